@@ -1,0 +1,43 @@
+package need
+
+import (
+	"fmt"
+	"testing"
+)
+
+// outcome notes how Skip ended the test, without ending this one.
+type outcome struct {
+	testing.TB
+	got string
+}
+
+func (o *outcome) Helper() {}
+
+func (o *outcome) Fatalf(format string, v ...any) {
+	if o.got == "" {
+		o.got = "failed: " + fmt.Sprintf(format, v...)
+	}
+}
+
+func (o *outcome) Skipf(format string, v ...any) {
+	if o.got == "" {
+		o.got = "skipped: " + fmt.Sprintf(format, v...)
+	}
+}
+
+func TestSkipSkipsUnlessTheNeedIsListed(t *testing.T) {
+	const (
+		skipped = "skipped: needs s3: no server"
+		failed  = "failed: FLIGHTLINE_REQUIRE names s3, but: no server"
+	)
+	for list, want := range map[string]string{
+		"": skipped, "readme": skipped, "s33,xs3": skipped, "s3": failed, "readme, s3": failed,
+	} {
+		t.Setenv(Variable, list)
+		o := &outcome{TB: t}
+		Skip(o, "s3", "no server")
+		if o.got != want {
+			t.Errorf("%q: got %q, want %q", list, o.got, want)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What depguard and go list cannot see: rules about what the source says.
+
+// subject matches a literal that spells a subject or a part of one. Prose
+// has spaces, so it does not match.
+var subject = regexp.MustCompile(`^(\$KV|\$JS|jobs|due|events|output|payloads|webhooks)\.\S*$`)
+
+func TestOnlyStreamsSpellsSubjects(t *testing.T) {
+	for _, dir := range []string{"shared", "services"} {
+		eachFile(t, dir, func(fset *token.FileSet, file *ast.File) {
+			for _, lit := range literalsIn(file) {
+				if text, err := strconv.Unquote(lit.Value); err == nil && subject.MatchString(text) {
+					t.Errorf("%s spells the subject %q, want a name of package streams", fset.Position(lit.Pos()), text)
+				}
+			}
+		})
+	}
+}
+
+// Put and Update of a bucket drop the ttl of the record, and Put overwrites
+// what another has decided; a record is published by compare-and-set.
+func TestRecordsAreNeverPutOrUpdated(t *testing.T) {
+	eachFile(t, "shared/queue", func(fset *token.FileSet, file *ast.File) {
+		for _, call := range putsIn(file) {
+			t.Errorf("%s calls %s, want the one write path of move.go", fset.Position(call.Pos()), call.Sel.Name)
+		}
+	})
+}
+
+func TestTheScansSeeWhatTheyForbid(t *testing.T) {
+	const source = `package p
+import "events.example/x"
+func f() {
+	kv.Put(ctx, "jobs.a", nil)
+	q.records.Update(ctx, "$KV.b", nil, 1)
+	kv.Create(ctx, "jobs: not found", nil)
+	js.Publish(ctx, "output. Of what", nil)
+}`
+	file, err := parser.ParseFile(token.NewFileSet(), "p.go", source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var puts, subjects []string
+	for _, call := range putsIn(file) {
+		puts = append(puts, call.Sel.Name)
+	}
+	for _, lit := range literalsIn(file) {
+		if text, err := strconv.Unquote(lit.Value); err == nil && subject.MatchString(text) {
+			subjects = append(subjects, text)
+		}
+	}
+	if want := []string{"Put", "Update"}; !slices.Equal(puts, want) {
+		t.Errorf("got calls %q, want %q", puts, want)
+	}
+	if want := []string{"jobs.a", "$KV.b"}; !slices.Equal(subjects, want) {
+		t.Errorf("got subjects %q, want %q", subjects, want)
+	}
+}
+
+// putsIn are the file's calls of methods called Put, PutString or Update,
+// whatever they are called on: package queue has no other use for the names.
+func putsIn(file *ast.File) []*ast.SelectorExpr {
+	var found []*ast.SelectorExpr
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		sel, ok := call.Fun.(*ast.SelectorExpr)
+		if ok && slices.Contains([]string{"Put", "PutString", "Update"}, sel.Sel.Name) {
+			found = append(found, sel)
+		}
+		return true
+	})
+	return found
+}
+
+// literalsIn are the file's string literals, import paths aside.
+func literalsIn(file *ast.File) []*ast.BasicLit {
+	var found []*ast.BasicLit
+	ast.Inspect(file, func(n ast.Node) bool {
+		if _, ok := n.(*ast.ImportSpec); ok {
+			return false
+		}
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			found = append(found, lit)
+		}
+		return true
+	})
+	return found
+}
+
+// eachFile parses each Go file below dir, a folder of the repository, that is
+// not a test, and hands it to look. A folder that is not there has no files.
+func eachFile(t *testing.T, dir string, look func(*token.FileSet, *ast.File)) {
+	t.Helper()
+	root := filepath.Join("..", filepath.FromSlash(dir))
+	if _, err := os.Stat(root); os.IsNotExist(err) {
+		return
+	}
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		look(fset, file)
+		return nil
+	})
+	if err != nil {
+		t.Errorf("scan %s: %v", dir, err)
+	}
+}

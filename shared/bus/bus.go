@@ -1,0 +1,163 @@
+// Package bus connects to NATS the one way all of Flightline does: it
+// notices a dead server within two seconds, comes back by itself however
+// long the server was away, and never keeps a publish back while it is away,
+// so that a caller hears "not accepted" at once instead of hoping.
+//
+// The server inside this process is package bus/embedded, the one for tests
+// package bus/bustest.
+package bus
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A server that stops answering is given up after pingInterval times
+// (maxPings + 1): 1.5 s. With the defaults of nats.go it would be four
+// minutes, in which every request hangs.
+const (
+	pingInterval = 500 * time.Millisecond
+	maxPings     = 2
+	dialTimeout  = 2 * time.Second
+)
+
+// Pause between two attempts to come back; the jitter keeps many clients
+// from knocking at the same moment.
+const (
+	reconnectWait   = 100 * time.Millisecond
+	reconnectJitter = 100 * time.Millisecond
+)
+
+// noReconnectBuffer makes publishing fail at once while disconnected. A
+// buffered publish would look accepted and could still be lost.
+const noReconnectBuffer = -1
+
+// ErrURL reports a Config.URL that is not a NATS address. The address is left
+// out of the text, as it may hold a password.
+var ErrURL = errors.New("bus: not a NATS address")
+
+// Config says where the bus is and who asks. The zero value is a NATS server
+// on this machine that wants no credentials.
+type Config struct {
+	// URL is one address or several with commas between them, all of one
+	// cluster. "" means nats://127.0.0.1:4222. Better no user and password in
+	// it: User and Password are for that.
+	URL string
+	// CredsFile is the path of a NATS credentials file (JWT and seed). ""
+	// means none. It is read again at each reconnect.
+	CredsFile string
+	// User and Password are sent when User is not "".
+	User, Password string
+	// Name tells this connection from others in the server's lists and in
+	// our log. "" means flightline.
+	Name string
+	// InProcess is a server in this process; with it URL is not used, and
+	// nothing goes over the network. nil means URL decides.
+	InProcess nats.InProcessConnProvider
+	// Wait lets Connect succeed while the server is away: the connection is
+	// then made in the background, and requests fail until it is. false means
+	// that Connect fails if the server cannot be reached within 2 s.
+	Wait bool
+	// Log hears when the server goes and comes back. nil means silence.
+	Log *slog.Logger
+}
+
+// Connect opens a connection that stays usable until it is closed: it
+// reconnects forever, also after refused credentials, and restores its
+// subscriptions. While the server is away a publish returns
+// nats.ErrReconnectBufExceeded at once. The errors are ErrURL and those of
+// nats.Connect, such as nats.ErrNoServers and nats.ErrAuthorization.
+func Connect(cfg Config) (*nats.Conn, error) {
+	address := cmp.Or(cfg.URL, nats.DefaultURL)
+	redacted, err := redact(address)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.InProcess != nil {
+		redacted = "this process"
+	}
+	nc, err := nats.Connect(address, options(cfg)...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS at %s: %w", redacted, err)
+	}
+	return nc, nil
+}
+
+func options(cfg Config) []nats.Option {
+	opts := []nats.Option{
+		nats.Name(cmp.Or(cfg.Name, "flightline")),
+		nats.Timeout(dialTimeout),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(maxPings),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectJitter, reconnectJitter),
+		nats.ReconnectBufSize(noReconnectBuffer),
+		nats.RetryOnFailedConnect(cfg.Wait),
+		nats.IgnoreAuthErrorAbort(), // credentials may be rotated while we run
+		nats.NoCallbacksAfterClientClose(),
+	}
+	opts = append(opts, reports(cfg)...)
+	if cfg.InProcess != nil {
+		opts = append(opts, nats.InProcessServer(cfg.InProcess))
+	}
+	if cfg.CredsFile != "" {
+		opts = append(opts, nats.UserCredentials(cfg.CredsFile))
+	}
+	if cfg.User != "" {
+		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))
+	}
+	return opts
+}
+
+// reports are the options that log what happens to the connection.
+func reports(cfg Config) []nats.Option {
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	log = log.With("connection", cmp.Or(cfg.Name, "flightline"))
+	return []nats.Option{
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			log.Warn("nats disconnected", "err", err)
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted(), "reconnects", nc.Stats().Reconnects)
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			log.Warn("nats error", "subject", subject, "err", err)
+		}),
+	}
+}
+
+// redact returns the addresses without passwords. It also keeps an address
+// that cannot be parsed from nats.Connect, whose error would quote it.
+func redact(addresses string) (string, error) {
+	list := strings.Split(addresses, ",")
+	for i, address := range list {
+		address = strings.TrimSpace(address)
+		if !strings.Contains(address, "://") {
+			address = "nats://" + address
+		}
+		u, err := url.Parse(address)
+		if err != nil || u.Host == "" {
+			return "", ErrURL
+		}
+		if u.User != nil {
+			u.User = url.User("xxxxx") // a lone user name is a token
+		}
+		list[i] = u.String()
+	}
+	return strings.Join(list, ","), nil
+}

@@ -1,0 +1,148 @@
+// Package embedded runs a durable NATS JetStream server inside this process.
+// It is the only package that may import nats-server: whoever imports it
+// links a whole message server.
+//
+// A server is safe unless told otherwise: it listens on no port, and once it
+// does, it wants a user and a password. Its store belongs to one server at a
+// time; a second one is refused instead of writing over the first.
+package embedded
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Reasons for which Start refuses a Config.
+var (
+	// ErrNoCredentials reports a server that would listen on a port, for
+	// clients or for its cluster, and let anyone in.
+	ErrNoCredentials = errors.New("embedded: a server that listens needs a user and a password")
+	// ErrNoDir reports a Config without a Dir.
+	ErrNoDir = errors.New("embedded: no directory for the store")
+	// ErrInUse reports a Dir whose server is still running, here or in
+	// another process.
+	ErrInUse = errors.New("embedded: the store is in use by another server")
+)
+
+const defaultMaxPayload = 1 << 20
+
+// Config says where a server keeps its data and who may talk to it. The zero
+// value is refused, as Dir is required; with only Dir it is a server for this
+// process alone.
+type Config struct {
+	// Dir holds the store. It is created with mode 0700 if it is not there.
+	// Required.
+	Dir string
+	// Listen is the TCP address for clients, host and port; port 0 picks a
+	// free one, see Server.URL. "" means no listener at all: only Connect
+	// reaches the server.
+	Listen string
+	// User and Password are what clients and the other nodes of the cluster
+	// must show. Required when Listen or Cluster is set.
+	User, Password string
+	// SyncAlways fsyncs each write before it is acknowledged: a single server
+	// needs it to survive a power loss, at about a tenth of the speed.
+	SyncAlways bool
+	// SyncInterval is the pause between two fsyncs when SyncAlways is off. 0
+	// means the server's default, 2 minutes.
+	SyncInterval time.Duration
+	// MaxPayload is the largest message in bytes, headers included. 0 means
+	// 1 MiB.
+	MaxPayload int32
+	// ServerName is the name of this node; in a cluster it must be unique and
+	// stay the same over restarts. "" means flightline.
+	ServerName string
+	// Cluster makes this server one node of several. nil means alone.
+	Cluster *Cluster
+	// Log hears what the server has to say: its notices as debug lines, its
+	// warnings and errors as such. nil means silence.
+	Log *slog.Logger
+}
+
+// Cluster is how a node finds the others. JetStream needs three nodes or
+// more, and all of them list all the others.
+type Cluster struct {
+	// Name is the same on each node. "" means flightline.
+	Name string
+	// Listen is the TCP address for the other nodes, host and port. Required.
+	Listen string
+	// Routes are the Listen addresses of the other nodes. A node may list
+	// itself.
+	Routes []string
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Dir == "":
+		return ErrNoDir
+	case (c.Listen != "" || c.Cluster != nil) && (c.User == "" || c.Password == ""):
+		return ErrNoCredentials
+	}
+	return nil
+}
+
+func (c Config) options() (*server.Options, error) {
+	opts := &server.Options{
+		ServerName:   cmp.Or(c.ServerName, "flightline"),
+		JetStream:    true,
+		StoreDir:     c.Dir,
+		SyncAlways:   c.SyncAlways,
+		SyncInterval: c.SyncInterval,
+		MaxPayload:   cmp.Or(c.MaxPayload, defaultMaxPayload),
+		Username:     c.User,
+		Password:     c.Password,
+		DontListen:   c.Listen == "",
+		NoSigs:       true, // signals belong to package process
+	}
+	if c.Listen != "" {
+		var err error
+		if opts.Host, opts.Port, err = hostPort(c.Listen); err != nil {
+			return nil, err
+		}
+	}
+	if c.Cluster == nil {
+		return opts, nil
+	}
+	return opts, c.addCluster(opts)
+}
+
+func (c Config) addCluster(opts *server.Options) error {
+	host, port, err := hostPort(c.Cluster.Listen)
+	if err != nil {
+		return err
+	}
+	opts.Cluster = server.ClusterOpts{
+		Name: cmp.Or(c.Cluster.Name, "flightline"), Host: host, Port: port,
+		Username: c.User, Password: c.Password,
+	}
+	for _, route := range c.Cluster.Routes {
+		opts.Routes = append(opts.Routes, &url.URL{
+			Scheme: "nats-route", User: url.UserPassword(c.User, c.Password), Host: route,
+		})
+	}
+	return nil
+}
+
+// hostPort splits an address; the server wants -1 for a port of its choice.
+func hostPort(address string) (string, int, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("listen address %q: %w", address, err)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("listen address %q: %w", address, err)
+	}
+	if port == 0 {
+		return host, server.RANDOM_PORT, nil
+	}
+	return host, int(port), nil
+}

@@ -1,0 +1,162 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/bus"
+)
+
+// jobsAccount is the account of all clients of an embedded server.
+const jobsAccount = server.DEFAULT_GLOBAL_ACCOUNT
+
+// leaderPoll is the pause between two looks for a leader, which the server
+// tells nobody about.
+const leaderPoll = 10 * time.Millisecond
+
+// readyWithin bounds the wait for listeners after the store was recovered,
+// which is all that can take long.
+const readyWithin = 10 * time.Second
+
+// Server is a running server. Its methods may be called by several
+// goroutines at once.
+type Server struct {
+	ns   *server.Server
+	cfg  Config
+	lock *os.File
+	stop sync.Once
+}
+
+// Start starts a server and returns when it takes connections and has its
+// store recovered; a node of a cluster may still be without a leader, see
+// WaitForLeader. The caller must Stop it. A done ctx gives up the start, but
+// does not stop a server that Start has returned. The errors are
+// ErrNoDir, ErrNoCredentials, ErrInUse, ctx's, and what the server found
+// wrong, such as an address in use.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	opts, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create store: %w", err)
+	}
+	lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("configure server: %w", err), lock.Close())
+	}
+	s := &Server{ns: ns, cfg: cfg, lock: lock}
+	if err := s.start(ctx); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("start server in %s: %w", cfg.Dir, err)
+	}
+	return s, nil
+}
+
+// start returns when the server is ready, has found something wrong, or ctx
+// is done.
+func (s *Server) start(ctx context.Context) error {
+	log := &logger{log: s.cfg.Log}
+	s.ns.SetLoggerV2(log, false, false, false)
+	started := make(chan struct{})
+	go func() { // ends with Start, which Shutdown cuts short
+		defer close(started)
+		s.ns.Start()
+	}()
+	select {
+	case <-started:
+	case <-ctx.Done():
+		s.ns.Shutdown()
+		<-started
+		return ctx.Err()
+	}
+	if err := log.fatal(); err != nil {
+		return err
+	}
+	if !s.ns.ReadyForConnections(readyWithin) {
+		return fmt.Errorf("not ready in %v", readyWithin)
+	}
+	return nil
+}
+
+// Connect opens a connection that goes over no network. It is the caller's to
+// close, and of no use once the server was stopped. The name tells it from
+// others; "" means flightline.
+func (s *Server) Connect(name string) (*nats.Conn, error) {
+	return bus.Connect(bus.Config{
+		InProcess: s.ns, Name: name, User: s.cfg.User, Password: s.cfg.Password, Log: s.cfg.Log,
+	})
+}
+
+// URL is the address for clients, with the port the server was given and
+// without credentials; "" if it does not listen.
+func (s *Server) URL() string {
+	if s.cfg.Listen == "" {
+		return ""
+	}
+	return s.ns.ClientURL()
+}
+
+// Stop closes all connections, writes what is not yet written, and returns
+// when the server is gone and its store free for the next one. Only the first
+// call does something; the others wait for it.
+func (s *Server) Stop() {
+	s.stop.Do(func() {
+		s.ns.Shutdown()
+		s.ns.WaitForShutdown()
+		if err := s.lock.Close(); err != nil {
+			s.cfg.Log.Warn("store not unlocked", "dir", s.cfg.Dir, "err", err)
+		}
+	})
+}
+
+// WaitForLeader returns when this node follows or is the leader of the
+// cluster's JetStream, so that streams can be made and found; at once for a
+// server that is alone. It returns ctx's error if that does not happen in
+// time.
+func (s *Server) WaitForLeader(ctx context.Context) error {
+	tick := time.NewTicker(leaderPoll)
+	defer tick.Stop()
+	for !s.ns.JetStreamIsCurrent() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a JetStream leader: %w", ctx.Err())
+		}
+	}
+	return nil
+}
+
+// Peers are the names of the nodes on which new streams can be placed, this
+// one among them. Only the leader of the cluster's JetStream knows: nil on any
+// other node, and on a server that is alone.
+func (s *Server) Peers() []string {
+	if !s.ns.JetStreamIsClustered() {
+		return nil
+	}
+	return s.ns.JetStreamClusterPeers()
+}
+
+// LeadsStream reports whether this node is the leader of the named stream. A
+// server that is alone leads each of its streams.
+func (s *Server) LeadsStream(stream string) bool {
+	return s.ns.JetStreamIsStreamLeader(jobsAccount, stream)
+}

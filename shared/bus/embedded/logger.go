@@ -1,0 +1,50 @@
+package embedded
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+)
+
+// logger hands what nats-server says to slog, and keeps what the server calls
+// fatal: with a logger of its own it goes on after that, and Start has to
+// return it.
+type logger struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	first error
+}
+
+// fatal is the first fatal error the server met, nil if none.
+func (l *logger) fatal() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first
+}
+
+func (l *logger) Noticef(format string, v ...any) {
+	l.log.Debug("nats server", "text", fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Warnf(format string, v ...any) {
+	l.log.Warn("nats server", "text", fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Errorf(format string, v ...any) {
+	l.log.Error("nats server", "text", fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Fatalf(format string, v ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == nil {
+		l.first = fmt.Errorf(format, v...)
+	}
+}
+
+// Debugf and Tracef are never called: both are switched off in Start, as they
+// tell of each message.
+func (l *logger) Debugf(string, ...any) {}
+
+func (l *logger) Tracef(string, ...any) {}

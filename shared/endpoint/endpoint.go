@@ -1,0 +1,179 @@
+// Package endpoint says what an endpoint is: a name to submit jobs to, its
+// defaults and bounds. It imports the standard library only.
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// ErrNotFound means that no endpoint of that id exists, or it is being deleted.
+var ErrNotFound = errors.New("endpoint: not found")
+
+// ErrExists means that the id is taken.
+var ErrExists = errors.New("endpoint: exists already")
+
+// ErrBusy means that the endpoint still has jobs; deleting it needs force.
+var ErrBusy = errors.New("endpoint: has jobs")
+
+// ErrInvalid is what every FieldError unwraps to; the API answers 400.
+var ErrInvalid = errors.New("endpoint: invalid")
+
+// FieldError names the setting that is wrong, by its JSON name, and what it may be.
+type FieldError struct{ Field, Problem string }
+
+func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
+
+// Unwrap makes errors.Is(err, ErrInvalid) hold.
+func (e *FieldError) Unwrap() error { return ErrInvalid }
+
+// Endpoint is what exists under an id. Zero durations and counts in a request
+// to create one mean the defaults named at the field.
+type Endpoint struct {
+	// ID matches [A-Za-z0-9_-]{1,64} and is neither "env" nor "drain".
+	ID string `json:"id"`
+	// Name has at most 191 characters and need not be unique.
+	Name string `json:"name"`
+	// ExecutionTimeout holds for jobs that name none. 0 means 10 min; 5 s to 7 d.
+	ExecutionTimeout time.Duration `json:"executionTimeout"`
+	// TTL holds for jobs that name none. 0 means 24 h; 10 s to 7 d.
+	TTL time.Duration `json:"ttl"`
+	// Retention is how long an async result can be read. 0 means 30 min; 1 s to 7 d.
+	Retention time.Duration `json:"retention"`
+	// SyncRetention is the same for /runsync. 0 means 1 min; 1 s to 5 min.
+	SyncRetention time.Duration `json:"syncRetention"`
+	// Lease is how long a worker that fell silent keeps its job. 0 means 30 s; 10 s to 1 h.
+	Lease time.Duration `json:"lease"`
+	// MaxLost is how many workers an attempt may lose before it is FAILED. 0 means 3; 1 to 100.
+	MaxLost int `json:"maxLost"`
+	// RequestsPerWorker raises the rate limits by running workers. 0 means none; to 100000.
+	RequestsPerWorker int `json:"requestsPerWorker"`
+	// WorkersMin and WorkersMax bound the autoscaler. 0 and 0 mean 0 and 3; to 1000.
+	WorkersMin int `json:"workersMin"`
+	WorkersMax int `json:"workersMax"`
+	// StreamFormat decides the form of /stream: "auto" ("" means that; product.md 2), "array" or "object".
+	StreamFormat string `json:"streamFormat"`
+	// Limits overrides rate limits by operation ("run", "runsync", "status", …).
+	Limits map[string]Limit `json:"limits,omitempty"`
+	// Partition is the number of the streams that hold its records, payloads
+	// and output. It is chosen when the endpoint is made and never changes.
+	Partition int `json:"partition"`
+	// WebhookSecret signs webhooks. It is made with the endpoint and shown to
+	// admins only.
+	WebhookSecret string `json:"webhookSecret"`
+	// Created is set when the endpoint is made.
+	Created time.Time `json:"created"`
+	// Version counts changes, from 1.
+	Version int `json:"version"`
+	// Deleting means that the endpoint takes no more jobs and will be gone soon.
+	Deleting bool `json:"deleting,omitempty"`
+}
+
+// Limit is one operation's rate: Requests per 10 s, and how many at once.
+// 0 means no limit of that kind.
+type Limit struct {
+	Requests   int `json:"requests"`
+	Concurrent int `json:"concurrent"`
+}
+
+// Bounds and defaults.
+const (
+	MaxName              = 191
+	DefaultRetention     = 30 * time.Minute
+	DefaultSyncRetention = time.Minute
+	MaxSyncRetention     = 5 * time.Minute
+	MinRetention         = time.Second
+	MaxRetention         = 7 * 24 * time.Hour
+	DefaultLease         = 30 * time.Second
+	MinLease             = 10 * time.Second
+	MaxLease             = time.Hour
+	DefaultMaxLost       = 3
+	DefaultWorkersMax    = 3
+)
+
+var (
+	idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	reserved  = map[string]bool{"env": true, "drain": true} // words of `flightline worker` (product.md 20)
+)
+
+// ValidID reports whether id may name an endpoint.
+func ValidID(id string) bool { return idPattern.MatchString(id) && !reserved[id] }
+
+// Complete returns e with its zero settings replaced by the defaults, or a
+// *FieldError if a setting is out of its bounds.
+func (e Endpoint) Complete() (Endpoint, error) {
+	if !ValidID(e.ID) {
+		return e, &FieldError{"id", `must match [A-Za-z0-9_-]{1,64} and be neither "env" nor "drain"`}
+	}
+	if e.Name == "" {
+		e.Name = e.ID
+	}
+	if len([]rune(e.Name)) > MaxName {
+		return e, &FieldError{"name", fmt.Sprintf("is longer than %d characters", MaxName)}
+	}
+	for _, d := range e.durations() {
+		if *d.value == 0 {
+			*d.value = d.standard
+		}
+		if *d.value < d.least || *d.value > d.most {
+			return e, &FieldError{d.field, fmt.Sprintf("must be between %d and %d milliseconds", d.least.Milliseconds(), d.most.Milliseconds())}
+		}
+	}
+	return e.completeCounts()
+}
+
+type durationBound struct {
+	field                 string
+	value                 *time.Duration
+	standard, least, most time.Duration
+}
+
+func (e *Endpoint) durations() []durationBound {
+	const day = 24 * time.Hour
+	return []durationBound{
+		{"executionTimeoutMs", &e.ExecutionTimeout, 10 * time.Minute, 5 * time.Second, 7 * day},
+		{"ttlMs", &e.TTL, day, 10 * time.Second, 7 * day},
+		{"retentionMs", &e.Retention, DefaultRetention, MinRetention, MaxRetention},
+		{"syncRetentionMs", &e.SyncRetention, DefaultSyncRetention, MinRetention, MaxSyncRetention},
+		{"leaseMs", &e.Lease, DefaultLease, MinLease, MaxLease},
+	}
+}
+
+func (e Endpoint) completeCounts() (Endpoint, error) {
+	if e.MaxLost == 0 {
+		e.MaxLost = DefaultMaxLost
+	}
+	if e.WorkersMin == 0 && e.WorkersMax == 0 {
+		e.WorkersMax = DefaultWorkersMax
+	}
+	if e.StreamFormat == "" {
+		e.StreamFormat = "auto"
+	}
+	for _, c := range []struct {
+		field              string
+		value, least, most int
+	}{
+		{"maxLostWorkers", e.MaxLost, 1, 100},
+		{"requestsPerWorker", e.RequestsPerWorker, 0, 100_000},
+		{"workersMax", e.WorkersMax, 0, 1000},
+		{"workersMin", e.WorkersMin, 0, e.WorkersMax},
+		{"partition", e.Partition, 0, 1023},
+	} {
+		if c.value < c.least || c.value > c.most {
+			return e, &FieldError{c.field, fmt.Sprintf("must be between %d and %d", c.least, c.most)}
+		}
+	}
+	switch e.StreamFormat {
+	case "auto", "array", "object":
+	default:
+		return e, &FieldError{"streamFormat", `must be "auto", "array" or "object"`}
+	}
+	for op, l := range e.Limits {
+		if l.Requests < 0 || l.Concurrent < 0 {
+			return e, &FieldError{"limits." + op, "must not be negative"}
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,130 @@
+package job
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+	"time"
+)
+
+// ErrNotFound means that no job of that id exists: never submitted, expired by
+// its ttl, or past its retention.
+var ErrNotFound = errors.New("job: not found")
+
+// ID names a job. It is opaque to clients, matches [A-Za-z0-9_-]{1,128}, and
+// begins with "sync-" if the job was submitted by /runsync (product.md 1).
+type ID string
+
+// SyncPrefix begins the id of a job submitted by /runsync (the contract).
+const SyncPrefix = "sync-"
+
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// Valid reports whether id may name a job. Anything else is unknown.
+func (id ID) Valid() bool { return idPattern.MatchString(string(id)) }
+
+// Mode is how a job was submitted; it decides the retention.
+type Mode string
+
+// The two ways of submission.
+const (
+	Async Mode = "async"
+	Sync  Mode = "sync"
+)
+
+// Class is the priority class, one subject token of the queue.
+type Class string
+
+// Normal jobs go first. LowPriority ones are waited on last and never counted
+// by the autoscaler (product.md 10).
+const (
+	Normal      Class = "n"
+	LowPriority Class = "l"
+)
+
+// Classes lists the classes, the one that goes first first.
+func Classes() []Class { return []Class{Normal, LowPriority} }
+
+// Job is one attempt of a job as its record, or its queue message while it has
+// no record, tells it. The zero time means "not yet" or "not at all".
+type Job struct {
+	ID       ID
+	Endpoint string
+	Status   Status
+	Mode     Mode
+	Class    Class
+
+	// Attempt counts from 1; each retry adds one.
+	Attempt int
+	// Run counts the pick-ups of this attempt; 0 before the first.
+	Run int
+	// Lost counts the workers that this attempt lost.
+	Lost int
+	// Earlier counts the pick-ups of all attempts before this one.
+	Earlier int
+
+	Submitted time.Time
+	// Queued is when this attempt began to wait: Submitted, or the retry.
+	Queued time.Time
+	// Started is the pick-up of the current or last run.
+	Started time.Time
+	// Finished is when the attempt reached a terminal status.
+	Finished time.Time
+	// Deadline is Started plus ExecutionTimeout while a run holds the job.
+	Deadline time.Time
+	// Expires ends the job in any status (the contract's ttl).
+	Expires time.Time
+	// RetainUntil ends the time in which a terminal record can be read.
+	RetainUntil time.Time
+
+	ExecutionTimeout time.Duration
+	Worker           string
+	Webhook          string
+
+	// Output is the result, or while IN_PROGRESS the last progress. It is
+	// empty if there is none, and if it lies beside the record until it is
+	// loaded.
+	Output json.RawMessage
+	Error  string
+}
+
+// Retries counts the extra pick-ups of all attempts (product.md 5).
+func (j *Job) Retries() int { return max(0, j.Earlier+j.Run-1) }
+
+// Delay is the time the attempt waited before its current or last run, 0 if it
+// was never picked up.
+func (j *Job) Delay() time.Duration {
+	if j.Started.IsZero() {
+		return 0
+	}
+	return max(0, j.Started.Sub(j.Queued))
+}
+
+// Execution is how long the current or last run took, up to now while it runs.
+func (j *Job) Execution(now time.Time) time.Duration {
+	switch {
+	case j.Started.IsZero():
+		return 0
+	case j.Finished.IsZero():
+		return max(0, now.Sub(j.Started))
+	}
+	return max(0, j.Finished.Sub(j.Started))
+}
+
+// Visible reports whether a caller at now may still see the job: before its
+// ttl and, once terminal, within its retention.
+func (j *Job) Visible(now time.Time) bool {
+	if !now.Before(j.Expires) {
+		return false
+	}
+	return j.RetainUntil.IsZero() || now.Before(j.RetainUntil)
+}
+
+// GoneAt is the instant at which the job stops being visible if nothing more
+// happens to it.
+func (j *Job) GoneAt() time.Time {
+	if !j.RetainUntil.IsZero() && j.RetainUntil.Before(j.Expires) {
+		return j.RetainUntil
+	}
+	return j.Expires
+}

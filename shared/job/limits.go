@@ -1,0 +1,45 @@
+package job
+
+import "time"
+
+// Bounds of the contract ("Limits") and of product.md. MB is 2^20 bytes.
+const (
+	// MaxBody is the largest body of /run.
+	MaxBody = 10 << 20
+	// MaxSyncBody is the largest body of /runsync.
+	MaxSyncBody = 20 << 20
+	// MaxOutput is the largest result; a larger one is FAILED with ErrTextOutputTooLarge.
+	MaxOutput = 20 << 20
+	// MaxChunk is the largest streamed chunk.
+	MaxChunk = 1 << 20
+	// MaxProgress is the largest progress value.
+	MaxProgress = 64 << 10
+	// MaxError is the longest error text kept; a longer one is cut and marked.
+	MaxError = 64 << 10
+	// MaxS3Config is the largest s3Config.
+	MaxS3Config = 16 << 10
+	// MaxWebhook is the longest webhook address.
+	MaxWebhook = 4 << 10
+
+	DefaultExecutionTimeout = 10 * time.Minute
+	MinExecutionTimeout     = 5 * time.Second
+	MaxExecutionTimeout     = 7 * 24 * time.Hour
+
+	DefaultTTL = 24 * time.Hour
+	MinTTL     = 10 * time.Second
+	MaxTTL     = 7 * 24 * time.Hour
+	// MinChangedTTL is the least that /status?ttl= accepts (product.md 7).
+	MinChangedTTL = time.Second
+
+	DefaultWait = 90 * time.Second
+	MinWait     = time.Second
+	MaxWait     = 300 * time.Second
+)
+
+// Texts of Error that clients may compare.
+const (
+	ErrTextTimedOut       = "executionTimeout exceeded"
+	ErrTextOutputTooLarge = "output_too_large"
+	ErrTextChunkTooLarge  = "chunk_too_large"
+	ErrTextPanic          = "handler panicked"
+)

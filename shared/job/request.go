@@ -1,0 +1,190 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// ErrInvalid is what every FieldError unwraps to; the API answers 400.
+var ErrInvalid = errors.New("job: invalid request")
+
+// FieldError names the field of a request that is wrong, and what it may be.
+type FieldError struct {
+	// Field is the path in the body, as "policy.ttl"; "" is the body itself.
+	Field string
+	// Problem completes the sentence "<Field> …".
+	Problem string
+}
+
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return "the body " + e.Problem
+	}
+	return e.Field + " " + e.Problem
+}
+
+// Unwrap makes errors.Is(err, ErrInvalid) hold.
+func (e *FieldError) Unwrap() error { return ErrInvalid }
+
+// Policy is what the caller asked for; the zero value of a field means that
+// it was not given, and the endpoint's setting holds (product.md 17).
+type Policy struct {
+	ExecutionTimeout time.Duration
+	TTL              time.Duration
+	LowPriority      bool
+}
+
+// Request is a valid submission (contract, "Job submission body").
+type Request struct {
+	// Input is a JSON object, verbatim.
+	Input   json.RawMessage
+	Webhook string
+	Policy  Policy
+	// S3Config is a JSON object, verbatim, or nil. It is a secret: only the
+	// worker that runs the job receives it.
+	S3Config json.RawMessage
+}
+
+// NewRequest reads a submission body. Unknown keys pass. Any error is a
+// *FieldError. The request keeps no reference to body.
+func NewRequest(body []byte) (Request, error) {
+	var raw struct {
+		Input    json.RawMessage `json:"input"`
+		Webhook  json.RawMessage `json:"webhook"`
+		Policy   json.RawMessage `json:"policy"`
+		S3Config json.RawMessage `json:"s3Config"`
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return Request{}, &FieldError{"", "is empty; it must be a JSON object with an input"}
+	}
+	if !isObject(body) {
+		return Request{}, &FieldError{"", "must be a JSON object with an input"}
+	}
+	if err := json.Unmarshal(body, &raw); err != nil {
+		return Request{}, &FieldError{"", "is not valid JSON: " + syntax(err)}
+	}
+	var r Request
+	if len(raw.Input) == 0 || !isObject(raw.Input) {
+		return Request{}, &FieldError{"input", "is required and must be a JSON object"}
+	}
+	r.Input = raw.Input
+	var err error
+	if r.Webhook, err = webhook(raw.Webhook); err != nil {
+		return Request{}, err
+	}
+	if r.Policy, err = policy(raw.Policy); err != nil {
+		return Request{}, err
+	}
+	if given(raw.S3Config) {
+		if !isObject(raw.S3Config) {
+			return Request{}, &FieldError{"s3Config", "must be a JSON object"}
+		}
+		if len(raw.S3Config) > MaxS3Config {
+			return Request{}, &FieldError{"s3Config", fmt.Sprintf("is larger than %d bytes", MaxS3Config)}
+		}
+		if err := s3Config(raw.S3Config); err != nil {
+			return Request{}, err
+		}
+		r.S3Config = raw.S3Config
+	}
+	return r, nil
+}
+
+func given(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
+
+func isObject(raw []byte) bool {
+	raw = bytes.TrimLeft(raw, " \t\r\n")
+	return len(raw) > 0 && raw[0] == '{'
+}
+
+// syntax keeps what helps and drops Go's type names.
+func syntax(err error) string {
+	var se *json.SyntaxError
+	if errors.As(err, &se) {
+		return fmt.Sprintf("%s (at byte %d)", strings.TrimPrefix(se.Error(), "json: "), se.Offset)
+	}
+	return "malformed"
+}
+
+func webhook(raw json.RawMessage) (string, error) {
+	if !given(raw) {
+		return "", nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", &FieldError{"webhook", "must be a string"}
+	}
+	if s == "" {
+		return "", nil
+	}
+	if len(s) > MaxWebhook {
+		return "", &FieldError{"webhook", fmt.Sprintf("is longer than %d bytes", MaxWebhook)}
+	}
+	u, err := url.Parse(s)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return "", &FieldError{"webhook", "must be an http or https URL"}
+	}
+	return s, nil
+}
+
+func policy(raw json.RawMessage) (Policy, error) {
+	if !given(raw) {
+		return Policy{}, nil
+	}
+	var p struct {
+		ExecutionTimeout json.RawMessage `json:"executionTimeout"`
+		TTL              json.RawMessage `json:"ttl"`
+		LowPriority      json.RawMessage `json:"lowPriority"`
+	}
+	if err := json.Unmarshal(raw, &p); err != nil || !isObject(raw) {
+		return Policy{}, &FieldError{"policy", "must be a JSON object"}
+	}
+	var out Policy
+	var err error
+	if out.ExecutionTimeout, err = millis("policy.executionTimeout", p.ExecutionTimeout, MinExecutionTimeout, MaxExecutionTimeout); err != nil {
+		return Policy{}, err
+	}
+	if out.TTL, err = millis("policy.ttl", p.TTL, MinTTL, MaxTTL); err != nil {
+		return Policy{}, err
+	}
+	if given(p.LowPriority) {
+		if err := json.Unmarshal(p.LowPriority, &out.LowPriority); err != nil {
+			return Policy{}, &FieldError{"policy.lowPriority", "must be true or false"}
+		}
+	}
+	return out, nil
+}
+
+func millis(field string, raw json.RawMessage, least, most time.Duration) (time.Duration, error) {
+	if !given(raw) {
+		return 0, nil
+	}
+	var n float64
+	if err := json.Unmarshal(raw, &n); err != nil || n != math.Trunc(n) {
+		return 0, &FieldError{field, "must be a whole number of milliseconds"}
+	}
+	if n < float64(least.Milliseconds()) || n > float64(most.Milliseconds()) {
+		return 0, &FieldError{field, fmt.Sprintf("must be between %d and %d milliseconds", least.Milliseconds(), most.Milliseconds())}
+	}
+	return time.Duration(n) * time.Millisecond, nil
+}
+
+func s3Config(raw json.RawMessage) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return &FieldError{"s3Config", "must be a JSON object"}
+	}
+	for _, name := range []string{"accessId", "accessSecret", "bucketName", "endpointUrl"} {
+		var s string
+		if v, ok := fields[name]; ok && given(v) && json.Unmarshal(v, &s) != nil {
+			return &FieldError{"s3Config." + name, "must be a string"}
+		}
+	}
+	return nil
+}

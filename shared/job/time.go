@@ -1,0 +1,28 @@
+package job
+
+import "time"
+
+// Lifetime returns how long a run that starts at now may take: the execution
+// timeout, or what is left of the ttl if that is less (contract, "Limits").
+func (j *Job) Lifetime(now time.Time) time.Duration {
+	return max(0, min(j.ExecutionTimeout, j.Expires.Sub(now)))
+}
+
+// Overdue reports whether the run that holds the job is past its deadline.
+func (j *Job) Overdue(now time.Time) bool {
+	return j.Status == InProgress && !j.Deadline.IsZero() && !now.Before(j.Deadline)
+}
+
+// CutError returns text as it may be kept in a record: at most MaxError bytes,
+// cut at a character boundary and marked when it was longer.
+func CutError(text string) string {
+	const mark = "… (cut)"
+	if len(text) <= MaxError {
+		return text
+	}
+	end := MaxError - len(mark)
+	for end > 0 && text[end]&0xC0 == 0x80 { // not the first byte of a character
+		end--
+	}
+	return text[:end] + mark
+}

@@ -1,0 +1,138 @@
+// Package process runs the parts of a program together and stops them in
+// order: what was started last, and so may need what was started before it,
+// stops first. With main it is all that knows of signals and exit codes.
+package process
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Exit codes of the command line.
+const (
+	// ExitOK says that the command did what it was asked.
+	ExitOK = 0
+	// ExitFailure says that it tried and failed; the reason is on stderr.
+	ExitFailure = 1
+	// ExitUsage says that it was asked wrongly and nothing was tried.
+	ExitUsage = 2
+)
+
+// StopGrace is how long a part may take to stop unless it says otherwise.
+const StopGrace = 10 * time.Second
+
+// ErrStuck reports a part that did not stop within its grace. It may still be
+// running: the process should end.
+var ErrStuck = errors.New("process: did not stop in time")
+
+// Part is something that runs until it is told to stop.
+type Part struct {
+	// Name is how logs and errors call the part. Required.
+	Name string
+	// Run does the part's work and returns when ctx is done, having waited
+	// for all it started. Returning nil earlier means that the part is done;
+	// the others go on. An error stops them all. Required.
+	Run func(ctx context.Context) error
+	// Grace is how long Run may take to return once ctx is done. 0 means
+	// StopGrace.
+	Grace time.Duration
+}
+
+// part is a Part that was started.
+type part struct {
+	Part
+	stop context.CancelFunc
+	done chan struct{} // closed after err was written
+	err  error
+}
+
+// Run starts the parts in the order given and blocks until all have returned.
+// When ctx is done or a part returns an error, it stops those that still run,
+// one after the other from the last to the first, so that each can rely on
+// those before it until it is gone.
+//
+// It returns nil if ctx was the reason and every part stopped without an
+// error, else the parts' errors, each with its part's name, joined; ErrStuck
+// among them for a part that was given up. A part's context.Canceled after it
+// was told to stop is no error. A panic in a part is not recovered.
+func Run(ctx context.Context, log *slog.Logger, parts ...Part) error {
+	failed := make(chan struct{}, len(parts))
+	running := make([]*part, 0, len(parts))
+	for _, p := range parts {
+		running = append(running, start(ctx, p, failed))
+		log.DebugContext(ctx, "part started", "part", p.Name)
+	}
+	waitForEnd(ctx, running, failed)
+
+	errs := make([]error, 0, len(parts))
+	for _, p := range slices.Backward(running) {
+		errs = append(errs, p.halt())
+		log.DebugContext(ctx, "part stopped", "part", p.Name)
+	}
+	slices.Reverse(errs)
+	return errors.Join(errs...)
+}
+
+// start gives the part a context of its own, which does not end with ctx:
+// only halt ends it, in order.
+func start(ctx context.Context, p Part, failed chan<- struct{}) *part {
+	own, stop := context.WithCancel(context.WithoutCancel(ctx))
+	started := &part{Part: p, stop: stop, done: make(chan struct{})}
+	go func() { // ends with the part; halt waits for it
+		defer close(started.done)
+		err := p.Run(own)
+		if own.Err() != nil && errors.Is(err, context.Canceled) {
+			return // told to stop, and did
+		}
+		if err != nil {
+			started.err = fmt.Errorf("%s: %w", p.Name, err)
+			failed <- struct{}{}
+		}
+	}()
+	return started
+}
+
+// waitForEnd returns when ctx is done, a part has failed, or all are done.
+func waitForEnd(ctx context.Context, running []*part, failed <-chan struct{}) {
+	for _, p := range running {
+		select {
+		case <-ctx.Done():
+			return
+		case <-failed:
+			return
+		case <-p.done:
+		}
+	}
+}
+
+// halt tells the part to stop and waits for it, but no longer than its grace.
+func (p *part) halt() error {
+	p.stop()
+	grace := cmp.Or(p.Grace, StopGrace)
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-p.done:
+		return p.err
+	case <-late.C:
+		return fmt.Errorf("%s: %w (%v)", p.Name, ErrStuck, grace)
+	}
+}
+
+// Signals returns a context that is done at the first SIGINT or SIGTERM, so
+// that the program stops in order; a second signal ends the process at once,
+// as if nobody had listened. The caller calls stop when it has no more use
+// for the context.
+func Signals(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
+	//nolint:forbidigo // this is the one place
+	ctx, stop = signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}

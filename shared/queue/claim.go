@@ -1,0 +1,284 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// verdict is what a delivery of a queue message leads to.
+type verdict int
+
+const (
+	// begin: nobody has touched the attempt.
+	begin verdict = iota
+	// resume: the record says IN_QUEUE (given back, or its ttl was changed).
+	resume
+	// adopt: this process wrote the record, lost the answer, and runs nothing.
+	adopt
+	// takeOver: the holder is lost.
+	takeOver
+	// giveUp: the holder is lost, and it was one too many.
+	giveUp
+	// tooLate: the run that held the job is past its deadline.
+	tooLate
+	// drop: the attempt is decided; the message only needs to go.
+	drop
+	// stray: a replaced message of an attempt that is held under another one.
+	stray
+	// hold: leave it alone for a while.
+	hold
+)
+
+// delivery is what a verdict depends on.
+type delivery struct {
+	seq     uint64        // of the queue message
+	expires time.Time     // of the job, as the message tells it
+	holder  string        // this taker
+	running bool          // this taker runs the job, or is picking it up
+	now     time.Time     // server time
+	service time.Duration // how long JetStream has served this process without a gap
+	lease   time.Duration
+	maxLost int
+}
+
+const (
+	// forgotten is how long after its deadline a run is ended by whoever sees it;
+	// until then the holder and the due consumer are at it.
+	forgotten = 2 * time.Second
+	// replacing is how long a ttl change may take between its two writes before
+	// a worker goes on without the second.
+	replacing = 10 * time.Second
+)
+
+// judge decides on a delivery by the record that it meets (nil: none). The
+// number of deliveries decides nothing: it grows by naks and falls after a
+// crash of the server (jetstream.md F11).
+func judge(r *record, d delivery) verdict {
+	switch {
+	case d.running:
+		return hold
+	case r == nil:
+		if !d.now.Before(d.expires) {
+			return hold // only the server's ttl removes it
+		}
+		return begin
+	case r.Status.Terminal():
+		return drop
+	case !d.now.Before(r.Expires):
+		return hold
+	case r.Status == job.InQueue:
+		if r.requeued && r.queueSeq == d.seq && d.now.Before(r.changed.Add(replacing)) {
+			return hold
+		}
+		return resume
+	case r.queueSeq != d.seq && r.requeued:
+		return resume // given back by a holder without a queue message
+	case r.queueSeq != d.seq:
+		return stray
+	case r.holder == d.holder:
+		return adopt
+	case r.Overdue(d.now.Add(-forgotten)):
+		return tooLate
+	case r.Overdue(d.now):
+		return hold
+	case d.service < d.lease && !plantNoGuard:
+		return hold
+	case r.Lost+1 >= d.maxLost:
+		return giveUp
+	}
+	return takeOver
+}
+
+// patience is how long a message that is left alone waits for its next
+// delivery. A living holder's heartbeat sets that timer anew.
+func patience(d delivery) time.Duration {
+	return max(0, d.lease-d.service) + time.Second
+}
+
+// claim turns a delivery into a lease, or into nothing if the job is not to be
+// run: then it is dropped or left for later.
+func (t *Taker) claim(ctx context.Context, m *nats.Msg) (*Lease, error) {
+	msg, delivered, err := t.open(m)
+	if err != nil {
+		t.q.log.ErrorContext(ctx, "queue message cannot be read and is left in the queue", "subject", m.Subject, "error", err)
+		_ = m.NakWithDelay(t.e.Lease)
+		return nil, err
+	}
+	alone := t.claimed(msg.ID)
+	if alone {
+		defer t.unclaimed(msg.ID)
+	}
+	var r *record
+	if delivered > 1 {
+		if r, err = t.read(ctx, msg); err != nil {
+			return nil, t.later(m, err)
+		}
+	}
+	for {
+		lease, err := t.act(ctx, m, msg, r, !alone)
+		if !errors.Is(err, errConflict) {
+			if err != nil {
+				return nil, t.later(m, err)
+			}
+			return lease, nil
+		}
+		if r, err = t.read(ctx, msg); err != nil {
+			return nil, t.later(m, err)
+		}
+	}
+}
+
+// claimed marks a job as being picked up by this taker and reports whether
+// nobody here does so, or runs it, already.
+func (t *Taker) claimed(id job.ID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.claiming[id] || t.leases[id] != nil {
+		return false
+	}
+	t.claiming[id] = true
+	return true
+}
+
+func (t *Taker) unclaimed(id job.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.claiming, id)
+}
+
+// later leaves a message that could not be decided on, and says why.
+func (t *Taker) later(m *nats.Msg, err error) error {
+	_ = m.NakWithDelay(time.Second)
+	return err
+}
+
+func (t *Taker) read(ctx context.Context, msg *record) (*record, error) {
+	r, err := t.q.readRecord(ctx, t.at, msg.ID, msg.Attempt)
+	if errors.Is(err, errNoMessage) {
+		return nil, nil //nolint:nilnil // no record is a fact that judge knows
+	}
+	return r, err
+}
+
+// open reads a delivered queue message.
+func (t *Taker) open(m *nats.Msg) (msg *record, delivered uint64, err error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, 0, fmt.Errorf("read delivery: %w", err)
+	}
+	subject := m.Subject
+	id := job.ID(subject[strings.LastIndexByte(subject, '.')+1:])
+	msg, err = decode(t.at, id, &stored{header: m.Header, data: m.Data}, false)
+	if err != nil {
+		return nil, 0, err
+	}
+	msg.queueSeq, msg.ack = meta.Sequence.Stream, m.Reply
+	return msg, meta.NumDelivered, nil
+}
+
+// act does what judge says. errConflict: the record is another by now.
+func (t *Taker) act(ctx context.Context, m *nats.Msg, msg, r *record, running bool) (*Lease, error) {
+	d := delivery{
+		seq: msg.queueSeq, expires: msg.Expires, holder: t.id, running: running,
+		now: t.q.Now(), service: t.q.service.age(), lease: t.e.Lease, maxLost: t.e.MaxLost,
+	}
+	switch judge(r, d) {
+	case begin:
+		return t.run(ctx, msg, msg, 0)
+	case resume, adopt:
+		return t.run(ctx, msg, r, r.Lost)
+	case takeOver:
+		return t.run(ctx, msg, r, r.Lost+1)
+	case giveUp:
+		_, err := t.q.move(ctx, t.at, r, job.Fail, func(n *record) {
+			n.Lost++
+			n.keepFor(msg)
+			n.Error = fmt.Sprintf("worker lost: %d workers fell silent while they ran this attempt", n.Lost)
+		})
+		return nil, t.finished(ctx, msg, r, err)
+	case tooLate:
+		_, err := t.q.move(ctx, t.at, r, job.TimeOut, func(n *record) { n.keepFor(msg); n.Error = job.ErrTextTimedOut })
+		return nil, t.finished(ctx, msg, r, err)
+	case drop:
+		t.q.deleteSeq(ctx, streams.Jobs(t.at.endpoint), msg.queueSeq)
+		return nil, nil //nolint:nilnil // nothing to run
+	case stray:
+		return nil, t.q.detach(ctx, t.at, r, msg)
+	case hold:
+		_ = m.NakWithDelay(patience(d))
+	}
+	return nil, nil //nolint:nilnil // nothing to run
+}
+
+func (t *Taker) finished(ctx context.Context, msg, r *record, err error) error {
+	if err != nil {
+		return err
+	}
+	t.q.deleteSeq(ctx, streams.Jobs(t.at.endpoint), msg.queueSeq)
+	t.q.nudge(t.at, r.ID)
+	return nil
+}
+
+// keepFor puts into r what a retry needs: the attempt's input and s3Config.
+func (r *record) keepFor(msg *record) {
+	if r.input == nil && r.inRef == nil {
+		r.input, r.inRef = msg.input, msg.inRef
+	}
+	if r.s3 == nil {
+		r.s3 = msg.s3
+	}
+}
+
+// run picks the attempt up: from is the record, or the queue message if there
+// is none yet.
+func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, error) {
+	input := msg.input
+	if msg.inRef != nil {
+		var err error
+		if input, err = t.q.loadPayload(ctx, t.at, msg.inRef); err != nil {
+			return nil, err
+		}
+	}
+	stale := from.Status == job.InProgress
+	r, err := t.q.move(ctx, t.at, from, job.PickUp, func(n *record) {
+		now := n.changed
+		n.Run++
+		n.Lost = lost
+		n.Worker, n.holder, n.ack, n.queueSeq = t.worker, t.id, msg.ack, msg.queueSeq
+		n.queueExpires = latest(n.queueExpires, msg.queueExpires)
+		n.Started, n.Deadline = now, now.Add(n.ExecutionTimeout)
+		n.requeued, n.detached = false, false
+		n.input, n.inRef, n.s3, n.output, n.Output = nil, nil, nil, nil, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.q.point(AfterRecord)
+	if stale {
+		t.q.nudge(t.at, r.ID)
+	}
+	l := &Lease{Job: r.Job, Input: input, S3Config: msg.s3, t: t, msg: msg, rec: r, changed: make(chan struct{}, 1)}
+	t.hold(l)
+	return l, nil
+}
+
+// nudge tells the holder of a job, if there is one, to look at its record.
+// It may be lost; the next heartbeat looks anyway.
+func (q *Queue) nudge(at place, id job.ID) {
+	_ = q.nc.Publish(streams.Nudge(at.endpoint, id), nil)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,94 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"flightline/streams"
+)
+
+// probeInterval is how often Run asks the server for its time, which shows at
+// the same time that JetStream serves.
+const probeInterval = time.Second
+
+// clock is server time: an instant that the server told, plus what passed
+// since by the local clock. A local clock that is wrong by hours does no harm.
+type clock struct {
+	local  func() time.Time
+	anchor atomic.Pointer[anchor]
+}
+
+type anchor struct {
+	local, server time.Time
+	trip          time.Duration
+}
+
+func newClock(local func() time.Time) *clock { return &clock{local: local} }
+
+func (c *clock) now() time.Time {
+	a := c.anchor.Load()
+	if a == nil {
+		return c.local()
+	}
+	return a.server.Add(c.local().Sub(a.local))
+}
+
+// maxAnchorAge makes a measurement replace a better but old one: clocks drift.
+const maxAnchorAge = 30 * time.Second
+
+// set takes a measurement: the server said server between sent and received.
+// The one with the shortest trip within maxAnchorAge is kept, since its error
+// is at most half of the trip.
+func (c *clock) set(server, sent, received time.Time) {
+	trip := received.Sub(sent)
+	old := c.anchor.Load()
+	if old != nil && trip > old.trip && received.Sub(old.local) < maxAnchorAge {
+		return
+	}
+	c.anchor.Store(&anchor{local: received, server: server.Add(trip / 2), trip: trip})
+}
+
+// probe asks the records' leader for its time.
+func (q *Queue) probe(ctx context.Context) error {
+	sent := q.cfg.Now()
+	answer, err := q.request(ctx, streams.StreamInfo(streams.Records(0)), nil)
+	if err != nil {
+		return err
+	}
+	received := q.cfg.Now()
+	var info struct {
+		Time  time.Time `json:"ts"`
+		Error *apiError `json:"error"`
+	}
+	if err := json.Unmarshal(answer.Data, &info); err != nil {
+		return fmt.Errorf("read stream info: %w", err)
+	}
+	if info.Error != nil {
+		return info.Error.explain("ask for the server's time")
+	}
+	q.clock.set(info.Time, sent, received)
+	q.service.answered()
+	return nil
+}
+
+func (q *Queue) probeEvery(ctx context.Context, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		within, cancel := context.WithTimeout(ctx, 2*every)
+		err := q.probe(within)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			q.service.failed()
+			q.log.DebugContext(ctx, "jetstream did not answer", "error", err)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"flightline/streams"
+)
+
+const (
+	// inlineMost is the largest payload that travels in the message itself.
+	inlineMost = 256 << 10
+	// partSize leaves room for headers below NATS's default max_payload of 1 MB.
+	partSize = 896 << 10
+)
+
+// payloadRef names a payload that lies beside its message, in parts. A record
+// refers to it only after all parts are stored, so a reader finds it whole.
+type payloadRef struct {
+	Subject string `json:"subject"`
+	Parts   int    `json:"parts"`
+	Size    int    `json:"size"`
+	// Hash is the SHA-256 of the whole, in hex.
+	Hash string `json:"hash"`
+}
+
+// storePayload stores data in parts until an hour after until, under a subject
+// of its own: run keeps two runs apart, the token two writers of one run.
+func (q *Queue) storePayload(ctx context.Context, at place, r *record, side streams.Side, data []byte, until time.Time) (*payloadRef, error) {
+	run, token := r.Run, nuid.Next()
+	if plantNoFence {
+		run, token = 0, "shared"
+	}
+	sum := sha256.Sum256(data)
+	ref := &payloadRef{
+		Subject: streams.PayloadSubject(at.partition, at.endpoint, r.ID, r.Attempt, run, side, token),
+		Size:    len(data), Hash: hex.EncodeToString(sum[:]),
+	}
+	ttl := ttlHeader(q.Now(), until.Add(streams.Margin))
+	var last uint64
+	for start := 0; start < len(data); start += partSize {
+		m := &nats.Msg{Subject: ref.Subject, Data: data[start:min(start+partSize, len(data))], Header: nats.Header{}}
+		m.Header.Set(jetstream.MsgTTLHeader, ttl)
+		var err error
+		if plantNoFence {
+			last, err = q.store(ctx, streams.Payloads(at.partition), m)
+		} else {
+			last, err = q.publish(ctx, streams.Payloads(at.partition), m, nuid.Next(), last)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("store payload of job %s: %w", r.ID, err)
+		}
+		ref.Parts++
+	}
+	q.point(AfterPayload)
+	return ref, nil
+}
+
+// loadPayload reads a payload and checks it. A replica may lack the last parts
+// for a moment; errPayload if they stay away.
+func (q *Queue) loadPayload(ctx context.Context, at place, ref *payloadRef) ([]byte, error) {
+	const tries, pause = 5, 50 * time.Millisecond
+	for range tries {
+		data, err := q.readParts(ctx, at, ref)
+		if err == nil || !errors.Is(err, errPayload) {
+			return data, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", errPayload, ref.Subject)
+}
+
+func (q *Queue) readParts(ctx context.Context, at place, ref *payloadRef) ([]byte, error) {
+	parts, err := untilAnswered(ctx, func() ([]*nats.Msg, error) {
+		return q.batchGet(ctx, streams.Payloads(at.partition), ref.Subject, 1, ref.Parts)
+	})
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, 0, ref.Size)
+	for _, p := range parts {
+		data = append(data, p.Data...)
+	}
+	sum := sha256.Sum256(data)
+	if !plantNoFence && (len(parts) != ref.Parts || hex.EncodeToString(sum[:]) != ref.Hash) {
+		return nil, errPayload
+	}
+	return data, nil
+}
+
+// batchGet reads up to most messages of subject from sequence from on, in one
+// request (a direct get in batch, which nats.go does not offer).
+func (q *Queue) batchGet(ctx context.Context, stream, subject string, from uint64, most int) ([]*nats.Msg, error) {
+	request, err := json.Marshal(map[string]any{"seq": max(1, from), "batch": most, "next_by_subj": subject, "max_bytes": 64 << 20})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", subject, err)
+	}
+	inbox := q.nc.NewInbox()
+	sub, err := q.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // the connection is gone then, and with it the subscription
+	if err := q.nc.PublishRequest(streams.DirectGet(stream), inbox, request); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	within, cancel := context.WithTimeout(ctx, tryWithin)
+	defer cancel()
+	var got []*nats.Msg
+	for {
+		m, err := sub.NextMsgWithContext(within)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, fmt.Errorf("%w: read %s: %w", ErrUnavailable, subject, err)
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+			got = append(got, m)
+		case "204", "404":
+			return got, nil
+		case "503":
+			return nil, fmt.Errorf("%w: read %s", ErrUnavailable, subject)
+		default:
+			return nil, fmt.Errorf("read %s: %s %s", subject, status, m.Header.Get("Description"))
+		}
+	}
+}
+
+// placeInput puts an input into r, inline or beside it.
+func (q *Queue) placeInput(ctx context.Context, at place, r *record, input []byte) error {
+	if len(input) <= inlineMost {
+		r.input, r.inRef = input, nil
+		return nil
+	}
+	ref, err := q.storePayload(ctx, at, r, streams.In, input, r.Expires)
+	if err != nil {
+		return err
+	}
+	r.input, r.inRef = nil, ref
+	return nil
+}
+
+// carry stores the payload of ref once more so that it lives until r.Expires.
+func (q *Queue) carry(ctx context.Context, at place, r *record, side streams.Side, ref *payloadRef) (*payloadRef, error) {
+	if ref == nil {
+		return nil, nil //nolint:nilnil // no payload beside the message is carried as none
+	}
+	data, err := q.loadPayload(ctx, at, ref)
+	if err != nil {
+		return nil, err
+	}
+	return q.storePayload(ctx, at, r, side, data, r.Expires)
+}
+
+// compact checks that v is JSON and leaves it as one line (runpod-compat §1.5).
+func compact(v json.RawMessage) (json.RawMessage, error) {
+	if len(v) == 0 {
+		return nil, nil
+	}
+	var b bytes.Buffer
+	b.Grow(len(v))
+	if err := json.Compact(&b, v); err != nil {
+		return nil, fmt.Errorf("job: output is not JSON: %w", err)
+	}
+	return b.Bytes(), nil
+}

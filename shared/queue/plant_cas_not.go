@@ -1,0 +1,5 @@
+//go:build !plant_cas
+
+package queue
+
+const plantNoCompare = false

@@ -1,0 +1,5 @@
+//go:build !plant_delete
+
+package queue
+
+const plantDeleteFirst = false

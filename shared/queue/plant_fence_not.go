@@ -1,0 +1,5 @@
+//go:build !plant_fence
+
+package queue
+
+const plantNoFence = false

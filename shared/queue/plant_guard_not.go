@@ -1,0 +1,5 @@
+//go:build !plant_guard
+
+package queue
+
+const plantNoGuard = false

@@ -1,0 +1,5 @@
+//go:build !plant_ttl
+
+package queue
+
+const plantShortTTL = false

@@ -1,0 +1,84 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// tokenHeader tells, after an answer was lost, whose write a message is.
+const tokenHeader = "Flightline-Token" //nolint:gosec // the name of a header, no credential
+
+// ttlHeader is the age at which the server removes a message that may go at
+// t: whole seconds, which the server would cut down, rounded up.
+func ttlHeader(now, t time.Time) string {
+	s := (t.Sub(now) + time.Second - 1) / time.Second
+	return strconv.FormatInt(max(1, int64(s)), 10) + "s"
+}
+
+// publish stores m if the last sequence on its subject is expect (0: there is
+// none), and returns its sequence. It returns errConflict if it is another.
+// A lost answer is settled by reading back whose token lies there.
+func (q *Queue) publish(ctx context.Context, stream string, m *nats.Msg, token string, expect uint64) (uint64, error) {
+	m.Header.Set(tokenHeader, token)
+	if !plantNoCompare {
+		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(expect, 10))
+	}
+	sure := true // no try has been left without an answer
+	return untilAnswered(ctx, func() (uint64, error) {
+		seq, err := q.store(ctx, stream, m)
+		switch {
+		case err == nil:
+			return seq, nil
+		case errors.Is(err, ErrUnavailable):
+			sure = false
+		case errors.Is(err, errConflict) && !sure:
+			return q.settle(ctx, stream, m.Subject, token)
+		}
+		return 0, err
+	})
+}
+
+// settle finds out whether the write that lost its answer is the one that
+// lies there.
+func (q *Queue) settle(ctx context.Context, stream, subject, token string) (uint64, error) {
+	there, err := q.leaderLast(ctx, stream, subject)
+	switch {
+	case errors.Is(err, errNoMessage):
+		return 0, errConflict
+	case err != nil:
+		return 0, err
+	case there.header.Get(tokenHeader) == token:
+		return there.seq, nil
+	}
+	return 0, errConflict
+}
+
+// store sends m to its stream and waits for the acknowledgement.
+func (q *Queue) store(ctx context.Context, stream string, m *nats.Msg) (uint64, error) {
+	answer, err := q.requestMsg(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	return readAck(stream, answer.Data)
+}
+
+func readAck(stream string, data []byte) (uint64, error) {
+	var ack struct {
+		Error *apiError `json:"error"`
+		Seq   uint64    `json:"seq"`
+	}
+	if err := json.Unmarshal(data, &ack); err != nil {
+		return 0, fmt.Errorf("read acknowledgement of %s: %w", stream, err)
+	}
+	if ack.Error != nil {
+		return 0, ack.Error.explain("write to " + stream)
+	}
+	return ack.Seq, nil
+}

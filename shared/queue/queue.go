@@ -1,0 +1,121 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/endpoint"
+	"flightline/streams"
+)
+
+// Config is what differs between the processes that use a queue.
+type Config struct {
+	// Replicas is that of the streams made for endpoints, 1 or 3. 0 means 1.
+	Replicas int
+	// Log receives what nobody is waiting to hear. Nil discards it.
+	Log *slog.Logger
+	// Now is the local clock. Nil means time.Now. Only its pace matters: every
+	// instant in a record is the server's time.
+	Now func() time.Time
+	// Point, if not nil, is called at each named crash point, for tests that
+	// end the process there.
+	Point func(Point)
+}
+
+// Point names a place between two steps where a crash must lose nothing.
+type Point string
+
+// The crash points of the chaos harness.
+const (
+	AfterDelivery      Point = "after delivery"
+	AfterRecord        Point = "after record"
+	AfterPayload       Point = "after payload parts"
+	AfterTerminalWrite Point = "after the terminal write"
+	BeforeDelete       Point = "before the delete"
+)
+
+// answerWithin bounds every call, so that nobody hangs while JetStream is away
+// (the issue promises 5 s).
+const answerWithin = 4500 * time.Millisecond
+
+// Queue is a process's door to the jobs. It is safe for concurrent use.
+type Queue struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	cfg     Config
+	log     *slog.Logger
+	clock   *clock
+	service *service
+	stats   statsCache
+	batches sync.Map // stream name → *batcher
+}
+
+// New binds a queue to a connection and measures the server's time; the shared
+// streams must exist (streams.Apply). It starts nothing. It returns
+// ErrUnavailable if JetStream does not answer.
+func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	q := &Queue{nc: nc, js: js, cfg: cfg, log: cfg.Log, clock: newClock(cfg.Now), service: newService()}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	if err := q.probe(ctx); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// Run keeps the server's time and watches whether JetStream serves without a
+// gap, until ctx ends. It must run while the queue is used.
+func (q *Queue) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return q.probeEvery(ctx, probeInterval) })
+	g.Go(func() error { return q.watchConnection(ctx) })
+	return g.Wait()
+}
+
+// Now is the server's time as this process knows it.
+func (q *Queue) Now() time.Time { return q.clock.now() }
+
+// Until is how long it is until the server's clock shows t; negative once past.
+func (q *Queue) Until(t time.Time) time.Duration { return t.Sub(q.Now()) }
+
+// CreateEndpoint makes the endpoint's work queue and consumers exist and
+// applies its present lease. It may be repeated.
+func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
+	return streams.ApplyEndpoint(ctx, q.js, streams.Config{Replicas: q.cfg.Replicas}, e)
+}
+
+func (q *Queue) point(p Point) {
+	if q.cfg.Point != nil {
+		q.cfg.Point(p)
+	}
+}
+
+// bounded gives a call its end, if its caller's is later.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, answerWithin)
+}
+
+// place is where an endpoint's messages lie.
+type place struct {
+	endpoint  string
+	partition int
+}
+
+func placeOf(e endpoint.Endpoint) place { return place{e.ID, e.Partition} }

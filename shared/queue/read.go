@@ -1,0 +1,130 @@
+package queue
+
+import (
+	"context"
+	"errors"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// readRecord reads the record of one attempt from the leader; errNoMessage.
+func (q *Queue) readRecord(ctx context.Context, at place, id job.ID, attempt int) (*record, error) {
+	return q.readLast(ctx, at, id, streams.Records(at.partition), streams.RecordSubject(at.partition, at.endpoint, id, attempt))
+}
+
+// readMessage reads the job's queue message from the leader; errNoMessage.
+// It says IN_QUEUE, whatever the record says.
+func (q *Queue) readMessage(ctx context.Context, at place, id job.ID) (*record, error) {
+	r, err := q.readLast(ctx, at, id, streams.Jobs(at.endpoint), streams.AnyClass(at.endpoint, id))
+	if err != nil {
+		return nil, err
+	}
+	r.queueSeq, r.seq = r.seq, 0 // nothing is stored in the record yet
+	return r, nil
+}
+
+func (q *Queue) readLast(ctx context.Context, at place, id job.ID, stream, subject string) (*record, error) {
+	m, err := q.leaderLast(ctx, stream, subject)
+	if err != nil {
+		return nil, err
+	}
+	return decode(at, id, m, false)
+}
+
+// latest reads where a job stands: the record of its highest attempt, or the
+// queue message of an attempt that has none yet. It hides what has expired
+// (job.ErrNotFound) and ends a run that everybody forgot.
+func (q *Queue) latest(ctx context.Context, at place, id job.ID) (*record, error) {
+	if !id.Valid() {
+		return nil, job.ErrNotFound
+	}
+	r, err := q.newest(ctx, at, id)
+	if err != nil {
+		return nil, err
+	}
+	now := q.Now()
+	if !r.Visible(now) {
+		return nil, job.ErrNotFound
+	}
+	if r.Overdue(now.Add(-forgotten)) {
+		ended, err := q.timeOut(ctx, at, r)
+		if errors.Is(err, errConflict) {
+			return q.newest(ctx, at, id)
+		}
+		return ended, err
+	}
+	return r, nil
+}
+
+func (q *Queue) newest(ctx context.Context, at place, id job.ID) (*record, error) {
+	records, anyOne := streams.Records(at.partition), streams.AnyAttempt(at.partition, at.endpoint, id)
+	r, err := q.readLast(ctx, at, id, records, anyOne)
+	if err != nil && !errors.Is(err, errNoMessage) {
+		return nil, err
+	}
+	if r != nil && !retryable(r.Status) {
+		return r, nil
+	}
+	waiting, err := q.readMessage(ctx, at, id)
+	switch {
+	case err == nil && (r == nil || waiting.Attempt > r.Attempt):
+		return waiting, nil
+	case err != nil && !errors.Is(err, errNoMessage):
+		return nil, err
+	case r != nil:
+		return q.newerThan(ctx, at, r)
+	}
+	// The record may have been written, and the message removed, in between.
+	r, err = q.readLast(ctx, at, id, records, anyOne)
+	if errors.Is(err, errNoMessage) {
+		return nil, job.ErrNotFound
+	}
+	return r, err
+}
+
+// newerThan guards against a touch that was written to attempt n after a retry
+// had already begun attempt n+1: the newest write is then not the newest attempt.
+func (q *Queue) newerThan(ctx context.Context, at place, r *record) (*record, error) {
+	for {
+		next, err := q.readRecord(ctx, at, r.ID, r.Attempt+1)
+		if errors.Is(err, errNoMessage) {
+			return r, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		r = next
+	}
+}
+
+func retryable(s job.Status) bool {
+	_, err := s.Next(job.Retry)
+	return err == nil
+}
+
+// Status reads a job with its output. It returns job.ErrNotFound if there is
+// none, its ttl is over, or its retention is.
+func (q *Queue) Status(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	r, err := q.latest(ctx, placeOf(e), id)
+	if err != nil {
+		return nil, err
+	}
+	return q.loaded(ctx, placeOf(e), r)
+}
+
+// loaded is the job of a record, with an output that lies beside it.
+func (q *Queue) loaded(ctx context.Context, at place, r *record) (*job.Job, error) {
+	if r.outRef != nil {
+		out, err := q.loadPayload(ctx, at, r.outRef)
+		if err != nil {
+			return nil, err
+		}
+		r.Output = out
+	}
+	j := r.Job
+	return &j, nil
+}

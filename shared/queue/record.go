@@ -1,0 +1,196 @@
+package queue
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/job"
+)
+
+// record is an attempt as it lies on the bus: in the queue message while the
+// attempt waits, in its record from the first decision on. Both have one form:
+// a header with everything but the payloads, so that the repeated headers tell
+// a waiter or the recorder all that happened; and a body with the payloads.
+type record struct {
+	job.Job
+
+	// keep is the retention that begins when the attempt ends.
+	keep time.Duration
+	// lease is the endpoint's, for whoever must judge a holder's silence.
+	lease time.Duration
+	// queueSeq and queueExpires are those of the attempt's queue message.
+	queueSeq     uint64
+	queueExpires time.Time
+	// ack is the subject that extends and ends the lease; any process may use it.
+	ack string
+	// holder is the taker that picked the attempt up; unlike a worker's id it
+	// does not outlive its process.
+	holder string
+	// changed is when the record was last written.
+	changed time.Time
+	// requeued: an IN_QUEUE record whose queue message is about to be replaced.
+	requeued bool
+	// detached: the queue message may go before the job does, so the holder
+	// says in the record that it lives, and its silence is FAILED.
+	detached bool
+
+	input, s3     []byte
+	output        []byte
+	inRef, outRef *payloadRef
+
+	// seq is the stream sequence that this was read from: what the next
+	// compare-and-set expects. 0: nothing is stored yet.
+	seq uint64
+}
+
+const (
+	// metaHeader holds the wire form below.
+	metaHeader = "Flightline-Job"
+	// changeHeader tells a decision from a touch, which no counter counts.
+	changeHeader = "Flightline-Change"
+
+	decision = "decision"
+	touch    = "touch"
+)
+
+// wire is the header's JSON. Instants are Unix milliseconds, durations
+// milliseconds; lengths are those of the parts of the body, in this order.
+type wire struct {
+	Status       job.Status  `json:"status"`
+	Mode         job.Mode    `json:"mode"`
+	Class        job.Class   `json:"class"`
+	Attempt      int         `json:"attempt"`
+	Run          int         `json:"run,omitempty"`
+	Lost         int         `json:"lost,omitempty"`
+	Earlier      int         `json:"earlier,omitempty"`
+	Submitted    int64       `json:"submitted"`
+	Queued       int64       `json:"queued"`
+	Started      int64       `json:"started,omitempty"`
+	Finished     int64       `json:"finished,omitempty"`
+	Deadline     int64       `json:"deadline,omitempty"`
+	Expires      int64       `json:"expires"`
+	RetainUntil  int64       `json:"retainUntil,omitempty"`
+	Timeout      int64       `json:"timeout"`
+	Keep         int64       `json:"keep"`
+	Lease        int64       `json:"lease"`
+	QueueSeq     uint64      `json:"queueSeq,omitempty"`
+	QueueExpires int64       `json:"queueExpires"`
+	Ack          string      `json:"ack,omitempty"`
+	Holder       string      `json:"holder,omitempty"`
+	Changed      int64       `json:"changed"`
+	Requeued     bool        `json:"requeued,omitempty"`
+	Detached     bool        `json:"detached,omitempty"`
+	Worker       string      `json:"worker,omitempty"`
+	Webhook      string      `json:"webhook,omitempty"`
+	Input        int         `json:"input,omitempty"`
+	S3           int         `json:"s3,omitempty"`
+	Output       int         `json:"output,omitempty"`
+	Error        int         `json:"error,omitempty"`
+	InRef        *payloadRef `json:"inRef,omitempty"`
+	OutRef       *payloadRef `json:"outRef,omitempty"`
+}
+
+func milli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+func (r *record) wire() wire {
+	return wire{
+		Status: r.Status, Mode: r.Mode, Class: r.Class,
+		Attempt: r.Attempt, Run: r.Run, Lost: r.Lost, Earlier: r.Earlier,
+		Submitted: milli(r.Submitted), Queued: milli(r.Queued), Started: milli(r.Started), Finished: milli(r.Finished),
+		Deadline: milli(r.Deadline), Expires: milli(r.Expires), RetainUntil: milli(r.RetainUntil),
+		Timeout: r.ExecutionTimeout.Milliseconds(), Keep: r.keep.Milliseconds(), Lease: r.lease.Milliseconds(),
+		QueueSeq: r.queueSeq, QueueExpires: milli(r.queueExpires), Ack: r.ack, Holder: r.holder, Changed: milli(r.changed),
+		Requeued: r.requeued, Detached: r.detached, Worker: r.Worker, Webhook: r.Webhook,
+		Input: len(r.input), S3: len(r.s3), Output: len(r.output), Error: len(r.Error),
+		InRef: r.inRef, OutRef: r.outRef,
+	}
+}
+
+// message encodes r for subject. It sets no expectation, age or schedule.
+func (r *record) message(subject, change string) (*nats.Msg, error) {
+	meta, err := json.Marshal(r.wire())
+	if err != nil {
+		return nil, fmt.Errorf("encode job %s: %w", r.ID, err)
+	}
+	body := make([]byte, 0, len(r.input)+len(r.s3)+len(r.output)+len(r.Error))
+	body = append(body, r.input...)
+	body = append(body, r.s3...)
+	body = append(body, r.output...)
+	body = append(body, r.Error...)
+	m := &nats.Msg{Subject: subject, Data: body, Header: make(nats.Header, 6)}
+	m.Header[metaHeader] = []string{string(meta)}
+	m.Header[changeHeader] = []string{change}
+	return m, nil
+}
+
+// decode reads what message wrote. headersOnly leaves the payloads empty, as a
+// repeated header has none.
+func decode(at place, id job.ID, m *stored, headersOnly bool) (*record, error) {
+	var w wire
+	if err := json.Unmarshal([]byte(m.header.Get(metaHeader)), &w); err != nil {
+		return nil, fmt.Errorf("decode job %s: %w", id, err)
+	}
+	r := &record{
+		Job: job.Job{
+			ID: id, Endpoint: at.endpoint, Mode: w.Mode, Class: w.Class,
+			Attempt: w.Attempt, Run: w.Run, Lost: w.Lost, Earlier: w.Earlier,
+			Submitted: instant(w.Submitted), Queued: instant(w.Queued), Started: instant(w.Started), Finished: instant(w.Finished),
+			Deadline: instant(w.Deadline), Expires: instant(w.Expires), RetainUntil: instant(w.RetainUntil),
+			ExecutionTimeout: time.Duration(w.Timeout) * time.Millisecond, Worker: w.Worker, Webhook: w.Webhook,
+		},
+		keep: time.Duration(w.Keep) * time.Millisecond, lease: time.Duration(w.Lease) * time.Millisecond,
+		queueSeq: w.QueueSeq, queueExpires: instant(w.QueueExpires), ack: w.Ack, holder: w.Holder, changed: instant(w.Changed),
+		requeued: w.Requeued, detached: w.Detached, inRef: w.InRef, outRef: w.OutRef, seq: m.seq,
+	}
+	r.restoreStatus(w.Status)
+	if headersOnly {
+		return r, nil
+	}
+	return r, r.decodeBody(w, m.data)
+}
+
+func (r *record) decodeBody(w wire, body []byte) error {
+	if w.Input < 0 || w.S3 < 0 || w.Output < 0 || w.Error < 0 || w.Input+w.S3+w.Output+w.Error != len(body) {
+		return fmt.Errorf("decode job %s: the body has %d bytes, not those its header names", r.ID, len(body))
+	}
+	cut := func(n int) []byte {
+		if n == 0 {
+			return nil
+		}
+		part := body[:n:n]
+		body = body[n:]
+		return part
+	}
+	r.input, r.s3, r.output = cut(w.Input), cut(w.S3), cut(w.Output)
+	r.Error = string(cut(w.Error))
+	r.Output = r.output
+	return nil
+}
+
+// bodiless reports whether there is nothing to read beside the header.
+func (w wire) bodiless() bool { return w.Input+w.S3+w.Output+w.Error == 0 && w.OutRef == nil }
+
+// physical is when the server may remove the record: an hour after its queue
+// message is gone at the latest (data-model.md, principle 4).
+func (r *record) physical() time.Time {
+	end := r.Expires
+	if r.queueExpires.After(end) {
+		end = r.queueExpires
+	}
+	return end
+}

@@ -1,0 +1,148 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/streams"
+)
+
+// apiError is the error of a JetStream API answer.
+type apiError struct {
+	Code        int    `json:"code"`
+	ErrorCode   int    `json:"err_code"`
+	Description string `json:"description"`
+}
+
+// The server's error codes that decide something.
+const (
+	codeNoMessage     = 10037
+	codeWrongLast     = 10071 // the expected last sequence is another
+	codeWriteInFlight = 10164 // another write of the subject is in flight
+	codeNoStream      = 10059
+)
+
+func (e *apiError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrorCode) }
+
+// explain turns an API error into one of this package's, with what was done.
+func (e *apiError) explain(doing string) error {
+	switch {
+	case e.ErrorCode == codeNoMessage || e.Code == 404 && e.ErrorCode == 0:
+		return errNoMessage
+	case e.ErrorCode == codeWrongLast || e.ErrorCode == codeWriteInFlight:
+		return errConflict
+	case e.Code == 503 || e.Code == 500:
+		return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, e)
+	}
+	return fmt.Errorf("%s: %w", doing, e)
+}
+
+// tryWithin bounds one try of a request; a caller may have time for several.
+const tryWithin = 1500 * time.Millisecond
+
+// request sends one JetStream API request. An answer that does not come is
+// ErrUnavailable and ends the uninterrupted service.
+func (q *Queue) request(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+	return q.requestMsg(ctx, &nats.Msg{Subject: subject, Data: body})
+}
+
+func (q *Queue) requestMsg(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	within, cancel := context.WithTimeout(ctx, tryWithin)
+	defer cancel()
+	answer, err := q.nc.RequestMsgWithContext(within, m)
+	if err == nil {
+		return answer, nil
+	}
+	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return nil, ctx.Err()
+	}
+	q.service.failed()
+	return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// untilAnswered repeats try while JetStream is away and ctx allows.
+func untilAnswered[T any](ctx context.Context, try func() (T, error)) (T, error) {
+	const pause = 50 * time.Millisecond
+	for {
+		v, err := try()
+		if err == nil || !errors.Is(err, ErrUnavailable) {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// stored is a message as a stream holds it.
+type stored struct {
+	subject string
+	seq     uint64
+	header  nats.Header
+	data    []byte
+}
+
+// leaderLast reads the last message on subject, which may have wildcards, from
+// the stream's leader: a direct get may be answered by a replica that has not
+// applied the newest write (jetstream.md F6). It returns errNoMessage if there
+// is none, and also if the stream does not exist.
+func (q *Queue) leaderLast(ctx context.Context, stream, subject string) (*stored, error) {
+	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", subject, err)
+	}
+	return untilAnswered(ctx, func() (*stored, error) { return q.leaderGet(ctx, stream, body) })
+}
+
+func (q *Queue) leaderGet(ctx context.Context, stream string, body []byte) (*stored, error) {
+	answer, err := q.request(ctx, streams.LeaderGet(stream), body)
+	if err != nil {
+		return nil, err
+	}
+	var got struct {
+		Error   *apiError `json:"error"`
+		Message *struct {
+			Subject string `json:"subject"`
+			Seq     uint64 `json:"seq"`
+			Header  []byte `json:"hdrs"`
+			Data    []byte `json:"data"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(answer.Data, &got); err != nil {
+		return nil, fmt.Errorf("read %s: %w", stream, err)
+	}
+	if got.Error != nil {
+		if got.Error.ErrorCode == codeNoStream {
+			return nil, errNoMessage
+		}
+		return nil, got.Error.explain("read " + stream)
+	}
+	m := &stored{subject: got.Message.Subject, seq: got.Message.Seq, data: got.Message.Data}
+	if len(got.Message.Header) > 0 {
+		if m.header, err = nats.DecodeHeadersMsg(got.Message.Header); err != nil {
+			return nil, fmt.Errorf("read headers of %s: %w", got.Message.Subject, err)
+		}
+	}
+	return m, nil
+}
+
+// deleteSeq removes one message by its sequence, never by its subject, where a
+// retry may wait. It proves nothing and may fail: whoever meets the message
+// again finds the record and removes it once more.
+func (q *Queue) deleteSeq(ctx context.Context, stream string, seq uint64) {
+	q.point(BeforeDelete)
+	if seq == 0 {
+		return
+	}
+	body := fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq)
+	if _, err := q.request(ctx, streams.MsgDelete(stream), body); err != nil {
+		q.log.DebugContext(ctx, "message not deleted, its record decides", "stream", stream, "sequence", seq, "error", err)
+	}
+}

@@ -1,0 +1,79 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+)
+
+// Retry queues a FAILED or TIMED_OUT job again, with its input, under its own
+// ttl, as the next attempt. If somebody else's retry came first, that is
+// success too. It returns a *job.TransitionError in any other status, and
+// job.ErrNotFound once the job expired.
+func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	at, wanted := placeOf(e), 0
+	for {
+		r, err := q.latest(ctx, at, id)
+		if err != nil {
+			return nil, err
+		}
+		if wanted > 0 && r.Attempt >= wanted {
+			return &r.Job, nil // the attempt that this call wanted exists
+		}
+		next, err := q.nextAttempt(r)
+		if err != nil {
+			return nil, err
+		}
+		wanted = next.Attempt
+		expect, err := q.replaces(ctx, at, r)
+		if err != nil {
+			return nil, err
+		}
+		if _, err = q.enqueue(ctx, at, next, expect); err == nil {
+			return &next.Job, nil
+		}
+		if !errors.Is(err, errConflict) {
+			return nil, err
+		}
+	}
+}
+
+// nextAttempt is what follows r, if a retry may.
+func (q *Queue) nextAttempt(r *record) (*record, error) {
+	next := *r
+	if err := next.become(job.Retry); err != nil {
+		return nil, err
+	}
+	if r.input == nil && r.inRef == nil { // its message was gone when the run was ended
+		return nil, &job.TransitionError{From: r.Status, By: job.Retry}
+	}
+	next.Attempt++
+	next.Earlier += r.Run
+	next.Run, next.Lost = 0, 0
+	next.Queued = q.Now()
+	next.Started, next.Finished, next.Deadline, next.RetainUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	next.Worker, next.holder, next.ack, next.Error = "", "", "", ""
+	next.output, next.Output, next.outRef = nil, nil, nil
+	next.queueSeq, next.seq = 0, 0
+	return &next, nil
+}
+
+// replaces returns the sequence of the failed attempt's queue message if it is
+// still there, else 0: the retry takes its place.
+func (q *Queue) replaces(ctx context.Context, at place, r *record) (uint64, error) {
+	waiting, err := q.readMessage(ctx, at, r.ID)
+	switch {
+	case errors.Is(err, errNoMessage):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case waiting.Attempt > r.Attempt:
+		return 0, nil // another retry: the compare-and-set will tell
+	}
+	return waiting.queueSeq, nil
+}

@@ -1,0 +1,95 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// Stats is what an endpoint's queue holds now.
+type Stats struct {
+	// Queued counts all waiting jobs, QueuedLow the low-priority ones of them.
+	Queued, QueuedLow int
+	// Running counts the jobs that are handed out to a worker, or were and wait
+	// for their lease to end.
+	Running int
+}
+
+// statsAge is how old an answer of Stats may be: counting costs the server
+// something, and is asked for often.
+const statsAge = time.Second
+
+type statsCache struct {
+	mu sync.Mutex
+	of map[string]*counted
+}
+
+type counted struct {
+	mu    sync.Mutex
+	at    time.Time
+	stats Stats
+}
+
+func (c *statsCache) entry(endpoint string) *counted {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = make(map[string]*counted)
+	}
+	if c.of[endpoint] == nil {
+		c.of[endpoint] = &counted{}
+	}
+	return c.of[endpoint]
+}
+
+// Stats counts the endpoint's jobs, at most a second ago. It returns
+// ErrUnavailable.
+func (q *Queue) Stats(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
+	c := q.stats.entry(e.ID)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) < statsAge {
+		return c.stats, nil
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	s, err := q.count(ctx, e.ID)
+	if err != nil {
+		return Stats{}, err
+	}
+	c.stats, c.at = s, time.Now()
+	return s, nil
+}
+
+func (q *Queue) count(ctx context.Context, endpoint string) (Stats, error) {
+	var s Stats
+	for _, class := range job.Classes() {
+		answer, err := q.request(ctx, streams.ConsumerInfo(streams.Jobs(endpoint), streams.Consumer(class)), nil)
+		if err != nil {
+			return Stats{}, err
+		}
+		var info struct {
+			Error   *apiError `json:"error"`
+			Pending int       `json:"num_pending"`
+			Out     int       `json:"num_ack_pending"`
+		}
+		if err := json.Unmarshal(answer.Data, &info); err != nil {
+			return Stats{}, fmt.Errorf("count jobs of %s: %w", endpoint, err)
+		}
+		if info.Error != nil {
+			return Stats{}, info.Error.explain("count jobs of " + endpoint)
+		}
+		s.Queued += info.Pending
+		s.Running += info.Out
+		if class == job.LowPriority {
+			s.QueuedLow = info.Pending
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,87 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// NewID makes up a job id: a UUID of version 7, with the prefix "sync-" for
+// job.Sync.
+func NewID(mode job.Mode) job.ID {
+	id := job.ID(uuid.Must(uuid.NewV7()).String())
+	if mode == job.Sync {
+		return job.SyncPrefix + id
+	}
+	return id
+}
+
+// Submit accepts a job: when it returns, one durable publish has put the job
+// into the queue, and it is never lost. An error means that the job was not
+// accepted as far as this process knows; with ErrUnavailable it may run all
+// the same.
+func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (*job.Job, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	at, rec := placeOf(e), q.newRecord(e, id, mode, r)
+	if err := q.placeInput(ctx, at, rec, r.Input); err != nil {
+		return nil, err
+	}
+	if _, err := q.enqueue(ctx, at, rec, 0); err != nil {
+		return nil, err
+	}
+	j := rec.Job
+	return &j, nil
+}
+
+// newRecord applies the precedence of product.md 17: the job's policy, then
+// the endpoint's setting.
+func (q *Queue) newRecord(e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) *record {
+	now := q.Now()
+	rec := &record{
+		Job: job.Job{
+			ID: id, Endpoint: e.ID, Mode: mode, Class: job.Normal, Attempt: 1,
+			Submitted: now, Queued: now, ExecutionTimeout: e.ExecutionTimeout, Expires: now.Add(e.TTL), Webhook: r.Webhook,
+		},
+		keep: e.Retention, lease: e.Lease, s3: r.S3Config,
+	}
+	rec.restoreStatus(job.InQueue)
+	if mode == job.Sync {
+		rec.keep = e.SyncRetention
+	}
+	if r.Policy.ExecutionTimeout > 0 {
+		rec.ExecutionTimeout = r.Policy.ExecutionTimeout
+	}
+	if r.Policy.TTL > 0 {
+		rec.Expires = now.Add(r.Policy.TTL)
+	}
+	if r.Policy.LowPriority {
+		rec.Class = job.LowPriority
+	}
+	return rec
+}
+
+// enqueue publishes r as the queue message of its attempt, replacing the one
+// of sequence expect (0: there is none). The server removes it when the job
+// expires.
+func (q *Queue) enqueue(ctx context.Context, at place, r *record, expect uint64) (uint64, error) {
+	now := q.Now()
+	r.queueExpires, r.changed = r.Expires, now
+	m, err := r.message(streams.JobSubject(at.endpoint, r.Class, r.ID), decision)
+	if err != nil {
+		return 0, err
+	}
+	m.Header.Set(jetstream.MsgTTLHeader, ttlHeader(now, r.Expires))
+	seq, err := q.publish(ctx, streams.Jobs(at.endpoint), m, nuid.Next(), expect)
+	if err != nil {
+		return 0, fmt.Errorf("queue job %s: %w", r.ID, err)
+	}
+	return seq, nil
+}

@@ -1,0 +1,152 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// SetTTL sets the job's ttl, counted from its submission, in any status
+// (product.md 7). The same value again changes nothing; a value that is over
+// already ends the job. A longer ttl moves a waiting job to the end of the
+// queue, and makes the loss of a running job's worker FAILED, since the
+// queue message may go before the job does. It returns job.ErrNotFound and
+// ErrUnavailable.
+func (q *Queue) SetTTL(ctx context.Context, e endpoint.Endpoint, id job.ID, ttl time.Duration) (*job.Job, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	at := placeOf(e)
+	for {
+		r, err := q.latest(ctx, at, id)
+		if err != nil {
+			return nil, err
+		}
+		end := r.Submitted.Add(ttl)
+		if end.Equal(r.Expires) {
+			return q.loaded(ctx, at, r)
+		}
+		changed, err := q.setExpiry(ctx, at, r, end)
+		if errors.Is(err, errConflict) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !q.Now().Before(end) {
+			return nil, job.ErrNotFound
+		}
+		return q.loaded(ctx, at, changed)
+	}
+}
+
+// setExpiry does it for what the job is now; errConflict if it no longer is.
+func (q *Queue) setExpiry(ctx context.Context, at place, r *record, end time.Time) (*record, error) {
+	switch {
+	case r.Status == job.InQueue && end.After(r.queueExpires):
+		return q.requeue(ctx, at, r, end)
+	case r.Status == job.InQueue:
+		changed, err := q.move(ctx, at, r, job.Touch, func(n *record) { n.Expires = end; n.withoutPayload() })
+		if err == nil && !q.Now().Before(end) {
+			q.deleteSeq(ctx, streams.Jobs(at.endpoint), r.queueSeq) // it is over now
+		}
+		return changed, err
+	case r.Status == job.InProgress:
+		changed, err := q.touchRunning(ctx, at, r, end)
+		if err == nil {
+			q.nudge(at, r.ID)
+		}
+		return changed, err
+	}
+	return q.touchEnded(ctx, at, r, end)
+}
+
+// withoutPayload drops what the queue message keeps.
+func (r *record) withoutPayload() { r.input, r.inRef, r.s3 = nil, nil, nil }
+
+// requeue publishes the queue message again with a longer age. The record
+// says first that this is happening, so that a worker who gets the old message
+// meanwhile waits for the new one.
+func (q *Queue) requeue(ctx context.Context, at place, r *record, end time.Time) (*record, error) {
+	msg, err := q.readMessage(ctx, at, r.ID)
+	if errors.Is(err, errNoMessage) {
+		return nil, errConflict
+	}
+	if err != nil {
+		return nil, err
+	}
+	changed, err := q.move(ctx, at, r, job.Touch, func(n *record) {
+		n.Expires, n.queueExpires, n.queueSeq, n.requeued = end, end, msg.queueSeq, true
+		n.withoutPayload()
+	})
+	if err != nil {
+		return nil, err
+	}
+	again := *msg
+	again.Expires = end
+	if again.inRef, err = q.carry(ctx, at, &again, streams.In, msg.inRef); err != nil {
+		return nil, err
+	}
+	if _, err := q.enqueue(ctx, at, &again, msg.queueSeq); err != nil {
+		return nil, err
+	}
+	return changed, nil
+}
+
+// touchRunning moves the expiry of a run. A longer one detaches the run from
+// its queue message, whose own age cannot be changed while it is held.
+func (q *Queue) touchRunning(ctx context.Context, at place, r *record, end time.Time) (*record, error) {
+	if !end.After(r.queueExpires) || r.detached {
+		return q.move(ctx, at, r, job.Touch, func(n *record) { n.Expires = end })
+	}
+	msg, err := q.readMessage(ctx, at, r.ID)
+	if errors.Is(err, errNoMessage) {
+		return nil, errConflict
+	}
+	if err != nil {
+		return nil, err
+	}
+	longer := *msg
+	longer.Run, longer.Expires = r.Run, end
+	if longer.inRef, err = q.carry(ctx, at, &longer, streams.In, msg.inRef); err != nil {
+		return nil, err
+	}
+	return q.move(ctx, at, r, job.Touch, func(n *record) {
+		n.Expires, n.detached = end, true
+		n.keepFor(&longer)
+	})
+}
+
+// detach lets a run go on without its queue message, which was replaced while
+// it was being picked up; the replacement is removed.
+func (q *Queue) detach(ctx context.Context, at place, r, msg *record) error {
+	_, err := q.move(ctx, at, r, job.Touch, func(n *record) {
+		n.detached = true
+		n.keepFor(msg)
+	})
+	if err != nil {
+		return err
+	}
+	q.deleteSeq(ctx, streams.Jobs(at.endpoint), msg.queueSeq)
+	q.nudge(at, r.ID)
+	return nil
+}
+
+func (q *Queue) touchEnded(ctx context.Context, at place, r *record, end time.Time) (*record, error) {
+	in, out := r.inRef, r.outRef
+	if end.After(r.physical()) {
+		longer := *r
+		longer.Expires = end
+		var err error
+		if in, err = q.carry(ctx, at, &longer, streams.In, r.inRef); err != nil {
+			return nil, err
+		}
+		if out, err = q.carry(ctx, at, &longer, streams.Out, r.outRef); err != nil {
+			return nil, err
+		}
+	}
+	return q.move(ctx, at, r, job.Touch, func(n *record) { n.Expires, n.inRef, n.outRef = end, in, out })
+}

@@ -1,0 +1,132 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// pollEvery backs up the waiters' subscription, which may miss a message.
+const pollEvery = 5 * time.Second
+
+// Watch waits for the end of one job. It costs one subscription, no consumer.
+type Watch struct {
+	q       *Queue
+	at      place
+	id      job.ID
+	sub     *nats.Subscription
+	moved   chan *nats.Msg
+	expires time.Time // known of a job that was just submitted
+}
+
+// Watch begins to watch a job, which need not exist yet: watch first, then
+// submit, and nothing is missed. Close it.
+func (q *Queue) Watch(e endpoint.Endpoint, id job.ID) (*Watch, error) {
+	const bursts = 16 // a waiter needs the last one only; older ones may be dropped
+	w := &Watch{q: q, at: placeOf(e), id: id, moved: make(chan *nats.Msg, bursts)}
+	if !id.Valid() {
+		return nil, job.ErrNotFound
+	}
+	sub, err := q.nc.Subscribe(streams.Moved(e.ID, id), func(m *nats.Msg) {
+		select {
+		case w.moved <- m:
+		default:
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch job %s: %w: %w", id, ErrUnavailable, err)
+	}
+	w.sub = sub
+	return w, nil
+}
+
+// Close ends the watch.
+func (w *Watch) Close() { _ = w.sub.Unsubscribe() }
+
+// Submitted says that j was submitted after the watch began, which saves Wait
+// its first look.
+func (w *Watch) Submitted(j *job.Job) { w.expires = j.Expires }
+
+// Wait returns the job once it is terminal, with its output. It returns
+// ctx.Err() when ctx ends first, and job.ErrNotFound when there is no such job
+// or its ttl ended it. It sits out an outage of JetStream.
+func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
+	look := w.expires.IsZero()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for {
+		if look {
+			j, err := w.look(ctx)
+			if j != nil || err != nil {
+				return j, err
+			}
+		}
+		gone := time.NewTimer(w.q.Until(w.expires))
+		select {
+		case <-ctx.Done():
+			gone.Stop()
+			return nil, ctx.Err()
+		case <-gone.C:
+			look = true // the server does not say that a job expired
+		case <-poll.C:
+			look = true
+		case m := <-w.moved:
+			ended := w.hear(m)
+			if ended != nil {
+				gone.Stop()
+				return ended, nil
+			}
+			look = w.concerns(m)
+		}
+		gone.Stop()
+	}
+}
+
+// hear returns the job if the repeated header says that it ended and nothing
+// lies in its body.
+func (w *Watch) hear(m *nats.Msg) *job.Job {
+	var meta wire
+	if json.Unmarshal([]byte(m.Header.Get(metaHeader)), &meta) != nil || !meta.Status.Terminal() || !meta.bodiless() {
+		return nil
+	}
+	r, err := decode(w.at, w.id, &stored{header: m.Header}, true)
+	if err != nil || !r.Visible(w.q.Now()) {
+		return nil
+	}
+	return &r.Job
+}
+
+// concerns reports whether a write is worth a look: an end, or a new expiry.
+func (w *Watch) concerns(m *nats.Msg) bool {
+	r, err := decode(w.at, w.id, &stored{header: m.Header}, true)
+	return err != nil || r.Status.Terminal() || !r.Expires.Equal(w.expires)
+}
+
+// look reads where the job stands; nil if there is more to wait for.
+func (w *Watch) look(ctx context.Context) (*job.Job, error) {
+	within, cancel := bounded(ctx)
+	defer cancel()
+	r, err := w.q.latest(within, w.at, w.id)
+	switch {
+	case errors.Is(err, ErrUnavailable), err != nil && within.Err() != nil:
+		if w.expires.IsZero() {
+			w.expires = w.q.Now().Add(pollEvery)
+		}
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, err
+	}
+	w.expires = r.Expires
+	if !r.Status.Terminal() {
+		return nil, nil //nolint:nilnil // not yet
+	}
+	return w.q.loaded(within, w.at, r)
+}

@@ -1,0 +1,27 @@
+package streams
+
+// Subjects of the server's own JetStream API, for the calls that nats.go does
+// not offer: a read that only the leader answers, a batch read, a pull whose
+// inbox we keep.
+
+// LeaderGet reads one message, answered by the stream's leader.
+func LeaderGet(stream string) string { return "$JS.API.STREAM.MSG.GET." + stream }
+
+// DirectGet reads messages, answered by any replica.
+func DirectGet(stream string) string { return "$JS.API.DIRECT.GET." + stream }
+
+// MsgDelete removes one message by its sequence.
+func MsgDelete(stream string) string { return "$JS.API.STREAM.MSG.DELETE." + stream }
+
+// StreamInfo describes a stream; its answer carries the server's time.
+func StreamInfo(stream string) string { return "$JS.API.STREAM.INFO." + stream }
+
+// ConsumerInfo counts what a consumer has left.
+func ConsumerInfo(stream, consumer string) string {
+	return "$JS.API.CONSUMER.INFO." + stream + "." + consumer
+}
+
+// PullNext asks a pull consumer for messages.
+func PullNext(stream, consumer string) string {
+	return "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer
+}

@@ -1,0 +1,124 @@
+package streams
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+)
+
+// Config is what differs between installations.
+type Config struct {
+	// Replicas is 1 on a single node and 3 in a cluster. 0 means 1.
+	Replicas int
+	// Partitions is how many streams share the records, output and payloads of
+	// all endpoints. 0 means 1. It may grow, never shrink.
+	Partitions int
+}
+
+func (c Config) replicas() int { return max(1, c.Replicas) }
+
+// PartitionCount is Partitions with its default.
+func (c Config) PartitionCount() int { return max(1, c.Partitions) }
+
+// Names of the buckets.
+const (
+	BucketEndpoints   = "endpoints"
+	BucketKeys        = "keys"
+	BucketWorkers     = "workers"
+	BucketInstances   = "instances"
+	BucketPods        = "pods"
+	BucketCounts      = "counts"
+	BucketIdempotency = "idempotency"
+)
+
+const (
+	// maxAge caps the life of a queue message: the longest ttl and an hour.
+	maxAge = job.MaxTTL + time.Hour
+	// Margin is how much longer than its queue message a record lives on disk,
+	// so that a message met again always finds the record that decides.
+	Margin = time.Hour
+	// dueAge is how long a fired timer waits for an api instance.
+	dueAge = 300 * time.Second
+	// presence is how long a heartbeat counts.
+	presence = 15 * time.Second
+	// maxWaiting is how many open pulls a class may have: every free slot of
+	// every worker holds one. The server's default, 512, would refuse the rest.
+	maxWaiting = 100_000
+)
+
+// DueTTL is dueAge as the schedule header wants it.
+func DueTTL() string { return strconv.Itoa(int(dueAge/time.Second)) + "s" }
+
+// JobsConfig is the work queue of an endpoint (data-model.md; ADR 0006).
+func JobsConfig(c Config, id string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Jobs(id), Subjects: []string{AllJobs(id)},
+		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: c.replicas(),
+		MaxMsgsPerSubject: 1, MaxAge: maxAge, Duplicates: time.Second,
+		AllowMsgTTL: true, AllowDirect: true, AllowAtomicPublish: true,
+	}
+}
+
+// ConsumerConfig is the consumer of a class. AckWait is the lease; deliveries
+// are unlimited because the record, not the server, counts lost workers.
+func ConsumerConfig(e endpoint.Endpoint, c job.Class) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: Consumer(c), FilterSubject: ClassFilter(e.ID, c),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: e.Lease,
+		MaxDeliver: -1, MaxAckPending: -1, MaxWaiting: maxWaiting,
+	}
+}
+
+// recordsConfig is a KV bucket made by hand: no delete markers (they erase
+// acknowledged writes, jetstream.md F5), old values discarded so that
+// schedules are allowed, headers of records repeated for waiters.
+func recordsConfig(c Config, p int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Records(p), Subjects: []string{recordsPrefix(p) + ">"},
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, Storage: jetstream.FileStorage, Replicas: c.replicas(),
+		MaxMsgsPerSubject: 1, Duplicates: time.Second,
+		AllowMsgTTL: true, AllowMsgSchedules: true, AllowDirect: true, AllowAtomicPublish: true, AllowRollup: true,
+		RePublish: &jetstream.RePublish{Source: recordsPrefix(p) + "r.>", Destination: "moved.>", HeadersOnly: true},
+	}
+}
+
+func outputConfig(c Config, p int) jetstream.StreamConfig {
+	subjects := "output." + strconv.Itoa(p) + ".>"
+	return jetstream.StreamConfig{
+		Name: Output(p), Subjects: []string{subjects},
+		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: maxAge + Margin, Duplicates: time.Second,
+		AllowMsgTTL: true, AllowDirect: true,
+		RePublish: &jetstream.RePublish{Source: subjects, Destination: "emitted." + strconv.Itoa(p) + ".>", HeadersOnly: true},
+	}
+}
+
+func payloadsConfig(c Config, p int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Payloads(p), Subjects: []string{"payloads." + strconv.Itoa(p) + ".>"},
+		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: maxAge + Margin, Duplicates: time.Second,
+		AllowMsgTTL: true, AllowDirect: true,
+	}
+}
+
+func dueConfig(p int) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: DueConsumer, FilterSubject: DueFilter(p),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: 10 * time.Second, MaxDeliver: -1, MaxAckPending: 10_000,
+	}
+}
+
+func bucketConfigs(c Config) []jetstream.KeyValueConfig {
+	bucket := func(name string, ttl time.Duration) jetstream.KeyValueConfig {
+		return jetstream.KeyValueConfig{Bucket: name, TTL: ttl, Storage: jetstream.FileStorage, Replicas: c.replicas()}
+	}
+	return []jetstream.KeyValueConfig{
+		bucket(BucketEndpoints, 0),
+		bucket(BucketKeys, 0),
+		bucket(BucketWorkers, presence),
+		bucket(BucketInstances, presence),
+	}
+}

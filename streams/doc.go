@@ -1,0 +1,19 @@
+// Package streams is the map of the bus: every stream, subject and bucket of
+// Flightline is spelled here and nowhere else. It is data; the only behaviour
+// is Apply, which makes the shared ones exist.
+//
+//	stream or bucket   subjects                                      written by            read by              kept
+//	JOBS_<endpoint>    jobs.<endpoint>.<class>.<job>                 submit, retry         workers              until done; ttl; at most 7 d + 1 h
+//	KV_records_<p>     $KV.records_<p>.r.<endpoint>.<job>.<attempt>  queue.move            all                  rest of the ttl + 1 h
+//	                   $KV.records_<p>.due.<endpoint>.<job>.<attempt> the server's schedule queue.Deadlines     300 s
+//	OUTPUT_<p>         output.<p>.<endpoint>.<job>.<attempt>.<run>   the run's worker      stream readers       rest of the ttl + 1 h
+//	PAYLOADS_<p>       payloads.<p>.<endpoint>.<job>.….<token>       submit, workers       workers, readers     rest of the ttl + 1 h
+//	endpoints, keys    KV                                            control               all                  until deleted
+//	workers, instances KV                                            heartbeats            health, control      15 s after the last
+//
+// Core subjects, never stored: moved.<endpoint>.<job>.<attempt> repeats the
+// headers of every record write (for waiters); nudge.<endpoint>.<job> tells a
+// holder to look at its record again.
+//
+// <p> is the endpoint's partition. <class> is "n" or "l".
+package streams

@@ -1,0 +1,116 @@
+package streams
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"flightline/shared/job"
+)
+
+// Jobs is the name of the endpoint's work queue.
+func Jobs(endpoint string) string { return "JOBS_" + endpoint }
+
+// JobSubject is where the queue message of a job waits.
+func JobSubject(endpoint string, c job.Class, id job.ID) string {
+	return "jobs." + endpoint + "." + string(c) + "." + string(id)
+}
+
+// AnyClass matches the queue message of a job of whatever class.
+func AnyClass(endpoint string, id job.ID) string { return "jobs." + endpoint + ".*." + string(id) }
+
+// ClassFilter matches all queue messages of a class; its consumer is named
+// Consumer(c).
+func ClassFilter(endpoint string, c job.Class) string {
+	return "jobs." + endpoint + "." + string(c) + ".*"
+}
+
+// Consumer names the durable pull consumer of a class in the endpoint's queue.
+func Consumer(c job.Class) string {
+	if c == job.LowPriority {
+		return "low"
+	}
+	return "normal"
+}
+
+// Records is the name of the stream of a partition's records.
+func Records(p int) string { return "KV_records_" + strconv.Itoa(p) }
+
+func recordsPrefix(p int) string { return "$KV.records_" + strconv.Itoa(p) + "." }
+
+// RecordSubject is the record of one attempt.
+func RecordSubject(p int, endpoint string, id job.ID, attempt int) string {
+	return recordsPrefix(p) + "r." + endpoint + "." + string(id) + "." + strconv.Itoa(attempt)
+}
+
+// AnyAttempt matches the records of all attempts of a job.
+func AnyAttempt(p int, endpoint string, id job.ID) string {
+	return recordsPrefix(p) + "r." + endpoint + "." + string(id) + ".*"
+}
+
+// DueSubject is the timer key that the schedule of a record fires on.
+func DueSubject(p int, endpoint string, id job.ID, attempt int) string {
+	return recordsPrefix(p) + "due." + endpoint + "." + string(id) + "." + strconv.Itoa(attempt)
+}
+
+// DueFilter matches all timers of a partition; DueConsumer is the durable
+// consumer that the api instances share.
+func DueFilter(p int) string { return recordsPrefix(p) + "due.>" }
+
+// DueConsumer names that consumer.
+const DueConsumer = "due"
+
+// ParseDue takes a DueSubject apart.
+func ParseDue(subject string) (endpoint string, id job.ID, attempt int, err error) {
+	t := strings.Split(subject, ".")
+	if len(t) != 6 || t[2] != "due" {
+		return "", "", 0, fmt.Errorf("streams: %q is no timer key", subject)
+	}
+	if attempt, err = strconv.Atoi(t[5]); err != nil {
+		return "", "", 0, fmt.Errorf("streams: %q: attempt: %w", subject, err)
+	}
+	return t[3], job.ID(t[4]), attempt, nil
+}
+
+// Moved is where the headers of each write of a job's records are repeated.
+func Moved(endpoint string, id job.ID) string { return "moved." + endpoint + "." + string(id) + ".*" }
+
+// Nudge tells the holder of a job, over core NATS, to look at its record.
+func Nudge(endpoint string, id job.ID) string { return "nudge." + endpoint + "." + string(id) }
+
+// Nudges matches the nudges of all jobs of an endpoint.
+func Nudges(endpoint string) string { return "nudge." + endpoint + ".*" }
+
+// JobOfNudge returns the job that a Nudge subject names.
+func JobOfNudge(subject string) job.ID {
+	return job.ID(subject[strings.LastIndexByte(subject, '.')+1:])
+}
+
+// Output is the name of the stream of a partition's output chunks.
+func Output(p int) string { return "OUTPUT_" + strconv.Itoa(p) }
+
+// OutputSubject holds the chunks of one run.
+func OutputSubject(p int, endpoint string, id job.ID, attempt, run int) string {
+	return fmt.Sprintf("output.%d.%s.%s.%d.%d", p, endpoint, id, attempt, run)
+}
+
+// Payloads is the name of the stream of a partition's large inputs and outputs.
+func Payloads(p int) string { return "PAYLOADS_" + strconv.Itoa(p) }
+
+// Side says which payload of a run a subject holds.
+type Side string
+
+// In is the job's input, Out the run's output.
+const (
+	In  Side = "in"
+	Out Side = "out"
+)
+
+// PayloadSubject holds the parts of one payload, in order. The token keeps two
+// writers of the same run apart.
+func PayloadSubject(p int, endpoint string, id job.ID, attempt, run int, side Side, token string) string {
+	return fmt.Sprintf("payloads.%d.%s.%s.%d.%d.%s.%s", p, endpoint, id, attempt, run, side, token)
+}
+
+// AllJobs matches every queue message of an endpoint.
+func AllJobs(endpoint string) string { return "jobs." + endpoint + ".>" }
