@@ -105,8 +105,7 @@ func isObject(raw []byte) bool {
 
 // syntax keeps what helps and drops Go's type names.
 func syntax(err error) string {
-	var se *json.SyntaxError
-	if errors.As(err, &se) {
+	if se, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("%s (at byte %d)", strings.TrimPrefix(se.Error(), "json: "), se.Offset)
 	}
 	return "malformed"

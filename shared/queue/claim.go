@@ -13,96 +13,6 @@ import (
 	"flightline/streams"
 )
 
-// verdict is what a delivery of a queue message leads to.
-type verdict int
-
-const (
-	// begin: nobody has touched the attempt.
-	begin verdict = iota
-	// resume: the record says IN_QUEUE (given back, or its ttl was changed).
-	resume
-	// adopt: this process wrote the record, lost the answer, and runs nothing.
-	adopt
-	// takeOver: the holder is lost.
-	takeOver
-	// giveUp: the holder is lost, and it was one too many.
-	giveUp
-	// tooLate: the run that held the job is past its deadline.
-	tooLate
-	// drop: the attempt is decided; the message only needs to go.
-	drop
-	// stray: a replaced message of an attempt that is held under another one.
-	stray
-	// hold: leave it alone for a while.
-	hold
-)
-
-// delivery is what a verdict depends on.
-type delivery struct {
-	seq     uint64        // of the queue message
-	expires time.Time     // of the job, as the message tells it
-	holder  string        // this taker
-	running bool          // this taker runs the job, or is picking it up
-	now     time.Time     // server time
-	service time.Duration // how long JetStream has served this process without a gap
-	lease   time.Duration
-	maxLost int
-}
-
-const (
-	// forgotten is how long after its deadline a run is ended by whoever sees it;
-	// until then the holder and the due consumer are at it.
-	forgotten = 2 * time.Second
-	// replacing is how long a ttl change may take between its two writes before
-	// a worker goes on without the second.
-	replacing = 10 * time.Second
-)
-
-// judge decides on a delivery by the record that it meets (nil: none). The
-// number of deliveries decides nothing: it grows by naks and falls after a
-// crash of the server (jetstream.md F11).
-func judge(r *record, d delivery) verdict {
-	switch {
-	case d.running:
-		return hold
-	case r == nil:
-		if !d.now.Before(d.expires) {
-			return hold // only the server's ttl removes it
-		}
-		return begin
-	case r.Status.Terminal():
-		return drop
-	case !d.now.Before(r.Expires):
-		return hold
-	case r.Status == job.InQueue:
-		if r.requeued && r.queueSeq == d.seq && d.now.Before(r.changed.Add(replacing)) {
-			return hold
-		}
-		return resume
-	case r.queueSeq != d.seq && r.requeued:
-		return resume // given back by a holder without a queue message
-	case r.queueSeq != d.seq:
-		return stray
-	case r.holder == d.holder:
-		return adopt
-	case r.Overdue(d.now.Add(-forgotten)):
-		return tooLate
-	case r.Overdue(d.now):
-		return hold
-	case d.service < d.lease && !plantNoGuard:
-		return hold
-	case r.Lost+1 >= d.maxLost:
-		return giveUp
-	}
-	return takeOver
-}
-
-// patience is how long a message that is left alone waits for its next
-// delivery. A living holder's heartbeat sets that timer anew.
-func patience(d delivery) time.Duration {
-	return max(0, d.lease-d.service) + time.Second
-}
-
 // claim turns a delivery into a lease, or into nothing if the job is not to be
 // run: then it is dropped or left for later.
 func (t *Taker) claim(ctx context.Context, m *nats.Msg) (*Lease, error) {
@@ -119,19 +29,19 @@ func (t *Taker) claim(ctx context.Context, m *nats.Msg) (*Lease, error) {
 	var r *record
 	if delivered > 1 {
 		if r, err = t.read(ctx, msg); err != nil {
-			return nil, t.later(m, err)
+			return nil, t.putOff(m, err)
 		}
 	}
 	for {
 		lease, err := t.act(ctx, m, msg, r, !alone)
 		if !errors.Is(err, errConflict) {
 			if err != nil {
-				return nil, t.later(m, err)
+				return nil, t.putOff(m, err)
 			}
 			return lease, nil
 		}
 		if r, err = t.read(ctx, msg); err != nil {
-			return nil, t.later(m, err)
+			return nil, t.putOff(m, err)
 		}
 	}
 }
@@ -154,8 +64,8 @@ func (t *Taker) unclaimed(id job.ID) {
 	delete(t.claiming, id)
 }
 
-// later leaves a message that could not be decided on, and says why.
-func (t *Taker) later(m *nats.Msg, err error) error {
+// putOff leaves a message that could not be decided on, and says why.
+func (t *Taker) putOff(m *nats.Msg, err error) error {
 	_ = m.NakWithDelay(time.Second)
 	return err
 }
@@ -253,7 +163,7 @@ func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, e
 		n.Run++
 		n.Lost = lost
 		n.Worker, n.holder, n.ack, n.queueSeq = t.worker, t.id, msg.ack, msg.queueSeq
-		n.queueExpires = latest(n.queueExpires, msg.queueExpires)
+		n.queueExpires = later(n.queueExpires, msg.queueExpires)
 		n.Started, n.Deadline = now, now.Add(n.ExecutionTimeout)
 		n.requeued, n.detached = false, false
 		n.input, n.inRef, n.s3, n.output, n.Output = nil, nil, nil, nil, nil
@@ -274,11 +184,4 @@ func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, e
 // It may be lost; the next heartbeat looks anyway.
 func (q *Queue) nudge(at place, id job.ID) {
 	_ = q.nc.Publish(streams.Nudge(at.endpoint, id), nil)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // tokenHeader tells, after an answer was lost, whose write a message is.
-const tokenHeader = "Flightline-Token" //nolint:gosec // the name of a header, no credential
+const tokenHeader = "Flightline-Token"
 
 // ttlHeader is the age at which the server removes a message that may go at
 // t: whole seconds, which the server would cut down, rounded up.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -54,7 +53,6 @@ type Queue struct {
 	clock   *clock
 	service *service
 	stats   statsCache
-	batches sync.Map // stream name → *batcher
 }
 
 // New binds a queue to a connection and measures the server's time; the shared

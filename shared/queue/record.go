@@ -194,3 +194,11 @@ func (r *record) physical() time.Time {
 	}
 	return end
 }
+
+// later returns the later of two instants.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -15,7 +15,7 @@ import (
 // apiError is the error of a JetStream API answer.
 type apiError struct {
 	Code        int    `json:"code"`
-	ErrorCode   int    `json:"err_code"`
+	ErrorCode   int    `json:"err_code"` //nolint:tagliatelle // the server's name
 	Description string `json:"description"`
 }
 

@@ -34,7 +34,7 @@ func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job
 		if err != nil {
 			return nil, err
 		}
-		if _, err = q.enqueue(ctx, at, next, expect); err == nil {
+		if err = q.enqueue(ctx, at, next, expect); err == nil {
 			return &next.Job, nil
 		}
 		if !errors.Is(err, errConflict) {

@@ -76,8 +76,8 @@ func (q *Queue) count(ctx context.Context, endpoint string) (Stats, error) {
 		}
 		var info struct {
 			Error   *apiError `json:"error"`
-			Pending int       `json:"num_pending"`
-			Out     int       `json:"num_ack_pending"`
+			Pending int       `json:"num_pending"`     //nolint:tagliatelle // the server's name
+			Out     int       `json:"num_ack_pending"` //nolint:tagliatelle // as above
 		}
 		if err := json.Unmarshal(answer.Data, &info); err != nil {
 			return Stats{}, fmt.Errorf("count jobs of %s: %w", endpoint, err)

@@ -34,7 +34,7 @@ func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode
 	if err := q.placeInput(ctx, at, rec, r.Input); err != nil {
 		return nil, err
 	}
-	if _, err := q.enqueue(ctx, at, rec, 0); err != nil {
+	if err := q.enqueue(ctx, at, rec, 0); err != nil {
 		return nil, err
 	}
 	j := rec.Job
@@ -71,17 +71,16 @@ func (q *Queue) newRecord(e endpoint.Endpoint, id job.ID, mode job.Mode, r job.R
 // enqueue publishes r as the queue message of its attempt, replacing the one
 // of sequence expect (0: there is none). The server removes it when the job
 // expires.
-func (q *Queue) enqueue(ctx context.Context, at place, r *record, expect uint64) (uint64, error) {
+func (q *Queue) enqueue(ctx context.Context, at place, r *record, expect uint64) error {
 	now := q.Now()
 	r.queueExpires, r.changed = r.Expires, now
 	m, err := r.message(streams.JobSubject(at.endpoint, r.Class, r.ID), decision)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	m.Header.Set(jetstream.MsgTTLHeader, ttlHeader(now, r.Expires))
-	seq, err := q.publish(ctx, streams.Jobs(at.endpoint), m, nuid.Next(), expect)
-	if err != nil {
-		return 0, fmt.Errorf("queue job %s: %w", r.ID, err)
+	if _, err := q.publish(ctx, streams.Jobs(at.endpoint), m, nuid.Next(), expect); err != nil {
+		return fmt.Errorf("queue job %s: %w", r.ID, err)
 	}
-	return seq, nil
+	return nil
 }

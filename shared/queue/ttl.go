@@ -90,7 +90,7 @@ func (q *Queue) requeue(ctx context.Context, at place, r *record, end time.Time)
 	if again.inRef, err = q.carry(ctx, at, &again, streams.In, msg.inRef); err != nil {
 		return nil, err
 	}
-	if _, err := q.enqueue(ctx, at, &again, msg.queueSeq); err != nil {
+	if err := q.enqueue(ctx, at, &again, msg.queueSeq); err != nil {
 		return nil, err
 	}
 	return changed, nil

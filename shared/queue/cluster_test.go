@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/bus/bustest"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// trio is a site on three nodes.
+type trio struct {
+	*bustest.Cluster
+	q     *Queue
+	e     endpoint.Endpoint
+	taker *Taker
+}
+
+func newTrio(t *testing.T) *trio {
+	t.Helper()
+	c := &trio{Cluster: bustest.NewCluster(t)}
+	var err error
+	if c.e, err = (endpoint.Endpoint{ID: "ep"}).Complete(); err != nil {
+		t.Fatal(err)
+	}
+	c.e.Lease = 3 * time.Second
+	if err := streams.Apply(t.Context(), c.JS, streams.Config{Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if c.q, err = New(t.Context(), c.NC, Config{Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.q.CreateEndpoint(t.Context(), c.e); err != nil {
+		t.Fatal(err)
+	}
+	if c.taker, err = c.q.Take(t.Context(), c.e, "w", 1); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.taker.Close)
+	ctx, cancel := context.WithCancel(context.Background())
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.q.Run(ctx) })
+	g.Go(func() error { return c.q.Deadlines(ctx, 1) })
+	t.Cleanup(func() {
+		cancel()
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// submit does what a client does with a 503: it tries again.
+func (c *trio) submit(t *testing.T) job.ID {
+	t.Helper()
+	id := NewID(job.Async)
+	for {
+		_, err := c.q.Submit(t.Context(), c.e, id, job.Async, job.Request{Input: json.RawMessage(`{"n":1}`)})
+		if err == nil {
+			return id
+		}
+		if !errors.Is(err, ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// On three replicas every answer comes from a quorum, reads from the leader,
+// and the loss of a node costs time only.
+func TestThreeNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	c := newTrio(t)
+	t.Run("a job runs", func(t *testing.T) {
+		id := c.submit(t)
+		finish(t, next(t, c.taker))
+		for range 50 { // a stale replica would answer one of them
+			if j, err := c.q.Status(t.Context(), c.e, id); err != nil || j.Status != job.Completed {
+				t.Fatalf("got %v, %v right after the result", j, err)
+			}
+		}
+	})
+	for _, stream := range []string{streams.Records(0), streams.Jobs(c.e.ID)} {
+		t.Run("the leader of "+stream+" goes while a job runs", func(t *testing.T) {
+			first := c.submit(t)
+			held := next(t, c.taker)
+			node := c.StreamLeader(stream)
+			c.StopNode(node)
+			defer c.StartNode(node)
+			second := c.submit(t)
+			finish(t, held)
+			l := next(t, c.taker)
+			if l.Job.ID != second || held.Job.ID != first || l.Job.Lost != 0 {
+				t.Errorf("took %s (lost %d), want %s", l.Job.ID, l.Job.Lost, second)
+			}
+			finish(t, l)
+			if j, err := c.q.Status(t.Context(), c.e, first); err != nil || j.Status != job.Completed || j.Retries() != 0 {
+				t.Errorf("got %+v, %v", j, err)
+			}
+		})
+	}
+}
+
+// finish completes a lease as a worker does: again until JetStream answers.
+func finish(t *testing.T, l *Lease) {
+	t.Helper()
+	for {
+		_, err := l.Complete(t.Context(), json.RawMessage(`1`))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, ErrUnavailable) {
+			t.Fatalf("complete: %v", err)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"flightline/shared/job"
+)
+
+func TestJudge(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	const lease = 30 * time.Second
+	served := delivery{seq: 7, expires: now.Add(time.Hour), holder: "me", now: now, service: lease, lease: lease, maxLost: 3}
+	with := func(change func(*delivery)) delivery {
+		d := served
+		change(&d)
+		return d
+	}
+	held := func(change func(*record)) *record {
+		r := &record{Job: job.Job{Expires: now.Add(time.Hour), Deadline: now.Add(time.Minute)}, queueSeq: 7, holder: "other"}
+		r.restoreStatus(job.InProgress)
+		if change != nil {
+			change(r)
+		}
+		return r
+	}
+	status := func(s job.Status) *record {
+		return held(func(r *record) { r.restoreStatus(s); r.Deadline = time.Time{} })
+	}
+	tests := map[string]struct {
+		r    *record
+		d    delivery
+		want verdict
+	}{
+		"nobody has touched it":                        {nil, served, begin},
+		"untouched, but its ttl is over":               {nil, with(func(d *delivery) { d.expires = now }), hold},
+		"completed":                                    {status(job.Completed), served, drop},
+		"failed":                                       {status(job.Failed), served, drop},
+		"timed out":                                    {status(job.TimedOut), served, drop},
+		"cancelled":                                    {status(job.Cancelled), served, drop},
+		"cancelled and expired":                        {held(func(r *record) { r.restoreStatus(job.Cancelled); r.Expires = now }), served, drop},
+		"given back":                                   {status(job.InQueue), served, resume},
+		"its ttl was made shorter and is over":         {held(func(r *record) { r.restoreStatus(job.InQueue); r.Expires = now }), served, hold},
+		"about to be replaced":                         {held(func(r *record) { r.restoreStatus(job.InQueue); r.requeued = true; r.changed = now }), served, hold},
+		"about to be replaced for too long":            {held(func(r *record) { r.restoreStatus(job.InQueue); r.requeued = true; r.changed = now.Add(-replacing) }), served, resume},
+		"replaced":                                     {held(func(r *record) { r.restoreStatus(job.InQueue); r.requeued = true; r.queueSeq = 6 }), served, resume},
+		"held, and this process saw a whole lease":     {held(nil), served, takeOver},
+		"held, and there was an outage since":          {held(nil), with(func(d *delivery) { d.service = lease - 1 }), hold},
+		"held, and this process just started":          {held(nil), with(func(d *delivery) { d.service = 0 }), hold},
+		"held, two workers lost before":                {held(func(r *record) { r.Lost = 2 }), served, giveUp},
+		"held, two lost before, but an outage":         {held(func(r *record) { r.Lost = 2 }), with(func(d *delivery) { d.service = 0 }), hold},
+		"held by this taker":                           {held(nil), with(func(d *delivery) { d.running = true }), hold},
+		"written by this taker, which runs nothing":    {held(func(r *record) { r.holder = "me" }), with(func(d *delivery) { d.service = 0 }), adopt},
+		"held, past its deadline, the holder is at it": {held(func(r *record) { r.Deadline = now.Add(-time.Second) }), served, hold},
+		"held, past its deadline and forgotten":        {held(func(r *record) { r.Deadline = now.Add(-forgotten) }), served, tooLate},
+		"held under another message":                   {held(func(r *record) { r.queueSeq = 6 }), served, stray},
+		"given back without a message":                 {held(func(r *record) { r.queueSeq = 6; r.requeued = true }), served, resume},
+		"held and expired":                             {held(func(r *record) { r.Expires = now }), served, hold},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := judge(tc.r, tc.d); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPatience(t *testing.T) {
+	for service, want := range map[time.Duration]time.Duration{0: 31 * time.Second, 20 * time.Second: 11 * time.Second, time.Hour: time.Second} {
+		if got := patience(delivery{service: service, lease: 30 * time.Second}); got != want {
+			t.Errorf("after %v of service: %v, want %v", service, got, want)
+		}
+	}
+}
