@@ -27,6 +27,23 @@ func TestJudge(t *testing.T) {
 	status := func(s job.Status) *record {
 		return held(func(r *record) { r.restoreStatus(s); r.Deadline = time.Time{} })
 	}
+	waiting := func(change func(*record)) *record {
+		return held(func(r *record) {
+			r.restoreStatus(job.InQueue)
+			change(r)
+		})
+	}
+	requeuedAt := func(seq uint64, at time.Time) *record {
+		return waiting(func(r *record) { r.requeued, r.queueSeq, r.changed = true, seq, at })
+	}
+	expired := func(s job.Status) *record {
+		r := status(s)
+		r.Expires = now
+		return r
+	}
+	detached := func(seq uint64, requeued bool) *record {
+		return held(func(r *record) { r.queueSeq, r.requeued = seq, requeued })
+	}
 	tests := map[string]struct {
 		r    *record
 		d    delivery
@@ -38,12 +55,12 @@ func TestJudge(t *testing.T) {
 		"failed":                                       {status(job.Failed), served, drop},
 		"timed out":                                    {status(job.TimedOut), served, drop},
 		"cancelled":                                    {status(job.Cancelled), served, drop},
-		"cancelled and expired":                        {held(func(r *record) { r.restoreStatus(job.Cancelled); r.Expires = now }), served, drop},
+		"cancelled and expired":                        {expired(job.Cancelled), served, drop},
 		"given back":                                   {status(job.InQueue), served, resume},
-		"its ttl was made shorter and is over":         {held(func(r *record) { r.restoreStatus(job.InQueue); r.Expires = now }), served, hold},
-		"about to be replaced":                         {held(func(r *record) { r.restoreStatus(job.InQueue); r.requeued = true; r.changed = now }), served, hold},
-		"about to be replaced for too long":            {held(func(r *record) { r.restoreStatus(job.InQueue); r.requeued = true; r.changed = now.Add(-replacing) }), served, resume},
-		"replaced":                                     {held(func(r *record) { r.restoreStatus(job.InQueue); r.requeued = true; r.queueSeq = 6 }), served, resume},
+		"its ttl was made shorter and is over":         {expired(job.InQueue), served, hold},
+		"about to be replaced":                         {requeuedAt(7, now), served, hold},
+		"about to be replaced for too long":            {requeuedAt(7, now.Add(-replacing)), served, resume},
+		"replaced":                                     {requeuedAt(6, now), served, resume},
 		"held, and this process saw a whole lease":     {held(nil), served, takeOver},
 		"held, and there was an outage since":          {held(nil), with(func(d *delivery) { d.service = lease - 1 }), hold},
 		"held, and this process just started":          {held(nil), with(func(d *delivery) { d.service = 0 }), hold},
@@ -53,8 +70,8 @@ func TestJudge(t *testing.T) {
 		"written by this taker, which runs nothing":    {held(func(r *record) { r.holder = "me" }), with(func(d *delivery) { d.service = 0 }), adopt},
 		"held, past its deadline, the holder is at it": {held(func(r *record) { r.Deadline = now.Add(-time.Second) }), served, hold},
 		"held, past its deadline and forgotten":        {held(func(r *record) { r.Deadline = now.Add(-forgotten) }), served, tooLate},
-		"held under another message":                   {held(func(r *record) { r.queueSeq = 6 }), served, stray},
-		"given back without a message":                 {held(func(r *record) { r.queueSeq = 6; r.requeued = true }), served, resume},
+		"held under another message":                   {detached(6, false), served, stray},
+		"given back without a message":                 {detached(6, true), served, resume},
 		"held and expired":                             {held(func(r *record) { r.Expires = now }), served, hold},
 	}
 	for name, tc := range tests {
