@@ -25,7 +25,7 @@ const (
 // imports only packages of ours in lower layers. A name ending in /... stands
 // for all packages below it. A new package takes its place here first.
 var layers = [][]string{
-	{"shared/job", "shared/endpoint", "shared/pod", "shared/process", "shared/bus", "e2e/need"},
+	{"shared/job", "shared/endpoint", "shared/pod", "shared/process", "shared/bus", "shared/bus/barrier", "e2e/need"},
 	{"streams", "shared/bus/embedded"},
 	{"shared/queue", "shared/events", "shared/registry", "shared/bus/bustest"},
 	{"shared/web", "shared/worker", "shared/client"},

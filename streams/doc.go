@@ -13,7 +13,8 @@
 //
 // Core subjects, never stored: moved.<endpoint>.<job>.<attempt> repeats the
 // headers of every record write (for waiters); nudge.<endpoint>.<job> tells a
-// holder to look at its record again.
+// holder to look at its record again; durable.<stream> asks the process of a
+// server that is alone to fsync the stream (durable.? whether it has to be asked).
 //
 // <p> is the endpoint's partition. <class> is "n" or "l".
 package streams

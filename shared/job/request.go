@@ -54,44 +54,29 @@ type Request struct {
 // NewRequest reads a submission body. Unknown keys pass. Any error is a
 // *FieldError. The request keeps no reference to body.
 func NewRequest(body []byte) (Request, error) {
-	var raw struct {
-		Input    json.RawMessage `json:"input"`
-		Webhook  json.RawMessage `json:"webhook"`
-		Policy   json.RawMessage `json:"policy"`
-		S3Config json.RawMessage `json:"s3Config"`
-	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return Request{}, &FieldError{"", "is empty; it must be a JSON object with an input"}
 	}
 	if !isObject(body) {
 		return Request{}, &FieldError{"", "must be a JSON object with an input"}
 	}
-	if err := json.Unmarshal(body, &raw); err != nil {
-		return Request{}, &FieldError{"", "is not valid JSON: " + syntax(err)}
+	if !json.Valid(body) {
+		return Request{}, &FieldError{"", "is not valid JSON: " + syntax(json.Unmarshal(body, &struct{}{}))}
 	}
-	var r Request
-	if len(raw.Input) == 0 || !isObject(raw.Input) {
+	fields := fieldsOf(body, "input", "webhook", "policy", "s3Config")
+	r := Request{Input: fields["input"]}
+	var err error
+	if !isObject(r.Input) {
 		return Request{}, &FieldError{"input", "is required and must be a JSON object"}
 	}
-	r.Input = raw.Input
-	var err error
-	if r.Webhook, err = webhook(raw.Webhook); err != nil {
+	if r.Webhook, err = webhook(fields["webhook"]); err != nil {
 		return Request{}, err
 	}
-	if r.Policy, err = policy(raw.Policy); err != nil {
+	if r.Policy, err = policy(fields["policy"]); err != nil {
 		return Request{}, err
 	}
-	if given(raw.S3Config) {
-		if !isObject(raw.S3Config) {
-			return Request{}, &FieldError{"s3Config", "must be a JSON object"}
-		}
-		if len(raw.S3Config) > MaxS3Config {
-			return Request{}, &FieldError{"s3Config", fmt.Sprintf("is larger than %d bytes", MaxS3Config)}
-		}
-		if err := s3Config(raw.S3Config); err != nil {
-			return Request{}, err
-		}
-		r.S3Config = raw.S3Config
+	if r.S3Config, err = s3Config(fields["s3Config"]); err != nil {
+		return Request{}, err
 	}
 	return r, nil
 }
@@ -126,7 +111,7 @@ func webhook(raw json.RawMessage) (string, error) {
 		return "", &FieldError{"webhook", fmt.Sprintf("is longer than %d bytes", MaxWebhook)}
 	}
 	u, err := url.Parse(s)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
 		return "", &FieldError{"webhook", "must be an http or https URL"}
 	}
 	return s, nil
@@ -136,24 +121,20 @@ func policy(raw json.RawMessage) (Policy, error) {
 	if !given(raw) {
 		return Policy{}, nil
 	}
-	var p struct {
-		ExecutionTimeout json.RawMessage `json:"executionTimeout"`
-		TTL              json.RawMessage `json:"ttl"`
-		LowPriority      json.RawMessage `json:"lowPriority"`
-	}
-	if err := json.Unmarshal(raw, &p); err != nil || !isObject(raw) {
+	if !isObject(raw) {
 		return Policy{}, &FieldError{"policy", "must be a JSON object"}
 	}
+	fields := fieldsOf(raw, "executionTimeout", "ttl", "lowPriority")
 	var out Policy
 	var err error
-	if out.ExecutionTimeout, err = millis("policy.executionTimeout", p.ExecutionTimeout, MinExecutionTimeout, MaxExecutionTimeout); err != nil {
+	if out.ExecutionTimeout, err = millis("policy.executionTimeout", fields["executionTimeout"], MinExecutionTimeout, MaxExecutionTimeout); err != nil {
 		return Policy{}, err
 	}
-	if out.TTL, err = millis("policy.ttl", p.TTL, MinTTL, MaxTTL); err != nil {
+	if out.TTL, err = millis("policy.ttl", fields["ttl"], MinTTL, MaxTTL); err != nil {
 		return Policy{}, err
 	}
-	if given(p.LowPriority) {
-		if err := json.Unmarshal(p.LowPriority, &out.LowPriority); err != nil {
+	if low := fields["lowPriority"]; given(low) {
+		if err := json.Unmarshal(low, &out.LowPriority); err != nil {
 			return Policy{}, &FieldError{"policy.lowPriority", "must be true or false"}
 		}
 	}
@@ -174,16 +155,22 @@ func millis(field string, raw json.RawMessage, least, most time.Duration) (time.
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-func s3Config(raw json.RawMessage) error {
+func s3Config(raw json.RawMessage) (json.RawMessage, error) {
+	if !given(raw) {
+		return nil, nil
+	}
+	if len(raw) > MaxS3Config {
+		return nil, &FieldError{"s3Config", fmt.Sprintf("is larger than %d bytes", MaxS3Config)}
+	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
-		return &FieldError{"s3Config", "must be a JSON object"}
+		return nil, &FieldError{"s3Config", "must be a JSON object"}
 	}
 	for _, name := range []string{"accessId", "accessSecret", "bucketName", "endpointUrl"} {
 		var s string
 		if v, ok := fields[name]; ok && given(v) && json.Unmarshal(v, &s) != nil {
-			return &FieldError{"s3Config." + name, "must be a string"}
+			return nil, &FieldError{"s3Config." + name, "must be a string"}
 		}
 	}
-	return nil
+	return raw, nil
 }

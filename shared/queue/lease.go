@@ -2,10 +2,13 @@ package queue
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"flightline/shared/job"
 )
@@ -29,6 +32,11 @@ type Lease struct {
 	rec   *record // as this process last saw it
 	seen  *record // the record of this run once it was found ended
 	chunk uint64  // last sequence on the output subject of this run
+	// What Emit could not finish: the chunk's hash, its messages that are not
+	// known to be stored, and whether the first of them may be.
+	emitting [sha256.Size]byte
+	unsent   []*nats.Msg
+	unsure   bool
 }
 
 // Changed receives a value when somebody else wrote the job's record. Call

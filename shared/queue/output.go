@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,31 +54,48 @@ func (l *Lease) Emit(ctx context.Context, chunk json.RawMessage) error {
 	if l.rec.Status != job.InProgress || l.seen != nil || !l.t.q.Now().Before(l.rec.Expires) {
 		return ErrLost
 	}
-	for _, piece := range pieces {
-		if err := l.append(ctx, piece); err != nil {
-			return err
-		}
+	// A chunk that an outage cut off is finished first, whatever comes now; if
+	// it is this one, that is all.
+	sum, again := sha256.Sum256(data), len(l.unsent) > 0
+	again = again && sum == l.emitting
+	if err := l.flush(ctx); err != nil || again {
+		return err
 	}
-	return nil
+	l.emitting = sum
+	for _, piece := range pieces {
+		l.unsent = append(l.unsent, l.parts(piece)...)
+	}
+	return l.flush(ctx)
 }
 
-// append stores one chunk in at most two messages. Only this lease writes the
+// parts are the at most two messages of one chunk. Only this lease writes the
 // subject, which its run number makes its own.
-func (l *Lease) append(ctx context.Context, data []byte) error {
+func (l *Lease) parts(data []byte) []*nats.Msg {
+	var parts []*nats.Msg
 	for start := 0; start < len(data); start += partSize {
 		end := min(start+partSize, len(data))
 		m := &nats.Msg{Subject: l.outputSubject(), Data: data[start:end], Header: nats.Header{}}
-		part := "last"
+		m.Header.Set(partHeader, "last")
 		if end < len(data) {
-			part = "more"
+			m.Header.Set(partHeader, "more")
 		}
-		m.Header.Set(partHeader, part)
+		m.Header.Set(tokenHeader, nuid.Next())
 		m.Header.Set(jetstream.MsgTTLHeader, ttlHeader(l.t.q.Now(), l.rec.physical().Add(streams.Margin)))
-		seq, err := l.t.q.publish(ctx, streams.Output(l.t.at.partition), m, nuid.Next(), l.chunk)
+		parts = append(parts, m)
+	}
+	return parts
+}
+
+// flush stores what is unsent, in order.
+func (l *Lease) flush(ctx context.Context) error {
+	for len(l.unsent) > 0 {
+		m := l.unsent[0]
+		seq, err := l.t.q.publishAgain(ctx, streams.Output(l.t.at.partition), m, m.Header.Get(tokenHeader), l.chunk, !l.unsure)
 		if err != nil {
+			l.unsure = true
 			return fmt.Errorf("emit a chunk of job %s: %w", l.Job.ID, err)
 		}
-		l.chunk = seq
+		l.chunk, l.unsure, l.unsent = seq, false, l.unsent[1:]
 	}
 	return nil
 }

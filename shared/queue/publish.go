@@ -23,25 +23,33 @@ func ttlHeader(now, t time.Time) string {
 }
 
 // publish stores m if the last sequence on its subject is expect (0: there is
-// none), and returns its sequence. It returns errConflict if it is another.
+// none), and returns its sequence once the write is as durable as the server or
+// the barrier makes it. It returns errConflict if it is another.
 // A lost answer is settled by reading back whose token lies there.
 func (q *Queue) publish(ctx context.Context, stream string, m *nats.Msg, token string, expect uint64) (uint64, error) {
+	return q.publishAgain(ctx, stream, m, token, expect, true)
+}
+
+// publishAgain is publish for a message that, unless sure, an earlier call may
+// have stored with the same token.
+func (q *Queue) publishAgain(ctx context.Context, stream string, m *nats.Msg, token string, expect uint64, sure bool) (uint64, error) {
 	m.Header.Set(tokenHeader, token)
 	if !plantNoCompare {
 		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(expect, 10))
 	}
-	sure := true // no try has been left without an answer
 	return untilAnswered(ctx, func() (uint64, error) {
+		server := q.nc.ConnectedServerId()
 		seq, err := q.store(ctx, stream, m)
-		switch {
-		case err == nil:
-			return seq, nil
-		case errors.Is(err, ErrUnavailable):
-			sure = false
-		case errors.Is(err, errConflict) && !sure:
-			return q.settle(ctx, stream, m.Subject, token)
+		if errors.Is(err, errConflict) && !sure {
+			seq, err = q.settle(ctx, stream, m.Subject, token)
 		}
-		return 0, err
+		if err == nil {
+			err = q.durable(ctx, stream, server)
+		}
+		if errors.Is(err, ErrUnavailable) {
+			sure = false
+		}
+		return seq, err
 	})
 }
 

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/bus/barrier"
 	"flightline/shared/endpoint"
 	"flightline/streams"
 )
@@ -23,6 +25,11 @@ type Config struct {
 	// Now is the local clock. Nil means time.Now. Only its pace matters: every
 	// instant in a record is the server's time.
 	Now func() time.Time
+	// Durable returns once what was written to a stream is on the disk; every
+	// write of the queue waits for it. A process that runs the server without
+	// SyncAlways passes embedded.Barrier.Sync. Nil asks on the bus for such a
+	// process; without one, the server's own sync setting decides.
+	Durable func(ctx context.Context, stream string) error
 	// Point, if not nil, is called at each named crash point, for tests that
 	// end the process there.
 	Point func(Point)
@@ -53,6 +60,7 @@ type Queue struct {
 	clock   *clock
 	service *service
 	stats   statsCache
+	barrier atomic.Pointer[barrier.Func] // nil while there is none
 }
 
 // New binds a queue to a connection and measures the server's time; the shared
@@ -75,6 +83,12 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	if err := q.probe(ctx); err != nil {
 		return nil, err
 	}
+	if cfg.Durable != nil {
+		q.barrier.Store((*barrier.Func)(&cfg.Durable))
+	}
+	if err := q.findBarrier(ctx); err != nil {
+		return nil, err
+	}
 	return q, nil
 }
 
@@ -84,6 +98,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return q.probeEvery(ctx, probeInterval) })
 	g.Go(func() error { return q.watchConnection(ctx) })
+	g.Go(func() error { return q.lookForBarrier(ctx) })
 	return g.Wait()
 }
 
@@ -94,9 +109,9 @@ func (q *Queue) Now() time.Time { return q.clock.now() }
 func (q *Queue) Until(t time.Time) time.Duration { return t.Sub(q.Now()) }
 
 // CreateEndpoint makes the endpoint's work queue and consumers exist and
-// applies its present lease. It may be repeated.
+// applies its present lease. It may be repeated. It returns ErrUnavailable.
 func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
-	return streams.ApplyEndpoint(ctx, q.js, streams.Config{Replicas: q.cfg.Replicas}, e)
+	return foreign(streams.ApplyEndpoint(ctx, q.js, streams.Config{Replicas: q.cfg.Replicas}, e))
 }
 
 func (q *Queue) point(p Point) {

@@ -22,7 +22,7 @@ func (q *Queue) DeleteEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil
 		}
-		return fmt.Errorf("delete queue of %s: %w", e.ID, err)
+		return fmt.Errorf("delete queue of %s: %w", e.ID, foreign(err))
 	}
 	if _, err := q.Purge(ctx, e); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (q *Queue) DeleteEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 		return err
 	}
 	if err := q.js.DeleteStream(ctx, streams.Jobs(e.ID)); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return fmt.Errorf("delete queue of %s: %w", e.ID, err)
+		return fmt.Errorf("delete queue of %s: %w", e.ID, foreign(err))
 	}
 	return nil
 }

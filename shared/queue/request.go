@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/streams"
 )
@@ -40,6 +41,18 @@ func (e *apiError) explain(doing string) error {
 		return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, e)
 	}
 	return fmt.Errorf("%s: %w", doing, e)
+}
+
+// foreign turns an error of the jetstream package into one of this package's:
+// what the server refused stays as it is, anything else is ErrUnavailable.
+func foreign(err error) error {
+	if err == nil {
+		return nil
+	}
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.Code < 500 {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // tryWithin bounds one try of a request; a caller may have time for several.

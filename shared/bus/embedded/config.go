@@ -49,10 +49,12 @@ type Config struct {
 	// must show. Required when Listen or Cluster is set.
 	User, Password string
 	// SyncAlways fsyncs each write before it is acknowledged: a single server
-	// needs it to survive a power loss, at about a tenth of the speed.
+	// needs it to survive a power loss, at about a tenth of the speed, unless
+	// those who write wait at the Barrier, at about half.
 	SyncAlways bool
 	// SyncInterval is the pause between two fsyncs when SyncAlways is off. 0
-	// means the server's default, 2 minutes.
+	// means the server's default, 2 minutes; with a Barrier in use it should
+	// be 1 s, for what the Barrier does not cover.
 	SyncInterval time.Duration
 	// MaxPayload is the largest message in bytes, headers included. 0 means
 	// 1 MiB.

@@ -33,6 +33,8 @@ type Server struct {
 	cfg  Config
 	lock *os.File
 	stop sync.Once
+
+	barrier *Barrier
 }
 
 // Start starts a server and returns when it takes connections and has its
@@ -63,7 +65,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("configure server: %w", err), lock.Close())
 	}
-	s := &Server{ns: ns, cfg: cfg, lock: lock}
+	s := &Server{ns: ns, cfg: cfg, lock: lock, barrier: newBarrier(cfg.Dir)}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("start server in %s: %w", cfg.Dir, err)
@@ -122,6 +124,7 @@ func (s *Server) Stop() {
 	s.stop.Do(func() {
 		s.ns.Shutdown()
 		s.ns.WaitForShutdown()
+		s.barrier.stop()
 		if err := s.lock.Close(); err != nil {
 			s.cfg.Log.Warn("store not unlocked", "dir", s.cfg.Dir, "err", err)
 		}

@@ -144,7 +144,7 @@ func TestALoneServerNeedsNoLeader(t *testing.T) {
 	}
 }
 
-func start(t *testing.T, cfg embedded.Config) *embedded.Server {
+func start(t testing.TB, cfg embedded.Config) *embedded.Server {
 	t.Helper()
 	s, err := embedded.Start(t.Context(), cfg)
 	if err != nil {
@@ -154,16 +154,21 @@ func start(t *testing.T, cfg embedded.Config) *embedded.Server {
 	return s
 }
 
-func connect(t *testing.T, s *embedded.Server) jetstream.JetStream {
+func connect(t testing.TB, s *embedded.Server) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(dial(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func dial(t testing.TB, s *embedded.Server) *nats.Conn {
 	t.Helper()
 	nc, err := s.Connect(t.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return nc
 }

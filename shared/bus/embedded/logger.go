@@ -27,7 +27,14 @@ func (l *logger) Noticef(format string, v ...any) {
 	l.log.Debug("nats server", "text", fmt.Sprintf(format, v...))
 }
 
+// plaintext is what the server says of a password given to it in memory, where
+// nothing else could be: the advice is for configuration files.
+const plaintext = "Plaintext passwords detected, use nkeys or bcrypt"
+
 func (l *logger) Warnf(format string, v ...any) {
+	if format == plaintext {
+		return
+	}
 	l.log.Warn("nats server", "text", fmt.Sprintf(format, v...))
 }
 

@@ -1,0 +1,85 @@
+package s3
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"flightline/shared/bus/bustest"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/shared/worker"
+	"flightline/streams"
+)
+
+// jobs is a queue with one worker.
+type jobs struct {
+	q *queue.Queue
+	e endpoint.Endpoint
+}
+
+func startQueue(t *testing.T, h worker.Handler) jobs {
+	t.Helper()
+	b := bustest.New(t)
+	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	reg, err := registry.New(t.Context(), b.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := reg.Endpoints.Create(t.Context(), endpoint.Endpoint{ID: "ep"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := queue.New(t.Context(), b.NC, queue.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, q.Run)
+	if err := q.CreateEndpoint(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	background(t, func(ctx context.Context) error {
+		return worker.Run(ctx, worker.Config{Endpoint: e.ID, NC: b.NC, Grace: -1}, h)
+	})
+	return jobs{q, e}
+}
+
+func background(t *testing.T, part func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- part(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// run submits a job and waits for its outcome.
+func (q jobs) run(t *testing.T, size int, s3Config string) *job.Job {
+	t.Helper()
+	id := queue.NewID(job.Async)
+	w, err := q.q.Watch(q.e, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r := job.Request{Input: fmt.Appendf(nil, `{"size":%d}`, size), S3Config: json.RawMessage(s3Config)}
+	if _, err := q.q.Submit(t.Context(), q.e, id, job.Async, r); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	j, err := w.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}

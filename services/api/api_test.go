@@ -1,0 +1,212 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"flightline/shared/bus/bustest"
+	"flightline/shared/endpoint"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/shared/web"
+	"flightline/streams"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+}
+
+const (
+	// patience bounds every wait for a fact.
+	patience = 20 * time.Second
+	adminKey = "admin-key-of-the-test"
+)
+
+// system is the API on a real listener, on a bus of its own, with the
+// endpoint "ep".
+type system struct {
+	t        *testing.T
+	bus      *bustest.Bus
+	conn     *nats.Conn   // of the API's queue alone
+	queue    *queue.Queue // of the workers
+	registry *registry.Registry
+	endpoint endpoint.Endpoint
+	base     string
+	service  *Service
+}
+
+func start(t *testing.T) *system {
+	t.Helper()
+	return startWith(t, nil)
+}
+
+func startWith(t *testing.T, counts Counts) *system {
+	t.Helper()
+	s := &system{t: t, bus: bustest.New(t)}
+	s.conn = s.bus.Connect(t)
+	var err error
+	must := func() {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = streams.Apply(t.Context(), s.bus.JS, streams.Config{})
+	must()
+	s.registry, err = registry.New(t.Context(), s.bus.JS, nil)
+	must()
+	s.queue, err = queue.New(t.Context(), s.bus.NC, queue.Config{})
+	must()
+	served, err := queue.New(t.Context(), s.conn, queue.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.registry.Keys.Put(t.Context(), adminKey, registry.KeySpec{Scopes: registry.AllScopes()})
+	must()
+	s.endpoint, err = s.registry.Endpoints.Create(t.Context(), endpoint.Endpoint{ID: "ep", Created: time.Now()})
+	must()
+	err = s.queue.CreateEndpoint(t.Context(), s.endpoint)
+	must()
+	s.service, err = New(Config{}, Deps{Queue: served, Registry: s.registry, Counts: counts})
+	must()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must()
+	app := web.New(web.Config{})
+	s.service.Routes(app)
+	s.base = "http://" + listener.Addr().String() + "/v2"
+	background(t, s.registry.Run)
+	background(t, s.queue.Run)
+	background(t, served.Run)
+	background(t, func(ctx context.Context) error { return web.Serve(ctx, app, listener) })
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	return s
+}
+
+// background runs f until the test ends, and waits for its return.
+func background(t *testing.T, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := f(ctx); err != nil && ctx.Err() == nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+type answer struct {
+	status int
+	header http.Header
+	raw    string
+	body   map[string]any
+}
+
+func (a answer) id() string { id, _ := a.body["id"].(string); return id }
+
+// do sends a request with the admin's key; a body of "" is none.
+func (s *system) do(method, path, body string) answer {
+	s.t.Helper()
+	return s.send(s.request(method, path, strings.NewReader(body)))
+}
+
+func (s *system) request(method, path string, body io.Reader) *http.Request {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.base+path, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+adminKey)
+	return req
+}
+
+func (s *system) send(req *http.Request) answer {
+	s.t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", req.Method, req.URL.Path, err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a := answer{status: resp.StatusCode, header: resp.Header, raw: string(raw)}
+	if err := json.Unmarshal(raw, &a.body); err != nil {
+		s.t.Fatalf("%s %s: %d %q is no JSON object: %v", req.Method, req.URL.Path, resp.StatusCode, raw, err)
+	}
+	if got := resp.Header.Get("Content-Type"); got != "application/json" {
+		s.t.Errorf("%s %s: got content type %q", req.Method, req.URL.Path, got)
+	}
+	return a
+}
+
+// submit accepts one job and returns its id.
+func (s *system) submit() string {
+	s.t.Helper()
+	a := s.do("POST", "/ep/run", `{"input":{"n":1}}`)
+	if a.status != http.StatusOK || a.id() == "" {
+		s.t.Fatalf("run: got %d %s", a.status, a.raw)
+	}
+	return a.id()
+}
+
+// take picks up the next job.
+func (s *system) take() *queue.Lease {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	taker, err := s.queue.Take(ctx, s.endpoint, "worker-1", 1)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer taker.Close()
+	lease, err := taker.Next(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return lease
+}
+
+func (s *system) complete(output string) {
+	s.t.Helper()
+	if _, err := s.take().Complete(s.t.Context(), json.RawMessage(output)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *system) fail(text string) {
+	s.t.Helper()
+	if _, err := s.take().Fail(s.t.Context(), text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, within time.Duration, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", within, what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// body is a submission of exactly size bytes.
+func body(size int) io.Reader {
+	const head, tail = `{"input":{"x":"`, `"}}`
+	fill := bytes.Repeat([]byte("x"), size-len(head)-len(tail))
+	return io.MultiReader(strings.NewReader(head), bytes.NewReader(fill), strings.NewReader(tail))
+}

@@ -1,0 +1,138 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/shared/registry"
+)
+
+func TestWithoutTheBusEverythingIs503Within5s(t *testing.T) {
+	s := start(t)
+	id := s.submit()
+	s.bus.Stop()
+	for _, call := range [][2]string{
+		{"POST", "/ep/run"},
+		{"POST", "/ep/runsync"},
+		{"GET", "/ep/status/" + id},
+		{"POST", "/ep/cancel/" + id},
+		{"GET", "/ep/health"},
+		{"POST", "/other/run"},
+	} {
+		began := time.Now()
+		got := s.do(call[0], call[1], `{"input":{}}`)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%v: took %s", call, took)
+		}
+		if got.status != 503 || got.header.Get("Retry-After") != "1" || got.body["code"] != "unavailable" {
+			t.Errorf("%v: got %d %s", call, got.status, got.raw)
+		}
+	}
+	s.bus.Start()
+	eventually(t, "all resumes", patience, func() bool { return s.do("GET", "/ep/status/"+id, "").status == 200 })
+}
+
+func TestBodyLimits(t *testing.T) {
+	s := start(t)
+	const mb = 1 << 20
+	for _, tc := range []struct {
+		path       string
+		size, want int
+	}{
+		{"/ep/run", 10*mb - 1, 200},
+		{"/ep/run", 10 * mb, 200},
+		{"/ep/run", 10*mb + 1, 413},
+		{"/ep/run", 40 * mb, 413},
+		{"/ep/runsync?wait=1000", 20*mb - 1, 200},
+		{"/ep/runsync?wait=1000", 20 * mb, 200},
+		{"/ep/runsync?wait=1000", 20*mb + 1, 413},
+		{"/ep/runsync?wait=1000", 40 * mb, 413},
+	} {
+		req := s.request("POST", tc.path, body(tc.size))
+		req.ContentLength = int64(tc.size)
+		got := s.send(req)
+		if got.status != tc.want || (tc.want == 413) != (got.body["code"] == "body_too_large") {
+			t.Errorf("%s with %d bytes: got %d %s, want %d", tc.path, tc.size, got.status, got.raw, tc.want)
+		}
+	}
+}
+
+func TestTheJobGetsItsInputVerbatim(t *testing.T) {
+	s := start(t)
+	const input = `{"a":[1,2.50,"<é>\u0000"],"b":{"c":null}}`
+	req := s.request("POST", "/ep/run", strings.NewReader(`{"input":`+input+`,"unknown":[1]}`))
+	req.Header.Set("Content-Type", "text/plain")
+	got := s.send(req)
+	// A second request reuses the memory of the first.
+	s.do("POST", "/ep/cancel/nobody", strings.Repeat("x", 200))
+	if lease := s.take(); string(lease.Input) != input || string(lease.Job.ID) != got.id() {
+		t.Errorf("got %s of %s, want %s of %s", lease.Input, lease.Job.ID, input, got.id())
+	}
+}
+
+func TestPermissions(t *testing.T) {
+	s := start(t)
+	id := s.submit()
+	keys := map[string]string{}
+	for _, text := range []string{"submit:ep", "read:ep", "admin:ep", "admin:other", "control"} {
+		scope, err := registry.ParseScope(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keys[text], _, err = s.registry.Keys.Create(t.Context(), registry.KeySpec{Scopes: []registry.Scope{scope}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const input = `{"input":{}}`
+	tests := map[string]struct{ method, path, body, allowed string }{
+		"run":         {"POST", "/ep/run", input, "submit:ep admin:ep"},
+		"runsync":     {"POST", "/ep/runsync?wait=1000", input, "submit:ep admin:ep"},
+		"cancel":      {"POST", "/ep/cancel/" + id, "", "submit:ep admin:ep"},
+		"status":      {"GET", "/ep/status/" + id, "", "read:ep admin:ep"},
+		"status-sync": {"GET", "/ep/status-sync/" + id, "", "read:ep admin:ep"},
+		"ttl":         {"GET", "/ep/status/" + id + "?ttl=600000", "", "admin:ep"},
+		"health":      {"GET", "/ep/health", "", "read:ep admin:ep"},
+		"purge":       {"POST", "/ep/purge-queue", "", "admin:ep"},
+	}
+	if got := s.do("POST", "/ep/cancel/"+id, ""); got.status != 200 { // so that nothing waits
+		t.Fatal(got.raw)
+	}
+	for name, tc := range tests {
+		for scope, key := range keys {
+			req := s.request(tc.method, tc.path, strings.NewReader(tc.body))
+			req.Header.Set("Authorization", key)
+			got, want := s.send(req), 401
+			if strings.Contains(" "+tc.allowed+" ", " "+scope+" ") {
+				want = 200
+			}
+			if got.status != want {
+				t.Errorf("%s with %s: got %d %s, want %d", name, scope, got.status, got.raw, want)
+			}
+		}
+	}
+}
+
+func TestRunAnnouncesTheInstance(t *testing.T) {
+	s := start(t)
+	background(t, s.service.Run)
+	eventually(t, "the instance is listed", patience, func() bool {
+		list, err := s.registry.Instances.List(t.Context())
+		return err == nil && len(list) == 1 && list[0].Role == "api"
+	})
+}
+
+func TestNewNeedsItsParts(t *testing.T) {
+	if _, err := New(Config{}, Deps{}); err == nil {
+		t.Error("got nil, want an error")
+	}
+}
+
+func TestSlashesAtTheEndOfABaseURL(t *testing.T) {
+	s := start(t)
+	req := s.request("POST", "//ep//run", strings.NewReader(`{"input":{}}`))
+	if got := s.send(req); got.status != http.StatusOK {
+		t.Errorf("got %d %s", got.status, got.raw)
+	}
+}

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write testdata/ anew from what the API answers")
+
+// scene is one request and what must hold before it.
+type scene struct {
+	name         string
+	before       func(s *system, id string)
+	method, path string // {id} is the job's
+	body         string
+	key          string // "" means the admin's
+}
+
+// Each scene has a job of its own, waiting; testdata/<name>.http is what goes
+// over the wire, with what differs from run to run replaced.
+func scenes() []scene {
+	const input = `{"input":{"n":1}}`
+	completed := func(s *system, _ string) { s.complete(`{"n":2}`) }
+	failed := func(s *system, _ string) { s.fail("handler says no") }
+	return []scene{
+		{name: "run", method: "POST", path: "/ep/run", body: input},
+		{name: "runsync-expired", method: "POST", path: "/ep/runsync?wait=1000", body: input},
+		{name: "status-in-queue", method: "GET", path: "/ep/status/{id}"},
+		{name: "status-in-progress", method: "GET", path: "/ep/status/{id}", before: func(s *system, _ string) {
+			if err := s.take().Progress(s.t.Context(), json.RawMessage(`{"done":"50%"}`)); err != nil {
+				s.t.Fatal(err)
+			}
+		}},
+		{name: "status-completed", method: "GET", path: "/ep/status/{id}", before: completed},
+		{name: "status-failed", method: "GET", path: "/ep/status/{id}", before: failed},
+		{name: "status-cancelled", method: "GET", path: "/ep/status/{id}", before: func(s *system, id string) { s.do("POST", "/ep/cancel/"+id, "") }},
+		{name: "status-retried", method: "GET", path: "/ep/status/{id}", before: func(s *system, id string) {
+			s.fail("once")
+			s.do("POST", "/ep/retry/"+id, "")
+			s.complete(`"twice"`)
+		}},
+		{name: "status-sync-completed", method: "GET", path: "/ep/status-sync/{id}?wait=90000", before: completed},
+		{name: "cancel", method: "POST", path: "/ep/cancel/{id}"},
+		{name: "cancel-finished", method: "POST", path: "/ep/cancel/{id}", before: completed},
+		{name: "retry", method: "POST", path: "/ep/retry/{id}", before: failed},
+		{name: "retry-in-queue", method: "POST", path: "/ep/retry/{id}"},
+		{name: "purge-queue", method: "POST", path: "/ep/purge-queue"},
+		{name: "health", method: "GET", path: "/ep/health"},
+		{name: "error-no-input", method: "POST", path: "/ep/run", body: `{"prompt":"x"}`},
+		{name: "error-wait", method: "POST", path: "/ep/runsync?wait=5", body: input},
+		{name: "error-unauthorized", method: "POST", path: "/ep/run", body: input, key: "Bearer nobody"},
+		{name: "error-job-not-found", method: "GET", path: "/ep/status/nobody"},
+		{name: "error-endpoint-not-found", method: "POST", path: "/nobody/run", body: input},
+		{name: "error-route", method: "GET", path: "/ep/nothing"},
+		{name: "error-method", method: "GET", path: "/ep/run"},
+		{name: "error-unavailable", method: "POST", path: "/ep/run", body: input, before: func(s *system, _ string) { s.bus.Stop() }},
+	}
+}
+
+func TestWire(t *testing.T) {
+	s := start(t)
+	for _, sc := range scenes() { // in order: the last one stops the bus
+		id := s.submit()
+		if sc.before != nil {
+			sc.before(s, id)
+		}
+		req := s.request(sc.method, strings.ReplaceAll(sc.path, "{id}", id), strings.NewReader(sc.body))
+		if sc.key != "" {
+			req.Header.Set("Authorization", sc.key)
+		}
+		got := transcript(sc, s.send(req))
+		file := filepath.Join("testdata", sc.name+".http")
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatalf("%v; go test -update writes it", err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sc.name, diff)
+		}
+		if sc.name != "error-unavailable" {
+			s.do("POST", "/ep/cancel/"+id, "") // so that the next take finds the next job
+			s.do("POST", "/ep/purge-queue", "")
+		}
+	}
+}
+
+func TestWireHasNoStrayFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".http")
+		if !slices.ContainsFunc(scenes(), func(s scene) bool { return s.name == name }) {
+			t.Errorf("%s belongs to no scene", file)
+		}
+	}
+}
+
+var (
+	uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	times = regexp.MustCompile(`"(delayTime|executionTime)":\d+`)
+)
+
+// transcript is what is the same in every run.
+func transcript(sc scene, a answer) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s /v2%s\n", sc.method, sc.path)
+	if sc.body != "" {
+		fmt.Fprintf(&b, "\n%s\n", sc.body)
+	}
+	fmt.Fprintf(&b, "\n---\n%d %s\n", a.status, http.StatusText(a.status))
+	for _, name := range []string{"Allow", "Content-Type", "Retry-After", "Www-Authenticate", "X-Job-Id", "X-Request-Id"} {
+		if v := a.header.Get(name); v != "" {
+			fmt.Fprintf(&b, "%s: %s\n", name, v)
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", a.raw)
+	return times.ReplaceAllString(uuids.ReplaceAllString(b.String(), "UUID"), `"$1":MS`)
+}

@@ -1,0 +1,30 @@
+package api
+
+import (
+	"github.com/gofiber/fiber/v2"
+)
+
+// health tells how the endpoint does; no number is older than a second.
+func (s *Service) health(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
+	if err != nil {
+		return err
+	}
+	stats, err := s.queue.Stats(ctx, e)
+	if err != nil {
+		return err
+	}
+	workers, err := s.registry.Workers.Counts(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	var totals Totals
+	if s.counts != nil {
+		if totals, err = s.counts.Totals(ctx, e.ID); err != nil {
+			return err
+		}
+	}
+	return c.JSON(healthOf(stats, totals, workers))
+}

@@ -1,0 +1,158 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/shared/web"
+)
+
+// headerJobID names the job in the answer to a submission, also in one that
+// carries no id: of a 503 it is unknown whether the job was accepted.
+const headerJobID = "X-Job-Id"
+
+func (s *Service) run(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	e, r, err := s.submission(ctx, c)
+	if err != nil {
+		return err
+	}
+	id := queue.NewID(job.Async)
+	c.Set(headerJobID, string(id))
+	j, err := s.queue.Submit(ctx, e, id, job.Async, r)
+	if err != nil {
+		return err
+	}
+	return c.JSON(briefOf(j))
+}
+
+func (s *Service) runSync(c *fiber.Ctx) error {
+	wait, err := waitOf(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := prompt(c)
+	defer cancel()
+	e, r, err := s.submission(ctx, c)
+	if err != nil {
+		return err
+	}
+	id := queue.NewID(job.Sync)
+	c.Set(headerJobID, string(id))
+	watch, err := s.queue.Watch(e, id) // before the submission, so that no end is missed
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	j, err := s.queue.Submit(ctx, e, id, job.Sync, r)
+	if err != nil {
+		return err
+	}
+	watch.Submitted(j)
+	return s.await(c, e, id, watch, wait)
+}
+
+func (s *Service) status(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	e, id, err := s.job(ctx, c)
+	if err != nil {
+		return err
+	}
+	ttl, given, err := ttlOf(c)
+	if err != nil {
+		return err
+	}
+	var j *job.Job
+	if given {
+		if err := web.Allow(c, s.registry.Keys, registry.Submit); err != nil {
+			return err
+		}
+		j, err = s.queue.SetTTL(ctx, e, id, ttl)
+	} else {
+		j, err = s.queue.Status(ctx, e, id)
+	}
+	if err != nil {
+		return err
+	}
+	return c.JSON(viewOf(j))
+}
+
+func (s *Service) statusSync(c *fiber.Ctx) error {
+	wait, err := waitOf(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := prompt(c)
+	defer cancel()
+	e, id, err := s.job(ctx, c)
+	if err != nil {
+		return err
+	}
+	watch, err := s.queue.Watch(e, id)
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	return s.await(c, e, id, watch, wait)
+}
+
+func (s *Service) cancel(c *fiber.Ctx) error { return s.move(c, s.queue.Cancel) }
+
+func (s *Service) retry(c *fiber.Ctx) error { return s.move(c, s.queue.Retry) }
+
+// move answers an operation that changes a job's status at once.
+func (s *Service) move(c *fiber.Ctx, do func(context.Context, endpoint.Endpoint, job.ID) (*job.Job, error)) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	e, id, err := s.job(ctx, c)
+	if err != nil {
+		return err
+	}
+	j, err := do(ctx, e, id)
+	if err != nil {
+		return err
+	}
+	return c.JSON(briefOf(j))
+}
+
+// purge may take longer than a prompt answer if there is much to remove.
+func (s *Service) purge(c *fiber.Ctx) error {
+	e, err := s.registry.Endpoints.Get(c.UserContext(), c.Params("endpoint"))
+	if err != nil {
+		return err
+	}
+	removed, err := s.queue.Purge(c.UserContext(), e)
+	if err != nil {
+		return err
+	}
+	return c.JSON(purgeView{Removed: removed, Status: "completed"})
+}
+
+// await answers with the job's end, or with how it stands after wait. A client
+// that left gets nothing and its job goes on.
+func (s *Service) await(c *fiber.Ctx, e endpoint.Endpoint, id job.ID, watch *queue.Watch, wait time.Duration) error {
+	held, release := web.Hold(c, wait)
+	defer release()
+	j, err := watch.Wait(held)
+	if err != nil && held.Err() != nil {
+		if errors.Is(context.Cause(held), web.ErrGone) {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(c.UserContext(), answerWithin)
+		defer cancel()
+		j, err = s.queue.Status(ctx, e, id)
+	}
+	if err != nil {
+		return err
+	}
+	return c.JSON(viewOf(j))
+}

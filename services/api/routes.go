@@ -1,0 +1,35 @@
+package api
+
+import (
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/job"
+	"flightline/shared/registry"
+	"flightline/shared/web"
+)
+
+// maxSmallBody bounds the bodies of operations that read none; clients send
+// "{}" with them all the same.
+const maxSmallBody = 64 << 10
+
+// Routes adds the queue API to the app. The order within a route is: may the
+// caller, is the body too large, do it.
+func (s *Service) Routes(app *fiber.App) {
+	submit := web.Auth(s.registry.Keys, registry.Submit)
+	read := web.Auth(s.registry.Keys, registry.Read)
+	admin := web.Auth(s.registry.Keys, registry.Admin)
+	small := web.MaxBody(maxSmallBody)
+	both := []string{fiber.MethodGet, fiber.MethodPost} // some clients poll with POST
+
+	v2 := app.Group("/v2/:endpoint")
+	v2.Post("/run", submit, web.MaxBody(job.MaxBody), s.run)
+	v2.Post("/runsync", submit, web.MaxBody(job.MaxSyncBody), s.runSync)
+	for _, method := range both {
+		v2.Add(method, "/status/:id", read, small, s.status)
+		v2.Add(method, "/status-sync/:id", read, small, s.statusSync)
+	}
+	v2.Post("/cancel/:id", submit, small, s.cancel)
+	v2.Post("/retry/:id", submit, small, s.retry)
+	v2.Post("/purge-queue", admin, small, s.purge)
+	v2.Get("/health", read, small, s.health)
+}

@@ -1,0 +1,127 @@
+// Package cli is the command line: it says what the shell wants over HTTP,
+// with shared/client, and nothing in it speaks NATS. Commands that start roles
+// are built elsewhere and given to it.
+//
+// What a command answers goes to standard output, as a table for people or
+// with -o json as the API's own JSON, one document a line. Everything else,
+// errors and the live line of a command that waits, goes to standard error.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"flightline/shared/process"
+)
+
+// Config is what the command line needs from its process.
+type Config struct {
+	// Env holds the environment by name; see Environment. nil is an empty one.
+	Env map[string]string
+	// In, Out and Err are the standard streams. Required.
+	In       io.Reader
+	Out, Err io.Writer
+	// Version is what `flightline version` prints.
+	Version string
+	// Roles are the commands that start something: dev, serve, worker.
+	Roles []*cobra.Command
+}
+
+// shell is one run of the command line.
+type shell struct {
+	Config
+	flags   flags
+	started bool // a command was found and its arguments taken
+}
+
+// flags are those that all commands of a client have.
+type flags struct {
+	url, apiKey, data, output string
+}
+
+// Run runs the command that args, without the program's name, spell, and
+// returns the exit code. It writes errors to cfg.Err itself. The end of ctx
+// ends the command.
+func Run(ctx context.Context, cfg Config, args []string) int {
+	sh := &shell{Config: cfg}
+	root := sh.root()                         //nolint:contextcheck // commands get ctx when they run
+	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
+	found, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return process.ExitOK
+	}
+	code := exitCode(err, sh.started)
+	if text := explain(ctx, err); text != "" {
+		_, _ = fmt.Fprintf(sh.Err, "flightline: %s\n", text)
+	}
+	if code == process.ExitUsage {
+		_, _ = fmt.Fprintf(sh.Err, "See '%s --help'.\n", found.CommandPath())
+	}
+	return code
+}
+
+func (sh *shell) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "flightline",
+		Short: "A serverless job queue on NATS JetStream that speaks the RunPod API",
+		Long: "Flightline queues jobs durably and runs them on your own workers.\n\n" +
+			"  flightline dev                          everything in one process, to try it\n" +
+			"  flightline run echo '{\"text\":\"hello\"}'    submit a job to it\n" +
+			"  flightline help exit-codes              what scripts can rely on",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRun:  func(*cobra.Command, []string) { sh.started = true },
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SetIn(sh.In)
+	root.SetOut(sh.Out)
+	root.SetErr(sh.Err)
+	root.AddGroup(
+		&cobra.Group{ID: groupRoles, Title: "Run Flightline:"},
+		&cobra.Group{ID: groupJobs, Title: "Jobs:"},
+		&cobra.Group{ID: groupThings, Title: "What exists:"},
+	)
+	for _, c := range sh.Roles {
+		c.GroupID = groupRoles
+		root.AddCommand(c)
+	}
+	for _, c := range sh.jobCommands() {
+		c.GroupID = groupJobs
+		root.AddCommand(sh.client(c))
+	}
+	for _, c := range []*cobra.Command{sh.endpointCommand(), sh.keyCommand(), sh.envCommand()} {
+		c.GroupID = groupThings
+		root.AddCommand(sh.client(c))
+	}
+	root.AddCommand(sh.versionCommand(), exitCodesTopic())
+	return root
+}
+
+const (
+	groupRoles  = "roles"
+	groupJobs   = "jobs"
+	groupThings = "things"
+)
+
+// client gives a command, and those below it, the flags of a client.
+func (sh *shell) client(c *cobra.Command) *cobra.Command {
+	f := c.PersistentFlags()
+	f.StringVar(&sh.flags.url, "url", "", "server `address`; else FLIGHTLINE_URL, else the running dev's")
+	f.StringVar(&sh.flags.apiKey, "api-key", "", "API `key`; else FLIGHTLINE_API_KEY, else the running dev's")
+	f.StringVar(&sh.flags.data, "data", "", "data `folder` of the running dev; else FLIGHTLINE_DATA, else "+DefaultData)
+	f.StringVarP(&sh.flags.output, "output", "o", "table", "output `format`: table or json")
+	return c
+}
+
+func (sh *shell) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(sh.Out, "flightline", sh.Version)
+			return err
+		},
+	}
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"flightline/shared/client"
+)
+
+func (sh *shell) endpointCommand() *cobra.Command {
+	c := &cobra.Command{Use: "endpoint", Short: "Make, show, change and remove endpoints", Args: cobra.NoArgs, RunE: needsVerb}
+	c.AddCommand(sh.createEndpoint(), sh.listEndpoints(), sh.getEndpoint(), sh.updateEndpoint(), sh.deleteEndpoint())
+	return c
+}
+
+// needsVerb is the RunE of a noun on its own.
+func needsVerb(cmd *cobra.Command, _ []string) error {
+	return &UsageError{fmt.Errorf("%s: what should be done with it?", cmd.Name())}
+}
+
+// settings are the flags that create and update have in common.
+type settings struct {
+	spec   client.EndpointSpec
+	counts [4]int
+}
+
+func (s *settings) add(f *pflag.FlagSet) {
+	f.StringVar(&s.spec.Name, "name", "", "name for people (default: the id)")
+	f.DurationVar(&s.spec.ExecutionTimeout, "execution-timeout", 0, "for jobs that name none (5s to 168h; default 10m)")
+	f.DurationVar(&s.spec.TTL, "ttl", 0, "for jobs that name none (10s to 168h; default 24h)")
+	f.DurationVar(&s.spec.Retention, "retention", 0, "how long results of run are kept (1s to 168h; default 30m)")
+	f.DurationVar(&s.spec.SyncRetention, "sync-retention", 0, "how long results of runsync are kept (1s to 5m; default 1m)")
+	f.DurationVar(&s.spec.Lease, "lease", 0, "how long a silent worker keeps its job (10s to 1h; default 30s)")
+	f.StringVar(&s.spec.StreamFormat, "stream-format", "", "form of /stream: auto, array or object (default auto)")
+	for i, n := range s.names() {
+		f.IntVar(&s.counts[i], n.flag, 0, n.help)
+	}
+}
+
+type countFlag struct {
+	flag, help string
+	to         **int
+}
+
+func (s *settings) names() []countFlag {
+	return []countFlag{
+		{"max-lost-workers", "workers an attempt may lose before it is FAILED (1 to 100; default 3)", &s.spec.MaxLostWorkers},
+		{"requests-per-worker", "by how much a running worker raises the rate limits", &s.spec.RequestsPerWorker},
+		{"workers-min", "workers to keep", &s.spec.WorkersMin},
+		{"workers-max", "workers to have at most (default 3)", &s.spec.WorkersMax},
+	}
+}
+
+// given is the spec of the flags that were typed; 0 is a value too.
+func (s *settings) given(f *pflag.FlagSet) client.EndpointSpec {
+	for i, n := range s.names() {
+		if f.Changed(n.flag) {
+			*n.to = &s.counts[i]
+		}
+	}
+	return s.spec
+}
+
+func (sh *shell) createEndpoint() *cobra.Command {
+	var s settings
+	c := &cobra.Command{Use: "create ID", Short: "Make an endpoint", Args: cobra.ExactArgs(1)}
+	s.add(c.Flags())
+	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		spec := s.given(c.Flags())
+		spec.ID = args[0]
+		e, err := api.Endpoints().Create(ctx, spec)
+		if err != nil {
+			return err
+		}
+		return sh.showEndpoint(e)
+	})
+	return c
+}
+
+func (sh *shell) updateEndpoint() *cobra.Command {
+	var s settings
+	c := &cobra.Command{Use: "update ID", Short: "Change an endpoint's settings", Args: cobra.ExactArgs(1)}
+	s.add(c.Flags())
+	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		e, err := api.Endpoints().Update(ctx, args[0], s.given(c.Flags()))
+		if err != nil {
+			return err
+		}
+		return sh.showEndpoint(e)
+	})
+	return c
+}
+
+func (sh *shell) getEndpoint() *cobra.Command {
+	return &cobra.Command{
+		Use: "get ID", Short: "Show an endpoint", Args: cobra.ExactArgs(1),
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			e, err := api.Endpoints().Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return sh.showEndpoint(e)
+		}),
+	}
+}
+
+func (sh *shell) listEndpoints() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the endpoints", Args: cobra.NoArgs,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
+			list, err := api.Endpoints().List(ctx)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"ID", "NAME", "CREATED"}}
+			for _, e := range list {
+				rows = append(rows, []string{e.ID, clean(e.Name), when(e.Created)})
+			}
+			return sh.show(list, rows)
+		}),
+	}
+}
+
+func (sh *shell) deleteEndpoint() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use: "delete ID", Short: "Remove an endpoint", Args: cobra.ExactArgs(1),
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			if err := api.Endpoints().Delete(ctx, args[0], force); err != nil {
+				return err
+			}
+			return sh.show(map[string]string{"deleted": args[0]}, [][]string{{"DELETED", args[0]}})
+		}),
+	}
+	c.Flags().BoolVar(&force, "force", false, "cancel the jobs it still has")
+	return c
+}
+
+func (sh *shell) showEndpoint(e *client.Endpoint) error {
+	return sh.show(e, [][]string{
+		{"ID", e.ID},
+		{"NAME", clean(e.Name)},
+		{"EXECUTION TIMEOUT", e.ExecutionTimeout.String()},
+		{"TTL", e.TTL.String()},
+		{"RETENTION", e.Retention.String()},
+		{"SYNC RETENTION", e.SyncRetention.String()},
+		{"LEASE", e.Lease.String()},
+		{"MAX LOST WORKERS", fmt.Sprint(e.MaxLostWorkers)},
+		{"REQUESTS PER WORKER", fmt.Sprint(e.RequestsPerWorker)},
+		{"WORKERS", fmt.Sprintf("%d to %d", e.WorkersMin, e.WorkersMax)},
+		{"STREAM FORMAT", e.StreamFormat},
+		{"CREATED", when(e.Created)},
+		{"VERSION", fmt.Sprint(e.Version)},
+	})
+}

@@ -1,0 +1,152 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"flightline/shared/bus/bustest"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/shared/web"
+	"flightline/streams"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+}
+
+const (
+	// patience bounds every wait for a fact.
+	patience   = 20 * time.Second
+	controlKey = "control-key-of-the-test"
+)
+
+// system is /v1 on a real listener, on a bus of its own.
+type system struct {
+	t        *testing.T
+	bus      *bustest.Bus
+	queue    *queue.Queue
+	registry *registry.Registry
+	service  *Service
+	base     string
+}
+
+func start(t *testing.T) *system {
+	t.Helper()
+	s := &system{t: t, bus: bustest.New(t)}
+	if err := s.open(); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := web.New(web.Config{})
+	s.service.Routes(app)
+	s.base = "http://" + listener.Addr().String() + "/v1"
+	background(t, s.registry.Run)
+	background(t, s.queue.Run)
+	background(t, func(ctx context.Context) error { return web.Serve(ctx, app, listener) })
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	return s
+}
+
+func (s *system) open() (err error) {
+	ctx := s.t.Context()
+	if err = streams.Apply(ctx, s.bus.JS, streams.Config{Partitions: 4}); err != nil {
+		return err
+	}
+	if s.registry, err = registry.New(ctx, s.bus.JS, nil); err != nil {
+		return err
+	}
+	if s.queue, err = queue.New(ctx, s.bus.NC, queue.Config{}); err != nil {
+		return err
+	}
+	if _, err = s.registry.Keys.Put(ctx, controlKey, registry.KeySpec{Scopes: []registry.Scope{{Permission: registry.Control}}}); err != nil {
+		return err
+	}
+	s.service, err = New(Config{Partitions: 4}, Deps{Queue: s.queue, Registry: s.registry})
+	return err
+}
+
+// background runs f until the test ends, and waits for its return.
+func background(t *testing.T, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := f(ctx); err != nil && ctx.Err() == nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+type answer struct {
+	status int
+	header http.Header
+	raw    string
+	body   map[string]any // of an object
+}
+
+func (s *system) do(method, path, body string) answer {
+	s.t.Helper()
+	return s.doAs(controlKey, method, path, body)
+}
+
+func (s *system) doAs(key, method, path, body string) answer {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.base+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a := answer{status: resp.StatusCode, header: resp.Header, raw: string(raw)}
+	if strings.HasPrefix(a.raw, "{") {
+		if err := json.Unmarshal(raw, &a.body); err != nil {
+			s.t.Fatalf("%s %s: %q: %v", method, path, raw, err)
+		}
+	}
+	return a
+}
+
+// expect compares the status and, of an error, the code and part of the text.
+func (s *system) expect(what string, got answer, status int, code, text string) {
+	s.t.Helper()
+	message, _ := got.body["message"].(string)
+	switch {
+	case got.status != status, code != "" && got.body["code"] != code, !strings.Contains(message, text):
+		s.t.Errorf("%s: got %d %s, want %d %s with %q", what, got.status, got.raw, status, code, text)
+	case status >= 400 && (got.body["message"] != got.body["error"] || got.body["requestId"] == nil):
+		s.t.Errorf("%s: got %s, want error and message the same, and a request id", what, got.raw)
+	}
+}
+
+func eventually(t *testing.T, what string, within time.Duration, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", within, what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,138 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"hash/fnv"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/web"
+)
+
+const (
+	// answerWithin bounds a request, so that nobody hangs when JetStream is away.
+	answerWithin = 4800 * time.Millisecond
+	// undoWithin bounds taking a record back.
+	undoWithin = 2 * time.Second
+	// secretPrefix and secretBytes make a webhook secret (product.md 22).
+	secretPrefix = "whsec_"
+	secretBytes  = 32
+	// idLength and idAlphabet make an id where none is given.
+	idLength   = 10
+	idAlphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
+)
+
+func (s *Service) createEndpoint(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	body, err := bind[endpointBody](c)
+	if err != nil {
+		return err
+	}
+	made, err := body.endpoint()
+	if err != nil {
+		return err
+	}
+	made.Partition = partitionOf(made.ID, s.cfg.Partitions)
+	made.WebhookSecret = newSecret()
+	made.Created = time.Now().UTC()
+	made, err = s.registry.Endpoints.Create(ctx, made)
+	if err != nil {
+		return err
+	}
+	if err := s.applyQueue(ctx, made); err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
+		defer cancel()
+		_ = s.registry.Endpoints.Delete(undo, made.ID) // else Run makes the queue
+		return err
+	}
+	return c.JSON(viewOf(made))
+}
+
+func (s *Service) listEndpoints(c *fiber.Ctx) error {
+	endpoints, err := s.registry.Endpoints.List(c.UserContext())
+	if err != nil {
+		return err
+	}
+	views := make([]endpointView, 0, len(endpoints))
+	for _, e := range endpoints {
+		views = append(views, viewOf(e))
+	}
+	return c.JSON(views)
+}
+
+func (s *Service) getEndpoint(c *fiber.Ctx) error {
+	e, err := s.registry.Endpoints.Get(c.UserContext(), c.Params("id"))
+	if err != nil {
+		return err
+	}
+	return c.JSON(viewOf(e))
+}
+
+func (s *Service) updateEndpoint(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	body, err := bind[endpointBody](c)
+	if err != nil {
+		return err
+	}
+	id := strings.Clone(c.Params("id"))
+	if body.ID != nil && *body.ID != id {
+		return web.Errorf(web.InvalidRequest, "id cannot be changed")
+	}
+	e, err := s.registry.Endpoints.Update(ctx, id, func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
+		return body.onto(e), nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.applyQueue(ctx, e); err != nil { // the lease; the same again is fine
+		return err
+	}
+	return c.JSON(viewOf(e))
+}
+
+// deleteEndpoint takes as long as the jobs take to cancel.
+func (s *Service) deleteEndpoint(c *fiber.Ctx) error {
+	force := c.QueryBool("force")
+	if err := s.remove(c.UserContext(), strings.Clone(c.Params("id")), force); err != nil {
+		return err
+	}
+	return c.SendStatus(fiber.StatusNoContent)
+}
+
+// prompt is the context of the calls that a request makes.
+func prompt(c *fiber.Ctx) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(c.UserContext(), c.Context().Time().Add(answerWithin))
+}
+
+// partitionOf spreads endpoints over the partitions that exist when they are made.
+func partitionOf(id string, partitions int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))                 // never fails
+	return int(h.Sum32() % uint32(partitions)) //nolint:gosec // at most 1023, and at least 1 by New
+}
+
+func newSecret() string {
+	random := make([]byte, secretBytes)
+	_, _ = rand.Read(random) // never fails
+	return secretPrefix + base64.StdEncoding.EncodeToString(random)
+}
+
+func newID() string {
+	id := make([]byte, idLength)
+	for i := range id {
+		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(idAlphabet))))
+		if err != nil {
+			panic(err) // crypto/rand never fails
+		}
+		id[i] = idAlphabet[n.Int64()]
+	}
+	return string(id)
+}

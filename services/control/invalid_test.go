@@ -1,0 +1,73 @@
+package control
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestBadEndpointsNameTheField(t *testing.T) {
+	s := start(t)
+	tests := map[string]struct{ body, text string }{
+		"empty":                     {"", "not valid JSON"},
+		"cut":                       {`{"id":`, "not valid JSON"},
+		"null":                      {"null", "JSON object"},
+		"an array":                  {"[]", "JSON object"},
+		"nothing":                   {"{}", "name or id is required"},
+		"empty names":               {`{"id":"","name":""}`, "name or id is required"},
+		"id with a dot":             {`{"id":"a.b"}`, "id must match"},
+		"id with a space":           {`{"id":"a b"}`, "id must match"},
+		"id too long":               {`{"id":"` + strings.Repeat("x", 65) + `"}`, "id must match"},
+		"a reserved id":             {`{"id":"env"}`, "id must match"},
+		"id is a number":            {`{"id":1}`, "id must be a string"},
+		"name too long":             {`{"name":"` + strings.Repeat("é", 192) + `"}`, "name is longer than 191"},
+		"name is an array":          {`{"name":[]}`, "name must be a string"},
+		"timeout too short":         {`{"id":"x","executionTimeoutMs":4999}`, "executionTimeoutMs must be between 5000 and 604800000"},
+		"timeout is a string":       {`{"id":"x","executionTimeoutMs":"5000"}`, "executionTimeoutMs must be a whole number"},
+		"timeout is a fraction":     {`{"id":"x","executionTimeoutMs":5000.5}`, "executionTimeoutMs must be a whole number"},
+		"ttl too long":              {`{"id":"x","ttlMs":604800001}`, "ttlMs must be between 10000 and 604800000"},
+		"ttl overflows a duration":  {`{"id":"x","ttlMs":9223372036854775807}`, "ttlMs must be between"},
+		"ttl overflows an integer":  {`{"id":"x","ttlMs":1e300}`, "ttlMs must be a whole number"},
+		"retention negative":        {`{"id":"x","retentionMs":-9223372036854775808}`, "retentionMs must be between"},
+		"sync retention too long":   {`{"id":"x","syncRetentionMs":300001}`, "syncRetentionMs must be between 1000 and 300000"},
+		"lease too short":           {`{"id":"x","leaseMs":9999}`, "leaseMs must be between 10000 and 3600000"},
+		"lost too many":             {`{"id":"x","maxLostWorkers":101}`, "maxLostWorkers must be between 1 and 100"},
+		"requestsPerWorker minus":   {`{"id":"x","requestsPerWorker":-1}`, "requestsPerWorker must be between 0"},
+		"workersMax too many":       {`{"id":"x","workersMax":1001}`, "workersMax must be between 0 and 1000"},
+		"workersMin over the max":   {`{"id":"x","workersMin":5,"workersMax":4}`, "workersMin must be between 0 and 4"},
+		"streamFormat":              {`{"id":"x","streamFormat":"xml"}`, "streamFormat must be"},
+		"limits is an array":        {`{"id":"x","limits":[]}`, "limits must be an object"},
+		"a limit is a number":       {`{"id":"x","limits":{"run":5}}`, "limits"},
+		"a limit's field is a word": {`{"id":"x","limits":{"run":{"requests":"many"}}}`, "must be a whole number"},
+		"a limit is negative":       {`{"id":"x","limits":{"run":{"requests":-1}}}`, "limits.run must not be negative"},
+	}
+	for name, tc := range tests {
+		s.expect(name, s.do("POST", "/endpoints", tc.body), 400, "invalid_request", tc.text)
+	}
+	if got := s.do("GET", "/endpoints", ""); got.raw != "[]" {
+		t.Errorf("got %s, want none made", got.raw)
+	}
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	s.expect("patch", s.do("PATCH", "/endpoints/ep1", `{"leaseMs":1}`), 400, "invalid_request", "leaseMs must be between")
+	s.expect("large", s.do("POST", "/endpoints", `{"id":"x","name":"`+strings.Repeat("x", 1<<20)+`"}`), 413, "body_too_large", "")
+}
+
+func TestWithoutTheBusV1Is503Within5s(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	s.bus.Stop()
+	for _, call := range [][2]string{{"POST", "/endpoints"}, {"GET", "/endpoints"}, {"PATCH", "/endpoints/ep1"}, {"DELETE", "/endpoints/ep1"}, {"GET", "/keys"}} {
+		began := time.Now()
+		got := s.do(call[0], call[1], `{"name":"x"}`)
+		s.expect(call[0]+" "+call[1], got, 503, "unavailable", "try again")
+		if took := time.Since(began); took > 5*time.Second || got.header.Get("Retry-After") != "1" {
+			t.Errorf("%v: took %s, Retry-After %q", call, took, got.header.Get("Retry-After"))
+		}
+	}
+}
+
+func TestNewNeedsItsParts(t *testing.T) {
+	if _, err := New(Config{}, Deps{}); err == nil {
+		t.Error("got nil, want an error")
+	}
+}

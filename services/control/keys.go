@@ -1,0 +1,46 @@
+package control
+
+import (
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/registry"
+)
+
+func (s *Service) createKey(c *fiber.Ctx) error {
+	body, err := bind[keyBody](c)
+	if err != nil {
+		return err
+	}
+	scopes, err := registry.ParseScopes(body.Scopes)
+	if err != nil {
+		return err
+	}
+	plain, key, err := s.registry.Keys.Create(c.UserContext(), registry.KeySpec{Name: body.Name, Scopes: scopes})
+	if err != nil {
+		return err
+	}
+	view := keyViewOf(key)
+	view.Key = plain
+	return c.JSON(view)
+}
+
+func (s *Service) listKeys(c *fiber.Ctx) error {
+	keys, err := s.registry.Keys.List(c.UserContext())
+	if err != nil {
+		return err
+	}
+	views := make([]keyView, 0, len(keys))
+	for _, k := range keys {
+		views = append(views, keyViewOf(k))
+	}
+	return c.JSON(views)
+}
+
+func (s *Service) revokeKey(c *fiber.Ctx) error {
+	if err := s.registry.Keys.Revoke(c.UserContext(), strings.Clone(c.Params("id"))); err != nil {
+		return err
+	}
+	return c.SendStatus(fiber.StatusNoContent)
+}

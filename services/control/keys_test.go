@@ -1,0 +1,74 @@
+package control
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestKeysAreShownOnceAndRevoked(t *testing.T) {
+	s := start(t)
+	made := s.do("POST", "/keys", `{"name":"laptop","scopes":["submit:ep1","read:*","control"]}`)
+	s.expect("create", made, 200, "", "")
+	plain, _ := made.body["key"].(string)
+	id, _ := made.body["id"].(string)
+	if !strings.HasPrefix(plain, "fl_") || !strings.HasSuffix(plain, fmt.Sprint(made.body["last4"])) || made.body["name"] != "laptop" {
+		t.Errorf("got an answer of another form with %d fields", len(made.body))
+	}
+	if scopes := fmt.Sprint(made.body["scopes"]); scopes != "[submit:ep1 read:* control]" {
+		t.Errorf("got scopes %s", scopes)
+	}
+	list := s.doAs(plain, "GET", "/keys", "")
+	if list.status != 200 || !strings.HasPrefix(list.raw, "[") || !strings.Contains(list.raw, id) {
+		t.Errorf("got %d %s", list.status, list.raw)
+	}
+	for _, secret := range []string{plain, "hash", `"key"`} {
+		if strings.Contains(list.raw, secret) {
+			t.Error("the list gives something away")
+		}
+	}
+	if got := s.do("DELETE", "/keys/"+id, ""); got.status != 204 {
+		t.Errorf("got %d %s", got.status, got.raw)
+	}
+	eventually(t, "the key is refused", time.Second, func() bool { return s.doAs(plain, "GET", "/keys", "").status == 401 })
+	s.expect("again", s.do("DELETE", "/keys/"+id, ""), 404, "not_found", "not found")
+}
+
+func TestBadKeys(t *testing.T) {
+	s := start(t)
+	for name, tc := range map[string]struct{ body, text string }{
+		"empty":            {"", "not valid JSON"},
+		"no scopes":        {`{"name":"x"}`, "at least one scope"},
+		"empty scopes":     {`{"scopes":[]}`, "at least one scope"},
+		"a string":         {`{"scopes":"read:*"}`, "scopes must be an array"},
+		"numbers":          {`{"scopes":[1]}`, "scopes must be"},
+		"unknown":          {`{"scopes":["root"]}`, `scope "root"`},
+		"no endpoint":      {`{"scopes":["read:*","submit"]}`, `scope "submit"`},
+		"name is a number": {`{"name":1,"scopes":["control"]}`, "name must be a string"},
+		"name too long":    {`{"name":"` + strings.Repeat("x", 192) + `","scopes":["control"]}`, "name is longer than 191"},
+	} {
+		s.expect(name, s.do("POST", "/keys", tc.body), 400, "invalid_request", tc.text)
+	}
+}
+
+func TestV1NeedsControl(t *testing.T) {
+	s := start(t)
+	made := s.do("POST", "/keys", `{"scopes":["admin:*"]}`)
+	plain, _ := made.body["key"].(string)
+	for _, call := range [][2]string{
+		{"POST", "/endpoints"},
+		{"GET", "/endpoints"},
+		{"GET", "/endpoints/x"},
+		{"PATCH", "/endpoints/x"},
+		{"POST", "/endpoints/x/update"},
+		{"DELETE", "/endpoints/x"},
+		{"POST", "/keys"},
+		{"GET", "/keys"},
+		{"DELETE", "/keys/x"},
+	} {
+		for _, key := range []string{plain, "", "nobody"} {
+			s.expect(call[0]+call[1], s.doAs(key, call[0], call[1], "{}"), 401, "unauthorized", "API key")
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/queue"
+)
+
+// countAge is how old an answer of queue.Stats may be, and a little.
+const countAge = 1100 * time.Millisecond
+
+// remove deletes an endpoint. Every step may be repeated, so a deletion that
+// was interrupted is completed by asking again. It returns endpoint.ErrBusy if
+// there are jobs and force is not given; a job that is accepted meanwhile
+// counts too, and then the endpoint serves again, unless the deletion was
+// begun by somebody else: that one may have been forced.
+func (s *Service) remove(ctx context.Context, id string, force bool) error {
+	e, err := s.registry.Endpoints.Find(ctx, id)
+	if err != nil {
+		return err
+	}
+	// An earlier deletion may have got as far as the queue, a creation not so far.
+	if err := s.applyQueue(ctx, e); err != nil {
+		return err
+	}
+	if !force && !e.Deleting {
+		if err := s.mustBeIdle(ctx, e); err != nil {
+			return err
+		}
+	}
+	marked, revision, err := s.registry.Endpoints.MarkDeleting(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := s.registry.Instances.WaitSeen(ctx, revision); err != nil {
+		return err
+	}
+	if !force {
+		if err := s.stillIdle(ctx, marked, !e.Deleting); err != nil {
+			return err
+		}
+	}
+	if err := s.queue.DeleteEndpoint(ctx, marked); err != nil {
+		if errors.Is(err, queue.ErrUnavailable) {
+			return err
+		}
+		return fmt.Errorf("delete endpoint %s: %w: %w", id, queue.ErrUnavailable, err)
+	}
+	return s.registry.Endpoints.Delete(ctx, id)
+}
+
+func (s *Service) mustBeIdle(ctx context.Context, e endpoint.Endpoint) error {
+	stats, err := s.queue.Stats(ctx, e)
+	if err != nil {
+		return err
+	}
+	if stats.Queued+stats.Running > 0 {
+		return fmt.Errorf("delete endpoint %s: %w", e.ID, endpoint.ErrBusy)
+	}
+	return nil
+}
+
+// stillIdle counts once more, now that nobody submits. If there are jobs after
+// all it takes the mark back, provided that it is ours.
+func (s *Service) stillIdle(ctx context.Context, e endpoint.Endpoint, ours bool) error {
+	select {
+	case <-time.After(countAge): // a count before the mark must not decide
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := s.mustBeIdle(ctx, e)
+	if errors.Is(err, endpoint.ErrBusy) && ours {
+		if undo := s.registry.Endpoints.Unmark(ctx, e.ID); undo != nil {
+			return undo
+		}
+	}
+	if err != nil {
+		return err
+	}
+	now, err := s.registry.Endpoints.Find(ctx, e.ID)
+	if err == nil && !now.Deleting { // whoever marked it took that back
+		return fmt.Errorf("delete endpoint %s: %w", e.ID, endpoint.ErrBusy)
+	}
+	return err
+}

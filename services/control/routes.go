@@ -1,0 +1,31 @@
+package control
+
+import (
+	"slices"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/registry"
+	"flightline/shared/web"
+)
+
+// maxBody bounds the bodies beneath /v1.
+const maxBody = 1 << 20
+
+// Routes adds /v1 to the app.
+func (s *Service) Routes(app *fiber.App) {
+	guard := []fiber.Handler{web.Auth(s.registry.Keys, registry.Control), web.MaxBody(maxBody)}
+	guarded := func(h fiber.Handler) []fiber.Handler { return append(slices.Clip(guard), h) }
+
+	v1 := app.Group("/v1")
+	v1.Post("/endpoints", guarded(s.createEndpoint)...)
+	v1.Get("/endpoints", guarded(s.listEndpoints)...)
+	v1.Get("/endpoints/:id", guarded(s.getEndpoint)...)
+	v1.Patch("/endpoints/:id", guarded(s.updateEndpoint)...)
+	v1.Post("/endpoints/:id/update", guarded(s.updateEndpoint)...) // RunPod's older spelling
+	v1.Delete("/endpoints/:id", guarded(s.deleteEndpoint)...)
+
+	v1.Post("/keys", guarded(s.createKey)...)
+	v1.Get("/keys", guarded(s.listKeys)...)
+	v1.Delete("/keys/:id", guarded(s.revokeKey)...)
+}

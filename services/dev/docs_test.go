@@ -1,0 +1,73 @@
+package dev
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite generated documents")
+
+const configurationHead = `# Configuration
+
+<!-- Made from services/dev/config.go by its tests; run them with -update after a change. -->
+
+A flag comes before a variable, a variable before the default. Each variable ` + "`FLIGHTLINE_X`" + ` may also be given as
+` + "`FLIGHTLINE_X_FILE`" + `, the path of a file that holds the value: that is where secrets belong. An empty variable counts as not set.
+
+The commands that speak to a server (` + "`flightline run`, `endpoint`, `key` …" + `) find it by ` + "`--url` and `--api-key`" + `, then by
+` + "`FLIGHTLINE_URL` and `FLIGHTLINE_API_KEY`, then by `dev.json` in the data folder (`--data`, `FLIGHTLINE_DATA`, else `.flightline`)" + `
+of a running ` + "`flightline dev`" + `, whose key is sent to it only.
+`
+
+func TestGeneratedConfiguration(t *testing.T) {
+	var doc strings.Builder
+	doc.WriteString(configurationHead)
+	for _, command := range []struct {
+		name     string
+		settings any
+	}{
+		{"flightline dev", Config{}},
+		{"flightline serve ROLE...", ServeConfig{}},
+		{"flightline worker ENDPOINT -- COMMAND...", WorkConfig{}},
+	} {
+		fmt.Fprintf(&doc, "\n## `%s`\n\n| flag | variable | default | |\n|---|---|---|---|\n", command.name)
+		rows(&doc, reflect.TypeOf(command.settings))
+	}
+	const path = "../../docs/configuration.md"
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(doc.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(doc.String(), string(got)); diff != "" {
+		t.Errorf("docs/configuration.md is not up to date (-want +got); run this test with -update:\n%s", diff)
+	}
+}
+
+func rows(doc *strings.Builder, settings reflect.Type) {
+	for field := range settings.Fields() {
+		if field.Anonymous {
+			rows(doc, field.Type)
+			continue
+		}
+		standard := field.Tag.Get("envDefault")
+		if standard != "" {
+			standard = "`" + standard + "`"
+		}
+		fmt.Fprintf(doc, "| `--%s` | `%s` | %s | %s |\n", field.Tag.Get("flag"), field.Tag.Get("env"), standard, field.Tag.Get("help"))
+	}
+}

@@ -1,0 +1,72 @@
+package dev
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+
+	"flightline/services/cli"
+	"flightline/shared/registry"
+)
+
+// home is the data folder, and what dev.json in it says about us. The file
+// stays when dev stops, without the addresses: it keeps the secrets.
+type home struct {
+	cli.Running
+	dir string
+	// replaced is the API key of the last start if this one has another.
+	replaced string
+}
+
+// openHome makes the folder and reads its secrets; those it lacks are made up.
+// It writes nothing yet: another dev may own the folder.
+func openHome(cfg Config) (*home, error) {
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("--data: %w", err)
+	}
+	kept, err := cli.ReadRunning(cfg.Data)
+	if err != nil && !errors.Is(err, cli.ErrNotRunning) {
+		return nil, err
+	}
+	h := &home{dir: cfg.Data, Running: cli.Running{
+		APIKey:       cmp.Or(cfg.APIKey, kept.APIKey, "fl_"+rand.Text()),
+		NATSUser:     cmp.Or(kept.NATSUser, "flightline"),
+		NATSPassword: cmp.Or(kept.NATSPassword, rand.Text()),
+		PID:          os.Getpid(),
+	}}
+	if kept.APIKey != h.APIKey {
+		h.replaced = kept.APIKey
+	}
+	return h, nil
+}
+
+// open lets other commands find us. A key that was replaced opens nothing any
+// more.
+func (h *home) open(ctx context.Context, reg *registry.Registry) error {
+	if h.replaced != "" {
+		if err := revoke(ctx, reg.Keys, h.replaced); err != nil {
+			return err
+		}
+	}
+	return h.Announce(h.dir)
+}
+
+func revoke(ctx context.Context, keys *registry.Keys, plain string) error {
+	key, err := keys.Check(ctx, plain)
+	if errors.Is(err, registry.ErrUnauthorized) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return keys.Revoke(ctx, key.ID)
+}
+
+// close lets nobody look for us any more.
+func (h *home) close() error {
+	h.URL, h.NATSURL, h.PID = "", "", 0
+	return h.Announce(h.dir)
+}

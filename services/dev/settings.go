@@ -1,0 +1,60 @@
+package dev
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"flightline/services/cli"
+)
+
+// A struct of settings says where each comes from: `flag` names its flag,
+// `env` its variable, `envDefault` what holds without either, `help` what it
+// means. One with `secret` is never shown.
+
+// configure gives the command a flag for each of the settings, which already
+// hold what the environment says. What is wrong there is told when the command
+// runs, so that others can be run all the same. settings points to a struct.
+func configure(c *cobra.Command, environment map[string]string, settings any, run func(*cobra.Command, []string) error) {
+	wrong := env.ParseWithOptions(settings, env.Options{Environment: environment})
+	addFlags(c.Flags(), settings)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if wrong != nil {
+			return &cli.UsageError{Err: wrong}
+		}
+		return run(cmd, args)
+	}
+}
+
+func addFlags(f *pflag.FlagSet, settings any) {
+	for field, value := range reflect.ValueOf(settings).Elem().Fields() {
+		if field.Anonymous {
+			addFlags(f, value.Addr().Interface())
+			continue
+		}
+		name, help := field.Tag.Get("flag"), usage(field)
+		switch at := value.Addr().Interface().(type) {
+		case *string:
+			f.StringVar(at, name, *at, help)
+		case *int:
+			f.IntVar(at, name, *at, help)
+		case *bool:
+			f.BoolVar(at, name, *at, help)
+		case *time.Duration:
+			f.DurationVar(at, name, *at, help)
+		default:
+			panic(fmt.Sprintf("settings: no flag for %s of type %T", field.Name, at))
+		}
+		if field.Tag.Get("secret") != "" {
+			f.Lookup(name).DefValue = "" // help must not show it
+		}
+	}
+}
+
+func usage(field reflect.StructField) string {
+	return fmt.Sprintf("%s [%s]", field.Tag.Get("help"), field.Tag.Get("env"))
+}

@@ -1,0 +1,136 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"flightline/services/cli"
+	"flightline/services/worker"
+	"flightline/shared/endpoint"
+	sdk "flightline/shared/worker"
+)
+
+// WorkConfig is what `flightline worker` may be told.
+type WorkConfig struct {
+	URL         string        `flag:"url" env:"FLIGHTLINE_WORKER_URL" help:"http or https address to which each job is POSTed, instead of a command"`
+	Concurrency int           `flag:"concurrency" env:"FLIGHTLINE_WORKER_CONCURRENCY" envDefault:"1" help:"jobs to run at once"`
+	Grace       time.Duration `flag:"grace" env:"FLIGHTLINE_WORKER_GRACE" envDefault:"10s" help:"how long running jobs may go on after SIGTERM; then they are given back"`
+	ID          string        `flag:"id" env:"FLIGHTLINE_WORKER_ID" help:"id of this worker, as of its pod; a random one if there is none"`
+	Data        string        `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"data folder of the running dev, which is used if no address of NATS is given"`
+	NATS
+	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+}
+
+// WorkerCommand is `flightline worker`.
+func WorkerCommand(environment map[string]string, version string) *cobra.Command {
+	cfg := new(WorkConfig)
+	c := &cobra.Command{
+		Use: "worker ENDPOINT -- COMMAND...", Short: "Run an endpoint's jobs by a command or a local HTTP server",
+		Long: "Run an endpoint's jobs by a command, started for each job, or by an HTTP server\n" +
+			"on this machine.\n\n" +
+			"The job comes as one JSON document on standard input, or as the body of a POST.\n" +
+			"The last line of output, a JSON document, is the job's output; lines of JSON\n" +
+			"before it are chunks of its stream. A command that exits with another code than\n" +
+			"0 fails the job with the end of its standard error.",
+		Example: "  flightline worker upper -- jq -c '{text: .input.text | ascii_upcase}'\n" +
+			"  flightline worker upper --url http://127.0.0.1:9000/run --concurrency 4",
+		Args: cobra.MinimumNArgs(1),
+	}
+	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
+		if dash := cmd.ArgsLenAtDash(); len(args) > 1 && dash != 1 {
+			return &cli.UsageError{Err: errors.New("the command goes after --, as in: flightline worker ENDPOINT -- COMMAND")}
+		}
+		log, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel, cfg.LogFormat)
+		if err != nil {
+			return err
+		}
+		return work(cmd.Context(), *cfg, args[0], args[1:], childEnvironment(environment), version, cmd.OutOrStdout(), log)
+	})
+	return c
+}
+
+// work runs jobs until ctx ends. One line goes to out when it is ready.
+func work(ctx context.Context, cfg WorkConfig, id string, command, env []string, version string, out io.Writer, log *slog.Logger) error {
+	bus, err := cfg.find(cfg.Data)
+	if err != nil {
+		return err
+	}
+	s, err := worker.New(worker.Config{
+		Worker: sdk.Config{
+			Endpoint: id, ID: cfg.ID, Concurrency: cfg.Concurrency, Grace: grace(cfg.Grace), Version: version,
+			NATSURL: bus.NATSURL, CredsFile: bus.NATSCreds, User: bus.NATSUser, Password: bus.NATSPassword,
+			OnReady: func() { _, _ = fmt.Fprintf(out, "flightline worker ready: %s\n", id) },
+		},
+		Command: command, Env: env, URL: cfg.URL,
+	}, log)
+	if errors.Is(err, worker.ErrConfig) {
+		return &cli.UsageError{Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	return asExit(s.Run(ctx))
+}
+
+// find returns these settings, or if they name no address those of a dev that
+// runs with this data folder.
+func (n NATS) find(data string) (NATS, error) {
+	if n.NATSURL != "" {
+		return n, nil
+	}
+	r, err := cli.FindRunning(data)
+	switch {
+	case errors.Is(err, cli.ErrNotRunning):
+		return n, &cli.CodedError{Code: cli.ExitUnreachable, Err: fmt.Errorf("%w; where is NATS? Give --nats-url, or set NATS_URL", err)}
+	case err != nil:
+		return n, err
+	case r.NATSURL == "":
+		return n, &cli.CodedError{Code: cli.ExitUnreachable, Err: errors.New("the running dev lets no workers in: it was started with --nats-listen off")}
+	}
+	return NATS{NATSURL: r.NATSURL, NATSUser: r.NATSUser, NATSPassword: r.NATSPassword}, nil
+}
+
+// asExit gives errors of the SDK the exit codes of the command line.
+func asExit(err error) error {
+	switch {
+	case errors.Is(err, sdk.ErrConfig):
+		return &cli.UsageError{Err: err}
+	case errors.Is(err, endpoint.ErrNotFound):
+		return &cli.CodedError{Code: cli.ExitNotFound, Err: err}
+	case errors.Is(err, nats.ErrNoServers):
+		return &cli.CodedError{Code: cli.ExitUnreachable, Err: err}
+	}
+	return err
+}
+
+// grace is what was typed as the SDK takes it, for which 0 is its default.
+func grace(typed time.Duration) time.Duration {
+	if typed == 0 {
+		return -1
+	}
+	return typed
+}
+
+// secrets are what a job's command has no business with.
+var secrets = []string{"FLIGHTLINE_API_KEY", "FLIGHTLINE_BOOTSTRAP_KEY", "FLIGHTLINE_NATS_PASSWORD", "NATS_URL", "NATS_CREDS"}
+
+// childEnvironment is the environment without our secrets.
+func childEnvironment(environment map[string]string) []string {
+	var entries []string
+	for _, name := range slices.Sorted(maps.Keys(environment)) {
+		if !slices.Contains(secrets, name) {
+			entries = append(entries, name+"="+environment[name])
+		}
+	}
+	return entries
+}

@@ -1,0 +1,101 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+
+	"flightline/shared/job"
+	sdk "flightline/shared/worker"
+)
+
+// errorBody is how much of a refusal is kept as the job's error.
+const errorBody = 4 << 10
+
+// server hands each job to an HTTP server: the job object is POSTed, a 2xx
+// answer with JSON, or without a body, completes the job, any other fails it
+// with the status and the text of the answer. An answer of type
+// application/x-ndjson is read as a command's output is: each line is a chunk,
+// the last one the output.
+type server struct {
+	url    string
+	client *http.Client
+	log    *slog.Logger
+}
+
+// newServer uses no proxy and follows no redirect: the server is next to us.
+// The job's context is what ends a request.
+func newServer(url string, concurrency int, log *slog.Logger) *server {
+	return &server{url: url, log: log, client: &http.Client{
+		Transport:     &http.Transport{MaxIdleConnsPerHost: concurrency},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+func (s *server) close() { s.client.CloseIdleConnections() }
+
+// run is the handler.
+func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
+	body, err := documentOf(j)
+	if err != nil {
+		return nil, fmt.Errorf("encode the job: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("ask the server: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, application/x-ndjson")
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the server: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode < 200 || answer.StatusCode > 299 {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBody)) // as much as came
+		return nil, fmt.Errorf("the server answered %s: %s", answer.Status, bytes.TrimSpace(text))
+	}
+	if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); kind == "application/x-ndjson" {
+		return s.stream(ctx, j, answer.Body)
+	}
+	return outputOf(answer.Body)
+}
+
+// outputOf reads an answer that is one JSON document or nothing.
+func outputOf(body io.Reader) (any, error) {
+	data, err := io.ReadAll(io.LimitReader(body, maxLine+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the server's answer: %w", err)
+	}
+	data = bytes.TrimSpace(data)
+	switch {
+	case len(data) > maxLine:
+		return nil, fmt.Errorf("%s: the server's answer is longer than 20 MB", job.ErrTextOutputTooLarge)
+	case len(data) == 0:
+		return nil, nil
+	case !json.Valid(data):
+		return nil, fmt.Errorf("the server's answer is not JSON: %.200q", data)
+	}
+	return json.RawMessage(data), nil
+}
+
+func (s *server) stream(ctx context.Context, j *sdk.Job, body io.Reader) (any, error) {
+	out := &results{
+		emit: func(chunk json.RawMessage) error { return j.Emit(ctx, chunk) },
+		other: func(line []byte) {
+			s.log.DebugContext(ctx, "server says", "job", j.ID, "run", j.Run, "line", string(line))
+		},
+	}
+	if err := out.readFrom(body); err != nil {
+		return nil, fmt.Errorf("read the server's answer: %w", err)
+	}
+	if out.last == nil {
+		return nil, nil
+	}
+	return out.last, nil
+}

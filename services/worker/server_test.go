@@ -1,0 +1,105 @@
+package worker
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"flightline/shared/job"
+)
+
+func TestAServersAnswerIsTheJobsOutcome(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		handler http.HandlerFunc
+		status  job.Status
+		output  string
+		chunks  []string
+		err     string
+	}{
+		"JSON":     {answers(200, "application/json", `{"n": 1}`), job.Completed, `{"n":1}`, nil, ""},
+		"any type": {answers(201, "text/plain", "\"text\"\n"), job.Completed, `"text"`, nil, ""},
+		"nothing":  {answers(204, "", ""), job.Completed, ``, nil, ""},
+		"not JSON": {answers(200, "text/plain", "hello"), job.Failed, ``, nil, `the server's answer is not JSON: "hello"`},
+		"refused":  {answers(422, "text/plain", "no such model\n"), job.Failed, ``, nil, "the server answered 422 Unprocessable Entity: no such model"},
+		"elsewhere": {
+			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusSeeOther) },
+			job.Failed, ``, nil, "the server answered 303 See Other: ",
+		},
+		"lines": {
+			answers(200, "application/x-ndjson; charset=utf-8", "1\nloading\n[2]\n\n3\n"),
+			job.Completed, `3`,
+			[]string{`1`, `[2]`},
+			"",
+		},
+		"too much": {
+			answers(200, "application/json", `"`+strings.Repeat("x", job.MaxOutput+4096)+`"`),
+			job.Failed, ``, nil, "output_too_large: the server's answer is longer than 20 MB",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.serve(t, tt.handler)
+			id := s.submit(t)
+			j := s.ended(t, id)
+			if j.Status != tt.status || string(j.Output) != tt.output || j.Error != tt.err {
+				t.Errorf("got %s %.100s %q, want %s %s %q", j.Status, j.Output, j.Error, tt.status, tt.output, tt.err)
+			}
+			if got := s.chunks(t, id); !slices.Equal(got, tt.chunks) {
+				t.Errorf("got chunks %q, want %q", got, tt.chunks)
+			}
+		})
+	}
+}
+
+func answers(status int, contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func TestAServerGetsTheJob(t *testing.T) {
+	s := newSite(t)
+	s.serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("got %s of %s", r.Method, r.Header.Get("Content-Type"))
+		}
+		_, _ = io.Copy(w, r.Body)
+	})
+	id := s.submit(t)
+	want := `{"id":"` + string(id) + `","input":{"text":"hi"},"policy":{"executionTimeout":600000,"ttl":86400000,"lowPriority":false}}`
+	if got := string(s.ended(t, id).Output); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestACancelEndsTheRequest(t *testing.T) {
+	s := newSite(t)
+	asked, hungUp := make(chan struct{}), make(chan struct{})
+	s.serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(asked)
+		<-r.Context().Done()
+		close(hungUp)
+	})
+	id := s.submit(t)
+	<-asked
+	if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
+		t.Fatal(err)
+	}
+	<-hungUp
+}
+
+func TestAServerThatIsAwayFailsTheJob(t *testing.T) {
+	s := newSite(t)
+	s.serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	if j := s.ended(t, s.submit(t)); j.Status != job.Failed || !strings.HasPrefix(j.Error, "ask the server: ") {
+		t.Errorf("got %s %q", j.Status, j.Error)
+	}
+}

@@ -1,0 +1,151 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// askWithin bounds one request; a caller may have time for several.
+	askWithin = 1500 * time.Millisecond
+	// mostServed bounds the requests that are worked on at the same time. They
+	// only wait, so it is not about speed.
+	mostServed = 1024
+)
+
+// probe stands where the name of a stream does; no stream is called so.
+const probe = "?"
+
+// Answers of Serve: nothing for a stream that is on the disk, and else one of
+// these or the text of an error.
+const (
+	answerDone = ""
+	answerOn   = "+barrier" // to a probe: ask before you rely on a write
+	answerOff  = "-barrier" // to a probe: there is no need to
+)
+
+// Serve lets other processes wait at the barrier sync, over core NATS at
+// prefix plus the name of a stream, until ctx ends; then it returns nil once
+// all that it works on is answered. A nil sync tells those who ask whether
+// there is a barrier that there is none, and lets those through who once knew
+// one: the server's own setting decides then.
+func Serve(ctx context.Context, nc *nats.Conn, prefix string, sync Func) error {
+	sub, err := nc.SubscribeSync(prefix + "*")
+	if err != nil {
+		return fmt.Errorf("serve barrier: %w", err)
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // the connection is gone then, and with it the subscription
+	var g errgroup.Group
+	g.SetLimit(mostServed)
+	defer g.Wait() //nolint:errcheck // answering returns no error
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, nats.ErrSlowConsumer):
+			continue // those whose request was dropped ask again
+		case err != nil:
+			return fmt.Errorf("serve barrier: %w", err)
+		}
+		g.Go(func() error {
+			// Who asked gives up if no answer comes, so a failed one is no news.
+			_ = m.Respond([]byte(answer(ctx, sync, strings.TrimPrefix(m.Subject, prefix))))
+			return nil
+		})
+	}
+}
+
+func answer(ctx context.Context, sync Func, stream string) string {
+	if stream == probe {
+		if sync == nil {
+			return answerOff
+		}
+		return answerOn
+	}
+	if sync == nil {
+		return answerDone
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	if err := sync(ctx, stream); err != nil {
+		return err.Error()
+	}
+	return answerDone
+}
+
+// Remote is the barrier that another process serves. Writers of this process
+// that wait for the same stream at the same time share one request.
+type Remote struct {
+	nc     *nats.Conn
+	prefix string
+
+	mu     sync.Mutex
+	groups map[string]*Group // by stream
+}
+
+// NewRemote returns the barrier that is served at prefix. It sends nothing.
+func NewRemote(nc *nats.Conn, prefix string) *Remote {
+	return &Remote{nc: nc, prefix: prefix, groups: map[string]*Group{}}
+}
+
+// Exists asks whether there is a barrier. Nobody there to answer means that
+// there is none: the server syncs by itself or has replicas, or whoever is to
+// serve has not begun yet. An error means that it is unknown.
+func (r *Remote) Exists(ctx context.Context) (bool, error) {
+	got, err := r.ask(ctx, probe)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for a barrier: %w", err)
+	}
+	return got == answerOn, nil
+}
+
+// Sync is a Func. It returns the error of the serving side, nats.ErrNoResponders
+// if there is none any more, and ctx's error or nats.ErrTimeout without an
+// answer in 1.5 s.
+func (r *Remote) Sync(ctx context.Context, stream string) error {
+	return r.group(stream).Do(ctx, func(ctx context.Context) error {
+		got, err := r.ask(ctx, stream)
+		if err == nil && got != answerDone {
+			err = errors.New(got)
+		}
+		if err != nil {
+			return fmt.Errorf("wait for %s to be on the disk: %w", stream, err)
+		}
+		return nil
+	})
+}
+
+func (r *Remote) group(stream string) *Group {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.groups[stream]
+	if g == nil {
+		g = NewGroup()
+		r.groups[stream] = g
+	}
+	return g
+}
+
+func (r *Remote) ask(ctx context.Context, stream string) (string, error) {
+	within, cancel := context.WithTimeoutCause(ctx, askWithin, nats.ErrTimeout)
+	defer cancel()
+	m, err := r.nc.RequestWithContext(within, r.prefix+stream, nil)
+	if err == nil {
+		return string(m.Data), nil
+	}
+	if ctx.Err() == nil && within.Err() != nil {
+		err = nats.ErrTimeout
+	}
+	return "", err
+}

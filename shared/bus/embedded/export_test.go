@@ -1,0 +1,21 @@
+package embedded
+
+import "os"
+
+// SetFsync makes the barrier call fsync instead of (*os.File).Sync.
+func (b *Barrier) SetFsync(fsync func(*os.File) error) { b.fsync = fsync }
+
+// Open is the number of streams whose block the barrier holds open, Known
+// that of the streams it remembers.
+func (b *Barrier) Open() (open, known int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range b.files {
+		f.mu.Lock()
+		if f.block != nil {
+			open++
+		}
+		f.mu.Unlock()
+	}
+	return open, len(b.files)
+}

@@ -1,0 +1,214 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"flightline/shared/bus/barrier"
+)
+
+// posix tells systems that can fsync a directory, and rename over a file that
+// is open.
+const posix = runtime.GOOS != "windows"
+
+// storeFromStream leads from a stream's directory to Config.Dir.
+const storeFromStream = "../../../.."
+
+// streamFiles is what a Barrier knows of one stream's files:
+//
+//	meta.inf meta.sum         the stream's settings
+//	msgs/<n>.blk              its messages; the last one grows, full ones are
+//	                          now and then replaced by a smaller one (rename)
+//	obs/<consumer>/meta.*     the settings of a consumer
+//
+// The other files there are made from these by the server when it lacks them,
+// or hold what a Barrier does not cover.
+type streamFiles struct {
+	dir   string
+	group *barrier.Group
+
+	mu     sync.Mutex             // held during a round
+	synced map[string]fs.FileInfo // as they were before their last fsync, by path below dir
+	stale  map[string]bool        // directories with an entry that may not be on the disk
+	listed listing                // of the blocks
+	block  *os.File               // the block that was synced last, or nil
+	ended  error                  // if not nil, no round succeeds any more
+}
+
+func newStreamFiles(dir string) *streamFiles {
+	return &streamFiles{
+		dir: dir, group: barrier.NewGroup(),
+		synced: map[string]fs.FileInfo{}, stale: map[string]bool{},
+	}
+}
+
+// round fsyncs all files that have changed since the last one, then the
+// directories in which one has appeared.
+func (f *streamFiles) round(fsync func(*os.File) error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended != nil {
+		return f.ended
+	}
+	err := f.syncChanged(fsync)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = f.noStream()
+	}
+	if errors.Is(err, ErrNoStream) || errors.Is(err, ErrSyncFailed) {
+		f.ended = err
+		f.closeBlock()
+	}
+	return err
+}
+
+func (f *streamFiles) syncChanged(fsync func(*os.File) error) error {
+	found, err := f.scan()
+	if err != nil {
+		return err
+	}
+	for path, now := range found {
+		before := f.synced[path]
+		same := before != nil && os.SameFile(before, now)
+		if !same {
+			f.appeared(path)
+		}
+		switch {
+		case now.IsDir():
+			f.synced[path] = now
+		case same && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime()):
+		default:
+			if err := f.syncFile(path, now, fsync); err != nil {
+				return err
+			}
+		}
+	}
+	for path := range f.synced {
+		if _, ok := found[path]; !ok {
+			delete(f.synced, path)
+		}
+	}
+	return f.syncDirs(fsync)
+}
+
+// appeared notes that the entry of a file or directory has to be synced, and
+// for the stream's own directory those on the way from the store to it.
+func (f *streamFiles) appeared(path string) {
+	if path != "." {
+		f.stale[filepath.Dir(path)] = true
+		return
+	}
+	for up := ".."; len(up) <= len(storeFromStream); up = filepath.Join(up, "..") {
+		f.stale[up] = true
+	}
+}
+
+// syncFile fsyncs one file, and passes over one that was removed. A block
+// stays open: it is likely the one that grows, and an error that the kernel
+// met while writing it is told to those who had it open then.
+func (f *streamFiles) syncFile(path string, now fs.FileInfo, fsync func(*os.File) error) error {
+	file, err := f.openFile(path, now)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	if file != f.block {
+		if posix && strings.HasSuffix(path, ".blk") {
+			f.closeBlock()
+			f.block = file
+		} else {
+			defer file.Close() //nolint:errcheck // nothing was written
+		}
+	}
+	// What is written from here on is for the next round to notice.
+	before, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	if err := fsync(file); err != nil {
+		return fmt.Errorf("%w: %w", ErrSyncFailed, err)
+	}
+	f.synced[path] = before
+	return nil
+}
+
+func (f *streamFiles) openFile(path string, now fs.FileInfo) (*os.File, error) {
+	if f.block != nil {
+		if info, err := f.block.Stat(); err == nil && os.SameFile(info, now) {
+			return f.block, nil
+		}
+	}
+	return os.OpenFile(filepath.Join(f.dir, path), os.O_RDWR, 0) // some systems refuse to fsync what is open for reading
+}
+
+// syncDirs fsyncs the stale directories.
+func (f *streamFiles) syncDirs(fsync func(*os.File) error) error {
+	for path := range f.stale {
+		if err := syncDir(filepath.Join(f.dir, path), fsync); err != nil {
+			return err
+		}
+		delete(f.stale, path)
+	}
+	return nil
+}
+
+// syncDir passes over a directory that was removed.
+func syncDir(path string, fsync func(*os.File) error) error {
+	dir, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	defer dir.Close() //nolint:errcheck // nothing was written
+	if !posix {
+		return nil
+	}
+	if err := fsync(dir); err != nil {
+		return fmt.Errorf("%w: %w", ErrSyncFailed, err)
+	}
+	return nil
+}
+
+// end makes all rounds fail from now on, once the one in progress is over.
+func (f *streamFiles) end(why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = why
+	f.closeBlock()
+}
+
+// spare closes the block unless a round is in progress, and ends a stream
+// that is gone.
+func (f *streamFiles) spare(gone bool) {
+	if !f.mu.TryLock() {
+		return // the round will find out
+	}
+	defer f.mu.Unlock()
+	f.closeBlock()
+	if gone {
+		f.ended = f.noStream()
+	}
+}
+
+func (f *streamFiles) gone() bool {
+	_, err := os.Lstat(f.dir)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func (f *streamFiles) noStream() error {
+	return fmt.Errorf("%w: %s", ErrNoStream, filepath.Base(f.dir))
+}
+
+func (f *streamFiles) closeBlock() {
+	if f.block != nil {
+		_ = f.block.Close() // nothing was written
+		f.block = nil
+	}
+}

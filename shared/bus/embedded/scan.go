@@ -1,0 +1,121 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// scan finds the files and directories to be synced.
+func (f *streamFiles) scan() (map[string]fs.FileInfo, error) {
+	found := make(map[string]fs.FileInfo, len(f.synced)+1)
+	now := time.Now()
+	if err := f.look(found, ".", "msgs"); err != nil {
+		return nil, err
+	}
+	if err := f.scanBlocks(found, now); err != nil {
+		return nil, err
+	}
+	paths := []string{"meta.inf", "meta.sum", "obs"}
+	consumers, err := os.ReadDir(filepath.Join(f.dir, "obs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list consumers: %w", err)
+	}
+	for _, c := range consumers {
+		dir := filepath.Join("obs", c.Name())
+		paths = append(paths, dir, filepath.Join(dir, "meta.inf"), filepath.Join(dir, "meta.sum"))
+	}
+	return found, f.lookIfThere(found, paths...)
+}
+
+// listing is what the directory of the blocks held.
+type listing struct {
+	at     time.Time   // before it was looked at
+	dir    fs.FileInfo // as it was then
+	blocks []string    // paths
+	last   string      // the block that grows
+}
+
+// settled is the age from which a directory's time of modification tells that
+// it is still the same: the kernel's clock for it ticks every 1 to 10 ms.
+const settled = 100 * time.Millisecond
+
+// holds reports whether the listing is still true of dir. On a file system
+// that does not count the nanoseconds it never is.
+func (l *listing) holds(dir fs.FileInfo) bool {
+	if l.dir == nil || !os.SameFile(l.dir, dir) {
+		return false
+	}
+	m := dir.ModTime()
+	return m.Equal(l.dir.ModTime()) && m.Nanosecond()%int(time.Millisecond) != 0 && l.at.Sub(m) > settled
+}
+
+// scanBlocks finds the blocks. While none appears or is replaced, only the
+// last one is looked at, since the server writes to no other: a queue of a
+// million jobs has hundreds.
+func (f *streamFiles) scanBlocks(found map[string]fs.FileInfo, now time.Time) error {
+	if !f.listed.holds(found["msgs"]) {
+		var err error
+		if f.listed, err = f.list(found["msgs"], now); err != nil {
+			return err
+		}
+		return f.lookIfThere(found, f.listed.blocks...)
+	}
+	for _, path := range f.listed.blocks {
+		if info := f.synced[path]; info != nil && path != f.listed.last {
+			found[path] = info
+		} else if err := f.lookIfThere(found, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *streamFiles) list(dir fs.FileInfo, now time.Time) (listing, error) {
+	entries, err := os.ReadDir(filepath.Join(f.dir, "msgs"))
+	if err != nil {
+		return listing{}, fmt.Errorf("list blocks: %w", err)
+	}
+	l := listing{at: now, dir: dir}
+	highest := uint64(0)
+	for _, entry := range entries {
+		number, isBlock := strings.CutSuffix(entry.Name(), ".blk")
+		if !isBlock {
+			continue
+		}
+		path := filepath.Join("msgs", entry.Name())
+		l.blocks = append(l.blocks, path)
+		if n, err := strconv.ParseUint(number, 10, 64); err != nil {
+			l.dir = nil // which one grows is unknown
+		} else if n >= highest {
+			highest, l.last = n, path
+		}
+	}
+	return l, nil
+}
+
+func (f *streamFiles) look(found map[string]fs.FileInfo, paths ...string) error {
+	for _, path := range paths {
+		info, err := os.Lstat(filepath.Join(f.dir, path))
+		if err != nil {
+			return fmt.Errorf("look at file: %w", err)
+		}
+		found[path] = info
+	}
+	return nil
+}
+
+// lookIfThere passes over what was removed in the meantime.
+func (f *streamFiles) lookIfThere(found map[string]fs.FileInfo, paths ...string) error {
+	for _, path := range paths {
+		if err := f.look(found, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

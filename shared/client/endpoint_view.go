@@ -1,0 +1,77 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// endpointBody is EndpointSpec as the API wants it.
+type endpointBody struct {
+	ID                 string `json:"id,omitempty"`
+	Name               string `json:"name,omitempty"`
+	ExecutionTimeoutMs int64  `json:"executionTimeoutMs,omitempty"`
+	TTLMs              int64  `json:"ttlMs,omitempty"`
+	RetentionMs        int64  `json:"retentionMs,omitempty"`
+	SyncRetentionMs    int64  `json:"syncRetentionMs,omitempty"`
+	LeaseMs            int64  `json:"leaseMs,omitempty"`
+	MaxLostWorkers     *int   `json:"maxLostWorkers,omitempty"`
+	RequestsPerWorker  *int   `json:"requestsPerWorker,omitempty"`
+	WorkersMin         *int   `json:"workersMin,omitempty"`
+	WorkersMax         *int   `json:"workersMax,omitempty"`
+	StreamFormat       string `json:"streamFormat,omitempty"`
+}
+
+func wireEndpoint(s EndpointSpec) endpointBody {
+	return endpointBody{
+		ID: s.ID, Name: s.Name,
+		ExecutionTimeoutMs: s.ExecutionTimeout.Milliseconds(), TTLMs: s.TTL.Milliseconds(),
+		RetentionMs: s.Retention.Milliseconds(), SyncRetentionMs: s.SyncRetention.Milliseconds(),
+		LeaseMs:        s.Lease.Milliseconds(),
+		MaxLostWorkers: s.MaxLostWorkers, RequestsPerWorker: s.RequestsPerWorker,
+		WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: s.StreamFormat,
+	}
+}
+
+// UnmarshalJSON reads the API's endpoint.
+func (e *Endpoint) UnmarshalJSON(data []byte) error {
+	var wire struct {
+		ID                 string    `json:"id"`
+		Name               string    `json:"name"`
+		ExecutionTimeoutMs int64     `json:"executionTimeoutMs"`
+		TTLMs              int64     `json:"ttlMs"`
+		RetentionMs        int64     `json:"retentionMs"`
+		SyncRetentionMs    int64     `json:"syncRetentionMs"`
+		LeaseMs            int64     `json:"leaseMs"`
+		MaxLostWorkers     int       `json:"maxLostWorkers"`
+		RequestsPerWorker  int       `json:"requestsPerWorker"`
+		WorkersMin         int       `json:"workersMin"`
+		WorkersMax         int       `json:"workersMax"`
+		StreamFormat       string    `json:"streamFormat"`
+		WebhookSecret      string    `json:"webhookSecret"`
+		CreatedAt          time.Time `json:"createdAt"`
+		Version            int       `json:"version"`
+	}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	*e = Endpoint{
+		ID: wire.ID, Name: wire.Name,
+		ExecutionTimeout: ofMillis(wire.ExecutionTimeoutMs), TTL: ofMillis(wire.TTLMs),
+		Retention: ofMillis(wire.RetentionMs), SyncRetention: ofMillis(wire.SyncRetentionMs),
+		Lease:          ofMillis(wire.LeaseMs),
+		MaxLostWorkers: wire.MaxLostWorkers, RequestsPerWorker: wire.RequestsPerWorker,
+		WorkersMin: wire.WorkersMin, WorkersMax: wire.WorkersMax, StreamFormat: wire.StreamFormat,
+		WebhookSecret: wire.WebhookSecret, Created: wire.CreatedAt, Version: wire.Version,
+		Raw: bytes.Clone(data),
+	}
+	return nil
+}
+
+// MarshalJSON returns the answer as it came.
+func (e Endpoint) MarshalJSON() ([]byte, error) {
+	if e.Raw == nil {
+		return []byte("null"), nil
+	}
+	return e.Raw, nil
+}

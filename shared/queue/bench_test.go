@@ -1,0 +1,173 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/bus/bustest"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// The hot path, one job after the other, with a server in this process and a
+// connection over loopback; e2e/bench measures real processes under load.
+
+// benchInput has 256 bytes.
+var benchInput = json.RawMessage(`{"text":"` + strings.Repeat("x", 245) + `"}`)
+
+func newBench(b *testing.B) *site {
+	b.Helper()
+	bus := bustest.New(b)
+	if err := streams.Apply(b.Context(), bus.JS, streams.Config{}); err != nil {
+		b.Fatal(err)
+	}
+	e, err := endpoint.Endpoint{ID: "ep"}.Complete()
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := &site{Bus: bus, e: e}
+	if s.q, err = New(b.Context(), s.Connect(b), Config{}); err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var g errgroup.Group
+	g.Go(func() error { return s.q.Run(ctx) })
+	b.Cleanup(func() {
+		stop()
+		if err := g.Wait(); err != nil {
+			b.Error(err)
+		}
+	})
+	if err := s.q.CreateEndpoint(b.Context(), e); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	return s
+}
+
+func (s *site) benchSubmit(b *testing.B) {
+	b.Helper()
+	if _, err := s.q.Submit(b.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: benchInput}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (s *site) benchTaker(b *testing.B) *Taker {
+	b.Helper()
+	taker, err := s.q.Take(b.Context(), s.e, "bench", 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(taker.Close)
+	return taker
+}
+
+func benchNext(b *testing.B, taker *Taker) *Lease {
+	b.Helper()
+	l, err := taker.Next(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return l
+}
+
+func benchComplete(b *testing.B, l *Lease) {
+	b.Helper()
+	if _, err := l.Complete(b.Context(), l.Input); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkSubmit(b *testing.B) {
+	s := newBench(b)
+	for b.Loop() {
+		s.benchSubmit(b)
+	}
+}
+
+func BenchmarkPickUp(b *testing.B) {
+	s := newBench(b)
+	taker := s.benchTaker(b)
+	for b.Loop() {
+		b.StopTimer()
+		s.benchSubmit(b)
+		b.StartTimer()
+		l := benchNext(b, taker)
+		b.StopTimer()
+		benchComplete(b, l)
+		b.StartTimer()
+	}
+}
+
+func BenchmarkComplete(b *testing.B) {
+	s := newBench(b)
+	taker := s.benchTaker(b)
+	for b.Loop() {
+		b.StopTimer()
+		s.benchSubmit(b)
+		l := benchNext(b, taker)
+		b.StartTimer()
+		benchComplete(b, l)
+	}
+}
+
+func BenchmarkCycle(b *testing.B) {
+	s := newBench(b)
+	taker := s.benchTaker(b)
+	for b.Loop() {
+		s.benchSubmit(b)
+		benchComplete(b, benchNext(b, taker))
+	}
+}
+
+// What /runsync does: the caller waits while a worker takes the job.
+func BenchmarkRunsync(b *testing.B) {
+	s := newBench(b)
+	taker := s.benchTaker(b)
+	ctx, stop := context.WithCancel(b.Context())
+	var g errgroup.Group
+	g.Go(func() error {
+		for {
+			l, err := taker.Next(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := l.Complete(ctx, l.Input); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+	})
+	for b.Loop() {
+		s.benchRunSync(b)
+	}
+	stop()
+	if err := g.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (s *site) benchRunSync(b *testing.B) {
+	b.Helper()
+	id := NewID(job.Sync)
+	w, err := s.q.Watch(s.e, id)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	j, err := s.q.Submit(b.Context(), s.e, id, job.Sync, job.Request{Input: benchInput})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w.Submitted(j)
+	if j, err = w.Wait(b.Context()); err != nil || j.Status != job.Completed {
+		b.Fatalf("got %+v, %v; want it completed", j, err)
+	}
+}

@@ -1,0 +1,208 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// Trust is how long a cache answers after it was last known to be complete.
+	Trust = 2 * time.Second
+	// checkEvery is the pause between two comparisons with the bucket.
+	checkEvery = 500 * time.Millisecond
+	// maxBehind is how many of them may find the same write missing before the
+	// watch is thought to be broken and begun anew.
+	maxBehind = 3
+	// watchPause is the pause before a watch that ended is begun anew.
+	watchPause = 250 * time.Millisecond
+)
+
+// cache is a bucket in memory. Its zero state, and the state after Run ended,
+// is that it vouches for nothing.
+type cache[T any] struct {
+	table *Table[T]
+	log   *slog.Logger
+
+	mu       sync.RWMutex
+	entries  map[string]entry[T]
+	applied  uint64    // the last write to the bucket that is in entries
+	complete time.Time // when entries were last known to hold all writes; local clock
+	changed  chan struct{}
+}
+
+func newCache[T any](table *Table[T], log *slog.Logger) *cache[T] {
+	return &cache[T]{table: table, log: log, entries: map[string]entry[T]{}, changed: make(chan struct{})}
+}
+
+// get answers from memory. Without vouched nothing follows from found.
+func (c *cache[T]) get(key string) (e entry[T], found, vouched bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	e, found = c.entries[key]
+	return e, found, c.vouches()
+}
+
+// vouches reports whether memory may be believed; mu must be held.
+func (c *cache[T]) vouches() bool { return time.Since(c.complete) < Trust }
+
+// all returns the entries that pass keep, if the cache vouches for them.
+func (c *cache[T]) all(keep func(entry[T]) bool) (entries []entry[T], vouched bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, e := range c.entries {
+		if keep(e) {
+			entries = append(entries, e)
+		}
+	}
+	return entries, c.vouches()
+}
+
+// seen returns the sequence of the last write applied, and a channel that is
+// closed when a later one is.
+func (c *cache[T]) seen() (uint64, <-chan struct{}) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.applied, c.changed
+}
+
+// put makes a write of this process visible to it at once. The watcher brings
+// it again.
+func (c *cache[T]) put(e entry[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.revision > c.applied && e.revision > c.entries[e.key].revision {
+		c.entries[e.key] = e
+	}
+}
+
+// run keeps the cache up to date until ctx ends.
+func (c *cache[T]) run(ctx context.Context) error {
+	for {
+		err := c.follow(ctx)
+		pause := time.NewTimer(watchPause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil
+		case <-pause.C:
+			c.log.WarnContext(ctx, "registry watch ended, starting again", "bucket", c.table.bucket, "err", err)
+		}
+	}
+}
+
+var (
+	errBehind    = errors.New("the watch lags")
+	errWatchOver = errors.New("the watch was closed")
+)
+
+// follow applies one watch until it breaks.
+func (c *cache[T]) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// All writes up to here are in the watch's first round, or were deleted.
+	upTo, err := c.table.last(ctx)
+	if err != nil {
+		return err
+	}
+	watch, err := c.table.kv.WatchAll(ctx)
+	if err != nil {
+		return explain(ctx, "watch "+c.table.bucket, err)
+	}
+	defer func() { _ = watch.Stop() }() // it ends with ctx in any case
+	first := map[string]entry[T]{}
+	check := time.NewTicker(checkEvery)
+	defer check.Stop()
+	var behind lag
+	for {
+		select {
+		case got, open := <-watch.Updates():
+			switch {
+			case !open:
+				return errWatchOver
+			case got != nil && first != nil:
+				c.apply(first, got)
+				upTo = max(upTo, got.Revision())
+			case got != nil:
+				c.applyLive(got)
+			default:
+				c.begin(first, upTo)
+				first = nil
+			}
+		case <-check.C:
+			if first == nil && c.check(ctx, &behind) {
+				return errBehind
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// begin replaces what the cache held by the first round of a new watch.
+func (c *cache[T]) begin(entries map[string]entry[T], upTo uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries = entries
+	c.complete = time.Now()
+	c.advance(upTo)
+}
+
+func (c *cache[T]) applyLive(got jetstream.KeyValueEntry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.apply(c.entries, got)
+	c.advance(got.Revision())
+}
+
+func (c *cache[T]) apply(entries map[string]entry[T], got jetstream.KeyValueEntry) {
+	if got.Operation() != jetstream.KeyValuePut {
+		delete(entries, got.Key())
+		return
+	}
+	e, err := decode[T](got.Key(), got.Value(), got.Revision(), got.Created())
+	if err != nil {
+		c.log.Error("registry value cannot be read", "bucket", c.table.bucket, "err", err)
+		delete(entries, got.Key())
+		return
+	}
+	entries[e.key] = e
+}
+
+// advance tells those who wait for a later write; mu must be held.
+func (c *cache[T]) advance(to uint64) {
+	c.applied = to
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// lag is how often one write was found missing.
+type lag struct {
+	wanted uint64
+	times  int
+}
+
+// check compares the cache with the bucket and reports whether the watch must
+// be given up. When the bucket cannot be asked, trust runs out by itself.
+func (c *cache[T]) check(ctx context.Context, behind *lag) (broken bool) {
+	asked := time.Now()
+	last, err := c.table.last(ctx)
+	if err != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.applied >= last {
+		c.complete, *behind = asked, lag{}
+		return false
+	}
+	if behind.times == 0 || c.applied >= behind.wanted {
+		*behind = lag{wanted: last}
+	}
+	behind.times++
+	return behind.times > maxBehind
+}

@@ -1,0 +1,102 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+const (
+	// seenWithin bounds WaitSeen. It is longer than Trust, and a call under way
+	// when a cache lost it.
+	seenWithin = 5 * time.Second
+	// seenEvery is the pause between two looks.
+	seenEvery = 50 * time.Millisecond
+	// leaveWithin bounds the goodbye of an instance.
+	leaveWithin = 2 * time.Second
+)
+
+// Instance is a process that serves requests about endpoints.
+type Instance struct {
+	// ID matches [A-Za-z0-9_-]{1,128} and is new with each start.
+	ID string `json:"id"`
+	// Role is the name of the service: "api", "gateway".
+	Role string `json:"role"`
+	// Endpoints is the revision up to which it has seen the endpoints.
+	Endpoints uint64 `json:"endpoints"`
+}
+
+// Instances are the processes that beat.
+type Instances struct {
+	table     *Table[Instance]
+	endpoints interface {
+		seen() (uint64, <-chan struct{})
+	}
+	log *slog.Logger
+}
+
+// Announce beats for the instance until ctx ends, and at once when it has seen
+// a change of an endpoint. Registry.Run must be running. It returns nil at the
+// end of ctx, or an ErrInvalid.
+func (i *Instances) Announce(ctx context.Context, instance Instance) error {
+	if !workerID.MatchString(instance.ID) {
+		return fmt.Errorf("%w: instance %q", ErrInvalid, instance.ID)
+	}
+	defer func() {
+		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+		defer cancel()
+		_ = i.table.Delete(leave, instance.ID) // else it expires
+	}()
+	for ctx.Err() == nil {
+		seen, changed := i.endpoints.seen()
+		instance.Endpoints = seen
+		if err := i.table.Put(ctx, instance.ID, instance); err != nil && ctx.Err() == nil {
+			i.log.WarnContext(ctx, "instance could not beat", "instance", instance.ID, "err", err)
+			changed = nil // not again before the pause is over
+		}
+		select {
+		case <-changed:
+		case <-time.After(BeatEvery):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// List returns the instances that live.
+func (i *Instances) List(ctx context.Context) ([]Instance, error) { return i.table.List(ctx) }
+
+// WaitSeen returns nil once every living instance has seen the revision of an
+// endpoint that Endpoints.MarkDeleting returned. After 5 s it returns nil in
+// any case: an instance that lags for Trust no longer believes its cache and
+// sees the bucket itself.
+func (i *Instances) WaitSeen(ctx context.Context, revision uint64) error {
+	deadline := time.NewTimer(seenWithin)
+	defer deadline.Stop()
+	for {
+		instances, err := i.table.List(ctx)
+		if err != nil {
+			return err
+		}
+		if allSeen(instances, revision) {
+			return nil
+		}
+		select {
+		case <-time.After(seenEvery):
+		case <-deadline.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func allSeen(instances []Instance, revision uint64) bool {
+	for _, x := range instances {
+		if x.Endpoints < revision {
+			return false
+		}
+	}
+	return true
+}

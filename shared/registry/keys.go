@@ -1,0 +1,188 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/streams"
+)
+
+const (
+	keyPrefix = "fl_"
+	// keyBytes make 40 characters of base64: 240 bits.
+	keyBytes = 30
+	// keyIDLength is how much of the hash names a key.
+	keyIDLength = 32
+	// minKey and maxKey bound a key that the caller chose.
+	minKey, maxKey = 8, 512
+	maxKeyName     = 191
+)
+
+// Key is what is known about an API key. The key itself is not.
+type Key struct {
+	// ID names the key without giving it away: 32 hex digits.
+	ID     string  `json:"id"`
+	Name   string  `json:"name"`
+	Scopes []Scope `json:"scopes"`
+	// Last4 are the last characters of the key, for people to recognise it.
+	Last4   string    `json:"last4"`
+	Created time.Time `json:"created"`
+	// Hash is the SHA-256 of the key, in hex.
+	Hash string `json:"hash"`
+}
+
+// Allows reports whether the key may do what needs need, on the endpoint; for
+// Control the endpoint is ignored.
+func (k Key) Allows(endpointID string, need Permission) bool {
+	return slices.ContainsFunc(k.Scopes, func(s Scope) bool { return s.allows(endpointID, need) })
+}
+
+// KeySpec is what a key is made from.
+type KeySpec struct {
+	// Name is for people, at most 191 characters; it may be "".
+	Name string
+	// Scopes are at least one.
+	Scopes []Scope
+}
+
+func (s KeySpec) check() error {
+	switch {
+	case len(s.Scopes) == 0:
+		return fmt.Errorf("%w: at least one scope is needed", ErrInvalid)
+	case utf8.RuneCountInString(s.Name) > maxKeyName:
+		return fmt.Errorf("%w: name is longer than %d characters", ErrInvalid, maxKeyName)
+	}
+	return nil
+}
+
+// Keys are the API keys by the beginning of their hash.
+type Keys struct {
+	table *Table[Key]
+	cache *cache[Key]
+}
+
+func newKeys(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Keys, error) {
+	t, err := OpenTable[Key](ctx, js, streams.BucketKeys)
+	if err != nil {
+		return nil, err
+	}
+	return &Keys{table: t, cache: newCache(t, log)}, nil
+}
+
+// Create makes a key, "fl_" and 40 random characters, and returns it in plain
+// this once. It returns an ErrInvalid for a bad spec.
+func (k *Keys) Create(ctx context.Context, spec KeySpec) (plain string, key Key, err error) {
+	if err := spec.check(); err != nil {
+		return "", Key{}, err
+	}
+	random := make([]byte, keyBytes)
+	_, _ = rand.Read(random) // never fails
+	plain = keyPrefix + base64.RawURLEncoding.EncodeToString(random)
+	key = newKey(plain, spec)
+	revision, err := k.table.Create(ctx, key.ID, key)
+	if err != nil {
+		return "", Key{}, err
+	}
+	k.cache.put(entry[Key]{key: key.ID, value: key, revision: revision})
+	return plain, key, nil
+}
+
+// Put makes a key of the caller's own choice, 8 to 512 bytes, or gives an
+// existing one this name and these scopes.
+func (k *Keys) Put(ctx context.Context, plain string, spec KeySpec) (Key, error) {
+	if err := spec.check(); err != nil {
+		return Key{}, err
+	}
+	if len(plain) < minKey || len(plain) > maxKey {
+		return Key{}, fmt.Errorf("%w: an API key has %d to %d bytes", ErrInvalid, minKey, maxKey)
+	}
+	for range maxUpdates {
+		key := newKey(plain, spec)
+		old, err := k.table.get(ctx, key.ID)
+		var revision uint64
+		switch {
+		case errors.Is(err, ErrNotFound):
+			revision, err = k.table.Create(ctx, key.ID, key)
+		case err == nil:
+			key.Created = old.value.Created
+			revision, err = k.table.Update(ctx, key.ID, key, old.revision)
+		}
+		if errors.Is(err, ErrExists) || errors.Is(err, ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return Key{}, err
+		}
+		k.cache.put(entry[Key]{key: key.ID, value: key, revision: revision})
+		return key, nil
+	}
+	return Key{}, fmt.Errorf("put key: %w", ErrConflict)
+}
+
+// Check returns what a plain key may do, or ErrUnauthorized.
+func (k *Keys) Check(ctx context.Context, plain string) (Key, error) {
+	if plain == "" || len(plain) > maxKey {
+		return Key{}, ErrUnauthorized
+	}
+	hash := hashOf(plain)
+	got, found, vouched := k.cache.get(hash[:keyIDLength])
+	if !found || !vouched {
+		var err error
+		if got, err = k.table.get(ctx, hash[:keyIDLength]); errors.Is(err, ErrNotFound) {
+			return Key{}, ErrUnauthorized
+		} else if err != nil {
+			return Key{}, err
+		}
+	}
+	if subtle.ConstantTimeCompare([]byte(got.value.Hash), []byte(hash)) != 1 {
+		return Key{}, ErrUnauthorized
+	}
+	return got.value, nil
+}
+
+// List returns the keys, the oldest first.
+func (k *Keys) List(ctx context.Context) ([]Key, error) {
+	keys, err := k.table.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(keys, func(a, b Key) int { return a.Created.Compare(b.Created) })
+	return keys, nil
+}
+
+// Revoke makes the key of this ID worthless, everywhere within Trust. It
+// returns ErrNotFound if there is none.
+func (k *Keys) Revoke(ctx context.Context, id string) error {
+	if b, err := hex.DecodeString(id); err != nil || len(b) != keyIDLength/2 {
+		return ErrNotFound
+	}
+	if _, err := k.table.get(ctx, id); err != nil {
+		return err
+	}
+	return k.table.Delete(ctx, id)
+}
+
+func newKey(plain string, spec KeySpec) Key {
+	hash := hashOf(plain)
+	return Key{
+		ID: hash[:keyIDLength], Name: spec.Name, Scopes: spec.Scopes,
+		Last4: plain[len(plain)-4:], Created: time.Now().UTC(), Hash: hash,
+	}
+}
+
+func hashOf(plain string) string {
+	sum := sha256.Sum256([]byte(plain))
+	return hex.EncodeToString(sum[:])
+}

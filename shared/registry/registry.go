@@ -1,0 +1,59 @@
+package registry
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"flightline/streams"
+)
+
+// Registry is all that exists. It works without Run, then every read goes to
+// the bus.
+type Registry struct {
+	Endpoints *Endpoints
+	Keys      *Keys
+	Workers   *Workers
+	Instances *Instances
+}
+
+// New binds to the buckets that streams.Apply made. It starts nothing. A nil
+// log is silence.
+func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Registry, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	endpoints, err := newEndpoints(ctx, js, log)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := newKeys(ctx, js, log)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := newWorkers(ctx, js, log)
+	if err != nil {
+		return nil, err
+	}
+	instances, err := OpenTable[Instance](ctx, js, streams.BucketInstances)
+	if err != nil {
+		return nil, err
+	}
+	return &Registry{
+		Endpoints: endpoints,
+		Keys:      keys,
+		Workers:   workers,
+		Instances: &Instances{table: instances, endpoints: endpoints.cache, log: log},
+	}, nil
+}
+
+// Run keeps the caches up to date until ctx ends, and then returns nil.
+func (r *Registry) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.Endpoints.cache.run(ctx) })
+	g.Go(func() error { return r.Keys.cache.run(ctx) })
+	g.Go(func() error { return r.Workers.cache.run(ctx) })
+	return g.Wait()
+}

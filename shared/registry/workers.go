@@ -1,0 +1,148 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/endpoint"
+	"flightline/streams"
+)
+
+// BeatEvery is the pause between two heartbeats of a worker or an instance;
+// three missed ones and it is gone.
+const BeatEvery = 5 * time.Second
+
+// States of a worker, as /health counts them.
+const (
+	WorkerInitializing = "initializing"
+	WorkerIdle         = "idle"
+	WorkerRunning      = "running"
+	WorkerThrottled    = "throttled"
+	WorkerUnhealthy    = "unhealthy"
+)
+
+// Worker is what a worker says of itself with each heartbeat.
+type Worker struct {
+	// ID matches [A-Za-z0-9_-]{1,128}; it is the id of the worker's pod.
+	ID       string `json:"id"`
+	Endpoint string `json:"endpoint"`
+	// State is one of the Worker… constants.
+	State string `json:"state"`
+	// Concurrency is how many jobs it takes at once.
+	Concurrency int `json:"concurrency"`
+	// Running are the ids of the jobs it holds.
+	Running []string  `json:"running,omitempty"`
+	Started time.Time `json:"started"`
+	// Seen is the server's time of the heartbeat; Beat ignores it.
+	Seen time.Time `json:"seen,omitzero"`
+	Host Host      `json:"host"`
+}
+
+// Host is the machine a worker runs on, as far as it could find out.
+type Host struct {
+	Name string `json:"name,omitempty"`
+	// OS and Arch are spelled as Go spells them.
+	OS       string `json:"os,omitempty"`
+	Arch     string `json:"arch,omitempty"`
+	CPUModel string `json:"cpuModel,omitempty"`
+	// CPUs counts logical ones.
+	CPUs int `json:"cpus,omitempty"`
+	// MemoryBytes is the physical memory.
+	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
+	GPUs        []GPU  `json:"gpus,omitempty"`
+	// Driver is the version of the GPU driver.
+	Driver string `json:"driver,omitempty"`
+	// Version is that of the worker's program.
+	Version string `json:"version,omitempty"`
+}
+
+// GPU is one accelerator.
+type GPU struct {
+	Name        string `json:"name"`
+	UUID        string `json:"uuid,omitempty"`
+	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
+}
+
+var workerID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// Workers are the workers that beat, by endpoint and id.
+type Workers struct {
+	table *Table[Worker]
+	cache *cache[Worker]
+	ttl   time.Duration // of a heartbeat
+}
+
+func newWorkers(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Workers, error) {
+	t, err := OpenTable[Worker](ctx, js, streams.BucketWorkers)
+	if err != nil {
+		return nil, err
+	}
+	status, err := t.kv.Status(ctx)
+	if err != nil {
+		return nil, explain(ctx, "look at bucket "+t.bucket, err)
+	}
+	return &Workers{table: t, cache: newCache(t, log), ttl: status.TTL()}, nil
+}
+
+// Beat says that the worker lives and what it does. It counts as gone 15 s
+// after its last beat. It returns an ErrInvalid for ids that cannot be.
+func (w *Workers) Beat(ctx context.Context, worker Worker) error {
+	if !endpoint.ValidID(worker.Endpoint) || !workerID.MatchString(worker.ID) {
+		return fmt.Errorf("%w: worker %q of endpoint %q", ErrInvalid, worker.ID, worker.Endpoint)
+	}
+	return w.table.Put(ctx, worker.Endpoint+"."+worker.ID, worker)
+}
+
+// Remove says that the worker left in order.
+func (w *Workers) Remove(ctx context.Context, endpointID, id string) error {
+	return w.table.Delete(ctx, endpointID+"."+id)
+}
+
+// Counts returns how many workers of the endpoint are in which state.
+func (w *Workers) Counts(ctx context.Context, endpointID string) (map[string]int, error) {
+	workers, err := w.List(ctx, endpointID)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for _, x := range workers {
+		counts[x.State]++
+	}
+	return counts, nil
+}
+
+// List returns the workers of an endpoint, or with "" of all, by endpoint and id.
+func (w *Workers) List(ctx context.Context, endpointID string) ([]Worker, error) {
+	prefix, filter := "", jetstream.AllKeys
+	if endpointID != "" {
+		if !endpoint.ValidID(endpointID) {
+			return nil, endpoint.ErrNotFound
+		}
+		prefix, filter = endpointID+".", endpointID+".*"
+	}
+	now := time.Now()
+	entries, vouched := w.cache.all(func(e entry[Worker]) bool {
+		// A heartbeat that expires is not announced.
+		return strings.HasPrefix(e.key, prefix) && now.Sub(e.received) < w.ttl
+	})
+	if !vouched {
+		var err error
+		if entries, err = w.table.list(ctx, filter); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry[Worker]) int { return strings.Compare(a.key, b.key) })
+	workers := make([]Worker, 0, len(entries))
+	for _, e := range entries {
+		e.value.Seen = e.written
+		workers = append(workers, e.value)
+	}
+	return workers, nil
+}

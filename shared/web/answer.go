@@ -1,0 +1,85 @@
+package web
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/google/uuid"
+)
+
+// HeaderRequestID carries the id of a request in its answer. One that the
+// client sends is ignored: RunPod's Python client puts a job's id there.
+const HeaderRequestID = "X-Request-ID"
+
+// localRequestID is where the id is kept while the request is handled.
+const localRequestID = "requestId"
+
+// retryAfter is what 503 advises, in seconds.
+const retryAfter = "1"
+
+// errorBody is the JSON of every error.
+type errorBody struct {
+	Error     string `json:"error"`
+	Message   string `json:"message,omitempty"`
+	Code      Code   `json:"code"`
+	Status    int    `json:"status"`
+	RequestID string `json:"requestId"`
+}
+
+// RequestID returns the id of the request, a UUID of version 7. It is made at
+// the first call, which is that of the first middleware unless the request
+// could not be parsed.
+func RequestID(c *fiber.Ctx) string {
+	if id, ok := c.Locals(localRequestID).(string); ok {
+		return id
+	}
+	id := uuid.Must(uuid.NewV7()).String()
+	c.Locals(localRequestID, id)
+	return id
+}
+
+// answerError is Fiber's ErrorHandler. What is our own fault is logged here
+// and nowhere else.
+func answerError(log *slog.Logger) fiber.ErrorHandler {
+	return func(c *fiber.Ctx, err error) error {
+		a := answerOf(err)
+		status := a.Code.Status()
+		if status >= http.StatusInternalServerError {
+			log.LogAttrs(c.UserContext(), levelOf(a.Code), "request failed",
+				slog.String("request_id", RequestID(c)), slog.String("method", strings.Clone(c.Method())),
+				slog.String("route", strings.Clone(c.Route().Path)), slog.String("code", string(a.Code)), slog.Any("err", err))
+		}
+		body := errorBody{Error: a.Text, Code: a.Code, Status: status, RequestID: RequestID(c)}
+		if strings.HasPrefix(c.Path(), "/v1/") {
+			body.Message = a.Text
+		}
+		c.Set(HeaderRequestID, body.RequestID)
+		switch a.Code { //nolint:exhaustive // the others need no header
+		case Unauthorized:
+			c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+		case Unavailable:
+			c.Set(fiber.HeaderRetryAfter, retryAfter)
+		case BodyTooLarge:
+			if tooLargeToRead(err) {
+				discard(c)
+			}
+		}
+		return c.Status(status).JSON(body)
+	}
+}
+
+func levelOf(code Code) slog.Level {
+	if code == Unavailable {
+		return slog.LevelWarn
+	}
+	return slog.LevelError
+}
+
+// tooLargeToRead reports whether fasthttp stopped reading in the middle.
+func tooLargeToRead(err error) bool {
+	routed, ok := errors.AsType[*fiber.Error](err)
+	return ok && routed.Code == http.StatusRequestEntityTooLarge
+}

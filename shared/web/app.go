@@ -1,0 +1,131 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
+
+	"flightline/shared/job"
+)
+
+// Config is what an app may be told. The zero value is good.
+type Config struct {
+	// BodyLimit is the largest body, in bytes, that any route may see; each
+	// route sets its own limit with MaxBody. 0 means 20 MiB and 64 KiB: a body
+	// a little over a route's limit is read whole and answered properly.
+	BodyLimit int
+	// ReadTimeout bounds how long a client may take to send a request. 0 means 2 min.
+	ReadTimeout time.Duration
+	// IdleTimeout closes a connection that waits for its next request. 0 means 2 min.
+	IdleTimeout time.Duration
+	// Log hears of errors that are ours. nil means silence.
+	Log *slog.Logger
+}
+
+const (
+	defaultBodyLimit   = job.MaxSyncBody + 64<<10
+	defaultReadTimeout = 2 * time.Minute
+	defaultIdleTimeout = 2 * time.Minute
+	// readBufferSize bounds the headers of a request.
+	readBufferSize = 64 << 10
+	// idleWorker is how long fasthttp keeps a goroutine for a next connection,
+	// and how long one of its own outlives Serve; its default is 10 s.
+	idleWorker = 250 * time.Millisecond
+)
+
+// New makes an app whose answers are all JSON objects. Routes are added to it,
+// then Serve runs it.
+func New(cfg Config) *fiber.App {
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	app := fiber.New(fiber.Config{
+		AppName:               "flightline",
+		BodyLimit:             orDefault(cfg.BodyLimit, defaultBodyLimit),
+		CaseSensitive:         true,
+		DisableStartupMessage: true,
+		// A form's content type says nothing: RunPod's workers send JSON under it.
+		DisablePreParseMultipartForm: true,
+		ErrorHandler:                 answerError(log),
+		IdleTimeout:                  orDefault(cfg.IdleTimeout, defaultIdleTimeout),
+		ReadBufferSize:               readBufferSize,
+		ReadTimeout:                  orDefault(cfg.ReadTimeout, defaultReadTimeout),
+		StreamRequestBody:            false, // it would switch BodyLimit off
+		WriteTimeout:                 0,     // answers may be held for minutes
+	})
+	app.Server().MaxIdleWorkerDuration = idleWorker
+	app.Server().Handler = beforeRouting(app, app.Server().Handler)
+	app.Use(identify, recoverPanic)
+	return app
+}
+
+// beforeRouting does what must be done before Fiber looks at the path, or
+// would be answered by it in plain text.
+func beforeRouting(app *fiber.App, route fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		collapseSlashes(&ctx.Request)
+		if slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+			route(ctx)
+			return
+		}
+		c := app.AcquireCtx(ctx)
+		defer app.ReleaseCtx(c)
+		if err := app.ErrorHandler(c, fiber.ErrMethodNotAllowed); err != nil {
+			ctx.SetStatusCode(fiber.StatusInternalServerError)
+		}
+	}
+}
+
+func orDefault[T int | time.Duration](v, standard T) T {
+	if v == 0 {
+		return standard
+	}
+	return v
+}
+
+// identify gives the request its id.
+func identify(c *fiber.Ctx) error {
+	c.Set(HeaderRequestID, RequestID(c))
+	return c.Next()
+}
+
+// recoverPanic turns a panic into an error whose text, with the stack, ends in
+// the log.
+func recoverPanic(c *fiber.Ctx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return c.Next()
+}
+
+// collapseSlashes makes /v2//ep/run what was meant: a base URL that ends in a
+// slash is a common mistake, and a redirect would turn POST into GET.
+func collapseSlashes(r *fasthttp.Request) {
+	uri := r.Header.RequestURI()
+	if len(uri) == 0 || uri[0] != '/' {
+		return // the absolute form, or *
+	}
+	path, query, _ := bytes.Cut(uri, []byte("?"))
+	if !bytes.Contains(path, []byte("//")) {
+		return
+	}
+	clean := make([]byte, 0, len(uri))
+	for i, b := range path {
+		if b != '/' || i == 0 || path[i-1] != '/' {
+			clean = append(clean, b)
+		}
+	}
+	if len(path) < len(uri) {
+		clean = append(append(clean, '?'), query...)
+	}
+	r.SetRequestURIBytes(clean)
+}

@@ -1,0 +1,55 @@
+package web
+
+import (
+	"context"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/registry"
+)
+
+// Keys knows the API keys; *registry.Keys is one.
+type Keys interface {
+	// Check returns what a key may do, or registry.ErrUnauthorized.
+	Check(ctx context.Context, plain string) (registry.Key, error)
+}
+
+// Auth lets requests pass whose key allows need, on the endpoint that the
+// route calls :endpoint if it has one. The key comes in the Authorization
+// header, as "Bearer KEY" or bare. All others get 401: the API does not tell a
+// key without the permission from an unknown one.
+func Auth(keys Keys, need registry.Permission) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		if err := Allow(c, keys, need); err != nil {
+			return err
+		}
+		return c.Next()
+	}
+}
+
+// Allow is Auth for a handler whose need depends on the request.
+func Allow(c *fiber.Ctx, keys Keys, need registry.Permission) error {
+	plain := bearer(c.Get(fiber.HeaderAuthorization))
+	if plain == "" {
+		return registry.ErrUnauthorized
+	}
+	key, err := keys.Check(c.UserContext(), plain)
+	if err != nil {
+		return err
+	}
+	if !key.Allows(c.Params("endpoint"), need) {
+		return registry.ErrUnauthorized
+	}
+	return nil
+}
+
+// bearer takes the key out of the header's value.
+func bearer(value string) string {
+	value = strings.TrimSpace(value)
+	const scheme = "bearer "
+	if len(value) >= len(scheme) && strings.EqualFold(value[:len(scheme)], scheme) {
+		value = strings.TrimSpace(value[len(scheme):])
+	}
+	return value
+}

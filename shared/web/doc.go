@@ -1,0 +1,15 @@
+// Package web is what every HTTP service of Flightline stands on: a Fiber app
+// with request ids, recovery from panics, authentication, body limits and THE
+// table that turns errors into answers, and [Serve] to run it.
+//
+// A handler returns errors; [answerError] alone decides what a client learns
+// of them. Every answer that is an error is a JSON object
+//
+//	{"error": text, "code": one of Code, "status": int, "requestId": id}
+//
+// and beneath /v1, as RunPod's REST clients want it, "message" with the text.
+//
+// Fiber reuses the memory of a request: strings and bytes that outlive the
+// handler must be copied. A request's context does not end when the client
+// leaves; handlers that wait use [Hold].
+package web

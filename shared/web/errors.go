@@ -1,0 +1,158 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+// Code says what went wrong; clients may switch on it. The set is closed:
+// further ones come with a new version of the API only.
+type Code string
+
+// The codes, with the status that each one is answered with.
+const (
+	InvalidRequest   Code = "invalid_request"    // 400: the body or a parameter; the text names the field and its bound
+	JobFinished      Code = "job_finished"       // 400: cancel of a job that ended otherwise
+	NotRetryable     Code = "not_retryable"      // 400: retry of a job that is neither FAILED nor TIMED_OUT
+	Unauthorized     Code = "unauthorized"       // 401: no key, an unknown one, or one without the permission
+	JobNotFound      Code = "job_not_found"      // 404: never submitted, expired, or past its retention
+	EndpointNotFound Code = "endpoint_not_found" // 404
+	NotFound         Code = "not_found"          // 404: no such route, or no such thing beneath /v1
+	MethodNotAllowed Code = "method_not_allowed" // 405
+	BodyTooLarge     Code = "body_too_large"     // 413
+	EndpointExists   Code = "endpoint_exists"    // 409
+	EndpointBusy     Code = "endpoint_busy"      // 409: deleting an endpoint that has jobs needs force
+	TooManyRequests  Code = "too_many_requests"  // 429, with Retry-After
+	Internal         Code = "internal"           // 500: our fault; requestId finds the log line
+	Unavailable      Code = "unavailable"        // 503, with Retry-After: JetStream is away, or we are stopping
+)
+
+var statusOf = map[Code]int{
+	InvalidRequest: http.StatusBadRequest, JobFinished: http.StatusBadRequest, NotRetryable: http.StatusBadRequest,
+	Unauthorized: http.StatusUnauthorized,
+	JobNotFound:  http.StatusNotFound, EndpointNotFound: http.StatusNotFound, NotFound: http.StatusNotFound,
+	MethodNotAllowed: http.StatusMethodNotAllowed, BodyTooLarge: http.StatusRequestEntityTooLarge,
+	EndpointExists: http.StatusConflict, EndpointBusy: http.StatusConflict,
+	TooManyRequests: http.StatusTooManyRequests,
+	Internal:        http.StatusInternalServerError, Unavailable: http.StatusServiceUnavailable,
+}
+
+// Status is the HTTP status that goes with the code.
+func (c Code) Status() int { return statusOf[c] }
+
+// Codes lists all codes with their status, for the documentation.
+func Codes() map[Code]int { return maps.Clone(statusOf) }
+
+// Error is an answer that a handler decided on itself. Its text is shown to
+// the client.
+type Error struct {
+	Code Code
+	Text string
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// Errorf makes an Error.
+func Errorf(code Code, format string, args ...any) error {
+	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// table maps the errors of the packages below; the first match wins. Anything
+// that is not in it is Internal, and its text stays in the log.
+var table = []struct {
+	err  error
+	code Code
+	text string // "" means the text of the error's own detail
+}{
+	{job.ErrInvalid, InvalidRequest, ""},
+	{endpoint.ErrInvalid, InvalidRequest, ""},
+	{registry.ErrInvalid, InvalidRequest, ""},
+	{job.ErrConflict, JobFinished, ""},
+	{registry.ErrUnauthorized, Unauthorized, "the API key is missing, unknown, or lacks the permission"},
+	{job.ErrNotFound, JobNotFound, "no such job: it never existed, or its ttl or retention is over"},
+	{endpoint.ErrNotFound, EndpointNotFound, "no such endpoint"},
+	{registry.ErrNotFound, NotFound, "not found"},
+	{endpoint.ErrExists, EndpointExists, "an endpoint of this id exists already"},
+	{endpoint.ErrBusy, EndpointBusy, "the endpoint has jobs; ?force=true cancels and deletes them"},
+	{queue.ErrUnavailable, Unavailable, unavailableText},
+	{registry.ErrUnavailable, Unavailable, unavailableText},
+	{registry.ErrConflict, Unavailable, "others keep changing this; try again"},
+	{context.DeadlineExceeded, Unavailable, unavailableText},
+	{context.Canceled, Unavailable, "the server is stopping; try again"},
+}
+
+const (
+	unavailableText = "the service cannot reach its storage; try again"
+	internalText    = "internal error; the request id finds the log line"
+)
+
+// answerOf decides what a client learns of err.
+func answerOf(err error) Error {
+	if own, ok := errors.AsType[*Error](err); ok {
+		return *own
+	}
+	if routed, ok := errors.AsType[*fiber.Error](err); ok {
+		return answerOfFiber(routed)
+	}
+	for _, row := range table {
+		if !errors.Is(err, row.err) {
+			continue
+		}
+		if row.text != "" {
+			return Error{row.code, row.text}
+		}
+		return detail(err, row.code)
+	}
+	return Error{Internal, internalText}
+}
+
+// detail finds the text that was written for the client, without what was
+// wrapped around it.
+func detail(err error, code Code) Error {
+	if field, ok := errors.AsType[*job.FieldError](err); ok {
+		return Error{code, field.Error()}
+	}
+	if setting, ok := errors.AsType[*endpoint.FieldError](err); ok {
+		return Error{code, setting.Error()}
+	}
+	if transition, ok := errors.AsType[*job.TransitionError](err); ok {
+		if transition.By == job.Retry {
+			code = NotRetryable
+		}
+		return Error{code, fmt.Sprintf("cannot %s a job that is %s", transition.By, transition.From)}
+	}
+	if errors.Is(err, registry.ErrInvalid) {
+		_, text, _ := strings.Cut(err.Error(), registry.ErrInvalid.Error()+": ")
+		return Error{code, text}
+	}
+	return Error{code, strings.ReplaceAll(string(code), "_", " ")}
+}
+
+// answerOfFiber answers what Fiber and fasthttp found before a handler ran.
+// Their texts quote the request, so they are not used.
+func answerOfFiber(err *fiber.Error) Error {
+	switch err.Code {
+	case http.StatusNotFound:
+		return Error{NotFound, "no such route"}
+	case http.StatusMethodNotAllowed:
+		return Error{MethodNotAllowed, "the route does not take this method"}
+	case http.StatusRequestEntityTooLarge:
+		return Error{BodyTooLarge, "the body is too large"}
+	case http.StatusRequestHeaderFieldsTooLarge:
+		return Error{InvalidRequest, "the request's headers are too large"}
+	case http.StatusInternalServerError:
+		return Error{Internal, internalText}
+	}
+	return Error{InvalidRequest, "the request is not valid HTTP"}
+}

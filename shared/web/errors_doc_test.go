@@ -1,0 +1,93 @@
+package web_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"flightline/shared/web"
+)
+
+var update = flag.Bool("update", false, "write the generated documents anew")
+
+const errorsFile = "../../docs/errors.md"
+
+// meanings are what each code tells a client, and what the client does then.
+var meanings = map[web.Code]struct{ means, then string }{
+	web.InvalidRequest:   {"the body or a parameter is wrong; the text names the field and what it may be", "correct it"},
+	web.JobFinished:      {"a job that ended otherwise cannot be cancelled", "look at its status"},
+	web.NotRetryable:     {"only a FAILED or TIMED_OUT job can be retried", "look at its status"},
+	web.Unauthorized:     {"no key, an unknown or revoked one, or one without the permission; the API does not tell which", "use another key"},
+	web.JobNotFound:      {"no such job: it never existed, or its ttl or retention is over", "submit it again if it is still wanted"},
+	web.EndpointNotFound: {"no such endpoint, or it is being deleted; nothing was queued", "correct the address"},
+	web.NotFound:         {"no such route, or no such thing beneath `/v1`", "correct the address"},
+	web.MethodNotAllowed: {"the route exists, but not with this method; `Allow` lists those it has", "use one of them"},
+	web.BodyTooLarge:     {"the body is over the route's limit; the text tells both sizes", "send less"},
+	web.EndpointExists:   {"the id is taken", "take another, or change the one there is"},
+	web.EndpointBusy:     {"the endpoint still has jobs", "wait for them, or `?force=true`"},
+	web.TooManyRequests:  {"a rate limit is reached", "wait for `Retry-After`, then longer each time"},
+	web.Internal:         {"our fault; `requestId` finds the log line", "report it"},
+	web.Unavailable:      {"JetStream is away or the server is stopping. Of a submission it is not known whether it was accepted: `X-Job-Id` names the job, and `/status` tells", "wait for `Retry-After`, then try again"},
+}
+
+// The document is the table of this package; -update writes it anew.
+func TestGeneratedErrors(t *testing.T) {
+	got := errorsDocument(t)
+	if *update {
+		if err := os.WriteFile(errorsFile, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(errorsFile)
+	if err != nil {
+		t.Fatalf("%v; `task gen` writes it", err)
+	}
+	if string(want) != got {
+		t.Errorf("%s is not what the code says; `task gen` rewrites it. The code says:\n%s", errorsFile, got)
+	}
+}
+
+func errorsDocument(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString(`# Errors
+
+<!-- Generated from shared/web by TestGeneratedErrors; ` + "`task gen`" + ` rewrites it. -->
+
+Every answer that is no success is a JSON object, whatever went wrong:
+
+` + "```json" + `
+{"error":"policy.ttl must be between 10000 and 604800000 milliseconds","code":"invalid_request","status":400,"requestId":"…"}
+` + "```" + `
+
+` + "`error`" + ` is for people and may change. ` + "`code`" + ` is for programs: this list is closed, further codes come with a new version of the API only.
+` + "`status`" + ` repeats the HTTP status, ` + "`requestId`" + ` the header ` + "`X-Request-Id`" + `. A job that fails is no error of the API: its status is FAILED, and the answer 200.
+
+| code | status | what it means | what to do |
+|---|---|---|---|
+`)
+	codes := web.Codes()
+	order := make([]web.Code, 0, len(codes))
+	for code := range codes {
+		order = append(order, code)
+	}
+	slices.SortFunc(order, func(x, y web.Code) int {
+		return cmp.Or(cmp.Compare(codes[x], codes[y]), cmp.Compare(x, y))
+	})
+	for _, code := range order {
+		m, ok := meanings[code]
+		if !ok {
+			t.Errorf("nothing is said about the code %s", code)
+		}
+		fmt.Fprintf(&b, "| `%s` | %d %s | %s | %s |\n", code, codes[code], http.StatusText(codes[code]), m.means, m.then)
+	}
+	if len(meanings) != len(codes) {
+		t.Errorf("got %d codes, but %d meanings", len(codes), len(meanings))
+	}
+	return b.String()
+}

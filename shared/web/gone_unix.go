@@ -1,0 +1,38 @@
+//go:build unix
+
+package web
+
+import (
+	"errors"
+	"net"
+	"syscall"
+)
+
+// gone looks at the socket without taking anything from it. It goes past the
+// read deadlines that fasthttp sets, hence Control and not Read.
+func gone(conn net.Conn) bool {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+		conn = wrapped.NetConn()
+	}
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	closed := false
+	err = raw.Control(func(fd uintptr) {
+		var one [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		switch {
+		case err == nil:
+			closed = n == 0
+		case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EINTR):
+		default:
+			closed = true
+		}
+	})
+	return err != nil || closed
+}

@@ -1,0 +1,156 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"go.uber.org/goleak"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/shared/web"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+}
+
+// patience bounds every wait for a fact.
+const patience = 20 * time.Second
+
+// serve runs the app on a port of its own until the test ends and returns its address.
+func serve(t *testing.T, app *fiber.App) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := web.Serve(ctx, app, listener); err != nil {
+			t.Errorf("serve: got %v, want nil", err)
+		}
+	})
+	t.Cleanup(func() { http.DefaultClient.CloseIdleConnections(); cancel(); wg.Wait() })
+	return listener.Addr().String()
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   map[string]any
+}
+
+// do sends a request and insists on a JSON object.
+func do(t *testing.T, req *http.Request) answer {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", req.Method, req.URL, err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := answer{status: resp.StatusCode, header: resp.Header}
+	if req.Method == http.MethodHead {
+		return a
+	}
+	if err := json.Unmarshal(raw, &a.body); err != nil {
+		t.Fatalf("%s %s: %d %q is no JSON object: %v", req.Method, req.URL, resp.StatusCode, raw, err)
+	}
+	if got := resp.Header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("%s %s: got content type %q", req.Method, req.URL, got)
+	}
+	return a
+}
+
+func request(t *testing.T, method, url string, body io.Reader) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+func TestErrorTable(t *testing.T) {
+	secret := errors.New("secret detail")
+	tests := map[string]struct {
+		err  error
+		code web.Code
+		text string // part of it
+	}{
+		"field of a job":       {&job.FieldError{Field: "policy.ttl", Problem: "must be whole"}, web.InvalidRequest, "policy.ttl must be whole"},
+		"wrapped field":        {fmt.Errorf("wrapped: %w", &job.FieldError{Field: "input", Problem: "is missing"}), web.InvalidRequest, "input is missing"},
+		"setting":              {&endpoint.FieldError{Field: "leaseMs", Problem: "is odd"}, web.InvalidRequest, "leaseMs is odd"},
+		"scope":                {fmt.Errorf("%w: scope is odd", registry.ErrInvalid), web.InvalidRequest, "scope is odd"},
+		"cancel of a finished": {&job.TransitionError{From: job.Completed, By: job.Cancel}, web.JobFinished, "cannot cancel a job that is COMPLETED"},
+		"retry of a running":   {&job.TransitionError{From: job.InProgress, By: job.Retry}, web.NotRetryable, "cannot retry a job that is IN_PROGRESS"},
+		"bare conflict":        {job.ErrConflict, web.JobFinished, "job finished"},
+		"no key":               {registry.ErrUnauthorized, web.Unauthorized, "API key"},
+		"no job":               {fmt.Errorf("get: %w", job.ErrNotFound), web.JobNotFound, "no such job"},
+		"no endpoint":          {endpoint.ErrNotFound, web.EndpointNotFound, "no such endpoint"},
+		"nothing":              {registry.ErrNotFound, web.NotFound, "not found"},
+		"taken":                {endpoint.ErrExists, web.EndpointExists, "exists"},
+		"busy":                 {endpoint.ErrBusy, web.EndpointBusy, "force=true"},
+		"queue away":           {fmt.Errorf("x: %w: %w", queue.ErrUnavailable, secret), web.Unavailable, "try again"},
+		"registry away":        {fmt.Errorf("x: %w: %w", registry.ErrUnavailable, secret), web.Unavailable, "try again"},
+		"contended":            {registry.ErrConflict, web.Unavailable, "try again"},
+		"late":                 {context.DeadlineExceeded, web.Unavailable, "try again"},
+		"stopping":             {context.Canceled, web.Unavailable, "stopping"},
+		"own":                  {web.Errorf(web.TooManyRequests, "slow down by %d", 3), web.TooManyRequests, "slow down by 3"},
+		"anything else":        {secret, web.Internal, "request id"},
+		"a panic's 500":        {fiber.ErrInternalServerError, web.Internal, "request id"},
+		"too large":            {fiber.ErrRequestEntityTooLarge, web.BodyTooLarge, "too large"},
+		"headers":              {fiber.ErrRequestHeaderFieldsTooLarge, web.InvalidRequest, "headers"},
+		"no HTTP":              {fiber.NewError(400, "secret detail"), web.InvalidRequest, "not valid HTTP"},
+	}
+	app := web.New(web.Config{})
+	for name, tc := range tests {
+		app.Get("/"+strings.ReplaceAll(name, " ", "_"), func(*fiber.Ctx) error { return tc.err })
+	}
+	base := "http://" + serve(t, app)
+	seen := map[web.Code]bool{web.MethodNotAllowed: true} // below
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			seen[tc.code] = true
+			got := do(t, request(t, http.MethodGet, base+"/"+strings.ReplaceAll(name, " ", "_"), nil))
+			if got.status != tc.code.Status() || got.body["code"] != string(tc.code) || got.body["status"] != float64(got.status) {
+				t.Errorf("got %d %v, want %s", got.status, got.body, tc.code)
+			}
+			text, _ := got.body["error"].(string)
+			if !strings.Contains(text, tc.text) || strings.Contains(text, "secret") {
+				t.Errorf("got text %q, want one with %q", text, tc.text)
+			}
+			if got.body["requestId"] != got.header.Get(web.HeaderRequestID) || len(got.body) != 4 {
+				t.Errorf("got %v with header %q", got.body, got.header.Get(web.HeaderRequestID))
+			}
+			if retry := got.header.Get("Retry-After"); (retry == "1") != (got.status == 503) {
+				t.Errorf("got Retry-After %q with %d", retry, got.status)
+			}
+			if auth := got.header.Get("WWW-Authenticate"); (auth == "Bearer") != (got.status == 401) {
+				t.Errorf("got WWW-Authenticate %q with %d", auth, got.status)
+			}
+		})
+	}
+	for code, status := range web.Codes() {
+		if !seen[code] {
+			t.Errorf("%s (%d) is in no test", code, status)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"flightline/shared/job"
+)
+
+// outcome is what came of a handler: an output, or the text of its failure.
+type outcome struct {
+	output json.RawMessage
+	failed string
+}
+
+func failed(format string, args ...any) outcome {
+	return outcome{failed: strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")}
+}
+
+// call runs the handler, whatever it does, and sends what came of it on
+// result, which it closes.
+func (w *worker) call(ctx context.Context, j *Job, result chan<- outcome) {
+	out := failed("%s: it ended its goroutine", job.ErrTextPanic) // runtime.Goexit
+	defer close(result)
+	defer func() {
+		if v := recover(); v != nil {
+			w.log.ErrorContext(ctx, "handler panicked", "job", j.ID, "run", j.Run, "panic", v, "stack", string(debug.Stack()))
+			out = failed("%s: %T", job.ErrTextPanic, v)
+		}
+		result <- out
+	}()
+	output, err := w.handler(ctx, j)
+	if err != nil {
+		out = failed("%s", textOf(err))
+		return
+	}
+	data, err := encode(output)
+	if err != nil {
+		out = failed("the handler's output cannot be encoded as JSON: %v", err)
+		return
+	}
+	out = outcome{output: data}
+}
+
+// textOf is what the caller reads of an error; never nothing.
+func textOf(err error) string {
+	if text := err.Error(); strings.TrimSpace(text) != "" {
+		return text
+	}
+	return fmt.Sprintf("handler failed with a %T without text", err)
+}

@@ -1,0 +1,112 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/bus"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+)
+
+// Handler runs one job. Its output is the job's: any value that encoding/json
+// can encode; a json.RawMessage is passed on as it is; nil means that the job
+// has no output. With an error the job is FAILED and the error's text is what
+// the caller reads, so keep secrets out of it. A panic is a FAILED job too,
+// its value and stack are in the log only.
+//
+// It is called from Config.Concurrency goroutines.
+type Handler func(ctx context.Context, j *Job) (output any, err error)
+
+// Config says which jobs to run and how. Endpoint is required.
+type Config struct {
+	// Endpoint is the id of the endpoint whose jobs are run.
+	Endpoint string
+
+	// NATSURL, CredsFile, User and Password say where NATS is, as in package
+	// bus. "" means nats://127.0.0.1:4222 without credentials.
+	NATSURL, CredsFile, User, Password string
+	// NC is a connection to use instead; Run leaves it open. It should have
+	// been made by bus.Connect: with the defaults of nats.go an outage is
+	// noticed after minutes.
+	NC *nats.Conn
+
+	// ID is the id of this worker, which callers see as workerId: the id of
+	// its pod, if it has one. It matches [A-Za-z0-9_-]{1,128}, and no two
+	// workers share one. "" means a random one.
+	ID string
+	// Concurrency is how many jobs run at once. 0 means 1.
+	Concurrency int
+	// Grace is how long running jobs may go on once Run's ctx is done; then
+	// they are given back. 0 means 10 s, less than 0 none.
+	Grace time.Duration
+	// Version of the program, shown with the worker. It may be empty.
+	Version string
+	// Log hears what goes wrong, and of each job at level debug. Inputs,
+	// outputs and s3Config are never in it. nil means silence.
+	Log *slog.Logger
+	// OnReady is called once, when the worker is registered and asks for jobs.
+	OnReady func()
+}
+
+// DefaultGrace is what Config.Grace 0 means.
+const DefaultGrace = 10 * time.Second
+
+func (c Config) complete() (Config, error) {
+	if !endpoint.ValidID(c.Endpoint) {
+		return c, fmt.Errorf("%w: %q is no endpoint id", ErrConfig, c.Endpoint)
+	}
+	if c.ID != "" && !job.ID(c.ID).Valid() { // the same alphabet
+		return c, fmt.Errorf("%w: %q is no worker id", ErrConfig, c.ID)
+	}
+	if c.Concurrency < 0 {
+		return c, fmt.Errorf("%w: concurrency %d is negative", ErrConfig, c.Concurrency)
+	}
+	c.ID = cmp.Or(c.ID, uuid.NewString())
+	c.Concurrency = cmp.Or(c.Concurrency, 1)
+	c.Grace = max(0, cmp.Or(c.Grace, DefaultGrace))
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Log = c.Log.With("endpoint", c.Endpoint, "worker", c.ID)
+	if c.OnReady == nil {
+		c.OnReady = func() {}
+	}
+	return c, nil
+}
+
+// connect returns the connection to use, and what closes it if it is ours.
+func (c Config) connect() (*nats.Conn, func(), error) {
+	if c.NC != nil {
+		return c.NC, func() {}, nil
+	}
+	nc, err := bus.Connect(bus.Config{
+		URL: c.NATSURL, CredsFile: c.CredsFile, User: c.User, Password: c.Password,
+		Name: "worker " + c.Endpoint + " " + c.ID, Log: c.Log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return nc, nc.Close, nil
+}
+
+// encode is v as JSON, with a json.RawMessage as it is; nothing if v is nil.
+func encode(v any) (json.RawMessage, error) {
+	switch raw, ok := v.(json.RawMessage); {
+	case v == nil, ok && len(raw) == 0:
+		return nil, nil
+	case !ok:
+		return json.Marshal(v)
+	case !json.Valid(raw):
+		return nil, errInvalidJSON
+	default:
+		return raw, nil
+	}
+}

@@ -1,0 +1,85 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"flightline/shared/job"
+	"flightline/shared/worker"
+)
+
+func TestJobsThatFinishWithinTheGraceAreFinished(t *testing.T) {
+	s := newSite(t)
+	started, leave := make(chan struct{}, 1), make(chan struct{})
+	w := s.run(t, worker.Config{}, func(ctx context.Context, _ *worker.Job) (any, error) {
+		started <- struct{}{}
+		<-leave
+		return "in time", ctx.Err()
+	})
+	running, waiting := s.submit(t), s.submit(t)
+	got(t, started, "the job")
+	w.stop()
+	close(leave)
+	if err := w.wait(); err != nil {
+		t.Errorf("got %v, want a clean stop", err)
+	}
+	s.wantEnd(t, running, job.Completed, `"in time"`, "")
+	if j, err := s.q.Status(t.Context(), s.e, waiting); err != nil || j.Status != job.InQueue || j.Run != 0 {
+		t.Errorf("got %+v, %v, want the other job untouched", j, err)
+	}
+}
+
+func TestJobsThatOutlastTheGraceRunElsewhereAtOnce(t *testing.T) {
+	s := newSite(t)
+	h := newObedient()
+	w := s.run(t, worker.Config{ID: "first", Concurrency: 2, Grace: -1}, h.handle)
+	ids := []job.ID{s.submit(t), s.submit(t)}
+	for range ids {
+		got(t, h.started, "the jobs")
+	}
+	second := make(chan time.Time, len(ids))
+	s.run(t, worker.Config{ID: "second", Concurrency: 2}, func(context.Context, *worker.Job) (any, error) {
+		second <- time.Now()
+		return "second", nil
+	})
+	asked := time.Now()
+	w.stop()
+	for range ids {
+		if took := got(t, second, "the other worker").Sub(asked); took > time.Second {
+			t.Errorf("it took %v, want at most 1 s", took)
+		}
+		if err := got(t, h.causes, "the end"); !errors.Is(err, worker.ErrDraining) {
+			t.Errorf("got %v, want ErrDraining", err)
+		}
+	}
+	if err := w.wait(); err != nil {
+		t.Errorf("got %v, want a clean stop", err)
+	}
+	for _, id := range ids {
+		if j := s.wantEnd(t, id, job.Completed, `"second"`, ""); j.Lost != 0 || j.Run != 2 || j.Worker != "second" {
+			t.Errorf("got %+v, want run 2 by the second worker, none lost", j)
+		}
+	}
+}
+
+func TestAHandlerThatDoesNotStopIsReported(t *testing.T) {
+	s := newSite(t)
+	started, leave := make(chan struct{}, 1), make(chan struct{})
+	w := s.run(t, worker.Config{Grace: -1}, func(context.Context, *worker.Job) (any, error) {
+		started <- struct{}{}
+		<-leave
+		return nil, nil
+	})
+	id := s.submit(t)
+	got(t, started, "the job")
+	w.stop()
+	if err := w.wait(); !errors.Is(err, worker.ErrStuck) {
+		t.Errorf("got %v, want ErrStuck", err)
+	}
+	if j, err := s.q.Status(t.Context(), s.e, id); err != nil || j.Status != job.InQueue || j.Lost != 0 {
+		t.Errorf("got %+v, %v, want it given back", j, err)
+	}
+	close(leave)
+}

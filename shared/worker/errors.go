@@ -1,0 +1,37 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"flightline/shared/queue"
+)
+
+// Why a handler's context ended, as context.Cause tells. In all these cases
+// the handler's result is dropped.
+var (
+	// ErrCancelled: a caller cancelled the job.
+	ErrCancelled = errors.New("worker: job cancelled")
+	// ErrDeadline: the job is TIMED_OUT. It is a context.DeadlineExceeded.
+	ErrDeadline = fmt.Errorf("worker: execution timeout exceeded: %w", context.DeadlineExceeded)
+	// ErrExpired: the job's ttl is over and the job gone. It is a
+	// context.DeadlineExceeded.
+	ErrExpired = fmt.Errorf("worker: ttl of the job is over: %w", context.DeadlineExceeded)
+	// ErrLost: the job is no longer this worker's: another one has it, or it
+	// is gone with its endpoint.
+	ErrLost = errors.New("worker: job lost to another worker")
+	// ErrDraining: the worker stops and the grace is over; the job was given
+	// back and runs elsewhere.
+	ErrDraining = errors.New("worker: stopping")
+	// ErrChunkTooLarge: Emit was given a value, not a string, of more than
+	// 1 MB. The job is FAILED.
+	ErrChunkTooLarge = queue.ErrChunkTooLarge
+)
+
+// ErrStuck is what Run returns if, some seconds after the grace, a handler has
+// not returned or NATS has not taken a result. The process should end.
+var ErrStuck = errors.New("worker: jobs still running after the grace")
+
+// ErrConfig is what Run returns if the Config cannot be used.
+var ErrConfig = errors.New("worker: configuration")

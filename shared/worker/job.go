@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"flightline/shared/job"
+	"flightline/shared/queue"
+)
+
+var errInvalidJSON = errors.New("a json.RawMessage that is no JSON")
+
+// Job is one run of a job. A Job that a test makes by hand works too: it has
+// no s3Config, and what it emits goes nowhere.
+type Job struct {
+	// ID of the job; the same for all its runs.
+	ID string
+	// Input is the JSON object that the caller submitted.
+	Input json.RawMessage
+	// Webhook is the address that hears of the outcome, or "".
+	Webhook string
+
+	// Attempt counts from 1, one more for each retry that a caller asked for.
+	Attempt int
+	// Run counts the pick-ups of this attempt from 1; it is more than 1 after
+	// a worker was lost or gave the job back.
+	Run int
+	// Deadline is when this run times out, or the job's ttl ends if that is
+	// sooner, by this machine's clock. A caller may move it by changing the
+	// ttl; the handler's context knows.
+	Deadline time.Time
+
+	// ExecutionTimeout, TTL and LowPriority are the policy in force.
+	ExecutionTimeout, TTL time.Duration
+	LowPriority           bool
+
+	s3    json.RawMessage
+	lease *queue.Lease            // nil for a job made by hand
+	end   context.CancelCauseFunc // ends the run's context
+}
+
+func newJob(l *queue.Lease, end context.CancelCauseFunc, until func(time.Time) time.Duration) *Job {
+	j := &l.Job
+	return &Job{
+		ID: string(j.ID), Input: l.Input, Webhook: j.Webhook, Attempt: j.Attempt, Run: j.Run,
+		Deadline:         time.Now().Add(until(earlier(l.Deadline(), l.Expires()))),
+		ExecutionTimeout: j.ExecutionTimeout, TTL: j.Expires.Sub(j.Submitted), LowPriority: j.Class == job.LowPriority,
+		s3: l.S3Config, lease: l, end: end,
+	}
+}
+
+// Emit appends v, encoded as a handler's output is, to the job's stream, where
+// callers read it while the job runs. A string over 1 MB is split into several
+// chunks; any other value over 1 MB is ErrChunkTooLarge and fails the job.
+//
+// While NATS is away Emit waits, until ctx ends: no chunk is lost to an outage,
+// and none is there twice. Its other errors mean that v cannot be encoded
+// or that the job is no longer this worker's (ErrLost).
+func (j *Job) Emit(ctx context.Context, v any) error {
+	chunk, err := encode(v)
+	if err != nil {
+		return fmt.Errorf("emit a chunk: %w", err)
+	}
+	if j.lease == nil || len(chunk) == 0 {
+		return nil
+	}
+	err = persist(ctx, known, func() error { return j.lease.Emit(ctx, chunk) })
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, queue.ErrChunkTooLarge):
+		j.end(ErrChunkTooLarge)
+	case errors.Is(err, queue.ErrLost):
+		return ErrLost
+	}
+	return err
+}
+
+// Progress makes v, encoded as a handler's output is, the job's output until
+// the job ends; at most 64 KB. It is for people who look: while NATS is away
+// it drops v and returns nil. Its errors are those of Emit, and
+// queue.ErrProgressTooLarge, which changes nothing.
+func (j *Job) Progress(ctx context.Context, v any) error {
+	value, err := encode(v)
+	if err != nil {
+		return fmt.Errorf("report progress: %w", err)
+	}
+	if j.lease == nil || len(value) == 0 {
+		return nil
+	}
+	err = j.lease.Progress(ctx, value)
+	switch {
+	case errors.Is(err, queue.ErrUnavailable):
+		return nil
+	case errors.Is(err, queue.ErrLost):
+		return ErrLost
+	}
+	return err
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// String names the job; its input and s3Config stay out of it.
+func (j Job) String() string { return fmt.Sprintf("job %s attempt %d run %d", j.ID, j.Attempt, j.Run) }
+
+// GoString is String.
+func (j Job) GoString() string { return j.String() }
+
+// LogValue is what String tells, with keys.
+func (j Job) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("job", j.ID), slog.Int("attempt", j.Attempt), slog.Int("run", j.Run))
+}

@@ -1,0 +1,115 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"flightline/shared/job"
+	"flightline/shared/worker"
+)
+
+func TestAnOutageOfSeveralLeasesRunsNoJobTwice(t *testing.T) {
+	const jobs = 50
+	s := newSite(t)
+	var runs atomic.Int32
+	started, early, late := make(chan struct{}, jobs), make(chan struct{}), make(chan struct{})
+	// Two workers, so that one could take over what the other holds.
+	for range 2 {
+		var mine atomic.Int32
+		s.run(t, worker.Config{Concurrency: jobs}, func(ctx context.Context, j *worker.Job) (any, error) {
+			runs.Add(1)
+			started <- struct{}{}
+			if mine.Add(1)%2 == 0 {
+				<-early // ends while NATS is away
+			} else {
+				<-late
+			}
+			return j.ID, ctx.Err()
+		})
+	}
+	var ids []job.ID
+	for range jobs {
+		ids = append(ids, s.submit(t))
+	}
+	for range jobs {
+		got(t, started, "all jobs")
+	}
+	s.Stop()
+	close(early)
+	away := time.NewTimer(3 * lease)
+	<-away.C
+	s.Start()
+	until(t, "the early ones are delivered", func() bool {
+		stats, err := s.q.Stats(t.Context(), s.e)
+		return err == nil && stats.Running <= jobs/2+1
+	})
+	close(late)
+	for _, id := range ids {
+		if j := s.wantEnd(t, id, job.Completed, `"`+string(id)+`"`, ""); j.Run != 1 || j.Lost != 0 {
+			t.Errorf("got run %d, %d lost, want 1 and 0", j.Run, j.Lost)
+		}
+	}
+	if n := runs.Load(); n != jobs {
+		t.Errorf("handlers ran %d times, want %d", n, jobs)
+	}
+}
+
+func TestChunksOutlastAnOutage(t *testing.T) {
+	const chunks = 2000
+	s := newSite(t)
+	tenth := make(chan struct{})
+	s.run(t, worker.Config{}, func(ctx context.Context, j *worker.Job) (any, error) {
+		for i := range chunks {
+			if i == 10 {
+				close(tenth)
+			}
+			if err := j.Progress(ctx, i); err != nil && i%100 == 0 {
+				return nil, err
+			}
+			if err := j.Emit(ctx, i); err != nil {
+				return nil, err
+			}
+		}
+		return "all", nil
+	})
+	id := s.submit(t)
+	got(t, tenth, "the first chunks")
+	s.Stop()
+	away := time.NewTimer(2 * lease)
+	<-away.C
+	s.Start()
+	s.wantEnd(t, id, job.Completed, `"all"`, "")
+	got, err := s.q.Chunks(t.Context(), s.e, id, 0, 2*chunks)
+	if err != nil || len(got) != chunks {
+		t.Errorf("got %d chunks, %v, want %d", len(got), err, chunks)
+	}
+}
+
+func TestALostWorkersJobRunsElsewhere(t *testing.T) {
+	s := newSite(t)
+	nc := s.Connect(t)
+	taken := make(chan struct{})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- worker.Run(ctx, worker.Config{NC: nc, Endpoint: "ep", Grace: -1}, func(ctx context.Context, _ *worker.Job) (any, error) {
+			close(taken)
+			<-ctx.Done()
+			return nil, nil
+		})
+	}()
+	id := s.submit(t)
+	got(t, taken, "the job")
+	s.run(t, worker.Config{ID: "second"}, returns("second", nil))
+	nc.Close() // it can neither beat nor tell
+	if j := s.wantEnd(t, id, job.Completed, `"second"`, ""); j.Lost != 1 || j.Run != 2 {
+		t.Errorf("got run %d, %d lost, want 2 and 1", j.Run, j.Lost)
+	}
+	stop()
+	if err := got(t, done, "the first worker's end"); !errors.Is(err, worker.ErrStuck) {
+		t.Errorf("got %v, want ErrStuck: it could not give its job back", err)
+	}
+}

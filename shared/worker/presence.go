@@ -1,0 +1,142 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/registry"
+)
+
+const (
+	// beatApart is the least pause between two registrations: /health is at
+	// most 1 s old, and thousands of short jobs a second are not worth
+	// thousands of writes.
+	beatApart = time.Second
+	// beatWithin bounds one registration.
+	beatWithin = 3 * time.Second
+)
+
+// presence tells the others that this worker exists and what it does, and
+// notices when its endpoint is gone.
+type presence struct {
+	workers   *registry.Workers
+	endpoints *registry.Endpoints
+	endpoint  endpoint.Endpoint
+	log       *slog.Logger
+	changed   chan struct{} // between idle and running
+
+	mu      sync.Mutex
+	self    registry.Worker
+	running []string
+}
+
+func newPresence(reg *registry.Registry, e endpoint.Endpoint, self registry.Worker, log *slog.Logger) *presence {
+	return &presence{
+		workers: reg.Workers, endpoints: reg.Endpoints, endpoint: e, log: log, self: self,
+		changed: make(chan struct{}, 1),
+	}
+}
+
+func (p *presence) started(id job.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = append(p.running, string(id))
+	p.signal(1)
+}
+
+func (p *presence) finished(id job.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.running, string(id)); i >= 0 {
+		p.running = slices.Delete(p.running, i, i+1)
+	}
+	p.signal(0)
+}
+
+// signal tells run of a change of state, which there is if that many jobs run
+// now.
+func (p *presence) signal(jobs int) {
+	if len(p.running) != jobs {
+		return
+	}
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run registers the worker again and again, takes the registration back when
+// ctx ends, and returns nil then. It returns endpoint.ErrNotFound when the
+// endpoint is gone.
+func (p *presence) run(ctx context.Context) error {
+	defer p.leave(ctx)
+	apart := time.NewTicker(beatApart)
+	defer apart.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-apart.C:
+		}
+		select {
+		case <-p.changed:
+		default:
+			if time.Since(last) < registry.BeatEvery {
+				continue
+			}
+		}
+		last = time.Now()
+		p.beat(ctx)
+		if err := p.check(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// beat registers the worker as it is now. That NATS does not answer is no
+// error: the next beat comes soon.
+func (p *presence) beat(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
+	if err := p.workers.Beat(ctx, p.now()); err != nil {
+		p.log.DebugContext(ctx, "worker not registered", "err", err)
+	}
+}
+
+func (p *presence) now() registry.Worker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	self := p.self
+	self.State, self.Running = registry.WorkerIdle, slices.Clone(p.running)
+	if len(p.running) > 0 {
+		self.State = registry.WorkerRunning
+	}
+	return self
+}
+
+// check returns endpoint.ErrNotFound if the endpoint is known to be gone, or
+// is another one of the same id.
+func (p *presence) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
+	e, err := p.endpoints.Get(ctx, p.endpoint.ID)
+	if errors.Is(err, endpoint.ErrNotFound) || err == nil && !e.Created.Equal(p.endpoint.Created) {
+		return fmt.Errorf("endpoint %s was deleted: %w", p.endpoint.ID, endpoint.ErrNotFound)
+	}
+	return nil
+}
+
+func (p *presence) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if err := p.workers.Remove(ctx, p.self.Endpoint, p.self.ID); err != nil {
+		p.log.DebugContext(ctx, "registration left to expire", "err", err)
+	}
+}

@@ -1,0 +1,203 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+)
+
+const (
+	// mostBetweenBeats bounds the pause between two heartbeats of a job: a
+	// third of the shortest lease, so that an endpoint's lease may be made
+	// shorter while jobs run.
+	mostBetweenBeats = endpoint.MinLease / 3
+	// beatAgain is the pause after a heartbeat that NATS did not answer.
+	beatAgain = 250 * time.Millisecond
+	// returnWithin is how long a handler may take to notice that the worker
+	// stops before its job is given back while it still runs.
+	returnWithin = 200 * time.Millisecond
+	// askWhy bounds finding out why a lease was lost.
+	askWhy = 500 * time.Millisecond
+)
+
+// limits are the instants that end a run, in server time.
+type limits struct{ deadline, expires time.Time }
+
+func limitsOf(l *queue.Lease) limits { return limits{l.Deadline(), l.Expires()} }
+
+// first is when the run ends, and why.
+func (l limits) first() (time.Time, error) {
+	if l.deadline.Before(l.expires) {
+		return l.deadline, ErrDeadline
+	}
+	return l.expires, ErrExpired
+}
+
+// hold sees to one run of a job: the handler, its heartbeats, its limits and
+// its outcome. The outcome is settled at once, and hold returns when the
+// handler has returned too. jobs ends when the worker gives its jobs up.
+func (w *worker) hold(alive, jobs context.Context, l *queue.Lease) {
+	ctx, end := context.WithCancelCause(jobs)
+	defer end(nil)
+	w.presence.started(l.Job.ID)
+	defer w.presence.finished(l.Job.ID)
+
+	result := make(chan outcome, 1)
+	go w.call(ctx, newJob(l, end, w.q.Until), result) // waited for at the end
+
+	beating, stopBeating := context.WithCancel(alive)
+	moved := make(chan limits, 1)
+	var beats sync.WaitGroup
+	beats.Go(func() { w.heartbeat(beating, l, end, moved) })
+
+	out, err := w.await(ctx, limitsOf(l), end, moved, result)
+	if err == nil {
+		w.deliver(alive, l, out)
+	} else {
+		w.conclude(alive, l, err, result)
+	}
+	stopBeating()
+	beats.Wait()
+	<-result
+}
+
+// await returns what the handler made of the job, or why its context ended.
+func (w *worker) await(ctx context.Context, lim limits, end context.CancelCauseFunc, moved <-chan limits, result <-chan outcome) (outcome, error) {
+	at, why := lim.first()
+	limit := time.NewTimer(w.q.Until(at))
+	defer limit.Stop()
+	for {
+		select {
+		case out := <-result:
+			return out, context.Cause(ctx)
+		case <-ctx.Done():
+			return outcome{}, context.Cause(ctx)
+		case lim = <-moved:
+			at, why = lim.first()
+			limit.Reset(w.q.Until(at))
+		case <-limit.C:
+			end(why)
+		}
+	}
+}
+
+// heartbeat extends the lease until ctx ends, and at once when somebody else
+// changed the record. It tells of moved limits, and ends the run when the
+// lease is lost. That NATS does not answer ends nothing.
+func (w *worker) heartbeat(ctx context.Context, l *queue.Lease, end context.CancelCauseFunc, moved chan limits) {
+	every := min(w.endpoint.Lease/3, mostBetweenBeats)
+	next := time.NewTimer(every)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		case <-l.Changed():
+		}
+		pause := every
+		switch err := l.Extend(ctx); {
+		case err == nil:
+			select {
+			case <-moved: // not read yet, and old now
+			default:
+			}
+			moved <- limitsOf(l) // it has room: nobody else sends
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, queue.ErrLost):
+			end(w.whyLost(ctx, l))
+			return
+		default:
+			w.log.DebugContext(ctx, "heartbeat unanswered", "job", l.Job.ID, "err", err)
+			pause = min(every, beatAgain)
+		}
+		next.Reset(pause)
+	}
+}
+
+// whyLost gives the loss of a lease its name.
+func (w *worker) whyLost(ctx context.Context, l *queue.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, askWhy)
+	defer cancel()
+	now, err := w.q.Status(ctx, w.endpoint, l.Job.ID)
+	return lossOf(&l.Job, now, err)
+}
+
+// lossOf decides why a run was lost from what the job is now, or why that is
+// not known.
+func lossOf(held, now *job.Job, err error) error {
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return ErrExpired
+	case err != nil || now.Attempt != held.Attempt:
+		return ErrLost
+	case now.Status == job.Cancelled:
+		return ErrCancelled
+	case now.Status == job.TimedOut:
+		return ErrDeadline
+	}
+	return ErrLost
+}
+
+// conclude settles a run whose context ended: what the handler makes of it, or
+// has already made, is not wanted.
+func (w *worker) conclude(ctx context.Context, l *queue.Lease, why error, result <-chan outcome) {
+	w.log.DebugContext(ctx, "run ended", "job", l.Job.ID, "why", why)
+	switch {
+	case errors.Is(why, ErrDeadline):
+		w.settle(ctx, l, func() error { _, err := l.TimeOut(ctx); return err })
+	case errors.Is(why, ErrChunkTooLarge):
+		w.settle(ctx, l, func() error { _, err := l.Fail(ctx, job.ErrTextChunkTooLarge); return err })
+	case errors.Is(why, ErrDraining):
+		select {
+		case <-result:
+		case <-time.After(returnWithin):
+		}
+		w.settle(ctx, l, func() error { return l.GiveBack(ctx) })
+	case errors.Is(why, ErrExpired):
+		_ = l.Extend(ctx) // lets go of the lease; there is no outcome after the ttl
+	}
+}
+
+// deliver settles a run with what its handler made of it.
+func (w *worker) deliver(ctx context.Context, l *queue.Lease, out outcome) {
+	w.settle(ctx, l, func() error {
+		var ended *job.Job
+		var err error
+		if out.failed != "" {
+			ended, err = l.Fail(ctx, out.failed)
+		} else {
+			ended, err = l.Complete(ctx, out.output)
+		}
+		if err == nil {
+			w.log.DebugContext(ctx, "job ended", "job", l.Job.ID, "status", ended.Status)
+		}
+		return err
+	})
+}
+
+// settle repeats try until it succeeds, the lease is lost, or ctx ends, when
+// the lease runs out and another worker takes over. An answer that cannot be
+// understood is repeated like one that does not come: giving up would throw a
+// result away, and the job's deadline ends it in any case.
+func (w *worker) settle(ctx context.Context, l *queue.Lease, try func() error) {
+	err := persist(ctx, func(err error) bool { return errors.Is(err, queue.ErrLost) }, func() error {
+		err := try()
+		if err != nil && !errors.Is(err, queue.ErrLost) {
+			w.log.DebugContext(ctx, "outcome not taken yet", "job", l.Job.ID, "err", err)
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, queue.ErrLost):
+		w.log.DebugContext(ctx, "outcome not wanted", "job", l.Job.ID)
+	case err != nil:
+		w.log.ErrorContext(ctx, "outcome lost with the worker", "job", l.Job.ID, "err", err)
+	}
+}

@@ -1,0 +1,74 @@
+package s3
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"flightline/shared/worker"
+)
+
+// Uploads to a real server are tested in e2e/s3, a module of its own.
+
+func TestOpen(t *testing.T) {
+	full := worker.S3Config{AccessID: "id", AccessSecret: "hush", BucketName: "b", EndpointURL: "https://s3.example.com/"}
+	with := func(change func(*worker.S3Config)) worker.S3Config {
+		c := full
+		change(&c)
+		return c
+	}
+	tests := map[string]struct {
+		cfg  worker.S3Config
+		want string // of the client's address; "" means ErrConfig
+	}{
+		"https":         {full, "https://s3.example.com"},
+		"http and port": {with(func(c *worker.S3Config) { c.EndpointURL = "http://127.0.0.1:9000" }), "http://127.0.0.1:9000"},
+		"no address":    {with(func(c *worker.S3Config) { c.EndpointURL = "" }), ""},
+		"no scheme":     {with(func(c *worker.S3Config) { c.EndpointURL = "127.0.0.1:9000" }), ""},
+		"other scheme":  {with(func(c *worker.S3Config) { c.EndpointURL = "ftp://s3.example.com" }), ""},
+		"a path":        {with(func(c *worker.S3Config) { c.EndpointURL = "https://s3.example.com/b" }), ""},
+		"a password":    {with(func(c *worker.S3Config) { c.EndpointURL = "https://id:hush@s3.example.com" }), ""},
+		"no bucket":     {with(func(c *worker.S3Config) { c.BucketName = "" }), ""},
+		"no id":         {with(func(c *worker.S3Config) { c.AccessID = "" }), ""},
+		"no secret":     {with(func(c *worker.S3Config) { c.AccessSecret = "" }), ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b, err := open(tt.cfg, "job")
+			if tt.want == "" {
+				if !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "hush") {
+					t.Errorf("got %v, want an ErrConfig without the secret", err)
+				}
+				return
+			}
+			if err != nil || b.Client.EndpointURL().String() != tt.want || b.Name != "b" {
+				t.Errorf("got %+v, %v, want a client of %s", b, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestKeysStayBelowTheJobs(t *testing.T) {
+	b := &Bucket{job: "sync-1"}
+	for name, want := range map[string]string{
+		"a.png": "sync-1/a.png", "frames/1.png": "sync-1/frames/1.png", "..a": "sync-1/..a",
+		"": "", ".": "", "..": "", "../x": "", "a/../../x": "", "/x": "", "a//b": "", "a/": "",
+	} {
+		got, err := b.Key(name)
+		if got != want || (want == "") != errors.Is(err, ErrName) {
+			t.Errorf("%q: got %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+func TestAJobWithoutS3Config(t *testing.T) {
+	if _, err := From(&worker.Job{ID: "1"}); !errors.Is(err, ErrNoConfig) {
+		t.Errorf("From: got %v, want ErrNoConfig", err)
+	}
+	if _, _, err := Client(&worker.Job{ID: "1"}); !errors.Is(err, ErrNoConfig) {
+		t.Errorf("Client: got %v, want ErrNoConfig", err)
+	}
+	if _, err := Upload(t.Context(), &worker.Job{ID: "1"}, "a", nil, 0, ""); !errors.Is(err, ErrNoConfig) {
+		t.Errorf("Upload: got %v, want ErrNoConfig", err)
+	}
+}

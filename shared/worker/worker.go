@@ -1,0 +1,186 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+const (
+	// settleWithin is how long, after the grace, Run waits for handlers to
+	// return and for NATS to take their results.
+	settleWithin = 5 * time.Second
+	// farewell bounds taking the worker's registration back.
+	farewell = 2 * time.Second
+)
+
+// worker runs the jobs of one endpoint.
+type worker struct {
+	cfg      Config
+	handler  Handler
+	endpoint endpoint.Endpoint
+	q        *queue.Queue
+	presence *presence
+	log      *slog.Logger
+}
+
+// Run runs jobs of an endpoint until ctx is done, then stops in order: it
+// takes no more jobs, lets the running ones finish within the grace, ends the
+// contexts of the rest (ErrDraining) and gives them back at once, which counts
+// as no lost worker. A clean stop returns nil; a whole one takes at most the
+// grace and seven seconds.
+//
+// It returns at once with ErrConfig, endpoint.ErrNotFound, or an error of
+// bus.Connect if it cannot start; ErrStuck if it cannot stop; and
+// endpoint.ErrNotFound, after an orderly stop, if the endpoint is deleted.
+// An outage of NATS is sat out.
+func Run(ctx context.Context, cfg Config, h Handler) error {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return err
+	}
+	if h == nil {
+		return fmt.Errorf("%w: no handler", ErrConfig)
+	}
+	nc, hangUp, err := cfg.connect()
+	if err != nil {
+		return err
+	}
+	defer hangUp()
+	w, err := bind(ctx, nc, cfg, h)
+	if err != nil {
+		return fmt.Errorf("start worker of endpoint %s: %w", cfg.Endpoint, err)
+	}
+	return w.run(ctx)
+}
+
+func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	reg, err := registry.New(ctx, js, cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	e, err := reg.Endpoints.Get(ctx, cfg.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	q, err := queue.New(ctx, nc, queue.Config{Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	host := hostFacts(ctx, cfg.Log)
+	host.Version = cfg.Version
+	return &worker{
+		cfg: cfg, handler: h, endpoint: e, q: q, log: cfg.Log,
+		presence: newPresence(reg, e, registry.Worker{
+			ID: cfg.ID, Endpoint: e.ID, Concurrency: cfg.Concurrency, Started: time.Now(), Host: host,
+		}, cfg.Log),
+	}, nil
+}
+
+// run keeps the bus and the registration alive until work is done: jobs are
+// finished, and beat, after ctx.
+func (w *worker) run(ctx context.Context) error {
+	ctx, stopTaking := context.WithCancelCause(ctx)
+	defer stopTaking(nil)
+	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+
+	var g errgroup.Group
+	for _, part := range []func(context.Context) error{w.q.Run, w.presence.run} {
+		g.Go(func() error {
+			if err := part(alive); alive.Err() == nil {
+				stopTaking(err)
+				return err
+			}
+			return nil // it was told to stop
+		})
+	}
+	err := w.work(ctx, alive)
+	stop()
+	return errors.Join(err, g.Wait())
+}
+
+// work takes and runs jobs until ctx is done, and then drains. alive ends
+// later than any job.
+func (w *worker) work(ctx, alive context.Context) error {
+	taker, err := w.q.Take(alive, w.endpoint, w.cfg.ID, w.cfg.Concurrency)
+	if err != nil {
+		return err
+	}
+	defer taker.Close()
+	jobs, giveUp := context.WithCancelCause(alive)
+	defer giveUp(nil)
+
+	var slots sync.WaitGroup
+	for range w.cfg.Concurrency {
+		slots.Go(func() { w.slot(ctx, alive, jobs, taker) })
+	}
+	w.presence.beat(alive)
+	w.cfg.OnReady()
+	w.log.InfoContext(ctx, "worker ready", "concurrency", w.cfg.Concurrency)
+
+	<-ctx.Done()
+	taker.Close()
+	return w.drain(&slots, giveUp)
+}
+
+// drain waits for the slots: first for the grace, then, having ended the
+// jobs' contexts, for as long as settling them may take.
+func (w *worker) drain(slots *sync.WaitGroup, giveUp context.CancelCauseFunc) error {
+	empty := make(chan struct{})
+	go func() { // ends with the slots; if they are stuck, so is the process
+		slots.Wait()
+		close(empty)
+	}()
+	if within(empty, w.cfg.Grace) {
+		return nil
+	}
+	giveUp(ErrDraining)
+	if within(empty, settleWithin) {
+		return nil
+	}
+	return ErrStuck
+}
+
+func within(done <-chan struct{}, d time.Duration) bool {
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-done:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// slot runs one job after the other. It asks with alive, not with ctx: a
+// pick-up that is cut off in the middle would look like a lost worker. The
+// taker's end is what stops it.
+func (w *worker) slot(ctx, alive, jobs context.Context, taker *queue.Taker) {
+	for {
+		lease, err := taker.Next(alive)
+		if err != nil {
+			return
+		}
+		if ctx.Err() == nil {
+			w.hold(alive, jobs, lease)
+			continue
+		}
+		w.settle(alive, lease, func() error { return lease.GiveBack(alive) }) // picked up while the taker closed
+	}
+}

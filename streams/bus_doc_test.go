@@ -1,0 +1,250 @@
+package streams_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	diff "github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+var update = flag.Bool("update", false, "write the generated documents anew")
+
+const busFile = "../docs/bus.md"
+
+// Placeholders that the functions of this package take: numbers that stand for
+// themselves become names in the document.
+const (
+	anEndpoint = "ENDPOINT"
+	aPartition = 0
+	anAttempt  = 1_000_001
+	aRun       = 1_000_002
+)
+
+// Who writes and reads, and until when: what no setting tells.
+var roles = map[string]struct{ what, writes, reads, kept string }{
+	"JOBS_<endpoint>": {"the work queue of an endpoint; one message is one attempt that waits or runs", "submit, retry, a longer ttl", "workers, purge", "the attempt's end, the job's ttl"},
+	"KV_records_<p>":  {"one record per attempt, from its first decision on; and its timers", "`queue.move` by compare-and-set; the server's schedule", "everyone", "the job's ttl and an hour"},
+	"OUTPUT_<p>":      {"chunks that handlers emit", "the worker of the run", "stream readers", "the job's ttl and an hour"},
+	"PAYLOADS_<p>":    {"inputs and outputs over 256 KB, in parts", "submit, workers, a longer ttl", "workers, readers", "the job's ttl and an hour"},
+	"endpoints":       {"what exists under which id, with its settings", "control", "everyone, through a cache", "it is deleted"},
+	"keys":            {"API keys by their hash, with their scopes", "control", "api, control, through a cache", "it is revoked"},
+	"workers":         {"workers that live, with what they run", "workers", "health", "15 s after the last heartbeat"},
+	"instances":       {"processes that serve, with what they have seen", "api", "control, before it deletes an endpoint", "15 s after the last heartbeat"},
+}
+
+// The document is what a server has after Apply; -update writes it anew.
+func TestGeneratedBus(t *testing.T) {
+	b := site{start(t).Bus, endpointOf(t, anEndpoint)}
+	if err := streams.ApplyEndpoint(t.Context(), b.JS, streams.Config{}, b.e); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.JS.DeleteStream(t.Context(), streams.Jobs("ep")); err != nil {
+		t.Fatal(err)
+	}
+	got := withNames(busDocument(t, b))
+	if *update {
+		if err := os.WriteFile(busFile, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(busFile)
+	if err != nil {
+		t.Fatalf("%v; `task gen` writes it", err)
+	}
+	if delta := diff.Diff(string(want), got); delta != "" {
+		t.Errorf("%s is not what the server has; `task gen` rewrites it (-file +server):\n%s", busFile, delta)
+	}
+}
+
+// withNames gives the placeholders their names.
+func withNames(text string) string {
+	return strings.NewReplacer(
+		anEndpoint, "<endpoint>", fmt.Sprint(anAttempt), "<attempt>", fmt.Sprint(aRun), "<run>",
+		"records_0", "records_<p>", "OUTPUT_0", "OUTPUT_<p>", "PAYLOADS_0", "PAYLOADS_<p>",
+		"output.0.", "output.<p>.", "payloads.0.", "payloads.<p>.", "emitted.0.", "emitted.<p>.",
+	).Replace(text)
+}
+
+func busDocument(t *testing.T, b site) string {
+	t.Helper()
+	var doc strings.Builder
+	doc.WriteString(`# The map of the bus
+
+<!-- Generated from package streams by TestGeneratedBus, off a server; ` + "`task gen`" + ` rewrites it. -->
+
+Every stream, bucket and subject of Flightline. Names are spelled in ` + "`streams/`" + ` and nowhere else. ` + "`<p>`" + ` is the endpoint's
+partition, from 0, chosen when the endpoint is made; ` + "`<class>`" + ` is ` + "`n`" + ` or ` + "`l`" + ` (lowPriority). Why it is so: [ADR 0002](adr/0002-record-decides-ack-last.md),
+[0004](adr/0004-ttl-by-message-age.md) and [0006](adr/0006-queue-per-endpoint.md).
+
+`)
+	all := allStreams(t, b.JS)
+	writeOverview(t, &doc, all)
+	for _, s := range all {
+		if !isBucket(s) {
+			writeStream(t, &doc, b.JS, s)
+		}
+	}
+	writeBuckets(&doc, all)
+	writeSubjects(&doc)
+	return doc.String()
+}
+
+func allStreams(t *testing.T, js jetstream.JetStream) []*jetstream.StreamInfo {
+	t.Helper()
+	list := js.ListStreams(t.Context())
+	var all []*jetstream.StreamInfo
+	for info := range list.Info() {
+		all = append(all, info)
+	}
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+	order := []string{"JOBS_", "KV_records", "OUTPUT", "PAYLOADS", "KV_"}
+	rank := func(s *jetstream.StreamInfo) int {
+		return slices.IndexFunc(order, func(prefix string) bool { return strings.HasPrefix(s.Config.Name, prefix) })
+	}
+	slices.SortFunc(all, func(x, y *jetstream.StreamInfo) int {
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x.Config.Name, y.Config.Name))
+	})
+	return all
+}
+
+// isBucket tells a bucket of the KV API from a stream of our own making.
+func isBucket(s *jetstream.StreamInfo) bool {
+	return strings.HasPrefix(s.Config.Name, "KV_") && s.Config.Name != streams.Records(aPartition)
+}
+
+// nameOf is how the document calls it.
+func nameOf(s *jetstream.StreamInfo) string {
+	if isBucket(s) {
+		return strings.TrimPrefix(s.Config.Name, "KV_")
+	}
+	return withNames(s.Config.Name)
+}
+
+func writeOverview(t *testing.T, doc *strings.Builder, all []*jetstream.StreamInfo) {
+	t.Helper()
+	doc.WriteString("| stream or bucket | what | written by | read by | kept until |\n|---|---|---|---|---|\n")
+	for _, s := range all {
+		r, ok := roles[nameOf(s)]
+		if !ok {
+			t.Errorf("%s is in no row of roles: say who writes and reads it", nameOf(s))
+		}
+		fmt.Fprintf(doc, "| `%s` | %s | %s | %s | %s |\n", nameOf(s), r.what, r.writes, r.reads, r.kept)
+	}
+	if len(all) != len(roles) {
+		t.Errorf("got %d streams and buckets, but roles has %d", len(all), len(roles))
+	}
+}
+
+func writeStream(t *testing.T, doc *strings.Builder, js jetstream.JetStream, s *jetstream.StreamInfo) {
+	t.Helper()
+	c := s.Config
+	fmt.Fprintf(doc, "\n## %s\n\n| setting | value |\n|---|---|\n", c.Name)
+	row := func(name string, value any) { fmt.Fprintf(doc, "| %s | %v |\n", name, value) }
+	row("subjects", "`"+strings.Join(c.Subjects, "`, `")+"`")
+	row("retention, discard, storage", fmt.Sprintf("%v, %v, %v", c.Retention, c.Discard, c.Storage))
+	row("max age", orNone(c.MaxAge))
+	row("messages per subject", orAny(c.MaxMsgsPerSubject))
+	row("messages, bytes", orAny(c.MaxMsgs)+", "+orAny(c.MaxBytes))
+	row("ttl of each message", yes(c.AllowMsgTTL))
+	row("delete markers", orNone(c.SubjectDeleteMarkerTTL))
+	row("schedules", yes(c.AllowMsgSchedules))
+	row("direct get", yes(c.AllowDirect))
+	row("window of message ids", c.Duplicates)
+	if r := c.RePublish; r != nil {
+		row("repeated on core NATS", fmt.Sprintf("`%s` as `%s`, headers only: %s", r.Source, r.Destination, yes(r.HeadersOnly)))
+	}
+	writeConsumers(t, doc, js, c.Name)
+}
+
+func writeConsumers(t *testing.T, doc *strings.Builder, js jetstream.JetStream, name string) {
+	t.Helper()
+	list := stream(t, js, name).ListConsumers(t.Context())
+	var all []*jetstream.ConsumerInfo
+	for c := range list.Info() {
+		all = append(all, c)
+	}
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		return
+	}
+	slices.SortFunc(all, func(x, y *jetstream.ConsumerInfo) int { return cmp.Compare(y.Name, x.Name) })
+	doc.WriteString("\n| consumer | filter | ack wait | deliveries | out at once | open pulls |\n|---|---|---|---|---|---|\n")
+	for _, info := range all {
+		c := info.Config
+		wait := fmt.Sprint(c.AckWait)
+		if name == streams.Jobs(anEndpoint) {
+			wait = "the endpoint's lease, " + wait + " unless set"
+		}
+		fmt.Fprintf(doc, "| `%s` | `%s` | %s | %s | %s | %d |\n", c.Durable, c.FilterSubject, wait,
+			orAny(int64(c.MaxDeliver)), orAny(int64(c.MaxAckPending)), c.MaxWaiting)
+	}
+}
+
+func writeBuckets(doc *strings.Builder, all []*jetstream.StreamInfo) {
+	doc.WriteString("\n## Buckets\n\n| bucket | values vanish | history | storage |\n|---|---|---|---|\n")
+	for _, s := range all {
+		if isBucket(s) {
+			fmt.Fprintf(doc, "| `%s` | %s | %d | %v |\n", nameOf(s), orNever(s.Config.MaxAge), s.Config.MaxMsgsPerSubject, s.Config.Storage)
+		}
+	}
+}
+
+func writeSubjects(doc *strings.Builder) {
+	const id = job.ID("<job>")
+	doc.WriteString("\n## Subjects\n\n| function | subject | what |\n|---|---|---|\n")
+	for _, s := range []struct{ function, subject, what string }{
+		{"JobSubject", streams.JobSubject(anEndpoint, "<class>", id), "the queue message of a job"},
+		{"RecordSubject", streams.RecordSubject(aPartition, anEndpoint, id, anAttempt), "the record of an attempt"},
+		{"DueSubject", streams.DueSubject(aPartition, anEndpoint, id, anAttempt), "where the record's schedule fires"},
+		{"OutputSubject", streams.OutputSubject(aPartition, anEndpoint, id, anAttempt, aRun), "the chunks of a run"},
+		{"PayloadSubject", streams.PayloadSubject(aPartition, anEndpoint, id, anAttempt, aRun, "<in or out>", "<token>"), "the parts of a payload; the token keeps two writers apart"},
+		{"Moved", streams.Moved(anEndpoint, id), "core: the headers of each write of a record, for waiters; nothing is stored"},
+		{"Nudge", streams.Nudge(anEndpoint, id), "core: tells a holder to look at its record"},
+	} {
+		fmt.Fprintf(doc, "| `%s` | `%s` | %s |\n", s.function, s.subject, s.what)
+	}
+	doc.WriteString("\nReplicas are 1 on a single node and 3 in a cluster, for every stream and bucket. A queue message and a record have one form:\n" +
+		"a header `Flightline-Job`, JSON, with everything but the payloads; the body is the payloads.\n")
+}
+
+func orNone(d time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return d.String()
+}
+
+func orNever(d time.Duration) string {
+	if d == 0 {
+		return "never"
+	}
+	return d.String() + " after their last write"
+}
+
+func orAny(n int64) string {
+	if n <= 0 {
+		return "any"
+	}
+	return fmt.Sprint(n)
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,129 @@
+package streams_test
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/bus/embedded"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// A server that can be killed is another process: this test binary again,
+// told by these flags to be one.
+var (
+	serveDir    = flag.String("serve", "", "be a server with its store in this `folder` until standard input ends")
+	serveListen = flag.String("serve-listen", "127.0.0.1:0", "`address` of that server")
+)
+
+const user, password = "facts", "facts-password"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *serveDir == "" {
+		m.Run()
+		return
+	}
+	ctx, cancel := contextWithin()
+	defer cancel()
+	server, err := embedded.Start(ctx, embedded.Config{Dir: *serveDir, Listen: *serveListen, User: user, Password: password})
+	if err != nil {
+		panic(err)
+	}
+	defer server.Stop()
+	_, _ = os.Stdout.WriteString(strings.TrimPrefix(server.URL(), "nats://") + "\n")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// serve starts a server in a process of its own and returns its address.
+func serve(t *testing.T, dir, listen string) (address string, kill func()) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-serve", dir, "-serve-listen", listen)
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with us
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	t.Cleanup(kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the server did not start: %v", err)
+	}
+	return strings.TrimSpace(line), kill
+}
+
+// F11 and F13: a SIGKILL loses nothing that was acknowledged, neither jobs nor
+// the fact that they are handed out; but how often each was delivered may be
+// forgotten, so that number decides nothing.
+func TestF11ASIGKILLForgetsDeliveriesAndLosesNoJob(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes and waits for leases")
+	}
+	t.Parallel()
+	const n, lease = 100, 2 * time.Second
+	dir := t.TempDir()
+	address, kill := serve(t, dir, "127.0.0.1:0")
+	nc, err := bus.Connect(bus.Config{URL: "nats://" + address, User: user, Password: password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := endpointOf(t, "ep")
+	e.Lease = lease
+	if err := streams.ApplyEndpoint(t.Context(), js, streams.Config{}, e); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		publish(t.Context(), t, js, message(streams.JobSubject(e.ID, job.Normal, job.ID(fmt.Sprint(i))), ""))
+	}
+	for range n {
+		fetch(t, js, e.ID) // held, never acknowledged
+	}
+
+	back := nc.StatusChanged(nats.CONNECTED)
+	kill()
+	serve(t, dir, address)
+	<-back
+
+	again, forgotten := map[string]bool{}, 0
+	for len(again) < n {
+		m := fetch(t, js, e.ID)
+		meta, err := m.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !again[m.Subject()] && meta.NumDelivered == 1 {
+			forgotten++
+		}
+		again[m.Subject()] = true
+		if err := m.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d of %d second deliveries were counted as first", forgotten, n)
+}

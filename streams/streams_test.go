@@ -1,0 +1,87 @@
+package streams_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus/bustest"
+	"flightline/shared/endpoint"
+	"flightline/streams"
+)
+
+// within bounds each wait for a fact; far more than any fact takes.
+const within = 30 * time.Second
+
+// site is a server with the shared streams and those of one endpoint.
+type site struct {
+	*bustest.Bus
+	e endpoint.Endpoint
+}
+
+func start(t *testing.T) site {
+	t.Helper()
+	b := site{bustest.New(t), endpointOf(t, "ep")}
+	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := streams.ApplyEndpoint(t.Context(), b.JS, streams.Config{}, b.e); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func endpointOf(t *testing.T, id string) endpoint.Endpoint {
+	t.Helper()
+	e, err := endpoint.Endpoint{ID: id}.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func contextWithin() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), within)
+}
+
+// eventually waits until fact holds.
+func eventually(t *testing.T, what string, fact func(context.Context) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !fact(ctx) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+func stream(t *testing.T, js jetstream.JetStream, name string) jetstream.Stream {
+	t.Helper()
+	s, err := js.Stream(t.Context(), name)
+	if err != nil {
+		t.Fatalf("stream %s: %v", name, err)
+	}
+	return s
+}
+
+// matches is what the server does with a filter.
+func matches(filter, subject string) bool {
+	want, got := strings.Split(filter, "."), strings.Split(subject, ".")
+	for i, token := range want {
+		switch {
+		case token == ">":
+			return len(got) > i
+		case i >= len(got), token != "*" && token != got[i]:
+			return false
+		}
+	}
+	return len(want) == len(got)
+}
