@@ -119,7 +119,17 @@ func TestKeysOpenWhatTheirScopesSayUntilRevoked(t *testing.T) {
 }
 
 func TestAcceptedJobsOutliveAStopAndAKill(t *testing.T) {
+	for _, sync := range []string{"always", "group", "interval"} {
+		t.Run(sync, func(t *testing.T) { outlive(t, sync) })
+	}
+}
+
+// outlive takes jobs through a stop and a kill, which no setting of sync may
+// lose them by: only a power loss tells the settings apart.
+func outlive(t *testing.T, sync string) {
+	t.Helper()
 	s := newSite(t)
+	s.env = append(s.env, "FLIGHTLINE_SYNC="+sync)
 	d := s.start("dev", "--no-demo")
 	d.line(ready)
 	s.ok("endpoint", "create", "keep")

@@ -21,8 +21,7 @@ var update = flag.Bool("update", false, "write the generated documents anew")
 
 const busFile = "../docs/bus.md"
 
-// Placeholders that the functions of this package take: numbers that stand for
-// themselves become names in the document.
+// Placeholders: numbers that become names in the document.
 const (
 	anEndpoint = "ENDPOINT"
 	aPartition = 0
@@ -214,6 +213,7 @@ func writeSubjects(doc *strings.Builder) {
 		{"PayloadSubject", streams.PayloadSubject(aPartition, anEndpoint, id, anAttempt, aRun, "<in or out>", "<token>"), "the parts of a payload; the token keeps two writers apart"},
 		{"Moved", streams.Moved(anEndpoint, id), "core: the headers of each write of a record, for waiters; nothing is stored"},
 		{"Nudge", streams.Nudge(anEndpoint, id), "core: tells a holder to look at its record"},
+		{"DurablePrefix", streams.DurablePrefix + "<stream>", "core: asks the process of a server that is alone to fsync the stream"},
 	} {
 		fmt.Fprintf(doc, "| `%s` | `%s` | %s |\n", s.function, s.subject, s.what)
 	}

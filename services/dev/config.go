@@ -38,7 +38,7 @@ type Config struct {
 	Data       string `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"folder that keeps everything; made if it is not there"`
 	APIKey     string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of an administrator, 8 bytes or more; a random one is made once and kept if there is none"`
 	NATSListen string `flag:"nats-listen" env:"FLIGHTLINE_NATS_LISTEN" help:"address for NATS clients, or off; 127.0.0.1:4222 if there is none, or a free port if that is taken"`
-	Sync       string `flag:"sync" env:"FLIGHTLINE_SYNC" envDefault:"always" help:"when an accepted job is on disk: always (before the answer) or interval (within 2 minutes: a power loss loses jobs)"`
+	Sync       string `flag:"sync" env:"FLIGHTLINE_SYNC" envDefault:"always" help:"when an accepted job is on disk: always (before the answer, each write by itself), group (before the answer, one fsync for all who wait) or interval (within 2 minutes: a power loss loses jobs)"`
 	NoDemo     bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
 	LogLevel   string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`
 	LogFormat  string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`

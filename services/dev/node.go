@@ -14,6 +14,7 @@ import (
 	"flightline/services/api"
 	"flightline/services/cli"
 	"flightline/services/control"
+	"flightline/shared/bus/barrier"
 	"flightline/shared/process"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -40,7 +41,9 @@ type plan struct {
 	replicas, partitions int
 	// adminKey is put in, unless it is "".
 	adminKey string
-	log      *slog.Logger
+	// durable is where writers wait, nil if the server's setting decides.
+	durable barrier.Func
+	log     *slog.Logger
 }
 
 // node is the roles of one process, ready to run.
@@ -62,7 +65,7 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if err := streams.Apply(ctx, js, streams.Config{Replicas: p.replicas, Partitions: p.partitions}); err != nil {
 		return nil, err
 	}
-	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Log: p.log})
+	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Durable: p.durable, Log: p.log})
 	if err != nil {
 		return nil, err
 	}

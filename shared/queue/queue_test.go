@@ -195,7 +195,7 @@ func TestJobRunsFromSubmissionToResult(t *testing.T) {
 }
 
 func TestWaiterIsWoken(t *testing.T) {
-	for name, output := range map[string]string{"inline": `"x"`, "none": ``, "beside": `"` + strings.Repeat("y", 1<<20) + `"`} {
+	for name, output := range map[string]string{"in the header": `"<b> & é\u2028\r\n"`, "in the body": `"` + strings.Repeat("x", 2*shortMost) + `"`, "none": ``, "beside": `"` + strings.Repeat("y", 1<<20) + `"`} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			id := NewID(job.Sync)

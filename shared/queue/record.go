@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -59,38 +61,42 @@ const (
 // wire is the header's JSON. Instants are Unix milliseconds, durations
 // milliseconds; lengths are those of the parts of the body, in this order.
 type wire struct {
-	Status       job.Status  `json:"status"`
-	Mode         job.Mode    `json:"mode"`
-	Class        job.Class   `json:"class"`
-	Attempt      int         `json:"attempt"`
-	Run          int         `json:"run,omitempty"`
-	Lost         int         `json:"lost,omitempty"`
-	Earlier      int         `json:"earlier,omitempty"`
-	Submitted    int64       `json:"submitted"`
-	Queued       int64       `json:"queued"`
-	Started      int64       `json:"started,omitempty"`
-	Finished     int64       `json:"finished,omitempty"`
-	Deadline     int64       `json:"deadline,omitempty"`
-	Expires      int64       `json:"expires"`
-	RetainUntil  int64       `json:"retainUntil,omitempty"`
-	Timeout      int64       `json:"timeout"`
-	Keep         int64       `json:"keep"`
-	Lease        int64       `json:"lease"`
-	QueueSeq     uint64      `json:"queueSeq,omitempty"`
-	QueueExpires int64       `json:"queueExpires"`
-	Ack          string      `json:"ack,omitempty"`
-	Holder       string      `json:"holder,omitempty"`
-	Changed      int64       `json:"changed"`
-	Requeued     bool        `json:"requeued,omitempty"`
-	Detached     bool        `json:"detached,omitempty"`
-	Worker       string      `json:"worker,omitempty"`
-	Webhook      string      `json:"webhook,omitempty"`
-	Input        int         `json:"input,omitempty"`
-	S3           int         `json:"s3,omitempty"`
-	Output       int         `json:"output,omitempty"`
-	Error        int         `json:"error,omitempty"`
-	InRef        *payloadRef `json:"inRef,omitempty"`
-	OutRef       *payloadRef `json:"outRef,omitempty"`
+	Status       job.Status `json:"status"`
+	Mode         job.Mode   `json:"mode"`
+	Class        job.Class  `json:"class"`
+	Attempt      int        `json:"attempt"`
+	Run          int        `json:"run,omitempty"`
+	Lost         int        `json:"lost,omitempty"`
+	Earlier      int        `json:"earlier,omitempty"`
+	Submitted    int64      `json:"submitted"`
+	Queued       int64      `json:"queued"`
+	Started      int64      `json:"started,omitempty"`
+	Finished     int64      `json:"finished,omitempty"`
+	Deadline     int64      `json:"deadline,omitempty"`
+	Expires      int64      `json:"expires"`
+	RetainUntil  int64      `json:"retainUntil,omitempty"`
+	Timeout      int64      `json:"timeout"`
+	Keep         int64      `json:"keep"`
+	Lease        int64      `json:"lease"`
+	QueueSeq     uint64     `json:"queueSeq,omitempty"`
+	QueueExpires int64      `json:"queueExpires"`
+	Ack          string     `json:"ack,omitempty"`
+	Holder       string     `json:"holder,omitempty"`
+	Changed      int64      `json:"changed"`
+	Requeued     bool       `json:"requeued,omitempty"`
+	Detached     bool       `json:"detached,omitempty"`
+	Worker       string     `json:"worker,omitempty"`
+	Webhook      string     `json:"webhook,omitempty"`
+	Input        int        `json:"input,omitempty"`
+	S3           int        `json:"s3,omitempty"`
+	Output       int        `json:"output,omitempty"`
+	Error        int        `json:"error,omitempty"`
+	// Said and Why are a short output and error, here instead of in the body,
+	// so that whoever waits needs no second look.
+	Said   json.RawMessage `json:"said,omitempty"`
+	Why    string          `json:"why,omitempty"`
+	InRef  *payloadRef     `json:"inRef,omitempty"`
+	OutRef *payloadRef     `json:"outRef,omitempty"`
 }
 
 func milli(t time.Time) int64 {
@@ -116,24 +122,41 @@ func (r *record) wire() wire {
 		Timeout: r.ExecutionTimeout.Milliseconds(), Keep: r.keep.Milliseconds(), Lease: r.lease.Milliseconds(),
 		QueueSeq: r.queueSeq, QueueExpires: milli(r.queueExpires), Ack: r.ack, Holder: r.holder, Changed: milli(r.changed),
 		Requeued: r.requeued, Detached: r.detached, Worker: r.Worker, Webhook: r.Webhook,
-		Input: len(r.input), S3: len(r.s3), Output: len(r.output), Error: len(r.Error),
-		InRef: r.inRef, OutRef: r.outRef,
+		Input: len(r.input), S3: len(r.s3), InRef: r.inRef, OutRef: r.outRef,
 	}
+}
+
+// shortMost is the longest output or error that travels in the header.
+const shortMost = 4 << 10
+
+// encode returns the header's form and the body.
+func (r *record) encode() (wire, []byte) {
+	w, output, text := r.wire(), r.output, r.Error
+	if len(output) <= shortMost {
+		w.Said, output = output, nil
+	}
+	if len(text) <= shortMost {
+		w.Why, text = text, ""
+	}
+	w.Output, w.Error = len(output), len(text)
+	body := make([]byte, 0, len(r.input)+len(r.s3)+len(output)+len(text))
+	body = append(body, r.input...)
+	body = append(body, r.s3...)
+	body = append(body, output...)
+	return w, append(body, text...)
 }
 
 // message encodes r for subject. It sets no expectation, age or schedule.
 func (r *record) message(subject, change string) (*nats.Msg, error) {
-	meta, err := json.Marshal(r.wire())
-	if err != nil {
+	w, body := r.encode()
+	var meta bytes.Buffer
+	form := json.NewEncoder(&meta)
+	form.SetEscapeHTML(false) // an output stays as it was given
+	if err := form.Encode(w); err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", r.ID, err)
 	}
-	body := make([]byte, 0, len(r.input)+len(r.s3)+len(r.output)+len(r.Error))
-	body = append(body, r.input...)
-	body = append(body, r.s3...)
-	body = append(body, r.output...)
-	body = append(body, r.Error...)
 	m := &nats.Msg{Subject: subject, Data: body, Header: make(nats.Header, 6)}
-	m.Header[metaHeader] = []string{string(meta)}
+	m.Header[metaHeader] = []string{strings.TrimSuffix(meta.String(), "\n")}
 	m.Header[changeHeader] = []string{change}
 	return m, nil
 }
@@ -158,6 +181,7 @@ func decode(at place, id job.ID, m *stored, headersOnly bool) (*record, error) {
 		requeued: w.Requeued, detached: w.Detached, inRef: w.InRef, outRef: w.OutRef, seq: m.seq,
 	}
 	r.restoreStatus(w.Status)
+	r.output, r.Output, r.Error = w.Said, w.Said, w.Why
 	if headersOnly {
 		return r, nil
 	}
@@ -176,14 +200,19 @@ func (r *record) decodeBody(w wire, body []byte) error {
 		body = body[n:]
 		return part
 	}
-	r.input, r.s3, r.output = cut(w.Input), cut(w.S3), cut(w.Output)
-	r.Error = string(cut(w.Error))
-	r.Output = r.output
+	r.input, r.s3 = cut(w.Input), cut(w.S3)
+	if w.Output > 0 {
+		r.output = cut(w.Output)
+		r.Output = r.output
+	}
+	if w.Error > 0 {
+		r.Error = string(cut(w.Error))
+	}
 	return nil
 }
 
-// bodiless reports whether there is nothing to read beside the header.
-func (w wire) bodiless() bool { return w.Input+w.S3+w.Output+w.Error == 0 && w.OutRef == nil }
+// tellsAll reports whether the header has all that a caller may see.
+func (w wire) tellsAll() bool { return w.Output+w.Error == 0 && w.OutRef == nil }
 
 // physical is when the server may remove the record: an hour after its queue
 // message is gone at the latest (data-model.md, principle 4).

@@ -90,11 +90,10 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 	}
 }
 
-// hear returns the job if the repeated header says that it ended and nothing
-// lies in its body.
+// hear returns the job if the repeated header says that it ended, and all of it.
 func (w *Watch) hear(m *nats.Msg) *job.Job {
 	var meta wire
-	if json.Unmarshal([]byte(m.Header.Get(metaHeader)), &meta) != nil || !meta.Status.Terminal() || !meta.bodiless() {
+	if json.Unmarshal([]byte(m.Header.Get(metaHeader)), &meta) != nil || !meta.Status.Terminal() || !meta.tellsAll() {
 		return nil
 	}
 	r, err := decode(w.at, w.id, &stored{header: m.Header}, true)

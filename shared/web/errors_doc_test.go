@@ -66,7 +66,8 @@ Every answer that is no success is a JSON object, whatever went wrong:
 ` + "```" + `
 
 ` + "`error`" + ` is for people and may change. ` + "`code`" + ` is for programs: this list is closed, further codes come with a new version of the API only.
-` + "`status`" + ` repeats the HTTP status, ` + "`requestId`" + ` the header ` + "`X-Request-Id`" + `. A job that fails is no error of the API: its status is FAILED, and the answer 200.
+` + "`status`" + ` repeats the HTTP status, ` + "`requestId`" + ` the header ` + "`X-Request-Id`" + `. Beneath ` + "`/v1`" + ` a
+` + "`message`" + ` repeats the text. A job that fails is no error of the API: its status is FAILED, and the answer 200.
 
 | code | status | what it means | what to do |
 |---|---|---|---|

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
@@ -93,100 +92,6 @@ func TestWritersShareAnFsyncThatBeganAfterTheirWrite(t *testing.T) {
 	}
 	if got, most := rounds.Load(), int64(writers*each/4); got > most {
 		t.Errorf("got %d fsyncs for %d messages, want at most %d", got, writers*each, most)
-	}
-}
-
-func TestSyncFollowsBlocks(t *testing.T) {
-	const size = 900 << 10 // nine to a block of 8 MB
-	d := &disk{}
-	s, nc, store := lazy(t, d)
-	putSafely(t, s, nc, 20, size)
-	if got := len(blocks(t, store, "S")); got < 3 {
-		t.Fatalf("got %d blocks, want three or more", got)
-	}
-	safe := func(after string, changed ...string) {
-		t.Helper()
-		d.take()
-		putSafely(t, s, nc, 1, 100)
-		names := d.take()
-		for _, name := range changed {
-			if !slices.Contains(names, name) {
-				t.Errorf("after %s: got fsyncs of %v, want %s among them", after, names, name)
-			}
-		}
-		if got := d.unsafe(t, store, "S"); len(got) > 0 {
-			t.Errorf("after %s: got %v not on the disk", after, got)
-		}
-	}
-	safe("rotation")
-
-	stream := createStream(t, nc, "S")
-	first := blocks(t, store, "S")[0]
-	before, err := os.Stat(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for seq := uint64(2); seq <= 8; seq++ {
-		if err := stream.DeleteMsg(t.Context(), seq); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if now, err := os.Stat(first); err != nil || os.SameFile(before, now) {
-		t.Fatalf("%s was not rewritten: %v", first, err)
-	}
-	safe("compaction", "1.blk", "msgs")
-
-	if err := stream.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	safe("a purge", "msgs", "S")
-	if open, known := s.Barrier().Open(); open != 1 || known != 1 {
-		t.Errorf("got %d open blocks of %d streams, want one of one", open, known)
-	}
-}
-
-func TestSyncCoversTheSettingsOfConsumers(t *testing.T) {
-	d := &disk{}
-	s, nc, store := lazy(t, d)
-	putSafely(t, s, nc, 1, 100)
-	stream := createStream(t, nc, "S")
-	if _, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "c"}); err != nil {
-		t.Fatal(err)
-	}
-	putSafely(t, s, nc, 1, 100)
-	dir := filepath.Join(store, "jetstream", "$G", "streams", "S", "obs")
-	for _, path := range []string{"", "c", "c/meta.inf", "c/meta.sum"} {
-		if path = filepath.Join(dir, path); d.safe[path] == nil {
-			t.Errorf("%s is not on the disk", path)
-		}
-	}
-}
-
-func TestADeletedStreamIsForgottenAndOneMadeAnewStartsAfresh(t *testing.T) {
-	d := &disk{}
-	s, nc, store := lazy(t, d)
-	js := connect(t, s)
-	for _, other := range []bool{false, true} {
-		putSafely(t, s, nc, 1, 100)
-		if err := js.DeleteStream(t.Context(), "S"); err != nil {
-			t.Fatal(err)
-		}
-		if other { // nobody asks for S, but for another stream
-			createStream(t, nc, "T")
-			if err := s.Barrier().Sync(t.Context(), "T"); err != nil {
-				t.Error(err)
-			}
-		} else if err := s.Barrier().Sync(t.Context(), "S"); !errors.Is(err, embedded.ErrNoStream) {
-			t.Errorf("got %v, want ErrNoStream", err)
-		}
-		if open, known := s.Barrier().Open(); open != known || known > 1 {
-			t.Errorf("got %d open blocks of %d streams, want those of T at most", open, known)
-		}
-		createStream(t, nc, "S")
-		putSafely(t, s, nc, 1, 100)
-		if got := d.unsafe(t, store, "S"); len(got) > 0 {
-			t.Errorf("made anew: got %v not on the disk", got)
-		}
 	}
 }
 
@@ -288,23 +193,6 @@ func TestANewServerTrustsNothingThatTheLastOneWrote(t *testing.T) {
 	}
 	if got := d.unsafe(t, store, "S"); len(got) > 0 {
 		t.Errorf("got %v not on the disk", got)
-	}
-}
-
-func TestManyStreamsDoNotKeepAsManyFilesOpen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes 270 streams")
-	}
-	s, nc, _ := lazy(t, &disk{})
-	for i := range 270 {
-		name := fmt.Sprintf("T%d", i)
-		createStream(t, nc, name)
-		if err := s.Barrier().Sync(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if open, known := s.Barrier().Open(); open > 256 || known != 270 {
-		t.Errorf("got %d open blocks of %d streams, want at most 256 of 270", open, known)
 	}
 }
 

@@ -50,7 +50,7 @@ type Config struct {
 	User, Password string
 	// SyncAlways fsyncs each write before it is acknowledged: a single server
 	// needs it to survive a power loss, at about a tenth of the speed, unless
-	// those who write wait at the Barrier, at about half.
+	// those who write wait at the Barrier, which is faster for many writers.
 	SyncAlways bool
 	// SyncInterval is the pause between two fsyncs when SyncAlways is off. 0
 	// means the server's default, 2 minutes; with a Barrier in use it should

@@ -1,0 +1,142 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/services/cli"
+	"flightline/shared/bus/barrier"
+	"flightline/shared/bus/embedded"
+	"flightline/streams"
+)
+
+// The settings of --sync.
+const (
+	syncAlways   = "always"
+	syncGroup    = "group"
+	syncInterval = "interval"
+)
+
+// netOf is the server's own pause between two fsyncs: short where the barrier
+// does the work, for what the barrier leaves out; else the server's default.
+func netOf(sync string) time.Duration {
+	if sync == syncGroup {
+		return time.Second
+	}
+	return 0
+}
+
+// busServer is the embedded NATS and our own connection to it.
+type busServer struct {
+	server *embedded.Server
+	nc     *nats.Conn
+}
+
+func startBus(ctx context.Context, cfg Config, r cli.Running, out io.Writer, log *slog.Logger) (*busServer, error) {
+	address, swapped, err := natsAddress(ctx, cfg.NATSListen)
+	if err != nil {
+		return nil, err
+	}
+	server, err := embedded.Start(ctx, embedded.Config{
+		Dir: filepath.Join(cfg.Data, "jetstream"), Listen: address, User: r.NATSUser, Password: r.NATSPassword,
+		SyncAlways: cfg.Sync == syncAlways, SyncInterval: netOf(cfg.Sync), Log: log,
+	})
+	if errors.Is(err, embedded.ErrInUse) {
+		return nil, inUse(cfg.Data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	nc, err := server.Connect("dev")
+	if err == nil && swapped {
+		_, err = fmt.Fprintf(out, "NATS listens at %s, as %s is taken\n", server.URL(), natsDefault)
+	}
+	if err != nil {
+		server.Stop()
+		return nil, err
+	}
+	return &busServer{server, nc}, nil
+}
+
+// durable is the barrier at which this process's writers wait, nil if the
+// server's own setting decides.
+func (b *busServer) durable(sync string) barrier.Func {
+	if sync != syncGroup {
+		return nil
+	}
+	return b.server.Barrier().Sync
+}
+
+// serveBarrier lets the writers of other processes wait there too, or tells
+// them that there is none.
+func (b *busServer) serveBarrier(sync string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return barrier.Serve(ctx, b.nc, streams.DurablePrefix, b.durable(sync))
+	}
+}
+
+// run keeps the bus up for as long as the other parts need it.
+func (b *busServer) run(ctx context.Context) error {
+	<-ctx.Done()
+	b.stop()
+	return nil
+}
+
+// stop may be called twice.
+func (b *busServer) stop() {
+	b.nc.Close()
+	b.server.Stop()
+}
+
+// inUse tells who has the data folder.
+func inUse(data string) error {
+	who := "another process"
+	if r, err := cli.FindRunning(data); err == nil {
+		who = fmt.Sprintf("the process %d, at %s", r.PID, r.URL)
+	}
+	return fmt.Errorf("'flightline dev' runs already with the data folder %s: %s. Stop it, or choose another folder with --data", data, who)
+}
+
+const (
+	natsOff     = "off"
+	natsDefault = "127.0.0.1:4222"
+	natsAnyPort = "127.0.0.1:0"
+)
+
+// natsAddress is where NATS is to listen, "" for nowhere. Only the default may
+// be swapped for a free port: an address that was asked for is meant.
+func natsAddress(ctx context.Context, asked string) (address string, swapped bool, err error) {
+	switch asked {
+	case natsOff:
+		return "", false, nil
+	case "":
+	default:
+		return asked, false, nil
+	}
+	var listening net.ListenConfig
+	probe, err := listening.Listen(ctx, "tcp", natsDefault)
+	if err != nil {
+		return natsAnyPort, true, nil //nolint:nilerr // taken, or not to be had: any other will do
+	}
+	return natsDefault, false, probe.Close()
+}
+
+// nearby is the URL of what listens on all addresses for those on this
+// machine, or the URL itself.
+func nearby(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || !net.ParseIP(u.Hostname()).IsUnspecified() {
+		return address
+	}
+	u.Host = net.JoinHostPort("127.0.0.1", u.Port())
+	return u.String()
+}
