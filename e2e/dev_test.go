@@ -76,7 +76,7 @@ func TestDevRefusesWhatItWasNotMeantToDo(t *testing.T) {
 	}{
 		"a port of NATS that is taken":  {[]string{"--nats-listen", natsAddress}, 1, natsAddress},
 		"a port of HTTP that is taken":  {[]string{"--listen", address}, 1, address},
-		"a durability that is not":      {[]string{"--sync", "sometimes"}, 2, "always or interval"},
+		"a durability that is not":      {[]string{"--sync", "sometimes"}, 2, "always, group or interval"},
 		"a key that is easily guessed":  {[]string{"--api-key", "short"}, 2, "8 to 512"},
 		"limits, which are yet to come": {[]string{"--limits", "off"}, 2, "unknown flag"},
 	} {

@@ -35,6 +35,9 @@ const (
 	BucketIdempotency = "idempotency"
 )
 
+// Bucket is the name of the stream that holds a bucket.
+func Bucket(name string) string { return "KV_" + name }
+
 const (
 	// maxAge caps the life of a queue message: the longest ttl and an hour.
 	maxAge = job.MaxTTL + time.Hour

@@ -75,6 +75,11 @@ func ParseDue(subject string) (endpoint string, id job.ID, attempt int, err erro
 // Moved is where the headers of each write of a job's records are repeated.
 func Moved(endpoint string, id job.ID) string { return "moved." + endpoint + "." + string(id) + ".*" }
 
+// MovedFirst is Moved for the first attempt alone.
+func MovedFirst(endpoint string, id job.ID) string {
+	return "moved." + endpoint + "." + string(id) + ".1"
+}
+
 // Nudge tells the holder of a job, over core NATS, to look at its record.
 func Nudge(endpoint string, id job.ID) string { return "nudge." + endpoint + "." + string(id) }
 

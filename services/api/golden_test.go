@@ -67,7 +67,7 @@ func scenes() []scene {
 	}
 }
 
-func TestWire(t *testing.T) {
+func TestGeneratedWire(t *testing.T) {
 	s := start(t)
 	for _, sc := range scenes() { // in order: the last one stops the bus
 		id := s.submit()

@@ -47,7 +47,7 @@ func (s *Service) runSync(c *fiber.Ctx) error {
 	}
 	id := queue.NewID(job.Sync)
 	c.Set(headerJobID, string(id))
-	watch, err := s.queue.Watch(e, id) // before the submission, so that no end is missed
+	watch, err := s.queue.WatchNew(e, id) // before the submission, so that no end is missed
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,8 @@ type Endpoint struct {
 	MaxLost int `json:"maxLost"`
 	// RequestsPerWorker raises the rate limits by running workers. 0 means none; to 100000.
 	RequestsPerWorker int `json:"requestsPerWorker"`
-	// WorkersMin and WorkersMax bound the autoscaler. 0 and 0 mean 0 and 3; to 1000.
+	// WorkersMin and WorkersMax bound the autoscaler. WorkersMax 0 means 3, or
+	// WorkersMin if that is more; to 1000.
 	WorkersMin int `json:"workersMin"`
 	WorkersMax int `json:"workersMax"`
 	// StreamFormat decides the form of /stream: "auto" ("" means that; product.md 2), "array" or "object".
@@ -145,8 +146,8 @@ func (e Endpoint) completeCounts() (Endpoint, error) {
 	if e.MaxLost == 0 {
 		e.MaxLost = DefaultMaxLost
 	}
-	if e.WorkersMin == 0 && e.WorkersMax == 0 {
-		e.WorkersMax = DefaultWorkersMax
+	if e.WorkersMax == 0 {
+		e.WorkersMax = max(DefaultWorkersMax, e.WorkersMin)
 	}
 	if e.StreamFormat == "" {
 		e.StreamFormat = "auto"

@@ -115,7 +115,6 @@ func TestCompleteRefuses(t *testing.T) {
 		"a reserved id":       {endpoint.Endpoint{ID: "env"}, "id"},
 		"a name too long":     {endpoint.Endpoint{ID: "ep", Name: strings.Repeat("é", 192)}, "name"},
 		"min above max":       {endpoint.Endpoint{ID: "ep", WorkersMin: 2, WorkersMax: 1}, "workersMin"},
-		"min without max":     {endpoint.Endpoint{ID: "ep", WorkersMin: 1}, "workersMin"},
 		"another format":      {endpoint.Endpoint{ID: "ep", StreamFormat: "sse"}, "streamFormat"},
 		"a negative rate":     {endpoint.Endpoint{ID: "ep", Limits: map[string]endpoint.Limit{"run": {Requests: -1}}}, "limits.run"},
 		"a negative bound":    {endpoint.Endpoint{ID: "ep", Limits: map[string]endpoint.Limit{"status": {Concurrent: -1}}}, "limits.status"},

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -134,7 +135,7 @@ func BenchmarkRunsync(b *testing.B) {
 	g.Go(func() error {
 		for {
 			l, err := taker.Next(ctx)
-			if ctx.Err() != nil {
+			if errors.Is(err, context.Canceled) {
 				return nil
 			}
 			if err != nil {

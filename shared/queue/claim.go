@@ -86,7 +86,7 @@ func (t *Taker) open(m *nats.Msg) (msg *record, delivered uint64, err error) {
 	}
 	subject := m.Subject
 	id := job.ID(subject[strings.LastIndexByte(subject, '.')+1:])
-	msg, err = decode(t.at, id, &stored{header: m.Header, data: m.Data}, false)
+	msg, err = decode(t.at, id, &stored{header: m.Header, data: m.Data})
 	if err != nil {
 		return nil, 0, err
 	}

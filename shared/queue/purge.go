@@ -123,7 +123,7 @@ func (p *purge) one(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	id := job.ID(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
-	from, err := decode(p.at, id, &stored{header: m.Header, data: m.Data}, false)
+	from, err := decode(p.at, id, &stored{header: m.Header, data: m.Data})
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,20 @@ func (q *Queue) Until(t time.Time) time.Duration { return t.Sub(q.Now()) }
 // CreateEndpoint makes the endpoint's work queue and consumers exist and
 // applies its present lease. It may be repeated. It returns ErrUnavailable.
 func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
-	return foreign(streams.ApplyEndpoint(ctx, q.js, streams.Config{Replicas: q.cfg.Replicas}, e))
+	ctx, cancel := context.WithTimeout(ctx, 2*answerWithin) // three replicas take their time
+	defer cancel()
+	_, err := untilAnswered(ctx, func() (struct{}, error) {
+		return struct{}{}, foreign(streams.ApplyEndpoint(ctx, q.js, streams.Config{Replicas: q.cfg.Replicas}, e))
+	})
+	if err != nil {
+		return err
+	}
+	for _, stream := range []string{streams.Jobs(e.ID), streams.Bucket(streams.BucketEndpoints)} {
+		if err := q.durable(ctx, stream, q.nc.ConnectedServerId()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (q *Queue) point(p Point) {

@@ -30,7 +30,7 @@ func (q *Queue) readLast(ctx context.Context, at place, id job.ID, stream, subje
 	if err != nil {
 		return nil, err
 	}
-	return decode(at, id, m, false)
+	return decode(at, id, m)
 }
 
 // latest reads where a job stands: the record of its highest attempt, or the
@@ -116,8 +116,19 @@ func (q *Queue) Status(ctx context.Context, e endpoint.Endpoint, id job.ID) (*jo
 	return q.loaded(ctx, placeOf(e), r)
 }
 
+// seen returns when the end that a caller is about to see is on the disk.
+func (q *Queue) seen(ctx context.Context, at place, r *record) error {
+	if !r.Status.Terminal() {
+		return nil
+	}
+	return q.durable(ctx, streams.Records(at.partition), q.nc.ConnectedServerId())
+}
+
 // loaded is the job of a record, with an output that lies beside it.
 func (q *Queue) loaded(ctx context.Context, at place, r *record) (*job.Job, error) {
+	if err := q.seen(ctx, at, r); err != nil {
+		return nil, err
+	}
 	if r.outRef != nil {
 		out, err := q.loadPayload(ctx, at, r.outRef)
 		if err != nil {

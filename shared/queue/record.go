@@ -161,13 +161,18 @@ func (r *record) message(subject, change string) (*nats.Msg, error) {
 	return m, nil
 }
 
-// decode reads what message wrote. headersOnly leaves the payloads empty, as a
-// repeated header has none.
-func decode(at place, id job.ID, m *stored, headersOnly bool) (*record, error) {
+// decode reads what message wrote.
+func decode(at place, id job.ID, m *stored) (*record, error) {
 	var w wire
 	if err := json.Unmarshal([]byte(m.header.Get(metaHeader)), &w); err != nil {
 		return nil, fmt.Errorf("decode job %s: %w", id, err)
 	}
+	r := w.record(at, id, m.seq)
+	return r, r.decodeBody(w, m.data)
+}
+
+// record is what the header alone says.
+func (w wire) record(at place, id job.ID, seq uint64) *record {
 	r := &record{
 		Job: job.Job{
 			ID: id, Endpoint: at.endpoint, Mode: w.Mode, Class: w.Class,
@@ -178,14 +183,11 @@ func decode(at place, id job.ID, m *stored, headersOnly bool) (*record, error) {
 		},
 		keep: time.Duration(w.Keep) * time.Millisecond, lease: time.Duration(w.Lease) * time.Millisecond,
 		queueSeq: w.QueueSeq, queueExpires: instant(w.QueueExpires), ack: w.Ack, holder: w.Holder, changed: instant(w.Changed),
-		requeued: w.Requeued, detached: w.Detached, inRef: w.InRef, outRef: w.OutRef, seq: m.seq,
+		requeued: w.Requeued, detached: w.Detached, inRef: w.InRef, outRef: w.OutRef, seq: seq,
 	}
 	r.restoreStatus(w.Status)
 	r.output, r.Output, r.Error = w.Said, w.Said, w.Why
-	if headersOnly {
-		return r, nil
-	}
-	return r, r.decodeBody(w, m.data)
+	return r
 }
 
 func (r *record) decodeBody(w wire, body []byte) error {

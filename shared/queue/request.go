@@ -26,6 +26,7 @@ const (
 	codeWrongLast     = 10071 // the expected last sequence is another
 	codeWriteInFlight = 10164 // another write of the subject is in flight
 	codeNoStream      = 10059
+	codeStoreFailed   = 10049 // among others: a deleted stream's folder is still being removed
 )
 
 func (e *apiError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrorCode) }
@@ -49,7 +50,7 @@ func foreign(err error) error {
 	if err == nil {
 		return nil
 	}
-	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.Code < 500 {
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.Code < 500 && refused.ErrorCode != codeStoreFailed {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -22,134 +22,73 @@ const (
 	pullPause = 100 * time.Millisecond
 )
 
-// slot is one place for a job. Its normal pull has an inbox for as long as the
-// taker lives, and is used again by the next call if no job came on it; its
-// low-priority pull has an inbox of its own, which is closed when the other wins.
+// slot is one place for a job, with a pull for each class.
 type slot struct {
-	t     *Taker
-	inbox string
-	sub   *nats.Subscription
-	got   chan *nats.Msg // the job that was delivered while the slot waited
-	ended chan string    // the status with which the server ended the pull
-
-	mu      sync.Mutex
-	waiting bool
-	open    time.Time // until then a normal pull is open
+	t           *Taker
+	normal, low *pull
 }
 
-// deliver takes a message of the normal pull. A job that comes while the slot
-// is not waiting goes back at once.
-func (s *slot) deliver(m *nats.Msg) {
-	if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 {
-		s.mu.Lock()
-		s.open = time.Time{}
-		s.mu.Unlock()
-		select {
-		case s.ended <- status:
-		default:
-		}
-		return
+func (t *Taker) newSlot() (*slot, error) {
+	s := &slot{t: t}
+	var err error
+	if s.normal, err = t.newPull(job.Normal); err != nil {
+		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open = time.Time{}
-	if s.waiting {
-		select {
-		case s.got <- m:
-			return
-		default:
-		}
+	if s.low, err = t.newPull(job.LowPriority); err != nil {
+		_ = s.normal.sub.Unsubscribe()
+		return nil, err
 	}
-	_ = m.Nak() // a lost nak costs one lease of waiting, no job
+	return s, nil
 }
 
-func (s *slot) setWaiting(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting = on
+// drain ends the slot's pulls; what is under way is given back.
+func (s *slot) drain() {
+	_ = s.normal.sub.Drain()
+	_ = s.low.sub.Drain()
 }
 
-// ask opens the normal pull unless one is open.
-func (s *slot) ask() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Now().Before(s.open) {
-		return
-	}
-	select {
-	case <-s.ended: // of an older pull
-	default:
-	}
-	if s.t.q.sendPull(s.t.at.endpoint, job.Normal, s.inbox, 1, pullExpires) == nil {
-		s.open = time.Now().Add(pullExpires)
-	}
-}
-
-func (s *slot) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open = time.Time{}
-}
-
-// sendPull asks the consumer of a class for up to batch messages on inbox.
-func (q *Queue) sendPull(endpoint string, c job.Class, inbox string, batch int, expires time.Duration) error {
-	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, batch, expires.Nanoseconds())
-	if expires == 0 {
-		body = fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, batch)
-	}
-	return q.nc.PublishRequest(streams.PullNext(streams.Jobs(endpoint), streams.Consumer(c)), inbox, body)
-}
-
-// pull waits for a delivery, normal ones first.
-func (s *slot) pull(ctx context.Context) (*nats.Msg, error) {
-	s.setWaiting(true)
-	defer s.stopWaiting()
+// next waits for a delivery, normal ones first.
+func (s *slot) next(ctx context.Context) (*nats.Msg, error) {
+	s.normal.wait(true)
+	s.low.wait(true)
+	defer s.normal.wait(false)
+	defer s.low.wait(false)
 	for {
-		m, err := s.pullOnce(ctx)
+		m, err := s.once(ctx)
 		if m != nil || err != nil {
 			return m, err
 		}
 	}
 }
 
-// stopWaiting gives back what was delivered but not taken.
-func (s *slot) stopWaiting() {
-	s.setWaiting(false)
-	select {
-	case m := <-s.got:
-		_ = m.Nak()
-	default:
-	}
-}
-
-func (s *slot) pullOnce(ctx context.Context) (*nats.Msg, error) {
+// once waits until a job comes, or until there is reason to ask again: then it
+// returns nothing.
+func (s *slot) once(ctx context.Context) (*nats.Msg, error) {
 	back := s.t.q.service.reconnected()
-	s.ask()
-	low := &lowPull{}
-	defer low.close()
+	s.normal.ask()
 	again := time.NewTimer(pullExpires + pullPause)
 	defer again.Stop()
 	idle := time.NewTimer(lowAfter)
 	defer idle.Stop()
 	for {
 		select {
-		case m := <-s.got:
+		case m := <-s.normal.got:
 			return m, nil
-		case m := <-low.got:
+		case m := <-s.low.got:
 			return s.preferNormal(m), nil
 		case <-idle.C:
-			low.start(s.t)
-		case status := <-s.ended:
-			if status == "408" || status == "404" { // it expired, as pulls do
-				return nil, nil //nolint:nilnil // nothing came: ask again
+			s.low.ask()
+		case refused := <-s.normal.ended:
+			if refused {
+				return nil, s.pause(ctx)
 			}
-			return nil, s.pause(ctx)
+			return nil, nil //nolint:nilnil // it expired, as pulls do
 		case <-again.C:
 			s.forget()
-			return nil, nil //nolint:nilnil // as above
+			return nil, nil //nolint:nilnil // ask again
 		case <-back:
-			s.forget()      // the server may have forgotten it too
-			return nil, nil //nolint:nilnil // as above
+			s.forget()      // the server may have forgotten them too
+			return nil, nil //nolint:nilnil // ask again
 		case <-s.t.closed:
 			return nil, ErrClosed
 		case <-ctx.Done():
@@ -160,12 +99,17 @@ func (s *slot) pullOnce(ctx context.Context) (*nats.Msg, error) {
 
 func (s *slot) preferNormal(low *nats.Msg) *nats.Msg {
 	select {
-	case m := <-s.got:
+	case m := <-s.normal.got:
 		_ = low.Nak()
 		return m
 	default:
 		return low
 	}
+}
+
+func (s *slot) forget() {
+	s.normal.forget()
+	s.low.forget()
 }
 
 func (s *slot) pause(ctx context.Context) error {
@@ -178,4 +122,99 @@ func (s *slot) pause(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// pull is a slot's request for one job of a class, open at the server for
+// pullExpires. Its inbox lives as long as the taker: a pull that brought
+// nothing serves the next call, and a job that it brings while the slot is not
+// waiting goes back at once. Closing the inbox at every job instead cost each
+// job a subscription (docs/adr/0006).
+type pull struct {
+	t     *Taker
+	class job.Class
+	inbox string
+	sub   *nats.Subscription
+	got   chan *nats.Msg // the job that came while the slot waited
+	ended chan bool      // the server ended the pull; true: it refused it
+
+	mu      sync.Mutex
+	waiting bool
+	open    time.Time // until then it is open
+}
+
+func (t *Taker) newPull(c job.Class) (*pull, error) {
+	p := &pull{t: t, class: c, inbox: t.q.nc.NewInbox(), got: make(chan *nats.Msg, 1), ended: make(chan bool, 1)}
+	var err error
+	if p.sub, err = t.q.nc.Subscribe(p.inbox, p.deliver); err != nil {
+		return nil, fmt.Errorf("take jobs of %s: %w: %w", t.e.ID, ErrUnavailable, err)
+	}
+	return p, nil
+}
+
+func (p *pull) deliver(m *nats.Msg) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = time.Time{}
+	if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 {
+		select {
+		case p.ended <- status != "408" && status != "404":
+		default:
+		}
+		return
+	}
+	if p.waiting {
+		select {
+		case p.got <- m:
+			return
+		default:
+		}
+	}
+	_ = m.Nak() // a lost nak costs one lease of waiting, no job
+}
+
+// wait says whether the slot waits. What came and was not taken goes back.
+func (p *pull) wait(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = on
+	if on {
+		return
+	}
+	select {
+	case m := <-p.got:
+		_ = m.Nak()
+	default:
+	}
+}
+
+// ask opens the pull unless it is open.
+func (p *pull) ask() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Now().Before(p.open) {
+		return
+	}
+	select {
+	case <-p.ended: // of an older one
+	default:
+	}
+	if p.t.q.sendPull(p.t.at.endpoint, p.class, p.inbox, 1, pullExpires) == nil {
+		p.open = time.Now().Add(pullExpires)
+	}
+}
+
+func (p *pull) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = time.Time{}
+}
+
+// sendPull asks the consumer of a class for up to batch messages on inbox.
+// expires 0 takes only what waits now.
+func (q *Queue) sendPull(endpoint string, c job.Class, inbox string, batch int, expires time.Duration) error {
+	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, batch, expires.Nanoseconds())
+	if expires == 0 {
+		body = fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, batch)
+	}
+	return q.nc.PublishRequest(streams.PullNext(streams.Jobs(endpoint), streams.Consumer(c)), inbox, body)
 }

@@ -60,7 +60,7 @@ func (t *Taker) Close() {
 		defer t.mu.Unlock()
 		close(t.closed)
 		for _, s := range t.all {
-			_ = s.sub.Drain() // what is under way still reaches deliver, which gives it back
+			s.drain()
 		}
 	})
 }
@@ -74,7 +74,7 @@ func (t *Taker) Next(ctx context.Context) (*Lease, error) {
 	}
 	defer t.leave(s)
 	for {
-		m, err := s.pull(ctx)
+		m, err := s.next(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -102,10 +102,9 @@ func (t *Taker) enter() (*slot, error) {
 		t.free = t.free[:n-1]
 		return s, nil
 	}
-	s := &slot{t: t, inbox: t.q.nc.NewInbox(), got: make(chan *nats.Msg, 1), ended: make(chan string, 1)}
-	var err error
-	if s.sub, err = t.q.nc.Subscribe(s.inbox, s.deliver); err != nil {
-		return nil, fmt.Errorf("take jobs of %s: %w: %w", t.e.ID, ErrUnavailable, err)
+	s, err := t.newSlot()
+	if err != nil {
+		return nil, err
 	}
 	t.all = append(t.all, s)
 	return s, nil

@@ -27,15 +27,25 @@ type Watch struct {
 	expires time.Time // known of a job that was just submitted
 }
 
-// Watch begins to watch a job, which need not exist yet: watch first, then
-// submit, and nothing is missed. Close it.
+// Watch begins to watch a job. Close it.
 func (q *Queue) Watch(e endpoint.Endpoint, id job.ID) (*Watch, error) {
+	return q.watch(e, id, streams.Moved(e.ID, id))
+}
+
+// WatchNew begins to watch a job that is about to be submitted: watch first,
+// then submit and tell Submitted, and nothing is missed. It hears of the first
+// attempt only, for which the server has less to look up. Close it.
+func (q *Queue) WatchNew(e endpoint.Endpoint, id job.ID) (*Watch, error) {
+	return q.watch(e, id, streams.MovedFirst(e.ID, id))
+}
+
+func (q *Queue) watch(e endpoint.Endpoint, id job.ID, subject string) (*Watch, error) {
 	const bursts = 16 // a waiter needs the last one only; older ones may be dropped
 	w := &Watch{q: q, at: placeOf(e), id: id, moved: make(chan *nats.Msg, bursts)}
 	if !id.Valid() {
 		return nil, job.ErrNotFound
 	}
-	sub, err := q.nc.Subscribe(streams.Moved(e.ID, id), func(m *nats.Msg) {
+	sub, err := q.nc.Subscribe(subject, func(m *nats.Msg) {
 		select {
 		case w.moved <- m:
 		default:
@@ -79,34 +89,33 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 		case <-poll.C:
 			look = true
 		case m := <-w.moved:
-			ended := w.hear(m)
-			if ended != nil {
+			r := w.hear(m)
+			switch {
+			case r == nil:
+				look = true
+			case r.Status.Terminal() && r.told && r.Visible(w.q.Now()) && w.q.seen(ctx, w.at, r.record) == nil:
 				gone.Stop()
-				return ended, nil
+				return &r.Job, nil
+			default:
+				look = r.Status.Terminal() || !r.Expires.Equal(w.expires)
 			}
-			look = w.concerns(m)
 		}
 		gone.Stop()
 	}
 }
 
-// hear returns the job if the repeated header says that it ended, and all of it.
-func (w *Watch) hear(m *nats.Msg) *job.Job {
-	var meta wire
-	if json.Unmarshal([]byte(m.Header.Get(metaHeader)), &meta) != nil || !meta.Status.Terminal() || !meta.tellsAll() {
-		return nil
-	}
-	r, err := decode(w.at, w.id, &stored{header: m.Header}, true)
-	if err != nil || !r.Visible(w.q.Now()) {
-		return nil
-	}
-	return &r.Job
+// heard is what a repeated header says; told: all that a caller may see.
+type heard struct {
+	*record
+	told bool
 }
 
-// concerns reports whether a write is worth a look: an end, or a new expiry.
-func (w *Watch) concerns(m *nats.Msg) bool {
-	r, err := decode(w.at, w.id, &stored{header: m.Header}, true)
-	return err != nil || r.Status.Terminal() || !r.Expires.Equal(w.expires)
+func (w *Watch) hear(m *nats.Msg) *heard {
+	var meta wire
+	if json.Unmarshal([]byte(m.Header.Get(metaHeader)), &meta) != nil {
+		return nil
+	}
+	return &heard{meta.record(w.at, w.id, 0), meta.tellsAll()}
 }
 
 // look reads where the job stands; nil if there is more to wait for.

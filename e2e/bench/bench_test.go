@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestQuantileIsTheSmallestThatTheShareDoesNotExceed(t *testing.T) {
+	hundred := make([]int, 100)
+	for i := range hundred {
+		hundred[i] = i + 1
+	}
+	tests := map[string]struct {
+		of   []int
+		q    float64
+		want int
+	}{
+		"none":          {nil, 0.5, 0},
+		"one":           {[]int{7}, 0.99, 7},
+		"half of two":   {[]int{1, 2}, 0.5, 1},
+		"half of three": {[]int{1, 2, 3}, 0.5, 2},
+		"p50 of 100":    {hundred, 0.5, 50},
+		"p99 of 100":    {hundred, 0.99, 99},
+		"all":           {hundred, 1, 100},
+		"none of them":  {hundred, 0, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := quantile(tt.of, tt.q); got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for want, of := range map[float64][]float64{0: nil, 3: {9, 1, 3}, 2.5: {4, 1, 2, 3}} {
+		if got := median(of); got != want {
+			t.Errorf("got %v of %v, want %v", got, of, want)
+		}
+	}
+}
+
+// A round that was slow for both says nothing: the ratio is each round's own.
+func TestRatiosAreThoseOfTheRounds(t *testing.T) {
+	rate := func(v float64) reading { return reading{{"rate", perSecond, v}} }
+	rows := rowsOf("s", "jobs", []pair{{rate(100), rate(50)}, {rate(10), rate(6)}, {rate(100), rate(70)}})
+	if len(rows) != 1 || rows[0].Ratio != 0.6 || rows[0].Ours != 50 || rows[0].Bare != 100 {
+		t.Errorf("got %+v, want a ratio of 0.6 of 50 and 100", rows)
+	}
+	if rows := rowsOf("s", "idle", []pair{{nil, rate(3)}}); rows[0].Ratio != 0 || rows[0].Bare != 0 {
+		t.Errorf("got %+v, want no ratio where there is nothing beside it", rows)
+	}
+}
+
+func TestLoadDoesEachOnce(t *testing.T) {
+	const n = 100
+	done := make(chan int, 2*n)
+	s, err := load(t.Context(), n, 8, func(_ context.Context, i int) error { done <- i; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for range len(done) {
+		seen[<-done] = true
+	}
+	if len(seen) != n || s.N != n {
+		t.Errorf("got %d operations, %d in the sample, want %d", len(seen), s.N, n)
+	}
+}
+
+func TestLoadStopsAtTheFirstError(t *testing.T) {
+	broken := errors.New("broken")
+	_, err := load(t.Context(), 1_000_000, 4, func(_ context.Context, i int) error {
+		if i == 10 {
+			return broken
+		}
+		return nil
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+}
+
+func TestOnlySelectsCasesAndSetups(t *testing.T) {
+	tests := map[string]struct {
+		only string
+		want map[string]bool
+	}{
+		"everything":    {"", map[string]bool{"interval": true, "jobs": true, "scale": true}},
+		"a case":        {"jobs", map[string]bool{"interval": true, "always": true, "jobs": true, "cancel": false, "scale": false}},
+		"a setup":       {"always", map[string]bool{"interval": false, "always": true, "jobs": true, "scale": false}},
+		"both":          {"always,jobs", map[string]bool{"interval": false, "always": true, "jobs": true, "cancel": false}},
+		"scale":         {"scale", map[string]bool{"interval": false, "jobs": false, "scale": true}},
+		"case, scale":   {"jobs,scale", map[string]bool{"interval": true, "jobs": true, "scale": true}},
+		"setups, scale": {"always,scale", map[string]bool{"interval": false, "jobs": true, "scale": true}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			for what, want := range tt.want {
+				if got := (options{only: tt.only}).wants(what); got != want {
+					t.Errorf("got %v for %s, want %v", got, what, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAimsAreJudged(t *testing.T) {
+	r := report{Rows: []row{
+		{Setup: "interval", Case: "jobs", Metric: "rate", Ratio: 0.5, Ours: 5000},
+		{Setup: "group", Case: "jobs", Metric: "rate", Ratio: 2, Ours: 4000},
+		{Setup: "interval", Case: "runsync1", Metric: "p50", Ratio: 2},
+		{Setup: "scale", Case: "many", Metric: "ack", Ratio: 1.6},
+		{Setup: "interval", Case: "submit", Metric: "rate", Ratio: 0.1},
+	}}
+	r.finish()
+	var got []bool
+	for _, a := range r.Aims {
+		got = append(got, a.Holds)
+	}
+	want := []bool{false, true, true, true, false}
+	if len(got) != len(want) {
+		t.Fatalf("got %d aims, want %d", len(got), len(want))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("got %v for %q, want %v", got[i], r.Aims[i].Text, want[i])
+		}
+	}
+	var out bytes.Buffer
+	r.print(&out)
+	if !strings.Contains(out.String(), "MISSED") {
+		t.Errorf("got %q, want what was missed in it", out.String())
+	}
+}
+
+func TestAProcessHasUsedTimeAndMemory(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("there is no /proc here")
+	}
+	until := time.Now().Add(200 * time.Millisecond)
+	for time.Now().Before(until) && cpuTime(os.Getpid()) == 0 {
+	}
+	if got := cpuTime(os.Getpid()); got <= 0 || got > time.Hour {
+		t.Errorf("got %v of CPU time, want some", got)
+	}
+	if got := resident(os.Getpid()); got < 1 || got > 10_000 {
+		t.Errorf("got %v MB of memory, want some", got)
+	}
+}
