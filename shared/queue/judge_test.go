@@ -44,38 +44,39 @@ func TestJudge(t *testing.T) {
 	detached := func(seq uint64, requeued bool) *record {
 		return held(func(r *record) { r.queueSeq, r.requeued = seq, requeued })
 	}
-	tests := map[string]struct {
+	tests := []struct {
+		name string
 		r    *record
 		d    delivery
 		want verdict
 	}{
-		"nobody has touched it":                        {nil, served, begin},
-		"untouched, but its ttl is over":               {nil, with(func(d *delivery) { d.expires = now }), hold},
-		"completed":                                    {status(job.Completed), served, drop},
-		"failed":                                       {status(job.Failed), served, drop},
-		"timed out":                                    {status(job.TimedOut), served, drop},
-		"cancelled":                                    {status(job.Cancelled), served, drop},
-		"cancelled and expired":                        {expired(job.Cancelled), served, drop},
-		"given back":                                   {status(job.InQueue), served, resume},
-		"its ttl was made shorter and is over":         {expired(job.InQueue), served, hold},
-		"about to be replaced":                         {requeuedAt(7, now), served, hold},
-		"about to be replaced for too long":            {requeuedAt(7, now.Add(-replacing)), served, resume},
-		"replaced":                                     {requeuedAt(6, now), served, resume},
-		"held, and this process saw a whole lease":     {held(nil), served, takeOver},
-		"held, and there was an outage since":          {held(nil), with(func(d *delivery) { d.service = lease - 1 }), hold},
-		"held, and this process just started":          {held(nil), with(func(d *delivery) { d.service = 0 }), hold},
-		"held, two workers lost before":                {held(func(r *record) { r.Lost = 2 }), served, giveUp},
-		"held, two lost before, but an outage":         {held(func(r *record) { r.Lost = 2 }), with(func(d *delivery) { d.service = 0 }), hold},
-		"held by this taker":                           {held(nil), with(func(d *delivery) { d.running = true }), hold},
-		"written by this taker, which runs nothing":    {held(func(r *record) { r.holder = "me" }), with(func(d *delivery) { d.service = 0 }), adopt},
-		"held, past its deadline, the holder is at it": {held(func(r *record) { r.Deadline = now.Add(-time.Second) }), served, hold},
-		"held, past its deadline and forgotten":        {held(func(r *record) { r.Deadline = now.Add(-forgotten) }), served, tooLate},
-		"held under another message":                   {detached(6, false), served, stray},
-		"given back without a message":                 {detached(6, true), served, resume},
-		"held and expired":                             {held(func(r *record) { r.Expires = now }), served, hold},
+		{"nobody has touched it", nil, served, begin},
+		{"untouched, but its ttl is over", nil, with(func(d *delivery) { d.expires = now }), hold},
+		{"completed", status(job.Completed), served, drop},
+		{"failed", status(job.Failed), served, drop},
+		{"timed out", status(job.TimedOut), served, drop},
+		{"cancelled", status(job.Cancelled), served, drop},
+		{"cancelled and expired", expired(job.Cancelled), served, drop},
+		{"given back", status(job.InQueue), served, resume},
+		{"its ttl was made shorter and is over", expired(job.InQueue), served, hold},
+		{"about to be replaced", requeuedAt(7, now), served, hold},
+		{"about to be replaced for too long", requeuedAt(7, now.Add(-replacing)), served, resume},
+		{"replaced", requeuedAt(6, now), served, resume},
+		{"held, and this process saw a whole lease", held(nil), served, takeOver},
+		{"held, and there was an outage since", held(nil), with(func(d *delivery) { d.service = lease - 1 }), hold},
+		{"held, and this process just started", held(nil), with(func(d *delivery) { d.service = 0 }), hold},
+		{"held, two workers lost before", held(func(r *record) { r.Lost = 2 }), served, giveUp},
+		{"held, two lost before, but an outage", held(func(r *record) { r.Lost = 2 }), with(func(d *delivery) { d.service = 0 }), hold},
+		{"held by this taker", held(nil), with(func(d *delivery) { d.running = true }), hold},
+		{"written by this taker, which runs nothing", held(func(r *record) { r.holder = "me" }), with(func(d *delivery) { d.service = 0 }), adopt},
+		{"held, past its deadline, the holder is at it", held(func(r *record) { r.Deadline = now.Add(-time.Second) }), served, hold},
+		{"held, past its deadline and forgotten", held(func(r *record) { r.Deadline = now.Add(-forgotten) }), served, tooLate},
+		{"held under another message", detached(6, false), served, stray},
+		{"given back without a message", detached(6, true), served, resume},
+		{"held and expired", held(func(r *record) { r.Expires = now }), served, hold},
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
 			if got := judge(tc.r, tc.d); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
