@@ -22,7 +22,8 @@ const (
 	giveUp
 	// tooLate: the run that held the job is past its deadline.
 	tooLate
-	// drop: the attempt is decided; the message only needs to go.
+	// drop: the attempt is decided, or its record says that it expired; the
+	// message only needs to go.
 	drop
 	// stray: a replaced message of an attempt that is held under another one.
 	stray
@@ -65,6 +66,8 @@ func judge(r *record, d delivery) verdict {
 		return begin
 	case r.Status.Terminal():
 		return drop
+	case !d.now.Before(r.Expires.Add(forgotten)):
+		return drop // a ttl made shorter than the message's own age
 	case !d.now.Before(r.Expires):
 		return hold
 	case r.Status == job.InQueue:

@@ -73,6 +73,7 @@ func TestJudge(t *testing.T) {
 		{"held, past its deadline and forgotten", held(func(r *record) { r.Deadline = now.Add(-forgotten) }), served, tooLate},
 		{"held under another message", detached(6, false), served, stray},
 		{"given back without a message", detached(6, true), served, resume},
+		{"held and expired long ago", held(func(r *record) { r.Expires = now.Add(-forgotten) }), served, drop},
 		{"held and expired", held(func(r *record) { r.Expires = now }), served, hold},
 	}
 	for _, tc := range tests {

@@ -685,3 +685,36 @@ func TestUnavailableWithinFiveSeconds(t *testing.T) {
 		t.Errorf("got %v after %v", err, time.Since(start))
 	}
 }
+
+// The queue message has the age of the first ttl; nobody may meet it for ever.
+func TestShorterTTLLeavesNothingInTheQueue(t *testing.T) {
+	s := newSite(t)
+	running := s.submit(t)
+	next(t, s.taker(t, s.q, "silent"))
+	waiting := s.submit(t)
+	for _, id := range []job.ID{running, waiting} {
+		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Second); err != nil && !errors.Is(err, job.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	taker := s.taker(t, s.q, "w")
+	go func() {
+		for ctx.Err() == nil {
+			_, _ = taker.Next(ctx) // it may still begin within the second; then it expires in its hands
+		}
+	}()
+	eventually(t, "both are gone", func() bool {
+		for _, id := range []job.ID{running, waiting} {
+			if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
+				return false
+			}
+		}
+		return true
+	})
+	taker.Close()
+	last := s.taker(t, s.q, "last")
+	go func() { _, _ = last.Next(ctx) }()
+	s.empty(t)
+}
