@@ -1,0 +1,34 @@
+// Chaos kills every process of Flightline at bad moments while jobs are
+// submitted, cancelled, retried, purged and given other ttls, and then proves
+// from an independent ledger that nothing was lost and nothing happened twice.
+//
+//	go run ./e2e/chaos                  plants, 2000 jobs on one node, 1000 on three
+//	go run ./e2e/chaos -short           the same with 600 and 300 jobs, as CI does
+//	go run ./e2e/chaos -nodes 3         only three nodes
+//	go run ./e2e/chaos -plants          only the planted bugs
+//
+// NATS nodes, api instances and workers are processes of this same program
+// (roles.go), so that SIGKILL is a real one. A worker is told to kill itself
+// at one of the crash points of package queue, is killed at random, or is
+// asked to stop; an api instance is killed at random or at a crash point; a
+// NATS node is killed, kept away for longer than two leases, or suspended.
+//
+// Three parties write down what they saw, independently of the queue:
+//
+//   - the driver, what callers were told and when (driver.go, client.go);
+//   - each worker, when a handler began, and what it was told of the outcome,
+//     into a file that survives its death (worker.go, ledger.go);
+//   - the observer, every write of every record, by sequence (observer.go).
+//
+// The audit holds these against the promises (audit.go and its neighbours):
+// accepted is accounted for; one outcome per attempt; no outcome after the
+// ttl; no run without a cause, where an outage of NATS is no cause; a purge's
+// count is what it cancelled; an output is what its run produced, whole; each
+// record write expected the one before it; and the history of each job, as
+// callers, workers and observer saw it, is one of the state machine (model.go,
+// checked by porcupine).
+//
+// A harness that finds nothing proves nothing: first it must find five bugs
+// that package queue carries behind build tags, each by a scenario that finds
+// nothing without the tag (plants.go, scenarios.go).
+package main

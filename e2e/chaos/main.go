@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/process"
+)
+
+// options are what the command line says.
+type options struct {
+	short, plants     bool
+	nodes, jobs       int
+	seed              uint64
+	role, config, act string
+}
+
+func main() {
+	var o options
+	flag.BoolVar(&o.short, "short", false, "fewer jobs and fewer kills, as CI does")
+	flag.BoolVar(&o.plants, "plants", false, "only the planted bugs")
+	flag.IntVar(&o.nodes, "nodes", 0, "1 or 3 NATS nodes only; 0 means the planted bugs, 1 and 3")
+	flag.IntVar(&o.jobs, "jobs", 0, "how many jobs; 0 means as many as the form has")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "of what is left to chance")
+	flag.StringVar(&o.role, "role", "", "used by the program itself")
+	flag.StringVar(&o.config, "config", "", "used by the program itself")
+	flag.StringVar(&o.act, "scenario", "", "play one scenario and print what it violates")
+	flag.Parse()
+	good, err := o.run()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+	}
+	if err != nil || !good {
+		os.Exit(process.ExitFailure)
+	}
+}
+
+func (o options) run() (good bool, err error) {
+	ctx, stop := process.Signals(context.Background())
+	defer stop()
+	switch {
+	case o.role != "":
+		return true, runRole(ctx, o.role, o.config)
+	case o.act != "":
+		return playOne(ctx, o.act)
+	}
+	good = true
+	if o.plants || o.nodes == 0 {
+		if good, err = findPlants(ctx, os.Stdout); err != nil || o.plants {
+			return good, err
+		}
+	}
+	fmt.Printf("\nseed %d\n", o.seed)
+	for _, x := range o.experiments() {
+		r, err := x.run(ctx)
+		if err != nil {
+			return false, err
+		}
+		r.print(os.Stdout)
+		good = good && r.good()
+	}
+	return good, nil
+}
+
+// experiments are those of the form that was asked for.
+func (o options) experiments() []experiment {
+	one := experiment{nodes: 1, jobs: 2000, lease: shortLease, least: 20, seed: o.seed, limit: 15 * time.Minute}
+	three := experiment{nodes: 3, jobs: 1000, lease: endpoint.MinLease, least: 20, seed: o.seed, limit: 15 * time.Minute}
+	if o.short {
+		one.jobs, one.least, one.limit = 600, 5, 100*time.Second
+		three.jobs, three.least, three.limit = 300, 5, 100*time.Second
+	}
+	var chosen []experiment
+	for _, x := range []experiment{one, three} {
+		if o.nodes != 0 && o.nodes != x.nodes {
+			continue
+		}
+		if o.jobs > 0 {
+			x.jobs = o.jobs
+		}
+		chosen = append(chosen, x)
+	}
+	return chosen
+}
