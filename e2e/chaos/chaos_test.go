@@ -1,35 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
-	"time"
 )
-
-// The short form, as a program of its own, since it starts itself again in
-// all its roles.
-func TestNothingIsLostAndNothingHappensTwice(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes minutes")
-	}
-	program := filepath.Join(t.TempDir(), "chaos")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, self).CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	cmd := exec.CommandContext(t.Context(), program, "-short")
-	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
-	cmd.WaitDelay = 10 * time.Second
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	t.Log(out.String())
-	if err != nil {
-		t.Errorf("got %v", err)
-	}
-}
 
 // What the model allows and refuses, step by step.
 func TestStep(t *testing.T) {
