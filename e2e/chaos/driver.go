@@ -18,9 +18,10 @@ type driver struct {
 	client *client
 	seed   uint64
 
-	sent atomic.Int64 // submissions
-	mu   sync.Mutex
-	jobs map[string]string // accepted, or perhaps accepted: id to endpoint
+	sent     atomic.Int64 // submissions
+	accepted atomic.Int64 // of them, for sure
+	mu       sync.Mutex
+	jobs     map[string]string // accepted, or perhaps accepted: id to endpoint
 }
 
 const (
@@ -31,6 +32,8 @@ const (
 	patience = 45 * time.Second
 	// burst is how many jobs a purge finds, or not.
 	burst = 12
+	// awayPause is what a caller waits when the API is away.
+	awayPause = 500 * time.Millisecond
 	// purgePause is the time between two purges.
 	purgePause = 2 * time.Second
 )
@@ -39,7 +42,7 @@ func newDriver(s *site, seed uint64) *driver {
 	return &driver{site: s, client: newClient(s.apis, s.ledger, s.fault), seed: seed, jobs: map[string]string{}}
 }
 
-// run sends jobs until there were enough and enough says so, or ctx ends. The
+// run sends jobs until jobs were accepted and enough says so, or ctx ends. The
 // second endpoint is for jobs that are purged and never cancelled, so that the
 // two can be told apart.
 func (d *driver) run(ctx context.Context, jobs int, enough func() bool) {
@@ -47,7 +50,7 @@ func (d *driver) run(ctx context.Context, jobs int, enough func() bool) {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.purgeNowAndThen(purges) })
 	slots := make(chan struct{}, atOnce)
-	for n := 0; ctx.Err() == nil && (d.sent.Load() < int64(jobs) || !enough()); n++ {
+	for n := 0; ctx.Err() == nil && (d.accepted.Load() < int64(jobs) || !enough()); n++ {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
@@ -63,6 +66,7 @@ func (d *driver) script(ctx context.Context, rng *rand.Rand) {
 	e := d.site.endpoints[0].ID
 	id := d.submit(ctx, rng, e)
 	if id == "" {
+		wait(ctx, awayPause)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -148,6 +152,9 @@ func (d *driver) submit(ctx context.Context, rng *rand.Rand, e string) string {
 func (d *driver) note(told entry) {
 	if told.Job == "" {
 		return
+	}
+	if told.Answer == yes {
+		d.accepted.Add(1)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -70,11 +70,14 @@ func (l *Lease) Expires() time.Time {
 // result is not wanted. ErrUnavailable means that nothing is known; go on and
 // try again.
 func (l *Lease) Extend(ctx context.Context) error {
+	// Before the lock: another call may hold it for as long as JetStream does
+	// not answer, and the heartbeat must not wait for that. It is lost while
+	// NATS is away; so are the deliveries that it prevents.
+	_ = l.t.q.nc.Publish(l.msg.ack, []byte("+WPI"))
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.t.q.nc.Publish(l.rec.ack, []byte("+WPI")) // lost while NATS is away; so are the deliveries that it prevents
 	if err := l.refresh(ctx); err != nil {
 		return err
 	}

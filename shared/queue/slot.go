@@ -79,11 +79,13 @@ func (s *slot) once(ctx context.Context) (*nats.Msg, error) {
 		case <-idle.C:
 			s.low.ask()
 		case refused := <-s.normal.ended:
-			if refused {
+			if refused { // the consumer moved to another node, or is away
+				s.t.q.service.failed()
 				return nil, s.pause(ctx)
 			}
 			return nil, nil //nolint:nilnil // it expired, as pulls do
-		case <-again.C:
+		case <-again.C: // not even the end of the pull was told
+			s.t.q.service.failed()
 			s.forget()
 			return nil, nil //nolint:nilnil // ask again
 		case <-back:
