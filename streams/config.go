@@ -26,13 +26,10 @@ func (c Config) PartitionCount() int { return max(1, c.Partitions) }
 
 // Names of the buckets.
 const (
-	BucketEndpoints   = "endpoints"
-	BucketKeys        = "keys"
-	BucketWorkers     = "workers"
-	BucketInstances   = "instances"
-	BucketPods        = "pods"
-	BucketCounts      = "counts"
-	BucketIdempotency = "idempotency"
+	BucketEndpoints = "endpoints"
+	BucketKeys      = "keys"
+	BucketWorkers   = "workers"
+	BucketInstances = "instances"
 )
 
 // Bucket is the name of the stream that holds a bucket.

@@ -86,8 +86,8 @@ func Nudge(endpoint string, id job.ID) string { return "nudge." + endpoint + "."
 // Nudges matches the nudges of all jobs of an endpoint.
 func Nudges(endpoint string) string { return "nudge." + endpoint + ".*" }
 
-// JobOfNudge returns the job that a Nudge subject names.
-func JobOfNudge(subject string) job.ID {
+// JobOf returns the job that a JobSubject or a Nudge names: their last token.
+func JobOf(subject string) job.ID {
 	return job.ID(subject[strings.LastIndexByte(subject, '.')+1:])
 }
 

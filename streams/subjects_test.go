@@ -81,7 +81,7 @@ func TestEachSubjectMatchesItsFilterAndNoOther(t *testing.T) {
 		if matches(streams.ClassFilter(e, job.Normal), streams.JobSubject(e, job.LowPriority, id)) {
 			t.Fatal("a low-priority job reaches the consumer of normal ones")
 		}
-		if got := streams.JobOfNudge(streams.Nudge(e, id)); got != id {
+		if got := streams.JobOf(streams.Nudge(e, id)); got != id {
 			t.Fatalf("got job %s from its nudge, want %s", got, id)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -60,7 +59,7 @@ func consume(ctx context.Context, nc *nats.Conn) error {
 func bareRun(ctx context.Context, nc *nats.Conn, m *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, bareWithin)
 	defer cancel()
-	id := job.ID(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
+	id := streams.JobOf(m.Subject)
 	picked := bareRecord(id)
 	picked.Header.Set(jetstream.ScheduleHeader, "@every 60s")
 	picked.Header.Set(jetstream.ScheduleTargetHeader, streams.DueSubject(0, bareEndpoint, id, 1))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -84,8 +83,7 @@ func (t *Taker) open(m *nats.Msg) (msg *record, delivered uint64, err error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("read delivery: %w", err)
 	}
-	subject := m.Subject
-	id := job.ID(subject[strings.LastIndexByte(subject, '.')+1:])
+	id := streams.JobOf(m.Subject)
 	msg, err = decode(t.at, id, &stored{header: m.Header, data: m.Data})
 	if err != nil {
 		return nil, 0, err

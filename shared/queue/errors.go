@@ -1,6 +1,10 @@
 package queue
 
-import "errors"
+import (
+	"errors"
+
+	"flightline/shared/job"
+)
 
 var (
 	// ErrUnavailable means that JetStream did not answer in time. Whether a
@@ -12,7 +16,7 @@ var (
 	// ErrClosed means that the Taker was closed.
 	ErrClosed = errors.New("queue: the taker is closed")
 	// ErrChunkTooLarge means that a chunk that is no string exceeds job.MaxChunk.
-	ErrChunkTooLarge = errors.New("queue: " + chunkTooLarge)
+	ErrChunkTooLarge = errors.New("queue: " + job.ErrTextChunkTooLarge)
 	// ErrProgressTooLarge means that a progress value exceeds job.MaxProgress.
 	ErrProgressTooLarge = errors.New("queue: the progress value is larger than 64 KB")
 

@@ -22,8 +22,6 @@ import (
 // it is the "last".
 const partHeader = "Flightline-Part"
 
-const chunkTooLarge = job.ErrTextChunkTooLarge
-
 // Chunk is one streamed output of a run, verbatim.
 type Chunk struct {
 	// Seq is its place in the stream: pass it as after to read on from there.

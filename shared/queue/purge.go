@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -122,7 +121,7 @@ func (p *purge) batch(ctx context.Context, inbox string, arrived <-chan *nats.Ms
 func (p *purge) one(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	id := job.ID(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
+	id := streams.JobOf(m.Subject)
 	from, err := decode(p.at, id, &stored{header: m.Header, data: m.Data})
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -51,7 +50,7 @@ func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {
 		}
 		for _, m := range left {
 			subject := m.Header.Get(jetstream.SubjectHeader)
-			id := job.ID(subject[strings.LastIndexByte(subject, '.')+1:])
+			id := streams.JobOf(subject)
 			if _, err := q.Cancel(ctx, e, id); err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) {
 				return fmt.Errorf("cancel job %s: %w", id, err)
 			}

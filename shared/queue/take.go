@@ -119,7 +119,7 @@ func (t *Taker) leave(s *slot) {
 // nudge tells the holder of a job that somebody else wrote its record.
 func (t *Taker) nudge(m *nats.Msg) {
 	t.mu.Lock()
-	l := t.leases[streams.JobOfNudge(m.Subject)]
+	l := t.leases[streams.JobOf(m.Subject)]
 	t.mu.Unlock()
 	if l != nil {
 		l.signal()
