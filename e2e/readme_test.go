@@ -134,12 +134,23 @@ func newSession(t *testing.T, dir string) *session {
 		t.Fatal(err)
 	}
 	cmd.Stderr = cmd.Stdout
-	if err := cmd.Start(); err != nil {
+	// What runs in the background writes to files of its own. This pipe is
+	// handed down to all of the group and ends with the last of them.
+	living, held, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.ExtraFiles = []*os.File{held}
+	err = cmd.Start()
+	_ = held.Close()
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
-		_, _ = io.Copy(io.Discard, out) // until the last of the group is gone
+		_, _ = io.Copy(io.Discard, out)
+		_, _ = io.Copy(io.Discard, living)
+		_ = living.Close()
 		_ = cmd.Wait()
 	})
 	return &session{t: t, dir: dir, in: in, out: bufio.NewReader(out)}
