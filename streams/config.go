@@ -17,6 +17,8 @@ type Config struct {
 	// Partitions is how many streams share the records, output and payloads of
 	// all endpoints. 0 means 1. It may grow, never shrink.
 	Partitions int
+	// EventsAge is how long events are kept. 0 means 7 days.
+	EventsAge time.Duration
 }
 
 func (c Config) replicas() int { return max(1, c.Replicas) }
@@ -30,6 +32,17 @@ const (
 	BucketKeys      = "keys"
 	BucketWorkers   = "workers"
 	BucketInstances = "instances"
+	// BucketLeaders says which instance of a role is active; a value that is
+	// not renewed vanishes.
+	BucketLeaders = "leaders"
+	// BucketCounts has one value per endpoint, made by folding the events.
+	BucketCounts = "counts"
+	// BucketPositions says how far the recorder has come.
+	BucketPositions = "positions"
+	// BucketIdempotency remembers Idempotency-Keys.
+	BucketIdempotency = "idempotency"
+	// BucketCursors has values with a ttl of their own each (CursorSubject).
+	BucketCursors = "cursors"
 )
 
 // Bucket is the name of the stream that holds a bucket.
@@ -45,6 +58,12 @@ const (
 	dueAge = 300 * time.Second
 	// presence is how long a heartbeat counts.
 	presence = 15 * time.Second
+	// idempotencyAge is how long an Idempotency-Key is remembered (product.md 12).
+	idempotencyAge = 24 * time.Hour
+	// webhooksAge is how long a completion may wait for its delivery.
+	webhooksAge = 7 * 24 * time.Hour
+	// eventsAge is Config.EventsAge if that is 0.
+	eventsAge = 7 * 24 * time.Hour
 	// maxWaiting is how many open pulls a class may have: every free slot of
 	// every worker holds one. The server's default, 512, would refuse the rest.
 	maxWaiting = 100_000
@@ -120,5 +139,39 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 		bucket(BucketKeys, 0),
 		bucket(BucketWorkers, presence),
 		bucket(BucketInstances, presence),
+		bucket(BucketLeaders, presence),
+		bucket(BucketCounts, 0),
+		bucket(BucketPositions, 0),
+		bucket(BucketIdempotency, idempotencyAge),
+	}
+}
+
+// eventsConfig: a subject is written once, so that an event that is told again
+// is refused (expected sequence 0).
+func eventsConfig(c Config) jetstream.StreamConfig {
+	age := c.EventsAge
+	if age == 0 {
+		age = eventsAge
+	}
+	return jetstream.StreamConfig{
+		Name: Events, Subjects: []string{"events.>"},
+		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: age, Duplicates: time.Second, AllowDirect: true,
+	}
+}
+
+func webhooksConfig(c Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Webhooks, Subjects: []string{"webhooks.>"}, Retention: jetstream.WorkQueuePolicy,
+		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: webhooksAge, MaxMsgsPerSubject: 1, Duplicates: time.Second,
+		AllowMsgTTL: true, AllowDirect: true,
+	}
+}
+
+// cursorsConfig is a bucket made by hand for values with a ttl each.
+func cursorsConfig(c Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Bucket(BucketCursors), Subjects: []string{"$KV." + BucketCursors + ".>"},
+		Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxMsgsPerSubject: 1,
+		Duplicates: time.Second, AllowMsgTTL: true, AllowDirect: true, AllowRollup: true,
 	}
 }

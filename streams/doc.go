@@ -8,11 +8,18 @@
 //	                   $KV.records_<p>.due.<endpoint>.<job>.<attempt> the server's schedule queue.Deadlines     300 s
 //	OUTPUT_<p>         output.<p>.<endpoint>.<job>.<attempt>.<run>   the run's worker      stream readers       rest of the ttl + 1 h
 //	PAYLOADS_<p>       payloads.<p>.<endpoint>.<job>.….<token>       submit, workers       workers, readers     rest of the ttl + 1 h
+//	EVENTS             events.<endpoint>.<kind>.<job>.<attempt>.<run> recorder              requests, counts     7 d (settable)
+//	WEBHOOKS           webhooks.<endpoint>.<job>.<attempt>           recorder              webhook              until delivered; 7 d
+//	counts, positions  KV                                            recorder              health, recorder     until deleted
+//	leaders            KV                                            whoever is active     its standbys         15 s after the last
+//	idempotency        KV                                            submit                submit               24 h
+//	cursors            $KV.cursors.<endpoint>.<job>                  /stream               /stream              rest of the ttl + 1 h
 //	endpoints, keys    KV                                            control               all                  until deleted
 //	workers, instances KV                                            heartbeats            health, control      15 s after the last
 //
 // Core subjects, never stored: moved.<endpoint>.<job>.<attempt> repeats the
-// headers of every record write (for waiters); nudge.<endpoint>.<job> tells a
+// headers of every record write (for waiters); emitted.<p>.<endpoint>.<job>.…
+// those of every chunk (for stream readers); nudge.<endpoint>.<job> tells a
 // holder to look at its record again; durable.<stream> asks the process of a
 // server that is alone to fsync the stream (durable.? whether it has to be asked).
 //

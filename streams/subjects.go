@@ -119,3 +119,84 @@ func PayloadSubject(p int, endpoint string, id job.ID, attempt, run int, side Si
 
 // AllJobs matches every queue message of an endpoint.
 func AllJobs(endpoint string) string { return "jobs." + endpoint + ".>" }
+
+// Emitted is where the headers of each chunk of a job are repeated, for stream
+// readers that wait.
+func Emitted(p int, endpoint string, id job.ID) string {
+	return fmt.Sprintf("emitted.%d.%s.%s.>", p, endpoint, id)
+}
+
+// AnyOutput matches the chunks of all runs of a job.
+func AnyOutput(p int, endpoint string, id job.ID) string {
+	return fmt.Sprintf("output.%d.%s.%s.>", p, endpoint, id)
+}
+
+// AnyPayload matches the payloads of all attempts of a job.
+func AnyPayload(p int, endpoint string, id job.ID) string {
+	return fmt.Sprintf("payloads.%d.%s.%s.>", p, endpoint, id)
+}
+
+// RecordFilter matches all records of a partition, without their timers.
+func RecordFilter(p int) string { return recordsPrefix(p) + "r.>" }
+
+// ParseRecord takes a RecordSubject apart.
+func ParseRecord(subject string) (endpoint string, id job.ID, attempt int, err error) {
+	t := strings.Split(subject, ".")
+	if len(t) != 6 || t[2] != "r" {
+		return "", "", 0, fmt.Errorf("streams: %q is no record", subject)
+	}
+	if attempt, err = strconv.Atoi(t[5]); err != nil {
+		return "", "", 0, fmt.Errorf("streams: %q: attempt: %w", subject, err)
+	}
+	return t[3], job.ID(t[4]), attempt, nil
+}
+
+// Events is the name of the stream that logs what happened to jobs.
+const Events = "EVENTS"
+
+// EventSubject is the one place of one event. run is 0 for what happens before
+// the first pick-up.
+func EventSubject(endpoint, kind string, id job.ID, attempt, run int) string {
+	return fmt.Sprintf("events.%s.%s.%s.%d.%d", endpoint, kind, id, attempt, run)
+}
+
+// EventFilter matches the events of an endpoint, kind and job; "" stands for
+// any of them.
+func EventFilter(endpoint, kind string, id job.ID) string {
+	return "events." + orAny(endpoint) + "." + orAny(kind) + "." + orAny(string(id)) + ".*.*"
+}
+
+func orAny(token string) string {
+	if token == "" {
+		return "*"
+	}
+	return token
+}
+
+// ParseEvent takes an EventSubject apart.
+func ParseEvent(subject string) (endpoint, kind string, id job.ID, attempt, run int, err error) {
+	t := strings.Split(subject, ".")
+	if len(t) != 6 || t[0] != "events" {
+		return "", "", "", 0, 0, fmt.Errorf("streams: %q is no event", subject)
+	}
+	if attempt, err = strconv.Atoi(t[4]); err == nil {
+		run, err = strconv.Atoi(t[5])
+	}
+	if err != nil {
+		return "", "", "", 0, 0, fmt.Errorf("streams: %q: %w", subject, err)
+	}
+	return t[1], t[2], job.ID(t[3]), attempt, run, nil
+}
+
+// Webhooks is the name of the work queue of completions to be delivered.
+const Webhooks = "WEBHOOKS"
+
+// WebhookSubject is where the completion of one attempt waits for delivery.
+func WebhookSubject(endpoint string, id job.ID, attempt int) string {
+	return fmt.Sprintf("webhooks.%s.%s.%d", endpoint, id, attempt)
+}
+
+// CursorSubject holds how far the plain reader of a job's stream has come.
+func CursorSubject(endpoint string, id job.ID) string {
+	return "$KV." + BucketCursors + "." + endpoint + "." + string(id)
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"flightline/shared/bus"
 	"flightline/streams"
 )
 
@@ -103,43 +104,13 @@ func (q *Queue) readParts(ctx context.Context, at place, ref *payloadRef) ([]byt
 }
 
 // batchGet reads up to most messages of subject from sequence from on, in one
-// request (a direct get in batch, which nats.go does not offer).
+// request.
 func (q *Queue) batchGet(ctx context.Context, stream, subject string, from uint64, most int) ([]*nats.Msg, error) {
-	request, err := json.Marshal(map[string]any{"seq": max(1, from), "batch": most, "next_by_subj": subject, "max_bytes": 64 << 20})
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", subject, err)
-	}
-	inbox := q.nc.NewInbox()
-	sub, err := q.nc.SubscribeSync(inbox)
-	if err != nil {
+	got, err := bus.BatchGet(ctx, q.nc, streams.DirectGet(stream), bus.Batch{From: from, Filter: subject, Most: most})
+	if errors.Is(err, bus.ErrNoAnswer) {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	defer sub.Unsubscribe() //nolint:errcheck // the connection is gone then, and with it the subscription
-	if err := q.nc.PublishRequest(streams.DirectGet(stream), inbox, request); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	within, cancel := context.WithTimeout(ctx, tryWithin)
-	defer cancel()
-	var got []*nats.Msg
-	for {
-		m, err := sub.NextMsgWithContext(within)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			return nil, fmt.Errorf("%w: read %s: %w", ErrUnavailable, subject, err)
-		}
-		switch status := m.Header.Get("Status"); status {
-		case "":
-			got = append(got, m)
-		case "204", "404":
-			return got, nil
-		case "503":
-			return nil, fmt.Errorf("%w: read %s", ErrUnavailable, subject)
-		default:
-			return nil, fmt.Errorf("read %s: %s %s", subject, status, m.Header.Get("Description"))
-		}
-	}
+	return got, err
 }
 
 // placeInput puts an input into r, inline or beside it.

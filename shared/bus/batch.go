@@ -1,0 +1,75 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// ErrNoAnswer means that JetStream did not answer a BatchGet in time.
+var ErrNoAnswer = errors.New("bus: no answer")
+
+// batchWithin bounds the wait for a batch.
+const batchWithin = 1500 * time.Millisecond
+
+// Batch says which messages of a stream BatchGet reads.
+type Batch struct {
+	// From is the first sequence to look at. 0 means 1.
+	From uint64
+	// Filter is the subject, wildcards allowed, that a message must have.
+	Filter string
+	// Most bounds the number of messages, MaxBytes their size together (0:
+	// 64 MB); the first message comes however large it is.
+	Most, MaxBytes int
+}
+
+// BatchGet reads messages in the order of their sequences in one request to
+// the stream's direct-get subject, a call that nats.go lacks. Any replica may
+// answer, so the newest writes may be missing. Each message has the headers
+// Nats-Sequence, Nats-Subject and Nats-Time-Stamp. It returns ErrNoAnswer
+// when JetStream is away, and ctx.Err().
+func BatchGet(ctx context.Context, nc *nats.Conn, subject string, b Batch) ([]*nats.Msg, error) {
+	size := b.MaxBytes
+	if size == 0 {
+		size = 64 << 20
+	}
+	request, err := json.Marshal(map[string]any{"seq": max(1, b.From), "batch": b.Most, "next_by_subj": b.Filter, "max_bytes": size})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", b.Filter, err)
+	}
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // the connection is gone then, and with it the subscription
+	if err := nc.PublishRequest(subject, inbox, request); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	}
+	within, cancel := context.WithTimeout(ctx, batchWithin)
+	defer cancel()
+	var got []*nats.Msg
+	for {
+		m, err := sub.NextMsgWithContext(within)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, fmt.Errorf("%w: read %s: %w", ErrNoAnswer, b.Filter, err)
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+			got = append(got, m)
+		case "204", "404":
+			return got, nil
+		case "503":
+			return nil, fmt.Errorf("%w: read %s", ErrNoAnswer, b.Filter)
+		default:
+			return nil, fmt.Errorf("read %s: %s %s", b.Filter, status, m.Header.Get("Description"))
+		}
+	}
+}
