@@ -25,3 +25,6 @@ func ConsumerInfo(stream, consumer string) string {
 func PullNext(stream, consumer string) string {
 	return "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer
 }
+
+// StreamPurge removes all messages of a filter.
+func StreamPurge(stream string) string { return "$JS.API.STREAM.PURGE." + stream }

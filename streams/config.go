@@ -60,8 +60,8 @@ const (
 	presence = 15 * time.Second
 	// idempotencyAge is how long an Idempotency-Key is remembered (product.md 12).
 	idempotencyAge = 24 * time.Hour
-	// webhooksAge is how long a completion may wait for its delivery.
-	webhooksAge = 7 * 24 * time.Hour
+	// WebhooksAge is how long a completion may wait for its delivery.
+	WebhooksAge = 7 * 24 * time.Hour
 	// eventsAge is Config.EventsAge if that is 0.
 	eventsAge = 7 * 24 * time.Hour
 	// maxWaiting is how many open pulls a class may have: every free slot of
@@ -117,7 +117,7 @@ func outputConfig(c Config, p int) jetstream.StreamConfig {
 
 func payloadsConfig(c Config, p int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: Payloads(p), Subjects: []string{"payloads." + strconv.Itoa(p) + ".>"},
+		Name: Payloads(p), Subjects: []string{"payloads." + strconv.Itoa(p) + ".>", "kept." + strconv.Itoa(p) + ".>"},
 		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: maxAge + Margin, Duplicates: time.Second,
 		AllowMsgTTL: true, AllowDirect: true,
 	}
@@ -162,7 +162,7 @@ func eventsConfig(c Config) jetstream.StreamConfig {
 func webhooksConfig(c Config) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: Webhooks, Subjects: []string{"webhooks.>"}, Retention: jetstream.WorkQueuePolicy,
-		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: webhooksAge, MaxMsgsPerSubject: 1, Duplicates: time.Second,
+		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: WebhooksAge, MaxMsgsPerSubject: 1, Duplicates: time.Second,
 		AllowMsgTTL: true, AllowDirect: true,
 	}
 }

@@ -136,6 +136,11 @@ func AnyPayload(p int, endpoint string, id job.ID) string {
 	return fmt.Sprintf("payloads.%d.%s.%s.>", p, endpoint, id)
 }
 
+// AnyInput matches the inputs among them.
+func AnyInput(p int, endpoint string, id job.ID) string {
+	return fmt.Sprintf("payloads.%d.%s.%s.*.*.%s.*", p, endpoint, id, In)
+}
+
 // RecordFilter matches all records of a partition, without their timers.
 func RecordFilter(p int) string { return recordsPrefix(p) + "r.>" }
 
@@ -194,6 +199,12 @@ const Webhooks = "WEBHOOKS"
 // WebhookSubject is where the completion of one attempt waits for delivery.
 func WebhookSubject(endpoint string, id job.ID, attempt int) string {
 	return fmt.Sprintf("webhooks.%s.%s.%d", endpoint, id, attempt)
+}
+
+// KeptSubject holds the parts of a webhook's own copy of a payload. The token
+// keeps two writers apart.
+func KeptSubject(p int, endpoint string, id job.ID, attempt int, side Side, token string) string {
+	return fmt.Sprintf("kept.%d.%s.%s.%d.%s.%s", p, endpoint, id, attempt, side, token)
 }
 
 // CursorSubject holds how far the plain reader of a job's stream has come.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -135,6 +136,17 @@ func (t *Taker) finished(ctx context.Context, msg, r *record, err error) error {
 	return nil
 }
 
+// remember keeps the start of a run that another one follows, of the last
+// begunMost ones: a worker that keeps giving back must not grow the record.
+func (r *record) remember(start time.Time) {
+	const begunMost = 32
+	if start.IsZero() {
+		return
+	}
+	r.begun = append(slices.Clone(r.begun), start)
+	r.begun = r.begun[max(0, len(r.begun)-begunMost):]
+}
+
 // keepFor puts into r what a retry needs: the attempt's input and s3Config.
 func (r *record) keepFor(msg *record) {
 	if r.input == nil && r.inRef == nil {
@@ -158,12 +170,14 @@ func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, e
 	stale := from.Status == job.InProgress
 	r, err := t.q.move(ctx, t.at, from, job.PickUp, func(n *record) {
 		now := n.changed
+		n.remember(n.Started)
 		n.Run++
 		n.Lost = lost
 		n.Worker, n.holder, n.ack, n.queueSeq = t.worker, t.id, msg.ack, msg.queueSeq
 		n.queueExpires = later(n.queueExpires, msg.queueExpires)
 		n.Started, n.Deadline = now, now.Add(n.ExecutionTimeout)
 		n.requeued, n.detached = false, false
+		n.beside = n.beside || msg.inRef != nil
 		n.input, n.inRef, n.s3, n.output, n.Output = nil, nil, nil, nil, nil
 	})
 	if err != nil {

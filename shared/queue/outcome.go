@@ -68,7 +68,7 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	}
 	err := l.write(ctx, by, func(n *record) {
 		n.keepFor(l.msg)
-		n.output, n.outRef, n.Error = output, ref, text
+		n.output, n.outRef, n.Error, n.emitted = output, ref, text, l.chunk > 0
 	})
 	switch {
 	case errors.Is(err, ErrLost) && l.ended(by):

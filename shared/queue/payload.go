@@ -42,15 +42,22 @@ func (q *Queue) storePayload(ctx context.Context, at place, r *record, side stre
 	if plantNoFence {
 		run, token = 0, "shared"
 	}
-	sum := sha256.Sum256(data)
-	ref := &payloadRef{
-		Subject: streams.PayloadSubject(at.partition, at.endpoint, r.ID, r.Attempt, run, side, token),
-		Size:    len(data), Hash: hex.EncodeToString(sum[:]),
+	subject := streams.PayloadSubject(at.partition, at.endpoint, r.ID, r.Attempt, run, side, token)
+	ref, err := q.storeParts(ctx, at, subject, data, until)
+	if err != nil {
+		return nil, fmt.Errorf("store payload of job %s: %w", r.ID, err)
 	}
+	q.point(AfterPayload)
+	return ref, nil
+}
+
+func (q *Queue) storeParts(ctx context.Context, at place, subject string, data []byte, until time.Time) (*payloadRef, error) {
+	sum := sha256.Sum256(data)
+	ref := &payloadRef{Subject: subject, Size: len(data), Hash: hex.EncodeToString(sum[:])}
 	ttl := ttlHeader(q.Now(), until.Add(streams.Margin))
 	var last uint64
 	for start := 0; start < len(data); start += partSize {
-		m := &nats.Msg{Subject: ref.Subject, Data: data[start:min(start+partSize, len(data))], Header: nats.Header{}}
+		m := &nats.Msg{Subject: subject, Data: data[start:min(start+partSize, len(data))], Header: nats.Header{}}
 		m.Header.Set(jetstream.MsgTTLHeader, ttl)
 		var err error
 		if plantNoFence {
@@ -59,11 +66,10 @@ func (q *Queue) storePayload(ctx context.Context, at place, r *record, side stre
 			last, err = q.publish(ctx, streams.Payloads(at.partition), m, nuid.Next(), last)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("store payload of job %s: %w", r.ID, err)
+			return nil, err
 		}
 		ref.Parts++
 	}
-	q.point(AfterPayload)
 	return ref, nil
 }
 

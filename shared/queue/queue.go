@@ -30,6 +30,9 @@ type Config struct {
 	// SyncAlways passes embedded.Barrier.Sync. Nil asks on the bus for such a
 	// process; without one, the server's own sync setting decides.
 	Durable func(ctx context.Context, stream string) error
+	// ForgetGrace is how long after the end of its retention a record stays at
+	// least, for calls that still saw it. 0 means 10 s.
+	ForgetGrace time.Duration
 	// Point, if not nil, is called at each named crash point, for tests that
 	// end the process there.
 	Point func(Point)

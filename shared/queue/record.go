@@ -33,6 +33,13 @@ type record struct {
 	holder string
 	// changed is when the record was last written.
 	changed time.Time
+	// begun has the starts of the runs before the present one, the last ones
+	// if there were many.
+	begun []time.Time
+	// emitted: the run that ended the attempt left chunks.
+	emitted bool
+	// beside: payloads of the attempt lie beside the record, or did.
+	beside bool
 	// requeued: an IN_QUEUE record whose queue message is about to be replaced.
 	requeued bool
 	// detached: the queue message may go before the job does, so the holder
@@ -85,6 +92,9 @@ type wire struct {
 	Changed      int64      `json:"changed"`
 	Requeued     bool       `json:"requeued,omitempty"`
 	Detached     bool       `json:"detached,omitempty"`
+	Begun        []int64    `json:"begun,omitempty"`
+	Emitted      bool       `json:"emitted,omitempty"`
+	Beside       bool       `json:"beside,omitempty"`
 	Worker       string     `json:"worker,omitempty"`
 	Webhook      string     `json:"webhook,omitempty"`
 	Input        int        `json:"input,omitempty"`
@@ -113,6 +123,28 @@ func instant(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
+func millis(times []time.Time) []int64 {
+	if len(times) == 0 {
+		return nil
+	}
+	ms := make([]int64, len(times))
+	for i, t := range times {
+		ms[i] = milli(t)
+	}
+	return ms
+}
+
+func instants(ms []int64) []time.Time {
+	if len(ms) == 0 {
+		return nil
+	}
+	times := make([]time.Time, len(ms))
+	for i, n := range ms {
+		times[i] = instant(n)
+	}
+	return times
+}
+
 func (r *record) wire() wire {
 	return wire{
 		Status: r.Status, Mode: r.Mode, Class: r.Class,
@@ -121,7 +153,7 @@ func (r *record) wire() wire {
 		Deadline: milli(r.Deadline), Expires: milli(r.Expires), RetainUntil: milli(r.RetainUntil),
 		Timeout: r.ExecutionTimeout.Milliseconds(), Keep: r.keep.Milliseconds(), Lease: r.lease.Milliseconds(),
 		QueueSeq: r.queueSeq, QueueExpires: milli(r.queueExpires), Ack: r.ack, Holder: r.holder, Changed: milli(r.changed),
-		Requeued: r.requeued, Detached: r.detached, Worker: r.Worker, Webhook: r.Webhook,
+		Requeued: r.requeued, Detached: r.detached, Begun: millis(r.begun), Emitted: r.emitted, Beside: r.beside, Worker: r.Worker, Webhook: r.Webhook,
 		Input: len(r.input), S3: len(r.s3), InRef: r.inRef, OutRef: r.outRef,
 	}
 }
@@ -183,7 +215,7 @@ func (w wire) record(at place, id job.ID, seq uint64) *record {
 		},
 		keep: time.Duration(w.Keep) * time.Millisecond, lease: time.Duration(w.Lease) * time.Millisecond,
 		queueSeq: w.QueueSeq, queueExpires: instant(w.QueueExpires), ack: w.Ack, holder: w.Holder, changed: instant(w.Changed),
-		requeued: w.Requeued, detached: w.Detached, inRef: w.InRef, outRef: w.OutRef, seq: seq,
+		requeued: w.Requeued, detached: w.Detached, begun: instants(w.Begun), emitted: w.Emitted, beside: w.Beside, inRef: w.InRef, outRef: w.OutRef, seq: seq,
 	}
 	r.restoreStatus(w.Status)
 	r.output, r.Output, r.Error = w.Said, w.Said, w.Why

@@ -59,6 +59,7 @@ func (q *Queue) nextAttempt(r *record) (*record, error) {
 	next.Started, next.Finished, next.Deadline, next.RetainUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	next.Worker, next.holder, next.ack, next.Error = "", "", "", ""
 	next.output, next.Output, next.outRef = nil, nil, nil
+	next.begun, next.emitted, next.beside = nil, false, false
 	next.queueSeq, next.seq = 0, 0
 	return &next, nil
 }
