@@ -38,11 +38,17 @@ type system struct {
 	registry *registry.Registry
 	service  *Service
 	base     string
+	durable  func(ctx context.Context, stream string) error // nil: no barrier
 }
 
 func start(t *testing.T) *system {
 	t.Helper()
-	s := &system{t: t, bus: bustest.New(t)}
+	return startWith(t, nil)
+}
+
+func startWith(t *testing.T, durable func(ctx context.Context, stream string) error) *system {
+	t.Helper()
+	s := &system{t: t, bus: bustest.New(t), durable: durable}
 	if err := s.open(); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +74,7 @@ func (s *system) open() (err error) {
 	if s.registry, err = registry.New(ctx, s.bus.JS, nil); err != nil {
 		return err
 	}
-	if s.queue, err = queue.New(ctx, s.bus.NC, queue.Config{}); err != nil {
+	if s.queue, err = queue.New(ctx, s.bus.NC, queue.Config{Durable: s.durable}); err != nil {
 		return err
 	}
 	if _, err = s.registry.Keys.Put(ctx, controlKey, registry.KeySpec{Scopes: []registry.Scope{{Permission: registry.Control}}}); err != nil {

@@ -1,10 +1,15 @@
 package control
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"flightline/streams"
 )
 
 func TestKeysAreShownOnceAndRevoked(t *testing.T) {
@@ -70,5 +75,30 @@ func TestV1NeedsControl(t *testing.T) {
 		for _, key := range []string{plain, "", "nobody"} {
 			s.expect(call[0]+call[1], s.doAs(key, call[0], call[1], "{}"), 401, "unauthorized", "API key")
 		}
+	}
+}
+
+// A power cut must neither bring a revoked key back nor lose what was answered.
+func TestChangesAreAnsweredOnceTheyAreOnTheDisk(t *testing.T) {
+	var broken atomic.Value // the stream that cannot be written to the disk
+	broken.Store("")
+	s := startWith(t, func(_ context.Context, stream string) error {
+		if stream == broken.Load() {
+			return errors.New("broken disk")
+		}
+		return nil
+	})
+	key := s.do("POST", "/keys", `{"scopes":["read:*"]}`)
+	s.expect("a key, with a good disk", key, 200, "", "")
+	s.expect("an endpoint, with a good disk", s.do("POST", "/endpoints", `{"id":"ep"}`), 200, "", "")
+	for _, tc := range []struct{ stream, method, path, body string }{
+		{streams.Bucket(streams.BucketKeys), "POST", "/keys", `{"scopes":["read:*"]}`},
+		{streams.Bucket(streams.BucketKeys), "DELETE", fmt.Sprintf("/keys/%s", key.body["id"]), ""},
+		{streams.Bucket(streams.BucketEndpoints), "POST", "/endpoints", `{"id":"other"}`},
+		{streams.Bucket(streams.BucketEndpoints), "PATCH", "/endpoints/ep", `{"name":"new"}`},
+		{streams.Bucket(streams.BucketEndpoints), "DELETE", "/endpoints/ep", ""},
+	} {
+		broken.Store(tc.stream)
+		s.expect(tc.method+" "+tc.path, s.do(tc.method, tc.path, tc.body), 503, "unavailable", "storage")
 	}
 }

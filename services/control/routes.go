@@ -7,6 +7,7 @@ import (
 
 	"flightline/shared/registry"
 	"flightline/shared/web"
+	"flightline/streams"
 )
 
 // maxBody bounds the bodies beneath /v1.
@@ -23,9 +24,20 @@ func (s *Service) Routes(app *fiber.App) {
 	v1.Get("/endpoints/:id", guarded(s.getEndpoint)...)
 	v1.Patch("/endpoints/:id", guarded(s.updateEndpoint)...)
 	v1.Post("/endpoints/:id/update", guarded(s.updateEndpoint)...) // RunPod's older spelling
-	v1.Delete("/endpoints/:id", guarded(s.deleteEndpoint)...)
+	v1.Delete("/endpoints/:id", guarded(s.durably(s.deleteEndpoint, streams.BucketEndpoints))...)
 
-	v1.Post("/keys", guarded(s.createKey)...)
+	v1.Post("/keys", guarded(s.durably(s.createKey, streams.BucketKeys))...)
 	v1.Get("/keys", guarded(s.listKeys)...)
-	v1.Delete("/keys/:id", guarded(s.revokeKey)...)
+	v1.Delete("/keys/:id", guarded(s.durably(s.revokeKey, streams.BucketKeys))...)
+}
+
+// durably answers only once what h wrote to the bucket is on the disk: a key
+// that was revoked must not come back with the power.
+func (s *Service) durably(h fiber.Handler, bucket string) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		if err := h(c); err != nil {
+			return err
+		}
+		return s.queue.Durable(c.UserContext(), streams.Bucket(bucket))
+	}
 }

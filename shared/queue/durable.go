@@ -47,6 +47,16 @@ func (q *Queue) lookForBarrier(ctx context.Context) error {
 	return nil
 }
 
+// Durable returns when what the server acknowledged for a stream until now is
+// as safe as a submitted job: for those who write beside the queue. Without a
+// barrier the acknowledgement has said so already. It returns ErrUnavailable
+// if that is not known; the write may be there all the same.
+func (q *Queue) Durable(ctx context.Context, stream string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return q.durable(ctx, stream, q.nc.ConnectedServerId())
+}
+
 // durable returns when what server acknowledged for the stream is as safe as
 // it gets. It returns ErrUnavailable if that is not known: also when it is
 // another server by now, which may have been started after a power loss. Then
