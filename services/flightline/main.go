@@ -18,6 +18,7 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
+	process.SpareCollector(os.Getenv("GOGC"), os.Getenv("GOMEMLIMIT"))
 	ctx, stop := process.Signals(context.Background())
 	defer stop()
 	env, err := cli.Environment(os.Environ())

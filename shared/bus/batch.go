@@ -41,12 +41,18 @@ func BatchGet(ctx context.Context, nc *nats.Conn, subject string, b Batch) ([]*n
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", b.Filter, err)
 	}
+	return readBatch(ctx, nc, subject, request, b.Most, b.Filter)
+}
+
+// readBatch sends a request and returns the messages that answer it, most at
+// the utmost; what names them in errors.
+func readBatch(ctx context.Context, nc *nats.Conn, subject string, request []byte, most int, what string) ([]*nats.Msg, error) {
 	inbox := nc.NewInbox()
-	sub, err := nc.SubscribeSync(inbox)
+	answers, end, err := listen(nc, inbox, most+1)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
+		return nil, err
 	}
-	defer sub.Unsubscribe() //nolint:errcheck // the connection is gone then, and with it the subscription
+	defer end()
 	if err := nc.PublishRequest(subject, inbox, request); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
 	}
@@ -54,12 +60,9 @@ func BatchGet(ctx context.Context, nc *nats.Conn, subject string, b Batch) ([]*n
 	defer cancel()
 	var got []*nats.Msg
 	for {
-		m, err := sub.NextMsgWithContext(within)
+		m, err := nextOf(ctx, within, answers, what)
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			return nil, fmt.Errorf("%w: read %s: %w", ErrNoAnswer, b.Filter, err)
+			return nil, err
 		}
 		switch status := m.Header.Get("Status"); status {
 		case "":
@@ -67,9 +70,33 @@ func BatchGet(ctx context.Context, nc *nats.Conn, subject string, b Batch) ([]*n
 		case "204", "404":
 			return got, nil
 		case "503":
-			return nil, fmt.Errorf("%w: read %s", ErrNoAnswer, b.Filter)
+			return nil, fmt.Errorf("%w: read %s", ErrNoAnswer, what)
 		default:
-			return nil, fmt.Errorf("read %s: %s %s", b.Filter, status, m.Header.Get("Description"))
+			return nil, fmt.Errorf("read %s: %s %s", what, status, m.Header.Get("Description"))
 		}
+	}
+}
+
+// listen takes up to most answers that nobody has read yet. It does not use
+// SubscribeSync, which makes half a megabyte of room for them.
+func listen(nc *nats.Conn, subject string, most int) (answers <-chan *nats.Msg, end func(), err error) {
+	room := make(chan *nats.Msg, most)
+	sub, err := nc.ChanSubscribe(subject, room)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	}
+	return room, func() { _ = sub.Unsubscribe() }, nil // it fails with the connection, and takes it along
+}
+
+// nextOf waits for an answer until within ends, which ctx may have ended.
+func nextOf(ctx, within context.Context, answers <-chan *nats.Msg, what string) (*nats.Msg, error) {
+	select {
+	case m := <-answers:
+		return m, nil
+	case <-within.Done():
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("%w: read %s: %w", ErrNoAnswer, what, within.Err())
 	}
 }

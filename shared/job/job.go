@@ -3,7 +3,6 @@ package job
 import (
 	"encoding/json"
 	"errors"
-	"regexp"
 	"time"
 )
 
@@ -18,10 +17,18 @@ type ID string
 // SyncPrefix begins the id of a job submitted by /runsync (the contract).
 const SyncPrefix = "sync-"
 
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+// maxID is the longest id, in bytes.
+const maxID = 128
 
 // Valid reports whether id may name a job. Anything else is unknown.
-func (id ID) Valid() bool { return idPattern.MatchString(string(id)) }
+func (id ID) Valid() bool {
+	for _, c := range []byte(id) { // every request asks; a regexp takes 20 times as long
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return len(id) > 0 && len(id) <= maxID
+}
 
 // Mode is how a job was submitted; it decides the retention.
 type Mode string

@@ -41,6 +41,7 @@ func (q *Queue) move(ctx context.Context, at place, from *record, by job.Trigger
 	if change != nil {
 		change(&next)
 	}
+	next.kept = next.kept || next.requeued || next.detached
 	if next.Status.Terminal() && !from.Status.Terminal() {
 		next.finish(now)
 	}

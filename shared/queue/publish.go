@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,6 +79,9 @@ func (q *Queue) store(ctx context.Context, stream string, m *nats.Msg) (uint64, 
 }
 
 func readAck(stream string, data []byte) (uint64, error) {
+	if seq, ok := plainAck(data); ok {
+		return seq, nil
+	}
 	var ack struct {
 		Error *apiError `json:"error"`
 		Seq   uint64    `json:"seq"`
@@ -89,4 +93,27 @@ func readAck(stream string, data []byte) (uint64, error) {
 		return 0, ack.Error.explain("write to " + stream)
 	}
 	return ack.Seq, nil
+}
+
+// plainAck reads {"stream":"…","seq":…}, what the server nearly always says.
+// It reports false for everything else.
+func plainAck(data []byte) (seq uint64, ok bool) {
+	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
+	if !ok {
+		return 0, false
+	}
+	end := bytes.IndexByte(rest, '"') // no stream's name has one
+	if end < 0 {
+		return 0, false
+	}
+	rest, ok = bytes.CutPrefix(rest[end:], []byte(`","seq":`))
+	if !ok {
+		return 0, false
+	}
+	digits, ok := bytes.CutSuffix(rest, []byte("}"))
+	if !ok {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(string(digits), 10, 64)
+	return seq, err == nil
 }

@@ -63,6 +63,7 @@ type Queue struct {
 	clock   *clock
 	service *service
 	stats   statsCache
+	lines   lines
 	barrier atomic.Pointer[barrier.Func] // nil while there is none
 }
 
@@ -138,6 +139,9 @@ func (q *Queue) point(p Point) {
 
 // bounded gives a call its end, if its caller's is later.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= answerWithin {
+		return ctx, func() {}
+	}
 	return context.WithTimeout(ctx, answerWithin)
 }
 

@@ -1,10 +1,7 @@
 package queue
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,6 +37,8 @@ type record struct {
 	emitted bool
 	// beside: payloads of the attempt lie beside the record, or did.
 	beside bool
+	// kept: the record stays on disk for as long as it may (ghost.go).
+	kept bool
 	// requeued: an IN_QUEUE record whose queue message is about to be replaced.
 	requeued bool
 	// detached: the queue message may go before the job does, so the holder
@@ -64,50 +63,6 @@ const (
 	decision = "decision"
 	touch    = "touch"
 )
-
-// wire is the header's JSON. Instants are Unix milliseconds, durations
-// milliseconds; lengths are those of the parts of the body, in this order.
-type wire struct {
-	Status       job.Status `json:"status"`
-	Mode         job.Mode   `json:"mode"`
-	Class        job.Class  `json:"class"`
-	Attempt      int        `json:"attempt"`
-	Run          int        `json:"run,omitempty"`
-	Lost         int        `json:"lost,omitempty"`
-	Earlier      int        `json:"earlier,omitempty"`
-	Submitted    int64      `json:"submitted"`
-	Queued       int64      `json:"queued"`
-	Started      int64      `json:"started,omitempty"`
-	Finished     int64      `json:"finished,omitempty"`
-	Deadline     int64      `json:"deadline,omitempty"`
-	Expires      int64      `json:"expires"`
-	RetainUntil  int64      `json:"retainUntil,omitempty"`
-	Timeout      int64      `json:"timeout"`
-	Keep         int64      `json:"keep"`
-	Lease        int64      `json:"lease"`
-	QueueSeq     uint64     `json:"queueSeq,omitempty"`
-	QueueExpires int64      `json:"queueExpires"`
-	Ack          string     `json:"ack,omitempty"`
-	Holder       string     `json:"holder,omitempty"`
-	Changed      int64      `json:"changed"`
-	Requeued     bool       `json:"requeued,omitempty"`
-	Detached     bool       `json:"detached,omitempty"`
-	Begun        []int64    `json:"begun,omitempty"`
-	Emitted      bool       `json:"emitted,omitempty"`
-	Beside       bool       `json:"beside,omitempty"`
-	Worker       string     `json:"worker,omitempty"`
-	Webhook      string     `json:"webhook,omitempty"`
-	Input        int        `json:"input,omitempty"`
-	S3           int        `json:"s3,omitempty"`
-	Output       int        `json:"output,omitempty"`
-	Error        int        `json:"error,omitempty"`
-	// Said and Why are a short output and error, here instead of in the body,
-	// so that whoever waits needs no second look.
-	Said   json.RawMessage `json:"said,omitempty"`
-	Why    string          `json:"why,omitempty"`
-	InRef  *payloadRef     `json:"inRef,omitempty"`
-	OutRef *payloadRef     `json:"outRef,omitempty"`
-}
 
 func milli(t time.Time) int64 {
 	if t.IsZero() {
@@ -148,13 +103,13 @@ func instants(ms []int64) []time.Time {
 func (r *record) wire() wire {
 	return wire{
 		Status: r.Status, Mode: r.Mode, Class: r.Class,
-		Attempt: r.Attempt, Run: r.Run, Lost: r.Lost, Earlier: r.Earlier,
+		Attempt: int64(r.Attempt), Run: int64(r.Run), Lost: int64(r.Lost), Earlier: int64(r.Earlier),
 		Submitted: milli(r.Submitted), Queued: milli(r.Queued), Started: milli(r.Started), Finished: milli(r.Finished),
 		Deadline: milli(r.Deadline), Expires: milli(r.Expires), RetainUntil: milli(r.RetainUntil),
 		Timeout: r.ExecutionTimeout.Milliseconds(), Keep: r.keep.Milliseconds(), Lease: r.lease.Milliseconds(),
 		QueueSeq: r.queueSeq, QueueExpires: milli(r.queueExpires), Ack: r.ack, Holder: r.holder, Changed: milli(r.changed),
-		Requeued: r.requeued, Detached: r.detached, Begun: millis(r.begun), Emitted: r.emitted, Beside: r.beside, Worker: r.Worker, Webhook: r.Webhook,
-		Input: len(r.input), S3: len(r.s3), InRef: r.inRef, OutRef: r.outRef,
+		Requeued: r.requeued, Detached: r.detached, Begun: millis(r.begun), Emitted: r.emitted, Beside: r.beside, Kept: r.kept, Worker: r.Worker, Webhook: r.Webhook,
+		Input: int64(len(r.input)), S3: int64(len(r.s3)), InRef: r.inRef, OutRef: r.outRef,
 	}
 }
 
@@ -170,7 +125,7 @@ func (r *record) encode() (wire, []byte) {
 	if len(text) <= shortMost {
 		w.Why, text = text, ""
 	}
-	w.Output, w.Error = len(output), len(text)
+	w.Output, w.Error = int64(len(output)), int64(len(text))
 	body := make([]byte, 0, len(r.input)+len(r.s3)+len(output)+len(text))
 	body = append(body, r.input...)
 	body = append(body, r.s3...)
@@ -181,22 +136,21 @@ func (r *record) encode() (wire, []byte) {
 // message encodes r for subject. It sets no expectation, age or schedule.
 func (r *record) message(subject, change string) (*nats.Msg, error) {
 	w, body := r.encode()
-	var meta bytes.Buffer
-	form := json.NewEncoder(&meta)
-	form.SetEscapeHTML(false) // an output stays as it was given
-	if err := form.Encode(w); err != nil {
+	const most = 640 // without what was said
+	meta, err := w.append(make([]byte, 0, most+len(w.Said)))
+	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", r.ID, err)
 	}
 	m := &nats.Msg{Subject: subject, Data: body, Header: make(nats.Header, 6)}
-	m.Header[metaHeader] = []string{strings.TrimSuffix(meta.String(), "\n")}
+	m.Header[metaHeader] = []string{string(meta)}
 	m.Header[changeHeader] = []string{change}
 	return m, nil
 }
 
 // decode reads what message wrote.
 func decode(at place, id job.ID, m *stored) (*record, error) {
-	var w wire
-	if err := json.Unmarshal([]byte(m.header.Get(metaHeader)), &w); err != nil {
+	w, err := parseWire(m.header.Get(metaHeader))
+	if err != nil {
 		return nil, fmt.Errorf("decode job %s: %w", id, err)
 	}
 	r := w.record(at, id, m.seq)
@@ -208,14 +162,14 @@ func (w wire) record(at place, id job.ID, seq uint64) *record {
 	r := &record{
 		Job: job.Job{
 			ID: id, Endpoint: at.endpoint, Mode: w.Mode, Class: w.Class,
-			Attempt: w.Attempt, Run: w.Run, Lost: w.Lost, Earlier: w.Earlier,
+			Attempt: int(w.Attempt), Run: int(w.Run), Lost: int(w.Lost), Earlier: int(w.Earlier),
 			Submitted: instant(w.Submitted), Queued: instant(w.Queued), Started: instant(w.Started), Finished: instant(w.Finished),
 			Deadline: instant(w.Deadline), Expires: instant(w.Expires), RetainUntil: instant(w.RetainUntil),
 			ExecutionTimeout: time.Duration(w.Timeout) * time.Millisecond, Worker: w.Worker, Webhook: w.Webhook,
 		},
 		keep: time.Duration(w.Keep) * time.Millisecond, lease: time.Duration(w.Lease) * time.Millisecond,
 		queueSeq: w.QueueSeq, queueExpires: instant(w.QueueExpires), ack: w.Ack, holder: w.Holder, changed: instant(w.Changed),
-		requeued: w.Requeued, detached: w.Detached, begun: instants(w.Begun), emitted: w.Emitted, beside: w.Beside, inRef: w.InRef, outRef: w.OutRef, seq: seq,
+		requeued: w.Requeued, detached: w.Detached, begun: instants(w.Begun), emitted: w.Emitted, beside: w.Beside, kept: w.Kept, inRef: w.InRef, outRef: w.OutRef, seq: seq,
 	}
 	r.restoreStatus(w.Status)
 	r.output, r.Output, r.Error = w.Said, w.Said, w.Why
@@ -223,10 +177,10 @@ func (w wire) record(at place, id job.ID, seq uint64) *record {
 }
 
 func (r *record) decodeBody(w wire, body []byte) error {
-	if w.Input < 0 || w.S3 < 0 || w.Output < 0 || w.Error < 0 || w.Input+w.S3+w.Output+w.Error != len(body) {
+	if w.Input < 0 || w.S3 < 0 || w.Output < 0 || w.Error < 0 || w.Input+w.S3+w.Output+w.Error != int64(len(body)) {
 		return fmt.Errorf("decode job %s: the body has %d bytes, not those its header names", r.ID, len(body))
 	}
-	cut := func(n int) []byte {
+	cut := func(n int64) []byte {
 		if n == 0 {
 			return nil
 		}

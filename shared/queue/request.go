@@ -66,9 +66,7 @@ func (q *Queue) request(ctx context.Context, subject string, body []byte) (*nats
 }
 
 func (q *Queue) requestMsg(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	within, cancel := context.WithTimeout(ctx, tryWithin)
-	defer cancel()
-	answer, err := q.nc.RequestMsgWithContext(within, m)
+	answer, err := q.lines.ask(ctx, q.nc, m)
 	if err == nil {
 		return answer, nil
 	}

@@ -26,10 +26,12 @@ const (
 type slot struct {
 	t           *Taker
 	normal, low *pull
+	again, idle *time.Timer // of a call of once
 }
 
 func (t *Taker) newSlot() (*slot, error) {
-	s := &slot{t: t}
+	s := &slot{t: t, again: time.NewTimer(pullExpires), idle: time.NewTimer(lowAfter)}
+	s.stop()
 	var err error
 	if s.normal, err = t.newPull(job.Normal); err != nil {
 		return nil, err
@@ -45,6 +47,12 @@ func (t *Taker) newSlot() (*slot, error) {
 func (s *slot) drain() {
 	_ = s.normal.sub.Drain()
 	_ = s.low.sub.Drain()
+}
+
+// stop silences the timers; what one sent before it goes nowhere.
+func (s *slot) stop() {
+	s.again.Stop()
+	s.idle.Stop()
 }
 
 // next waits for a delivery, normal ones first.
@@ -66,17 +74,16 @@ func (s *slot) next(ctx context.Context) (*nats.Msg, error) {
 func (s *slot) once(ctx context.Context) (*nats.Msg, error) {
 	back := s.t.q.service.reconnected()
 	s.normal.ask()
-	again := time.NewTimer(pullExpires + pullPause)
-	defer again.Stop()
-	idle := time.NewTimer(lowAfter)
-	defer idle.Stop()
+	s.again.Reset(pullExpires + pullPause)
+	s.idle.Reset(lowAfter)
+	defer s.stop()
 	for {
 		select {
 		case m := <-s.normal.got:
 			return m, nil
 		case m := <-s.low.got:
 			return s.preferNormal(m), nil
-		case <-idle.C:
+		case <-s.idle.C:
 			s.low.ask()
 		case refused := <-s.normal.ended:
 			if refused { // the consumer moved to another node, or is away
@@ -84,7 +91,7 @@ func (s *slot) once(ctx context.Context) (*nats.Msg, error) {
 				return nil, s.pause(ctx)
 			}
 			return nil, nil //nolint:nilnil // it expired, as pulls do
-		case <-again.C: // not even the end of the pull was told
+		case <-s.again.C: // not even the end of the pull was told
 			s.t.q.service.failed()
 			s.forget()
 			return nil, nil //nolint:nilnil // ask again
@@ -132,12 +139,13 @@ func (s *slot) pause(ctx context.Context) error {
 // waiting goes back at once. Closing the inbox at every job instead cost each
 // job a subscription (docs/adr/0006).
 type pull struct {
-	t     *Taker
-	class job.Class
-	inbox string
-	sub   *nats.Subscription
-	got   chan *nats.Msg // the job that came while the slot waited
-	ended chan bool      // the server ended the pull; true: it refused it
+	t       *Taker
+	subject string // of the request
+	body    []byte
+	inbox   string
+	sub     *nats.Subscription
+	got     chan *nats.Msg // the job that came while the slot waited
+	ended   chan bool      // the server ended the pull; true: it refused it
 
 	mu      sync.Mutex
 	waiting bool
@@ -145,7 +153,10 @@ type pull struct {
 }
 
 func (t *Taker) newPull(c job.Class) (*pull, error) {
-	p := &pull{t: t, class: c, inbox: t.q.nc.NewInbox(), got: make(chan *nats.Msg, 1), ended: make(chan bool, 1)}
+	p := &pull{
+		t: t, subject: pullSubject(t.at.endpoint, c), body: pullBody(1, pullExpires), inbox: t.q.nc.NewInbox(),
+		got: make(chan *nats.Msg, 1), ended: make(chan bool, 1),
+	}
 	var err error
 	if p.sub, err = t.q.nc.Subscribe(p.inbox, p.deliver); err != nil {
 		return nil, fmt.Errorf("take jobs of %s: %w: %w", t.e.ID, ErrUnavailable, err)
@@ -193,15 +204,16 @@ func (p *pull) wait(on bool) {
 func (p *pull) ask() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if time.Now().Before(p.open) {
+	now := time.Now()
+	if now.Before(p.open) {
 		return
 	}
 	select {
 	case <-p.ended: // of an older one
 	default:
 	}
-	if p.t.q.sendPull(p.t.at.endpoint, p.class, p.inbox, 1, pullExpires) == nil {
-		p.open = time.Now().Add(pullExpires)
+	if p.t.q.nc.PublishRequest(p.subject, p.inbox, p.body) == nil {
+		p.open = now.Add(pullExpires)
 	}
 }
 
@@ -214,9 +226,16 @@ func (p *pull) forget() {
 // sendPull asks the consumer of a class for up to batch messages on inbox.
 // expires 0 takes only what waits now.
 func (q *Queue) sendPull(endpoint string, c job.Class, inbox string, batch int, expires time.Duration) error {
-	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, batch, expires.Nanoseconds())
+	return q.nc.PublishRequest(pullSubject(endpoint, c), inbox, pullBody(batch, expires))
+}
+
+func pullSubject(endpoint string, c job.Class) string {
+	return streams.PullNext(streams.Jobs(endpoint), streams.Consumer(c))
+}
+
+func pullBody(batch int, expires time.Duration) []byte {
 	if expires == 0 {
-		body = fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, batch)
+		return fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, batch)
 	}
-	return q.nc.PublishRequest(streams.PullNext(streams.Jobs(endpoint), streams.Consumer(c)), inbox, body)
+	return fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, batch, expires.Nanoseconds())
 }

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -45,12 +44,7 @@ func (q *Queue) watch(e endpoint.Endpoint, id job.ID, subject string) (*Watch, e
 	if !id.Valid() {
 		return nil, job.ErrNotFound
 	}
-	sub, err := q.nc.Subscribe(subject, func(m *nats.Msg) {
-		select {
-		case w.moved <- m:
-		default:
-		}
-	})
+	sub, err := q.nc.ChanSubscribe(subject, w.moved)
 	if err != nil {
 		return nil, fmt.Errorf("watch job %s: %w: %w", id, ErrUnavailable, err)
 	}
@@ -70,23 +64,20 @@ func (w *Watch) Submitted(j *job.Job) { w.expires = j.Expires }
 // or its ttl ended it. It sits out an outage of JetStream.
 func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 	look := w.expires.IsZero()
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
+	again := time.NewTimer(w.pause())
+	defer again.Stop()
 	for {
 		if look {
 			j, err := w.look(ctx)
 			if j != nil || err != nil {
 				return j, err
 			}
+			again.Reset(w.pause())
 		}
-		gone := time.NewTimer(w.q.Until(w.expires))
 		select {
 		case <-ctx.Done():
-			gone.Stop()
 			return nil, ctx.Err()
-		case <-gone.C:
-			look = true // the server does not say that a job expired
-		case <-poll.C:
+		case <-again.C:
 			look = true
 		case m := <-w.moved:
 			r := w.hear(m)
@@ -94,15 +85,20 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 			case r == nil:
 				look = true
 			case r.Status.Terminal() && r.told && r.Visible(w.q.Now()) && w.q.seen(ctx, w.at, r.record) == nil:
-				gone.Stop()
 				return &r.Job, nil
 			default:
-				look = r.Status.Terminal() || !r.Expires.Equal(w.expires)
+				if look = r.Status.Terminal(); !look && !r.Expires.Equal(w.expires) {
+					w.expires = r.Expires
+					again.Reset(w.pause())
+				}
 			}
 		}
-		gone.Stop()
 	}
 }
+
+// pause is how long Wait relies on being told: the server does not say that a
+// job expired.
+func (w *Watch) pause() time.Duration { return min(w.q.Until(w.expires), pollEvery) }
 
 // heard is what a repeated header says; told: all that a caller may see.
 type heard struct {
@@ -111,8 +107,8 @@ type heard struct {
 }
 
 func (w *Watch) hear(m *nats.Msg) *heard {
-	var meta wire
-	if json.Unmarshal([]byte(m.Header.Get(metaHeader)), &meta) != nil {
+	meta, err := parseWire(m.Header.Get(metaHeader))
+	if err != nil {
 		return nil
 	}
 	return &heard{meta.record(w.at, w.id, 0), meta.tellsAll()}

@@ -18,17 +18,13 @@ const (
 // persist repeats try, with pauses, until it succeeds, fails with an error
 // that final holds for, or ctx ends; then the last error is returned.
 func persist(ctx context.Context, final func(error) bool, try func() error) error {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	<-pause.C
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		err := try()
 		if err == nil || final(err) || ctx.Err() != nil {
 			return err
 		}
-		pause.Reset(wait)
 		select {
-		case <-pause.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return err
 		}

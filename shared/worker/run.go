@@ -3,21 +3,13 @@ package worker
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
-	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 )
 
 const (
-	// mostBetweenBeats bounds the pause between two heartbeats of a job: a
-	// third of the shortest lease, so that an endpoint's lease may be made
-	// shorter while jobs run.
-	mostBetweenBeats = endpoint.MinLease / 3
-	// beatAgain is the pause after a heartbeat that NATS did not answer.
-	beatAgain = 250 * time.Millisecond
 	// returnWithin is how long a handler may take to notice that the worker
 	// stops before its job is given back while it still runs.
 	returnWithin = 200 * time.Millisecond
@@ -50,25 +42,20 @@ func (w *worker) hold(alive, jobs context.Context, l *queue.Lease) {
 	result := make(chan outcome, 1)
 	go w.call(ctx, newJob(l, end, w.q.Until), result) // waited for at the end
 
-	beating, stopBeating := context.WithCancel(alive)
-	moved := make(chan limits, 1)
-	var beats sync.WaitGroup
-	beats.Go(func() { w.heartbeat(beating, l, end, moved) })
-
-	out, err := w.await(ctx, limitsOf(l), end, moved, result)
+	beats := w.heartbeat(alive, l, end)
+	out, err := w.await(ctx, alive, beats, result)
 	if err == nil {
 		w.deliver(alive, l, out)
 	} else {
 		w.conclude(alive, l, err, result)
 	}
-	stopBeating()
-	beats.Wait()
+	beats.stop()
 	<-result
 }
 
 // await returns what the handler made of the job, or why its context ended.
-func (w *worker) await(ctx context.Context, lim limits, end context.CancelCauseFunc, moved <-chan limits, result <-chan outcome) (outcome, error) {
-	at, why := lim.first()
+func (w *worker) await(ctx, alive context.Context, beats *heartbeat, result <-chan outcome) (outcome, error) {
+	at, why := limitsOf(beats.lease).first()
 	limit := time.NewTimer(w.q.Until(at))
 	defer limit.Stop()
 	for {
@@ -77,47 +64,14 @@ func (w *worker) await(ctx context.Context, lim limits, end context.CancelCauseF
 			return out, context.Cause(ctx)
 		case <-ctx.Done():
 			return outcome{}, context.Cause(ctx)
-		case lim = <-moved:
+		case <-beats.lease.Changed():
+			beats.changed(alive)
+		case lim := <-beats.moved:
 			at, why = lim.first()
 			limit.Reset(w.q.Until(at))
 		case <-limit.C:
-			end(why)
+			beats.end(why)
 		}
-	}
-}
-
-// heartbeat extends the lease until ctx ends, and at once when somebody else
-// changed the record. It tells of moved limits, and ends the run when the
-// lease is lost. That NATS does not answer ends nothing.
-func (w *worker) heartbeat(ctx context.Context, l *queue.Lease, end context.CancelCauseFunc, moved chan limits) {
-	every := min(w.endpoint.Lease/3, mostBetweenBeats)
-	next := time.NewTimer(every)
-	defer next.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-next.C:
-		case <-l.Changed():
-		}
-		pause := every
-		switch err := l.Extend(ctx); {
-		case err == nil:
-			select {
-			case <-moved: // not read yet, and old now
-			default:
-			}
-			moved <- limitsOf(l) // it has room: nobody else sends
-		case ctx.Err() != nil:
-			return
-		case errors.Is(err, queue.ErrLost):
-			end(w.whyLost(ctx, l))
-			return
-		default:
-			w.log.DebugContext(ctx, "heartbeat unanswered", "job", l.Job.ID, "err", err)
-			pause = min(every, beatAgain)
-		}
-		next.Reset(pause)
 	}
 }
 

@@ -1,0 +1,60 @@
+package process
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+)
+
+func TestMemoryIsTheContainersIfItIsLess(t *testing.T) {
+	const info = "MemTotal:        2048 kB\nMemFree:         100 kB\n"
+	for name, tt := range map[string]struct {
+		info, limit string
+		want        int64
+	}{
+		"the machine's":         {info, "max\n", 2 << 20},
+		"the container's":       {info, "4096\n", 4096},
+		"a limit that is none":  {info, "9223372036854771712\n", 2 << 20},
+		"only a limit":          {"", "4096\n", 4096},
+		"nothing":               {"", "", 0},
+		"nonsense":              {"MemTotal: much\n", "-1", 0},
+		"more than can be told": {"MemTotal: 9223372036854775807 kB\n", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			infoFile, limitFile := filepath.Join(dir, "info"), filepath.Join(dir, "limit")
+			for file, text := range map[string]string{infoFile: tt.info, limitFile: tt.limit} {
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := memory(infoFile, filepath.Join(dir, "absent"), limitFile); got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSpareCollectorLeavesWhatTheUserSet(t *testing.T) {
+	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64)
+	t.Cleanup(func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	})
+	SpareCollector("100", "")
+	if got := debug.SetGCPercent(100); got != 100 {
+		t.Errorf("with GOGC=100: got %d", got)
+	}
+	SpareCollector("", "1GiB")
+	if p, l := debug.SetGCPercent(100), debug.SetMemoryLimit(-1); p != garbage || l != math.MaxInt64 {
+		t.Errorf("with GOMEMLIMIT: got %d percent and a limit of %d, want %d and the user's", p, l, garbage)
+	}
+	SpareCollector("", "")
+	if l := debug.SetMemoryLimit(-1); l == math.MaxInt64 {
+		t.Skip("this system does not say how much memory it has")
+	} else if l < 1<<20 {
+		t.Errorf("got a limit of %d bytes", l)
+	}
+}

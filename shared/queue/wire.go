@@ -1,0 +1,210 @@
+package queue
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"flightline/shared/job"
+)
+
+// wire is the header's JSON. Instants are Unix milliseconds, durations
+// milliseconds; lengths are those of the parts of the body, in this order.
+//
+// It is written and read three times each in the life of a job, and what a job
+// costs is what a worker can do in a second, so append and parse do what
+// encoding/json would do with the tags, without reflection; parse leaves what
+// it does not know to encoding/json. A field must be in fields too.
+type wire struct {
+	Status       job.Status `json:"status"`
+	Mode         job.Mode   `json:"mode"`
+	Class        job.Class  `json:"class"`
+	Attempt      int64      `json:"attempt"`
+	Run          int64      `json:"run,omitempty"`
+	Lost         int64      `json:"lost,omitempty"`
+	Earlier      int64      `json:"earlier,omitempty"`
+	Submitted    int64      `json:"submitted"`
+	Queued       int64      `json:"queued"`
+	Started      int64      `json:"started,omitempty"`
+	Finished     int64      `json:"finished,omitempty"`
+	Deadline     int64      `json:"deadline,omitempty"`
+	Expires      int64      `json:"expires"`
+	RetainUntil  int64      `json:"retainUntil,omitempty"`
+	Timeout      int64      `json:"timeout"`
+	Keep         int64      `json:"keep"`
+	Lease        int64      `json:"lease"`
+	QueueSeq     uint64     `json:"queueSeq,omitempty"`
+	QueueExpires int64      `json:"queueExpires"`
+	Ack          string     `json:"ack,omitempty"`
+	Holder       string     `json:"holder,omitempty"`
+	Changed      int64      `json:"changed"`
+	Requeued     bool       `json:"requeued,omitempty"`
+	Detached     bool       `json:"detached,omitempty"`
+	Begun        []int64    `json:"begun,omitempty"`
+	Emitted      bool       `json:"emitted,omitempty"`
+	Beside       bool       `json:"beside,omitempty"`
+	Kept         bool       `json:"kept,omitempty"`
+	Worker       string     `json:"worker,omitempty"`
+	Webhook      string     `json:"webhook,omitempty"`
+	Input        int64      `json:"input,omitempty"`
+	S3           int64      `json:"s3,omitempty"`
+	Output       int64      `json:"output,omitempty"`
+	Error        int64      `json:"error,omitempty"`
+	// Said and Why are a short output and error, here instead of in the body,
+	// so that whoever waits needs no second look.
+	Said   json.RawMessage `json:"said,omitempty"`
+	Why    string          `json:"why,omitempty"`
+	InRef  *payloadRef     `json:"inRef,omitempty"`
+	OutRef *payloadRef     `json:"outRef,omitempty"`
+}
+
+// field is one member of the JSON, of one kind.
+type field struct {
+	key    string
+	always bool // written even if it is zero
+	number func(*wire) *int64
+	seq    func(*wire) *uint64
+	text   func(*wire) *string
+	flag   func(*wire) *bool
+	raw    func(*wire) *json.RawMessage // JSON as it is
+	other  func(*wire) any              // nil if there is nothing to write
+}
+
+// fields are those of wire, in their order.
+var fields = []field{
+	{key: "status", always: true, text: func(w *wire) *string { return (*string)(&w.Status) }},
+	{key: "mode", always: true, text: func(w *wire) *string { return (*string)(&w.Mode) }},
+	{key: "class", always: true, text: func(w *wire) *string { return (*string)(&w.Class) }},
+	{key: "attempt", always: true, number: func(w *wire) *int64 { return &w.Attempt }},
+	{key: "run", number: func(w *wire) *int64 { return &w.Run }},
+	{key: "lost", number: func(w *wire) *int64 { return &w.Lost }},
+	{key: "earlier", number: func(w *wire) *int64 { return &w.Earlier }},
+	{key: "submitted", always: true, number: func(w *wire) *int64 { return &w.Submitted }},
+	{key: "queued", always: true, number: func(w *wire) *int64 { return &w.Queued }},
+	{key: "started", number: func(w *wire) *int64 { return &w.Started }},
+	{key: "finished", number: func(w *wire) *int64 { return &w.Finished }},
+	{key: "deadline", number: func(w *wire) *int64 { return &w.Deadline }},
+	{key: "expires", always: true, number: func(w *wire) *int64 { return &w.Expires }},
+	{key: "retainUntil", number: func(w *wire) *int64 { return &w.RetainUntil }},
+	{key: "timeout", always: true, number: func(w *wire) *int64 { return &w.Timeout }},
+	{key: "keep", always: true, number: func(w *wire) *int64 { return &w.Keep }},
+	{key: "lease", always: true, number: func(w *wire) *int64 { return &w.Lease }},
+	{key: "queueSeq", seq: func(w *wire) *uint64 { return &w.QueueSeq }},
+	{key: "queueExpires", always: true, number: func(w *wire) *int64 { return &w.QueueExpires }},
+	{key: "ack", text: func(w *wire) *string { return &w.Ack }},
+	{key: "holder", text: func(w *wire) *string { return &w.Holder }},
+	{key: "changed", always: true, number: func(w *wire) *int64 { return &w.Changed }},
+	{key: "requeued", flag: func(w *wire) *bool { return &w.Requeued }},
+	{key: "detached", flag: func(w *wire) *bool { return &w.Detached }},
+	{key: "begun", other: func(w *wire) any {
+		if len(w.Begun) == 0 {
+			return nil
+		}
+		return w.Begun
+	}},
+	{key: "emitted", flag: func(w *wire) *bool { return &w.Emitted }},
+	{key: "beside", flag: func(w *wire) *bool { return &w.Beside }},
+	{key: "kept", flag: func(w *wire) *bool { return &w.Kept }},
+	{key: "worker", text: func(w *wire) *string { return &w.Worker }},
+	{key: "webhook", text: func(w *wire) *string { return &w.Webhook }},
+	{key: "input", number: func(w *wire) *int64 { return &w.Input }},
+	{key: "s3", number: func(w *wire) *int64 { return &w.S3 }},
+	{key: "output", number: func(w *wire) *int64 { return &w.Output }},
+	{key: "error", number: func(w *wire) *int64 { return &w.Error }},
+	{key: "said", raw: func(w *wire) *json.RawMessage { return &w.Said }},
+	{key: "why", text: func(w *wire) *string { return &w.Why }},
+	{key: "inRef", other: func(w *wire) any { return w.InRef.orNothing() }},
+	{key: "outRef", other: func(w *wire) any { return w.OutRef.orNothing() }},
+}
+
+func (p *payloadRef) orNothing() any {
+	if p == nil {
+		return nil
+	}
+	return p
+}
+
+// append writes w as encoding/json would, HTML's characters left as they are.
+func (w *wire) append(b []byte) ([]byte, error) {
+	var err error
+	b = append(b, '{')
+	for i := range fields {
+		if b, err = fields[i].append(b, w); err != nil {
+			return b, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func (f *field) append(b []byte, w *wire) ([]byte, error) {
+	switch {
+	case f.number != nil:
+		if n := *f.number(w); n != 0 || f.always {
+			b = strconv.AppendInt(f.appendKey(b), n, 10)
+		}
+	case f.seq != nil:
+		if n := *f.seq(w); n != 0 || f.always {
+			b = strconv.AppendUint(f.appendKey(b), n, 10)
+		}
+	case f.text != nil:
+		if text := *f.text(w); text != "" || f.always {
+			return appendText(f.appendKey(b), text)
+		}
+	case f.flag != nil:
+		if *f.flag(w) {
+			b = append(f.appendKey(b), "true"...)
+		}
+	case f.raw != nil:
+		raw := *f.raw(w)
+		switch {
+		case len(raw) == 0:
+		case bytes.ContainsAny(raw, "\r\n"): // a header has one line
+			return appendJSON(f.appendKey(b), raw)
+		default:
+			b = append(f.appendKey(b), raw...)
+		}
+	case f.other != nil:
+		if v := f.other(w); v != nil {
+			return appendJSON(f.appendKey(b), v)
+		}
+	}
+	return b, nil
+}
+
+func (f *field) appendKey(b []byte) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	b = append(b, '"')
+	b = append(b, f.key...)
+	return append(b, '"', ':')
+}
+
+func appendText(b []byte, text string) ([]byte, error) {
+	if !plain(text) {
+		return appendJSON(b, text)
+	}
+	b = append(b, '"')
+	b = append(b, text...)
+	return append(b, '"'), nil
+}
+
+// plain holds for a text that stands in JSON as it is.
+func plain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+func appendJSON(b []byte, v any) ([]byte, error) {
+	buf := bytes.NewBuffer(b)
+	form := json.NewEncoder(buf)
+	form.SetEscapeHTML(false) // an output stays as it was given
+	if err := form.Encode(v); err != nil {
+		return b, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
