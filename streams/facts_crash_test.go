@@ -127,3 +127,49 @@ func TestF11ASIGKILLForgetsDeliveriesAndLosesNoJob(t *testing.T) {
 	}
 	t.Logf("%d of %d second deliveries were counted as first", forgotten, n)
 }
+
+// What gives way to a newer message on its subject leaves no mark on the disk:
+// with the newer one removed, a SIGKILL brings it back. shared/queue knows such
+// ghosts (ADR 0013); if this fails, the server has learnt better.
+func TestWhatGaveWayComesBackOnceTheNewerIsRemovedAndTheServerKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	address, kill := serve(t, dir, "127.0.0.1:0")
+	nc, err := bus.Connect(bus.Config{URL: "nats://" + address, User: user, Password: password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := streams.Apply(t.Context(), js, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	record := func(id job.ID) string { return streams.RecordSubject(0, "ep", id, 1) }
+	publish(t.Context(), t, js, message(record("before"), "stays"))
+	publish(t.Context(), t, js, message(record("a"), "old"))
+	newer := publish(t.Context(), t, js, message(record("a"), "new"))
+	publish(t.Context(), t, js, message(record("after"), "stays"))
+	s, err := js.Stream(t.Context(), streams.Records(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteMsg(t.Context(), newer); err != nil {
+		t.Fatal(err)
+	}
+
+	back := nc.StatusChanged(nats.CONNECTED)
+	kill()
+	serve(t, dir, address)
+	<-back
+
+	m, err := s.GetLastMsgForSubject(t.Context(), record("a"))
+	if err != nil || string(m.Data) != "old" {
+		t.Errorf("got %v, %v; want the old one back", m, err)
+	}
+}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,6 +128,11 @@ func (q *Queue) end(ctx context.Context, at place, r *record, by job.Trigger, ch
 	msg, err := q.readMessage(ctx, at, r.ID)
 	if err != nil && !errors.Is(err, errNoMessage) {
 		return nil, err
+	}
+	if msg == nil {
+		if gone, err := q.ghost(ctx, at, r); err != nil || gone {
+			return nil, cmp.Or(err, job.ErrNotFound)
+		}
 	}
 	ended, err := q.move(ctx, at, r, by, func(n *record) {
 		if msg != nil && msg.Attempt == n.Attempt {

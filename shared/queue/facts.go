@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,6 +30,8 @@ type Fact struct {
 	// Starts tells when runs 1 to Job.Run of the attempt began. The zero time
 	// stands for a run so long ago that the record has forgotten it.
 	Starts []time.Time
+	// Touch: the write moved no status, and counts nothing.
+	Touch bool
 
 	beside bool
 }
@@ -102,7 +105,7 @@ func factOf(p int, m jetstream.Msg) (Fact, error) {
 	if err != nil {
 		return Fact{}, err
 	}
-	return Fact{Job: r.Job, Partition: p, Seq: r.seq, Written: meta.Timestamp, Starts: r.starts(), beside: r.beside}, nil
+	return Fact{Job: r.Job, Partition: p, Seq: r.seq, Written: meta.Timestamp, Starts: r.starts(), Touch: m.Headers().Get(changeHeader) == touch, beside: r.beside}, nil
 }
 
 // headOf reads what the header of a stored record says.
@@ -121,7 +124,7 @@ func headOf(p int, subject string, header nats.Header, seq uint64) (*record, err
 // starts are those of all runs, the first ones zero if they are forgotten.
 func (r *record) starts() []time.Time {
 	starts := make([]time.Time, r.Run)
-	known := append(r.begun[:len(r.begun):len(r.begun)], r.Started)
+	known := append(slices.Clone(r.begun), r.Started)
 	for i := 1; i <= min(len(known), r.Run); i++ {
 		starts[r.Run-i] = known[len(known)-i]
 	}

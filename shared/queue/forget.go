@@ -24,7 +24,8 @@ func (q *Queue) ForgetAt(j *job.Job) time.Time {
 // Forget removes the attempt whose record's newest write in partition p is
 // seq, with its payloads and chunks, if it is over, its retention is, and its
 // queue message is gone (data-model.md, principle 4). Whoever calls it has
-// made sure that the attempt's events are on the disk. done is false if it is
+// made sure that the events of this attempt and those before are on the disk.
+// done is false if it is
 // too early: ask again. It bears repeating; it returns ErrUnavailable.
 func (q *Queue) Forget(ctx context.Context, p int, seq uint64) (done bool, err error) {
 	ctx, cancel := bounded(ctx)
@@ -55,7 +56,31 @@ func (q *Queue) Forget(ctx context.Context, p int, seq uint64) (done bool, err e
 			return false, err
 		}
 	}
+	if r.kept {
+		return true, nil
+	}
+	if err := q.forgetEarlier(ctx, at, r); err != nil {
+		return false, err
+	}
 	return true, q.remove(ctx, streams.Records(p), seq)
+}
+
+// forgetEarlier removes the records of earlier attempts first: with r gone the
+// last of them would be taken for where the job stands.
+func (q *Queue) forgetEarlier(ctx context.Context, at place, r *record) error {
+	for attempt := r.Attempt - 1; attempt > 0; attempt-- {
+		earlier, err := q.readRecord(ctx, at, r.ID, attempt)
+		if errors.Is(err, errNoMessage) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := q.remove(ctx, streams.Records(at.partition), earlier.seq); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // follower looks for what lies in the queue under the job of the finished

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -47,6 +48,13 @@ func (q *Queue) latest(ctx context.Context, at place, id job.ID) (*record, error
 	now := q.Now()
 	if !r.Visible(now) {
 		return nil, job.ErrNotFound
+	}
+	gone, err := q.ghost(ctx, at, r)
+	if errors.Is(err, errConflict) {
+		return q.latest(ctx, at, id)
+	}
+	if err != nil || gone {
+		return nil, cmp.Or(err, job.ErrNotFound)
 	}
 	if r.Overdue(now.Add(-forgotten)) {
 		ended, err := q.timeOut(ctx, at, r)

@@ -7,6 +7,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/streams"
 )
 
 // Retry queues a FAILED or TIMED_OUT job again, with its input, under its own
@@ -30,11 +31,10 @@ func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job
 			return nil, err
 		}
 		wanted = next.Attempt
-		expect, err := q.replaces(ctx, at, r)
-		if err != nil {
+		if err := q.makeRoom(ctx, at, r); err != nil {
 			return nil, err
 		}
-		if err = q.enqueue(ctx, at, next, expect); err == nil {
+		if err = q.enqueue(ctx, at, next, 0); err == nil {
 			return &next.Job, nil
 		}
 		if !errors.Is(err, errConflict) {
@@ -59,22 +59,23 @@ func (q *Queue) nextAttempt(r *record) (*record, error) {
 	next.Started, next.Finished, next.Deadline, next.RetainUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	next.Worker, next.holder, next.ack, next.Error = "", "", "", ""
 	next.output, next.Output, next.outRef = nil, nil, nil
-	next.begun, next.emitted, next.beside = nil, false, false
+	next.begun, next.emitted, next.beside, next.kept = nil, false, false, false
 	next.queueSeq, next.seq = 0, 0
 	return &next, nil
 }
 
-// replaces returns the sequence of the failed attempt's queue message if it is
-// still there, else 0: the retry takes its place.
-func (q *Queue) replaces(ctx context.Context, at place, r *record) (uint64, error) {
+// makeRoom removes the failed attempt's queue message if it is still there. It
+// is not replaced: what gives way to a newer message comes back when that one
+// is gone and the server is killed (ghost.go).
+func (q *Queue) makeRoom(ctx context.Context, at place, r *record) error {
 	waiting, err := q.readMessage(ctx, at, r.ID)
 	switch {
 	case errors.Is(err, errNoMessage):
-		return 0, nil
+		return nil
 	case err != nil:
-		return 0, err
+		return err
 	case waiting.Attempt > r.Attempt:
-		return 0, nil // another retry: the compare-and-set will tell
+		return nil // another retry: the compare-and-set will tell
 	}
-	return waiting.queueSeq, nil
+	return q.remove(ctx, streams.Jobs(at.endpoint), waiting.queueSeq)
 }

@@ -1,0 +1,43 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"flightline/shared/endpoint"
+	"flightline/streams"
+)
+
+// A server that was killed builds its streams anew from their files, and a
+// message that gave way to a newer one on its subject left no mark there. So
+// if the newer one was removed meanwhile, the older one is back: a record that
+// was forgotten says IN_PROGRESS again. Such a ghost is told from the living
+// by its queue message, which a run that goes on has, and which was removed
+// in a way that leaves a mark. Records for which that is not so, because their
+// message was replaced or the run detached from it, are kept to their end
+// (docs/adr/0013).
+
+// ghost reports whether r, which has not ended, is one, and removes it. It asks
+// only if r is so old that it may have been forgotten. It returns errConflict
+// if r is no longer what is stored.
+func (q *Queue) ghost(ctx context.Context, at place, r *record) (bool, error) {
+	young := cmp.Or(q.cfg.ForgetGrace, forgetGrace) + endpoint.MinRetention
+	if r.Status.Terminal() || r.seq == 0 || r.kept || q.Now().Sub(r.changed) < young {
+		return false, nil
+	}
+	_, err := q.readMessage(ctx, at, r.ID)
+	if !errors.Is(err, errNoMessage) {
+		return false, err
+	}
+	now, err := q.readRecord(ctx, at, r.ID, r.Attempt) // an end is written before its message goes
+	switch {
+	case errors.Is(err, errNoMessage):
+		return true, nil
+	case err != nil:
+		return false, err
+	case now.seq != r.seq:
+		return false, errConflict
+	}
+	return true, q.remove(ctx, streams.Records(at.partition), r.seq)
+}

@@ -1,0 +1,155 @@
+package queue
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// hauntable makes a queue that forgets soon, and a job that runs there.
+func hauntable(t *testing.T) (s *site, q *Queue, l *Lease) {
+	t.Helper()
+	s = newSite(t, func(e *endpoint.Endpoint) { e.Retention, e.Lease = time.Second, time.Minute })
+	q = s.queue(t, Config{ForgetGrace: time.Millisecond})
+	s.submit(t)
+	return s, q, next(t, s.taker(t, s.q, "w"))
+}
+
+// written is the last write of the job's record, as a killed server brings it back.
+func (s *site) written(t *testing.T, j *job.Job) *nats.Msg {
+	t.Helper()
+	stream, err := s.JS.Stream(t.Context(), streams.Records(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.GetLastMsgForSubject(t.Context(), streams.RecordSubject(0, j.Endpoint, j.ID, j.Attempt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := nats.NewMsg(m.Subject)
+	back.Data, back.Header[metaHeader], back.Header[changeHeader] = m.Data, m.Header[metaHeader], m.Header[changeHeader]
+	return back
+}
+
+func TestAGhostIsNotTakenForTheLiving(t *testing.T) {
+	s, q, l := hauntable(t)
+	ghost := s.written(t, &l.Job)
+	if _, err := l.Complete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	facts := factsOf(t, q, 0, over(l.Job.ID))
+	s.forget(t, q, facts[len(facts)-1])
+	gone := func() bool { return s.left(t, streams.Records(0)) == 0 }
+	tests := map[string]func() error{
+		"its status":  func() error { _, err := q.Status(t.Context(), s.e, l.Job.ID); return err },
+		"its cancel":  func() error { _, err := q.Cancel(t.Context(), s.e, l.Job.ID); return err },
+		"another ttl": func() error { _, err := q.SetTTL(t.Context(), s.e, l.Job.ID, time.Hour); return err },
+		"its old timeout": func() error {
+			r, err := q.readRecord(t.Context(), placeOf(s.e), l.Job.ID, 1)
+			if err != nil {
+				return err
+			}
+			_, err = q.timeOut(t.Context(), placeOf(s.e), r)
+			return err
+		},
+	}
+	for name, look := range tests {
+		if _, err := s.JS.PublishMsg(t.Context(), ghost); err != nil {
+			t.Fatal(err)
+		}
+		if err := look(); !errors.Is(err, job.ErrNotFound) {
+			t.Errorf("%s: got %v, want job.ErrNotFound", name, err)
+		}
+		if !gone() {
+			t.Errorf("%s: the ghost was not removed", name)
+		}
+	}
+}
+
+func TestARunThatLastsIsNoGhost(t *testing.T) {
+	s, q, l := hauntable(t)
+	eventually(t, "the run is older than a ghost could be", func() bool {
+		return q.Now().Sub(l.Job.Started) > endpoint.MinRetention+time.Second
+	})
+	if j, err := q.Status(t.Context(), s.e, l.Job.ID); err != nil || j.Status != job.InProgress {
+		t.Errorf("got %+v, %v; want it IN_PROGRESS", j, err)
+	}
+	if _, err := l.Complete(t.Context(), json.RawMessage(`1`)); err != nil {
+		t.Errorf("its result: %v", err)
+	}
+}
+
+// What lives without its queue message cannot be told from a ghost, so its
+// record is not removed at all.
+func TestRecordsWhoseMessageProvesNothingAreKept(t *testing.T) {
+	big := json.RawMessage(`{"x":"` + strings.Repeat("x", 300<<10) + `"}`)
+	for name, running := range map[string]bool{"its message was replaced": false, "it was detached": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, func(e *endpoint.Endpoint) { e.Retention, e.TTL = time.Second, time.Minute })
+			q := s.queue(t, Config{ForgetGrace: time.Millisecond})
+			id := s.submit(t, func(r *job.Request) { r.Input = big })
+			longer := func() {
+				if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !running {
+				longer()
+			}
+			l := next(t, s.taker(t, s.q, "w"))
+			if running {
+				longer()
+			}
+			if err := l.Extend(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Complete(t.Context(), big); err != nil {
+				t.Fatal(err)
+			}
+			facts := factsOf(t, q, 0, over(id))
+			s.forget(t, q, facts[len(facts)-1])
+			if n := s.left(t, streams.Records(0)); n != 1 {
+				t.Errorf("got %d records, want the one kept", n)
+			}
+			if n := s.left(t, streams.Payloads(0)); n != 0 {
+				t.Errorf("got %d messages of payloads left", n)
+			}
+			if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
+				t.Errorf("got %v, want it hidden", err)
+			}
+		})
+	}
+}
+
+// With the last attempt forgotten, the one before must not be what is told.
+func TestForgetTakesEarlierAttemptsAlong(t *testing.T) {
+	s := newSite(t, func(e *endpoint.Endpoint) { e.Retention = time.Hour })
+	q := s.queue(t, Config{ForgetGrace: time.Millisecond})
+	taker := s.taker(t, s.q, "w")
+	id := s.submit(t)
+	if _, err := next(t, taker).Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next(t, taker).Complete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Millisecond); !errors.Is(err, job.ErrNotFound) {
+		t.Fatalf("got %v, want the job over", err)
+	}
+	facts := factsOf(t, q, 0, func(f Fact) bool { return f.Job.Attempt == 2 && f.Touch })
+	s.forget(t, q, facts[len(facts)-1])
+	if n := s.left(t, streams.Records(0)); n != 0 {
+		t.Errorf("got %d records left", n)
+	}
+}
