@@ -1,0 +1,274 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+)
+
+type lister func(context.Context, endpoint.Endpoint, Window) ([]Listed, uint64, error)
+
+// pages reads a list to its end.
+func (s *site) pages(t *testing.T, list lister, w Window) []job.Job {
+	t.Helper()
+	var jobs []job.Job
+	for {
+		page, next, err := list(t.Context(), s.e, w)
+		if err != nil || len(page) > w.Most {
+			t.Fatalf("got %d jobs, %v", len(page), err)
+		}
+		for _, l := range page {
+			jobs = append(jobs, l.Job)
+		}
+		if next == 0 {
+			return jobs
+		}
+		if w.Before > 0 && next >= w.Before {
+			t.Fatalf("page before %d goes on before %d", w.Before, next)
+		}
+		w.Before = next
+	}
+}
+
+func idsOf(jobs []job.Job) (ids []job.ID) {
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+// The lists of an endpoint have each job once, where its status says, after
+// whatever happened to the jobs, in pages of whatever size.
+func TestListsHaveEachJobOnce(t *testing.T) {
+	s := newSite(t)
+	other := newOther(t, s)
+	random := rand.New(rand.NewPCG(1, 2))
+	taker := s.taker(t, s.q, "w")
+	var all []job.ID
+	var held []*Lease
+	for range 300 {
+		switch n := random.IntN(10); {
+		case n < 5 || len(all) == 0:
+			all = append(all, s.submit(t))
+			other()
+		case n < 8:
+			s.mayEnd(t, random, taker, &held)
+		case n == 8:
+			_, err := s.q.Cancel(t.Context(), s.e, all[random.IntN(len(all))])
+			notMoreThan(t, err, job.ErrConflict)
+		default:
+			_, err := s.q.Retry(t.Context(), s.e, all[random.IntN(len(all))])
+			notMoreThan(t, err, job.ErrConflict)
+		}
+	}
+	want := map[job.Status][]job.ID{}
+	for _, id := range all {
+		j := s.status(t, id)
+		want[j.Status] = append(want[j.Status], id)
+	}
+	for _, most := range []int{1, 7, 100} {
+		for _, status := range job.Statuses() {
+			list := s.q.ListLive
+			if status.Terminal() {
+				list = s.q.ListEnded
+			}
+			got := idsOf(s.pages(t, list, Window{Most: most, Statuses: []job.Status{status}}))
+			sorted := slices.Sorted(slices.Values(got))
+			if expected := slices.Sorted(slices.Values(want[status])); !slices.Equal(sorted, expected) {
+				t.Errorf("%s in pages of %d: got %d %v, want %d %v", status, most, len(sorted), sorted, len(expected), expected)
+			}
+		}
+	}
+	s.listsAreNewestFirst(t)
+	seen, err := s.q.Lookup(t.Context(), s.e, append(slices.Clone(all), "nobody"))
+	if err != nil || len(seen) != len(all) {
+		t.Fatalf("lookup: got %d jobs, %v, want %d", len(seen), err, len(all))
+	}
+	for status, ids := range want {
+		for _, id := range ids {
+			if seen[id].Status != status {
+				t.Errorf("lookup: job %s is %s, want %s", id, seen[id].Status, status)
+			}
+		}
+	}
+}
+
+// newOther submits jobs of another endpoint of the same partition.
+func newOther(t *testing.T, s *site) func() {
+	t.Helper()
+	e := s.e
+	e.ID = "other"
+	if err := s.q.CreateEndpoint(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		id := NewID(job.Async)
+		if _, err := s.q.Submit(t.Context(), e, id, job.Async, job.Request{Input: json.RawMessage(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.q.Cancel(t.Context(), e, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mayEnd picks up a job, if one waits, and ends it, gives it back or holds it.
+func (s *site) mayEnd(t *testing.T, random *rand.Rand, taker *Taker, held *[]*Lease) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	l, err := taker.Next(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch random.IntN(4) {
+	case 0:
+		_, err = l.Complete(t.Context(), json.RawMessage(`1`))
+	case 1, 2:
+		_, err = l.Fail(t.Context(), "no")
+	default:
+		*held = append(*held, l)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func notMoreThan(t *testing.T, err, allowed error) {
+	t.Helper()
+	if err != nil && !errors.Is(err, allowed) {
+		t.Fatal(err)
+	}
+}
+
+func (s *site) listsAreNewestFirst(t *testing.T) {
+	t.Helper()
+	live := s.pages(t, s.q.ListLive, Window{Most: 9})
+	if !slices.IsSortedFunc(live, func(a, b job.Job) int { return b.Queued.Compare(a.Queued) }) {
+		t.Errorf("live jobs are not sorted by when they were queued: %v", live)
+	}
+	ended := s.pages(t, s.q.ListEnded, Window{Most: 9})
+	if !slices.IsSortedFunc(ended, func(a, b job.Job) int { return b.Finished.Compare(a.Finished) }) {
+		t.Errorf("ended jobs are not sorted by when they ended: %v", ended)
+	}
+}
+
+func TestListsHideWhatIsGone(t *testing.T) {
+	s := newSite(t, func(e *endpoint.Endpoint) { e.Retention = time.Second })
+	s.submit(t)
+	if _, err := next(t, s.taker(t, s.q, "w")).Complete(t.Context(), json.RawMessage(`{"secret":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.pages(t, s.q.ListEnded, Window{Most: 5}); len(got) != 1 || got[0].Output != nil {
+		t.Fatalf("got %+v, want the finished job without its output", got)
+	}
+	eventually(t, "the result's retention is over", func() bool { return len(s.pages(t, s.q.ListEnded, Window{Most: 5})) == 0 })
+	waits := s.submit(t)
+	if _, err := s.q.SetTTL(t.Context(), s.e, waits, job.MinChangedTTL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the waiting job expires", func() bool { return len(s.pages(t, s.q.ListLive, Window{Most: 5})) == 0 })
+}
+
+// A page costs the same whether ten jobs wait or twenty thousand, and finds
+// those that run behind them. Messages are counted, not time.
+func TestThePageOfALongQueueCostsNoMore(t *testing.T) {
+	s := newSite(t)
+	q := s.queue(t, Config{})
+	taker := s.taker(t, s.q, "w")
+	s.submitMany(t, 10)
+	next(t, taker)
+	few := s.cost(t, q, Window{Most: 10})
+	s.submitMany(t, 20_000)
+	for _, at := range []struct {
+		name string
+		w    Window
+		n    int
+	}{
+		{"the newest", Window{Most: 10}, 10},
+		{"in the middle", Window{Most: 10, Before: 9_000}, 10},
+		{"those that run", Window{Most: 10, Statuses: []job.Status{job.InProgress}}, 1},
+		{"those that wait", Window{Most: 10, Statuses: []job.Status{job.InQueue}}, 10},
+	} {
+		got, _, err := q.ListLive(t.Context(), s.e, at.w)
+		if err != nil || len(got) != at.n {
+			t.Errorf("%s: got %d jobs, %v, want %d", at.name, len(got), err, at.n)
+		}
+		if many := s.cost(t, q, at.w); many > few+20 {
+			t.Errorf("%s: got %d messages, want as with ten jobs, %d", at.name, many, few)
+		}
+	}
+}
+
+// cost is how many messages a page takes, in both directions.
+func (s *site) cost(t *testing.T, q *Queue, w Window) int {
+	t.Helper()
+	least := 1 << 30
+	for range 5 { // the clock's probes are counted too
+		before := q.nc.Stats()
+		if _, _, err := q.ListLive(t.Context(), s.e, w); err != nil {
+			t.Fatal(err)
+		}
+		after := q.nc.Stats()
+		least = min(least, int(after.OutMsgs-before.OutMsgs+after.InMsgs-before.InMsgs))
+	}
+	return least
+}
+
+func (s *site) submitMany(t *testing.T, n int) {
+	t.Helper()
+	var g errgroup.Group
+	g.SetLimit(64)
+	for range n {
+		g.Go(func() error {
+			_, err := s.q.Submit(t.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: json.RawMessage(`{}`)})
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestListsDuringAnOutage(t *testing.T) {
+	s := newSite(t)
+	s.submit(t)
+	s.Stop()
+	for name, list := range map[string]lister{"live": s.q.ListLive, "ended": s.q.ListEnded} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if _, _, err := list(ctx, s.e, Window{Most: 1}); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s: got %v, want ErrUnavailable", name, err)
+		}
+		cancel()
+	}
+	s.Start()
+	if got := s.pages(t, s.q.ListLive, Window{Most: 1}); len(got) != 1 {
+		t.Errorf("afterwards: got %v, want the job", got)
+	}
+}
+
+func TestSubmitAgainQueuesAJobOnce(t *testing.T) {
+	s := newSite(t)
+	id, r := NewID(job.Async), job.Request{Input: json.RawMessage(`{}`)}
+	for i := range 3 {
+		j, queued, err := s.q.SubmitAgain(t.Context(), s.e, id, job.Async, r)
+		if err != nil || j.ID != id || j.Status != job.InQueue || queued != (i > 0) {
+			t.Fatalf("submission %d: got %+v, %t, %v", i, j, queued, err)
+		}
+	}
+	if got := s.pages(t, s.q.ListLive, Window{Most: 5}); len(got) != 1 {
+		t.Errorf("got %d jobs, want one", len(got))
+	}
+}
