@@ -119,6 +119,7 @@ func (s *site) ended(t *testing.T, id job.ID) *job.Job {
 	return j
 }
 
+// chunks are the outputs that the job has emitted.
 func (s *site) chunks(t *testing.T, id job.ID) []string {
 	t.Helper()
 	chunks, err := s.q.Chunks(t.Context(), s.e, id, 0, 100)
@@ -127,7 +128,13 @@ func (s *site) chunks(t *testing.T, id job.ID) []string {
 	}
 	var all []string
 	for _, c := range chunks {
-		all = append(all, string(c.Data))
+		var element struct {
+			Output json.RawMessage `json:"output"`
+		}
+		if err := json.Unmarshal(c.Data, &element); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(element.Output))
 	}
 	return all
 }

@@ -6,8 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"unicode/utf8"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,23 +17,32 @@ import (
 	"flightline/streams"
 )
 
-// partHeader marks a message that holds a part of a chunk: "more" follows, or
-// it is the "last".
+// partHeader says of a message that it is a whole chunk, the first part of one,
+// or the last.
 const partHeader = "Flightline-Part"
 
-// Chunk is one streamed output of a run, verbatim.
+// The values of that header.
+const (
+	wholeChunk = "whole"
+	firstPart  = "more"
+	lastPart   = "last"
+)
+
+// Chunk is one element of a job's stream.
 type Chunk struct {
 	// Seq is its place in the stream: pass it as after to read on from there.
+	// It grows, also from run to run, and is never 0.
 	Seq uint64
-	// Data is the chunk, JSON.
+	// Data is the element as it was emitted, on one line.
 	Data json.RawMessage
 	// Attempt and Run tell which run emitted it.
 	Attempt, Run int
 }
 
-// Emit appends a chunk, JSON, to the run's output. A string over job.MaxChunk
-// is split at a character boundary into several chunks; for any other value
-// over it Emit returns ErrChunkTooLarge. It returns ErrLost once the run no
+// Emit appends a chunk to the run's output: the very element that readers of
+// the job's stream will see, as {"output": …}, JSON. One over job.MaxChunk is
+// split at character boundaries if it is a string or its output is; for any
+// other Emit returns ErrChunkTooLarge. It returns ErrLost once the run no
 // longer holds the job as far as this process knows, and ErrUnavailable.
 func (l *Lease) Emit(ctx context.Context, chunk json.RawMessage) error {
 	data, err := compact(chunk)
@@ -73,9 +81,13 @@ func (l *Lease) parts(data []byte) []*nats.Msg {
 	for start := 0; start < len(data); start += partSize {
 		end := min(start+partSize, len(data))
 		m := &nats.Msg{Subject: l.outputSubject(), Data: data[start:end], Header: nats.Header{}}
-		m.Header.Set(partHeader, "last")
-		if end < len(data) {
-			m.Header.Set(partHeader, "more")
+		switch {
+		case len(data) <= partSize:
+			m.Header.Set(partHeader, wholeChunk)
+		case end < len(data):
+			m.Header.Set(partHeader, firstPart)
+		default:
+			m.Header.Set(partHeader, lastPart)
 		}
 		m.Header.Set(tokenHeader, nuid.Next())
 		m.Header.Set(jetstream.MsgTTLHeader, ttlHeader(l.t.q.Now(), l.rec.physical().Add(streams.Margin)))
@@ -102,32 +114,6 @@ func (l *Lease) outputSubject() string {
 	return streams.OutputSubject(l.t.at.partition, l.t.at.endpoint, l.Job.ID, l.Job.Attempt, l.Job.Run)
 }
 
-// split cuts a JSON string that is too large into several.
-func split(data []byte) ([][]byte, error) {
-	if len(data) <= job.MaxChunk {
-		return [][]byte{data}, nil
-	}
-	var text string
-	if data[0] != '"' || json.Unmarshal(data, &text) != nil {
-		return nil, ErrChunkTooLarge
-	}
-	var pieces [][]byte
-	const step = job.MaxChunk / 8 // a byte may need six in JSON
-	for len(text) > 0 {
-		end := min(step, len(text))
-		for end < len(text) && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		piece, err := json.Marshal(text[:end])
-		if err != nil {
-			return nil, fmt.Errorf("split a chunk: %w", err)
-		}
-		pieces = append(pieces, piece)
-		text = text[end:]
-	}
-	return pieces, nil
-}
-
 // Chunks reads what the current run of a job emitted after the sequence after
 // (0: from its beginning), at most most messages of it. It returns
 // job.ErrNotFound and ErrUnavailable.
@@ -149,25 +135,32 @@ func (q *Queue) Chunks(ctx context.Context, e endpoint.Endpoint, id job.ID, afte
 	return assemble(msgs, r)
 }
 
-// assemble joins parts; a chunk whose last part is missing is left for later.
+// assemble joins parts. A chunk whose last part is missing is left for later,
+// and one whose first part is missing was asked for from its middle.
 func assemble(msgs []*nats.Msg, r *record) ([]Chunk, error) {
 	var chunks []Chunk
-	var data []byte
+	var first []byte
 	for _, m := range msgs {
-		data = append(data, m.Data...)
+		data := m.Data
 		switch m.Header.Get(partHeader) {
-		case "more":
+		case wholeChunk:
+		case firstPart:
+			first = data
 			continue
-		case "last":
+		case lastPart:
+			if first == nil {
+				continue
+			}
+			data = slices.Concat(first, data)
 		default:
 			return nil, errors.New("queue: an output message says not which part it is")
 		}
-		seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+		seq, err := sequenceOf(m)
 		if err != nil {
-			return nil, fmt.Errorf("read chunk of job %s: %w", r.ID, err)
+			return nil, err
 		}
 		chunks = append(chunks, Chunk{Seq: seq, Data: data, Attempt: r.Attempt, Run: r.Run})
-		data = nil
+		first = nil
 	}
 	return chunks, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"flightline/shared/job"
@@ -54,20 +55,22 @@ func newJob(l *queue.Lease, end context.CancelCauseFunc, until func(time.Time) t
 }
 
 // Emit appends v, encoded as a handler's output is, to the job's stream, where
-// callers read it while the job runs. A string over 1 MB is split into several
-// chunks; any other value over 1 MB is ErrChunkTooLarge and fails the job.
+// callers read it as {"output": v} while the job runs. nil is not told. Of a
+// string over 1 MB, that object around it included, several chunks are made;
+// any other value over 1 MB is ErrChunkTooLarge and fails the job.
 //
 // While NATS is away Emit waits, until ctx ends: no chunk is lost to an outage,
 // and none is there twice. Its other errors mean that v cannot be encoded
 // or that the job is no longer this worker's (ErrLost).
 func (j *Job) Emit(ctx context.Context, v any) error {
-	chunk, err := encode(v)
+	output, err := encode(v)
 	if err != nil {
 		return fmt.Errorf("emit a chunk: %w", err)
 	}
-	if j.lease == nil || len(chunk) == 0 {
+	if j.lease == nil || len(output) == 0 {
 		return nil
 	}
+	chunk := slices.Concat([]byte(`{"output":`), output, []byte(`}`))
 	err = persist(ctx, known, func() error { return j.lease.Emit(ctx, chunk) })
 	switch {
 	case ctx.Err() != nil && err != nil:

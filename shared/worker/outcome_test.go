@@ -146,8 +146,8 @@ func TestChunksAndProgressReachTheCaller(t *testing.T) {
 		t.Errorf("got %+v, %v, want progress", j, err)
 	}
 	chunks, err := s.q.Chunks(t.Context(), s.e, id, 0, 10)
-	if err != nil || len(chunks) != 3 || string(chunks[2].Data) != "2" {
-		t.Errorf("got chunks %v, %v, want 0 1 2", chunks, err)
+	if err != nil || len(chunks) != 3 || string(chunks[2].Data) != `{"output":2}` {
+		t.Errorf("got chunks %v, %v, want the outputs 0 1 2", chunks, err)
 	}
 	close(goOn)
 	s.wantEnd(t, id, job.Completed, `"done"`, "")
@@ -163,6 +163,33 @@ func TestAChunkThatIsTooLargeFailsTheJob(t *testing.T) {
 		return "ignores it", nil
 	})
 	s.wantEnd(t, s.submit(t), job.Failed, "", job.ErrTextChunkTooLarge)
+}
+
+func TestAStringThatIsTooLargeIsSplit(t *testing.T) {
+	s := newSite(t)
+	text := strings.Repeat("é", job.MaxChunk)
+	s.run(t, worker.Config{}, func(ctx context.Context, j *worker.Job) (any, error) {
+		return nil, j.Emit(ctx, text)
+	})
+	id := s.submit(t)
+	s.ended(t, id)
+	chunks, err := s.q.Chunks(t.Context(), s.e, id, 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, c := range chunks {
+		var element struct {
+			Output string `json:"output"`
+		}
+		if err := json.Unmarshal(c.Data, &element); err != nil || len(c.Data) > job.MaxChunk {
+			t.Errorf("got a chunk of %d bytes, %v", len(c.Data), err)
+		}
+		got.WriteString(element.Output)
+	}
+	if len(chunks) != 3 || got.String() != text {
+		t.Errorf("got %d chunks with %d bytes of text, want 3 with %d", len(chunks), got.Len(), len(text))
+	}
 }
 
 func TestAnOutputThatIsTooLargeFailsTheJob(t *testing.T) {
