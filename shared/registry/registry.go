@@ -17,6 +17,8 @@ type Registry struct {
 	Keys      *Keys
 	Workers   *Workers
 	Instances *Instances
+	// Idempotency remembers which requests were repeated.
+	Idempotency *Idempotency
 }
 
 // New binds to the buckets that streams.Apply made. It starts nothing. A nil
@@ -41,11 +43,16 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 	if err != nil {
 		return nil, err
 	}
+	submissions, err := OpenTable[Submission](ctx, js, streams.BucketIdempotency)
+	if err != nil {
+		return nil, err
+	}
 	return &Registry{
-		Endpoints: endpoints,
-		Keys:      keys,
-		Workers:   workers,
-		Instances: &Instances{table: instances, endpoints: endpoints.cache, log: log},
+		Endpoints:   endpoints,
+		Keys:        keys,
+		Workers:     workers,
+		Instances:   &Instances{table: instances, endpoints: endpoints.cache, log: log},
+		Idempotency: &Idempotency{table: submissions},
 	}, nil
 }
 

@@ -1,0 +1,160 @@
+// Package recorder tells what happened: it writes the events of all jobs to
+// the log, announces ends for webhooks, counts, and removes the records whose
+// retention is over.
+//
+// Events follow from the facts in a record, not from its revisions: from
+// whatever write of an attempt the recorder sees, it appends every event of
+// the attempt that may not be there. Each event has one place, so an event
+// that is told again changes nothing. The recorder remembers how far it has
+// come only once the events are on the disk, and removes no record before. So
+// a crash between any two steps, or two recorders that both believe to be
+// active, cost time and nothing else.
+package recorder
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/events"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+// Config is what may differ between installations. The zero value is good.
+type Config struct {
+	// Partitions is how many streams hold records. 0 means 1.
+	Partitions int
+	// Log hears of what no answer tells. nil means silence.
+	Log *slog.Logger
+	// Point, if not nil, is called at each named crash point, for tests that
+	// end the recorder there.
+	Point func(Point)
+}
+
+// Point names a place between two steps where a crash must lose nothing.
+type Point string
+
+// The crash points.
+const (
+	AfterAnnounce Point = "after the webhook's message"
+	AfterEvents   Point = "after events, before the position"
+	AfterPosition Point = "after the position"
+	BeforeForget  Point = "before a record is removed"
+)
+
+// Deps are what the service stands on. Their Run methods are the caller's to run.
+type Deps struct {
+	Queue  *queue.Queue
+	Events *events.Log
+	// Election decides which instance is active. nil means that this one is.
+	Election *registry.Election
+}
+
+// Service is one recorder, active or standing by.
+type Service struct {
+	cfg      Config
+	log      *slog.Logger
+	queue    *queue.Queue
+	events   *events.Log
+	election *registry.Election
+	parts    []partition
+}
+
+// partition is how far one partition has been recorded.
+type partition struct {
+	number int
+	// done is the last write whose events were acknowledged, saved the last
+	// that the position says; records after it must stay.
+	done, saved atomic.Uint64
+	delay       atomic.Int64
+}
+
+func (p *partition) position() string { return "records_" + strconv.Itoa(p.number) }
+
+// New returns a service that is ready for Run. It starts nothing, and fails
+// only if Queue or Events is missing.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if deps.Queue == nil || deps.Events == nil {
+		return nil, errors.New("recorder: a queue and a log of events are needed")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{
+		cfg: cfg, log: cfg.Log, queue: deps.Queue, events: deps.Events, election: deps.Election,
+		parts: make([]partition, max(1, cfg.Partitions)),
+	}
+	for i := range s.parts {
+		s.parts[i].number = i
+	}
+	return s, nil
+}
+
+// Run records whenever this instance is the active one, until ctx ends. It
+// sits out outages.
+func (s *Service) Run(ctx context.Context) error {
+	if s.election == nil {
+		return s.lead(ctx)
+	}
+	return s.election.Run(ctx, s.lead)
+}
+
+// lead is one term as the active one.
+func (s *Service) lead(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	keep := newRetention(s)
+	for i := range s.parts {
+		p := &s.parts[i]
+		g.Go(func() error { return s.recordAll(ctx, p, keep) })
+	}
+	g.Go(func() error { return keep.run(ctx) })
+	g.Go(func() error { return s.events.Count(ctx, s.queue.Durable) })
+	return g.Wait()
+}
+
+// Lag is how far this recorder is behind; it means something only while it is
+// active.
+type Lag struct {
+	// Writes are those to the records since the last one recorded; timers
+	// count too, so it need not be 0 when all is recorded.
+	Writes uint64
+	// Delay is how long after its write the last recorded fact was recorded.
+	Delay time.Duration
+}
+
+// Lag returns the sum of all partitions' Writes, and the longest Delay. It
+// returns queue.ErrUnavailable.
+func (s *Service) Lag(ctx context.Context) (Lag, error) {
+	var lag Lag
+	for i := range s.parts {
+		p := &s.parts[i]
+		done := p.done.Load()
+		last, err := s.queue.LastFact(ctx, p.number)
+		if err != nil {
+			return Lag{}, err
+		}
+		lag.Writes += last - min(last, done)
+		lag.Delay = max(lag.Delay, time.Duration(p.delay.Load()))
+	}
+	return lag, nil
+}
+
+func (s *Service) point(p Point) {
+	if s.cfg.Point != nil {
+		s.cfg.Point(p)
+	}
+}
+
+// pause waits before the next try, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

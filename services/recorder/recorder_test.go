@@ -1,0 +1,198 @@
+package recorder
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"flightline/shared/events"
+	"flightline/streams"
+)
+
+func TestWhatHappenedIsToldCountedAndForgotten(t *testing.T) {
+	s := newSite(t)
+	s.recorder(t, "only", nil)
+	s.play(t, 3*len(lives))
+	s.audit(t)
+}
+
+func TestARecorderThatComesLateTellsTheSame(t *testing.T) {
+	s := newSite(t)
+	s.play(t, 3*len(lives))
+	s.recorder(t, "late", nil)
+	s.audit(t)
+}
+
+func TestTwoThatBothBelieveToBeActiveHarmNothing(t *testing.T) {
+	s := newSite(t)
+	for range 2 {
+		s.recorder(t, "", nil)
+	}
+	s.play(t, 6*len(lives))
+	s.audit(t)
+}
+
+// At each step a recorder dies, and the next one goes on from there.
+func TestAKillBetweenAnyTwoStepsLosesAndRepeatsNothing(t *testing.T) {
+	for _, at := range []Point{AfterAnnounce, AfterEvents, AfterPosition, BeforeForget} {
+		t.Run(string(at), func(t *testing.T) {
+			s := newSite(t)
+			for range 4 {
+				var dead atomic.Bool
+				p := s.recorder(t, "", func(p *process, point Point) {
+					if point == at && dead.CompareAndSwap(false, true) {
+						p.kill()
+					}
+				})
+				s.play(t, len(lives))
+				s.eventually(t, "the recorder dies", func() string {
+					if dead.Load() {
+						return ""
+					}
+					return "it lives"
+				})
+				p.stop()
+			}
+			s.recorder(t, "", nil)
+			s.audit(t)
+		})
+	}
+}
+
+// The recorder and the server are away for twice the retention, so all that
+// happened has long ended for callers.
+func TestAnOutageOfTwiceTheRetentionLeavesNoGap(t *testing.T) {
+	s := newSite(t)
+	s.recorder(t, "first", nil)
+	s.play(t, len(lives))
+	s.Stop()
+	away := time.NewTimer(2 * s.e.Retention)
+	<-away.C
+	s.Start()
+	s.eventually(t, "the queue serves again", func() string {
+		if _, err := s.q.Stats(t.Context(), s.e); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	s.play(t, len(lives))
+	s.audit(t)
+}
+
+func TestARecorderThatWasAwayForTwiceTheRetentionLeavesNoGap(t *testing.T) {
+	s := newSite(t)
+	first := s.recorder(t, "first", nil)
+	s.play(t, len(lives))
+	first.stop()
+	s.play(t, len(lives))
+	away := time.NewTimer(2 * s.e.Retention)
+	<-away.C
+	s.recorder(t, "second", nil)
+	s.audit(t)
+}
+
+func TestAStandbyGoesOnWhereTheActiveOneStopped(t *testing.T) {
+	s := newSite(t)
+	var busy [2]atomic.Int64
+	first := s.recorder(t, "first", func(_ *process, p Point) {
+		if p == AfterEvents {
+			busy[0].Add(1)
+		}
+	})
+	s.play(t, len(lives))
+	s.eventually(t, "the first records", func() string {
+		if busy[0].Load() > 0 {
+			return ""
+		}
+		return "it does not"
+	})
+	s.recorder(t, "second", func(_ *process, p Point) {
+		if p == AfterEvents {
+			busy[1].Add(1)
+		}
+	})
+	s.play(t, len(lives))
+	if n := busy[1].Load(); n > 0 {
+		t.Errorf("the standby recorded %d times", n)
+	}
+	first.stop()
+	s.play(t, len(lives))
+	s.audit(t)
+	if busy[1].Load() == 0 {
+		t.Error("the standby recorded nothing")
+	}
+}
+
+func TestLag(t *testing.T) {
+	s := newSite(t)
+	p := s.recorder(t, "", nil)
+	s.play(t, len(lives))
+	s.eventually(t, "no lag", func() string {
+		lag, err := p.Lag(t.Context())
+		if err != nil {
+			return err.Error()
+		}
+		if lag.Writes == 0 && lag.Delay > 0 && lag.Delay < 5*time.Second {
+			return ""
+		}
+		return "got " + lag.Delay.String()
+	})
+}
+
+// An end that is announced again after its delivery would be delivered twice.
+func TestAnEndIsAnnouncedOnce(t *testing.T) {
+	s := newSite(t)
+	first := s.recorder(t, "", nil)
+	s.play(t, 1)
+	stream, err := s.JS.Stream(t.Context(), streams.Webhooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(t, "the end is announced", func() string {
+		info, err := stream.Info(t.Context())
+		if err != nil || info.State.Msgs != 1 {
+			return "not yet"
+		}
+		return ""
+	})
+	s.eventually(t, "the end is told", func() string {
+		for _, steps := range s.told(t) {
+			if len(steps) == 3 {
+				return ""
+			}
+		}
+		return "not yet"
+	})
+	first.stop()
+	if err := stream.Purge(t.Context()); err != nil { // it is delivered
+		t.Fatal(err)
+	}
+	log, err := events.New(s.NC, s.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As if the first had died before its position.
+	if err := log.SetPosition(t.Context(), "records_0", 0); err != nil {
+		t.Fatal(err)
+	}
+	again := make(chan struct{}, 1)
+	s.recorder(t, "", func(_ *process, p Point) {
+		if p == AfterAnnounce {
+			select {
+			case again <- struct{}{}:
+			default:
+			}
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	select {
+	case <-again:
+	case <-ctx.Done():
+	}
+	info, err := stream.Info(t.Context())
+	if err != nil || info.State.LastSeq != 1 {
+		t.Errorf("got %d messages ever, %v; want 1", info.State.LastSeq, err)
+	}
+}

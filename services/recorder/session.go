@@ -1,0 +1,91 @@
+package recorder
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/queue"
+)
+
+// retryAfter is the pause after a failure.
+const retryAfter = 500 * time.Millisecond
+
+// recordAll records a partition, and recalls what was recorded before this
+// term, until ctx ends. After a failure it goes back to the last position that
+// this term wrote, not to one of another recorder: what lies in between this
+// one has to know too, to remove it in time.
+func (s *Service) recordAll(ctx context.Context, p *partition, keep *retention) error {
+	start := s.startPatiently(ctx, p)
+	p.done.Store(start)
+	p.saved.Store(start)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.recall(ctx, p.number, start, keep) })
+	g.Go(func() error {
+		for ctx.Err() == nil {
+			if err := s.session(ctx, p, keep); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "recording interrupted, trying again", "partition", p.number, "err", err)
+				pause(ctx, retryAfter)
+			}
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// startPatiently is startAt when JetStream answers, or 0 at the end of ctx.
+func (s *Service) startPatiently(ctx context.Context, p *partition) uint64 {
+	for ctx.Err() == nil {
+		start, err := s.startAt(ctx, p)
+		if err == nil {
+			return start
+		}
+		if ctx.Err() == nil {
+			s.log.WarnContext(ctx, "position not read, trying again", "partition", p.number, "err", err)
+			pause(ctx, retryAfter)
+		}
+	}
+	return 0
+}
+
+// startAt is where a term begins.
+func (s *Service) startAt(ctx context.Context, p *partition) (uint64, error) {
+	after, err := s.events.Position(ctx, p.position())
+	if err != nil {
+		return 0, err
+	}
+	last, err := s.queue.LastFact(ctx, p.number)
+	if err != nil {
+		return 0, err
+	}
+	if after > last {
+		s.log.WarnContext(ctx, "there are fewer writes than were recorded, recording all", "partition", p.number, "position", after, "last", last)
+		after = 0
+	}
+	return after, nil
+}
+
+// session records from the last position on. It ends with an error, or with
+// nil at the end of ctx.
+func (s *Service) session(ctx context.Context, p *partition, keep *retention) error {
+	server := s.events.Server()
+	after := p.saved.Load()
+	p.done.Store(after)
+	w := &writer{s: s, p: p, keep: keep, server: server, known: newKnown()}
+	facts := make(chan queue.Fact, batchMost)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return s.queue.Facts(ctx, p.number, after, func(f queue.Fact) error {
+			f.Job.Output = nil // no event has it
+			select {
+			case facts <- f:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	})
+	g.Go(func() error { return w.run(ctx, facts) })
+	return g.Wait()
+}

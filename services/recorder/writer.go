@@ -1,0 +1,179 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/events"
+	"flightline/shared/queue"
+	"flightline/streams"
+)
+
+const (
+	// batchMost is how many facts are recorded together, and how many wait
+	// for their turn.
+	batchMost = 512
+	// linger is how long a fact waits for others: a short job's start and end
+	// become one fact, and an fsync is shared.
+	linger = 25 * time.Millisecond
+	// positionEvery is the pause between two writes of the position.
+	positionEvery = 250 * time.Millisecond
+	// announceAtOnce bounds the webhooks announced side by side.
+	announceAtOnce = 16
+)
+
+// writer records facts in the order they come.
+type writer struct {
+	s    *Service
+	p    *partition
+	keep *retention
+	// server is the one that acknowledged all since the position.
+	server string
+	known  *known
+}
+
+func (w *writer) run(ctx context.Context, facts <-chan queue.Fact) error {
+	tick := time.NewTicker(positionEvery)
+	defer tick.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case f := <-facts:
+			err = w.record(ctx, gather(ctx, f, facts))
+		case <-tick.C:
+			err = w.savePosition(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// gather waits a little for further facts.
+func gather(ctx context.Context, first queue.Fact, facts <-chan queue.Fact) []queue.Fact {
+	batch := make([]queue.Fact, 1, 64)
+	batch[0] = first
+	late := time.NewTimer(linger)
+	defer late.Stop()
+	for len(batch) < batchMost {
+		select {
+		case f := <-facts:
+			batch = append(batch, f)
+		case <-late.C:
+			return batch
+		case <-ctx.Done():
+			return batch
+		}
+	}
+	return batch
+}
+
+// record appends the events of a batch. What it appends must have happened for
+// good: a write that the server acknowledged but a power loss takes back, or
+// one that this process read from a server that was started anew since, is no
+// fact.
+func (w *writer) record(ctx context.Context, batch []queue.Fact) error {
+	if err := w.durable(ctx, streams.Records(w.p.number)); err != nil {
+		return err
+	}
+	facts := newest(batch)
+	if err := w.announce(ctx, facts); err != nil {
+		return err
+	}
+	w.s.point(AfterAnnounce)
+	var missing []events.Event
+	for _, f := range facts {
+		missing = append(missing, w.known.missing(f)...)
+	}
+	if err := w.s.events.Append(ctx, missing...); err != nil {
+		return err
+	}
+	for _, f := range facts {
+		w.known.add(f)
+		if f.Job.Status.Terminal() {
+			w.keep.add(f)
+		}
+		if err := w.s.queue.DropInput(ctx, f); err != nil {
+			return err
+		}
+	}
+	last := batch[len(batch)-1]
+	w.p.done.Store(last.Seq)
+	w.p.delay.Store(int64(w.s.queue.Now().Sub(batch[0].Written)))
+	w.s.point(AfterEvents)
+	return nil
+}
+
+// newest leaves the last fact of each attempt.
+func newest(batch []queue.Fact) []queue.Fact {
+	last := make(map[attempt]int, len(batch))
+	for i, f := range batch {
+		last[attemptOf(f)] = i
+	}
+	facts := batch[:0:0]
+	for i, f := range batch {
+		if last[attemptOf(f)] == i {
+			facts = append(facts, f)
+		}
+	}
+	return facts
+}
+
+// announce queues the ends that a webhook asked for, before their events: an
+// end whose event is there was announced, and may have been delivered since.
+func (w *writer) announce(ctx context.Context, facts []queue.Fact) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(announceAtOnce)
+	for _, f := range facts {
+		if f.Job.Webhook == "" || !ended(f) {
+			continue
+		}
+		g.Go(func() error {
+			list := eventsOf(f)
+			told, err := w.s.events.Has(ctx, list[len(list)-1])
+			if err != nil || told {
+				return err
+			}
+			return w.s.queue.Announce(ctx, f)
+		})
+	}
+	return g.Wait()
+}
+
+// savePosition remembers how far the events are on the disk.
+func (w *writer) savePosition(ctx context.Context) error {
+	done := w.p.done.Load()
+	if done == w.p.saved.Load() {
+		return nil
+	}
+	if err := w.durable(ctx, streams.Events); err != nil {
+		return err
+	}
+	if err := w.s.events.SetPosition(ctx, w.p.position(), done); err != nil {
+		return err
+	}
+	w.p.saved.Store(done)
+	w.s.point(AfterPosition)
+	return nil
+}
+
+// errRestarted: what the server had acknowledged may be gone.
+var errRestarted = errors.New("recorder: the server was started anew")
+
+// durable returns once what was written to the stream is on the disk, if the
+// server is still the one that acknowledged it.
+func (w *writer) durable(ctx context.Context, stream string) error {
+	if err := w.s.queue.Durable(ctx, stream); err != nil {
+		return fmt.Errorf("wait for %s to be on the disk: %w", stream, err)
+	}
+	if w.s.events.Server() != w.server {
+		return errRestarted
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/bus/bustest"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait for a fact.
+const patience = 20 * time.Second
+
+func newBus(t *testing.T) *bustest.Bus {
+	t.Helper()
+	b := bustest.New(t)
+	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// open is one more process's log.
+func open(t *testing.T, b *bustest.Bus) *Log {
+	t.Helper()
+	l, err := New(b.Connect(t), b.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("never: %s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// running runs f until the test ends.
+func running(t *testing.T, f func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func at(ms int64) time.Time { return time.UnixMilli(ms) }
+
+// life is what happens to a job that fails in its second run.
+func life(endpoint, id string) []Event {
+	e := Event{
+		Endpoint: endpoint, Job: job.ID(id), Attempt: 1, Mode: job.Async, Class: job.Normal,
+		Submitted: at(1000), Queued: at(1000), Expires: at(90_000),
+	}
+	queued, first, second, end := e, e, e, e
+	queued.Kind, queued.At, queued.Status = Queued, at(1000), job.InQueue
+	first.Kind, first.Run, first.At, first.Started, first.Status = Started, 1, at(2000), at(2000), job.InProgress
+	second.Kind, second.Run, second.At, second.Started, second.Status = Started, 2, at(3000), at(3000), job.InProgress
+	second.Worker, second.Retries, second.Lost = "w", 1, 1
+	end.Kind, end.Run, end.At, end.Status, end.Worker, end.Retries, end.Lost = Failed, 2, at(4000), job.Failed, "w", 1, 1
+	end.Started, end.Finished, end.RetainUntil, end.Error = at(3000), at(4000), at(9000), "no"
+	return []Event{queued, first, second, end}
+}
+
+// all reads the whole log.
+func all(t *testing.T, l *Log) []Event {
+	t.Helper()
+	var list []Event
+	for after := uint64(0); ; after = list[len(list)-1].Seq {
+		page, err := l.page(t.Context(), after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			return list
+		}
+		list = append(list, page...)
+	}
+}
+
+func TestEventsComeBackAsTheyWere(t *testing.T) {
+	l := open(t, newBus(t))
+	want := life("ep", "a")
+	if err := l.Append(t.Context(), want...); err != nil {
+		t.Fatal(err)
+	}
+	got := all(t, l)
+	for i := range got {
+		if got[i].Seq != uint64(i+1) || time.Since(got[i].Written) > patience {
+			t.Errorf("event %d: got sequence %d, written %s", i, got[i].Seq, got[i].Written)
+		}
+		got[i].Seq, got[i].Written = 0, time.Time{}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+}
+
+func TestTheWireFormOfAnEvent(t *testing.T) {
+	list := life("ep", "a")
+	for i, want := range []string{
+		`events.ep.queued.a.1.0 {"at":1000,"mode":"async","class":"n","status":"IN_QUEUE","submitted":1000,"queued":1000,"expires":90000}`,
+		`events.ep.started.a.1.1 {"at":2000,"mode":"async","class":"n","status":"IN_PROGRESS","submitted":1000,"queued":1000,"started":2000,"expires":90000}`,
+		`events.ep.started.a.1.2 {"at":3000,"mode":"async","class":"n","status":"IN_PROGRESS","worker":"w","retries":1,"lost":1,"submitted":1000,"queued":1000,"started":3000,"expires":90000}`,
+		`events.ep.failed.a.1.2 {"at":4000,"mode":"async","class":"n","status":"FAILED","worker":"w","retries":1,"lost":1,"submitted":1000,"queued":1000,"started":3000,"finished":4000,"expires":90000,"retainUntil":9000,"error":"no"}`,
+	} {
+		m, err := list[i].message()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Subject + " " + string(m.Data); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestALongErrorIsCutAtACharacter(t *testing.T) {
+	got := cut(strings.Repeat("x", errorMost-1) + "é" + "more")
+	if want := strings.Repeat("x", errorMost-1); got != want {
+		t.Errorf("got %d bytes ending in %q, want %d", len(got), got[len(got)-2:], len(want))
+	}
+}
+
+func TestEachEventIsThereOnceAndInOrderWhoeverAppends(t *testing.T) {
+	const jobs, writers = 300, 4
+	b := newBus(t)
+	var list []Event
+	for i := range jobs {
+		list = append(list, life("ep", fmt.Sprintf("j%d", i))...)
+	}
+	var g errgroup.Group
+	for n := range writers {
+		l := open(t, b)
+		g.Go(func() error { return l.Append(t.Context(), list[4*(n*jobs/writers):]...) })
+	}
+	l := open(t, b)
+	g.Go(func() error { return l.Append(t.Context(), list...) })
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	told := map[job.ID]int{}
+	got := all(t, l)
+	for _, e := range got {
+		want := life("ep", string(e.Job))[told[e.Job]]
+		if e.Kind != want.Kind || e.Run != want.Run {
+			t.Fatalf("job %s: got %s %d, want %s %d", e.Job, e.Kind, e.Run, want.Kind, want.Run)
+		}
+		told[e.Job]++
+	}
+	if len(got) != len(list) {
+		t.Errorf("got %d events, want %d", len(got), len(list))
+	}
+}
+
+func TestWavesKeepTheOrderOfAJob(t *testing.T) {
+	list := append(life("ep", "a"), life("ep", "b")[:2]...)
+	list = append(list, life("other", "a")[0])
+	var got []int
+	for _, wave := range waves(list) {
+		got = append(got, len(wave))
+	}
+	if want := []int{3, 2, 1, 1}; !cmp.Equal(got, want) {
+		t.Errorf("got waves of %v, want %v", got, want)
+	}
+}
+
+func TestAppendDuringAnOutageMayBeRepeated(t *testing.T) {
+	b := newBus(t)
+	l := open(t, b)
+	if err := l.Append(t.Context(), life("ep", "a")[:2]...); err != nil {
+		t.Fatal(err)
+	}
+	b.Stop()
+	if err := l.Append(t.Context(), life("ep", "a")...); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+	if _, err := l.Last(t.Context(), "ep", "a"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+	b.Start()
+	eventually(t, "the events are appended", func() bool { return l.Append(t.Context(), life("ep", "a")...) == nil })
+	if got := all(t, l); len(got) != 4 {
+		t.Errorf("got %d events, want 4", len(got))
+	}
+}
+
+func TestLastAndHas(t *testing.T) {
+	l := open(t, newBus(t))
+	list := life("ep", "a")
+	if err := l.Append(t.Context(), append(list[:3:3], life("ep", "b")...)...); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := l.Last(t.Context(), "ep", "a"); err != nil || got.Kind != Started || got.Run != 2 || got.Worker != "w" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := l.Last(t.Context(), "ep", "b"); err != nil || got.Kind != Failed || got.Written.IsZero() {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := l.Last(t.Context(), "ep", "c"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+	for i, want := range []bool{true, true, true, false} {
+		if got, err := l.Has(t.Context(), list[i]); err != nil || got != want {
+			t.Errorf("event %d: got %t, %v; want %t", i, got, err, want)
+		}
+	}
+}
+
+func TestFollowGoesOnAfterAnOutage(t *testing.T) {
+	b := newBus(t)
+	l := open(t, b)
+	if err := l.Append(t.Context(), life("ep", "a")...); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan Event, 16)
+	reader := open(t, b)
+	running(t, func(ctx context.Context) error {
+		return reader.Follow(ctx, 1, func(e Event) error { got <- e; return nil })
+	})
+	for range 3 {
+		<-got
+	}
+	b.Stop()
+	b.Start()
+	eventually(t, "the events are appended", func() bool { return l.Append(t.Context(), life("ep", "b")...) == nil })
+	for want := uint64(5); want <= 8; want++ {
+		if e := <-got; e.Seq != want || e.Job != "b" {
+			t.Errorf("got %d of %s, want %d", e.Seq, e.Job, want)
+		}
+	}
+	enough := errors.New("enough")
+	if err := reader.Follow(t.Context(), 0, func(Event) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("got %v, want what each returned", err)
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for _, s := range job.Statuses() {
+		if got := KindOf(s); s.Terminal() != (got != "") {
+			t.Errorf("%s: got %q", s, got)
+		}
+	}
+	if len(Kinds()) != 6 {
+		t.Errorf("got %v", Kinds())
+	}
+}

@@ -1,0 +1,181 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus/bustest"
+	"flightline/shared/registry"
+	"flightline/streams"
+)
+
+// leadersFor makes the bucket forget a leader after ttl.
+func leadersFor(t *testing.T, b *bustest.Bus, ttl time.Duration) {
+	t.Helper()
+	stream, err := b.JS.Stream(t.Context(), streams.Bucket(streams.BucketLeaders))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.MaxAge = ttl
+	if cfg.Duplicates > ttl {
+		cfg.Duplicates = ttl
+	}
+	if _, err := b.JS.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// candidate runs for the role "r" on a connection of its own.
+type candidate struct {
+	nc      *nats.Conn
+	active  atomic.Bool
+	terms   atomic.Int64
+	stop    context.CancelFunc
+	stopped chan error
+}
+
+func stand(t *testing.T, b *bustest.Bus, id string) *candidate {
+	t.Helper()
+	c := &candidate{nc: b.Connect(t), stopped: make(chan error, 1)}
+	js, err := jetstream.New(c.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := registry.NewElection(t.Context(), js, "r", id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	go func() {
+		c.stopped <- e.Run(ctx, func(ctx context.Context) error {
+			c.terms.Add(1)
+			c.active.Store(true)
+			<-ctx.Done()
+			c.active.Store(false)
+			return ctx.Err()
+		})
+	}()
+	t.Cleanup(func() { c.end(t) })
+	return c
+}
+
+func (c *candidate) end(t *testing.T) {
+	t.Helper()
+	if c.stopped == nil {
+		return
+	}
+	c.stop()
+	if err := <-c.stopped; err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
+	c.stopped = nil
+}
+
+func TestOneIsActiveAndAStandbyTakesOverAtOnceAfterAnOrderlyStop(t *testing.T) {
+	b := newBus(t)
+	first := stand(t, b, "first")
+	eventually(t, "the first is active", patience, first.active.Load)
+	second := stand(t, b, "second")
+	began := time.Now()
+	first.end(t)
+	eventually(t, "the second is active", patience, second.active.Load)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the standby took over after %s, want at once", took)
+	}
+	if n := second.terms.Load(); n != 1 {
+		t.Errorf("got %d terms of the second, want 1: it was active beside the first", n)
+	}
+}
+
+func TestAStandbyTakesOverFromOneThatDied(t *testing.T) {
+	b := newBus(t)
+	leadersFor(t, b, time.Second)
+	first := stand(t, b, "first")
+	eventually(t, "the first is active", patience, first.active.Load)
+	second := stand(t, b, "second")
+	first.nc.Close() // as a crash does
+	eventually(t, "the first has given up", patience, func() bool { return !first.active.Load() })
+	eventually(t, "the second is active", patience, second.active.Load)
+}
+
+func TestTheActiveOneStaysSoWhileItRenews(t *testing.T) {
+	b := newBus(t)
+	leadersFor(t, b, 500*time.Millisecond)
+	first := stand(t, b, "first")
+	eventually(t, "the first is active", patience, first.active.Load)
+	second := stand(t, b, "second")
+	time.AfterFunc(2*time.Second, second.stop)
+	if err := <-second.stopped; err != nil {
+		t.Error(err)
+	}
+	second.stopped = nil
+	if first.terms.Load() != 1 || second.terms.Load() != 0 {
+		t.Errorf("got %d and %d terms, want 1 and 0", first.terms.Load(), second.terms.Load())
+	}
+}
+
+// Two that were suspended must not both go on: who lost the role gives up.
+func TestTheOneWhoseRoleWasTakenGivesUp(t *testing.T) {
+	b := newBus(t)
+	leadersFor(t, b, time.Second)
+	first := stand(t, b, "first")
+	eventually(t, "the first is active", patience, first.active.Load)
+	table, err := registry.OpenTable[registry.Leader](t.Context(), b.JS, streams.BucketLeaders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	for first.active.Load() && ctx.Err() == nil {
+		if err := table.Put(ctx, "r", registry.Leader{Instance: "usurper"}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	if first.active.Load() {
+		t.Error("the first is active though another has the role")
+	}
+	eventually(t, "the first is active again", patience, first.active.Load)
+}
+
+func TestAnOutageEndsATermAndTheNextOneBegins(t *testing.T) {
+	b := newBus(t)
+	leadersFor(t, b, time.Second)
+	first := stand(t, b, "first")
+	eventually(t, "the first is active", patience, first.active.Load)
+	b.Stop()
+	eventually(t, "the first has given up", patience, func() bool { return !first.active.Load() })
+	b.Start()
+	eventually(t, "the first is active again", patience, first.active.Load)
+}
+
+func TestAnElectionEndsWithItsWork(t *testing.T) {
+	b := newBus(t)
+	e, err := registry.NewElection(t.Context(), b.JS, "r", "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	for _, want := range []error{broken, nil} {
+		if got := e.Run(t.Context(), func(context.Context) error { return want }); !errors.Is(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if _, err := e.Active(t.Context()); !errors.Is(err, registry.ErrNotFound) {
+			t.Errorf("got %v for who is active, want ErrNotFound", err)
+		}
+	}
+	if _, err := registry.NewElection(t.Context(), b.JS, "r", "a.b", nil); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("got %v, want ErrInvalid", err)
+	}
+}
