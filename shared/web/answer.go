@@ -1,7 +1,6 @@
 package web
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -62,10 +61,6 @@ func answerError(log *slog.Logger) fiber.ErrorHandler {
 			c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
 		case Unavailable:
 			c.Set(fiber.HeaderRetryAfter, retryAfter)
-		case BodyTooLarge:
-			if tooLargeToRead(err) {
-				discard(c)
-			}
 		}
 		return c.Status(status).JSON(body)
 	}
@@ -76,10 +71,4 @@ func levelOf(code Code) slog.Level {
 		return slog.LevelWarn
 	}
 	return slog.LevelError
-}
-
-// tooLargeToRead reports whether fasthttp stopped reading in the middle.
-func tooLargeToRead(err error) bool {
-	routed, ok := errors.AsType[*fiber.Error](err)
-	return ok && routed.Code == http.StatusRequestEntityTooLarge
 }

@@ -20,6 +20,10 @@ type Config struct {
 	// route sets its own limit with MaxBody. 0 means 20 MiB and 64 KiB: a body
 	// a little over a route's limit is read whole and answered properly.
 	BodyLimit int
+	// BodyMemory bounds the sum of the bodies over 64 KiB that are under way, in
+	// bytes: a request waits a second for room, then it gets 503 and is not read.
+	// The process takes about three times as much. 0 means 512 MiB.
+	BodyMemory int
 	// ReadTimeout bounds how long a client may take to send a request. 0 means 2 min.
 	ReadTimeout time.Duration
 	// IdleTimeout closes a connection that waits for its next request. 0 means 2 min.
@@ -30,6 +34,7 @@ type Config struct {
 
 const (
 	defaultBodyLimit   = job.MaxSyncBody + 64<<10
+	defaultBodyMemory  = 512 << 20
 	defaultReadTimeout = 2 * time.Minute
 	defaultIdleTimeout = 2 * time.Minute
 	// readBufferSize bounds the headers of a request.
@@ -61,7 +66,10 @@ func New(cfg Config) *fiber.App {
 		WriteTimeout:                 0,     // answers may be held for minutes
 	})
 	app.Server().MaxIdleWorkerDuration = idleWorker
-	app.Server().Handler = beforeRouting(app, app.Server().Handler)
+	bodies := newMemory(orDefault(cfg.BodyMemory, defaultBodyMemory), app.Config().BodyLimit, app.Config().ReadTimeout)
+	app.Server().HeaderReceived = bodies.admit
+	app.Server().Handler = bodies.handle(beforeRouting(app, app.Server().Handler))
+	app.Server().ErrorHandler = bodies.refusal(app, app.Server().ErrorHandler)
 	app.Use(identify, recoverPanic)
 	return app
 }
@@ -75,11 +83,7 @@ func beforeRouting(app *fiber.App, route fasthttp.RequestHandler) fasthttp.Reque
 			route(ctx)
 			return
 		}
-		c := app.AcquireCtx(ctx)
-		defer app.ReleaseCtx(c)
-		if err := app.ErrorHandler(c, fiber.ErrMethodNotAllowed); err != nil {
-			ctx.SetStatusCode(fiber.StatusInternalServerError)
-		}
+		answer(app, ctx, fiber.ErrMethodNotAllowed)
 	}
 }
 

@@ -125,7 +125,9 @@ func TestBodiesOverTheLimitGetAnAnswerNotAReset(t *testing.T) {
 	for size, want := range map[int]int{0: 200, limit - 1: 200, limit: 200, limit + 1: 413, 2*limit + 1: 413, 40 * limit: 413} {
 		body := bytes.Repeat([]byte("x"), size)
 		for name, reader := range map[string]io.Reader{"length": bytes.NewReader(body), "chunked": io.MultiReader(bytes.NewReader(body))} {
-			got := do(t, request(t, "POST", base, reader))
+			req := request(t, "POST", base, reader)
+			req.Header.Set("Authorization", "key")
+			got := do(t, req)
 			if got.status != want {
 				t.Errorf("%d bytes, %s: got %d %v, want %d", size, name, got.status, got.body, want)
 			}

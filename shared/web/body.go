@@ -1,9 +1,11 @@
 package web
 
 import (
+	"bufio"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
 )
 
 // MaxBody refuses bodies of more than limit bytes with 413, and encoded ones
@@ -22,20 +24,28 @@ func MaxBody(limit int) fiber.Handler {
 
 const (
 	// discardQuiet is how long the rest of a refused body may pause.
-	discardQuiet = 200 * time.Millisecond
+	discardQuiet = 2 * time.Second
 	// discardWithin bounds the whole of it.
 	discardWithin = 10 * time.Second
+	discardBuffer = 16 << 10
 )
 
-// discard reads what the client still sends of a body that fasthttp refused.
-// Closing the connection over unread data would reset it, and the client would
-// see that instead of the answer.
-func discard(c *fiber.Ctx) {
-	conn := c.Context().Conn()
-	if conn == nil {
+// answerAndDiscard sends the answer at once, then reads what the client still
+// sends of a body that is not wanted, and closes the connection. To close it
+// over unread data would reset it, and the client might see that instead of
+// the answer.
+func answerAndDiscard(ctx *fasthttp.RequestCtx) {
+	conn := ctx.Conn()
+	defer conn.Close() //nolint:errcheck // fasthttp writes the answer again and fails: nobody must see it twice
+	ctx.Response.SetConnectionClose()
+	w := bufio.NewWriter(conn)
+	if ctx.Response.Write(w) != nil || w.Flush() != nil {
 		return
 	}
-	buffer := make([]byte, readBufferSize)
+	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() != nil {
+		return
+	}
+	buffer := make([]byte, discardBuffer)
 	for end := time.Now().Add(discardWithin); time.Now().Before(end); {
 		if err := conn.SetReadDeadline(time.Now().Add(discardQuiet)); err != nil {
 			return

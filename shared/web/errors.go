@@ -11,6 +11,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -33,9 +34,11 @@ const (
 	BodyTooLarge     Code = "body_too_large"     // 413
 	EndpointExists   Code = "endpoint_exists"    // 409
 	EndpointBusy     Code = "endpoint_busy"      // 409: deleting an endpoint that has jobs needs force
-	TooManyRequests  Code = "too_many_requests"  // 429, with Retry-After
-	Internal         Code = "internal"           // 500: our fault; requestId finds the log line
-	Unavailable      Code = "unavailable"        // 503, with Retry-After: JetStream is away, or we are stopping
+	// IdempotencyMismatch is a 422: the Idempotency-Key stands for another request.
+	IdempotencyMismatch Code = "idempotency_mismatch"
+	TooManyRequests     Code = "too_many_requests" // 429, with Retry-After
+	Internal            Code = "internal"          // 500: our fault; requestId finds the log line
+	Unavailable         Code = "unavailable"       // 503, with Retry-After: JetStream is away, or we are stopping
 )
 
 var statusOf = map[Code]int{
@@ -44,8 +47,9 @@ var statusOf = map[Code]int{
 	JobNotFound:  http.StatusNotFound, EndpointNotFound: http.StatusNotFound, NotFound: http.StatusNotFound,
 	MethodNotAllowed: http.StatusMethodNotAllowed, BodyTooLarge: http.StatusRequestEntityTooLarge,
 	EndpointExists: http.StatusConflict, EndpointBusy: http.StatusConflict,
-	TooManyRequests: http.StatusTooManyRequests,
-	Internal:        http.StatusInternalServerError, Unavailable: http.StatusServiceUnavailable,
+	IdempotencyMismatch: http.StatusUnprocessableEntity,
+	TooManyRequests:     http.StatusTooManyRequests,
+	Internal:            http.StatusInternalServerError, Unavailable: http.StatusServiceUnavailable,
 }
 
 // Status is the HTTP status that goes with the code.
@@ -87,6 +91,7 @@ var table = []struct {
 	{endpoint.ErrBusy, EndpointBusy, "the endpoint has jobs; ?force=true cancels and deletes them"},
 	{queue.ErrUnavailable, Unavailable, unavailableText},
 	{registry.ErrUnavailable, Unavailable, unavailableText},
+	{events.ErrUnavailable, Unavailable, unavailableText},
 	{registry.ErrConflict, Unavailable, "others keep changing this; try again"},
 	{context.DeadlineExceeded, Unavailable, unavailableText},
 	{context.Canceled, Unavailable, "the server is stopping; try again"},
@@ -149,6 +154,8 @@ func answerOfFiber(err *fiber.Error) Error {
 		return Error{MethodNotAllowed, "the route does not take this method"}
 	case http.StatusRequestEntityTooLarge:
 		return Error{BodyTooLarge, "the body is too large"}
+	case http.StatusRequestTimeout:
+		return Error{InvalidRequest, "the request was not sent in time"}
 	case http.StatusRequestHeaderFieldsTooLarge:
 		return Error{InvalidRequest, "the request's headers are too large"}
 	case http.StatusInternalServerError:

@@ -19,20 +19,21 @@ const errorsFile = "../../docs/errors.md"
 
 // meanings are what each code tells a client, and what the client does then.
 var meanings = map[web.Code]struct{ means, then string }{
-	web.InvalidRequest:   {"the body or a parameter is wrong; the text names the field and what it may be", "correct it"},
-	web.JobFinished:      {"a job that ended otherwise cannot be cancelled", "look at its status"},
-	web.NotRetryable:     {"only a FAILED or TIMED_OUT job can be retried", "look at its status"},
-	web.Unauthorized:     {"no key, an unknown or revoked one, or one without the permission; the API does not tell which", "use another key"},
-	web.JobNotFound:      {"no such job: it never existed, or its ttl or retention is over", "submit it again if it is still wanted"},
-	web.EndpointNotFound: {"no such endpoint, or it is being deleted; nothing was queued", "correct the address"},
-	web.NotFound:         {"no such route, or no such thing beneath `/v1`", "correct the address"},
-	web.MethodNotAllowed: {"the route exists, but not with this method; `Allow` lists those it has", "use one of them"},
-	web.BodyTooLarge:     {"the body is over the route's limit; the text tells both sizes", "send less"},
-	web.EndpointExists:   {"the id is taken", "take another, or change the one there is"},
-	web.EndpointBusy:     {"the endpoint still has jobs", "wait for them, or `?force=true`"},
-	web.TooManyRequests:  {"a rate limit is reached", "wait for `Retry-After`, then longer each time"},
-	web.Internal:         {"our fault; `requestId` finds the log line", "report it"},
-	web.Unavailable:      {"JetStream is away or the server is stopping. Of a submission it is not known whether it was accepted: `X-Job-Id` names the job, and `/status` tells", "wait for `Retry-After`, then try again"},
+	web.InvalidRequest:      {"the body or a parameter is wrong; the text names the field and what it may be", "correct it"},
+	web.JobFinished:         {"a job that ended otherwise cannot be cancelled", "look at its status"},
+	web.NotRetryable:        {"only a FAILED or TIMED_OUT job can be retried", "look at its status"},
+	web.Unauthorized:        {"no key, an unknown or revoked one, or one without the permission; the API does not tell which", "use another key"},
+	web.JobNotFound:         {"no such job: it never existed, or its ttl or retention is over", "submit it again if it is still wanted"},
+	web.EndpointNotFound:    {"no such endpoint, or it is being deleted; nothing was queued", "correct the address"},
+	web.NotFound:            {"no such route, or no such thing beneath `/v1`", "correct the address"},
+	web.MethodNotAllowed:    {"the route exists, but not with this method; `Allow` lists those it has", "use one of them"},
+	web.BodyTooLarge:        {"the body is over the route's limit; the text tells both sizes", "send less"},
+	web.EndpointExists:      {"the id is taken", "take another, or change the one there is"},
+	web.EndpointBusy:        {"the endpoint still has jobs", "wait for them, or `?force=true`"},
+	web.IdempotencyMismatch: {"the `Idempotency-Key` was used within 24 hours for another operation or body", "use a new key for each request"},
+	web.TooManyRequests:     {"a rate limit is reached", "wait for `Retry-After`, then longer each time"},
+	web.Internal:            {"our fault; `requestId` finds the log line", "report it"},
+	web.Unavailable:         {"JetStream is away or the server is stopping. Of a submission it is not known whether it was accepted: `X-Job-Id` names the job, and `/status` tells", "wait for `Retry-After`, then try again"},
 }
 
 // The document is the table of this package; -update writes it anew.

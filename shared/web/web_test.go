@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -110,6 +111,8 @@ func TestErrorTable(t *testing.T) {
 		"busy":                 {endpoint.ErrBusy, web.EndpointBusy, "force=true"},
 		"queue away":           {fmt.Errorf("x: %w: %w", queue.ErrUnavailable, secret), web.Unavailable, "try again"},
 		"registry away":        {fmt.Errorf("x: %w: %w", registry.ErrUnavailable, secret), web.Unavailable, "try again"},
+		"events away":          {fmt.Errorf("x: %w: %w", events.ErrUnavailable, secret), web.Unavailable, "try again"},
+		"another's key":        {web.Errorf(web.IdempotencyMismatch, "the key is taken"), web.IdempotencyMismatch, "taken"},
 		"contended":            {registry.ErrConflict, web.Unavailable, "try again"},
 		"late":                 {context.DeadlineExceeded, web.Unavailable, "try again"},
 		"stopping":             {context.Canceled, web.Unavailable, "stopping"},

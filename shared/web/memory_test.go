@@ -1,0 +1,251 @@
+package web_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/web"
+)
+
+const mb = 1 << 20
+
+// sized answers with the size of the body.
+func sized(c *fiber.Ctx) error { return c.JSON(fiber.Map{"size": len(c.Body())}) }
+
+// begin opens a connection and sends a request's head.
+func begin(t *testing.T, addr, head string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nAuthorization: key\r\n"+head+"\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// answered reads one answer of JSON.
+func answered(t *testing.T, conn net.Conn) (status int, body map[string]any) {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Errorf("no answer: %v", err)
+		return 0, nil
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+		t.Errorf("%d: no JSON: %v", resp.StatusCode, err)
+	}
+	return resp.StatusCode, body
+}
+
+// post sends a body with a key and returns the answer's status.
+func post(t *testing.T, addr string, size int) int {
+	t.Helper()
+	req := request(t, "POST", "http://"+addr, bytes.NewReader(make([]byte, size)))
+	req.Header.Set("Authorization", "key")
+	return do(t, req).status
+}
+
+// 64 clients that send 20 MB each, a little at a time: what they would need
+// together is 10 times what there is.
+func TestMemoryIsBoundedWhileManyTrickle(t *testing.T) {
+	const clients, size, buffer, room = 64, 20 * mb, 32 * mb, 160 * mb
+	app := web.New(web.Config{BodyMemory: room, ReadTimeout: 4 * time.Second})
+	app.Post("/", sized)
+	addr := serve(t, app)
+	runtime.GC()
+	base, most := heap(), uint64(0)
+	var statuses [600]atomic.Int64
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() {
+			conn := begin(t, addr, fmt.Sprintf("Content-Length: %d", size))
+			done := make(chan struct{})
+			go trickle(conn, done)
+			defer close(done)
+			status, body := answered(t, conn)
+			if status == 503 && body["code"] != "unavailable" || status == 400 && !strings.Contains(fmt.Sprint(body), "not sent in time") {
+				t.Errorf("got %d %v", status, body)
+			}
+			statuses[status].Add(1)
+		})
+	}
+	over := make(chan struct{})
+	go func() { wg.Wait(); close(over) }()
+	for running := true; running; {
+		select {
+		case <-over:
+			running = false
+		case <-time.After(20 * time.Millisecond):
+			most = max(most, heap())
+		}
+	}
+	begun, refused := statuses[400].Load(), statuses[503].Load()
+	t.Logf("%d MB of heap at most; %d were begun and cut off by the deadline, %d refused", (most-base)/mb, begun, refused)
+	if grown := most - base; grown > room+buffer {
+		t.Errorf("got %d MB more heap, want at most %d", grown/mb, (room+buffer)/mb)
+	}
+	if begun != room/buffer || begun+refused != clients {
+		t.Errorf("got %d begun and %d refused, want %d and the rest", begun, refused, room/buffer)
+	}
+	for range room / buffer { // all the room is back
+		if got := post(t, addr, size); got != 200 {
+			t.Errorf("afterwards: got %d", got)
+		}
+	}
+}
+
+// trickle writes a little now and then until done.
+func trickle(conn net.Conn, done <-chan struct{}) {
+	for {
+		if _, err := conn.Write(make([]byte, 1000)); err != nil {
+			return
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-done:
+			return
+		}
+	}
+}
+
+func heap() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapInuse
+}
+
+func TestStrangersSendNoLargeBodies(t *testing.T) {
+	app := web.New(web.Config{BodyLimit: 2 * mb})
+	app.Post("/", sized)
+	base := "http://" + serve(t, app)
+	for size, want := range map[int]int{0: 200, 64 << 10: 200, 64<<10 + 1: 401, mb: 401, 40 * mb: 401} {
+		body := make([]byte, size)
+		for name, reader := range map[string]io.Reader{"length": bytes.NewReader(body), "chunked": io.MultiReader(bytes.NewReader(body))} {
+			got := do(t, request(t, "POST", base, reader))
+			if got.status != want || want == 401 && got.header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%d bytes, %s: got %d %v, want %d", size, name, got.status, got.body, want)
+			}
+		}
+	}
+}
+
+// rooms is an app whose requests wait until go is closed, each in its way.
+func rooms(t *testing.T, cfg web.Config) (addr string, begun chan string, letGo func()) {
+	t.Helper()
+	app := web.New(cfg)
+	begun, leave := make(chan string), make(chan struct{})
+	hold := func(c *fiber.Ctx) error {
+		if c.Get("X-Done") != "" {
+			web.BodyDone(c)
+			web.BodyDone(c)
+		}
+		if c.Get("X-Hold") != "" {
+			begun <- "hold"
+			<-leave
+		}
+		return c.JSON(fiber.Map{})
+	}
+	app.Post("/", hold)
+	return serve(t, app), begun, sync.OnceFunc(func() { close(leave) })
+}
+
+func TestABodysRoomIsTakenUntilItsHandlerIsDoneWithIt(t *testing.T) {
+	tests := map[string]struct {
+		head, body string
+		want       int // of another large body meanwhile
+	}{
+		"held":                      {"X-Hold: 1\r\nContent-Length: 1000000", strings.Repeat("x", 1000000), 503},
+		"held, but done with":       {"X-Hold: 1\r\nX-Done: 1\r\nContent-Length: 1000000", strings.Repeat("x", 1000000), 200},
+		"small":                     {"X-Hold: 1\r\nContent-Length: 65536", strings.Repeat("x", 65536), 200},
+		"chunked, as large as any":  {"X-Hold: 1\r\nTransfer-Encoding: chunked", "", 503},
+		"chunked, proved small":     {"X-Hold: 1\r\nTransfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n", 200},
+		"expects to be asked first": {"X-Hold: 1\r\nExpect: 100-continue\r\nContent-Length: 1000000", "", 503},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			addr, begun, letGo := rooms(t, web.Config{BodyLimit: mb, BodyMemory: mb})
+			defer letGo()
+			conn := begin(t, addr, test.head)
+			if _, err := io.WriteString(conn, test.body); err != nil {
+				t.Fatal(err)
+			}
+			if test.body != "" {
+				<-begun
+			} else {
+				<-time.After(100 * time.Millisecond) // nothing tells when a head was read
+			}
+			if got := post(t, addr, 100_000); got != test.want {
+				t.Errorf("another: got %d, want %d", got, test.want)
+			}
+			if got := post(t, addr, 1000); got != 200 {
+				t.Errorf("a small one: got %d, want 200", got)
+			}
+			letGo()
+			_ = conn.Close()
+			until(t, "the room is back", func() bool { return post(t, addr, 1000_000) == 200 })
+		})
+	}
+}
+
+// fasthttp says nothing of a client that goes between two chunks.
+func TestRoomComesBackFromClientsThatWentInTheMiddle(t *testing.T) {
+	app := web.New(web.Config{BodyLimit: mb, BodyMemory: mb, ReadTimeout: time.Second})
+	app.Post("/", sized)
+	addr := serve(t, app)
+	for name, part := range map[string]string{"before a chunk": "", "between chunks": "5\r\nhello\r\n", "in a chunk": "5\r\nhe"} {
+		for range 3 {
+			conn := begin(t, addr, "Transfer-Encoding: chunked")
+			if _, err := io.WriteString(conn, part); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.Close()
+		}
+		until(t, name+": the room is back", func() bool { return post(t, addr, 1000_000) == 200 })
+	}
+}
+
+func TestAnExpectedBodyIsRefusedBeforeItIsSent(t *testing.T) {
+	addr, begun, letGo := rooms(t, web.Config{BodyLimit: mb, BodyMemory: mb})
+	defer letGo()
+	conn := begin(t, addr, "X-Hold: 1\r\nContent-Length: 1000000")
+	if _, err := conn.Write(make([]byte, 1000000)); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	asking := begin(t, addr, "Expect: 100-continue\r\nContent-Length: 1000000")
+	status, body := answered(t, asking) // and no 100 before it
+	if status != 503 || body["code"] != "unavailable" {
+		t.Errorf("got %d %v, want 503", status, body)
+	}
+}
+
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,69 @@
+package web
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+)
+
+// writeWithin is how long the client of a streamed answer may take nothing.
+const writeWithin = 30 * time.Second
+
+// errCutOff ends a streamed answer before its end, so that the client sees that
+// something is missing. fasthttp passes over a broken pipe in silence.
+var errCutOff = fmt.Errorf("web: answer cut off: %w", syscall.EPIPE)
+
+// Stream answers with the pieces that next returns, of unknown number: each is
+// asked for, and must stay as it is, until the one before was written to the
+// socket and the client is still there. io.EOF of next ends the answer, any
+// other error cuts it off. All this happens after the handler has returned, so
+// neither next nor end may use c. end is called last, once, whatever happened.
+func Stream(c *fiber.Ctx, next func() ([]byte, error), end func()) {
+	s := &stream{conn: c.Context().Conn(), next: next, end: sync.OnceFunc(end)}
+	c.Context().Response.SetBodyStream(s, -1)
+}
+
+// stream is a body that fasthttp reads from and writes, a few KB at a time,
+// each flushed before it reads on.
+type stream struct {
+	conn  net.Conn
+	next  func() ([]byte, error)
+	end   func()
+	begun bool
+	rest  []byte // of the piece that is being written
+}
+
+// Read implements io.Reader.
+func (s *stream) Read(p []byte) (int, error) {
+	for len(s.rest) == 0 {
+		if s.begun && gone(s.conn) {
+			return 0, errCutOff
+		}
+		s.begun = true
+		piece, err := s.next()
+		if err == io.EOF { //nolint:errorlint // the very value, as of an io.Reader
+			return 0, io.EOF
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", errCutOff, err)
+		}
+		s.rest = piece
+	}
+	if err := s.conn.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil {
+		return 0, fmt.Errorf("%w: %w", errCutOff, err)
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (s *stream) Close() error {
+	s.end()
+	return s.conn.SetWriteDeadline(time.Time{}) // the connection's next answer may be held for long
+}
