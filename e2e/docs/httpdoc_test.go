@@ -24,13 +24,15 @@ const (
 
 // texts say what the routes are for, in the document's order.
 var texts = []struct{ name, text string }{
-	{"POST /v2/:endpoint/run", "Submits a job and answers at once. The body is `{\"input\": {…}}` and may have `webhook`, `policy` and `s3Config`; other keys pass. A 200 means that the job is kept as safely as the durability setting says ([operating.md](operating.md))."},
-	{"POST /v2/:endpoint/runsync", waits("Submits a job and waits for its end.", "When that is over the answer tells how the job stands, and the job goes on.")},
+	{"POST /v2/:endpoint/run", "Submits a job and answers at once. The body is `{\"input\": {…}}` and may have `webhook`, `policy` and `s3Config`; other keys pass. " + repeats + " `Prefer: wait=N` (seconds, at most 300) waits for the end like runsync. A 200 means that the job is kept as safely as the durability setting says ([operating.md](operating.md))."},
+	{"POST /v2/:endpoint/runsync", waits("Submits a job and waits for its end.", "When that is over the answer tells how the job stands, and the job goes on. `Prefer: respond-async` does not wait at all. ") + repeats},
 	{"GET, POST /v2/:endpoint/status/:id", "Tells how the job stands, with its output once there is one. `?ttl=` (milliseconds from the submission, " + bounds(job.MinChangedTTL.Milliseconds(), job.MaxTTL.Milliseconds()) + ") first changes its ttl, which needs the permission submit; the same value again changes nothing."},
 	{"GET, POST /v2/:endpoint/status-sync/:id", waits("Like status, but waits for the job's end.", "When that is over it answers like status.")},
+	{"GET, POST /v2/:endpoint/stream/:id", "Reads what the job puts out while it runs, each chunk verbatim. The form is an array, or `{\"status\", \"stream\"}` for POST, for a request with the content type JSON and for RunPod's clients; `?format=object`, `array` or `sse` and the endpoint's `streamFormat` decide. It answers at once with the chunks that were not told yet, at most 1000 or 2 MB of them, else it holds: 9 s, or `?wait=` milliseconds, " + bounds(job.MinWait.Milliseconds(), job.MaxWait.Milliseconds()) + ". The job's end is told with the last chunk or after it. `?cursor=N` reads behind that cursor (0: all) and leaves the server's alone; `X-Stream-Cursor` is the next one. With `Accept: text/event-stream` each chunk is an event whose `id` is its cursor, for `Last-Event-ID`, and the last event is `status`, or `gone` if the ttl ended the job. A job CANCELLED 30 s ago answers 404 to those without a cursor."},
 	{"POST /v2/:endpoint/cancel/:id", "Ends a job that waits or runs; a running handler learns of it within a second. A CANCELLED job is answered as if it had just been cancelled."},
 	{"POST /v2/:endpoint/retry/:id", "Queues a FAILED or TIMED_OUT job again: the same id, input and ttl."},
 	{"POST /v2/:endpoint/purge-queue", "Cancels every waiting job; running ones go on. The count is exact."},
+	{"GET /v2/:endpoint/requests", "Lists the endpoint's jobs, the newest first: those that wait or run, by when they were queued, and those that are over, by when they ended, while their results can be read. `?status=` wants one status or several, separated by commas; `?limit=` is 1 to 100, 10 unless given. While `hasMore` is true, `?cursor=` brings the next page, with the same endpoint and status; a page may be short, or empty, all the same. A job whose status changes between two pages may be on neither of them."},
 	{"GET /v2/:endpoint/health", "Counts jobs and workers; no number is older than a second."},
 	{"POST /v1/endpoints", "Makes an endpoint and its queue. `name` or `id` is required; 0 or nothing means the default."},
 	{"GET /v1/endpoints", "Lists the endpoints."},
@@ -41,7 +43,10 @@ var texts = []struct{ name, text string }{
 	{"POST /v1/keys", "Makes an API key. The key itself is in this answer and never again. Scopes: `submit:ID`, `read:ID`, `admin:ID`, with `*` for all endpoints, and `control`."},
 	{"GET /v1/keys", "Lists the keys without what is secret about them."},
 	{"DELETE /v1/keys/:id", "Makes a key worthless, everywhere within seconds."},
+	{"GET /openapi.json", "Describes all of this in the form of OpenAPI 3. It needs no key."},
 }
+
+const repeats = "With `Idempotency-Key` (1 to 255 visible ASCII characters) the same request, sent again within 24 hours to whichever server, is the same job: the answer has `Idempotent-Replayed: true` and is the first one, of runsync the result, and once that is gone the job's last known status. Another body or operation under the key is refused with 422."
 
 func waits(what, then string) string {
 	return fmt.Sprintf("%s `?wait=` is how long in milliseconds, %s, %d unless given. %s",

@@ -18,6 +18,8 @@ import (
 	"flightline/services/api"
 	"flightline/services/control"
 	"flightline/shared/bus/bustest"
+	"flightline/shared/events"
+	"flightline/shared/openapi"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/web"
@@ -50,14 +52,19 @@ func start(t *testing.T) *system {
 		t.Fatal(err)
 	}
 	s := &system{app: web.New(web.Config{}), keys: keysOf(t, reg)}
-	queueAPI, err := api.New(api.Config{}, api.Deps{Queue: q, Registry: reg})
+	log, err := events.New(b.NC, b.JS, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	controlAPI, err := control.New(control.Config{}, control.Deps{Queue: q, Registry: reg})
+	queueAPI, err := api.New(api.Config{}, api.Deps{Queue: q, Registry: reg, Events: log})
 	if err != nil {
 		t.Fatal(err)
 	}
+	controlAPI, err := control.New(control.Config{}, control.Deps{Queue: q, Registry: reg, Events: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	openapi.Routes(s.app)
 	queueAPI.Routes(s.app)
 	controlAPI.Routes(s.app)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

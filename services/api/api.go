@@ -5,7 +5,7 @@
 //
 // What a request may do depends on its key (package registry): submit allows
 // run, runsync, cancel, retry and changing a job's ttl; read allows status,
-// status-sync and health; admin allows all of these and purge-queue.
+// status-sync, requests and health; admin allows all of these and purge-queue.
 package api
 
 import (
@@ -14,7 +14,10 @@ import (
 	"log/slog"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/events"
+	"flightline/shared/limit"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 )
@@ -24,32 +27,24 @@ type Config struct {
 	// Instance names this process among those that beat; it is new with each
 	// start. "" means a random one.
 	Instance string
+	// Limits are the rates and concurrent bounds of operations, for each endpoint
+	// that names none of its own. nil means no limits at all, limit.Defaults()
+	// those of the contract.
+	Limits limit.Table
 	// Log hears of what no answer tells. nil means silence.
 	Log *slog.Logger
 }
+
+// instanceRole is what instances of this service announce.
+const instanceRole = "api"
 
 // Deps are what the service stands on. Their Run methods are the caller's to run.
 type Deps struct {
 	Queue    *queue.Queue
 	Registry *registry.Registry
-	// Counts knows what is over and done with. nil means that nobody counts,
-	// and /health says 0.
-	Counts Counts
-}
-
-// Counts tells how many jobs of an endpoint ended how, since it was made.
-type Counts interface {
-	Totals(ctx context.Context, endpointID string) (Totals, error)
-}
-
-// Totals are the jobs that are over, as /health shows them (product.md 11).
-type Totals struct {
-	// Completed counts attempts that ended COMPLETED.
-	Completed int64
-	// Failed counts attempts that ended FAILED or TIMED_OUT.
-	Failed int64
-	// Retried counts extra pick-ups and retries.
-	Retried int64
+	// Events tell of jobs that are gone, and count what is over. nil does
+	// without: then /health says 0.
+	Events *events.Log
 }
 
 // Service answers the queue API.
@@ -58,7 +53,9 @@ type Service struct {
 	log      *slog.Logger
 	queue    *queue.Queue
 	registry *registry.Registry
-	counts   Counts
+	events   *events.Log
+	plain    submitter // queue.Submit
+	limits   *limits
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
@@ -73,11 +70,22 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, counts: deps.Counts}, nil
+	return &Service{
+		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, plain: deps.Queue.Submit,
+		limits: newLimits(cfg, deps.Registry),
+	}, nil
 }
 
 // Run announces this instance until ctx ends, so that an endpoint is deleted
-// only after every instance has seen that it takes no more jobs.
+// only after every instance has seen that it takes no more jobs, and learns who
+// else shares the limits.
 func (s *Service) Run(ctx context.Context) error {
-	return s.registry.Instances.Announce(ctx, registry.Instance{ID: s.cfg.Instance, Role: "api"})
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return s.registry.Instances.Announce(ctx, registry.Instance{ID: s.cfg.Instance, Role: instanceRole})
+	})
+	if s.cfg.Limits != nil {
+		g.Go(func() error { return s.limits.run(ctx) })
+	}
+	return g.Wait()
 }

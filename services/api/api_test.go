@@ -17,6 +17,7 @@ import (
 
 	"flightline/shared/bus/bustest"
 	"flightline/shared/endpoint"
+	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/web"
@@ -48,10 +49,11 @@ type system struct {
 
 func start(t *testing.T) *system {
 	t.Helper()
-	return startWith(t, nil)
+	return startWith(t, func(*system) *events.Log { return nil })
 }
 
-func startWith(t *testing.T, counts Counts) *system {
+// startWith starts a system whose API has a log of events.
+func startWith(t *testing.T, log func(s *system) *events.Log) *system {
 	t.Helper()
 	s := &system{t: t, bus: bustest.New(t)}
 	s.conn = s.bus.Connect(t)
@@ -78,7 +80,7 @@ func startWith(t *testing.T, counts Counts) *system {
 	must()
 	err = s.queue.CreateEndpoint(t.Context(), s.endpoint)
 	must()
-	s.service, err = New(Config{}, Deps{Queue: served, Registry: s.registry, Counts: counts})
+	s.service, err = New(Config{}, Deps{Queue: served, Registry: s.registry, Events: log(s)})
 	must()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must()

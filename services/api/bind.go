@@ -15,7 +15,7 @@ import (
 
 // answerWithin bounds all of a request but its waiting, from the moment it was
 // read: when JetStream is away, nobody hangs for longer than 5 s.
-const answerWithin = 4800 * time.Millisecond
+const answerWithin = 4500 * time.Millisecond
 
 // prompt is the context of the calls that a request makes.
 func prompt(c *fiber.Ctx) (context.Context, context.CancelFunc) {
@@ -30,7 +30,7 @@ func (s *Service) submission(ctx context.Context, c *fiber.Ctx) (endpoint.Endpoi
 		return endpoint.Endpoint{}, job.Request{}, err
 	}
 	r, err := job.NewRequest(c.Request().Body()) // whatever the content type says
-	c.Request().ResetBody()                      // up to 20 MB, not needed while the client waits
+	web.DropBody(c)                              // up to 20 MB, not needed while the client waits
 	return e, r, err
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"flightline/shared/limit"
 )
 
 var update = flag.Bool("update", false, "write testdata/ anew from what the API answers")
@@ -24,6 +26,12 @@ type scene struct {
 	method, path string // {id} is the job's
 	body         string
 	key          string // "" means the admin's
+	// accept is the Accept header. Answers to scenes with one may be no object.
+	accept string
+	// header is one more header, "Name: value".
+	header string
+	// limits hold for the scene if it has some; the request is sent once before.
+	limits limit.Table
 }
 
 // Each scene has a job of its own, waiting; testdata/<name>.http is what goes
@@ -50,12 +58,23 @@ func scenes() []scene {
 			s.complete(`"twice"`)
 		}},
 		{name: "status-sync-completed", method: "GET", path: "/ep/status-sync/{id}?wait=90000", before: completed},
+		{name: "stream-array", method: "GET", path: "/ep/stream/{id}", accept: "application/json", before: emitted(false)},
+		{name: "stream-object", method: "POST", path: "/ep/stream/{id}", before: emitted(false)},
+		{name: "stream-failed", method: "GET", path: "/ep/stream/{id}?format=object", before: emitted(true)},
+		{name: "stream-events", method: "GET", path: "/ep/stream/{id}", accept: "text/event-stream", before: emitted(true)},
+		{name: "stream-waiting", method: "POST", path: "/ep/stream/{id}?wait=1000"},
 		{name: "cancel", method: "POST", path: "/ep/cancel/{id}"},
 		{name: "cancel-finished", method: "POST", path: "/ep/cancel/{id}", before: completed},
 		{name: "retry", method: "POST", path: "/ep/retry/{id}", before: failed},
 		{name: "retry-in-queue", method: "POST", path: "/ep/retry/{id}"},
 		{name: "purge-queue", method: "POST", path: "/ep/purge-queue"},
 		{name: "health", method: "GET", path: "/ep/health"},
+		{name: "requests", method: "GET", path: "/ep/requests?status=IN_QUEUE,IN_PROGRESS"},
+		{name: "requests-more", method: "GET", path: "/ep/requests?status=COMPLETED&limit=1", before: completed},
+		{name: "run-repeated", method: "POST", path: "/ep/run", body: input, header: "Idempotency-Key: order-7", before: func(s *system, _ string) { s.keyed("/ep/run", "order-7", input) }},
+		{name: "run-preferring-to-wait", method: "POST", path: "/ep/run", body: input, header: "Prefer: wait=1"},
+		{name: "error-requests-status", method: "GET", path: "/ep/requests?status=RUNNING"},
+		{name: "error-idempotency", method: "POST", path: "/ep/run", body: `{"input":{"n":2}}`, header: "Idempotency-Key: order-8", before: func(s *system, _ string) { s.keyed("/ep/run", "order-8", input) }},
 		{name: "error-no-input", method: "POST", path: "/ep/run", body: `{"prompt":"x"}`},
 		{name: "error-wait", method: "POST", path: "/ep/runsync?wait=5", body: input},
 		{name: "error-unauthorized", method: "POST", path: "/ep/run", body: input, key: "Bearer nobody"},
@@ -63,6 +82,7 @@ func scenes() []scene {
 		{name: "error-endpoint-not-found", method: "POST", path: "/nobody/run", body: input},
 		{name: "error-route", method: "GET", path: "/ep/nothing"},
 		{name: "error-method", method: "GET", path: "/ep/run"},
+		{name: "error-too-many", method: "POST", path: "/ep/cancel/{id}", limits: limit.Table{limit.Cancel: {Requests: 1, Concurrent: 20}}},
 		{name: "error-unavailable", method: "POST", path: "/ep/run", body: input, before: func(s *system, _ string) { s.bus.Stop() }},
 	}
 }
@@ -74,11 +94,24 @@ func TestGeneratedWire(t *testing.T) {
 		if sc.before != nil {
 			sc.before(s, id)
 		}
-		req := s.request(sc.method, strings.ReplaceAll(sc.path, "{id}", id), strings.NewReader(sc.body))
+		at, path := s, strings.ReplaceAll(sc.path, "{id}", id)
+		if sc.limits != nil {
+			at = s.limited(sc.limits).system
+			at.do(sc.method, path, sc.body)
+		}
+		req := at.request(sc.method, path, strings.NewReader(sc.body))
 		if sc.key != "" {
 			req.Header.Set("Authorization", sc.key)
 		}
-		got := transcript(sc, s.send(req))
+		if name, value, ok := strings.Cut(sc.header, ": "); ok {
+			req.Header.Set(name, value)
+		}
+		send := at.send
+		if sc.accept != "" {
+			req.Header.Set("Accept", sc.accept)
+			send = at.sendLoosely
+		}
+		got := transcript(sc, send(req))
 		file := filepath.Join("testdata", sc.name+".http")
 		if *update {
 			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
@@ -114,6 +147,8 @@ func TestWireHasNoStrayFiles(t *testing.T) {
 
 var (
 	uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	marks = regexp.MustCompile(`"(submittedAt|startedAt|finishedAt|cursor)":"[^"]+"`)
+	seqs  = regexp.MustCompile(`(?m)^id: \d+$`)
 	times = regexp.MustCompile(`"(delayTime|executionTime)":\d+`)
 )
 
@@ -121,15 +156,22 @@ var (
 func transcript(sc scene, a answer) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s /v2%s\n", sc.method, sc.path)
+	if sc.accept != "" {
+		fmt.Fprintf(&b, "Accept: %s\n", sc.accept)
+	}
+	if sc.header != "" {
+		fmt.Fprintf(&b, "%s\n", sc.header)
+	}
 	if sc.body != "" {
 		fmt.Fprintf(&b, "\n%s\n", sc.body)
 	}
 	fmt.Fprintf(&b, "\n---\n%d %s\n", a.status, http.StatusText(a.status))
-	for _, name := range []string{"Allow", "Content-Type", "Retry-After", "Www-Authenticate", "X-Job-Id", "X-Request-Id"} {
+	for _, name := range []string{"Allow", "Content-Type", "Idempotent-Replayed", "Preference-Applied", "Ratelimit", "Ratelimit-Policy", "Retry-After", "Www-Authenticate", "X-Job-Id", "X-Request-Id"} {
 		if v := a.header.Get(name); v != "" {
 			fmt.Fprintf(&b, "%s: %s\n", name, v)
 		}
 	}
 	fmt.Fprintf(&b, "\n%s\n", a.raw)
-	return times.ReplaceAllString(uuids.ReplaceAllString(b.String(), "UUID"), `"$1":MS`)
+	text := marks.ReplaceAllString(seqs.ReplaceAllString(b.String(), "id: N"), `"$1":"…"`)
+	return times.ReplaceAllString(uuids.ReplaceAllString(text, "UUID"), `"$1":MS`)
 }

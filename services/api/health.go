@@ -2,6 +2,8 @@ package api
 
 import (
 	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/events"
 )
 
 // health tells how the endpoint does; no number is older than a second.
@@ -20,9 +22,9 @@ func (s *Service) health(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	var totals Totals
-	if s.counts != nil {
-		if totals, err = s.counts.Totals(ctx, e.ID); err != nil {
+	var totals events.Totals
+	if s.events != nil {
+		if totals, err = s.events.Totals(ctx, e.ID); err != nil {
 			return err
 		}
 	}

@@ -18,46 +18,56 @@ import (
 // carries no id: of a 503 it is unknown whether the job was accepted.
 const headerJobID = "X-Job-Id"
 
-func (s *Service) run(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
-	defer cancel()
-	e, r, err := s.submission(ctx, c)
-	if err != nil {
-		return err
-	}
-	id := queue.NewID(job.Async)
-	c.Set(headerJobID, string(id))
-	j, err := s.queue.Submit(ctx, e, id, job.Async, r)
-	if err != nil {
-		return err
-	}
-	return c.JSON(briefOf(j))
-}
+func (s *Service) run(c *fiber.Ctx) error { return s.submit(c, job.Async, preferredWait(c)) }
 
 func (s *Service) runSync(c *fiber.Ctx) error {
-	wait, err := waitOf(c)
+	wait, err := syncWait(c)
 	if err != nil {
 		return err
 	}
+	return s.submit(c, job.Sync, wait)
+}
+
+// submit queues a job and answers at once, or after wait, or when it has ended.
+func (s *Service) submit(c *fiber.Ctx, mode job.Mode, wait time.Duration) error {
 	ctx, cancel := prompt(c)
 	defer cancel()
+	again, repeatable, err := idempotencyOf(c) // before the body is let go
+	if err != nil {
+		return err
+	}
 	e, r, err := s.submission(ctx, c)
 	if err != nil {
 		return err
 	}
-	id := queue.NewID(job.Sync)
+	if repeatable {
+		again.endpoint, again.mode, again.request, again.wait = e, mode, r, wait
+		return s.submitOnce(ctx, c, again)
+	}
+	return s.begin(ctx, c, e, queue.NewID(mode), mode, r, wait, s.plain)
+}
+
+// begin queues a job under the id.
+func (s *Service) begin(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request, wait time.Duration, submit submitter) error {
 	c.Set(headerJobID, string(id))
+	if wait == 0 {
+		j, err := submit(ctx, e, id, mode, r)
+		if err != nil {
+			return err
+		}
+		return c.JSON(briefOf(j))
+	}
 	watch, err := s.queue.WatchNew(e, id) // before the submission, so that no end is missed
 	if err != nil {
 		return err
 	}
 	defer watch.Close()
-	j, err := s.queue.Submit(ctx, e, id, job.Sync, r)
+	j, err := submit(ctx, e, id, mode, r)
 	if err != nil {
 		return err
 	}
 	watch.Submitted(j)
-	return s.await(c, e, id, watch, wait)
+	return s.await(c, e, id, watch, wait) //nolint:contextcheck // it outlasts ctx
 }
 
 func (s *Service) status(c *fiber.Ctx) error {
@@ -71,15 +81,13 @@ func (s *Service) status(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	var j *job.Job
-	if given {
-		if err := web.Allow(c, s.registry.Keys, registry.Submit); err != nil {
-			return err
-		}
-		j, err = s.queue.SetTTL(ctx, e, id, ttl)
-	} else {
-		j, err = s.queue.Status(ctx, e, id)
+	if !given {
+		return s.look(ctx, c, e, id, preferredWait(c))
 	}
+	if err := web.Allow(c, s.registry.Keys, registry.Submit); err != nil {
+		return err
+	}
+	j, err := s.queue.SetTTL(ctx, e, id, ttl)
 	if err != nil {
 		return err
 	}
@@ -87,7 +95,7 @@ func (s *Service) status(c *fiber.Ctx) error {
 }
 
 func (s *Service) statusSync(c *fiber.Ctx) error {
-	wait, err := waitOf(c)
+	wait, err := syncWait(c)
 	if err != nil {
 		return err
 	}
@@ -97,12 +105,24 @@ func (s *Service) statusSync(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	return s.look(ctx, c, e, id, wait)
+}
+
+// look answers how a job stands, after wait or when it has ended.
+func (s *Service) look(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID, wait time.Duration) error {
+	if wait == 0 {
+		j, err := s.queue.Status(ctx, e, id)
+		if err != nil {
+			return err
+		}
+		return c.JSON(viewOf(j))
+	}
 	watch, err := s.queue.Watch(e, id)
 	if err != nil {
 		return err
 	}
 	defer watch.Close()
-	return s.await(c, e, id, watch, wait)
+	return s.await(c, e, id, watch, wait) //nolint:contextcheck // it outlasts ctx
 }
 
 func (s *Service) cancel(c *fiber.Ctx) error { return s.move(c, s.queue.Cancel) }
@@ -140,6 +160,7 @@ func (s *Service) purge(c *fiber.Ctx) error {
 // await answers with the job's end, or with how it stands after wait. A client
 // that left gets nothing and its job goes on.
 func (s *Service) await(c *fiber.Ctx, e endpoint.Endpoint, id job.ID, watch *queue.Watch, wait time.Duration) error {
+	web.BodyDone(c)
 	held, release := web.Hold(c, wait)
 	defer release()
 	j, err := watch.Wait(held)

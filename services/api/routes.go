@@ -4,6 +4,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/job"
+	"flightline/shared/limit"
 	"flightline/shared/registry"
 	"flightline/shared/web"
 )
@@ -13,7 +14,7 @@ import (
 const maxSmallBody = 64 << 10
 
 // Routes adds the queue API to the app. The order within a route is: may the
-// caller, is the body too large, do it.
+// caller, may it now (limits), is the body too large, do it.
 func (s *Service) Routes(app *fiber.App) {
 	submit := web.Auth(s.registry.Keys, registry.Submit)
 	read := web.Auth(s.registry.Keys, registry.Read)
@@ -22,14 +23,16 @@ func (s *Service) Routes(app *fiber.App) {
 	both := []string{fiber.MethodGet, fiber.MethodPost} // some clients poll with POST
 
 	v2 := app.Group("/v2/:endpoint")
-	v2.Post("/run", submit, web.MaxBody(job.MaxBody), s.run)
-	v2.Post("/runsync", submit, web.MaxBody(job.MaxSyncBody), s.runSync)
+	v2.Post("/run", submit, s.limited(limit.Run), web.MaxBody(job.MaxBody), s.run)
+	v2.Post("/runsync", submit, s.limited(limit.RunSync), web.MaxBody(job.MaxSyncBody), s.runSync)
 	for _, method := range both {
-		v2.Add(method, "/status/:id", read, small, s.status)
-		v2.Add(method, "/status-sync/:id", read, small, s.statusSync)
+		v2.Add(method, "/status/:id", read, s.limited(limit.Status), small, s.status)
+		v2.Add(method, "/status-sync/:id", read, s.limited(limit.Status), small, s.statusSync)
+		v2.Add(method, "/stream/:id", read, s.limited(limit.Stream), small, s.stream)
 	}
-	v2.Post("/cancel/:id", submit, small, s.cancel)
-	v2.Post("/retry/:id", submit, small, s.retry)
-	v2.Post("/purge-queue", admin, small, s.purge)
+	v2.Post("/cancel/:id", submit, s.limited(limit.Cancel), small, s.cancel)
+	v2.Post("/retry/:id", submit, s.limited(limit.Retry), small, s.retry)
+	v2.Post("/purge-queue", admin, s.limited(limit.PurgeQueue), small, s.purge)
+	v2.Get("/requests", read, s.limited(limit.Requests), small, s.requests)
 	v2.Get("/health", read, small, s.health)
 }

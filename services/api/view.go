@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 
+	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -75,10 +76,10 @@ type workerCounts struct {
 	Unhealthy    int `json:"unhealthy"`
 }
 
-func healthOf(s queue.Stats, t Totals, workers map[string]int) healthView {
+func healthOf(s queue.Stats, t events.Totals, workers map[string]int) healthView {
 	return healthView{
 		Jobs: jobCounts{
-			Completed: t.Completed, Failed: t.Failed, Retried: t.Retried,
+			Completed: t.Completed, Failed: t.Failed + t.TimedOut, Retried: t.Retried,
 			InProgress: s.Running, InQueue: s.Queued,
 		},
 		Workers: workerCounts{

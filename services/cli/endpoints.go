@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,6 +37,7 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.DurationVar(&s.spec.SyncRetention, "sync-retention", 0, "how long results of runsync are kept (1s to 5m; default 1m)")
 	f.DurationVar(&s.spec.Lease, "lease", 0, "how long a silent worker keeps its job (10s to 1h; default 30s)")
 	f.StringVar(&s.spec.StreamFormat, "stream-format", "", "form of /stream: auto, array or object (default auto)")
+	f.Var((*limitsFlag)(&s.spec.Limits), "limit", "limit of an operation, like run=1000,200: requests in 10 s, and at once; 0 means none (repeatable; replaces all limits that the endpoint has)")
 	for i, n := range s.names() {
 		f.IntVar(&s.counts[i], n.flag, 0, n.help)
 	}
@@ -140,7 +143,7 @@ func (sh *shell) deleteEndpoint() *cobra.Command {
 }
 
 func (sh *shell) showEndpoint(e *client.Endpoint) error {
-	return sh.show(e, [][]string{
+	rows := [][]string{
 		{"ID", e.ID},
 		{"NAME", clean(e.Name)},
 		{"EXECUTION TIMEOUT", e.ExecutionTimeout.String()},
@@ -154,5 +157,10 @@ func (sh *shell) showEndpoint(e *client.Endpoint) error {
 		{"STREAM FORMAT", e.StreamFormat},
 		{"CREATED", when(e.Created)},
 		{"VERSION", fmt.Sprint(e.Version)},
-	})
+	}
+	for _, operation := range slices.Sorted(maps.Keys(e.Limits)) {
+		l := e.Limits[operation]
+		rows = append(rows, []string{"LIMIT OF " + clean(operation), fmt.Sprintf("%d in 10 s, %d at once", l.Requests, l.Concurrent)})
+	}
+	return sh.show(e, rows)
 }

@@ -75,8 +75,8 @@ func exitCodesTopic() *cobra.Command {
 		Long: `Every command ends with one of these exit codes:
 
   0  it did what it was asked
-  1  it failed: the server refused, or the job that 'runsync' or '--wait'
-     waited for is FAILED, TIMED_OUT or CANCELLED, or did not end in time
+  1  it failed: the server refused, or the job that 'runsync', 'stream' or
+     '--wait' waited for is FAILED, TIMED_OUT or CANCELLED, or did not end in time
   2  it was typed wrongly; nothing was tried
   3  the server could not be reached; of a submission nothing is known
   4  the job, endpoint or key does not exist, or no longer does`,

@@ -20,12 +20,14 @@ type policyFlags struct {
 	ttl, executionTimeout time.Duration
 	lowPriority           bool
 	webhook               string
+	idempotencyKey        string
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&p.ttl, "ttl", 0, "end the job this long after submission, whatever it does (10s to 168h)")
 	f.DurationVar(&p.executionTimeout, "execution-timeout", 0, "time out a run that takes longer (5s to 168h)")
 	f.BoolVar(&p.lowPriority, "low-priority", false, "run it when nothing else waits")
+	f.StringVar(&p.idempotencyKey, "idempotency-key", "", "`key` that makes the submission repeatable: it stands for one job for 24 hours")
 	f.StringVar(&p.webhook, "webhook", "", "`URL` to tell when the job ends")
 }
 
@@ -82,6 +84,7 @@ func requestOf(data []byte, p policyFlags) (client.Request, error) {
 	if p.executionTimeout != 0 {
 		r.Policy.ExecutionTimeout = p.executionTimeout
 	}
+	r.IdempotencyKey = p.idempotencyKey
 	r.Policy.LowPriority = r.Policy.LowPriority || p.lowPriority
 	return r, nil
 }

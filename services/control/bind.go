@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/limit"
 	"flightline/shared/web"
 )
 
@@ -36,6 +40,9 @@ func (b *endpointBody) endpoint() (endpoint.Endpoint, error) {
 	if (b.ID == nil || *b.ID == "") && (b.Name == nil || *b.Name == "") {
 		return endpoint.Endpoint{}, web.Errorf(web.InvalidRequest, "name or id is required")
 	}
+	if err := b.check(); err != nil {
+		return endpoint.Endpoint{}, err
+	}
 	e := b.onto(endpoint.Endpoint{})
 	if b.ID != nil {
 		e.ID = *b.ID
@@ -44,6 +51,20 @@ func (b *endpointBody) endpoint() (endpoint.Endpoint, error) {
 		e.ID = newID()
 	}
 	return e, nil
+}
+
+// check refuses limits of operations that there are not. All else is checked
+// by endpoint.Complete.
+func (b *endpointBody) check() error {
+	if b.Limits == nil {
+		return nil
+	}
+	for _, operation := range slices.Sorted(maps.Keys(*b.Limits)) {
+		if !limit.Known(operation) {
+			return web.Errorf(web.InvalidRequest, "limits.%s is no operation: must be of %s", operation, strings.Join(limit.Operations(), ", "))
+		}
+	}
+	return nil
 }
 
 // onto returns e with what the body gives.

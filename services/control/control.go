@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 )
@@ -33,6 +34,9 @@ type Config struct {
 type Deps struct {
 	Queue    *queue.Queue
 	Registry *registry.Registry
+	// Events count the jobs of an endpoint, which begins anew if one of the
+	// same id is made again.
+	Events *events.Log
 }
 
 // Service answers /v1.
@@ -41,19 +45,20 @@ type Service struct {
 	log      *slog.Logger
 	queue    *queue.Queue
 	registry *registry.Registry
+	events   *events.Log
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
-// only if Queue or Registry is missing.
+// only if one of deps is missing.
 func New(cfg Config, deps Deps) (*Service, error) {
-	if deps.Queue == nil || deps.Registry == nil {
-		return nil, errors.New("control: a queue and a registry are needed")
+	if deps.Queue == nil || deps.Registry == nil || deps.Events == nil {
+		return nil, errors.New("control: a queue, a registry and a log of events are needed")
 	}
 	cfg.Partitions = max(1, cfg.Partitions)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry}, nil
+	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events}, nil
 }
 
 // repairEvery is the pause between two looks for what a crash left undone.

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"flightline/shared/bus/bustest"
+	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/web"
@@ -80,7 +81,11 @@ func (s *system) open() (err error) {
 	if _, err = s.registry.Keys.Put(ctx, controlKey, registry.KeySpec{Scopes: []registry.Scope{{Permission: registry.Control}}}); err != nil {
 		return err
 	}
-	s.service, err = New(Config{Partitions: 4}, Deps{Queue: s.queue, Registry: s.registry})
+	log, err := events.New(s.bus.NC, s.bus.JS, nil)
+	if err != nil {
+		return err
+	}
+	s.service, err = New(Config{Partitions: 4}, Deps{Queue: s.queue, Registry: s.registry, Events: log})
 	return err
 }
 

@@ -86,6 +86,9 @@ func (s *Service) updateEndpoint(c *fiber.Ctx) error {
 	if body.ID != nil && *body.ID != id {
 		return web.Errorf(web.InvalidRequest, "id cannot be changed")
 	}
+	if err := body.check(); err != nil {
+		return err
+	}
 	e, err := s.registry.Endpoints.Update(ctx, id, func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 		return body.onto(e), nil
 	})

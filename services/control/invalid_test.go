@@ -39,6 +39,7 @@ func TestBadEndpointsNameTheField(t *testing.T) {
 		"limits is an array":        {`{"id":"x","limits":[]}`, "limits must be an object"},
 		"a limit is a number":       {`{"id":"x","limits":{"run":5}}`, "limits"},
 		"a limit's field is a word": {`{"id":"x","limits":{"run":{"requests":"many"}}}`, "must be a whole number"},
+		"a limit of nothing":        {`{"id":"x","limits":{"walk":{"requests":1}}}`, "limits.walk is no operation: must be of cancel"},
 		"a limit is negative":       {`{"id":"x","limits":{"run":{"requests":-1}}}`, "limits.run must not be negative"},
 	}
 	for name, tc := range tests {
@@ -49,6 +50,7 @@ func TestBadEndpointsNameTheField(t *testing.T) {
 	}
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
 	s.expect("patch", s.do("PATCH", "/endpoints/ep1", `{"leaseMs":1}`), 400, "invalid_request", "leaseMs must be between")
+	s.expect("patch of limits", s.do("PATCH", "/endpoints/ep1", `{"limits":{"walk":{}}}`), 400, "invalid_request", "limits.walk is no operation")
 	s.expect("large", s.do("POST", "/endpoints", `{"id":"x","name":"`+strings.Repeat("x", 1<<20)+`"}`), 413, "body_too_large", "")
 }
 

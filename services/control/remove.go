@@ -50,6 +50,9 @@ func (s *Service) remove(ctx context.Context, id string, force bool) error {
 		}
 		return fmt.Errorf("delete endpoint %s: %w: %w", id, queue.ErrUnavailable, err)
 	}
+	if err := s.events.DropCounts(ctx, id, s.queue.Now()); err != nil {
+		return fmt.Errorf("delete endpoint %s: %w: %w", id, queue.ErrUnavailable, err)
+	}
 	return s.registry.Endpoints.Delete(ctx, id)
 }
 

@@ -39,6 +39,7 @@ type Config struct {
 	APIKey     string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of an administrator, 8 bytes or more; a random one is made once and kept if there is none"`
 	NATSListen string `flag:"nats-listen" env:"FLIGHTLINE_NATS_LISTEN" help:"address for NATS clients, or off; 127.0.0.1:4222 if there is none, or a free port if that is taken"`
 	Sync       string `flag:"sync" env:"FLIGHTLINE_SYNC" envDefault:"always" help:"when an accepted job is on disk: always (before the answer, each write by itself), group (before the answer, one fsync for all who wait) or interval (within 2 minutes: a power loss loses jobs)"`
+	Limits     string `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
 	NoDemo     bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
 	LogLevel   string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`
 	LogFormat  string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
@@ -50,6 +51,7 @@ type ServeConfig struct {
 	Replicas     int    `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream: 1 on one NATS server, 3 in a cluster"`
 	Partitions   int    `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"streams that share the records of all endpoints; it may grow, and a smaller number than there are changes nothing"`
 	BootstrapKey string `flag:"bootstrap-key" env:"FLIGHTLINE_BOOTSTRAP_KEY" secret:"yes" help:"API key of an administrator to put in at each start, 8 bytes or more; none if there is none"`
+	Limits       string `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
 	NATS
 	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
 	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`

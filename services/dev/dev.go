@@ -41,6 +41,10 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	if !slices.Contains([]string{syncAlways, syncGroup, syncInterval}, cfg.Sync) {
 		return &cli.UsageError{Err: fmt.Errorf("--sync %q: must be always, group or interval", cfg.Sync)}
 	}
+	limits, err := limitsOf(cfg.Limits)
+	if err != nil {
+		return err
+	}
 	h, err := openHome(cfg)
 	if err != nil {
 		return err
@@ -57,7 +61,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	}
 	defer listener.Close() //nolint:errcheck // web.Serve has closed it, unless we failed before
 	n, err := assemble(ctx, plan{
-		nc: b.nc, listener: listener, roles: roles(), adminKey: h.APIKey, durable: b.durable(cfg.Sync), log: log,
+		nc: b.nc, listener: listener, roles: roles(), adminKey: h.APIKey, durable: b.durable(cfg.Sync), limits: limits, log: log,
 	})
 	if err != nil {
 		return err

@@ -8,13 +8,18 @@ import (
 	"net"
 	"slices"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/services/api"
 	"flightline/services/cli"
 	"flightline/services/control"
+	"flightline/services/recorder"
 	"flightline/shared/bus/barrier"
+	"flightline/shared/events"
+	"flightline/shared/limit"
+	"flightline/shared/openapi"
 	"flightline/shared/process"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -24,13 +29,14 @@ import (
 
 // The roles that can be served.
 const (
-	roleAPI     = "api"
-	roleControl = "control"
-	roleAll     = "all"
+	roleAPI      = "api"
+	roleControl  = "control"
+	roleRecorder = "recorder"
+	roleAll      = "all"
 )
 
 // roles lists those that have a part of their own.
-func roles() []string { return []string{roleAPI, roleControl} }
+func roles() []string { return []string{roleAPI, roleControl, roleRecorder} }
 
 // plan is what a node is made from.
 type plan struct {
@@ -41,6 +47,8 @@ type plan struct {
 	replicas, partitions int
 	// adminKey is put in, unless it is "".
 	adminKey string
+	// limits of the queue API's operations, nil for none.
+	limits limit.Table
 	// durable is where writers wait, nil if the server's setting decides.
 	durable barrier.Func
 	log     *slog.Logger
@@ -49,6 +57,8 @@ type plan struct {
 // node is the roles of one process, ready to run.
 type node struct {
 	registry *registry.Registry
+	queue    *queue.Queue
+	events   *events.Log
 	parts    []process.Part // in the order of their start
 }
 
@@ -83,15 +93,43 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 			return nil, err
 		}
 	}
-	n := &node{registry: reg, parts: []process.Part{{Name: "queue", Run: q.Run}, {Name: "registry", Run: reg.Run}}}
-	return n, n.serve(p, q) //nolint:contextcheck // requests bring their own
+	log, err := events.New(p.nc, js, p.log)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{registry: reg, queue: q, events: log}
+	n.parts = []process.Part{{Name: "queue", Run: q.Run}, {Name: "registry", Run: reg.Run}}
+	if slices.Contains(p.roles, roleRecorder) {
+		if err := n.record(ctx, p, js); err != nil {
+			return nil, err
+		}
+	}
+	return n, n.serve(p) //nolint:contextcheck // requests bring their own
 }
 
-// serve adds the parts of the roles, HTTP last: it is what needs all others.
-func (n *node) serve(p plan, q *queue.Queue) error {
+// record adds the recorder, which stands by while another one is active.
+func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error {
+	election, err := registry.NewElection(ctx, js, roleRecorder, uuid.NewString(), p.log)
+	if err != nil {
+		return err
+	}
+	s, err := recorder.New(recorder.Config{Partitions: p.partitions, Log: p.log},
+		recorder.Deps{Queue: n.queue, Events: n.events, Election: election})
+	if err != nil {
+		return err
+	}
+	n.parts = append(n.parts, process.Part{Name: roleRecorder, Run: s.Run})
+	return nil
+}
+
+// serve adds the parts of the roles that answer requests, HTTP last: it is
+// what needs all others.
+func (n *node) serve(p plan) error {
 	app := web.New(web.Config{Log: p.log})
+	openapi.Routes(app)
 	if slices.Contains(p.roles, roleControl) {
-		s, err := control.New(control.Config{Partitions: p.partitions, Log: p.log}, control.Deps{Queue: q, Registry: n.registry})
+		s, err := control.New(control.Config{Partitions: p.partitions, Log: p.log},
+			control.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
 		if err != nil {
 			return err
 		}
@@ -99,12 +137,13 @@ func (n *node) serve(p plan, q *queue.Queue) error {
 		n.parts = append(n.parts, process.Part{Name: roleControl, Run: s.Run})
 	}
 	if slices.Contains(p.roles, roleAPI) {
-		s, err := api.New(api.Config{Log: p.log}, api.Deps{Queue: q, Registry: n.registry})
+		s, err := api.New(api.Config{Limits: p.limits, Log: p.log},
+			api.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
 		if err != nil {
 			return err
 		}
 		s.Routes(app)
-		deadlines := func(ctx context.Context) error { return q.Deadlines(ctx, p.partitions) }
+		deadlines := func(ctx context.Context) error { return n.queue.Deadlines(ctx, p.partitions) }
 		n.parts = append(n.parts, process.Part{Name: roleAPI, Run: s.Run}, process.Part{Name: "deadlines", Run: deadlines})
 	}
 	n.parts = append(n.parts, process.Part{Name: "http", Run: func(ctx context.Context) error {

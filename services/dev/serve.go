@@ -26,9 +26,10 @@ func ServeCommand(environment map[string]string) *cobra.Command {
 		Use: "serve ROLE...", Short: "Run roles against a NATS that runs elsewhere", Args: cobra.MinimumNArgs(1),
 		Long: "Run one or several roles in one process, against a NATS with JetStream that\n" +
 			"runs elsewhere:\n\n" +
-			"  api      the queue API, /v2\n" +
-			"  control  endpoints and API keys, /v1\n" +
-			"  all      all of them\n\n" +
+			"  api       the queue API, /v2\n" +
+			"  control   endpoints and API keys, /v1\n" +
+			"  recorder  the event log, counts and retention; one is active, others stand by\n" +
+			"  all       all of them\n\n" +
 			"The streams and buckets are made if they are not there.",
 	}
 	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
@@ -51,6 +52,10 @@ func Serve(ctx context.Context, cfg ServeConfig, names []string, out io.Writer, 
 	if cfg.Replicas != 1 && cfg.Replicas != 3 {
 		return &cli.UsageError{Err: fmt.Errorf("--replicas %d: must be 1 or 3", cfg.Replicas)}
 	}
+	limits, err := limitsOf(cfg.Limits)
+	if err != nil {
+		return err
+	}
 	var listening net.ListenConfig
 	listener, err := listening.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
@@ -64,7 +69,7 @@ func Serve(ctx context.Context, cfg ServeConfig, names []string, out io.Writer, 
 	defer nc.Close()
 	n, err := assemblePatiently(ctx, plan{
 		nc: nc, listener: listener, roles: wanted, replicas: cfg.Replicas, partitions: cfg.Partitions,
-		adminKey: cfg.BootstrapKey, log: log,
+		adminKey: cfg.BootstrapKey, limits: limits, log: log,
 	})
 	if err != nil {
 		return err

@@ -33,10 +33,12 @@ type call struct {
 	query  url.Values
 	body   any           // nil sends none; json.RawMessage goes verbatim
 	wait   time.Duration // how long the server was asked to hold the answer
+	once   string        // the Idempotency-Key; "" sends none
 }
 
 // do sends a call and reads its answer into out, unless that is nil. Calls
-// that only read are sent again while the server asks for it.
+// that only read, or have an Idempotency-Key, are sent again while the server
+// asks for it.
 func (c *Client) do(ctx context.Context, op call, out any) error {
 	var body []byte
 	if op.body != nil {
@@ -62,7 +64,8 @@ func (c *Client) attempts(ctx context.Context, op call, body []byte) ([]byte, er
 	for attempt := 1; ; attempt++ {
 		answer, err := c.send(ctx, op, body)
 		var refused *Error
-		if err == nil || op.method != http.MethodGet || !errors.As(err, &refused) {
+		repeatable := op.method == http.MethodGet || op.once != ""
+		if err == nil || !repeatable || !errors.As(err, &refused) {
 			return answer, err
 		}
 		pause, again := retry(attempt, refused)
@@ -121,6 +124,9 @@ func (c *Client) request(ctx context.Context, op call, body []byte) (*http.Reque
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if op.once != "" {
+		req.Header.Set("Idempotency-Key", op.once)
 	}
 	return req, nil
 }

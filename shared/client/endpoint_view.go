@@ -20,6 +20,8 @@ type endpointBody struct {
 	WorkersMin         *int   `json:"workersMin,omitempty"`
 	WorkersMax         *int   `json:"workersMax,omitempty"`
 	StreamFormat       string `json:"streamFormat,omitempty"`
+
+	Limits map[string]Limit `json:"limits,omitzero"`
 }
 
 func wireEndpoint(s EndpointSpec) endpointBody {
@@ -29,28 +31,30 @@ func wireEndpoint(s EndpointSpec) endpointBody {
 		RetentionMs: s.Retention.Milliseconds(), SyncRetentionMs: s.SyncRetention.Milliseconds(),
 		LeaseMs:        s.Lease.Milliseconds(),
 		MaxLostWorkers: s.MaxLostWorkers, RequestsPerWorker: s.RequestsPerWorker,
-		WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: s.StreamFormat,
+		WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: s.StreamFormat, Limits: s.Limits,
 	}
 }
 
 // UnmarshalJSON reads the API's endpoint.
 func (e *Endpoint) UnmarshalJSON(data []byte) error {
 	var wire struct {
-		ID                 string    `json:"id"`
-		Name               string    `json:"name"`
-		ExecutionTimeoutMs int64     `json:"executionTimeoutMs"`
-		TTLMs              int64     `json:"ttlMs"`
-		RetentionMs        int64     `json:"retentionMs"`
-		SyncRetentionMs    int64     `json:"syncRetentionMs"`
-		LeaseMs            int64     `json:"leaseMs"`
-		MaxLostWorkers     int       `json:"maxLostWorkers"`
-		RequestsPerWorker  int       `json:"requestsPerWorker"`
-		WorkersMin         int       `json:"workersMin"`
-		WorkersMax         int       `json:"workersMax"`
-		StreamFormat       string    `json:"streamFormat"`
-		WebhookSecret      string    `json:"webhookSecret"`
-		CreatedAt          time.Time `json:"createdAt"`
-		Version            int       `json:"version"`
+		ID                 string `json:"id"`
+		Name               string `json:"name"`
+		ExecutionTimeoutMs int64  `json:"executionTimeoutMs"`
+		TTLMs              int64  `json:"ttlMs"`
+		RetentionMs        int64  `json:"retentionMs"`
+		SyncRetentionMs    int64  `json:"syncRetentionMs"`
+		LeaseMs            int64  `json:"leaseMs"`
+		MaxLostWorkers     int    `json:"maxLostWorkers"`
+		RequestsPerWorker  int    `json:"requestsPerWorker"`
+		WorkersMin         int    `json:"workersMin"`
+		WorkersMax         int    `json:"workersMax"`
+		StreamFormat       string `json:"streamFormat"`
+		WebhookSecret      string `json:"webhookSecret"`
+
+		Limits    map[string]Limit `json:"limits"`
+		CreatedAt time.Time        `json:"createdAt"`
+		Version   int              `json:"version"`
 	}
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
@@ -61,7 +65,7 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 		Retention: ofMillis(wire.RetentionMs), SyncRetention: ofMillis(wire.SyncRetentionMs),
 		Lease:          ofMillis(wire.LeaseMs),
 		MaxLostWorkers: wire.MaxLostWorkers, RequestsPerWorker: wire.RequestsPerWorker,
-		WorkersMin: wire.WorkersMin, WorkersMax: wire.WorkersMax, StreamFormat: wire.StreamFormat,
+		WorkersMin: wire.WorkersMin, WorkersMax: wire.WorkersMax, StreamFormat: wire.StreamFormat, Limits: wire.Limits,
 		WebhookSecret: wire.WebhookSecret, Created: wire.CreatedAt, Version: wire.Version,
 		Raw: bytes.Clone(data),
 	}

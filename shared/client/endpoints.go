@@ -32,12 +32,21 @@ type Endpoint struct {
 	WorkersMin        int
 	WorkersMax        int
 	StreamFormat      string
+	// Limits are those that differ from the server's, by operation.
+	Limits map[string]Limit
 	// WebhookSecret signs webhooks. It is "" for callers who may not see it.
 	WebhookSecret string
 	Created       time.Time
 	Version       int
 	// Raw is the answer itself, for what this type does not name.
 	Raw json.RawMessage
+}
+
+// Limit is how many requests an operation ("run", "runsync", "status", …) may get
+// in any 10 s, and how many at once. 0 means no limit of that kind.
+type Limit struct {
+	Requests   int `json:"requests"`
+	Concurrent int `json:"concurrent"`
 }
 
 // EndpointSpec is what to make or change. Zero durations and "", and nil, mean
@@ -57,6 +66,8 @@ type EndpointSpec struct {
 	WorkersMin        *int
 	WorkersMax        *int
 	StreamFormat      string
+	// Limits replace all that the endpoint had; an empty map takes them away.
+	Limits map[string]Limit
 }
 
 // Create makes an endpoint. One of ID and Name is required.

@@ -39,6 +39,16 @@ func TestManagementIsSentAsTheAPIWantsIt(t *testing.T) {
 			_, err := c.Endpoints().Update(ctx, "ep", client.EndpointSpec{ID: "other", WorkersMax: new(7)})
 			return err
 		}, ok(`{}`), request{Method: "PATCH", URI: "/v1/endpoints/ep", ContentType: "application/json", Body: `{"workersMax":7}`}},
+		"limits of an endpoint": {func(ctx context.Context, c *client.Client) error {
+			_, err := c.Endpoints().Update(ctx, "ep", client.EndpointSpec{Limits: map[string]client.Limit{"run": {Requests: 5, Concurrent: 1}}})
+			return err
+		}, ok(`{}`), request{
+			Method: "PATCH", URI: "/v1/endpoints/ep", ContentType: "application/json", Body: `{"limits":{"run":{"requests":5,"concurrent":1}}}`,
+		}},
+		"no limits of its own": {func(ctx context.Context, c *client.Client) error {
+			_, err := c.Endpoints().Update(ctx, "ep", client.EndpointSpec{Limits: map[string]client.Limit{}})
+			return err
+		}, ok(`{}`), request{Method: "PATCH", URI: "/v1/endpoints/ep", ContentType: "application/json", Body: `{"limits":{}}`}},
 		"delete endpoint": {func(ctx context.Context, c *client.Client) error {
 			return c.Endpoints().Delete(ctx, "ep", false)
 		}, answer{status: 204}, request{Method: "DELETE", URI: "/v1/endpoints/ep"}},

@@ -23,6 +23,8 @@ const (
 	CodeJobNotFound      = "job_not_found"
 	CodeEndpointNotFound = "endpoint_not_found"
 	CodeJobFinished      = "job_finished"
+	// CodeIdempotencyMismatch: the IdempotencyKey was used for another request.
+	CodeIdempotencyMismatch = "idempotency_mismatch"
 )
 
 // Error is an answer of the server that is not a success.

@@ -23,6 +23,10 @@ type Request struct {
 	// S3 is where the handler may store what it makes. nil gives it nothing.
 	// Only the worker that runs the job sees it.
 	S3 *S3Config
+	// IdempotencyKey makes the submission repeatable: within 24 hours the same
+	// key with the same request stands for the same job, which runs once. 1 to
+	// 255 visible ASCII characters. "" makes each submission a job of its own.
+	IdempotencyKey string
 }
 
 // Policy is how a job is to be treated. The zero value of a field means the
@@ -92,9 +96,10 @@ type WorkerCounts struct {
 	Unhealthy    int `json:"unhealthy"`
 }
 
-// Run submits a job and returns at once; the job is stored durably by then.
+// Run submits a job and returns at once; the job is stored durably by then. A
+// repeated submission is answered with the first one's job.
 func (c *Client) Run(ctx context.Context, endpoint string, r Request) (*Job, error) {
-	return c.job(ctx, call{method: http.MethodPost, path: v2(endpoint, "run"), body: wireRequest(r)})
+	return c.job(ctx, call{method: http.MethodPost, path: v2(endpoint, "run"), body: wireRequest(r), once: r.IdempotencyKey})
 }
 
 // RunSync submits a job and returns when it has ended, or after wait with the
@@ -102,7 +107,7 @@ func (c *Client) Run(ctx context.Context, endpoint string, r Request) (*Job, err
 func (c *Client) RunSync(ctx context.Context, endpoint string, r Request, wait time.Duration) (*Job, error) {
 	return c.job(ctx, call{
 		method: http.MethodPost, path: v2(endpoint, "runsync"), body: wireRequest(r),
-		query: millis("wait", wait), wait: held(wait),
+		query: millis("wait", wait), wait: held(wait), once: r.IdempotencyKey,
 	})
 }
 

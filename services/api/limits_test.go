@@ -1,0 +1,161 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/limit"
+	"flightline/shared/web"
+)
+
+// limited is one more instance, with limits and a clock of its own, on the bus
+// of a system.
+type limited struct {
+	*system
+	now atomic.Int64
+}
+
+func (s *system) limited(table limit.Table, routes ...func(*Service, *fiber.App)) *limited {
+	s.t.Helper()
+	l := &limited{}
+	l.system = &system{t: s.t, bus: s.bus, conn: s.conn, queue: s.queue, registry: s.registry, endpoint: s.endpoint}
+	var err error
+	if l.service, err = New(Config{Limits: table}, Deps{Queue: s.queue, Registry: s.registry}); err != nil {
+		s.t.Fatal(err)
+	}
+	l.service.limits.clock = func() time.Duration { return time.Duration(l.now.Load()) }
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	app := web.New(web.Config{})
+	l.service.Routes(app)
+	for _, add := range routes {
+		add(l.service, app)
+	}
+	l.base = "http://" + listener.Addr().String() + "/v2"
+	background(s.t, func(ctx context.Context) error { return web.Serve(ctx, app, listener) })
+	s.t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	return l
+}
+
+func (l *limited) pass(d time.Duration) { l.now.Add(int64(d)) }
+
+// change gives the endpoint other settings and waits until instances know.
+func (l *limited) change(change func(*endpoint.Endpoint)) {
+	l.t.Helper()
+	changed, err := l.registry.Endpoints.Update(l.t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
+		change(&e)
+		return e, nil
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	eventually(l.t, "the change is seen", patience, func() bool {
+		e, err := l.registry.Endpoints.Get(l.t.Context(), "ep")
+		return err == nil && e.Version == changed.Version
+	})
+	l.pass(lookAgain)
+}
+
+// operations are all that have limits and are served by now, as requests that
+// need no job.
+var operations = map[string]struct{ method, path, body string }{
+	limit.Run:        {"POST", "/ep/run", `{"input":{}}`},
+	limit.RunSync:    {"POST", "/ep/runsync?wait=1000", `{}`}, // a 400 counts as well
+	limit.Status:     {"GET", "/ep/status/nobody", ""},
+	limit.Cancel:     {"POST", "/ep/cancel/nobody", ""},
+	limit.Retry:      {"POST", "/ep/retry/nobody", ""},
+	limit.PurgeQueue: {"POST", "/ep/purge-queue", ""},
+}
+
+func TestEachOperationHasARateAndRecovers(t *testing.T) {
+	table := limit.Table{}
+	for i, name := range slices.Sorted(maps.Keys(operations)) {
+		table[name] = limit.Bounds{Requests: 2 + i}
+	}
+	l := start(t).limited(table)
+	for name, op := range operations {
+		bound := table[name].Requests
+		for i := range bound {
+			got := l.do(op.method, op.path, op.body)
+			want := fmt.Sprintf(`"%s";r=%d;t=10`, name, bound-1-i)
+			if got.status == 429 || got.header.Get("RateLimit") != want {
+				t.Errorf("%s, request %d of %d: got %d %s and RateLimit %s, want %s", name, i+1, bound, got.status, got.raw, got.header.Get("RateLimit"), want)
+			}
+		}
+	}
+	l.pass(limit.Span - 2*time.Second)
+	for name, op := range operations {
+		got := l.do(op.method, op.path, op.body)
+		if got.status != 429 || got.body["code"] != "too_many_requests" || !strings.Contains(got.raw, "too many "+name+" requests") {
+			t.Errorf("%s over its limit: got %d %s", name, got.status, got.raw)
+		}
+		want := http.Header{
+			"Retry-After": {"2"}, "Ratelimit": {fmt.Sprintf(`"%s";r=0;t=2`, name)},
+			"Ratelimit-Policy": {fmt.Sprintf(`"%s";q=%d;w=10`, name, table[name].Requests)},
+		}
+		for key, value := range want {
+			if !slices.Equal(got.header[key], value) {
+				t.Errorf("%s: got %s %q, want %q", name, key, got.header[key], value)
+			}
+		}
+	}
+	l.pass(2 * time.Second)
+	for name, op := range operations {
+		if got := l.do(op.method, op.path, op.body); got.status == 429 {
+			t.Errorf("%s after its window: got %d %s", name, got.status, got.raw)
+		}
+	}
+}
+
+func TestAllFormsOfStatusCountAsOne(t *testing.T) {
+	l := start(t).limited(limit.Table{limit.Status: {Requests: 4}})
+	for i, call := range []string{"GET /ep/status/x", "POST /ep/status/x", "GET /ep/status-sync/x", "POST /ep/status-sync/x", "GET /ep/status/x", "POST /ep/status-sync/x"} {
+		method, path, _ := strings.Cut(call, " ")
+		if got := l.do(method, path, ""); (got.status == 429) != (i >= 4) {
+			t.Errorf("request %d, %s: got %d", i, call, got.status)
+		}
+	}
+}
+
+func TestWhoIsNotLetInSpendsNothingAndLearnsNothing(t *testing.T) {
+	l := start(t).limited(limit.Table{limit.Run: {Requests: 1}})
+	for range 3 {
+		req := l.request("POST", "/ep/run", strings.NewReader(`{"input":{}}`))
+		req.Header.Set("Authorization", "Bearer nobody")
+		if got := l.send(req); got.status != 401 || got.header.Get("RateLimit") != "" {
+			t.Errorf("got %d and %q, want 401 without quota", got.status, got.header.Get("RateLimit"))
+		}
+	}
+	if got := l.do("POST", "/nobody/run", `{"input":{}}`); got.status != 404 {
+		t.Errorf("unknown endpoint: got %d %s", got.status, got.raw)
+	}
+	if n := len(l.service.limits.operations[limit.Run].gates); n != 0 {
+		t.Errorf("got %d gates, want none for strangers and unknown endpoints", n)
+	}
+	if got := l.do("POST", "/ep/run", `{"input":{}}`); got.status != 200 {
+		t.Errorf("got %d %s, want the whole quota left", got.status, got.raw)
+	}
+}
+
+func TestRefusedBeforeTheBodyIsParsed(t *testing.T) {
+	l := start(t).limited(limit.Table{limit.Run: {Requests: 1}})
+	l.do("POST", "/ep/run", `{"input":{}}`)
+	for _, body := range []string{"{", strings.Repeat("x", 11<<20)} {
+		if got := l.do("POST", "/ep/run", body); got.status != 429 {
+			t.Errorf("%d bytes: got %d %s, want 429", len(body), got.status, got.raw)
+		}
+	}
+}

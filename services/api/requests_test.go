@@ -1,0 +1,253 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/events"
+	"flightline/shared/job"
+)
+
+// list reads all pages of a list.
+func (s *system) list(query url.Values) (jobs []map[string]any) {
+	s.t.Helper()
+	for pages := 0; ; pages++ {
+		got := s.do("GET", "/ep/requests?"+query.Encode(), "")
+		if got.status != http.StatusOK {
+			s.t.Fatalf("got %d %s", got.status, got.raw)
+		}
+		page, ok := got.body["requests"].([]any)
+		if !ok || pages > 200 {
+			s.t.Fatalf("page %d: got %s, want requests", pages, got.raw)
+		}
+		for _, r := range page {
+			j, _ := r.(map[string]any)
+			jobs = append(jobs, j)
+		}
+		cursor, _ := got.body["cursor"].(string)
+		if more := got.body["hasMore"] == true; more != (cursor != "") {
+			s.t.Fatalf("got %s, want a cursor if and only if there is more", got.raw)
+		}
+		if cursor == "" {
+			return jobs
+		}
+		query.Set("cursor", cursor)
+	}
+}
+
+func idsOf(jobs []map[string]any) (ids []string) {
+	for _, j := range jobs {
+		id, _ := j["id"].(string)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// shown is a system with jobs in every status; ids has them, the newest first.
+func shown(t *testing.T) (s *system, ids map[string][]string) {
+	t.Helper()
+	s, ids = start(t), map[string][]string{}
+	add := func(status, id string) { ids[status] = append([]string{id}, ids[status]...) }
+	for range 3 {
+		id := s.submit()
+		s.complete(`{"secret":"output"}`)
+		add("COMPLETED", id)
+		id = s.submit()
+		s.fail("secret reason")
+		add("FAILED", id)
+		id = s.submit()
+		s.do("POST", "/ep/cancel/"+id, "")
+		add("CANCELLED", id)
+	}
+	again := s.submit()
+	s.fail("once")
+	s.do("POST", "/ep/retry/"+again, "")
+	s.take()
+	add("IN_PROGRESS", again)
+	for range 3 {
+		add("IN_QUEUE", s.submit())
+	}
+	return s, ids
+}
+
+func TestRequestsListsEveryJobOnceTheNewestFirst(t *testing.T) {
+	s, ids := shown(t)
+	want := slices.Concat(ids["IN_QUEUE"], ids["IN_PROGRESS"])
+	for i := range 3 {
+		want = append(want, ids["CANCELLED"][i], ids["FAILED"][i], ids["COMPLETED"][i])
+	}
+	for _, limit := range []string{"1", "2", "5", "100", ""} {
+		query := url.Values{"limit": {limit}}
+		if limit == "" {
+			query = url.Values{}
+		}
+		got := s.list(query)
+		if !slices.Equal(idsOf(got), want) {
+			t.Errorf("limit %q: got %v, want %v", limit, idsOf(got), want)
+		}
+	}
+	for _, j := range s.list(url.Values{}) {
+		if j["output"] != nil || j["input"] != nil || j["error"] != nil || j["submittedAt"] == nil {
+			t.Errorf("got %v, want no input, output or error", j)
+		}
+	}
+}
+
+// With the log of events and without, which is told of the first jobs only.
+func TestRequestsOfSomeStatuses(t *testing.T) {
+	s, ids := shown(t)
+	log, err := events.New(s.bus.NC, s.bus.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told time.Time
+	for i := 2; i > 0; i-- { // the newest is untold
+		for _, status := range []string{"COMPLETED", "FAILED", "CANCELLED"} {
+			id := ids[status][i]
+			j, err := s.queue.Status(t.Context(), s.endpoint, job.ID(id))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := log.Append(t.Context(), eventOf(*j)); err != nil {
+				t.Fatal(err)
+			}
+			told = j.Finished
+		}
+	}
+	retried := s.submit()
+	if err := log.Append(t.Context(), events.Event{
+		Kind: events.Failed, Endpoint: "ep", Job: job.ID(retried), Attempt: 1, Status: job.Failed, At: told, RetainUntil: time.Now().Add(time.Hour),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ids["IN_QUEUE"] = append([]string{retried}, ids["IN_QUEUE"]...)
+	with := s.twin()
+	for _, statuses := range [][]string{{"COMPLETED"}, {"FAILED"}, {"CANCELLED"}, {"TIMED_OUT"}, {"IN_QUEUE"}, {"IN_PROGRESS"}, {"FAILED", "CANCELLED"}, {"FAILED", "IN_QUEUE"}, {"TIMED_OUT", "IN_PROGRESS"}} {
+		var want []string
+		for _, status := range statuses {
+			want = append(want, ids[status]...)
+		}
+		slices.Sort(want)
+		for name, instance := range map[string]*system{"without events": s, "with events": with} {
+			for _, limit := range []string{"2", "100"} {
+				got := idsOf(instance.list(url.Values{"status": {strings.Join(statuses, ",")}, "limit": {limit}}))
+				slices.Sort(got)
+				if !slices.Equal(got, want) {
+					t.Errorf("%v, %s, limit %s: got %v, want %v", statuses, name, limit, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestRequestsRefusesWhatItCannotRead(t *testing.T) {
+	s := start(t)
+	s.submit()
+	s.submit()
+	cursor, _ := s.do("GET", "/ep/requests?limit=1", "").body["cursor"].(string)
+	if cursor == "" {
+		t.Fatal("got no cursor")
+	}
+	other, err := s.registry.Endpoints.Create(t.Context(), endpoint.Endpoint{ID: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.queue.CreateEndpoint(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	for query, names := range map[string]string{
+		"/ep/requests?status=DONE":                             "IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, TIMED_OUT, CANCELLED",
+		"/ep/requests?status=completed":                        "status",
+		"/ep/requests?status=FAILED,":                          "status",
+		"/ep/requests?limit=0":                                 "limit",
+		"/ep/requests?limit=101":                               "between 1 and 100",
+		"/ep/requests?limit=":                                  "limit",
+		"/ep/requests?limit=ten":                               "limit",
+		"/ep/requests?cursor=":                                 "cursor",
+		"/ep/requests?cursor=x":                                "cursor",
+		"/ep/requests?cursor=%00%ff":                           "cursor",
+		"/ep/requests?cursor=" + strings.Repeat("A", 4000):     "cursor",
+		"/ep/requests?cursor=" + cursor[1:]:                    "cursor",
+		"/ep/requests?cursor=" + cursor + "A":                  "cursor",
+		"/ep/requests?status=FAILED&cursor=" + cursor:          "cursor",
+		"/other/requests?cursor=" + cursor:                     "cursor",
+		"/ep/requests?status=FAILED,TIMED_OUT,FAILED&limit=-1": "limit",
+	} {
+		got := s.do("GET", query, "")
+		if text, _ := got.body["error"].(string); got.status != http.StatusBadRequest || got.body["code"] != "invalid_request" || !strings.Contains(text, names) {
+			t.Errorf("%s: got %d %s, want 400 with %q", query, got.status, got.raw, names)
+		}
+	}
+	if got := s.do("GET", "/ep/requests?limit=2&cursor="+cursor, ""); got.status != http.StatusOK {
+		t.Errorf("another limit: got %d %s", got.status, got.raw)
+	}
+	if got := s.do("GET", "/nobody/requests", ""); got.status != http.StatusNotFound || got.body["code"] != "endpoint_not_found" {
+		t.Errorf("got %d %s", got.status, got.raw)
+	}
+	if got := s.do("GET", "/other/requests", ""); got.raw != `{"requests":[],"limit":10,"hasMore":false}` {
+		t.Errorf("nothing there: got %d %s", got.status, got.raw)
+	}
+}
+
+func TestRequestsForgetsWithTheRetention(t *testing.T) {
+	s := start(t)
+	s.shorten(time.Second)
+	with := s.twin()
+	s.submit()
+	s.complete(`1`)
+	if got := with.list(url.Values{}); len(got) != 1 {
+		t.Fatalf("got %v, want the job", got)
+	}
+	for _, status := range []string{"", "COMPLETED"} {
+		eventually(t, "its retention is over", patience, func() bool { return len(with.list(url.Values{"status": {status}})) == 0 })
+	}
+}
+
+func TestCursorsAreReadAsWritten(t *testing.T) {
+	q := listQuery{endpoint: endpoint.Endpoint{ID: "ep"}, statuses: []job.Status{job.Failed}}
+	for _, want := range []position{{1, 1}, {0, 7}, {1 << 63, 1}, {done, 1<<64 - 1}} {
+		if got, err := positionOf(want.cursor(q), q); err != nil || got != want {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+	}
+}
+
+// A page costs the same number of messages however many jobs there are.
+func TestAPageCostsTheSameAmongMany(t *testing.T) {
+	s := start(t)
+	one := s.twin()
+	cost := func() int {
+		least := 1 << 30
+		for range 5 {
+			before := one.conn.Stats()
+			one.do("GET", "/ep/requests", "")
+			after := one.conn.Stats()
+			least = min(least, int(after.OutMsgs-before.OutMsgs+after.InMsgs-before.InMsgs))
+		}
+		return least
+	}
+	many := func(n int) {
+		for i := range n {
+			id := s.submit()
+			if i%2 == 0 {
+				if _, err := s.queue.Cancel(t.Context(), s.endpoint, job.ID(id)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	many(40)
+	few := cost()
+	many(2000)
+	if got := cost(); got > few+20 {
+		t.Errorf("among 2000 jobs: got %d messages a page, want about %d", got, few)
+	}
+	if got := one.do("GET", "/ep/requests?limit=100", ""); len(got.body["requests"].([]any)) != 100 { //nolint:forcetypeassert // the test fails then
+		t.Errorf("got %s", got.raw)
+	}
+}

@@ -1,0 +1,40 @@
+package cli_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestRequestsListsJobsAndSaysHowToGoOn(t *testing.T) {
+	const last = `{"requests":[{"id":"a","status":"IN_QUEUE"}],"limit":10,"hasMore":false}`
+	server := api{
+		"GET /v2/ep/requests?limit=1&status=FAILED%2CTIMED_OUT": {200, `{"requests":[{"id":"b","status":"FAILED","delayTime":12,"executionTime":3,"retries":2,"workerId":"w\u001b[2J"}],"limit":1,"hasMore":true,"cursor":"c1"}`},
+		"GET /v2/ep/requests?cursor=c1":                         {200, last},
+		"GET /v2/ep/requests?status=NO":                         {400, `{"error":"status is invalid","code":"invalid_request"}`},
+		"GET /v2/ep/requests":                                   {200, last},
+	}.start(t, nil)
+	const head = "ID  STATUS    SUBMITTED  DELAY  EXECUTION  RETRIES  WORKER\n"
+	for args, want := range map[string]result{
+		"requests ep --status failed,TIMED_OUT --limit 1": {
+			out: "ID  STATUS  SUBMITTED  DELAY  EXECUTION  RETRIES  WORKER\nb   FAILED  -          12ms   3ms        2        w[2J\n",
+			err: "more: flightline requests ep --status failed,TIMED_OUT --cursor c1\n",
+		},
+		"requests ep --cursor c1": {out: head + "a   IN_QUEUE  -          0s     0s         0        \n"},
+		"requests ep -o json":     {out: last + "\n"},
+		"requests ep --status no": {code: 1, err: "flightline: status is invalid (HTTP 400, invalid_request)\n"},
+	} {
+		if got := run(t, map[string]string{"FLIGHTLINE_URL": server}, "", strings.Fields(args)...); got != want {
+			t.Errorf("%s: got %+v, want %+v", args, got, want)
+		}
+	}
+}
+
+func TestAnIdempotencyKeyGoesWithTheSubmission(t *testing.T) {
+	var seen http.Request
+	server := api{"POST /v2/ep/run": {200, `{"id":"j1","status":"IN_QUEUE"}`}}.start(t, &seen)
+	got := run(t, map[string]string{"FLIGHTLINE_URL": server}, "", "run", "ep", "{}", "--idempotency-key", "order-7")
+	if key := seen.Header.Get("Idempotency-Key"); got.code != 0 || key != "order-7" {
+		t.Errorf("got %+v with key %q, want order-7", got, key)
+	}
+}

@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"flightline/shared/job"
+)
+
+// RequestsOptions say which part of an endpoint's list of jobs is wanted. The
+// zero value is the first page of all jobs.
+type RequestsOptions struct {
+	// Statuses are those wanted. None means all.
+	Statuses []job.Status
+	// Limit bounds the page, 1 to 100. 0 leaves it to the server, which takes 10.
+	Limit int
+	// Cursor is that of the page before, of the same list. "" is the first page.
+	Cursor string
+}
+
+// RequestsPage is a part of the list, the newest job first.
+type RequestsPage struct {
+	Requests []ListedJob
+	// Cursor brings the next page. "" means that this one is the last. A page
+	// may have few jobs, or none, and a Cursor all the same.
+	Cursor string
+	// Raw is the answer itself.
+	Raw json.RawMessage
+}
+
+// ListedJob is a job in a list: what Status tells but its output and error.
+type ListedJob struct {
+	Job
+	// What is not yet is zero. Instants are those of the server's clock.
+	Submitted, Started, Finished time.Time
+}
+
+// Requests lists an endpoint's jobs: those that wait or run, and those that are
+// over while their results can be read. A job that changes its status between
+// two pages may be on neither; none is on both.
+func (c *Client) Requests(ctx context.Context, endpoint string, o RequestsOptions) (*RequestsPage, error) {
+	query := url.Values{}
+	if len(o.Statuses) > 0 {
+		var names []string
+		for _, status := range o.Statuses {
+			names = append(names, string(status))
+		}
+		query.Set("status", strings.Join(names, ","))
+	}
+	if o.Limit != 0 {
+		query.Set("limit", strconv.Itoa(o.Limit))
+	}
+	if o.Cursor != "" {
+		query.Set("cursor", o.Cursor)
+	}
+	var answer json.RawMessage
+	if err := c.do(ctx, call{method: http.MethodGet, path: v2(endpoint, "requests"), query: query}, &answer); err != nil {
+		return nil, err
+	}
+	page := &RequestsPage{Raw: answer}
+	return page, json.Unmarshal(answer, page)
+}
+
+// UnmarshalJSON reads the API's list.
+func (p *RequestsPage) UnmarshalJSON(data []byte) error {
+	var wire struct {
+		Requests []ListedJob `json:"requests"`
+		Cursor   string      `json:"cursor"`
+	}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	p.Requests, p.Cursor = wire.Requests, wire.Cursor
+	return nil
+}
+
+// MarshalJSON returns the answer as it came.
+func (p RequestsPage) MarshalJSON() ([]byte, error) {
+	if p.Raw == nil {
+		return []byte("null"), nil
+	}
+	return p.Raw, nil
+}
+
+// UnmarshalJSON reads an element of the API's list.
+func (l *ListedJob) UnmarshalJSON(data []byte) error {
+	var wire struct {
+		SubmittedAt time.Time `json:"submittedAt"`
+		StartedAt   time.Time `json:"startedAt"`
+		FinishedAt  time.Time `json:"finishedAt"`
+	}
+	if err := json.Unmarshal(data, &l.Job); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	l.Submitted, l.Started, l.Finished = wire.SubmittedAt, wire.StartedAt, wire.FinishedAt
+	return nil
+}

@@ -1,0 +1,82 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"flightline/shared/job"
+)
+
+// refusal reads an answer that is no stream.
+func (s *Stream) refusal(ctx context.Context, resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	const most = 64 << 10
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	if err != nil {
+		return unreachable(ctx, err)
+	}
+	return errorOf(resp.StatusCode, resp.Header, body)
+}
+
+// event is one server-sent event, or a sign of life if it has no data.
+type event struct {
+	name, id string
+	data     []byte
+}
+
+// eventReader reads server-sent events as Flightline writes them: one line of
+// data each.
+type eventReader struct{ lines *bufio.Reader }
+
+func newEventReader(r io.Reader) *eventReader {
+	return &eventReader{bufio.NewReaderSize(r, 64<<10)}
+}
+
+// next returns the next event. Half of one, at the end, is none.
+func (r *eventReader) next() (event, error) {
+	var e event
+	for {
+		line, err := r.line()
+		if err != nil {
+			return event{}, err
+		}
+		if len(line) == 0 {
+			return e, nil
+		}
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) {
+		case "event":
+			e.name = string(value)
+		case "id":
+			e.id = string(value)
+		case "data":
+			e.data = bytes.Clone(value)
+		}
+	}
+}
+
+// line is the next line without its end. It is good until the next call.
+func (r *eventReader) line() ([]byte, error) {
+	var long []byte
+	for {
+		part, err := r.lines.ReadSlice('\n')
+		switch {
+		case err == nil && long == nil:
+			return bytes.TrimSuffix(part, []byte("\n")), nil
+		case err == nil:
+			return bytes.TrimSuffix(append(long, part...), []byte("\n")), nil
+		case err != bufio.ErrBufferFull: //nolint:errorlint // bufio returns the very value
+			return nil, err
+		}
+		if long = append(long, part...); len(long) > job.MaxChunk+1<<10 {
+			return nil, fmt.Errorf("%w: a chunk of more than %d bytes", ErrTooLarge, job.MaxChunk)
+		}
+	}
+}
