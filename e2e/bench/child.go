@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime/pprof"
 	"time"
+
+	"flightline/shared/process"
 )
 
 // config is the first line that a child reads: all it needs to start.
@@ -170,8 +172,10 @@ func (w *wire) ready(r ready, do func(order) (sample, error)) error {
 
 func noOrders(o order) (sample, error) { return sample{}, fmt.Errorf("no such order: %s", o.Op) }
 
-// serveRole is main of a child.
+// serveRole is main of a child. All of them collect garbage as flightline's
+// own main has it, the bare ones too.
 func serveRole(role string) error {
+	process.SpareCollector(os.Getenv("GOGC"), os.Getenv("GOMEMLIMIT"))
 	w := &wire{in: json.NewDecoder(os.Stdin), out: json.NewEncoder(os.Stdout)}
 	var cfg config
 	if err := w.in.Decode(&cfg); err != nil {

@@ -30,9 +30,25 @@ func newCaller(address, key string) *caller {
 
 // job calls an operation and returns the job in its answer.
 func (c *caller) job(method, endpoint, operation string, id job.ID) (job.ID, job.Status, error) {
-	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
-	defer fasthttp.ReleaseRequest(req)
+	resp := fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseResponse(resp)
+	if err := c.call(method, endpoint, operation, id, resp); err != nil {
+		return "", "", err
+	}
+	var got struct {
+		ID     job.ID     `json:"id"`
+		Status job.Status `json:"status"`
+	}
+	if err := json.Unmarshal(resp.Body(), &got); err != nil {
+		return "", "", fmt.Errorf("%s: %w", operation, err)
+	}
+	return got.ID, got.Status, nil
+}
+
+// call has resp filled with the answer, which is to be 200.
+func (c *caller) call(method, endpoint, operation string, id job.ID, resp *fasthttp.Response) error {
+	req := fasthttp.AcquireRequest()
+	defer fasthttp.ReleaseRequest(req)
 	req.Header.SetMethod(method)
 	req.Header.Set("Authorization", c.key)
 	path := "/v2/" + endpoint + "/" + operation
@@ -47,19 +63,19 @@ func (c *caller) job(method, endpoint, operation string, id job.ID) (job.ID, job
 		}
 	}
 	if err := c.host.Do(req, resp); err != nil {
-		return "", "", fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	if resp.StatusCode() != fasthttp.StatusOK {
-		return "", "", fmt.Errorf("%s: %d: %s", path, resp.StatusCode(), resp.Body())
+		return fmt.Errorf("%s: %d: %s", path, resp.StatusCode(), resp.Body())
 	}
-	var got struct {
-		ID     job.ID     `json:"id"`
-		Status job.Status `json:"status"`
-	}
-	if err := json.Unmarshal(resp.Body(), &got); err != nil {
-		return "", "", fmt.Errorf("%s: %w", path, err)
-	}
-	return got.ID, got.Status, nil
+	return nil
+}
+
+// submit is run for a caller that does not care for the job's id.
+func (c *caller) submit(endpoint string) error {
+	resp := fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseResponse(resp)
+	return c.call(fasthttp.MethodPost, endpoint, "run", "", resp)
 }
 
 func (c *caller) run(endpoint string) (job.ID, error) {

@@ -98,6 +98,13 @@ func measure(o options, out io.Writer) error {
 		}
 		report.Rows = append(report.Rows, rows...)
 	}
+	if o.wants(roleRecorder) {
+		rows, err := b.recorder(ctx)
+		if err != nil {
+			return fmt.Errorf("recorder: %w", err)
+		}
+		report.Rows = append(report.Rows, rows...)
+	}
 	report.finish()
 	report.print(out)
 	if o.json == "" {
@@ -124,7 +131,7 @@ func (o options) wants(name string) bool {
 	return slices.Contains(list, name)
 }
 
-func names() []string { return append(caseNames(), "scale") }
+func names() []string { return append(caseNames(), "scale", roleRecorder) }
 
 // sizes bound the loads.
 type sizes struct {
@@ -138,17 +145,19 @@ type sizes struct {
 	endpoints, queued       int
 	endpointsFew, queuedFew int
 	scaleTrips              int
+	// steady are the jobs of a round at the recorder's steady load.
+	steady int
 }
 
 func sizesOf(o options) sizes {
 	s := sizes{
 		rounds: 5, load: 10_000, loadAlways: 4000, trips: 500,
-		endpoints: 1000, queued: 1_000_000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 300,
+		endpoints: 1000, queued: 1_000_000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 300, steady: 10_000,
 	}
 	if o.short {
 		s = sizes{
 			rounds: 3, load: 1200, loadAlways: 500, trips: 60,
-			endpoints: 30, queued: 5000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 40,
+			endpoints: 30, queued: 5000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 40, steady: 1500,
 		}
 	}
 	if o.rounds > 0 {

@@ -22,20 +22,14 @@ func ourIdle(_ context.Context, r *round) (reading, error) {
 func ourSubmit(callers int, read func(sample) reading) func(context.Context, *round) (reading, error) {
 	return func(ctx context.Context, r *round) (reading, error) {
 		return r.metered(false, callers, read, func(n int) (sample, error) {
-			return load(ctx, n, callers, func(context.Context, int) error {
-				_, err := r.http.run(quietEndpoint)
-				return err
-			})
+			return load(ctx, n, callers, func(context.Context, int) error { return r.http.submit(quietEndpoint) })
 		}, func() error { return r.empty(ctx, quietEndpoint) })
 	}
 }
 
 func ourJobs(ctx context.Context, r *round) (reading, error) {
 	return r.jobs(ctx, r.link, busyEndpoint, func(n int) error {
-		_, err := load(ctx, n, slots, func(context.Context, int) error {
-			_, err := r.http.run(busyEndpoint)
-			return err
-		})
+		_, err := load(ctx, n, slots, func(context.Context, int) error { return r.http.submit(busyEndpoint) })
 		return err
 	})
 }

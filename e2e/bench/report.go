@@ -86,6 +86,8 @@ func (r *report) finish() {
 			}
 		case x.Case == "runsync1" && x.Metric == "p50":
 			r.aim(x.Ratio <= 2, 2, x.Ratio, "%s: runsync p50 of an idle system, times the bare round trip, at most", x.Setup)
+		case x.Case == roleRecorder && x.Metric == "lag p99":
+			r.aim(x.Ours <= float64(lagAim.Milliseconds()), float64(lagAim.Milliseconds()), x.Ours, "%s: the recorder's lag p99 at %d jobs/s, ms, at most", x.Setup, steadyRate)
 		case x.Setup == "scale":
 			r.aim(x.Ratio <= 1.5, 1.5, x.Ratio, "%s: %s p50, times that of the small one, at most", x.Case, x.Metric)
 		}

@@ -39,7 +39,7 @@ const (
 
 var roles = map[string]func(context.Context, config, *wire) error{
 	roleServer: serveNATS, roleAPI: serveAPI, roleEmbedded: serveEmbedded,
-	roleWorker: serveWorker, roleCrowd: serveCrowd,
+	roleWorker: serveWorker, roleCrowd: serveCrowd, roleRecorder: serveRecorder,
 	roleBareServer: serveNATS, rolePublisher: servePublisher, roleBareEmbedded: serveBareEmbedded,
 	roleConsumer: serveConsumer,
 }

@@ -63,6 +63,7 @@ type siteConfig struct {
 	slots    int    // of the worker
 	bare     bool   // with the bare pipeline
 	crowd    int    // endpoints with a waiting worker each, besides
+	recorder bool   // with a recorder, and records that are kept for a second
 }
 
 func (b *bench) newSite(ctx context.Context, sc siteConfig) (_ *site, err error) {
@@ -92,6 +93,11 @@ func (b *bench) newSite(ctx context.Context, sc siteConfig) (_ *site, err error)
 	}
 	if err := b.start(ctx, s, sc, &cfg, roleWorker); err != nil {
 		return nil, err
+	}
+	if sc.recorder {
+		if err := b.start(ctx, s, sc, &cfg, roleRecorder); err != nil {
+			return nil, err
+		}
 	}
 	if sc.crowd > 0 {
 		if err := b.start(ctx, s, sc, &cfg, roleCrowd); err != nil {
@@ -173,7 +179,11 @@ func (s *site) endpoints(ctx context.Context, sc siteConfig) error {
 	}
 	const atOnce = 8
 	_, err := load(ctx, len(ids), atOnce, func(ctx context.Context, i int) error {
-		e, err := s.reg.Endpoints.Create(ctx, endpoint.Endpoint{ID: ids[i], Created: time.Now()})
+		e := endpoint.Endpoint{ID: ids[i], Created: time.Now()}
+		if sc.recorder {
+			e.Retention = endpoint.MinRetention
+		}
+		e, err := s.reg.Endpoints.Create(ctx, e)
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (l link) empty(ctx context.Context, endpointID string) error {
 // usage is the CPU time so far of the processes that take part, by what they
 // are for; the client is this process.
 func (s *site) usage(bare bool) map[string]time.Duration {
-	parts := map[string][]string{"server": {roleServer}, "api": {roleAPI, roleEmbedded}, "worker": {roleWorker}}
+	parts := map[string][]string{"server": {roleServer}, "api": {roleAPI, roleEmbedded}, "worker": {roleWorker}, roleRecorder: {roleRecorder}}
 	if bare {
 		parts = map[string][]string{"server": {roleBareServer}, "api": {rolePublisher, roleBareEmbedded}, "worker": {roleConsumer}}
 	}

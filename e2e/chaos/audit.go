@@ -13,6 +13,8 @@ type evidence struct {
 	entries []entry
 	deaths  map[string]int64 // of workers
 	chunks  map[string][][]byte
+	// recorded is nil where nobody recorded.
+	recorded *recordOf
 }
 
 // audit gathers the evidence, ends the site's processes that could still add to
@@ -24,13 +26,17 @@ func (s *site) audit(ctx context.Context, c *client, stuck []write) (*report, er
 	if err != nil {
 		return nil, err
 	}
+	recorded, err := s.recorded(ctx)
+	if err != nil {
+		return nil, err
+	}
 	writes, strange := s.observer.history()
 	s.halt()
 	entries, err := readLedgers(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	v := &evidence{stories: tell(entries, writes), entries: entries, deaths: deathsIn(entries), chunks: chunks}
+	v := &evidence{stories: tell(entries, writes), entries: entries, deaths: deathsIn(entries), chunks: chunks, recorded: recorded}
 	r := newReport(s, v, c)
 	for _, w := range stuck {
 		r.add(violation{"stuck", w.job, fmt.Sprintf("attempt %d is %s and nothing will end it", w.attempt, w.Status)})
@@ -43,6 +49,7 @@ func (s *site) audit(ctx context.Context, c *client, stuck []write) (*report, er
 		}
 	}
 	r.add(v.streamed()...)
+	r.add(v.told(s.endpointIDs())...)
 	if len(s.endpoints) > 1 {
 		r.add(v.purges(s.endpoints[1].ID)...)
 	}

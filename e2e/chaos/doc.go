@@ -26,7 +26,9 @@
 // count is what it cancelled; an output is what its run produced, whole; each
 // record write expected the one before it; and the history of each job, as
 // callers, workers and observer saw it, is one of the state machine (model.go,
-// checked by porcupine).
+// checked by porcupine). Two recorders, which both believe to be active and die
+// between any two steps, have told every event of every attempt, once and in
+// order, and counted each (recorder.go, recorded.go).
 //
 // A harness that finds nothing proves nothing: first it must find five bugs
 // that package queue carries behind build tags, each by a scenario that finds

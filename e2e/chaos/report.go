@@ -20,6 +20,7 @@ type report struct {
 	quiet      time.Duration // until all had come to rest
 	kept       string        // the folder of the ledgers, if it was kept
 	stories    map[string]*story
+	events     int
 	calls      map[string]int
 	kills      map[string]int
 	crashes    map[string]int
@@ -31,6 +32,9 @@ type report struct {
 
 func newReport(s *site, v *evidence, c *client) *report {
 	r := &report{nodes: len(s.nodes), stories: v.stories, calls: map[string]int{}, kills: s.tally.kills, left: s.expiredLeft, crashes: map[string]int{}}
+	if v.recorded != nil {
+		r.events = len(v.recorded.log)
+	}
 	if c != nil {
 		r.slowest = c.slowest
 	}
@@ -74,6 +78,7 @@ func (r *report) print(out io.Writer) {
 		r.nodes, len(r.stories), r.took.Round(time.Second), r.turmoil.Round(time.Second), r.quiet.Round(time.Second))
 	line("callers were told", "%s", list(r.calls))
 	line("record writes seen", "%d of %d attempts; %d attempts with a write not seen", writes, attempts, gaps)
+	line("events told", "%d", r.events)
 	line("runs per attempt", "%s", list(runs))
 	line("last status", "%s", list(statuses))
 	line("kills", "%s", list(r.kills))

@@ -76,6 +76,8 @@ func runRole(ctx context.Context, role, text string) error {
 		return runAPI(ctx, cfg)
 	case "worker":
 		return runWorker(ctx, cfg)
+	case "recorder":
+		return runRecorder(ctx, cfg)
 	}
 	return fmt.Errorf("no role %q", role)
 }
@@ -150,7 +152,7 @@ func openQueue(ctx context.Context, cfg roleConfig, point func(queue.Point)) (*n
 		return nil, nil, err
 	}
 	q, err := persist(ctx, func() (*queue.Queue, error) {
-		return queue.New(ctx, nc, queue.Config{Point: point, Log: logTo(os.Stderr)})
+		return queue.New(ctx, nc, queue.Config{Point: point, ForgetGrace: forgetGrace, Log: logTo(os.Stderr)})
 	})
 	if err != nil {
 		nc.Close()

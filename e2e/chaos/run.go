@@ -74,6 +74,7 @@ func (x experiment) turmoil(ctx context.Context, s *site, d *driver) error {
 			return s.keepWorkers(harm, fmt.Sprintf("worker%d", i), []int{4, 1}, x.seed+uint64(i), calm) //nolint:gosec // small
 		})
 	}
+	g.Go(func() error { return s.keepRecorders(harm, x.seed, calm) })
 	g.Go(func() error { return s.weather(harm, x.seed) })
 	d.run(harm, x.jobs, func() bool { return s.tally.reached(x.least) && s.tally.had(x.harm()) })
 	close(calm)
@@ -107,6 +108,9 @@ func (s *site) peace(ctx context.Context) error {
 		if _, err := s.start("api", roleConfig{Name: fmt.Sprintf("api%d-last", i), Listen: address}); err != nil {
 			return err
 		}
+	}
+	if err := s.lastRecorders(); err != nil {
+		return err
 	}
 	for i := range workers {
 		cfg := roleConfig{Name: fmt.Sprintf("worker%d-last", i), Endpoints: s.endpoints, Slots: []int{8, 4}, Seed: uint64(i)}

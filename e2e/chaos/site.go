@@ -33,6 +33,8 @@ type site struct {
 	endpoints []endpoint.Endpoint
 	tally     *tally
 	observer  *observer
+	// recording: there are recorders, whose work is to be audited.
+	recording bool
 	// expiredLeft counts queue messages that outlive their job.
 	expiredLeft int
 
