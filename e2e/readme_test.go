@@ -219,6 +219,11 @@ func (s *session) write(name, text string) {
 	}
 }
 
+// built reports whether a file is compiled or embedded.
+func built(path string) bool {
+	return filepath.Ext(path) == ".go" || path == "go.mod" || path == "go.sum" || path == "shared/openapi/openapi.json"
+}
+
 // copyOfRepository is what a clone would have of the working tree.
 func copyOfRepository(t *testing.T) string {
 	t.Helper()
@@ -232,8 +237,8 @@ func copyOfRepository(t *testing.T) string {
 			return fs.SkipDir
 		case entry.IsDir():
 			return os.MkdirAll(filepath.Join(to, path), 0o750)
-		case filepath.Ext(path) != ".go" && path != "go.mod" && path != "go.sum":
-			return nil // nothing that is built
+		case !built(path):
+			return nil
 		}
 		data, err := fs.ReadFile(from, path)
 		if err != nil {
