@@ -54,10 +54,15 @@ func (s *site) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// endWithin bounds a command line that is to end by itself.
+const endWithin = 2 * time.Minute
+
 // run runs a command line of the binary to its end.
 func (s *site) run(args ...string) (code int, out, errs string) {
 	s.t.Helper()
 	cmd := s.command(s.binary, args...)
+	late := time.AfterFunc(endWithin, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

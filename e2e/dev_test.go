@@ -78,7 +78,7 @@ func TestDevRefusesWhatItWasNotMeantToDo(t *testing.T) {
 		"a port of HTTP that is taken":  {[]string{"--listen", address}, 1, address},
 		"a durability that is not":      {[]string{"--sync", "sometimes"}, 2, "always, group or interval"},
 		"a key that is easily guessed":  {[]string{"--api-key", "short"}, 2, "8 to 512"},
-		"limits, which are yet to come": {[]string{"--limits", "off"}, 2, "unknown flag"},
+		"limits from a file that is not": {[]string{"--limits", "nowhere"}, 2, "default, off or a file"},
 	} {
 		code, _, errs := s.run(append([]string{"dev", "--data", "second"}, test.args...)...)
 		if code != test.code || !strings.Contains(errs, test.says) {
