@@ -3,6 +3,7 @@ module flightline
 go 1.26.0
 
 require (
+	code.dny.dev/ssrf v0.3.0
 	github.com/NVIDIA/go-nvml v0.13.1-0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/caarlos0/env/v11 v11.4.2
@@ -16,6 +17,7 @@ require (
 	github.com/nats-io/nuid v1.0.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 	github.com/valyala/fasthttp v1.51.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.24.0

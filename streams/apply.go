@@ -23,10 +23,13 @@ func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 			return fmt.Errorf("apply consumer %s of %s: %w", DueConsumer, Records(p), err)
 		}
 	}
-	for _, s := range []jetstream.StreamConfig{eventsConfig(c), webhooksConfig(c), cursorsConfig(c)} {
+	for _, s := range []jetstream.StreamConfig{eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), cursorsConfig(c)} {
 		if _, err := js.CreateOrUpdateStream(ctx, s); err != nil {
 			return fmt.Errorf("apply stream %s: %w", s.Name, err)
 		}
+	}
+	if _, err := js.CreateOrUpdateConsumer(ctx, Webhooks, webhookConsumer()); err != nil {
+		return fmt.Errorf("apply consumer %s of %s: %w", WebhookConsumer, Webhooks, err)
 	}
 	for _, b := range bucketConfigs(c) {
 		if _, err := js.CreateOrUpdateKeyValue(ctx, b); err != nil {

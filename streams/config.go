@@ -31,6 +31,8 @@ const (
 	BucketEndpoints = "endpoints"
 	BucketKeys      = "keys"
 	BucketWorkers   = "workers"
+	// BucketTokens has a value for each worker that speaks HTTP, by endpoint and id.
+	BucketTokens    = "tokens"
 	BucketInstances = "instances"
 	// BucketLeaders says which instance of a role is active; a value that is
 	// not renewed vanishes.
@@ -138,10 +140,12 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 		bucket(BucketEndpoints, 0),
 		bucket(BucketKeys, 0),
 		bucket(BucketWorkers, presence),
+		bucket(BucketTokens, 0),
 		bucket(BucketInstances, presence),
 		bucket(BucketLeaders, presence),
 		bucket(BucketCounts, 0),
 		bucket(BucketPositions, 0),
+		bucket(BucketDestinations, 0),
 		bucket(BucketIdempotency, idempotencyAge),
 	}
 }
@@ -156,14 +160,6 @@ func eventsConfig(c Config) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: Events, Subjects: []string{"events.>"},
 		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: age, Duplicates: time.Second, AllowDirect: true,
-	}
-}
-
-func webhooksConfig(c Config) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: Webhooks, Subjects: []string{"webhooks.>"}, Retention: jetstream.WorkQueuePolicy,
-		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: WebhooksAge, MaxMsgsPerSubject: 1, Duplicates: time.Second,
-		AllowMsgTTL: true, AllowDirect: true,
 	}
 }
 

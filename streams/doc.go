@@ -11,11 +11,15 @@
 //	                   kept.<p>.<endpoint>.<job>.….<token>           recorder              webhook              7 d + 1 h
 //	EVENTS             events.<endpoint>.<kind>.<job>.<attempt>.<run> recorder              requests, counts     7 d (settable)
 //	WEBHOOKS           webhooks.<endpoint>.<job>.<attempt>           recorder              webhook              until delivered; 7 d
+//	UNDELIVERED        undelivered.<endpoint>.<job>.<attempt>        webhook               webhook, control     until delivered; 7 d
+//	DELIVERIES         deliveries.<endpoint>.<job>.<attempt>         webhook               webhook, control     7 d
+//	destinations       KV                                            webhook, control      webhook, control     until resumed
 //	counts, positions  KV                                            recorder              health, recorder     until deleted
 //	leaders            KV                                            whoever is active     its standbys         15 s after the last
 //	idempotency        KV                                            submit                submit               24 h
 //	cursors            $KV.cursors.<endpoint>.<job>                  /stream               /stream              rest of the ttl + 1 h
 //	endpoints, keys    KV                                            control               all                  until deleted
+//	tokens             KV                                            control, gateway      gateway, control     until revoked
 //	workers, instances KV                                            heartbeats            health, control      15 s after the last
 //
 // Core subjects, never stored: moved.<endpoint>.<job>.<attempt> repeats the

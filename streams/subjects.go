@@ -193,20 +193,6 @@ func ParseEvent(subject string) (endpoint, kind string, id job.ID, attempt, run 
 	return t[1], t[2], job.ID(t[3]), attempt, run, nil
 }
 
-// Webhooks is the name of the work queue of completions to be delivered.
-const Webhooks = "WEBHOOKS"
-
-// WebhookSubject is where the completion of one attempt waits for delivery.
-func WebhookSubject(endpoint string, id job.ID, attempt int) string {
-	return fmt.Sprintf("webhooks.%s.%s.%d", endpoint, id, attempt)
-}
-
-// KeptSubject holds the parts of a webhook's own copy of a payload. The token
-// keeps two writers apart.
-func KeptSubject(p int, endpoint string, id job.ID, attempt int, side Side, token string) string {
-	return fmt.Sprintf("kept.%d.%s.%s.%d.%s.%s", p, endpoint, id, attempt, side, token)
-}
-
 // CursorSubject holds how far the plain reader of a job's stream has come.
 func CursorSubject(endpoint string, id job.ID) string {
 	return "$KV." + BucketCursors + "." + endpoint + "." + string(id)

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,21 +12,21 @@ import (
 )
 
 func TestWhatHappenedIsToldCountedAndForgotten(t *testing.T) {
-	s := newSite(t)
+	s, _ := newSite(t)
 	s.recorder(t, "only", nil)
 	s.play(t, 3*len(lives))
 	s.audit(t)
 }
 
 func TestARecorderThatComesLateTellsTheSame(t *testing.T) {
-	s := newSite(t)
+	s, _ := newSite(t)
 	s.play(t, 3*len(lives))
 	s.recorder(t, "late", nil)
 	s.audit(t)
 }
 
 func TestTwoThatBothBelieveToBeActiveHarmNothing(t *testing.T) {
-	s := newSite(t)
+	s, _ := newSite(t)
 	for range 2 {
 		s.recorder(t, "", nil)
 	}
@@ -37,7 +38,7 @@ func TestTwoThatBothBelieveToBeActiveHarmNothing(t *testing.T) {
 func TestAKillBetweenAnyTwoStepsLosesAndRepeatsNothing(t *testing.T) {
 	for _, at := range []Point{AfterAnnounce, AfterEvents, AfterPosition, BeforeForget} {
 		t.Run(string(at), func(t *testing.T) {
-			s := newSite(t)
+			s, _ := newSite(t)
 			for range 4 {
 				var dead atomic.Bool
 				p := s.recorder(t, "", func(p *process, point Point) {
@@ -63,13 +64,13 @@ func TestAKillBetweenAnyTwoStepsLosesAndRepeatsNothing(t *testing.T) {
 // The recorder and the server are away for twice the retention, so all that
 // happened has long ended for callers.
 func TestAnOutageOfTwiceTheRetentionLeavesNoGap(t *testing.T) {
-	s := newSite(t)
+	s, bus := newSite(t)
 	s.recorder(t, "first", nil)
 	s.play(t, len(lives))
-	s.Stop()
+	bus.Stop()
 	away := time.NewTimer(2 * s.e.Retention)
 	<-away.C
-	s.Start()
+	bus.Start()
 	s.eventually(t, "the queue serves again", func() string {
 		if _, err := s.q.Stats(t.Context(), s.e); err != nil {
 			return err.Error()
@@ -81,7 +82,7 @@ func TestAnOutageOfTwiceTheRetentionLeavesNoGap(t *testing.T) {
 }
 
 func TestARecorderThatWasAwayForTwiceTheRetentionLeavesNoGap(t *testing.T) {
-	s := newSite(t)
+	s, _ := newSite(t)
 	first := s.recorder(t, "first", nil)
 	s.play(t, len(lives))
 	first.stop()
@@ -93,7 +94,7 @@ func TestARecorderThatWasAwayForTwiceTheRetentionLeavesNoGap(t *testing.T) {
 }
 
 func TestAStandbyGoesOnWhereTheActiveOneStopped(t *testing.T) {
-	s := newSite(t)
+	s, _ := newSite(t)
 	var busy [2]atomic.Int64
 	first := s.recorder(t, "first", func(_ *process, p Point) {
 		if p == AfterEvents {
@@ -125,7 +126,7 @@ func TestAStandbyGoesOnWhereTheActiveOneStopped(t *testing.T) {
 }
 
 func TestLag(t *testing.T) {
-	s := newSite(t)
+	s, _ := newSite(t)
 	p := s.recorder(t, "", nil)
 	s.play(t, len(lives))
 	s.eventually(t, "no lag", func() string {
@@ -142,7 +143,7 @@ func TestLag(t *testing.T) {
 
 // An end that is announced again after its delivery would be delivered twice.
 func TestAnEndIsAnnouncedOnce(t *testing.T) {
-	s := newSite(t)
+	s, _ := newSite(t)
 	first := s.recorder(t, "", nil)
 	s.play(t, 1)
 	stream, err := s.JS.Stream(t.Context(), streams.Webhooks)
@@ -194,5 +195,36 @@ func TestAnEndIsAnnouncedOnce(t *testing.T) {
 	info, err := stream.Info(t.Context())
 	if err != nil || info.State.LastSeq != 1 {
 		t.Errorf("got %d messages ever, %v; want 1", info.State.LastSeq, err)
+	}
+}
+
+// A webhook that has to be announced again, because a power loss took the event
+// of its end back, needs the input.
+func TestALargeInputStaysUntilTheEventsOfItsEndAreOnTheDisk(t *testing.T) {
+	s, _ := newSite(t)
+	inputs := func() int {
+		n := 0
+		for subject := range s.payloads(t) {
+			if strings.Contains(subject, ".in.") && !strings.Contains(subject, "hook") {
+				n++
+			}
+		}
+		return n
+	}
+	var early atomic.Bool
+	s.recorder(t, "", func(_ *process, at Point) {
+		if at == AfterEvents && inputs() == 0 {
+			early.Store(true)
+		}
+	})
+	s.play(t, 1)
+	s.eventually(t, "the input goes", func() string {
+		if n := inputs(); n > 0 {
+			return "it is there"
+		}
+		return ""
+	})
+	if early.Load() {
+		t.Error("it went before the position, which is written once the events are on the disk")
 	}
 }

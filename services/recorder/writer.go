@@ -34,6 +34,9 @@ type writer struct {
 	// server is the one that acknowledged all since the position.
 	server string
 	known  *known
+	// spare are ended attempts whose large inputs may go once their events are
+	// on the disk: until then their webhooks may have to be announced again.
+	spare []queue.Fact
 }
 
 func (w *writer) run(ctx context.Context, facts <-chan queue.Fact) error {
@@ -99,8 +102,8 @@ func (w *writer) record(ctx context.Context, batch []queue.Fact) error {
 		if f.Job.Status.Terminal() {
 			w.keep.add(f)
 		}
-		if err := w.s.queue.DropInput(ctx, f); err != nil {
-			return err
+		if f.SpareInput() {
+			w.spare = append(w.spare, f)
 		}
 	}
 	last := batch[len(batch)-1]
@@ -146,7 +149,8 @@ func (w *writer) announce(ctx context.Context, facts []queue.Fact) error {
 	return g.Wait()
 }
 
-// savePosition remembers how far the events are on the disk.
+// savePosition remembers how far the events are on the disk, when what only
+// they made needless is gone.
 func (w *writer) savePosition(ctx context.Context) error {
 	done := w.p.done.Load()
 	if done == w.p.saved.Load() {
@@ -155,6 +159,12 @@ func (w *writer) savePosition(ctx context.Context) error {
 	if err := w.durable(ctx, streams.Events); err != nil {
 		return err
 	}
+	for _, f := range w.spare {
+		if err := w.s.queue.DropInput(ctx, f); err != nil {
+			return err
+		}
+	}
+	w.spare = nil
 	if err := w.s.events.SetPosition(ctx, w.p.position(), done); err != nil {
 		return err
 	}

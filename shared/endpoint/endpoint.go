@@ -5,7 +5,6 @@ package endpoint
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 )
 
@@ -64,6 +63,14 @@ type Endpoint struct {
 	// WebhookSecret signs webhooks. It is made with the endpoint and shown to
 	// admins only.
 	WebhookSecret string `json:"webhookSecret"`
+	// WebhookSecretBefore signs too, until WebhookSecretOverlap: receivers have
+	// that long to learn the new one. "" means that there is none.
+	WebhookSecretBefore  string    `json:"webhookSecretBefore,omitempty"`
+	WebhookSecretOverlap time.Time `json:"webhookSecretOverlap,omitzero"`
+	// WebhookRetries are the pauses between attempts to deliver a webhook, so
+	// there is one attempt more than pauses. Nil means twice 10 s, as the
+	// contract has it; at most 20, of 1 s to 24 h each.
+	WebhookRetries []time.Duration `json:"webhookRetries,omitzero"`
 	// Created is set when the endpoint is made.
 	Created time.Time `json:"created"`
 	// Version counts changes, from 1.
@@ -94,13 +101,21 @@ const (
 	DefaultWorkersMax    = 3
 )
 
-var (
-	idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	reserved  = map[string]bool{"env": true, "drain": true} // words of `flightline worker` (product.md 20)
-)
+// maxID is the longest id, in bytes.
+const maxID = 64
+
+// reserved are words of `flightline worker` (product.md 20).
+var reserved = map[string]bool{"env": true, "drain": true}
 
 // ValidID reports whether id may name an endpoint.
-func ValidID(id string) bool { return idPattern.MatchString(id) && !reserved[id] }
+func ValidID(id string) bool {
+	for _, c := range []byte(id) { // every request asks; a regexp takes 20 times as long
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return len(id) > 0 && len(id) <= maxID && !reserved[id]
+}
 
 // Complete returns e with its zero settings replaced by the defaults, or a
 // *FieldError if a setting is out of its bounds.
@@ -121,6 +136,9 @@ func (e Endpoint) Complete() (Endpoint, error) {
 		if *d.value < d.least || *d.value > d.most {
 			return e, &FieldError{d.field, fmt.Sprintf("must be between %d and %d milliseconds", d.least.Milliseconds(), d.most.Milliseconds())}
 		}
+	}
+	if err := e.checkWebhookRetries(); err != nil {
+		return e, err
 	}
 	return e.completeCounts()
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
 	"flightline/streams"
 )
 
@@ -29,6 +31,28 @@ func (q *Queue) Announce(ctx context.Context, f Fact) error {
 	if err != nil {
 		return err
 	}
+	return q.announce(ctx, at, r, "")
+}
+
+// AnnounceAgain queues the end of a job's latest attempt once more, whatever
+// became of its webhook. It returns job.ErrNotFound if the job is no longer
+// kept, has not ended, or has no webhook, and ErrUnavailable.
+func (q *Queue) AnnounceAgain(ctx context.Context, e endpoint.Endpoint, id job.ID) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	at := placeOf(e)
+	r, err := q.latest(ctx, at, id)
+	if err != nil {
+		return err
+	}
+	if r.Webhook == "" || !r.Status.Terminal() {
+		return job.ErrNotFound
+	}
+	return q.announce(ctx, at, r, nuid.Next())
+}
+
+// announce writes the message; replay is "" the first time.
+func (q *Queue) announce(ctx context.Context, at place, r *record, replay string) error {
 	if err := q.keepPayloads(ctx, at, r); err != nil {
 		return fmt.Errorf("announce job %s: %w", r.ID, err)
 	}
@@ -36,6 +60,9 @@ func (q *Queue) Announce(ctx context.Context, f Fact) error {
 	m, err := r.message(streams.WebhookSubject(at.endpoint, r.ID, r.Attempt), decision)
 	if err != nil {
 		return err
+	}
+	if replay != "" {
+		m.Header.Set(replayHeader, replay)
 	}
 	if _, err = q.publish(ctx, streams.Webhooks, m, nuid.Next(), 0); err != nil && !errors.Is(err, errConflict) {
 		return fmt.Errorf("announce job %s: %w", r.ID, err)
@@ -51,6 +78,10 @@ func (q *Queue) keepPayloads(ctx context.Context, at place, r *record) error {
 			continue
 		}
 		data, err := q.loadPayload(ctx, at, *ref)
+		if errors.Is(err, errPayload) && side == streams.In && !retryable(r.Status) {
+			*ref = nil // it was announced before, and the input dropped since
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func (t *Taker) act(ctx context.Context, m *nats.Msg, msg, r *record, running bo
 	switch judge(r, d) {
 	case begin:
 		return t.run(ctx, msg, msg, 0)
-	case resume, adopt:
+	case resume, adopt, handAgain:
 		return t.run(ctx, msg, r, r.Lost)
 	case takeOver:
 		return t.run(ctx, msg, r, r.Lost+1)
@@ -172,6 +172,10 @@ func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, e
 		now := n.changed
 		n.remember(n.Started)
 		n.Run++
+		if stale && n.confirm > 0 {
+			n.astray++
+		}
+		n.confirm = t.confirm
 		n.Lost = lost
 		n.Worker, n.holder, n.ack, n.queueSeq = t.worker, t.id, msg.ack, msg.queueSeq
 		n.queueExpires = later(n.queueExpires, msg.queueExpires)
@@ -187,7 +191,7 @@ func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, e
 	if stale {
 		t.q.nudge(t.at, r.ID)
 	}
-	l := &Lease{Job: r.Job, Input: input, S3Config: msg.s3, t: t, msg: msg, rec: r, changed: make(chan struct{}, 1)}
+	l := &Lease{Job: r.Job, Input: input, S3Config: msg.s3, t: t, msg: msg, rec: r, ackTo: r.ack, changed: make(chan struct{}, 1)}
 	t.hold(l)
 	return l, nil
 }

@@ -39,16 +39,28 @@ func (c *clock) now() time.Time {
 // maxAnchorAge makes a measurement replace a better but old one: clocks drift.
 const maxAnchorAge = 30 * time.Second
 
+// maxDrift is what two clocks may differ by within maxAnchorAge for no reason.
+const maxDrift = 10 * time.Millisecond
+
 // set takes a measurement: the server said server between sent and received.
 // The one with the shortest trip within maxAnchorAge is kept, since its error
-// is at most half of the trip.
+// is at most half of the trip; unless the new one contradicts it.
 func (c *clock) set(server, sent, received time.Time) {
-	trip := received.Sub(sent)
+	fresh := &anchor{local: received, trip: received.Sub(sent)}
+	fresh.server = server.Add(fresh.trip / 2)
 	old := c.anchor.Load()
-	if old != nil && trip > old.trip && received.Sub(old.local) < maxAnchorAge {
+	if old != nil && fresh.trip > old.trip && received.Sub(old.local) < maxAnchorAge && old.agrees(fresh) {
 		return
 	}
-	c.anchor.Store(&anchor{local: received, server: server.Add(trip / 2), trip: trip})
+	c.anchor.Store(fresh)
+}
+
+// agrees reports whether one clock can have been measured both times. It is
+// another if a new leader keeps another time, the server's was set, or the local
+// one stood still with a suspended machine.
+func (a *anchor) agrees(later *anchor) bool {
+	off := later.server.Sub(a.server.Add(later.local.Sub(a.local)))
+	return off.Abs() <= (a.trip+later.trip)/2+maxDrift
 }
 
 // probe asks the records' leader for its time.
@@ -71,6 +83,21 @@ func (q *Queue) probe(ctx context.Context) error {
 	}
 	q.clock.set(info.Time, sent, received)
 	q.service.answered()
+	return nil
+}
+
+// measure probes until one trip was short, a few times at most: what a busy
+// machine makes of a single one would be this process's error for a while.
+func (q *Queue) measure(ctx context.Context) error {
+	const most, short = 5, time.Millisecond
+	for range most {
+		if err := q.probe(ctx); err != nil {
+			return err
+		}
+		if q.clock.anchor.Load().trip <= short {
+			break
+		}
+	}
 	return nil
 }
 

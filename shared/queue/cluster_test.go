@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -88,6 +89,7 @@ func TestThreeNodes(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a job that two submit at once is queued once", c.submitTwice)
 	for _, stream := range []string{streams.Records(0), streams.Jobs(c.e.ID)} {
 		t.Run("the leader of "+stream+" goes while a job runs", func(t *testing.T) {
 			first := c.submit(t)
@@ -106,6 +108,66 @@ func TestThreeNodes(t *testing.T) {
 				t.Errorf("got %+v, %v", j, err)
 			}
 		})
+	}
+}
+
+// submitTwice has two processes submit the same jobs while the queue's leader
+// goes; all must be told of success, and each job must be listed and run once.
+func (c *trio) submitTwice(t *testing.T) {
+	other, err := New(t.Context(), c.Connect(t), Config{Replicas: bustest.Nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 40
+	node := c.StreamLeader(streams.Jobs(c.e.ID))
+	var ids []job.ID
+	var g errgroup.Group
+	for i := range jobs {
+		id := NewID(job.Async)
+		ids = append(ids, id)
+		for _, q := range []*Queue{c.q, other} {
+			g.Go(func() error { return submitAgain(t.Context(), q, c.e, id) })
+		}
+		if i == jobs/2 {
+			c.StopNode(node)
+		}
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(ids)
+	s := &site{e: c.e}
+	eventually(t, "any replica lists each job once", func() bool {
+		return slices.Equal(ids, slices.Sorted(slices.Values(idsOf(s.pages(t, other.ListLive, Window{Most: 7})))))
+	})
+	c.StartNode(node)
+	for range ids {
+		l := next(t, c.taker)
+		finish(t, l)
+		if l.Job.Run != 1 || l.Job.Attempt != 1 {
+			t.Errorf("got run %d of attempt %d, want the first", l.Job.Run, l.Job.Attempt)
+		}
+	}
+	eventually(t, "any replica lists each end once", func() bool {
+		ended := s.pages(t, other.ListEnded, Window{Most: 7})
+		got := map[job.ID]int{}
+		for _, j := range ended {
+			got[j.ID]++
+		}
+		return len(ended) == len(got) && !slices.ContainsFunc(ids, func(id job.ID) bool { return got[id] != 1 })
+	})
+	if stats, err := c.q.Stats(t.Context(), c.e); err != nil || stats.Queued != 0 {
+		t.Errorf("got %+v, %v; want no job left", stats, err)
+	}
+}
+
+// submitAgain does what a client with an idempotency key does with a 503.
+func submitAgain(ctx context.Context, q *Queue, e endpoint.Endpoint, id job.ID) error {
+	for {
+		_, _, err := q.SubmitAgain(ctx, e, id, job.Async, job.Request{Input: json.RawMessage(`{"n":1}`)})
+		if !errors.Is(err, ErrUnavailable) {
+			return err
+		}
 	}
 }
 

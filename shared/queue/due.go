@@ -129,7 +129,7 @@ func (q *Queue) end(ctx context.Context, at place, r *record, by job.Trigger, ch
 	if err != nil && !errors.Is(err, errNoMessage) {
 		return nil, err
 	}
-	if msg == nil {
+	if msg == nil || msg.Attempt > r.Attempt {
 		if gone, err := q.ghost(ctx, at, r); err != nil || gone {
 			return nil, cmp.Or(err, job.ErrNotFound)
 		}

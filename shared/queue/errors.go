@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 
 	"flightline/shared/job"
 )
@@ -22,6 +23,9 @@ var (
 
 	// errConflict: the subject's last sequence is not the expected one.
 	errConflict = errors.New("queue: somebody else wrote first")
+	// errInFlight is an errConflict with a write that no reader sees yet, and
+	// that may still fail. Three replicas have it only.
+	errInFlight = fmt.Errorf("%w, and may still fail", errConflict)
 	// errNoMessage: no message matches.
 	errNoMessage = errors.New("queue: no message")
 	// errPayload: parts of a payload are missing or do not match its hash.

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -114,8 +113,8 @@ func headOf(p int, subject string, header nats.Header, seq uint64) (*record, err
 	if err != nil {
 		return nil, err
 	}
-	var w wire
-	if err := json.Unmarshal([]byte(header.Get(metaHeader)), &w); err != nil {
+	w, err := parseWire(header.Get(metaHeader))
+	if err != nil {
 		return nil, fmt.Errorf("decode job %s: %w", id, err)
 	}
 	return w.record(place{ep, p}, id, seq), nil

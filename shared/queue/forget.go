@@ -25,8 +25,8 @@ func (q *Queue) ForgetAt(j *job.Job) time.Time {
 // seq, with its payloads and chunks, if it is over, its retention is, and its
 // queue message is gone (data-model.md, principle 4). Whoever calls it has
 // made sure that the events of this attempt and those before are on the disk.
-// done is false if it is
-// too early: ask again. It bears repeating; it returns ErrUnavailable.
+// done is false if it is too early: ask again. It bears repeating; it returns
+// ErrUnavailable.
 func (q *Queue) Forget(ctx context.Context, p int, seq uint64) (done bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -56,11 +56,11 @@ func (q *Queue) Forget(ctx context.Context, p int, seq uint64) (done bool, err e
 			return false, err
 		}
 	}
-	if r.kept {
-		return true, nil
-	}
 	if err := q.forgetEarlier(ctx, at, r); err != nil {
 		return false, err
+	}
+	if r.kept {
+		return true, nil
 	}
 	return true, q.remove(ctx, streams.Records(p), seq)
 }
@@ -109,26 +109,32 @@ func (q *Queue) follower(ctx context.Context, at place, r *record) (later, waits
 }
 
 // forgetParts removes what lies beside the record of a job's last attempt. An
-// ordinary job has nothing there and costs no call.
+// ordinary job has nothing there and costs no call. A run that did not complete
+// may have left an output that no record names.
 func (q *Queue) forgetParts(ctx context.Context, at place, r *record) error {
-	again := r.Attempt > 1 || r.Run > 1
+	again := r.Attempt > 1 || r.Run > 1 || r.Run > 0 && r.Status != job.Completed
 	if again || r.beside {
 		if err := q.purgeAll(ctx, streams.Payloads(at.partition), streams.AnyPayload(at.partition, at.endpoint, r.ID)); err != nil {
 			return err
 		}
 	}
-	silent := r.Status == job.Completed && !r.emitted || r.Run == 0
-	if again || !silent {
+	if again || r.emitted {
 		return q.purgeAll(ctx, streams.Output(at.partition), streams.AnyOutput(at.partition, at.endpoint, r.ID))
 	}
 	return nil
 }
 
-// DropInput removes a large input once its job is COMPLETED or CANCELLED and
-// nobody will ask for it again: no retry may, and the webhook has its copy
-// (Announce). It bears repeating; it returns ErrUnavailable.
+// SpareInput reports whether the attempt may have a large input that nobody
+// asks for again: no retry may, and the webhook has its copy, once it was
+// announced for good.
+func (f Fact) SpareInput() bool {
+	return f.beside && f.Job.Status.Terminal() && !retryable(f.Job.Status)
+}
+
+// DropInput removes a large input that is spare. It bears repeating; it
+// returns ErrUnavailable.
 func (q *Queue) DropInput(ctx context.Context, f Fact) error {
-	if !f.beside || !f.Job.Status.Terminal() || retryable(f.Job.Status) {
+	if !f.SpareInput() {
 		return nil
 	}
 	ctx, cancel := bounded(ctx)

@@ -15,19 +15,22 @@ import (
 // was forgotten says IN_PROGRESS again. Such a ghost is told from the living
 // by its queue message, which a run that goes on has, and which was removed
 // in a way that leaves a mark. Records for which that is not so, because their
-// message was replaced or the run detached from it, are kept to their end
-// (docs/adr/0013).
+// message was replaced, the run detached from it, or an end had its ttl
+// changed, are kept on disk to their physical end (docs/adr/0013).
 
 // ghost reports whether r, which has not ended, is one, and removes it. It asks
-// only if r is so old that it may have been forgotten. It returns errConflict
-// if r is no longer what is stored.
+// only if r is so old that it may have been forgotten. A message of a later
+// attempt is none of r's: a retry follows an end. It returns errConflict if r
+// is no longer what is stored.
 func (q *Queue) ghost(ctx context.Context, at place, r *record) (bool, error) {
 	young := cmp.Or(q.cfg.ForgetGrace, forgetGrace) + endpoint.MinRetention
 	if r.Status.Terminal() || r.seq == 0 || r.kept || q.Now().Sub(r.changed) < young {
 		return false, nil
 	}
-	_, err := q.readMessage(ctx, at, r.ID)
-	if !errors.Is(err, errNoMessage) {
+	switch msg, err := q.readMessage(ctx, at, r.ID); {
+	case err == nil && msg.Attempt <= r.Attempt:
+		return false, nil
+	case err != nil && !errors.Is(err, errNoMessage):
 		return false, err
 	}
 	now, err := q.readRecord(ctx, at, r.ID, r.Attempt) // an end is written before its message goes

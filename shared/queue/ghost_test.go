@@ -17,7 +17,7 @@ import (
 // hauntable makes a queue that forgets soon, and a job that runs there.
 func hauntable(t *testing.T) (s *site, q *Queue, l *Lease) {
 	t.Helper()
-	s = newSite(t, func(e *endpoint.Endpoint) { e.Retention, e.Lease = time.Second, time.Minute })
+	s = newSite(t, func(e *endpoint.Endpoint) { e.Retention, e.Lease = 3*time.Second, time.Minute })
 	q = s.queue(t, Config{ForgetGrace: time.Millisecond})
 	s.submit(t)
 	return s, q, next(t, s.taker(t, s.q, "w"))
@@ -149,7 +149,58 @@ func TestForgetTakesEarlierAttemptsAlong(t *testing.T) {
 	}
 	facts := factsOf(t, q, 0, func(f Fact) bool { return f.Job.Attempt == 2 && f.Touch })
 	s.forget(t, q, facts[len(facts)-1])
-	if n := s.left(t, streams.Records(0)); n != 0 {
-		t.Errorf("got %d records left", n)
+	if n := s.left(t, streams.Records(0)); n != 1 {
+		t.Errorf("got %d records, want that of the last attempt kept", n)
+	}
+	if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("got %v, want the job gone", err)
+	}
+}
+
+// A later attempt that waits says no more for the life of an earlier one than
+// an empty queue does.
+func TestAGhostBehindALaterAttemptIsKnown(t *testing.T) {
+	s, q, l := hauntable(t)
+	ghost := s.written(t, &l.Job)
+	if _, err := l.Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	facts := factsOf(t, q, 0, over(l.Job.ID))
+	if _, err := q.Retry(t.Context(), s.e, l.Job.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.forget(t, q, facts[len(facts)-1])
+	tests := map[string]func() error{
+		"its status": func() error {
+			j, err := q.Status(t.Context(), s.e, l.Job.ID)
+			if err == nil && (j.Status != job.InQueue || j.Attempt != 2) {
+				t.Errorf("got %+v, want the attempt that waits", j)
+			}
+			return err
+		},
+		"its old timeout": func() error {
+			r, err := q.readRecord(t.Context(), placeOf(s.e), l.Job.ID, 1)
+			if err != nil {
+				return err
+			}
+			if _, err = q.timeOut(t.Context(), placeOf(s.e), r); !errors.Is(err, job.ErrNotFound) {
+				t.Errorf("got %v, want job.ErrNotFound", err)
+			}
+			return nil
+		},
+	}
+	for name, look := range tests {
+		if _, err := s.JS.PublishMsg(t.Context(), ghost); err != nil {
+			t.Fatal(err)
+		}
+		if err := look(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := s.left(t, streams.Records(0)); n != 0 {
+			t.Errorf("%s: got %d records, want the ghost removed", name, n)
+		}
+	}
+	if j, err := q.Cancel(t.Context(), s.e, l.Job.ID); err != nil || j.Attempt != 2 {
+		t.Errorf("got %+v, %v; want the attempt that waits cancelled", j, err)
 	}
 }

@@ -18,6 +18,8 @@ const (
 	adopt
 	// takeOver: the holder is lost.
 	takeOver
+	// handAgain: nobody is known to have received the job.
+	handAgain
 	// giveUp: the holder is lost, and it was one too many.
 	giveUp
 	// tooLate: the run that held the job is past its deadline.
@@ -50,6 +52,10 @@ const (
 	// replacing is how long a ttl change may take between its two writes before
 	// a worker goes on without the second.
 	replacing = 10 * time.Second
+	// astrayMost is how many runs of an attempt may get lost on their way to a
+	// worker. More are those of workers that die of the job before they can say
+	// that they have it.
+	astrayMost = 2
 )
 
 // judge decides on a delivery by the record that it meets (nil: none). The
@@ -85,6 +91,11 @@ func judge(r *record, d delivery) verdict {
 		return tooLate
 	case r.Overdue(d.now):
 		return hold
+	case r.confirm > 0 && r.astray < astrayMost:
+		if d.now.Before(r.Started.Add(r.confirm)) || d.service < min(d.lease, r.confirm) {
+			return hold // the sign may still come, or could not
+		}
+		return handAgain
 	case d.service < d.lease && !plantNoGuard:
 		return hold
 	case r.Lost+1 >= d.maxLost:

@@ -44,6 +44,9 @@ func TestJudge(t *testing.T) {
 	detached := func(seq uint64, requeued bool) *record {
 		return held(func(r *record) { r.queueSeq, r.requeued = seq, requeued })
 	}
+	astray := func(since time.Duration, before int) *record {
+		return held(func(r *record) { r.confirm, r.Started, r.astray = time.Second, now.Add(-since), before })
+	}
 	tests := []struct {
 		name string
 		r    *record
@@ -67,6 +70,13 @@ func TestJudge(t *testing.T) {
 		{"held, and this process just started", held(nil), with(func(d *delivery) { d.service = 0 }), hold},
 		{"held, two workers lost before", held(func(r *record) { r.Lost = 2 }), served, giveUp},
 		{"held, two lost before, but an outage", held(func(r *record) { r.Lost = 2 }), with(func(d *delivery) { d.service = 0 }), hold},
+		{"nobody said that it arrived", astray(time.Minute, 0), served, handAgain},
+		{"nobody said so, and one was lost before", held(func(r *record) { r.Lost, r.confirm, r.Started = 2, time.Second, now.Add(-time.Minute) }), served, handAgain},
+		{"nobody said so yet", astray(time.Second-1, 0), served, hold},
+		{"nobody could say so in an outage", astray(time.Minute, 0), with(func(d *delivery) { d.service = time.Second - 1 }), hold},
+		{"nobody said so, this process saw enough of it", astray(time.Minute, 0), with(func(d *delivery) { d.service = time.Second }), handAgain},
+		{"nobody said so, once too often", astray(time.Minute, astrayMost), served, takeOver},
+		{"nobody said so, past its deadline", held(func(r *record) { r.confirm, r.Deadline = time.Second, now.Add(-forgotten) }), served, tooLate},
 		{"held by this taker", held(nil), with(func(d *delivery) { d.running = true }), hold},
 		{"written by this taker, which runs nothing", held(func(r *record) { r.holder = "me" }), with(func(d *delivery) { d.service = 0 }), adopt},
 		{"held, past its deadline, the holder is at it", held(func(r *record) { r.Deadline = now.Add(-time.Second) }), served, hold},

@@ -25,13 +25,17 @@ type Lease struct {
 	S3Config json.RawMessage
 
 	t       *Taker
-	msg     *record // the queue message
+	msg     *record // the queue message; nil until a far lease needs it
 	changed chan struct{}
+	ackTo   string // the subject that extends and ends the lease
+	far     bool   // other processes have a part in the run (remote.go)
 
 	mu    sync.Mutex
 	rec   *record // as this process last saw it
 	seen  *record // the record of this run once it was found ended
 	chunk uint64  // last sequence on the output subject of this run
+	// behind: chunk must be looked up first, because other processes emit too.
+	behind bool
 	// What Emit could not finish: the chunk's hash, its messages that are not
 	// known to be stored, and whether the first of them may be.
 	emitting [sha256.Size]byte
@@ -73,7 +77,7 @@ func (l *Lease) Extend(ctx context.Context) error {
 	// Before the lock: another call may hold it for as long as JetStream does
 	// not answer, and the heartbeat must not wait for that. It is lost while
 	// NATS is away; so are the deliveries that it prevents.
-	_ = l.t.q.nc.Publish(l.msg.ack, []byte("+WPI"))
+	_ = l.t.q.nc.Publish(l.ackTo, []byte("+WPI"))
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	l.mu.Lock()
@@ -81,10 +85,16 @@ func (l *Lease) Extend(ctx context.Context) error {
 	if err := l.refresh(ctx); err != nil {
 		return err
 	}
-	if !l.rec.detached {
+	return l.lives(ctx)
+}
+
+// lives says in the record that the holder lives, where that is not the
+// business of the queue message alone.
+func (l *Lease) lives(ctx context.Context) error {
+	if !l.rec.detached && l.rec.confirm == 0 {
 		return nil
 	}
-	return l.write(ctx, job.Touch, nil) // the record itself says that the holder lives
+	return l.write(ctx, job.Touch, func(n *record) { n.confirm = 0 })
 }
 
 // refresh reads the record and checks that the run still holds it.
@@ -145,5 +155,5 @@ func (l *Lease) Progress(ctx context.Context, v json.RawMessage) error {
 	if !l.t.q.Now().Before(l.rec.Expires) {
 		return l.lost()
 	}
-	return l.write(ctx, job.Touch, func(n *record) { n.output, n.Output = v, v })
+	return l.write(ctx, job.Touch, func(n *record) { n.output, n.Output, n.confirm = v, v, 0 })
 }

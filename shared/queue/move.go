@@ -60,7 +60,7 @@ func (q *Queue) move(ctx context.Context, at place, from *record, by job.Trigger
 func (r *record) finish(now time.Time) {
 	r.Finished, r.RetainUntil = now, now.Add(r.keep)
 	r.Deadline = time.Time{}
-	r.requeued, r.detached = false, false
+	r.requeued, r.detached, r.confirm = false, false, 0
 	r.beside = r.beside || r.inRef != nil || r.outRef != nil
 	if r.Status == job.Completed || r.Status == job.Cancelled {
 		r.s3 = nil // a secret that nobody needs any more

@@ -55,6 +55,9 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	if l.rec.Overdue(now) {
 		by, output, text = job.TimeOut, nil, job.ErrTextTimedOut
 	}
+	if err := l.lookBack(ctx, by); err != nil {
+		return nil, err
+	}
 	if plantDeleteFirst {
 		l.ack()
 	}
@@ -67,7 +70,9 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 		output = nil
 	}
 	err := l.write(ctx, by, func(n *record) {
-		n.keepFor(l.msg)
+		if l.msg != nil {
+			n.keepFor(l.msg)
+		}
 		n.output, n.outRef, n.Error, n.emitted = output, ref, text, l.chunk > 0
 	})
 	switch {
@@ -110,7 +115,7 @@ func (l *Lease) GiveBack(ctx context.Context) error {
 		return l.giveBackDetached(ctx)
 	}
 	err := l.write(ctx, job.GiveBack, func(n *record) {
-		n.Deadline = time.Time{}
+		n.Deadline, n.confirm = time.Time{}, 0
 		n.output, n.Output = nil, nil
 	})
 	if err != nil {
@@ -125,7 +130,10 @@ func (l *Lease) GiveBack(ctx context.Context) error {
 // the record first says that one will come, so that its taker goes on from it.
 // A crash in between leaves a silent holder, which the due consumer ends.
 func (l *Lease) giveBackDetached(ctx context.Context) error {
-	if err := l.write(ctx, job.Touch, func(n *record) { n.requeued = true }); err != nil {
+	if err := l.loadMessage(ctx); err != nil {
+		return err
+	}
+	if err := l.write(ctx, job.Touch, func(n *record) { n.requeued, n.confirm = true, 0 }); err != nil {
 		return err
 	}
 	var expect uint64

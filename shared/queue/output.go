@@ -64,6 +64,9 @@ func (l *Lease) Emit(ctx context.Context, chunk json.RawMessage) error {
 	// it is this one, that is all.
 	sum, again := sha256.Sum256(data), len(l.unsent) > 0
 	again = again && sum == l.emitting
+	if err := l.received(ctx); err != nil {
+		return err
+	}
 	if err := l.flush(ctx); err != nil || again {
 		return err
 	}
@@ -100,7 +103,14 @@ func (l *Lease) parts(data []byte) []*nats.Msg {
 func (l *Lease) flush(ctx context.Context) error {
 	for len(l.unsent) > 0 {
 		m := l.unsent[0]
+		if err := l.catchUp(ctx); err != nil {
+			return err
+		}
 		seq, err := l.t.q.publishAgain(ctx, streams.Output(l.t.at.partition), m, m.Header.Get(tokenHeader), l.chunk, !l.unsure)
+		if l.far && errors.Is(err, errConflict) {
+			l.behind, l.unsure = true, false
+			continue // another process emitted a chunk of this run
+		}
 		if err != nil {
 			l.unsure = true
 			return fmt.Errorf("emit a chunk of job %s: %w", l.Job.ID, err)

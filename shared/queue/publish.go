@@ -41,8 +41,11 @@ func (q *Queue) publishAgain(ctx context.Context, stream string, m *nats.Msg, to
 	return untilAnswered(ctx, func() (uint64, error) {
 		server := q.nc.ConnectedServerId()
 		seq, err := q.store(ctx, stream, m)
-		if errors.Is(err, errConflict) && !sure {
+		if refused := err; errors.Is(refused, errConflict) && !sure {
 			seq, err = q.settle(ctx, stream, m.Subject, token)
+			if errors.Is(err, errConflict) && errors.Is(refused, errInFlight) {
+				err = fmt.Errorf("%w: %w", ErrUnavailable, err) // it may be this one
+			}
 		}
 		if err == nil {
 			err = q.durable(ctx, stream, server)

@@ -84,7 +84,7 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	q := &Queue{nc: nc, js: js, cfg: cfg, log: cfg.Log, clock: newClock(cfg.Now), service: newService()}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	if err := q.probe(ctx); err != nil {
+	if err := q.measure(ctx); err != nil {
 		return nil, err
 	}
 	if cfg.Durable != nil {

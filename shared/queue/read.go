@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -49,12 +48,11 @@ func (q *Queue) latest(ctx context.Context, at place, id job.ID) (*record, error
 	if !r.Visible(now) {
 		return nil, job.ErrNotFound
 	}
-	gone, err := q.ghost(ctx, at, r)
-	if errors.Is(err, errConflict) {
+	switch gone, err := q.ghost(ctx, at, r); {
+	case gone || errors.Is(err, errConflict):
 		return q.latest(ctx, at, id)
-	}
-	if err != nil || gone {
-		return nil, cmp.Or(err, job.ErrNotFound)
+	case err != nil:
+		return nil, err
 	}
 	if r.Overdue(now.Add(-forgotten)) {
 		ended, err := q.timeOut(ctx, at, r)

@@ -37,6 +37,11 @@ type record struct {
 	emitted bool
 	// beside: payloads of the attempt lie beside the record, or did.
 	beside bool
+	// confirm is how long the run may go on without any sign that its worker has
+	// received it. 0: there was one, or none is needed.
+	confirm time.Duration
+	// astray counts the runs of the attempt that nobody is known to have received.
+	astray int
 	// kept: the record stays on disk for as long as it may (ghost.go).
 	kept bool
 	// requeued: an IN_QUEUE record whose queue message is about to be replaced.
@@ -108,7 +113,8 @@ func (r *record) wire() wire {
 		Deadline: milli(r.Deadline), Expires: milli(r.Expires), RetainUntil: milli(r.RetainUntil),
 		Timeout: r.ExecutionTimeout.Milliseconds(), Keep: r.keep.Milliseconds(), Lease: r.lease.Milliseconds(),
 		QueueSeq: r.queueSeq, QueueExpires: milli(r.queueExpires), Ack: r.ack, Holder: r.holder, Changed: milli(r.changed),
-		Requeued: r.requeued, Detached: r.detached, Begun: millis(r.begun), Emitted: r.emitted, Beside: r.beside, Kept: r.kept, Worker: r.Worker, Webhook: r.Webhook,
+		Requeued: r.requeued, Detached: r.detached, Begun: millis(r.begun), Emitted: r.emitted, Beside: r.beside, Kept: r.kept,
+		Confirm: r.confirm.Milliseconds(), Astray: int64(r.astray), Worker: r.Worker, Webhook: r.Webhook,
 		Input: int64(len(r.input)), S3: int64(len(r.s3)), InRef: r.inRef, OutRef: r.outRef,
 	}
 }
@@ -169,7 +175,8 @@ func (w wire) record(at place, id job.ID, seq uint64) *record {
 		},
 		keep: time.Duration(w.Keep) * time.Millisecond, lease: time.Duration(w.Lease) * time.Millisecond,
 		queueSeq: w.QueueSeq, queueExpires: instant(w.QueueExpires), ack: w.Ack, holder: w.Holder, changed: instant(w.Changed),
-		requeued: w.Requeued, detached: w.Detached, begun: instants(w.Begun), emitted: w.Emitted, beside: w.Beside, kept: w.Kept, inRef: w.InRef, outRef: w.OutRef, seq: seq,
+		requeued: w.Requeued, detached: w.Detached, begun: instants(w.Begun), emitted: w.Emitted, beside: w.Beside, kept: w.Kept,
+		confirm: time.Duration(w.Confirm) * time.Millisecond, astray: int(w.Astray), inRef: w.InRef, outRef: w.OutRef, seq: seq,
 	}
 	r.restoreStatus(w.Status)
 	r.output, r.Output, r.Error = w.Said, w.Said, w.Why

@@ -36,8 +36,10 @@ func (e *apiError) explain(doing string) error {
 	switch {
 	case e.ErrorCode == codeNoMessage || e.Code == 404 && e.ErrorCode == 0:
 		return errNoMessage
-	case e.ErrorCode == codeWrongLast || e.ErrorCode == codeWriteInFlight:
+	case e.ErrorCode == codeWrongLast:
 		return errConflict
+	case e.ErrorCode == codeWriteInFlight:
+		return errInFlight
 	case e.Code == 503 || e.Code == 500:
 		return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, e)
 	}

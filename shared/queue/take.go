@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
@@ -22,6 +23,10 @@ type Taker struct {
 	at     place
 	worker string
 	id     string // of this taker: what its records name as their holder
+
+	// confirm is how long a run may go without a sign of its worker; 0: none is
+	// needed (remote.go).
+	confirm time.Duration
 
 	nudges *nats.Subscription
 	closed chan struct{}

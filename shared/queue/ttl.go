@@ -51,7 +51,7 @@ func (q *Queue) setExpiry(ctx context.Context, at place, r *record, end time.Tim
 	case r.Status == job.InQueue:
 		changed, err := q.move(ctx, at, r, job.Touch, func(n *record) { n.Expires = end; n.withoutPayload() })
 		if err == nil && !q.Now().Before(end) {
-			q.deleteSeq(ctx, streams.Jobs(at.endpoint), r.queueSeq) // it is over now
+			q.dropMessage(ctx, at, changed) // it is over now
 		}
 		return changed, err
 	case r.Status == job.InProgress:
@@ -141,12 +141,19 @@ func (q *Queue) touchEnded(ctx context.Context, at place, r *record, end time.Ti
 		longer := *r
 		longer.Expires = end
 		var err error
-		if in, err = q.carry(ctx, at, &longer, streams.In, r.inRef); err != nil {
+		in, err = q.carry(ctx, at, &longer, streams.In, r.inRef)
+		if errors.Is(err, errPayload) && !retryable(r.Status) {
+			in, err = nil, nil // the webhook has its copy, and it was dropped
+		}
+		if err != nil {
 			return nil, err
 		}
 		if out, err = q.carry(ctx, at, &longer, streams.Out, r.outRef); err != nil {
 			return nil, err
 		}
 	}
-	return q.move(ctx, at, r, job.Touch, func(n *record) { n.Expires, n.inRef, n.outRef = end, in, out })
+	return q.move(ctx, at, r, job.Touch, func(n *record) {
+		n.Expires, n.inRef, n.outRef = end, in, out
+		n.kept = true // without it the end as it was written first could come back
+	})
 }

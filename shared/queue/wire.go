@@ -44,6 +44,8 @@ type wire struct {
 	Emitted      bool       `json:"emitted,omitempty"`
 	Beside       bool       `json:"beside,omitempty"`
 	Kept         bool       `json:"kept,omitempty"`
+	Confirm      int64      `json:"confirm,omitempty"`
+	Astray       int64      `json:"astray,omitempty"`
 	Worker       string     `json:"worker,omitempty"`
 	Webhook      string     `json:"webhook,omitempty"`
 	Input        int64      `json:"input,omitempty"`
@@ -105,6 +107,8 @@ var fields = []field{
 	{key: "emitted", flag: func(w *wire) *bool { return &w.Emitted }},
 	{key: "beside", flag: func(w *wire) *bool { return &w.Beside }},
 	{key: "kept", flag: func(w *wire) *bool { return &w.Kept }},
+	{key: "confirm", number: func(w *wire) *int64 { return &w.Confirm }},
+	{key: "astray", number: func(w *wire) *int64 { return &w.Astray }},
 	{key: "worker", text: func(w *wire) *string { return &w.Worker }},
 	{key: "webhook", text: func(w *wire) *string { return &w.Webhook }},
 	{key: "input", number: func(w *wire) *int64 { return &w.Input }},

@@ -7,9 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+)
+
+// A claim that meets one that nobody can read yet is tried again, claims times
+// with a pause before each.
+const (
+	claims     = 30
+	claimPause = 50 * time.Millisecond
 )
 
 // Submission is what an Idempotency-Key stands for: the first request that
@@ -50,18 +58,25 @@ func IdempotencyKey(e endpoint.Endpoint, caller, key string) string {
 // first, wherever they are. It returns ErrUnavailable; then s may stand there
 // all the same, and will be found by the next Claim.
 func (i *Idempotency) Claim(ctx context.Context, name string, s Submission) (claimed Submission, first bool, err error) {
-	for range maxUpdates {
+	for range claims {
 		s.revision, err = i.table.Create(ctx, name, s)
 		if !errors.Is(err, ErrExists) {
 			return s, err == nil, err
 		}
 		claimed, revision, err := i.table.Get(ctx, name)
 		claimed.revision = revision
-		if !errors.Is(err, ErrNotFound) { // else its 24 hours are over just now
+		if !errors.Is(err, ErrNotFound) {
 			return claimed, false, err
 		}
+		// Its 24 hours are over just now; or it is in flight to the replicas,
+		// and may still fail.
+		select {
+		case <-time.After(claimPause):
+		case <-ctx.Done():
+			return Submission{}, false, ctx.Err()
+		}
 	}
-	return Submission{}, false, fmt.Errorf("claim %s: %w", name, ErrConflict)
+	return Submission{}, false, fmt.Errorf("claim %s: %w", name, ErrUnavailable)
 }
 
 // Accept notes that the job of a claimed submission is in the queue. That

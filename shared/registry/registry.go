@@ -17,8 +17,12 @@ type Registry struct {
 	Keys      *Keys
 	Workers   *Workers
 	Instances *Instances
+	// Tokens let workers in that speak HTTP.
+	Tokens *Tokens
 	// Idempotency remembers which requests were repeated.
 	Idempotency *Idempotency
+	// Destinations are receivers of webhooks that keep failing or are paused.
+	Destinations *Destinations
 }
 
 // New binds to the buckets that streams.Apply made. It starts nothing. A nil
@@ -39,6 +43,10 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 	if err != nil {
 		return nil, err
 	}
+	tokens, err := newTokens(ctx, js, log)
+	if err != nil {
+		return nil, err
+	}
 	instances, err := OpenTable[Instance](ctx, js, streams.BucketInstances)
 	if err != nil {
 		return nil, err
@@ -47,12 +55,19 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 	if err != nil {
 		return nil, err
 	}
+	destinations, err := newDestinations(ctx, js, log)
+	if err != nil {
+		return nil, err
+	}
 	return &Registry{
 		Endpoints:   endpoints,
 		Keys:        keys,
 		Workers:     workers,
+		Tokens:      tokens,
 		Instances:   &Instances{table: instances, endpoints: endpoints.cache, log: log},
 		Idempotency: &Idempotency{table: submissions},
+
+		Destinations: destinations,
 	}, nil
 }
 
@@ -62,5 +77,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	g.Go(func() error { return r.Endpoints.cache.run(ctx) })
 	g.Go(func() error { return r.Keys.cache.run(ctx) })
 	g.Go(func() error { return r.Workers.cache.run(ctx) })
+	g.Go(func() error { return r.Tokens.cache.run(ctx) })
+	g.Go(func() error { return r.Destinations.cache.run(ctx) })
 	return g.Wait()
 }

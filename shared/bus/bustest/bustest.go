@@ -10,7 +10,6 @@ package bustest
 import (
 	"context"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,8 +29,6 @@ const (
 )
 
 const (
-	// anyPort is a free port on loopback.
-	anyPort = "127.0.0.1:0"
 	// startWithin bounds each wait for a server or a leader; on a busy
 	// machine an election may take a few rounds of some seconds.
 	startWithin = 30 * time.Second
@@ -66,7 +63,7 @@ func NewSync(t testing.TB) *Bus {
 
 func start(t testing.TB, cfg embedded.Config) *Bus {
 	t.Helper()
-	cfg.Dir, cfg.Listen, cfg.User, cfg.Password = tempDir(t), anyPort, user, password
+	cfg.Dir, cfg.User, cfg.Password = tempDir(t), user, password
 	b := &Bus{t: t, node: &node{cfg: cfg}}
 	t.Cleanup(b.node.stop)
 	b.Start()
@@ -100,7 +97,7 @@ func (b *Bus) Config() bus.Config {
 
 // node is a server that can be started again where it was.
 type node struct {
-	cfg embedded.Config // Listen is settled by the first start
+	cfg embedded.Config // Listen is settled by the first start; "" before
 
 	mu  sync.Mutex
 	srv *embedded.Server // nil while stopped
@@ -114,8 +111,7 @@ func (n *node) running() *embedded.Server {
 }
 
 // start starts the server, or does nothing if it runs. A port that is taken
-// is tried again: a client that knocks at it while the server is away may
-// have been given that very port for its own end.
+// is tried again, the first time another one.
 func (n *node) start(t testing.TB) {
 	t.Helper()
 	n.mu.Lock()
@@ -126,19 +122,20 @@ func (n *node) start(t testing.TB) {
 	ctx, cancel := context.WithTimeout(t.Context(), startWithin)
 	defer cancel()
 	for {
-		srv, err := embedded.Start(ctx, n.cfg)
+		cfg := n.cfg
+		if cfg.Listen == "" {
+			cfg.Listen = FreePorts(t, 1)[0]
+		}
+		srv, err := embedded.Start(ctx, cfg)
 		if err == nil {
-			n.srv = srv
-			break
+			n.cfg, n.srv = cfg, srv
+			return
 		}
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
 			t.Fatalf("start server: %v", err)
 		}
-	}
-	if n.cfg.Listen == anyPort {
-		n.cfg.Listen = strings.TrimPrefix(n.srv.URL(), "nats://")
 	}
 }
 

@@ -3,7 +3,6 @@ package bustest
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -38,10 +37,10 @@ type Cluster struct {
 func NewCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
-	routes := freePorts(t)
+	routes := FreePorts(t, Nodes) // each node has to know those of the others before any of them runs
 	for i := range c.nodes {
 		c.nodes[i] = &node{cfg: embedded.Config{
-			Dir: tempDir(t), Listen: anyPort, User: user, Password: password,
+			Dir: tempDir(t), User: user, Password: password,
 			ServerName: fmt.Sprintf("node%d", i),
 			Cluster:    &embedded.Cluster{Name: "bustest", Listen: routes[i], Routes: routes},
 		}}
@@ -147,20 +146,4 @@ func (c *Cluster) leaderCountsOn(names []string) bool {
 		}
 	}
 	return false
-}
-
-// freePorts are addresses that were free a moment ago: each node has to know
-// those of the others before any of them runs.
-func freePorts(t testing.TB) []string {
-	t.Helper()
-	var addresses []string
-	for range Nodes {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", anyPort)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = l.Close() }()
-		addresses = append(addresses, l.Addr().String())
-	}
-	return addresses
 }

@@ -48,6 +48,8 @@ type Config struct {
 	// User and Password are what clients and the other nodes of the cluster
 	// must show. Required when Listen or Cluster is set.
 	User, Password string
+	// Guests may come in beside them, and do what they are there for and no more.
+	Guests []Guest
 	// SyncAlways fsyncs each write before it is acknowledged: a single server
 	// needs it to survive a power loss, at about a tenth of the speed, unless
 	// those who write wait at the Barrier, which is faster for many writers.
@@ -85,8 +87,13 @@ func (c Config) validate() error {
 	switch {
 	case c.Dir == "":
 		return ErrNoDir
-	case (c.Listen != "" || c.Cluster != nil) && (c.User == "" || c.Password == ""):
+	case (c.Listen != "" || c.Cluster != nil || len(c.Guests) > 0) && (c.User == "" || c.Password == ""):
 		return ErrNoCredentials
+	}
+	for _, guest := range c.Guests {
+		if guest.User == "" || guest.Password == "" {
+			return ErrNoCredentials
+		}
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ type Server struct {
 	stop sync.Once
 
 	barrier *Barrier
+	door    *door // nil without guests
 }
 
 // Start starts a server and returns when it takes connections and has its
@@ -61,11 +62,16 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	var d *door
+	if len(cfg.Guests) > 0 {
+		d = newDoor(cfg)
+		opts.CustomClientAuthentication = d
+	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("configure server: %w", err), lock.Close())
 	}
-	s := &Server{ns: ns, cfg: cfg, lock: lock, barrier: newBarrier(cfg.Dir)}
+	s := &Server{ns: ns, cfg: cfg, lock: lock, barrier: newBarrier(cfg.Dir), door: d}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("start server in %s: %w", cfg.Dir, err)
@@ -90,13 +96,29 @@ func (s *Server) start(ctx context.Context) error {
 		<-started
 		return ctx.Err()
 	}
-	if err := log.fatal(); err != nil {
-		return err
+	if s.door != nil {
+		if err := s.door.prepare(s.ns); err != nil {
+			return err
+		}
 	}
-	if !s.ns.ReadyForConnections(readyWithin) {
-		return fmt.Errorf("not ready in %v", readyWithin)
+	return s.ready(log)
+}
+
+// ready returns once the server listens, or with what it found wrong: it opens
+// the listener for other nodes after its Start has returned.
+func (s *Server) ready(log *logger) error {
+	const look = 50 * time.Millisecond
+	for end := time.Now().Add(readyWithin); ; {
+		if err := log.fatal(); err != nil {
+			return err
+		}
+		if s.ns.ReadyForConnections(look) {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("not ready in %v", readyWithin)
+		}
 	}
-	return nil
 }
 
 // Connect opens a connection that goes over no network. It is the caller's to

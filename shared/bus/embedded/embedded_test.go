@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,6 +124,25 @@ func TestStartReturnsWhatTheServerFindsWrong(t *testing.T) {
 			s.Stop()
 			t.Errorf("%s: got a server, want an error", listen)
 		}
+	}
+}
+
+func TestStartReturnsAtOnceIfTheAddressForOtherNodesIsTaken(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	s, err := embedded.Start(t.Context(), embedded.Config{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", User: "u", Password: "p", ServerName: "n",
+		Cluster: &embedded.Cluster{Name: "c", Listen: taken.Addr().String(), Routes: []string{taken.Addr().String()}},
+	})
+	if err == nil {
+		s.Stop()
+		t.Fatal("got a server, want an error")
+	}
+	if !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("got %q, want it to name the cause", err)
 	}
 }
 

@@ -1,0 +1,107 @@
+package recorder
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/events"
+	"flightline/streams"
+)
+
+// told reads the whole log: the events of each attempt in their order.
+func (s *site) told(t *testing.T) map[string][]string {
+	t.Helper()
+	log, err := events.New(s.NC, s.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.JS.Stream(t.Context(), streams.Events)
+	if err != nil {
+		return nil // the server is away
+	}
+	last := info.CachedInfo().State.LastSeq
+	got := map[string][]string{}
+	enough := errors.New("enough")
+	if last == 0 {
+		return got
+	}
+	err = log.Follow(t.Context(), 0, func(e events.Event) error {
+		key := fmt.Sprintf("%s.%d", e.Job, e.Attempt)
+		got[key] = append(got[key], fmt.Sprintf("%s %d", e.Kind, e.Run))
+		if e.Seq == last {
+			return enough
+		}
+		return nil
+	})
+	if !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// audit waits until the log says what the ledger says, and checks the counts
+// and that retention left nothing on the disk.
+func (s *site) audit(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.eventually(t, "all events are told", func() string { return cmp.Diff(s.want, s.told(t)) })
+	log, err := events.New(s.NC, s.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(t, "all is counted", func() string {
+		got, err := log.Totals(t.Context(), s.e.ID)
+		if err != nil {
+			return err.Error()
+		}
+		return cmp.Diff(s.totals, got)
+	})
+	s.eventually(t, "retention leaves nothing on the disk", func() string { return s.left(t) })
+	if diff := cmp.Diff(s.want, s.told(t)); diff != "" {
+		t.Errorf("the log has changed since:\n%s", diff)
+	}
+}
+
+// left says what lies in the streams of jobs.
+func (s *site) left(t *testing.T) string {
+	t.Helper()
+	var left []string
+	for _, name := range []string{streams.Jobs(s.e.ID), streams.Records(0), streams.Output(0)} {
+		stream, err := s.JS.Stream(t.Context(), name)
+		if err != nil {
+			return err.Error()
+		}
+		if n := stream.CachedInfo().State.Msgs; n > 0 {
+			left = append(left, fmt.Sprintf("%d in %s", n, name))
+		}
+	}
+	for _, subject := range slices.Sorted(maps.Keys(s.payloads(t))) {
+		if !strings.Contains(subject, "hook") {
+			left = append(left, subject)
+		}
+	}
+	return strings.Join(left, ", ")
+}
+
+// payloads are the subjects of what lies beside records; a note instead if
+// the server does not say.
+func (s *site) payloads(t *testing.T) map[string]uint64 {
+	t.Helper()
+	stream, err := s.JS.Stream(t.Context(), streams.Payloads(0))
+	if err != nil {
+		return map[string]uint64{err.Error(): 0}
+	}
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(streams.AnyPayload(0, s.e.ID, "*")))
+	if err != nil {
+		return map[string]uint64{err.Error(): 0}
+	}
+	return info.State.Subjects
+}

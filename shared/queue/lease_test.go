@@ -1,0 +1,128 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+)
+
+func TestLostWorkerIsReplacedAfterItsLease(t *testing.T) {
+	s := newSite(t)
+	second := s.queue(t, Config{})
+	eventually(t, "served for a lease", func() bool { return second.service.age() > s.e.Lease })
+	inTime(t, s.e.Lease+time.Second, func() time.Duration {
+		id := s.submit(t)
+		first := next(t, s.taker(t, s.q, "dies"))
+		start := time.Now()
+		l := next(t, s.taker(t, second, "lives"))
+		took := time.Since(start)
+		if l.Job.Run != 2 || l.Job.Lost != 1 {
+			t.Errorf("run %d lost %d, want 2 and 1", l.Job.Run, l.Job.Lost)
+		}
+		if _, err := first.Complete(t.Context(), json.RawMessage(`"stale"`)); !errors.Is(err, ErrLost) {
+			t.Errorf("the stale run completed: %v", err)
+		}
+		if _, err := l.Complete(t.Context(), json.RawMessage(`"fresh"`)); err != nil {
+			t.Fatal(err)
+		}
+		if j := s.want(t, id, job.Completed); string(j.Output) != `"fresh"` || j.Retries() != 1 {
+			t.Errorf("output %s retries %d", j.Output, j.Retries())
+		}
+		return took
+	})
+}
+
+func TestHeartbeatKeepsTheLease(t *testing.T) {
+	s := newSite(t)
+	second := s.queue(t, Config{})
+	eventually(t, "served for a lease", func() bool { return second.service.age() > s.e.Lease })
+	s.submit(t)
+	l := next(t, s.taker(t, s.q, "w"))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*s.e.Lease)
+	defer cancel()
+	go func() {
+		tick := time.NewTicker(s.e.Lease / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if err := l.Extend(ctx); err != nil && ctx.Err() == nil {
+					t.Errorf("extend: %v", err)
+				}
+			}
+		}
+	}()
+	nothing(t, s.taker(t, second, "other"), 3*s.e.Lease-100*time.Millisecond)
+}
+
+func TestTooManyLostWorkersFailTheJob(t *testing.T) {
+	s := newSite(t, func(e *endpoint.Endpoint) { e.MaxLost = 2 })
+	eventually(t, "served for a lease", func() bool { return s.q.service.age() > s.e.Lease })
+	id := s.submit(t)
+	taker := s.taker(t, s.q, "w")
+	next(t, taker)
+	other := s.taker(t, s.q, "w2")
+	next(t, other)
+	nothing(t, s.taker(t, s.q, "w3"), 2*s.e.Lease)
+	if j := s.want(t, id, job.Failed); !strings.Contains(j.Error, "worker lost") || j.Lost != 2 {
+		t.Errorf("error %q lost %d", j.Error, j.Lost)
+	}
+}
+
+func TestGiveBackIsNotCounted(t *testing.T) {
+	s := newSite(t)
+	id := s.submit(t)
+	l := next(t, s.taker(t, s.q, "a"))
+	if err := l.GiveBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, id, job.InQueue)
+	again := next(t, s.taker(t, s.q, "b"))
+	if again.Job.Lost != 0 || again.Job.Run != 2 {
+		t.Errorf("lost %d run %d, want 0 and 2", again.Job.Lost, again.Job.Run)
+	}
+}
+
+func TestDeadlineEndsAForgottenRun(t *testing.T) {
+	s := newSite(t)
+	s.deadlines(t)
+	id := s.submit(t, func(r *job.Request) { r.Policy.ExecutionTimeout = time.Second })
+	l := next(t, s.taker(t, s.q, "w"))
+	w, err := s.q.Watch(s.e, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	j, err := w.Wait(ctx)
+	if err != nil || j.Status != job.TimedOut || j.Error != job.ErrTextTimedOut {
+		t.Fatalf("got %+v, %v", j, err)
+	}
+	if j, err := l.Complete(t.Context(), nil); !errors.Is(err, ErrLost) && (err != nil || j.Status != job.TimedOut) {
+		t.Errorf("complete: %v, %v", j, err)
+	}
+	s.empty(t)
+	if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLateResultIsTimedOut(t *testing.T) {
+	s := newSite(t)
+	id := s.submit(t, func(r *job.Request) { r.Policy.ExecutionTimeout = 50 * time.Millisecond })
+	l := next(t, s.taker(t, s.q, "w"))
+	eventually(t, "past the deadline", func() bool { return s.q.Until(l.Deadline()) < 0 })
+	if j, err := l.Complete(t.Context(), json.RawMessage(`1`)); err != nil || j.Status != job.TimedOut {
+		t.Fatalf("got %v, %v", j, err)
+	}
+	s.want(t, id, job.TimedOut)
+}

@@ -1,0 +1,26 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// Nudged calls each for every job of the endpoint whose record somebody else
+// than its holder wrote while it was held, one after the other, until stop is
+// called. It may miss some. It returns ErrUnavailable.
+func (q *Queue) Nudged(e endpoint.Endpoint, each func(job.ID)) (stop func(), err error) {
+	sub, err := q.nc.Subscribe(streams.Nudges(e.ID), func(m *nats.Msg) { each(streams.JobOf(m.Subject)) })
+	if err != nil {
+		return nil, fmt.Errorf("watch the jobs of %s: %w: %w", e.ID, ErrUnavailable, err)
+	}
+	return func() { _ = sub.Unsubscribe() }, nil
+}
+
+// Nudge tells whoever holds the job, or speaks for its worker, to look at its
+// record.
+func (q *Queue) Nudge(e endpoint.Endpoint, id job.ID) { q.nudge(placeOf(e), id) }

@@ -1,0 +1,241 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"flightline/shared/job"
+)
+
+func always() bool { return true }
+
+// handed is a job that was handed to a worker by one process, as another one
+// takes it up.
+func (s *site) handed(t *testing.T, worker string, change ...func(*job.Request)) (job.ID, *Lease) {
+	t.Helper()
+	id := s.submit(t, change...)
+	taker := s.q.TakeRemote(s.e, worker, time.Minute)
+	defer taker.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	got, err := taker.NextIf(ctx, always)
+	if err != nil || got.Job.ID != id {
+		t.Fatalf("got %+v, %v, want %s", got, err, id)
+	}
+	l, err := s.queue(t, Config{}).Held(t.Context(), s.e, id, worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id, l
+}
+
+func TestAnyProcessTakesALeaseUp(t *testing.T) {
+	s := newSite(t)
+	outcomes := map[string]struct {
+		do           func(*Lease) error
+		want         job.Status
+		output, text string
+	}{
+		"complete":  {func(l *Lease) error { _, err := l.Complete(t.Context(), []byte(`{"a": 1}`)); return err }, job.Completed, `{"a":1}`, ""},
+		"fail":      {func(l *Lease) error { _, err := l.Fail(t.Context(), "no"); return err }, job.Failed, "", "no"},
+		"give back": {func(l *Lease) error { return l.GiveBack(t.Context()) }, job.InQueue, "", ""},
+		"progress":  {func(l *Lease) error { return l.Progress(t.Context(), []byte(`1`)) }, job.InProgress, "1", ""},
+	}
+	for name, tc := range outcomes {
+		t.Run(name, func(t *testing.T) {
+			id, l := s.handed(t, "w")
+			if err := tc.do(l); err != nil {
+				t.Fatal(err)
+			}
+			j, err := s.q.Status(t.Context(), s.e, id)
+			if err != nil || j.Status != tc.want || string(j.Output) != tc.output || j.Error != tc.text {
+				t.Errorf("got %+v, %v, want %s, %s, %q", j, err, tc.want, tc.output, tc.text)
+			}
+			if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil && !errors.Is(err, job.ErrConflict) {
+				t.Fatal(err) // so that the next one finds an empty queue
+			}
+		})
+	}
+}
+
+func TestARetryAfterAFarFailureHasItsInput(t *testing.T) {
+	for name, input := range map[string]json.RawMessage{
+		"inline": json.RawMessage(`{"a":1}`),
+		"beside": json.RawMessage(fmt.Sprintf(`{"a":%q}`, make([]byte, inlineMost))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			secret := json.RawMessage(`{"accessId":"a"}`)
+			id, l := s.handed(t, "w", func(r *job.Request) { r.Input, r.S3Config = input, secret })
+			if _, err := l.Fail(t.Context(), "no"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+				t.Fatal(err)
+			}
+			again := next(t, s.taker(t, s.q, "other"))
+			if string(again.Input) != string(input) || string(again.S3Config) != string(secret) {
+				t.Errorf("got %d bytes and %s, want %d and %s", len(again.Input), again.S3Config, len(input), secret)
+			}
+		})
+	}
+}
+
+func TestHeldIsForTheHolderAlone(t *testing.T) {
+	s := newSite(t)
+	id, l := s.handed(t, "w")
+	waiting := s.submit(t)
+	lost := func(what string, id job.ID, worker string, want LostError) {
+		t.Helper()
+		_, err := s.q.Held(t.Context(), s.e, id, worker)
+		got, ok := errors.AsType[*LostError](err)
+		if !ok || *got != want || !errors.Is(err, ErrLost) {
+			t.Errorf("%s: got %v, want %+v", what, err, want)
+		}
+		if err := s.q.Keep(t.Context(), s.e, id, worker); !errors.Is(err, ErrLost) {
+			t.Errorf("%s: keep: got %v, want ErrLost", what, err)
+		}
+	}
+	lost("another worker", id, "other", LostError{job.InProgress, "w"})
+	lost("waiting", waiting, "w", LostError{job.InQueue, ""})
+	lost("unknown", "no-such-job", "w", LostError{})
+	lost("no id", "a b", "w", LostError{})
+	if _, err := l.Complete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	lost("ended", id, "w", LostError{job.Completed, "w"})
+}
+
+func TestChunksOfSeveralProcessesAreInOrder(t *testing.T) {
+	s := newSite(t)
+	id, one := s.handed(t, "w")
+	two, err := s.queue(t, Config{}).Held(t.Context(), s.e, id, "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for i := range 6 {
+		data := fmt.Sprintf(`{"output":%d}`, i)
+		if err := []*Lease{one, two}[i%2].Emit(t.Context(), []byte(data)); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, data)
+	}
+	chunks, err := s.q.Chunks(t.Context(), s.e, id, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range chunks {
+		got = append(got, string(c.Data))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("chunks (-want +got):\n%s", diff)
+	}
+	three, err := s.q.Held(t.Context(), s.e, id, "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := three.Complete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.q.newest(t.Context(), placeOf(s.e), id)
+	if err != nil || !r.emitted {
+		t.Errorf("got %+v, %v, want a record that tells of chunks", r, err)
+	}
+}
+
+func TestASignOfLifeConfirmsARunOnce(t *testing.T) {
+	s := newSite(t)
+	for name, sign := range map[string]func(context.Context, *Lease) error{
+		"keep":     func(ctx context.Context, l *Lease) error { return s.q.Keep(ctx, s.e, l.Job.ID, "w") },
+		"extend":   func(ctx context.Context, l *Lease) error { return l.Extend(ctx) },
+		"emit":     func(ctx context.Context, l *Lease) error { return l.Emit(ctx, []byte(`1`)) },
+		"progress": func(ctx context.Context, l *Lease) error { return l.Progress(ctx, []byte(`1`)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			id, l := s.handed(t, "w")
+			before, err := s.q.newest(t.Context(), placeOf(s.e), id)
+			if err != nil || before.confirm != s.e.Lease {
+				t.Fatalf("got %v, %v, want the lease, as a minute is more", before.confirm, err)
+			}
+			if err := sign(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+			after, err := s.q.newest(t.Context(), placeOf(s.e), id)
+			if err != nil || after.confirm != 0 || after.seq == before.seq {
+				t.Errorf("got %v, %v, want it confirmed", after.confirm, err)
+			}
+			if err := s.q.Keep(t.Context(), s.e, id, "w"); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := s.q.newest(t.Context(), placeOf(s.e), id); err != nil || again.seq != after.seq {
+				t.Errorf("the second sign wrote the record again, %v", err)
+			}
+			if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestAJobThatNobodyWantsAnyMoreIsLeft(t *testing.T) {
+	s := newSite(t)
+	id := s.submit(t)
+	taker := s.q.TakeRemote(s.e, "gone", time.Minute)
+	defer taker.Close()
+	if l, err := taker.NextIf(t.Context(), func() bool { return false }); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %+v, %v, want ErrClosed", l, err)
+	}
+	if j, err := s.q.Status(t.Context(), s.e, id); err != nil || j.Run != 0 {
+		t.Errorf("got %+v, %v, want it untouched", j, err)
+	}
+	if l := next(t, s.taker(t, s.q, "w")); l.Job.ID != id {
+		t.Errorf("got %s, want %s", l.Job.ID, id)
+	}
+}
+
+func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
+	s := newSite(t)
+	halted := func(what string, id job.ID, want string) {
+		t.Helper()
+		if got, err := s.q.Halted(t.Context(), s.e, id); got != want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", what, got, err, want)
+		}
+	}
+	id, l := s.handed(t, "w")
+	halted("running", id, "")
+	halted("unknown", "no-such-job", "")
+	heard := make(chan job.ID, 1)
+	stop, err := s.q.Nudged(s.e, func(id job.ID) { heard <- id })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-heard; got != id {
+		t.Errorf("nudged for %s, want %s", got, id)
+	}
+	halted("cancelled", id, "w")
+	if _, err := l.Complete(t.Context(), nil); !errors.Is(err, ErrLost) {
+		t.Errorf("got %v, want ErrLost", err)
+	}
+	done, l := s.handed(t, "w")
+	if _, err := l.Complete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	halted("completed", done, "")
+	short, _ := s.handed(t, "w")
+	if _, err := s.q.SetTTL(t.Context(), s.e, short, time.Millisecond); !errors.Is(err, job.ErrNotFound) {
+		t.Fatal(err)
+	}
+	halted("expired", short, "w")
+}

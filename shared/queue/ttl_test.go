@@ -1,0 +1,216 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// What a longer ttl would carry on may have gone already, because nobody asks
+// for it any more.
+func TestALongerTTLOfAnEndedJobWithoutItsInput(t *testing.T) {
+	s := newSite(t)
+	big := json.RawMessage(`{"x":"` + strings.Repeat("x", 300<<10) + `"}`)
+	id := s.submit(t, func(r *job.Request) { r.Input, r.Webhook = big, "https://example.test/" })
+	if _, err := next(t, s.taker(t, s.q, "w")).Complete(t.Context(), big); err != nil {
+		t.Fatal(err)
+	}
+	facts := factsOf(t, s.q, 0, over(id))
+	if err := s.q.DropInput(t.Context(), facts[len(facts)-1]); err != nil { // as the recorder does once the webhook has its copy
+		t.Fatal(err)
+	}
+	j, err := s.q.SetTTL(t.Context(), s.e, id, s.e.TTL+time.Hour)
+	if err != nil || string(j.Output) != string(big) {
+		t.Fatalf("got %v, want the job with its output", err)
+	}
+}
+
+// A longer ttl replaces the queue message; whatever ends the job then has to
+// take the new one along.
+func TestAJobWhoseMessageWasReplacedLeavesNoneBehind(t *testing.T) {
+	tests := map[string]func(s *site, id job.ID) error{
+		"cancelled": func(s *site, id job.ID) error { _, err := s.q.Cancel(t.Context(), s.e, id); return err },
+		"purged":    func(s *site, _ job.ID) error { _, err := s.q.Purge(t.Context(), s.e); return err },
+		"expired": func(s *site, id job.ID) error {
+			if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Nanosecond); !errors.Is(err, job.ErrNotFound) {
+				return fmt.Errorf("got %w, want the job over", err)
+			}
+			return nil
+		},
+	}
+	for name, end := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			id := s.submit(t)
+			if _, err := s.q.SetTTL(t.Context(), s.e, id, s.e.TTL+time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if err := end(s, id); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.left(t, streams.Jobs(s.e.ID)); n != 0 {
+				t.Errorf("got %d messages left in the queue", n)
+			}
+		})
+	}
+}
+
+func TestTTLEndsAJobInAnyState(t *testing.T) {
+	s := newSite(t)
+	short := func(r *job.Request) { r.Policy.TTL = time.Second }
+	w := s.taker(t, s.q, "w")
+	finished := s.submit(t, short)
+	if _, err := next(t, w).Complete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	running := s.submit(t, short)
+	l := next(t, w)
+	waiting := s.submit(t, short)
+	for _, id := range []job.ID{finished, running, waiting} {
+		eventually(t, "gone", func() bool {
+			_, err := s.q.Status(t.Context(), s.e, id)
+			return errors.Is(err, job.ErrNotFound)
+		})
+	}
+	if _, err := l.Complete(t.Context(), nil); !errors.Is(err, ErrLost) {
+		t.Errorf("complete after the ttl: %v", err)
+	}
+	s.empty(t)
+}
+
+func TestSetTTL(t *testing.T) {
+	s := newSite(t)
+	t.Run("waiting, shorter", func(t *testing.T) {
+		id := s.submit(t)
+		j, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour)
+		if err != nil || j.Status != job.InQueue || !j.Expires.Equal(j.Submitted.Add(time.Hour).Truncate(time.Millisecond)) && j.Expires.Sub(j.Submitted) != time.Hour {
+			t.Fatalf("got %+v, %v", j, err)
+		}
+		taker := s.taker(t, s.q, "w")
+		defer taker.Close()
+		l := next(t, taker)
+		if got := l.Job.Expires.Sub(l.Job.Submitted); got != time.Hour || string(l.Input) != `{"n":1}` {
+			t.Errorf("runs with ttl %v and input %s", got, l.Input)
+		}
+		_, _ = l.Complete(t.Context(), nil)
+	})
+	t.Run("waiting, longer", func(t *testing.T) {
+		big := json.RawMessage(`{"x":"` + strings.Repeat("z", 1<<20) + `"}`)
+		id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 2 * time.Second; r.Input = big })
+		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "past the old ttl", func() bool { return s.q.Until(s.status(t, id).Submitted.Add(2500*time.Millisecond)) < 0 })
+		taker := s.taker(t, s.q, "w")
+		defer taker.Close()
+		l := next(t, taker)
+		if string(l.Input) != string(big) || l.Job.Run != 1 {
+			t.Errorf("input %d bytes, run %d", len(l.Input), l.Job.Run)
+		}
+		_, _ = l.Complete(t.Context(), nil)
+		s.want(t, id, job.Completed)
+	})
+	t.Run("running, longer", func(t *testing.T) {
+		id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 2 * time.Second })
+		taker := s.taker(t, s.q, "w")
+		defer taker.Close()
+		l := next(t, taker)
+		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "past the old ttl", func() bool { return s.q.Until(l.Job.Submitted.Add(2500*time.Millisecond)) < 0 })
+		if err := l.Extend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Fail(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+			t.Fatal(err)
+		}
+		if l := next(t, taker); l.Job.Attempt != 2 || string(l.Input) != `{"n":1}` {
+			t.Errorf("attempt %d input %s", l.Job.Attempt, l.Input)
+		}
+	})
+	t.Run("over", func(t *testing.T) {
+		id := s.submit(t)
+		eventually(t, "over", func() bool { return s.q.Until(s.status(t, id).Submitted.Add(time.Second)) < 0 })
+		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Second); !errors.Is(err, job.ErrNotFound) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestSilentHolderWithALongerTTLIsFailed(t *testing.T) {
+	s := newSite(t)
+	s.deadlines(t)
+	id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 2 * time.Second })
+	next(t, s.taker(t, s.q, "dies"))
+	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "failed", func() bool { return s.status(t, id).Status == job.Failed })
+	if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+		t.Errorf("retry: %v", err)
+	}
+}
+
+func TestGiveBackWithALongerTTL(t *testing.T) {
+	s := newSite(t)
+	id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 2 * time.Second })
+	l := next(t, s.taker(t, s.q, "a"))
+	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Extend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "past the old ttl", func() bool { return s.q.Until(l.Job.Submitted.Add(2500*time.Millisecond)) < 0 })
+	if err := l.GiveBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again := next(t, s.taker(t, s.q, "b"))
+	if again.Job.Lost != 0 || again.Job.Run != 2 {
+		t.Errorf("lost %d run %d, want 0 and 2", again.Job.Lost, again.Job.Run)
+	}
+}
+
+// The queue message has the age of the first ttl; nobody may meet it for ever.
+func TestShorterTTLLeavesNothingInTheQueue(t *testing.T) {
+	s := newSite(t)
+	running := s.submit(t)
+	next(t, s.taker(t, s.q, "silent"))
+	waiting := s.submit(t)
+	for _, id := range []job.ID{running, waiting} {
+		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Second); err != nil && !errors.Is(err, job.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	taker := s.taker(t, s.q, "w")
+	go func() {
+		for ctx.Err() == nil {
+			_, _ = taker.Next(ctx) // it may still begin within the second; then it expires in its hands
+		}
+	}()
+	eventually(t, "both are gone", func() bool {
+		for _, id := range []job.ID{running, waiting} {
+			if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
+				return false
+			}
+		}
+		return true
+	})
+	taker.Close()
+	last := s.taker(t, s.q, "last")
+	go func() { _, _ = last.Next(ctx) }()
+	s.empty(t)
+}

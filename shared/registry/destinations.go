@@ -1,0 +1,187 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/streams"
+)
+
+// Destination is a receiver of an endpoint's webhooks that keeps failing, or
+// is paused. One that answers has no entry.
+type Destination struct {
+	Endpoint string `json:"endpoint"`
+	// Origin is the scheme, host and port that the receiver's addresses share.
+	Origin string `json:"origin"`
+	// Failures counts webhooks given up in a row, since First.
+	Failures int       `json:"failures"`
+	First    time.Time `json:"first,omitzero"`
+	// Paused: nothing is sent there; Reason and Since say why and from when.
+	Paused bool      `json:"paused"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+}
+
+// OriginOf is the scheme, host and port of an http or https address, in lower
+// case and with the port spelled out. ok is false for any other text.
+func OriginOf(webhook string) (origin string, ok bool) {
+	u, err := url.Parse(webhook)
+	if err != nil || u.Hostname() == "" {
+		return "", false
+	}
+	port, known := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	if !known {
+		return "", false
+	}
+	if u.Port() != "" {
+		port = ""
+	}
+	return u.Scheme + "://" + strings.ToLower(strings.TrimSuffix(u.Host, ":")) + port, true
+}
+
+// Destinations are those that keep failing or are paused.
+type Destinations struct {
+	table *Table[Destination]
+	cache *cache[Destination]
+}
+
+func newDestinations(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Destinations, error) {
+	t, err := OpenTable[Destination](ctx, js, streams.BucketDestinations)
+	if err != nil {
+		return nil, err
+	}
+	return &Destinations{table: t, cache: newCache(t, log)}, nil
+}
+
+// destinationKey hides the origin, whose characters no key has.
+func destinationKey(endpoint, origin string) string {
+	sum := sha256.Sum256([]byte(origin))
+	return endpoint + "." + hex.EncodeToString(sum[:16])
+}
+
+// Get tells how a destination stands, from memory: the zero Destination if
+// nothing is known against it. It may be as old as a heartbeat; Find is not.
+func (d *Destinations) Get(ctx context.Context, endpoint, origin string) (Destination, error) {
+	got, found, vouched := d.cache.get(destinationKey(endpoint, origin))
+	if vouched {
+		if !found {
+			return Destination{}, nil
+		}
+		return got.value, nil
+	}
+	return d.Find(ctx, endpoint, origin)
+}
+
+// Find is Get as the bucket has it.
+func (d *Destinations) Find(ctx context.Context, endpoint, origin string) (Destination, error) {
+	got, err := d.table.get(ctx, destinationKey(endpoint, origin))
+	if errors.Is(err, ErrNotFound) {
+		return Destination{}, nil
+	}
+	return got.value, err
+}
+
+// List returns those of an endpoint by their origin, "" for all endpoints.
+func (d *Destinations) List(ctx context.Context, endpoint string) ([]Destination, error) {
+	all, err := d.table.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(x Destination) bool { return endpoint != "" && x.Endpoint != endpoint })
+	slices.SortFunc(all, func(a, b Destination) int {
+		return strings.Compare(a.Endpoint+" "+a.Origin, b.Endpoint+" "+b.Origin)
+	})
+	return all, nil
+}
+
+// Pause stops deliveries to the origin until Resume; one that is paused
+// already keeps its reason.
+func (d *Destinations) Pause(ctx context.Context, endpoint, origin, reason string, now time.Time) (Destination, error) {
+	return d.change(ctx, endpoint, origin, func(x *Destination) {
+		if !x.Paused {
+			x.Paused, x.Reason, x.Since = true, reason, now
+		}
+	})
+}
+
+// Patience is how much a destination may fail before it is paused: both must
+// be reached. Webhooks 0 means without end.
+type Patience struct {
+	// Webhooks given up in a row.
+	Webhooks int
+	// For is how long ago the first of them was given up.
+	For time.Duration
+}
+
+// GaveUp counts a webhook given up for the reason, and pauses the destination
+// once the patience is at its end.
+func (d *Destinations) GaveUp(ctx context.Context, endpoint, origin string, p Patience, reason string, now time.Time) (Destination, error) {
+	return d.change(ctx, endpoint, origin, func(x *Destination) {
+		if x.Failures == 0 {
+			x.First = now
+		}
+		x.Failures++
+		if p.Webhooks > 0 && x.Failures >= p.Webhooks && now.Sub(x.First) >= p.For && !x.Paused {
+			x.Paused, x.Since = true, now
+			x.Reason = fmt.Sprintf("%d webhooks in a row were given up, the last one: %s", x.Failures, reason)
+		}
+	})
+}
+
+// Resume forgets what is held against the origin.
+func (d *Destinations) Resume(ctx context.Context, endpoint, origin string) error {
+	return d.table.Delete(ctx, destinationKey(endpoint, origin))
+}
+
+// Answered forgets the failures of an origin that is not paused.
+func (d *Destinations) Answered(ctx context.Context, endpoint, origin string) error {
+	key := destinationKey(endpoint, origin)
+	got, err := d.table.get(ctx, key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case got.value.Paused:
+		return nil
+	}
+	if err := d.table.deleteAt(ctx, key, got.revision); !errors.Is(err, ErrConflict) {
+		return err
+	}
+	return nil // it failed again meanwhile
+}
+
+func (d *Destinations) change(ctx context.Context, endpoint, origin string, change func(*Destination)) (Destination, error) {
+	key := destinationKey(endpoint, origin)
+	for range maxUpdates {
+		old, err := d.table.get(ctx, key)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return Destination{}, err
+		}
+		made := old.value
+		made.Endpoint, made.Origin = endpoint, origin
+		change(&made)
+		if err != nil {
+			_, err = d.table.Create(ctx, key, made)
+		} else {
+			_, err = d.table.Update(ctx, key, made, old.revision)
+		}
+		if err == nil {
+			return made, nil
+		}
+		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrExists) {
+			return Destination{}, err
+		}
+	}
+	return Destination{}, fmt.Errorf("change %s: %w", key, ErrConflict)
+}

@@ -1,0 +1,209 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/endpoint"
+	"flightline/streams"
+)
+
+// tokenPrefix begins a worker's token; 40 random characters follow.
+const tokenPrefix = "fw_"
+
+// Token lets one worker in that speaks HTTP, on one endpoint. What is kept is
+// its hash, and what that worker has been told.
+type Token struct {
+	Endpoint string `json:"endpoint"`
+	// Worker is an id like that of Worker.ID.
+	Worker string `json:"worker"`
+	// Hash is the SHA-256 of the token, in hex.
+	Hash string `json:"hash"`
+	// Last4 are the last characters of the token, for people to recognise it.
+	Last4   string    `json:"last4"`
+	Created time.Time `json:"created"`
+	// Draining means that the worker gets no more jobs.
+	Draining bool `json:"draining,omitempty"`
+	// Refreshed is when the worker last said that it restarts itself, in server
+	// time; zero if it never did.
+	Refreshed time.Time `json:"refreshed,omitzero"`
+}
+
+func (t Token) key() string { return t.Endpoint + "." + t.Worker }
+
+// Tokens are the tokens by endpoint and worker; a worker has one at a time.
+type Tokens struct {
+	table *Table[Token]
+	cache *cache[Token]
+}
+
+func newTokens(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Tokens, error) {
+	t, err := OpenTable[Token](ctx, js, streams.BucketTokens)
+	if err != nil {
+		return nil, err
+	}
+	return &Tokens{table: t, cache: newCache(t, log)}, nil
+}
+
+// Issue makes a token for a worker, "fw_" and 40 random characters, and returns
+// it in plain this once. An earlier token of the worker is worthless then, and
+// it drains no longer. It returns an ErrInvalid for ids that cannot be.
+func (t *Tokens) Issue(ctx context.Context, endpointID, worker string) (plain string, made Token, err error) {
+	if !validWorker(endpointID, worker) {
+		return "", Token{}, fmt.Errorf("%w: the id of a worker must match [A-Za-z0-9_-]{1,128}", ErrInvalid)
+	}
+	random := make([]byte, keyBytes)
+	_, _ = rand.Read(random) // never fails
+	plain = tokenPrefix + base64.RawURLEncoding.EncodeToString(random)
+	made = Token{
+		Endpoint: endpointID, Worker: worker, Hash: hashOf(plain), Last4: plain[len(plain)-4:], Created: time.Now().UTC(),
+	}
+	for range maxUpdates {
+		revision, err := t.table.Create(ctx, made.key(), made)
+		if errors.Is(err, ErrExists) {
+			var old entry[Token]
+			if old, err = t.table.get(ctx, made.key()); err == nil {
+				revision, err = t.table.Update(ctx, made.key(), made, old.revision)
+			}
+		}
+		if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return "", Token{}, err
+		}
+		t.cache.put(entry[Token]{key: made.key(), value: made, revision: revision})
+		return plain, made, nil
+	}
+	return "", Token{}, fmt.Errorf("issue a token for %s: %w", made.key(), ErrConflict)
+}
+
+func validWorker(endpointID, worker string) bool {
+	return endpoint.ValidID(endpointID) && workerID.MatchString(worker)
+}
+
+// Check returns the worker's token if plain is it, or ErrUnauthorized.
+func (t *Tokens) Check(ctx context.Context, plain, endpointID, worker string) (Token, error) {
+	if !strings.HasPrefix(plain, tokenPrefix) || len(plain) > maxKey {
+		return Token{}, ErrUnauthorized
+	}
+	got, err := t.Find(ctx, endpointID, worker)
+	if errors.Is(err, ErrNotFound) {
+		return Token{}, ErrUnauthorized
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	if subtle.ConstantTimeCompare([]byte(got.Hash), []byte(hashOf(plain))) != 1 {
+		return Token{}, ErrUnauthorized
+	}
+	return got, nil
+}
+
+// Find returns what is known about a worker's token, from memory if it can, or
+// ErrNotFound.
+func (t *Tokens) Find(ctx context.Context, endpointID, worker string) (Token, error) {
+	if !validWorker(endpointID, worker) {
+		return Token{}, ErrNotFound
+	}
+	key := Token{Endpoint: endpointID, Worker: worker}.key()
+	got, found, vouched := t.cache.get(key)
+	if !found || !vouched {
+		var err error
+		if got, err = t.table.get(ctx, key); err != nil {
+			return Token{}, err
+		}
+	}
+	return got.value, nil
+}
+
+// Drain says that the worker gets no more jobs, until a new token is issued
+// for it. It returns ErrNotFound.
+func (t *Tokens) Drain(ctx context.Context, endpointID, worker string) (Token, error) {
+	return t.change(ctx, endpointID, worker, func(k *Token) { k.Draining = true })
+}
+
+// Refresh says that the worker restarts itself at the time at. It returns
+// ErrNotFound.
+func (t *Tokens) Refresh(ctx context.Context, endpointID, worker string, at time.Time) error {
+	_, err := t.change(ctx, endpointID, worker, func(k *Token) { k.Refreshed = at })
+	return err
+}
+
+func (t *Tokens) change(ctx context.Context, endpointID, worker string, do func(*Token)) (Token, error) {
+	if !validWorker(endpointID, worker) {
+		return Token{}, ErrNotFound
+	}
+	key := Token{Endpoint: endpointID, Worker: worker}.key()
+	for range maxUpdates {
+		got, err := t.table.get(ctx, key)
+		if err != nil {
+			return Token{}, err
+		}
+		do(&got.value)
+		revision, err := t.table.Update(ctx, key, got.value, got.revision)
+		if errors.Is(err, ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return Token{}, err
+		}
+		t.cache.put(entry[Token]{key: key, value: got.value, revision: revision})
+		return got.value, nil
+	}
+	return Token{}, fmt.Errorf("change the token of %s: %w", key, ErrConflict)
+}
+
+// Revoke makes the worker's token worthless, everywhere within Trust. It
+// returns ErrNotFound if there is none.
+func (t *Tokens) Revoke(ctx context.Context, endpointID, worker string) error {
+	if !validWorker(endpointID, worker) {
+		return ErrNotFound
+	}
+	key := Token{Endpoint: endpointID, Worker: worker}.key()
+	if _, err := t.table.get(ctx, key); err != nil {
+		return err
+	}
+	return t.table.Delete(ctx, key)
+}
+
+// List returns the endpoint's tokens by worker.
+func (t *Tokens) List(ctx context.Context, endpointID string) ([]Token, error) {
+	if !endpoint.ValidID(endpointID) {
+		return nil, endpoint.ErrNotFound
+	}
+	entries, err := t.table.list(ctx, endpointID+".*")
+	if err != nil {
+		return nil, err
+	}
+	tokens := make([]Token, 0, len(entries))
+	for _, e := range entries {
+		tokens = append(tokens, e.value)
+	}
+	slices.SortFunc(tokens, func(a, b Token) int { return strings.Compare(a.Worker, b.Worker) })
+	return tokens, nil
+}
+
+// Drop revokes all tokens of an endpoint.
+func (t *Tokens) Drop(ctx context.Context, endpointID string) error {
+	tokens, err := t.List(ctx, endpointID)
+	if err != nil {
+		return err
+	}
+	for _, k := range tokens {
+		if err := t.table.Delete(ctx, k.key()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package streams
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Subscriber names the durable consumer of Events that a reader may use.
+const Subscriber = "subscriber"
+
+// ApplySubscriber makes that consumer exist. One event is under way at a time,
+// so that they come in order whatever has to be delivered again.
+func ApplySubscriber(ctx context.Context, js jetstream.JetStream) error {
+	_, err := js.CreateOrUpdateConsumer(ctx, Events, jetstream.ConsumerConfig{
+		Durable: Subscriber, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, MaxAckPending: 1,
+	})
+	if err != nil {
+		return fmt.Errorf("apply consumer %s of %s: %w", Subscriber, Events, err)
+	}
+	return nil
+}
+
+// EventReader lists the subjects on which a reader of the event log may send
+// requests: those of consumers that exist, and of reading by sequence. It may
+// make no consumer, as one could be told to deliver to any subject.
+func EventReader() []string {
+	return []string{
+		ConsumerInfo(Events, "*"),
+		PullNext(Events, "*"),
+		"$JS.ACK." + Events + ".>",
+		DirectGet(Events),
+	}
+}

@@ -1,0 +1,123 @@
+package streams
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/job"
+)
+
+// Webhooks is the name of the work queue of completions to be delivered.
+const Webhooks = "WEBHOOKS"
+
+// WebhookConsumer is its durable consumer, which all webhook instances share.
+const WebhookConsumer = "webhook"
+
+// WebhookWait is how long a completion stays with an instance that says
+// nothing of it.
+const WebhookWait = 45 * time.Second
+
+// Undelivered is the name of the stream of completions that wait for nobody:
+// given up, or for a destination that is paused. Replay brings them back.
+const Undelivered = "UNDELIVERED"
+
+// Deliveries is the name of the log of attempts to deliver. The last message
+// of a subject says how often a completion was tried.
+const Deliveries = "DELIVERIES"
+
+// BucketDestinations says which receivers keep failing, and which are paused.
+const BucketDestinations = "destinations"
+
+// WebhookSubject is where the completion of one attempt waits for delivery.
+func WebhookSubject(endpoint string, id job.ID, attempt int) string {
+	return fmt.Sprintf("webhooks.%s.%s.%d", endpoint, id, attempt)
+}
+
+// UndeliveredSubject is where it lies while nobody tries to deliver it.
+func UndeliveredSubject(endpoint string, id job.ID, attempt int) string {
+	return fmt.Sprintf("undelivered.%s.%s.%d", endpoint, id, attempt)
+}
+
+// UndeliveredFilter matches those of an endpoint and a job; "" stands for any.
+func UndeliveredFilter(endpoint string, id job.ID) string {
+	return "undelivered." + orAny(endpoint) + "." + orAny(string(id)) + ".*"
+}
+
+// DeliverySubject is the log of one completion's deliveries.
+func DeliverySubject(endpoint string, id job.ID, attempt int) string {
+	return fmt.Sprintf("deliveries.%s.%s.%d", endpoint, id, attempt)
+}
+
+// DeliveryFilter matches the logs of an endpoint and a job; "" stands for any.
+func DeliveryFilter(endpoint string, id job.ID) string {
+	return "deliveries." + orAny(endpoint) + "." + orAny(string(id)) + ".*"
+}
+
+// ParseCompletion takes a WebhookSubject, an UndeliveredSubject or a
+// DeliverySubject apart.
+func ParseCompletion(subject string) (endpoint string, id job.ID, attempt int, err error) {
+	t := strings.Split(subject, ".")
+	if len(t) != 4 || t[0] != "webhooks" && t[0] != "undelivered" && t[0] != "deliveries" {
+		return "", "", 0, fmt.Errorf("streams: %q is no completion", subject)
+	}
+	if attempt, err = strconv.Atoi(t[3]); err != nil {
+		return "", "", 0, fmt.Errorf("streams: %q: attempt: %w", subject, err)
+	}
+	return t[1], job.ID(t[2]), attempt, nil
+}
+
+// KeptSubject holds the parts of a webhook's own copy of a payload. The token
+// keeps two writers apart.
+func KeptSubject(p int, endpoint string, id job.ID, attempt int, side Side, token string) string {
+	return fmt.Sprintf("kept.%d.%s.%s.%d.%s.%s", p, endpoint, id, attempt, side, token)
+}
+
+func webhooksConfig(c Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Webhooks, Subjects: []string{"webhooks.>"}, Retention: jetstream.WorkQueuePolicy,
+		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: WebhooksAge, MaxMsgsPerSubject: 1, Duplicates: time.Second,
+		AllowMsgTTL: true, AllowDirect: true,
+	}
+}
+
+// webhookConsumer gets headers only: a completion that is put off, once or a
+// hundred times, must not cost its payload. Those put off count as out, hence
+// no bound.
+func webhookConsumer() jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: WebhookConsumer, FilterSubject: "webhooks.>", HeadersOnly: true,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: WebhookWait, MaxDeliver: -1, MaxAckPending: -1,
+	}
+}
+
+func undeliveredConfig(c Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Undelivered, Subjects: []string{"undelivered.>"},
+		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: WebhooksAge, MaxMsgsPerSubject: 1, Duplicates: time.Second,
+		AllowMsgTTL: true, AllowDirect: true,
+	}
+}
+
+func deliveriesConfig(c Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Deliveries, Subjects: []string{"deliveries.>"},
+		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: WebhooksAge, Duplicates: time.Second, AllowDirect: true,
+	}
+}
+
+// PartitionOf is the partition that the subject of a payload names.
+func PartitionOf(payload string) (int, error) {
+	t := strings.SplitN(payload, ".", 3)
+	if len(t) != 3 {
+		return 0, fmt.Errorf("streams: %q is no payload", payload)
+	}
+	p, err := strconv.Atoi(t[1])
+	if err != nil {
+		return 0, fmt.Errorf("streams: %q: partition: %w", payload, err)
+	}
+	return p, nil
+}
