@@ -19,6 +19,17 @@ func controlExamples(t *testing.T, s *system) []example {
 		{"POST", "/v1/endpoints", `{"id":"other","ttlMs":1}`},
 		{"GET", "/v1/endpoints/upper", ""},
 		{"PATCH", "/v1/endpoints/upper", `{"leaseMs":15000}`},
+		{"GET", "/v1/endpoints/upper/webhooks/deliveries?failed=true", ""},
+		{"POST", "/v1/endpoints/upper/webhooks/replay", `{"since":"2026-11-21T12:00:00Z"}`},
+		{"POST", "/v1/endpoints/upper/webhooks/pause", `{"destination":"https://hooks.example/x","reason":"moves house"}`},
+		{"GET", "/v1/endpoints/upper/webhooks/destinations", ""},
+		{"POST", "/v1/endpoints/upper/webhooks/resume", `{"destination":"https://hooks.example"}`},
+		{"POST", "/v1/endpoints/upper/webhooks/secret", `{"overlapMs":3600000}`},
+		{"POST", "/v1/endpoints/upper/workers", `{"id":"w1"}`},
+		{"GET", "/v1/endpoints/upper/workers", ""},
+		{"POST", "/v1/endpoints/upper/workers/w1/drain", ""},
+		{"DELETE", "/v1/endpoints/upper/workers/w1", ""},
+		{"DELETE", "/v1/endpoints/upper/workers/w1", ""},
 		{"POST", "/v2/upper/run", `{"input":{}}`}, // a job, so that deleting is refused
 		{"DELETE", "/v1/endpoints/upper", ""},
 		{"DELETE", "/v1/endpoints/upper?force=true", ""},
@@ -61,9 +72,10 @@ var masks = []struct {
 	by   string
 }{
 	{regexp.MustCompile(`("requestId":)"[^"]*"`), `$1"UUID"`},
-	{regexp.MustCompile(`("(?:createdAt)":)"[^"]*"`), `$1"2026-11-21T12:00:00Z"`},
+	{regexp.MustCompile(`("(?:createdAt|since|overlapUntil)":)"[^"]*"`), `$1"2026-11-21T12:00:00Z"`},
 	{regexp.MustCompile(`("webhookSecret":)"whsec_[^"]*"`), `$1"whsec_…"`},
 	{regexp.MustCompile(`("key":)"[^"]*"`), `$1"KEY"`},
+	{regexp.MustCompile(`("token":)"[^"]*"`), `$1"TOKEN"`},
 	{regexp.MustCompile(`("last4":)"[^"]*"`), `$1"…"`},
 	{regexp.MustCompile(`^\{"id":"[^"]*"(,"name":"ci")`), `{"id":"ID"$1`},
 }

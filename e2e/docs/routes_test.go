@@ -54,7 +54,7 @@ func twins(a, b route) bool {
 
 // concrete is a path in which nothing exists.
 func concrete(path string) string {
-	return strings.NewReplacer(":endpoint", "nobody", ":id", "nothing").Replace(path)
+	return strings.NewReplacer(":endpoint", "nobody", ":id", "nothing", ":worker", "noone").Replace(path)
 }
 
 func needsOf(t *testing.T, s *system, method, path string) registry.Permission {

@@ -6,10 +6,8 @@ package docs
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,13 +15,10 @@ import (
 
 	"flightline/services/api"
 	"flightline/services/control"
-	"flightline/shared/bus/bustest"
-	"flightline/shared/events"
+	"flightline/shared/bus/bustest/site"
 	"flightline/shared/openapi"
-	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/web"
-	"flightline/streams"
 )
 
 // system is everything that serves HTTP, on a port of its own, with a key for
@@ -39,43 +34,21 @@ const all = "all"
 
 func start(t *testing.T) *system {
 	t.Helper()
-	b := bustest.New(t)
-	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
-		t.Fatal(err)
-	}
-	reg, err := registry.New(t.Context(), b.JS, nil)
+	at := site.New(t)
+	s := &system{app: web.New(web.Config{}), keys: keysOf(t, at.Registry)}
+	log := at.Events(t)
+	queueAPI, err := api.New(api.Config{}, api.Deps{Queue: at.Queue, Registry: at.Registry, Events: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := queue.New(t.Context(), b.NC, queue.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &system{app: web.New(web.Config{}), keys: keysOf(t, reg)}
-	log, err := events.New(b.NC, b.JS, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	queueAPI, err := api.New(api.Config{}, api.Deps{Queue: q, Registry: reg, Events: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	controlAPI, err := control.New(control.Config{}, control.Deps{Queue: q, Registry: reg, Events: log})
+	controlAPI, err := control.New(control.Config{}, control.Deps{Queue: at.Queue, Registry: at.Registry, Events: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	openapi.Routes(s.app)
 	queueAPI.Routes(s.app)
 	controlAPI.Routes(s.app)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.base = "http://" + listener.Addr().String()
-	background(t, reg.Run)
-	background(t, q.Run)
-	background(t, func(ctx context.Context) error { return web.Serve(ctx, s.app, listener) })
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	s.base = site.Serve(t, s.app)
 	return s
 }
 
@@ -96,19 +69,6 @@ func keysOf(t *testing.T, reg *registry.Registry) map[registry.Permission]string
 		keys[name] = plain
 	}
 	return keys
-}
-
-// background runs f until the test ends, and waits for its return.
-func background(t *testing.T, f func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := f(ctx); err != nil && ctx.Err() == nil {
-			t.Errorf("run: %v", err)
-		}
-	})
-	t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
 // ask sends a request and returns its status and body.

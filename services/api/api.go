@@ -5,7 +5,7 @@
 //
 // What a request may do depends on its key (package registry): submit allows
 // run, runsync, cancel, retry and changing a job's ttl; read allows status,
-// status-sync, requests and health; admin allows all of these and purge-queue.
+// status-sync, stream, requests and health; admin allows all of these and purge-queue.
 package api
 
 import (
@@ -54,7 +54,8 @@ type Service struct {
 	queue    *queue.Queue
 	registry *registry.Registry
 	events   *events.Log
-	plain    submitter // queue.Submit
+	tail     *events.Tail // nil without events
+	plain    submitter    // queue.Submit
 	limits   *limits
 }
 
@@ -70,15 +71,19 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{
+	s := &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, plain: deps.Queue.Submit,
 		limits: newLimits(cfg, deps.Registry),
-	}, nil
+	}
+	if deps.Events != nil {
+		s.tail = events.NewTail(deps.Events, deps.Queue.Durable)
+	}
+	return s, nil
 }
 
 // Run announces this instance until ctx ends, so that an endpoint is deleted
-// only after every instance has seen that it takes no more jobs, and learns who
-// else shares the limits.
+// only after every instance has seen that it takes no more jobs, learns who
+// else shares the limits, and reads the events that clients follow.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -86,6 +91,9 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	if s.cfg.Limits != nil {
 		g.Go(func() error { return s.limits.run(ctx) })
+	}
+	if s.tail != nil {
+		g.Go(func() error { return s.tail.Run(ctx) })
 	}
 	return g.Wait()
 }

@@ -23,7 +23,7 @@ func TestWithoutTheBusEverythingIs503Within5s(t *testing.T) {
 	} {
 		began := time.Now()
 		got := s.do(call[0], call[1], `{"input":{}}`)
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 5*time.Second+noise {
 			t.Errorf("%v: took %s", call, took)
 		}
 		if got.status != 503 || got.header.Get("Retry-After") != "1" || got.body["code"] != "unavailable" {
@@ -50,9 +50,13 @@ func TestBodyLimits(t *testing.T) {
 		{"/ep/runsync?wait=1000", 20*mb + 1, 413},
 		{"/ep/runsync?wait=1000", 40 * mb, 413},
 	} {
-		req := s.request("POST", tc.path, body(tc.size))
-		req.ContentLength = int64(tc.size)
-		got := s.send(req)
+		var got answer
+		eventually(t, "storage keeps up", patience, func() bool { // on a busy machine 20 MB take it longer than a request may take
+			req := s.request("POST", tc.path, body(tc.size))
+			req.ContentLength = int64(tc.size)
+			got = s.send(req)
+			return got.status != http.StatusServiceUnavailable
+		})
 		if got.status != tc.want || (tc.want == 413) != (got.body["code"] == "body_too_large") {
 			t.Errorf("%s with %d bytes: got %d %s, want %d", tc.path, tc.size, got.status, got.raw, tc.want)
 		}

@@ -1,26 +1,19 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 	"unicode"
 
 	"github.com/gofiber/fiber/v2"
 
-	"flightline/shared/bus/bustest"
-	"flightline/shared/endpoint"
+	"flightline/shared/bus/bustest/site"
 	"flightline/shared/limit"
-	"flightline/shared/queue"
-	"flightline/shared/registry"
 	"flightline/shared/web"
-	"flightline/streams"
 )
 
 // fuzzed are the requests that are made of an id, a query and the value of a
@@ -117,33 +110,11 @@ func proper(t *testing.T, resp *http.Response, raw []byte) {
 // fuzzApp is the API without limits on a bus of its own.
 func fuzzApp(f *testing.F) *fiber.App {
 	f.Helper()
-	bus := bustest.New(f)
-	var err error
-	must := func() {
-		f.Helper()
-		if err != nil {
-			f.Fatal(err)
-		}
+	at := site.New(f)
+	service, err := New(Config{Limits: limit.Table{}}, Deps{Queue: at.Queue, Registry: at.Registry})
+	if err != nil {
+		f.Fatal(err)
 	}
-	err = streams.Apply(f.Context(), bus.JS, streams.Config{})
-	must()
-	reg, err := registry.New(f.Context(), bus.JS, nil)
-	must()
-	q, err := queue.New(f.Context(), bus.NC, queue.Config{})
-	must()
-	_, err = reg.Keys.Put(f.Context(), adminKey, registry.KeySpec{Scopes: registry.AllScopes()})
-	must()
-	e, err := reg.Endpoints.Create(f.Context(), endpoint.Endpoint{ID: "ep", Created: time.Now()})
-	must()
-	err = q.CreateEndpoint(f.Context(), e)
-	must()
-	service, err := New(Config{Limits: limit.Table{}}, Deps{Queue: q, Registry: reg})
-	must()
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = q.Run(ctx) })
-	wg.Go(func() { _ = reg.Run(ctx) })
-	f.Cleanup(func() { cancel(); wg.Wait() })
 	app := web.New(web.Config{})
 	service.Routes(app)
 	return app

@@ -56,10 +56,7 @@ func idempotencyOf(c *fiber.Ctx) (r repeatable, known bool, err error) {
 		}
 	}
 	sum := sha256.Sum256(c.Request().Body())
-	// The API key comes bare or after "Bearer"; both are the same caller.
-	caller := c.Get(fiber.HeaderAuthorization)
-	caller = caller[strings.LastIndexByte(caller, ' ')+1:]
-	return repeatable{key: string(key), caller: strings.Clone(caller), body: hex.EncodeToString(sum[:])}, true, nil
+	return repeatable{key: string(key), caller: strings.Clone(web.Key(c)), body: hex.EncodeToString(sum[:])}, true, nil
 }
 
 // submitOnce submits the job, or answers again what an earlier request with
@@ -82,7 +79,11 @@ func (s *Service) submitOnce(ctx context.Context, c *fiber.Ctx, r repeatable) er
 		return err
 	}
 	if first {
-		return s.begin(ctx, c, r.endpoint, r.ID, r.mode, r.request, r.wait, s.accepting(r, sub, s.plain))
+		again := func(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, request job.Request) (*job.Job, error) {
+			j, _, err := s.queue.SubmitAgain(ctx, e, id, mode, request) // a repetition may have been faster
+			return j, err
+		}
+		return s.begin(ctx, c, r.endpoint, r.ID, r.mode, r.request, r.wait, s.accepting(r, sub, again))
 	}
 	return s.replay(ctx, c, r, sub)
 }
@@ -134,6 +135,7 @@ func (s *Service) replay(ctx context.Context, c *fiber.Ctx, r repeatable, sub re
 	if r.wait == 0 {
 		return c.JSON(briefView{ID: r.ID, Status: job.InQueue})
 	}
+	r.request = job.Request{} // up to 20 MB, whose room is given back while the client waits
 	err = s.look(ctx, c, r.endpoint, r.ID, r.wait)
 	if errors.Is(err, job.ErrNotFound) { // it ended in the meantime, and its retention too
 		known, err := s.lastKnown(ctx, r, sub)

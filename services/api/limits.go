@@ -105,10 +105,10 @@ func (o *operation) pass(c *fiber.Ctx) error {
 	return c.Next()
 }
 
-// keepEntered is for handlers whose answer is written after their return (a
+// releaseAtEnd is for handlers whose answer is written after their return (a
 // body stream): the request counts as one at once until release is called,
 // which the writer must do in any case. Further calls of release do nothing.
-func keepEntered(c *fiber.Ctx) (release func()) {
+func releaseAtEnd(c *fiber.Ctx) (release func()) {
 	g, _ := c.Locals(entered{}).(*gate)
 	if g == nil {
 		return func() {}

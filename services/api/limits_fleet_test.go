@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gofiber/fiber/v2"
+
 	"flightline/shared/endpoint"
 	"flightline/shared/limit"
 	"flightline/shared/registry"
@@ -119,11 +121,13 @@ func TestWithoutLimitsThereAreNoHeaders(t *testing.T) {
 // While nobody can be asked, what was known holds, and answers tell it.
 func TestLimitsHoldWithoutTheBus(t *testing.T) {
 	s := start(t)
-	l := s.limited(limit.Table{limit.Status: {Requests: 2}})
-	l.do("GET", "/ep/status/nobody", "")
+	l := s.limited(limit.Table{limit.Status: {Requests: 2}}, func(s *Service, app *fiber.App) {
+		app.Get("/v2/:endpoint/open/:id", s.limited(limit.Status), s.status) // keys may not be known yet
+	})
+	l.do("GET", "/ep/open/nobody", "")
 	s.bus.Stop()
 	l.pass(lookAgain)
-	if got := l.do("GET", "/ep/status/nobody", ""); got.status != 503 || got.header.Get("RateLimit") != `"status";r=0;t=9` {
+	if got := l.do("GET", "/ep/open/nobody", ""); got.status != 503 || got.header.Get("RateLimit") != `"status";r=0;t=9` {
 		t.Errorf("got %d %v", got.status, got.header)
 	}
 }

@@ -69,11 +69,11 @@ func TestAStreamHoldsItsPlaceUntilItEnds(t *testing.T) {
 	var release func()
 	l := start(t).limited(limit.Table{limit.Stream: {Concurrent: 1}}, func(s *Service, app *fiber.App) {
 		app.Get("/v2/:endpoint/hold", s.limited(limit.Stream), func(c *fiber.Ctx) error {
-			release = keepEntered(c)
+			release = releaseAtEnd(c)
 			return c.JSON(fiber.Map{})
 		})
 		app.Get("/v2/:endpoint/free", func(c *fiber.Ctx) error {
-			keepEntered(c)() // nothing was entered
+			releaseAtEnd(c)() // nothing was entered
 			return c.JSON(fiber.Map{})
 		})
 	})

@@ -1,10 +1,8 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,7 +14,6 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/limit"
-	"flightline/shared/web"
 )
 
 // limited is one more instance, with limits and a clock of its own, on the bus
@@ -28,25 +25,12 @@ type limited struct {
 
 func (s *system) limited(table limit.Table, routes ...func(*Service, *fiber.App)) *limited {
 	s.t.Helper()
-	l := &limited{}
-	l.system = &system{t: s.t, bus: s.bus, conn: s.conn, queue: s.queue, registry: s.registry, endpoint: s.endpoint}
-	var err error
-	if l.service, err = New(Config{Limits: table}, Deps{Queue: s.queue, Registry: s.registry}); err != nil {
-		s.t.Fatal(err)
+	own := *s
+	l := &limited{system: &own}
+	withClock := func(service *Service, _ *fiber.App) {
+		service.limits.clock = func() time.Duration { return time.Duration(l.now.Load()) }
 	}
-	l.service.limits.clock = func() time.Duration { return time.Duration(l.now.Load()) }
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	app := web.New(web.Config{})
-	l.service.Routes(app)
-	for _, add := range routes {
-		add(l.service, app)
-	}
-	l.base = "http://" + listener.Addr().String() + "/v2"
-	background(s.t, func(ctx context.Context) error { return web.Serve(ctx, app, listener) })
-	s.t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	l.serve(Config{Limits: table}, Deps{Queue: s.queue, Registry: s.registry}, append(routes, withClock)...)
 	return l
 }
 

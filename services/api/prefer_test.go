@@ -79,7 +79,7 @@ func TestAPreferredWaitEndsAsPromised(t *testing.T) {
 	} {
 		began := time.Now()
 		got := ask()
-		if took := time.Since(began); got.status != http.StatusOK || got.body["status"] != "IN_QUEUE" || took < time.Second || took > 3*time.Second {
+		if took := time.Since(began); got.status != http.StatusOK || got.body["status"] != "IN_QUEUE" || took < time.Second || took > time.Second+noise {
 			t.Errorf("%s: got %d %s after %s, want IN_QUEUE after 1 s", name, got.status, got.raw, took)
 		}
 	}

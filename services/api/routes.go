@@ -34,5 +34,7 @@ func (s *Service) Routes(app *fiber.App) {
 	v2.Post("/retry/:id", submit, s.limited(limit.Retry), small, s.retry)
 	v2.Post("/purge-queue", admin, s.limited(limit.PurgeQueue), small, s.purge)
 	v2.Get("/requests", read, s.limited(limit.Requests), small, s.requests)
+	v2.Get("/events", read, s.limited(limit.Stream), small, s.eventsOfEndpoint)
+	v2.Get("/events/:id", read, s.limited(limit.Stream), small, s.eventsOfJob)
 	v2.Get("/health", read, small, s.health)
 }

@@ -137,9 +137,6 @@ func (s *Service) sendAndMove(c *fiber.Ctx, body []byte, j *job.Job, cursor queu
 	web.Stream(c, next, releaseAtEnd(c))
 }
 
-// releaseAtEnd keeps what the request holds until its streamed answer is over.
-func releaseAtEnd(c *fiber.Ctx) (release func()) { return keepEntered(c) }
-
 // streamQueryOf reads what the request says about the stream.
 func streamQueryOf(c *fiber.Ctx) (streamQuery, error) {
 	var ask streamQuery
@@ -158,7 +155,7 @@ func streamQueryOf(c *fiber.Ctx) (streamQuery, error) {
 	if !ask.own {
 		return ask, nil
 	}
-	if ask.after, err = strconv.ParseUint(strings.TrimSpace(text), 10, 64); err != nil {
+	if ask.after, err = strconv.ParseUint(strings.TrimSpace(text), 10, 63); err != nil {
 		return ask, web.Errorf(web.InvalidRequest, "%s is invalid; must be a cursor that an earlier answer told, or 0", name)
 	}
 	return ask, nil

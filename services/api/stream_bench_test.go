@@ -1,22 +1,17 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
 	"testing"
 	"time"
 
-	"flightline/shared/bus/bustest"
-	"flightline/shared/endpoint"
+	"flightline/shared/bus/bustest/site"
 	"flightline/shared/job"
 	"flightline/shared/queue"
-	"flightline/shared/registry"
 	"flightline/shared/web"
-	"flightline/streams"
 )
 
 // BenchmarkEvents measures chunks from the worker's Emit to a client of
@@ -107,45 +102,12 @@ func (s *system) countEvents(b *testing.B, path string, want int) {
 // benchSystem is start for benchmarks, with one queue.
 func benchSystem(b *testing.B) *system {
 	b.Helper()
-	bus := bustest.New(b)
-	if err := streams.Apply(b.Context(), bus.JS, streams.Config{}); err != nil {
-		b.Fatal(err)
-	}
-	reg, err := registry.New(b.Context(), bus.JS, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	q, err := queue.New(b.Context(), bus.NC, queue.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := reg.Keys.Put(b.Context(), adminKey, registry.KeySpec{Scopes: registry.AllScopes()}); err != nil {
-		b.Fatal(err)
-	}
-	e, err := reg.Endpoints.Create(b.Context(), endpoint.Endpoint{ID: "ep", Created: time.Now()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := q.CreateEndpoint(b.Context(), e); err != nil {
-		b.Fatal(err)
-	}
-	service, err := New(Config{}, Deps{Queue: q, Registry: reg})
-	if err != nil {
-		b.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	at := site.New(b)
+	service, err := New(Config{}, Deps{Queue: at.Queue, Registry: at.Registry})
 	if err != nil {
 		b.Fatal(err)
 	}
 	app := web.New(web.Config{})
 	service.Routes(app)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	for _, run := range []func(context.Context) error{
-		reg.Run, q.Run, func(ctx context.Context) error { return web.Serve(ctx, app, listener) },
-	} {
-		wg.Go(func() { _ = run(ctx) })
-	}
-	b.Cleanup(func() { http.DefaultClient.CloseIdleConnections(); cancel(); wg.Wait() })
-	return &system{bus: bus, queue: q, registry: reg, endpoint: e, base: "http://" + listener.Addr().String() + "/v2"}
+	return &system{bus: at.Bus, queue: at.Queue, registry: at.Registry, endpoint: at.Endpoint, base: site.Serve(b, app) + "/v2"}
 }

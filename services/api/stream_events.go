@@ -66,11 +66,11 @@ func (s *Service) streamEvents(ctx context.Context, c *fiber.Ctx, follow *queue.
 	c.Set(fiber.HeaderContentType, "text/event-stream")
 	c.Set(fiber.HeaderCacheControl, "no-store")
 	c.Set("X-Accel-Buffering", "no")
-	entered := releaseAtEnd(c)
+	leave := releaseAtEnd(c)
 	web.Stream(c, v.next, func() {
 		follow.Close()
 		release()
-		entered()
+		leave()
 	})
 	return nil
 }

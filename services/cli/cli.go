@@ -86,13 +86,16 @@ func (sh *shell) root() *cobra.Command {
 	)
 	for _, c := range sh.Roles {
 		c.GroupID = groupRoles
+		if c.Name() == "worker" {
+			c.AddCommand(sh.workerVerbs()...)
+		}
 		root.AddCommand(c)
 	}
 	for _, c := range sh.jobCommands() {
 		c.GroupID = groupJobs
 		root.AddCommand(sh.client(c))
 	}
-	for _, c := range []*cobra.Command{sh.endpointCommand(), sh.keyCommand(), sh.envCommand()} {
+	for _, c := range []*cobra.Command{sh.endpointCommand(), sh.keyCommand(), sh.webhookCommand(), sh.envCommand()} {
 		c.GroupID = groupThings
 		root.AddCommand(sh.client(c))
 	}

@@ -30,6 +30,8 @@ func (sh *shell) envCommand() *cobra.Command {
 				{"NATS_URL", r.NATSURL},
 				{"FLIGHTLINE_NATS_USER", r.NATSUser},
 				{"FLIGHTLINE_NATS_PASSWORD", r.NATSPassword},
+				{"FLIGHTLINE_NATS_EVENTS_USER", r.EventsUser},
+				{"FLIGHTLINE_NATS_EVENTS_PASSWORD", r.EventsPassword},
 			} {
 				if v.value != "" {
 					rows = append(rows, []string{fmt.Sprintf("export %s=%s", v.name, quote(v.value))})

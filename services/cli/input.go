@@ -44,13 +44,22 @@ func readInput(arg string, in io.Reader) ([]byte, error) {
 		}
 		return data, nil
 	case isFile:
-		data, err := os.ReadFile(path)
+		data, err := readFile(path)
 		if err != nil {
 			return nil, &UsageError{err}
 		}
 		return data, nil
 	}
 	return []byte(arg), nil
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	return io.ReadAll(io.LimitReader(file, job.MaxSyncBody+1))
 }
 
 // requestOf makes a submission of what was typed: an object that has the key

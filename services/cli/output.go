@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"flightline/shared/client"
 )
@@ -102,16 +103,17 @@ func oneLine(document json.RawMessage) string {
 	if err := json.Compact(&line, document); err != nil {
 		return clean(string(document))
 	}
-	return line.String()
+	return clean(line.String())
 }
 
 // clean keeps text from a worker from moving the cursor or breaking the table.
+// Some terminals obey also the control characters beyond ASCII.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
 			return ' '
 		}
-		if r < ' ' || r == 0x7f {
+		if unicode.IsControl(r) {
 			return -1
 		}
 		return r

@@ -28,7 +28,10 @@ type Running struct {
 	NATSURL      string `json:"natsUrl,omitempty"`
 	NATSUser     string `json:"natsUser,omitempty"`
 	NATSPassword string `json:"natsPassword,omitempty"`
-	PID          int    `json:"pid"`
+	// EventsUser may read the log of events over NATS, and do nothing else.
+	EventsUser     string `json:"natsEventsUser,omitempty"`
+	EventsPassword string `json:"natsEventsPassword,omitempty"`
+	PID            int    `json:"pid"`
 }
 
 // RunningPath is the file in which the dev with this data folder says how to

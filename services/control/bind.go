@@ -33,6 +33,8 @@ type endpointBody struct {
 	WorkersMax         *int                       `json:"workersMax"`
 	StreamFormat       *string                    `json:"streamFormat"`
 	Limits             *map[string]endpoint.Limit `json:"limits"`
+	// WebhookRetriesMs replaces the whole schedule; [] means no second attempt.
+	WebhookRetriesMs *[]int64 `json:"webhookRetriesMs"`
 }
 
 // endpoint is what a new endpoint is made from.
@@ -81,6 +83,12 @@ func (b *endpointBody) onto(e endpoint.Endpoint) endpoint.Endpoint {
 	set(&e.WorkersMax, b.WorkersMax)
 	set(&e.StreamFormat, b.StreamFormat)
 	set(&e.Limits, b.Limits)
+	if b.WebhookRetriesMs != nil {
+		e.WebhookRetries = make([]time.Duration, len(*b.WebhookRetriesMs))
+		for i := range e.WebhookRetries {
+			setMillis(&e.WebhookRetries[i], &(*b.WebhookRetriesMs)[i])
+		}
+	}
 	return e
 }
 

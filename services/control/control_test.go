@@ -4,16 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"flightline/shared/bus/bustest"
+	"flightline/shared/bus/bustest/site"
 	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -53,17 +52,11 @@ func startWith(t *testing.T, durable func(ctx context.Context, stream string) er
 	if err := s.open(); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	app := web.New(web.Config{})
 	s.service.Routes(app)
-	s.base = "http://" + listener.Addr().String() + "/v1"
 	background(t, s.registry.Run)
 	background(t, s.queue.Run)
-	background(t, func(ctx context.Context) error { return web.Serve(ctx, app, listener) })
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	s.base = site.Serve(t, app) + "/v1"
 	return s
 }
 
@@ -89,17 +82,9 @@ func (s *system) open() (err error) {
 	return err
 }
 
-// background runs f until the test ends, and waits for its return.
 func background(t *testing.T, f func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := f(ctx); err != nil && ctx.Err() == nil {
-			t.Errorf("run: %v", err)
-		}
-	})
-	t.Cleanup(func() { cancel(); wg.Wait() })
+	site.Background(t, f)
 }
 
 type answer struct {

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"hash/fnv"
 	"math/big"
 	"strings"
@@ -20,9 +19,6 @@ const (
 	answerWithin = 4800 * time.Millisecond
 	// undoWithin bounds taking a record back.
 	undoWithin = 2 * time.Second
-	// secretPrefix and secretBytes make a webhook secret (product.md 22).
-	secretPrefix = "whsec_"
-	secretBytes  = 32
 	// idLength and idAlphabet make an id where none is given.
 	idLength   = 10
 	idAlphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -40,7 +36,7 @@ func (s *Service) createEndpoint(c *fiber.Ctx) error {
 		return err
 	}
 	made.Partition = partitionOf(made.ID, s.cfg.Partitions)
-	made.WebhookSecret = newSecret()
+	made.WebhookSecret = endpoint.NewWebhookSecret()
 	made.Created = time.Now().UTC()
 	made, err = s.registry.Endpoints.Create(ctx, made)
 	if err != nil {
@@ -120,12 +116,6 @@ func partitionOf(id string, partitions int) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))                 // never fails
 	return int(h.Sum32() % uint32(partitions)) //nolint:gosec // at most 1023, and at least 1 by New
-}
-
-func newSecret() string {
-	random := make([]byte, secretBytes)
-	_, _ = rand.Read(random) // never fails
-	return secretPrefix + base64.StdEncoding.EncodeToString(random)
 }
 
 func newID() string {

@@ -53,6 +53,9 @@ func (s *Service) remove(ctx context.Context, id string, force bool) error {
 	if err := s.events.DropCounts(ctx, id, s.queue.Now()); err != nil {
 		return fmt.Errorf("delete endpoint %s: %w: %w", id, queue.ErrUnavailable, err)
 	}
+	if err := s.registry.Tokens.Drop(ctx, id); err != nil {
+		return err
+	}
 	return s.registry.Endpoints.Delete(ctx, id)
 }
 

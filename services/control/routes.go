@@ -26,6 +26,18 @@ func (s *Service) Routes(app *fiber.App) {
 	v1.Post("/endpoints/:id/update", guarded(s.updateEndpoint)...) // RunPod's older spelling
 	v1.Delete("/endpoints/:id", guarded(s.durably(s.deleteEndpoint, streams.BucketEndpoints))...)
 
+	v1.Get("/endpoints/:id/workers", guarded(s.listWorkers)...)
+	v1.Post("/endpoints/:id/workers", guarded(s.durably(s.issueToken, streams.BucketTokens))...)
+	v1.Delete("/endpoints/:id/workers/:worker", guarded(s.durably(s.revokeToken, streams.BucketTokens))...)
+	v1.Post("/endpoints/:id/workers/:worker/drain", guarded(s.durably(s.drainWorker, streams.BucketTokens))...)
+
+	v1.Get("/endpoints/:id/webhooks/deliveries", guarded(s.listDeliveries)...)
+	v1.Post("/endpoints/:id/webhooks/replay", guarded(s.replayWebhooks)...)
+	v1.Get("/endpoints/:id/webhooks/destinations", guarded(s.listDestinations)...)
+	v1.Post("/endpoints/:id/webhooks/pause", guarded(s.durably(s.pauseDestination, streams.BucketDestinations))...)
+	v1.Post("/endpoints/:id/webhooks/resume", guarded(s.durably(s.resumeDestination, streams.BucketDestinations))...)
+	v1.Post("/endpoints/:id/webhooks/secret", guarded(s.durably(s.rotateSecret, streams.BucketEndpoints))...)
+
 	v1.Post("/keys", guarded(s.durably(s.createKey, streams.BucketKeys))...)
 	v1.Get("/keys", guarded(s.listKeys)...)
 	v1.Delete("/keys/:id", guarded(s.durably(s.revokeKey, streams.BucketKeys))...)

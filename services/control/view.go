@@ -29,12 +29,21 @@ type endpointView struct {
 	Partition int                       `json:"partition"`
 	// WebhookSecret is shown here only: everything beneath /v1 needs control.
 	WebhookSecret string `json:"webhookSecret"`
+	// WebhookRetriesMs are the pauses between attempts, if they are not the contract's.
+	WebhookRetriesMs []int64 `json:"webhookRetriesMs,omitzero"`
 }
 
 func viewOf(e endpoint.Endpoint) endpointView {
 	limits := e.Limits
 	if limits == nil {
 		limits = map[string]endpoint.Limit{}
+	}
+	var retries []int64
+	if e.WebhookRetries != nil {
+		retries = make([]int64, len(e.WebhookRetries))
+		for i, d := range e.WebhookRetries {
+			retries[i] = d.Milliseconds()
+		}
 	}
 	return endpointView{
 		ID: e.ID, Name: e.Name, CreatedAt: e.Created, Version: e.Version,
@@ -43,7 +52,7 @@ func viewOf(e endpoint.Endpoint) endpointView {
 		LeaseMs: e.Lease.Milliseconds(), RetentionMs: e.Retention.Milliseconds(),
 		SyncRetentionMs: e.SyncRetention.Milliseconds(), MaxLostWorkers: e.MaxLost,
 		RequestsPerWorker: e.RequestsPerWorker, StreamFormat: e.StreamFormat,
-		Limits: limits, Partition: e.Partition, WebhookSecret: e.WebhookSecret,
+		Limits: limits, Partition: e.Partition, WebhookSecret: e.WebhookSecret, WebhookRetriesMs: retries,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/services/cli"
 	"flightline/shared/bus/barrier"
@@ -48,6 +49,7 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, out io.Writer, log
 	}
 	server, err := embedded.Start(ctx, embedded.Config{
 		Dir: filepath.Join(cfg.Data, "jetstream"), Listen: address, User: r.NATSUser, Password: r.NATSPassword,
+		Guests:     []embedded.Guest{{User: r.EventsUser, Password: r.EventsPassword, Requests: streams.EventReader()}},
 		SyncAlways: cfg.Sync == syncAlways, SyncInterval: netOf(cfg.Sync), Log: log,
 	})
 	if errors.Is(err, embedded.ErrInUse) {
@@ -65,6 +67,15 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, out io.Writer, log
 		return nil, err
 	}
 	return &busServer{server, nc}, nil
+}
+
+// letRead makes the consumer that those who may only read events use.
+func (b *busServer) letRead(ctx context.Context) error {
+	js, err := jetstream.New(b.nc)
+	if err != nil {
+		return fmt.Errorf("open jetstream: %w", err)
+	}
+	return streams.ApplySubscriber(ctx, js)
 }
 
 // durable is the barrier at which this process's writers wait, nil if the

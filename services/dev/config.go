@@ -53,6 +53,7 @@ type ServeConfig struct {
 	BootstrapKey string `flag:"bootstrap-key" env:"FLIGHTLINE_BOOTSTRAP_KEY" secret:"yes" help:"API key of an administrator to put in at each start, 8 bytes or more; none if there is none"`
 	Limits       string `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
 	NATS
+	Webhooks
 	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
 	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
 }

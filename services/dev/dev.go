@@ -61,9 +61,12 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	}
 	defer listener.Close() //nolint:errcheck // web.Serve has closed it, unless we failed before
 	n, err := assemble(ctx, plan{
-		nc: b.nc, listener: listener, roles: roles(), adminKey: h.APIKey, durable: b.durable(cfg.Sync), limits: limits, log: log,
+		nc: b.nc, listener: listener, roles: roles(), adminKey: h.APIKey, webhooks: homely(nearby("http://" + listener.Addr().String())), durable: b.durable(cfg.Sync), limits: limits, log: log,
 	})
 	if err != nil {
+		return err
+	}
+	if err := b.letRead(ctx); err != nil {
 		return err
 	}
 	h.URL, h.NATSURL = nearby("http://"+listener.Addr().String()), nearby(b.server.URL())

@@ -32,10 +32,12 @@ func openHome(cfg Config) (*home, error) {
 		return nil, err
 	}
 	h := &home{dir: cfg.Data, Running: cli.Running{
-		APIKey:       cmp.Or(cfg.APIKey, kept.APIKey, "fl_"+rand.Text()),
-		NATSUser:     cmp.Or(kept.NATSUser, "flightline"),
-		NATSPassword: cmp.Or(kept.NATSPassword, rand.Text()),
-		PID:          os.Getpid(),
+		APIKey:         cmp.Or(cfg.APIKey, kept.APIKey, "fl_"+rand.Text()),
+		NATSUser:       cmp.Or(kept.NATSUser, "flightline"),
+		NATSPassword:   cmp.Or(kept.NATSPassword, rand.Text()),
+		EventsUser:     cmp.Or(kept.EventsUser, "events"),
+		EventsPassword: cmp.Or(kept.EventsPassword, rand.Text()),
+		PID:            os.Getpid(),
 	}}
 	if kept.APIKey != h.APIKey {
 		h.replaced = kept.APIKey

@@ -15,7 +15,9 @@ import (
 	"flightline/services/api"
 	"flightline/services/cli"
 	"flightline/services/control"
+	"flightline/services/gateway"
 	"flightline/services/recorder"
+	"flightline/services/webhook"
 	"flightline/shared/bus/barrier"
 	"flightline/shared/events"
 	"flightline/shared/limit"
@@ -31,12 +33,14 @@ import (
 const (
 	roleAPI      = "api"
 	roleControl  = "control"
+	roleGateway  = "gateway"
 	roleRecorder = "recorder"
+	roleWebhook  = "webhook"
 	roleAll      = "all"
 )
 
 // roles lists those that have a part of their own.
-func roles() []string { return []string{roleAPI, roleControl, roleRecorder} }
+func roles() []string { return []string{roleAPI, roleControl, roleGateway, roleRecorder, roleWebhook} }
 
 // plan is what a node is made from.
 type plan struct {
@@ -47,6 +51,8 @@ type plan struct {
 	replicas, partitions int
 	// adminKey is put in, unless it is "".
 	adminKey string
+	// webhooks are the settings of the role, without the log.
+	webhooks webhook.Config
 	// limits of the queue API's operations, nil for none.
 	limits limit.Table
 	// durable is where writers wait, nil if the server's setting decides.
@@ -104,6 +110,11 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 			return nil, err
 		}
 	}
+	if slices.Contains(p.roles, roleWebhook) {
+		if err := n.tell(p); err != nil {
+			return nil, err
+		}
+	}
 	return n, n.serve(p) //nolint:contextcheck // requests bring their own
 }
 
@@ -125,8 +136,17 @@ func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error
 // serve adds the parts of the roles that answer requests, HTTP last: it is
 // what needs all others.
 func (n *node) serve(p plan) error {
-	app := web.New(web.Config{Log: p.log})
+	cfg := web.Config{Log: p.log}
+	workers, err := n.workers(p, &cfg)
+	if err != nil {
+		return err
+	}
+	app := web.New(cfg)
 	openapi.Routes(app)
+	if workers != nil {
+		workers.Routes(app)
+		n.parts = append(n.parts, process.Part{Name: roleGateway, Run: workers.Run})
+	}
 	if slices.Contains(p.roles, roleControl) {
 		s, err := control.New(control.Config{Partitions: p.partitions, Log: p.log},
 			control.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
@@ -150,6 +170,24 @@ func (n *node) serve(p plan) error {
 		return web.Serve(ctx, app, p.listener)
 	}})
 	return nil
+}
+
+// mostPosted is the largest result that is read: one of 20 MB, as Python
+// writes it. It takes no more memory than a body of 20 MB.
+const mostPosted = 32 << 20
+
+// workers makes the gateway, nil if it is not among the roles, and sets the
+// app up for it.
+func (n *node) workers(p plan, cfg *web.Config) (*gateway.Service, error) {
+	if !slices.Contains(p.roles, roleGateway) {
+		return nil, nil //nolint:nilnil // no such role is no error
+	}
+	s, err := gateway.New(gateway.Config{Log: p.log}, gateway.Deps{Queue: n.queue, Registry: n.registry})
+	if err != nil {
+		return nil, err
+	}
+	cfg.BodyLimit, cfg.Oversized = mostPosted, s.Oversized
+	return s, nil
 }
 
 // partitionsOf is how many partitions there are once the wanted ones exist.

@@ -28,7 +28,9 @@ func ServeCommand(environment map[string]string) *cobra.Command {
 			"runs elsewhere:\n\n" +
 			"  api       the queue API, /v2\n" +
 			"  control   endpoints and API keys, /v1\n" +
+			"  gateway   RunPod's worker protocol, /v2\n" +
 			"  recorder  the event log, counts and retention; one is active, others stand by\n" +
+			"  webhook   tells receivers that jobs ended; several share the work\n" +
 			"  all       all of them\n\n" +
 			"The streams and buckets are made if they are not there.",
 	}
@@ -56,6 +58,10 @@ func Serve(ctx context.Context, cfg ServeConfig, names []string, out io.Writer, 
 	if err != nil {
 		return err
 	}
+	webhooks, err := cfg.config()
+	if err != nil {
+		return err
+	}
 	var listening net.ListenConfig
 	listener, err := listening.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
@@ -69,7 +75,7 @@ func Serve(ctx context.Context, cfg ServeConfig, names []string, out io.Writer, 
 	defer nc.Close()
 	n, err := assemblePatiently(ctx, plan{
 		nc: nc, listener: listener, roles: wanted, replicas: cfg.Replicas, partitions: cfg.Partitions,
-		adminKey: cfg.BootstrapKey, limits: limits, log: log,
+		adminKey: cfg.BootstrapKey, webhooks: webhooks, limits: limits, log: log,
 	})
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func TestRolesOf(t *testing.T) {
 	tests := map[string]struct{ names, want []string }{
 		"one":        {[]string{"api"}, []string{"api"}},
 		"twice":      {[]string{"api", "api"}, []string{"api"}},
-		"all of all": {[]string{"api", "all"}, []string{"api", "control", "recorder"}},
+		"all of all": {[]string{"api", "all"}, []string{"api", "control", "gateway", "recorder", "webhook"}},
 		"unknown":    {[]string{"api", "x"}, nil},
 	}
 	for name, test := range tests {

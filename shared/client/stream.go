@@ -48,7 +48,7 @@ type Stream struct {
 	c        *Client
 	endpoint string
 	id       job.ID
-	patience time.Duration
+	patience patience
 	after    uint64
 	end      *Job
 }
@@ -56,11 +56,7 @@ type Stream struct {
 // Stream prepares to read a job's stream; All reads it. Reading by one caller
 // takes nothing away from others.
 func (c *Client) Stream(endpoint string, id job.ID, o StreamOptions) *Stream {
-	s := &Stream{c: c, endpoint: endpoint, id: id, after: o.After, patience: o.Patience}
-	if s.patience == 0 {
-		s.patience = streamPatience
-	}
-	return s
+	return &Stream{c: c, endpoint: endpoint, id: id, after: o.After, patience: patienceOf(o.Patience)}
 }
 
 // Cursor is that of the last chunk that All yielded, or StreamOptions.After.
@@ -96,7 +92,7 @@ func (s *Stream) All(ctx context.Context) iter.Seq2[Chunk, error] {
 			if err == nil {
 				continue // the end is told
 			}
-			pause, again := s.pauseAfter(attempt, lost, err)
+			pause, again := s.patience.pauseAfter(attempt, lost, err)
 			if again && rest(ctx, pause) == nil {
 				continue
 			}
@@ -107,23 +103,6 @@ func (s *Stream) All(ctx context.Context) iter.Seq2[Chunk, error] {
 			return
 		}
 	}
-}
-
-// pauseAfter decides whether to come back after a failure in the nth attempt
-// since the last contact, and when.
-func (s *Stream) pauseAfter(attempt int, lost time.Time, err error) (time.Duration, bool) {
-	pause := min(backoff(attempt), lastPoll)
-	refused, answered := errors.AsType[*Error](err)
-	switch {
-	case answered && !refused.Temporary(), !answered && !errors.Is(err, ErrUnreachable):
-		return 0, false
-	case answered:
-		pause = max(pause, refused.RetryAfter)
-	}
-	if lost.IsZero() {
-		return pause, answered && attempt < maxAttempts
-	}
-	return pause, s.patience > 0 && time.Since(lost)+pause < s.patience
 }
 
 // read reads one connection's worth of the stream. heard says whether the
@@ -146,7 +125,7 @@ func (s *Stream) read(ctx context.Context, each func(Chunk) bool) (heard bool, e
 		return false, unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
-	if err := s.refusal(ctx, resp); err != nil {
+	if err := refusal(ctx, resp); err != nil {
 		return false, err
 	}
 	reader := newEventReader(resp.Body)

@@ -3,16 +3,43 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"flightline/shared/job"
 )
 
+// patience is how long a server that had answered may be away; less than 0: not
+// at all.
+type patience time.Duration
+
+// patienceOf is what an option says, 0 meaning a minute.
+func patienceOf(d time.Duration) patience { return patience(cmp.Or(d, streamPatience)) }
+
+// pauseAfter decides whether to come back after a failure in the nth attempt
+// since the last contact, and when.
+func (p patience) pauseAfter(attempt int, lost time.Time, err error) (time.Duration, bool) {
+	pause := min(backoff(attempt), lastPoll)
+	refused, answered := errors.AsType[*Error](err)
+	switch {
+	case answered && !refused.Temporary(), !answered && !errors.Is(err, ErrUnreachable):
+		return 0, false
+	case answered:
+		pause = max(pause, refused.RetryAfter)
+	}
+	if lost.IsZero() {
+		return pause, answered && attempt < maxAttempts
+	}
+	return pause, p > 0 && time.Since(lost)+pause < time.Duration(p)
+}
+
 // refusal reads an answer that is no stream.
-func (s *Stream) refusal(ctx context.Context, resp *http.Response) error {
+func refusal(ctx context.Context, resp *http.Response) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}

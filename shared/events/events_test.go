@@ -3,14 +3,12 @@ package events
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus/bustest"
 	"flightline/shared/job"
@@ -149,69 +147,6 @@ func TestALongErrorIsCutAtACharacter(t *testing.T) {
 	got := cut(strings.Repeat("x", errorMost-1) + "é" + "more")
 	if want := strings.Repeat("x", errorMost-1); got != want {
 		t.Errorf("got %d bytes ending in %q, want %d", len(got), got[len(got)-2:], len(want))
-	}
-}
-
-func TestEachEventIsThereOnceAndInOrderWhoeverAppends(t *testing.T) {
-	const jobs, writers = 300, 4
-	b := newBus(t)
-	var list []Event
-	for i := range jobs {
-		list = append(list, life("ep", fmt.Sprintf("j%d", i))...)
-	}
-	var g errgroup.Group
-	for n := range writers {
-		l := open(t, b)
-		g.Go(func() error { return l.Append(t.Context(), list[4*(n*jobs/writers):]...) })
-	}
-	l := open(t, b)
-	g.Go(func() error { return l.Append(t.Context(), list...) })
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	told := map[job.ID]int{}
-	got := all(t, l)
-	for _, e := range got {
-		want := life("ep", string(e.Job))[told[e.Job]]
-		if e.Kind != want.Kind || e.Run != want.Run {
-			t.Fatalf("job %s: got %s %d, want %s %d", e.Job, e.Kind, e.Run, want.Kind, want.Run)
-		}
-		told[e.Job]++
-	}
-	if len(got) != len(list) {
-		t.Errorf("got %d events, want %d", len(got), len(list))
-	}
-}
-
-func TestWavesKeepTheOrderOfAJob(t *testing.T) {
-	list := append(life("ep", "a"), life("ep", "b")[:2]...)
-	list = append(list, life("other", "a")[0])
-	var got []int
-	for _, wave := range waves(list) {
-		got = append(got, len(wave))
-	}
-	if want := []int{3, 2, 1, 1}; !cmp.Equal(got, want) {
-		t.Errorf("got waves of %v, want %v", got, want)
-	}
-}
-
-func TestAppendDuringAnOutageMayBeRepeated(t *testing.T) {
-	b := newBus(t)
-	l := open(t, b)
-	if err := l.Append(t.Context(), life("ep", "a")[:2]...); err != nil {
-		t.Fatal(err)
-	}
-	b.Stop()
-	if err := l.Append(t.Context(), life("ep", "a")...); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
-	}
-	if _, err := l.Last(t.Context(), "ep", "a"); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
-	}
-	b.Start()
-	eventually(t, "the events are appended", func() bool { return l.Append(t.Context(), life("ep", "a")...) == nil })
-	if got := all(t, l); len(got) != 4 {
-		t.Errorf("got %d events, want 4", len(got))
 	}
 }
 

@@ -28,6 +28,11 @@ type Config struct {
 	ReadTimeout time.Duration
 	// IdleTimeout closes a connection that waits for its next request. 0 means 2 min.
 	IdleTimeout time.Duration
+	// Oversized, if not nil, may answer a request whose body is over BodyLimit and
+	// is not read; it returns false to leave that to the app, which answers 413.
+	// Only the request's header is there: no parameters of a route. It is not
+	// asked about a body whose size the header does not tell.
+	Oversized func(c *fiber.Ctx) bool
 	// Log hears of errors that are ours. nil means silence.
 	Log *slog.Logger
 }
@@ -67,10 +72,11 @@ func New(cfg Config) *fiber.App {
 	})
 	app.Server().MaxIdleWorkerDuration = idleWorker
 	bodies := newMemory(orDefault(cfg.BodyMemory, defaultBodyMemory), app.Config().BodyLimit, app.Config().ReadTimeout)
+	bodies.oversized = cfg.Oversized
 	app.Server().HeaderReceived = bodies.admit
 	app.Server().Handler = bodies.handle(beforeRouting(app, app.Server().Handler))
 	app.Server().ErrorHandler = bodies.refusal(app, app.Server().ErrorHandler)
-	app.Use(identify, recoverPanic)
+	app.Use(identify(log), recoverPanic)
 	return app
 }
 
@@ -94,10 +100,14 @@ func orDefault[T int | time.Duration](v, standard T) T {
 	return v
 }
 
-// identify gives the request its id.
-func identify(c *fiber.Ctx) error {
-	c.Set(HeaderRequestID, RequestID(c))
-	return c.Next()
+// identify gives the request its id, and the log to those who write an answer
+// after the handler.
+func identify(log *slog.Logger) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		c.Set(HeaderRequestID, RequestID(c))
+		c.Locals(localLog{}, log)
+		return c.Next()
+	}
 }
 
 // recoverPanic turns a panic into an error whose text, with the stack, ends in
@@ -105,11 +115,13 @@ func identify(c *fiber.Ctx) error {
 func recoverPanic(c *fiber.Ctx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = panicked(p)
 		}
 	}()
 	return c.Next()
 }
+
+func panicked(value any) error { return fmt.Errorf("panic: %v\n%s", value, debug.Stack()) }
 
 // collapseSlashes makes /v2//ep/run what was meant: a base URL that ends in a
 // slash is a common mistake, and a redirect would turn POST into GET.

@@ -30,7 +30,7 @@ func Auth(keys Keys, need registry.Permission) fiber.Handler {
 
 // Allow is Auth for a handler whose need depends on the request.
 func Allow(c *fiber.Ctx, keys Keys, need registry.Permission) error {
-	plain := bearer(c.Get(fiber.HeaderAuthorization))
+	plain := Key(c)
 	if plain == "" {
 		return registry.ErrUnauthorized
 	}
@@ -43,6 +43,10 @@ func Allow(c *fiber.Ctx, keys Keys, need registry.Permission) error {
 	}
 	return nil
 }
+
+// Key is the API key that the request came with, known or not; "" if it came
+// with none. It shares the request's memory.
+func Key(c *fiber.Ctx) string { return bearer(c.Get(fiber.HeaderAuthorization)) }
 
 // bearer takes the key out of the header's value.
 func bearer(value string) string {

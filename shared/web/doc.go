@@ -5,9 +5,10 @@
 // A handler returns errors; [answerError] alone decides what a client learns
 // of them. Every answer that is an error is a JSON object
 //
-//	{"error": text, "code": one of Code, "status": int, "requestId": id}
+//	{"error": text, "code": one of Code, "requestId": id}
 //
-// and beneath /v1, as RunPod's REST clients want it, "message" with the text.
+// and beneath /v1, as RunPod's REST clients want it, "message" with the text
+// and "status" with the HTTP status.
 //
 // Fiber reuses the memory of a request: strings and bytes that outlive the
 // handler must be copied. A request's context does not end when the client

@@ -63,12 +63,12 @@ func errorsDocument(t *testing.T) string {
 Every answer that is no success is a JSON object, whatever went wrong:
 
 ` + "```json" + `
-{"error":"policy.ttl must be between 10000 and 604800000 milliseconds","code":"invalid_request","status":400,"requestId":"…"}
+{"error":"policy.ttl must be between 10000 and 604800000 milliseconds","code":"invalid_request","requestId":"…"}
 ` + "```" + `
 
 ` + "`error`" + ` is for people and may change. ` + "`code`" + ` is for programs: this list is closed, further codes come with a new version of the API only.
-` + "`status`" + ` repeats the HTTP status, ` + "`requestId`" + ` the header ` + "`X-Request-Id`" + `. Beneath ` + "`/v1`" + ` a
-` + "`message`" + ` repeats the text. A job that fails is no error of the API: its status is FAILED, and the answer 200.
+` + "`requestId`" + ` repeats the header ` + "`X-Request-Id`" + `. Beneath ` + "`/v1`" + ` a ` + "`message`" + ` repeats the text and ` + "`status`" + ` the HTTP status; beneath
+` + "`/v2`" + ` a ` + "`status`" + ` is always a job's, as clients read it. A job that fails is no error of the API: its status is FAILED, and the answer 200.
 
 | code | status | what it means | what to do |
 |---|---|---|---|

@@ -11,10 +11,7 @@ import (
 // gone looks at the socket without taking anything from it. It goes past the
 // read deadlines that fasthttp sets, hence Control and not Read.
 func gone(conn net.Conn) bool {
-	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
-		conn = wrapped.NetConn()
-	}
-	socket, ok := conn.(syscall.Conn)
+	socket, ok := inner(conn).(syscall.Conn)
 	if !ok {
 		return false
 	}

@@ -81,7 +81,7 @@ func TestHoldEndsWhenTheClientLeaves(t *testing.T) {
 			if err := leave(conn); err != nil {
 				t.Fatal(err)
 			}
-			if got := receive(t, why, 3*time.Second); !errors.Is(got, web.ErrGone) {
+			if got := receive(t, why, patience); !errors.Is(got, web.ErrGone) {
 				t.Errorf("got %v, want ErrGone", got)
 			}
 		})

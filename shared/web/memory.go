@@ -21,9 +21,6 @@ const (
 	smallBody = 64 << 10
 	// roomWithin is how long a request waits for room before it is refused.
 	roomWithin = time.Second
-	// sweepEvery is the least pause between two looks for tickets that nobody
-	// gave back.
-	sweepEvery = time.Second
 )
 
 // memory bounds the sum of the large bodies that are in memory at a time.
@@ -34,11 +31,11 @@ type memory struct {
 	total     int64 // bytes
 	bodyLimit int
 	reading   time.Duration // a body is read within, or not at all
+	oversized func(*fiber.Ctx) bool
 
 	count   atomic.Int64 // of tickets
 	mu      sync.Mutex
 	tickets map[*fasthttp.RequestHeader]*ticket // fasthttp hands around nothing else
-	swept   time.Time
 }
 
 // ticket is what a request with a large body got.
@@ -82,7 +79,6 @@ func (m *memory) admit(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sweep(time.Now())
 	if lost := m.tickets[header]; lost != nil {
 		m.release(lost, 0) // of a connection before this one
 	}
@@ -102,6 +98,7 @@ func (m *memory) take(t *ticket, size int) bool {
 	}
 	bytes := m.needed(size)
 	if !m.room.TryAcquire(bytes) {
+		m.sweep(time.Now())
 		ctx, cancel := context.WithTimeout(context.Background(), roomWithin)
 		defer cancel()
 		if m.room.Acquire(ctx, bytes) != nil {
@@ -117,19 +114,18 @@ func (m *memory) needed(size int) int64 {
 	return min(int64(1)<<bits.Len64(uint64(size-1)), m.total) //nolint:gosec // a size over smallBody is positive
 }
 
-// sweep gives back what requests took whose client went away in the middle of
-// a chunked body: fasthttp tells nobody of these. mu must be held.
+// sweep gives back what requests took that ended without a word: fasthttp tells
+// nobody of a client that went while it was asked to go on (100 Continue).
 func (m *memory) sweep(now time.Time) {
-	if now.Sub(m.swept) < sweepEvery {
-		return
-	}
-	m.swept = now
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for header, t := range m.tickets {
 		if !t.read && now.After(t.until) {
 			delete(m.tickets, header)
 			m.release(t, 0)
 		}
 	}
+	m.count.Store(int64(len(m.tickets)))
 }
 
 // arrived says that the request was read and is going to its handler. It
@@ -204,9 +200,11 @@ func (m *memory) refusal(app *fiber.App, next func(*fasthttp.RequestCtx, error))
 	return func(ctx *fasthttp.RequestCtx, err error) {
 		t := m.leave(&ctx.Request.Header)
 		tooLarge := errors.Is(err, fasthttp.ErrBodyTooLarge)
-		if t != nil && t.refused != nil && tooLarge {
+		switch {
+		case tooLarge && m.answerOversized(app, ctx, t):
+		case t != nil && t.refused != nil && tooLarge:
 			answer(app, ctx, t.refused)
-		} else {
+		default:
 			next(ctx, err)
 		}
 		if tooLarge {

@@ -104,8 +104,8 @@ func TestMemoryIsBoundedWhileManyTrickle(t *testing.T) {
 	if grown := most - base; grown > room+buffer {
 		t.Errorf("got %d MB more heap, want at most %d", grown/mb, (room+buffer)/mb)
 	}
-	if begun != room/buffer || begun+refused != clients {
-		t.Errorf("got %d begun and %d refused, want %d and the rest", begun, refused, room/buffer)
+	if begun < room/buffer || refused == 0 || begun+refused != clients { // more begin if the last of them is slow to come
+		t.Errorf("got %d begun and %d refused, want at least %d and the rest", begun, refused, room/buffer)
 	}
 	for range room / buffer { // all the room is back
 		if got := post(t, addr, size); got != 200 {
@@ -191,12 +191,8 @@ func TestABodysRoomIsTakenUntilItsHandlerIsDoneWithIt(t *testing.T) {
 			}
 			if test.body != "" {
 				<-begun
-			} else {
-				<-time.After(100 * time.Millisecond) // nothing tells when a head was read
-			}
-			if got := post(t, addr, 100_000); got != test.want {
-				t.Errorf("another: got %d, want %d", got, test.want)
-			}
+			} // else nothing tells when the head is read
+			until(t, fmt.Sprintf("another: %d", test.want), func() bool { return post(t, addr, 100_000) == test.want })
 			if got := post(t, addr, 1000); got != 200 {
 				t.Errorf("a small one: got %d, want 200", got)
 			}
@@ -207,9 +203,9 @@ func TestABodysRoomIsTakenUntilItsHandlerIsDoneWithIt(t *testing.T) {
 	}
 }
 
-// fasthttp says nothing of a client that goes between two chunks.
+// fasthttp by itself says nothing of a client that goes between two chunks.
 func TestRoomComesBackFromClientsThatWentInTheMiddle(t *testing.T) {
-	app := web.New(web.Config{BodyLimit: mb, BodyMemory: mb, ReadTimeout: time.Second})
+	app := web.New(web.Config{BodyLimit: mb, BodyMemory: mb, ReadTimeout: time.Hour})
 	app.Post("/", sized)
 	addr := serve(t, app)
 	for name, part := range map[string]string{"before a chunk": "", "between chunks": "5\r\nhello\r\n", "in a chunk": "5\r\nhe"} {

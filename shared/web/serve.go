@@ -18,7 +18,7 @@ const stopWithin = 10 * time.Second
 // if requests were still under way after 10 s. It closes the listener.
 func Serve(ctx context.Context, app *fiber.App, listener net.Listener) error {
 	served := make(chan error, 1)
-	go func() { served <- app.Listener(listener) }()
+	go func() { served <- app.Listener(listening{listener}) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve %s: %w", listener.Addr(), orClosed(err))

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"syscall"
@@ -21,12 +22,17 @@ var errCutOff = fmt.Errorf("web: answer cut off: %w", syscall.EPIPE)
 // Stream answers with the pieces that next returns, of unknown number: each is
 // asked for, and must stay as it is, until the one before was written to the
 // socket and the client is still there. io.EOF of next ends the answer, any
-// other error cuts it off. All this happens after the handler has returned, so
-// neither next nor end may use c. end is called last, once, whatever happened.
+// other error, or a panic, cuts it off. All this happens after the handler has
+// returned, so neither next nor end may use c. end is called last, once,
+// whatever happened.
 func Stream(c *fiber.Ctx, next func() ([]byte, error), end func()) {
-	s := &stream{conn: c.Context().Conn(), next: next, end: sync.OnceFunc(end)}
+	s := &stream{conn: c.Context().Conn(), next: next, end: sync.OnceFunc(end), id: RequestID(c)}
+	s.log, _ = c.Locals(localLog{}).(*slog.Logger)
 	c.Context().Response.SetBodyStream(s, -1)
 }
+
+// localLog is where the log is kept while a request is handled.
+type localLog struct{}
 
 // stream is a body that fasthttp reads from and writes, a few KB at a time,
 // each flushed before it reads on.
@@ -36,6 +42,22 @@ type stream struct {
 	end   func()
 	begun bool
 	rest  []byte // of the piece that is being written
+	id    string // of the request
+	log   *slog.Logger
+}
+
+// piece asks for the next one. A panic there would end the process: no handler
+// of the app is beneath us any more.
+func (s *stream) piece() (piece []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicked(p)
+			if s.log != nil {
+				s.log.Error("answer cut off", "request_id", s.id, "err", err)
+			}
+		}
+	}()
+	return s.next()
 }
 
 // Read implements io.Reader.
@@ -45,7 +67,7 @@ func (s *stream) Read(p []byte) (int, error) {
 			return 0, errCutOff
 		}
 		s.begun = true
-		piece, err := s.next()
+		piece, err := s.piece()
 		if err == io.EOF { //nolint:errorlint // the very value, as of an io.Reader
 			return 0, io.EOF
 		}

@@ -2,10 +2,13 @@ package web_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,11 +88,42 @@ func TestStreamThatFailsHasNoEnd(t *testing.T) {
 	receive(t, ended, patience)
 }
 
+// A panic in fasthttp's goroutine would take all requests along.
+func TestAPanicWhileAnAnswerIsWrittenEndsThatAnswerOnly(t *testing.T) {
+	var log bytes.Buffer
+	app := web.New(web.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	ended, first := make(chan struct{}, 1), true
+	app.Get("/", func(c *fiber.Ctx) error {
+		web.Stream(c, func() ([]byte, error) {
+			if first {
+				first = false
+				return []byte("a part"), nil
+			}
+			panic("no such piece")
+		}, func() { ended <- struct{}{} })
+		return nil
+	})
+	resp, err := http.ReadResponse(bufio.NewReader(dial(t, serve(t, app))), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) || string(got) != "a part" {
+		t.Errorf("got %q, %v, want an unexpected end", got, err)
+	}
+	receive(t, ended, patience)
+	for _, want := range []string{"no such piece", resp.Header.Get(web.HeaderRequestID)} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("got log %s, want %q in it", &log, want)
+		}
+	}
+}
+
 func TestStreamAsksForNothingMoreOnceTheClientLeft(t *testing.T) {
 	t.Run("while a piece is awaited", func(t *testing.T) {
 		app, ended := streamer(make(chan string), io.EOF)
 		_ = dial(t, serve(t, app)).Close()
-		receive(t, ended, 2*time.Second)
+		receive(t, ended, patience)
 	})
 	t.Run("while a piece is written", func(t *testing.T) {
 		pieces := make(chan string, 2)
@@ -101,7 +135,7 @@ func TestStreamAsksForNothingMoreOnceTheClientLeft(t *testing.T) {
 		}
 		_ = conn.Close()
 		pieces <- "more"
-		receive(t, ended, 2*time.Second)
+		receive(t, ended, patience)
 		if len(pieces) != 1 {
 			t.Error("it asked for a piece that nobody wants")
 		}

@@ -1,0 +1,77 @@
+package api
+
+import (
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"flightline/shared/events"
+	"flightline/shared/limit"
+)
+
+func TestSubscribersAreKeptAlive(t *testing.T) {
+	s, _ := startTelling(t)
+	e := s.readEvents("/ep/events", "")
+	e.want("retry: 1000|id: 0")
+	began := time.Now()
+	e.want(": keep-alive|id: 0")
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("a sign of life after %v, want one at least every 15 s", took)
+	}
+}
+
+func TestSubscribersThatLeaveAreNoticed(t *testing.T) {
+	s, _ := startTelling(t)
+	e := s.readEvents("/ep/events", "")
+	e.wantBegun()
+	asked := func() bool {
+		before := s.conn.Stats().OutMsgs
+		<-time.After(300 * time.Millisecond)
+		return s.conn.Stats().OutMsgs > before+1
+	}
+	if !asked() {
+		t.Error("the log is not read")
+	}
+	e.cancel()
+	eventually(t, "the log is read no more", 2*time.Second, func() bool { return !asked() })
+}
+
+func TestSubscribersCountAsOneAtOnceUntilTheyEnd(t *testing.T) {
+	s, log := startTelling(t)
+	l := s.limited(limit.Table{limit.Stream: {Concurrent: 1}}).system
+	l.service.tail = events.NewTail(log, nil)
+	e := l.readEvents("/ep/events", "")
+	e.wantBegun()
+	if got := l.do("GET", "/ep/events", ""); got.status != http.StatusTooManyRequests {
+		t.Errorf("a second one: got %d, want 429", got.status)
+	}
+	e.cancel()
+	eventually(t, "another one may come", 2*time.Second, func() bool { return l.readEvents("/ep/events", "").resp.StatusCode == http.StatusOK })
+}
+
+func TestSubscriptionsEndWithTheServer(t *testing.T) {
+	s, _ := startTelling(t)
+	other, stop, stopped := s.beside(func(l net.Listener) net.Listener { return l })
+	e := other.readEvents("/ep/events", "")
+	e.wantBegun()
+	began := time.Now()
+	stop()
+	e.wantEnd()
+	if err := <-stopped; err != nil || time.Since(began) > time.Second {
+		t.Errorf("it stopped after %v: %v, want within a second", time.Since(began), err)
+	}
+}
+
+func TestSubscriptionsSurviveAnOutage(t *testing.T) {
+	s, log := startTelling(t)
+	e := s.readEvents("/ep/events", "")
+	e.wantBegun()
+	life := lifeOf("a")
+	appendTo(t, log, life[:1]...)
+	e.wantNames("1 job.queued a")
+	s.bus.Stop()
+	s.bus.Start()
+	eventually(t, "the rest is written", patience, func() bool { return log.Append(t.Context(), life...) == nil })
+	e.wantNames("2 job.started a", "3 job.failed a")
+}

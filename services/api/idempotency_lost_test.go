@@ -1,0 +1,173 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+// What a crash between two steps leaves behind is finished by the next request.
+func TestAKeyWhoseJobWasNeverQueuedQueuesIt(t *testing.T) {
+	s := start(t)
+	runs := s.worker()
+	e, err := s.registry.Endpoints.Get(t.Context(), "ep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, crash := range map[string]func(id job.ID) error{
+		"before the job was queued": func(job.ID) error { return nil },
+		"after it was queued": func(id job.ID) error {
+			_, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: json.RawMessage(`{"n":1}`)})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id, key := queue.NewID(job.Async), "crash-"+strings.ReplaceAll(name, " ", "-")
+			sum := sumOf(someInput)
+			claimed, first, err := s.registry.Idempotency.Claim(t.Context(), registry.IdempotencyKey(e, adminKey, key), registry.Submission{Job: id, Mode: job.Async, Body: sum})
+			if err != nil || !first || claimed.Job != id {
+				t.Fatalf("got %+v, %t, %v", claimed, first, err)
+			}
+			if err := crash(id); err != nil {
+				t.Fatal(err)
+			}
+			restarted := s.twin()
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					if got := restarted.keyed("/ep/run", key, someInput); got.status != 200 || got.id() != string(id) {
+						t.Errorf("got %d %s, want job %s", got.status, got.raw, id)
+					}
+				})
+			}
+			all.Wait()
+			eventually(t, "the job ran", patience, func() bool { return runs()[id] > 0 })
+			if got := runs()[id]; got != 1 {
+				t.Errorf("got %d runs, want 1", got)
+			}
+		})
+	}
+}
+
+func TestAReplayAfterTheRetentionTellsTheLastKnownStatus(t *testing.T) {
+	s := start(t)
+	s.shorten(time.Second)
+	api := s.twin()
+	runs := s.worker()
+	for _, path := range []string{"/ep/run", "/ep/runsync"} {
+		first := api.keyed(path, "k"+strings.ReplaceAll(path, "/", "-"), someInput)
+		if first.status != 200 {
+			t.Fatalf("%s: got %d %s", path, first.status, first.raw)
+		}
+		eventually(t, "its retention is over", patience, func() bool { return api.do("GET", "/ep/status/"+first.id(), "").status == 404 })
+		s.forget(first.id())
+		want := fmt.Sprintf(`{"id":%q,"status":"COMPLETED"}`, first.id())
+		for range 2 {
+			again := api.keyed(path, "k"+strings.ReplaceAll(path, "/", "-"), someInput)
+			if again.status != 200 || again.raw != want || again.header.Get("Idempotent-Replayed") != "true" {
+				t.Errorf("%s: got %d %s, want %s, replayed", path, again.status, again.raw, want)
+			}
+		}
+		if got := runs()[job.ID(first.id())]; got != 1 {
+			t.Errorf("%s: got %d runs, want 1", path, got)
+		}
+	}
+}
+
+// A job that expired in the queue left no trace but the mark at its key.
+func TestAJobThatExpiredUnseenIsNotQueuedAgain(t *testing.T) {
+	s := start(t)
+	api := s.twin()
+	first := api.keyed("/ep/run", "k", someInput)
+	if got := api.do("GET", "/ep/status/"+first.id()+"?ttl=1000", ""); got.status != 200 {
+		t.Fatalf("got %d %s", got.status, got.raw)
+	}
+	eventually(t, "it expires", patience, func() bool { return api.do("GET", "/ep/status/"+first.id(), "").status == 404 })
+	if again := api.keyed("/ep/run", "k", someInput); again.raw != first.raw {
+		t.Errorf("got %d %s, want %s", again.status, again.raw, first.raw)
+	}
+	if got := api.do("GET", "/ep/status/"+first.id(), ""); got.status != 404 {
+		t.Errorf("got %d %s, want it not queued again", got.status, got.raw)
+	}
+}
+
+func TestARequestRefusedInAnOutageIsRepeatedAsOneJob(t *testing.T) {
+	s := start(t)
+	api := s.twin()
+	s.bus.Stop()
+	if got := api.keyed("/ep/run", "k", someInput); got.status != http.StatusServiceUnavailable {
+		t.Fatalf("without JetStream: got %d %s", got.status, got.raw)
+	}
+	s.bus.Start()
+	runs := s.worker()
+	var ids []string
+	eventually(t, "three requests got through", patience, func() bool {
+		if got := api.keyed("/ep/run", "k", someInput); got.status == 200 {
+			ids = append(ids, got.id())
+		}
+		return len(ids) == 3
+	})
+	eventually(t, "the job ran", patience, func() bool { return runs()[job.ID(ids[0])] > 0 })
+	if got := runs(); len(got) != 1 || ids[0] != ids[1] || ids[1] != ids[2] {
+		t.Errorf("got jobs %v and runs %v, want one", ids, got)
+	}
+}
+
+func sumOf(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(sum[:])
+}
+
+// Requests that are repeated until they get through, while JetStream comes and
+// goes, are one job for each key, and each runs once.
+func TestKeysOutliveOutages(t *testing.T) {
+	s := start(t)
+	instances := []*system{s.twin(), s.twin()}
+	runs := s.worker()
+	const keys = 24
+	ids := make([]string, keys)
+	var clients sync.WaitGroup
+	for k := range keys {
+		clients.Go(func() {
+			deadline := time.Now().Add(patience)
+			for try := 0; time.Now().Before(deadline); try++ {
+				got := instances[(k+try)%2].keyed("/ep/run", fmt.Sprintf("key-%d", k), someInput)
+				switch {
+				case got.status == http.StatusOK && ids[k] != "" && ids[k] != got.id():
+					t.Errorf("key %d: got jobs %s and %s", k, ids[k], got.id())
+					return
+				case got.status == http.StatusOK && ids[k] != "":
+					return // twice is enough
+				case got.status == http.StatusOK:
+					ids[k] = got.id()
+				case got.status != http.StatusServiceUnavailable:
+					t.Errorf("key %d: got %d %s", k, got.status, got.raw)
+				}
+			}
+			t.Errorf("key %d never got through twice", k)
+		})
+	}
+	for range 4 {
+		<-time.After(30 * time.Millisecond)
+		s.bus.Stop()
+		<-time.After(100 * time.Millisecond)
+		s.bus.Start()
+	}
+	clients.Wait()
+	eventually(t, "all jobs ran", patience, func() bool { return len(runs()) == keys })
+	for _, id := range ids {
+		if n := runs()[job.ID(id)]; n != 1 {
+			t.Errorf("job %s: got %d runs, want 1", id, n)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"flightline/shared/client"
+	"flightline/shared/job"
+)
+
+func (sh *shell) webhookCommand() *cobra.Command {
+	c := &cobra.Command{Use: "webhook", Short: "Look after webhooks: deliveries, replay, pause, resume, secret", Args: cobra.NoArgs, RunE: needsVerb}
+	c.AddCommand(sh.webhookDeliveries(), sh.webhookDestinations(), sh.webhookReplay(), sh.webhookPause(), sh.webhookResume(), sh.webhookSecret())
+	return c
+}
+
+func (sh *shell) webhookDeliveries() *cobra.Command {
+	var q client.WebhookQuery
+	var id, since string
+	c := &cobra.Command{
+		Use: "deliveries ENDPOINT", Short: "List the attempts of the last 7 days, the newest first", Args: cobra.ExactArgs(1),
+		Example: "  flightline webhook deliveries echo --failed --since 1h",
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			var err error
+			if q.Since, err = sinceOf(since, time.Now()); err != nil {
+				return err
+			}
+			q.Job = job.ID(id)
+			page, err := api.Webhooks(args[0]).Deliveries(ctx, q)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"STARTED", "JOB", "TRY", "OUTCOME", "STATUS", "TOOK", "URL", "WHY"}}
+			for _, d := range page.Deliveries {
+				took := time.Duration(d.DurationMs) * time.Millisecond
+				rows = append(rows, []string{when(d.Started), string(d.Job), fmt.Sprint(d.Try), d.Outcome, fmt.Sprint(d.Status), took.String(), clean(d.URL), clean(d.Error)})
+			}
+			if page.HasMore {
+				rows = append(rows, []string{"more: --cursor " + page.Cursor})
+			}
+			return sh.show(page, rows)
+		}),
+	}
+	f := c.Flags()
+	f.StringVar(&id, "job", "", "of one job only")
+	f.StringVar(&since, "since", "", "begun since then: an instant like 2026-01-31T12:00:00Z, or how long ago, like 1h")
+	f.BoolVar(&q.Failed, "failed", false, "without what was delivered")
+	f.IntVar(&q.Limit, "limit", 0, "how many at most (1 to 500; default 50)")
+	f.StringVar(&q.Cursor, "cursor", "", "go on where another list ended")
+	return c
+}
+
+func (sh *shell) webhookDestinations() *cobra.Command {
+	return &cobra.Command{
+		Use: "destinations ENDPOINT", Short: "List receivers that keep failing or are paused", Args: cobra.ExactArgs(1),
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			list, err := api.Webhooks(args[0]).Destinations(ctx)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"DESTINATION", "FAILURES", "PAUSED", "SINCE", "REASON"}}
+			for _, d := range list {
+				rows = append(rows, []string{clean(d.Destination), fmt.Sprint(d.Failures), fmt.Sprint(d.Paused), when(d.Since), clean(d.Reason)})
+			}
+			return sh.show(list, rows)
+		}),
+	}
+}
+
+func (sh *shell) webhookReplay() *cobra.Command {
+	var since string
+	c := &cobra.Command{
+		Use: "replay ENDPOINT [JOB]", Short: "Send the webhook of a job again, or all that were given up since a time", Args: cobra.RangeArgs(1, 2),
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			if (len(args) == 2) == (since != "") {
+				return &UsageError{errors.New("give either a job or --since")}
+			}
+			var n int
+			var err error
+			if len(args) == 2 {
+				n, err = api.Webhooks(args[0]).Replay(ctx, job.ID(args[1]))
+			} else {
+				var from time.Time
+				if from, err = sinceOf(since, time.Now()); err == nil {
+					n, err = api.Webhooks(args[0]).ReplaySince(ctx, from)
+				}
+			}
+			return sh.showReplayed(n, err)
+		}),
+	}
+	c.Flags().StringVar(&since, "since", "", "all given up since then: an instant like 2026-01-31T12:00:00Z, or how long ago, like 1h")
+	return c
+}
+
+func (sh *shell) webhookPause() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "pause ENDPOINT DESTINATION", Short: "Keep webhooks back that go to a destination", Args: cobra.ExactArgs(2),
+		Long: "Keep webhooks back that go to a destination, the scheme, host and port of an\n" +
+			"address. They wait for 'resume', at most 7 days.",
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			d, err := api.Webhooks(args[0]).Pause(ctx, args[1], reason)
+			if err != nil {
+				return err
+			}
+			return sh.show(d, [][]string{{"PAUSED", clean(d.Destination)}, {"REASON", clean(d.Reason)}})
+		}),
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")
+	return c
+}
+
+func (sh *shell) webhookResume() *cobra.Command {
+	return &cobra.Command{
+		Use: "resume ENDPOINT DESTINATION", Short: "Send webhooks to a paused destination again", Args: cobra.ExactArgs(2),
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			return sh.showReplayed(api.Webhooks(args[0]).Resume(ctx, args[1]))
+		}),
+	}
+}
+
+func (sh *shell) webhookSecret() *cobra.Command {
+	var overlap time.Duration
+	c := &cobra.Command{
+		Use: "secret ENDPOINT", Short: "Make a new secret; the present one signs beside it for a while", Args: cobra.ExactArgs(1),
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			if overlap < 0 {
+				return &UsageError{errors.New("--overlap must not be negative")}
+			}
+			made, err := api.Webhooks(args[0]).RotateSecret(ctx, overlap)
+			if err != nil {
+				return err
+			}
+			return sh.show(made, [][]string{{"SECRET", made.Secret}, {"BOTH SIGN UNTIL", when(made.OverlapUntil)}})
+		}),
+	}
+	c.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the present secret goes on signing (0 to 720h)")
+	return c
+}
+
+func (sh *shell) showReplayed(n int, err error) error {
+	if err != nil {
+		return err
+	}
+	return sh.show(map[string]int{"replayed": n}, [][]string{{"REPLAYED", fmt.Sprint(n)}})
+}
+
+// sinceOf reads an instant, or how long before now it was; "" is none.
+func sinceOf(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, &UsageError{fmt.Errorf("--since %s: must be an instant like 2026-01-31T12:00:00Z, or how long ago, like 1h", text)}
+	}
+	return at, nil
+}

@@ -1,0 +1,100 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"flightline/services/cli"
+)
+
+// runRole runs a command line that has the role worker, which says what it got.
+func runRole(t *testing.T, env map[string]string, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	role := &cobra.Command{
+		Use: "worker ENDPOINT -- COMMAND...", Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			c.Println("role", strings.Join(args, " "))
+			return nil
+		},
+	}
+	role.Flags().String("url", "", "")
+	role.Flags().String("data", "", "")
+	code := cli.Run(t.Context(), cli.Config{Env: env, In: strings.NewReader(""), Out: &out, Err: &errs, Roles: []*cobra.Command{role}}, args)
+	return result{code, out.String(), errs.String()}
+}
+
+const letIn = `{"id":"w1","endpoint":"ep","token":"fw_a'b","pingIntervalMs":5000}`
+
+func TestWorkerEnvPrintsTheWholeEnvironment(t *testing.T) {
+	t.Chdir(t.TempDir())
+	url := api{"POST /v1/endpoints/ep/workers": {200, letIn}}.start(t, nil)
+	env := map[string]string{"FLIGHTLINE_URL": url, "BUCKET_ENDPOINT_URL": "http://minio:9000"}
+	want := strings.ReplaceAll(`RUNPOD_WEBHOOK_GET_JOB=BASE/v2/ep/job-take/w1?gpu=any
+RUNPOD_WEBHOOK_POST_OUTPUT=BASE/v2/ep/job-done/w1/$ID?gpu=any
+RUNPOD_WEBHOOK_POST_STREAM=BASE/v2/ep/job-stream/w1/$ID?gpu=any
+RUNPOD_WEBHOOK_PING=BASE/v2/ep/ping/w1?gpu=any
+RUNPOD_PING_INTERVAL=5000
+RUNPOD_AI_API_KEY=fw_a'b
+RUNPOD_POD_ID=w1
+RUNPOD_ENDPOINT_ID=ep
+RUNPOD_SKIP_AUTO_SYSTEM_CHECKS=true
+RUNPOD_LOG_LEVEL=INFO
+RUNPOD_DEBUG_LEVEL=INFO
+BUCKET_ENDPOINT_URL=http://minio:9000
+`, "BASE", url)
+	if got := runRole(t, env, "worker", "env", "ep", "--worker", "w1"); got.code != 0 || got.out != want {
+		t.Errorf("got %d %s\n%s\nwant\n%s", got.code, got.err, got.out, want)
+	}
+	elsewhere := runRole(t, env, "worker", "env", "ep", "--gateway-url", "http://gate:1/")
+	if want := strings.ReplaceAll(want, url, "http://gate:1"); elsewhere.out != want {
+		t.Errorf("got\n%s\nwant\n%s", elsewhere.out, want)
+	}
+}
+
+func TestWorkerEnvHasOtherForms(t *testing.T) {
+	t.Chdir(t.TempDir())
+	env := map[string]string{"FLIGHTLINE_URL": api{"POST /v1/endpoints/ep/workers": {200, letIn}}.start(t, nil)}
+	for form, want := range map[string]string{
+		"export": `export RUNPOD_AI_API_KEY='fw_a'\''b'` + "\n",
+		"docker": ` -e 'RUNPOD_AI_API_KEY=fw_a'\''b' -e `,
+		"env":    "\nRUNPOD_AI_API_KEY=fw_a'b\n",
+	} {
+		if got := runRole(t, env, "worker", "env", "ep", "--format", form); got.code != 0 || !strings.Contains(got.out, want) {
+			t.Errorf("%s: got %d %s %s, want it to have %s", form, got.code, got.err, got.out, want)
+		}
+	}
+	var values map[string]string
+	got := runRole(t, env, "worker", "env", "ep", "--format", "json")
+	if err := json.Unmarshal([]byte(got.out), &values); err != nil || values["RUNPOD_AI_API_KEY"] != "fw_a'b" || values["RUNPOD_POD_ID"] != "w1" {
+		t.Errorf("got %s, %v", got.out, err)
+	}
+	if got := runRole(t, env, "worker", "env", "ep", "--format", "yaml"); got.code != 2 || got.out != "" {
+		t.Errorf("got %d %s, want a usage error and no token", got.code, got.out)
+	}
+}
+
+func TestWorkerDrain(t *testing.T) {
+	t.Chdir(t.TempDir())
+	env := map[string]string{"FLIGHTLINE_URL": api{
+		"POST /v1/endpoints/ep/workers/w1/drain": {200, `{"id":"w1","draining":true}`},
+		"POST /v1/endpoints/ep/workers/w2/drain": {404, `{"error":"not found","code":"not_found"}`},
+	}.start(t, nil)}
+	if got := runRole(t, env, "worker", "drain", "ep", "w1"); got.code != 0 || got.out != "DRAINING  w1\n" {
+		t.Errorf("got %d %s %s", got.code, got.out, got.err)
+	}
+	if got := runRole(t, env, "worker", "drain", "ep", "w2"); got.code == 0 {
+		t.Errorf("got %d %s, want an error", got.code, got.out)
+	}
+}
+
+func TestTheWordsOfWorkerLeaveTheRoleAlone(t *testing.T) {
+	got := runRole(t, nil, "worker", "echo", "--", "cat", "env")
+	if got.code != 0 || !strings.Contains(got.out+got.err, "role echo cat env") {
+		t.Errorf("got %d %s %s", got.code, got.out, got.err)
+	}
+}

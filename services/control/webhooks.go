@@ -1,0 +1,211 @@
+package control
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/shared/web"
+)
+
+const (
+	// standardDeliveries and maxDeliveries bound a page of the log.
+	standardDeliveries, maxDeliveries = 50, 500
+	// standardOverlap is how long a secret that was replaced goes on signing
+	// unless the request says, maxOverlap the longest that it may say.
+	standardOverlap, maxOverlap = 24 * time.Hour, 30 * 24 * time.Hour
+	// maxReason bounds the text of a pause.
+	maxReason = 500
+)
+
+// known returns the endpoint that the route names, whose id outlives the request.
+func (s *Service) known(c *fiber.Ctx) (endpoint.Endpoint, error) {
+	return s.registry.Endpoints.Get(c.UserContext(), strings.Clone(c.Params("id")))
+}
+
+func (s *Service) listDeliveries(c *fiber.Ctx) error {
+	e, err := s.known(c)
+	if err != nil {
+		return err
+	}
+	which, err := deliveriesOf(c)
+	if err != nil {
+		return err
+	}
+	list, next, err := s.queue.Deliveries(c.UserContext(), e.ID, which)
+	if err != nil {
+		return err
+	}
+	return c.JSON(deliveriesViewOf(list, next))
+}
+
+func deliveriesOf(c *fiber.Ctx) (which queue.DeliveriesOf, err error) {
+	which = queue.DeliveriesOf{Job: job.ID(strings.Clone(c.Query("job"))), Failed: c.QueryBool("failed"), Most: standardDeliveries}
+	if which.Job != "" && !which.Job.Valid() {
+		return which, web.Errorf(web.InvalidRequest, "job is no id of a job")
+	}
+	if which.Since, err = instantOf(c.Query("since"), "since"); err != nil {
+		return which, err
+	}
+	if text := c.Query("limit"); text != "" {
+		if which.Most, err = strconv.Atoi(text); err != nil || which.Most < 1 || which.Most > maxDeliveries {
+			return which, web.Errorf(web.InvalidRequest, "limit must be between 1 and %d", maxDeliveries)
+		}
+	}
+	if text := c.Query("cursor"); text != "" {
+		if which.Before, err = strconv.ParseUint(text, 10, 64); err != nil || which.Before == 0 {
+			return which, web.Errorf(web.InvalidRequest, "cursor must be one that an answer gave")
+		}
+	}
+	return which, nil
+}
+
+func instantOf(text, field string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, web.Errorf(web.InvalidRequest, "%s must be an instant like 2026-01-31T12:00:00Z", field)
+	}
+	return at, nil
+}
+
+// replayWebhooks takes a job, whose webhook is sent again whatever became of
+// it, or a time, since which all that were given up are.
+func (s *Service) replayWebhooks(c *fiber.Ctx) error {
+	e, err := s.known(c)
+	if err != nil {
+		return err
+	}
+	body, err := bind[replayBody](c)
+	if err != nil {
+		return err
+	}
+	since, err := instantOf(body.Since, "since")
+	switch {
+	case err != nil:
+		return err
+	case (body.Job == "") == since.IsZero():
+		return web.Errorf(web.InvalidRequest, "one of job and since is required")
+	case body.Job != "" && !body.Job.Valid():
+		return job.ErrNotFound
+	}
+	which := queue.ReplayOf{Job: body.Job, Since: since}
+	if body.Job == "" {
+		which.Reason = queue.GivenUp // what is paused waits for resume
+	}
+	n, err := s.queue.ReplayKept(c.UserContext(), e.ID, which)
+	if err == nil && n == 0 && body.Job != "" {
+		n, err = 1, s.queue.AnnounceAgain(c.UserContext(), e, body.Job)
+	}
+	if err != nil {
+		return err
+	}
+	return c.JSON(replayedView{Replayed: n})
+}
+
+func (s *Service) listDestinations(c *fiber.Ctx) error {
+	e, err := s.known(c)
+	if err != nil {
+		return err
+	}
+	list, err := s.registry.Destinations.List(c.UserContext(), e.ID)
+	if err != nil {
+		return err
+	}
+	views := make([]destinationView, 0, len(list))
+	for _, d := range list {
+		views = append(views, destinationViewOf(d))
+	}
+	return c.JSON(views)
+}
+
+func (s *Service) pauseDestination(c *fiber.Ctx) error {
+	e, body, origin, err := s.destination(c)
+	if err != nil {
+		return err
+	}
+	if len(body.Reason) > maxReason {
+		return web.Errorf(web.InvalidRequest, "reason must have at most %d bytes", maxReason)
+	}
+	reason := body.Reason
+	if reason == "" {
+		reason = "paused by hand"
+	}
+	d, err := s.registry.Destinations.Pause(c.UserContext(), e.ID, origin, reason, s.queue.Now())
+	if err != nil {
+		return err
+	}
+	return c.JSON(destinationViewOf(d))
+}
+
+// resumeDestination first lets new webhooks through and then those that were
+// kept. Repeating it completes what was interrupted.
+func (s *Service) resumeDestination(c *fiber.Ctx) error {
+	e, _, origin, err := s.destination(c)
+	if err != nil {
+		return err
+	}
+	if err := s.registry.Destinations.Resume(c.UserContext(), e.ID, origin); err != nil {
+		return err
+	}
+	n, err := s.queue.ReplayKept(c.UserContext(), e.ID, queue.ReplayOf{Reason: queue.DestinationPaused, Destination: origin})
+	if err != nil {
+		return err
+	}
+	return c.JSON(replayedView{Replayed: n})
+}
+
+func (s *Service) destination(c *fiber.Ctx) (e endpoint.Endpoint, body destinationBody, origin string, err error) {
+	if e, err = s.known(c); err != nil {
+		return e, body, "", err
+	}
+	if body, err = bind[destinationBody](c); err != nil {
+		return e, body, "", err
+	}
+	origin, ok := registry.OriginOf(body.Destination)
+	if !ok {
+		return e, body, "", web.Errorf(web.InvalidRequest, "destination must be an http or https address")
+	}
+	return e, body, origin, nil
+}
+
+// rotateSecret makes a new webhook secret. The present one goes on signing
+// beside it for the overlap.
+func (s *Service) rotateSecret(c *fiber.Ctx) error {
+	body, err := bind[rotateBody](c)
+	if err != nil {
+		return err
+	}
+	overlap := standardOverlap
+	if body.OverlapMs != nil {
+		setMillis(&overlap, body.OverlapMs)
+	}
+	if overlap < 0 || overlap > maxOverlap {
+		return web.Errorf(web.InvalidRequest, "overlapMs must be between 0 and %d", maxOverlap.Milliseconds())
+	}
+	secret, until := endpoint.NewWebhookSecret(), s.queue.Now().Add(overlap)
+	e, err := s.registry.Endpoints.Update(c.UserContext(), strings.Clone(c.Params("id")), func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
+		if overlap > 0 && len(e.WebhookSecrets(s.queue.Now())) > 1 {
+			return e, errOverlap
+		}
+		return e.WithNewSecret(secret, until), nil
+	})
+	if errors.Is(err, errOverlap) {
+		return web.Errorf(web.InvalidRequest, "the secret before this one still signs: wait for the end of its overlap, or give overlapMs 0")
+	}
+	if err != nil {
+		return err
+	}
+	return c.JSON(secretView{WebhookSecret: e.WebhookSecret, OverlapUntil: until.UTC().Truncate(time.Millisecond)})
+}
+
+var errOverlap = errors.New("control: two webhook secrets are in use already")

@@ -1,0 +1,57 @@
+package dev
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"flightline/services/cli"
+	"flightline/services/webhook"
+	"flightline/shared/process"
+)
+
+// Webhooks is what `flightline serve webhook` may be told.
+type Webhooks struct {
+	WebhookAllowHTTP     bool          `flag:"webhook-allow-http" env:"FLIGHTLINE_WEBHOOK_ALLOW_HTTP" help:"let webhooks go to http addresses too, not https ones only"`
+	WebhookAllowNetworks string        `flag:"webhook-allow-networks" env:"FLIGHTLINE_WEBHOOK_ALLOW_NETWORKS" help:"networks that webhooks may go to besides public addresses, like 10.1.0.0/16,fd00:1::/32"`
+	WebhookTimeout       time.Duration `flag:"webhook-timeout" env:"FLIGHTLINE_WEBHOOK_TIMEOUT" envDefault:"15s" help:"how long a receiver may take to answer (at most 20s)"`
+	WebhookMaxBody       int           `flag:"webhook-max-body" env:"FLIGHTLINE_WEBHOOK_MAX_BODY" envDefault:"10485760" help:"largest body of a webhook in bytes; a larger one has a link instead of the output"`
+	WebhookPublicURL     string        `flag:"webhook-public-url" env:"FLIGHTLINE_WEBHOOK_PUBLIC_URL" help:"address of this API, with which those links begin"`
+}
+
+// config is what the service makes of the settings.
+func (w Webhooks) config() (webhook.Config, error) {
+	cfg := webhook.Config{AllowHTTP: w.WebhookAllowHTTP, Timeout: w.WebhookTimeout, MaxBody: w.WebhookMaxBody, PublicURL: w.WebhookPublicURL}
+	for text := range strings.SplitSeq(w.WebhookAllowNetworks, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return cfg, &cli.UsageError{Err: fmt.Errorf("--webhook-allow-networks %q: must be networks like 10.1.0.0/16", text)}
+		}
+		cfg.AllowNetworks = append(cfg.AllowNetworks, network.Masked())
+	}
+	return cfg, nil
+}
+
+// homely lets webhooks go to receivers on this machine.
+func homely(publicURL string) webhook.Config {
+	return webhook.Config{
+		AllowHTTP: true, PublicURL: publicURL,
+		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+	}
+}
+
+// tell adds the service that delivers webhooks.
+func (n *node) tell(p plan) error {
+	cfg := p.webhooks
+	cfg.Log = p.log
+	s, err := webhook.New(cfg, webhook.Deps{Queue: n.queue, Registry: n.registry})
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	n.parts = append(n.parts, process.Part{Name: roleWebhook, Run: s.Run})
+	return nil
+}

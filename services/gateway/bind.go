@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/registry"
+	"flightline/shared/web"
+)
+
+const (
+	// answerWithin bounds the work for a request, waiting aside.
+	answerWithin = 4500 * time.Millisecond
+	// refusedPause keeps a worker whose token was revoked from polling without
+	// a pause, as RunPod's SDK does whatever it is answered.
+	refusedPause = time.Second
+)
+
+// caller is the worker that sent a request. It shares no memory with it.
+type caller struct {
+	endpoint endpoint.Endpoint
+	worker   string
+	// gone means that the endpoint is being deleted, or was.
+	gone bool
+	// hash is that of the token that was shown.
+	hash string
+}
+
+// prompt is the context of the calls that a request makes.
+func prompt(c *fiber.Ctx) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.UserContext(), answerWithin)
+}
+
+// caller checks the worker's token: bare, as workers send it, or as a bearer's.
+func (s *Service) caller(c *fiber.Ctx) (caller, error) {
+	worker, _ := param(c, "worker")
+	return s.admit(c.UserContext(), c.Get(fiber.HeaderAuthorization), strings.Clone(c.Params("endpoint")), worker)
+}
+
+func (s *Service) admit(ctx context.Context, header, endpointID, worker string) (caller, error) {
+	plain := strings.TrimSpace(header)
+	if scheme, rest, ok := strings.Cut(plain, " "); ok && strings.EqualFold(scheme, "bearer") {
+		plain = strings.TrimSpace(rest)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	token, err := s.registry.Tokens.Check(ctx, plain, endpointID, worker)
+	if err != nil {
+		return caller{}, err
+	}
+	who := caller{worker: worker, hash: token.Hash}
+	who.endpoint, err = s.registry.Endpoints.Get(ctx, endpointID)
+	if isGone(err) {
+		who.endpoint.ID, who.gone, err = endpointID, true, nil
+	}
+	return who, err
+}
+
+// poller is caller for a request that is sent again at once whatever it is
+// answered.
+func (s *Service) poller(c *fiber.Ctx) (caller, error) {
+	who, err := s.caller(c)
+	if err == nil || c.Get(fiber.HeaderAuthorization) == "" {
+		return who, err
+	}
+	held, release := web.Hold(c, min(refusedPause, s.cfg.Hold))
+	defer release()
+	<-held.Done()
+	return who, err
+}
+
+// jobID reads the job's id, which need not be one.
+func jobID(c *fiber.Ctx) job.ID {
+	id, _ := param(c, "id")
+	return job.ID(id)
+}
+
+// param reads a part of the path. A worker whose address has no ? appends its
+// parameters to the path, as /job-take/w1&job_in_progress=0; they are returned
+// too.
+func param(c *fiber.Ctx, name string) (value string, query url.Values) {
+	value, rest, found := strings.Cut(strings.Clone(c.Params(name)), "&")
+	if !found {
+		return value, nil
+	}
+	query, _ = url.ParseQuery(rest) // what it could read will do
+	return value, query
+}
+
+// query reads a parameter, "" if there is none.
+func query(c *fiber.Ctx, name string) string {
+	if text := c.Query(name); text != "" {
+		return strings.Clone(text)
+	}
+	for _, last := range []string{"worker", "id"} {
+		if _, more := param(c, last); more.Has(name) {
+			return more.Get(name)
+		}
+	}
+	return ""
+}
+
+// open reports whether the worker may be given jobs by a poll that began at
+// began: its endpoint is there, its token is the one it showed, and it neither
+// drains nor restarts itself. What cannot be known counts as open.
+func (s *Service) open(ctx context.Context, who caller, began time.Time) bool {
+	token, err := s.registry.Tokens.Find(ctx, who.endpoint.ID, who.worker)
+	if isGone(err) || err == nil && !mayTake(token, who.hash, began) {
+		return false
+	}
+	_, err = s.registry.Endpoints.Get(ctx, who.endpoint.ID)
+	return !isGone(err)
+}
+
+// refreshQuiet is how long after a worker said that it restarts itself nothing
+// is given to it: its last poll may come after that.
+const refreshQuiet = 3 * time.Second
+
+func mayTake(token registry.Token, hash string, began time.Time) bool {
+	return token.Hash == hash && !token.Draining && !token.Refreshed.After(began.Add(-refreshQuiet))
+}

@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/job"
+	"flightline/shared/queue"
+)
+
+// ok is the body of an answer that says nothing; workers read none.
+var ok = fiber.Map{}
+
+// done takes a job's result, or its progress. isStream says that the result
+// ends a generator, which changes nothing: the chunks are known.
+func (s *Service) done(c *fiber.Ctx) error {
+	who, err := s.caller(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.UserContext() // 20 MB may take their time; each call below has its own bound
+	r, id := readResult(c.Request().Body()), jobID(c)
+	if r.stopPod {
+		s.refresh(ctx, who)
+	}
+	if err := s.settle(ctx, who, id, r); err != nil {
+		return err
+	}
+	return c.JSON(ok)
+}
+
+// refresh answers the worker's polls, so that it can restart itself.
+func (s *Service) refresh(ctx context.Context, who caller) {
+	if err := s.registry.Tokens.Refresh(ctx, who.endpoint.ID, who.worker, s.queue.Now()); err != nil {
+		s.log.WarnContext(ctx, "worker restarts, its polls are left to end by themselves", "worker", who.worker, "err", err)
+	}
+}
+
+// settle writes what the worker says of a job. What is late, stale or said
+// twice is dropped, and no error.
+func (s *Service) settle(ctx context.Context, who caller, id job.ID, r result) error {
+	if who.gone {
+		s.drop(ctx, who, id, "the endpoint is gone")
+		return nil
+	}
+	lease, err := s.queue.Held(ctx, who.endpoint, id, who.worker)
+	if err == nil {
+		switch r.kind {
+		case progress:
+			err = lease.Progress(ctx, r.output)
+		case failed:
+			_, err = lease.Fail(ctx, r.err)
+		case completed:
+			_, err = lease.Complete(ctx, r.output)
+		}
+	}
+	return s.forgive(ctx, who, id, err)
+}
+
+// forgive drops what cannot be used, however often it is posted.
+func (s *Service) forgive(ctx context.Context, who caller, id job.ID, err error) error {
+	if errors.Is(err, queue.ErrLost) || errors.Is(err, queue.ErrProgressTooLarge) {
+		s.drop(ctx, who, id, err.Error())
+		return nil
+	}
+	return err
+}
+
+func (s *Service) drop(ctx context.Context, who caller, id job.ID, why string) {
+	s.counts.dropped.Add(1)
+	s.log.InfoContext(ctx, "worker's post dropped", "endpoint", who.endpoint.ID, "worker", who.worker, "job", id, "why", why)
+}
+
+// chunk takes one element of a job's stream, verbatim.
+func (s *Service) chunk(c *fiber.Ctx) error {
+	who, err := s.caller(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := prompt(c)
+	defer cancel()
+	if err := s.emit(ctx, who, jobID(c), c.Request().Body()); err != nil {
+		return err
+	}
+	return c.JSON(ok)
+}
+
+func (s *Service) emit(ctx context.Context, who caller, id job.ID, body []byte) error {
+	if who.gone {
+		s.drop(ctx, who, id, "the endpoint is gone")
+		return nil
+	}
+	if _, valid := object(body); !valid {
+		s.drop(ctx, who, id, "the chunk is no JSON object")
+		return nil
+	}
+	lease, err := s.queue.Held(ctx, who.endpoint, id, who.worker)
+	if err == nil {
+		err = lease.Emit(ctx, chunkOf(body))
+	}
+	if errors.Is(err, queue.ErrChunkTooLarge) {
+		_, err = lease.Fail(ctx, fmt.Sprintf("%s: a chunk of %d bytes, at most %d are kept", job.ErrTextChunkTooLarge, len(body), job.MaxChunk))
+		s.stops.add(who.endpoint.ID, who.worker, id)
+	}
+	return s.forgive(ctx, who, id, err)
+}
+
+// tooLarge are the texts for bodies that are not read, by the operation.
+var tooLarge = map[string]string{"job-done": job.ErrTextOutputTooLarge, "job-stream": job.ErrTextChunkTooLarge}
+
+// Oversized answers a post whose body is too large to be read: the job has
+// FAILED, and the worker goes on. It is the web.Config's, and answers nothing
+// but such posts.
+func (s *Service) Oversized(c *fiber.Ctx) bool {
+	part := strings.Split(strings.Trim(strings.Clone(c.Path()), "/"), "/")
+	if len(part) != 5 || part[0] != "v2" || tooLarge[part[2]] == "" || c.Method() != fiber.MethodPost {
+		return false
+	}
+	answer := func(err error) bool {
+		if err != nil {
+			return c.App().ErrorHandler(c, err) == nil
+		}
+		return c.JSON(ok) == nil
+	}
+	who, err := s.admit(c.UserContext(), c.Get(fiber.HeaderAuthorization), part[1], part[3])
+	if err != nil {
+		return answer(err)
+	}
+	ctx, cancel := prompt(c)
+	defer cancel()
+	id, _, _ := strings.Cut(part[4], "&")
+	s.counts.oversized.Add(1)
+	text := fmt.Sprintf("%s: the worker posted %d bytes, which were not read", tooLarge[part[2]], c.Request().Header.ContentLength())
+	return answer(s.settle(ctx, who, job.ID(id), result{kind: failed, err: text}))
+}
+
+// chunkOf is the element that readers see: what was posted, unless it holds
+// numbers that JSON has not.
+func chunkOf(body []byte) json.RawMessage {
+	if json.Valid(body) {
+		return body
+	}
+	return finite(body)
+}

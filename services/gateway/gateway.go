@@ -1,0 +1,113 @@
+// Package gateway speaks RunPod's worker protocol, so that a worker written for
+// RunPod runs here unmodified: it is handed jobs by a long poll, says by a ping
+// which of them it still has, posts chunks and results, and is told which jobs
+// to stop.
+//
+// An instance keeps nothing that another one could not take over. A lease is
+// (job, attempt, run), and the record names the worker, so ping, chunk and
+// result may land on any instance, before and after a restart (package queue,
+// remote.go). A result is answered 200 only once it is durable, and everything
+// that a worker may rightly post is answered 200, also what is late, stale or
+// told twice: it is dropped, logged and counted. A 4xx would make the worker
+// forget the result, a 5xx makes it try again.
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+// Config is what may differ between instances. The zero value is good.
+type Config struct {
+	// Instance names this process among those that beat; it is new with each
+	// start. "" means a random one.
+	Instance string
+	// Hold is how long a poll is held when there is nothing to say. 0 means
+	// 20 s; workers give up after 30 s at the earliest.
+	Hold time.Duration
+	// Confirm is how long a worker may take to name a job, that it was handed,
+	// in a ping; then somebody else gets it, and no worker counts as lost. The
+	// endpoint's lease is the most. 0 means 30 s.
+	Confirm time.Duration
+	// Log hears of what no answer tells. nil means silence.
+	Log *slog.Logger
+}
+
+const (
+	defaultHold    = 20 * time.Second
+	defaultConfirm = 30 * time.Second
+	// instanceRole is what instances of this service announce.
+	instanceRole = "gateway"
+)
+
+// Deps are what the service stands on. Their Run methods are the caller's to run.
+type Deps struct {
+	Queue    *queue.Queue
+	Registry *registry.Registry
+}
+
+// Service answers the workers.
+type Service struct {
+	cfg      Config
+	log      *slog.Logger
+	queue    *queue.Queue
+	registry *registry.Registry
+	stops    *stops
+	counts   counts
+}
+
+type counts struct{ dropped, returned, oversized atomic.Int64 }
+
+// Counts is what happened since the start of this instance.
+type Counts struct {
+	// Dropped are results, chunks and progress that came late or twice.
+	Dropped int64
+	// Returned are jobs that were given back because their worker had left
+	// before it was told of them.
+	Returned int64
+	// Oversized are results that were not read because they are too large.
+	Oversized int64
+}
+
+// Counts returns what happened so far.
+func (s *Service) Counts() Counts {
+	return Counts{s.counts.dropped.Load(), s.counts.returned.Load(), s.counts.oversized.Load()}
+}
+
+// New returns a service that is ready for Routes. It starts nothing, and fails
+// only if Queue or Registry is missing.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if deps.Queue == nil || deps.Registry == nil {
+		return nil, errors.New("gateway: a queue and a registry are needed")
+	}
+	cfg.Instance = cmp.Or(cfg.Instance, uuid.NewString())
+	cfg.Hold, cfg.Confirm = cmp.Or(cfg.Hold, defaultHold), cmp.Or(cfg.Confirm, defaultConfirm)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Service{
+		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry,
+		stops: newStops(deps.Queue, cfg.Log),
+	}, nil
+}
+
+// Run announces this instance until ctx ends, so that an endpoint is deleted
+// only after every instance has seen that it hands out no more jobs.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return s.registry.Instances.Announce(ctx, registry.Instance{ID: s.cfg.Instance, Role: instanceRole})
+	})
+	g.Go(func() error { return s.stops.run(ctx) })
+	return g.Wait()
+}

@@ -1,0 +1,209 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/registry"
+)
+
+// toStop polls once for the jobs that the worker should stop.
+func (w *worker) toStop() []string {
+	w.s.t.Helper()
+	a := w.send("GET", "/job-stop/%w?gpu=any", nil)
+	var got struct {
+		JobsToStop []string `json:"jobsToStop"`
+	}
+	if a.status == 204 {
+		return nil
+	}
+	if a.status != 200 || json.Unmarshal([]byte(a.raw), &got) != nil {
+		w.s.t.Errorf("job-stop: got %d %s", a.status, a.raw)
+	}
+	return got.JobsToStop
+}
+
+func TestATakeThatNoPingConfirmsIsHandedOutAgain(t *testing.T) {
+	s := newSite(t)
+	g := s.gateway(Config{Confirm: 500 * time.Millisecond})
+	silent, w := s.worker("w1", g), s.worker("w2", g)
+	id := s.submit()
+	silent.take() // and is never heard of again
+	if got := w.take(); got.ID != id {
+		t.Fatalf("got %s, want %s", got.ID, id)
+	}
+	w.done(id, `{"output":1}`)
+	if j := s.is(id, job.Completed, "1", ""); j.Lost != 0 || j.Retries() != 1 {
+		t.Errorf("got %d lost, %d retries, want none and 1", j.Lost, j.Retries())
+	}
+	silent.done(id, `{"output":"late"}`)
+	s.is(id, job.Completed, "1", "")
+}
+
+// A worker that dies of a job before it can say that it has it is lost too.
+func TestUnconfirmedTakesAreNotFreeForEver(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(e *endpoint.Endpoint) { e.MaxLost, e.Lease = 1, endpoint.MinLease })
+	w := s.worker("w1", s.gateway(Config{Confirm: 200 * time.Millisecond}))
+	id := s.submit()
+	for range 3 {
+		if got := w.take(); got.ID != id {
+			t.Fatalf("got %s, want %s", got.ID, id)
+		}
+	}
+	deadline := time.Now().Add(2 * patience)
+	for s.status(id).Status != job.Failed && time.Now().Before(deadline) {
+		w.send("GET", "/job-take/%w?gpu=any", nil)
+	}
+	if j := s.status(id); j.Status != job.Failed || j.Lost != 1 || j.Run != 3 {
+		t.Errorf("got %s after %d runs, %d lost, want FAILED after 3, 1 lost", j.Status, j.Run, j.Lost)
+	}
+}
+
+func TestOnePingConfirmsATake(t *testing.T) {
+	t.Parallel()
+	for name, sign := range map[string]func(w *worker, id string){
+		"ping":     func(w *worker, id string) { w.ping("x", id) },
+		"chunk":    func(w *worker, id string) { w.emit(id, `{"output":1}`); w.ping(id) },
+		"progress": func(w *worker, id string) { w.done(id, `{"status":"IN_PROGRESS","output":1}`); w.ping(id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			g := s.gateway(Config{Confirm: 500 * time.Millisecond, Hold: 2 * time.Second})
+			w, other := s.worker("w1", g), s.worker("w2", g)
+			id := s.submit()
+			w.take()
+			sign(w, id)
+			if a := other.send("GET", "/job-take/%w?gpu=any", nil); a.status != 204 {
+				t.Errorf("got %d %s, want nothing", a.status, a.raw)
+			}
+			w.done(id, `{"output":1}`)
+			s.is(id, job.Completed, "1", "")
+		})
+	}
+}
+
+func TestASilentWorkerLosesItsJobAfterTheLease(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(e *endpoint.Endpoint) { e.Lease = endpoint.MinLease })
+	g := s.gateway(Config{Hold: 2 * time.Second})
+	silent, w := s.worker("w1", g), s.worker("w2", g)
+	id := s.submit()
+	silent.take()
+	silent.ping(id)
+	began := time.Now()
+	if got := w.take(); got.ID != id || time.Since(began) < 9*time.Second {
+		t.Errorf("got %s after %s, want %s after the lease", got.ID, time.Since(began), id)
+	}
+	silent.ping(id)
+	if got := silent.toStop(); len(got) != 1 || got[0] != id {
+		t.Errorf("to stop: got %v, want %s", got, id)
+	}
+	w.done(id, `{"output":1}`)
+	if j := s.is(id, job.Completed, "1", ""); j.Lost != 1 || j.Worker != "w2" {
+		t.Errorf("got %d lost, worker %q, want 1 and w2", j.Lost, j.Worker)
+	}
+}
+
+func TestACancelReachesTheWorkerWithinASecond(t *testing.T) {
+	s := newSite(t)
+	one, two := s.gateway(Config{Hold: patience}), s.gateway(Config{Hold: patience})
+	w := s.worker("w1", one)
+	id := s.submit()
+	w.take()
+	w.ping(id)
+	poll := make(chan []string, 1)
+	stopping := &worker{s: s, id: "w1", token: w.token, gates: []*instance{two}}
+	go func() { poll <- stopping.toStop() }()
+	eventually(t, "the poll waits", patience, func() bool {
+		two.service.stops.mu.Lock()
+		defer two.service.stops.mu.Unlock()
+		return len(two.service.stops.waiting) > 0
+	})
+	began := time.Now()
+	_, err := s.queue.Cancel(t.Context(), s.endpoint, job.ID(id))
+	must(t, err)
+	got := <-poll
+	if diff := cmp.Diff([]string{id}, got); diff != "" || time.Since(began) > time.Second {
+		t.Errorf("after %s (-want +got):\n%s", time.Since(began), diff)
+	}
+	if got := w.toStopSoon(); len(got) > 1 {
+		t.Errorf("to stop: got %v", got)
+	}
+}
+
+// toStopSoon is toStop of a gateway that may have nothing to say.
+func (w *worker) toStopSoon() []string {
+	ids, _ := w.gates[0].service.stops.take("ep", w.id)
+	var texts []string
+	for _, id := range ids {
+		texts = append(texts, string(id))
+	}
+	return texts
+}
+
+// A job that was cancelled, retried and taken again by the same worker goes on.
+func TestAWorkerIsNotToldToStopWhatItHasAgain(t *testing.T) {
+	s := newSite(t)
+	g := s.gateway(Config{})
+	w := s.worker("w1", g)
+	id := s.submit()
+	w.take()
+	w.done(id, `{"error":"no"}`)
+	_, err := s.queue.Retry(t.Context(), s.endpoint, job.ID(id))
+	must(t, err)
+	w.take()
+	g.service.stops.add("ep", "w1", job.ID(id))
+	if got := w.toStop(); len(got) != 0 {
+		t.Errorf("to stop: got %v, want nothing", got)
+	}
+	w.done(id, `{"output":1}`)
+	s.is(id, job.Completed, "1", "")
+}
+
+func TestATimeoutIsTheServersAndReachesTheWorker(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	background(t, func(ctx context.Context) error { return s.queue.Deadlines(ctx, 1) })
+	w := s.worker("w1", s.gateway(Config{Hold: patience}))
+	id := s.submit(func(r *job.Request) { r.Policy.ExecutionTimeout = 5 * time.Second })
+	w.take()
+	w.ping(id)
+	if got := w.toStop(); len(got) != 1 || got[0] != id {
+		t.Errorf("to stop: got %v, want %s", got, id)
+	}
+	s.is(id, job.TimedOut, "", job.ErrTextTimedOut)
+	w.done(id, `{"output":"late"}`)
+	s.is(id, job.TimedOut, "", job.ErrTextTimedOut)
+}
+
+func TestPingsTellHowTheWorkerDoes(t *testing.T) {
+	s := newSite(t)
+	w := s.worker("w1", s.gateway(Config{}))
+	state := func(want string, running ...string) {
+		t.Helper()
+		eventually(t, "the worker is "+want, patience, func() bool {
+			all, err := s.registry.Workers.List(t.Context(), "ep")
+			must(t, err)
+			return len(all) == 1 && all[0].ID == "w1" && all[0].State == want && cmp.Equal(all[0].Running, running)
+		})
+	}
+	w.ping()
+	state(registry.WorkerIdle)
+	id := s.submit()
+	w.take()
+	w.ping(id)
+	state(registry.WorkerRunning, id)
+	w.done(id, `{"output":1}`)
+	w.ping(id) // it does not know yet that it is done
+	state(registry.WorkerIdle)
+	w.ok("GET", "/ping/%w?gpu=any&status=unhealthy&check=gpu&reason=none&runpod_version=1.12.0", "")
+	state(registry.WorkerUnhealthy)
+}

@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+const (
+	// mostPinged bounds the jobs of one ping.
+	mostPinged = 1000
+	// pingedAtOnce are looked at side by side.
+	pingedAtOnce = 8
+)
+
+// ping extends the leases of the jobs it names, and says that the worker lives.
+func (s *Service) ping(c *fiber.Ctx) error {
+	who, err := s.caller(c)
+	if err != nil {
+		return err
+	}
+	if who.gone {
+		return c.JSON(ok)
+	}
+	ctx, cancel := prompt(c)
+	defer cancel()
+	if err := s.stops.follow(who.endpoint); err != nil {
+		return err
+	}
+	self := registry.Worker{
+		ID: who.worker, Endpoint: who.endpoint.ID, State: registry.WorkerIdle,
+		Host: registry.Host{Version: query(c, "runpod_version")},
+	}
+	unhealthy := query(c, "status") == registry.WorkerUnhealthy
+	self.Running, err = s.keep(ctx, who, pinged(query(c, "job_id")))
+	switch {
+	case unhealthy:
+		self.State = registry.WorkerUnhealthy
+		s.log.WarnContext(ctx, "worker says that it is unhealthy", "endpoint", who.endpoint.ID, "worker", who.worker,
+			"check", query(c, "check"), "reason", query(c, "reason"))
+	case len(self.Running) > 0:
+		self.State = registry.WorkerRunning
+	}
+	self.Concurrency = max(1, len(self.Running))
+	if beat := s.registry.Workers.Beat(ctx, self); beat != nil {
+		s.log.DebugContext(ctx, "worker not registered", "worker", who.worker, "err", beat)
+	}
+	if err != nil {
+		return err
+	}
+	return c.JSON(ok)
+}
+
+// pinged are the jobs that a ping names.
+func pinged(list string) []job.ID {
+	var ids []job.ID
+	for text := range strings.SplitSeq(list, ",") {
+		if id := job.ID(strings.TrimSpace(text)); id.Valid() && len(ids) < mostPinged {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// keep extends the worker's leases and returns the jobs that it holds. Those
+// that it has lost it is told to stop.
+func (s *Service) keep(ctx context.Context, who caller, ids []job.ID) ([]string, error) {
+	held := make([]bool, len(ids))
+	var g errgroup.Group
+	g.SetLimit(pingedAtOnce)
+	for i, id := range ids {
+		g.Go(func() error {
+			err := s.queue.Keep(ctx, who.endpoint, id, who.worker)
+			held[i] = err == nil || !errors.Is(err, queue.ErrLost)
+			if lost, ok := errors.AsType[*queue.LostError](err); ok {
+				s.lost(who, id, lost)
+				return nil
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	var running []string
+	for i, id := range ids {
+		if held[i] {
+			running = append(running, string(id))
+		}
+	}
+	return running, err
+}
+
+// lost tells the worker to stop a job, unless it has just ended it itself. The
+// worker's poll may be held by another instance.
+func (s *Service) lost(who caller, id job.ID, e *queue.LostError) {
+	if e.Worker == who.worker && (e.Status == job.Completed || e.Status == job.Failed) {
+		return
+	}
+	s.stops.add(who.endpoint.ID, who.worker, id)
+	s.queue.Nudge(who.endpoint, id)
+}

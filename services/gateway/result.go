@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// kind is what a post to job-done says.
+type kind int
+
+const (
+	completed kind = iota
+	failed
+	progress
+)
+
+// result is a post to job-done, understood.
+type result struct {
+	kind   kind
+	output json.RawMessage // nil: none
+	err    string          // of failed
+	// stopPod: the worker restarts itself after the job.
+	stopPod bool
+}
+
+// unreadable is the error of a job whose result is no JSON object, which no
+// SDK of RunPod posts.
+const unreadable = "invalid_result: the worker posted a result that is no JSON object"
+
+// readResult understands what the SDKs post, whatever it is:
+//
+//	{"output": X}                         completed
+//	{}                                    completed without output
+//	{"error": E}, {"output": X, "error": E}  failed; E is a text, or becomes one
+//	{"status": "IN_PROGRESS", "output": P}   progress
+//	…, "stopPod": true                       the worker restarts itself
+//
+// It shares memory with body.
+func readResult(body []byte) result {
+	fields, ok := object(body)
+	if !ok {
+		return result{kind: failed, err: unreadable}
+	}
+	r := result{output: fields["output"], stopPod: truthy(fields["stopPod"])}
+	if string(bytes.TrimSpace(fields["status"])) == `"IN_PROGRESS"` {
+		r.kind = progress
+		return r
+	}
+	if e := fields["error"]; truthy(e) {
+		r.kind, r.err, r.output = failed, textOf(e), nil
+	}
+	return r
+}
+
+// object reads a JSON object as Python writes it, numbers that are none
+// included.
+func object(body []byte) (fields map[string]json.RawMessage, ok bool) {
+	if json.Unmarshal(body, &fields) != nil {
+		fields = nil
+		if json.Unmarshal(finite(body), &fields) != nil {
+			return nil, false
+		}
+	}
+	return fields, fields != nil
+}
+
+// truthy is as Python has it, for what may stand under error and stopPod.
+func truthy(v json.RawMessage) bool {
+	switch string(bytes.TrimSpace(v)) {
+	case "", "null", "false", "0", `""`, "{}", "[]":
+		return false
+	}
+	return true
+}
+
+// textOf is a string's text, or the JSON of anything else.
+func textOf(v json.RawMessage) string {
+	var text string
+	if json.Unmarshal(v, &text) == nil {
+		return text
+	}
+	var line bytes.Buffer
+	if json.Compact(&line, v) != nil {
+		return string(v)
+	}
+	return line.String()
+}
+
+// notNumbers are what Python writes for numbers that JSON has not, the longest
+// first.
+var notNumbers = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
+
+// finite replaces them, outside strings, by null.
+func finite(body []byte) []byte {
+	out := make([]byte, 0, len(body))
+	for i := 0; i < len(body); {
+		if body[i] == '"' {
+			end := i + stringSize(body[i:])
+			out = append(out, body[i:end]...)
+			i = end
+			continue
+		}
+		if word := notNumber(body[i:]); word > 0 {
+			out = append(out, "null"...)
+			i += word
+			continue
+		}
+		out = append(out, body[i])
+		i++
+	}
+	return out
+}
+
+// notNumber is the length of the word that text begins with, 0 if none.
+func notNumber(text []byte) int {
+	for _, word := range notNumbers {
+		if bytes.HasPrefix(text, word) {
+			return len(word)
+		}
+	}
+	return 0
+}
+
+// stringSize is the length of the string that text begins with, quotes
+// included; all of it if the string has no end.
+func stringSize(text []byte) int {
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(text)
+}

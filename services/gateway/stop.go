@@ -1,0 +1,205 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+)
+
+const (
+	// stopKept is how long a job to be stopped waits for its worker's poll: the
+	// pause between two of them, and a while.
+	stopKept = time.Minute
+	// followIdle is how long an endpoint is watched that no worker asks for.
+	followIdle = 2 * time.Minute
+	tidyEvery  = 10 * time.Second
+	// haltedWithin bounds one look at a record.
+	haltedWithin = 2 * time.Second
+)
+
+// stopView is the answer that tells a worker which jobs it should stop.
+type stopView struct {
+	JobsToStop []job.ID `json:"jobsToStop"`
+}
+
+// stop tells the worker of jobs that were cancelled, timed out, or otherwise
+// lost, once there is one.
+func (s *Service) stop(c *fiber.Ctx) error {
+	who, err := s.poller(c)
+	if err != nil {
+		return err
+	}
+	p, release := s.hold(c, who)
+	defer release()
+	if who.gone {
+		<-p.Done()
+		return c.SendStatus(fiber.StatusNoContent)
+	}
+	if err := s.stops.follow(who.endpoint); err != nil {
+		return err
+	}
+	for {
+		ids, more := s.stops.take(who.endpoint.ID, who.worker)
+		if ids = s.notHeld(c.UserContext(), who, ids); len(ids) > 0 {
+			return c.JSON(stopView{ids})
+		}
+		select {
+		case <-more:
+		case <-p.Done():
+			return c.SendStatus(fiber.StatusNoContent)
+		}
+	}
+}
+
+// notHeld leaves out jobs that the worker holds: they were retried, and it has
+// them again.
+func (s *Service) notHeld(ctx context.Context, who caller, ids []job.ID) []job.ID {
+	var lost []job.ID
+	for _, id := range ids {
+		if _, err := s.queue.Held(ctx, who.endpoint, id, who.worker); err != nil {
+			lost = append(lost, id)
+		}
+	}
+	return lost
+}
+
+// stops are the jobs that workers should stop. It is a memory of what was heard
+// lately and no more: what it forgets, or another instance heard, the worker's
+// next ping brings up again.
+type stops struct {
+	queue *queue.Queue
+	log   *slog.Logger
+
+	mu       sync.Mutex
+	followed map[string]*followed // by endpoint
+	waiting  map[inbox]chan struct{}
+	pending  map[inbox]map[job.ID]time.Time // since when
+	over     bool
+}
+
+type inbox struct{ endpoint, worker string }
+
+type followed struct {
+	stop func()
+	last time.Time // somebody asked
+}
+
+func newStops(q *queue.Queue, log *slog.Logger) *stops {
+	return &stops{
+		queue: q, log: log, followed: map[string]*followed{},
+		waiting: map[inbox]chan struct{}{}, pending: map[inbox]map[job.ID]time.Time{},
+	}
+}
+
+// follow watches the endpoint's jobs from now on, for as long as it is called
+// again within followIdle.
+func (s *stops) follow(e endpoint.Endpoint) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.followed[e.ID]; f != nil {
+		f.last = time.Now()
+		return nil
+	}
+	if s.over {
+		return nil
+	}
+	stop, err := s.queue.Nudged(e, func(id job.ID) { s.nudged(e, id) })
+	if err != nil {
+		return err
+	}
+	s.followed[e.ID] = &followed{stop: stop, last: time.Now()}
+	return nil
+}
+
+// nudged looks at a job whose record somebody wrote.
+func (s *stops) nudged(e endpoint.Endpoint, id job.ID) {
+	ctx, cancel := context.WithTimeout(context.Background(), haltedWithin)
+	defer cancel()
+	worker, err := s.queue.Halted(ctx, e, id)
+	if err != nil {
+		s.log.DebugContext(ctx, "job not looked at, the worker's ping will tell", "job", id, "err", err)
+		return
+	}
+	if worker != "" {
+		s.add(e.ID, worker, id)
+	}
+}
+
+// add tells the worker to stop the job.
+func (s *stops) add(endpointID, worker string, id job.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := inbox{endpointID, worker}
+	if s.pending[at] == nil {
+		s.pending[at] = map[job.ID]time.Time{}
+	}
+	s.pending[at][id] = time.Now()
+	if waiting := s.waiting[at]; waiting != nil {
+		close(waiting)
+		delete(s.waiting, at)
+	}
+}
+
+// take returns the jobs that the worker should stop, once, and a channel that is
+// closed when there is a further one.
+func (s *stops) take(endpointID, worker string) (ids []job.ID, more <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := inbox{endpointID, worker}
+	for id := range s.pending[at] {
+		ids = append(ids, id)
+	}
+	delete(s.pending, at)
+	if s.waiting[at] == nil {
+		s.waiting[at] = make(chan struct{})
+	}
+	return ids, s.waiting[at]
+}
+
+// run forgets what is old, until ctx ends.
+func (s *stops) run(ctx context.Context) error {
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.tidy(time.Now(), true)
+			return nil
+		case now := <-tick.C:
+			s.tidy(now, false)
+		}
+	}
+}
+
+func (s *stops) tidy(now time.Time, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = over
+	for id, f := range s.followed {
+		if over || now.Sub(f.last) > followIdle {
+			f.stop()
+			delete(s.followed, id)
+		}
+	}
+	for at, waiting := range s.waiting {
+		close(waiting) // whoever still waits asks again
+		delete(s.waiting, at)
+	}
+	for at, ids := range s.pending {
+		for id, since := range ids {
+			if now.Sub(since) > stopKept {
+				delete(ids, id)
+			}
+		}
+		if len(ids) == 0 {
+			delete(s.pending, at)
+		}
+	}
+}

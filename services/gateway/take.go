@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/queue"
+	"flightline/shared/web"
+)
+
+const (
+	// mostAtOnce bounds what one poll may take.
+	mostAtOnce = 100
+	// nextWithin is how long a batch that has a job waits for another one: a
+	// low-priority job is asked for after 20 ms.
+	nextWithin = 40 * time.Millisecond
+	// giveBackWithin bounds giving a job back.
+	giveBackWithin = 4 * time.Second
+)
+
+// take hands out one job, as an object.
+func (s *Service) take(c *fiber.Ctx) error { return s.handOut(c, 1, false) }
+
+// takeBatch hands out up to batch_size jobs, as an array.
+func (s *Service) takeBatch(c *fiber.Ctx) error {
+	n, err := strconv.Atoi(query(c, "batch_size"))
+	if err != nil {
+		n = 1
+	}
+	return s.handOut(c, max(1, min(n, mostAtOnce)), true)
+}
+
+// handOut answers with jobs, or with 204 if none came in time.
+func (s *Service) handOut(c *fiber.Ctx, most int, batch bool) error {
+	who, err := s.poller(c)
+	if err != nil {
+		return err
+	}
+	p, release := s.hold(c, who)
+	defer release()
+	if p.closed {
+		<-p.Done()
+		return c.SendStatus(fiber.StatusNoContent)
+	}
+	taken := s.collect(c, p, who, most)
+	if len(taken) == 0 {
+		return c.SendStatus(fiber.StatusNoContent)
+	}
+	s.deliver(c, taken, batch)
+	return nil
+}
+
+// collect waits for a first job, and takes what else is there at once.
+func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.Lease {
+	taker := s.queue.TakeRemote(who.endpoint, who.worker, s.cfg.Confirm)
+	defer taker.Close()
+	// A job is given to whoever is there and may have it, so look just before.
+	wanted := func() bool {
+		return p.Err() == nil && !web.Gone(c) && s.open(p, who, p.began)
+	}
+	var taken []*queue.Lease
+	for len(taken) < most {
+		lease, err := nextOf(p, taker, wanted, len(taken) > 0)
+		if err != nil {
+			break // there is none, and nobody waits any longer
+		}
+		taken = append(taken, lease)
+	}
+	return taken
+}
+
+func nextOf(ctx context.Context, taker *queue.Taker, wanted func() bool, more bool) (*queue.Lease, error) {
+	if more {
+		within, cancel := context.WithTimeout(ctx, nextWithin)
+		defer cancel()
+		ctx = within
+	}
+	return taker.NextIf(ctx, wanted)
+}
+
+// deliver writes the jobs to the socket. If the worker has left before all is
+// written, they go back into the queue at once, and no worker is lost.
+func (s *Service) deliver(c *fiber.Ctx, taken []*queue.Lease, batch bool) {
+	body, written := document(taken, batch), false
+	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+	sent := false
+	next := func() ([]byte, error) {
+		if sent {
+			written = true // nobody asks again unless it is
+			return nil, io.EOF
+		}
+		sent = true
+		return body, nil
+	}
+	ctx := context.WithoutCancel(c.UserContext())
+	web.Stream(c, next, func() {
+		if !written {
+			s.giveBack(ctx, taken)
+		}
+	})
+}
+
+func (s *Service) giveBack(ctx context.Context, taken []*queue.Lease) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackWithin)
+	defer cancel()
+	for _, lease := range taken {
+		s.counts.returned.Add(1)
+		err := lease.GiveBack(ctx) // else its time to be confirmed runs out
+		s.log.InfoContext(ctx, "job given back, its worker left before it was told", "job", lease.Job.ID, "worker", lease.Job.Worker, "err", err)
+	}
+}

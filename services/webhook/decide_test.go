@@ -1,0 +1,102 @@
+package webhook
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"flightline/shared/queue"
+)
+
+func TestSteps(t *testing.T) {
+	now := time.Now()
+	entry := func(try int, outcome queue.DeliveryOutcome, next time.Duration) queue.Delivery {
+		return queue.Delivery{Seq: 7, Try: try, Outcome: outcome, Next: now.Add(next), Replay: "r1"}
+	}
+	tests := map[string]struct {
+		last   queue.Delivery
+		replay string
+		do     step
+		n      int
+	}{
+		"never tried":             {queue.Delivery{}, "", try, 1},
+		"failed, not yet due":     {entry(1, queue.DeliveryFailed, time.Second), "r1", wait, 0},
+		"failed, due":             {entry(1, queue.DeliveryFailed, 0), "r1", try, 2},
+		"delivered":               {entry(2, queue.Delivered, 0), "r1", finish, 0},
+		"given up":                {entry(3, queue.DeliveryGivenUp, 0), "r1", giveUp, 0},
+		"given up, then replayed": {entry(3, queue.DeliveryGivenUp, 0), "r2", try, 1},
+		"delivered, replayed":     {entry(1, queue.Delivered, 0), "r2", try, 1},
+	}
+	for name, test := range tests {
+		if do, n := stepOf(test.last, test.replay, now); do != test.do || n != test.n {
+			t.Errorf("%s: got %d, %d, want %d, %d", name, do, n, test.do, test.n)
+		}
+	}
+}
+
+func TestPauses(t *testing.T) {
+	own := []time.Duration{time.Second, time.Hour}
+	tests := map[string]struct {
+		n        int
+		schedule []time.Duration
+		wish     time.Duration
+		pause    time.Duration
+		again    bool
+	}{
+		"first, the contract's":  {1, nil, 0, 10 * time.Second, true},
+		"second, the contract's": {2, nil, 0, 10 * time.Second, true},
+		"third, the contract's":  {3, nil, 0, 0, false},
+		"a schedule's second":    {2, own, 0, time.Hour, true},
+		"a schedule's end":       {3, own, 0, 0, false},
+		"no retries":             {1, []time.Duration{}, 0, 0, false},
+		"a longer wish":          {1, nil, 30 * time.Second, 30 * time.Second, true},
+		"a shorter wish":         {1, nil, time.Second, 10 * time.Second, true},
+		"a wish too long":        {1, nil, time.Hour, time.Minute, true},
+		"a wish at the end":      {3, nil, time.Second, 0, false},
+		"a schedule beats it":    {2, own, time.Minute, time.Hour, true},
+	}
+	for name, test := range tests {
+		if pause, again := pauseAfter(test.n, test.schedule, test.wish); pause != test.pause || again != test.again {
+			t.Errorf("%s: got %s, %v, want %s, %v", name, pause, again, test.pause, test.again)
+		}
+	}
+}
+
+func TestRetryAfterHeader(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	for text, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-1": 0, "soon": 0, "99999999999999": 0,
+		now.Add(time.Minute).UTC().Format(http.TimeFormat):  time.Minute,
+		now.Add(-time.Minute).UTC().Format(http.TimeFormat): 0,
+	} {
+		if got := retryAfter(http.Header{"Retry-After": {text}}, now); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestPace(t *testing.T) {
+	unknown := pace{limit: firstLimit}
+	hanging := unknown.after(15*time.Second, false, 8)
+	healthy := unknown
+	for range 10 {
+		healthy = healthy.after(2*time.Millisecond, true, 8)
+	}
+	tests := map[string]struct {
+		p           pace
+		all         int // wait together
+		limit, room int
+		away        time.Duration // of one that finds room waiting
+	}{
+		"unknown":              {unknown, 0, 2, laneWaiting, leastAway},
+		"unknown, others wait": {unknown, allWaiting / 2, 2, firstWaiting, leastAway},
+		"hanging":              {hanging, 0, 1, 1, 7500 * time.Millisecond},
+		"healthy":              {healthy, allWaiting / 2, 8, laneWaiting, 1250 * time.Millisecond},
+		"back":                 {hanging.after(time.Millisecond, true, 8).after(time.Millisecond, true, 8), 0, 3, answeringWaiting, mostAway},
+	}
+	for name, test := range tests {
+		if got := test.p.away(test.p.room(test.all)); test.p.limit != test.limit || test.p.room(test.all) != test.room || got.Round(10*time.Millisecond) != test.away.Round(10*time.Millisecond) {
+			t.Errorf("%s: got limit %d, room %d, away %s, want %+v", name, test.p.limit, test.p.room(test.all), got, test)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package webhook
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/streams"
+)
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, time.Second)
+	s.serve(lenient())
+	var broken atomic.Bool
+	broken.Store(true)
+	r := receive(t, func(w http.ResponseWriter, _ *http.Request) {
+		if broken.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	ids := []job.ID{s.complete(r.url), s.complete(r.url)}
+	for _, id := range ids {
+		if log := s.over(id); len(log) != 2 {
+			t.Fatalf("got %d attempts, want 2", len(log))
+		}
+	}
+	s.eventually("both are kept", func() bool { return s.left(streams.Undelivered) == 2 && s.left(streams.Webhooks) == 0 })
+	broken.Store(false)
+	if n, err := s.queue.ReplayKept(t.Context(), "ep", queue.ReplayOf{Since: time.Now().Add(time.Hour)}); n != 0 || err != nil {
+		t.Errorf("since later: got %d, %v, want none", n, err)
+	}
+	if n, err := s.queue.ReplayKept(t.Context(), "ep", queue.ReplayOf{Job: ids[0], Reason: queue.GivenUp}); n != 1 || err != nil {
+		t.Errorf("one job: got %d, %v, want 1", n, err)
+	}
+	s.eventually("its delivery", func() bool { return len(s.log(ids[0])) == 3 })
+	if n, err := s.queue.ReplayKept(t.Context(), "ep", queue.ReplayOf{Since: time.Now().Add(-time.Minute)}); n != 1 || err != nil {
+		t.Errorf("the rest: got %d, %v, want 1", n, err)
+	}
+	s.eventually("its delivery", func() bool { return len(s.log(ids[1])) == 3 })
+	if err := s.queue.AnnounceAgain(t.Context(), s.endpoint, ids[0]); err != nil { // it was delivered
+		t.Fatal(err)
+	}
+	s.eventually("another delivery", func() bool { return len(s.log(ids[0])) == 4 })
+	seen := map[string]bool{}
+	for _, c := range r.calls() {
+		if c.job() == ids[0] {
+			seen[c.header.Get(headerID)] = true
+		}
+	}
+	if len(seen) != 1 {
+		t.Errorf("got webhook-ids %v, want one for all", seen)
+	}
+	for _, d := range s.log(ids[0])[2:] {
+		if d.Try != 1 || d.Outcome != queue.Delivered {
+			t.Errorf("a replay: got %+v, want a first attempt that succeeds", d)
+		}
+	}
+	s.eventually("nothing is left", func() bool { return s.left(streams.Undelivered) == 0 && s.left(streams.Webhooks) == 0 })
+}
+
+func TestADestinationThatKeepsFailingIsPaused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, time.Second)
+	cfg := lenient()
+	cfg.Patience.Webhooks = 3
+	s.serve(cfg)
+	r, other := receive(t, answerWith(503)), receive(t, answerWith(200))
+	for range 3 {
+		s.over(s.complete(r.url))
+	}
+	origin := targetOf(r.url).origin
+	s.eventually("the pause", func() bool {
+		d, err := s.registry.Destinations.Find(t.Context(), "ep", origin)
+		return err == nil && d.Paused && strings.Contains(d.Reason, "3 webhooks in a row were given up, the last one: status 503")
+	})
+	calls := len(r.calls())
+	parked, passed := s.complete(r.url), s.complete(other.url)
+	s.over(passed)
+	s.eventually("it is kept", func() bool { return s.left(streams.Undelivered) == 4 })
+	if got := s.log(parked); len(got) != 0 || len(r.calls()) != calls {
+		t.Errorf("got attempts %+v and %d calls more, want none while it is paused", got, len(r.calls())-calls)
+	}
+	if err := s.registry.Destinations.Resume(t.Context(), "ep", origin); err != nil {
+		t.Fatal(err)
+	}
+	n, err := s.queue.ReplayKept(t.Context(), "ep", queue.ReplayOf{Reason: queue.DestinationPaused, Destination: origin})
+	if n != 1 || err != nil {
+		t.Errorf("got %d, %v, want the one that was parked", n, err)
+	}
+	s.over(parked)
+	if list, _ := s.registry.Destinations.List(t.Context(), "ep"); len(list) != 1 || list[0].Failures != 1 || list[0].Paused {
+		t.Errorf("got %+v, want one failure, counted anew", list)
+	}
+	if slices.ContainsFunc(other.calls(), func(c call) bool { return c.job() != passed }) {
+		t.Errorf("another destination was called for others")
+	}
+}

@@ -1,0 +1,69 @@
+package webhook
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"flightline/shared/queue"
+)
+
+const (
+	// retryPause is what the contract has between two attempts, retries how
+	// many follow the first one.
+	retryPause, retries = 10 * time.Second, 2
+	// maxRetryAfter is the longest wish of a receiver that is granted.
+	maxRetryAfter = 60 * time.Second
+)
+
+// step is what is to be done with a completion.
+type step int
+
+const (
+	try    step = iota // attempt number n
+	wait               // for the time of the next attempt
+	finish             // it was delivered
+	giveUp             // all attempts failed
+)
+
+// stepOf decides by the last attempt that the log has; n is the next one.
+func stepOf(last queue.Delivery, replay string, now time.Time) (do step, n int) {
+	switch {
+	case last.Seq == 0 || last.Replay != replay:
+		return try, 1
+	case last.Outcome == queue.Delivered:
+		return finish, 0
+	case last.Outcome == queue.DeliveryGivenUp:
+		return giveUp, 0
+	case now.Before(last.Next):
+		return wait, 0
+	}
+	return try, last.Try + 1
+}
+
+// pauseAfter is how long after the end of failed attempt n the next one
+// follows; again is false if there is none. A receiver may ask for a longer
+// pause, not for a shorter one.
+func pauseAfter(n int, schedule []time.Duration, wish time.Duration) (pause time.Duration, again bool) {
+	switch {
+	case schedule == nil && n > retries, schedule != nil && n > len(schedule):
+		return 0, false
+	case schedule == nil:
+		pause = retryPause
+	default:
+		pause = schedule[n-1]
+	}
+	return max(pause, min(wish, maxRetryAfter)), true
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	text := header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}

@@ -1,0 +1,86 @@
+package webhook
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"code.dny.dev/ssrf"
+
+	"flightline/shared/registry"
+)
+
+const (
+	// connectWithin bounds a connection, handshakeWithin what follows for TLS.
+	connectWithin, handshakeWithin = 10 * time.Second, 10 * time.Second
+	// idleFor is how long a connection is kept for the next webhook.
+	idleFor = 30 * time.Second
+	// headersMost bounds the headers of an answer.
+	headersMost = 64 << 10
+)
+
+var (
+	errNoHTTP  = errors.New("http is not allowed here, only https")
+	errAddress = errors.New("the webhook is no http or https address")
+)
+
+// target is where a webhook goes.
+type target struct {
+	url *url.URL
+	// origin is the scheme, host and port.
+	origin string
+	// shown is the address without what may be secret.
+	shown string
+	err   error
+}
+
+func targetOf(webhook string) target {
+	origin, ok := registry.OriginOf(webhook)
+	u, err := url.Parse(webhook)
+	if err != nil || !ok {
+		return target{origin: "invalid:", shown: "invalid:", err: errAddress}
+	}
+	return target{url: u, origin: origin, shown: origin + u.EscapedPath()}
+}
+
+// allowed judges what is known before a name is resolved.
+func (t target) allowed(cfg Config) error {
+	switch {
+	case t.err != nil:
+		return t.err
+	case t.url.Scheme == "http" && !cfg.AllowHTTP:
+		return errNoHTTP
+	}
+	return nil
+}
+
+// newClient connects to allowed addresses only: each is judged after its name
+// was resolved and right before the connection, so that no name can change
+// its mind in between. It follows no redirect, asks no proxy, and keeps no
+// cookies.
+func newClient(cfg Config) *http.Client {
+	dialer := &net.Dialer{Timeout: connectWithin, Control: guard(cfg).Safe, Resolver: cfg.resolver}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, TLSHandshakeTimeout: handshakeWithin,
+			MaxIdleConns: cfg.AtOnce, MaxIdleConnsPerHost: cfg.PerHost, IdleConnTimeout: idleFor,
+			MaxResponseHeaderBytes: headersMost, DisableCompression: true, ForceAttemptHTTP2: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func guard(cfg Config) *ssrf.Guardian {
+	var four, six []netip.Prefix
+	for _, p := range cfg.AllowNetworks {
+		if p.Addr().Is4() {
+			four = append(four, p)
+		} else {
+			six = append(six, p)
+		}
+	}
+	return ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(four...), ssrf.WithAllowedV6Prefixes(six...))
+}

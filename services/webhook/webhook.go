@@ -1,0 +1,147 @@
+// Package webhook tells receivers that jobs ended. Completions wait in the work
+// queue WEBHOOKS; each is posted, signed as Standard Webhooks has it, until a
+// 2xx or the end of the endpoint's schedule.
+//
+// How often a completion was tried is said by the log of deliveries, which an
+// attempt is added to by compare-and-set before the completion leaves the
+// queue or is put off. So a crash between any two steps, or two instances that
+// hold the same completion, repeat an attempt at worst: the receiver tells it
+// by its webhook-id.
+//
+// Each origin (scheme, host, port) has a lane of its own with a few attempts
+// at once, fewer the more it fails; what has no room there goes back to the
+// queue for a while. So a receiver that hangs holds up its own lane only.
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+// Config is what may differ between installations. The zero value is strict:
+// https to public addresses only.
+type Config struct {
+	// AllowHTTP lets webhooks go to http addresses too.
+	AllowHTTP bool
+	// AllowNetworks may be reached besides public addresses.
+	AllowNetworks []netip.Prefix
+	// Timeout bounds an attempt up to the answer's headers. 0 means 15 s; at
+	// most 20 s.
+	Timeout time.Duration
+	// PerHost bounds the attempts at once to one origin. 0 means 8.
+	PerHost int
+	// AtOnce bounds all attempts at once. 0 means 1024.
+	AtOnce int
+	// MaxBody is the largest body, in bytes; a larger one has a link instead of
+	// the output. 0 means 10 MB.
+	MaxBody int
+	// PublicURL begins those links, as "https://flightline.example". If it is
+	// "", links begin with the path.
+	PublicURL string
+	// Patience before a destination is paused. The zero value means 20 webhooks
+	// in an hour.
+	Patience registry.Patience
+	// Log hears of what no answer tells. nil means silence.
+	Log *slog.Logger
+	// Point, if not nil, is called at each named crash point, for tests that
+	// end the service there.
+	Point func(Point)
+
+	resolver *net.Resolver // of a test; nil: the system's
+}
+
+// Point names a place between two steps where a crash must lose nothing.
+type Point string
+
+// The crash points.
+const (
+	AfterPost Point = "after the post, before the log"
+	AfterLog  Point = "after the log, before the queue"
+)
+
+const (
+	defaultTimeout = 15 * time.Second
+	maxTimeout     = 20 * time.Second
+	defaultPerHost = 8
+	defaultAtOnce  = 1024
+	defaultMaxBody = 10 << 20
+	defaultGivenUp = 20
+	defaultFailing = time.Hour
+	// stopGrace is how long attempts that run may go on when the service stops.
+	stopGrace = 5 * time.Second
+)
+
+// Deps are what the service stands on. Their Run methods are the caller's to run.
+type Deps struct {
+	Queue    *queue.Queue
+	Registry *registry.Registry
+}
+
+// Service is one instance; several share the work.
+type Service struct {
+	cfg      Config
+	log      *slog.Logger
+	queue    *queue.Queue
+	registry *registry.Registry
+	client   *http.Client
+}
+
+// New returns a service that is ready for Run. It starts nothing, and fails
+// only if one of deps is missing or the timeout is too long.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if deps.Queue == nil || deps.Registry == nil {
+		return nil, errors.New("webhook: a queue and a registry are needed")
+	}
+	if cfg.Timeout > maxTimeout {
+		return nil, errors.New("webhook: the timeout must be at most " + maxTimeout.String())
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Patience == (registry.Patience{}) {
+		cfg.Patience = registry.Patience{Webhooks: defaultGivenUp, For: defaultFailing}
+	}
+	cfg.Timeout = orDefault(cfg.Timeout, defaultTimeout)
+	cfg.PerHost = orDefault(cfg.PerHost, defaultPerHost)
+	cfg.AtOnce = orDefault(cfg.AtOnce, defaultAtOnce)
+	cfg.MaxBody = orDefault(cfg.MaxBody, defaultMaxBody)
+	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, client: newClient(cfg)}, nil
+}
+
+func orDefault[T int | time.Duration](v, standard T) T {
+	if v <= 0 {
+		return standard
+	}
+	return v
+}
+
+// Run delivers until ctx ends. It sits out outages. Attempts that run then may
+// go on for 5 s; the rest goes back to the queue.
+func (s *Service) Run(ctx context.Context) error {
+	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	defer s.client.CloseIdleConnections()
+	var workers sync.WaitGroup
+	l := newLanes(s.cfg, func(o *order) verdict { return s.deliver(work, o) }, workers.Go)
+	err := s.queue.Completions(ctx, func(c *queue.Completion) { l.offer(orderOf(c)) })
+	l.close()
+	late := time.AfterFunc(stopGrace, abandon)
+	defer late.Stop()
+	workers.Wait()
+	return err
+}
+
+func (s *Service) point(p Point) {
+	if s.cfg.Point != nil {
+		s.cfg.Point(p)
+	}
+}

@@ -1,0 +1,235 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"flightline/shared/bus/bustest"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/streams"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait for a fact.
+const patience = 40 * time.Second
+
+// site is a bus with the endpoint "ep", whose webhooks are tried again after
+// what schedule says.
+type site struct {
+	t        testing.TB
+	bus      *bustest.Bus
+	queue    *queue.Queue
+	registry *registry.Registry
+	endpoint endpoint.Endpoint
+}
+
+func newSite(t testing.TB, schedule ...time.Duration) *site {
+	t.Helper()
+	s := &site{t: t, bus: bustest.New(t)}
+	if err := streams.Apply(t.Context(), s.bus.JS, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	s.queue, s.registry = s.process()
+	e := endpoint.Endpoint{ID: "ep", WebhookSecret: endpoint.NewWebhookSecret(), WebhookRetries: schedule, Created: time.Now()}
+	var err error
+	if s.endpoint, err = s.registry.Endpoints.Create(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.queue.CreateEndpoint(t.Context(), s.endpoint); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// process is what one process has of its own.
+func (s *site) process() (*queue.Queue, *registry.Registry) {
+	s.t.Helper()
+	nc := s.bus.Connect(s.t)
+	q, err := queue.New(s.t.Context(), nc, queue.Config{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	reg, err := registry.New(s.t.Context(), s.bus.JS, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	background(s.t, q.Run)
+	background(s.t, reg.Run)
+	return q, reg
+}
+
+// lenient lets webhooks go to this machine.
+func lenient() Config {
+	return Config{AllowHTTP: true, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
+}
+
+// serve runs an instance until the test or the function it returns ends it.
+func (s *site) serve(cfg Config) (stop func()) {
+	s.t.Helper()
+	q, reg := s.process()
+	service, err := New(cfg, Deps{Queue: q, Registry: reg})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return background(s.t, service.Run)
+}
+
+// background runs f until the test or the function it returns ends it, and
+// waits for its return.
+func background(t testing.TB, f func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := f(ctx); err != nil && ctx.Err() == nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// complete ends a job with the webhook and announces that, as the recorder does.
+func (s *site) complete(webhook string) job.ID {
+	s.t.Helper()
+	id := queue.NewID(job.Async)
+	s.submit(id, webhook, json.RawMessage(`{"n":"<1>"}`))
+	j, err := s.queue.Cancel(s.t.Context(), s.endpoint, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.announce(j)
+	return id
+}
+
+func (s *site) submit(id job.ID, webhook string, input json.RawMessage) {
+	s.t.Helper()
+	if _, err := s.queue.Submit(s.t.Context(), s.endpoint, id, job.Async, job.Request{Input: input, Webhook: webhook}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) announce(j *job.Job) {
+	s.t.Helper()
+	if err := s.queue.Announce(s.t.Context(), queue.Fact{Job: *j, Partition: s.endpoint.Partition}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// log is what the log of deliveries has of a job, the oldest first.
+func (s *site) log(id job.ID) []queue.Delivery {
+	s.t.Helper()
+	list, _, err := s.queue.Deliveries(s.t.Context(), "ep", queue.DeliveriesOf{Job: id, Most: 100})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
+		list[i], list[j] = list[j], list[i]
+	}
+	return list
+}
+
+// over waits until the last attempt of a job is no failure that another follows.
+func (s *site) over(id job.ID) []queue.Delivery {
+	s.t.Helper()
+	var list []queue.Delivery
+	s.eventually("the end of the deliveries of "+string(id), func() bool {
+		list = s.log(id)
+		return len(list) > 0 && list[len(list)-1].Outcome != queue.DeliveryFailed
+	})
+	return list
+}
+
+func (s *site) eventually(what string, holds func() bool) {
+	s.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within %s: %s", patience, what)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// left is how many messages a stream has.
+func (s *site) left(stream string) uint64 {
+	s.t.Helper()
+	got, err := s.bus.JS.Stream(s.t.Context(), stream)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got.CachedInfo().State.Msgs
+}
+
+// call is one request that a receiver got.
+type call struct {
+	at     time.Time
+	header http.Header
+	body   []byte
+}
+
+func (c call) job() job.ID {
+	var v struct {
+		ID job.ID `json:"id"`
+	}
+	_ = json.Unmarshal(c.body, &v)
+	return v.ID
+}
+
+// receiver notes what comes and answers as its handler does.
+type receiver struct {
+	url string
+	mu  sync.Mutex
+	got []call
+}
+
+func receive(t testing.TB, answer http.HandlerFunc) *receiver {
+	t.Helper()
+	r := &receiver{}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		r.mu.Lock()
+		r.got = append(r.got, call{at: time.Now(), header: req.Header.Clone(), body: body})
+		r.mu.Unlock()
+		answer(w, req)
+	}))
+	t.Cleanup(web.Close)
+	r.url = web.URL + "/hook"
+	return r
+}
+
+func (r *receiver) calls() []call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]call(nil), r.got...)
+}
+
+func answerWith(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+}
+
+// nobody is an address where nobody listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "http://" + l.Addr().String() + "/hook"
+}

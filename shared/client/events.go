@@ -1,0 +1,199 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"flightline/shared/job"
+)
+
+// EventsOptions say which events of an endpoint are wanted. The zero value
+// follows those of all jobs, from now on.
+type EventsOptions struct {
+	// Job narrows them to one job. "" means all.
+	Job job.ID
+	// Types are those wanted, as "job.failed". None means all.
+	Types []string
+	// After is the Cursor of an event: they begin behind it; "0" is the
+	// beginning of what the server keeps. It wins over Since.
+	After string
+	// Since begins with what was told at that time or later. With neither, they
+	// begin now.
+	Since time.Time
+	// Once ends them with the last one that there is now.
+	Once bool
+	// Patience is how long the server may be away once it has answered. 0 means
+	// a minute; less than 0: not at all.
+	Patience time.Duration
+}
+
+// Event is what happened to a job.
+type Event struct {
+	// Cursor is its place; see EventsOptions.After.
+	Cursor string
+	// ID is the same however often the event is told, Type as "job.failed".
+	ID, Type string
+	Job      job.ID
+	Time     time.Time
+	Status   job.Status // that it led to
+	// Attempt counts from 1; Run is the pick-up within it, 0 before the first.
+	Attempt, Run int
+	WorkerID     string
+	Error        string
+	// Raw is the event itself, CloudEvents 1.0 in JSON.
+	Raw json.RawMessage
+}
+
+// Events reads what happens to an endpoint's jobs. It is for one goroutine.
+type Events struct {
+	c        *Client
+	endpoint string
+	o        EventsOptions
+	patience patience
+	over     bool
+}
+
+// Events prepares to read events; All reads them.
+func (c *Client) Events(endpoint string, o EventsOptions) *Events {
+	return &Events{c: c, endpoint: endpoint, o: o, patience: patienceOf(o.Patience)}
+}
+
+// Cursor is where to go on, for EventsOptions.After: that of the last event
+// that All yielded, or of a later one that was not wanted. It is
+// EventsOptions.After before the server has answered.
+func (e *Events) Cursor() string { return e.o.After }
+
+// All yields the events in order, each once, as they come, until ctx ends or,
+// with Once, to the last one. It goes on where it was when the connection
+// breaks or the server restarts. An error is yielded last: an *Error,
+// ErrUnreachable, or ctx's. After an error, or a break out of the loop, All may
+// be called again and goes on behind Cursor.
+func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		stopped := false
+		each := func(event Event) bool {
+			stopped = !yield(event, nil)
+			return !stopped
+		}
+		lost := time.Time{} // when contact was lost; before the first contact there is no patience
+		for attempt := 1; !e.over; attempt++ {
+			heard, err := e.read(ctx, each)
+			if heard {
+				attempt, lost = 1, time.Now()
+			}
+			if stopped {
+				return
+			}
+			if err == nil {
+				continue // the end is told
+			}
+			pause, again := e.patience.pauseAfter(attempt, lost, err)
+			if again && rest(ctx, pause) == nil {
+				continue
+			}
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			yield(Event{}, err)
+			return
+		}
+	}
+}
+
+// read reads one connection's worth. heard says whether the server took the
+// request.
+func (e *Events) read(ctx context.Context, each func(Event) bool) (heard bool, err error) {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silence := time.AfterFunc(streamSilence, cancel)
+	defer silence.Stop()
+	req, err := e.c.request(within, e.call(), nil)
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if e.o.After != "" {
+		req.Header.Set(headerLastEventID, e.o.After)
+	}
+	resp, err := e.c.http.Do(req)
+	if err != nil {
+		return false, unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	if err := refusal(ctx, resp); err != nil {
+		return false, err
+	}
+	reader := newEventReader(resp.Body)
+	for {
+		silence.Reset(streamSilence)
+		next, err := reader.next()
+		if errors.Is(err, ErrTooLarge) {
+			return true, err
+		}
+		if err != nil { // also the end of a server that stops
+			return true, unreachable(ctx, err)
+		}
+		if more, err := e.take(next, each); err != nil || !more {
+			return true, err
+		}
+	}
+}
+
+func (e *Events) call() call {
+	query := url.Values{}
+	if len(e.o.Types) > 0 {
+		query.Set("type", strings.Join(e.o.Types, ","))
+	}
+	if !e.o.Since.IsZero() {
+		query.Set("since", e.o.Since.UTC().Format(time.RFC3339Nano))
+	}
+	if e.o.Once {
+		query.Set("follow", "false")
+	}
+	parts := []string{"events"}
+	if e.o.Job != "" {
+		parts = append(parts, string(e.o.Job))
+	}
+	return call{method: http.MethodGet, path: v2(e.endpoint, parts...), query: query}
+}
+
+// take deals with one event and reports whether there may be more.
+func (e *Events) take(next event, each func(Event) bool) (more bool, err error) {
+	if next.name == "end" {
+		e.over = true
+		return false, nil
+	}
+	if next.id != "" {
+		e.o.After = next.id
+	}
+	if next.data == nil { // a sign of life
+		return true, nil
+	}
+	var wire struct {
+		ID      string    `json:"id"`
+		Type    string    `json:"type"`
+		Subject job.ID    `json:"subject"`
+		Time    time.Time `json:"time"`
+		Data    struct {
+			Status   job.Status `json:"status"`
+			Attempt  int        `json:"attempt"`
+			Run      int        `json:"run"`
+			WorkerID string     `json:"workerId"`
+			Error    string     `json:"error"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(next.data, &wire); err != nil {
+		return false, fmt.Errorf("client: an event is not what the API promises: %w", err)
+	}
+	return each(Event{
+		Cursor: next.id, ID: wire.ID, Type: wire.Type, Job: wire.Subject, Time: wire.Time, Status: wire.Data.Status,
+		Attempt: wire.Data.Attempt, Run: wire.Data.Run, WorkerID: wire.Data.WorkerID, Error: wire.Data.Error, Raw: next.data,
+	}), nil
+}

@@ -1,0 +1,70 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Workers manages the workers that speak HTTP, as RunPod's do. Each call needs a
+// key with the control permission.
+type Workers struct{ c *Client }
+
+// Workers returns the calls that manage workers.
+func (c *Client) Workers() Workers { return Workers{c} }
+
+// Worker is a worker that was let in with a token of its own.
+type Worker struct {
+	ID       string `json:"id"`
+	Endpoint string `json:"endpoint"`
+	// State is "idle", "running" or "unhealthy" by its last ping, "" if there was
+	// none lately.
+	State string `json:"state,omitempty"`
+	// Running are the ids of the jobs it holds.
+	Running []string `json:"running"`
+	// Draining means that it gets no more jobs.
+	Draining bool `json:"draining"`
+	// Last4 are the last characters of the token.
+	Last4   string    `json:"last4"`
+	Created time.Time `json:"createdAt"`
+	// PingIntervalMs is how often it should ping, in milliseconds.
+	PingIntervalMs int64 `json:"pingIntervalMs"`
+	// Token is the token itself. Only Create returns it, once.
+	Token string `json:"token,omitempty"`
+}
+
+// Create lets a worker in. The server makes an id up if it is "". A worker of
+// this id that there is gets a new token, and drains no longer.
+func (w Workers) Create(ctx context.Context, endpoint, id string) (*Worker, error) {
+	body := map[string]string{}
+	if id != "" {
+		body["id"] = id
+	}
+	return w.one(ctx, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers"), body: body})
+}
+
+// List returns the endpoint's workers.
+func (w Workers) List(ctx context.Context, endpoint string) ([]Worker, error) {
+	var list []Worker
+	err := w.c.do(ctx, call{method: http.MethodGet, path: v1("endpoints", endpoint, "workers")}, &list)
+	return list, err
+}
+
+// Drain ends the handing out of jobs to a worker; those that it has go on. Stop
+// the worker once it runs none.
+func (w Workers) Drain(ctx context.Context, endpoint, id string) (*Worker, error) {
+	return w.one(ctx, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers", id, "drain")})
+}
+
+// Revoke makes the worker's token worthless.
+func (w Workers) Revoke(ctx context.Context, endpoint, id string) error {
+	return w.c.do(ctx, call{method: http.MethodDelete, path: v1("endpoints", endpoint, "workers", id)}, nil)
+}
+
+func (w Workers) one(ctx context.Context, op call) (*Worker, error) {
+	var got Worker
+	if err := w.c.do(ctx, op, &got); err != nil {
+		return nil, err
+	}
+	return &got, nil
+}

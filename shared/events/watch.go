@@ -1,0 +1,242 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"flightline/shared/bus"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+const (
+	// watchMost is how many events a watch returns at once.
+	watchMost = 200
+	// lagPause is the wait for a replica that has not got what the leader has.
+	lagPause = 50 * time.Millisecond
+)
+
+// Watching says what is watched.
+type Watching struct {
+	// Endpoint is required; a Job of "" means all of its jobs, no Kinds all kinds.
+	Endpoint string
+	Job      job.ID
+	Kinds    []Kind
+	// Submitted leaves out jobs that were submitted before, as to an endpoint of
+	// the same id that was deleted. The zero time leaves out none.
+	Submitted time.Time
+
+	// After is the sequence behind which it begins, if Resume is set. Else it
+	// begins with what was written at Since or later, and without Since with
+	// what is written from now on.
+	After  uint64
+	Resume bool
+	Since  time.Time
+	// Once ends it with the last event that there is now.
+	Once bool
+}
+
+// Watch tells one watcher each event once, in the order of the log. It is for
+// one goroutine, but for Close.
+type Watch struct {
+	t      *Tail
+	w      Watching
+	filter string
+	after  uint64 // all up to it was told
+	until  uint64 // where a watch that is Once ends
+	close  func()
+}
+
+// Watch begins to watch; the caller must Close it. It returns ErrUnavailable.
+func (t *Tail) Watch(ctx context.Context, w Watching) (*Watch, error) {
+	v := &Watch{t: t, w: w, filter: streams.EventFilter(w.Endpoint, "", w.Job), after: w.After}
+	if len(w.Kinds) == 1 {
+		v.filter = streams.EventFilter(w.Endpoint, string(w.Kinds[0]), w.Job)
+	}
+	last, err := t.log.lastSequence(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.until = last
+	if !w.Resume {
+		v.after = last
+		if !w.Since.IsZero() {
+			if v.after, err = v.before(ctx, last); err != nil {
+				return nil, err
+			}
+		}
+	}
+	t.enter()
+	v.close = sync.OnceFunc(t.leave)
+	return v, nil
+}
+
+// Close ends the watch. Further calls do nothing.
+func (v *Watch) Close() { v.close() }
+
+// After is the sequence up to which all was told, or left out: another watch
+// that resumes there misses nothing.
+func (v *Watch) After() uint64 { return v.after }
+
+// before is the sequence before that of the first event written since, last if
+// there is none.
+func (v *Watch) before(ctx context.Context, last uint64) (uint64, error) {
+	for {
+		first, err := v.t.log.firstSince(ctx, v.filter, v.w.Since)
+		if err != nil || first > 0 {
+			return max(first, 1) - 1, err
+		}
+		newest, err := v.t.log.last(ctx, v.filter)
+		switch {
+		case errors.Is(err, ErrNotFound), err == nil && newest.Written.Before(v.w.Since):
+			return last, nil
+		case err != nil:
+			return 0, err
+		}
+		if err := pause(ctx, lagPause); err != nil { // a replica answered that has not got it yet
+			return 0, away(ctx, "read events", err)
+		}
+	}
+}
+
+// Next returns the next events, some 200 at most, and waits for them. When ctx
+// ends it returns none, and no error; at the end of a watch that is Once
+// io.EOF; and ErrUnavailable, after which it may be called again.
+func (v *Watch) Next(ctx context.Context) ([]Event, error) {
+	for ctx.Err() == nil {
+		if v.over() {
+			return nil, io.EOF
+		}
+		some, news, reached, behind := v.recent()
+		if behind {
+			var err error
+			if some, err = v.catchUp(ctx, reached); err != nil && ctx.Err() == nil {
+				return nil, err
+			}
+		}
+		if len(some) > 0 {
+			return some, nil
+		}
+		if behind || v.over() {
+			continue
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+		}
+	}
+	return nil, nil
+}
+
+// over reports whether a watch that is Once has told all.
+func (v *Watch) over() bool { return v.w.Once && v.after >= v.until }
+
+// recent takes what the tail remembers. behind says that it does not remember
+// all that there is up to reached.
+func (v *Watch) recent() (some []Event, news <-chan struct{}, reached uint64, behind bool) {
+	t := v.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !t.placed || v.after >= t.reached:
+		return nil, t.news, 0, false
+	case v.after < t.from:
+		return nil, nil, t.reached, true
+	}
+	first := sort.Search(len(t.recent), func(i int) bool { return t.recent[i].Seq > v.after })
+	for _, e := range t.recent[first:] {
+		v.after = e.Seq
+		if v.wants(e) {
+			if some = append(some, e); len(some) == watchMost {
+				return some, nil, 0, false
+			}
+		}
+	}
+	return some, t.news, 0, false
+}
+
+// catchUp reads the next page from the log itself, no further than reached,
+// and moves on: to reached, if nothing comes before.
+func (v *Watch) catchUp(ctx context.Context, reached uint64) ([]Event, error) {
+	page, err := v.t.log.matching(ctx, v.filter, v.after)
+	if err != nil {
+		return nil, err
+	}
+	var some []Event
+	seen := v.after
+	for _, e := range page {
+		if e.Seq > reached {
+			break
+		}
+		if seen = e.Seq; v.wants(e) {
+			some = append(some, e)
+		}
+	}
+	v.after = seen
+	if len(page) == watchMost && page[watchMost-1].Seq <= reached {
+		return some, nil
+	}
+	if len(page) == 0 || page[len(page)-1].Seq <= reached { // it is all, unless a replica lags
+		newest, err := v.t.log.last(ctx, v.filter)
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return some, tolerate(err, len(some))
+		case newest.Seq > seen && seen < reached:
+			return some, tolerate(pause(ctx, lagPause), len(some))
+		}
+	}
+	v.after = reached
+	return some, nil
+}
+
+// tolerate forgets an error that comes after events, which must be told first:
+// they count as told.
+func tolerate(err error, events int) error {
+	if events > 0 {
+		return nil
+	}
+	return err
+}
+
+// wants reports whether the event is among those that are watched.
+func (v *Watch) wants(e Event) bool {
+	switch {
+	case e.Endpoint != v.w.Endpoint, v.w.Job != "" && e.Job != v.w.Job, v.w.Once && e.Seq > v.until:
+		return false
+	case len(v.w.Kinds) > 0 && !slices.Contains(v.w.Kinds, e.Kind):
+		return false
+	}
+	return !e.Submitted.Before(v.w.Submitted)
+}
+
+// matching reads the next events of a filter after a sequence.
+func (l *Log) matching(ctx context.Context, filter string, after uint64) ([]Event, error) {
+	got, err := bus.BatchGet(ctx, l.nc, streams.DirectGet(streams.Events), bus.Batch{From: after + 1, Filter: filter, Most: watchMost})
+	if err != nil {
+		return nil, away(ctx, "read events", err)
+	}
+	page := make([]Event, 0, len(got))
+	for _, m := range got {
+		e, err := decode(m)
+		if err != nil {
+			return page, err
+		}
+		page = append(page, e)
+	}
+	return page, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

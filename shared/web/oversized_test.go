@@ -1,0 +1,65 @@
+package web_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/web"
+)
+
+func TestABodyThatIsNotReadMayBeAnswered(t *testing.T) {
+	app := web.New(web.Config{BodyLimit: 1 << 20, Oversized: func(c *fiber.Ctx) bool {
+		return c.Path() == "/mine" && c.JSON(fiber.Map{"bytes": c.Request().Header.ContentLength()}) == nil
+	}})
+	app.Post("/*", func(c *fiber.Ctx) error { return c.JSON(fiber.Map{"read": len(c.Body())}) })
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := web.Serve(ctx, app, listener); err != nil {
+			t.Error(err)
+		}
+	})
+	defer wg.Wait()
+	defer stop()
+	defer http.DefaultClient.CloseIdleConnections()
+	large := strings.Repeat("x", 3<<20)
+	for name, tc := range map[string]struct {
+		path, key string
+		body      io.Reader
+		want      string
+	}{
+		"answered":              {"/mine", "k", strings.NewReader(large), `200 {"bytes":3145728}`},
+		"doubled slashes":       {"//mine", "k", strings.NewReader(large), `200 {"bytes":3145728}`},
+		"of unknown size":       {"/mine", "k", io.MultiReader(strings.NewReader(large)), `413`},
+		"left to the app":       {"/other", "k", strings.NewReader(large), `413`},
+		"without a key":         {"/mine", "", strings.NewReader(large), `401`},
+		"small enough, so read": {"/mine", "k", strings.NewReader("xyz"), `200 {"read":3}`},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+tc.path, tc.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", tc.key)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		text, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if got := resp.Status[:3] + " " + string(text); !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+	}
+}
