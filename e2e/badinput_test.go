@@ -26,7 +26,6 @@ func errorOfOurs(status int, header http.Header, raw []byte) error {
 		Error     string `json:"error"`
 		Code      string `json:"code"`
 		RequestID string `json:"requestId"`
-		Status    int    `json:"status"`
 	}
 	if err := json.Unmarshal(raw, &body); err != nil {
 		return fmt.Errorf("got %d %q, want a JSON object: %w", status, raw, err)
@@ -36,7 +35,7 @@ func errorOfOurs(status int, header http.Header, raw []byte) error {
 		return fmt.Errorf("got the content type %q, want JSON", header.Get("Content-Type"))
 	case err != nil || header.Get("X-Request-Id") != body.RequestID:
 		return fmt.Errorf("got the request id %q and the header %q, want the same", body.RequestID, header.Get("X-Request-Id"))
-	case body.Error == "" || body.Status != status || web.Codes()[web.Code(body.Code)] != status:
+	case body.Error == "" || web.Codes()[web.Code(body.Code)] != status:
 		return fmt.Errorf("got %d %s, want a text and a code that goes with the status", status, raw)
 	}
 	return nil

@@ -74,10 +74,10 @@ func TestDevRefusesWhatItWasNotMeantToDo(t *testing.T) {
 		code int
 		says string
 	}{
-		"a port of NATS that is taken":  {[]string{"--nats-listen", natsAddress}, 1, natsAddress},
-		"a port of HTTP that is taken":  {[]string{"--listen", address}, 1, address},
-		"a durability that is not":      {[]string{"--sync", "sometimes"}, 2, "always, group or interval"},
-		"a key that is easily guessed":  {[]string{"--api-key", "short"}, 2, "8 to 512"},
+		"a port of NATS that is taken":   {[]string{"--nats-listen", natsAddress}, 1, natsAddress},
+		"a port of HTTP that is taken":   {[]string{"--listen", address}, 1, address},
+		"a durability that is not":       {[]string{"--sync", "sometimes"}, 2, "always, group or interval"},
+		"a key that is easily guessed":   {[]string{"--api-key", "short"}, 2, "8 to 512"},
 		"limits from a file that is not": {[]string{"--limits", "nowhere"}, 2, "default, off or a file"},
 	} {
 		code, _, errs := s.run(append([]string{"dev", "--data", "second"}, test.args...)...)

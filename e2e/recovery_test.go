@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,63 +109,84 @@ func (p *plant) ended(id string) client.Job {
 	return *j
 }
 
+// inTime tries up to three times to see something happen within what is
+// promised: a busy machine may be late once, a broken promise always.
+func inTime(t *testing.T, promise time.Duration, try func(n string) (took time.Duration)) {
+	t.Helper()
+	const tries = 3
+	for n := range tries {
+		took := try(strconv.Itoa(n + 1))
+		if took <= promise {
+			return
+		}
+		t.Logf("try %d took %v", n+1, took)
+	}
+	t.Errorf("it took more than %v each time", promise)
+}
+
 func TestKilledWorkersJobRunsElsewhereWithinItsLeaseAndASecond(t *testing.T) {
 	p := newPlant(t)
-	release := p.release("go")
-	first := p.worker("first", release)
-	id := submit(p.site, "work")
-	p.until("first starts")
-	p.worker("second", release)
-	// The second must have been served for a lease to be sure that the first
-	// is lost; a worker that has been up for a while is.
-	up := time.NewTimer(leaseMs * time.Millisecond)
-	<-up.C
-	first.kill()
-	if took := p.until("second starts"); took > leaseMs*time.Millisecond+time.Second {
-		t.Errorf("it ran elsewhere after %v, want at most lease + 1 s", took)
-	}
-	p.open(release)
-	if j := p.ended(id); j.Status != job.Completed || j.Retries != 1 || j.WorkerID != "second" {
-		t.Errorf("got %+v, want COMPLETED by second with 1 retry", j)
-	}
+	inTime(t, leaseMs*time.Millisecond+time.Second, func(n string) time.Duration {
+		release := p.release("go" + n)
+		first := p.worker("first"+n, release)
+		id := submit(p.site, "work")
+		p.until("first" + n + " starts")
+		second := p.worker("second"+n, release)
+		// The second must have been served for a lease to be sure that the first
+		// is lost; a worker that has been up for a while is.
+		up := time.NewTimer(leaseMs * time.Millisecond)
+		<-up.C
+		first.kill()
+		took := p.until("second" + n + " starts")
+		p.open(release)
+		if j := p.ended(id); j.Status != job.Completed || j.Retries != 1 || j.WorkerID != "second"+n {
+			t.Errorf("got %+v, want COMPLETED by second%s with 1 retry", j, n)
+		}
+		second.stop(stopWithin)
+		return took
+	})
 }
 
 func TestStoppedWorkersJobRunsElsewhereWithinASecondUncounted(t *testing.T) {
 	p := newPlant(t)
-	release := p.release("go")
-	first := p.worker("first", release)
-	id := submit(p.site, "work")
-	p.until("first starts")
-	p.worker("second", release)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		first.stop(stopWithin)
-	}()
-	if took := p.until("second starts"); took > time.Second+100*time.Millisecond { // its grace is 100 ms
-		t.Errorf("it ran elsewhere after %v, want at most 1 s after its grace", took)
-	}
-	<-stopped
-	p.open(release)
-	if j := p.ended(id); j.Status != job.Completed || j.WorkerID != "second" {
-		t.Errorf("got %+v, want COMPLETED by second", j)
-	}
+	inTime(t, time.Second+100*time.Millisecond, func(n string) time.Duration { // its grace is 100 ms
+		release := p.release("go" + n)
+		first := p.worker("first"+n, release)
+		id := submit(p.site, "work")
+		p.until("first" + n + " starts")
+		second := p.worker("second"+n, release)
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			first.stop(stopWithin)
+		}()
+		took := p.until("second" + n + " starts")
+		<-stopped
+		p.open(release)
+		if j := p.ended(id); j.Status != job.Completed || j.WorkerID != "second"+n {
+			t.Errorf("got %+v, want COMPLETED by second%s", j, n)
+		}
+		second.stop(stopWithin)
+		return took
+	})
 }
 
 func TestCancelReachesARunningHandlerWithinASecond(t *testing.T) {
 	p := newPlant(t)
-	p.worker("first", p.release("never"))
-	id := submit(p.site, "work")
-	p.until("first starts")
-	if _, err := p.client.Cancel(t.Context(), "work", job.ID(id)); err != nil {
-		t.Fatal(err)
-	}
-	if took := p.until("first is told to stop"); took > time.Second {
-		t.Errorf("the handler was told after %v, want at most 1 s", took)
-	}
-	if j := p.ended(id); j.Status != job.Cancelled {
-		t.Errorf("got %+v, want CANCELLED", j)
-	}
+	inTime(t, time.Second, func(n string) time.Duration {
+		worker := p.worker("first"+n, p.release("never"))
+		id := submit(p.site, "work")
+		p.until("first" + n + " starts")
+		if _, err := p.client.Cancel(t.Context(), "work", job.ID(id)); err != nil {
+			t.Fatal(err)
+		}
+		took := p.until("first" + n + " is told to stop")
+		if j := p.ended(id); j.Status != job.Cancelled {
+			t.Errorf("got %+v, want CANCELLED", j)
+		}
+		worker.stop(stopWithin)
+		return took
+	})
 }
 
 func TestNATSAwayForTenSecondsIsA503AndThenAllResumes(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/bus/bustest"
 	"flightline/shared/client"
 	"flightline/shared/job"
 )
@@ -151,12 +151,7 @@ func newAudience(t *testing.T) *audience {
 // port is an address that is free and stays the same over restarts.
 func (a *audience) port() string {
 	a.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return bustest.FreePorts(a.t, 1)[0]
 }
 
 func (a *audience) api(address string) *daemon {
