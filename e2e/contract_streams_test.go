@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -182,23 +185,28 @@ func (p *place) listen(t *testing.T, id, after string) []serverEvent {
 	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/event-stream") {
 		t.Fatalf("got %d %s", resp.StatusCode, kind)
 	}
-	var found []serverEvent
-	var e serverEvent
-	for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
-		field, value, _ := strings.Cut(scan.Text(), ": ")
-		switch field {
-		case "id":
-			e.id = value
-		case "event":
-			e.event = value
-		case "data":
-			e.data = value
-		case "":
-			if e.data != "" {
-				found = append(found, e)
+	return slices.Collect(serverEvents(resp.Body))
+}
+
+// serverEvents reads those that have data.
+func serverEvents(r io.Reader) iter.Seq[serverEvent] {
+	return func(yield func(serverEvent) bool) {
+		var e serverEvent
+		for scan := bufio.NewScanner(r); scan.Scan(); {
+			field, value, _ := strings.Cut(scan.Text(), ": ")
+			switch field {
+			case "id":
+				e.id = value
+			case "event":
+				e.event = value
+			case "data":
+				e.data = value
+			case "":
+				if e.data != "" && !yield(e) {
+					return
+				}
+				e = serverEvent{}
 			}
-			e = serverEvent{}
 		}
 	}
-	return found
 }

@@ -25,7 +25,7 @@ func scenarios() map[string]scenario {
 	for table, rows := range map[string]map[string]scenario{
 		"operation": operations(), "job fields": jobFields(), "authentication": authentication(), "state": states(), "ttl": ttls(),
 		"retention": retentions(), "error": errorRows(), "limit": limitRows(), "rate": rates(), "stream": streamRows(), "requests": requestRows(),
-		"idempotency": idempotencyRows(),
+		"idempotency": idempotencyRows(), "workers": workerRows(), "events": eventRows(), "webhooks": webhookRows(),
 	} {
 		for row, play := range rows {
 			all[table+": "+row] = play
@@ -98,8 +98,8 @@ func TestContractHoldsForTwoInstancesInTurn(t *testing.T) {
 	nats := bustest.New(t).Config()
 	s := newSite(t)
 	s.env = append(s.env, "NATS_URL="+nats.URL, "FLIGHTLINE_NATS_USER="+nats.User, "FLIGHTLINE_NATS_PASSWORD="+nats.Password,
-		"FLIGHTLINE_BOOTSTRAP_KEY="+contractKey)
-	control, first, second := s.start("serve", "control", "recorder"), s.start("serve", "api"), s.start("serve", "api")
+		"FLIGHTLINE_BOOTSTRAP_KEY="+contractKey, "FLIGHTLINE_WEBHOOK_ALLOW_HTTP=true", "FLIGHTLINE_WEBHOOK_ALLOW_NETWORKS=127.0.0.0/8")
+	control, first, second := s.start("serve", "control", "recorder", "webhook", "gateway"), s.start("serve", "api"), s.start("serve", "api")
 	for _, d := range []*daemon{control, first, second} {
 		defer d.tell()
 	}
