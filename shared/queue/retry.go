@@ -35,12 +35,28 @@ func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job
 			return nil, err
 		}
 		if err = q.enqueue(ctx, at, next, 0); err == nil {
-			return &next.Job, nil
+			return q.inherit(ctx, at, r, next)
 		}
 		if !errors.Is(err, errConflict) {
 			return nil, err
 		}
 	}
+}
+
+// inherit gives the queued attempt the ttl that the one before was given after
+// it was read: whoever sets a ttl and whoever retries both look for the other
+// once they have written, so that one of them sees it.
+func (q *Queue) inherit(ctx context.Context, at place, r, next *record) (*job.Job, error) {
+	now, err := q.readRecord(ctx, at, r.ID, r.Attempt)
+	switch {
+	case errors.Is(err, errNoMessage):
+		return &next.Job, nil
+	case err != nil:
+		return nil, err
+	case now.Expires.Equal(r.Expires):
+		return &next.Job, nil
+	}
+	return q.setTTL(ctx, at, r.ID, now.Expires.Sub(r.Submitted))
 }
 
 // nextAttempt is what follows r, if a retry may.

@@ -19,7 +19,10 @@ import (
 func (q *Queue) SetTTL(ctx context.Context, e endpoint.Endpoint, id job.ID, ttl time.Duration) (*job.Job, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	at := placeOf(e)
+	return q.setTTL(ctx, placeOf(e), id, ttl)
+}
+
+func (q *Queue) setTTL(ctx context.Context, at place, id job.ID, ttl time.Duration) (*job.Job, error) {
 	for {
 		r, err := q.latest(ctx, at, id)
 		if err != nil {
@@ -36,11 +39,30 @@ func (q *Queue) SetTTL(ctx context.Context, e endpoint.Endpoint, id job.ID, ttl 
 		if err != nil {
 			return nil, err
 		}
+		// A retry that read the attempt before this write may have queued the
+		// next one with the old ttl; a later one looks at this write (inherit).
+		if retried, err := q.retriedMeanwhile(ctx, at, r); err != nil || retried {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if !q.Now().Before(end) {
 			return nil, job.ErrNotFound
 		}
 		return q.loaded(ctx, at, changed)
 	}
+}
+
+func (q *Queue) retriedMeanwhile(ctx context.Context, at place, r *record) (bool, error) {
+	if !retryable(r.Status) {
+		return false, nil
+	}
+	now, err := q.newest(ctx, at, r.ID)
+	if err != nil {
+		return false, err
+	}
+	return now.Attempt > r.Attempt, nil
 }
 
 // setExpiry does it for what the job is now; errConflict if it no longer is.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"flightline/shared/job"
 	"flightline/streams"
 )
@@ -213,4 +215,30 @@ func TestShorterTTLLeavesNothingInTheQueue(t *testing.T) {
 	last := s.taker(t, s.q, "last")
 	go func() { _, _ = last.Next(ctx) }()
 	s.empty(t)
+}
+
+// A retry and a ttl that cross: whoever writes last has seen the other.
+func TestATTLSetWhileTheJobIsRetriedHolds(t *testing.T) {
+	s := newSite(t)
+	taker := s.taker(t, s.q, "w")
+	for range 20 {
+		id := s.submit(t)
+		if _, err := next(t, taker).Fail(t.Context(), "no"); err != nil {
+			t.Fatal(err)
+		}
+		g, ctx := errgroup.WithContext(t.Context())
+		var set *job.Job
+		g.Go(func() (err error) { set, err = s.q.SetTTL(ctx, s.e, id, time.Hour); return err })
+		g.Go(func() error { _, err := s.q.Retry(ctx, s.e, id); return err })
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		got := s.want(t, id, job.InQueue)
+		if want := got.Submitted.Add(time.Hour); !got.Expires.Equal(want) || set == nil {
+			t.Fatalf("got the ttl end %s, want %s", got.Expires, want)
+		}
+		if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
