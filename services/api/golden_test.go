@@ -68,7 +68,13 @@ func scenes() []scene {
 		{name: "retry", method: "POST", path: "/ep/retry/{id}", before: failed},
 		{name: "retry-in-queue", method: "POST", path: "/ep/retry/{id}"},
 		{name: "purge-queue", method: "POST", path: "/ep/purge-queue"},
-		{name: "health", method: "GET", path: "/ep/health"},
+		{name: "health", method: "GET", path: "/ep/health", before: func(s *system, _ string) {
+			// The server counts a moment after it has acknowledged.
+			eventually(s.t, "the job is counted", patience, func() bool {
+				stats, err := s.queue.Stats(s.t.Context(), s.endpoint)
+				return err == nil && stats.Queued == 1
+			})
+		}},
 		{name: "requests", method: "GET", path: "/ep/requests?status=IN_QUEUE,IN_PROGRESS"},
 		{name: "requests-more", method: "GET", path: "/ep/requests?status=COMPLETED&limit=1", before: completed},
 		{name: "run-repeated", method: "POST", path: "/ep/run", body: input, header: "Idempotency-Key: order-7", before: func(s *system, _ string) { s.keyed("/ep/run", "order-7", input) }},
