@@ -76,35 +76,7 @@ func (e *Events) Cursor() string { return e.o.After }
 // ErrUnreachable, or ctx's. After an error, or a break out of the loop, All may
 // be called again and goes on behind Cursor.
 func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		stopped := false
-		each := func(event Event) bool {
-			stopped = !yield(event, nil)
-			return !stopped
-		}
-		lost := time.Time{} // when contact was lost; before the first contact there is no patience
-		for attempt := 1; !e.over; attempt++ {
-			heard, err := e.read(ctx, each)
-			if heard {
-				attempt, lost = 1, time.Now()
-			}
-			if stopped {
-				return
-			}
-			if err == nil {
-				continue // the end is told
-			}
-			pause, again := e.patience.pauseAfter(attempt, lost, err)
-			if again && rest(ctx, pause) == nil {
-				continue
-			}
-			if ctx.Err() != nil {
-				err = ctx.Err()
-			}
-			yield(Event{}, err)
-			return
-		}
-	}
+	return resumed(ctx, e.patience, func() bool { return e.over }, e.read)
 }
 
 // read reads one connection's worth. heard says whether the server took the

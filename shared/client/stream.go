@@ -73,36 +73,7 @@ func (s *Stream) End() *Job { return s.end }
 // CodeJobNotFound; ErrUnreachable; or ctx's. After an error, or a break out of
 // the loop, All may be called again and goes on behind Cursor.
 func (s *Stream) All(ctx context.Context) iter.Seq2[Chunk, error] {
-	return func(yield func(Chunk, error) bool) {
-		stopped := false
-		each := func(chunk Chunk) bool {
-			s.after = chunk.Cursor
-			stopped = !yield(chunk, nil)
-			return !stopped
-		}
-		lost := time.Time{} // when contact was lost; before the first contact there is no patience
-		for attempt := 1; s.end == nil; attempt++ {
-			heard, err := s.read(ctx, each)
-			if heard {
-				attempt, lost = 1, time.Now()
-			}
-			if stopped {
-				return
-			}
-			if err == nil {
-				continue // the end is told
-			}
-			pause, again := s.patience.pauseAfter(attempt, lost, err)
-			if again && rest(ctx, pause) == nil {
-				continue
-			}
-			if ctx.Err() != nil {
-				err = ctx.Err()
-			}
-			yield(Chunk{}, err)
-			return
-		}
-	}
+	return resumed(ctx, s.patience, func() bool { return s.end != nil }, s.read)
 }
 
 // read reads one connection's worth of the stream. heard says whether the
@@ -155,6 +126,7 @@ func (s *Stream) take(e event, each func(Chunk) bool) (more bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("client: the id of a chunk is %q, want a number", e.id)
 		}
+		s.after = cursor
 		return each(Chunk{Cursor: cursor, Data: e.data}), nil
 	case "status":
 		var end Job

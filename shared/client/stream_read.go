@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"time"
 
@@ -104,6 +105,42 @@ func (r *eventReader) line() ([]byte, error) {
 		}
 		if long = append(long, part...); len(long) > job.MaxChunk+1<<10 {
 			return nil, fmt.Errorf("%w: a chunk of more than %d bytes", ErrTooLarge, job.MaxChunk)
+		}
+	}
+}
+
+// resumed yields what read hands out, connection after connection, until over.
+// read tells whether the server took the request, and returns nil once the end
+// is told. An error is yielded last.
+func resumed[T any](ctx context.Context, p patience, over func() bool, read func(context.Context, func(T) bool) (heard bool, err error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		stopped := false
+		each := func(v T) bool {
+			stopped = !yield(v, nil)
+			return !stopped
+		}
+		lost := time.Time{} // when contact was lost; before the first contact there is no patience
+		for attempt := 1; !over(); attempt++ {
+			heard, err := read(ctx, each)
+			if heard {
+				attempt, lost = 1, time.Now()
+			}
+			if stopped {
+				return
+			}
+			if err == nil {
+				continue // the end is told
+			}
+			pause, again := p.pauseAfter(attempt, lost, err)
+			if again && rest(ctx, pause) == nil {
+				continue
+			}
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			var none T
+			yield(none, err)
+			return
 		}
 	}
 }

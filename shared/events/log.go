@@ -153,7 +153,12 @@ func (l *Log) rest(ctx context.Context, doing string, got int, err error) {
 // page reads the next events after a sequence; none is no error.
 func (l *Log) page(ctx context.Context, after uint64) ([]Event, error) {
 	const all = ">" // narrower than it could be, but the server need not match
-	got, err := bus.BatchGet(ctx, l.nc, streams.DirectGet(streams.Events), bus.Batch{From: after + 1, Filter: all, Most: pageMost})
+	return l.matching(ctx, all, after, pageMost)
+}
+
+// matching reads the next events of a filter after a sequence, at most most.
+func (l *Log) matching(ctx context.Context, filter string, after uint64, most int) ([]Event, error) {
+	got, err := bus.BatchGet(ctx, l.nc, streams.DirectGet(streams.Events), bus.Batch{From: after + 1, Filter: filter, Most: most})
 	if err != nil {
 		return nil, away(ctx, "read events", err)
 	}

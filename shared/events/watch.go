@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/streams"
 )
@@ -163,7 +162,7 @@ func (v *Watch) recent() (some []Event, news <-chan struct{}, reached uint64, be
 // catchUp reads the next page from the log itself, no further than reached,
 // and moves on: to reached, if nothing comes before.
 func (v *Watch) catchUp(ctx context.Context, reached uint64) ([]Event, error) {
-	page, err := v.t.log.matching(ctx, v.filter, v.after)
+	page, err := v.t.log.matching(ctx, v.filter, v.after, watchMost)
 	if err != nil {
 		return nil, err
 	}
@@ -213,23 +212,6 @@ func (v *Watch) wants(e Event) bool {
 		return false
 	}
 	return !e.Submitted.Before(v.w.Submitted)
-}
-
-// matching reads the next events of a filter after a sequence.
-func (l *Log) matching(ctx context.Context, filter string, after uint64) ([]Event, error) {
-	got, err := bus.BatchGet(ctx, l.nc, streams.DirectGet(streams.Events), bus.Batch{From: after + 1, Filter: filter, Most: watchMost})
-	if err != nil {
-		return nil, away(ctx, "read events", err)
-	}
-	page := make([]Event, 0, len(got))
-	for _, m := range got {
-		e, err := decode(m)
-		if err != nil {
-			return page, err
-		}
-		page = append(page, e)
-	}
-	return page, nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {
