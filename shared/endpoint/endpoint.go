@@ -53,6 +53,20 @@ type Endpoint struct {
 	// WorkersMin if that is more; to 1000.
 	WorkersMin int `json:"workersMin"`
 	WorkersMax int `json:"workersMax"`
+	// ScalerType is QueueDelay or RequestCount, "" means the former; ScalerValue
+	// is its seconds or jobs, 0 means 4; to 100000.
+	ScalerType  string `json:"scalerType"`
+	ScalerValue int    `json:"scalerValue"`
+	// IdleTimeout is how long a worker above WorkersMin may idle before it is
+	// stopped. 0 means 5 s; 1 s to 1 h.
+	IdleTimeout time.Duration `json:"idleTimeout"`
+	// Fleet says how workers are started.
+	Fleet Fleet `json:"fleet,omitzero"`
+	// Env is set for the workers, who alone see the secrets in it.
+	Env map[string]string `json:"env,omitempty"`
+	// PausedUntil is when the endpoint, whose jobs wait, hands them out again
+	// by itself; zero means that it is not paused.
+	PausedUntil time.Time `json:"pausedUntil,omitzero"`
 	// StreamFormat decides the form of /stream: "auto" ("" means that; product.md 2), "array" or "object".
 	StreamFormat string `json:"streamFormat"`
 	// Limits overrides rate limits by operation ("run", "runsync", "status", …).
@@ -140,7 +154,11 @@ func (e Endpoint) Complete() (Endpoint, error) {
 	if err := e.checkWebhookRetries(); err != nil {
 		return e, err
 	}
-	return e.completeCounts()
+	e, err := e.completeCounts()
+	if err != nil {
+		return e, err
+	}
+	return e.completeFleet()
 }
 
 type durationBound struct {

@@ -21,7 +21,7 @@ func TestCompleteFillsInTheDefaults(t *testing.T) {
 	want := endpoint.Endpoint{
 		ID: "ep", Name: "ep", ExecutionTimeout: 10 * time.Minute, TTL: day,
 		Retention: 30 * time.Minute, SyncRetention: time.Minute, Lease: 30 * time.Second, MaxLost: 3,
-		WorkersMax: 3, StreamFormat: "auto",
+		WorkersMax: 3, ScalerType: "QUEUE_DELAY", ScalerValue: 4, IdleTimeout: 5 * time.Second, StreamFormat: "auto",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -32,6 +32,8 @@ func TestCompleteKeepsWhatIsGiven(t *testing.T) {
 	given := endpoint.Endpoint{
 		ID: "A_b-9", Name: "größer", ExecutionTimeout: time.Hour, TTL: 2 * time.Hour, Retention: time.Minute,
 		SyncRetention: 5 * time.Minute, Lease: 20 * time.Second, MaxLost: 7, RequestsPerWorker: 4, WorkersMin: 2, WorkersMax: 5,
+		ScalerType: "REQUEST_COUNT", ScalerValue: 2, IdleTimeout: time.Minute, PausedUntil: time.Unix(2, 0),
+		Fleet: endpoint.Fleet{Driver: "docker", Image: "x", GPUs: 1}, Env: map[string]string{"A": "b"},
 		StreamFormat: "object", Limits: map[string]endpoint.Limit{"run": {Requests: 1}}, Partition: 3,
 		WebhookSecret: "whsec_x", Created: time.Unix(1, 0), Version: 4, Deleting: true,
 	}

@@ -1,0 +1,167 @@
+package pod
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// MaxCatalog bounds a catalogue, in bytes.
+const MaxCatalog = 4 << 20
+
+// Catalog is what an operator knows of the machines and no program can find
+// out. Everything in it is optional: what is absent is not known.
+type Catalog struct {
+	// GPUTypes are by the name that the GPU's driver gives them.
+	GPUTypes map[string]GPUType `json:"gpuTypes"`
+	// CPUTypes are by the model that the processor gives itself.
+	CPUTypes map[string]CPUType `json:"cpuTypes"`
+	// Machines are by id or, if that is not there, by hostname.
+	Machines map[string]Place `json:"machines"`
+	// SavingsPlans are those of all pods.
+	SavingsPlans []SavingsPlan `json:"savingsPlans"`
+}
+
+// GPUType is a kind of GPU with what one of them costs in an hour, in credits.
+type GPUType struct {
+	DisplayName        string   `json:"displayName,omitempty"`
+	SecurePrice        *float64 `json:"securePrice,omitempty"`
+	CommunityPrice     *float64 `json:"communityPrice,omitempty"`
+	OneMonthPrice      *float64 `json:"oneMonthPrice,omitempty"`
+	ThreeMonthPrice    *float64 `json:"threeMonthPrice,omitempty"`
+	SixMonthPrice      *float64 `json:"sixMonthPrice,omitempty"`
+	OneWeekPrice       *float64 `json:"oneWeekPrice,omitempty"`
+	CommunitySpotPrice *float64 `json:"communitySpotPrice,omitempty"`
+	SecureSpotPrice    *float64 `json:"secureSpotPrice,omitempty"`
+}
+
+// CPUType is a kind of processor.
+type CPUType struct {
+	DisplayName string `json:"displayName,omitempty"`
+	GroupID     string `json:"groupId,omitempty"`
+	// FlavorID is the cpuFlavorId of pods without GPUs.
+	FlavorID string `json:"flavorId,omitempty"`
+	// VCPUPrice is what one virtual CPU costs in an hour.
+	VCPUPrice *float64 `json:"vcpuPrice,omitempty"`
+}
+
+// Place is what a machine does not know of itself.
+type Place struct {
+	Location             string   `json:"location,omitempty"`
+	DataCenterID         string   `json:"dataCenterId,omitempty"`
+	MinPodGPUCount       *int     `json:"minPodGpuCount,omitempty"`
+	DiskThroughputMBps   *float64 `json:"diskThroughputMBps,omitempty"`
+	MaxDownloadSpeedMbps *float64 `json:"maxDownloadSpeedMbps,omitempty"`
+	MaxUploadSpeedMbps   *float64 `json:"maxUploadSpeedMbps,omitempty"`
+	SupportPublicIP      *bool    `json:"supportPublicIp,omitempty"`
+	SecureCloud          *bool    `json:"secureCloud,omitempty"`
+	MaintenanceStart     string   `json:"maintenanceStart,omitempty"`
+	MaintenanceEnd       string   `json:"maintenanceEnd,omitempty"`
+	MaintenanceNote      string   `json:"maintenanceNote,omitempty"`
+	Note                 string   `json:"note,omitempty"`
+	// CostPerHr is that of the whole machine.
+	CostPerHr *float64 `json:"costPerHr,omitempty"`
+}
+
+// SavingsPlan makes a pod, or all with a kind of GPU, cheaper for a while.
+type SavingsPlan struct {
+	ID string `json:"id"`
+	// PodID or GPUTypeID says whom it is for; PodID wins.
+	PodID     string `json:"podId"`
+	GPUTypeID string `json:"gpuTypeId"`
+	// CostPerHr is what one GPU costs in an hour, or a pod that has none.
+	CostPerHr float64   `json:"costPerHr"`
+	StartTime time.Time `json:"startTime"`
+	EndTime   time.Time `json:"endTime"`
+}
+
+// ParseCatalog reads a catalogue. It returns a *FieldError, or another
+// ErrInvalid if data is no such JSON document.
+func ParseCatalog(data []byte) (*Catalog, error) {
+	if len(data) > MaxCatalog {
+		return nil, &FieldError{"catalog", fmt.Sprintf("must be at most %d bytes", MaxCatalog)}
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var c *Catalog
+	if err := decoder.Decode(&c); err != nil {
+		return nil, fmt.Errorf("%w: catalogue: %w", ErrInvalid, err)
+	}
+	if _, err := decoder.Token(); err != io.EOF || c == nil {
+		return nil, fmt.Errorf("%w: catalogue: must be one JSON object", ErrInvalid)
+	}
+	return c, c.check()
+}
+
+func (c *Catalog) check() error {
+	for name, t := range c.GPUTypes {
+		if err := notNegative("gpuTypes."+name, t.prices()); err != nil {
+			return err
+		}
+	}
+	for name, t := range c.CPUTypes {
+		if err := notNegative("cpuTypes."+name, map[string]*float64{"vcpuPrice": t.VCPUPrice}); err != nil {
+			return err
+		}
+	}
+	for name, p := range c.Machines {
+		if err := notNegative("machines."+name, p.numbers()); err != nil {
+			return err
+		}
+	}
+	for i, plan := range c.SavingsPlans {
+		if field, text := plan.wrong(); field != "" {
+			return &FieldError{fmt.Sprintf("savingsPlans[%d].%s", i, field), text}
+		}
+	}
+	return nil
+}
+
+// notNegative refuses the first field, by name, that is below 0.
+func notNegative(what string, fields map[string]*float64) error {
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		if n := fields[field]; n != nil && *n < 0 {
+			return &FieldError{what + "." + field, "must not be negative"}
+		}
+	}
+	return nil
+}
+
+func (t GPUType) prices() map[string]*float64 {
+	return map[string]*float64{
+		"securePrice": t.SecurePrice, "communityPrice": t.CommunityPrice, "oneMonthPrice": t.OneMonthPrice,
+		"threeMonthPrice": t.ThreeMonthPrice, "sixMonthPrice": t.SixMonthPrice, "oneWeekPrice": t.OneWeekPrice,
+		"communitySpotPrice": t.CommunitySpotPrice, "secureSpotPrice": t.SecureSpotPrice,
+	}
+}
+
+func (p Place) numbers() map[string]*float64 {
+	var least *float64
+	if p.MinPodGPUCount != nil {
+		n := float64(*p.MinPodGPUCount)
+		least = &n
+	}
+	return map[string]*float64{
+		"minPodGpuCount":     least,
+		"diskThroughputMBps": p.DiskThroughputMBps, "maxDownloadSpeedMbps": p.MaxDownloadSpeedMbps,
+		"maxUploadSpeedMbps": p.MaxUploadSpeedMbps, "costPerHr": p.CostPerHr,
+	}
+}
+
+func (p SavingsPlan) wrong() (field, text string) {
+	switch {
+	case p.ID == "":
+		return "id", "is required"
+	case p.PodID == "" && p.GPUTypeID == "":
+		return "podId", "or gpuTypeId is required"
+	case p.CostPerHr < 0:
+		return "costPerHr", "must not be negative"
+	case !p.EndTime.After(p.StartTime):
+		return "endTime", "must be after startTime"
+	}
+	return "", ""
+}

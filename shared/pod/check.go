@@ -1,0 +1,219 @@
+package pod
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of pods, templates and volumes.
+const (
+	// MaxName bounds names, in characters.
+	MaxName = 191
+	// MaxText bounds images, paths and ids of others, in bytes, MaxReadme a readme.
+	MaxText   = 1024
+	MaxReadme = 64 << 10
+	// MaxWords bounds the words of entrypoint and command each, MaxWordBytes
+	// their length together; MaxEnv the variables, MaxEnvBytes their names and
+	// values together; and MaxPorts the ports.
+	MaxWords     = 100
+	MaxWordBytes = 64 << 10
+	MaxEnv       = 200
+	MaxEnvBytes  = 64 << 10
+	MaxPorts     = 100
+	// MaxDiskGB bounds disks and volumes.
+	MaxDiskGB = 1 << 20
+	// MaxGPUs, MaxVCPUs and MaxMemoryGB bound the limits of a pod.
+	MaxGPUs     = 64
+	MaxVCPUs    = 1024
+	MaxMemoryGB = 65536
+)
+
+// FieldError says which field is wrong and what it may be. It is an ErrInvalid.
+type FieldError struct {
+	// Field is the path in the API's spelling.
+	Field string
+	Text  string
+}
+
+func (e *FieldError) Error() string { return e.Field + " " + e.Text }
+
+// Unwrap makes errors.Is(err, ErrInvalid) hold.
+func (e *FieldError) Unwrap() error { return ErrInvalid }
+
+// Check returns a *FieldError if the pod cannot be made like this.
+func (p Pod) Check() error {
+	if !ValidID(p.ID) {
+		return &FieldError{"id", "must be 1 to 128 letters, digits, '-' or '_'"}
+	}
+	if err := checkName(p.Name); err != nil {
+		return err
+	}
+	switch p.Driver {
+	case "":
+	case Process:
+		if len(p.Spec.Command) == 0 && len(p.Spec.Entrypoint) == 0 {
+			return &FieldError{"dockerStartCmd", "is needed by the driver process"}
+		}
+	case Docker:
+		if p.Spec.Image == "" {
+			return &FieldError{"imageName", "is needed by the driver docker"}
+		}
+	case External:
+		fallthrough // it starts nothing
+	default:
+		return &FieldError{"driver", `must be "process" or "docker"`}
+	}
+	return p.Spec.Check()
+}
+
+// Check returns a *FieldError if the template cannot be made like this.
+func (t Template) Check() error {
+	if err := checkName(t.Name); err != nil {
+		return err
+	}
+	switch t.Category {
+	case "", "NVIDIA", "AMD", "CPU":
+	default:
+		return &FieldError{"category", `must be "NVIDIA", "AMD" or "CPU"`}
+	}
+	if len(t.Readme) > MaxReadme {
+		return &FieldError{"readme", fmt.Sprintf("must be at most %d bytes", MaxReadme)}
+	}
+	return t.Spec.Check()
+}
+
+// Check returns a *FieldError if the volume cannot be made like this.
+func (v Volume) Check() error {
+	switch {
+	case v.SizeGB < 1 || v.SizeGB > MaxDiskGB:
+		return &FieldError{"size", fmt.Sprintf("must be between 1 and %d GB", MaxDiskGB)}
+	case len(v.DataCenterID) > MaxText:
+		return &FieldError{"dataCenterId", fmt.Sprintf("must be at most %d bytes", MaxText)}
+	case v.Path != "" && !cleanPath(v.Path):
+		return &FieldError{"path", "must be an absolute path without '..'"}
+	}
+	return checkName(v.Name)
+}
+
+// Check returns a *FieldError if nothing can be started from this.
+func (s Spec) Check() error {
+	for _, text := range []struct{ field, value string }{
+		{"imageName", s.Image},
+		{"containerRegistryAuthId", s.RegistryAuthID},
+	} {
+		if len(text.value) > MaxText || strings.ContainsAny(text.value, "\x00\r\n\t ") {
+			return &FieldError{text.field, fmt.Sprintf("must be at most %d bytes, without white space", MaxText)}
+		}
+	}
+	if s.VolumePath != "" && !cleanPath(s.VolumePath) {
+		return &FieldError{"volumeMountPath", "must be an absolute path without '..'"}
+	}
+	if err := checkWords("dockerEntrypoint", s.Entrypoint); err != nil {
+		return err
+	}
+	if err := checkWords("dockerStartCmd", s.Command); err != nil {
+		return err
+	}
+	if err := checkEnv(s.Env); err != nil {
+		return err
+	}
+	if err := checkPorts(s.Ports); err != nil {
+		return err
+	}
+	return s.checkNumbers()
+}
+
+func (s Spec) checkNumbers() error {
+	for _, b := range []struct {
+		field       string
+		value, most float64
+	}{
+		{"gpuCount", float64(s.GPUs), MaxGPUs},
+		{"vcpuCount", s.VCPUs, MaxVCPUs},
+		{"memoryInGb", s.MemoryGB, MaxMemoryGB},
+		{"containerDiskInGb", float64(s.DiskGB), MaxDiskGB},
+		{"volumeInGb", float64(s.VolumeGB), MaxDiskGB},
+	} {
+		if math.IsNaN(b.value) || b.value < 0 || b.value > b.most {
+			return &FieldError{b.field, fmt.Sprintf("must be between 0 and %v", b.most)}
+		}
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	if n := utf8.RuneCountInString(name); n < 1 || n > MaxName || !utf8.ValidString(name) {
+		return &FieldError{"name", fmt.Sprintf("must have 1 to %d characters", MaxName)}
+	}
+	return nil
+}
+
+func checkWords(field string, words []string) error {
+	if len(words) > MaxWords {
+		return &FieldError{field, fmt.Sprintf("must have at most %d words", MaxWords)}
+	}
+	size := 0
+	for i, word := range words {
+		if strings.Contains(word, "\x00") {
+			return &FieldError{fmt.Sprintf("%s[%d]", field, i), "must not hold NUL"}
+		}
+		size += len(word)
+	}
+	if size > MaxWordBytes {
+		return &FieldError{field, fmt.Sprintf("must be at most %d bytes", MaxWordBytes)}
+	}
+	if len(words) > 0 && words[0] == "" {
+		return &FieldError{field + "[0]", "must name a program"}
+	}
+	return nil
+}
+
+// checkEnv refuses what an environment cannot hold.
+func checkEnv(env map[string]string) error {
+	if len(env) > MaxEnv {
+		return &FieldError{"env", fmt.Sprintf("must have at most %d variables", MaxEnv)}
+	}
+	size := 0
+	for name, value := range env {
+		if name == "" || strings.ContainsAny(name, "=\x00\r\n") {
+			return &FieldError{"env", "has a name that is empty, or holds '=', a line break or NUL"}
+		}
+		if strings.ContainsAny(value, "\x00\r\n") {
+			return &FieldError{"env." + name, "must not hold a line break or NUL"}
+		}
+		size += len(name) + len(value)
+	}
+	if size > MaxEnvBytes {
+		return &FieldError{"env", fmt.Sprintf("must be at most %d bytes", MaxEnvBytes)}
+	}
+	return nil
+}
+
+var portForm = regexp.MustCompile(`^([1-9][0-9]{0,4})/(http|tcp)$`)
+
+func checkPorts(ports []string) error {
+	if len(ports) > MaxPorts {
+		return &FieldError{"ports", fmt.Sprintf("must be at most %d", MaxPorts)}
+	}
+	for i, port := range ports {
+		found := portForm.FindStringSubmatch(port)
+		if found == nil {
+			return &FieldError{fmt.Sprintf("ports[%d]", i), `must be "<port>/http" or "<port>/tcp"`}
+		}
+		if n, err := strconv.Atoi(found[1]); err != nil || n > 65535 {
+			return &FieldError{fmt.Sprintf("ports[%d]", i), "must be a port of 1 to 65535"}
+		}
+	}
+	return nil
+}
+
+// cleanPath reports whether p is absolute, and spelled without detours. A colon
+// would end it in the mounts of an engine.
+func cleanPath(p string) bool {
+	return len(p) <= MaxText && path.IsAbs(p) && !strings.ContainsAny(p, "\x00\r\n:") && path.Clean(p) == p
+}
