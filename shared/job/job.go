@@ -88,6 +88,12 @@ type Job struct {
 	Worker           string
 	Webhook          string
 
+	// Trace is the W3C trace context of whoever queued this attempt, as package
+	// telemetry writes it; "" if there is none.
+	Trace string
+	// Origin is that of the submission, if Trace is a retry's.
+	Origin string
+
 	// Output is the result, or while IN_PROGRESS the last progress. It is
 	// empty if there is none, and if it lies beside the record until it is
 	// loaded.

@@ -49,6 +49,9 @@ type Request struct {
 	// S3Config is a JSON object, verbatim, or nil. It is a secret: only the
 	// worker that runs the job receives it.
 	S3Config json.RawMessage
+	// Trace is the W3C trace context of the caller (Job.Trace). It is no part of
+	// the body.
+	Trace string
 }
 
 // NewRequest reads a submission body. Unknown keys pass. Any error is a

@@ -1,0 +1,142 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"hash/fnv"
+	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"flightline/shared/job"
+)
+
+// Names of the headers that carry a trace context (W3C Trace Context).
+const (
+	HeaderParent = "traceparent"
+	HeaderState  = "tracestate"
+)
+
+// maxState is the longest tracestate that is passed on, in bytes; the
+// recommendation asks for 512 at least.
+const maxState = 512
+
+// Line is the trace context of ctx: its traceparent, and after a space its
+// tracestate if it has one. It is "" if there is no span in ctx.
+func Line(ctx context.Context) string { return lineOf(trace.SpanContextFromContext(ctx)) }
+
+func lineOf(sc trace.SpanContext) string {
+	if !sc.IsValid() {
+		return ""
+	}
+	const size = 55 // 00-<32>-<16>-<2>
+	b, trace, span := make([]byte, 0, size), sc.TraceID(), sc.SpanID()
+	b = hex.AppendEncode(append(b, "00-"...), trace[:])
+	b = hex.AppendEncode(append(b, '-'), span[:])
+	flags := "-00"
+	if sc.IsSampled() {
+		flags = "-01"
+	}
+	line := string(append(b, flags...))
+	if state := sc.TraceState().String(); state != "" && len(state) <= maxState {
+		line += " " + state
+	}
+	return line
+}
+
+// Headers are the values of the two headers for a line.
+func Headers(line string) (parent, state string) {
+	parent, state, _ = strings.Cut(line, " ")
+	return parent, state
+}
+
+// Remote reads a line. What is none is an invalid context.
+func Remote(line string) trace.SpanContext {
+	if line == "" {
+		return trace.SpanContext{}
+	}
+	parent, state := Headers(line)
+	return trace.SpanContextFromContext(Extract(context.Background(), parent, state))
+}
+
+// Extract is ctx within the trace that the two headers name, or ctx itself if
+// they name none.
+func Extract(ctx context.Context, parent, state string) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, headers{parent, state})
+}
+
+// headers are the two headers as propagation reads them.
+type headers struct{ parent, state string }
+
+// Get implements propagation.TextMapCarrier.
+func (h headers) Get(key string) string {
+	switch key {
+	case HeaderParent:
+		return h.parent
+	case HeaderState:
+		return h.state
+	}
+	return ""
+}
+
+// Set implements propagation.TextMapCarrier; nobody sets.
+func (headers) Set(string, string) {}
+
+// Keys implements propagation.TextMapCarrier.
+func (headers) Keys() []string { return []string{HeaderParent, HeaderState} }
+
+// RunLine is the Line of the span of j's present run. It is "" if the job
+// carries no trace.
+func RunLine(j *job.Job) string { return lineOf(runOf(j.Trace, j.ID, j.Attempt, j.Run)) }
+
+// First is the context of the span of the job's first run, if the present one
+// is another and the job carries a trace. The span itself is never seen if the
+// worker that made it was killed.
+func First(j *job.Job) (first trace.SpanContext, is bool) {
+	if j.Attempt <= 1 && j.Run <= 1 {
+		return first, false
+	}
+	origin := j.Origin
+	if origin == "" {
+		origin = j.Trace
+	}
+	first = runOf(origin, j.ID, 1, 1)
+	return first, first.IsValid()
+}
+
+func runOf(line string, id job.ID, attempt, run int) trace.SpanContext {
+	queued := Remote(line)
+	if !queued.IsValid() {
+		return trace.SpanContext{}
+	}
+	return queued.WithSpanID(runID(id, attempt, run))
+}
+
+// runID is the id of the span of a run. Within a trace it is as good as random.
+func runID(id job.ID, attempt, run int) (span trace.SpanID) {
+	sum := fnv.New128a()
+	_, _ = sum.Write([]byte(id))
+	_, _ = sum.Write(binary.AppendVarint(binary.AppendVarint(nil, int64(attempt)), int64(run)))
+	all := sum.Sum(nil)
+	copy(span[:], all[8:]) // the lower half is the better mixed one
+	if !span.IsValid() {
+		span[0] = 1
+	}
+	return span
+}
+
+// spanID is the key of an id that a span is to have.
+type spanID struct{}
+
+func withSpanID(ctx context.Context, id trace.SpanID) context.Context {
+	return context.WithValue(ctx, spanID{}, id)
+}
+
+// SpanID is the id that the span that begins with ctx is to have, if it is not
+// to be a random one.
+func SpanID(ctx context.Context) (id trace.SpanID, given bool) {
+	id, given = ctx.Value(spanID{}).(trace.SpanID)
+	return id, given
+}

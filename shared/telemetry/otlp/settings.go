@@ -1,0 +1,156 @@
+package otlp
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// ErrConfig is what is wrong with the OTEL_ variables.
+var ErrConfig = errors.New("traces: configuration")
+
+const (
+	prefix         = "OTEL_EXPORTER_OTLP_"
+	prefixTraces   = "OTEL_EXPORTER_OTLP_TRACES_"
+	defaultTimeout = 10 * time.Second
+)
+
+// settings are what the variables say.
+type settings struct {
+	endpoint string
+	headers  map[string]string
+	timeout  time.Duration
+	gzip     bool
+	sampler  sdk.Sampler
+	resource [][2]string
+}
+
+// settingsOf reads the variables. on is false if no endpoint is named, or
+// traces are switched off.
+func settingsOf(env map[string]string) (s settings, on bool, err error) {
+	endpoint := env[prefixTraces+"ENDPOINT"]
+	if base := env[prefix+"ENDPOINT"]; endpoint == "" && base != "" {
+		endpoint = strings.TrimRight(base, "/") + "/v1/traces"
+	}
+	if endpoint == "" || strings.EqualFold(env["OTEL_SDK_DISABLED"], "true") || env["OTEL_TRACES_EXPORTER"] == "none" {
+		return s, false, nil
+	}
+	s.endpoint = endpoint
+	if u, err := url.Parse(endpoint); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return s, false, fmt.Errorf("%w: the endpoint must be an http or https address", ErrConfig)
+	}
+	of := func(name string) string {
+		if value := env[prefixTraces+name]; value != "" {
+			return value
+		}
+		return env[prefix+name]
+	}
+	if protocol := of("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
+		return s, false, fmt.Errorf("%w: %sPROTOCOL %q: must be http/protobuf", ErrConfig, prefix, protocol)
+	}
+	if exporter := env["OTEL_TRACES_EXPORTER"]; exporter != "" && exporter != "otlp" {
+		return s, false, fmt.Errorf("%w: OTEL_TRACES_EXPORTER %q: must be otlp or none", ErrConfig, exporter)
+	}
+	headers, err := pairs(prefix+"HEADERS", of("HEADERS"))
+	if err != nil {
+		return s, false, err
+	}
+	s.headers = make(map[string]string, len(headers))
+	for _, h := range headers {
+		s.headers[h[0]] = h[1]
+	}
+	if s.resource, err = resourceOf(env); err != nil {
+		return s, false, err
+	}
+	s.gzip = of("COMPRESSION") == "gzip"
+	if s.timeout, err = timeoutOf(of("TIMEOUT")); err != nil {
+		return s, false, err
+	}
+	s.sampler, err = samplerOf(env["OTEL_TRACES_SAMPLER"], env["OTEL_TRACES_SAMPLER_ARG"])
+	return s, err == nil, err
+}
+
+func (s settings) options() []otlptracehttp.Option {
+	compression := otlptracehttp.NoCompression
+	if s.gzip {
+		compression = otlptracehttp.GzipCompression
+	}
+	return []otlptracehttp.Option{
+		otlptracehttp.WithEndpointURL(s.endpoint), otlptracehttp.WithHeaders(s.headers),
+		otlptracehttp.WithTimeout(s.timeout), otlptracehttp.WithCompression(compression),
+	}
+}
+
+func resourceOf(env map[string]string) ([][2]string, error) {
+	given, err := pairs("OTEL_RESOURCE_ATTRIBUTES", env["OTEL_RESOURCE_ATTRIBUTES"])
+	if name := env["OTEL_SERVICE_NAME"]; name != "" {
+		given = append(given, [2]string{"service.name", name})
+	}
+	return given, err
+}
+
+// pairs reads a list like a=1,b=2, its values percent-encoded. An error does
+// not quote it: headers are secret.
+func pairs(name, list string) ([][2]string, error) {
+	var all [][2]string
+	for pair := range strings.SplitSeq(list, ",") {
+		if pair = strings.TrimSpace(pair); pair == "" {
+			continue
+		}
+		key, value, found := strings.Cut(pair, "=")
+		key = strings.TrimSpace(key)
+		value, err := url.PathUnescape(strings.TrimSpace(value))
+		if !found || key == "" || err != nil {
+			return nil, fmt.Errorf("%w: %s must be like name=value,name=value", ErrConfig, name)
+		}
+		all = append(all, [2]string{key, value})
+	}
+	return all, nil
+}
+
+func timeoutOf(text string) (time.Duration, error) {
+	if text == "" {
+		return defaultTimeout, nil
+	}
+	ms, err := strconv.Atoi(text)
+	if err != nil || ms <= 0 {
+		return 0, fmt.Errorf("%w: %sTIMEOUT %q: must be milliseconds", ErrConfig, prefix, text)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// samplerOf follows the caller, and begins a trace where there is none, unless
+// it is told otherwise.
+func samplerOf(name, arg string) (sdk.Sampler, error) {
+	name, parentBased := strings.CutPrefix(strings.ToLower(name), "parentbased_")
+	var root sdk.Sampler
+	switch name {
+	case "":
+		root, parentBased = sdk.AlwaysSample(), true
+	case "always_on":
+		root = sdk.AlwaysSample()
+	case "always_off":
+		root = sdk.NeverSample()
+	case "traceidratio":
+		ratio := 1.0
+		if arg != "" {
+			var err error
+			if ratio, err = strconv.ParseFloat(arg, 64); err != nil || ratio < 0 || ratio > 1 {
+				return nil, fmt.Errorf("%w: OTEL_TRACES_SAMPLER_ARG %q: must be a number from 0 to 1", ErrConfig, arg)
+			}
+		}
+		root = sdk.TraceIDRatioBased(ratio)
+	default:
+		return nil, fmt.Errorf("%w: OTEL_TRACES_SAMPLER %q is none of always_on, always_off, traceidratio, and these with parentbased_", ErrConfig, name)
+	}
+	if parentBased {
+		return sdk.ParentBased(root), nil
+	}
+	return root, nil
+}
