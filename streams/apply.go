@@ -11,8 +11,13 @@ import (
 )
 
 // Apply makes the shared streams, consumers and buckets exist as this version
-// wants them. It may be repeated, by several processes at once.
+// wants them, after the upgrades that lead here from an older schema. It may be
+// repeated, by several processes at once. It returns ErrSchema and touches
+// nothing if a newer program was here.
 func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
+	if err := prepare(ctx, js, c); err != nil {
+		return err
+	}
 	for p := range c.PartitionCount() {
 		for _, s := range []jetstream.StreamConfig{recordsConfig(c, p), outputConfig(c, p), payloadsConfig(c, p)} {
 			if _, err := js.CreateOrUpdateStream(ctx, s); err != nil {
@@ -23,7 +28,7 @@ func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 			return fmt.Errorf("apply consumer %s of %s: %w", DueConsumer, Records(p), err)
 		}
 	}
-	for _, s := range []jetstream.StreamConfig{eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), cursorsConfig(c)} {
+	for _, s := range sharedConfigs(c) {
 		if _, err := js.CreateOrUpdateStream(ctx, s); err != nil {
 			return fmt.Errorf("apply stream %s: %w", s.Name, err)
 		}
@@ -37,6 +42,11 @@ func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 		}
 	}
 	return nil
+}
+
+// sharedConfigs are the streams that are there once, without the buckets.
+func sharedConfigs(c Config) []jetstream.StreamConfig {
+	return []jetstream.StreamConfig{eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), cursorsConfig(c), scalingConfig(c)}
 }
 
 // ApplyEndpoint makes the work queue of an endpoint and its consumers exist

@@ -39,7 +39,8 @@ const (
 	BucketLeaders = "leaders"
 	// BucketCounts has one value per endpoint, made by folding the events.
 	BucketCounts = "counts"
-	// BucketPositions says how far the recorder has come.
+	// BucketPositions says how far the recorder has come, and has the id of the
+	// installation.
 	BucketPositions = "positions"
 	// BucketIdempotency remembers Idempotency-Keys.
 	BucketIdempotency = "idempotency"
@@ -85,12 +86,13 @@ func JobsConfig(c Config, id string) jetstream.StreamConfig {
 }
 
 // ConsumerConfig is the consumer of a class. AckWait is the lease; deliveries
-// are unlimited because the record, not the server, counts lost workers.
+// are unlimited because the record, not the server, counts lost workers. A
+// consumer that exists keeps the pause it has (Pause), whatever is said here.
 func ConsumerConfig(e endpoint.Endpoint, c job.Class) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable: Consumer(c), FilterSubject: ClassFilter(e.ID, c),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: e.Lease,
-		MaxDeliver: -1, MaxAckPending: -1, MaxWaiting: maxWaiting,
+		MaxDeliver: -1, MaxAckPending: -1, MaxWaiting: maxWaiting, PauseUntil: pausedUntil(e),
 	}
 }
 
@@ -136,8 +138,9 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 	bucket := func(name string, ttl time.Duration) jetstream.KeyValueConfig {
 		return jetstream.KeyValueConfig{Bucket: name, TTL: ttl, Storage: jetstream.FileStorage, Replicas: c.replicas()}
 	}
+	versioned := bucket(BucketEndpoints, 0)
+	versioned.Metadata = schemaMetadata()
 	return []jetstream.KeyValueConfig{
-		bucket(BucketEndpoints, 0),
 		bucket(BucketKeys, 0),
 		bucket(BucketWorkers, presence),
 		bucket(BucketTokens, 0),
@@ -146,7 +149,11 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 		bucket(BucketCounts, 0),
 		bucket(BucketPositions, 0),
 		bucket(BucketDestinations, 0),
+		bucket(BucketPods, 0),
+		bucket(BucketTemplates, 0),
+		bucket(BucketVolumes, 0),
 		bucket(BucketIdempotency, idempotencyAge),
+		versioned, // last: it says that all else is there
 	}
 }
 

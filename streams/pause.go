@@ -1,0 +1,38 @@
+package streams
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+)
+
+// Pause makes the consumers of an endpoint hand out nothing until its
+// PausedUntil, or hand out again if that is not after now, which is the
+// server's time. It may be repeated. The server ends a pause by itself.
+func Pause(ctx context.Context, js jetstream.JetStream, e endpoint.Endpoint, now time.Time) error {
+	for _, class := range job.Classes() {
+		var err error
+		if e.Paused(now) {
+			_, err = js.PauseConsumer(ctx, Jobs(e.ID), Consumer(class), e.PausedUntil)
+		} else {
+			_, err = js.ResumeConsumer(ctx, Jobs(e.ID), Consumer(class))
+		}
+		if err != nil {
+			return fmt.Errorf("pause consumer %s of %s: %w", Consumer(class), Jobs(e.ID), err)
+		}
+	}
+	return nil
+}
+
+// pausedUntil is how a consumer is told of a pause it is made with.
+func pausedUntil(e endpoint.Endpoint) *time.Time {
+	if e.PausedUntil.IsZero() {
+		return nil
+	}
+	return &e.PausedUntil
+}

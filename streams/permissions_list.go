@@ -1,0 +1,122 @@
+package streams
+
+import (
+	"maps"
+	"slices"
+)
+
+// Permissions are the subjects of a role as the server wants them. What is
+// denied is denied whatever is allowed.
+type Permissions struct {
+	// Publish and Deny are for publishing, Subscribe for subscriptions.
+	Publish, Deny, Subscribe []string
+}
+
+// PermissionsOf is AccessOf as subjects, for an installation with these
+// partitions and, if it is a worker, this endpoint ("*" for all). Everybody may
+// look at the settings of every stream, at the server's time and at the
+// account's limits, and listen to inboxes of its own.
+//
+// What NATS does not check is where an answer goes: who may ask JetStream for a
+// message can have it delivered to any subject. So a user of NATS, whatever its
+// role, is not to be one of strangers; those speak HTTP.
+func PermissionsOf(c Config, r Role, endpoint string) Permissions {
+	inbox := InboxPrefix(r) + ".>"
+	switch r {
+	case RoleAdmin:
+		return Permissions{Publish: []string{">"}, Subscribe: []string{">"}}
+	case RoleReader:
+		return Permissions{Publish: EventReader(), Subscribe: []string{inbox}}
+	case RoleControl, RoleAPI, RoleGateway, RoleRecorder, RoleWebhook, RoleAutoscaler, RoleWorker:
+	}
+	a := AccessOf(c, r, endpoint)
+	publish := append([]string{"$JS.API.INFO", StreamInfo("*"), DurablePrefix + "*"}, a.Writes...)
+	for _, s := range append(slices.Clone(a.Reads), a.Follows...) {
+		publish = append(publish, reading(s)...)
+	}
+	for _, s := range a.Follows {
+		publish = append(publish, following(s)...)
+	}
+	for _, s := range slices.Sorted(maps.Keys(a.Takes)) {
+		for _, consumer := range a.Takes[s] {
+			publish = append(publish, ConsumerInfo(any1(s), consumer), PullNext(any1(s), consumer), "$JS.ACK."+any1(s)+"."+consumer+".>")
+		}
+	}
+	for _, s := range a.Counts {
+		publish = append(publish, ConsumerInfo(any1(s), "*"))
+	}
+	for _, s := range a.Removes {
+		publish = append(publish, MsgDelete(any1(s)))
+	}
+	for _, s := range a.Purges {
+		publish = append(publish, StreamPurge(any1(s)))
+	}
+	if a.Makes {
+		publish = append(publish, making()...)
+	}
+	slices.Sort(publish)
+	return Permissions{
+		Publish: slices.Compact(publish), Deny: denied(c, a), Subscribe: append([]string{inbox}, a.Hears...),
+	}
+}
+
+// any1 is a stream as a token of a subject: wildcards stand for whole tokens.
+func any1(stream string) string {
+	if stream == Any {
+		return "*"
+	}
+	return stream
+}
+
+func reading(stream string) []string {
+	s := any1(stream)
+	return []string{LeaderGet(s), DirectGet(s), DirectGet(s) + ".>"}
+}
+
+// following is what reading all messages takes: a consumer of one's own.
+func following(s string) []string {
+	return []string{
+		"$JS.API.CONSUMER.CREATE." + s, "$JS.API.CONSUMER.CREATE." + s + ".>", "$JS.API.CONSUMER.DELETE." + s + ".*",
+		ConsumerInfo(s, "*"), PullNext(s, "*"), "$JS.FC." + s + ".>",
+	}
+}
+
+// making is what Apply, ApplyEndpoint, ApplySubscriber, Pause and the end of an
+// endpoint take.
+func making() []string {
+	all := []string{"$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*"}
+	for _, c := range append(classes(), DueConsumer, WebhookConsumer, Subscriber) {
+		all = append(all, "$JS.API.CONSUMER.CREATE.*."+c, "$JS.API.CONSUMER.CREATE.*."+c+".>", ConsumerInfo("*", c), "$JS.API.CONSUMER.PAUSE.*."+c)
+	}
+	return all
+}
+
+// denied takes back of the streams that are known what the queues of all
+// endpoints, by a wildcard, were given.
+func denied(c Config, a Access) []string {
+	var all []string
+	for _, s := range Shared(c) {
+		if slices.Contains(a.Reads, Any) && !slices.Contains(a.Reads, s) && !slices.Contains(a.Follows, s) {
+			all = append(all, reading(s)...)
+		}
+		if slices.Contains(a.Removes, Any) && !slices.Contains(a.Removes, s) {
+			all = append(all, MsgDelete(s))
+		}
+		if a.Makes {
+			all = append(all, "$JS.API.STREAM.DELETE."+s)
+		}
+	}
+	return all
+}
+
+// Shared are the names of all streams but the queues of endpoints.
+func Shared(c Config) []string {
+	all := slices.Concat(parts(c, Records), parts(c, Output), parts(c, Payloads))
+	for _, s := range sharedConfigs(c) {
+		all = append(all, s.Name)
+	}
+	for _, b := range bucketConfigs(c) {
+		all = append(all, Bucket(b.Bucket))
+	}
+	return all
+}

@@ -1,0 +1,35 @@
+package streams
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Buckets of what workers are made from and run on, each by id.
+const (
+	BucketPods      = "pods"
+	BucketTemplates = "templates"
+	BucketVolumes   = "volumes"
+)
+
+// Scaling is the name of the stream of the autoscaler's decisions. The last
+// message of a subject is what holds now.
+const Scaling = "SCALING"
+
+// scalingKept bounds the decisions kept of one endpoint, scalingAge all but
+// the last: the server removes that too, and the autoscaler writes it again.
+const (
+	scalingKept = 1000
+	scalingAge  = 7 * 24 * time.Hour
+)
+
+// ScalingSubject is where the decisions about an endpoint's workers are written.
+func ScalingSubject(endpoint string) string { return "scaling." + endpoint }
+
+func scalingConfig(c Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Scaling, Subjects: []string{"scaling.*"}, MaxMsgsPerSubject: scalingKept, MaxAge: scalingAge,
+		Storage: jetstream.FileStorage, Replicas: c.replicas(), Duplicates: time.Second, AllowDirect: true,
+	}
+}

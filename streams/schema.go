@@ -1,0 +1,94 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Schema is the version of what this program keeps on the bus: the streams and
+// buckets, and the form of what is in them. It is raised by each change that a
+// program of the version before could not live with, together with a row of
+// upgrades.
+const Schema = 1
+
+// schemaKey is where the version stands: in the metadata of the bucket of
+// endpoints, without which nothing can start.
+const schemaKey = "flightline.schema"
+
+// ErrSchema means that the bus was written by a newer program. The error that
+// wraps it names both versions.
+var ErrSchema = errors.New("streams: the bus has a newer schema than this program")
+
+// upgrade leads from the schema before to its own. It bears repeating, also by
+// several processes at once, and programs of the schema before go on meanwhile.
+type upgrade func(ctx context.Context, js jetstream.JetStream, c Config) error
+
+// upgrades are the steps by the schema they lead to. 1 only gives a version to
+// what had none.
+func upgrades() map[int]upgrade {
+	return map[int]upgrade{
+		1: func(context.Context, jetstream.JetStream, Config) error { return nil },
+	}
+}
+
+// SchemaOf reads the version that the bus has: 0 for one that was made before
+// there were versions. found is false if nothing is there yet.
+func SchemaOf(ctx context.Context, js jetstream.JetStream) (version int, found bool, err error) {
+	s, err := js.Stream(ctx, Bucket(BucketEndpoints))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("read the schema: %w", err)
+	}
+	text, ok := s.CachedInfo().Config.Metadata[schemaKey]
+	if !ok {
+		return 0, true, nil
+	}
+	if version, err = strconv.Atoi(text); err != nil {
+		return 0, true, fmt.Errorf("read the schema: %w", err)
+	}
+	return version, true, nil
+}
+
+// CheckSchema returns an ErrSchema if the version is one that this program
+// does not know.
+func CheckSchema(version int) error {
+	if version > Schema {
+		return fmt.Errorf("%w: it has %d, this program knows %d; start a newer one, or restore a backup of schema %d", ErrSchema, version, Schema, Schema)
+	}
+	return nil
+}
+
+// prepare refuses a newer schema and runs the upgrades from an older one. The
+// version is written by Apply, after all else.
+func prepare(ctx context.Context, js jetstream.JetStream, c Config) error {
+	version, found, err := SchemaOf(ctx, js)
+	if err != nil {
+		return err
+	}
+	if err := CheckSchema(version); err != nil || !found {
+		return err
+	}
+	return runUpgrades(ctx, js, c, version, Schema, upgrades())
+}
+
+func runUpgrades(ctx context.Context, js jetstream.JetStream, c Config, from, to int, steps map[int]upgrade) error {
+	for version := from + 1; version <= to; version++ {
+		step, ok := steps[version]
+		if !ok {
+			return fmt.Errorf("upgrade to schema %d: no such step", version)
+		}
+		if err := step(ctx, js, c); err != nil {
+			return fmt.Errorf("upgrade to schema %d: %w", version, err)
+		}
+	}
+	return nil
+}
+
+// schemaMetadata is what the bucket that carries the version is made with.
+func schemaMetadata() map[string]string { return map[string]string{schemaKey: strconv.Itoa(Schema)} }

@@ -1,0 +1,111 @@
+package streams_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus/bustest"
+	"flightline/streams"
+)
+
+// mark writes a schema as another program would; "" takes it away.
+func mark(t *testing.T, js jetstream.JetStream, version string) {
+	t.Helper()
+	c := stream(t, js, streams.Bucket(streams.BucketEndpoints)).CachedInfo().Config
+	c.Metadata = map[string]string{"flightline.schema": version}
+	if version == "" {
+		c.Metadata = nil
+	}
+	if _, err := js.UpdateStream(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func schemaOf(t *testing.T, js jetstream.JetStream) (version int, found bool) {
+	t.Helper()
+	version, found, err := streams.SchemaOf(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version, found
+}
+
+// A bus that is made, or was made before versions were kept, has ours
+// afterwards, and keeps what is in it.
+func TestApplyLeadsToThisSchema(t *testing.T) {
+	b := bustest.New(t)
+	if version, found := schemaOf(t, b.JS); found {
+		t.Fatalf("got schema %d on an empty server, want none", version)
+	}
+	for _, before := range []string{"nothing", "", "0", strconv.Itoa(streams.Schema)} {
+		if before != "nothing" {
+			mark(t, b.JS, before)
+		}
+		if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+			t.Fatal(err)
+		}
+		if version, found := schemaOf(t, b.JS); version != streams.Schema || !found {
+			t.Errorf("got schema %d, %v after %q, want %d", version, found, before, streams.Schema)
+		}
+		kv, err := b.JS.KeyValue(t.Context(), streams.BucketEndpoints)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before == "nothing" {
+			if _, err := kv.PutString(t.Context(), "kept", "value"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := kv.Get(t.Context(), "kept"); err != nil {
+			t.Errorf("after %q: %v", before, err)
+		}
+	}
+}
+
+// An older program does not start on what a newer one wrote, says both
+// versions, and has changed nothing.
+func TestApplyRefusesANewerSchema(t *testing.T) {
+	b := start(t)
+	newer := streams.Schema + 3
+	mark(t, b.JS, strconv.Itoa(newer))
+	if err := b.JS.DeleteStream(t.Context(), streams.Undelivered); err != nil {
+		t.Fatal(err)
+	}
+	err := streams.Apply(t.Context(), b.JS, streams.Config{})
+	if !errors.Is(err, streams.ErrSchema) || !strings.Contains(err.Error(), strconv.Itoa(newer)) || !strings.Contains(err.Error(), "knows "+strconv.Itoa(streams.Schema)) {
+		t.Errorf("got %v, want an ErrSchema that names %d and %d", err, newer, streams.Schema)
+	}
+	if _, err := b.JS.Stream(t.Context(), streams.Undelivered); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("got %v, want nothing made", err)
+	}
+	if version, _ := schemaOf(t, b.JS); version != newer {
+		t.Errorf("got schema %d, want still %d", version, newer)
+	}
+}
+
+// A backup copies what is ours, all of it, and in the order that makes the
+// copies fit together.
+func TestBackupOrder(t *testing.T) {
+	b := start(t)
+	var names []string
+	for name := range b.JS.StreamNames(t.Context()).Name() {
+		names = append(names, name)
+	}
+	got := streams.BackupOrder(append(slices.Clone(names), "ORDERS", "KV_records_x", "OUTPUT_"))
+	if len(got) != len(names) {
+		t.Errorf("got %v, want all of %v and no more", got, names)
+	}
+	at := func(name string) int { return slices.Index(got, name) }
+	order := []string{
+		streams.Bucket(streams.BucketEndpoints), streams.Bucket(streams.BucketPositions), streams.Bucket(streams.BucketCounts), streams.Events,
+		streams.Undelivered, streams.Payloads(0), streams.Jobs("ep"), streams.Records(0), streams.Output(0),
+	}
+	if !slices.IsSortedFunc(order, func(x, y string) int { return at(x) - at(y) }) || at(streams.Webhooks) > at(streams.Undelivered) {
+		t.Errorf("got %v, want in this order %v", got, order)
+	}
+}

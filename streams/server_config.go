@@ -1,0 +1,160 @@
+package streams
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// ServerConfig is what the configuration of a nats-server is made from.
+type ServerConfig struct {
+	// Config has the partitions, which the permissions name.
+	Config
+	// Passwords are those of the roles, best as bcrypt hashes; a role without
+	// one cannot come in. One that begins with $ and a letter is the name of an
+	// environment variable of the server.
+	Passwords map[Role]string
+	// SystemPassword lets the user system look at the server itself. "" means
+	// that nobody may.
+	SystemPassword string
+	// Endpoint is the one of the role worker. "" or "*" means any.
+	Endpoint string
+	// Store is the folder of the streams. "" means /data.
+	Store string
+	// Listen is the address for clients, Monitor that of the health check, on
+	// this machine only. "" means 0.0.0.0:4222 and 127.0.0.1:8222.
+	Listen, Monitor string
+	// TLS are the files of a certificate, of its key, and of the authority of
+	// the others: all of them, for clients and between servers, must show one.
+	// nil means no TLS.
+	TLS *ServerTLS
+	// Cluster is the addresses of all servers, as host:port. nil means alone.
+	Cluster []string
+	// ClusterPassword is what servers show each other.
+	ClusterPassword string
+}
+
+// ServerTLS names files, as PEM.
+type ServerTLS struct{ Cert, Key, CA string }
+
+// String is the text of the configuration. Every write is fsynced before it is
+// acknowledged. There is no user without a password, and a client that gives
+// none is refused.
+func (s ServerConfig) String() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Made by `flightline nats-config` from the table in streams/permissions.go.")
+	line("server_name: %s", cmp.Or(map[bool]string{true: "$NATS_NAME"}[s.Cluster != nil], "flightline"))
+	line("listen: %q", cmp.Or(s.Listen, "0.0.0.0:4222"))
+	line("http: %q", cmp.Or(s.Monitor, "127.0.0.1:8222"))
+	line("max_payload: 1MB")
+	line("jetstream { store_dir: %q, sync_interval: always }", cmp.Or(s.Store, "/data"))
+	if s.TLS != nil {
+		line("tls { %s, timeout: 5 }", s.TLS)
+	}
+	if s.Cluster != nil {
+		s.cluster(line)
+	}
+	line("accounts {")
+	line("  FLIGHTLINE {")
+	line("    jetstream: enabled")
+	line("    users: [")
+	for _, r := range Roles() {
+		if r != RoleReader {
+			s.user(line, r)
+		}
+	}
+	line("    ]")
+	s.reader(line)
+	if s.SystemPassword != "" {
+		line("  SYSTEM { users: [ { user: system, password: %s } ] }", quoted(s.SystemPassword))
+	}
+	line("}")
+	if s.SystemPassword != "" {
+		line("system_account: SYSTEM")
+	}
+	return b.String()
+}
+
+// String is the inside of a block tls.
+func (t ServerTLS) String() string {
+	return fmt.Sprintf("cert_file: %q, key_file: %q, ca_file: %q, verify: true", t.Cert, t.Key, t.CA)
+}
+
+func (s ServerConfig) cluster(line func(string, ...any)) {
+	line("cluster {")
+	line("  name: flightline")
+	line("  listen: \"0.0.0.0:6222\"")
+	line("  authorization { user: route, password: %s }", quoted(s.ClusterPassword))
+	if s.TLS != nil {
+		line("  tls { %s, timeout: 5 }", s.TLS)
+	}
+	line("  routes: [")
+	for _, address := range s.Cluster {
+		// The server adds the user and the password of the authorization.
+		line("    \"nats-route://route:%s@%s\"", s.ClusterPassword, address)
+	}
+	line("  ]")
+	line("}")
+}
+
+func (s ServerConfig) user(line func(string, ...any), r Role) {
+	password := s.Passwords[r]
+	if password == "" {
+		return
+	}
+	p := PermissionsOf(s.Config, r, cmp.Or(s.Endpoint, "*"))
+	line("      { user: %s, password: %s, permissions: {", r, quoted(password))
+	line("        publish: { allow: [%s]%s }", list(p.Publish), deny(p.Deny))
+	line("        subscribe: { allow: [%s] }", list(p.Subscribe))
+	line("      } }")
+}
+
+// reader closes the account of the roles and adds that of the reader, whose
+// requests are passed on: an answer goes to it alone, whatever it asks for.
+func (s ServerConfig) reader(line func(string, ...any)) {
+	password := s.Passwords[RoleReader]
+	if password == "" {
+		line("  }")
+		return
+	}
+	p := PermissionsOf(s.Config, RoleReader, "*")
+	line("    exports: [")
+	for _, subject := range EventReader() {
+		line("      { service: %q, response_type: stream, accounts: [READER] }", subject)
+	}
+	line("    ]")
+	line("  }")
+	line("  READER {")
+	line("    users: [ { user: %s, password: %s, permissions: { publish: { allow: [%s] }, subscribe: { allow: [%s] } } } ]",
+		RoleReader, quoted(password), list(p.Publish), list(p.Subscribe))
+	line("    imports: [")
+	for _, subject := range EventReader() {
+		line("      { service: { account: FLIGHTLINE, subject: %q } }", subject)
+	}
+	line("    ]")
+	line("  }")
+}
+
+func list(subjects []string) string {
+	all := make([]string, 0, len(subjects))
+	for _, s := range subjects {
+		all = append(all, fmt.Sprintf("%q", s))
+	}
+	return strings.Join(all, ", ")
+}
+
+func deny(subjects []string) string {
+	if len(subjects) == 0 {
+		return ""
+	}
+	return ", deny: [" + list(subjects) + "]"
+}
+
+// quoted is a password as the configuration has it: a variable is not quoted.
+func quoted(password string) string {
+	if strings.HasPrefix(password, "$") && !strings.HasPrefix(password, "$2") {
+		return password
+	}
+	return fmt.Sprintf("%q", password)
+}

@@ -1,0 +1,109 @@
+package streams
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// StreamSnapshot asks for a copy of a stream, in chunks to a subject of the
+// asker's.
+func StreamSnapshot(stream string) string { return "$JS.API.STREAM.SNAPSHOT." + stream }
+
+// StreamRestore announces such a copy; the answer says where the chunks go.
+func StreamRestore(stream string) string { return "$JS.API.STREAM.RESTORE." + stream }
+
+// Part is a group of streams that a backup copies before it goes on to the
+// next: what lies in a later part may be newer, never older.
+type Part int
+
+// The parts, in the order in which a backup copies them. Each rule behind it
+// reads: whoever writes to both writes to the later part first, or what is
+// missing in the later one is made again from the earlier.
+const (
+	// PartThings is what exists: endpoints, keys, pods, and what is not told
+	// apart below. Idempotency keys are among them: a key whose job is missing
+	// would promise a job that is not there, the reverse only repeats one.
+	PartThings Part = iota
+	// PartPositions is how far the recorder has come: what lies behind a
+	// position is in the copies that follow, what lies before it is told again
+	// and recognised.
+	PartPositions
+	// PartCounts has in each value the last event that it includes.
+	PartCounts
+	// PartEvents is the log, and the webhooks it leads to.
+	PartEvents
+	// PartUndelivered is where a webhook goes before it leaves the queue.
+	PartUndelivered
+	// PartPayloads are inputs and outputs. An input is written before its job
+	// is queued and removed soon after the job's end, so it is copied before the
+	// queues; an output is written before the record that refers to it, so what
+	// was written since is copied again after all else.
+	PartPayloads
+	// PartJobs are the queues: a job leaves its queue after its record is
+	// written, so one that is missing here has its record in the next part.
+	PartJobs
+	// PartRecords are the records, which decide.
+	PartRecords
+	// PartOutput are the chunks of streams, which go with their record.
+	PartOutput
+)
+
+// PartOf is the part of a stream of ours; ok is false for another's.
+func PartOf(stream string) (part Part, ok bool) {
+	switch {
+	case stream == Bucket(BucketPositions):
+		return PartPositions, true
+	case stream == Bucket(BucketCounts):
+		return PartCounts, true
+	case stream == Events, stream == Webhooks:
+		return PartEvents, true
+	case stream == Undelivered, stream == Deliveries:
+		return PartUndelivered, true
+	case strings.HasPrefix(stream, Jobs("")):
+		return PartJobs, true
+	case isPartition(stream, Records):
+		return PartRecords, true
+	case isPartition(stream, Payloads):
+		return PartPayloads, true
+	case isPartition(stream, Output):
+		return PartOutput, true
+	case slices.Contains(sharedNames(), stream):
+		return PartThings, true
+	}
+	return 0, false
+}
+
+// BackupOrder returns those of the streams that are ours, in the order in
+// which they are to be copied.
+func BackupOrder(names []string) []string {
+	ours := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, ok := PartOf(name)
+		return !ok
+	})
+	slices.SortFunc(ours, func(a, b string) int {
+		x, _ := PartOf(a)
+		y, _ := PartOf(b)
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(a, b))
+	})
+	return ours
+}
+
+// isPartition tells whether name gave the stream its name.
+func isPartition(stream string, name func(int) string) bool {
+	prefix := strings.TrimSuffix(name(0), "0")
+	number, found := strings.CutPrefix(stream, prefix)
+	return found && number != "" && strings.Trim(number, "0123456789") == ""
+}
+
+// sharedNames are the streams that are there once, buckets among them.
+func sharedNames() []string {
+	var names []string
+	for _, s := range sharedConfigs(Config{}) {
+		names = append(names, s.Name)
+	}
+	for _, b := range bucketConfigs(Config{}) {
+		names = append(names, Bucket(b.Bucket))
+	}
+	return names
+}
