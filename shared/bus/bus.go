@@ -55,6 +55,13 @@ type Config struct {
 	CredsFile string
 	// User and Password are sent when User is not "".
 	User, Password string
+	// InboxPrefix begins the subjects on which this connection hears answers,
+	// for a user who may listen to no others. "" means _INBOX.
+	InboxPrefix string
+	// TLS are files for a connection over TLS. The zero value leaves it to the
+	// server: a URL tls://… or a server that wants it is believed if the
+	// system's authorities vouch for it.
+	TLS TLS
 	// Name tells this connection from others in the server's lists and in
 	// our log. "" means flightline.
 	Name string
@@ -67,6 +74,27 @@ type Config struct {
 	Wait bool
 	// Log hears when the server goes and comes back. nil means silence.
 	Log *slog.Logger
+}
+
+// TLS names files in PEM.
+type TLS struct {
+	// CA are the authorities that may vouch for the server. "" means the
+	// system's.
+	CA string
+	// Cert and Key are what we show, both or neither.
+	Cert, Key string
+}
+
+// options make a connection without TLS impossible if any file is named.
+func (t TLS) options() []nats.Option {
+	var opts []nats.Option
+	if t.CA != "" {
+		opts = append(opts, nats.RootCAs(t.CA))
+	}
+	if t.Cert != "" || t.Key != "" {
+		opts = append(opts, nats.ClientCert(t.Cert, t.Key))
+	}
+	return opts
 }
 
 // Connect opens a connection that stays usable until it is closed: it
@@ -107,6 +135,10 @@ func options(cfg Config) []nats.Option {
 	opts = append(opts, reports(cfg)...)
 	if cfg.InProcess != nil {
 		opts = append(opts, nats.InProcessServer(cfg.InProcess))
+	}
+	opts = append(opts, cfg.TLS.options()...)
+	if cfg.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(cfg.InboxPrefix))
 	}
 	if cfg.CredsFile != "" {
 		opts = append(opts, nats.UserCredentials(cfg.CredsFile))

@@ -48,6 +48,10 @@ type Config struct {
 	// User and Password are what clients and the other nodes of the cluster
 	// must show. Required when Listen or Cluster is set.
 	User, Password string
+	// File is the path of a configuration of nats-server that says all the rest:
+	// users, accounts, TLS. What is set here counts nevertheless; User and
+	// Password are then those of one of its users. "" means none.
+	File string
 	// Guests may come in beside them, and do what they are there for and no more.
 	Guests []Guest
 	// SyncAlways fsyncs each write before it is acknowledged: a single server
@@ -99,6 +103,9 @@ func (c Config) validate() error {
 }
 
 func (c Config) options() (*server.Options, error) {
+	if c.File != "" {
+		return c.fileOptions()
+	}
 	opts := &server.Options{
 		ServerName:   cmp.Or(c.ServerName, "flightline"),
 		JetStream:    true,
@@ -121,6 +128,19 @@ func (c Config) options() (*server.Options, error) {
 		return opts, nil
 	}
 	return opts, c.addCluster(opts)
+}
+
+// fileOptions are those of the file, in our folder and at our address.
+func (c Config) fileOptions() (*server.Options, error) {
+	opts, err := server.ProcessConfigFile(c.File)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", c.File, err)
+	}
+	opts.JetStream, opts.StoreDir, opts.NoSigs = true, c.Dir, true
+	if c.Listen != "" {
+		opts.Host, opts.Port, err = hostPort(c.Listen)
+	}
+	return opts, err
 }
 
 func (c Config) addCluster(opts *server.Options) error {
