@@ -43,14 +43,15 @@ func TestOnThreeNodesOneOfManyClaimsIsFirst(t *testing.T) {
 	jobs := map[string]map[job.ID]bool{}
 	for n := range names {
 		name := fmt.Sprintf("name%d", n)
-		jobs[name] = map[job.ID]bool{}
+		found := map[job.ID]bool{}
+		jobs[name] = found
 		for i := range claimants {
 			all.Go(func() {
 				mine := registry.Submission{Job: job.ID(fmt.Sprintf("job-%d", i)), Mode: job.Async, Body: "b"}
 				got, err := claimed(t, instances[i%2], name, mine)
 				mu.Lock()
 				defer mu.Unlock()
-				if jobs[name][got.Job] = true; err != nil {
+				if found[got.Job] = true; err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			})

@@ -41,10 +41,11 @@ func explain(ctx context.Context, doing string, err error) error {
 		return ctx.Err()
 	case errors.Is(err, jetstream.ErrKeyNotFound), errors.Is(err, jetstream.ErrMsgNotFound):
 		return fmt.Errorf("%s: %w", doing, ErrNotFound)
-	case errors.Is(err, jetstream.ErrKeyExists):
-		return fmt.Errorf("%s: %w", doing, ErrExists)
+	// First: its code makes it an ErrKeyExists too.
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		return fmt.Errorf("%s: %w", doing, ErrConflict)
+	case errors.Is(err, jetstream.ErrKeyExists):
+		return fmt.Errorf("%s: %w", doing, ErrExists)
 	case errors.Is(err, jetstream.ErrInvalidKey):
 		return fmt.Errorf("%s: %w: not a key", doing, ErrInvalid)
 	case errors.As(err, &api) && api.Code < 500:

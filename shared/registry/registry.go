@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/pod"
 	"flightline/streams"
 )
 
@@ -23,6 +24,12 @@ type Registry struct {
 	Idempotency *Idempotency
 	// Destinations are receivers of webhooks that keep failing or are paused.
 	Destinations *Destinations
+	// Pods, Templates and Volumes are what workers run in, and from.
+	Pods      *Pods
+	Templates *Things[pod.Template]
+	Volumes   *Things[pod.Volume]
+	// Scaling is what the autoscaler decided.
+	Scaling *Scaling
 }
 
 // New binds to the buckets that streams.Apply made. It starts nothing. A nil
@@ -59,6 +66,18 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 	if err != nil {
 		return nil, err
 	}
+	pods, err := newPods(ctx, js, log)
+	if err != nil {
+		return nil, err
+	}
+	templates, volumes, err := newThings(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	scaling, err := newScaling(ctx, js)
+	if err != nil {
+		return nil, err
+	}
 	return &Registry{
 		Endpoints:   endpoints,
 		Keys:        keys,
@@ -68,7 +87,22 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 		Idempotency: &Idempotency{table: submissions},
 
 		Destinations: destinations,
+
+		Pods:      pods,
+		Templates: templates,
+		Volumes:   volumes,
+		Scaling:   scaling,
 	}, nil
+}
+
+// newThings opens what pods are made from.
+func newThings(ctx context.Context, js jetstream.JetStream) (*Things[pod.Template], *Things[pod.Volume], error) {
+	templates, err := OpenTable[pod.Template](ctx, js, streams.BucketTemplates)
+	if err != nil {
+		return nil, nil, err
+	}
+	volumes, err := OpenTable[pod.Volume](ctx, js, streams.BucketVolumes)
+	return &Things[pod.Template]{table: templates}, &Things[pod.Volume]{table: volumes}, err
 }
 
 // Run keeps the caches up to date until ctx ends, and then returns nil.
@@ -79,5 +113,6 @@ func (r *Registry) Run(ctx context.Context) error {
 	g.Go(func() error { return r.Workers.cache.run(ctx) })
 	g.Go(func() error { return r.Tokens.cache.run(ctx) })
 	g.Go(func() error { return r.Destinations.cache.run(ctx) })
+	g.Go(func() error { return r.Pods.cache.run(ctx) })
 	return g.Wait()
 }

@@ -11,7 +11,7 @@ import (
 type Permission string
 
 // The permissions. An endpoint's operations need one of the first three, /v1
-// needs the last, which none of the others implies.
+// needs Control, which none of the others implies, and implies none but LookUp.
 const (
 	// Submit is run, runsync, cancel, retry, and changing a job's ttl.
 	Submit Permission = "submit"
@@ -21,16 +21,18 @@ const (
 	Admin Permission = "admin"
 	// Control is /v1: endpoints with their webhook secrets, keys, pods.
 	Control Permission = "control"
+	// LookUp is to look at pods, templates and network volumes.
+	LookUp Permission = "pods"
 )
 
 // AllEndpoints as the endpoint of a scope means each of them, also those made later.
 const AllEndpoints = "*"
 
 // Scope is one permission, on one endpoint or on all. Its text is
-// "submit:ep1", "read:*", "admin:*" or "control".
+// "submit:ep1", "read:*", "admin:*", "control" or "pods".
 type Scope struct {
 	Permission Permission
-	// Endpoint is an id or AllEndpoints, and "" for Control.
+	// Endpoint is an id or AllEndpoints, and "" for Control and LookUp.
 	Endpoint string
 }
 
@@ -39,9 +41,9 @@ func ParseScope(text string) (Scope, error) {
 	permission, id, found := strings.Cut(text, ":")
 	s := Scope{Permission: Permission(permission), Endpoint: id}
 	switch s.Permission {
-	case Control:
+	case Control, LookUp:
 		if found {
-			return Scope{}, fmt.Errorf("%w: scope %q: control takes no endpoint", ErrInvalid, text)
+			return Scope{}, fmt.Errorf("%w: scope %q: %s takes no endpoint", ErrInvalid, text, permission)
 		}
 		return s, nil
 	case Submit, Read, Admin:
@@ -50,7 +52,7 @@ func ParseScope(text string) (Scope, error) {
 		}
 		return s, nil
 	}
-	return Scope{}, fmt.Errorf("%w: scope %q: must be submit:ENDPOINT, read:ENDPOINT, admin:ENDPOINT or control; ENDPOINT may be *", ErrInvalid, text)
+	return Scope{}, fmt.Errorf("%w: scope %q: must be submit:ENDPOINT, read:ENDPOINT, admin:ENDPOINT, control or pods; ENDPOINT may be *", ErrInvalid, text)
 }
 
 // ParseScopes reads several, at least one.
@@ -75,8 +77,8 @@ func AllScopes() []Scope {
 }
 
 func (s Scope) String() string {
-	if s.Permission == Control {
-		return string(Control)
+	if s.Permission == Control || s.Permission == LookUp {
+		return string(s.Permission)
 	}
 	return string(s.Permission) + ":" + s.Endpoint
 }
@@ -95,7 +97,10 @@ func (s *Scope) UnmarshalText(text []byte) error {
 }
 
 func (s Scope) allows(id string, need Permission) bool {
-	if need == Control || s.Permission == Control {
+	if s.Permission == Control {
+		return need == Control || need == LookUp
+	}
+	if need == Control || need == LookUp || s.Permission == LookUp {
 		return s.Permission == need
 	}
 	if s.Endpoint != AllEndpoints && s.Endpoint != id {
