@@ -27,7 +27,14 @@ type Durable func(ctx context.Context, stream string) error
 // events that are on the disk count. Several may run at once: each event
 // counts once.
 func (l *Log) Count(ctx context.Context, durable Durable) error {
-	f := &fold{l: l, durable: durable, known: map[string]kept{}}
+	return l.CountEach(ctx, durable, nil)
+}
+
+// CountEach is Count that also calls each, unless it is nil, for every event
+// once it is counted, in their order. A crash may skip some, and several that
+// count at once may each be told.
+func (l *Log) CountEach(ctx context.Context, durable Durable, each func(Event)) error {
+	f := &fold{l: l, durable: durable, each: each, known: map[string]kept{}}
 	for ctx.Err() == nil {
 		n, err := f.step(ctx)
 		if n == pageMost && err == nil {
@@ -49,6 +56,7 @@ func (l *Log) Count(ctx context.Context, durable Durable) error {
 type fold struct {
 	l       *Log
 	durable Durable
+	each    func(Event)
 	known   map[string]kept // by endpoint; a guess, which compare-and-set checks
 	after   uint64          // the last event that is in all counts
 	placed  bool            // after has been read
@@ -82,7 +90,15 @@ func (f *fold) step(ctx context.Context) (int, error) {
 		}
 	}
 	f.after = page[len(page)-1].Seq
-	return len(page), f.l.SetPosition(ctx, countsPosition, f.after)
+	if err := f.l.SetPosition(ctx, countsPosition, f.after); err != nil {
+		return 0, err
+	}
+	if f.each != nil {
+		for _, e := range page {
+			f.each(e)
+		}
+	}
+	return len(page), nil
 }
 
 func byEndpoint(page []Event) map[string][]Event {

@@ -61,6 +61,7 @@ func (q *Queue) announce(ctx context.Context, at place, r *record, replay string
 	if err != nil {
 		return err
 	}
+	shorten(m, r)
 	if replay != "" {
 		m.Header.Set(replayHeader, replay)
 	}

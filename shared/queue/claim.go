@@ -18,7 +18,7 @@ import (
 func (t *Taker) claim(ctx context.Context, m *nats.Msg) (*Lease, error) {
 	msg, delivered, err := t.open(m)
 	if err != nil {
-		t.q.log.ErrorContext(ctx, "queue message cannot be read and is left in the queue", "subject", m.Subject, "error", err)
+		t.q.log.ErrorContext(ctx, "queue message cannot be read and is left in the queue", "endpoint", t.at.endpoint, "job", streams.JobOf(m.Subject), "subject", m.Subject, "error", err)
 		_ = m.NakWithDelay(t.e.Lease)
 		return nil, err
 	}

@@ -16,9 +16,15 @@ import (
 const (
 	// replayHeader tells the rounds of delivery of one completion apart.
 	replayHeader = "Flightline-Replay"
+	// triedHeader is on a completion that may have been tried as another message.
+	triedHeader = "Flightline-Tried"
+	// inputHeader repeats an input of inputMost bytes at most, so that whoever
+	// delivers need not read the rest of the message.
+	inputHeader = "Flightline-Input"
+	inputMost   = 4 << 10
 	// completionsAtOnce is how many completions are asked for at a time. They
 	// come without payloads.
-	completionsAtOnce = 256
+	completionsAtOnce = 1024
 )
 
 // ErrPayloadGone means that a completion's input or output can no longer be
@@ -35,10 +41,17 @@ type Completion struct {
 	Input json.RawMessage
 	// Replay is "" the first time, and different each time it is replayed.
 	Replay string
+	// Fresh: as far as its message tells, nobody has tried to deliver it, so
+	// that LastDelivery would find nothing. LogDelivery knows for certain.
+	Fresh bool
 
-	q   *Queue
-	rec *record
-	msg jetstream.Msg
+	// short is the input if the header has it, whole: all else is there too.
+	short []byte
+	whole bool
+
+	q    *Queue
+	refs [2]*payloadRef
+	msg  jetstream.Msg
 	// seq is where the whole of it lies in WEBHOOKS.
 	seq uint64
 }
@@ -70,7 +83,7 @@ func (q *Queue) consumeCompletions(ctx context.Context, each func(*Completion)) 
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		c, err := q.completionOf(m)
 		if err != nil {
-			q.log.ErrorContext(ctx, "completion dropped", "error", err)
+			q.log.ErrorContext(ctx, "completion dropped", "subject", m.Subject(), "error", err)
 			_ = m.Term()
 			return
 		}
@@ -112,13 +125,22 @@ func (q *Queue) completionOf(m jetstream.Msg) (*Completion, error) {
 		return nil, fmt.Errorf("decode job %s: %w", id, err)
 	}
 	r := w.record(place{endpoint: ep}, id, meta.Sequence.Stream)
-	return &Completion{Job: r.Job, Replay: m.Headers().Get(replayHeader), q: q, rec: r, msg: m, seq: r.seq}, nil
+	c := &Completion{Job: r.Job, Replay: m.Headers().Get(replayHeader), q: q, refs: [2]*payloadRef{r.inRef, r.outRef}, msg: m, seq: r.seq}
+	c.Fresh = meta.NumDelivered == 1 && c.Replay == "" && m.Headers().Get(triedHeader) == ""
+	if input := m.Headers().Get(inputHeader); input != "" && w.tellsAll() {
+		c.short, c.whole = []byte(input), true
+	}
+	return c, nil
 }
 
-// Load reads the input and the output. It returns ErrPayloadGone,
-// job.ErrNotFound if the completion is no longer in the queue, and
-// ErrUnavailable.
+// Load reads the input and the output, unless they are short and came with the
+// completion. It returns ErrPayloadGone, job.ErrNotFound if the completion is
+// no longer in the queue, and ErrUnavailable.
 func (c *Completion) Load(ctx context.Context) error {
+	if c.whole {
+		c.Input = c.short
+		return nil
+	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	m, err := c.q.leaderSeq(ctx, streams.Webhooks, c.seq)
@@ -132,7 +154,7 @@ func (c *Completion) Load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Input, c.Job.Output, c.Job.Error = r.input, r.Output, r.Error
+	c.Job, c.Input, c.refs = r.Job, r.input, [2]*payloadRef{r.inRef, r.outRef}
 	if r.inRef != nil {
 		if c.Input, err = c.q.loadKept(ctx, r.inRef); err != nil {
 			return err
@@ -178,7 +200,7 @@ func (c *Completion) Done(ctx context.Context) {
 	_ = c.msg.Ack()
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	for _, ref := range []*payloadRef{c.rec.inRef, c.rec.outRef} {
+	for _, ref := range c.refs {
 		if ref == nil {
 			continue
 		}
@@ -187,7 +209,7 @@ func (c *Completion) Done(ctx context.Context) {
 			err = c.q.purgeAll(ctx, streams.Payloads(p), ref.Subject)
 		}
 		if err != nil {
-			c.q.log.DebugContext(ctx, "copy not removed, it expires", "job", c.Job.ID, "error", err)
+			c.q.log.DebugContext(ctx, "copy not removed, it expires", "endpoint", c.Job.Endpoint, "job", c.Job.ID, "error", err)
 		}
 	}
 }

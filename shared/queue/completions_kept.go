@@ -66,7 +66,7 @@ func (q *Queue) carried(subject string, header nats.Header, data []byte, finishe
 	m := &nats.Msg{Subject: subject, Data: data, Header: make(nats.Header, len(header)+2)}
 	for _, key := range slices.Collect(maps.Keys(header)) {
 		switch key {
-		case metaHeader, changeHeader, replayHeader:
+		case metaHeader, changeHeader, replayHeader, inputHeader:
 			m.Header[key] = header[key]
 		}
 	}
@@ -148,6 +148,7 @@ func (q *Queue) replay(ctx context.Context, m *nats.Msg) error {
 		return fmt.Errorf("decode job %s: %w", id, err)
 	}
 	again := q.carried(streams.WebhookSubject(ep, id, attempt), m.Header, m.Data, instant(w.Finished))
+	again.Header.Set(triedHeader, "yes")
 	if Reason(m.Header.Get(reasonHeader)) == GivenUp {
 		again.Header.Set(replayHeader, nuid.Next())
 	}

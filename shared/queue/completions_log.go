@@ -80,17 +80,25 @@ func (q *Queue) LastDelivery(ctx context.Context, c *Completion) (Delivery, erro
 func (q *Queue) LogDelivery(ctx context.Context, d Delivery, after uint64) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	data, err := json.Marshal(d)
+	m, err := d.message(after)
 	if err != nil {
-		return fmt.Errorf("log delivery of job %s: %w", d.Job, err)
+		return err
 	}
-	m := &nats.Msg{Subject: streams.DeliverySubject(d.Endpoint, d.Job, d.Attempt), Data: data, Header: nats.Header{}}
-	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(after, 10))
 	err = q.put(ctx, streams.Deliveries, m)
 	if errors.Is(err, errConflict) {
 		return ErrDeliveryLogged
 	}
 	return err
+}
+
+func (d Delivery) message(after uint64) (*nats.Msg, error) {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("log delivery of job %s: %w", d.Job, err)
+	}
+	m := &nats.Msg{Subject: streams.DeliverySubject(d.Endpoint, d.Job, d.Attempt), Data: data, Header: make(nats.Header, 1)}
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(after, 10))
+	return m, nil
 }
 
 func deliveryOf(subject string, data []byte, seq uint64) (d Delivery, err error) {

@@ -18,8 +18,8 @@ import (
 const (
 	// lookAgain is the pause after a look that JetStream did not answer.
 	lookAgain = 250 * time.Millisecond
-	// calm is the least time from one look to the next: chunks that come faster
-	// are read together.
+	// calm is the least time from a look that brought chunks to the next: those
+	// that come faster are read together. The first of them need not wait.
 	calm = 2 * time.Millisecond
 )
 
@@ -37,6 +37,7 @@ type Follow struct {
 	rec    *record   // as last read; nil before the first look
 	looked time.Time // when the last look began
 	upTo   uint64    // the end of all that it found; 0: it failed, or there was more
+	flows  bool      // it brought chunks
 	// last is the end of the run's chunks, once rec is terminal and it is known.
 	last  uint64
 	ended bool
@@ -108,6 +109,7 @@ func (f *Follow) Look(ctx context.Context, after uint64, most int) (chunks []Chu
 	}
 	f.looked, f.upTo = time.Now(), 0
 	chunks, more, err = f.look(within, after, most)
+	f.flows = len(chunks) > 0
 	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -157,6 +159,9 @@ func (f *Follow) wait(ctx context.Context, pause time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case <-f.woken:
+		if !f.flows {
+			break
+		}
 		timer.Reset(calm - time.Since(f.looked))
 		select {
 		case <-ctx.Done():

@@ -179,3 +179,24 @@ func TestFollowOfWhatIsNotThereOrGoes(t *testing.T) {
 		t.Errorf("expired: got %v, want job.ErrNotFound", err)
 	}
 }
+
+// Chunks that follow each other are read together, but who has none yet is not
+// kept waiting for the first.
+func TestFollowWaitsOnlyWhereChunksFlow(t *testing.T) {
+	s := newSite(t)
+	f := s.follow(t, s.q, NewID(job.Async))
+	f.rec = &record{Job: job.Job{Expires: time.Now().Add(time.Hour)}}
+	f.looked = time.Now().Add(time.Hour) // the pause after that look is over in an hour
+	for _, flows := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if !flows {
+			ctx = t.Context()
+		}
+		f.flows = flows
+		f.wake()
+		if got := f.wait(ctx, time.Hour); got == flows {
+			t.Errorf("flows %v: got %v, want to look at once only if nothing flows", flows, got)
+		}
+	}
+}

@@ -23,13 +23,13 @@ func (l *Lease) Complete(ctx context.Context, output json.RawMessage) (*job.Job,
 	case len(out) > job.MaxOutput:
 		return l.Fail(ctx, fmt.Sprintf("%s: the output has %d bytes, at most %d are kept", job.ErrTextOutputTooLarge, len(out), job.MaxOutput))
 	}
-	return l.end(ctx, job.Succeed, out, "")
+	return l.judged(l.end(ctx, job.Succeed, out, ""))
 }
 
 // Fail ends the run with an error text, of which job.MaxError bytes are kept.
 // It returns what Complete does.
 func (l *Lease) Fail(ctx context.Context, text string) (*job.Job, error) {
-	return l.end(ctx, job.Fail, nil, job.CutError(text))
+	return l.judged(l.end(ctx, job.Fail, nil, job.CutError(text)))
 }
 
 // TimeOut ends a run that is past its deadline. It returns what Complete does.

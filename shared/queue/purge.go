@@ -58,12 +58,17 @@ func (p *purge) run(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection is gone then
-	for {
-		more, err := p.batch(ctx, inbox, arrived)
-		if err != nil || !more {
+	for more := true; more; {
+		if more, err = p.batch(ctx, inbox, arrived); err != nil {
 			return err
 		}
 	}
+	within, cancel := bounded(ctx)
+	defer cancel()
+	if info, err := p.q.consumerInfo(within, p.at.endpoint, p.class); err != nil || !info.Paused {
+		return err
+	}
+	return p.walk(ctx)
 }
 
 // lastSeq is the sequence of the newest message of the class, 0 if none waits.
@@ -127,27 +132,38 @@ func (p *purge) one(ctx context.Context, m *nats.Msg, seq uint64) error {
 		return err
 	}
 	from.queueSeq = seq
-	for attempt := from.Attempt; ; {
+	running, err := p.end(ctx, from)
+	switch {
+	case err != nil:
+		_ = m.NakWithDelay(time.Second)
+	case running:
+		_ = m.NakWithDelay(p.lease) // redelivered while it is held: its holder's heartbeat, or a worker, decides
+	}
+	return err
+}
+
+// end cancels a job as its queue message, or its record, tells it; running is
+// true for one that somebody holds.
+func (p *purge) end(ctx context.Context, from *record) (running bool, err error) {
+	id, attempt, seq := from.ID, from.Attempt, from.queueSeq
+	for {
 		_, err := p.q.cancel(ctx, p.at, from)
 		if err == nil {
 			p.removed.Add(1)
-			return nil
+			return false, nil
 		}
 		if !errors.Is(err, errConflict) {
-			_ = m.NakWithDelay(time.Second)
-			return err
+			return false, err
 		}
 		if from, err = p.q.readRecord(ctx, p.at, id, attempt); err != nil {
-			_ = m.NakWithDelay(time.Second)
-			return err
+			return false, err
 		}
 		switch {
 		case from.Status.Terminal():
 			p.q.deleteSeq(ctx, streams.Jobs(p.at.endpoint), seq)
-			return nil
+			return false, nil
 		case from.Status == job.InProgress:
-			_ = m.NakWithDelay(p.lease) // redelivered while it is held: its holder's heartbeat, or a worker, decides
-			return nil
+			return true, nil
 		}
 	}
 }

@@ -33,6 +33,8 @@ type Config struct {
 	// ForgetGrace is how long after the end of its retention a record stays at
 	// least, for calls that still saw it. 0 means 10 s.
 	ForgetGrace time.Duration
+	// Observer hears what this process did.
+	Observer Observer
 	// Point, if not nil, is called at each named crash point, for tests that
 	// end the process there.
 	Point func(Point)

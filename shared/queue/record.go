@@ -114,7 +114,7 @@ func (r *record) wire() wire {
 		Timeout: r.ExecutionTimeout.Milliseconds(), Keep: r.keep.Milliseconds(), Lease: r.lease.Milliseconds(),
 		QueueSeq: r.queueSeq, QueueExpires: milli(r.queueExpires), Ack: r.ack, Holder: r.holder, Changed: milli(r.changed),
 		Requeued: r.requeued, Detached: r.detached, Begun: millis(r.begun), Emitted: r.emitted, Beside: r.beside, Kept: r.kept,
-		Confirm: r.confirm.Milliseconds(), Astray: int64(r.astray), Worker: r.Worker, Webhook: r.Webhook,
+		Confirm: r.confirm.Milliseconds(), Astray: int64(r.astray), Worker: r.Worker, Webhook: r.Webhook, Trace: r.Trace, Origin: r.Origin,
 		Input: int64(len(r.input)), S3: int64(len(r.s3)), InRef: r.inRef, OutRef: r.outRef,
 	}
 }
@@ -142,8 +142,8 @@ func (r *record) encode() (wire, []byte) {
 // message encodes r for subject. It sets no expectation, age or schedule.
 func (r *record) message(subject, change string) (*nats.Msg, error) {
 	w, body := r.encode()
-	const most = 640 // without what was said
-	meta, err := w.append(make([]byte, 0, most+len(w.Said)))
+	const most = 640 // without what was said and the trace
+	meta, err := w.append(make([]byte, 0, most+len(w.Said)+len(w.Trace)+len(w.Origin)))
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", r.ID, err)
 	}
@@ -172,6 +172,7 @@ func (w wire) record(at place, id job.ID, seq uint64) *record {
 			Submitted: instant(w.Submitted), Queued: instant(w.Queued), Started: instant(w.Started), Finished: instant(w.Finished),
 			Deadline: instant(w.Deadline), Expires: instant(w.Expires), RetainUntil: instant(w.RetainUntil),
 			ExecutionTimeout: time.Duration(w.Timeout) * time.Millisecond, Worker: w.Worker, Webhook: w.Webhook,
+			Trace: w.Trace, Origin: w.Origin,
 		},
 		keep: time.Duration(w.Keep) * time.Millisecond, lease: time.Duration(w.Lease) * time.Millisecond,
 		queueSeq: w.QueueSeq, queueExpires: instant(w.QueueExpires), ack: w.Ack, holder: w.Holder, changed: instant(w.Changed),

@@ -123,6 +123,18 @@ func (q *Queue) Keep(ctx context.Context, e endpoint.Endpoint, id job.ID, worker
 		return err
 	}
 	_ = q.nc.Publish(l.ackTo, []byte("+WPI"))
+	if err = l.extend(ctx); !errors.Is(err, ErrLost) {
+		return err
+	}
+	// It ended since we looked: say how.
+	if _, err = q.Held(ctx, e, id, worker); err == nil {
+		err = &LostError{}
+	}
+	return err
+}
+
+// extend writes that the holder lives.
+func (l *Lease) extend(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	l.mu.Lock()

@@ -239,3 +239,26 @@ func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
 	}
 	halted("expired", short, "w")
 }
+
+// A worker that pings a job while it ends is told how, whenever that is.
+func TestAPingThatMeetsTheEndIsToldHow(t *testing.T) {
+	s := newSite(t)
+	for range 30 {
+		id, _ := s.handed(t, "w")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.q.Cancel(t.Context(), s.e, id)
+			ended <- err
+		}()
+		var err error
+		for err == nil {
+			err = s.q.Keep(t.Context(), s.e, id, "w")
+		}
+		if _, ok := errors.AsType[*LostError](err); !ok {
+			t.Errorf("got %v, want a LostError", err)
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -76,6 +76,7 @@ func (q *Queue) requestMsg(ctx context.Context, m *nats.Msg) (*nats.Msg, error) 
 		return nil, ctx.Err()
 	}
 	q.service.failed()
+	q.unanswered()
 	return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 

@@ -15,6 +15,12 @@ import (
 // success too. It returns a *job.TransitionError in any other status, and
 // job.ErrNotFound once the job expired.
 func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
+	return q.RetryIn(ctx, e, id, "")
+}
+
+// RetryIn is Retry for a caller with a trace context, which the attempt carries
+// as its Trace; the submission's stays with it as Origin.
+func (q *Queue) RetryIn(ctx context.Context, e endpoint.Endpoint, id job.ID, trace string) (*job.Job, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	at, wanted := placeOf(e), 0
@@ -31,6 +37,7 @@ func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job
 			return nil, err
 		}
 		wanted = next.Attempt
+		next.follow(trace)
 		if err := q.makeRoom(ctx, at, r); err != nil {
 			return nil, err
 		}
@@ -78,6 +85,17 @@ func (q *Queue) nextAttempt(r *record) (*record, error) {
 	next.begun, next.emitted, next.beside, next.kept = nil, false, false, false
 	next.queueSeq, next.seq = 0, 0
 	return &next, nil
+}
+
+// follow makes trace the one of the attempt, unless there is none.
+func (r *record) follow(trace string) {
+	if trace == "" {
+		return
+	}
+	if r.Origin == "" {
+		r.Origin = r.Trace
+	}
+	r.Trace = trace
 }
 
 // makeRoom removes the failed attempt's queue message if it is still there. It

@@ -17,8 +17,8 @@ type Stats struct {
 	// Queued counts all waiting jobs, QueuedLow the low-priority ones of them.
 	Queued, QueuedLow int
 	// Running counts the jobs that are handed out to a worker, or were and wait
-	// for their lease to end.
-	Running int
+	// for their lease to end, RunningLow the low-priority ones of them.
+	Running, RunningLow int
 }
 
 // statsAge is how old an answer of Stats may be: counting costs the server
@@ -88,7 +88,7 @@ func (q *Queue) count(ctx context.Context, endpoint string) (Stats, error) {
 		s.Queued += info.Pending
 		s.Running += info.Out
 		if class == job.LowPriority {
-			s.QueuedLow = info.Pending
+			s.QueuedLow, s.RunningLow = info.Pending, info.Out
 		}
 	}
 	return s, nil

@@ -38,6 +38,7 @@ func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode
 		return nil, err
 	}
 	j := rec.Job
+	q.submitted(&j)
 	return &j, nil
 }
 
@@ -48,7 +49,7 @@ func (q *Queue) newRecord(e endpoint.Endpoint, id job.ID, mode job.Mode, r job.R
 	rec := &record{
 		Job: job.Job{
 			ID: id, Endpoint: e.ID, Mode: mode, Class: job.Normal, Attempt: 1,
-			Submitted: now, Queued: now, ExecutionTimeout: e.ExecutionTimeout, Expires: now.Add(e.TTL), Webhook: r.Webhook,
+			Submitted: now, Queued: now, ExecutionTimeout: e.ExecutionTimeout, Expires: now.Add(e.TTL), Webhook: r.Webhook, Trace: r.Trace,
 		},
 		keep: e.Retention, lease: e.Lease, s3: r.S3Config,
 	}

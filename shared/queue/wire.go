@@ -48,6 +48,8 @@ type wire struct {
 	Astray       int64      `json:"astray,omitempty"`
 	Worker       string     `json:"worker,omitempty"`
 	Webhook      string     `json:"webhook,omitempty"`
+	Trace        string     `json:"trace,omitempty"`
+	Origin       string     `json:"origin,omitempty"`
 	Input        int64      `json:"input,omitempty"`
 	S3           int64      `json:"s3,omitempty"`
 	Output       int64      `json:"output,omitempty"`
@@ -111,6 +113,8 @@ var fields = []field{
 	{key: "astray", number: func(w *wire) *int64 { return &w.Astray }},
 	{key: "worker", text: func(w *wire) *string { return &w.Worker }},
 	{key: "webhook", text: func(w *wire) *string { return &w.Webhook }},
+	{key: "trace", text: func(w *wire) *string { return &w.Trace }},
+	{key: "origin", text: func(w *wire) *string { return &w.Origin }},
 	{key: "input", number: func(w *wire) *int64 { return &w.Input }},
 	{key: "s3", number: func(w *wire) *int64 { return &w.S3 }},
 	{key: "output", number: func(w *wire) *int64 { return &w.Output }},

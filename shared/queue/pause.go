@@ -1,0 +1,42 @@
+package queue
+
+import (
+	"context"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// Pause makes the endpoint hand out no jobs until its PausedUntil, or hand them
+// out again if that is over: what its record says takes effect. Jobs are
+// accepted meanwhile, those that run go on, and cancel, ttl and timeout hold.
+// It may be repeated. It returns ErrUnavailable.
+func (q *Queue) Pause(ctx context.Context, e endpoint.Endpoint) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := untilAnswered(ctx, func() (struct{}, error) {
+		return struct{}{}, foreign(streams.Pause(ctx, q.js, e, q.Now()))
+	})
+	return err
+}
+
+// consumerInfo is what a class's consumer says of itself.
+type consumerInfo struct {
+	Error     *apiError `json:"error"`
+	Delivered struct {
+		// Stream is the last message that was handed out for the first time.
+		Stream uint64 `json:"stream_seq"` //nolint:tagliatelle // the server's name
+	} `json:"delivered"`
+	// Pending counts those that come after it.
+	Pending int  `json:"num_pending"` //nolint:tagliatelle // as above
+	Paused  bool `json:"paused"`
+}
+
+func (q *Queue) consumerInfo(ctx context.Context, endpoint string, c job.Class) (info consumerInfo, err error) {
+	err = q.inquire(ctx, streams.ConsumerInfo(streams.Jobs(endpoint), streams.Consumer(c)), &info)
+	if err == nil && info.Error != nil {
+		err = info.Error.explain("look at " + streams.Jobs(endpoint))
+	}
+	return info, err
+}

@@ -1,0 +1,66 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/bus"
+	"flightline/streams"
+)
+
+// walk ends what waits while the endpoint is paused, for then its consumer says
+// that nothing does. Nobody takes jobs meanwhile; if the pause ends, the
+// record decides whose each job is.
+func (p *purge) walk(ctx context.Context) error {
+	for from := uint64(1); from <= p.until; {
+		got, err := p.some(ctx, from)
+		if err != nil || len(got) == 0 {
+			return err
+		}
+		g, gctx := errgroup.WithContext(ctx)
+		for _, m := range got {
+			seq := bus.Sequence(m)
+			from = seq + 1
+			if seq <= p.until && p.mine(m) {
+				g.Go(func() error { return p.waiting(gctx, m, seq) })
+			}
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// some reads queue messages of both classes: to filter them the server would
+// count all there are, each time.
+func (p *purge) some(ctx context.Context, from uint64) ([]*nats.Msg, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return untilAnswered(ctx, func() ([]*nats.Msg, error) {
+		return p.q.batchGet(ctx, streams.Jobs(p.at.endpoint), ">", from, purgeAtOnce)
+	})
+}
+
+// mine reports whether a queue message is of the class.
+func (p *purge) mine(m *nats.Msg) bool {
+	subject := m.Header.Get(jetstream.SubjectHeader)
+	return subject == streams.JobSubject(p.at.endpoint, p.class, streams.JobOf(subject))
+}
+
+// waiting ends a job that was read, unless it turns out to run.
+func (p *purge) waiting(ctx context.Context, m *nats.Msg, seq uint64) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	id := streams.JobOf(m.Header.Get(jetstream.SubjectHeader))
+	from, err := decode(p.at, id, &stored{header: m.Header, data: m.Data})
+	if err != nil {
+		return err
+	}
+	from.queueSeq = seq
+	_, err = p.end(ctx, from)
+	return err
+}

@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"flightline/shared/job"
+)
+
+func TestTheOldestWaitIsThatOfTheFirstWhoseTurnItIs(t *testing.T) {
+	s := newSite(t)
+	oldest := func(class job.Class) time.Duration {
+		t.Helper()
+		got, err := s.q.OldestWait(t.Context(), s.e, class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := oldest(job.Normal); got != 0 {
+		t.Errorf("no job: got %s, want 0", got)
+	}
+	s.submit(t, func(r *job.Request) { r.Policy.LowPriority = true })
+	if got := oldest(job.Normal); got != 0 {
+		t.Errorf("a low-priority job only: got %s, want 0", got)
+	}
+	s.submit(t)
+	<-time.After(300 * time.Millisecond)
+	between := time.Now()
+	s.submit(t)
+	first := oldest(job.Normal)
+	if first < 300*time.Millisecond {
+		t.Errorf("the first of two: got %s, want 300 ms and more", first)
+	}
+	taker, err := s.q.Take(t.Context(), s.e, "w", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taker.Close()
+	if _, err := taker.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, most := oldest(job.Normal), time.Since(between)+100*time.Millisecond; got > most || got == 0 {
+		t.Errorf("the second of two: got %s, want %s at most", got, most)
+	}
+	stats, err := s.q.Stats(t.Context(), s.e)
+	if err != nil || stats.Running != 1 || stats.RunningLow != 0 || stats.QueuedLow != 1 {
+		t.Errorf("stats: got %+v, %v, want one that runs, and one of low priority that waits", stats, err)
+	}
+}
