@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,21 +65,45 @@ func answerError(log *slog.Logger) fiber.ErrorHandler {
 		if status >= http.StatusInternalServerError {
 			log.LogAttrs(c.UserContext(), levelOf(a.Code), "request failed",
 				slog.String("request_id", RequestID(c)), slog.String("method", strings.Clone(c.Method())),
-				slog.String("route", strings.Clone(c.Route().Path)), slog.String("code", string(a.Code)), slog.Any("err", err))
+				slog.String("route", strings.Clone(c.Route().Path)), slog.String("endpoint", param(c, "endpoint")),
+				slog.String("job", jobNamed(c)), slog.String("code", string(a.Code)), slog.Any("err", err))
 		}
 		body := errorBody{Error: a.Text, Code: a.Code, RequestID: RequestID(c)}
 		if strings.HasPrefix(c.Path(), "/v1/") {
 			body.Message, body.Status = a.Text, status
 		}
-		c.Set(HeaderRequestID, body.RequestID)
+		openAI := forOpenAI(c.Path())
+		if !openAI || len(c.Response().Header.Peek(HeaderRequestID)) == 0 { // there it may be the job's id
+			c.Set(HeaderRequestID, body.RequestID)
+		}
 		switch a.Code { //nolint:exhaustive // the others need no header
 		case Unauthorized:
 			c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
 		case Unavailable:
 			c.Set(fiber.HeaderRetryAfter, retryAfter)
 		}
+		if openAI {
+			return c.Status(status).JSON(openAIOf(a, body.RequestID))
+		}
 		return c.Status(status).JSON(body)
 	}
+}
+
+// jobNamed is the job that the path names, "" if it names none.
+func jobNamed(c *fiber.Ctx) string {
+	if !strings.HasPrefix(c.Route().Path, "/v2/") {
+		return ""
+	}
+	return param(c, "id")
+}
+
+// param is a part of the path that outlives the request, "" if there is none:
+// a request that could not be parsed has no route, and Fiber panics.
+func param(c *fiber.Ctx, name string) string {
+	if !slices.Contains(c.Route().Params, name) {
+		return ""
+	}
+	return strings.Clone(c.Params(name))
 }
 
 func levelOf(code Code) slog.Level {

@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"flightline/shared/job"
+	"flightline/shared/telemetry"
 )
 
 // Config is what an app may be told. The zero value is good.
@@ -33,6 +34,12 @@ type Config struct {
 	// Only the request's header is there: no parameters of a route. It is not
 	// asked about a body whose size the header does not tell.
 	Oversized func(c *fiber.Ctx) bool
+	// Observed, if not nil, is called after each request that got as far as the
+	// routes. Route is the template of the route that answered, "/" if none did,
+	// as the method is; took lasts until the answer begins.
+	Observed func(method, route string, status int, took time.Duration)
+	// Tracer makes a span of each request. nil means none.
+	Tracer *telemetry.Tracer
 	// Log hears of errors that are ours. nil means silence.
 	Log *slog.Logger
 }
@@ -76,7 +83,14 @@ func New(cfg Config) *fiber.App {
 	app.Server().HeaderReceived = bodies.admit
 	app.Server().Handler = bodies.handle(beforeRouting(app, app.Server().Handler))
 	app.Server().ErrorHandler = bodies.refusal(app, app.Server().ErrorHandler)
-	app.Use(identify(log), recoverPanic)
+	app.Use(identify(log))
+	if cfg.Observed != nil {
+		app.Use(observe(cfg.Observed))
+	}
+	if cfg.Tracer != nil {
+		app.Use(traced(cfg.Tracer))
+	}
+	app.Use(recoverPanic)
 	return app
 }
 

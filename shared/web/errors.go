@@ -13,6 +13,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
+	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 )
@@ -31,6 +32,9 @@ const (
 	EndpointNotFound Code = "endpoint_not_found" // 404
 	NotFound         Code = "not_found"          // 404: no such route, or no such thing beneath /v1
 	MethodNotAllowed Code = "method_not_allowed" // 405
+	PodNotFound      Code = "pod_not_found"      // 404: never made, or gone for a day
+	PodConflict      Code = "pod_conflict"       // 409: its status, its lock or its owner does not allow it
+	InUse            Code = "in_use"             // 409: a template or network volume that a pod or an endpoint uses
 	BodyTooLarge     Code = "body_too_large"     // 413
 	EndpointExists   Code = "endpoint_exists"    // 409
 	EndpointBusy     Code = "endpoint_busy"      // 409: deleting an endpoint that has jobs needs force
@@ -46,6 +50,7 @@ var statusOf = map[Code]int{
 	Unauthorized: http.StatusUnauthorized,
 	JobNotFound:  http.StatusNotFound, EndpointNotFound: http.StatusNotFound, NotFound: http.StatusNotFound,
 	MethodNotAllowed: http.StatusMethodNotAllowed, BodyTooLarge: http.StatusRequestEntityTooLarge,
+	PodNotFound: http.StatusNotFound, PodConflict: http.StatusConflict, InUse: http.StatusConflict,
 	EndpointExists: http.StatusConflict, EndpointBusy: http.StatusConflict,
 	IdempotencyMismatch: http.StatusUnprocessableEntity,
 	TooManyRequests:     http.StatusTooManyRequests,
@@ -82,6 +87,10 @@ var table = []struct {
 	{job.ErrInvalid, InvalidRequest, ""},
 	{endpoint.ErrInvalid, InvalidRequest, ""},
 	{registry.ErrInvalid, InvalidRequest, ""},
+	{pod.ErrInvalid, InvalidRequest, ""},
+	{pod.ErrNotFound, PodNotFound, "no such pod"},
+	{pod.ErrLocked, PodConflict, "the pod is locked; a PATCH with locked false unlocks it"},
+	{pod.ErrConflict, PodConflict, ""},
 	{job.ErrConflict, JobFinished, ""},
 	{registry.ErrUnauthorized, Unauthorized, "the API key is missing, unknown, or lacks the permission"},
 	{job.ErrNotFound, JobNotFound, "no such job: it never existed, or its ttl or retention is over"},
@@ -130,6 +139,12 @@ func detail(err error, code Code) Error {
 	}
 	if setting, ok := errors.AsType[*endpoint.FieldError](err); ok {
 		return Error{code, setting.Error()}
+	}
+	if field, ok := errors.AsType[*pod.FieldError](err); ok {
+		return Error{code, field.Error()}
+	}
+	if moved, ok := errors.AsType[*pod.TransitionError](err); ok {
+		return Error{code, fmt.Sprintf("cannot %s a pod that is %s", moved.By, moved.From)}
 	}
 	if transition, ok := errors.AsType[*job.TransitionError](err); ok {
 		if transition.By == job.Retry {

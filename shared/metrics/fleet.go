@@ -1,0 +1,153 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+const (
+	// fleetAge is how old what is told about endpoints may be, fleetWithin how
+	// long reading it may take: Prometheus waits 10 s.
+	fleetAge    = time.Second
+	fleetWithin = 5 * time.Second
+	// fleetAtOnce bounds the endpoints that are read side by side.
+	fleetAtOnce = 8
+)
+
+// Fleet reads how the endpoints stand, when somebody asks. What cannot be read
+// is left out, so that no old number is taken for a new one.
+type Fleet struct {
+	Queue    *queue.Queue
+	Registry *registry.Registry
+	// Log hears of what could not be read. nil means silence.
+	Log *slog.Logger
+}
+
+// AddFleet adds the gauges of all endpoints.
+func (r *Registry) AddFleet(f Fleet) {
+	if f.Log == nil {
+		f.Log = slog.New(slog.DiscardHandler)
+	}
+	failed := prometheus.NewCounter(prometheus.CounterOpts{Name: unread.Name, Help: unread.Help})
+	r.all.MustRegister(failed, &fleet{Fleet: f, failed: failed, retain: r.Retain})
+}
+
+type fleet struct {
+	Fleet
+	failed prometheus.Counter
+	retain func(alive map[string]bool)
+
+	mu   sync.Mutex
+	at   time.Time
+	last []prometheus.Metric
+}
+
+// Describe says nothing: the labels are not known beforehand.
+func (f *fleet) Describe(chan<- *prometheus.Desc) {}
+
+// Collect tells what was read at most fleetAge ago.
+func (f *fleet) Collect(out chan<- prometheus.Metric) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.at) >= fleetAge {
+		ctx, cancel := context.WithTimeout(context.Background(), fleetWithin)
+		f.last = f.read(ctx)
+		cancel()
+		f.at = time.Now()
+	}
+	for _, m := range f.last {
+		out <- m
+	}
+}
+
+func (f *fleet) read(ctx context.Context) []prometheus.Metric {
+	endpoints, err := f.Registry.Endpoints.List(ctx)
+	if err != nil {
+		f.failed.Inc()
+		f.Log.WarnContext(ctx, "endpoints not read for metrics", "err", err)
+		return nil
+	}
+	alive := make(map[string]bool, len(endpoints))
+	for _, e := range endpoints {
+		alive[e.ID] = true
+	}
+	f.retain(alive)
+	shown := endpoints[:min(len(endpoints), MostEndpoints)]
+	parts := make([][]prometheus.Metric, len(shown))
+	var g errgroup.Group
+	g.SetLimit(fleetAtOnce)
+	for i, e := range shown {
+		g.Go(func() error {
+			var err error
+			if parts[i], err = f.endpoint(ctx, e); err != nil {
+				f.failed.Inc()
+				f.Log.WarnContext(ctx, "endpoint not read for metrics", "endpoint", e.ID, "err", err)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // each has told its own
+	all := []prometheus.Metric{gauge(leftOut, float64(len(endpoints)-len(shown)))}
+	for _, part := range parts {
+		all = append(all, part...)
+	}
+	return all
+}
+
+// endpoint reads one endpoint, as far as it can.
+func (f *fleet) endpoint(ctx context.Context, e endpoint.Endpoint) ([]prometheus.Metric, error) {
+	now := f.Queue.Now()
+	list := []prometheus.Metric{gauge(paused, truth(e.Paused(now)), e.ID)}
+	stats, err := f.Queue.Stats(ctx, e)
+	if err != nil {
+		return list, err
+	}
+	list = append(
+		list,
+		gauge(depth, float64(stats.Queued-stats.QueuedLow), e.ID, "normal"),
+		gauge(depth, float64(stats.QueuedLow), e.ID, "low"),
+		gauge(running, float64(stats.Running), e.ID),
+	)
+	wait, err := f.Queue.OldestWait(ctx, e, job.Normal)
+	if err != nil {
+		return list, err
+	}
+	list = append(list, gauge(oldest, wait.Seconds(), e.ID))
+	counts, err := f.Registry.Workers.Counts(ctx, e.ID)
+	if err != nil {
+		return list, err
+	}
+	for _, state := range workerStates() {
+		list = append(list, gauge(workers, float64(counts[state]), e.ID, state))
+	}
+	d, err := f.Registry.Scaling.Last(ctx, e.ID)
+	if errors.Is(err, registry.ErrNotFound) {
+		return list, nil
+	}
+	if err != nil {
+		return list, err
+	}
+	return append(list, gauge(wanted, float64(d.Wanted), e.ID)), nil
+}
+
+func gauge(n Name, v float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(prometheus.NewDesc(n.Name, n.Help, n.Labels, nil), prometheus.GaugeValue, v, labels...)
+}
+
+// workerStates are all states that a worker may be in: each has a number, 0 too.
+func workerStates() []string {
+	return []string{
+		registry.WorkerInitializing, registry.WorkerIdle, registry.WorkerRunning, registry.WorkerThrottled, registry.WorkerUnhealthy,
+	}
+}

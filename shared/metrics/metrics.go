@@ -1,0 +1,162 @@
+// Package metrics exposes what a process did to Prometheus. What counts is told
+// by hooks of the other packages, none of which knows Prometheus; what is so at
+// the moment is read when somebody asks (Fleet). A Registry is passed in: there
+// is none of the process.
+//
+// No label has the id of a job, a path or an address. An endpoint that was
+// deleted loses its series, and at most MostEndpoints have some.
+package metrics
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"flightline/shared/events"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+)
+
+// MostEndpoints is how many endpoints have series of their own; what happens at
+// further ones is counted under OtherEndpoints.
+const MostEndpoints = 1000
+
+// OtherEndpoints stands for the endpoints beyond the first MostEndpoints. No
+// endpoint can have this id.
+const OtherEndpoints = "(other)"
+
+// Registry holds the metrics of one process. It is safe for concurrent use.
+type Registry struct {
+	all       *prometheus.Registry
+	endpoints *admitted
+
+	submitted, stale, finished, again, hooks *prometheus.CounterVec
+	delay, execution                         *prometheus.HistogramVec
+	unanswered                               prometheus.Counter
+	http                                     routes
+}
+
+// New returns a registry with the metrics of the process and of Go, and what
+// the connection tells.
+func New(nc *nats.Conn) *Registry {
+	r := &Registry{
+		all: prometheus.NewRegistry(), endpoints: &admitted{ids: map[string]bool{}},
+		submitted: counterVec(submitted), stale: counterVec(stale), finished: counterVec(finished), again: counterVec(again),
+		hooks: counterVec(hooks), delay: histogramVec(delay, jobBuckets), execution: histogramVec(execution, jobBuckets),
+		unanswered: prometheus.NewCounter(prometheus.CounterOpts{Name: unanswered.Name, Help: unanswered.Help}),
+		http:       routes{count: counterVec(requests), took: histogramVec(took, httpBuckets), of: map[route]answered{}},
+	}
+	r.all.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		r.submitted, r.stale, r.finished, r.again, r.hooks, r.delay, r.execution, r.unanswered, r.http.count, r.http.took,
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: reconnects.Name, Help: reconnects.Help}, func() float64 { return float64(nc.Stats().Reconnects) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: connected.Name, Help: connected.Help}, func() float64 { return truth(nc.IsConnected()) }),
+	)
+	return r
+}
+
+// Buckets in seconds: a job waits and runs for milliseconds to an hour, a
+// request is answered in half a millisecond or held for minutes.
+var (
+	jobBuckets  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
+	httpBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 90, 300}
+)
+
+func counterVec(n Name) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: n.Name, Help: n.Help}, n.Labels)
+}
+
+func histogramVec(n Name, buckets []float64) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: n.Name, Help: n.Help, Buckets: buckets}, n.Labels)
+}
+
+func truth(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// Observer counts what the queue of this process does.
+func (r *Registry) Observer() queue.Observer {
+	return queue.Observer{
+		Submitted: func(endpoint string, mode job.Mode) {
+			r.submitted.WithLabelValues(r.endpoints.label(endpoint), string(mode)).Inc()
+		},
+		Stale:      r.Stale,
+		Unanswered: r.unanswered.Inc,
+	}
+}
+
+// Stale counts a result that was dropped because its worker did not hold the job.
+func (r *Registry) Stale(endpoint string) { r.stale.WithLabelValues(r.endpoints.label(endpoint)).Inc() }
+
+// Tried counts an attempt to deliver a webhook.
+func (r *Registry) Tried(outcome queue.DeliveryOutcome) {
+	r.hooks.WithLabelValues(string(outcome)).Inc()
+}
+
+// Counted counts an event of a job: pick-ups and ends.
+func (r *Registry) Counted(e events.Event) {
+	endpoint := r.endpoints.label(e.Endpoint)
+	switch {
+	case e.Kind == events.Started && e.Run > 1:
+		r.again.WithLabelValues(endpoint).Inc()
+	case e.Kind == events.Started && !e.Started.IsZero():
+		r.delay.WithLabelValues(endpoint).Observe(max(0, e.Started.Sub(e.Queued).Seconds()))
+	case e.Status.Terminal():
+		r.finished.WithLabelValues(endpoint, string(e.Status)).Inc()
+		if e.Status != job.Cancelled && !e.Started.IsZero() {
+			r.execution.WithLabelValues(endpoint).Observe(max(0, e.Finished.Sub(e.Started).Seconds()))
+		}
+	}
+}
+
+// Answered counts an HTTP request. Both method and route must be of a small
+// set, and live on.
+func (r *Registry) Answered(method, path string, status int, took time.Duration) {
+	if path == "/" {
+		path = "none" // no route: a label that nobody takes for the path /
+	}
+	a := r.http.find(route{method, path, status})
+	a.count.Inc()
+	a.took.Observe(took.Seconds())
+}
+
+type route struct {
+	method, path string
+	status       int
+}
+
+type answered struct {
+	count prometheus.Counter
+	took  prometheus.Observer
+}
+
+// routes remembers the series of each route: to find them by their labels
+// would format the status each time.
+type routes struct {
+	count *prometheus.CounterVec
+	took  *prometheus.HistogramVec
+	mu    sync.RWMutex
+	of    map[route]answered
+}
+
+func (r *routes) find(of route) answered {
+	r.mu.RLock()
+	a, ok := r.of[of]
+	r.mu.RUnlock()
+	if ok {
+		return a
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	code := strconv.Itoa(of.status)
+	a = answered{r.count.WithLabelValues(of.path, of.method, code), r.took.WithLabelValues(of.path, of.method, code)}
+	r.of[of] = a
+	return a
+}

@@ -1,0 +1,66 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	headerWithin = 5 * time.Second
+	stopWithin   = time.Second
+)
+
+// AddLag adds how far the recorder is behind. read returns seconds and writes;
+// false where it stands by, or that is not known.
+func (r *Registry) AddLag(read func(context.Context) (delay time.Duration, writes uint64, known bool)) {
+	r.all.MustRegister(collect(func(out chan<- prometheus.Metric) {
+		ctx, cancel := context.WithTimeout(context.Background(), fleetWithin)
+		defer cancel()
+		if delay, writes, known := read(ctx); known {
+			out <- gauge(lag, delay.Seconds())
+			out <- gauge(behind, float64(writes))
+		}
+	}))
+}
+
+// collect is a prometheus.Collector of one function.
+type collect func(chan<- prometheus.Metric)
+
+func (collect) Describe(chan<- *prometheus.Desc) {}
+
+func (c collect) Collect(out chan<- prometheus.Metric) { c(out) }
+
+// Handler answers a scrape. A collector that fails does not keep the others
+// from being told.
+func (r *Registry) Handler() http.Handler {
+	return promhttp.HandlerFor(r.all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, Registry: nil})
+}
+
+// Serve answers /metrics on the listener, which it closes, until ctx ends.
+func (r *Registry) Serve(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", r.Handler())
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerWithin}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+		defer cancel()
+		if server.Shutdown(within) != nil {
+			_ = server.Close() // whoever still reads has had his time
+		}
+	}()
+	err := server.Serve(l)
+	if !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	<-stopped
+	return nil
+}

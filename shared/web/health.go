@@ -1,0 +1,161 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// checkWithin bounds one look of a check, checkAge how old its result may
+	// be: anybody may ask, and must not cost NATS more than that.
+	checkWithin = 2 * time.Second
+	checkAge    = time.Second
+)
+
+// What health says of a process and of its checks.
+const (
+	healthOK          = "ok"
+	healthUnavailable = "unavailable"
+	healthStopping    = "stopping"
+)
+
+// Check is something that a process needs to serve. The text of its error is
+// shown to nobody: the routes need no key.
+type Check struct {
+	// Name is a key of the answer.
+	Name string
+	// Look returns nil if all is well; its context ends after 2 s. A check
+	// without one never makes the process unready.
+	Look func(context.Context) error
+	// Say, if not nil, is asked for a word to show where all is well, such as
+	// "active" or "standby". "" is "ok".
+	Say func(context.Context) string
+}
+
+// Health tells balancers and supervisors how the process is.
+type Health struct {
+	version  string
+	roles    []string
+	checks   []Check
+	stopping atomic.Bool
+
+	mu     sync.Mutex // held while looking, so that one look serves all who ask
+	looked time.Time
+	last   []result
+}
+
+// result is what came of a check.
+type result struct {
+	failed bool
+	word   string
+}
+
+// NewHealth returns the health of a process of this version with these roles.
+// It is ready while all checks pass, until it stops.
+func NewHealth(version string, roles []string, checks ...Check) *Health {
+	return &Health{version: version, roles: roles, checks: checks}
+}
+
+// Routes adds /healthz, which is 200 as long as the process answers, and
+// /readyz, which is 503 while it cannot serve: a process must not be restarted
+// because NATS is away. Both have the same body.
+//
+// To a request that arrives at a route added later while the process stops, the
+// answer says that the connection ends: the next one is made elsewhere.
+func (h *Health) Routes(app *fiber.App) {
+	app.Use(func(c *fiber.Ctx) error {
+		if h.stopping.Load() {
+			c.Context().SetConnectionClose()
+		}
+		return c.Next()
+	})
+	app.Get("/healthz", func(c *fiber.Ctx) error { return c.JSON(h.look(c.UserContext())) })
+	app.Get("/readyz", func(c *fiber.Ctx) error {
+		view := h.look(c.UserContext())
+		if view.Status != healthOK {
+			c.Status(fiber.StatusServiceUnavailable)
+		}
+		return c.JSON(view)
+	})
+}
+
+// healthView is the body of both.
+type healthView struct {
+	Status  string            `json:"status"`
+	Version string            `json:"version"`
+	Roles   []string          `json:"roles"`
+	Checks  map[string]string `json:"checks"`
+}
+
+func (h *Health) look(ctx context.Context) healthView {
+	view := healthView{Status: healthOK, Version: h.version, Roles: h.roles, Checks: map[string]string{}}
+	for i, r := range h.results(ctx) {
+		view.Checks[h.checks[i].Name] = r.word
+		if r.failed {
+			view.Status = healthUnavailable
+		}
+	}
+	if h.stopping.Load() {
+		view.Status = healthStopping
+	}
+	return view
+}
+
+// results are what came of the checks, at most a second ago.
+func (h *Health) results(ctx context.Context) []result {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.last != nil && time.Since(h.looked) < checkAge {
+		return h.last
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	defer cancel()
+	last := make([]result, len(h.checks))
+	var g errgroup.Group
+	for i, check := range h.checks {
+		g.Go(func() error {
+			last[i] = check.result(ctx)
+			return nil
+		})
+	}
+	_ = g.Wait() // never fails
+	h.last, h.looked = last, time.Now()
+	return last
+}
+
+func (c Check) result(ctx context.Context) result {
+	if c.Look != nil && c.Look(ctx) != nil {
+		return result{failed: true, word: healthUnavailable}
+	}
+	if c.Say != nil {
+		return result{word: cmp.Or(c.Say(ctx), healthOK)}
+	}
+	return result{word: healthOK}
+}
+
+// Drained returns a context that ends the delay after ctx does. In between the
+// process is not ready, and serves nevertheless: balancers have that long to
+// send their requests elsewhere. The caller calls the function when it is done.
+func (h *Health) Drained(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
+	drained, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		h.stopping.Store(true)
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-drained.Done():
+		}
+	})
+	return drained, func() {
+		stop()
+		cancel()
+	}
+}
