@@ -14,6 +14,7 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/telemetry"
 )
 
 // Handler runs one job. Its output is the job's: any value that encoding/json
@@ -33,6 +34,10 @@ type Config struct {
 	// NATSURL, CredsFile, User and Password say where NATS is, as in package
 	// bus. "" means nats://127.0.0.1:4222 without credentials.
 	NATSURL, CredsFile, User, Password string
+	// InboxPrefix and TLS are for a user who may listen to inboxes of its own
+	// only, and for a NATS that wants certificates, as in package bus.
+	InboxPrefix string
+	TLS         bus.TLS
 	// NC is a connection to use instead; Run leaves it open. It should have
 	// been made by bus.Connect: with the defaults of nats.go an outage is
 	// noticed after minutes.
@@ -49,9 +54,16 @@ type Config struct {
 	Grace time.Duration
 	// Version of the program, shown with the worker. It may be empty.
 	Version string
+	// Image and Command are what the worker's pod shows as what it runs: keep
+	// secrets out of them. Both may be empty.
+	Image   string
+	Command []string
 	// Log hears what goes wrong, and of each job at level debug. Inputs,
 	// outputs and s3Config are never in it. nil means silence.
 	Log *slog.Logger
+	// Tracer makes a span of each run, in which the handler is called. nil means
+	// none.
+	Tracer *telemetry.Tracer
 	// OnReady is called once, when the worker is registered and asks for jobs.
 	OnReady func()
 }
@@ -89,6 +101,7 @@ func (c Config) connect() (*nats.Conn, func(), error) {
 	}
 	nc, err := bus.Connect(bus.Config{
 		URL: c.NATSURL, CredsFile: c.CredsFile, User: c.User, Password: c.Password,
+		InboxPrefix: c.InboxPrefix, TLS: c.TLS,
 		Name: "worker " + c.Endpoint + " " + c.ID, Log: c.Log,
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
 
@@ -28,18 +29,27 @@ const (
 type presence struct {
 	workers   *registry.Workers
 	endpoints *registry.Endpoints
+	pods      *registry.Pods
 	endpoint  endpoint.Endpoint
+	pod       pod.Pod
+	clock     func() time.Time // the server's
 	log       *slog.Logger
 	changed   chan struct{} // between idle and running
+
+	beating  sync.Mutex // one beat at a time
+	appeared bool       // the pod is on record
+	driver   pod.Driver // of that record
+	heard    time.Time  // the last beat that was taken
 
 	mu      sync.Mutex
 	self    registry.Worker
 	running []string
 }
 
-func newPresence(reg *registry.Registry, e endpoint.Endpoint, self registry.Worker, log *slog.Logger) *presence {
+func newPresence(reg *registry.Registry, e endpoint.Endpoint, own pod.Pod, concurrency int, clock func() time.Time, log *slog.Logger) *presence {
 	return &presence{
-		workers: reg.Workers, endpoints: reg.Endpoints, endpoint: e, log: log, self: self,
+		workers: reg.Workers, endpoints: reg.Endpoints, pods: reg.Pods, endpoint: e, pod: own, clock: clock, log: log,
+		self:    registry.Worker{ID: own.ID, Endpoint: e.ID, Concurrency: concurrency, Started: own.Started, Host: hostOf(own.Machine)},
 		changed: make(chan struct{}, 1),
 	}
 }
@@ -105,9 +115,14 @@ func (p *presence) run(ctx context.Context) error {
 func (p *presence) beat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
+	p.beating.Lock()
+	defer p.beating.Unlock()
 	if err := p.workers.Beat(ctx, p.now()); err != nil {
 		p.log.DebugContext(ctx, "worker not registered", "err", err)
+		return
 	}
+	p.appear(ctx)
+	p.heard = time.Now()
 }
 
 func (p *presence) now() registry.Worker {
@@ -136,6 +151,9 @@ func (p *presence) check(ctx context.Context) error {
 func (p *presence) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
+	p.beating.Lock()
+	defer p.beating.Unlock()
+	p.vanish(ctx) // first: a worker that is gone without a word counts as lost
 	if err := p.workers.Remove(ctx, p.self.Endpoint, p.self.ID); err != nil {
 		p.log.DebugContext(ctx, "registration left to expire", "err", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/telemetry"
 )
 
 const (
@@ -34,7 +35,9 @@ func (l limits) first() (time.Time, error) {
 // its outcome. The outcome is settled at once, and hold returns when the
 // handler has returned too. jobs ends when the worker gives its jobs up.
 func (w *worker) hold(alive, jobs context.Context, l *queue.Lease) {
-	ctx, end := context.WithCancelCause(jobs)
+	alive = w.cfg.Tracer.Process(alive, &l.Job)
+	defer telemetry.End(alive, telemetry.Lost) // unless its end was told before
+	ctx, end := context.WithCancelCause(telemetry.Within(jobs, alive))
 	defer end(nil)
 	w.presence.started(l.Job.ID)
 	defer w.presence.finished(l.Job.ID)
@@ -105,15 +108,23 @@ func (w *worker) conclude(ctx context.Context, l *queue.Lease, why error, result
 	w.log.DebugContext(ctx, "run ended", "job", l.Job.ID, "why", why)
 	switch {
 	case errors.Is(why, ErrDeadline):
-		w.settle(ctx, l, func() error { _, err := l.TimeOut(ctx); return err })
+		w.settle(ctx, l, func() error { return ended(ctx)(l.TimeOut(ctx)) })
 	case errors.Is(why, ErrChunkTooLarge):
-		w.settle(ctx, l, func() error { _, err := l.Fail(ctx, job.ErrTextChunkTooLarge); return err })
+		w.settle(ctx, l, func() error { return ended(ctx)(l.Fail(ctx, job.ErrTextChunkTooLarge)) })
 	case errors.Is(why, ErrDraining):
 		select {
 		case <-result:
 		case <-time.After(returnWithin):
 		}
-		w.settle(ctx, l, func() error { return l.GiveBack(ctx) })
+		w.settle(ctx, l, func() error {
+			err := l.GiveBack(ctx)
+			if err == nil {
+				telemetry.End(ctx, telemetry.GivenBack)
+			}
+			return err
+		})
+	case errors.Is(why, ErrCancelled):
+		telemetry.End(ctx, string(job.Cancelled))
 	case errors.Is(why, ErrExpired):
 		_ = l.Extend(ctx) // lets go of the lease; there is no outcome after the ttl
 	}
@@ -122,18 +133,28 @@ func (w *worker) conclude(ctx context.Context, l *queue.Lease, why error, result
 // deliver settles a run with what its handler made of it.
 func (w *worker) deliver(ctx context.Context, l *queue.Lease, out outcome) {
 	w.settle(ctx, l, func() error {
-		var ended *job.Job
+		var now *job.Job
 		var err error
 		if out.failed != "" {
-			ended, err = l.Fail(ctx, out.failed)
+			now, err = l.Fail(ctx, out.failed)
 		} else {
-			ended, err = l.Complete(ctx, out.output)
+			now, err = l.Complete(ctx, out.output)
 		}
 		if err == nil {
-			w.log.DebugContext(ctx, "job ended", "job", l.Job.ID, "status", ended.Status)
+			w.log.DebugContext(ctx, "job ended", "job", l.Job.ID, "status", now.Status)
+		}
+		return ended(ctx)(now, err)
+	})
+}
+
+// ended ends the span of the run once its outcome is taken.
+func ended(ctx context.Context) func(*job.Job, error) error {
+	return func(now *job.Job, err error) error {
+		if err == nil {
+			telemetry.End(ctx, string(now.Status))
 		}
 		return err
-	})
+	}
 }
 
 // settle repeats try until it succeeds, the lease is lost, or ctx ends, when

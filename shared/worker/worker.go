@@ -82,13 +82,10 @@ func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, e
 	if err != nil {
 		return nil, err
 	}
-	host := hostFacts(ctx, cfg.Log)
-	host.Version = cfg.Version
+	own := podOf(ctx, cfg, e.ID, e.Version, q.Now())
 	return &worker{
 		cfg: cfg, handler: h, endpoint: e, q: q, log: cfg.Log,
-		presence: newPresence(reg, e, registry.Worker{
-			ID: cfg.ID, Endpoint: e.ID, Concurrency: cfg.Concurrency, Started: time.Now(), Host: host,
-		}, cfg.Log),
+		presence: newPresence(reg, e, own, cfg.Concurrency, q.Now, cfg.Log),
 	}, nil
 }
 

@@ -1,0 +1,63 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"flightline/shared/host"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+// gapAfter is how long the worker may not have been heard of before it makes
+// sure that its pod is not taken for gone: less than a heartbeat lives.
+const gapAfter = 2 * registry.BeatEvery
+
+// podOf is the pod of this worker, with what its machine is.
+func podOf(ctx context.Context, cfg Config, endpoint string, version int, started time.Time) pod.Pod {
+	machine := host.Look(ctx, cfg.Log)
+	machine.Version = cfg.Version
+	return pod.Pod{
+		ID: cfg.ID, Endpoint: endpoint, EndpointVersion: version, Spec: pod.Spec{Image: cfg.Image, Command: cfg.Command},
+		MachineID: host.ID(), Machine: machine, Started: started.UTC(),
+	}
+}
+
+// hostOf is what the heartbeat tells of the machine.
+func hostOf(m pod.Machine) registry.Host {
+	return registry.Host{
+		Name: m.Hostname, OS: m.OS, Arch: m.Arch, CPUs: m.CPU.Threads, Version: m.Version,
+	}
+}
+
+// appear makes the pod's record say that it runs: at the start, and when the
+// worker was not heard of for so long that somebody may have thought it gone.
+func (p *presence) appear(ctx context.Context) {
+	if p.appeared && time.Since(p.heard) < gapAfter {
+		return
+	}
+	kept, err := p.pods.Appear(ctx, p.pod, p.pod.Started, p.clock())
+	switch {
+	case err == nil:
+		p.appeared, p.driver = true, kept.Driver
+	case errors.Is(err, pod.ErrConflict), errors.Is(err, registry.ErrInvalid):
+		p.appeared = true // it will not be otherwise
+		p.log.WarnContext(ctx, "no pod of this worker is shown", "err", err)
+	default:
+		p.appeared = false
+		p.log.DebugContext(ctx, "pod not registered, trying again", "err", err)
+	}
+}
+
+// vanish says that the pod ended in order. How one of a driver ended, that
+// driver says.
+func (p *presence) vanish(ctx context.Context) {
+	if !p.appeared || p.driver != "" {
+		return
+	}
+	_, err := p.pods.Move(ctx, p.pod.ID, pod.Exit, "its worker left", p.clock(), nil)
+	if err != nil && !errors.Is(err, pod.ErrNotFound) {
+		p.log.DebugContext(ctx, "end of the pod not recorded", "err", err)
+	}
+}
