@@ -142,3 +142,12 @@ func unreachable(ctx context.Context, err error) error {
 	}
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
+
+// one is a call that answers one T.
+func one[T any](ctx context.Context, c *Client, op call) (*T, error) {
+	var got T
+	if err := c.do(ctx, op, &got); err != nil {
+		return nil, err
+	}
+	return &got, nil
+}

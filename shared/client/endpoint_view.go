@@ -22,6 +22,10 @@ type endpointBody struct {
 	StreamFormat       string `json:"streamFormat,omitempty"`
 
 	Limits map[string]Limit `json:"limits,omitzero"`
+
+	WebhookRetriesMs []int64 `json:"webhookRetriesMs,omitzero"`
+
+	FleetSpec
 }
 
 func wireEndpoint(s EndpointSpec) endpointBody {
@@ -32,7 +36,20 @@ func wireEndpoint(s EndpointSpec) endpointBody {
 		LeaseMs:        s.Lease.Milliseconds(),
 		MaxLostWorkers: s.MaxLostWorkers, RequestsPerWorker: s.RequestsPerWorker,
 		WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: s.StreamFormat, Limits: s.Limits,
+		WebhookRetriesMs: mapped(s.WebhookRetries, time.Duration.Milliseconds), FleetSpec: s.Fleet,
 	}
+}
+
+// mapped keeps nil apart from empty.
+func mapped[A, B any](list []A, of func(A) B) []B {
+	if list == nil {
+		return nil
+	}
+	made := make([]B, len(list))
+	for i, v := range list {
+		made[i] = of(v)
+	}
+	return made
 }
 
 // UnmarshalJSON reads the API's endpoint.
@@ -55,6 +72,9 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 		Limits    map[string]Limit `json:"limits"`
 		CreatedAt time.Time        `json:"createdAt"`
 		Version   int              `json:"version"`
+
+		WebhookRetriesMs []int64 `json:"webhookRetriesMs"`
+		Fleet
 	}
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
@@ -66,6 +86,7 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 		Lease:          ofMillis(wire.LeaseMs),
 		MaxLostWorkers: wire.MaxLostWorkers, RequestsPerWorker: wire.RequestsPerWorker,
 		WorkersMin: wire.WorkersMin, WorkersMax: wire.WorkersMax, StreamFormat: wire.StreamFormat, Limits: wire.Limits,
+		WebhookRetries: mapped(wire.WebhookRetriesMs, ofMillis), Fleet: wire.Fleet,
 		WebhookSecret: wire.WebhookSecret, Created: wire.CreatedAt, Version: wire.Version,
 		Raw: bytes.Clone(data),
 	}
@@ -73,9 +94,4 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 }
 
 // MarshalJSON returns the answer as it came.
-func (e Endpoint) MarshalJSON() ([]byte, error) {
-	if e.Raw == nil {
-		return []byte("null"), nil
-	}
-	return e.Raw, nil
-}
+func (e Endpoint) MarshalJSON() ([]byte, error) { return rawOr(e.Raw) }

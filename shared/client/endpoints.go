@@ -34,6 +34,11 @@ type Endpoint struct {
 	StreamFormat      string
 	// Limits are those that differ from the server's, by operation.
 	Limits map[string]Limit
+	// WebhookRetries are the pauses between attempts to deliver a webhook, nil
+	// if they are the contract's: twice 10 s.
+	WebhookRetries []time.Duration
+	// Fleet is how its workers are started.
+	Fleet Fleet
 	// WebhookSecret signs webhooks. It is "" for callers who may not see it.
 	WebhookSecret string
 	Created       time.Time
@@ -68,16 +73,21 @@ type EndpointSpec struct {
 	StreamFormat      string
 	// Limits replace all that the endpoint had; an empty map takes them away.
 	Limits map[string]Limit
+	// WebhookRetries are the pauses between attempts to deliver a webhook, at
+	// most 20, of 1 s to 24 h; an empty one, not nil, means a single attempt.
+	WebhookRetries []time.Duration
+	// Fleet is how its workers are started.
+	Fleet FleetSpec
 }
 
-// Create makes an endpoint. One of ID and Name is required.
+// Create makes an endpoint. One of ID, Name and Fleet.TemplateID is required.
 func (e Endpoints) Create(ctx context.Context, spec EndpointSpec) (*Endpoint, error) {
-	return e.one(ctx, call{method: http.MethodPost, path: v1("endpoints"), body: wireEndpoint(spec)})
+	return one[Endpoint](ctx, e.c, call{method: http.MethodPost, path: v1("endpoints"), body: wireEndpoint(spec)})
 }
 
 // Get returns the endpoint.
 func (e Endpoints) Get(ctx context.Context, id string) (*Endpoint, error) {
-	return e.one(ctx, call{method: http.MethodGet, path: v1("endpoints", id)})
+	return one[Endpoint](ctx, e.c, call{method: http.MethodGet, path: v1("endpoints", id)})
 }
 
 // List returns all endpoints.
@@ -90,7 +100,7 @@ func (e Endpoints) List(ctx context.Context) ([]Endpoint, error) {
 // Update changes the settings that spec names.
 func (e Endpoints) Update(ctx context.Context, id string, spec EndpointSpec) (*Endpoint, error) {
 	spec.ID = ""
-	return e.one(ctx, call{method: http.MethodPatch, path: v1("endpoints", id), body: wireEndpoint(spec)})
+	return one[Endpoint](ctx, e.c, call{method: http.MethodPatch, path: v1("endpoints", id), body: wireEndpoint(spec)})
 }
 
 // Delete removes the endpoint. One that has jobs is kept and an Error
@@ -101,12 +111,4 @@ func (e Endpoints) Delete(ctx context.Context, id string, force bool) error {
 		query = url.Values{"force": {"true"}}
 	}
 	return e.c.do(ctx, call{method: http.MethodDelete, path: v1("endpoints", id), query: query}, nil)
-}
-
-func (e Endpoints) one(ctx context.Context, op call) (*Endpoint, error) {
-	var made Endpoint
-	if err := e.c.do(ctx, op, &made); err != nil {
-		return nil, err
-	}
-	return &made, nil
 }

@@ -49,6 +49,16 @@ func TestManagementIsSentAsTheAPIWantsIt(t *testing.T) {
 			_, err := c.Endpoints().Update(ctx, "ep", client.EndpointSpec{Limits: map[string]client.Limit{}})
 			return err
 		}, ok(`{}`), request{Method: "PATCH", URI: "/v1/endpoints/ep", ContentType: "application/json", Body: `{"limits":{}}`}},
+		"pauses between webhooks": {func(ctx context.Context, c *client.Client) error {
+			_, err := c.Endpoints().Update(ctx, "ep", client.EndpointSpec{WebhookRetries: []time.Duration{time.Second, time.Minute}})
+			return err
+		}, ok(`{}`), request{
+			Method: "PATCH", URI: "/v1/endpoints/ep", ContentType: "application/json", Body: `{"webhookRetriesMs":[1000,60000]}`,
+		}},
+		"one attempt for webhooks": {func(ctx context.Context, c *client.Client) error {
+			_, err := c.Endpoints().Update(ctx, "ep", client.EndpointSpec{WebhookRetries: []time.Duration{}})
+			return err
+		}, ok(`{}`), request{Method: "PATCH", URI: "/v1/endpoints/ep", ContentType: "application/json", Body: `{"webhookRetriesMs":[]}`}},
 		"delete endpoint": {func(ctx context.Context, c *client.Client) error {
 			return c.Endpoints().Delete(ctx, "ep", false)
 		}, answer{status: 204}, request{Method: "DELETE", URI: "/v1/endpoints/ep"}},
@@ -86,7 +96,7 @@ func TestManagementIsSentAsTheAPIWantsIt(t *testing.T) {
 func TestAnEndpointIsReadWhole(t *testing.T) {
 	const raw = `{"id":"ep","name":"n","executionTimeoutMs":1000,"ttlMs":2000,"retentionMs":3000,"syncRetentionMs":4000,` +
 		`"leaseMs":5000,"maxLostWorkers":1,"requestsPerWorker":2,"workersMin":3,"workersMax":4,"streamFormat":"auto",` +
-		`"webhookSecret":"s","createdAt":"2026-01-02T03:04:05Z","version":6}`
+		`"webhookRetriesMs":[1000],"webhookSecret":"s","createdAt":"2026-01-02T03:04:05Z","version":6}`
 	got, err := serve(t, ok("["+raw+"]")).Endpoints().List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +104,7 @@ func TestAnEndpointIsReadWhole(t *testing.T) {
 	want := []client.Endpoint{{
 		ID: "ep", Name: "n", ExecutionTimeout: time.Second, TTL: 2 * time.Second, Retention: 3 * time.Second,
 		SyncRetention: 4 * time.Second, Lease: 5 * time.Second, MaxLostWorkers: 1, RequestsPerWorker: 2,
-		WorkersMin: 3, WorkersMax: 4, StreamFormat: "auto", WebhookSecret: "s",
+		WorkersMin: 3, WorkersMax: 4, StreamFormat: "auto", WebhookRetries: []time.Duration{time.Second}, WebhookSecret: "s",
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Version: 6, Raw: []byte(raw),
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -80,12 +80,7 @@ func (p *RequestsPage) UnmarshalJSON(data []byte) error {
 }
 
 // MarshalJSON returns the answer as it came.
-func (p RequestsPage) MarshalJSON() ([]byte, error) {
-	if p.Raw == nil {
-		return []byte("null"), nil
-	}
-	return p.Raw, nil
-}
+func (p RequestsPage) MarshalJSON() ([]byte, error) { return rawOr(p.Raw) }
 
 // UnmarshalJSON reads an element of the API's list.
 func (l *ListedJob) UnmarshalJSON(data []byte) error {

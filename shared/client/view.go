@@ -93,11 +93,14 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 }
 
 // MarshalJSON returns the answer as it came.
-func (j Job) MarshalJSON() ([]byte, error) {
-	if j.Raw == nil {
-		return []byte("null"), nil
-	}
-	return j.Raw, nil
-}
+func (j Job) MarshalJSON() ([]byte, error) { return rawOr(j.Raw) }
 
 func ofMillis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// rawOr is raw, or null if there is none.
+func rawOr(raw json.RawMessage) ([]byte, error) {
+	if raw == nil {
+		return []byte("null"), nil
+	}
+	return raw, nil
+}

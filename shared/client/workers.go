@@ -31,6 +31,9 @@ type Worker struct {
 	PingIntervalMs int64 `json:"pingIntervalMs"`
 	// Token is the token itself. Only Create returns it, once.
 	Token string `json:"token,omitempty"`
+	// Env is what the endpoint sets for its workers, secrets included. Only
+	// Create returns it.
+	Env map[string]string `json:"env,omitempty"`
 }
 
 // Create lets a worker in. The server makes an id up if it is "". A worker of

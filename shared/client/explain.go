@@ -1,0 +1,73 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"flightline/shared/job"
+)
+
+// Explanation tells why a job is where it is.
+type Explanation struct {
+	ID     job.ID     `json:"id"`
+	Status job.Status `json:"status"`
+	// Reason is a sentence for people.
+	Reason string `json:"reason"`
+	// Queue is nil unless the job waits.
+	Queue   *QueuePlace `json:"queue"`
+	Workers struct {
+		Idle         int `json:"idle"`
+		Running      int `json:"running"`
+		Initializing int `json:"initializing"`
+		Throttled    int `json:"throttled"`
+		Unhealthy    int `json:"unhealthy"`
+	} `json:"workers"`
+	// Autoscaler tells whether one is active; Scaling is what it last decided,
+	// nil for nothing.
+	Autoscaler bool             `json:"autoscaler"`
+	Scaling    *ScalingDecision `json:"scaling"`
+	// LastWorkerError is how the worker ended that ended last, nil for none.
+	LastWorkerError *struct {
+		WorkerID string    `json:"workerId"`
+		At       time.Time `json:"at"`
+		Text     string    `json:"text"`
+	} `json:"lastWorkerError"`
+	WorkerID string    `json:"workerId"`
+	Deadline time.Time `json:"deadlineAt"`
+	Expires  time.Time `json:"expiresAt"`
+	// Raw is the answer itself, for what this type does not name.
+	Raw json.RawMessage `json:"-"`
+}
+
+// QueuePlace is where a job waits. Position 1 is the next; in a long queue with
+// gaps the job is at PositionMost at the latest.
+type QueuePlace struct {
+	Position     int  `json:"position"`
+	PositionMost int  `json:"positionMost"`
+	Exact        bool `json:"exact"`
+	InQueue      int  `json:"inQueue"`
+	// Offered: it was handed out and not picked up, and comes again.
+	Offered bool `json:"offered"`
+}
+
+// Explain tells why a job is where it is: how many come first, who works, what
+// the autoscaler decided. It needs the read permission.
+func (c *Client) Explain(ctx context.Context, endpoint string, id job.ID) (*Explanation, error) {
+	return one[Explanation](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "explain", string(id))})
+}
+
+// UnmarshalJSON reads the API's answer.
+func (x *Explanation) UnmarshalJSON(data []byte) error {
+	type plain Explanation
+	if err := json.Unmarshal(data, (*plain)(x)); err != nil {
+		return err
+	}
+	x.Raw = bytes.Clone(data)
+	return nil
+}
+
+// MarshalJSON returns the answer as it came.
+func (x Explanation) MarshalJSON() ([]byte, error) { return rawOr(x.Raw) }

@@ -1,0 +1,126 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Pods manages pods. Reads need a key with the permission pods or control,
+// all else one with control.
+type Pods struct{ c *Client }
+
+// Pods returns the calls that manage pods.
+func (c *Client) Pods() Pods { return Pods{c} }
+
+// Pod is a container or process that runs a worker, or something else. A zero
+// value of an optional field means that it is not known.
+type Pod struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Image string `json:"image"`
+	// Status is "RUNNING", "EXITED" or "TERMINATED", what the pod should be;
+	// StatusChange tells what happened last, and when.
+	Status       string `json:"desiredStatus"`
+	StatusChange string `json:"lastStatusChange"`
+	// Endpoint is the id of the endpoint whose worker it is, "" for none.
+	Endpoint string `json:"endpointId"`
+	// Driver is "process" or "docker", "" if its owner runs it.
+	Driver    string    `json:"driver"`
+	MachineID string    `json:"machineId"`
+	Template  string    `json:"templateId"`
+	Locked    bool      `json:"locked"`
+	VCPUs     float64   `json:"vcpuCount"`
+	MemoryGB  float64   `json:"memoryInGb"`
+	CostPerHr *float64  `json:"costPerHr"`
+	Created   time.Time `json:"createdAt"`
+	Started   time.Time `json:"lastStartedAt"`
+	// Raw is the answer itself, for what this type does not name.
+	Raw json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON reads the API's pod.
+func (p *Pod) UnmarshalJSON(data []byte) error {
+	type plain Pod
+	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
+		return err
+	}
+	p.Raw = bytes.Clone(data)
+	return nil
+}
+
+// MarshalJSON returns the answer as it came.
+func (p Pod) MarshalJSON() ([]byte, error) { return rawOr(p.Raw) }
+
+// Spec is what pods and templates are made from, or changed to. Zero values
+// mean the default when creating, and no change when updating; an empty list or
+// map that is not nil takes away what there was.
+type Spec struct {
+	// Name has at most 191 characters.
+	Name       string   `json:"name,omitempty"`
+	Image      string   `json:"imageName,omitempty"`
+	Entrypoint []string `json:"dockerEntrypoint,omitzero"`
+	Command    []string `json:"dockerStartCmd,omitzero"`
+	// Env replaces all variables; the value "***" keeps the one that there is.
+	Env map[string]string `json:"env,omitzero"`
+	// Ports are "<port>/http" or "<port>/tcp".
+	Ports      []string `json:"ports,omitzero"`
+	DiskGB     int      `json:"containerDiskInGb,omitempty"`
+	VolumeGB   int      `json:"volumeInGb,omitempty"`
+	VolumePath string   `json:"volumeMountPath,omitempty"`
+}
+
+// PodSpec is a pod to make or change.
+type PodSpec struct {
+	Spec
+	// Driver is "docker", also if it is "", or "process". It, Template and Volume
+	// cannot change.
+	Driver   string  `json:"driver,omitempty"`
+	Template string  `json:"templateId,omitempty"`
+	Volume   string  `json:"networkVolumeId,omitempty"`
+	GPUs     int     `json:"gpuCount,omitempty"`
+	VCPUs    float64 `json:"vcpuCount,omitempty"`
+	MemoryGB float64 `json:"memoryInGb,omitempty"`
+	Locked   *bool   `json:"locked,omitempty"`
+}
+
+// Create makes a pod, which a driver starts.
+func (p Pods) Create(ctx context.Context, spec PodSpec) (*Pod, error) {
+	return one[Pod](ctx, p.c, call{method: http.MethodPost, path: v1("pods"), body: spec})
+}
+
+// Get returns the pod. Query holds include parameters of the API; nil is none.
+func (p Pods) Get(ctx context.Context, id string, query url.Values) (*Pod, error) {
+	return one[Pod](ctx, p.c, call{method: http.MethodGet, path: v1("pods", id), query: query})
+}
+
+// List returns the pods that query, the API's parameters, keeps; nil keeps all
+// but workers.
+func (p Pods) List(ctx context.Context, query url.Values) ([]Pod, error) {
+	var list []Pod
+	err := p.c.do(ctx, call{method: http.MethodGet, path: v1("pods"), query: query}, &list)
+	return list, err
+}
+
+// Update changes what spec names, as of the pod's next start.
+func (p Pods) Update(ctx context.Context, id string, spec PodSpec) (*Pod, error) {
+	return one[Pod](ctx, p.c, call{method: http.MethodPatch, path: v1("pods", id), body: spec})
+}
+
+// Start says that the pod should run.
+func (p Pods) Start(ctx context.Context, id string) (*Pod, error) {
+	return one[Pod](ctx, p.c, call{method: http.MethodPost, path: v1("pods", id, "start")})
+}
+
+// Stop says that the pod should not run.
+func (p Pods) Stop(ctx context.Context, id string) (*Pod, error) {
+	return one[Pod](ctx, p.c, call{method: http.MethodPost, path: v1("pods", id, "stop")})
+}
+
+// Delete ends the pod for good.
+func (p Pods) Delete(ctx context.Context, id string) error {
+	return p.c.do(ctx, call{method: http.MethodDelete, path: v1("pods", id)}, nil)
+}
