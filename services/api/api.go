@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -20,6 +21,7 @@ import (
 	"flightline/shared/limit"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/telemetry"
 )
 
 // Config is what may differ between instances. The zero value is good.
@@ -31,6 +33,8 @@ type Config struct {
 	// that names none of its own. nil means no limits at all, limit.Defaults()
 	// those of the contract.
 	Limits limit.Table
+	// Tracer makes the spans of what is queued. nil means none.
+	Tracer *telemetry.Tracer
 	// Log hears of what no answer tells. nil means silence.
 	Log *slog.Logger
 }
@@ -55,8 +59,9 @@ type Service struct {
 	registry *registry.Registry
 	events   *events.Log
 	tail     *events.Tail // nil without events
-	plain    submitter    // queue.Submit
+	plain    submitter    // queue.Submit, traced
 	limits   *limits
+	quiet    time.Duration // the longest silence of a stream beneath /openai
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
@@ -72,8 +77,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{
-		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, plain: deps.Queue.Submit,
-		limits: newLimits(cfg, deps.Registry),
+		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, plain: traced(cfg.Tracer, deps.Queue.Submit),
+		limits: newLimits(cfg, deps.Registry), quiet: keepAlive,
 	}
 	if deps.Events != nil {
 		s.tail = events.NewTail(deps.Events, deps.Queue.Durable)

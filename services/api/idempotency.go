@@ -94,13 +94,14 @@ type submitter func(context.Context, endpoint.Endpoint, job.ID, job.Mode, job.Re
 // accepting marks the key after submit. That it may fail is why an unmarked one
 // proves nothing.
 func (s *Service) accepting(r repeatable, sub registry.Submission, submit submitter) submitter {
+	submit = traced(s.cfg.Tracer, submit)
 	return func(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, request job.Request) (*job.Job, error) {
 		j, err := submit(ctx, e, id, mode, request)
 		if err != nil {
 			return nil, err
 		}
 		if err := s.registry.Idempotency.Accept(ctx, r.name, sub); err != nil {
-			s.log.DebugContext(ctx, "idempotency key not marked, the job's own traces decide", "job", id, "error", err)
+			s.log.DebugContext(ctx, "idempotency key not marked, the job's own traces decide", "endpoint", e.ID, "job", id, "error", err)
 		}
 		return j, nil
 	}

@@ -127,7 +127,7 @@ func (s *Service) look(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, i
 
 func (s *Service) cancel(c *fiber.Ctx) error { return s.move(c, s.queue.Cancel) }
 
-func (s *Service) retry(c *fiber.Ctx) error { return s.move(c, s.queue.Retry) }
+func (s *Service) retry(c *fiber.Ctx) error { return s.move(c, s.again) }
 
 // move answers an operation that changes a job's status at once.
 func (s *Service) move(c *fiber.Ctx, do func(context.Context, endpoint.Endpoint, job.ID) (*job.Job, error)) error {

@@ -33,8 +33,13 @@ func (s *Service) Routes(app *fiber.App) {
 	v2.Post("/cancel/:id", submit, s.limited(limit.Cancel), small, s.cancel)
 	v2.Post("/retry/:id", submit, s.limited(limit.Retry), small, s.retry)
 	v2.Post("/purge-queue", admin, s.limited(limit.PurgeQueue), small, s.purge)
+	for _, method := range both { // not Get, which would take HEAD for a job
+		v2.Add(method, "/openai/+", submit, s.limited(limit.OpenAI), web.MaxBody(job.MaxSyncBody), s.openAI)
+	}
 	v2.Get("/requests", read, s.limited(limit.Requests), small, s.requests)
 	v2.Get("/events", read, s.limited(limit.Stream), small, s.eventsOfEndpoint)
 	v2.Get("/events/:id", read, s.limited(limit.Stream), small, s.eventsOfJob)
+	v2.Get("/explain/:id", read, s.limited(limit.Requests), small, s.explain)
+	v2.Get("/scale", read, s.limited(limit.Requests), small, s.scale)
 	v2.Get("/health", read, small, s.health)
 }

@@ -119,7 +119,7 @@ func (s *Service) sendAndMove(c *fiber.Ctx, body []byte, j *job.Job, cursor queu
 		ctx, cancel := context.WithTimeout(context.Background(), moveWithin)
 		defer cancel()
 		if err := s.queue.MoveCursor(ctx, j, cursor, last); err != nil {
-			s.log.WarnContext(ctx, "stream cursor not moved, its answer is told again", "job", j.ID, "err", err)
+			s.log.WarnContext(ctx, "stream cursor not moved, its answer is told again", "endpoint", j.Endpoint, "job", j.ID, "err", err)
 			return nil, err
 		}
 		return body[end:], nil

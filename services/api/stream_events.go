@@ -35,6 +35,7 @@ const (
 // eventStream is one event stream while it is written.
 type eventStream struct {
 	s      *Service
+	at     string // the endpoint
 	id     job.ID
 	follow *queue.Follow
 	held   context.Context //nolint:containedctx // the writer, which runs after the handler, is given none
@@ -60,7 +61,7 @@ func (s *Service) streamEvents(ctx context.Context, c *fiber.Ctx, follow *queue.
 		return err
 	}
 	held, release := web.Hold(c, eventsHold)
-	v := &eventStream{s: s, id: j.ID, follow: follow, held: held, after: ask.after}
+	v := &eventStream{s: s, at: j.Endpoint, id: j.ID, follow: follow, held: held, after: ask.after}
 	fmt.Fprintf(&v.text, "retry: %d\n\n", comeBack.Milliseconds())
 	v.tell(chunks, j, more)
 	c.Set(fiber.HeaderContentType, "text/event-stream")
@@ -99,7 +100,7 @@ func (v *eventStream) next() ([]byte, error) {
 	case errors.Is(err, job.ErrNotFound):
 		v.end("gone", streamEnd{ID: v.id})
 	case err != nil:
-		v.s.log.ErrorContext(ctx, "stream broken off", "job", v.id, "err", err)
+		v.s.log.ErrorContext(ctx, "stream broken off", "endpoint", v.at, "job", v.id, "err", err)
 		return nil, err
 	case len(chunks) == 0 && !j.Status.Terminal():
 		v.text.WriteString(": keep-alive\n\n")

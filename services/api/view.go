@@ -82,10 +82,14 @@ func healthOf(s queue.Stats, t events.Totals, workers map[string]int) healthView
 			Completed: t.Completed, Failed: t.Failed + t.TimedOut, Retried: t.Retried,
 			InProgress: s.Running, InQueue: s.Queued,
 		},
-		Workers: workerCounts{
-			Idle: workers[registry.WorkerIdle], Initializing: workers[registry.WorkerInitializing],
-			Ready: workers[registry.WorkerIdle], Running: workers[registry.WorkerRunning],
-			Throttled: workers[registry.WorkerThrottled], Unhealthy: workers[registry.WorkerUnhealthy],
-		},
+		Workers: workersOf(workers),
+	}
+}
+
+func workersOf(workers map[string]int) workerCounts {
+	return workerCounts{
+		Idle: workers[registry.WorkerIdle], Initializing: workers[registry.WorkerInitializing],
+		Ready: workers[registry.WorkerIdle], Running: workers[registry.WorkerRunning],
+		Throttled: workers[registry.WorkerThrottled], Unhealthy: workers[registry.WorkerUnhealthy],
 	}
 }

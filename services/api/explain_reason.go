@@ -1,0 +1,116 @@
+package api
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+// explanation is all that is known about why a job stands where it does.
+type explanation struct {
+	position queue.Position
+	endpoint endpoint.Endpoint
+	// workers are the living ones by state.
+	workers map[string]int
+	// decision is nil if nothing was decided about this endpoint.
+	decision *registry.Decision
+	// alive: an autoscaler is active.
+	alive bool
+	// failure is nil if no worker ended in the last day.
+	failure *workerFailure
+	now     time.Time
+}
+
+// reasonOf says in one sentence why the job is where it is.
+func reasonOf(x explanation) string {
+	j := x.position.Job
+	switch j.Status {
+	case job.InQueue:
+		return "waiting: " + x.waitsFor()
+	case job.InProgress:
+		return fmt.Sprintf("running on worker %s for %s; it times out in %s", j.Worker, lasting(j.Execution(x.now)), lasting(max(0, j.Deadline.Sub(x.now))))
+	case job.Completed:
+		return fmt.Sprintf("completed by worker %s in %s", j.Worker, lasting(j.Execution(x.now)))
+	case job.TimedOut:
+		return "timed out: it ran for longer than its execution timeout of " + lasting(j.ExecutionTimeout)
+	case job.Cancelled:
+		return "cancelled"
+	case job.Failed:
+		if j.Error == "" {
+			return "failed on worker " + j.Worker
+		}
+		return "failed: " + j.Error
+	}
+	return string(j.Status)
+}
+
+// waitsFor names what has to happen first.
+func (x explanation) waitsFor() string {
+	idle, busy := x.workers[registry.WorkerIdle], x.workers[registry.WorkerRunning]
+	switch {
+	case x.endpoint.Paused(x.now):
+		return "the endpoint is paused until " + stamp(x.endpoint.PausedUntil)
+	case x.position.Offered:
+		return fmt.Sprintf("a worker was given it and has not picked it up; it is handed out again within %s", lasting(x.endpoint.Lease))
+	case idle+busy == 0:
+		return x.ahead() + x.nobody()
+	case idle > 0:
+		return x.ahead() + fmt.Sprintf("%s of %d idle", workers(idle), idle+busy)
+	case busy >= x.endpoint.WorkersMax:
+		return x.ahead() + fmt.Sprintf("%d of %d workers busy", busy, x.endpoint.WorkersMax)
+	}
+	return x.ahead() + workers(busy) + " busy" + x.fleet()
+}
+
+// ahead tells how many jobs are handed out first, and ends in a comma.
+func (x explanation) ahead() string {
+	p := x.position
+	switch {
+	case p.Least != p.Most:
+		return fmt.Sprintf("%d to %d jobs ahead, ", p.Least, p.Most)
+	case p.Most == 0:
+		return "it is next, "
+	case p.Most == 1:
+		return "1 job ahead, "
+	}
+	return strconv.Itoa(p.Most) + " jobs ahead, "
+}
+
+// nobody tells why no worker takes jobs.
+func (x explanation) nobody() string {
+	starting, throttled, sick := x.workers[registry.WorkerInitializing], x.workers[registry.WorkerThrottled], x.workers[registry.WorkerUnhealthy]
+	switch {
+	case starting > 0 && starting == 1:
+		return "1 worker starts"
+	case starting > 0:
+		return workers(starting) + " start"
+	case sick > 0:
+		return workers(sick) + " unhealthy and none other" + x.fleet()
+	case throttled > 0:
+		return workers(throttled) + " throttled and none other" + x.fleet()
+	}
+	return "no worker is there" + x.fleet()
+}
+
+// fleet is what the autoscaler has to say.
+func (x explanation) fleet() string {
+	switch {
+	case x.alive && x.decision != nil && x.decision.Text != "":
+		return "; the autoscaler: " + x.decision.Text
+	case x.alive:
+		return "; the autoscaler has not decided yet"
+	}
+	return "; no autoscaler runs"
+}
+
+func workers(n int) string {
+	if n == 1 {
+		return "1 worker"
+	}
+	return strconv.Itoa(n) + " workers"
+}

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/pod"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/streams"
+)
+
+func TestReasonOf(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	counts := func(idle, busy, starting, sick int) map[string]int {
+		return map[string]int{
+			registry.WorkerIdle: idle, registry.WorkerRunning: busy, registry.WorkerInitializing: starting, registry.WorkerUnhealthy: sick,
+		}
+	}
+	waits := func(least, most int) queue.Position {
+		return queue.Position{Job: job.Job{Status: job.InQueue}, Least: least, Most: most}
+	}
+	ran := func(status job.Status, text string) queue.Position {
+		return queue.Position{Job: job.Job{
+			Status: status, Worker: "w1", Error: text, Started: now.Add(-3 * time.Second), Deadline: now.Add(597 * time.Second),
+			Finished: now.Add(-1500 * time.Millisecond), ExecutionTimeout: 10 * time.Minute,
+		}}
+	}
+	running := ran(job.InProgress, "")
+	running.Job.Finished = time.Time{}
+	paused := endpoint.Endpoint{WorkersMax: 3, PausedUntil: now.Add(time.Minute)}
+	three := endpoint.Endpoint{WorkersMax: 3, Lease: 30 * time.Second}
+	backoff := &registry.Decision{Text: "starts again in 8 s, since 3 workers ended at once"}
+	for name, tt := range map[string]struct {
+		x    explanation
+		want string
+	}{
+		"all busy":         {explanation{position: waits(12, 12), endpoint: three, workers: counts(0, 3, 0, 0)}, "waiting: 12 jobs ahead, 3 of 3 workers busy"},
+		"one ahead":        {explanation{position: waits(1, 1), endpoint: three, workers: counts(0, 3, 0, 0)}, "waiting: 1 job ahead, 3 of 3 workers busy"},
+		"a long queue":     {explanation{position: waits(700, 900), endpoint: three, workers: counts(0, 4, 0, 0)}, "waiting: 700 to 900 jobs ahead, 4 of 3 workers busy"},
+		"idle ones":        {explanation{position: waits(0, 0), endpoint: three, workers: counts(1, 2, 0, 0)}, "waiting: it is next, 1 worker of 3 idle"},
+		"more could be":    {explanation{position: waits(2, 2), endpoint: three, workers: counts(0, 1, 0, 0), alive: true, decision: backoff}, "waiting: 2 jobs ahead, 1 worker busy; the autoscaler: starts again in 8 s, since 3 workers ended at once"},
+		"nobody decides":   {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 1, 0, 0)}, "waiting: it is next, 1 worker busy; no autoscaler runs"},
+		"an old decision":  {explanation{position: waits(0, 0), endpoint: three, decision: backoff}, "waiting: it is next, no worker is there; no autoscaler runs"},
+		"no decision yet":  {explanation{position: waits(0, 0), endpoint: three, alive: true}, "waiting: it is next, no worker is there; the autoscaler has not decided yet"},
+		"starting":         {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 2, 0)}, "waiting: it is next, 2 workers start"},
+		"one starts":       {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 1, 3)}, "waiting: it is next, 1 worker starts"},
+		"all unhealthy":    {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 0, 2)}, "waiting: it is next, 2 workers unhealthy and none other; no autoscaler runs"},
+		"throttled":        {explanation{position: waits(0, 0), endpoint: three, workers: map[string]int{registry.WorkerThrottled: 1}}, "waiting: it is next, 1 worker throttled and none other; no autoscaler runs"},
+		"paused":           {explanation{position: waits(5, 5), endpoint: paused, workers: counts(3, 0, 0, 0)}, "waiting: the endpoint is paused until 2026-11-21T12:01:00.000Z"},
+		"offered":          {explanation{position: queue.Position{Job: job.Job{Status: job.InQueue}, Offered: true}, endpoint: three}, "waiting: a worker was given it and has not picked it up; it is handed out again within 30s"},
+		"running":          {explanation{position: running, endpoint: three}, "running on worker w1 for 3s; it times out in 9m57s"},
+		"completed":        {explanation{position: ran(job.Completed, "")}, "completed by worker w1 in 1.5s"},
+		"failed":           {explanation{position: ran(job.Failed, "out of memory")}, "failed: out of memory"},
+		"failed, silently": {explanation{position: ran(job.Failed, "")}, "failed on worker w1"},
+		"timed out":        {explanation{position: ran(job.TimedOut, "")}, "timed out: it ran for longer than its execution timeout of 10m0s"},
+		"cancelled":        {explanation{position: ran(job.Cancelled, "")}, "cancelled"},
+	} {
+		tt.x.now = now
+		if got := reasonOf(tt.x); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// scaler says that an autoscaler is active, and what it decided.
+func (s *system) scaler(d registry.Decision) {
+	s.t.Helper()
+	leaders, err := s.bus.JS.KeyValue(s.t.Context(), streams.BucketLeaders)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := leaders.Put(s.t.Context(), registry.RoleAutoscaler, []byte(`{}`)); err != nil {
+		s.t.Fatal(err)
+	}
+	d.Endpoint, d.At = "ep", time.Now()
+	if err := s.registry.Scaling.Append(s.t.Context(), d); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *system) explained(id string) (v explainView) {
+	s.t.Helper()
+	got := s.do("GET", "/ep/explain/"+id, "")
+	if got.status != 200 {
+		s.t.Fatalf("got %d %s", got.status, got.raw)
+	}
+	if err := json.Unmarshal([]byte(got.raw), &v); err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+func TestExplainFollowsAJob(t *testing.T) {
+	s := start(t)
+	first, second := s.submit(), s.submit()
+	v := s.explained(second)
+	if v.ID != job.ID(second) || v.Queue == nil || v.Queue.Position != 2 || v.Queue.JobsAhead != 1 || !v.Queue.Exact || v.Queue.InQueue != 2 || v.WorkerID != "" {
+		t.Errorf("waiting: got %+v", v)
+	}
+	if v.Autoscaler || v.Scaling != nil || !strings.HasPrefix(v.Reason, "waiting: 1 job ahead, ") || !strings.HasSuffix(v.Reason, "no autoscaler runs") {
+		t.Errorf("waiting, and nobody scales: got %+v", v)
+	}
+	s.scaler(registry.Decision{Wanted: 2, Current: 1, Reason: registry.ScalingBackoff, Text: "the last worker crashed"})
+	v = s.explained(second)
+	if !v.Autoscaler || v.Scaling == nil || v.Scaling.Wanted != 2 || v.Scaling.Reason != "backoff" || v.Endpoint.WorkersMax != 3 {
+		t.Errorf("scaled: got %+v", v)
+	}
+	lease := s.take()
+	if v = s.explained(first); v.Queue != nil || v.WorkerID == "" || v.DeadlineAt == "" || v.StartedAt == "" || !strings.HasPrefix(v.Reason, "running on worker ") {
+		t.Errorf("running: got %+v", v)
+	}
+	if _, err := lease.Fail(t.Context(), "handler says no"); err != nil {
+		t.Fatal(err)
+	}
+	if v = s.explained(first); v.Status != job.Failed || v.Error != "handler says no" || v.FinishedAt == "" || v.DeadlineAt != "" || v.Reason != "failed: handler says no" {
+		t.Errorf("failed: got %+v", v)
+	}
+	for path, code := range map[string]string{"/ep/explain/nobody": "job_not_found", "/none/explain/" + first: "endpoint_not_found"} {
+		if got := s.do("GET", path, ""); got.status != 404 || got.body["code"] != code {
+			t.Errorf("%s: got %d %s, want 404 %s", path, got.status, got.raw, code)
+		}
+	}
+}
+
+func TestExplainTellsOfTheLastWorkerThatEnded(t *testing.T) {
+	s := start(t)
+	id := s.submit()
+	for i, p := range []pod.Pod{
+		{Endpoint: "ep", Status: pod.Exited, Change: "exited with 1: no such model"},
+		{Endpoint: "ep", Status: pod.Exited, Change: "exited with 2: earlier"},
+		{Endpoint: "ep", Status: pod.Terminated, Change: "removed"},
+		{Endpoint: "other", Status: pod.Exited, Change: "exited with 3"},
+	} {
+		p.ID, p.Changed = fmt.Sprintf("w%d", i), time.Now().Add(time.Duration(4-i)*time.Minute)
+		if i == 3 {
+			p.Changed = time.Now().Add(time.Hour)
+		}
+		if err := s.registry.Pods.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the end of w0 is told", patience, func() bool {
+		v := s.explained(id)
+		return v.LastWorkerError != nil && v.LastWorkerError.WorkerID == "w0" && v.LastWorkerError.Text == "exited with 1: no such model"
+	})
+	e, err := s.registry.Endpoints.Find(t.Context(), "ep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Created = time.Now().Add(time.Hour) // one of the same id, made anew
+	if failure, err := s.service.lastFailure(t.Context(), e); failure != nil || err != nil {
+		t.Errorf("got %+v, %v; want none of its workers", failure, err)
+	}
+}
+
+func TestScaleIsANumberOrNone(t *testing.T) {
+	s := start(t)
+	if got := s.do("GET", "/ep/scale", ""); got.status != 200 || got.raw != `{"known":false,"text":"no autoscaler is active"}` {
+		t.Errorf("nobody decides: got %d %s, want no number", got.status, got.raw)
+	}
+	s.scaler(registry.Decision{Wanted: 3, Current: 1, Queued: 7, QueuedLow: 2, InProgress: 1, WorkersMax: 5, Reason: registry.ScalingDelay, Text: "a job waits"})
+	got := s.do("GET", "/ep/scale", "")
+	for field, want := range map[string]any{"known": true, "wanted": 3.0, "current": 1.0, "queued": 7.0, "queuedLowPriority": 2.0, "workersMax": 5.0, "reason": "queue_delay", "hold": false} {
+		if got.status != 200 || got.body[field] != want {
+			t.Errorf("%s: got %d %s, want %v", field, got.status, got.raw, want)
+		}
+	}
+	if got := s.do("GET", "/none/scale", ""); got.status != 404 {
+		t.Errorf("got %d %s, want 404", got.status, got.raw)
+	}
+	e, err := s.registry.Endpoints.Update(t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) { return e, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Created = time.Now().Add(time.Hour) // one of the same id, made anew
+	if d, alive, err := s.service.decided(t.Context(), e); d != nil || !alive || err != nil {
+		t.Errorf("got %+v, %v, %v; want no decision about it", d, alive, err)
+	}
+}

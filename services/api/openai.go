@@ -1,0 +1,172 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/web"
+)
+
+// openAIAsk is a request beneath /openai, understood.
+type openAIAsk struct {
+	endpoint endpoint.Endpoint
+	id       job.ID
+	request  job.Request
+	stream   bool
+}
+
+// openAI submits the request as a job, and answers with what an OpenAI server
+// would. It waits for as long as the job lives: no client of OpenAI's polls. One
+// that leaves ends its job, for nobody else knows of it.
+func (s *Service) openAI(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	ask, err := s.openAIAsked(ctx, c)
+	if err != nil {
+		return err
+	}
+	c.Set(headerJobID, string(ask.id))
+	c.Set(web.HeaderRequestID, string(ask.id)) // OpenAI's clients show this one
+	if ask.stream {
+		return s.openAIStream(ctx, c, ask)
+	}
+	return s.openAIWhole(ctx, c, ask)
+}
+
+// openAIAsked reads the request. What it returns shares no memory with it.
+func (s *Service) openAIAsked(ctx context.Context, c *fiber.Ctx) (openAIAsk, error) {
+	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
+	if err != nil {
+		return openAIAsk{}, err
+	}
+	body := []byte("{}") // some workers cannot do without an object
+	if c.Method() == fiber.MethodPost {
+		body = bytes.TrimSpace(c.Request().Body())
+	}
+	if len(body) == 0 || body[0] != '{' || !json.Valid(body) {
+		return openAIAsk{}, web.Errorf(web.InvalidRequest, "the body must be a JSON object")
+	}
+	var said struct {
+		Stream json.RawMessage `json:"stream"`
+	}
+	_ = json.Unmarshal(body, &said) // it is an object
+	input, err := openAIInputOf("/"+c.Params("+"), body)
+	web.DropBody(c)
+	return openAIAsk{
+		endpoint: e, id: queue.NewID(job.Sync), request: job.Request{Input: input}, stream: string(said.Stream) == "true",
+	}, err
+}
+
+// openAIInputOf is the job's input, as worker-vllm and its like expect it
+// (runpod-compat §4). The body is in it byte for byte, which json.Marshal would
+// not leave it.
+func openAIInputOf(route string, body []byte) (json.RawMessage, error) {
+	quoted, err := json.Marshal(route)
+	if err != nil {
+		return nil, err
+	}
+	input := make([]byte, 0, len(quoted)+len(body)+40)
+	input = append(append(input, `{"openai_route":`...), quoted...)
+	input = append(append(input, `,"openai_input":`...), body...)
+	return append(input, '}'), nil
+}
+
+// openAIWhole answers once, with the job's end.
+func (s *Service) openAIWhole(ctx context.Context, c *fiber.Ctx, ask openAIAsk) error {
+	watch, err := s.queue.WatchNew(ask.endpoint, ask.id) // before the submission, so that no end is missed
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	j, err := s.plain(ctx, ask.endpoint, ask.id, job.Sync, ask.request)
+	if err != nil {
+		return err
+	}
+	watch.Submitted(j)
+	ask.request = job.Request{} // up to 20 MB, not needed while the client waits
+	web.BodyDone(c)
+	held, release := web.Hold(c, eventsHold)
+	defer release()
+	j, err = watch.Wait(held) //nolint:contextcheck // it outlasts ctx
+	switch {
+	case err != nil && held.Err() != nil:
+		s.abandon(held, ask)                     //nolint:contextcheck // it outlasts ctx
+		return openAIBroken(context.Cause(held)) //nolint:contextcheck // it is what ended
+	case errors.Is(err, job.ErrNotFound):
+		return send(c, expired().reply())
+	case err != nil:
+		return err
+	}
+	answer, err := s.openAIAnswer(held, ask, j) //nolint:contextcheck // it outlasts ctx
+	if err != nil {
+		return err
+	}
+	return send(c, answer)
+}
+
+// openAIBroken is the error to answer with when a wait ended for another reason
+// than the job's end: nil if nobody is there to read it.
+func openAIBroken(cause error) error {
+	if errors.Is(cause, web.ErrGone) {
+		return nil
+	}
+	return web.Errorf(web.Unavailable, "the server is stopping; try again")
+}
+
+// openAIAnswer is what to answer for a job that is over. A worker whose output
+// is not aggregated leaves it in the chunks.
+func (s *Service) openAIAnswer(ctx context.Context, ask openAIAsk, j *job.Job) (reply, error) {
+	if f := failureOf(j); f != nil {
+		return f.reply(), nil
+	}
+	if !emptyOutput(j.Output) {
+		return whole(j.Output), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	follow, err := s.queue.Follow(ask.endpoint, ask.id)
+	if err != nil {
+		return reply{}, err
+	}
+	defer follow.Close()
+	var outputs []json.RawMessage
+	size := 0
+	for after, more := uint64(0), true; more; {
+		var chunks []queue.Chunk
+		if chunks, _, more, err = follow.Look(ctx, after, streamChunks); err != nil {
+			return reply{}, err
+		}
+		for _, chunk := range chunks {
+			after, size = chunk.Seq, size+len(chunk.Data)
+			outputs = append(outputs, outputOf(chunk.Data))
+		}
+		if size > job.MaxOutput {
+			return tooLarge().reply(), nil
+		}
+	}
+	if len(outputs) > 0 {
+		return joined(outputs), nil
+	}
+	if _, isList := elementsOf(j.Output); isList {
+		return whole(j.Output), nil
+	}
+	return noOutput().reply(), nil
+}
+
+// abandon cancels the job of a client that left, or that this server leaves.
+// It may have ended meanwhile.
+func (s *Service) abandon(ctx context.Context, ask openAIAsk) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
+	defer cancel()
+	_, err := s.queue.Cancel(ctx, ask.endpoint, ask.id)
+	if err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) {
+		s.log.WarnContext(ctx, "job of a client that left not cancelled", "endpoint", ask.endpoint.ID, "job", ask.id, "err", err)
+	}
+}

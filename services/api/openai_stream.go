@@ -1,0 +1,197 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/web"
+)
+
+// openAIStreamed is an answer while it is written.
+type openAIStreamed struct {
+	s      *Service
+	ask    openAIAsk
+	follow *queue.Follow
+	held   context.Context //nolint:containedctx // the writer, which runs after the handler, is given none
+	after  uint64
+	run    [2]int // attempt and run that the text is from
+	text   openAIText
+	begun  bool // what came before the head is written
+	told   bool // the last text is written
+	over   bool // the job has nothing more to say: it needs no cancelling
+}
+
+// openAIStream answers with the worker's events as they come. The head is held
+// back until there is something to write: the first text, the job's end, or
+// after Service.quiet a comment. So an error that comes first, the usual one, has
+// its HTTP status, and no client or proxy hears nothing for longer than that.
+func (s *Service) openAIStream(ctx context.Context, c *fiber.Ctx, ask openAIAsk) error {
+	follow, err := s.queue.Follow(ask.endpoint, ask.id)
+	if err != nil {
+		return err
+	}
+	if _, err = s.plain(ctx, ask.endpoint, ask.id, job.Sync, ask.request); err != nil {
+		follow.Close()
+		return err
+	}
+	ask.request = job.Request{} // up to 20 MB, not needed while the client waits
+	web.BodyDone(c)
+	held, release := web.Hold(c, eventsHold)
+	v := &openAIStreamed{s: s, ask: ask, follow: follow, held: held}
+	failed, err := v.first() //nolint:contextcheck // it outlasts ctx
+	if failed != nil || err != nil {
+		v.end(release)
+		switch {
+		case failed != nil:
+			return send(c, failed.reply())
+		case held.Err() != nil:
+			return openAIBroken(context.Cause(held)) //nolint:contextcheck // it is what ended
+		}
+		return err
+	}
+	c.Set(fiber.HeaderContentType, "text/event-stream")
+	c.Set(fiber.HeaderCacheControl, "no-store")
+	c.Set("X-Accel-Buffering", "no")
+	leave := releaseAtEnd(c)
+	web.Stream(c, v.next, func() {
+		v.end(release)
+		leave()
+	})
+	return nil
+}
+
+// end lets everything go, and the job with it if it still has something to say.
+func (v *openAIStreamed) end(release func()) {
+	v.follow.Close()
+	release()
+	if !v.over {
+		v.s.abandon(v.held, v.ask)
+	}
+}
+
+// first waits until there is something to write.
+func (v *openAIStreamed) first() (*failure, error) {
+	for {
+		failed, err := v.step()
+		if failed != nil || err != nil || v.over || v.text.Len() > 0 {
+			return failed, err
+		}
+	}
+}
+
+// next returns the next text. What cannot be told by the status any more is an
+// event.
+func (v *openAIStreamed) next() ([]byte, error) {
+	if !v.begun {
+		v.begun, v.told = true, v.over
+		return v.text.Bytes(), nil
+	}
+	if v.told {
+		return nil, io.EOF
+	}
+	v.text.flushed()
+	failed, err := v.step()
+	switch {
+	case errors.Is(err, web.ErrGone):
+		return nil, err
+	case errors.Is(err, web.ErrStopping):
+		failed = newFailure(http.StatusServiceUnavailable, "the server is stopping", "", web.Unavailable)
+	case err != nil:
+		v.s.log.ErrorContext(v.held, "openai stream broken off", "endpoint", v.ask.endpoint.ID, "job", v.ask.id, "err", err)
+		failed = newFailure(http.StatusInternalServerError, "the job can no longer be read", "", web.Internal)
+	}
+	if failed != nil {
+		v.text.fail(failed.body)
+	}
+	v.told = v.over || failed != nil
+	return v.text.Bytes(), nil
+}
+
+// step waits for news, for Service.quiet at most, and adds it to the text. A failure
+// ends the answer.
+func (v *openAIStreamed) step() (*failure, error) {
+	ctx, cancel := context.WithTimeout(v.held, v.s.quiet)
+	defer cancel()
+	chunks, j, more, err := v.follow.Next(ctx, v.after, streamChunks)
+	switch {
+	case v.held.Err() != nil:
+		return nil, context.Cause(v.held)
+	case errors.Is(err, job.ErrNotFound):
+		v.over = true
+		return expired(), nil
+	case err != nil:
+		return nil, err
+	case len(chunks) == 0 && !j.Status.Terminal():
+		v.text.ping()
+		return nil, nil
+	}
+	if failed := v.tell(chunks); failed != nil {
+		return failed, nil
+	}
+	if j.Status.Terminal() && !more {
+		v.over = true
+		return v.finish(j)
+	}
+	return nil, nil
+}
+
+// tell adds chunks. Those of another run would begin the answer anew in the
+// middle of the first one.
+func (v *openAIStreamed) tell(chunks []queue.Chunk) *failure {
+	for _, chunk := range chunks {
+		run := [2]int{chunk.Attempt, chunk.Run}
+		if v.text.said && v.run != run {
+			return workerLost()
+		}
+		v.run, v.after = run, chunk.Seq
+		output := outputOf(chunk.Data)
+		if failed := failureIn(output); failed != nil && !v.text.said {
+			v.over = true // an engine that says so is done
+			return failed
+		}
+		v.text.add(output)
+	}
+	return nil
+}
+
+// finish adds what the end brings: all of it, if the handler streams nothing.
+func (v *openAIStreamed) finish(j *job.Job) (*failure, error) {
+	if failed := failureOf(j); failed != nil {
+		return failed, nil
+	}
+	if v.text.said {
+		v.text.done()
+		return nil, nil
+	}
+	if len(j.Output) == 0 { // it may lie beside the record
+		ctx, cancel := context.WithTimeout(v.held, answerWithin)
+		defer cancel()
+		var err error
+		if j, err = v.s.queue.Status(ctx, v.ask.endpoint, v.ask.id); err != nil {
+			return nil, err
+		}
+	}
+	if emptyOutput(j.Output) {
+		return noOutput(), nil
+	}
+	outputs, ok := elementsOf(j.Output)
+	if !ok {
+		outputs = []json.RawMessage{j.Output}
+	}
+	if failed := failureIn(bytes.TrimSpace(outputs[0])); failed != nil {
+		return failed, nil
+	}
+	for _, output := range outputs {
+		v.text.add(output)
+	}
+	v.text.done()
+	return nil, nil
+}
