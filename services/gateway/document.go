@@ -57,6 +57,7 @@ func writeJob(b *bytes.Buffer, l *queue.Lease) {
 		b.WriteString(`,"s3Config":`)
 		b.Write(l.S3Config)
 	}
+	writeTrace(b, j)
 	b.WriteByte('}')
 }
 

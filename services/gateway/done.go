@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 )
@@ -19,16 +20,15 @@ var ok = fiber.Map{}
 // done takes a job's result, or its progress. isStream says that the result
 // ends a generator, which changes nothing: the chunks are known.
 func (s *Service) done(c *fiber.Ctx) error {
-	who, err := s.caller(c)
+	who, err := s.poster(c)
 	if err != nil {
 		return err
 	}
-	ctx := c.UserContext() // 20 MB may take their time; each call below has its own bound
 	r, id := readResult(c.Request().Body()), jobID(c)
 	if r.stopPod {
-		s.refresh(ctx, who)
+		s.refresh(c.UserContext(), who)
 	}
-	if err := s.settle(ctx, who, id, r); err != nil {
+	if err := s.settle(c, who, id, r); err != nil {
 		return err
 	}
 	return c.JSON(ok)
@@ -37,34 +37,33 @@ func (s *Service) done(c *fiber.Ctx) error {
 // refresh answers the worker's polls, so that it can restart itself.
 func (s *Service) refresh(ctx context.Context, who caller) {
 	if err := s.registry.Tokens.Refresh(ctx, who.endpoint.ID, who.worker, s.queue.Now()); err != nil {
-		s.log.WarnContext(ctx, "worker restarts, its polls are left to end by themselves", "worker", who.worker, "err", err)
+		s.log.WarnContext(ctx, "worker restarts, its polls are left to end by themselves", "endpoint", who.endpoint.ID, "worker", who.worker, "err", err)
 	}
 }
 
 // settle writes what the worker says of a job. What is late, stale or said
 // twice is dropped, and no error.
-func (s *Service) settle(ctx context.Context, who caller, id job.ID, r result) error {
-	if who.gone {
-		s.drop(ctx, who, id, "the endpoint is gone")
-		return nil
-	}
-	lease, err := s.queue.Held(ctx, who.endpoint, id, who.worker)
-	if err == nil {
+func (s *Service) settle(c *fiber.Ctx, who caller, id job.ID, r result) error {
+	err := s.write(c, who, id, func(ctx context.Context, lease *queue.Lease) (err error) {
 		switch r.kind {
 		case progress:
 			err = lease.Progress(ctx, r.output)
 		case failed:
-			_, err = lease.Fail(ctx, r.err)
+			err = s.ran(ctx, lease)(lease.Fail(ctx, r.err))
 		case completed:
-			_, err = lease.Complete(ctx, r.output)
+			err = s.ran(ctx, lease)(lease.Complete(ctx, r.output))
 		}
+		return err
+	})
+	if _, lost := errors.AsType[*queue.LostError](err); lost && r.kind != progress && s.cfg.Stale != nil {
+		s.cfg.Stale(who.endpoint.ID)
 	}
-	return s.forgive(ctx, who, id, err)
+	return s.forgive(c.UserContext(), who, id, err)
 }
 
 // forgive drops what cannot be used, however often it is posted.
 func (s *Service) forgive(ctx context.Context, who caller, id job.ID, err error) error {
-	if errors.Is(err, queue.ErrLost) || errors.Is(err, queue.ErrProgressTooLarge) {
+	if errors.Is(err, queue.ErrLost) || errors.Is(err, queue.ErrProgressTooLarge) || errors.Is(err, endpoint.ErrNotFound) {
 		s.drop(ctx, who, id, err.Error())
 		return nil
 	}
@@ -78,36 +77,30 @@ func (s *Service) drop(ctx context.Context, who caller, id job.ID, why string) {
 
 // chunk takes one element of a job's stream, verbatim.
 func (s *Service) chunk(c *fiber.Ctx) error {
-	who, err := s.caller(c)
+	who, err := s.poster(c)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := prompt(c)
-	defer cancel()
-	if err := s.emit(ctx, who, jobID(c), c.Request().Body()); err != nil {
+	if err := s.emit(c, who, jobID(c), c.Request().Body()); err != nil {
 		return err
 	}
 	return c.JSON(ok)
 }
 
-func (s *Service) emit(ctx context.Context, who caller, id job.ID, body []byte) error {
-	if who.gone {
-		s.drop(ctx, who, id, "the endpoint is gone")
-		return nil
-	}
+func (s *Service) emit(c *fiber.Ctx, who caller, id job.ID, body []byte) error {
 	if _, valid := object(body); !valid {
-		s.drop(ctx, who, id, "the chunk is no JSON object")
+		s.drop(c.UserContext(), who, id, "the chunk is no JSON object")
 		return nil
 	}
-	lease, err := s.queue.Held(ctx, who.endpoint, id, who.worker)
-	if err == nil {
-		err = lease.Emit(ctx, chunkOf(body))
-	}
-	if errors.Is(err, queue.ErrChunkTooLarge) {
-		_, err = lease.Fail(ctx, fmt.Sprintf("%s: a chunk of %d bytes, at most %d are kept", job.ErrTextChunkTooLarge, len(body), job.MaxChunk))
-		s.stops.add(who.endpoint.ID, who.worker, id)
-	}
-	return s.forgive(ctx, who, id, err)
+	err := s.write(c, who, id, func(ctx context.Context, lease *queue.Lease) error {
+		err := lease.Emit(ctx, chunkOf(body))
+		if errors.Is(err, queue.ErrChunkTooLarge) {
+			err = s.ran(ctx, lease)(lease.Fail(ctx, fmt.Sprintf("%s: a chunk of %d bytes, at most %d are kept", job.ErrTextChunkTooLarge, len(body), job.MaxChunk)))
+			s.stops.add(who.endpoint.ID, who.worker, id)
+		}
+		return err
+	})
+	return s.forgive(c.UserContext(), who, id, err)
 }
 
 // tooLarge are the texts for bodies that are not read, by the operation.
@@ -131,12 +124,10 @@ func (s *Service) Oversized(c *fiber.Ctx) bool {
 	if err != nil {
 		return answer(err)
 	}
-	ctx, cancel := prompt(c)
-	defer cancel()
 	id, _, _ := strings.Cut(part[4], "&")
 	s.counts.oversized.Add(1)
 	text := fmt.Sprintf("%s: the worker posted %d bytes, which were not read", tooLarge[part[2]], c.Request().Header.ContentLength())
-	return answer(s.settle(ctx, who, job.ID(id), result{kind: failed, err: text}))
+	return answer(s.settle(c, who, job.ID(id), result{kind: failed, err: text}))
 }
 
 // chunkOf is the element that readers see: what was posted, unless it holds

@@ -25,6 +25,7 @@ import (
 
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/telemetry"
 )
 
 // Config is what may differ between instances. The zero value is good.
@@ -39,6 +40,11 @@ type Config struct {
 	// in a ping; then somebody else gets it, and no worker counts as lost. The
 	// endpoint's lease is the most. 0 means 30 s.
 	Confirm time.Duration
+	// Tracer makes the spans of what workers ran. nil means none.
+	Tracer *telemetry.Tracer
+	// Stale, if not nil, is called when a result is dropped because its worker
+	// does not hold the job.
+	Stale func(endpoint string)
 	// Log hears of what no answer tells. nil means silence.
 	Log *slog.Logger
 }
@@ -63,10 +69,11 @@ type Service struct {
 	queue    *queue.Queue
 	registry *registry.Registry
 	stops    *stops
+	pods     *pods
 	counts   counts
 }
 
-type counts struct{ dropped, returned, oversized atomic.Int64 }
+type counts struct{ dropped, returned, oversized, insisted atomic.Int64 }
 
 // Counts is what happened since the start of this instance.
 type Counts struct {
@@ -77,11 +84,13 @@ type Counts struct {
 	Returned int64
 	// Oversized are results that were not read because they are too large.
 	Oversized int64
+	// Insisted is how often a write was repeated that JetStream did not answer.
+	Insisted int64
 }
 
 // Counts returns what happened so far.
 func (s *Service) Counts() Counts {
-	return Counts{s.counts.dropped.Load(), s.counts.returned.Load(), s.counts.oversized.Load()}
+	return Counts{s.counts.dropped.Load(), s.counts.returned.Load(), s.counts.oversized.Load(), s.counts.insisted.Load()}
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
@@ -97,7 +106,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	return &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry,
-		stops: newStops(deps.Queue, cfg.Log),
+		stops: newStops(deps.Queue, cfg.Log), pods: newPods(),
 	}, nil
 }
 

@@ -50,7 +50,9 @@ func (s *Service) ping(c *fiber.Ctx) error {
 	}
 	self.Concurrency = max(1, len(self.Running))
 	if beat := s.registry.Workers.Beat(ctx, self); beat != nil {
-		s.log.DebugContext(ctx, "worker not registered", "worker", who.worker, "err", beat)
+		s.log.DebugContext(ctx, "worker not registered", "endpoint", who.endpoint.ID, "worker", who.worker, "err", beat)
+	} else {
+		s.appear(ctx, who, self.Host.Version)
 	}
 	if err != nil {
 		return err

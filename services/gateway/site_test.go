@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
 	"flightline/shared/bus/bustest"
@@ -35,14 +36,14 @@ const (
 
 // site is a bus with the endpoint "ep", and the queue of those who submit.
 type site struct {
-	t        *testing.T
+	t        testing.TB
 	bus      *bustest.Bus
 	queue    *queue.Queue
 	registry *registry.Registry
 	endpoint endpoint.Endpoint
 }
 
-func newSite(t *testing.T, change ...func(*endpoint.Endpoint)) *site {
+func newSite(t testing.TB, change ...func(*endpoint.Endpoint)) *site {
 	t.Helper()
 	s := &site{t: t, bus: bustest.New(t)}
 	must(t, streams.Apply(t.Context(), s.bus.JS, streams.Config{}))
@@ -66,7 +67,7 @@ func newSite(t *testing.T, change ...func(*endpoint.Endpoint)) *site {
 	return s
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ func must(t *testing.T, err error) {
 
 // background runs f until stop is called or the test ends, and waits for its
 // return.
-func background(t *testing.T, f func(context.Context) error) (stop func()) {
+func background(t testing.TB, f func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -99,10 +100,14 @@ type instance struct {
 // gateway starts an instance.
 func (s *site) gateway(cfg Config) *instance {
 	s.t.Helper()
+	return s.gatewayOn(s.bus.Connect(s.t), cfg)
+}
+
+func (s *site) gatewayOn(nc *nats.Conn, cfg Config) *instance {
+	s.t.Helper()
 	if cfg.Hold == 0 {
 		cfg.Hold = shortHold
 	}
-	nc := s.bus.Connect(s.t)
 	q, err := queue.New(s.t.Context(), nc, queue.Config{})
 	must(s.t, err)
 	g, err := New(cfg, Deps{Queue: q, Registry: s.registry})
@@ -143,6 +148,7 @@ type answer struct {
 	status int
 	header http.Header
 	raw    string
+	closed bool // the connection ends with it
 }
 
 // send sends one request; %w in the path is the worker's id.
@@ -174,7 +180,7 @@ func (w *worker) try(ctx context.Context, method, path string, body io.Reader) (
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, string(raw)}, err
+	return answer{resp.StatusCode, resp.Header, string(raw), resp.Close}, err
 }
 
 // taken is a job as the worker got it.
@@ -261,7 +267,7 @@ func (s *site) is(id string, want job.Status, output, text string) *job.Job {
 	return j
 }
 
-func eventually(t *testing.T, what string, within time.Duration, holds func() bool) {
+func eventually(t testing.TB, what string, within time.Duration, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(within)
 	for !holds() {

@@ -124,7 +124,7 @@ func (s *stops) nudged(e endpoint.Endpoint, id job.ID) {
 	defer cancel()
 	worker, err := s.queue.Halted(ctx, e, id)
 	if err != nil {
-		s.log.DebugContext(ctx, "job not looked at, the worker's ping will tell", "job", id, "err", err)
+		s.log.DebugContext(ctx, "job not looked at, the worker's ping will tell", "endpoint", e.ID, "job", id, "err", err)
 		return
 	}
 	if worker != "" {

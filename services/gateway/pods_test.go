@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"flightline/shared/pod"
+)
+
+func (s *site) pod(id string) pod.Pod {
+	s.t.Helper()
+	p, err := s.registry.Pods.Get(s.t.Context(), id)
+	must(s.t, err)
+	return p
+}
+
+// end says of the pod that it ended.
+func (s *site) end(id string, by pod.Trigger) {
+	s.t.Helper()
+	_, err := s.registry.Pods.Move(s.t.Context(), id, by, "in the test", s.queue.Now(), nil)
+	must(s.t, err)
+}
+
+func TestAPingPutsTheWorkersPodOnRecord(t *testing.T) {
+	s := newSite(t)
+	one, two := s.gateway(Config{}), s.gateway(Config{})
+	w := s.worker("w1", one, two)
+	w.ping()
+	p := s.pod("w1")
+	if p.Status != pod.Running || p.Endpoint != "ep" || p.Driver != "" || p.Machine.Version != "1.12.0" || p.Started.IsZero() {
+		t.Errorf("got %+v, want it running", p)
+	}
+	w.ping()
+	w.ping()
+	if again := s.pod("w1"); !again.Started.Equal(p.Started) || !again.Changed.Equal(p.Changed) {
+		t.Errorf("got %+v, want %+v left alone", again, p)
+	}
+}
+
+func TestAWorkerThatIsBackRunsAgain(t *testing.T) {
+	s := newSite(t)
+	one, two := s.gateway(Config{}), s.gateway(Config{})
+	w := s.worker("w1", one)
+	w.ping()
+	s.end("w1", pod.Exit)
+	w.ping()
+	if p := s.pod("w1"); p.Status != pod.Exited {
+		t.Errorf("got %s, want no look at the record while it is heard", p.Status)
+	}
+	w.gates = []*instance{two} // which has not heard of it
+	w.ping()
+	if p := s.pod("w1"); p.Status != pod.Running || p.Change != "its worker is back" {
+		t.Errorf("got %+v, want it running", p)
+	}
+}
+
+func TestARemovedPodIsBackOnlyWithANewToken(t *testing.T) {
+	s := newSite(t)
+	one, two, three := s.gateway(Config{}), s.gateway(Config{}), s.gateway(Config{})
+	w := s.worker("w1", one)
+	w.ping()
+	s.end("w1", pod.Remove)
+	w.gates = []*instance{two}
+	w.ping()
+	if p := s.pod("w1"); p.Status != pod.Terminated {
+		t.Errorf("got %+v, want it gone", p)
+	}
+	fresh := s.worker("w1", three)
+	eventually(t, "the new token holds", patience, func() bool {
+		a, err := fresh.try(t.Context(), "GET", "/ping/%w?gpu=any", nil)
+		return err == nil && a.status == http.StatusOK
+	})
+	if p := s.pod("w1"); p.Status != pod.Running {
+		t.Errorf("got %+v, want another pod of that id", p)
+	}
+}
+
+func TestAPodOfADriverIsLeftToIt(t *testing.T) {
+	s := newSite(t)
+	now := time.Now().UTC()
+	must(t, s.registry.Pods.Create(t.Context(), pod.Pod{ID: "w1", Endpoint: "ep", Driver: pod.Docker, Status: pod.Exited, Created: now, Changed: now}))
+	s.worker("w1", s.gateway(Config{})).ping()
+	if p := s.pod("w1"); p.Status != pod.Exited {
+		t.Errorf("got %+v, want it as it was", p)
+	}
+}
+
+func TestWhatIsRememberedOfPodsIsBounded(t *testing.T) {
+	p, now := newPods(), time.Now()
+	for i := range mostPods + 10 {
+		p.add(fmt.Sprint("ep.", i), now)
+	}
+	if len(p.seen) != mostPods || p.known("ep."+fmt.Sprint(mostPods), now) || !p.known("ep.0", now) {
+		t.Errorf("got %d, want the first %d", len(p.seen), mostPods)
+	}
+	later := now.Add(podKnownFor)
+	p.add("ep.x", later)
+	if len(p.seen) != 1 || p.known("ep.0", later) || !p.known("ep.x", later.Add(podKnownFor-1)) {
+		t.Errorf("got %d, want those of long ago forgotten", len(p.seen))
+	}
+}
