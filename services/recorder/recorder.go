@@ -30,6 +30,8 @@ import (
 type Config struct {
 	// Partitions is how many streams hold records. 0 means 1.
 	Partitions int
+	// Counted, if not nil, is called for each event once it is counted.
+	Counted func(events.Event)
 	// Log hears of what no answer tells. nil means silence.
 	Log *slog.Logger
 	// Point, if not nil, is called at each named crash point, for tests that
@@ -114,7 +116,7 @@ func (s *Service) lead(ctx context.Context) error {
 		g.Go(func() error { return s.recordAll(ctx, p, keep) })
 	}
 	g.Go(func() error { return keep.run(ctx) })
-	g.Go(func() error { return s.events.Count(ctx, s.queue.Durable) })
+	g.Go(func() error { return s.events.CountEach(ctx, s.queue.Durable, s.cfg.Counted) })
 	return g.Wait()
 }
 

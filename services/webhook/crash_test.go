@@ -19,13 +19,13 @@ import (
 // redeliverAfter makes what a dead instance held come back soon.
 func (s *site) redeliverAfter(d time.Duration) {
 	s.t.Helper()
-	c, err := s.bus.JS.Consumer(s.t.Context(), streams.Webhooks, streams.WebhookConsumer)
+	c, err := s.js.Consumer(s.t.Context(), streams.Webhooks, streams.WebhookConsumer)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	cfg := c.CachedInfo().Config
 	cfg.AckWait = d
-	if _, err := s.bus.JS.UpdateConsumer(s.t.Context(), streams.Webhooks, cfg); err != nil {
+	if _, err := s.js.UpdateConsumer(s.t.Context(), streams.Webhooks, cfg); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -34,7 +34,7 @@ func (s *site) redeliverAfter(d time.Duration) {
 // connection is gone, and whatever it does goes no further than the next point.
 func (s *site) serveUntil(cfg Config, nth int64) (dead <-chan struct{}) {
 	s.t.Helper()
-	nc := s.bus.Connect(s.t)
+	nc := s.connect(s.t)
 	q, err := queue.New(s.t.Context(), nc, queue.Config{})
 	if err != nil {
 		s.t.Fatal(err)
@@ -126,7 +126,7 @@ func TestDownForLongerThanTheRetention(t *testing.T) {
 		s.announce(s.work(payload, ""))
 		ids = append(ids, id)
 	}
-	records, err := s.bus.JS.Stream(t.Context(), streams.Records(0))
+	records, err := s.js.Stream(t.Context(), streams.Records(0))
 	if err != nil {
 		t.Fatal(err)
 	}

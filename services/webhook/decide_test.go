@@ -76,27 +76,26 @@ func TestRetryAfterHeader(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	unknown := pace{limit: firstLimit}
+	unknown := pace{limit: firstLimit, since: time.Now().Add(-time.Second)}
 	hanging := unknown.after(15*time.Second, false, 8)
 	healthy := unknown
 	for range 10 {
 		healthy = healthy.after(2*time.Millisecond, true, 8)
 	}
 	tests := map[string]struct {
-		p           pace
-		all         int // wait together
-		limit, room int
-		away        time.Duration // of one that finds room waiting
+		p     pace
+		limit int
+		wait  time.Duration // of 1000
 	}{
-		"unknown":              {unknown, 0, 2, laneWaiting, leastAway},
-		"unknown, others wait": {unknown, allWaiting / 2, 2, firstWaiting, leastAway},
-		"hanging":              {hanging, 0, 1, 1, 7500 * time.Millisecond},
-		"healthy":              {healthy, allWaiting / 2, 8, laneWaiting, 1250 * time.Millisecond},
-		"back":                 {hanging.after(time.Millisecond, true, 8).after(time.Millisecond, true, 8), 0, 3, answeringWaiting, mostAway},
+		"no answer for a second": {unknown, 2, 500 * time.Second},
+		"hanging":                {hanging, 1, 15_000 * time.Second},
+		"healthy":                {healthy, 8, 250 * time.Millisecond},
+		"healthy, then one hang": {healthy.after(15*time.Second, false, 8), 4, 469 * time.Second},
+		"back":                   {hanging.after(time.Millisecond, true, 8).after(time.Millisecond, true, 8), 3, 3828 * time.Second},
 	}
 	for name, test := range tests {
-		if got := test.p.away(test.p.room(test.all)); test.p.limit != test.limit || test.p.room(test.all) != test.room || got.Round(10*time.Millisecond) != test.away.Round(10*time.Millisecond) {
-			t.Errorf("%s: got limit %d, room %d, away %s, want %+v", name, test.p.limit, test.p.room(test.all), got, test)
+		if got := test.p.wait(1000).Round(time.Second); test.p.limit != test.limit || got != test.wait.Round(time.Second) {
+			t.Errorf("%s: got limit %d, wait %s, want %d, %s", name, test.p.limit, got, test.limit, test.wait)
 		}
 	}
 }

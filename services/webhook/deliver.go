@@ -11,13 +11,20 @@ import (
 	"flightline/shared/queue"
 )
 
-// troubleAway is how long a completion stays away when JetStream does not answer.
-const troubleAway = time.Second
+const (
+	// troubleAway is how long a completion stays away when JetStream does not answer.
+	troubleAway = time.Second
+	// extendAfter is when one that waited needs more time for an attempt.
+	extendAfter = 5 * time.Second
+)
 
 // deliver takes one completion as far as it goes now. What goes wrong on our
 // side puts it off.
 func (s *Service) deliver(ctx context.Context, o *order) verdict {
-	o.Extend()
+	if time.Since(o.held) > extendAfter {
+		o.Extend()
+	}
+	ctx = s.within(ctx, o)
 	e, err := s.registry.Endpoints.Get(ctx, o.Job.Endpoint)
 	if errors.Is(err, endpoint.ErrNotFound) {
 		s.log.WarnContext(ctx, "webhook dropped, its endpoint is gone", "job", o.Job.ID, "endpoint", o.Job.Endpoint)
@@ -31,7 +38,10 @@ func (s *Service) deliver(ctx context.Context, o *order) verdict {
 	if err != nil || paused {
 		return s.putOff(ctx, o, err)
 	}
-	last, err := s.queue.LastDelivery(ctx, o.Completion)
+	var last queue.Delivery
+	if !o.Fresh {
+		last, err = s.queue.LastDelivery(ctx, o.Completion)
+	}
 	if err != nil {
 		return s.putOff(ctx, o, err)
 	}
@@ -81,7 +91,7 @@ func (s *Service) park(ctx context.Context, o *order) (bool, error) {
 // attempt posts the completion and writes down what came of it.
 func (s *Service) attempt(ctx context.Context, o *order, e endpoint.Endpoint, n int, after uint64) verdict {
 	began, started := time.Now(), s.queue.Now()
-	got, err := s.send(ctx, o, e)
+	got, err := s.send(ctx, o, e, n)
 	if ctx.Err() != nil {
 		o.Later(0) // the service stops: another instance tries anew
 		return untried
@@ -107,19 +117,24 @@ func (s *Service) attempt(ctx context.Context, o *order, e endpoint.Endpoint, n 
 			d.Outcome, d.Next = queue.DeliveryGivenUp, time.Time{}
 		}
 	}
-	if err := s.logDelivery(ctx, o, d, after); err != nil {
+	if got.ok() {
+		s.book.add(entry{o, queue.Logged{Delivery: d, After: after}})
+		return answered
+	}
+	if err := s.logDelivery(ctx, o, d, after); errors.Is(err, queue.ErrDeliveryLogged) {
+		o.Later(0) // then the log decides
+		return failed
+	} else if err != nil {
 		return s.putOff(ctx, o, err)
 	}
 	s.point(AfterLog)
-	s.conclude(ctx, o, d, got)
-	if got.ok() {
-		return answered
-	}
+	s.tried(d.Outcome)
+	s.fail(ctx, o, d, got)
 	return failed
 }
 
 // send loads, signs and posts the completion.
-func (s *Service) send(ctx context.Context, o *order, e endpoint.Endpoint) (result, error) {
+func (s *Service) send(ctx context.Context, o *order, e endpoint.Endpoint, try int) (result, error) {
 	if err := o.Load(ctx); err != nil {
 		return result{err: queue.ErrPayloadGone.Error()}, err
 	}
@@ -130,34 +145,32 @@ func (s *Service) send(ctx context.Context, o *order, e endpoint.Endpoint) (resu
 	now := s.queue.Now()
 	header := http.Header{"Content-Type": {"application/json"}, "User-Agent": {userAgent}}
 	sign(header, e.WebhookSecrets(now), idOf(&o.Job), now, body)
-	return s.post(ctx, o.to, header, body)
+	return s.traced(ctx, o, try, header, func(ctx context.Context) (result, error) { return s.post(ctx, o.to, header, body) })
 }
 
-// logDelivery appends the attempt. If another instance was faster, only a
-// success is worth telling besides.
+// logDelivery appends the attempt. If another one was logged meanwhile, only a
+// success is worth telling besides; a failure is ErrDeliveryLogged.
 func (s *Service) logDelivery(ctx context.Context, o *order, d queue.Delivery, after uint64) error {
 	for {
 		err := s.queue.LogDelivery(ctx, d, after)
-		if !errors.Is(err, queue.ErrDeliveryLogged) {
+		if !errors.Is(err, queue.ErrDeliveryLogged) || d.Outcome != queue.Delivered {
 			return err
 		}
 		last, err := s.queue.LastDelivery(ctx, o.Completion)
 		if err != nil {
 			return err
 		}
-		if d.Outcome != queue.Delivered || last.Outcome == queue.Delivered && last.Replay == d.Replay || last.Seq == after {
+		if last.Outcome == queue.Delivered && last.Replay == d.Replay || last.Seq == after {
 			return nil
 		}
 		after = last.Seq
 	}
 }
 
-// conclude does in the queue what the log says.
-func (s *Service) conclude(ctx context.Context, o *order, d queue.Delivery, got result) {
+// fail does in the queue what the log says of a failure.
+func (s *Service) fail(ctx context.Context, o *order, d queue.Delivery, got result) {
 	switch d.Outcome {
-	case queue.Delivered:
-		o.Done(ctx)
-		s.answered(ctx, o)
+	case queue.Delivered: // the logbook's
 	case queue.DeliveryFailed:
 		o.Later(d.Next.Sub(s.queue.Now()))
 	case queue.DeliveryGivenUp:

@@ -12,18 +12,20 @@ const (
 	// firstLimit is how many attempts at once an origin has that nothing is
 	// known of; each success adds one, each failure takes half away.
 	firstLimit = 2
-	// laneWaiting is how many completions wait for an origin in memory, without
-	// their payloads, allWaiting for all together; firstWaiting for one that
-	// nothing is known of while others wait too, answeringWaiting at least for
-	// one that answers. They are as many as can be: the
-	// server is slow to bring back thousands that were sent away.
-	firstWaiting, answeringWaiting, laneWaiting, allWaiting = 512, 2000, 10_000, 32_768
-	// longestWait is how long a completion may be expected to wait in memory.
-	longestWait = 15 * time.Second
-	// leastAway and mostAway bound how long one without room stays away.
-	leastAway, mostAway = 100 * time.Millisecond, 30 * time.Second
-	// staleAfter is when a completion that waited is left for its redelivery:
-	// an attempt must end before that.
+	// allWaiting is how many completions wait in memory, allBytes how many bytes
+	// of payloads they have with them: the others' are read before the post.
+	allWaiting, allBytes = 65_536, 64 << 20
+	// longestHold is how long any origin may be expected to take if reading
+	// waits for room; if one takes longer, half of what waits for it is sent away.
+	longestHold = 30 * time.Second
+	// lookAgain is how long reading waits before the origins are looked at again.
+	lookAgain = 100 * time.Millisecond
+	// leastAway and mostAway bound how long a completion is sent away.
+	leastAway, mostAway = time.Second, 5 * time.Minute
+	// extendEvery is how often the queue is told what is in hand.
+	extendEvery = streams.WebhookWait / 8
+	// staleAfter is when a completion of which the queue was not told is left
+	// for its redelivery: an attempt must end before that.
 	staleAfter = streams.WebhookWait / 2
 	// manyLanes is how many origins are remembered although nothing waits.
 	manyLanes = 4096
@@ -32,12 +34,20 @@ const (
 // order is a completion with where it goes.
 type order struct {
 	*queue.Completion
-	to      target
-	arrived time.Time
+	to target
+	// held is when the queue knew last that it is in hand.
+	held time.Time
+	size int
 }
 
 func orderOf(c *queue.Completion) *order {
-	return &order{Completion: c, to: targetOf(c.Job.Webhook), arrived: time.Now()}
+	return &order{Completion: c, to: targetOf(c.Job.Webhook), held: time.Now(), size: c.Size()}
+}
+
+// shed leaves the payload to the queue.
+func (o *order) shed() {
+	o.Shed()
+	o.to, o.size = targetOf(o.Job.Webhook), 0
 }
 
 // verdict is what an attempt tells of its origin.
@@ -56,10 +66,11 @@ type lanes struct {
 	start   func(func())
 	slots   chan struct{}
 
-	mu      sync.Mutex
-	all     map[string]*lane
-	waiting int
-	closed  bool
+	mu             sync.Mutex
+	room           *sync.Cond // less waits, or it is closed
+	all            map[string]*lane
+	waiting, bytes int
+	closed         bool
 }
 
 // lane is one origin.
@@ -68,83 +79,79 @@ type lane struct {
 	waiting []*order
 	running int
 	pace    pace
-}
-
-// pace is what is known of an origin.
-type pace struct {
-	// limit is how many attempts it gets at once.
-	limit int
-	// took is how long the last ones lasted, the latest counting most; 0 if
-	// there was none.
-	took time.Duration
-	// failing: the last one failed.
-	failing bool
-}
-
-// wait is how long n completions are expected to take.
-func (p pace) wait(n int) time.Duration { return time.Duration(n) * p.took / time.Duration(p.limit) }
-
-// room is how many completions may wait for it while all wait together.
-func (p pace) room(all int) int {
-	if p.took == 0 && all < allWaiting/4 {
-		return laneWaiting
-	}
-	if p.took == 0 {
-		return firstWaiting
-	}
-	fits := min(int(longestWait*time.Duration(p.limit)/p.took), laneWaiting)
-	if p.failing {
-		return max(p.limit, fits)
-	}
-	return max(answeringWaiting, fits) // one slow answer must not send away thousands
-}
-
-// away is how long one stays away that finds n waiting and no room: it is back
-// before they are gone, or the lane would run dry.
-func (p pace) away(n int) time.Duration { return min(max(p.wait(n)/2, leastAway), mostAway) }
-
-// after is the pace once another attempt has ended.
-func (p pace) after(took time.Duration, ok bool, most int) pace {
-	if p.took > 0 {
-		took = (p.took + took) / 2
-	}
-	p.took, p.failing = max(took, 1), !ok
-	if ok {
-		p.limit = min(p.limit+1, most)
-	} else {
-		p.limit = max(p.limit/2, 1)
-	}
-	return p
+	// away is about how many were sent away and are not back.
+	away int
 }
 
 func newLanes(cfg Config, deliver func(*order) verdict, start func(func())) *lanes {
-	return &lanes{cfg: cfg, deliver: deliver, start: start, slots: make(chan struct{}, cfg.AtOnce), all: map[string]*lane{}}
+	l := &lanes{cfg: cfg, deliver: deliver, start: start, slots: make(chan struct{}, cfg.AtOnce), all: map[string]*lane{}}
+	l.room = sync.NewCond(&l.mu)
+	return l
 }
 
-// offer takes an order, or gives it back for a while. It does not block.
+// offer takes an order. It waits while there is no room.
 func (l *lanes) offer(o *order) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.makeRoom()
 	if l.closed {
 		o.Later(0)
 		return
 	}
 	at := l.all[o.to.origin]
 	if at == nil {
-		at = &lane{origin: o.to.origin, pace: pace{limit: min(firstLimit, l.cfg.PerHost)}}
+		at = &lane{origin: o.to.origin, pace: pace{limit: min(firstLimit, l.cfg.PerHost), since: time.Now()}}
 		l.all[at.origin] = at
 	}
-	n := len(at.waiting)
-	if n >= at.pace.room(l.waiting) || l.waiting >= allWaiting && n >= at.pace.limit {
-		o.Later(at.pace.away(n))
-		return
+	if !o.Fresh {
+		at.away = max(at.away-1, 0)
+	}
+	if l.bytes+o.size > l.cfg.bytes {
+		o.shed()
 	}
 	at.waiting = append(at.waiting, o)
 	l.waiting++
+	l.bytes += o.size
 	if at.running < at.pace.limit {
 		at.running++
 		l.start(func() { l.work(at) })
 	}
+}
+
+// makeRoom returns when another one may wait, or at the end. The origin that
+// is expected to take longest makes room, unless all are soon done.
+func (l *lanes) makeRoom() {
+	for l.waiting >= l.cfg.waiting && !l.closed {
+		var slowest *lane
+		var takes time.Duration
+		for _, at := range l.all {
+			if d := at.pace.wait(len(at.waiting)); d >= takes {
+				slowest, takes = at, d
+			}
+		}
+		if takes <= longestHold {
+			again := time.AfterFunc(lookAgain, l.room.Broadcast)
+			l.room.Wait()
+			again.Stop()
+			continue
+		}
+		l.sendAway(slowest)
+	}
+}
+
+// sendAway gives half of a lane back to the queue, each for half of the time
+// in which its turn is expected: so the lane does not run dry, and few come
+// back in vain.
+func (l *lanes) sendAway(at *lane) {
+	keep := len(at.waiting) / 2
+	for i, o := range at.waiting[keep:] {
+		at.away++
+		o.Later(min(max(at.pace.wait(keep+at.away)/2, leastAway), mostAway))
+		l.waiting--
+		l.bytes -= o.size
+		at.waiting[keep+i] = nil
+	}
+	at.waiting = at.waiting[:keep]
 }
 
 // work delivers what waits in the lane until there is nothing, or too many do.
@@ -172,7 +179,9 @@ func (l *lanes) take(at *lane) *order {
 		at.waiting[0] = nil
 		at.waiting = at.waiting[1:]
 		l.waiting--
-		if time.Since(o.arrived) < staleAfter {
+		l.bytes -= o.size
+		l.room.Signal()
+		if time.Since(o.held) < staleAfter {
 			return o
 		}
 	}
@@ -182,8 +191,7 @@ func (l *lanes) take(at *lane) *order {
 	return nil
 }
 
-// settle learns from an attempt: further workers if it went well, and back to
-// the queue with what has no room any more.
+// settle learns from an attempt: further workers if it went well.
 func (l *lanes) settle(at *lane, took time.Duration, said verdict) {
 	if said == untried {
 		return
@@ -191,14 +199,27 @@ func (l *lanes) settle(at *lane, took time.Duration, said verdict) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at.pace = at.pace.after(took, said == answered, l.cfg.PerHost)
-	for room := at.pace.room(l.waiting); len(at.waiting) > room; l.waiting-- {
-		n := len(at.waiting) - 1
-		at.waiting[n].Later(at.pace.away(n))
-		at.waiting[n] = nil
-		at.waiting = at.waiting[:n]
-	}
 	for ; at.running < at.pace.limit && at.running-1 < len(at.waiting) && !l.closed; at.running++ {
 		l.start(func() { l.work(at) })
+	}
+}
+
+// extend tells the queue which completions are still in hand, of each not
+// oftener than every other time.
+func (l *lanes) extend(now time.Time) {
+	var all []*order
+	l.mu.Lock()
+	for _, at := range l.all {
+		for _, o := range at.waiting {
+			if now.Sub(o.held) > extendEvery*3/2 {
+				o.held = now
+				all = append(all, o)
+			}
+		}
+	}
+	l.mu.Unlock()
+	for _, o := range all {
+		o.Extend()
 	}
 }
 
@@ -207,10 +228,12 @@ func (l *lanes) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
+	l.room.Broadcast()
 	for _, at := range l.all {
 		for _, o := range at.waiting {
 			o.Later(0)
 		}
 		at.waiting = nil
 	}
+	l.waiting, l.bytes = 0, 0
 }

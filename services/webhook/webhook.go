@@ -8,9 +8,16 @@
 // hold the same completion, repeat an attempt at worst: the receiver tells it
 // by its webhook-id.
 //
-// Each origin (scheme, host, port) has a lane of its own with a few attempts
-// at once, fewer the more it fails; what has no room there goes back to the
-// queue for a while. So a receiver that hangs holds up its own lane only.
+// What is read stays in memory until it is posted: each origin (scheme, host,
+// port) has a lane, with a few attempts at once, fewer the more it fails. The
+// queue hears every few seconds what is still in hand, so that it sends it to
+// nobody else. Payloads beyond a total are dropped and read again before the
+// post. Only when all lanes together are full does anything go back: half of
+// the lane that is expected to take longest, and nothing if all lanes are soon
+// done; reading waits then. So a receiver that hangs holds up its own lane
+// only, and no completion is sent away because others wait before it. (What
+// is sent away comes back late: while acknowledgements stream in, the server
+// does not look for what is due if more than 1024 are out.)
 package webhook
 
 import (
@@ -25,6 +32,7 @@ import (
 
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/telemetry"
 )
 
 // Config is what may differ between installations. The zero value is strict:
@@ -50,6 +58,11 @@ type Config struct {
 	// Patience before a destination is paused. The zero value means 20 webhooks
 	// in an hour.
 	Patience registry.Patience
+	// Tracer makes a span of each attempt, and tells the receiver of it. nil means
+	// none.
+	Tracer *telemetry.Tracer
+	// Tried, if not nil, is called after each attempt that was logged.
+	Tried func(queue.DeliveryOutcome)
 	// Log hears of what no answer tells. nil means silence.
 	Log *slog.Logger
 	// Point, if not nil, is called at each named crash point, for tests that
@@ -57,6 +70,8 @@ type Config struct {
 	Point func(Point)
 
 	resolver *net.Resolver // of a test; nil: the system's
+	waiting  int           // of a test; 0: allWaiting
+	bytes    int           // of a test; 0: allBytes
 }
 
 // Point names a place between two steps where a crash must lose nothing.
@@ -93,6 +108,7 @@ type Service struct {
 	queue    *queue.Queue
 	registry *registry.Registry
 	client   *http.Client
+	book     *logbook // while it runs
 }
 
 // New returns a service that is ready for Run. It starts nothing, and fails
@@ -114,6 +130,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	cfg.PerHost = orDefault(cfg.PerHost, defaultPerHost)
 	cfg.AtOnce = orDefault(cfg.AtOnce, defaultAtOnce)
 	cfg.MaxBody = orDefault(cfg.MaxBody, defaultMaxBody)
+	cfg.waiting, cfg.bytes = orDefault(cfg.waiting, allWaiting), orDefault(cfg.bytes, allBytes)
 	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, client: newClient(cfg)}, nil
 }
 
@@ -130,14 +147,38 @@ func (s *Service) Run(ctx context.Context) error {
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	defer s.client.CloseIdleConnections()
+	s.book = s.openBook(work)
 	var workers sync.WaitGroup
 	l := newLanes(s.cfg, func(o *order) verdict { return s.deliver(work, o) }, workers.Go)
+	workers.Go(func() { extendUntil(ctx, l) })
+	unhold := context.AfterFunc(ctx, l.close)
+	defer unhold()
 	err := s.queue.Completions(ctx, func(c *queue.Completion) { l.offer(orderOf(c)) })
 	l.close()
 	late := time.AfterFunc(stopGrace, abandon)
 	defer late.Stop()
 	workers.Wait()
+	s.book.close()
 	return err
+}
+
+func extendUntil(ctx context.Context, l *lanes) {
+	ticks := time.NewTicker(extendEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticks.C:
+			l.extend(now)
+		}
+	}
+}
+
+func (s *Service) tried(outcome queue.DeliveryOutcome) {
+	if s.cfg.Tried != nil {
+		s.cfg.Tried(outcome)
+	}
 }
 
 func (s *Service) point(p Point) {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"flightline/shared/bus/bustest"
@@ -31,7 +33,10 @@ const patience = 40 * time.Second
 // what schedule says.
 type site struct {
 	t        testing.TB
-	bus      *bustest.Bus
+	bus      *bustest.Bus // nil: a cluster
+	js       jetstream.JetStream
+	connect  func(testing.TB) *nats.Conn
+	replicas int
 	queue    *queue.Queue
 	registry *registry.Registry
 	endpoint endpoint.Endpoint
@@ -39,31 +44,38 @@ type site struct {
 
 func newSite(t testing.TB, schedule ...time.Duration) *site {
 	t.Helper()
-	s := &site{t: t, bus: bustest.New(t)}
-	if err := streams.Apply(t.Context(), s.bus.JS, streams.Config{}); err != nil {
+	bus := bustest.New(t)
+	s := &site{t: t, bus: bus, js: bus.JS, connect: bus.Connect}
+	if err := streams.Apply(t.Context(), s.js, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	s.queue, s.registry = s.process()
-	e := endpoint.Endpoint{ID: "ep", WebhookSecret: endpoint.NewWebhookSecret(), WebhookRetries: schedule, Created: time.Now()}
-	var err error
-	if s.endpoint, err = s.registry.Endpoints.Create(t.Context(), e); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.queue.CreateEndpoint(t.Context(), s.endpoint); err != nil {
-		t.Fatal(err)
-	}
+	s.create(endpoint.Endpoint{WebhookRetries: schedule})
 	return s
+}
+
+// create makes the endpoint "ep", once the streams are there.
+func (s *site) create(e endpoint.Endpoint) {
+	s.t.Helper()
+	s.queue, s.registry = s.process()
+	e.ID, e.WebhookSecret, e.Created = "ep", endpoint.NewWebhookSecret(), time.Now()
+	var err error
+	if s.endpoint, err = s.registry.Endpoints.Create(s.t.Context(), e); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.queue.CreateEndpoint(s.t.Context(), s.endpoint); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // process is what one process has of its own.
 func (s *site) process() (*queue.Queue, *registry.Registry) {
 	s.t.Helper()
-	nc := s.bus.Connect(s.t)
-	q, err := queue.New(s.t.Context(), nc, queue.Config{})
+	nc := s.connect(s.t)
+	q, err := queue.New(s.t.Context(), nc, queue.Config{Replicas: s.replicas})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	reg, err := registry.New(s.t.Context(), s.bus.JS, nil)
+	reg, err := registry.New(s.t.Context(), s.js, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -169,7 +181,7 @@ func (s *site) eventually(what string, holds func() bool) {
 // left is how many messages a stream has.
 func (s *site) left(stream string) uint64 {
 	s.t.Helper()
-	got, err := s.bus.JS.Stream(s.t.Context(), stream)
+	got, err := s.js.Stream(s.t.Context(), stream)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -1,0 +1,62 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"flightline/shared/telemetry"
+)
+
+// within is ctx within the trace of the completion's job, for spans and for the
+// log.
+func (s *Service) within(ctx context.Context, o *order) context.Context {
+	if s.cfg.Tracer == nil || o.Job.Trace == "" {
+		return ctx
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, telemetry.Remote(o.Job.Trace))
+}
+
+// traced makes a span of the attempt that post makes, the try-th one, and names
+// it to the receiver.
+func (s *Service) traced(ctx context.Context, o *order, try int, header http.Header, post func(context.Context) (result, error)) (result, error) {
+	if s.cfg.Tracer == nil {
+		return post(ctx)
+	}
+	attrs := []attribute.KeyValue{
+		attribute.String("http.request.method", http.MethodPost), attribute.String("url.full", o.to.shown),
+		attribute.String("flightline.endpoint.id", o.Job.Endpoint), attribute.String("flightline.job.id", string(o.Job.ID)),
+		attribute.Int("flightline.webhook.attempt", try),
+	}
+	if o.to.url != nil {
+		attrs = append(attrs, attribute.String("server.address", o.to.url.Hostname()))
+		if port, err := strconv.Atoi(o.to.url.Port()); err == nil {
+			attrs = append(attrs, attribute.Int("server.port", port))
+		}
+	}
+	if try > 1 {
+		attrs = append(attrs, attribute.Int("http.request.resend_count", try-1))
+	}
+	ctx, span := s.cfg.Tracer.Start(ctx, "POST webhook", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	defer span.End()
+	parent, state := telemetry.Headers(telemetry.Line(ctx))
+	header.Set(telemetry.HeaderParent, parent)
+	if state != "" {
+		header.Set(telemetry.HeaderState, state)
+	}
+	got, err := post(ctx)
+	switch {
+	case got.status != 0:
+		span.SetAttributes(attribute.Int("http.response.status_code", got.status))
+	case err == nil:
+		span.SetAttributes(attribute.String("error.type", "no_answer"))
+	}
+	if !got.ok() {
+		span.SetStatus(codes.Error, "")
+	}
+	return got, err
+}
