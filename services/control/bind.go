@@ -35,17 +35,34 @@ type endpointBody struct {
 	Limits             *map[string]endpoint.Limit `json:"limits"`
 	// WebhookRetriesMs replaces the whole schedule; [] means no second attempt.
 	WebhookRetriesMs *[]int64 `json:"webhookRetriesMs"`
+
+	// What follows says how workers are started, and how many; see bind_fleet.go.
+	ScalerType  *string `json:"scalerType"`
+	ScalerValue *int    `json:"scalerValue"`
+	// IdleTimeout is in seconds, as RunPod's is.
+	IdleTimeout *int64             `json:"idleTimeout"`
+	Driver      *string            `json:"driver"`
+	TemplateID  *string            `json:"templateId"`
+	ImageName   *string            `json:"imageName"`
+	Command     *[]string          `json:"command"`
+	Env         *map[string]string `json:"env"`
+	GPUCount    *int               `json:"gpuCount"`
+	VCPUCount   *float64           `json:"vcpuCount"`
+	MemoryInGb  *float64           `json:"memoryInGb"`
 }
 
 // endpoint is what a new endpoint is made from.
 func (b *endpointBody) endpoint() (endpoint.Endpoint, error) {
-	if (b.ID == nil || *b.ID == "") && (b.Name == nil || *b.Name == "") {
-		return endpoint.Endpoint{}, web.Errorf(web.InvalidRequest, "name or id is required")
+	if blank(b.ID) && blank(b.Name) && blank(b.TemplateID) {
+		return endpoint.Endpoint{}, web.Errorf(web.InvalidRequest, "name or id is required, or templateId")
 	}
 	if err := b.check(); err != nil {
 		return endpoint.Endpoint{}, err
 	}
-	e := b.onto(endpoint.Endpoint{})
+	e, err := b.onto(endpoint.Endpoint{})
+	if err != nil {
+		return e, err
+	}
 	if b.ID != nil {
 		e.ID = *b.ID
 	}
@@ -69,8 +86,10 @@ func (b *endpointBody) check() error {
 	return nil
 }
 
-// onto returns e with what the body gives.
-func (b *endpointBody) onto(e endpoint.Endpoint) endpoint.Endpoint {
+func blank(given *string) bool { return given == nil || *given == "" }
+
+// onto returns e with what the body gives, or an *endpoint.FieldError.
+func (b *endpointBody) onto(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	set(&e.Name, b.Name)
 	setMillis(&e.ExecutionTimeout, b.ExecutionTimeoutMs)
 	setMillis(&e.TTL, b.TTLMs)
@@ -89,7 +108,7 @@ func (b *endpointBody) onto(e endpoint.Endpoint) endpoint.Endpoint {
 			setMillis(&e.WebhookRetries[i], &(*b.WebhookRetriesMs)[i])
 		}
 	}
-	return e
+	return b.ontoFleet(e)
 }
 
 func set[T any](to, given *T) {
@@ -138,6 +157,10 @@ func wanted(t reflect.Type) string {
 	switch t.Kind() { //nolint:exhaustive // no other kind is in a body
 	case reflect.Int, reflect.Int64:
 		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Bool:
+		return "true or false"
 	case reflect.String:
 		return "a string"
 	case reflect.Slice:

@@ -1,6 +1,7 @@
 // Package control is the REST API beneath /v1: it makes, changes and deletes
-// endpoints and API keys. Its shapes are those of RunPod's REST API where that
-// has the field. Every request needs a key with the scope control.
+// endpoints, API keys, pods, templates and network volumes. Its shapes are those
+// of RunPod's REST API where that has the field. Every request needs a key with
+// the scope control; for a look at the last three the scope pods will do.
 //
 // Making an endpoint writes its record first and its queue second; deleting
 // one marks the record, waits until every instance has seen that, removes the
@@ -17,6 +18,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
+	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 )
@@ -26,6 +28,8 @@ type Config struct {
 	// Partitions is how many there are for new endpoints; that of streams.Apply.
 	// 0 means 1.
 	Partitions int
+	// Catalog knows prices and places of machines. nil means that nothing is known.
+	Catalog *pod.Catalog
 	// Log hears of what no answer tells. nil means silence.
 	Log *slog.Logger
 }
@@ -94,10 +98,7 @@ func (s *Service) repair(ctx context.Context, since time.Time) error {
 		return err
 	}
 	for _, e := range endpoints {
-		if e.Created.Before(since) {
-			continue
-		}
-		if err := s.queue.CreateEndpoint(ctx, e); err != nil {
+		if err := s.repairQueue(ctx, e, since); err != nil {
 			return err
 		}
 	}
@@ -111,6 +112,24 @@ func (s *Service) repair(ctx context.Context, since time.Time) error {
 		}
 	}
 	return nil
+}
+
+// repairQueue makes the queue of an endpoint made after since, and tells it of a
+// pause that lasts, or ended after since: by itself, or because it was resumed.
+func (s *Service) repairQueue(ctx context.Context, e endpoint.Endpoint, since time.Time) error {
+	if !e.Created.Before(since) {
+		if err := s.queue.CreateEndpoint(ctx, e); err != nil {
+			return err
+		}
+	}
+	if e.PausedUntil.IsZero() || e.PausedUntil.Before(since) {
+		return nil
+	}
+	_, err := s.applyPause(ctx, e)
+	if errors.Is(err, endpoint.ErrNotFound) { // deleted meanwhile
+		return nil
+	}
+	return err
 }
 
 // applyQueue makes the endpoint's queue as its record says. Whatever goes

@@ -46,8 +46,11 @@ func start(t *testing.T) *system {
 	return startWith(t, nil)
 }
 
+// startWith lets other tests run meanwhile: most of what a system takes is
+// waiting for its bus to begin and to end.
 func startWith(t *testing.T, durable func(ctx context.Context, stream string) error) *system {
 	t.Helper()
+	t.Parallel()
 	s := &system{t: t, bus: bustest.New(t), durable: durable}
 	if err := s.open(); err != nil {
 		t.Fatal(err)

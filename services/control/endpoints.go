@@ -35,6 +35,9 @@ func (s *Service) createEndpoint(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.template(ctx, body.TemplateID); err != nil {
+		return err
+	}
 	made.Partition = partitionOf(made.ID, s.cfg.Partitions)
 	made.WebhookSecret = endpoint.NewWebhookSecret()
 	made.Created = time.Now().UTC()
@@ -48,27 +51,39 @@ func (s *Service) createEndpoint(c *fiber.Ctx) error {
 		_ = s.registry.Endpoints.Delete(undo, made.ID) // else Run makes the queue
 		return err
 	}
-	return c.JSON(viewOf(made))
+	return c.JSON(viewOf(made, s.queue.Now()))
 }
 
 func (s *Service) listEndpoints(c *fiber.Ctx) error {
-	endpoints, err := s.registry.Endpoints.List(c.UserContext())
+	ctx, cancel := prompt(c)
+	defer cancel()
+	show, err := s.endpointShower(ctx, c)
+	if err != nil {
+		return err
+	}
+	endpoints, err := s.registry.Endpoints.List(ctx)
 	if err != nil {
 		return err
 	}
 	views := make([]endpointView, 0, len(endpoints))
 	for _, e := range endpoints {
-		views = append(views, viewOf(e))
+		views = append(views, show(e))
 	}
 	return c.JSON(views)
 }
 
 func (s *Service) getEndpoint(c *fiber.Ctx) error {
-	e, err := s.registry.Endpoints.Get(c.UserContext(), c.Params("id"))
+	ctx, cancel := prompt(c)
+	defer cancel()
+	show, err := s.endpointShower(ctx, c)
 	if err != nil {
 		return err
 	}
-	return c.JSON(viewOf(e))
+	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
+	if err != nil {
+		return err
+	}
+	return c.JSON(show(e))
 }
 
 func (s *Service) updateEndpoint(c *fiber.Ctx) error {
@@ -85,16 +100,17 @@ func (s *Service) updateEndpoint(c *fiber.Ctx) error {
 	if err := body.check(); err != nil {
 		return err
 	}
-	e, err := s.registry.Endpoints.Update(ctx, id, func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
-		return body.onto(e), nil
-	})
+	if _, err := s.template(ctx, body.TemplateID); err != nil {
+		return err
+	}
+	e, err := s.registry.Endpoints.Update(ctx, id, body.onto)
 	if err != nil {
 		return err
 	}
 	if err := s.applyQueue(ctx, e); err != nil { // the lease; the same again is fine
 		return err
 	}
-	return c.JSON(viewOf(e))
+	return c.JSON(viewOf(e, s.queue.Now()))
 }
 
 // deleteEndpoint takes as long as the jobs take to cancel.

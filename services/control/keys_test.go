@@ -91,7 +91,12 @@ func TestChangesAreAnsweredOnceTheyAreOnTheDisk(t *testing.T) {
 	key := s.do("POST", "/keys", `{"scopes":["read:*"]}`)
 	s.expect("a key, with a good disk", key, 200, "", "")
 	s.expect("an endpoint, with a good disk", s.do("POST", "/endpoints", `{"id":"ep"}`), 200, "", "")
+	made := s.do("POST", "/pods", `{"imageName":"busybox"}`)
+	s.expect("a pod, with a good disk", made, 201, "", "")
 	for _, tc := range []struct{ stream, method, path, body string }{
+		{streams.Bucket(streams.BucketPods), "POST", "/pods", `{"imageName":"busybox"}`},
+		{streams.Bucket(streams.BucketPods), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""},
+		{streams.Bucket(streams.BucketTokens), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""}, // the worker's token goes with it
 		{streams.Bucket(streams.BucketKeys), "POST", "/keys", `{"scopes":["read:*"]}`},
 		{streams.Bucket(streams.BucketKeys), "DELETE", fmt.Sprintf("/keys/%s", key.body["id"]), ""},
 		{streams.Bucket(streams.BucketEndpoints), "POST", "/endpoints", `{"id":"other"}`},

@@ -26,6 +26,10 @@ func (s *Service) Routes(app *fiber.App) {
 	v1.Post("/endpoints/:id/update", guarded(s.updateEndpoint)...) // RunPod's older spelling
 	v1.Delete("/endpoints/:id", guarded(s.durably(s.deleteEndpoint, streams.BucketEndpoints))...)
 
+	v1.Post("/endpoints/:id/pause", guarded(s.durably(s.pauseEndpoint, streams.BucketEndpoints))...)
+	v1.Post("/endpoints/:id/resume", guarded(s.durably(s.resumeEndpoint, streams.BucketEndpoints))...)
+	v1.Get("/endpoints/:id/scaling", guarded(s.listScaling)...)
+
 	v1.Get("/endpoints/:id/workers", guarded(s.listWorkers)...)
 	v1.Post("/endpoints/:id/workers", guarded(s.durably(s.issueToken, streams.BucketTokens))...)
 	v1.Delete("/endpoints/:id/workers/:worker", guarded(s.durably(s.revokeToken, streams.BucketTokens))...)
@@ -37,6 +41,8 @@ func (s *Service) Routes(app *fiber.App) {
 	v1.Post("/endpoints/:id/webhooks/pause", guarded(s.durably(s.pauseDestination, streams.BucketDestinations))...)
 	v1.Post("/endpoints/:id/webhooks/resume", guarded(s.durably(s.resumeDestination, streams.BucketDestinations))...)
 	v1.Post("/endpoints/:id/webhooks/secret", guarded(s.durably(s.rotateSecret, streams.BucketEndpoints))...)
+
+	s.podRoutes(v1, guarded)
 
 	v1.Post("/keys", guarded(s.durably(s.createKey, streams.BucketKeys))...)
 	v1.Get("/keys", guarded(s.listKeys)...)

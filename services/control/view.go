@@ -31,9 +31,14 @@ type endpointView struct {
 	WebhookSecret string `json:"webhookSecret"`
 	// WebhookRetriesMs are the pauses between attempts, if they are not the contract's.
 	WebhookRetriesMs []int64 `json:"webhookRetriesMs,omitzero"`
+	// fleetView says how workers are started, and how many.
+	fleetView
+	// Workers and Template are there if they were asked for.
+	Workers  *[]podView    `json:"workers,omitempty"`
+	Template *templateView `json:"template,omitempty"`
 }
 
-func viewOf(e endpoint.Endpoint) endpointView {
+func viewOf(e endpoint.Endpoint, now time.Time) endpointView {
 	limits := e.Limits
 	if limits == nil {
 		limits = map[string]endpoint.Limit{}
@@ -53,6 +58,7 @@ func viewOf(e endpoint.Endpoint) endpointView {
 		SyncRetentionMs: e.SyncRetention.Milliseconds(), MaxLostWorkers: e.MaxLost,
 		RequestsPerWorker: e.RequestsPerWorker, StreamFormat: e.StreamFormat,
 		Limits: limits, Partition: e.Partition, WebhookSecret: e.WebhookSecret, WebhookRetriesMs: retries,
+		fleetView: fleetViewOf(e, now),
 	}
 }
 

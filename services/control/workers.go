@@ -2,12 +2,14 @@ package control
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
 
@@ -30,6 +32,9 @@ type workerView struct {
 	PingIntervalMs int64 `json:"pingIntervalMs"`
 	// Token is the token itself, in the answer that makes it and never again.
 	Token string `json:"token,omitempty"`
+	// Env is what the endpoint sets for its workers, secrets included, in that
+	// answer only.
+	Env map[string]string `json:"env,omitempty"`
 }
 
 func workerViewOf(e endpoint.Endpoint, t registry.Token) workerView {
@@ -107,13 +112,27 @@ func (s *Service) issueToken(c *fiber.Ctx) error {
 		return err
 	}
 	view := workerViewOf(e, token)
-	view.Token = plain
+	view.Token, view.Env = plain, e.Env
 	return c.JSON(view)
 }
 
 func (s *Service) revokeToken(c *fiber.Ctx) error {
-	if err := s.registry.Tokens.Revoke(c.UserContext(), strings.Clone(c.Params("id")), strings.Clone(c.Params("worker"))); err != nil {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
+	if err != nil {
 		return err
+	}
+	worker := strings.Clone(c.Params("worker"))
+	if err := s.registry.Tokens.Revoke(ctx, e.ID, worker); err != nil {
+		return err
+	}
+	if p, err := s.registry.Pods.Get(ctx, worker); err == nil && p.Endpoint == e.ID {
+		// Of a locked one it is told once it falls silent.
+		_, err := s.registry.Pods.Move(ctx, worker, pod.Remove, "Its token was revoked", s.queue.Now(), nil)
+		if err != nil && !errors.Is(err, pod.ErrLocked) && !errors.Is(err, pod.ErrNotFound) {
+			return err
+		}
 	}
 	return c.SendStatus(fiber.StatusNoContent)
 }

@@ -37,8 +37,28 @@ func TestAWorkerIsLetInDrainedAndShutOut(t *testing.T) {
 	if got := s.do("DELETE", "/endpoints/ep1/workers/w1", ""); got.status != 204 {
 		t.Errorf("revoke: got %d %s", got.status, got.raw)
 	}
+	s.expect("revoke for nobody", s.do("DELETE", "/endpoints/nobody/workers/w1", ""), 404, "endpoint_not_found", "no such endpoint")
 	s.expect("revoke again", s.do("DELETE", "/endpoints/ep1/workers/w1", ""), 404, "not_found", "not found")
 	s.expect("drain nobody", s.do("POST", "/endpoints/ep1/workers/w1/drain", ""), 404, "not_found", "not found")
+}
+
+// What the endpoint sets for its workers is told to whoever lets one in, and
+// to nobody else.
+func TestTheEndpointsEnvironmentGoesWithTheToken(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1","env":{"MODEL":"tiny","BUCKET_SECRET_ACCESS_KEY":"s3cret"}}`)
+	made := s.do("POST", "/endpoints/ep1/workers", `{"id":"w1"}`)
+	if env, _ := made.body["env"].(map[string]any); env["MODEL"] != "tiny" || env["BUCKET_SECRET_ACCESS_KEY"] != "s3cret" {
+		t.Errorf("got %d %s, want the endpoint's environment", made.status, made.raw)
+	}
+	for _, request := range []string{
+		"GET /endpoints/ep1/workers", "POST /endpoints/ep1/workers/w1/drain", "GET /endpoints/ep1", "GET /endpoints", "PATCH /endpoints/ep1",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		if got := s.do(method, path, "{}"); got.status != 200 || strings.Contains(got.raw, "s3cret") {
+			t.Errorf("%s: got %d %s, want an answer without the secret", request, got.status, got.raw)
+		}
+	}
 }
 
 func TestAWorkersIDIsMadeUpOrChecked(t *testing.T) {

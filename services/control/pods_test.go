@@ -1,0 +1,235 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+func TestAPodIsMadeChangedStoppedStartedAndDeleted(t *testing.T) {
+	s := start(t)
+	made := s.do("POST", "/pods", `{"imageName":"busybox","env":{"A":"1","API_KEY":"s3cret"},"gpuCount":0,"ports":["80/http"],"cloudType":"SECURE"}`)
+	s.expect("create", made, 201, "", "")
+	id, _ := made.body["id"].(string)
+	if made.body["name"] != "my pod" || made.body["desiredStatus"] != "RUNNING" || made.body["driver"] != "docker" || made.body["consumerUserId"] == nil {
+		t.Errorf("got %s, want it RUNNING by docker with RunPod's name", made.raw)
+	}
+	if strings.Contains(made.raw, "s3cret") {
+		t.Errorf("got %s, want the secret hidden", made.raw)
+	}
+	one := "/pods/" + id
+	changed := s.do("PATCH", one, `{"name":"n","env":{"A":"2","API_KEY":"***"},"vcpuCount":1.5}`)
+	s.expect("patch", changed, 200, "", "")
+	stored, err := s.registry.Pods.Get(t.Context(), id)
+	if err != nil || stored.Spec.Env["API_KEY"] != "s3cret" || stored.Spec.Env["A"] != "2" || stored.Name != "n" || stored.Spec.VCPUs != 1.5 {
+		t.Errorf("got %+v %v, want the secret kept and the rest changed", stored, err)
+	}
+	s.expect("update", s.do("POST", one+"/update", `{"dockerStartCmd":["sleep","1"]}`), 200, "", "")
+	for _, step := range []struct{ verb, status, change string }{
+		{"stop", "EXITED", "Stopped by request: "}, {"stop", "EXITED", "Stopped by request: "}, {"start", "RUNNING", "Started by request: "},
+	} {
+		got := s.do("POST", one+"/"+step.verb, "")
+		change, _ := got.body["lastStatusChange"].(string)
+		if got.status != 200 || got.body["desiredStatus"] != step.status || !strings.HasPrefix(change, step.change) {
+			t.Errorf("%s: got %d %s, want %v", step.verb, got.status, got.raw, step)
+		}
+	}
+	for range 2 {
+		s.expect("delete", s.do("DELETE", one, ""), 204, "", "")
+	}
+	if got := s.do("GET", one, ""); got.body["desiredStatus"] != "TERMINATED" {
+		t.Errorf("got %s, want it readable still", got.raw)
+	}
+	s.expect("start what is gone", s.do("POST", one+"/start", ""), 409, "pod_conflict", "cannot start a pod that is TERMINATED")
+	s.expect("change what is gone", s.do("PATCH", one, `{"name":"x"}`), 409, "pod_conflict", "TERMINATED")
+}
+
+func TestALockedPodIsNeitherStoppedNorDeleted(t *testing.T) {
+	s := start(t)
+	id, _ := s.do("POST", "/pods", `{"imageName":"busybox","locked":true}`).body["id"].(string)
+	s.expect("stop", s.do("POST", "/pods/"+id+"/stop", ""), 409, "pod_conflict", "locked")
+	s.expect("delete", s.do("DELETE", "/pods/"+id, ""), 409, "pod_conflict", "locked")
+	s.expect("unlock", s.do("PATCH", "/pods/"+id, `{"locked":false}`), 200, "", "")
+	s.expect("stop", s.do("POST", "/pods/"+id+"/stop", ""), 200, "", "")
+}
+
+func TestThePodOfAWorkerIsItsOwners(t *testing.T) {
+	s := full(t)
+	s.do("POST", "/endpoints", `{"id":"upper"}`)
+	for _, verb := range []string{"start", "stop"} {
+		s.expect(verb, s.do("POST", "/pods/own/"+verb, ""), 409, "pod_conflict", "its owner runs it")
+	}
+	s.expect("start a fleet's", s.do("POST", "/pods/full/start", ""), 409, "pod_conflict", "autoscaler")
+	s.expect("spec", s.do("PATCH", "/pods/own", `{"env":{"A":"1"}}`), 409, "pod_conflict", "only name and locked")
+	s.expect("name", s.do("PATCH", "/pods/own", `{"name":"mine","env":{}}`), 200, "", "")
+
+	beat := registry.Worker{ID: "own", Endpoint: "upper", State: registry.WorkerIdle}
+	if err := s.registry.Workers.Beat(t.Context(), beat); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the worker is seen", patience, func() bool {
+		list, err := s.registry.Workers.List(t.Context(), "upper")
+		return err == nil && len(list) == 1
+	})
+	s.expect("delete one that speaks NATS", s.do("DELETE", "/pods/own", ""), 409, "pod_conflict", "stop it there")
+	s.do("POST", "/endpoints/upper/workers", `{"id":"own"}`)
+	s.expect("delete one with a token", s.do("DELETE", "/pods/own", ""), 204, "", "")
+	if got := s.do("GET", "/endpoints/upper/workers", ""); got.raw != "[]" {
+		t.Errorf("got %s, want its token revoked", got.raw)
+	}
+}
+
+func TestPodsAreListedByFilter(t *testing.T) {
+	s := full(t)
+	ctx := t.Context()
+	for _, p := range []pod.Pod{
+		{ID: "a", Name: "one two", Status: pod.Running, Driver: pod.Docker, Spec: pod.Spec{Image: "i1"}, TemplateID: "t1", Created: born, Changed: born},
+		{
+			ID: "b", Name: "b", Status: pod.Exited, Driver: pod.Process, VolumeID: "v1", MachineID: "m1", Created: born, Changed: born,
+			Machine: pod.Machine{CPU: pod.CPU{Model: "AMD EPYC 7763"}, VCPUs: 4},
+		},
+	} {
+		if err := s.registry.Pods.Create(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all are listed", patience, func() bool { return len(s.listed("?includeWorkers=true")) == 4 })
+	for query, want := range map[string][]string{
+		"":                                      {"a", "b"},
+		"?includeWorkers=false":                 {"a", "b"},
+		"?includeWorkers=true":                  {"a", "b", "full", "own"},
+		"?includeWorkers=1&computeType=GPU":     {"full"},
+		"?computeType=CPU":                      {"a", "b"},
+		"?cpuFlavorId=cpu3c":                    {"b"},
+		"?dataCenterId=EU-1":                    {"b"},
+		"?desiredStatus=EXITED":                 {"b"},
+		"?endpointId=upper":                     {},
+		"?endpointId=upper&includeWorkers=1":    {"full", "own"},
+		"?gpuTypeId=NVIDIA+L4&includeWorkers=1": {"full"},
+		"?id=a":                                 {"a"},
+		"?id=a&id=b":                            {"a", "b"},
+		"?imageName=i1":                         {"a"},
+		"?name=one%20two":                       {"a"},
+		"?networkVolumeId=v1":                   {"b"},
+		"?templateId=t1":                        {"a"},
+		"?templateId=t1&desiredStatus=EXITED":   {},
+		"?templateId=":                          {"a", "b"},
+	} {
+		if got := s.listed(query); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", query, got, want)
+		}
+	}
+	cpu := s.do("GET", "/pods/b", "")
+	if cpu.body["cpuFlavorId"] != "cpu3c" || cpu.body["costPerHr"] != 0.5 || cpu.body["vcpuCount"] != 4.0 {
+		t.Errorf("got %s, want a flavour and 4 × 0.125 an hour", cpu.raw)
+	}
+}
+
+func (s *system) listed(query string) []string {
+	s.t.Helper()
+	got := s.do("GET", "/pods"+query, "")
+	ids := []string{}
+	for _, part := range strings.Split(got.raw, `{"id":"`)[1:] {
+		id, rest, _ := strings.Cut(part, `"`)
+		if strings.HasPrefix(rest, `,"name"`) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func TestBadPodsNameTheField(t *testing.T) {
+	s := full(t)
+	for _, tc := range []struct{ call, body, text string }{
+		{"GET /pods/full?includeMachine=maybe", "", "includeMachine must be true or false"},
+		{"GET /pods/full?includeWorkers=", "", "includeWorkers must be true or false"},
+		{"GET /pods?includeTemplate=2", "", "includeTemplate"},
+		{"GET /pods?includeNetworkVolume=x", "", "includeNetworkVolume"},
+		{"GET /pods?includeSavingsPlans=x", "", "includeSavingsPlans"},
+		{"GET /pods?desiredStatus=LOST", "", "desiredStatus must be RUNNING or EXITED or TERMINATED"},
+		{"GET /pods?computeType=TPU", "", "computeType must be GPU or CPU"},
+		{"GET /pods/a.b", "", "podId must be"},
+		{"GET /pods/" + strings.Repeat("x", 129), "", "podId must be"},
+		{"POST /pods", `[]`, "JSON object"},
+		{"POST /pods", `{}`, "imageName is needed by the driver docker"},
+		{"POST /pods", `{"driver":"process"}`, "dockerStartCmd is needed by the driver process"},
+		{"POST /pods", `{"driver":"external"}`, "driver must be"},
+		{"POST /pods", `{"imageName":"i","name":"` + strings.Repeat("é", 192) + `"}`, "name must have 1 to 191 characters"},
+		{"POST /pods", `{"imageName":"i","name":1}`, "name must be a string"},
+		{"POST /pods", `{"imageName":"i","locked":"yes"}`, "locked must be true or false"},
+		{"POST /pods", `{"imageName":"i","vcpuCount":"1"}`, "vcpuCount must be a number"},
+		{"POST /pods", `{"imageName":"i","gpuCount":65}`, "gpuCount must be between 0 and 64"},
+		{"POST /pods", `{"imageName":"i","ports":["80"]}`, `ports[0] must be "<port>/http"`},
+		{"POST /pods", `{"imageName":"i","env":{"A":1}}`, "must be a string"},
+		{"POST /pods", `{"imageName":"i","env":{"A=B":"1"}}`, "env has a name"},
+		{"POST /pods", `{"imageName":"i","env":{"TOKEN":"***"}}`, "env.TOKEN"},
+		{"POST /pods", `{"imageName":"i","templateId":"none"}`, "templateId is that of no template"},
+		{"POST /pods", `{"imageName":"i","networkVolumeId":"none"}`, "networkVolumeId is that of no network volume"},
+		{"PATCH /pods/full", `{"volumeEncrypted":false}`, "volumeEncrypted can be set when the pod is made only"},
+		{"POST /templates", `{"imageName":"i"}`, "name must have"},
+		{"POST /templates", `{"name":"n","category":"TPU"}`, "category must be"},
+		{"POST /networkvolumes", `{"name":"n"}`, "size must be between"},
+		{"POST /networkvolumes", `{"name":"n","size":-1}`, "size must be between"},
+		{"POST /pods", `{"imageName":"i","dockerStartCmd":["sh","` + strings.Repeat("x", pod.MaxWordBytes) + `"]}`, "dockerStartCmd must be at most 65536 bytes"},
+		{"POST /networkvolumes", `{"name":"n","size":1,"path":"a/b"}`, "path must be"},
+		{"PATCH /networkvolumes/v1", `{"size":99}`, "does not shrink"},
+	} {
+		method, path, _ := strings.Cut(tc.call, " ")
+		s.expect(tc.call+" "+tc.body, s.do(method, path, tc.body), 400, "invalid_request", tc.text)
+	}
+	for _, path := range []string{"/pods/nobody", "/pods/nobody/update", "/pods/nobody/start"} {
+		method := map[bool]string{true: "GET", false: "POST"}[path == "/pods/nobody"]
+		s.expect(path, s.do(method, path, "{}"), 404, "pod_not_found", "no such pod")
+	}
+}
+
+func TestTemplatesAndVolumes(t *testing.T) {
+	s := start(t)
+	for kind, body := range map[string][3]string{
+		"templates":      {`{"name":"a","imageName":"i","env":{"TOKEN":"t0ken","A":"1"},"dockerStartCmd":["x"]}`, `{"readme":"r"}`, "templateId"},
+		"networkvolumes": {`{"name":"a","size":10}`, `{"size":20}`, "networkVolumeId"},
+	} {
+		made := s.do("POST", "/"+kind, body[0])
+		s.expect(kind, made, 200, "", "")
+		id, _ := made.body["id"].(string)
+		one := "/" + kind + "/" + id
+		s.expect(one, s.do("GET", one, ""), 200, "", "")
+		s.expect(one, s.do("PATCH", one, body[1]), 200, "", "")
+		s.expect(one, s.do("POST", one+"/update", `{"name":"b"}`), 200, "", "")
+		if list := s.do("GET", "/"+kind, ""); list.raw[0] != '[' || !strings.Contains(list.raw, id) || strings.Contains(list.raw, "t0ken") {
+			t.Errorf("got %s, want a bare array with %s and no secret", list.raw, id)
+		}
+		user := s.do("POST", "/pods", fmt.Sprintf(`{"imageName":"busybox","env":{"A":"2"},%q:%q}`, body[2], id))
+		s.expect("a pod of it", user, 201, "", "")
+		eventually(t, "it is in use", patience, func() bool { return s.do("DELETE", one, "").body["code"] == "in_use" })
+		podID, _ := user.body["id"].(string)
+		if p, err := s.registry.Pods.Get(t.Context(), podID); kind == "templates" &&
+			(err != nil || p.Spec.Env["TOKEN"] != "t0ken" || p.Spec.Env["A"] != "2" || len(p.Spec.Command) != 1) {
+			t.Errorf("got %+v %v, want what the template has, and the pod's own on top", p, err)
+		}
+		s.do("DELETE", "/pods/"+podID, "")
+		eventually(t, "it is not in use", patience, func() bool { return s.do("DELETE", one, "").status == 204 })
+		for _, method := range []string{"GET", "PATCH", "DELETE"} {
+			s.expect(method, s.do(method, one, "{}"), 404, "not_found", "no such")
+		}
+	}
+}
+
+func TestTheScopePodsLooksOnly(t *testing.T) {
+	s := full(t)
+	look, _ := s.do("POST", "/keys", `{"scopes":["pods"]}`).body["key"].(string)
+	other, _ := s.do("POST", "/keys", `{"scopes":["admin:*"]}`).body["key"].(string)
+	for _, path := range []string{"/pods", "/pods/full", "/templates", "/templates/t1", "/networkvolumes", "/networkvolumes/v1"} {
+		s.expect(path, s.doAs(look, "GET", path, ""), 200, "", "")
+		s.expect(path, s.doAs(other, "GET", path, ""), 401, "unauthorized", "")
+	}
+	for _, call := range []string{"POST /pods", "PATCH /pods/full", "POST /pods/full/stop", "DELETE /pods/full", "POST /templates", "GET /keys", "GET /endpoints"} {
+		method, path, _ := strings.Cut(call, " ")
+		s.expect(call, s.doAs(look, method, path, "{}"), 401, "unauthorized", "")
+	}
+	s.expect("a scope", s.do("POST", "/keys", `{"scopes":["pods:x"]}`), 400, "invalid_request", "pods takes no endpoint")
+}

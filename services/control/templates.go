@@ -1,0 +1,150 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/pod"
+	"flightline/shared/web"
+)
+
+// templateBody makes or changes a template. Unknown fields are RunPod's: they pass.
+type templateBody struct {
+	specBody
+	IsServerless *bool   `json:"isServerless"`
+	Category     *string `json:"category"`
+	Readme       *string `json:"readme"`
+}
+
+func (b *templateBody) onto(t pod.Template) (pod.Template, error) {
+	var err error
+	set(&t.Name, b.Name)
+	set(&t.Serverless, b.IsServerless)
+	set(&t.Category, b.Category)
+	set(&t.Readme, b.Readme)
+	if t.Spec, err = b.specBody.onto(t.Spec); err != nil {
+		return t, err
+	}
+	return t, t.Check()
+}
+
+func (s *Service) createTemplate(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	body, err := bind[templateBody](c)
+	if err != nil {
+		return err
+	}
+	made, err := body.onto(pod.Template{ID: newID(), Created: s.queue.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	if err := s.registry.Templates.Create(ctx, made.ID, made); err != nil {
+		return err
+	}
+	return s.answerTemplate(ctx, c, made)
+}
+
+func (s *Service) answerTemplate(ctx context.Context, c *fiber.Ctx, t pod.Template) error {
+	pods, err := s.registry.Pods.List(ctx)
+	if err != nil {
+		return err
+	}
+	return c.JSON(templateViewOf(t, tallyOf(pods, s.queue.Now())))
+}
+
+func (s *Service) listTemplates(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	list, err := s.registry.Templates.List(ctx)
+	if err != nil {
+		return err
+	}
+	pods, err := s.registry.Pods.List(ctx)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(list, func(a, b pod.Template) int { return strings.Compare(a.ID, b.ID) })
+	views := make([]templateView, 0, len(list))
+	all := tallyOf(pods, s.queue.Now())
+	for _, t := range list {
+		views = append(views, templateViewOf(t, all))
+	}
+	return c.JSON(views)
+}
+
+func (s *Service) getTemplate(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	t, err := s.registry.Templates.Get(ctx, c.Params("id"))
+	if err != nil {
+		return noThing(err, "template")
+	}
+	return s.answerTemplate(ctx, c, t)
+}
+
+// updateTemplate changes what is started from it next; pods keep what they have.
+func (s *Service) updateTemplate(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	body, err := bind[templateBody](c)
+	if err != nil {
+		return err
+	}
+	t, err := s.registry.Templates.Update(ctx, strings.Clone(c.Params("id")), body.onto)
+	if err != nil {
+		return noThing(err, "template")
+	}
+	return s.answerTemplate(ctx, c, t)
+}
+
+func (s *Service) deleteTemplate(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	id := strings.Clone(c.Params("id"))
+	if _, err := s.registry.Templates.Get(ctx, id); err != nil {
+		return noThing(err, "template")
+	}
+	endpoints, err := s.registry.Endpoints.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range endpoints {
+		if e.Fleet.TemplateID == id {
+			return web.Errorf(web.InUse, "the template is in use by the endpoint %s", e.ID)
+		}
+	}
+	if err := s.unused(ctx, "template", func(p pod.Pod) bool { return p.TemplateID == id }); err != nil {
+		return err
+	}
+	if err := s.registry.Templates.Delete(ctx, id); err != nil {
+		return err
+	}
+	return c.SendStatus(fiber.StatusNoContent)
+}
+
+// unused refuses to delete what a pod uses that is not gone.
+func (s *Service) unused(ctx context.Context, what string, uses func(pod.Pod) bool) error {
+	pods, err := s.registry.Pods.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range pods {
+		if p.Status != pod.Terminated && uses(p) {
+			return web.Errorf(web.InUse, "the %s is in use by the pod %s", what, p.ID)
+		}
+	}
+	return nil
+}
+
+// noThing says which kind of thing there is none of.
+func noThing(err error, what string) error {
+	if errors.Is(err, pod.ErrNotFound) {
+		return web.Errorf(web.NotFound, "no such %s", what)
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package control
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/pod"
+)
+
+// defaultDataCenter is where a volume is that names no place.
+const defaultDataCenter = "local"
+
+// volumeBody makes or changes a network volume.
+type volumeBody struct {
+	Name         *string `json:"name"`
+	Size         *int    `json:"size"`
+	DataCenterID *string `json:"dataCenterId"`
+	Path         *string `json:"path"`
+}
+
+func (b *volumeBody) onto(v pod.Volume) (pod.Volume, error) {
+	before := v
+	set(&v.Name, b.Name)
+	set(&v.SizeGB, b.Size)
+	set(&v.DataCenterID, b.DataCenterID)
+	set(&v.Path, b.Path)
+	if v.DataCenterID == "" {
+		v.DataCenterID = defaultDataCenter
+	}
+	if err := v.Check(); err != nil {
+		return v, err
+	}
+	if v.SizeGB < before.SizeGB {
+		return v, &pod.FieldError{Field: "size", Text: "must not be less than it is: a volume does not shrink"}
+	}
+	return v, nil
+}
+
+func (s *Service) createVolume(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	body, err := bind[volumeBody](c)
+	if err != nil {
+		return err
+	}
+	made, err := body.onto(pod.Volume{ID: newID(), Created: s.queue.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	if err := s.registry.Volumes.Create(ctx, made.ID, made); err != nil {
+		return err
+	}
+	return c.JSON(volumeViewOf(made))
+}
+
+func (s *Service) listVolumes(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	list, err := s.registry.Volumes.List(ctx)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(list, func(a, b pod.Volume) int { return strings.Compare(a.ID, b.ID) })
+	views := make([]volumeView, 0, len(list))
+	for _, v := range list {
+		views = append(views, volumeViewOf(v))
+	}
+	return c.JSON(views)
+}
+
+func (s *Service) getVolume(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	v, err := s.registry.Volumes.Get(ctx, c.Params("id"))
+	if err != nil {
+		return noThing(err, "network volume")
+	}
+	return c.JSON(volumeViewOf(v))
+}
+
+func (s *Service) updateVolume(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	body, err := bind[volumeBody](c)
+	if err != nil {
+		return err
+	}
+	v, err := s.registry.Volumes.Update(ctx, strings.Clone(c.Params("id")), body.onto)
+	if err != nil {
+		return noThing(err, "network volume")
+	}
+	return c.JSON(volumeViewOf(v))
+}
+
+func (s *Service) deleteVolume(c *fiber.Ctx) error {
+	ctx, cancel := prompt(c)
+	defer cancel()
+	id := strings.Clone(c.Params("id"))
+	if _, err := s.registry.Volumes.Get(ctx, id); err != nil {
+		return noThing(err, "network volume")
+	}
+	if err := s.unused(ctx, "network volume", func(p pod.Pod) bool { return p.VolumeID == id }); err != nil {
+		return err
+	}
+	if err := s.registry.Volumes.Delete(ctx, id); err != nil {
+		return err
+	}
+	return c.SendStatus(fiber.StatusNoContent)
+}
