@@ -1,0 +1,259 @@
+package autoscaler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+const (
+	// agentEvery is the pause between two looks at what runs.
+	agentEvery = 500 * time.Millisecond
+	// workAtOnce bounds the pods that an agent starts and stops side by side.
+	workAtOnce = 16
+	// lookWithin bounds the question what runs.
+	lookWithin = 10 * time.Second
+	// closeWithin bounds the end of a driver's pods.
+	closeWithin = 3 * time.Second
+)
+
+// agent makes the pods of one driver's machine what their records say.
+type agent struct {
+	*Service
+	driver driver.Driver
+	woken  chan struct{}
+	slots  chan struct{}
+	// machine is known once the driver has answered.
+	machine string
+	facts   pod.Machine
+	began   time.Time // local clock
+
+	mu   sync.Mutex
+	busy map[string]bool // pods that are being started or stopped
+	work sync.WaitGroup
+}
+
+func newAgent(s *Service, d driver.Driver) *agent {
+	return &agent{
+		Service: s, driver: d, busy: map[string]bool{}, began: time.Now(),
+		woken: make(chan struct{}, 1), slots: make(chan struct{}, workAtOnce),
+	}
+}
+
+// run works until ctx ends. Then the pods that end with this program are
+// stopped, and their records say so.
+func (a *agent) run(ctx context.Context) error {
+	if !a.learn(ctx) {
+		return nil
+	}
+	g, held := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return a.registry.Instances.Announce(held, registry.Instance{ID: a.machine, Role: instanceRole + string(a.driver.Name())})
+	})
+	g.Go(func() error {
+		each(held, agentEvery, a.woken, func() {
+			if err := a.round(held); err != nil && held.Err() == nil {
+				a.log.WarnContext(held, "pods not looked at, all stays as it is", "driver", a.driver.Name(), "err", err)
+			}
+		})
+		return nil
+	})
+	err := g.Wait()
+	a.work.Wait()
+	a.close(context.WithoutCancel(ctx))
+	return err
+}
+
+// learn waits until the driver says which machine this is.
+func (a *agent) learn(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		within, cancel := context.WithTimeout(ctx, lookWithin)
+		id, facts, err := a.driver.Machine(within)
+		cancel()
+		if err == nil {
+			a.machine, a.facts = id, facts
+			return true
+		}
+		a.log.WarnContext(ctx, "driver not available, trying again", "driver", a.driver.Name(), "err", err)
+		select {
+		case <-time.After(registry.BeatEvery):
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// round compares what runs with what should. It begins what takes time, and
+// does not wait for it.
+func (a *agent) round(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	running, err := a.driver.List(within)
+	if err != nil {
+		return err
+	}
+	pods, err := a.registry.Pods.List(within)
+	if err != nil {
+		return err
+	}
+	instances := map[string]driver.Instance{}
+	for _, i := range running {
+		instances[i.PodID] = i
+	}
+	for _, p := range pods {
+		if p.Driver != a.driver.Name() || p.Status != pod.Running {
+			continue
+		}
+		if p.MachineID == "" && !a.claim(within, p.ID) || p.MachineID != "" && p.MachineID != a.machine {
+			continue
+		}
+		i, there := instances[p.ID]
+		delete(instances, p.ID)
+		a.tend(ctx, p, i, there)
+	}
+	for id, i := range instances {
+		a.begin(id, func() { a.surplus(ctx, id, i) })
+	}
+	return nil
+}
+
+// begin does something about a pod, unless something is being done.
+func (a *agent) begin(id string, do func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.busy[id] {
+		return
+	}
+	a.busy[id] = true
+	a.work.Go(func() {
+		a.slots <- struct{}{}
+		defer func() {
+			<-a.slots
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			delete(a.busy, id)
+		}()
+		do()
+	})
+}
+
+// errClaimed means that another agent was faster.
+var errClaimed = errors.New("autoscaler: claimed by another")
+
+// claim takes a pod that has no machine yet.
+func (a *agent) claim(ctx context.Context, id string) bool {
+	_, err := a.registry.Pods.Update(ctx, id, func(p pod.Pod) (pod.Pod, error) {
+		if p.MachineID != "" && p.MachineID != a.machine || p.Status != pod.Running {
+			return p, errClaimed
+		}
+		p.MachineID, p.Machine = a.machine, a.facts
+		return p, nil
+	})
+	if err != nil && !errors.Is(err, errClaimed) && ctx.Err() == nil {
+		a.log.WarnContext(ctx, "pod not claimed, trying again", "pod", id, "err", err)
+	}
+	return err == nil
+}
+
+// tend looks after a pod that should run here.
+func (a *agent) tend(ctx context.Context, p pod.Pod, i driver.Instance, there bool) {
+	switch {
+	case !there || !i.Running && i.Ended.Before(p.Started):
+		a.begin(p.ID, func() { a.start(ctx, p.ID) })
+	case !i.Running:
+		a.begin(p.ID, func() { a.ended(ctx, p, i) })
+	case i.PublicIP != p.PublicIP || len(i.PortMappings) != len(p.PortMappings):
+		a.begin(p.ID, func() {
+			_, err := a.registry.Pods.Update(ctx, p.ID, func(p pod.Pod) (pod.Pod, error) {
+				p.PublicIP, p.PortMappings = i.PublicIP, i.PortMappings
+				return p, nil
+			})
+			a.complain(ctx, "addresses of a pod not noted, trying again", p.ID, err)
+		})
+	}
+}
+
+// ended notes that a pod has ended by itself, or starts it again if it said
+// that it would.
+func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
+	if p.Endpoint != "" {
+		token, err := a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
+		if err == nil && !token.Draining && token.Refreshed.After(i.Started) && !i.Started.IsZero() {
+			a.start(ctx, p.ID)
+			return
+		}
+	}
+	why := fmt.Sprintf("it ended by itself with code %d", i.Code)
+	if i.Reason != "" {
+		why += ": " + i.Reason
+	}
+	if i.Ended.Before(a.began) {
+		why = vanished // in an earlier life
+	}
+	a.exit(ctx, p, why)
+	a.complain(ctx, "ended pod not forgotten, trying again", p.ID, a.driver.Forget(ctx, p.ID))
+}
+
+// exit writes that a pod has ended, and lets its worker in no more.
+func (a *agent) exit(ctx context.Context, p pod.Pod, why string) {
+	a.log.InfoContext(ctx, "pod ended", "pod", p.ID, "endpoint", p.Endpoint, "reason", why)
+	_, err := a.registry.Pods.Move(ctx, p.ID, pod.Exit, bounded(why), a.queue.Now(), nil)
+	a.complain(ctx, "end of a pod not noted, trying again", p.ID, err)
+	a.farewell(ctx, p)
+}
+
+// farewell removes what let a worker in.
+func (a *agent) farewell(ctx context.Context, p pod.Pod) {
+	if p.Endpoint == "" {
+		return
+	}
+	if err := a.registry.Tokens.Revoke(ctx, p.Endpoint, p.ID); err != nil && !errors.Is(err, registry.ErrNotFound) {
+		a.complain(ctx, "token of a pod not revoked", p.ID, err)
+	}
+	a.complain(ctx, "heartbeat of a pod not removed, it expires", p.ID, a.registry.Workers.Remove(ctx, p.Endpoint, p.ID))
+}
+
+func (a *agent) complain(ctx context.Context, what, id string, err error) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, pod.ErrNotFound) {
+		a.log.WarnContext(ctx, what, "pod", id, "err", err) //nolint:sloglint // the callers' texts are constants
+	}
+}
+
+// closer is a driver whose pods end with this program.
+type closer interface {
+	Close(ctx context.Context) error
+}
+
+// close ends the driver's pods, if they are to end with us, and says so.
+func (a *agent) close(ctx context.Context) {
+	ending, ok := a.driver.(closer)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeWithin)
+	defer cancel()
+	err := ending.Close(ctx)
+	pods, listErr := a.registry.Pods.List(ctx)
+	a.complain(ctx, "pods not ended", a.machine, cmp.Or(err, listErr))
+	for _, p := range pods {
+		if p.MachineID != a.machine || p.Driver != a.driver.Name() || p.Status != pod.Running {
+			continue
+		}
+		by := pod.Exit
+		if fleet(p) {
+			by = pod.Remove // others are started where they are needed
+		}
+		_, err := a.registry.Pods.Move(ctx, p.ID, by, "its autoscaler was stopped", a.queue.Now(), nil)
+		a.complain(ctx, "end of a pod not noted", p.ID, err)
+		a.farewell(ctx, p)
+	}
+}

@@ -1,0 +1,145 @@
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+// quietEvery is the pause between two looks whether a worker has finished.
+const quietEvery = 500 * time.Millisecond
+
+// start makes the pod run, if its record still says so.
+func (a *agent) start(ctx context.Context, id string) {
+	p, err := a.registry.Pods.Get(ctx, id)
+	if err != nil || p.Status != pod.Running || p.MachineID != a.machine {
+		a.complain(ctx, "pod not started, trying again", id, err)
+		return
+	}
+	env, err := a.environment(ctx, p)
+	if err != nil {
+		a.complain(ctx, "pod not started, trying again", id, err)
+		return
+	}
+	volume, err := a.volume(ctx, p)
+	if errors.Is(err, pod.ErrNotFound) {
+		a.exit(ctx, p, "it could not be started: its network volume is not there")
+		return
+	}
+	if err != nil {
+		a.complain(ctx, "pod not started, trying again", id, err)
+		return
+	}
+	now := a.queue.Now().UTC()
+	err = a.driver.Start(ctx, driver.Start{PodID: id, Endpoint: p.Endpoint, Spec: p.Spec, Env: env, Volume: volume})
+	switch {
+	case ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable):
+		a.complain(ctx, "pod not started, trying again", id, err)
+		return
+	case err != nil:
+		a.exit(ctx, p, "it could not be started: "+err.Error())
+		return
+	}
+	_, err = a.registry.Pods.Move(ctx, id, pod.Start, "started", now, func(p *pod.Pod) {
+		p.Started, p.Machine = now, a.facts
+	})
+	a.complain(ctx, "start of a pod not noted", id, err)
+	a.log.InfoContext(ctx, "pod started", "pod", id, "endpoint", p.Endpoint, "driver", a.driver.Name())
+}
+
+// environment is all that the pod sees. A worker gets a new token with it.
+func (a *agent) environment(ctx context.Context, p pod.Pod) (map[string]string, error) {
+	if p.Endpoint == "" {
+		return maps.Clone(p.Spec.Env), nil
+	}
+	e, err := a.registry.Endpoints.Get(ctx, p.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("start pod %s: %w", p.ID, err)
+	}
+	token, _, err := a.registry.Tokens.Issue(ctx, p.Endpoint, p.ID)
+	if err != nil {
+		return nil, fmt.Errorf("start pod %s: %w", p.ID, err)
+	}
+	env := map[string]string{}
+	for _, v := range pod.WorkerEnvironment(pod.Worker{
+		BaseURL: a.cfg.GatewayURL, Endpoint: p.Endpoint, ID: p.ID, Token: token,
+		PingInterval: min(pingEvery, e.Lease/3), Env: p.Spec.Env,
+	}) {
+		env[v.Name] = v.Value
+	}
+	return env, nil
+}
+
+// volume is where the pod's network volume is on the host, "" for none.
+func (a *agent) volume(ctx context.Context, p pod.Pod) (string, error) {
+	if p.VolumeID == "" {
+		return "", nil
+	}
+	v, err := a.registry.Volumes.Get(ctx, p.VolumeID)
+	return v.Path, err
+}
+
+// surplus stops what runs here without a record that says so.
+func (a *agent) surplus(ctx context.Context, id string, i driver.Instance) {
+	p, err := a.registry.Pods.Get(ctx, id)
+	switch {
+	case errors.Is(err, pod.ErrNotFound):
+		p = pod.Pod{ID: id, Endpoint: i.Endpoint, Change: "nobody knows of it"}
+	case err != nil:
+		a.complain(ctx, "pod not looked at, trying again", id, err)
+		return
+	case p.Status == pod.Running && p.Driver == a.driver.Name() && p.MachineID == a.machine:
+		return // it is wanted after all; the list was old
+	}
+	if i.Running {
+		a.log.InfoContext(ctx, "stopping pod", "pod", id, "endpoint", p.Endpoint, "reason", p.Change)
+		if p.Endpoint != "" {
+			a.quiet(ctx, p)
+		}
+		if err := a.driver.Stop(ctx, id, a.cfg.Grace); err != nil {
+			a.complain(ctx, "pod not stopped, trying again", id, err)
+			return
+		}
+	}
+	a.farewell(ctx, p)
+	a.complain(ctx, "ended pod not forgotten, trying again", id, a.driver.Forget(ctx, id))
+}
+
+// quiet lets a worker end its jobs, for DrainTime at most. One that has been
+// drained already is not asked again.
+func (a *agent) quiet(ctx context.Context, p pod.Pod) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.DrainTime)
+	defer cancel()
+	token, err := a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
+	if err != nil {
+		return // nobody lets it in
+	}
+	since := a.queue.Now()
+	if token.Draining {
+		since = time.Time{}
+	} else if _, err := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID); err != nil {
+		return
+	}
+	each(ctx, quietEvery, nil, func() {
+		workers, err := a.registry.Workers.List(ctx, p.Endpoint)
+		if err != nil {
+			return
+		}
+		var w registry.Worker
+		heard := false
+		for _, x := range workers {
+			if x.ID == p.ID {
+				w, heard = x, true
+			}
+		}
+		if !heard || drained(w, heard, since, a.queue.Now()) {
+			cancel()
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package autoscaler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+const (
+	// settledAfter is how much later than its draining a worker must have been
+	// heard of without jobs: a poll that was held ends sooner.
+	settledAfter = time.Second
+	// silentDrained is when a drained worker is stopped that is not heard of.
+	silentDrained = 20 * time.Second
+	// mostSaid bounds the text of a decision.
+	mostSaid = 500
+)
+
+// note writes the decision if it is another one than the last.
+func (l *leader) note(ctx context.Context, v *view, e endpoint.Endpoint, m *mind, s sample, out verdict) error {
+	if out.reason == "" { // things go on
+		out.reason, out.text = m.last.Reason, m.last.Text
+		if out.reason == "" || obstacle(out.reason) {
+			out.reason, out.text = registry.ScalingSteady, fmt.Sprintf("%d workers are what is needed", out.wanted)
+		}
+	}
+	if out.wanted == m.last.Wanted && out.reason == m.last.Reason && v.now.Sub(m.last.At) < repeatAfter {
+		return nil
+	}
+	d := registry.Decision{
+		Endpoint: e.ID, At: v.now.UTC(), Wanted: out.wanted, Current: count(s.members, starting, idle, busy),
+		Starting: count(s.members, starting), Idle: count(s.members, idle), Running: count(s.members, busy),
+		Unhealthy: count(s.members, unhealthy), Draining: count(s.members, draining),
+		Queued: s.queued, QueuedLow: s.queuedLow, InProgress: s.running, OldestWait: s.oldest,
+		Reason: out.reason, Text: bounded(out.text), Hold: out.hold, ScalerType: e.ScalerType, ScalerValue: e.ScalerValue,
+		WorkersMin: e.WorkersMin, WorkersMax: e.WorkersMax,
+	}
+	if err := l.registry.Scaling.Append(ctx, d); err != nil {
+		return err
+	}
+	l.log.InfoContext(ctx, "fleet decided", "endpoint", e.ID, "wanted", d.Wanted, "current", d.Current, "reason", d.Reason)
+	m.last = d
+	return nil
+}
+
+// obstacle tells reasons that say what is in the way.
+func obstacle(reason string) bool {
+	switch reason {
+	case registry.ScalingBackoff, registry.ScalingPaused, registry.ScalingNoMachine, registry.ScalingInvalid, registry.ScalingUnknown:
+		return true
+	}
+	return false
+}
+
+func bounded(text string) string {
+	if r := []rune(text); len(r) > mostSaid {
+		return string(r[:mostSaid-1]) + "…"
+	}
+	return text
+}
+
+// apply makes the records say what was decided. All of it bears repeating.
+func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *mind, in looked, out verdict) error {
+	if out.hold || external(e) {
+		return nil
+	}
+	var errs []error
+	for _, id := range out.drain {
+		errs = append(errs, l.drain(ctx, e, id, out.text))
+	}
+	for _, w := range in.members {
+		p, heard := v.workers[e.ID+"."+w.id]
+		if w.state == draining && drained(p, heard, w.since, v.now) {
+			errs = append(errs, l.remove(ctx, w.id, "drained and stopped: "+cmp.Or(m.last.Text, "by request")))
+		}
+	}
+	errs = append(errs, l.start(ctx, v, e, in, out), l.introduce(ctx, v, e, in))
+	if out.start > 0 || len(out.drain) > 0 {
+		l.wake()
+	}
+	return errors.Join(errs...)
+}
+
+// drain lets the worker get no more jobs. One that has no token was never
+// started, or has no way to be told.
+func (l *leader) drain(ctx context.Context, e endpoint.Endpoint, id, why string) error {
+	_, err := l.registry.Tokens.Drain(ctx, e.ID, id)
+	if errors.Is(err, registry.ErrNotFound) {
+		return l.remove(ctx, id, why)
+	}
+	return err
+}
+
+// drained reports whether a worker that has been draining since then can be
+// stopped: it was heard of after the last poll that it could have had open,
+// and holds no job.
+func drained(w registry.Worker, heard bool, since, now time.Time) bool {
+	if !heard || w.State == registry.WorkerInitializing {
+		return now.Sub(since) >= silentDrained
+	}
+	return len(w.Running) == 0 && w.Seen.After(since.Add(settledAfter))
+}
+
+// remove says that the pod should be gone; its agent stops it.
+func (l *leader) remove(ctx context.Context, id, why string) error {
+	_, err := l.registry.Pods.Move(ctx, id, pod.Remove, why, l.queue.Now(), nil)
+	if errors.Is(err, pod.ErrNotFound) || errors.Is(err, pod.ErrLocked) {
+		return nil
+	}
+	l.wake()
+	return err
+}
+
+// start writes the records of new workers; agents start what they say.
+func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in looked, out verdict) error {
+	if out.start == 0 {
+		return nil
+	}
+	load := map[string]int{}
+	for _, p := range v.pods {
+		if p.Status == pod.Running {
+			load[p.MachineID]++
+		}
+	}
+	d := pod.Driver(e.Fleet.Driver)
+	machines := spread(v.machines[d], load, out.start)
+	for i, at := range free(e.ID, in.pods, out.start) {
+		now := l.queue.Now().UTC()
+		err := l.registry.Pods.Create(ctx, pod.Pod{
+			ID: at.id(e.ID), Name: at.id(e.ID), Status: pod.Running, Endpoint: e.ID, EndpointVersion: e.Version,
+			Driver: d, Spec: in.spec, TemplateID: e.Fleet.TemplateID, MachineID: machines[i],
+			Created: now, Changed: now, Change: bounded("started: " + out.text),
+		})
+		if err != nil && !errors.Is(err, registry.ErrExists) { // else another leader was faster
+			return err
+		}
+	}
+	return nil
+}
+
+// introduce lets workers that start be counted as such until they speak.
+func (l *leader) introduce(ctx context.Context, v *view, e endpoint.Endpoint, in looked) error {
+	for _, p := range in.pods {
+		w, heard := v.worker(p)
+		if p.Status != pod.Running || heard && (w.State != registry.WorkerInitializing || v.now.Sub(w.Seen) < registry.BeatEvery) {
+			continue
+		}
+		if err := l.registry.Workers.Beat(ctx, registry.Worker{
+			ID: p.ID, Endpoint: e.ID, State: registry.WorkerInitializing, Started: p.Created,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+// Package autoscaler starts and stops the workers of endpoints, so that there
+// are as many as the jobs need: it samples, decides and applies.
+//
+// Every instance runs an agent for each of its drivers, which makes the pods of
+// its machine what their records say. One instance leads: it decides how many
+// workers each endpoint has and writes their records, and it keeps the records
+// of all pods true. What it has decided is counted from the records, never from
+// memory, and the id of a new pod follows from what is there, so that two
+// instances that both believe to lead start no worker twice.
+package autoscaler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+// Config is what may differ between installations. The zero value is good,
+// besides GatewayURL.
+type Config struct {
+	// GatewayURL is where workers reach the gateway, as "http://host:port".
+	GatewayURL string
+	// Every is the pause between two looks at the queues. 0 means 500 ms.
+	Every time.Duration
+	// DrainTime is how long a worker that is removed by request may go on with
+	// its jobs. 0 means 30 s.
+	DrainTime time.Duration
+	// Grace is how long a pod may take to end after it was asked to. 0 means 10 s.
+	Grace time.Duration
+	// Startup is how long a worker may take until it is first heard of. 0 means 7 min.
+	Startup time.Duration
+	// Log hears of what no answer tells. nil means silence.
+	Log *slog.Logger
+}
+
+const (
+	defaultEvery   = 500 * time.Millisecond
+	defaultDrain   = 30 * time.Second
+	defaultGrace   = 10 * time.Second
+	defaultStartup = 7 * time.Minute
+	// instanceRole begins the role of a driver's instance: "autoscaler_process".
+	instanceRole = registry.RoleAutoscaler + "_"
+	// pingEvery is how often workers of the fleet ping, at the rarest.
+	pingEvery = 2 * time.Second
+)
+
+// Deps are what the service stands on. Their Run methods are the caller's to run.
+type Deps struct {
+	Queue    *queue.Queue
+	Registry *registry.Registry
+	// Election decides which instance leads. nil means that this one does.
+	Election *registry.Election
+	// Drivers run pods here; none is fine.
+	Drivers []driver.Driver
+}
+
+// Service is one autoscaler.
+type Service struct {
+	cfg      Config
+	log      *slog.Logger
+	queue    *queue.Queue
+	registry *registry.Registry
+	election *registry.Election
+	agents   []*agent
+}
+
+// New returns a service that is ready for Run. It starts nothing, and fails
+// only if Queue or Registry is missing.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if deps.Queue == nil || deps.Registry == nil {
+		return nil, errors.New("autoscaler: a queue and a registry are needed")
+	}
+	cfg.Every, cfg.DrainTime = cmp.Or(cfg.Every, defaultEvery), cmp.Or(cfg.DrainTime, defaultDrain)
+	cfg.Grace, cfg.Startup = cmp.Or(cfg.Grace, defaultGrace), cmp.Or(cfg.Startup, defaultStartup)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, election: deps.Election}
+	for _, d := range deps.Drivers {
+		s.agents = append(s.agents, newAgent(s, d))
+	}
+	return s, nil
+}
+
+// Run runs the agents, and leads whenever this instance is elected, until ctx
+// ends. It sits out outages of the bus and of the drivers; nothing is stopped
+// while one lasts. Pods of drivers that end with this program are stopped.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, a := range s.agents {
+		g.Go(func() error { return a.run(ctx) })
+	}
+	g.Go(func() error {
+		if s.election == nil {
+			return s.lead(ctx)
+		}
+		return s.election.Run(ctx, s.lead)
+	})
+	return g.Wait()
+}
+
+// wake lets the agents look at the records now.
+func (s *Service) wake() {
+	for _, a := range s.agents {
+		select {
+		case a.woken <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// each calls f at once, and again after each pause or whenever woken, until ctx
+// ends.
+func each(ctx context.Context, pause time.Duration, woken <-chan struct{}, f func()) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		f()
+		select {
+		case <-tick.C:
+		case <-woken:
+		case <-ctx.Done():
+		}
+	}
+}

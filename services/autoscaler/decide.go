@@ -1,0 +1,248 @@
+package autoscaler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/registry"
+)
+
+// state is what a worker of the fleet does.
+type state int
+
+const (
+	// starting workers have not been heard of yet.
+	starting state = iota
+	idle
+	busy
+	// unhealthy workers said so; they are about to be ended.
+	unhealthy
+	// draining workers get no more jobs.
+	draining
+)
+
+// member is a worker of the fleet.
+type member struct {
+	id    string
+	state state
+	since time.Time // in this state
+	jobs  int       // that it says it holds
+	// stale means that it was started from what the endpoint no longer says.
+	stale bool
+}
+
+// sample is what is known of an endpoint now.
+type sample struct {
+	// unknown says which number is not, "" if all are.
+	unknown string
+	// queued and running leave out low priority, allRunning does not.
+	queued, queuedLow, running, allRunning int
+	oldest                                 time.Duration
+	members                                []member
+	// failures are the workers in a row that ended soon after their start.
+	failures    int
+	lastFailure time.Time
+	failure     string // what the last one said
+	// machines can start workers for this endpoint.
+	machines int
+	// invalid says why none can be started from the endpoint.
+	invalid string
+}
+
+// memory is what a decision leaves for the next.
+type memory struct {
+	wanted int
+	// grew is when the wanted number last rose, high when it was last needed.
+	grew, high time.Time
+}
+
+// verdict is a decision.
+type verdict struct {
+	wanted int
+	start  int
+	drain  []string // the workers to stop, once they are drained
+	// reason is "" while things go on as they were.
+	reason, text string
+	hold         bool
+	memory       memory
+}
+
+// decide says how many workers the endpoint should have, and how to get there.
+//
+// Busy workers are never stopped. The number falls only idleTimeout after it
+// last rose, so that within that time it changes its direction once at most.
+func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) verdict {
+	alive := count(s.members, starting, idle, busy)
+	switch {
+	case s.unknown != "":
+		return verdict{wanted: m.wanted, hold: true, memory: m, reason: registry.ScalingUnknown, text: "nothing is started or stopped: " + s.unknown}
+	case external(e):
+		return decideExternal(e, s, m, now)
+	}
+	n := needed(e, s, m, alive, now)
+	v := verdict{wanted: alive, memory: memory{wanted: alive, grew: m.grew, high: m.high}}
+	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
+	switch {
+	case target > alive:
+		v = grow(e, s, v, n, target-alive, now)
+	case target < alive:
+		v = shrink(e, s, v, target, now)
+	default:
+		if e.Paused(now) {
+			v.reason, v.text = registry.ScalingPaused, "the endpoint is paused"
+		}
+	}
+	if v.reason == "" {
+		v = replace(e, s, v, now)
+	}
+	v.memory.wanted = v.wanted
+	return v
+}
+
+// need is a number of workers, and why.
+type need struct {
+	workers      int
+	reason, text string
+}
+
+// needed is how many workers the queue asks for, when there are alive ones. It
+// is unbounded, and no less than what low-priority jobs keep busy only by
+// chance: they are not counted.
+func needed(e endpoint.Endpoint, s sample, m memory, alive int, now time.Time) need {
+	if e.ScalerType == endpoint.RequestCount {
+		n := (s.queued + s.running + e.ScalerValue - 1) / e.ScalerValue
+		return need{n, registry.ScalingRequests, fmt.Sprintf("%d jobs wait and %d run, %d for each worker", s.queued, s.running, e.ScalerValue)}
+	}
+	limit := time.Duration(e.ScalerValue) * time.Second
+	working := count(s.members, busy)
+	switch {
+	case s.queued == 0:
+		return need{workers: working}
+	case alive == 0:
+		return need{1, registry.ScalingFromZero, fmt.Sprintf("%d jobs wait and there is no worker", s.queued)}
+	case s.oldest > limit && now.Sub(m.grew) >= limit:
+		// No more than what waits can use, twice as many as there are at most.
+		more := min(alive, working+s.queued-alive)
+		return need{
+			alive + max(0, more), registry.ScalingDelay,
+			fmt.Sprintf("a job has waited for %s, longer than %s", s.oldest.Round(time.Second), limit),
+		}
+	}
+	return need{workers: alive}
+}
+
+// grow starts workers, unless something is in the way.
+func grow(e endpoint.Endpoint, s sample, v verdict, n need, missing int, now time.Time) verdict {
+	v.wanted += missing
+	v.start, v.reason, v.text = missing, n.reason, n.text
+	if n.workers < v.wanted || n.reason == "" {
+		v.reason, v.text = registry.ScalingMinimum, fmt.Sprintf("workersMin is %d", e.WorkersMin)
+	}
+	wait := backoff(s.failures)
+	switch {
+	case e.Paused(now):
+		v.wanted -= missing
+		v.start, v.reason, v.text = 0, registry.ScalingPaused, "the endpoint is paused"
+		return v
+	case s.invalid != "":
+		v.start, v.reason, v.text = 0, registry.ScalingInvalid, s.invalid
+	case s.machines == 0:
+		v.start, v.reason = 0, registry.ScalingNoMachine
+		v.text = fmt.Sprintf("no autoscaler with the driver %s runs", e.Fleet.Driver)
+	case s.failures > 0 && now.Sub(s.lastFailure) < wait:
+		v.start, v.reason = 0, registry.ScalingBackoff
+		v.text = fmt.Sprintf("workers failed %d times in a row, the next is started %s after the last: %s", s.failures, wait, s.failure)
+	case s.failures > 0:
+		// One tries whether it is better now.
+		v.start = max(0, min(missing, 1-count(s.members, starting)))
+		if v.start == 0 {
+			v.reason = registry.ScalingBackoff
+			v.text = fmt.Sprintf("workers failed %d times in a row, one is tried: %s", s.failures, s.failure)
+		}
+	}
+	if v.start > 0 {
+		v.memory.grew = now
+	}
+	return v
+}
+
+// shrink stops workers that were idle for long enough, down to target.
+func shrink(e endpoint.Endpoint, s sample, v verdict, target int, now time.Time) verdict {
+	over := max(0, v.wanted-e.WorkersMax) // as many may go at once
+	settled := now.Sub(v.memory.grew) >= e.IdleTimeout
+	// A worker that took a job since it last spoke looks idle.
+	unseen := max(0, s.allRunning-jobs(s.members))
+	resting := pick(s.members, idle)
+	slices.SortFunc(resting, func(a, b member) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(b.id, a.id))
+	})
+	most := min(v.wanted-target, len(resting)-unseen)
+	bound := false
+	for _, w := range resting {
+		long := settled && now.Sub(w.since) >= e.IdleTimeout
+		if len(v.drain) >= most || !long && len(v.drain) >= over {
+			break
+		}
+		bound = bound || !long
+		v.drain = append(v.drain, w.id)
+	}
+	if len(v.drain) == 0 {
+		return v
+	}
+	v.wanted -= len(v.drain)
+	v.reason, v.text = registry.ScalingIdle, fmt.Sprintf("%d idle for %s", len(v.drain), e.IdleTimeout)
+	if bound {
+		v.reason, v.text = registry.ScalingBound, fmt.Sprintf("workersMax is %d", e.WorkersMax)
+	}
+	return v
+}
+
+// replace stops one idle worker that was started from what holds no longer;
+// the next decision starts another. It waits while new ones fail.
+func replace(e endpoint.Endpoint, s sample, v verdict, now time.Time) verdict {
+	if e.Paused(now) || s.failures > 0 || s.machines == 0 || s.invalid != "" || count(s.members, starting, draining) > 0 ||
+		s.allRunning > jobs(s.members) {
+		return v
+	}
+	for _, w := range s.members {
+		if w.stale && w.state == idle {
+			v.drain = []string{w.id}
+			v.reason, v.text = registry.ScalingReplace, "the endpoint has changed since a worker was started"
+			return v
+		}
+	}
+	return v
+}
+
+// decideExternal says how many workers somebody else should run.
+func decideExternal(e endpoint.Endpoint, s sample, m memory, now time.Time) verdict {
+	v := verdict{memory: m}
+	n := needed(e, s, m, m.wanted, now)
+	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
+	v.reason, v.text = n.reason, n.text
+	switch {
+	case target > m.wanted && e.Paused(now):
+		target, v.reason, v.text = m.wanted, registry.ScalingPaused, "the endpoint is paused"
+	case target > m.wanted:
+		v.memory.grew, v.memory.high = now, now
+		if n.workers < target {
+			v.reason, v.text = registry.ScalingMinimum, fmt.Sprintf("workersMin is %d", e.WorkersMin)
+		}
+	case target == m.wanted:
+		v.memory.high = now
+		v.reason, v.text = "", ""
+	case m.wanted > e.WorkersMax:
+		target, v.reason, v.text = e.WorkersMax, registry.ScalingBound, fmt.Sprintf("workersMax is %d", e.WorkersMax)
+	case now.Sub(m.high) < e.IdleTimeout || now.Sub(m.grew) < e.IdleTimeout:
+		target, v.reason, v.text = m.wanted, "", ""
+	default:
+		v.reason, v.text = registry.ScalingIdle, fmt.Sprintf("fewer were needed for %s", e.IdleTimeout)
+	}
+	v.wanted, v.memory.wanted = target, target
+	return v
+}
+
+func external(e endpoint.Endpoint) bool { return e.Fleet.Driver == "" || e.Fleet.Driver == "external" }

@@ -1,0 +1,208 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"flightline/shared/pod"
+)
+
+// patience bounds every wait for a fact.
+const patience = 30 * time.Second
+
+// rig is a driver and how it runs testdata/pod with arguments.
+type rig struct {
+	driver Driver
+	spec   func(args ...string) pod.Spec
+}
+
+func (r rig) start(t *testing.T, id string, args ...string) {
+	t.Helper()
+	err := r.driver.Start(t.Context(), Start{PodID: id, Endpoint: "ep", Spec: r.spec(args...), Env: map[string]string{"GREETING": "hello"}})
+	if err != nil {
+		t.Fatalf("start %s: %v", id, err)
+	}
+}
+
+// find returns the pod as the driver lists it.
+func (r rig) find(t *testing.T, id string) (Instance, bool) {
+	t.Helper()
+	all, err := r.driver.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []Instance
+	for _, x := range all {
+		if x.PodID == id {
+			found = append(found, x)
+		}
+	}
+	if len(found) > 1 {
+		t.Fatalf("got %+v, want one %s", found, id)
+	}
+	if len(found) == 0 {
+		return Instance{}, false
+	}
+	return found[0], true
+}
+
+// ended waits until the pod has.
+func (r rig) ended(t *testing.T, id string) Instance {
+	t.Helper()
+	var x Instance
+	eventually(t, id+" ended", func() bool {
+		var found bool
+		x, found = r.find(t, id)
+		return found && !x.Running
+	})
+	return x
+}
+
+func (r rig) stop(t *testing.T, id string, grace time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.driver.Stop(ctx, id, grace); err != nil {
+		t.Fatalf("stop %s: %v", id, err)
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for late := time.Now().Add(patience); !holds(); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// conform is what every driver does.
+var conform = map[string]func(*testing.T, rig){
+	"a pod runs until it is stopped": func(t *testing.T, r rig) {
+		t.Helper()
+		r.start(t, "p1", "run")
+		x, found := r.find(t, "p1")
+		if !found || !x.Running || x.Endpoint != "ep" || x.Started.IsZero() || !x.Ended.IsZero() {
+			t.Fatalf("got %+v %v, want it running", x, found)
+		}
+		r.stop(t, "p1", patience)
+		x = r.ended(t, "p1")
+		if x.Ended.Before(x.Started) {
+			t.Errorf("got %+v, want an end after the start", x)
+		}
+	},
+	"a start of what runs changes nothing": func(t *testing.T, r rig) {
+		t.Helper()
+		r.start(t, "p1", "run")
+		before, _ := r.find(t, "p1")
+		r.start(t, "p1", "run")
+		after, _ := r.find(t, "p1")
+		if !after.Running || !after.Started.Equal(before.Started) {
+			t.Errorf("got %+v, want %+v", after, before)
+		}
+	},
+	"starts at once start one": func(t *testing.T, r rig) {
+		t.Helper()
+		var starts sync.WaitGroup
+		for range 8 {
+			starts.Go(func() {
+				if err := r.driver.Start(t.Context(), Start{PodID: "p1", Spec: r.spec("run")}); err != nil {
+					t.Errorf("start: %v", err)
+				}
+			})
+		}
+		starts.Wait()
+		if x, found := r.find(t, "p1"); !found || !x.Running {
+			t.Errorf("got %+v %v, want it running", x, found)
+		}
+	},
+	"the exit code and the end of stderr tell how it ended": func(t *testing.T, r rig) {
+		t.Helper()
+		r.start(t, "p1", "exit", "7", "no such model")
+		x := r.ended(t, "p1")
+		if x.Code != 7 || x.Reason != "no such model" || x.Started.IsZero() || x.Ended.IsZero() {
+			t.Errorf("got %+v, want code 7", x)
+		}
+		r.start(t, "p2", "exit", "0", "done")
+		if x := r.ended(t, "p2"); x.Code != 0 || x.Reason != "done" {
+			t.Errorf("got %+v, want code 0", x)
+		}
+	},
+	"what ended starts again": func(t *testing.T, r rig) {
+		t.Helper()
+		r.start(t, "p1", "exit", "7", "gone")
+		first := r.ended(t, "p1")
+		r.start(t, "p1", "run")
+		x, found := r.find(t, "p1")
+		if !found || !x.Running || x.Code != 0 || x.Reason != "" || x.Started.Before(first.Ended) {
+			t.Errorf("got %+v %v, want it running anew", x, found)
+		}
+	},
+	"what does not end in time is killed": func(t *testing.T, r rig) {
+		t.Helper()
+		r.start(t, "p1", "stubborn")
+		r.stop(t, "p1", time.Second)
+		if x := r.ended(t, "p1"); x.Code != -1 {
+			t.Errorf("got %+v, want code -1", x)
+		}
+	},
+	"the environment is what it was started with": func(t *testing.T, r rig) {
+		t.Helper()
+		r.start(t, "p1", "env")
+		if x := r.ended(t, "p1"); !strings.Contains("\n"+x.Reason+"\n", "\nGREETING=hello\n") {
+			t.Errorf("got %q, want GREETING in it", x.Reason)
+		}
+	},
+	"to stop or forget what never was is no error": func(t *testing.T, r rig) {
+		t.Helper()
+		r.stop(t, "nobody", time.Second)
+		if err := r.driver.Forget(t.Context(), "nobody"); err != nil {
+			t.Error(err)
+		}
+		r.start(t, "p1", "exit", "0", "")
+		r.ended(t, "p1")
+		r.stop(t, "p1", time.Second)
+	},
+	"what ended is listed until it is forgotten": func(t *testing.T, r rig) {
+		t.Helper()
+		r.start(t, "p1", "run")
+		if err := r.driver.Forget(t.Context(), "p1"); !errors.Is(err, pod.ErrConflict) {
+			t.Errorf("forget what runs: got %v, want ErrConflict", err)
+		}
+		r.stop(t, "p1", patience)
+		for range 2 {
+			if err := r.driver.Forget(t.Context(), "p1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if x, found := r.find(t, "p1"); found {
+			t.Errorf("got %+v, want it forgotten", x)
+		}
+	},
+	"what cannot run is refused": func(t *testing.T, r rig) {
+		t.Helper()
+		spec := r.spec("run")
+		spec.Entrypoint, spec.Command = nil, []string{"/no/such/program"}
+		if err := r.driver.Start(t.Context(), Start{PodID: "p1", Spec: spec}); !errors.Is(err, pod.ErrInvalid) {
+			t.Errorf("got %v, want ErrInvalid", err)
+		}
+		if x, _ := r.find(t, "p1"); x.Running {
+			t.Errorf("got %+v, want nothing running", x)
+		}
+		if err := r.driver.Start(t.Context(), Start{PodID: "../p1", Spec: r.spec("run")}); !errors.Is(err, pod.ErrInvalid) {
+			t.Errorf("got %v, want ErrInvalid for the id", err)
+		}
+	},
+	"the machine has one id": func(t *testing.T, r rig) {
+		t.Helper()
+		id, facts, err := r.driver.Machine(t.Context())
+		again, _, _ := r.driver.Machine(t.Context())
+		if err != nil || id == "" || id != again || facts.VCPUs <= 0 || facts.MemoryGB <= 0 {
+			t.Errorf("got %q, %q, %+v, %v", id, again, facts, err)
+		}
+	},
+}

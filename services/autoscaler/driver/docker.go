@@ -1,0 +1,196 @@
+package driver
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"flightline/shared/host"
+	"flightline/shared/pod"
+)
+
+// Pull says when an image is fetched.
+type Pull string
+
+// The pull policies.
+const (
+	// PullMissing fetches an image that the engine does not have. It is what "" means.
+	PullMissing Pull = "missing"
+	// PullAlways asks for a newer one at each start.
+	PullAlways Pull = "always"
+	// PullNever starts what is there only.
+	PullNever Pull = "never"
+)
+
+// DockerConfig says which engine runs the pods, and how. The zero value is good.
+type DockerConfig struct {
+	// Host is the address of the engine, "" means unix:///var/run/docker.sock.
+	// Who reaches it is root on that machine.
+	Host string
+	// Installation tells our containers from those of another Flightline on
+	// the same engine. "" means "flightline".
+	Installation string
+	// Network is the containers' network mode: "bridge", "host", "none", or
+	// the name of a network. "" is the engine's own.
+	Network string
+	// Pull is the policy for images.
+	Pull Pull
+	// PublishIP is the address of this machine on which ports of pods are
+	// published. "" means 127.0.0.1, and nobody else reaches them.
+	PublishIP string
+	// PublicIP is where others reach PublishIP. "" means the same address.
+	PublicIP string
+	// Log hears what goes wrong. nil means silence.
+	Log *slog.Logger
+}
+
+// Labels of our containers.
+const (
+	podLabel          = "flightline.pod"
+	endpointLabel     = "flightline.endpoint"
+	installationLabel = "flightline.installation"
+)
+
+const (
+	defaultEngine       = "unix:///var/run/docker.sock"
+	defaultInstallation = "flightline"
+	// callWithin bounds one request to the engine, pulls and stops aside.
+	callWithin = 20 * time.Second
+	// pullWithin bounds fetching an image.
+	pullWithin = 30 * time.Minute
+)
+
+// Docker runs pods as containers of a Docker engine. The engine knows them by
+// labels, so that they survive this program, and two Dockers on one engine of
+// one installation manage the same pods; a container is named after its pod,
+// which is why there is never a second one.
+//
+// A container gets the pod's image, command, environment and limits, all GPUs
+// or some, its ports on PublishIP at ports that the engine picks, and the
+// network volume. It reaches the engine's machine as host.docker.internal. It
+// is never restarted by the engine.
+type Docker struct {
+	cfg     DockerConfig
+	log     *slog.Logger
+	engine  *client.Client
+	publish netip.Addr
+
+	mu      sync.Mutex
+	machine string // "" before the engine said it
+	facts   pod.Machine
+	starts  map[string]*sync.Mutex // one at a time of a pod
+	known   map[string]known       // by the container's id
+}
+
+// NewDocker returns a driver that Close ends. It does not need the engine yet.
+func NewDocker(cfg DockerConfig) (*Docker, error) {
+	cfg.Host, cfg.Installation = cmp.Or(cfg.Host, defaultEngine), cmp.Or(cfg.Installation, defaultInstallation)
+	cfg.Pull, cfg.PublishIP = cmp.Or(cfg.Pull, PullMissing), cmp.Or(cfg.PublishIP, "127.0.0.1")
+	cfg.PublicIP = cmp.Or(cfg.PublicIP, cfg.PublishIP)
+	if cfg.Pull != PullMissing && cfg.Pull != PullAlways && cfg.Pull != PullNever {
+		return nil, fmt.Errorf("driver: pull policy %q is not missing, always or never", cfg.Pull)
+	}
+	publish, err := netip.ParseAddr(cfg.PublishIP)
+	if err != nil {
+		return nil, fmt.Errorf("driver: address to publish on: %w", err)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	engine, err := client.New(client.WithHost(cfg.Host))
+	if err != nil {
+		return nil, fmt.Errorf("docker engine %s: %w", cfg.Host, err)
+	}
+	return &Docker{
+		cfg: cfg, log: cfg.Log, engine: engine, publish: publish,
+		starts: map[string]*sync.Mutex{}, known: map[string]known{},
+	}, nil
+}
+
+// Close lets go of the engine; the containers go on.
+func (d *Docker) Close() error { return d.engine.Close() }
+
+// Name implements Driver.
+func (d *Docker) Name() pod.Driver { return pod.Docker }
+
+// Machine implements Driver. The id is the engine's.
+func (d *Docker) Machine(ctx context.Context) (string, pod.Machine, error) {
+	d.mu.Lock()
+	id, facts := d.machine, d.facts
+	d.mu.Unlock()
+	if id != "" {
+		return id, facts, nil
+	}
+	call, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
+	said, err := d.engine.Info(call, client.InfoOptions{})
+	if err != nil {
+		return "", pod.Machine{}, explain(ctx, "ask the engine what it is", err)
+	}
+	if strings.HasPrefix(d.cfg.Host, "unix:") { // it is the machine that we see
+		facts = host.Look(ctx, d.log)
+	}
+	facts.Hostname, facts.OS, facts.Arch = said.Info.Name, said.Info.OSType, archOf(said.Info.Architecture)
+	facts.VCPUs, facts.MemoryGB = float64(said.Info.NCPU), math.Round(float64(said.Info.MemTotal)/(1<<30)*100)/100
+	sum := sha256.Sum256([]byte(said.Info.ID))
+	id = "docker-" + hex.EncodeToString(sum[:8])
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.machine, d.facts = id, facts
+	return id, facts, nil
+}
+
+// archOf spells what uname says as Go does.
+func archOf(machine string) string {
+	switch machine {
+	case "x86_64":
+		return "amd64"
+	case "aarch64":
+		return "arm64"
+	}
+	return machine
+}
+
+// starting is what a start of the pod holds.
+func (d *Docker) starting(podID string) *sync.Mutex {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := d.starts[podID]
+	if m == nil {
+		m = new(sync.Mutex)
+		d.starts[podID] = m
+	}
+	return m
+}
+
+func (d *Docker) container(podID string) string { return d.cfg.Installation + "-" + podID }
+
+// explain says what was done, and whether the engine is away: it is unless it
+// said what is wrong.
+func explain(ctx context.Context, what string, err error) error {
+	if ctx.Err() == nil && (client.IsErrConnectionFailed(err) || errors.Is(errdefs.Resolve(err), errdefs.ErrUnknown) ||
+		errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err)) {
+		return fmt.Errorf("%s: %w: %w", what, ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// refused is explain for what the pod's spec made impossible.
+func refused(ctx context.Context, what string, err error) error {
+	if errdefs.IsInvalidArgument(err) || errdefs.IsNotFound(err) {
+		return fmt.Errorf("%s: %w: %w", what, pod.ErrInvalid, err)
+	}
+	return explain(ctx, what, err)
+}

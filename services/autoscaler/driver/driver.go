@@ -1,0 +1,66 @@
+// Package driver starts and stops the pods of one machine: as processes of
+// this host, or as containers of a Docker engine. It decides nothing; which
+// pods there should be is the autoscaler's business.
+package driver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"flightline/shared/pod"
+)
+
+// ErrUnavailable means that the engine beneath does not answer now.
+var ErrUnavailable = errors.New("driver: not available")
+
+// Driver runs pods on one machine. All methods bear repeating: what was done
+// already is no error.
+type Driver interface {
+	// Name is what pods call it.
+	Name() pod.Driver
+	// Machine is the id of the machine, the same after a restart, and what it
+	// is. No two drivers that run pods apart have the same id.
+	Machine(ctx context.Context) (id string, machine pod.Machine, err error)
+	// Start makes the pod run. One that runs already is left alone; one that
+	// ended is started again.
+	Start(ctx context.Context, start Start) error
+	// Stop asks the pod to end and kills it, with all that it started, when
+	// grace is over. It returns once the pod has ended, or with ctx. One that
+	// never was is no error.
+	Stop(ctx context.Context, podID string, grace time.Duration) error
+	// List returns the pods that run here, and those that ended and were not
+	// forgotten. It returns ErrUnavailable if that is unknown now.
+	List(ctx context.Context) ([]Instance, error)
+	// Forget removes what is left of a pod that ended.
+	Forget(ctx context.Context, podID string) error
+}
+
+// Start is what a pod is started with.
+type Start struct {
+	PodID string
+	// Endpoint is "" for a pod that works for none.
+	Endpoint string
+	Spec     pod.Spec
+	// Env is the whole environment: that of Spec and what makes it a worker.
+	Env map[string]string
+	// Volume is where the pod's network volume is on the host, "" for none. A
+	// container sees it at Spec.VolumePath; a process finds it as it is.
+	Volume string
+}
+
+// Instance is a pod as the driver has it.
+type Instance struct {
+	PodID    string
+	Endpoint string
+	// Running is false once it ended; then Code is its exit code, -1 if a
+	// signal ended it, and Reason the tail of what it wrote to stderr.
+	Running bool
+	Code    int
+	Reason  string
+	Started time.Time
+	Ended   time.Time
+	// PublicIP and PortMappings are known once the pod is up.
+	PublicIP     string
+	PortMappings map[int]int
+}

@@ -1,0 +1,238 @@
+//go:build linux
+
+package driver
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"flightline/shared/pod"
+)
+
+func newProcess(t *testing.T, cfg ProcessConfig) *Process {
+	t.Helper()
+	if cfg.Folder == "" {
+		cfg.Folder = t.TempDir()
+	}
+	p, err := NewProcess(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(t, p) })
+	return p
+}
+
+// shut closes the driver, with no patience for its pods.
+func shut(t *testing.T, p *Process) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := p.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func processRig(t *testing.T, p *Process) rig {
+	t.Helper()
+	name := program(t)
+	return rig{driver: p, spec: func(args ...string) pod.Spec {
+		return pod.Spec{Command: append([]string{name}, args...)}
+	}}
+}
+
+func TestProcessConforms(t *testing.T) {
+	for name, claim := range conform {
+		t.Run(name, func(t *testing.T) { claim(t, processRig(t, newProcess(t, ProcessConfig{}))) })
+	}
+}
+
+// living are the processes of a fleet, or of all that a machine ever had.
+func living(mark string) []int {
+	return matching(func(env [][]byte) bool {
+		return slices.ContainsFunc(env, func(v []byte) bool { return strings.HasPrefix(string(v), fleetVariable+"="+mark) })
+	})
+}
+
+func TestAPodEndsWithAllThatItStarted(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *Process, rig){
+		"stopped": func(t *testing.T, _ *Process, r rig) {
+			t.Helper()
+			r.stop(t, "p1", patience)
+		},
+		"killed": func(_ *testing.T, p *Process, _ rig) {
+			_ = p.pods["p1"].cmd.Process.Kill()
+		},
+		"closed": func(t *testing.T, p *Process, _ rig) {
+			t.Helper()
+			shut(t, p)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProcess(t, ProcessConfig{})
+			r := processRig(t, p)
+			r.start(t, "p1", "spawn")
+			r.start(t, "p2", "run")
+			eventually(t, "three processes", func() bool { return len(living(p.fleet)) == 3 })
+			end(t, p, r)
+			r.ended(t, "p1")
+			if x, _ := r.find(t, "p2"); x.Running == (name == "closed") || len(living(p.fleet)) != map[bool]int{true: 1}[x.Running] {
+				t.Errorf("got %+v and processes %v, want only the other pod's", x, living(p.fleet))
+			}
+		})
+	}
+}
+
+func TestNothingOfOursLeaksIntoAPod(t *testing.T) {
+	t.Setenv("NATS_PASSWORD", "secret")
+	r := processRig(t, newProcess(t, ProcessConfig{}))
+	r.start(t, "p1", "env")
+	var names []string
+	for line := range strings.Lines(r.ended(t, "p1").Reason) {
+		name, _, _ := strings.Cut(line, "=")
+		names = append(names, name)
+	}
+	for _, name := range names {
+		if !slices.Contains([]string{"PATH", "HOME", "LANG", "TMPDIR", "GREETING", fleetVariable, podVariable}, name) {
+			t.Errorf("got %s among %q", name, names)
+		}
+	}
+	if !slices.Contains(names, "PATH") {
+		t.Errorf("got %q, want PATH", names)
+	}
+}
+
+func TestTheOutputIsBounded(t *testing.T) {
+	folder := t.TempDir()
+	r := processRig(t, newProcess(t, ProcessConfig{Folder: folder, LogBytes: 64 << 10}))
+	r.start(t, "p1", "write", "1000000")
+	x := r.ended(t, "p1")
+	if len(x.Reason) > tailBytes || !strings.HasSuffix(x.Reason, "x\nthe end") || !strings.HasPrefix(x.Reason, strings.Repeat("x", 99)+"\n") {
+		t.Errorf("got %d bytes %q, want whole last lines", len(x.Reason), x.Reason)
+	}
+	for _, end := range []string{logEnd, oldLogEnd} {
+		info, err := os.Stat(filepath.Join(folder, podsFolder, "p1"+end))
+		if err != nil || info.Size() == 0 || info.Size() > 96<<10 || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: got %+v, %v", end, info, err)
+		}
+	}
+	if err := r.driver.Forget(t.Context(), "p1"); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(folder, podsFolder)); len(left) != 0 {
+		t.Errorf("got %v, want nothing left", left)
+	}
+}
+
+func TestAFolderIsOneDrivers(t *testing.T) {
+	folder := t.TempDir()
+	first := newProcess(t, ProcessConfig{Folder: folder})
+	if _, err := NewProcess(t.Context(), ProcessConfig{Folder: folder}); !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v, want ErrBusy", err)
+	}
+	id, _, _ := first.Machine(t.Context())
+	shut(t, first)
+	again, _, _ := newProcess(t, ProcessConfig{Folder: folder}).Machine(t.Context())
+	other, _, _ := newProcess(t, ProcessConfig{}).Machine(t.Context())
+	if id != again || id == other {
+		t.Errorf("got %q, again %q, elsewhere %q", id, again, other)
+	}
+}
+
+func TestHowAPodEndedSurvivesARestart(t *testing.T) {
+	folder := t.TempDir()
+	first := newProcess(t, ProcessConfig{Folder: folder})
+	r := processRig(t, first)
+	r.start(t, "p1", "exit", "3", "why")
+	want := r.ended(t, "p1")
+	shut(t, first)
+	if err := first.Start(t.Context(), Start{PodID: "p2", Spec: r.spec("run")}); !errors.Is(err, errClosed) {
+		t.Errorf("got %v, want errClosed", err)
+	}
+	r = processRig(t, newProcess(t, ProcessConfig{Folder: folder}))
+	if got, _ := r.find(t, "p1"); got.Code != 3 || got.Reason != "why" || !got.Ended.Equal(want.Ended) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// beParent is the program that is killed: it starts the pods "p-<argument>"
+// and never ends.
+func beParent(folder string, podArgs []string) {
+	p, err := NewProcess(context.Background(), ProcessConfig{Folder: folder})
+	for _, arg := range podArgs[1:] {
+		if err == nil {
+			err = p.Start(context.Background(), Start{PodID: "p-" + arg, Spec: pod.Spec{Command: []string{podArgs[0], arg}}})
+		}
+	}
+	fmt.Println("fleet", p.fleet, err) //nolint:forbidigo // the test reads it
+	select {}
+}
+
+// parent starts a program that runs pods, and kills it.
+func killedParent(t *testing.T, folder string, pods ...string) (fleet string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, append([]string{"parent", folder, program(t)}, pods...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	words := strings.Fields(line)
+	if err != nil || len(words) != 3 || words[2] != "<nil>" {
+		t.Fatalf("got %q, %v", line, err)
+	}
+	eventually(t, "the processes", func() bool {
+		return len(living(words[1])) == len(pods)+strings.Count(strings.Join(pods, ""), "spawn")
+	})
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return words[1]
+}
+
+func TestNothingOutlivesAKilledParent(t *testing.T) {
+	fleet := killedParent(t, t.TempDir(), "run", "spawn", "stubborn")
+	eventually(t, "all processes ended", func() bool { return len(living(fleet)) == 0 && !watched(fleet) })
+}
+
+func TestWhatAKilledParentLeftIsKilledByTheNext(t *testing.T) {
+	folder := t.TempDir()
+	fleet := killedParent(t, folder, "spawn", "stubborn")
+	p := newProcess(t, ProcessConfig{Folder: folder}) // sooner than the watchman
+	if left := living(p.machine + "."); len(left) != 0 {
+		t.Errorf("got %v, want none", left)
+	}
+	r := processRig(t, p)
+	r.start(t, "p1", "run")
+	for _, id := range []string{"p-spawn", "p-stubborn"} {
+		if x, found := r.find(t, id); !found || x.Running || x.Code != -1 || x.Reason == "" || x.Ended.IsZero() {
+			t.Errorf("got %+v %v, want it ended", x, found)
+		}
+	}
+	eventually(t, "the first one's watchman left", func() bool { return !watched(fleet) })
+	if x, _ := r.find(t, "p1"); !x.Running {
+		t.Errorf("got %+v, want it left alone", x)
+	}
+}
+
+// watched reports whether the fleet still has its watchman.
+func watched(fleet string) bool {
+	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	return slices.ContainsFunc(names, func(name string) bool {
+		text, _ := os.ReadFile(name)
+		return strings.Contains(string(text), "flightline-watchman\x00"+fleetVariable+"="+fleet)
+	})
+}

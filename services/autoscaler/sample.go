@@ -1,0 +1,126 @@
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+// looked is a sample, and what it takes to apply a decision about it.
+type looked struct {
+	sample
+	spec pod.Spec
+	pods []pod.Pod // of the fleet, alive and gone
+}
+
+// sample reads what the decision about an endpoint needs.
+func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *mind) looked {
+	in := looked{pods: v.podsOf(e.ID)}
+	in.machines = len(v.machines[pod.Driver(e.Fleet.Driver)])
+	stats, err := l.queue.Stats(ctx, e)
+	if err != nil {
+		in.unknown = "its jobs could not be counted"
+		l.log.DebugContext(ctx, "jobs not counted", "endpoint", e.ID, "err", err)
+		return in
+	}
+	in.queued, in.queuedLow = stats.Queued-stats.QueuedLow, stats.QueuedLow
+	in.running, in.allRunning = stats.Running-stats.RunningLow, stats.Running
+	if in.queued > 0 && e.ScalerType == endpoint.QueueDelay {
+		if in.oldest, err = l.queue.OldestWait(ctx, e, job.Normal); err != nil {
+			in.unknown = "it could not be seen how long its jobs wait"
+			l.log.DebugContext(ctx, "oldest job not found", "endpoint", e.ID, "err", err)
+			return in
+		}
+	}
+	if external(e) {
+		in.members = m.visitors(v, e.ID)
+		return in
+	}
+	var template pod.Spec
+	if e.Fleet.TemplateID != "" {
+		t, err := l.registry.Templates.Get(ctx, e.Fleet.TemplateID)
+		switch {
+		case errors.Is(err, pod.ErrNotFound):
+			in.invalid = fmt.Sprintf("the template %s is not there", e.Fleet.TemplateID)
+		case err != nil:
+			in.unknown = "its template could not be read"
+			return in
+		}
+		template = t.Spec
+	}
+	in.spec = specOf(e, template)
+	if in.invalid == "" {
+		in.invalid = runnable(pod.Driver(e.Fleet.Driver), in.spec)
+	}
+	var last pod.Pod
+	in.failures, last = streak(in.pods, v.now)
+	in.lastFailure, in.failure = last.Changed, last.Change
+	in.members, in.unknown = l.members(ctx, v, e, m, in)
+	return in
+}
+
+// members are the workers of the fleet that are not gone. unknown says which
+// of them could not be asked about.
+func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *mind, in looked) (all []member, unknown string) {
+	states := map[string]standing{}
+	for _, p := range in.pods {
+		if p.Status != pod.Running {
+			continue
+		}
+		w, heard := v.worker(p)
+		token, err := l.registry.Tokens.Find(ctx, e.ID, p.ID)
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			unknown = "it could not be seen which workers drain"
+		}
+		now := stateOf(w, heard)
+		if token.Draining {
+			now = draining
+		}
+		since := m.since(p.ID, now, v.now)
+		states[p.ID] = standing{now, since}
+		all = append(all, member{
+			id: p.ID, state: now, since: since, jobs: len(w.Running),
+			stale: in.invalid == "" && (!same(p.Spec, in.spec) || string(p.Driver) != e.Fleet.Driver),
+		})
+	}
+	m.states = states
+	return all, unknown
+}
+
+// visitors are the workers that somebody else has started.
+func (m *mind) visitors(v *view, endpointID string) []member {
+	var all []member
+	for _, w := range v.workers {
+		if w.Endpoint == endpointID {
+			all = append(all, member{id: w.ID, state: stateOf(w, true), jobs: len(w.Running)})
+		}
+	}
+	return all
+}
+
+// since is how long a worker has been in a state, as far as this leader knows.
+func (m *mind) since(id string, now state, at time.Time) time.Time {
+	if before, ok := m.states[id]; ok && before.state == now {
+		return before.since
+	}
+	return at
+}
+
+// stateOf is what a worker's heartbeat says.
+func stateOf(w registry.Worker, heard bool) state {
+	switch {
+	case !heard || w.State == registry.WorkerInitializing:
+		return starting
+	case w.State == registry.WorkerUnhealthy:
+		return unhealthy
+	case len(w.Running) > 0 || w.State == registry.WorkerRunning:
+		return busy
+	}
+	return idle
+}

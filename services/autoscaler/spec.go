@@ -1,0 +1,116 @@
+package autoscaler
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/pod"
+)
+
+// specOf is what the endpoint's workers are started from: its own settings, and
+// those of its template where it has none.
+func specOf(e endpoint.Endpoint, template pod.Spec) pod.Spec {
+	spec := template
+	if e.Fleet.Image != "" {
+		spec.Image = e.Fleet.Image
+	}
+	if len(e.Fleet.Command) > 0 {
+		spec.Command = slices.Clone(e.Fleet.Command)
+	}
+	if e.Fleet.GPUs > 0 {
+		spec.GPUs = e.Fleet.GPUs
+	}
+	if e.Fleet.VCPUs > 0 {
+		spec.VCPUs = e.Fleet.VCPUs
+	}
+	if e.Fleet.MemoryGB > 0 {
+		spec.MemoryGB = e.Fleet.MemoryGB
+	}
+	spec.Env = nil
+	if len(template.Env)+len(e.Env) > 0 {
+		spec.Env = maps.Clone(template.Env)
+		if spec.Env == nil {
+			spec.Env = map[string]string{}
+		}
+		maps.Copy(spec.Env, e.Env)
+	}
+	return spec
+}
+
+// runnable says why nothing can be started from spec, "" if it can.
+func runnable(driver pod.Driver, spec pod.Spec) string {
+	switch {
+	case driver == pod.Process && len(spec.Command) == 0:
+		return "neither the endpoint nor its template has a command"
+	case driver == pod.Docker && spec.Image == "":
+		return "neither the endpoint nor its template has an image"
+	}
+	return ""
+}
+
+// same reports whether a pod made from a would be one made from b.
+func same(a, b pod.Spec) bool { return reflect.DeepEqual(a, b) }
+
+// place is a slot of an endpoint's fleet; two autoscalers that fill the same
+// one make a pod of the same id, which one of them fails to create.
+type place struct{ slot, generation int }
+
+func (p place) id(endpointID string) string {
+	return fmt.Sprintf("%s-%d-%d", endpointID, p.slot, p.generation)
+}
+
+// parsePlace is the inverse of id.
+func parsePlace(endpointID, id string) (place, bool) {
+	rest, ok := strings.CutPrefix(id, endpointID+"-")
+	slot, generation, found := strings.Cut(rest, "-")
+	s, err := strconv.Atoi(slot)
+	g, err2 := strconv.Atoi(generation)
+	p := place{s, g}
+	return p, ok && found && err == nil && err2 == nil && s >= 0 && g >= 0 && p.id(endpointID) == id
+}
+
+// free returns n places that are not taken, given all pods of the endpoint.
+func free(endpointID string, pods []pod.Pod, n int) []place {
+	taken, last := map[int]bool{}, map[int]int{}
+	for _, p := range pods {
+		at, ok := parsePlace(endpointID, p.ID)
+		if !ok {
+			continue
+		}
+		taken[at.slot] = taken[at.slot] || p.Status == pod.Running
+		last[at.slot] = max(last[at.slot], at.generation)
+	}
+	var places []place
+	for slot := 0; len(places) < n; slot++ {
+		if !taken[slot] {
+			places = append(places, place{slot, last[slot] + 1})
+		}
+	}
+	return places
+}
+
+// spread chooses a machine for each of n pods: always the one with the fewest
+// running. Load is how many there are by machine; machines must not be empty.
+func spread(machines []string, load map[string]int, n int) []string {
+	load = maps.Clone(load)
+	if load == nil {
+		load = map[string]int{}
+	}
+	chosen := make([]string, n)
+	for i := range chosen {
+		best := slices.MinFunc(machines, func(a, b string) int {
+			if load[a] != load[b] {
+				return load[a] - load[b]
+			}
+			return strings.Compare(a, b)
+		})
+		chosen[i] = best
+		load[best]++
+	}
+	return chosen
+}

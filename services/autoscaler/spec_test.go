@@ -1,0 +1,101 @@
+package autoscaler
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+func TestAWorkerIsStartedFromTheEndpointAndElseItsTemplate(t *testing.T) {
+	template := pod.Spec{Image: "t", Command: []string{"t"}, GPUs: 1, MemoryGB: 2, Env: map[string]string{"A": "t", "B": "t"}, Ports: []string{"80/http"}}
+	e := endpoint.Endpoint{Fleet: endpoint.Fleet{Image: "e", VCPUs: 3}, Env: map[string]string{"B": "e"}}
+	want := pod.Spec{Image: "e", Command: []string{"t"}, GPUs: 1, VCPUs: 3, MemoryGB: 2, Env: map[string]string{"A": "t", "B": "e"}, Ports: []string{"80/http"}}
+	if diff := cmp.Diff(want, specOf(e, template)); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	if template.Env["B"] != "t" {
+		t.Error("the template was changed")
+	}
+}
+
+func TestPlacesFollowFromWhatIsThere(t *testing.T) {
+	pods := []pod.Pod{
+		{ID: "ep-0-4", Status: pod.Running},
+		{ID: "ep-1-2", Status: pod.Exited},
+		{ID: "ep-1-7", Status: pod.Terminated},
+		{ID: "ep-2-01", Status: pod.Running}, // not ours
+		{ID: "ep-x-1", Status: pod.Running},
+		{ID: "ep-3-1", Status: pod.Running},
+		{ID: "other-2-9", Status: pod.Running},
+	}
+	want := []place{{1, 8}, {2, 1}, {4, 1}}
+	if diff := cmp.Diff(want, free("ep", pods, 3), cmp.AllowUnexported(place{})); diff != "" {
+		t.Errorf("places (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodsAreSpreadOverMachines(t *testing.T) {
+	got := spread([]string{"b", "a"}, map[string]int{"a": 2, "gone": 0}, 4)
+	if diff := cmp.Diff([]string{"b", "b", "a", "b"}, got); diff != "" {
+		t.Errorf("machines (-want +got):\n%s", diff)
+	}
+}
+
+func TestStreak(t *testing.T) {
+	ended := func(id string, lived, ago time.Duration, why string) pod.Pod {
+		at := noon.Add(-ago)
+		return pod.Pod{ID: id, Status: pod.Exited, Created: at.Add(-lived), Started: at.Add(-lived), Changed: at, Change: why}
+	}
+	short, long := 2*time.Second, 2*time.Minute
+	for name, test := range map[string]struct {
+		pods []pod.Pod
+		want int
+		last string
+	}{
+		"none":       {nil, 0, ""},
+		"in a row":   {[]pod.Pod{ended("a", short, time.Hour, "x"), ended("b", short, time.Minute, "y")}, 2, "b"},
+		"proven":     {[]pod.Pod{ended("a", short, time.Hour, "x"), ended("b", long, time.Minute, "y"), ended("c", short, short, "z")}, 1, "c"},
+		"vanished":   {[]pod.Pod{ended("a", short, time.Hour, vanished)}, 0, ""},
+		"removed":    {[]pod.Pod{{ID: "a", Status: pod.Terminated}}, 0, ""},
+		"still runs": {[]pod.Pod{ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: noon.Add(-30 * time.Minute)}}, 0, ""},
+		"too young":  {[]pod.Pod{ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: noon.Add(-short)}}, 1, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, last := streak(test.pods, noon)
+			if got != test.want || last.ID != test.last {
+				t.Errorf("got %d, last %q, want %d, %q", got, last.ID, test.want, test.last)
+			}
+		})
+	}
+}
+
+func TestAWorkerIsStoppedOnlyOnceItIsKnownToHoldNothing(t *testing.T) {
+	since := noon
+	for name, test := range map[string]struct {
+		w     registry.Worker
+		heard bool
+		now   time.Duration
+		want  bool
+	}{
+		"heard of before":         {registry.Worker{Seen: noon.Add(-time.Second)}, true, 10 * time.Second, false},
+		"heard of too soon":       {registry.Worker{Seen: noon.Add(time.Second)}, true, 10 * time.Second, false},
+		"heard of, idle":          {registry.Worker{Seen: noon.Add(2 * time.Second)}, true, 2 * time.Second, true},
+		"heard of, busy":          {registry.Worker{Seen: noon.Add(time.Hour), Running: []string{"job"}}, true, time.Hour, false},
+		"silent":                  {registry.Worker{}, false, 19 * time.Second, false},
+		"silent for long":         {registry.Worker{}, false, 20 * time.Second, true},
+		"starting":                {registry.Worker{State: registry.WorkerInitializing, Seen: noon.Add(time.Hour)}, true, time.Second, false},
+		"it never got ready":      {registry.Worker{State: registry.WorkerInitializing, Seen: noon}, true, time.Minute, true},
+		"an old beat of a gone w": {registry.Worker{Seen: noon.Add(-time.Hour)}, true, time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := drained(test.w, test.heard, since, noon.Add(test.now)); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
