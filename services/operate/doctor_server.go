@@ -1,0 +1,212 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/streams"
+)
+
+const (
+	// leastServer is the oldest NATS that does what the streams need, provenOn
+	// the one that the tests run on.
+	leastServer, provenOn = "2.14.0", "2.15.2"
+	// leastPayload is the largest message that is sent: a part of a payload.
+	leastPayload = 1 << 20
+	// mostOffset is how far the clocks may be apart before people are misled by
+	// times in logs; jobs go by the server's clock alone.
+	mostOffset = time.Second
+)
+
+// server looks at what NATS says when one connects.
+func (x *exam) server() {
+	version := x.nc.ConnectedServerVersion()
+	switch {
+	case older(version, leastServer):
+		x.add("nats version", Fail, version, "use NATS "+provenOn+"; "+leastServer+" is the least that has what the streams need")
+	case older(version, provenOn):
+		x.add("nats version", Warn, version, "tested with "+provenOn)
+	default:
+		x.add("nats version", OK, version, "")
+	}
+	if got := x.nc.MaxPayload(); got < leastPayload {
+		x.add("max_payload", Fail, bytesOf(uint64(max(0, got))), "set max_payload to 1MB or more: parts of payloads are that large")
+	} else {
+		x.add("max_payload", OK, bytesOf(uint64(got)), "")
+	}
+	x.durability()
+}
+
+// durability says what cannot be seen from here.
+func (x *exam) durability() {
+	if max(1, x.cfg.Replicas) >= 3 {
+		x.add("durability", OK, "an acknowledgement is that of two of three servers", "set sync_interval to always or 1s as well, for the day when all lose power at once")
+		return
+	}
+	x.add("durability", Warn, "one server; when it writes to its disk is not visible to clients",
+		"NATS must have 'jetstream { sync_interval: always }', see /jsz?config=1 of its monitoring port; 'flightline dev' has it unless --sync interval")
+}
+
+// older compares versions by their numbers; what is no version is not older.
+func older(version, than string) bool {
+	a, b := numbers(version), numbers(than)
+	for i := range b {
+		if i >= len(a) {
+			return false
+		}
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}
+
+func numbers(version string) []int {
+	release, _, _ := strings.Cut(version, "-")
+	var all []int
+	for text := range strings.SplitSeq(release, ".") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// account looks at the limits of JetStream; false means that there is none.
+func (x *exam) account(ctx context.Context) bool {
+	info, err := x.js.AccountInfo(ctx)
+	if err != nil {
+		x.add("jetstream", Fail, err.Error(), "enable JetStream for this account, and let this user ask for $JS.API.INFO")
+		return false
+	}
+	x.add("jetstream", OK, fmt.Sprintf("%d streams, %d consumers", info.Streams, info.Consumers), "")
+	state, text := usage(info.Store, info.Limits.MaxStore)
+	x.add("storage", state, text, hintIf(state, "raise max_file of the account, or let less be kept: see sizing in operating.md"))
+	if most := info.Limits.MaxStreams; most > 0 && info.Streams*10 > most*9 {
+		x.add("streams", Warn, fmt.Sprintf("%d of %d", info.Streams, most), "each endpoint is a stream: raise max_streams of the account")
+	}
+	return true
+}
+
+// usage judges how much of a limit is used; a limit of -1 or 0 is none.
+func usage(used uint64, limit int64) (State, string) {
+	if limit <= 0 {
+		return OK, bytesOf(used) + " used; the account has no limit, the disk of NATS has: see its /jsz"
+	}
+	text := fmt.Sprintf("%s of %s used", bytesOf(used), bytesOf(uint64(limit)))
+	switch {
+	case used >= uint64(limit)/100*95:
+		return Fail, text
+	case used >= uint64(limit)/100*80:
+		return Warn, text
+	}
+	return OK, text
+}
+
+func hintIf(s State, hint string) string {
+	if s == OK {
+		return ""
+	}
+	return hint
+}
+
+func bytesOf(n uint64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, i := float64(n)/unit, 0
+	for ; size >= unit && i < 3; i++ {
+		size /= unit
+	}
+	return fmt.Sprintf("%.1f %s", size, []string{"KB", "MB", "GB", "TB"}[i])
+}
+
+// schema compares versions; false means that this program must not touch the bus.
+func (x *exam) schema(ctx context.Context) bool {
+	version, found, err := streams.SchemaOf(ctx, x.js)
+	switch {
+	case err != nil:
+		x.add("schema", Fail, err.Error(), "")
+		return false
+	case !found:
+		x.add("schema", Warn, "Flightline was never started here", "start it, or run doctor --fix")
+	case version > streams.Schema:
+		x.add("schema", Fail, streams.CheckSchema(version).Error(), "use the newer program")
+		return false
+	case version < streams.Schema:
+		x.add("schema", Warn, fmt.Sprintf("%d, this program has %d", version, streams.Schema), "the next start of a role upgrades it, or doctor --fix")
+	default:
+		x.add("schema", OK, strconv.Itoa(version), "")
+	}
+	return true
+}
+
+// clock compares this machine's clock with the server's.
+func (x *exam) clock(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	before := time.Now()
+	m, err := x.nc.RequestWithContext(ctx, streams.StreamInfo(streams.Bucket(streams.BucketEndpoints)), nil)
+	trip := time.Since(before)
+	var answer struct {
+		Time time.Time `json:"ts"`
+	}
+	if err == nil {
+		err = json.Unmarshal(m.Data, &answer)
+	}
+	if err != nil || answer.Time.IsZero() {
+		x.add("clock", Warn, fmt.Sprintf("the server's time could not be read: %v", err), "")
+		return
+	}
+	offset := answer.Time.Sub(before.Add(trip / 2)).Round(time.Millisecond)
+	state := OK
+	if offset.Abs() > mostOffset+trip {
+		state = Warn
+	}
+	x.add("clock", state, fmt.Sprintf("NATS is %s ahead of this machine (±%s)", offset, (trip/2).Round(time.Millisecond)),
+		hintIf(state, "run NTP on both; jobs go by the clock of NATS alone, logs by each machine's"))
+}
+
+// permissions tries the calls that are needed and change nothing.
+func (x *exam) permissions(ctx context.Context) {
+	bucket := streams.Bucket(streams.BucketEndpoints)
+	var refused []string
+	for _, call := range []struct{ subject, question string }{
+		{streams.StreamInfo(bucket), ""},
+		{streams.LeaderGet(bucket), `{"seq":1,"next_by_subj":">"}`},
+		{streams.DirectGet(bucket), `{"seq":1,"next_by_subj":">"}`},
+		{streams.ConsumerInfo(streams.Records(0), streams.DueConsumer), ""},
+		{streams.PullNext(streams.Webhooks, "nobody"), `{"batch":1,"no_wait":true}`},
+	} {
+		asked, cancel := context.WithTimeout(ctx, within)
+		_, err := x.nc.RequestWithContext(asked, call.subject, []byte(call.question))
+		cancel()
+		if err != nil && !strings.Contains(call.subject, ".MSG.NEXT.") { // nobody is there to answer, if it may be asked
+			refused = append(refused, call.subject)
+		}
+	}
+	var last error
+	if last = x.nc.LastError(); last != nil && !strings.Contains(strings.ToLower(last.Error()), "permissions violation") {
+		last = nil
+	}
+	if len(refused) > 0 || last != nil {
+		x.add("permissions", Fail, fmt.Sprintf("no answer to %s; %v", strings.Join(refused, ", "), errors.Join(last)), "let this user publish there and subscribe to its inbox")
+		return
+	}
+	x.add("permissions", OK, "every kind of read that is needed was answered; writes were not tried", "")
+}
+
+// notFound tells what is missing from what could not be asked.
+func notFound(err error) bool {
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound)
+}

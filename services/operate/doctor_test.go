@@ -1,0 +1,146 @@
+package operate_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/services/operate"
+	"flightline/shared/bus/bustest"
+	"flightline/shared/bus/bustest/site"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+func doctor(t *testing.T, b *bustest.Bus, fix bool) operate.Report {
+	t.Helper()
+	r, err := operate.Doctor(t.Context(), b.NC, operate.DoctorConfig{Fix: fix, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// found is the finding of a check, OK if there is none.
+func found(r operate.Report, check string) operate.Finding {
+	for _, f := range r.Findings {
+		if f.Check == check {
+			return f
+		}
+	}
+	return operate.Finding{Check: check, State: operate.OK}
+}
+
+func TestAWellInstallationHasNothingToDo(t *testing.T) {
+	s := site.New(t)
+	r := doctor(t, s.Bus, false)
+	for _, f := range r.Findings {
+		if f.State != operate.OK && f.Check != "durability" {
+			t.Errorf("got %+v, want ok", f)
+		}
+	}
+	if f := found(r, "durability"); f.State != operate.Warn || !strings.Contains(f.Hint, "sync_interval") {
+		t.Errorf("got %+v, want a warning that says how to look", f)
+	}
+}
+
+// What is missing or differs is found, and fixed on demand.
+func TestDoctorFindsAndFixes(t *testing.T) {
+	tests := map[string]struct {
+		harm  func(js jetstream.JetStream) error
+		check string
+		state operate.State
+		text  string
+	}{
+		"a stream is missing": {
+			func(js jetstream.JetStream) error { return js.DeleteStream(t.Context(), streams.Undelivered) },
+			"stream " + streams.Undelivered, operate.Fail, "missing",
+		},
+		"a bucket is missing": {
+			func(js jetstream.JetStream) error { return js.DeleteKeyValue(t.Context(), streams.BucketTemplates) },
+			"stream " + streams.Bucket(streams.BucketTemplates), operate.Fail, "missing",
+		},
+		"a queue is missing": {
+			func(js jetstream.JetStream) error { return js.DeleteStream(t.Context(), streams.Jobs(site.EndpointID)) },
+			"stream " + streams.Jobs(site.EndpointID), operate.Fail, "missing",
+		},
+		"a consumer is missing": {
+			func(js jetstream.JetStream) error {
+				return js.DeleteConsumer(t.Context(), streams.Jobs(site.EndpointID), streams.Consumer(job.Normal))
+			},
+			"consumer normal of " + streams.Jobs(site.EndpointID), operate.Fail, "missing",
+		},
+		"a setting differs": {
+			func(js jetstream.JetStream) error {
+				s, err := js.Stream(t.Context(), streams.Events)
+				if err != nil {
+					return err
+				}
+				c := s.CachedInfo().Config
+				c.MaxAge = time.Hour
+				_, err = js.UpdateStream(t.Context(), c)
+				return err
+			},
+			"stream " + streams.Events, operate.Warn, "max age is 1h0m0s, want 168h0m0s",
+		},
+	}
+	s := site.New(t)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := test.harm(s.Bus.JS); err != nil {
+				t.Fatal(err)
+			}
+			r := doctor(t, s.Bus, false)
+			if f := found(r, test.check); f.State != test.state || !strings.Contains(f.Text, test.text) || f.Hint == "" || r.Failed() != (test.state == operate.Fail) {
+				t.Errorf("got %+v, failed %v; want %s %q with a hint", f, r.Failed(), test.state, test.text)
+			}
+			if f := found(doctor(t, s.Bus, true), test.check); f.State != operate.OK {
+				t.Errorf("got %+v after --fix, want ok", f)
+			}
+		})
+	}
+}
+
+func TestDoctorFindsAQueueWithoutEndpoint(t *testing.T) {
+	b := applied(t) // its endpoint is in no bucket
+	if f := found(doctor(t, b, false), "queue "+streams.Jobs("ep")); f.State != operate.Warn || f.Hint == "" {
+		t.Errorf("got %+v, want a warning with a hint", f)
+	}
+}
+
+// The doctor of an older program fixes nothing of a newer one's.
+func TestDoctorKeepsItsHandsOffANewerSchema(t *testing.T) {
+	b := applied(t)
+	s, err := b.JS.Stream(t.Context(), streams.Bucket(streams.BucketEndpoints))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.CachedInfo().Config
+	c.Metadata = map[string]string{"flightline.schema": "99"}
+	if _, err := b.JS.UpdateStream(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.JS.DeleteStream(t.Context(), streams.Undelivered); err != nil {
+		t.Fatal(err)
+	}
+	r := doctor(t, b, true)
+	if f := found(r, "schema"); f.State != operate.Fail || !r.Failed() {
+		t.Errorf("got %+v, want a fail", f)
+	}
+	if _, err := b.JS.Stream(t.Context(), streams.Undelivered); err == nil {
+		t.Error("it made a stream")
+	}
+}
+
+func TestDoctorOnAnEmptyServer(t *testing.T) {
+	b := bustest.New(t)
+	if f := found(doctor(t, b, false), "schema"); f.State != operate.Warn {
+		t.Errorf("got %+v, want a warning", f)
+	}
+	if r := doctor(t, b, true); r.Failed() {
+		t.Errorf("got %+v after --fix, want no fail", r)
+	}
+}

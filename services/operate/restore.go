@@ -1,0 +1,153 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/streams"
+)
+
+// RestoreConfig is what may differ from the installation that was copied.
+type RestoreConfig struct {
+	// Replicas is 1 on a single node and 3 in a cluster. 0 means as it was.
+	Replicas int
+	// Log hears of each stream. Required.
+	Log *slog.Logger
+}
+
+// Restore brings a backup back to a NATS on which there is no Flightline, and
+// none is running: it reads all of the backup first, and refuses it whole with
+// ErrArchive or streams.ErrSchema, and a server that has any of the streams with
+// ErrNotEmpty. What an error leaves half done it removes again.
+func Restore(ctx context.Context, nc *nats.Conn, dir string, cfg RestoreConfig) (Manifest, error) {
+	m, err := Verify(dir)
+	if err != nil {
+		return m, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return m, fmt.Errorf("open jetstream: %w", err)
+	}
+	there, err := ourStreams(ctx, js)
+	if err != nil {
+		return m, err
+	}
+	if len(there) > 0 {
+		return m, fmt.Errorf("this NATS has %s: %w: restore to one on which Flightline has not been started yet", strings.Join(there, ", "), ErrNotEmpty)
+	}
+	// The bucket without which nothing starts comes last.
+	first := streams.Bucket(streams.BucketEndpoints)
+	slices.SortStableFunc(m.Streams, func(a, b Copy) int { return btoi(a.Name == first) - btoi(b.Name == first) })
+	for i, c := range m.Streams {
+		written, err := restoreStream(ctx, nc, js, dir, c, cfg.Replicas)
+		if err != nil {
+			undo(context.WithoutCancel(ctx), js, m.Streams[:i+1])
+			return m, fmt.Errorf("restore stream %s: %w", c.Name, err)
+		}
+		cfg.Log.InfoContext(ctx, "stream restored", "stream", c.Name, "messages", c.Messages, "later", written)
+	}
+	return m, nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// undo removes the streams that were restored; there were none before.
+func undo(ctx context.Context, js jetstream.JetStream, done []Copy) {
+	for _, c := range done {
+		_ = js.DeleteStream(ctx, c.Name) // what stays is told by the next Restore
+	}
+}
+
+func restoreStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, dir string, c Copy, replicas int) (int, error) {
+	config, err := withReplicas(c.Config, replicas)
+	if err != nil {
+		return 0, err
+	}
+	file, err := os.Open(filepath.Join(dir, snapshotFile(c.Name)))
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	if err := restoreSnapshot(ctx, nc, c.Name, described{config, c.State}, file); err != nil {
+		return 0, err
+	}
+	if err := resume(ctx, js, c.Name); err != nil {
+		return 0, err
+	}
+	rest, err := os.Open(filepath.Join(dir, laterFile(c.Name)))
+	if err != nil {
+		return 0, err
+	}
+	defer rest.Close() //nolint:errcheck // it was only read
+	return replay(ctx, js, c.Name, rest)
+}
+
+// withReplicas is the configuration with another number of replicas, all else
+// being as the server had it.
+func withReplicas(config json.RawMessage, replicas int) (json.RawMessage, error) {
+	if replicas == 0 {
+		return config, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(config, &fields); err != nil {
+		return nil, fmt.Errorf("%w: config: %w", ErrArchive, err)
+	}
+	fields["num_replicas"] = json.RawMessage(fmt.Sprint(replicas))
+	return json.Marshal(fields)
+}
+
+// resume sets the consumers of a restored stream to where they are safe: the
+// server copies them after the messages, so they may believe to have handed out
+// what is not there yet, or was not acknowledged then. In a work queue each
+// message is handed out again, as its record decides what becomes of it;
+// elsewhere what lies behind the last acknowledgement is.
+func resume(ctx context.Context, js jetstream.JetStream, stream string) error {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	list := s.ListConsumers(ctx)
+	var all []*jetstream.ConsumerInfo
+	for info := range list.Info() {
+		all = append(all, info)
+	}
+	if err := list.Err(); err != nil {
+		return err
+	}
+	state := s.CachedInfo().State
+	for _, info := range all {
+		var err error
+		switch {
+		case info.Config.Durable == "":
+			err = s.DeleteConsumer(ctx, info.Name) // whoever read with it is gone
+		case s.CachedInfo().Config.Retention == jetstream.WorkQueuePolicy:
+			err = errors.Join(s.DeleteConsumer(ctx, info.Name), remake(ctx, s, info.Config))
+		default:
+			_, err = s.ResetConsumerToSequence(ctx, info.Name, max(1, min(info.AckFloor.Stream, state.LastSeq)+1))
+		}
+		if err != nil {
+			return fmt.Errorf("set consumer %s back: %w", info.Name, err)
+		}
+	}
+	return nil
+}
+
+func remake(ctx context.Context, s jetstream.Stream, c jetstream.ConsumerConfig) error {
+	_, err := s.CreateConsumer(ctx, c)
+	return err
+}

@@ -1,0 +1,157 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/streams"
+)
+
+const (
+	// chunkSize is how much of a copy travels in a message, windowSize how much
+	// of it may be under way.
+	chunkSize, windowSize = 128 << 10, 8 << 20
+	// stalled is how long a chunk or its acknowledgement may take.
+	stalled = 30 * time.Second
+)
+
+// errStalled means that the server stopped in the middle of a copy.
+var errStalled = errors.New("the server stopped answering")
+
+// request asks the server's API and decodes its answer; an error in it is an
+// error of the call.
+func request(ctx context.Context, nc *nats.Conn, subject string, question, answer any) error {
+	var data []byte // none is the empty message that ends a copy
+	if question != nil {
+		var err error
+		if data, err = json.Marshal(question); err != nil {
+			return fmt.Errorf("encode: %w", err)
+		}
+	}
+	within, cancel := context.WithTimeout(ctx, stalled)
+	defer cancel()
+	m, err := nc.RequestWithContext(within, subject, data)
+	if err != nil {
+		return err
+	}
+	return decode(m.Data, answer)
+}
+
+func decode(data []byte, answer any) error {
+	var failed struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(data, &failed); err != nil {
+		return fmt.Errorf("decode the answer: %w", err)
+	}
+	if failed.Error != nil {
+		return failed.Error
+	}
+	return json.Unmarshal(data, answer)
+}
+
+// described is what the server says of a stream in its API.
+type described struct {
+	Config json.RawMessage `json:"config"`
+	State  json.RawMessage `json:"state"`
+}
+
+// snapshot writes the server's copy of the stream to w. The state it returns is
+// from before the copy began.
+func snapshot(ctx context.Context, nc *nats.Conn, stream string, w io.Writer) (described, int64, error) {
+	var d described
+	chunks := make(chan *nats.Msg, windowSize/chunkSize+16) // what may be under way, and the end
+	inbox := nc.NewInbox()
+	sub, err := nc.ChanSubscribe(inbox, chunks)
+	if err != nil {
+		return d, 0, err
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // it fails with the connection, and takes it along
+	question := map[string]any{"deliver_subject": inbox, "chunk_size": chunkSize, "window_size": windowSize}
+	if err := request(ctx, nc, streams.StreamSnapshot(stream), question, &d); err != nil {
+		return d, 0, err
+	}
+	size, err := receive(ctx, chunks, w)
+	return d, size, err
+}
+
+// receive writes the chunks until the empty message that ends them.
+func receive(ctx context.Context, chunks <-chan *nats.Msg, w io.Writer) (size int64, err error) {
+	for {
+		select {
+		case m := <-chunks:
+			if len(m.Data) == 0 {
+				return size, ended(m)
+			}
+			if _, err := w.Write(m.Data); err != nil {
+				return size, err
+			}
+			size += int64(len(m.Data))
+			if m.Reply != "" {
+				if err := m.Respond(nil); err != nil {
+					return size, err
+				}
+			}
+		case <-time.After(stalled):
+			return size, errStalled
+		case <-ctx.Done():
+			return size, ctx.Err()
+		}
+	}
+}
+
+// ended is how the server says that the copy is complete, or why it is not.
+func ended(m *nats.Msg) error {
+	if status := m.Header.Get("Status"); status != "" && status != "204" {
+		return fmt.Errorf("the server gave up: %s %s", status, m.Header.Get("Description"))
+	}
+	return nil
+}
+
+// restoreSnapshot makes the stream from the server's copy. The stream must not
+// be there. The config may differ from that of the copy, by its replicas.
+func restoreSnapshot(ctx context.Context, nc *nats.Conn, stream string, d described, r io.Reader) error {
+	var announced struct {
+		Deliver string `json:"deliver_subject"` //nolint:tagliatelle // as NATS spells it
+	}
+	if err := request(ctx, nc, streams.StreamRestore(stream), d, &announced); err != nil {
+		return err
+	}
+	chunk := make([]byte, chunkSize)
+	for {
+		n, err := io.ReadFull(r, chunk)
+		if n > 0 {
+			if err := sendChunk(ctx, nc, announced.Deliver, chunk[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return request(ctx, nc, announced.Deliver, nil, &described{})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sendChunk waits until the server has written the chunk; an answer that is not
+// empty says why it did not.
+func sendChunk(ctx context.Context, nc *nats.Conn, subject string, chunk []byte) error {
+	within, cancel := context.WithTimeout(ctx, stalled)
+	defer cancel()
+	m, err := nc.RequestWithContext(within, subject, chunk)
+	if err != nil {
+		return err
+	}
+	if len(m.Data) == 0 {
+		return nil
+	}
+	return decode(m.Data, &described{})
+}
