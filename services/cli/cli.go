@@ -95,11 +95,11 @@ func (sh *shell) root() *cobra.Command {
 		c.GroupID = groupJobs
 		root.AddCommand(sh.client(c))
 	}
-	for _, c := range []*cobra.Command{sh.endpointCommand(), sh.keyCommand(), sh.webhookCommand(), sh.envCommand()} {
+	for _, c := range []*cobra.Command{sh.endpointCommand(), sh.keyCommand(), sh.podCommand(), sh.templateCommand(), sh.volumeCommand(), sh.webhookCommand(), sh.envCommand()} {
 		c.GroupID = groupThings
 		root.AddCommand(sh.client(c))
 	}
-	root.AddCommand(sh.versionCommand(), exitCodesTopic())
+	root.AddCommand(sh.versionCommand(), sh.healthcheckCommand(), exitCodesTopic())
 	return root
 }
 

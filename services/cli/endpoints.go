@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -13,8 +15,9 @@ import (
 )
 
 func (sh *shell) endpointCommand() *cobra.Command {
-	c := &cobra.Command{Use: "endpoint", Short: "Make, show, change and remove endpoints", Args: cobra.NoArgs, RunE: needsVerb}
-	c.AddCommand(sh.createEndpoint(), sh.listEndpoints(), sh.getEndpoint(), sh.updateEndpoint(), sh.deleteEndpoint())
+	c := &cobra.Command{Use: "endpoint", Short: "Make, show, change, pause and remove endpoints", Args: cobra.NoArgs, RunE: needsVerb}
+	c.AddCommand(sh.createEndpoint(), sh.listEndpoints(), sh.getEndpoint(), sh.updateEndpoint(), sh.deleteEndpoint(),
+		sh.pauseEndpoint(), sh.resumeEndpoint(), sh.endpointScaling())
 	return c
 }
 
@@ -26,7 +29,10 @@ func needsVerb(cmd *cobra.Command, _ []string) error {
 // settings are the flags that create and update have in common.
 type settings struct {
 	spec   client.EndpointSpec
+	fleet  fleetFlags
 	counts [4]int
+	// retries is the text of a list of pauses.
+	retries string
 }
 
 func (s *settings) add(f *pflag.FlagSet) {
@@ -38,6 +44,8 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.DurationVar(&s.spec.Lease, "lease", 0, "how long a silent worker keeps its job (10s to 1h; default 30s)")
 	f.StringVar(&s.spec.StreamFormat, "stream-format", "", "form of /stream: auto, array or object (default auto)")
 	f.Var((*limitsFlag)(&s.spec.Limits), "limit", "limit of an operation, like run=1000,200: requests in 10 s, and at once; 0 means none (repeatable; replaces all limits that the endpoint has)")
+	f.StringVar(&s.retries, "webhook-retries", "", "pauses between attempts to deliver a webhook, like 10s,1m,1h (at most 20, of 1s to 24h); none means a single attempt (default 10s,10s)")
+	s.fleet.add(f)
 	for i, n := range s.names() {
 		f.IntVar(&s.counts[i], n.flag, 0, n.help)
 	}
@@ -58,21 +66,65 @@ func (s *settings) names() []countFlag {
 }
 
 // given is the spec of the flags that were typed; 0 is a value too.
-func (s *settings) given(f *pflag.FlagSet) client.EndpointSpec {
+func (s *settings) given(f *pflag.FlagSet, command []string) (client.EndpointSpec, error) {
 	for i, n := range s.names() {
 		if f.Changed(n.flag) {
 			*n.to = &s.counts[i]
 		}
 	}
-	return s.spec
+	var err error
+	if f.Changed("webhook-retries") {
+		if s.spec.WebhookRetries, err = pauses(s.retries); err != nil {
+			return s.spec, err
+		}
+	}
+	s.spec.Fleet, err = s.fleet.given(f, command)
+	return s.spec, err
+}
+
+// pauses reads a list of durations; "none" is the empty one.
+func pauses(text string) ([]time.Duration, error) {
+	list := []time.Duration{}
+	if text == "none" {
+		return list, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		d, err := time.ParseDuration(strings.TrimSpace(part))
+		if err != nil {
+			return nil, &UsageError{fmt.Errorf("--webhook-retries %q: want durations with commas between them, or none", text)}
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// pausesText is what pauses reads.
+func pausesText(list []time.Duration) string {
+	switch {
+	case list == nil:
+		return "10s,10s"
+	case len(list) == 0:
+		return "none"
+	}
+	parts := make([]string, len(list))
+	for i, d := range list {
+		parts[i] = d.String()
+	}
+	return strings.Join(parts, ",")
 }
 
 func (sh *shell) createEndpoint() *cobra.Command {
 	var s settings
-	c := &cobra.Command{Use: "create ID", Short: "Make an endpoint", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{
+		Use: "create ID [-- COMMAND...]", Short: "Make an endpoint", Args: oneAndCommand,
+		Example: "  flightline endpoint create upper --driver process --workers-max 3 -- python3 worker.py",
+	}
 	s.add(c.Flags())
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-		spec := s.given(c.Flags())
+		spec, err := s.given(c.Flags(), args[1:])
+		if err != nil {
+			return err
+		}
 		spec.ID = args[0]
 		e, err := api.Endpoints().Create(ctx, spec)
 		if err != nil {
@@ -85,10 +137,14 @@ func (sh *shell) createEndpoint() *cobra.Command {
 
 func (sh *shell) updateEndpoint() *cobra.Command {
 	var s settings
-	c := &cobra.Command{Use: "update ID", Short: "Change an endpoint's settings", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "update ID [-- COMMAND...]", Short: "Change an endpoint's settings", Args: oneAndCommand}
 	s.add(c.Flags())
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-		e, err := api.Endpoints().Update(ctx, args[0], s.given(c.Flags()))
+		spec, err := s.given(c.Flags(), args[1:])
+		if err != nil {
+			return err
+		}
+		e, err := api.Endpoints().Update(ctx, args[0], spec)
 		if err != nil {
 			return err
 		}
@@ -155,9 +211,11 @@ func (sh *shell) showEndpoint(e *client.Endpoint) error {
 		{"REQUESTS PER WORKER", fmt.Sprint(e.RequestsPerWorker)},
 		{"WORKERS", fmt.Sprintf("%d to %d", e.WorkersMin, e.WorkersMax)},
 		{"STREAM FORMAT", e.StreamFormat},
+		{"WEBHOOK RETRIES", pausesText(e.WebhookRetries)},
 		{"CREATED", when(e.Created)},
 		{"VERSION", fmt.Sprint(e.Version)},
 	}
+	rows = append(rows, fleetRows(e)...)
 	for _, operation := range slices.Sorted(maps.Keys(e.Limits)) {
 		l := e.Limits[operation]
 		rows = append(rows, []string{"LIMIT OF " + clean(operation), fmt.Sprintf("%d in 10 s, %d at once", l.Requests, l.Concurrent)})

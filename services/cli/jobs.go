@@ -31,7 +31,7 @@ func (sh *shell) jobCommands() []*cobra.Command {
 		sh.runCommand(), sh.runSyncCommand(), sh.statusCommand(), sh.streamCommand(), sh.eventsCommand(),
 		sh.onJob("cancel", "End a job that waits or runs", (*client.Client).Cancel),
 		sh.onJob("retry", "Queue a FAILED or TIMED_OUT job again", (*client.Client).Retry),
-		sh.purgeCommand(), sh.healthCommand(), sh.requestsCommand(),
+		sh.purgeCommand(), sh.healthCommand(), sh.requestsCommand(), sh.explainCommand(),
 	}
 }
 

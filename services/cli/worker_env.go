@@ -6,11 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"flightline/shared/client"
+	"flightline/shared/pod"
 )
 
 // The forms of an environment.
@@ -34,8 +38,9 @@ func (sh *shell) workerEnv() *cobra.Command {
 		Long: "Make a token for a worker that is built on RunPod's SDK and print the whole\n" +
 			"environment that it needs, as NAME=value lines. The token is a secret, and shown\n" +
 			"this once; an earlier one of the same worker is worthless then.\n\n" +
-			"BUCKET_ENDPOINT_URL, BUCKET_ACCESS_KEY_ID and BUCKET_SECRET_ACCESS_KEY are passed on\n" +
-			"if they are set here.",
+			"What the endpoint's env sets is in it. If that has no bucket, BUCKET_ENDPOINT_URL,\n" +
+			"BUCKET_ACCESS_KEY_ID, BUCKET_SECRET_ACCESS_KEY and BUCKET_NAME are passed on as they\n" +
+			"are set here.",
 		Example: "  flightline worker env echo --worker w1 > w1.env && docker run --env-file w1.env IMAGE\n" +
 			"  env $(flightline worker env echo) python handler.py",
 	}
@@ -60,63 +65,56 @@ func (sh *shell) workerEnv() *cobra.Command {
 	return c
 }
 
-// variable is one of a worker's environment.
-type variable struct{ name, value string }
+// bucketVariables are what the SDK's uploads and worker-comfyui read.
+var bucketVariables = []string{"BUCKET_ENDPOINT_URL", "BUCKET_ACCESS_KEY_ID", "BUCKET_SECRET_ACCESS_KEY", "BUCKET_NAME"}
 
-// environmentOf is what the SDK reads (runpod-compat §2.1). The addresses have
-// the worker's id in them and need a ?, since the SDK appends its parameters; it
-// puts the job's id in place of $ID.
-func (sh *shell) environmentOf(w *client.Worker, base string) []variable {
-	at := func(operation, rest string) string {
-		return fmt.Sprintf("%s/v2/%s/%s/%s%s?gpu=any", base, w.Endpoint, operation, w.ID, rest)
+// environmentOf is what the worker needs, what its endpoint sets, and the
+// bucket of this shell. The shell's is taken whole or not at all: one server's
+// address and another's keys make no bucket.
+func (sh *shell) environmentOf(w *client.Worker, base string) []pod.Variable {
+	env := maps.Clone(w.Env)
+	if env == nil {
+		env = map[string]string{}
 	}
-	environment := []variable{
-		{"RUNPOD_WEBHOOK_GET_JOB", at("job-take", "")},
-		{"RUNPOD_WEBHOOK_POST_OUTPUT", at("job-done", "/$ID")},
-		{"RUNPOD_WEBHOOK_POST_STREAM", at("job-stream", "/$ID")},
-		{"RUNPOD_WEBHOOK_PING", at("ping", "")},
-		{"RUNPOD_PING_INTERVAL", fmt.Sprint(w.PingIntervalMs)},
-		{"RUNPOD_AI_API_KEY", w.Token},
-		{"RUNPOD_POD_ID", w.ID},
-		{"RUNPOD_ENDPOINT_ID", w.Endpoint},
-		{"RUNPOD_SKIP_AUTO_SYSTEM_CHECKS", "true"},
-		{"RUNPOD_LOG_LEVEL", "INFO"},
-		{"RUNPOD_DEBUG_LEVEL", "INFO"},
-	}
-	for _, name := range []string{"BUCKET_ENDPOINT_URL", "BUCKET_ACCESS_KEY_ID", "BUCKET_SECRET_ACCESS_KEY"} {
-		if value := sh.Env[name]; value != "" {
-			environment = append(environment, variable{name, value})
+	if !slices.ContainsFunc(bucketVariables, func(name string) bool { return env[name] != "" }) {
+		for _, name := range bucketVariables {
+			if value := sh.Env[name]; value != "" {
+				env[name] = value
+			}
 		}
 	}
-	return environment
+	return pod.WorkerEnvironment(pod.Worker{
+		BaseURL: base, Endpoint: w.Endpoint, ID: w.ID, Token: w.Token,
+		PingInterval: time.Duration(w.PingIntervalMs) * time.Millisecond, Env: env,
+	})
 }
 
 // forms write an environment.
-var forms = map[string]func([]variable) (string, error){
-	formEnv: func(all []variable) (string, error) {
-		return joined(all, "\n", func(v variable) string { return v.name + "=" + v.value })
+var forms = map[string]func([]pod.Variable) (string, error){
+	formEnv: func(all []pod.Variable) (string, error) {
+		return joined(all, "\n", func(v pod.Variable) string { return v.Name + "=" + v.Value })
 	},
-	formExport: func(all []variable) (string, error) {
-		return joined(all, "\n", func(v variable) string { return "export " + v.name + "=" + quote(v.value) })
+	formExport: func(all []pod.Variable) (string, error) {
+		return joined(all, "\n", func(v pod.Variable) string { return "export " + v.Name + "=" + quote(v.Value) })
 	},
-	formDocker: func(all []variable) (string, error) {
-		return joined(all, " ", func(v variable) string { return "-e " + quote(v.name+"="+v.value) })
+	formDocker: func(all []pod.Variable) (string, error) {
+		return joined(all, " ", func(v pod.Variable) string { return "-e " + quote(v.Name+"="+v.Value) })
 	},
-	formJSON: func(all []variable) (string, error) {
+	formJSON: func(all []pod.Variable) (string, error) {
 		values := make(map[string]string, len(all))
 		for _, v := range all {
-			values[v.name] = v.value
+			values[v.Name] = v.Value
 		}
 		text, err := json.Marshal(values)
 		return string(text), err
 	},
 }
 
-func joined(all []variable, between string, form func(variable) string) (string, error) {
+func joined(all []pod.Variable, between string, form func(pod.Variable) string) (string, error) {
 	parts := make([]string, 0, len(all))
 	for _, v := range all {
-		if strings.ContainsAny(v.value, "\r\n") {
-			return "", errors.New(v.name + " has several lines; an environment cannot hold it")
+		if strings.ContainsAny(v.Value, "\r\n") {
+			return "", errors.New(v.Name + " has several lines; an environment cannot hold it")
 		}
 		parts = append(parts, form(v))
 	}

@@ -3,6 +3,8 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -53,6 +55,31 @@ BUCKET_ENDPOINT_URL=http://minio:9000
 	elsewhere := runRole(t, env, "worker", "env", "ep", "--gateway-url", "http://gate:1/")
 	if want := strings.ReplaceAll(want, url, "http://gate:1"); elsewhere.out != want {
 		t.Errorf("got\n%s\nwant\n%s", elsewhere.out, want)
+	}
+}
+
+func TestWorkerEnvHasWhatTheEndpointSets(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const answer = `{"id":"w1","endpoint":"ep","token":"fw_x","pingIntervalMs":5000,"env":%s}`
+	here := map[string]string{"BUCKET_ENDPOINT_URL": "http://here", "BUCKET_ACCESS_KEY_ID": "mine", "BUCKET_NAME": "b"}
+	for set, want := range map[string][]string{
+		`{"MODEL":"tiny"}`: {"BUCKET_ACCESS_KEY_ID=mine", "BUCKET_ENDPOINT_URL=http://here", "BUCKET_NAME=b", "MODEL=tiny"},
+		`{"BUCKET_ENDPOINT_URL":"http://there","BUCKET_SECRET_ACCESS_KEY":"s"}`: { // none of another's keys
+			"BUCKET_ENDPOINT_URL=http://there", "BUCKET_SECRET_ACCESS_KEY=s",
+		},
+		`{"RUNPOD_AI_API_KEY":"its own","RUNPOD_LOG_LEVEL":"DEBUG","BUCKET_NAME":"c"}`: {"RUNPOD_AI_API_KEY=fw_x", "RUNPOD_LOG_LEVEL=DEBUG", "BUCKET_NAME=c"},
+	} {
+		env := map[string]string{"FLIGHTLINE_URL": api{"POST /v1/endpoints/ep/workers": {200, fmt.Sprintf(answer, set)}}.start(t, nil)}
+		maps.Copy(env, here)
+		got := runRole(t, env, "worker", "env", "ep", "--worker", "w1")
+		for _, line := range want {
+			if !strings.Contains("\n"+got.out, "\n"+line+"\n") {
+				t.Errorf("%s: got %d %s\n%s\nwant the line %s", set, got.code, got.err, got.out, line)
+			}
+		}
+		if buckets := strings.Count(strings.Join(want, "\n"), "BUCKET_"); strings.Count(got.out, "BUCKET_") != buckets {
+			t.Errorf("%s: got\n%s\nwant %d variables of a bucket", set, got.out, buckets)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/telemetry"
 	sdk "flightline/shared/worker"
 )
 
@@ -75,6 +76,9 @@ func (c *command) prepare(ctx context.Context, input []byte, stderr io.Writer) *
 	// Stdin and stderr may be held open by processes that the command left
 	// behind; they end this long after the command or ctx did.
 	cmd.WaitDelay = killAfter
+	if parent, state := telemetry.Headers(telemetry.Line(ctx)); parent != "" {
+		cmd.Env = append(cmd.Environ(), "TRACEPARENT="+parent, "TRACESTATE="+state)
+	}
 	lead(cmd)
 	return cmd
 }

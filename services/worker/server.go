@@ -11,6 +11,7 @@ import (
 	"net/http"
 
 	"flightline/shared/job"
+	"flightline/shared/telemetry"
 	sdk "flightline/shared/worker"
 )
 
@@ -51,6 +52,12 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, application/x-ndjson")
+	if parent, state := telemetry.Headers(telemetry.Line(ctx)); parent != "" {
+		request.Header.Set(telemetry.HeaderParent, parent)
+		if state != "" {
+			request.Header.Set(telemetry.HeaderState, state)
+		}
+	}
 	answer, err := s.client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask the server: %w", err)

@@ -28,6 +28,8 @@ import (
 	"net/url"
 	"os/exec"
 
+	"github.com/google/uuid"
+
 	sdk "flightline/shared/worker"
 )
 
@@ -64,7 +66,8 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	cfg.Worker.Log = log
+	cfg.Worker.Log, cfg.Worker.ID = log, cmp.Or(cfg.Worker.ID, uuid.NewString())
+	log = log.With("endpoint", cfg.Worker.Endpoint, "worker", cfg.Worker.ID)
 	s := &Service{cfg: cfg.Worker, close: func() {}}
 	switch {
 	case (len(cfg.Command) == 0) == (cfg.URL == ""):
@@ -80,6 +83,9 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 		path, err := exec.LookPath(cfg.Command[0])
 		if err != nil {
 			return nil, fmt.Errorf("%w: command: %w", ErrConfig, err)
+		}
+		if s.cfg.Command == nil {
+			s.cfg.Command = cfg.Command
 		}
 		c := &command{path: path, args: cfg.Command, dir: cfg.Dir, env: cfg.Env, log: log}
 		s.handler = c.run

@@ -1,0 +1,48 @@
+package cli_test
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"flightline/services/cli"
+)
+
+func TestHealthcheck(t *testing.T) {
+	status := 200
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			t.Errorf("got %s, want /readyz", r.URL.Path)
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(server.Close)
+	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
+	tests := map[string]struct {
+		status int
+		args   []string
+		listen string
+		code   int
+	}{
+		"ready":                        {200, []string{"--url", server.URL + "/"}, "", 0},
+		"not ready":                    {503, []string{"--url", server.URL}, "", 1},
+		"nobody there":                 {200, []string{"--url", "http://127.0.0.1:1"}, "", 1},
+		"where the process listens":    {200, nil, "127.0.0.1:" + port, 0},
+		"which is everywhere":          {200, nil, "0.0.0.0:" + port, 0},
+		"which is everywhere, briefly": {200, nil, ":" + port, 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			status = test.status
+			var out, errs bytes.Buffer
+			code := cli.Run(t.Context(), cli.Config{
+				Env: map[string]string{"FLIGHTLINE_LISTEN": test.listen}, In: strings.NewReader(""), Out: &out, Err: &errs,
+			}, append([]string{"healthcheck"}, test.args...))
+			if code != test.code {
+				t.Errorf("got code %d, want %d\n%s%s", code, test.code, &out, &errs)
+			}
+		})
+	}
+}

@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"flightline/shared/client"
+)
+
+func (sh *shell) podCommand() *cobra.Command {
+	c := &cobra.Command{Use: "pod", Short: "Make, show, change, start, stop and remove pods", Args: cobra.NoArgs, RunE: needsVerb}
+	c.AddCommand(sh.createPod(), sh.listPods(), sh.getPod(), sh.updatePod(), sh.deletePod(),
+		sh.onPod("start", "Let a pod run", func(p client.Pods) podMove { return p.Start }),
+		sh.onPod("stop", "Stop a pod; a worker first completes its jobs", func(p client.Pods) podMove { return p.Stop }))
+	return c
+}
+
+type podMove func(ctx context.Context, id string) (*client.Pod, error)
+
+func (sh *shell) onPod(verb, short string, move func(client.Pods) podMove) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " ID", Short: short, Args: cobra.ExactArgs(1),
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			p, err := move(api.Pods())(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return sh.showPod(p)
+		}),
+	}
+}
+
+// specFlags are what pods and templates are made from.
+type specFlags struct {
+	spec  client.Spec
+	env   []string
+	words string
+}
+
+func (s *specFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&s.spec.Name, "name", "", "name for people")
+	f.StringVar(&s.spec.Image, "image", "", "`image` of the container")
+	f.StringVar(&s.words, "command", "", "`words` that run instead of the image's command, with spaces between them")
+	f.StringArrayVar(&s.env, "env", nil, "variable as `NAME=VALUE` (repeatable; replaces all that there are)")
+	f.StringSliceVar(&s.spec.Ports, "port", nil, "`port`, like 8888/http or 22/tcp; repeat it for more")
+	f.IntVar(&s.spec.DiskGB, "disk", 0, "size of the container's disk in `GB`")
+	f.StringVar(&s.spec.VolumePath, "mount", "", "`path` at which volumes are mounted")
+}
+
+// given is the spec of the flags that were typed.
+func (s *specFlags) given() (client.Spec, error) {
+	if s.words != "" {
+		s.spec.Command = strings.Fields(s.words)
+	}
+	var err error
+	s.spec.Env, err = variables(s.env)
+	return s.spec, err
+}
+
+// variables reads those of --env, nil for none.
+func variables(given []string) (map[string]string, error) {
+	if given == nil {
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	env := make(map[string]string, len(given))
+	for _, entry := range given {
+		name, value, found := strings.Cut(entry, "=")
+		if !found || name == "" {
+			return nil, &UsageError{errors.New("--env: must be NAME=VALUE")} // not quoted: it may be a secret
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+// podFlags are what pods have besides.
+type podFlags struct {
+	specFlags
+	pod    client.PodSpec
+	locked bool
+}
+
+func (s *podFlags) add(f *pflag.FlagSet) {
+	s.specFlags.add(f)
+	f.IntVar(&s.pod.GPUs, "gpus", 0, "how many GPUs it gets")
+	f.Float64Var(&s.pod.VCPUs, "vcpus", 0, "how many virtual CPUs it gets (default: all)")
+	f.Float64Var(&s.pod.MemoryGB, "memory", 0, "how much memory it gets in `GB` (default: all)")
+	f.BoolVar(&s.locked, "locked", false, "refuse to stop or remove it")
+}
+
+func (s *podFlags) given(f *pflag.FlagSet) (client.PodSpec, error) {
+	spec, err := s.specFlags.given()
+	s.pod.Spec = spec
+	if f.Changed("locked") {
+		s.pod.Locked = &s.locked
+	}
+	return s.pod, err
+}
+
+func (sh *shell) createPod() *cobra.Command {
+	var flags podFlags
+	c := &cobra.Command{
+		Use: "create", Short: "Make a pod, which a driver of an autoscaler starts", Args: cobra.NoArgs,
+		Example: "  flightline pod create --image ghcr.io/me/trainer:1 --gpus 1 --env MODEL=small",
+	}
+	flags.add(c.Flags())
+	c.Flags().StringVar(&flags.pod.Driver, "driver", "", "what runs it: docker or process (default docker)")
+	c.Flags().StringVar(&flags.pod.Template, "template", "", "`id` of a template to make it from")
+	c.Flags().StringVar(&flags.pod.Volume, "volume", "", "`id` of a network volume to attach")
+	c.RunE = sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
+		spec, err := flags.given(c.Flags())
+		if err != nil {
+			return err
+		}
+		p, err := api.Pods().Create(ctx, spec)
+		if err != nil {
+			return err
+		}
+		return sh.showPod(p)
+	})
+	return c
+}
+
+func (sh *shell) updatePod() *cobra.Command {
+	var flags podFlags
+	c := &cobra.Command{Use: "update ID", Short: "Change a pod, as of its next start", Args: cobra.ExactArgs(1)}
+	flags.add(c.Flags())
+	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		spec, err := flags.given(c.Flags())
+		if err != nil {
+			return err
+		}
+		p, err := api.Pods().Update(ctx, args[0], spec)
+		if err != nil {
+			return err
+		}
+		return sh.showPod(p)
+	})
+	return c
+}
+
+func (sh *shell) listPods() *cobra.Command {
+	var status, endpoint string
+	var workers bool
+	c := &cobra.Command{
+		Use: "list", Short: "List the pods", Args: cobra.NoArgs,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
+			query := url.Values{}
+			for name, value := range map[string]string{"desiredStatus": strings.ToUpper(status), "endpointId": endpoint} {
+				if value != "" {
+					query.Set(name, value)
+				}
+			}
+			if workers || endpoint != "" {
+				query.Set("includeWorkers", "true")
+			}
+			list, err := api.Pods().List(ctx, query)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"ID", "NAME", "STATUS", "ENDPOINT", "DRIVER", "LAST CHANGE"}}
+			for _, p := range list {
+				rows = append(rows, []string{p.ID, clean(p.Name), p.Status, p.Endpoint, p.Driver, clean(p.StatusChange)})
+			}
+			return sh.show(list, rows)
+		}),
+	}
+	c.Flags().StringVar(&status, "status", "", "only those: running, exited or terminated")
+	c.Flags().StringVar(&endpoint, "endpoint", "", "only the workers of an endpoint")
+	c.Flags().BoolVar(&workers, "workers", false, "the workers of endpoints too")
+	return c
+}
+
+func (sh *shell) getPod() *cobra.Command {
+	return &cobra.Command{
+		Use: "get ID", Short: "Show a pod; -o json has all that is known of it", Args: cobra.ExactArgs(1),
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			all := url.Values{"includeMachine": {"true"}, "includeNetworkVolume": {"true"}, "includeSavingsPlans": {"true"}, "includeTemplate": {"true"}}
+			p, err := api.Pods().Get(ctx, args[0], all)
+			if err != nil {
+				return err
+			}
+			return sh.showPod(p)
+		}),
+	}
+}
+
+func (sh *shell) deletePod() *cobra.Command {
+	return sh.deleteThing("Remove a pod for good", func(ctx context.Context, api *client.Client, id string) error {
+		return api.Pods().Delete(ctx, id)
+	})
+}
+
+func (sh *shell) showPod(p *client.Pod) error {
+	rows := [][]string{{"ID", p.ID}, {"NAME", clean(p.Name)}, {"STATUS", p.Status}, {"LAST CHANGE", clean(p.StatusChange)}}
+	for _, row := range []struct {
+		name, text string
+		has        bool
+	}{
+		{"ENDPOINT", p.Endpoint, p.Endpoint != ""},
+		{"DRIVER", p.Driver, p.Driver != ""},
+		{"IMAGE", clean(p.Image), p.Image != ""},
+		{"MACHINE", clean(p.MachineID), p.MachineID != ""},
+		{"VCPUS", fmt.Sprint(p.VCPUs), p.VCPUs > 0},
+		{"MEMORY", fmt.Sprintf("%.1f GB", p.MemoryGB), p.MemoryGB > 0},
+		{"LOCKED", "yes", p.Locked},
+		{"STARTED", when(p.Started), !p.Started.IsZero()},
+	} {
+		if row.has {
+			rows = append(rows, []string{row.name, row.text})
+		}
+	}
+	if p.CostPerHr != nil {
+		rows = append(rows, []string{"COST AN HOUR", fmt.Sprint(*p.CostPerHr)})
+	}
+	return sh.show(p, rows)
+}
