@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"flightline/services/cli"
 )
@@ -30,30 +31,44 @@ type NATS struct {
 	NATSCreds    string `flag:"nats-creds" env:"NATS_CREDS" help:"path of a NATS credentials file"`
 	NATSUser     string `flag:"nats-user" env:"FLIGHTLINE_NATS_USER" help:"user for NATS"`
 	NATSPassword string `flag:"nats-password" env:"FLIGHTLINE_NATS_PASSWORD" secret:"yes" help:"password for NATS"`
+	NATSInbox    string `flag:"nats-inbox" env:"FLIGHTLINE_NATS_INBOX" help:"what inboxes begin with, for a user who may listen to no others; _INBOX if there is none"`
+	NATSCA       string `flag:"nats-ca" env:"FLIGHTLINE_NATS_CA" help:"path of the certificates, as PEM, of those who may vouch for NATS; TLS is a must then"`
+	NATSCert     string `flag:"nats-cert" env:"FLIGHTLINE_NATS_CERT" help:"path of the certificate, as PEM, that is shown to NATS"`
+	NATSKey      string `flag:"nats-key" env:"FLIGHTLINE_NATS_KEY" help:"path of its key, as PEM"`
 }
 
 // Config is what `flightline dev` may be told.
 type Config struct {
-	Listen     string `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
-	Data       string `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"folder that keeps everything; made if it is not there"`
-	APIKey     string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of an administrator, 8 bytes or more; a random one is made once and kept if there is none"`
-	NATSListen string `flag:"nats-listen" env:"FLIGHTLINE_NATS_LISTEN" help:"address for NATS clients, or off; 127.0.0.1:4222 if there is none, or a free port if that is taken"`
-	Sync       string `flag:"sync" env:"FLIGHTLINE_SYNC" envDefault:"always" help:"when an accepted job is on disk: always (before the answer, each write by itself), group (before the answer, one fsync for all who wait) or interval (within 2 minutes: a power loss loses jobs)"`
-	Limits     string `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
-	NoDemo     bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
-	LogLevel   string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`
-	LogFormat  string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+	Listen        string `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
+	Data          string `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"folder that keeps everything; made if it is not there"`
+	APIKey        string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of an administrator, 8 bytes or more; a random one is made once and kept if there is none"`
+	NATSListen    string `flag:"nats-listen" env:"FLIGHTLINE_NATS_LISTEN" help:"address for NATS clients, or off; 127.0.0.1:4222 if there is none, or a free port if that is taken"`
+	Sync          string `flag:"sync" env:"FLIGHTLINE_SYNC" envDefault:"always" help:"when an accepted job is on disk: always (before the answer, each write by itself), group (before the answer, one fsync for all who wait) or interval (within 2 minutes: a power loss loses jobs)"`
+	Limits        string `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
+	MetricsListen string `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 if there is none, or a free port if that is taken"`
+	Drivers       string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" envDefault:"process" help:"what starts workers of endpoints here, with commas between them: process (an endpoint's command runs on this host), docker, none"`
+	Catalog       string `flag:"catalog" env:"FLIGHTLINE_CATALOG" help:"JSON file with prices and places of machines; see pods.md"`
+	NoDemo        bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
+	LogLevel      string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat     string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+	Engine
 }
 
 // ServeConfig is what `flightline serve` may be told.
 type ServeConfig struct {
-	Listen       string `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
-	Replicas     int    `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream: 1 on one NATS server, 3 in a cluster"`
-	Partitions   int    `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"streams that share the records of all endpoints; it may grow, and a smaller number than there are changes nothing"`
-	BootstrapKey string `flag:"bootstrap-key" env:"FLIGHTLINE_BOOTSTRAP_KEY" secret:"yes" help:"API key of an administrator to put in at each start, 8 bytes or more; none if there is none"`
-	Limits       string `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
+	Listen        string        `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
+	Replicas      int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream: 1 on one NATS server, 3 in a cluster"`
+	Streams       string        `flag:"streams" env:"FLIGHTLINE_STREAMS" envDefault:"make" help:"make the streams and buckets if they are not there, or wait, up to two minutes, until another process has: for a user who may not make them"`
+	Partitions    int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"streams that share the records of all endpoints; it may grow, and a smaller number than there are changes nothing"`
+	EventsAge     time.Duration `flag:"events-age" env:"FLIGHTLINE_EVENTS_AGE" envDefault:"168h" help:"how long events can be read (1h or more); the same for all processes, the last one started decides"`
+	DrainDelay    time.Duration `flag:"drain-delay" env:"FLIGHTLINE_DRAIN_DELAY" envDefault:"0s" help:"how long to serve on, at most 1m, after SIGTERM made /readyz answer 503: as long as the balancer in front needs to notice"`
+	BootstrapKey  string        `flag:"bootstrap-key" env:"FLIGHTLINE_BOOTSTRAP_KEY" secret:"yes" help:"API key of an administrator to put in at each start, 8 bytes or more; none if there is none"`
+	Limits        string        `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
+	MetricsListen string        `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 if there is none, or a free port if that is taken"`
+	Catalog       string        `flag:"catalog" env:"FLIGHTLINE_CATALOG" help:"JSON file with prices and places of machines; see pods.md"`
 	NATS
 	Webhooks
+	Fleets
 	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
 	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
 }

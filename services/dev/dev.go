@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"flightline/services/cli"
 	"flightline/shared/client"
 	"flightline/shared/process"
+	"flightline/shared/telemetry"
 )
 
 // Command is `flightline dev`.
@@ -30,14 +30,16 @@ func Command(environment map[string]string, version string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return Run(cmd.Context(), *cfg, version, cmd.OutOrStdout(), log)
+		return traced(cmd.Context(), environment, "flightline-dev", version, log, func(log *slog.Logger, tracer *telemetry.Tracer) error {
+			return Run(cmd.Context(), *cfg, version, cmd.OutOrStdout(), log, tracer)
+		})
 	})
 	return c
 }
 
 // Run runs everything until ctx ends or a part fails. What people should know
-// goes to out.
-func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *slog.Logger) (err error) {
+// goes to out. A nil tracer makes no traces.
+func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *slog.Logger, tracer *telemetry.Tracer) (err error) {
 	if !slices.Contains([]string{syncAlways, syncGroup, syncInterval}, cfg.Sync) {
 		return &cli.UsageError{Err: fmt.Errorf("--sync %q: must be always, group or interval", cfg.Sync)}
 	}
@@ -54,14 +56,20 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 		return err
 	}
 	defer b.stop()
-	var listening net.ListenConfig
-	listener, err := listening.Listen(ctx, "tcp", cfg.Listen)
+	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return err
 	}
-	defer listener.Close() //nolint:errcheck // web.Serve has closed it, unless we failed before
+	defer open.close()
+	fleet, err := cfg.fleets().plan(open.url())
+	if err != nil {
+		return err
+	}
+	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
 	n, err := assemble(ctx, plan{
-		nc: b.nc, listener: listener, roles: roles(), adminKey: h.APIKey, webhooks: homely(nearby("http://" + listener.Addr().String())), durable: b.durable(cfg.Sync), limits: limits, log: log,
+		nc: b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), adminKey: h.APIKey,
+		webhooks: homely(open.url()), durable: b.durable(cfg.Sync), limits: limits, catalog: cfg.Catalog, fleets: fleet,
+		version: version, log: log, tracer: tracer,
 	})
 	if err != nil {
 		return err
@@ -69,7 +77,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	if err := b.letRead(ctx); err != nil {
 		return err
 	}
-	h.URL, h.NATSURL = nearby("http://"+listener.Addr().String()), nearby(b.server.URL())
+	h.URL, h.NATSURL = open.url(), nearby(b.server.URL())
 	if err := h.open(ctx, n.registry); err != nil {
 		return err
 	}
@@ -78,7 +86,10 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	if err != nil {
 		return err
 	}
-	t := &tour{client: c, nc: b.nc, url: h.URL, data: cfg.Data, demo: !cfg.NoDemo, version: version, out: out, log: log}
+	if err := open.tell(out); err != nil {
+		return err
+	}
+	t := &tour{client: c, nc: b.nc, url: h.URL, data: cfg.Data, demo: !cfg.NoDemo, version: version, out: out, log: log, tracer: tracer}
 	parts := append([]process.Part{{Name: "bus", Run: b.run}, {Name: "barrier", Run: b.serveBarrier(cfg.Sync)}}, n.parts...)
 	return process.Run(ctx, log, append(parts, process.Part{Name: "demo", Run: t.run})...)
 }

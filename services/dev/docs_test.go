@@ -36,6 +36,10 @@ func TestGeneratedConfiguration(t *testing.T) {
 		{"flightline dev", Config{}},
 		{"flightline serve ROLE...", ServeConfig{}},
 		{"flightline worker ENDPOINT -- COMMAND...", WorkConfig{}},
+		{"flightline backup DIR", OperateConfig{}},
+		{"flightline restore DIR", RestoreConfig{}},
+		{"flightline doctor", DoctorConfig{}},
+		{"flightline nats-config", NATSConfig{}},
 	} {
 		fmt.Fprintf(&doc, "\n## `%s`\n\n| flag | variable | default | |\n|---|---|---|---|\n", command.name)
 		rows(&doc, reflect.TypeOf(command.settings))

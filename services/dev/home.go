@@ -72,3 +72,15 @@ func (h *home) close() error {
 	h.URL, h.NATSURL, h.PID = "", "", 0
 	return h.Announce(h.dir)
 }
+
+// admit puts the administrator's key in, unless it is "".
+func admit(ctx context.Context, reg *registry.Registry, key string) error {
+	if key == "" {
+		return nil
+	}
+	_, err := reg.Keys.Put(ctx, key, registry.KeySpec{Name: "administrator", Scopes: registry.AllScopes()})
+	if errors.Is(err, registry.ErrInvalid) {
+		return &cli.UsageError{Err: fmt.Errorf("the administrator's key: %w", err)}
+	}
+	return err
+}

@@ -7,13 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/services/api"
-	"flightline/services/cli"
 	"flightline/services/control"
 	"flightline/services/gateway"
 	"flightline/services/recorder"
@@ -21,26 +21,31 @@ import (
 	"flightline/shared/bus/barrier"
 	"flightline/shared/events"
 	"flightline/shared/limit"
+	"flightline/shared/metrics"
 	"flightline/shared/openapi"
 	"flightline/shared/process"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/telemetry"
 	"flightline/shared/web"
 	"flightline/streams"
 )
 
 // The roles that can be served.
 const (
-	roleAPI      = "api"
-	roleControl  = "control"
-	roleGateway  = "gateway"
-	roleRecorder = "recorder"
-	roleWebhook  = "webhook"
-	roleAll      = "all"
+	roleAPI        = "api"
+	roleControl    = "control"
+	roleGateway    = "gateway"
+	roleRecorder   = "recorder"
+	roleWebhook    = "webhook"
+	roleAutoscaler = "autoscaler"
+	roleAll        = "all"
 )
 
 // roles lists those that have a part of their own.
-func roles() []string { return []string{roleAPI, roleControl, roleGateway, roleRecorder, roleWebhook} }
+func roles() []string {
+	return []string{roleAPI, roleControl, roleGateway, roleRecorder, roleWebhook, roleAutoscaler}
+}
 
 // plan is what a node is made from.
 type plan struct {
@@ -49,15 +54,32 @@ type plan struct {
 	// roles are some of roles().
 	roles                []string
 	replicas, partitions int
+	// waitForStreams leaves making them to another process.
+	waitForStreams bool
+	// eventsAge is how long events are kept, 0 for the default.
+	eventsAge time.Duration
 	// adminKey is put in, unless it is "".
 	adminKey string
 	// webhooks are the settings of the role, without the log.
 	webhooks webhook.Config
+	// fleets are the drivers of the role autoscaler.
+	fleets *fleets
 	// limits of the queue API's operations, nil for none.
 	limits limit.Table
+	// catalog is the path of the file of prices and places, "" for none.
+	catalog string
 	// durable is where writers wait, nil if the server's setting decides.
 	durable barrier.Func
-	log     *slog.Logger
+	// version is what health tells.
+	version string
+	// drainDelay is how long it serves on after it said that it stops.
+	drainDelay time.Duration
+	// metricsAt is where metrics are scraped, nil for nowhere.
+	metricsAt net.Listener
+	metrics   *metrics.Registry // of this attempt to assemble
+	log       *slog.Logger
+	// tracer makes spans, nil makes none.
+	tracer *telemetry.Tracer
 }
 
 // node is the roles of one process, ready to run.
@@ -66,11 +88,13 @@ type node struct {
 	queue    *queue.Queue
 	events   *events.Log
 	parts    []process.Part // in the order of their start
+	standing []web.Check    // of the roles of which one is active
 }
 
 // assemble makes the streams exist and builds the roles on top. It starts
 // nothing.
 func assemble(ctx context.Context, p plan) (*node, error) {
+	p.metrics = metrics.New(p.nc)
 	js, err := jetstream.New(p.nc)
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
@@ -78,10 +102,14 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if p.partitions, err = partitionsOf(ctx, js, p.partitions); err != nil {
 		return nil, err
 	}
-	if err := streams.Apply(ctx, js, streams.Config{Replicas: p.replicas, Partitions: p.partitions}); err != nil {
+	prepare := streams.Apply
+	if p.waitForStreams {
+		prepare = streams.Check
+	}
+	if err := prepare(ctx, js, streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge}); err != nil {
 		return nil, err
 	}
-	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Durable: p.durable, Log: p.log})
+	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Durable: p.durable, Observer: p.metrics.Observer(), Log: p.log})
 	if err != nil {
 		return nil, err
 	}
@@ -89,22 +117,15 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.adminKey != "" {
-		spec := registry.KeySpec{Name: "administrator", Scopes: registry.AllScopes()}
-		_, err := reg.Keys.Put(ctx, p.adminKey, spec)
-		if errors.Is(err, registry.ErrInvalid) {
-			return nil, &cli.UsageError{Err: fmt.Errorf("the administrator's key: %w", err)}
-		}
-		if err != nil {
-			return nil, err
-		}
+	if err := admit(ctx, reg, p.adminKey); err != nil {
+		return nil, err
 	}
 	log, err := events.New(p.nc, js, p.log)
 	if err != nil {
 		return nil, err
 	}
 	n := &node{registry: reg, queue: q, events: log}
-	n.parts = []process.Part{{Name: "queue", Run: q.Run}, {Name: "registry", Run: reg.Run}}
+	n.parts = []process.Part{{Name: "queue", Run: q.Run}, {Name: "registry", Run: func(ctx context.Context) error { return reg.Follow(ctx, cachesOf(p.roles)) }}}
 	if slices.Contains(p.roles, roleRecorder) {
 		if err := n.record(ctx, p, js); err != nil {
 			return nil, err
@@ -115,40 +136,64 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 			return nil, err
 		}
 	}
-	return n, n.serve(p) //nolint:contextcheck // requests bring their own
+	if slices.Contains(p.roles, roleAutoscaler) {
+		if err := n.scale(ctx, p, js); err != nil {
+			return nil, err
+		}
+	}
+	return n, n.serve(p, js) //nolint:contextcheck // requests bring their own
+}
+
+// cachesOf are the buckets that these roles keep copies of.
+func cachesOf(roles []string) []string {
+	var all []string
+	for _, role := range roles {
+		all = append(all, streams.Caches(streams.Role(role))...)
+	}
+	return all
 }
 
 // record adds the recorder, which stands by while another one is active.
 func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error {
-	election, err := registry.NewElection(ctx, js, roleRecorder, uuid.NewString(), p.log)
+	instance := uuid.NewString()
+	election, err := registry.NewElection(ctx, js, roleRecorder, instance, p.log)
 	if err != nil {
 		return err
 	}
-	s, err := recorder.New(recorder.Config{Partitions: p.partitions, Log: p.log},
+	n.stands(roleRecorder, election, instance)
+	s, err := recorder.New(recorder.Config{Partitions: p.partitions, Counted: p.metrics.Counted, Log: p.log},
 		recorder.Deps{Queue: n.queue, Events: n.events, Election: election})
 	if err != nil {
 		return err
 	}
 	n.parts = append(n.parts, process.Part{Name: roleRecorder, Run: s.Run})
+	p.metrics.AddLag(lagOf(s, election, instance)) //nolint:contextcheck // a scrape brings its own
 	return nil
 }
 
 // serve adds the parts of the roles that answer requests, HTTP last: it is
 // what needs all others.
-func (n *node) serve(p plan) error {
-	cfg := web.Config{Log: p.log}
+func (n *node) serve(p plan, js jetstream.JetStream) error {
+	n.expose(p)
+	cfg := web.Config{Observed: p.metrics.Answered, Log: p.log, Tracer: p.tracer}
 	workers, err := n.workers(p, &cfg)
 	if err != nil {
 		return err
 	}
 	app := web.New(cfg)
+	health := n.health(p, js)
+	health.Routes(app)
 	openapi.Routes(app)
 	if workers != nil {
 		workers.Routes(app)
 		n.parts = append(n.parts, process.Part{Name: roleGateway, Run: workers.Run})
 	}
 	if slices.Contains(p.roles, roleControl) {
-		s, err := control.New(control.Config{Partitions: p.partitions, Log: p.log},
+		catalog, err := catalogOf(p.catalog)
+		if err != nil {
+			return err
+		}
+		s, err := control.New(control.Config{Partitions: p.partitions, Catalog: catalog, Log: p.log},
 			control.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
 		if err != nil {
 			return err
@@ -157,7 +202,7 @@ func (n *node) serve(p plan) error {
 		n.parts = append(n.parts, process.Part{Name: roleControl, Run: s.Run})
 	}
 	if slices.Contains(p.roles, roleAPI) {
-		s, err := api.New(api.Config{Limits: p.limits, Log: p.log},
+		s, err := api.New(api.Config{Limits: p.limits, Log: p.log, Tracer: p.tracer},
 			api.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
 		if err != nil {
 			return err
@@ -166,9 +211,7 @@ func (n *node) serve(p plan) error {
 		deadlines := func(ctx context.Context) error { return n.queue.Deadlines(ctx, p.partitions) }
 		n.parts = append(n.parts, process.Part{Name: roleAPI, Run: s.Run}, process.Part{Name: "deadlines", Run: deadlines})
 	}
-	n.parts = append(n.parts, process.Part{Name: "http", Run: func(ctx context.Context) error {
-		return web.Serve(ctx, app, p.listener)
-	}})
+	n.parts = append(n.parts, listen(p, health, func(ctx context.Context) error { return web.Serve(ctx, app, p.listener) }))
 	return nil
 }
 
@@ -182,7 +225,7 @@ func (n *node) workers(p plan, cfg *web.Config) (*gateway.Service, error) {
 	if !slices.Contains(p.roles, roleGateway) {
 		return nil, nil //nolint:nilnil // no such role is no error
 	}
-	s, err := gateway.New(gateway.Config{Log: p.log}, gateway.Deps{Queue: n.queue, Registry: n.registry})
+	s, err := gateway.New(gateway.Config{Stale: p.metrics.Stale, Log: p.log, Tracer: p.tracer}, gateway.Deps{Queue: n.queue, Registry: n.registry})
 	if err != nil {
 		return nil, err
 	}

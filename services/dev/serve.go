@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -17,10 +16,12 @@ import (
 	"flightline/services/cli"
 	"flightline/shared/bus"
 	"flightline/shared/process"
+	"flightline/shared/telemetry"
+	"flightline/streams"
 )
 
 // ServeCommand is `flightline serve`.
-func ServeCommand(environment map[string]string) *cobra.Command {
+func ServeCommand(environment map[string]string, version string) *cobra.Command {
 	cfg := new(ServeConfig)
 	c := &cobra.Command{
 		Use: "serve ROLE...", Short: "Run roles against a NATS that runs elsewhere", Args: cobra.MinimumNArgs(1),
@@ -30,6 +31,7 @@ func ServeCommand(environment map[string]string) *cobra.Command {
 			"  control   endpoints and API keys, /v1\n" +
 			"  gateway   RunPod's worker protocol, /v2\n" +
 			"  recorder  the event log, counts and retention; one is active, others stand by\n" +
+			"  autoscaler  starts and stops workers; one decides, others stand by\n" +
 			"  webhook   tells receivers that jobs ended; several share the work\n" +
 			"  all       all of them\n\n" +
 			"The streams and buckets are made if they are not there.",
@@ -39,52 +41,86 @@ func ServeCommand(environment map[string]string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return Serve(cmd.Context(), *cfg, args, cmd.OutOrStdout(), log)
+		return traced(cmd.Context(), environment, "flightline-"+strings.Join(args, "-"), version, log, func(log *slog.Logger, tracer *telemetry.Tracer) error {
+			return Serve(cmd.Context(), *cfg, version, args, cmd.OutOrStdout(), log, tracer)
+		})
 	})
 	return c
 }
 
+// leastEventsAge: readers may be away for a while. mostDrainDelay: supervisors
+// kill what does not stop.
+const (
+	leastEventsAge = time.Hour
+	mostDrainDelay = time.Minute
+)
+
 // Serve runs the roles until ctx ends or one of them fails. The line that says
-// where HTTP is served goes to out.
-func Serve(ctx context.Context, cfg ServeConfig, names []string, out io.Writer, log *slog.Logger) error {
-	wanted, err := rolesOf(names)
+// where HTTP is served goes to out. A nil tracer makes no traces.
+func Serve(ctx context.Context, cfg ServeConfig, version string, names []string, out io.Writer, log *slog.Logger, tracer *telemetry.Tracer) error {
+	p, err := cfg.read(names)
 	if err != nil {
 		return err
 	}
-	if cfg.Replicas != 1 && cfg.Replicas != 3 {
-		return &cli.UsageError{Err: fmt.Errorf("--replicas %d: must be 1 or 3", cfg.Replicas)}
-	}
-	limits, err := limitsOf(cfg.Limits)
+	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen)
 	if err != nil {
 		return err
 	}
-	webhooks, err := cfg.config()
+	defer open.close()
+	p.nc, err = bus.Connect(cfg.bus("serve "+strings.Join(p.roles, " "), log))
 	if err != nil {
 		return err
 	}
-	var listening net.ListenConfig
-	listener, err := listening.Listen(ctx, "tcp", cfg.Listen)
-	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
-	defer listener.Close() //nolint:errcheck // web.Serve has closed it, unless we failed before
-	nc, err := bus.Connect(cfg.bus("serve "+strings.Join(wanted, " "), log))
+	defer p.nc.Close()
+	p.fleets, err = cfg.plan(open.url())
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	n, err := assemblePatiently(ctx, plan{
-		nc: nc, listener: listener, roles: wanted, replicas: cfg.Replicas, partitions: cfg.Partitions,
-		adminKey: cfg.BootstrapKey, webhooks: webhooks, limits: limits, log: log,
-	})
+	defer p.fleets.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
+	p.listener, p.metricsAt, p.version, p.log, p.tracer = open.requests, open.scrapes, version, log, tracer
+	n, err := assemblePatiently(ctx, p)
 	if err != nil {
 		return err
 	}
 	announce := func(context.Context) error {
-		_, err := fmt.Fprintf(out, "flightline ready: %s\n", nearby("http://"+listener.Addr().String()))
+		if err := open.tell(out); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(out, "flightline ready: %s\n", open.url())
 		return err
 	}
 	return process.Run(ctx, log, append(n.parts, process.Part{Name: "announce", Run: announce})...)
+}
+
+// read is the plan as far as the settings say it, or a *cli.UsageError.
+func (c ServeConfig) read(names []string) (plan, error) {
+	p := plan{
+		replicas: c.Replicas, partitions: c.Partitions, eventsAge: c.EventsAge, adminKey: c.BootstrapKey,
+		catalog: c.Catalog, drainDelay: c.DrainDelay,
+	}
+	var errs [5]error
+	p.roles, errs[0] = rolesOf(names)
+	errs[1] = c.inBounds()
+	p.limits, errs[2] = limitsOf(c.Limits)
+	p.waitForStreams, errs[3] = c.waits()
+	p.webhooks, errs[4] = c.config()
+	for _, err := range errs {
+		if err != nil {
+			return plan{}, err
+		}
+	}
+	return p, nil
+}
+
+// inBounds checks the numbers.
+func (c ServeConfig) inBounds() error {
+	if c.Replicas != 1 && c.Replicas != 3 {
+		return &cli.UsageError{Err: fmt.Errorf("--replicas %d: must be 1 or 3", c.Replicas)}
+	}
+	if c.EventsAge < leastEventsAge {
+		return &cli.UsageError{Err: fmt.Errorf("--events-age %s: must be 1h or more", c.EventsAge)}
+	}
+	return c.drains()
 }
 
 // bus is the connection that the settings describe. It is made in the
@@ -92,9 +128,29 @@ func Serve(ctx context.Context, cfg ServeConfig, names []string, out io.Writer, 
 func (n NATS) bus(name string, log *slog.Logger) bus.Config {
 	return bus.Config{
 		URL: n.NATSURL, CredsFile: n.NATSCreds, User: n.NATSUser, Password: n.NATSPassword,
+		InboxPrefix: n.NATSInbox, TLS: n.tls(),
 		Name: name, Wait: true, Log: log,
 	}
 }
+
+func (n NATS) tls() bus.TLS { return bus.TLS{CA: n.NATSCA, Cert: n.NATSCert, Key: n.NATSKey} }
+
+// waits reads the setting of who makes the streams.
+func (c ServeConfig) waits() (bool, error) {
+	switch c.Streams {
+	case "", streamsMake:
+		return false, nil
+	case streamsWait:
+		return true, nil
+	}
+	return false, &cli.UsageError{Err: fmt.Errorf("--streams %q: must be %s or %s", c.Streams, streamsMake, streamsWait)}
+}
+
+// The settings of --streams.
+const (
+	streamsMake = "make"
+	streamsWait = "wait"
+)
 
 // rolesOf is names without repetition, and with all spelled out.
 func rolesOf(names []string) ([]string, error) {
@@ -147,5 +203,5 @@ func away(err error) bool {
 	if _, usage := errors.AsType[*cli.UsageError](err); usage {
 		return false
 	}
-	return !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrJetStreamNotEnabled)
+	return !errors.Is(err, errDriver) && !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrJetStreamNotEnabled) && !errors.Is(err, streams.ErrSchema)
 }

@@ -54,7 +54,7 @@ func TestAWrongVariableIsTheUsersErrorWhenTheCommandRuns(t *testing.T) {
 
 func TestHelpShowsNoSecret(t *testing.T) {
 	env := map[string]string{"FLIGHTLINE_API_KEY": "secret", "FLIGHTLINE_BOOTSTRAP_KEY": "secret", "FLIGHTLINE_NATS_PASSWORD": "secret"}
-	for _, c := range []*cobra.Command{Command(env, ""), ServeCommand(env), WorkerCommand(env, "")} {
+	for _, c := range []*cobra.Command{Command(env, ""), ServeCommand(env, ""), WorkerCommand(env, "")} {
 		var help bytes.Buffer
 		c.SetOut(&help)
 		c.SetArgs([]string{"--help"})
@@ -71,7 +71,7 @@ func TestRolesOf(t *testing.T) {
 	tests := map[string]struct{ names, want []string }{
 		"one":        {[]string{"api"}, []string{"api"}},
 		"twice":      {[]string{"api", "api"}, []string{"api"}},
-		"all of all": {[]string{"api", "all"}, []string{"api", "control", "gateway", "recorder", "webhook"}},
+		"all of all": {[]string{"api", "all"}, []string{"api", "control", "gateway", "recorder", "webhook", "autoscaler"}},
 		"unknown":    {[]string{"api", "x"}, nil},
 	}
 	for name, test := range tests {

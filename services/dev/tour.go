@@ -14,6 +14,7 @@ import (
 	"flightline/services/cli"
 	"flightline/shared/client"
 	"flightline/shared/endpoint"
+	"flightline/shared/telemetry"
 	"flightline/shared/worker"
 )
 
@@ -36,6 +37,7 @@ type tour struct {
 	version   string
 	out       io.Writer
 	log       *slog.Logger
+	tracer    *telemetry.Tracer
 }
 
 // run says when requests are served, runs the demo's worker and its first job,
@@ -64,7 +66,7 @@ func (t *tour) runEcho(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { // ends with ctx; waited for below
 		ended <- worker.Run(ctx, worker.Config{
-			Endpoint: echo, NC: t.nc, Version: t.version, Log: t.log, OnReady: func() { close(registered) },
+			Endpoint: echo, NC: t.nc, Version: t.version, Log: t.log, Tracer: t.tracer, OnReady: func() { close(registered) },
 		}, func(_ context.Context, j *worker.Job) (any, error) { return j.Input, nil })
 	}()
 	select {

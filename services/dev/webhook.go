@@ -47,7 +47,8 @@ func homely(publicURL string) webhook.Config {
 // tell adds the service that delivers webhooks.
 func (n *node) tell(p plan) error {
 	cfg := p.webhooks
-	cfg.Log = p.log
+	cfg.Log, cfg.Tracer = p.log, p.tracer
+	cfg.Tried = p.metrics.Tried
 	s, err := webhook.New(cfg, webhook.Deps{Queue: n.queue, Registry: n.registry})
 	if err != nil {
 		return &cli.UsageError{Err: err}

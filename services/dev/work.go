@@ -16,6 +16,7 @@ import (
 	"flightline/services/cli"
 	"flightline/services/worker"
 	"flightline/shared/endpoint"
+	"flightline/shared/telemetry"
 	sdk "flightline/shared/worker"
 )
 
@@ -54,21 +55,24 @@ func WorkerCommand(environment map[string]string, version string) *cobra.Command
 		if err != nil {
 			return err
 		}
-		return work(cmd.Context(), *cfg, args[0], args[1:], childEnvironment(environment), version, cmd.OutOrStdout(), log)
+		return traced(cmd.Context(), environment, "flightline-worker", version, log, func(log *slog.Logger, tracer *telemetry.Tracer) error {
+			return work(cmd.Context(), *cfg, args[0], args[1:], childEnvironment(environment), version, cmd.OutOrStdout(), log, tracer)
+		})
 	})
 	return c
 }
 
 // work runs jobs until ctx ends. One line goes to out when it is ready.
-func work(ctx context.Context, cfg WorkConfig, id string, command, env []string, version string, out io.Writer, log *slog.Logger) error {
+func work(ctx context.Context, cfg WorkConfig, id string, command, env []string, version string, out io.Writer, log *slog.Logger, tracer *telemetry.Tracer) error {
 	bus, err := cfg.find(cfg.Data)
 	if err != nil {
 		return err
 	}
 	s, err := worker.New(worker.Config{
 		Worker: sdk.Config{
-			Endpoint: id, ID: cfg.ID, Concurrency: cfg.Concurrency, Grace: grace(cfg.Grace), Version: version,
+			Endpoint: id, ID: cfg.ID, Concurrency: cfg.Concurrency, Grace: grace(cfg.Grace), Version: version, Tracer: tracer,
 			NATSURL: bus.NATSURL, CredsFile: bus.NATSCreds, User: bus.NATSUser, Password: bus.NATSPassword,
+			InboxPrefix: bus.NATSInbox, TLS: bus.tls(),
 			OnReady: func() { _, _ = fmt.Fprintf(out, "flightline worker ready: %s\n", id) },
 		},
 		Command: command, Env: env, URL: cfg.URL,

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"flightline/services/cli"
+	"flightline/services/conform"
 	"flightline/services/dev"
 	"flightline/shared/process"
 )
@@ -33,11 +34,13 @@ func run() int {
 
 // roles are the commands that start something.
 func roles(env map[string]string) []*cobra.Command {
-	return []*cobra.Command{
+	return append([]*cobra.Command{
 		dev.Command(env, version()),
-		dev.ServeCommand(env),
+		dev.ServeCommand(env, version()),
 		dev.WorkerCommand(env, version()),
-	}
+		conform.Command(env),
+		dev.NATSConfigCommand(env),
+	}, dev.OperateCommands(env, version())...)
 }
 
 // version is what the build knows of itself: a release's version, or the

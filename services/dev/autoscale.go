@@ -1,0 +1,130 @@
+package dev
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/services/autoscaler"
+	"flightline/services/autoscaler/driver"
+	"flightline/services/cli"
+	"flightline/shared/pod"
+	"flightline/shared/process"
+	"flightline/shared/registry"
+)
+
+// Fleets is what `flightline serve autoscaler` may be told.
+type Fleets struct {
+	Drivers     string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" help:"what starts workers here, with commas between them: process (an endpoint's command runs on this host with the rights of this program), docker; none only says how many there should be"`
+	GatewayURL  string `flag:"gateway-url" env:"FLIGHTLINE_GATEWAY_URL" help:"address at which the workers that are started reach the gateway; our own if there is none"`
+	FleetFolder string `flag:"fleet-folder" env:"FLIGHTLINE_FLEET_FOLDER" envDefault:".flightline/fleet" help:"folder of the driver process; made if it is not there, and used by one autoscaler"`
+	Engine
+}
+
+// Engine is where the driver docker starts containers.
+type Engine struct {
+	DockerHost    string `flag:"docker-host" env:"FLIGHTLINE_DOCKER_HOST" help:"address of the Docker engine; unix:///var/run/docker.sock if there is none"`
+	DockerNetwork string `flag:"docker-network" env:"FLIGHTLINE_DOCKER_NETWORK" help:"network of the containers: bridge, host, none or a name; if there is none, the engine's own, and host in dev, which listens where no other reaches it"`
+}
+
+// fleets are the settings of a dev, which keeps all in its data folder.
+func (c Config) fleets() Fleets {
+	engine := c.Engine
+	engine.DockerNetwork = cmp.Or(engine.DockerNetwork, "host")
+	return Fleets{Drivers: c.Drivers, FleetFolder: filepath.Join(c.Data, "fleet"), Engine: engine}
+}
+
+// fleets is what the role autoscaler is made from. The zero value has no driver.
+type fleets struct {
+	settings   Fleets
+	names      []pod.Driver
+	gatewayURL string
+	drivers    []driver.Driver
+}
+
+// plan checks the settings.
+func (f Fleets) plan(ownURL string) (*fleets, error) {
+	planned := &fleets{settings: f, gatewayURL: cmp.Or(f.GatewayURL, ownURL)}
+	for text := range strings.SplitSeq(f.Drivers, ",") {
+		switch name := pod.Driver(strings.TrimSpace(text)); name {
+		case "", "none", pod.External:
+		case pod.Process, pod.Docker:
+			if !slices.Contains(planned.names, name) {
+				planned.names = append(planned.names, name)
+			}
+		default:
+			return nil, &cli.UsageError{Err: fmt.Errorf("--drivers %q: must be of process, docker, or none", text)}
+		}
+	}
+	return planned, nil
+}
+
+// errDriver is what no waiting for NATS heals.
+var errDriver = errors.New("--drivers")
+
+// open makes the drivers that are not made yet, for the installation of this id.
+func (f *fleets) open(ctx context.Context, installation string, log *slog.Logger) error {
+	for _, name := range f.names[len(f.drivers):] {
+		var d driver.Driver
+		var err error
+		if name == pod.Process {
+			d, err = driver.NewProcess(ctx, driver.ProcessConfig{Folder: filepath.Clean(f.settings.FleetFolder), Log: log})
+		} else {
+			d, err = driver.NewDocker(driver.DockerConfig{
+				Host: f.settings.DockerHost, Network: f.settings.DockerNetwork, Installation: installation, Log: log,
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("%w %s: %w", errDriver, name, err)
+		}
+		f.drivers = append(f.drivers, d)
+	}
+	return nil
+}
+
+// close ends what the drivers run in this process; a second time is fine.
+func (f *fleets) close(ctx context.Context) error {
+	var errs []error
+	for _, d := range f.drivers {
+		switch c := d.(type) {
+		case interface{ Close(context.Context) error }:
+			errs = append(errs, c.Close(ctx))
+		case io.Closer:
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// scale adds the autoscaler, of which one leads.
+func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error {
+	installation, err := registry.Installation(ctx, js)
+	if err != nil {
+		return err
+	}
+	if err := p.fleets.open(ctx, installation, p.log); err != nil {
+		return err
+	}
+	instance := uuid.NewString()
+	election, err := registry.NewElection(ctx, js, registry.RoleAutoscaler, instance, p.log)
+	if err != nil {
+		return err
+	}
+	n.stands(roleAutoscaler, election, instance)
+	s, err := autoscaler.New(autoscaler.Config{GatewayURL: p.fleets.gatewayURL, Log: p.log},
+		autoscaler.Deps{Queue: n.queue, Registry: n.registry, Election: election, Drivers: p.fleets.drivers})
+	if err != nil {
+		return err
+	}
+	n.parts = append(n.parts, process.Part{Name: roleAutoscaler, Run: s.Run})
+	return nil
+}

@@ -1,0 +1,62 @@
+package dev
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"flightline/services/recorder"
+	"flightline/shared/metrics"
+	"flightline/shared/process"
+	"flightline/shared/registry"
+)
+
+const (
+	metricsOff     = "off"
+	metricsDefault = "127.0.0.1:9464"
+	metricsAnyPort = "127.0.0.1:0"
+)
+
+// listenMetrics listens where metrics are to be scraped, nil if nowhere. Only
+// the default may be swapped for a free port, as that of NATS.
+func listenMetrics(ctx context.Context, asked string) (net.Listener, error) {
+	var listening net.ListenConfig
+	switch asked {
+	case metricsOff:
+		return nil, nil //nolint:nilnil // not wanted is no error
+	case "":
+		if l, err := listening.Listen(ctx, "tcp", metricsDefault); err == nil {
+			return l, nil
+		}
+		asked = metricsAnyPort
+	}
+	l, err := listening.Listen(ctx, "tcp", asked)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-listen: %w", err)
+	}
+	return l, nil
+}
+
+// expose adds the part that answers scrapes, and what is read then.
+func (n *node) expose(p plan) {
+	if p.metricsAt == nil {
+		return
+	}
+	if slices.Contains(p.roles, roleAPI) {
+		p.metrics.AddFleet(metrics.Fleet{Queue: n.queue, Registry: n.registry, Log: p.log})
+	}
+	n.parts = append(n.parts, process.Part{Name: "metrics", Run: func(ctx context.Context) error { return p.metrics.Serve(ctx, p.metricsAt) }})
+}
+
+// lagOf tells how far the recorder is behind, while it is the active one.
+func lagOf(s *recorder.Service, election *registry.Election, instance string) func(context.Context) (time.Duration, uint64, bool) {
+	return func(ctx context.Context) (time.Duration, uint64, bool) {
+		if leader, err := election.Active(ctx); err != nil || leader.Instance != instance {
+			return 0, 0, false
+		}
+		lag, err := s.Lag(ctx)
+		return lag.Delay, lag.Writes, err == nil
+	}
+}

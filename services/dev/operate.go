@@ -1,0 +1,174 @@
+package dev
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"flightline/services/cli"
+	"flightline/services/operate"
+	"flightline/shared/bus"
+)
+
+// OperateConfig is what the commands of an operator may be told. Without an
+// address they go to the running dev.
+type OperateConfig struct {
+	NATS
+	Data      string `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"data folder of the running dev, whose NATS is meant if no address is given"`
+	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+}
+
+// RestoreConfig is what `flightline restore` may be told.
+type RestoreConfig struct {
+	OperateConfig
+	Replicas int `flag:"replicas" env:"FLIGHTLINE_REPLICAS" help:"copies of each stream: 1 on one NATS server, 3 in a cluster; as they were if there is none"`
+}
+
+// DoctorConfig is what `flightline doctor` may be told.
+type DoctorConfig struct {
+	OperateConfig
+	Replicas   int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream that there should be; the same as for serve"`
+	Partitions int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"partitions that there should be; the same as for serve"`
+	EventsAge  time.Duration `flag:"events-age" env:"FLIGHTLINE_EVENTS_AGE" envDefault:"168h" help:"how long events should be kept; the same as for serve"`
+	Fix        bool          `flag:"fix" env:"FLIGHTLINE_DOCTOR_FIX" help:"make streams, consumers and buckets as they should be"`
+}
+
+// OperateCommands are backup, restore and doctor.
+func OperateCommands(environment map[string]string, version string) []*cobra.Command {
+	return []*cobra.Command{backupCommand(environment, version), restoreCommand(environment), doctorCommand(environment)}
+}
+
+func backupCommand(environment map[string]string, version string) *cobra.Command {
+	cfg := new(OperateConfig)
+	c := &cobra.Command{
+		Use: "backup DIR", Short: "Copy all jobs, endpoints and keys to a new folder, while all runs", Args: cobra.ExactArgs(1),
+		Long: "Copy all streams and buckets to a new folder, while all runs. Every job that was\n" +
+			"accepted before the backup began is in it. The folder holds secrets: the hashes\n" +
+			"of API keys, webhook secrets, and what jobs were given.",
+	}
+	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
+		return cfg.with(cmd, "backup", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
+			m, err := operate.Backup(ctx, nc, args[0], version, log)
+			if err != nil {
+				return err
+			}
+			return tell(cmd.OutOrStdout(), "backup complete", args[0], m)
+		})
+	})
+	return c
+}
+
+func restoreCommand(environment map[string]string) *cobra.Command {
+	cfg := new(RestoreConfig)
+	c := &cobra.Command{
+		Use: "restore DIR", Short: "Bring a backup back to a NATS without Flightline", Args: cobra.ExactArgs(1),
+		Long: "Bring a backup back to a NATS on which Flightline has not been started: start\n" +
+			"NATS, restore, then start Flightline. The backup is read whole before anything\n" +
+			"is written.",
+	}
+	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
+		if cfg.Replicas != 0 && cfg.Replicas != 1 && cfg.Replicas != 3 {
+			return &cli.UsageError{Err: fmt.Errorf("--replicas %d: must be 1 or 3", cfg.Replicas)}
+		}
+		return cfg.with(cmd, "restore", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
+			m, err := operate.Restore(ctx, nc, args[0], operate.RestoreConfig{Replicas: cfg.Replicas, Log: log})
+			if err != nil {
+				return err
+			}
+			return tell(cmd.OutOrStdout(), "restore complete", args[0], m)
+		})
+	})
+	return c
+}
+
+func doctorCommand(environment map[string]string) *cobra.Command {
+	cfg, output := new(DoctorConfig), ""
+	c := &cobra.Command{
+		Use: "doctor", Short: "Look for what is wrong with NATS and with what Flightline keeps there", Args: cobra.NoArgs,
+		Long: "Look for what is wrong with NATS and with what Flightline keeps there. Each line\n" +
+			"is ok, warn or fail, with what to do about it; fail makes the exit code 1.",
+	}
+	configure(c, environment, cfg, func(cmd *cobra.Command, _ []string) error {
+		if output != "table" && output != "json" {
+			return &cli.UsageError{Err: fmt.Errorf("--output %s: must be table or json", output)}
+		}
+		return cfg.with(cmd, "doctor", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
+			report, err := operate.Doctor(ctx, nc, operate.DoctorConfig{
+				Replicas: cfg.Replicas, Partitions: cfg.Partitions, EventsAge: cfg.EventsAge, Fix: cfg.Fix, Log: log,
+			})
+			if err != nil {
+				return err
+			}
+			return showReport(cmd.OutOrStdout(), output, report)
+		})
+	})
+	c.Flags().StringVarP(&output, "output", "o", "table", "form of the answer: table or json")
+	return c
+}
+
+// with calls do with a connection to the NATS that is meant.
+func (c OperateConfig) with(cmd *cobra.Command, name string, do func(context.Context, *nats.Conn, *slog.Logger) error) error {
+	log, err := newLogger(cmd.ErrOrStderr(), c.LogLevel, c.LogFormat)
+	if err != nil {
+		return err
+	}
+	settings := c.bus(name, log)
+	settings.Wait = false
+	if c.NATSURL == "" {
+		if running, err := cli.FindRunning(c.Data); err == nil {
+			settings.URL, settings.User, settings.Password = running.NATSURL, running.NATSUser, running.NATSPassword
+		} else if !errors.Is(err, cli.ErrNotRunning) {
+			return err
+		}
+	}
+	nc, err := bus.Connect(settings)
+	if err != nil {
+		return &cli.CodedError{Code: cli.ExitUnreachable, Err: err}
+	}
+	defer nc.Close()
+	return do(cmd.Context(), nc, log)
+}
+
+func tell(out io.Writer, what, dir string, m operate.Manifest) error {
+	var messages uint64
+	for _, c := range m.Streams {
+		messages += c.Messages
+	}
+	_, err := fmt.Fprintf(out, "%s: %s (%d streams, %d messages, schema %d, begun %s)\n", what, dir, len(m.Streams), messages, m.Schema, m.Began.Format(time.RFC3339))
+	return err
+}
+
+// errUnwell is a report with a fail in it.
+var errUnwell = errors.New("something needs to be done")
+
+func showReport(out io.Writer, form string, r operate.Report) error {
+	if form == "json" {
+		if err := json.NewEncoder(out).Encode(r); err != nil {
+			return err
+		}
+	} else {
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		for _, f := range r.Findings {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", f.State, f.Check, f.Text)
+			if f.Hint != "" {
+				_, _ = fmt.Fprintf(w, "\t\t→ %s\n", f.Hint)
+			}
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if r.Failed() {
+		return errUnwell
+	}
+	return nil
+}
