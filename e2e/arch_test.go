@@ -26,13 +26,14 @@ const (
 // for all packages below it. A new package takes its place here first.
 var layers = [][]string{
 	{"shared/job", "shared/endpoint", "shared/pod", "shared/limit", "shared/process", "shared/bus", "shared/bus/barrier", "e2e/need"},
-	{"streams", "shared/bus/embedded"},
-	{"shared/queue", "shared/events", "shared/registry", "shared/bus/bustest"},
-	{"shared/web", "shared/openapi", "shared/worker", "shared/client"},
-	{"shared/worker/s3", "shared/bus/bustest/site"},
+	{"streams", "shared/bus/embedded", "shared/host", "shared/telemetry"},
+	{"shared/queue", "shared/events", "shared/registry", "shared/bus/bustest", "shared/telemetry/otlp"},
+	{"shared/web", "shared/openapi", "shared/metrics", "shared/worker", "shared/client"},
+	{"shared/worker/s3", "shared/bus/bustest/site", "services/autoscaler/driver"},
 	{
 		"services/api", "services/control", "services/gateway", "services/webhook", "services/recorder",
 		"services/autoscaler", "services/worker", "services/cli", "services/operate", "services/console",
+		"services/conform",
 	},
 	{"services/dev"},
 	{"services/flightline"},
@@ -42,18 +43,20 @@ var layers = [][]string{
 // Importers of the worker SDK must not link our servers.
 func TestWorkerStaysSmall(t *testing.T) {
 	forbid(t, "shared/worker", map[string]string{
-		"github.com/gofiber/":  "HTTP server",
-		natsServer:             "embedded bus",
-		"github.com/minio/":    "lives in worker/s3",
-		"github.com/spf13/":    "command line",
-		module + "services/":   "downward only",
-		module + "shared/web/": "HTTP server",
+		"github.com/gofiber/":                 "HTTP server",
+		natsServer:                            "embedded bus",
+		"github.com/minio/":                   "lives in worker/s3",
+		"github.com/spf13/":                   "command line",
+		"go.opentelemetry.io/otel/sdk/":       "whoever runs a worker picks what sends its spans",
+		"go.opentelemetry.io/otel/exporters/": "same",
+		module + "services/":                  "downward only",
+		module + "shared/web/":                "HTTP server",
 	})
 }
 
 // The public client and the command line offer what HTTP offers.
 func TestClientsSpeakHTTPOnly(t *testing.T) {
-	for _, name := range []string{"shared/client", "services/cli"} {
+	for _, name := range []string{"shared/client", "services/cli", "services/conform"} {
 		forbid(t, name, map[string]string{
 			natsClient:            "clients speak HTTP",
 			"github.com/gofiber/": "HTTP server",

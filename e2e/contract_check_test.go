@@ -44,6 +44,7 @@ func newChecked(t *testing.T, next http.RoundTripper) *checked {
 		t.Fatal(err)
 	}
 	doc.Servers = nil // any
+	several(doc)
 	closeViews(doc)
 	router, err := legacy.NewRouter(doc)
 	if err != nil {
@@ -52,12 +53,22 @@ func newChecked(t *testing.T, next http.RoundTripper) *checked {
 	return &checked{next: next, router: router, seen: map[string]bool{}}
 }
 
+// several lets the path beneath openai have slashes, for which OpenAPI has no
+// words and the router a star.
+func several(doc *openapi3.T) {
+	const beneath = "/v2/{endpoint}/openai/{path}"
+	item := doc.Paths.Value(beneath)
+	doc.Paths.Delete(beneath)
+	doc.Paths.Set(strings.Replace(beneath, "path}", "path*}", 1), item)
+}
+
 // closeViews lets no answer have a field that is not described. Clients are to
 // ignore such fields; the document is to know them.
 func closeViews(doc *openapi3.T) {
 	for _, name := range []string{
-		"Error", "Job", "BriefJob", "Stream", "Purge", "Health", "Requests", "ListedJob", "Endpoint", "Key", "Worker",
+		"Error", "Job", "BriefJob", "Stream", "Purge", "Health", "Requests", "ListedJob", "Endpoint", "Key", "Worker", "TakenJob",
 		"WebhookDeliveries", "WebhookDelivery", "WebhookDestination",
+		"Pod", "Machine", "GPU", "CPUType", "SavingsPlan", "Template", "NetworkVolume",
 	} {
 		schema := doc.Components.Schemas[name].Value
 		shut := false
@@ -96,7 +107,7 @@ func (c *checked) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.note(fmt.Sprintf("%s %s %d", req.Method, route.Path, resp.StatusCode))
+	c.note(fmt.Sprintf("%s %s %d", req.Method, strings.ReplaceAll(route.Path, "*", ""), resp.StatusCode))
 	if err := check(req.Context(), input, resp); err != nil {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("openapi.json: the answer %d: %w", resp.StatusCode, err)
@@ -168,7 +179,7 @@ func (c *checked) unseen(t *testing.T) []string {
 	var missing []string
 	for path, item := range doc.Paths.Map() {
 		for method := range item.Operations() {
-			if op := method + " " + path; !c.seen[op+" 200"] && !c.seen[op+" 204"] {
+			if op := method + " " + path; !c.seen[op+" 200"] && !c.seen[op+" 201"] && !c.seen[op+" 204"] {
 				missing = append(missing, op)
 			}
 		}

@@ -105,6 +105,15 @@ func operations() map[string]scenario {
 			}
 			s.send(call{method: "GET", path: "/openapi.json"})
 		},
+		"healthz and readyz": func(s *stage) {
+			for _, path := range []string{"/healthz", "/readyz"} {
+				a := s.send(call{method: "GET", path: path, header: map[string]string{"Authorization": ""}})
+				checks, _ := a.body["checks"].(map[string]any)
+				if a.status != http.StatusOK || a.text("status") != "ok" || checks["nats"] != "ok" || checks["jetstream"] != "ok" || a.text("version") == "" {
+					s.Errorf("%s: got %d %s, want that all is well", path, a.status, a.raw)
+				}
+			}
+		},
 	}
 }
 

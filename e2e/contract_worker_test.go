@@ -31,6 +31,12 @@ func (p *place) work(concurrency int) {
 // workUntil is work until stop is called.
 func (p *place) workUntil(concurrency int) (stop func()) {
 	p.t.Helper()
+	return p.handleUntil(concurrency, handle)
+}
+
+// handleUntil is workUntil with another handler.
+func (p *place) handleUntil(concurrency int, handle worker.Handler) (stop func()) {
+	p.t.Helper()
 	cfg := p.nats
 	cfg.Endpoint, cfg.Concurrency, cfg.Grace = p.id, concurrency, -1
 	ready := make(chan struct{})

@@ -38,6 +38,7 @@ func workerRows() map[string]scenario {
 			p.want(s.send(call{method: "GET", path: "/v1/endpoints/nobody/workers"}), http.StatusNotFound, "code", "endpoint_not_found")
 			p.want(s.send(call{method: "POST", path: "/v1/endpoints/nobody/workers"}), http.StatusNotFound, "code", "endpoint_not_found")
 			p.want(s.send(call{method: "POST", path: "/v1/endpoints/nobody/workers/w/drain"}), http.StatusNotFound, "code", "endpoint_not_found")
+			p.want(s.send(call{method: "DELETE", path: "/v1/endpoints/nobody/workers/w"}), http.StatusNotFound, "code", "endpoint_not_found")
 			p.want(s.send(call{method: "POST", path: p.workers("/w/drain")}), http.StatusNotFound, "code", "not_found")
 			p.want(s.send(call{method: "DELETE", path: p.workers("/w")}), http.StatusNotFound, "code", "not_found")
 		},
@@ -76,23 +77,11 @@ func workersLife(s *stage) {
 
 func (p *place) workers(rest string) string { return "/v1/endpoints/" + p.id + "/workers" + rest }
 
-// pinged waits until a ping with the token gets the status. The worker's side
-// is not in openapi.json.
+// pinged waits until a ping with the token gets the status.
 func (p *place) pinged(worker, token string, status int) {
 	p.t.Helper()
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.control+p.path("/ping/"+worker), http.NoBody)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", token)
-	p.eventually("a ping gets "+http.StatusText(status), func() bool {
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		return resp.StatusCode == status
-	})
+	w := &remote{p, worker, token}
+	p.eventually("a ping gets "+http.StatusText(status), func() bool { return w.send("GET", "/ping/"+worker, "").status == status })
 }
 
 // refused sends the requests, each a method, a path and a body, without a key

@@ -58,6 +58,8 @@ type call struct {
 	// wrong says that the request is meant not to fit openapi.json; its answer
 	// still has to.
 	wrong bool
+	// gateway says that it is a worker's request: it goes where control does.
+	gateway bool
 	// turn says whose turn it is; a place has its own, so that its requests go
 	// to the instances evenly.
 	turn *atomic.Int64
@@ -109,7 +111,7 @@ func (w *world) open(ctx context.Context, c call) (*http.Response, time.Time, er
 		c.turn = &w.turn
 	}
 	base, reader := w.bases[int(c.turn.Add(1))%len(w.bases)], c.reader
-	if strings.HasPrefix(c.path, "/v1") {
+	if c.gateway || strings.HasPrefix(c.path, "/v1") {
 		base = w.control
 	}
 	if reader == nil {

@@ -50,6 +50,8 @@ type order struct {
 	Op      string `json:"op"`
 	N       int    `json:"n"`
 	Callers int    `json:"callers"`
+	// URL is where a webhook process posts.
+	URL string `json:"url,omitempty"`
 }
 
 // answer is a child's answer to an order.

@@ -91,17 +91,16 @@ func measure(o options, out io.Writer) error {
 		}
 		report.Rows = append(report.Rows, rows...)
 	}
-	if o.wants("scale") {
-		rows, err := b.scale(ctx)
-		if err != nil {
-			return fmt.Errorf("scale: %w", err)
+	for _, more := range []struct {
+		name string
+		rows func(context.Context) ([]row, error)
+	}{{"scale", b.scale}, {roleRecorder, b.recorder}, {chunksCase, b.chunks}, {webhooksCase, b.webhooks}, {fleetCase, b.fleet}} {
+		if !o.wants(more.name) || more.name == fleetCase && o.only == "" { // that one takes minutes
+			continue
 		}
-		report.Rows = append(report.Rows, rows...)
-	}
-	if o.wants(roleRecorder) {
-		rows, err := b.recorder(ctx)
+		rows, err := more.rows(ctx)
 		if err != nil {
-			return fmt.Errorf("recorder: %w", err)
+			return fmt.Errorf("%s: %w", more.name, err)
 		}
 		report.Rows = append(report.Rows, rows...)
 	}
@@ -131,7 +130,9 @@ func (o options) wants(name string) bool {
 	return slices.Contains(list, name)
 }
 
-func names() []string { return append(caseNames(), "scale", roleRecorder) }
+func names() []string {
+	return append(caseNames(), "scale", roleRecorder, chunksCase, webhooksCase, fleetCase)
+}
 
 // sizes bound the loads.
 type sizes struct {
@@ -147,17 +148,26 @@ type sizes struct {
 	scaleTrips              int
 	// steady are the jobs of a round at the recorder's steady load.
 	steady int
+	// chunks are those of all streams together in a round, firsts the streams
+	// that are read for their first chunk.
+	chunks, firsts int
+	// fleets are the starts from zero.
+	fleets int
+	// webhooks are the completions of a round.
+	webhooks int
 }
 
 func sizesOf(o options) sizes {
 	s := sizes{
 		rounds: 5, load: 10_000, loadAlways: 4000, trips: 500,
 		endpoints: 1000, queued: 1_000_000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 300, steady: 10_000,
+		chunks: 3200, firsts: 200, fleets: 10, webhooks: 10_000,
 	}
 	if o.short {
 		s = sizes{
 			rounds: 3, load: 1200, loadAlways: 500, trips: 60,
 			endpoints: 30, queued: 5000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 40, steady: 1500,
+			chunks: 640, firsts: 32, fleets: 2, webhooks: 1500,
 		}
 	}
 	if o.rounds > 0 {

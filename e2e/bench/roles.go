@@ -41,7 +41,7 @@ var roles = map[string]func(context.Context, config, *wire) error{
 	roleServer: serveNATS, roleAPI: serveAPI, roleEmbedded: serveEmbedded,
 	roleWorker: serveWorker, roleCrowd: serveCrowd, roleRecorder: serveRecorder,
 	roleBareServer: serveNATS, rolePublisher: servePublisher, roleBareEmbedded: serveBareEmbedded,
-	roleConsumer: serveConsumer,
+	roleConsumer: serveConsumer, roleEmitter: serveEmitter, roleStreamer: serveStreamer, roleWebhook: serveWebhook,
 }
 
 const anyPort = "127.0.0.1:0"
@@ -164,18 +164,21 @@ func together(ctx context.Context, line func() error, parts ...func(context.Cont
 
 // serveWorker runs jobs that do nothing: their output is their input.
 func serveWorker(ctx context.Context, cfg config, w *wire) error {
+	return runWorker(ctx, cfg, w, func(_ context.Context, j *worker.Job) (any, error) { return j.Input, nil })
+}
+
+func runWorker(ctx context.Context, cfg config, w *wire, handle worker.Handler) error {
 	nc, err := cfg.connect("worker")
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	up, failed := make(chan struct{}), make(chan error, 1)
-	nothing := func(_ context.Context, j *worker.Job) (any, error) { return j.Input, nil }
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
 		failed <- worker.Run(ctx, worker.Config{
 			Endpoint: cfg.Endpoint, NC: nc, ID: "bench", Concurrency: cfg.Slots, OnReady: func() { close(up) },
-		}, nothing)
+		}, handle)
 	}()
 	select {
 	case <-up:

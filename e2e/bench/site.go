@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"path/filepath"
@@ -63,6 +64,7 @@ type siteConfig struct {
 	slots    int    // of the worker
 	bare     bool   // with the bare pipeline
 	crowd    int    // endpoints with a waiting worker each, besides
+	worker   string // its role; "" means roleWorker
 	recorder bool   // with a recorder, and records that are kept for a second
 }
 
@@ -91,7 +93,7 @@ func (b *bench) newSite(ctx context.Context, sc siteConfig) (_ *site, err error)
 	if err := s.endpoints(ctx, sc); err != nil {
 		return nil, err
 	}
-	if err := b.start(ctx, s, sc, &cfg, roleWorker); err != nil {
+	if err := b.start(ctx, s, sc, &cfg, cmp.Or(sc.worker, roleWorker)); err != nil {
 		return nil, err
 	}
 	if sc.recorder {

@@ -20,7 +20,7 @@ type evidence struct {
 // audit gathers the evidence, ends the site's processes that could still add to
 // it, and holds it against the promises.
 func (s *site) audit(ctx context.Context, c *client, stuck []write) (*report, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	chunks, err := persist(ctx, func() (map[string][][]byte, error) { return s.chunks(ctx) })
 	if err != nil {

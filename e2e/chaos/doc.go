@@ -6,12 +6,20 @@
 //	go run ./e2e/chaos -short           the same with 600 and 300 jobs, as CI does
 //	go run ./e2e/chaos -nodes 3         only three nodes
 //	go run ./e2e/chaos -plants          only the planted bugs
+//	go run ./e2e/chaos -scenario cluster -rate 200 -for 5m
+//	                                    three nodes killed and cut off under load
 //
 // NATS nodes, api instances and workers are processes of this same program
 // (roles.go), so that SIGKILL is a real one. A worker is told to kill itself
 // at one of the crash points of package queue, is killed at random, or is
 // asked to stop; an api instance is killed at random or at a crash point; a
 // NATS node is killed, kept away for longer than two leases, or suspended.
+//
+// The cluster scenario (cluster.go) has real configurations of nats-server,
+// joined by relays that can be cut (wires.go): each node is killed, cut off from
+// the others and from half of the clients, and cut from one other. Callers come
+// at a steady rate and try again under an idempotency key (cluster_load.go), which
+// has to stand for one job; what they saw is a table.
 //
 // Three parties write down what they saw, independently of the queue:
 //

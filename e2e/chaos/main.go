@@ -15,6 +15,8 @@ import (
 type options struct {
 	short, plants     bool
 	nodes, jobs       int
+	rate              int
+	last              time.Duration
 	seed              uint64
 	role, config, act string
 }
@@ -28,7 +30,9 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "of what is left to chance")
 	flag.StringVar(&o.role, "role", "", "used by the program itself")
 	flag.StringVar(&o.config, "config", "", "used by the program itself")
-	flag.StringVar(&o.act, "scenario", "", "play one scenario and print what it violates")
+	flag.IntVar(&o.rate, "rate", 200, "jobs a second, with -scenario cluster")
+	flag.DurationVar(&o.last, "for", 5*time.Minute, "how long, with -scenario cluster")
+	flag.StringVar(&o.act, "scenario", "", "play one scenario and print what it violates; cluster: three nodes killed and cut off under load")
 	flag.Parse()
 	good, err := o.run()
 	if err != nil {
@@ -45,6 +49,8 @@ func (o options) run() (good bool, err error) {
 	switch {
 	case o.role != "":
 		return true, runRole(ctx, o.role, o.config)
+	case o.act == clusterEndpoint:
+		return o.cluster(ctx)
 	case o.act != "":
 		return playOne(ctx, o.act)
 	}
@@ -64,6 +70,16 @@ func (o options) run() (good bool, err error) {
 		good = good && r.good()
 	}
 	return good, nil
+}
+
+// cluster reports whether three nodes under load kept all promises.
+func (o options) cluster(ctx context.Context) (good bool, err error) {
+	r, err := cluster{rate: o.rate, last: o.last, seed: o.seed}.run(ctx)
+	if err != nil {
+		return false, err
+	}
+	r.print(os.Stdout)
+	return r.good(), nil
 }
 
 // experiments are those of the form that was asked for.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,7 +24,7 @@ type child struct {
 // spawn starts a child. What it says on standard error goes to a file beside
 // the ledgers.
 func (s *site) spawn(role string, cfg roleConfig) (*child, error) {
-	cfg.Ledger, cfg.Bus = s.dir, s.busURL()
+	cfg.Ledger, cfg.Bus = s.dir, cmp.Or(cfg.Bus, s.busURL())
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", cfg.Name, err)

@@ -75,11 +75,11 @@ func (s *site) endpointIDs() (ids []string) {
 func (s *site) readRecord(ctx context.Context) (*recordOf, error) {
 	return persist(ctx, func() (*recordOf, error) {
 		r := &recordOf{totals: map[string]totals{}}
-		err := s.each(ctx, streams.Events, func(m *jetstream.RawStreamMsg) {
-			t := strings.Split(m.Subject, ".") // events.<endpoint>.<kind>.<job>.<attempt>.<run>
+		err := s.scan(ctx, streams.Events, func(subject string, seq uint64) {
+			t := strings.Split(subject, ".") // events.<endpoint>.<kind>.<job>.<attempt>.<run>
 			attempt, _ := strconv.Atoi(t[4])
 			run, _ := strconv.Atoi(t[5])
-			r.log = append(r.log, logged{m.Sequence, t[1], t[2], t[3], attempt, run})
+			r.log = append(r.log, logged{seq, t[1], t[2], t[3], attempt, run})
 		})
 		if err != nil {
 			return nil, err

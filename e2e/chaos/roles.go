@@ -39,7 +39,7 @@ const again = 50 * time.Millisecond
 type roleConfig struct {
 	Name   string `json:"name"`   // of this process; no two have the same
 	Ledger string `json:"ledger"` // the folder of the ledgers
-	Bus    string `json:"bus"`    // addresses of the NATS nodes
+	Bus    string `json:"bus"`    // addresses of the NATS nodes; "" means the site's
 
 	// Of a NATS node, and Listen of an api instance.
 	Dir    string   `json:"dir"`
@@ -47,6 +47,7 @@ type roleConfig struct {
 	Server string   `json:"server"`
 	Route  string   `json:"route"`
 	Routes []string `json:"routes"`
+	File   string   `json:"file"` // says all about the cluster, instead of the two
 
 	// Of a worker.
 	Endpoints []endpoint.Endpoint `json:"endpoints"`
@@ -87,7 +88,10 @@ func runNATS(ctx context.Context, cfg roleConfig) error {
 		Dir: cfg.Dir, Listen: cfg.Listen, User: busUser, Password: busPassword, ServerName: cfg.Server,
 		Log: logTo(os.Stderr),
 	}
-	if cfg.Route != "" {
+	switch {
+	case cfg.File != "":
+		server.File = cfg.File
+	case cfg.Route != "":
 		server.Cluster = &embedded.Cluster{Name: "chaos", Listen: cfg.Route, Routes: cfg.Routes}
 	}
 	for {

@@ -201,36 +201,6 @@ func (s *site) delivered(ctx context.Context, e endpoint.Endpoint) (int, error) 
 	return total, nil
 }
 
-// each reads all that a stream holds, from its leader.
-func (s *site) each(ctx context.Context, name string, do func(*jetstream.RawStreamMsg)) error {
-	within, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	stream, err := s.js.Stream(within, name)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
-	}
-	for next := uint64(1); ; {
-		m, err := stream.GetMsg(within, next, jetstream.WithGetMsgSubject(">"))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
-		do(m)
-		next = m.Sequence + 1
-	}
-}
-
-// chunks reads all streamed output, by run, in the order in which it lies.
-func (s *site) chunks(ctx context.Context) (map[string][][]byte, error) {
-	found := map[string][][]byte{}
-	err := s.each(ctx, streams.Output(0), func(m *jetstream.RawStreamMsg) {
-		found[m.Subject] = append(found[m.Subject], m.Data)
-	})
-	return found, err
-}
-
 // end cleans up; after violations the ledgers and logs stay to be looked at.
 func (s *site) end(r *report) error {
 	if len(r.violations) == 0 {

@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/registry"
 	"flightline/streams"
@@ -29,6 +24,7 @@ type site struct {
 	dir       string // ledgers, logs and stores; removed by close
 	ledger    *ledger
 	nodes     []*node
+	wires     *wires   // between the nodes, where they can be cut
 	apis      []string // addresses
 	endpoints []endpoint.Endpoint
 	tally     *tally
@@ -57,6 +53,11 @@ type node struct {
 // newSite starts nodes NATS nodes and makes the endpoints; api instances and
 // workers are the caller's to start.
 func newSite(ctx context.Context, nodes int, endpoints ...endpoint.Endpoint) (*site, error) {
+	return openSite(ctx, (*site).layBus, nodes, endpoints...)
+}
+
+// openSite is newSite with a way to lay out the bus.
+func openSite(ctx context.Context, layOut func(*site, int) error, nodes int, endpoints ...endpoint.Endpoint) (*site, error) {
 	dir, err := os.MkdirTemp("", "chaos-")
 	if err != nil {
 		return nil, fmt.Errorf("make folder: %w", err)
@@ -67,42 +68,13 @@ func newSite(ctx context.Context, nodes int, endpoints ...endpoint.Endpoint) (*s
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	if err := s.startBus(nodes); err != nil {
+	if err := errors.Join(layOut(s, nodes), s.startNodes()); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	if err := s.furnish(ctx, nodes); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up the bus: %w", err), s.close())
 	}
 	return s, nil
-}
-
-func (s *site) startBus(nodes int) error {
-	ports, err := freePorts(2*nodes + 2)
-	if err != nil {
-		return err
-	}
-	s.apis, ports = ports[:2], ports[2:]
-	routes := ports[nodes:]
-	for i := range nodes {
-		n := &node{cfg: roleConfig{
-			Dir: filepath.Join(s.dir, fmt.Sprintf("store%d", i)), Listen: ports[i], Server: fmt.Sprintf("node%d", i),
-		}}
-		if nodes > 1 {
-			n.cfg.Route, n.cfg.Routes = routes[i], routes
-		}
-		s.nodes = append(s.nodes, n)
-	}
-	for i := range s.nodes {
-		if err := s.startNode(i); err != nil {
-			return err
-		}
-	}
-	s.nc, err = bus.Connect(bus.Config{URL: s.busURL(), User: busUser, Password: busPassword, Name: "harness", Wait: true})
-	if err != nil {
-		return err
-	}
-	s.js, err = jetstream.New(s.nc)
-	return err
 }
 
 // furnish makes the streams, the endpoints and the key, and begins to observe.
@@ -158,24 +130,6 @@ func newEndpoint(id string, lease time.Duration) endpoint.Endpoint {
 	return e
 }
 
-func (s *site) busURL() string {
-	var urls []string
-	for _, n := range s.nodes {
-		urls = append(urls, "nats://"+n.cfg.Listen)
-	}
-	return strings.Join(urls, ",")
-}
-
-func (s *site) startNode(i int) error {
-	n := s.nodes[i]
-	n.lives++
-	cfg := n.cfg
-	cfg.Name = fmt.Sprintf("nats%d-%d", i, n.lives)
-	c, err := s.start("nats", cfg)
-	n.child = c
-	return err
-}
-
 // start spawns a child that close ends.
 func (s *site) start(role string, cfg roleConfig) (*child, error) {
 	c, err := s.spawn(role, cfg)
@@ -212,6 +166,10 @@ func (s *site) halt() {
 		c.kill()
 	}
 	s.children.Wait()
+	if s.wires != nil {
+		s.wires.close()
+		s.wires = nil
+	}
 }
 
 // close ends everything and removes the folder.
@@ -221,24 +179,4 @@ func (s *site) close() error {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	return nil
-}
-
-// freePorts are addresses on loopback that were free a moment ago, below those
-// that the system gives to connections of its own: one of these would be in
-// the way of a node that comes back.
-func freePorts(n int) ([]string, error) {
-	const lowest, span, tries = 20_000, 12_000, 1000
-	var found []string
-	for range tries {
-		address := fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(span)) //nolint:gosec // chance, no secret
-		l, err := net.Listen("tcp", address)                           //nolint:noctx // it returns at once
-		if err != nil {
-			continue
-		}
-		defer l.Close() //nolint:errcheck // it took no connection
-		if found = append(found, address); len(found) == n {
-			return found, nil
-		}
-	}
-	return nil, errors.New("no free ports")
 }

@@ -132,9 +132,14 @@ func (b *bench) notes() string {
 }
 
 // letGo lets the handlers go on that wait.
-func (b *bench) letGo() {
+func (b *bench) letGo() { b.Helper(); b.touch(b.gofile) }
+
+// letGoAt lets the generators go on that wait before the chunk of this number.
+func (b *bench) letGoAt(n int) { b.Helper(); b.touch(fmt.Sprintf("%s.%d", b.gofile, n)) }
+
+func (b *bench) touch(path string) {
 	b.Helper()
-	if err := os.WriteFile(b.gofile, nil, 0o600); err != nil {
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -104,7 +104,8 @@ func nodeScript(t *testing.T, what, script string, env ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied := filepath.Join(dir, filepath.Base(script))
+	// By the ending even an older Node knows that it is a module.
+	copied := filepath.Join(dir, strings.TrimSuffix(filepath.Base(script), ".js")+".mjs")
 	if err := os.WriteFile(copied, content, 0o600); err != nil {
 		t.Fatal(err)
 	}

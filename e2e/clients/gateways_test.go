@@ -44,28 +44,32 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestAGatewayThatRestartsInMidJobLosesNothing(t *testing.T) {
+// A gateway stops, and one is killed, while a generator that blocks its event
+// loop, or one that does not, is at work. Nothing answers meanwhile.
+func TestAGatewayThatRestartsInMidStreamLosesNothing(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*daemon) error{
-		"stopped": (*daemon).stop,
-		"killed":  func(d *daemon) error { d.kill(); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
+	for handler, aggregated := range map[string]bool{"generator": false, "aggregate": true} {
+		t.Run(handler, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, script)
 			address := freeAddress(t)
 			gateway := b.startGateway(address)
-			b.start("aggregate") // asyncio: a generator that blocks would not hear that its connection was closed
-			id := b.submit(input{"chunks": 8, "wait_at": 4})
-			b.noted("waits", id, 1)
-			if err := end(gateway); err != nil {
-				t.Error(err)
+			b.start(handler)
+			id := b.submit(input{"chunks": 9, "wait_at": []int{3, 6}})
+			for i, end := range []func(*daemon) error{(*daemon).stop, killed} {
+				b.noted("waits", id, i+1)
+				if err := end(gateway); err != nil {
+					t.Error(err)
+				}
+				gateway = b.startGateway(address)
+				b.letGoAt(3 * (i + 1))
 			}
-			b.startGateway(address)
-			b.letGo()
-			want := `{"n":0},{"n":1},{"n":2},{"n":3},{"n":4},{"n":5},{"n":6},{"n":7}`
+			want := numbered(9)
 			if got := strings.Join(b.chunks(id), ","); got != want {
-				t.Errorf("got chunks %s, want all eight", got)
+				t.Errorf("got chunks %s, want all nine once, in order", got)
+			}
+			if !aggregated {
+				want = ""
 			}
 			if j := b.completes(id, "["+want+"]"); j.Retries != 0 {
 				t.Errorf("got %d retries, want 0: the worker never went away", j.Retries)
@@ -74,6 +78,42 @@ func TestAGatewayThatRestartsInMidJobLosesNothing(t *testing.T) {
 			b.counts(1, 0)
 		})
 	}
+}
+
+func TestAGatewayThatRestartsInMidJobLosesNothing(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*daemon) error{"stopped": (*daemon).stop, "killed": killed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, script)
+			address := freeAddress(t)
+			gateway := b.startGateway(address)
+			b.start("plain") // blocks its event loop
+			id := b.submit(input{"wait": true, "n": 1})
+			b.noted("start", id, 1)
+			if err := end(gateway); err != nil {
+				t.Error(err)
+			}
+			b.startGateway(address)
+			b.letGo()
+			if j := b.completes(id, `{"n":1,"wait":true}`); j.Retries != 0 {
+				t.Errorf("got %d retries, want 0: the worker never went away", j.Retries)
+			}
+			b.ran(id, 1)
+			b.counts(1, 0)
+		})
+	}
+}
+
+func killed(d *daemon) error { d.kill(); return nil }
+
+// numbered are the chunks {"n":0}, {"n":1} and so on, with commas between.
+func numbered(count int) string {
+	chunks := make([]string, count)
+	for n := range chunks {
+		chunks[n] = fmt.Sprintf(`{"n":%d}`, n)
+	}
+	return strings.Join(chunks, ",")
 }
 
 // Takes, pings, chunks and results go to one gateway and the other by turns.
@@ -95,12 +135,8 @@ func TestTwoGatewaysBehindAlternatingAddresses(t *testing.T) {
 	defer w.kill() // before the balancer waits for its polls
 	for range 3 {
 		id := b.submit(input{"chunks": 20})
-		var want []string
-		for n := range 20 {
-			want = append(want, fmt.Sprintf(`{"n":%d}`, n))
-		}
-		if got := b.chunks(id); strings.Join(got, " ") != strings.Join(want, " ") {
-			t.Errorf("got chunks %v, want %v", got, want)
+		if got, want := strings.Join(b.chunks(id), ","), numbered(20); got != want {
+			t.Errorf("got chunks %s, want %s", got, want)
 		}
 		if j := b.until(id, job.Completed); j.Retries != 0 {
 			t.Errorf("got %d retries, want 0", j.Retries)

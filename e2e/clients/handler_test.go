@@ -21,6 +21,12 @@ type goWorker struct {
 // startGoWorker starts one, which the end of the test stops.
 func startGoWorker(t *testing.T, s *site, endpoint string) *goWorker {
 	t.Helper()
+	return startHandler(t, s, endpoint, (*goWorker).handle)
+}
+
+// startHandler is the same with another handler.
+func startHandler(t *testing.T, s *site, endpoint string, handle func(*goWorker, context.Context, *worker.Job) (any, error)) *goWorker {
+	t.Helper()
 	w := &goWorker{ended: map[string]error{}}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ready, ended := make(chan struct{}), make(chan error, 1)
@@ -28,7 +34,7 @@ func startGoWorker(t *testing.T, s *site, endpoint string) *goWorker {
 		ended <- worker.Run(ctx, worker.Config{
 			Endpoint: endpoint, NATSURL: s.NATSURL, User: s.NATSUser, Password: s.NATSPassword,
 			Concurrency: 8, Grace: -1, OnReady: func() { close(ready) },
-		}, w.handle)
+		}, func(ctx context.Context, j *worker.Job) (any, error) { return handle(w, ctx, j) })
 	}()
 	select {
 	case <-ready:

@@ -34,6 +34,11 @@ func controlExamples(t *testing.T, s *system) []example {
 		{"DELETE", "/v1/endpoints/upper", ""},
 		{"DELETE", "/v1/endpoints/upper?force=true", ""},
 		{"GET", "/v1/endpoints/upper", ""},
+		{"POST", "/v1/networkvolumes", `{"name":"models","size":100}`},
+		{"POST", "/v1/templates", `{"name":"trainer","imageName":"ghcr.io/me/trainer:1","env":{"HF_TOKEN":"hf_x"}}`},
+		{"POST", "/v1/pods", `{"name":"trainer","imageName":"ghcr.io/me/trainer:1","dockerStartCmd":["python","train.py"],"gpuCount":1}`},
+		{"GET", "/v1/pods?desiredStatus=LOST", ""},
+		{"GET", "/v1/pods/nobody", ""},
 		{"POST", "/v1/keys", `{"name":"ci","scopes":["submit:upper","read:upper"]}`},
 		{"POST", "/v1/keys", `{"name":"ci","scopes":["write:upper"]}`},
 		{"DELETE", "/v1/keys/{key}", ""},
@@ -73,11 +78,13 @@ var masks = []struct {
 }{
 	{regexp.MustCompile(`("requestId":)"[^"]*"`), `$1"UUID"`},
 	{regexp.MustCompile(`("(?:createdAt|since|overlapUntil)":)"[^"]*"`), `$1"2026-11-21T12:00:00Z"`},
+	{regexp.MustCompile(`("lastStatusChange":"[^"]*: )20[^"]*"`), `${1}2026-11-21T12:00:00Z"`},
+	{regexp.MustCompile(`("consumerUserId":)"[^"]*"`), `$1"ID"`},
 	{regexp.MustCompile(`("webhookSecret":)"whsec_[^"]*"`), `$1"whsec_…"`},
 	{regexp.MustCompile(`("key":)"[^"]*"`), `$1"KEY"`},
 	{regexp.MustCompile(`("token":)"[^"]*"`), `$1"TOKEN"`},
 	{regexp.MustCompile(`("last4":)"[^"]*"`), `$1"…"`},
-	{regexp.MustCompile(`^\{"id":"[^"]*"(,"name":"ci")`), `{"id":"ID"$1`},
+	{regexp.MustCompile(`^\{"id":"[^"]*"(,"name":"(?:ci|models|trainer)")`), `{"id":"ID"$1`},
 }
 
 // masked is what is the same in every run.

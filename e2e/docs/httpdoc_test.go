@@ -33,15 +33,27 @@ var texts = []struct{ name, text string }{
 	{"POST /v2/:endpoint/retry/:id", "Queues a FAILED or TIMED_OUT job again: the same id, input and ttl."},
 	{"POST /v2/:endpoint/purge-queue", "Cancels every waiting job; running ones go on. The count is exact."},
 	{"GET /v2/:endpoint/requests", "Lists the endpoint's jobs, the newest first: those that wait or run, by when they were queued, and those that are over, by when they ended, while their results can be read. `?status=` wants one status or several, separated by commas; `?limit=` is 1 to 100, 10 unless given. While `hasMore` is true, `?cursor=` brings the next page, with the same endpoint and status; a page may be short, or empty, all the same. A job whose status changes between two pages may be on neither of them."},
+	{"GET, POST /v2/:endpoint/openai/+", "Answers as an OpenAI server would ([openai.md](openai.md)): any path, with a JSON object for a body, becomes a job with the input `{\"openai_route\", \"openai_input\"}`, and what its worker puts out is the answer, also as an event stream. It waits for as long as the job lives; a client that leaves cancels it. Errors have OpenAI's shape, with the job's status or the worker's. `X-Request-ID` is the job's id."},
 	{"GET /v2/:endpoint/events", "Tells what happens to the endpoint's jobs, as server-sent events: the `data` of each is a CloudEvents 1.0 document, its name the type and its `id` the place in the log, for `Last-Event-ID` ([events.md](events.md)). It begins now, or behind `?cursor=` (0: all that is kept), or with what was told `?since=` an instant (RFC 3339) or so long ago (`10m`). `?type=` wants one type or several, separated by commas; `?follow=false` ends, with an event `end`, after the last one that there is. There is a sign of life every 10 s. A connection ends after an hour; whoever comes back misses nothing. It counts as `stream` for the limits."},
 	{"GET /v2/:endpoint/events/:id", "The same of one job, also after it can no longer be read. It does not end with the job: a retry may follow."},
 	{"GET /v2/:endpoint/health", "Counts jobs and workers; no number is older than a second."},
-	{"POST /v1/endpoints", "Makes an endpoint and its queue. `name` or `id` is required; 0 or nothing means the default."},
-	{"GET /v1/endpoints", "Lists the endpoints."},
-	{"GET /v1/endpoints/:id", "Shows an endpoint, with its webhook secret."},
+	{"GET /v2/:endpoint/explain/:id", "Tells why the job is where it is ([explain.md](explain.md)): `reason` is a sentence; the other fields are its place in the queue, the workers by state, how the last one ended, and what the autoscaler decided. It counts as `requests` for the limits."},
+	{"GET /v2/:endpoint/scale", "Tells how many workers there should be, for whoever starts them ([explain.md](explain.md)): `wanted`, which is absent while `known` is false. It counts as `requests` for the limits."},
+	{"GET /v2/:endpoint/job-take/:worker", "Hands the worker a job, with its `input`, `policy`, `webhook` and `s3Config`, or 204 after 20 s. This and the next five are RunPod's worker protocol ([workers.md](workers.md)). The connection ends with the answer, here and in all of them but the ping."},
+	{"GET /v2/:endpoint/job-take-batch/:worker", "The same for several: an array of at most `?batch_size=` jobs, as many as there are at once."},
+	{"GET /v2/:endpoint/job-stop/:worker", "Tells the worker which jobs to stop, as `{\"jobsToStop\": [ID]}`, or 204 after 20 s."},
+	{"GET /v2/:endpoint/ping/:worker", "Keeps the jobs in `?job_id=` (with commas between them) for another lease, and tells that the worker lives."},
+	{"POST /v2/:endpoint/job-done/:worker/:id", "Takes a result, or progress: `{\"output\": X}`, `{\"error\": E}`, `{\"status\": \"IN_PROGRESS\", \"output\": P}`. 200 once it is on the disk, also for what is late or said twice: that is dropped. At most 20 MB; a larger one is a job that FAILED."},
+	{"POST /v2/:endpoint/job-stream/:worker/:id", "Takes a chunk of the job's stream, verbatim. 200 once it is on the disk."},
+	{"POST /v1/endpoints", "Makes an endpoint and its queue. `name`, `id` or `templateId` is required; 0 or nothing means the default. `driver`, `command`, `imageName`, `env`, `gpuCount`, `vcpuCount` and `memoryInGb` say how its workers are started, `scalerType`, `scalerValue`, `idleTimeout` (seconds), `workersMin` and `workersMax` how many."},
+	{"GET /v1/endpoints", "Lists the endpoints. `?includeWorkers=true` adds their pods, `?includeTemplate=true` what they are made from."},
+	{"GET /v1/endpoints/:id", "Shows an endpoint, with its webhook secret and without the secrets of `env`. `?includeWorkers=true` and `?includeTemplate=true` as in the list."},
 	{"PATCH /v1/endpoints/:id", "Changes the fields that the body has."},
 	{"POST /v1/endpoints/:id/update", "The same, as RunPod's older clients spell it."},
 	{"DELETE /v1/endpoints/:id", "Removes an endpoint. While it has jobs this is refused; `?force=true` cancels them first."},
+	{"POST /v1/endpoints/:id/pause", "Hands out no jobs for `durationMs`, 1000 to 31536000000, or until it is resumed, after 365 days at the latest. Jobs are accepted meanwhile, those that run go on ([explain.md](explain.md))."},
+	{"POST /v1/endpoints/:id/resume", "Hands out jobs again. One that is not paused is answered as it is."},
+	{"GET /v1/endpoints/:id/scaling", "Lists what the autoscaler decided, the newest first, with its reasons: those of 7 days, at most `?limit=` (1 to 100, 20 unless given)."},
 	{"GET /v1/endpoints/:id/webhooks/deliveries", "Lists the attempts to deliver webhooks in the last 7 days, the newest first ([webhooks.md](webhooks.md)). `?job=` wants one job, `?since=` an instant, `?failed=true` leaves out what was delivered; `?limit=` is 1 to 500, 50 unless given. While `hasMore` is true, `?cursor=` brings the next page, which may be short, or empty, all the same."},
 	{"POST /v1/endpoints/:id/webhooks/replay", "Sends webhooks again: that of a `job`, whatever became of it, or all that were given up `since` an instant. Each begins anew, with the same `webhook-id`."},
 	{"GET /v1/endpoints/:id/webhooks/destinations", "Lists the receivers that keep failing or are paused."},
@@ -52,9 +64,31 @@ var texts = []struct{ name, text string }{
 	{"POST /v1/endpoints/:id/workers", "Lets such a worker in. Its token is in this answer and never again; an earlier one of the same worker is worthless then. `id` is made up if there is none. `flightline worker env` prints the environment that it needs ([workers.md](workers.md))."},
 	{"DELETE /v1/endpoints/:id/workers/:worker", "Makes the worker's token worthless, everywhere within seconds."},
 	{"POST /v1/endpoints/:id/workers/:worker/drain", "Gives the worker no more jobs and answers its polls; the jobs that it has go on. A new token lets it in again."},
-	{"POST /v1/keys", "Makes an API key. The key itself is in this answer and never again. Scopes: `submit:ID`, `read:ID`, `admin:ID`, with `*` for all endpoints, and `control`."},
+	{"POST /v1/pods", "Makes a pod ([pods.md](pods.md)) from `imageName` or `templateId`, or with `\"driver\":\"process\"` from `dockerStartCmd`; an autoscaler that has the driver starts it. Answers 201."},
+	{"GET /v1/pods", "Lists the pods, those that ended a day ago at most included; workers of endpoints only with `?includeWorkers=true`. `computeType`, `cpuFlavorId`, `dataCenterId`, `desiredStatus`, `endpointId`, `gpuTypeId`, `id`, `imageName`, `name`, `networkVolumeId` and `templateId` keep those pods that have the value, or one of several if the parameter is repeated."},
+	{"GET /v1/pods/:pod", "Shows a pod. `?includeMachine=true`, `includeNetworkVolume`, `includeSavingsPlans` and `includeTemplate` add what it runs on, what is attached, what makes it cheaper, and what it was made from. A worker's pod is shown in any case."},
+	{"PATCH /v1/pods/:pod", "Changes the fields that the body has, as of the pod's next start. `env` replaces all; a value `***` keeps the one that there is."},
+	{"POST /v1/pods/:pod/update", "The same, as RunPod's older clients spell it."},
+	{"POST /v1/pods/:pod/start", "Says that the pod should run. Of a worker the autoscaler decides that."},
+	{"POST /v1/pods/:pod/stop", "Says that the pod should not run; a worker first completes the jobs that it has."},
+	{"DELETE /v1/pods/:pod", "Ends the pod: it is TERMINATED, and readable for a day. A worker that its owner started gets no more jobs."},
+	{"POST /v1/templates", "Makes a template, from which pods and endpoints can be made. `name` is required."},
+	{"GET /v1/templates", "Lists the templates."},
+	{"GET /v1/templates/:id", "Shows a template, without the values of its secrets."},
+	{"PATCH /v1/templates/:id", "Changes the fields that the body has. Pods keep what they were made from."},
+	{"POST /v1/templates/:id/update", "The same, as RunPod's older clients spell it."},
+	{"DELETE /v1/templates/:id", "Deletes a template that no pod and no endpoint uses."},
+	{"POST /v1/networkvolumes", "Makes a network volume. `name` and `size` (GB) are required; `path` is where it is on the hosts."},
+	{"GET /v1/networkvolumes", "Lists the network volumes."},
+	{"GET /v1/networkvolumes/:id", "Shows a network volume."},
+	{"PATCH /v1/networkvolumes/:id", "Changes the fields that the body has. It never shrinks."},
+	{"POST /v1/networkvolumes/:id/update", "The same, as RunPod's older clients spell it."},
+	{"DELETE /v1/networkvolumes/:id", "Deletes a network volume that no pod uses, and nothing that it holds."},
+	{"POST /v1/keys", "Makes an API key. The key itself is in this answer and never again. Scopes: `submit:ID`, `read:ID`, `admin:ID`, with `*` for all endpoints, `control`, and `pods` for a look at pods, templates and network volumes."},
 	{"GET /v1/keys", "Lists the keys without what is secret about them."},
 	{"DELETE /v1/keys/:id", "Makes a key worthless, everywhere within seconds."},
+	{"GET /healthz", "Answers 200 as long as the process does, with `status`, `version`, `roles` and `checks`. It needs no key."},
+	{"GET /readyz", "The same, but 503 while a check fails or the process stops: for balancers, which then send nobody here ([operating.md](operating.md)). It needs no key."},
 	{"GET /openapi.json", "Describes all of this in the form of OpenAPI 3. It needs no key."},
 }
 
@@ -95,7 +129,7 @@ func document(t *testing.T, s *system) string {
 ` + "`/v2`" + ` is the queue API, which RunPod's clients speak; ` + "`/v1`" + ` makes endpoints and keys. The key goes into ` + "`Authorization`" + `, as
 ` + "`Bearer KEY`" + ` or bare. Every answer is JSON, success is 200 (204 where there is nothing to say), and errors are told in
 [errors.md](errors.md); beneath ` + "`/v1`" + ` their text comes as ` + "`message`" + ` too, where RunPod's clients look. Each answer has an ` + "`X-Request-Id`" + `; that of a submission has the job's id in ` + "`X-Job-Id`" + ` too, also if it is a 503.
-A permission ` + "`admin`" + ` includes submit and read; ` + "`control`" + ` is included in none.
+A permission ` + "`admin`" + ` includes submit and read; ` + "`control`" + ` is included in none, and includes ` + "`pods`" + `.
 
 | method and path | needs | body at most |
 |---|---|---|
@@ -133,7 +167,7 @@ type example struct{ method, path, text string }
 // does not exist, or a key that does not, is shown once: with run.
 func writeExamples(doc *strings.Builder, name string, examples []example) []example {
 	methods, path, _ := strings.Cut(name, " /")
-	pattern := regexp.MustCompile("^/" + regexp.MustCompile(`:[a-z]+`).ReplaceAllString(path, `[^/?]+`) + `(\?.*)?$`)
+	pattern := regexp.MustCompile("^/" + regexp.MustCompile(`:[a-z]+`).ReplaceAllString(strings.Replace(path, "/+", "/.+", 1), `[^/?]+`) + `(\?.*)?$`)
 	var rest []example
 	for _, e := range examples {
 		if slices.Contains(strings.Split(methods, ", "), e.method) && pattern.MatchString(e.path) {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -35,7 +36,7 @@ func TestOpenAPIHasTheRoutesThatThereAre(t *testing.T) {
 	var want, got []string
 	for _, r := range s.app.GetRoutes(true) {
 		if r.Method != http.MethodHead { // Fiber's twin of each GET
-			want = append(want, r.Method+" "+afterColon.ReplaceAllString(r.Path, "{$1}"))
+			want = append(want, r.Method+" "+strings.Replace(afterColon.ReplaceAllString(r.Path, "{$1}"), "/+", "/{path}", 1))
 		}
 	}
 	for path, item := range described(t).Paths.Map() {
@@ -64,6 +65,9 @@ func TestOpenAPIHasTheErrorCodesThatThereAre(t *testing.T) {
 	}
 	got := map[web.Code]int{}
 	for name, response := range doc.Components.Responses {
+		if strings.HasPrefix(name, "OpenAI") {
+			continue // their shape is OpenAI's
+		}
 		all := response.Value.Content["application/json"].Schema.Value.AllOf
 		if len(all) != 2 {
 			t.Fatalf("%s: got %d parts, want the error and what its code may be", name, len(all))
@@ -92,7 +96,7 @@ func TestOpenAPIAnswersAreUnderTheirStatus(t *testing.T) {
 				t.Errorf("%s: got open %v in openapi.json, want %v", name, declared, open)
 			}
 			for status, response := range operation.Responses.Map() {
-				if status >= "400" {
+				if status >= "400" && !strings.Contains(response.Ref, "/OpenAI") && path != "/readyz" { // it is no error there
 					checkStatus(t, name, status, response)
 				}
 			}

@@ -15,6 +15,7 @@ import (
 
 	"flightline/services/api"
 	"flightline/services/control"
+	"flightline/services/gateway"
 	"flightline/shared/bus/bustest/site"
 	"flightline/shared/openapi"
 	"flightline/shared/registry"
@@ -29,8 +30,9 @@ type system struct {
 	keys map[registry.Permission]string
 }
 
-// all is the name of the key that may do everything.
-const all = "all"
+// all is the name of the key that may do everything, and ofWorker that of the
+// token of the worker for which concrete paths are.
+const all, ofWorker = "all", "a worker's token"
 
 func start(t *testing.T) *system {
 	t.Helper()
@@ -45,9 +47,15 @@ func start(t *testing.T) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
+	workers, err := gateway.New(gateway.Config{Hold: time.Millisecond}, gateway.Deps{Queue: at.Queue, Registry: at.Registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web.NewHealth("", nil).Routes(s.app)
 	openapi.Routes(s.app)
 	queueAPI.Routes(s.app)
 	controlAPI.Routes(s.app)
+	workers.Routes(s.app)
 	s.base = site.Serve(t, s.app)
 	return s
 }
@@ -60,6 +68,7 @@ func keysOf(t *testing.T, reg *registry.Registry) map[registry.Permission]string
 		registry.Read:    {{Permission: registry.Read, Endpoint: registry.AllEndpoints}},
 		registry.Admin:   {{Permission: registry.Admin, Endpoint: registry.AllEndpoints}},
 		registry.Control: {{Permission: registry.Control}},
+		registry.LookUp:  {{Permission: registry.LookUp}},
 		all:              registry.AllScopes(),
 	} {
 		plain, _, err := reg.Keys.Create(t.Context(), registry.KeySpec{Name: string(name), Scopes: scopes})
@@ -68,6 +77,11 @@ func keysOf(t *testing.T, reg *registry.Registry) map[registry.Permission]string
 		}
 		keys[name] = plain
 	}
+	token, _, err := reg.Tokens.Issue(t.Context(), "nobody", "noone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys[ofWorker] = token
 	return keys
 }
 

@@ -30,3 +30,9 @@ func required(list, what string) bool {
 		return strings.TrimSpace(item) == what
 	})
 }
+
+// Asked reports whether Variable lists the need: for a test that would take too
+// long to run wherever it can.
+func Asked(what string) bool {
+	return required(os.Getenv(Variable), what) //nolint:forbidigo // as above
+}

@@ -1,5 +1,5 @@
 """Writes a file and uploads it, to the bucket that the job brings in s3Config
-or else to that of $BUCKET_ENDPOINT_URL, and returns its address."""
+or else to $BUCKET_NAME at $BUCKET_ENDPOINT_URL, and returns its address."""
 
 import os
 import tempfile
@@ -14,9 +14,8 @@ def handler(job):
         with open(path, "w", encoding="utf-8") as file:
             file.write(job["input"].get("text", ""))
         bucket = job.get("s3Config")
-        address = upload_file_to_bucket(
-            "result.txt", path, bucket, bucket["bucketName"] if bucket else None, prefix=job["id"]
-        )
+        name = bucket["bucketName"] if bucket else os.environ.get("BUCKET_NAME")
+        address = upload_file_to_bucket("result.txt", path, bucket, name, prefix=job["id"])
     return {"url": address}
 
 

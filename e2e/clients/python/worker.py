@@ -1,6 +1,7 @@
 """A worker that does as the input of its jobs says, on the published package
 alone. $HANDLER names its handler; $RUNS is the file in which it notes each
-step, as "what id"; the file $GO lets those go on that wait for it."""
+step, as "what id"; the file $GO lets those go on that wait for it, the files
+$GO.0, $GO.1 and so on those generators that wait before a chunk."""
 
 import asyncio
 import os
@@ -14,8 +15,8 @@ def note(what, job):
         runs.write(f"{what} {job['id']}\n")
 
 
-def may_go():
-    return os.path.exists(os.environ["GO"])
+def may_go(chunk=None):
+    return os.path.exists(os.environ["GO"] + ("" if chunk is None else f".{chunk}"))
 
 
 def plain(job):
@@ -61,6 +62,10 @@ def generator(job):
     for n in range(given["chunks"]):
         if n == given.get("fail_at"):
             raise ValueError("told to fail")
+        if n in given.get("wait_at", []):
+            note("waits", job)
+            while not may_go(n):
+                time.sleep(0.05)  # the event loop stands still
         yield {"n": n}
     note("end", job)
 
@@ -71,9 +76,9 @@ async def async_generator(job):
     for n in range(given["chunks"]):
         if n == given.get("fail_at"):
             raise ValueError("told to fail")
-        if n == given.get("wait_at"):
+        if n in given.get("wait_at", []):
             note("waits", job)
-            while not may_go():
+            while not may_go(n):
                 await asyncio.sleep(0.05)
         yield {"n": n}
     note("end", job)

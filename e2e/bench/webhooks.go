@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/services/webhook"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/streams"
+)
+
+const (
+	// roleWebhook is a webhook service that also posts by itself when it is
+	// asked to: the bare loop, in the same process.
+	roleWebhook  = "webhook"
+	webhooksCase = "webhooks"
+	opPost       = "post"
+	// hostsHanging is how many receivers hang, each with hungEach completions.
+	hostsHanging, hungEach = 50, 3
+	// postsAtOnce is what the service has for one origin.
+	postsAtOnce = 8
+	// steadyWebhooks is the load, in completions a second, under which the
+	// healthy receiver's delay is measured.
+	steadyWebhooks = 1500
+)
+
+func serveWebhook(ctx context.Context, cfg config, w *wire) error {
+	nc, err := cfg.connect(roleWebhook)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	q, err := queue.New(ctx, nc, queue.Config{})
+	if err != nil {
+		return err
+	}
+	reg, err := registry.New(ctx, js, nil)
+	if err != nil {
+		return err
+	}
+	here := webhook.Config{AllowHTTP: true, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	s, err := webhook.New(here, webhook.Deps{Queue: q, Registry: reg})
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: postsAtOnce}}
+	defer client.CloseIdleConnections()
+	post := func(o order) (sample, error) {
+		body := bytes.Repeat([]byte("x"), 256)
+		return load(ctx, o.N, o.Callers, func(ctx context.Context, _ int) error { return postOnce(ctx, client, o.URL, body) })
+	}
+	return together(ctx, func() error { return w.ready(ready{}, post) }, q.Run, reg.Run, s.Run)
+}
+
+func postOnce(ctx context.Context, client *http.Client, url string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// webhooks measures deliveries a second beside a bare loop of posts, and the
+// delay of a healthy receiver's while others hang.
+func (b *bench) webhooks(ctx context.Context) ([]row, error) {
+	prepare, cancel := context.WithTimeout(ctx, stepWithin)
+	defer cancel()
+	_, _ = fmt.Fprintln(b.progress, webhooksCase)
+	on, err := b.newSite(prepare, siteConfig{name: webhooksCase, worker: roleWebhook})
+	if err != nil {
+		return nil, err
+	}
+	defer on.close()
+	in, err := newInbox(prepare)
+	if err != nil {
+		return nil, err
+	}
+	defer in.close()
+	c := testCase{
+		name: webhooksCase,
+		ours: func(ctx context.Context, r *round) (reading, error) { return deliveries(ctx, r, in) },
+		bare: func(ctx context.Context, r *round) (reading, error) {
+			got, err := r.child(roleWebhook).do(ctx, order{Op: opPost, N: r.load, Callers: postsAtOnce, URL: in.url})
+			return reading{{"rate", perSecond, got.rate()}}, err
+		},
+	}
+	r := &round{site: on, load: b.sizes.webhooks}
+	pairs, err := b.measure(ctx, c, r)
+	if err != nil {
+		return nil, err
+	}
+	rows := rowsOf(webhooksCase, fmt.Sprintf("%d queued", r.load), pairs)
+	within, end := context.WithTimeout(ctx, stepWithin)
+	defer end()
+	late, err := besideHanging(within, r, in)
+	return append(rows, rowsOf(webhooksCase, fmt.Sprintf("%d hosts hang", hostsHanging), []pair{{ours: late}})...), err
+}
+
+// deliveries is one round: all wait in the queue when delivery begins.
+func deliveries(ctx context.Context, r *round, in *inbox) (reading, error) {
+	if _, err := r.js.PauseConsumer(ctx, streams.Webhooks, streams.WebhookConsumer, time.Now().Add(stepWithin)); err != nil {
+		return nil, err
+	}
+	like, err := r.completion(ctx, in.url)
+	if err != nil {
+		return nil, err
+	}
+	in.expect(r.load)
+	for range r.load - 1 {
+		if _, err := r.js.PublishMsgAsync(like()); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := r.js.ResumeConsumer(ctx, streams.Webhooks, streams.WebhookConsumer); err != nil {
+		return nil, err
+	}
+	took, err := in.all(ctx)
+	return reading{{"rate", perSecond, float64(r.load) / took.Seconds()}}, err
+}
+
+// besideHanging is the delay of completions for a healthy receiver, from when
+// they are queued.
+func besideHanging(ctx context.Context, r *round, in *inbox) (reading, error) {
+	for range hostsHanging {
+		hung, err := newListener(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer hung.Close() //nolint:errcheck // nobody accepts, nothing is lost
+		like, err := r.completion(ctx, "http://"+hung.Addr().String())
+		for i := 1; i < hungEach && err == nil; i++ {
+			_, err = r.js.PublishMsg(ctx, like())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	like, err := r.completion(ctx, in.url)
+	if err != nil {
+		return nil, err
+	}
+	in.expect(r.load)
+	queued, began := make(map[string]time.Time, r.load), time.Now()
+	for i := range r.load {
+		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / steadyWebhooks)))
+		m := like()
+		queued[strings.Split(m.Subject, ".")[2]] = time.Now()
+		if _, err := r.js.PublishMsgAsync(m); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := in.all(ctx); err != nil {
+		return nil, err
+	}
+	late := in.after(queued)
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	return reading{}.with("p50", milliseconds, ms(quantile(late, 0.5))).with("p99", milliseconds, ms(quantile(late, 0.99))), nil
+}
+
+// completion queues one, and returns what makes more like it.
+func (s *site) completion(ctx context.Context, url string) (like func() *nats.Msg, err error) {
+	e, err := s.reg.Endpoints.Find(ctx, quietEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	id := queue.NewID(job.Async)
+	ask := job.Request{Input: json.RawMessage(`{"text":"` + strings.Repeat("x", 128) + `"}`), Webhook: url}
+	if _, err := s.q.Submit(ctx, e, id, job.Async, ask); err != nil {
+		return nil, err
+	}
+	j, err := s.q.Cancel(ctx, e, id)
+	if err != nil {
+		return nil, err
+	}
+	subject := streams.WebhookSubject(quietEndpoint, id, 1)
+	heard := make(chan *nats.Msg, 1)
+	watch, err := s.nc.ChanSubscribe(subject, heard)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.Unsubscribe() //nolint:errcheck // it ends with the connection
+	if err := s.q.Announce(ctx, queue.Fact{Job: *j, Partition: e.Partition}); err != nil {
+		return nil, err
+	}
+	select {
+	case m := <-heard:
+		header := nats.Header{}
+		for key, values := range m.Header {
+			if strings.HasPrefix(key, "Flightline-") {
+				header[key] = values
+			}
+		}
+		return func() *nats.Msg {
+			return &nats.Msg{Subject: streams.WebhookSubject(quietEndpoint, queue.NewID(job.Async), 1), Header: header, Data: m.Data}
+		}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// child is the process in that role.
+func (s *site) child(role string) *child {
+	for _, c := range s.children {
+		if c.role == role {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// inbox is the healthy receiver.
+type inbox struct {
+	url  string
+	web  *http.Server
+	mu   sync.Mutex
+	came map[string]time.Time // by job
+	want int
+	full chan struct{}
+}
+
+func newListener(ctx context.Context) (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(ctx, "tcp", anyPort)
+}
+
+func newInbox(ctx context.Context) (*inbox, error) {
+	l, err := newListener(ctx)
+	if err != nil {
+		return nil, err
+	}
+	in := &inbox{url: "http://" + l.Addr().String()}
+	in.web = &http.Server{Handler: in, ReadHeaderTimeout: stepWithin}
+	go in.web.Serve(l) //nolint:errcheck // until close
+	return in, nil
+}
+
+func (in *inbox) close() { _ = in.web.Close() }
+
+// ServeHTTP counts each webhook once.
+func (in *inbox) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	id := r.Header.Get("webhook-id") // msg_<job>_<attempt>
+	if id == "" {
+		return // the bare loop's
+	}
+	now := time.Now()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	key := strings.TrimSuffix(strings.TrimPrefix(id, "msg_"), "_1")
+	if _, again := in.came[key]; again {
+		return
+	}
+	if in.came[key] = now; len(in.came) == in.want {
+		close(in.full)
+	}
+}
+
+func (in *inbox) expect(n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.came, in.want, in.full = make(map[string]time.Time, n+1), n, make(chan struct{})
+}
+
+// all waits for them and returns how long after the first the last one came.
+func (in *inbox) all(ctx context.Context) (time.Duration, error) {
+	select {
+	case <-in.full:
+	case <-ctx.Done():
+		return 0, errors.Join(errors.New("not all webhooks came"), ctx.Err())
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var first, last time.Time
+	for _, at := range in.came {
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last.Sub(first), nil
+}
+
+// after is how long after it was queued each came, sorted.
+func (in *inbox) after(queued map[string]time.Time) []time.Duration {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var late []time.Duration
+	for id, at := range in.came {
+		if q, ok := queued[id]; ok {
+			late = append(late, at.Sub(q))
+		}
+	}
+	slices.Sort(late)
+	return late
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOnceEach(t *testing.T) {
+	written := &story{writes: []write{{seq: 1}}}
+	tests := map[string]struct {
+		calls []callerCall
+		jobs  []string // with a record
+		want  int
+	}{
+		"one job for each key":                     {[]callerCall{{job: "a"}, {job: "b"}}, []string{"a", "b"}, 0},
+		"a key has two jobs":                       {[]callerCall{{job: "a", others: []string{"b"}}}, []string{"a"}, 1},
+		"two keys have one job":                    {[]callerCall{{job: "a"}, {job: "a"}}, []string{"a"}, 1},
+		"a job that nobody asked for":              {[]callerCall{{job: "a"}}, []string{"a", "b"}, 1},
+		"a job of a caller who was told of no job": {[]callerCall{{job: "a"}, {}}, []string{"a", "b"}, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			stories := map[string]*story{"asked for and never there": {}}
+			for _, id := range tt.jobs {
+				stories[id] = written
+			}
+			if got := (&load{calls: tt.calls}).onceEach(stories); len(got) != tt.want {
+				t.Errorf("got %v, want %d violations", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestClusterReportSortsCallsByWhatWasDone(t *testing.T) {
+	start := time.Now()
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	harm := []period{{killed, at(10), at(20)}, {cutOff, at(30), at(40)}}
+	calls := []callerCall{
+		{due: at(1), took: time.Millisecond, accepted: true, job: "a"},
+		{due: at(10), took: 2 * time.Second, accepted: true, job: "b", errors: []string{"503", "no answer", "503"}},
+		{due: at(20), took: time.Millisecond, accepted: true, job: "c"},
+		{due: at(35), took: time.Minute, job: "d", errors: []string{"503"}},
+	}
+	ended := write{job: "b", at: at(13), recordHead: recordHead{Status: completed}}
+	c := newClusterReport(cluster{rate: 1, last: time.Minute}, &report{}, calls, []write{ended}, harm)
+	var out bytes.Buffer
+	c.print(&out)
+	for _, want := range []string{
+		"| no harm | 0 | 2 | 1 ms | 1 ms | 1 ms | 0 ms | 0 ms |  | 0 |",
+		"| kill -9 of a node | 1 | 1 | 2000 ms | 2000 ms | 2000 ms | 3000 ms | 3000 ms | 503 2, no answer 1 | 0 |",
+		"| a node cut off | 1 | 1 | 0 ms | 0 ms | 0 ms | 0 ms | 0 ms | 503 1 | 1 |",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got %s\nwant the line %s", out.String(), want)
+		}
+	}
+	if c.good() {
+		t.Error("got good, want bad: a call was given up, and most harm was not done")
+	}
+}
+
+func TestWiresLeadAroundEachNode(t *testing.T) {
+	free, err := freePorts(wireCount(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWires([]string{"c0", "c1", "c2"}, []string{"r0", "r1", "r2"}, free)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	var got []string
+	for _, r := range w.around(1) {
+		got = append(got, r.upstream)
+	}
+	if text, want := strings.Join(got, " "), "c1 r0 r1 r2 r1"; text != want {
+		t.Errorf("around node 1: got %s, want %s", text, want)
+	}
+	path, err := w.configure(t.TempDir(), 1, roleConfig{Server: "node1", Route: "127.0.0.1:6222"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{w.links[1][0].address, w.links[1][2].address, "no_advertise: true"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("got %s, want %s in it", text, want)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+)
+
+const (
+	callersTrace = "0af7651916cd43dd8448eb211c80319c"
+	callersSpan  = "b7ad6b7169203331"
+	tracesKey    = "a-key-for-traces"
+)
+
+// send asks for a path beneath /v2 and returns the answer.
+func (s *site) send(url, path, body string, header map[string]string) string {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, url+"/v2/"+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", tracesKey)
+	for name, value := range header {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		s.t.Fatalf("%s: got %d %s, %v", path, resp.StatusCode, answer, err)
+	}
+	return string(answer)
+}
+
+// jobOf is the id in an answer.
+func jobOf(t *testing.T, answer string) string {
+	t.Helper()
+	var j struct{ ID string }
+	decode(t, answer, &j)
+	return j.ID
+}
+
+// hookHeaders takes webhooks, and hands over the headers of the first.
+func hookHeaders(t *testing.T) (url string, got <-chan http.Header) {
+	t.Helper()
+	first := make(chan http.Header, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case first <- r.Header:
+		default:
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, first
+}
+
+func (s *site) received(got <-chan http.Header) http.Header {
+	s.t.Helper()
+	select {
+	case header := <-got:
+		return header
+	case <-time.After(soon):
+		s.t.Fatal("no webhook came")
+		return nil
+	}
+}
+
+func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
+	t.Parallel()
+	to, s := newCollected(t), newSite(t)
+	s.env = append(s.env, to.variables()...)
+	s.env = append(s.env, "FLIGHTLINE_API_KEY="+tracesKey, "OTEL_EXPORTER_OTLP_HEADERS=x-tenant=me%20too", "OTEL_SERVICE_NAME=mine")
+	d := s.start("dev")
+	url := d.line(ready)
+	d.line("first job ")
+	hook, told := hookHeaders(t)
+	id := jobOf(t, s.send(url, "echo/runsync", `{"input":{"secret":"sesame"},"webhook":"`+hook+`/in?token=sesame"}`, map[string]string{
+		"traceparent": "00-" + callersTrace + "-" + callersSpan + "-01", "tracestate": "vendor=1",
+	}))
+	post := to.of("POST webhook", id)
+	publish, process := to.of("publish echo", id), to.of("process echo", id)
+	server := to.wait("the request", func(one oneSpan) bool { return one.id == publish.parent })
+
+	for name, c := range map[string]struct {
+		got    oneSpan
+		parent string
+		kind   otlp.Span_SpanKind
+		attrs  map[string]string
+	}{
+		"POST /v2/:endpoint/runsync": {server, callersSpan, otlp.Span_SPAN_KIND_SERVER, map[string]string{
+			"http.request.method": "POST", "http.route": "/v2/:endpoint/runsync", "http.response.status_code": "200", "flightline.endpoint.id": "echo",
+		}},
+		"publish echo": {publish, server.id, otlp.Span_SPAN_KIND_PRODUCER, map[string]string{
+			"messaging.system": "nats", "messaging.operation.name": "publish", "messaging.operation.type": "send", "messaging.destination.name": "echo",
+		}},
+		"process echo": {process, publish.id, otlp.Span_SPAN_KIND_CONSUMER, map[string]string{
+			"messaging.operation.type": "process", "flightline.job.attempt": "1", "flightline.job.run": "1", "flightline.job.outcome": "COMPLETED",
+		}},
+		"POST webhook": {post, publish.id, otlp.Span_SPAN_KIND_CLIENT, map[string]string{
+			"http.request.method": "POST", "url.full": hook + "/in", "http.response.status_code": "200", "flightline.endpoint.id": "echo", "server.address": "127.0.0.1",
+		}},
+	} {
+		got := c.got
+		if got.name != name || got.trace != callersTrace || got.parent != c.parent || got.kind != c.kind || got.failed || len(got.links) > 0 || got.state != "vendor=1" || got.service != "mine" {
+			t.Errorf("%s: got %+v, want it in the caller's trace beneath %s", name, got, c.parent)
+		}
+		for key, want := range c.attrs {
+			if got.attrs[key] != want {
+				t.Errorf("%s: got %s=%q, want %q", name, key, got.attrs[key], want)
+			}
+		}
+	}
+	if process.attrs["flightline.worker.id"] == "" {
+		t.Errorf("got %+v, want the worker's id", process)
+	}
+	header := s.received(told)
+	if want := "00-" + callersTrace + "-" + post.id + "-01"; header.Get("traceparent") != want || header.Get("tracestate") != "vendor=1" {
+		t.Errorf("the receiver got %q %q, want %q and the caller's state", header.Get("traceparent"), header.Get("tracestate"), want)
+	}
+	d.stop(stopWithin)
+	if all := to.String(); strings.Contains(all, "sesame") || strings.Contains(all, tracesKey) {
+		t.Errorf("a secret is in the spans:\n%s", all)
+	}
+	if got := to.header.Get("X-Tenant"); got != "me too" {
+		t.Errorf("got the header %q, want that of OTEL_EXPORTER_OTLP_HEADERS", got)
+	}
+}
+
+// A retry is in the trace of whoever asked for it, and a run after a lost
+// worker in the trace of the attempt; both link to where the job comes from.
+func TestRetriesAndLostWorkersLinkToTheFirstRun(t *testing.T) {
+	t.Parallel()
+	to, s := newCollected(t), newSite(t)
+	s.env = append(s.env, to.variables()...)
+	s.env = append(s.env, "FLIGHTLINE_API_KEY="+tracesKey)
+	url := s.start("dev", "--no-demo").line(ready)
+	s.ok("endpoint", "create", "bad")
+	s.ok("endpoint", "create", "lost", "--lease", "10s")
+
+	holder := s.start("worker", "lost", "--", "sleep", "600")
+	holder.line(workerReady)
+	lost := jobOf(t, s.send(url, "lost/run", `{"input":{}}`, nil))
+	s.start("worker", "bad", "--", "sh", "-c", `echo "$TRACEPARENT" >&2; exit 1`).line(workerReady)
+	bad := jobOf(t, s.send(url, "bad/run", `{"input":{}}`, nil))
+
+	first := to.of("process bad", bad)
+	var failed struct{ Error string }
+	decode(t, s.ok("status", "bad", bad, "-o", "json"), &failed)
+	if want := "00-" + first.trace + "-" + first.id + "-01"; !strings.Contains(failed.Error, want) {
+		t.Errorf("the command got the trace context %q, want %q", failed.Error, want)
+	}
+	s.send(url, "bad/retry/"+bad, "", nil)
+	second := to.wait("the retry's run", func(one oneSpan) bool {
+		return one.attrs["messaging.message.id"] == bad && one.attrs["flightline.job.attempt"] == "2" && one.name == "process bad"
+	})
+	submitted := to.of("publish bad", bad)
+	again := to.wait("the retry", func(one oneSpan) bool { return one.id == second.parent })
+	if first.parent != submitted.id || !first.failed || first.attrs["flightline.job.outcome"] != "FAILED" || len(first.links) > 0 {
+		t.Errorf("got the first run %+v, want it failed, beneath %s, without links", first, submitted.id)
+	}
+	if again.trace == submitted.trace || !slices.Equal(again.links, []string{submitted.ref()}) {
+		t.Errorf("got the retry %+v, want a trace of its own and a link to %s", again, submitted.ref())
+	}
+	if second.trace != again.trace || !slices.Equal(second.links, []string{first.ref()}) {
+		t.Errorf("got the second run %+v, want it in the retry's trace with a link to %s", second, first.ref())
+	}
+
+	s.takeOver(to, holder, lost)
+}
+
+// takeOver kills the worker that holds the job, and looks at the run of the
+// next one.
+func (s *site) takeOver(to *collected, holder *daemon, lost string) {
+	s.t.Helper()
+	var now struct{ Status string }
+	for deadline := time.Now().Add(soon); now.Status != "IN_PROGRESS" && time.Now().Before(deadline); {
+		decode(s.t, s.ok("status", "lost", lost, "-o", "json"), &now)
+	}
+	holder.kill()
+	s.start("worker", "lost", "--", "cat").line(workerReady)
+	run := to.of("process lost", lost)
+	queued := to.of("publish lost", lost)
+	if run.attrs["flightline.job.run"] != "2" || run.attrs["flightline.job.outcome"] != "COMPLETED" || run.parent != queued.id {
+		s.t.Errorf("got %+v, want the second run, completed, beneath %s", run, queued.id)
+	}
+	if len(run.links) != 1 || !strings.HasPrefix(run.links[0], queued.trace+"/") || run.links[0] == run.ref() {
+		s.t.Errorf("got the links %v, want one to the first run, in the trace %s", run.links, queued.trace)
+	}
+}
+
+func TestNothingIsTracedUnlessTheEnvironmentAsks(t *testing.T) {
+	t.Parallel()
+	for name, variables := range map[string]func(*collected) []string{
+		"no endpoint":  func(*collected) []string { return []string{"OTEL_SERVICE_NAME=mine"} },
+		"switched off": func(to *collected) []string { return append(to.variables(), "OTEL_SDK_DISABLED=true") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to, s := newCollected(t), newSite(t)
+			s.env = append(append(s.env, variables(to)...), "FLIGHTLINE_API_KEY="+tracesKey)
+			d := s.start("dev")
+			url := d.line(ready)
+			d.line("first job ")
+			hook, told := hookHeaders(t)
+			s.send(url, "echo/runsync", `{"input":{},"webhook":"`+hook+`"}`, map[string]string{"traceparent": "00-" + callersTrace + "-" + callersSpan + "-01"})
+			if got := s.received(told).Get("traceparent"); got != "" {
+				t.Errorf("the receiver got the trace context %q, want none", got)
+			}
+			d.stop(stopWithin)
+			if got := to.String(); got != "" {
+				t.Errorf("got spans:\n%s", got)
+			}
+		})
+	}
+	s := newSite(t)
+	s.env = append(s.env, "OTEL_EXPORTER_OTLP_ENDPOINT=127.0.0.1:4318")
+	if code, _, errs := s.run("dev"); code != 2 || !strings.Contains(errs, "must be an http or https address") {
+		t.Errorf("got code %d and %q, want a refusal of the endpoint", code, errs)
+	}
+}

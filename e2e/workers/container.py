@@ -1,0 +1,66 @@
+"""Lets a worker in a container in.
+
+    container.py let-in        makes the endpoint and a token, once, and leaves
+                               the worker's environment in /worker/env.json
+    container.py HANDLER.py    becomes that handler, with that environment
+
+The first needs an API key, the second does not: what runs jobs of others
+should know no more than the token of one endpoint.
+"""
+
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+
+KEPT = os.environ.get("WORKER_ENV", "/worker/env.json")
+
+
+def call(path, body):
+    with open(os.environ["FLIGHTLINE_API_KEY_FILE"], encoding="utf-8") as f:
+        key = f.read().strip()
+    request = urllib.request.Request(
+        os.environ["FLIGHTLINE_URL"] + path,
+        json.dumps(body).encode(),
+        {"Authorization": "Bearer " + key, "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def let_in():
+    endpoint = os.environ["ENDPOINT"]
+    try:
+        call("/v1/endpoints", {"id": endpoint})
+    except urllib.error.HTTPError as e:
+        if e.code != 409:  # it is there
+            raise
+    worker = call(f"/v1/endpoints/{endpoint}/workers", {"id": os.environ.get("WORKER_ID", "compose-1")})
+    base = f"{os.environ['GATEWAY_URL']}/v2/{endpoint}"
+    name = worker["id"]
+    env = {
+        "RUNPOD_WEBHOOK_GET_JOB": f"{base}/job-take/{name}?gpu=any",
+        "RUNPOD_WEBHOOK_POST_OUTPUT": f"{base}/job-done/{name}/$ID?gpu=any",
+        "RUNPOD_WEBHOOK_POST_STREAM": f"{base}/job-stream/{name}/$ID?gpu=any",
+        "RUNPOD_WEBHOOK_PING": f"{base}/ping/{name}?gpu=any",
+        "RUNPOD_PING_INTERVAL": str(worker["pingIntervalMs"]),
+        "RUNPOD_AI_API_KEY": worker["token"],
+        "RUNPOD_POD_ID": name,
+        "RUNPOD_ENDPOINT_ID": endpoint,
+        "RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",
+    }
+    with open(os.open(KEPT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as f:
+        json.dump(env, f)
+
+
+def main():
+    if sys.argv[1:] == ["let-in"]:
+        let_in()
+        return
+    with open(KEPT, encoding="utf-8") as f:
+        os.environ.update(json.load(f))
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+
+
+main()
