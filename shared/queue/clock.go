@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -63,7 +64,8 @@ func (a *anchor) agrees(later *anchor) bool {
 	return off.Abs() <= (a.trip+later.trip)/2+maxDrift
 }
 
-// probe asks the records' leader for its time.
+// probe asks the records' leader for its time, and whether it could write. It
+// returns ErrUnavailable.
 func (q *Queue) probe(ctx context.Context) error {
 	sent := q.cfg.Now()
 	answer, err := q.request(ctx, streams.StreamInfo(streams.Records(0)), nil)
@@ -72,8 +74,9 @@ func (q *Queue) probe(ctx context.Context) error {
 	}
 	received := q.cfg.Now()
 	var info struct {
-		Time  time.Time `json:"ts"`
-		Error *apiError `json:"error"`
+		Time    time.Time `json:"ts"`
+		Cluster cluster   `json:"cluster"`
+		Error   *apiError `json:"error"`
 	}
 	if err := json.Unmarshal(answer.Data, &info); err != nil {
 		return fmt.Errorf("read stream info: %w", err)
@@ -82,6 +85,9 @@ func (q *Queue) probe(ctx context.Context) error {
 		return info.Error.explain("ask for the server's time")
 	}
 	q.clock.set(info.Time, sent, received)
+	if !info.Cluster.quorum() {
+		return fmt.Errorf("%w: %w", ErrUnavailable, errNoQuorum)
+	}
 	q.service.answered()
 	return nil
 }
@@ -91,7 +97,7 @@ func (q *Queue) probe(ctx context.Context) error {
 func (q *Queue) measure(ctx context.Context) error {
 	const most, short = 5, time.Millisecond
 	for range most {
-		if err := q.probe(ctx); err != nil {
+		if err := q.probe(ctx); err != nil && !errors.Is(err, errNoQuorum) { // the time it told
 			return err
 		}
 		if q.clock.anchor.Load().trip <= short {
@@ -101,10 +107,11 @@ func (q *Queue) measure(ctx context.Context) error {
 	return nil
 }
 
+// probeEvery asks until ctx ends.
 func (q *Queue) probeEvery(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
+	for unanswered := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -113,9 +120,19 @@ func (q *Queue) probeEvery(ctx context.Context, every time.Duration) error {
 		within, cancel := context.WithTimeout(ctx, 2*every)
 		err := q.probe(within)
 		cancel()
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil:
+			unanswered = 0
+		case ctx.Err() != nil:
+		default:
 			q.service.failed()
 			q.log.DebugContext(ctx, "jetstream did not answer", "error", err)
+			if errors.Is(err, ErrUnavailable) {
+				unanswered++
+			}
+			if q.elsewhere(ctx, unanswered) {
+				unanswered = 0
+			}
 		}
 	}
 }

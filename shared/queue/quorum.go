@@ -1,0 +1,39 @@
+package queue
+
+import (
+	"errors"
+	"time"
+)
+
+// peerSilence is for how long a replica may be silent that counts as there:
+// replicas are heard of every second.
+const peerSilence = 4 * time.Second
+
+// errNoQuorum means that a leader answers which could not write anything.
+var errNoQuorum = errors.New("the leader hears too few of its replicas")
+
+// cluster is what a stream's leader tells of its replicas; the zero value is a
+// stream without any.
+type cluster struct {
+	Replicas []replica `json:"replicas"`
+}
+
+// replica is one that is not the leader.
+type replica struct {
+	Offline bool `json:"offline"`
+	// Active is the time since it was heard of.
+	Active time.Duration `json:"active"`
+}
+
+// quorum reports whether the leader hears a majority, itself included. One
+// that was cut off goes on to answer, for longer than a lease may be: to take
+// its word for service would take the outage for a lost worker.
+func (c cluster) quorum() bool {
+	heard := 1
+	for _, r := range c.Replicas {
+		if !r.Offline && r.Active <= peerSilence {
+			heard++
+		}
+	}
+	return 2*heard > 1+len(c.Replicas)
+}
