@@ -58,6 +58,9 @@ func TestExamplesRunAsTheyStand(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
+		if filepath.Base(file) == "container.py" { // starts one of the others in a container: e2e/compose
+			continue
+		}
 		if !tried[filepath.Base(file)] {
 			t.Errorf("%s: got no test, want one", file)
 		}

@@ -80,15 +80,15 @@ func refused(code int, kind, message string) object {
 
 // say takes the time that a word takes.
 func (in *openAIJob) say(ctx context.Context, word string) error {
-	if word == "choke" {
-		return errors.New("the parrot choked")
-	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(perWord[in.Body.Model]):
-		return nil
 	}
+	if word == "choke" {
+		return errors.New("the parrot choked")
+	}
+	return nil
 }
 
 func (in *openAIJob) whole(ctx context.Context, words []string) (object, error) {

@@ -174,3 +174,20 @@ func TestWhatIsTooMuchOrNothingIsTheWorkersFault(t *testing.T) {
 		}
 	}
 }
+
+func TestAFailureTakesThePlaceOfHalfAnEventOnly(t *testing.T) {
+	for begun, want := range map[string]string{
+		`data: {\"a\"`:        "data: 0\n\n",
+		`data: {\"a\":1}`:     "data: {\"a\":1}\n\ndata: 0\n\n",
+		`data: {\"a\":1}\n`:   "data: {\"a\":1}\n\n\ndata: 0\n\n",
+		`data: {\"a\":1}\n\n`: "data: {\"a\":1}\n\ndata: 0\n\n",
+		`da`:                  "data: 0\n\n",
+	} {
+		var text openAIText
+		text.add(json.RawMessage(`"` + begun + `"`))
+		text.fail([]byte("0"))
+		if got := text.String(); got != want {
+			t.Errorf("after %s: got %q, want %q", begun, got, want)
+		}
+	}
+}

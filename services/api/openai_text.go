@@ -114,9 +114,11 @@ func beginsEvent(text []byte) bool {
 }
 
 // fail writes the event that says how the stream failed, in place of the one
-// that was begun.
+// that was begun, unless that lacks nothing but its end.
 func (t *openAIText) fail(value []byte) {
-	t.begun = nil
+	if data, ok := bytes.CutPrefix(t.begun, []byte("data:")); !ok || !json.Valid(data) {
+		t.begun = nil
+	}
 	t.event(value)
 }
 
