@@ -1,7 +1,6 @@
 package autoscaler
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +21,6 @@ const (
 	workAtOnce = 16
 	// lookWithin bounds the question what runs.
 	lookWithin = 10 * time.Second
-	// closeWithin bounds the end of a driver's pods.
-	closeWithin = 3 * time.Second
 )
 
 // agent makes the pods of one driver's machine what their records say.
@@ -205,6 +202,7 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 
 // exit writes that a pod has ended, and lets its worker in no more.
 func (a *agent) exit(ctx context.Context, p pod.Pod, why string) {
+	why = pod.Conceal(why, p.Spec.Env) // whole, before anything is cut off
 	a.log.InfoContext(ctx, "pod ended", "pod", p.ID, "endpoint", p.Endpoint, "reason", why)
 	_, err := a.registry.Pods.Move(ctx, p.ID, pod.Exit, bounded(why), a.queue.Now(), nil)
 	a.complain(ctx, "end of a pod not noted, trying again", p.ID, err)
@@ -225,35 +223,5 @@ func (a *agent) farewell(ctx context.Context, p pod.Pod) {
 func (a *agent) complain(ctx context.Context, what, id string, err error) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, pod.ErrNotFound) {
 		a.log.WarnContext(ctx, what, "pod", id, "err", err) //nolint:sloglint // the callers' texts are constants
-	}
-}
-
-// closer is a driver whose pods end with this program.
-type closer interface {
-	Close(ctx context.Context) error
-}
-
-// close ends the driver's pods, if they are to end with us, and says so.
-func (a *agent) close(ctx context.Context) {
-	ending, ok := a.driver.(closer)
-	if !ok {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, closeWithin)
-	defer cancel()
-	err := ending.Close(ctx)
-	pods, listErr := a.registry.Pods.List(ctx)
-	a.complain(ctx, "pods not ended", a.machine, cmp.Or(err, listErr))
-	for _, p := range pods {
-		if p.MachineID != a.machine || p.Driver != a.driver.Name() || p.Status != pod.Running {
-			continue
-		}
-		by := pod.Exit
-		if fleet(p) {
-			by = pod.Remove // others are started where they are needed
-		}
-		_, err := a.registry.Pods.Move(ctx, p.ID, by, "its autoscaler was stopped", a.queue.Now(), nil)
-		a.complain(ctx, "end of a pod not noted", p.ID, err)
-		a.farewell(ctx, p)
 	}
 }
