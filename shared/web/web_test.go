@@ -19,6 +19,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
+	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/web"
@@ -106,6 +107,9 @@ func TestErrorTable(t *testing.T) {
 		"no key":               {registry.ErrUnauthorized, web.Unauthorized, "API key"},
 		"no job":               {fmt.Errorf("get: %w", job.ErrNotFound), web.JobNotFound, "no such job"},
 		"no endpoint":          {endpoint.ErrNotFound, web.EndpointNotFound, "no such endpoint"},
+		"no pod":               {fmt.Errorf("get: %w", pod.ErrNotFound), web.PodNotFound, "no such pod"},
+		"locked pod":           {fmt.Errorf("stop: %w", pod.ErrLocked), web.PodConflict, "locked"},
+		"used":                 {web.Errorf(web.InUse, "a pod uses it"), web.InUse, "uses it"},
 		"nothing":              {registry.ErrNotFound, web.NotFound, "not found"},
 		"taken":                {endpoint.ErrExists, web.EndpointExists, "exists"},
 		"busy":                 {endpoint.ErrBusy, web.EndpointBusy, "force=true"},
