@@ -105,13 +105,13 @@ func (r rateRow) rate(s *stage) {
 	var a answer
 	for range more {
 		a = p.wrong(r.method, r.path, "{}")
+		if passed := time.Since(began); passed > window { // there may be room again
+			s.Skipf("this machine took %v for %d requests and %d more", passed, r.requests, len(more))
+		}
 		p.want(a, http.StatusTooManyRequests, "code", "too_many_requests")
 	}
 	if _, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || a.header.Get("RateLimit") == "" {
 		s.Errorf("got %v, want Retry-After and RateLimit", a.header)
-	}
-	if passed := time.Since(began); passed > window {
-		s.Errorf("refused %v after the first", passed)
 	}
 	<-time.After(time.Until(began.Add(took + window)))
 	for range more {
