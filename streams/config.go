@@ -61,6 +61,9 @@ const (
 	dueAge = 300 * time.Second
 	// presence is how long a heartbeat counts.
 	presence = 15 * time.Second
+	// reign is how long a role stays with a leader that does not renew it.
+	// Another one leads half a second later at the latest: within 15 s.
+	reign = 12 * time.Second
 	// idempotencyAge is how long an Idempotency-Key is remembered (product.md 12).
 	idempotencyAge = 24 * time.Hour
 	// WebhooksAge is how long a completion may wait for its delivery.
@@ -145,7 +148,7 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 		bucket(BucketWorkers, presence),
 		bucket(BucketTokens, 0),
 		bucket(BucketInstances, presence),
-		bucket(BucketLeaders, presence),
+		bucket(BucketLeaders, reign),
 		bucket(BucketCounts, 0),
 		bucket(BucketPositions, 0),
 		bucket(BucketDestinations, 0),

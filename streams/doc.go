@@ -15,7 +15,7 @@
 //	DELIVERIES         deliveries.<endpoint>.<job>.<attempt>         webhook               webhook, control     7 d
 //	destinations       KV                                            webhook, control      webhook, control     until resumed
 //	counts, positions  KV                                            recorder              health, recorder     until deleted
-//	leaders            KV                                            whoever is active     its standbys         15 s after the last
+//	leaders            KV                                            whoever is active     its standbys         12 s after the last
 //	idempotency        KV                                            submit                submit               24 h
 //	cursors            $KV.cursors.<endpoint>.<job>                  /stream               /stream              rest of the ttl + 1 h
 //	endpoints, keys    KV                                            control               all                  until deleted

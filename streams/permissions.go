@@ -195,7 +195,7 @@ func webhookAccess(c Config) Access {
 		Writes:  append(keysOf(BucketDestinations), "webhooks.>", "undelivered.>", "deliveries.>"),
 		Reads:   append(parts(c, Payloads), Webhooks, Undelivered, Deliveries),
 		Follows: append(buckets(BucketEndpoints, BucketDestinations), Undelivered, Deliveries),
-		Takes:   map[string][]string{Webhooks: {WebhookConsumer}}, Removes: []string{Webhooks, Undelivered}, Purges: parts(c, Payloads),
+		Takes:   map[string][]string{Webhooks: {WebhookConsumer}}, Removes: []string{Webhooks, Undelivered}, Purges: append(parts(c, Payloads), Webhooks),
 	}
 }
 
@@ -204,7 +204,7 @@ func autoscalerAccess(_ Config) Access {
 		Writes:  append(keysOf(BucketLeaders, BucketPods, BucketTokens, BucketWorkers, BucketInstances), "scaling.*", "$KV."+BucketPositions+".installation"),
 		Reads:   []string{Scaling, Any, Bucket(BucketPositions)},
 		Follows: buckets(BucketEndpoints, BucketWorkers, BucketTokens, BucketInstances, BucketPods, BucketTemplates, BucketVolumes, BucketLeaders, BucketCounts),
-		Counts:  []string{Any}, Purges: []string{Scaling},
+		Counts:  []string{Any}, Purges: []string{Scaling}, Hears: []string{"jobs.>"},
 	}
 }
 

@@ -91,6 +91,14 @@ func JobOf(subject string) job.ID {
 	return job.ID(subject[strings.LastIndexByte(subject, '.')+1:])
 }
 
+// EndpointOf returns the endpoint that a JobSubject or a Nudge names: their
+// second token.
+func EndpointOf(subject string) string {
+	_, rest, _ := strings.Cut(subject, ".")
+	id, _, _ := strings.Cut(rest, ".")
+	return id
+}
+
 // Output is the name of the stream of a partition's output chunks.
 func Output(p int) string { return "OUTPUT_" + strconv.Itoa(p) }
 

@@ -203,3 +203,25 @@ func TestSettingsThatLoseNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestFirstTriesShareASubjectForTenSeconds(t *testing.T) {
+	tests := map[job.ID]string{
+		"01a1fd49-68b2-7072-b537-c774d70c4b53":      "deliveries.ep.~.179525080",
+		"sync-01a1fd49-68b2-7072-b537-c774d70c4b53": "deliveries.ep.~.179525080",
+		"01a1fd49-68b2-4072-b537-c774d70c4b53":      "",
+		"01a1fd4x-68b2-7072-b537-c774d70c4b53":      "",
+		"j1":                                        "",
+	}
+	for id, want := range tests {
+		got := streams.FirstTriesSubject("ep", id)
+		if got != want {
+			t.Errorf("%s: got %q, want %q", id, got, want)
+		}
+		if ep, ok := streams.ParseFirstTries(got); ok != (want != "") || ok && ep != "ep" {
+			t.Errorf("%q: got %q, %v", got, ep, ok)
+		}
+	}
+	if _, ok := streams.ParseFirstTries(streams.DeliverySubject("ep", "j1", 1)); ok {
+		t.Error("got a delivery by itself as one of several")
+	}
+}

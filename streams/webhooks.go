@@ -57,6 +57,39 @@ func DeliveryFilter(endpoint string, id job.ID) string {
 	return "deliveries." + orAny(endpoint) + "." + orAny(string(id)) + ".*"
 }
 
+// firstTries is where the job is in other subjects of the log; no id has it.
+const firstTries = "~"
+
+// firstTriesSpan is how long the jobs whose first tries share a subject were
+// submitted at: few enough to be read for one of them, and so many that those
+// that are delivered together are mostly of one or two subjects.
+const firstTriesSpan = 10 * time.Second
+
+// FirstTriesSubject is the log of deliveries that succeeded at once, several to
+// a message, of all jobs of an endpoint that were submitted in the same 10
+// seconds. It is "" for an id that does not tell when that was.
+func FirstTriesSubject(endpoint string, id job.ID) string {
+	uuid := strings.TrimPrefix(string(id), job.SyncPrefix)
+	if len(uuid) != 36 || uuid[8] != '-' || uuid[14] != '7' {
+		return ""
+	}
+	ms, err := strconv.ParseInt(uuid[:8]+uuid[9:13], 16, 64)
+	if err != nil {
+		return ""
+	}
+	return "deliveries." + endpoint + "." + firstTries + "." + strconv.FormatInt(ms/firstTriesSpan.Milliseconds(), 10)
+}
+
+// ParseFirstTries returns the endpoint of a FirstTriesSubject, and false for
+// any other subject.
+func ParseFirstTries(subject string) (endpoint string, ok bool) {
+	t := strings.Split(subject, ".")
+	if len(t) != 4 || t[0] != "deliveries" || t[2] != firstTries {
+		return "", false
+	}
+	return t[1], true
+}
+
 // ParseCompletion takes a WebhookSubject, an UndeliveredSubject or a
 // DeliverySubject apart.
 func ParseCompletion(subject string) (endpoint string, id job.ID, attempt int, err error) {
