@@ -31,6 +31,8 @@ const (
 	hostsHanging, hungEach = 50, 3
 	// postsAtOnce is what the service has for one origin.
 	postsAtOnce = 8
+	// answerAfter is what a receiver takes that does something.
+	answerAfter = time.Millisecond
 	// steadyWebhooks is the load, in completions a second, under which the
 	// healthy receiver's delay is measured.
 	steadyWebhooks = 1500
@@ -102,8 +104,9 @@ func (b *bench) webhooks(ctx context.Context) ([]row, error) {
 		name: webhooksCase,
 		ours: func(ctx context.Context, r *round) (reading, error) { return deliveries(ctx, r, in) },
 		bare: func(ctx context.Context, r *round) (reading, error) {
+			before := r.webhookCPU()
 			got, err := r.child(roleWebhook).do(ctx, order{Op: opPost, N: r.load, Callers: postsAtOnce, URL: in.url})
-			return reading{{"rate", perSecond, got.rate()}}, err
+			return append(reading{{"rate", perSecond, got.rate()}}, r.webhookCost(before)...), err
 		},
 	}
 	r := &round{site: on, load: b.sizes.webhooks}
@@ -112,6 +115,12 @@ func (b *bench) webhooks(ctx context.Context) ([]row, error) {
 		return nil, err
 	}
 	rows := rowsOf(webhooksCase, fmt.Sprintf("%d queued", r.load), pairs)
+	in.slow.Store(int64(answerAfter))
+	if pairs, err = b.measure(ctx, c, r); err != nil {
+		return nil, err
+	}
+	in.slow.Store(0)
+	rows = append(rows, rowsOf(webhooksCase, "answer after "+answerAfter.String(), pairs)...)
 	within, end := context.WithTimeout(ctx, stepWithin)
 	defer end()
 	late, err := besideHanging(within, r, in)
@@ -128,16 +137,27 @@ func deliveries(ctx context.Context, r *round, in *inbox) (reading, error) {
 		return nil, err
 	}
 	in.expect(r.load)
-	for range r.load - 1 {
-		if _, err := r.js.PublishMsgAsync(like()); err != nil {
+	for range r.load - 2 {
+		if _, err := r.js.PublishMsgAsync(like(), jetstream.WithStallWait(stepWithin)); err != nil {
 			return nil, err
 		}
 	}
+	if err := r.waiting(ctx, r.load-1); err != nil {
+		return nil, err
+	}
+	before := r.webhookCPU()
 	if _, err := r.js.ResumeConsumer(ctx, streams.Webhooks, streams.WebhookConsumer); err != nil {
 		return nil, err
 	}
+	// One more has the server look at the queue: the end of a pause does not.
+	if _, err := r.js.PublishMsgAsync(like()); err != nil {
+		return nil, err
+	}
 	took, err := in.all(ctx)
-	return reading{{"rate", perSecond, float64(r.load) / took.Seconds()}}, err
+	if err == nil {
+		err = r.waiting(ctx, 0)
+	}
+	return append(reading{{"rate", perSecond, float64(r.load) / took.Seconds()}}, r.webhookCost(before)...), err
 }
 
 // besideHanging is the delay of completions for a healthy receiver, from when
@@ -218,14 +238,4 @@ func (s *site) completion(ctx context.Context, url string) (like func() *nats.Ms
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// child is the process in that role.
-func (s *site) child(role string) *child {
-	for _, c := range s.children {
-		if c.role == role {
-			return c
-		}
-	}
-	return nil
 }

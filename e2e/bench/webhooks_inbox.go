@@ -9,12 +9,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // inbox is the healthy receiver.
 type inbox struct {
-	url  string
+	url string
+	// slow is how long an answer takes.
+	slow atomic.Int64
 	web  *http.Server
 	mu   sync.Mutex
 	came map[string]time.Time // by job
@@ -42,6 +45,9 @@ func (in *inbox) close() { _ = in.web.Close() }
 // ServeHTTP counts each webhook once.
 func (in *inbox) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
+	if d := in.slow.Load(); d > 0 {
+		time.Sleep(time.Duration(d))
+	}
 	id := r.Header.Get("webhook-id") // msg_<job>_<attempt>
 	if id == "" {
 		return // the bare loop's

@@ -3,16 +3,18 @@ package webhook
 import (
 	"context"
 	"sync"
+	"time"
 
 	"flightline/shared/queue"
 )
 
 const (
-	// bookAtOnce is how many deliveries are logged with one wait at most,
-	// bookWriters how many such waits there are at a time, bookReady how many
-	// may be ready meanwhile. Together they bound what a crash sends twice, 160;
-	// a wait begins with what is ready, so that it is one at a low rate.
-	bookAtOnce, bookWriters, bookReady = 64, 2, 32
+	// bookWait is how long deliveries gather that are logged together, bookAtOnce
+	// how many at most, bookWriters how many such messages are on their way at a
+	// time, bookReady how many may be ready meanwhile. With the posts that run
+	// they bound what a crash sends twice.
+	bookWait                           = 4 * time.Millisecond
+	bookAtOnce, bookWriters, bookReady = 256, 2, 256
 )
 
 // entry is a delivery that was answered well.
@@ -25,9 +27,10 @@ type entry struct {
 // their way, and takes them out of the queue then. So an origin's next post
 // need not wait for the log, and many share a wait for the disk.
 type logbook struct {
-	service *Service
-	in      chan entry
-	writers sync.WaitGroup
+	service   *Service
+	in        chan entry
+	writers   sync.WaitGroup
+	gathering sync.Mutex
 }
 
 func (s *Service) openBook(ctx context.Context) *logbook {
@@ -48,29 +51,47 @@ func (b *logbook) close() {
 func (b *logbook) add(e entry) { b.in <- e }
 
 func (b *logbook) write(ctx context.Context) {
-	for first := range b.in {
-		entries, list := b.gather(first)
+	for {
+		entries, list := b.gather()
+		if len(list) == 0 {
+			return
+		}
 		errs := b.service.queue.LogDeliveries(ctx, list)
 		var ends sync.WaitGroup
+		ends.Go(func() {
+			for i, e := range entries {
+				if errs[i] == nil {
+					b.end(ctx, e, nil)
+				}
+			}
+		})
 		for i, e := range entries {
-			ends.Go(func() { b.end(ctx, e, errs[i]) })
+			if errs[i] != nil {
+				ends.Go(func() { b.end(ctx, e, errs[i]) })
+			}
 		}
 		ends.Wait()
 	}
 }
 
-// gather is the first one with what waits behind it.
-func (b *logbook) gather(first entry) ([]entry, []queue.Logged) {
-	entries, list := []entry{first}, []queue.Logged{first.Logged}
-	for len(entries) < bookAtOnce {
+// gather is the next one with what comes within bookWait; none at the end.
+// Nothing is taken meanwhile: that would wake this goroutine for each.
+func (b *logbook) gather() (entries []entry, list []queue.Logged) {
+	b.gathering.Lock()
+	defer b.gathering.Unlock()
+	e, open := <-b.in
+	if open {
+		<-time.After(bookWait)
+	}
+	for open {
+		entries, list = append(entries, e), append(list, e.Logged)
+		if len(list) == bookAtOnce {
+			break
+		}
 		select {
-		case e, open := <-b.in:
-			if !open {
-				return entries, list
-			}
-			entries, list = append(entries, e), append(list, e.Logged)
+		case e, open = <-b.in:
 		default:
-			return entries, list
+			open = false
 		}
 	}
 	return entries, list

@@ -54,12 +54,16 @@ func (s *Service) post(ctx context.Context, to target, header http.Header, body 
 	defer cancel(nil)
 	late := time.AfterFunc(s.cfg.Timeout, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
-	req, err := http.NewRequestWithContext(attempt, http.MethodPost, to.url.String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(attempt, http.MethodPost, "", bytes.NewReader(body))
 	if err != nil {
 		return result{err: errAddress.Error()}, nil // err has the address in its text
 	}
-	req.Header = header
-	resp, err := s.client.Do(req)
+	req.URL, req.Host, req.Header = to.url, to.url.Host, header // it was parsed before
+	if user := to.url.User; user != nil {
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
+	}
+	resp, err := s.client.Transport.RoundTrip(req) // what Do adds, redirects and cookies, is not wanted
 	if ctx.Err() != nil {
 		return result{}, ctx.Err()
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -49,9 +50,11 @@ type Completion struct {
 	short []byte
 	whole bool
 
-	q    *Queue
-	refs [2]*payloadRef
-	msg  jetstream.Msg
+	q     *Queue
+	refs  [2]*payloadRef
+	msg   jetstream.Msg
+	sweep *sweeper
+	tries *firstTries
 	// seq is where the whole of it lies in WEBHOOKS.
 	seq uint64
 }
@@ -60,8 +63,16 @@ type Completion struct {
 // until ctx ends. Several processes share them. each must not block. It sits
 // out an outage.
 func (q *Queue) Completions(ctx context.Context, each func(*Completion)) error {
+	sweep, tries := newSweeper(q), newFirstTries(q)
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { sweep.run(ctx) })
+	defer sweeping.Wait()
+	known := func(c *Completion) {
+		c.sweep, c.tries = sweep, tries
+		each(c)
+	}
 	for ctx.Err() == nil {
-		if err := q.consumeCompletions(ctx, each); err != nil && ctx.Err() == nil {
+		if err := q.consumeCompletions(ctx, known); err != nil && ctx.Err() == nil {
 			q.log.WarnContext(ctx, "completions are not read, trying again", "error", err)
 		}
 		select {
@@ -193,11 +204,15 @@ func (c *Completion) Later(d time.Duration) {
 	_ = c.msg.NakWithDelay(d)
 }
 
-// Done takes the completion out of the queue for good, with its copies of
-// payloads. It may fail silently: then it comes again, and the log of
-// deliveries must tell that it is done.
+// Done takes the completion out of the queue for good, within half a second
+// and with many others, and at once its copies of payloads. It may fail
+// silently: then it comes again, and the log of deliveries must tell that it is
+// done.
 func (c *Completion) Done(ctx context.Context) {
-	_ = c.msg.Ack()
+	c.sweep.add(c.seq, c.msg)
+	if c.refs == [2]*payloadRef{} {
+		return
+	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	for _, ref := range c.refs {

@@ -3,9 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 
@@ -20,75 +18,84 @@ type Logged struct {
 }
 
 // LogDeliveries is LogDelivery for many that are on their way at once and
-// share a wait for the disk: errs has the error of each. It asks once only:
-// one that says ErrUnavailable may be there or not.
+// share a wait for the disk: errs has the error of each. Those that succeeded at
+// the first try share messages, without a look at what is there already. It
+// asks once only: one that says ErrUnavailable may be there or not.
 func (q *Queue) LogDeliveries(ctx context.Context, list []Logged) (errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, tryWithin)
 	defer cancel()
 	errs = make([]error, len(list))
+	pages := pagesOf(list)
+	told := make([]error, len(pages))
 	server := q.nc.ConnectedServerId()
-	err := q.logAll(ctx, list, errs)
-	if err == nil {
-		err = q.durable(ctx, streams.Deliveries, server)
-	}
-	for i := range errs {
-		if errs[i] == nil {
-			errs[i] = err
+	q.logAll(ctx, list, pages, told)
+	err := q.durable(ctx, streams.Deliveries, server)
+	for i, p := range pages {
+		for _, at := range p.at {
+			if errs[at] = told[i]; errs[at] == nil {
+				errs[at] = err
+			}
 		}
 	}
 	return errs
 }
 
-// logAll sends all and sets errs as the answers come. Those that got none have
-// errNoAnswer; an error it returns stands for all that have no other.
-func (q *Queue) logAll(ctx context.Context, list []Logged, errs []error) error {
-	inbox := q.nc.NewInbox()
-	answers := make(chan *nats.Msg, len(list))
-	listening, err := q.nc.ChanSubscribe(inbox+".*", answers)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	defer listening.Unsubscribe() //nolint:errcheck // a broken connection has no subscriptions
-	open := 0
-	for i, d := range list {
-		m, err := d.message(d.After)
-		if err != nil {
-			errs[i] = err
-			continue
-		}
-		m.Reply = inbox + "." + strconv.Itoa(i)
-		if err := q.nc.PublishMsg(m); err != nil {
-			errs[i] = fmt.Errorf("%w: %w", ErrUnavailable, err)
-			continue
-		}
-		errs[i] = errNoAnswer
-		open++
-	}
-	for ; open > 0; open-- {
-		select {
-		case answer := <-answers:
-			i, err := strconv.Atoi(strings.TrimPrefix(answer.Subject, inbox+"."))
-			if err == nil && i < len(errs) {
-				errs[i] = loggedBy(answer)
-			}
-		case <-ctx.Done():
-			q.service.failed()
-			return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
-		}
-	}
-	return nil
+// logPage is what goes into one message of the log: deliveries by their place
+// in the list.
+type logPage struct {
+	subject string // "" for one by itself
+	at      []int
+	size    int
 }
 
-// errNoAnswer is that of a delivery whose entry is on its way.
-var errNoAnswer = fmt.Errorf("%w: the log does not answer", ErrUnavailable)
+// message is the page's.
+func (p *logPage) message(list []Logged) (*nats.Msg, error) {
+	if len(p.at) == 1 {
+		return list[p.at[0]].message(list[p.at[0]].After)
+	}
+	those := make([]Logged, len(p.at))
+	for i, at := range p.at {
+		those[i] = list[at]
+	}
+	return firstTriesMessage(p.subject, those)
+}
 
-func loggedBy(answer *nats.Msg) error {
-	if len(answer.Data) == 0 {
-		return fmt.Errorf("%w: %w", ErrUnavailable, nats.ErrNoResponders)
+// pagesOf says which deliveries share a message. One that would be alone has a
+// subject of its own, by which it is found at once.
+func pagesOf(list []Logged) []*logPage {
+	var pages []*logPage
+	open := map[string]*logPage{}
+	for i := range list {
+		subject, size := list[i].firstTrySubject(), list[i].size()
+		p := open[subject]
+		if p == nil || subject == "" || len(p.at) == firstTriesMost || p.size+size > firstTriesBytes {
+			p = &logPage{subject: subject}
+			open[subject] = p
+			pages = append(pages, p)
+		}
+		p.at, p.size = append(p.at, i), p.size+size
 	}
-	_, err := readAck(streams.Deliveries, answer.Data)
-	if errors.Is(err, errConflict) {
-		return ErrDeliveryLogged
+	return pages
+}
+
+// logAll sends all pages side by side and sets the error of each.
+func (q *Queue) logAll(ctx context.Context, list []Logged, pages []*logPage, errs []error) {
+	log := func(i int) {
+		m, err := pages[i].message(list)
+		if err == nil {
+			_, err = q.store(ctx, streams.Deliveries, m)
+		}
+		if errors.Is(err, errConflict) {
+			err = ErrDeliveryLogged
+		}
+		errs[i] = err
 	}
-	return err
+	var others sync.WaitGroup
+	for i := 1; i < len(pages); i++ {
+		others.Go(func() { log(i) })
+	}
+	if len(pages) > 0 {
+		log(0)
+	}
+	others.Wait()
 }

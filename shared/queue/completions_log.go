@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/streams"
 )
@@ -51,8 +49,11 @@ type Delivery struct {
 	Error string `json:"error,omitempty"`
 	// Next is when the next attempt is due.
 	Next time.Time `json:"next,omitzero"`
-	// Seq is its place in the log, 0 if it is in none.
+	// Seq is that of its message in the log, 0 if it is in none. Several that
+	// succeeded at once share one.
 	Seq uint64 `json:"-"`
+	// Index is its place among those.
+	Index int `json:"-"`
 }
 
 // ErrDeliveryLogged means that another process has logged an attempt of the
@@ -66,7 +67,7 @@ func (q *Queue) LastDelivery(ctx context.Context, c *Completion) (Delivery, erro
 	defer cancel()
 	m, err := q.leaderLast(ctx, streams.Deliveries, streams.DeliverySubject(c.Job.Endpoint, c.Job.ID, c.Job.Attempt))
 	if errors.Is(err, errNoMessage) {
-		return Delivery{}, nil
+		return c.tries.find(ctx, c)
 	}
 	if err != nil {
 		return Delivery{}, err
@@ -108,90 +109,4 @@ func deliveryOf(subject string, data []byte, seq uint64) (d Delivery, err error)
 	d.Seq = seq
 	d.Endpoint, d.Job, d.Attempt, err = streams.ParseCompletion(subject)
 	return d, err
-}
-
-// DeliveriesOf says which attempts to list.
-type DeliveriesOf struct {
-	// Job is one job, "" for all of the endpoint.
-	Job job.ID
-	// Since leaves out what began earlier.
-	Since time.Time
-	// Failed leaves out what was delivered.
-	Failed bool
-	// Before leaves out this place in the log and later ones; 0 means none.
-	Before uint64
-	// Most bounds the number, 1 at least.
-	Most int
-}
-
-const (
-	// logWindow is how many places of the log are looked at in one request,
-	// logWindows how many requests one page may cost.
-	logWindow, logWindows = 2000, 10
-)
-
-// Deliveries lists attempts to deliver an endpoint's webhooks, the newest
-// first. next continues the list as Before, 0 if it is at its end; a page may
-// be short, or empty, all the same. It returns ErrUnavailable.
-func (q *Queue) Deliveries(ctx context.Context, endpoint string, which DeliveriesOf) (list []Delivery, next uint64, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	stream, err := q.js.Stream(ctx, streams.Deliveries)
-	if err != nil {
-		return nil, 0, foreign(err)
-	}
-	state := stream.CachedInfo().State
-	end := state.LastSeq + 1
-	if which.Before > 0 {
-		end = min(end, which.Before)
-	}
-	filter := streams.DeliveryFilter(endpoint, which.Job)
-	for range logWindows {
-		if end <= max(1, state.FirstSeq) {
-			return list, 0, nil
-		}
-		begin := max(state.FirstSeq, end-min(end, logWindow), 1)
-		page, err := q.deliveriesIn(ctx, filter, begin, end)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, d := range slices.Backward(page) {
-			switch {
-			case d.Started.Before(which.Since):
-				continue
-			case which.Failed && d.Outcome == Delivered:
-				continue
-			case len(list) == which.Most:
-				return list, list[len(list)-1].Seq, nil
-			}
-			list = append(list, d)
-		}
-		if len(page) > 0 && page[len(page)-1].Started.Add(streams.WebhookWait).Before(which.Since) {
-			return list, 0, nil
-		}
-		end = begin
-	}
-	return list, end, nil
-}
-
-// deliveriesIn reads those of the places from begin up to end.
-func (q *Queue) deliveriesIn(ctx context.Context, filter string, begin, end uint64) ([]Delivery, error) {
-	var page []Delivery
-	for begin < end {
-		got, err := q.batchGet(ctx, streams.Deliveries, filter, begin, min(int(end-begin), 1000)) //nolint:gosec // a window is small
-		if err != nil || len(got) == 0 {
-			return page, err
-		}
-		for _, m := range got {
-			if begin = bus.Sequence(m) + 1; begin > end {
-				return page, nil
-			}
-			d, err := deliveryOf(m.Header.Get("Nats-Subject"), m.Data, begin-1)
-			if err != nil {
-				return nil, err
-			}
-			page = append(page, d)
-		}
-	}
-	return page, nil
 }

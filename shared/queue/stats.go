@@ -32,7 +32,7 @@ type statsCache struct {
 
 type counted struct {
 	mu    sync.Mutex
-	at    time.Time
+	asked time.Time
 	stats Stats
 }
 
@@ -51,19 +51,29 @@ func (c *statsCache) entry(endpoint string) *counted {
 // Stats counts the endpoint's jobs, at most a second ago. It returns
 // ErrUnavailable.
 func (q *Queue) Stats(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
+	return q.statsSince(ctx, e, time.Now().Add(-statsAge))
+}
+
+// StatsNow is Stats without an answer from before. It costs two requests.
+func (q *Queue) StatsNow(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
+	return q.statsSince(ctx, e, time.Now())
+}
+
+func (q *Queue) statsSince(ctx context.Context, e endpoint.Endpoint, since time.Time) (Stats, error) {
 	c := q.stats.entry(e.ID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.at) < statsAge {
+	if c.asked.After(since) {
 		return c.stats, nil
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	asked := time.Now()
 	s, err := q.count(ctx, e.ID)
 	if err != nil {
 		return Stats{}, err
 	}
-	c.stats, c.at = s, time.Now()
+	c.stats, c.asked = s, asked
 	return s, nil
 }
 

@@ -1,0 +1,120 @@
+package queue
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// Arrivals tells of the next job that is put into a queue, for many endpoints
+// and at next to no cost: the server sends the first message after Await, and
+// none of those that follow. It is a hint, no record: what comes while this
+// process is cut off from the server is not told, and a job may be told of
+// just before it is counted. It is safe for concurrent use.
+type Arrivals struct {
+	q    *Queue
+	told chan *nats.Msg
+
+	mu      sync.Mutex
+	awaited map[string]awaited
+}
+
+// awaited is a subscription that the server ends after one message.
+type awaited struct {
+	sub *nats.Subscription
+	all bool // those of low priority, too
+	// link tells the connection by the number of those before it.
+	link uint64
+}
+
+// arrivalsHeld bounds the messages that wait to be read; beyond it they are
+// lost, as in an outage.
+const arrivalsHeld = 4096
+
+// Arrivals starts nothing. Close it.
+func (q *Queue) Arrivals() *Arrivals {
+	return &Arrivals{q: q, told: make(chan *nats.Msg, arrivalsHeld), awaited: map[string]awaited{}}
+}
+
+// Told is where arrivals come from, for Arrived. It is never closed.
+func (a *Arrivals) Told() <-chan *nats.Msg { return a.told }
+
+// Arrived returns the endpoint that a message of Told is about. The next
+// arrival there is not told before it is awaited again.
+func (a *Arrivals) Arrived(m *nats.Msg) (endpointID string) {
+	endpointID = streams.EndpointOf(m.Subject)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if is, ok := a.awaited[endpointID]; ok && is.sub == m.Sub {
+		_ = is.sub.Unsubscribe() // the server has ended it already
+		delete(a.awaited, endpointID)
+	}
+	return endpointID
+}
+
+// Await begins to wait for the next job of an endpoint: of all, or of those
+// without low priority. That it does already is fine. It returns
+// ErrUnavailable, and endpoint.ErrNotFound for an id that cannot be.
+func (a *Arrivals) Await(endpointID string, all bool) error {
+	if !endpoint.ValidID(endpointID) {
+		return endpoint.ErrNotFound
+	}
+	if a.Awaits(endpointID, all) {
+		return nil
+	}
+	a.Forget(endpointID)
+	subject := streams.ClassFilter(endpointID, job.Normal)
+	if all {
+		subject = streams.AllJobs(endpointID)
+	}
+	link := a.q.nc.Stats().Reconnects
+	sub, err := a.q.nc.ChanSubscribe(subject, a.told)
+	if err == nil {
+		err = sub.AutoUnsubscribe(1)
+	}
+	if err != nil {
+		return fmt.Errorf("await jobs of %s: %w: %w", endpointID, ErrUnavailable, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.awaited[endpointID] = awaited{sub, all, link}
+	return nil
+}
+
+// Awaits reports whether nothing was told of the endpoint since Await was
+// called for these jobs or for more, and the connection has been the same for
+// all that time.
+func (a *Arrivals) Awaits(endpointID string, all bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	is, ok := a.awaited[endpointID]
+	return ok && (is.all || !all) && a.q.nc.IsConnected() && is.link == a.q.nc.Stats().Reconnects
+}
+
+// Forget waits for jobs of the endpoint no longer.
+func (a *Arrivals) Forget(endpointID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if is, ok := a.awaited[endpointID]; ok {
+		_ = is.sub.Unsubscribe() // that it has ended already is fine
+		delete(a.awaited, endpointID)
+	}
+}
+
+// Close forgets all endpoints.
+func (a *Arrivals) Close() {
+	a.mu.Lock()
+	ids := make([]string, 0, len(a.awaited))
+	for id := range a.awaited {
+		ids = append(ids, id)
+	}
+	a.mu.Unlock()
+	for _, id := range ids {
+		a.Forget(id)
+	}
+}
