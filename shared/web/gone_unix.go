@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !linux
 
 package web
 
@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// gone looks at the socket without taking anything from it. It goes past the
+// gone looks at the socket without taking anything from it, so that who left
+// over TLS, or with more to read, is noticed when an answer is written. It goes past the
 // read deadlines that fasthttp sets, hence Control and not Read.
 func gone(conn net.Conn) bool {
 	socket, ok := inner(conn).(syscall.Conn)

@@ -35,6 +35,12 @@ const patience = 20 * time.Second
 // serve runs the app on a port of its own until the test ends and returns its address.
 func serve(t *testing.T, app *fiber.App) string {
 	t.Helper()
+	return serveOn(t, app, func(l net.Listener) net.Listener { return l })
+}
+
+// serveOn serves the app on what wrap makes of a listener.
+func serveOn(t *testing.T, app *fiber.App, wrap func(net.Listener) net.Listener) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +48,7 @@ func serve(t *testing.T, app *fiber.App) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := web.Serve(ctx, app, listener); err != nil {
+		if err := web.Serve(ctx, app, wrap(listener)); err != nil {
 			t.Errorf("serve: got %v, want nil", err)
 		}
 	})

@@ -9,6 +9,7 @@ package embedded
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,10 @@ type Config struct {
 	// users, accounts, TLS. What is set here counts nevertheless; User and
 	// Password are then those of one of its users. "" means none.
 	File string
+	// TLS is what the listener for clients speaks; connections of this process
+	// need none. nil means that it is plain. It is not for a Cluster: a File says
+	// what servers show each other.
+	TLS *tls.Config
 	// Guests may come in beside them, and do what they are there for and no more.
 	Guests []Guest
 	// SyncAlways fsyncs each write before it is acknowledged: a single server
@@ -117,6 +122,7 @@ func (c Config) options() (*server.Options, error) {
 		Password:     c.Password,
 		DontListen:   c.Listen == "",
 		NoSigs:       true, // signals belong to package process
+		TLSConfig:    c.TLS,
 	}
 	if c.Listen != "" {
 		var err error
