@@ -57,14 +57,35 @@ func Remote(line string) trace.SpanContext {
 	if line == "" {
 		return trace.SpanContext{}
 	}
-	parent, state := Headers(line)
-	return trace.SpanContextFromContext(Extract(context.Background(), parent, state))
+	return remote(Headers(line))
 }
 
-// Extract is ctx within the trace that the two headers name, or ctx itself if
-// they name none.
-func Extract(ctx context.Context, parent, state string) context.Context {
-	return propagation.TraceContext{}.Extract(ctx, headers{parent, state})
+// remote is the context that the two headers name. What is none is invalid.
+func remote(parent, state string) trace.SpanContext {
+	switch sc, ok := usual(parent); {
+	case parent == "":
+		return trace.SpanContext{}
+	case ok && state == "":
+		return trace.NewSpanContext(sc)
+	}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), headers{parent, state}))
+}
+
+// usual reads a traceparent that is as nearly all are: of version 0, and right.
+func usual(parent string) (sc trace.SpanContextConfig, ok bool) {
+	const size = 55
+	if len(parent) != size || parent[:3] != "00-" || parent[35] != '-' || parent[52:54] != "-0" || parent[54] < '0' || parent[54] > '3' {
+		return sc, false
+	}
+	var err error
+	if sc.TraceID, err = trace.TraceIDFromHex(parent[3:35]); err != nil {
+		return sc, false
+	}
+	if sc.SpanID, err = trace.SpanIDFromHex(parent[36:52]); err != nil {
+		return sc, false
+	}
+	sc.TraceFlags, sc.Remote = trace.TraceFlags(parent[54]-'0'), true
+	return sc, true
 }
 
 // headers are the two headers as propagation reads them.

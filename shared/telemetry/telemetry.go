@@ -49,11 +49,18 @@ const (
 
 // Tracer makes spans. It is safe for concurrent use. Of a nil one only Process
 // and Ran may be called, which do nothing then.
-type Tracer struct{ tracer trace.Tracer }
+type Tracer struct {
+	tracer   trace.Tracer
+	beginner Beginner // tracer itself, nil if it is none
+}
 
 // New returns a tracer for a provider. For the links between runs to be right,
 // the provider takes its span ids from SpanID.
-func New(p trace.TracerProvider) *Tracer { return &Tracer{p.Tracer("flightline")} }
+func New(p trace.TracerProvider) *Tracer {
+	t := p.Tracer("flightline")
+	b, _ := t.(Beginner)
+	return &Tracer{t, b}
+}
 
 // Start begins a span of any kind, as trace.Tracer does.
 func (t *Tracer) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
@@ -63,8 +70,21 @@ func (t *Tracer) Start(ctx context.Context, name string, opts ...trace.SpanStart
 // Publish begins the span of queueing a job. The Line of the context that it
 // returns is what goes with the job; Published ends it.
 func (t *Tracer) Publish(ctx context.Context, endpoint string, id job.ID) (context.Context, trace.Span) {
-	return t.tracer.Start(ctx, "publish "+endpoint, trace.WithSpanKind(trace.SpanKindProducer),
-		trace.WithAttributes(messaging("publish", "send", endpoint, id)...))
+	b := beginning()
+	b.Name, b.Kind, b.Parent = "publish "+endpoint, trace.SpanKindProducer, trace.SpanContextFromContext(ctx)
+	b.messaging("publish", "send", endpoint, id)
+	span := t.begin(ctx, b)
+	return trace.ContextWithSpan(ctx, span), span
+}
+
+// Request begins the span of a request of that method, in the trace that its
+// two headers name, if they name one. What else it is about is told later.
+func (t *Tracer) Request(ctx context.Context, method, parent, state string) (context.Context, trace.Span) {
+	b := beginning()
+	b.Name, b.Kind, b.Parent = method, trace.SpanKindServer, remote(parent, state)
+	b.Attributes = append(b.Attributes, attribute.String("http.request.method", method))
+	span := t.begin(ctx, b)
+	return trace.ContextWithSpan(ctx, span), span
 }
 
 // Published ends a span of Publish: j is the job that was queued, nil if err
@@ -86,7 +106,7 @@ func (t *Tracer) Process(ctx context.Context, j *job.Job) context.Context {
 	if t == nil {
 		return ctx
 	}
-	return trace.ContextWithSpan(ctx, t.process(ctx, j))
+	return trace.ContextWithSpan(ctx, t.process(ctx, j, time.Time{}))
 }
 
 // Ran tells of a run after it has ended, at once and now: one that began at
@@ -95,19 +115,18 @@ func (t *Tracer) Ran(ctx context.Context, j *job.Job, began time.Time, outcome s
 	if t == nil {
 		return
 	}
-	end(t.process(ctx, j, trace.WithTimestamp(began)), outcome)
+	end(t.process(ctx, j, began), outcome)
 }
 
-func (t *Tracer) process(ctx context.Context, j *job.Job, opts ...trace.SpanStartOption) trace.Span {
-	opts = append(opts, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(append(
-		messaging("process", "process", j.Endpoint, j.ID),
-		attribute.Int(keyAttempt, j.Attempt), attribute.Int(keyRun, j.Run), attribute.String(keyWorker, j.Worker))...))
-	if first, is := First(j); is { //nolint:contextcheck // it reads a line, no more
-		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: first}))
-	}
-	ctx = trace.ContextWithRemoteSpanContext(ctx, Remote(j.Trace)) //nolint:contextcheck // it reads a line, no more
-	_, span := t.tracer.Start(withSpanID(ctx, runID(j.ID, j.Attempt, j.Run)), "process "+j.Endpoint, opts...)
-	return span
+func (t *Tracer) process(ctx context.Context, j *job.Job, began time.Time) trace.Span {
+	b := beginning()
+	b.Name, b.Kind, b.Parent = "process "+j.Endpoint, trace.SpanKindConsumer, Remote(j.Trace) //nolint:contextcheck // it reads a line, no more
+	b.ID, b.At = runID(j.ID, j.Attempt, j.Run), began
+	b.Link, _ = First(j) //nolint:contextcheck // it reads a line, no more
+	b.messaging("process", "process", j.Endpoint, j.ID)
+	b.Attributes = append(b.Attributes,
+		attribute.Int(keyAttempt, j.Attempt), attribute.Int(keyRun, j.Run), attribute.String(keyWorker, j.Worker))
+	return t.begin(ctx, b)
 }
 
 // End ends the span in ctx, if there is one: outcome is the status in which the
@@ -126,9 +145,8 @@ func end(span trace.Span, outcome string) {
 	span.End()
 }
 
-func messaging(operation, kind, endpoint string, id job.ID) []attribute.KeyValue {
-	const more = 3 // of process
-	return append(make([]attribute.KeyValue, 0, 5+more),
+func (b *Beginning) messaging(operation, kind, endpoint string, id job.ID) {
+	b.Attributes = append(b.Attributes,
 		attribute.String(keySystem, "nats"), attribute.String(keyOperation, operation), attribute.String(keyType, kind),
 		attribute.String(keyDestination, endpoint), attribute.String(keyMessage, string(id)))
 }

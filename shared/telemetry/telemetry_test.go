@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -186,5 +187,27 @@ func TestOffCostsNothing(t *testing.T) {
 	})
 	if allocs != 0 {
 		t.Errorf("got %v allocations, want none", allocs)
+	}
+}
+
+// Nearly all headers are read without the library, and as it reads them.
+func TestHeadersAreReadAsTheLibraryReadsThem(t *testing.T) {
+	for _, header := range []string{
+		parent, parent[:53] + "00", parent[:53] + "02", parent[:53] + "03", parent[:53] + "04", parent[:53] + "0a", parent[:53] + "11",
+		"01" + parent[2:], "ff" + parent[2:], parent + "-more", "01" + parent[2:] + "-more", strings.ToUpper(parent), parent[:54], "", "00--",
+		"00-00000000000000000000000000000000-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+		strings.Replace(parent, "0af", "0xf", 1), strings.Replace(parent, "b7", "B7", 1), strings.Replace(parent, "-b", "_b", 1), parent[:52] + "x01",
+	} {
+		for _, state := range []string{"", "vendor=1", "not a state"} {
+			carrier := propagation.MapCarrier{"traceparent": header, "tracestate": state}
+			want := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(t.Context(), carrier))
+			line := header
+			if state != "" {
+				line += " " + state
+			}
+			if got := telemetry.Remote(line); !got.Equal(want) {
+				t.Errorf("%q: got %+v, want %+v", line, got, want)
+			}
+		}
 	}
 }

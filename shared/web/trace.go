@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/gofiber/fiber/v2"
 	"go.opentelemetry.io/otel/attribute"
@@ -22,9 +23,7 @@ func traced(t *telemetry.Tracer) fiber.Handler {
 		}
 		header := &c.Request().Header
 		method := methodOf(c)
-		ctx := telemetry.Extract(c.UserContext(), string(header.Peek(telemetry.HeaderParent)), string(header.Peek(telemetry.HeaderState)))
-		ctx, span := t.Start(ctx, method, trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(attribute.String("http.request.method", method)))
+		ctx, span := t.Request(c.UserContext(), method, string(header.Peek(telemetry.HeaderParent)), string(header.Peek(telemetry.HeaderState)))
 		defer span.End()
 		c.SetUserContext(ctx)
 		err := c.Next()
@@ -35,6 +34,9 @@ func traced(t *telemetry.Tracer) fiber.Handler {
 	}
 }
 
+// attributes are kept for the next request; spans copy them.
+var attributes = sync.Pool{New: func() any { return new([5]attribute.KeyValue) }}
+
 // describe says what a request was and how it was answered, err being its
 // handler's.
 func describe(c *fiber.Ctx, span trace.Span, method string, err error) {
@@ -42,7 +44,9 @@ func describe(c *fiber.Ctx, span trace.Span, method string, err error) {
 	if err != nil {
 		status = answerOf(err).Code.Status()
 	}
-	attrs := make([]attribute.KeyValue, 0, 5)
+	room := attributes.Get().(*[5]attribute.KeyValue) //nolint:forcetypeassert // we put nothing else
+	defer attributes.Put(room)
+	attrs := room[:0]
 	attrs = append(attrs, attribute.Int("http.response.status_code", status), attribute.String("flightline.request.id", RequestID(c)))
 	if route := c.Route().Path; route != "/" { // the middlewares'
 		span.SetName(method + " " + route)

@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
 
 	"flightline/shared/telemetry"
 )
@@ -24,7 +23,13 @@ import (
 const closeWithin = 3 * time.Second
 
 // Sender makes spans and sends them. A nil one means that traces are off.
-type Sender struct{ provider *sdk.TracerProvider }
+type Sender struct {
+	provider *provider
+	stop     chan struct{}
+	stopped  chan struct{}
+	cancel   context.CancelFunc
+	once     sync.Once
+}
 
 // Open starts sending as the environment, by name, says. It returns nil if
 // that names no endpoint or switches traces off, and ErrConfig if it makes no
@@ -35,20 +40,42 @@ func Open(ctx context.Context, environment map[string]string, service, version s
 	if err != nil || !on {
 		return nil, err
 	}
-	exporter, err := otlptracehttp.New(ctx, s.options()...)
-	if err != nil {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn("traces", "err", err) //nolint:sloglint // there is no context
+	}))
+	to := otlptracehttp.NewClient(s.options()...)
+	if err := to.Start(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(s.about(service, version)...))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.Warn("spans not sent", "err", err) //nolint:sloglint // there is no context
-	}))
-	return &Sender{sdk.NewTracerProvider(
-		sdk.WithBatcher(exporter), sdk.WithResource(about), sdk.WithSampler(s.sampler), sdk.WithIDGenerator(ids{}),
-	)}, nil
+	sender := &Sender{
+		provider: &provider{
+			sampler: s.sampler, limits: sdk.NewSpanLimits(), tracers: map[scope]*tracer{},
+			batch: newBatch(s.batching, encodeResource(about), to, log),
+		},
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	sender.cancel = cancel
+	go func() {
+		defer close(sender.stopped)
+		sender.provider.batch.run(sending, sender.stop)
+	}()
+	return sender, nil
+}
+
+func encodeResource(about *resource.Resource) []byte {
+	b, at := begin(nil, resourceSpansResource)
+	for _, kv := range about.Attributes() {
+		b = appendAttribute(b, resourceAttributes, &kv, -1)
+	}
+	return finish(b, at)
 }
 
 func (s settings) about(service, version string) []attribute.KeyValue {
@@ -78,40 +105,26 @@ func (s *Sender) Logs(log *slog.Logger) *slog.Logger {
 	return slog.New(telemetry.Logs(log.Handler()))
 }
 
-// Close sends what is left, for 3 s at most. ctx may have ended.
+// Close sends what is left, for 3 s at most. ctx may have ended. Spans that end
+// later are lost.
 func (s *Sender) Close(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer cancel()
-	return s.provider.Shutdown(ctx)
-}
-
-// ids are random, but for spans that are to have a certain one.
-type ids struct{}
-
-// NewIDs implements sdk.IDGenerator.
-func (i ids) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
-	for !id.IsValid() {
-		put(id[:8])
-		put(id[8:])
+	defer s.cancel()
+	s.once.Do(func() { close(s.stop) })
+	select {
+	case <-s.stopped: // it had sent what it was sending
+	case <-ctx.Done():
+		s.cancel()
+		<-s.stopped
+		return fmt.Errorf("send the last spans: %w", ctx.Err())
 	}
-	return id, i.NewSpanID(ctx, id)
-}
-
-// NewSpanID implements sdk.IDGenerator.
-func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	id, _ := telemetry.SpanID(ctx)
-	for !id.IsValid() {
-		put(id[:])
+	s.provider.batch.send(ctx, true)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("send the last spans: %w", err)
 	}
-	return id
-}
-
-func put(b []byte) {
-	r := rand.Uint64() //nolint:gosec // it keeps no secret
-	for i := range b {
-		b[i] = byte(r >> (8 * i)) //nolint:gosec // the lowest byte is meant
-	}
+	return s.provider.batch.to.Stop(ctx)
 }

@@ -23,29 +23,30 @@ func TestTheVariablesMeanWhatTheyMeanElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		env      map[string]string
 		endpoint string // "" means off
-		sampler  string
+		sampler  sampler
 	}{
-		"none":              {nil, "", ""},
-		"a base":            {map[string]string{base: "http://otel:4318/"}, "http://otel:4318/v1/traces", "ParentBased{root:AlwaysOnSampler,"},
-		"one for traces":    {map[string]string{base: "http://a", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://b/in"}, "https://b/in", "ParentBased{root:AlwaysOnSampler,"},
-		"disabled":          {map[string]string{base: "http://a", "OTEL_SDK_DISABLED": "TRUE"}, "", ""},
-		"no exporter":       {map[string]string{base: "http://a", "OTEL_TRACES_EXPORTER": "none"}, "", ""},
-		"a tenth":           {map[string]string{base: "http://a", "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}, "http://a/v1/traces", "TraceIDRatioBased{0.1}"},
-		"a tenth of others": {map[string]string{base: "http://a", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}, "http://a/v1/traces", "ParentBased{root:TraceIDRatioBased{0.1},"},
-		"never":             {map[string]string{base: "http://a", "OTEL_TRACES_SAMPLER": "always_off"}, "http://a/v1/traces", "AlwaysOffSampler"},
+		"none":              {nil, "", sampler{}},
+		"a base":            {map[string]string{base: "http://otel:4318/"}, "http://otel:4318/v1/traces", sampler{true, everything}},
+		"one for traces":    {map[string]string{base: "http://a", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://b/in"}, "https://b/in", sampler{true, everything}},
+		"disabled":          {map[string]string{base: "http://a", "OTEL_SDK_DISABLED": "TRUE"}, "", sampler{}},
+		"no exporter":       {map[string]string{base: "http://a", "OTEL_TRACES_EXPORTER": "none"}, "", sampler{}},
+		"a tenth":           {map[string]string{base: "http://a", "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}, "http://a/v1/traces", sampler{false, everything / 10}},
+		"a tenth of others": {map[string]string{base: "http://a", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}, "http://a/v1/traces", sampler{true, everything / 10}},
+		"never":             {map[string]string{base: "http://a", "OTEL_TRACES_SAMPLER": "always_off"}, "http://a/v1/traces", sampler{}},
 	} {
 		s, on, err := settingsOf(c.env)
 		if err != nil || on != (c.endpoint != "") || on && s.endpoint != c.endpoint {
 			t.Errorf("%s: got %q, %v, %v, want %q", name, s.endpoint, on, err, c.endpoint)
 			continue
 		}
-		if on && !strings.HasPrefix(s.sampler.Description(), c.sampler) {
-			t.Errorf("%s: got the sampler %s, want %s", name, s.sampler.Description(), c.sampler)
+		if s.sampler.follow != c.sampler.follow || max(s.sampler.below, c.sampler.below)-min(s.sampler.below, c.sampler.below) > 1000 {
+			t.Errorf("%s: got the sampler %+v, want %+v", name, s.sampler, c.sampler)
 		}
 	}
 	for name, value := range map[string]string{
 		base: "otel:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TIMEOUT": "soon", "OTEL_TRACES_EXPORTER": "zipkin",
 		"OTEL_TRACES_SAMPLER": "sometimes", "OTEL_EXPORTER_OTLP_HEADERS": "secret", "OTEL_RESOURCE_ATTRIBUTES": "a",
+		"OTEL_BSP_SCHEDULE_DELAY": "soon", "OTEL_BSP_MAX_QUEUE_SIZE": "0", "OTEL_BSP_EXPORT_TIMEOUT": "-1",
 	} {
 		env := map[string]string{base: "http://a"}
 		env[name] = value

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // ErrConfig is what is wrong with the OTEL_ variables.
@@ -27,8 +26,9 @@ type settings struct {
 	headers  map[string]string
 	timeout  time.Duration
 	gzip     bool
-	sampler  sdk.Sampler
+	sampler  sampler
 	resource [][2]string
+	batching batching
 }
 
 // settingsOf reads the variables. on is false if no endpoint is named, or
@@ -72,6 +72,9 @@ func settingsOf(env map[string]string) (s settings, on bool, err error) {
 	if s.timeout, err = timeoutOf(of("TIMEOUT")); err != nil {
 		return s, false, err
 	}
+	if s.batching, err = batchingOf(env); err != nil {
+		return s, false, err
+	}
 	s.sampler, err = samplerOf(env["OTEL_TRACES_SAMPLER"], env["OTEL_TRACES_SAMPLER_ARG"])
 	return s, err == nil, err
 }
@@ -85,6 +88,27 @@ func (s settings) options() []otlptracehttp.Option {
 		otlptracehttp.WithEndpointURL(s.endpoint), otlptracehttp.WithHeaders(s.headers),
 		otlptracehttp.WithTimeout(s.timeout), otlptracehttp.WithCompression(compression),
 	}
+}
+
+// batchingOf reads how spans go together, by the standard's defaults.
+func batchingOf(env map[string]string) (b batching, err error) {
+	const delay, timeout, room, most = 5000, 30_000, 2048, 512
+	number := func(name string, standard int) int {
+		text := env["OTEL_BSP_"+name]
+		if text == "" {
+			return standard
+		}
+		n, e := strconv.Atoi(text)
+		if e != nil || n <= 0 {
+			err = fmt.Errorf("%w: OTEL_BSP_%s %q: must be a whole number from 1", ErrConfig, name, text)
+		}
+		return n
+	}
+	b.delay = time.Duration(number("SCHEDULE_DELAY", delay)) * time.Millisecond
+	b.timeout = time.Duration(number("EXPORT_TIMEOUT", timeout)) * time.Millisecond
+	b.room = number("MAX_QUEUE_SIZE", room)
+	b.most = min(number("MAX_EXPORT_BATCH_SIZE", most), b.room)
+	return b, err
 }
 
 func resourceOf(env map[string]string) ([][2]string, error) {
@@ -123,34 +147,4 @@ func timeoutOf(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%w: %sTIMEOUT %q: must be milliseconds", ErrConfig, prefix, text)
 	}
 	return time.Duration(ms) * time.Millisecond, nil
-}
-
-// samplerOf follows the caller, and begins a trace where there is none, unless
-// it is told otherwise.
-func samplerOf(name, arg string) (sdk.Sampler, error) {
-	name, parentBased := strings.CutPrefix(strings.ToLower(name), "parentbased_")
-	var root sdk.Sampler
-	switch name {
-	case "":
-		root, parentBased = sdk.AlwaysSample(), true
-	case "always_on":
-		root = sdk.AlwaysSample()
-	case "always_off":
-		root = sdk.NeverSample()
-	case "traceidratio":
-		ratio := 1.0
-		if arg != "" {
-			var err error
-			if ratio, err = strconv.ParseFloat(arg, 64); err != nil || ratio < 0 || ratio > 1 {
-				return nil, fmt.Errorf("%w: OTEL_TRACES_SAMPLER_ARG %q: must be a number from 0 to 1", ErrConfig, arg)
-			}
-		}
-		root = sdk.TraceIDRatioBased(ratio)
-	default:
-		return nil, fmt.Errorf("%w: OTEL_TRACES_SAMPLER %q is none of always_on, always_off, traceidratio, and these with parentbased_", ErrConfig, name)
-	}
-	if parentBased {
-		return sdk.ParentBased(root), nil
-	}
-	return root, nil
 }
