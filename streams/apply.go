@@ -46,7 +46,7 @@ func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 
 // sharedConfigs are the streams that are there once, without the buckets.
 func sharedConfigs(c Config) []jetstream.StreamConfig {
-	return []jetstream.StreamConfig{eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), cursorsConfig(c), scalingConfig(c)}
+	return []jetstream.StreamConfig{eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), destinationsConfig(c), cursorsConfig(c), scalingConfig(c)}
 }
 
 // ApplyEndpoint makes the work queue of an endpoint and its consumers exist

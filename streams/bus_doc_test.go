@@ -43,7 +43,7 @@ var roles = map[string]struct{ what, writes, reads, kept string }{
 	"pods":            {"what workers run in, alive or gone", "control, autoscaler, gateway, workers", "control, autoscaler", "a day after they ended"},
 	"templates":       {"what pods and endpoints can be made from", "control", "control, autoscaler", "it is deleted"},
 	"volumes":         {"network volumes", "control", "control, autoscaler", "it is deleted"},
-	"destinations":    {"receivers that keep failing, or are paused", "webhook, control", "webhook, control", "they answer again, or are resumed"},
+	"destinations":    {"receivers that keep failing, or are paused", "webhook, control", "webhook, control", "they answer again, or are resumed; 7 days after the last failure unless paused, 1000 per endpoint"},
 	"counts":          {"how many attempts ended how, per endpoint: the events, folded", "recorder", "health", "the endpoint is deleted"},
 	"positions":       {"how far the recorder has come", "recorder", "recorder", "never"},
 	"leaders":         {"which instance of a role is active", "whoever is active", "its standbys", "12 s after the last renewal"},

@@ -151,7 +151,6 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 		bucket(BucketLeaders, reign),
 		bucket(BucketCounts, 0),
 		bucket(BucketPositions, 0),
-		bucket(BucketDestinations, 0),
 		bucket(BucketPods, 0),
 		bucket(BucketTemplates, 0),
 		bucket(BucketVolumes, 0),
@@ -170,6 +169,16 @@ func eventsConfig(c Config) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: Events, Subjects: []string{"events.>"},
 		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: age, Duplicates: time.Second, AllowDirect: true,
+	}
+}
+
+// destinationsConfig is a bucket made by hand for values with a ttl. It has no
+// markers for what expired (jetstream.md F5).
+func destinationsConfig(c Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Bucket(BucketDestinations), Subjects: []string{"$KV." + BucketDestinations + ".>"},
+		Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxMsgsPerSubject: 1,
+		Duplicates: 2 * time.Minute, AllowMsgTTL: true, AllowDirect: true, AllowRollup: true, DenyDelete: true,
 	}
 }
 

@@ -13,7 +13,7 @@
 //	WEBHOOKS           webhooks.<endpoint>.<job>.<attempt>           recorder              webhook              until delivered; 7 d
 //	UNDELIVERED        undelivered.<endpoint>.<job>.<attempt>        webhook               webhook, control     until delivered; 7 d
 //	DELIVERIES         deliveries.<endpoint>.<job>.<attempt>         webhook               webhook, control     7 d
-//	destinations       KV                                            webhook, control      webhook, control     until resumed
+//	destinations       KV                                            webhook, control      webhook, control     until resumed; 7 d unless paused
 //	counts, positions  KV                                            recorder              health, recorder     until deleted
 //	leaders            KV                                            whoever is active     its standbys         12 s after the last
 //	idempotency        KV                                            submit                submit               24 h

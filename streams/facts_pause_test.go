@@ -102,10 +102,11 @@ func TestAPausedConsumerSaysThatNothingWaits(t *testing.T) {
 	if err != nil || m.Header.Get("Status") != "404" {
 		t.Errorf("got %v, %v; want 404", m, err)
 	}
-	info, err := consumer(t, b.JS, b.e.ID).Info(t.Context())
-	if err != nil || !info.Paused || info.NumPending != 1 {
-		t.Errorf("got %+v, %v; want it paused, with one that waits", info, err)
-	}
+	c := consumer(t, b.JS, b.e.ID)
+	eventually(t, "it is paused, with one that waits", func(ctx context.Context) bool { // counted after the acknowledgement
+		info, err := c.Info(ctx)
+		return err == nil && info.Paused && info.NumPending == 1
+	})
 }
 
 // Applying an endpoint anew neither ends, begins nor changes the pause of

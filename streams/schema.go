@@ -13,7 +13,7 @@ import (
 // buckets, and the form of what is in them. It is raised by each change that a
 // program of the version before could not live with, together with a row of
 // upgrades.
-const Schema = 1
+const Schema = 2
 
 // schemaKey is where the version stands: in the metadata of the bucket of
 // endpoints, without which nothing can start.
@@ -28,11 +28,12 @@ var ErrSchema = errors.New("streams: the bus has a newer schema than this progra
 type upgrade func(ctx context.Context, js jetstream.JetStream, c Config) error
 
 // upgrades are the steps by the schema they lead to. 1 only gives a version to
-// what had none.
+// what had none. 2 brought messages of DELIVERIES that several deliveries share,
+// which the program before cannot read, and values with a ttl in the bucket of
+// destinations, which it would take back: what is there already may stay as it is.
 func upgrades() map[int]upgrade {
-	return map[int]upgrade{
-		1: func(context.Context, jetstream.JetStream, Config) error { return nil },
-	}
+	nothing := func(context.Context, jetstream.JetStream, Config) error { return nil }
+	return map[int]upgrade{1: nothing, 2: nothing}
 }
 
 // SchemaOf reads the version that the bus has: 0 for one that was made before

@@ -88,6 +88,34 @@ func TestApplyRefusesANewerSchema(t *testing.T) {
 	}
 }
 
+// Schema 2 on what 1 left: destinations get a ttl, those that are there stay.
+func TestApplyLeadsFromSchema1(t *testing.T) {
+	b := start(t)
+	if err := b.JS.DeleteStream(t.Context(), streams.Bucket(streams.BucketDestinations)); err != nil {
+		t.Fatal(err)
+	}
+	old := jetstream.KeyValueConfig{Bucket: streams.BucketDestinations, Storage: jetstream.FileStorage, Replicas: 1}
+	kv, err := b.JS.CreateKeyValue(t.Context(), old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.PutString(t.Context(), "ep.a", "{}"); err != nil {
+		t.Fatal(err)
+	}
+	mark(t, b.JS, "1")
+	for range 2 {
+		if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if version, _ := schemaOf(t, b.JS); version != streams.Schema || version < 2 {
+		t.Errorf("got schema %d, want %d", version, streams.Schema)
+	}
+	if c := stream(t, b.JS, streams.Bucket(streams.BucketDestinations)).CachedInfo(); !c.Config.AllowMsgTTL || c.State.Msgs != 1 {
+		t.Errorf("got ttls %v and %d messages, want ttls and one", c.Config.AllowMsgTTL, c.State.Msgs)
+	}
+}
+
 // A backup copies what is ours, all of it, and in the order that makes the
 // copies fit together.
 func TestBackupOrder(t *testing.T) {

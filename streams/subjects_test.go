@@ -1,6 +1,7 @@
 package streams_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -108,13 +109,11 @@ func TestSubjectsReachTheirStreams(t *testing.T) {
 		}
 	}
 	for _, class := range job.Classes() {
-		c, err := b.JS.Consumer(ctx, streams.Jobs(b.e.ID), streams.Consumer(class))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := c.CachedInfo().NumPending; got != 1 {
-			t.Errorf("consumer %s: got %d jobs, want 1", streams.Consumer(class), got)
-		}
+		// The server counts a moment after it has acknowledged.
+		eventually(t, "consumer "+streams.Consumer(class)+" has one job", func(ctx context.Context) bool {
+			c, err := b.JS.Consumer(ctx, streams.Jobs(b.e.ID), streams.Consumer(class))
+			return err == nil && c.CachedInfo().NumPending == 1
+		})
 	}
 }
 

@@ -109,6 +109,9 @@ func KeptSubject(p int, endpoint string, id job.ID, attempt int, side Side, toke
 	return fmt.Sprintf("kept.%d.%s.%s.%d.%s.%s", p, endpoint, id, attempt, side, token)
 }
 
+// KeptFilter matches the copies of an endpoint's payloads.
+func KeptFilter(p int, endpoint string) string { return fmt.Sprintf("kept.%d.%s.>", p, endpoint) }
+
 func webhooksConfig(c Config) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: Webhooks, Subjects: []string{"webhooks.>"}, Retention: jetstream.WorkQueuePolicy,

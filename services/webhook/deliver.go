@@ -26,8 +26,8 @@ func (s *Service) deliver(ctx context.Context, o *order) verdict {
 	}
 	ctx = s.within(ctx, o)
 	e, err := s.registry.Endpoints.Get(ctx, o.Job.Endpoint)
-	if errors.Is(err, endpoint.ErrNotFound) {
-		s.log.WarnContext(ctx, "webhook dropped, its endpoint is gone", "job", o.Job.ID, "endpoint", o.Job.Endpoint)
+	if errors.Is(err, endpoint.ErrNotFound) || err == nil && queue.OfEarlier(e, &o.Job) {
+		s.log.WarnContext(ctx, "webhook dropped, its endpoint was deleted", "job", o.Job.ID, "endpoint", o.Job.Endpoint)
 		o.Done(ctx) // without the endpoint's secret nothing can be signed
 		return untried
 	}
@@ -143,8 +143,8 @@ func (s *Service) send(ctx context.Context, o *order, e endpoint.Endpoint, try i
 		return result{}, err
 	}
 	now := s.queue.Now()
-	header := http.Header{"Content-Type": {"application/json"}, "User-Agent": {userAgent}}
-	sign(header, e.WebhookSecrets(now), idOf(&o.Job), now, body)
+	header := http.Header{"Content-Type": contentType, "User-Agent": agent}
+	s.signer.sign(header, e.WebhookSecrets(now), idOf(&o.Job), now, body)
 	return s.traced(ctx, o, try, header, func(ctx context.Context) (result, error) { return s.post(ctx, o.to, header, body) })
 }
 

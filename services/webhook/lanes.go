@@ -40,8 +40,8 @@ type order struct {
 	size int
 }
 
-func orderOf(c *queue.Completion) *order {
-	return &order{Completion: c, to: targetOf(c.Job.Webhook), held: time.Now(), size: c.Size()}
+func orderOf(c *queue.Completion, to target) *order {
+	return &order{Completion: c, to: to, held: time.Now(), size: c.Size()}
 }
 
 // shed leaves the payload to the queue.

@@ -149,7 +149,7 @@ func TestWhatWaitsIsExtended(t *testing.T) {
 	l := newLanes(cfg, func(*order) verdict { taken <- struct{}{}; <-release; return untried }, workers.Go)
 	var came atomic.Int64
 	stop := background(t, func(ctx context.Context) error {
-		return s.queue.Completions(ctx, func(c *queue.Completion) { l.offer(orderOf(c)); came.Add(1) })
+		return s.queue.Completions(ctx, func(c *queue.Completion) { l.offer(orderOf(c, targetOf(c.Job.Webhook))); came.Add(1) })
 	})
 	s.eventually("all wait but one", func() bool { return came.Load() == all && len(taken) == 1 })
 	later := time.Now().Add(staleAfter)

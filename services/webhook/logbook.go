@@ -13,7 +13,7 @@ const (
 	// how many at most, bookWriters how many such messages are on their way at a
 	// time, bookReady how many may be ready meanwhile. With the posts that run
 	// they bound what a crash sends twice.
-	bookWait                           = 4 * time.Millisecond
+	bookWait                           = 8 * time.Millisecond
 	bookAtOnce, bookWriters, bookReady = 256, 2, 256
 )
 
@@ -29,12 +29,13 @@ type entry struct {
 type logbook struct {
 	service   *Service
 	in        chan entry
+	full      chan struct{} // no more fits in
 	writers   sync.WaitGroup
 	gathering sync.Mutex
 }
 
 func (s *Service) openBook(ctx context.Context) *logbook {
-	b := &logbook{service: s, in: make(chan entry, bookReady)}
+	b := &logbook{service: s, in: make(chan entry, bookReady), full: make(chan struct{}, 1)}
 	for range bookWriters {
 		b.writers.Go(func() { b.write(ctx) })
 	}
@@ -48,44 +49,65 @@ func (b *logbook) close() {
 }
 
 // add waits while more is to be written than can be.
-func (b *logbook) add(e entry) { b.in <- e }
+func (b *logbook) add(e entry) {
+	select {
+	case b.in <- e:
+		return
+	default:
+	}
+	select {
+	case b.full <- struct{}{}:
+	default:
+	}
+	b.in <- e
+}
 
 func (b *logbook) write(ctx context.Context) {
-	for {
-		entries, list := b.gather()
-		if len(list) == 0 {
-			return
-		}
-		errs := b.service.queue.LogDeliveries(ctx, list)
+	p := &page{make([]*order, 0, bookAtOnce), make([]queue.Logged, 0, bookAtOnce)}
+	for b.gather(p) {
+		errs := b.service.queue.LogDeliveries(ctx, p.list)
 		var ends sync.WaitGroup
 		ends.Go(func() {
-			for i, e := range entries {
+			for i := range p.entries {
 				if errs[i] == nil {
-					b.end(ctx, e, nil)
+					b.end(ctx, p.entries[i], &p.list[i], nil)
 				}
 			}
 		})
-		for i, e := range entries {
+		for i := range p.entries {
 			if errs[i] != nil {
-				ends.Go(func() { b.end(ctx, e, errs[i]) })
+				ends.Go(func() { b.end(ctx, p.entries[i], &p.list[i], errs[i]) })
 			}
 		}
 		ends.Wait()
 	}
 }
 
-// gather is the next one with what comes within bookWait; none at the end.
-// Nothing is taken meanwhile: that would wake this goroutine for each.
-func (b *logbook) gather() (entries []entry, list []queue.Logged) {
+// page is what is logged together.
+type page struct {
+	entries []*order
+	list    []queue.Logged
+}
+
+// gather fills the page with the next entry and what comes within bookWait; it
+// reports false at the end. Nothing is taken meanwhile: that would wake this
+// goroutine for each.
+func (b *logbook) gather(p *page) bool {
+	clear(p.entries)
+	clear(p.list)
+	p.entries, p.list = p.entries[:0], p.list[:0]
 	b.gathering.Lock()
 	defer b.gathering.Unlock()
 	e, open := <-b.in
 	if open {
-		<-time.After(bookWait)
+		select {
+		case <-b.full:
+		case <-time.After(bookWait):
+		}
 	}
 	for open {
-		entries, list = append(entries, e), append(list, e.Logged)
-		if len(list) == bookAtOnce {
+		p.entries, p.list = append(p.entries, e.order), append(p.list, e.Logged)
+		if len(p.list) == bookAtOnce {
 			break
 		}
 		select {
@@ -94,22 +116,22 @@ func (b *logbook) gather() (entries []entry, list []queue.Logged) {
 			open = false
 		}
 	}
-	return entries, list
+	return len(p.list) > 0
 }
 
 // end tries an entry by itself if it was not logged with the others.
-func (b *logbook) end(ctx context.Context, e entry, err error) {
+func (b *logbook) end(ctx context.Context, o *order, d *queue.Logged, err error) {
 	s := b.service
-	ctx = s.within(ctx, e.order)
+	ctx = s.within(ctx, o)
 	if err != nil {
-		err = s.logDelivery(ctx, e.order, e.Delivery, e.After)
+		err = s.logDelivery(ctx, o, d.Delivery, d.After)
 	}
 	if err != nil {
-		s.putOff(ctx, e.order, err)
+		s.putOff(ctx, o, err)
 		return
 	}
 	s.point(AfterLog)
-	s.tried(e.Outcome)
-	e.Done(ctx)
-	s.answered(ctx, e.order)
+	s.tried(d.Outcome)
+	o.Done(ctx)
+	s.answered(ctx, o)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"code.dny.dev/ssrf"
@@ -24,6 +25,9 @@ const (
 	errorShown = 300
 	userAgent  = "Flightline-Webhook/1"
 )
+
+// Headers that all webhooks have.
+var contentType, agent = []string{"application/json"}, []string{userAgent}
 
 // result is what came of an attempt.
 type result struct {
@@ -50,30 +54,55 @@ func (s *Service) post(ctx context.Context, to target, header http.Header, body 
 	if err := to.allowed(s.cfg); err != nil {
 		return result{err: err.Error()}, nil
 	}
-	attempt, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	late := time.AfterFunc(s.cfg.Timeout, func() { cancel(context.DeadlineExceeded) })
-	defer late.Stop()
-	req, err := http.NewRequestWithContext(attempt, http.MethodPost, "", bytes.NewReader(body))
-	if err != nil {
-		return result{err: errAddress.Error()}, nil // err has the address in its text
-	}
-	req.URL, req.Host, req.Header = to.url, to.url.Host, header // it was parsed before
-	if user := to.url.User; user != nil {
-		password, _ := user.Password()
-		req.SetBasicAuth(user.Username(), password)
-	}
-	resp, err := s.client.Transport.RoundTrip(req) // what Do adds, redirects and cookies, is not wanted
+	attempt := s.clocks.start(ctx, s.cfg.Timeout)
+	defer s.clocks.stop(attempt)
+	req := requestOf(attempt.Context, to, header, body) //nolint:contextcheck // attempt ends with ctx
+	resp, err := s.client.Transport.RoundTrip(req)      // what Do adds, redirects and cookies, is not wanted
 	if ctx.Err() != nil {
 		return result{}, ctx.Err()
 	}
 	if err != nil {
-		return result{err: s.explain(attempt, err)}, nil
+		return result{err: s.explain(attempt, err)}, nil //nolint:contextcheck // as above
 	}
 	defer resp.Body.Close()
-	late.Reset(answerWithin)
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, answerMost)) // as much as comes
-	return result{status: resp.StatusCode, retryAfter: retryAfter(resp.Header, time.Now()), answer: cut(string(answer), answerShown)}, nil
+	got := result{status: resp.StatusCode}
+	if !got.ok() {
+		got.retryAfter = retryAfter(resp.Header, time.Now())
+	}
+	if resp.ContentLength != 0 {
+		attempt.late.Reset(answerWithin)
+		got.answer = answerOf(resp.Body)
+	}
+	return got, nil
+}
+
+// blank is what all requests have.
+var blank = &http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody}
+
+// requestOf is what http.NewRequest makes, of an address that was parsed before.
+func requestOf(ctx context.Context, to target, header http.Header, body []byte) *http.Request {
+	req := blank.WithContext(ctx) // a copy
+	req.URL, req.Host, req.Header = to.url, to.url.Host, header
+	if len(body) > 0 {
+		req.ContentLength, req.Body = int64(len(body)), io.NopCloser(bytes.NewReader(body))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+	if user := to.url.User; user != nil {
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
+	}
+	return req
+}
+
+// answers are buffers for them.
+var answers = sync.Pool{New: func() any { return new([answerMost]byte) }}
+
+// answerOf is the beginning of an answer, as much as comes.
+func answerOf(body io.Reader) string {
+	b := answers.Get().(*[answerMost]byte) //nolint:forcetypeassert // nothing else is in it
+	defer answers.Put(b)
+	n, _ := io.ReadFull(body, b[:])
+	return cut(string(b[:min(n, answerShown)]), answerShown)
 }
 
 // explain says what went wrong without the address, which may hold a secret.

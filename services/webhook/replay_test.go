@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/streams"
@@ -100,5 +101,32 @@ func TestADestinationThatKeepsFailingIsPaused(t *testing.T) {
 	})
 	if slices.ContainsFunc(other.calls(), func(c call) bool { return c.job() != passed }) {
 		t.Errorf("another destination was called for others")
+	}
+}
+
+// A job of an endpoint that was deleted says nothing to receivers of the next
+// one of that id, whatever way its webhook was kept on; the next one's do.
+func TestAnEarlierEndpointsWebhooksAreDropped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, time.Second)
+	r := receive(t, answerWith(200))
+	old := s.complete(r.url)
+	if err := s.registry.Endpoints.Delete(t.Context(), "ep"); err != nil {
+		t.Fatal(err)
+	}
+	before := s.endpoint.WebhookSecret
+	now := s.queue.Now()
+	s.eventually("time passes", func() bool { return s.queue.Now().Sub(now) > 2*time.Millisecond })
+	s.create(endpoint.Endpoint{WebhookRetries: []time.Duration{time.Second}})
+	s.serve(lenient())
+	id := s.complete(r.url)
+	s.over(id)
+	s.eventually("both are done", func() bool { return s.left(streams.Webhooks) == 0 })
+	calls := r.calls()
+	if len(calls) != 1 || calls[0].job() != id || verify(calls[0], s.endpoint.WebhookSecret) != nil || before == s.endpoint.WebhookSecret {
+		t.Errorf("got %d calls, the first of job %s; want one, of %s, with its endpoint's secret", len(calls), calls[0].job(), id)
+	}
+	if log := s.log(old); len(log) != 0 {
+		t.Errorf("got %+v, want no attempt for job %s", log, old)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
+	"sync"
 	"time"
 
 	"code.dny.dev/ssrf"
@@ -44,6 +46,35 @@ func targetOf(webhook string) target {
 		return target{origin: "invalid:", shown: "invalid:", err: errAddress}
 	}
 	return target{url: u, origin: origin, shown: origin + u.EscapedPath()}
+}
+
+// targets remembers addresses, which many webhooks share. The zero value is
+// ready.
+type targets struct {
+	mu    sync.Mutex
+	known map[string]target
+}
+
+// targetsMost is how many are remembered, of targetLong bytes each at most.
+const targetsMost, targetLong = 1024, 512
+
+// of is targetOf.
+func (t *targets) of(webhook string) target {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.known[webhook]; ok {
+		return known
+	}
+	webhook = strings.Clone(webhook) // it is part of a message
+	to := targetOf(webhook)
+	if len(webhook) > targetLong {
+		return to
+	}
+	if t.known == nil || len(t.known) >= targetsMost {
+		t.known = map[string]target{}
+	}
+	t.known[webhook] = to
+	return to
 }
 
 // allowed judges what is known before a name is resolved.

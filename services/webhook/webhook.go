@@ -108,6 +108,9 @@ type Service struct {
 	queue    *queue.Queue
 	registry *registry.Registry
 	client   *http.Client
+	targets  targets
+	signer   signer
+	clocks   clocks
 	book     *logbook // while it runs
 }
 
@@ -147,13 +150,14 @@ func (s *Service) Run(ctx context.Context) error {
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	defer s.client.CloseIdleConnections()
+	defer s.clocks.close()
 	s.book = s.openBook(work)
 	var workers sync.WaitGroup
 	l := newLanes(s.cfg, func(o *order) verdict { return s.deliver(work, o) }, workers.Go)
 	workers.Go(func() { extendUntil(ctx, l) })
 	unhold := context.AfterFunc(ctx, l.close)
 	defer unhold()
-	err := s.queue.Completions(ctx, func(c *queue.Completion) { l.offer(orderOf(c)) })
+	err := s.queue.Completions(ctx, func(c *queue.Completion) { l.offer(orderOf(c, s.targets.of(c.Job.Webhook))) })
 	l.close()
 	late := time.AfterFunc(stopGrace, abandon)
 	defer late.Stop()

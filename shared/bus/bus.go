@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,7 +105,7 @@ func (t TLS) options() []nats.Option {
 // nats.Connect, such as nats.ErrNoServers and nats.ErrAuthorization.
 func Connect(cfg Config) (*nats.Conn, error) {
 	address := cmp.Or(cfg.URL, nats.DefaultURL)
-	redacted, err := redact(address)
+	redacted, err := Redact(address)
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +117,19 @@ func Connect(cfg Config) (*nats.Conn, error) {
 		return nil, fmt.Errorf("connect to NATS at %s: %w", redacted, err)
 	}
 	return nc, nil
+}
+
+// Why returns why a connection cannot be made now, with the address, or nil if
+// it can: a connection that waits for its server does not tell. It tries for 2 s
+// at most.
+func Why(cfg Config) error {
+	cfg.Wait, cfg.Log = false, nil
+	nc, err := Connect(cfg)
+	if err != nil {
+		return err
+	}
+	nc.Close()
+	return nil
 }
 
 func options(cfg Config) []nats.Option {
@@ -173,9 +187,13 @@ func reports(cfg Config) []nats.Option {
 	}
 }
 
-// redact returns the addresses without passwords. It also keeps an address
-// that cannot be parsed from nats.Connect, whose error would quote it.
-func redact(addresses string) (string, error) {
+// schemes are those of NATS; with another one the client would try all the same.
+var schemes = []string{"nats", "tls", "ws", "wss"}
+
+// Redact returns the addresses of a Config.URL without passwords, or ErrURL. It
+// also keeps an address that cannot be parsed from nats.Connect, whose error
+// would quote it.
+func Redact(addresses string) (string, error) {
 	list := strings.Split(addresses, ",")
 	for i, address := range list {
 		address = strings.TrimSpace(address)
@@ -183,7 +201,7 @@ func redact(addresses string) (string, error) {
 			address = "nats://" + address
 		}
 		u, err := url.Parse(address)
-		if err != nil || u.Host == "" {
+		if err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme) {
 			return "", ErrURL
 		}
 		if u.User != nil {

@@ -45,11 +45,28 @@ func TestConnectWaitsForAServerIfAskedTo(t *testing.T) {
 }
 
 func TestConnectRefusesWhatIsNoAddressWithoutQuotingIt(t *testing.T) {
-	for _, address := range []string{"nats://u:secret@ho st:4222", "nats://u:secret@", "nats://u:sec%ret@host"} {
+	for _, address := range []string{"nats://u:secret@ho st:4222", "nats://u:secret@", "nats://u:sec%ret@host", "foo://host", "http://host:4222"} {
 		_, err := bus.Connect(bus.Config{URL: address})
 		if !errors.Is(err, bus.ErrURL) {
 			t.Errorf("%s: got %v, want ErrURL", address, err)
 		}
+	}
+}
+
+func TestWhyNoConnectionIsMade(t *testing.T) {
+	b := bustest.New(t)
+	good := b.Config()
+	if err := bus.Why(good); err != nil {
+		t.Errorf("got %v, want nil while it can be made", err)
+	}
+	stranger := good
+	stranger.User, stranger.Password = "stranger", "secret"
+	if err := bus.Why(stranger); !errors.Is(err, nats.ErrAuthorization) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v, want ErrAuthorization", err)
+	}
+	away := bus.Config{URL: "nats://u:secret@127.0.0.1:1", Wait: true}
+	if err := bus.Why(away); !errors.Is(err, nats.ErrNoServers) || !strings.Contains(err.Error(), "xxxxx@127.0.0.1:1") {
+		t.Errorf("got %v, want ErrNoServers and the address without the password", err)
 	}
 }
 

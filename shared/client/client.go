@@ -1,20 +1,26 @@
 package client
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
-// Client talks to one Flightline server. It is safe for concurrent use and
-// keeps connections for reuse; make one and share it.
+// Client talks to one Flightline, at one of its addresses at a time. It is safe
+// for concurrent use and keeps connections for reuse; make one and share it.
 type Client struct {
-	base  string // without a trailing slash
-	key   string
-	agent string
-	http  *http.Client
+	bases    []string // without a trailing slash
+	at       atomic.Uint32
+	key      string
+	agent    string
+	patience time.Duration
+	keyed    bool // submissions without an IdempotencyKey get one
+	tls      *tls.Config
+	http     *http.Client
 }
 
 // Option changes how New sets a Client up.
@@ -24,41 +30,70 @@ type Option func(*Client)
 // have no Timeout shorter than the longest wait, as it would cut waits off.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
+// WithTLS says whom the client believes and what it shows at https addresses, if
+// the system's authorities will not do. nil changes nothing, and neither does it
+// beside WithHTTPClient.
+func WithTLS(config *tls.Config) Option { return func(c *Client) { c.tls = config } }
+
 // WithUserAgent names the program in the User-Agent header, else it is
 // "flightline-go".
 func WithUserAgent(agent string) Option { return func(c *Client) { c.agent = agent } }
+
+// WithPatience says how long a call that may be repeated is repeated, counted
+// from its first failure, while the server is away, busy, or limits the rate: 30 s
+// unless this says otherwise; 0 and less than 0 mean not at all.
+func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = d } }
+
+// WithRepeatableRuns gives each Run and RunSync whose Request has no
+// IdempotencyKey a random one, so that they are repeated too when no answer
+// came, and still make one job. The server writes once more for each.
+func WithRepeatableRuns() Option { return func(c *Client) { c.keyed = true } }
 
 // connsPerHost is how many idle connections are kept. The default of net/http,
 // 2, would make a busy submitter dial for nearly every job.
 const connsPerHost = 256
 
-// New returns a client of the server at baseURL, as "http://127.0.0.1:8080". A
-// trailing slash or "/v2", which RunPod's base addresses carry, is dropped.
-// apiKey goes with every request; "" sends none. The only error is a baseURL
-// that is no http or https address.
+// New returns a client of the server at baseURL, as "http://127.0.0.1:8080", or
+// of several that are the same Flightline, with commas between them: the next one
+// is tried when one does not answer, or answers 503. A trailing slash or "/v2",
+// which RunPod's base addresses carry, is dropped. apiKey goes with every
+// request, to each of them; "" sends none. The only error is a baseURL that is no
+// http or https address.
 func New(baseURL, apiKey string, opts ...Option) (*Client, error) {
-	u, err := url.Parse(baseURL)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("client: %q is no http or https address", baseURL)
+	c := &Client{key: apiKey, agent: "flightline-go", patience: defaultPatience}
+	for one := range strings.SplitSeq(baseURL, ",") {
+		base, err := baseOf(strings.TrimSpace(one))
+		if err != nil {
+			return nil, err
+		}
+		c.bases = append(c.bases, base)
 	}
-	base := strings.TrimRight(u.Scheme+"://"+u.Host+u.EscapedPath(), "/")
-	c := &Client{base: strings.TrimSuffix(base, "/v2"), key: apiKey, agent: "flightline-go"}
 	for _, opt := range opts {
 		opt(c)
 	}
 	if c.http == nil {
-		c.http = newHTTPClient()
+		c.http = newHTTPClient(c.tls)
 	}
 	return c, nil
 }
 
-func newHTTPClient() *http.Client {
+func baseOf(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return "", fmt.Errorf("client: %q is no http or https address", address)
+	}
+	base := strings.TrimRight(u.Scheme+"://"+u.Host+u.EscapedPath(), "/")
+	return strings.TrimSuffix(base, "/v2"), nil
+}
+
+func newHTTPClient(config *tls.Config) *http.Client {
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		MaxIdleConns:        connsPerHost,
 		MaxIdleConnsPerHost: connsPerHost,
 		IdleConnTimeout:     90 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig:     config,
 		ForceAttemptHTTP2:   true,
 	}
 	return &http.Client{
@@ -68,5 +103,11 @@ func newHTTPClient() *http.Client {
 	}
 }
 
-// BaseURL is the server's address, without a trailing slash.
-func (c *Client) BaseURL() string { return c.base }
+// BaseURL is the address that the next request goes to, without a trailing slash.
+func (c *Client) BaseURL() string { return c.base(c.at.Load()) }
+
+func (c *Client) base(at uint32) string { return c.bases[at%uint32(len(c.bases))] } //nolint:gosec // a handful
+
+// leave makes requests go to the next address, unless another one has found out
+// before that the server at this one is away.
+func (c *Client) leave(at uint32) { c.at.CompareAndSwap(at, at+1) }

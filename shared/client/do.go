@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -34,11 +35,13 @@ type call struct {
 	body   any           // nil sends none; json.RawMessage goes verbatim
 	wait   time.Duration // how long the server was asked to hold the answer
 	once   string        // the Idempotency-Key; "" sends none
+	heard  func(http.Header)
 }
 
-// do sends a call and reads its answer into out, unless that is nil. Calls
-// that only read, or have an Idempotency-Key, are sent again while the server
-// asks for it.
+// do sends a call and reads its answer into out, unless that is nil. It is sent
+// again, for as long as the client has patience, if the server did not take the
+// connection; calls that only read, or have an Idempotency-Key, also if no
+// answer came, or one that says that a later one may.
 func (c *Client) do(ctx context.Context, op call, out any) error {
 	var body []byte
 	if op.body != nil {
@@ -61,29 +64,47 @@ func (c *Client) do(ctx context.Context, op call, out any) error {
 }
 
 func (c *Client) attempts(ctx context.Context, op call, body []byte) ([]byte, error) {
-	for attempt := 1; ; attempt++ {
-		answer, err := c.send(ctx, op, body)
-		var refused *Error
-		repeatable := op.method == http.MethodGet || op.once != ""
-		if err == nil || !repeatable || !errors.As(err, &refused) {
+	tries := tries{patience: c.patience, places: len(c.bases)}
+	for {
+		at := c.at.Load()
+		answer, err := c.send(ctx, at, op, body)
+		if err == nil || !op.repeatable(err) {
 			return answer, err
 		}
-		pause, again := retry(attempt, refused)
+		if away(err) {
+			c.leave(at)
+		}
+		pause, again := tries.after(err)
 		if !again || !sleep(ctx, pause) {
 			return nil, err
 		}
 	}
 }
 
+// repeatable tells whether sending the call again, after it ended with err, can
+// help and cannot do twice what was asked for once.
+func (op call) repeatable(err error) bool {
+	refused, answered := errors.AsType[*Error](err)
+	switch {
+	case errors.Is(err, errNotSent):
+		return true
+	case op.method != http.MethodGet && op.once == "":
+		return false
+	case answered:
+		return refused.Temporary()
+	}
+	return errors.Is(err, ErrUnreachable)
+}
+
 // send makes one attempt and returns the body of a successful answer.
-func (c *Client) send(ctx context.Context, op call, body []byte) ([]byte, error) {
+func (c *Client) send(ctx context.Context, at uint32, op call, body []byte) ([]byte, error) {
 	limit := requestTimeout
 	if op.wait > 0 {
 		limit = op.wait + waitSlack
 	}
 	attempt, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	req, err := c.request(attempt, op, body)
+	req, err := c.request(attempt, at, op, body)
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +122,14 @@ func (c *Client) send(ctx context.Context, op call, body []byte) ([]byte, error)
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		return nil, errorOf(resp.StatusCode, resp.Header, answer)
 	}
+	if op.heard != nil {
+		op.heard(resp.Header)
+	}
 	return answer, nil
 }
 
-func (c *Client) request(ctx context.Context, op call, body []byte) (*http.Request, error) {
-	address := c.base + op.path
+func (c *Client) request(ctx context.Context, at uint32, op call, body []byte) (*http.Request, error) {
+	address := c.base(at) + op.path
 	if len(op.query) > 0 {
 		address += "?" + op.query.Encode()
 	}
@@ -139,6 +163,9 @@ func unreachable(ctx context.Context, err error) error {
 	}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // without the method and the address, which the caller knows
+	}
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return fmt.Errorf("%w: %w%w", ErrUnreachable, errNotSent, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }

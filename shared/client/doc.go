@@ -7,7 +7,9 @@
 //	j, err = c.Wait(ctx, "echo", j.ID)
 //
 // Errors that the server answered are an [*Error]; [ErrUnreachable] means that
-// no answer came, so that of a submission nothing is known. Reads are tried
-// again when the server is busy or restarting; what changes something is sent
-// exactly once.
+// no answer came, so that of a submission nothing is known. While a server is
+// away, restarting or busy, calls are repeated for up to 30 s (WithPatience): all
+// of them if it did not even take the connection, later only those that read or
+// have an IdempotencyKey (WithRepeatableRuns); what else changes something is
+// sent exactly once.
 package client

@@ -30,7 +30,7 @@ type EventsOptions struct {
 	// Once ends them with the last one that there is now.
 	Once bool
 	// Patience is how long the server may be away once it has answered. 0 means
-	// a minute; less than 0: not at all.
+	// a minute; less than 0: not at all. Before that WithPatience holds.
 	Patience time.Duration
 }
 
@@ -62,7 +62,7 @@ type Events struct {
 
 // Events prepares to read events; All reads them.
 func (c *Client) Events(endpoint string, o EventsOptions) *Events {
-	return &Events{c: c, endpoint: endpoint, o: o, patience: patienceOf(o.Patience)}
+	return &Events{c: c, endpoint: endpoint, o: o, patience: c.patienceOf(o.Patience)}
 }
 
 // Cursor is where to go on, for EventsOptions.After: that of the last event
@@ -86,22 +86,11 @@ func (e *Events) read(ctx context.Context, each func(Event) bool) (heard bool, e
 	defer cancel()
 	silence := time.AfterFunc(streamSilence, cancel)
 	defer silence.Stop()
-	req, err := e.c.request(within, e.call(), nil)
+	resp, err := e.c.open(ctx, within, e.call(), e.o.After)
 	if err != nil {
 		return false, err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	if e.o.After != "" {
-		req.Header.Set(headerLastEventID, e.o.After)
-	}
-	resp, err := e.c.http.Do(req)
-	if err != nil {
-		return false, unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
-	if err := refusal(ctx, resp); err != nil {
-		return false, err
-	}
 	reader := newEventReader(resp.Body)
 	for {
 		silence.Reset(streamSilence)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -99,16 +100,37 @@ type WorkerCounts struct {
 // Run submits a job and returns at once; the job is stored durably by then. A
 // repeated submission is answered with the first one's job.
 func (c *Client) Run(ctx context.Context, endpoint string, r Request) (*Job, error) {
-	return c.job(ctx, call{method: http.MethodPost, path: v2(endpoint, "run"), body: wireRequest(r), once: r.IdempotencyKey})
+	return c.job(ctx, call{method: http.MethodPost, path: v2(endpoint, "run"), body: wireRequest(r), once: c.once(r)})
+}
+
+// once is the Idempotency-Key that r is sent with.
+func (c *Client) once(r Request) string {
+	if r.IdempotencyKey == "" && c.keyed {
+		return "flightline-go-" + rand.Text()
+	}
+	return r.IdempotencyKey
 }
 
 // RunSync submits a job and returns when it has ended, or after wait with the
-// job as it then stands: its Status says which. wait 0 means 90 s; 1 to 300 s.
+// job as it then stands: its Status says which. wait 0 means 90 s; 1 to 300 s. A
+// server that restarts answers before; the rest is waited for with StatusSync.
 func (c *Client) RunSync(ctx context.Context, endpoint string, r Request, wait time.Duration) (*Job, error) {
-	return c.job(ctx, call{
+	end := time.Now().Add(held(wait))
+	j, err := c.job(ctx, call{
 		method: http.MethodPost, path: v2(endpoint, "runsync"), body: wireRequest(r),
-		query: millis("wait", wait), wait: held(wait), once: r.IdempotencyKey,
+		query: millis("wait", wait), wait: held(wait), once: c.once(r),
 	})
+	for look := 1; err == nil && c.patience > 0 && j.ID != "" && !j.Status.Terminal() && time.Until(end) > leastWait; look++ {
+		if rest(ctx, min(lastPoll, firstPoll*time.Duration(look))) != nil {
+			break // the caller's patience is over, and the job known
+		}
+		later, err := c.StatusSync(ctx, endpoint, j.ID, max(leastWait, time.Until(end).Truncate(time.Millisecond)))
+		if err != nil {
+			return j, nil //nolint:nilerr // what the submission was answered holds
+		}
+		j = later
+	}
+	return j, err
 }
 
 // Status returns the job as it stands, with its output.

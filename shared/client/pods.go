@@ -98,11 +98,9 @@ func (p Pods) Get(ctx context.Context, id string, query url.Values) (*Pod, error
 }
 
 // List returns the pods that query, the API's parameters, keeps; nil keeps all
-// but workers.
+// but workers. It reads all pages.
 func (p Pods) List(ctx context.Context, query url.Values) ([]Pod, error) {
-	var list []Pod
-	err := p.c.do(ctx, call{method: http.MethodGet, path: v1("pods"), query: query}, &list)
-	return list, err
+	return allPages[Pod](ctx, p.c, v1("pods"), query)
 }
 
 // Update changes what spec names, as of the pod's next start.

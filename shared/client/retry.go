@@ -2,33 +2,65 @@ package client
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"net/http"
 	"time"
 )
 
 const (
-	// maxAttempts counts the first one too.
-	maxAttempts = 4
-	firstPause  = 100 * time.Millisecond
-	// maxPause bounds what the server may ask for; beyond it the caller
-	// should decide.
-	maxPause = 30 * time.Second
+	// defaultPatience outlasts the restart of a server, and of its NATS.
+	defaultPatience = 30 * time.Second
+	firstPause      = 100 * time.Millisecond
+	// maxPause bounds the pauses that double.
+	maxPause = 4 * time.Second
 )
 
-// retry decides whether a read that was refused in its nth attempt, from 1, is
-// sent again, and after which pause: the one the server asks for, else one
-// that doubles.
-func retry(attempt int, refused *Error) (time.Duration, bool) {
-	if attempt >= maxAttempts || !refused.Temporary() || refused.RetryAfter > maxPause {
-		return 0, false
+// errNotSent marks an attempt that ended before a byte was sent. It has no text:
+// what it is wrapped with says why.
+var errNotSent error = notSentError{}
+
+type notSentError struct{}
+
+func (notSentError) Error() string { return "" }
+
+// tries are the attempts at one call that failed.
+type tries struct {
+	patience time.Duration
+	places   int // how many addresses there are
+	made     int
+	since    time.Time // the first failure
+}
+
+// after decides whether to try again after an attempt that ended with err, and
+// after which pause: none while there are addresses that were not tried, else
+// what the server asks for, or one that doubles.
+func (t *tries) after(err error) (time.Duration, bool) {
+	t.made++
+	if t.since.IsZero() {
+		t.since = time.Now()
 	}
-	return max(refused.RetryAfter, backoff(attempt)), true
+	pause := time.Duration(0)
+	if t.made%t.places == 0 || !away(err) {
+		pause = backoff(t.made / t.places)
+		if refused, ok := errors.AsType[*Error](err); ok {
+			pause = max(pause, refused.RetryAfter)
+		}
+	}
+	return pause, t.patience > 0 && time.Since(t.since)+pause < t.patience
+}
+
+// away tells whether another address may do better: a rate limit is the same
+// everywhere.
+func away(err error) bool {
+	refused, answered := errors.AsType[*Error](err)
+	return errors.Is(err, ErrUnreachable) || answered && refused.Status == http.StatusServiceUnavailable
 }
 
 // backoff is between half of and the whole doubled pause, so that many callers
 // do not come back at the same moment.
 func backoff(attempt int) time.Duration {
-	pause := min(maxPause, firstPause<<min(attempt-1, 10))
+	pause := min(maxPause, firstPause<<max(0, min(attempt-1, 10)))
 	return pause/2 + rand.N(pause/2) //nolint:gosec // spreads load, keeps no secret
 }
 

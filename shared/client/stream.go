@@ -20,8 +20,6 @@ const (
 	// streamSilence is how long a server may say nothing at all. It promises a
 	// sign of life every 15 s.
 	streamSilence = 45 * time.Second
-	// headerLastEventID tells the server how far a stream was read.
-	headerLastEventID = "Last-Event-ID"
 )
 
 // StreamOptions say how a stream is read. The zero value reads all of it.
@@ -30,7 +28,7 @@ type StreamOptions struct {
 	// beginning.
 	After uint64
 	// Patience is how long the server may be away once it has answered. 0 means
-	// a minute; less than 0: not at all.
+	// a minute; less than 0: not at all. Before that WithPatience holds.
 	Patience time.Duration
 }
 
@@ -56,7 +54,7 @@ type Stream struct {
 // Stream prepares to read a job's stream; All reads it. Reading by one caller
 // takes nothing away from others.
 func (c *Client) Stream(endpoint string, id job.ID, o StreamOptions) *Stream {
-	return &Stream{c: c, endpoint: endpoint, id: id, after: o.After, patience: patienceOf(o.Patience)}
+	return &Stream{c: c, endpoint: endpoint, id: id, after: o.After, patience: c.patienceOf(o.Patience)}
 }
 
 // Cursor is that of the last chunk that All yielded, or StreamOptions.After.
@@ -83,22 +81,13 @@ func (s *Stream) read(ctx context.Context, each func(Chunk) bool) (heard bool, e
 	defer cancel()
 	silence := time.AfterFunc(streamSilence, cancel)
 	defer silence.Stop()
-	req, err := s.c.request(within, call{
+	resp, err := s.c.open(ctx, within, call{
 		method: http.MethodGet, path: v2(s.endpoint, "stream", string(s.id)), query: map[string][]string{"format": {"sse"}},
-	}, nil)
+	}, strconv.FormatUint(s.after, 10))
 	if err != nil {
 		return false, err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set(headerLastEventID, strconv.FormatUint(s.after, 10))
-	resp, err := s.c.http.Do(req)
-	if err != nil {
-		return false, unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
-	if err := refusal(ctx, resp); err != nil {
-		return false, err
-	}
 	reader := newEventReader(resp.Body)
 	for {
 		silence.Reset(streamSilence)

@@ -15,16 +15,48 @@ import (
 	"flightline/shared/job"
 )
 
-// patience is how long a server that had answered may be away; less than 0: not
-// at all.
-type patience time.Duration
+// headerLastEventID tells the server how far a stream was read.
+const headerLastEventID = "Last-Event-ID"
 
-// patienceOf is what an option says, 0 meaning a minute.
-func patienceOf(d time.Duration) patience { return patience(cmp.Or(d, streamPatience)) }
+// patience is how long a server may be away before it has answered, and
+// afterwards; 0 and less than 0: not at all.
+type patience struct{ before, after time.Duration }
+
+// patienceOf is the client's, and what an option says, 0 meaning a minute.
+func (c *Client) patienceOf(d time.Duration) patience {
+	return patience{before: c.patience, after: cmp.Or(d, streamPatience)}
+}
+
+// open asks for a stream of events that come after the given one, "" meaning as
+// the call says. within ends the reading of it, ctx is the caller's.
+func (c *Client) open(ctx, within context.Context, op call, after string) (*http.Response, error) {
+	at := c.at.Load()
+	req, err := c.request(within, at, op, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if after != "" {
+		req.Header.Set(headerLastEventID, after)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		err = unreachable(ctx, err)
+	} else if err = refusal(ctx, resp); err == nil {
+		return resp, nil
+	}
+	if resp != nil {
+		_ = resp.Body.Close()
+	}
+	if away(err) {
+		c.leave(at)
+	}
+	return nil, err
+}
 
 // pauseAfter decides whether to come back after a failure in the nth attempt
-// since the last contact, and when.
-func (p patience) pauseAfter(attempt int, lost time.Time, err error) (time.Duration, bool) {
+// since contact was lost, or since the beginning if there was none, and when.
+func (p patience) pauseAfter(attempt int, lost time.Time, met bool, err error) (time.Duration, bool) {
 	pause := min(backoff(attempt), lastPoll)
 	refused, answered := errors.AsType[*Error](err)
 	switch {
@@ -33,10 +65,11 @@ func (p patience) pauseAfter(attempt int, lost time.Time, err error) (time.Durat
 	case answered:
 		pause = max(pause, refused.RetryAfter)
 	}
-	if lost.IsZero() {
-		return pause, answered && attempt < maxAttempts
+	most := p.before
+	if met {
+		most = p.after
 	}
-	return pause, p > 0 && time.Since(lost)+pause < time.Duration(p)
+	return pause, most > 0 && time.Since(lost)+pause < most
 }
 
 // refusal reads an answer that is no stream.
@@ -119,11 +152,11 @@ func resumed[T any](ctx context.Context, p patience, over func() bool, read func
 			stopped = !yield(v, nil)
 			return !stopped
 		}
-		lost := time.Time{} // when contact was lost; before the first contact there is no patience
+		lost, met := time.Now(), false // when contact was lost, and whether there was any
 		for attempt := 1; !over(); attempt++ {
 			heard, err := read(ctx, each)
 			if heard {
-				attempt, lost = 1, time.Now()
+				attempt, lost, met = 1, time.Now(), true
 			}
 			if stopped {
 				return
@@ -131,7 +164,7 @@ func resumed[T any](ctx context.Context, p patience, over func() bool, read func
 			if err == nil {
 				continue // the end is told
 			}
-			pause, again := p.pauseAfter(attempt, lost, err)
+			pause, again := p.pauseAfter(attempt, lost, met, err)
 			if again && rest(ctx, pause) == nil {
 				continue
 			}

@@ -138,7 +138,7 @@ func TestStreamEndsWithAnError(t *testing.T) {
 			c, from := streaming(t, test.turns...)
 			s := c.Stream("ep", "j1", client.StreamOptions{Patience: test.patience})
 			if name == "never there" {
-				c, err := client.New("http://127.0.0.1:1", "")
+				c, err := client.New("http://127.0.0.1:1", "", client.WithPatience(0))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -64,11 +64,9 @@ func (t things[T, S]) Get(ctx context.Context, id string) (*T, error) {
 	return one[T](ctx, t.c, call{method: http.MethodGet, path: v1(t.path, id)})
 }
 
-// List returns all.
+// List returns all, of all pages.
 func (t things[T, S]) List(ctx context.Context) ([]T, error) {
-	var list []T
-	err := t.c.do(ctx, call{method: http.MethodGet, path: v1(t.path)}, &list)
-	return list, err
+	return allPages[T](ctx, t.c, v1(t.path), nil)
 }
 
 // Update changes what spec names.

@@ -13,6 +13,9 @@ import (
 // which many proxies cut a silent connection.
 const statusWait = 50 * time.Second
 
+// leastWait is the shortest wait that the API allows.
+const leastWait = time.Second
+
 // Pauses between two looks at a server without status-sync.
 const (
 	firstPoll = 50 * time.Millisecond
@@ -32,7 +35,7 @@ func (c *Client) Wait(ctx context.Context, endpoint string, id job.ID) (*Job, er
 func (c *Client) WaitEach(ctx context.Context, endpoint string, id job.ID, each func(*Job)) (*Job, error) {
 	hold := statusWait
 	if each != nil {
-		hold = time.Second // the least that the API allows
+		hold = leastWait
 	}
 	polling := false
 	for look := 1; ; look++ {

@@ -6,17 +6,21 @@ import (
 	"time"
 )
 
-// Workers manages the workers that speak HTTP, as RunPod's do. Each call needs a
-// key with the control permission.
+// Workers manages the workers of an endpoint: those that speak HTTP, as RunPod's
+// do, are let in, and all are listed and drained. Each call needs a key with the
+// control permission.
 type Workers struct{ c *Client }
 
 // Workers returns the calls that manage workers.
 func (c *Client) Workers() Workers { return Workers{c} }
 
-// Worker is a worker that was let in with a token of its own.
+// Worker is a worker that was let in with a token of its own, or that lives and
+// speaks NATS.
 type Worker struct {
 	ID       string `json:"id"`
 	Endpoint string `json:"endpoint"`
+	// Protocol is "http" or "nats".
+	Protocol string `json:"protocol"`
 	// State is "idle", "running" or "unhealthy" by its last ping, "" if there was
 	// none lately.
 	State string `json:"state,omitempty"`
@@ -24,7 +28,7 @@ type Worker struct {
 	Running []string `json:"running"`
 	// Draining means that it gets no more jobs.
 	Draining bool `json:"draining"`
-	// Last4 are the last characters of the token.
+	// Last4 are the last characters of the token, "" of a worker that speaks NATS.
 	Last4   string    `json:"last4"`
 	Created time.Time `json:"createdAt"`
 	// PingIntervalMs is how often it should ping, in milliseconds.
@@ -53,8 +57,8 @@ func (w Workers) List(ctx context.Context, endpoint string) ([]Worker, error) {
 	return list, err
 }
 
-// Drain ends the handing out of jobs to a worker; those that it has go on. Stop
-// the worker once it runs none.
+// Drain ends the handing out of jobs to a worker; those that it has go on. A
+// worker that speaks NATS leaves once it runs none; stop another one then.
 func (w Workers) Drain(ctx context.Context, endpoint, id string) (*Worker, error) {
 	return w.one(ctx, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers", id, "drain")})
 }

@@ -5,7 +5,9 @@ package endpoint
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // ErrNotFound means that no endpoint of that id exists, or it is being deleted.
@@ -28,8 +30,8 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 // Unwrap makes errors.Is(err, ErrInvalid) hold.
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
-// Endpoint is what exists under an id. Zero durations and counts in a request
-// to create one mean the defaults named at the field.
+// Endpoint is what exists under an id. Zero durations and counts mean the
+// defaults named at the field.
 type Endpoint struct {
 	// ID matches [A-Za-z0-9_-]{1,64} and is neither "env" nor "drain".
 	ID string `json:"id"`
@@ -50,9 +52,10 @@ type Endpoint struct {
 	// RequestsPerWorker raises the rate limits by running workers. 0 means none; to 100000.
 	RequestsPerWorker int `json:"requestsPerWorker"`
 	// WorkersMin and WorkersMax bound the autoscaler. WorkersMax 0 means 3, or
-	// WorkersMin if that is more; to 1000.
-	WorkersMin int `json:"workersMin"`
-	WorkersMax int `json:"workersMax"`
+	// WorkersMin if that is more, but with NoWorkers none at all; to 1000.
+	WorkersMin int  `json:"workersMin"`
+	WorkersMax int  `json:"workersMax"`
+	NoWorkers  bool `json:"noWorkers,omitempty"`
 	// ScalerType is QueueDelay or RequestCount, "" means the former; ScalerValue
 	// is its seconds or jobs, 0 means 4; to 100000.
 	ScalerType  string `json:"scalerType"`
@@ -143,6 +146,9 @@ func (e Endpoint) Complete() (Endpoint, error) {
 	if len([]rune(e.Name)) > MaxName {
 		return e, &FieldError{"name", fmt.Sprintf("is longer than %d characters", MaxName)}
 	}
+	if strings.ContainsFunc(e.Name, unicode.IsControl) {
+		return e, &FieldError{"name", "must hold no control characters"}
+	}
 	for _, d := range e.durations() {
 		if *d.value == 0 {
 			*d.value = d.standard
@@ -182,7 +188,10 @@ func (e Endpoint) completeCounts() (Endpoint, error) {
 	if e.MaxLost == 0 {
 		e.MaxLost = DefaultMaxLost
 	}
-	if e.WorkersMax == 0 {
+	switch {
+	case e.WorkersMax != 0:
+		e.NoWorkers = false
+	case !e.NoWorkers:
 		e.WorkersMax = max(DefaultWorkersMax, e.WorkersMin)
 	}
 	if e.StreamFormat == "" {

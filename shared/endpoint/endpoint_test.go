@@ -95,6 +95,27 @@ func TestCompleteBounds(t *testing.T) {
 	}
 }
 
+// An endpoint made before there was NoWorkers says 0 for what nobody gave.
+func TestNoWorkersIsNotTheDefault(t *testing.T) {
+	for name, tt := range map[string]struct {
+		e    endpoint.Endpoint
+		want int
+		none bool
+	}{
+		"not said":          {endpoint.Endpoint{}, 3, false},
+		"a larger minimum":  {endpoint.Endpoint{WorkersMin: 5}, 5, false},
+		"none":              {endpoint.Endpoint{NoWorkers: true}, 0, true},
+		"a number says all": {endpoint.Endpoint{WorkersMax: 2, NoWorkers: true}, 2, false},
+	} {
+		tt.e.ID = "ep"
+		if got, err := tt.e.Complete(); err != nil || got.WorkersMax != tt.want || got.NoWorkers != tt.none {
+			t.Errorf("%s: got %d, %v, %v, want %d, %v", name, got.WorkersMax, got.NoWorkers, err, tt.want, tt.none)
+		}
+	}
+	_, err := endpoint.Endpoint{ID: "ep", NoWorkers: true, WorkersMin: 1}.Complete()
+	checkField(t, err, "workersMin")
+}
+
 func checkField(t *testing.T, err error, field string) {
 	t.Helper()
 	var wrong *endpoint.FieldError

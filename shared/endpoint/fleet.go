@@ -24,10 +24,6 @@ const (
 	MaxIdleTimeout     = time.Hour
 	// MaxPause is the longest pause; one without an end is that long.
 	MaxPause = 365 * 24 * time.Hour
-	// MaxEnv bounds the variables of an endpoint's workers, MaxEnvBytes their
-	// names and values together.
-	MaxEnv      = 200
-	MaxEnvBytes = 64 << 10
 	// MaxCommand bounds the words of a command, MaxCommandBytes their length
 	// together, and MaxImage that of an image's name.
 	MaxCommand      = 100
@@ -76,9 +72,6 @@ func (e Endpoint) completeFleet() (Endpoint, error) {
 	case e.IdleTimeout < MinIdleTimeout || e.IdleTimeout > MaxIdleTimeout:
 		return e, &FieldError{"idleTimeout", "must be between 1 and 3600 seconds"}
 	}
-	if err := checkEnv(e.Env); err != nil {
-		return e, err
-	}
 	return e, e.Fleet.check()
 }
 
@@ -123,27 +116,6 @@ func checkCommand(words []string) error {
 		return &FieldError{"command", "must not hold NUL"}
 	case len(words) > 0 && words[0] == "":
 		return &FieldError{"command", "must begin with a program"}
-	}
-	return nil
-}
-
-// checkEnv refuses what an environment cannot hold.
-func checkEnv(env map[string]string) error {
-	if len(env) > MaxEnv {
-		return &FieldError{"env", fmt.Sprintf("has more than %d variables", MaxEnv)}
-	}
-	size := 0
-	for name, value := range env {
-		if name == "" || strings.ContainsAny(name, "=\x00\r\n") {
-			return &FieldError{"env", "has a name that is empty, or holds '=', a line break or NUL"}
-		}
-		if strings.ContainsAny(value, "\x00\r\n") {
-			return &FieldError{"env." + name, "must not hold a line break or NUL"}
-		}
-		size += len(name) + len(value)
-	}
-	if size > MaxEnvBytes {
-		return &FieldError{"env", fmt.Sprintf("is larger than %d bytes", MaxEnvBytes)}
 	}
 	return nil
 }

@@ -26,10 +26,13 @@ const (
 	PurgeQueue = "purge-queue"
 	OpenAI     = "openai"
 	Requests   = "requests"
+	Explain    = "explain"
+	Scale      = "scale"
 )
 
-// Defaults returns the bounds of the API's contract. It names no retry: that
-// has the numbers of cancel, for itself.
+// Defaults returns the bounds of the API's contract. It names no retry, explain
+// and scale: each has the numbers of cancel, for itself, so that scale can be
+// asked every second by a few.
 func Defaults() Table {
 	return Table{
 		Run:        {1000, 200},
@@ -41,6 +44,8 @@ func Defaults() Table {
 		PurgeQueue: {2, 0},
 		OpenAI:     {2000, 400},
 		Requests:   {10, 2},
+		Explain:    {100, 20},
+		Scale:      {100, 20},
 	}
 }
 

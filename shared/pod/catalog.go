@@ -2,6 +2,7 @@ package pod
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -79,20 +80,25 @@ type SavingsPlan struct {
 	EndTime   time.Time `json:"endTime"`
 }
 
-// ParseCatalog reads a catalogue. It returns a *FieldError, or another
-// ErrInvalid if data is no such JSON document.
+// wholeCatalog stands for the path of the document itself.
+const wholeCatalog = "the catalogue"
+
+// ParseCatalog reads a catalogue. It returns a *FieldError if data is no such
+// JSON document.
 func ParseCatalog(data []byte) (*Catalog, error) {
 	if len(data) > MaxCatalog {
-		return nil, &FieldError{"catalog", fmt.Sprintf("must be at most %d bytes", MaxCatalog)}
+		return nil, &FieldError{wholeCatalog, fmt.Sprintf("must be at most %d bytes", MaxCatalog)}
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	var c *Catalog
 	if err := decoder.Decode(&c); err != nil {
-		return nil, fmt.Errorf("%w: catalogue: %w", ErrInvalid, err)
+		wrong := Misread(data, err)
+		wrong.Field = cmp.Or(wrong.Field, wholeCatalog)
+		return nil, wrong
 	}
 	if _, err := decoder.Token(); err != io.EOF || c == nil {
-		return nil, fmt.Errorf("%w: catalogue: must be one JSON object", ErrInvalid)
+		return nil, &FieldError{wholeCatalog, "must be one JSON object"}
 	}
 	return c, c.check()
 }

@@ -68,8 +68,11 @@ func TestBadCatalogsNameTheField(t *testing.T) {
 		return `{"savingsPlans":[{"id":"s","podId":"p","startTime":"2026-01-01T00:00:00Z","endTime":"2027-01-01T00:00:00Z"` + rest + `}]}`
 	}
 	for text, want := range map[string]string{
-		``: "EOF", `null`: "one JSON object", `[]`: "cannot unmarshal", `{} {}`: "one JSON object", `{"gpus":{}}`: "unknown field",
-		`{"gpuTypes":{"L4":{"securePrice":"1"}}}`:            "securePrice",
+		``: "the catalogue is not valid JSON", `null`: "one JSON object", `[]`: "the catalogue must be an object", `{} {}`: "one JSON object", `{"gpus":{}}`: "gpus is no field",
+		`{"gpuTypes":{"L4":{"securePrice":"1"}}}`:            "gpuTypes.L4.securePrice must be a number",
+		`{"machines":"x"}`:                                   "machines must be an object",
+		plan(`,"costPerHr":[]`):                              "savingsPlans[0].costPerHr must be a number",
+		`{"savingsPlans":[{"startTime":"soon"}]}`:            "soon must be an instant",
 		`{"gpuTypes":{"L4":{"oneWeekPrice":-1}}}`:            "gpuTypes.L4.oneWeekPrice must not be negative",
 		`{"cpuTypes":{"E":{"vcpuPrice":-1}}}`:                "cpuTypes.E.vcpuPrice must not be negative",
 		`{"machines":{"m":{"costPerHr":-1}}}`:                "machines.m.costPerHr must not be negative",

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -140,7 +141,7 @@ func (s Spec) checkNumbers() error {
 		{"volumeInGb", float64(s.VolumeGB), MaxDiskGB},
 	} {
 		if math.IsNaN(b.value) || b.value < 0 || b.value > b.most {
-			return &FieldError{b.field, fmt.Sprintf("must be between 0 and %v", b.most)}
+			return &FieldError{b.field, "must be between 0 and " + strconv.FormatFloat(b.most, 'f', -1, 64)}
 		}
 	}
 	return nil
@@ -149,6 +150,9 @@ func (s Spec) checkNumbers() error {
 func checkName(name string) error {
 	if n := utf8.RuneCountInString(name); n < 1 || n > MaxName || !utf8.ValidString(name) {
 		return &FieldError{"name", fmt.Sprintf("must have 1 to %d characters", MaxName)}
+	}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return &FieldError{"name", "must hold no control characters"}
 	}
 	return nil
 }

@@ -19,17 +19,19 @@ func (p Pod) GPUs() (kind string, count int) {
 	return kind, count
 }
 
-// VCPUs is how many virtual CPUs the pod has, 0 if that is not known.
+// VCPUs is how many virtual CPUs the pod has, 0 if that is not known. A process
+// has all of its machine's: nothing limits it.
 func (p Pod) VCPUs() float64 {
-	if p.Spec.VCPUs > 0 {
+	if p.Spec.VCPUs > 0 && p.Driver != Process {
 		return p.Spec.VCPUs
 	}
 	return p.Machine.VCPUs
 }
 
-// MemoryGB is how much memory the pod has, 0 if that is not known.
+// MemoryGB is how much memory the pod has, 0 if that is not known. A process has
+// all of its machine's.
 func (p Pod) MemoryGB() float64 {
-	if p.Spec.MemoryGB > 0 {
+	if p.Spec.MemoryGB > 0 && p.Driver != Process {
 		return p.Spec.MemoryGB
 	}
 	return p.Machine.MemoryGB

@@ -45,14 +45,27 @@ type Pod struct {
 	// PublicIP and PortMappings (internal to public) are empty while the pod initialises.
 	PublicIP     string      `json:"publicIp,omitempty"`
 	PortMappings map[int]int `json:"portMappings,omitempty"`
+	// Starts counts the requests to start it again: what its driver has of a
+	// lower number is an earlier life, and ends.
+	Starts int `json:"starts,omitempty"`
 	// Created, Started (the last start) and Changed are server times; Started
 	// is zero before the first.
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"`
 	Changed time.Time `json:"changed"`
-	// Change tells in words what happened at Changed.
-	Change string `json:"change"`
+	// Change tells in words what happened at Changed, By as what; By is "" of
+	// pods that have only been made.
+	Change string  `json:"change"`
+	By     Trigger `json:"by,omitempty"`
+	// Cut are the ids of the jobs that its worker said it held when its driver
+	// ended it by request. Gateways give them back.
+	Cut []string `json:"cut,omitempty"`
+	// Drain asks its worker to end once it has no job.
+	Drain Drain `json:"drain,omitzero"`
 }
+
+// Failed reports whether the pod ended and nobody had asked it to.
+func (p Pod) Failed() bool { return p.Status == Exited && (p.By == Exit || p.By == "") }
 
 // Spec is what a pod is started from.
 type Spec struct {

@@ -17,14 +17,17 @@ func TestStatusTable(t *testing.T) {
 		{Running, Start, Running},
 		{Running, Stop, Exited},
 		{Running, Exit, Exited},
+		{Running, Leave, Exited},
 		{Running, Remove, Terminated},
 		{Exited, Start, Running},
 		{Exited, Stop, Exited},
 		{Exited, Exit, Exited},
+		{Exited, Leave, Exited},
 		{Exited, Remove, Terminated},
 		{Terminated, Start, ""},
 		{Terminated, Stop, ""},
 		{Terminated, Exit, Terminated},
+		{Terminated, Leave, Terminated},
 		{Terminated, Remove, Terminated},
 		{"LOST", Start, ""},
 		{Running, "nudge", ""},
@@ -32,6 +35,26 @@ func TestStatusTable(t *testing.T) {
 		got, err := tc.from.Next(tc.by)
 		if tc.to == "" && (!errors.Is(err, ErrConflict) || got != tc.from) || tc.to != "" && (err != nil || got != tc.to) {
 			t.Errorf("%s by %s: got %s %v, want %s", tc.from, tc.by, got, err, tc.to)
+		}
+	}
+}
+
+func TestOnlyWhoEndsUnaskedHasFailed(t *testing.T) {
+	for _, tc := range []struct {
+		status Status
+		by     Trigger
+		want   bool
+	}{
+		{Exited, Exit, true},
+		{Exited, "", true}, // written by an earlier version
+		{Exited, Stop, false},
+		{Exited, Leave, false},
+		{Running, Start, false},
+		{Terminated, Remove, false},
+		{Terminated, Exit, false},
+	} {
+		if got := (Pod{Status: tc.status, By: tc.by}).Failed(); got != tc.want {
+			t.Errorf("%s by %q: got %v, want %v", tc.status, tc.by, got, tc.want)
 		}
 	}
 }

@@ -78,7 +78,8 @@ func secretsOf(env map[string]string) []string {
 }
 
 // Restore is env as an update sent it, with what old has in place of Hidden. It
-// returns a *FieldError for a hidden value that old lacks.
+// returns a *FieldError for a hidden value that old lacks, and for what no
+// environment can hold.
 func Restore(env, old map[string]string) (map[string]string, error) {
 	whole := maps.Clone(env)
 	for name, value := range env {
@@ -91,5 +92,5 @@ func Restore(env, old map[string]string) (map[string]string, error) {
 		}
 		whole[name] = before
 	}
-	return whole, nil
+	return whole, checkEnv(whole)
 }

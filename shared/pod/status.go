@@ -23,16 +23,18 @@ const (
 	Stop Trigger = "stop"
 	// Exit is that it ended by itself, or vanished.
 	Exit Trigger = "exit"
+	// Leave is that its worker was done, and said so.
+	Leave Trigger = "leave"
 	// Remove is its deletion.
 	Remove Trigger = "remove"
 )
 
 // transitions is the table.
 var transitions = map[Status]map[Trigger]Status{
-	Running: {Start: Running, Stop: Exited, Exit: Exited, Remove: Terminated},
-	Exited:  {Start: Running, Stop: Exited, Exit: Exited, Remove: Terminated},
+	Running: {Start: Running, Stop: Exited, Exit: Exited, Leave: Exited, Remove: Terminated},
+	Exited:  {Start: Running, Stop: Exited, Exit: Exited, Leave: Exited, Remove: Terminated},
 	// A pod that is gone stays gone.
-	Terminated: {Exit: Terminated, Remove: Terminated},
+	Terminated: {Exit: Terminated, Leave: Terminated, Remove: Terminated},
 }
 
 // Next is the status after the trigger, or a *TransitionError, which is an

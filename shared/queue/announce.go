@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/streams"
 )
+
+// leaving is for how long a completion that is done may still be in the queue:
+// longer than its removal takes, with the service and the server at work.
+const leaving = 2 * time.Second
 
 // Announce queues the end of an attempt for its webhook, with the input and
 // the output, or copies of its own if they lie beside the record: delivery may
@@ -35,8 +41,9 @@ func (q *Queue) Announce(ctx context.Context, f Fact) error {
 }
 
 // AnnounceAgain queues the end of a job's latest attempt once more, whatever
-// became of its webhook. It returns job.ErrNotFound if the job is no longer
-// kept, has not ended, or has no webhook, and ErrUnavailable.
+// became of its webhook; one that still waits in the queue is as good. It
+// returns job.ErrNotFound if the job is no longer kept, has not ended, has no
+// webhook, or is of an earlier endpoint of that id, and ErrUnavailable.
 func (q *Queue) AnnounceAgain(ctx context.Context, e endpoint.Endpoint, id job.ID) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -45,7 +52,7 @@ func (q *Queue) AnnounceAgain(ctx context.Context, e endpoint.Endpoint, id job.I
 	if err != nil {
 		return err
 	}
-	if r.Webhook == "" || !r.Status.Terminal() {
+	if r.Webhook == "" || !r.Status.Terminal() || OfEarlier(e, &r.Job) {
 		return job.ErrNotFound
 	}
 	return q.announce(ctx, at, r, nuid.Next())
@@ -65,10 +72,31 @@ func (q *Queue) announce(ctx context.Context, at place, r *record, replay string
 	if replay != "" {
 		m.Header.Set(replayHeader, replay)
 	}
-	if _, err = q.publish(ctx, streams.Webhooks, m, nuid.Next(), 0); err != nil && !errors.Is(err, errConflict) {
+	until := time.Time{}
+	if replay != "" {
+		until = time.Now().Add(leaving)
+	}
+	if err := q.queueCompletion(ctx, m, until); err != nil && !errors.Is(err, errConflict) {
 		return fmt.Errorf("announce job %s: %w", r.ID, err)
 	}
 	return nil
+}
+
+// queueCompletion puts one into the work queue, errConflict if one of the same
+// attempt lies there at the time until, and until then: what was delivered or
+// kept stays there for a moment after the log or the other stream has it.
+func (q *Queue) queueCompletion(ctx context.Context, m *nats.Msg, until time.Time) error {
+	for {
+		_, err := q.publish(ctx, streams.Webhooks, m, nuid.Next(), 0)
+		if !errors.Is(err, errConflict) || !time.Now().Before(until) {
+			return err
+		}
+		select {
+		case <-time.After(againAfter):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // keepPayloads replaces r's references by those of copies.

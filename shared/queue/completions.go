@@ -25,7 +25,7 @@ const (
 	inputMost   = 4 << 10
 	// completionsAtOnce is how many completions are asked for at a time. They
 	// come without payloads.
-	completionsAtOnce = 1024
+	completionsAtOnce = 4096
 )
 
 // ErrPayloadGone means that a completion's input or output can no longer be
@@ -55,8 +55,9 @@ type Completion struct {
 	msg   jetstream.Msg
 	sweep *sweeper
 	tries *firstTries
-	// seq is where the whole of it lies in WEBHOOKS.
-	seq uint64
+	// seq is where the whole of it lies in WEBHOOKS, as server has it.
+	seq    uint64
+	server string
 }
 
 // Completions calls each for every completion that is to be delivered now,
@@ -86,6 +87,7 @@ func (q *Queue) Completions(ctx context.Context, each func(*Completion)) error {
 func (q *Queue) consumeCompletions(ctx context.Context, each func(*Completion)) error {
 	within, cancel := bounded(ctx)
 	defer cancel()
+	back, server := q.renumbered()
 	consumer, err := q.js.Consumer(within, streams.Webhooks, streams.WebhookConsumer)
 	if err != nil {
 		return fmt.Errorf("bind consumer %s: %w", streams.WebhookConsumer, err)
@@ -98,6 +100,7 @@ func (q *Queue) consumeCompletions(ctx context.Context, each func(*Completion)) 
 			_ = m.Term()
 			return
 		}
+		c.server = server
 		each(c)
 	}, jetstream.PullMaxMessages(completionsAtOnce), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		if errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -116,10 +119,16 @@ func (q *Queue) consumeCompletions(ctx context.Context, each func(*Completion)) 
 	}()
 	select {
 	case <-ctx.Done():
-		return nil
+	case <-back:
+		consuming.Drain() // what came before is the other server's
+		select {
+		case <-ctx.Done():
+		case <-consuming.Closed():
+		}
 	case err := <-failed:
 		return err
 	}
+	return nil
 }
 
 func (q *Queue) completionOf(m jetstream.Msg) (*Completion, error) {
@@ -135,7 +144,8 @@ func (q *Queue) completionOf(m jetstream.Msg) (*Completion, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode job %s: %w", id, err)
 	}
-	r := w.record(place{endpoint: ep}, id, meta.Sequence.Stream)
+	var r record
+	w.fill(&r, place{endpoint: ep}, id, meta.Sequence.Stream)
 	c := &Completion{Job: r.Job, Replay: m.Headers().Get(replayHeader), q: q, refs: [2]*payloadRef{r.inRef, r.outRef}, msg: m, seq: r.seq}
 	c.Fresh = meta.NumDelivered == 1 && c.Replay == "" && m.Headers().Get(triedHeader) == ""
 	if input := m.Headers().Get(inputHeader); input != "" && w.tellsAll() {
@@ -154,7 +164,7 @@ func (c *Completion) Load(ctx context.Context) error {
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	m, err := c.q.leaderSeq(ctx, streams.Webhooks, c.seq)
+	m, err := c.read(ctx)
 	if errors.Is(err, errNoMessage) {
 		return job.ErrNotFound
 	}
@@ -175,6 +185,16 @@ func (c *Completion) Load(ctx context.Context) error {
 		c.Job.Output, err = c.q.loadKept(ctx, r.outRef)
 	}
 	return err
+}
+
+// read is the whole message, errNoMessage if it is gone: another one may have
+// its number by now (numbered).
+func (c *Completion) read(ctx context.Context) (*stored, error) {
+	m, err := c.q.leaderSeq(ctx, streams.Webhooks, c.seq)
+	if err == nil && m.subject != streams.WebhookSubject(c.Job.Endpoint, c.Job.ID, c.Job.Attempt) {
+		return nil, errNoMessage
+	}
+	return m, err
 }
 
 // loadKept reads a copy that announce made.
@@ -204,12 +224,12 @@ func (c *Completion) Later(d time.Duration) {
 	_ = c.msg.NakWithDelay(d)
 }
 
-// Done takes the completion out of the queue for good, within half a second
+// Done takes the completion out of the queue for good, within a second
 // and with many others, and at once its copies of payloads. It may fail
 // silently: then it comes again, and the log of deliveries must tell that it is
 // done.
 func (c *Completion) Done(ctx context.Context) {
-	c.sweep.add(c.seq, c.msg)
+	c.sweep.add(swept{c.seq, c.msg, time.Now(), c.server})
 	if c.refs == [2]*payloadRef{} {
 		return
 	}

@@ -53,11 +53,7 @@ func (p *logPage) message(list []Logged) (*nats.Msg, error) {
 	if len(p.at) == 1 {
 		return list[p.at[0]].message(list[p.at[0]].After)
 	}
-	those := make([]Logged, len(p.at))
-	for i, at := range p.at {
-		those[i] = list[at]
-	}
-	return firstTriesMessage(p.subject, those)
+	return firstTriesMessage(p.subject, list, p.at)
 }
 
 // pagesOf says which deliveries share a message. One that would be alone has a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -46,16 +47,34 @@ func (l *Logged) firstTrySubject() string {
 // size is more than the delivery takes in a message.
 func (l *Logged) size() int { return 256 + 6*(len(l.URL)+len(l.Answer)) }
 
-func firstTriesMessage(subject string, list []Logged) (*nats.Msg, error) {
-	all := make([]firstTry, len(list))
-	for i, d := range list {
-		all[i] = firstTry{d.Job, d.Attempt, d.Started, d.Took, d.URL, d.Status, d.Answer}
+// firstTriesMessage has those of the list at some places.
+func firstTriesMessage(subject string, list []Logged, places []int) (*nats.Msg, error) {
+	var err error
+	data := make([]byte, 0, 256*len(places))
+	for _, at := range places {
+		data = append(data, ',')
+		if data, err = list[at].appendFirstTry(data); err != nil {
+			return nil, fmt.Errorf("log %d deliveries: %w", len(places), err)
+		}
 	}
-	data, err := json.Marshal(all)
-	if err != nil {
-		return nil, fmt.Errorf("log %d deliveries: %w", len(list), err)
+	data[0] = '['
+	return &nats.Msg{Subject: subject, Data: append(data, ']')}, nil
+}
+
+// appendFirstTry writes a firstTry.
+func (d *Delivery) appendFirstTry(b []byte) (_ []byte, err error) {
+	b = append(append(b, `{"job":"`...), d.Job...)
+	b = strconv.AppendInt(append(b, `","attempt":`...), int64(d.Attempt), 10)
+	b = append(d.Started.AppendFormat(append(b, `,"started":"`...), time.RFC3339Nano), '"')
+	b = strconv.AppendInt(append(b, `,"took":`...), int64(d.Took), 10)
+	if b, err = appendText(append(b, `,"url":`...), d.URL); err != nil {
+		return b, err
 	}
-	return &nats.Msg{Subject: subject, Data: data}, nil
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(d.Status), 10)
+	if d.Answer != "" {
+		b, err = appendText(append(b, `,"answer":`...), d.Answer)
+	}
+	return append(b, '}'), err
 }
 
 func appendFirstTries(to []Delivery, endpoint string, data []byte, seq uint64) ([]Delivery, error) {

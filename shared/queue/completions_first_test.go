@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -163,5 +164,32 @@ func TestTheLastDeliveryMayShareAMessage(t *testing.T) {
 	c.Replay = "r1"
 	if d, err := s.q.LastDelivery(t.Context(), c); err != nil || d != (Delivery{}) {
 		t.Errorf("a replay: got %+v, %v, want none", d, err)
+	}
+}
+
+// The log has what encoding/json would have written.
+func TestFirstTriesAsEncodingJSONHasThem(t *testing.T) {
+	list := []Logged{success(idOf(1), 1), success(idOf(2), 2), success(idOf(3), 3)}
+	list[1].Answer, list[1].URL = "a \"b\"\n<é>", "https://h/?a&b"
+	list[2].Answer, list[2].Started = "", time.Date(2026, 1, 2, 3, 4, 5, 670, time.FixedZone("", 3600))
+	m, err := firstTriesMessage("s", list, []int{0, 1, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []firstTry
+	if err := json.Unmarshal(m.Data, &got); err != nil {
+		t.Fatalf("%s: %v", m.Data, err)
+	}
+	for i, d := range list {
+		want := firstTry{d.Job, d.Attempt, d.Started, d.Took, d.URL, d.Status, d.Answer}
+		if !got[i].Started.Equal(want.Started) {
+			t.Errorf("%d: got %v, want %v", i, got[i].Started, want.Started)
+		}
+		if got[i].Started = want.Started; got[i] != want {
+			t.Errorf("%d: got %+v, want %+v", i, got[i], want)
+		}
+	}
+	if got, err := firstTriesMessage("s", list, []int{2}); err != nil || !strings.Contains(string(got.Data), string(idOf(3))) || strings.Contains(string(got.Data), string(idOf(1))) {
+		t.Errorf("got %s, %v, want the last one only", got.Data, err)
 	}
 }

@@ -42,7 +42,7 @@ const (
 func (c *Completion) Keep(ctx context.Context, why Reason, destination string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	m, err := c.q.leaderSeq(ctx, streams.Webhooks, c.seq)
+	m, err := c.read(ctx)
 	if errors.Is(err, errNoMessage) {
 		return nil // somebody else has kept or delivered it
 	}
@@ -56,7 +56,9 @@ func (c *Completion) Keep(ctx context.Context, why Reason, destination string) e
 	if err := c.q.put(ctx, streams.Undelivered, kept); err != nil {
 		return fmt.Errorf("keep the webhook of job %s: %w", c.Job.ID, err)
 	}
-	_ = c.msg.Ack()
+	if c.q.numbered(c.server) {
+		_ = c.msg.Ack()
+	}
 	return nil
 }
 
@@ -109,6 +111,7 @@ func (f ReplayOf) matches(m *nats.Msg) bool {
 // returns ErrUnavailable with the number so far; it may be repeated.
 func (q *Queue) ReplayKept(ctx context.Context, endpoint string, which ReplayOf) (int, error) {
 	count := 0
+	until := time.Now().Add(leaving)
 	for from := uint64(1); ; {
 		page, err := q.keptFrom(ctx, from, streams.UndeliveredFilter(endpoint, which.Job))
 		if err != nil || len(page) == 0 {
@@ -119,10 +122,13 @@ func (q *Queue) ReplayKept(ctx context.Context, endpoint string, which ReplayOf)
 			if !which.matches(m) {
 				continue
 			}
-			if err := q.replay(ctx, m); err != nil {
+			queued, err := q.replay(ctx, m, until)
+			if err != nil {
 				return count, err
 			}
-			count++
+			if queued {
+				count++
+			}
 		}
 	}
 }
@@ -135,25 +141,35 @@ func (q *Queue) keptFrom(ctx context.Context, from uint64, filter string) ([]*na
 	})
 }
 
-// replay moves one completion back. One that waits there already is as good.
-func (q *Queue) replay(ctx context.Context, m *nats.Msg) error {
+// replay moves one completion back, and reports whether it is there now. One that
+// an earlier replay put there is as good; any other is on its way out, and takes
+// no kept one with it.
+func (q *Queue) replay(ctx context.Context, m *nats.Msg, until time.Time) (bool, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	ep, id, attempt, err := streams.ParseCompletion(m.Header.Get("Nats-Subject"))
 	if err != nil {
-		return err
+		return false, err
 	}
 	w, err := parseWire(m.Header.Get(metaHeader))
 	if err != nil {
-		return fmt.Errorf("decode job %s: %w", id, err)
+		return false, fmt.Errorf("decode job %s: %w", id, err)
 	}
 	again := q.carried(streams.WebhookSubject(ep, id, attempt), m.Header, m.Data, instant(w.Finished))
 	again.Header.Set(triedHeader, "yes")
 	if Reason(m.Header.Get(reasonHeader)) == GivenUp {
 		again.Header.Set(replayHeader, nuid.Next())
 	}
-	if _, err := q.publish(ctx, streams.Webhooks, again, nuid.Next(), 0); err != nil && !errors.Is(err, errConflict) {
-		return fmt.Errorf("replay the webhook of job %s: %w", id, err)
+	err = q.queueCompletion(ctx, again, until)
+	if errors.Is(err, errConflict) {
+		there, failed := q.leaderLast(ctx, streams.Webhooks, again.Subject)
+		if errors.Is(failed, errNoMessage) || failed == nil && there.header.Get(triedHeader) == "" {
+			return false, nil
+		}
+		err = failed
 	}
-	return q.remove(ctx, streams.Undelivered, bus.Sequence(m))
+	if err != nil {
+		return false, fmt.Errorf("replay the webhook of job %s: %w", id, err)
+	}
+	return true, q.remove(ctx, streams.Undelivered, bus.Sequence(m))
 }

@@ -29,11 +29,11 @@ func (c *Completion) Size() int {
 }
 
 // Shed drops what Load reads again. Until then, Job has ID, Endpoint, Attempt,
-// Finished and Webhook only.
+// Submitted, Queued, Finished and Webhook only.
 func (c *Completion) Shed() {
 	c.Job = job.Job{
 		ID: c.Job.ID, Endpoint: c.Job.Endpoint, Attempt: c.Job.Attempt,
-		Finished: c.Job.Finished, Webhook: strings.Clone(c.Job.Webhook),
+		Submitted: c.Job.Submitted, Queued: c.Job.Queued, Finished: c.Job.Finished, Webhook: strings.Clone(c.Job.Webhook),
 	}
 	c.Replay = strings.Clone(c.Replay)
 	c.short, c.whole = nil, false

@@ -16,13 +16,13 @@ import (
 const (
 	// sweepEvery is how long what is done gathers. Fewer than sweepLeast then
 	// are acknowledged one by one.
-	sweepEvery, sweepLeast = 20 * time.Millisecond, 64
+	sweepEvery, sweepLeast = 50 * time.Millisecond, 64
 	// sweepRun and sweepShare say how many one purge must remove to be worth it:
 	// so many at least, and that part of the stream, for a purge writes down
 	// which subjects are left. Those who waited for sweepSoon are enough.
-	sweepRun, sweepShare, sweepSoon = 512, 4, 250 * time.Millisecond
+	sweepRun, sweepShare, sweepSoon = 2048, 2, 400 * time.Millisecond
 	// sweepHold is how long one waits for older ones that are not done.
-	sweepHold = 500 * time.Millisecond
+	sweepHold = 800 * time.Millisecond
 	// sweepAway is for how long no purge is tried after one had to wait so long.
 	sweepAway = 5 * time.Second
 )
@@ -32,7 +32,9 @@ const (
 // the oldest messages of the stream, as many as are done without one between
 // them that is not, go with one purge at a third of that. A message is known
 // by its sequence, so no purge can take one that another process has in hand,
-// or one that came meanwhile: those end the run. Where an older one waits for its
+// or one that came meanwhile: those end the run. Nor can one that comes late,
+// of a process that stood still: what is done stays done. Where the server may
+// have given its numbers to others, all are left to come again (numbered). Where an older one waits for its
 // retry, or other processes have every second one, each is acknowledged.
 type sweeper struct {
 	q    *Queue
@@ -49,22 +51,41 @@ type sweeper struct {
 
 // swept is one that is done, since at.
 type swept struct {
-	seq uint64
-	msg jetstream.Msg
-	at  time.Time
+	seq    uint64
+	msg    jetstream.Msg
+	at     time.Time
+	server string
+}
+
+// numbered reports whether the sequences that server gave still name the same
+// messages. A server that is alone and was started anew after a power loss may
+// have lost some that it had handed out before they were on the disk, and has
+// numbered others like them since. Replicas, and a server that hands out what is
+// on the disk only, lose none.
+func (q *Queue) numbered(server string) bool {
+	return q.barrier.Load() == nil || q.nc.ConnectedServerId() == server
+}
+
+// renumbered returns a channel that is closed when another server may number
+// the messages than the one it returns, nil if that cannot be.
+func (q *Queue) renumbered() (back <-chan struct{}, server string) {
+	if q.barrier.Load() != nil {
+		back = q.service.reconnected()
+	}
+	return back, q.nc.ConnectedServerId()
 }
 
 func newSweeper(q *Queue) *sweeper { return &sweeper{q: q, wake: make(chan struct{}, 1)} }
 
 // add removes a message soon; at once when the sweeper is closed.
-func (s *sweeper) add(seq uint64, msg jetstream.Msg) {
+func (s *sweeper) add(d swept) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		_ = msg.Ack()
+		s.acknowledge([]swept{d})
 		return
 	}
-	if s.done = append(s.done, swept{seq, msg, time.Now()}); len(s.done) == 1 {
+	if s.done = append(s.done, d); len(s.done) == 1 {
 		select {
 		case s.wake <- struct{}{}:
 		default:
@@ -101,13 +122,15 @@ func (s *sweeper) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	acknowledge(append(s.held, s.done...))
+	s.acknowledge(append(s.held, s.done...))
 	s.held, s.done = nil, nil
 }
 
-func acknowledge(all []swept) {
+func (s *sweeper) acknowledge(all []swept) {
 	for _, d := range all {
-		_ = d.msg.Ack()
+		if s.q.numbered(d.server) {
+			_ = d.msg.Ack()
+		}
 	}
 }
 
@@ -116,9 +139,10 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	s.mu.Lock()
 	s.held, s.done = append(s.held, s.done...), s.done[:0:0]
 	s.mu.Unlock()
+	s.held = slices.DeleteFunc(s.held, func(d swept) bool { return !s.q.numbered(d.server) })
 	now := time.Now()
 	if len(s.held) < sweepLeast || now.Before(s.away) {
-		acknowledge(s.held)
+		s.acknowledge(s.held)
 		s.held = nil
 		return nil
 	}
@@ -126,7 +150,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	late := func(d swept) bool { return now.Sub(d.at) > sweepHold }
 	if slices.ContainsFunc(s.held, late) {
 		s.away = now.Add(sweepAway)
-		acknowledge(s.held)
+		s.acknowledge(s.held)
 		s.held = nil
 	}
 	return err
@@ -149,6 +173,9 @@ func (s *sweeper) purge(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	last := s.held[n-1].seq
+	if !s.q.numbered(s.held[0].server) {
+		return ErrUnavailable // it was started anew since the look at the stream
+	}
 	if err := s.q.command(ctx, streams.StreamPurge(streams.Webhooks), fmt.Appendf(nil, `{"seq":%d}`, last+1), "purge "+streams.Webhooks); err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"strings"
 	"sync/atomic"
@@ -107,4 +109,54 @@ func TestWhatIsDoneGoesTogether(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that is alone hands out what is not on the disk yet. After a power
+// loss it gives the numbers to others: what was done before must take none of
+// them with it, nor be taken for one of them.
+func TestWhatIsDoneTakesNoneOfTheSameNumber(t *testing.T) {
+	const all = 2 * sweepLeast
+	s := newSite(t)
+	durable := func(context.Context, string) error { return nil } // a barrier: the server does not wait for the disk
+	s.q = s.queue(t, Config{Durable: durable})
+	s.many(t, all)
+	from := s.completions(t)
+	before := make([]*Completion, 0, all)
+	for range all {
+		before = append(before, nextCompletion(t, from))
+	}
+	before[0].Done(t.Context())
+	s.Stop()
+	before[1].Done(t.Context())
+	s.Start()
+	eventually(t, "the server is back", func() bool {
+		return s.q.nc.IsConnected() && s.JS.DeleteStream(t.Context(), streams.Webhooks) == nil
+	})
+	if err := streams.Apply(t.Context(), s.JS, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	s.many(t, all)
+	after := map[job.ID]*Completion{}
+	for range all {
+		c := nextCompletion(t, from)
+		after[c.Job.ID] = c
+	}
+	before[2].whole, before[3].whole = false, false
+	if err := before[2].Load(t.Context()); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("load: got %+v, %v, want %v", before[2].Job, err, job.ErrNotFound)
+	}
+	if err := before[3].Keep(t.Context(), GivenUp, "https://a:443"); err != nil || s.left(t, streams.Undelivered) != 0 {
+		t.Errorf("keep: got %v and %d kept, want nothing", err, s.left(t, streams.Undelivered))
+	}
+	for _, c := range before {
+		c.Done(t.Context())
+	}
+	<-time.After(sweepHold + 4*sweepEvery) // within which all would be gone
+	if left := s.left(t, streams.Webhooks); left != all {
+		t.Fatalf("got %d left, want all %d that came since", left, all)
+	}
+	for _, c := range after {
+		c.Done(t.Context())
+	}
+	s.eventuallyLeft(t, streams.Webhooks, 0)
 }

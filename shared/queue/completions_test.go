@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/job"
 	"flightline/streams"
@@ -99,6 +100,35 @@ func TestAPayloadThatIsGoneIsToldApart(t *testing.T) {
 	s.eventuallyLeft(t, streams.Webhooks, 0)
 	if err := c.Load(t.Context()); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("got %v, want %v once it was delivered", err, job.ErrNotFound)
+	}
+}
+
+// lingering is a message whose acknowledgement has not arrived.
+type lingering struct{ jetstream.Msg }
+
+func (lingering) Ack() error { return nil }
+
+func TestAReplayWaitsUntilTheKeptOneHasLeftTheQueue(t *testing.T) {
+	s := newSite(t)
+	id := s.ended(t, `{"n":0}`)
+	from := s.completions(t)
+	c := nextCompletion(t, from)
+	leaves := c.msg
+	c.msg = lingering{leaves}
+	if err := c.Keep(t.Context(), GivenUp, "https://a:443"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.q.ReplayKept(t.Context(), "ep", ReplayOf{}); n != 0 || err != nil {
+		t.Errorf("while it is there: got %d, %v, want none", n, err)
+	}
+	s.eventuallyLeft(t, streams.Undelivered, 1) // else it would be lost with the other
+	time.AfterFunc(100*time.Millisecond, func() { _ = leaves.Ack() })
+	if n, err := s.q.ReplayKept(t.Context(), "ep", ReplayOf{}); n != 1 || err != nil {
+		t.Errorf("when it leaves: got %d, %v, want 1", n, err)
+	}
+	s.eventuallyLeft(t, streams.Undelivered, 0)
+	if again := nextCompletion(t, from); again.Job.ID != id {
+		t.Errorf("got the completion of %s, want that of %s", again.Job.ID, id)
 	}
 }
 

@@ -165,7 +165,13 @@ func decode(at place, id job.ID, m *stored) (*record, error) {
 
 // record is what the header alone says.
 func (w wire) record(at place, id job.ID, seq uint64) *record {
-	r := &record{
+	r := &record{}
+	w.fill(r, at, id, seq)
+	return r
+}
+
+func (w *wire) fill(r *record, at place, id job.ID, seq uint64) {
+	*r = record{
 		Job: job.Job{
 			ID: id, Endpoint: at.endpoint, Mode: w.Mode, Class: w.Class,
 			Attempt: int(w.Attempt), Run: int(w.Run), Lost: int(w.Lost), Earlier: int(w.Earlier),
@@ -181,7 +187,6 @@ func (w wire) record(at place, id job.ID, seq uint64) *record {
 	}
 	r.restoreStatus(w.Status)
 	r.output, r.Output, r.Error = w.Said, w.Said, w.Why
-	return r
 }
 
 func (r *record) decodeBody(w wire, body []byte) error {

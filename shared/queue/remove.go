@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -33,6 +34,33 @@ func (q *Queue) DeleteEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 		return fmt.Errorf("delete queue of %s: %w", e.ID, foreign(err))
 	}
 	return nil
+}
+
+// DropWebhooks removes what is kept of an endpoint's webhooks: those that nobody
+// tries to deliver, the copies of their payloads, and the log of deliveries. It
+// may be repeated, and returns ErrUnavailable.
+func (q *Queue) DropWebhooks(ctx context.Context, e endpoint.Endpoint) error {
+	for _, of := range []struct{ stream, filter string }{
+		{streams.Undelivered, streams.UndeliveredFilter(e.ID, "")},
+		{streams.Payloads(e.Partition), streams.KeptFilter(e.Partition, e.ID)},
+		{streams.Deliveries, streams.DeliveryFilter(e.ID, "")},
+	} {
+		within, cancel := bounded(ctx)
+		err := q.purgeAll(within, of.stream, of.filter)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("drop webhooks of %s: %w", e.ID, err)
+		}
+	}
+	return nil
+}
+
+// OfEarlier reports whether a job was accepted by an endpoint of the same id
+// that was deleted before e was made. Submit gives e no job that is older than
+// e itself, whatever the clocks say.
+func OfEarlier(e endpoint.Endpoint, j *job.Job) bool {
+	made := e.Created.Truncate(time.Millisecond) // as precise as a job's times
+	return j.Submitted.Before(made) && j.Queued.Before(made)
 }
 
 // cancelRunning cancels what is left in the queue after a purge: jobs that are

@@ -46,6 +46,9 @@ func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode
 // the endpoint's setting.
 func (q *Queue) newRecord(e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) *record {
 	now := q.Now()
+	if now.Before(e.Created) { // two clocks: what is older belongs to an earlier endpoint of that id
+		now = e.Created
+	}
 	rec := &record{
 		Job: job.Job{
 			ID: id, Endpoint: e.ID, Mode: mode, Class: job.Normal, Attempt: 1,

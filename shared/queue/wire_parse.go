@@ -4,16 +4,21 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"sync"
 )
 
+// wires are zero.
+var wires = sync.Pool{New: func() any { return new(wire) }}
+
 // parseWire reads the header's JSON.
-func parseWire(text string) (wire, error) {
-	var w wire
-	if w.parse(text) {
-		return w, nil
+func parseWire(text string) (w wire, err error) {
+	p := wires.Get().(*wire) //nolint:forcetypeassert // nothing else is in it
+	if !p.parse(text) {
+		*p = wire{}
+		err = json.Unmarshal([]byte(text), p)
 	}
-	w = wire{}
-	err := json.Unmarshal([]byte(text), &w)
+	w, *p = *p, wire{}
+	wires.Put(p)
 	return w, err
 }
 
@@ -43,9 +48,15 @@ func (w *wire) parse(s string) bool {
 // find returns the index of a field, or -1. It looks from there on, since they
 // come in their order.
 func find(key string, from int) int {
-	for i := range fields {
-		if at := (from + i) % len(fields); fields[at].key == key {
-			return at
+	from = min(from, len(fields))
+	for i := range fields[from:] {
+		if fields[from+i].key == key {
+			return from + i
+		}
+	}
+	for i := range fields[:from] {
+		if fields[i].key == key {
+			return i
 		}
 	}
 	return -1
@@ -90,11 +101,15 @@ func cutText(s string) (text, rest string, ok bool) {
 	if s == "" || s[0] != '"' {
 		return "", s, false
 	}
-	end := strings.IndexByte(s[1:], '"') + 1
-	if end == 0 || !plain(s[1:end]) {
-		return "", s, false
+	for end := 1; end < len(s); end++ {
+		switch c := s[end]; {
+		case c == '"':
+			return s[1:end], s[end+1:], true
+		case c < ' ' || c > '~' || c == '\\': // as plain has it
+			return "", s, false
+		}
 	}
-	return s[1:end], s[end+1:], true
+	return "", s, false
 }
 
 // endOfValue is where the JSON value ends that s begins with: before a comma

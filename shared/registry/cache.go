@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ const (
 	maxBehind = 3
 	// watchPause is the pause before a watch that ended is begun anew.
 	watchPause = 250 * time.Millisecond
+	// pruneEvery is the pause between two looks for what expired.
+	pruneEvery = 10 * time.Minute
 )
 
 // cache is a bucket in memory. Its zero state, and the state after Run ended,
@@ -27,12 +30,15 @@ const (
 type cache[T any] struct {
 	table *Table[T]
 	log   *slog.Logger
+	// expired are entries whose time came; nil: none has a time.
+	expired func(entry[T]) bool
 
 	mu       sync.RWMutex
 	entries  map[string]entry[T]
 	applied  uint64    // the last write to the bucket that is in entries
 	complete time.Time // when entries were last known to hold all writes; local clock
 	changed  chan struct{}
+	pruned   time.Time // when what expired was last looked for
 }
 
 func newCache[T any](table *Table[T], log *slog.Logger) *cache[T] {
@@ -186,6 +192,15 @@ type lag struct {
 	times  int
 }
 
+// prune drops what expired, now and then; mu must be held.
+func (c *cache[T]) prune(now time.Time) {
+	if c.expired == nil || now.Sub(c.pruned) < pruneEvery {
+		return
+	}
+	c.pruned = now
+	maps.DeleteFunc(c.entries, func(_ string, e entry[T]) bool { return c.expired(e) })
+}
+
 // check compares the cache with the bucket and reports whether the watch must
 // be given up. When the bucket cannot be asked, trust runs out by itself.
 func (c *cache[T]) check(ctx context.Context, behind *lag) (broken bool) {
@@ -196,6 +211,7 @@ func (c *cache[T]) check(ctx context.Context, behind *lag) (broken bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.prune(asked)
 	if c.applied >= last {
 		c.complete, *behind = asked, lag{}
 		return false

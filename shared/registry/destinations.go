@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,8 +19,22 @@ import (
 	"flightline/streams"
 )
 
+const (
+	// failuresAge is how long failures of a destination that is not paused are
+	// remembered after the last one.
+	failuresAge = 7 * 24 * time.Hour
+	// failuresMost is about how many such destinations an endpoint has; the
+	// oldest give way. They are counted at every failuresCheck-th new one.
+	failuresMost, failuresCheck = 1000, 50
+	// markerAge is how long the bucket shows that something was removed, for
+	// caches that follow it.
+	markerAge = time.Hour
+)
+
 // Destination is a receiver of an endpoint's webhooks that keeps failing, or
-// is paused. One that answers has no entry.
+// is paused. One that answers has no entry, and failures are forgotten 7 days
+// after the last one, or when about 1000 other destinations of the endpoint
+// failed since.
 type Destination struct {
 	Endpoint string `json:"endpoint"`
 	// Origin is the scheme, host and port that the receiver's addresses share.
@@ -51,8 +67,12 @@ func OriginOf(webhook string) (origin string, ok bool) {
 
 // Destinations are those that keep failing or are paused.
 type Destinations struct {
+	js    jetstream.JetStream
 	table *Table[Destination]
 	cache *cache[Destination]
+
+	mu   sync.Mutex
+	made map[string]int // by endpoint, since they were counted
 }
 
 func newDestinations(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Destinations, error) {
@@ -60,13 +80,21 @@ func newDestinations(ctx context.Context, js jetstream.JetStream, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	return &Destinations{table: t, cache: newCache(t, log)}, nil
+	c := newCache(t, log)
+	c.expired = forgotten
+	return &Destinations{js: js, table: t, cache: c, made: map[string]int{}}, nil
+}
+
+// forgotten: the bucket tells nobody when a value's time has come.
+func forgotten(e entry[Destination]) bool {
+	return !e.value.Paused && time.Since(e.written) > failuresAge
 }
 
 // destinationKey hides the origin, whose characters no key has.
 func destinationKey(endpoint, origin string) string {
-	sum := sha256.Sum256([]byte(origin))
-	return endpoint + "." + hex.EncodeToString(sum[:16])
+	key := make([]byte, 0, 128)
+	sum := sha256.Sum256(append(key, origin...))
+	return string(hex.AppendEncode(append(append(key, endpoint...), '.'), sum[:16]))
 }
 
 // Get tells how a destination stands, from memory: the zero Destination if
@@ -74,7 +102,7 @@ func destinationKey(endpoint, origin string) string {
 func (d *Destinations) Get(ctx context.Context, endpoint, origin string) (Destination, error) {
 	got, found, vouched := d.cache.get(destinationKey(endpoint, origin))
 	if vouched {
-		if !found {
+		if !found || forgotten(got) {
 			return Destination{}, nil
 		}
 		return got.value, nil
@@ -85,7 +113,7 @@ func (d *Destinations) Get(ctx context.Context, endpoint, origin string) (Destin
 // Find is Get as the bucket has it.
 func (d *Destinations) Find(ctx context.Context, endpoint, origin string) (Destination, error) {
 	got, err := d.table.get(ctx, destinationKey(endpoint, origin))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, ErrNotFound) || err == nil && forgotten(got) {
 		return Destination{}, nil
 	}
 	return got.value, err
@@ -93,11 +121,16 @@ func (d *Destinations) Find(ctx context.Context, endpoint, origin string) (Desti
 
 // List returns those of an endpoint by their origin, "" for all endpoints.
 func (d *Destinations) List(ctx context.Context, endpoint string) ([]Destination, error) {
-	all, err := d.table.List(ctx)
+	entries, err := d.table.list(ctx, cmp.Or(endpoint, "*")+".*")
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(x Destination) bool { return endpoint != "" && x.Endpoint != endpoint })
+	all := make([]Destination, 0, len(entries))
+	for _, e := range entries {
+		if !forgotten(e) {
+			all = append(all, e.value)
+		}
+	}
 	slices.SortFunc(all, func(a, b Destination) int {
 		return strings.Compare(a.Endpoint+" "+a.Origin, b.Endpoint+" "+b.Origin)
 	})
@@ -140,7 +173,21 @@ func (d *Destinations) GaveUp(ctx context.Context, endpoint, origin string, p Pa
 
 // Resume forgets what is held against the origin.
 func (d *Destinations) Resume(ctx context.Context, endpoint, origin string) error {
-	return d.table.Delete(ctx, destinationKey(endpoint, origin))
+	return d.remove(ctx, destinationKey(endpoint, origin))
+}
+
+// Drop forgets all destinations of an endpoint, those that are paused too.
+func (d *Destinations) Drop(ctx context.Context, endpoint string) error {
+	entries, err := d.table.list(ctx, endpoint+".*")
+	for _, e := range entries {
+		if err == nil {
+			err = d.remove(ctx, e.key)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.made, endpoint)
+	return err
 }
 
 // Answered forgets the failures of an origin that is not paused.
@@ -155,7 +202,7 @@ func (d *Destinations) Answered(ctx context.Context, endpoint, origin string) er
 	case got.value.Paused:
 		return nil
 	}
-	if err := d.table.deleteAt(ctx, key, got.revision); !errors.Is(err, ErrConflict) {
+	if err := d.remove(ctx, key, jetstream.LastRevision(got.revision)); !errors.Is(err, ErrConflict) {
 		return err
 	}
 	return nil // it failed again meanwhile
@@ -168,18 +215,19 @@ func (d *Destinations) change(ctx context.Context, endpoint, origin string, chan
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return Destination{}, err
 		}
-		made := old.value
+		made, isNew := old.value, err != nil
+		if forgotten(old) {
+			made = Destination{}
+		}
 		made.Endpoint, made.Origin = endpoint, origin
 		change(&made)
-		if err != nil {
-			_, err = d.table.Create(ctx, key, made)
-		} else {
-			_, err = d.table.Update(ctx, key, made, old.revision)
-		}
-		if err == nil {
+		if err = d.put(ctx, key, made, old.revision); err == nil {
+			if isNew {
+				d.bound(ctx, endpoint)
+			}
 			return made, nil
 		}
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrExists) {
+		if !errors.Is(err, ErrConflict) {
 			return Destination{}, err
 		}
 	}

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -96,5 +98,144 @@ func TestOrigins(t *testing.T) {
 		if got, ok := OriginOf(webhook); got != want || ok != (want != "") {
 			t.Errorf("%q: got %q, %v, want %q", webhook, got, ok, want)
 		}
+	}
+}
+
+// What an entry lies under: a ttl unless it is paused, and nothing for good
+// once it is removed.
+func TestADestinationIsNotKeptForGoodUnlessItIsPaused(t *testing.T) {
+	d := destinationsOf(t)
+	ttl := func(origin string) string {
+		t.Helper()
+		m, err := d.table.stream.GetLastMsgForSubject(t.Context(), d.table.subject+destinationKey("ep", origin))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Header.Get("Nats-TTL")
+	}
+	const origin = "http://h:80"
+	gaveUp := func(p Patience) {
+		t.Helper()
+		if _, err := d.GaveUp(t.Context(), "ep", origin, p, "x", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := []struct {
+		what string
+		do   func() error
+		want string
+	}{
+		{"it fails", func() error { gaveUp(Patience{}); return nil }, "604800s"},
+		{"it fails again", func() error { gaveUp(Patience{}); return nil }, "604800s"},
+		{"it is paused", func() error { _, err := d.Pause(t.Context(), "ep", origin, "x", time.Now()); return err }, ""},
+		{"it fails while paused", func() error { gaveUp(Patience{}); return nil }, ""},
+		{"it is resumed", func() error { return d.Resume(t.Context(), "ep", origin) }, "1h0m0s"},
+		{"it fails after that", func() error { gaveUp(Patience{}); return nil }, "604800s"},
+		{"it answers", func() error { return d.Answered(t.Context(), "ep", origin) }, "1h0m0s"},
+		{"patience ends at once", func() error { gaveUp(Patience{Webhooks: 1}); return nil }, ""},
+		{"the endpoint is deleted", func() error { return d.Drop(t.Context(), "ep") }, "1h0m0s"},
+	}
+	for _, step := range steps {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if got := ttl(origin); got != step.want {
+			t.Errorf("%s: got a ttl of %q, want %q", step.what, got, step.want)
+		}
+	}
+}
+
+// A stranger with many names costs a bounded number of entries; who is paused
+// stays, and other endpoints' too.
+func TestAnEndpointHasABoundedNumberOfFailingDestinations(t *testing.T) {
+	d := destinationsOf(t)
+	for _, origin := range []string{"http://paused:80", "http://first:80"} {
+		if _, err := d.GaveUp(t.Context(), "ep", origin, Patience{}, "x", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Pause(t.Context(), "ep", "http://paused:80", "x", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.GaveUp(t.Context(), "other", "http://first:80", Patience{}, "x", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	names := make(chan int)
+	for range 16 {
+		wg.Go(func() {
+			for i := range names {
+				if _, err := d.GaveUp(t.Context(), "ep", fmt.Sprintf("http://h%d:80", i), Patience{}, "x", time.Now()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range failuresMost + 3*failuresCheck {
+		names <- i
+	}
+	close(names)
+	wg.Wait()
+	list, err := d.List(t.Context(), "ep")
+	if err != nil || len(list) > failuresMost+failuresCheck+1 || len(list) < failuresMost {
+		t.Errorf("got %d, %v, want about %d", len(list), err, failuresMost)
+	}
+	has := func(list []Destination, origin string) bool {
+		return slices.ContainsFunc(list, func(x Destination) bool { return x.Origin == origin })
+	}
+	if !has(list, "http://paused:80") || has(list, "http://first:80") {
+		t.Error("want the one that is paused, and not the one that failed first")
+	}
+	if list, err = d.List(t.Context(), "other"); err != nil || len(list) != 1 {
+		t.Errorf("got %+v, %v of another endpoint, want its one", list, err)
+	}
+	if err := d.Drop(t.Context(), "ep"); err != nil {
+		t.Fatal(err)
+	}
+	if list, err = d.List(t.Context(), ""); err != nil || len(list) != 1 || list[0].Endpoint != "other" {
+		t.Errorf("got %+v, %v, want the other endpoint's alone", list, err)
+	}
+}
+
+func TestWhichDestinationsGiveWay(t *testing.T) {
+	now := time.Now()
+	of := func(n int, ago time.Duration, paused bool) (all []entry[Destination]) {
+		for i := range n {
+			all = append(all, entry[Destination]{written: now.Add(-ago - time.Duration(i)*time.Millisecond), value: Destination{Paused: paused}})
+		}
+		return all
+	}
+	const week = failuresAge + time.Minute
+	for name, test := range map[string]struct {
+		entries []entry[Destination]
+		want    int
+	}{
+		"none":            {nil, 0},
+		"few":             {of(3, 0, false), 0},
+		"as many as may":  {of(failuresMost, 0, false), 0},
+		"two too many":    {of(failuresMost+2, 0, false), 2},
+		"old ones":        {append(of(3, week, false), of(2, 0, false)...), 3},
+		"all are old":     {of(4, week, false), 4},
+		"all are paused":  {of(failuresMost+5, week, true), 0},
+		"some are paused": {append(of(failuresMost, 0, true), of(failuresMost+1, 0, false)...), 1},
+	} {
+		if got := surplus(test.entries); len(got) != test.want {
+			t.Errorf("%s: got %d, want %d", name, len(got), test.want)
+		}
+	}
+}
+
+// The bucket tells nobody of a value whose time came: memory lets go of it by
+// itself.
+func TestTheCacheLetsGoOfWhatExpired(t *testing.T) {
+	c := newCache(&Table[Destination]{}, nil)
+	c.expired = forgotten
+	at := func(ago time.Duration, paused bool) entry[Destination] {
+		return entry[Destination]{written: time.Now().Add(-ago), value: Destination{Paused: paused}}
+	}
+	c.entries = map[string]entry[Destination]{"new": at(0, false), "old": at(2*failuresAge, false), "paused": at(2*failuresAge, true)}
+	c.prune(time.Now())
+	if _, old := c.entries["old"]; old || len(c.entries) != 2 {
+		t.Errorf("got %v, want new and paused", c.entries)
 	}
 }

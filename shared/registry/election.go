@@ -14,7 +14,7 @@ import (
 
 const (
 	// renewals is how often the winner renews within the time that the bucket
-	// keeps an unrenewed value: every 5 s of 15.
+	// keeps an unrenewed value: every 4 s of 12.
 	renewals = 3
 	// standbyEvery is the pause between two looks of a standby.
 	standbyEvery = 500 * time.Millisecond

@@ -180,6 +180,21 @@ func (e *Endpoints) Deleting(ctx context.Context) ([]endpoint.Endpoint, error) {
 	return e.list(ctx, true)
 }
 
+// Known is List from memory if it can; then it may lack what was written a
+// moment ago.
+func (e *Endpoints) Known(ctx context.Context) ([]endpoint.Endpoint, error) {
+	entries, vouched := e.cache.all(func(x entry[endpoint.Endpoint]) bool { return !x.value.Deleting })
+	if !vouched {
+		return e.List(ctx)
+	}
+	all := make([]endpoint.Endpoint, 0, len(entries))
+	for _, x := range entries {
+		all = append(all, x.value)
+	}
+	slices.SortFunc(all, func(a, b endpoint.Endpoint) int { return strings.Compare(a.ID, b.ID) })
+	return all, nil
+}
+
 func (e *Endpoints) list(ctx context.Context, deleting bool) ([]endpoint.Endpoint, error) {
 	all, err := e.table.List(ctx)
 	if err != nil {

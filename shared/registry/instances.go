@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
+
+	"flightline/shared/pod"
 )
 
 const (
@@ -66,6 +69,28 @@ func (i *Instances) Announce(ctx context.Context, instance Instance) error {
 
 // List returns the instances that live.
 func (i *Instances) List(ctx context.Context) ([]Instance, error) { return i.table.List(ctx) }
+
+// driverRole begins the role of an autoscaler's driver: "autoscaler_process".
+const driverRole = RoleAutoscaler + "_"
+
+// DriverRole is the role of the instances that run pods by this driver; the id
+// of such an instance is the machine's.
+func DriverRole(d pod.Driver) string { return driverRole + string(d) }
+
+// Machines returns the ids of the machines that run pods now, by driver.
+func (i *Instances) Machines(ctx context.Context) (map[pod.Driver][]string, error) {
+	instances, err := i.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	machines := map[pod.Driver][]string{}
+	for _, x := range instances {
+		if name, ok := strings.CutPrefix(x.Role, driverRole); ok {
+			machines[pod.Driver(name)] = append(machines[pod.Driver(name)], x.ID)
+		}
+	}
+	return machines, nil
+}
 
 // WaitSeen returns nil once every living instance has seen the revision of an
 // endpoint that Endpoints.MarkDeleting returned. After 5 s it returns nil in

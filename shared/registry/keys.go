@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -63,6 +65,8 @@ func (s KeySpec) check() error {
 		return fmt.Errorf("%w: at least one scope is needed", ErrInvalid)
 	case utf8.RuneCountInString(s.Name) > maxKeyName:
 		return fmt.Errorf("%w: name is longer than %d characters", ErrInvalid, maxKeyName)
+	case strings.ContainsFunc(s.Name, unicode.IsControl):
+		return fmt.Errorf("%w: name must hold no control characters", ErrInvalid)
 	}
 	return nil
 }

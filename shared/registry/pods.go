@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -39,6 +40,13 @@ func (p *Pods) Create(ctx context.Context, made pod.Pod) error {
 		p.cache.put(entry[pod.Pod]{key: made.ID, value: made, revision: revision})
 	}
 	return err
+}
+
+// Changed returns a channel that is closed when this process learns of a later
+// write to a pod, of its own or of another's; without Run that is never.
+func (p *Pods) Changed() <-chan struct{} {
+	_, changed := p.cache.seen()
+	return changed
 }
 
 // Get returns the pod as the bucket has it, or pod.ErrNotFound.
@@ -78,6 +86,28 @@ func (p *Pods) Update(ctx context.Context, id string, change func(pod.Pod) (pod.
 		return changed, nil
 	}
 	return pod.Pod{}, fmt.Errorf("update pod %s: %w", id, ErrConflict)
+}
+
+// Drain asks the pod's worker to take no more jobs and to leave once it has
+// none, as of now; why tells people what for. Asking again changes nothing. It
+// returns the pod, or pod.ErrNotFound, or pod.ErrLocked.
+func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Pod, error) {
+	var kept pod.Pod
+	asked, err := p.Update(ctx, id, func(old pod.Pod) (pod.Pod, error) {
+		kept = old
+		switch {
+		case old.Drains(old.Started):
+			return old, errUnchanged
+		case old.Locked:
+			return old, fmt.Errorf("drain pod %s: %w", id, pod.ErrLocked)
+		}
+		old.Drain = pod.Drain{At: now.UTC(), Why: pod.Conceal(why, old.Spec.Env)}
+		return old, nil
+	})
+	if errors.Is(err, errUnchanged) {
+		return kept, nil
+	}
+	return asked, err
 }
 
 // Forget removes what is known of the pod; that there is none is no error.

@@ -14,8 +14,8 @@ import (
 // record of it: one is made if there is none, and a pod that its owner runs
 // and that was EXITED runs again, as of now. What seen knows of the machine,
 // the spec and the start is kept; its zero values change nothing. A pod of a
-// driver is left to that driver, but for facts that it did not know. Repeating
-// it writes nothing.
+// driver is left to that driver, but for facts that it did not know. That an
+// earlier life was to drain is past. Repeating it writes nothing.
 //
 // A pod that was removed stays so, unless that was before began, when this
 // life of the worker began; then it is another pod of the same id. Appear
@@ -43,10 +43,10 @@ func (p *Pods) Appear(ctx context.Context, seen pod.Pod, began, now time.Time) (
 			}
 			continue
 		}
-		if next := completed(old, seen); old.Status == pod.Running && reflect.DeepEqual(old, next) {
+		if next := completed(old, seen, began); old.Status == pod.Running && reflect.DeepEqual(old, next) {
 			return old, nil
 		}
-		return p.Move(ctx, seen.ID, pod.Start, "its worker is back", now, func(x *pod.Pod) { *x = completed(*x, seen) })
+		return p.Move(ctx, seen.ID, pod.Start, "its worker is back", now, func(x *pod.Pod) { *x = completed(*x, seen, began) })
 	}
 	return pod.Pod{}, fmt.Errorf("pod %s appears: %w", seen.ID, ErrConflict)
 }
@@ -65,13 +65,16 @@ func appeared(seen pod.Pod, now time.Time) pod.Pod {
 }
 
 // completed is old with what its worker knows better.
-func completed(old, seen pod.Pod) pod.Pod {
+func completed(old, seen pod.Pod, began time.Time) pod.Pod {
 	known := !reflect.DeepEqual(seen.Machine, pod.Machine{})
 	if old.Driver != "" {
 		if known && reflect.DeepEqual(old.Machine, pod.Machine{}) {
 			old.Machine = seen.Machine
 		}
 		return old
+	}
+	if !old.Drains(began) {
+		old.Drain = pod.Drain{}
 	}
 	if known {
 		old.Machine = seen.Machine

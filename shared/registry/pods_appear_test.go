@@ -38,7 +38,7 @@ func TestAppear(t *testing.T) {
 		},
 		"exited": {
 			new(with(fresh, func(p *pod.Pod) { p.Status, p.Created, p.Changed, p.Change = pod.Exited, at(0), at(2), "left" })),
-			with(fresh, func(p *pod.Pod) { p.Created, p.Change = at(0), "its worker is back" }), nil,
+			with(fresh, func(p *pod.Pod) { p.Created, p.Change, p.By = at(0), "its worker is back", pod.Start }), nil,
 		},
 		"removed before it began": {new(with(fresh, func(p *pod.Pod) { p.Status, p.Changed = pod.Terminated, at(4) })), fresh, nil},
 		"removed since": {

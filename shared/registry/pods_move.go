@@ -11,11 +11,11 @@ import (
 )
 
 // Move lets trigger happen to the pod: it is the only writer of a pod's
-// status. Change tells people what happened, as of now; both are kept, and
-// Started with a start, only if the status became another; secrets of the pod's
-// environment are kept out of Change. Mutate, if it is
-// not nil, may set anything else, and is called again if somebody else was
-// faster. Repeating a Move writes nothing.
+// status. Change tells people what happened, as of now; both are kept with the
+// trigger, and Started with a start, only if the status became another; secrets
+// of the pod's environment are kept out of Change. Mutate, if it is not nil, may
+// set anything else, and is called again if somebody else was faster. Repeating
+// a Move writes nothing.
 //
 // It returns the pod as it is then, or pod.ErrNotFound, a *pod.TransitionError
 // if the pod's status does not allow it, or pod.ErrLocked for the stop or the
@@ -48,9 +48,13 @@ func moveOf(old pod.Pod, by pod.Trigger, change string, now time.Time, mutate fu
 		return old, fmt.Errorf("%s pod %s: %w", by, old.ID, pod.ErrLocked)
 	}
 	if next.Status != old.Status {
-		next.Changed, next.Change = now.UTC(), pod.Conceal(change, old.Spec.Env)
+		next.Changed, next.Change, next.By = now.UTC(), pod.Conceal(change, old.Spec.Env), by
 		if by == pod.Start {
 			next.Started = next.Changed
+			if old.Driver != "" {
+				next.Drain = pod.Drain{} // else its worker's start decides; see Appear
+				next.Starts++
+			}
 		}
 	}
 	if mutate != nil {

@@ -50,6 +50,9 @@ func TestMoveIsTheTable(t *testing.T) {
 			if tc.to != tc.from {
 				want = "after"
 			}
+			if moved := tc.to != tc.from; moved != (got.By == tc.by) {
+				t.Errorf("got %q as the last trigger, want %q if the status changed: %v", got.By, tc.by, moved)
+			}
 			if got.Change != want || got.Changed.Equal(later) != (want == "after") || got.Started.Equal(later) != (tc.by == pod.Start && tc.to != tc.from) {
 				t.Errorf("got %q at %v, started %v, want %q", got.Change, got.Changed, got.Started, want)
 			}

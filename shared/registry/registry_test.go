@@ -190,6 +190,12 @@ func TestDeletingEndpointRefusesEverywhereAndItsIDIsTakenUntilTheEnd(t *testing.
 	if err != nil || len(list) != 1 || list[0].ID != "ep2" {
 		t.Errorf("list: got %+v, %v, want ep2", list, err)
 	}
+	for name, x := range map[string]*registry.Registry{"here": r, "the other": other, "one without Run": open(t, b)} {
+		eventually(t, name+" knows ep2 alone", patience, func() bool {
+			known, err := x.Endpoints.Known(t.Context())
+			return err == nil && len(known) == 1 && known[0].ID == "ep2"
+		})
+	}
 	if d, err := r.Endpoints.Deleting(t.Context()); err != nil || len(d) != 1 || d[0].ID != "ep1" {
 		t.Errorf("deleting: got %+v, %v, want ep1", d, err)
 	}

@@ -46,6 +46,9 @@ const (
 	ScalingPaused = "paused"
 	// ScalingNoMachine is that no autoscaler with the endpoint's driver runs.
 	ScalingNoMachine = "no_machine"
+	// ScalingLeaving is that workers which drain are still there, and make up
+	// workersMax with the others.
+	ScalingLeaving = "leaving"
 	// ScalingInvalid is that the endpoint's template is not there.
 	ScalingInvalid = "invalid"
 	// ScalingUnknown is that a number could not be read.

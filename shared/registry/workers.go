@@ -38,8 +38,12 @@ type Worker struct {
 	// Concurrency is how many jobs it takes at once.
 	Concurrency int `json:"concurrency"`
 	// Running are the ids of the jobs it holds.
-	Running []string  `json:"running,omitempty"`
-	Started time.Time `json:"started"`
+	Running []string `json:"running,omitempty"`
+	// Native workers speak NATS, and read in their pod's record that they are to
+	// drain; Draining ones have, take no more jobs, and leave once they hold none.
+	Native   bool      `json:"native,omitempty"`
+	Draining bool      `json:"draining,omitempty"`
+	Started  time.Time `json:"started"`
 	// Seen is the server's time of the heartbeat; Beat ignores it.
 	Seen time.Time `json:"seen,omitzero"`
 	Host Host      `json:"host"`

@@ -2,8 +2,8 @@
 // a registry and a queue that run, an endpoint and a key. It also serves what a
 // test wants to talk to over HTTP.
 //
-// A test that finds the bus itself broken fails at once; nothing here returns
-// an error for that.
+// A test that finds the bus itself broken fails at once, and one whose machine
+// is too busy to prepare it tries again; nothing here returns an error for that.
 package site
 
 import (
@@ -45,24 +45,22 @@ type Site struct {
 func New(t testing.TB) *Site {
 	t.Helper()
 	ctx, s := t.Context(), &Site{Bus: bustest.New(t)}
-	var err error
-	if err = streams.Apply(ctx, s.Bus.JS, streams.Config{}); err != nil {
-		t.Fatal(err)
-	}
-	if s.Registry, err = registry.New(ctx, s.Bus.JS, nil); err != nil {
-		t.Fatal(err)
-	}
-	if s.Queue, err = queue.New(ctx, s.Bus.NC, queue.Config{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = s.Registry.Keys.Put(ctx, Key, registry.KeySpec{Scopes: registry.AllScopes()}); err != nil {
-		t.Fatal(err)
-	}
-	if s.Endpoint, err = s.Registry.Endpoints.Create(ctx, endpoint.Endpoint{ID: EndpointID, Created: time.Now()}); err != nil {
-		t.Fatal(err)
-	}
-	if err = s.Queue.CreateEndpoint(ctx, s.Endpoint); err != nil {
-		t.Fatal(err)
+	for _, step := range []func() error{
+		func() error { return streams.Apply(ctx, s.Bus.JS, streams.Config{}) },
+		func() (err error) { s.Registry, err = registry.New(ctx, s.Bus.JS, nil); return err },
+		func() (err error) { s.Queue, err = queue.New(ctx, s.Bus.NC, queue.Config{}); return err },
+		func() error {
+			_, err := s.Registry.Keys.Put(ctx, Key, registry.KeySpec{Scopes: registry.AllScopes()})
+			return err
+		},
+		func() error {
+			_, err := s.Registry.Endpoints.Create(ctx, endpoint.Endpoint{ID: EndpointID, Created: time.Now()})
+			return made(err)
+		},
+		func() (err error) { s.Endpoint, err = s.Registry.Endpoints.Get(ctx, EndpointID); return err },
+		func() error { return s.Queue.CreateEndpoint(ctx, s.Endpoint) },
+	} {
+		Again(t, step)
 	}
 	Background(t, s.Registry.Run)
 	Background(t, s.Queue.Run)

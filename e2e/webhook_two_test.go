@@ -1,0 +1,106 @@
+package e2e
+
+import (
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// Two instances share a queue that has become long, and each sweeps what it
+// may: one is killed, one stands still for longer than it may keep what it
+// holds and goes on, the server is started anew, a destination is paused. Each
+// webhook arrives, and what is kept is all there.
+func TestTwoInstancesSweepNothingUndelivered(t *testing.T) {
+	t.Parallel()
+	s := newTold(t)
+	s.ok("endpoint", "create", "ep", "--webhook-retries", "1s")
+	var purges atomic.Int64
+	sub, err := s.bus.NC.Subscribe(streams.StreamPurge(streams.Webhooks), func(*nats.Msg) { purges.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	m, paused, failing := newMailbox(t), newMailbox(t), refusing(t)
+	s.ok("webhook", "pause", "ep", paused.url)
+	ended, parked, refused := map[job.ID]time.Time{}, map[job.ID]time.Time{}, map[job.ID]time.Time{}
+	for _, fault := range []func(one, other *daemon){
+		func(one, _ *daemon) { one.kill() },
+		func(*daemon, *daemon) { s.bus.Stop(); s.bus.Start(); s.eventually("the bus is back", s.answers) },
+		func(one, other *daemon) { s.still(one, 5*time.Second); other.kill() },
+	} {
+		before := len(ended)
+		maps.Copy(ended, s.complete(*webhookJobs*11/10, m.url)) // while nobody delivers: more than one of them takes
+		maps.Copy(parked, s.complete(10, paused.url))
+		maps.Copy(refused, s.complete(10, failing))
+		one, other := s.deliverer(), s.deliverer()
+		s.eventually("some came", func() bool { return len(m.first(t)) > before+rand.IntN(*webhookJobs/2) })
+		t.Logf("%d came of %d", len(m.first(t)), len(ended))
+		s.redeliverSoon()
+		fault(one, other)
+		last := s.deliver()
+		s.redeliverSoon()
+		s.eventually("all came", func() bool { return len(m.first(t)) >= len(ended) })
+		s.eventually("the others are kept", func() bool { return s.kept() == len(parked)+len(refused) })
+		for _, d := range []*daemon{one, other, last} {
+			d.kill()
+		}
+	}
+	s.deliver()
+	s.ok("webhook", "resume", "ep", paused.url)
+	s.eventually("what was parked came", func() bool { return len(paused.first(t)) == len(parked) })
+	for id := range ended {
+		if m.first(t)[id].id == "" {
+			t.Errorf("job %s never came", id)
+		}
+	}
+	t.Logf("%d webhooks in %d calls, %d purges", len(ended), len(m.got), purges.Load())
+}
+
+// deliverer starts the service and does not wait for it.
+func (s *told) deliverer() *daemon {
+	s.t.Helper()
+	return s.start("serve", "webhook", "--webhook-allow-http", "--webhook-allow-networks", "127.0.0.0/8")
+}
+
+// still makes a process stand still, and go on later.
+func (s *told) still(d *daemon, wait time.Duration) {
+	s.t.Helper()
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		if err := d.cmd.Process.Signal(signal); err != nil {
+			s.t.Fatal(err)
+		}
+		if signal == syscall.SIGSTOP {
+			<-time.After(wait)
+		}
+	}
+}
+
+// answers reports whether the bus does, after it was away.
+func (s *told) answers() bool { return s.kept() >= 0 }
+
+// kept is how many completions nobody tries to deliver, -1 if the bus does not say.
+func (s *told) kept() int {
+	got, err := s.bus.JS.Stream(s.t.Context(), streams.Undelivered)
+	if err != nil {
+		return -1
+	}
+	return int(got.CachedInfo().State.Msgs)
+}
+
+// refusing is the address of a receiver that wants nothing.
+func refusing(t *testing.T) string {
+	t.Helper()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
+	t.Cleanup(web.Close)
+	return web.URL
+}

@@ -1,0 +1,27 @@
+package web
+
+import (
+	"context"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+)
+
+// AnswerWithin bounds all of a request but its waiting, from the moment it was
+// read: when JetStream is away, nobody hangs for longer than 5 s.
+const AnswerWithin = 4500 * time.Millisecond
+
+// Prompt is the context of the calls that a request makes: it ends AnswerWithin
+// after the request was read.
+func Prompt(c *fiber.Ctx) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(c.UserContext(), c.Context().Time().Add(AnswerWithin))
+}
+
+// Stamp is an instant as answers show it, in UTC with milliseconds; "" for the
+// zero time.
+func Stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}

@@ -1,0 +1,15 @@
+package web
+
+import (
+	"testing"
+	"time"
+)
+
+func TestStamp(t *testing.T) {
+	at := time.Date(2026, 11, 21, 13, 4, 5, 6_700_000, time.FixedZone("", 3600))
+	for want, given := range map[string]time.Time{"": {}, "2026-11-21T12:04:05.006Z": at, "2026-11-21T12:04:05.000Z": at.Truncate(time.Second)} {
+		if got := Stamp(given); got != want {
+			t.Errorf("%v: got %q, want %q", given, got, want)
+		}
+	}
+}
