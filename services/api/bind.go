@@ -13,15 +13,6 @@ import (
 	"flightline/shared/web"
 )
 
-// answerWithin bounds all of a request but its waiting, from the moment it was
-// read: when JetStream is away, nobody hangs for longer than 5 s.
-const answerWithin = 4500 * time.Millisecond
-
-// prompt is the context of the calls that a request makes.
-func prompt(c *fiber.Ctx) (context.Context, context.CancelFunc) {
-	return context.WithDeadline(c.UserContext(), c.Context().Time().Add(answerWithin))
-}
-
 // submission reads the endpoint and the body. What it returns shares no memory
 // with the request.
 func (s *Service) submission(ctx context.Context, c *fiber.Ctx) (endpoint.Endpoint, job.Request, error) {

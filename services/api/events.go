@@ -21,7 +21,7 @@ const submittedSlack = 5 * time.Second
 
 // eventsOfEndpoint tells what happens to an endpoint's jobs.
 func (s *Service) eventsOfEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Service) eventsOfEndpoint(c *fiber.Ctx) error {
 
 // eventsOfJob tells what happens to one job. It need not be readable any more.
 func (s *Service) eventsOfJob(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, id, err := s.job(ctx, c)
 	if err != nil {

@@ -11,11 +11,12 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/web"
 )
 
 // explain tells why a job is where it is.
 func (s *Service) explain(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
@@ -66,8 +67,9 @@ func (s *Service) decided(ctx context.Context, e endpoint.Endpoint) (d *registry
 	return &last, alive, nil
 }
 
-// lastFailure is the end of the worker of this endpoint that ended last, not of
-// an earlier one of the same id; those that were removed are not meant.
+// lastFailure is the end of the worker of this endpoint that failed last, not of
+// an earlier one of the same id. Those that were removed, stopped, or drained
+// have not failed.
 func (s *Service) lastFailure(ctx context.Context, e endpoint.Endpoint) (*workerFailure, error) {
 	pods, err := s.registry.Pods.List(ctx)
 	if err != nil {
@@ -76,12 +78,12 @@ func (s *Service) lastFailure(ctx context.Context, e endpoint.Endpoint) (*worker
 	var last pod.Pod
 	for _, p := range pods {
 		mine := p.Endpoint == e.ID && !p.Changed.Before(e.Created)
-		if mine && p.Status == pod.Exited && p.Changed.After(last.Changed) {
+		if mine && p.Failed() && p.Changed.After(last.Changed) {
 			last = p
 		}
 	}
 	if last.ID == "" {
 		return nil, nil //nolint:nilnil // no worker ended
 	}
-	return &workerFailure{WorkerID: last.ID, At: stamp(last.Changed), Text: last.Change}, nil
+	return &workerFailure{WorkerID: last.ID, At: web.Stamp(last.Changed), Text: last.Change}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/web"
 )
 
 // explanation is all that is known about why a job stands where it does.
@@ -54,14 +55,14 @@ func (x explanation) waitsFor() string {
 	idle, busy := x.workers[registry.WorkerIdle], x.workers[registry.WorkerRunning]
 	switch {
 	case x.endpoint.Paused(x.now):
-		return "the endpoint is paused until " + stamp(x.endpoint.PausedUntil)
+		return "the endpoint is paused until " + web.Stamp(x.endpoint.PausedUntil)
 	case x.position.Offered:
 		return fmt.Sprintf("a worker was given it and has not picked it up; it is handed out again within %s", lasting(x.endpoint.Lease))
 	case idle+busy == 0:
 		return x.ahead() + x.nobody()
 	case idle > 0:
 		return x.ahead() + fmt.Sprintf("%s of %d idle", workers(idle), idle+busy)
-	case busy >= x.endpoint.WorkersMax:
+	case busy >= x.endpoint.WorkersMax && !x.endpoint.NoWorkers:
 		return x.ahead() + fmt.Sprintf("%d of %d workers busy", busy, x.endpoint.WorkersMax)
 	}
 	return x.ahead() + workers(busy) + " busy" + x.fleet()
@@ -100,6 +101,10 @@ func (x explanation) nobody() string {
 // fleet is what the autoscaler has to say.
 func (x explanation) fleet() string {
 	switch {
+	case x.endpoint.NoWorkers:
+		return "; none is started, as workersMax is 0"
+	case x.alive && x.position.Job.Class == job.LowPriority:
+		return "; no worker is started for jobs of low priority: it runs when one is free"
 	case x.alive && x.decision != nil && x.decision.Text != "":
 		return "; the autoscaler: " + x.decision.Text
 	case x.alive:

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -31,10 +32,13 @@ func TestReasonOf(t *testing.T) {
 			Finished: now.Add(-1500 * time.Millisecond), ExecutionTimeout: 10 * time.Minute,
 		}}
 	}
+	low := waits(0, 0)
+	low.Job.Class = job.LowPriority
 	running := ran(job.InProgress, "")
 	running.Job.Finished = time.Time{}
 	paused := endpoint.Endpoint{WorkersMax: 3, PausedUntil: now.Add(time.Minute)}
 	three := endpoint.Endpoint{WorkersMax: 3, Lease: 30 * time.Second}
+	off := endpoint.Endpoint{NoWorkers: true}
 	backoff := &registry.Decision{Text: "starts again in 8 s, since 3 workers ended at once"}
 	for name, tt := range map[string]struct {
 		x    explanation
@@ -48,11 +52,14 @@ func TestReasonOf(t *testing.T) {
 		"nobody decides":   {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 1, 0, 0)}, "waiting: it is next, 1 worker busy; no autoscaler runs"},
 		"an old decision":  {explanation{position: waits(0, 0), endpoint: three, decision: backoff}, "waiting: it is next, no worker is there; no autoscaler runs"},
 		"no decision yet":  {explanation{position: waits(0, 0), endpoint: three, alive: true}, "waiting: it is next, no worker is there; the autoscaler has not decided yet"},
+		"low priority":     {explanation{position: low, endpoint: three, alive: true, decision: backoff}, "waiting: it is next, no worker is there; no worker is started for jobs of low priority: it runs when one is free"},
 		"starting":         {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 2, 0)}, "waiting: it is next, 2 workers start"},
 		"one starts":       {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 1, 3)}, "waiting: it is next, 1 worker starts"},
 		"all unhealthy":    {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 0, 2)}, "waiting: it is next, 2 workers unhealthy and none other; no autoscaler runs"},
 		"throttled":        {explanation{position: waits(0, 0), endpoint: three, workers: map[string]int{registry.WorkerThrottled: 1}}, "waiting: it is next, 1 worker throttled and none other; no autoscaler runs"},
 		"paused":           {explanation{position: waits(5, 5), endpoint: paused, workers: counts(3, 0, 0, 0)}, "waiting: the endpoint is paused until 2026-11-21T12:01:00.000Z"},
+		"the fleet is off": {explanation{position: waits(0, 0), endpoint: off, alive: true}, "waiting: it is next, no worker is there; none is started, as workersMax is 0"},
+		"off, and busy":    {explanation{position: waits(0, 0), endpoint: off, workers: counts(0, 2, 0, 0)}, "waiting: it is next, 2 workers busy; none is started, as workersMax is 0"},
 		"offered":          {explanation{position: queue.Position{Job: job.Job{Status: job.InQueue}, Offered: true}, endpoint: three}, "waiting: a worker was given it and has not picked it up; it is handed out again within 30s"},
 		"running":          {explanation{position: running, endpoint: three}, "running on worker w1 for 3s; it times out in 9m57s"},
 		"completed":        {explanation{position: ran(job.Completed, "")}, "completed by worker w1 in 1.5s"},
@@ -128,17 +135,19 @@ func TestExplainFollowsAJob(t *testing.T) {
 	}
 }
 
-func TestExplainTellsOfTheLastWorkerThatEnded(t *testing.T) {
+func TestExplainTellsOfTheLastWorkerThatFailed(t *testing.T) {
 	s := start(t)
 	id := s.submit()
 	for i, p := range []pod.Pod{
-		{Endpoint: "ep", Status: pod.Exited, Change: "exited with 1: no such model"},
+		{Endpoint: "ep", Status: pod.Exited, By: pod.Exit, Change: "exited with 1: no such model"},
 		{Endpoint: "ep", Status: pod.Exited, Change: "exited with 2: earlier"},
 		{Endpoint: "ep", Status: pod.Terminated, Change: "removed"},
 		{Endpoint: "other", Status: pod.Exited, Change: "exited with 3"},
+		{Endpoint: "ep", Status: pod.Exited, By: pod.Stop, Change: "stopped by request"},
+		{Endpoint: "ep", Status: pod.Exited, By: pod.Leave, Change: "its worker left"},
 	} {
 		p.ID, p.Changed = fmt.Sprintf("w%d", i), time.Now().Add(time.Duration(4-i)*time.Minute)
-		if i == 3 {
+		if i >= 3 {
 			p.Changed = time.Now().Add(time.Hour)
 		}
 		if err := s.registry.Pods.Create(t.Context(), p); err != nil {
@@ -159,18 +168,58 @@ func TestExplainTellsOfTheLastWorkerThatEnded(t *testing.T) {
 	}
 }
 
+func TestScaleCountsAFleetByItsPods(t *testing.T) {
+	s := start(t)
+	for id, p := range map[string]pod.Pod{
+		"new": {}, "idle": {}, "drained": {Drain: pod.Drain{At: time.Now()}}, "gone": {Status: pod.Exited}, "own": {Driver: "none"}, "other": {Endpoint: "else"},
+	} {
+		p.ID, p.Status = id, cmp.Or(p.Status, pod.Running)
+		p.Endpoint, p.Driver = cmp.Or(p.Endpoint, "ep"), cmp.Or(p.Driver, pod.Process)
+		if id == "own" {
+			p.Driver = ""
+		}
+		if err := s.registry.Pods.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := []registry.Worker{{ID: "idle", State: registry.WorkerIdle}, {ID: "drained", State: registry.WorkerRunning}, {ID: "own", State: registry.WorkerIdle}}
+	fleet, err := s.service.fleet(t.Context(), endpoint.Endpoint{ID: "ep"}, all)
+	var got []string
+	for _, w := range fleet {
+		got = append(got, fmt.Sprintf("%s %v", w.State, w.Draining))
+	}
+	if want := "running true, idle false, initializing false"; err != nil || strings.Join(got, ", ") != want {
+		t.Errorf("got %v, %v, want %s", got, err, want)
+	}
+}
+
 func TestScaleIsANumberOrNone(t *testing.T) {
 	s := start(t)
 	if got := s.do("GET", "/ep/scale", ""); got.status != 200 || got.raw != `{"known":false,"text":"no autoscaler is active"}` {
 		t.Errorf("nobody decides: got %d %s, want no number", got.status, got.raw)
 	}
 	s.scaler(registry.Decision{Wanted: 3, Current: 1, Queued: 7, QueuedLow: 2, InProgress: 1, WorkersMax: 5, Reason: registry.ScalingDelay, Text: "a job waits"})
-	got := s.do("GET", "/ep/scale", "")
-	for field, want := range map[string]any{"known": true, "wanted": 3.0, "current": 1.0, "queued": 7.0, "queuedLowPriority": 2.0, "workersMax": 5.0, "reason": "queue_delay", "hold": false} {
-		if got.status != 200 || got.body[field] != want {
-			t.Errorf("%s: got %d %s, want %v", field, got.status, got.raw, want)
+	// What it was decided by is long ago: jobs and workers are counted now.
+	s.submit()
+	for id, state := range map[string]string{"a": registry.WorkerIdle, "b": registry.WorkerInitializing, "c": registry.WorkerUnhealthy} {
+		if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: id, Endpoint: "ep", State: state}); err != nil {
+			t.Fatal(err)
 		}
 	}
+	want := map[string]any{
+		"known": true, "wanted": 3.0, "current": 2.0, "starting": 1.0, "idle": 1.0, "unhealthy": 1.0, "queued": 1.0,
+		"queuedLowPriority": 0.0, "inProgress": 0.0, "workersMax": 5.0, "reason": "queue_delay", "hold": false,
+	}
+	eventually(t, "the present numbers", patience, func() bool {
+		got := s.do("GET", "/ep/scale", "")
+		for field, want := range want {
+			if got.status != 200 || got.body[field] != want {
+				t.Logf("%s: got %d %s, want %v", field, got.status, got.raw, want)
+				return false
+			}
+		}
+		return true
+	})
 	if got := s.do("GET", "/none/scale", ""); got.status != 404 {
 		t.Errorf("got %d %s, want 404", got.status, got.raw)
 	}

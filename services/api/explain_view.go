@@ -5,6 +5,7 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/registry"
+	"flightline/shared/web"
 )
 
 // explainView answers explain. What does not apply is absent. Instants are RFC
@@ -68,7 +69,7 @@ type decisionView struct {
 	Hold    bool   `json:"hold"`
 }
 
-// workerFailure is how the worker ended that ended last.
+// workerFailure is how the worker ended that failed last.
 type workerFailure struct {
 	WorkerID string `json:"workerId"`
 	At       string `json:"at"`
@@ -80,14 +81,14 @@ func explainViewOf(x explanation) explainView {
 	v := explainView{
 		ID: j.ID, Status: j.Status, Reason: reasonOf(x), Workers: workersOf(x.workers), Autoscaler: x.alive,
 		LastWorkerError: x.failure, Retries: j.Retries(), LowPriority: j.Class == job.LowPriority,
-		SubmittedAt: stamp(j.Submitted), FinishedAt: stamp(j.Finished), ExpiresAt: stamp(j.Expires),
+		SubmittedAt: web.Stamp(j.Submitted), FinishedAt: web.Stamp(j.Finished), ExpiresAt: web.Stamp(j.Expires),
 		Endpoint: boundsView{
 			WorkersMin: x.endpoint.WorkersMin, WorkersMax: x.endpoint.WorkersMax, ScalerType: x.endpoint.ScalerType,
 			ScalerValue: x.endpoint.ScalerValue, LeaseMs: x.endpoint.Lease.Milliseconds(),
 		},
 	}
 	if x.endpoint.Paused(x.now) {
-		v.Endpoint.PausedUntil = stamp(x.endpoint.PausedUntil)
+		v.Endpoint.PausedUntil = web.Stamp(x.endpoint.PausedUntil)
 	}
 	if x.decision != nil {
 		v.Scaling = decisionOf(*x.decision)
@@ -96,9 +97,9 @@ func explainViewOf(x explanation) explainView {
 		v.Queue = placeOf(x)
 		return v // what an earlier run left behind is no news
 	}
-	v.WorkerID, v.StartedAt = j.Worker, stamp(j.Started)
+	v.WorkerID, v.StartedAt = j.Worker, web.Stamp(j.Started)
 	if j.Status == job.InProgress {
-		v.DeadlineAt = stamp(j.Deadline)
+		v.DeadlineAt = web.Stamp(j.Deadline)
 	} else {
 		v.Error = j.Error
 	}
@@ -114,7 +115,7 @@ func placeOf(x explanation) *placeView {
 }
 
 func decisionOf(d registry.Decision) *decisionView {
-	return &decisionView{At: stamp(d.At), Wanted: d.Wanted, Current: d.Current, Reason: d.Reason, Text: d.Text, Hold: d.Hold}
+	return &decisionView{At: web.Stamp(d.At), Wanted: d.Wanted, Current: d.Current, Reason: d.Reason, Text: d.Text, Hold: d.Hold}
 }
 
 // lasting is a length of time for people.

@@ -4,11 +4,12 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/events"
+	"flightline/shared/web"
 )
 
 // health tells how the endpoint does; no number is older than a second.
 func (s *Service) health(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {

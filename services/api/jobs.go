@@ -30,7 +30,7 @@ func (s *Service) runSync(c *fiber.Ctx) error {
 
 // submit queues a job and answers at once, or after wait, or when it has ended.
 func (s *Service) submit(c *fiber.Ctx, mode job.Mode, wait time.Duration) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	again, repeatable, err := idempotencyOf(c) // before the body is let go
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Service) begin(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, 
 }
 
 func (s *Service) status(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, id, err := s.job(ctx, c)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Service) statusSync(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, id, err := s.job(ctx, c)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Service) retry(c *fiber.Ctx) error { return s.move(c, s.again) }
 
 // move answers an operation that changes a job's status at once.
 func (s *Service) move(c *fiber.Ctx, do func(context.Context, endpoint.Endpoint, job.ID) (*job.Job, error)) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, id, err := s.job(ctx, c)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Service) await(c *fiber.Ctx, e endpoint.Endpoint, id job.ID, watch *que
 		if errors.Is(context.Cause(held), web.ErrGone) {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(c.UserContext(), answerWithin)
+		ctx, cancel := context.WithTimeout(c.UserContext(), web.AnswerWithin)
 		defer cancel()
 		j, err = s.queue.Status(ctx, e, id)
 	}

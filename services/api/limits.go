@@ -11,6 +11,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/limit"
 	"flightline/shared/registry"
+	"flightline/shared/web"
 )
 
 // lookAgain is how long the bounds of an endpoint are believed before they are
@@ -140,7 +141,7 @@ func (o *operation) gate(c *fiber.Ctx) *gate {
 }
 
 func (o *operation) newGate(c *fiber.Ctx, id string, now int64) *gate {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, err := o.registry.Endpoints.Get(ctx, id)
 	if err != nil {
@@ -162,7 +163,7 @@ func (o *operation) newGate(c *fiber.Ctx, id string, now int64) *gate {
 // lookAt computes the bounds anew. They stay what they are if the endpoint
 // cannot be read.
 func (o *operation) lookAt(c *fiber.Ctx, g *gate, id string) {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	if e, err := o.registry.Endpoints.Get(ctx, id); err == nil {
 		g.bounds.Store(o.boundsOf(e))

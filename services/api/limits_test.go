@@ -62,6 +62,8 @@ var operations = map[string]struct{ method, path, body string }{
 	limit.Cancel:     {"POST", "/ep/cancel/nobody", ""},
 	limit.Retry:      {"POST", "/ep/retry/nobody", ""},
 	limit.PurgeQueue: {"POST", "/ep/purge-queue", ""},
+	limit.Explain:    {"GET", "/ep/explain/nobody", ""},
+	limit.Scale:      {"GET", "/ep/scale", ""},
 }
 
 func TestEachOperationHasARateAndRecovers(t *testing.T) {

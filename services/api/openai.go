@@ -26,7 +26,7 @@ type openAIAsk struct {
 // would. It waits for as long as the job lives: no client of OpenAI's polls. One
 // that leaves ends its job, for nobody else knows of it.
 func (s *Service) openAI(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	ask, err := s.openAIAsked(ctx, c)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Service) openAIAnswer(ctx context.Context, ask openAIAsk, j *job.Job) (
 	if !emptyOutput(j.Output) {
 		return whole(j.Output), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, web.AnswerWithin)
 	defer cancel()
 	follow, err := s.queue.Follow(ask.endpoint, ask.id)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Service) openAIAnswer(ctx context.Context, ask openAIAsk, j *job.Job) (
 // abandon cancels the job of a client that left, or that this server leaves.
 // It may have ended meanwhile.
 func (s *Service) abandon(ctx context.Context, ask openAIAsk) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), web.AnswerWithin)
 	defer cancel()
 	_, err := s.queue.Cancel(ctx, ask.endpoint, ask.id)
 	if err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) {

@@ -172,7 +172,7 @@ func (v *openAIStreamed) finish(j *job.Job) (*failure, error) {
 		return nil, nil
 	}
 	if len(j.Output) == 0 { // it may lie beside the record
-		ctx, cancel := context.WithTimeout(v.held, answerWithin)
+		ctx, cancel := context.WithTimeout(v.held, web.AnswerWithin)
 		defer cancel()
 		var err error
 		if j, err = v.s.queue.Status(ctx, v.ask.endpoint, v.ask.id); err != nil {

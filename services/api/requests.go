@@ -12,11 +12,12 @@ import (
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/web"
 )
 
 // requests lists an endpoint's jobs, the newest first, page by page.
 func (s *Service) requests(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {

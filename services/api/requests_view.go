@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -50,10 +49,10 @@ func listOf(page []job.Job, q listQuery, next position) listView {
 		full := viewOf(&j)
 		r := requestView{
 			ID: full.ID, Status: full.Status, DelayTime: full.DelayTime, ExecutionTime: full.ExecutionTime,
-			Retries: full.Retries, WorkerID: full.WorkerID, SubmittedAt: stamp(j.Submitted), FinishedAt: stamp(j.Finished),
+			Retries: full.Retries, WorkerID: full.WorkerID, SubmittedAt: web.Stamp(j.Submitted), FinishedAt: web.Stamp(j.Finished),
 		}
 		if j.Status != job.InQueue {
-			r.StartedAt = stamp(j.Started)
+			r.StartedAt = web.Stamp(j.Started)
 		}
 		v.Requests = append(v.Requests, r)
 	}
@@ -61,14 +60,6 @@ func listOf(page []job.Job, q listQuery, next position) listView {
 		v.Cursor = next.cursor(q)
 	}
 	return v
-}
-
-// stamp is an instant with milliseconds, "" for the zero time.
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
 func listQueryOf(c *fiber.Ctx, e endpoint.Endpoint) (listQuery, error) {

@@ -39,7 +39,7 @@ func (s *Service) Routes(app *fiber.App) {
 	v2.Get("/requests", read, s.limited(limit.Requests), small, s.requests)
 	v2.Get("/events", read, s.limited(limit.Stream), small, s.eventsOfEndpoint)
 	v2.Get("/events/:id", read, s.limited(limit.Stream), small, s.eventsOfJob)
-	v2.Get("/explain/:id", read, s.limited(limit.Requests), small, s.explain)
-	v2.Get("/scale", read, s.limited(limit.Requests), small, s.scale)
+	v2.Get("/explain/:id", read, s.limited(limit.Explain), small, s.explain)
+	v2.Get("/scale", read, s.limited(limit.Scale), small, s.scale)
 	v2.Get("/health", read, small, s.health)
 }

@@ -1,6 +1,15 @@
 package api
 
-import "github.com/gofiber/fiber/v2"
+import (
+	"context"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+	"flightline/shared/web"
+)
 
 // scaleView answers scale: the numbers that whoever starts workers goes by.
 // Wanted is how many there should be.
@@ -21,7 +30,8 @@ type scaleView struct {
 	Text       string `json:"text"`
 	// Hold: a number was unknown, and Wanted is what it was before.
 	Hold bool `json:"hold"`
-	// At is when it was decided; it holds until another decision.
+	// At is when it was decided; wanted, reason and text hold until another
+	// decision. All else is as it is now, at most a few seconds old.
 	At string `json:"at"`
 }
 
@@ -34,7 +44,7 @@ type unknownView struct {
 
 // scale tells how many workers the autoscaler wants.
 func (s *Service) scale(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
@@ -49,9 +59,74 @@ func (s *Service) scale(c *fiber.Ctx) error {
 	case d == nil:
 		return c.JSON(unknownView{Text: "the autoscaler has not decided about this endpoint yet"})
 	}
-	return c.JSON(scaleView{
-		Known: true, Wanted: d.Wanted, Current: d.Current, Starting: d.Starting, Idle: d.Idle, Running: d.Running, Unhealthy: d.Unhealthy,
-		Queued: d.Queued, QueuedLow: d.QueuedLow, InProgress: d.InProgress, WorkersMin: d.WorkersMin, WorkersMax: d.WorkersMax,
-		Reason: d.Reason, Text: d.Text, Hold: d.Hold, At: stamp(d.At),
-	})
+	v := scaleView{
+		Known: true, Wanted: d.Wanted, WorkersMin: d.WorkersMin, WorkersMax: d.WorkersMax,
+		Reason: d.Reason, Text: d.Text, Hold: d.Hold, At: web.Stamp(d.At),
+	}
+	if err := s.number(ctx, e, &v); err != nil {
+		return err
+	}
+	return c.JSON(v)
+}
+
+// number counts jobs and workers as they are now, not when it was decided:
+// that may be long ago.
+func (s *Service) number(ctx context.Context, e endpoint.Endpoint, v *scaleView) error {
+	stats, err := s.queue.Stats(ctx, e)
+	if err != nil {
+		return err
+	}
+	v.Queued, v.QueuedLow, v.InProgress = stats.Queued-stats.QueuedLow, stats.QueuedLow, stats.Running-stats.RunningLow
+	workers, err := s.registry.Workers.List(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	if d := pod.Driver(e.Fleet.Driver); d != "" && d != pod.External {
+		if workers, err = s.fleet(ctx, e, workers); err != nil {
+			return err
+		}
+	}
+	for _, w := range workers {
+		switch {
+		case w.Draining:
+			continue
+		case w.State == registry.WorkerUnhealthy:
+			v.Unhealthy++
+			continue
+		case w.State == registry.WorkerInitializing:
+			v.Starting++
+		case w.State == registry.WorkerRunning || len(w.Running) > 0:
+			v.Running++
+		default:
+			v.Idle++
+		}
+		v.Current++
+	}
+	return nil
+}
+
+// fleet are the workers that drivers run for the endpoint: those of all that it
+// has, and the pods that were not heard of yet.
+func (s *Service) fleet(ctx context.Context, e endpoint.Endpoint, all []registry.Worker) ([]registry.Worker, error) {
+	pods, err := s.registry.Pods.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	heard := map[string]registry.Worker{}
+	for _, w := range all {
+		heard[w.ID] = w
+	}
+	var fleet []registry.Worker
+	for _, p := range pods {
+		if p.Endpoint != e.ID || p.Driver == "" || p.Driver == pod.External || p.Status != pod.Running {
+			continue
+		}
+		w, there := heard[p.ID]
+		if !there {
+			w.State = registry.WorkerInitializing
+		}
+		w.Draining = w.Draining || p.Drains(p.Started)
+		fleet = append(fleet, w)
+	}
+	return fleet, nil
 }

@@ -44,7 +44,7 @@ func (s *Service) stream(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, id, err := s.job(ctx, c)
 	if err != nil {

@@ -3,7 +3,6 @@ package autoscaler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -15,10 +14,12 @@ import (
 )
 
 const (
-	// agentEvery is the pause between two looks at what runs.
-	agentEvery = 500 * time.Millisecond
+	// agentRest is the least pause between two looks because of changes.
+	agentRest = 25 * time.Millisecond
 	// workAtOnce bounds the pods that an agent starts and stops side by side.
 	workAtOnce = 16
+	// lackingWait is how long a pod that this machine cannot run is left to others.
+	lackingWait = 3 * time.Second
 	// lookWithin bounds the question what runs.
 	lookWithin = 10 * time.Second
 )
@@ -54,20 +55,40 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	g, held := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return a.registry.Instances.Announce(held, registry.Instance{ID: a.machine, Role: instanceRole + string(a.driver.Name())})
+		return a.registry.Instances.Announce(held, registry.Instance{ID: a.machine, Role: registry.DriverRole(a.driver.Name())})
 	})
 	g.Go(func() error {
-		each(held, agentEvery, a.woken, func() {
-			if err := a.round(held); err != nil && held.Err() == nil {
-				a.log.WarnContext(held, "pods not looked at, all stays as it is", "driver", a.driver.Name(), "err", err)
-			}
-		})
+		a.attend(held)
 		return nil
 	})
 	err := g.Wait()
 	a.work.Wait()
 	a.close(context.WithoutCancel(ctx))
 	return err
+}
+
+// attend looks at what runs: now and then, when the leader here has decided
+// something, and when a pod's record changed, as by the leader of another host.
+func (a *agent) attend(ctx context.Context) {
+	tick := time.NewTicker(a.cfg.Every)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		began, changed := time.Now(), a.registry.Pods.Changed()
+		if err := a.round(ctx); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "pods not looked at, all stays as it is", "driver", a.driver.Name(), "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-a.woken:
+		case <-changed:
+			select {
+			case <-time.After(agentRest - time.Since(began)): // many change at once
+			case <-ctx.Done():
+			}
+		}
+	}
 }
 
 // learn waits until the driver says which machine this is.
@@ -110,7 +131,7 @@ func (a *agent) round(ctx context.Context) error {
 		if p.Driver != a.driver.Name() || p.Status != pod.Running {
 			continue
 		}
-		if p.MachineID == "" && !a.claim(within, p.ID) || p.MachineID != "" && p.MachineID != a.machine {
+		if p.MachineID == "" && !a.claim(within, p) || p.MachineID != "" && p.MachineID != a.machine {
 			continue
 		}
 		i, there := instances[p.ID]
@@ -146,9 +167,13 @@ func (a *agent) begin(id string, do func()) {
 // errClaimed means that another agent was faster.
 var errClaimed = errors.New("autoscaler: claimed by another")
 
-// claim takes a pod that has no machine yet.
-func (a *agent) claim(ctx context.Context, id string) bool {
-	_, err := a.registry.Pods.Update(ctx, id, func(p pod.Pod) (pod.Pod, error) {
+// claim takes a pod that has no machine yet. One that this machine cannot run
+// is left to others for a while; then it is told why nobody does.
+func (a *agent) claim(ctx context.Context, seen pod.Pod) bool {
+	if a.lacks(seen.Spec) != "" && a.queue.Now().Sub(seen.Changed) < lackingWait {
+		return false
+	}
+	_, err := a.registry.Pods.Update(ctx, seen.ID, func(p pod.Pod) (pod.Pod, error) {
 		if p.MachineID != "" && p.MachineID != a.machine || p.Status != pod.Running {
 			return p, errClaimed
 		}
@@ -156,7 +181,7 @@ func (a *agent) claim(ctx context.Context, id string) bool {
 		return p, nil
 	})
 	if err != nil && !errors.Is(err, errClaimed) && ctx.Err() == nil {
-		a.log.WarnContext(ctx, "pod not claimed, trying again", "pod", id, "err", err)
+		a.log.WarnContext(ctx, "pod not claimed, trying again", "pod", seen.ID, "err", err)
 	}
 	return err == nil
 }
@@ -164,7 +189,9 @@ func (a *agent) claim(ctx context.Context, id string) bool {
 // tend looks after a pod that should run here.
 func (a *agent) tend(ctx context.Context, p pod.Pod, i driver.Instance, there bool) {
 	switch {
-	case !there || !i.Running && i.Ended.Before(p.Started):
+	case there && i.Running && i.Life < p.Starts:
+		a.begin(p.ID, func() { a.restart(ctx, p.ID) })
+	case !there || i.Life < p.Starts || !i.Running && i.Ended.Before(p.Started):
 		a.begin(p.ID, func() { a.start(ctx, p.ID) })
 	case !i.Running:
 		a.begin(p.ID, func() { a.ended(ctx, p, i) })
@@ -177,47 +204,6 @@ func (a *agent) tend(ctx context.Context, p pod.Pod, i driver.Instance, there bo
 			a.complain(ctx, "addresses of a pod not noted, trying again", p.ID, err)
 		})
 	}
-}
-
-// ended notes that a pod has ended by itself, or starts it again if it said
-// that it would.
-func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
-	if p.Endpoint != "" {
-		token, err := a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
-		if err == nil && !token.Draining && token.Refreshed.After(i.Started) && !i.Started.IsZero() {
-			a.start(ctx, p.ID)
-			return
-		}
-	}
-	why := fmt.Sprintf("it ended by itself with code %d", i.Code)
-	if i.Reason != "" {
-		why += ": " + i.Reason
-	}
-	if i.Ended.Before(a.began) {
-		why = vanished // in an earlier life
-	}
-	a.exit(ctx, p, why)
-	a.complain(ctx, "ended pod not forgotten, trying again", p.ID, a.driver.Forget(ctx, p.ID))
-}
-
-// exit writes that a pod has ended, and lets its worker in no more.
-func (a *agent) exit(ctx context.Context, p pod.Pod, why string) {
-	why = pod.Conceal(why, p.Spec.Env) // whole, before anything is cut off
-	a.log.InfoContext(ctx, "pod ended", "pod", p.ID, "endpoint", p.Endpoint, "reason", why)
-	_, err := a.registry.Pods.Move(ctx, p.ID, pod.Exit, bounded(why), a.queue.Now(), nil)
-	a.complain(ctx, "end of a pod not noted, trying again", p.ID, err)
-	a.farewell(ctx, p)
-}
-
-// farewell removes what let a worker in.
-func (a *agent) farewell(ctx context.Context, p pod.Pod) {
-	if p.Endpoint == "" {
-		return
-	}
-	if err := a.registry.Tokens.Revoke(ctx, p.Endpoint, p.ID); err != nil && !errors.Is(err, registry.ErrNotFound) {
-		a.complain(ctx, "token of a pod not revoked", p.ID, err)
-	}
-	a.complain(ctx, "heartbeat of a pod not removed, it expires", p.ID, a.registry.Workers.Remove(ctx, p.Endpoint, p.ID))
 }
 
 func (a *agent) complain(ctx context.Context, what, id string, err error) {

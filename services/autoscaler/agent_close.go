@@ -3,13 +3,22 @@ package autoscaler
 import (
 	"cmp"
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"flightline/shared/pod"
+	"flightline/shared/registry"
 )
 
-// closeWithin bounds the end of a driver's pods.
-const closeWithin = 3 * time.Second
+const (
+	// closeWithin bounds what is to be written when the driver's pods end, and
+	// the end of those that do not work.
+	closeWithin = 3 * time.Second
+	// lastPart of the time for jobs is left when a worker that was only given no
+	// more of them is asked to end.
+	lastPart = 5
+)
 
 // closer is a driver whose pods end with this program.
 type closer interface {
@@ -22,21 +31,125 @@ func (a *agent) close(ctx context.Context) {
 	if !ok {
 		return
 	}
+	look, done := context.WithTimeout(ctx, closeWithin)
+	mine, err := a.mine(look)
+	done()
+	a.complain(ctx, "pods not listed, they end at once", a.machine, err)
+	var ends sync.WaitGroup
+	for _, p := range mine {
+		if p.Endpoint != "" {
+			ends.Go(func() { a.finish(ctx, p) })
+		}
+	}
+	ends.Wait()
 	ctx, cancel := context.WithTimeout(ctx, closeWithin)
 	defer cancel()
-	err := ending.Close(ctx)
-	pods, listErr := a.registry.Pods.List(ctx)
+	err = ending.Close(ctx)
+	left, listErr := a.mine(ctx)
 	a.complain(ctx, "pods not ended", a.machine, cmp.Or(err, listErr))
-	for _, p := range pods {
-		if p.MachineID != a.machine || p.Driver != a.driver.Name() || p.Status != pod.Running {
-			continue
-		}
-		by := pod.Exit
-		if fleet(p) {
-			by = pod.Remove // others are started where they are needed
-		}
-		_, err := a.registry.Pods.Move(ctx, p.ID, by, "its autoscaler was stopped", a.queue.Now(), nil)
-		a.complain(ctx, "end of a pod not noted", p.ID, err)
-		a.farewell(ctx, p)
+	for _, p := range left {
+		a.closed(ctx, p)
 	}
+}
+
+// closed notes the end of a pod that ended with us. Others are started where a
+// fleet's are needed.
+func (a *agent) closed(ctx context.Context, p pod.Pod) {
+	const why = "its autoscaler was stopped"
+	by := pod.Exit
+	if fleet(p) && !p.Locked {
+		by = pod.Remove
+	}
+	_, err := a.registry.Pods.Move(ctx, p.ID, by, why, a.queue.Now(), nil)
+	if errors.Is(err, pod.ErrLocked) { // since we looked
+		_, err = a.registry.Pods.Move(ctx, p.ID, pod.Exit, why, a.queue.Now(), nil)
+	}
+	a.complain(ctx, "end of a pod not noted", p.ID, err)
+	a.farewell(ctx, p)
+}
+
+// mine are the pods that should run here.
+func (a *agent) mine(ctx context.Context) ([]pod.Pod, error) {
+	pods, err := a.registry.Pods.List(ctx)
+	var mine []pod.Pod
+	for _, p := range pods {
+		if p.MachineID == a.machine && p.Driver == a.driver.Name() && p.Status == pod.Running {
+			mine = append(mine, p)
+		}
+	}
+	return mine, err
+}
+
+// finish lets a worker end its jobs for Closing, and ends it. One that speaks
+// NATS, or says that it has no job, is asked to end at once: it ends what it has
+// first. One that speaks HTTP and has some is given no more, and asked to end
+// when it has none. What it does not end is given back.
+func (a *agent) finish(ctx context.Context, p pod.Pod) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Closing)
+	defer cancel()
+	until, _ := ctx.Deadline()
+	w, _, err := a.heard(ctx, p)
+	if _, none := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID); none == nil && err == nil && !w.Native && len(w.Running) > 0 {
+		quiet, stop := context.WithDeadline(ctx, until.Add(-a.cfg.Closing/lastPart))
+		a.awaitQuiet(quiet, p, a.queue.Now())
+		stop()
+	}
+	a.stop(context.WithoutCancel(ctx), p, time.Until(until))
+}
+
+// stop ends a worker. Unless it failed, the jobs that it still had are noted in
+// its record, for whoever may give them back: no worker was lost.
+func (a *agent) stop(ctx context.Context, p pod.Pod, grace time.Duration) bool {
+	w, _, err := a.heard(ctx, p)
+	if stopErr := a.driver.Stop(ctx, p.ID, max(0, grace)); stopErr != nil {
+		a.complain(ctx, "pod not stopped, trying again", p.ID, stopErr)
+		return false
+	}
+	if err != nil || len(w.Running) == 0 || p.Failed() {
+		return true
+	}
+	_, err = a.registry.Pods.Update(ctx, p.ID, func(p pod.Pod) (pod.Pod, error) {
+		p.Cut = w.Running
+		return p, nil
+	})
+	a.complain(ctx, "jobs of a pod not noted, their leases end", p.ID, err)
+	return true
+}
+
+// heard is the worker's last heartbeat.
+func (a *agent) heard(ctx context.Context, p pod.Pod) (w registry.Worker, heard bool, err error) {
+	if p.Endpoint == "" {
+		return w, false, nil
+	}
+	workers, err := a.registry.Workers.List(ctx, p.Endpoint)
+	for _, x := range workers {
+		if x.ID == p.ID {
+			return x, true, err
+		}
+	}
+	return w, false, err
+}
+
+// awaitQuiet waits until a worker, which has been draining since then, has no
+// job, or is gone.
+func (a *agent) awaitQuiet(ctx context.Context, p pod.Pod, since time.Time) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	each(ctx, quietEvery, nil, func() {
+		w, heard, err := a.heard(ctx, p)
+		if err == nil && (!heard || drained(w, heard, since, a.queue.Now()) || !a.runs(ctx, p.ID)) {
+			cancel()
+		}
+	})
+}
+
+// runs reports whether the driver has the pod, and it has not ended.
+func (a *agent) runs(ctx context.Context, id string) bool {
+	running, err := a.driver.List(ctx)
+	for _, i := range running {
+		if i.PodID == id {
+			return i.Running
+		}
+	}
+	return err != nil
 }

@@ -9,7 +9,6 @@ import (
 
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/pod"
-	"flightline/shared/registry"
 )
 
 // quietEvery is the pause between two looks whether a worker has finished.
@@ -22,6 +21,14 @@ func (a *agent) start(ctx context.Context, id string) {
 		a.complain(ctx, "pod not started, trying again", id, err)
 		return
 	}
+	if !p.Drain.At.IsZero() {
+		a.exit(ctx, p, pod.Leave, "it was drained, and is not started again")
+		return
+	}
+	if lack := a.lacks(p.Spec); lack != "" {
+		a.exit(ctx, p, pod.Exit, "it could not be started: "+lack)
+		return
+	}
 	env, err := a.environment(ctx, p)
 	if err != nil {
 		a.complain(ctx, "pod not started, trying again", id, err)
@@ -29,7 +36,7 @@ func (a *agent) start(ctx context.Context, id string) {
 	}
 	volume, err := a.volume(ctx, p)
 	if errors.Is(err, pod.ErrNotFound) {
-		a.exit(ctx, p, "it could not be started: its network volume is not there")
+		a.exit(ctx, p, pod.Exit, "it could not be started: its network volume is not there")
 		return
 	}
 	if err != nil {
@@ -37,20 +44,53 @@ func (a *agent) start(ctx context.Context, id string) {
 		return
 	}
 	now := a.queue.Now().UTC()
-	err = a.driver.Start(ctx, driver.Start{PodID: id, Endpoint: p.Endpoint, Spec: p.Spec, Env: env, Volume: volume})
+	err = a.driver.Start(ctx, driver.Start{PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume})
 	switch {
 	case ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable):
 		a.complain(ctx, "pod not started, trying again", id, err)
 		return
 	case err != nil:
-		a.exit(ctx, p, "it could not be started: "+err.Error())
+		a.exit(ctx, p, pod.Exit, "it could not be started: "+plain(id, err))
 		return
 	}
-	_, err = a.registry.Pods.Move(ctx, id, pod.Start, "started", now, func(p *pod.Pod) {
-		p.Started, p.Machine = now, a.facts
-	})
-	a.complain(ctx, "start of a pod not noted", id, err)
+	a.complain(ctx, "start of a pod not noted", id, a.started(ctx, p, now))
 	a.log.InfoContext(ctx, "pod started", "pod", id, "endpoint", p.Endpoint, "driver", a.driver.Name())
+}
+
+// started notes a start, unless the pod was stopped meanwhile.
+func (a *agent) started(ctx context.Context, was pod.Pod, now time.Time) error {
+	_, err := a.registry.Pods.Update(ctx, was.ID, func(p pod.Pod) (pod.Pod, error) {
+		if p.Status != pod.Running || p.Starts != was.Starts {
+			return p, errClaimed
+		}
+		if p.Started, p.Machine = now, a.facts; p.Change == waitsFor(p.Driver) {
+			p.Changed, p.Change = now, "started"
+		}
+		return p, nil
+	})
+	if errors.Is(err, errClaimed) {
+		return nil
+	}
+	return err
+}
+
+// lacks says what of the spec this machine does not have, as far as that is
+// known, "" for nothing. An engine says so itself.
+func (a *agent) lacks(s pod.Spec) string {
+	if have := len(a.facts.GPUs); a.driver.Name() == pod.Process && s.GPUs > have {
+		return fmt.Sprintf("gpuCount is %d, and the machine has %d GPUs", s.GPUs, have)
+	}
+	return ""
+}
+
+// restart ends an earlier life of a pod that was stopped and started since, and
+// starts it.
+func (a *agent) restart(ctx context.Context, id string) {
+	if err := a.driver.Stop(ctx, id, a.cfg.Grace); err != nil {
+		a.complain(ctx, "pod not stopped, trying again", id, err)
+		return
+	}
+	a.start(ctx, id)
 }
 
 // environment is all that the pod sees. A worker gets a new token with it.
@@ -96,14 +136,20 @@ func (a *agent) surplus(ctx context.Context, id string, i driver.Instance) {
 		return
 	case p.Status == pod.Running && p.Driver == a.driver.Name() && p.MachineID == a.machine:
 		return // it is wanted after all; the list was old
+	case i.Running && p.Status == pod.Exited && p.Change == vanished && p.Endpoint == "" && p.Driver == a.driver.Name() && p.MachineID == a.machine:
+		// It went on while we were away, as containers do.
+		_, err := a.registry.Pods.Move(ctx, id, pod.Start, "its autoscaler is back", a.queue.Now(), func(x *pod.Pod) {
+			x.Started, x.Starts = p.Started, i.Life
+		})
+		a.complain(ctx, "pod that runs not noted, trying again", id, err)
+		return
 	}
 	if i.Running {
 		a.log.InfoContext(ctx, "stopping pod", "pod", id, "endpoint", p.Endpoint, "reason", p.Change)
 		if p.Endpoint != "" {
 			a.quiet(ctx, p)
 		}
-		if err := a.driver.Stop(ctx, id, a.cfg.Grace); err != nil {
-			a.complain(ctx, "pod not stopped, trying again", id, err)
+		if !a.stop(ctx, p, a.cfg.Grace) {
 			return
 		}
 	}
@@ -121,25 +167,13 @@ func (a *agent) quiet(ctx context.Context, p pod.Pod) {
 		return // nobody lets it in
 	}
 	since := a.queue.Now()
+	if a.tell(ctx, p.ID, p.Change) != nil {
+		return
+	}
 	if token.Draining {
 		since = time.Time{}
 	} else if _, err := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID); err != nil {
 		return
 	}
-	each(ctx, quietEvery, nil, func() {
-		workers, err := a.registry.Workers.List(ctx, p.Endpoint)
-		if err != nil {
-			return
-		}
-		var w registry.Worker
-		heard := false
-		for _, x := range workers {
-			if x.ID == p.ID {
-				w, heard = x, true
-			}
-		}
-		if !heard || drained(w, heard, since, a.queue.Now()) {
-			cancel()
-		}
-	})
+	a.awaitQuiet(ctx, p, since)
 }

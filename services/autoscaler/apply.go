@@ -18,11 +18,15 @@ const (
 	settledAfter = time.Second
 	// silentDrained is when a drained worker is stopped that is not heard of.
 	silentDrained = 20 * time.Second
+	// youngFor is how long an endpoint may lack what is made after it, as its
+	// queue, before a decision says that it could not be counted.
+	youngFor = 10 * time.Second
 	// mostSaid bounds the text of a decision.
 	mostSaid = 500
 )
 
-// note writes the decision if it is another one than the last.
+// note writes the decision if it is another one than the last, or starts or
+// drains a worker.
 func (l *leader) note(ctx context.Context, v *view, e endpoint.Endpoint, m *mind, s sample, out verdict) error {
 	if out.reason == "" { // things go on
 		out.reason, out.text = m.last.Reason, m.last.Text
@@ -30,7 +34,11 @@ func (l *leader) note(ctx context.Context, v *view, e endpoint.Endpoint, m *mind
 			out.reason, out.text = registry.ScalingSteady, fmt.Sprintf("%d workers are what is needed", out.wanted)
 		}
 	}
-	if out.wanted == m.last.Wanted && out.reason == m.last.Reason && v.now.Sub(m.last.At) < repeatAfter {
+	acts := out.start > 0 || len(out.drain) > 0
+	if !acts && out.wanted == m.last.Wanted && out.reason == m.last.Reason && v.now.Sub(m.last.At) < repeatAfter {
+		return nil
+	}
+	if out.hold && m.last.At.IsZero() && v.now.Sub(e.Created) < youngFor {
 		return nil
 	}
 	d := registry.Decision{
@@ -52,7 +60,7 @@ func (l *leader) note(ctx context.Context, v *view, e endpoint.Endpoint, m *mind
 // obstacle tells reasons that say what is in the way.
 func obstacle(reason string) bool {
 	switch reason {
-	case registry.ScalingBackoff, registry.ScalingPaused, registry.ScalingNoMachine, registry.ScalingInvalid, registry.ScalingUnknown:
+	case registry.ScalingBackoff, registry.ScalingPaused, registry.ScalingNoMachine, registry.ScalingInvalid, registry.ScalingUnknown, registry.ScalingLeaving:
 		return true
 	}
 	return false
@@ -75,22 +83,32 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *min
 		errs = append(errs, l.drain(ctx, e, id, out.text))
 	}
 	for _, w := range in.members {
+		if w.state != draining {
+			continue
+		}
 		p, heard := v.workers[e.ID+"."+w.id]
-		if w.state == draining && drained(p, heard, w.since, v.now) {
+		if p.Native && !p.Draining {
+			errs = append(errs, l.tell(ctx, w.id, cmp.Or(m.last.Text, "by request"))) // whoever drained it did not say it all
+		}
+		if !w.locked && drained(p, heard, w.since, v.now) {
 			errs = append(errs, l.remove(ctx, w.id, "drained and stopped: "+cmp.Or(m.last.Text, "by request")))
 		}
 	}
 	errs = append(errs, l.start(ctx, v, e, in, out), l.introduce(ctx, v, e, in))
-	if out.start > 0 || len(out.drain) > 0 {
-		l.wake()
-	}
 	return errors.Join(errs...)
 }
 
 // drain lets the worker get no more jobs. One that has no token was never
 // started, or has no way to be told.
 func (l *leader) drain(ctx context.Context, e endpoint.Endpoint, id, why string) error {
-	_, err := l.registry.Tokens.Drain(ctx, e.ID, id)
+	_, err := l.registry.Pods.Drain(ctx, id, bounded(why), l.queue.Now())
+	switch {
+	case errors.Is(err, pod.ErrLocked): // since we looked
+		return nil
+	case err != nil && !errors.Is(err, pod.ErrNotFound):
+		return err
+	}
+	_, err = l.registry.Tokens.Drain(ctx, e.ID, id)
 	if errors.Is(err, registry.ErrNotFound) {
 		return l.remove(ctx, id, why)
 	}
@@ -99,12 +117,12 @@ func (l *leader) drain(ctx context.Context, e endpoint.Endpoint, id, why string)
 
 // drained reports whether a worker that has been draining since then can be
 // stopped: it was heard of after the last poll that it could have had open,
-// and holds no job.
+// or says that it takes no more, and holds no job.
 func drained(w registry.Worker, heard bool, since, now time.Time) bool {
 	if !heard || w.State == registry.WorkerInitializing {
 		return now.Sub(since) >= silentDrained
 	}
-	return len(w.Running) == 0 && w.Seen.After(since.Add(settledAfter))
+	return len(w.Running) == 0 && (w.Draining || !w.Native && w.Seen.After(since.Add(settledAfter)))
 }
 
 // remove says that the pod should be gone; its agent stops it.
@@ -130,6 +148,7 @@ func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in loo
 	}
 	d := pod.Driver(e.Fleet.Driver)
 	machines := spread(v.machines[d], load, out.start)
+	defer l.wake()
 	for i, at := range free(e.ID, in.pods, out.start) {
 		now := l.queue.Now().UTC()
 		err := l.registry.Pods.Create(ctx, pod.Pod{

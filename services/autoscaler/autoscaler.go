@@ -28,13 +28,17 @@ import (
 type Config struct {
 	// GatewayURL is where workers reach the gateway, as "http://host:port".
 	GatewayURL string
-	// Every is the pause between two looks at the queues. 0 means 500 ms.
+	// Every is the pause between two looks at what needs none sooner: at the
+	// fleets, the leader's, and at what runs, the agents'. 0 means 500 ms.
 	Every time.Duration
 	// DrainTime is how long a worker that is removed by request may go on with
 	// its jobs. 0 means 30 s.
 	DrainTime time.Duration
 	// Grace is how long a pod may take to end after it was asked to. 0 means 10 s.
 	Grace time.Duration
+	// Closing is how long workers that end with this program may go on with
+	// their jobs once it stops. 0 means 15 s, less none.
+	Closing time.Duration
 	// Startup is how long a worker may take until it is first heard of. 0 means 7 min.
 	Startup time.Duration
 	// Log hears of what no answer tells. nil means silence.
@@ -45,9 +49,8 @@ const (
 	defaultEvery   = 500 * time.Millisecond
 	defaultDrain   = 30 * time.Second
 	defaultGrace   = 10 * time.Second
+	defaultClosing = 15 * time.Second
 	defaultStartup = 7 * time.Minute
-	// instanceRole begins the role of a driver's instance: "autoscaler_process".
-	instanceRole = registry.RoleAutoscaler + "_"
 	// pingEvery is how often workers of the fleet ping, at the rarest.
 	pingEvery = 2 * time.Second
 )
@@ -80,6 +83,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	cfg.Every, cfg.DrainTime = cmp.Or(cfg.Every, defaultEvery), cmp.Or(cfg.DrainTime, defaultDrain)
 	cfg.Grace, cfg.Startup = cmp.Or(cfg.Grace, defaultGrace), cmp.Or(cfg.Startup, defaultStartup)
+	cfg.Closing = max(0, cmp.Or(cfg.Closing, defaultClosing))
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -92,7 +96,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 
 // Run runs the agents, and leads whenever this instance is elected, until ctx
 // ends. It sits out outages of the bus and of the drivers; nothing is stopped
-// while one lasts. Pods of drivers that end with this program are stopped.
+// while one lasts. Pods of drivers that end with this program are stopped then;
+// their workers have Config.Closing to end their jobs, and give back the rest.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, a := range s.agents {

@@ -2,12 +2,14 @@ package autoscaler
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/registry"
 )
 
 // day is an endpoint with a simulated queue and fleet.
@@ -16,15 +18,72 @@ type day struct {
 	m       memory
 	now     time.Time
 	queue   []time.Time // when those that wait came
+	low     int         // jobs of low priority that wait
 	members []member
 	ends    map[string]time.Time // of the job that a busy one has
+	lowly   map[string]bool      // whose job has low priority
 	made    int
-	changes []change // of the wanted number
+	changes []change // of what was started and stopped
+	blind   bool     // nothing can be counted now
+	broken  bool     // who starts fails
+	// failures in a row, and when the last was.
+	failures int
+	failed   time.Time
+	drains   time.Duration // how long a drained one takes to leave
 }
 
 type change struct {
 	at time.Time
 	up bool
+}
+
+// work lets workers get ready or fail, take and end jobs, and leave.
+func (d *day) work(takes, startup time.Duration) {
+	var there []member
+	for _, w := range d.members {
+		switch {
+		case w.state == starting && d.now.Sub(w.since) >= startup && d.broken:
+			d.failures, d.failed, d.changes = d.failures+1, d.now, nil // nobody decided that
+			continue
+		case w.state == starting && d.now.Sub(w.since) >= startup:
+			w.state, w.since, d.failures = idle, d.now, 0
+		case w.state == busy && !d.ends[w.id].After(d.now):
+			w.state, w.since, w.jobs = idle, d.now, 0
+		case w.state == draining && !w.locked && d.now.Sub(w.since) >= d.drains:
+			continue
+		}
+		if w.state == idle && len(d.queue)+d.low > 0 {
+			if d.lowly[w.id] = len(d.queue) == 0; d.lowly[w.id] {
+				d.low--
+			} else {
+				d.queue = d.queue[1:]
+			}
+			w.state, w.since, w.jobs = busy, d.now, 1
+			d.ends[w.id] = d.now.Add(takes)
+		}
+		there = append(there, w)
+	}
+	d.members = there
+}
+
+// sample is what the autoscaler sees.
+func (d *day) sample() sample {
+	s := sample{
+		queued: len(d.queue), queuedLow: d.low, machines: 1, members: d.members, allRunning: count(d.members, busy),
+		failures: d.failures, lastFailure: d.failed,
+	}
+	for _, w := range d.members {
+		if w.state == busy && !d.lowly[w.id] {
+			s.running++
+		}
+	}
+	if len(d.queue) > 0 {
+		s.oldest = d.now.Sub(d.queue[0])
+	}
+	if d.blind {
+		s = sample{unknown: "no answer", members: d.members}
+	}
+	return s
 }
 
 // step lets a second pass: jobs come and end, workers get ready, and the
@@ -34,61 +93,62 @@ func (d *day) step(t *rapid.T, come int, takes, startup time.Duration) {
 	for range come {
 		d.queue = append(d.queue, d.now)
 	}
-	for i := range d.members {
-		w := &d.members[i]
-		switch {
-		case w.state == starting && d.now.Sub(w.since) >= startup:
-			w.state, w.since = idle, d.now
-		case w.state == busy && !d.ends[w.id].After(d.now):
-			w.state, w.since, w.jobs = idle, d.now, 0
-		}
-		if w.state == idle && len(d.queue) > 0 {
-			w.state, w.since, w.jobs = busy, d.now, 1
-			d.ends[w.id] = d.now.Add(takes)
-			d.queue = d.queue[1:]
-		}
-	}
-	s := sample{queued: len(d.queue), machines: 1, members: d.members, running: count(d.members, busy)}
-	s.allRunning = s.running
-	if len(d.queue) > 0 {
-		s.oldest = d.now.Sub(d.queue[0])
-	}
+	d.work(takes, startup)
 	before := d.m.wanted
-	v := decide(d.e, s, d.m, d.now)
+	v := decide(d.e, d.sample(), d.m, d.now)
+	if d.blind && (v.start > 0 || len(v.drain) > 0 || !v.hold || v.wanted != before) {
+		t.Fatalf("a number is unknown: got %+v, want all as it was", v)
+	}
 	d.m = v.memory
-	d.check(t, v, before)
+	d.check(t, v)
 	for range v.start {
 		d.made++
 		d.members = append(d.members, member{id: fmt.Sprint(d.made), since: d.now})
 	}
-	for _, id := range v.drain {
-		for i, w := range d.members {
-			if w.id == id {
-				d.members = append(d.members[:i:i], d.members[i+1:]...)
-				break
-			}
+	for i := range d.members {
+		if w := &d.members[i]; slices.Contains(v.drain, w.id) {
+			w.state, w.since = draining, d.now
 		}
 	}
 }
 
 // check fails unless the decision keeps what is promised.
-func (d *day) check(t *rapid.T, v verdict, before int) {
-	if v.wanted < d.e.WorkersMin || v.wanted > d.e.WorkersMax {
+func (d *day) check(t *rapid.T, v verdict) {
+	alive := count(d.members, starting, idle, busy)
+	waits := v.reason == registry.ScalingBackoff || v.reason == registry.ScalingLeaving || d.failures > 0 || len(d.members) > alive
+	if n := alive + v.start - len(v.drain); !d.blind && (n > v.wanted || n < v.wanted && !waits) {
+		t.Fatalf("fleet: got %d, want the wanted %d: %+v", n, v.wanted, v)
+	}
+	if all := len(d.members) + v.start; v.start > 0 && all > d.e.WorkersMax {
+		t.Fatalf("got %d workers, those included that leave, want %d at most", all, d.e.WorkersMax)
+	}
+	if !d.blind && (v.wanted < d.e.WorkersMin || v.wanted > max(alive, d.e.WorkersMax)) {
 		t.Fatalf("wanted: got %d, want %d to %d", v.wanted, d.e.WorkersMin, d.e.WorkersMax)
 	}
-	if n := len(d.members) + v.start - len(v.drain); n != v.wanted {
-		t.Fatalf("fleet: got %d, want the wanted %d", n, v.wanted)
-	}
-	for _, id := range v.drain {
-		for _, w := range d.members {
-			if w.id == id && w.state != idle {
-				t.Fatalf("stopped worker %s: it is not idle", id)
-			}
+	for _, w := range d.members {
+		if slices.Contains(v.drain, w.id) && (w.state != idle || w.locked) {
+			t.Fatalf("stopped worker %+v: it is not idle, or locked", w)
 		}
+	}
+	if v.start > 0 || len(v.drain) > 0 {
+		d.changes = append(d.changes, change{d.now, v.start > 0})
+	}
+	d.calm(t)
+}
+
+// steady fails if the number leaves its bounds, or flaps.
+func (d *day) steady(t *rapid.T, v verdict, before int) {
+	if v.wanted < d.e.WorkersMin || v.wanted > d.e.WorkersMax {
+		t.Fatalf("wanted: got %d, want %d to %d", v.wanted, d.e.WorkersMin, d.e.WorkersMax)
 	}
 	if v.wanted != before {
 		d.changes = append(d.changes, change{d.now, v.wanted > before})
 	}
+	d.calm(t)
+}
+
+// calm fails if the fleet flaps.
+func (d *day) calm(t *rapid.T) {
 	reversals := 0
 	for i := len(d.changes) - 1; i > 0 && d.now.Sub(d.changes[i-1].at) < d.e.IdleTimeout; i-- {
 		if d.changes[i].up != d.changes[i-1].up {
@@ -100,6 +160,24 @@ func (d *day) check(t *rapid.T, v verdict, before int) {
 	}
 }
 
+// change is what people and luck do between two phases: other bounds, locks,
+// low-priority jobs, a program that no longer starts, an outage.
+func (d *day) change(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "bounds") == 0 {
+		most := rapid.IntRange(0, 20).Draw(t, "new max")
+		d.e.WorkersMin, d.e.WorkersMax = rapid.IntRange(0, most).Draw(t, "new min"), most
+		d.changes = nil // who asks for it gets it at once
+		d.blind = false
+		d.m.wanted = max(d.m.wanted, d.e.WorkersMin)
+	}
+	for i := range d.members {
+		d.members[i].locked = rapid.IntRange(0, 9).Draw(t, "lock") == 0
+	}
+	d.low += rapid.IntRange(0, 20).Draw(t, "low")
+	d.broken = rapid.IntRange(0, 5).Draw(t, "broken") == 0
+	d.blind = len(d.members) > 0 && rapid.IntRange(0, 5).Draw(t, "outage") == 0
+}
+
 func TestADaysLoadBreaksNoBoundAndCausesNoFlapping(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 20).Draw(t, "max")
@@ -109,11 +187,12 @@ func TestADaysLoadBreaksNoBoundAndCausesNoFlapping(t *testing.T) {
 		e.IdleTimeout = time.Duration(rapid.IntRange(1, 60).Draw(t, "idle")) * time.Second
 		takes := time.Duration(rapid.IntRange(1, 40).Draw(t, "takes")) * time.Second
 		startup := time.Duration(rapid.IntRange(0, 30).Draw(t, "startup")) * time.Second
-		d := &day{e: e, now: noon, ends: map[string]time.Time{}}
-		phases := rapid.IntRange(1, 12).Draw(t, "phases")
-		for range phases {
+		d := &day{e: e, now: noon, ends: map[string]time.Time{}, lowly: map[string]bool{}}
+		d.drains = time.Duration(rapid.IntRange(0, 60).Draw(t, "drains")) * time.Second
+		for range rapid.IntRange(1, 12).Draw(t, "phases") {
 			rate := rapid.IntRange(0, 6).Draw(t, "rate")
 			every := rapid.IntRange(1, 20).Draw(t, "every")
+			d.change(t)
 			for i := range rapid.IntRange(1, 300).Draw(t, "seconds") {
 				come := 0
 				if i%every == 0 {
@@ -122,12 +201,24 @@ func TestADaysLoadBreaksNoBoundAndCausesNoFlapping(t *testing.T) {
 				d.step(t, come, takes, startup)
 			}
 		}
-		// The night: what is left is short, and the fleet is its minimum again.
-		for range 30_000 {
-			if d.step(t, 0, time.Second, startup); len(d.queue) == 0 && len(d.members) == e.WorkersMin && count(d.members, busy, starting) == 0 {
-				return
-			}
-		}
-		t.Fatalf("after the night: got %d jobs and %d workers, want none and %d", len(d.queue), len(d.members), e.WorkersMin)
+		d.night(t, startup)
 	})
+}
+
+// night fails unless what is left is done, and the fleet is its minimum again.
+func (d *day) night(t *rapid.T, startup time.Duration) {
+	d.blind, d.broken = false, false
+	for i := range d.members {
+		d.members[i].locked = false
+	}
+	if d.e.WorkersMax == 0 { // else nobody would take what is left
+		d.e.WorkersMax, d.changes = 1, nil
+	}
+	for range 30_000 {
+		d.step(t, 0, time.Second, startup)
+		if alive := count(d.members, idle); len(d.queue) == 0 && alive == d.e.WorkersMin && len(d.members) == alive {
+			return
+		}
+	}
+	t.Fatalf("after the night: got %d jobs and %d workers, want none and %d", len(d.queue), len(d.members), d.e.WorkersMin)
 }

@@ -32,6 +32,8 @@ type member struct {
 	jobs  int       // that it says it holds
 	// stale means that it was started from what the endpoint no longer says.
 	stale bool
+	// locked ones are neither drained nor stopped.
+	locked bool
 }
 
 // sample is what is known of an endpoint now.
@@ -141,6 +143,10 @@ func grow(e endpoint.Endpoint, s sample, v verdict, n need, missing int, now tim
 	if n.workers < v.wanted || n.reason == "" {
 		v.reason, v.text = registry.ScalingMinimum, fmt.Sprintf("workersMin is %d", e.WorkersMin)
 	}
+	// Workers that go are there until they have gone.
+	leaving := count(s.members, draining, unhealthy)
+	room := max(0, e.WorkersMax-count(s.members, starting, idle, busy)-leaving)
+	v.start = min(v.start, room)
 	wait := backoff(s.failures)
 	switch {
 	case e.Paused(now):
@@ -152,12 +158,15 @@ func grow(e endpoint.Endpoint, s sample, v verdict, n need, missing int, now tim
 	case s.machines == 0:
 		v.start, v.reason = 0, registry.ScalingNoMachine
 		v.text = fmt.Sprintf("no autoscaler with the driver %s runs", e.Fleet.Driver)
+	case room == 0:
+		v.start, v.reason = 0, registry.ScalingLeaving
+		v.text = fmt.Sprintf("workersMax is %d, and %d that drain must have left before more are started", e.WorkersMax, leaving)
 	case s.failures > 0 && now.Sub(s.lastFailure) < wait:
 		v.start, v.reason = 0, registry.ScalingBackoff
 		v.text = fmt.Sprintf("workers failed %d times in a row, the next is started %s after the last: %s", s.failures, wait, s.failure)
 	case s.failures > 0:
 		// One tries whether it is better now.
-		v.start = max(0, min(missing, 1-count(s.members, starting)))
+		v.start = max(0, min(v.start, 1-count(s.members, starting)))
 		if v.start == 0 {
 			v.reason = registry.ScalingBackoff
 			v.text = fmt.Sprintf("workers failed %d times in a row, one is tried: %s", s.failures, s.failure)
@@ -175,7 +184,7 @@ func shrink(e endpoint.Endpoint, s sample, v verdict, target int, now time.Time)
 	settled := now.Sub(v.memory.grew) >= e.IdleTimeout
 	// A worker that took a job since it last spoke looks idle.
 	unseen := max(0, s.allRunning-jobs(s.members))
-	resting := pick(s.members, idle)
+	resting := slices.DeleteFunc(pick(s.members, idle), func(w member) bool { return w.locked })
 	slices.SortFunc(resting, func(a, b member) int {
 		return cmp.Or(a.since.Compare(b.since), cmp.Compare(b.id, a.id))
 	})
@@ -208,7 +217,7 @@ func replace(e endpoint.Endpoint, s sample, v verdict, now time.Time) verdict {
 		return v
 	}
 	for _, w := range s.members {
-		if w.stale && w.state == idle {
+		if w.stale && w.state == idle && !w.locked {
 			v.drain = []string{w.id}
 			v.reason, v.text = registry.ScalingReplace, "the endpoint has changed since a worker was started"
 			return v
@@ -216,33 +225,3 @@ func replace(e endpoint.Endpoint, s sample, v verdict, now time.Time) verdict {
 	}
 	return v
 }
-
-// decideExternal says how many workers somebody else should run.
-func decideExternal(e endpoint.Endpoint, s sample, m memory, now time.Time) verdict {
-	v := verdict{memory: m}
-	n := needed(e, s, m, m.wanted, now)
-	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
-	v.reason, v.text = n.reason, n.text
-	switch {
-	case target > m.wanted && e.Paused(now):
-		target, v.reason, v.text = m.wanted, registry.ScalingPaused, "the endpoint is paused"
-	case target > m.wanted:
-		v.memory.grew, v.memory.high = now, now
-		if n.workers < target {
-			v.reason, v.text = registry.ScalingMinimum, fmt.Sprintf("workersMin is %d", e.WorkersMin)
-		}
-	case target == m.wanted:
-		v.memory.high = now
-		v.reason, v.text = "", ""
-	case m.wanted > e.WorkersMax:
-		target, v.reason, v.text = e.WorkersMax, registry.ScalingBound, fmt.Sprintf("workersMax is %d", e.WorkersMax)
-	case now.Sub(m.high) < e.IdleTimeout || now.Sub(m.grew) < e.IdleTimeout:
-		target, v.reason, v.text = m.wanted, "", ""
-	default:
-		v.reason, v.text = registry.ScalingIdle, fmt.Sprintf("fewer were needed for %s", e.IdleTimeout)
-	}
-	v.wanted, v.memory.wanted = target, target
-	return v
-}
-
-func external(e endpoint.Endpoint) bool { return e.Fleet.Driver == "" || e.Fleet.Driver == "external" }

@@ -32,10 +32,11 @@ func backoff(failures int) time.Duration {
 
 // streak counts the workers in a row that ended soon after their start, and
 // returns the last of them. A worker that has run for long ends the row,
-// whether it still does or not. One whose machine vanished does not count.
+// whether it still does or not. One that was asked to end does not count, nor
+// one whose machine vanished.
 func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
 	ended := slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool {
-		return p.Status != pod.Exited || p.Change == vanished
+		return !p.Failed() || p.Change == vanished
 	})
 	slices.SortFunc(ended, func(a, b pod.Pod) int {
 		return cmp.Or(b.Changed.Compare(a.Changed), cmp.Compare(b.ID, a.ID))

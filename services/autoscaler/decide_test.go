@@ -1,7 +1,6 @@
 package autoscaler
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -10,53 +9,6 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/registry"
 )
-
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-// ep is an endpoint with a fleet of 0 to 3, queue delay 4 s and 5 s idle time.
-func ep(change ...func(*endpoint.Endpoint)) endpoint.Endpoint {
-	e := endpoint.Endpoint{ID: "ep", Fleet: endpoint.Fleet{Driver: "process", Command: []string{"worker"}}}
-	e, err := e.Complete()
-	if err != nil {
-		panic(err)
-	}
-	for _, c := range change {
-		c(&e)
-	}
-	return e
-}
-
-func bounds(least, most int) func(*endpoint.Endpoint) {
-	return func(e *endpoint.Endpoint) { e.WorkersMin, e.WorkersMax = least, most }
-}
-
-func requests(perWorker int) func(*endpoint.Endpoint) {
-	return func(e *endpoint.Endpoint) { e.ScalerType, e.ScalerValue = endpoint.RequestCount, perWorker }
-}
-
-func paused(e *endpoint.Endpoint) { e.PausedUntil = noon.Add(time.Hour) }
-
-func elsewhere(e *endpoint.Endpoint) { e.Fleet.Driver = "external" }
-
-// crew makes members w0, w1, … that have been in their states for this long.
-func crew(long time.Duration, states ...state) []member {
-	var all []member
-	for i, s := range states {
-		w := member{id: fmt.Sprint("w", i), state: s, since: noon.Add(-long)}
-		if s == busy {
-			w.jobs = 1
-		}
-		all = append(all, w)
-	}
-	return all
-}
-
-func stale(all []member) []member {
-	for i := range all {
-		all[i].stale = true
-	}
-	return all
-}
 
 func TestDecide(t *testing.T) {
 	const long, short = time.Hour, time.Second
@@ -142,6 +94,16 @@ func TestDecide(t *testing.T) {
 			e: ep(bounds(0, 1)), s: sample{machines: 1, running: 2, allRunning: 2, members: crew(short, busy, busy, idle)}, grew: time.Second,
 			want: verdict{wanted: 2, drain: []string{"w2"}, reason: registry.ScalingBound},
 		},
+		"the fleet is off, and jobs wait": {
+			e: ep(bounds(0, 0)), s: sample{queued: 9, oldest: time.Hour, machines: 1}, want: verdict{},
+		},
+		"it is turned off: idle ones go at once": {
+			e: ep(bounds(0, 0)), s: sample{queued: 9, machines: 1, running: 1, allRunning: 1, members: crew(short, busy, idle, idle)}, grew: time.Second,
+			want: verdict{wanted: 1, drain: []string{"w2", "w1"}, reason: registry.ScalingBound},
+		},
+		"it is off, and somebody else runs the workers": {
+			e: ep(elsewhere, bounds(0, 0)), s: sample{queued: 9}, before: 2, want: verdict{reason: registry.ScalingBound},
+		},
 		"back-off": {
 			e: ep(), s: sample{queued: 1, machines: 1, failures: 4, lastFailure: noon.Add(-7 * time.Second), failure: "boom"},
 			want: verdict{wanted: 1, reason: registry.ScalingBackoff},
@@ -183,6 +145,31 @@ func TestDecide(t *testing.T) {
 		"draining and unhealthy workers are none": {
 			e: ep(bounds(1, 3)), s: sample{machines: 1, members: crew(long, draining, unhealthy)},
 			want: verdict{wanted: 1, start: 1, reason: registry.ScalingMinimum},
+		},
+		// A worker that drains still holds its GPU: a host of workersMax GPUs could start no other.
+		"those that drain make up workersMax until they have left": {
+			e: ep(bounds(1, 1)), s: sample{queued: 1, machines: 1, members: crew(long, draining)},
+			want: verdict{wanted: 1, reason: registry.ScalingLeaving},
+		},
+		"and bound how many are started": {
+			e: ep(requests(1)), s: sample{queued: 9, machines: 1, members: crew(long, draining)},
+			want: verdict{wanted: 3, start: 2, reason: registry.ScalingRequests},
+		},
+		"a locked worker is one, and stays": {
+			e: ep(), s: sample{machines: 1, members: locked(crew(long, idle))},
+			want: verdict{wanted: 1},
+		},
+		"and the other one goes": {
+			e: ep(), s: sample{machines: 1, members: append(locked(crew(long, idle)), member{id: "other", state: idle, since: noon.Add(-long)})},
+			want: verdict{wanted: 1, drain: []string{"other"}, reason: registry.ScalingIdle},
+		},
+		"it stays above the maximum too": {
+			e: ep(bounds(0, 0)), s: sample{machines: 1, queued: 1, members: locked(crew(long, idle))},
+			want: verdict{wanted: 1},
+		},
+		"and is not replaced": {
+			e: ep(bounds(1, 3)), s: sample{machines: 1, members: stale(locked(crew(short, idle)))},
+			want: verdict{wanted: 1},
 		},
 		"external: the first job": {e: ep(elsewhere), s: sample{queued: 3}, want: verdict{wanted: 1, reason: registry.ScalingFromZero}},
 		"external: more": {

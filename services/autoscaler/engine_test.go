@@ -97,7 +97,7 @@ func (e *engine) List(context.Context) ([]driver.Instance, error) {
 	}
 	var all []driver.Instance
 	for id, r := range e.running {
-		all = append(all, driver.Instance{PodID: id, Endpoint: r.start.Endpoint, Running: true, Started: r.began})
+		all = append(all, driver.Instance{PodID: id, Endpoint: r.start.Endpoint, Life: r.start.Life, Running: true, Started: r.began})
 	}
 	return all, nil
 }

@@ -60,21 +60,21 @@ func (k *keeper) keep(ctx context.Context, v *view) {
 	there := map[string]bool{}
 	for _, p := range v.pods {
 		there[p.ID] = true
+		if p.Status == pod.Running && p.Endpoint == "" {
+			k.lone(ctx, v, p)
+		}
 		if p.Status != pod.Running || p.Endpoint == "" {
 			continue
 		}
 		e, exists := known[p.Endpoint]
+		if !exists && !k.deleted(ctx, p.Endpoint) {
+			continue
+		}
 		found := k.examine(v, p, e, exists)
 		if found.by == "" {
 			continue
 		}
-		_, err := k.registry.Pods.Move(ctx, p.ID, found.by, found.why, v.now, nil)
-		if err != nil && !errors.Is(err, pod.ErrNotFound) && !errors.Is(err, pod.ErrLocked) {
-			k.log.WarnContext(ctx, "record of a pod not corrected, trying again", "pod", p.ID, "err", err)
-			continue
-		}
-		k.log.InfoContext(ctx, "pod is gone", "pod", p.ID, "endpoint", p.Endpoint, "reason", found.why)
-		k.wake()
+		k.correct(ctx, v, p, found)
 	}
 	for id := range k.absent {
 		if !there[id] {
@@ -87,6 +87,62 @@ func (k *keeper) keep(ctx context.Context, v *view) {
 		}
 	}
 	k.forget(ctx, v)
+}
+
+// correct lets the finding happen to the pod. A locked one is not removed.
+func (k *keeper) correct(ctx context.Context, v *view, p pod.Pod, found finding) {
+	_, err := k.registry.Pods.Move(ctx, p.ID, found.by, found.why, v.now, nil)
+	switch {
+	case errors.Is(err, pod.ErrLocked):
+	case err != nil && !errors.Is(err, pod.ErrNotFound):
+		k.log.WarnContext(ctx, "record of a pod not corrected, trying again", "pod", p.ID, "err", err)
+	default:
+		k.log.InfoContext(ctx, "pod is gone", "pod", p.ID, "endpoint", p.Endpoint, "reason", found.why)
+		k.wake()
+	}
+}
+
+// lone looks after a pod that works for no endpoint: its machine may be gone,
+// or there may be none to run it.
+func (k *keeper) lone(ctx context.Context, v *view, p pod.Pod) {
+	switch {
+	case p.Driver == "" || p.Driver == pod.External:
+	case p.MachineID != "":
+		if found := k.examineLone(v, p); found.by != "" {
+			k.correct(ctx, v, p, found)
+		}
+	case len(v.machines[p.Driver]) == 0 && p.Change != waitsFor(p.Driver):
+		_, err := k.registry.Pods.Update(ctx, p.ID, func(x pod.Pod) (pod.Pod, error) {
+			if x.Status == pod.Running && x.MachineID == "" {
+				x.Changed, x.Change = v.now.UTC(), waitsFor(x.Driver)
+			}
+			return x, nil
+		})
+		if err != nil {
+			k.log.DebugContext(ctx, "pod that waits not told so, trying again", "pod", p.ID, "err", err)
+		}
+	}
+}
+
+// examineLone says what should happen to a pod of a driver and no endpoint.
+func (k *keeper) examineLone(v *view, p pod.Pod) finding {
+	if slices.Contains(v.machines[p.Driver], p.MachineID) {
+		delete(k.absent, p.ID)
+		return finding{}
+	}
+	return k.silent(v, p, absentFor, finding{pod.Exit, vanished})
+}
+
+// waitsFor is what is said of a pod that no machine can run.
+func waitsFor(d pod.Driver) string {
+	return fmt.Sprintf("it waits: no autoscaler with the driver %s runs", d)
+}
+
+// deleted reports whether there is no such endpoint: memory may lack one that
+// is new.
+func (k *keeper) deleted(ctx context.Context, endpointID string) bool {
+	e, err := k.registry.Endpoints.Find(ctx, endpointID)
+	return errors.Is(err, endpoint.ErrNotFound) || err == nil && e.Deleting
 }
 
 // examine says what should happen to a pod that should run.

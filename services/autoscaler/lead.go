@@ -3,14 +3,12 @@ package autoscaler
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/endpoint"
-	"flightline/shared/pod"
+	"flightline/shared/queue"
 	"flightline/shared/registry"
 )
 
@@ -30,9 +28,11 @@ const (
 // next: what it forgets costs time only.
 type leader struct {
 	*Service
-	minds  map[string]*mind
-	keeper *keeper
-	kept   time.Time
+	minds    map[string]*mind
+	keeper   *keeper
+	kept     time.Time
+	arrivals *queue.Arrivals
+	known    background
 }
 
 // mind is what the leader remembers of an endpoint.
@@ -43,6 +43,8 @@ type mind struct {
 	states map[string]standing
 	looked time.Time
 	of     endpoint.Endpoint
+	alive  int // workers, when it was looked at
+	line   line
 }
 
 // standing is a worker's state, and since when.
@@ -51,50 +53,41 @@ type standing struct {
 	since time.Time
 }
 
-// view is everything that is the same for all endpoints at one look.
-type view struct {
-	now       time.Time
-	endpoints []endpoint.Endpoint
-	pods      []pod.Pod
-	workers   map[string]registry.Worker // by id of endpoint and pod
-	machines  map[pod.Driver][]string
-}
-
-func (v *view) worker(p pod.Pod) (registry.Worker, bool) {
-	w, ok := v.workers[p.Endpoint+"."+p.ID]
-	return w, ok
-}
-
-// unwell reports whether a worker of a fleet says that it is unhealthy.
-func (v *view) unwell() bool {
-	return slices.ContainsFunc(v.pods, func(p pod.Pod) bool {
-		w, _ := v.worker(p)
-		return p.Status == pod.Running && fleet(p) && w.State == registry.WorkerUnhealthy
-	})
-}
-
-// podsOf returns the pods of an endpoint's fleet.
-func (v *view) podsOf(endpointID string) []pod.Pod {
-	return slices.DeleteFunc(slices.Clone(v.pods), func(p pod.Pod) bool { return p.Endpoint != endpointID || !fleet(p) })
-}
-
-// fleet reports whether autoscalers start and stop the pod as a worker.
-func fleet(p pod.Pod) bool { return p.Endpoint != "" && p.Driver != "" && p.Driver != pod.External }
-
 // lead is one term.
 func (s *Service) lead(ctx context.Context) error {
-	l := &leader{Service: s, minds: map[string]*mind{}, keeper: newKeeper(s)}
-	each(ctx, s.cfg.Every, nil, func() {
-		if err := l.round(ctx); err != nil && ctx.Err() == nil {
-			l.keeper.forgetTimes() // who was silent could not be heard
-			s.log.WarnContext(ctx, "fleets not looked at, all stays as it is", "err", err)
+	l := &leader{Service: s, minds: map[string]*mind{}, keeper: newKeeper(s), arrivals: s.queue.Arrivals()}
+	defer l.arrivals.Close()
+	tick, again := time.NewTicker(s.cfg.Every), time.NewTimer(0)
+	defer tick.Stop()
+	defer again.Stop()
+	hasty := map[string]int{} // how often they were looked at in haste
+	l.turn(ctx, nil)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			l.turn(ctx, nil)
+			continue
+		case m := <-l.arrivals.Told():
+			l.hear(m, hasty)
+		case <-again.C:
 		}
-	})
-	return nil
+		if pause := l.hurry(ctx, hasty); pause > 0 {
+			again.Reset(pause)
+		}
+	}
 }
 
-// round looks at all endpoints that are due.
-func (l *leader) round(ctx context.Context) error {
+// turn looks at all endpoints that are due, or at some alone.
+func (l *leader) turn(ctx context.Context, only map[string]int) {
+	if err := l.round(ctx, only); err != nil && ctx.Err() == nil {
+		l.keeper.forgetTimes() // who was silent could not be heard
+		l.log.WarnContext(ctx, "fleets not looked at, all stays as it is", "err", err)
+	}
+}
+
+func (l *leader) round(ctx context.Context, only map[string]int) error {
 	v, err := l.look(ctx)
 	if err != nil {
 		return err
@@ -108,18 +101,17 @@ func (l *leader) round(ctx context.Context) error {
 	}
 	var g errgroup.Group
 	g.SetLimit(lookAtOnce)
-	there := map[string]bool{}
 	for _, e := range v.endpoints {
-		there[e.ID] = true
 		m := l.minds[e.ID]
 		if m == nil {
 			m = &mind{states: map[string]standing{}}
 			l.minds[e.ID] = m
 		}
-		if external(e) && e.Version == m.of.Version && v.now.Sub(m.looked) < externalEvery {
+		_, hasty := only[e.ID]
+		if only != nil && !hasty || !hasty && external(e) && e.Version == m.of.Version && v.now.Sub(m.looked) < externalEvery {
 			continue
 		}
-		m.looked, m.of = v.now, e
+		m.looked, m.of, m.line.hasty = v.now, e, hasty
 		g.Go(func() error {
 			if err := l.scale(ctx, v, e, m); err != nil && ctx.Err() == nil {
 				l.log.WarnContext(ctx, "fleet not scaled, trying again", "endpoint", e.ID, "err", err)
@@ -128,10 +120,23 @@ func (l *leader) round(ctx context.Context) error {
 		})
 	}
 	_ = g.Wait() // nobody returns an error
+	if only == nil {
+		l.tidy(ctx, v)
+	}
+	return nil
+}
+
+// tidy forgets endpoints that are gone, and looks at all pods now and then.
+func (l *leader) tidy(ctx context.Context, v *view) {
+	there := make(map[string]bool, len(v.endpoints))
+	for _, e := range v.endpoints {
+		there[e.ID] = true
+	}
 	for id := range l.minds {
 		if there[id] {
 			continue
 		}
+		l.arrivals.Forget(id)
 		if err := l.registry.Scaling.Drop(ctx, id); err == nil {
 			delete(l.minds, id)
 		}
@@ -140,31 +145,6 @@ func (l *leader) round(ctx context.Context) error {
 		l.kept = v.now
 		l.keeper.keep(ctx, v)
 	}
-	return nil
-}
-
-// look reads what is the same for all endpoints.
-func (l *leader) look(ctx context.Context) (*view, error) {
-	v := &view{now: l.queue.Now(), workers: map[string]registry.Worker{}, machines: map[pod.Driver][]string{}}
-	var workers []registry.Worker
-	var instances []registry.Instance
-	var errs [4]error
-	v.endpoints, errs[0] = l.registry.Endpoints.List(ctx)
-	v.pods, errs[1] = l.registry.Pods.List(ctx)
-	workers, errs[2] = l.registry.Workers.List(ctx, "")
-	instances, errs[3] = l.registry.Instances.List(ctx)
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, err
-	}
-	for _, w := range workers {
-		v.workers[w.Endpoint+"."+w.ID] = w
-	}
-	for _, i := range instances {
-		if name, ok := strings.CutPrefix(i.Role, instanceRole); ok {
-			v.machines[pod.Driver(name)] = append(v.machines[pod.Driver(name)], i.ID)
-		}
-	}
-	return v, nil
 }
 
 // scale samples, decides and applies.
@@ -179,6 +159,10 @@ func (l *leader) scale(ctx context.Context, v *view, e endpoint.Endpoint, m *min
 	in := l.sample(ctx, v, e, m)
 	out := decide(e, in.sample, m.memory, v.now)
 	m.memory = out.memory
+	m.alive = out.wanted
+	if !external(e) {
+		m.alive = count(in.members, starting, idle, busy) + out.start
+	}
 	if err := l.note(ctx, v, e, m, in.sample, out); err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package autoscaler
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"flightline/shared/endpoint"
@@ -21,9 +21,9 @@ type looked struct {
 
 // sample reads what the decision about an endpoint needs.
 func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *mind) looked {
-	in := looked{pods: v.podsOf(e.ID)}
+	in := looked{pods: v.fleets[e.ID]}
 	in.machines = len(v.machines[pod.Driver(e.Fleet.Driver)])
-	stats, err := l.queue.Stats(ctx, e)
+	stats, err := l.count(ctx, v.now, e, m)
 	if err != nil {
 		in.unknown = "its jobs could not be counted"
 		l.log.DebugContext(ctx, "jobs not counted", "endpoint", e.ID, "err", err)
@@ -39,27 +39,14 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *mi
 		}
 	}
 	if external(e) {
-		in.members = m.visitors(v, e.ID)
+		in.members = visitors(v, e.ID)
 		return in
 	}
-	var template pod.Spec
-	if e.Fleet.TemplateID != "" {
-		t, err := l.registry.Templates.Get(ctx, e.Fleet.TemplateID)
-		switch {
-		case errors.Is(err, pod.ErrNotFound):
-			in.invalid = fmt.Sprintf("the template %s is not there", e.Fleet.TemplateID)
-		case err != nil:
-			in.unknown = "its template could not be read"
-			return in
-		}
-		template = t.Spec
-	}
-	in.spec = specOf(e, template)
-	if in.invalid == "" {
-		in.invalid = runnable(pod.Driver(e.Fleet.Driver), in.spec)
+	if in.spec, in.invalid, in.unknown = l.specOf(ctx, v, e); in.unknown != "" {
+		return in
 	}
 	var last pod.Pod
-	in.failures, last = streak(in.pods, v.now)
+	in.failures, last = streak(alike(in.pods, e, in.spec), v.now)
 	in.lastFailure, in.failure = last.Changed, last.Change
 	in.members, in.unknown = l.members(ctx, v, e, m, in)
 	return in
@@ -85,7 +72,7 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *m
 		since := m.since(p.ID, now, v.now)
 		states[p.ID] = standing{now, since}
 		all = append(all, member{
-			id: p.ID, state: now, since: since, jobs: len(w.Running),
+			id: p.ID, state: now, since: since, jobs: len(w.Running), locked: p.Locked,
 			stale: in.invalid == "" && (!same(p.Spec, in.spec) || string(p.Driver) != e.Fleet.Driver),
 		})
 	}
@@ -93,13 +80,19 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *m
 	return all, unknown
 }
 
+// alike are the pods that were started from what the endpoint says now: how
+// others ended tells nothing of the next.
+func alike(pods []pod.Pod, e endpoint.Endpoint, spec pod.Spec) []pod.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool {
+		return !same(p.Spec, spec) || string(p.Driver) != e.Fleet.Driver
+	})
+}
+
 // visitors are the workers that somebody else has started.
-func (m *mind) visitors(v *view, endpointID string) []member {
+func visitors(v *view, endpointID string) []member {
 	var all []member
-	for _, w := range v.workers {
-		if w.Endpoint == endpointID {
-			all = append(all, member{id: w.ID, state: stateOf(w, true), jobs: len(w.Running)})
-		}
+	for _, w := range v.visitors[endpointID] {
+		all = append(all, member{id: w.ID, state: stateOf(w, true), jobs: len(w.Running)})
 	}
 	return all
 }

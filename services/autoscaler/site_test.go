@@ -31,8 +31,10 @@ type site struct {
 	queue    *queue.Queue
 }
 
+// newSite lets the test run beside others.
 func newSite(t *testing.T) *site {
 	t.Helper()
+	t.Parallel()
 	s := &site{t: t, Bus: bustest.New(t)}
 	if err := streams.Apply(t.Context(), s.JS, streams.Config{}); err != nil {
 		t.Fatal(err)

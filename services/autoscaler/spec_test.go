@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -61,6 +62,7 @@ func TestStreak(t *testing.T) {
 		"in a row":   {[]pod.Pod{ended("a", short, time.Hour, "x"), ended("b", short, time.Minute, "y")}, 2, "b"},
 		"proven":     {[]pod.Pod{ended("a", short, time.Hour, "x"), ended("b", long, time.Minute, "y"), ended("c", short, short, "z")}, 1, "c"},
 		"vanished":   {[]pod.Pod{ended("a", short, time.Hour, vanished)}, 0, ""},
+		"by request": {[]pod.Pod{{ID: "a", Status: pod.Exited, By: pod.Stop, Created: noon.Add(-short), Changed: noon}}, 0, ""},
 		"removed":    {[]pod.Pod{{ID: "a", Status: pod.Terminated}}, 0, ""},
 		"still runs": {[]pod.Pod{ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: noon.Add(-30 * time.Minute)}}, 0, ""},
 		"too young":  {[]pod.Pod{ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: noon.Add(-short)}}, 1, "a"},
@@ -71,6 +73,27 @@ func TestStreak(t *testing.T) {
 				t.Errorf("got %d, last %q, want %d, %q", got, last.ID, test.want, test.last)
 			}
 		})
+	}
+}
+
+func TestHowOthersEndedTellsNothingOfTheNext(t *testing.T) {
+	e := ep()
+	spec := specOf(e, pod.Spec{})
+	mended := spec
+	mended.Command = []string{"mended"}
+	var pods []pod.Pod
+	for i, s := range []pod.Spec{spec, spec, mended} {
+		at := noon.Add(time.Duration(i-10) * time.Second)
+		pods = append(pods, pod.Pod{ID: fmt.Sprint(i), Driver: pod.Process, Status: pod.Exited, Created: at, Changed: at, Spec: s})
+	}
+	for want, s := range map[int]pod.Spec{2: spec, 1: mended, 0: {Command: []string{"new"}}} {
+		if got, _ := streak(alike(pods, e, s), noon); got != want {
+			t.Errorf("%v: got %d failures, want %d", s.Command, got, want)
+		}
+	}
+	elsewhere(&e)
+	if got := alike(pods, e, spec); len(got) > 0 {
+		t.Errorf("another driver: got %v, want none", got)
 	}
 }
 
@@ -86,6 +109,9 @@ func TestAWorkerIsStoppedOnlyOnceItIsKnownToHoldNothing(t *testing.T) {
 		"heard of too soon":       {registry.Worker{Seen: noon.Add(time.Second)}, true, 10 * time.Second, false},
 		"heard of, idle":          {registry.Worker{Seen: noon.Add(2 * time.Second)}, true, 2 * time.Second, true},
 		"heard of, busy":          {registry.Worker{Seen: noon.Add(time.Hour), Running: []string{"job"}}, true, time.Hour, false},
+		"a native one, not told":  {registry.Worker{Native: true, Seen: noon.Add(time.Hour)}, true, time.Hour, false},
+		"a native one, told":      {registry.Worker{Native: true, Draining: true, Seen: noon}, true, time.Second, true},
+		"a native one, busy":      {registry.Worker{Native: true, Draining: true, Running: []string{"job"}}, true, time.Hour, false},
 		"silent":                  {registry.Worker{}, false, 19 * time.Second, false},
 		"silent for long":         {registry.Worker{}, false, 20 * time.Second, true},
 		"starting":                {registry.Worker{State: registry.WorkerInitializing, Seen: noon.Add(time.Hour)}, true, time.Second, false},

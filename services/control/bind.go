@@ -1,16 +1,10 @@
 package control
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/endpoint"
 	"flightline/shared/limit"
@@ -18,7 +12,8 @@ import (
 )
 
 // endpointBody makes or changes an endpoint. What is null or missing stays as
-// it is, 0 and "" mean the default, and unknown fields are RunPod's: they pass.
+// it is, or is the default; so does "" mean that, but 0 is a number like any
+// other. Unknown fields are RunPod's: they pass.
 type endpointBody struct {
 	ID                 *string                    `json:"id"`
 	Name               *string                    `json:"name"`
@@ -91,15 +86,17 @@ func blank(given *string) bool { return given == nil || *given == "" }
 // onto returns e with what the body gives, or an *endpoint.FieldError.
 func (b *endpointBody) onto(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	set(&e.Name, b.Name)
-	setMillis(&e.ExecutionTimeout, b.ExecutionTimeoutMs)
-	setMillis(&e.TTL, b.TTLMs)
-	setMillis(&e.Lease, b.LeaseMs)
-	setMillis(&e.Retention, b.RetentionMs)
-	setMillis(&e.SyncRetention, b.SyncRetentionMs)
-	set(&e.MaxLost, b.MaxLostWorkers)
+	setMillis(&e.ExecutionTimeout, positive(b.ExecutionTimeoutMs))
+	setMillis(&e.TTL, positive(b.TTLMs))
+	setMillis(&e.Lease, positive(b.LeaseMs))
+	setMillis(&e.Retention, positive(b.RetentionMs))
+	setMillis(&e.SyncRetention, positive(b.SyncRetentionMs))
+	set(&e.MaxLost, positive(b.MaxLostWorkers))
 	set(&e.RequestsPerWorker, b.RequestsPerWorker)
 	set(&e.WorkersMin, b.WorkersMin)
-	set(&e.WorkersMax, b.WorkersMax)
+	if b.WorkersMax != nil {
+		e.WorkersMax, e.NoWorkers = *b.WorkersMax, *b.WorkersMax == 0
+	}
 	set(&e.StreamFormat, b.StreamFormat)
 	set(&e.Limits, b.Limits)
 	if b.WebhookRetriesMs != nil {
@@ -109,6 +106,15 @@ func (b *endpointBody) onto(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 		}
 	}
 	return b.ontoFleet(e)
+}
+
+// positive is what is given of a setting that must be: a 0 is as wrong as what
+// is below it, while to an Endpoint it would mean the default.
+func positive[T int | int64](given *T) *T {
+	if given != nil && *given == 0 {
+		return new(T(-1))
+	}
+	return given
 }
 
 func set[T any](to, given *T) {
@@ -130,44 +136,3 @@ type keyBody struct {
 	Name   string   `json:"name"`
 	Scopes []string `json:"scopes"`
 }
-
-// bind reads the body, whatever its content type says. An error names the
-// field that is wrong. What it returns shares no memory with the request.
-func bind[T any](c *fiber.Ctx) (T, error) {
-	var body T
-	raw := c.Request().Body()
-	err := json.Unmarshal(raw, &body)
-	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if mistyped.Field == "" {
-			return body, web.Errorf(web.InvalidRequest, "the body must be a JSON object")
-		}
-		return body, web.Errorf(web.InvalidRequest, "%s must be %s", mistyped.Field, wanted(mistyped.Type))
-	}
-	if err != nil {
-		return body, web.Errorf(web.InvalidRequest, "the body is not valid JSON")
-	}
-	if isNull(raw) {
-		return body, web.Errorf(web.InvalidRequest, "the body must be a JSON object")
-	}
-	return body, nil
-}
-
-// wanted says in JSON's words what a field takes.
-func wanted(t reflect.Type) string {
-	switch t.Kind() { //nolint:exhaustive // no other kind is in a body
-	case reflect.Int, reflect.Int64:
-		return "a whole number"
-	case reflect.Float64:
-		return "a number"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.String:
-		return "a string"
-	case reflect.Slice:
-		return "an array"
-	default:
-		return "an object"
-	}
-}
-
-func isNull(raw []byte) bool { return string(bytes.TrimSpace(raw)) == "null" }

@@ -12,9 +12,9 @@ import (
 // pod.Hidden and comes back stays what it is.
 func (b *endpointBody) ontoFleet(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	set(&e.ScalerType, b.ScalerType)
-	set(&e.ScalerValue, b.ScalerValue)
-	if b.IdleTimeout != nil {
-		seconds := min(max(*b.IdleTimeout, -maxSeconds), maxSeconds)
+	set(&e.ScalerValue, positive(b.ScalerValue))
+	if given := positive(b.IdleTimeout); given != nil {
+		seconds := min(max(*given, -maxSeconds), maxSeconds)
 		e.IdleTimeout = time.Duration(seconds) * time.Second
 	}
 	set(&e.Fleet.Driver, b.Driver)

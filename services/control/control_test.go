@@ -52,9 +52,7 @@ func startWith(t *testing.T, durable func(ctx context.Context, stream string) er
 	t.Helper()
 	t.Parallel()
 	s := &system{t: t, bus: bustest.New(t), durable: durable}
-	if err := s.open(); err != nil {
-		t.Fatal(err)
-	}
+	site.Again(t, s.open)
 	app := web.New(web.Config{})
 	s.service.Routes(app)
 	background(t, s.registry.Run)

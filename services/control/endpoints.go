@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// answerWithin bounds a request, so that nobody hangs when JetStream is away.
-	answerWithin = 4800 * time.Millisecond
 	// undoWithin bounds taking a record back.
 	undoWithin = 2 * time.Second
 	// idLength and idAlphabet make an id where none is given.
@@ -25,7 +23,7 @@ const (
 )
 
 func (s *Service) createEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	body, err := bind[endpointBody](c)
 	if err != nil {
@@ -40,7 +38,7 @@ func (s *Service) createEndpoint(c *fiber.Ctx) error {
 	}
 	made.Partition = partitionOf(made.ID, s.cfg.Partitions)
 	made.WebhookSecret = endpoint.NewWebhookSecret()
-	made.Created = time.Now().UTC()
+	made.Created = s.queue.Now().UTC().Truncate(time.Millisecond) // as precise as a job's
 	made, err = s.registry.Endpoints.Create(ctx, made)
 	if err != nil {
 		return err
@@ -55,7 +53,7 @@ func (s *Service) createEndpoint(c *fiber.Ctx) error {
 }
 
 func (s *Service) listEndpoints(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	show, err := s.endpointShower(ctx, c)
 	if err != nil {
@@ -73,7 +71,7 @@ func (s *Service) listEndpoints(c *fiber.Ctx) error {
 }
 
 func (s *Service) getEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	show, err := s.endpointShower(ctx, c)
 	if err != nil {
@@ -87,7 +85,7 @@ func (s *Service) getEndpoint(c *fiber.Ctx) error {
 }
 
 func (s *Service) updateEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	body, err := bind[endpointBody](c)
 	if err != nil {
@@ -115,16 +113,14 @@ func (s *Service) updateEndpoint(c *fiber.Ctx) error {
 
 // deleteEndpoint takes as long as the jobs take to cancel.
 func (s *Service) deleteEndpoint(c *fiber.Ctx) error {
-	force := c.QueryBool("force")
+	force, err := boolOf(c, "force")
+	if err != nil {
+		return err
+	}
 	if err := s.remove(c.UserContext(), strings.Clone(c.Params("id")), force); err != nil {
 		return err
 	}
 	return c.SendStatus(fiber.StatusNoContent)
-}
-
-// prompt is the context of the calls that a request makes.
-func prompt(c *fiber.Ctx) (context.Context, context.CancelFunc) {
-	return context.WithDeadline(c.UserContext(), c.Context().Time().Add(answerWithin))
 }
 
 // partitionOf spreads endpoints over the partitions that exist when they are made.

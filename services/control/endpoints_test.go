@@ -12,6 +12,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/pod"
 	"flightline/shared/queue"
 )
 
@@ -130,8 +131,8 @@ func TestUpdateChangesWhatIsGivenAndNothingElse(t *testing.T) {
 	if err != nil || consumer.CachedInfo().Config.AckWait != time.Minute {
 		t.Errorf("the lease is not applied: %+v, %v", consumer, err)
 	}
-	if again := s.do("POST", "/endpoints/ep1/update", `{"leaseMs":0,"id":"ep1"}`); again.body["leaseMs"] != 30000.0 || again.body["version"] != 3.0 {
-		t.Errorf("0 means the default: got %s", again.raw)
+	if again := s.do("POST", "/endpoints/ep1/update", `{"leaseMs":30000,"id":"ep1"}`); again.body["leaseMs"] != 30000.0 || again.body["version"] != 3.0 {
+		t.Errorf("got %s, want the lease changed", again.raw)
 	}
 	s.expect("another id", s.do("PATCH", "/endpoints/ep1", `{"id":"ep2"}`), 400, "invalid_request", "id cannot be changed")
 	s.expect("unknown", s.do("PATCH", "/endpoints/nobody", `{}`), 404, "endpoint_not_found", "no such endpoint")
@@ -149,6 +150,25 @@ func TestDeleteWithoutJobs(t *testing.T) {
 		t.Error("its queue is still there")
 	}
 	s.expect("made again", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
+}
+
+func TestAnEndpointWithALockedWorkerIsNotDeleted(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	for _, p := range []pod.Pod{
+		{ID: "kept", Locked: true, Status: pod.Running}, {ID: "gone", Locked: true, Status: pod.Exited}, {ID: "free", Status: pod.Running},
+	} {
+		p.Name, p.Endpoint, p.Driver, p.Spec.Command = p.ID, "ep1", pod.Process, []string{"x"}
+		if err := s.registry.Pods.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"/endpoints/ep1", "/endpoints/ep1?force=true"} {
+		s.expect(path, s.do("DELETE", path, ""), 409, "pod_conflict", "locked: kept")
+	}
+	s.expect("it serves", s.do("GET", "/endpoints/ep1", ""), 200, "", "")
+	s.expect("unlock", s.do("PATCH", "/pods/kept", `{"locked":false}`), 200, "", "")
+	eventually(t, "the deletion", patience, func() bool { return s.do("DELETE", "/endpoints/ep1", "").status == 204 })
 }
 
 func TestDeleteWithJobsNeedsForce(t *testing.T) {

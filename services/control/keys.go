@@ -9,7 +9,7 @@ import (
 )
 
 func (s *Service) createKey(c *fiber.Ctx) error {
-	body, err := bind[keyBody](c)
+	body, err := bindOwn[keyBody](c)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (s *Service) listKeys(c *fiber.Ctx) error {
 
 func (s *Service) revokeKey(c *fiber.Ctx) error {
 	if err := s.registry.Keys.Revoke(c.UserContext(), strings.Clone(c.Params("id"))); err != nil {
-		return err
+		return noThing(err, "key")
 	}
 	return c.SendStatus(fiber.StatusNoContent)
 }

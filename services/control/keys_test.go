@@ -37,7 +37,7 @@ func TestKeysAreShownOnceAndRevoked(t *testing.T) {
 		t.Errorf("got %d %s", got.status, got.raw)
 	}
 	eventually(t, "the key is refused", time.Second, func() bool { return s.doAs(plain, "GET", "/keys", "").status == 401 })
-	s.expect("again", s.do("DELETE", "/keys/"+id, ""), 404, "not_found", "not found")
+	s.expect("again", s.do("DELETE", "/keys/"+id, ""), 404, "not_found", "no such key")
 }
 
 func TestBadKeys(t *testing.T) {
@@ -47,7 +47,7 @@ func TestBadKeys(t *testing.T) {
 		"no scopes":        {`{"name":"x"}`, "at least one scope"},
 		"empty scopes":     {`{"scopes":[]}`, "at least one scope"},
 		"a string":         {`{"scopes":"read:*"}`, "scopes must be an array"},
-		"numbers":          {`{"scopes":[1]}`, "scopes must be"},
+		"numbers":          {`{"scopes":[1]}`, "scopes[0] must be a string"},
 		"unknown":          {`{"scopes":["root"]}`, `scope "root"`},
 		"no endpoint":      {`{"scopes":["read:*","submit"]}`, `scope "submit"`},
 		"name is a number": {`{"name":1,"scopes":["control"]}`, "name must be a string"},

@@ -25,12 +25,9 @@ type pauseBody struct {
 
 // pauseEndpoint makes the endpoint hand out no jobs. It goes on taking them.
 func (s *Service) pauseEndpoint(c *fiber.Ctx) error {
-	body := pauseBody{}
-	if len(c.Request().Body()) > 0 {
-		var err error
-		if body, err = bind[pauseBody](c); err != nil {
-			return err
-		}
+	body, err := bindOptional[pauseBody](c)
+	if err != nil {
+		return err
 	}
 	length := endpoint.MaxPause.Milliseconds()
 	if body.DurationMs != nil {
@@ -47,7 +44,7 @@ func (s *Service) pauseEndpoint(c *fiber.Ctx) error {
 func (s *Service) resumeEndpoint(c *fiber.Ctx) error { return s.setPause(c, s.queue.Now()) }
 
 func (s *Service) setPause(c *fiber.Ctx, until time.Time) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	until = until.UTC().Truncate(time.Millisecond)
 	e, err := s.registry.Endpoints.Update(ctx, strings.Clone(c.Params("id")), func(e endpoint.Endpoint) (endpoint.Endpoint, error) {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -22,7 +23,7 @@ func podID(c *fiber.Ctx) (string, error) {
 }
 
 func (s *Service) getPod(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	wanted, err := includesOf(c)
 	if err != nil {
@@ -45,7 +46,7 @@ func (s *Service) getPod(c *fiber.Ctx) error {
 
 // createPod writes down what should run; an autoscaler with its driver starts it.
 func (s *Service) createPod(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	body, err := bind[podBody](c)
 	if err != nil {
@@ -101,7 +102,7 @@ func named[T any](ctx context.Context, id *string, get func(context.Context, str
 
 // updatePod changes what the pod is started from, as of its next start.
 func (s *Service) updatePod(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	id, err := podID(c)
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *Service) stopPod(c *fiber.Ctx) error { return s.movePod(c, pod.Stop, "S
 
 // movePod says what a pod should be; its driver follows.
 func (s *Service) movePod(c *fiber.Ctx, by pod.Trigger, change string) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	id, err := podID(c)
 	if err != nil {
@@ -140,16 +141,37 @@ func (s *Service) movePod(c *fiber.Ctx, by pod.Trigger, change string) error {
 	case p.Endpoint != "" && by == pod.Start:
 		return web.Errorf(web.PodConflict, "cannot start this pod: the autoscaler starts the workers of an endpoint")
 	}
-	if p, err = s.registry.Pods.Move(ctx, id, by, change, s.queue.Now(), nil); err != nil {
+	gone := ""
+	if by == pod.Start && p.Status != pod.Running {
+		if gone, err = s.lostMachine(ctx, p); err != nil {
+			return err
+		}
+	}
+	p, err = s.registry.Pods.Move(ctx, id, by, change, s.queue.Now(), func(p *pod.Pod) {
+		if gone != "" && p.MachineID == gone {
+			p.MachineID, p.Machine, p.PublicIP, p.PortMappings = "", pod.Machine{}, "", nil
+		}
+	})
+	if err != nil {
 		return err
 	}
 	return c.JSON(podViewOf(p, s.cfg.Catalog, s.queue.Now()))
 }
 
+// lostMachine is the id of the pod's machine if none of that id runs pods now,
+// else "".
+func (s *Service) lostMachine(ctx context.Context, p pod.Pod) (string, error) {
+	machines, err := s.registry.Instances.Machines(ctx)
+	if err != nil || slices.Contains(machines[p.Driver], p.MachineID) {
+		return "", err
+	}
+	return p.MachineID, nil
+}
+
 // deletePod makes the pod TERMINATED; its driver ends it. A worker that its
 // owner runs loses its token, so that it gets no more jobs.
 func (s *Service) deletePod(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	id, err := podID(c)
 	if err != nil {
@@ -183,7 +205,7 @@ func (s *Service) letGo(ctx context.Context, p pod.Pod) error {
 		return err
 	}
 	if _, lives := living[p.ID]; lives {
-		return web.Errorf(web.PodConflict, "cannot remove this pod: its owner runs the worker; stop it there")
+		return web.Errorf(web.PodConflict, "cannot remove this pod: its owner runs the worker; drain it, or stop it there")
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -28,14 +27,10 @@ func includesOf(c *fiber.Ctx) (includes, error) {
 		{"includeTemplate", &i.template},
 		{"includeWorkers", &i.workers},
 	} {
-		if !c.Request().URI().QueryArgs().Has(parameter.name) {
-			continue
+		var err error
+		if *parameter.to, err = boolOf(c, parameter.name); err != nil {
+			return i, err
 		}
-		given, err := strconv.ParseBool(c.Query(parameter.name))
-		if err != nil {
-			return i, web.Errorf(web.InvalidRequest, "%s must be true or false", parameter.name)
-		}
-		*parameter.to = given
 	}
 	return i, nil
 }
@@ -108,13 +103,17 @@ func computeType(p pod.Pod) string {
 
 // listPods shows the pods of no endpoint, and workers if they are asked for.
 func (s *Service) listPods(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	wanted, err := includesOf(c)
 	if err != nil {
 		return err
 	}
 	keep, err := filterOf(c, s.cfg.Catalog)
+	if err != nil {
+		return err
+	}
+	at, err := pageOf(c)
 	if err != nil {
 		return err
 	}
@@ -126,11 +125,10 @@ func (s *Service) listPods(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	pods = slices.DeleteFunc(pods, func(p pod.Pod) bool { return p.Endpoint != "" && !wanted.workers || !keep.keeps(p) })
 	views := []podView{}
-	for _, p := range pods {
-		if (p.Endpoint == "" || wanted.workers) && keep.keeps(p) {
-			views = append(views, show(p))
-		}
+	for _, p := range cut(c, at, pods, func(p pod.Pod) string { return p.ID }) {
+		views = append(views, show(p))
 	}
 	return c.JSON(views)
 }

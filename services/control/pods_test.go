@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +47,31 @@ func TestAPodIsMadeChangedStoppedStartedAndDeleted(t *testing.T) {
 	}
 	s.expect("start what is gone", s.do("POST", one+"/start", ""), 409, "pod_conflict", "cannot start a pod that is TERMINATED")
 	s.expect("change what is gone", s.do("PATCH", one, `{"name":"x"}`), 409, "pod_conflict", "TERMINATED")
+}
+
+func TestAPodWhoseMachineIsGoneIsStartedByAnother(t *testing.T) {
+	s := start(t)
+	beats, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.registry.Instances.Announce(beats, registry.Instance{ID: "alive", Role: registry.DriverRole(pod.Process)})
+	}()
+	defer func() { stop(); <-done }()
+	eventually(t, "a machine", patience, func() bool {
+		machines, err := s.registry.Instances.Machines(t.Context())
+		return err == nil && slices.Equal(machines[pod.Process], []string{"alive"})
+	})
+	for machine, want := range map[string]string{"alive": "alive", "gone": ""} {
+		p := pod.Pod{ID: machine, Name: machine, Driver: pod.Process, MachineID: machine, Machine: pod.Machine{Hostname: machine}, Status: pod.Exited}
+		if err := s.registry.Pods.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		s.expect("start", s.do("POST", "/pods/"+machine+"/start", ""), 200, "", "")
+		if p, err := s.registry.Pods.Get(t.Context(), machine); err != nil || p.MachineID != want || p.Machine.Hostname != want || p.Starts != 1 {
+			t.Errorf("%s: got %+v, %v; want it on %q", machine, p, err, want)
+		}
+	}
 }
 
 func TestALockedPodIsNeitherStoppedNorDeleted(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"flightline/shared/pod"
+	"flightline/shared/web"
 )
 
 // podView is a pod as the contract shows it, and after that what is ours. What
@@ -69,11 +70,11 @@ func podViewOf(p pod.Pod, catalog *pod.Catalog, now time.Time) podView {
 		DockerEntrypoint: orEmpty(p.Spec.Entrypoint), DockerStartCmd: orEmpty(p.Spec.Command),
 		CPUFlavorID: flavorOf(p, catalog),
 		Env:         pod.Redact(p.Spec.Env), GPU: gpuOf(p, catalog), Interruptible: p.Interruptible,
-		LastStartedAt: stamp(p.Started), LastStatusChange: p.Change + ": " + stamp(p.Changed), Locked: p.Locked,
+		LastStartedAt: web.Stamp(p.Started), LastStatusChange: p.Change + ": " + web.Stamp(p.Changed), Locked: p.Locked,
 		MachineID: p.MachineID, MemoryInGb: p.MemoryGB(), PortMappings: p.PortMappings, Ports: orEmpty(p.Spec.Ports),
 		PublicIP: orNull(p.PublicIP), TemplateID: orNull(p.TemplateID), VCPUCount: p.VCPUs(),
 		VolumeEncrypted: p.Spec.VolumeEncrypted, VolumeMountPath: p.Spec.VolumePath,
-		Driver: p.Driver, CreatedAt: stamp(p.Created),
+		Driver: p.Driver, CreatedAt: web.Stamp(p.Created),
 	}
 	if view.PortMappings == nil {
 		view.PortMappings = map[int]int{}
@@ -102,7 +103,7 @@ func plansOf(p pod.Pod, catalog *pod.Catalog, now time.Time) *[]planView {
 	for _, plan := range catalog.Plans(p, now) {
 		view := planView{
 			ID: plan.ID, PodID: p.ID, GPUTypeID: plan.GPUTypeID, CostPerHr: plan.CostPerHr,
-			StartTime: stamp(plan.StartTime), EndTime: stamp(plan.EndTime),
+			StartTime: web.Stamp(plan.StartTime), EndTime: web.Stamp(plan.EndTime),
 		}
 		if view.GPUTypeID == "" {
 			view.GPUTypeID = kind
@@ -110,14 +111,6 @@ func plansOf(p pod.Pod, catalog *pod.Catalog, now time.Time) *[]planView {
 		views = append(views, view)
 	}
 	return &views
-}
-
-// stamp is the time as RunPod writes it, "" for none.
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
 func orNull(text string) *string {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/pod"
 	"flightline/shared/queue"
+	"flightline/shared/web"
 )
 
 // countAge is how old an answer of queue.Stats may be, and a little.
@@ -22,6 +25,11 @@ func (s *Service) remove(ctx context.Context, id string, force bool) error {
 	e, err := s.registry.Endpoints.Find(ctx, id)
 	if err != nil {
 		return err
+	}
+	if !e.Deleting {
+		if err := s.mustBeUnlocked(ctx, id); err != nil {
+			return err
+		}
 	}
 	// An earlier deletion may have got as far as the queue, a creation not so far.
 	if err := s.applyQueue(ctx, e); err != nil {
@@ -53,10 +61,42 @@ func (s *Service) remove(ctx context.Context, id string, force bool) error {
 	if err := s.events.DropCounts(ctx, id, s.queue.Now()); err != nil {
 		return fmt.Errorf("delete endpoint %s: %w: %w", id, queue.ErrUnavailable, err)
 	}
+	if err := s.dropWebhooks(ctx, marked); err != nil {
+		return err
+	}
 	if err := s.registry.Tokens.Drop(ctx, id); err != nil {
 		return err
 	}
 	return s.registry.Endpoints.Delete(ctx, id)
+}
+
+// dropWebhooks forgets what an endpoint of the same id must not inherit: it has
+// another secret. What still waits for its delivery is dropped by whoever would
+// deliver it.
+func (s *Service) dropWebhooks(ctx context.Context, e endpoint.Endpoint) error {
+	if err := s.queue.DropWebhooks(ctx, e); err != nil {
+		return err
+	}
+	return s.registry.Destinations.Drop(ctx, e.ID)
+}
+
+// mustBeUnlocked refuses to delete the endpoint of a worker that is not to be
+// stopped, forced or not.
+func (s *Service) mustBeUnlocked(ctx context.Context, id string) error {
+	pods, err := s.registry.Pods.List(ctx)
+	if err != nil {
+		return err
+	}
+	var locked []string
+	for _, p := range pods {
+		if p.Endpoint == id && p.Locked && p.Status == pod.Running {
+			locked = append(locked, p.ID)
+		}
+	}
+	if len(locked) > 0 {
+		return web.Errorf(web.PodConflict, "cannot delete this endpoint: pods of its workers are locked: %s", strings.Join(locked, ", "))
+	}
+	return nil
 }
 
 func (s *Service) mustBeIdle(ctx context.Context, e endpoint.Endpoint) error {

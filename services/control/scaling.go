@@ -23,7 +23,7 @@ type decisionView struct {
 	Unhealthy    int    `json:"unhealthy"`
 	Draining     int    `json:"draining"`
 	Queued       int    `json:"queued"`
-	QueuedLow    int    `json:"queuedLow"`
+	QueuedLow    int    `json:"queuedLowPriority"`
 	InProgress   int    `json:"inProgress"`
 	OldestWaitMs int64  `json:"oldestWaitMs"`
 	Reason       string `json:"reason"`
@@ -37,7 +37,7 @@ type decisionView struct {
 
 func decisionViewOf(d registry.Decision) decisionView {
 	return decisionView{
-		At: stamp(d.At), Wanted: d.Wanted, Current: d.Current, Starting: d.Starting, Idle: d.Idle, Running: d.Running,
+		At: web.Stamp(d.At), Wanted: d.Wanted, Current: d.Current, Starting: d.Starting, Idle: d.Idle, Running: d.Running,
 		Unhealthy: d.Unhealthy, Draining: d.Draining, Queued: d.Queued, QueuedLow: d.QueuedLow, InProgress: d.InProgress,
 		OldestWaitMs: d.OldestWait.Milliseconds(), Reason: d.Reason, Text: d.Text, Hold: d.Hold,
 		ScalerType: d.ScalerType, ScalerValue: d.ScalerValue, WorkersMin: d.WorkersMin, WorkersMax: d.WorkersMax,
@@ -46,7 +46,7 @@ func decisionViewOf(d registry.Decision) decisionView {
 
 // listScaling lists what the autoscaler decided about the endpoint, the newest first.
 func (s *Service) listScaling(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
 	if err != nil {

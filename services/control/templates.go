@@ -3,12 +3,12 @@ package control
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/pod"
+	"flightline/shared/registry"
 	"flightline/shared/web"
 )
 
@@ -33,7 +33,7 @@ func (b *templateBody) onto(t pod.Template) (pod.Template, error) {
 }
 
 func (s *Service) createTemplate(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	body, err := bind[templateBody](c)
 	if err != nil {
@@ -58,8 +58,12 @@ func (s *Service) answerTemplate(ctx context.Context, c *fiber.Ctx, t pod.Templa
 }
 
 func (s *Service) listTemplates(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
+	at, err := pageOf(c)
+	if err != nil {
+		return err
+	}
 	list, err := s.registry.Templates.List(ctx)
 	if err != nil {
 		return err
@@ -68,7 +72,7 @@ func (s *Service) listTemplates(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(list, func(a, b pod.Template) int { return strings.Compare(a.ID, b.ID) })
+	list = cut(c, at, list, func(t pod.Template) string { return t.ID })
 	views := make([]templateView, 0, len(list))
 	all := tallyOf(pods, s.queue.Now())
 	for _, t := range list {
@@ -78,7 +82,7 @@ func (s *Service) listTemplates(c *fiber.Ctx) error {
 }
 
 func (s *Service) getTemplate(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	t, err := s.registry.Templates.Get(ctx, c.Params("id"))
 	if err != nil {
@@ -89,7 +93,7 @@ func (s *Service) getTemplate(c *fiber.Ctx) error {
 
 // updateTemplate changes what is started from it next; pods keep what they have.
 func (s *Service) updateTemplate(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	body, err := bind[templateBody](c)
 	if err != nil {
@@ -103,7 +107,7 @@ func (s *Service) updateTemplate(c *fiber.Ctx) error {
 }
 
 func (s *Service) deleteTemplate(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	id := strings.Clone(c.Params("id"))
 	if _, err := s.registry.Templates.Get(ctx, id); err != nil {
@@ -143,7 +147,7 @@ func (s *Service) unused(ctx context.Context, what string, uses func(pod.Pod) bo
 
 // noThing says which kind of thing there is none of.
 func noThing(err error, what string) error {
-	if errors.Is(err, pod.ErrNotFound) {
+	if errors.Is(err, pod.ErrNotFound) || errors.Is(err, registry.ErrNotFound) {
 		return web.Errorf(web.NotFound, "no such %s", what)
 	}
 	return err

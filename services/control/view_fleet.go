@@ -9,6 +9,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
+	"flightline/shared/web"
 )
 
 // fleetView is the part of an endpoint that says how workers are started. What
@@ -39,7 +40,7 @@ func fleetViewOf(e endpoint.Endpoint, now time.Time) fleetView {
 		GPUCount: e.Fleet.GPUs, VCPUCount: e.Fleet.VCPUs, MemoryInGb: e.Fleet.MemoryGB,
 	}
 	if e.Paused(now) {
-		view.PausedUntil = stamp(e.PausedUntil)
+		view.PausedUntil = web.Stamp(e.PausedUntil)
 	}
 	return view
 }

@@ -1,12 +1,12 @@
 package control
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/pod"
+	"flightline/shared/web"
 )
 
 // defaultDataCenter is where a volume is that names no place.
@@ -39,7 +39,7 @@ func (b *volumeBody) onto(v pod.Volume) (pod.Volume, error) {
 }
 
 func (s *Service) createVolume(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	body, err := bind[volumeBody](c)
 	if err != nil {
@@ -56,13 +56,17 @@ func (s *Service) createVolume(c *fiber.Ctx) error {
 }
 
 func (s *Service) listVolumes(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
+	at, err := pageOf(c)
+	if err != nil {
+		return err
+	}
 	list, err := s.registry.Volumes.List(ctx)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(list, func(a, b pod.Volume) int { return strings.Compare(a.ID, b.ID) })
+	list = cut(c, at, list, func(v pod.Volume) string { return v.ID })
 	views := make([]volumeView, 0, len(list))
 	for _, v := range list {
 		views = append(views, volumeViewOf(v))
@@ -71,7 +75,7 @@ func (s *Service) listVolumes(c *fiber.Ctx) error {
 }
 
 func (s *Service) getVolume(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	v, err := s.registry.Volumes.Get(ctx, c.Params("id"))
 	if err != nil {
@@ -81,7 +85,7 @@ func (s *Service) getVolume(c *fiber.Ctx) error {
 }
 
 func (s *Service) updateVolume(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	body, err := bind[volumeBody](c)
 	if err != nil {
@@ -95,7 +99,7 @@ func (s *Service) updateVolume(c *fiber.Ctx) error {
 }
 
 func (s *Service) deleteVolume(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	id := strings.Clone(c.Params("id"))
 	if _, err := s.registry.Volumes.Get(ctx, id); err != nil {

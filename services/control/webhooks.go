@@ -35,7 +35,7 @@ func (s *Service) listDeliveries(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	which, err := deliveriesOf(c)
+	which, err := deliveriesOf(c, s.queue.Now())
 	if err != nil {
 		return err
 	}
@@ -46,12 +46,15 @@ func (s *Service) listDeliveries(c *fiber.Ctx) error {
 	return c.JSON(deliveriesViewOf(list, next))
 }
 
-func deliveriesOf(c *fiber.Ctx) (which queue.DeliveriesOf, err error) {
-	which = queue.DeliveriesOf{Job: job.ID(strings.Clone(c.Query("job"))), Failed: c.QueryBool("failed"), Most: standardDeliveries}
+func deliveriesOf(c *fiber.Ctx, now time.Time) (which queue.DeliveriesOf, err error) {
+	which = queue.DeliveriesOf{Job: job.ID(strings.Clone(c.Query("job"))), Most: standardDeliveries}
 	if which.Job != "" && !which.Job.Valid() {
 		return which, web.Errorf(web.InvalidRequest, "job is no id of a job")
 	}
-	if which.Since, err = instantOf(c.Query("since"), "since"); err != nil {
+	if which.Failed, err = boolOf(c, "failed"); err != nil {
+		return which, err
+	}
+	if which.Since, err = sinceOf(c.Query("since"), now); err != nil {
 		return which, err
 	}
 	if text := c.Query("limit"); text != "" {
@@ -67,13 +70,17 @@ func deliveriesOf(c *fiber.Ctx) (which queue.DeliveriesOf, err error) {
 	return which, nil
 }
 
-func instantOf(text, field string) (time.Time, error) {
+// sinceOf reads an instant, or how long before now it was.
+func sinceOf(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, web.Errorf(web.InvalidRequest, "%s must be an instant like 2026-01-31T12:00:00Z", field)
+		return time.Time{}, web.Errorf(web.InvalidRequest, "since must be an instant like 2026-01-31T12:00:00Z, or how long ago, like 10m")
 	}
 	return at, nil
 }
@@ -85,11 +92,11 @@ func (s *Service) replayWebhooks(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	body, err := bind[replayBody](c)
+	body, err := bindOwn[replayBody](c)
 	if err != nil {
 		return err
 	}
-	since, err := instantOf(body.Since, "since")
+	since, err := sinceOf(body.Since, s.queue.Now())
 	switch {
 	case err != nil:
 		return err
@@ -168,7 +175,7 @@ func (s *Service) destination(c *fiber.Ctx) (e endpoint.Endpoint, body destinati
 	if e, err = s.known(c); err != nil {
 		return e, body, "", err
 	}
-	if body, err = bind[destinationBody](c); err != nil {
+	if body, err = bindOwn[destinationBody](c); err != nil {
 		return e, body, "", err
 	}
 	origin, ok := registry.OriginOf(body.Destination)
@@ -181,7 +188,7 @@ func (s *Service) destination(c *fiber.Ctx) (e endpoint.Endpoint, body destinati
 // rotateSecret makes a new webhook secret. The present one goes on signing
 // beside it for the overlap.
 func (s *Service) rotateSecret(c *fiber.Ctx) error {
-	body, err := bind[rotateBody](c)
+	body, err := bindOwn[rotateBody](c)
 	if err != nil {
 		return err
 	}

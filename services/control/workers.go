@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/web"
 )
 
 // workerBody makes the token of a worker. Without an id one is made up.
@@ -18,14 +20,23 @@ type workerBody struct {
 	ID *string `json:"id"`
 }
 
-// workerView is a worker that speaks HTTP, without what is secret about it.
+// The protocols that workers speak.
+const (
+	overHTTP = "http"
+	overNATS = "nats"
+)
+
+// workerView is a worker, without what is secret about it: one that speaks HTTP
+// from the time it was let in, one that speaks NATS while it lives.
 type workerView struct {
 	ID       string `json:"id"`
 	Endpoint string `json:"endpoint"`
+	Protocol string `json:"protocol"`
 	// State is that of its last ping, "" if there was none lately.
-	State     string    `json:"state,omitempty"`
-	Running   []string  `json:"running"`
-	Draining  bool      `json:"draining"`
+	State    string   `json:"state,omitempty"`
+	Running  []string `json:"running"`
+	Draining bool     `json:"draining"`
+	// Last4 are the last characters of its token, "" of one that speaks NATS.
 	Last4     string    `json:"last4"`
 	CreatedAt time.Time `json:"createdAt"`
 	// PingIntervalMs is how often the worker should ping.
@@ -39,9 +50,24 @@ type workerView struct {
 
 func workerViewOf(e endpoint.Endpoint, t registry.Token) workerView {
 	return workerView{
-		ID: t.Worker, Endpoint: t.Endpoint, Draining: t.Draining, Last4: t.Last4, CreatedAt: t.Created,
+		ID: t.Worker, Endpoint: t.Endpoint, Protocol: overHTTP, Draining: t.Draining, Last4: t.Last4, CreatedAt: t.Created,
 		PingIntervalMs: pingInterval(e.Lease).Milliseconds(), Running: []string{},
 	}
+}
+
+// told adds what the worker said of itself.
+func (v workerView) told(w registry.Worker) workerView {
+	v.State, v.Running = w.State, append(v.Running, w.Running...)
+	if w.Native {
+		v.Protocol, v.PingIntervalMs = overNATS, registry.BeatEvery.Milliseconds()
+	}
+	v.Draining = v.Draining || w.Draining
+	return v
+}
+
+// nativeViewOf is a worker that has no token.
+func nativeViewOf(w registry.Worker) workerView {
+	return workerView{ID: w.ID, Endpoint: w.Endpoint, CreatedAt: w.Started, Running: []string{}}.told(w)
 }
 
 // pingInterval lets a worker miss two pings before it loses its jobs, or its
@@ -51,7 +77,7 @@ func pingInterval(lease time.Duration) time.Duration {
 }
 
 func (s *Service) listWorkers(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
 	if err != nil {
@@ -69,10 +95,17 @@ func (s *Service) listWorkers(c *fiber.Ctx) error {
 	for _, t := range tokens {
 		view := workerViewOf(e, t)
 		if w, ok := living[t.Worker]; ok {
-			view.State, view.Running = w.State, append(view.Running, w.Running...)
+			view = view.told(w)
+			delete(living, t.Worker)
 		}
 		views = append(views, view)
 	}
+	for _, w := range living {
+		if w.Native {
+			views = append(views, nativeViewOf(w))
+		}
+	}
+	slices.SortFunc(views, func(a, b workerView) int { return strings.Compare(a.ID, b.ID) })
 	return c.JSON(views)
 }
 
@@ -90,14 +123,11 @@ func (s *Service) living(ctx context.Context, endpointID string) (map[string]reg
 
 // issueToken lets a worker in. An earlier token of it is worthless then.
 func (s *Service) issueToken(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
-	body := workerBody{}
-	if len(c.Request().Body()) > 0 {
-		var err error
-		if body, err = bind[workerBody](c); err != nil {
-			return err
-		}
+	body, err := bindOptional[workerBody](c)
+	if err != nil {
+		return err
 	}
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
 	if err != nil {
@@ -117,7 +147,7 @@ func (s *Service) issueToken(c *fiber.Ctx) error {
 }
 
 func (s *Service) revokeToken(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
 	if err != nil {
@@ -125,7 +155,7 @@ func (s *Service) revokeToken(c *fiber.Ctx) error {
 	}
 	worker := strings.Clone(c.Params("worker"))
 	if err := s.registry.Tokens.Revoke(ctx, e.ID, worker); err != nil {
-		return err
+		return noThing(err, "worker")
 	}
 	if p, err := s.registry.Pods.Get(ctx, worker); err == nil && p.Endpoint == e.ID {
 		// Of a locked one it is told once it falls silent.
@@ -135,19 +165,4 @@ func (s *Service) revokeToken(c *fiber.Ctx) error {
 		}
 	}
 	return c.SendStatus(fiber.StatusNoContent)
-}
-
-// drainWorker ends the handing out of jobs to a worker; those it has go on.
-func (s *Service) drainWorker(c *fiber.Ctx) error {
-	ctx, cancel := prompt(c)
-	defer cancel()
-	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
-	if err != nil {
-		return err
-	}
-	token, err := s.registry.Tokens.Drain(ctx, e.ID, strings.Clone(c.Params("worker")))
-	if err != nil {
-		return err
-	}
-	return c.JSON(workerViewOf(e, token))
 }

@@ -38,8 +38,8 @@ func TestAWorkerIsLetInDrainedAndShutOut(t *testing.T) {
 		t.Errorf("revoke: got %d %s", got.status, got.raw)
 	}
 	s.expect("revoke for nobody", s.do("DELETE", "/endpoints/nobody/workers/w1", ""), 404, "endpoint_not_found", "no such endpoint")
-	s.expect("revoke again", s.do("DELETE", "/endpoints/ep1/workers/w1", ""), 404, "not_found", "not found")
-	s.expect("drain nobody", s.do("POST", "/endpoints/ep1/workers/w1/drain", ""), 404, "not_found", "not found")
+	s.expect("revoke again", s.do("DELETE", "/endpoints/ep1/workers/w1", ""), 404, "not_found", "no such worker")
+	s.expect("drain nobody", s.do("POST", "/endpoints/ep1/workers/w1/drain", ""), 404, "not_found", "no such worker")
 }
 
 // What the endpoint sets for its workers is told to whoever lets one in, and

@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// answerWithin bounds the work for a request, waiting aside.
-	answerWithin = 4500 * time.Millisecond
 	// refusedPause keeps a worker whose token was revoked from polling without
 	// a pause, as RunPod's SDK does whatever it is answered.
 	refusedPause = time.Second
@@ -32,11 +30,6 @@ type caller struct {
 	hash string
 }
 
-// prompt is the context of the calls that a request makes.
-func prompt(c *fiber.Ctx) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.UserContext(), answerWithin)
-}
-
 // caller checks the worker's token: bare, as workers send it, or as a bearer's.
 func (s *Service) caller(c *fiber.Ctx) (caller, error) {
 	worker, _ := param(c, "worker")
@@ -48,7 +41,7 @@ func (s *Service) admit(ctx context.Context, header, endpointID, worker string) 
 	if scheme, rest, ok := strings.Cut(plain, " "); ok && strings.EqualFold(scheme, "bearer") {
 		plain = strings.TrimSpace(rest)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, web.AnswerWithin)
 	defer cancel()
 	token, err := s.registry.Tokens.Check(ctx, plain, endpointID, worker)
 	if err != nil {

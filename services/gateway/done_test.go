@@ -105,7 +105,7 @@ func (w *worker) result(size int) (id string) {
 
 func TestResultsUpTo20MBAreKeptByteForByte(t *testing.T) {
 	s := newSite(t)
-	w := s.worker("w1", s.gateway(Config{}))
+	w := s.worker("w1", s.gateway(Config{Hold: patience})) // a post waits as long
 	id := w.result(job.MaxOutput)
 	if j := s.status(id); j.Status != job.Completed || string(j.Output) != `"`+strings.Repeat("x", job.MaxOutput-2)+`"` {
 		t.Errorf("got %s with %d bytes, %s", j.Status, len(j.Output), j.Error)
@@ -114,7 +114,7 @@ func TestResultsUpTo20MBAreKeptByteForByte(t *testing.T) {
 
 func TestALargerResultFailsTheJobAndTheWorkerGoesOn(t *testing.T) {
 	s := newSite(t)
-	g := s.gateway(Config{})
+	g := s.gateway(Config{Hold: patience})
 	w := s.worker("w1", g)
 	for _, size := range []int{job.MaxOutput + 1, 40 << 20} { // read, and not read
 		id := w.result(size)

@@ -118,5 +118,9 @@ func (s *Service) Run(ctx context.Context) error {
 		return s.registry.Instances.Announce(ctx, registry.Instance{ID: s.cfg.Instance, Role: instanceRole})
 	})
 	g.Go(func() error { return s.stops.run(ctx) })
+	g.Go(func() error {
+		s.giveBackCut(ctx)
+		return nil
+	})
 	return g.Wait()
 }

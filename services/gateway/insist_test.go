@@ -18,7 +18,6 @@ import (
 
 // A worker repeats a post only after a 5xx, twice, and forgets it then.
 func TestAPostWaitsUntilJetStreamIsBack(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	g := s.gateway(Config{Hold: time.Minute})
 	w := s.worker("w1", g)
@@ -45,7 +44,6 @@ func TestAPostWaitsUntilJetStreamIsBack(t *testing.T) {
 // JetStream stores the chunk, and its answer is lost for longer than a call
 // waits: the worker is told nothing meanwhile, else it would post it again.
 func TestAChunkWhoseAnswerWasLostIsThereOnce(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	cable := newCable(t, s.bus.Config().URL, "written once")
 	at := s.bus.Config()
@@ -72,7 +70,6 @@ func TestAChunkWhoseAnswerWasLostIsThereOnce(t *testing.T) {
 }
 
 func TestPollsAndPostsEndTheirConnection(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	id := s.submit()

@@ -48,7 +48,6 @@ func TestATakeThatNoPingConfirmsIsHandedOutAgain(t *testing.T) {
 
 // A worker that dies of a job before it can say that it has it is lost too.
 func TestUnconfirmedTakesAreNotFreeForEver(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, func(e *endpoint.Endpoint) { e.MaxLost, e.Lease = 1, endpoint.MinLease })
 	w := s.worker("w1", s.gateway(Config{Confirm: 200 * time.Millisecond}))
 	id := s.submit()
@@ -74,7 +73,6 @@ func TestOnePingConfirmsATake(t *testing.T) {
 		"progress": func(w *worker, id string) { w.done(id, `{"status":"IN_PROGRESS","output":1}`); w.ping(id) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newSite(t)
 			g := s.gateway(Config{Confirm: 500 * time.Millisecond, Hold: 2 * time.Second})
 			w, other := s.worker("w1", g), s.worker("w2", g)
@@ -91,7 +89,6 @@ func TestOnePingConfirmsATake(t *testing.T) {
 }
 
 func TestASilentWorkerLosesItsJobAfterTheLease(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, func(e *endpoint.Endpoint) { e.Lease = endpoint.MinLease })
 	g := s.gateway(Config{Hold: 2 * time.Second})
 	silent, w := s.worker("w1", g), s.worker("w2", g)
@@ -113,7 +110,7 @@ func TestASilentWorkerLosesItsJobAfterTheLease(t *testing.T) {
 }
 
 func TestACancelReachesTheWorkerWithinASecond(t *testing.T) {
-	s := newSite(t)
+	s := newSiteAlone(t)
 	one, two := s.gateway(Config{Hold: patience}), s.gateway(Config{Hold: patience})
 	w := s.worker("w1", one)
 	id := s.submit()
@@ -169,7 +166,6 @@ func TestAWorkerIsNotToldToStopWhatItHasAgain(t *testing.T) {
 }
 
 func TestATimeoutIsTheServersAndReachesTheWorker(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	background(t, func(ctx context.Context) error { return s.queue.Deadlines(ctx, 1) })
 	w := s.worker("w1", s.gateway(Config{Hold: patience}))

@@ -11,6 +11,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/web"
 )
 
 const (
@@ -29,7 +30,7 @@ func (s *Service) ping(c *fiber.Ctx) error {
 	if who.gone {
 		return c.JSON(ok)
 	}
-	ctx, cancel := prompt(c)
+	ctx, cancel := web.Prompt(c)
 	defer cancel()
 	if err := s.stops.follow(who.endpoint); err != nil {
 		return err

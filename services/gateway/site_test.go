@@ -43,7 +43,17 @@ type site struct {
 	endpoint endpoint.Endpoint
 }
 
+// newSite lets other tests run meanwhile: most of what a test takes is waiting.
 func newSite(t testing.TB, change ...func(*endpoint.Endpoint)) *site {
+	t.Helper()
+	if parallel, ok := t.(*testing.T); ok {
+		parallel.Parallel()
+	}
+	return newSiteAlone(t, change...)
+}
+
+// newSiteAlone is for tests of what is promised within a second or less.
+func newSiteAlone(t testing.TB, change ...func(*endpoint.Endpoint)) *site {
 	t.Helper()
 	s := &site{t: t, bus: bustest.New(t)}
 	must(t, streams.Apply(t.Context(), s.bus.JS, streams.Config{}))

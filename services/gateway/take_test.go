@@ -58,21 +58,28 @@ func TestAPollIsHeldAndThenEmpty(t *testing.T) {
 	}
 }
 
+// How many a poll brings is the machine's affair; that it brings several is not.
 func TestABatchIsAnArrayOfNoMoreThanAsked(t *testing.T) {
-	s := newSite(t)
-	w := s.worker("w1", s.gateway(Config{}))
-	for range 5 {
-		s.submit()
-	}
-	for _, want := range []int{3, 2} {
-		var got []taken
-		a := w.send("GET", "/job-take-batch/%w?gpu=any&job_in_progress=0&batch_size=3", nil)
-		if err := json.Unmarshal([]byte(a.raw), &got); err != nil || len(got) != want {
-			t.Errorf("got %d %s, %v, want %d jobs", a.status, a.raw, err, want)
+	s := newSiteAlone(t)
+	w := s.worker("w1", s.gateway(Config{Hold: patience}))
+	for round, most := 0, 0; most < 3; round++ {
+		if round == 20 {
+			t.Fatalf("no poll of %d rounds brought three jobs, the most was %d", round, most)
 		}
-		for _, j := range got {
-			w.done(j.ID, `{"output":1}`)
-			s.is(j.ID, job.Completed, `1`, "")
+		for range 5 {
+			s.submit()
+		}
+		for left := 5; left > 0; {
+			var got []taken
+			a := w.send("GET", "/job-take-batch/%w?gpu=any&job_in_progress=0&batch_size=3", nil)
+			if err := json.Unmarshal([]byte(a.raw), &got); err != nil || len(got) < 1 || len(got) > min(3, left) {
+				t.Fatalf("got %d %s, %v, want 1 to 3 of %d jobs", a.status, a.raw, err, left)
+			}
+			most, left = max(most, len(got)), left-len(got)
+			for _, j := range got {
+				w.done(j.ID, `{"output":1}`)
+				s.is(j.ID, job.Completed, `1`, "")
+			}
 		}
 	}
 }
@@ -88,9 +95,8 @@ func TestParametersMayBePartOfThePath(t *testing.T) {
 	w.ok("POST", "/job-done/%w/"+id+"&isStream=false", `{"output":1}`)
 	s.is(id, job.Completed, `1`, "")
 	s.submit()
-	s.submit()
-	if a := w.send("GET", "/job-take-batch/%w&job_in_progress=0&batch_size=2", nil); strings.Count(a.raw, `"id"`) != 2 {
-		t.Errorf("got %d %s, want two jobs", a.status, a.raw)
+	if a := w.send("GET", "/job-take-batch/%w&job_in_progress=0&batch_size=2", nil); strings.Count(a.raw, `"id"`) != 1 || !strings.HasPrefix(a.raw, "[") {
+		t.Errorf("got %d %s, want an array of the job", a.status, a.raw)
 	}
 }
 

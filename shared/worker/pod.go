@@ -40,7 +40,8 @@ func (p *presence) appear(ctx context.Context) {
 	kept, err := p.pods.Appear(ctx, p.pod, p.pod.Started, p.clock())
 	switch {
 	case err == nil:
-		p.appeared, p.driver = true, kept.Driver
+		p.appeared, p.driver, p.looked = true, kept.Driver, time.Now()
+		p.heed(kept)
 	case errors.Is(err, pod.ErrConflict), errors.Is(err, registry.ErrInvalid):
 		p.appeared = true // it will not be otherwise
 		p.log.WarnContext(ctx, "no pod of this worker is shown", "err", err)
@@ -56,7 +57,11 @@ func (p *presence) vanish(ctx context.Context) {
 	if !p.appeared || p.driver != "" {
 		return
 	}
-	_, err := p.pods.Move(ctx, p.pod.ID, pod.Exit, "its worker left", p.clock(), nil)
+	change := "its worker left"
+	if why := p.drainedFor(); why != "" {
+		change = "its worker was drained, and left: " + why
+	}
+	_, err := p.pods.Move(ctx, p.pod.ID, pod.Leave, change, p.clock(), nil)
 	if err != nil && !errors.Is(err, pod.ErrNotFound) {
 		p.log.DebugContext(ctx, "end of the pod not recorded", "err", err)
 	}

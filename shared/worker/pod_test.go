@@ -36,7 +36,7 @@ func TestAWorkersPodIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	p = s.pod(t, "pod-1")
-	if p.Status != pod.Exited || p.Change != "its worker left" {
+	if p.Status != pod.Exited || p.Change != "its worker left" || p.Failed() {
 		t.Errorf("got %+v, want it exited", p)
 	}
 	s.run(t, worker.Config{ID: "pod-1"}, returns(nil, nil))

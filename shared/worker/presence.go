@@ -34,23 +34,26 @@ type presence struct {
 	pod       pod.Pod
 	clock     func() time.Time // the server's
 	log       *slog.Logger
-	changed   chan struct{} // between idle and running
+	changed   chan struct{} // between idle and running, or draining
+	drained   chan struct{} // closed when the worker is to drain
 
 	beating  sync.Mutex // one beat at a time
 	appeared bool       // the pod is on record
 	driver   pod.Driver // of that record
 	heard    time.Time  // the last beat that was taken
+	looked   time.Time  // when the pod's record was last read
 
 	mu      sync.Mutex
 	self    registry.Worker
 	running []string
+	why     string // it is to drain
 }
 
 func newPresence(reg *registry.Registry, e endpoint.Endpoint, own pod.Pod, concurrency int, clock func() time.Time, log *slog.Logger) *presence {
 	return &presence{
 		workers: reg.Workers, endpoints: reg.Endpoints, pods: reg.Pods, endpoint: e, pod: own, clock: clock, log: log,
-		self:    registry.Worker{ID: own.ID, Endpoint: e.ID, Concurrency: concurrency, Started: own.Started, Host: hostOf(own.Machine)},
-		changed: make(chan struct{}, 1),
+		self:    registry.Worker{ID: own.ID, Endpoint: e.ID, Concurrency: concurrency, Native: true, Started: own.Started, Host: hostOf(own.Machine)},
+		changed: make(chan struct{}, 1), drained: make(chan struct{}),
 	}
 }
 
@@ -73,9 +76,13 @@ func (p *presence) finished(id job.ID) {
 // signal tells run of a change of state, which there is if that many jobs run
 // now.
 func (p *presence) signal(jobs int) {
-	if len(p.running) != jobs {
-		return
+	if len(p.running) == jobs {
+		p.tell()
 	}
+}
+
+// tell makes run register the worker soon.
+func (p *presence) tell() {
 	select {
 	case p.changed <- struct{}{}:
 	default:
@@ -95,6 +102,7 @@ func (p *presence) run(ctx context.Context) error {
 			return nil
 		case <-apart.C:
 		}
+		p.look(ctx)
 		select {
 		case <-p.changed:
 		default:

@@ -41,6 +41,10 @@ type worker struct {
 // as no lost worker. A clean stop returns nil; a whole one takes at most the
 // grace and seven seconds.
 //
+// A worker that is drained by request stops too: it takes no more jobs, within
+// registry.BeatEvery and a second of the request, finishes those that it runs,
+// however long they take, and returns nil. The end of ctx begins the grace then.
+//
 // It returns at once with ErrConfig, endpoint.ErrNotFound, or an error of
 // bus.Connect if it cannot start; ErrStuck if it cannot stop; and
 // endpoint.ErrNotFound, after an orderly stop, if the endpoint is deleted.
@@ -123,27 +127,39 @@ func (w *worker) work(ctx, alive context.Context) error {
 	jobs, giveUp := context.WithCancelCause(alive)
 	defer giveUp(nil)
 
+	taking, enough := context.WithCancel(ctx)
+	defer enough()
 	var slots sync.WaitGroup
 	for range w.cfg.Concurrency {
-		slots.Go(func() { w.slot(ctx, alive, jobs, taker) })
+		slots.Go(func() { w.slot(taking, alive, jobs, taker) })
 	}
 	w.presence.beat(alive)
 	w.cfg.OnReady()
 	w.log.InfoContext(ctx, "worker ready", "concurrency", w.cfg.Concurrency)
 
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-w.presence.drained:
+		w.log.InfoContext(ctx, "draining by request", "reason", w.presence.drainedFor())
+	}
+	enough()
 	taker.Close()
-	return w.drain(&slots, giveUp)
+	return w.drain(ctx, &slots, giveUp)
 }
 
-// drain waits for the slots: first for the grace, then, having ended the
-// jobs' contexts, for as long as settling them may take.
-func (w *worker) drain(slots *sync.WaitGroup, giveUp context.CancelCauseFunc) error {
+// drain waits for the slots: until ctx ends, then for the grace, then, having
+// ended the jobs' contexts, for as long as settling them may take.
+func (w *worker) drain(ctx context.Context, slots *sync.WaitGroup, giveUp context.CancelCauseFunc) error {
 	empty := make(chan struct{})
 	go func() { // ends with the slots; if they are stuck, so is the process
 		slots.Wait()
 		close(empty)
 	}()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+	}
 	if within(empty, w.cfg.Grace) {
 		return nil
 	}
@@ -165,16 +181,16 @@ func within(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// slot runs one job after the other. It asks with alive, not with ctx: a
+// slot runs one job after the other. It asks with alive, not with taking: a
 // pick-up that is cut off in the middle would look like a lost worker. The
 // taker's end is what stops it.
-func (w *worker) slot(ctx, alive, jobs context.Context, taker *queue.Taker) {
+func (w *worker) slot(taking, alive, jobs context.Context, taker *queue.Taker) {
 	for {
 		lease, err := taker.Next(alive)
 		if err != nil {
 			return
 		}
-		if ctx.Err() == nil {
+		if taking.Err() == nil {
 			w.hold(alive, jobs, lease)
 			continue
 		}

@@ -105,6 +105,20 @@ var conform = map[string]func(*testing.T, rig){
 			t.Errorf("got %+v, want %+v", after, before)
 		}
 	},
+	"it keeps which life it is": func(t *testing.T, r rig) {
+		t.Helper()
+		for life, args := range [][]string{{"exit", "0"}, {"run"}} {
+			if err := r.driver.Start(t.Context(), Start{PodID: "p1", Life: life + 1, Spec: r.spec(args...)}); err != nil {
+				t.Fatal(err)
+			}
+			if life == 0 {
+				r.ended(t, "p1")
+			}
+			if x, found := r.find(t, "p1"); !found || x.Life != life+1 {
+				t.Errorf("got %+v %v, want life %d", x, found, life+1)
+			}
+		}
+	},
 	"starts at once start one": func(t *testing.T, r rig) {
 		t.Helper()
 		var starts sync.WaitGroup

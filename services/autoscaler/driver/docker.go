@@ -60,6 +60,7 @@ type DockerConfig struct {
 const (
 	podLabel          = "flightline.pod"
 	endpointLabel     = "flightline.endpoint"
+	lifeLabel         = "flightline.life"
 	installationLabel = "flightline.installation"
 )
 

@@ -140,6 +140,7 @@ func (d *Docker) know(ctx context.Context, c container.Summary) (known, error) {
 // instanceOf is the pod of a container.
 func instanceOf(c container.Summary, i container.InspectResponse) Instance {
 	x := Instance{PodID: c.Labels[podLabel], Endpoint: c.Labels[endpointLabel]}
+	x.Life, _ = strconv.Atoi(c.Labels[lifeLabel]) // one of an earlier version has none: 0
 	if i.State == nil {
 		return x
 	}

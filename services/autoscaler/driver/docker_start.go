@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -155,7 +156,9 @@ func (d *Docker) containerOf(s Start) (client.ContainerCreateOptions, error) {
 		Name: d.container(s.PodID),
 		Config: &container.Config{
 			Image: s.Spec.Image, Entrypoint: s.Spec.Entrypoint, Cmd: s.Spec.Command, Env: env, ExposedPorts: exposed,
-			Labels: map[string]string{podLabel: s.PodID, endpointLabel: s.Endpoint, installationLabel: d.cfg.Installation},
+			Labels: map[string]string{
+				podLabel: s.PodID, endpointLabel: s.Endpoint, lifeLabel: strconv.Itoa(s.Life), installationLabel: d.cfg.Installation,
+			},
 		},
 		HostConfig: hosting,
 	}, nil

@@ -69,7 +69,7 @@ func TestAContainerIsWhatItsSpecSays(t *testing.T) {
 	if h.NanoCPUs != 5e8 || h.Memory != 64<<20 || h.RestartPolicy.Name != container.RestartPolicyDisabled {
 		t.Errorf("got %+v, want half a CPU, 64 MiB and no restart", h)
 	}
-	want := map[string]string{podLabel: "p1", endpointLabel: "ep", installationLabel: d.cfg.Installation}
+	want := map[string]string{podLabel: "p1", endpointLabel: "ep", lifeLabel: "0", installationLabel: d.cfg.Installation}
 	if diff := cmp.Diff(want, found.Container.Config.Labels); diff != "" {
 		t.Error(diff)
 	}

@@ -41,7 +41,10 @@ type Start struct {
 	PodID string
 	// Endpoint is "" for a pod that works for none.
 	Endpoint string
-	Spec     pod.Spec
+	// Life is kept with what is started: a pod that is started again gets
+	// another one.
+	Life int
+	Spec pod.Spec
 	// Env is the whole environment: that of Spec and what makes it a worker.
 	Env map[string]string
 	// Volume is where the pod's network volume is on the host, "" for none. A
@@ -53,6 +56,8 @@ type Start struct {
 type Instance struct {
 	PodID    string
 	Endpoint string
+	// Life is that of the start.
+	Life int
 	// Running is false once it ended; then Code is its exit code, -1 if a
 	// signal ended it, and Reason the tail of what it wrote to stderr.
 	Running bool

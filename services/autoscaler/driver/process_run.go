@@ -87,7 +87,7 @@ func (p *Process) launch(ctx context.Context, s Start, argv []string) (*process,
 		return nil, fmt.Errorf("%w: %w", pod.ErrInvalid, err)
 	}
 	x := &process{cmd: cmd, done: make(chan struct{}), log: log, record: record{
-		PodID: s.PodID, Endpoint: s.Endpoint, PID: cmd.Process.Pid, Started: time.Now().UTC(),
+		PodID: s.PodID, Endpoint: s.Endpoint, Life: s.Life, PID: cmd.Process.Pid, Started: time.Now().UTC(),
 		Birth: birthOf(cmd.Process.Pid), Boot: bootID(),
 	}}
 	if err := p.write(x.record); err != nil {
@@ -200,7 +200,7 @@ func (x *process) instance() Instance {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return Instance{
-		PodID: x.record.PodID, Endpoint: x.record.Endpoint, Running: running,
+		PodID: x.record.PodID, Endpoint: x.record.Endpoint, Life: x.record.Life, Running: running,
 		Code: x.record.Code, Reason: x.record.Reason, Started: x.record.Started, Ended: x.record.Ended,
 	}
 }

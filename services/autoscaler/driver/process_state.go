@@ -30,6 +30,7 @@ const (
 type record struct {
 	PodID    string `json:"pod"`
 	Endpoint string `json:"endpoint,omitempty"`
+	Life     int    `json:"life,omitempty"`
 	PID      int    `json:"pid"`
 	// Birth and Boot tell whether PID is still that process; "" if unknown.
 	Birth   string    `json:"birth,omitempty"`

@@ -1,0 +1,119 @@
+package autoscaler
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/queue"
+)
+
+const (
+	// settledWithin is how long after the leader began to listen a job may
+	// still come that it is not told of, and that the last count lacks.
+	settledWithin = 2 * time.Second
+	// restsAfter is how long the queue of an endpoint with workers must have
+	// been empty until the leader listens instead of counting.
+	restsAfter = 5 * time.Second
+	// recountEvery is how long the leader relies on being told.
+	recountEvery = 30 * time.Second
+	// hastyFirst is the pause after a look in haste that found no job yet; it
+	// doubles with each, mostHasty times.
+	hastyFirst = 5 * time.Millisecond
+	mostHasty  = 6
+)
+
+// line is what the leader knows of an endpoint's queue. One that asks for no
+// worker is not counted again before a job comes.
+type line struct {
+	// hasty means that a job is said to have come.
+	hasty bool
+	stats queue.Stats // of the last count
+	// counted is when that was, empty since when nothing was there.
+	counted, empty time.Time
+	// listens is since when the leader is told of jobs; quiet, that stats hold
+	// until it is.
+	listens time.Time
+	quiet   bool
+}
+
+// waiting is how many jobs ask for a worker.
+func (n *line) waiting() int { return n.stats.Queued - n.stats.QueuedLow }
+
+// count is how many jobs the endpoint has. Low-priority ones are of no account
+// while there is no worker to run them.
+func (l *leader) count(ctx context.Context, now time.Time, e endpoint.Endpoint, m *mind) (queue.Stats, error) {
+	n, all := &m.line, m.alive > 0
+	listens := l.arrivals.Awaits(e.ID, all)
+	if n.quiet && listens && !n.hasty && now.Sub(n.counted) < recountEvery {
+		return n.stats, nil
+	}
+	n.quiet = n.quiet && listens
+	ask := l.queue.Stats
+	if n.hasty {
+		ask = l.queue.StatsNow
+	}
+	stats, err := ask(ctx, e)
+	if err != nil {
+		n.quiet = false
+		return stats, err
+	}
+	n.stats, n.counted = stats, now
+	if stats != (queue.Stats{}) {
+		n.empty = time.Time{}
+	} else if n.empty.IsZero() {
+		n.empty = now
+	}
+	calm := !all && n.waiting() == 0 || !n.empty.IsZero() && now.Sub(n.empty) >= restsAfter
+	switch {
+	case !calm:
+		n.quiet = false
+	case listens:
+		n.quiet = stats.Running == 0 && (n.quiet || now.Sub(n.listens) >= settledWithin)
+	default:
+		n.listens = now
+		if err := l.arrivals.Await(e.ID, all); err != nil {
+			l.log.DebugContext(ctx, "arrivals not awaited, the jobs are counted", "endpoint", e.ID, "err", err)
+		}
+	}
+	return stats, nil
+}
+
+// hear notes which endpoints got a job while they had no worker. Where there
+// are workers, the next look is soon enough.
+func (l *leader) hear(first *nats.Msg, hasty map[string]int) {
+	for m := first; ; {
+		id := l.arrivals.Arrived(m)
+		if mind := l.minds[id]; mind != nil && mind.alive == 0 {
+			hasty[id] = 0
+		}
+		select {
+		case m = <-l.arrivals.Told():
+		default:
+			return
+		}
+	}
+}
+
+// hurry looks at these endpoints at once. A job is told of before it is
+// stored, so it looks again at those where none waits, and returns after which
+// pause; 0 means that there is nothing to look for.
+func (l *leader) hurry(ctx context.Context, hasty map[string]int) (pause time.Duration) {
+	if len(hasty) == 0 {
+		return 0
+	}
+	l.turn(ctx, hasty)
+	for id, times := range hasty {
+		if m := l.minds[id]; m == nil || m.line.waiting() > 0 || times+1 >= mostHasty {
+			delete(hasty, id)
+			continue
+		}
+		hasty[id] = times + 1
+		if next := hastyFirst << times; pause == 0 || next < pause {
+			pause = next
+		}
+	}
+	return pause
+}

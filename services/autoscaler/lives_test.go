@@ -1,0 +1,162 @@
+package autoscaler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+// pod makes one that works for no endpoint.
+func (s *site) pod(id string, change ...func(*pod.Pod)) {
+	s.t.Helper()
+	now := s.queue.Now().UTC()
+	p := pod.Pod{ID: id, Name: id, Driver: pod.Process, Status: pod.Running, Created: now, Changed: now, Spec: pod.Spec{Command: []string{"x"}}}
+	for _, c := range change {
+		c(&p)
+	}
+	if err := s.registry.Pods.Create(s.t.Context(), p); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// move stops or starts a pod, as a request does.
+func (s *site) move(id string, by pod.Trigger, mutate func(*pod.Pod)) {
+	s.t.Helper()
+	if _, err := s.registry.Pods.Move(s.t.Context(), id, by, "by request", s.queue.Now(), mutate); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// told waits until the pod's last change has these words.
+func (s *site) told(id, words string) pod.Pod {
+	s.t.Helper()
+	var p pod.Pod
+	s.eventually(func() string {
+		var err error
+		if p, err = s.registry.Pods.Get(s.t.Context(), id); err == nil && strings.Contains(p.Change, words) {
+			return ""
+		}
+		return fmt.Sprintf("pod %s: got %s: %s, %v, want %q", id, p.Status, p.Change, err, words)
+	})
+	return p
+}
+
+func TestAPodWhoseMachineIsGoneEndsAndCanBeStartedElsewhere(t *testing.T) {
+	s := newSite(t)
+	e := s.engine("alive")
+	s.autoscaler(e)
+	s.pod("lost", func(p *pod.Pod) { p.MachineID = "gone" })
+	s.pod("kept", func(p *pod.Pod) { p.MachineID = "alive" })
+	if p := s.status("lost", pod.Exited); p.Change != vanished {
+		t.Errorf("got %q, want %q", p.Change, vanished)
+	}
+	if p := s.status("kept", pod.Running); p.By != "" {
+		t.Errorf("got %q, want the other one left alone", p.Change)
+	}
+	s.move("lost", pod.Start, func(p *pod.Pod) { p.MachineID = "" })
+	s.eventually(func() string {
+		if slices.Contains(e.pods(), "lost") {
+			return ""
+		}
+		return "it does not run"
+	})
+}
+
+func TestAContainerThatOutlivedItsAutoscalerIsAdopted(t *testing.T) {
+	s := newSite(t)
+	e := s.engine("machine")
+	s.pod("own", func(p *pod.Pod) { p.MachineID = "machine" })
+	if err := e.Start(t.Context(), driver.Start{PodID: "own"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close(t.Context()) })
+	if _, err := s.registry.Pods.Move(t.Context(), "own", pod.Exit, vanished, s.queue.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	s.autoscaler(e)
+	if p := s.told("own", "is back"); p.Status != pod.Running || e.starts("own") != 1 {
+		t.Errorf("got %s, started %d times, want it as it was", p.Status, e.starts("own"))
+	}
+}
+
+func TestAPodThatIsStoppedAndStartedAtOnceBeginsAnew(t *testing.T) {
+	s := newSite(t)
+	e := s.engine("machine")
+	s.autoscaler(e)
+	s.pod("p")
+	s.eventually(func() string {
+		if e.starts("p") == 1 {
+			return ""
+		}
+		return "not started"
+	})
+	e.mu.Lock()
+	e.away = true // nobody looks between the two requests
+	e.mu.Unlock()
+	s.move("p", pod.Stop, nil)
+	s.move("p", pod.Start, func(p *pod.Pod) { p.Spec.Env = map[string]string{"NEW": "yes"} })
+	e.mu.Lock()
+	e.away = false
+	e.mu.Unlock()
+	s.eventually(func() string {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if r := e.running["p"]; r != nil && r.start.Env["NEW"] == "yes" {
+			return ""
+		}
+		return "the old one runs"
+	})
+	if p := s.status("p", pod.Running); p.Starts != 1 || e.starts("p") != 2 {
+		t.Errorf("got %d requests and %d starts, want 1 and 2", p.Starts, e.starts("p"))
+	}
+}
+
+func TestAPodThatNoMachineCanRunSaysSo(t *testing.T) {
+	s := newSite(t)
+	s.autoscaler(s.engine("machine"))
+	s.pod("waits", func(p *pod.Pod) { p.Driver = pod.Docker })
+	s.pod("large", func(p *pod.Pod) { p.Spec.GPUs = 2 })
+	if p := s.told("waits", "no autoscaler with the driver docker runs"); p.Status != pod.Running || p.MachineID != "" {
+		t.Errorf("got %s on %q, want it to wait", p.Status, p.MachineID)
+	}
+	if p := s.told("large", "gpuCount is 2, and the machine has 0 GPUs"); p.Status != pod.Exited {
+		t.Errorf("got %s, want it EXITED", p.Status)
+	}
+}
+
+// docker is an engine by another name.
+type docker struct{ *engine }
+
+func (docker) Name() pod.Driver { return pod.Docker }
+
+func TestAPodThatWaitedIsStartedOnceItCanBe(t *testing.T) {
+	s := newSite(t)
+	s.autoscaler()
+	s.pod("waits", func(p *pod.Pod) { p.Driver = pod.Docker })
+	s.told("waits", "no autoscaler with the driver docker runs")
+	e := s.engine("machine")
+	s.autoscaler(docker{e})
+	if p := s.told("waits", "started"); p.Status != pod.Running || p.MachineID != "machine" {
+		t.Errorf("got %s on %q, want it to run", p.Status, p.MachineID)
+	}
+}
+
+func TestAWorkerThatIsStoppedWithUsLeavesWordOfItsJobs(t *testing.T) {
+	s := newSite(t)
+	e := s.engine("machine")
+	s.endpoint("ep", bounds(1, 1))
+	stop := s.autoscalerOf(Config{Closing: time.Second}, e)
+	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	e.hold("ep-0-1", "a-job")
+	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerRunning) })
+	stop()
+	if p := s.status("ep-0-1", pod.Terminated); !slices.Equal(p.Cut, []string{"a-job"}) {
+		t.Errorf("got %v, want its job", p.Cut)
+	}
+}

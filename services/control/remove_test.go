@@ -1,0 +1,109 @@
+package control
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/streams"
+)
+
+// An endpoint of the same id inherits neither pauses nor webhooks: its secret
+// is another one.
+func TestAnEndpointMadeAnewHasNothingOfTheWebhooksBefore(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	s.do("POST", "/endpoints", `{"id":"ep2"}`)
+	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := s.announced(e)
+	other, err := s.registry.Endpoints.Get(t.Context(), "ep2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.announced(other)
+	s.keepAll(2, queue.DestinationPaused, "http://h.example:80")
+	for _, id := range []string{"ep1", "ep2"} {
+		s.do("POST", "/endpoints/"+id+"/webhooks/pause", `{"destination":"http://h.example"}`)
+		d := queue.Delivery{Endpoint: id, Job: old, Attempt: 1, Try: 1, Outcome: queue.DeliveryFailed, Started: time.Now()}
+		if err := s.queue.LogDelivery(t.Context(), d, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.expect("delete", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
+	if left := s.messages(streams.Undelivered); left != 1 {
+		t.Errorf("got %d kept, want the other endpoint's", left)
+	}
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	for id, want := range map[string]int{"ep1": 0, "ep2": 1} {
+		if got := s.do("GET", "/endpoints/"+id+"/webhooks/destinations", ""); strings.Count(got.raw, `"destination"`) != want {
+			t.Errorf("%s: got destinations %s, want %d", id, got.raw, want)
+		}
+		if got := s.do("GET", "/endpoints/"+id+"/webhooks/deliveries", ""); strings.Count(got.raw, `"startedAt"`) != want {
+			t.Errorf("%s: got deliveries %s, want %d", id, got.raw, want)
+		}
+	}
+	if got := s.do("POST", "/endpoints/ep1/webhooks/resume", `{"destination":"http://h.example"}`); got.raw != `{"replayed":0}` {
+		t.Errorf("got %s, want nothing to resume", got.raw)
+	}
+	s.expect("replay", s.do("POST", "/endpoints/ep1/webhooks/replay", `{"job":"`+string(old)+`"}`), 404, "job_not_found", "")
+}
+
+// What a crash left of a deletion is completed by the next one.
+func TestADeletionThatWasInterruptedDropsTheWebhooksToo(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.announced(e)
+	s.keepAll(1, queue.GivenUp, "http://h.example:80")
+	if _, err := s.registry.Destinations.GaveUp(t.Context(), "ep1", "http://h.example:80", registry.Patience{}, "x", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	marked, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), "ep1")
+	if err == nil {
+		err = s.queue.DeleteEndpoint(t.Context(), marked) // and no further
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, s.service.Run)
+	eventually(t, "the deletion is completed", patience, func() bool {
+		_, err := s.registry.Endpoints.Find(t.Context(), "ep1")
+		return errors.Is(err, endpoint.ErrNotFound)
+	})
+	list, err := s.registry.Destinations.List(t.Context(), "ep1")
+	if left := s.messages(streams.Undelivered); left != 0 || len(list) != 0 || err != nil {
+		t.Errorf("got %d kept and destinations %v, %v, want none", left, list, err)
+	}
+}
+
+// An endpoint's first job is never taken for one of an endpoint before it.
+func TestAJobIsNotOlderThanItsEndpoint(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ahead := range []time.Duration{0, 3 * time.Second} { // the clock of whoever made it
+		e.Created = e.Created.Add(ahead)
+		j, err := s.queue.Submit(t.Context(), e, queue.NewID(job.Async), job.Async, job.Request{Input: []byte(`{}`)})
+		if err != nil || queue.OfEarlier(e, j) {
+			t.Errorf("%s ahead: got %v, %v, want a job of %v", ahead, j.Submitted, err, e.Created)
+		}
+		read, err := s.queue.Status(t.Context(), e, j.ID)
+		if err != nil || queue.OfEarlier(e, read) {
+			t.Errorf("%s ahead, as it is kept: got %v, %v, want a job of %v", ahead, read.Submitted, err, e.Created)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package gateway
+
+import (
+	"testing"
+	"time"
+
+	"flightline/shared/job"
+	"flightline/shared/pod"
+)
+
+func TestJobsOfAWorkerThatItsDriverEndedWaitAgainAtOnce(t *testing.T) {
+	s := newSite(t)
+	one, two := s.gateway(Config{}), s.gateway(Config{})
+	now := s.queue.Now().UTC()
+	must(t, s.registry.Pods.Create(t.Context(), pod.Pod{ID: "w1", Endpoint: "ep", Driver: pod.Process, Status: pod.Running, Created: now, Changed: now}))
+	id := s.submit()
+	w := s.worker("w1", one, two)
+	w.take()
+	w.ping(id)
+	_, err := s.registry.Pods.Move(t.Context(), "w1", pod.Remove, "stopped", now, func(p *pod.Pod) { p.Cut = []string{id, "not-a-job"} })
+	must(t, err)
+	eventually(t, "the job waits again", 20*time.Second, func() bool {
+		j := s.status(id)
+		return j.Status == job.InQueue && j.Lost == 0
+	})
+	// And another worker gets it, long before the lease would be over.
+	if got := s.worker("w2", one, two).take(); got.ID != id {
+		t.Errorf("got %+v, want job %s", got, id)
+	}
+}

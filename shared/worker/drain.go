@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+// look reads the pod's record, where a request to drain is, once between two
+// heartbeats. That NATS does not answer is no error: the request stays there.
+func (p *presence) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
+	p.beating.Lock()
+	defer p.beating.Unlock()
+	if p.drainedFor() != "" || time.Since(p.looked) < registry.BeatEvery-beatApart/2 {
+		return
+	}
+	own, err := p.pods.Get(ctx, p.pod.ID)
+	if err != nil {
+		p.log.DebugContext(ctx, "pod not read", "err", err)
+		return
+	}
+	p.looked = time.Now()
+	p.heed(own)
+}
+
+// heed drains the worker if its pod's record asks for that.
+func (p *presence) heed(own pod.Pod) {
+	if own.Endpoint != p.endpoint.ID || !own.Drains(p.pod.Started) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.why != "" {
+		return
+	}
+	p.why, p.self.Draining = cmp.Or(own.Drain.Why, "by request"), true
+	close(p.drained)
+	p.tell()
+}
+
+// drainedFor is why the worker drains, "" if it does not.
+func (p *presence) drainedFor() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.why
+}
