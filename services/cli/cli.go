@@ -39,7 +39,8 @@ type shell struct {
 
 // flags are those that all commands of a client have.
 type flags struct {
-	url, apiKey, data, output string
+	url, apiKey, data, output, patience string
+	tls                                 tlsFlags
 }
 
 // Run runs the command that args, without the program's name, spell, and
@@ -112,9 +113,11 @@ const (
 // client gives a command, and those below it, the flags of a client.
 func (sh *shell) client(c *cobra.Command) *cobra.Command {
 	f := c.PersistentFlags()
-	f.StringVar(&sh.flags.url, "url", "", "server `address`; else FLIGHTLINE_URL, else the running dev's")
+	f.StringVar(&sh.flags.url, "url", "", "server `address`, or several with commas between them; else FLIGHTLINE_URL, else the running dev's")
 	f.StringVar(&sh.flags.apiKey, "api-key", "", "API `key`; else FLIGHTLINE_API_KEY, else the running dev's")
 	f.StringVar(&sh.flags.data, "data", "", "data `folder` of the running dev; else FLIGHTLINE_DATA, else "+DefaultData)
+	f.StringVar(&sh.flags.patience, "patience", "", "how long (`duration`) to try again while no server answers or it is busy; else FLIGHTLINE_PATIENCE, else 10s")
+	sh.flags.tls.add(f)
 	f.StringVarP(&sh.flags.output, "output", "o", "table", "output `format`: table or json")
 	return c
 }

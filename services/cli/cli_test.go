@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -41,12 +42,14 @@ type result struct {
 	out, err string
 }
 
-// run runs a command line in an empty folder.
+// run runs a command line in an empty folder, without patience unless env says so.
 func run(t *testing.T, env map[string]string, in string, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
+	all := map[string]string{"FLIGHTLINE_PATIENCE": "0s"}
+	maps.Copy(all, env)
 	code := cli.Run(t.Context(), cli.Config{
-		Env: env, In: strings.NewReader(in), Out: &out, Err: &errs, Version: "v1.2.3",
+		Env: all, In: strings.NewReader(in), Out: &out, Err: &errs, Version: "v1.2.3",
 	}, args)
 	return result{code, out.String(), errs.String()}
 }
@@ -91,6 +94,9 @@ func TestExitCodesAreAsPromised(t *testing.T) {
 		"address is wrong":     {[]string{"run", "ep", "{}", "--url", "nowhere"}, 2, "nowhere"},
 		"a key without scopes": {[]string{"key", "create", "ci", "--url", server}, 2, "--scope"},
 		"nobody answers":       {[]string{"run", "ep", "{}", "--url", "http://127.0.0.1:1"}, 3, "could not reach"},
+		"nobody of them":       {[]string{"run", "ep", "{}", "--url", "http://127.0.0.1:1,http://127.0.0.1:2", "--patience", "100ms"}, 3, "could not reach"},
+		"one of them is there": {[]string{"run", "ep", "{}", "--url", "http://127.0.0.1:1," + server, "--patience", "20s"}, 0, ""},
+		"patience is wrong":    {[]string{"run", "ep", "{}", "--url", server, "--patience", "long"}, 2, "long"},
 		"no server known":      {[]string{"run", "ep", "{}"}, 3, "flightline dev"},
 		"no such job":          {[]string{"status", "ep", "gone", "--url", server}, 4, "no such job"},
 		"no such endpoint":     {[]string{"run", "none", "{}", "--url", server}, 4, "no such endpoint"},

@@ -17,7 +17,7 @@ import (
 func (sh *shell) endpointCommand() *cobra.Command {
 	c := &cobra.Command{Use: "endpoint", Short: "Make, show, change, pause and remove endpoints", Args: cobra.NoArgs, RunE: needsVerb}
 	c.AddCommand(sh.createEndpoint(), sh.listEndpoints(), sh.getEndpoint(), sh.updateEndpoint(), sh.deleteEndpoint(),
-		sh.pauseEndpoint(), sh.resumeEndpoint(), sh.endpointScaling())
+		sh.pauseEndpoint(), sh.resumeEndpoint(), sh.endpointScaling(), sh.listWorkers())
 	return c
 }
 
@@ -61,7 +61,7 @@ func (s *settings) names() []countFlag {
 		{"max-lost-workers", "workers an attempt may lose before it is FAILED (1 to 100; default 3)", &s.spec.MaxLostWorkers},
 		{"requests-per-worker", "by how much a running worker raises the rate limits", &s.spec.RequestsPerWorker},
 		{"workers-min", "workers to keep", &s.spec.WorkersMin},
-		{"workers-max", "workers to have at most (default 3)", &s.spec.WorkersMax},
+		{"workers-max", "workers to have at most; 0 turns the fleet off (default 3)", &s.spec.WorkersMax},
 	}
 }
 

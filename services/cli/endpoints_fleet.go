@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,14 +102,17 @@ func fleetRows(e *client.Endpoint) [][]string {
 	return rows
 }
 
+// longestPause is the API's.
+const longestPause = 8760 * time.Hour
+
 func (sh *shell) pauseEndpoint() *cobra.Command {
 	var length time.Duration
 	c := &cobra.Command{
 		Use: "pause ID", Short: "Hand out no jobs for a while; they are still accepted", Args: cobra.ExactArgs(1),
 		Example: "  flightline endpoint pause echo --for 10m",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			if length < 0 {
-				return &UsageError{errors.New("--for must not be negative")}
+			if length != 0 && (length < time.Second || length > longestPause) {
+				return &UsageError{fmt.Errorf("--for %s: must be 1s to %s", length, longestPause)}
 			}
 			e, err := api.Endpoints().Pause(ctx, args[0], length)
 			if err != nil {

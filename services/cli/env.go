@@ -27,7 +27,9 @@ func (sh *shell) envCommand() *cobra.Command {
 			for _, v := range []struct{ name, value string }{
 				{"FLIGHTLINE_URL", r.URL},
 				{"FLIGHTLINE_API_KEY", r.APIKey},
+				{"FLIGHTLINE_CA", r.TLSCert},
 				{"NATS_URL", r.NATSURL},
+				{"FLIGHTLINE_NATS_CA", natsCA(r)},
 				{"FLIGHTLINE_NATS_USER", r.NATSUser},
 				{"FLIGHTLINE_NATS_PASSWORD", r.NATSPassword},
 				{"FLIGHTLINE_NATS_EVENTS_USER", r.EventsUser},
@@ -40,6 +42,14 @@ func (sh *shell) envCommand() *cobra.Command {
 			return sh.show(r, rows)
 		},
 	}
+}
+
+// natsCA vouches for NATS, if it listens and shows a certificate.
+func natsCA(r Running) string {
+	if r.NATSURL == "" {
+		return ""
+	}
+	return r.TLSCert
 }
 
 // quote makes one word of the shell of text.

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"flightline/shared/certs"
 )
 
 // checkWithin bounds a healthcheck: supervisors wait for it.
@@ -23,21 +26,67 @@ var errUnhealthy = errors.New("not ready")
 // no other program.
 func (sh *shell) healthcheckCommand() *cobra.Command {
 	var url string
+	var secured tlsFlags
 	c := &cobra.Command{
 		Use: "healthcheck", Short: "Ask a process of Flightline whether it is ready; the exit code is 0 or 1", Args: cobra.NoArgs,
 		Long: "Ask the process that listens at --url whether it is ready, as the HEALTHCHECK of\n" +
-			"an image does. Without --url that is FLIGHTLINE_LISTEN, else " + defaultListen + ".",
+			"an image does. Without --url that is FLIGHTLINE_LISTEN, over TLS with the\n" +
+			"certificate of FLIGHTLINE_TLS_CERT if that is set, else the dev that runs with\n" +
+			"the data folder, else " + defaultListen + ".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			base := cmp.Or(url, "http://"+local(cmp.Or(sh.Env["FLIGHTLINE_LISTEN"], defaultListen)))
-			if err := ready(cmd.Context(), base); err != nil {
+			base, config, err := sh.self(url, &secured)
+			if err != nil {
+				return err
+			}
+			if err := ready(cmd.Context(), base, config); err != nil {
 				return &CodedError{1, err}
 			}
-			_, err := fmt.Fprintln(sh.Out, "ok")
+			_, err = fmt.Fprintln(sh.Out, "ok")
 			return err
 		},
 	}
 	c.Flags().StringVar(&url, "url", "", "`address` of the process; /readyz is added")
+	c.Flags().StringVar(&sh.flags.data, "data", "", "data `folder` of the running dev; else FLIGHTLINE_DATA, else "+DefaultData)
+	secured.add(c.Flags())
 	return c
+}
+
+// self is the address of the process that is meant, and how to reach it.
+// Without a url it is the one with our environment, on this machine, which is
+// believed if it shows the certificate that it should, or the dev that runs.
+func (sh *shell) self(url string, secured *tlsFlags) (base string, config *tls.Config, err error) {
+	config, err = secured.config(sh.Env, "")
+	if err != nil || url != "" {
+		return url, config, err
+	}
+	base, shown, err := sh.nearest()
+	if err != nil || shown == "" {
+		return base, nil, err
+	}
+	if config, err = certs.Own(config, shown); err != nil {
+		return "", nil, &UsageError{err}
+	}
+	return base, config, nil
+}
+
+// nearest is the address of that process, with the path of the certificate that
+// it shows, "" if it is plain.
+func (sh *shell) nearest() (base, shown string, err error) {
+	listens := sh.Env["FLIGHTLINE_LISTEN"]
+	if sh.flags.data != "" || listens == "" {
+		running, err := FindRunning(sh.data())
+		if err == nil {
+			return running.URL, running.TLSCert, nil
+		}
+		if sh.flags.data != "" || !errors.Is(err, ErrNotRunning) {
+			return "", "", &CodedError{1, err}
+		}
+	}
+	base = local(cmp.Or(listens, defaultListen))
+	if shown = sh.Env["FLIGHTLINE_TLS_CERT"]; shown != "" {
+		return "https://" + base, shown, nil
+	}
+	return "http://" + base, "", nil
 }
 
 const defaultListen = "127.0.0.1:8080"
@@ -51,14 +100,15 @@ func local(listen string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-func ready(ctx context.Context, base string) error {
+func ready(ctx context.Context, base string, config *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/readyz", http.NoBody)
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(req)
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, DisableKeepAlives: true}
+	res, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
 		return err
 	}

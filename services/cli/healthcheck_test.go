@@ -33,6 +33,19 @@ func TestHealthcheck(t *testing.T) {
 		"which is everywhere":          {200, nil, "0.0.0.0:" + port, 0},
 		"which is everywhere, briefly": {200, nil, ":" + port, 0},
 	}
+	data, none := t.TempDir(), t.TempDir()
+	if err := (cli.Running{URL: server.URL}).Announce(data); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(none)
+	for _, args := range [][]string{{"--data", data}, {"--data", none}} {
+		tests["of a dev: "+args[1]] = struct {
+			status int
+			args   []string
+			listen string
+			code   int
+		}{200, args, "127.0.0.1:1", map[string]int{data: 0, none: 1}[args[1]]}
+	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			status = test.status
@@ -44,5 +57,17 @@ func TestHealthcheck(t *testing.T) {
 				t.Errorf("got code %d, want %d\n%s%s", code, test.code, &out, &errs)
 			}
 		})
+	}
+}
+
+func TestHealthcheckFindsTheRunningDevByItself(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	data := t.TempDir()
+	if err := (cli.Running{URL: server.URL}).Announce(data); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, map[string]string{"FLIGHTLINE_DATA": data}, "", "healthcheck"); got.code != 0 {
+		t.Errorf("got %d %s, want the dev found", got.code, got.err)
 	}
 }

@@ -18,6 +18,9 @@ func (sh *shell) with(do func(ctx context.Context, c *client.Client, args []stri
 		if err := sh.checkOutput(); err != nil {
 			return err
 		}
+		if err := checkTyped(cmd.Flags()); err != nil {
+			return err
+		}
 		c, err := sh.connect()
 		if err != nil {
 			return err

@@ -31,7 +31,10 @@ type Running struct {
 	// EventsUser may read the log of events over NATS, and do nothing else.
 	EventsUser     string `json:"natsEventsUser,omitempty"`
 	EventsPassword string `json:"natsEventsPassword,omitempty"`
-	PID            int    `json:"pid"`
+	// TLSCert is the path of the certificate that HTTP and NATS show, which is to
+	// be believed; "" if both are plain.
+	TLSCert string `json:"tlsCert,omitempty"`
+	PID     int    `json:"pid"`
 }
 
 // RunningPath is the file in which the dev with this data folder says how to

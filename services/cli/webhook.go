@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,22 +124,32 @@ func (sh *shell) webhookResume() *cobra.Command {
 	}
 }
 
+// longestOverlap is the API's.
+const longestOverlap = 720 * time.Hour
+
+// errOverlap is what the API refuses within an overlap, in the words of a command.
+var errOverlap = errors.New("the secret before this one still signs: wait for the end of its overlap, or give --overlap 0s, which ends it now")
+
 func (sh *shell) webhookSecret() *cobra.Command {
 	var overlap time.Duration
 	c := &cobra.Command{
 		Use: "secret ENDPOINT", Short: "Make a new secret; the present one signs beside it for a while", Args: cobra.ExactArgs(1),
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			if overlap < 0 {
-				return &UsageError{errors.New("--overlap must not be negative")}
+			if overlap > longestOverlap {
+				return &UsageError{fmt.Errorf("--overlap %s: must be at most %s", overlap, longestOverlap)}
 			}
 			made, err := api.Webhooks(args[0]).RotateSecret(ctx, overlap)
+			if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusBadRequest {
+				return errOverlap
+			}
 			if err != nil {
 				return err
 			}
 			return sh.show(made, [][]string{{"SECRET", made.Secret}, {"BOTH SIGN UNTIL", when(made.OverlapUntil)}})
 		}),
 	}
-	c.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the present secret goes on signing (0 to 720h)")
+	c.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the present secret goes on signing (0s to 720h); with 0s those before it cease too")
+	_ = c.Flags().SetAnnotation("overlap", mayBeZero, []string{}) // it is there
 	return c
 }
 

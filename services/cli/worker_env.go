@@ -120,19 +120,3 @@ func joined(all []pod.Variable, between string, form func(pod.Variable) string) 
 	}
 	return strings.Join(parts, between), nil
 }
-
-func (sh *shell) drainWorker() *cobra.Command {
-	return &cobra.Command{
-		Use: "drain ENDPOINT WORKER", Short: "Give a worker no more jobs", Args: cobra.ExactArgs(2),
-		Long: "Give a worker no more jobs, and answer its polls. The jobs that it has go on. Once\n" +
-			"it runs none it can be stopped, and nothing is lost. 'flightline worker env' with\n" +
-			"its id lets it in again.",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			w, err := api.Workers().Drain(ctx, args[0], args[1])
-			if err != nil {
-				return err
-			}
-			return sh.show(w, [][]string{{"DRAINING", w.ID}})
-		}),
-	}
-}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"flightline/shared/certs"
 	"flightline/shared/client"
 )
 
@@ -21,6 +23,7 @@ import (
 func Command(environment map[string]string) *cobra.Command {
 	var cfg Config
 	var output, workerEnv string
+	var secured certs.Client
 	c := &cobra.Command{
 		Use: "conform", Short: "Hold a server, Flightline or not, against the contract",
 		Long: "Play the contract's scenarios against a server over HTTP, and answer with a table of\n" +
@@ -36,6 +39,7 @@ func Command(environment map[string]string) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&cfg.BaseURL, "base-url", environment["FLIGHTLINE_URL"], "`address` of the queue API, before /v2 [FLIGHTLINE_URL]")
 	f.StringVar(&cfg.Key, "key", "", "API `key` [FLIGHTLINE_API_KEY]")
+	addTLS(f, &secured, environment)
 	f.StringVar(&cfg.Endpoint, "endpoint", "echo", "`id` of an endpoint whose handler returns its input")
 	f.StringVar(&cfg.Slow, "slow-endpoint", "", "`id` of one whose jobs run for 10 s to 60 s")
 	f.StringVar(&cfg.Failing, "failing-endpoint", "", "`id` of one whose jobs fail")
@@ -59,7 +63,9 @@ func Command(environment map[string]string) *cobra.Command {
 	// the exit code says so.
 	c.Args = func(_ *cobra.Command, args []string) error {
 		cfg.Key = cmp.Or(cfg.Key, environment["FLIGHTLINE_API_KEY"]) // no default: help would show it
-		return errors.Join(cobra.NoArgs(c, args), checkOutput(output), cfg.open(workerEnv))
+		var wrong error
+		cfg.TLS, wrong = secured.Config()
+		return errors.Join(cobra.NoArgs(c, args), checkOutput(output), wrong, cfg.open(workerEnv))
 	}
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		report, err := Run(cmd.Context(), cfg)
@@ -72,6 +78,13 @@ func Command(environment map[string]string) *cobra.Command {
 		return err
 	}
 	return c
+}
+
+// addTLS adds the flags of what is believed and shown at https addresses.
+func addTLS(f *pflag.FlagSet, secured *certs.Client, environment map[string]string) {
+	f.StringVar(&secured.CA, "ca", environment["FLIGHTLINE_CA"], "`file` of the authorities that may vouch for the server, as PEM, instead of the system's [FLIGHTLINE_CA]")
+	f.StringVar(&secured.Cert, "client-cert", environment["FLIGHTLINE_CLIENT_CERT"], "`file` of the certificate that is shown to a server that asks [FLIGHTLINE_CLIENT_CERT]")
+	f.StringVar(&secured.Key, "client-key", environment["FLIGHTLINE_CLIENT_KEY"], "`file` of its key [FLIGHTLINE_CLIENT_KEY]")
 }
 
 func checkOutput(format string) error {

@@ -2,6 +2,7 @@ package conform
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,9 @@ type Config struct {
 	// BaseURL is what comes before /v2 in the queue API's addresses, and Key a
 	// key for it. Both are required.
 	BaseURL, Key string
+	// TLS is what clients believe and show at https addresses. nil believes the
+	// authorities of the system.
+	TLS *tls.Config
 	// Endpoint is one whose handler returns its input. Required, unless conform
 	// is the worker.
 	Endpoint string

@@ -2,6 +2,7 @@ package conform
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -84,9 +85,9 @@ type remote struct {
 	past map[string]int             // attempts of each job
 }
 
-func newRemote(env map[string]string) *remote {
+func newRemote(env map[string]string, config *tls.Config) *remote {
 	return &remote{
-		env: env, http: &http.Client{}, kick: make(chan struct{}, 1),
+		env: env, http: &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config}}, kick: make(chan struct{}, 1),
 		runs: map[string]bool{}, seen: map[string]json.RawMessage{}, past: map[string]int{},
 	}
 }

@@ -27,7 +27,7 @@ type world struct {
 func newWorld(ctx context.Context, cfg Config) (*world, error) {
 	cfg = cfg.with()
 	w := &world{cfg: cfg, http: &http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, Proxy: http.ProxyFromEnvironment},
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if met, _ := cfg.provided(needHooks); met {
@@ -55,7 +55,7 @@ func (w *world) prepare(ctx context.Context) error {
 		}
 	}
 	if w.cfg.WorkerEnv != nil {
-		w.work = newRemote(w.cfg.WorkerEnv)
+		w.work = newRemote(w.cfg.WorkerEnv, w.cfg.TLS)
 	}
 	if _, err := w.send(ctx, call{method: "GET", path: "/v2/" + w.cfg.Endpoint + "/health"}); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,10 +26,19 @@ import (
 // Fleets is what `flightline serve autoscaler` may be told.
 type Fleets struct {
 	Drivers     string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" help:"what starts workers here, with commas between them: process (an endpoint's command runs on this host with the rights of this program), docker; none only says how many there should be"`
-	GatewayURL  string `flag:"gateway-url" env:"FLIGHTLINE_GATEWAY_URL" help:"address at which the workers that are started reach the gateway; our own if there is none"`
+	GatewayURL  string `flag:"gateway-url" env:"FLIGHTLINE_GATEWAY_URL" help:"http or https address at which the workers that are started reach the gateway; our own if there is none, and a must where a driver starts workers without the role gateway beside it"`
 	FleetFolder string `flag:"fleet-folder" env:"FLIGHTLINE_FLEET_FOLDER" envDefault:".flightline/fleet" help:"folder of the driver process; made if it is not there, and used by one autoscaler"`
 	Engine
+	Ending
 }
+
+// Ending is how the driver process ends.
+type Ending struct {
+	FleetGrace time.Duration `flag:"fleet-grace" env:"FLIGHTLINE_FLEET_GRACE" envDefault:"15s" help:"how long workers of the driver process, which end with this program, may go on with their jobs once it is asked to stop, at most 10m; then their jobs are given back. Containers go on"`
+}
+
+// mostFleetGrace bounds it: supervisors kill what takes longer to stop.
+const mostFleetGrace = 10 * time.Minute
 
 // Engine is where the driver docker starts containers.
 type Engine struct {
@@ -40,7 +50,7 @@ type Engine struct {
 func (c Config) fleets() Fleets {
 	engine := c.Engine
 	engine.DockerNetwork = cmp.Or(engine.DockerNetwork, "host")
-	return Fleets{Drivers: c.Drivers, FleetFolder: filepath.Join(c.Data, "fleet"), Engine: engine}
+	return Fleets{Drivers: c.Drivers, FleetFolder: filepath.Join(c.Data, "fleet"), Engine: engine, Ending: c.Ending}
 }
 
 // fleets is what the role autoscaler is made from. The zero value has no driver.
@@ -53,19 +63,28 @@ type fleets struct {
 
 // plan checks the settings.
 func (f Fleets) plan(ownURL string) (*fleets, error) {
-	planned := &fleets{settings: f, gatewayURL: cmp.Or(f.GatewayURL, ownURL)}
+	if f.FleetGrace < 0 || f.FleetGrace > mostFleetGrace {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--fleet-grace %s: must be 0 to %s", f.FleetGrace, mostFleetGrace)}
+	}
+	names, err := f.names()
+	return &fleets{settings: f, gatewayURL: cmp.Or(f.GatewayURL, ownURL), names: names}, err
+}
+
+// names are those of the drivers.
+func (f Fleets) names() ([]pod.Driver, error) {
+	var names []pod.Driver
 	for text := range strings.SplitSeq(f.Drivers, ",") {
 		switch name := pod.Driver(strings.TrimSpace(text)); name {
 		case "", "none", pod.External:
 		case pod.Process, pod.Docker:
-			if !slices.Contains(planned.names, name) {
-				planned.names = append(planned.names, name)
+			if !slices.Contains(names, name) {
+				names = append(names, name)
 			}
 		default:
 			return nil, &cli.UsageError{Err: fmt.Errorf("--drivers %q: must be of process, docker, or none", text)}
 		}
 	}
-	return planned, nil
+	return names, nil
 }
 
 // errDriver is what no waiting for NATS heals.
@@ -120,11 +139,11 @@ func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error 
 		return err
 	}
 	n.stands(roleAutoscaler, election, instance)
-	s, err := autoscaler.New(autoscaler.Config{GatewayURL: p.fleets.gatewayURL, Log: p.log},
+	s, err := autoscaler.New(autoscaler.Config{GatewayURL: p.fleets.gatewayURL, Closing: grace(p.fleets.settings.FleetGrace), Log: p.log},
 		autoscaler.Deps{Queue: n.queue, Registry: n.registry, Election: election, Drivers: p.fleets.drivers})
 	if err != nil {
 		return err
 	}
-	n.parts = append(n.parts, process.Part{Name: roleAutoscaler, Run: s.Run})
+	n.first = append(n.first, process.Part{Name: roleAutoscaler, Run: s.Run, Grace: p.fleets.settings.FleetGrace + process.StopGrace})
 	return nil
 }

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"flightline/services/cli"
 	"flightline/shared/bus/barrier"
 	"flightline/shared/bus/embedded"
+	"flightline/shared/certs"
 	"flightline/streams"
 )
 
@@ -42,13 +44,20 @@ type busServer struct {
 	nc     *nats.Conn
 }
 
-func startBus(ctx context.Context, cfg Config, r cli.Running, out io.Writer, log *slog.Logger) (*busServer, error) {
+func startBus(ctx context.Context, cfg Config, r cli.Running, shown *certs.Server, out io.Writer, log *slog.Logger) (*busServer, error) {
 	address, swapped, err := natsAddress(ctx, cfg.NATSListen)
 	if err != nil {
 		return nil, err
 	}
+	var secured *tls.Config
+	switch {
+	case shown != nil:
+		secured = shown.Config()
+	case !local(address):
+		log.WarnContext(ctx, "plain NATS where other machines may reach it: passwords and jobs can be read on the way; give --tls-cert and --tls-key", "address", address)
+	}
 	server, err := embedded.Start(ctx, embedded.Config{
-		Dir: filepath.Join(cfg.Data, "jetstream"), Listen: address, User: r.NATSUser, Password: r.NATSPassword,
+		Dir: filepath.Join(cfg.Data, "jetstream"), Listen: address, User: r.NATSUser, Password: r.NATSPassword, TLS: secured,
 		Guests:     []embedded.Guest{{User: r.EventsUser, Password: r.EventsPassword, Requests: streams.EventReader()}},
 		SyncAlways: cfg.Sync == syncAlways, SyncInterval: netOf(cfg.Sync), Log: log,
 	})
@@ -139,6 +148,17 @@ func natsAddress(ctx context.Context, asked string) (address string, swapped boo
 		return natsAnyPort, true, nil //nolint:nilerr // taken, or not to be had: any other will do
 	}
 	return natsDefault, false, probe.Close()
+}
+
+// local reports whether nobody but this machine reaches what listens at the
+// address, or nothing does.
+func local(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true // the server refuses it
+	}
+	ip := net.ParseIP(host)
+	return host == localhost || ip != nil && ip.IsLoopback()
 }
 
 // nearby is the URL of what listens on all addresses for those on this

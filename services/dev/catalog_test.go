@@ -14,7 +14,7 @@ func TestTheCatalogIsReadFromAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "catalog.json")
 	for text, want := range map[string]string{
 		`{"machines":{"m1":{"location":"EU"}}}`:  "",
-		`{"machine":{}}`:                         "unknown field",
+		`{"machine":{}}`:                         "machine is no field",
 		`{"gpuTypes":{"L4":{"securePrice":-1}}}`: "gpuTypes.L4.securePrice must not be negative",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

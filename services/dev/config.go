@@ -37,6 +37,12 @@ type NATS struct {
 	NATSKey      string `flag:"nats-key" env:"FLIGHTLINE_NATS_KEY" help:"path of its key, as PEM"`
 }
 
+// TLS names the files of what all our listeners show.
+type TLS struct {
+	TLSCert string `flag:"tls-cert" env:"FLIGHTLINE_TLS_CERT" help:"path of the certificate, as PEM, that every listener shows, followed by those between it and its authority; read again when it changes. Without one they are plain"`
+	TLSKey  string `flag:"tls-key" env:"FLIGHTLINE_TLS_KEY" help:"path of its key, as PEM, which not everybody on the machine may read"`
+}
+
 // Config is what `flightline dev` may be told.
 type Config struct {
 	Listen        string `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
@@ -51,7 +57,9 @@ type Config struct {
 	NoDemo        bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
 	LogLevel      string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`
 	LogFormat     string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+	TLS
 	Engine
+	Ending
 }
 
 // ServeConfig is what `flightline serve` may be told.
@@ -59,13 +67,15 @@ type ServeConfig struct {
 	Listen        string        `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
 	Replicas      int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream: 1 on one NATS server, 3 in a cluster"`
 	Streams       string        `flag:"streams" env:"FLIGHTLINE_STREAMS" envDefault:"make" help:"make the streams and buckets if they are not there, or wait, up to two minutes, until another process has: for a user who may not make them"`
-	Partitions    int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"streams that share the records of all endpoints; it may grow, and a smaller number than there are changes nothing"`
+	Partitions    int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"streams that share the records of all endpoints, 1 to 1024; it may grow, and a smaller number than there are changes nothing"`
 	EventsAge     time.Duration `flag:"events-age" env:"FLIGHTLINE_EVENTS_AGE" envDefault:"168h" help:"how long events can be read (1h or more); the same for all processes, the last one started decides"`
 	DrainDelay    time.Duration `flag:"drain-delay" env:"FLIGHTLINE_DRAIN_DELAY" envDefault:"0s" help:"how long to serve on, at most 1m, after SIGTERM made /readyz answer 503: as long as the balancer in front needs to notice"`
 	BootstrapKey  string        `flag:"bootstrap-key" env:"FLIGHTLINE_BOOTSTRAP_KEY" secret:"yes" help:"API key of an administrator to put in at each start, 8 bytes or more; none if there is none"`
 	Limits        string        `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
 	MetricsListen string        `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 if there is none, or a free port if that is taken"`
 	Catalog       string        `flag:"catalog" env:"FLIGHTLINE_CATALOG" help:"JSON file with prices and places of machines; see pods.md"`
+	TLS
+	TLSClientCA string `flag:"tls-client-ca" env:"FLIGHTLINE_TLS_CLIENT_CA" help:"path of the certificates, as PEM, of those who may vouch for clients: each, also Prometheus, must show a certificate then, besides its key"`
 	NATS
 	Webhooks
 	Fleets

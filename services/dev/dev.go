@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"flightline/services/cli"
-	"flightline/shared/client"
+	"flightline/shared/limit"
 	"flightline/shared/process"
 	"flightline/shared/telemetry"
 )
@@ -37,13 +37,26 @@ func Command(environment map[string]string, version string) *cobra.Command {
 	return c
 }
 
+// check returns the limits of the settings, which must be good.
+func (c Config) check() (limit.Table, error) {
+	if !slices.Contains([]string{syncAlways, syncGroup, syncInterval}, c.Sync) {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--sync %q: must be always, group or interval", c.Sync)}
+	}
+	_, unknown := c.fleets().names()
+	_, unread := catalogOf(c.Catalog)
+	if err := firstOf(
+		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), addressOf("nats-listen", c.NATSListen, natsOff),
+		keyOf("api-key", c.APIKey), unknown, c.Engine.check(), unread,
+	); err != nil {
+		return nil, err
+	}
+	return limitsOf(c.Limits)
+}
+
 // Run runs everything until ctx ends or a part fails. What people should know
 // goes to out. A nil tracer makes no traces.
 func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *slog.Logger, tracer *telemetry.Tracer) (err error) {
-	if !slices.Contains([]string{syncAlways, syncGroup, syncInterval}, cfg.Sync) {
-		return &cli.UsageError{Err: fmt.Errorf("--sync %q: must be always, group or interval", cfg.Sync)}
-	}
-	limits, err := limitsOf(cfg.Limits)
+	limits, err := cfg.check()
 	if err != nil {
 		return err
 	}
@@ -51,12 +64,16 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	if err != nil {
 		return err
 	}
-	b, err := startBus(ctx, cfg, h.Running, out, log)
+	shown, err := cfg.show(log)
+	if err != nil {
+		return err
+	}
+	b, err := startBus(ctx, cfg, h.Running, shown, out, log)
 	if err != nil {
 		return err
 	}
 	defer b.stop()
-	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen)
+	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen, shown, log)
 	if err != nil {
 		return err
 	}
@@ -77,12 +94,12 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	if err := b.letRead(ctx); err != nil {
 		return err
 	}
-	h.URL, h.NATSURL = open.url(), nearby(b.server.URL())
+	h.URL, h.NATSURL = open.url(), open.named(nearby(b.server.URL()))
 	if err := h.open(ctx, n.registry); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	c, err := client.New(h.URL, h.APIKey, client.WithUserAgent("flightline-dev/"+version))
+	c, err := h.client(version)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,10 @@ A flag comes before a variable, a variable before the default. Each variable ` +
 
 The commands that speak to a server (` + "`flightline run`, `endpoint`, `key` …" + `) find it by ` + "`--url` and `--api-key`" + `, then by
 ` + "`FLIGHTLINE_URL` and `FLIGHTLINE_API_KEY`, then by `dev.json` in the data folder (`--data`, `FLIGHTLINE_DATA`, else `.flightline`)" + `
-of a running ` + "`flightline dev`" + `, whose key is sent to it only.
+of a running ` + "`flightline dev`" + `, whose key is sent to it only. At https addresses they believe the authorities of ` + "`--ca` or `FLIGHTLINE_CA`" + `, a file in
+PEM, else the system's, and show ` + "`--client-cert` and `--client-key`, or `FLIGHTLINE_CLIENT_CERT` and `FLIGHTLINE_CLIENT_KEY`" + `, to a server that asks.
+Several addresses of one Flightline may be given, with commas between them: the next one is tried when one does not answer. They try again for
+` + "`--patience` or `FLIGHTLINE_PATIENCE`" + `, else 10 s, where that cannot do twice what was asked for once.
 `
 
 func TestGeneratedConfiguration(t *testing.T) {

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"flightline/services/cli"
+	"flightline/shared/certs"
+	"flightline/shared/client"
 	"flightline/shared/registry"
 )
 
@@ -39,10 +42,24 @@ func openHome(cfg Config) (*home, error) {
 		EventsPassword: cmp.Or(kept.EventsPassword, rand.Text()),
 		PID:            os.Getpid(),
 	}}
+	if cfg.TLSCert != "" {
+		if h.TLSCert, err = filepath.Abs(cfg.TLSCert); err != nil {
+			return nil, fmt.Errorf("--tls-cert: %w", err)
+		}
+	}
 	if kept.APIKey != h.APIKey {
 		h.replaced = kept.APIKey
 	}
 	return h, nil
+}
+
+// client is ours, as an administrator's; it believes what we show.
+func (h *home) client(version string) (*client.Client, error) {
+	believed, err := certs.Client{CA: h.TLSCert}.Config()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(h.URL, h.APIKey, client.WithTLS(believed), client.WithUserAgent("flightline-dev/"+version))
 }
 
 // open lets other commands find us. A key that was replaced opens nothing any

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"flightline/services/cli"
+	"flightline/shared/endpoint"
 	"flightline/streams"
 )
 
@@ -39,8 +41,9 @@ func NATSConfigCommand(environment map[string]string) *cobra.Command {
 			"the role needs and no more, JetStream that fsyncs each write, and nobody without\n" +
 			"a password.\n\n" +
 			"With --dir it writes DIR/nats/nats.conf, which holds hashes only, and for each\n" +
-			"role DIR/ROLE/password; DIR/control/api-key is the administrator's API key. It may\n" +
-			"be repeated: passwords that are there stay. Without --dir it prints a\n" +
+			"role DIR/ROLE/password; DIR/control/api-key is the administrator's API key, and\n" +
+			"DIR/key/api-key a copy for who needs it and no password. It may be repeated:\n" +
+			"what is there stays. Without --dir it prints a\n" +
 			"configuration that takes them from variables like NATS_PASSWORD_API.",
 	}
 	configure(c, environment, cfg, func(cmd *cobra.Command, _ []string) error {
@@ -57,10 +60,23 @@ func NATSConfigCommand(environment map[string]string) *cobra.Command {
 	return c
 }
 
+func (c NATSConfig) check() error {
+	errs := []error{partitionsInBounds(c.Partitions), addressOf("listen", c.Listen), keyOf("api-key", c.APIKey)}
+	if c.Endpoint != "*" && !endpoint.ValidID(c.Endpoint) {
+		errs = append(errs, wrong("endpoint", c.Endpoint, "the id of an endpoint, or *"))
+	}
+	if c.Cluster != "" {
+		for address := range strings.SplitSeq(c.Cluster, ",") {
+			errs = append(errs, addressOf("cluster", cmp.Or(address, ",")))
+		}
+	}
+	return firstOf(errs...)
+}
+
 // server is the configuration with variables for passwords.
 func (c NATSConfig) server() (streams.ServerConfig, error) {
-	if c.Partitions < 1 {
-		return streams.ServerConfig{}, &cli.UsageError{Err: fmt.Errorf("--partitions %d: must be 1 or more", c.Partitions)}
+	if err := c.check(); err != nil {
+		return streams.ServerConfig{}, err
 	}
 	s := streams.ServerConfig{
 		Config: streams.Config{Partitions: c.Partitions}, Passwords: map[streams.Role]string{}, SystemPassword: "$NATS_PASSWORD_SYSTEM",
@@ -98,7 +114,11 @@ func (c NATSConfig) write(s streams.ServerConfig, out io.Writer) error {
 			return err
 		}
 	}
-	if _, err = c.secret(string(streams.RoleControl), "api-key", c.APIKey); err != nil {
+	key, err := c.secret(string(streams.RoleControl), "api-key", c.APIKey)
+	if err != nil {
+		return err
+	}
+	if err := put(filepath.Join(c.Dir, "key", "api-key"), key); err != nil {
 		return err
 	}
 	path := filepath.Join(c.Dir, "nats", "nats.conf")

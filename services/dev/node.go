@@ -2,7 +2,6 @@ package dev
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,6 +17,7 @@ import (
 	"flightline/services/gateway"
 	"flightline/services/recorder"
 	"flightline/services/webhook"
+	"flightline/shared/bus"
 	"flightline/shared/bus/barrier"
 	"flightline/shared/events"
 	"flightline/shared/limit"
@@ -50,6 +50,7 @@ func roles() []string {
 // plan is what a node is made from.
 type plan struct {
 	nc       *nats.Conn
+	bus      bus.Config // what nc was made from
 	listener net.Listener
 	// roles are some of roles().
 	roles                []string
@@ -88,6 +89,7 @@ type node struct {
 	queue    *queue.Queue
 	events   *events.Log
 	parts    []process.Part // in the order of their start
+	first    []process.Part // to stop: those whose end needs the requests answered
 	standing []web.Check    // of the roles of which one is active
 }
 
@@ -141,7 +143,11 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 			return nil, err
 		}
 	}
-	return n, n.serve(p, js) //nolint:contextcheck // requests bring their own
+	if err := n.serve(p, js); err != nil { //nolint:contextcheck // requests bring their own
+		return nil, err
+	}
+	n.parts = append(n.parts, n.first...)
+	return n, nil
 }
 
 // cachesOf are the buckets that these roles keep copies of.
@@ -231,18 +237,4 @@ func (n *node) workers(p plan, cfg *web.Config) (*gateway.Service, error) {
 	}
 	cfg.BodyLimit, cfg.Oversized = mostPosted, s.Oversized
 	return s, nil
-}
-
-// partitionsOf is how many partitions there are once the wanted ones exist.
-// Fewer must not be used: the deadlines of jobs in the rest would fire unseen.
-func partitionsOf(ctx context.Context, js jetstream.JetStream, wanted int) (int, error) {
-	for n := max(1, wanted); ; n++ {
-		_, err := js.Stream(ctx, streams.Records(n)) // counted from 0
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return n, nil
-		}
-		if err != nil {
-			return 0, fmt.Errorf("count partitions: %w", err)
-		}
-	}
 }

@@ -76,8 +76,8 @@ func restoreCommand(environment map[string]string) *cobra.Command {
 			"is written.",
 	}
 	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
-		if cfg.Replicas != 0 && cfg.Replicas != 1 && cfg.Replicas != 3 {
-			return &cli.UsageError{Err: fmt.Errorf("--replicas %d: must be 1 or 3", cfg.Replicas)}
+		if err := replicasInBounds(cfg.Replicas); cfg.Replicas != 0 && err != nil {
+			return err
 		}
 		return cfg.with(cmd, "restore", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
 			m, err := operate.Restore(ctx, nc, args[0], operate.RestoreConfig{Replicas: cfg.Replicas, Log: log})
@@ -101,6 +101,9 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 		if output != "table" && output != "json" {
 			return &cli.UsageError{Err: fmt.Errorf("--output %s: must be table or json", output)}
 		}
+		if err := firstOf(replicasInBounds(cfg.Replicas), partitionsInBounds(cfg.Partitions), eventsAgeInBounds(cfg.EventsAge)); err != nil {
+			return err
+		}
 		return cfg.with(cmd, "doctor", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
 			report, err := operate.Doctor(ctx, nc, operate.DoctorConfig{
 				Replicas: cfg.Replicas, Partitions: cfg.Partitions, EventsAge: cfg.EventsAge, Fix: cfg.Fix, Log: log,
@@ -121,11 +124,14 @@ func (c OperateConfig) with(cmd *cobra.Command, name string, do func(context.Con
 	if err != nil {
 		return err
 	}
+	if err := c.check(); err != nil {
+		return err
+	}
 	settings := c.bus(name, log)
 	settings.Wait = false
 	if c.NATSURL == "" {
 		if running, err := cli.FindRunning(c.Data); err == nil {
-			settings.URL, settings.User, settings.Password = running.NATSURL, running.NATSUser, running.NATSPassword
+			settings.URL, settings.User, settings.Password, settings.TLS.CA = running.NATSURL, running.NATSUser, running.NATSPassword, running.TLSCert
 		} else if !errors.Is(err, cli.ErrNotRunning) {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"flightline/services/cli"
 	"flightline/shared/bus"
+	"flightline/shared/certs"
 	"flightline/shared/process"
 	"flightline/shared/telemetry"
 	"flightline/streams"
@@ -62,13 +63,17 @@ func Serve(ctx context.Context, cfg ServeConfig, version string, names []string,
 	if err != nil {
 		return err
 	}
-	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen)
+	shown, err := show(cfg.files(), log)
+	if err != nil {
+		return err
+	}
+	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen, shown, log)
 	if err != nil {
 		return err
 	}
 	defer open.close()
-	p.nc, err = bus.Connect(cfg.bus("serve "+strings.Join(p.roles, " "), log))
-	if err != nil {
+	p.bus = cfg.bus("serve "+strings.Join(p.roles, " "), log)
+	if p.nc, err = bus.Connect(p.bus); err != nil {
 		return err
 	}
 	defer p.nc.Close()
@@ -98,29 +103,23 @@ func (c ServeConfig) read(names []string) (plan, error) {
 		replicas: c.Replicas, partitions: c.Partitions, eventsAge: c.EventsAge, adminKey: c.BootstrapKey,
 		catalog: c.Catalog, drainDelay: c.DrainDelay,
 	}
-	var errs [5]error
+	var errs [6]error
 	p.roles, errs[0] = rolesOf(names)
-	errs[1] = c.inBounds()
+	errs[1] = c.inBounds(p.roles)
 	p.limits, errs[2] = limitsOf(c.Limits)
 	p.waitForStreams, errs[3] = c.waits()
 	p.webhooks, errs[4] = c.config()
-	for _, err := range errs {
-		if err != nil {
-			return plan{}, err
-		}
-	}
-	return p, nil
+	_, errs[5] = catalogOf(c.Catalog)
+	return p, firstOf(errs[:]...)
 }
 
-// inBounds checks the numbers.
-func (c ServeConfig) inBounds() error {
-	if c.Replicas != 1 && c.Replicas != 3 {
-		return &cli.UsageError{Err: fmt.Errorf("--replicas %d: must be 1 or 3", c.Replicas)}
-	}
-	if c.EventsAge < leastEventsAge {
-		return &cli.UsageError{Err: fmt.Errorf("--events-age %s: must be 1h or more", c.EventsAge)}
-	}
-	return c.drains()
+// inBounds checks the settings of a process with these roles.
+func (c ServeConfig) inBounds(roles []string) error {
+	return firstOf(
+		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), eventsAgeInBounds(c.EventsAge), c.drains(),
+		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), keyOf("bootstrap-key", c.BootstrapKey),
+		c.NATS.check(), c.Webhooks.check(), c.Fleets.check(roles),
+	)
 }
 
 // bus is the connection that the settings describe. It is made in the
@@ -131,6 +130,10 @@ func (n NATS) bus(name string, log *slog.Logger) bus.Config {
 		InboxPrefix: n.NATSInbox, TLS: n.tls(),
 		Name: name, Wait: true, Log: log,
 	}
+}
+
+func (c ServeConfig) files() certs.Files {
+	return certs.Files{Cert: c.TLSCert, Key: c.TLSKey, ClientCA: c.TLSClientCA}
 }
 
 func (n NATS) tls() bus.TLS { return bus.TLS{CA: n.NATSCA, Cert: n.NATSCert, Key: n.NATSKey} }
@@ -189,6 +192,9 @@ func assemblePatiently(ctx context.Context, p plan) (*node, error) {
 		if err == nil || !away(err) {
 			return n, err
 		}
+		if err = p.whyAway(err); !away(err) {
+			return nil, err
+		}
 		p.log.WarnContext(ctx, "NATS is not ready, trying again", "err", err)
 		select {
 		case <-time.After(assembleAgain):
@@ -196,6 +202,18 @@ func assemblePatiently(ctx context.Context, p plan) (*node, error) {
 			return nil, fmt.Errorf("NATS is not ready: %w", err)
 		}
 	}
+}
+
+// whyAway is err, or what it comes from if there is no connection: that alone
+// helps people.
+func (p plan) whyAway(err error) error {
+	if p.nc.IsConnected() {
+		return err
+	}
+	if why := bus.Why(p.bus); why != nil {
+		return why
+	}
+	return err
 }
 
 // away tells errors that time may heal from those it will not.

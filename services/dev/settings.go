@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -24,10 +25,46 @@ func configure(c *cobra.Command, environment map[string]string, settings any, ru
 	addFlags(c.Flags(), settings)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if wrong != nil {
-			return &cli.UsageError{Err: wrong}
+			return &cli.UsageError{Err: inVariables(wrong, settings)}
 		}
 		return run(cmd, args)
 	}
+}
+
+// inVariables says of what could not be read the names that people know.
+func inVariables(err error, settings any) error {
+	all, ok := errors.AsType[env.AggregateError](err)
+	if !ok {
+		return err
+	}
+	variables := map[string]string{}
+	nameVariables(variables, reflect.TypeOf(settings).Elem())
+	for _, one := range all.Errors {
+		if unread, ok := errors.AsType[env.ParseError](one); ok {
+			return fmt.Errorf("%s: must be %s", variables[unread.Name], formOf(unread.Type))
+		}
+	}
+	return err
+}
+
+func nameVariables(to map[string]string, settings reflect.Type) {
+	for field := range settings.Fields() {
+		if field.Anonymous {
+			nameVariables(to, field.Type)
+			continue
+		}
+		to[field.Name] = field.Tag.Get("env")
+	}
+}
+
+func formOf(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "a duration like 90s or 10m"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	}
+	return "a whole number"
 }
 
 func addFlags(f *pflag.FlagSet, settings any) {

@@ -25,7 +25,7 @@ type WorkConfig struct {
 	URL         string        `flag:"url" env:"FLIGHTLINE_WORKER_URL" help:"http or https address to which each job is POSTed, instead of a command"`
 	Concurrency int           `flag:"concurrency" env:"FLIGHTLINE_WORKER_CONCURRENCY" envDefault:"1" help:"jobs to run at once"`
 	Grace       time.Duration `flag:"grace" env:"FLIGHTLINE_WORKER_GRACE" envDefault:"10s" help:"how long running jobs may go on after SIGTERM; then they are given back"`
-	ID          string        `flag:"id" env:"FLIGHTLINE_WORKER_ID" help:"id of this worker, as of its pod; a random one if there is none"`
+	ID          string        `flag:"id" env:"FLIGHTLINE_WORKER_ID" help:"id of this worker, as of its pod; RUNPOD_POD_ID where a driver started it for this endpoint, else a random one"`
 	Data        string        `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"data folder of the running dev, which is used if no address of NATS is given"`
 	NATS
 	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
@@ -51,6 +51,9 @@ func WorkerCommand(environment map[string]string, version string) *cobra.Command
 		if dash := cmd.ArgsLenAtDash(); len(args) > 1 && dash != 1 {
 			return &cli.UsageError{Err: errors.New("the command goes after --, as in: flightline worker ENDPOINT -- COMMAND")}
 		}
+		if cfg.ID == "" && len(args) > 0 && environment["RUNPOD_ENDPOINT_ID"] == args[0] {
+			cfg.ID = environment["RUNPOD_POD_ID"] // a driver started it
+		}
 		log, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel, cfg.LogFormat)
 		if err != nil {
 			return err
@@ -64,6 +67,9 @@ func WorkerCommand(environment map[string]string, version string) *cobra.Command
 
 // work runs jobs until ctx ends. One line goes to out when it is ready.
 func work(ctx context.Context, cfg WorkConfig, id string, command, env []string, version string, out io.Writer, log *slog.Logger, tracer *telemetry.Tracer) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
 	bus, err := cfg.find(cfg.Data)
 	if err != nil {
 		return err
@@ -86,6 +92,16 @@ func work(ctx context.Context, cfg WorkConfig, id string, command, env []string,
 	return asExit(s.Run(ctx))
 }
 
+func (c WorkConfig) check() error {
+	switch {
+	case c.Concurrency < 1:
+		return wrong("concurrency", c.Concurrency, "1 or more")
+	case c.Grace < 0:
+		return wrong("grace", c.Grace, "0s or more")
+	}
+	return firstOf(urlOf("url", c.URL, "http", "https"), c.NATS.check())
+}
+
 // find returns these settings, or if they name no address those of a dev that
 // runs with this data folder.
 func (n NATS) find(data string) (NATS, error) {
@@ -101,7 +117,7 @@ func (n NATS) find(data string) (NATS, error) {
 	case r.NATSURL == "":
 		return n, &cli.CodedError{Code: cli.ExitUnreachable, Err: errors.New("the running dev lets no workers in: it was started with --nats-listen off")}
 	}
-	return NATS{NATSURL: r.NATSURL, NATSUser: r.NATSUser, NATSPassword: r.NATSPassword}, nil
+	return NATS{NATSURL: r.NATSURL, NATSUser: r.NATSUser, NATSPassword: r.NATSPassword, NATSCA: r.TLSCert}, nil
 }
 
 // asExit gives errors of the SDK the exit codes of the command line.

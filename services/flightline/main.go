@@ -43,9 +43,16 @@ func roles(env map[string]string) []*cobra.Command {
 	}, dev.OperateCommands(env, version())...)
 }
 
+// release is linked in where the sources are built without their history, as in
+// an image: -ldflags "-X main.release=v1.2.3".
+var release string
+
 // version is what the build knows of itself: a release's version, or the
 // commit it was built from.
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "(devel)"

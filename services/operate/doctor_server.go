@@ -28,20 +28,25 @@ const (
 // server looks at what NATS says when one connects.
 func (x *exam) server() {
 	version := x.nc.ConnectedServerVersion()
-	switch {
-	case older(version, leastServer):
-		x.add("nats version", Fail, version, "use NATS "+provenOn+"; "+leastServer+" is the least that has what the streams need")
-	case older(version, provenOn):
-		x.add("nats version", Warn, version, "tested with "+provenOn)
-	default:
-		x.add("nats version", OK, version, "")
-	}
+	state, hint := aged(version)
+	x.add("nats version", state, version, hint)
 	if got := x.nc.MaxPayload(); got < leastPayload {
 		x.add("max_payload", Fail, bytesOf(uint64(max(0, got))), "set max_payload to 1MB or more: parts of payloads are that large")
 	} else {
 		x.add("max_payload", OK, bytesOf(uint64(got)), "")
 	}
 	x.durability()
+}
+
+// aged judges a version of NATS.
+func aged(version string) (State, string) {
+	switch {
+	case older(version, leastServer):
+		return Fail, "use NATS " + provenOn + "; " + leastServer + " is the least that has what the streams need"
+	case older(version, provenOn):
+		return Warn, "tested with " + provenOn
+	}
+	return OK, ""
 }
 
 // durability says what cannot be seen from here.
@@ -169,12 +174,17 @@ func (x *exam) clock(ctx context.Context) {
 		return
 	}
 	offset := answer.Time.Sub(before.Add(trip / 2)).Round(time.Millisecond)
-	state := OK
-	if offset.Abs() > mostOffset+trip {
-		state = Warn
-	}
+	state := apart(offset, trip)
 	x.add("clock", state, fmt.Sprintf("NATS is %s ahead of this machine (±%s)", offset, (trip/2).Round(time.Millisecond)),
 		hintIf(state, "run NTP on both; jobs go by the clock of NATS alone, logs by each machine's"))
+}
+
+// apart judges an offset that was measured with a round trip of this length.
+func apart(offset, trip time.Duration) State {
+	if offset.Abs() > mostOffset+trip {
+		return Warn
+	}
+	return OK
 }
 
 // permissions tries the calls that are needed and change nothing.

@@ -116,7 +116,7 @@ func messageOf(m *nats.Msg) (message, error) {
 // replay writes what the copy lacks of the messages in r: those whose subject
 // has nothing as new. A message with a ttl keeps what is left of it.
 func replay(ctx context.Context, js jetstream.JetStream, stream string, r io.Reader) (written int, err error) {
-	s, err := js.Stream(ctx, stream)
+	s, err := settled(ctx, js, stream)
 	if err != nil {
 		return 0, err
 	}
@@ -129,7 +129,11 @@ func replay(ctx context.Context, js jetstream.JetStream, stream string, r io.Rea
 			return written, fmt.Errorf("%w: %s: %w", ErrArchive, laterFile(stream), err)
 		}
 		if m.Seq <= s.CachedInfo().State.LastSeq {
-			there, err := s.GetMsg(ctx, m.Seq)
+			var there *jetstream.RawStreamMsg
+			err := patiently(ctx, func() (err error) {
+				there, err = s.GetMsg(ctx, m.Seq)
+				return err
+			})
 			if err == nil && there.Subject == m.Subject {
 				continue
 			}
@@ -141,7 +145,8 @@ func replay(ctx context.Context, js jetstream.JetStream, stream string, r io.Rea
 		if !ttlLeft(again.Header, time.Since(m.Time)) {
 			continue
 		}
-		if _, err := js.PublishMsg(ctx, again); err != nil {
+		err := patiently(ctx, func() error { _, err := js.PublishMsg(ctx, again); return err })
+		if err != nil {
 			return written, fmt.Errorf("write %s: %w", m.Subject, err)
 		}
 		written++

@@ -117,7 +117,7 @@ func withReplicas(config json.RawMessage, replicas int) (json.RawMessage, error)
 // message is handed out again, as its record decides what becomes of it;
 // elsewhere what lies behind the last acknowledgement is.
 func resume(ctx context.Context, js jetstream.JetStream, stream string) error {
-	s, err := js.Stream(ctx, stream)
+	s, err := settled(ctx, js, stream)
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func restoreSnapshot(ctx context.Context, nc *nats.Conn, stream string, d descri
 			}
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return request(ctx, nc, announced.Deliver, nil, &described{})
+			return patiently(ctx, func() error { return request(ctx, nc, announced.Deliver, nil, &described{}) })
 		}
 		if err != nil {
 			return err
@@ -146,7 +146,11 @@ func restoreSnapshot(ctx context.Context, nc *nats.Conn, stream string, d descri
 func sendChunk(ctx context.Context, nc *nats.Conn, subject string, chunk []byte) error {
 	within, cancel := context.WithTimeout(ctx, stalled)
 	defer cancel()
-	m, err := nc.RequestWithContext(within, subject, chunk)
+	var m *nats.Msg
+	err := patiently(within, func() (err error) {
+		m, err = nc.RequestWithContext(within, subject, chunk)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,160 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"flightline/services/cli"
+	"flightline/shared/bus"
+)
+
+// wrong says of a setting what it must be.
+func wrong(flag string, given any, must string) error {
+	if text, ok := given.(string); ok {
+		given = strconv.Quote(text)
+	}
+	return &cli.UsageError{Err: fmt.Errorf("--%s %v: must be %s", flag, given, must)}
+}
+
+// firstOf is the first error there is. (errors.Join would tell all at once, and
+// people mend one.)
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addressOf checks the setting of a listener. The other values are fine too,
+// and if there are some, so is "".
+func addressOf(flag, given string, others ...string) error {
+	if given == "" && len(others) > 0 || slices.Contains(others, given) {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(given)
+	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
+		return wrong(flag, given, strings.Join(append([]string{"an address like 127.0.0.1:8080"}, others...), " or "))
+	}
+	return nil
+}
+
+// urlOf checks the setting of an address of these schemes; "" is none.
+func urlOf(flag, given string, schemes ...string) error {
+	if given == "" {
+		return nil
+	}
+	u, err := url.Parse(given)
+	if err != nil || !slices.Contains(schemes, u.Scheme) || u.Host == "" && (u.Scheme != "unix" || u.Path == "") {
+		// It is not quoted: it may hold a password.
+		return &cli.UsageError{Err: fmt.Errorf("--%s: must be an address that begins with %s://", flag, strings.Join(schemes, ":// or "))}
+	}
+	return nil
+}
+
+// fileOf checks that a file can be read; "" is none.
+func fileOf(flag, path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flag, err)}
+	}
+	return f.Close()
+}
+
+// keyOf checks an API key, which it does not tell; "" is none.
+func keyOf(flag, given string) error {
+	const least, most = 8, 512
+	if n := len(given); n != 0 && (n < least || n > most) {
+		return &cli.UsageError{Err: fmt.Errorf("--%s: must have %d to %d bytes, not %d", flag, least, most, n)}
+	}
+	return nil
+}
+
+const (
+	// mostPartitions is what an endpoint's record can name.
+	mostPartitions = 1024
+	// mostWebhookTimeout is what the service waits for at most.
+	mostWebhookTimeout = 20 * time.Second
+)
+
+func partitionsInBounds(n int) error {
+	if n < 1 || n > mostPartitions {
+		return wrong("partitions", n, fmt.Sprintf("1 to %d", mostPartitions))
+	}
+	return nil
+}
+
+func replicasInBounds(n int) error {
+	if n != 1 && n != 3 {
+		return wrong("replicas", n, "1 or 3")
+	}
+	return nil
+}
+
+func eventsAgeInBounds(age time.Duration) error {
+	if age < leastEventsAge {
+		return wrong("events-age", age, "1h or more")
+	}
+	return nil
+}
+
+// check refuses what no connection can be made with.
+func (n NATS) check() error {
+	if _, err := bus.Redact(n.NATSURL); n.NATSURL != "" && err != nil {
+		return &cli.UsageError{Err: errors.New("--nats-url: must be nats://HOST:PORT, or the same with tls, ws or wss, or several with commas between them")}
+	}
+	switch {
+	case n.NATSPassword != "" && n.NATSUser == "":
+		return &cli.UsageError{Err: errors.New("--nats-password: must have a --nats-user")}
+	case (n.NATSCert == "") != (n.NATSKey == ""):
+		return &cli.UsageError{Err: errors.New("--nats-cert and --nats-key go together")}
+	case strings.ContainsAny(n.NATSInbox, "*> \t\r\n") || strings.HasPrefix(n.NATSInbox, ".") || strings.HasSuffix(n.NATSInbox, "."):
+		return wrong("nats-inbox", n.NATSInbox, "a subject without wildcards, which does not end in a dot")
+	}
+	return firstOf(fileOf("nats-creds", n.NATSCreds), fileOf("nats-ca", n.NATSCA), fileOf("nats-cert", n.NATSCert), fileOf("nats-key", n.NATSKey))
+}
+
+// check refuses what would be taken for the default, or work at no webhook.
+func (w Webhooks) check() error {
+	switch {
+	case w.WebhookTimeout <= 0 || w.WebhookTimeout > mostWebhookTimeout:
+		return wrong("webhook-timeout", w.WebhookTimeout, fmt.Sprintf("more than 0s, and %s at most", mostWebhookTimeout))
+	case w.WebhookMaxBody < 1:
+		return wrong("webhook-max-body", w.WebhookMaxBody, "1 or more")
+	}
+	return urlOf("webhook-public-url", w.WebhookPublicURL, "http", "https")
+}
+
+// check refuses what no worker can be started with. The roles are those of the
+// same process.
+func (f Fleets) check(roles []string) error {
+	starts, err := f.names()
+	if err != nil {
+		return err
+	}
+	if len(starts) > 0 && f.GatewayURL == "" && slices.Contains(roles, roleAutoscaler) && !slices.Contains(roles, roleGateway) {
+		return &cli.UsageError{Err: fmt.Errorf("--gateway-url: must be the address of a gateway: this process has none, and the workers that the driver %s starts need one", starts[0])}
+	}
+	if f.FleetFolder == "" {
+		return wrong("fleet-folder", f.FleetFolder, "a folder")
+	}
+	return firstOf(urlOf("gateway-url", f.GatewayURL, "http", "https"), f.Engine.check())
+}
+
+func (e Engine) check() error {
+	if strings.ContainsAny(e.DockerNetwork, " \t\r\n/") {
+		return wrong("docker-network", e.DockerNetwork, "bridge, host, none or the name of a network")
+	}
+	return urlOf("docker-host", e.DockerHost, "unix", "tcp", "http", "https")
+}
