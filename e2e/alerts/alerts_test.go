@@ -76,6 +76,13 @@ var cases = map[string]struct{ fires, quiet string }{
 		fires: `flightline_nats_connected{instance="a"} 0+0x30`,
 		quiet: `flightline_nats_connected{instance="a"} 1+0x30`,
 	},
+	"FlightlineNotReady": {
+		fires: `flightline_http_requests_total{instance="a",route="/readyz",method="GET",code="503"} 0+6x30
+			flightline_http_requests_total{instance="b",route="/readyz",method="GET",code="200"} 0+6x30`,
+		quiet: `flightline_http_requests_total{instance="a",route="/readyz",method="GET",code="503"} 7+0x30
+			flightline_http_requests_total{instance="a",route="/readyz",method="GET",code="200"} 0+6x30
+			flightline_http_requests_total{instance="a",route="/healthz",method="GET",code="503"} 0+6x30`,
+	},
 	"FlightlineDown": {
 		fires: `up{job="flightline",instance="a"} 0+0x30`,
 		quiet: `up{job="flightline",instance="a"} 1+0x30

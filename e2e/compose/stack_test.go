@@ -1,11 +1,11 @@
-// Package compose tries compose.yaml for real: the images are built, all of it
-// is started, and containers are restarted under load. That takes minutes, so
-// the tests that need an engine run only where FLIGHTLINE_REQUIRE lists
+// Package compose tries compose.yaml and compose.cluster.yaml for real: the
+// images are built, all of it is started, and containers are restarted or killed
+// under load. It is a module of its own: compose has many dependencies. It takes
+// minutes, so what needs an engine runs only where FLIGHTLINE_REQUIRE lists
 // "compose".
 package compose
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,158 +13,201 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"flightline/e2e/need"
+	"github.com/testcontainers/testcontainers-go"
+	tc "github.com/testcontainers/testcontainers-go/modules/compose"
+
+	"flightline/shared/client"
 )
 
 const (
-	// buildWithin bounds building an image, upWithin a start, soon all else.
-	buildWithin = 8 * time.Minute
-	upWithin    = 3 * time.Minute
-	soon        = time.Minute
+	// upWithin bounds a start, and all that is waited for; soon a single call.
+	upWithin = 3 * time.Minute
+	soon     = time.Minute
+	// grace is the stop_grace_period of all services.
+	grace = 45 * time.Second
 )
 
-// bases are the images that ours are built on and that the stack runs.
-var bases = []string{"golang:1.26-bookworm", "gcr.io/distroless/static-debian12:nonroot", "nats:2.15.2-alpine", "python:3.12-slim"}
-
-// stack is the whole of compose.yaml, up.
+// stack is all that compose files say, up.
 type stack struct {
-	t                 *testing.T
-	command           []string // docker compose, as it is called here
-	env               []string
-	api, control, key string
+	t            *testing.T
+	compose      *tc.DockerCompose
+	services     []string
+	env          map[string]string
+	key          string
+	api, control string // the addresses of the instances, with commas between them
 }
 
-// composeCommand is how compose is called on this machine, nil if it is not
-// there.
-func composeCommand(ctx context.Context) []string {
-	for _, command := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
-		if exec.CommandContext(ctx, command[0], append(command[1:], "version")...).Run() == nil {
-			return command
-		}
-	}
-	return nil
-}
-
-func newStack(t *testing.T) *stack {
+// start starts the services, all if none are named, under a project of its own, on
+// ports that are free.
+func start(t *testing.T, project string, files, profiles, services []string) *stack {
 	t.Helper()
-	command := composeCommand(t.Context())
-	if command == nil {
-		need.Skip(t, "compose", "docker compose is not there")
+	build(t)
+	s := &stack{t: t, key: "fl_key_of_the_compose_tests", env: map[string]string{
+		"FLIGHTLINE_IMAGE": image, "WORKER_IMAGE": workerImage, "FLIGHTLINE_LIMITS": "off", "COMPOSE_PROJECT_NAME": project,
+		"FLIGHTLINE_WEBHOOK_ALLOW_HTTP": "true", "FLIGHTLINE_WEBHOOK_ALLOW_NETWORKS": "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16",
+	}}
+	s.env["FLIGHTLINE_API_KEY"] = s.key
+	for _, name := range []string{
+		"API_PORT", "CONTROL_PORT", "GATEWAY_PORT", "NATS_PORT", "API_2_PORT", "CONTROL_2_PORT", "GATEWAY_2_PORT", "S3_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT",
+	} {
+		s.env[name] = freePort(t)
 	}
-	s := &stack{t: t, command: append(command, "-f", "compose.yaml", "-f", "e2e/compose/test.yaml")}
-	ports := make([]any, 0, 4)
-	for range 4 {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() //nolint:errcheck // only its port was wanted
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	s.api, s.control = s.at("API_PORT"), s.at("CONTROL_PORT")
+	var err error
+	s.compose, err = tc.NewDockerComposeWith(tc.StackIdentifier(project), tc.WithStackFiles(files...), tc.WithProfiles(profiles...))
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.env = strings.Fields(fmt.Sprintf("API_PORT=%d CONTROL_PORT=%d GATEWAY_PORT=%d NATS_PORT=%d COMPOSE_PROJECT_NAME=flightlinetest FLIGHTLINE_LIMITS=off", ports...))
-	s.api, s.control = fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	s.compose.WithEnv(s.env)
+	s.services = services
+	t.Cleanup(s.down)
+	ctx, cancel := context.WithTimeout(t.Context(), upWithin)
+	defer cancel()
+	began := time.Now()
+	var some []tc.StackUpOption
+	if len(services) > 0 {
+		some = append(some, tc.RunServices(services...))
+	}
+	err = s.compose.Up(ctx, some...)
+	if len(services) == 0 {
+		s.services = s.compose.Services()
+	}
+	if err != nil {
+		t.Fatalf("up: %v", err)
+	}
+	s.healthy()
+	t.Logf("all healthy in %v", time.Since(began).Round(time.Second))
 	return s
 }
 
-// run runs a program at the top of the repository.
-func (s *stack) run(ctx context.Context, command ...string) (string, error) {
-	c := exec.CommandContext(ctx, command[0], command[1:]...)
-	c.Dir, c.Env = "../..", append(os.Environ(), s.env...)
-	var errs bytes.Buffer
-	c.Stderr = &errs
-	out, err := c.Output()
-	if err != nil {
-		err = fmt.Errorf("%v: %w\n%s%s", command, err, out, errs.String())
+// down takes everything away, and shows the logs of a test that failed.
+func (s *stack) down() {
+	ctx, cancel := context.WithTimeout(context.Background(), upWithin)
+	defer cancel()
+	if s.t.Failed() {
+		for _, service := range s.services {
+			if c, err := s.compose.ServiceContainer(ctx, service); err == nil {
+				s.t.Logf("---- %s\n%s", service, tail(logsOf(ctx, c), 4000))
+			}
+		}
 	}
-	return string(out), err
+	if err := s.compose.Down(ctx, tc.RemoveVolumes(true), tc.RemoveOrphans(true)); err != nil {
+		s.t.Errorf("down: %v", err)
+	}
 }
 
-// must is run of what has to succeed in time.
-func (s *stack) must(within time.Duration, command ...string) string {
+func tail(text string, most int) string { return text[max(0, len(text)-most):] }
+
+// at is the address of a published port.
+func (s *stack) at(port string) string { return "http://127.0.0.1:" + s.env[port] }
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // only its port was wanted
+	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+}
+
+func (s *stack) container(service string) *testcontainers.DockerContainer {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), within)
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
-	out, err := s.run(ctx, command...)
+	c, err := s.compose.ServiceContainer(ctx, service)
+	if err != nil {
+		s.t.Fatalf("%s: %v", service, err)
+	}
+	return c
+}
+
+func (s *stack) logs(service string) string { return logsOf(s.t.Context(), s.container(service)) }
+
+func logsOf(ctx context.Context, c *testcontainers.DockerContainer) string {
+	r, err := c.Logs(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Close()
+	all, _ := io.ReadAll(r)
+	return string(all)
+}
+
+// restart is `docker compose restart`, until the service is healthy again.
+func (s *stack) restart(service string) {
+	s.t.Helper()
+	c, began, within := s.container(service), time.Now(), grace
+	if err := c.Stop(s.t.Context(), &within); err != nil {
+		s.t.Fatalf("stop %s: %v", service, err)
+	}
+	stopped := time.Since(began)
+	s.startAgain(service)
+	s.t.Logf("%s restarted: stopped after %v, healthy after %v", service, stopped.Round(100*time.Millisecond), time.Since(began).Round(100*time.Millisecond))
+}
+
+func (s *stack) startAgain(service string) {
+	s.t.Helper()
+	if err := s.container(service).Start(s.t.Context()); err != nil {
+		s.t.Fatalf("start %s: %v", service, err)
+	}
+	s.eventually(service+" is healthy", func() bool { return s.isHealthy(service) })
+}
+
+// isHealthy is the engine's word; that a service runs if it has no health check,
+// that it ended well if it is one that ends.
+func (s *stack) isHealthy(service string) bool {
+	state, err := s.container(service).State(s.t.Context())
+	switch {
+	case err != nil:
+		return false
+	case state.Health != nil:
+		return state.Health.Status == "healthy"
+	case strings.HasSuffix(service, "setup"):
+		return state.Status == "exited" && state.ExitCode == 0
+	}
+	return state.Running
+}
+
+// healthy waits for all services.
+func (s *stack) healthy() {
+	s.t.Helper()
+	for _, service := range s.services {
+		s.eventually(service+" is healthy", func() bool { return s.isHealthy(service) })
+	}
+}
+
+// client is a client of all instances of the API, that repeats what failed.
+func (s *stack) client() *client.Client {
+	s.t.Helper()
+	c, err := client.New(s.api, s.key, client.WithRepeatableRuns())
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return out
+	return c
 }
 
-func (s *stack) compose(within time.Duration, args ...string) string {
-	s.t.Helper()
-	return s.must(within, append(slices.Clip(s.command), args...)...)
-}
-
-// up builds the images, on stand-ins where no registry can be reached, and
-// starts all.
-func (s *stack) up() {
-	s.t.Helper()
-	for _, image := range bases {
-		if _, err := s.run(s.t.Context(), "docker", "image", "inspect", image); err == nil {
-			continue
-		}
-		if _, err := s.run(s.t.Context(), "docker", "pull", "-q", image); err != nil {
-			s.must(buildWithin, "e2e/compose/standins")
-			break
-		}
-	}
-	s.must(buildWithin, "docker", "build", "-q", "--network", "host", "-f", "services/Dockerfile", "-t", "flightline:dev", ".")
-	s.must(buildWithin, "docker", "build", "-q", "--network", "host", "-f", "e2e/workers/Dockerfile", "-t", "flightline-worker:dev", ".")
-	s.t.Cleanup(func() {
-		if s.t.Failed() {
-			s.t.Log(s.compose(soon, "logs", "--tail", "40"))
-		}
-		s.compose(upWithin, "down", "-v", "-t", "5")
-	})
-	s.compose(upWithin, "up", "-d", "--no-build")
-	s.key = strings.TrimSpace(s.compose(soon, "run", "--rm", "key"))
-	for _, address := range []string{s.api, s.control} {
-		s.eventually(address+" is ready", func() bool {
-			code, _, _ := s.call(http.MethodGet, address+"/readyz", "")
-			return code == http.StatusOK
-		})
-	}
-}
-
-// call is one request; code 0 stands for no answer.
-func (s *stack) call(method, address, body string) (code int, text string, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), soon)
+// get reads JSON over HTTP, without a key.
+func (s *stack) get(address string, into any) error {
+	ctx, cancel := context.WithTimeout(s.t.Context(), soon)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		return 0, "", err
+		return err
 	}
-	r.Header.Set("Authorization", "Bearer "+s.key)
-	r.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return 0, "", err
+		return err
 	}
 	defer answer.Body.Close()
-	data, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(data), err
-}
-
-// jobAnswer is what the tests read of a job.
-type jobAnswer struct {
-	ID     string `json:"id"`
-	Status string `json:"status"`
-}
-
-func (s *stack) job(method, path, body string) (jobAnswer, int, error) {
-	code, text, err := s.call(method, s.api+"/v2/python/"+path, body)
-	var j jobAnswer
-	if err == nil && code == http.StatusOK {
-		err = json.Unmarshal([]byte(text), &j)
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("got %s", answer.Status)
 	}
-	return j, code, err
+	return json.NewDecoder(answer.Body).Decode(into)
 }
 
 func (s *stack) eventually(what string, ok func() bool) {
@@ -178,3 +221,13 @@ func (s *stack) eventually(what string, ok func() bool) {
 }
 
 func pause(d time.Duration) { <-time.After(d) }
+
+// TestMain tells testcontainers what holds where it starts no container of its own.
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"TESTCONTAINERS_RYUK_DISABLED": "true", "TESTCONTAINERS_HOST_OVERRIDE": "127.0.0.1"} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	m.Run()
+}
