@@ -15,6 +15,22 @@ func podRows() map[string]scenario {
 		"network volumes": func(s *stage) {
 			kept(s, "/v1/networkvolumes", `{"name":"a"}`, `{"name":"a","size":10}`, "networkVolumeId")
 		},
+		"a list comes in pages": func(s *stage) {
+			p := s.place("")
+			query := "id=" + p.pod("") + "&id=" + p.pod("") + "&limit=1"
+			first := s.send(call{method: "GET", path: "/v1/pods?" + query})
+			next, _, linked := strings.Cut(strings.TrimPrefix(first.header.Get("Link"), "<"), `>; rel="next"`)
+			if !linked || !strings.HasPrefix(next, "/v1/pods?") {
+				s.Fatalf("got Link %q of %s, want the next page", first.header.Get("Link"), first.raw)
+			}
+			second := s.send(call{method: "GET", path: next})
+			if second.header.Get("Link") != "" || second.raw == first.raw || strings.Count(first.raw+second.raw, `"desiredStatus"`) != 2 {
+				s.Errorf("got %s and %s, want one pod each", first.raw, second.raw)
+			}
+			for _, path := range []string{"/v1/pods", "/v1/templates", "/v1/networkvolumes"} {
+				p.want(s.send(call{method: "GET", path: path + "?limit=1001", wrong: true}), http.StatusBadRequest, "code", "invalid_request", "error", "limit")
+			}
+		},
 		"the five parameters": func(s *stage) {
 			p := s.place("")
 			id := p.pod("")

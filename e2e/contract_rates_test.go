@@ -38,6 +38,8 @@ func rateTable() []rateRow {
 		{operation: "retry", method: "POST", path: "/retry/nobody", requests: 100, concurrent: 20},
 		{operation: "purge-queue", method: "POST", path: "/purge-queue", requests: 2},
 		{operation: "requests", method: "GET", path: "/requests", requests: 10, concurrent: 2},
+		{operation: "explain", method: "GET", path: "/explain/nobody", requests: 100, concurrent: 20},
+		{operation: "scale", method: "GET", path: "/scale", requests: 100, concurrent: 20},
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 type dockerEngine struct {
 	t      *testing.T
 	dir    string
+	bridge string
 	cmd    *exec.Cmd
 	said   *os.File
 	client *client.Client
@@ -33,15 +34,26 @@ type dockerEngine struct {
 // newEngine starts one, or says why there can be none.
 func newEngine(t *testing.T) *dockerEngine {
 	t.Helper()
-	if _, err := exec.LookPath("dockerd"); err != nil || os.Geteuid() != 0 {
-		need.Skip(t, "docker", "only root can start an engine, and dockerd has to be installed")
+	for _, program := range []string{"dockerd", "ip"} {
+		if _, err := exec.LookPath(program); err != nil || os.Geteuid() != 0 {
+			need.Skip(t, "docker", "only root can start an engine, and "+program+" has to be installed")
+		}
 	}
 	dir, err := os.MkdirTemp("/tmp", "fl-engine-") //nolint:usetesting // sockets have short paths
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	e := &dockerEngine{t: t, dir: dir}
+	// One with --bridge none would remove docker0, which the machine's engine needs.
+	e := &dockerEngine{t: t, dir: dir, bridge: fmt.Sprintf("fl%d", os.Getpid())}
+	if out, err := exec.Command("ip", "link", "add", e.bridge, "type", "bridge").CombinedOutput(); err != nil {
+		need.Skip(t, "docker", fmt.Sprintf("no bridge can be made: %v %s", err, out))
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("ip", "link", "delete", e.bridge).CombinedOutput(); err != nil {
+			t.Errorf("delete the bridge: %v %s", err, out)
+		}
+	})
 	if e.said, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +79,7 @@ func (e *dockerEngine) start() {
 	_ = os.Remove(at("run/containerd/containerd.pid"))
 	// Ended by end, and killed on purpose.
 	e.cmd = exec.Command("dockerd", "--data-root", at("data"), "--exec-root", at("run"), "--pidfile", at("pid"), "--host", e.address(),
-		"--bridge", "none", "--iptables=false", "--ip-forward=false", "--storage-driver", "vfs")
+		"--bridge", e.bridge, "--iptables=false", "--ip-forward=false", "--storage-driver", "vfs")
 	e.cmd.Stdout, e.cmd.Stderr = e.said, e.said
 	if err := e.cmd.Start(); err != nil {
 		e.t.Fatal(err)

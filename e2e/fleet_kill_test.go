@@ -3,15 +3,27 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"flightline/shared/bus/bustest"
 	"flightline/shared/pod"
+	"flightline/streams"
 )
+
+// shortLease is how long a machine and a worker last in this test that say
+// nothing, 15 s otherwise. Machines say something every 5 s, workers of a fleet
+// every 2 s.
+const shortLease = 6 * time.Second
+
+// failoverWithin is what is promised from the end of a leader to the first
+// decision of the next.
+const failoverWithin = 15 * time.Second
 
 // TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet runs two autoscalers, each
 // with its own machine, and kills the one that leads.
@@ -26,13 +38,24 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 		"FLIGHTLINE_BOOTSTRAP_KEY="+key, "FLIGHTLINE_LIMITS=off")
 	url := s.start("serve", "api", "control", "gateway").line(ready)
 	f := newFleetSite(t, url, key, b.NC)
+	for _, bucket := range []string{streams.BucketInstances, streams.BucketWorkers} {
+		stream, err := b.JS.Stream(t.Context(), streams.Bucket(bucket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := stream.CachedInfo().Config
+		lease.MaxAge, lease.Duplicates = shortLease, shortLease
+		if _, err := b.JS.UpdateStream(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var scalers []*daemon
 	for _, folder := range []string{"one", "two"} {
-		d := s.start("serve", "autoscaler", "--drivers", "process", "--fleet-folder", folder, "--gateway-url", url)
+		d := s.start("serve", "autoscaler", "--streams", "wait", "--drivers", "process", "--fleet-folder", folder, "--gateway-url", url)
 		d.line(ready)
 		scalers = append(scalers, d)
 	}
-	f.endpoint("ep", map[string]any{"workersMin": 2, "scalerType": "REQUEST_COUNT", "scalerValue": 1})
+	f.endpoint("ep", map[string]any{"workersMin": 2, "workersMax": 2, "scalerType": "REQUEST_COUNT", "scalerValue": 1})
 	f.completed("ep", f.submit("ep", 6, 300, nil))
 
 	leading, standing := scalers[0], scalers[1]
@@ -42,16 +65,19 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 	f.size("ep", 2)
 	before, _ := f.pods("ep")
 	leading.kill()
+	killed := time.Now() // the server's clock is this machine's
+	f.rest(http.MethodPatch, "/v1/endpoints/ep", map[string]any{"workersMin": 3, "workersMax": 3}, nil)
+	f.decidedWithin("ep", killed, failoverWithin)
 	// What it ran is gone at once, and its record says so within a lease.
 	f.await("no process of the killed autoscaler", func() string { return workersOf(t, leading.cmd.Process.Pid, before) })
 	f.await("records of the killed autoscaler's pods", func() string {
 		running, all := f.pods("ep")
-		if len(running) != 2 || !strings.Contains(standing.said(), "msg=active") {
+		if len(running) != 3 || !strings.Contains(standing.said(), "msg=active") {
 			return fmt.Sprint(len(running), " run, of ", len(all))
 		}
 		for _, p := range running {
-			if p.MachineID != running[0].MachineID {
-				return fmt.Sprintf("pod %s is RUNNING on %s", p.ID, p.MachineID)
+			if p.MachineID == before[0].MachineID {
+				return fmt.Sprintf("pod %s is RUNNING where nothing runs any more", p.ID)
 			}
 		}
 		return ""
@@ -63,10 +89,34 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 		}
 	}
 	f.completed("ep", f.submit("ep", 6, 300, nil))
-	f.size("ep", 2)
+	f.size("ep", 3)
 	standing.stop(2 * stopWithin)
 	f.size("ep", 0)
 	f.await("no process of the fleet", func() string { return workersOf(t, 0, nil) })
+}
+
+// decidedWithin waits for the first decision after that instant, and fails the
+// test if it is late.
+func (f *fleetSite) decidedWithin(id string, after time.Time, most time.Duration) {
+	f.t.Helper()
+	f.await("decision of the next leader", func() string {
+		history, err := f.registry.Scaling.History(f.t.Context(), id, 100)
+		if err != nil || len(history) == 0 || !history[0].At.After(after) {
+			return fmt.Sprintf("%d decisions before, %v", len(history), err)
+		}
+		for i, d := range history {
+			if i+1 < len(history) && history[i+1].At.After(after) {
+				continue
+			}
+			took := d.At.Sub(after)
+			f.t.Logf("first decision %s after the kill: %s", took.Round(time.Millisecond), d.Text)
+			if took > most {
+				f.t.Errorf("got the first decision %s after the kill, want %s at most", took, most)
+			}
+			break
+		}
+		return ""
+	})
 }
 
 // workersOf returns the processes of fleet workers of this test: all, or those

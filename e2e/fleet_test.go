@@ -99,6 +99,12 @@ func (f *fleetSite) await(what string, missing func() string) {
 // completed waits for the jobs, and returns how many each worker did.
 func (f *fleetSite) completed(id string, jobs []string) map[string]int {
 	f.t.Helper()
+	defer func() {
+		if f.t.Failed() {
+			_, all := f.pods(id)
+			f.t.Logf("decisions:\n%s\npods: %+v", f.decisions(id), all)
+		}
+	}()
 	by := map[string]int{}
 	for _, job := range jobs {
 		var got struct {
@@ -168,7 +174,12 @@ func (f *fleetSite) decisions(id string) string {
 // fleetDev is a running dev.
 func fleetDev(t *testing.T, settings ...string) (*fleetSite, *daemon) {
 	t.Helper()
-	s := newSite(t)
+	return fleetDevOf(t, newSite(t), settings...)
+}
+
+// fleetDevOf is a running dev of a site that may have had another one.
+func fleetDevOf(t *testing.T, s *site, settings ...string) (*fleetSite, *daemon) {
+	t.Helper()
 	s.env = append(append(s.env, "FLIGHTLINE_LIMITS=off", "FLIGHTLINE_SYNC=interval"), settings...)
 	d := s.start("dev", "--no-demo")
 	url := d.line(ready)

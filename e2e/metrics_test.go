@@ -6,9 +6,12 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"flightline/shared/metrics"
 )
 
 const metricsAt = "flightline metrics: "
@@ -64,6 +67,11 @@ var unborn = []string{"flightline_redeliveries_total", "flightline_stale_results
 
 func namedIsExposed(t *testing.T, scraped string) {
 	t.Helper()
+	for _, n := range metrics.Names() {
+		if want := "# TYPE " + n.Name + " " + string(n.Kind); !strings.Contains(scraped, want+"\n") && !slices.Contains(unborn, n.Name) {
+			t.Errorf("got no %q, which docs/metrics.md names", want)
+		}
+	}
 	names := regexp.MustCompile(`flightline_[a-z_]+`)
 	for _, file := range []string{"alerts.yaml", "dashboard.json"} {
 		text, err := os.ReadFile("../docs/operating/" + file)

@@ -1,101 +1,48 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"flightline/shared/bus"
+	"flightline/shared/bus/bustest"
+	"flightline/shared/bus/embedded"
+	"flightline/shared/certs"
+	"flightline/shared/certs/certstest"
 	"flightline/streams"
 )
 
-// authority makes certificates for this machine.
-type authority struct {
-	t    *testing.T
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	a.cert, a.key = a.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
-	return a
-}
-
-// issue makes a certificate that both sides of a connection may show.
-func (a *authority) issue(name string) {
-	a.t.Helper()
-	a.sign(name, &x509.Certificate{
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, a.key)
-}
-
-func (a *authority) sign(name string, c, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if parent == nil {
-		parent, signer = c, key
-	}
-	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + "-key.pem": {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(a.file(file), pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return made, key
-}
-
-func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
-
-// shown is what a client of this authority shows.
-func (a *authority) shown() bus.TLS {
-	return bus.TLS{CA: a.file("ca.pem"), Cert: a.file("client.pem"), Key: a.file("client-key.pem")}
+// shownBy is what a client that the authority has issued a certificate shows.
+func shownBy(a *certstest.Authority) bus.TLS {
+	cert, key := a.Issue("client")
+	return bus.TLS{CA: a.CA(), Cert: cert, Key: key}
 }
 
 // With certificates in its configuration NATS lets in who shows one, and the
 // roles do their work so; without one, or with another authority's, nobody.
 func TestNATSOverTLSRefusesThePlainAndTheForeign(t *testing.T) {
-	own, other := newAuthority(t), newAuthority(t)
-	own.issue("server")
-	own.issue("client")
-	other.issue("client")
-	g := newGuarded(t, "--tls-cert", own.file("server.pem"), "--tls-key", own.file("server-key.pem"), "--tls-ca", own.file("ca.pem"))
+	own, other := certstest.New(t), certstest.New(t)
+	cert, key := own.Issue("server")
+	good := shownBy(own)
+	g := newGuarded(t, "--tls-cert", cert, "--tls-key", key, "--tls-ca", own.CA())
 
-	foreign := other.shown()
-	foreign.CA = own.file("ca.pem")
-	distrusting := own.shown()
-	distrusting.CA = other.file("ca.pem")
+	foreign := shownBy(other)
+	foreign.CA = own.CA()
+	distrusting := good
+	distrusting.CA = other.CA()
 	for name, shown := range map[string]bus.TLS{
-		"plain": {}, "no certificate": {CA: own.file("ca.pem")}, "another's certificate": foreign, "an authority that did not vouch": distrusting,
+		"plain": {}, "no certificate": {CA: own.CA()}, "another's certificate": foreign, "an authority that did not vouch": distrusting,
 	} {
 		nc, err := bus.Connect(bus.Config{URL: g.url, User: "api", Password: g.password(streams.RoleAPI), TLS: shown})
 		if err == nil {
@@ -105,7 +52,7 @@ func TestNATSOverTLSRefusesThePlainAndTheForeign(t *testing.T) {
 	}
 
 	g.as(streams.RoleControl)
-	g.env = append(g.env, "FLIGHTLINE_STREAMS=make", "FLIGHTLINE_NATS_CA="+own.file("ca.pem"), "FLIGHTLINE_NATS_CERT="+own.file("client.pem"), "FLIGHTLINE_NATS_KEY="+own.file("client-key.pem"),
+	g.env = append(g.env, "FLIGHTLINE_STREAMS=make", "FLIGHTLINE_NATS_CA="+good.CA, "FLIGHTLINE_NATS_CERT="+good.Cert, "FLIGHTLINE_NATS_KEY="+good.Key,
 		"FLIGHTLINE_BOOTSTRAP_KEY=an-administrator", "FLIGHTLINE_API_KEY=an-administrator")
 	control := g.start("serve", "control")
 	g.env = append(g.env, "FLIGHTLINE_URL="+control.line(ready))
@@ -119,4 +66,95 @@ func TestNATSOverTLSRefusesThePlainAndTheForeign(t *testing.T) {
 	if got := g.log.violations(); len(got) > 0 {
 		t.Errorf("got %s", strings.Join(got, "\n"))
 	}
+}
+
+// The servers of a cluster that nats-config describes show each other
+// certificates: streams with three copies can be made, and whoever comes to a
+// route without a certificate, or with a stranger's, is not let in.
+func TestTheRoutesOfAClusterSpeakTLS(t *testing.T) {
+	own, other := certstest.New(t), certstest.New(t)
+	cert, key := own.Issue("server")
+	client, foreign := shownBy(own), shownBy(other)
+	s := newSite(t)
+	setup, routes := filepath.Join(s.dir, "setup"), bustest.FreePorts(t, 3)
+	s.ok("nats-config", "--dir", setup, "--cluster", strings.Join(routes, ","), "--tls-cert", cert, "--tls-key", key, "--tls-ca", own.CA())
+	text, err := os.ReadFile(filepath.Join(setup, "nats", "nats.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, err := os.ReadFile(filepath.Join(setup, "admin", "password"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*embedded.Server
+	for i, route := range routes {
+		// What differs on one machine: the name, and the ports.
+		file := filepath.Join(s.dir, fmt.Sprintf("node-%d.conf", i))
+		mine := strings.NewReplacer("$NATS_NAME", fmt.Sprint("node-", i), `"0.0.0.0:6222"`, strconv.Quote(route), `http: "127.0.0.1:8222"`, "").Replace(string(text))
+		if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		server, err := embedded.Start(t.Context(), embedded.Config{File: file, Dir: t.TempDir(), Listen: "127.0.0.1:0", User: "admin", Password: string(password)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Stop)
+		all = append(all, server)
+	}
+	within, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	if err := all[0].WaitForLeader(within); err != nil {
+		t.Fatalf("the servers do not find each other: %v", err)
+	}
+	nc, err := bus.Connect(bus.Config{URL: all[0].URL(), User: "admin", Password: string(password), TLS: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("a stream with three copies is made", func() bool {
+		_, err := js.CreateStream(within, jetstream.StreamConfig{Name: "COPIES", Replicas: 3})
+		return err == nil
+	})
+	for name, shown := range map[string]struct {
+		certs.Client
+		in bool
+	}{
+		"one of the cluster": {certs.Client{CA: own.CA(), Cert: cert, Key: key}, true},
+		"nobody":             {certs.Client{CA: own.CA()}, false},
+		"a stranger":         {certs.Client{CA: own.CA(), Cert: foreign.Cert, Key: foreign.Key}, false},
+	} {
+		config, err := shown.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.ServerName = "127.0.0.1"
+		if got := shakesHands(t, routes[1], config); (got == nil) != shown.in {
+			t.Errorf("%s at a route: got %v, want it let in: %v", name, got, shown.in)
+		}
+	}
+}
+
+// shakesHands reports whether the server goes on after the handshake: it says
+// so by its PING or by waiting, and ends at once if it does not like what it saw.
+func shakesHands(t *testing.T, address string, config *tls.Config) error {
+	t.Helper()
+	plain, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	_ = plain.SetDeadline(time.Now().Add(time.Second))
+	conn := tls.Client(plain, config)
+	if err := conn.Handshake(); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() {
+		return nil
+	}
+	return err
 }

@@ -33,6 +33,11 @@ type config struct {
 	Slots    int    `json:"slots"`
 	// Crowd is how many endpoints have a waiting worker in the crowd.
 	Crowd int `json:"crowd"`
+	// Metrics has the process count, and answer scrapes. OTLP is where it sends
+	// spans; "" means nowhere. Share is of how many jobs; "" means of all.
+	Metrics bool   `json:"metrics"`
+	OTLP    string `json:"otlp"`
+	Share   string `json:"share"`
 	// Profile is the file for a CPU profile; "" means none.
 	Profile string `json:"profile"`
 }
@@ -43,6 +48,8 @@ type ready struct {
 	NATS string `json:"nats,omitempty"`
 	// HTTP is the address of its API.
 	HTTP string `json:"http,omitempty"`
+	// Metrics is where it is scraped.
+	Metrics string `json:"metrics,omitempty"`
 }
 
 // order asks a bare process for a round; sample is its answer.
@@ -52,6 +59,8 @@ type order struct {
 	Callers int    `json:"callers"`
 	// URL is where a webhook process posts.
 	URL string `json:"url,omitempty"`
+	// Like has it prepare what it posts next.
+	Like *posted `json:"like,omitempty"`
 }
 
 // answer is a child's answer to an order.

@@ -18,19 +18,26 @@ import (
 
 const (
 	fleetCase = "fleet"
+	// firstResult names the figure.
+	firstResult = "first result p50"
 	// fleetKey is the administrator's of the dev that is measured.
 	fleetKey = "bench-key-of-the-fleet"
 	// fleetIdle is when the fleet is back at zero.
 	fleetIdle = time.Second
+	// fleetWithin bounds the preparation, fleetRoundWithin what a round adds.
+	fleetWithin, fleetRoundWithin = 2 * stepWithin, 30 * time.Second
+	// fleetAim is what a start from zero may take longer than the bare one.
+	fleetAim = 300 * time.Millisecond
 	// fleetLook is the pause between two looks at a pod or a fleet.
 	fleetLook = 50 * time.Millisecond
 )
 
 // fleet measures, in a dev of its own, the time from the submission of a job to
-// its result when there is no worker, beside the same with a worker that the
-// bench itself starts at the same instant: the bare start.
+// its result when there is no worker, beside the bare start: the time from the
+// start of the same worker's process, by the bench itself, to the result of a
+// job that is submitted at that instant. They take turns.
 func (b *bench) fleet(ctx context.Context) ([]row, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*stepWithin)
+	ctx, cancel := context.WithTimeout(ctx, fleetWithin+time.Duration(b.sizes.fleets)*fleetRoundWithin)
 	defer cancel()
 	dir := filepath.Join(b.dir, fleetCase)
 	f := &fleetSite{dir: dir, data: filepath.Join(dir, "data")}
@@ -118,7 +125,7 @@ func (f *fleetSite) rounds(ctx context.Context, id string, command []string, n i
 	var pairs []pair
 	for i := 0; i <= n && err == nil; i++ {
 		var p pair
-		if p.ours, err = f.first(ctx, ours); err != nil {
+		if p.ours, err = f.first(ctx, ours, time.Now()); err != nil {
 			break
 		}
 		if err = f.empty(ctx, ours); err != nil {
@@ -131,9 +138,8 @@ func (f *fleetSite) rounds(ctx context.Context, id string, command []string, n i
 	return pairs, err
 }
 
-// first times one job.
-func (f *fleetSite) first(ctx context.Context, id string) (reading, error) {
-	began := time.Now()
+// first runs one job, and tells when its result came.
+func (f *fleetSite) first(ctx context.Context, id string, began time.Time) (reading, error) {
 	var got struct{ ID, Status string }
 	if err := f.call(ctx, http.MethodPost, "/v2/"+id+"/runsync?wait=120000", map[string]any{"input": map[string]int{"ms": 0}}, &got); err != nil {
 		return nil, err
@@ -141,10 +147,11 @@ func (f *fleetSite) first(ctx context.Context, id string) (reading, error) {
 	if got.Status != "COMPLETED" {
 		return nil, fmt.Errorf("job %s is %s", got.ID, got.Status)
 	}
-	return reading{{"first result", milliseconds, float64(time.Since(began).Microseconds()) / 1000}}, nil
+	return reading{{firstResult, milliseconds, float64(time.Since(began).Microseconds()) / 1000}}, nil
 }
 
-// bare is the same with a worker that is started at once.
+// bare is the same with a worker whose process is started first. Its token is
+// made before.
 func (f *fleetSite) bare(ctx context.Context, id, worker string, command []string) (reading, error) {
 	var token struct {
 		Token          string
@@ -160,6 +167,7 @@ func (f *fleetSite) bare(ctx context.Context, id, worker string, command []strin
 	}) {
 		w.Env = append(w.Env, v.Name+"="+v.Value)
 	}
+	began := time.Now()
 	if err := w.Start(); err != nil {
 		return nil, err
 	}
@@ -167,10 +175,10 @@ func (f *fleetSite) bare(ctx context.Context, id, worker string, command []strin
 		_ = w.Process.Kill()
 		_ = w.Wait()
 	}()
-	return f.first(ctx, id)
+	return f.first(ctx, id, began)
 }
 
-// empty waits until the endpoint has no worker, by what /health says.
+// empty waits until the endpoint has no worker.
 func (f *fleetSite) empty(ctx context.Context, id string) error {
 	for {
 		var pods []struct{ EndpointID, DesiredStatus string }

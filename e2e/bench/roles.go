@@ -42,6 +42,7 @@ var roles = map[string]func(context.Context, config, *wire) error{
 	roleWorker: serveWorker, roleCrowd: serveCrowd, roleRecorder: serveRecorder,
 	roleBareServer: serveNATS, rolePublisher: servePublisher, roleBareEmbedded: serveBareEmbedded,
 	roleConsumer: serveConsumer, roleEmitter: serveEmitter, roleStreamer: serveStreamer, roleWebhook: serveWebhook,
+	roleCollector: serveCollector, roleLeader: serveLeader, roleHost: serveHost,
 }
 
 const anyPort = "127.0.0.1:0"
@@ -119,6 +120,12 @@ func runAPI(ctx context.Context, nc *nats.Conn, qc queue.Config, cfg config, w *
 	if err := streams.Apply(ctx, js, streams.Config{}); err != nil {
 		return err
 	}
+	o, err := observe(ctx, cfg, nc, "api")
+	if err != nil {
+		return err
+	}
+	defer o.sender.Close(ctx) //nolint:errcheck // the spans are counted where they arrive
+	qc.Observer = o.observer()
 	q, err := queue.New(ctx, nc, qc)
 	if err != nil {
 		return err
@@ -131,18 +138,20 @@ func runAPI(ctx context.Context, nc *nats.Conn, qc queue.Config, cfg config, w *
 	if _, err := reg.Keys.Put(ctx, cfg.Key, registry.KeySpec{Name: "bench", Scopes: scopes}); err != nil {
 		return err
 	}
-	service, err := api.New(api.Config{}, api.Deps{Queue: q, Registry: reg})
+	service, err := api.New(api.Config{Tracer: o.tracer()}, api.Deps{Queue: q, Registry: reg})
 	if err != nil {
 		return err
 	}
-	app := web.New(web.Config{}) //nolint:contextcheck // requests bring their own
-	service.Routes(app)          //nolint:contextcheck // requests bring their own
+	app := web.New(o.web()) //nolint:contextcheck // requests bring their own
+	service.Routes(app)     //nolint:contextcheck // requests bring their own
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", anyPort)
 	if err != nil {
 		return err
 	}
 	r.HTTP = listener.Addr().String()
-	parts := append(slices.Clone(besides), q.Run, reg.Run, service.Run,
+	var scraped []func(context.Context) error
+	r.Metrics, scraped = o.serve(q, reg)
+	parts := append(slices.Concat(besides, scraped), q.Run, reg.Run, service.Run,
 		func(ctx context.Context) error { return q.Deadlines(ctx, 1) },
 		func(ctx context.Context) error { return web.Serve(ctx, app, listener) },
 	)
@@ -173,11 +182,16 @@ func runWorker(ctx context.Context, cfg config, w *wire, handle worker.Handler) 
 		return err
 	}
 	defer nc.Close()
+	o, err := observe(ctx, cfg, nc, "worker")
+	if err != nil {
+		return err
+	}
+	defer o.sender.Close(ctx) //nolint:errcheck // the spans are counted where they arrive
 	up, failed := make(chan struct{}), make(chan error, 1)
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
 		failed <- worker.Run(ctx, worker.Config{
-			Endpoint: cfg.Endpoint, NC: nc, ID: "bench", Concurrency: cfg.Slots, OnReady: func() { close(up) },
+			Endpoint: cfg.Endpoint, NC: nc, ID: "bench", Concurrency: cfg.Slots, Tracer: o.tracer(), OnReady: func() { close(up) },
 		}, handle)
 	}()
 	select {

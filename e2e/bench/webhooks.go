@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -61,27 +59,17 @@ func serveWebhook(ctx context.Context, cfg config, w *wire) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: postsAtOnce}}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: postsAtOnce, DisableCompression: true}}
 	defer client.CloseIdleConnections()
+	var all []posted
 	post := func(o order) (sample, error) {
-		body := bytes.Repeat([]byte("x"), 256)
-		return load(ctx, o.N, o.Callers, func(ctx context.Context, _ int) error { return postOnce(ctx, client, o.URL, body) })
+		if o.Like != nil {
+			all = o.Like.others(o.N)
+			return sample{}, nil
+		}
+		return load(ctx, o.N, o.Callers, func(ctx context.Context, i int) error { return all[i].post(ctx, client, o.URL) })
 	}
 	return together(ctx, func() error { return w.ready(ready{}, post) }, q.Run, reg.Run, s.Run)
-}
-
-func postOnce(ctx context.Context, client *http.Client, url string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, resp.Body)
-	return err
 }
 
 // webhooks measures deliveries a second beside a bare loop of posts, and the
@@ -104,10 +92,17 @@ func (b *bench) webhooks(ctx context.Context) ([]row, error) {
 		name: webhooksCase,
 		ours: func(ctx context.Context, r *round) (reading, error) { return deliveries(ctx, r, in) },
 		bare: func(ctx context.Context, r *round) (reading, error) {
+			in.expect(r.load)
+			if _, err := r.child(roleWebhook).do(ctx, order{Op: opPost, N: r.load, Like: in.seen.Load()}); err != nil {
+				return nil, err
+			}
 			before := r.webhookCPU()
 			got, err := r.child(roleWebhook).do(ctx, order{Op: opPost, N: r.load, Callers: postsAtOnce, URL: in.url})
 			return append(reading{{"rate", perSecond, got.rate()}}, r.webhookCost(before)...), err
 		},
+	}
+	if _, err := deliveries(prepare, &round{site: on, load: 2}, in); err != nil { // which shows what to post
+		return nil, err
 	}
 	r := &round{site: on, load: b.sizes.webhooks}
 	pairs, err := b.measure(ctx, c, r)
@@ -136,7 +131,6 @@ func deliveries(ctx context.Context, r *round, in *inbox) (reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.expect(r.load)
 	for range r.load - 2 {
 		if _, err := r.js.PublishMsgAsync(like(), jetstream.WithStallWait(stepWithin)); err != nil {
 			return nil, err
@@ -145,6 +139,7 @@ func deliveries(ctx context.Context, r *round, in *inbox) (reading, error) {
 	if err := r.waiting(ctx, r.load-1); err != nil {
 		return nil, err
 	}
+	in.expect(r.load)
 	before := r.webhookCPU()
 	if _, err := r.js.ResumeConsumer(ctx, streams.Webhooks, streams.WebhookConsumer); err != nil {
 		return nil, err

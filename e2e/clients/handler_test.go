@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/worker"
 )
 
@@ -32,7 +33,7 @@ func startHandler(t *testing.T, s *site, endpoint string, handle func(*goWorker,
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { // ends with ctx; waited for at the end of the test
 		ended <- worker.Run(ctx, worker.Config{
-			Endpoint: endpoint, NATSURL: s.NATSURL, User: s.NATSUser, Password: s.NATSPassword,
+			Endpoint: endpoint, NATSURL: s.NATSURL, User: s.NATSUser, Password: s.NATSPassword, TLS: bus.TLS{CA: s.TLSCert},
 			Concurrency: 8, Grace: -1, OnReady: func() { close(ready) },
 		}, func(ctx context.Context, j *worker.Job) (any, error) { return handle(w, ctx, j) })
 	}()

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"flightline/services/cli"
+	"flightline/shared/certs"
 	"flightline/shared/client"
 )
 
@@ -68,7 +69,7 @@ func closeShared() (code int) {
 }
 
 // startSite builds the binary into dir and starts a dev without a demo there.
-func startSite(ctx context.Context, dir string) (*site, error) {
+func startSite(ctx context.Context, dir string, args ...string) (*site, error) {
 	s := &site{binary: filepath.Join(dir, "flightline"), dir: dir}
 	build := exec.CommandContext(ctx, "go", "build", "-o", s.binary, "./services/flightline")
 	build.Dir = filepath.Join("..", "..")
@@ -76,7 +77,7 @@ func startSite(ctx context.Context, dir string) (*site, error) {
 		return nil, fmt.Errorf("build: %w\n%s", err, out)
 	}
 	var err error
-	s.dev, err = s.start(ctx, "dev", "--no-demo", "--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0")
+	s.dev, err = s.start(ctx, append([]string{"dev", "--no-demo", "--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,11 @@ func startSite(ctx context.Context, dir string) (*site, error) {
 	if s.Running, err = cli.FindRunning(filepath.Join(dir, cli.DefaultData)); err != nil {
 		return nil, err
 	}
-	s.api, err = client.New(s.URL, s.APIKey)
+	believed, err := certs.Client{CA: s.TLSCert}.Config()
+	if err != nil {
+		return nil, err
+	}
+	s.api, err = client.New(s.URL, s.APIKey, client.WithTLS(believed))
 	return s, err
 }
 

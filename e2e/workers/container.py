@@ -11,6 +11,7 @@ should know no more than the token of one endpoint.
 import json
 import os
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -25,8 +26,39 @@ def call(path, body):
         json.dumps(body).encode(),
         {"Authorization": "Bearer " + key, "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
+    for pause in [1] * 30 + [0]:  # the server may be starting
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as e:
+            if e.code != 503 or not pause:
+                raise
+        except (urllib.error.URLError, OSError):
+            if not pause:
+                raise
+        time.sleep(pause)
+
+
+def bucket():
+    """The environment's bucket, made if it is not there; {} if there is none."""
+    names = ["BUCKET_ENDPOINT_URL", "BUCKET_NAME", "BUCKET_ACCESS_KEY_ID", "BUCKET_SECRET_ACCESS_KEY"]
+    env = {name: os.environ[name] for name in names if os.environ.get(name)}
+    if len(env) < len(names):
+        return {}
+    import boto3  # RunPod's SDK brings it
+
+    s3 = boto3.client(
+        "s3",
+        endpoint_url=env["BUCKET_ENDPOINT_URL"],
+        aws_access_key_id=env["BUCKET_ACCESS_KEY_ID"],
+        aws_secret_access_key=env["BUCKET_SECRET_ACCESS_KEY"],
+        region_name="us-east-1",
+    )
+    try:
+        s3.create_bucket(Bucket=env["BUCKET_NAME"])
+    except (s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
+        pass
+    return env
 
 
 def let_in():
@@ -49,6 +81,7 @@ def let_in():
         "RUNPOD_POD_ID": name,
         "RUNPOD_ENDPOINT_ID": endpoint,
         "RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",
+        **bucket(),
     }
     with open(os.open(KEPT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as f:
         json.dump(env, f)
