@@ -151,8 +151,8 @@ func (b *batch) run(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// send sends the full parcels, or all, one after the other. What cannot be sent
-// is lost.
+// send sends the full parcels, or all that wait, one after the other. What comes
+// meanwhile waits for others again. What cannot be sent is lost.
 func (b *batch) send(ctx context.Context, all bool) {
 	for ctx.Err() == nil {
 		p, dropped := b.take(all)
@@ -165,7 +165,11 @@ func (b *batch) send(ctx context.Context, all bool) {
 		if err := b.upload(ctx, p); err != nil {
 			b.log.WarnContext(ctx, "spans not sent", "spans", p.n, "err", err)
 		}
+		last := p.n < b.cfg.most
 		b.empty(p)
+		if last {
+			return
+		}
 	}
 }
 

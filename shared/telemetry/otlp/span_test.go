@@ -149,6 +149,36 @@ func TestSpansGoTogetherAndTooManyAreDropped(t *testing.T) {
 	}
 }
 
+// busy takes spans while others end.
+type busy struct {
+	*kept
+	during func()
+}
+
+func (b busy) UploadTraces(ctx context.Context, list []*wire.ResourceSpans) error {
+	b.during()
+	return b.kept.UploadTraces(ctx, list)
+}
+
+// What ends while others are sent waits for its turn, or each would soon be
+// sent by itself.
+func TestWhatEndsMeanwhileWaits(t *testing.T) {
+	k := &kept{}
+	var p *provider
+	end := func() {
+		_, span := p.Tracer("scope").Start(t.Context(), "s")
+		span.End()
+	}
+	p = newProvider(batching{most: 10, room: 100, delay: time.Hour, timeout: time.Minute}, busy{k, end})
+	for range 13 {
+		end()
+	}
+	p.batch.send(t.Context(), true)
+	if diff := cmp.Diff([]int{10, 4}, k.sent); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // Many use a span, and many end spans, at once.
 func TestSpansAreSafeForConcurrentUse(t *testing.T) {
 	k := &kept{}
