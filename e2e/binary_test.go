@@ -157,10 +157,22 @@ func (d *daemon) line(prefix string) string {
 // in time.
 func (d *daemon) stop(within time.Duration) {
 	d.t.Helper()
-	began := time.Now()
+	d.terminate()
+	d.ends(within)
+}
+
+// terminate sends SIGTERM.
+func (d *daemon) terminate() {
+	d.t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// ends waits for the end of a process that was told to.
+func (d *daemon) ends(within time.Duration) {
+	d.t.Helper()
+	began := time.Now()
 	for range d.lines { // until its end
 	}
 	err := d.cmd.Wait()

@@ -20,7 +20,14 @@ func TestAStopEndsTheJobsOfItsWorkersOrGivesThemBack(t *testing.T) {
 	f.held("ep", long)
 	short := f.submit("ep", 1, 3000, nil)[0]
 	f.held("ep", short)
-	d.stop(8*time.Second + 2*stopWithin)
+	d.terminate()
+	f.await("/readyz that says so while the workers end", func() string {
+		if code, err := readyz(t.Context(), f.url); code != http.StatusServiceUnavailable {
+			return fmt.Sprint(code, err)
+		}
+		return ""
+	})
+	d.ends(8*time.Second + 2*stopWithin)
 
 	f, d = fleetDevOf(t, s, "FLIGHTLINE_DRIVERS=none")
 	for job, want := range map[string]string{short: "COMPLETED", long: "IN_QUEUE"} {

@@ -140,15 +140,10 @@ func TestServeOverMutualTLS(t *testing.T) {
 
 	before := serialOf(t, with, url)
 	a.Issue("server", "flightline.example")
-	s.eventually("the healthcheck believes what the file says, and is shown it", func() bool {
-		code, _, _ := s.run("healthcheck")
-		return code == 0
-	})
+	s.ok("healthcheck") // whatever the file says, and is shown
 	s.eventually("another certificate is shown", func() bool {
-		config, err := certs.Own(with.Transport.(*http.Transport).TLSClientConfig, cert)
-		if err != nil {
-			return false
-		}
+		config := with.Transport.(*http.Transport).TLSClientConfig.Clone()
+		config.ServerName = "flightline.example"
 		serial := serialOf(t, &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}, url)
 		return serial != "" && serial != before
 	})

@@ -88,7 +88,7 @@ func watchingOf(c *fiber.Ctx, now time.Time) (w events.Watching, err error) {
 	if w.Kinds, err = kindsOf(c.Query("type")); err != nil {
 		return w, err
 	}
-	if w.Since, err = sinceOf(c.Query("since"), now); err != nil {
+	if w.Since, err = web.Since(c.Query("since"), now); err != nil {
 		return w, err
 	}
 	switch c.Query("follow") {
@@ -130,19 +130,4 @@ func kindsOf(list string) ([]events.Kind, error) {
 		wanted = append(wanted, kind)
 	}
 	return wanted, nil
-}
-
-// sinceOf reads an instant, or how long before now it was.
-func sinceOf(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, web.Errorf(web.InvalidRequest, "since is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h")
-	}
-	return at, nil
 }

@@ -193,13 +193,52 @@ func TestScaleCountsAFleetByItsPods(t *testing.T) {
 	}
 }
 
+// The bounds are the endpoint's, though it was decided by others; and who was
+// told to drain does not count, whether it knows or its token does.
+func TestScaleIsAsItIsNow(t *testing.T) {
+	s := start(t)
+	s.scaler(registry.Decision{Wanted: 3, WorkersMin: 1, WorkersMax: 5, Reason: registry.ScalingDelay, Hold: true})
+	if _, err := s.registry.Endpoints.Update(t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
+		e.WorkersMin, e.WorkersMax = 2, 7
+		return e, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for id, w := range map[string]registry.Worker{"told": {}, "stays": {}, "knows": {Native: true, Draining: true}, "native": {Native: true}} {
+		w.ID, w.Endpoint, w.State = id, "ep", registry.WorkerIdle
+		if err := s.registry.Workers.Beat(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		if w.Native {
+			continue
+		}
+		if _, _, err := s.registry.Tokens.Issue(t.Context(), "ep", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.registry.Tokens.Drain(t.Context(), "ep", "told"); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"workersMin": 2.0, "workersMax": 7.0, "idle": 2.0, "current": 2.0, "hold": true}
+	eventually(t, "the present numbers", patience, func() bool {
+		got := s.do("GET", "/ep/scale", "")
+		for field, want := range want {
+			if got.status != 200 || got.body[field] != want {
+				t.Logf("%s: got %d %s, want %v", field, got.status, got.raw, want)
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func TestScaleIsANumberOrNone(t *testing.T) {
 	s := start(t)
 	if got := s.do("GET", "/ep/scale", ""); got.status != 200 || got.raw != `{"known":false,"text":"no autoscaler is active"}` {
 		t.Errorf("nobody decides: got %d %s, want no number", got.status, got.raw)
 	}
 	s.scaler(registry.Decision{Wanted: 3, Current: 1, Queued: 7, QueuedLow: 2, InProgress: 1, WorkersMax: 5, Reason: registry.ScalingDelay, Text: "a job waits"})
-	// What it was decided by is long ago: jobs and workers are counted now.
+	// What it was decided by is long ago: jobs and workers are counted now, and bounds read.
 	s.submit()
 	for id, state := range map[string]string{"a": registry.WorkerIdle, "b": registry.WorkerInitializing, "c": registry.WorkerUnhealthy} {
 		if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: id, Endpoint: "ep", State: state}); err != nil {
@@ -208,7 +247,7 @@ func TestScaleIsANumberOrNone(t *testing.T) {
 	}
 	want := map[string]any{
 		"known": true, "wanted": 3.0, "current": 2.0, "starting": 1.0, "idle": 1.0, "unhealthy": 1.0, "queued": 1.0,
-		"queuedLowPriority": 0.0, "inProgress": 0.0, "workersMax": 5.0, "reason": "queue_delay", "hold": false,
+		"queuedLowPriority": 0.0, "inProgress": 0.0, "workersMax": 3.0, "reason": "queue_delay", "hold": false,
 	}
 	eventually(t, "the present numbers", patience, func() bool {
 		got := s.do("GET", "/ep/scale", "")

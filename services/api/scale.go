@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -30,8 +31,8 @@ type scaleView struct {
 	Text       string `json:"text"`
 	// Hold: a number was unknown, and Wanted is what it was before.
 	Hold bool `json:"hold"`
-	// At is when it was decided; wanted, reason and text hold until another
-	// decision. All else is as it is now, at most a few seconds old.
+	// At is when it was decided; wanted, reason, text and hold are that decision's,
+	// until another one. All else is as it is now, at most a few seconds old.
 	At string `json:"at"`
 }
 
@@ -60,7 +61,7 @@ func (s *Service) scale(c *fiber.Ctx) error {
 		return c.JSON(unknownView{Text: "the autoscaler has not decided about this endpoint yet"})
 	}
 	v := scaleView{
-		Known: true, Wanted: d.Wanted, WorkersMin: d.WorkersMin, WorkersMax: d.WorkersMax,
+		Known: true, Wanted: d.Wanted, WorkersMin: e.WorkersMin, WorkersMax: e.WorkersMax,
 		Reason: d.Reason, Text: d.Text, Hold: d.Hold, At: web.Stamp(d.At),
 	}
 	if err := s.number(ctx, e, &v); err != nil {
@@ -82,9 +83,12 @@ func (s *Service) number(ctx context.Context, e endpoint.Endpoint, v *scaleView)
 		return err
 	}
 	if d := pod.Driver(e.Fleet.Driver); d != "" && d != pod.External {
-		if workers, err = s.fleet(ctx, e, workers); err != nil {
-			return err
-		}
+		workers, err = s.fleet(ctx, e, workers)
+	} else {
+		workers, err = s.drained(ctx, workers)
+	}
+	if err != nil {
+		return err
 	}
 	for _, w := range workers {
 		switch {
@@ -103,6 +107,22 @@ func (s *Service) number(ctx context.Context, e endpoint.Endpoint, v *scaleView)
 		v.Current++
 	}
 	return nil
+}
+
+// drained are all of them, those marked that were told to drain and speak HTTP:
+// they do not know it, their tokens do.
+func (s *Service) drained(ctx context.Context, all []registry.Worker) ([]registry.Worker, error) {
+	for i, w := range all {
+		if w.Native || w.Draining {
+			continue
+		}
+		token, err := s.registry.Tokens.Find(ctx, w.Endpoint, w.ID)
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			return nil, err
+		}
+		all[i].Draining = token.Draining
+	}
+	return all, nil
 }
 
 // fleet are the workers that drivers run for the endpoint: those of all that it

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"flightline/shared/certs"
 	"flightline/shared/process"
 )
 
@@ -40,7 +41,7 @@ type shell struct {
 // flags are those that all commands of a client have.
 type flags struct {
 	url, apiKey, data, output, patience string
-	tls                                 tlsFlags
+	tls                                 certs.Client
 }
 
 // Run runs the command that args, without the program's name, spell, and
@@ -117,7 +118,7 @@ func (sh *shell) client(c *cobra.Command) *cobra.Command {
 	f.StringVar(&sh.flags.apiKey, "api-key", "", "API `key`; else FLIGHTLINE_API_KEY, else the running dev's")
 	f.StringVar(&sh.flags.data, "data", "", "data `folder` of the running dev; else FLIGHTLINE_DATA, else "+DefaultData)
 	f.StringVar(&sh.flags.patience, "patience", "", "how long (`duration`) to try again while no server answers or it is busy; else FLIGHTLINE_PATIENCE, else 10s")
-	sh.flags.tls.add(f)
+	sh.flags.tls.Flags(f.StringVar, sh.Env)
 	f.StringVarP(&sh.flags.output, "output", "o", "table", "output `format`: table or json")
 	return c
 }

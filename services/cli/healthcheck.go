@@ -26,15 +26,15 @@ var errUnhealthy = errors.New("not ready")
 // no other program.
 func (sh *shell) healthcheckCommand() *cobra.Command {
 	var url string
-	var secured tlsFlags
+	var files certs.Client
 	c := &cobra.Command{
 		Use: "healthcheck", Short: "Ask a process of Flightline whether it is ready; the exit code is 0 or 1", Args: cobra.NoArgs,
 		Long: "Ask the process that listens at --url whether it is ready, as the HEALTHCHECK of\n" +
-			"an image does. Without --url that is FLIGHTLINE_LISTEN, over TLS with the\n" +
-			"certificate of FLIGHTLINE_TLS_CERT if that is set, else the dev that runs with\n" +
-			"the data folder, else " + defaultListen + ".",
+			"an image does. Without --url that is FLIGHTLINE_LISTEN, over TLS if\n" +
+			"FLIGHTLINE_TLS_CERT is set, whatever certificate is shown, else the dev that runs\n" +
+			"with the data folder, else " + defaultListen + ".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			base, config, err := sh.self(url, &secured)
+			base, config, err := sh.self(url, files)
 			if err != nil {
 				return err
 			}
@@ -47,46 +47,49 @@ func (sh *shell) healthcheckCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&url, "url", "", "`address` of the process; /readyz is added")
 	c.Flags().StringVar(&sh.flags.data, "data", "", "data `folder` of the running dev; else FLIGHTLINE_DATA, else "+DefaultData)
-	secured.add(c.Flags())
+	files.Flags(c.Flags().StringVar, sh.Env)
 	return c
 }
 
 // self is the address of the process that is meant, and how to reach it.
-// Without a url it is the one with our environment, on this machine, which is
-// believed if it shows the certificate that it should, or the dev that runs.
-func (sh *shell) self(url string, secured *tlsFlags) (base string, config *tls.Config, err error) {
-	config, err = secured.config(sh.Env, "")
+// Without a url it is the one with our environment, on this machine, or the dev
+// that runs.
+func (sh *shell) self(url string, files certs.Client) (base string, config *tls.Config, err error) {
+	config, err = secured(files, "")
 	if err != nil || url != "" {
 		return url, config, err
 	}
-	base, shown, err := sh.nearest()
-	if err != nil || shown == "" {
-		return base, nil, err
+	if base, err = sh.nearest(); err != nil {
+		return "", nil, err
 	}
-	if config, err = certs.Own(config, shown); err != nil {
-		return "", nil, &UsageError{err}
+	own := &tls.Config{MinVersion: tls.VersionTLS12}
+	if config != nil {
+		own = config.Clone()
 	}
-	return base, config, nil
+	// The certificate may be for any name, and the file of it one that the process
+	// does not show yet, or never will since the key does not fit. It is asked at an
+	// address of its own machine, and is sent no secret.
+	own.InsecureSkipVerify = true
+	return base, own, nil
 }
 
-// nearest is the address of that process, with the path of the certificate that
-// it shows, "" if it is plain.
-func (sh *shell) nearest() (base, shown string, err error) {
+// nearest is the address of that process.
+func (sh *shell) nearest() (string, error) {
 	listens := sh.Env["FLIGHTLINE_LISTEN"]
 	if sh.flags.data != "" || listens == "" {
 		running, err := FindRunning(sh.data())
 		if err == nil {
-			return running.URL, running.TLSCert, nil
+			return running.URL, nil
 		}
 		if sh.flags.data != "" || !errors.Is(err, ErrNotRunning) {
-			return "", "", &CodedError{1, err}
+			return "", &CodedError{1, err}
 		}
 	}
-	base = local(cmp.Or(listens, defaultListen))
-	if shown = sh.Env["FLIGHTLINE_TLS_CERT"]; shown != "" {
-		return "https://" + base, shown, nil
+	base := local(cmp.Or(listens, defaultListen))
+	if sh.Env["FLIGHTLINE_TLS_CERT"] != "" {
+		return "https://" + base, nil
 	}
-	return "http://" + base, "", nil
+	return "http://" + base, nil
 }
 
 const defaultListen = "127.0.0.1:8080"

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"flightline/services/cli"
+	"flightline/shared/certs"
+	"flightline/shared/certs/certstest"
 )
 
 func TestHealthcheck(t *testing.T) {
@@ -69,5 +71,34 @@ func TestHealthcheckFindsTheRunningDevByItself(t *testing.T) {
 	}
 	if got := run(t, map[string]string{"FLIGHTLINE_DATA": data}, "", "healthcheck"); got.code != 0 {
 		t.Errorf("got %d %s, want the dev found", got.code, got.err)
+	}
+}
+
+// While the files are replaced, or for good if the new ones do not fit, a server
+// shows what it has: that makes nobody unhealthy.
+func TestHealthcheckBelievesTheProcessBesideItWhateverItShows(t *testing.T) {
+	a, other := certstest.New(t), certstest.New(t)
+	cert, key := a.Issue("server", "flightline.example")
+	shown, err := certs.Open(certs.Files{Cert: cert, Key: key, ClientCA: a.CA()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.TLS = shown.Config()
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	next, _ := other.Issue("next", "another.example")
+	clientCert, clientKey := a.Issue("client")
+	for _, file := range []string{cert, next, "nowhere.pem"} {
+		env := map[string]string{
+			"FLIGHTLINE_LISTEN": server.Listener.Addr().String(), "FLIGHTLINE_TLS_CERT": file,
+			"FLIGHTLINE_CLIENT_CERT": clientCert, "FLIGHTLINE_CLIENT_KEY": clientKey,
+		}
+		if got := run(t, env, "", "healthcheck"); got.code != 0 {
+			t.Errorf("%s: got %d %s, want ok", file, got.code, got.err)
+		}
+		if got := run(t, env, "", "healthcheck", "--url", server.URL); got.code != 1 || !strings.Contains(got.err, "certificate") {
+			t.Errorf("%s, with an address: got %d %s, want it not believed", file, got.code, got.err)
+		}
 	}
 }

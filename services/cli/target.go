@@ -33,11 +33,11 @@ func (sh *shell) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	secured, err := sh.flags.tls.config(sh.Env, shown)
+	config, err := secured(sh.flags.tls, shown)
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(url, key, client.WithTLS(secured), client.WithUserAgent("flightline-cli/"+cmp.Or(sh.Version, "dev")), client.WithPatience(patience), client.WithRepeatableRuns())
+	c, err := client.New(url, key, client.WithTLS(config), client.WithUserAgent("flightline-cli/"+cmp.Or(sh.Version, "dev")), client.WithPatience(patience), client.WithRepeatableRuns())
 	if err != nil {
 		return nil, &UsageError{err}
 	}

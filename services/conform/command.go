@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"flightline/shared/certs"
 	"flightline/shared/client"
@@ -39,7 +38,7 @@ func Command(environment map[string]string) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&cfg.BaseURL, "base-url", environment["FLIGHTLINE_URL"], "`address` of the queue API, before /v2 [FLIGHTLINE_URL]")
 	f.StringVar(&cfg.Key, "key", "", "API `key` [FLIGHTLINE_API_KEY]")
-	addTLS(f, &secured, environment)
+	secured.Flags(f.StringVar, environment)
 	f.StringVar(&cfg.Endpoint, "endpoint", "echo", "`id` of an endpoint whose handler returns its input")
 	f.StringVar(&cfg.Slow, "slow-endpoint", "", "`id` of one whose jobs run for 10 s to 60 s")
 	f.StringVar(&cfg.Failing, "failing-endpoint", "", "`id` of one whose jobs fail")
@@ -78,13 +77,6 @@ func Command(environment map[string]string) *cobra.Command {
 		return err
 	}
 	return c
-}
-
-// addTLS adds the flags of what is believed and shown at https addresses.
-func addTLS(f *pflag.FlagSet, secured *certs.Client, environment map[string]string) {
-	f.StringVar(&secured.CA, "ca", environment["FLIGHTLINE_CA"], "`file` of the authorities that may vouch for the server, as PEM, instead of the system's [FLIGHTLINE_CA]")
-	f.StringVar(&secured.Cert, "client-cert", environment["FLIGHTLINE_CLIENT_CERT"], "`file` of the certificate that is shown to a server that asks [FLIGHTLINE_CLIENT_CERT]")
-	f.StringVar(&secured.Key, "client-key", environment["FLIGHTLINE_CLIENT_KEY"], "`file` of its key [FLIGHTLINE_CLIENT_KEY]")
 }
 
 func checkOutput(format string) error {

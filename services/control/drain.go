@@ -23,24 +23,29 @@ func (s *Service) drainWorker(c *fiber.Ctx) error {
 		return err
 	}
 	worker := strings.Clone(c.Params("worker"))
-	there, err := s.drainPod(ctx, e.ID, worker)
+	p, there, err := s.drainPod(ctx, e.ID, worker)
 	if err != nil {
 		return err
 	}
 	token, err := s.registry.Tokens.Drain(ctx, e.ID, worker)
-	if err != nil && (!there || !errors.Is(err, registry.ErrNotFound)) {
+	let := err == nil
+	if !let && (!there || !errors.Is(err, registry.ErrNotFound)) {
 		return noThing(err, "worker")
 	}
-	living, listErr := s.living(ctx, e.ID)
-	if listErr != nil {
-		return listErr
+	living, err := s.living(ctx, e.ID)
+	if err != nil {
+		return err
 	}
 	w, lives := living[worker]
+	if !let && (p.Driver != "" || lives && !w.Native) {
+		// One of a fleet is let in when it is started; until then we speak for it.
+		token, let = registry.Token{Endpoint: e.ID, Worker: worker, Created: p.Created}, true
+	}
 	view := workerViewOf(e, token)
 	switch {
-	case err != nil && lives:
+	case !let && lives:
 		view = nativeViewOf(w)
-	case err != nil: // its heartbeat is on its way
+	case !let: // its heartbeat is on its way
 		view = nativeViewOf(registry.Worker{ID: worker, Endpoint: e.ID, Native: true, Started: s.queue.Now().UTC()})
 	case lives:
 		view = view.told(w)
@@ -51,13 +56,13 @@ func (s *Service) drainWorker(c *fiber.Ctx) error {
 
 // drainPod asks the pod of a worker to drain, and reports whether there is one
 // that runs. Of a worker that was never heard of there is none.
-func (s *Service) drainPod(ctx context.Context, endpointID, worker string) (there bool, err error) {
-	p, err := s.registry.Pods.Get(ctx, worker)
+func (s *Service) drainPod(ctx context.Context, endpointID, worker string) (p pod.Pod, there bool, err error) {
+	p, err = s.registry.Pods.Get(ctx, worker)
 	if errors.Is(err, pod.ErrNotFound) || err == nil && (p.Endpoint != endpointID || p.Status != pod.Running) {
-		return false, nil
+		return pod.Pod{}, false, nil
 	}
 	if err == nil {
-		_, err = s.registry.Pods.Drain(ctx, worker, "by request", s.queue.Now())
+		p, err = s.registry.Pods.Drain(ctx, worker, "by request", s.queue.Now())
 	}
-	return err == nil, err
+	return p, err == nil, err
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"flightline/shared/pod"
 	"flightline/shared/registry"
@@ -92,4 +93,31 @@ func TestAWorkerOfAFleetIsToldBothWays(t *testing.T) {
 	if token, err := s.registry.Tokens.Find(t.Context(), "ep1", "f"); err != nil || !token.Draining {
 		t.Errorf("got %+v, %v, want it draining", token, err)
 	}
+}
+
+// One of a fleet speaks HTTP as far as is known before its agent has let it in:
+// while it is only on record, and once the autoscaler speaks for it.
+func TestAWorkerOfAFleetIsDrainedBeforeItIsLetIn(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	now := s.queue.Now().UTC()
+	if err := s.registry.Pods.Create(t.Context(), pod.Pod{ID: "f", Endpoint: "ep1", Driver: pod.Process, Status: pod.Running, Created: now, Changed: now}); err != nil {
+		t.Fatal(err)
+	}
+	drained := func() answer {
+		t.Helper()
+		got := s.do("POST", "/endpoints/ep1/workers/f/drain", "")
+		if got.status != 200 || got.body["draining"] != true || got.body["protocol"] != "http" || got.body["pingIntervalMs"] != 5000.0 ||
+			got.body["createdAt"] != now.Format(time.RFC3339Nano) {
+			t.Errorf("got %d %s, want it draining, one that speaks HTTP", got.status, got.raw)
+		}
+		return got
+	}
+	drained()
+	if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: "f", Endpoint: "ep1", State: registry.WorkerInitializing, Started: now}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the autoscaler speaks for it", patience, func() bool {
+		return drained().body["state"] == registry.WorkerInitializing
+	})
 }

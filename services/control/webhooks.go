@@ -54,7 +54,7 @@ func deliveriesOf(c *fiber.Ctx, now time.Time) (which queue.DeliveriesOf, err er
 	if which.Failed, err = boolOf(c, "failed"); err != nil {
 		return which, err
 	}
-	if which.Since, err = sinceOf(c.Query("since"), now); err != nil {
+	if which.Since, err = web.Since(c.Query("since"), now); err != nil {
 		return which, err
 	}
 	if text := c.Query("limit"); text != "" {
@@ -70,21 +70,6 @@ func deliveriesOf(c *fiber.Ctx, now time.Time) (which queue.DeliveriesOf, err er
 	return which, nil
 }
 
-// sinceOf reads an instant, or how long before now it was.
-func sinceOf(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, web.Errorf(web.InvalidRequest, "since must be an instant like 2026-01-31T12:00:00Z, or how long ago, like 10m")
-	}
-	return at, nil
-}
-
 // replayWebhooks takes a job, whose webhook is sent again whatever became of
 // it, or a time, since which all that were given up are.
 func (s *Service) replayWebhooks(c *fiber.Ctx) error {
@@ -96,7 +81,7 @@ func (s *Service) replayWebhooks(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	since, err := sinceOf(body.Since, s.queue.Now())
+	since, err := web.Since(body.Since, s.queue.Now())
 	switch {
 	case err != nil:
 		return err

@@ -111,7 +111,7 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	if got := s.do("GET", path+"?job=j2", ""); got.raw != want {
 		t.Errorf("got %s, want %s", got.raw, want)
 	}
-	for query, text := range map[string]string{"limit=0": "limit must be", "limit=x": "limit must be", "since=now": "since must be", "cursor=x": "cursor must be", "job=a.b": "job is no id"} {
+	for query, text := range map[string]string{"limit=0": "limit must be", "limit=x": "limit must be", "since=now": "since is invalid; must be", "cursor=x": "cursor must be", "job=a.b": "job is no id"} {
 		s.expect(query, s.do("GET", path+"?"+query, ""), 400, "invalid_request", text)
 	}
 	s.expect("no endpoint", s.do("GET", "/endpoints/nobody/webhooks/deliveries", ""), 404, "endpoint_not_found", "")
@@ -138,7 +138,7 @@ func TestReplayOfAJobAndSinceATime(t *testing.T) {
 	replay(`{"job":"`+string(first)+`"}`, 1)
 	replay(`{"since":"`+time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)+`"}`, 1)
 	replay(`{"job":"`+string(first)+`"}`, 1) // nothing is kept of it any more: from its record
-	for body, text := range map[string]string{`{}`: "one of job and since", `{"job":"a","since":"2026-11-21T12:00:00Z"}`: "one of job and since", `{"since":"x"}`: "since must be", `[]`: "JSON object"} {
+	for body, text := range map[string]string{`{}`: "one of job and since", `{"job":"a","since":"2026-11-21T12:00:00Z"}`: "one of job and since", `{"since":"x"}`: "since is invalid; must be", `[]`: "JSON object"} {
 		s.expect(body, s.do("POST", path, body), 400, "invalid_request", text)
 	}
 	for _, id := range []string{"none", "a b"} {

@@ -53,7 +53,7 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *certs.Serve
 	switch {
 	case shown != nil:
 		secured = shown.Config()
-	case !local(address):
+	case certs.Exposed(address):
 		log.WarnContext(ctx, "plain NATS where other machines may reach it: passwords and jobs can be read on the way; give --tls-cert and --tls-key", "address", address)
 	}
 	server, err := embedded.Start(ctx, embedded.Config{
@@ -148,17 +148,6 @@ func natsAddress(ctx context.Context, asked string) (address string, swapped boo
 		return natsAnyPort, true, nil //nolint:nilerr // taken, or not to be had: any other will do
 	}
 	return natsDefault, false, probe.Close()
-}
-
-// local reports whether nobody but this machine reaches what listens at the
-// address, or nothing does.
-func local(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return true // the server refuses it
-	}
-	ip := net.ParseIP(host)
-	return host == localhost || ip != nil && ip.IsLoopback()
 }
 
 // nearby is the URL of what listens on all addresses for those on this

@@ -64,7 +64,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	if err != nil {
 		return err
 	}
-	shown, err := cfg.show(log)
+	shown, err := cfg.certificate(log)
 	if err != nil {
 		return err
 	}
@@ -108,5 +108,5 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	}
 	t := &tour{client: c, nc: b.nc, url: h.URL, data: cfg.Data, demo: !cfg.NoDemo, version: version, out: out, log: log, tracer: tracer}
 	parts := append([]process.Part{{Name: "bus", Run: b.run}, {Name: "barrier", Run: b.serveBarrier(cfg.Sync)}}, n.parts...)
-	return process.Run(ctx, log, append(parts, process.Part{Name: "demo", Run: t.run})...)
+	return process.Run(ctx, log, append(parts, process.Part{Name: "demo", Run: t.run}, unready(n.health))...)
 }

@@ -20,8 +20,8 @@ type doors struct {
 	shown    *certs.Server // to all who come; nil for plain HTTP
 }
 
-// show reads what listeners show, nil for plain HTTP.
-func show(files certs.Files, log *slog.Logger) (*certs.Server, error) {
+// openCerts reads what listeners show, nil for plain HTTP.
+func openCerts(files certs.Files, log *slog.Logger) (*certs.Server, error) {
 	shown, err := certs.Open(files, log)
 	if err != nil {
 		return nil, &cli.UsageError{Err: fmt.Errorf("--tls-cert, --tls-key: %w", err)}
@@ -30,7 +30,7 @@ func show(files certs.Files, log *slog.Logger) (*certs.Server, error) {
 }
 
 // openDoors listens at the addresses of --listen and --metrics-listen, with what
-// show has read.
+// openCerts has read.
 func openDoors(ctx context.Context, listen, metrics string, shown *certs.Server, log *slog.Logger) (*doors, error) {
 	var listening net.ListenConfig
 	requests, err := listening.Listen(ctx, "tcp", listen)
@@ -54,7 +54,7 @@ func (d *doors) secure(log *slog.Logger) {
 		case *l == nil:
 		case d.shown != nil:
 			*l = tls.NewListener(*l, d.shown.Config())
-		case certs.Exposed((*l).Addr()):
+		case certs.Exposed((*l).Addr().String()):
 			log.Warn("plain HTTP where other machines may reach it: keys and jobs can be read on the way; give --tls-cert and --tls-key, or put a proxy that ends TLS in front", "address", (*l).Addr().String())
 		}
 	}

@@ -18,9 +18,9 @@ import (
 // errDisconnected is what the check of the connection fails with.
 var errDisconnected = errors.New("not connected")
 
-// health is what the process says of itself. JetStream has to be answered by
+// healthOf is what the process says of itself. JetStream has to be answered by
 // the leader of a stream that every role needs.
-func (n *node) health(p plan, js jetstream.JetStream) *web.Health {
+func (n *node) healthOf(p plan, js jetstream.JetStream) *web.Health {
 	checks := []web.Check{
 		{Name: "nats", Look: func(context.Context) error {
 			if p.nc.Status() != nats.CONNECTED {
@@ -60,6 +60,16 @@ func listen(p plan, h *web.Health, serve func(context.Context) error) process.Pa
 		drained, done := h.Drained(ctx, p.drainDelay)
 		defer done()
 		return serve(drained)
+	}}
+}
+
+// unready says that the process stops. It is the last part, the first to be told:
+// those between it and HTTP may take long to end.
+func unready(h *web.Health) process.Part {
+	return process.Part{Name: "ready", Run: func(ctx context.Context) error {
+		<-ctx.Done()
+		h.Stop()
+		return nil
 	}}
 }
 

@@ -91,6 +91,7 @@ type node struct {
 	parts    []process.Part // in the order of their start
 	first    []process.Part // to stop: those whose end needs the requests answered
 	standing []web.Check    // of the roles of which one is active
+	health   *web.Health
 }
 
 // assemble makes the streams exist and builds the roles on top. It starts
@@ -187,8 +188,8 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		return err
 	}
 	app := web.New(cfg)
-	health := n.health(p, js)
-	health.Routes(app)
+	n.health = n.healthOf(p, js)
+	n.health.Routes(app)
 	openapi.Routes(app)
 	if workers != nil {
 		workers.Routes(app)
@@ -217,7 +218,7 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		deadlines := func(ctx context.Context) error { return n.queue.Deadlines(ctx, p.partitions) }
 		n.parts = append(n.parts, process.Part{Name: roleAPI, Run: s.Run}, process.Part{Name: "deadlines", Run: deadlines})
 	}
-	n.parts = append(n.parts, listen(p, health, func(ctx context.Context) error { return web.Serve(ctx, app, p.listener) }))
+	n.parts = append(n.parts, listen(p, n.health, func(ctx context.Context) error { return web.Serve(ctx, app, p.listener) }))
 	return nil
 }
 

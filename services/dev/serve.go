@@ -63,7 +63,7 @@ func Serve(ctx context.Context, cfg ServeConfig, version string, names []string,
 	if err != nil {
 		return err
 	}
-	shown, err := show(cfg.files(), log)
+	shown, err := openCerts(cfg.files(), log)
 	if err != nil {
 		return err
 	}
@@ -72,6 +72,9 @@ func Serve(ctx context.Context, cfg ServeConfig, version string, names []string,
 		return err
 	}
 	defer open.close()
+	if err := cfg.ownGateway(p.roles, open); err != nil {
+		return err
+	}
 	p.bus = cfg.bus("serve "+strings.Join(p.roles, " "), log)
 	if p.nc, err = bus.Connect(p.bus); err != nil {
 		return err
@@ -94,7 +97,7 @@ func Serve(ctx context.Context, cfg ServeConfig, version string, names []string,
 		_, err := fmt.Fprintf(out, "flightline ready: %s\n", open.url())
 		return err
 	}
-	return process.Run(ctx, log, append(n.parts, process.Part{Name: "announce", Run: announce})...)
+	return process.Run(ctx, log, append(n.parts, process.Part{Name: "announce", Run: announce}, unready(n.health))...)
 }
 
 // read is the plan as far as the settings say it, or a *cli.UsageError.

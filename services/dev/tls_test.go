@@ -2,11 +2,15 @@ package dev
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
 	"testing"
 
+	"flightline/services/cli"
 	"flightline/shared/certs"
 	"flightline/shared/certs/certstest"
 )
@@ -52,14 +56,6 @@ func TestAPlainListenerThatOthersReachIsToldInTheLog(t *testing.T) {
 	}
 }
 
-func TestLocal(t *testing.T) {
-	for address, want := range map[string]bool{"": true, "127.0.0.1:4222": true, "localhost:0": true, "[::1]:1": true, "0.0.0.0:4222": false, ":4222": false, "nats.example:1": false} {
-		if got := local(address); got != want {
-			t.Errorf("%q: got %v, want %v", address, got, want)
-		}
-	}
-}
-
 // An address has a name that the certificate is for, as far as it is of this
 // machine.
 func TestTheAddressHasANameOfTheCertificate(t *testing.T) {
@@ -79,5 +75,56 @@ func TestTheAddressHasANameOfTheCertificate(t *testing.T) {
 		if got := d.url(); got != test.want {
 			t.Errorf("%s for %s: got %s, want %s", test.address, test.host, got, test.want)
 		}
+	}
+}
+
+// A driver's workers are not sent where they cannot come in.
+func TestDriversWhoseWorkersCannotReachOurOwnGatewayAreRefused(t *testing.T) {
+	a := certstest.New(t)
+	ours, ourKey := a.Issue("ours")
+	public, publicKey := a.Issue("public", "flightline.example")
+	const told, away = " --gateway-url https://flightline.example", " --nats-url nats://127.0.0.1:1"
+	for name, test := range map[string]struct{ line, says string }{
+		"a public name": {"all --drivers process --tls-cert " + public + " --tls-key " + publicKey, "would dial https://127.0.0.1:"},
+		"asked for a certificate": {
+			"gateway autoscaler --drivers docker --tls-cert " + ours + " --tls-key " + ourKey + " --tls-client-ca " + a.CA(),
+			"the driver docker starts have none, and --tls-client-ca asks for one",
+		},
+		"another gateway":                {"all --drivers process --tls-cert " + public + " --tls-key " + publicKey + told, ""},
+		"another one, without asking":    {"all --drivers process --tls-cert " + ours + " --tls-key " + ourKey + " --tls-client-ca " + a.CA() + told, ""},
+		"our own name":                   {"all --drivers process --tls-cert " + ours + " --tls-key " + ourKey, ""},
+		"no driver":                      {"all --tls-cert " + public + " --tls-key " + publicKey + " --tls-client-ca " + a.CA(), ""},
+		"nobody who would start workers": {"gateway --drivers process --tls-cert " + public + " --tls-key " + publicKey, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			roles, settings, _ := strings.Cut(test.line, " --")
+			cfg, err := parsed(nil, strings.Fields("--listen 127.0.0.1:0 --metrics-listen off --"+settings+away)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.FleetFolder = t.TempDir()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			heard := make(lines, 100)
+			ended := make(chan error, 1)
+			go func() {
+				ended <- Serve(ctx, cfg, "", strings.Fields(roles), io.Discard, slog.New(slog.NewTextHandler(heard, nil)), nil)
+			}()
+			for {
+				select {
+				case line := <-heard:
+					if strings.Contains(line, "NATS is not ready") { // it has begun
+						cancel()
+						heard = nil
+					}
+				case err := <-ended:
+					_, usage := errors.AsType[*cli.UsageError](err)
+					if usage != (test.says != "") || usage && (!strings.Contains(err.Error(), "--gateway-url: must be") || !strings.Contains(err.Error(), test.says)) {
+						t.Errorf("got %v, want a UsageError: %v, with %q", err, test.says != "", test.says)
+					}
+					return
+				}
+			}
+		})
 	}
 }

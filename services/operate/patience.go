@@ -48,7 +48,7 @@ func nobodyThere(err error) bool {
 
 // settled returns the stream once it has a leader.
 func settled(ctx context.Context, js jetstream.JetStream, name string) (s jetstream.Stream, err error) {
-	return s, patiently(ctx, func() error {
+	err = patiently(ctx, func() error {
 		if s, err = js.Stream(ctx, name); err != nil {
 			return err
 		}
@@ -57,4 +57,5 @@ func settled(ctx context.Context, js jetstream.JetStream, name string) (s jetstr
 		}
 		return nil
 	})
+	return s, err
 }

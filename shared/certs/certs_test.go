@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"flag"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,32 +184,15 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
-func TestOwnBelievesTheOneCertificateWhateverTheAddress(t *testing.T) {
-	a := certstest.New(t)
-	otherCert, otherKey := a.Issue("other", "flightline.example")
-	for _, hosts := range [][]string{{"flightline.example"}, {"*.flightline.example", "x"}, {"192.0.2.1"}} {
-		cert, key := a.Issue("own", hosts...)
-		own, err := Own(nil, cert)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, test := range []struct {
-			files Files
-			in    bool
-		}{{Files{Cert: cert, Key: key}, true}, {Files{Cert: otherCert, Key: otherKey}, false}} {
-			s, err := Open(test.files, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := shaken(t, s.Config(), own); (err == nil) != test.in {
-				t.Errorf("%v, %s: got %v, want it believed: %v", hosts, test.files.Cert, err, test.in)
-			}
-		}
+func TestFlagsComeBeforeTheEnvironment(t *testing.T) {
+	var c Client
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	c.Flags(flags.StringVar, map[string]string{"FLIGHTLINE_CA": "env", "FLIGHTLINE_CLIENT_CERT": "env", "FLIGHTLINE_CLIENT_KEY": "env"})
+	if err := flags.Parse([]string{"--ca", "a", "--client-key", "k"}); err != nil {
+		t.Fatal(err)
 	}
-	for _, path := range []string{"nowhere.pem", a.CA() + ".none"} {
-		if _, err := Own(nil, path); !errors.Is(err, ErrFiles) {
-			t.Errorf("%s: got %v, want ErrFiles", path, err)
-		}
+	if want := (Client{CA: "a", Cert: "env", Key: "k"}); c != want {
+		t.Errorf("got %+v, want %+v", c, want)
 	}
 }
 
@@ -227,13 +210,12 @@ func TestAClientsFilesAreCheckedToo(t *testing.T) {
 }
 
 func TestExposed(t *testing.T) {
-	for address, want := range map[string]bool{"127.0.0.1:0": false, "[::1]:0": false, "0.0.0.0:0": true, "192.0.2.1:80": true, "[::]:80": true} {
-		tcp, err := net.ResolveTCPAddr("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := Exposed(tcp); got != want {
-			t.Errorf("%s: got %v, want %v", address, got, want)
+	for address, want := range map[string]bool{
+		"": false, "off": false, "127.0.0.1:4222": false, "localhost:0": false, "[::1]:1": false,
+		"0.0.0.0:4222": true, ":4222": true, "[::]:80": true, "192.0.2.1:80": true, "nats.example:1": true,
+	} {
+		if got := Exposed(address); got != want {
+			t.Errorf("%q: got %v, want %v", address, got, want)
 		}
 	}
 }

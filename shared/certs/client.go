@@ -2,12 +2,7 @@ package certs
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"fmt"
 	"net"
-	"os"
-	"strings"
 )
 
 // Client are the paths of what a client believes and shows. The zero value
@@ -43,54 +38,22 @@ func (c Client) Config() (*tls.Config, error) {
 	return config, nil
 }
 
-// Own makes a client believe the very server that shows the certificate in the
-// file, and no other, whatever the address it is reached at: for a process that
-// asks one on its own machine.
-func Own(config *tls.Config, cert string) (*tls.Config, error) {
-	leaf, err := leafOf(cert)
-	if err != nil {
-		return nil, err
-	}
-	own := &tls.Config{MinVersion: tls.VersionTLS12}
-	if config != nil {
-		own = config.Clone()
-	}
-	own.RootCAs = x509.NewCertPool()
-	own.RootCAs.AddCert(leaf)
-	own.ServerName = nameOf(leaf)
-	return own, nil
+// Flags adds the flags of the three files by a function like StringVar of pflag.
+// Those that are not given are what FLIGHTLINE_CA, FLIGHTLINE_CLIENT_CERT and
+// FLIGHTLINE_CLIENT_KEY of the environment say.
+func (c *Client) Flags(add func(to *string, name, value, usage string), environment map[string]string) {
+	add(&c.CA, "ca", environment["FLIGHTLINE_CA"], "`file` of the authorities that may vouch for the server, as PEM, instead of the system's [FLIGHTLINE_CA]")
+	add(&c.Cert, "client-cert", environment["FLIGHTLINE_CLIENT_CERT"], "`file` of the certificate that is shown to a server that asks [FLIGHTLINE_CLIENT_CERT]")
+	add(&c.Key, "client-key", environment["FLIGHTLINE_CLIENT_KEY"], "`file` of its key [FLIGHTLINE_CLIENT_KEY]")
 }
 
-func leafOf(path string) (*x509.Certificate, error) {
-	text, err := os.ReadFile(path)
+// Exposed reports whether other machines may reach what listens at the address,
+// host and port. Nobody listens at one that is none.
+func Exposed(address string) bool {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: certificate: %w", ErrFiles, err)
+		return false
 	}
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, fmt.Errorf("%w: %s holds no certificate in PEM", ErrFiles, path)
-	}
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%w: certificate %s: %w", ErrFiles, path, err)
-	}
-	return leaf, nil
-}
-
-// nameOf is a name that the certificate is for, "" if it has none.
-func nameOf(leaf *x509.Certificate) string {
-	if len(leaf.DNSNames) > 0 {
-		return strings.Replace(leaf.DNSNames[0], "*", "own", 1)
-	}
-	if len(leaf.IPAddresses) > 0 {
-		return leaf.IPAddresses[0].String()
-	}
-	return ""
-}
-
-// Exposed reports whether an address that is listened at, host and port, can be
-// reached from other machines.
-func Exposed(address net.Addr) bool {
-	tcp, ok := address.(*net.TCPAddr)
-	return ok && !tcp.IP.IsLoopback()
+	ip := net.ParseIP(host)
+	return host != "localhost" && (ip == nil || !ip.IsLoopback())
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -53,6 +54,14 @@ func WithRepeatableRuns() Option { return func(c *Client) { c.keyed = true } }
 // 2, would make a busy submitter dial for nearly every job.
 const connsPerHost = 256
 
+const (
+	// dialWithin is how long an address may take to accept a connection: one that
+	// drops what comes must leave time for the others.
+	dialWithin = 5 * time.Second
+	// keepAlive is when a silent connection is probed, as in net/http.
+	keepAlive = 30 * time.Second
+)
+
 // New returns a client of the server at baseURL, as "http://127.0.0.1:8080", or
 // of several that are the same Flightline, with commas between them: the next one
 // is tried when one does not answer, or answers 503. A trailing slash or "/v2",
@@ -72,7 +81,7 @@ func New(baseURL, apiKey string, opts ...Option) (*Client, error) {
 		opt(c)
 	}
 	if c.http == nil {
-		c.http = newHTTPClient(c.tls)
+		c.http = newHTTPClient(c.tls, dialWithin)
 	}
 	return c, nil
 }
@@ -86,9 +95,10 @@ func baseOf(address string) (string, error) {
 	return strings.TrimSuffix(base, "/v2"), nil
 }
 
-func newHTTPClient(config *tls.Config) *http.Client {
+func newHTTPClient(config *tls.Config, dial time.Duration) *http.Client {
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: dial, KeepAlive: keepAlive}).DialContext,
 		MaxIdleConns:        connsPerHost,
 		MaxIdleConnsPerHost: connsPerHost,
 		IdleConnTimeout:     90 * time.Second,

@@ -68,11 +68,14 @@ func (c *Client) attempts(ctx context.Context, op call, body []byte) ([]byte, er
 	for {
 		at := c.at.Load()
 		answer, err := c.send(ctx, at, op, body)
-		if err == nil || !op.repeatable(err) {
-			return answer, err
+		if err == nil {
+			return answer, nil
 		}
 		if away(err) {
-			c.leave(at)
+			c.leave(at) // the next call, if not this one, goes elsewhere
+		}
+		if !op.repeatable(err) {
+			return nil, err
 		}
 		pause, again := tries.after(err)
 		if !again || !sleep(ctx, pause) {

@@ -215,6 +215,42 @@ func TestTheNextAddressIsTriedAndKept(t *testing.T) {
 	}
 }
 
+// A call that must not be repeated fails, and the next one goes elsewhere.
+func TestABadAddressIsLeftByACallThatIsNotRepeatedToo(t *testing.T) {
+	t.Parallel()
+	calls := map[string]func(context.Context, *client.Client) error{
+		"a submission without a key": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Run(ctx, "ep", client.Request{Input: struct{}{}})
+			return err
+		},
+		"a change": func(ctx context.Context, c *client.Client) error { _, err := c.Cancel(ctx, "ep", "j1"); return err },
+	}
+	for name, call := range calls {
+		for answer, first := range map[string]http.HandlerFunc{
+			"503":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+			"none": hangUp,
+		} {
+			t.Run(name+", "+answer, func(t *testing.T) {
+				t.Parallel()
+				a, b := newRestarting(t, first), newRestarting(t, accept)
+				c, err := client.New("http://"+a.address+",http://"+b.address, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := call(t.Context(), c); err == nil {
+					t.Error("got an answer to the first call, want its error")
+				}
+				if err := call(t.Context(), c); err != nil {
+					t.Errorf("got %v for the second call, want the answer of the next address", err)
+				}
+				if gotA, gotB := len(a.seen()), len(b.seen()); gotA != 1 || gotB != 1 {
+					t.Errorf("got %d and %d requests, want one each", gotA, gotB)
+				}
+			})
+		}
+	}
+}
+
 func TestAStreamIsReadWhereverItsServerIs(t *testing.T) {
 	t.Parallel()
 	a, b := newRestarting(t, accept), newRestarting(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -56,6 +56,7 @@ func (c *Client) open(ctx, within context.Context, op call, after string) (*http
 
 // pauseAfter decides whether to come back after a failure in the nth attempt
 // since contact was lost, or since the beginning if there was none, and when.
+// lost is the first of these failures.
 func (p patience) pauseAfter(attempt int, lost time.Time, met bool, err error) (time.Duration, bool) {
 	pause := min(backoff(attempt), lastPoll)
 	refused, answered := errors.AsType[*Error](err)
@@ -152,11 +153,12 @@ func resumed[T any](ctx context.Context, p patience, over func() bool, read func
 			stopped = !yield(v, nil)
 			return !stopped
 		}
-		lost, met := time.Now(), false // when contact was lost, and whether there was any
+		var lost time.Time // the first failure since there was contact
+		met := false       // whether there was any
 		for attempt := 1; !over(); attempt++ {
 			heard, err := read(ctx, each)
-			if heard {
-				attempt, lost, met = 1, time.Now(), true
+			if lost = lostAt(lost, heard); heard {
+				attempt, met = 1, true
 			}
 			if stopped {
 				return
@@ -176,4 +178,13 @@ func resumed[T any](ctx context.Context, p patience, over func() bool, read func
 			return
 		}
 	}
+}
+
+// lostAt is when contact was lost, after an attempt that ended now: then, if the
+// server was heard or this is the first failure, else as before.
+func lostAt(before time.Time, heard bool) time.Time {
+	if heard || before.IsZero() {
+		return time.Now()
+	}
+	return before
 }

@@ -139,13 +139,17 @@ func (c Check) result(ctx context.Context) result {
 	return result{word: healthOK}
 }
 
+// Stop makes the process unready for good, as the end of Drained's context does:
+// for a process that has more to end before it stops to serve.
+func (h *Health) Stop() { h.stopping.Store(true) }
+
 // Drained returns a context that ends the delay after ctx does. In between the
 // process is not ready, and serves nevertheless: balancers have that long to
 // send their requests elsewhere. The caller calls the function when it is done.
 func (h *Health) Drained(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	drained, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		h.stopping.Store(true)
+		h.Stop()
 		timer := time.NewTimer(delay)
 		defer timer.Stop()
 		select {
