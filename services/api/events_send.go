@@ -36,14 +36,9 @@ type subscription struct {
 func (s *Service) sendEvents(c *fiber.Ctx, watch *events.Watch, endpoint string) {
 	held, release := web.Hold(c, subscriptionHold)
 	v := &subscription{s: s, endpoint: endpoint, watch: watch, held: held}
-	c.Set(fiber.HeaderContentType, "text/event-stream")
-	c.Set(fiber.HeaderCacheControl, "no-store")
-	c.Set("X-Accel-Buffering", "no")
-	entered := releaseAtEnd(c)
-	web.Stream(c, v.next, func() {
+	sendAsItComes(c, v.next, func() {
 		watch.Close()
 		release()
-		entered()
 	})
 }
 

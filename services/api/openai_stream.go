@@ -57,14 +57,7 @@ func (s *Service) openAIStream(ctx context.Context, c *fiber.Ctx, ask openAIAsk)
 		}
 		return err
 	}
-	c.Set(fiber.HeaderContentType, "text/event-stream")
-	c.Set(fiber.HeaderCacheControl, "no-store")
-	c.Set("X-Accel-Buffering", "no")
-	leave := releaseAtEnd(c)
-	web.Stream(c, v.next, func() {
-		v.end(release)
-		leave()
-	})
+	sendAsItComes(c, v.next, func() { v.end(release) })
 	return nil
 }
 

@@ -64,16 +64,24 @@ func (s *Service) streamEvents(ctx context.Context, c *fiber.Ctx, follow *queue.
 	v := &eventStream{s: s, at: j.Endpoint, id: j.ID, follow: follow, held: held, after: ask.after}
 	fmt.Fprintf(&v.text, "retry: %d\n\n", comeBack.Milliseconds())
 	v.tell(chunks, j, more)
+	sendAsItComes(c, v.next, func() {
+		follow.Close()
+		release()
+	})
+	return nil
+}
+
+// sendAsItComes answers with the server-sent events that next brings, and calls
+// over when nobody reads them any more. The request counts as one until then.
+func sendAsItComes(c *fiber.Ctx, next func() ([]byte, error), over func()) {
 	c.Set(fiber.HeaderContentType, "text/event-stream")
 	c.Set(fiber.HeaderCacheControl, "no-store")
 	c.Set("X-Accel-Buffering", "no")
 	leave := releaseAtEnd(c)
-	web.Stream(c, v.next, func() {
-		follow.Close()
-		release()
+	web.Stream(c, next, func() {
+		over()
 		leave()
 	})
-	return nil
 }
 
 // next returns the next events, or a comment when there were none for a while.
