@@ -20,10 +20,10 @@ func sameNames(a, b []string) bool {
 // beside it, and an engine that is killed.
 func TestAFleetOfContainers(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t)
+	e := newEngine(t, "vfs")
 	f, d := fleetDev(t, "FLIGHTLINE_DRIVERS=docker", "FLIGHTLINE_DOCKER_HOST="+e.address())
 	const image = "fleetworker:1"
-	e.image(image, f.worker)
+	e.image(image, map[string]string{"/worker": f.worker}, "/worker")
 	f.endpoint("ep", map[string]any{"driver": "docker", "imageName": image, "command": nil})
 	low := f.submit("ep", 2, 10, map[string]any{"lowPriority": true})
 

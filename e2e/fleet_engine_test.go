@@ -2,15 +2,18 @@ package e2e
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,16 +26,22 @@ import (
 // dockerEngine is a Docker engine of the test's own, which it may kill. It has no
 // network of containers but the host's.
 type dockerEngine struct {
-	t      *testing.T
-	dir    string
-	bridge string
-	cmd    *exec.Cmd
-	said   *os.File
-	client *client.Client
+	t       *testing.T
+	dir     string
+	bridge  string
+	storage string
+	cmd     *exec.Cmd
+	said    *os.File
+	client  *client.Client
 }
 
-// newEngine starts one, or says why there can be none.
-func newEngine(t *testing.T) *dockerEngine {
+// bridges counts those of this process.
+var bridges atomic.Int32
+
+// newEngine starts one, or says why there can be none. The storage driver is one
+// of the engine's, or "" for what suits the machine; one that is killed needs "vfs",
+// which mounts nothing.
+func newEngine(t *testing.T, storage string) *dockerEngine {
 	t.Helper()
 	for _, program := range []string{"dockerd", "ip"} {
 		if _, err := exec.LookPath(program); err != nil || os.Geteuid() != 0 {
@@ -43,9 +52,9 @@ func newEngine(t *testing.T) *dockerEngine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() { removeEngine(t, dir) })
 	// One with --bridge none would remove docker0, which the machine's engine needs.
-	e := &dockerEngine{t: t, dir: dir, bridge: fmt.Sprintf("fl%d", os.Getpid())}
+	e := &dockerEngine{t: t, dir: dir, storage: storage, bridge: fmt.Sprintf("fl%d-%d", os.Getpid(), bridges.Add(1))}
 	if out, err := exec.Command("ip", "link", "add", e.bridge, "type", "bridge").CombinedOutput(); err != nil {
 		need.Skip(t, "docker", fmt.Sprintf("no bridge can be made: %v %s", err, out))
 	}
@@ -67,6 +76,26 @@ func newEngine(t *testing.T) *dockerEngine {
 	return e
 }
 
+// removeEngine removes the folder of one that has ended, and the mounts that it
+// leaves there.
+func removeEngine(t *testing.T, dir string) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		t.Log(err)
+	}
+	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) {
+		if at := strings.Fields(line); len(at) > 1 && strings.HasPrefix(at[1], dir+"/") {
+			if out, err := exec.Command("umount", "--lazy", at[1]).CombinedOutput(); err != nil {
+				t.Logf("unmount %s: %v %s", at[1], err, out)
+			}
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Logf("left there: %v", err)
+	}
+}
+
 func (e *dockerEngine) address() string { return "unix://" + filepath.Join(e.dir, "sock") }
 
 // start starts it, and waits until it answers. What a killed one left it finds.
@@ -79,7 +108,7 @@ func (e *dockerEngine) start() {
 	_ = os.Remove(at("run/containerd/containerd.pid"))
 	// Ended by end, and killed on purpose.
 	e.cmd = exec.Command("dockerd", "--data-root", at("data"), "--exec-root", at("run"), "--pidfile", at("pid"), "--host", e.address(),
-		"--bridge", e.bridge, "--iptables=false", "--ip-forward=false", "--storage-driver", "vfs")
+		"--bridge", e.bridge, "--iptables=false", "--ip-forward=false", "--storage-driver", e.storage)
 	e.cmd.Stdout, e.cmd.Stderr = e.said, e.said
 	if err := e.cmd.Start(); err != nil {
 		e.t.Fatal(err)
@@ -126,24 +155,18 @@ func (e *dockerEngine) end() {
 	_ = e.cmd.Wait()
 }
 
-// image makes one of this file alone, which it runs.
-func (e *dockerEngine) image(name, file string) {
+// image makes one of these files, by where they are in it, which runs the entrypoint.
+func (e *dockerEngine) image(name string, files map[string]string, entrypoint ...string) {
 	e.t.Helper()
-	text, err := os.ReadFile(file)
+	runs, err := json.Marshal(entrypoint)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	err = w.WriteHeader(&tar.Header{Name: "worker", Mode: 0o755, Size: int64(len(text))})
-	if err == nil {
-		_, err = w.Write(text)
-	}
-	if err = errors.Join(err, w.Close()); err != nil {
-		e.t.Fatal(err)
-	}
-	answer, err := e.client.ImageImport(e.t.Context(), client.ImageImportSource{Source: &layer, SourceName: "-"}, name,
-		client.ImageImportOptions{Changes: []string{`ENTRYPOINT ["/worker"]`}})
+	layer, w := io.Pipe()
+	go func() { _ = w.CloseWithError(pack(w, files)) }()
+	defer layer.Close()
+	answer, err := e.client.ImageImport(e.t.Context(), client.ImageImportSource{Source: layer, SourceName: "-"}, name,
+		client.ImageImportOptions{Changes: []string{"ENTRYPOINT " + string(runs)}})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -151,6 +174,37 @@ func (e *dockerEngine) image(name, file string) {
 	if err = errors.Join(err, answer.Close()); err != nil {
 		e.t.Fatal(err)
 	}
+}
+
+// pack writes the files as a layer. What is a link here is a file there.
+func pack(to io.Writer, files map[string]string) error {
+	w := tar.NewWriter(to)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := packFile(w, name, files[name]); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+func packFile(w *tar.Writer, name, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	// Compiled Python is good for a source of the same second only.
+	err = w.WriteHeader(&tar.Header{
+		Name: strings.TrimPrefix(name, "/"), Mode: int64(info.Mode().Perm()), Size: info.Size(), ModTime: info.ModTime(),
+	})
+	if err == nil {
+		_, err = io.Copy(w, f)
+	}
+	return err
 }
 
 // containers are the pods of those that run, and of all.

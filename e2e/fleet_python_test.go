@@ -12,27 +12,55 @@ import (
 func TestAFleetOfThePublishedPythonWorker(t *testing.T) {
 	t.Parallel()
 	python := publishedPython(t)
+	f, d := fleetDev(t)
+	f.endpoint("plain", map[string]any{"command": []string{python, plainHandler(t)}, "env": nil})
+	f.burstFromZero("plain")
+	d.stop(stopWithin)
+}
+
+// TestAFleetOfThePublishedPythonWorkerInContainers is the same handler in an
+// image, with the driver docker.
+func TestAFleetOfThePublishedPythonWorkerInContainers(t *testing.T) {
+	t.Parallel()
+	python := publishedPython(t)
+	e := newEngine(t, "")
+	f, d := fleetDev(t, "FLIGHTLINE_DRIVERS=process,docker", "FLIGHTLINE_DOCKER_HOST="+e.address())
+	files, entrypoint, env := pythonFiles(t, python, plainHandler(t))
+	const image = "pythonworker:1"
+	e.image(image, files, entrypoint...)
+	f.endpoint("plain", map[string]any{"driver": "docker", "imageName": image, "command": nil, "env": env})
+	f.burstFromZero("plain")
+	e.runs()
+	d.stop(stopWithin)
+}
+
+func plainHandler(t *testing.T) string {
+	t.Helper()
 	script, err := filepath.Abs("workers/plain.py")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, d := fleetDev(t)
-	f.endpoint("plain", map[string]any{"command": []string{python, script}, "env": nil})
-	low := f.submit("plain", 2, 0, map[string]any{"lowPriority": true})
-	f.noneFor("plain")
-	f.completed("plain", f.submit("plain", 30, 0, nil))
-	f.completed("plain", low)
-	f.size("plain", 0)
-	_, all := f.pods("plain")
+	return script
+}
+
+// burstFromZero is what a fleet of workersMax 3 does: nothing for low priority
+// alone, a burst of 30 jobs, and back to no worker.
+func (f *fleetSite) burstFromZero(id string) {
+	f.t.Helper()
+	low := f.submit(id, 2, 0, map[string]any{"lowPriority": true})
+	f.noneFor(id)
+	f.completed(id, f.submit(id, 30, 0, nil))
+	f.completed(id, low)
+	f.size(id, 0)
+	_, all := f.pods(id)
 	if len(all) < 1 || len(all) > 3 {
-		t.Errorf("got %d workers ever, want 1 to 3\n%s", len(all), f.decisions("plain"))
+		f.t.Errorf("got %d workers ever, want 1 to 3\n%s", len(all), f.decisions(id))
 	}
 	for _, p := range all {
 		if p.Status != pod.Terminated {
-			t.Errorf("pod %s: got %s (%s), want it TERMINATED", p.ID, p.Status, p.Change)
+			f.t.Errorf("pod %s: got %s (%s), want it TERMINATED", p.ID, p.Status, p.Change)
 		}
 	}
-	d.stop(stopWithin)
 }
 
 // noneFor waits until the autoscaler has twice decided about another endpoint,

@@ -106,7 +106,7 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 			"messaging.operation.type": "process", "flightline.job.attempt": "1", "flightline.job.run": "1", "flightline.job.outcome": "COMPLETED",
 		}},
 		"POST webhook": {post, publish.id, otlp.Span_SPAN_KIND_CLIENT, map[string]string{
-			"http.request.method": "POST", "url.full": hook + "/in", "http.response.status_code": "200", "flightline.endpoint.id": "echo", "server.address": "127.0.0.1",
+			"http.request.method": "POST", "url.full": hook, "http.response.status_code": "200", "flightline.endpoint.id": "echo", "server.address": "127.0.0.1",
 		}},
 	} {
 		got := c.got

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"io"
@@ -117,6 +118,37 @@ type mailbox struct {
 	url string
 	mu  sync.Mutex
 	got []posted
+	// full, if not nil, is closed when more than most may come.
+	full chan struct{}
+	most int
+}
+
+// hold lets no more than about most come until the returned function is called.
+func (m *mailbox) hold(most int) (release func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	full := make(chan struct{})
+	m.full, m.most = full, most
+	return func() { close(full) }
+}
+
+// admit waits while the mailbox is full; it reports false if the sender is gone then.
+func (m *mailbox) admit(ctx context.Context) bool {
+	m.mu.Lock()
+	full := m.full
+	if len(m.got) < m.most {
+		full = nil
+	}
+	m.mu.Unlock()
+	if full == nil {
+		return true
+	}
+	select {
+	case <-full:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func newMailbox(t *testing.T) *mailbox {
@@ -128,6 +160,9 @@ func newMailbox(t *testing.T) *mailbox {
 		if err != nil || json.Unmarshal(data, &p.body) != nil {
 			return // the sender died
 		}
+		if !m.admit(r.Context()) {
+			return
+		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.got = append(m.got, p)
@@ -135,6 +170,13 @@ func newMailbox(t *testing.T) *mailbox {
 	t.Cleanup(web.Close)
 	m.url = web.URL
 	return m
+}
+
+// calls is how many came, with those that came again.
+func (m *mailbox) calls() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.got)
 }
 
 // first is the first webhook of each job; a job that has several ids fails
@@ -218,5 +260,5 @@ func (s *told) killed(d *daemon) {
 			s.t.Errorf("job %s: got %q, want %q once at least", id, first[id].id, want)
 		}
 	}
-	s.t.Logf("%d webhooks in %d calls, %d kills", len(ended), len(m.got), kills)
+	s.t.Logf("%d webhooks in %d calls, %d kills", len(ended), m.calls(), kills)
 }

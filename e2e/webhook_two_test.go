@@ -38,19 +38,26 @@ func TestTwoInstancesSweepNothingUndelivered(t *testing.T) {
 		func(*daemon, *daemon) { s.bus.Stop(); s.bus.Start(); s.eventually("the bus is back", s.answers) },
 		func(one, other *daemon) { s.still(one, 5*time.Second); other.kill() },
 	} {
-		before := len(ended)
-		maps.Copy(ended, s.complete(*webhookJobs*11/10, m.url)) // while nobody delivers: more than one of them takes
+		release := m.hold(len(ended) + *webhookJobs/4 + rand.IntN(*webhookJobs/2))
+		maps.Copy(ended, s.complete(*webhookJobs, m.url)) // while nobody delivers
 		maps.Copy(parked, s.complete(10, paused.url))
 		maps.Copy(refused, s.complete(10, failing))
-		one, other := s.deliverer(), s.deliverer()
-		s.eventually("some came", func() bool { return len(m.first(t)) > before+rand.IntN(*webhookJobs/2) })
-		t.Logf("%d came of %d", len(m.first(t)), len(ended))
+		swept := purges.Load()
+		one := s.deliverer() // which takes all, in their order
+		s.eventually("some are swept", func() bool { return purges.Load() > swept })
+		other := s.deliverer()
+		maps.Copy(ended, s.complete(*webhookJobs/10, m.url)) // which both share
 		s.redeliverSoon()
+		if came := len(m.first(t)); came >= len(ended) {
+			t.Fatalf("all %d came before the fault, which was to meet some", came)
+		}
+		release()
 		fault(one, other)
 		last := s.deliver()
 		s.redeliverSoon()
 		s.eventually("all came", func() bool { return len(m.first(t)) >= len(ended) })
 		s.eventually("the others are kept", func() bool { return s.kept() == len(parked)+len(refused) })
+		s.eventually("nothing else is left", func() bool { return s.inStream(streams.Webhooks) == 0 })
 		for _, d := range []*daemon{one, other, last} {
 			d.kill()
 		}
@@ -63,7 +70,7 @@ func TestTwoInstancesSweepNothingUndelivered(t *testing.T) {
 			t.Errorf("job %s never came", id)
 		}
 	}
-	t.Logf("%d webhooks in %d calls, %d purges", len(ended), len(m.got), purges.Load())
+	t.Logf("%d webhooks in %d calls, %d purges", len(ended), m.calls(), purges.Load())
 }
 
 // deliverer starts the service and does not wait for it.
@@ -89,8 +96,11 @@ func (s *told) still(d *daemon, wait time.Duration) {
 func (s *told) answers() bool { return s.kept() >= 0 }
 
 // kept is how many completions nobody tries to deliver, -1 if the bus does not say.
-func (s *told) kept() int {
-	got, err := s.bus.JS.Stream(s.t.Context(), streams.Undelivered)
+func (s *told) kept() int { return s.inStream(streams.Undelivered) }
+
+// inStream is how many messages a stream has, -1 if the bus does not say.
+func (s *told) inStream(name string) int {
+	got, err := s.bus.JS.Stream(s.t.Context(), name)
 	if err != nil {
 		return -1
 	}

@@ -16,8 +16,10 @@ import (
 const (
 	// agentRest is the least pause between two looks because of changes.
 	agentRest = 25 * time.Millisecond
-	// workAtOnce bounds the pods that an agent starts and stops side by side.
-	workAtOnce = 16
+	// stopsAtOnce bounds the pods that an agent asks to end side by side. Those
+	// that are let finish first are not counted, nor those that are started: a
+	// driver knows how much of that it can do.
+	stopsAtOnce = 16
 	// lackingWait is how long a pod that this machine cannot run is left to others.
 	lackingWait = 3 * time.Second
 	// lookWithin bounds the question what runs.
@@ -29,7 +31,7 @@ type agent struct {
 	*Service
 	driver driver.Driver
 	woken  chan struct{}
-	slots  chan struct{}
+	stops  chan struct{}
 	// machine is known once the driver has answered.
 	machine string
 	facts   pod.Machine
@@ -38,12 +40,16 @@ type agent struct {
 	mu   sync.Mutex
 	busy map[string]bool // pods that are being started or stopped
 	work sync.WaitGroup
+
+	asking  sync.Mutex
+	asked   time.Time       // local clock
+	running map[string]bool // what the driver had then
 }
 
 func newAgent(s *Service, d driver.Driver) *agent {
 	return &agent{
 		Service: s, driver: d, busy: map[string]bool{}, began: time.Now(),
-		woken: make(chan struct{}, 1), slots: make(chan struct{}, workAtOnce),
+		woken: make(chan struct{}, 1), stops: make(chan struct{}, stopsAtOnce),
 	}
 }
 
@@ -153,9 +159,7 @@ func (a *agent) begin(id string, do func()) {
 	}
 	a.busy[id] = true
 	a.work.Go(func() {
-		a.slots <- struct{}{}
 		defer func() {
-			<-a.slots
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			delete(a.busy, id)

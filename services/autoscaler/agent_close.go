@@ -25,20 +25,21 @@ type closer interface {
 	Close(ctx context.Context) error
 }
 
-// close ends the driver's pods, if they are to end with us, and says so.
+// close ends the driver's pods, if they are to end with us, and says so. What
+// goes by is what runs: a worker that was removed may still have jobs.
 func (a *agent) close(ctx context.Context) {
 	ending, ok := a.driver.(closer)
 	if !ok {
 		return
 	}
 	look, done := context.WithTimeout(ctx, closeWithin)
-	mine, err := a.mine(look)
+	running, err := a.driver.List(look)
 	done()
 	a.complain(ctx, "pods not listed, they end at once", a.machine, err)
 	var ends sync.WaitGroup
-	for _, p := range mine {
-		if p.Endpoint != "" {
-			ends.Go(func() { a.finish(ctx, p) })
+	for _, i := range running {
+		if i.Running {
+			ends.Go(func() { a.part(ctx, i.PodID) })
 		}
 	}
 	ends.Wait()
@@ -48,6 +49,34 @@ func (a *agent) close(ctx context.Context) {
 	left, listErr := a.mine(ctx)
 	a.complain(ctx, "pods not ended", a.machine, cmp.Or(err, listErr))
 	for _, p := range left {
+		a.closed(ctx, p)
+	}
+}
+
+// part ends a pod that runs. A worker has time to end its jobs. One that works
+// for no endpoint is ended at once, and that noted: others soon take it for gone.
+func (a *agent) part(ctx context.Context, id string) {
+	look, done := context.WithTimeout(ctx, closeWithin)
+	p, err := a.registry.Pods.Get(look, id)
+	done()
+	if err != nil {
+		a.complain(ctx, "pod not looked at, it ends at once", id, err)
+		return
+	}
+	var ended bool
+	if p.Endpoint != "" {
+		ended = a.finish(ctx, p)
+	} else {
+		ended = a.stop(ctx, p, closeWithin)
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeWithin)
+	defer cancel()
+	switch {
+	case !ended:
+	case p.Status != pod.Running:
+		a.farewell(ctx, p)
+		a.complain(ctx, "ended pod not forgotten", id, a.driver.Forget(ctx, id))
+	case p.Endpoint == "" && a.here(p):
 		a.closed(ctx, p)
 	}
 }
@@ -73,18 +102,24 @@ func (a *agent) mine(ctx context.Context) ([]pod.Pod, error) {
 	pods, err := a.registry.Pods.List(ctx)
 	var mine []pod.Pod
 	for _, p := range pods {
-		if p.MachineID == a.machine && p.Driver == a.driver.Name() && p.Status == pod.Running {
+		if p.Status == pod.Running && a.here(p) {
 			mine = append(mine, p)
 		}
 	}
 	return mine, err
 }
 
+// here reports whether the pod is this driver's.
+func (a *agent) here(p pod.Pod) bool {
+	return p.MachineID == a.machine && p.Driver == a.driver.Name()
+}
+
 // finish lets a worker end its jobs for Closing, and ends it. One that speaks
 // NATS, or says that it has no job, is asked to end at once: it ends what it has
 // first. One that speaks HTTP and has some is given no more, and asked to end
-// when it has none. What it does not end is given back.
-func (a *agent) finish(ctx context.Context, p pod.Pod) {
+// when it has none. What it does not end is given back. It reports whether the
+// worker has ended.
+func (a *agent) finish(ctx context.Context, p pod.Pod) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Closing)
 	defer cancel()
 	until, _ := ctx.Deadline()
@@ -94,18 +129,26 @@ func (a *agent) finish(ctx context.Context, p pod.Pod) {
 		a.awaitQuiet(quiet, p, a.queue.Now())
 		stop()
 	}
-	a.stop(context.WithoutCancel(ctx), p, time.Until(until))
+	return a.stop(context.WithoutCancel(ctx), p, time.Until(until))
 }
 
 // stop ends a worker. Unless it failed, the jobs that it still had are noted in
-// its record, for whoever may give them back: no worker was lost.
+// its record, for whoever may give them back: no worker was lost. It may have
+// taken some while it ended, so its last word counts; one that spoke before and
+// is no longer heard of was silent for long, unless it took its leave.
 func (a *agent) stop(ctx context.Context, p pod.Pod, grace time.Duration) bool {
-	w, _, err := a.heard(ctx, p)
-	if stopErr := a.driver.Stop(ctx, p.ID, max(0, grace)); stopErr != nil {
-		a.complain(ctx, "pod not stopped, trying again", p.ID, stopErr)
+	before, _, _ := a.heard(ctx, p)
+	if err := a.driver.Stop(ctx, p.ID, max(0, grace)); err != nil {
+		a.complain(ctx, "pod not stopped", p.ID, err)
 		return false
 	}
-	if err != nil || len(w.Running) == 0 || p.Failed() {
+	ctx, cancel := context.WithTimeout(ctx, closeWithin)
+	defer cancel()
+	w, heard, err := a.heard(ctx, p)
+	if err != nil || !heard && !before.Native {
+		w = before
+	}
+	if len(w.Running) == 0 || p.Failed() {
 		return true
 	}
 	_, err = a.registry.Pods.Update(ctx, p.ID, func(p pod.Pod) (pod.Pod, error) {
@@ -143,13 +186,22 @@ func (a *agent) awaitQuiet(ctx context.Context, p pod.Pod, since time.Time) {
 	})
 }
 
-// runs reports whether the driver has the pod, and it has not ended.
+// runs reports whether the driver has the pod, and it has not ended. All that
+// wait for workers share its answers.
 func (a *agent) runs(ctx context.Context, id string) bool {
-	running, err := a.driver.List(ctx)
-	for _, i := range running {
-		if i.PodID == id {
-			return i.Running
+	a.asking.Lock()
+	defer a.asking.Unlock()
+	if time.Since(a.asked) >= quietEvery/2 {
+		within, cancel := context.WithTimeout(ctx, lookWithin)
+		defer cancel()
+		running, err := a.driver.List(within)
+		if err != nil {
+			return true
+		}
+		a.running, a.asked = map[string]bool{}, time.Now()
+		for _, i := range running {
+			a.running[i.PodID] = i.Running
 		}
 	}
-	return err != nil
+	return a.running[id]
 }

@@ -29,20 +29,26 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 	switch {
 	case i.Ended.Before(a.began):
 		why = vanished // in an earlier life
-	case token.Draining && i.Code == 0:
+	case (token.Draining || !p.Drain.At.IsZero()) && i.Code == 0:
 		by, why = pod.Leave, "it was drained, and ended"
 	}
-	a.exit(ctx, p, by, why)
-	a.complain(ctx, "ended pod not forgotten, trying again", p.ID, a.driver.Forget(ctx, p.ID))
+	if a.exit(ctx, p, by, why) { // else it would be started again
+		a.complain(ctx, "ended pod not forgotten, trying again", p.ID, a.driver.Forget(ctx, p.ID))
+	}
 }
 
-// exit writes that a pod has ended, and lets its worker in no more.
-func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string) {
+// exit writes that a pod has ended, and lets its worker in no more. It reports
+// whether that is on record; if not, the next look leads here again.
+func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string) bool {
 	why = pod.Conceal(why, p.Spec.Env) // whole, before anything is cut off
-	a.log.InfoContext(ctx, "pod ended", "pod", p.ID, "endpoint", p.Endpoint, "reason", why)
 	_, err := a.registry.Pods.Move(ctx, p.ID, by, bounded(why), a.queue.Now(), nil)
-	a.complain(ctx, "end of a pod not noted, trying again", p.ID, err)
+	if err != nil && !errors.Is(err, pod.ErrNotFound) {
+		a.complain(ctx, "end of a pod not noted, trying again", p.ID, err)
+		return false
+	}
+	a.log.InfoContext(ctx, "pod ended", "pod", p.ID, "endpoint", p.Endpoint, "reason", why)
 	a.farewell(ctx, p)
+	return true
 }
 
 // farewell removes what let a worker in.

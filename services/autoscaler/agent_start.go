@@ -86,7 +86,10 @@ func (a *agent) lacks(s pod.Spec) string {
 // restart ends an earlier life of a pod that was stopped and started since, and
 // starts it.
 func (a *agent) restart(ctx context.Context, id string) {
-	if err := a.driver.Stop(ctx, id, a.cfg.Grace); err != nil {
+	a.stops <- struct{}{}
+	err := a.driver.Stop(ctx, id, a.cfg.Grace)
+	<-a.stops
+	if err != nil {
 		a.complain(ctx, "pod not stopped, trying again", id, err)
 		return
 	}
@@ -149,7 +152,13 @@ func (a *agent) surplus(ctx context.Context, id string, i driver.Instance) {
 		if p.Endpoint != "" {
 			a.quiet(ctx, p)
 		}
-		if !a.stop(ctx, p, a.cfg.Grace) {
+		if ctx.Err() != nil {
+			return // it is ended with the others, if at all
+		}
+		a.stops <- struct{}{}
+		ended := a.stop(ctx, p, a.cfg.Grace)
+		<-a.stops
+		if !ended { // the next look leads here again
 			return
 		}
 	}
@@ -157,8 +166,8 @@ func (a *agent) surplus(ctx context.Context, id string, i driver.Instance) {
 	a.complain(ctx, "ended pod not forgotten, trying again", id, a.driver.Forget(ctx, id))
 }
 
-// quiet lets a worker end its jobs, for DrainTime at most. One that has been
-// drained already is not asked again.
+// quiet lets a worker end its jobs, for DrainTime at most. It is asked to drain
+// in any case: whoever drained its token may not have said it all.
 func (a *agent) quiet(ctx context.Context, p pod.Pod) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.DrainTime)
 	defer cancel()

@@ -127,10 +127,10 @@ func TestAWorkerThatCannotBeStartedIsTriedAgainLater(t *testing.T) {
 func TestADeletedEndpointsWorkersAreRemoved(t *testing.T) {
 	s := newSite(t)
 	e := s.engine("machine")
-	s.endpoint("ep", bounds(2, 2))
+	made := s.endpoint("ep", bounds(2, 2))
 	s.autoscaler(e)
 	s.status("ep-1-1", pod.Running)
-	if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), "ep"); err != nil {
+	if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
 	s.status("ep-0-1", pod.Terminated)

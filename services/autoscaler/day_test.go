@@ -72,7 +72,8 @@ func (d *day) sample() sample {
 		queued: len(d.queue), queuedLow: d.low, machines: 1, members: d.members, allRunning: count(d.members, busy),
 		failures: d.failures, lastFailure: d.failed,
 	}
-	for _, w := range d.members {
+	for i, w := range d.members {
+		d.members[i].rested = d.now.Sub(w.since)
 		if w.state == busy && !d.lowly[w.id] {
 			s.running++
 		}

@@ -29,7 +29,9 @@ type member struct {
 	id    string
 	state state
 	since time.Time // in this state
-	jobs  int       // that it says it holds
+	// rested is how long an idle one is known to have had no job.
+	rested time.Duration
+	jobs   int // that it says it holds
 	// stale means that it was started from what the endpoint no longer says.
 	stale bool
 	// locked ones are neither drained nor stopped.
@@ -186,12 +188,12 @@ func shrink(e endpoint.Endpoint, s sample, v verdict, target int, now time.Time)
 	unseen := max(0, s.allRunning-jobs(s.members))
 	resting := slices.DeleteFunc(pick(s.members, idle), func(w member) bool { return w.locked })
 	slices.SortFunc(resting, func(a, b member) int {
-		return cmp.Or(a.since.Compare(b.since), cmp.Compare(b.id, a.id))
+		return cmp.Or(cmp.Compare(b.rested, a.rested), cmp.Compare(b.id, a.id))
 	})
 	most := min(v.wanted-target, len(resting)-unseen)
 	bound := false
 	for _, w := range resting {
-		long := settled && now.Sub(w.since) >= e.IdleTimeout
+		long := settled && w.rested >= e.IdleTimeout
 		if len(v.drain) >= most || !long && len(v.drain) >= over {
 			break
 		}

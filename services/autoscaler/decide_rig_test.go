@@ -38,7 +38,7 @@ func elsewhere(e *endpoint.Endpoint) { e.Fleet.Driver = "external" }
 func crew(long time.Duration, states ...state) []member {
 	var all []member
 	for i, s := range states {
-		w := member{id: fmt.Sprint("w", i), state: s, since: noon.Add(-long)}
+		w := member{id: fmt.Sprint("w", i), state: s, since: noon.Add(-long), rested: long}
 		if s == busy {
 			w.jobs = 1
 		}

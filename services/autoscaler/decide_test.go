@@ -160,7 +160,7 @@ func TestDecide(t *testing.T) {
 			want: verdict{wanted: 1},
 		},
 		"and the other one goes": {
-			e: ep(), s: sample{machines: 1, members: append(locked(crew(long, idle)), member{id: "other", state: idle, since: noon.Add(-long)})},
+			e: ep(), s: sample{machines: 1, members: append(locked(crew(long, idle)), member{id: "other", state: idle, since: noon.Add(-long), rested: long})},
 			want: verdict{wanted: 1, drain: []string{"other"}, reason: registry.ScalingIdle},
 		},
 		"it stays above the maximum too": {

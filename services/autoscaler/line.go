@@ -28,9 +28,11 @@ const (
 // line is what the leader knows of an endpoint's queue. One that asks for no
 // worker is not counted again before a job comes.
 type line struct {
-	// hasty means that a job is said to have come.
-	hasty bool
-	stats queue.Stats // of the last count
+	// hasty means that a job is said to have come, hurried when the leader last
+	// gave up or found it.
+	hasty   bool
+	hurried time.Time   // local clock
+	stats   queue.Stats // of the last count
 	// counted is when that was, empty since when nothing was there.
 	counted, empty time.Time
 	// listens is since when the leader is told of jobs; quiet, that stats hold
@@ -69,9 +71,13 @@ func (l *leader) count(ctx context.Context, now time.Time, e endpoint.Endpoint, 
 	calm := !all && n.waiting() == 0 || !n.empty.IsZero() && now.Sub(n.empty) >= restsAfter
 	switch {
 	case !calm:
+		if n.quiet { // it was not told: the message is lost, and no other comes
+			l.arrivals.Forget(e.ID)
+		}
 		n.quiet = false
 	case listens:
 		n.quiet = stats.Running == 0 && (n.quiet || now.Sub(n.listens) >= settledWithin)
+	case n.hasty: // the next look that is due listens again
 	default:
 		n.listens = now
 		if err := l.arrivals.Await(e.ID, all); err != nil {
@@ -81,12 +87,11 @@ func (l *leader) count(ctx context.Context, now time.Time, e endpoint.Endpoint, 
 	return stats, nil
 }
 
-// hear notes which endpoints got a job while they had no worker. Where there
-// are workers, the next look is soon enough.
+// hear notes which endpoints got a job that a worker is to be started for.
 func (l *leader) hear(first *nats.Msg, hasty map[string]int) {
 	for m := first; ; {
 		id := l.arrivals.Arrived(m)
-		if mind := l.minds[id]; mind != nil && mind.alive == 0 {
+		if mind := l.minds[id]; mind != nil && l.urgent(mind) {
 			hasty[id] = 0
 		}
 		select {
@@ -95,6 +100,17 @@ func (l *leader) hear(first *nats.Msg, hasty map[string]int) {
 			return
 		}
 	}
+}
+
+// urgent reports whether a job that came is to be looked for now. Where there are
+// workers, or never any, and where the leader hurried a moment ago, as it does
+// for jobs that others took first, the next look that is due is soon enough.
+func (l *leader) urgent(m *mind) bool {
+	rest := l.cfg.Every
+	if external(m.of) {
+		rest = externalEvery
+	}
+	return m.alive == 0 && m.of.WorkersMax > 0 && time.Since(m.line.hurried) >= rest
 }
 
 // hurry looks at these endpoints at once. A job is told of before it is
@@ -106,8 +122,11 @@ func (l *leader) hurry(ctx context.Context, hasty map[string]int) (pause time.Du
 	}
 	l.turn(ctx, hasty)
 	for id, times := range hasty {
-		if m := l.minds[id]; m == nil || m.line.waiting() > 0 || times+1 >= mostHasty {
-			delete(hasty, id)
+		m := l.minds[id]
+		if m == nil || m.line.waiting() > 0 || times+1 >= mostHasty {
+			if delete(hasty, id); m != nil {
+				m.line.hurried = time.Now()
+			}
 			continue
 		}
 		hasty[id] = times + 1

@@ -133,3 +133,118 @@ func made(t *testing.T, s *site, id string) endpoint.Endpoint {
 	}
 	return e
 }
+
+// Whoever has workers of his own has jobs that nobody is to be started for.
+func TestJobsThatOthersTakeAtOnceAreNotLookedForAgainAndAgain(t *testing.T) {
+	s := newSite(t)
+	s.autoscaler()
+	for id, tt := range map[string]struct {
+		change []func(*endpoint.Endpoint)
+		most   uint64
+	}{
+		"owners": {[]func(*endpoint.Endpoint){elsewhere, bounds(0, 3)}, mostHasty + 4},
+		"off":    {[]func(*endpoint.Endpoint){elsewhere, bounds(0, 0), func(e *endpoint.Endpoint) { e.NoWorkers = true }}, 4},
+	} {
+		e := s.endpoint(id, tt.change...)
+		s.looked(id)
+		w, err := s.queue.Take(t.Context(), e, "own", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		asked, err := s.NC.SubscribeSync(streams.ConsumerInfo(streams.Jobs(id), streams.Consumer(job.Normal)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			s.submit(e, false)
+			lease, err := w.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := lease.Complete(t.Context(), []byte(`1`)); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(30 * time.Millisecond)
+		}
+		if n, _, err := asked.Pending(); err != nil || uint64(n) > tt.most {
+			t.Errorf("%s: got %d questions, %v, want %d at most", id, n, err, tt.most)
+		}
+	}
+}
+
+// leader is one that looks at nothing by itself.
+func (s *site) leader() *leader {
+	s.t.Helper()
+	service, err := New(Config{}, Deps{Queue: s.queue, Registry: s.registry})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	l := &leader{Service: service, minds: map[string]*mind{}, keeper: newKeeper(service), arrivals: s.queue.Arrivals()}
+	s.t.Cleanup(l.arrivals.Close)
+	return l
+}
+
+func TestAMessageThatIsLostIsNotReliedUponTwice(t *testing.T) {
+	s := newSite(t)
+	e := s.endpoint("ep")
+	l, m, now := s.leader(), &mind{}, s.queue.Now()
+	count := func(after time.Duration) queue.Stats {
+		t.Helper()
+		got, err := l.count(t.Context(), now.Add(after), e, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	count(0)
+	if count(2 * settledWithin); !m.line.quiet {
+		t.Fatal("got it counted, want it listened to")
+	}
+	s.submit(e, false)
+	<-l.arrivals.Told() // and nobody hears of it
+	if got := count(3 * settledWithin); got.Queued != 0 {
+		t.Fatalf("got %d jobs, want none heard of", got.Queued)
+	}
+	after := 3 * settledWithin
+	s.eventually(func() string { // a count may be some moments old
+		if after += recountEvery; count(after).Queued == 1 {
+			return ""
+		}
+		return "no job found"
+	})
+	if l.arrivals.Awaits("ep", false) {
+		t.Error("got the next job awaited as if it could be told, want it counted")
+	}
+}
+
+// A worker that its owner drains does its last job, and is no reason for another.
+func TestWorkersThatDrainAreNotTakenForBusy(t *testing.T) {
+	s := newSite(t)
+	e := s.endpoint("ep", elsewhere, bounds(0, 3))
+	for id, draining := range map[string]bool{"busy": false, "says-so": true, "by-token": false, "by-record": false} {
+		w := registry.Worker{ID: id, Endpoint: "ep", State: registry.WorkerRunning, Running: []string{"job-" + id}, Native: id != "by-token", Draining: draining}
+		if err := s.registry.Workers.Beat(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := s.registry.Tokens.Issue(t.Context(), "ep", "by-token"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.registry.Tokens.Drain(t.Context(), "ep", "by-token"); err != nil {
+		t.Fatal(err)
+	}
+	s.pod("by-record", of("ep"), func(p *pod.Pod) { p.Driver, p.Drain.At = "", p.Created })
+	l := s.leader()
+	s.eventually(func() string {
+		v, err := l.look(t.Context())
+		if err != nil {
+			return err.Error()
+		}
+		in := l.sample(t.Context(), v, e, &mind{})
+		if all, working := len(in.members), count(in.members, busy); all != 4 || working != 1 {
+			return fmt.Sprintf("got %+v, %q, want one of four busy", in.members, in.unknown)
+		}
+		return ""
+	})
+}

@@ -39,7 +39,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *mi
 		}
 	}
 	if external(e) {
-		in.members = visitors(v, e.ID)
+		in.members, in.unknown = l.visitors(ctx, v, e.ID)
 		return in
 	}
 	if in.spec, in.invalid, in.unknown = l.specOf(ctx, v, e); in.unknown != "" {
@@ -72,7 +72,7 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *m
 		since := m.since(p.ID, now, v.now)
 		states[p.ID] = standing{now, since}
 		all = append(all, member{
-			id: p.ID, state: now, since: since, jobs: len(w.Running), locked: p.Locked,
+			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
 			stale: in.invalid == "" && (!same(p.Spec, in.spec) || string(p.Driver) != e.Fleet.Driver),
 		})
 	}
@@ -88,13 +88,24 @@ func alike(pods []pod.Pod, e endpoint.Endpoint, spec pod.Spec) []pod.Pod {
 	})
 }
 
-// visitors are the workers that somebody else has started.
-func visitors(v *view, endpointID string) []member {
-	var all []member
+// visitors are the workers that somebody else has started. unknown says which
+// of them could not be asked about.
+func (l *leader) visitors(ctx context.Context, v *view, endpointID string) (all []member, unknown string) {
 	for _, w := range v.visitors[endpointID] {
-		all = append(all, member{id: w.ID, state: stateOf(w, true), jobs: len(w.Running)})
+		var token registry.Token
+		if !w.Native { // those have none
+			var err error
+			if token, err = l.registry.Tokens.Find(ctx, endpointID, w.ID); err != nil && !errors.Is(err, registry.ErrNotFound) {
+				unknown = "it could not be seen which workers drain"
+			}
+		}
+		now := stateOf(w, true)
+		if asked := v.drains[endpointID+"."+w.ID]; w.Draining || token.Draining || asked.Drains(w.Started) {
+			now = draining
+		}
+		all = append(all, member{id: w.ID, state: now, jobs: len(w.Running)})
 	}
-	return all
+	return all, unknown
 }
 
 // since is how long a worker has been in a state, as far as this leader knows.
@@ -103,6 +114,21 @@ func (m *mind) since(id string, now state, at time.Time) time.Time {
 		return before.since
 	}
 	return at
+}
+
+// restedOf is how long a worker is known to have had no job, which it was first
+// seen without at since. Short jobs come and go between two heartbeats. A native
+// worker beats at once when it has had one; what another one did since its last
+// ping is not known yet.
+func restedOf(w registry.Worker, since, at time.Time) time.Duration {
+	if !w.Native {
+		at = w.Seen
+	}
+	rested := at.Sub(since)
+	if w.Rested > 0 {
+		rested = min(rested, at.Sub(w.Seen)+w.Rested)
+	}
+	return max(0, rested)
 }
 
 // stateOf is what a worker's heartbeat says.

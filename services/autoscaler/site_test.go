@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -86,7 +87,7 @@ func (s *site) autoscaler(drivers ...driver.Driver) (stop func()) {
 func (s *site) autoscalerOf(cfg Config, drivers ...driver.Driver) (stop func()) {
 	s.t.Helper()
 	reg, q := s.peer()
-	cfg.Every, cfg.DrainTime, cfg.Grace = 50*time.Millisecond, 2*time.Second, time.Second
+	cfg.Every, cfg.DrainTime, cfg.Grace = 50*time.Millisecond, cmp.Or(cfg.DrainTime, 2*time.Second), time.Second
 	a, err := New(cfg, Deps{Queue: q, Registry: reg, Drivers: drivers})
 	if err != nil {
 		s.t.Fatal(err)

@@ -97,6 +97,26 @@ func TestHowOthersEndedTellsNothingOfTheNext(t *testing.T) {
 	}
 }
 
+func TestAWorkerRestsSinceItsLastJob(t *testing.T) {
+	now := noon.Add(time.Minute)
+	seen := now.Add(-2 * time.Second) // noon is when it was first seen without a job
+	for name, test := range map[string]struct {
+		w    registry.Worker
+		want time.Duration
+	}{
+		"as far as the last ping tells":   {registry.Worker{Seen: seen}, 58 * time.Second},
+		"a job in between":                {registry.Worker{Seen: seen, Rested: 3 * time.Second}, 3 * time.Second},
+		"a job before":                    {registry.Worker{Seen: seen, Rested: time.Hour}, 58 * time.Second},
+		"native":                          {registry.Worker{Native: true, Seen: seen}, time.Minute},
+		"native, a job in between":        {registry.Worker{Native: true, Seen: seen, Rested: 3 * time.Second}, 5 * time.Second},
+		"not heard of since it had a job": {registry.Worker{Seen: noon.Add(-time.Second), Rested: time.Second}, 0},
+	} {
+		if got := restedOf(test.w, noon, now); got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
+
 func TestAWorkerIsStoppedOnlyOnceItIsKnownToHoldNothing(t *testing.T) {
 	since := noon
 	for name, test := range map[string]struct {

@@ -32,6 +32,8 @@ type view struct {
 	workers   map[string]registry.Worker // by id of endpoint and pod
 	machines  map[pod.Driver][]string
 	templates map[string]pod.Template
+	// drains are the pods that were asked to drain, as workers are.
+	drains map[string]pod.Pod
 	// fleets are the pods, and visitors the workers, by endpoint.
 	fleets   map[string][]pod.Pod
 	visitors map[string][]registry.Worker
@@ -59,7 +61,7 @@ func fleet(p pod.Pod) bool { return p.Endpoint != "" && p.Driver != "" && p.Driv
 // look reads what is the same for all endpoints.
 func (l *leader) look(ctx context.Context) (*view, error) {
 	v := &view{
-		now: l.queue.Now(), workers: map[string]registry.Worker{},
+		now: l.queue.Now(), workers: map[string]registry.Worker{}, drains: map[string]pod.Pod{},
 		fleets: map[string][]pod.Pod{}, visitors: map[string][]registry.Worker{},
 	}
 	var workers []registry.Worker
@@ -71,6 +73,9 @@ func (l *leader) look(ctx context.Context) (*view, error) {
 		return nil, err
 	}
 	for _, p := range v.pods {
+		if !p.Drain.At.IsZero() {
+			v.drains[p.Endpoint+"."+p.ID] = p
+		}
 		if fleet(p) {
 			v.fleets[p.Endpoint] = append(v.fleets[p.Endpoint], p)
 		}

@@ -50,6 +50,7 @@ type Service struct {
 	queue    *queue.Queue
 	registry *registry.Registry
 	events   *events.Log
+	removing turns // by endpoint
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails

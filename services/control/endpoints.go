@@ -38,6 +38,9 @@ func (s *Service) createEndpoint(c *fiber.Ctx) error {
 	}
 	made.Partition = partitionOf(made.ID, s.cfg.Partitions)
 	made.WebhookSecret = endpoint.NewWebhookSecret()
+	if err := s.outlive(ctx, made.ID); err != nil {
+		return err
+	}
 	made.Created = s.queue.Now().UTC().Truncate(time.Millisecond) // as precise as a job's
 	made, err = s.registry.Endpoints.Create(ctx, made)
 	if err != nil {
@@ -46,7 +49,7 @@ func (s *Service) createEndpoint(c *fiber.Ctx) error {
 	if err := s.applyQueue(ctx, made); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
 		defer cancel()
-		_ = s.registry.Endpoints.Delete(undo, made.ID) // else Run makes the queue
+		_ = s.registry.Endpoints.Delete(undo, made) // else Run makes the queue
 		return err
 	}
 	return c.JSON(viewOf(made, s.queue.Now()))

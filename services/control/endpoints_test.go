@@ -224,7 +224,7 @@ func TestRunCompletesWhatACrashLeft(t *testing.T) {
 		return e
 	}
 	halfMade, halfGone := create("half-made"), create("half-gone")
-	if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), halfGone.ID); err != nil {
+	if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), halfGone); err != nil {
 		t.Fatal(err)
 	}
 	background(t, s.service.Run)
@@ -248,8 +248,12 @@ func TestRunLeavesADeletionWithJobsAlone(t *testing.T) {
 	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{"ep1", "ep2"} {
-		if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), id); err != nil {
+	other, err := s.registry.Endpoints.Get(t.Context(), "ep2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []endpoint.Endpoint{e, other} {
+		if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,8 +20,14 @@ const countAge = 1100 * time.Millisecond
 // was interrupted is completed by asking again. It returns endpoint.ErrBusy if
 // there are jobs and force is not given; a job that is accepted meanwhile
 // counts too, and then the endpoint serves again, unless the deletion was
-// begun by somebody else: that one may have been forced.
+// begun by somebody else: that one may have been forced. An endpoint that is
+// made anew under the id while it runs loses nothing.
 func (s *Service) remove(ctx context.Context, id string, force bool) error {
+	done, err := s.removing.begin(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
 	e, err := s.registry.Endpoints.Find(ctx, id)
 	if err != nil {
 		return err
@@ -40,7 +46,7 @@ func (s *Service) remove(ctx context.Context, id string, force bool) error {
 			return err
 		}
 	}
-	marked, revision, err := s.registry.Endpoints.MarkDeleting(ctx, id)
+	marked, revision, err := s.registry.Endpoints.MarkDeleting(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -52,22 +58,49 @@ func (s *Service) remove(ctx context.Context, id string, force bool) error {
 			return err
 		}
 	}
-	if err := s.queue.DeleteEndpoint(ctx, marked); err != nil {
-		if errors.Is(err, queue.ErrUnavailable) {
+	return s.destroy(ctx, marked)
+}
+
+// destroy removes all of an endpoint that is marked, itself last. Another process may
+// complete the same deletion meanwhile, and then one may be made anew; so each
+// step looks first which one is there.
+func (s *Service) destroy(ctx context.Context, e endpoint.Endpoint) error {
+	for _, step := range []func(context.Context, endpoint.Endpoint) error{
+		s.dropQueue, s.dropCounts, s.dropWebhooks, s.dropTokens, s.registry.Endpoints.Delete,
+	} {
+		now, err := s.registry.Endpoints.Find(ctx, e.ID)
+		switch {
+		case errors.Is(err, endpoint.ErrNotFound), err == nil && !now.Created.Equal(e.Created):
+			return nil // it is deleted
+		case err != nil:
+			return err
+		case !now.Deleting: // whoever marked it took that back
+			return fmt.Errorf("delete endpoint %s: %w", e.ID, endpoint.ErrBusy)
+		}
+		if err := step(ctx, e); err != nil {
 			return err
 		}
-		return fmt.Errorf("delete endpoint %s: %w: %w", id, queue.ErrUnavailable, err)
 	}
-	if err := s.events.DropCounts(ctx, id, s.queue.Now()); err != nil {
-		return fmt.Errorf("delete endpoint %s: %w: %w", id, queue.ErrUnavailable, err)
-	}
-	if err := s.dropWebhooks(ctx, marked); err != nil {
+	return nil
+}
+
+func (s *Service) dropQueue(ctx context.Context, e endpoint.Endpoint) error {
+	err := s.queue.DeleteEndpoint(ctx, e)
+	if err == nil || errors.Is(err, queue.ErrUnavailable) {
 		return err
 	}
-	if err := s.registry.Tokens.Drop(ctx, id); err != nil {
-		return err
+	return fmt.Errorf("delete endpoint %s: %w: %w", e.ID, queue.ErrUnavailable, err)
+}
+
+func (s *Service) dropCounts(ctx context.Context, e endpoint.Endpoint) error {
+	if err := s.events.DropCounts(ctx, e.ID, s.queue.Now()); err != nil {
+		return fmt.Errorf("delete endpoint %s: %w: %w", e.ID, queue.ErrUnavailable, err)
 	}
-	return s.registry.Endpoints.Delete(ctx, id)
+	return nil
+}
+
+func (s *Service) dropTokens(ctx context.Context, e endpoint.Endpoint) error {
+	return s.registry.Tokens.Drop(ctx, e.ID)
 }
 
 // dropWebhooks forgets what an endpoint of the same id must not inherit: it has
@@ -120,7 +153,7 @@ func (s *Service) stillIdle(ctx context.Context, e endpoint.Endpoint, ours bool)
 	}
 	err := s.mustBeIdle(ctx, e)
 	if errors.Is(err, endpoint.ErrBusy) && ours {
-		if undo := s.registry.Endpoints.Unmark(ctx, e.ID); undo != nil {
+		if undo := s.registry.Endpoints.Unmark(ctx, e); undo != nil {
 			return undo
 		}
 	}

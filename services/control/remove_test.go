@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -69,7 +70,7 @@ func TestADeletionThatWasInterruptedDropsTheWebhooksToo(t *testing.T) {
 	if _, err := s.registry.Destinations.GaveUp(t.Context(), "ep1", "http://h.example:80", registry.Patience{}, "x", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	marked, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), "ep1")
+	marked, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), e)
 	if err == nil {
 		err = s.queue.DeleteEndpoint(t.Context(), marked) // and no further
 	}
@@ -105,5 +106,106 @@ func TestAJobIsNotOlderThanItsEndpoint(t *testing.T) {
 		if err != nil || queue.OfEarlier(e, read) {
 			t.Errorf("%s ahead, as it is kept: got %v, %v, want a job of %v", ahead, read.Submitted, err, e.Created)
 		}
+	}
+}
+
+// Of two deletions at once in two processes the slower one goes on when the
+// other is through, and an endpoint of the same id was made.
+func TestALateDeletionLeavesTheEndpointMadeAnew(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	old, err := s.registry.Endpoints.Get(t.Context(), "ep1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	marked, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.expect("the other one", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
+	s.expect("made anew", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
+	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.announced(e)
+	s.keepAll(1, queue.GivenUp, "http://h.example:80")
+	id := queue.NewID(job.Async)
+	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.service.destroy(t.Context(), marked); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := s.queue.Status(t.Context(), e, id); err != nil || j.Status != job.InQueue {
+		t.Errorf("the new one's job: got %+v, %v, want IN_QUEUE", j, err)
+	}
+	if left := s.messages(streams.Undelivered); left != 1 {
+		t.Errorf("got %d kept, want the new one's", left)
+	}
+	if now, err := s.registry.Endpoints.Find(t.Context(), "ep1"); err != nil || !now.Created.Equal(e.Created) || now.Deleting {
+		t.Errorf("got %+v, %v, want the new endpoint", now, err)
+	}
+}
+
+// A deletion whose mark somebody took back destroys nothing.
+func TestADeletionThatWasTakenBackGoesNoFurther(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.service.destroy(t.Context(), e); !errors.Is(err, endpoint.ErrBusy) {
+		t.Errorf("got %v, want %v", err, endpoint.ErrBusy)
+	}
+	if _, err := s.queue.Stats(t.Context(), e); err != nil {
+		t.Errorf("its queue: got %v", err)
+	}
+}
+
+// What is made anew at once has a secret that nobody mixes up with the one before.
+func TestAnIDIsFreeWhenNobodyRemembersTheEndpointBefore(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	s.expect("delete", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
+	deleted, err := s.registry.Endpoints.Deleted(t.Context(), "ep1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.expect("made anew", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
+	e, err := s.registry.Endpoints.Find(t.Context(), "ep1")
+	if after := e.Created.Sub(deleted); err != nil || after < registry.Trust-100*time.Millisecond {
+		t.Errorf("made %s after the deletion, %v, want %s at least", after, err, registry.Trust)
+	}
+}
+
+func TestOneAtATimeAndOthersWait(t *testing.T) {
+	var all turns
+	done, err := all.begin(t.Context(), "ep1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := all.begin(t.Context(), "ep2"); err != nil {
+		t.Errorf("another id: got %v, want no wait", err)
+	} else {
+		other()
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := all.begin(ended, "ep1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	next := make(chan error)
+	go func() {
+		done, err := all.begin(t.Context(), "ep1")
+		if err == nil {
+			done()
+		}
+		next <- err
+	}()
+	done()
+	if err := <-next; err != nil {
+		t.Error(err)
 	}
 }

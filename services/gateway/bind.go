@@ -30,6 +30,9 @@ type caller struct {
 	hash string
 }
 
+// key names the worker among all.
+func (c caller) key() string { return c.endpoint.ID + "." + c.worker }
+
 // caller checks the worker's token: bare, as workers send it, or as a bearer's.
 func (s *Service) caller(c *fiber.Ctx) (caller, error) {
 	worker, _ := param(c, "worker")

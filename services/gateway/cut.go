@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"flightline/shared/endpoint"
@@ -41,21 +42,22 @@ func (s *Service) giveBackCut(ctx context.Context) {
 	}
 }
 
+// giveBackOf looks at all pods; one that fails keeps no other from it.
 func (s *Service) giveBackOf(ctx context.Context, done map[string]bool) error {
 	pods, err := s.registry.Pods.List(ctx)
 	if err != nil {
 		return err
 	}
+	var errs []error
 	there := map[string]bool{}
 	for _, p := range pods {
 		if len(p.Cut) == 0 || p.Driver == "" {
 			continue
 		}
 		if there[p.ID] = true; !done[p.ID] {
-			if err := s.giveBackJobs(ctx, p); err != nil {
-				return err
-			}
-			done[p.ID] = true
+			err := s.giveBackJobs(ctx, p)
+			errs = append(errs, err)
+			done[p.ID] = err == nil
 		}
 	}
 	for id := range done {
@@ -63,7 +65,7 @@ func (s *Service) giveBackOf(ctx context.Context, done map[string]bool) error {
 			delete(done, id)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // giveBackJobs ends the leases of a pod's worker. One that is lost already was
@@ -76,17 +78,19 @@ func (s *Service) giveBackJobs(ctx context.Context, p pod.Pod) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, id := range p.Cut {
 		lease, err := s.queue.Held(ctx, e, job.ID(id), p.ID)
 		if err == nil {
 			err = lease.GiveBack(ctx)
 		}
-		if err != nil && !errors.Is(err, queue.ErrLost) {
-			return err
-		}
-		if err == nil {
+		switch {
+		case errors.Is(err, queue.ErrLost):
+		case err != nil:
+			errs = append(errs, fmt.Errorf("pod %s: job %s: %w", p.ID, id, err))
+		default:
 			s.log.InfoContext(ctx, "job given back, its worker was stopped", "job", id, "endpoint", e.ID, "worker", p.ID)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

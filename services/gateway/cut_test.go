@@ -6,6 +6,7 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/pod"
+	"flightline/streams"
 )
 
 func TestJobsOfAWorkerThatItsDriverEndedWaitAgainAtOnce(t *testing.T) {
@@ -26,5 +27,28 @@ func TestJobsOfAWorkerThatItsDriverEndedWaitAgainAtOnce(t *testing.T) {
 	// And another worker gets it, long before the lease would be over.
 	if got := s.worker("w2", one, two).take(); got.ID != id {
 		t.Errorf("got %+v, want job %s", got, id)
+	}
+}
+
+// Neither a job whose record cannot be read, nor the pod that had it, keeps
+// others from being given back.
+func TestOneJobThatCannotBeGivenBackKeepsNoOtherFromIt(t *testing.T) {
+	s := newSite(t)
+	g := s.gateway(Config{})
+	a, b := s.worker("w1", g), s.worker("w2", g)
+	s.submit()
+	s.submit()
+	one, two := a.take().ID, b.take().ID
+	broken := job.ID("broken")
+	_, err := s.bus.JS.Publish(t.Context(), streams.RecordSubject(0, "ep", broken, 1), []byte("garbage"))
+	must(t, err)
+	now := s.queue.Now().UTC()
+	for id, cut := range map[string][]string{"w1": {string(broken), one}, "w2": {two}} {
+		must(t, s.registry.Pods.Create(t.Context(), pod.Pod{
+			ID: id, Endpoint: "ep", Driver: pod.Process, Status: pod.Terminated, Created: now, Changed: now, Cut: cut,
+		}))
+	}
+	for _, id := range []string{one, two} {
+		eventually(t, "the job waits again", 20*time.Second, func() bool { return s.status(id).Status == job.InQueue })
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -31,6 +32,7 @@ func (s *Service) done(c *fiber.Ctx) error {
 	if err := s.settle(c, who, id, r); err != nil {
 		return err
 	}
+	s.served.add(who.key(), time.Now())
 	return c.JSON(ok)
 }
 

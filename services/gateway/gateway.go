@@ -69,7 +69,8 @@ type Service struct {
 	queue    *queue.Queue
 	registry *registry.Registry
 	stops    *stops
-	pods     *pods
+	pods     *recent // whose records are there
+	served   *recent // who took a job or ended one
 	counts   counts
 }
 
@@ -106,7 +107,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	return &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry,
-		stops: newStops(deps.Queue, cfg.Log), pods: newPods(),
+		stops: newStops(deps.Queue, cfg.Log), pods: newRecent(podKnownFor), served: newRecent(servedKnownFor),
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"golang.org/x/sync/errgroup"
@@ -19,6 +20,9 @@ const (
 	mostPinged = 1000
 	// pingedAtOnce are looked at side by side.
 	pingedAtOnce = 8
+	// servedKnownFor is how long it is remembered when a worker last had a job:
+	// the longest idleTimeout.
+	servedKnownFor = time.Hour
 )
 
 // ping extends the leases of the jobs it names, and says that the worker lives.
@@ -50,6 +54,11 @@ func (s *Service) ping(c *fiber.Ctx) error {
 		self.State = registry.WorkerRunning
 	}
 	self.Concurrency = max(1, len(self.Running))
+	if now := time.Now(); len(self.Running) == 0 {
+		if at, known := s.served.last(who.key(), now); known {
+			self.Rested = now.Sub(at)
+		}
+	}
 	if beat := s.registry.Workers.Beat(ctx, self); beat != nil {
 		s.log.DebugContext(ctx, "worker not registered", "endpoint", who.endpoint.ID, "worker", who.worker, "err", beat)
 	} else {

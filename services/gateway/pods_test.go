@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -84,20 +83,5 @@ func TestAPodOfADriverIsLeftToIt(t *testing.T) {
 	s.worker("w1", s.gateway(Config{})).ping()
 	if p := s.pod("w1"); p.Status != pod.Exited {
 		t.Errorf("got %+v, want it as it was", p)
-	}
-}
-
-func TestWhatIsRememberedOfPodsIsBounded(t *testing.T) {
-	p, now := newPods(), time.Now()
-	for i := range mostPods + 10 {
-		p.add(fmt.Sprint("ep.", i), now)
-	}
-	if len(p.seen) != mostPods || p.known("ep."+fmt.Sprint(mostPods), now) || !p.known("ep.0", now) {
-		t.Errorf("got %d, want the first %d", len(p.seen), mostPods)
-	}
-	later := now.Add(podKnownFor)
-	p.add("ep.x", later)
-	if len(p.seen) != 1 || p.known("ep.0", later) || !p.known("ep.x", later.Add(podKnownFor-1)) {
-		t.Errorf("got %d, want those of long ago forgotten", len(p.seen))
 	}
 }

@@ -50,6 +50,7 @@ func (s *Service) handOut(c *fiber.Ctx, most int, batch bool) error {
 	if len(taken) == 0 {
 		return c.SendStatus(fiber.StatusNoContent)
 	}
+	s.served.add(who.key(), time.Now())
 	s.deliver(c, taken, batch)
 	return nil
 }

@@ -231,7 +231,7 @@ func TestADeletedEndpointAnswersItsPollsAndLosesNothing(t *testing.T) {
 	poll := make(chan answer, 1)
 	go func() { a, _ := w.try(t.Context(), "GET", "/job-take/w1?gpu=any", nil); poll <- a }()
 	eventually(t, "the poll waits", patience, func() bool { return s.pulls() > 0 })
-	_, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), "ep")
+	_, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), s.endpoint)
 	must(t, err)
 	if a := <-poll; a.status != http.StatusNoContent {
 		t.Errorf("got %d %s, want 204", a.status, a.raw)

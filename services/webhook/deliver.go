@@ -9,11 +9,13 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/streams"
 )
 
 const (
-	// troubleAway is how long a completion stays away when JetStream does not answer.
-	troubleAway = time.Second
+	// troubleAway is how long a completion stays away when JetStream does not
+	// answer, deletingAway while its endpoint is being deleted.
+	troubleAway, deletingAway = time.Second, 3 * time.Second
 	// extendAfter is when one that waited needs more time for an attempt.
 	extendAfter = 5 * time.Second
 )
@@ -25,10 +27,14 @@ func (s *Service) deliver(ctx context.Context, o *order) verdict {
 		o.Extend()
 	}
 	ctx = s.within(ctx, o)
-	e, err := s.registry.Endpoints.Get(ctx, o.Job.Endpoint)
-	if errors.Is(err, endpoint.ErrNotFound) || err == nil && queue.OfEarlier(e, &o.Job) {
+	e, err := s.endpointOf(ctx, o)
+	if errors.Is(err, endpoint.ErrNotFound) {
 		s.log.WarnContext(ctx, "webhook dropped, its endpoint was deleted", "job", o.Job.ID, "endpoint", o.Job.Endpoint)
 		o.Done(ctx) // without the endpoint's secret nothing can be signed
+		return untried
+	}
+	if e.Deleting {
+		o.Later(deletingAway) // it may be refused yet: then the endpoint lives on
 		return untried
 	}
 	if err != nil {
@@ -59,6 +65,20 @@ func (s *Service) deliver(ctx context.Context, o *order) verdict {
 	return untried
 }
 
+// endpointOf is the endpoint that accepted the completion's job; it may be Deleting.
+// That it is gone, endpoint.ErrNotFound, is said by the bucket only: what
+// memory has may be 2 s old, and hides one that is being deleted.
+func (s *Service) endpointOf(ctx context.Context, o *order) (endpoint.Endpoint, error) {
+	e, err := s.registry.Endpoints.Get(ctx, o.Job.Endpoint)
+	if errors.Is(err, endpoint.ErrNotFound) || err == nil && queue.OfEarlier(e, &o.Job) {
+		e, err = s.registry.Endpoints.Find(ctx, o.Job.Endpoint)
+	}
+	if err == nil && queue.OfEarlier(e, &o.Job) {
+		return endpoint.Endpoint{}, endpoint.ErrNotFound
+	}
+	return e, err
+}
+
 // putOff is the end of a step that JetStream may have refused: then the
 // completion comes again soon. The receiver has no part in it.
 func (s *Service) putOff(ctx context.Context, o *order, err error) verdict {
@@ -76,16 +96,10 @@ func (s *Service) park(ctx context.Context, o *order) (bool, error) {
 	if err != nil || !d.Paused {
 		return false, err
 	}
-	if err := o.Keep(ctx, queue.DestinationPaused, o.to.origin); err != nil {
-		return false, err
-	}
-	// Whoever resumed it meanwhile may have looked before this one was there.
-	d, err = s.registry.Destinations.Find(ctx, o.Job.Endpoint, o.to.origin)
-	if err != nil || d.Paused {
-		return true, err
-	}
-	_, err = s.queue.ReplayKept(ctx, o.Job.Endpoint, queue.ReplayOf{Job: o.Job.ID, Reason: queue.DestinationPaused})
-	return true, err
+	return o.KeepIf(ctx, queue.DestinationPaused, o.to.origin, func(ctx context.Context) (bool, error) {
+		d, err := s.registry.Destinations.Find(ctx, o.Job.Endpoint, o.to.origin)
+		return d.Paused, err
+	})
 }
 
 // attempt posts the completion and writes down what came of it.
@@ -113,7 +127,7 @@ func (s *Service) attempt(ctx context.Context, o *order, e endpoint.Endpoint, n 
 	if !got.ok() {
 		pause, again := pauseAfter(n, e.WebhookRetries, got.retryAfter)
 		d.Outcome, d.Next = queue.DeliveryFailed, ended.Add(pause)
-		if !again || gone {
+		if !again || gone || !d.Next.Add(streams.WebhookWait).Before(o.Ends) {
 			d.Outcome, d.Next = queue.DeliveryGivenUp, time.Time{}
 		}
 	}
@@ -176,11 +190,12 @@ func (s *Service) fail(ctx context.Context, o *order, d queue.Delivery, got resu
 	case queue.DeliveryGivenUp:
 		s.log.InfoContext(ctx, "webhook given up", "job", d.Job, "endpoint", d.Endpoint, "attempts", d.Try, "to", o.to.origin, "reason", got.reason())
 		s.putOff(ctx, o, o.Keep(ctx, queue.GivenUp, o.to.origin))
-		now, err := s.registry.Destinations.GaveUp(ctx, d.Endpoint, o.to.origin, s.cfg.Patience, got.reason(), s.queue.Now())
+		at := s.queue.Now()
+		now, err := s.registry.Destinations.GaveUp(ctx, d.Endpoint, o.to.origin, s.cfg.Patience, got.reason(), at)
 		switch {
 		case err != nil:
 			s.log.WarnContext(ctx, "failure not counted", "endpoint", d.Endpoint, "to", o.to.origin, "err", err)
-		case now.Paused && now.Failures == s.cfg.Patience.Webhooks:
+		case now.Paused && now.Since.Equal(at): // by this one
 			s.log.WarnContext(ctx, "destination paused", "endpoint", d.Endpoint, "to", o.to.origin, "reason", now.Reason)
 		}
 	}

@@ -111,7 +111,7 @@ func TestAnEarlierEndpointsWebhooksAreDropped(t *testing.T) {
 	s := newSite(t, time.Second)
 	r := receive(t, answerWith(200))
 	old := s.complete(r.url)
-	if err := s.registry.Endpoints.Delete(t.Context(), "ep"); err != nil {
+	if err := s.registry.Endpoints.Delete(t.Context(), s.endpoint); err != nil {
 		t.Fatal(err)
 	}
 	before := s.endpoint.WebhookSecret

@@ -28,7 +28,7 @@ func (s *Service) traced(ctx context.Context, o *order, try int, header http.Hea
 		return post(ctx)
 	}
 	attrs := []attribute.KeyValue{
-		attribute.String("http.request.method", http.MethodPost), attribute.String("url.full", o.to.shown),
+		attribute.String("http.request.method", http.MethodPost), attribute.String("url.full", o.to.origin),
 		attribute.String("flightline.endpoint.id", o.Job.Endpoint), attribute.String("flightline.job.id", string(o.Job.ID)),
 		attribute.Int("flightline.webhook.attempt", try),
 	}

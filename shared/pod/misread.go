@@ -13,7 +13,8 @@ import (
 
 // Misread says in the document's own words why encoding/json could not read
 // raw, nil if err is nil. The Field is the path of the value that is wrong, as
-// "env.A" or "command[0]", "" if it is the whole document.
+// "env.A" or "command[0]", "" if it is the whole document, and "an instant" if
+// one is wrong: which is not known then.
 func Misread(raw []byte, err error) *FieldError {
 	if err == nil {
 		return nil
@@ -26,13 +27,15 @@ func Misread(raw []byte, err error) *FieldError {
 			return &FieldError{plain, "is no field that there is"}
 		}
 	}
-	if untimely, ok := errors.AsType[*time.ParseError](err); ok {
-		return &FieldError{strings.Trim(untimely.Value, `"`), "must be " + anInstant}
+	if _, untimely := errors.AsType[*time.ParseError](err); untimely || strings.HasPrefix(err.Error(), notText) {
+		return &FieldError{"an instant", "must be like 2026-01-31T12:00:00Z"} // encoding/json does not say where
 	}
 	return &FieldError{"", "is not valid JSON"}
 }
 
-const anInstant = "an instant like 2026-01-31T12:00:00Z"
+// notText begins the error of a time.Time that is read from no string; it has
+// no type.
+const notText = "Time.UnmarshalJSON:"
 
 // wanted says in JSON's words what takes a value of this type.
 func wanted(t reflect.Type) string {

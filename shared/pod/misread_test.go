@@ -45,7 +45,11 @@ func TestMisreadNamesTheValueByItsPath(t *testing.T) {
 		`{"inner":"x"}`:                  "inner must be an object",
 		`{"half":"x"}`:                   "half must be a number",
 		`{"truth":"yes"}`:                "truth must be true or false",
-		`{"at":"soon"}`:                  "soon must be an instant like 2026-01-31T12:00:00Z",
+		`{"at":"soon"}`:                  "an instant must be like 2026-01-31T12:00:00Z",
+		`{"at":5}`:                       "an instant must be like 2026-01-31T12:00:00Z",
+		`{"at":{}}`:                      "an instant must be like 2026-01-31T12:00:00Z",
+		`{"at":"2026-13-01T00:00:00Z"}`:  "an instant must be like 2026-01-31T12:00:00Z",
+		`{"at":"a\u0000b"}`:              "an instant must be like 2026-01-31T12:00:00Z", // no word of it
 		`{"nam":1}`:                      "nam is no field that there is",
 		`[]`:                             " must be an object",
 		`"x"`:                            " must be an object",

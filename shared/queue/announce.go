@@ -41,7 +41,7 @@ func (q *Queue) Announce(ctx context.Context, f Fact) error {
 }
 
 // AnnounceAgain queues the end of a job's latest attempt once more, whatever
-// became of its webhook; one that still waits in the queue is as good. It
+// became of its webhook; one that is still to be tried is as good. It
 // returns job.ErrNotFound if the job is no longer kept, has not ended, has no
 // webhook, or is of an earlier endpoint of that id, and ErrUnavailable.
 func (q *Queue) AnnounceAgain(ctx context.Context, e endpoint.Endpoint, id job.ID) error {
@@ -72,11 +72,12 @@ func (q *Queue) announce(ctx context.Context, at place, r *record, replay string
 	if replay != "" {
 		m.Header.Set(replayHeader, replay)
 	}
-	until := time.Time{}
-	if replay != "" {
-		until = time.Now().Add(leaving)
+	if replay == "" {
+		err = q.queueCompletion(ctx, m, time.Time{})
+	} else {
+		_, err = q.queueAgain(ctx, m, time.Now().Add(leaving))
 	}
-	if err := q.queueCompletion(ctx, m, until); err != nil && !errors.Is(err, errConflict) {
+	if err != nil && !errors.Is(err, errConflict) {
 		return fmt.Errorf("announce job %s: %w", r.ID, err)
 	}
 	return nil

@@ -14,8 +14,9 @@ import (
 // Arrivals tells of the next job that is put into a queue, for many endpoints
 // and at next to no cost: the server sends the first message after Await, and
 // none of those that follow. It is a hint, no record: what comes while this
-// process is cut off from the server is not told, and a job may be told of
-// just before it is counted. It is safe for concurrent use.
+// process is cut off from the server is not told, nor what comes while too many
+// messages wait to be read, and a job may be told of just before it is counted.
+// It is safe for concurrent use.
 type Arrivals struct {
 	q    *Queue
 	told chan *nats.Msg
@@ -33,7 +34,7 @@ type awaited struct {
 }
 
 // arrivalsHeld bounds the messages that wait to be read; beyond it they are
-// lost, as in an outage.
+// lost, and Awaits does not know.
 const arrivalsHeld = 4096
 
 // Arrivals starts nothing. Close it.
@@ -64,10 +65,12 @@ func (a *Arrivals) Await(endpointID string, all bool) error {
 	if !endpoint.ValidID(endpointID) {
 		return endpoint.ErrNotFound
 	}
-	if a.Awaits(endpointID, all) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.awaits(endpointID, all) {
 		return nil
 	}
-	a.Forget(endpointID)
+	a.forget(endpointID)
 	subject := streams.ClassFilter(endpointID, job.Normal)
 	if all {
 		subject = streams.AllJobs(endpointID)
@@ -80,8 +83,6 @@ func (a *Arrivals) Await(endpointID string, all bool) error {
 	if err != nil {
 		return fmt.Errorf("await jobs of %s: %w: %w", endpointID, ErrUnavailable, err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.awaited[endpointID] = awaited{sub, all, link}
 	return nil
 }
@@ -92,6 +93,11 @@ func (a *Arrivals) Await(endpointID string, all bool) error {
 func (a *Arrivals) Awaits(endpointID string, all bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.awaits(endpointID, all)
+}
+
+// awaits is Awaits for who holds mu.
+func (a *Arrivals) awaits(endpointID string, all bool) bool {
 	is, ok := a.awaited[endpointID]
 	return ok && (is.all || !all) && a.q.nc.IsConnected() && is.link == a.q.nc.Stats().Reconnects
 }
@@ -100,6 +106,11 @@ func (a *Arrivals) Awaits(endpointID string, all bool) bool {
 func (a *Arrivals) Forget(endpointID string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.forget(endpointID)
+}
+
+// forget is Forget for who holds mu.
+func (a *Arrivals) forget(endpointID string) {
 	if is, ok := a.awaited[endpointID]; ok {
 		_ = is.sub.Unsubscribe() // that it has ended already is fine
 		delete(a.awaited, endpointID)
@@ -109,12 +120,8 @@ func (a *Arrivals) Forget(endpointID string) {
 // Close forgets all endpoints.
 func (a *Arrivals) Close() {
 	a.mu.Lock()
-	ids := make([]string, 0, len(a.awaited))
+	defer a.mu.Unlock()
 	for id := range a.awaited {
-		ids = append(ids, id)
-	}
-	a.mu.Unlock()
-	for _, id := range ids {
-		a.Forget(id)
+		a.forget(id)
 	}
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -134,5 +135,34 @@ func TestStatsNowKnowsOfTheLastJob(t *testing.T) {
 	}
 	if got, err := s.q.Stats(t.Context(), s.e); err != nil || got.Queued != 4 {
 		t.Errorf("of a moment ago: got %+v, %v; want 4", got, err)
+	}
+}
+
+func TestManyThatAwaitAnEndpointAtOnceLeaveOneSubscription(t *testing.T) {
+	s := newSite(t)
+	q := s.queue(t, Config{})
+	a := q.Arrivals()
+	before := q.nc.NumSubscriptions()
+	for range 500 {
+		a.Forget("ep")
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for range 8 {
+			all.Go(func() {
+				<-begin
+				if err := a.Await("ep", true); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+	}
+	if got := q.nc.NumSubscriptions() - before; got != 1 {
+		t.Errorf("awaited: got %d subscriptions, want 1", got)
+	}
+	a.Close()
+	if got := q.nc.NumSubscriptions() - before; got != 0 {
+		t.Errorf("closed: got %d subscriptions, want 0", got)
 	}
 }

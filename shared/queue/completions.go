@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,9 +22,6 @@ const (
 	// delivers need not read the rest of the message.
 	inputHeader = "Flightline-Input"
 	inputMost   = 4 << 10
-	// completionsAtOnce is how many completions are asked for at a time. They
-	// come without payloads.
-	completionsAtOnce = 4096
 )
 
 // ErrPayloadGone means that a completion's input or output can no longer be
@@ -45,6 +41,8 @@ type Completion struct {
 	// Fresh: as far as its message tells, nobody has tried to deliver it, so
 	// that LastDelivery would find nothing. LogDelivery knows for certain.
 	Fresh bool
+	// Ends is when the queue forgets it, delivered or not, in server time.
+	Ends time.Time
 
 	// short is the input if the header has it, whole: all else is there too.
 	short []byte
@@ -58,100 +56,6 @@ type Completion struct {
 	// seq is where the whole of it lies in WEBHOOKS, as server has it.
 	seq    uint64
 	server string
-}
-
-// Completions calls each for every completion that is to be delivered now,
-// until ctx ends. Several processes share them. each must not block. It sits
-// out an outage.
-func (q *Queue) Completions(ctx context.Context, each func(*Completion)) error {
-	sweep, tries := newSweeper(q), newFirstTries(q)
-	var sweeping sync.WaitGroup
-	sweeping.Go(func() { sweep.run(ctx) })
-	defer sweeping.Wait()
-	known := func(c *Completion) {
-		c.sweep, c.tries = sweep, tries
-		each(c)
-	}
-	for ctx.Err() == nil {
-		if err := q.consumeCompletions(ctx, known); err != nil && ctx.Err() == nil {
-			q.log.WarnContext(ctx, "completions are not read, trying again", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(factsPause):
-		}
-	}
-	return nil
-}
-
-func (q *Queue) consumeCompletions(ctx context.Context, each func(*Completion)) error {
-	within, cancel := bounded(ctx)
-	defer cancel()
-	back, server := q.renumbered()
-	consumer, err := q.js.Consumer(within, streams.Webhooks, streams.WebhookConsumer)
-	if err != nil {
-		return fmt.Errorf("bind consumer %s: %w", streams.WebhookConsumer, err)
-	}
-	failed := make(chan error, 1)
-	consuming, err := consumer.Consume(func(m jetstream.Msg) {
-		c, err := q.completionOf(m)
-		if err != nil {
-			q.log.ErrorContext(ctx, "completion dropped", "subject", m.Subject(), "error", err)
-			_ = m.Term()
-			return
-		}
-		c.server = server
-		each(c)
-	}, jetstream.PullMaxMessages(completionsAtOnce), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-		if errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) {
-			select {
-			case failed <- err:
-			default:
-			}
-		}
-	}))
-	if err != nil {
-		return fmt.Errorf("consume %s: %w", streams.WebhookConsumer, err)
-	}
-	defer func() {
-		consuming.Stop()
-		<-consuming.Closed()
-	}()
-	select {
-	case <-ctx.Done():
-	case <-back:
-		consuming.Drain() // what came before is the other server's
-		select {
-		case <-ctx.Done():
-		case <-consuming.Closed():
-		}
-	case err := <-failed:
-		return err
-	}
-	return nil
-}
-
-func (q *Queue) completionOf(m jetstream.Msg) (*Completion, error) {
-	meta, err := m.Metadata()
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", m.Subject(), err)
-	}
-	ep, id, _, err := streams.ParseCompletion(m.Subject())
-	if err != nil {
-		return nil, err
-	}
-	w, err := parseWire(m.Headers().Get(metaHeader))
-	if err != nil {
-		return nil, fmt.Errorf("decode job %s: %w", id, err)
-	}
-	var r record
-	w.fill(&r, place{endpoint: ep}, id, meta.Sequence.Stream)
-	c := &Completion{Job: r.Job, Replay: m.Headers().Get(replayHeader), q: q, refs: [2]*payloadRef{r.inRef, r.outRef}, msg: m, seq: r.seq}
-	c.Fresh = meta.NumDelivered == 1 && c.Replay == "" && m.Headers().Get(triedHeader) == ""
-	if input := m.Headers().Get(inputHeader); input != "" && w.tellsAll() {
-		c.short, c.whole = []byte(input), true
-	}
-	return c, nil
 }
 
 // Load reads the input and the output, unless they are short and came with the
@@ -212,17 +116,26 @@ func (q *Queue) loadKept(ctx context.Context, ref *payloadRef) ([]byte, error) {
 
 // Extend keeps the completion from other processes for another
 // streams.WebhookWait. It fails silently; then it may be delivered twice.
-func (c *Completion) Extend() { _ = c.msg.InProgress() }
+func (c *Completion) Extend() {
+	if c.numbered() {
+		_ = c.msg.InProgress()
+	}
+}
 
 // Later gives the completion back; it comes again after d, to whichever
 // process. One of 0 or less is none.
 func (c *Completion) Later(d time.Duration) {
-	if d <= 0 {
+	switch {
+	case !c.numbered(): // it comes again by itself
+	case d <= 0:
 		_ = c.msg.Nak()
-		return
+	default:
+		_ = c.msg.NakWithDelay(d)
 	}
-	_ = c.msg.NakWithDelay(d)
 }
+
+// numbered: what is said of the completion is not taken for another's.
+func (c *Completion) numbered() bool { return c.q.numbered(c.server) }
 
 // Done takes the completion out of the queue for good, within a second
 // and with many others, and at once its copies of payloads. It may fail

@@ -85,7 +85,7 @@ func (q *Queue) LogDelivery(ctx context.Context, d Delivery, after uint64) error
 	if err != nil {
 		return err
 	}
-	err = q.put(ctx, streams.Deliveries, m)
+	_, err = q.put(ctx, streams.Deliveries, m)
 	if errors.Is(err, errConflict) {
 		return ErrDeliveryLogged
 	}

@@ -66,15 +66,6 @@ func (q *Queue) numbered(server string) bool {
 	return q.barrier.Load() == nil || q.nc.ConnectedServerId() == server
 }
 
-// renumbered returns a channel that is closed when another server may number
-// the messages than the one it returns, nil if that cannot be.
-func (q *Queue) renumbered() (back <-chan struct{}, server string) {
-	if q.barrier.Load() != nil {
-		back = q.service.reconnected()
-	}
-	return back, q.nc.ConnectedServerId()
-}
-
 func newSweeper(q *Queue) *sweeper { return &sweeper{q: q, wake: make(chan struct{}, 1)} }
 
 // add removes a message soon; at once when the sweeper is closed.

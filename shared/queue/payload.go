@@ -73,22 +73,33 @@ func (q *Queue) storeParts(ctx context.Context, at place, subject string, data [
 	return ref, nil
 }
 
-// loadPayload reads a payload and checks it. A replica may lack the last parts
-// for a moment; errPayload if they stay away.
+// loadPayload reads a payload and checks it. A replica may lack parts, for as
+// long as it lags: that they are gone is what the leader says (errPayload).
 func (q *Queue) loadPayload(ctx context.Context, at place, ref *payloadRef) ([]byte, error) {
-	const tries, pause = 5, 50 * time.Millisecond
-	for range tries {
-		data, err := q.readParts(ctx, at, ref)
-		if err == nil || !errors.Is(err, errPayload) {
-			return data, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause):
-		}
+	data, err := q.readParts(ctx, at, ref)
+	if errors.Is(err, errPayload) {
+		data, err = q.leaderParts(ctx, at, ref)
 	}
-	return nil, fmt.Errorf("%w: %s", errPayload, ref.Subject)
+	if errors.Is(err, errPayload) {
+		return nil, fmt.Errorf("%w: %s", errPayload, ref.Subject)
+	}
+	return data, err
+}
+
+// leaderParts is readParts from the leader, part by part.
+func (q *Queue) leaderParts(ctx context.Context, at place, ref *payloadRef) ([]byte, error) {
+	parts := make([]*nats.Msg, 0, ref.Parts)
+	for from := uint64(1); len(parts) < ref.Parts; {
+		m, err := q.leaderNext(ctx, streams.Payloads(at.partition), ref.Subject, from)
+		if errors.Is(err, errNoMessage) {
+			return nil, errPayload
+		}
+		if err != nil {
+			return nil, err
+		}
+		parts, from = append(parts, m.asBatch()), m.seq+1
+	}
+	return ref.join(parts)
 }
 
 func (q *Queue) readParts(ctx context.Context, at place, ref *payloadRef) ([]byte, error) {
@@ -98,6 +109,11 @@ func (q *Queue) readParts(ctx context.Context, at place, ref *payloadRef) ([]byt
 	if err != nil {
 		return nil, err
 	}
+	return ref.join(parts)
+}
+
+// join is the payload, or errPayload.
+func (ref *payloadRef) join(parts []*nats.Msg) ([]byte, error) {
 	data := make([]byte, 0, ref.Size)
 	for _, p := range parts {
 		data = append(data, p.Data...)

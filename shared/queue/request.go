@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -100,8 +102,21 @@ func untilAnswered[T any](ctx context.Context, try func() (T, error)) (T, error)
 type stored struct {
 	subject string
 	seq     uint64
+	at      string // RFC 3339
 	header  nats.Header
 	data    []byte
+}
+
+// asBatch is the message as batchGet returns it.
+func (m *stored) asBatch() *nats.Msg {
+	got := &nats.Msg{Header: maps.Clone(m.header), Data: m.data}
+	if got.Header == nil {
+		got.Header = nats.Header{}
+	}
+	got.Header.Set(jetstream.SubjectHeader, m.subject)
+	got.Header.Set(jetstream.SequenceHeader, strconv.FormatUint(m.seq, 10))
+	got.Header.Set(jetstream.TimeStampHeaer, m.at)
+	return got
 }
 
 // leaderLast reads the last message on subject, which may have wildcards, from
@@ -110,6 +125,16 @@ type stored struct {
 // is none, and also if the stream does not exist.
 func (q *Queue) leaderLast(ctx context.Context, stream, subject string) (*stored, error) {
 	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", subject, err)
+	}
+	return untilAnswered(ctx, func() (*stored, error) { return q.leaderGet(ctx, stream, body) })
+}
+
+// leaderNext reads the first message on subject, which may have wildcards, from
+// a sequence on, as leaderLast does.
+func (q *Queue) leaderNext(ctx context.Context, stream, subject string, from uint64) (*stored, error) {
+	body, err := json.Marshal(map[string]any{"seq": from, "next_by_subj": subject})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", subject, err)
 	}
@@ -126,6 +151,7 @@ func (q *Queue) leaderGet(ctx context.Context, stream string, body []byte) (*sto
 		Message *struct {
 			Subject string `json:"subject"`
 			Seq     uint64 `json:"seq"`
+			Time    string `json:"time"`
 			Header  []byte `json:"hdrs"`
 			Data    []byte `json:"data"`
 		} `json:"message"`
@@ -139,7 +165,7 @@ func (q *Queue) leaderGet(ctx context.Context, stream string, body []byte) (*sto
 		}
 		return nil, got.Error.explain("read " + stream)
 	}
-	m := &stored{subject: got.Message.Subject, seq: got.Message.Seq, data: got.Message.Data}
+	m := &stored{subject: got.Message.Subject, seq: got.Message.Seq, at: got.Message.Time, data: got.Message.Data}
 	if len(got.Message.Header) > 0 {
 		if m.header, err = nats.DecodeHeadersMsg(got.Message.Header); err != nil {
 			return nil, fmt.Errorf("read headers of %s: %w", got.Message.Subject, err)

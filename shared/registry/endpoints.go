@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -111,10 +112,13 @@ func (e *Endpoints) Update(ctx context.Context, id string, change func(endpoint.
 
 // MarkDeleting makes the endpoint refuse everything from now on and returns it
 // with the revision of the mark, for Instances.WaitSeen. Marking it again is
-// fine.
-func (e *Endpoints) MarkDeleting(ctx context.Context, id string) (endpoint.Endpoint, uint64, error) {
-	return e.update(ctx, id, func(old endpoint.Endpoint) (endpoint.Endpoint, error) {
-		if old.Deleting {
+// fine. One that was made anew since is endpoint.ErrNotFound.
+func (e *Endpoints) MarkDeleting(ctx context.Context, which endpoint.Endpoint) (endpoint.Endpoint, uint64, error) {
+	return e.update(ctx, which.ID, func(old endpoint.Endpoint) (endpoint.Endpoint, error) {
+		switch {
+		case !old.Created.Equal(which.Created):
+			return old, endpoint.ErrNotFound
+		case old.Deleting:
 			return old, errUnchanged
 		}
 		old.Deleting = true
@@ -125,9 +129,13 @@ func (e *Endpoints) MarkDeleting(ctx context.Context, id string) (endpoint.Endpo
 // errUnchanged is how a change says that there is nothing to write.
 var errUnchanged = errors.New("registry: nothing to change")
 
-// Unmark takes the mark back: the endpoint serves again.
-func (e *Endpoints) Unmark(ctx context.Context, id string) error {
-	_, _, err := e.update(ctx, id, func(old endpoint.Endpoint) (endpoint.Endpoint, error) {
+// Unmark takes the mark back: the endpoint serves again. One that was made anew
+// since is endpoint.ErrNotFound.
+func (e *Endpoints) Unmark(ctx context.Context, which endpoint.Endpoint) error {
+	_, _, err := e.update(ctx, which.ID, func(old endpoint.Endpoint) (endpoint.Endpoint, error) {
+		if !old.Created.Equal(which.Created) {
+			return old, endpoint.ErrNotFound
+		}
 		old.Deleting = false
 		return old, nil
 	})
@@ -165,9 +173,28 @@ func (e *Endpoints) update(ctx context.Context, id string, change func(endpoint.
 }
 
 // Delete forgets the endpoint. It is the last step of a deletion: the id is
-// free from here on. One that does not exist is no error.
-func (e *Endpoints) Delete(ctx context.Context, id string) error {
-	return e.table.Delete(ctx, id)
+// free from here on. One that does not exist any more is no error, and one that
+// was made anew since stays. It returns ErrConflict if the endpoint was changed
+// at the same time.
+func (e *Endpoints) Delete(ctx context.Context, which endpoint.Endpoint) error {
+	old, err := e.table.get(ctx, which.ID)
+	switch {
+	case errors.Is(err, ErrNotFound), err == nil && !old.value.Created.Equal(which.Created):
+		return nil
+	case err != nil:
+		return err
+	}
+	return e.table.deleteAt(ctx, which.ID, old.revision)
+}
+
+// Deleted is when the last endpoint of this id was deleted, the zero time if
+// there is one or never was.
+func (e *Endpoints) Deleted(ctx context.Context, id string) (time.Time, error) {
+	got, err := e.table.get(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		return got.written, nil
+	}
+	return time.Time{}, err
 }
 
 // List returns the endpoints by id, without those being deleted.

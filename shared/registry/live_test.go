@@ -57,7 +57,7 @@ func TestWorkerIDsThatCannotBe(t *testing.T) {
 func TestWaitSeenWaitsForEveryInstance(t *testing.T) {
 	b := newBus(t)
 	control, api := running(t, b), running(t, b)
-	create(t, control, "ep1")
+	e := create(t, control, "ep1")
 	inBackground(t, func(ctx context.Context) error {
 		return api.Instances.Announce(ctx, registry.Instance{ID: "api-1", Role: "api"})
 	})
@@ -65,7 +65,7 @@ func TestWaitSeenWaitsForEveryInstance(t *testing.T) {
 		list, err := control.Instances.List(t.Context())
 		return err == nil && len(list) == 1
 	})
-	_, revision, err := control.Endpoints.MarkDeleting(t.Context(), "ep1")
+	_, revision, err := control.Endpoints.MarkDeleting(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestWaitSeenWaitsForEveryInstance(t *testing.T) {
 func TestWaitSeenDoesNotWaitForeverForOneThatLags(t *testing.T) {
 	b := newBus(t)
 	control := open(t, b)
-	create(t, control, "ep1")
+	e := create(t, control, "ep1")
 	stuck := open(t, b) // it does not run, so it never sees anything
 	inBackground(t, func(ctx context.Context) error {
 		return stuck.Instances.Announce(ctx, registry.Instance{ID: "stuck", Role: "api"})
@@ -94,7 +94,7 @@ func TestWaitSeenDoesNotWaitForeverForOneThatLags(t *testing.T) {
 		list, err := control.Instances.List(t.Context())
 		return err == nil && len(list) == 1
 	})
-	_, revision, err := control.Endpoints.MarkDeleting(t.Context(), "ep1")
+	_, revision, err := control.Endpoints.MarkDeleting(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -163,17 +163,17 @@ func TestConcurrentUpdatesAllCount(t *testing.T) {
 func TestDeletingEndpointRefusesEverywhereAndItsIDIsTakenUntilTheEnd(t *testing.T) {
 	b := newBus(t)
 	r, other := running(t, b), running(t, b)
-	create(t, r, "ep1")
+	e := create(t, r, "ep1")
 	create(t, r, "ep2")
 	eventually(t, "the other instance knows it", patience, func() bool {
 		_, err := other.Endpoints.Get(t.Context(), "ep1")
 		return err == nil
 	})
-	_, revision, err := r.Endpoints.MarkDeleting(t.Context(), "ep1")
+	_, revision, err := r.Endpoints.MarkDeleting(t.Context(), e)
 	if err != nil || revision == 0 {
 		t.Fatalf("got revision %d, %v", revision, err)
 	}
-	if _, again, err := other.Endpoints.MarkDeleting(t.Context(), "ep1"); err != nil || again != revision {
+	if _, again, err := other.Endpoints.MarkDeleting(t.Context(), e); err != nil || again != revision {
 		t.Errorf("marked again: got revision %d, %v, want %d", again, err, revision)
 	}
 	if _, err := r.Endpoints.Get(t.Context(), "ep1"); !errors.Is(err, endpoint.ErrNotFound) {
@@ -200,12 +200,41 @@ func TestDeletingEndpointRefusesEverywhereAndItsIDIsTakenUntilTheEnd(t *testing.
 		t.Errorf("deleting: got %+v, %v, want ep1", d, err)
 	}
 	for range 2 {
-		if err := r.Endpoints.Delete(t.Context(), "ep1"); err != nil {
+		if err := r.Endpoints.Delete(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
+	if at, err := r.Endpoints.Deleted(t.Context(), "ep1"); err != nil || time.Since(at) > patience {
+		t.Errorf("got a deletion at %s, %v, want one just now", at, err)
+	}
 	if made := create(t, r, "ep1"); made.Version != 1 {
 		t.Errorf("made again: got version %d, want 1", made.Version)
+	}
+}
+
+// Whoever deletes an endpoint may be late: one of the same id was made anew.
+func TestAnEndpointMadeAnewIsNotDeletedWithTheOneBefore(t *testing.T) {
+	b := newBus(t)
+	r := open(t, b)
+	old := endpoint.Endpoint{ID: "ep1", Created: time.Now().Add(-time.Minute)}
+	young, err := r.Endpoints.Create(t.Context(), endpoint.Endpoint{ID: "ep1", Created: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.Endpoints.MarkDeleting(t.Context(), old); !errors.Is(err, endpoint.ErrNotFound) {
+		t.Errorf("mark: got %v, want %v", err, endpoint.ErrNotFound)
+	}
+	if err := r.Endpoints.Unmark(t.Context(), old); !errors.Is(err, endpoint.ErrNotFound) {
+		t.Errorf("unmark: got %v, want %v", err, endpoint.ErrNotFound)
+	}
+	if err := r.Endpoints.Delete(t.Context(), old); err != nil {
+		t.Errorf("delete: got %v, want nothing to do", err)
+	}
+	if got, err := r.Endpoints.Find(t.Context(), "ep1"); err != nil || !got.Created.Equal(young.Created) || got.Deleting || got.Version != 1 {
+		t.Errorf("got %+v, %v, want the new one untouched", got, err)
+	}
+	if at, err := r.Endpoints.Deleted(t.Context(), "ep1"); err != nil || !at.IsZero() {
+		t.Errorf("got a deletion at %s, %v, want none", at, err)
 	}
 }
 

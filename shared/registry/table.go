@@ -130,7 +130,7 @@ func (t *Table[T]) get(ctx context.Context, key string) (entry[T], error) {
 		return entry[T]{}, explain(ctx, t.doing("get", key), err)
 	}
 	if len(msg.Data) == 0 { // a delete marker; no JSON is empty
-		return entry[T]{revision: msg.Sequence}, fmt.Errorf("%s: %w", t.doing("get", key), ErrNotFound)
+		return entry[T]{revision: msg.Sequence, written: msg.Time}, fmt.Errorf("%s: %w", t.doing("get", key), ErrNotFound)
 	}
 	return decode[T](key, msg.Data, msg.Sequence, msg.Time)
 }

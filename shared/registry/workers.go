@@ -39,6 +39,9 @@ type Worker struct {
 	Concurrency int `json:"concurrency"`
 	// Running are the ids of the jobs it holds.
 	Running []string `json:"running,omitempty"`
+	// Rested is how long ago it took or ended its last job, while it holds none.
+	// 0 means that whoever beats for it does not know.
+	Rested time.Duration `json:"rested,omitempty"`
 	// Native workers speak NATS, and read in their pod's record that they are to
 	// drain; Draining ones have, take no more jobs, and leave once they hold none.
 	Native   bool      `json:"native,omitempty"`

@@ -48,7 +48,7 @@ func TestAWorkerRegistersWhileItRuns(t *testing.T) {
 func TestAWorkerEndsWithItsEndpoint(t *testing.T) {
 	s := newSite(t)
 	w := s.run(t, worker.Config{}, returns(nil, nil))
-	if err := s.reg.Endpoints.Delete(t.Context(), s.e.ID); err != nil {
+	if err := s.reg.Endpoints.Delete(t.Context(), s.e); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.wait(); !errors.Is(err, endpoint.ErrNotFound) {

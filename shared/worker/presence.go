@@ -46,7 +46,8 @@ type presence struct {
 	mu      sync.Mutex
 	self    registry.Worker
 	running []string
-	why     string // it is to drain
+	ended   time.Time // the last job
+	why     string    // it is to drain
 }
 
 func newPresence(reg *registry.Registry, e endpoint.Endpoint, own pod.Pod, concurrency int, clock func() time.Time, log *slog.Logger) *presence {
@@ -70,6 +71,7 @@ func (p *presence) finished(id job.ID) {
 	if i := slices.Index(p.running, string(id)); i >= 0 {
 		p.running = slices.Delete(p.running, i, i+1)
 	}
+	p.ended = time.Now()
 	p.signal(0)
 }
 
@@ -138,8 +140,11 @@ func (p *presence) now() registry.Worker {
 	defer p.mu.Unlock()
 	self := p.self
 	self.State, self.Running = registry.WorkerIdle, slices.Clone(p.running)
-	if len(p.running) > 0 {
+	switch {
+	case len(p.running) > 0:
 		self.State = registry.WorkerRunning
+	case !p.ended.IsZero():
+		self.Rested = time.Since(p.ended)
 	}
 	return self
 }

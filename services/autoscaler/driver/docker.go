@@ -71,6 +71,9 @@ const (
 	callWithin = 20 * time.Second
 	// pullWithin bounds fetching an image.
 	pullWithin = 30 * time.Minute
+	// startsAtOnce bounds the containers that are made and started side by side.
+	// Those whose image is being fetched are not counted.
+	startsAtOnce = 16
 )
 
 // Docker runs pods as containers of a Docker engine. The engine knows them by
@@ -87,6 +90,7 @@ type Docker struct {
 	log     *slog.Logger
 	engine  *client.Client
 	publish netip.Addr
+	turns   chan struct{} // as many as start now
 
 	mu      sync.Mutex
 	machine string // "" before the engine said it
@@ -116,7 +120,7 @@ func NewDocker(cfg DockerConfig) (*Docker, error) {
 	}
 	return &Docker{
 		cfg: cfg, log: cfg.Log, engine: engine, publish: publish,
-		starts: map[string]*sync.Mutex{}, known: map[string]known{},
+		turns: make(chan struct{}, startsAtOnce), starts: map[string]*sync.Mutex{}, known: map[string]known{},
 	}, nil
 }
 

@@ -30,6 +30,8 @@ func (d *Docker) Start(ctx context.Context, s Start) error {
 	turn := d.starting(s.PodID)
 	turn.Lock()
 	defer turn.Unlock()
+	d.turns <- struct{}{}
+	defer func() { <-d.turns }()
 	runs, err := d.clear(ctx, s.PodID)
 	if err != nil || runs {
 		return err
@@ -99,9 +101,11 @@ func (d *Docker) tryCreate(ctx context.Context, body client.ContainerCreateOptio
 	return d.engine.ContainerCreate(ctx, body)
 }
 
-// pull fetches an image. That this fails says nothing of the engine: images
-// come from elsewhere.
+// pull fetches an image, and lets others start meanwhile. That this fails says
+// nothing of the engine: images come from elsewhere.
 func (d *Docker) pull(ctx context.Context, image string) error {
+	<-d.turns
+	defer func() { d.turns <- struct{}{} }()
 	call, cancel := context.WithTimeout(ctx, pullWithin)
 	defer cancel()
 	d.log.InfoContext(ctx, "image is fetched", "image", image)

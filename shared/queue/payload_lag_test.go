@@ -1,0 +1,35 @@
+package queue
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"flightline/streams"
+)
+
+// A replica that lags is no proof that a payload is gone: the leader has it.
+func TestAPayloadIsReadThoughAReplicaLags(t *testing.T) {
+	s := newSite(t)
+	input := `{"x":"` + strings.Repeat("x", 2*partSize) + `"}`
+	id, from := s.ended(t, input), s.completions(t)
+	c := nextCompletion(t, from)
+	s.lagging(t, streams.Payloads(0))
+	if err := c.Load(t.Context()); err != nil || string(c.Input) != input {
+		t.Fatalf("got %d bytes, %v, want %d", len(c.Input), err, len(input))
+	}
+	c.Done(t.Context())
+	s.eventuallyLeft(t, streams.Webhooks, 0)
+	if err := s.q.AnnounceAgain(t.Context(), s.e, id); err != nil {
+		t.Fatal(err)
+	}
+	if c = nextCompletion(t, from); c.Load(t.Context()) != nil || string(c.Input) != input {
+		t.Errorf("announced again: got %d bytes of input, want %d", len(c.Input), len(input))
+	}
+	if err := s.q.purgeAll(t.Context(), streams.Payloads(0), "kept.>"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Load(t.Context()); !errors.Is(err, ErrPayloadGone) {
+		t.Errorf("got %v, want %v", err, ErrPayloadGone)
+	}
+}
