@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/services/autoscaler"
 	"flightline/services/autoscaler/driver"
@@ -49,43 +48,31 @@ func serveHost(ctx context.Context, cfg config, w *wire) error {
 // runScaler runs an autoscaler as `flightline serve` does. The leader is
 // started first, and waits until it leads.
 func runScaler(ctx context.Context, cfg config, name string, line func(*nats.Conn) error) error {
-	nc, err := cfg.connect(name)
+	in, err := newInsider(ctx, cfg, name, queue.Config{})
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
+	defer in.nc.Close()
+	election, err := registry.NewElection(ctx, in.js, registry.RoleAutoscaler, name, nil)
 	if err != nil {
 		return err
 	}
-	q, err := queue.New(ctx, nc, queue.Config{})
-	if err != nil {
-		return err
-	}
-	reg, err := registry.New(ctx, js, nil)
-	if err != nil {
-		return err
-	}
-	election, err := registry.NewElection(ctx, js, registry.RoleAutoscaler, name, nil)
-	if err != nil {
-		return err
-	}
-	deps := autoscaler.Deps{Queue: q, Registry: reg, Election: election}
+	deps := autoscaler.Deps{Queue: in.q, Registry: in.reg, Election: election}
 	if name == roleHost {
-		deps.Drivers = []driver.Driver{&crew{q: q, reg: reg, all: map[string]*hand{}}}
+		deps.Drivers = []driver.Driver{&crew{q: in.q, reg: in.reg, all: map[string]*hand{}}}
 	}
 	s, err := autoscaler.New(autoscaler.Config{}, deps)
 	if err != nil {
 		return err
 	}
-	follow := func(ctx context.Context) error { return reg.Follow(ctx, streams.Caches(streams.RoleAutoscaler)) }
+	follow := func(ctx context.Context) error { return in.reg.Follow(ctx, streams.Caches(streams.RoleAutoscaler)) }
 	return together(ctx, func() error {
 		if name == roleHost {
-			return line(nc)
+			return line(in.nc)
 		}
 		for {
 			if _, err := election.Active(ctx); err == nil {
-				return line(nc)
+				return line(in.nc)
 			}
 			select {
 			case <-time.After(10 * time.Millisecond):
@@ -93,7 +80,7 @@ func runScaler(ctx context.Context, cfg config, name string, line func(*nats.Con
 				return ctx.Err()
 			}
 		}
-	}, q.Run, follow, s.Run)
+	}, in.q.Run, follow, s.Run)
 }
 
 // crew is a driver whose pods are goroutines of this process.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"flightline/services/recorder"
 	"flightline/shared/events"
 	"flightline/shared/queue"
@@ -26,28 +24,20 @@ const (
 
 // serveRecorder is a recorder that removes records as soon as it may.
 func serveRecorder(ctx context.Context, cfg config, w *wire) error {
-	nc, err := cfg.connect(roleRecorder)
+	in, err := newInsider(ctx, cfg, roleRecorder, queue.Config{ForgetGrace: time.Millisecond})
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
+	defer in.nc.Close()
+	log, err := events.New(in.nc, in.js, nil)
 	if err != nil {
 		return err
 	}
-	q, err := queue.New(ctx, nc, queue.Config{ForgetGrace: time.Millisecond})
+	s, err := recorder.New(recorder.Config{}, recorder.Deps{Queue: in.q, Events: log})
 	if err != nil {
 		return err
 	}
-	log, err := events.New(nc, js, nil)
-	if err != nil {
-		return err
-	}
-	s, err := recorder.New(recorder.Config{}, recorder.Deps{Queue: q, Events: log})
-	if err != nil {
-		return err
-	}
-	return together(ctx, func() error { return w.ready(ready{}, noOrders) }, q.Run, s.Run)
+	return together(ctx, func() error { return w.ready(ready{}, noOrders) }, in.q.Run, s.Run)
 }
 
 // recorder measures, at a steady load, how late events are and what the

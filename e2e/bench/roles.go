@@ -211,30 +211,18 @@ func crowdEndpoint(i int) string { return fmt.Sprintf("crowd-%d", i) }
 // serveCrowd has one worker wait on each of many endpoints, over one
 // connection.
 func serveCrowd(ctx context.Context, cfg config, w *wire) error {
-	nc, err := cfg.connect("crowd")
+	in, err := newInsider(ctx, cfg, "crowd", queue.Config{})
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	q, err := queue.New(ctx, nc, queue.Config{})
-	if err != nil {
-		return err
-	}
-	reg, err := registry.New(ctx, js, nil)
-	if err != nil {
-		return err
-	}
-	parts := []func(context.Context) error{q.Run}
+	defer in.nc.Close()
+	parts := []func(context.Context) error{in.q.Run}
 	for i := range cfg.Crowd {
-		e, err := reg.Endpoints.Get(ctx, crowdEndpoint(i))
+		e, err := in.reg.Endpoints.Get(ctx, crowdEndpoint(i))
 		if err != nil {
 			return err
 		}
-		taker, err := q.Take(ctx, e, "crowd", 1)
+		taker, err := in.q.Take(ctx, e, "crowd", 1)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,6 @@ import (
 	"flightline/services/webhook"
 	"flightline/shared/job"
 	"flightline/shared/queue"
-	"flightline/shared/registry"
 	"flightline/streams"
 )
 
@@ -37,25 +36,13 @@ const (
 )
 
 func serveWebhook(ctx context.Context, cfg config, w *wire) error {
-	nc, err := cfg.connect(roleWebhook)
+	in, err := newInsider(ctx, cfg, roleWebhook, queue.Config{})
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	q, err := queue.New(ctx, nc, queue.Config{})
-	if err != nil {
-		return err
-	}
-	reg, err := registry.New(ctx, js, nil)
-	if err != nil {
-		return err
-	}
+	defer in.nc.Close()
 	here := webhook.Config{AllowHTTP: true, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-	s, err := webhook.New(here, webhook.Deps{Queue: q, Registry: reg})
+	s, err := webhook.New(here, webhook.Deps{Queue: in.q, Registry: in.reg})
 	if err != nil {
 		return err
 	}
@@ -69,7 +56,7 @@ func serveWebhook(ctx context.Context, cfg config, w *wire) error {
 		}
 		return load(ctx, o.N, o.Callers, func(ctx context.Context, i int) error { return all[i].post(ctx, client, o.URL) })
 	}
-	return together(ctx, func() error { return w.ready(ready{}, post) }, q.Run, reg.Run, s.Run)
+	return together(ctx, func() error { return w.ready(ready{}, post) }, in.q.Run, in.reg.Run, s.Run)
 }
 
 // webhooks measures deliveries a second beside a bare loop of posts, and the

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"sync"
@@ -10,9 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"flightline/shared/endpoint"
 	"flightline/shared/job"
-	"flightline/shared/pod"
 	"flightline/shared/queue"
 )
 
@@ -136,137 +133,4 @@ func TestUpdateChangesWhatIsGivenAndNothingElse(t *testing.T) {
 	}
 	s.expect("another id", s.do("PATCH", "/endpoints/ep1", `{"id":"ep2"}`), 400, "invalid_request", "id cannot be changed")
 	s.expect("unknown", s.do("PATCH", "/endpoints/nobody", `{}`), 404, "endpoint_not_found", "no such endpoint")
-}
-
-func TestDeleteWithoutJobs(t *testing.T) {
-	s := start(t)
-	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	if got := s.do("DELETE", "/endpoints/ep1", ""); got.status != 204 || got.raw != "" {
-		t.Errorf("got %d %q, want 204 and nothing", got.status, got.raw)
-	}
-	s.expect("get", s.do("GET", "/endpoints/ep1", ""), 404, "endpoint_not_found", "")
-	s.expect("again", s.do("DELETE", "/endpoints/ep1", ""), 404, "endpoint_not_found", "")
-	if _, err := s.bus.JS.Stream(t.Context(), "JOBS_ep1"); err == nil {
-		t.Error("its queue is still there")
-	}
-	s.expect("made again", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
-}
-
-func TestAnEndpointWithALockedWorkerIsNotDeleted(t *testing.T) {
-	s := start(t)
-	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	for _, p := range []pod.Pod{
-		{ID: "kept", Locked: true, Status: pod.Running}, {ID: "gone", Locked: true, Status: pod.Exited}, {ID: "free", Status: pod.Running},
-	} {
-		p.Name, p.Endpoint, p.Driver, p.Spec.Command = p.ID, "ep1", pod.Process, []string{"x"}
-		if err := s.registry.Pods.Create(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, path := range []string{"/endpoints/ep1", "/endpoints/ep1?force=true"} {
-		s.expect(path, s.do("DELETE", path, ""), 409, "pod_conflict", "locked: kept")
-	}
-	s.expect("it serves", s.do("GET", "/endpoints/ep1", ""), 200, "", "")
-	s.expect("unlock", s.do("PATCH", "/pods/kept", `{"locked":false}`), 200, "", "")
-	eventually(t, "the deletion", patience, func() bool { return s.do("DELETE", "/endpoints/ep1", "").status == 204 })
-}
-
-func TestDeleteWithJobsNeedsForce(t *testing.T) {
-	s := start(t)
-	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := queue.NewID(job.Async)
-	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
-	s.expect("no force", s.do("DELETE", "/endpoints/ep1", ""), 409, "endpoint_busy", "force=true")
-	s.expect("it still serves", s.do("GET", "/endpoints/ep1", ""), 200, "", "")
-	s.expect("force", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
-	j, err := s.queue.Status(t.Context(), e, id)
-	if err != nil || j.Status != job.Cancelled {
-		t.Errorf("the job: got %+v, %v, want CANCELLED", j, err)
-	}
-}
-
-// A job that is accepted while nobody looks, after the first count and before
-// the mark, must not be cancelled by a deletion that was not forced.
-func TestAJobAcceptedJustBeforeTheMarkKeepsItsEndpoint(t *testing.T) {
-	s := start(t)
-	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.queue.Stats(t.Context(), e); err != nil { // a count of 0 that stays valid for a second
-		t.Fatal(err)
-	}
-	id := queue.NewID(job.Async)
-	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
-	s.expect("delete", s.do("DELETE", "/endpoints/ep1", ""), 409, "endpoint_busy", "")
-	s.expect("it serves again", s.do("GET", "/endpoints/ep1", ""), 200, "", "")
-	if j, err := s.queue.Status(t.Context(), e, id); err != nil || j.Status != job.InQueue {
-		t.Errorf("the job: got %+v, %v, want IN_QUEUE", j, err)
-	}
-}
-
-func TestRunCompletesWhatACrashLeft(t *testing.T) {
-	s := start(t)
-	create := func(id string) endpoint.Endpoint {
-		e, err := s.registry.Endpoints.Create(t.Context(), endpoint.Endpoint{ID: id, Created: time.Now()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
-	}
-	halfMade, halfGone := create("half-made"), create("half-gone")
-	if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), halfGone); err != nil {
-		t.Fatal(err)
-	}
-	background(t, s.service.Run)
-	eventually(t, "the queue is made", patience, func() bool { _, err := s.queue.Stats(t.Context(), halfMade); return err == nil })
-	eventually(t, "the deletion is completed", patience, func() bool {
-		_, err := s.registry.Endpoints.Find(t.Context(), halfGone.ID)
-		return errors.Is(err, endpoint.ErrNotFound)
-	})
-}
-
-// Somebody else may be in the middle of a forced deletion that takes its time.
-func TestRunLeavesADeletionWithJobsAlone(t *testing.T) {
-	s := start(t)
-	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	s.do("POST", "/endpoints", `{"id":"ep2"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := queue.NewID(job.Async)
-	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
-	other, err := s.registry.Endpoints.Get(t.Context(), "ep2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range []endpoint.Endpoint{e, other} {
-		if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.service.repair(t.Context(), time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	left, err := s.registry.Endpoints.Deleting(t.Context())
-	if err != nil || len(left) != 1 || left[0].ID != "ep1" {
-		t.Errorf("got %+v, %v, want ep1 alone, still marked", left, err)
-	}
-	if j, err := s.queue.Status(t.Context(), e, id); err != nil || j.Status != job.InQueue {
-		t.Errorf("the job: got %+v, %v, want IN_QUEUE", j, err)
-	}
-	s.expect("asked again", s.do("DELETE", "/endpoints/ep1", ""), 409, "endpoint_busy", "")
-	s.expect("forced", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
 }

@@ -61,3 +61,62 @@ func TestListsComeInPages(t *testing.T) {
 		}
 	}
 }
+
+func TestPodsAreListedByFilter(t *testing.T) {
+	s := full(t)
+	ctx := t.Context()
+	for _, p := range []pod.Pod{
+		{ID: "a", Name: "one two", Status: pod.Running, Driver: pod.Docker, Spec: pod.Spec{Image: "i1"}, TemplateID: "t1", Created: born, Changed: born},
+		{
+			ID: "b", Name: "b", Status: pod.Exited, Driver: pod.Process, VolumeID: "v1", MachineID: "m1", Created: born, Changed: born,
+			Machine: pod.Machine{CPU: pod.CPU{Model: "AMD EPYC 7763"}, VCPUs: 4},
+		},
+	} {
+		if err := s.registry.Pods.Create(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all are listed", patience, func() bool { return len(s.listed("?includeWorkers=true")) == 4 })
+	for query, want := range map[string][]string{
+		"":                                      {"a", "b"},
+		"?includeWorkers=false":                 {"a", "b"},
+		"?includeWorkers=true":                  {"a", "b", "full", "own"},
+		"?includeWorkers=1&computeType=GPU":     {"full"},
+		"?computeType=CPU":                      {"a", "b"},
+		"?cpuFlavorId=cpu3c":                    {"b"},
+		"?dataCenterId=EU-1":                    {"b"},
+		"?desiredStatus=EXITED":                 {"b"},
+		"?endpointId=upper":                     {},
+		"?endpointId=upper&includeWorkers=1":    {"full", "own"},
+		"?gpuTypeId=NVIDIA+L4&includeWorkers=1": {"full"},
+		"?id=a":                                 {"a"},
+		"?id=a&id=b":                            {"a", "b"},
+		"?imageName=i1":                         {"a"},
+		"?name=one%20two":                       {"a"},
+		"?networkVolumeId=v1":                   {"b"},
+		"?templateId=t1":                        {"a"},
+		"?templateId=t1&desiredStatus=EXITED":   {},
+		"?templateId=":                          {"a", "b"},
+	} {
+		if got := s.listed(query); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", query, got, want)
+		}
+	}
+	cpu := s.do("GET", "/pods/b", "")
+	if cpu.body["cpuFlavorId"] != "cpu3c" || cpu.body["costPerHr"] != 0.5 || cpu.body["vcpuCount"] != 4.0 {
+		t.Errorf("got %s, want a flavour and 4 × 0.125 an hour", cpu.raw)
+	}
+}
+
+func (s *system) listed(query string) []string {
+	s.t.Helper()
+	got := s.do("GET", "/pods"+query, "")
+	ids := []string{}
+	for _, part := range strings.Split(got.raw, `{"id":"`)[1:] {
+		id, rest, _ := strings.Cut(part, `"`)
+		if strings.HasPrefix(rest, `,"name"`) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
