@@ -36,14 +36,19 @@ func TestWhatIsRememberedOfWorkersIsBounded(t *testing.T) {
 func TestAPingTellsHowLongTheWorkerHasHadNoJob(t *testing.T) {
 	s := newSite(t)
 	w := s.worker("w1", s.gateway(Config{}))
-	beat := func() registry.Worker {
+	var last time.Time
+	beat := func() (got registry.Worker) {
 		t.Helper()
 		w.ping()
-		all, err := s.registry.Workers.List(t.Context(), "ep")
-		if err != nil || len(all) != 1 {
-			t.Fatalf("got %v, %v, want one worker", all, err)
-		}
-		return all[0]
+		eventually(t, "the heartbeat is heard", patience, func() bool {
+			all, err := s.registry.Workers.List(t.Context(), "ep")
+			if err != nil || len(all) != 1 || !all[0].Seen.After(last) {
+				return false
+			}
+			got, last = all[0], all[0].Seen
+			return true
+		})
+		return got
 	}
 	if got := beat().Rested; got != 0 {
 		t.Errorf("without a job: got %s, want that nothing is known", got)
