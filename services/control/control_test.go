@@ -13,7 +13,9 @@ import (
 
 	"flightline/shared/bus/bustest"
 	"flightline/shared/bus/bustest/site"
+	"flightline/shared/endpoint"
 	"flightline/shared/events"
+	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/web"
@@ -135,6 +137,29 @@ func (s *system) expect(what string, got answer, status int, code, text string) 
 	case status >= 400 && (got.body["message"] != got.body["error"] || got.body["requestId"] == nil):
 		s.t.Errorf("%s: got %s, want error and message the same, and a request id", what, got.raw)
 	}
+}
+
+// endpoint is one that exists.
+func (s *system) endpoint(id string) endpoint.Endpoint {
+	s.t.Helper()
+	e, err := s.registry.Endpoints.Get(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return e
+}
+
+// submit queues a job of the endpoint.
+func (s *system) submit(e endpoint.Endpoint, change ...func(*job.Request)) job.ID {
+	s.t.Helper()
+	id, request := queue.NewID(job.Async), job.Request{Input: []byte(`{}`)}
+	for _, with := range change {
+		with(&request)
+	}
+	if _, err := s.queue.Submit(s.t.Context(), e, id, job.Async, request); err != nil {
+		s.t.Fatal(err)
+	}
+	return id
 }
 
 func eventually(t *testing.T, what string, within time.Duration, holds func() bool) {

@@ -8,7 +8,6 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/pod"
-	"flightline/shared/queue"
 )
 
 func TestDeleteWithoutJobs(t *testing.T) {
@@ -47,14 +46,8 @@ func TestAnEndpointWithALockedWorkerIsNotDeleted(t *testing.T) {
 func TestDeleteWithJobsNeedsForce(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := queue.NewID(job.Async)
-	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
+	id := s.submit(e)
 	s.expect("no force", s.do("DELETE", "/endpoints/ep1", ""), 409, "endpoint_busy", "force=true")
 	s.expect("it still serves", s.do("GET", "/endpoints/ep1", ""), 200, "", "")
 	s.expect("force", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
@@ -69,17 +62,11 @@ func TestDeleteWithJobsNeedsForce(t *testing.T) {
 func TestAJobAcceptedJustBeforeTheMarkKeepsItsEndpoint(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
 	if _, err := s.queue.Stats(t.Context(), e); err != nil { // a count of 0 that stays valid for a second
 		t.Fatal(err)
 	}
-	id := queue.NewID(job.Async)
-	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
+	id := s.submit(e)
 	s.expect("delete", s.do("DELETE", "/endpoints/ep1", ""), 409, "endpoint_busy", "")
 	s.expect("it serves again", s.do("GET", "/endpoints/ep1", ""), 200, "", "")
 	if j, err := s.queue.Status(t.Context(), e, id); err != nil || j.Status != job.InQueue {
@@ -113,18 +100,9 @@ func TestRunLeavesADeletionWithJobsAlone(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
 	s.do("POST", "/endpoints", `{"id":"ep2"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := queue.NewID(job.Async)
-	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
-	other, err := s.registry.Endpoints.Get(t.Context(), "ep2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
+	id := s.submit(e)
+	other := s.endpoint("ep2")
 	for _, e := range []endpoint.Endpoint{e, other} {
 		if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), e); err != nil {
 			t.Fatal(err)

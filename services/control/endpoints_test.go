@@ -33,10 +33,7 @@ func TestCreateFillsInTheDefaults(t *testing.T) {
 	if at, err := time.Parse(time.RFC3339, fmt.Sprint(got.body["createdAt"])); err != nil || time.Since(at) > time.Minute {
 		t.Errorf("createdAt: got %v", got.body["createdAt"])
 	}
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
 	if _, err := s.queue.Submit(t.Context(), e, queue.NewID(job.Async), job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
 		t.Errorf("its queue takes jobs at once: %v", err)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
-	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/streams"
 )
@@ -131,14 +130,8 @@ func TestAPausedEndpointWithJobsIsDeletedByForce(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep"}`)
 	s.do("POST", "/endpoints/ep/pause", "")
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep")
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := queue.NewID(job.Async)
-	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep")
+	id := s.submit(e)
 	s.expect("without force", s.do("DELETE", "/endpoints/ep", ""), 409, "endpoint_busy", "")
 	s.expect("by force", s.do("DELETE", "/endpoints/ep?force=true", ""), 204, "", "")
 	if j, err := s.queue.Status(t.Context(), e, id); err != nil || j.Status != job.Cancelled {

@@ -20,15 +20,9 @@ func TestAnEndpointMadeAnewHasNothingOfTheWebhooksBefore(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
 	s.do("POST", "/endpoints", `{"id":"ep2"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
 	old := s.announced(e)
-	other, err := s.registry.Endpoints.Get(t.Context(), "ep2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := s.endpoint("ep2")
 	s.announced(other)
 	s.keepAll(2, queue.DestinationPaused, "http://h.example:80")
 	for _, id := range []string{"ep1", "ep2"} {
@@ -61,10 +55,7 @@ func TestAnEndpointMadeAnewHasNothingOfTheWebhooksBefore(t *testing.T) {
 func TestADeletionThatWasInterruptedDropsTheWebhooksToo(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
 	s.announced(e)
 	s.keepAll(1, queue.GivenUp, "http://h.example:80")
 	if _, err := s.registry.Destinations.GaveUp(t.Context(), "ep1", "http://h.example:80", registry.Patience{}, "x", time.Now()); err != nil {
@@ -92,10 +83,7 @@ func TestADeletionThatWasInterruptedDropsTheWebhooksToo(t *testing.T) {
 func TestAJobIsNotOlderThanItsEndpoint(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
 	for _, ahead := range []time.Duration{0, 3 * time.Second} { // the clock of whoever made it
 		e.Created = e.Created.Add(ahead)
 		j, err := s.queue.Submit(t.Context(), e, queue.NewID(job.Async), job.Async, job.Request{Input: []byte(`{}`)})
@@ -114,26 +102,17 @@ func TestAJobIsNotOlderThanItsEndpoint(t *testing.T) {
 func TestALateDeletionLeavesTheEndpointMadeAnew(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	old, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := s.endpoint("ep1")
 	marked, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), old)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.expect("the other one", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
 	s.expect("made anew", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
 	s.announced(e)
 	s.keepAll(1, queue.GivenUp, "http://h.example:80")
-	id := queue.NewID(job.Async)
-	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
+	id := s.submit(e)
 	if err := s.service.destroy(t.Context(), marked); err != nil {
 		t.Fatal(err)
 	}
@@ -152,10 +131,7 @@ func TestALateDeletionLeavesTheEndpointMadeAnew(t *testing.T) {
 func TestADeletionThatWasTakenBackGoesNoFurther(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
 	if err := s.service.destroy(t.Context(), e); !errors.Is(err, endpoint.ErrBusy) {
 		t.Errorf("got %v, want %v", err, endpoint.ErrBusy)
 	}

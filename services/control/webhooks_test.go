@@ -17,11 +17,7 @@ import (
 // announced ends a job with a webhook and announces it, as the recorder does.
 func (s *system) announced(e endpoint.Endpoint) job.ID {
 	s.t.Helper()
-	id := queue.NewID(job.Async)
-	request := job.Request{Input: []byte(`{}`), Webhook: "http://h.example/hook"}
-	if _, err := s.queue.Submit(s.t.Context(), e, id, job.Async, request); err != nil {
-		s.t.Fatal(err)
-	}
+	id := s.submit(e, func(r *job.Request) { r.Webhook = "http://h.example/hook" })
 	j, err := s.queue.Cancel(s.t.Context(), e, id)
 	if err == nil {
 		err = s.queue.Announce(s.t.Context(), queue.Fact{Job: *j, Partition: e.Partition})
@@ -120,10 +116,7 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 func TestReplayOfAJobAndSinceATime(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
 	first := s.announced(e)
 	s.announced(e)
 	s.keepAll(2, queue.GivenUp, "http://h.example:80")
@@ -149,10 +142,7 @@ func TestReplayOfAJobAndSinceATime(t *testing.T) {
 func TestPauseAndResume(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
-	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := s.endpoint("ep1")
 	const path = "/endpoints/ep1/webhooks/"
 	got := s.do("POST", path+"pause", `{"destination":"http://H.example/hook?x=1","reason":"moves house"}`)
 	if got.body["destination"] != "http://h.example:80" || got.body["paused"] != true || got.body["reason"] != "moves house" || got.body["since"] == nil {

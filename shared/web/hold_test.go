@@ -28,6 +28,18 @@ func holder(wait time.Duration) (app *fiber.App, held chan struct{}, why chan er
 	return app, held, why
 }
 
+// checkGone has a client leave while its answer is held.
+func checkGone(t *testing.T, held <-chan struct{}, why <-chan error, leave func() error) {
+	t.Helper()
+	receive(t, held, patience)
+	if err := leave(); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, why, patience); !errors.Is(got, web.ErrGone) {
+		t.Errorf("got %v, want ErrGone", got)
+	}
+}
+
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -77,13 +89,7 @@ func TestHoldEndsWhenTheClientLeaves(t *testing.T) {
 			if !ok {
 				t.Fatal("no TCP")
 			}
-			receive(t, held, patience)
-			if err := leave(conn); err != nil {
-				t.Fatal(err)
-			}
-			if got := receive(t, why, patience); !errors.Is(got, web.ErrGone) {
-				t.Errorf("got %v, want ErrGone", got)
-			}
+			checkGone(t, held, why, func() error { return leave(conn) })
 		})
 	}
 }

@@ -51,13 +51,7 @@ func TestHoldOverTLSEndsWhenTheClientLeaves(t *testing.T) {
 				config.MaxVersion = tls.VersionTLS12
 			}
 			conn := dialTLS(t, address, config)
-			receive(t, held, patience)
-			if err := leave(conn); err != nil {
-				t.Fatal(err)
-			}
-			if got := receive(t, why, patience); !errors.Is(got, web.ErrGone) {
-				t.Errorf("got %v, want ErrGone", got)
-			}
+			checkGone(t, held, why, func() error { return leave(conn) })
 		})
 	}
 }
