@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -12,8 +13,11 @@ import (
 	"time"
 
 	"flightline/services/cli"
+	"flightline/services/webhook"
 	"flightline/shared/bus"
 )
+
+// Of several settings that are wrong the first is told (cmp.Or): people mend one.
 
 // wrong says of a setting what it must be.
 func wrong(flag string, given any, must string) error {
@@ -21,17 +25,6 @@ func wrong(flag string, given any, must string) error {
 		given = strconv.Quote(text)
 	}
 	return &cli.UsageError{Err: fmt.Errorf("--%s %v: must be %s", flag, given, must)}
-}
-
-// firstOf is the first error there is. (errors.Join would tell all at once, and
-// people mend one.)
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // addressOf checks the setting of a listener. The other values are fine too,
@@ -81,12 +74,8 @@ func keyOf(flag, given string) error {
 	return nil
 }
 
-const (
-	// mostPartitions is what an endpoint's record can name.
-	mostPartitions = 1024
-	// mostWebhookTimeout is what the service waits for at most.
-	mostWebhookTimeout = 20 * time.Second
-)
+// mostPartitions is what an endpoint's record can name.
+const mostPartitions = 1024
 
 func partitionsInBounds(n int) error {
 	if n < 1 || n > mostPartitions {
@@ -122,14 +111,14 @@ func (n NATS) check() error {
 	case strings.ContainsAny(n.NATSInbox, "*> \t\r\n") || strings.HasPrefix(n.NATSInbox, ".") || strings.HasSuffix(n.NATSInbox, "."):
 		return wrong("nats-inbox", n.NATSInbox, "a subject without wildcards, which does not end in a dot")
 	}
-	return firstOf(fileOf("nats-creds", n.NATSCreds), fileOf("nats-ca", n.NATSCA), fileOf("nats-cert", n.NATSCert), fileOf("nats-key", n.NATSKey))
+	return cmp.Or(fileOf("nats-creds", n.NATSCreds), fileOf("nats-ca", n.NATSCA), fileOf("nats-cert", n.NATSCert), fileOf("nats-key", n.NATSKey))
 }
 
 // check refuses what would be taken for the default, or work at no webhook.
 func (w Webhooks) check() error {
 	switch {
-	case w.WebhookTimeout <= 0 || w.WebhookTimeout > mostWebhookTimeout:
-		return wrong("webhook-timeout", w.WebhookTimeout, fmt.Sprintf("more than 0s, and %s at most", mostWebhookTimeout))
+	case w.WebhookTimeout <= 0 || w.WebhookTimeout > webhook.MaxTimeout:
+		return wrong("webhook-timeout", w.WebhookTimeout, fmt.Sprintf("more than 0s, and %s at most", webhook.MaxTimeout))
 	case w.WebhookMaxBody < 1:
 		return wrong("webhook-max-body", w.WebhookMaxBody, "1 or more")
 	}
@@ -149,7 +138,7 @@ func (f Fleets) check(roles []string) error {
 	if f.FleetFolder == "" {
 		return wrong("fleet-folder", f.FleetFolder, "a folder")
 	}
-	return firstOf(urlOf("gateway-url", f.GatewayURL, "http", "https"), f.Engine.check())
+	return cmp.Or(urlOf("gateway-url", f.GatewayURL, "http", "https"), f.Engine.check())
 }
 
 func (e Engine) check() error {

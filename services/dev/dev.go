@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (c Config) check() (limit.Table, error) {
 	}
 	_, unknown := c.fleets().names()
 	_, unread := catalogOf(c.Catalog)
-	if err := firstOf(
+	if err := cmp.Or(
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), addressOf("nats-listen", c.NATSListen, natsOff),
 		keyOf("api-key", c.APIKey), unknown, c.Engine.check(), unread,
 	); err != nil {

@@ -70,7 +70,7 @@ func (c NATSConfig) check() error {
 			errs = append(errs, addressOf("cluster", cmp.Or(address, ",")))
 		}
 	}
-	return firstOf(errs...)
+	return cmp.Or(errs...)
 }
 
 // server is the configuration with variables for passwords.

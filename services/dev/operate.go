@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,7 +102,7 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 		if output != "table" && output != "json" {
 			return &cli.UsageError{Err: fmt.Errorf("--output %s: must be table or json", output)}
 		}
-		if err := firstOf(replicasInBounds(cfg.Replicas), partitionsInBounds(cfg.Partitions), eventsAgeInBounds(cfg.EventsAge)); err != nil {
+		if err := cmp.Or(replicasInBounds(cfg.Replicas), partitionsInBounds(cfg.Partitions), eventsAgeInBounds(cfg.EventsAge)); err != nil {
 			return err
 		}
 		return cfg.with(cmd, "doctor", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,12 +114,12 @@ func (c ServeConfig) read(names []string) (plan, error) {
 	p.waitForStreams, errs[3] = c.waits()
 	p.webhooks, errs[4] = c.config()
 	_, errs[5] = catalogOf(c.Catalog)
-	return p, firstOf(errs[:]...)
+	return p, cmp.Or(errs[:]...)
 }
 
 // inBounds checks the settings of a process with these roles.
 func (c ServeConfig) inBounds(roles []string) error {
-	return firstOf(
+	return cmp.Or(
 		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), eventsAgeInBounds(c.EventsAge), c.drains(),
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), keyOf("bootstrap-key", c.BootstrapKey),
 		c.NATS.check(), c.Webhooks.check(), c.Fleets.check(roles),

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func (c WorkConfig) check() error {
 	case c.Grace < 0:
 		return wrong("grace", c.Grace, "0s or more")
 	}
-	return firstOf(urlOf("url", c.URL, "http", "https"), c.NATS.check())
+	return cmp.Or(urlOf("url", c.URL, "http", "https"), c.NATS.check())
 }
 
 // find returns these settings, or if they name no address those of a dev that

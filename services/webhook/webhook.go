@@ -83,9 +83,12 @@ const (
 	AfterLog  Point = "after the log, before the queue"
 )
 
+// MaxTimeout is the longest Config.Timeout: attempts are to end while the queue
+// knows them to be in hand.
+const MaxTimeout = 20 * time.Second
+
 const (
 	defaultTimeout = 15 * time.Second
-	maxTimeout     = 20 * time.Second
 	defaultPerHost = 8
 	defaultAtOnce  = 1024
 	defaultMaxBody = 10 << 20
@@ -120,8 +123,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if deps.Queue == nil || deps.Registry == nil {
 		return nil, errors.New("webhook: a queue and a registry are needed")
 	}
-	if cfg.Timeout > maxTimeout {
-		return nil, errors.New("webhook: the timeout must be at most " + maxTimeout.String())
+	if cfg.Timeout > MaxTimeout {
+		return nil, errors.New("webhook: the timeout must be at most " + MaxTimeout.String())
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
