@@ -38,6 +38,9 @@ type config struct {
 	Metrics bool   `json:"metrics"`
 	OTLP    string `json:"otlp"`
 	Share   string `json:"share"`
+	// CA is a file with the certificates that a webhook process trusts; "" means
+	// the system's.
+	CA string `json:"ca"`
 	// Profile is the file for a CPU profile; "" means none.
 	Profile string `json:"profile"`
 }

@@ -66,6 +66,7 @@ type siteConfig struct {
 	crowd    int    // endpoints with a waiting worker each, besides
 	worker   string // its role; "" means roleWorker
 	recorder bool   // with a recorder, and records that are kept for a second
+	ca       string // what its webhook service trusts; "" means the system's
 }
 
 func (b *bench) newSite(ctx context.Context, sc siteConfig) (_ *site, err error) {
@@ -78,7 +79,7 @@ func (b *bench) newSite(ctx context.Context, sc siteConfig) (_ *site, err error)
 	cfg := config{
 		User: "bench", Password: rand.Text(), Key: "bench-" + rand.Text(),
 		SyncAlways: sc.sync == syncAlways, Barrier: sc.sync == syncGroup,
-		Dir: filepath.Join(b.dir, sc.name), Endpoint: busyEndpoint, Slots: sc.slots, Crowd: sc.crowd,
+		Dir: filepath.Join(b.dir, sc.name), Endpoint: busyEndpoint, Slots: sc.slots, Crowd: sc.crowd, CA: sc.ca,
 	}
 	first := []string{roleServer, roleAPI}
 	if sc.embedded {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -36,6 +38,9 @@ const (
 )
 
 func serveWebhook(ctx context.Context, cfg config, w *wire) error {
+	if err := os.Setenv("SSL_CERT_FILE", cfg.CA); err != nil {
+		return err
+	}
 	in, err := newInsider(ctx, cfg, roleWebhook, queue.Config{})
 	if err != nil {
 		return err
@@ -46,7 +51,7 @@ func serveWebhook(ctx context.Context, cfg config, w *wire) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: postsAtOnce, DisableCompression: true}}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: postsAtOnce, DisableCompression: true, ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
 	var all []posted
 	post := func(o order) (sample, error) {
@@ -65,17 +70,49 @@ func (b *bench) webhooks(ctx context.Context) ([]row, error) {
 	prepare, cancel := context.WithTimeout(ctx, stepWithin)
 	defer cancel()
 	_, _ = fmt.Fprintln(b.progress, webhooksCase)
-	on, err := b.newSite(prepare, siteConfig{name: webhooksCase, worker: roleWebhook})
+	in, secure := newInbox(false), newInbox(true)
+	defer in.close()
+	defer secure.close()
+	ca := filepath.Join(b.dir, "receiver.pem")
+	if err := secure.trust(ca); err != nil {
+		return nil, err
+	}
+	on, err := b.newSite(prepare, siteConfig{name: webhooksCase, worker: roleWebhook, ca: ca})
 	if err != nil {
 		return nil, err
 	}
 	defer on.close()
-	in, err := newInbox(prepare)
-	if err != nil {
+	r := &round{site: on, load: b.sizes.webhooks}
+	var rows []row
+	for _, to := range []struct {
+		*inbox
+		name string
+		slow time.Duration
+	}{
+		{in, fmt.Sprintf("%d queued", r.load), 0},
+		{secure, "https", 0},
+		{in, "answer after " + answerAfter.String(), answerAfter},
+	} {
+		to.inbox.slow.Store(int64(to.slow))
+		got, err := b.besideLoop(ctx, r, to.inbox)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, rowsOf(webhooksCase, to.name, got)...)
+	}
+	in.slow.Store(0)
+	within, end := context.WithTimeout(ctx, stepWithin)
+	defer end()
+	late, err := besideHanging(within, r, in)
+	return append(rows, rowsOf(webhooksCase, fmt.Sprintf("%d hosts hang", hostsHanging), []pair{{ours: late}})...), err
+}
+
+// besideLoop measures deliveries to a receiver beside the bare loop's posts.
+func (b *bench) besideLoop(ctx context.Context, r *round, in *inbox) ([]pair, error) {
+	if _, err := deliveries(ctx, &round{site: r.site, load: 2}, in); err != nil { // which shows what to post
 		return nil, err
 	}
-	defer in.close()
-	c := testCase{
+	return b.measure(ctx, testCase{
 		name: webhooksCase,
 		ours: func(ctx context.Context, r *round) (reading, error) { return deliveries(ctx, r, in) },
 		bare: func(ctx context.Context, r *round) (reading, error) {
@@ -87,26 +124,7 @@ func (b *bench) webhooks(ctx context.Context) ([]row, error) {
 			got, err := r.child(roleWebhook).do(ctx, order{Op: opPost, N: r.load, Callers: postsAtOnce, URL: in.url})
 			return append(reading{{"rate", perSecond, got.rate()}}, r.webhookCost(before)...), err
 		},
-	}
-	if _, err := deliveries(prepare, &round{site: on, load: 2}, in); err != nil { // which shows what to post
-		return nil, err
-	}
-	r := &round{site: on, load: b.sizes.webhooks}
-	pairs, err := b.measure(ctx, c, r)
-	if err != nil {
-		return nil, err
-	}
-	rows := rowsOf(webhooksCase, fmt.Sprintf("%d queued", r.load), pairs)
-	in.slow.Store(int64(answerAfter))
-	if pairs, err = b.measure(ctx, c, r); err != nil {
-		return nil, err
-	}
-	in.slow.Store(0)
-	rows = append(rows, rowsOf(webhooksCase, "answer after "+answerAfter.String(), pairs)...)
-	within, end := context.WithTimeout(ctx, stepWithin)
-	defer end()
-	late, err := besideHanging(within, r, in)
-	return append(rows, rowsOf(webhooksCase, fmt.Sprintf("%d hosts hang", hostsHanging), []pair{{ours: late}})...), err
+	}, r)
 }
 
 // deliveries is one round: all wait in the queue when delivery begins.

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -18,7 +21,7 @@ type inbox struct {
 	url string
 	// slow is how long an answer takes.
 	slow atomic.Int64
-	web  *http.Server
+	web  *httptest.Server
 	// seen is the first webhook that came.
 	seen atomic.Pointer[posted]
 
@@ -32,18 +35,28 @@ func newListener(ctx context.Context) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(ctx, "tcp", anyPort)
 }
 
-func newInbox(ctx context.Context) (*inbox, error) {
-	l, err := newListener(ctx)
-	if err != nil {
-		return nil, err
+// newInbox listens. If secure it does so as https, HTTP/2 among it, with a
+// certificate of its own.
+func newInbox(secure bool) *inbox {
+	in := &inbox{}
+	in.web = httptest.NewUnstartedServer(in)
+	in.web.Config.ReadHeaderTimeout = stepWithin
+	if in.web.EnableHTTP2 = secure; secure {
+		in.web.StartTLS()
+	} else {
+		in.web.Start()
 	}
-	in := &inbox{url: "http://" + l.Addr().String()}
-	in.web = &http.Server{Handler: in, ReadHeaderTimeout: stepWithin}
-	go in.web.Serve(l) //nolint:errcheck // until close
-	return in, nil
+	in.url = in.web.URL
+	return in
 }
 
-func (in *inbox) close() { _ = in.web.Close() }
+// trust writes down the certificate for those who are to trust it.
+func (in *inbox) trust(path string) error {
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: in.web.Certificate().Raw}
+	return os.WriteFile(path, pem.EncodeToMemory(block), 0o600)
+}
+
+func (in *inbox) close() { in.web.Close() }
 
 // ServeHTTP counts each webhook once.
 func (in *inbox) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
