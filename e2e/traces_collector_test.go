@@ -36,6 +36,7 @@ type oneSpan struct {
 	failed                           bool
 	took                             time.Duration
 	links                            []string // trace/span
+	events                           []string // their names
 	attrs                            map[string]string
 }
 
@@ -90,6 +91,9 @@ func readSpan(service string, p *otlp.Span) oneSpan {
 	}
 	for _, l := range p.Links {
 		s.links = append(s.links, hex.EncodeToString(l.TraceId)+"/"+hex.EncodeToString(l.SpanId))
+	}
+	for _, e := range p.Events {
+		s.events = append(s.events, e.Name)
 	}
 	return s
 }

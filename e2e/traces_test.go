@@ -87,8 +87,8 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 		"traceparent": "00-" + callersTrace + "-" + callersSpan + "-01", "tracestate": "vendor=1",
 	}))
 	post := to.of("POST webhook", id)
-	publish, process := to.of("publish echo", id), to.of("process echo", id)
-	server := to.wait("the request", func(one oneSpan) bool { return one.id == publish.parent })
+	const runSync = "POST /v2/:endpoint/runsync"
+	server, process := to.of(runSync, id), to.of("process echo", id)
 
 	for name, c := range map[string]struct {
 		got    oneSpan
@@ -96,16 +96,14 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 		kind   otlp.Span_SpanKind
 		attrs  map[string]string
 	}{
-		"POST /v2/:endpoint/runsync": {server, callersSpan, otlp.Span_SPAN_KIND_SERVER, map[string]string{
+		runSync: {server, callersSpan, otlp.Span_SPAN_KIND_SERVER, map[string]string{
 			"http.request.method": "POST", "http.route": "/v2/:endpoint/runsync", "http.response.status_code": "200", "flightline.endpoint.id": "echo",
 		}},
-		"publish echo": {publish, server.id, otlp.Span_SPAN_KIND_PRODUCER, map[string]string{
-			"messaging.system": "nats", "messaging.operation.name": "publish", "messaging.operation.type": "send", "messaging.destination.name": "echo",
+		"process echo": {process, server.id, otlp.Span_SPAN_KIND_CONSUMER, map[string]string{
+			"messaging.system": "nats", "messaging.operation.name": "process", "messaging.operation.type": "process",
+			"messaging.destination.name": "echo", "flightline.job.attempt": "1", "flightline.job.run": "1", "flightline.job.outcome": "COMPLETED",
 		}},
-		"process echo": {process, publish.id, otlp.Span_SPAN_KIND_CONSUMER, map[string]string{
-			"messaging.operation.type": "process", "flightline.job.attempt": "1", "flightline.job.run": "1", "flightline.job.outcome": "COMPLETED",
-		}},
-		"POST webhook": {post, publish.id, otlp.Span_SPAN_KIND_CLIENT, map[string]string{
+		"POST webhook": {post, server.id, otlp.Span_SPAN_KIND_CLIENT, map[string]string{
 			"http.request.method": "POST", "url.full": hook, "http.response.status_code": "200", "flightline.endpoint.id": "echo", "server.address": "127.0.0.1",
 		}},
 	} {
@@ -118,6 +116,9 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 				t.Errorf("%s: got %s=%q, want %q", name, key, got.attrs[key], want)
 			}
 		}
+	}
+	if !slices.Equal(server.events, []string{"queued"}) {
+		t.Errorf("got the events %v, want one that says when the job was queued", server.events)
 	}
 	if process.attrs["flightline.worker.id"] == "" {
 		t.Errorf("got %+v, want the worker's id", process)
@@ -134,6 +135,8 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 		t.Errorf("got the header %q, want that of OTEL_EXPORTER_OTLP_HEADERS", got)
 	}
 }
+
+const run = "POST /v2/:endpoint/run"
 
 // A retry is in the trace of whoever asked for it, and a run after a lost
 // worker in the trace of the attempt; both link to where the job comes from.
@@ -162,7 +165,7 @@ func TestRetriesAndLostWorkersLinkToTheFirstRun(t *testing.T) {
 	second := to.wait("the retry's run", func(one oneSpan) bool {
 		return one.attrs["messaging.message.id"] == bad && one.attrs["flightline.job.attempt"] == "2" && one.name == "process bad"
 	})
-	submitted := to.of("publish bad", bad)
+	submitted := to.of(run, bad)
 	again := to.wait("the retry", func(one oneSpan) bool { return one.id == second.parent })
 	if first.parent != submitted.id || !first.failed || first.attrs["flightline.job.outcome"] != "FAILED" || len(first.links) > 0 {
 		t.Errorf("got the first run %+v, want it failed, beneath %s, without links", first, submitted.id)
@@ -187,13 +190,13 @@ func (s *site) takeOver(to *collected, holder *daemon, lost string) {
 	}
 	holder.kill()
 	s.start("worker", "lost", "--", "cat").line(workerReady)
-	run := to.of("process lost", lost)
-	queued := to.of("publish lost", lost)
-	if run.attrs["flightline.job.run"] != "2" || run.attrs["flightline.job.outcome"] != "COMPLETED" || run.parent != queued.id {
-		s.t.Errorf("got %+v, want the second run, completed, beneath %s", run, queued.id)
+	second := to.of("process lost", lost)
+	queued := to.of(run, lost)
+	if second.attrs["flightline.job.run"] != "2" || second.attrs["flightline.job.outcome"] != "COMPLETED" || second.parent != queued.id {
+		s.t.Errorf("got %+v, want the second run, completed, beneath %s", second, queued.id)
 	}
-	if len(run.links) != 1 || !strings.HasPrefix(run.links[0], queued.trace+"/") || run.links[0] == run.ref() {
-		s.t.Errorf("got the links %v, want one to the first run, in the trace %s", run.links, queued.trace)
+	if len(second.links) != 1 || !strings.HasPrefix(second.links[0], queued.trace+"/") || second.links[0] == second.ref() {
+		s.t.Errorf("got the links %v, want one to the first run, in the trace %s", second.links, queued.trace)
 	}
 }
 

@@ -138,7 +138,7 @@ func runAPI(ctx context.Context, nc *nats.Conn, qc queue.Config, cfg config, w *
 	if _, err := reg.Keys.Put(ctx, cfg.Key, registry.KeySpec{Name: "bench", Scopes: scopes}); err != nil {
 		return err
 	}
-	service, err := api.New(api.Config{Tracer: o.tracer()}, api.Deps{Queue: q, Registry: reg})
+	service, err := api.New(api.Config{}, api.Deps{Queue: q, Registry: reg})
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ const (
 	turnsPerRound = 8
 	// scrapeEvery is how often metrics are scraped.
 	scrapeEvery = 5 * time.Second
-	// spansOfJob are the request, the publish and the process.
-	spansOfJob = 3
+	// spansOfJob are the request and the process.
+	spansOfJob = 2
 	// sentWithin is how long after their job spans may come.
 	sentWithin = 30 * time.Second
 )

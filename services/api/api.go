@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,7 +22,6 @@ import (
 	"flightline/shared/limit"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
-	"flightline/shared/telemetry"
 )
 
 // Config is what may differ between instances. The zero value is good.
@@ -33,8 +33,6 @@ type Config struct {
 	// that names none of its own. nil means no limits at all, limit.Defaults()
 	// those of the contract.
 	Limits limit.Table
-	// Tracer makes the spans of what is queued. nil means none.
-	Tracer *telemetry.Tracer
 	// Log hears of what no answer tells. nil means silence.
 	Log *slog.Logger
 }
@@ -61,7 +59,8 @@ type Service struct {
 	tail     *events.Tail // nil without events
 	plain    submitter    // queue.Submit, traced
 	limits   *limits
-	quiet    time.Duration // the longest silence of a stream beneath /openai
+	quiet    time.Duration  // the longest silence of a stream beneath /openai
+	aside    sync.WaitGroup // what goes on after its answer, for AnswerWithin at most
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
@@ -77,7 +76,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{
-		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, plain: traced(cfg.Tracer, deps.Queue.Submit),
+		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, plain: traced(deps.Queue.Submit),
 		limits: newLimits(cfg, deps.Registry), quiet: keepAlive,
 	}
 	if deps.Events != nil {

@@ -73,7 +73,7 @@ func (s *Service) submitOnce(ctx context.Context, c *fiber.Ctx, r repeatable) er
 		return web.Errorf(web.IdempotencyMismatch, "%s was used for another request; each request needs its own", headerIdempotencyKey)
 	}
 	r.ID = sub.Job
-	c.Set(headerJobID, string(r.ID))
+	c.Set(web.HeaderJobID, string(r.ID))
 	// A power loss must not take the key and leave the job.
 	if err := s.queue.Durable(ctx, streams.Bucket(streams.BucketIdempotency)); err != nil {
 		return err
@@ -94,7 +94,7 @@ type submitter func(context.Context, endpoint.Endpoint, job.ID, job.Mode, job.Re
 // accepting marks the key after submit. That it may fail is why an unmarked one
 // proves nothing.
 func (s *Service) accepting(r repeatable, sub registry.Submission, submit submitter) submitter {
-	submit = traced(s.cfg.Tracer, submit)
+	submit = traced(submit)
 	return func(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, request job.Request) (*job.Job, error) {
 		j, err := submit(ctx, e, id, mode, request)
 		if err != nil {

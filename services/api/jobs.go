@@ -14,10 +14,6 @@ import (
 	"flightline/shared/web"
 )
 
-// headerJobID names the job in the answer to a submission, also in one that
-// carries no id: of a 503 it is unknown whether the job was accepted.
-const headerJobID = "X-Job-Id"
-
 func (s *Service) run(c *fiber.Ctx) error { return s.submit(c, job.Async, preferredWait(c)) }
 
 func (s *Service) runSync(c *fiber.Ctx) error {
@@ -49,7 +45,7 @@ func (s *Service) submit(c *fiber.Ctx, mode job.Mode, wait time.Duration) error 
 
 // begin queues a job under the id.
 func (s *Service) begin(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request, wait time.Duration, submit submitter) error {
-	c.Set(headerJobID, string(id))
+	c.Set(web.HeaderJobID, string(id))
 	if wait == 0 {
 		j, err := submit(ctx, e, id, mode, r)
 		if err != nil {

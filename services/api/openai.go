@@ -32,7 +32,7 @@ func (s *Service) openAI(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	c.Set(headerJobID, string(ask.id))
+	c.Set(web.HeaderJobID, string(ask.id))
 	c.Set(web.HeaderRequestID, string(ask.id)) // OpenAI's clients show this one
 	if ask.stream {
 		return s.openAIStream(ctx, c, ask)

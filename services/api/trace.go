@@ -8,28 +8,24 @@ import (
 	"flightline/shared/telemetry"
 )
 
-// traced puts what submit does into a span whose context goes with the job.
-// Without a tracer it is submit.
-func traced(t *telemetry.Tracer, submit submitter) submitter {
-	if t == nil {
-		return submit
-	}
+// traced has the job that submit queues carry the context of the span of its
+// request, and tells that span of it. Without a span it is submit.
+func traced(submit submitter) submitter {
 	return func(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (*job.Job, error) {
-		ctx, span := t.Publish(ctx, e.ID, id)
-		r.Trace = telemetry.Line(ctx)
+		r.Trace = telemetry.Carry(ctx)
 		j, err := submit(ctx, e, id, mode, r)
-		telemetry.Published(span, j, err) //nolint:contextcheck // it reads a line, no more
+		if err == nil {
+			telemetry.Queued(ctx, j)
+		}
 		return j, err
 	}
 }
 
-// again is queue.Retry, in such a span.
+// again is queue.Retry, with the same for the attempt.
 func (s *Service) again(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
-	if s.cfg.Tracer == nil {
-		return s.queue.Retry(ctx, e, id)
+	j, err := s.queue.RetryIn(ctx, e, id, telemetry.Carry(ctx))
+	if err == nil {
+		telemetry.Queued(ctx, j)
 	}
-	ctx, span := s.cfg.Tracer.Publish(ctx, e.ID, id)
-	j, err := s.queue.RetryIn(ctx, e, id, telemetry.Line(ctx))
-	telemetry.Published(span, j, err) //nolint:contextcheck // it reads a line, no more
 	return j, err
 }

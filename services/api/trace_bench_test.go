@@ -31,7 +31,7 @@ func BenchmarkTracedSubmission(b *testing.B) {
 		tracer *telemetry.Tracer
 	}{{"off", nil}, {"on", sender.Tracer()}} {
 		at := site.New(b)
-		service, err := New(Config{Tracer: c.tracer}, Deps{Queue: at.Queue, Registry: at.Registry})
+		service, err := New(Config{}, Deps{Queue: at.Queue, Registry: at.Registry})
 		if err != nil {
 			b.Fatal(err)
 		}

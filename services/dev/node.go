@@ -209,7 +209,7 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		n.parts = append(n.parts, process.Part{Name: roleControl, Run: s.Run})
 	}
 	if slices.Contains(p.roles, roleAPI) {
-		s, err := api.New(api.Config{Limits: p.limits, Log: p.log, Tracer: p.tracer},
+		s, err := api.New(api.Config{Limits: p.limits, Log: p.log},
 			api.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
 		if err != nil {
 			return err

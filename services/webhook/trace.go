@@ -18,7 +18,7 @@ func (s *Service) within(ctx context.Context, o *order) context.Context {
 	if s.cfg.Tracer == nil || o.Job.Trace == "" {
 		return ctx
 	}
-	return trace.ContextWithRemoteSpanContext(ctx, telemetry.Remote(o.Job.Trace))
+	return trace.ContextWithRemoteSpanContext(ctx, telemetry.Of(&o.Job))
 }
 
 // traced makes a span of the attempt that post makes, the try-th one, and names

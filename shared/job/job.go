@@ -88,8 +88,8 @@ type Job struct {
 	Worker           string
 	Webhook          string
 
-	// Trace is the W3C trace context of whoever queued this attempt, as package
-	// telemetry writes it; "" if there is none.
+	// Trace is the W3C trace context of whoever queued this attempt, or that its
+	// trace is not recorded, as package telemetry writes it; "" if there is none.
 	Trace string
 	// Origin is that of the submission, if Trace is a retry's.
 	Origin string

@@ -26,10 +26,16 @@ type Beginning struct {
 	room [12]attribute.KeyValue
 }
 
-// Beginner is what a trace.Tracer may be besides: Begin does what Start does,
-// without options, a context and memory for both. It keeps nothing of b.
+// Beginner is what a trace.Tracer may be besides.
 type Beginner interface {
+	// Begin does what Start does, without options, a context and memory for both.
+	// It keeps nothing of b.
 	Begin(b *Beginning) trace.Span
+	// Takes reports whether a span beneath parent, a valid one, is recorded.
+	Takes(parent trace.SpanContext) bool
+	// Follows reports whether it leaves that to the parent: then nothing beneath a
+	// span that is not recorded is.
+	Follows() bool
 }
 
 // beginnings are kept: one goes through an interface, and so would be memory

@@ -27,6 +27,35 @@ const maxState = 512
 // tracestate if it has one. It is "" if there is no span in ctx.
 func Line(ctx context.Context) string { return lineOf(trace.SpanContextFromContext(ctx)) }
 
+// unrecorded is what a job carries of a trace that is not recorded and that no
+// caller named: that it is not. Nobody would ask for its ids, and a record is
+// written and read several times.
+const unrecorded = "0"
+
+// Carry is what a job carries that is queued within ctx (job.Request.Trace):
+// the Line, if anybody has a use for it.
+func Carry(ctx context.Context) string {
+	if _, ours := trace.SpanFromContext(ctx).(unrecordedRoot); ours {
+		return unrecorded
+	}
+	return Line(ctx)
+}
+
+// unrecordedRoot is a span that is not recorded and begins a trace.
+type unrecordedRoot struct{ trace.Span }
+
+// Of is the context of the span that queued j's present attempt. It is invalid
+// if the job carries no trace. Where the job carries only that its trace is not
+// recorded, the ids are made from the job's: log lines have the same in each
+// process.
+func Of(j *job.Job) trace.SpanContext {
+	if j.Trace != unrecorded {
+		return Remote(j.Trace)
+	}
+	sum := sumOf(j.ID, j.Attempt, 0)
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: sum, SpanID: runID(j.ID, j.Attempt, 0), Remote: true})
+}
+
 func lineOf(sc trace.SpanContext) string {
 	if !sc.IsValid() {
 		return ""
@@ -110,10 +139,10 @@ func (headers) Keys() []string { return []string{HeaderParent, HeaderState} }
 
 // RunLine is the Line of the span of j's present run. It is "" if the job
 // carries no trace.
-func RunLine(j *job.Job) string { return lineOf(runOf(j.Trace, j.ID, j.Attempt, j.Run)) }
+func RunLine(j *job.Job) string { return lineOf(runOf(Of(j), j.ID, j.Attempt, j.Run)) }
 
 // First is the context of the span of the job's first run, if the present one
-// is another and the job carries a trace. The span itself is never seen if the
+// is another and the job carries the trace. The span itself is never seen if the
 // worker that made it was killed.
 func First(j *job.Job) (first trace.SpanContext, is bool) {
 	if j.Attempt <= 1 && j.Run <= 1 {
@@ -123,12 +152,11 @@ func First(j *job.Job) (first trace.SpanContext, is bool) {
 	if origin == "" {
 		origin = j.Trace
 	}
-	first = runOf(origin, j.ID, 1, 1)
+	first = runOf(Remote(origin), j.ID, 1, 1)
 	return first, first.IsValid()
 }
 
-func runOf(line string, id job.ID, attempt, run int) trace.SpanContext {
-	queued := Remote(line)
+func runOf(queued trace.SpanContext, id job.ID, attempt, run int) trace.SpanContext {
 	if !queued.IsValid() {
 		return trace.SpanContext{}
 	}
@@ -137,15 +165,20 @@ func runOf(line string, id job.ID, attempt, run int) trace.SpanContext {
 
 // runID is the id of the span of a run. Within a trace it is as good as random.
 func runID(id job.ID, attempt, run int) (span trace.SpanID) {
-	sum := fnv.New128a()
-	_, _ = sum.Write([]byte(id))
-	_, _ = sum.Write(binary.AppendVarint(binary.AppendVarint(nil, int64(attempt)), int64(run)))
-	all := sum.Sum(nil)
-	copy(span[:], all[8:]) // the lower half is the better mixed one
+	sum := sumOf(id, attempt, run)
+	copy(span[:], sum[8:]) // the lower half is the better mixed one
 	if !span.IsValid() {
 		span[0] = 1
 	}
 	return span
+}
+
+func sumOf(id job.ID, attempt, run int) (sum [16]byte) {
+	h := fnv.New128a()
+	_, _ = h.Write([]byte(id))
+	_, _ = h.Write(binary.AppendVarint(binary.AppendVarint(nil, int64(attempt)), int64(run)))
+	h.Sum(sum[:0])
+	return sum
 }
 
 // spanID is the key of an id that a span is to have.

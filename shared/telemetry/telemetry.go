@@ -3,10 +3,10 @@
 // OpenTelemetry only; package otlp sends what is made.
 //
 // A job carries the W3C trace context of the span that queued it (job.Trace),
-// as a line. The span of a run has an id that is made from the job, the attempt
-// and the run. So whoever is told of a run, in whichever process, can name its
-// span: a run that follows another one links to it, and nothing is written to
-// make that possible.
+// as a line, or only that its trace is not recorded (Carry). The span of a run
+// has an id that is made from the job, the attempt and the run. So whoever is
+// told of a run, in whichever process, can name its span: a run that follows
+// another one links to it, and nothing is written to make that possible.
 //
 // Where traces are off there is no Tracer, and what is called here costs
 // neither memory nor a goroutine.
@@ -67,36 +67,38 @@ func (t *Tracer) Start(ctx context.Context, name string, opts ...trace.SpanStart
 	return t.tracer.Start(ctx, name, opts...)
 }
 
-// Publish begins the span of queueing a job. The Line of the context that it
-// returns is what goes with the job; Published ends it.
-func (t *Tracer) Publish(ctx context.Context, endpoint string, id job.ID) (context.Context, trace.Span) {
-	b := beginning()
-	b.Name, b.Kind, b.Parent = "publish "+endpoint, trace.SpanKindProducer, trace.SpanContextFromContext(ctx)
-	b.messaging("publish", "send", endpoint, id)
-	span := t.begin(ctx, b)
-	return trace.ContextWithSpan(ctx, span), span
-}
-
 // Request begins the span of a request of that method, in the trace that its
 // two headers name, if they name one. What else it is about is told later.
+// Carry tells what a job that the request queues takes with it.
 func (t *Tracer) Request(ctx context.Context, method, parent, state string) (context.Context, trace.Span) {
 	b := beginning()
 	b.Name, b.Kind, b.Parent = method, trace.SpanKindServer, remote(parent, state)
 	b.Attributes = append(b.Attributes, attribute.String("http.request.method", method))
+	root := !b.Parent.IsValid()
 	span := t.begin(ctx, b)
+	if root && t.beginner != nil && t.beginner.Follows() && !span.SpanContext().IsSampled() {
+		span = unrecordedRoot{span}
+	}
 	return trace.ContextWithSpan(ctx, span), span
 }
 
-// Published ends a span of Publish: j is the job that was queued, nil if err
-// says why none was. The span of a retry links to the submission's.
-func Published(span trace.Span, j *job.Job, err error) {
-	switch {
-	case err != nil:
-		span.SetStatus(codes.Error, "not queued")
-	case j.Origin != "":
-		span.AddLink(trace.Link{SpanContext: Remote(j.Origin)})
+// Queued tells the span in ctx, if there is one, of the job that its request
+// queued: that of a retry links to the submission's. Of a synchronous job an
+// event says when it was queued, since its request waits for its end.
+func Queued(ctx context.Context, j *job.Job) {
+	if j.Origin == "" && j.Mode != job.Sync {
+		return
 	}
-	span.End()
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	if origin := Remote(j.Origin); origin.IsValid() { //nolint:contextcheck // it reads a line, no more
+		span.AddLink(trace.Link{SpanContext: origin})
+	}
+	if j.Mode == job.Sync {
+		span.AddEvent("queued")
+	}
 }
 
 // Process begins the span of the run for which a worker has picked j up. It is
@@ -119,12 +121,17 @@ func (t *Tracer) Ran(ctx context.Context, j *job.Job, began time.Time, outcome s
 }
 
 func (t *Tracer) process(ctx context.Context, j *job.Job, began time.Time) trace.Span {
+	queued := Of(j) //nolint:contextcheck // it reads a line, no more
+	if t.beginner != nil && queued.IsValid() && !t.beginner.Takes(queued) {
+		return trace.SpanFromContext(trace.ContextWithSpanContext(ctx, queued.WithTraceFlags(0)))
+	}
 	b := beginning()
-	b.Name, b.Kind, b.Parent = "process "+j.Endpoint, trace.SpanKindConsumer, Remote(j.Trace) //nolint:contextcheck // it reads a line, no more
+	b.Name, b.Kind, b.Parent = "process "+j.Endpoint, trace.SpanKindConsumer, queued
 	b.ID, b.At = runID(j.ID, j.Attempt, j.Run), began
 	b.Link, _ = First(j) //nolint:contextcheck // it reads a line, no more
-	b.messaging("process", "process", j.Endpoint, j.ID)
 	b.Attributes = append(b.Attributes,
+		attribute.String(keySystem, "nats"), attribute.String(keyOperation, "process"), attribute.String(keyType, "process"),
+		attribute.String(keyDestination, j.Endpoint), attribute.String(keyMessage, string(j.ID)),
 		attribute.Int(keyAttempt, j.Attempt), attribute.Int(keyRun, j.Run), attribute.String(keyWorker, j.Worker))
 	return t.begin(ctx, b)
 }
@@ -143,12 +150,6 @@ func end(span trace.Span, outcome string) {
 		span.SetStatus(codes.Error, outcome)
 	}
 	span.End()
-}
-
-func (b *Beginning) messaging(operation, kind, endpoint string, id job.ID) {
-	b.Attributes = append(b.Attributes,
-		attribute.String(keySystem, "nats"), attribute.String(keyOperation, operation), attribute.String(keyType, kind),
-		attribute.String(keyDestination, endpoint), attribute.String(keyMessage, string(id)))
 }
 
 // Within is ctx with the span that is in from. Without one it is ctx.

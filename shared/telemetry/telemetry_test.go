@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -133,13 +132,29 @@ func TestOutcomesAreErrorsOnlyIfSomethingWentWrong(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeQueuedIsAnError(t *testing.T) {
-	tracer, recorded := newTracer(t)
-	_, span := tracer.Publish(t.Context(), "ep", "j1")
-	telemetry.Published(span, nil, errors.New("with a secret"))
-	if got := recorded.Ended()[0].Status(); got.Code != codes.Error || strings.Contains(got.Description, "secret") {
-		t.Errorf("got %v, want an error without the text", got)
+func TestARequestTellsWhatItQueued(t *testing.T) {
+	for name, c := range map[string]struct {
+		job    job.Job
+		events int
+		link   string // the trace of the link, "" for none
+	}{
+		"asynchronous": {job.Job{Mode: job.Async, Attempt: 1}, 0, ""},
+		"synchronous":  {job.Job{Mode: job.Sync, Attempt: 1}, 1, ""},
+		"a retry":      {job.Job{Mode: job.Async, Attempt: 2, Origin: parent}, 0, parent},
+	} {
+		tracer, recorded := newTracer(t)
+		ctx, span := tracer.Request(t.Context(), "POST", later, "")
+		telemetry.Queued(ctx, &c.job)
+		span.End()
+		got := recorded.Ended()[0]
+		if len(got.Events()) != c.events || got.Parent().TraceID() != telemetry.Remote(later).TraceID() {
+			t.Errorf("%s: got the events %v beneath %v, want %d", name, got.Events(), got.Parent(), c.events)
+		}
+		if links := got.Links(); c.link == "" && len(links) > 0 || c.link != "" && (len(links) != 1 || telemetry.Line(trace.ContextWithSpanContext(t.Context(), links[0].SpanContext)) != c.link) {
+			t.Errorf("%s: got the links %v, want one to %q", name, links, c.link)
+		}
 	}
+	telemetry.Queued(t.Context(), &job.Job{}) // without a span it does nothing
 }
 
 func TestARunMayBeToldAfterwards(t *testing.T) {
@@ -182,6 +197,7 @@ func TestOffCostsNothing(t *testing.T) {
 		within := off.Process(ctx, j)
 		_ = telemetry.Within(ctx, within)
 		_ = telemetry.Line(within)
+		telemetry.Queued(within, j)
 		telemetry.End(within, "COMPLETED")
 		off.Ran(within, j, time.Time{}, "COMPLETED")
 	})

@@ -17,6 +17,10 @@ import (
 // client sends is ignored: RunPod's Python client puts a job's id there.
 const HeaderRequestID = "X-Request-ID"
 
+// HeaderJobID names the job in the answer to a submission, also in one that
+// carries no id: of a 503 it is unknown whether the job was accepted.
+const HeaderJobID = "X-Job-Id"
+
 // localRequestID is where the id is kept while the request is handled.
 const localRequestID = "requestId"
 
@@ -89,12 +93,16 @@ func answerError(log *slog.Logger) fiber.ErrorHandler {
 	}
 }
 
-// jobNamed is the job that the path names, "" if it names none.
+// jobNamed is the job that the path names, or that the answer to a submission
+// does, "" if neither names one.
 func jobNamed(c *fiber.Ctx) string {
 	if !strings.HasPrefix(c.Route().Path, "/v2/") {
 		return ""
 	}
-	return param(c, "id")
+	if id := param(c, "id"); id != "" {
+		return id
+	}
+	return string(c.Response().Header.Peek(HeaderJobID))
 }
 
 // param is a part of the path that outlives the request, "" if there is none:

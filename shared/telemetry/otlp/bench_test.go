@@ -3,6 +3,7 @@ package otlp
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"testing"
 	"time"
 
@@ -37,16 +38,17 @@ func BenchmarkSpans(b *testing.B) {
 		}
 	}
 	j := &job.Job{ID: "0197a1b2-1234-7234-8234-123456789abc", Endpoint: "ep", Attempt: 1, Run: 1, Worker: "worker-1"}
-	b.Run("publish", func(b *testing.B) {
+	b.Run("request", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_, span := t.Publish(ctx, "ep", j.ID)
-			telemetry.Published(span, j, nil) //nolint:contextcheck // it reads a line, no more
+			within, span := t.Request(ctx, http.MethodPost, "", "")
+			telemetry.Queued(within, j)
+			span.End()
 			sent()
 		}
 	})
 	b.Run("process", func(b *testing.B) {
-		within, _ := t.Publish(ctx, "ep", j.ID)
+		within, _ := t.Request(ctx, http.MethodPost, "", "")
 		j.Trace = telemetry.Line(within)
 		b.ReportAllocs()
 		for b.Loop() {

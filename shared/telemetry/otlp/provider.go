@@ -115,6 +115,14 @@ func (t *tracer) Begin(b *telemetry.Beginning) trace.Span {
 	return s
 }
 
+// Takes implements telemetry.Beginner.
+func (t *tracer) Takes(parent trace.SpanContext) bool {
+	return t.sampler.takes(parent, parent.TraceID())
+}
+
+// Follows implements telemetry.Beginner.
+func (t *tracer) Follows() bool { return t.sampler.follow }
+
 func newTraceID() (id trace.TraceID) {
 	for !id.IsValid() {
 		binary.NativeEndian.PutUint64(id[:], rand.Uint64())  //nolint:gosec // it keeps no secret

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	wire "go.opentelemetry.io/proto/otlp/trace/v1"
 
+	"flightline/shared/job"
 	"flightline/shared/telemetry"
 )
 
@@ -114,6 +115,60 @@ func TestWhatIsNotSampledIsPassedOnAndNotSent(t *testing.T) {
 	p.batch.send(ctx, true)
 	if line := telemetry.Line(ctx); span.IsRecording() || !strings.HasSuffix(line, "-00") || len(k.all) > 0 || span.TracerProvider() != p {
 		t.Errorf("got %q, recorded %v, sent %v, want a context that says no", line, span.IsRecording(), k.all)
+	}
+}
+
+const callers = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
+
+// What is not recorded costs next to nothing, and everybody hears that it is not.
+func TestAJobOfATraceThatIsNotRecorded(t *testing.T) {
+	for name, c := range map[string]struct {
+		sampler sampler
+		parent  string // of the request
+		carried string // "" for the line of the request's span
+	}{
+		"begun here":              {sampler{follow: true}, "", "0"},
+		"of a caller":             {sampler{follow: true, below: everything}, callers + "00", ""},
+		"each decides for itself": {sampler{}, "", ""},
+	} {
+		k := &kept{}
+		p := newProvider(roomy, k)
+		p.sampler = c.sampler
+		tracer := telemetry.New(p)
+		ctx, request := tracer.Request(t.Context(), "POST", c.parent, "")
+		j := &job.Job{ID: "j", Endpoint: "ep", Trace: telemetry.Carry(ctx), Attempt: 1, Run: 1, Mode: job.Sync}
+		telemetry.Queued(ctx, j)
+		request.End()
+		if want := c.carried; j.Trace != want && (want != "" || j.Trace != telemetry.Line(ctx)) {
+			t.Errorf("%s: the job carries %q, want %q", name, j.Trace, want)
+		}
+		run := tracer.Process(t.Context(), j)
+		telemetry.End(run, string(job.Completed))
+		queued := telemetry.Of(j)
+		if line := telemetry.Line(run); !strings.HasSuffix(line, "-00") || !strings.HasPrefix(line, "00-"+queued.TraceID().String()) {
+			t.Errorf("%s: the handler gets %q, want the trace %s, not sampled", name, line, queued.TraceID())
+		}
+		if line := telemetry.RunLine(j); !strings.HasSuffix(line, "-00") || !strings.HasPrefix(line, "00-"+queued.TraceID().String()) {
+			t.Errorf("%s: another process says %q, want the trace %s, not sampled", name, line, queued.TraceID())
+		}
+		if _, linked := telemetry.First(&job.Job{ID: "j", Trace: j.Trace, Attempt: 1, Run: 2}); linked != (c.carried == "") {
+			t.Errorf("%s: got a link %v to the first run", name, linked)
+		}
+		if p.batch.send(t.Context(), true); len(k.all) > 0 {
+			t.Errorf("%s: got %v, want nothing sent", name, k.all)
+		}
+	}
+}
+
+func TestARunThatIsRecordedIsCarriedWhole(t *testing.T) {
+	k := &kept{}
+	p := newProvider(roomy, k)
+	tracer := telemetry.New(p)
+	ctx, _ := tracer.Request(t.Context(), "POST", "", "")
+	telemetry.End(tracer.Process(t.Context(), &job.Job{ID: "j", Endpoint: "ep", Trace: telemetry.Carry(ctx), Attempt: 1, Run: 1}), string(job.Completed))
+	p.batch.send(t.Context(), true)
+	if got, parent := one(t, k), trace.SpanContextFromContext(ctx).SpanID(); got.Name != "process ep" || string(got.ParentSpanId) != string(parent[:]) {
+		t.Errorf("got %v, want the run beneath %s", got, parent)
 	}
 }
 
