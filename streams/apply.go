@@ -2,6 +2,7 @@ package streams
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -10,10 +11,15 @@ import (
 	"flightline/shared/job"
 )
 
+// ErrReplicas means that a stream has more copies than it was to get. The error
+// that wraps it names both numbers.
+var ErrReplicas = errors.New("streams: a stream has more copies than that")
+
 // Apply makes the shared streams, consumers and buckets exist as this version
 // wants them, after the upgrades that lead here from an older schema. It may be
-// repeated, by several processes at once. It returns ErrSchema and touches
-// nothing if a newer program was here.
+// repeated, by several processes at once. It touches nothing and returns ErrSchema
+// if a newer program was here, and ErrReplicas if it would take copies away from
+// a stream: whoever forgot to say how many there are would undo what others rely on.
 func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 	if err := prepare(ctx, js, c); err != nil {
 		return err
@@ -44,14 +50,35 @@ func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 	return nil
 }
 
+// keepsCopies returns an ErrReplicas if one of these streams has more copies
+// than are wanted.
+func keepsCopies(ctx context.Context, js jetstream.JetStream, c Config, names ...string) error {
+	for _, name := range names {
+		s, err := js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("look at stream %s: %w", name, err)
+		}
+		if has := s.CachedInfo().Config.Replicas; has > c.replicas() {
+			return fmt.Errorf("%w: %s has %d, not %d; give --replicas %d, or take copies away by hand first", ErrReplicas, name, has, c.replicas(), has)
+		}
+	}
+	return nil
+}
+
 // sharedConfigs are the streams that are there once, without the buckets.
 func sharedConfigs(c Config) []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), destinationsConfig(c), cursorsConfig(c), scalingConfig(c)}
 }
 
 // ApplyEndpoint makes the work queue of an endpoint and its consumers exist
-// with its present lease. It may be repeated.
+// with its present lease. It may be repeated. It returns ErrReplicas as Apply does.
 func ApplyEndpoint(ctx context.Context, js jetstream.JetStream, c Config, e endpoint.Endpoint) error {
+	if err := keepsCopies(ctx, js, c, Jobs(e.ID)); err != nil {
+		return err
+	}
 	if _, err := js.CreateOrUpdateStream(ctx, JobsConfig(c, e.ID)); err != nil {
 		return fmt.Errorf("apply stream %s: %w", Jobs(e.ID), err)
 	}

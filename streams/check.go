@@ -12,8 +12,9 @@ import (
 var ErrMissing = errors.New("streams: not made yet")
 
 // Check is for a process that may not Apply: it returns nil if all that Apply
-// makes exists, ErrMissing if something does not, and ErrSchema if a newer
-// program was here. It changes nothing, and does not look at settings.
+// makes exists, ErrMissing if something does not or is yet to be upgraded from
+// an older schema, and ErrSchema if a newer program was here. It changes nothing,
+// and does not look at settings.
 func Check(ctx context.Context, js jetstream.JetStream, c Config) error {
 	version, found, err := SchemaOf(ctx, js)
 	if err != nil {
@@ -24,6 +25,9 @@ func Check(ctx context.Context, js jetstream.JetStream, c Config) error {
 	}
 	if err := CheckSchema(version); err != nil {
 		return err
+	}
+	if version < Schema {
+		return fmt.Errorf("%w: the bus has schema %d, this program needs %d; start a process that makes the streams, such as control, first", ErrMissing, version, Schema)
 	}
 	for _, name := range Shared(c) {
 		_, err := js.Stream(ctx, name)

@@ -65,14 +65,17 @@ func CheckSchema(version int) error {
 	return nil
 }
 
-// prepare refuses a newer schema and runs the upgrades from an older one. The
-// version is written by Apply, after all else.
+// prepare refuses a newer schema and fewer copies, and runs the upgrades from an
+// older schema. The version is written by Apply, after all else.
 func prepare(ctx context.Context, js jetstream.JetStream, c Config) error {
 	version, found, err := SchemaOf(ctx, js)
 	if err != nil {
 		return err
 	}
-	if err := CheckSchema(version); err != nil || !found {
+	if err := CheckSchema(version); err != nil {
+		return err
+	}
+	if err := keepsCopies(ctx, js, c, Shared(c)...); err != nil || !found {
 		return err
 	}
 	return runUpgrades(ctx, js, c, version, Schema, upgrades())

@@ -30,7 +30,8 @@ type ServerConfig struct {
 	TLS *ServerTLS
 	// Cluster is the addresses of all servers, as host:port. nil means alone.
 	Cluster []string
-	// ClusterPassword is what servers show each other.
+	// ClusterPassword is what servers show each other. It cannot be the name of a
+	// variable, as it is also a part of addresses, where the server expands none.
 	ClusterPassword string
 }
 
@@ -91,7 +92,7 @@ func (s ServerConfig) cluster(line func(string, ...any)) {
 	}
 	line("  routes: [")
 	for _, address := range s.Cluster {
-		// The server adds the user and the password of the authorization.
+		// What a server shows the others is in the address, and nowhere else.
 		line("    \"nats-route://route:%s@%s\"", s.ClusterPassword, address)
 	}
 	line("  ]")

@@ -81,6 +81,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"nats-config --listen foo":              "--listen",
 		"nats-config --endpoint a.b":            "--endpoint",
 		"nats-config --cluster a:1,b":           "--cluster",
+		"nats-config --cluster a:1,b:1":         "--cluster: must have a --dir",
 		"nats-config --api-key short":           "--api-key",
 	} {
 		err := refusal(t, nil, strings.Fields(line)...)

@@ -25,7 +25,7 @@ type NATSConfig struct {
 	Endpoint   string `flag:"endpoint" env:"FLIGHTLINE_NATS_ENDPOINT" envDefault:"*" help:"the one endpoint of the user worker, or * for all"`
 	Listen     string `flag:"listen" env:"FLIGHTLINE_NATS_LISTEN" envDefault:"0.0.0.0:4222" help:"address for clients of NATS"`
 	Store      string `flag:"store" env:"FLIGHTLINE_NATS_STORE" envDefault:"/data" help:"folder of the streams, as the server of NATS sees it"`
-	Cluster    string `flag:"cluster" env:"FLIGHTLINE_NATS_CLUSTER" help:"addresses of all servers of a cluster, host:port with commas between them; none for one server"`
+	Cluster    string `flag:"cluster" env:"FLIGHTLINE_NATS_CLUSTER" help:"addresses of all servers of a cluster, host:port with commas between them; none for one server. It needs --dir"`
 	TLSCert    string `flag:"tls-cert" env:"FLIGHTLINE_NATS_SERVER_CERT" help:"path of the server's certificate, as it sees it; with it, clients and servers must show one too"`
 	TLSKey     string `flag:"tls-key" env:"FLIGHTLINE_NATS_SERVER_KEY" help:"path of its key"`
 	TLSCA      string `flag:"tls-ca" env:"FLIGHTLINE_NATS_SERVER_CA" help:"path of the certificates of those who may vouch for clients and servers"`
@@ -44,12 +44,16 @@ func NATSConfigCommand(environment map[string]string) *cobra.Command {
 			"role DIR/ROLE/password; DIR/control/api-key is the administrator's API key, and\n" +
 			"DIR/key/api-key a copy for who needs it and no password. It may be repeated:\n" +
 			"what is there stays. Without --dir it prints a\n" +
-			"configuration that takes them from variables like NATS_PASSWORD_API.",
+			"configuration, for one server alone, that takes them from variables like\n" +
+			"NATS_PASSWORD_API.",
 	}
 	configure(c, environment, cfg, func(cmd *cobra.Command, _ []string) error {
 		s, err := cfg.server()
 		if err != nil {
 			return err
+		}
+		if cfg.Dir == "" && s.Cluster != nil {
+			return &cli.UsageError{Err: errors.New("--cluster: must have a --dir: servers show each other a password that is in an address, where NATS expands no variable")}
 		}
 		if cfg.Dir == "" {
 			_, err = io.WriteString(cmd.OutOrStdout(), s.String())
@@ -93,7 +97,6 @@ func (c NATSConfig) server() (streams.ServerConfig, error) {
 	}
 	if c.Cluster != "" {
 		s.Cluster = strings.Split(c.Cluster, ",")
-		s.ClusterPassword = "$NATS_PASSWORD_ROUTE"
 	}
 	return s, nil
 }

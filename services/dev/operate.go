@@ -128,15 +128,12 @@ func (c OperateConfig) with(cmd *cobra.Command, name string, do func(context.Con
 	if err := c.check(); err != nil {
 		return err
 	}
-	settings := c.bus(name, log)
-	settings.Wait = false
-	if c.NATSURL == "" {
-		if running, err := cli.FindRunning(c.Data); err == nil {
-			settings.URL, settings.User, settings.Password, settings.TLS.CA = running.NATSURL, running.NATSUser, running.NATSPassword, running.TLSCert
-		} else if !errors.Is(err, cli.ErrNotRunning) {
-			return err
-		}
+	found, err := c.find(c.Data)
+	if err != nil {
+		return err
 	}
+	settings := found.bus(name, log)
+	settings.Wait = false
 	nc, err := bus.Connect(settings)
 	if err != nil {
 		return &cli.CodedError{Code: cli.ExitUnreachable, Err: err}

@@ -225,5 +225,6 @@ func away(err error) bool {
 	if _, usage := errors.AsType[*cli.UsageError](err); usage {
 		return false
 	}
-	return !errors.Is(err, errDriver) && !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrJetStreamNotEnabled) && !errors.Is(err, streams.ErrSchema)
+	return !errors.Is(err, errDriver) && !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrJetStreamNotEnabled) &&
+		!errors.Is(err, streams.ErrSchema) && !errors.Is(err, streams.ErrReplicas)
 }

@@ -52,7 +52,7 @@ func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.L
 		return m, err
 	}
 	written := new(sums)
-	b := &copying{nc: nc, dir: dir, written: written, log: log}
+	b := &copying{nc: nc, js: js, dir: dir, written: written, log: log}
 	if m.Streams, err = b.all(ctx, names); err != nil {
 		return m, err
 	}
@@ -63,6 +63,7 @@ func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.L
 // copying is one run of Backup.
 type copying struct {
 	nc      *nats.Conn
+	js      jetstream.JetStream
 	dir     string
 	written *sums
 	log     *slog.Logger
@@ -82,7 +83,7 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 		} else if err == nil {
 			err = b.later(ctx, &c)
 		}
-		if gone(err) {
+		if err != nil && part == streams.PartJobs && deleted(ctx, b.js, name) { // with its endpoint
 			b.log.WarnContext(ctx, "stream was deleted during the backup", "stream", name)
 			continue
 		}
@@ -98,12 +99,6 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 		}
 	}
 	return done, nil
-}
-
-// gone tells that an endpoint, and its queue, was deleted meanwhile.
-func gone(err error) bool {
-	var refused *jetstream.APIError
-	return errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamNotFound
 }
 
 func ourStreams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
@@ -154,7 +149,7 @@ func (b *copying) snapshot(ctx context.Context, c *Copy) error {
 // later writes what was written to the stream since its state was taken.
 func (b *copying) later(ctx context.Context, c *Copy) error {
 	return writeFile(b.dir, laterFile(c.Name), b.written, func(w io.Writer) (err error) {
-		c.Later, err = later(ctx, b.nc, c.Name, c.last, w)
+		c.Later, err = later(ctx, b.nc, b.js, c.Name, c.last, w)
 		return err
 	})
 }

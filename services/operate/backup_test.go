@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,8 +67,12 @@ func TestABackupKeepsValuesThatMoveMeanwhile(t *testing.T) {
 	}
 	const keys = 2000
 	filler := strings.Repeat("x", 4<<10)
+	var kept [keys]atomic.Int64 // the last round of each that was acknowledged
 	write := func(ctx context.Context, key, round int) error {
 		_, err := kv.PutString(ctx, "key-"+strconv.Itoa(key), strconv.Itoa(round)+" "+filler)
+		if err == nil {
+			kept[key].Store(int64(round))
+		}
 		return err
 	}
 	for key := range keys {
@@ -88,6 +93,10 @@ func TestABackupKeepsValuesThatMoveMeanwhile(t *testing.T) {
 			}
 		})
 	}
+	var before [keys]int
+	for key := range keys {
+		before[key] = int(kept[key].Load())
+	}
 	dir, m := backup(t, b)
 	stop()
 	writers.Wait()
@@ -104,8 +113,14 @@ func TestABackupKeepsValuesThatMoveMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key := range keys {
-		if _, err := kv.Get(t.Context(), "key-"+strconv.Itoa(key)); err != nil {
+		v, err := kv.Get(t.Context(), "key-"+strconv.Itoa(key))
+		if err != nil {
 			t.Errorf("key-%d: %v", key, err)
+			continue
+		}
+		round, _, _ := strings.Cut(string(v.Value()), " ")
+		if got, err := strconv.Atoi(round); err != nil || got < before[key] {
+			t.Errorf("key-%d: got round %q, want %d or later", key, round, before[key])
 		}
 	}
 }

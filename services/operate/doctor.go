@@ -22,6 +22,7 @@ type DoctorConfig struct {
 	Replicas, Partitions int
 	EventsAge            time.Duration
 	// Fix makes streams, consumers and buckets as they should be before it looks.
+	// It takes no copy away from a stream that has more than Replicas.
 	Fix bool
 	// Log hears what was fixed. Required.
 	Log *slog.Logger
@@ -92,36 +93,42 @@ func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error
 	if !x.account(ctx) || !x.schema(ctx) {
 		return x.report, nil
 	}
-	endpoints, err := x.endpoints(ctx)
 	if cfg.Fix {
-		if err := x.fix(ctx, endpoints); err != nil {
-			x.add("fix", Fail, err.Error(), "")
-		}
-		endpoints, err = x.endpoints(ctx)
+		x.fix(ctx)
 	}
-	if err != nil {
-		x.add("endpoints", Fail, err.Error(), "")
-	}
+	endpoints, err := x.endpoints(ctx)
 	x.clock(ctx)
 	infos := x.streams(ctx, endpoints)
-	x.queues(infos, endpoints)
+	switch {
+	case err != nil:
+		x.add("endpoints", Fail, err.Error(), "no queue was looked at: run the doctor again, or look at "+streams.Bucket(streams.BucketEndpoints))
+	case infos != nil:
+		x.queues(infos, endpoints)
+	}
 	x.instances(ctx)
 	x.permissions(ctx)
 	return x.report, nil
 }
 
-// fix makes the shared streams and those of the endpoints as they should be.
-func (x *exam) fix(ctx context.Context, endpoints []endpoint.Endpoint) error {
+// fix makes the shared streams, and those of the endpoints if they are known, as
+// they should be.
+func (x *exam) fix(ctx context.Context) {
 	if err := streams.Apply(ctx, x.js, x.cfg.streams()); err != nil {
-		return err
+		x.add("fix", Fail, err.Error(), "")
+		return
+	}
+	endpoints, err := x.endpoints(ctx)
+	if err != nil {
+		x.add("fix", Fail, "the queues were left as they are: "+err.Error(), "")
+		return
 	}
 	for _, e := range endpoints {
 		if err := streams.ApplyEndpoint(ctx, x.js, x.cfg.streams(), e); err != nil {
-			return err
+			x.add("fix", Fail, err.Error(), "")
+			return
 		}
 	}
 	x.cfg.Log.InfoContext(ctx, "streams, consumers and buckets applied", "endpoints", len(endpoints))
-	return nil
 }
 
 // endpoints are those that exist, also those that are being deleted.

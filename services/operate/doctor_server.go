@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/streams"
@@ -35,7 +37,6 @@ func (x *exam) server() {
 	} else {
 		x.add("max_payload", OK, bytesOf(uint64(got)), "")
 	}
-	x.durability()
 }
 
 // aged judges a version of NATS.
@@ -49,13 +50,24 @@ func aged(version string) (State, string) {
 	return OK, ""
 }
 
-// durability says what cannot be seen from here.
-func (x *exam) durability() {
-	if max(1, x.cfg.Replicas) >= 3 {
+// durability tells what an acknowledgement is worth by the stream that has the
+// fewest copies, or the copies that there should be if there is no stream yet.
+func (x *exam) durability(there map[string]*jetstream.StreamInfo) {
+	var copies []int
+	for name, info := range there {
+		if _, ours := streams.PartOf(name); ours {
+			copies = append(copies, info.Config.Replicas)
+		}
+	}
+	if copies == nil {
+		copies = []int{max(1, x.cfg.Replicas)}
+	}
+	fewest := slices.Min(copies)
+	if fewest >= 3 {
 		x.add("durability", OK, "an acknowledgement is that of two of three servers", "set sync_interval to always or 1s as well, for the day when all lose power at once")
 		return
 	}
-	x.add("durability", Warn, "one server; when it writes to its disk is not visible to clients",
+	x.add("durability", Warn, fmt.Sprintf("copies of each message: %d at least; when a server writes to its disk is not visible to clients", fewest),
 		"NATS must have 'jetstream { sync_interval: always }', see /jsz?config=1 of its monitoring port; 'flightline dev' has it unless --sync interval")
 }
 
@@ -149,7 +161,7 @@ func (x *exam) schema(ctx context.Context) bool {
 		x.add("schema", Fail, streams.CheckSchema(version).Error(), "use the newer program")
 		return false
 	case version < streams.Schema:
-		x.add("schema", Warn, fmt.Sprintf("%d, this program has %d", version, streams.Schema), "the next start of a role upgrades it, or doctor --fix")
+		x.add("schema", Warn, fmt.Sprintf("%d, this program has %d", version, streams.Schema), "start a role that makes streams first, which is control unless --streams says otherwise, or doctor --fix")
 	default:
 		x.add("schema", OK, strconv.Itoa(version), "")
 	}
@@ -169,8 +181,12 @@ func (x *exam) clock(ctx context.Context) {
 	if err == nil {
 		err = json.Unmarshal(m.Data, &answer)
 	}
-	if err != nil || answer.Time.IsZero() {
+	switch {
+	case err != nil:
 		x.add("clock", Warn, fmt.Sprintf("the server's time could not be read: %v", err), "")
+		return
+	case answer.Time.IsZero():
+		x.add("clock", Warn, "the server's time could not be read: there is no bucket to ask for", "start Flightline, or run doctor --fix")
 		return
 	}
 	offset := answer.Time.Sub(before.Add(trip / 2)).Round(time.Millisecond)
@@ -201,16 +217,15 @@ func (x *exam) permissions(ctx context.Context) {
 		asked, cancel := context.WithTimeout(ctx, within)
 		_, err := x.nc.RequestWithContext(asked, call.subject, []byte(call.question))
 		cancel()
-		if err != nil && !strings.Contains(call.subject, ".MSG.NEXT.") { // nobody is there to answer, if it may be asked
-			refused = append(refused, call.subject)
+		if err != nil && !errors.Is(err, nats.ErrNoResponders) && !strings.Contains(call.subject, ".MSG.NEXT.") { // it may be asked, though nobody is there to answer
+			refused = append(refused, "no answer to "+call.subject)
 		}
 	}
-	var last error
-	if last = x.nc.LastError(); last != nil && !strings.Contains(strings.ToLower(last.Error()), "permissions violation") {
-		last = nil
+	if last := x.nc.LastError(); last != nil && strings.Contains(strings.ToLower(last.Error()), "permissions violation") {
+		refused = append(refused, last.Error())
 	}
-	if len(refused) > 0 || last != nil {
-		x.add("permissions", Fail, fmt.Sprintf("no answer to %s; %v", strings.Join(refused, ", "), errors.Join(last)), "let this user publish there and subscribe to its inbox")
+	if len(refused) > 0 {
+		x.add("permissions", Fail, strings.Join(refused, "; "), "let this user publish there and subscribe to its inbox")
 		return
 	}
 	x.add("permissions", OK, "every kind of read that is needed was answered; writes were not tried", "")

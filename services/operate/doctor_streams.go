@@ -17,7 +17,8 @@ import (
 // byDoctor is what to do where something is missing or differs.
 const byDoctor = "doctor --fix, with the same --replicas, --partitions and --events-age as serve"
 
-// streams compares what there is with what should be, and returns what there is.
+// streams compares what there is with what should be, and returns what there is,
+// nil if it cannot be known.
 func (x *exam) streams(ctx context.Context, endpoints []endpoint.Endpoint) map[string]*jetstream.StreamInfo {
 	there := map[string]*jetstream.StreamInfo{}
 	list := x.js.ListStreams(ctx)
@@ -26,8 +27,9 @@ func (x *exam) streams(ctx context.Context, endpoints []endpoint.Endpoint) map[s
 	}
 	if err := list.Err(); err != nil {
 		x.add("streams", Fail, err.Error(), "let this user ask for $JS.API.STREAM.LIST")
-		return there
+		return nil
 	}
+	x.durability(there)
 	before := len(x.report.Findings)
 	wanted := streams.AllWanted(x.cfg.streams(), endpoints)
 	for _, w := range wanted {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -19,8 +20,10 @@ import (
 )
 
 const (
-	// pageMost is how many messages are read at once.
-	pageMost = 500
+	// pageMost is how many messages are read at once, pageBytes how large they
+	// may be together. A page that does not come in time is asked for again, half
+	// as large, down to leastBytes.
+	pageMost, pageBytes, leastBytes = 500, 8 << 20, 64 << 10
 	// catchUpWithin bounds the chase after writers.
 	catchUpWithin = 5 * time.Minute
 )
@@ -38,43 +41,90 @@ type message struct {
 }
 
 // later writes the messages behind seq to w, each as a line of JSON, until the
-// stream's leader has no more, and returns how many there were.
-func later(ctx context.Context, nc *nats.Conn, stream string, seq uint64, w io.Writer) (n int, err error) {
+// stream's leader has no more, and returns how many there were. It sits out that
+// nobody answers, for catchUpWithin at most: then it returns errTooBusy and what
+// was wrong at last. A stream that is no more is jetstream.ErrStreamNotFound.
+func later(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, stream string, seq uint64, w io.Writer) (n int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, catchUpWithin, errTooBusy)
 	defer cancel()
-	out := json.NewEncoder(w)
-	for {
-		if ctx.Err() != nil {
-			return n, context.Cause(ctx)
-		}
-		page, err := bus.BatchGet(ctx, nc, streams.DirectGet(stream), bus.Batch{From: seq + 1, Filter: ">", Most: pageMost, MaxBytes: 8 << 20})
-		if err != nil {
-			return n, err
-		}
-		for _, m := range page {
-			read, err := messageOf(m)
-			if err != nil {
-				return n, err
-			}
-			if err := out.Encode(read); err != nil {
-				return n, err
-			}
-			seq = read.Seq
-			n++
-		}
-		if len(page) > 0 {
+	c := &chase{nc: nc, stream: stream, seq: seq, out: json.NewEncoder(w)}
+	var last error
+	for size := pageBytes; ; {
+		read, err := c.page(ctx, size)
+		n += read
+		switch {
+		case errors.Is(err, io.EOF):
+			return n, nil
+		case ctx.Err() != nil:
+			return n, errors.Join(context.Cause(ctx), last)
+		case err == nil && read > 0:
+			size, last = min(2*size, pageBytes), nil
 			continue
-		}
-		more, err := hasMore(ctx, nc, stream, seq)
-		if err != nil || !more {
+		case err == nil: // the replica that was asked lags
+		case !bearable(err):
 			return n, err
+		case deleted(ctx, js, stream):
+			return n, jetstream.ErrStreamNotFound
+		default:
+			size, last = max(size/2, leastBytes), err
 		}
-		select { // the replica that was asked lags
-		case <-time.After(100 * time.Millisecond):
+		select {
+		case <-time.After(askAgain):
 		case <-ctx.Done():
-			return n, ctx.Err()
 		}
 	}
+}
+
+// chase is where a reading of a stream is.
+type chase struct {
+	nc     *nats.Conn
+	stream string
+	seq    uint64 // of the last message that was read
+	out    *json.Encoder
+}
+
+// page reads what comes next, of this size at most, and returns how many
+// messages there were: io.EOF if there are no more.
+func (c *chase) page(ctx context.Context, size int) (read int, err error) {
+	page, err := bus.BatchGet(ctx, c.nc, streams.DirectGet(c.stream), bus.Batch{From: c.seq + 1, Filter: ">", Most: pageMost, MaxBytes: size})
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range page {
+		message, err := messageOf(m)
+		if err != nil {
+			return read, err
+		}
+		if err := c.out.Encode(message); err != nil {
+			return read, err
+		}
+		c.seq = message.Seq
+		read++
+	}
+	if read > 0 {
+		return read, nil
+	}
+	more, err := hasMore(ctx, c.nc, c.stream, c.seq)
+	if err == nil && !more {
+		err = io.EOF
+	}
+	return 0, err
+}
+
+// bearable tells that nobody answered, as in an election or on a slow line. To
+// read bears repeating.
+func bearable(err error) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && refused.Code == http.StatusServiceUnavailable ||
+		errors.Is(err, bus.ErrNoAnswer) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) || nobodyThere(err)
+}
+
+// deleted tells that the stream is known to be no more.
+func deleted(ctx context.Context, js jetstream.JetStream, stream string) bool {
+	asked, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	_, err := js.Stream(asked, stream)
+	return errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
 // hasMore asks the stream's leader whether there is a message behind seq.

@@ -20,14 +20,22 @@ const (
 	chunkSize, windowSize = 128 << 10, 8 << 20
 	// stalled is how long a chunk or its acknowledgement may take.
 	stalled = 30 * time.Second
+	// rebuilt is how long the server may take to make a stream of the chunks: it
+	// unpacks and indexes all of them before it answers the last.
+	rebuilt = 30 * time.Minute
 )
 
 // errStalled means that the server stopped in the middle of a copy.
 var errStalled = errors.New("the server stopped answering")
 
-// request asks the server's API and decodes its answer; an error in it is an
-// error of the call.
+// request asks the server's API and decodes its answer, which may take as long
+// as stalled; an error in it is an error of the call.
 func request(ctx context.Context, nc *nats.Conn, subject string, question, answer any) error {
+	return requestFor(ctx, stalled, nc, subject, question, answer)
+}
+
+// requestFor is request that waits as long as bound.
+func requestFor(ctx context.Context, bound time.Duration, nc *nats.Conn, subject string, question, answer any) error {
 	var data []byte // none is the empty message that ends a copy
 	if question != nil {
 		var err error
@@ -35,7 +43,7 @@ func request(ctx context.Context, nc *nats.Conn, subject string, question, answe
 			return fmt.Errorf("encode: %w", err)
 		}
 	}
-	within, cancel := context.WithTimeout(ctx, stalled)
+	within, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	m, err := nc.RequestWithContext(within, subject, data)
 	if err != nil {
@@ -133,7 +141,7 @@ func restoreSnapshot(ctx context.Context, nc *nats.Conn, stream string, d descri
 			}
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return patiently(ctx, func() error { return request(ctx, nc, announced.Deliver, nil, &described{}) })
+			return patiently(ctx, func() error { return requestFor(ctx, rebuilt, nc, announced.Deliver, nil, &described{}) })
 		}
 		if err != nil {
 			return err

@@ -1,0 +1,46 @@
+package streams_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus/bustest"
+	"flightline/streams"
+)
+
+// Who forgot to say that there are three copies takes none away, and makes
+// nothing beside them that has one.
+func TestApplyTakesNoCopiesAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	c := bustest.NewCluster(t)
+	e := endpointOf(t, "ep")
+	three := streams.Config{Replicas: 3}
+	if err := streams.ApplyEndpoint(t.Context(), c.JS, three, e); err != nil {
+		t.Fatal(err)
+	}
+	events := jetstream.StreamConfig{Name: streams.Events, Subjects: []string{"events.>"}, Replicas: 3}
+	if _, err := c.JS.CreateStream(t.Context(), events); err != nil {
+		t.Fatal(err)
+	}
+	if err := streams.Apply(t.Context(), c.JS, streams.Config{}); !errors.Is(err, streams.ErrReplicas) {
+		t.Errorf("got %v, want ErrReplicas", err)
+	}
+	if err := streams.ApplyEndpoint(t.Context(), c.JS, streams.Config{Replicas: 1}, e); !errors.Is(err, streams.ErrReplicas) {
+		t.Errorf("an endpoint: got %v, want ErrReplicas", err)
+	}
+	for _, name := range []string{streams.Events, streams.Jobs("ep")} {
+		if got := stream(t, c.JS, name).CachedInfo().Config.Replicas; got != 3 {
+			t.Errorf("%s: got %d copies, want still 3", name, got)
+		}
+	}
+	if all := allStreams(t, c.JS); len(all) != 2 {
+		t.Errorf("got %v, want nothing made", all)
+	}
+	if err := streams.ApplyEndpoint(t.Context(), c.JS, three, e); err != nil {
+		t.Errorf("with three again: %v", err)
+	}
+}
