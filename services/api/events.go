@@ -15,10 +15,6 @@ import (
 	"flightline/shared/web"
 )
 
-// submittedSlack is how far the clock by which an endpoint was made may be
-// ahead of the server's, by which its first job was submitted.
-const submittedSlack = 5 * time.Second
-
 // eventsOfEndpoint tells what happens to an endpoint's jobs.
 func (s *Service) eventsOfEndpoint(c *fiber.Ctx) error {
 	ctx, cancel := web.Prompt(c)
@@ -62,8 +58,8 @@ func (s *Service) known(ctx context.Context, e endpoint.Endpoint, id job.ID) err
 }
 
 // submittedSince tells the jobs of an endpoint from those of an earlier one of
-// the same id.
-func submittedSince(e endpoint.Endpoint) time.Time { return e.Created.Add(-submittedSlack) }
+// the same id, as queue.OfEarlier does: by the server's time, in milliseconds.
+func submittedSince(e endpoint.Endpoint) time.Time { return e.Created.Truncate(time.Millisecond) }
 
 // tellEvents answers with the events of a job, or of all if id is "".
 func (s *Service) tellEvents(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {

@@ -195,13 +195,14 @@ func TestAnEndpointMadeAgainDoesNotTellOfTheOneBefore(t *testing.T) {
 	s, log := startTelling(t)
 	before := lifeOf("before")
 	for i := range before {
-		before[i].Submitted = before[i].Submitted.Add(-time.Minute)
+		before[i].Submitted = s.endpoint.Created.Add(-time.Millisecond)
 	}
+	first := lifeFrom(s.endpoint.Created.Truncate(time.Millisecond), "first")
 	appendTo(t, log, before...)
-	appendTo(t, log, lifeOf("after")...)
+	appendTo(t, log, first...)
 	e := s.readEvents("/ep/events?cursor=0", "")
 	e.wantBegun()
-	e.wantNames("4 job.queued after", "5 job.started after", "6 job.failed after")
+	e.wantNames("4 job.queued first", "5 job.started first", "6 job.failed first")
 	if a := s.do("GET", "/ep/events/before", ""); a.status != http.StatusNotFound {
 		t.Errorf("its job: got %d, want 404", a.status)
 	}

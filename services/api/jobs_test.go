@@ -185,7 +185,7 @@ func TestStatusSetsTheTTL(t *testing.T) {
 func eventsOf(s *system) *events.Log {
 	s.t.Helper()
 	log := s.at.Events(s.t)
-	background(s.t, func(ctx context.Context) error { return log.Count(ctx, nil) })
+	background(s.t, func(ctx context.Context) error { return log.Count(ctx, nil, nil) })
 	return log
 }
 

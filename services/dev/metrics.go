@@ -57,6 +57,6 @@ func lagOf(s *recorder.Service, election *registry.Election, instance string) fu
 			return 0, 0, false
 		}
 		lag, err := s.Lag(ctx)
-		return lag.Delay, lag.Writes, err == nil
+		return lag.Age, lag.Writes, err == nil
 	}
 }

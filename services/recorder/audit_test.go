@@ -47,7 +47,7 @@ func (s *site) told(t *testing.T) map[string][]string {
 }
 
 // audit waits until the log says what the ledger says, and checks the counts
-// and that retention left nothing on the disk.
+// and that nothing is left on the disk but what webhooks need.
 func (s *site) audit(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
@@ -83,25 +83,56 @@ func (s *site) left(t *testing.T) string {
 			left = append(left, fmt.Sprintf("%d in %s", n, name))
 		}
 	}
-	for _, subject := range slices.Sorted(maps.Keys(s.payloads(t))) {
-		if !strings.Contains(subject, "hook") {
-			left = append(left, subject)
-		}
+	beside, err := s.beside(t, streams.Payloads(0), streams.AnyPayload(0, s.e.ID, "*"))
+	if err != nil {
+		return err.Error()
 	}
-	return strings.Join(left, ", ")
+	left = append(left, slices.Sorted(maps.Keys(beside))...)
+	return strings.Join(append(left, s.copies(t)...), ", ")
 }
 
-// payloads are the subjects of what lies beside records; a note instead if
-// the server does not say.
-func (s *site) payloads(t *testing.T) map[string]uint64 {
+// copies says what is wrong with the copies that webhooks have of payloads: no
+// one is delivered, and each has one large input.
+func (s *site) copies(t *testing.T) (wrong []string) {
 	t.Helper()
-	stream, err := s.JS.Stream(t.Context(), streams.Payloads(0))
+	waiting, err := s.beside(t, streams.Webhooks, "webhooks.>")
 	if err != nil {
-		return map[string]uint64{err.Error(): 0}
+		return []string{err.Error()}
 	}
-	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(streams.AnyPayload(0, s.e.ID, "*")))
+	kept, err := s.beside(t, streams.Payloads(0), streams.KeptFilter(0, s.e.ID))
 	if err != nil {
-		return map[string]uint64{err.Error(): 0}
+		return []string{err.Error()}
 	}
-	return info.State.Subjects
+	count := map[string]int{}
+	for subject := range kept {
+		of := strings.Split(subject, ".") // kept, partition, endpoint, job, attempt, side, token
+		count[strings.Join(of[2:6], ".")]++
+	}
+	for subject := range waiting {
+		of := strings.TrimPrefix(subject, "webhooks.") + ".in"
+		if n := count[of]; n < 1 || n > 1 && !s.torn {
+			wrong = append(wrong, fmt.Sprintf("%d copies of %s", n, of))
+		}
+		delete(count, of)
+	}
+	for of, n := range count {
+		if !s.torn {
+			wrong = append(wrong, fmt.Sprintf("%d copies of %s, which waits for no delivery", n, of))
+		}
+	}
+	return wrong
+}
+
+// beside are the subjects in a stream that match a filter.
+func (s *site) beside(t *testing.T, name, filter string) (map[string]uint64, error) {
+	t.Helper()
+	stream, err := s.JS.Stream(t.Context(), name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(filter))
+	if err != nil {
+		return nil, err
+	}
+	return info.State.Subjects, nil
 }

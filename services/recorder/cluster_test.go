@@ -17,6 +17,7 @@ func TestOnThreeNodesTheLossOfALeaderLosesAndRepeatsNothing(t *testing.T) {
 	}
 	c := bustest.NewCluster(t)
 	s := siteOn(t, &site{NC: c.NC, JS: c.JS, Connect: c.Connect}, bustest.Nodes)
+	s.torn = true
 	for _, stream := range []string{streams.Events, streams.Records(0)} {
 		s.play(t, len(lives))
 		var gone atomic.Int64

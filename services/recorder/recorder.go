@@ -74,7 +74,6 @@ type partition struct {
 	// done is the last write whose events were acknowledged, saved the last
 	// that the position says; records after it must stay.
 	done, saved atomic.Uint64
-	delay       atomic.Int64
 }
 
 func (p *partition) position() string { return "records_" + strconv.Itoa(p.number) }
@@ -116,7 +115,7 @@ func (s *Service) lead(ctx context.Context) error {
 		g.Go(func() error { return s.recordAll(ctx, p, keep) })
 	}
 	g.Go(func() error { return keep.run(ctx) })
-	g.Go(func() error { return s.events.CountEach(ctx, s.queue.Durable, s.cfg.Counted) })
+	g.Go(func() error { return s.events.Count(ctx, s.queue.Durable, s.cfg.Counted) })
 	return g.Wait()
 }
 
@@ -126,11 +125,12 @@ type Lag struct {
 	// Writes are those to the records since the last one recorded; timers
 	// count too, so it need not be 0 when all is recorded.
 	Writes uint64
-	// Delay is how long after its write the last recorded fact was recorded.
-	Delay time.Duration
+	// Age is how long ago the oldest fact was written that is not recorded; 0 if
+	// there is none.
+	Age time.Duration
 }
 
-// Lag returns the sum of all partitions' Writes, and the longest Delay. It
+// Lag returns the sum of all partitions' Writes, and the greatest Age. It
 // returns queue.ErrUnavailable.
 func (s *Service) Lag(ctx context.Context) (Lag, error) {
 	var lag Lag
@@ -142,7 +142,16 @@ func (s *Service) Lag(ctx context.Context) (Lag, error) {
 			return Lag{}, err
 		}
 		lag.Writes += last - min(last, done)
-		lag.Delay = max(lag.Delay, time.Duration(p.delay.Load()))
+		if last <= done {
+			continue
+		}
+		oldest, err := s.queue.OldestFact(ctx, p.number, done)
+		if err != nil {
+			return Lag{}, err
+		}
+		if !oldest.IsZero() {
+			lag.Age = max(lag.Age, s.queue.Now().Sub(oldest))
+		}
 	}
 	return lag, nil
 }

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +51,14 @@ func (r *retention) push(d due) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	heap.Push(&r.at, d)
+}
+
+// dropAfter forgets what is known of a partition's writes after a sequence.
+func (r *retention) dropAfter(partition int, seq uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = slices.DeleteFunc(r.at, func(d due) bool { return int(d.partition) == partition && d.seq > seq })
+	heap.Init(&r.at)
 }
 
 // ready takes out what is due at now and recorded for good. What is due but

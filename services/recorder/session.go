@@ -55,13 +55,19 @@ func (s *Service) startAt(ctx context.Context, p *partition) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return s.checked(ctx, p, after)
+}
+
+// checked is a position, or 0 if the store has gone back behind it, as a power
+// loss may make it: what was written since has the same sequences.
+func (s *Service) checked(ctx context.Context, p *partition, after uint64) (uint64, error) {
 	last, err := s.queue.LastFact(ctx, p.number)
 	if err != nil {
 		return 0, err
 	}
 	if after > last {
 		s.log.WarnContext(ctx, "there are fewer writes than were recorded, recording all", "partition", p.number, "position", after, "last", last)
-		after = 0
+		return 0, nil
 	}
 	return after, nil
 }
@@ -70,8 +76,13 @@ func (s *Service) startAt(ctx context.Context, p *partition) (uint64, error) {
 // nil at the end of ctx.
 func (s *Service) session(ctx context.Context, p *partition, keep *retention) error {
 	server := s.events.Server()
-	after := p.saved.Load()
+	after, err := s.checked(ctx, p, p.saved.Load())
+	if err != nil {
+		return err
+	}
+	p.saved.Store(after)
 	p.done.Store(after)
+	keep.dropAfter(p.number, after) // they are told again
 	w := &writer{s: s, p: p, keep: keep, server: server, known: newKnown()}
 	facts := make(chan queue.Fact, batchMost)
 	g, ctx := errgroup.WithContext(ctx)

@@ -37,6 +37,9 @@ type site struct {
 	// each attempt, in order, by the attempt's part of their subjects.
 	want   map[string][]string
 	totals events.Totals
+	// torn: something went away at any moment, so a copy for a webhook may have
+	// been broken off, and stays until it expires.
+	torn bool
 }
 
 func newSite(t *testing.T) (*site, *bustest.Bus) {

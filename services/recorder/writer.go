@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,8 +23,9 @@ const (
 	linger = 25 * time.Millisecond
 	// positionEvery is the pause between two writes of the position.
 	positionEvery = 250 * time.Millisecond
-	// announceAtOnce bounds the webhooks announced side by side.
-	announceAtOnce = 16
+	// announceAtOnce bounds the webhooks announced side by side, copyAtOnce those
+	// among them whose payloads have to be copied, of up to 20 MB each.
+	announceAtOnce, copyAtOnce = 16, 4
 )
 
 // writer records facts in the order they come.
@@ -108,7 +110,6 @@ func (w *writer) record(ctx context.Context, batch []queue.Fact) error {
 	}
 	last := batch[len(batch)-1]
 	w.p.done.Store(last.Seq)
-	w.p.delay.Store(int64(w.s.queue.Now().Sub(batch[0].Written)))
 	w.s.point(AfterEvents)
 	return nil
 }
@@ -131,22 +132,51 @@ func newest(batch []queue.Fact) []queue.Fact {
 // announce queues the ends that a webhook asked for, before their events: an
 // end whose event is there was announced, and may have been delivered since.
 func (w *writer) announce(ctx context.Context, facts []queue.Fact) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(announceAtOnce)
+	var small, large []queue.Fact
 	for _, f := range facts {
-		if f.Job.Webhook == "" || !ended(f) {
-			continue
+		switch {
+		case f.Job.Webhook == "" || !ended(f):
+		case f.Beside():
+			large = append(large, f)
+		default:
+			small = append(small, f)
 		}
+	}
+	if err := w.announceEach(ctx, small, announceAtOnce); err != nil {
+		return err
+	}
+	return w.announceEach(ctx, large, copyAtOnce)
+}
+
+// announceEach begins none any more once one has failed, but lets those that
+// are under way finish: the next try finds what they announced, and has less
+// to do.
+func (w *writer) announceEach(ctx context.Context, facts []queue.Fact, atOnce int) error {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	var failed atomic.Bool
+	for _, f := range facts {
 		g.Go(func() error {
-			list := eventsOf(f)
-			told, err := w.s.events.Has(ctx, list[len(list)-1])
-			if err != nil || told {
-				return err
+			if failed.Load() {
+				return nil
 			}
-			return w.s.queue.Announce(ctx, f)
+			err := w.announceOne(ctx, f)
+			if err != nil {
+				failed.Store(true)
+			}
+			return err
 		})
 	}
 	return g.Wait()
+}
+
+func (w *writer) announceOne(ctx context.Context, f queue.Fact) error {
+	list := eventsOf(f)
+	told, err := w.s.events.Has(ctx, list[len(list)-1])
+	if err != nil || told {
+		return err
+	}
+	return w.s.queue.Announce(ctx, f)
 }
 
 // savePosition remembers how far the events are on the disk, when what only

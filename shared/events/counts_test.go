@@ -68,7 +68,7 @@ func TestSeveralFoldersCountEachEventOnce(t *testing.T) {
 	b := newBus(t)
 	for range 3 {
 		l := open(t, b)
-		running(t, func(ctx context.Context) error { return l.Count(ctx, nil) })
+		running(t, func(ctx context.Context) error { return l.Count(ctx, nil, nil) })
 	}
 	l := open(t, b)
 	for i := range jobs {
@@ -123,7 +123,7 @@ func TestAFolderThatStopsAnywhereLosesNothing(t *testing.T) {
 	if err := <-filled; err != nil {
 		t.Fatal(err)
 	}
-	running(t, func(ctx context.Context) error { return open(t, b).Count(ctx, nil) })
+	running(t, func(ctx context.Context) error { return open(t, b).Count(ctx, nil, nil) })
 	for i := range endpoints {
 		n := int64((jobs + endpoints - 1 - i) / endpoints)
 		wantTotals(t, l, fmt.Sprintf("ep%d", i), Totals{Failed: n, Retried: n})
@@ -161,7 +161,7 @@ func TestOnlyEventsOnTheDiskCount(t *testing.T) {
 func TestAnEndpointMadeAgainStartsFromZero(t *testing.T) {
 	b := newBus(t)
 	l := open(t, b)
-	running(t, func(ctx context.Context) error { return l.Count(ctx, nil) })
+	running(t, func(ctx context.Context) error { return l.Count(ctx, nil, nil) })
 	if err := l.Append(t.Context(), life("ep", "a")...); err != nil {
 		t.Fatal(err)
 	}

@@ -25,15 +25,10 @@ type Durable func(ctx context.Context, stream string) error
 
 // Count keeps the totals of all endpoints up to date, until ctx ends. Only
 // events that are on the disk count. Several may run at once: each event
-// counts once.
-func (l *Log) Count(ctx context.Context, durable Durable) error {
-	return l.CountEach(ctx, durable, nil)
-}
-
-// CountEach is Count that also calls each, unless it is nil, for every event
-// once it is counted, in their order. A crash may skip some, and several that
-// count at once may each be told.
-func (l *Log) CountEach(ctx context.Context, durable Durable, each func(Event)) error {
+// counts once. It calls each, unless it is nil, for every event once it is
+// counted, in their order; a crash may skip some, and several that count at
+// once may each be told.
+func (l *Log) Count(ctx context.Context, durable Durable, each func(Event)) error {
 	f := &fold{l: l, durable: durable, each: each, known: map[string]kept{}}
 	for ctx.Err() == nil {
 		n, err := f.step(ctx)

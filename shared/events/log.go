@@ -117,9 +117,10 @@ func (l *Log) last(ctx context.Context, subject string) (Event, error) {
 }
 
 // Follow calls each for every event after the sequence after, in the order of
-// EVENTS, and for further ones as they come, about 0.1 s late. It sits out an
-// outage; it ends with nil when ctx ends, and with the error that each
-// returned.
+// EVENTS, and for further ones as they come, about 0.1 s late. They need not be
+// on the disk: with --sync interval or group a power loss may take back an event
+// that was told, and give its sequence to another. It sits out an outage; it
+// ends with nil when ctx ends, and with the error that each returned.
 func (l *Log) Follow(ctx context.Context, after uint64, each func(Event) error) error {
 	for ctx.Err() == nil {
 		page, err := l.page(ctx, after)

@@ -81,16 +81,25 @@ func (t *Tail) step(ctx context.Context) (int, error) {
 	if err != nil || placed && len(page) == 0 {
 		return 0, err
 	}
-	if t.durable != nil {
-		if err := t.durable(ctx, streams.Events); err != nil {
-			return 0, fmt.Errorf("wait for %s to be on the disk: %w", streams.Events, err)
-		}
-	}
-	if t.log.Server() != server {
-		return 0, fmt.Errorf("read events: %w: the server was started anew", ErrUnavailable)
+	if err := t.safe(ctx, server); err != nil {
+		return 0, err
 	}
 	t.add(after, page)
 	return len(page), nil
+}
+
+// safe returns once what was read from a server is on the disk. It returns
+// ErrUnavailable if that is not known.
+func (t *Tail) safe(ctx context.Context, server string) error {
+	if t.durable != nil {
+		if err := t.durable(ctx, streams.Events); err != nil {
+			return away(ctx, "wait for "+streams.Events+" to be on the disk", err)
+		}
+	}
+	if t.log.Server() != server {
+		return fmt.Errorf("read events: %w: the server was started anew", ErrUnavailable)
+	}
+	return nil
 }
 
 // add makes the events known that come after a sequence.

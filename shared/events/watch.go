@@ -51,13 +51,19 @@ type Watch struct {
 	close  func()
 }
 
-// Watch begins to watch; the caller must Close it. It returns ErrUnavailable.
+// Watch begins to watch; the caller must Close it. Where it begins is on the
+// disk: else a power loss could give the sequences before to other events, which
+// it would not tell. It returns ErrUnavailable.
 func (t *Tail) Watch(ctx context.Context, w Watching) (*Watch, error) {
 	v := &Watch{t: t, w: w, filter: streams.EventFilter(w.Endpoint, "", w.Job), after: w.After}
 	if len(w.Kinds) == 1 {
 		v.filter = streams.EventFilter(w.Endpoint, string(w.Kinds[0]), w.Job)
 	}
+	server := t.log.Server()
 	last, err := t.log.lastSequence(ctx)
+	if err == nil {
+		err = t.safe(ctx, server)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +71,11 @@ func (t *Tail) Watch(ctx context.Context, w Watching) (*Watch, error) {
 	if !w.Resume {
 		v.after = last
 		if !w.Since.IsZero() {
-			if v.after, err = v.before(ctx, last); err != nil {
+			begin, err := v.before(ctx, last)
+			if err != nil {
 				return nil, err
 			}
+			v.after = min(begin, last)
 		}
 	}
 	t.enter()

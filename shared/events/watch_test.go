@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"testing"
 	"time"
 
@@ -189,32 +188,6 @@ func stopAndGo(ctx context.Context, tail *Tail, n, part int) error {
 		return fmt.Errorf("got %d events, want %d", count, n)
 	}
 	return nil
-}
-
-func TestOnlyWhatIsOnTheDiskIsTold(t *testing.T) {
-	l := open(t, newBus(t))
-	gate := make(chan struct{}, 1)
-	gate <- struct{}{} // the first look
-	tail := tail(t, l, func(ctx context.Context, _ string) error {
-		select {
-		case <-gate:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
-	v := watch(t, tail, Watching{Endpoint: "ep"})
-	eventually(t, "the first look", func() bool { return len(gate) == 0 })
-	mustAppend(t, l, life("ep", "a")...)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*lookEvery)
-	defer cancel()
-	if got, err := v.Next(ctx); len(got) > 0 || err != nil {
-		t.Errorf("got %v, %v before it is on the disk", ids(got), err)
-	}
-	gate <- struct{}{}
-	if got := v.some(t, 4); !slices.Equal(got, ids(life("ep", "a"))) {
-		t.Errorf("got %q", got)
-	}
 }
 
 func TestNobodyIsAskedWhileNobodyWatches(t *testing.T) {

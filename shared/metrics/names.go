@@ -38,8 +38,8 @@ var (
 	delay     = Name{namespace + "queue_delay_seconds", Histogram, []string{byEndpoint}, recorder, "Time from when an attempt was queued to its first pick-up."}
 	execution = Name{namespace + "execution_seconds", Histogram, []string{byEndpoint}, recorder, "Time from the last pick-up of an attempt to its end, unless it was cancelled."}
 	again     = Name{namespace + "redeliveries_total", Counter, []string{byEndpoint}, recorder, "Pick-ups of an attempt after its first: its worker was lost, or gave it back."}
-	lag       = Name{namespace + "recorder_lag_seconds", Gauge, nil, recorder, "How long after it was written the last record was recorded; 0 where the recorder stands by."}
-	behind    = Name{namespace + "recorder_lag_writes", Gauge, nil, recorder, "Writes of records that are not recorded yet; 0 where the recorder stands by."}
+	lag       = Name{namespace + "recorder_lag_seconds", Gauge, nil, recorder, "How long ago the oldest write of a record was that is not recorded yet, 0 if there is none; absent where the recorder stands by."}
+	behind    = Name{namespace + "recorder_lag_writes", Gauge, nil, recorder, "Writes to the streams of records since the last one recorded, those of timers included; absent where the recorder stands by."}
 	hooks     = Name{namespace + "webhook_deliveries_total", Counter, []string{"result"}, "webhook", "Attempts to deliver a webhook: delivered, failed (another follows), given_up."}
 
 	depth   = Name{namespace + "queue_depth", Gauge, []string{byEndpoint, "class"}, api, "Jobs that wait, by priority class."}

@@ -16,14 +16,14 @@ const (
 	stopWithin   = time.Second
 )
 
-// AddLag adds how far the recorder is behind. read returns seconds and writes;
-// false where it stands by, or that is not known.
-func (r *Registry) AddLag(read func(context.Context) (delay time.Duration, writes uint64, known bool)) {
+// AddLag adds how far the recorder is behind. read returns the age of what is
+// not recorded, and writes; false where it stands by, or that is not known.
+func (r *Registry) AddLag(read func(context.Context) (age time.Duration, writes uint64, known bool)) {
 	r.all.MustRegister(collect(func(out chan<- prometheus.Metric) {
 		ctx, cancel := context.WithTimeout(context.Background(), fleetWithin)
 		defer cancel()
-		if delay, writes, known := read(ctx); known {
-			out <- gauge(lag, delay.Seconds())
+		if age, writes, known := read(ctx); known {
+			out <- gauge(lag, age.Seconds())
 			out <- gauge(behind, float64(writes))
 		}
 	}))

@@ -35,6 +35,10 @@ type Fact struct {
 	beside bool
 }
 
+// Beside reports whether a payload lies beside the record, which Announce
+// would have to copy.
+func (f Fact) Beside() bool { return f.beside }
+
 // factsPause is how long Facts waits before it asks again after a failure.
 const factsPause = 500 * time.Millisecond
 
@@ -143,4 +147,24 @@ func (q *Queue) LastFact(ctx context.Context, p int) (uint64, error) {
 		return 0, foreign(err)
 	}
 	return stream.CachedInfo().State.LastSeq, nil
+}
+
+// OldestFact is when the oldest of the newest writes of the records of
+// partition p after the sequence after was written, in server time; the zero
+// time if there is none. It returns ErrUnavailable.
+func (q *Queue) OldestFact(ctx context.Context, p int, after uint64) (time.Time, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	m, err := q.leaderNext(ctx, streams.Records(p), streams.RecordFilter(p), after+1)
+	if errors.Is(err, errNoMessage) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	at, err := time.Parse(time.RFC3339Nano, m.at)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read %s: %w", m.subject, err)
+	}
+	return at, nil
 }

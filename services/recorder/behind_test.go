@@ -1,0 +1,157 @@
+package recorder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/events"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/streams"
+)
+
+// idle is a recorder that does nothing by itself, with a queue of its own.
+func (s *site) idle(t *testing.T, cfg queue.Config) *Service {
+	t.Helper()
+	nc := s.Connect(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := events.New(nc, js, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(Config{}, Deps{Queue: s.queue(t, nc, cfg), Events: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// begin runs a session on the first partition until stop is called.
+func (r *Service) begin(t *testing.T, keep *retention) (stop func()) {
+	t.Helper()
+	return background(t, func(ctx context.Context) error {
+		if err := r.session(ctx, &r.parts[0], keep); ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
+}
+
+func TestTheLagIsTheAgeOfWhatIsNotRecorded(t *testing.T) {
+	s, _ := newSite(t)
+	r := s.idle(t, queue.Config{})
+	lagIs := func(what string, right func(Lag) bool) {
+		t.Helper()
+		s.eventually(t, what, func() string {
+			lag, err := r.Lag(t.Context())
+			if err != nil || !right(lag) {
+				return fmt.Sprintf("got %+v, %v", lag, err)
+			}
+			return ""
+		})
+	}
+	lagIs("no lag without jobs", func(l Lag) bool { return l == Lag{} })
+	s.play(t, len(lives))
+	lagIs("it grows while nothing is recorded", func(l Lag) bool { return l.Age > time.Second && l.Age < patience && l.Writes > 0 })
+	background(t, r.Run)
+	lagIs("no lag when all is recorded", func(l Lag) bool { return l == Lag{} })
+}
+
+// After a power loss a store may have less than what was recorded of it; what
+// comes then has the sequences of what was lost.
+func TestASessionOnAStoreThatWentBackSkipsNothing(t *testing.T) {
+	s, _ := newSite(t)
+	r := s.idle(t, queue.Config{})
+	s.play(t, len(lives))
+	r.parts[0].saved.Store(1 << 20)
+	stop := r.begin(t, newRetention(r))
+	s.eventually(t, "all is told", func() string {
+		if got := s.told(t); len(got) < len(s.want) {
+			return fmt.Sprintf("got %d attempts of %d", len(got), len(s.want))
+		}
+		return ""
+	})
+	stop()
+}
+
+// A session that fails before it has written its position is repeated.
+func TestARepeatedSessionKnowsEachEndOnce(t *testing.T) {
+	s, _ := newSite(t)
+	r := s.idle(t, queue.Config{})
+	s.play(t, len(lives))
+	last, err := r.queue.LastFact(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, keep := &r.parts[0], newRetention(r)
+	keep.push(due{seq: 1, partition: 1}) // another's
+	for range 3 {
+		p.saved.Store(0)
+		p.done.Store(0)
+		stop := r.begin(t, keep)
+		s.eventually(t, "all is recorded", func() string {
+			oldest, err := r.queue.OldestFact(t.Context(), 0, p.done.Load())
+			if err != nil || !oldest.IsZero() {
+				return fmt.Sprintf("at %d of %d, %v", p.done.Load(), last, err)
+			}
+			return ""
+		})
+		stop()
+		if got, want := len(keep.at), 1+len(s.want); got != want {
+			t.Errorf("got %d ends, want %d", got, want)
+		}
+	}
+}
+
+// One end that cannot be announced must not break off the copies of another's
+// payloads: the next try would have as much to do again.
+func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
+	s, _ := newSite(t)
+	copying := make(chan struct{}, 1)
+	r := s.idle(t, queue.Config{Durable: func(ctx context.Context, stream string) error {
+		if stream == streams.Payloads(0) {
+			copying <- struct{}{}
+			select {
+			case <-time.After(500 * time.Millisecond): // the other one has failed
+			case <-ctx.Done():
+			}
+		}
+		return ctx.Err()
+	}})
+	s.play(t, 1)
+	var good queue.Fact
+	enough := errors.New("enough")
+	if err := r.queue.Facts(t.Context(), 0, 0, func(f queue.Fact) error {
+		good = f
+		return enough
+	}); !errors.Is(err, enough) || !good.Beside() || !good.Job.Status.Terminal() {
+		t.Fatalf("got %+v, %v", good, err)
+	}
+	bad := good
+	bad.Job.ID = queue.NewID(job.Async)
+	if _, err := s.JS.Publish(t.Context(), streams.RecordSubject(0, s.e.ID, bad.Job.ID, 1), json.RawMessage(`no record`)); err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{s: r, p: &r.parts[0]}
+	if err := w.announce(t.Context(), []queue.Fact{good, bad}); err == nil {
+		t.Fatal("what is no record was announced")
+	}
+	if len(copying) == 0 {
+		t.Fatal("nothing was copied")
+	}
+	if wrong := s.copies(t); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	if waiting, err := s.beside(t, streams.Webhooks, "webhooks.>"); err != nil || len(waiting) != 1 {
+		t.Errorf("got %v, %v, want the good one", waiting, err)
+	}
+}
