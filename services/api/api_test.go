@@ -83,6 +83,7 @@ func (s *system) serve(cfg Config, deps Deps, routes ...func(*Service, *fiber.Ap
 	for _, add := range routes {
 		add(s.service, app)
 	}
+	s.t.Cleanup(s.service.aside.Wait)
 	s.base = site.Serve(s.t, app) + "/v2"
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -85,7 +86,7 @@ func (s *Service) openAIWhole(ctx context.Context, c *fiber.Ctx, ask openAIAsk) 
 		return err
 	}
 	defer watch.Close()
-	j, err := s.plain(ctx, ask.endpoint, ask.id, job.Sync, ask.request)
+	j, err := s.openAISubmit(ctx, ask)
 	if err != nil {
 		return err
 	}
@@ -105,10 +106,44 @@ func (s *Service) openAIWhole(ctx context.Context, c *fiber.Ctx, ask openAIAsk) 
 		return err
 	}
 	answer, err := s.openAIAnswer(held, ask, j) //nolint:contextcheck // it outlasts ctx
-	if err != nil {
+	switch {
+	case err != nil && held.Err() != nil:
+		return openAIBroken(context.Cause(held)) //nolint:contextcheck // it is what ended
+	case errors.Is(err, job.ErrNotFound):
+		return send(c, expired().reply())
+	case err != nil:
 		return err
 	}
 	return send(c, answer)
+}
+
+// openAISubmit queues the job. One of which it is not known whether it was queued
+// is abandoned, beside the answer: its client will submit another.
+func (s *Service) openAISubmit(ctx context.Context, ask openAIAsk) (*job.Job, error) {
+	j, err := s.plain(ctx, ask.endpoint, ask.id, job.Sync, ask.request)
+	if errors.Is(err, queue.ErrUnavailable) {
+		ask.request = job.Request{}
+		s.aside.Go(func() { s.abandon(ctx, ask) })
+	}
+	return j, err
+}
+
+// outageAgain is the pause after something that JetStream did not answer.
+const outageAgain = 250 * time.Millisecond
+
+// sitOut repeats what JetStream does not answer in time, until ctx ends.
+func sitOut(ctx context.Context, read func() error) error {
+	for {
+		err := read()
+		if !errors.Is(err, queue.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(outageAgain):
+		}
+	}
 }
 
 // openAIBroken is the error to answer with when a wait ended for another reason
@@ -129,8 +164,6 @@ func (s *Service) openAIAnswer(ctx context.Context, ask openAIAsk, j *job.Job) (
 	if !emptyOutput(j.Output) {
 		return whole(j.Output), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, web.AnswerWithin)
-	defer cancel()
 	follow, err := s.queue.Follow(ask.endpoint, ask.id)
 	if err != nil {
 		return reply{}, err
@@ -140,7 +173,11 @@ func (s *Service) openAIAnswer(ctx context.Context, ask openAIAsk, j *job.Job) (
 	size := 0
 	for after, more := uint64(0), true; more; {
 		var chunks []queue.Chunk
-		if chunks, _, more, err = follow.Look(ctx, after, streamChunks); err != nil {
+		err = sitOut(ctx, func() (err error) {
+			chunks, _, more, err = follow.Look(ctx, after, streamChunks)
+			return err
+		})
+		if err != nil {
 			return reply{}, err
 		}
 		for _, chunk := range chunks {
@@ -160,13 +197,13 @@ func (s *Service) openAIAnswer(ctx context.Context, ask openAIAsk, j *job.Job) (
 	return noOutput().reply(), nil
 }
 
-// abandon cancels the job of a client that left, or that this server leaves.
-// It may have ended meanwhile.
+// abandon cancels the job of a client that left or was told an error, or that
+// this server leaves. It may have ended meanwhile.
 func (s *Service) abandon(ctx context.Context, ask openAIAsk) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), web.AnswerWithin)
 	defer cancel()
 	_, err := s.queue.Cancel(ctx, ask.endpoint, ask.id)
 	if err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) {
-		s.log.WarnContext(ctx, "job of a client that left not cancelled", "endpoint", ask.endpoint.ID, "job", ask.id, "err", err)
+		s.log.WarnContext(ctx, "job that nobody waits for not cancelled", "endpoint", ask.endpoint.ID, "job", ask.id, "err", err)
 	}
 }

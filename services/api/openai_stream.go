@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,7 +39,7 @@ func (s *Service) openAIStream(ctx context.Context, c *fiber.Ctx, ask openAIAsk)
 	if err != nil {
 		return err
 	}
-	if _, err = s.plain(ctx, ask.endpoint, ask.id, job.Sync, ask.request); err != nil {
+	if _, err = s.openAISubmit(ctx, ask); err != nil {
 		follow.Close()
 		return err
 	}
@@ -48,12 +49,13 @@ func (s *Service) openAIStream(ctx context.Context, c *fiber.Ctx, ask openAIAsk)
 	v := &openAIStreamed{s: s, ask: ask, follow: follow, held: held}
 	failed, err := v.first() //nolint:contextcheck // it outlasts ctx
 	if failed != nil || err != nil {
+		broken := held.Err() != nil // the release ends it too
 		v.end(release)
 		switch {
 		case failed != nil:
 			return send(c, failed.reply())
-		case held.Err() != nil:
-			return openAIBroken(context.Cause(held)) //nolint:contextcheck // it is what ended
+		case broken:
+			return openAIBroken(err)
 		}
 		return err
 	}
@@ -109,42 +111,72 @@ func (v *openAIStreamed) next() ([]byte, error) {
 }
 
 // step waits for news, for Service.quiet at most, and adds it to the text. A failure
-// ends the answer.
+// ends the answer. An outage of JetStream is silence.
 func (v *openAIStreamed) step() (*failure, error) {
 	ctx, cancel := context.WithTimeout(v.held, v.s.quiet)
 	defer cancel()
-	chunks, j, more, err := v.follow.Next(ctx, v.after, streamChunks)
+	failed, err := v.news(ctx)
 	switch {
+	case err == nil:
+		return failed, nil
 	case v.held.Err() != nil:
 		return nil, context.Cause(v.held)
+	case ctx.Err() != nil:
+		v.text.ping()
+		return nil, nil
+	}
+	return nil, err
+}
+
+func (v *openAIStreamed) news(ctx context.Context) (failed *failure, err error) {
+	var chunks []queue.Chunk
+	var j *job.Job
+	var more bool
+	err = sitOut(ctx, func() (err error) {
+		chunks, j, more, err = v.follow.Next(ctx, v.after, streamChunks)
+		return err
+	})
+	switch {
+	case v.held.Err() != nil:
+		return nil, v.held.Err()
 	case errors.Is(err, job.ErrNotFound):
 		v.over = true
 		return expired(), nil
 	case err != nil:
 		return nil, err
+	case !v.goesOn(j):
+		v.over = j.Status.Terminal()
+		return cmp.Or(failureOf(j), workerLost()), nil
 	case len(chunks) == 0 && !j.Status.Terminal():
 		v.text.ping()
 		return nil, nil
 	}
-	if failed := v.tell(chunks); failed != nil {
-		return failed, nil
+	if failed = v.tell(chunks); failed == nil && j.Status.Terminal() && !more {
+		failed, err = v.finish(ctx, j)
+		v.over = err == nil
 	}
-	if j.Status.Terminal() && !more {
-		v.over = true
-		return v.finish(j)
-	}
-	return nil, nil
+	return failed, err
 }
 
-// tell adds chunks. Those of another run would begin the answer anew in the
-// middle of the first one.
+// goesOn reports whether the job goes on with what is shown of it. Another run
+// begins the answer anew: that is too late once some of it is shown.
+func (v *openAIStreamed) goesOn(j *job.Job) bool {
+	run := [2]int{j.Attempt, j.Run}
+	if j.Run == 0 || run == v.run {
+		return true
+	}
+	if v.text.shown {
+		return false
+	}
+	v.run = run
+	v.text.anew()
+	return true
+}
+
+// tell adds chunks, which are all of v.run.
 func (v *openAIStreamed) tell(chunks []queue.Chunk) *failure {
 	for _, chunk := range chunks {
-		run := [2]int{chunk.Attempt, chunk.Run}
-		if v.text.said && v.run != run {
-			return workerLost()
-		}
-		v.run, v.after = run, chunk.Seq
+		v.after = chunk.Seq
 		output := outputOf(chunk.Data)
 		if failed := failureIn(output); failed != nil && !v.text.said {
 			v.over = true // an engine that says so is done
@@ -156,7 +188,7 @@ func (v *openAIStreamed) tell(chunks []queue.Chunk) *failure {
 }
 
 // finish adds what the end brings: all of it, if the handler streams nothing.
-func (v *openAIStreamed) finish(j *job.Job) (*failure, error) {
+func (v *openAIStreamed) finish(ctx context.Context, j *job.Job) (*failure, error) {
 	if failed := failureOf(j); failed != nil {
 		return failed, nil
 	}
@@ -165,10 +197,11 @@ func (v *openAIStreamed) finish(j *job.Job) (*failure, error) {
 		return nil, nil
 	}
 	if len(j.Output) == 0 { // it may lie beside the record
-		ctx, cancel := context.WithTimeout(v.held, web.AnswerWithin)
-		defer cancel()
-		var err error
-		if j, err = v.s.queue.Status(ctx, v.ask.endpoint, v.ask.id); err != nil {
+		err := sitOut(ctx, func() (err error) {
+			j, err = v.s.queue.Status(ctx, v.ask.endpoint, v.ask.id)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -167,7 +167,7 @@ func TestAnOpenAIStreamHoldsItsPlaceToTheEnd(t *testing.T) {
 	limited := s.limited(limit.Table{limit.OpenAI: {Concurrent: 1}}).system
 	goOn := make(chan struct{})
 	resp := limited.openAIStreamOf(func(lease *queue.Lease) {
-		s.emit(lease, `"data"`)
+		s.emit(lease, `"text"`)
 		<-goOn
 		s.completes(``)(lease)
 	})

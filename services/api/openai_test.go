@@ -144,19 +144,19 @@ func TestAJobThatFailsIsAnErrorWithItsStatus(t *testing.T) {
 		s.serveNext(s.fails("out of memory"))
 		wantOpenAIError(t, s.ask("POST", chatPath, body), 500, "server_error", codeFailed)
 		s.serveNext(func(lease *queue.Lease) {
-			if _, err := s.queue.Cancel(t.Context(), s.endpoint, lease.Job.ID); err != nil {
+			if _, err := s.queue.Cancel(context.WithoutCancel(t.Context()), s.endpoint, lease.Job.ID); err != nil {
 				t.Error(err)
 			}
 		})
 		wantOpenAIError(t, s.ask("POST", chatPath, body), 499, "invalid_request_error", codeCancelled)
 		s.serveNext(func(lease *queue.Lease) {
-			if _, err := s.queue.SetTTL(t.Context(), s.endpoint, lease.Job.ID, time.Millisecond); err != nil && !errors.Is(err, job.ErrNotFound) {
+			if _, err := s.queue.SetTTL(context.WithoutCancel(t.Context()), s.endpoint, lease.Job.ID, time.Millisecond); err != nil && !errors.Is(err, job.ErrNotFound) {
 				t.Error(err)
 			}
 		})
 		wantOpenAIError(t, s.ask("POST", chatPath, body), 504, "server_error", codeExpired)
 		s.serveNext(func(lease *queue.Lease) {
-			if _, err := lease.TimeOut(t.Context()); err != nil {
+			if _, err := lease.TimeOut(context.WithoutCancel(t.Context())); err != nil {
 				t.Error(err)
 			}
 		})
@@ -196,4 +196,5 @@ func TestWhatIsRefusedHasOpenAIsShape(t *testing.T) {
 	if a.header.Get("Retry-After") == "" || !strings.HasPrefix(a.header.Get("X-Request-Id"), "sync-") {
 		t.Errorf("got %v, want Retry-After and the job's id", a.header)
 	}
+	s.bus.Start() // so that it is soon known that there is no job to cancel
 }

@@ -15,6 +15,7 @@ type openAIText struct {
 	bytes.Buffer
 	begun   []byte // an event that has not ended
 	said    bool   // the worker said something
+	shown   bool   // some of that was written, or is about to be
 	raw     bool   // strings
 	framed  bool   // values, of which events were made
 	written bool   // something was flushed, and last is its end
@@ -91,6 +92,7 @@ func (t *openAIText) addText(text string) {
 		}
 	}
 	_, _ = t.Write(all[:whole])
+	t.shown = t.shown || whole > 0
 	t.begun = bytes.Clone(all[whole:])
 }
 
@@ -131,8 +133,11 @@ func (t *openAIText) event(value []byte) {
 	_, _ = t.WriteString(eventPrefix)
 	_ = json.Compact(&t.Buffer, value) // it is JSON; an event's data ends with the line
 	_, _ = t.WriteString(eventEnd)
-	t.said = true
+	t.said, t.shown = true, true
 }
+
+// anew forgets what was said, of which nothing may be shown.
+func (t *openAIText) anew() { t.begun, t.said, t.raw, t.framed = nil, false, false, false }
 
 // ping writes a comment, unless it would land inside an event.
 func (t *openAIText) ping() {

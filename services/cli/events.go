@@ -34,7 +34,7 @@ func (sh *shell) eventsCommand() *cobra.Command {
 				o.Types[i] = "job." + strings.TrimPrefix(name, "job.")
 			}
 			var err error
-			if o.Since, err = instant(since, time.Now()); err != nil {
+			if o.Since, err = sinceOf(since, time.Now()); err != nil {
 				return err
 			}
 			if o.Once = !follow; o.Once && o.After == "" && since == "" {
@@ -50,12 +50,12 @@ func (sh *shell) eventsCommand() *cobra.Command {
 	return c
 }
 
-// instant reads a time, or how long before now it was; "" is the zero time.
-func instant(text string, now time.Time) (time.Time, error) {
+// sinceOf reads an instant, or how long before now it was; "" is the zero time.
+func sinceOf(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if ago, err := time.ParseDuration(text); err == nil {
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
 		return now.Add(-ago), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)

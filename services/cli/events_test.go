@@ -34,6 +34,7 @@ func TestEventsArePrinted(t *testing.T) {
 		"follow":        {[]string{"--follow"}, result{out: table}},
 		"gone":          {[]string{"gone", "-o", "json"}, result{code: 4, err: "flightline: no such job (HTTP 404, job_not_found)\n"}},
 		"a time":        {[]string{"--since", "noon"}, result{code: 2, err: "flightline: --since noon: must be how long ago, as 10m, or an instant, as 2026-01-31T12:00:00Z\nSee 'flightline events --help'.\n"}},
+		"to come":       {[]string{"--since", "-10m"}, result{code: 2, err: "flightline: --since -10m: must be how long ago, as 10m, or an instant, as 2026-01-31T12:00:00Z\nSee 'flightline events --help'.\n"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

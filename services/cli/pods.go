@@ -82,21 +82,32 @@ func variables(given []string) (map[string]string, error) {
 // podFlags are what pods have besides.
 type podFlags struct {
 	specFlags
-	pod    client.PodSpec
-	locked bool
+	pod           client.PodSpec
+	gpus          int
+	vcpus, memory float64
+	locked        bool
 }
 
 func (s *podFlags) add(f *pflag.FlagSet) {
 	s.specFlags.add(f)
-	f.IntVar(&s.pod.GPUs, "gpus", 0, "how many GPUs it gets")
-	f.Float64Var(&s.pod.VCPUs, "vcpus", 0, "how many virtual CPUs it gets (default: all)")
-	f.Float64Var(&s.pod.MemoryGB, "memory", 0, "how much memory it gets in `GB` (default: all)")
+	f.IntVar(&s.gpus, "gpus", 0, "how many GPUs it gets")
+	f.Float64Var(&s.vcpus, "vcpus", 0, "how many virtual CPUs it gets; 0 means all")
+	f.Float64Var(&s.memory, "memory", 0, "how much memory it gets in `GB`; 0 means all")
 	f.BoolVar(&s.locked, "locked", false, "refuse to stop or remove it")
 }
 
 func (s *podFlags) given(f *pflag.FlagSet) (client.PodSpec, error) {
 	spec, err := s.specFlags.given()
 	s.pod.Spec = spec
+	if f.Changed("gpus") {
+		s.pod.GPUs = &s.gpus
+	}
+	if f.Changed("vcpus") {
+		s.pod.VCPUs = &s.vcpus
+	}
+	if f.Changed("memory") {
+		s.pod.MemoryGB = &s.memory
+	}
 	if f.Changed("locked") {
 		s.pod.Locked = &s.locked
 	}

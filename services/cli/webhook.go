@@ -48,7 +48,7 @@ func (sh *shell) webhookDeliveries() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&id, "job", "", "of one job only")
-	f.StringVar(&since, "since", "", "begun since then: an instant like 2026-01-31T12:00:00Z, or how long ago, like 1h")
+	f.StringVar(&since, "since", "", "begun since then: how long ago, as 1h, or an instant, as 2026-01-31T12:00:00Z")
 	f.BoolVar(&q.Failed, "failed", false, "without what was delivered")
 	f.IntVar(&q.Limit, "limit", 0, "how many at most (1 to 500; default 50)")
 	f.StringVar(&q.Cursor, "cursor", "", "go on where another list ended")
@@ -93,7 +93,7 @@ func (sh *shell) webhookReplay() *cobra.Command {
 			return sh.showReplayed(n, err)
 		}),
 	}
-	c.Flags().StringVar(&since, "since", "", "all given up since then: an instant like 2026-01-31T12:00:00Z, or how long ago, like 1h")
+	c.Flags().StringVar(&since, "since", "", "all given up since then: how long ago, as 1h, or an instant, as 2026-01-31T12:00:00Z")
 	return c
 }
 
@@ -158,19 +158,4 @@ func (sh *shell) showReplayed(n int, err error) error {
 		return err
 	}
 	return sh.show(map[string]int{"replayed": n}, [][]string{{"REPLAYED", fmt.Sprint(n)}})
-}
-
-// sinceOf reads an instant, or how long before now it was; "" is none.
-func sinceOf(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return at, &UsageError{fmt.Errorf("--since %s: must be an instant like 2026-01-31T12:00:00Z, or how long ago, like 1h", text)}
-	}
-	return at, nil
 }

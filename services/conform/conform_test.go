@@ -137,6 +137,45 @@ func TestAServerThatIsNotThere(t *testing.T) {
 	}
 }
 
+// What is told of an endpoint that cannot be made is what the server said.
+func TestAnEndpointThatCannotBeMadeIsExplained(t *testing.T) {
+	for name, tc := range map[string]struct {
+		workers, health int
+		want            string
+	}{
+		"no worker": {http.StatusForbidden, http.StatusOK, `--make: let a worker in: 403 {"id":"w","error":"no"}`},
+		"no health": {http.StatusOK, http.StatusBadGateway, `--make: the new endpoint is not served: 502 {"id":"w","error":"no"}`},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		asked := 0
+		server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+			text := `{"id":"w","error":"no"}`
+			switch {
+			case strings.HasSuffix(in.URL.Path, "/workers") && tc.workers == http.StatusOK:
+				text = `{"id":"w","token":"t"}`
+			case strings.HasSuffix(in.URL.Path, "/workers"):
+				out.WriteHeader(tc.workers)
+			case strings.HasSuffix(in.URL.Path, "/health"):
+				if asked++; asked > 1 {
+					cancel()
+				}
+				out.WriteHeader(tc.health)
+			}
+			_, _ = out.Write([]byte(text))
+		}))
+		w, err := newWorld(ctx, Config{BaseURL: server.URL, Key: "k", Make: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.makeEndpoint(ctx); err == nil || err.Error() != tc.want {
+			t.Errorf("%s: got %v, want %s", name, err, tc.want)
+		}
+		w.close()
+		cancel()
+		server.Close()
+	}
+}
+
 func TestTheEndOfTheContextEndsTheRun(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { _, _ = out.Write([]byte(`{}`)) }))
 	defer server.Close()

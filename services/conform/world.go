@@ -84,11 +84,8 @@ func (w *world) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
 	defer cancel()
 	a, err := w.send(ctx, call{method: "DELETE", path: "/v1/endpoints/" + w.made + "?force=true", rest: true})
-	if err == nil && a.status != http.StatusNoContent {
-		err = errors.New(a.String())
-	}
-	if err != nil {
-		return fmt.Errorf("delete the endpoint %s: %w", w.made, err)
+	if err != nil || a.status != http.StatusNoContent {
+		return fmt.Errorf("delete the endpoint %s: %w", w.made, a.orElse(err))
 	}
 	return nil
 }
@@ -108,7 +105,7 @@ func (w *world) makeEndpoint(ctx context.Context) error {
 	a, err = w.send(ctx, call{method: "POST", path: "/v1/endpoints/" + id + "/workers", body: `{}`, rest: true})
 	token, worker := a.text("token"), a.text("id")
 	if err != nil || token == "" || worker == "" {
-		return fmt.Errorf("--make: let a worker in: %s %w", a, err)
+		return fmt.Errorf("--make: let a worker in: %w", a.orElse(err))
 	}
 	w.cfg.WorkerEnv = workerEnv(w.cfg.BaseURL, id, worker, token)
 	return w.served(ctx)
@@ -118,14 +115,17 @@ func (w *world) makeEndpoint(ctx context.Context) error {
 func (w *world) served(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 	defer cancel()
-	for {
+	for why := error(nil); ; {
 		a, err := w.send(ctx, call{method: "GET", path: "/v2/" + w.made + "/health"})
 		if err == nil && a.status == http.StatusOK {
 			return nil
 		}
+		if why == nil || ctx.Err() == nil { // that the time was over says less than the answer before
+			why = a.orElse(err)
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("--make: the new endpoint is not served: %s %w", a, err)
+			return fmt.Errorf("--make: the new endpoint is not served: %w", why)
 		case <-time.After(pollEvery):
 		}
 	}
@@ -152,6 +152,14 @@ const maxShown = 200
 
 func (a answer) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", a.status, a.raw[:min(len(a.raw), maxShown)]))
+}
+
+// orElse is err, or where that is nil the answer as the error.
+func (a answer) orElse(err error) error {
+	if err != nil {
+		return err
+	}
+	return errors.New(a.String())
 }
 
 // text is a field that is a string, "" if there is none.

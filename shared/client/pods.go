@@ -78,13 +78,15 @@ type PodSpec struct {
 	Spec
 	// Driver is "docker", also if it is "", or "process". It, Template and Volume
 	// cannot change.
-	Driver   string  `json:"driver,omitempty"`
-	Template string  `json:"templateId,omitempty"`
-	Volume   string  `json:"networkVolumeId,omitempty"`
-	GPUs     int     `json:"gpuCount,omitempty"`
-	VCPUs    float64 `json:"vcpuCount,omitempty"`
-	MemoryGB float64 `json:"memoryInGb,omitempty"`
-	Locked   *bool   `json:"locked,omitempty"`
+	Driver   string `json:"driver,omitempty"`
+	Template string `json:"templateId,omitempty"`
+	Volume   string `json:"networkVolumeId,omitempty"`
+	// GPUs, VCPUs and MemoryGB are the limits, 0 for none; nil leaves them as they
+	// are.
+	GPUs     *int     `json:"gpuCount,omitempty"`
+	VCPUs    *float64 `json:"vcpuCount,omitempty"`
+	MemoryGB *float64 `json:"memoryInGb,omitempty"`
+	Locked   *bool    `json:"locked,omitempty"`
 }
 
 // Create makes a pod, which a driver starts.

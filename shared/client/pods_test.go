@@ -21,9 +21,9 @@ func TestPodsTemplatesAndVolumesAskAsTheAPIWants(t *testing.T) {
 		"create": {
 			pod,
 			func(c *client.Client) (any, error) {
-				return c.Pods().Create(t.Context(), client.PodSpec{Spec: client.Spec{Image: "i", Command: []string{"a"}}, VCPUs: 1.5, Locked: &locked})
+				return c.Pods().Create(t.Context(), client.PodSpec{Spec: client.Spec{Image: "i", Command: []string{"a"}}, VCPUs: new(1.5), GPUs: new(0), Locked: &locked})
 			},
-			request{Method: "POST", URI: "/v1/pods", Body: `{"imageName":"i","dockerStartCmd":["a"],"vcpuCount":1.5,"locked":false}`},
+			request{Method: "POST", URI: "/v1/pods", Body: `{"imageName":"i","dockerStartCmd":["a"],"gpuCount":0,"vcpuCount":1.5,"locked":false}`},
 			pod,
 		},
 		"get": {

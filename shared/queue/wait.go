@@ -114,23 +114,30 @@ func (w *Watch) hear(m *nats.Msg) *heard {
 	return &heard{meta.record(w.at, w.id, 0), meta.tellsAll()}
 }
 
-// look reads where the job stands; nil if there is more to wait for.
+// look reads where the job stands; nil if there is more to wait for, or if
+// JetStream did not tell all.
 func (w *Watch) look(ctx context.Context) (*job.Job, error) {
 	within, cancel := bounded(ctx)
 	defer cancel()
-	r, err := w.q.latest(within, w.at, w.id)
-	switch {
-	case errors.Is(err, ErrUnavailable), err != nil && within.Err() != nil:
+	j, err := w.ended(within)
+	if errors.Is(err, ErrUnavailable) || err != nil && within.Err() != nil {
 		if w.expires.IsZero() {
 			w.expires = w.q.Now().Add(pollEvery)
 		}
 		return nil, ctx.Err()
-	case err != nil:
+	}
+	return j, err
+}
+
+// ended reads the job; nil if it has not ended.
+func (w *Watch) ended(ctx context.Context) (*job.Job, error) {
+	r, err := w.q.latest(ctx, w.at, w.id)
+	if err != nil {
 		return nil, err
 	}
 	w.expires = r.Expires
 	if !r.Status.Terminal() {
 		return nil, nil //nolint:nilnil // not yet
 	}
-	return w.q.loaded(within, w.at, r)
+	return w.q.loaded(ctx, w.at, r)
 }

@@ -40,10 +40,10 @@ func (p *presence) appear(ctx context.Context) {
 	kept, err := p.pods.Appear(ctx, p.pod, p.pod.Started, p.clock())
 	switch {
 	case err == nil:
-		p.appeared, p.driver, p.looked = true, kept.Driver, time.Now()
+		p.appeared, p.shown, p.looked = true, kept.Driver == "", time.Now()
 		p.heed(kept)
 	case errors.Is(err, pod.ErrConflict), errors.Is(err, registry.ErrInvalid):
-		p.appeared = true // it will not be otherwise
+		p.appeared, p.shown = true, false // it will not be otherwise
 		p.log.WarnContext(ctx, "no pod of this worker is shown", "err", err)
 	default:
 		p.appeared = false
@@ -52,9 +52,9 @@ func (p *presence) appear(ctx context.Context) {
 }
 
 // vanish says that the pod ended in order. How one of a driver ended, that
-// driver says.
+// driver says; a pod that another worker has is not this one's to end.
 func (p *presence) vanish(ctx context.Context) {
-	if !p.appeared || p.driver != "" {
+	if !p.shown {
 		return
 	}
 	change := "its worker left"

@@ -45,6 +45,25 @@ func TestAWorkersPodIsTrue(t *testing.T) {
 	}
 }
 
+// Two endpoints may have workers of one id; the second one's end is not the first
+// one's.
+func TestAWorkerDoesNotEndThePodOfAnother(t *testing.T) {
+	s := newSite(t)
+	now := time.Now().UTC()
+	others := pod.Pod{ID: "pod-1", Endpoint: "other", Status: pod.Running, Created: now, Changed: now}
+	if err := s.reg.Pods.Create(t.Context(), others); err != nil {
+		t.Fatal(err)
+	}
+	w := s.run(t, worker.Config{ID: "pod-1"}, returns(nil, nil))
+	w.stop()
+	if err := w.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.pod(t, "pod-1"); p.Status != pod.Running || p.Endpoint != "other" {
+		t.Errorf("got %+v, want it as it was", p)
+	}
+}
+
 func TestHowAPodOfADriverEndedIsTheDriversToSay(t *testing.T) {
 	s := newSite(t)
 	now := time.Now().UTC()

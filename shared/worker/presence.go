@@ -38,8 +38,8 @@ type presence struct {
 	drained   chan struct{} // closed when the worker is to drain
 
 	beating  sync.Mutex // one beat at a time
-	appeared bool       // the pod is on record
-	driver   pod.Driver // of that record
+	appeared bool       // the pod is on record, or cannot be
+	shown    bool       // the record is this worker's, and no driver's
 	heard    time.Time  // the last beat that was taken
 	looked   time.Time  // when the pod's record was last read
 
