@@ -54,7 +54,8 @@ func (q *Queue) Stats(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
 	return q.statsSince(ctx, e, time.Now().Add(-statsAge))
 }
 
-// StatsNow is Stats without an answer from before. It costs two requests.
+// StatsNow is Stats without an answer from before. It costs two requests. The
+// server may count a job a moment after it was accepted.
 func (q *Queue) StatsNow(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
 	return q.statsSince(ctx, e, time.Now())
 }
