@@ -27,9 +27,14 @@ var workerIDs atomic.Int64
 func (b *bench) start(handler string, env ...string) *pyWorker {
 	b.Helper()
 	id := fmt.Sprintf("w%d", workerIDs.Add(1))
-	w := &pyWorker{id: id, log: filepath.Join(b.dir, id+".log"), ended: make(chan struct{})}
 	env = append(append(b.environment(id), "HANDLER="+handler, "RUNS="+b.runs, "GO="+b.gofile), env...)
-	w.cmd = command(b.T, b.dir, env, needsPython(b.T, python), b.script)
+	return b.startAs(id, command(b.T, b.dir, env, needsPython(b.T, python), b.script))
+}
+
+// startAs starts a worker that was let in.
+func (b *bench) startAs(id string, cmd *exec.Cmd) *pyWorker {
+	b.Helper()
+	w := &pyWorker{id: id, cmd: cmd, log: filepath.Join(b.dir, id+".log"), ended: make(chan struct{})}
 	log, err := os.Create(w.log)
 	if err != nil {
 		b.Fatal(err)

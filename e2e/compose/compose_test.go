@@ -1,32 +1,13 @@
 package compose
 
 import (
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
-	"flightline/e2e/need"
 	"flightline/shared/client"
 	"flightline/shared/job"
 )
-
-// The files are ones that compose takes, whatever version of it is here.
-func TestComposeFilesAreValid(t *testing.T) {
-	checked := 0
-	for _, compose := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
-		if exec.CommandContext(t.Context(), compose[0], append(slices.Clone(compose[1:]), "version")...).Run() != nil {
-			continue
-		}
-		checked++
-		for _, files := range [][]string{{"-f", "compose.yaml"}, {"-f", "compose.yaml", "-f", "compose.cluster.yaml"}} {
-			must(t, slices.Concat(compose, files, []string{"--profile", "s3", "--profile", "observe", "--profile", "tools", "config", "-q"})...)
-		}
-	}
-	if checked == 0 {
-		need.Skip(t, "compose", "docker compose is not there")
-	}
-}
 
 // The README's job runs, on RunPod's own Python worker, its webhook arrives, and
 // while every container is restarted under load no call of a client fails and no
@@ -43,6 +24,34 @@ func TestComposeOutlivesRestartsUnderLoad(t *testing.T) {
 	l.end()
 	s.python(t)
 	s.noViolation("nats")
+}
+
+// A second `docker compose up` runs worker-setup once more: the worker that runs
+// is not shut out by it. The doctor of the profile tools has nothing to complain of.
+func TestComposeUpAgainKeepsTheWorker(t *testing.T) {
+	services := []string{"setup", "worker-setup", "nats", "control", "api", "gateway", "recorder", "webhook", "worker", "receiver"}
+	s := start(t, "flightlineagain", single, []string{"tools"}, services)
+	s.answers()
+	worker, setup := s.container("worker").GetContainerID(), s.started("worker-setup")
+	s.up(append(services, "operate")...)
+	if got := s.container("worker").GetContainerID(); got != worker || s.started("worker-setup") == setup {
+		t.Errorf("got the worker %s and worker-setup of %s, want %s still, and worker-setup again", got, setup, worker)
+	}
+	s.answers()
+	if said := s.logs("operate"); !strings.Contains(said, "ok    nats version") {
+		t.Errorf("the doctor says: %s", said)
+	}
+	s.noViolation("nats")
+}
+
+// started is when the service's container was started last.
+func (s *stack) started(service string) string {
+	s.t.Helper()
+	state, err := s.container(service).State(s.t.Context())
+	if err != nil {
+		s.t.Fatalf("%s: %v", service, err)
+	}
+	return state.StartedAt
 }
 
 // answers tells that a job goes through and that its webhook arrives.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"flightline/shared/client"
@@ -192,39 +191,5 @@ func (l *load) endedOnce(c *client.Client) {
 		if ends[id] != 1 {
 			t.Errorf("job %s ended %d times", id, ends[id])
 		}
-	}
-}
-
-// python is what the client on RunPod's package saw. It repeats connections that
-// were refused and nothing else.
-func (s *stack) python(t *testing.T) {
-	t.Helper()
-	within := 150 * time.Second
-	if err := s.container("client").Stop(t.Context(), &within); err != nil {
-		t.Fatal(err)
-	}
-	calls, failed := 0, map[string]int{}
-	said := s.logs("client")
-	for line := range strings.Lines(said) {
-		var call struct {
-			Call  string `json:"call"`
-			Error string `json:"error"`
-		}
-		if json.Unmarshal([]byte(strings.TrimSpace(line)), &call) != nil {
-			continue
-		}
-		if calls++; call.Error != "" {
-			failed[call.Call+": "+call.Error]++
-		}
-	}
-	t.Logf("RunPod's client: %d calls, failed: %v", calls, failed)
-	if calls < 50 || !strings.Contains(said, "DONE") {
-		t.Errorf("got %d calls, and its end %v: want a load", calls, strings.Contains(said, "DONE"))
-	}
-	for why, n := range failed {
-		if strings.Contains(why, "503 Server Error") {
-			continue // it does not repeat what was not accepted for want of NATS: docs/deploy.md says so
-		}
-		t.Errorf("RunPod's client failed %d times: %s", n, why)
 	}
 }

@@ -27,8 +27,8 @@ const (
 	// upWithin bounds a start, and all that is waited for; soon a single call.
 	upWithin = 3 * time.Minute
 	soon     = time.Minute
-	// grace is the stop_grace_period of all services.
-	grace = 45 * time.Second
+	// grace is the longest stop_grace_period of the services.
+	grace = 95 * time.Second
 )
 
 // stack is all that compose files say, up.
@@ -38,15 +38,19 @@ type stack struct {
 	services     []string
 	env          map[string]string
 	key          string
-	api, control string // the addresses of the instances, with commas between them
+	api, control string          // the addresses of the instances, with commas between them
+	away         map[string]span // of those that were restarted
 }
+
+// span is from when to when.
+type span struct{ from, to time.Time }
 
 // start starts the services, all if none are named, under a project of its own, on
 // ports that are free.
 func start(t *testing.T, project string, files, profiles, services []string) *stack {
 	t.Helper()
 	build(t)
-	s := &stack{t: t, key: "fl_key_of_the_compose_tests", env: map[string]string{
+	s := &stack{t: t, away: map[string]span{}, key: "fl_key_of_the_compose_tests", env: map[string]string{
 		"FLIGHTLINE_IMAGE": image, "WORKER_IMAGE": workerImage, "FLIGHTLINE_LIMITS": "off", "COMPOSE_PROJECT_NAME": project,
 		"FLIGHTLINE_WEBHOOK_ALLOW_HTTP": "true", "FLIGHTLINE_WEBHOOK_ALLOW_NETWORKS": "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16",
 	}}
@@ -63,25 +67,30 @@ func start(t *testing.T, project string, files, profiles, services []string) *st
 		t.Fatal(err)
 	}
 	s.compose.WithEnv(s.env)
-	s.services = services
 	t.Cleanup(s.down)
-	ctx, cancel := context.WithTimeout(t.Context(), upWithin)
+	s.up(services...)
+	return s
+}
+
+// up is `docker compose up SERVICE...`, of all services if none are named.
+func (s *stack) up(services ...string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), upWithin)
 	defer cancel()
 	began := time.Now()
 	var some []tc.StackUpOption
 	if len(services) > 0 {
 		some = append(some, tc.RunServices(services...))
 	}
-	err = s.compose.Up(ctx, some...)
-	if len(services) == 0 {
+	err := s.compose.Up(ctx, some...)
+	if s.services = services; len(services) == 0 {
 		s.services = s.compose.Services()
 	}
 	if err != nil {
-		t.Fatalf("up: %v", err)
+		s.t.Fatalf("up: %v", err)
 	}
 	s.healthy()
-	t.Logf("all healthy in %v", time.Since(began).Round(time.Second))
-	return s
+	s.t.Logf("all healthy in %v", time.Since(began).Round(time.Second))
 }
 
 // down takes everything away, and shows the logs of a test that failed.
@@ -147,6 +156,7 @@ func (s *stack) restart(service string) {
 	}
 	stopped := time.Since(began)
 	s.startAgain(service)
+	s.away[service] = span{began, time.Now()}
 	s.t.Logf("%s restarted: stopped after %v, healthy after %v", service, stopped.Round(100*time.Millisecond), time.Since(began).Round(100*time.Millisecond))
 }
 
@@ -167,7 +177,7 @@ func (s *stack) isHealthy(service string) bool {
 		return false
 	case state.Health != nil:
 		return state.Health.Status == "healthy"
-	case strings.HasSuffix(service, "setup"):
+	case strings.HasSuffix(service, "setup") || service == "operate":
 		return state.Status == "exited" && state.ExitCode == 0
 	}
 	return state.Running

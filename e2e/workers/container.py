@@ -1,7 +1,9 @@
 """Lets a worker in a container in.
 
-    container.py let-in        makes the endpoint and a token, once, and leaves
-                               the worker's environment in /worker/env.json
+    container.py let-in        makes the endpoint and a token, and leaves the
+                               worker's environment in /worker/env.json. A token
+                               that is there and lets in is kept: a new one would
+                               shut out the worker that runs
     container.py HANDLER.py    becomes that handler, with that environment
 
 The first needs an API key, the second does not: what runs jobs of others
@@ -18,12 +20,12 @@ import urllib.request
 KEPT = os.environ.get("WORKER_ENV", "/worker/env.json")
 
 
-def call(path, body):
+def call(path, body=None):
     with open(os.environ["FLIGHTLINE_API_KEY_FILE"], encoding="utf-8") as f:
         key = f.read().strip()
     request = urllib.request.Request(
         os.environ["FLIGHTLINE_URL"] + path,
-        json.dumps(body).encode(),
+        None if body is None else json.dumps(body).encode(),
         {"Authorization": "Bearer " + key, "Content-Type": "application/json"},
     )
     for pause in [1] * 30 + [0]:  # the server may be starting
@@ -61,6 +63,19 @@ def bucket():
     return env
 
 
+def kept(endpoint, name):
+    """The worker that env.json lets in, with its token; None if it lets nobody in."""
+    try:
+        with open(KEPT, encoding="utf-8") as f:
+            token = json.load(f)["RUNPOD_AI_API_KEY"]
+    except (FileNotFoundError, KeyError, ValueError):
+        return None
+    for worker in call(f"/v1/endpoints/{endpoint}/workers"):
+        if worker["id"] == name and worker["last4"] and token.endswith(worker["last4"]):
+            return {**worker, "token": token}
+    return None
+
+
 def let_in():
     endpoint = os.environ["ENDPOINT"]
     try:
@@ -68,9 +83,9 @@ def let_in():
     except urllib.error.HTTPError as e:
         if e.code != 409:  # it is there
             raise
-    worker = call(f"/v1/endpoints/{endpoint}/workers", {"id": os.environ.get("WORKER_ID", "compose-1")})
+    name = os.environ.get("WORKER_ID", "compose-1")
+    worker = kept(endpoint, name) or call(f"/v1/endpoints/{endpoint}/workers", {"id": name})
     base = f"{os.environ['GATEWAY_URL']}/v2/{endpoint}"
-    name = worker["id"]
     env = {
         "RUNPOD_WEBHOOK_GET_JOB": f"{base}/job-take/{name}?gpu=any",
         "RUNPOD_WEBHOOK_POST_OUTPUT": f"{base}/job-done/{name}/$ID?gpu=any",
@@ -83,8 +98,10 @@ def let_in():
         "RUNPOD_SKIP_AUTO_SYSTEM_CHECKS": "true",
         **bucket(),
     }
-    with open(os.open(KEPT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as f:
+    new = KEPT + ".new"  # a worker may start while this is written
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as f:
         json.dump(env, f)
+    os.replace(new, KEPT)
 
 
 def main():

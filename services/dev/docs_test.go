@@ -27,6 +27,9 @@ of a running ` + "`flightline dev`" + `, whose key is sent to it only. At https 
 PEM, else the system's, and show ` + "`--client-cert` and `--client-key`, or `FLIGHTLINE_CLIENT_CERT` and `FLIGHTLINE_CLIENT_KEY`" + `, to a server that asks.
 Several addresses of one Flightline may be given, with commas between them: the next one is tried when one does not answer. They try again for
 ` + "`--patience` or `FLIGHTLINE_PATIENCE`" + `, else 10 s, where that cannot do twice what was asked for once.
+
+Not here: flags of single commands, which ` + "`--help`" + ` has; ` + "`flightline conform`" + ` is in [conform.md](conform.md), the ` + "`OTEL_*`" + ` variables are in [tracing.md](tracing.md),
+and those of the compose files in [deploy.md](deploy.md). ` + "`flightline healthcheck`" + ` reads ` + "`FLIGHTLINE_LISTEN` and `FLIGHTLINE_TLS_CERT`" + `, and ` + "`--url`" + `.
 `
 
 func TestGeneratedConfiguration(t *testing.T) {

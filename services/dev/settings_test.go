@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -107,10 +110,55 @@ func TestNearby(t *testing.T) {
 }
 
 func TestACommandGetsNoneOfOurSecrets(t *testing.T) {
-	got := childEnvironment(map[string]string{"PATH": "/bin", "FLIGHTLINE_API_KEY": "k", "NATS_URL": "nats://u:p@h", "A": "b"})
-	if want := []string{"A=b", "PATH=/bin"}; !slices.Equal(got, want) {
+	environment := evaluated(t)
+	for _, name := range []string{
+		"FLIGHTLINE_API_KEY_FILE", "FLIGHTLINE_NATS_PASSWORD_FILE", "FLIGHTLINE_NATS_KEY", "FLIGHTLINE_CLIENT_KEY", "FLIGHTLINE_DATA", "NATS_CREDS",
+		"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "RUNPOD_AI_API_KEY",
+	} {
+		environment[name] = "secret"
+	}
+	given := map[string]string{
+		"A": "b", "PATH": "/bin", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "RUNPOD_POD_ID": "p",
+		"FLIGHTLINE_FLEET": "m.1", "FLIGHTLINE_POD": "p", // by which the driver process finds what left its session
+	}
+	maps.Copy(environment, given)
+	var want []string
+	for name, value := range given {
+		want = append(want, name+"="+value)
+	}
+	slices.Sort(want)
+	if got := childEnvironment(environment); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+}
+
+// evaluated is what `eval "$(flightline env)"` sets, all of it.
+func evaluated(t *testing.T) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	running := cli.Running{PID: os.Getpid()}
+	for field, value := range reflect.ValueOf(&running).Elem().Fields() {
+		if field.Type.Kind() == reflect.String {
+			value.SetString("secret")
+		}
+	}
+	running.URL = "http://127.0.0.1:1"
+	if err := running.Announce(dir); err != nil {
+		t.Fatal(err)
+	}
+	var out, told bytes.Buffer
+	if code := cli.Run(t.Context(), cli.Config{Env: map[string]string{}, In: &out, Out: &out, Err: &told}, []string{"env", "--data", dir}); code != 0 {
+		t.Fatalf("flightline env: got %d %s", code, told.String())
+	}
+	environment := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+		environment[name] = value
+	}
+	if len(environment) != 9 {
+		t.Fatalf("got %v, want all nine variables", environment)
+	}
+	return environment
 }
 
 func TestAWorkerFindsNATSByItsAddressOrByADevThatRuns(t *testing.T) {

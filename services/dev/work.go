@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -142,14 +143,27 @@ func grace(typed time.Duration) time.Duration {
 	return typed
 }
 
-// secrets are what a job's command has no business with.
-var secrets = []string{"FLIGHTLINE_API_KEY", "FLIGHTLINE_BOOTSTRAP_KEY", "FLIGHTLINE_NATS_PASSWORD", "NATS_URL", "NATS_CREDS"}
+// ours are the variables by which processes of a fleet are known.
+var ours = []string{"FLIGHTLINE_FLEET", "FLIGHTLINE_POD"}
+
+// secret reports whether a variable is none of a job's command's business: all
+// that tells Flightline where things are and who it is, files of that included,
+// the token of a worker, and what lets spans in somewhere.
+func secret(name string) bool {
+	switch {
+	case slices.Contains(ours, name):
+		return false
+	case strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_"):
+		return strings.HasSuffix(name, "HEADERS")
+	}
+	return strings.HasPrefix(name, "FLIGHTLINE_") || strings.HasPrefix(name, "NATS_") || name == "RUNPOD_AI_API_KEY"
+}
 
 // childEnvironment is the environment without our secrets.
 func childEnvironment(environment map[string]string) []string {
 	var entries []string
 	for _, name := range slices.Sorted(maps.Keys(environment)) {
-		if !slices.Contains(secrets, name) {
+		if !secret(name) {
 			entries = append(entries, name+"="+environment[name])
 		}
 	}
