@@ -54,18 +54,27 @@ func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 // than are wanted.
 func keepsCopies(ctx context.Context, js jetstream.JetStream, c Config, names ...string) error {
 	for _, name := range names {
-		s, err := js.Stream(ctx, name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue
-		}
+		has, err := copiesOf(ctx, js, name)
 		if err != nil {
-			return fmt.Errorf("look at stream %s: %w", name, err)
+			return err
 		}
-		if has := s.CachedInfo().Config.Replicas; has > c.replicas() {
+		if has > c.replicas() {
 			return fmt.Errorf("%w: %s has %d, not %d; give --replicas %d, or take copies away by hand first", ErrReplicas, name, has, c.replicas(), has)
 		}
 	}
 	return nil
+}
+
+// copiesOf is how many copies there are to be of a stream, 0 if there is none.
+func copiesOf(ctx context.Context, js jetstream.JetStream, name string) (int, error) {
+	s, err := js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look at stream %s: %w", name, err)
+	}
+	return s.CachedInfo().Config.Replicas, nil
 }
 
 // sharedConfigs are the streams that are there once, without the buckets.
@@ -74,11 +83,14 @@ func sharedConfigs(c Config) []jetstream.StreamConfig {
 }
 
 // ApplyEndpoint makes the work queue of an endpoint and its consumers exist
-// with its present lease. It may be repeated. It returns ErrReplicas as Apply does.
+// with its present lease. It may be repeated. A queue that has more copies than
+// c says keeps them.
 func ApplyEndpoint(ctx context.Context, js jetstream.JetStream, c Config, e endpoint.Endpoint) error {
-	if err := keepsCopies(ctx, js, c, Jobs(e.ID)); err != nil {
+	has, err := copiesOf(ctx, js, Jobs(e.ID))
+	if err != nil {
 		return err
 	}
+	c.Replicas = max(c.replicas(), has)
 	if _, err := js.CreateOrUpdateStream(ctx, JobsConfig(c, e.ID)); err != nil {
 		return fmt.Errorf("apply stream %s: %w", Jobs(e.ID), err)
 	}

@@ -109,7 +109,8 @@ func (b *bench) webhooks(ctx context.Context) ([]row, error) {
 
 // besideLoop measures deliveries to a receiver beside the bare loop's posts.
 func (b *bench) besideLoop(ctx context.Context, r *round, in *inbox) ([]pair, error) {
-	if _, err := deliveries(ctx, &round{site: r.site, load: 2}, in); err != nil { // which shows what to post
+	first := func(ctx context.Context, r *round) (reading, error) { return deliveries(ctx, r, in) }
+	if _, err := step(ctx, first, &round{site: r.site, load: 2}); err != nil { // which shows what to post
 		return nil, err
 	}
 	return b.measure(ctx, testCase{

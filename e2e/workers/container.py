@@ -85,6 +85,8 @@ def let_in():
             raise
     name = os.environ.get("WORKER_ID", "compose-1")
     worker = kept(endpoint, name) or call(f"/v1/endpoints/{endpoint}/workers", {"id": name})
+    if worker.get("draining"):
+        print(f"{name} is drained and gets no jobs; for a new token remove {KEPT} first", file=sys.stderr)
     base = f"{os.environ['GATEWAY_URL']}/v2/{endpoint}"
     env = {
         "RUNPOD_WEBHOOK_GET_JOB": f"{base}/job-take/{name}?gpu=any",

@@ -87,7 +87,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 
 // Run announces this instance until ctx ends, so that an endpoint is deleted
 // only after every instance has seen that it takes no more jobs, learns who
-// else shares the limits, and reads the events that clients follow.
+// else shares the limits, and reads the events that clients follow. Requests
+// have to be over when ctx ends: it waits for what they left behind.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -99,5 +100,6 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.tail != nil {
 		g.Go(func() error { return s.tail.Run(ctx) })
 	}
+	defer s.aside.Wait()
 	return g.Wait()
 }

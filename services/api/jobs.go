@@ -11,6 +11,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/telemetry"
 	"flightline/shared/web"
 )
 
@@ -62,6 +63,7 @@ func (s *Service) begin(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, 
 	if err != nil {
 		return err
 	}
+	telemetry.Queued(ctx)
 	watch.Submitted(j)
 	return s.await(c, e, id, watch, wait) //nolint:contextcheck // it outlasts ctx
 }

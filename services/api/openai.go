@@ -12,6 +12,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/telemetry"
 	"flightline/shared/web"
 )
 
@@ -121,9 +122,12 @@ func (s *Service) openAIWhole(ctx context.Context, c *fiber.Ctx, ask openAIAsk) 
 // is abandoned, beside the answer: its client will submit another.
 func (s *Service) openAISubmit(ctx context.Context, ask openAIAsk) (*job.Job, error) {
 	j, err := s.plain(ctx, ask.endpoint, ask.id, job.Sync, ask.request)
+	if err == nil {
+		telemetry.Queued(ctx)
+	}
 	if errors.Is(err, queue.ErrUnavailable) {
 		ask.request = job.Request{}
-		s.aside.Go(func() { s.abandon(ctx, ask) })
+		s.aside.Go(func() { s.abandonUnknown(ctx, ask) })
 	}
 	return j, err
 }
@@ -195,6 +199,27 @@ func (s *Service) openAIAnswer(ctx context.Context, ask openAIAsk, j *job.Job) (
 		return whole(j.Output), nil
 	}
 	return noOutput().reply(), nil
+}
+
+// abandonUnknown is abandon for a job of which it is not known whether it was
+// queued: that no reader sees it yet does not mean that it was not.
+func (s *Service) abandonUnknown(ctx context.Context, ask openAIAsk) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), web.AnswerWithin)
+	defer cancel()
+	for {
+		_, err := s.queue.Cancel(ctx, ask.endpoint, ask.id)
+		if err == nil || errors.Is(err, job.ErrConflict) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			if !errors.Is(err, job.ErrNotFound) {
+				s.log.WarnContext(ctx, "job that may have been queued not cancelled", "endpoint", ask.endpoint.ID, "job", ask.id, "err", err)
+			}
+			return
+		case <-time.After(outageAgain):
+		}
+	}
 }
 
 // abandon cancels the job of a client that left or was told an error, or that

@@ -63,7 +63,7 @@ func TestHalfAnEventOfALostWorkerIsForgotten(t *testing.T) {
 // The second run need not say anything for the first one's text to be worthless.
 func TestAnOpenAIStreamEndsWhenAnotherRunSaysNothing(t *testing.T) {
 	s := start(t)
-	s.service.quiet = 300 * time.Millisecond
+	s.service.quiet = patience
 	const once = "data: once\n\n"
 	wantEnd := func(name string, resp *streamed, code string) {
 		t.Helper()
@@ -74,6 +74,7 @@ func TestAnOpenAIStreamEndsWhenAnotherRunSaysNothing(t *testing.T) {
 	}
 	wantEnd("whole", s.lostAfter(`"data: once\n\n"`, once, s.completes(`{"id":2}`)), codeWorkerLost)
 	wantEnd("failed", s.lostAfter(`"data: once\n\n"`, once, s.fails("no memory")), codeFailed)
+	s.service.quiet = 300 * time.Millisecond
 	second := make(chan *queue.Lease, 1)
 	wantEnd("silent", s.lostAfter(`"data: once\n\n"`, once, func(lease *queue.Lease) { second <- lease }), codeWorkerLost)
 	id := (<-second).Job.ID

@@ -201,6 +201,9 @@ func (v *openAIStreamed) finish(ctx context.Context, j *job.Job) (*failure, erro
 			j, err = v.s.queue.Status(ctx, v.ask.endpoint, v.ask.id)
 			return err
 		})
+		if errors.Is(err, job.ErrNotFound) {
+			return expired(), nil
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -117,7 +117,7 @@ func (n NATS) find(data string) (NATS, error) {
 	case err != nil:
 		return n, err
 	case r.NATSURL == "":
-		return n, &cli.CodedError{Code: cli.ExitUnreachable, Err: errors.New("the running dev lets no workers in: it was started with --nats-listen off")}
+		return n, &cli.CodedError{Code: cli.ExitUnreachable, Err: errors.New("the running dev lets nobody in over NATS: it was started with --nats-listen off")}
 	}
 	return NATS{NATSURL: r.NATSURL, NATSUser: r.NATSUser, NATSPassword: r.NATSPassword, NATSCA: r.TLSCert}, nil
 }
@@ -154,7 +154,7 @@ func secret(name string) bool {
 	case slices.Contains(ours, name):
 		return false
 	case strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_"):
-		return strings.HasSuffix(name, "HEADERS")
+		return strings.HasSuffix(name, "HEADERS") || strings.HasSuffix(name, "_CLIENT_KEY")
 	}
 	return strings.HasPrefix(name, "FLIGHTLINE_") || strings.HasPrefix(name, "NATS_") || name == "RUNPOD_AI_API_KEY"
 }

@@ -42,8 +42,8 @@ type message struct {
 
 // later writes the messages behind seq to w, each as a line of JSON, until the
 // stream's leader has no more, and returns how many there were. It sits out that
-// nobody answers, for catchUpWithin at most: then it returns errTooBusy and what
-// was wrong at last. A stream that is no more is jetstream.ErrStreamNotFound.
+// nobody answers, for catchUpWithin at most, and returns then what was wrong at
+// last, or errTooBusy. A stream that is no more is jetstream.ErrStreamNotFound.
 func later(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, stream string, seq uint64, w io.Writer) (n int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, catchUpWithin, errTooBusy)
 	defer cancel()
@@ -56,7 +56,10 @@ func later(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, stream st
 		case errors.Is(err, io.EOF):
 			return n, nil
 		case ctx.Err() != nil:
-			return n, errors.Join(context.Cause(ctx), last)
+			if last != nil {
+				return n, fmt.Errorf("no answer for %v: %w", catchUpWithin, last)
+			}
+			return n, context.Cause(ctx)
 		case err == nil && read > 0:
 			size, last = min(2*size, pageBytes), nil
 			continue

@@ -141,12 +141,33 @@ func restoreSnapshot(ctx context.Context, nc *nats.Conn, stream string, d descri
 			}
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return patiently(ctx, func() error { return requestFor(ctx, rebuilt, nc, announced.Deliver, nil, &described{}) })
+			return patiently(ctx, func() error { return endCopy(ctx, nc, announced.Deliver) })
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// endCopy waits until the server has made the stream. It returns errStalled if
+// the connection breaks meanwhile, with which the answer is lost.
+func endCopy(ctx context.Context, nc *nats.Conn, subject string) error {
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	broken := nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+	defer nc.RemoveStatusListener(broken)
+	go func() {
+		select {
+		case <-broken:
+			cancel(errStalled)
+		case <-within.Done():
+		}
+	}()
+	err := requestFor(within, rebuilt, nc, subject, nil, &described{})
+	if err != nil && errors.Is(context.Cause(within), errStalled) {
+		return errStalled
+	}
+	return err
 }
 
 // sendChunk waits until the server has written the chunk; an answer that is not

@@ -142,7 +142,7 @@ func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &writer{s: r, p: &r.parts[0]}
-	if err := w.announce(t.Context(), []queue.Fact{good, bad}); err == nil {
+	if err := w.announce(t.Context(), []queue.Fact{good, bad}, copyAtOnce); err == nil {
 		t.Fatal("what is no record was announced")
 	}
 	if len(copying) == 0 {
@@ -153,5 +153,44 @@ func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
 	}
 	if waiting, err := s.beside(t, streams.Webhooks, "webhooks.>"); err != nil || len(waiting) != 1 {
 		t.Errorf("got %v, %v, want the good one", waiting, err)
+	}
+}
+
+// A copy that fails, again and again, keeps neither the events of other jobs
+// nor has their webhooks repeated; a job's own facts stay in their order.
+func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
+	s, _ := newSite(t)
+	r := s.idle(t, queue.Config{})
+	s.play(t, 1)
+	var end queue.Fact
+	enough := errors.New("enough")
+	if err := r.queue.Facts(t.Context(), 0, 0, func(f queue.Fact) error {
+		end = f
+		return enough
+	}); !errors.Is(err, enough) || !end.Beside() || !toAnnounce(end) {
+		t.Fatalf("got %+v, %v", end, err)
+	}
+	bad, quiet := end, end
+	bad.Job.ID, quiet.Job.ID, quiet.Job.Webhook = queue.NewID(job.Async), queue.NewID(job.Async), ""
+	again := bad
+	again.Job.Attempt, again.Job.Webhook = 2, ""
+	if _, err := s.JS.Publish(t.Context(), streams.RecordSubject(0, s.e.ID, bad.Job.ID, 1), json.RawMessage(`no record`)); err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{s: r, p: &r.parts[0], keep: newRetention(r), server: r.events.Server(), known: newKnown()}
+	if err := w.record(t.Context(), []queue.Fact{bad, again, quiet}); err == nil {
+		t.Fatal("what is no record was announced")
+	}
+	for _, c := range []struct {
+		fact queue.Fact
+		want bool
+	}{{quiet, true}, {bad, false}, {again, false}} {
+		list := eventsOf(c.fact)
+		if got, err := r.events.Has(t.Context(), list[len(list)-1]); err != nil || got != c.want {
+			t.Errorf("attempt %d of %s: told %v, %v, want %v", c.fact.Job.Attempt, c.fact.Job.ID, got, err, c.want)
+		}
+	}
+	if done := w.p.done.Load(); done != 0 {
+		t.Errorf("got that all up to %d is recorded", done)
 	}
 }

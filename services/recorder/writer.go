@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/events"
+	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/streams"
 )
@@ -87,8 +88,26 @@ func (w *writer) record(ctx context.Context, batch []queue.Fact) error {
 	if err := w.durable(ctx, streams.Records(w.p.number)); err != nil {
 		return err
 	}
-	facts := newest(batch)
-	if err := w.announce(ctx, facts); err != nil {
+	light, heavy := byWeight(newest(batch))
+	if err := w.tell(ctx, light, announceAtOnce); err != nil {
+		return err
+	}
+	if err := w.tell(ctx, heavy, copyAtOnce); err != nil {
+		return err
+	}
+	last := batch[len(batch)-1]
+	w.p.done.Store(last.Seq)
+	w.s.point(AfterEvents)
+	return nil
+}
+
+// tell announces the ends among the facts, so many at once, and appends the
+// events of all.
+func (w *writer) tell(ctx context.Context, facts []queue.Fact, atOnce int) error {
+	if len(facts) == 0 {
+		return nil
+	}
+	if err := w.announce(ctx, facts, atOnce); err != nil {
 		return err
 	}
 	w.s.point(AfterAnnounce)
@@ -108,10 +127,27 @@ func (w *writer) record(ctx context.Context, batch []queue.Fact) error {
 			w.spare = append(w.spare, f)
 		}
 	}
-	last := batch[len(batch)-1]
-	w.p.done.Store(last.Seq)
-	w.s.point(AfterEvents)
 	return nil
+}
+
+// byWeight sets aside the jobs of which an end has payloads that its webhook
+// needs copies of, which takes long and may fail: what is told before is not
+// told again then. A job's facts stay together, in their order.
+func byWeight(facts []queue.Fact) (light, heavy []queue.Fact) {
+	weighs := map[job.ID]bool{}
+	for _, f := range facts {
+		if toAnnounce(f) && f.Beside() {
+			weighs[f.Job.ID] = true
+		}
+	}
+	for _, f := range facts {
+		if weighs[f.Job.ID] {
+			heavy = append(heavy, f)
+		} else {
+			light = append(light, f)
+		}
+	}
+	return light, heavy
 }
 
 // newest leaves the last fact of each attempt.
@@ -129,33 +165,20 @@ func newest(batch []queue.Fact) []queue.Fact {
 	return facts
 }
 
+func toAnnounce(f queue.Fact) bool { return f.Job.Webhook != "" && ended(f) }
+
 // announce queues the ends that a webhook asked for, before their events: an
 // end whose event is there was announced, and may have been delivered since.
-func (w *writer) announce(ctx context.Context, facts []queue.Fact) error {
-	var small, large []queue.Fact
-	for _, f := range facts {
-		switch {
-		case f.Job.Webhook == "" || !ended(f):
-		case f.Beside():
-			large = append(large, f)
-		default:
-			small = append(small, f)
-		}
-	}
-	if err := w.announceEach(ctx, small, announceAtOnce); err != nil {
-		return err
-	}
-	return w.announceEach(ctx, large, copyAtOnce)
-}
-
-// announceEach begins none any more once one has failed, but lets those that
-// are under way finish: the next try finds what they announced, and has less
-// to do.
-func (w *writer) announceEach(ctx context.Context, facts []queue.Fact, atOnce int) error {
+// It begins none any more once one has failed, but lets those that are under
+// way finish: the next try finds what they announced, and has less to do.
+func (w *writer) announce(ctx context.Context, facts []queue.Fact, atOnce int) error {
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	var failed atomic.Bool
 	for _, f := range facts {
+		if !toAnnounce(f) {
+			continue
+		}
 		g.Go(func() error {
 			if failed.Load() {
 				return nil

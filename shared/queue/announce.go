@@ -27,11 +27,12 @@ const partWithin = 2 * time.Second
 // take longer than the retention. It does nothing for an attempt without a
 // webhook, one that has not ended, and one that was announced and not yet
 // delivered. It takes 4.5 s at most, and 2 s more for each 896 KiB that it
-// copies. It returns ErrUnavailable.
+// copies, and 1.5 s for what it has to take back. It returns ErrUnavailable.
 func (q *Queue) Announce(ctx context.Context, f Fact) error {
 	if f.Job.Webhook == "" || !f.Job.Status.Terminal() {
 		return nil
 	}
+	began := time.Now()
 	within, cancel := bounded(ctx)
 	defer cancel()
 	at := place{f.Job.Endpoint, f.Partition}
@@ -43,7 +44,7 @@ func (q *Queue) Announce(ctx context.Context, f Fact) error {
 		return err
 	}
 	if parts := r.parts(); parts > 0 {
-		within, cancel = context.WithTimeout(ctx, answerWithin+time.Duration(parts)*partWithin)
+		within, cancel = context.WithDeadline(ctx, began.Add(answerWithin+time.Duration(parts)*partWithin))
 		defer cancel()
 	}
 	return q.announce(within, at, r, "")

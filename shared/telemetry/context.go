@@ -46,8 +46,8 @@ type unrecordedRoot struct{ trace.Span }
 
 // Of is the context of the span that queued j's present attempt. It is invalid
 // if the job carries no trace. Where the job carries only that its trace is not
-// recorded, the ids are made from the job's: log lines have the same in each
-// process.
+// recorded, the ids are made from the job's: all who run and announce it have
+// the same in their log lines, and its request has others.
 func Of(j *job.Job) trace.SpanContext {
 	if j.Trace != unrecorded {
 		return Remote(j.Trace)

@@ -82,22 +82,15 @@ func (t *Tracer) Request(ctx context.Context, method, parent, state string) (con
 	return trace.ContextWithSpan(ctx, span), span
 }
 
-// Queued tells the span in ctx, if there is one, of the job that its request
-// queued: that of a retry links to the submission's. Of a synchronous job an
-// event says when it was queued, since its request waits for its end.
-func Queued(ctx context.Context, j *job.Job) {
-	if j.Origin == "" && j.Mode != job.Sync {
-		return
-	}
-	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
-		return
-	}
+// Queued says in the span in ctx, if there is one, that the job of its request
+// was accepted just now: for a request that goes on to wait for the job.
+func Queued(ctx context.Context) { trace.SpanFromContext(ctx).AddEvent("queued") }
+
+// Retried links the span in ctx, if there is one, to that of the submission of
+// j, which its request queued again.
+func Retried(ctx context.Context, j *job.Job) {
 	if origin := Remote(j.Origin); origin.IsValid() { //nolint:contextcheck // it reads a line, no more
-		span.AddLink(trace.Link{SpanContext: origin})
-	}
-	if j.Mode == job.Sync {
-		span.AddEvent("queued")
+		trace.SpanFromContext(ctx).AddLink(trace.Link{SpanContext: origin})
 	}
 }
 

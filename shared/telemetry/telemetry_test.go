@@ -133,28 +133,19 @@ func TestOutcomesAreErrorsOnlyIfSomethingWentWrong(t *testing.T) {
 }
 
 func TestARequestTellsWhatItQueued(t *testing.T) {
-	for name, c := range map[string]struct {
-		job    job.Job
-		events int
-		link   string // the trace of the link, "" for none
-	}{
-		"asynchronous": {job.Job{Mode: job.Async, Attempt: 1}, 0, ""},
-		"synchronous":  {job.Job{Mode: job.Sync, Attempt: 1}, 1, ""},
-		"a retry":      {job.Job{Mode: job.Async, Attempt: 2, Origin: parent}, 0, parent},
-	} {
-		tracer, recorded := newTracer(t)
-		ctx, span := tracer.Request(t.Context(), "POST", later, "")
-		telemetry.Queued(ctx, &c.job)
-		span.End()
-		got := recorded.Ended()[0]
-		if len(got.Events()) != c.events || got.Parent().TraceID() != telemetry.Remote(later).TraceID() {
-			t.Errorf("%s: got the events %v beneath %v, want %d", name, got.Events(), got.Parent(), c.events)
-		}
-		if links := got.Links(); c.link == "" && len(links) > 0 || c.link != "" && (len(links) != 1 || telemetry.Line(trace.ContextWithSpanContext(t.Context(), links[0].SpanContext)) != c.link) {
-			t.Errorf("%s: got the links %v, want one to %q", name, links, c.link)
-		}
+	tracer, recorded := newTracer(t)
+	ctx, span := tracer.Request(t.Context(), "POST", later, "")
+	telemetry.Queued(ctx)
+	telemetry.Retried(ctx, &job.Job{Attempt: 2}) // of a submission without a trace
+	telemetry.Retried(ctx, &job.Job{Attempt: 2, Origin: parent})
+	span.End()
+	got := recorded.Ended()[0]
+	if len(got.Events()) != 1 || got.Events()[0].Name != "queued" || got.Parent().TraceID() != telemetry.Remote(later).TraceID() {
+		t.Errorf("got the events %v beneath %v, want that it was queued", got.Events(), got.Parent())
 	}
-	telemetry.Queued(t.Context(), &job.Job{}) // without a span it does nothing
+	if links := got.Links(); len(links) != 1 || telemetry.Line(trace.ContextWithSpanContext(t.Context(), links[0].SpanContext)) != parent {
+		t.Errorf("got the links %v, want one to %s", links, parent)
+	}
 }
 
 func TestARunMayBeToldAfterwards(t *testing.T) {
@@ -197,7 +188,8 @@ func TestOffCostsNothing(t *testing.T) {
 		within := off.Process(ctx, j)
 		_ = telemetry.Within(ctx, within)
 		_ = telemetry.Line(within)
-		telemetry.Queued(within, j)
+		telemetry.Queued(within)
+		telemetry.Retried(within, j)
 		telemetry.End(within, "COMPLETED")
 		off.Ran(within, j, time.Time{}, "COMPLETED")
 	})

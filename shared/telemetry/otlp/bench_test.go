@@ -42,7 +42,7 @@ func BenchmarkSpans(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			within, span := t.Request(ctx, http.MethodPost, "", "")
-			telemetry.Queued(within, j)
+			telemetry.Queued(within)
 			span.End()
 			sent()
 		}

@@ -137,7 +137,7 @@ func TestAJobOfATraceThatIsNotRecorded(t *testing.T) {
 		tracer := telemetry.New(p)
 		ctx, request := tracer.Request(t.Context(), "POST", c.parent, "")
 		j := &job.Job{ID: "j", Endpoint: "ep", Trace: telemetry.Carry(ctx), Attempt: 1, Run: 1, Mode: job.Sync}
-		telemetry.Queued(ctx, j)
+		telemetry.Queued(ctx)
 		request.End()
 		if want := c.carried; j.Trace != want && (want != "" || j.Trace != telemetry.Line(ctx)) {
 			t.Errorf("%s: the job carries %q, want %q", name, j.Trace, want)
