@@ -85,9 +85,9 @@ func (b *bench) webhooks(ctx context.Context) ([]row, error) {
 	r := &round{site: on, load: b.sizes.webhooks}
 	var rows []row
 	for _, to := range []struct {
-		*inbox
-		name string
-		slow time.Duration
+		inbox *inbox
+		name  string
+		slow  time.Duration
 	}{
 		{in, fmt.Sprintf("%d queued", r.load), 0},
 		{secure, "https", 0},
@@ -109,13 +109,13 @@ func (b *bench) webhooks(ctx context.Context) ([]row, error) {
 
 // besideLoop measures deliveries to a receiver beside the bare loop's posts.
 func (b *bench) besideLoop(ctx context.Context, r *round, in *inbox) ([]pair, error) {
-	first := func(ctx context.Context, r *round) (reading, error) { return deliveries(ctx, r, in) }
-	if _, err := step(ctx, first, &round{site: r.site, load: 2}); err != nil { // which shows what to post
+	ours := func(ctx context.Context, r *round) (reading, error) { return deliveries(ctx, r, in) }
+	if _, err := step(ctx, ours, &round{site: r.site, load: 2}); err != nil { // which shows what to post
 		return nil, err
 	}
 	return b.measure(ctx, testCase{
 		name: webhooksCase,
-		ours: func(ctx context.Context, r *round) (reading, error) { return deliveries(ctx, r, in) },
+		ours: ours,
 		bare: func(ctx context.Context, r *round) (reading, error) {
 			in.expect(r.load)
 			if _, err := r.child(roleWebhook).do(ctx, order{Op: opPost, N: r.load, Like: in.seen.Load()}); err != nil {

@@ -135,11 +135,12 @@ func (s *Service) openAISubmit(ctx context.Context, ask openAIAsk) (*job.Job, er
 // outageAgain is the pause after something that JetStream did not answer.
 const outageAgain = 250 * time.Millisecond
 
-// sitOut repeats what JetStream does not answer in time, until ctx ends.
-func sitOut(ctx context.Context, read func() error) error {
+// repeat does something until its error is not one that bears repeating, or
+// ctx ends.
+func repeat(ctx context.Context, do func() error, bears func(error) bool) error {
 	for {
-		err := read()
-		if !errors.Is(err, queue.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+		err := do()
+		if !bears(err) {
 			return err
 		}
 		select {
@@ -148,6 +149,13 @@ func sitOut(ctx context.Context, read func() error) error {
 		case <-time.After(outageAgain):
 		}
 	}
+}
+
+// sitOut repeats what JetStream does not answer in time, until ctx ends.
+func sitOut(ctx context.Context, read func() error) error {
+	return repeat(ctx, read, func(err error) bool {
+		return errors.Is(err, queue.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+	})
 }
 
 // openAIBroken is the error to answer with when a wait ended for another reason
@@ -204,30 +212,22 @@ func (s *Service) openAIAnswer(ctx context.Context, ask openAIAsk, j *job.Job) (
 // abandonUnknown is abandon for a job of which it is not known whether it was
 // queued: that no reader sees it yet does not mean that it was not.
 func (s *Service) abandonUnknown(ctx context.Context, ask openAIAsk) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), web.AnswerWithin)
-	defer cancel()
-	for {
-		_, err := s.queue.Cancel(ctx, ask.endpoint, ask.id)
-		if err == nil || errors.Is(err, job.ErrConflict) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			if !errors.Is(err, job.ErrNotFound) {
-				s.log.WarnContext(ctx, "job that may have been queued not cancelled", "endpoint", ask.endpoint.ID, "job", ask.id, "err", err)
-			}
-			return
-		case <-time.After(outageAgain):
-		}
-	}
+	s.cancelAbandoned(ctx, ask, func(err error) bool { return err != nil && !errors.Is(err, job.ErrConflict) })
 }
 
 // abandon cancels the job of a client that left or was told an error, or that
 // this server leaves. It may have ended meanwhile.
 func (s *Service) abandon(ctx context.Context, ask openAIAsk) {
+	s.cancelAbandoned(ctx, ask, func(error) bool { return false })
+}
+
+func (s *Service) cancelAbandoned(ctx context.Context, ask openAIAsk, bears func(error) bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), web.AnswerWithin)
 	defer cancel()
-	_, err := s.queue.Cancel(ctx, ask.endpoint, ask.id)
+	err := repeat(ctx, func() error {
+		_, err := s.queue.Cancel(ctx, ask.endpoint, ask.id)
+		return err
+	}, bears)
 	if err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) {
 		s.log.WarnContext(ctx, "job that nobody waits for not cancelled", "endpoint", ask.endpoint.ID, "job", ask.id, "err", err)
 	}

@@ -68,9 +68,7 @@ func (s *settings) names() []countFlag {
 // given is the spec of the flags that were typed; 0 is a value too.
 func (s *settings) given(f *pflag.FlagSet, command []string) (client.EndpointSpec, error) {
 	for i, n := range s.names() {
-		if f.Changed(n.flag) {
-			*n.to = &s.counts[i]
-		}
+		*n.to = typed(f, n.flag, &s.counts[i])
 	}
 	var err error
 	if f.Changed("webhook-retries") {

@@ -35,25 +35,23 @@ func (s *fleetFlags) add(f *pflag.FlagSet) {
 	f.Float64Var(&s.memory, "memory", 0, "memory of one worker in GB; 0 means no limit")
 }
 
+// typed is the value of a flag, nil unless it was typed: 0 is a value too.
+func typed[T any](f *pflag.FlagSet, name string, value *T) *T {
+	if f.Changed(name) {
+		return value
+	}
+	return nil
+}
+
 // given is the spec of the flags that were typed; command follows "--".
 func (s *fleetFlags) given(f *pflag.FlagSet, command []string) (client.FleetSpec, error) {
-	if f.Changed("scaler-value") {
-		s.spec.ScalerValue = &s.value
-	}
+	s.spec.ScalerValue = typed(f, "scaler-value", &s.value)
+	s.spec.GPUs, s.spec.VCPUs, s.spec.MemoryGB = typed(f, "gpus", &s.gpus), typed(f, "vcpus", &s.vcpus), typed(f, "memory", &s.memory)
 	if f.Changed("idle-timeout") {
 		if s.idle%time.Second != 0 {
 			return s.spec, &UsageError{fmt.Errorf("--idle-timeout %s: must be whole seconds", s.idle)}
 		}
 		s.spec.IdleSeconds = new(int(s.idle / time.Second))
-	}
-	if f.Changed("gpus") {
-		s.spec.GPUs = &s.gpus
-	}
-	if f.Changed("vcpus") {
-		s.spec.VCPUs = &s.vcpus
-	}
-	if f.Changed("memory") {
-		s.spec.MemoryGB = &s.memory
 	}
 	if len(command) > 0 {
 		s.spec.Command = command

@@ -99,18 +99,8 @@ func (s *podFlags) add(f *pflag.FlagSet) {
 func (s *podFlags) given(f *pflag.FlagSet) (client.PodSpec, error) {
 	spec, err := s.specFlags.given()
 	s.pod.Spec = spec
-	if f.Changed("gpus") {
-		s.pod.GPUs = &s.gpus
-	}
-	if f.Changed("vcpus") {
-		s.pod.VCPUs = &s.vcpus
-	}
-	if f.Changed("memory") {
-		s.pod.MemoryGB = &s.memory
-	}
-	if f.Changed("locked") {
-		s.pod.Locked = &s.locked
-	}
+	s.pod.GPUs, s.pod.VCPUs, s.pod.MemoryGB = typed(f, "gpus", &s.gpus), typed(f, "vcpus", &s.vcpus), typed(f, "memory", &s.memory)
+	s.pod.Locked = typed(f, "locked", &s.locked)
 	return s.pod, err
 }
 

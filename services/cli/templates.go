@@ -36,9 +36,7 @@ func (s *templateFlags) command(sh *shell, c *cobra.Command, send func(context.C
 		if err != nil {
 			return err
 		}
-		if s.template.Spec = spec; f.Changed("serverless") {
-			s.template.Serverless = &s.serverless
-		}
+		s.template.Spec, s.template.Serverless = spec, typed(f, "serverless", &s.serverless)
 		t, err := send(ctx, api.Templates(), args, s.template)
 		if err != nil {
 			return err

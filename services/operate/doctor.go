@@ -94,7 +94,9 @@ func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error
 		return x.report, nil
 	}
 	if cfg.Fix {
-		x.fix(ctx)
+		if err := x.fix(ctx); err != nil {
+			x.add("fix", Fail, err.Error(), "")
+		}
 	}
 	endpoints, err := x.endpoints(ctx)
 	x.clock(ctx)
@@ -112,23 +114,21 @@ func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error
 
 // fix makes the shared streams, and those of the endpoints if they are known, as
 // they should be.
-func (x *exam) fix(ctx context.Context) {
+func (x *exam) fix(ctx context.Context) error {
 	if err := streams.Apply(ctx, x.js, x.cfg.streams()); err != nil {
-		x.add("fix", Fail, err.Error(), "")
-		return
+		return err
 	}
 	endpoints, err := x.endpoints(ctx)
 	if err != nil {
-		x.add("fix", Fail, "the queues were left as they are: "+err.Error(), "")
-		return
+		return fmt.Errorf("the queues were left as they are: %w", err)
 	}
 	for _, e := range endpoints {
 		if err := streams.ApplyEndpoint(ctx, x.js, x.cfg.streams(), e); err != nil {
-			x.add("fix", Fail, err.Error(), "")
-			return
+			return err
 		}
 	}
 	x.cfg.Log.InfoContext(ctx, "streams, consumers and buckets applied", "endpoints", len(endpoints))
+	return nil
 }
 
 // endpoints are those that exist, also those that are being deleted.

@@ -53,7 +53,7 @@ func Of(j *job.Job) trace.SpanContext {
 		return Remote(j.Trace)
 	}
 	sum := sumOf(j.ID, j.Attempt, 0)
-	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: sum, SpanID: runID(j.ID, j.Attempt, 0), Remote: true})
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: sum, SpanID: spanOf(sum), Remote: true})
 }
 
 func lineOf(sc trace.SpanContext) string {
@@ -164,8 +164,9 @@ func runOf(queued trace.SpanContext, id job.ID, attempt, run int) trace.SpanCont
 }
 
 // runID is the id of the span of a run. Within a trace it is as good as random.
-func runID(id job.ID, attempt, run int) (span trace.SpanID) {
-	sum := sumOf(id, attempt, run)
+func runID(id job.ID, attempt, run int) trace.SpanID { return spanOf(sumOf(id, attempt, run)) }
+
+func spanOf(sum [16]byte) (span trace.SpanID) {
 	copy(span[:], sum[8:]) // the lower half is the better mixed one
 	if !span.IsValid() {
 		span[0] = 1
