@@ -121,6 +121,8 @@ func (t *Taker) act(ctx context.Context, m *nats.Msg, msg, r *record, running bo
 		return nil, nil //nolint:nilnil // nothing to run
 	case stray:
 		return nil, t.q.detach(ctx, t.at, r, msg)
+	case requeue:
+		return nil, t.q.finishRequeue(ctx, t.at, r)
 	case hold:
 		_ = m.NakWithDelay(patience(d))
 	}

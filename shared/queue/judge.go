@@ -29,6 +29,8 @@ const (
 	drop
 	// stray: a replaced message of an attempt that is held under another one.
 	stray
+	// requeue: a ttl change did not come to publish the longer message.
+	requeue
 	// hold: leave it alone for a while.
 	hold
 )
@@ -50,7 +52,7 @@ const (
 	// until then the holder and the due consumer are at it.
 	forgotten = 2 * time.Second
 	// replacing is how long a ttl change may take between its two writes before
-	// a worker goes on without the second.
+	// a worker makes the second.
 	replacing = 10 * time.Second
 	// astrayMost is how many runs of an attempt may get lost on their way to a
 	// worker. More are those of workers that die of the job before they can say
@@ -77,10 +79,13 @@ func judge(r *record, d delivery) verdict {
 	case !d.now.Before(r.Expires):
 		return hold
 	case r.Status == job.InQueue:
-		if r.requeued && r.queueSeq == d.seq && d.now.Before(r.changed.Add(replacing)) {
+		switch {
+		case !r.unfinished(d.expires):
+			return resume
+		case d.now.Before(r.changed.Add(replacing)):
 			return hold
 		}
-		return resume
+		return requeue
 	case r.queueSeq != d.seq && r.requeued:
 		return resume // given back by a holder without a queue message
 	case r.queueSeq != d.seq:

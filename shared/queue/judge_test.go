@@ -33,8 +33,8 @@ func TestJudge(t *testing.T) {
 			change(r)
 		})
 	}
-	requeuedAt := func(seq uint64, at time.Time) *record {
-		return waiting(func(r *record) { r.requeued, r.queueSeq, r.changed = true, seq, at })
+	requeued := func(longer time.Duration, at time.Time) *record {
+		return waiting(func(r *record) { r.requeued, r.queueExpires, r.changed = true, served.expires.Add(longer), at })
 	}
 	expired := func(s job.Status) *record {
 		r := status(s)
@@ -62,9 +62,9 @@ func TestJudge(t *testing.T) {
 		{"cancelled and expired", expired(job.Cancelled), served, drop},
 		{"given back", status(job.InQueue), served, resume},
 		{"its ttl was made shorter and is over", expired(job.InQueue), served, hold},
-		{"about to be replaced", requeuedAt(7, now), served, hold},
-		{"about to be replaced for too long", requeuedAt(7, now.Add(-replacing)), served, resume},
-		{"replaced", requeuedAt(6, now), served, resume},
+		{"about to be replaced", requeued(time.Hour, now), served, hold},
+		{"about to be replaced for too long", requeued(time.Hour, now.Add(-replacing)), served, requeue},
+		{"replaced", requeued(0, now), served, resume},
 		{"held, and this process saw a whole lease", held(nil), served, takeOver},
 		{"held, and there was an outage since", held(nil), with(func(d *delivery) { d.service = lease - 1 }), hold},
 		{"held, and this process just started", held(nil), with(func(d *delivery) { d.service = 0 }), hold},

@@ -35,7 +35,8 @@ func (q *Queue) readLast(ctx context.Context, at place, id job.ID, stream, subje
 
 // latest reads where a job stands: the record of its highest attempt, or the
 // queue message of an attempt that has none yet. It hides what has expired
-// (job.ErrNotFound) and ends a run that everybody forgot.
+// (job.ErrNotFound), ends a run that everybody forgot, and finishes a ttl change
+// that failed halfway.
 func (q *Queue) latest(ctx context.Context, at place, id job.ID) (*record, error) {
 	if !id.Valid() {
 		return nil, job.ErrNotFound
@@ -52,6 +53,11 @@ func (q *Queue) latest(ctx context.Context, at place, id job.ID) (*record, error
 	case gone || errors.Is(err, errConflict):
 		return q.latest(ctx, at, id)
 	case err != nil:
+		return nil, err
+	}
+	if err := q.finishRequeue(ctx, at, r); errors.Is(err, errConflict) {
+		return q.latest(ctx, at, id)
+	} else if err != nil {
 		return nil, err
 	}
 	if r.Overdue(now.Add(-forgotten)) {

@@ -28,7 +28,7 @@ func (q *Queue) setTTL(ctx context.Context, at place, id job.ID, ttl time.Durati
 		if err != nil {
 			return nil, err
 		}
-		end := r.Submitted.Add(ttl)
+		end := r.Submitted.Add(ttl).Truncate(time.Millisecond) // as precise as a record
 		if end.Equal(r.Expires) {
 			return q.loaded(ctx, at, r)
 		}
@@ -90,8 +90,9 @@ func (q *Queue) setExpiry(ctx context.Context, at place, r *record, end time.Tim
 func (r *record) withoutPayload() { r.input, r.inRef, r.s3 = nil, nil, nil }
 
 // requeue publishes the queue message again with a longer age. The record
-// says first that this is happening, so that a worker who gets the old message
-// meanwhile waits for the new one.
+// says first that this is happening, and has what the message has: a worker who
+// gets the old message meanwhile waits for the new one, and a change that fails
+// between the two writes is finished by the next reader (finishRequeue).
 func (q *Queue) requeue(ctx context.Context, at place, r *record, end time.Time) (*record, error) {
 	msg, err := q.readMessage(ctx, at, r.ID)
 	if errors.Is(err, errNoMessage) {
@@ -100,22 +101,53 @@ func (q *Queue) requeue(ctx context.Context, at place, r *record, end time.Time)
 	if err != nil {
 		return nil, err
 	}
+	longer := *msg
+	longer.Expires = end
+	if longer.inRef, err = q.carry(ctx, at, &longer, streams.In, msg.inRef); err != nil {
+		return nil, err
+	}
 	changed, err := q.move(ctx, at, r, job.Touch, func(n *record) {
 		n.Expires, n.queueExpires, n.queueSeq, n.requeued = end, end, msg.queueSeq, true
-		n.withoutPayload()
+		n.input, n.inRef, n.s3 = longer.input, longer.inRef, longer.s3
 	})
 	if err != nil {
 		return nil, err
 	}
-	again := *msg
-	again.Expires = end
-	if again.inRef, err = q.carry(ctx, at, &again, streams.In, msg.inRef); err != nil {
-		return nil, err
+	q.point(AfterRecord)
+	return changed, q.finishRequeue(ctx, at, changed)
+}
+
+// finishRequeue publishes the longer queue message that the record r announces,
+// unless it is in the queue already. It returns errConflict if another message
+// was published at the same time, and job.ErrNotFound if the message is gone and
+// r, written by an older version, does not have what it had.
+func (q *Queue) finishRequeue(ctx context.Context, at place, r *record) error {
+	if r.Status != job.InQueue || !r.requeued {
+		return nil
 	}
-	if err := q.enqueue(ctx, at, &again, msg.queueSeq); err != nil {
-		return nil, err
+	again := *r
+	msg, err := q.readMessage(ctx, at, r.ID)
+	switch {
+	case err == nil && (msg.Attempt != r.Attempt || !r.unfinished(msg.Expires)):
+		return nil
+	case err == nil:
+		again.queueSeq = msg.queueSeq
+		again.keepFor(msg)
+	case !errors.Is(err, errNoMessage):
+		return err
+	case r.input == nil && r.inRef == nil:
+		return job.ErrNotFound
+	default:
+		again.queueSeq = 0
 	}
-	return changed, nil
+	again.Expires, again.requeued = r.queueExpires, false
+	return q.enqueue(ctx, at, &again, again.queueSeq)
+}
+
+// unfinished reports whether a queue message that expires then is older than
+// the one that r announces.
+func (r *record) unfinished(expires time.Time) bool {
+	return r.Status == job.InQueue && r.requeued && expires.Before(r.queueExpires)
 }
 
 // touchRunning moves the expiry of a run. A longer one detaches the run from
