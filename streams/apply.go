@@ -25,29 +25,20 @@ func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 		return err
 	}
 	for p := range c.PartitionCount() {
-		for _, s := range []jetstream.StreamConfig{recordsConfig(c, p), outputConfig(c, p), payloadsConfig(c, p)} {
-			if _, err := js.CreateOrUpdateStream(ctx, s); err != nil {
-				return fmt.Errorf("apply stream %s: %w", s.Name, err)
-			}
+		if err := ensureStreams(ctx, js, recordsConfig(c, p), outputConfig(c, p), payloadsConfig(c, p)); err != nil {
+			return err
 		}
-		if _, err := js.CreateOrUpdateConsumer(ctx, Records(p), dueConfig(p)); err != nil {
-			return fmt.Errorf("apply consumer %s of %s: %w", DueConsumer, Records(p), err)
+		if err := ensureConsumer(ctx, js, Records(p), dueConfig(p)); err != nil {
+			return err
 		}
 	}
-	for _, s := range sharedConfigs(c) {
-		if _, err := js.CreateOrUpdateStream(ctx, s); err != nil {
-			return fmt.Errorf("apply stream %s: %w", s.Name, err)
-		}
+	if err := ensureStreams(ctx, js, sharedConfigs(c)...); err != nil {
+		return err
 	}
-	if _, err := js.CreateOrUpdateConsumer(ctx, Webhooks, webhookConsumer()); err != nil {
-		return fmt.Errorf("apply consumer %s of %s: %w", WebhookConsumer, Webhooks, err)
+	if err := ensureConsumer(ctx, js, Webhooks, webhookConsumer()); err != nil {
+		return err
 	}
-	for _, b := range bucketConfigs(c) {
-		if _, err := js.CreateOrUpdateKeyValue(ctx, b); err != nil {
-			return fmt.Errorf("apply bucket %s: %w", b.Bucket, err)
-		}
-	}
-	return nil
+	return ensureBuckets(ctx, js, bucketConfigs(c)...)
 }
 
 // keepsCopies returns an ErrReplicas if one of these streams has more copies
@@ -91,12 +82,12 @@ func ApplyEndpoint(ctx context.Context, js jetstream.JetStream, c Config, e endp
 		return err
 	}
 	c.Replicas = max(c.replicas(), has)
-	if _, err := js.CreateOrUpdateStream(ctx, JobsConfig(c, e.ID)); err != nil {
-		return fmt.Errorf("apply stream %s: %w", Jobs(e.ID), err)
+	if err := ensureStreams(ctx, js, JobsConfig(c, e.ID)); err != nil {
+		return err
 	}
 	for _, class := range job.Classes() {
-		if _, err := js.CreateOrUpdateConsumer(ctx, Jobs(e.ID), ConsumerConfig(e, class)); err != nil {
-			return fmt.Errorf("apply consumer %s of %s: %w", Consumer(class), Jobs(e.ID), err)
+		if err := ensureConsumer(ctx, js, Jobs(e.ID), ConsumerConfig(e, class)); err != nil {
+			return err
 		}
 	}
 	return nil

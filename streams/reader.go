@@ -2,7 +2,6 @@ package streams
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -13,13 +12,9 @@ const Subscriber = "subscriber"
 // ApplySubscriber makes that consumer exist. One event is under way at a time,
 // so that they come in order whatever has to be delivered again.
 func ApplySubscriber(ctx context.Context, js jetstream.JetStream) error {
-	_, err := js.CreateOrUpdateConsumer(ctx, Events, jetstream.ConsumerConfig{
+	return ensureConsumer(ctx, js, Events, jetstream.ConsumerConfig{
 		Durable: Subscriber, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, MaxAckPending: 1,
 	})
-	if err != nil {
-		return fmt.Errorf("apply consumer %s of %s: %w", Subscriber, Events, err)
-	}
-	return nil
 }
 
 // EventReader lists the subjects on which a reader of the event log may send

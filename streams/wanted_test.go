@@ -1,6 +1,8 @@
 package streams_test
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,5 +50,36 @@ func TestDifferencesAreToldBySetting(t *testing.T) {
 	other := jetstream.ConsumerConfig{AckWait: time.Minute, MaxDeliver: -1, MaxWaiting: 512, PauseUntil: new(time.Time)}
 	if delta := cmp.Diff([]string{"ack wait is 1m0s, want 1s"}, streams.ConsumerDifferences(c, other)); delta != "" {
 		t.Errorf("(-want +got):\n%s", delta)
+	}
+}
+
+// Every setting of a stream that Apply makes is compared: what is not would
+// never be brought to a stream that exists.
+func TestEverySettingOfAStreamIsCompared(t *testing.T) {
+	e := endpointOf(t, "ep")
+	fixed := []string{"Name", "DenyDelete"} // cannot be changed afterwards
+	for _, w := range streams.AllWanted(streams.Config{Replicas: 3}, []endpoint.Endpoint{e}) {
+		compared(t, w.Config, fixed, func(got jetstream.StreamConfig) []string { return streams.Differences(w.Config, got) })
+		for _, c := range w.Consumers {
+			compared(t, c, []string{"Durable", "PauseUntil"}, func(got jetstream.ConsumerConfig) []string { return streams.ConsumerDifferences(c, got) })
+		}
+	}
+}
+
+// compared clears each field that want sets, one at a time, and looks for a
+// difference.
+func compared[T any](t *testing.T, want T, fixed []string, differences func(got T) []string) {
+	t.Helper()
+	fields := reflect.TypeFor[T]()
+	for i := range fields.NumField() {
+		got := want
+		field := reflect.ValueOf(&got).Elem().Field(i)
+		if name := fields.Field(i).Name; field.IsZero() || slices.Contains(fixed, name) {
+			continue
+		}
+		field.SetZero()
+		if differences(got) == nil {
+			t.Errorf("%v: no difference without %s", want, fields.Field(i).Name)
+		}
 	}
 }

@@ -1,0 +1,127 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// ensureTimeout bounds the attempts at one stream or consumer.
+	ensureTimeout = 15 * time.Second
+	// attemptTimeout bounds the first attempt; each further one may take twice as long.
+	attemptTimeout = 250 * time.Millisecond
+	// maxRetryDelay bounds the pause between two attempts, which is random:
+	// processes that started together must not ask together again.
+	maxRetryDelay = 100 * time.Millisecond
+)
+
+// resource is a stream or a consumer that is to exist.
+type resource struct {
+	name string // for errors
+	// isWanted reports whether it exists with the wanted settings.
+	isWanted func(context.Context) (bool, error)
+	// apply creates or updates it.
+	apply func(context.Context) error
+}
+
+// ensure makes a resource exist as it is wanted, while other processes may make
+// the same. If two create the same at the same time, a cluster may answer neither:
+// the second proposal replaces the reply subject of the first. So it asks before it
+// creates, does not wait long for an answer, and asks again.
+func ensure(ctx context.Context, r resource) error {
+	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
+	defer cancel()
+	for timeout := attemptTimeout; ; timeout *= 2 {
+		err := attempt(ctx, timeout, r)
+		if err == nil {
+			return nil
+		}
+		if !inTheMaking(err) {
+			return fmt.Errorf("apply %s: %w", r.name, err)
+		}
+		select {
+		case <-time.After(rand.N(maxRetryDelay)): //nolint:gosec // jitter
+		case <-ctx.Done():
+			return fmt.Errorf("apply %s: %w", r.name, err)
+		}
+	}
+}
+
+func attempt(ctx context.Context, timeout time.Duration, r resource) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	wanted, err := r.isWanted(ctx)
+	if err != nil || wanted {
+		return err
+	}
+	return r.apply(ctx)
+}
+
+// inTheMaking reports whether err may mean that another process creates the same:
+// no answer, no leader yet, or it appeared between two requests.
+func inTheMaking(err error) bool {
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == jsClusterNotAvailable {
+		return true
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
+}
+
+// jsClusterNotAvailable is the server's code for a group without a leader.
+const jsClusterNotAvailable jetstream.ErrorCode = 10008
+
+func ensureStreams(ctx context.Context, js jetstream.JetStream, configs ...jetstream.StreamConfig) error {
+	for _, c := range configs {
+		apply := func(ctx context.Context) error {
+			_, err := js.CreateOrUpdateStream(ctx, c)
+			return err
+		}
+		if err := ensure(ctx, resource{"stream " + c.Name, streamIsWanted(js, c), apply}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ensureBuckets(ctx context.Context, js jetstream.JetStream, configs ...jetstream.KeyValueConfig) error {
+	for _, c := range configs {
+		apply := func(ctx context.Context) error {
+			_, err := js.CreateOrUpdateKeyValue(ctx, c)
+			return err
+		}
+		if err := ensure(ctx, resource{"bucket " + c.Bucket, streamIsWanted(js, bucketStream(c)), apply}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, c jetstream.ConsumerConfig) error {
+	isWanted := func(ctx context.Context) (bool, error) {
+		got, err := js.Consumer(ctx, stream, c.Durable)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return false, nil
+		}
+		return err == nil && len(ConsumerDifferences(c, got.CachedInfo().Config)) == 0, err
+	}
+	apply := func(ctx context.Context) error {
+		_, err := js.CreateOrUpdateConsumer(ctx, stream, c)
+		return err
+	}
+	return ensure(ctx, resource{fmt.Sprintf("consumer %s of %s", c.Durable, stream), isWanted, apply})
+}
+
+func streamIsWanted(js jetstream.JetStream, c jetstream.StreamConfig) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		got, err := js.Stream(ctx, c.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return false, nil
+		}
+		return err == nil && len(Differences(c, got.CachedInfo().Config)) == 0, err
+	}
+}

@@ -1,0 +1,66 @@
+package streams_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/bus/bustest"
+	"flightline/streams"
+)
+
+// Three makers start together on an empty cluster, and one of them is killed
+// halfway: the others end within the time of one attempt of a process that starts.
+func TestMakersStartTogether(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	t.Parallel()
+	c := bustest.NewCluster(t)
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	killed := c.Connect(t)
+	go func() {
+		_ = streams.Apply(within, open(t, killed), streams.Config{Replicas: 3}) // it is killed
+	}()
+	var makers errgroup.Group
+	for range 2 {
+		js := open(t, c.Connect(t))
+		makers.Go(func() error { return streams.Apply(within, js, streams.Config{Replicas: 3}) })
+	}
+	for made(within, c.JS) < 5 {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-within.Done():
+			t.Fatal("no maker has come far enough to be killed")
+		}
+	}
+	killed.Close()
+	if err := makers.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := streams.Check(within, c.JS, streams.Config{Replicas: 3}); err != nil {
+		t.Error(err)
+	}
+}
+
+func open(t *testing.T, nc *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// made counts the streams that are there.
+func made(ctx context.Context, js jetstream.JetStream) (n int) {
+	for range js.StreamNames(ctx).Name() {
+		n++
+	}
+	return n
+}
