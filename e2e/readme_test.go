@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"flightline/e2e/need"
+	"flightline/e2e/site"
 )
 
 // block is a fenced block of the README. What its language is followed by
@@ -122,8 +123,8 @@ type session struct {
 
 func newSession(t *testing.T, dir string) *session {
 	t.Helper()
-	s := &site{t: t, dir: dir, env: []string{"FLIGHTLINE_LISTEN=127.0.0.1:0", "FLIGHTLINE_NATS_LISTEN=127.0.0.1:0"}}
-	cmd := s.command("bash")
+	s := &site.Site{T: t, Dir: dir, Env: []string{"FLIGHTLINE_LISTEN=127.0.0.1:0", "FLIGHTLINE_NATS_LISTEN=127.0.0.1:0"}}
+	cmd := s.Command("bash")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -1,0 +1,156 @@
+package fleets
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/e2e/site"
+	"flightline/shared/bus/bustest"
+	"flightline/shared/pod"
+	"flightline/streams"
+)
+
+// shortLease is how long a machine and a worker last in this test that say
+// nothing, 15 s otherwise. Machines say something every 5 s, workers of a fleet
+// every 2 s.
+const shortLease = 6 * time.Second
+
+// failoverWithin is what is promised from the end of a leader to the first
+// decision of the next.
+const failoverWithin = 15 * time.Second
+
+// TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet runs two autoscalers, each
+// with its own machine, and kills the one that leads.
+func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("looks for orphans in /proc")
+	}
+	s, b := site.New(t), bustest.New(t)
+	key := "fl_test_key_of_the_fleet"
+	s.Env = append(s.Env, "NATS_URL="+b.Config().URL, "FLIGHTLINE_NATS_USER="+b.Config().User, "FLIGHTLINE_NATS_PASSWORD="+b.Config().Password,
+		"FLIGHTLINE_BOOTSTRAP_KEY="+key, "FLIGHTLINE_LIMITS=off")
+	url := s.Start("serve", "api", "control", "gateway").Line(site.Ready)
+	f := newFleetSite(t, url, key, b.NC)
+	for _, bucket := range []string{streams.BucketInstances, streams.BucketWorkers} {
+		stream, err := b.JS.Stream(t.Context(), streams.Bucket(bucket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := stream.CachedInfo().Config
+		lease.MaxAge, lease.Duplicates = shortLease, shortLease
+		if _, err := b.JS.UpdateStream(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var scalers []*site.Daemon
+	for _, folder := range []string{"one", "two"} {
+		d := s.Start("serve", "autoscaler", "--streams", "wait", "--drivers", "process", "--fleet-folder", folder, "--gateway-url", url)
+		d.Line(site.Ready)
+		scalers = append(scalers, d)
+	}
+	f.endpoint("ep", map[string]any{"workersMin": 2, "workersMax": 2, "scalerType": "REQUEST_COUNT", "scalerValue": 1})
+	f.completed("ep", f.submit("ep", 6, 300, nil))
+
+	leading, standing := scalers[0], scalers[1]
+	if strings.Contains(standing.Said(), "msg=active") {
+		leading, standing = standing, leading
+	}
+	f.size("ep", 2)
+	leading.Kill()
+	killed := time.Now() // the server's clock is this machine's
+	f.rest(http.MethodPatch, "/v1/endpoints/ep", map[string]any{"workersMin": 3, "workersMax": 3}, nil)
+	f.decidedWithin("ep", killed, failoverWithin)
+	// What it ran is gone at once, and its record says so within a lease.
+	f.await("no process of the killed autoscaler", func() string { return workersOf(t, leading.Cmd.Process.Pid) })
+	f.await("records of the killed autoscaler's pods", func() string {
+		running, all := f.pods("ep")
+		if len(running) != 3 || !strings.Contains(standing.Said(), "msg=active") {
+			return fmt.Sprint(len(running), " run, of ", len(all))
+		}
+		there, err := f.registry.Instances.Machines(t.Context())
+		if err != nil || len(there[pod.Process]) != 1 {
+			return fmt.Sprint(there, " are there, ", err)
+		}
+		for _, p := range running {
+			if p.MachineID != there[pod.Process][0] {
+				return fmt.Sprintf("pod %s is RUNNING where nothing runs any more", p.ID)
+			}
+		}
+		return ""
+	})
+	_, all := f.pods("ep")
+	for _, p := range all {
+		if p.Status == pod.Exited && !strings.Contains(p.Change, "gone") {
+			t.Errorf("pod %s: got %q, want that its autoscaler is gone", p.ID, p.Change)
+		}
+	}
+	f.completed("ep", f.submit("ep", 6, 300, nil))
+	f.size("ep", 3)
+	standing.Stop(2 * site.StopWithin)
+	f.size("ep", 0)
+	f.await("no process of the fleet", func() string { return workersOf(t, 0) })
+}
+
+// decidedWithin waits for the first decision after that instant, and fails the
+// test if it is late.
+func (f *fleetSite) decidedWithin(id string, after time.Time, most time.Duration) {
+	f.t.Helper()
+	f.await("decision of the next leader", func() string {
+		history, err := f.registry.Scaling.History(f.t.Context(), id, 100)
+		if err != nil || len(history) == 0 || !history[0].At.After(after) {
+			return fmt.Sprintf("%d decisions before, %v", len(history), err)
+		}
+		for i, d := range history {
+			if i+1 < len(history) && history[i+1].At.After(after) {
+				continue
+			}
+			took := d.At.Sub(after)
+			f.t.Logf("first decision %s after the kill: %s", took.Round(time.Millisecond), d.Text)
+			if took > most {
+				f.t.Errorf("got the first decision %s after the kill, want %s at most", took, most)
+			}
+			break
+		}
+		return ""
+	})
+}
+
+// workersOf returns the processes of fleet workers of this test: all, or those
+// that no autoscaler but the killed one ran.
+func workersOf(t *testing.T, killed int) string {
+	t.Helper()
+	var found []string
+	environs, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range environs {
+		env, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(env, []byte(asFleetWorker+"=yes")) || !bytes.Contains(env, []byte("RUNPOD_ENDPOINT_ID=ep\x00")) {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := bytes.Cut(stat, []byte(") "))
+		var state string
+		var parent int
+		if _, err := fmt.Sscan(string(rest), &state, &parent); err != nil || state == "Z" {
+			continue
+		}
+		// Orphans have another parent than an autoscaler.
+		if killed == 0 || parent == killed || parent == 1 {
+			found = append(found, fmt.Sprintf("%s of %d", filepath.Dir(path), parent))
+		}
+	}
+	return strings.Join(found, ", ")
+}

@@ -1,0 +1,85 @@
+package recovery
+
+import (
+	"strings"
+	"testing"
+
+	"flightline/e2e/site"
+	"flightline/shared/job"
+)
+
+// podOf is a field-by-field look at a pod's record.
+func podOf(s *site.Site, id string) (got struct{ DesiredStatus, LastStatusChange string }) {
+	s.T.Helper()
+	site.Decode(s.T, s.OK("pod", "get", id, "-o", "json"), &got)
+	return got
+}
+
+// exited waits until the process has ended by itself, with code 0.
+func exited(d *site.Daemon) {
+	d.T.Helper()
+	for range d.Lines { // until its end
+	}
+	if err := d.Cmd.Wait(); err != nil {
+		d.T.Errorf("%v: got %v, want code 0\n%s", d.Cmd.Args, err, d.Said())
+	}
+}
+
+// A worker of `flightline worker` in the middle of a long job is drained: that
+// job ends well, the next one is another worker's, and the process ends. NATS
+// goes away and comes back meanwhile.
+func TestADrainedGoWorkerFinishesItsJobAndEnds(t *testing.T) {
+	t.Parallel()
+	p := site.NewPlant(t)
+	first := p.Worker("first", p.Release("first"))
+	long := site.Submit(p.Site, "work")
+	p.Until("first starts")
+	if got := p.OK("worker", "drain", "work", "first"); got != "DRAINING  first\n" {
+		t.Errorf("got %q, want that it drains", got)
+	}
+	p.NATS.Stop()
+	p.NATS.Start()
+	p.Eventually("it says that it drains", func() bool {
+		code, out, _ := p.Run("endpoint", "workers", "work")
+		return code == 0 && strings.Contains(out, "yes")
+	})
+	p.Open(p.Release("second"))
+	p.Worker("second", p.Release("second"))
+	next := site.Submit(p.Site, "work")
+	if j := p.Ended(next); j.Status != job.Completed || j.WorkerID != "second" {
+		t.Errorf("the next job: got %s by %q, want COMPLETED by second", j.Status, j.WorkerID)
+	}
+	p.Open(p.Release("first"))
+	if j := p.Ended(long); j.Status != job.Completed || j.WorkerID != "first" || j.Retries != 0 {
+		t.Errorf("the long job: got %s by %q, want COMPLETED by first", j.Status, j.WorkerID)
+	}
+	exited(first)
+	if got := podOf(p.Site, "first"); got.DesiredStatus != "EXITED" || !strings.Contains(got.LastStatusChange, "drained, and left: by request") {
+		t.Errorf("got %+v, want EXITED and why", got)
+	}
+	if n := strings.Count(p.Logged(), "first starts"); n != 1 {
+		t.Errorf("the drained worker began %d jobs, want 1:\n%s", n, p.Logged())
+	}
+}
+
+// A fleet of the driver process may be of Go workers: they are drained like
+// those that speak HTTP, and none is stopped in the middle of a job.
+func TestAFleetOfGoWorkersShrinksByDraining(t *testing.T) {
+	t.Parallel()
+	s := site.New(t)
+	s.Start("dev", "--no-demo").Line(site.Ready)
+	s.OK("endpoint", "create", "native", "--driver", "process", "--workers-max", "1", "--idle-timeout", "1s",
+		"--", s.Binary, "worker", "native", "--data", s.Dir+"/.flightline", "--", "sh", "-c", `sleep 2; echo '"done"'`)
+	for round := range 2 {
+		if got := s.OK("runsync", "native", `{"n":1}`); !strings.Contains(got, "COMPLETED") {
+			t.Fatalf("round %d: got %s, want COMPLETED", round, got)
+		}
+		s.Eventually("the fleet is at zero, and says why", func() bool {
+			out := s.OK("pod", "list", "--workers")
+			return !strings.Contains(out, "RUNNING") && strings.Count(out, "drained") == round+1
+		})
+	}
+	if out := s.OK("pod", "list", "--workers"); strings.Contains(out, "with code") {
+		t.Errorf("got %s, want no worker that failed", out)
+	}
+}

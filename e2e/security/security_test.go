@@ -1,0 +1,235 @@
+package security
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/e2e/site"
+	"flightline/shared/bus"
+	"flightline/shared/bus/embedded"
+	"flightline/streams"
+)
+
+// guarded is a NATS with a user for each role, as `flightline nats-config`
+// makes it.
+type guarded struct {
+	*site.Site
+	setup, url string
+	log        *natsLog
+}
+
+// natsLog is what the server says.
+type natsLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *natsLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+var violation = regexp.MustCompile(`(Publish|Subscription) Violation.*`)
+
+// violations are what users tried and may not.
+func (l *natsLog) violations() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := violation.FindAllString(l.text.String(), -1)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func newGuarded(t *testing.T, args ...string) *guarded {
+	t.Helper()
+	g := &guarded{Site: site.New(t), log: new(natsLog)}
+	g.setup = filepath.Join(g.Dir, "setup")
+	g.OK(append([]string{"nats-config", "--dir", g.setup}, args...)...)
+	server, err := embedded.Start(t.Context(), embedded.Config{
+		File: filepath.Join(g.setup, "nats", "nats.conf"), Dir: t.TempDir(), Listen: "127.0.0.1:0",
+		User: string(streams.RoleAdmin), Password: g.password(streams.RoleAdmin),
+		Log: slog.New(slog.NewTextHandler(g.log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	g.url = server.URL()
+	return g
+}
+
+func (g *guarded) secret(role, name string) string {
+	g.T.Helper()
+	text, err := os.ReadFile(filepath.Join(g.setup, role, name))
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	return string(text)
+}
+
+func (g *guarded) password(r streams.Role) string { return g.secret(string(r), "password") }
+
+// as lets the commands that come next be of this role.
+func (g *guarded) as(r streams.Role) {
+	g.Env = append(g.Env, "NATS_URL="+g.url, "FLIGHTLINE_NATS_USER="+string(r), "FLIGHTLINE_NATS_PASSWORD_FILE="+filepath.Join(g.setup, string(r), "password"),
+		"FLIGHTLINE_NATS_INBOX="+streams.InboxPrefix(r), "FLIGHTLINE_STREAMS=wait")
+}
+
+// serve starts each role in a process of its own, and returns the address of
+// one server in front of them, and the processes.
+func (g *guarded) serve() (front string, all []*site.Daemon) {
+	g.T.Helper()
+	key := filepath.Join(g.setup, "control", "api-key")
+	urls := map[streams.Role]*url.URL{}
+	for _, r := range []streams.Role{streams.RoleControl, streams.RoleAPI, streams.RoleGateway, streams.RoleRecorder, streams.RoleWebhook, streams.RoleAutoscaler} {
+		g.as(r)
+		if r == streams.RoleControl {
+			g.Env = append(g.Env, "FLIGHTLINE_STREAMS=make", "FLIGHTLINE_BOOTSTRAP_KEY_FILE="+key)
+		} else {
+			g.Env = append(g.Env, "FLIGHTLINE_BOOTSTRAP_KEY_FILE=")
+		}
+		d := g.Start("serve", string(r), "--webhook-allow-http", "--webhook-allow-networks", "127.0.0.0/8")
+		u, err := url.Parse(d.Line(site.Ready))
+		if err != nil {
+			g.T.Fatal(err)
+		}
+		urls[r], all = u, append(all, d)
+	}
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(p *httputil.ProxyRequest) {
+		p.SetURL(urls[roleOf(p.In.URL.Path)])
+	}}
+	server := httptest.NewServer(proxy)
+	g.T.Cleanup(server.Close)
+	g.T.Cleanup(func() { // before the server waits for answers
+		for _, d := range all {
+			d.Kill()
+		}
+	})
+	g.Env = append(g.Env, "FLIGHTLINE_URL="+server.URL, "FLIGHTLINE_API_KEY="+g.secret("control", "api-key"), "FLIGHTLINE_BOOTSTRAP_KEY_FILE=")
+	return server.URL, all
+}
+
+var ofGateway = regexp.MustCompile(`^/v2/[^/]+/(job-|ping)`)
+
+// roleOf is who answers requests for the path.
+func roleOf(path string) streams.Role {
+	switch {
+	case strings.HasPrefix(path, "/v1/"):
+		return streams.RoleControl
+	case ofGateway.MatchString(path):
+		return streams.RoleGateway
+	}
+	return streams.RoleAPI
+}
+
+// The scenarios of the contract hold with each role in a process of its own,
+// with its own user, and nobody tries what it may not.
+func TestEachRoleCanDoItsWorkWithItsOwnUser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	g := newGuarded(t)
+	front, all := g.serve()
+	if got := g.OK("conform", "--base-url", front, "--key", g.secret("control", "api-key"), "--make"); strings.Contains(got, " fail ") {
+		t.Error(got)
+	}
+	g.OK("endpoint", "create", "own")
+	g.as(streams.RoleWorker)
+	w := g.Start("worker", "own", "--", "cat")
+	w.Line(site.WorkerReady)
+	if got := g.OK("runsync", "own", `{"a":1}`); !strings.Contains(got, "COMPLETED") {
+		t.Errorf("got %q, want a completed job", got)
+	}
+	for _, d := range append(all, w) {
+		if d.Stop(site.StopWithin); strings.Contains(d.Said(), "ermissions violation") {
+			t.Errorf("%v: %s", d.Cmd.Args, d.Said())
+		}
+	}
+	for _, v := range g.log.violations() {
+		t.Error(v)
+	}
+}
+
+// What a role has no business with is refused by the server.
+func TestEachRoleCanDoNothingElse(t *testing.T) {
+	g := newGuarded(t, "--endpoint", "mine")
+	const others = "$JS.API.STREAM.CREATE.OTHER"
+	tests := map[streams.Role][]string{
+		streams.RoleControl: {"jobs.ep.n.x", "output.0.ep.x.1.1", "payloads.0.ep.x", "events.ep.queued.x.1.0", "$JS.API.STREAM.DELETE.EVENTS", "$JS.API.STREAM.DELETE.KV_keys", streams.MsgDelete(streams.Events)},
+		streams.RoleAPI: {
+			"output.0.ep.x.1.1", "events.ep.queued.x.1.0", "webhooks.ep.x.1", "$KV.keys.x", "$KV.endpoints.ep", "$KV.tokens.ep.w", others,
+			"$JS.API.STREAM.DELETE.JOBS_ep", "$JS.API.STREAM.PURGE.JOBS_ep", streams.MsgDelete("KV_keys"),
+		},
+		streams.RoleGateway: {"jobs.ep.n.x", "events.ep.queued.x.1.0", "$KV.keys.x", "$KV.endpoints.ep", others, streams.MsgDelete("KV_tokens"), streams.MsgDelete(streams.Events)},
+		streams.RoleRecorder: {
+			"jobs.ep.n.x", "output.0.ep.x.1.1", "$KV.keys.x", "$KV.endpoints.ep", others, streams.PullNext("JOBS_ep", "normal"),
+			streams.LeaderGet("KV_keys"), streams.DirectGet("KV_tokens"), "$JS.API.CONSUMER.CREATE.KV_keys",
+		},
+		streams.RoleWebhook: {
+			"jobs.ep.n.x", "$KV.records_0.r.ep.x.1", "events.ep.queued.x.1.0", "$KV.endpoints.ep", others, streams.LeaderGet("KV_keys"), streams.LeaderGet("KV_records_0"),
+			streams.LeaderGet("JOBS_ep"), "$JS.API.CONSUMER.CREATE.KV_tokens.x.$KV.tokens.>",
+		},
+		streams.RoleAutoscaler: {"jobs.ep.n.x", "$KV.records_0.r.ep.x.1", "$KV.keys.x", "$KV.endpoints.ep", others, streams.LeaderGet("KV_keys"), streams.PullNext("JOBS_ep", "normal")},
+		streams.RoleWorker: {
+			"jobs.mine.n.x", "$KV.records_0.r.ep.x.1", "output.0.ep.x.1.1", "$KV.endpoints.mine", "$KV.tokens.mine.w", "$KV.workers.ep.w", others,
+			streams.PullNext("JOBS_ep", "normal"), streams.LeaderGet("JOBS_ep"), streams.LeaderGet("KV_keys"), streams.LeaderGet("KV_tokens"), streams.MsgDelete("JOBS_ep"),
+		},
+		streams.RoleReader: {"jobs.ep.n.x", "events.ep.queued.x.1.0", streams.StreamInfo(streams.Events), streams.LeaderGet("KV_keys"), others, "$JS.API.CONSUMER.CREATE.EVENTS"},
+	}
+	for role, subjects := range tests {
+		for _, subject := range subjects {
+			if err := g.try(role, func(nc *nats.Conn) error { return nc.Publish(subject, nil) }); !errors.Is(err, nats.ErrPermissionViolation) {
+				t.Errorf("%s publishes on %s: got %v, want a refusal", role, subject, err)
+			}
+		}
+		foreign := []string{">", "_INBOX.>", "_INBOX_" + string(streams.RoleAdmin) + ".>", "$SYS.>", "$KV.>", "webhooks.>"}
+		if role != streams.RoleAutoscaler { // it hears of the first job of an idle endpoint
+			foreign = append(foreign, "jobs.>")
+		}
+		for _, subject := range foreign {
+			if err := g.try(role, func(nc *nats.Conn) error { _, err := nc.SubscribeSync(subject); return err }); !errors.Is(err, nats.ErrPermissionViolation) {
+				t.Errorf("%s subscribes to %s: got %v, want a refusal", role, subject, err)
+			}
+		}
+	}
+	if err := g.try(streams.RoleAdmin, func(nc *nats.Conn) error { return nc.Publish("anything", nil) }); err != nil {
+		t.Errorf("the administrator: %v", err)
+	}
+	for name, cfg := range map[string]bus.Config{"nobody": {URL: g.url}, "a wrong password": {URL: g.url, User: "api", Password: "guess"}} {
+		if nc, err := bus.Connect(cfg); err == nil {
+			nc.Close()
+			t.Errorf("%s may come in", name)
+		}
+	}
+}
+
+// try does something as the role, and returns what the server says of it.
+func (g *guarded) try(r streams.Role, do func(*nats.Conn) error) error {
+	g.T.Helper()
+	nc, err := bus.Connect(bus.Config{URL: g.url, User: string(r), Password: g.password(r), InboxPrefix: streams.InboxPrefix(r)})
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	defer nc.Close()
+	if err := do(nc); err != nil {
+		return err
+	}
+	if err := nc.FlushTimeout(site.Soon); err != nil { // refusals come before the answer
+		return err
+	}
+	return nc.LastError()
+}

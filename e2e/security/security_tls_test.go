@@ -1,0 +1,161 @@
+package security
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/e2e/site"
+	"flightline/shared/bus"
+	"flightline/shared/bus/bustest"
+	"flightline/shared/bus/embedded"
+	"flightline/shared/certs"
+	"flightline/shared/certs/certstest"
+	"flightline/streams"
+)
+
+// shownBy is what a client that the authority has issued a certificate shows.
+func shownBy(a *certstest.Authority) bus.TLS {
+	cert, key := a.Issue("client")
+	return bus.TLS{CA: a.CA(), Cert: cert, Key: key}
+}
+
+// With certificates in its configuration NATS lets in who shows one, and the
+// roles do their work so; without one, or with another authority's, nobody.
+func TestNATSOverTLSRefusesThePlainAndTheForeign(t *testing.T) {
+	own, other := certstest.New(t), certstest.New(t)
+	cert, key := own.Issue("server")
+	good := shownBy(own)
+	g := newGuarded(t, "--tls-cert", cert, "--tls-key", key, "--tls-ca", own.CA())
+
+	foreign := shownBy(other)
+	foreign.CA = own.CA()
+	distrusting := good
+	distrusting.CA = other.CA()
+	for name, shown := range map[string]bus.TLS{
+		"plain": {}, "no certificate": {CA: own.CA()}, "another's certificate": foreign, "an authority that did not vouch": distrusting,
+	} {
+		nc, err := bus.Connect(bus.Config{URL: g.url, User: "api", Password: g.password(streams.RoleAPI), TLS: shown})
+		if err == nil {
+			nc.Close()
+			t.Errorf("%s: got a connection", name)
+		}
+	}
+
+	g.as(streams.RoleControl)
+	g.Env = append(g.Env, "FLIGHTLINE_STREAMS=make", "FLIGHTLINE_NATS_CA="+good.CA, "FLIGHTLINE_NATS_CERT="+good.Cert, "FLIGHTLINE_NATS_KEY="+good.Key,
+		"FLIGHTLINE_BOOTSTRAP_KEY=an-administrator", "FLIGHTLINE_API_KEY=an-administrator")
+	control := g.Start("serve", "control")
+	g.Env = append(g.Env, "FLIGHTLINE_URL="+control.Line(site.Ready))
+	g.OK("endpoint", "create", "own")
+	g.as(streams.RoleWorker)
+	w := g.Start("worker", "own", "--", "cat")
+	w.Line(site.WorkerReady)
+	for _, d := range []*site.Daemon{w, control} {
+		d.Stop(site.StopWithin)
+	}
+	if got := g.log.violations(); len(got) > 0 {
+		t.Errorf("got %s", strings.Join(got, "\n"))
+	}
+}
+
+// The servers of a cluster that nats-config describes show each other
+// certificates: streams with three copies can be made, and whoever comes to a
+// route without a certificate, or with a stranger's, is not let in.
+func TestTheRoutesOfAClusterSpeakTLS(t *testing.T) {
+	own, other := certstest.New(t), certstest.New(t)
+	cert, key := own.Issue("server")
+	client, foreign := shownBy(own), shownBy(other)
+	s := site.New(t)
+	setup, routes := filepath.Join(s.Dir, "setup"), bustest.FreePorts(t, 3)
+	s.OK("nats-config", "--dir", setup, "--cluster", strings.Join(routes, ","), "--tls-cert", cert, "--tls-key", key, "--tls-ca", own.CA())
+	text, err := os.ReadFile(filepath.Join(setup, "nats", "nats.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, err := os.ReadFile(filepath.Join(setup, "admin", "password"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*embedded.Server
+	for i, route := range routes {
+		// What differs on one machine: the name, and the ports.
+		file := filepath.Join(s.Dir, fmt.Sprintf("node-%d.conf", i))
+		mine := strings.NewReplacer("$NATS_NAME", fmt.Sprint("node-", i), `"0.0.0.0:6222"`, strconv.Quote(route), `http: "127.0.0.1:8222"`, "").Replace(string(text))
+		if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		server, err := embedded.Start(t.Context(), embedded.Config{File: file, Dir: t.TempDir(), Listen: "127.0.0.1:0", User: "admin", Password: string(password)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Stop)
+		all = append(all, server)
+	}
+	within, cancel := context.WithTimeout(t.Context(), site.Soon)
+	defer cancel()
+	if err := all[0].WaitForLeader(within); err != nil {
+		t.Fatalf("the servers do not find each other: %v", err)
+	}
+	nc, err := bus.Connect(bus.Config{URL: all[0].URL(), User: "admin", Password: string(password), TLS: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Eventually("a stream with three copies is made", func() bool {
+		_, err := js.CreateStream(within, jetstream.StreamConfig{Name: "COPIES", Replicas: 3})
+		return err == nil
+	})
+	for name, shown := range map[string]struct {
+		certs.Client
+		in bool
+	}{
+		"one of the cluster": {certs.Client{CA: own.CA(), Cert: cert, Key: key}, true},
+		"nobody":             {certs.Client{CA: own.CA()}, false},
+		"a stranger":         {certs.Client{CA: own.CA(), Cert: foreign.Cert, Key: foreign.Key}, false},
+	} {
+		config, err := shown.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.ServerName = "127.0.0.1"
+		if got := shakesHands(t, routes[1], config); (got == nil) != shown.in {
+			t.Errorf("%s at a route: got %v, want it let in: %v", name, got, shown.in)
+		}
+	}
+}
+
+// shakesHands reports whether the server goes on after the handshake: it says
+// so by its PING or by waiting, and ends at once if it does not like what it saw.
+func shakesHands(t *testing.T, address string, config *tls.Config) error {
+	t.Helper()
+	plain, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	_ = plain.SetDeadline(time.Now().Add(time.Second))
+	conn := tls.Client(plain, config)
+	if err := conn.Handshake(); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() {
+		return nil
+	}
+	return err
+}

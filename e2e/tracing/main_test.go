@@ -1,0 +1,9 @@
+package tracing
+
+import (
+	"testing"
+
+	"flightline/e2e/site"
+)
+
+func TestMain(m *testing.M) { site.Main(m) }
