@@ -4,6 +4,8 @@
 package need
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +16,11 @@ import (
 // what must be there: "s3,readme". "" or unset means nothing.
 const Variable = "FLIGHTLINE_REQUIRE"
 
+// Skipped is the environment variable that names a file to which each skipped
+// test adds a line, so that a run can say at its end what it left unproven. ""
+// or unset writes none.
+const Skipped = "FLIGHTLINE_SKIPPED"
+
 // Skip ends the test because what it needs is not there, for the reason
 // given. It fails the test if Variable lists the need.
 func Skip(t testing.TB, what, reason string) {
@@ -21,8 +28,25 @@ func Skip(t testing.TB, what, reason string) {
 	//nolint:forbidigo // tests have no main to hand them their settings
 	if required(os.Getenv(Variable), what) {
 		t.Fatalf("%s names %s, but: %s", Variable, what, reason)
+		return
+	}
+	if path := os.Getenv(Skipped); path != "" { //nolint:forbidigo // as above
+		if err := note(path, what, reason); err != nil {
+			t.Fatalf("note in %s that the test is skipped: %v", path, err)
+		}
 	}
 	t.Skipf("needs %s: %s", what, reason)
+}
+
+// note adds one line to the file: the need and the first line of the reason.
+func note(path, what, reason string) error {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the caller's own file
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(reason, "\n")
+	_, err = fmt.Fprintf(file, "%s: %s\n", what, first)
+	return errors.Join(err, file.Close())
 }
 
 func required(list, what string) bool {

@@ -2,6 +2,8 @@ package need
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -39,5 +41,18 @@ func TestSkipSkipsUnlessTheNeedIsListed(t *testing.T) {
 		if o.got != want {
 			t.Errorf("%q: got %q, want %q", list, o.got, want)
 		}
+	}
+}
+
+func TestSkippedTestsAreNotedInTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "skipped")
+	t.Setenv(Variable, "python")
+	t.Setenv(Skipped, path)
+	for _, what := range []string{"s3", "python", "docker"} {
+		Skip(&outcome{TB: t}, what, "not there\nsee the log")
+	}
+	got, err := os.ReadFile(path)
+	if want := "s3: not there\ndocker: not there\n"; err != nil || string(got) != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }

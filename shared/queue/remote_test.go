@@ -234,9 +234,13 @@ func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
 	}
 	halted("completed", done, "")
 	short, _ := s.handed(t, "w")
-	if _, err := s.q.SetTTL(t.Context(), s.e, short, time.Millisecond); !errors.Is(err, job.ErrNotFound) {
+	if _, err := s.q.SetTTL(t.Context(), s.e, short, time.Millisecond); err != nil && !errors.Is(err, job.ErrNotFound) {
 		t.Fatal(err)
 	}
+	eventually(t, "its ttl is over", func() bool {
+		_, err := s.q.Status(t.Context(), s.e, short)
+		return errors.Is(err, job.ErrNotFound)
+	})
 	halted("expired", short, "w")
 }
 
