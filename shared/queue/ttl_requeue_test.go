@@ -72,6 +72,7 @@ func TestALongerTTLThatFailedHalfwayIsFinished(t *testing.T) {
 // The record has what the queue message had, so the job is not lost even if
 // nobody looked at it before its first ttl ended.
 func TestALongerTTLThatFailedHalfwayIsFinishedAfterTheOldTTL(t *testing.T) {
+	t.Parallel()
 	for name, input := range map[string]string{"small": `{"n":1}`, "large": `{"x":"` + strings.Repeat("x", 300<<10) + `"}`} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,9 +26,6 @@ const (
 	// failuresMost is about how many such destinations an endpoint has; the
 	// oldest give way. They are counted at every failuresCheck-th new one.
 	failuresMost, failuresCheck = 1000, 50
-	// markerAge is how long the bucket shows that something was removed, for
-	// caches that follow it.
-	markerAge = time.Hour
 )
 
 // Destination is a receiver of an endpoint's webhooks that keeps failing, or
@@ -71,6 +68,9 @@ type Destinations struct {
 	table *Table[Destination]
 	cache *cache[Destination]
 
+	// markerAge is how long the bucket shows that a value with a ttl was removed.
+	markerAge time.Duration
+
 	mu   sync.Mutex
 	made map[string]int // by endpoint, since they were counted
 }
@@ -82,7 +82,7 @@ func newDestinations(ctx context.Context, js jetstream.JetStream, log *slog.Logg
 	}
 	c := newCache(t, log)
 	c.expired = forgotten
-	return &Destinations{js: js, table: t, cache: c, made: map[string]int{}}, nil
+	return &Destinations{js: js, table: t, cache: c, markerAge: failuresAge, made: map[string]int{}}, nil
 }
 
 // forgotten: the bucket tells nobody when a value's time has come.
@@ -173,7 +173,7 @@ func (d *Destinations) GaveUp(ctx context.Context, endpoint, origin string, p Pa
 
 // Resume forgets what is held against the origin.
 func (d *Destinations) Resume(ctx context.Context, endpoint, origin string) error {
-	return d.remove(ctx, destinationKey(endpoint, origin))
+	return d.clear(ctx, destinationKey(endpoint, origin))
 }
 
 // Drop forgets all destinations of an endpoint, those that are paused too.
@@ -181,7 +181,7 @@ func (d *Destinations) Drop(ctx context.Context, endpoint string) error {
 	entries, err := d.table.list(ctx, endpoint+".*")
 	for _, e := range entries {
 		if err == nil {
-			err = d.remove(ctx, e.key)
+			err = d.clear(ctx, e.key)
 		}
 	}
 	d.mu.Lock()
@@ -202,7 +202,7 @@ func (d *Destinations) Answered(ctx context.Context, endpoint, origin string) er
 	case got.value.Paused:
 		return nil
 	}
-	if err := d.remove(ctx, key, jetstream.LastRevision(got.revision)); !errors.Is(err, ErrConflict) {
+	if err := d.remove(ctx, got); !errors.Is(err, ErrConflict) {
 		return err
 	}
 	return nil // it failed again meanwhile
@@ -221,7 +221,7 @@ func (d *Destinations) change(ctx context.Context, endpoint, origin string, chan
 		}
 		made.Endpoint, made.Origin = endpoint, origin
 		change(&made)
-		if err = d.put(ctx, key, made, old.revision); err == nil {
+		if err = d.put(ctx, key, made, old); err == nil {
 			if isNew {
 				d.bound(ctx, endpoint)
 			}

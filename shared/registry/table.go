@@ -27,6 +27,7 @@ type entry[T any] struct {
 	revision uint64
 	written  time.Time // server time
 	received time.Time // local clock
+	ages     bool      // the server removes it in time (Nats-TTL); get alone knows
 }
 
 // OpenTable binds to a bucket that exists already.
@@ -129,10 +130,13 @@ func (t *Table[T]) get(ctx context.Context, key string) (entry[T], error) {
 	if err != nil {
 		return entry[T]{}, explain(ctx, t.doing("get", key), err)
 	}
+	ages := msg.Header.Get(jetstream.MsgTTLHeader) != ""
 	if len(msg.Data) == 0 { // a delete marker; no JSON is empty
-		return entry[T]{revision: msg.Sequence, written: msg.Time}, fmt.Errorf("%s: %w", t.doing("get", key), ErrNotFound)
+		return entry[T]{revision: msg.Sequence, written: msg.Time, ages: ages}, fmt.Errorf("%s: %w", t.doing("get", key), ErrNotFound)
 	}
-	return decode[T](key, msg.Data, msg.Sequence, msg.Time)
+	e, err := decode[T](key, msg.Data, msg.Sequence, msg.Time)
+	e.ages = ages
+	return e, err
 }
 
 // list returns the entries whose keys match the filter, which may have

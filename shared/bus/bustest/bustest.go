@@ -9,6 +9,8 @@ package bustest
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"sync"
 	"testing"
@@ -75,6 +77,25 @@ func start(t testing.TB, cfg embedded.Config) *Bus {
 // Stop takes the server away in an instant, for all who are connected. What
 // was acknowledged is on disk. Stopping a stopped server does nothing.
 func (b *Bus) Stop() { b.node.stop() }
+
+// Kill takes the server away as SIGKILL does: what Start brings back is what its
+// files hold now, without what a server writes while it stops.
+func (b *Bus) Kill() {
+	b.t.Helper()
+	for {
+		dir := tempDir(b.t)
+		err := os.CopyFS(dir, os.DirFS(b.node.cfg.Dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the server removed a file meanwhile
+		}
+		if err != nil {
+			b.t.Fatalf("copy the store: %v", err)
+		}
+		b.node.stop()
+		b.node.cfg.Dir = dir
+		return
+	}
+}
 
 // Start brings a stopped server back, with the same data at the same address,
 // and returns when it takes connections; those that were open come back by
