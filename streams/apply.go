@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/endpoint"
-	"flightline/shared/job"
 )
 
 // ErrReplicas means that a stream has more copies than it was to get. The error
@@ -58,14 +57,11 @@ func keepsCopies(ctx context.Context, js jetstream.JetStream, c Config, names ..
 
 // copiesOf is how many copies there are to be of a stream, 0 if there is none.
 func copiesOf(ctx context.Context, js jetstream.JetStream, name string) (int, error) {
-	s, err := js.Stream(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return 0, nil
+	info, err := infoOf(ctx, js, name)
+	if err != nil || info == nil {
+		return 0, err
 	}
-	if err != nil {
-		return 0, fmt.Errorf("look at stream %s: %w", name, err)
-	}
-	return s.CachedInfo().Config.Replicas, nil
+	return info.Config.Replicas, nil
 }
 
 // sharedConfigs are the streams that are there once, without the buckets.
@@ -75,20 +71,8 @@ func sharedConfigs(c Config) []jetstream.StreamConfig {
 
 // ApplyEndpoint makes the work queue of an endpoint and its consumers exist
 // with its present lease. It may be repeated. A queue that has more copies than
-// c says keeps them.
+// c says keeps them. One that was lost is made again (RecoverEndpoint).
 func ApplyEndpoint(ctx context.Context, js jetstream.JetStream, c Config, e endpoint.Endpoint) error {
-	has, err := copiesOf(ctx, js, Jobs(e.ID))
-	if err != nil {
-		return err
-	}
-	c.Replicas = max(c.replicas(), has)
-	if err := ensureStreams(ctx, js, JobsConfig(c, e.ID)); err != nil {
-		return err
-	}
-	for _, class := range job.Classes() {
-		if err := ensureConsumer(ctx, js, Jobs(e.ID), ConsumerConfig(e, class)); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := RecoverEndpoint(ctx, js, c, e)
+	return err
 }

@@ -16,6 +16,15 @@ func JobSubject(endpoint string, c job.Class, id job.ID) string {
 	return "jobs." + endpoint + "." + string(c) + "." + string(id)
 }
 
+// EndpointOfQueue returns the endpoint whose work queue a stream is; ok is false
+// for any other stream.
+func EndpointOfQueue(stream string) (endpoint string, ok bool) {
+	return strings.CutPrefix(stream, Jobs(""))
+}
+
+// EndpointSubject holds the record of an endpoint, in the bucket of endpoints.
+func EndpointSubject(id string) string { return "$KV." + BucketEndpoints + "." + id }
+
 // AnyClass matches the queue message of a job of whatever class.
 func AnyClass(endpoint string, id job.ID) string { return "jobs." + endpoint + ".*." + string(id) }
 

@@ -81,6 +81,10 @@ var cases = map[string]struct{ fires, quiet string }{
 		fires: `flightline_jetstream_errors_total{instance="a"} 0+120x30`,
 		quiet: `flightline_jetstream_errors_total{instance="a"} 0+1x30`,
 	},
+	"FlightlineStreamMissing": {
+		fires: `flightline_streams_missing{instance="a"} 0+0x10 1+0x20`,
+		quiet: `flightline_streams_missing{instance="a"} 0+0x30`,
+	},
 	"FlightlineDisconnected": {
 		fires: `flightline_nats_connected{instance="a"} 0+0x30`,
 		quiet: `flightline_nats_connected{instance="a"} 1+0x30`,

@@ -74,7 +74,8 @@ const repairEvery = time.Minute
 const young = 10 * time.Minute
 
 // Run completes, until ctx ends, what this or another instance began and did
-// not finish: endpoints without their queue, and deletions.
+// not finish: endpoints without their queue, and deletions. It makes queues again
+// that were lost.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(repairEvery)
 	defer tick.Stop()
@@ -115,11 +116,24 @@ func (s *Service) repair(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// repairQueue makes the queue of an endpoint made after since, and tells it of a
-// pause that lasts, or ended after since: by itself, or because it was resumed.
+// repairQueue makes the queue of an endpoint made after since, or of one that
+// was lost, and tells it of a pause that lasts, or ended after since: by itself,
+// or because it was resumed.
 func (s *Service) repairQueue(ctx context.Context, e endpoint.Endpoint, since time.Time) error {
-	if !e.Created.Before(since) {
-		if err := s.queue.CreateEndpoint(ctx, e); err != nil {
+	apply := !e.Created.Before(since)
+	if !apply {
+		exists, err := s.queue.QueueExists(ctx, e)
+		if err != nil {
+			return err
+		}
+		if apply = !exists; apply {
+			if now, err := s.registry.Endpoints.Find(ctx, e.ID); err != nil || now.Deleting || !now.Created.Equal(e.Created) {
+				return ignoreDeleted(err)
+			}
+		}
+	}
+	if apply {
+		if err := s.applyQueue(ctx, e); err != nil {
 			return err
 		}
 	}
@@ -127,17 +141,29 @@ func (s *Service) repairQueue(ctx context.Context, e endpoint.Endpoint, since ti
 		return nil
 	}
 	_, err := s.applyPause(ctx, e)
-	if errors.Is(err, endpoint.ErrNotFound) { // deleted meanwhile
+	return ignoreDeleted(err)
+}
+
+// ignoreDeleted passes over an endpoint that was deleted meanwhile.
+func ignoreDeleted(err error) error {
+	if errors.Is(err, endpoint.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// applyQueue makes the endpoint's queue as its record says. Whatever goes
-// wrong is JetStream's doing, and may be tried again.
+// applyQueue makes the endpoint's queue as its record says, and notes there that
+// it exists; if the note fails, Run repeats it. Whatever goes wrong is
+// JetStream's doing, and may be tried again.
 func (s *Service) applyQueue(ctx context.Context, e endpoint.Endpoint) error {
 	if err := s.queue.CreateEndpoint(ctx, e); err != nil {
 		return fmt.Errorf("make the queue of %s: %w: %w", e.ID, queue.ErrUnavailable, err)
+	}
+	if e.QueueMade || e.Deleting {
+		return nil
+	}
+	if err := s.registry.Endpoints.MarkQueueMade(ctx, e); err != nil {
+		s.log.WarnContext(ctx, "endpoint not marked as having a queue, trying again later", "endpoint", e.ID, "err", err)
 	}
 	return nil
 }

@@ -33,7 +33,17 @@ func (n *node) healthOf(p plan, js jetstream.JetStream) *web.Health {
 			return err
 		}},
 	}
+	checks = append(checks, web.Check{Name: "streams", Say: func(context.Context) string { return missingWord(n.queue.Missing()) }})
 	return web.NewHealth(p.version, p.roles, append(checks, n.standing...)...)
+}
+
+// missingWord says how many streams were found missing; "" for none. The process
+// stays ready: it serves the endpoints that have theirs.
+func missingWord(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d missing", len(names))
 }
 
 // stands adds to health whether this process is the active one of the role.

@@ -116,6 +116,7 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.metrics.AddMissing(q.Missing)
 	reg, err := registry.New(ctx, js, p.log)
 	if err != nil {
 		return nil, err

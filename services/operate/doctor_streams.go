@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/job"
 	"flightline/shared/registry"
 	"flightline/streams"
 )
@@ -35,7 +36,8 @@ func (x *exam) streams(ctx context.Context, endpoints []endpoint.Endpoint) map[s
 	for _, w := range wanted {
 		got := there[w.Config.Name]
 		if got == nil {
-			x.add("stream "+w.Config.Name, Fail, "missing", byDoctor)
+			text, hint := missingStream(w.Config.Name)
+			x.add("stream "+w.Config.Name, Fail, text, hint)
 			continue
 		}
 		if diff := streams.Differences(w.Config, got.Config); len(diff) > 0 {
@@ -43,11 +45,32 @@ func (x *exam) streams(ctx context.Context, endpoints []endpoint.Endpoint) map[s
 		}
 		x.consumers(ctx, w)
 		x.replicas(got)
+		x.recovered(got)
 	}
 	if len(x.report.Findings) == before {
 		x.add("streams", OK, fmt.Sprintf("%d streams and buckets are as they should be", len(wanted)), "")
 	}
 	return there
+}
+
+// missingStream says what it means that a stream is missing, and what to do.
+func missingStream(name string) (text, hint string) {
+	if _, queue := streams.EndpointOfQueue(name); queue {
+		return "missing or unreadable: calls that need this queue are refused, its jobs are kept as they are",
+			"look for '" + name + "' in the log of NATS and for its files; then " + byDoctor + ": what its files hold comes back, else the jobs that waited are gone"
+	}
+	return "missing", byDoctor
+}
+
+// lossShown is how long the loss of a queue is shown: no job of then is left after it.
+const lossShown = job.MaxTTL + time.Hour
+
+// recovered looks for a queue that was lost and made again.
+func (x *exam) recovered(info *jetstream.StreamInfo) {
+	if streams.Recovered(info.Config.Metadata) && time.Since(info.Created) < lossShown {
+		x.add("stream "+info.Config.Name, Warn, "it was lost, and made again "+info.Created.UTC().Format(time.RFC3339),
+			"jobs that waited then are gone unless its old files were found, see the log of control; this line ends after "+lossShown.String())
+	}
 }
 
 func (x *exam) consumers(ctx context.Context, w streams.Wanted) {

@@ -65,7 +65,7 @@ func TestDoctorFindsAndFixes(t *testing.T) {
 		},
 		"a queue is missing": {
 			func(js jetstream.JetStream) error { return js.DeleteStream(t.Context(), streams.Jobs(site.EndpointID)) },
-			"stream " + streams.Jobs(site.EndpointID), operate.Fail, "missing",
+			"stream " + streams.Jobs(site.EndpointID), operate.Fail, "missing or unreadable",
 		},
 		"a consumer is missing": {
 			func(js jetstream.JetStream) error {

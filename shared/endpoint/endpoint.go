@@ -92,6 +92,9 @@ type Endpoint struct {
 	Created time.Time `json:"created"`
 	// Version counts changes, from 1.
 	Version int `json:"version"`
+	// QueueMade means that the endpoint's queue was made: if it is missing now,
+	// it was lost.
+	QueueMade bool `json:"queueMade,omitempty"`
 	// Deleting means that the endpoint takes no more jobs and will be gone soon.
 	Deleting bool `json:"deleting,omitempty"`
 }

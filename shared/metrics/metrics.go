@@ -92,6 +92,12 @@ func (r *Registry) Observer() queue.Observer {
 	}
 }
 
+// AddMissing exposes how many streams the queue of this process found missing.
+func (r *Registry) AddMissing(missing func() []string) {
+	r.all.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: missingStreams.Name, Help: missingStreams.Help},
+		func() float64 { return float64(len(missing())) }))
+}
+
 // Stale counts a result that was dropped because its worker did not hold the job.
 func (r *Registry) Stale(endpoint string) { r.stale.WithLabelValues(r.endpoints.label(endpoint)).Inc() }
 

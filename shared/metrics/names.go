@@ -51,17 +51,18 @@ var (
 	leftOut = Name{namespace + "endpoints_left_out", Gauge, nil, api, "Endpoints beyond the first 1000, which have no series of their own."}
 	unread  = Name{namespace + "collect_failures_total", Counter, nil, api, "Times that an endpoint's gauges could not be read."}
 
-	requests   = Name{namespace + "http_requests_total", Counter, []string{"route", "method", "code"}, "", "HTTP requests that were answered."}
-	took       = Name{namespace + "http_request_duration_seconds", Histogram, []string{"route", "method", "code"}, "", "Time to the beginning of the answer, with the time it was held on purpose."}
-	unanswered = Name{namespace + "jetstream_errors_total", Counter, nil, "", "Requests that JetStream did not answer."}
-	reconnects = Name{namespace + "nats_reconnects_total", Counter, nil, "", "Times that the connection to NATS was made anew."}
-	connected  = Name{namespace + "nats_connected", Gauge, nil, "", "1 while there is a connection to NATS, else 0."}
+	requests       = Name{namespace + "http_requests_total", Counter, []string{"route", "method", "code"}, "", "HTTP requests that were answered."}
+	took           = Name{namespace + "http_request_duration_seconds", Histogram, []string{"route", "method", "code"}, "", "Time to the beginning of the answer, with the time it was held on purpose."}
+	unanswered     = Name{namespace + "jetstream_errors_total", Counter, nil, "", "Requests that JetStream did not answer."}
+	missingStreams = Name{namespace + "streams_missing", Gauge, nil, "", "Streams that this process found missing or unreadable in the last two minutes: an alarm."}
+	reconnects     = Name{namespace + "nats_reconnects_total", Counter, nil, "", "Times that the connection to NATS was made anew."}
+	connected      = Name{namespace + "nats_connected", Gauge, nil, "", "1 while there is a connection to NATS, else 0."}
 )
 
 // Names lists all metrics of Flightline's own.
 func Names() []Name {
 	return []Name{
 		submitted, finished, depth, running, oldest, delay, execution, workers, wanted, paused, again, stale,
-		lag, behind, hooks, requests, took, unanswered, reconnects, connected, leftOut, unread,
+		lag, behind, hooks, requests, took, unanswered, missingStreams, reconnects, connected, leftOut, unread,
 	}
 }

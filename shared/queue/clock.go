@@ -82,7 +82,7 @@ func (q *Queue) probe(ctx context.Context) error {
 		return fmt.Errorf("read stream info: %w", err)
 	}
 	if info.Error != nil {
-		return info.Error.explain("ask for the server's time")
+		return q.explain(ctx, info.Error, streams.Records(0), "ask for the server's time")
 	}
 	q.clock.set(info.Time, sent, received)
 	if !info.Cluster.quorum() {

@@ -92,11 +92,11 @@ func (q *Queue) due(ctx context.Context, p int, m jetstream.Msg) {
 	if err == nil {
 		_, err = q.overdue(ctx, at, r)
 	}
-	if errors.Is(err, ErrUnavailable) {
+	if errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrMissing) {
 		_ = m.NakWithDelay(time.Second)
 		return
 	}
-	_ = m.Ack() // also on conflict: whoever wrote has set or ended the schedule
+	_ = m.Ack() // also on conflict, or if the queue is missing: the schedule fires again while the record says so
 }
 
 // overdue ends a run that is past its deadline, or whose holder alone kept it

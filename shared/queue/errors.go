@@ -11,6 +11,9 @@ var (
 	// ErrUnavailable means that JetStream did not answer in time. Whether a
 	// write took place is unknown; every call of this package may be repeated.
 	ErrUnavailable = errors.New("queue: JetStream is not available")
+	// ErrMissing is the ErrUnavailable that another try soon after does not mend:
+	// a stream is missing or cannot be read. See MissingError.
+	ErrMissing = fmt.Errorf("%w: a stream is missing", ErrUnavailable)
 	// ErrLost means that the lease is over: the job was cancelled, timed out,
 	// expired, or given to another worker. What the handler produced is not wanted.
 	ErrLost = errors.New("queue: the lease is lost")

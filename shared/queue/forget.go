@@ -180,7 +180,7 @@ func (q *Queue) command(ctx context.Context, subject string, body []byte, doing 
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	if got.Error != nil {
-		return got.Error.explain(doing)
+		return q.explain(ctx, got.Error, streams.StreamOf(subject), doing)
 	}
 	return nil
 }

@@ -3,7 +3,9 @@ package queue
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"time"
 
 	"flightline/shared/endpoint"
 	"flightline/streams"
@@ -18,6 +20,37 @@ import (
 // message was replaced, the run detached from it, or an end had its ttl
 // changed, are kept on disk to their physical end (docs/adr/0013).
 
+// proves reports whether the queue is the one that held r's message, so that it
+// was removed there: a queue that was made again after it had been lost, lost
+// messages to damaged files, or went back with its server proves nothing. That
+// of a deleted endpoint proves enough.
+func (q *Queue) proves(ctx context.Context, at place, r *record) (bool, error) {
+	var info struct {
+		Error   *apiError `json:"error"`
+		Created time.Time `json:"created"`
+		Config  struct {
+			Metadata map[string]string `json:"metadata"`
+		} `json:"config"`
+		State struct {
+			Last uint64           `json:"last_seq"` //nolint:tagliatelle // the server's name
+			Lost *json.RawMessage `json:"lost"`
+		} `json:"state"`
+	}
+	stream := streams.Jobs(at.endpoint)
+	if err := q.inquire(ctx, streams.StreamInfo(stream), &info); err != nil {
+		return false, err
+	}
+	if info.Error != nil {
+		err := q.explain(ctx, info.Error, stream, "look at "+stream)
+		if errors.Is(err, errDeleted) {
+			return true, nil
+		}
+		return false, err
+	}
+	again := streams.Recovered(info.Config.Metadata) && r.changed.Before(info.Created)
+	return !again && info.State.Lost == nil && r.queueSeq <= info.State.Last, nil
+}
+
 // ghost reports whether r, which has not ended, is one, and removes it. It asks
 // only if r is so old that it may have been forgotten. A message of a later
 // attempt is none of r's: a retry follows an end. It returns errConflict if r
@@ -31,6 +64,9 @@ func (q *Queue) ghost(ctx context.Context, at place, r *record) (bool, error) {
 	case err == nil && msg.Attempt <= r.Attempt:
 		return false, nil
 	case err != nil && !errors.Is(err, errNoMessage):
+		return false, err
+	}
+	if proven, err := q.proves(ctx, at, r); err != nil || !proven {
 		return false, err
 	}
 	now, err := q.readRecord(ctx, at, r.ID, r.Attempt) // an end is written before its message goes

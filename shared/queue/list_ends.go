@@ -11,8 +11,7 @@ import (
 	"flightline/streams"
 )
 
-// ends are the first and the last sequence of a stream; 0 if it is empty or
-// does not exist.
+// ends are the first and the last sequence of a stream; 0 if it is empty.
 func (q *Queue) ends(ctx context.Context, stream string) (first, last uint64, err error) {
 	var info struct {
 		Error *apiError `json:"error"`
@@ -26,10 +25,8 @@ func (q *Queue) ends(ctx context.Context, stream string) (first, last uint64, er
 		return 0, 0, err
 	}
 	switch {
-	case info.Error != nil && info.Error.ErrorCode == codeNoStream:
-		return 0, 0, nil
 	case info.Error != nil:
-		return 0, 0, info.Error.explain("look at " + stream)
+		return 0, 0, q.explain(ctx, info.Error, stream, "look at "+stream)
 	case info.State.Messages == 0:
 		return 0, 0, nil
 	}
@@ -51,7 +48,7 @@ func (q *Queue) delivered(ctx context.Context, endpoint string) (uint64, error) 
 			return 0, err
 		}
 		if info.Error != nil {
-			return 0, info.Error.explain("look at " + streams.Jobs(endpoint))
+			return 0, q.explain(ctx, info.Error, streams.Jobs(endpoint), "look at "+streams.Jobs(endpoint))
 		}
 		if info.Delivered.Stream > 0 {
 			before = max(before, info.Delivered.Stream+1)

@@ -36,7 +36,7 @@ type consumerInfo struct {
 func (q *Queue) consumerInfo(ctx context.Context, endpoint string, c job.Class) (info consumerInfo, err error) {
 	err = q.inquire(ctx, streams.ConsumerInfo(streams.Jobs(endpoint), streams.Consumer(c)), &info)
 	if err == nil && info.Error != nil {
-		err = info.Error.explain("look at " + streams.Jobs(endpoint))
+		err = q.explain(ctx, info.Error, streams.Jobs(endpoint), "look at "+streams.Jobs(endpoint))
 	}
 	return info, err
 }

@@ -72,15 +72,6 @@ func (q *Queue) settle(ctx context.Context, stream, subject, token string) (uint
 	return 0, errConflict
 }
 
-// store sends m to its stream and waits for the acknowledgement.
-func (q *Queue) store(ctx context.Context, stream string, m *nats.Msg) (uint64, error) {
-	answer, err := q.requestMsg(ctx, m)
-	if err != nil {
-		return 0, err
-	}
-	return readAck(stream, answer.Data)
-}
-
 func readAck(stream string, data []byte) (uint64, error) {
 	if seq, ok := plainAck(data); ok {
 		return seq, nil

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // While the write whose answer was lost is in flight, no reader sees it, and
@@ -27,6 +28,9 @@ func TestAWriteInFlightMayBeTheOneWhoseAnswerWasLost(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
+			if _, err := s.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S"}); err != nil {
+				t.Fatal(err)
+			}
 			answers := tc.answers
 			sub, err := s.NC.Subscribe("stream.that.answers", func(m *nats.Msg) {
 				_ = m.Respond([]byte(answers[0]))

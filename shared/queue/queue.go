@@ -66,6 +66,7 @@ type Queue struct {
 	service *service
 	stats   statsCache
 	lines   lines
+	missing missing
 	barrier atomic.Pointer[barrier.Func] // nil while there is none
 }
 
@@ -115,16 +116,19 @@ func (q *Queue) Now() time.Time { return q.clock.now() }
 func (q *Queue) Until(t time.Time) time.Duration { return t.Sub(q.Now()) }
 
 // CreateEndpoint makes the endpoint's work queue and consumers exist and
-// applies its present lease. It may be repeated. It returns ErrUnavailable.
+// applies its present lease. It may be repeated. A queue that was lost is made
+// again, with an error in the log. It returns ErrUnavailable.
 func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*answerWithin) // three replicas take their time
 	defer cancel()
-	_, err := untilAnswered(ctx, func() (struct{}, error) {
-		return struct{}{}, foreign(streams.ApplyEndpoint(ctx, q.js, streams.Config{Replicas: q.cfg.Replicas}, e))
+	lost, err := untilAnswered(ctx, func() (*jetstream.StreamInfo, error) {
+		lost, err := streams.RecoverEndpoint(ctx, q.js, streams.Config{Replicas: q.cfg.Replicas}, e)
+		return lost, foreign(err)
 	})
 	if err != nil {
 		return err
 	}
+	q.recovered(ctx, e.ID, lost)
 	for _, stream := range []string{streams.Jobs(e.ID), streams.Bucket(streams.BucketEndpoints)} {
 		if err := q.durable(ctx, stream, q.nc.ConnectedServerId()); err != nil {
 			return err

@@ -71,23 +71,29 @@ func (q *Queue) request(ctx context.Context, subject string, body []byte) (*nats
 
 func (q *Queue) requestMsg(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	answer, err := q.lines.ask(ctx, q.nc, m)
-	if err == nil {
-		return answer, nil
+	if err != nil {
+		return nil, q.noAnswer(ctx, err)
 	}
-	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return nil, ctx.Err()
+	return answer, nil
+}
+
+// noAnswer is the error of a request that was not answered.
+func (q *Queue) noAnswer(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
 	}
 	q.service.failed()
 	q.unanswered()
-	return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// untilAnswered repeats try while JetStream is away and ctx allows.
+// untilAnswered repeats try while JetStream is away and ctx allows. A stream
+// that is missing is an answer.
 func untilAnswered[T any](ctx context.Context, try func() (T, error)) (T, error) {
 	const pause = 50 * time.Millisecond
 	for {
 		v, err := try()
-		if err == nil || !errors.Is(err, ErrUnavailable) {
+		if err == nil || errors.Is(err, ErrMissing) || !errors.Is(err, ErrUnavailable) {
 			return v, err
 		}
 		select {
@@ -122,7 +128,8 @@ func (m *stored) asBatch() *nats.Msg {
 // leaderLast reads the last message on subject, which may have wildcards, from
 // the stream's leader: a direct get may be answered by a replica that has not
 // applied the newest write (jetstream.md F6). It returns errNoMessage if there
-// is none, and also if the stream does not exist.
+// is none, or if the stream is the queue of an endpoint that was deleted; a
+// *MissingError if another stream does not exist.
 func (q *Queue) leaderLast(ctx context.Context, stream, subject string) (*stored, error) {
 	body, err := json.Marshal(map[string]string{"last_by_subj": subject})
 	if err != nil {
@@ -160,10 +167,7 @@ func (q *Queue) leaderGet(ctx context.Context, stream string, body []byte) (*sto
 		return nil, fmt.Errorf("read %s: %w", stream, err)
 	}
 	if got.Error != nil {
-		if got.Error.ErrorCode == codeNoStream {
-			return nil, errNoMessage
-		}
-		return nil, got.Error.explain("read " + stream)
+		return nil, q.explain(ctx, got.Error, stream, "read "+stream)
 	}
 	m := &stored{subject: got.Message.Subject, seq: got.Message.Seq, at: got.Message.Time, data: got.Message.Data}
 	if len(got.Message.Header) > 0 {

@@ -94,7 +94,7 @@ func (q *Queue) count(ctx context.Context, endpoint string) (Stats, error) {
 			return Stats{}, fmt.Errorf("count jobs of %s: %w", endpoint, err)
 		}
 		if info.Error != nil {
-			return Stats{}, info.Error.explain("count jobs of " + endpoint)
+			return Stats{}, q.explain(ctx, info.Error, streams.Jobs(endpoint), "count jobs of "+endpoint)
 		}
 		s.Queued += info.Pending
 		s.Running += info.Out

@@ -39,7 +39,7 @@ func (q *Queue) OldestWait(ctx context.Context, e endpoint.Endpoint, class job.C
 		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
 	if info.Error != nil {
-		return 0, info.Error.explain(doing)
+		return 0, q.explain(ctx, info.Error, stream, doing)
 	}
 	if info.Pending == 0 {
 		return 0, nil

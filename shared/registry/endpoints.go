@@ -105,6 +105,7 @@ func (e *Endpoints) Update(ctx context.Context, id string, change func(endpoint.
 			return old, err
 		}
 		changed.ID, changed.Partition, changed.Created, changed.Deleting = old.ID, old.Partition, old.Created, false
+		changed.QueueMade, changed.Version = old.QueueMade, old.Version+1
 		return changed.Complete()
 	})
 	return got, err
@@ -122,6 +123,7 @@ func (e *Endpoints) MarkDeleting(ctx context.Context, which endpoint.Endpoint) (
 			return old, errUnchanged
 		}
 		old.Deleting = true
+		old.Version++
 		return old, nil
 	})
 }
@@ -137,6 +139,20 @@ func (e *Endpoints) Unmark(ctx context.Context, which endpoint.Endpoint) error {
 			return old, endpoint.ErrNotFound
 		}
 		old.Deleting = false
+		old.Version++
+		return old, nil
+	})
+	return err
+}
+
+// MarkQueueMade notes that the endpoint's queue exists, so that a queue that is
+// missing later is known to be lost. The Version stays.
+func (e *Endpoints) MarkQueueMade(ctx context.Context, which endpoint.Endpoint) error {
+	_, _, err := e.update(ctx, which.ID, func(old endpoint.Endpoint) (endpoint.Endpoint, error) {
+		if old.QueueMade || !old.Created.Equal(which.Created) {
+			return old, errUnchanged
+		}
+		old.QueueMade = true
 		return old, nil
 	})
 	return err
@@ -158,7 +174,6 @@ func (e *Endpoints) update(ctx context.Context, id string, change func(endpoint.
 		if err != nil {
 			return endpoint.Endpoint{}, 0, err
 		}
-		changed.Version = old.value.Version + 1
 		revision, err := e.table.Update(ctx, id, changed, old.revision)
 		if errors.Is(err, ErrConflict) {
 			continue

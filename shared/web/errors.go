@@ -98,6 +98,7 @@ var table = []struct {
 	{registry.ErrNotFound, NotFound, "not found"},
 	{endpoint.ErrExists, EndpointExists, "an endpoint of this id exists already"},
 	{endpoint.ErrBusy, EndpointBusy, "the endpoint has jobs; ?force=true cancels and deletes them"},
+	{queue.ErrMissing, Unavailable, ""},
 	{queue.ErrUnavailable, Unavailable, unavailableText},
 	{registry.ErrUnavailable, Unavailable, unavailableText},
 	{events.ErrUnavailable, Unavailable, unavailableText},
@@ -155,6 +156,9 @@ func detail(err error, code Code) Error {
 	if errors.Is(err, registry.ErrInvalid) {
 		_, text, _ := strings.Cut(err.Error(), registry.ErrInvalid.Error()+": ")
 		return Error{code, text}
+	}
+	if missing, ok := errors.AsType[*queue.MissingError](err); ok {
+		return Error{code, fmt.Sprintf("the stream %s is missing or cannot be read; nothing was changed; an operator must run 'flightline doctor'", missing.Stream)}
 	}
 	return Error{code, strings.ReplaceAll(string(code), "_", " ")}
 }

@@ -119,6 +119,7 @@ func TestErrorTable(t *testing.T) {
 		"nothing":              {registry.ErrNotFound, web.NotFound, "not found"},
 		"taken":                {endpoint.ErrExists, web.EndpointExists, "exists"},
 		"busy":                 {endpoint.ErrBusy, web.EndpointBusy, "force=true"},
+		"queue missing":        {fmt.Errorf("x: %w: %w", &queue.MissingError{Stream: "JOBS_ep", Doing: "read JOBS_ep"}, secret), web.Unavailable, "the stream JOBS_ep is missing"},
 		"queue away":           {fmt.Errorf("x: %w: %w", queue.ErrUnavailable, secret), web.Unavailable, "try again"},
 		"registry away":        {fmt.Errorf("x: %w: %w", registry.ErrUnavailable, secret), web.Unavailable, "try again"},
 		"events away":          {fmt.Errorf("x: %w: %w", events.ErrUnavailable, secret), web.Unavailable, "try again"},

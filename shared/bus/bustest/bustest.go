@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -103,6 +104,12 @@ func (b *Bus) Kill() {
 func (b *Bus) Start() {
 	b.t.Helper()
 	b.node.start(b.t)
+}
+
+// StreamDir is the directory of a stream's files, for tests that damage them
+// while the server is stopped.
+func (b *Bus) StreamDir(stream string) string {
+	return filepath.Join(b.node.cfg.Dir, "jetstream", "$G", "streams", stream)
 }
 
 // Connect opens one more connection, closed at the end of t's test.
