@@ -144,6 +144,9 @@ func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error 
 	if err != nil {
 		return err
 	}
-	n.first = append(n.first, process.Part{Name: roleAutoscaler, Run: s.Run, Grace: p.fleets.settings.FleetGrace + process.StopGrace})
+	n.first = append(n.first, process.Part{
+		Name: roleAutoscaler, Run: s.Run, Grace: p.fleets.settings.FleetGrace + process.StopGrace,
+		Waiting: func() string { return "the jobs of workers that end with this process" },
+	})
 	return nil
 }

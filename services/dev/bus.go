@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,10 +39,16 @@ func netOf(sync string) time.Duration {
 	return 0
 }
 
+// busStopTimeout bounds the stop of the embedded server, which takes some 20 ms
+// for each endpoint. What it leaves then is as after a SIGKILL, which loses nothing.
+const busStopTimeout = 2 * time.Second
+
 // busServer is the embedded NATS and our own connection to it.
 type busServer struct {
 	server *embedded.Server
 	nc     *nats.Conn
+	log    *slog.Logger
+	once   sync.Once // stop
 }
 
 func startBus(ctx context.Context, cfg Config, r cli.Running, shown *certs.Server, out io.Writer, log *slog.Logger) (*busServer, error) {
@@ -75,7 +82,7 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *certs.Serve
 		server.Stop()
 		return nil, err
 	}
-	return &busServer{server, nc}, nil
+	return &busServer{server: server, nc: nc, log: log}, nil
 }
 
 // letRead makes the consumer that those who may only read events use.
@@ -107,14 +114,20 @@ func (b *busServer) serveBarrier(sync string) func(context.Context) error {
 // run keeps the bus up for as long as the other parts need it.
 func (b *busServer) run(ctx context.Context) error {
 	<-ctx.Done()
-	b.stop()
+	b.stop(ctx)
 	return nil
 }
 
-// stop may be called twice.
-func (b *busServer) stop() {
-	b.nc.Close()
-	b.server.Stop()
+// stop may be called twice. The process must end after it.
+func (b *busServer) stop(ctx context.Context) {
+	b.once.Do(func() {
+		b.nc.Close()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), busStopTimeout)
+		defer cancel()
+		if err := b.server.StopUntil(ctx); err != nil {
+			b.log.Debug("store left as it is, the next start recovers it", "err", err)
+		}
+	})
 }
 
 // inUse tells who has the data folder.

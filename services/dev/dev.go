@@ -73,7 +73,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	if err != nil {
 		return err
 	}
-	defer b.stop()
+	defer b.stop(ctx)
 	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen, shown, log)
 	if err != nil {
 		return err
@@ -108,6 +108,6 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 		return err
 	}
 	t := &tour{client: c, nc: b.nc, url: h.URL, data: cfg.Data, demo: !cfg.NoDemo, version: version, out: out, log: log, tracer: tracer}
-	parts := append([]process.Part{{Name: "bus", Run: b.run}, {Name: "barrier", Run: b.serveBarrier(cfg.Sync)}}, n.parts...)
+	parts := append([]process.Part{{Name: "bus", Run: b.run, Waiting: func() string { return "NATS closes its streams" }}, {Name: "barrier", Run: b.serveBarrier(cfg.Sync)}}, n.parts...)
 	return process.Run(ctx, log, append(parts, process.Part{Name: "demo", Run: t.run}, unready(n.health))...)
 }

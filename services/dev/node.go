@@ -219,7 +219,9 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		deadlines := func(ctx context.Context) error { return n.queue.Deadlines(ctx, p.partitions) }
 		n.parts = append(n.parts, process.Part{Name: roleAPI, Run: s.Run}, process.Part{Name: "deadlines", Run: deadlines})
 	}
-	n.parts = append(n.parts, listen(p, n.health, func(ctx context.Context) error { return web.Serve(ctx, app, p.listener) }))
+	answering := listen(p, n.health, func(ctx context.Context) error { return web.Serve(ctx, app, p.listener) })
+	answering.Waiting = func() string { return fmt.Sprintf("%d open connections", app.Server().GetOpenConnectionsCount()) }
+	n.parts = append(n.parts, answering)
 	return nil
 }
 

@@ -53,6 +53,6 @@ func (n *node) tell(p plan) error {
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	n.parts = append(n.parts, process.Part{Name: roleWebhook, Run: s.Run})
+	n.parts = append(n.parts, process.Part{Name: roleWebhook, Run: s.Run, Waiting: func() string { return "deliveries under way" }})
 	return nil
 }

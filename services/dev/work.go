@@ -18,6 +18,7 @@ import (
 	"flightline/services/cli"
 	"flightline/services/worker"
 	"flightline/shared/endpoint"
+	"flightline/shared/process"
 	"flightline/shared/telemetry"
 	sdk "flightline/shared/worker"
 )
@@ -91,7 +92,7 @@ func work(ctx context.Context, cfg WorkConfig, id string, command, env []string,
 	if err != nil {
 		return err
 	}
-	return asExit(s.Run(ctx))
+	return asExit(process.Run(ctx, log, process.Part{Name: "worker", Run: s.Run, Grace: cfg.Grace + process.StopGrace, Waiting: s.Waiting}))
 }
 
 func (c WorkConfig) check() error {

@@ -57,6 +57,7 @@ type Config struct {
 type Service struct {
 	cfg     sdk.Config
 	handler sdk.Handler
+	running running
 	close   func()
 }
 
@@ -97,5 +98,8 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 // errors it returns.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.close()
-	return sdk.Run(ctx, s.cfg, s.handler)
+	return sdk.Run(ctx, s.cfg, s.running.track(s.handler))
 }
+
+// Waiting says which jobs run, "" if none does.
+func (s *Service) Waiting() string { return s.running.String() }

@@ -25,6 +25,9 @@ const (
 	ExitUsage = 2
 )
 
+// NoticeDelay is how long a part may take to stop before a log line names it.
+const NoticeDelay = time.Second
+
 // StopGrace is how long a part may take to stop unless it says otherwise.
 const StopGrace = 10 * time.Second
 
@@ -43,6 +46,10 @@ type Part struct {
 	// Grace is how long Run may take to return once ctx is done. 0 means
 	// StopGrace.
 	Grace time.Duration
+	// Waiting says in a few words what Run waits for while it stops, such as
+	// "2 running jobs". It is called from another goroutine. nil or "" adds
+	// nothing to the name.
+	Waiting func() string
 }
 
 // part is a Part that was started.
@@ -56,7 +63,8 @@ type part struct {
 // Run starts the parts in the order given and blocks until all have returned.
 // When ctx is done or a part returns an error, it stops those that still run,
 // one after the other from the last to the first, so that each can rely on
-// those before it until it is gone.
+// those before it until it is gone. A part that takes longer than NoticeDelay to
+// stop is named in the log, with what it waits for.
 //
 // It returns nil if ctx was the reason and every part stopped without an
 // error, else the parts' errors, each with its part's name, joined; ErrStuck
@@ -73,7 +81,7 @@ func Run(ctx context.Context, log *slog.Logger, parts ...Part) error {
 
 	errs := make([]error, 0, len(parts))
 	for _, p := range slices.Backward(running) {
-		errs = append(errs, p.halt())
+		errs = append(errs, p.halt(log))
 		log.DebugContext(ctx, "part stopped", "part", p.Name)
 	}
 	slices.Reverse(errs)
@@ -113,9 +121,13 @@ func waitForEnd(ctx context.Context, running []*part, failed <-chan struct{}) {
 }
 
 // halt tells the part to stop and waits for it, but no longer than its grace.
-func (p *part) halt() error {
+func (p *part) halt(log *slog.Logger) error {
 	p.stop()
 	grace := cmp.Or(p.Grace, StopGrace)
+	notice := time.AfterFunc(NoticeDelay, func() {
+		log.Info("still stopping; a second Ctrl-C ends the process at once", "waiting_for", p.waiting(), "at_most", grace)
+	})
+	defer notice.Stop()
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	select {
@@ -124,6 +136,16 @@ func (p *part) halt() error {
 	case <-late.C:
 		return fmt.Errorf("%s: %w (%v)", p.Name, ErrStuck, grace)
 	}
+}
+
+// waiting names the part and what it waits for.
+func (p *part) waiting() string {
+	if p.Waiting != nil {
+		if what := p.Waiting(); what != "" {
+			return fmt.Sprintf("%s (%s)", p.Name, what)
+		}
+	}
+	return p.Name
 }
 
 // Signals returns a context that is done at the first SIGINT or SIGTERM, so

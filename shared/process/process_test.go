@@ -166,3 +166,25 @@ func TestASignalEndsTheContext(t *testing.T) {
 		stop()
 	}
 }
+
+// Somebody who pressed Ctrl-C sees after a second what is waited for.
+func TestASlowStopNamesWhatItWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var d diary
+		var logged strings.Builder
+		slow := d.obedient("worker", 5*time.Second, nil)
+		slow.Waiting = func() string { return "2 running jobs" }
+		nameless := d.obedient("http", 2*time.Second, nil)
+		log := slog.New(slog.NewTextHandler(&logged, nil))
+		if err := process.Run(ctx, log, d.obedient("bus", process.NoticeDelay/2, nil), nameless, slow); err != nil {
+			t.Error(err)
+		}
+		lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
+		want := []string{`second Ctrl-C ends the process at once" waiting_for="worker (2 running jobs)" at_most=10s`, "waiting_for=http at_most=10s"}
+		if len(lines) != len(want) || !strings.HasSuffix(lines[0], want[0]) || !strings.HasSuffix(lines[1], want[1]) {
+			t.Errorf("got %q, want lines with %q", lines, want)
+		}
+	})
+}

@@ -31,6 +31,8 @@ var (
 	// ErrInUse reports a Dir whose server is still running, here or in
 	// another process.
 	ErrInUse = errors.New("embedded: the store is in use by another server")
+	// ErrStopping reports a server that is not gone yet.
+	ErrStopping = errors.New("embedded: the server is still stopping")
 )
 
 const defaultMaxPayload = 1 << 20

@@ -141,7 +141,9 @@ func (s *Server) URL() string {
 
 // Stop closes all connections, writes what is not yet written, and returns
 // when the server is gone and its store free for the next one. Only the first
-// call does something; the others wait for it.
+// call does something; the others wait for it. It takes about 20 ms for each
+// work queue: the server stops one consumer after the other, and waits 10 ms for
+// the routine that writes its state.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
 		s.ns.Shutdown()
@@ -151,6 +153,25 @@ func (s *Server) Stop() {
 			s.cfg.Log.Warn("store not unlocked", "dir", s.cfg.Dir, "err", err)
 		}
 	})
+}
+
+// StopUntil is Stop for a process that ends, which may have thousands of work
+// queues: it returns when ctx ends at the latest, with ErrStopping if the server
+// is not gone. What it left is as after a SIGKILL: what was acknowledged is there,
+// and what consumers wrote down is at most about 0.1 s old. The store stays locked
+// until the process ends.
+func (s *Server) StopUntil(ctx context.Context) error {
+	gone := make(chan struct{})
+	go func() { // ends with the server, or with the process
+		s.Stop()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return ErrStopping
+	}
 }
 
 // WaitForLeader returns when this node follows or is the leader of the
