@@ -125,7 +125,7 @@ func (b *busServer) stop(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), busStopTimeout)
 		defer cancel()
 		if err := b.server.StopUntil(ctx); err != nil {
-			b.log.Debug("store left as it is, the next start recovers it", "err", err)
+			b.log.DebugContext(ctx, "store left as it is, the next start recovers it", "err", err)
 		}
 	})
 }
