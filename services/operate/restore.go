@@ -3,7 +3,6 @@ package operate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -136,7 +135,9 @@ func resume(ctx context.Context, js jetstream.JetStream, stream string) error {
 		case info.Config.Durable == "":
 			err = s.DeleteConsumer(ctx, info.Name) // whoever read with it is gone
 		case s.CachedInfo().Config.Retention == jetstream.WorkQueuePolicy:
-			err = errors.Join(s.DeleteConsumer(ctx, info.Name), remake(ctx, s, info.Config))
+			// To delete it and make it again can fail: the server (2.15) may still be
+			// writing the file of the first, and takes away that of the second.
+			_, err = s.ResetConsumerToSequence(ctx, info.Name, 1)
 		default:
 			_, err = s.ResetConsumerToSequence(ctx, info.Name, max(1, min(info.AckFloor.Stream, state.LastSeq)+1))
 		}
@@ -145,9 +146,4 @@ func resume(ctx context.Context, js jetstream.JetStream, stream string) error {
 		}
 	}
 	return nil
-}
-
-func remake(ctx context.Context, s jetstream.Stream, c jetstream.ConsumerConfig) error {
-	_, err := s.CreateConsumer(ctx, c)
-	return err
 }
