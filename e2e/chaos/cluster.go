@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"flightline/e2e/chaos/network"
 	"flightline/shared/endpoint"
 )
 
@@ -153,10 +154,10 @@ func (s *site) turns(ctx context.Context, last time.Duration) (done []period, er
 			err = s.startNode(i)
 		case 1:
 			p.what = cutOff
-			s.apart(gone, s.wires.around(i))
+			s.apart(gone, s.wires.Around(i))
 		case 2:
 			p.what = cutPair
-			s.apart(gone, s.wires.between(i, (i+1)%clusterNodes))
+			s.apart(gone, s.wires.Between(i, (i+1)%clusterNodes))
 		}
 		if err != nil {
 			return done, err
@@ -172,12 +173,12 @@ func (s *site) turns(ctx context.Context, last time.Duration) (done []period, er
 }
 
 // apart cuts wires for a while.
-func (s *site) apart(d time.Duration, cut []*relay) {
+func (s *site) apart(d time.Duration, cut []*network.Relay) {
 	for _, r := range cut {
-		r.cut()
+		r.Cut()
 	}
 	<-time.After(d)
 	for _, r := range cut {
-		r.mend()
+		r.Mend()
 	}
 }

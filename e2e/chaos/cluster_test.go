@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -59,37 +58,5 @@ func TestClusterReportSortsCallsByWhatWasDone(t *testing.T) {
 	}
 	if c.good() {
 		t.Error("got good, want bad: a call was given up, and most harm was not done")
-	}
-}
-
-func TestWiresLeadAroundEachNode(t *testing.T) {
-	free, err := freePorts(wireCount(3))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := newWires([]string{"c0", "c1", "c2"}, []string{"r0", "r1", "r2"}, free)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.close()
-	var got []string
-	for _, r := range w.around(1) {
-		got = append(got, r.upstream)
-	}
-	if text, want := strings.Join(got, " "), "c1 r0 r1 r2 r1"; text != want {
-		t.Errorf("around node 1: got %s, want %s", text, want)
-	}
-	path, err := w.configure(t.TempDir(), 1, roleConfig{Server: "node1", Route: "127.0.0.1:6222"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{w.links[1][0].address, w.links[1][2].address, "no_advertise: true"} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("got %s, want %s in it", text, want)
-		}
 	}
 }

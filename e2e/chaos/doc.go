@@ -8,6 +8,9 @@
 //	go run ./e2e/chaos -plants          only the planted bugs
 //	go run ./e2e/chaos -scenario cluster -rate 200 -for 5m
 //	                                    three nodes killed and cut off under load
+//	go run ./e2e/chaos -scenario system  the built binary, as a user runs it
+//	go run ./e2e/chaos -scenario dev-freeze,scaler-kill -binary PATH
+//	                                    some of that, of another build
 //
 // NATS nodes, api instances and workers are processes of this same program
 // (roles.go), so that SIGKILL is a real one. A worker is told to kill itself
@@ -16,7 +19,7 @@
 // NATS node is killed, kept away for longer than two leases, or suspended.
 //
 // The cluster scenario (cluster.go) has real configurations of nats-server,
-// joined by relays that can be cut (wires.go): each node is killed, cut off from
+// joined by relays that can be cut (package network): each node is killed, cut off from
 // the others and from half of the clients, and cut from one other. Callers come
 // at a steady rate and try again under an idempotency key (cluster_load.go), which
 // has to stand for one job; what they saw is a table.
@@ -37,6 +40,10 @@
 // checked by porcupine). Two recorders, which both believe to be active and die
 // between any two steps, have told every event of every attempt, once and in
 // order, and counted each (recorder.go, recorded.go).
+//
+// Package system has scenarios of another kind: what a user starts, default
+// settings and all roles in one process included, with a ledger that only
+// handlers and callers write.
 //
 // A harness that finds nothing proves nothing: first it must find five bugs
 // that package queue carries behind build tags, each by a scenario that finds

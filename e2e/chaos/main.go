@@ -5,8 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	"flightline/e2e/chaos/system"
 	"flightline/shared/endpoint"
 	"flightline/shared/process"
 )
@@ -19,6 +21,7 @@ type options struct {
 	last              time.Duration
 	seed              uint64
 	role, config, act string
+	ofSystem
 }
 
 func main() {
@@ -32,7 +35,10 @@ func main() {
 	flag.StringVar(&o.config, "config", "", "used by the program itself")
 	flag.IntVar(&o.rate, "rate", 200, "jobs a second, with -scenario cluster")
 	flag.DurationVar(&o.last, "for", 5*time.Minute, "how long, with -scenario cluster")
-	flag.StringVar(&o.act, "scenario", "", "play one scenario and print what it violates; cluster: three nodes killed and cut off under load")
+	flag.StringVar(&o.act, "scenario", "", "play these scenarios, with commas between them, and print what they violate; system: all of the built binary; cluster: three nodes killed and cut off under load")
+	flag.StringVar(&o.binary, "binary", "", "path of the flightline that the scenarios of the built binary test; built from this folder if empty")
+	flag.StringVar(&o.other, "other", "", "path of another version of it, for the scenario versions")
+	flag.StringVar(&o.report, "report", "", "file to write the table of the scenarios to, as markdown")
 	flag.Parse()
 	good, err := o.run()
 	if err != nil {
@@ -51,6 +57,10 @@ func (o options) run() (good bool, err error) {
 		return true, runRole(ctx, o.role, o.config)
 	case o.act == clusterEndpoint:
 		return o.cluster(ctx)
+	case o.act == "system":
+		return o.system(ctx)
+	case o.act != "" && system.Has(strings.Split(o.act, ",")...):
+		return o.system(ctx, strings.Split(o.act, ",")...)
 	case o.act != "":
 		return playOne(ctx, o.act)
 	}

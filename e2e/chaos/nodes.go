@@ -1,21 +1,19 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/e2e/chaos/network"
 	"flightline/shared/bus"
 )
 
 // layBus lays out nodes that know each other's addresses.
 func (s *site) layBus(nodes int) error {
-	ports, err := freePorts(2*nodes + 2)
+	ports, err := network.FreeAddresses(2*nodes + 2)
 	if err != nil {
 		return err
 	}
@@ -38,7 +36,7 @@ func (s *site) wireBus(nodes int) error {
 	if err := s.layBus(nodes); err != nil {
 		return err
 	}
-	free, err := freePorts(wireCount(nodes))
+	free, err := network.FreeAddresses(network.WireCount(nodes))
 	if err != nil {
 		return err
 	}
@@ -46,15 +44,21 @@ func (s *site) wireBus(nodes int) error {
 	for _, n := range s.nodes {
 		clients, routes = append(clients, n.cfg.Listen), append(routes, n.cfg.Route)
 	}
-	if s.wires, err = newWires(clients, routes, free); err != nil {
+	if s.wires, err = network.NewWires(clients, routes, free); err != nil {
 		return err
 	}
 	for i, n := range s.nodes {
-		if n.cfg.File, err = s.wires.configure(s.dir, i, n.cfg); err != nil {
+		if n.cfg.File, err = s.wires.Configure(s.dir, i, nodeOf(n.cfg)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// nodeOf is a node of a cluster whose routes can be cut.
+func nodeOf(cfg roleConfig) network.Node {
+	const limits = "jetstream { max_mem: 64MB, max_file: 8GB }\n"
+	return network.Node{Name: cfg.Server, Route: cfg.Route, User: busUser, Password: busPassword, Extra: limits}
 }
 
 // startNodes starts the nodes that were laid out and connects to them.
@@ -75,7 +79,7 @@ func (s *site) startNodes() (err error) {
 // busURL is where the bus is to be found: by wires, if there are any.
 func (s *site) busURL() string {
 	if s.wires != nil {
-		return s.wires.urls()
+		return s.wires.URLs()
 	}
 	return s.nearURL()
 }
@@ -97,24 +101,4 @@ func (s *site) startNode(i int) error {
 	c, err := s.start("nats", cfg)
 	n.child = c
 	return err
-}
-
-// freePorts are addresses on loopback that were free a moment ago, below those
-// that the system gives to connections of its own: one of these would be in
-// the way of a node that comes back.
-func freePorts(n int) ([]string, error) {
-	const lowest, span, tries = 20_000, 12_000, 1000
-	var found []string
-	for range tries {
-		address := fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(span)) //nolint:gosec // chance, no secret
-		l, err := net.Listen("tcp", address)                           //nolint:noctx // it returns at once
-		if err != nil {
-			continue
-		}
-		defer l.Close() //nolint:errcheck // it took no connection
-		if found = append(found, address); len(found) == n {
-			return found, nil
-		}
-	}
-	return nil, errors.New("no free ports")
 }

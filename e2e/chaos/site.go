@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/e2e/chaos/network"
 	"flightline/shared/endpoint"
 	"flightline/shared/registry"
 	"flightline/streams"
@@ -24,8 +25,8 @@ type site struct {
 	dir       string // ledgers, logs and stores; removed by close
 	ledger    *ledger
 	nodes     []*node
-	wires     *wires   // between the nodes, where they can be cut
-	apis      []string // addresses
+	wires     *network.Wires // between the nodes, where they can be cut
+	apis      []string       // addresses
 	endpoints []endpoint.Endpoint
 	tally     *tally
 	observer  *observer
@@ -167,7 +168,7 @@ func (s *site) halt() {
 	}
 	s.children.Wait()
 	if s.wires != nil {
-		s.wires.close()
+		s.wires.Close()
 		s.wires = nil
 	}
 }

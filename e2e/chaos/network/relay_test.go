@@ -1,4 +1,4 @@
-package main
+package network
 
 import (
 	"bufio"
@@ -37,13 +37,13 @@ func echo(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func newTestRelay(t *testing.T) *relay {
+func newTestRelay(t *testing.T) *Relay {
 	t.Helper()
-	r, err := newRelay("127.0.0.1:0", echo(t))
+	r, err := NewRelay("127.0.0.1:0", echo(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.close)
+	t.Cleanup(r.Close)
 	return r
 }
 
@@ -96,29 +96,29 @@ func (l *line) hearsNothing() {
 
 func TestACutRelayIsSilentAndDeliversOnceMended(t *testing.T) {
 	r := newTestRelay(t)
-	before := dial(t, r.address)
+	before := dial(t, r.Address)
 	before.say("one")
 	before.hears("one")
-	r.cut()
-	r.cut() // a second time changes nothing
+	r.Cut()
+	r.Cut() // a second time changes nothing
 	before.say("two")
 	before.hearsNothing()
-	during := dial(t, r.address)
+	during := dial(t, r.Address)
 	during.say("three")
 	during.hearsNothing()
-	r.mend()
-	r.mend()
+	r.Mend()
+	r.Mend()
 	before.hears("two")
 	during.hears("three")
 }
 
 func TestARelayEndsWithEitherEnd(t *testing.T) {
 	r := newTestRelay(t)
-	l := dial(t, r.address)
+	l := dial(t, r.Address)
 	l.say("one")
 	l.hears("one")
-	r.cut()
-	r.close()
+	r.Cut()
+	r.Close()
 	if got, err := l.hear(10 * time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %q, %v, want the end", got, err)
 	}

@@ -1,4 +1,6 @@
-package main
+// Package network is the network between the processes of a chaos test: TCP
+// relays on loopback that can be cut.
+package network
 
 import (
 	"context"
@@ -7,12 +9,14 @@ import (
 	"sync"
 )
 
-// relay is a wire that can be cut: a TCP listener that passes on what it gets.
-// While it is cut nothing is refused and nothing arrives, as between two
-// machines that cannot see each other; once mended it delivers what was on
-// its way. Neither end is told.
-type relay struct {
-	address, upstream string
+// Relay is a TCP listener that forwards to another address and can be cut.
+// While it is cut, connections stay open and nothing arrives, as between two
+// machines that cannot see each other. After Mend it delivers what was sent
+// meanwhile.
+type Relay struct {
+	// Address is where the relay listens, host:port.
+	Address  string
+	upstream string
 
 	listener net.Listener
 	stop     context.CancelFunc
@@ -22,9 +26,9 @@ type relay struct {
 	mended chan struct{} // closed while the wire is whole
 }
 
-// newRelay passes on what arrives at address, which must be free, to upstream,
-// until close.
-func newRelay(address, upstream string) (*relay, error) {
+// NewRelay forwards what arrives at address, which must be free, to upstream,
+// until Close.
+func NewRelay(address, upstream string) (*Relay, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -33,19 +37,20 @@ func newRelay(address, upstream string) (*relay, error) {
 	}
 	whole := make(chan struct{})
 	close(whole)
-	r := &relay{address: l.Addr().String(), upstream: upstream, listener: l, stop: stop, mended: whole}
+	r := &Relay{Address: l.Addr().String(), upstream: upstream, listener: l, stop: stop, mended: whole}
 	r.wires.Go(func() { r.accept(ctx) })
 	return r, nil
 }
 
-func (r *relay) close() {
+// Close ends the listener and all its connections.
+func (r *Relay) Close() {
 	r.stop()
 	_ = r.listener.Close() // once
 	r.wires.Wait()
 }
 
-// cut lets nothing through until mend.
-func (r *relay) cut() {
+// Cut lets nothing through until Mend. A second Cut does nothing.
+func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -55,7 +60,8 @@ func (r *relay) cut() {
 	}
 }
 
-func (r *relay) mend() {
+// Mend ends a Cut. Without one it does nothing.
+func (r *Relay) Mend() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -66,7 +72,7 @@ func (r *relay) mend() {
 }
 
 // whole waits until the wire is not cut; false once ctx ends.
-func (r *relay) whole(ctx context.Context) bool {
+func (r *Relay) whole(ctx context.Context) bool {
 	r.mu.Lock()
 	mended := r.mended
 	r.mu.Unlock()
@@ -78,7 +84,7 @@ func (r *relay) whole(ctx context.Context) bool {
 	}
 }
 
-func (r *relay) accept(ctx context.Context) {
+func (r *Relay) accept(ctx context.Context) {
 	for {
 		near, err := r.listener.Accept()
 		if err != nil {
@@ -89,7 +95,7 @@ func (r *relay) accept(ctx context.Context) {
 }
 
 // pass joins near to upstream until one of them ends.
-func (r *relay) pass(ctx context.Context, near net.Conn) {
+func (r *Relay) pass(ctx context.Context, near net.Conn) {
 	defer near.Close() //nolint:errcheck // it ends anyway
 	if !r.whole(ctx) {
 		return
@@ -116,7 +122,7 @@ func (r *relay) pass(ctx context.Context, near net.Conn) {
 }
 
 // copy delivers what it reads, unless the wire was cut meanwhile: then later.
-func (r *relay) copy(ctx context.Context, from, to net.Conn) {
+func (r *Relay) copy(ctx context.Context, from, to net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)

@@ -1,0 +1,5 @@
+package system
+
+import "flightline/e2e/chaos/network"
+
+type cluster struct{ wires *network.Wires }

@@ -1,0 +1,67 @@
+package system
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"flightline/e2e/chaos/ledger"
+)
+
+// httpHandler runs jobs for `flightline worker --url`: many more in a second
+// than a command could. Its path names the worker.
+type httpHandler struct {
+	book *ledger.File
+	runs atomic.Int64
+}
+
+// serveHandler starts an httpHandler and returns its address, without the name
+// of a worker.
+func (w *world) serveHandler() (string, error) {
+	book, err := ledger.Append(w.ledger())
+	if err != nil {
+		return "", err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it returns at once
+	if err != nil {
+		return "", fmt.Errorf("serve jobs: %w", err)
+	}
+	s := &http.Server{Handler: &httpHandler{book: book}, ReadHeaderTimeout: callTimeout}
+	w.ends.Go(func() { _ = s.Serve(l) }) // until close
+	w.closers = append(w.closers, func() { _ = s.Close() })
+	return "http://" + l.Addr().String() + "/", nil
+}
+
+// ServeHTTP runs a job. A run whose worker hangs up has not finished.
+func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var j struct {
+		ID    string       `json:"id"`
+		Input ledger.Input `json:"input"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&j); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	e := ledger.Entry{
+		Kind: ledger.Begin, N: j.Input.N, Job: j.ID, Worker: strings.TrimPrefix(r.URL.Path, "/"),
+		Process: int(h.runs.Add(1)), Parent: os.Getpid(),
+	}
+	if err := h.book.Write(e); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if !wait(r.Context(), time.Until(j.Input.Until(time.Now()))) {
+		return
+	}
+	e.Kind = ledger.End
+	if err := h.book.Write(e); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = fmt.Fprintf(w, `{"by":%q}`, e.By()) // a worker that hung up does not hear it
+}

@@ -1,0 +1,122 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// Config is what a test of the system is told.
+type Config struct {
+	// Binary is the path of the program that is tested, Handler that of command
+	// handler. NATS is the path of a nats-server, for scenarios of three nodes;
+	// Other that of another version of Binary, "" for none.
+	Binary, Handler, NATS, Other string
+	// Clock is a Binary whose clock a file can set back and forth, "" for none.
+	Clock string
+	// Short asks for the form that fits into CI's time.
+	Short bool
+	// Seed decides what is left to chance.
+	Seed uint64
+}
+
+// scenario is one kind of fault and what is demanded of the result.
+type scenario struct {
+	name  string
+	does  string        // in the words of the report
+	needs []need        // without them it is left out, and the report says so
+	rule  rule          // a lease of 0 means minLease
+	limit time.Duration // for all of it; 0 means 4 minutes
+	long  bool          // it is no part of the short form
+	act   func(ctx context.Context, w *world) error
+}
+
+// need is a precondition of a scenario.
+type need string
+
+const (
+	needRoot  need = "root, to mount a small file system"
+	needNATS  need = "a nats-server"
+	needOther need = "-other, the path of another version"
+	needClock need = "a binary whose clock can be stepped (the full form builds it)"
+)
+
+func (n need) met(c Config) bool {
+	switch n {
+	case needRoot:
+		return os.Geteuid() == 0 && canMount
+	case needNATS:
+		return c.NATS != ""
+	case needOther:
+		return c.Other != ""
+	case needClock:
+		return c.Clock != ""
+	}
+	return false
+}
+
+// calmTimeout is how long all jobs may take to end after the last fault,
+// before they count as lost.
+const calmTimeout = 60 * time.Second
+
+func scenarios() []scenario {
+	return slices.Concat(scalerScenarios(), freezeScenarios(), loadScenarios(), diskScenarios())
+}
+
+// Has reports whether all names are those of scenarios.
+func Has(names ...string) bool {
+	all := scenarios()
+	return !slices.ContainsFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(all, func(s scenario) bool { return s.name == name })
+	})
+}
+
+// perform plays a scenario and audits it.
+func (s scenario) perform(ctx context.Context, cfg Config) (*Result, error) {
+	r := &Result{Name: s.name, Does: s.does}
+	for _, n := range s.needs {
+		if !n.met(cfg) {
+			r.LeftOut = string(n)
+			return r, nil
+		}
+	}
+	limit := s.limit
+	if limit == 0 {
+		limit = 4 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	began := time.Now()
+	w, err := newWorld(ctx, cfg, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.act(ctx, w); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w (kept in %s)", s.name, err, w.dir), w.close(true))
+	}
+	w.settle(ctx)
+	r.take(w)
+	r.Took = time.Since(began)
+	keep := len(r.Violations) > 0
+	if keep {
+		r.Kept = w.dir
+	}
+	return r, w.close(keep)
+}
+
+// settle waits until all accepted jobs have ended.
+func (w *world) settle(ctx context.Context) {
+	_ = until(ctx, calmTimeout, func() error { // the audit says what is left
+		if n := w.book.open(); n > 0 {
+			return fmt.Errorf("%d jobs have not ended", n)
+		}
+		return nil
+	})
+	wait(ctx, quietTime) // for what should not come
+}
+
+// quietTime is how long a scenario waits for what should not happen.
+const quietTime = time.Second

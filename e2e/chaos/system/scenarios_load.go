@@ -1,0 +1,233 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"flightline/e2e/chaos/ledger"
+)
+
+// loadScenarios end processes while jobs come at a steady rate.
+func loadScenarios() []scenario {
+	return []scenario{
+		{
+			name: "rolling-stop", does: "SIGTERM of each of two workers (64 slots) in turn under as much load as they can take, each replaced at once",
+			rule: rule{overtaken: minLease / 2, end: 2 * minLease}, act: rollingStop,
+		},
+		{
+			name: "crash-loop", does: "kill -9 of one of four workers every 0.3 s at random under load: none lives for a lease",
+			rule: rule{end: 3 * minLease}, act: crashLoop,
+		},
+		{
+			name: "host-kill", does: "kill -9 of dev and all workers at once under load, and a new start",
+			rule: rule{end: 3 * minLease}, act: hostKill,
+		},
+		{
+			name: "dev-kill", does: "kill -9 of dev alone under load, again and again; its workers live on",
+			rule: rule{end: 2 * minLease}, act: devKill,
+		},
+	}
+}
+
+// underLoad does faults while jobs are submitted at a steady rate.
+func (w *world) underLoad(ctx context.Context, rate int, d time.Duration, work func(n int) time.Duration, faults func() error) error {
+	return w.during(func() {
+		w.callers.steady(ctx, rate, d, func(n int) ledger.Input { return ledger.Input{Milliseconds: int(work(n).Milliseconds())} })
+	}, faults)
+}
+
+// during does faults while load lasts, and returns when both are over.
+func (w *world) during(load func(), faults func() error) error {
+	var loading sync.WaitGroup
+	loading.Go(load)
+	err := faults()
+	w.book.calmed()
+	loading.Wait()
+	return err
+}
+
+// rollingStop stops one worker after the other under so much load that each is
+// being handed jobs when it is asked to stop.
+func rollingStop(ctx context.Context, w *world) error {
+	const slots, callers, backlog, tick, every = 64, 32, 1000, 400 * time.Millisecond, 2 * time.Second
+	steps := 12
+	if w.cfg.Short {
+		steps = 5
+	}
+	if err := w.startDev(ctx, "--limits", "off"); err != nil {
+		return err
+	}
+	if err := w.endpoint(ctx); err != nil {
+		return err
+	}
+	var err error
+	if w.jobsURL, err = w.serveHandler(); err != nil {
+		return err
+	}
+	fleet, err := w.fleetOf(slots, 0)
+	if err != nil {
+		return err
+	}
+	load := func() {
+		w.callers.saturate(ctx, callers, backlog, time.Duration(steps)*every, ledger.Input{Milliseconds: 100, Tick: int(tick.Milliseconds())})
+	}
+	return w.during(load, func() error {
+		for i := range steps {
+			// All slots of the worker are free at the tick, and ask for a job.
+			next := time.Now().Add(every).Truncate(tick).Add(between(w.rng, 0, 30*time.Millisecond))
+			wait(ctx, time.Until(next))
+			if err := w.replace(ctx, fleet, i%fleetSize, fmt.Sprintf("w%d-%d", 1+i/fleetSize, i%fleetSize), slots); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// replace asks a worker to stop and starts another one in its place.
+func (w *world) replace(ctx context.Context, fleet []*process, i int, name string, slots int) error {
+	old := fleet[i]
+	if _, err := w.harmWorker(asked, old); err != nil {
+		return err
+	}
+	next, err := w.beginWorker(name, slots)
+	if err != nil {
+		return err
+	}
+	fleet[i] = next
+	if err := old.ended(ctx, stopTimeout); err != nil {
+		w.violate(ruleProcess, "%v", err)
+	}
+	return nil
+}
+
+// between draws a duration.
+func between(rng *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(rng.Int64N(int64(most-least)+1))
+}
+
+// stopTimeout is how long a worker may take to stop: its grace is 10 s.
+const stopTimeout = 20 * time.Second
+
+func crashLoop(ctx context.Context, w *world) error {
+	const workers, every = 4, 300 * time.Millisecond
+	kills := 200
+	if w.cfg.Short {
+		kills = 80
+	}
+	if err := w.simple(ctx, "--max-lost-workers", "100"); err != nil {
+		return err
+	}
+	var fleet []*process
+	for i := range workers {
+		p, err := w.worker(ctx, fmt.Sprintf("w%d", i))
+		if err != nil {
+			return err
+		}
+		fleet = append(fleet, p)
+	}
+	work := func(n int) time.Duration { return time.Duration(50+n%10*50) * time.Millisecond }
+	return w.underLoad(ctx, 10, time.Duration(kills)*every, work, func() error {
+		for i := range kills {
+			wait(ctx, every)
+			victim := w.rng.IntN(workers)
+			if _, err := w.harmWorker(killed, fleet[victim]); err != nil {
+				return err
+			}
+			next, err := w.beginWorker(fmt.Sprintf("w%d", workers+i), workerSlots)
+			if err != nil {
+				return err
+			}
+			fleet[victim] = next
+		}
+		return nil
+	})
+}
+
+// fleetSize is the number of workers of fleetOf.
+const fleetSize = 2
+
+// fleetOf starts workers; their names have the number of the round.
+func (w *world) fleetOf(slots, round int) (fleet []*process, err error) {
+	for i := range fleetSize {
+		p, err := w.beginWorker(fmt.Sprintf("w%d-%d", round, i), slots)
+		if err != nil {
+			return nil, err
+		}
+		fleet = append(fleet, p)
+	}
+	return fleet, nil
+}
+
+func hostKill(ctx context.Context, w *world) error {
+	const slots, every = 8, 6 * time.Second
+	rounds := 10
+	if w.cfg.Short {
+		rounds = 3
+	}
+	if err := w.simple(ctx, "--max-lost-workers", "100"); err != nil {
+		return err
+	}
+	fleet, err := w.fleetOf(slots, 0)
+	if err != nil {
+		return err
+	}
+	work := func(n int) time.Duration { return time.Duration(50+n%10*100) * time.Millisecond }
+	return w.underLoad(ctx, 30, time.Duration(rounds+1)*every, work, func() error {
+		for i := range rounds {
+			wait(ctx, every)
+			w.count("host killed")
+			for _, p := range fleet {
+				w.book.harm(killed, p.name)
+			}
+			killAll(append(fleet, w.dev)...)
+			if err := w.startDev(ctx); err != nil {
+				return err
+			}
+			if fleet, err = w.fleetOf(slots, i+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// killAll kills processes at the same moment.
+func killAll(all ...*process) {
+	for _, p := range all {
+		p.harmed.Store(true)
+		_ = p.cmd.Process.Kill() // it may be gone already
+	}
+	for _, p := range all {
+		<-p.gone
+	}
+}
+
+func devKill(ctx context.Context, w *world) error {
+	const slots, every = 16, 3 * time.Second
+	rounds := 30
+	if w.cfg.Short {
+		rounds = 6
+	}
+	if err := w.simple(ctx); err != nil {
+		return err
+	}
+	if _, err := w.fleetOf(slots, 0); err != nil {
+		return err
+	}
+	work := func(n int) time.Duration { return time.Duration(50+n%20*100) * time.Millisecond }
+	return w.underLoad(ctx, 30, time.Duration(rounds+1)*every, work, func() error {
+		for range rounds {
+			wait(ctx, every)
+			w.count("dev killed")
+			w.dev.kill()
+			if err := w.startDev(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
