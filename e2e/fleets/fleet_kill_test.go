@@ -128,29 +128,43 @@ func (f *fleetSite) decidedWithin(id string, after time.Time, most time.Duration
 func workersOf(t *testing.T, killed int) string {
 	t.Helper()
 	var found []string
+	for pid, parent := range fleetProcesses(t, "ep") {
+		// Orphans have another parent than an autoscaler.
+		if killed == 0 || parent == killed || parent == 1 {
+			found = append(found, fmt.Sprintf("%d of %d", pid, parent))
+		}
+	}
+	return strings.Join(found, ", ")
+}
+
+// fleetProcesses returns the fleet workers of an endpoint that run on this
+// machine, with their parents.
+func fleetProcesses(t *testing.T, endpoint string) map[int]int {
+	t.Helper()
+	found := map[int]int{}
 	environs, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range environs {
 		env, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(env, []byte(asFleetWorker+"=yes")) || !bytes.Contains(env, []byte("RUNPOD_ENDPOINT_ID=ep\x00")) {
+		if err != nil || !bytes.Contains(env, []byte(asFleetWorker+"=yes")) || !bytes.Contains(env, []byte("RUNPOD_ENDPOINT_ID="+endpoint+"\x00")) {
 			continue
 		}
 		stat, err := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
 		if err != nil {
 			continue
 		}
-		_, rest, _ := bytes.Cut(stat, []byte(") "))
+		text, rest, _ := bytes.Cut(stat, []byte(") "))
 		var state string
-		var parent int
+		var pid, parent int
+		if _, err := fmt.Sscan(string(text), &pid); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := fmt.Sscan(string(rest), &state, &parent); err != nil || state == "Z" {
 			continue
 		}
-		// Orphans have another parent than an autoscaler.
-		if killed == 0 || parent == killed || parent == 1 {
-			found = append(found, fmt.Sprintf("%s of %d", filepath.Dir(path), parent))
-		}
+		found[pid] = parent
 	}
-	return strings.Join(found, ", ")
+	return found
 }

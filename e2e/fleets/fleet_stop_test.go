@@ -12,12 +12,13 @@ import (
 
 // TestAStopEndsTheJobsOfItsWorkersOrGivesThemBack stops a dev whose workers,
 // which die of SIGTERM, are busy: what can be ended within the grace is, the
-// rest waits again at once, and no worker counts as lost.
+// rest waits again at once, and no worker counts as lost. The next dev starts a
+// worker for it.
 func TestAStopEndsTheJobsOfItsWorkersOrGivesThemBack(t *testing.T) {
 	t.Parallel()
 	s := site.New(t)
 	f, d := fleetDevOf(t, s, "FLIGHTLINE_FLEET_GRACE=8s")
-	f.endpoint("ep", map[string]any{"scalerType": "REQUEST_COUNT", "maxLostWorkers": 1, "leaseMs": 60_000})
+	f.endpoint("ep", map[string]any{"maxLostWorkers": 1, "leaseMs": 10_000})
 	long := f.submit("ep", 1, 300_000, nil)[0]
 	f.held("ep", long)
 	short := f.submit("ep", 1, 3000, nil)[0]
@@ -32,17 +33,33 @@ func TestAStopEndsTheJobsOfItsWorkersOrGivesThemBack(t *testing.T) {
 	d.Ends(8*time.Second + 2*site.StopWithin)
 
 	f, d = fleetDevOf(t, s, "FLIGHTLINE_DRIVERS=none")
-	for job, want := range map[string]string{short: "COMPLETED", long: "IN_QUEUE"} {
-		f.await("job "+job+" "+want, func() string {
-			var got struct{ Status string }
-			if f.rest(http.MethodGet, "/v2/ep/status/"+job, nil, &got); got.Status == want {
-				return ""
-			}
-			return got.Status
-		})
-	}
+	f.status("ep", short, "COMPLETED")
+	f.status("ep", long, "IN_QUEUE")
+	f.counts("ep", 1, 0)
 	f.size("ep", 0)
 	d.Stop(site.StopWithin)
+
+	f, d = fleetDevOf(t, s, "FLIGHTLINE_DRIVERS=process", "FLIGHTLINE_FLEET_GRACE=1s")
+	f.held("ep", long)
+	f.running("ep", long)
+	f.counts("ep", 0, 1)
+	d.Terminate()
+	d.Ends(time.Second + 2*site.StopWithin)
+}
+
+// counts waits until /health counts so many jobs.
+func (f *fleetSite) counts(endpoint string, inQueue, inProgress int) {
+	f.t.Helper()
+	f.await("/health of "+endpoint, func() string {
+		var got struct {
+			Jobs struct{ InQueue, InProgress int }
+		}
+		f.rest(http.MethodGet, "/v2/"+endpoint+"/health", nil, &got)
+		if got.Jobs.InQueue == inQueue && got.Jobs.InProgress == inProgress {
+			return ""
+		}
+		return fmt.Sprintf("%+v, want %d in the queue and %d in progress", got.Jobs, inQueue, inProgress)
+	})
 }
 
 // held waits until a worker says that it has the job.

@@ -16,12 +16,16 @@ import (
 type explanation struct {
 	position queue.Position
 	endpoint endpoint.Endpoint
+	// counts are the endpoint's jobs, at most a second ago.
+	counts queue.Stats
 	// workers are the living ones by state.
 	workers map[string]int
 	// decision is nil if nothing was decided about this endpoint.
 	decision *registry.Decision
 	// alive: an autoscaler is active.
 	alive bool
+	// holder is the worker that the job's record names.
+	holder holder
 	// failure is nil if no worker ended in the last day.
 	failure *workerFailure
 	now     time.Time
@@ -34,7 +38,11 @@ func reasonOf(x explanation) string {
 	case job.InQueue:
 		return "waiting: " + x.waitsFor()
 	case job.InProgress:
-		return fmt.Sprintf("running on worker %s for %s; it times out in %s", j.Worker, lasting(j.Execution(x.now)), lasting(max(0, j.Deadline.Sub(x.now))))
+		times := fmt.Sprintf("it times out in %s", lasting(max(0, j.Deadline.Sub(x.now))))
+		if lost := x.lost(); lost != "" {
+			return "waiting for a worker to take it over: " + lost + "; " + times + x.unmanned()
+		}
+		return fmt.Sprintf("running on worker %s for %s; %s", j.Worker, lasting(j.Execution(x.now)), times)
 	case job.Completed:
 		return fmt.Sprintf("completed by worker %s in %s", j.Worker, lasting(j.Execution(x.now)))
 	case job.TimedOut:
@@ -50,6 +58,45 @@ func reasonOf(x explanation) string {
 	return string(j.Status)
 }
 
+// unnamedTimeout is how long a worker that lives may run a job that no heartbeat
+// of it names: one that speaks HTTP pings every 10 s.
+const unnamedTimeout = 12 * time.Second
+
+// lost says why the worker that runs the job has lost it, "" if it has not.
+func (x explanation) lost() string {
+	h, j := x.holder, x.position.Job
+	switch {
+	case h.names:
+		return ""
+	case h.seen.IsZero() && !h.ended.IsZero():
+		return fmt.Sprintf("worker %s ended at %s: %s", j.Worker, web.Stamp(h.ended), h.why)
+	case j.Execution(x.now) < unnamedTimeout:
+		return "" // it may not have spoken since
+	case h.seen.IsZero():
+		return fmt.Sprintf("worker %s was not heard of for 15s", j.Worker)
+	case h.seen.Sub(j.Started) < unnamedTimeout:
+		return ""
+	}
+	return fmt.Sprintf("worker %s lives and does not name it, last at %s", j.Worker, web.Stamp(h.seen))
+}
+
+// unmanned says why no worker takes a job over, "" while there are some.
+func (x explanation) unmanned() string {
+	if x.workers[registry.WorkerIdle]+x.workers[registry.WorkerRunning] > 0 {
+		return ""
+	}
+	return "; " + x.nobody()
+}
+
+// offered says what became of a job that was handed out.
+func (x explanation) offered() string {
+	text := "a worker was given it and has not picked it up"
+	if x.position.Job.Run > 0 {
+		text = "a worker gave it back"
+	}
+	return fmt.Sprintf("%s; it is handed out again within %s", text, lasting(x.endpoint.Lease)) + x.unmanned()
+}
+
 // waitsFor names what has to happen first.
 func (x explanation) waitsFor() string {
 	idle, busy := x.workers[registry.WorkerIdle], x.workers[registry.WorkerRunning]
@@ -57,7 +104,7 @@ func (x explanation) waitsFor() string {
 	case x.endpoint.Paused(x.now):
 		return "the endpoint is paused until " + web.Stamp(x.endpoint.PausedUntil)
 	case x.position.Offered:
-		return fmt.Sprintf("a worker was given it and has not picked it up; it is handed out again within %s", lasting(x.endpoint.Lease))
+		return x.offered()
 	case idle+busy == 0:
 		return x.ahead() + x.nobody()
 	case idle > 0:

@@ -36,6 +36,8 @@ func TestReasonOf(t *testing.T) {
 	low.Job.Class = job.LowPriority
 	running := ran(job.InProgress, "")
 	running.Job.Finished = time.Time{}
+	long := running
+	long.Job.Started = now.Add(-15 * time.Second)
 	paused := endpoint.Endpoint{WorkersMax: 3, PausedUntil: now.Add(time.Minute)}
 	three := endpoint.Endpoint{WorkersMax: 3, Lease: 30 * time.Second}
 	off := endpoint.Endpoint{NoWorkers: true}
@@ -44,29 +46,35 @@ func TestReasonOf(t *testing.T) {
 		x    explanation
 		want string
 	}{
-		"all busy":         {explanation{position: waits(12, 12), endpoint: three, workers: counts(0, 3, 0, 0)}, "waiting: 12 jobs ahead, 3 of 3 workers busy"},
-		"one ahead":        {explanation{position: waits(1, 1), endpoint: three, workers: counts(0, 3, 0, 0)}, "waiting: 1 job ahead, 3 of 3 workers busy"},
-		"a long queue":     {explanation{position: waits(700, 900), endpoint: three, workers: counts(0, 4, 0, 0)}, "waiting: 700 to 900 jobs ahead, 4 of 3 workers busy"},
-		"idle ones":        {explanation{position: waits(0, 0), endpoint: three, workers: counts(1, 2, 0, 0)}, "waiting: it is next, 1 worker of 3 idle"},
-		"more could be":    {explanation{position: waits(2, 2), endpoint: three, workers: counts(0, 1, 0, 0), alive: true, decision: backoff}, "waiting: 2 jobs ahead, 1 worker busy; the autoscaler: starts again in 8 s, since 3 workers ended at once"},
-		"nobody decides":   {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 1, 0, 0)}, "waiting: it is next, 1 worker busy; no autoscaler runs"},
-		"an old decision":  {explanation{position: waits(0, 0), endpoint: three, decision: backoff}, "waiting: it is next, no worker is there; no autoscaler runs"},
-		"no decision yet":  {explanation{position: waits(0, 0), endpoint: three, alive: true}, "waiting: it is next, no worker is there; the autoscaler has not decided yet"},
-		"low priority":     {explanation{position: low, endpoint: three, alive: true, decision: backoff}, "waiting: it is next, no worker is there; no worker is started for jobs of low priority: it runs when one is free"},
-		"starting":         {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 2, 0)}, "waiting: it is next, 2 workers start"},
-		"one starts":       {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 1, 3)}, "waiting: it is next, 1 worker starts"},
-		"all unhealthy":    {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 0, 2)}, "waiting: it is next, 2 workers unhealthy and none other; no autoscaler runs"},
-		"throttled":        {explanation{position: waits(0, 0), endpoint: three, workers: map[string]int{registry.WorkerThrottled: 1}}, "waiting: it is next, 1 worker throttled and none other; no autoscaler runs"},
-		"paused":           {explanation{position: waits(5, 5), endpoint: paused, workers: counts(3, 0, 0, 0)}, "waiting: the endpoint is paused until 2026-11-21T12:01:00.000Z"},
-		"the fleet is off": {explanation{position: waits(0, 0), endpoint: off, alive: true}, "waiting: it is next, no worker is there; none is started, as workersMax is 0"},
-		"off, and busy":    {explanation{position: waits(0, 0), endpoint: off, workers: counts(0, 2, 0, 0)}, "waiting: it is next, 2 workers busy; none is started, as workersMax is 0"},
-		"offered":          {explanation{position: queue.Position{Job: job.Job{Status: job.InQueue}, Offered: true}, endpoint: three}, "waiting: a worker was given it and has not picked it up; it is handed out again within 30s"},
-		"running":          {explanation{position: running, endpoint: three}, "running on worker w1 for 3s; it times out in 9m57s"},
-		"completed":        {explanation{position: ran(job.Completed, "")}, "completed by worker w1 in 1.5s"},
-		"failed":           {explanation{position: ran(job.Failed, "out of memory")}, "failed: out of memory"},
-		"failed, silently": {explanation{position: ran(job.Failed, "")}, "failed on worker w1"},
-		"timed out":        {explanation{position: ran(job.TimedOut, "")}, "timed out: it ran for longer than its execution timeout of 10m0s"},
-		"cancelled":        {explanation{position: ran(job.Cancelled, "")}, "cancelled"},
+		"all busy":                {explanation{position: waits(12, 12), endpoint: three, workers: counts(0, 3, 0, 0)}, "waiting: 12 jobs ahead, 3 of 3 workers busy"},
+		"one ahead":               {explanation{position: waits(1, 1), endpoint: three, workers: counts(0, 3, 0, 0)}, "waiting: 1 job ahead, 3 of 3 workers busy"},
+		"a long queue":            {explanation{position: waits(700, 900), endpoint: three, workers: counts(0, 4, 0, 0)}, "waiting: 700 to 900 jobs ahead, 4 of 3 workers busy"},
+		"idle ones":               {explanation{position: waits(0, 0), endpoint: three, workers: counts(1, 2, 0, 0)}, "waiting: it is next, 1 worker of 3 idle"},
+		"more could be":           {explanation{position: waits(2, 2), endpoint: three, workers: counts(0, 1, 0, 0), alive: true, decision: backoff}, "waiting: 2 jobs ahead, 1 worker busy; the autoscaler: starts again in 8 s, since 3 workers ended at once"},
+		"nobody decides":          {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 1, 0, 0)}, "waiting: it is next, 1 worker busy; no autoscaler runs"},
+		"an old decision":         {explanation{position: waits(0, 0), endpoint: three, decision: backoff}, "waiting: it is next, no worker is there; no autoscaler runs"},
+		"no decision yet":         {explanation{position: waits(0, 0), endpoint: three, alive: true}, "waiting: it is next, no worker is there; the autoscaler has not decided yet"},
+		"low priority":            {explanation{position: low, endpoint: three, alive: true, decision: backoff}, "waiting: it is next, no worker is there; no worker is started for jobs of low priority: it runs when one is free"},
+		"starting":                {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 2, 0)}, "waiting: it is next, 2 workers start"},
+		"one starts":              {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 1, 3)}, "waiting: it is next, 1 worker starts"},
+		"all unhealthy":           {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 0, 2)}, "waiting: it is next, 2 workers unhealthy and none other; no autoscaler runs"},
+		"throttled":               {explanation{position: waits(0, 0), endpoint: three, workers: map[string]int{registry.WorkerThrottled: 1}}, "waiting: it is next, 1 worker throttled and none other; no autoscaler runs"},
+		"paused":                  {explanation{position: waits(5, 5), endpoint: paused, workers: counts(3, 0, 0, 0)}, "waiting: the endpoint is paused until 2026-11-21T12:01:00.000Z"},
+		"the fleet is off":        {explanation{position: waits(0, 0), endpoint: off, alive: true}, "waiting: it is next, no worker is there; none is started, as workersMax is 0"},
+		"off, and busy":           {explanation{position: waits(0, 0), endpoint: off, workers: counts(0, 2, 0, 0)}, "waiting: it is next, 2 workers busy; none is started, as workersMax is 0"},
+		"offered":                 {explanation{position: queue.Position{Job: job.Job{Status: job.InQueue}, Offered: true}, endpoint: three, workers: counts(1, 0, 0, 0)}, "waiting: a worker was given it and has not picked it up; it is handed out again within 30s"},
+		"given back":              {explanation{position: queue.Position{Job: job.Job{Status: job.InQueue, Run: 1}, Offered: true}, endpoint: three, alive: true, decision: backoff}, "waiting: a worker gave it back; it is handed out again within 30s; no worker is there; the autoscaler: starts again in 8 s, since 3 workers ended at once"},
+		"running":                 {explanation{position: running, endpoint: three}, "running on worker w1 for 3s; it times out in 9m57s"},
+		"it says so":              {explanation{position: long, endpoint: three, holder: holder{seen: now, names: true, ended: now}}, "running on worker w1 for 15s; it times out in 9m57s"},
+		"it has not spoken since": {explanation{position: long, endpoint: three, holder: holder{seen: now.Add(-4 * time.Second)}}, "running on worker w1 for 15s; it times out in 9m57s"},
+		"its worker ended":        {explanation{position: running, endpoint: three, workers: counts(0, 0, 1, 0), holder: holder{ended: now.Add(-time.Second), why: "signal: killed"}}, "waiting for a worker to take it over: worker w1 ended at 2026-11-21T11:59:59.000Z: signal: killed; it times out in 9m57s; 1 worker starts"},
+		"its worker is silent":    {explanation{position: long, endpoint: three, workers: counts(0, 1, 0, 0)}, "waiting for a worker to take it over: worker w1 was not heard of for 15s; it times out in 9m57s"},
+		"its worker forgot it":    {explanation{position: long, endpoint: three, workers: counts(1, 0, 0, 0), holder: holder{seen: now}}, "waiting for a worker to take it over: worker w1 lives and does not name it, last at 2026-11-21T12:00:00.000Z; it times out in 9m57s"},
+		"completed":               {explanation{position: ran(job.Completed, "")}, "completed by worker w1 in 1.5s"},
+		"failed":                  {explanation{position: ran(job.Failed, "out of memory")}, "failed: out of memory"},
+		"failed, silently":        {explanation{position: ran(job.Failed, "")}, "failed on worker w1"},
+		"timed out":               {explanation{position: ran(job.TimedOut, "")}, "timed out: it ran for longer than its execution timeout of 10m0s"},
+		"cancelled":               {explanation{position: ran(job.Cancelled, "")}, "cancelled"},
 	} {
 		tt.x.now = now
 		if got := reasonOf(tt.x); got != tt.want {
@@ -106,7 +114,11 @@ func (s *system) explained(id string) (v explainView) {
 func TestExplainFollowsAJob(t *testing.T) {
 	s := start(t)
 	first, second := s.submit(), s.submit()
-	v := s.explained(second)
+	var v explainView
+	eventually(t, "both jobs are counted", patience, func() bool { // a moment after they were accepted
+		v = s.explained(second)
+		return v.Queue != nil && v.Queue.InQueue == 2 && v.Queue.Position == 2
+	})
 	if v.ID != job.ID(second) || v.Queue == nil || v.Queue.Position != 2 || v.Queue.JobsAhead != 1 || !v.Queue.Exact || v.Queue.InQueue != 2 || v.WorkerID != "" {
 		t.Errorf("waiting: got %+v", v)
 	}
@@ -163,8 +175,12 @@ func TestExplainTellsOfTheLastWorkerThatFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Created = time.Now().Add(time.Hour) // one of the same id, made anew
-	if failure, err := s.service.lastFailure(t.Context(), e); failure != nil || err != nil {
-		t.Errorf("got %+v, %v; want none of its workers", failure, err)
+	pods, err := s.registry.Pods.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if failure := lastFailure(pods, e); failure != nil {
+		t.Errorf("got %+v, want none of its workers", failure)
 	}
 }
 

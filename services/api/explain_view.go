@@ -110,7 +110,7 @@ func placeOf(x explanation) *placeView {
 	p := x.position
 	return &placeView{
 		Position: p.Least + 1, PositionMost: p.Most + 1, JobsAhead: p.Least, JobsAheadMost: p.Most, Exact: p.Least == p.Most,
-		InQueue: p.Queued, InQueueLowPriority: p.QueuedLow, Offered: p.Offered,
+		InQueue: x.counts.Queued, InQueueLowPriority: x.counts.QueuedLow, Offered: p.Offered,
 	}
 }
 

@@ -15,11 +15,11 @@ func (s *Service) health(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	stats, err := s.queue.Stats(ctx, e)
+	workers, err := s.registry.Workers.Counts(ctx, e.ID)
 	if err != nil {
 		return err
 	}
-	workers, err := s.registry.Workers.Counts(ctx, e.ID)
+	stats, err := s.queue.CountByStatus(ctx, e, workers.Jobs)
 	if err != nil {
 		return err
 	}
@@ -29,5 +29,5 @@ func (s *Service) health(c *fiber.Ctx) error {
 			return err
 		}
 	}
-	return c.JSON(healthOf(stats, totals, workers))
+	return c.JSON(healthOf(stats, totals, workers.States))
 }

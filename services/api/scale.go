@@ -73,15 +73,15 @@ func (s *Service) scale(c *fiber.Ctx) error {
 // number counts jobs and workers as they are now, not when it was decided:
 // that may be long ago.
 func (s *Service) number(ctx context.Context, e endpoint.Endpoint, v *scaleView) error {
-	stats, err := s.queue.Stats(ctx, e)
-	if err != nil {
-		return err
-	}
-	v.Queued, v.QueuedLow, v.InProgress = stats.Queued-stats.QueuedLow, stats.QueuedLow, stats.Running-stats.RunningLow
 	workers, err := s.registry.Workers.List(ctx, e.ID)
 	if err != nil {
 		return err
 	}
+	stats, err := s.queue.CountByStatus(ctx, e, registry.CountWorkers(workers).Jobs)
+	if err != nil {
+		return err
+	}
+	v.Queued, v.QueuedLow, v.InProgress = stats.Queued-stats.QueuedLow, stats.QueuedLow, stats.Running-stats.RunningLow
 	if d := pod.Driver(e.Fleet.Driver); d != "" && d != pod.External {
 		workers, err = s.fleet(ctx, e, workers)
 	} else {

@@ -45,7 +45,9 @@ type sample struct {
 	// queued and running leave out low priority, allRunning does not.
 	queued, queuedLow, running, allRunning int
 	oldest                                 time.Duration
-	members                                []member
+	// orphans are some of running, and counted for queue delay only.
+	orphans orphans
+	members []member
 	// failures are the workers in a row that ended soon after their start.
 	failures    int
 	lastFailure time.Time
@@ -121,21 +123,30 @@ func needed(e endpoint.Endpoint, s sample, m memory, alive int, now time.Time) n
 		return need{n, registry.ScalingRequests, fmt.Sprintf("%d jobs wait and %d run, %d for each worker", s.queued, s.running, e.ScalerValue)}
 	}
 	limit := time.Duration(e.ScalerValue) * time.Second
-	working := count(s.members, busy)
+	working, waiting := count(s.members, busy), s.queued+s.orphans.count
+	oldest := max(s.oldest, s.orphans.waited)
 	switch {
-	case s.queued == 0:
+	case waiting == 0:
 		return need{workers: working}
 	case alive == 0:
-		return need{1, registry.ScalingFromZero, fmt.Sprintf("%d jobs wait and there is no worker", s.queued)}
-	case s.oldest > limit && now.Sub(m.grew) >= limit:
+		return need{1, registry.ScalingFromZero, s.waiting() + "; there is no worker"}
+	case oldest > limit && now.Sub(m.grew) >= limit:
 		// No more than what waits can use, twice as many as there are at most.
-		more := min(alive, working+s.queued-alive)
+		more := min(alive, working+waiting-alive)
 		return need{
 			alive + max(0, more), registry.ScalingDelay,
-			fmt.Sprintf("a job has waited for %s, longer than %s", s.oldest.Round(time.Second), limit),
+			fmt.Sprintf("a job has waited for %s, longer than %s", oldest.Round(time.Second), limit),
 		}
 	}
 	return need{workers: alive}
+}
+
+// waiting says which jobs ask for a worker.
+func (s sample) waiting() string {
+	if s.orphans.count == 0 {
+		return fmt.Sprintf("%d jobs wait", s.queued)
+	}
+	return fmt.Sprintf("%d jobs wait and %d have lost their worker", s.queued, s.orphans.count)
 }
 
 // grow starts workers, unless something is in the way.

@@ -12,13 +12,7 @@ import (
 
 func TestDecide(t *testing.T) {
 	const long, short = time.Hour, time.Second
-	tests := map[string]struct {
-		e      endpoint.Endpoint
-		s      sample
-		grew   time.Duration // ago, 0 for long ago
-		before int           // wanted
-		want   verdict
-	}{
+	checkDecisions(t, map[string]decisionTest{
 		"nothing to do": {e: ep(), want: verdict{}},
 		"the first job starts a worker at once": {
 			e: ep(), s: sample{queued: 30, machines: 1},
@@ -181,7 +175,20 @@ func TestDecide(t *testing.T) {
 			e: ep(elsewhere), s: sample{running: 1, allRunning: 1, members: crew(long, busy, idle)}, before: 2,
 			want: verdict{wanted: 1, reason: registry.ScalingIdle},
 		},
-	}
+	})
+}
+
+// decisionTest is what decide should make of a sample.
+type decisionTest struct {
+	e      endpoint.Endpoint
+	s      sample
+	grew   time.Duration // ago, 0 for long ago
+	before int           // wanted
+	want   verdict
+}
+
+func checkDecisions(t *testing.T, tests map[string]decisionTest) {
+	t.Helper()
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := memory{wanted: test.before}

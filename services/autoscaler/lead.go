@@ -45,6 +45,7 @@ type mind struct {
 	of     endpoint.Endpoint
 	alive  int // workers, when it was looked at
 	line   line
+	handed handed
 }
 
 // standing is a worker's state, and since when.

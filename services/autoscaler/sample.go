@@ -38,6 +38,11 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *mi
 			return in
 		}
 	}
+	if in.orphans, err = l.orphans(ctx, v, e, m, stats); err != nil {
+		in.unknown = "the jobs that were handed out could not be listed"
+		l.log.DebugContext(ctx, "handed-out jobs not listed", "endpoint", e.ID, "err", err)
+		return in
+	}
 	if external(e) {
 		in.members, in.unknown = l.visitors(ctx, v, e.ID)
 		return in

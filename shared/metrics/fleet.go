@@ -109,7 +109,14 @@ func (f *fleet) read(ctx context.Context) []prometheus.Metric {
 func (f *fleet) endpoint(ctx context.Context, e endpoint.Endpoint) ([]prometheus.Metric, error) {
 	now := f.Queue.Now()
 	list := []prometheus.Metric{gauge(paused, truth(e.Paused(now)), e.ID)}
-	stats, err := f.Queue.Stats(ctx, e)
+	counts, err := f.Registry.Workers.Counts(ctx, e.ID)
+	if err != nil {
+		return list, err
+	}
+	for _, state := range workerStates() {
+		list = append(list, gauge(workers, float64(counts.States[state]), e.ID, state))
+	}
+	stats, err := f.Queue.CountByStatus(ctx, e, counts.Jobs)
 	if err != nil {
 		return list, err
 	}
@@ -124,13 +131,6 @@ func (f *fleet) endpoint(ctx context.Context, e endpoint.Endpoint) ([]prometheus
 		return list, err
 	}
 	list = append(list, gauge(oldest, wait.Seconds(), e.ID))
-	counts, err := f.Registry.Workers.Counts(ctx, e.ID)
-	if err != nil {
-		return list, err
-	}
-	for _, state := range workerStates() {
-		list = append(list, gauge(workers, float64(counts[state]), e.ID, state))
-	}
 	d, err := f.Registry.Scaling.Last(ctx, e.ID)
 	if errors.Is(err, registry.ErrNotFound) {
 		return list, nil

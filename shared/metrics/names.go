@@ -42,8 +42,8 @@ var (
 	behind    = Name{namespace + "recorder_lag_writes", Gauge, nil, recorder, "Writes to the streams of records since the last one recorded, those of timers included; absent where the recorder stands by."}
 	hooks     = Name{namespace + "webhook_deliveries_total", Counter, []string{"result"}, "webhook", "Attempts to deliver a webhook: delivered, failed (another follows), given_up."}
 
-	depth   = Name{namespace + "queue_depth", Gauge, []string{byEndpoint, "class"}, api, "Jobs that wait, by priority class."}
-	running = Name{namespace + "jobs_in_progress", Gauge, []string{byEndpoint}, api, "Jobs that are handed out to a worker."}
+	depth   = Name{namespace + "queue_depth", Gauge, []string{byEndpoint, "class"}, api, "Jobs that are IN_QUEUE, by priority class."}
+	running = Name{namespace + "jobs_in_progress", Gauge, []string{byEndpoint}, api, "Jobs that are IN_PROGRESS."}
 	oldest  = Name{namespace + "queue_oldest_waiting_seconds", Gauge, []string{byEndpoint}, api, "How long the first waiting job of normal priority has waited, 0 if none waits."}
 	workers = Name{namespace + "workers", Gauge, []string{byEndpoint, "state"}, api, "Workers that beat, by state."}
 	wanted  = Name{namespace + "workers_wanted", Gauge, []string{byEndpoint}, api, "Workers that the autoscaler wants; absent where it has not decided."}

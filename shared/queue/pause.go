@@ -28,8 +28,14 @@ type consumerInfo struct {
 		// Stream is the last message that was handed out for the first time.
 		Stream uint64 `json:"stream_seq"` //nolint:tagliatelle // the server's name
 	} `json:"delivered"`
-	// Pending counts those that come after it.
-	Pending int  `json:"num_pending"` //nolint:tagliatelle // as above
+	// AckFloor is a message that no unacknowledged one comes before.
+	AckFloor struct {
+		Stream uint64 `json:"stream_seq"` //nolint:tagliatelle // as above
+	} `json:"ack_floor"` //nolint:tagliatelle // as above
+	// Pending counts those that come after the last delivered one, Out those that
+	// were delivered and are not acknowledged.
+	Pending int  `json:"num_pending"`     //nolint:tagliatelle // as above
+	Out     int  `json:"num_ack_pending"` //nolint:tagliatelle // as above
 	Paused  bool `json:"paused"`
 }
 

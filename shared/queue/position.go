@@ -20,9 +20,6 @@ type Position struct {
 	// given to has not picked it up yet, or gave it back; it comes again, at
 	// the latest when a lease is over.
 	Offered bool
-	// Queued counts the jobs of the endpoint that wait, QueuedLow the
-	// low-priority ones of them.
-	Queued, QueuedLow int
 }
 
 // positionScan is how many places are looked at, one by one, to turn the bounds
@@ -45,13 +42,12 @@ func (q *Queue) Position(ctx context.Context, e endpoint.Endpoint, id job.ID) (P
 	}
 	p := Position{Job: r.Job}
 	p.Job.Output = nil
+	if r.Status != job.InQueue {
+		return p, q.durable(ctx, streams.Records(e.Partition), q.nc.ConnectedServerId())
+	}
 	normal, low, err := q.bothClasses(ctx, e.ID)
 	if err != nil {
 		return Position{}, err
-	}
-	p.Queued, p.QueuedLow = normal.Pending+low.Pending, low.Pending
-	if r.Status != job.InQueue {
-		return p, q.durable(ctx, streams.Records(e.Partition), q.nc.ConnectedServerId())
 	}
 	own := normal
 	if r.Class == job.LowPriority {

@@ -16,8 +16,9 @@ import (
 type Stats struct {
 	// Queued counts all waiting jobs, QueuedLow the low-priority ones of them.
 	Queued, QueuedLow int
-	// Running counts the jobs that are handed out to a worker, or were and wait
-	// for their lease to end, RunningLow the low-priority ones of them.
+	// Running counts the jobs that were handed out to a worker, RunningLow the
+	// low-priority ones of them: those that run, and those that wait to be handed
+	// out again after a worker was lost or gave them back.
 	Running, RunningLow int
 }
 
@@ -34,6 +35,9 @@ type counted struct {
 	mu    sync.Mutex
 	asked time.Time
 	stats Stats
+	// byStatus is what CountByStatus made of the stats that were asked for then.
+	byStatus Stats
+	of       time.Time
 }
 
 func (c *statsCache) entry(endpoint string) *counted {
@@ -85,11 +89,7 @@ func (q *Queue) count(ctx context.Context, endpoint string) (Stats, error) {
 		if err != nil {
 			return Stats{}, err
 		}
-		var info struct {
-			Error   *apiError `json:"error"`
-			Pending int       `json:"num_pending"`     //nolint:tagliatelle // the server's name
-			Out     int       `json:"num_ack_pending"` //nolint:tagliatelle // as above
-		}
+		var info consumerInfo
 		if err := json.Unmarshal(answer.Data, &info); err != nil {
 			return Stats{}, fmt.Errorf("count jobs of %s: %w", endpoint, err)
 		}

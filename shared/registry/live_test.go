@@ -17,7 +17,7 @@ func TestWorkersAreCountedByState(t *testing.T) {
 	for _, w := range []registry.Worker{
 		{ID: "a", Endpoint: "ep1", State: registry.WorkerIdle},
 		{ID: "b", Endpoint: "ep1", State: registry.WorkerRunning, Running: []string{"j1"}, Host: registry.Host{CPUs: 2}},
-		{ID: "c", Endpoint: "ep1", State: registry.WorkerRunning},
+		{ID: "c", Endpoint: "ep1", State: registry.WorkerRunning, Running: []string{"j1", "j2"}}, // j1 was taken over
 		{ID: "d", Endpoint: "ep10", State: registry.WorkerIdle},
 	} {
 		if err := beater.Workers.Beat(t.Context(), w); err != nil {
@@ -25,7 +25,7 @@ func TestWorkersAreCountedByState(t *testing.T) {
 		}
 	}
 	for name, r := range map[string]*registry.Registry{"cold": beater, "warm": running(t, b)} {
-		want := map[string]int{registry.WorkerIdle: 1, registry.WorkerRunning: 2}
+		want := registry.WorkerCounts{States: map[string]int{registry.WorkerIdle: 1, registry.WorkerRunning: 2}, Jobs: 2}
 		eventually(t, name+" counts ep1", patience, func() bool {
 			got, err := r.Workers.Counts(t.Context(), "ep1")
 			return err == nil && cmp.Equal(got, want)
@@ -33,7 +33,7 @@ func TestWorkersAreCountedByState(t *testing.T) {
 		if all, err := r.Workers.List(t.Context(), ""); err != nil || len(all) != 4 || all[1].Seen.IsZero() || all[1].Host.CPUs != 2 {
 			t.Errorf("%s: got %+v, %v", name, all, err)
 		}
-		if got, err := r.Workers.Counts(t.Context(), "ep2"); err != nil || len(got) != 0 {
+		if got, err := r.Workers.Counts(t.Context(), "ep2"); err != nil || len(got.States) != 0 || got.Jobs != 0 {
 			t.Errorf("%s: got %v, %v, want none", name, got, err)
 		}
 	}

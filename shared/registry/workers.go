@@ -112,17 +112,31 @@ func (w *Workers) Remove(ctx context.Context, endpointID, id string) error {
 	return w.table.Delete(ctx, endpointID+"."+id)
 }
 
-// Counts returns how many workers of the endpoint are in which state.
-func (w *Workers) Counts(ctx context.Context, endpointID string) (map[string]int, error) {
+// WorkerCounts counts the living workers of an endpoint.
+type WorkerCounts struct {
+	// States has the workers by state; a state that none is in is not there.
+	States map[string]int
+	// Jobs is how many jobs they hold, as their last heartbeats say.
+	Jobs int
+}
+
+// Counts counts the workers of the endpoint.
+func (w *Workers) Counts(ctx context.Context, endpointID string) (WorkerCounts, error) {
 	workers, err := w.List(ctx, endpointID)
-	if err != nil {
-		return nil, err
+	return CountWorkers(workers), err
+}
+
+// CountWorkers counts these workers, and a job that two of them hold once.
+func CountWorkers(workers []Worker) WorkerCounts {
+	c, jobs := WorkerCounts{States: map[string]int{}}, map[string]bool{}
+	for _, w := range workers {
+		c.States[w.State]++
+		for _, id := range w.Running {
+			jobs[id] = true
+		}
 	}
-	counts := map[string]int{}
-	for _, x := range workers {
-		counts[x.State]++
-	}
-	return counts, nil
+	c.Jobs = len(jobs)
+	return c
 }
 
 // List returns the workers of an endpoint, or with "" of all, by endpoint and id.

@@ -1,0 +1,96 @@
+package autoscaler
+
+import (
+	"context"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+const (
+	// unnamedTimeout is how long no heartbeat may name a job that was handed out
+	// before it asks for another worker: a heartbeat interval and the time that a
+	// loaded machine adds.
+	unnamedTimeout = registry.BeatEvery + 3*time.Second
+	// orphansInterval is the pause between two looks at what was handed out.
+	orphansInterval = 2 * time.Second
+)
+
+// orphans are jobs that were handed out and that no living worker names: their
+// worker was lost, or gave them back, or never picked them up.
+type orphans struct {
+	count int
+	// waited is how long the first of them could have been taken over: a job is
+	// handed out again at the latest when its lease is over.
+	waited time.Duration
+}
+
+// findOrphans finds the orphans among the jobs that were handed out. since has
+// those that no worker named at the look before, by when that was first so;
+// next is the same for the next look. A job becomes an orphan only after
+// unnamedTimeout: what a heartbeat says is some seconds old.
+func findOrphans(out []job.ID, named map[job.ID]bool, since map[job.ID]time.Time, lease time.Duration, now time.Time) (found orphans, next map[job.ID]time.Time) {
+	next = map[job.ID]time.Time{}
+	for _, id := range out {
+		if named[id] {
+			continue
+		}
+		first, known := since[id]
+		if !known {
+			first = now
+		}
+		next[id] = first
+		unnamed := now.Sub(first)
+		if unnamed < unnamedTimeout {
+			continue
+		}
+		found.count++
+		found.waited = max(found.waited, unnamed-lease)
+	}
+	return found, next
+}
+
+// named are the jobs that living workers hold, whoever started them.
+func named(workers []registry.Worker) map[job.ID]bool {
+	jobs := map[job.ID]bool{}
+	for _, w := range workers {
+		for _, id := range w.Running {
+			jobs[job.ID(id)] = true
+		}
+	}
+	return jobs
+}
+
+// handed is what the leader remembers of an endpoint's jobs that were handed out.
+type handed struct {
+	jobs    []job.ID
+	listed  time.Time
+	unnamed map[job.ID]time.Time
+}
+
+// orphans finds the orphans of normal priority. The jobs are listed only while
+// more are handed out than workers name, or one was not named before.
+func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *mind, stats queue.Stats) (orphans, error) {
+	h := &m.handed
+	if stats.Running == stats.RunningLow || e.WorkersMax == 0 || e.ScalerType != endpoint.QueueDelay {
+		*h = handed{}
+		return orphans{}, nil
+	}
+	held := named(v.visitors[e.ID])
+	if stats.Running <= len(held) && len(h.unnamed) == 0 {
+		return orphans{}, nil
+	}
+	if v.now.Sub(h.listed) >= orphansInterval {
+		jobs, err := l.queue.ListHandedOut(ctx, e, job.Normal)
+		if err != nil {
+			return orphans{}, err
+		}
+		h.jobs, h.listed = jobs, v.now
+	}
+	var found orphans
+	found, h.unnamed = findOrphans(h.jobs, held, h.unnamed, e.Lease, v.now)
+	return found, nil
+}
