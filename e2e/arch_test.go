@@ -27,7 +27,7 @@ const (
 var layers = [][]string{
 	{"shared/job", "shared/endpoint", "shared/pod", "shared/limit", "shared/process", "shared/bus", "shared/bus/barrier", "shared/certs", "e2e/need", "e2e/chaos/ledger", "e2e/chaos/network"},
 	{"streams", "shared/certs/certstest", "shared/bus/embedded", "shared/host", "shared/telemetry"},
-	{"shared/queue", "shared/events", "shared/registry", "shared/bus/bustest", "shared/telemetry/otlp"},
+	{"shared/queue", "shared/events", "shared/registry", "shared/storage", "shared/bus/bustest", "shared/telemetry/otlp"},
 	{"shared/web", "shared/openapi", "shared/metrics", "shared/worker", "shared/client"},
 	{"shared/worker/s3", "shared/bus/bustest/site", "services/autoscaler/driver"},
 	{

@@ -34,3 +34,7 @@ func PullNext(stream, consumer string) string {
 
 // StreamPurge removes all messages of a filter.
 func StreamPurge(stream string) string { return "$JS.API.STREAM.PURGE." + stream }
+
+// CheckFilter is the filter of a purge that removes nothing: no stream has this
+// subject. The answer names a failed write that the server keeps of the stream.
+const CheckFilter = "none"

@@ -48,7 +48,11 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 	for _, s := range a.Removes {
 		publish = append(publish, MsgDelete(any1(s)))
 	}
-	for _, s := range a.Purges {
+	purges := a.Purges
+	if r != RoleWorker {
+		purges = slices.Concat(purges, Written(c, r)) // to ask whether they take writes
+	}
+	for _, s := range purges {
 		publish = append(publish, StreamPurge(any1(s)))
 	}
 	if a.Makes {
@@ -56,7 +60,7 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 	}
 	slices.Sort(publish)
 	return Permissions{
-		Publish: slices.Compact(publish), Deny: denied(c, a), Subscribe: append([]string{inbox}, a.Hears...),
+		Publish: slices.Compact(publish), Deny: denied(c, a, purges), Subscribe: append([]string{inbox}, a.Hears...),
 	}
 }
 
@@ -93,7 +97,7 @@ func making() []string {
 
 // denied takes back of the streams that are known what the queues of all
 // endpoints, by a wildcard, were given.
-func denied(c Config, a Access) []string {
+func denied(c Config, a Access, purges []string) []string {
 	var all []string
 	for _, s := range Shared(c) {
 		if slices.Contains(a.Reads, Any) && !slices.Contains(a.Reads, s) && !slices.Contains(a.Follows, s) {
@@ -101,6 +105,9 @@ func denied(c Config, a Access) []string {
 		}
 		if slices.Contains(a.Removes, Any) && !slices.Contains(a.Removes, s) {
 			all = append(all, MsgDelete(s))
+		}
+		if slices.Contains(purges, Any) && !slices.Contains(purges, s) {
+			all = append(all, StreamPurge(s))
 		}
 		if a.Makes {
 			all = append(all, "$JS.API.STREAM.DELETE."+s)

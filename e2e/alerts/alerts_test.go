@@ -85,6 +85,11 @@ var cases = map[string]struct{ fires, quiet string }{
 		fires: `flightline_streams_missing{instance="a"} 0+0x10 1+0x20`,
 		quiet: `flightline_streams_missing{instance="a"} 0+0x30`,
 	},
+	"FlightlineWritesRefused": {
+		fires: `flightline_streams_refusing_writes{instance="a"} 0+0x5 3+0x24
+			flightline_streams_refusing_writes{instance="b"} 0+0x30`,
+		quiet: `flightline_streams_refusing_writes{instance="a"} 0+0x30`,
+	},
 	"FlightlineDisconnected": {
 		fires: `flightline_nats_connected{instance="a"} 0+0x30`,
 		quiet: `flightline_nats_connected{instance="a"} 1+0x30`,

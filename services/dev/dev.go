@@ -14,6 +14,7 @@ import (
 	"flightline/services/cli"
 	"flightline/shared/limit"
 	"flightline/shared/process"
+	"flightline/shared/storage"
 	"flightline/shared/telemetry"
 )
 
@@ -86,7 +87,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
 	n, err := assemble(ctx, plan{
 		nc: b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), adminKey: h.APIKey,
-		webhooks: homely(open.url()), durable: b.durable(cfg.Sync), limits: limits, catalog: cfg.Catalog, fleets: fleet,
+		webhooks: homely(open.url()), durable: b.durable(cfg.Sync), restarts: true, alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, catalog: cfg.Catalog, fleets: fleet,
 		version: version, log: log, tracer: tracer,
 	})
 	if err != nil {
@@ -108,6 +109,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 		return err
 	}
 	t := &tour{client: c, nc: b.nc, url: h.URL, data: cfg.Data, demo: !cfg.NoDemo, version: version, out: out, log: log, tracer: tracer}
-	parts := append([]process.Part{{Name: "bus", Run: b.run, Waiting: func() string { return "NATS closes its streams" }}, {Name: "barrier", Run: b.serveBarrier(cfg.Sync)}}, n.parts...)
+	m := &mender{server: b.server, failed: n.storage.Failed, restarted: n.storage.Recheck, log: log}
+	parts := append([]process.Part{{Name: "bus", Run: b.run, Waiting: func() string { return "NATS closes its streams" }}, {Name: "barrier", Run: b.serveBarrier(cfg.Sync)}, {Name: "mender", Run: m.run}}, n.parts...)
 	return process.Run(ctx, log, append(parts, process.Part{Name: "demo", Run: t.run}, unready(n.health))...)
 }

@@ -26,6 +26,7 @@ import (
 	"flightline/shared/process"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/storage"
 	"flightline/shared/telemetry"
 	"flightline/shared/web"
 	"flightline/streams"
@@ -69,6 +70,11 @@ type plan struct {
 	limits limit.Table
 	// catalog is the path of the file of prices and places, "" for none.
 	catalog string
+	// alsoFailed are streams that refuse writes for a reason NATS does not know,
+	// nil for none.
+	alsoFailed func() []storage.Failure
+	// restarts says that this process restarts NATS when a stream refuses writes.
+	restarts bool
 	// durable is where writers wait, nil if the server's setting decides.
 	durable barrier.Func
 	// version is what health tells.
@@ -92,6 +98,7 @@ type node struct {
 	first    []process.Part // to stop: those whose end needs the requests answered
 	standing []web.Check    // of the roles of which one is active
 	health   *web.Health
+	storage  *storage.Monitor
 }
 
 // assemble makes the streams exist and builds the roles on top. It starts
@@ -112,7 +119,8 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if err := prepare(ctx, js, streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge}); err != nil {
 		return nil, err
 	}
-	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Durable: p.durable, Observer: p.metrics.Observer(), Log: p.log})
+	n := &node{storage: monitorOf(p)}
+	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Durable: p.durable, Observer: n.observer(p.metrics), Log: p.log})
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +136,12 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{registry: reg, queue: q, events: log}
-	n.parts = []process.Part{{Name: "queue", Run: q.Run}, {Name: "registry", Run: func(ctx context.Context) error { return reg.Follow(ctx, cachesOf(p.roles)) }}}
+	n.registry, n.queue, n.events = reg, q, log
+	n.parts = []process.Part{
+		{Name: "storage", Run: n.storage.Run},
+		{Name: "queue", Run: q.Run},
+		{Name: "registry", Run: func(ctx context.Context) error { return reg.Follow(ctx, cachesOf(p.roles)) }},
+	}
 	if slices.Contains(p.roles, roleRecorder) {
 		if err := n.record(ctx, p, js); err != nil {
 			return nil, err

@@ -50,6 +50,7 @@ func (x *exam) streams(ctx context.Context, endpoints []endpoint.Endpoint) map[s
 	if len(x.report.Findings) == before {
 		x.add("streams", OK, fmt.Sprintf("%d streams and buckets are as they should be", len(wanted)), "")
 	}
+	x.stores(ctx, there)
 	return there
 }
 
@@ -99,8 +100,12 @@ func (x *exam) replicas(info *jetstream.StreamInfo) {
 		x.add("stream "+info.Config.Name, Fail, "no leader", "two of its three servers must run")
 	}
 	for _, peer := range info.Cluster.Replicas {
-		if peer.Offline || !peer.Current {
-			x.add("stream "+info.Config.Name, Warn, fmt.Sprintf("the copy on %s is not current (offline %v, %d behind)", peer.Name, peer.Offline, peer.Lag), "look at that server")
+		switch {
+		case peer.Offline:
+			x.add("stream "+info.Config.Name, Fail, "the copy on "+peer.Name+" is offline",
+				"look at that server: it is away, or has switched JetStream off after a full disk until it is restarted")
+		case !peer.Current:
+			x.add("stream "+info.Config.Name, Warn, fmt.Sprintf("the copy on %s is not current (%d behind)", peer.Name, peer.Lag), "look at that server")
 		}
 	}
 }

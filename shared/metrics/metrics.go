@@ -59,6 +59,11 @@ func New(nc *nats.Conn) *Registry {
 	return r
 }
 
+// AddStorage adds how many streams refuse writes.
+func (r *Registry) AddStorage(failed func() int) {
+	r.all.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: refused.Name, Help: refused.Help}, func() float64 { return float64(failed()) }))
+}
+
 // Buckets in seconds: a job waits and runs for milliseconds to an hour, a
 // request is answered in half a millisecond or held for minutes.
 var (

@@ -57,12 +57,13 @@ var (
 	missingStreams = Name{namespace + "streams_missing", Gauge, nil, "", "Streams that this process found missing or unreadable in the last two minutes: an alarm."}
 	reconnects     = Name{namespace + "nats_reconnects_total", Counter, nil, "", "Times that the connection to NATS was made anew."}
 	connected      = Name{namespace + "nats_connected", Gauge, nil, "", "1 while there is a connection to NATS, else 0."}
+	refused        = Name{namespace + "streams_refusing_writes", Gauge, nil, "", "Streams to which NATS refuses all writes since one failed, as far as this process knows: restart NATS once its disk takes writes."}
 )
 
 // Names lists all metrics of Flightline's own.
 func Names() []Name {
 	return []Name{
 		submitted, finished, depth, running, oldest, delay, execution, workers, wanted, paused, again, stale,
-		lag, behind, hooks, requests, took, unanswered, missingStreams, reconnects, connected, leftOut, unread,
+		lag, behind, hooks, requests, took, unanswered, missingStreams, reconnects, connected, refused, leftOut, unread,
 	}
 }

@@ -17,6 +17,8 @@ type Observer struct {
 	Stale func(endpoint string)
 	// Unanswered: JetStream did not answer a request.
 	Unanswered func()
+	// Unwritten: a write to the stream was not acknowledged.
+	Unwritten func(stream string)
 }
 
 func (q *Queue) submitted(j *job.Job) {
@@ -28,6 +30,12 @@ func (q *Queue) submitted(j *job.Job) {
 func (q *Queue) unanswered() {
 	if q.cfg.Observer.Unanswered != nil {
 		q.cfg.Observer.Unanswered()
+	}
+}
+
+func (q *Queue) unwritten(stream string) {
+	if q.cfg.Observer.Unwritten != nil {
+		q.cfg.Observer.Unwritten(stream)
 	}
 }
 

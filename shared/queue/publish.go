@@ -52,6 +52,7 @@ func (q *Queue) publishAgain(ctx context.Context, stream string, m *nats.Msg, to
 		}
 		if errors.Is(err, ErrUnavailable) {
 			sure = false
+			q.unwritten(stream)
 		}
 		return seq, err
 	})

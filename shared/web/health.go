@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,7 @@ const (
 )
 
 // Check is something that a process needs to serve. The text of its error is
-// shown to nobody: the routes need no key.
+// shown to nobody, unless it is a ShownError: the routes need no key.
 type Check struct {
 	// Name is a key of the answer.
 	Name string
@@ -37,6 +38,11 @@ type Check struct {
 	// "active" or "standby". "" is "ok".
 	Say func(context.Context) string
 }
+
+// ShownError is an error of Check.Look whose text is shown to all who ask.
+type ShownError string
+
+func (e ShownError) Error() string { return string(e) }
 
 // Health tells balancers and supervisors how the process is.
 type Health struct {
@@ -130,8 +136,11 @@ func (h *Health) results(ctx context.Context) []result {
 }
 
 func (c Check) result(ctx context.Context) result {
-	if c.Look != nil && c.Look(ctx) != nil {
-		return result{failed: true, word: healthUnavailable}
+	if c.Look != nil {
+		if err := c.Look(ctx); err != nil {
+			shown, _ := errors.AsType[ShownError](err)
+			return result{failed: true, word: cmp.Or(string(shown), healthUnavailable)}
+		}
 	}
 	if c.Say != nil {
 		return result{word: cmp.Or(c.Say(ctx), healthOK)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -40,19 +41,21 @@ func askHealth(t *testing.T, app *fiber.App, path string) healthAnswer {
 
 func TestHealth(t *testing.T) {
 	errAway := errors.New("nats://secret@10.0.0.1 is away")
+	errFull := fmt.Errorf("at 10.0.0.1: %w", web.ShownError("the disk is full"))
 	tests := map[string]struct {
-		check       error
-		live, ready int
-		status      string
+		check        error
+		live, ready  int
+		status, word string
 	}{
-		"all is well":     {nil, 200, 200, "ok"},
-		"something fails": {errAway, 200, 503, "unavailable"},
+		"all is well":                     {nil, 200, 200, "ok", "ok"},
+		"something fails":                 {errAway, 200, 503, "unavailable", "unavailable"},
+		"something fails, and may say so": {errFull, 200, 503, "unavailable", "the disk is full"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			app := web.New(web.Config{})
 			web.NewHealth("v1", []string{"api"}, web.Check{Name: "nats", Look: func(context.Context) error { return test.check }}).Routes(app)
-			want := healthAnswer{test.live, test.status, "v1", []string{"api"}, map[string]string{"nats": test.status}}
+			want := healthAnswer{test.live, test.status, "v1", []string{"api"}, map[string]string{"nats": test.word}}
 			if diff := cmp.Diff(want, askHealth(t, app, "/healthz")); diff != "" {
 				t.Errorf("/healthz (-want +got):\n%s", diff)
 			}

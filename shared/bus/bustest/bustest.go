@@ -10,6 +10,7 @@ package bustest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -110,6 +111,29 @@ func (b *Bus) Start() {
 // while the server is stopped.
 func (b *Bus) StreamDir(stream string) string {
 	return filepath.Join(b.node.cfg.Dir, "jetstream", "$G", "streams", stream)
+}
+
+// BreakStore makes a write to the stream fail once it needs another block, after
+// 8 MB at most, and so all that follow until the server was restarted: in place
+// of that block there is a folder. The function it returns takes it away.
+func (b *Bus) BreakStore(stream string) (mend func()) {
+	b.t.Helper()
+	blocks := filepath.Join(b.StreamDir(stream), "msgs")
+	for n := 1; ; n++ {
+		block := filepath.Join(blocks, fmt.Sprintf("%d.blk", n))
+		if _, err := os.Stat(block); err == nil {
+			continue
+		}
+		if err := os.Mkdir(block, 0o700); err != nil {
+			b.t.Fatal(err)
+		}
+		return func() {
+			b.t.Helper()
+			if err := os.Remove(block); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
 }
 
 // Connect opens one more connection, closed at the end of t's test.

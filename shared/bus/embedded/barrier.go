@@ -21,7 +21,7 @@ var (
 	ErrStopped = errors.New("embedded: the server was stopped")
 	// ErrSyncFailed reports a stream for which an fsync has failed. What was
 	// written around then may be lost though a later fsync succeeds, so it
-	// stays that way until the server is started anew.
+	// stays that way until the server is restarted.
 	ErrSyncFailed = errors.New("embedded: fsync failed")
 )
 
@@ -138,6 +138,36 @@ func (b *Barrier) spare(besides *streamFiles) {
 			f.spare(false)
 		}
 	}
+}
+
+// Failed are the streams for which an fsync has failed, with what the file
+// system said.
+func (b *Barrier) Failed() map[string]string {
+	failed := map[string]string{}
+	for stream, f := range b.failures() {
+		failed[stream] = f.err.Error()
+	}
+	return failed
+}
+
+func (b *Barrier) failures() map[string]*syncFailure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := map[string]*syncFailure{}
+	for stream, f := range b.files {
+		if failure := f.failure.Load(); failure != nil {
+			all[stream] = failure
+		}
+	}
+	return all
+}
+
+// resume lets in again who comes after a restart of the server. It knows no
+// file then, so that the first round of a stream fsyncs all of them.
+func (b *Barrier) resume() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped, b.files = false, map[string]*streamFiles{}
 }
 
 // stop lets nobody in any more and returns when the rounds in progress are

@@ -2,11 +2,12 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -29,13 +30,13 @@ const readyWithin = 10 * time.Second
 // Server is a running server. Its methods may be called by several
 // goroutines at once.
 type Server struct {
-	ns   *server.Server
-	cfg  Config
-	lock *os.File
-	stop sync.Once
-
+	cfg     Config
+	lock    *os.File
 	barrier *Barrier
-	door    *door // nil without guests
+
+	ns      atomic.Pointer[server.Server] // another one after each Restart
+	mu      sync.Mutex                    // held while it stops or starts
+	stopped bool
 }
 
 // Start starts a server and returns when it takes connections and has its
@@ -51,10 +52,6 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	opts, err := cfg.options()
-	if err != nil {
-		return nil, err
-	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create store: %w", err)
 	}
@@ -62,57 +59,62 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var d *door
-	if len(cfg.Guests) > 0 {
-		d = newDoor(cfg)
-		opts.CustomClientAuthentication = d
-	}
-	ns, err := server.NewServer(opts)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("configure server: %w", err), lock.Close())
-	}
-	s := &Server{ns: ns, cfg: cfg, lock: lock, barrier: newBarrier(cfg.Dir), door: d}
+	s := &Server{cfg: cfg, lock: lock, barrier: newBarrier(cfg.Dir)}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("start server in %s: %w", cfg.Dir, err)
 	}
-	return s, nil
+	return s, s.settleListen()
 }
 
-// start returns when the server is ready, has found something wrong, or ctx
+// start returns when a new server is ready, has found something wrong, or ctx
 // is done.
 func (s *Server) start(ctx context.Context) error {
+	opts, err := s.cfg.options()
+	if err != nil {
+		return err
+	}
+	var d *door
+	if len(s.cfg.Guests) > 0 {
+		d = newDoor(s.cfg)
+		opts.CustomClientAuthentication = d
+	}
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return fmt.Errorf("configure server: %w", err)
+	}
+	s.ns.Store(ns)
 	log := &logger{log: s.cfg.Log}
-	s.ns.SetLoggerV2(log, false, false, false)
+	ns.SetLoggerV2(log, false, false, false)
 	started := make(chan struct{})
 	go func() { // ends with Start, which Shutdown cuts short
 		defer close(started)
-		s.ns.Start()
+		ns.Start()
 	}()
 	select {
 	case <-started:
 	case <-ctx.Done():
-		s.ns.Shutdown()
+		ns.Shutdown()
 		<-started
 		return ctx.Err()
 	}
-	if s.door != nil {
-		if err := s.door.prepare(s.ns); err != nil {
+	if d != nil {
+		if err := d.prepare(ns); err != nil {
 			return err
 		}
 	}
-	return s.ready(log)
+	return ready(ns, log)
 }
 
 // ready returns once the server listens, or with what it found wrong: it opens
 // the listener for other nodes after its Start has returned.
-func (s *Server) ready(log *logger) error {
+func ready(ns *server.Server, log *logger) error {
 	const look = 50 * time.Millisecond
 	for end := time.Now().Add(readyWithin); ; {
 		if err := log.fatal(); err != nil {
 			return err
 		}
-		if s.ns.ReadyForConnections(look) {
+		if ns.ReadyForConnections(look) {
 			return nil
 		}
 		if time.Now().After(end) {
@@ -122,13 +124,16 @@ func (s *Server) ready(log *logger) error {
 }
 
 // Connect opens a connection that goes over no network. It is the caller's to
-// close, and of no use once the server was stopped. The name tells it from
-// others; "" means flightline.
+// close, reconnects after a Restart, and is of no use once the server was
+// stopped. The name tells it from others; "" means flightline.
 func (s *Server) Connect(name string) (*nats.Conn, error) {
 	return bus.Connect(bus.Config{
-		InProcess: s.ns, Name: name, User: s.cfg.User, Password: s.cfg.Password, Log: s.cfg.Log,
+		InProcess: s, Name: name, User: s.cfg.User, Password: s.cfg.Password, Log: s.cfg.Log,
 	})
 }
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.ns.Load().InProcessConn() }
 
 // URL is the address for clients, with the port the server was given and
 // without credentials; "" if it does not listen.
@@ -136,7 +141,7 @@ func (s *Server) URL() string {
 	if s.cfg.Listen == "" {
 		return ""
 	}
-	return s.ns.ClientURL()
+	return s.ns.Load().ClientURL()
 }
 
 // Stop closes all connections, writes what is not yet written, and returns
@@ -145,14 +150,25 @@ func (s *Server) URL() string {
 // work queue: the server stops one consumer after the other, and waits 10 ms for
 // the routine that writes its state.
 func (s *Server) Stop() {
-	s.stop.Do(func() {
-		s.ns.Shutdown()
-		s.ns.WaitForShutdown()
-		s.barrier.stop()
-		if err := s.lock.Close(); err != nil {
-			s.cfg.Log.Warn("store not unlocked", "dir", s.cfg.Dir, "err", err)
-		}
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	s.stopped = true
+	s.shutdown()
+	s.barrier.stop()
+	if err := s.lock.Close(); err != nil {
+		s.cfg.Log.Warn("store not unlocked", "dir", s.cfg.Dir, "err", err)
+	}
+}
+
+// shutdown returns when the server is gone.
+func (s *Server) shutdown() {
+	if ns := s.ns.Load(); ns != nil {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	}
 }
 
 // StopUntil is Stop for a process that ends, which may have thousands of work
@@ -181,7 +197,7 @@ func (s *Server) StopUntil(ctx context.Context) error {
 func (s *Server) WaitForLeader(ctx context.Context) error {
 	tick := time.NewTicker(leaderPoll)
 	defer tick.Stop()
-	for !s.ns.JetStreamIsCurrent() {
+	for !s.ns.Load().JetStreamIsCurrent() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -195,14 +211,15 @@ func (s *Server) WaitForLeader(ctx context.Context) error {
 // one among them. Only the leader of the cluster's JetStream knows: nil on any
 // other node, and on a server that is alone.
 func (s *Server) Peers() []string {
-	if !s.ns.JetStreamIsClustered() {
+	ns := s.ns.Load()
+	if !ns.JetStreamIsClustered() {
 		return nil
 	}
-	return s.ns.JetStreamClusterPeers()
+	return ns.JetStreamClusterPeers()
 }
 
 // LeadsStream reports whether this node is the leader of the named stream. A
 // server that is alone leads each of its streams.
 func (s *Server) LeadsStream(stream string) bool {
-	return s.ns.JetStreamIsStreamLeader(jobsAccount, stream)
+	return s.ns.Load().JetStreamIsStreamLeader(jobsAccount, stream)
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"flightline/shared/bus/barrier"
 )
@@ -39,6 +40,20 @@ type streamFiles struct {
 	listed listing                // of the blocks
 	block  *os.File               // the block that was synced last, or nil
 	ended  error                  // if not nil, no round succeeds any more
+
+	failure atomic.Pointer[syncFailure] // the first one, or nil
+}
+
+// syncFailure is an fsync of a file or directory that has failed.
+type syncFailure struct {
+	path string
+	err  error
+}
+
+// failed notes that an fsync has failed, and returns ErrSyncFailed.
+func (f *streamFiles) failed(path string, err error) error {
+	f.failure.CompareAndSwap(nil, &syncFailure{path, err})
+	return fmt.Errorf("%w: %w", ErrSyncFailed, err)
 }
 
 func newStreamFiles(dir string) *streamFiles {
@@ -132,7 +147,7 @@ func (f *streamFiles) syncFile(path string, now fs.FileInfo, fsync func(*os.File
 		return fmt.Errorf("sync: %w", err)
 	}
 	if err := fsync(file); err != nil {
-		return fmt.Errorf("%w: %w", ErrSyncFailed, err)
+		return f.failed(filepath.Join(f.dir, path), err)
 	}
 	f.synced[path] = before
 	return nil
@@ -150,7 +165,7 @@ func (f *streamFiles) openFile(path string, now fs.FileInfo) (*os.File, error) {
 // syncDirs fsyncs the stale directories.
 func (f *streamFiles) syncDirs(fsync func(*os.File) error) error {
 	for path := range f.stale {
-		if err := syncDir(filepath.Join(f.dir, path), fsync); err != nil {
+		if err := f.syncDir(filepath.Join(f.dir, path), fsync); err != nil {
 			return err
 		}
 		delete(f.stale, path)
@@ -159,7 +174,7 @@ func (f *streamFiles) syncDirs(fsync func(*os.File) error) error {
 }
 
 // syncDir passes over a directory that was removed.
-func syncDir(path string, fsync func(*os.File) error) error {
+func (f *streamFiles) syncDir(path string, fsync func(*os.File) error) error {
 	dir, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -171,7 +186,7 @@ func syncDir(path string, fsync func(*os.File) error) error {
 		return nil
 	}
 	if err := fsync(dir); err != nil {
-		return fmt.Errorf("%w: %w", ErrSyncFailed, err)
+		return f.failed(path, err)
 	}
 	return nil
 }

@@ -1,0 +1,207 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"flightline/e2e/need"
+	"flightline/e2e/site"
+	"flightline/shared/client"
+	"flightline/shared/job"
+)
+
+// smallDisk mounts a file system of this size, in a folder of its own.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("flightline-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		need.Skip(t, "mount", "a small file system cannot be mounted: "+err.Error())
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill takes all space that there is, and returns what gives it back.
+func fill(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "filler")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := make([]byte, 4<<10)
+	for err == nil {
+		_, err = file.Write(chunk)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("got %v, want a full disk", err)
+	}
+	return func() {
+		t.Helper()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// readiness is what /readyz answers.
+func readiness(t *testing.T, url string) (status int, storage string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/readyz", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var view struct{ Checks map[string]string }
+	site.Decode(t, string(body), &view)
+	return res.StatusCode, view.Checks["storage"]
+}
+
+// submitters submit jobs without end, each of 4 KB, and keep those accepted.
+type submitters struct {
+	mu       sync.Mutex
+	accepted []job.ID
+	refused  atomic.Int64
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+}
+
+func submitSteadily(t *testing.T, c *client.Client, endpoint string) *submitters {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	s := &submitters{stop: stop}
+	input := map[string]string{"text": strings.Repeat("x", 4<<10)}
+	for range 4 {
+		s.done.Go(func() {
+			for ctx.Err() == nil {
+				j, err := c.Run(ctx, endpoint, client.Request{Input: input})
+				if err != nil {
+					s.refused.Add(1)
+					continue
+				}
+				s.mu.Lock()
+				s.accepted = append(s.accepted, j.ID)
+				s.mu.Unlock()
+			}
+		})
+	}
+	t.Cleanup(func() { s.end() })
+	return s
+}
+
+// end stops the submissions and returns the jobs that were accepted.
+func (s *submitters) end() []job.ID {
+	s.stop()
+	s.done.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.accepted
+}
+
+// A full disk makes the process unready and the doctor fail. Once there is
+// space, dev restarts its NATS by itself: no accepted job is lost, those that run
+// go on, and new ones are accepted.
+func TestDevServesAgainAfterAFullDisk(t *testing.T) {
+	t.Parallel()
+	servesAgain(t, "always")
+}
+
+func TestDevWithGroupedFsyncsServesAgainAfterAFullDisk(t *testing.T) {
+	t.Parallel()
+	servesAgain(t, "group")
+}
+
+func servesAgain(t *testing.T, sync string) {
+	t.Helper()
+	disk := smallDisk(t, "96m")
+	s := site.New(t)
+	s.Env = append(s.Env, "FLIGHTLINE_DATA="+filepath.Join(disk, "data"))
+	d := s.Start("dev", "--sync", sync)
+	url := d.Line(site.Ready)
+	var found struct{ APIKey string }
+	site.Decode(t, s.OK("env", "-o", "json"), &found)
+	c, err := client.New(url, found.APIKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.OK("endpoint", "create", "slow")
+	release := filepath.Join(s.Dir, "release")
+	s.Start("worker", "slow", "--", "sh", "-c", "while [ ! -e "+release+" ]; do sleep 0.1; done; echo '\"held\"'").Line(site.WorkerReady)
+	held := site.Submit(s, "slow")
+	s.Eventually("the held job runs", func() bool {
+		j, err := c.Status(t.Context(), "slow", job.ID(held))
+		return err == nil && j.Status == job.InProgress
+	})
+	load := submitSteadily(t, c, "echo")
+	s.Eventually("jobs are accepted", func() bool { load.mu.Lock(); defer load.mu.Unlock(); return len(load.accepted) > 20 })
+
+	free := fill(t, disk)
+	began := time.Now()
+	s.Eventually("the process is unready, with its reason", func() bool {
+		status, storage := readiness(t, url)
+		return status == http.StatusServiceUnavailable && strings.Contains(storage, "refuse") && strings.Contains(storage, "(no space left on device)")
+	})
+	t.Logf("unready after %v", time.Since(began))
+	s.Eventually("submissions are refused", func() bool { return load.refused.Load() > 0 })
+	if code, out, errs := s.Run("doctor"); code != 1 || !strings.Contains(out, "refuses all writes since one failed") {
+		t.Errorf("the doctor: got code %d, want 1 and the streams that refuse writes\n%s%s", code, out, errs)
+	}
+	if !strings.Contains(d.Said(), "stream refuses writes until NATS is restarted") {
+		t.Errorf("got no line of the log that says it:\n%s", d.Said())
+	}
+	free()
+	began = time.Now()
+	s.Eventually("the process is ready", func() bool { status, _ := readiness(t, url); return status == http.StatusOK })
+	t.Logf("ready after %v", time.Since(began))
+	if !strings.Contains(d.Said(), "embedded NATS server restarted") {
+		t.Errorf("got no line of the log that says what was done:\n%s", d.Said())
+	}
+	s.OK("runsync", "echo", `{"after":"the full disk"}`)
+	if err := os.WriteFile(release, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	completed(t, c, "slow", job.ID(held))
+	accepted := load.end()
+	t.Logf("%d accepted, %d refused", len(accepted), load.refused.Load())
+	for _, id := range accepted {
+		completed(t, c, "echo", id)
+	}
+	if code, out, errs := s.Run("doctor"); code != 0 {
+		t.Errorf("the doctor afterwards: got code %d, want 0\n%s%s", code, out, errs)
+	}
+}
+
+func completed(t *testing.T, c *client.Client, endpoint string, id job.ID) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*site.Soon)
+	defer cancel()
+	j, err := c.Wait(ctx, endpoint, id)
+	if err != nil || j.Status != job.Completed {
+		t.Errorf("job %s of %s: got %+v, %v, want it completed", id, endpoint, j, err)
+	}
+}

@@ -1,0 +1,119 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus/bustest"
+	"flightline/shared/storage"
+)
+
+const soon = 30 * time.Second
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(soon); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", soon, what)
+		}
+	}
+}
+
+func newStream(t *testing.T, b *bustest.Bus, name string) {
+	t.Helper()
+	cfg := jetstream.StreamConfig{Name: name, Subjects: []string{strings.ToLower(name) + ".>"}}
+	if _, err := b.JS.CreateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a monitor until the end of the test.
+func run(t *testing.T, cfg storage.Config) *storage.Monitor {
+	t.Helper()
+	m := storage.NewMonitor(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// fill writes until a write is not answered.
+func fill(t *testing.T, b *bustest.Bus, subject string) {
+	t.Helper()
+	for range 20 {
+		_, err := b.NC.Request(subject, make([]byte, 900<<10), 2*time.Second)
+		if errors.Is(err, nats.ErrTimeout) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("got answers to all writes, want the store to fail")
+}
+
+// A stream whose write has failed refuses all that follow, though nothing stands
+// in their way any more, until the server is restarted.
+func TestAMonitorKnowsWhichStreamsRefuseWrites(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	for _, name := range []string{"SWEPT", "SUSPECTED", "FINE"} {
+		newStream(t, b, name)
+	}
+	mend := []func(){b.BreakStore("SWEPT"), b.BreakStore("SUSPECTED")}
+	m := run(t, storage.Config{NC: b.NC, Streams: []string{"SWEPT", "FINE", "MISSING"}})
+	fill(t, b, "swept.x")
+	fill(t, b, "suspected.x")
+	eventually(t, "the swept stream is known to refuse writes", func() bool { return len(m.Failed()) == 1 })
+	m.Suspect("SUSPECTED")
+	m.Suspect("FINE")
+	eventually(t, "both are known to refuse writes", func() bool { return len(m.Failed()) == 2 })
+	failed := m.Failed()
+	if failed[0].Stream != "SUSPECTED" || !strings.HasSuffix(failed[0].Reason, "is a directory") || failed[1].Stream != "SWEPT" {
+		t.Errorf("got %+v, want both and the server's reason", failed)
+	}
+	if got, want := storage.Summary(failed), "2 streams refuse writes (write error)"; got != want {
+		t.Errorf("got %q, want %q: no name and no path", got, want)
+	}
+	for _, f := range mend {
+		f()
+	}
+	if f, err := storage.Check(t.Context(), b.NC, "SWEPT"); err != nil || f == nil {
+		t.Errorf("mended: got %v, %v, want still a failure", f, err)
+	}
+	b.Stop()
+	b.Start()
+	eventually(t, "none refuses writes", func() bool { return len(m.Failed()) == 0 })
+}
+
+func TestCause(t *testing.T) {
+	for reason, want := range map[string]string{
+		"write /data/jetstream/1.blk: no space left on device": "no space left on device",
+		"open /data/x: too many open files":                    "too many open files",
+		"something about /secret":                              "write error",
+	} {
+		if got := (storage.Failure{Reason: reason}).Cause(); got != want {
+			t.Errorf("%s: got %q, want %q", reason, got, want)
+		}
+	}
+	if got := storage.Summary(nil); got != "" {
+		t.Errorf("none: got %q", got)
+	}
+	one := []storage.Failure{{Stream: "S", Reason: "write x: no space left on device"}}
+	if got, want := storage.Summary(one), "1 stream refuses writes (no space left on device)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
