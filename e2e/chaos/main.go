@@ -29,13 +29,13 @@ func main() {
 	flag.BoolVar(&o.short, "short", false, "fewer jobs and fewer kills, as CI does")
 	flag.BoolVar(&o.plants, "plants", false, "only the planted bugs")
 	flag.IntVar(&o.nodes, "nodes", 0, "1 or 3 NATS nodes only; 0 means the planted bugs, 1 and 3")
-	flag.IntVar(&o.jobs, "jobs", 0, "how many jobs; 0 means as many as the form has")
+	flag.IntVar(&o.jobs, "jobs", 0, "how many jobs; 0 means as many as the form has, or -rate says")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "of what is left to chance")
 	flag.StringVar(&o.role, "role", "", "used by the program itself")
 	flag.StringVar(&o.config, "config", "", "used by the program itself")
-	flag.IntVar(&o.rate, "rate", 200, "jobs a second, with -scenario cluster")
-	flag.DurationVar(&o.last, "for", 5*time.Minute, "how long, with -scenario cluster")
-	flag.StringVar(&o.act, "scenario", "", "play these scenarios, with commas between them, and print what they violate; system: all of the built binary; cluster: three nodes killed and cut off under load")
+	flag.IntVar(&o.rate, "rate", 200, "jobs a second, with -scenario cluster or soak")
+	flag.DurationVar(&o.last, "for", 5*time.Minute, "how long, with -scenario cluster or soak")
+	flag.StringVar(&o.act, "scenario", "", "play these scenarios, with commas between them, and print what they violate; system: all of the built binary; soak: a long load on one node, or -nodes 3, with all faults in turn; cluster: three nodes killed and cut off under load")
 	flag.StringVar(&o.binary, "binary", "", "path of the flightline that the scenarios of the built binary test; built from this folder if empty")
 	flag.StringVar(&o.other, "other", "", "path of another version of it, for the scenario versions")
 	flag.StringVar(&o.report, "report", "", "file to write the table of the scenarios to, as markdown")
@@ -59,6 +59,8 @@ func (o options) run() (good bool, err error) {
 		return o.cluster(ctx)
 	case o.act == "system":
 		return o.system(ctx)
+	case o.act == "soak":
+		return o.soak(ctx)
 	case o.act != "" && system.Has(strings.Split(o.act, ",")...):
 		return o.system(ctx, strings.Split(o.act, ",")...)
 	case o.act != "":

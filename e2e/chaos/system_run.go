@@ -14,23 +14,59 @@ type ofSystem struct {
 	binary, other, report string
 }
 
+// programs builds what the scenarios need, into a folder that end removes.
+func (o options) programs(ctx context.Context) (cfg system.Config, end func(), err error) {
+	dir, err := os.MkdirTemp("", "chaos-programs-")
+	if err != nil {
+		return cfg, nil, fmt.Errorf("make folder: %w", err)
+	}
+	end = func() { _ = os.RemoveAll(dir) } // a temporary folder
+	cfg = system.Config{Binary: o.binary, Other: o.other, Short: o.short, Seed: o.seed}
+	if err := cfg.Build(ctx, dir); err != nil {
+		end()
+		return cfg, nil, err
+	}
+	fmt.Printf("\nscenarios of the built binary, seed %d\n", o.seed)
+	return cfg, end, nil
+}
+
 // system plays scenarios against the built binary and reports whether nothing
 // was violated. No names means all of the form.
 func (o options) system(ctx context.Context, names ...string) (good bool, err error) {
-	dir, err := os.MkdirTemp("", "chaos-programs-")
+	cfg, end, err := o.programs(ctx)
 	if err != nil {
-		return false, fmt.Errorf("make folder: %w", err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
-	cfg := system.Config{Binary: o.binary, Other: o.other, Short: o.short, Seed: o.seed}
-	if err := cfg.Build(ctx, dir); err != nil {
 		return false, err
 	}
-	fmt.Printf("\nscenarios of the built binary, seed %d\n", o.seed)
+	defer end()
 	results, err := system.Run(ctx, cfg, os.Stdout, names...)
 	if err != nil {
 		return false, err
 	}
+	return o.reported(results)
+}
+
+// soak runs the long test.
+func (o options) soak(ctx context.Context) (good bool, err error) {
+	cfg, end, err := o.programs(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	jobs := o.jobs
+	if jobs == 0 {
+		jobs = int(o.last.Seconds()) * o.rate
+	}
+	r, err := system.Soak{Nodes: max(1, o.nodes), Jobs: jobs, For: o.last}.Run(ctx, cfg, os.Stdout)
+	if err != nil {
+		return false, err
+	}
+	r.Print(os.Stdout)
+	return o.reported([]*system.Result{r})
+}
+
+// reported writes the report, if one is wanted, and reports whether nothing was
+// violated.
+func (o options) reported(results []*system.Result) (good bool, err error) {
 	good = true
 	for _, r := range results {
 		good = good && r.Good()

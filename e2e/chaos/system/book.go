@@ -21,7 +21,7 @@ type book struct {
 	stray     []violation
 	// Of the jobs that were judged and forgotten, see retire.
 	sums    sums
-	retired map[int]bool
+	retired bits
 	found   []violation
 }
 
@@ -37,7 +37,7 @@ type sums struct {
 }
 
 func newBook(r rule) *book {
-	return &book{rule: r, jobs: map[int]*job{}, byWorker: map[string]int{}, retired: map[int]bool{}}
+	return &book{rule: r, jobs: map[int]*job{}, byWorker: map[string]int{}}
 }
 
 // at returns the job of that number; b.mu is held.
@@ -60,7 +60,7 @@ func (b *book) read(e ledger.Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.byWorker[e.Worker] = e.Parent
-	if b.retired[e.N] {
+	if b.retired.has(e.N) {
 		if e.Kind == ledger.Begin {
 			b.stray = append(b.stray, violation{ruleAfterEnd, "job " + e.Job + " began by " + e.By() + " long after its end"})
 		}
@@ -192,9 +192,9 @@ func (b *book) retire(before time.Time) {
 	defer b.mu.Unlock()
 	for n, j := range b.jobs {
 		if !j.ended.IsZero() && j.ended.Before(before) {
-			b.close(j, j.ended)
+			b.close(j, time.Time{})
 			delete(b.jobs, n)
-			b.retired[n] = true
+			b.retired.add(n)
 		}
 	}
 }

@@ -84,8 +84,10 @@ func (c *callers) do(req *http.Request, to any) (status int, header http.Header,
 }
 
 // readyz asks the first server whether it is ready.
-func (c *callers) readyz(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.urls[0]+"/readyz", nil)
+func (c *callers) readyz(ctx context.Context) error { return c.readyzOf(ctx, c.urls[0]) }
+
+func (c *callers) readyzOf(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 	if err != nil {
 		return fmt.Errorf("readyz: %w", err)
 	}

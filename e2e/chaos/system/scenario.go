@@ -63,7 +63,7 @@ func (n need) met(c Config) bool {
 const calmTimeout = 60 * time.Second
 
 func scenarios() []scenario {
-	return slices.Concat(scalerScenarios(), freezeScenarios(), loadScenarios(), diskScenarios())
+	return slices.Concat(scalerScenarios(), freezeScenarios(), loadScenarios(), diskScenarios(), clusterScenarios())
 }
 
 // Has reports whether all names are those of scenarios.

@@ -167,23 +167,30 @@ func tornBlocks(ctx context.Context, w *world) error {
 		for range rounds {
 			wait(ctx, every)
 			w.dev.kill()
-			blocks, err := w.lastBlocks("")
-			if err != nil {
+			w.count("blocks torn")
+			if err := w.tearBlocks(); err != nil {
 				return err
 			}
-			for _, path := range blocks {
-				if err := tear(path, w.rng); err != nil {
-					return err
-				}
-			}
-			w.count("blocks torn")
-			w.note("%d blocks torn", len(blocks))
 			if err := w.startDev(ctx); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// tearBlocks tears the last block of each stream.
+func (w *world) tearBlocks() error {
+	blocks, err := w.lastBlocks("")
+	if err != nil {
+		return err
+	}
+	for _, path := range blocks {
+		if err := tear(path, w.rng); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tear appends the first half of the last bytes once more, as an interrupted

@@ -216,7 +216,7 @@ func (w *world) close(keep bool) error {
 		end()
 	}
 	w.ends.Wait()
-	if w.cluster != nil {
+	if w.cluster != nil && w.cluster.wires != nil {
 		w.cluster.wires.Close()
 	}
 	w.callers.stopReading()
