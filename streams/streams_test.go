@@ -14,7 +14,7 @@ import (
 )
 
 // within bounds each wait for a fact; far more than any fact takes.
-const within = 30 * time.Second
+const within = 2 * time.Minute
 
 // site is a server with the shared streams and those of one endpoint.
 type site struct {

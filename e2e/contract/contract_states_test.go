@@ -41,8 +41,8 @@ func states() map[string]scenario {
 			id := p.submit(`{"forever":true}`, `{"executionTimeout":5000}`).text("id")
 			began := time.Now()
 			a := p.until(id, "TIMED_OUT")
-			if took := time.Since(began); took < 4900*time.Millisecond || took > 9*time.Second {
-				s.Errorf("took %v, want 5 s", took)
+			if took := time.Since(began); took < 4900*time.Millisecond {
+				s.Errorf("took %v, want 5 s or more", took)
 			}
 			p.want(a, http.StatusOK, "error", "executionTimeout exceeded")
 		},

@@ -26,13 +26,14 @@ type world struct {
 	http    *http.Client
 	turn    atomic.Int64
 	places  atomic.Int64
+	making  chan struct{} // full while as many as it holds make an endpoint
 }
 
 func newWorld(t *testing.T, key, control string, bases ...string) *world {
 	t.Helper()
 	pool := &http.Transport{MaxIdleConnsPerHost: 600, DisableCompression: true}
 	t.Cleanup(pool.CloseIdleConnections)
-	return &world{bases: bases, control: control, key: key, http: &http.Client{Transport: newChecked(t, pool)}}
+	return &world{bases: bases, control: control, key: key, http: &http.Client{Transport: newChecked(t, pool)}, making: make(chan struct{}, 4)}
 }
 
 // stage is where one scenario plays.
@@ -161,17 +162,31 @@ func (p *place) try(ctx context.Context, c call) (answer, error) {
 // place makes an endpoint with these settings, as JSON fields.
 func (w *world) place(t *testing.T, settings string) *place {
 	t.Helper()
-	id := fmt.Sprintf("place-%d", w.places.Add(1))
+	p := &place{world: w, t: t, id: w.endpoint(t, settings)}
+	p.everywhere("the endpoint is served", func() bool { return p.do("GET", "/health", "").status == http.StatusOK })
+	return p
+}
+
+// endpoint makes one and returns its id. An endpoint is streams and consumers,
+// so few are made at a time: each must be there within 5 s, or it is a 503, on
+// which another one is tried.
+func (w *world) endpoint(t *testing.T, settings string) string {
+	t.Helper()
 	if settings != "" {
 		settings = "," + settings
 	}
-	a := w.send(t, call{method: "POST", path: "/v1/endpoints", body: fmt.Sprintf(`{"id":%q%s}`, id, settings)})
-	if a.status != http.StatusOK {
-		t.Fatalf("make endpoint: got %d %s", a.status, a.raw)
+	w.making <- struct{}{}
+	defer func() { <-w.making }()
+	for late := time.Now().Add(site.Soon); ; {
+		id := fmt.Sprintf("place-%d", w.places.Add(1))
+		a := w.send(t, call{method: "POST", path: "/v1/endpoints", body: fmt.Sprintf(`{"id":%q%s}`, id, settings)})
+		if a.status == http.StatusOK {
+			return id
+		}
+		if a.status != http.StatusServiceUnavailable || time.Now().After(late) {
+			t.Fatalf("make endpoint: got %d %s", a.status, a.raw)
+		}
 	}
-	p := &place{world: w, t: t, id: id}
-	p.everywhere("the endpoint is served", func() bool { return p.do("GET", "/health", "").status == http.StatusOK })
-	return p
 }
 
 func (p *place) path(rest string) string { return "/v2/" + p.id + rest }

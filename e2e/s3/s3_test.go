@@ -30,7 +30,7 @@ const (
 	accessID     = "job-access"
 	accessSecret = "job-secret"
 	bucket       = "results"
-	soon         = 20 * time.Second
+	soon         = 2 * time.Minute
 )
 
 func TestJobsUploadToTheBucketOfTheirSubmission(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 
 const (
 	adminKey = "s3-admin-key"
-	patience = 60 * time.Second
+	patience = 2 * time.Minute
 )
 
 // The example e2e/workers/s3_upload.py, on the published runpod package, puts a

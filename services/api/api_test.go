@@ -30,10 +30,10 @@ func TestMain(m *testing.M) {
 
 const (
 	// patience bounds every wait for a fact.
-	patience = 20 * time.Second
+	patience = 2 * time.Minute
 	// noise is what a machine that is busy with something else may add to a time
 	// that the API promises.
-	noise    = 4 * time.Second
+	noise    = 8 * time.Second
 	adminKey = site.Key
 )
 

@@ -16,7 +16,7 @@ func TestSubscribersAreKeptAlive(t *testing.T) {
 	e.want("retry: 1000|id: 0")
 	began := time.Now()
 	e.want(": keep-alive|id: 0")
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > 15*time.Second+noise {
 		t.Errorf("a sign of life after %v, want one at least every 15 s", took)
 	}
 }
@@ -58,8 +58,8 @@ func TestSubscriptionsEndWithTheServer(t *testing.T) {
 	began := time.Now()
 	stop()
 	e.wantEnd()
-	if err := <-stopped; err != nil || time.Since(began) > time.Second {
-		t.Errorf("it stopped after %v: %v, want within a second", time.Since(began), err)
+	if err := <-stopped; err != nil || time.Since(began) > noise {
+		t.Errorf("it stopped after %v: %v, want at once", time.Since(began), err)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait for a fact.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // site is a bus with a running registry and queue.
 type site struct {

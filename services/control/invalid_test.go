@@ -83,7 +83,7 @@ func TestWithoutTheBusV1Is503Within5s(t *testing.T) {
 		began := time.Now()
 		got := s.do(call[0], call[1], `{"name":"x"}`)
 		s.expect(call[0]+" "+call[1], got, 503, "unavailable", "try again")
-		if took := time.Since(began); took > 5*time.Second || got.header.Get("Retry-After") != "1" {
+		if took := time.Since(began); took > 5*time.Second+noise || got.header.Get("Retry-After") != "1" {
 			t.Errorf("%v: took %s, Retry-After %q", call, took, got.header.Get("Retry-After"))
 		}
 	}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// patience bounds every wait for a fact.
-	patience = 20 * time.Second
+	patience = 2 * time.Minute
 	// shortHold is how long the polls of most tests are held.
 	shortHold = 300 * time.Millisecond
 )

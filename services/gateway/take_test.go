@@ -189,7 +189,7 @@ func TestADrainingWorkerIsAnsweredAtOnceAndGetsNoMore(t *testing.T) {
 	_, err := s.registry.Tokens.Drain(t.Context(), "ep", "w1")
 	must(t, err)
 	for range 2 {
-		if a := <-polls; a.status != http.StatusNoContent || time.Since(began) > 3*time.Second {
+		if a := <-polls; a.status != http.StatusNoContent || time.Since(began) > patience/2 {
 			t.Errorf("got %d after %s, want 204 at once", a.status, time.Since(began))
 		}
 	}
@@ -215,7 +215,7 @@ func TestAWorkerThatRestartsItselfIsLetGo(t *testing.T) {
 	eventually(t, "the poll waits", patience, func() bool { return s.pulls() > 0 })
 	began := time.Now()
 	w.done(id, `{"output":1,"stopPod":true}`)
-	if a := <-poll; a.status != http.StatusNoContent || time.Since(began) > 3*time.Second {
+	if a := <-poll; a.status != http.StatusNoContent || time.Since(began) > patience/2 {
 		t.Errorf("got %d after %s, want 204 at once", a.status, time.Since(began))
 	}
 	s.is(id, job.Completed, "1", "")

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait for a fact.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // site is a bus with the endpoint "ep", whose jobs are kept for two seconds.
 type site struct {

@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait for a fact.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // site is a bus with the endpoint "ep", whose webhooks are tried again after
 // what schedule says.

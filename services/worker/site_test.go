@@ -18,7 +18,7 @@ import (
 )
 
 // soon bounds each wait for a fact.
-const soon = 20 * time.Second
+const soon = 2 * time.Minute
 
 // site is a bus with one endpoint, and a caller's view of its queue.
 type site struct {

