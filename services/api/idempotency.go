@@ -112,7 +112,7 @@ func (s *Service) accepting(r repeatable, sub registry.Submission, submit submit
 // known of it. If the first request never got its job into the queue, this one
 // does.
 func (s *Service) replay(ctx context.Context, c *fiber.Ctx, r repeatable, sub registry.Submission) error {
-	_, err := s.queue.Status(ctx, r.endpoint, r.ID)
+	_, err := s.queue.Accepted(ctx, r.endpoint, r.ID)
 	queued := err == nil
 	if errors.Is(err, job.ErrNotFound) {
 		known, lost := s.lastKnown(ctx, r, sub)
@@ -148,9 +148,9 @@ func (s *Service) replay(ctx context.Context, c *fiber.Ctx, r repeatable, sub re
 	return err
 }
 
-// lastKnown is the status that the log has of a job that is gone. One without
-// any trace was never picked up; job.ErrNotFound means that it may not even
-// have been queued.
+// lastKnown is the status that the log has of a job that is gone, or the record
+// where nobody writes the log. One without any trace was never picked up;
+// job.ErrNotFound means that it may not even have been queued.
 func (s *Service) lastKnown(ctx context.Context, r repeatable, sub registry.Submission) (job.Status, error) {
 	if s.events != nil {
 		last, err := s.events.Last(ctx, r.endpoint.ID, r.ID)
@@ -161,5 +161,9 @@ func (s *Service) lastKnown(ctx context.Context, r repeatable, sub registry.Subm
 	if sub.Accepted {
 		return job.InQueue, nil
 	}
-	return "", job.ErrNotFound
+	j, err := s.queue.Known(ctx, r.endpoint, r.ID)
+	if err != nil {
+		return "", err
+	}
+	return j.Status, nil
 }

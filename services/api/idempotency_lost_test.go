@@ -84,6 +84,35 @@ func TestAReplayAfterTheRetentionTellsTheLastKnownStatus(t *testing.T) {
 	}
 }
 
+// Without a recorder nobody logs the end of a job, and a crash may leave the key
+// unmarked: then the record tells.
+func TestAReplayAfterTheRetentionWithoutARecorderTellsTheLastKnownStatus(t *testing.T) {
+	s := start(t)
+	s.shorten(time.Second)
+	api := s.twin()
+	runs := s.worker()
+	e, err := s.registry.Endpoints.Get(t.Context(), "ep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := queue.NewID(job.Async)
+	if _, _, err := s.registry.Idempotency.Claim(t.Context(), registry.IdempotencyKey(e, adminKey, "k"), registry.Submission{Job: id, Mode: job.Async, Body: sumOf(someInput)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: json.RawMessage(`{"n":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the job ran", patience, func() bool { return runs()[id] > 0 })
+	eventually(t, "its retention is over", patience, func() bool { return api.do("GET", "/ep/status/"+string(id), "").status == 404 })
+	want := fmt.Sprintf(`{"id":%q,"status":"COMPLETED"}`, id)
+	for range 2 {
+		again := api.keyed("/ep/run", "k", someInput)
+		if again.status != 200 || again.raw != want || again.header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("got %d %s, want %s, replayed", again.status, again.raw, want)
+		}
+	}
+}
+
 // A job that expired in the queue left no trace but the mark at its key.
 func TestAJobThatExpiredUnseenIsNotQueuedAgain(t *testing.T) {
 	s := start(t)

@@ -25,7 +25,7 @@ func (q *Queue) SubmitAgain(ctx context.Context, e endpoint.Endpoint, id job.ID,
 		if !errors.Is(err, errConflict) {
 			return j, false, err
 		}
-		if j, err = q.Status(ctx, e, id); !errors.Is(err, job.ErrNotFound) {
+		if j, err = q.Accepted(ctx, e, id); !errors.Is(err, job.ErrNotFound) {
 			return j, err == nil, err
 		}
 		// The other's write is in flight, and may still fail.

@@ -23,7 +23,7 @@ func (q *Queue) Cancel(ctx context.Context, e endpoint.Endpoint, id job.ID) (*jo
 			return nil, err
 		}
 		if r.Status == job.Cancelled {
-			return &r.Job, nil
+			return &r.Job, q.seen(ctx, at, r)
 		}
 		ended, err := q.cancel(ctx, at, r)
 		if errors.Is(err, errConflict) {

@@ -49,7 +49,7 @@ func (q *Queue) move(ctx context.Context, at place, from *record, by job.Trigger
 	if err != nil {
 		return nil, err
 	}
-	next.seq = seq
+	next.seq, next.server = seq, q.nc.ConnectedServerId()
 	if next.Status.Terminal() && by != job.Touch {
 		q.point(AfterTerminalWrite)
 	}

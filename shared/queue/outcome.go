@@ -76,8 +76,11 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 		n.output, n.outRef, n.Error, n.emitted = output, ref, text, l.chunk > 0
 	})
 	switch {
-	case errors.Is(err, ErrLost) && l.ended(by):
-		l.rec = l.seen // an earlier call wrote it and lost the answer
+	case errors.Is(err, ErrLost) && l.ended(by): // an earlier call wrote it and lost the answer
+		if err := l.t.q.seen(ctx, l.t.at, l.seen); err != nil {
+			return nil, err
+		}
+		l.rec = l.seen
 	case err != nil:
 		return nil, err
 	}

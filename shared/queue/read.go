@@ -133,7 +133,46 @@ func (q *Queue) seen(ctx context.Context, at place, r *record) error {
 	if !r.Status.Terminal() {
 		return nil
 	}
-	return q.durable(ctx, streams.Records(at.partition), q.nc.ConnectedServerId())
+	return q.durable(ctx, streams.Records(at.partition), r.server)
+}
+
+// accepted returns when all that r shows is on the disk: the record, and the
+// queue message that it may rest on.
+func (q *Queue) accepted(ctx context.Context, at place, r *record) error {
+	if err := q.durable(ctx, streams.Jobs(at.endpoint), r.server); err != nil {
+		return err
+	}
+	return q.durable(ctx, streams.Records(at.partition), r.server)
+}
+
+// Accepted is Status for an answer that promises, as that of Submit did, that
+// the job is on the disk.
+func (q *Queue) Accepted(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	r, err := q.latest(ctx, placeOf(e), id)
+	if err == nil {
+		err = q.accepted(ctx, placeOf(e), r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return q.loaded(ctx, placeOf(e), r)
+}
+
+// Known is the newest of a job that is still on the disk, also of one whose ttl
+// or retention is over. It returns job.ErrNotFound and ErrUnavailable.
+func (q *Queue) Known(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	r, err := q.newest(ctx, placeOf(e), id)
+	if err == nil {
+		err = q.accepted(ctx, placeOf(e), r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &r.Job, nil
 }
 
 // loaded is the job of a record, with an output that lies beside it.

@@ -57,6 +57,8 @@ type record struct {
 	// seq is the stream sequence that this was read from: what the next
 	// compare-and-set expects. 0: nothing is stored yet.
 	seq uint64
+	// server is the one that this was read from or written to, by its id.
+	server string
 }
 
 const (
@@ -160,6 +162,7 @@ func decode(at place, id job.ID, m *stored) (*record, error) {
 		return nil, fmt.Errorf("decode job %s: %w", id, err)
 	}
 	r := w.record(at, id, m.seq)
+	r.server = m.server
 	return r, r.decodeBody(w, m.data)
 }
 

@@ -109,6 +109,7 @@ type stored struct {
 	subject string
 	seq     uint64
 	at      string // RFC 3339
+	server  string // that it was read from
 	header  nats.Header
 	data    []byte
 }
@@ -149,6 +150,7 @@ func (q *Queue) leaderNext(ctx context.Context, stream, subject string, from uin
 }
 
 func (q *Queue) leaderGet(ctx context.Context, stream string, body []byte) (*stored, error) {
+	server := q.nc.ConnectedServerId()
 	answer, err := q.request(ctx, streams.LeaderGet(stream), body)
 	if err != nil {
 		return nil, err
@@ -169,7 +171,7 @@ func (q *Queue) leaderGet(ctx context.Context, stream string, body []byte) (*sto
 	if got.Error != nil {
 		return nil, q.explain(ctx, got.Error, stream, "read "+stream)
 	}
-	m := &stored{subject: got.Message.Subject, seq: got.Message.Seq, at: got.Message.Time, data: got.Message.Data}
+	m := &stored{subject: got.Message.Subject, seq: got.Message.Seq, at: got.Message.Time, server: server, data: got.Message.Data}
 	if len(got.Message.Header) > 0 {
 		if m.header, err = nats.DecodeHeadersMsg(got.Message.Header); err != nil {
 			return nil, fmt.Errorf("read headers of %s: %w", got.Message.Subject, err)

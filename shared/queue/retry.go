@@ -29,8 +29,8 @@ func (q *Queue) RetryIn(ctx context.Context, e endpoint.Endpoint, id job.ID, tra
 		if err != nil {
 			return nil, err
 		}
-		if wanted > 0 && r.Attempt >= wanted {
-			return &r.Job, nil // the attempt that this call wanted exists
+		if wanted > 0 && r.Attempt >= wanted { // the attempt that this call wanted exists
+			return &r.Job, q.accepted(ctx, at, r)
 		}
 		next, err := q.nextAttempt(r)
 		if err != nil {

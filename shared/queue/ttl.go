@@ -30,6 +30,9 @@ func (q *Queue) setTTL(ctx context.Context, at place, id job.ID, ttl time.Durati
 		}
 		end := r.Submitted.Add(ttl).Truncate(time.Millisecond) // as precise as a record
 		if end.Equal(r.Expires) {
+			if err := q.accepted(ctx, at, r); err != nil {
+				return nil, err
+			}
 			return q.loaded(ctx, at, r)
 		}
 		changed, err := q.setExpiry(ctx, at, r, end)

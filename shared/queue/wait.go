@@ -111,7 +111,9 @@ func (w *Watch) hear(m *nats.Msg) *heard {
 	if err != nil {
 		return nil
 	}
-	return &heard{meta.record(w.at, w.id, 0), meta.tellsAll()}
+	r := meta.record(w.at, w.id, 0)
+	r.server = w.q.nc.ConnectedServerId()
+	return &heard{r, meta.tellsAll()}
 }
 
 // look reads where the job stands; nil if there is more to wait for, or if
