@@ -231,7 +231,8 @@ func writeSubjects(doc *strings.Builder) {
 		{"DeliverySubject", streams.DeliverySubject(anEndpoint, id, anAttempt), "the attempts to deliver it"},
 		{"FirstTriesSubject", streams.FirstTriesSubject(anEndpoint, "01a1fd49-68b2-7072-b537-c774d70c4b53"), "deliveries that succeeded at once, of jobs submitted in the same 10 s"},
 		{"Moved", streams.Moved(anEndpoint, id), "core: the headers of each write of a record, for waiters; nothing is stored"},
-		{"Nudge", streams.Nudge(anEndpoint, id), "core: tells a holder to look at its record"},
+		{"Nudge", streams.Nudge(anEndpoint, id), "core: tells a holder to look at its record, or asks whether it lives"},
+		{"HolderAnswer", streams.HolderAnswer(anEndpoint, id), "core: a holder lives; or for how long JetStream has served the sender"},
 		{"DurablePrefix", streams.DurablePrefix + "<stream>", "core: asks the process of a server that is alone to fsync the stream"},
 	} {
 		fmt.Fprintf(doc, "| `%s` | `%s` | %s |\n", s.function, s.subject, s.what)

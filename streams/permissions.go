@@ -162,21 +162,21 @@ func apiAccess(c Config) Access {
 		due[Records(p)] = []string{DueConsumer}
 	}
 	return Access{
-		Writes: slices.Concat(recordsOf(c, "*"), []string{"jobs.>", "payloads.>", "nudge.*.*"}, keysOf(BucketInstances, BucketIdempotency, BucketCursors)),
+		Writes: slices.Concat(recordsOf(c, "*"), []string{"jobs.>", "payloads.>", "nudge.*.*", "holder.*.*"}, keysOf(BucketInstances, BucketIdempotency, BucketCursors)),
 		Reads:  append(jobStreams(c), append(buckets(BucketIdempotency, BucketCursors), Scaling, Deliveries, Undelivered, Webhooks)...),
 		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketDestinations,
 			BucketCounts, BucketPositions, BucketLeaders), Events),
-		Takes: due, Removes: append(parts(c, Records), Any), Hears: []string{"moved.>", "emitted.>"},
+		Takes: due, Removes: append(parts(c, Records), Any), Hears: []string{"moved.>", "emitted.>", AnyNudge, "holder.>"},
 	}
 }
 
 func gatewayAccess(c Config) Access {
 	return Access{
-		Writes: slices.Concat(recordsOf(c, "*"), []string{"output.>", "payloads.>", "nudge.*.*"},
+		Writes: slices.Concat(recordsOf(c, "*"), []string{"output.>", "payloads.>", "nudge.*.*", "holder.*.*"},
 			keysOf(BucketTokens, BucketWorkers, BucketInstances, BucketPods)),
 		Reads:   jobStreams(c),
 		Follows: buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketDestinations, BucketTemplates),
-		Takes:   map[string][]string{Any: classes()}, Removes: []string{Any}, Hears: []string{"moved.>", "nudge.>"},
+		Takes:   map[string][]string{Any: classes()}, Removes: []string{Any}, Hears: []string{"moved.>", AnyNudge, "holder.>"},
 	}
 }
 
@@ -214,10 +214,10 @@ func workerAccess(c Config, endpoint string) Access {
 		queue = Jobs(endpoint)
 	}
 	return Access{
-		Writes: slices.Concat(recordsOf(c, endpoint), []string{"output.*." + endpoint + ".>", "payloads.*." + endpoint + ".>"},
+		Writes: slices.Concat(recordsOf(c, endpoint), []string{"output.*." + endpoint + ".>", "payloads.*." + endpoint + ".>", "nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
 			keysOf(BucketPods), []string{"$KV." + BucketWorkers + "." + endpoint + ".>"}),
 		Reads:   slices.Concat([]string{queue}, parts(c, Records), parts(c, Payloads), parts(c, Output), buckets(BucketPods, BucketWorkers)),
 		Follows: buckets(BucketEndpoints),
-		Takes:   map[string][]string{queue: classes()}, Removes: []string{queue}, Hears: []string{"nudge." + endpoint + ".*"},
+		Takes:   map[string][]string{queue: classes()}, Removes: []string{queue}, Hears: []string{"nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
 	}
 }

@@ -95,6 +95,14 @@ func Nudge(endpoint string, id job.ID) string { return "nudge." + endpoint + "."
 // Nudges matches the nudges of all jobs of an endpoint.
 func Nudges(endpoint string) string { return "nudge." + endpoint + ".*" }
 
+// AnyNudge matches the nudges of all jobs.
+const AnyNudge = "nudge.>"
+
+// HolderAnswer is where the holder of a job says, over core NATS, that it lives,
+// to whom a Nudge asked for that. It is no reply subject: those are the asker's
+// choice, and not every role may publish everywhere.
+func HolderAnswer(endpoint string, id job.ID) string { return "holder." + endpoint + "." + string(id) }
+
 // JobOf returns the job that a JobSubject or a Nudge names: their last token.
 func JobOf(subject string) job.ID {
 	return job.ID(subject[strings.LastIndexByte(subject, '.')+1:])

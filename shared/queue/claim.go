@@ -13,13 +13,20 @@ import (
 	"flightline/streams"
 )
 
+// slowPickup is how long the write of a pick-up may take before the clock of the
+// run is started again: the handler has not begun.
+const slowPickup = time.Second
+
+// claimTimeout bounds a claim: a delivery is this taker's for a lease.
+func (t *Taker) claimTimeout() time.Duration { return max(answerWithin, t.e.Lease/2) }
+
 // claim turns a delivery into a lease, or into nothing if the job is not to be
 // run: then it is dropped or left for later.
-func (t *Taker) claim(ctx context.Context, m *nats.Msg) (*Lease, error) {
-	msg, delivered, err := t.open(m)
+func (t *Taker) claim(ctx context.Context, m *received) (*Lease, error) {
+	msg, delivered, err := t.open(m.Msg)
 	if err != nil {
 		t.q.log.ErrorContext(ctx, "queue message cannot be read and is left in the queue", "endpoint", t.at.endpoint, "job", streams.JobOf(m.Subject), "subject", m.Subject, "error", err)
-		_ = m.NakWithDelay(t.e.Lease)
+		m.postpone(t.e.Lease, t.e.Lease)
 		return nil, err
 	}
 	alone := t.claimed(msg.ID)
@@ -29,21 +36,38 @@ func (t *Taker) claim(ctx context.Context, m *nats.Msg) (*Lease, error) {
 	var r *record
 	if delivered > 1 {
 		if r, err = t.read(ctx, msg); err != nil {
-			return nil, t.putOff(m, err)
+			m.postpone(t.e.Lease, time.Second)
+			return nil, err
+		}
+	}
+	if !m.fresh(time.Now(), t.e.Lease) || delivered > 1 && r == nil {
+		if waits, err := t.waits(ctx, msg); err != nil || !waits {
+			return nil, err
 		}
 	}
 	for {
 		lease, err := t.act(ctx, m, msg, r, !alone)
-		if !errors.Is(err, errConflict) {
-			if err != nil {
-				return nil, t.putOff(m, err)
+		if errors.Is(err, errConflict) {
+			if r, err = t.read(ctx, msg); err == nil {
+				continue
 			}
-			return lease, nil
 		}
-		if r, err = t.read(ctx, msg); err != nil {
-			return nil, t.putOff(m, err)
+		if err != nil {
+			m.postpone(t.e.Lease, time.Second)
+			return nil, err
 		}
+		return lease, nil
 	}
+}
+
+// waits reports whether the queue message of a delivery is still there. One that
+// is not belongs to a job that ended, and whose record may be gone too.
+func (t *Taker) waits(ctx context.Context, msg *record) (bool, error) {
+	there, err := t.q.leaderSeq(ctx, streams.Jobs(t.at.endpoint), msg.queueSeq)
+	if errors.Is(err, errNoMessage) {
+		return false, nil
+	}
+	return err == nil && streams.JobOf(there.subject) == msg.ID, err
 }
 
 // claimed marks a job as being picked up by this taker and reports whether
@@ -62,12 +86,6 @@ func (t *Taker) unclaimed(id job.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.claiming, id)
-}
-
-// putOff leaves a message that could not be decided on, and says why.
-func (t *Taker) putOff(m *nats.Msg, err error) error {
-	_ = m.NakWithDelay(time.Second)
-	return err
 }
 
 func (t *Taker) read(ctx context.Context, msg *record) (*record, error) {
@@ -94,14 +112,23 @@ func (t *Taker) open(m *nats.Msg) (msg *record, delivered uint64, err error) {
 }
 
 // act does what judge says. errConflict: the record is another by now.
-func (t *Taker) act(ctx context.Context, m *nats.Msg, msg, r *record, running bool) (*Lease, error) {
+func (t *Taker) act(ctx context.Context, m *received, msg, r *record, running bool) (*Lease, error) {
 	d := delivery{
 		seq: msg.queueSeq, expires: msg.Expires, holder: t.id, running: running,
 		now: t.q.Now(), service: t.q.service.age(), lease: t.e.Lease, maxLost: t.e.MaxLost,
 	}
-	switch judge(r, d) {
+	decided := judge(r, d)
+	if decided == ask {
+		alive, served, err := t.q.askHolder(ctx, t.at, r)
+		if err != nil {
+			return nil, err
+		}
+		d.now, d.asked, d.alive, d.service = t.q.Now(), true, alive, max(t.q.service.age(), served)
+		decided = judge(r, d)
+	}
+	switch decided {
 	case begin:
-		return t.run(ctx, msg, msg, 0)
+		return t.begin(ctx, m, msg)
 	case resume, adopt, handAgain:
 		return t.run(ctx, msg, r, r.Lost)
 	case takeOver:
@@ -123,8 +150,8 @@ func (t *Taker) act(ctx context.Context, m *nats.Msg, msg, r *record, running bo
 		return nil, t.q.detach(ctx, t.at, r, msg)
 	case requeue:
 		return nil, t.q.finishRequeue(ctx, t.at, r)
-	case hold:
-		_ = m.NakWithDelay(patience(d))
+	case hold, ask:
+		m.postpone(t.e.Lease, patience(d))
 	}
 	return nil, nil //nolint:nilnil // nothing to run
 }
@@ -159,6 +186,25 @@ func (r *record) keepFor(msg *record) {
 	}
 }
 
+// begin picks up an attempt that has no record. A process that was suspended
+// between the delivery and the write may have created the record of a job that
+// ended and was forgotten: if its queue message is gone, the record expires.
+func (t *Taker) begin(ctx context.Context, m *received, msg *record) (*Lease, error) {
+	l, err := t.run(ctx, msg, msg, 0)
+	if err != nil || m.fresh(time.Now(), t.e.Lease) {
+		return l, err
+	}
+	waits, err := t.waits(ctx, msg)
+	if err == nil && !waits {
+		err = l.write(ctx, job.Touch, func(n *record) { n.Expires = n.changed })
+	}
+	if err != nil || !waits {
+		t.release(l)
+		return nil, err
+	}
+	return l, nil
+}
+
 // run picks the attempt up: from is the record, or the queue message if there
 // is none yet.
 func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, error) {
@@ -186,6 +232,11 @@ func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, e
 		n.beside = n.beside || msg.inRef != nil
 		n.input, n.inRef, n.s3, n.output, n.Output = nil, nil, nil, nil, nil
 	})
+	if err == nil && t.q.Now().Sub(r.changed) > slowPickup {
+		r, err = t.q.move(ctx, t.at, r, job.Touch, func(n *record) {
+			n.Started, n.Deadline = n.changed, n.changed.Add(n.ExecutionTimeout)
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +245,7 @@ func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, e
 		t.q.nudge(t.at, r.ID)
 	}
 	l := &Lease{Job: r.Job, Input: input, S3Config: msg.s3, t: t, msg: msg, rec: r, ackTo: r.ack, changed: make(chan struct{}, 1)}
+	l.touch()
 	t.hold(l)
 	return l, nil
 }

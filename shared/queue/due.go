@@ -15,11 +15,12 @@ import (
 )
 
 // Deadlines ends runs whose deadline has passed though their holder does not
-// say so, until ctx ends. Every api instance runs it; they share the work. A
-// firing that finds nothing to do is dropped: the schedule fires again until
+// say so, until ctx ends. Every api instance runs it; they share the work. It
+// also answers workers that ask for how long JetStream has served. A firing that finds nothing to do is dropped: the schedule fires again until
 // the record changes.
 func (q *Queue) Deadlines(ctx context.Context, partitions int) error {
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return q.answerAvailability(ctx) })
 	for p := range max(1, partitions) {
 		g.Go(func() error { return q.deadlinesOf(ctx, p) })
 	}
@@ -109,6 +110,9 @@ func (q *Queue) overdue(ctx context.Context, at place, r *record) (*record, erro
 	case r.Overdue(now):
 		return q.timeOut(ctx, at, r)
 	case r.detached && now.Sub(r.changed) > r.lease && q.service.age() > r.lease:
+		if alive, _, err := q.askHolder(ctx, at, r); err != nil || alive {
+			return nil, err
+		}
 		return q.end(ctx, at, r, job.Fail, func(n *record) {
 			n.Lost++
 			n.Error = "worker lost: it fell silent after the job's ttl was made longer"

@@ -33,6 +33,8 @@ const (
 	requeue
 	// hold: leave it alone for a while.
 	hold
+	// ask: the holder is lost unless it answers.
+	ask
 )
 
 // delivery is what a verdict depends on.
@@ -42,7 +44,9 @@ type delivery struct {
 	holder  string        // this taker
 	running bool          // this taker runs the job, or is picking it up
 	now     time.Time     // server time
-	service time.Duration // how long JetStream has served this process without a gap
+	service time.Duration // how long JetStream has served this process, or one that was asked, without a gap
+	asked   bool          // the holder was asked
+	alive   bool          // and has answered
 	lease   time.Duration
 	maxLost int
 }
@@ -96,11 +100,23 @@ func judge(r *record, d delivery) verdict {
 		return tooLate
 	case r.Overdue(d.now):
 		return hold
+	}
+	return judgeSilence(r, d)
+}
+
+// judgeSilence decides on the job of another holder, which may have fallen
+// silent.
+func judgeSilence(r *record, d delivery) verdict {
+	switch {
 	case r.confirm > 0 && r.astray < astrayMost:
 		if d.now.Before(r.Started.Add(r.confirm)) || d.service < min(d.lease, r.confirm) {
 			return hold // the sign may still come, or could not
 		}
 		return handAgain
+	case !d.asked && !plantNoAsk:
+		return ask
+	case d.alive:
+		return hold
 	case d.service < d.lease && !plantNoGuard:
 		return hold
 	case r.Lost+1 >= d.maxLost:
@@ -110,7 +126,10 @@ func judge(r *record, d delivery) verdict {
 }
 
 // patience is how long a message that is left alone waits for its next
-// delivery. A living holder's heartbeat sets that timer anew.
+// delivery. A living holder's heartbeat starts that time again.
 func patience(d delivery) time.Duration {
+	if d.alive {
+		return d.lease
+	}
 	return max(0, d.lease-d.service) + time.Second
 }

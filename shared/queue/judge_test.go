@@ -16,6 +16,7 @@ func TestJudge(t *testing.T) {
 		change(&d)
 		return d
 	}
+	asked := with(func(d *delivery) { d.asked = true })
 	held := func(change func(*record)) *record {
 		r := &record{Job: job.Job{Expires: now.Add(time.Hour), Deadline: now.Add(time.Minute)}, queueSeq: 7, holder: "other"}
 		r.restoreStatus(job.InProgress)
@@ -65,17 +66,20 @@ func TestJudge(t *testing.T) {
 		{"about to be replaced", requeued(time.Hour, now), served, hold},
 		{"about to be replaced for too long", requeued(time.Hour, now.Add(-replacing)), served, requeue},
 		{"replaced", requeued(0, now), served, resume},
-		{"held, and this process saw a whole lease", held(nil), served, takeOver},
-		{"held, and there was an outage since", held(nil), with(func(d *delivery) { d.service = lease - 1 }), hold},
-		{"held, and this process just started", held(nil), with(func(d *delivery) { d.service = 0 }), hold},
-		{"held, two workers lost before", held(func(r *record) { r.Lost = 2 }), served, giveUp},
-		{"held, two lost before, but an outage", held(func(r *record) { r.Lost = 2 }), with(func(d *delivery) { d.service = 0 }), hold},
+		{"held, and this process saw a whole lease", held(nil), asked, takeOver},
+		{"held, and there was an outage since", held(nil), with(func(d *delivery) { d.asked = true; d.service = lease - 1 }), hold},
+		{"held, and this process just started", held(nil), with(func(d *delivery) { d.asked = true; d.service = 0 }), hold},
+		{"held, two workers lost before", held(func(r *record) { r.Lost = 2 }), asked, giveUp},
+		{"held, two lost before, but an outage", held(func(r *record) { r.Lost = 2 }), with(func(d *delivery) { d.asked = true; d.service = 0 }), hold},
+		{"held, its holder was not asked", held(nil), served, ask},
+		{"held, and two lost before, its holder was not asked", held(func(r *record) { r.Lost = 2 }), served, ask},
+		{"held, its holder lives", held(nil), with(func(d *delivery) { d.asked, d.alive = true, true }), hold},
 		{"nobody said that it arrived", astray(time.Minute, 0), served, handAgain},
 		{"nobody said so, and one was lost before", held(func(r *record) { r.Lost, r.confirm, r.Started = 2, time.Second, now.Add(-time.Minute) }), served, handAgain},
 		{"nobody said so yet", astray(time.Second-1, 0), served, hold},
 		{"nobody could say so in an outage", astray(time.Minute, 0), with(func(d *delivery) { d.service = time.Second - 1 }), hold},
 		{"nobody said so, this process saw enough of it", astray(time.Minute, 0), with(func(d *delivery) { d.service = time.Second }), handAgain},
-		{"nobody said so, once too often", astray(time.Minute, astrayMost), served, takeOver},
+		{"nobody said so, once too often", astray(time.Minute, astrayMost), asked, takeOver},
 		{"nobody said so, past its deadline", held(func(r *record) { r.confirm, r.Deadline = time.Second, now.Add(-forgotten) }), served, tooLate},
 		{"held by this taker", held(nil), with(func(d *delivery) { d.running = true }), hold},
 		{"written by this taker, which runs nothing", held(func(r *record) { r.holder = "me" }), with(func(d *delivery) { d.service = 0 }), adopt},
@@ -100,5 +104,8 @@ func TestPatience(t *testing.T) {
 		if got := patience(delivery{service: service, lease: 30 * time.Second}); got != want {
 			t.Errorf("after %v of service: %v, want %v", service, got, want)
 		}
+	}
+	if got := patience(delivery{service: time.Hour, lease: 30 * time.Second, alive: true}); got != 30*time.Second {
+		t.Errorf("its holder lives: %v, want its lease", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,6 +30,9 @@ type Lease struct {
 	changed chan struct{}
 	ackTo   string // the subject that extends and ends the lease
 	far     bool   // other processes have a part in the run (remote.go)
+	// extended is when the holder last said that it lives, in this process's
+	// time. Nil while it is not this process's affair.
+	extended atomic.Pointer[time.Time]
 
 	mu    sync.Mutex
 	rec   *record // as this process last saw it
@@ -78,6 +82,7 @@ func (l *Lease) Extend(ctx context.Context) error {
 	// not answer, and the heartbeat must not wait for that. It is lost while
 	// NATS is away; so are the deliveries that it prevents.
 	_ = l.t.q.nc.Publish(l.ackTo, []byte("+WPI"))
+	l.touch()
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	l.mu.Lock()
@@ -86,6 +91,17 @@ func (l *Lease) Extend(ctx context.Context) error {
 		return err
 	}
 	return l.lives(ctx)
+}
+
+func (l *Lease) touch() {
+	now := time.Now()
+	l.extended.Store(&now)
+}
+
+// alive reports whether the holder has extended the lease within its time.
+func (l *Lease) alive() bool {
+	last := l.extended.Load()
+	return last != nil && elapsed(*last, time.Now()) < l.t.e.Lease
 }
 
 // lives says in the record that the holder lives, where that is not the

@@ -16,7 +16,7 @@ func TestLostWorkerIsReplacedAfterItsLease(t *testing.T) {
 	s := newSite(t)
 	second := s.queue(t, Config{})
 	eventually(t, "served for a lease", func() bool { return second.service.age() > s.e.Lease })
-	inTime(t, s.e.Lease+time.Second, func() time.Duration {
+	inTime(t, s.e.Lease+askTimeout+time.Second, func() time.Duration {
 		id := s.submit(t)
 		first := next(t, s.taker(t, s.q, "dies"))
 		start := time.Now()
@@ -71,7 +71,16 @@ func TestTooManyLostWorkersFailTheJob(t *testing.T) {
 	next(t, taker)
 	other := s.taker(t, s.q, "w2")
 	next(t, other)
-	nothing(t, s.taker(t, s.q, "w3"), 2*s.e.Lease)
+	third, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	w3 := s.taker(t, s.q, "w3")
+	go func() { _, err := w3.Next(third); ended <- err }()
+	eventually(t, "the job is over", func() bool { return s.status(t, id).Status.Terminal() })
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the third worker got a job: %v", err)
+	}
 	if j := s.want(t, id, job.Failed); !strings.Contains(j.Error, "worker lost") || j.Lost != 2 {
 		t.Errorf("error %q lost %d", j.Error, j.Lost)
 	}

@@ -67,6 +67,7 @@ type Queue struct {
 	stats   statsCache
 	lines   lines
 	missing missing
+	kept    keptRuns
 	barrier atomic.Pointer[barrier.Func] // nil while there is none
 }
 

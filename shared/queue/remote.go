@@ -65,11 +65,11 @@ func (t *Taker) NextIf(ctx context.Context, wanted func() bool) (*Lease, error) 
 			return nil, err
 		}
 		if !wanted() {
-			_ = m.Nak()
+			m.release(t.e.Lease)
 			return nil, ErrClosed
 		}
 		t.q.point(AfterDelivery)
-		within, cancel := bounded(context.WithoutCancel(ctx))
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.claimTimeout())
 		lease, err := t.claim(within, m)
 		cancel()
 		if lease != nil {
@@ -124,6 +124,7 @@ func (q *Queue) Keep(ctx context.Context, e endpoint.Endpoint, id job.ID, worker
 	}
 	_ = q.nc.Publish(l.ackTo, []byte("+WPI"))
 	if err = l.extend(ctx); !errors.Is(err, ErrLost) {
+		q.kept.add(&l.Job, e.Lease)
 		return err
 	}
 	// It ended since we looked: say how.

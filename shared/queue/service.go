@@ -15,6 +15,7 @@ import (
 type service struct {
 	mu          sync.Mutex
 	since, last time.Time     // process time; zero: not now
+	gap         time.Time     // when a gap was last noticed; zero: there was none
 	back        chan struct{} // closed and replaced at each reconnection
 }
 
@@ -28,7 +29,10 @@ func (s *service) answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if s.since.IsZero() || now.Sub(s.last) > maxProbeGap {
+	if !s.last.IsZero() && elapsed(s.last, now) > maxProbeGap {
+		s.since, s.gap = time.Time{}, now
+	}
+	if s.since.IsZero() {
 		s.since = now
 	}
 	s.last = now
@@ -37,7 +41,7 @@ func (s *service) answered() {
 func (s *service) failed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.since = time.Time{}
+	s.since, s.gap = time.Time{}, time.Now()
 }
 
 // age is how long service has been uninterrupted up to now.
@@ -45,10 +49,30 @@ func (s *service) age() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if s.since.IsZero() || now.Sub(s.last) > maxProbeGap {
+	if s.since.IsZero() || elapsed(s.last, now) > maxProbeGap {
 		return 0
 	}
 	return now.Sub(s.since)
+}
+
+// settleTime is how long after a gap of service a delivery may still come out of
+// a buffer: the time to read it after this process was resumed.
+const settleTime = 2 * time.Second
+
+// steady reports whether what arrives now was sent within maxProbeGap: neither
+// was this process suspended lately, nor its connection.
+func (s *service) steady() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	return elapsed(s.last, now) <= maxProbeGap && (s.gap.IsZero() || elapsed(s.gap, now) >= settleTime)
+}
+
+// elapsed is the time between two instants of this process. It counts a
+// suspension of the machine, during which the monotonic clock stands still and
+// the wall clock does not; a wall clock that is set back shortens nothing.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
 // reconnected returns a channel that is closed at the next reconnection.

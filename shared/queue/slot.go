@@ -43,10 +43,10 @@ func (t *Taker) newSlot() (*slot, error) {
 	return s, nil
 }
 
-// drain ends the slot's pulls; what is under way is given back.
-func (s *slot) drain() {
-	_ = s.normal.sub.Drain()
-	_ = s.low.sub.Drain()
+// close ends the slot's pulls; what is under way is given back.
+func (s *slot) close() {
+	s.normal.close()
+	s.low.close()
 }
 
 // stop silences the timers; what one sent before it goes nowhere.
@@ -56,7 +56,7 @@ func (s *slot) stop() {
 }
 
 // next waits for a delivery, normal ones first.
-func (s *slot) next(ctx context.Context) (*nats.Msg, error) {
+func (s *slot) next(ctx context.Context) (*received, error) {
 	s.normal.wait(true)
 	s.low.wait(true)
 	defer s.normal.wait(false)
@@ -71,7 +71,7 @@ func (s *slot) next(ctx context.Context) (*nats.Msg, error) {
 
 // once waits until a job comes, or until there is reason to ask again: then it
 // returns nothing.
-func (s *slot) once(ctx context.Context) (*nats.Msg, error) {
+func (s *slot) once(ctx context.Context) (*received, error) {
 	back := s.t.q.service.reconnected()
 	s.normal.ask()
 	s.again.Reset(pullExpires + pullPause)
@@ -106,10 +106,10 @@ func (s *slot) once(ctx context.Context) (*nats.Msg, error) {
 	}
 }
 
-func (s *slot) preferNormal(low *nats.Msg) *nats.Msg {
+func (s *slot) preferNormal(low *received) *received {
 	select {
 	case m := <-s.normal.got:
-		_ = low.Nak()
+		low.release(s.t.e.Lease)
 		return m
 	default:
 		return low
@@ -144,30 +144,53 @@ type pull struct {
 	body    []byte
 	inbox   string
 	sub     *nats.Subscription
-	got     chan *nats.Msg // the job that came while the slot waited
+	got     chan *received // the job that came while the slot waited
 	ended   chan bool      // the server ended the pull; true: it refused it
 
 	mu      sync.Mutex
 	waiting bool
+	closing bool
 	open    time.Time // until then it is open
+	ends    time.Time // until then the server may keep it, also if it was forgotten
 }
 
 func (t *Taker) newPull(c job.Class) (*pull, error) {
 	p := &pull{
 		t: t, subject: pullSubject(t.at.endpoint, c), body: pullBody(1, pullExpires), inbox: t.q.nc.NewInbox(),
-		got: make(chan *nats.Msg, 1), ended: make(chan bool, 1),
+		got: make(chan *received, 1), ended: make(chan bool, 1),
 	}
 	var err error
 	if p.sub, err = t.q.nc.Subscribe(p.inbox, p.deliver); err != nil {
 		return nil, fmt.Errorf("take jobs of %s: %w: %w", t.e.ID, ErrUnavailable, err)
 	}
+	t.pulls.Add(1)
+	p.sub.SetClosedHandler(func(string) { t.pulls.Done() })
 	return p, nil
+}
+
+// close ends the pull and gives back what it still brings. On a server that is
+// alone the end of the subscription ends the pull too. In a cluster a delivery
+// may be on its way from another node when the subscription ends at this one,
+// and would be held by nobody for a lease: there it lasts as long as the pull.
+func (p *pull) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closing = true
+	left := time.Until(p.ends)
+	if left <= 0 || p.t.q.nc.ConnectedClusterName() == "" {
+		_ = p.sub.Drain()
+		return
+	}
+	time.AfterFunc(left+pullPause, func() { _ = p.sub.Drain() })
 }
 
 func (p *pull) deliver(m *nats.Msg) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open = time.Time{}
+	p.open, p.ends = time.Time{}, time.Time{}
+	if p.closing {
+		defer func() { _ = p.sub.Drain() }()
+	}
 	if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 {
 		select {
 		case p.ended <- status != "408" && status != "404":
@@ -175,14 +198,15 @@ func (p *pull) deliver(m *nats.Msg) {
 		}
 		return
 	}
+	got := &received{Msg: m, at: time.Now(), steady: p.t.q.service.steady()}
 	if p.waiting {
 		select {
-		case p.got <- m:
+		case p.got <- got:
 			return
 		default:
 		}
 	}
-	_ = m.Nak() // a lost nak costs one lease of waiting, no job
+	got.release(p.t.e.Lease)
 }
 
 // wait says whether the slot waits. What came and was not taken goes back.
@@ -195,7 +219,7 @@ func (p *pull) wait(on bool) {
 	}
 	select {
 	case m := <-p.got:
-		_ = m.Nak()
+		m.release(p.t.e.Lease)
 	default:
 	}
 }
@@ -214,6 +238,7 @@ func (p *pull) ask() {
 	}
 	if p.t.q.nc.PublishRequest(p.subject, p.inbox, p.body) == nil {
 		p.open = now.Add(pullExpires)
+		p.ends = p.open
 	}
 }
 

@@ -32,6 +32,8 @@ type Taker struct {
 	closed chan struct{}
 	once   sync.Once
 
+	pulls sync.WaitGroup // whose subscriptions are open
+
 	mu       sync.Mutex
 	free     []*slot // slots that no call of Next uses
 	all      []*slot
@@ -65,9 +67,29 @@ func (t *Taker) Close() {
 		defer t.mu.Unlock()
 		close(t.closed)
 		for _, s := range t.all {
-			s.drain()
+			s.close()
 		}
 	})
+}
+
+// Wait returns once a closed taker has given back all that the server may still
+// have delivered to it: at once on a server that is alone, within pullExpires in
+// a cluster. Without a connection there is nothing to give back.
+func (t *Taker) Wait() {
+	if !t.q.nc.IsConnected() {
+		return
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the connection at the latest
+		t.pulls.Wait()
+		close(ended)
+	}()
+	late := time.NewTimer(pullExpires + time.Second)
+	defer late.Stop()
+	select {
+	case <-ended:
+	case <-late.C:
+	}
 }
 
 // Next waits for a job and picks it up. It returns ctx.Err() once ctx ends and
@@ -84,7 +106,9 @@ func (t *Taker) Next(ctx context.Context) (*Lease, error) {
 			return nil, err
 		}
 		t.q.point(AfterDelivery)
-		lease, err := t.claim(ctx, m)
+		within, cancel := context.WithTimeout(ctx, t.claimTimeout())
+		lease, err := t.claim(within, m)
+		cancel()
 		if lease != nil {
 			return lease, nil
 		}
@@ -121,14 +145,19 @@ func (t *Taker) leave(s *slot) {
 	t.free = append(t.free, s)
 }
 
-// nudge tells the holder of a job that somebody else wrote its record.
+// nudge tells the holder of a job to look at its record, and answers whether it
+// lives.
 func (t *Taker) nudge(m *nats.Msg) {
 	t.mu.Lock()
 	l := t.leases[streams.JobOf(m.Subject)]
 	t.mu.Unlock()
-	if l != nil {
-		l.signal()
+	if l == nil {
+		return
 	}
+	if isAsk(m) && l.alive() {
+		t.q.answer(t.at.endpoint, l.Job.ID, holderAnswer{Attempt: l.Job.Attempt, Run: l.Job.Run})
+	}
+	l.signal()
 }
 
 func (t *Taker) hold(l *Lease) {

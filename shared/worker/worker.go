@@ -144,6 +144,7 @@ func (w *worker) work(ctx, alive context.Context) error {
 	}
 	enough()
 	taker.Close()
+	defer taker.Wait()
 	return w.drain(ctx, &slots, giveUp)
 }
 

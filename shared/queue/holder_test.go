@@ -1,0 +1,246 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// expired makes the server redeliver a message as if its lease had ended while
+// the server stood still: a nak puts it on the same list, and no heartbeat takes
+// it off (streams.TestFactHeartbeatsDoNotStopARedelivery).
+func expired(t *testing.T, q *Queue, l *Lease) {
+	t.Helper()
+	if err := q.nc.Publish(l.ackTo, []byte("-NAK")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A worker that beats keeps its job although the server hands it out again, and
+// whoever gets it has seen good service for more than a lease.
+func TestALivingHolderIsAskedAndKeepsItsJob(t *testing.T) {
+	s := newSite(t)
+	second := s.queue(t, Config{})
+	eventually(t, "served for a lease", func() bool { return second.service.age() > s.e.Lease })
+	id := s.submit(t)
+	l := next(t, s.taker(t, s.q, "holder"))
+	ctx, stop := context.WithCancel(t.Context())
+	wait := beat(ctx, t, s.e.Lease, []*Lease{l})
+	for range 3 {
+		expired(t, s.q, l)
+		nothing(t, s.taker(t, second, "other"), s.e.Lease)
+	}
+	stop()
+	wait()
+	if j, err := l.Complete(t.Context(), json.RawMessage(`1`)); err != nil || j.Run != 1 || j.Lost != 0 {
+		t.Errorf("got %+v, %v, want the first run's end", j, err)
+	}
+	s.want(t, id, job.Completed)
+}
+
+// The same for a worker that is heard of by a gateway.
+func TestALivingRemoteHolderIsAskedAndKeepsItsJob(t *testing.T) {
+	s := newSite(t)
+	second := s.queue(t, Config{})
+	eventually(t, "served for a lease", func() bool { return second.service.age() > s.e.Lease })
+	id, l := s.handed(t, "remote")
+	stop, err := s.q.Nudged(s.e, func(job.ID) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if err := s.q.Keep(t.Context(), s.e, id, "remote"); err != nil {
+		t.Fatal(err)
+	}
+	expired(t, s.q, l)
+	nothing(t, s.taker(t, second, "other"), s.e.Lease/2)
+	if err := s.q.Keep(t.Context(), s.e, id, "remote"); err != nil {
+		t.Errorf("the worker lost its job: %v", err)
+	}
+	// Nobody hears of it for a lease: now it is lost.
+	l2 := next(t, s.taker(t, second, "other"))
+	if l2.Job.ID != id || l2.Job.Lost != 1 {
+		t.Errorf("got %+v, want the job of the silent worker", l2.Job)
+	}
+}
+
+// Workers that end before they have lived for a lease take over all the same, if
+// somebody else has seen good service for as long.
+func TestANewProcessTakesOverOnTheWordOfAnOlderOne(t *testing.T) {
+	s := newSite(t, func(e *endpoint.Endpoint) { e.Lease = 5 * time.Second })
+	s.deadlines(t)
+	id := s.submit(t)
+	holder := s.queue(t, Config{})
+	l := next(t, s.taker(t, holder, "dies"))
+	eventually(t, "the holder has been silent for a lease", func() bool { return !l.alive() && s.q.service.age() > s.e.Lease })
+	expired(t, s.q, l)
+	young := s.queue(t, Config{})
+	got := next(t, s.taker(t, young, "young"))
+	if age := young.service.age(); got.Job.ID != id || got.Job.Lost != 1 || age >= s.e.Lease {
+		t.Errorf("got %+v after %s of service, want the job of the silent worker within a lease", got.Job, age)
+	}
+}
+
+// A delivery that is older than the record's life is dropped: the job ended and
+// was forgotten while the worker was suspended.
+func TestADeliveryOlderThanItsJobRunsNothing(t *testing.T) {
+	s := newSite(t)
+	id := s.submit(t)
+	q := s.queue(t, Config{})
+	w := s.taker(t, q, "suspended")
+	old := s.delivery(t, q)
+	old.steady = false
+	l := next(t, s.taker(t, s.q, "other")) // after a lease
+	if _, err := l.Complete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	s.forgetNow(t, id)
+	got, err := w.claim(t.Context(), old)
+	if got != nil || err != nil {
+		t.Errorf("got %+v, %v, want nothing", got, err)
+	}
+	if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound: the job was forgotten", err)
+	}
+}
+
+// The same, suspended between the look at the queue and the write of the record.
+func TestAPickUpThatComesTooLateExpires(t *testing.T) {
+	s := newSite(t)
+	id := s.submit(t)
+	q := s.queue(t, Config{})
+	w := s.taker(t, q, "suspended")
+	old := s.delivery(t, q)
+	l := next(t, s.taker(t, s.q, "other"))
+	if _, err := l.Complete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	s.forgetNow(t, id)
+	msg, _, err := w.open(old.Msg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.at = old.at.Add(-s.e.Lease)
+	if got, err := w.begin(t.Context(), old, msg); got != nil || err != nil {
+		t.Errorf("got %+v, %v, want nothing", got, err)
+	}
+	if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound: the job was forgotten", err)
+	}
+}
+
+// A delivery that is not fresh is not given back: the message is another's now.
+func TestAnOldDeliveryIsNotGivenBack(t *testing.T) {
+	now := time.Now()
+	const lease = 10 * time.Second
+	for name, tc := range map[string]struct {
+		age    time.Duration
+		steady bool
+		want   bool
+	}{
+		"just now":                      {0, true, true},
+		"nearly half of the lease ago":  {lease/2 - 1, true, true},
+		"half of the lease ago":         {lease / 2, true, false},
+		"after a gap":                   {0, false, false},
+		"long ago, and after a gap":     {time.Hour, false, false},
+		"the wall clock was set back":   {-time.Hour, true, true},
+		"longer ago than any lease may": {2 * endpoint.MaxLease, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &received{at: now.Add(-tc.age), steady: tc.steady}
+			if got := m.fresh(now, lease); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestElapsedCountsASuspension(t *testing.T) {
+	from := time.Now()
+	to := from.Add(time.Second)
+	if got := elapsed(from, to); got != time.Second {
+		t.Errorf("got %v, want 1s", got)
+	}
+	// The wall clock went on for an hour, the monotonic one did not.
+	if got := elapsed(from, to.Round(0).Add(time.Hour)); got != time.Hour+time.Second {
+		t.Errorf("got %v, want 1h0m1s", got)
+	}
+}
+
+// A pick-up whose write took long starts the clock of the run when it was taken:
+// the handler has not begun.
+func TestAnOutageAtThePickUpDoesNotCountAsRunning(t *testing.T) {
+	s := newSite(t)
+	id := s.submit(t, func(r *job.Request) { r.Policy.ExecutionTimeout = 5 * time.Second })
+	old := s.delivery(t, s.q)
+	w := s.taker(t, s.q, "w")
+	got := make(chan *Lease, 1)
+	s.Stop()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		l, err := w.claim(ctx, old)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	away := time.NewTimer(2 * slowPickup)
+	<-away.C
+	s.Start()
+	back := s.q.Now()
+	l := <-got
+	if l == nil {
+		t.Fatalf("job %s was not picked up", id)
+	}
+	if l.Deadline().Before(back.Add(5 * time.Second)) {
+		t.Errorf("deadline %s after NATS was back, want 5s or more", l.Deadline().Sub(back))
+	}
+}
+
+// delivery is that of the next queue message to a process that has done
+// nothing with it yet.
+func (s *site) delivery(t *testing.T, q *Queue) *received {
+	t.Helper()
+	inbox := make(chan *nats.Msg, 1)
+	name := q.nc.NewInbox()
+	sub, err := q.nc.ChanSubscribe(name, inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := q.sendPull(s.e.ID, job.Normal, name, 1, pullExpires); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case m := <-inbox:
+		if m.Header.Get("Status") != "" {
+			t.Fatalf("no delivery: %s", m.Header.Get("Description"))
+		}
+		return &received{Msg: m, at: time.Now(), steady: true}
+	case <-time.After(soon):
+		t.Fatal("no delivery")
+		return nil
+	}
+}
+
+// forgetNow removes the record of a job that ended, as the recorder does when
+// its retention is over.
+func (s *site) forgetNow(t *testing.T, id job.ID) {
+	t.Helper()
+	r, err := s.q.readRecord(t.Context(), placeOf(s.e), id, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.q.remove(t.Context(), streams.Records(s.e.Partition), r.seq); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !plant_ask
+
+package queue
+
+const plantNoAsk = false
