@@ -152,6 +152,13 @@ func (m *mailbox) admit(ctx context.Context) bool {
 	}
 }
 
+// isFull reports whether as many came as hold allows.
+func (m *mailbox) isFull() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.got) >= m.most
+}
+
 func newMailbox(t *testing.T) *mailbox {
 	t.Helper()
 	m := &mailbox{}

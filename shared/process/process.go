@@ -124,17 +124,18 @@ func waitForEnd(ctx context.Context, running []*part, failed <-chan struct{}) {
 func (p *part) halt(log *slog.Logger) error {
 	p.stop()
 	grace := cmp.Or(p.Grace, StopGrace)
-	notice := time.AfterFunc(NoticeDelay, func() {
-		log.Info("still stopping; a second Ctrl-C ends the process at once", "waiting_for", p.waiting(), "at_most", grace)
-	})
+	notice, late := time.NewTimer(NoticeDelay), time.NewTimer(grace)
 	defer notice.Stop()
-	late := time.NewTimer(grace)
 	defer late.Stop()
-	select {
-	case <-p.done:
-		return p.err
-	case <-late.C:
-		return fmt.Errorf("%s: %w (%v)", p.Name, ErrStuck, grace)
+	for {
+		select {
+		case <-p.done:
+			return p.err
+		case <-notice.C:
+			log.Info("still stopping; a second Ctrl-C ends the process at once", "waiting_for", p.waiting(), "at_most", grace)
+		case <-late.C:
+			return fmt.Errorf("%s: %w (%v)", p.Name, ErrStuck, grace)
+		}
 	}
 }
 
