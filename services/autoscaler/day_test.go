@@ -30,6 +30,7 @@ type day struct {
 	failures int
 	failed   time.Time
 	drains   time.Duration // how long a drained one takes to leave
+	lost     []lostJob     // whose workers were killed, the first one first
 }
 
 type change struct {
@@ -52,12 +53,7 @@ func (d *day) work(takes, startup time.Duration) {
 		case w.state == draining && !w.locked && d.now.Sub(w.since) >= d.drains:
 			continue
 		}
-		if w.state == idle && len(d.queue)+d.low > 0 {
-			if d.lowly[w.id] = len(d.queue) == 0; d.lowly[w.id] {
-				d.low--
-			} else {
-				d.queue = d.queue[1:]
-			}
+		if w.state == idle && d.take(w.id) {
 			w.state, w.since, w.jobs = busy, d.now, 1
 			d.ends[w.id] = d.now.Add(takes)
 		}
@@ -66,12 +62,28 @@ func (d *day) work(takes, startup time.Duration) {
 	d.members = there
 }
 
+// take hands a job to the worker: what is handed out again comes first.
+func (d *day) take(worker string) bool {
+	switch {
+	case len(d.lost) > 0 && d.now.Sub(d.lost[0].since) >= d.e.Lease:
+		d.lowly[worker], d.lost = d.lost[0].low, d.lost[1:]
+	case len(d.queue) > 0:
+		d.lowly[worker], d.queue = false, d.queue[1:]
+	case d.low > 0:
+		d.lowly[worker], d.low = true, d.low-1
+	default:
+		return false
+	}
+	return true
+}
+
 // sample is what the autoscaler sees.
 func (d *day) sample() sample {
 	s := sample{
 		queued: len(d.queue), queuedLow: d.low, machines: 1, members: d.members, allRunning: count(d.members, busy),
-		failures: d.failures, lastFailure: d.failed,
+		failures: d.failures, lastFailure: d.failed, orphans: d.orphans(),
 	}
+	s.allRunning, s.running = s.allRunning+len(d.lost), s.running+d.lostNormal()
 	for i, w := range d.members {
 		d.members[i].rested = d.now.Sub(w.since)
 		if w.state == busy && !d.lowly[w.id] {
@@ -162,7 +174,7 @@ func (d *day) calm(t *rapid.T) {
 }
 
 // change is what people and luck do between two phases: other bounds, locks,
-// low-priority jobs, a program that no longer starts, an outage.
+// low-priority jobs, killed workers, a program that no longer starts, an outage.
 func (d *day) change(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "bounds") == 0 {
 		most := rapid.IntRange(0, 20).Draw(t, "new max")
@@ -173,6 +185,9 @@ func (d *day) change(t *rapid.T) {
 	}
 	for i := range d.members {
 		d.members[i].locked = rapid.IntRange(0, 9).Draw(t, "lock") == 0
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "killed") {
+		d.kill()
 	}
 	d.low += rapid.IntRange(0, 20).Draw(t, "low")
 	d.broken = rapid.IntRange(0, 5).Draw(t, "broken") == 0
@@ -206,7 +221,8 @@ func TestADaysLoadBreaksNoBoundAndCausesNoFlapping(t *testing.T) {
 	})
 }
 
-// night fails unless what is left is done, and the fleet is its minimum again.
+// night kills all busy workers, and fails unless what is left is done all the
+// same, and the fleet is its minimum again.
 func (d *day) night(t *rapid.T, startup time.Duration) {
 	d.blind, d.broken = false, false
 	for i := range d.members {
@@ -215,11 +231,14 @@ func (d *day) night(t *rapid.T, startup time.Duration) {
 	if d.e.WorkersMax == 0 { // else nobody would take what is left
 		d.e.WorkersMax, d.changes = 1, nil
 	}
+	for range d.members {
+		d.kill()
+	}
 	for range 30_000 {
 		d.step(t, 0, time.Second, startup)
-		if alive := count(d.members, idle); len(d.queue) == 0 && alive == d.e.WorkersMin && len(d.members) == alive {
+		if alive := count(d.members, idle); len(d.queue)+d.lostNormal() == 0 && alive == d.e.WorkersMin && len(d.members) == alive {
 			return
 		}
 	}
-	t.Fatalf("after the night: got %d jobs and %d workers, want none and %d", len(d.queue), len(d.members), d.e.WorkersMin)
+	t.Fatalf("after the night: got %d jobs, %+v lost and %d workers, want none and %d", len(d.queue), d.lost, len(d.members), d.e.WorkersMin)
 }
