@@ -27,7 +27,8 @@ const shortLease = 6 * time.Second
 const failoverWithin = time.Minute
 
 // TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet runs two autoscalers, each
-// with its own machine, and kills the one that leads.
+// with its own machine, and kills the one that leads. A job that one of its
+// workers ran is done by another.
 func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -64,6 +65,11 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 		leading, standing = standing, leading
 	}
 	f.size("ep", 2)
+	f.endpoint("zero", map[string]any{"workersMax": 2, "leaseMs": 10_000})
+	held := f.submit("zero", 2, 5000, nil) // one on each machine
+	for _, job := range held {
+		f.running("zero", job)
+	}
 	leading.Kill()
 	killed := time.Now() // the server's clock is this machine's
 	f.rest(http.MethodPatch, "/v1/endpoints/ep", map[string]any{"workersMin": 3, "workersMax": 3}, nil)
@@ -93,6 +99,8 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 		}
 	}
 	f.completed("ep", f.submit("ep", 6, 300, nil))
+	f.completed("zero", held)
+	f.size("zero", 0)
 	f.size("ep", 3)
 	standing.Stop(2 * site.StopWithin)
 	f.size("ep", 0)

@@ -1,7 +1,9 @@
 package fleets
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -31,6 +33,82 @@ func TestALostWorkersJobsStartAnother(t *testing.T) {
 		t.Errorf("the endpoint beside: got %d workers, want none", len(all))
 	}
 	d.Stop(site.StopWithin)
+}
+
+// TestManyLostWorkersAtOnceStartOthers kills all workers of two fleets, one of
+// which has reached its maximum, while jobs run and wait.
+func TestManyLostWorkersAtOnceStartOthers(t *testing.T) {
+	t.Parallel()
+	f, d := fleetDev(t)
+	jobs := map[string][]string{}
+	for id, most := range map[string]int{"three": 3, "one": 1} {
+		f.endpoint(id, map[string]any{"leaseMs": 10_000, "workersMax": most})
+		jobs[id] = f.submit(id, 3, 6000, nil)
+		f.await("workers of "+id+" at work", func() string {
+			var got struct{ Workers struct{ Running int } }
+			if f.rest(http.MethodGet, "/v2/"+id+"/health", nil, &got); got.Workers.Running == most {
+				return ""
+			}
+			return fmt.Sprint(got, f.decisions(id))
+		})
+	}
+	for id := range jobs {
+		f.killWorkers(d, id)
+	}
+	for id := range jobs {
+		f.completed(id, jobs[id])
+		f.size(id, 0)
+	}
+	d.Stop(site.StopWithin)
+}
+
+// TestALostWorkerOfItsOwnerIsAskedForAgain kills a worker that its owner
+// started: /scale, which the owner goes by, asks for another.
+func TestALostWorkerOfItsOwnerIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	s := site.New(t)
+	f, d := fleetDevOf(t, s)
+	f.endpoint("own", map[string]any{"driver": "external", "command": nil, "env": nil, "leaseMs": 10_000})
+	first := s.Start("worker", "own", "--", "sleep", "600")
+	first.Line(site.WorkerReady)
+	job := f.submit("own", 1, 0, nil)[0]
+	f.held("own", job)
+	first.Kill()
+	// A number of before is none that was asked for now.
+	f.rest(http.MethodPatch, "/v1/endpoints/own", map[string]any{"workersMax": 0}, nil)
+	f.wanted("own", 0)
+	f.rest(http.MethodPatch, "/v1/endpoints/own", map[string]any{"workersMax": 3}, nil)
+	f.await("no worker", func() string {
+		workers, err := f.registry.Workers.List(t.Context(), "own")
+		if err == nil && len(workers) == 0 {
+			return ""
+		}
+		return fmt.Sprint(workers, err)
+	})
+	f.wanted("own", 1)
+	var why struct{ Reason string }
+	f.rest(http.MethodGet, "/v2/own/explain/"+job, nil, &why)
+	if !strings.HasPrefix(why.Reason, "waiting for a worker to take it over: worker ") {
+		t.Errorf("explain: got %q, want that its worker is lost", why.Reason)
+	}
+	f.counts("own", 0, 1)
+	d.Stop(site.StopWithin)
+}
+
+// wanted waits until /scale wants so many workers.
+func (f *fleetSite) wanted(endpoint string, n int) {
+	f.t.Helper()
+	f.await(fmt.Sprintf("/scale of %s wants %d", endpoint, n), func() string {
+		var got struct {
+			Known  bool
+			Wanted int
+			Text   string
+		}
+		if f.rest(http.MethodGet, "/v2/"+endpoint+"/scale", nil, &got); got.Known && got.Wanted == n {
+			return ""
+		}
+		return fmt.Sprintf("%+v\n%s", got, f.decisions(endpoint))
+	})
 }
 
 // running waits until the job is IN_PROGRESS.

@@ -17,6 +17,9 @@ const (
 	unnamedTimeout = registry.BeatEvery + 3*time.Second
 	// orphansInterval is the pause between two looks at what was handed out.
 	orphansInterval = 2 * time.Second
+	// watchTimeout is the pause between two looks after which it is not known
+	// what workers named in between, as after an outage.
+	watchTimeout = externalEvery + unnamedTimeout
 )
 
 // orphans are jobs that were handed out and that no living worker names: their
@@ -68,6 +71,7 @@ func named(workers []registry.Worker) map[job.ID]bool {
 type handed struct {
 	jobs    []job.ID
 	listed  time.Time
+	looked  time.Time
 	unnamed map[job.ID]time.Time
 }
 
@@ -75,8 +79,11 @@ type handed struct {
 // more are handed out than workers name, or one was not named before.
 func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *mind, stats queue.Stats) (orphans, error) {
 	h := &m.handed
-	if stats.Running == stats.RunningLow || e.WorkersMax == 0 || e.ScalerType != endpoint.QueueDelay {
+	none := stats.Running == stats.RunningLow || e.WorkersMax == 0 || e.ScalerType != endpoint.QueueDelay
+	if none || v.now.Sub(h.looked) > watchTimeout {
 		*h = handed{}
+	}
+	if h.looked = v.now; none {
 		return orphans{}, nil
 	}
 	held := named(v.visitors[e.ID])

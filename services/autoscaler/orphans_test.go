@@ -8,6 +8,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/pod"
+	"flightline/shared/queue"
 	"flightline/shared/registry"
 )
 
@@ -137,19 +138,44 @@ func (s *site) take(e endpoint.Endpoint, worker string) (lost func()) {
 func TestJobsThatWereGivenBackAskForAWorker(t *testing.T) {
 	s := newSite(t)
 	given, low, off := s.endpoint("given"), s.endpoint("low"), s.endpoint("off", bounds(0, 0), func(e *endpoint.Endpoint) { e.NoWorkers = true })
-	outside, stopped := s.endpoint("outside", elsewhere), s.endpoint("stopped", paused)
+	outside, stopped, forgot := s.endpoint("outside", elsewhere), s.endpoint("stopped", paused), s.endpoint("forgot")
 	for _, e := range []endpoint.Endpoint{given, low, off, outside, stopped} {
 		s.submit(e, e.ID == low.ID)
 		s.take(e, "own")()
 	}
+	s.submit(forgot, false) // its worker lives, and does not know that it has it
+	s.take(forgot, "own")
+	if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: "own", Endpoint: "forgot", State: registry.WorkerIdle}); err != nil {
+		t.Fatal(err)
+	}
 	s.update("stopped", func(e *endpoint.Endpoint) { e.PausedUntil = time.Now().Add(time.Hour) })
 	s.autoscaler(s.engine("machine"))
 	s.status("given-0-1", pod.Running)
+	s.status("forgot-0-1", pod.Running)
 	s.eventually(func() string { return s.decided("outside", 1, registry.ScalingFromZero) })
 	s.eventually(func() string { return s.decided("stopped", 0, registry.ScalingPaused) })
 	for _, id := range []string{"low", "off"} {
 		if missing := s.decided(id, 0, registry.ScalingSteady); missing != "" {
 			t.Error(missing)
+		}
+	}
+}
+
+// Heartbeats between two looks that are far apart are not known.
+func TestAnOutageForgetsWhichJobsWereUnnamed(t *testing.T) {
+	s := newSite(t)
+	e := s.endpoint("ep")
+	s.submit(e, false)
+	s.take(e, "own")
+	l, m, v := s.leader(), &mind{}, &view{now: s.queue.Now()}
+	for _, look := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 0}, {unnamedTimeout - 1, 0}, {1 + watchTimeout + 1, 0}, {unnamedTimeout - 1, 0}, {1, 1}, {externalEvery, 1}} {
+		v.now = v.now.Add(look.after)
+		got, err := l.orphans(t.Context(), v, e, m, queue.Stats{Running: 1})
+		if err != nil || got.count != look.want {
+			t.Fatalf("%s later: got %+v, %v, want %d", look.after, got, err, look.want)
 		}
 	}
 }

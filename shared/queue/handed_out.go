@@ -30,7 +30,7 @@ func (q *Queue) ListHandedOut(ctx context.Context, e endpoint.Endpoint, class jo
 	return ids, err
 }
 
-// handedOut reads the heads of the messages that ListHandedOut tells of.
+// handedOut reads the queue messages of ListHandedOut, without their data.
 func (q *Queue) handedOut(ctx context.Context, at place, class job.Class) ([]*nats.Msg, error) {
 	info, err := q.consumerInfo(ctx, at.endpoint, class)
 	if err != nil || info.Out == 0 {
