@@ -65,7 +65,7 @@ func (p *purge) run(ctx context.Context) error {
 	}
 	within, cancel := bounded(ctx)
 	defer cancel()
-	if info, err := p.q.consumerInfo(within, p.at.endpoint, p.class); err != nil || !info.Paused {
+	if info, err := p.q.consumerInfo(within, p.at.endpoint, p.class); err != nil || !info.Paused && info.Out == 0 {
 		return err
 	}
 	return p.walk(ctx)

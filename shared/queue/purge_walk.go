@@ -11,8 +11,8 @@ import (
 	"flightline/streams"
 )
 
-// walk ends what waits while the endpoint is paused, for then its consumer says
-// that nothing does. Nobody takes jobs meanwhile; if the pause ends, the
+// walk ends what waits though no fetch brings it: what was put off (nak with a
+// delay), which counts as handed out, and all jobs of a paused endpoint. The
 // record decides whose each job is.
 func (p *purge) walk(ctx context.Context) error {
 	for from := uint64(1); from <= p.until; {

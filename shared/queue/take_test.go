@@ -4,9 +4,43 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/streams"
 )
+
+// A message that a worker could not decide on, in an outage for example, was put
+// off: no fetch brings it, and it is IN_QUEUE all the same.
+func TestPurgeCancelsWhatWasPutOff(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
+	inbox := s.NC.NewInbox()
+	sub, err := s.NC.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := s.submit(t)
+	if err := s.q.sendPull(s.e.ID, job.Normal, inbox, 1, pullExpires); err != nil {
+		t.Fatal(err)
+	}
+	m, err := sub.NextMsg(soon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.NakWithDelay(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	running := s.submit(t)
+	next(t, s.taker(t, s.q, "w"))
+	if n, err := s.q.Purge(t.Context(), s.e); err != nil || n != 1 {
+		t.Errorf("got %d, %v, want the one that was put off", n, err)
+	}
+	s.want(t, id, job.Cancelled)
+	s.want(t, running, job.InProgress)
+	if n := s.left(t, streams.Jobs(s.e.ID)); n != 1 {
+		t.Errorf("got %d messages left in the queue, want the running job's", n)
+	}
+}
 
 func TestPurgeCancelsWhatWaitsAndSparesWhatRuns(t *testing.T) {
 	s := newSite(t)
