@@ -103,7 +103,7 @@ func (t *Taker) open(m *nats.Msg) (msg *record, delivered uint64, err error) {
 		return nil, 0, fmt.Errorf("read delivery: %w", err)
 	}
 	id := streams.JobOf(m.Subject)
-	msg, err = decode(t.at, id, &stored{header: m.Header, data: m.Data})
+	msg, err = t.q.decode(t.at, id, &stored{header: m.Header, data: m.Data})
 	if err != nil {
 		return nil, 0, err
 	}

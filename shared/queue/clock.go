@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 const probeInterval = time.Second
 
 // clock is server time: an instant that the server told, plus what passed
-// since by the local clock. A local clock that is wrong by hours does no harm.
+// since by the local clock. A local clock that is wrong by hours does no harm,
+// and a server's that is set moves no deadline (clock_step.go).
 type clock struct {
 	local  func() time.Time
 	anchor atomic.Pointer[anchor]
@@ -25,6 +27,7 @@ type clock struct {
 type anchor struct {
 	local, server time.Time
 	trip          time.Duration
+	steps         []step // of the server's clock up to now
 }
 
 func newClock(local func() time.Time) *clock { return &clock{local: local} }
@@ -45,23 +48,38 @@ const maxDrift = 10 * time.Millisecond
 
 // set takes a measurement: the server said server between sent and received.
 // The one with the shortest trip within maxAnchorAge is kept, since its error
-// is at most half of the trip; unless the new one contradicts it.
-func (c *clock) set(server, sent, received time.Time) {
+// is at most half of the trip; unless the new one contradicts it. It returns how
+// far the server's clock was set since, 0 if it was not.
+func (c *clock) set(server, sent, received time.Time) (by time.Duration) {
 	fresh := &anchor{local: received, trip: received.Sub(sent)}
 	fresh.server = server.Add(fresh.trip / 2)
-	old := c.anchor.Load()
-	if old != nil && fresh.trip > old.trip && received.Sub(old.local) < maxAnchorAge && old.agrees(fresh) {
-		return
+	if old := c.anchor.Load(); old != nil {
+		agrees := old.agrees(fresh)
+		if agrees && fresh.trip > old.trip && received.Sub(old.local) < maxAnchorAge {
+			return 0
+		}
+		fresh.steps = old.steps
+		if off := old.off(fresh); !agrees && off.Abs() >= minStep {
+			by = off
+			fresh.steps = append(slices.Clone(old.steps), step{fresh.server, by})
+			fresh.steps = fresh.steps[max(0, len(fresh.steps)-maxSteps):]
+		}
 	}
 	c.anchor.Store(fresh)
+	return by
+}
+
+// off is by how much the later measurement differs from what this one led to
+// expect.
+func (a *anchor) off(later *anchor) time.Duration {
+	return later.server.Sub(a.server.Add(later.local.Sub(a.local)))
 }
 
 // agrees reports whether one clock can have been measured both times. It is
 // another if a new leader keeps another time, the server's was set, or the local
 // one stood still with a suspended machine.
 func (a *anchor) agrees(later *anchor) bool {
-	off := later.server.Sub(a.server.Add(later.local.Sub(a.local)))
-	return off.Abs() <= (a.trip+later.trip)/2+maxDrift
+	return a.off(later).Abs() <= (a.trip+later.trip)/2+maxDrift
 }
 
 // probe asks the records' leader for its time, and whether it could write. It
@@ -84,7 +102,12 @@ func (q *Queue) probe(ctx context.Context) error {
 	if info.Error != nil {
 		return q.explain(ctx, info.Error, streams.Records(0), "ask for the server's time")
 	}
-	q.clock.set(info.Time, sent, received)
+	if by := q.clock.set(info.Time, sent, received); by != 0 {
+		// The server counts by its clock when a lease ends: what comes again now
+		// proves no silence.
+		q.service.failed()
+		q.log.WarnContext(ctx, "the clock of the NATS server was set; running jobs keep the time that they have", "by", by)
+	}
 	if !info.Cluster.quorum() {
 		return fmt.Errorf("%w: %w", ErrUnavailable, errNoQuorum)
 	}

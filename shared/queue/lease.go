@@ -58,11 +58,12 @@ func (l *Lease) signal() {
 	}
 }
 
-// Deadline is when the run times out, in server time.
+// Deadline is when the run times out, in server time. It moves with the server's
+// clock where that is set: Until(Deadline()) is what the run has left.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.rec.Deadline
+	return l.rec.deadline()
 }
 
 // Expires is when the job's ttl ends it, in server time.

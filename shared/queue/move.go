@@ -106,7 +106,7 @@ func (q *Queue) write(ctx context.Context, at place, r *record, by job.Trigger, 
 // holder's silence to be watched too.
 func (r *record) alarm(now time.Time) int {
 	const most = 60
-	left := int(math.Ceil(r.Deadline.Sub(now).Seconds())) + 1
+	left := int(math.Ceil(r.deadline().Sub(now).Seconds())) + 1
 	if r.detached {
 		left = min(left, int(math.Ceil(r.lease.Seconds())))
 	}

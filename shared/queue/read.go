@@ -30,7 +30,17 @@ func (q *Queue) readLast(ctx context.Context, at place, id job.ID, stream, subje
 	if err != nil {
 		return nil, err
 	}
-	return decode(at, id, m)
+	return q.decode(at, id, m)
+}
+
+// decode reads a record whose deadline this process is to judge.
+func (q *Queue) decode(at place, id job.ID, m *stored) (*record, error) {
+	r, err := decode(at, id, m)
+	if err != nil {
+		return nil, err
+	}
+	r.clock = q.clock
+	return r, nil
 }
 
 // latest reads where a job stands: the record of its highest attempt, or the

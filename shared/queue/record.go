@@ -59,6 +59,9 @@ type record struct {
 	seq uint64
 	// server is the one that this was read from or written to, by its id.
 	server string
+	// clock knows how far the server's clock was set since the run began. It is
+	// not stored.
+	clock *clock
 }
 
 const (
