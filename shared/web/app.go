@@ -67,6 +67,7 @@ func New(cfg Config) *fiber.App {
 		AppName:               "flightline",
 		BodyLimit:             orDefault(cfg.BodyLimit, defaultBodyLimit),
 		CaseSensitive:         true,
+		Concurrency:           maxConnections(),
 		DisableStartupMessage: true,
 		// A form's content type says nothing: RunPod's workers send JSON under it.
 		DisablePreParseMultipartForm: true,

@@ -15,9 +15,18 @@ const shakeWithin = 10 * time.Second
 // listening accepts connections that tell fasthttp of each end.
 type listening struct{ net.Listener }
 
-// Accept implements net.Listener.
+// acceptRetryDelay is the pause while the system has no file handle left for a
+// connection.
+const acceptRetryDelay = 50 * time.Millisecond
+
+// Accept implements net.Listener. While there is no file handle left it waits:
+// fasthttp would take that for the end of the listener.
 func (l listening) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
+	for outOfFiles(err) {
+		<-time.After(acceptRetryDelay)
+		conn, err = l.Listener.Accept()
+	}
 	if err != nil {
 		return nil, err
 	}
