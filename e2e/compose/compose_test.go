@@ -73,7 +73,7 @@ func (s *stack) uploads() {
 	t.Helper()
 	text := strings.Repeat("a large output ", 1<<16)
 	j, err := s.client().RunSync(t.Context(), "python-s3", client.Request{Input: map[string]string{"text": text}}, 0)
-	if err != nil || j.Status != job.Completed || !strings.Contains(string(j.Output), "http://s3:7070/flightline/") {
+	if err != nil || j.Status != job.Completed || !strings.Contains(string(j.Output), s.at("S3_PORT")+"/flightline/") {
 		t.Fatalf("got %+v, %v, want the address of an upload", j, err)
 	}
 	code, _, err := s.container("s3").Exec(t.Context(), []string{"test", "-s", "/data/flightline/" + string(j.ID) + "/result.txt"})

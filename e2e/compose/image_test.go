@@ -66,7 +66,7 @@ func build(t *testing.T) {
 func run(t *testing.T, command ...string) error {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), command[0], command[1:]...)
-	c.Dir = "../.."
+	c.Dir, c.Env = "../..", append(os.Environ(), "DOCKER_BUILDKIT=1")
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Logf("%v: %v\n%s", command, err, tail(string(out), 4000))

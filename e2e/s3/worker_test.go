@@ -37,9 +37,11 @@ func TestAWorkerUploadsToTheJobsBucketOrTheEndpoints(t *testing.T) {
 	hooks := startHooks(t)
 	bucketEnv := fmt.Sprintf(`{"BUCKET_ENDPOINT_URL":%q,"BUCKET_ACCESS_KEY_ID":%q,"BUCKET_SECRET_ACCESS_KEY":%q,"BUCKET_NAME":%q}`,
 		address, accessID, accessSecret, bucket)
-	for name, way := range map[string]struct{ env, s3 string }{
-		"jobs":      {"{}", config(address, accessSecret, bucket)},
-		"endpoints": {bucketEnv, "null"},
+	outside := strings.Replace(address, "127.0.0.1", "localhost", 1)
+	for name, way := range map[string]struct{ env, s3, at string }{
+		"jobs":      {"{}", config(address, accessSecret, bucket), address},
+		"endpoints": {bucketEnv, "null", address},
+		"outside":   {strings.Replace(bucketEnv, "{", fmt.Sprintf(`{"BUCKET_PUBLIC_URL":%q,`, outside), 1), "null", outside},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.ask(t, "POST", "/v1/endpoints", fmt.Sprintf(`{"id":%q,"env":%s}`, name, way.env))
@@ -61,8 +63,8 @@ func TestAWorkerUploadsToTheJobsBucketOrTheEndpoints(t *testing.T) {
 			if err := json.Unmarshal(ended.Output, &output); err != nil || ended.Status != job.Completed {
 				t.Fatalf("got %s %s %q, %v, want an address", ended.Status, ended.Output, ended.Error, err)
 			}
-			if got, _ := download(t, output.URL); got != text || !strings.Contains(output.URL, string(made.ID)) {
-				t.Errorf("got %d bytes at %s, want the %d of the input, under the job's id", len(got), output.URL, len(text))
+			if got, _ := download(t, output.URL); got != text || !strings.HasPrefix(output.URL, way.at+"/") || !strings.Contains(output.URL, string(made.ID)) {
+				t.Errorf("got %d bytes at %s, want the %d of the input at %s, under the job's id", len(got), output.URL, len(text), way.at)
 			}
 			eventually(t, "the webhook is there", func() bool { return strings.Contains(hooks.said(), string(made.ID)) })
 			for _, path := range []string{

@@ -60,6 +60,8 @@ def bucket():
         s3.create_bucket(Bucket=env["BUCKET_NAME"])
     except (s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
         pass
+    if os.environ.get("BUCKET_PUBLIC_URL"):
+        env["BUCKET_PUBLIC_URL"] = os.environ["BUCKET_PUBLIC_URL"]
     return env
 
 

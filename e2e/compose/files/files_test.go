@@ -24,7 +24,13 @@ var (
 // load is what compose makes of the files, in all profiles, with these variables.
 func load(t *testing.T, names []string, env ...string) *types.Project {
 	t.Helper()
-	options, err := cli.NewProjectOptions(names, cli.WithProfiles([]string{"*"}), cli.WithEnv(env), cli.WithName("flightline"),
+	return loadProfile(t, names, "*", env...)
+}
+
+// loadProfile is load with one profile.
+func loadProfile(t *testing.T, names []string, profile string, env ...string) *types.Project {
+	t.Helper()
+	options, err := cli.NewProjectOptions(names, cli.WithProfiles([]string{profile}), cli.WithEnv(env), cli.WithName("flightline"),
 		cli.WithLoadOptions(loader.WithDiscardEnvFiles))
 	if err != nil {
 		t.Fatal(err)
