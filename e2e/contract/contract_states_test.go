@@ -38,8 +38,8 @@ func states() map[string]scenario {
 		"execution over executionTimeout is TIMED_OUT": func(s *stage) {
 			p := s.place("")
 			p.work(1)
-			id := p.submit(`{"forever":true}`, `{"executionTimeout":5000}`).text("id")
 			began := time.Now()
+			id := p.submit(`{"forever":true}`, `{"executionTimeout":5000}`).text("id")
 			a := p.until(id, "TIMED_OUT")
 			if took := time.Since(began); took < 4900*time.Millisecond {
 				s.Errorf("took %v, want 5 s or more", took)

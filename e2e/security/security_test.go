@@ -172,7 +172,7 @@ func TestEachRoleCanDoNothingElse(t *testing.T) {
 		streams.RoleControl: {"jobs.ep.n.x", "output.0.ep.x.1.1", "payloads.0.ep.x", "events.ep.queued.x.1.0", "$JS.API.STREAM.DELETE.EVENTS", "$JS.API.STREAM.DELETE.KV_keys", streams.MsgDelete(streams.Events)},
 		streams.RoleAPI: {
 			"output.0.ep.x.1.1", "events.ep.queued.x.1.0", "webhooks.ep.x.1", "$KV.keys.x", "$KV.endpoints.ep", "$KV.tokens.ep.w", others,
-			"$JS.API.STREAM.DELETE.JOBS_ep", "$JS.API.STREAM.PURGE.JOBS_ep", streams.MsgDelete("KV_keys"),
+			"$JS.API.STREAM.DELETE.JOBS_ep", "$JS.API.STREAM.PURGE.KV_keys", streams.MsgDelete("KV_keys"),
 		},
 		streams.RoleGateway: {"jobs.ep.n.x", "events.ep.queued.x.1.0", "$KV.keys.x", "$KV.endpoints.ep", others, streams.MsgDelete("KV_tokens"), streams.MsgDelete(streams.Events)},
 		streams.RoleRecorder: {
