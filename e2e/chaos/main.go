@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"flightline/e2e/chaos/system"
 	"flightline/shared/endpoint"
 	"flightline/shared/process"
@@ -66,10 +68,17 @@ func (o options) run() (good bool, err error) {
 	case o.act != "":
 		return playOne(ctx, o.act)
 	}
-	good = true
-	if o.plants || o.nodes == 0 {
-		if good, err = findPlants(ctx, os.Stdout); err != nil || o.plants {
+	if o.plants {
+		good, err = findPlants(ctx, os.Stdout)
+		if err != nil || !good {
 			return good, err
+		}
+		return o.systemPlants(ctx)
+	}
+	good = true
+	if o.nodes == 0 {
+		if good, err = o.beforeExperiments(ctx); err != nil {
+			return false, err
 		}
 	}
 	fmt.Printf("\nseed %d\n", o.seed)
@@ -82,6 +91,23 @@ func (o options) run() (good bool, err error) {
 		good = good && r.good()
 	}
 	return good, nil
+}
+
+// beforeExperiments looks for the planted bugs and plays the scenarios of the
+// built binary, at the same time: most of both is waiting.
+func (o options) beforeExperiments(ctx context.Context) (good bool, err error) {
+	var kept bool
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		good, err = findPlants(ctx, os.Stdout)
+		return err
+	})
+	g.Go(func() (err error) {
+		kept, err = o.system(ctx)
+		return err
+	})
+	err = g.Wait()
+	return good && kept, err
 }
 
 // cluster reports whether three nodes under load kept all promises.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"flightline/e2e/chaos/system"
@@ -15,29 +16,34 @@ type ofSystem struct {
 }
 
 // programs builds what the scenarios need, into a folder that end removes.
-func (o options) programs(ctx context.Context) (cfg system.Config, end func(), err error) {
-	dir, err := os.MkdirTemp("", "chaos-programs-")
+func (o options) programs(ctx context.Context) (cfg system.Config, dir string, end func(), err error) {
+	dir, err = os.MkdirTemp("", "chaos-programs-")
 	if err != nil {
-		return cfg, nil, fmt.Errorf("make folder: %w", err)
+		return cfg, "", nil, fmt.Errorf("make folder: %w", err)
 	}
 	end = func() { _ = os.RemoveAll(dir) } // a temporary folder
 	cfg = system.Config{Binary: o.binary, Other: o.other, Short: o.short, Seed: o.seed}
 	if err := cfg.Build(ctx, dir); err != nil {
 		end()
-		return cfg, nil, err
+		return cfg, "", nil, err
 	}
 	fmt.Printf("\nscenarios of the built binary, seed %d\n", o.seed)
-	return cfg, end, nil
+	return cfg, dir, end, nil
 }
 
 // system plays scenarios against the built binary and reports whether nothing
 // was violated. No names means all of the form.
 func (o options) system(ctx context.Context, names ...string) (good bool, err error) {
-	cfg, end, err := o.programs(ctx)
+	cfg, dir, end, err := o.programs(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer end()
+	if !o.short && (len(names) == 0 || slices.Contains(names, "clock-step")) {
+		if err := cfg.BuildClock(ctx, dir); err != nil {
+			return false, err
+		}
+	}
 	results, err := system.Run(ctx, cfg, os.Stdout, names...)
 	if err != nil {
 		return false, err
@@ -45,9 +51,19 @@ func (o options) system(ctx context.Context, names ...string) (good bool, err er
 	return o.reported(results)
 }
 
+// systemPlants reports whether the scenarios find the bugs planted in the binary.
+func (o options) systemPlants(ctx context.Context) (good bool, err error) {
+	cfg, dir, end, err := o.programs(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	return system.FindPlants(ctx, cfg, dir, os.Stdout)
+}
+
 // soak runs the long test.
 func (o options) soak(ctx context.Context) (good bool, err error) {
-	cfg, end, err := o.programs(ctx)
+	cfg, _, end, err := o.programs(ctx)
 	if err != nil {
 		return false, err
 	}

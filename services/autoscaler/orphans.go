@@ -38,7 +38,7 @@ type orphans struct {
 func findOrphans(out []job.ID, named map[job.ID]bool, since map[job.ID]time.Time, lease time.Duration, now time.Time) (found orphans, next map[job.ID]time.Time) {
 	next = map[job.ID]time.Time{}
 	for _, id := range out {
-		if named[id] {
+		if named[id] || plantNoOrphans {
 			continue
 		}
 		first, known := since[id]

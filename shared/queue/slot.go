@@ -177,7 +177,7 @@ func (p *pull) close() {
 	defer p.mu.Unlock()
 	p.closing = true
 	left := time.Until(p.ends)
-	if left <= 0 || p.t.q.nc.ConnectedClusterName() == "" {
+	if left <= 0 || p.t.q.nc.ConnectedClusterName() == "" || plantCloseAtOnce {
 		_ = p.sub.Drain()
 		return
 	}

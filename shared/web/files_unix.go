@@ -16,7 +16,7 @@ func maxConnections() int {
 		return 0
 	}
 	const most = 1 << 18
-	return int(min(files.Cur/2, most)) //nolint:gosec // bounded by most
+	return int(min(files.Cur/2, most))
 }
 
 // outOfFiles reports whether no connection could be accepted for lack of file

@@ -45,4 +45,4 @@ func Run(ctx context.Context, cfg Config, out io.Writer, names ...string) ([]*Re
 
 // atOnce is how many scenarios are played at a time; most of their time is
 // waiting.
-const atOnce = 4
+const atOnce = 5

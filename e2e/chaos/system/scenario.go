@@ -62,8 +62,9 @@ func (n need) met(c Config) bool {
 // before they count as lost.
 const calmTimeout = 60 * time.Second
 
+// scenarios are played in this order; those that take longest begin first.
 func scenarios() []scenario {
-	return slices.Concat(scalerScenarios(), freezeScenarios(), loadScenarios(), diskScenarios(), clusterScenarios())
+	return slices.Concat(clusterScenarios(), scalerScenarios(), freezeScenarios(), loadScenarios(), diskScenarios(), timeScenarios())
 }
 
 // Has reports whether all names are those of scenarios.

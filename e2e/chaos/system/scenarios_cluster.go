@@ -20,6 +20,10 @@ func clusterScenarios() []scenario {
 			rule: rule{}, act: func(ctx context.Context, w *world) error { return partition(ctx, w, 8, 9) },
 		},
 		{
+			name: "cluster-rolling-stop", does: "SIGTERM of each of two workers (64 slots) in turn under as much load as they can take, on three nodes", needs: needs,
+			rule: rule{overtaken: minLease / 2, end: 2 * minLease}, act: clusterRollingStop,
+		},
+		{
 			name: "partitions", does: "the same for 0.5, 0.8, 1, 2 and 3 leases", needs: needs, long: true, limit: 9 * time.Minute,
 			rule: rule{}, act: func(ctx context.Context, w *world) error { return partition(ctx, w, 5, 8, 10, 20, 30) },
 		},
@@ -38,6 +42,13 @@ func clusterStart(ctx context.Context, w *world) error {
 		return err
 	}
 	return w.lightLoad(ctx, 3*time.Second, func() error { return nil })
+}
+
+func clusterRollingStop(ctx context.Context, w *world) error {
+	if err := w.startCluster(ctx, false); err != nil {
+		return err
+	}
+	return rollThrough(ctx, w)
 }
 
 // partition cuts off each node for each of these tenths of a lease. No worker

@@ -52,24 +52,30 @@ func (w *world) during(load func(), faults func() error) error {
 // rollingStop stops one worker after the other under so much load that each is
 // being handed jobs when it is asked to stop.
 func rollingStop(ctx context.Context, w *world) error {
-	const slots, callers, backlog, tick, every = 64, 32, 1000, 400 * time.Millisecond, 2 * time.Second
-	steps := 12
-	if w.cfg.Short {
-		steps = 5
-	}
 	if err := w.startDev(ctx, "--limits", "off"); err != nil {
 		return err
 	}
 	if err := w.endpoint(ctx); err != nil {
 		return err
 	}
-	var err error
+	return rollThrough(ctx, w)
+}
+
+// rollThrough stops each worker of an installation that runs.
+func rollThrough(ctx context.Context, w *world) (err error) {
+	const callers, backlog, tick, every = 32, 1000, 400 * time.Millisecond, 2 * time.Second
+	steps := 12
+	if w.cfg.Short {
+		steps = 6
+	}
 	if w.jobsURL, err = w.serveHandler(); err != nil {
 		return err
 	}
-	fleet, err := w.fleetOf(slots, 0)
-	if err != nil {
-		return err
+	fleet := make([]*process, fleetSize)
+	for i := range fleet {
+		if err := w.renew(fleet, i, 0, rollSlots); err != nil {
+			return err
+		}
 	}
 	load := func() {
 		w.callers.saturate(ctx, callers, backlog, time.Duration(steps)*every, ledger.Input{Milliseconds: 100, Tick: int(tick.Milliseconds())})
@@ -79,7 +85,7 @@ func rollingStop(ctx context.Context, w *world) error {
 			// All slots of the worker are free at the tick, and ask for a job.
 			next := time.Now().Add(every).Truncate(tick).Add(between(w.rng, 0, 30*time.Millisecond))
 			wait(ctx, time.Until(next))
-			if err := w.replace(ctx, fleet, i%fleetSize, fmt.Sprintf("w%d-%d", 1+i/fleetSize, i%fleetSize), slots); err != nil {
+			if err := w.replace(ctx, fleet, i%fleetSize, 1+i); err != nil {
 				return err
 			}
 		}
@@ -87,17 +93,18 @@ func rollingStop(ctx context.Context, w *world) error {
 	})
 }
 
+// rollSlots is how many jobs a worker of rollThrough runs at once.
+const rollSlots = 64
+
 // replace asks a worker to stop and starts another one in its place.
-func (w *world) replace(ctx context.Context, fleet []*process, i int, name string, slots int) error {
+func (w *world) replace(ctx context.Context, fleet []*process, i, n int) error {
 	old := fleet[i]
 	if _, err := w.harmWorker(asked, old); err != nil {
 		return err
 	}
-	next, err := w.beginWorker(name, slots)
-	if err != nil {
+	if err := w.renew(fleet, i, n, rollSlots); err != nil {
 		return err
 	}
-	fleet[i] = next
 	if err := old.ended(ctx, stopTimeout); err != nil {
 		w.violate(ruleProcess, "%v", err)
 	}

@@ -121,11 +121,11 @@ func (w *world) watch(ctx context.Context, out io.Writer) {
 }
 
 // renew starts another worker in the place of one that has ended.
-func (w *world) renew(fleet []*process, i, n int) (err error) {
+func (w *world) renew(fleet []*process, i, n, slots int) (err error) {
 	if w.cluster != nil {
 		w.workerEnv = w.cluster.busEnv(i)
 	}
-	fleet[i], err = w.beginWorker(fmt.Sprintf("w%d-%d", n+1, i), soakSlots)
+	fleet[i], err = w.beginWorker(fmt.Sprintf("w%d-%d", n, i), slots)
 	return err
 }
 
@@ -135,7 +135,7 @@ func (w *world) workerFaults(fleet []*process) []fault {
 		func(_ context.Context, n int) error {
 			i := n % len(fleet)
 			_, err := w.harmWorker(killed, fleet[i])
-			return errors.Join(err, w.renew(fleet, i, n))
+			return errors.Join(err, w.renew(fleet, i, n+1, soakSlots))
 		},
 		func(ctx context.Context, n int) error {
 			i := n % len(fleet)
@@ -146,7 +146,7 @@ func (w *world) workerFaults(fleet []*process) []fault {
 			if err := old.ended(ctx, stopTimeout); err != nil {
 				w.violate(ruleProcess, "%v", err)
 			}
-			return w.renew(fleet, i, n)
+			return w.renew(fleet, i, n+1, soakSlots)
 		},
 		func(ctx context.Context, n int) error {
 			p := fleet[n%len(fleet)]

@@ -40,7 +40,7 @@ func (w *world) devFaults(fleet []*process) []fault {
 			killAll(append(append([]*process{}, fleet...), w.dev)...)
 			err := w.startDev(ctx)
 			for i := range fleet {
-				err = errors.Join(err, w.renew(fleet, i, n))
+				err = errors.Join(err, w.renew(fleet, i, n+1, soakSlots))
 			}
 			return err
 		},
@@ -106,7 +106,7 @@ func (w *world) renewAll(fleet []*process, n int) (err error) {
 		err = errors.Join(err, w.startServer(i))
 	}
 	for i := range fleet {
-		err = errors.Join(err, w.renew(fleet, i, n))
+		err = errors.Join(err, w.renew(fleet, i, n+1, soakSlots))
 	}
 	return err
 }

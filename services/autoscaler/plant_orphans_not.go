@@ -1,0 +1,5 @@
+//go:build !plant_orphans
+
+package autoscaler
+
+const plantNoOrphans = false

@@ -1,0 +1,5 @@
+//go:build !plant_close
+
+package queue
+
+const plantCloseAtOnce = false

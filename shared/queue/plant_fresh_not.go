@@ -1,0 +1,5 @@
+//go:build !plant_fresh
+
+package queue
+
+const plantAlwaysFresh = false
