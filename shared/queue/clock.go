@@ -83,12 +83,12 @@ func (a *anchor) agrees(later *anchor) bool {
 }
 
 // probe asks the records' leader for its time, and whether it could write. It
-// returns ErrUnavailable.
-func (q *Queue) probe(ctx context.Context) error {
+// returns for how long that leader has heard no majority, and ErrUnavailable.
+func (q *Queue) probe(ctx context.Context) (silent time.Duration, err error) {
 	sent := q.cfg.Now()
 	answer, err := q.request(ctx, streams.StreamInfo(streams.Records(0)), nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	received := q.cfg.Now()
 	var info struct {
@@ -97,10 +97,10 @@ func (q *Queue) probe(ctx context.Context) error {
 		Error   *apiError `json:"error"`
 	}
 	if err := json.Unmarshal(answer.Data, &info); err != nil {
-		return fmt.Errorf("read stream info: %w", err)
+		return 0, fmt.Errorf("read stream info: %w", err)
 	}
 	if info.Error != nil {
-		return q.explain(ctx, info.Error, streams.Records(0), "ask for the server's time")
+		return 0, q.explain(ctx, info.Error, streams.Records(0), "ask for the server's time")
 	}
 	if by := q.clock.set(info.Time, sent, received); by != 0 {
 		// The server counts by its clock when a lease ends: what comes again now
@@ -109,10 +109,10 @@ func (q *Queue) probe(ctx context.Context) error {
 		q.log.WarnContext(ctx, "the clock of the NATS server was set; running jobs keep the time that they have", "by", by)
 	}
 	if !info.Cluster.quorum() {
-		return fmt.Errorf("%w: %w", ErrUnavailable, errNoQuorum)
+		return info.Cluster.silence(), fmt.Errorf("%w: %w", ErrUnavailable, errNoQuorum)
 	}
 	q.service.answered()
-	return nil
+	return info.Cluster.silence(), nil
 }
 
 // measure probes until one trip was short, a few times at most: what a busy
@@ -120,7 +120,7 @@ func (q *Queue) probe(ctx context.Context) error {
 func (q *Queue) measure(ctx context.Context) error {
 	const most, short = 5, time.Millisecond
 	for range most {
-		if err := q.probe(ctx); err != nil && !errors.Is(err, errNoQuorum) { // the time it told
+		if _, err := q.probe(ctx); err != nil && !errors.Is(err, errNoQuorum) { // the time it told
 			return err
 		}
 		if q.clock.anchor.Load().trip <= short {
@@ -134,28 +134,23 @@ func (q *Queue) measure(ctx context.Context) error {
 func (q *Queue) probeEvery(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for unanswered := 0; ; {
+	node := newAttendance(time.Now())
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		within, cancel := context.WithTimeout(ctx, 2*every)
-		err := q.probe(within)
+		within, cancel := context.WithTimeout(ctx, probeTimeout)
+		silent, err := q.probe(within)
 		cancel()
-		switch {
-		case err == nil:
-			unanswered = 0
-		case ctx.Err() != nil:
-		default:
-			q.service.failed()
-			q.log.DebugContext(ctx, "jetstream did not answer", "error", err)
-			if errors.Is(err, ErrUnavailable) {
-				unanswered++
-			}
-			if q.elsewhere(ctx, unanswered) {
-				unanswered = 0
-			}
+		if ctx.Err() != nil {
+			return nil
 		}
+		if err != nil {
+			q.service.failed()
+			q.log.DebugContext(ctx, "jetstream did not answer", "err", err)
+		}
+		q.attend(ctx, node, silent, err)
 	}
 }

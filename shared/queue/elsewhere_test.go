@@ -2,28 +2,53 @@ package queue
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"flightline/shared/endpoint"
 )
 
+// A process behind a node that was cut off leaves it within half of the least
+// lease, wherever the cut falls between its probes, and waits longer for the next.
 func TestStranded(t *testing.T) {
+	cut := time.Now()
+	cutOff := func(since time.Duration, nodes int, status nats.Status) bool {
+		return newAttendance(cut).stranded(cut.Add(since), nodes, status)
+	}
 	tests := map[string]struct {
-		unanswered, nodes int
-		status            nats.Status
-		want              bool
+		got, want bool
 	}{
-		"all is well":                     {0, 3, nats.CONNECTED, false},
-		"one probe may be an election's":  {1, 3, nats.CONNECTED, false},
-		"a node without the others":       {strandedProbes, 3, nats.CONNECTED, true},
-		"there is no other node":          {9, 1, nats.CONNECTED, false},
-		"it is looking for a node anyway": {9, 3, nats.RECONNECTING, false},
+		"all is well":                     {cutOff(0, 3, nats.CONNECTED), false},
+		"one probe may be an election's":  {cutOff(probeTimeout+probeInterval, 3, nats.CONNECTED), false},
+		"a node without the others":       {cutOff(maxSilence+silenceJitter, 3, nats.CONNECTED), true},
+		"there is no other node":          {cutOff(time.Hour, 1, nats.CONNECTED), false},
+		"it is looking for a node anyway": {cutOff(time.Hour, 3, nats.RECONNECTING), false},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := stranded(tt.unanswered, tt.nodes, tt.status); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-		})
+		if tt.got != tt.want {
+			t.Errorf("%s: got %v, want %v", name, tt.got, tt.want)
+		}
+	}
+	if worst := maxSilence + silenceJitter + max(probeTimeout, probeInterval); worst >= endpoint.MinLease/2 {
+		t.Errorf("a node is left after %v, want less than half of the least lease, %v", worst, endpoint.MinLease)
+	}
+}
+
+// An election sends nobody from node to node: patience doubles until one serves.
+func TestPatienceWithTheNextNode(t *testing.T) {
+	now := time.Now()
+	a := newAttendance(now)
+	for moves := range 10 {
+		before := a.patience
+		a.moved(now)
+		if a.patience < min(2*before, maxSilenceBackoff) || a.patience > maxSilenceBackoff {
+			t.Errorf("move %d: got patience %v after %v", moves, a.patience, before)
+		}
+	}
+	a.served(now)
+	if a.patience > maxSilence+silenceJitter {
+		t.Errorf("served: got patience %v, want %v again", a.patience, maxSilence)
 	}
 }
 

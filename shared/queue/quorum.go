@@ -2,6 +2,8 @@ package queue
 
 import (
 	"errors"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -25,15 +27,27 @@ type replica struct {
 	Active time.Duration `json:"active"`
 }
 
-// quorum reports whether the leader hears a majority, itself included. One
-// that was cut off goes on to answer, for longer than a lease may be: to take
-// its word for service would take the outage for a lost worker.
-func (c cluster) quorum() bool {
-	heard := 1
+// silence is the time since the leader heard enough of its replicas for a
+// majority, itself included. Those that are offline are not heard.
+func (c cluster) silence() time.Duration {
+	var heard []time.Duration
 	for _, r := range c.Replicas {
-		if !r.Offline && r.Active <= peerSilence {
-			heard++
+		if !r.Offline {
+			heard = append(heard, r.Active)
 		}
 	}
-	return 2*heard > 1+len(c.Replicas)
+	slices.Sort(heard)
+	needed := (1 + len(c.Replicas)) / 2 // beside the leader
+	switch {
+	case needed == 0:
+		return 0
+	case len(heard) < needed:
+		return math.MaxInt64
+	}
+	return heard[needed-1]
 }
+
+// quorum reports whether the leader hears a majority. One that was cut off goes
+// on to answer, for longer than a lease may be: to take its word for service
+// would take the outage for a lost worker.
+func (c cluster) quorum() bool { return c.silence() <= peerSilence }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -28,6 +29,24 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
+func TestHowLongALeaderHasHeardNoMajority(t *testing.T) {
+	after := func(seconds int) replica { return replica{Active: time.Duration(seconds) * time.Second} }
+	for name, tc := range map[string]struct {
+		replicas []replica
+		want     time.Duration
+	}{
+		"alone":                 {nil, 0},
+		"the better one counts": {[]replica{after(9), after(2)}, 2 * time.Second},
+		"the second of four":    {[]replica{after(9), after(3), after(1), after(7)}, 3 * time.Second},
+		"one is offline":        {[]replica{{Offline: true}, after(4)}, 4 * time.Second},
+		"all are":               {[]replica{{Offline: true}, {Offline: true}}, math.MaxInt64},
+	} {
+		if got := (cluster{tc.replicas}).silence(); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
 // A leader that was left alone still answers; nobody may take that for service.
 func TestALeaderWithoutItsReplicasIsNoService(t *testing.T) {
 	if testing.Short() {
@@ -41,5 +60,8 @@ func TestALeaderWithoutItsReplicasIsNoService(t *testing.T) {
 			c.StopNode(node)
 		}
 	}
-	eventually(t, "that is noticed", func() bool { return c.q.service.age() == 0 && c.q.probe(t.Context()) != nil })
+	eventually(t, "that is noticed", func() bool {
+		_, err := c.q.probe(t.Context())
+		return c.q.service.age() == 0 && err != nil
+	})
 }
