@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flightline/services/autoscaler/driver"
+	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
@@ -192,13 +193,14 @@ func TestAPodOfNoEndpointIsNotKeptUpByWorkersWhenWeStop(t *testing.T) {
 // Images may take long to come, and jobs to end; the machine does the rest meanwhile.
 func TestSlowStartsAndDrainsKeepNothingWaiting(t *testing.T) {
 	s := newSite(t)
-	const many = 20
+	const many = 8
 	h := &hooked{engine: s.engine("machine"), starts: func(ctx context.Context, start driver.Start) {
 		if strings.HasPrefix(start.PodID, "slow") {
 			<-ctx.Done()
 		}
 	}}
 	s.endpoint("ep", bounds(0, many))
+	s.update("ep", func(e *endpoint.Endpoint) { e.IdleTimeout = time.Hour }) // they are idle until they hold a job
 	s.autoscalerOf(Config{Closing: -1, DrainTime: never}, h)
 	for i := range many {
 		s.pod(fmt.Sprint("slow", i))

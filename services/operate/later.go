@@ -195,6 +195,9 @@ func replay(ctx context.Context, js jetstream.JetStream, stream string, r io.Rea
 			}
 		}
 		again := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Body}
+		// What a schedule made says so, which the server takes from nobody else.
+		again.Header.Del(jetstream.SchedulerHeader)
+		again.Header.Del(jetstream.ScheduleNextHeader)
 		if !ttlLeft(again.Header, time.Since(m.Time)) {
 			continue
 		}

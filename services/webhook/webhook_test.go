@@ -181,11 +181,15 @@ func (s *site) eventually(what string, holds func() bool) {
 // left is how many messages a stream has.
 func (s *site) left(stream string) uint64 {
 	s.t.Helper()
-	got, err := s.js.Stream(s.t.Context(), stream)
-	if err != nil {
-		s.t.Fatal(err)
+	for late := time.Now().Add(patience); ; <-time.After(100 * time.Millisecond) {
+		got, err := s.js.Stream(s.t.Context(), stream)
+		if err == nil {
+			return got.CachedInfo().State.Msgs
+		}
+		if time.Now().After(late) { // the connection may break on a busy machine, and comes back
+			s.t.Fatal(err)
+		}
 	}
-	return got.CachedInfo().State.Msgs
 }
 
 // call is one request that a receiver got.
