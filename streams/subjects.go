@@ -142,6 +142,11 @@ func PayloadSubject(p int, endpoint string, id job.ID, attempt, run int, side Si
 	return fmt.Sprintf("payloads.%d.%s.%s.%d.%d.%s.%s", p, endpoint, id, attempt, run, side, token)
 }
 
+// InputFilter matches the parts of an endpoint's inputs.
+func InputFilter(p int, endpoint string) string {
+	return fmt.Sprintf("payloads.%d.%s.*.*.*.%s.*", p, endpoint, In)
+}
+
 // AllJobs matches every queue message of an endpoint.
 func AllJobs(endpoint string) string { return "jobs." + endpoint + ".>" }
 

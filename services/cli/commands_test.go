@@ -15,7 +15,7 @@ import (
 func TestAnswersAreTablesOrTheAPIsJSON(t *testing.T) {
 	const done = `{"id":"j1","status":"COMPLETED","delayTime":12,"executionTime":3,"output":{ "a" : "b" },"workerId":"w1"}`
 	const endpoint = `{"id":"ep","name":"n","executionTimeoutMs":600000,"ttlMs":86400000,"retentionMs":1800000,` +
-		`"syncRetentionMs":60000,"leaseMs":30000,"maxLostWorkers":3,"workersMax":3,"streamFormat":"auto","version":1}`
+		`"syncRetentionMs":60000,"leaseMs":30000,"maxLostWorkers":3,"maxQueueBytes":10737418240,"workersMax":3,"streamFormat":"auto","version":1}`
 	server := api{
 		"GET /v2/ep/status/j1":                   {200, done},
 		"GET /v2/ep/status/j1?ttl=60000":         {200, done},

@@ -23,6 +23,7 @@ type endpointBody struct {
 	RetentionMs        *int64                     `json:"retentionMs"`
 	SyncRetentionMs    *int64                     `json:"syncRetentionMs"`
 	MaxLostWorkers     *int                       `json:"maxLostWorkers"`
+	MaxQueueBytes      *int64                     `json:"maxQueueBytes"`
 	RequestsPerWorker  *int                       `json:"requestsPerWorker"`
 	WorkersMin         *int                       `json:"workersMin"`
 	WorkersMax         *int                       `json:"workersMax"`
@@ -92,6 +93,7 @@ func (b *endpointBody) onto(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	setMillis(&e.Retention, positive(b.RetentionMs))
 	setMillis(&e.SyncRetention, positive(b.SyncRetentionMs))
 	set(&e.MaxLost, positive(b.MaxLostWorkers))
+	set(&e.MaxQueueBytes, positive(b.MaxQueueBytes))
 	set(&e.RequestsPerWorker, b.RequestsPerWorker)
 	set(&e.WorkersMin, b.WorkersMin)
 	if b.WorkersMax != nil {

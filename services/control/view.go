@@ -22,6 +22,7 @@ type endpointView struct {
 	RetentionMs        int64     `json:"retentionMs"`
 	SyncRetentionMs    int64     `json:"syncRetentionMs"`
 	MaxLostWorkers     int       `json:"maxLostWorkers"`
+	MaxQueueBytes      int64     `json:"maxQueueBytes"`
 	RequestsPerWorker  int       `json:"requestsPerWorker"`
 	StreamFormat       string    `json:"streamFormat"`
 	// Limits are those that differ from the server's.
@@ -55,7 +56,7 @@ func viewOf(e endpoint.Endpoint, now time.Time) endpointView {
 		WorkersMin: e.WorkersMin, WorkersMax: e.WorkersMax,
 		ExecutionTimeoutMs: e.ExecutionTimeout.Milliseconds(), TTLMs: e.TTL.Milliseconds(),
 		LeaseMs: e.Lease.Milliseconds(), RetentionMs: e.Retention.Milliseconds(),
-		SyncRetentionMs: e.SyncRetention.Milliseconds(), MaxLostWorkers: e.MaxLost,
+		SyncRetentionMs: e.SyncRetention.Milliseconds(), MaxLostWorkers: e.MaxLost, MaxQueueBytes: e.QueueBytes(),
 		RequestsPerWorker: e.RequestsPerWorker, StreamFormat: e.StreamFormat,
 		Limits: limits, Partition: e.Partition, WebhookSecret: e.WebhookSecret, WebhookRetriesMs: retries,
 		fleetView: fleetViewOf(e, now),

@@ -26,8 +26,10 @@ type Endpoint struct {
 	Retention     time.Duration
 	SyncRetention time.Duration
 	// Lease is how long a silent worker keeps its job.
-	Lease             time.Duration
-	MaxLostWorkers    int
+	Lease          time.Duration
+	MaxLostWorkers int
+	// MaxQueueBytes bounds the bytes of jobs that wait or run.
+	MaxQueueBytes     int64
 	RequestsPerWorker int
 	WorkersMin        int
 	WorkersMax        int
@@ -67,6 +69,7 @@ type EndpointSpec struct {
 	SyncRetention     time.Duration
 	Lease             time.Duration
 	MaxLostWorkers    *int
+	MaxQueueBytes     int64
 	RequestsPerWorker *int
 	WorkersMin        *int
 	WorkersMax        *int

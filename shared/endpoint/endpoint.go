@@ -3,6 +3,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,6 +50,9 @@ type Endpoint struct {
 	Lease time.Duration `json:"lease"`
 	// MaxLost is how many workers an attempt may lose before it is FAILED. 0 means 3; 1 to 100.
 	MaxLost int `json:"maxLost"`
+	// MaxQueueBytes bounds the inputs and queue messages of jobs that wait or run,
+	// in bytes. 0 means 10 GiB; 32 MiB to 1 TB.
+	MaxQueueBytes int64 `json:"maxQueueBytes,omitempty"`
 	// RequestsPerWorker raises the rate limits by running workers. 0 means none; to 100000.
 	RequestsPerWorker int `json:"requestsPerWorker"`
 	// WorkersMin and WorkersMax bound the autoscaler. WorkersMax 0 means 3, or
@@ -119,6 +123,9 @@ const (
 	MaxLease             = time.Hour
 	DefaultMaxLost       = 3
 	DefaultWorkersMax    = 3
+	DefaultMaxQueueBytes = 10 << 30
+	MinMaxQueueBytes     = 32 << 20
+	MaxMaxQueueBytes     = 1_000_000_000_000
 )
 
 // maxID is the longest id, in bytes.
@@ -187,7 +194,13 @@ func (e *Endpoint) durations() []durationBound {
 	}
 }
 
+// QueueBytes is MaxQueueBytes with its default.
+func (e Endpoint) QueueBytes() int64 { return cmp.Or(e.MaxQueueBytes, DefaultMaxQueueBytes) }
+
 func (e Endpoint) completeCounts() (Endpoint, error) {
+	if e.MaxQueueBytes = e.QueueBytes(); e.MaxQueueBytes < MinMaxQueueBytes || e.MaxQueueBytes > MaxMaxQueueBytes {
+		return e, &FieldError{"maxQueueBytes", fmt.Sprintf("must be between %d and %d", int64(MinMaxQueueBytes), int64(MaxMaxQueueBytes))}
+	}
 	if e.MaxLost == 0 {
 		e.MaxLost = DefaultMaxLost
 	}

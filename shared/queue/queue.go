@@ -66,6 +66,7 @@ type Queue struct {
 	service *service
 	stats   statsCache
 	lines   lines
+	rooms   rooms
 	missing missing
 	kept    keptRuns
 	barrier atomic.Pointer[barrier.Func] // nil while there is none
@@ -107,6 +108,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	g.Go(func() error { return q.probeEvery(ctx, probeInterval) })
 	g.Go(func() error { return q.watchConnection(ctx) })
 	g.Go(func() error { return q.lookForBarrier(ctx) })
+	g.Go(func() error { return q.measureRooms(ctx) })
 	return g.Wait()
 }
 

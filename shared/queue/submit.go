@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,11 +26,15 @@ func NewID(mode job.Mode) job.ID {
 
 // Submit accepts a job: when it returns, one durable publish has put the job
 // into the queue, and it is never lost. An error means that the job was not
-// accepted as far as this process knows; with ErrUnavailable it may run all
+// accepted as far as this process knows, and with a *FullError it was not: the
+// endpoint's queue has no room for it. With ErrUnavailable it may run all
 // the same.
 func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (*job.Job, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
+	if err := q.rooms.admit(e, int64(len(r.Input)), time.Now()); err != nil {
+		return nil, err
+	}
 	at, rec := placeOf(e), q.newRecord(e, id, mode, r)
 	if err := q.placeInput(ctx, at, rec, r.Input); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ const HeaderJobID = "X-Job-Id"
 // localRequestID is where the id is kept while the request is handled.
 const localRequestID = "requestId"
 
-// retryAfter is what 503 advises, in seconds.
+// retryAfter is what 503 advises, and 429 unless the limit says more, in seconds.
 const retryAfter = "1"
 
 // errorBody is the JSON of every error. Message and Status are for RunPod's
@@ -83,8 +83,10 @@ func answerError(log *slog.Logger) fiber.ErrorHandler {
 		switch a.Code { //nolint:exhaustive // the others need no header
 		case Unauthorized:
 			c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
-		case Unavailable:
-			c.Set(fiber.HeaderRetryAfter, retryAfter)
+		case Unavailable, TooManyRequests:
+			if len(c.Response().Header.Peek(fiber.HeaderRetryAfter)) == 0 {
+				c.Set(fiber.HeaderRetryAfter, retryAfter)
+			}
 		}
 		if openAI {
 			return c.Status(status).JSON(openAIOf(a, body.RequestID))

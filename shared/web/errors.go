@@ -98,6 +98,7 @@ var table = []struct {
 	{registry.ErrNotFound, NotFound, "not found"},
 	{endpoint.ErrExists, EndpointExists, "an endpoint of this id exists already"},
 	{endpoint.ErrBusy, EndpointBusy, "the endpoint has jobs; ?force=true cancels and deletes them"},
+	{queue.ErrFull, TooManyRequests, ""},
 	{queue.ErrMissing, Unavailable, ""},
 	{queue.ErrUnavailable, Unavailable, unavailableText},
 	{registry.ErrUnavailable, Unavailable, unavailableText},
@@ -140,6 +141,9 @@ func detail(err error, code Code) Error {
 	}
 	if setting, ok := errors.AsType[*endpoint.FieldError](err); ok {
 		return Error{code, setting.Error()}
+	}
+	if full, ok := errors.AsType[*queue.FullError](err); ok {
+		return Error{code, full.Error()}
 	}
 	if field, ok := errors.AsType[*pod.FieldError](err); ok {
 		return Error{code, field.Error()}

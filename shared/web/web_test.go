@@ -127,12 +127,16 @@ func TestErrorTable(t *testing.T) {
 		"contended":            {registry.ErrConflict, web.Unavailable, "try again"},
 		"late":                 {context.DeadlineExceeded, web.Unavailable, "try again"},
 		"stopping":             {context.Canceled, web.Unavailable, "stopping"},
-		"own":                  {web.Errorf(web.TooManyRequests, "slow down by %d", 3), web.TooManyRequests, "slow down by 3"},
-		"anything else":        {secret, web.Internal, "request id"},
-		"a panic's 500":        {fiber.ErrInternalServerError, web.Internal, "request id"},
-		"too large":            {fiber.ErrRequestEntityTooLarge, web.BodyTooLarge, "too large"},
-		"headers":              {fiber.ErrRequestHeaderFieldsTooLarge, web.InvalidRequest, "headers"},
-		"no HTTP":              {fiber.NewError(400, "secret detail"), web.InvalidRequest, "not valid HTTP"},
+		"a full queue": {
+			fmt.Errorf("submit: %w", &queue.FullError{Endpoint: "ep", Size: 7, Used: 95, Limit: 100}), web.TooManyRequests,
+			"the queue of endpoint ep is full: it holds 95 bytes, the job has 7, and maxQueueBytes is 100",
+		},
+		"own":           {web.Errorf(web.TooManyRequests, "slow down by %d", 3), web.TooManyRequests, "slow down by 3"},
+		"anything else": {secret, web.Internal, "request id"},
+		"a panic's 500": {fiber.ErrInternalServerError, web.Internal, "request id"},
+		"too large":     {fiber.ErrRequestEntityTooLarge, web.BodyTooLarge, "too large"},
+		"headers":       {fiber.ErrRequestHeaderFieldsTooLarge, web.InvalidRequest, "headers"},
+		"no HTTP":       {fiber.NewError(400, "secret detail"), web.InvalidRequest, "not valid HTTP"},
 	}
 	app := web.New(web.Config{})
 	for name, tc := range tests {
@@ -154,7 +158,7 @@ func TestErrorTable(t *testing.T) {
 			if got.body["requestId"] != got.header.Get(web.HeaderRequestID) || len(got.body) != 3 {
 				t.Errorf("got %v with header %q", got.body, got.header.Get(web.HeaderRequestID))
 			}
-			if retry := got.header.Get("Retry-After"); (retry == "1") != (got.status == 503) {
+			if retry := got.header.Get("Retry-After"); (retry == "1") != (got.status == 503 || got.status == 429) {
 				t.Errorf("got Retry-After %q with %d", retry, got.status)
 			}
 			if auth := got.header.Get("WWW-Authenticate"); (auth == "Bearer") != (got.status == 401) {
