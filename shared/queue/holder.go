@@ -51,29 +51,28 @@ func (q *Queue) askHolder(ctx context.Context, at place, r *record) (alive bool,
 		return false, 0, fmt.Errorf("ask the holder of job %s: %w: %w", r.ID, ErrUnavailable, err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	late, again := time.NewTimer(askTimeout), time.NewTicker(askRetryInterval)
+	late, repeat := time.NewTimer(askTimeout), time.NewTicker(askRetryInterval)
 	defer late.Stop()
-	defer again.Stop()
+	defer repeat.Stop()
+	question := func() { _ = q.nc.Publish(streams.Nudge(at.endpoint, r.ID), []byte(askBody)) }
+	question()
 	for {
-		_ = q.nc.Publish(streams.Nudge(at.endpoint, r.ID), []byte(askBody))
-		for asked := true; asked; {
-			select {
-			case m := <-answers:
-				var a holderAnswer
-				if json.Unmarshal(m.Data, &a) != nil {
-					continue
-				}
-				if a.Attempt == r.Attempt && a.Run == r.Run {
-					return true, served, nil
-				}
-				served = max(served, time.Duration(a.ServedMs)*time.Millisecond)
-			case <-again.C:
-				asked = false
-			case <-late.C:
-				return false, served, nil
-			case <-ctx.Done():
-				return false, served, fmt.Errorf("ask the holder of job %s: %w: %w", r.ID, ErrUnavailable, ctx.Err())
+		select {
+		case m := <-answers:
+			var a holderAnswer
+			if json.Unmarshal(m.Data, &a) != nil {
+				continue
 			}
+			if a.Attempt == r.Attempt && a.Run == r.Run {
+				return true, served, nil
+			}
+			served = max(served, time.Duration(a.ServedMs)*time.Millisecond)
+		case <-repeat.C:
+			question()
+		case <-late.C:
+			return false, served, nil
+		case <-ctx.Done():
+			return false, served, fmt.Errorf("ask the holder of job %s: %w: %w", r.ID, ErrUnavailable, ctx.Err())
 		}
 	}
 }
