@@ -123,7 +123,7 @@ func (k *keptRuns) add(j *job.Job, lease time.Duration) {
 	}
 	if now.Sub(k.swept) > endpoint.MinLease {
 		for id, r := range k.runs {
-			if elapsed(r.at, now) >= r.lease {
+			if now.Sub(r.at) >= r.lease {
 				delete(k.runs, id)
 			}
 		}
@@ -137,5 +137,5 @@ func (k *keptRuns) find(id job.ID) (r keptRun, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r, ok = k.runs[id]
-	return r, ok && elapsed(r.at, time.Now()) < r.lease
+	return r, ok && time.Since(r.at) < r.lease
 }

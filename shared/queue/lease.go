@@ -99,10 +99,11 @@ func (l *Lease) touch() {
 	l.extended.Store(&now)
 }
 
-// alive reports whether the holder has extended the lease within its time.
+// alive reports whether the holder has extended the lease within its time, by the
+// monotonic clock: a wall clock that is set forward makes nobody silent.
 func (l *Lease) alive() bool {
 	last := l.extended.Load()
-	return last != nil && elapsed(*last, time.Now()) < l.t.e.Lease
+	return last != nil && time.Since(*last) < l.t.e.Lease
 }
 
 // lives says in the record that the holder lives, where that is not the
