@@ -46,18 +46,10 @@ func (q *Queue) cancel(ctx context.Context, at place, r *record) (*record, error
 	if r.Status == job.InProgress {
 		q.nudge(at, r.ID)
 	}
-	q.dropMessage(ctx, at, ended)
-	return ended, nil
-}
-
-// dropMessage removes the queue message of an attempt that is over. Its record
-// says where that lies, unless a longer ttl replaced it.
-func (q *Queue) dropMessage(ctx context.Context, at place, r *record) {
-	seq := r.queueSeq
-	if r.kept {
-		if msg, err := q.readMessage(ctx, at, r.ID); err == nil && msg.Attempt == r.Attempt {
-			seq = msg.queueSeq
-		}
+	if r.seq == 0 && r.server == q.nc.ConnectedServerId() { // r is the queue message
+		q.deleteSeq(ctx, streams.Jobs(at.endpoint), r.queueSeq)
+	} else {
+		q.dropMessage(ctx, at, ended.ID, ended.Attempt)
 	}
-	q.deleteSeq(ctx, streams.Jobs(at.endpoint), seq)
+	return ended, nil
 }

@@ -107,7 +107,7 @@ func (t *Taker) open(m *nats.Msg) (msg *record, delivered uint64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	msg.queueSeq, msg.ack = meta.Sequence.Stream, m.Reply
+	msg.queueSeq, msg.queueServer, msg.ack = meta.Sequence.Stream, t.q.serverTag(), m.Reply
 	return msg, meta.NumDelivered, nil
 }
 
@@ -144,7 +144,7 @@ func (t *Taker) act(ctx context.Context, m *received, msg, r *record, running bo
 		_, err := t.q.move(ctx, t.at, r, job.TimeOut, func(n *record) { n.keepFor(msg); n.Error = job.ErrTextTimedOut })
 		return nil, t.finished(ctx, msg, r, err)
 	case drop:
-		t.q.deleteSeq(ctx, streams.Jobs(t.at.endpoint), msg.queueSeq)
+		t.q.dropDelivered(ctx, t.at, msg)
 		return nil, nil //nolint:nilnil // nothing to run
 	case stray:
 		return nil, t.q.detach(ctx, t.at, r, msg)
@@ -160,7 +160,7 @@ func (t *Taker) finished(ctx context.Context, msg, r *record, err error) error {
 	if err != nil {
 		return err
 	}
-	t.q.deleteSeq(ctx, streams.Jobs(t.at.endpoint), msg.queueSeq)
+	t.q.dropDelivered(ctx, t.at, msg)
 	t.q.nudge(t.at, r.ID)
 	return nil
 }
@@ -225,7 +225,8 @@ func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, e
 		}
 		n.confirm = t.confirm
 		n.Lost = lost
-		n.Worker, n.holder, n.ack, n.queueSeq = t.worker, t.id, msg.ack, msg.queueSeq
+		n.Worker, n.holder, n.ack = t.worker, t.id, msg.ack
+		n.queueSeq, n.queueServer = msg.queueSeq, msg.queueServer
 		n.queueExpires = later(n.queueExpires, msg.queueExpires)
 		n.Started, n.Deadline = now, now.Add(n.ExecutionTimeout)
 		n.requeued, n.detached = false, false
@@ -244,7 +245,7 @@ func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, e
 	if stale {
 		t.q.nudge(t.at, r.ID)
 	}
-	l := &Lease{Job: r.Job, Input: input, S3Config: msg.s3, t: t, msg: msg, rec: r, ackTo: r.ack, changed: make(chan struct{}, 1)}
+	l := &Lease{Job: r.Job, Input: input, S3Config: msg.s3, t: t, msg: msg, rec: r, ackTo: r.ack, given: r.queueServer, changed: make(chan struct{}, 1)}
 	l.touch()
 	t.hold(l)
 	return l, nil

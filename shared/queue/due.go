@@ -148,6 +148,6 @@ func (q *Queue) end(ctx context.Context, at place, r *record, by job.Trigger, ch
 		return nil, err
 	}
 	q.nudge(at, r.ID)
-	q.deleteSeq(ctx, streams.Jobs(at.endpoint), r.queueSeq)
+	q.dropMessage(ctx, at, r.ID, r.Attempt)
 	return ended, nil
 }

@@ -29,6 +29,7 @@ type Lease struct {
 	msg     *record // the queue message; nil until a far lease needs it
 	changed chan struct{}
 	ackTo   string // the subject that extends and ends the lease
+	given   string // the server start that gave it
 	far     bool   // other processes have a part in the run (remote.go)
 	// extended is when the holder last said that it lives, in this process's
 	// time. Nil while it is not this process's affair.
@@ -82,7 +83,10 @@ func (l *Lease) Extend(ctx context.Context) error {
 	// Before the lock: another call may hold it for as long as JetStream does
 	// not answer, and the heartbeat must not wait for that. It is lost while
 	// NATS is away; so are the deliveries that it prevents.
-	_ = l.t.q.nc.Publish(l.ackTo, []byte("+WPI"))
+	sent := l.t.q.current(l.given, l.far)
+	if sent {
+		_ = l.t.q.nc.Publish(l.ackTo, []byte("+WPI"))
+	}
 	l.touch()
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -90,6 +94,9 @@ func (l *Lease) Extend(ctx context.Context) error {
 	defer l.mu.Unlock()
 	if err := l.refresh(ctx); err != nil {
 		return err
+	}
+	if !sent && l.named(ctx) {
+		_ = l.t.q.nc.Publish(l.ackTo, []byte("+WPI"))
 	}
 	return l.lives(ctx)
 }

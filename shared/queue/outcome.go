@@ -59,7 +59,7 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 		return nil, err
 	}
 	if plantDeleteFirst {
-		l.ack()
+		l.ack(ctx)
 	}
 	var ref *payloadRef
 	if len(output) > inlineMost {
@@ -84,7 +84,7 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	case err != nil:
 		return nil, err
 	}
-	l.ack()
+	l.ack(ctx)
 	l.t.release(l)
 	j := l.rec.Job
 	return &j, nil
@@ -102,8 +102,12 @@ func (l *Lease) ended(by job.Trigger) bool {
 }
 
 // ack lets the queue message go. It proves nothing and may be lost.
-func (l *Lease) ack() {
+func (l *Lease) ack(ctx context.Context) {
 	l.t.q.point(BeforeDelete)
+	if !l.t.q.current(l.given, l.far) {
+		l.t.q.dropMessage(ctx, l.t.at, l.Job.ID, l.Job.Attempt)
+		return
+	}
 	_ = l.t.q.nc.Publish(l.rec.ack, []byte("+ACK"))
 }
 
@@ -124,7 +128,9 @@ func (l *Lease) GiveBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_ = l.t.q.nc.Publish(l.rec.ack, []byte("-NAK")) // lost, it costs one lease of waiting
+	if l.named(ctx) {
+		_ = l.t.q.nc.Publish(l.rec.ack, []byte("-NAK")) // lost, it costs one lease of waiting
+	}
 	l.t.release(l)
 	return nil
 }

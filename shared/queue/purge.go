@@ -127,7 +127,7 @@ func (p *purge) one(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	id := streams.JobOf(m.Subject)
-	from, err := decode(p.at, id, &stored{header: m.Header, data: m.Data})
+	from, err := decode(p.at, id, &stored{server: p.q.nc.ConnectedServerId(), header: m.Header, data: m.Data})
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (p *purge) one(ctx context.Context, m *nats.Msg, seq uint64) error {
 // end cancels a job as its queue message, or its record, tells it; running is
 // true for one that somebody holds.
 func (p *purge) end(ctx context.Context, from *record) (running bool, err error) {
-	id, attempt, seq := from.ID, from.Attempt, from.queueSeq
+	id, attempt := from.ID, from.Attempt
 	for {
 		_, err := p.q.cancel(ctx, p.at, from)
 		if err == nil {
@@ -160,7 +160,7 @@ func (p *purge) end(ctx context.Context, from *record) (running bool, err error)
 		}
 		switch {
 		case from.Status.Terminal():
-			p.q.deleteSeq(ctx, streams.Jobs(p.at.endpoint), seq)
+			p.q.dropMessage(ctx, p.at, id, attempt)
 			return false, nil
 		case from.Status == job.InProgress:
 			return true, nil

@@ -56,7 +56,7 @@ func (p *purge) waiting(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	id := streams.JobOf(m.Header.Get(jetstream.SubjectHeader))
-	from, err := decode(p.at, id, &stored{header: m.Header, data: m.Data})
+	from, err := decode(p.at, id, &stored{server: p.q.nc.ConnectedServerId(), header: m.Header, data: m.Data})
 	if err != nil {
 		return err
 	}

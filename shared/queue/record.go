@@ -23,6 +23,8 @@ type record struct {
 	// queueSeq and queueExpires are those of the attempt's queue message.
 	queueSeq     uint64
 	queueExpires time.Time
+	// queueServer is the start of the server that gave queueSeq and ack (given.go).
+	queueServer string
 	// ack is the subject that extends and ends the lease; any process may use it.
 	ack string
 	// holder is the taker that picked the attempt up; unlike a worker's id it
@@ -117,7 +119,7 @@ func (r *record) wire() wire {
 		Submitted: milli(r.Submitted), Queued: milli(r.Queued), Started: milli(r.Started), Finished: milli(r.Finished),
 		Deadline: milli(r.Deadline), Expires: milli(r.Expires), RetainUntil: milli(r.RetainUntil),
 		Timeout: r.ExecutionTimeout.Milliseconds(), Keep: r.keep.Milliseconds(), Lease: r.lease.Milliseconds(),
-		QueueSeq: r.queueSeq, QueueExpires: milli(r.queueExpires), Ack: r.ack, Holder: r.holder, Changed: milli(r.changed),
+		QueueSeq: r.queueSeq, QueueServer: r.queueServer, QueueExpires: milli(r.queueExpires), Ack: r.ack, Holder: r.holder, Changed: milli(r.changed),
 		Requeued: r.requeued, Detached: r.detached, Begun: millis(r.begun), Emitted: r.emitted, Beside: r.beside, Kept: r.kept,
 		Confirm: r.confirm.Milliseconds(), Astray: int64(r.astray), Worker: r.Worker, Webhook: r.Webhook, Trace: r.Trace, Origin: r.Origin,
 		Input: int64(len(r.input)), S3: int64(len(r.s3)), InRef: r.inRef, OutRef: r.outRef,
@@ -147,7 +149,7 @@ func (r *record) encode() (wire, []byte) {
 // message encodes r for subject. It sets no expectation, age or schedule.
 func (r *record) message(subject, change string) (*nats.Msg, error) {
 	w, body := r.encode()
-	const most = 640 // without what was said and the trace
+	const most = 672 // without what was said and the trace
 	meta, err := w.append(make([]byte, 0, most+len(w.Said)+len(w.Trace)+len(w.Origin)))
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", r.ID, err)
@@ -187,7 +189,7 @@ func (w *wire) fill(r *record, at place, id job.ID, seq uint64) {
 			Trace: w.Trace, Origin: w.Origin,
 		},
 		keep: time.Duration(w.Keep) * time.Millisecond, lease: time.Duration(w.Lease) * time.Millisecond,
-		queueSeq: w.QueueSeq, queueExpires: instant(w.QueueExpires), ack: w.Ack, holder: w.Holder, changed: instant(w.Changed),
+		queueSeq: w.QueueSeq, queueServer: w.QueueServer, queueExpires: instant(w.QueueExpires), ack: w.Ack, holder: w.Holder, changed: instant(w.Changed),
 		requeued: w.Requeued, detached: w.Detached, begun: instants(w.Begun), emitted: w.Emitted, beside: w.Beside, kept: w.Kept,
 		confirm: time.Duration(w.Confirm) * time.Millisecond, astray: int(w.Astray), inRef: w.InRef, outRef: w.OutRef, seq: seq,
 	}

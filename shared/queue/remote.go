@@ -86,7 +86,7 @@ func (t *Taker) NextIf(ctx context.Context, wanted func() bool) (*Lease, error) 
 func (t *Taker) hand(l *Lease) *Lease {
 	t.release(l)
 	l.far, l.behind = true, true
-	if t.confirm < t.e.Lease {
+	if t.confirm < t.e.Lease && t.q.current(l.given, false) {
 		_ = t.q.nc.Publish(l.ackTo, fmt.Appendf(nil, `-NAK {"delay":%d}`, t.confirm.Nanoseconds()))
 	}
 	return l
@@ -112,7 +112,7 @@ func (q *Queue) Held(ctx context.Context, e endpoint.Endpoint, id job.ID, worker
 		return nil, &LostError{r.Status, r.Worker}
 	}
 	t := &Taker{q: q, e: e, at: at, worker: worker, id: r.holder}
-	return &Lease{Job: r.Job, t: t, rec: r, ackTo: r.ack, far: true, behind: true, changed: make(chan struct{}, 1)}, nil
+	return &Lease{Job: r.Job, t: t, rec: r, ackTo: r.ack, given: r.queueServer, far: true, behind: true, changed: make(chan struct{}, 1)}, nil
 }
 
 // Keep extends the lease by which worker holds the job. It returns what Held
@@ -122,7 +122,9 @@ func (q *Queue) Keep(ctx context.Context, e endpoint.Endpoint, id job.ID, worker
 	if err != nil {
 		return err
 	}
-	_ = q.nc.Publish(l.ackTo, []byte("+WPI"))
+	if l.named(ctx) {
+		_ = q.nc.Publish(l.ackTo, []byte("+WPI"))
+	}
 	if err = l.extend(ctx); !errors.Is(err, ErrLost) {
 		q.kept.add(&l.Job, e.Lease)
 		return err

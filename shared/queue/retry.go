@@ -83,7 +83,7 @@ func (q *Queue) nextAttempt(r *record) (*record, error) {
 	next.Worker, next.holder, next.ack, next.Error = "", "", "", ""
 	next.output, next.Output, next.outRef = nil, nil, nil
 	next.begun, next.emitted, next.beside, next.kept = nil, false, false, false
-	next.queueSeq, next.seq = 0, 0
+	next.queueSeq, next.queueServer, next.seq = 0, "", 0
 	return &next, nil
 }
 

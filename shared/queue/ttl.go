@@ -76,7 +76,7 @@ func (q *Queue) setExpiry(ctx context.Context, at place, r *record, end time.Tim
 	case r.Status == job.InQueue:
 		changed, err := q.move(ctx, at, r, job.Touch, func(n *record) { n.Expires = end; n.withoutPayload() })
 		if err == nil && !q.Now().Before(end) {
-			q.dropMessage(ctx, at, changed) // it is over now
+			q.dropMessage(ctx, at, changed.ID, changed.Attempt) // it is over now
 		}
 		return changed, err
 	case r.Status == job.InProgress:
@@ -187,7 +187,7 @@ func (q *Queue) detach(ctx context.Context, at place, r, msg *record) error {
 	if err != nil {
 		return err
 	}
-	q.deleteSeq(ctx, streams.Jobs(at.endpoint), msg.queueSeq)
+	q.dropDelivered(ctx, at, msg)
 	q.nudge(at, r.ID)
 	return nil
 }

@@ -34,6 +34,7 @@ type wire struct {
 	Keep         int64      `json:"keep"`
 	Lease        int64      `json:"lease"`
 	QueueSeq     uint64     `json:"queueSeq,omitempty"`
+	QueueServer  string     `json:"queueServer,omitempty"`
 	QueueExpires int64      `json:"queueExpires"`
 	Ack          string     `json:"ack,omitempty"`
 	Holder       string     `json:"holder,omitempty"`
@@ -94,6 +95,7 @@ var fields = []field{
 	{key: "keep", always: true, number: func(w *wire) *int64 { return &w.Keep }},
 	{key: "lease", always: true, number: func(w *wire) *int64 { return &w.Lease }},
 	{key: "queueSeq", seq: func(w *wire) *uint64 { return &w.QueueSeq }},
+	{key: "queueServer", text: func(w *wire) *string { return &w.QueueServer }},
 	{key: "queueExpires", always: true, number: func(w *wire) *int64 { return &w.QueueExpires }},
 	{key: "ack", text: func(w *wire) *string { return &w.Ack }},
 	{key: "holder", text: func(w *wire) *string { return &w.Holder }},

@@ -99,6 +99,9 @@ func (b *Bus) Kill() {
 	}
 }
 
+// Dir is the folder that holds what the server has stored. Kill moves it.
+func (b *Bus) Dir() string { return b.node.cfg.Dir }
+
 // Start brings a stopped server back, with the same data at the same address,
 // and returns when it takes connections; those that were open come back by
 // themselves, usually within 0.2 s.
