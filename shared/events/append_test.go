@@ -21,10 +21,10 @@ func TestEachEventIsThereOnceAndInOrderWhoeverAppends(t *testing.T) {
 	var g errgroup.Group
 	for n := range writers {
 		l := open(t, b)
-		g.Go(func() error { return l.Append(t.Context(), list[4*(n*jobs/writers):]...) })
+		g.Go(func() error { return appendAgain(t, l, list[4*(n*jobs/writers):]) })
 	}
 	l := open(t, b)
-	g.Go(func() error { return l.Append(t.Context(), list...) })
+	g.Go(func() error { return appendAgain(t, l, list) })
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}

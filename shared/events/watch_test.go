@@ -65,8 +65,18 @@ func ids(list []Event) []string {
 
 func mustAppend(t *testing.T, l *Log, list ...Event) {
 	t.Helper()
-	if err := l.Append(t.Context(), list...); err != nil {
+	if err := appendAgain(t, l, list); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// appendAgain does what the recorder does: it repeats what could not be written.
+func appendAgain(t *testing.T, l *Log, list []Event) error {
+	t.Helper()
+	for late := time.Now().Add(patience); ; {
+		if err := l.Append(t.Context(), list...); !errors.Is(err, ErrUnavailable) || time.Now().After(late) {
+			return err
+		}
 	}
 }
 
