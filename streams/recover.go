@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -11,14 +12,35 @@ import (
 	"flightline/shared/job"
 )
 
-// recoveredKey marks, in the metadata of a queue, one that was made again after
-// it had been lost. The time is that of the stream's creation.
+// recoveredKey is, in the metadata of a queue, when it was found to have lost
+// messages.
 const recoveredKey = "flightline.recovered"
 
-// Recovered reports whether a queue with this metadata was made again after it
-// had been lost: that a message is not in it proves nothing about jobs that are
-// older than the stream.
-func Recovered(metadata map[string]string) bool { return metadata[recoveredKey] != "" }
+// Recovered is when a queue with this metadata was made again after it had been
+// lost, or was found to have lost messages to damaged files; zero for never. That
+// a message is not in it proves nothing about jobs that are older.
+func Recovered(metadata map[string]string) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, metadata[recoveredKey])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// MarkRecovered notes in a queue that it lost messages. One that does not exist
+// is passed over.
+func MarkRecovered(ctx context.Context, js jetstream.JetStream, stream string, at time.Time) error {
+	info, err := infoOf(ctx, js, stream)
+	if err != nil || info == nil {
+		return err
+	}
+	cfg := info.Config
+	cfg.Metadata = map[string]string{recoveredKey: at.Format(time.RFC3339Nano)}
+	if _, err := js.UpdateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("mark stream %s: %w", stream, err)
+	}
+	return nil
+}
 
 // RecoverEndpoint is ApplyEndpoint for a caller that wants to know of a loss: if
 // the queue was missing although e.QueueMade, it returns the stream as it was
@@ -30,25 +52,26 @@ func RecoverEndpoint(ctx context.Context, js jetstream.JetStream, c Config, e en
 		return nil, err
 	}
 	lost := has == nil && e.QueueMade && !e.Deleting
-	recovered := map[string]string{recoveredKey: "yes"}
 	if has != nil {
 		c.Replicas = max(c.replicas(), has.Config.Replicas)
 	}
 	cfg := JobsConfig(c, e.ID)
-	if has != nil && Recovered(has.Config.Metadata) {
-		cfg.Metadata = recovered
+	if has != nil && !Recovered(has.Config.Metadata).IsZero() {
+		cfg.Metadata = map[string]string{recoveredKey: has.Config.Metadata[recoveredKey]}
 	}
 	if err := ensureStreams(ctx, js, cfg); err != nil {
 		return nil, err
 	}
 	var again *jetstream.StreamInfo
 	if lost {
-		// The server writes damaged settings again when they change, not before.
-		cfg.Metadata = recovered
-		if err := ensureStreams(ctx, js, cfg); err != nil {
+		if again, err = infoOf(ctx, js, cfg.Name); err != nil {
 			return nil, err
 		}
-		if again, err = infoOf(ctx, js, cfg.Name); err != nil {
+		if again == nil {
+			return nil, fmt.Errorf("apply stream %s: %w", cfg.Name, jetstream.ErrStreamNotFound)
+		}
+		// This also writes damaged settings again, as the creation does not.
+		if err := MarkRecovered(ctx, js, cfg.Name, again.Created); err != nil {
 			return nil, err
 		}
 	}

@@ -41,7 +41,7 @@ func TestALostQueueIsMadeAgainAndMarked(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
-		if got := streams.Recovered(queue.CachedInfo().Config.Metadata); got != want {
+		if got := !streams.Recovered(queue.CachedInfo().Config.Metadata).IsZero(); got != want {
 			t.Errorf("%s: got marked as recovered %v, want %v", id, got, want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestALostQueueIsMadeAgainAndMarked(t *testing.T) {
 		t.Fatalf("got %d %s", got.status, got.raw)
 	}
 	queue, err := s.bus.JS.Stream(t.Context(), streams.Jobs("lost"))
-	if err != nil || !streams.Recovered(queue.CachedInfo().Config.Metadata) {
+	if err != nil || streams.Recovered(queue.CachedInfo().Config.Metadata).IsZero() {
 		t.Errorf("got %+v, %v; want it marked still", queue.CachedInfo().Config.Metadata, err)
 	}
 }

@@ -66,7 +66,7 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *certs.Serve
 	server, err := embedded.Start(ctx, embedded.Config{
 		Dir: filepath.Join(cfg.Data, "jetstream"), Listen: address, User: r.NATSUser, Password: r.NATSPassword, TLS: secured,
 		Guests:     []embedded.Guest{{User: r.EventsUser, Password: r.EventsPassword, Requests: streams.EventReader()}},
-		SyncAlways: cfg.Sync == syncAlways, SyncInterval: netOf(cfg.Sync), Log: log,
+		SyncAlways: cfg.Sync == syncAlways, SyncInterval: netOf(cfg.Sync), Mend: true, Log: log,
 	})
 	if errors.Is(err, embedded.ErrInUse) {
 		return nil, inUse(cfg.Data)
@@ -77,6 +77,9 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *certs.Serve
 	nc, err := server.Connect("dev")
 	if err == nil && swapped {
 		_, err = fmt.Fprintf(out, "NATS listens at %s, as %s is taken\n", server.URL(), natsDefault)
+	}
+	if err == nil {
+		err = tellDamage(ctx, nc, server.Damage(), filepath.Join(cfg.Data, "jetstream", embedded.DamagedDir), log)
 	}
 	if err != nil {
 		server.Stop()

@@ -66,11 +66,11 @@ func missingStream(name string) (text, hint string) {
 // lossShown is how long the loss of a queue is shown: no job of then is left after it.
 const lossShown = job.MaxTTL + time.Hour
 
-// recovered looks for a queue that was lost and made again.
+// recovered looks for a queue that lost messages.
 func (x *exam) recovered(info *jetstream.StreamInfo) {
-	if streams.Recovered(info.Config.Metadata) && time.Since(info.Created) < lossShown {
-		x.add("stream "+info.Config.Name, Warn, "it was lost, and made again "+info.Created.UTC().Format(time.RFC3339),
-			"jobs that waited then are gone unless its old files were found, see the log of control; this line ends after "+lossShown.String())
+	if at := streams.Recovered(info.Config.Metadata); time.Since(at) < lossShown {
+		x.add("stream "+info.Config.Name, Warn, "it was lost or damaged: found "+at.UTC().Format(time.RFC3339),
+			"jobs that waited then may be gone: see the log of control, or of dev; this line ends after "+lossShown.String())
 	}
 }
 

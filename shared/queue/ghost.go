@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"flightline/shared/endpoint"
 	"flightline/streams"
@@ -26,9 +25,8 @@ import (
 // of a deleted endpoint proves enough.
 func (q *Queue) proves(ctx context.Context, at place, r *record) (bool, error) {
 	var info struct {
-		Error   *apiError `json:"error"`
-		Created time.Time `json:"created"`
-		Config  struct {
+		Error  *apiError `json:"error"`
+		Config struct {
 			Metadata map[string]string `json:"metadata"`
 		} `json:"config"`
 		State struct {
@@ -47,8 +45,8 @@ func (q *Queue) proves(ctx context.Context, at place, r *record) (bool, error) {
 		}
 		return false, err
 	}
-	again := streams.Recovered(info.Config.Metadata) && r.changed.Before(info.Created)
-	return !again && info.State.Lost == nil && r.queueSeq <= info.State.Last, nil
+	lost := r.changed.Before(streams.Recovered(info.Config.Metadata))
+	return !lost && info.State.Lost == nil && r.queueSeq <= info.State.Last, nil
 }
 
 // ghost reports whether r, which has not ended, is one, and removes it. It asks

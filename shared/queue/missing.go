@@ -16,8 +16,8 @@ import (
 	"flightline/streams"
 )
 
-// MissingError means that JetStream does not have a stream that must exist: its
-// files are damaged or gone, or it was deleted by hand. Nothing was decided and
+// MissingError means that JetStream does not have a stream that must exist, or a
+// consumer of it: its files are damaged or gone, or it was deleted by hand. Nothing was decided and
 // nothing was changed. It wraps ErrMissing.
 type MissingError struct {
 	// Stream is the name of the stream, such as JOBS_<endpoint>.
@@ -27,7 +27,7 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s: stream %s is missing or cannot be read", e.Doing, e.Stream)
+	return fmt.Sprintf("%s: stream %s, or a consumer of it, is missing or cannot be read", e.Doing, e.Stream)
 }
 
 // Unwrap makes errors.Is(err, ErrMissing) hold.
@@ -91,10 +91,10 @@ func (q *Queue) Missing() []string {
 }
 
 // explain turns an API error of a stream into one of this package's. That the
-// stream does not exist is a *MissingError, or errDeleted if it is the queue of
+// stream or a consumer of it does not exist is a *MissingError, or errDeleted if it is the queue of
 // an endpoint that was deleted.
 func (q *Queue) explain(ctx context.Context, e *apiError, stream, doing string) error {
-	if e.ErrorCode != codeNoStream {
+	if e.ErrorCode != codeNoStream && e.ErrorCode != codeNoConsumer {
 		return e.explain(doing)
 	}
 	if id, ok := streams.EndpointOfQueue(stream); ok {

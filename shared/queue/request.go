@@ -28,6 +28,7 @@ const (
 	codeWrongLast     = 10071 // the expected last sequence is another
 	codeWriteInFlight = 10164 // another write of the subject is in flight
 	codeNoStream      = 10059
+	codeNoConsumer    = 10014
 	codeStoreFailed   = 10049 // among others: a deleted stream's folder is still being removed
 )
 

@@ -72,6 +72,10 @@ type Config struct {
 	// MaxPayload is the largest message in bytes, headers included. 0 means
 	// 1 MiB.
 	MaxPayload int32
+	// Mend looks for damage in the files of the store before the server opens
+	// them, and leaves out what cannot be read: see Server.Damage. It is for a
+	// server that is alone; a node of a cluster gets what it lacks from the others.
+	Mend bool
 	// ServerName is the name of this node; in a cluster it must be unique and
 	// stay the same over restarts. "" means flightline.
 	ServerName string

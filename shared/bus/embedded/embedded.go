@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -37,6 +38,8 @@ type Server struct {
 	ns      atomic.Pointer[server.Server] // another one after each Restart
 	mu      sync.Mutex                    // held while it stops or starts
 	stopped bool
+
+	damage []Damage // found by mend
 }
 
 // Start starts a server and returns when it takes connections and has its
@@ -59,7 +62,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, lock: lock, barrier: newBarrier(cfg.Dir)}
+	found, err := cfg.mend(ctx)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	s := &Server{cfg: cfg, lock: lock, barrier: newBarrier(cfg.Dir), damage: found}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("start server in %s: %w", cfg.Dir, err)
@@ -122,6 +129,9 @@ func ready(ns *server.Server, log *logger) error {
 		}
 	}
 }
+
+// Damage is what Config.Mend found, in the order of streams and files.
+func (s *Server) Damage() []Damage { return s.damage }
 
 // Connect opens a connection that goes over no network. It is the caller's to
 // close, reconnects after a Restart, and is of no use once the server was

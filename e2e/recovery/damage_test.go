@@ -1,0 +1,85 @@
+package recovery
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"flightline/e2e/site"
+)
+
+// A dev whose files were damaged while it was stopped says what is damaged, keeps
+// what can be read, and knows every job that it accepts from then on.
+func TestADamagedStoreLosesNothingNew(t *testing.T) {
+	t.Parallel()
+	s := site.New(t)
+	d := s.Start("dev")
+	d.Line(site.Ready)
+	s.OK("endpoint", "create", "work")
+	for range 10 {
+		s.OK("runsync", "echo", `{"n":1}`) // records
+	}
+	for range 10 {
+		site.Submit(s, "work")
+	}
+	overwrite := func(where int) func([]byte) []byte {
+		return func(data []byte) []byte {
+			at := (len(data) - 200) * where / 2
+			for i := range 200 {
+				data[at+i] = byte(7*i + 13)
+			}
+			return data
+		}
+	}
+	waiting := func() int {
+		var h struct{ Jobs struct{ InQueue int } }
+		s.Eventually("the queue is counted", func() bool { // one that was lost is made again
+			code, out, _ := s.Run("health", "work", "-o", "json")
+			if code == 0 {
+				site.Decode(t, out, &h)
+			}
+			return code == 0
+		})
+		return h.Jobs.InQueue
+	}
+	for _, harm := range []struct {
+		what, stream, file string
+		change             func([]byte) []byte
+		most               int // waiting jobs lost at most
+	}{
+		{"the middle of the records", "KV_records_0", "msgs/1.blk", overwrite(1), 0},
+		{"the end of the records", "KV_records_0", "msgs/1.blk", overwrite(2), 0},
+		{"the beginning of the keys", "KV_keys", "msgs/1.blk", overwrite(0), 0},
+		{"the middle of a queue", "JOBS_work", "msgs/1.blk", overwrite(1), 2},
+		{"the torn end of a queue", "JOBS_work", "msgs/1.blk", func(d []byte) []byte { return d[:len(d)-37] }, 1},
+		{"the settings of a queue", "JOBS_work", "meta.inf", func(d []byte) []byte { d[len(d)/2] ^= 1; return d }, 0},
+	} {
+		before := waiting()
+		d.Stop(site.StopWithin)
+		path := filepath.Join(s.Dir, ".flightline", "jetstream", "jetstream", "$G", "streams", harm.stream, harm.file)
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, harm.change(data), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = s.Start("dev")
+		d.Line(site.Ready)
+		if said := d.Said(); !strings.Contains(said, "a file of the store") || !strings.Contains(said, "stream="+harm.stream) || !strings.Contains(said, "means=") {
+			t.Errorf("%s: got %s, want a line that says what is damaged and what it means", harm.what, said)
+		}
+		if now := waiting(); now < before-harm.most {
+			t.Errorf("%s: got %d waiting jobs of %d, want %d lost at most", harm.what, now, before, harm.most)
+		}
+		id := site.Submit(s, "work")
+		s.OK("runsync", "echo", `{"n":1}`)
+		if got := s.OK("status", "work", id); !strings.Contains(got, "IN_QUEUE") {
+			t.Errorf("%s: got %s, want the new job to wait", harm.what, got)
+		}
+	}
+	if _, out, _ := s.Run("doctor"); !strings.Contains(out, "JOBS_work") || !strings.Contains(out, "lost or damaged") {
+		t.Errorf("got %s, want the doctor to show the queue's loss", out)
+	}
+}

@@ -1,0 +1,60 @@
+package dev
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus/embedded"
+	"flightline/streams"
+)
+
+// tellDamage logs what is damaged in the store and what that means, a line for
+// each place, and marks the queues that lost messages: the records of jobs that
+// ran there must not be taken for forgotten ones.
+func tellDamage(ctx context.Context, nc *nats.Conn, found []embedded.Damage, kept string, log *slog.Logger) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("open jetstream: %w", err)
+	}
+	for _, d := range found {
+		text, level := "a file of the store is damaged; what can be read is kept", slog.LevelError
+		if d.Torn {
+			text, level = "the end of a file of the store is torn, as after a power loss; what was written last there is left out", slog.LevelWarn
+		}
+		log.Log(ctx, level, text, "stream", d.Stream, "file", d.File, "offset", d.Offset, "bytes", d.Bytes,
+			"messages_at_most", d.Messages, "means", meaningOf(d), "copy_in", kept)
+		if _, queue := streams.EndpointOfQueue(d.Stream); queue && !d.Settings() {
+			if err := streams.MarkRecovered(ctx, js, d.Stream, time.Now()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// meaningOf says what it means for people that a part of a stream is damaged.
+func meaningOf(d embedded.Damage) string {
+	if d.Settings() {
+		return "the stream or consumer is made again, with the messages that it has"
+	}
+	part, ours := streams.PartOf(d.Stream)
+	if !ours {
+		return "messages of a stream that is not Flightline's are lost"
+	}
+	return map[streams.Part]string{
+		streams.PartThings:      "endpoints, keys or other settings are gone, or as they were before their last change",
+		streams.PartPositions:   "events are told again and recognised; nothing is lost",
+		streams.PartCounts:      "totals of an endpoint may be too low",
+		streams.PartEvents:      "events, or webhooks that waited for their delivery, are lost",
+		streams.PartUndelivered: "webhooks that were put aside, or their log, are lost",
+		streams.PartPayloads:    "large inputs or outputs are lost: a job that needs one fails",
+		streams.PartJobs:        "jobs that waited there are lost; jobs that ran are kept until their deadline",
+		streams.PartRecords:     "jobs that ended are unknown or as before their last change, and a running job may run again",
+		streams.PartOutput:      "chunks of streams are lost",
+	}[part]
+}
