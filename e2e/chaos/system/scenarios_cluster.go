@@ -3,6 +3,7 @@ package system
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -102,26 +103,11 @@ func clusterHostKill(ctx context.Context, w *world) error {
 			for _, p := range fleet {
 				w.book.harm(killed, p.name)
 			}
-			killAll(append(append(fleet, w.cluster.nodes...), w.cluster.servers...)...)
-			if fleet, err = w.restartAll(ctx, workers, round+1); err != nil {
+			killAll(slices.Concat(fleet, w.cluster.nodes, w.cluster.servers)...)
+			if err := w.renewAll(ctx, fleet, round+1, workerSlots); err != nil {
 				return fmt.Errorf("round %d: %w", round, err)
 			}
 		}
 		return nil
 	})
-}
-
-// restartAll starts all that was killed.
-func (w *world) restartAll(ctx context.Context, workers, round int) ([]*process, error) {
-	for i := range clusterNodes {
-		if err := w.startNode(i); err != nil {
-			return nil, err
-		}
-	}
-	for i := range clusterServers {
-		if err := w.startServer(i); err != nil {
-			return nil, err
-		}
-	}
-	return w.clusterWorkers(ctx, workers, workerSlots, round)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -37,7 +38,7 @@ func (w *world) devFaults(fleet []*process) []fault {
 			for _, p := range fleet {
 				w.book.harm(killed, p.name)
 			}
-			killAll(append(append([]*process{}, fleet...), w.dev)...)
+			killAll(slices.Concat(fleet, []*process{w.dev})...)
 			err := w.startDev(ctx)
 			for i := range fleet {
 				err = errors.Join(err, w.renew(fleet, i, n+1, soakSlots))
@@ -79,13 +80,13 @@ func (w *world) clusterFaults(fleet []*process) []fault {
 			}
 			return w.startServer(i)
 		},
-		func(_ context.Context, n int) error {
+		func(ctx context.Context, n int) error {
 			w.count("all hosts killed")
 			for _, p := range fleet {
 				w.book.harm(killed, p.name)
 			}
-			killAll(append(append(append([]*process{}, fleet...), c.nodes...), c.servers...)...)
-			return w.renewAll(fleet, n)
+			killAll(slices.Concat(fleet, c.nodes, c.servers)...)
+			return w.renewAll(ctx, fleet, n+1, soakSlots)
 		},
 	}
 	for _, d := range []time.Duration{minLease / 2, minLease * 8 / 10, minLease, 2 * minLease} {
@@ -97,16 +98,20 @@ func (w *world) clusterFaults(fleet []*process) []fault {
 	return faults
 }
 
-// renewAll starts nodes, servers and workers that were killed.
-func (w *world) renewAll(fleet []*process, n int) (err error) {
+// renewAll starts nodes and servers that were killed, and workers once those are
+// ready: a worker that finds no NATS ends, for its supervisor to start it again.
+func (w *world) renewAll(ctx context.Context, fleet []*process, n, slots int) (err error) {
 	for i := range clusterNodes {
 		err = errors.Join(err, w.startNode(i))
 	}
 	for i := range clusterServers {
 		err = errors.Join(err, w.startServer(i))
 	}
+	for i := range clusterServers {
+		err = errors.Join(err, w.serverReady(ctx, i))
+	}
 	for i := range fleet {
-		err = errors.Join(err, w.renew(fleet, i, n+1, soakSlots))
+		err = errors.Join(err, w.renew(fleet, i, n, slots))
 	}
 	return err
 }
