@@ -14,6 +14,7 @@ type job struct {
 	sent     time.Time
 	accepted time.Time // of the answer 200; zero if there was none
 	ended    time.Time // when a caller saw a terminal status; zero if it did not
+	hidden   time.Time // when a caller was first answered 404; zero if it was not
 	status   string    // the last that a caller saw, or why it saw none
 	by       string    // the run that the output names
 	runs     []run     // by their beginning
@@ -64,6 +65,7 @@ func (v violation) String() string { return v.Rule + ": " + v.Text }
 // The names of the rules.
 const (
 	ruleLost     = "accepted is never lost"
+	ruleHidden   = "an accepted job is known"
 	ruleDoubled  = "no second run without cause"
 	ruleAfterEnd = "nothing runs after its end"
 	ruleOutcome  = "one outcome, of a run that finished"
@@ -87,6 +89,9 @@ func (r rule) judge(j *job, incidents []incident) []violation {
 	}
 	if j.status != completed {
 		add(ruleLost, "is %s when all is quiet", j.status)
+	}
+	if !j.hidden.IsZero() && j.status != "404" {
+		add(ruleHidden, "was answered 404 %s after it was accepted, and is %s", j.hidden.Sub(j.accepted).Round(time.Millisecond), j.status)
 	}
 	finished := func(o run) bool { return !o.finished.IsZero() }
 	switch named := slices.IndexFunc(j.runs, func(o run) bool { return o.by == j.by }); {

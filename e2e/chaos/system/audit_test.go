@@ -50,6 +50,7 @@ func TestJudge(t *testing.T) {
 		"one run":                             {runs(ran("w", 2, 3)), nil, nil},
 		"not accepted, not there":             {job{n: 1, status: "not answered"}, nil, nil},
 		"accepted, and waits":                 {with(func(j *job) { j.status, j.ended = "IN_QUEUE", time.Time{} }), nil, []string{ruleLost}},
+		"accepted, and 404 for a while":       {with(func(j *job) { j.hidden, j.runs = at(2), []run{ran("w", 2, 3)} }), nil, []string{ruleHidden}},
 		"accepted, and FAILED":                {with(func(j *job) { j.status = "FAILED" }), nil, []string{ruleLost}},
 		"COMPLETED by nobody":                 {runs(), nil, []string{ruleOutcome}},
 		"COMPLETED by a run that did not end": {runs(ran("w", 2, 0)), nil, []string{ruleOutcome}},

@@ -24,27 +24,27 @@ import (
 	"syscall"
 )
 
-var (
-	chaosFile, _           = syscall.Getenv("` + clockFile + `")
-	chaosOffset, chaosNext atomic.Int64
-)
+var chaosOffset atomic.Int64
 
-func chaosSeconds(mono int64) int64 {
-	next := chaosNext.Load()
-	if chaosFile == "" || mono < next || !chaosNext.CompareAndSwap(next, mono+50_000_000) {
-		return chaosOffset.Load()
+func init() {
+	path, found := syscall.Getenv("` + clockFile + `")
+	if !found {
+		return
 	}
-	fd, err := open(chaosFile)
-	if err != nil {
-		return chaosOffset.Load()
-	}
-	defer closefd(fd)
-	var text [20]byte
-	n, _ := read(fd, text[:])
-	if seconds, err := atoi(text[:max(0, n)]); err == nil {
-		chaosOffset.Store(int64(seconds))
-	}
-	return chaosOffset.Load()
+	go func() { // Now itself is called where nothing may be read
+		for ; ; Sleep(50 * Millisecond) {
+			fd, err := open(path)
+			if err != nil {
+				continue
+			}
+			var text [20]byte
+			n, _ := read(fd, text[:])
+			closefd(fd)
+			if seconds, err := atoi(text[:max(0, n)]); err == nil {
+				chaosOffset.Store(int64(seconds))
+			}
+		}
+	}()
 }
 `
 
@@ -65,7 +65,7 @@ func (c *Config) BuildClock(ctx context.Context, dir string) error {
 	if !found {
 		return errors.New("package time of this Go is another than the scenario clock-step knows")
 	}
-	changed := begin + "func Now() Time {\n" + now + "	sec += chaosSeconds(mono)\n" + rest
+	changed := begin + "func Now() Time {\n" + now + "	sec += chaosOffset.Load()\n" + rest
 	timePath, clockPath, overlay := filepath.Join(dir, "time.go"), filepath.Join(dir, "clock.go"), filepath.Join(dir, "overlay.json")
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{
 		filepath.Join(source, "time.go"): timePath, filepath.Join(source, "chaos.go"): clockPath,

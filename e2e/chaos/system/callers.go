@@ -39,6 +39,9 @@ const (
 	// maxFollowed is how many jobs are followed at a time: less than the limit of
 	// an endpoint.
 	maxFollowed = 300
+	// hiddenTime is how long a job may be unknown to the servers before its caller
+	// gives up. That it was unknown is a violation in any case.
+	hiddenTime = 10 * time.Second
 	// retryDelay is the pause after a failed call, at first; it doubles up to
 	// maxRetryDelay.
 	retryDelay, maxRetryDelay = 100 * time.Millisecond, time.Second
@@ -158,7 +161,13 @@ func (c *callers) follow(ctx context.Context, n int) {
 		c.world.book.update(n, func(j *job) {
 			switch {
 			case gone:
-				j.status, j.ended = "404", now
+				if j.status = "404"; j.hidden.IsZero() {
+					j.hidden = now
+				}
+				gone = now.Sub(j.hidden) > hiddenTime
+				if gone {
+					j.ended = now
+				}
 			case err != nil:
 				j.status = err.Error()
 			default:
@@ -170,7 +179,7 @@ func (c *callers) follow(ctx context.Context, n int) {
 		switch {
 		case gone || err == nil && terminal(a.Status):
 			return
-		case err == nil:
+		case err == nil, errors.Is(err, errGone):
 			pause = retryDelay
 		}
 		if !wait(ctx, pause) {
