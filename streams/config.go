@@ -91,6 +91,10 @@ func JobsConfig(c Config, id string) jetstream.StreamConfig {
 // ConsumerConfig is the consumer of a class. AckWait is the lease; deliveries
 // are unlimited because the record, not the server, counts lost workers. A
 // consumer that exists keeps the pause it has (Pause), whatever is said here.
+// With more than 1024 jobs out, the server's look for ended leases breaks off at
+// each ack or heartbeat that waits, and begins again 100 ms later
+// (consumer.checkPending): it needs one gap between two of them that is as long
+// as the look. A takeover may be late where heartbeats leave none.
 func ConsumerConfig(e endpoint.Endpoint, c job.Class) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable: Consumer(c), FilterSubject: ClassFilter(e.ID, c),
