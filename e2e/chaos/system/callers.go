@@ -156,34 +156,33 @@ func (c *callers) follow(ctx context.Context, n int) {
 	c.world.book.update(n, func(j *job) { id = j.id })
 	for try, pause := n, retryDelay; ; try, pause = try+1, min(2*pause, maxRetryDelay) {
 		a, err := c.look(ctx, id, try, holdTime)
-		now := time.Now()
-		gone := errors.Is(err, errGone)
-		c.world.book.update(n, func(j *job) {
-			switch {
-			case gone:
-				if j.status = "404"; j.hidden.IsZero() {
-					j.hidden = now
-				}
-				gone = now.Sub(j.hidden) > hiddenTime
-				if gone {
-					j.ended = now
-				}
-			case err != nil:
-				j.status = err.Error()
-			default:
-				if j.status, j.by = a.Status, a.Output.By; terminal(a.Status) {
-					j.ended = now
-				}
-			}
-		})
-		switch {
-		case gone || err == nil && terminal(a.Status):
-			return
-		case err == nil, errors.Is(err, errGone):
+		over := false
+		c.world.book.update(n, func(j *job) { over = j.seen(a, err, time.Now()) })
+		if err == nil || errors.Is(err, errGone) {
 			pause = retryDelay
 		}
-		if !wait(ctx, pause) {
+		if over || !wait(ctx, pause) {
 			return
 		}
 	}
+}
+
+// seen notes an answer about the job, and reports whether the job is over.
+func (j *job) seen(a answer, err error, now time.Time) (over bool) {
+	switch {
+	case errors.Is(err, errGone):
+		if j.status = "404"; j.hidden.IsZero() {
+			j.hidden = now
+		}
+		over = now.Sub(j.hidden) > hiddenTime
+	case err != nil:
+		j.status = err.Error()
+	default:
+		j.status, j.by = a.Status, a.Output.By
+		over = terminal(a.Status)
+	}
+	if over {
+		j.ended = now
+	}
+	return over
 }

@@ -133,10 +133,10 @@ func (w *world) startCluster(ctx context.Context, together bool) error {
 }
 
 // clusterWorkers starts workers, two of three near.
-func (w *world) clusterWorkers(ctx context.Context, n, slots, round int) (fleet []*process, err error) {
+func (w *world) clusterWorkers(ctx context.Context, n, slots int) (fleet []*process, err error) {
 	for i := range n {
 		w.workerEnv = w.cluster.busEnv(i)
-		p, err := w.beginWorker(fmt.Sprintf("w%d-%d", round, i), slots)
+		p, err := w.beginWorker(fmt.Sprintf("w0-%d", i), slots)
 		if err != nil {
 			return nil, err
 		}

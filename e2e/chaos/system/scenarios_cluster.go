@@ -39,7 +39,7 @@ func clusterStart(ctx context.Context, w *world) error {
 	if err := w.startCluster(ctx, true); err != nil {
 		return err
 	}
-	if _, err := w.clusterWorkers(ctx, 2, workerSlots, 0); err != nil {
+	if _, err := w.clusterWorkers(ctx, 2, workerSlots); err != nil {
 		return err
 	}
 	return w.lightLoad(ctx, 3*time.Second, func() error { return nil })
@@ -59,7 +59,7 @@ func partition(ctx context.Context, w *world, tenths ...int) error {
 	if err := w.startCluster(ctx, false); err != nil {
 		return err
 	}
-	if _, err := w.clusterWorkers(ctx, workers, jobs/4, 0); err != nil { // a third of the slots stays free
+	if _, err := w.clusterWorkers(ctx, workers, jobs/4); err != nil { // a third of the slots stays free
 		return err
 	}
 	gate := w.gate("partition")
@@ -92,7 +92,7 @@ func clusterHostKill(ctx context.Context, w *world) error {
 	if err := w.startCluster(ctx, false); err != nil {
 		return err
 	}
-	fleet, err := w.clusterWorkers(ctx, workers, workerSlots, 0)
+	fleet, err := w.clusterWorkers(ctx, workers, workerSlots)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (k Soak) begin(ctx context.Context, w *world) (faults []fault, err error) {
 		if err := w.startCluster(ctx, false); err != nil {
 			return nil, err
 		}
-		fleet, err := w.clusterWorkers(ctx, soakWorkers, soakSlots, 0)
+		fleet, err := w.clusterWorkers(ctx, soakWorkers, soakSlots)
 		return append(w.workerFaults(fleet), w.clusterFaults(fleet)...), err
 	}
 	if err := w.startDev(ctx, "--limits", "off"); err != nil {
