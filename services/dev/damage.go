@@ -22,12 +22,12 @@ func tellDamage(ctx context.Context, nc *nats.Conn, found []embedded.Damage, kep
 		return fmt.Errorf("open jetstream: %w", err)
 	}
 	for _, d := range found {
-		text, level := "a file of the store is damaged; what can be read is kept", slog.LevelError
+		facts := []any{"stream", d.Stream, "file", d.File, "offset", d.Offset, "bytes", d.Bytes, "messages_at_most", d.Messages, "means", meaningOf(d), "copy_in", kept}
 		if d.Torn {
-			text, level = "the end of a file of the store is torn, as after a power loss; what was written last there is left out", slog.LevelWarn
+			log.WarnContext(ctx, "the end of a file of the store is torn, as after a power loss; what was written last there is left out", facts...)
+		} else {
+			log.ErrorContext(ctx, "a file of the store is damaged; what can be read is kept", facts...)
 		}
-		log.Log(ctx, level, text, "stream", d.Stream, "file", d.File, "offset", d.Offset, "bytes", d.Bytes,
-			"messages_at_most", d.Messages, "means", meaningOf(d), "copy_in", kept)
 		if _, queue := streams.EndpointOfQueue(d.Stream); queue && !d.Settings() {
 			if err := streams.MarkRecovered(ctx, js, d.Stream, time.Now()); err != nil {
 				return err

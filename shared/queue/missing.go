@@ -179,7 +179,8 @@ func (q *Queue) nobody(ctx context.Context, stream string) error {
 	var info struct {
 		Error *apiError `json:"error"`
 	}
-	if json.Unmarshal(answer.Data, &info) != nil || info.Error == nil || info.Error.ErrorCode != codeNoStream {
+	read := json.Unmarshal(answer.Data, &info) == nil
+	if !read || info.Error == nil || info.Error.ErrorCode != codeNoStream {
 		return nil
 	}
 	return q.explain(ctx, info.Error, stream, "write to "+stream)

@@ -137,7 +137,7 @@ func (b *block) next(offset int, last uint64) int {
 
 // most is how many messages a gap may have held at most.
 func (g gap) most() uint64 {
-	most := uint64(max(1, (g.to-g.from)/minRecord)) //nolint:gosec // not negative
+	most := uint64(max(1, (g.to-g.from)/minRecord))
 	if g.after > 0 {
 		most = min(most, max(1, g.after-g.before-1))
 	}
@@ -167,7 +167,7 @@ func (b *block) mended(gaps []gap) []byte {
 			size = minRecord
 		}
 		rec := out[g.from : g.from+size]
-		binary.LittleEndian.PutUint32(rec, uint32(size)) //nolint:gosec // at most a file's size
+		binary.LittleEndian.PutUint32(rec, uint32(size))
 		binary.LittleEndian.PutUint64(rec[4:], seq|erasedBit)
 		binary.LittleEndian.PutUint64(rec[12:], 0)
 		binary.LittleEndian.PutUint16(rec[20:], 0)
