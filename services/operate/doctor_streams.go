@@ -31,6 +31,10 @@ func (x *exam) streams(ctx context.Context, endpoints []endpoint.Endpoint) map[s
 		return nil
 	}
 	x.durability(there)
+	if assets := assetsOf(there); assets > 0 {
+		state, text, hint := crowded(assets)
+		x.add("raft groups", state, text, hint)
+	}
 	before := len(x.report.Findings)
 	wanted := streams.AllWanted(x.cfg.streams(), endpoints)
 	for _, w := range wanted {

@@ -34,15 +34,21 @@ func (s *site) register(t *testing.T) {
 }
 
 // restart damages the files of the endpoint's queue while the server is stopped.
-func (s *site) restart(t *testing.T, damage func(dir string) error) {
+// It returns when the site and these queues are connected again.
+func (s *site) restart(t *testing.T, damage func(dir string) error, queues ...*Queue) {
 	t.Helper()
-	back := s.NC.StatusChanged(nats.CONNECTED)
+	back := []chan nats.Status{s.NC.StatusChanged(nats.CONNECTED)}
+	for _, q := range append(queues, s.q) {
+		back = append(back, q.nc.StatusChanged(nats.CONNECTED))
+	}
 	s.Stop()
 	if err := damage(s.StreamDir(streams.Jobs(s.e.ID))); err != nil {
 		t.Fatal(err)
 	}
 	s.Start()
-	<-back
+	for _, connected := range back {
+		<-connected
+	}
 }
 
 // flipSettings flips one bit of a stream's settings: the server skips the stream.
@@ -76,7 +82,7 @@ func TestAMissingQueueRemovesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, q, l := oldRun(t)
-			s.restart(t, damage)
+			s.restart(t, damage, q)
 			at, id := placeOf(s.e), l.Job.ID
 			for call, do := range map[string]func() error{
 				"status": func() error { _, err := q.Status(t.Context(), s.e, id); return err },
@@ -149,7 +155,7 @@ func TestForgetWaitsForAMissingQueue(t *testing.T) {
 	if _, err := l.Complete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	s.restart(t, flipSettings)
+	s.restart(t, flipSettings, q)
 	f := factsOf(t, q, 0, over(l.Job.ID))
 	last := f[len(f)-1]
 	eventually(t, "its retention is over", func() bool { return q.Now().After(q.ForgetAt(&last.Job)) })

@@ -58,7 +58,7 @@ func (c Config) mend(ctx context.Context) ([]Damage, error) {
 	m := &mender{dir: c.Dir, left: mendBytes}
 	err := m.mend(ctx)
 	if m.unread > 0 {
-		c.Log.WarnContext(ctx, "not all files of the store were looked at for damage; run 'flightline doctor --deep'", "bytes", m.unread)
+		c.Log.WarnContext(ctx, "not all files of the store were looked at for damage: it is too large, compressed or encrypted", "bytes", m.unread)
 	}
 	return m.found, err
 }
