@@ -131,7 +131,8 @@ func writeInstants(b *strings.Builder) {
 	fmt.Fprintf(b, `
 ## What time decides
 
-All instants are the server's; no process's clock counts. What only time decides is computed, not stored.
+All instants are the server's; no process's clock counts. What only time decides is computed, not stored. Where the server's clock is set while
+a job runs, its deadline moves along.
 
 | what | counted from | unless set | least | most | when it is over |
 |---|---|---|---|---|---|
