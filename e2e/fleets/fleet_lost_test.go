@@ -41,12 +41,13 @@ func TestManyLostWorkersAtOnceStartOthers(t *testing.T) {
 	t.Parallel()
 	f, d := fleetDev(t)
 	jobs := map[string][]string{}
-	for id, most := range map[string]int{"three": 3, "one": 1} {
-		f.endpoint(id, map[string]any{"leaseMs": 10_000, "workersMax": most})
-		jobs[id] = f.submit(id, 3, 6000, nil)
+	// The first of three jobs runs until the third one has its worker.
+	for id, fleet := range map[string]struct{ most, ms int }{"three": {3, 30_000}, "one": {1, 6000}} {
+		f.endpoint(id, map[string]any{"leaseMs": 10_000, "workersMax": fleet.most})
+		jobs[id] = f.submit(id, 3, fleet.ms, nil)
 		f.await("workers of "+id+" at work", func() string {
 			var got struct{ Workers struct{ Running int } }
-			if f.rest(http.MethodGet, "/v2/"+id+"/health", nil, &got); got.Workers.Running == most {
+			if f.rest(http.MethodGet, "/v2/"+id+"/health", nil, &got); got.Workers.Running == fleet.most {
 				return ""
 			}
 			return fmt.Sprint(got, f.decisions(id))
