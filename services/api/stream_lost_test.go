@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"flightline/shared/job"
 	"flightline/shared/web"
@@ -74,7 +73,7 @@ func TestAClientThatLeavesWhileItWaitsMissesNothing(t *testing.T) {
 	held, _ := s.dialStream(path)
 	eventually(t, "it is held", patience, func() bool { return s.conn.NumSubscriptions() >= before+2 })
 	_ = held.Close()
-	eventually(t, "it is noticed", 2*time.Second+noise, func() bool { return s.conn.NumSubscriptions() <= before })
+	eventually(t, "it is noticed", patience, func() bool { return s.conn.NumSubscriptions() <= before+pooled })
 	s.emit(lease, `"first"`)
 	s.wantStream(path+"?wait=1000", "IN_PROGRESS", `"first"`)
 }
