@@ -106,7 +106,10 @@ func (l *Lease) flush(ctx context.Context) error {
 		if err := l.catchUp(ctx); err != nil {
 			return err
 		}
-		seq, err := l.t.q.publishAgain(ctx, streams.Output(l.t.at.partition), m, m.Header.Get(tokenHeader), l.chunk, !l.unsure)
+		// Where nobody else writes, a write in flight is an earlier try of this
+		// chunk, or a late one of the chunk before: it is waited for.
+		sure := l.far && !l.unsure
+		seq, err := l.t.q.publishAgain(ctx, streams.Output(l.t.at.partition), m, m.Header.Get(tokenHeader), l.chunk, sure)
 		if l.far && errors.Is(err, errConflict) {
 			l.behind, l.unsure = true, false
 			continue // another process emitted a chunk of this run
