@@ -33,6 +33,7 @@ type sums struct {
 	Doubled  int // jobs whose handler finished more than once
 	Uncaused int // jobs that ran again, or after their end, without cause
 	Late     int
+	Hidden   int           // jobs that were answered 404 for a while
 	Slowest  time.Duration // from acceptance to end
 }
 
@@ -209,6 +210,9 @@ func (b *book) close(j *job, calm time.Time) {
 		if !o.finished.IsZero() {
 			finished++
 		}
+	}
+	if j.wasHidden() {
+		b.sums.Hidden++
 	}
 	b.sums.Reruns += max(0, len(j.runs)-1)
 	if finished > 1 {

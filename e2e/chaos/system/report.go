@@ -53,8 +53,8 @@ func (r *Result) Print(out io.Writer) {
 	}
 	line("\n%s: %s, in %s", r.Name, r.Does, r.Took.Round(time.Second))
 	line("  %-10s %s", "faults", list(r.Faults))
-	line("  %-10s accepted %d, lost %d, ran again %d, finished twice %d, without cause %d, late %d, slowest accept %s, slowest end %s",
-		"jobs", r.Accepted, r.Lost, r.Reruns, r.Doubled, r.Uncaused, r.Late, ms(r.SlowestAccept), ms(r.Slowest))
+	line("  %-10s accepted %d, lost %d, ran again %d, finished twice %d, without cause %d, late %d, answered 404 %d, slowest accept %s, slowest end %s",
+		"jobs", r.Accepted, r.Lost, r.Reruns, r.Doubled, r.Uncaused, r.Late, r.Hidden, ms(r.SlowestAccept), ms(r.Slowest))
 	if len(r.Errors) > 0 {
 		line("  %-10s %s", "refused", list(r.Errors))
 	}
