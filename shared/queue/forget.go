@@ -56,31 +56,37 @@ func (q *Queue) Forget(ctx context.Context, p int, seq uint64) (done bool, err e
 			return false, err
 		}
 	}
-	if err := q.forgetEarlier(ctx, at, r); err != nil {
+	kept, err := q.forgetEarlier(ctx, at, r)
+	if err != nil {
 		return false, err
 	}
-	if r.kept {
+	if r.kept || kept {
 		return true, nil
 	}
 	return true, q.remove(ctx, streams.Records(p), seq)
 }
 
 // forgetEarlier removes the records of earlier attempts first: with r gone the
-// last of them would be taken for where the job stands.
-func (q *Queue) forgetEarlier(ctx context.Context, at place, r *record) error {
+// last of them would be taken for where the job stands. kept: one of them stays to
+// its physical end, and so must r.
+func (q *Queue) forgetEarlier(ctx context.Context, at place, r *record) (kept bool, err error) {
 	for attempt := r.Attempt - 1; attempt > 0; attempt-- {
 		earlier, err := q.readRecord(ctx, at, r.ID, attempt)
 		if errors.Is(err, errNoMessage) {
 			continue
 		}
 		if err != nil {
-			return err
+			return false, err
+		}
+		if earlier.kept {
+			kept = true
+			continue
 		}
 		if err := q.remove(ctx, streams.Records(at.partition), earlier.seq); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return kept, nil
 }
 
 // follower looks for what lies in the queue under the job of the finished
