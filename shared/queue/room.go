@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -170,16 +169,12 @@ type streamState struct {
 
 // streamState returns errNoMessage if there is no such stream.
 func (q *Queue) streamState(ctx context.Context, stream string) (streamState, error) {
-	answer, err := q.request(ctx, streams.StreamInfo(stream), nil)
-	if err != nil {
-		return streamState{}, err
-	}
 	var info struct {
 		Error *apiError   `json:"error"`
 		State streamState `json:"state"`
 	}
-	if err := json.Unmarshal(answer.Data, &info); err != nil {
-		return streamState{}, fmt.Errorf("measure %s: %w", stream, err)
+	if err := q.inquire(ctx, streams.StreamInfo(stream), &info); err != nil {
+		return streamState{}, err
 	}
 	if info.Error != nil && info.Error.ErrorCode == codeNoStream {
 		return streamState{}, errNoMessage
