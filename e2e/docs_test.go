@@ -1,0 +1,59 @@
+package e2e
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// testName is how a document names a test or a fuzz target.
+var testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9_]*)`")
+
+// A promise whose test was renamed or removed is a promise without one.
+func TestSecurityNamesTestsThatExist(t *testing.T) {
+	text, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := testName.FindAllStringSubmatch(string(text), -1)
+	if len(named) == 0 {
+		t.Fatal("docs/security.md names no test")
+	}
+	known := testsOf(t, "..")
+	for _, match := range named {
+		if !known[match[1]] {
+			t.Errorf("docs/security.md names %s, which is no test of this repository", match[1])
+		}
+	}
+}
+
+// testsOf returns the names of all tests and fuzz targets below root.
+func testsOf(t *testing.T, root string) map[string]bool {
+	t.Helper()
+	known := map[string]bool{}
+	err := filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && (strings.HasPrefix(fn.Name.Name, "Test") || strings.HasPrefix(fn.Name.Name, "Fuzz")) {
+				known[fn.Name.Name] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return known
+}
