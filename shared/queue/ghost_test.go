@@ -157,6 +157,34 @@ func TestForgetTakesEarlierAttemptsAlong(t *testing.T) {
 	}
 }
 
+// A killed server brings an earlier attempt back as its end was written first. So
+// its record stays after its ttl was changed, and the record that hides it too.
+func TestForgetKeepsAnEarlierAttemptWhoseTTLWasChanged(t *testing.T) {
+	s := newSite(t, func(e *endpoint.Endpoint) { e.Retention = 3 * time.Second })
+	q := s.queue(t, Config{ForgetGrace: time.Millisecond})
+	id := s.submit(t)
+	if _, err := next(t, s.taker(t, s.q, "w")).Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
+		t.Fatal(err)
+	}
+	facts := factsOf(t, q, 0, func(f Fact) bool { return f.Job.Attempt == 2 && f.Job.Status == job.Cancelled })
+	s.forget(t, q, facts[len(facts)-1])
+	if n := s.left(t, streams.Records(0)); n != 2 {
+		t.Errorf("got %d records, want those of both attempts", n)
+	}
+	if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("got %v, want job.ErrNotFound", err)
+	}
+}
+
 // A later attempt that waits says no more for the life of an earlier one than
 // an empty queue does.
 func TestAGhostBehindALaterAttemptIsKnown(t *testing.T) {
