@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"flightline/shared/bus/bustest"
@@ -21,7 +22,7 @@ type jobs struct {
 	e endpoint.Endpoint
 }
 
-func startQueue(t *testing.T, h worker.Handler) jobs {
+func startQueue(t *testing.T, h worker.Handler, allowed ...netip.Prefix) jobs {
 	t.Helper()
 	b := bustest.New(t)
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
@@ -44,7 +45,7 @@ func startQueue(t *testing.T, h worker.Handler) jobs {
 		t.Fatal(err)
 	}
 	background(t, func(ctx context.Context) error {
-		return worker.Run(ctx, worker.Config{Endpoint: e.ID, NC: b.NC, Grace: -1}, h)
+		return worker.Run(ctx, worker.Config{Endpoint: e.ID, NC: b.NC, Grace: -1, S3AllowNetworks: allowed}, h)
 	})
 	return jobs{q, e}
 }

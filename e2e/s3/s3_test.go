@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,9 @@ const (
 	soon         = 2 * time.Minute
 )
 
+// loopback is where the test's S3 server is.
+var loopback = netip.MustParsePrefix("127.0.0.0/8")
+
 func TestJobsUploadToTheBucketOfTheirSubmission(t *testing.T) {
 	address := startServer(t)
 	q := startQueue(t, func(ctx context.Context, j *worker.Job) (any, error) {
@@ -44,7 +48,7 @@ func TestJobsUploadToTheBucketOfTheirSubmission(t *testing.T) {
 		}
 		file := strings.NewReader(content(in.Size))
 		return s3.Upload(ctx, j, "frames/an image.png", file, file.Size(), "image/png")
-	})
+	}, loopback)
 	for name, size := range map[string]int{"small": 1 << 10, "empty": 0, "in parts": 20 << 20} {
 		t.Run(name, func(t *testing.T) {
 			j := q.run(t, size, config(address, accessSecret, bucket))
@@ -94,7 +98,7 @@ func TestASizeThatIsNotKnown(t *testing.T) {
 		}
 		info, err := b.Client.StatObject(ctx, b.Name, key, minio.StatObjectOptions{})
 		return []any{link, info.Size}, err
-	})
+	}, loopback)
 	j := q.run(t, 0, config(address, accessSecret, bucket))
 	var out []any
 	if err := json.Unmarshal(j.Output, &out); err != nil || len(out) != 2 || out[1] != float64(9) {
@@ -102,6 +106,19 @@ func TestASizeThatIsNotKnown(t *testing.T) {
 	}
 	if body, _ := download(t, out[0].(string)); body != "some text" {
 		t.Errorf("got %q", body)
+	}
+}
+
+// Without the operator's permission a worker connects to no S3 server inside its
+// own network, though the caller's credentials are good there.
+func TestAServerInsideTheWorkersNetworkIsRefused(t *testing.T) {
+	address := startServer(t)
+	q := startQueue(t, func(ctx context.Context, j *worker.Job) (any, error) {
+		return s3.Upload(ctx, j, "a", strings.NewReader("text"), 4, "")
+	})
+	j := q.run(t, 0, config(address, accessSecret, bucket))
+	if j.Status != job.Failed || !strings.Contains(j.Error, "must not reach") {
+		t.Errorf("got %s %s %q, want FAILED for the address", j.Status, j.Output, j.Error)
 	}
 }
 

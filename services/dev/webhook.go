@@ -3,11 +3,11 @@ package dev
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 	"time"
 
 	"flightline/services/cli"
 	"flightline/services/webhook"
+	"flightline/shared/netguard"
 	"flightline/shared/process"
 )
 
@@ -23,15 +23,9 @@ type Webhooks struct {
 // config is what the service makes of the settings.
 func (w Webhooks) config() (webhook.Config, error) {
 	cfg := webhook.Config{AllowHTTP: w.WebhookAllowHTTP, Timeout: w.WebhookTimeout, MaxBody: w.WebhookMaxBody, PublicURL: w.WebhookPublicURL}
-	for text := range strings.SplitSeq(w.WebhookAllowNetworks, ",") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
-		network, err := netip.ParsePrefix(text)
-		if err != nil {
-			return cfg, &cli.UsageError{Err: fmt.Errorf("--webhook-allow-networks %q: must be networks like 10.1.0.0/16", text)}
-		}
-		cfg.AllowNetworks = append(cfg.AllowNetworks, network.Masked())
+	var err error
+	if cfg.AllowNetworks, err = netguard.ParseNetworks(w.WebhookAllowNetworks); err != nil {
+		return cfg, &cli.UsageError{Err: fmt.Errorf("--webhook-allow-networks %w", err)}
 	}
 	return cfg, nil
 }

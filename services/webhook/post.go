@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"code.dny.dev/ssrf"
+	"flightline/shared/netguard"
 )
 
 const (
@@ -113,7 +113,7 @@ func (s *Service) explain(attempt context.Context, err error) string {
 	switch {
 	case errors.Is(context.Cause(attempt), context.DeadlineExceeded):
 		return "no answer within " + s.cfg.Timeout.String()
-	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedNetwork):
+	case errors.Is(err, netguard.ErrAddress):
 		return "the address is not allowed: " + cut(err.Error(), errorShown)
 	case errors.Is(err, io.EOF):
 		return "the connection was closed without an answer"

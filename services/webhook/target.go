@@ -2,16 +2,13 @@ package webhook
 
 import (
 	"errors"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
 
-	"code.dny.dev/ssrf"
-
+	"flightline/shared/netguard"
 	"flightline/shared/registry"
 )
 
@@ -93,25 +90,14 @@ func (t target) allowed(cfg Config) error {
 // its mind in between. It follows no redirect, asks no proxy, and keeps no
 // cookies.
 func newClient(cfg Config) *http.Client {
-	dialer := &net.Dialer{Timeout: connectWithin, Control: guard(cfg).Safe, Resolver: cfg.resolver}
+	dialer := netguard.Dialer(cfg.AllowNetworks, connectWithin)
+	dialer.Resolver = cfg.resolver
 	return &http.Client{
-		Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSHandshakeTimeout: handshakeWithin,
-			MaxIdleConns: cfg.AtOnce, MaxIdleConnsPerHost: cfg.PerHost, IdleConnTimeout: idleFor,
+		Transport: netguard.Guard(&http.Transport{
+			TLSHandshakeTimeout: handshakeWithin,
+			MaxIdleConns:        cfg.AtOnce, MaxIdleConnsPerHost: cfg.PerHost, IdleConnTimeout: idleFor,
 			MaxResponseHeaderBytes: headersMost, DisableCompression: true, ForceAttemptHTTP2: true,
-		},
+		}, dialer),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-}
-
-func guard(cfg Config) *ssrf.Guardian {
-	var four, six []netip.Prefix
-	for _, p := range cfg.AllowNetworks {
-		if p.Addr().Is4() {
-			four = append(four, p)
-		} else {
-			six = append(six, p)
-		}
-	}
-	return ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(four...), ssrf.WithAllowedV6Prefixes(six...))
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"code.dny.dev/ssrf"
+	"flightline/shared/netguard"
 )
 
 // What is between us and the network is judged as the dialer is: by the
@@ -90,8 +90,8 @@ func TestAddressesJudgedAtTheConnection(t *testing.T) {
 			if strings.Contains(test.address, ":") {
 				network = "tcp6"
 			}
-			err := guard(Config{AllowNetworks: test.networks}).Safe(network, net.JoinHostPort(test.address, "443"), nil)
-			if (err == nil) != test.ok || err != nil && !errors.Is(err, ssrf.ErrProhibitedIP) {
+			err := netguard.Dialer(test.networks, 0).Control(network, net.JoinHostPort(test.address, "443"), nil)
+			if (err == nil) != test.ok || err != nil && !errors.Is(err, netguard.ErrAddress) {
 				t.Errorf("got %v, want allowed %v", err, test.ok)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/google/uuid"
@@ -52,6 +53,11 @@ type Config struct {
 	// Grace is how long running jobs may go on once Run's ctx is done; then
 	// they are given back. 0 means 10 s, less than 0 none.
 	Grace time.Duration
+	// S3AllowNetworks may be reached by package worker/s3 besides public
+	// addresses: a caller names the S3 server in the s3Config of a job, and the
+	// worker connects to it from its own network. nil means public addresses
+	// only. netguard.ParseNetworks reads them from text.
+	S3AllowNetworks []netip.Prefix
 	// Version of the program, shown with the worker. It may be empty.
 	Version string
 	// Image and Command are what the worker's pod shows as what it runs: keep

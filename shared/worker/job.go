@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -40,17 +41,18 @@ type Job struct {
 	LowPriority           bool
 
 	s3    json.RawMessage
+	s3Net []netip.Prefix          // Config.S3AllowNetworks
 	lease *queue.Lease            // nil for a job made by hand
 	end   context.CancelCauseFunc // ends the run's context
 }
 
-func newJob(l *queue.Lease, end context.CancelCauseFunc, until func(time.Time) time.Duration) *Job {
+func (w *worker) newJob(l *queue.Lease, end context.CancelCauseFunc) *Job {
 	j := &l.Job
 	return &Job{
 		ID: string(j.ID), Input: l.Input, Webhook: j.Webhook, Attempt: j.Attempt, Run: j.Run,
-		Deadline:         time.Now().Add(until(earlier(l.Deadline(), l.Expires()))),
+		Deadline:         time.Now().Add(w.q.Until(earlier(l.Deadline(), l.Expires()))),
 		ExecutionTimeout: j.ExecutionTimeout, TTL: j.Expires.Sub(j.Submitted), LowPriority: j.Class == job.LowPriority,
-		s3: l.S3Config, lease: l, end: end,
+		s3: l.S3Config, s3Net: w.cfg.S3AllowNetworks, lease: l, end: end,
 	}
 }
 

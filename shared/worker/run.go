@@ -43,7 +43,7 @@ func (w *worker) hold(alive, jobs context.Context, l *queue.Lease) {
 	defer w.presence.finished(l.Job.ID)
 
 	result := make(chan outcome, 1)
-	go w.call(ctx, newJob(l, end, w.q.Until), result) // waited for at the end
+	go w.call(ctx, w.newJob(l, end), result) // waited for at the end
 
 	beats := w.heartbeat(alive, l, end)
 	out, err := w.await(ctx, alive, beats, result)

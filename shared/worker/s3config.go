@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"net/url"
 )
 
@@ -30,6 +31,9 @@ func (j *Job) S3Config() (S3Config, bool) {
 // RawS3Config is the s3Config as the caller wrote it, with keys that S3Config
 // does not know, or nil. It is a secret.
 func (j *Job) RawS3Config() json.RawMessage { return j.s3 }
+
+// S3AllowNetworks are those of the worker's Config, for package worker/s3.
+func (j *Job) S3AllowNetworks() []netip.Prefix { return j.s3Net }
 
 // String leaves the credentials out.
 func (c S3Config) String() string {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"net/url"
 	"path"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"flightline/shared/netguard"
 	"flightline/shared/worker"
 )
 
@@ -39,6 +41,8 @@ const (
 	linkFor = 7 * 24 * time.Hour
 	// tries bounds the requests for one operation; the pauses grow to 1 s.
 	tries = 5
+	// connectTimeout bounds one connection to the server.
+	connectTimeout = 30 * time.Second
 )
 
 // Bucket is the bucket lent to one job.
@@ -52,13 +56,14 @@ type Bucket struct {
 }
 
 // From returns the job's bucket. It asks nothing of the server yet. It returns
-// ErrNoConfig or ErrConfig.
+// ErrNoConfig or ErrConfig. The client connects to public addresses and to the
+// worker's S3AllowNetworks only, and by no proxy.
 func From(j *worker.Job) (*Bucket, error) {
 	c, ok := j.S3Config()
 	if !ok {
 		return nil, ErrNoConfig
 	}
-	return open(c, j.ID)
+	return open(c, j.ID, j.S3AllowNetworks())
 }
 
 // Client returns a client for the server of the job's bucket, and the bucket's
@@ -91,7 +96,11 @@ func (b *Bucket) Upload(ctx context.Context, name string, r io.Reader, size int6
 	if err != nil {
 		return "", err
 	}
-	if _, err := b.Client.PutObject(ctx, b.Name, key, r, size, minio.PutObjectOptions{ContentType: contentType}); err != nil {
+	_, err = b.Client.PutObject(ctx, b.Name, key, r, size, minio.PutObjectOptions{ContentType: contentType})
+	if errors.Is(err, netguard.ErrAddress) { // which one is the worker's network's business
+		return "", fmt.Errorf("%w: endpointUrl is at an address that this worker must not reach", ErrConfig)
+	}
+	if err != nil {
 		return "", fmt.Errorf("upload %s to bucket %s: %w", key, b.Name, err)
 	}
 	u, err := b.Client.PresignedGetObject(ctx, b.Name, key, linkFor, nil)
@@ -109,7 +118,7 @@ func (b *Bucket) Key(name string) (string, error) {
 	return b.job + "/" + name, nil
 }
 
-func open(c worker.S3Config, job string) (*Bucket, error) {
+func open(c worker.S3Config, job string, allowed []netip.Prefix) (*Bucket, error) {
 	host, secure, err := address(c.EndpointURL)
 	switch {
 	case err != nil:
@@ -119,7 +128,12 @@ func open(c worker.S3Config, job string) (*Bucket, error) {
 	case c.AccessID == "" || c.AccessSecret == "":
 		return nil, fmt.Errorf("%w: accessId or accessSecret is missing", ErrConfig)
 	}
+	transport, err := minio.DefaultTransport(secure)
+	if err != nil {
+		return nil, fmt.Errorf("s3: %w", err)
+	}
 	client, err := minio.New(host, &minio.Options{
+		Transport:    netguard.Guard(transport, netguard.Dialer(allowed, connectTimeout)),
 		Creds:        credentials.NewStaticV4(c.AccessID, c.AccessSecret, ""),
 		Secure:       secure,
 		BucketLookup: minio.BucketLookupPath,

@@ -2,7 +2,12 @@ package s3
 
 import (
 	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"flightline/shared/worker"
@@ -34,7 +39,7 @@ func TestOpen(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			b, err := open(tt.cfg, "job")
+			b, err := open(tt.cfg, "job", nil)
 			if tt.want == "" {
 				if !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "hush") {
 					t.Errorf("got %v, want an ErrConfig without the secret", err)
@@ -70,5 +75,56 @@ func TestAJobWithoutS3Config(t *testing.T) {
 	}
 	if _, err := Upload(t.Context(), &worker.Job{ID: "1"}, "a", nil, 0, ""); !errors.Is(err, ErrNoConfig) {
 		t.Errorf("Upload: got %v, want ErrNoConfig", err)
+	}
+}
+
+// A caller names the server, and the worker connects from inside its network.
+func TestAJobsServerIsNotInsideTheWorkersNetwork(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload := func(host string, allowed ...netip.Prefix) error {
+		c := worker.S3Config{AccessID: "id", AccessSecret: "hush", BucketName: "bucket", EndpointURL: "http://" + host + ":" + port}
+		b, err := open(c, "job", allowed)
+		if err != nil {
+			return err
+		}
+		_, err = b.Upload(t.Context(), "a", strings.NewReader("text"), 4, "")
+		return err
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "169.254.169.254", "10.0.0.1"} {
+		err := upload(host)
+		if !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "127.0.0.1") {
+			t.Errorf("%s: got %v, want an ErrConfig that names no address", host, err)
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("got %d requests at the loopback server, want none", n)
+	}
+	err = upload("127.0.0.1", netip.MustParsePrefix("127.0.0.0/8"))
+	if err == nil || errors.Is(err, ErrConfig) || asked.Load() == 0 {
+		t.Errorf("an allowed network: got %v after %d requests, want the server's refusal", err, asked.Load())
+	}
+}
+
+// A proxy of the environment would connect to what nothing here judges.
+func TestNoProxyIsAsked(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the proxy was asked") }))
+	defer proxy.Close()
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	b, err := open(worker.S3Config{AccessID: "id", AccessSecret: "hush", BucketName: "bucket", EndpointURL: "http://10.0.0.1"}, "job", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Upload(t.Context(), "a", strings.NewReader("text"), 4, ""); !errors.Is(err, ErrConfig) {
+		t.Errorf("got %v, want an ErrConfig", err)
 	}
 }
