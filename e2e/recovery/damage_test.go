@@ -82,4 +82,8 @@ func TestADamagedStoreLosesNothingNew(t *testing.T) {
 	if _, out, _ := s.Run("doctor"); !strings.Contains(out, "JOBS_work") || !strings.Contains(out, "lost or damaged") {
 		t.Errorf("got %s, want the doctor to show the queue's loss", out)
 	}
+	code, out, said := s.Run("doctor", "--deep")
+	if code != 0 || !strings.Contains(out, "were read") || strings.Contains(out, "cannot be read") {
+		t.Errorf("got code %d and %s%s, want that all that dev mended can be read", code, out, said)
+	}
 }

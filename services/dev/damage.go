@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/services/operate"
 	"flightline/shared/bus/embedded"
 	"flightline/streams"
 )
@@ -42,19 +43,5 @@ func meaningOf(d embedded.Damage) string {
 	if d.Settings() {
 		return "the stream or consumer is made again, with the messages that it has"
 	}
-	part, ours := streams.PartOf(d.Stream)
-	if !ours {
-		return "messages of a stream that is not Flightline's are lost"
-	}
-	return map[streams.Part]string{
-		streams.PartThings:      "endpoints, keys or other settings are gone, or as they were before their last change",
-		streams.PartPositions:   "events are told again and recognised; nothing is lost",
-		streams.PartCounts:      "totals of an endpoint may be too low",
-		streams.PartEvents:      "events, or webhooks that waited for their delivery, are lost",
-		streams.PartUndelivered: "webhooks that were put aside, or their log, are lost",
-		streams.PartPayloads:    "large inputs or outputs are lost: a job that needs one fails",
-		streams.PartJobs:        "jobs that waited there are lost; jobs that ran are kept until their deadline",
-		streams.PartRecords:     "jobs that ended are unknown or as before their last change, and a running job may run again",
-		streams.PartOutput:      "chunks of streams are lost",
-	}[part]
+	return operate.MeaningOfLoss(d.Stream)
 }

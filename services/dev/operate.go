@@ -40,6 +40,7 @@ type DoctorConfig struct {
 	Replicas   int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream that there should be; the same as for serve"`
 	Partitions int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"partitions that there should be; the same as for serve"`
 	EventsAge  time.Duration `flag:"events-age" env:"FLIGHTLINE_EVENTS_AGE" envDefault:"168h" help:"how long events should be kept; the same as for serve"`
+	Deep       bool          `flag:"deep" env:"FLIGHTLINE_DOCTOR_DEEP" help:"read every message of every stream too, and say what is damaged; it changes nothing"`
 	Fix        bool          `flag:"fix" env:"FLIGHTLINE_DOCTOR_FIX" help:"make streams, consumers and buckets as they should be"`
 }
 
@@ -96,7 +97,8 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "doctor", Short: "Look for what is wrong with NATS and with what Flightline keeps there", Args: cobra.NoArgs,
 		Long: "Look for what is wrong with NATS and with what Flightline keeps there. Each line\n" +
-			"is ok, warn or fail, with what to do about it; fail makes the exit code 1.",
+			"is ok, warn or fail, with what to do about it; fail makes the exit code 1.\n" +
+			"With --deep it also reads all that is stored, which takes a while.",
 	}
 	configure(c, environment, cfg, func(cmd *cobra.Command, _ []string) error {
 		if output != "table" && output != "json" {
@@ -107,10 +109,13 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 		}
 		return cfg.with(cmd, "doctor", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
 			report, err := operate.Doctor(ctx, nc, operate.DoctorConfig{
-				Replicas: cfg.Replicas, Partitions: cfg.Partitions, EventsAge: cfg.EventsAge, Fix: cfg.Fix, Log: log,
+				Replicas: cfg.Replicas, Partitions: cfg.Partitions, EventsAge: cfg.EventsAge, Fix: cfg.Fix, Deep: cfg.Deep, Log: log,
 			})
-			if err != nil {
+			if err != nil && len(report.Findings) == 0 {
 				return err
+			}
+			if err != nil {
+				return errors.Join(err, ignoreUnwell(showReport(cmd.OutOrStdout(), output, report)))
 			}
 			return showReport(cmd.OutOrStdout(), output, report)
 		})
@@ -153,6 +158,14 @@ func tell(out io.Writer, what, dir string, m operate.Manifest) error {
 
 // errUnwell is a report with a fail in it.
 var errUnwell = errors.New("something needs to be done")
+
+// ignoreUnwell leaves out that the report has a fail: it is not all of it.
+func ignoreUnwell(err error) error {
+	if errors.Is(err, errUnwell) {
+		return nil
+	}
+	return err
+}
 
 func showReport(out io.Writer, form string, r operate.Report) error {
 	if form == "json" {

@@ -24,6 +24,8 @@ type DoctorConfig struct {
 	// Fix makes streams, consumers and buckets as they should be before it looks.
 	// It takes no copy away from a stream that has more than Replicas.
 	Fix bool
+	// Deep reads every message of every stream, in bounded memory.
+	Deep bool
 	// Log hears what was fixed. Required.
 	Log *slog.Logger
 }
@@ -82,7 +84,8 @@ func (x *exam) add(check string, state State, text, hint string) {
 }
 
 // Doctor looks at NATS and at what Flightline keeps there. What is wrong is in
-// the report; an error means that it could not look at all.
+// the report; an error means that it could not look at all, or that ctx ended
+// while it read: then the report has what was found so far.
 func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error) {
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(within))
 	if err != nil {
@@ -109,6 +112,10 @@ func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error
 	}
 	x.instances(ctx)
 	x.permissions(ctx)
+	if cfg.Deep && infos != nil {
+		err = x.deep(ctx, infos)
+		return x.report, err
+	}
 	return x.report, nil
 }
 

@@ -122,6 +122,13 @@ func (e Event) message() (*nats.Msg, error) {
 	}, nil
 }
 
+// Check returns an error if m, a message of EVENTS as bus.BatchGet read it, is
+// no event.
+func Check(m *nats.Msg) error {
+	_, err := decode(m)
+	return err
+}
+
 // decode reads an event as a direct get brings it.
 func decode(m *nats.Msg) (Event, error) {
 	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
