@@ -28,7 +28,7 @@ func brokenHTTP() []defect {
 		{name: "a header without a name", raw: get("/v2/{ep}/status/nobody", ": x")},
 		{name: "NUL in a header", raw: get("/v2/{ep}/status/nobody", "Accept: a\x00b")},
 		{name: "a folded header", raw: get("/v2/{ep}/status/nobody", "Accept: a", "  b")},
-		{name: "lines that end in LF only", raw: "GET /v2/{ep}/status/nobody HTTP/1.1\nHost: x\nAuthorization: {key}\n\n", want: 404},
+		{name: "lines that end in LF only", raw: "GET /v2/{ep}/status/nobody HTTP/1.1\nHost: x\nAuthorization: {key}\n\n", want: 400},
 		{name: "a header of 70 KB", raw: get("/v2/{ep}/status/nobody", "X-Large: "+strings.Repeat("x", 70<<10)), want: 400},
 		{name: "5000 headers", raw: get("/v2/{ep}/status/nobody", strings.Repeat("X-Many: 0123456789\r\n", 5000)+"X-Last: 1"), want: 400},
 		{name: "a path of 100 KB", raw: get("/v2/{ep}/status/" + strings.Repeat("x", 100<<10)), want: 400},

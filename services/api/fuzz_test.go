@@ -46,7 +46,7 @@ func FuzzRequests(f *testing.F) {
 			{"nobody", "", ""},
 			{"*", "1000", "a"},
 			{"%3E", "wait=1000&wait=x", "bytes=0-1"},
-			{"a%00b", "99999999999999999999", "\x00"},
+			{"a%00b", "99999999999999999999", "\u2028"},
 			{"..%2f..", "FAILED,COMPLETED", "text/event-stream"},
 			{"\xff", "limit=100&status=IN_QUEUE", "wait=3, respond-async"},
 			{"é", "-1", "gzip"},
@@ -60,8 +60,8 @@ func FuzzRequests(f *testing.F) {
 		shape := fuzzed[int(which)%len(fuzzed)]
 		fill := strings.NewReplacer("{id}", id, "{query}", query, " ", "+")
 		path, ask := fill.Replace(shape.path), fill.Replace(shape.query)
-		if strings.ContainsFunc(path+ask, unicode.IsControl) {
-			t.Skip("no longer one request; e2e has such by name")
+		if strings.ContainsFunc(path+ask+header, unicode.IsControl) {
+			t.Skip("not one request, or refused before the app sees it; e2e has such by name")
 		}
 		req := &http.Request{
 			Method: shape.method, URL: &url.URL{Path: "/"}, RequestURI: path + "?" + ask, Host: "x", ProtoMajor: 1, ProtoMinor: 1,

@@ -78,6 +78,7 @@ func New(cfg Config) *fiber.App {
 		StreamRequestBody:            false, // it would switch BodyLimit off
 		WriteTimeout:                 0,     // answers may be held for minutes
 	})
+	app.Server().ConnState = setState
 	app.Server().MaxIdleWorkerDuration = idleWorker
 	bodies := newMemory(orDefault(cfg.BodyMemory, defaultBodyMemory), app.Config().BodyLimit, app.Config().ReadTimeout)
 	bodies.oversized = cfg.Oversized

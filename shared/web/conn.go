@@ -7,12 +7,14 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // shakeWithin is how long a client may take for the handshake of TLS.
 const shakeWithin = 10 * time.Second
 
-// listening accepts connections that tell fasthttp of each end.
+// listening accepts connections that report each end to fasthttp.
 type listening struct{ net.Listener }
 
 // acceptRetryDelay is the pause while the system has no file handle left for a
@@ -22,23 +24,24 @@ const acceptRetryDelay = 50 * time.Millisecond
 // Accept implements net.Listener. While there is no file handle left it waits:
 // fasthttp would take that for the end of the listener.
 func (l listening) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
+	accepted, err := l.Listener.Accept()
 	for outOfFiles(err) {
 		<-time.After(acceptRetryDelay)
-		conn, err = l.Listener.Accept()
+		accepted, err = l.Listener.Accept()
 	}
 	if err != nil {
 		return nil, err
 	}
-	if secured, ok := conn.(*tls.Conn); ok {
-		return secure{ending{conn}, secured}, nil
+	c := &conn{Conn: accepted}
+	if secured, ok := accepted.(*tls.Conn); ok {
+		return secure{c, secured}, nil
 	}
-	return ending{conn}, nil
+	return c, nil
 }
 
 // secure is one over TLS: fasthttp asks it to shake hands.
 type secure struct {
-	ending
+	*conn
 	tls *tls.Conn
 }
 
@@ -71,22 +74,42 @@ func isHTTP(begin [5]byte) bool {
 	return false
 }
 
-// ending is a connection whose end is never io.EOF. fasthttp takes that for a
-// client that is done, also in the middle of a chunked body, and says nothing;
-// any other error reaches its ErrorHandler, which gives the body's room back.
-type ending struct{ net.Conn }
+// conn is an accepted connection. One goroutine of fasthttp reads and writes
+// it, and reports its state.
+//
+// Its end is never io.EOF. fasthttp takes that for a client that is done, also
+// in the middle of a chunked body, and reports nothing; any other error reaches
+// its ErrorHandler, which gives the body's room back.
+type conn struct {
+	net.Conn
+	line requestLine
+}
 
 // Read implements net.Conn.
-func (c ending) Read(p []byte) (int, error) {
+func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
+	if good := c.line.check(p[:n]); good < n {
+		return good, errBareLF
+	}
 	return n, err
 }
 
+// setState is fasthttp's ConnState.
+func (c *conn) setState(state fasthttp.ConnState) {
+	switch state {
+	case fasthttp.StateNew, fasthttp.StateIdle:
+		c.line.expect()
+	case fasthttp.StateActive:
+		c.line.begin()
+	case fasthttp.StateClosed, fasthttp.StateHijacked:
+	}
+}
+
 // CloseWrite ends what is sent, if the connection can do that.
-func (c ending) CloseWrite() error {
+func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
@@ -94,7 +117,14 @@ func (c ending) CloseWrite() error {
 }
 
 // NetConn returns the connection itself.
-func (c ending) NetConn() net.Conn { return c.Conn }
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
+// setState passes the state of a connection of ours on to it.
+func setState(of net.Conn, state fasthttp.ConnState) {
+	if c, ok := of.(interface{ setState(fasthttp.ConnState) }); ok {
+		c.setState(state)
+	}
+}
 
 // inner is the connection beneath wrappers, ours and that of TLS.
 func inner(conn net.Conn) net.Conn {

@@ -149,6 +149,29 @@ func TestServeEndsAtOnceIfItsContextHasEnded(t *testing.T) {
 	}
 }
 
+// An HTTP client may open a connection ahead and use it for nothing.
+func TestServeDoesNotWaitForAConnectionThatSentNothing(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	app := web.New(web.Config{})
+	go func() { served <- web.Serve(ctx, app, listener) }()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	until(t, "the connection is open", func() bool { return app.Server().GetOpenConnectionsCount() == 1 })
+	stop()
+	if err := receive(t, served, patience); err != nil {
+		t.Errorf("serve: got %v, want nil", err)
+	}
+}
+
 func TestServeTellsOfABrokenListener(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
