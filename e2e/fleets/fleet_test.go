@@ -33,6 +33,20 @@ type fleetSite struct {
 // rest calls the API, which must answer 2xx, and decodes what it says.
 func (f *fleetSite) rest(method, path string, body, into any) {
 	f.t.Helper()
+	status, text := f.ask(method, path, body)
+	if status/100 != 2 {
+		f.t.Fatalf("%s %s: got %d: %s", method, path, status, text)
+	}
+	if into != nil {
+		if err := json.Unmarshal(text, into); err != nil {
+			f.t.Fatalf("%s %s: %v: %s", method, path, err, text)
+		}
+	}
+}
+
+// ask calls the API and returns what it answers.
+func (f *fleetSite) ask(method, path string, body any) (status int, text []byte) {
+	f.t.Helper()
 	data, err := json.Marshal(body)
 	if err != nil {
 		f.t.Fatal(err)
@@ -48,15 +62,10 @@ func (f *fleetSite) rest(method, path string, body, into any) {
 		f.t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode/100 != 2 {
-		f.t.Fatalf("%s %s: got %d, %v: %s", method, path, answer.StatusCode, err, text)
+	if text, err = io.ReadAll(answer.Body); err != nil {
+		f.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	if into != nil {
-		if err := json.Unmarshal(text, into); err != nil {
-			f.t.Fatalf("%s %s: %v: %s", method, path, err, text)
-		}
-	}
+	return answer.StatusCode, text
 }
 
 // endpoint makes one whose fleet runs fleetworker.

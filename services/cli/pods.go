@@ -50,6 +50,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.env, "env", nil, "variable as `NAME=VALUE` (repeatable; replaces all that there are)")
 	f.StringSliceVar(&s.spec.Ports, "port", nil, "`port`, like 8888/http or 22/tcp; repeat it for more")
 	f.IntVar(&s.spec.DiskGB, "disk", 0, "size of the container's disk in `GB`")
+	f.StringSliceVar(&s.spec.Capabilities, "capability", nil, "Linux `capability` that the container keeps, like CHOWN, if the machine allows it; repeat it for more")
 	f.StringVar(&s.spec.VolumePath, "mount", "", "`path` at which volumes are mounted")
 }
 

@@ -54,6 +54,7 @@ func TestThingsAreMadeOfTheFlags(t *testing.T) {
 	for _, tc := range []struct{ args, last, want string }{
 		{"pod create --driver process --env A=1 --env B=c=d --command", "python handler.py", `{"dockerStartCmd":["python","handler.py"],"env":{"A":"1","B":"c=d"},"driver":"process"}`},
 		{"pod create --image i --gpus 2 --vcpus 1.5 --memory 4 --port 80/http --locked", "", `{"imageName":"i","ports":["80/http"],"gpuCount":2,"vcpuCount":1.5,"memoryInGb":4,"locked":true}`},
+		{"pod create --image i --capability CHOWN --capability SETUID", "", `{"imageName":"i","capabilities":["CHOWN","SETUID"]}`},
 		{"pod update p1 --gpus 0 --vcpus 0 --memory 0", "", `{"gpuCount":0,"vcpuCount":0,"memoryInGb":0}`},
 		{"pod update p1 --locked=false --name n", "", `{"name":"n","locked":false}`},
 		{"template create --name n --image i --serverless --category CPU", "", `{"name":"n","imageName":"i","isServerless":true,"category":"CPU"}`},

@@ -28,6 +28,9 @@ type Config struct {
 	// Partitions is how many there are for new endpoints; that of streams.Apply.
 	// 0 means 1.
 	Partitions int
+	// VolumeRoot is the folder whose folders may be network volumes. "" means that
+	// no volume has a path.
+	VolumeRoot string
 	// Catalog knows prices and places of machines. nil means that nothing is known.
 	Catalog *pod.Catalog
 	// Log hears of what no answer tells. nil means silence.

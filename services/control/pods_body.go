@@ -21,6 +21,7 @@ type specBody struct {
 	VolumeInGb        *int               `json:"volumeInGb"`
 	VolumeMountPath   *string            `json:"volumeMountPath"`
 	RegistryAuthID    *string            `json:"containerRegistryAuthId"`
+	Capabilities      *[]string          `json:"capabilities"`
 }
 
 // onto returns s with what the body gives. A variable that is sent as it was
@@ -34,6 +35,7 @@ func (b *specBody) onto(s pod.Spec) (pod.Spec, error) {
 	set(&s.VolumeGB, b.VolumeInGb)
 	set(&s.VolumePath, b.VolumeMountPath)
 	set(&s.RegistryAuthID, b.RegistryAuthID)
+	set(&s.Capabilities, b.Capabilities)
 	if b.Env != nil {
 		env, err := pod.Restore(*b.Env, s.Env)
 		if err != nil {
@@ -140,5 +142,5 @@ func sameSpec(a, b pod.Spec) bool {
 	return a.Image == b.Image && slices.Equal(a.Entrypoint, b.Entrypoint) && slices.Equal(a.Command, b.Command) &&
 		maps.Equal(a.Env, b.Env) && slices.Equal(a.Ports, b.Ports) && a.GPUs == b.GPUs && a.VCPUs == b.VCPUs &&
 		a.MemoryGB == b.MemoryGB && a.DiskGB == b.DiskGB && a.VolumeGB == b.VolumeGB && a.VolumePath == b.VolumePath &&
-		a.RegistryAuthID == b.RegistryAuthID
+		a.RegistryAuthID == b.RegistryAuthID && slices.Equal(a.Capabilities, b.Capabilities)
 }

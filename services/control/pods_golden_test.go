@@ -41,7 +41,7 @@ func fullPod() pod.Pod {
 			Image: "ghcr.io/me/worker:1", Entrypoint: []string{"/entry"}, Command: []string{"python", "handler.py"},
 			Env:   map[string]string{"MODEL": "small", "HF_TOKEN": "hf_secret"},
 			Ports: []string{"8888/http", "22/tcp"}, GPUs: 2, VCPUs: 8, MemoryGB: 62.5, DiskGB: 50, VolumeGB: 20, VolumePath: "/workspace",
-			VolumeEncrypted: true, RegistryAuthID: "reg1",
+			VolumeEncrypted: true, RegistryAuthID: "reg1", Capabilities: []string{"CHOWN"},
 		},
 		TemplateID: "t1", VolumeID: "v1", Locked: true, Interruptible: true, MachineID: "m1",
 		Machine: pod.Machine{

@@ -143,6 +143,11 @@ func TestBadPodsNameTheField(t *testing.T) {
 		{"POST /networkvolumes", `{"name":"n","size":-1}`, "size must be between"},
 		{"POST /pods", `{"imageName":"i","dockerStartCmd":["sh","` + strings.Repeat("x", pod.MaxWordBytes) + `"]}`, "dockerStartCmd must be at most 65536 bytes"},
 		{"POST /networkvolumes", `{"name":"n","size":1,"path":"a/b"}`, "path must be"},
+		{"POST /networkvolumes", `{"name":"n","size":1,"path":"/etc"}`, `path must be empty, got "/etc": this installation has no --volume-root`},
+		{"PATCH /networkvolumes/v1", `{"path":"/"}`, "no --volume-root"},
+		{"POST /pods", `{"imageName":"i","capabilities":["cap_chown"]}`, "capabilities[0] must be a capability like CHOWN"},
+		{"POST /pods", `{"imageName":"i","capabilities":"CHOWN"}`, "capabilities must be"},
+		{"POST /templates", `{"name":"n","capabilities":["CHOWN","a"]}`, "capabilities[1] must be"},
 		{"PATCH /networkvolumes/v1", `{"size":99}`, "does not shrink"},
 	} {
 		method, path, _ := strings.Cut(tc.call, " ")
@@ -152,6 +157,27 @@ func TestBadPodsNameTheField(t *testing.T) {
 		method := map[bool]string{true: "GET", false: "POST"}[path == "/pods/nobody"]
 		s.expect(path, s.do(method, path, "{}"), 404, "pod_not_found", "no such pod")
 	}
+}
+
+func TestAVolumeIsDirectlyBelowTheVolumeRoot(t *testing.T) {
+	s := start(t)
+	s.service.cfg.VolumeRoot = "/srv/volumes"
+	has := func(what string, got answer, path string) {
+		t.Helper()
+		if s.expect(what, got, 200, "", ""); got.body["path"] != path {
+			t.Errorf("%s: got %s, want the path %s", what, got.raw, path)
+		}
+	}
+	has("below it", s.do("POST", "/networkvolumes", `{"name":"n","size":1,"path":"/srv/volumes/a"}`), "/srv/volumes/a")
+	id, _ := s.do("POST", "/networkvolumes", `{"name":"n","size":1}`).body["id"].(string)
+	for _, path := range []string{"/", "/srv", "/srv/volumes", "/srv/volumes/a/b", "/srv/volumes/../x", "/srv/volumes2/a", "/var/run/docker.sock"} {
+		body := fmt.Sprintf(`{"name":"n","size":1,"path":%q}`, path)
+		s.expect("make "+path, s.do("POST", "/networkvolumes", body), 400, "invalid_request", "path must be")
+		s.expect("change to "+path, s.do("PATCH", "/networkvolumes/"+id, body), 400, "invalid_request", "path must be")
+	}
+	has("change", s.do("PATCH", "/networkvolumes/"+id, `{"path":"/srv/volumes/b"}`), "/srv/volumes/b")
+	s.service.cfg.VolumeRoot = "" // what was made before keeps its path, and may be changed otherwise
+	has("another name", s.do("PATCH", "/networkvolumes/"+id, `{"name":"m"}`), "/srv/volumes/b")
 }
 
 func TestTemplatesAndVolumes(t *testing.T) {

@@ -49,6 +49,8 @@ type podView struct {
 	// Driver is "" if the pod's owner runs it.
 	Driver    pod.Driver `json:"driver"`
 	CreatedAt string     `json:"createdAt"`
+	// Capabilities are those that a container keeps.
+	Capabilities []string `json:"capabilities,omitempty"`
 }
 
 // planView is a savings plan of one pod.
@@ -74,7 +76,7 @@ func podViewOf(p pod.Pod, catalog *pod.Catalog, now time.Time) podView {
 		MachineID: p.MachineID, MemoryInGb: p.MemoryGB(), PortMappings: p.PortMappings, Ports: orEmpty(p.Spec.Ports),
 		PublicIP: orNull(p.PublicIP), TemplateID: orNull(p.TemplateID), VCPUCount: p.VCPUs(),
 		VolumeEncrypted: p.Spec.VolumeEncrypted, VolumeMountPath: p.Spec.VolumePath,
-		Driver: p.Driver, CreatedAt: web.Stamp(p.Created),
+		Driver: p.Driver, CreatedAt: web.Stamp(p.Created), Capabilities: p.Spec.Capabilities,
 	}
 	if view.PortMappings == nil {
 		view.PortMappings = map[int]int{}

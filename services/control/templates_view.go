@@ -6,6 +6,7 @@ import "flightline/shared/pod"
 type templateView struct {
 	ID                string            `json:"id"`
 	Name              string            `json:"name"`
+	Capabilities      []string          `json:"capabilities,omitempty"`
 	Category          string            `json:"category,omitempty"`
 	ContainerDiskInGb int               `json:"containerDiskInGb"`
 	RegistryAuthID    string            `json:"containerRegistryAuthId,omitempty"`
@@ -30,7 +31,7 @@ func templateViewOf(t pod.Template, all tally) templateView {
 	return templateView{
 		ID: t.ID, Name: t.Name, Category: t.Category, ContainerDiskInGb: t.Spec.DiskGB, RegistryAuthID: t.Spec.RegistryAuthID,
 		DockerEntrypoint: orEmpty(t.Spec.Entrypoint), DockerStartCmd: orEmpty(t.Spec.Command), Env: pod.Redact(t.Spec.Env),
-		ImageName: t.Spec.Image, IsServerless: t.Serverless, Ports: orEmpty(t.Spec.Ports), Readme: t.Readme,
+		ImageName: t.Spec.Image, IsServerless: t.Serverless, Ports: orEmpty(t.Spec.Ports), Capabilities: t.Spec.Capabilities, Readme: t.Readme,
 		RuntimeInMin: int(all.ran[t.ID].Minutes()), VolumeInGb: t.Spec.VolumeGB, VolumeMountPath: t.Spec.VolumePath,
 	}
 }

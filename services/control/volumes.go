@@ -20,7 +20,8 @@ type volumeBody struct {
 	Path         *string `json:"path"`
 }
 
-func (b *volumeBody) onto(v pod.Volume) (pod.Volume, error) {
+// onto returns v with what the body gives. A path must be below root.
+func (b *volumeBody) onto(root string, v pod.Volume) (pod.Volume, error) {
 	before := v
 	set(&v.Name, b.Name)
 	set(&v.SizeGB, b.Size)
@@ -31,6 +32,11 @@ func (b *volumeBody) onto(v pod.Volume) (pod.Volume, error) {
 	}
 	if err := v.Check(); err != nil {
 		return v, err
+	}
+	if v.Path != before.Path {
+		if err := pod.CheckVolumePath(root, v.Path); err != nil {
+			return v, err
+		}
 	}
 	if v.SizeGB < before.SizeGB {
 		return v, &pod.FieldError{Field: "size", Text: "must not be less than it is: a volume does not shrink"}
@@ -45,7 +51,7 @@ func (s *Service) createVolume(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	made, err := body.onto(pod.Volume{ID: newID(), Created: s.queue.Now().UTC()})
+	made, err := body.onto(s.cfg.VolumeRoot, pod.Volume{ID: newID(), Created: s.queue.Now().UTC()})
 	if err != nil {
 		return err
 	}
@@ -91,7 +97,9 @@ func (s *Service) updateVolume(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.registry.Volumes.Update(ctx, strings.Clone(c.Params("id")), body.onto)
+	v, err := s.registry.Volumes.Update(ctx, strings.Clone(c.Params("id")), func(v pod.Volume) (pod.Volume, error) {
+		return body.onto(s.cfg.VolumeRoot, v)
+	})
 	if err != nil {
 		return noThing(err, "network volume")
 	}

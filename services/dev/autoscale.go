@@ -42,8 +42,15 @@ const mostFleetGrace = 10 * time.Minute
 
 // Engine is where the driver docker starts containers.
 type Engine struct {
-	DockerHost    string `flag:"docker-host" env:"FLIGHTLINE_DOCKER_HOST" help:"address of the Docker engine; unix:///var/run/docker.sock if there is none"`
-	DockerNetwork string `flag:"docker-network" env:"FLIGHTLINE_DOCKER_NETWORK" help:"network of the containers: bridge, host, none or a name; if there is none, the engine's own, and host in dev, which listens where no other reaches it"`
+	DockerHost         string `flag:"docker-host" env:"FLIGHTLINE_DOCKER_HOST" help:"address of the Docker engine; unix:///var/run/docker.sock if there is none"`
+	DockerCapabilities string `flag:"docker-capabilities" env:"FLIGHTLINE_DOCKER_CAPABILITIES" help:"Linux capabilities that containers may ask for, with commas between them, like CHOWN,SETUID; ALL for all, and none if there is none"`
+	VolumeRoot         string `flag:"volume-root" env:"FLIGHTLINE_VOLUME_ROOT" help:"folder of the host whose folders may be network volumes of pods, for the roles control and autoscaler; pods get no folder of the host if there is none"`
+	DockerNetwork      string `flag:"docker-network" env:"FLIGHTLINE_DOCKER_NETWORK" help:"network of the containers: bridge, host, none or a name; if there is none, the engine's own, and host in dev, which listens where no other reaches it"`
+}
+
+// capabilities are the names that --docker-capabilities gives.
+func (e Engine) capabilities() []string {
+	return strings.FieldsFunc(e.DockerCapabilities, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // fleets are the settings of a dev, which keeps all in its data folder.
@@ -100,6 +107,7 @@ func (f *fleets) open(ctx context.Context, installation string, log *slog.Logger
 		} else {
 			d, err = driver.NewDocker(driver.DockerConfig{
 				Host: f.settings.DockerHost, Network: f.settings.DockerNetwork, Installation: installation, Log: log,
+				Capabilities: f.settings.capabilities(), VolumeRoot: f.settings.VolumeRoot,
 			})
 		}
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"flightline/services/cli"
 	"flightline/services/webhook"
 	"flightline/shared/bus"
+	"flightline/shared/pod"
 )
 
 // Of several settings that are wrong the first is told (cmp.Or): people mend one.
@@ -144,6 +146,12 @@ func (f Fleets) check(roles []string) error {
 func (e Engine) check() error {
 	if strings.ContainsAny(e.DockerNetwork, " \t\r\n/") {
 		return wrong("docker-network", e.DockerNetwork, "bridge, host, none or the name of a network")
+	}
+	if pod.CheckCapabilities("", e.capabilities()) != nil {
+		return wrong("docker-capabilities", e.DockerCapabilities, "capabilities like CHOWN,SETUID, or ALL")
+	}
+	if r := e.VolumeRoot; r != "" && (!filepath.IsAbs(r) || filepath.Clean(r) != r || r == "/") {
+		return wrong("volume-root", r, "an absolute path without '..', and not /")
 	}
 	return urlOf("docker-host", e.DockerHost, "unix", "tcp", "http", "https")
 }

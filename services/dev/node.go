@@ -213,7 +213,7 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		if err != nil {
 			return err
 		}
-		s, err := control.New(control.Config{Partitions: p.partitions, Catalog: catalog, Log: p.log},
+		s, err := control.New(control.Config{Partitions: p.partitions, VolumeRoot: p.fleets.settings.VolumeRoot, Catalog: catalog, Log: p.log},
 			control.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
 		if err != nil {
 			return err

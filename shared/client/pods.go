@@ -71,6 +71,9 @@ type Spec struct {
 	DiskGB     int      `json:"containerDiskInGb,omitempty"`
 	VolumeGB   int      `json:"volumeInGb,omitempty"`
 	VolumePath string   `json:"volumeMountPath,omitempty"`
+	// Capabilities are those of Linux that a container keeps, like "CHOWN"; the
+	// operator of the machine says which may be asked for.
+	Capabilities []string `json:"capabilities,omitzero"`
 }
 
 // PodSpec is a pod to make or change.

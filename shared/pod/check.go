@@ -126,6 +126,9 @@ func (s Spec) Check() error {
 	if err := checkPorts(s.Ports); err != nil {
 		return err
 	}
+	if err := CheckCapabilities("capabilities", s.Capabilities); err != nil {
+		return err
+	}
 	return s.checkNumbers()
 }
 

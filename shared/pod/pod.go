@@ -82,6 +82,9 @@ type Spec struct {
 	GPUs     int     `json:"gpus,omitempty"`
 	VCPUs    float64 `json:"vcpus,omitempty"`
 	MemoryGB float64 `json:"memoryGb,omitempty"`
+	// Capabilities are those of Linux that a container keeps, as "CHOWN" or "ALL";
+	// it has none of the others. The machine's operator says which may be asked for.
+	Capabilities []string `json:"capabilities,omitempty"`
 	// DiskGB is the container's disk; VolumeGB the pod's volume, mounted at VolumePath.
 	DiskGB          int    `json:"diskGb,omitempty"`
 	VolumeGB        int    `json:"volumeGb,omitempty"`

@@ -47,6 +47,12 @@ type DockerConfig struct {
 	Network string
 	// Pull is the policy for images.
 	Pull Pull
+	// Capabilities are those of Linux that pods may ask for, "ALL" means all. A
+	// container has none that its pod did not ask for.
+	Capabilities []string
+	// VolumeRoot is the folder whose folders pods may have as volumes. "" means
+	// that no pod gets a folder of the machine.
+	VolumeRoot string
 	// PublishIP is the address of this machine on which ports of pods are
 	// published. "" means 127.0.0.1, and nobody else reaches them.
 	PublishIP string
@@ -83,7 +89,9 @@ const (
 //
 // A container gets the pod's image, command, environment and limits, all GPUs
 // or some, its ports on PublishIP at ports that the engine picks, and the
-// network volume. It reaches the engine's machine as host.docker.internal. It
+// network volume, if it is below VolumeRoot. It has no capabilities but those
+// that its pod asks for and the machine allows, gains no privileges by programs
+// that are setuid, and has at most MaxPIDs processes and threads. It reaches the engine's machine as host.docker.internal. It
 // is never restarted by the engine.
 type Docker struct {
 	cfg     DockerConfig

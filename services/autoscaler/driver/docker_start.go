@@ -10,7 +10,6 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 
@@ -132,10 +131,18 @@ func (d *Docker) discard(ctx context.Context, id string) {
 }
 
 // containerOf is what the engine is asked for. It returns a pod.ErrInvalid if
-// the spec has no image, or ports that cannot be.
+// the spec has no image, ports that cannot be, or a volume or capabilities that
+// are not allowed here.
 func (d *Docker) containerOf(s Start) (client.ContainerCreateOptions, error) {
 	if s.Spec.Image == "" {
 		return client.ContainerCreateOptions{}, fmt.Errorf("%w: no image", pod.ErrInvalid)
+	}
+	volumes, err := d.mounts(s)
+	if err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	if err := d.allowed(s.Spec.Capabilities); err != nil {
+		return client.ContainerCreateOptions{}, err
 	}
 	exposed, bindings, err := d.ports(s.Spec.Ports)
 	if err != nil {
@@ -148,13 +155,11 @@ func (d *Docker) containerOf(s Start) (client.ContainerCreateOptions, error) {
 	hosting := &container.HostConfig{
 		NetworkMode: container.NetworkMode(d.cfg.Network), PortBindings: bindings,
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
-		Resources:     resources(s.Spec),
+		Resources:     resources(s.Spec), Mounts: volumes,
+		CapDrop: []string{"ALL"}, CapAdd: s.Spec.Capabilities, SecurityOpt: []string{"no-new-privileges"},
 	}
 	if d.cfg.Network != "host" && d.cfg.Network != "none" {
 		hosting.ExtraHosts = []string{"host.docker.internal:host-gateway"}
-	}
-	if s.Volume != "" && s.Spec.VolumePath != "" {
-		hosting.Mounts = []mount.Mount{{Type: mount.TypeBind, Source: s.Volume, Target: s.Spec.VolumePath}}
 	}
 	return client.ContainerCreateOptions{
 		Name: d.container(s.PodID),
@@ -170,7 +175,8 @@ func (d *Docker) containerOf(s Start) (client.ContainerCreateOptions, error) {
 
 // resources are the pod's limits.
 func resources(s pod.Spec) container.Resources {
-	r := container.Resources{NanoCPUs: int64(s.VCPUs * 1e9), Memory: int64(s.MemoryGB * (1 << 30))}
+	most := int64(MaxPIDs)
+	r := container.Resources{NanoCPUs: int64(s.VCPUs * 1e9), Memory: int64(s.MemoryGB * (1 << 30)), PidsLimit: &most}
 	if s.GPUs > 0 {
 		r.DeviceRequests = []container.DeviceRequest{{Count: s.GPUs, Capabilities: [][]string{{"gpu"}}}}
 	}

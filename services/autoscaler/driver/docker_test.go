@@ -37,8 +37,12 @@ func TestDockerConforms(t *testing.T) {
 
 func TestAContainerIsWhatItsSpecSays(t *testing.T) {
 	t.Parallel()
-	d := newDocker(t, DockerConfig{})
-	volume := t.TempDir()
+	root := t.TempDir()
+	volume := filepath.Join(root, "v1")
+	d := newDocker(t, DockerConfig{VolumeRoot: root})
+	if err := os.Mkdir(volume, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(volume, "note"), []byte("from the volume"), 0o644); err != nil {
 		t.Fatal(err)
 	}
