@@ -156,6 +156,7 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 		bucket(BucketCounts, 0),
 		bucket(BucketPositions, 0),
 		bucket(BucketPods, 0),
+		bucket(BucketWorkerPods, 0),
 		bucket(BucketTemplates, 0),
 		bucket(BucketVolumes, 0),
 		bucket(BucketIdempotency, idempotencyAge),

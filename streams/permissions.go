@@ -125,13 +125,13 @@ func AccessOf(c Config, r Role, endpoint string) Access {
 func Caches(r Role) []string {
 	switch r {
 	case RoleControl, RoleAPI, RoleGateway:
-		return []string{BucketEndpoints, BucketKeys, BucketWorkers, BucketTokens, BucketDestinations, BucketPods}
+		return []string{BucketEndpoints, BucketKeys, BucketWorkers, BucketTokens, BucketDestinations, BucketPods, BucketWorkerPods}
 	case RoleWebhook:
 		return []string{BucketEndpoints, BucketDestinations}
 	case RoleRecorder, RoleWorker:
 		return []string{BucketEndpoints}
 	case RoleAutoscaler:
-		return []string{BucketEndpoints, BucketWorkers, BucketTokens, BucketPods}
+		return []string{BucketEndpoints, BucketWorkers, BucketTokens, BucketPods, BucketWorkerPods}
 	case RoleReader, RoleAdmin:
 	}
 	return nil
@@ -146,9 +146,9 @@ func controlAccess(c Config) Access {
 	return Access{
 		Makes: true,
 		Writes: slices.Concat(recordsOf(c, "*"), []string{"nudge.*.*", "webhooks.>"},
-			keysOf(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketTemplates, BucketVolumes, BucketDestinations, BucketCounts)),
+			keysOf(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketDestinations, BucketCounts)),
 		Reads: append(jobStreams(c), Events, Webhooks, Undelivered, Deliveries, Scaling),
-		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketTemplates,
+		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates,
 			BucketVolumes, BucketDestinations, BucketCounts, BucketPositions, BucketLeaders), Undelivered, Deliveries),
 		Takes: map[string][]string{Any: classes()}, Counts: []string{Webhooks},
 		Removes: []string{Any, Undelivered}, Purges: append(parts(c, Payloads), Scaling, Undelivered, Deliveries),
@@ -164,7 +164,7 @@ func apiAccess(c Config) Access {
 	return Access{
 		Writes: slices.Concat(recordsOf(c, "*"), []string{"jobs.>", "payloads.>", "nudge.*.*", "holder.*.*"}, keysOf(BucketInstances, BucketIdempotency, BucketCursors)),
 		Reads:  append(jobStreams(c), append(buckets(BucketIdempotency, BucketCursors), Scaling, Deliveries, Undelivered, Webhooks)...),
-		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketDestinations,
+		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketDestinations,
 			BucketCounts, BucketPositions, BucketLeaders), Events),
 		Takes: due, Removes: append(parts(c, Records), Any), Hears: []string{"moved.>", "emitted.>", AnyNudge, "holder.>"},
 	}
@@ -173,9 +173,9 @@ func apiAccess(c Config) Access {
 func gatewayAccess(c Config) Access {
 	return Access{
 		Writes: slices.Concat(recordsOf(c, "*"), []string{"output.>", "payloads.>", "nudge.*.*", "holder.*.*"},
-			keysOf(BucketTokens, BucketWorkers, BucketInstances, BucketPods)),
+			keysOf(BucketTokens, BucketWorkers, BucketInstances, BucketWorkerPods)),
 		Reads:   jobStreams(c),
-		Follows: buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketDestinations, BucketTemplates),
+		Follows: buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketDestinations, BucketTemplates),
 		Takes:   map[string][]string{Any: classes()}, Removes: []string{Any}, Hears: []string{"moved.>", AnyNudge, "holder.>"},
 	}
 }
@@ -201,9 +201,9 @@ func webhookAccess(c Config) Access {
 
 func autoscalerAccess(_ Config) Access {
 	return Access{
-		Writes:  append(keysOf(BucketLeaders, BucketPods, BucketTokens, BucketWorkers, BucketInstances), "scaling.*", "$KV."+BucketPositions+".installation"),
+		Writes:  append(keysOf(BucketLeaders, BucketPods, BucketWorkerPods, BucketTokens, BucketWorkers, BucketInstances), "scaling.*", "$KV."+BucketPositions+".installation"),
 		Reads:   []string{Scaling, Any, Bucket(BucketPositions)},
-		Follows: buckets(BucketEndpoints, BucketWorkers, BucketTokens, BucketInstances, BucketPods, BucketTemplates, BucketVolumes, BucketLeaders, BucketCounts),
+		Follows: buckets(BucketEndpoints, BucketWorkers, BucketTokens, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketLeaders, BucketCounts),
 		Counts:  []string{Any}, Purges: []string{Scaling}, Hears: []string{"jobs.>"},
 	}
 }
@@ -215,8 +215,8 @@ func workerAccess(c Config, endpoint string) Access {
 	}
 	return Access{
 		Writes: slices.Concat(recordsOf(c, endpoint), []string{"output.*." + endpoint + ".>", "payloads.*." + endpoint + ".>", "nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
-			keysOf(BucketPods), []string{"$KV." + BucketWorkers + "." + endpoint + ".>"}),
-		Reads:   slices.Concat([]string{queue}, parts(c, Records), parts(c, Payloads), parts(c, Output), buckets(BucketPods, BucketWorkers)),
+			[]string{"$KV." + BucketWorkerPods + "." + endpoint + ".*", "$KV." + BucketWorkers + "." + endpoint + ".*"}),
+		Reads:   slices.Concat([]string{queue}, parts(c, Records), parts(c, Payloads), parts(c, Output), buckets(BucketWorkerPods, BucketWorkers)),
 		Follows: buckets(BucketEndpoints),
 		Takes:   map[string][]string{queue: classes()}, Removes: []string{queue}, Hears: []string{"nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
 	}

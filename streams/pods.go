@@ -6,11 +6,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Buckets of what workers are made from and run on, each by id.
+// Buckets of what workers are made from and run on, each by id; BucketWorkerPods
+// is by endpoint and id. What is in BucketPods is run by drivers, so nobody who
+// serves strangers may write it.
 const (
-	BucketPods      = "pods"
-	BucketTemplates = "templates"
-	BucketVolumes   = "volumes"
+	BucketPods       = "pods"
+	BucketWorkerPods = "worker_pods"
+	BucketTemplates  = "templates"
+	BucketVolumes    = "volumes"
 )
 
 // Scaling is the name of the stream of the autoscaler's decisions. The last

@@ -13,7 +13,7 @@ import (
 // buckets, and the form of what is in them. It is raised by each change that a
 // program of the version before could not live with, together with a row of
 // upgrades.
-const Schema = 2
+const Schema = 3
 
 // schemaKey is where the version stands: in the metadata of the bucket of
 // endpoints, without which nothing can start.
@@ -31,9 +31,10 @@ type upgrade func(ctx context.Context, js jetstream.JetStream, c Config) error
 // what had none. 2 brought messages of DELIVERIES that several deliveries share,
 // which the program before cannot read, and values with a ttl in the bucket of
 // destinations, which it would take back: what is there already may stay as it is.
+// 3 moves the pods that no driver runs to a bucket of their own (moveOwnersPods).
 func upgrades() map[int]upgrade {
 	nothing := func(context.Context, jetstream.JetStream, Config) error { return nil }
-	return map[int]upgrade{1: nothing, 2: nothing}
+	return map[int]upgrade{1: nothing, 2: nothing, 3: moveOwnersPods}
 }
 
 // SchemaOf reads the version that the bus has: 0 for one that was made before

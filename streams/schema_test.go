@@ -116,6 +116,47 @@ func TestApplyLeadsFromSchema1(t *testing.T) {
 	}
 }
 
+// Schema 3 on what 2 left: the pods that no driver runs get a bucket of their
+// own.
+func TestApplyLeadsFromSchema2(t *testing.T) {
+	b := start(t)
+	if err := b.JS.DeleteKeyValue(t.Context(), streams.BucketWorkerPods); err != nil {
+		t.Fatal(err)
+	}
+	mark(t, b.JS, "2")
+	pods := bucketOf(t, b.JS, streams.BucketPods)
+	for id, value := range map[string]string{
+		"own": `{"endpoint":"ep"}`, "driven": `{"endpoint":"ep","driver":"process"}`, "lone": `{}`, "unreadable": "{",
+	} {
+		if _, err := pods.PutString(t.Context(), id, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+			t.Fatal(err)
+		}
+		mark(t, b.JS, "2") // as if it had been killed before it was done
+	}
+	for bucket, want := range map[string][]string{
+		streams.BucketPods: {"driven", "lone", "unreadable"}, streams.BucketWorkerPods: {"ep.own"},
+	} {
+		keys, err := bucketOf(t, b.JS, bucket).Keys(t.Context())
+		if slices.Sort(keys); err != nil || !slices.Equal(keys, want) {
+			t.Errorf("got %v, %v in %s, want %v", keys, err, bucket, want)
+		}
+	}
+}
+
+func bucketOf(t *testing.T, js jetstream.JetStream, name string) jetstream.KeyValue {
+	t.Helper()
+	kv, err := js.KeyValue(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
+}
+
 // A backup copies what is ours, all of it, and in the order that makes the
 // copies fit together.
 func TestBackupOrder(t *testing.T) {

@@ -17,7 +17,7 @@ const quietEvery = 500 * time.Millisecond
 // start makes the pod run, if its record still says so.
 func (a *agent) start(ctx context.Context, id string) {
 	p, err := a.registry.Pods.Get(ctx, id)
-	if err != nil || p.Status != pod.Running || p.MachineID != a.machine {
+	if err != nil || p.Status != pod.Running || !a.here(p) {
 		a.complain(ctx, "pod not started, trying again", id, err)
 		return
 	}

@@ -91,7 +91,7 @@ func (k *keeper) keep(ctx context.Context, v *view) {
 
 // correct lets the finding happen to the pod. A locked one is not removed.
 func (k *keeper) correct(ctx context.Context, v *view, p pod.Pod, found finding) {
-	_, err := k.registry.Pods.Move(ctx, p.ID, found.by, found.why, v.now, nil)
+	_, err := k.registry.Pods.At(p.Endpoint).Move(ctx, p.ID, found.by, found.why, v.now, nil)
 	switch {
 	case errors.Is(err, pod.ErrLocked):
 	case err != nil && !errors.Is(err, pod.ErrNotFound):
@@ -212,7 +212,7 @@ func (k *keeper) forget(ctx context.Context, v *view) {
 		if kept[p.Endpoint]++; kept[p.Endpoint] <= mostRemembered && v.now.Sub(p.Changed) < rememberedFor {
 			continue
 		}
-		if err := k.registry.Pods.Forget(ctx, p.ID); err != nil {
+		if err := k.registry.Pods.Forget(ctx, p); err != nil {
 			k.log.Log(ctx, slog.LevelDebug, "pod not forgotten, trying again", "pod", p.ID, "err", err)
 			return
 		}

@@ -57,12 +57,13 @@ func (s *Service) drainWorker(c *fiber.Ctx) error {
 // drainPod asks the pod of a worker to drain, and reports whether there is one
 // that runs. Of a worker that was never heard of there is none.
 func (s *Service) drainPod(ctx context.Context, endpointID, worker string) (p pod.Pod, there bool, err error) {
-	p, err = s.registry.Pods.Get(ctx, worker)
+	pods := s.registry.Pods.At(endpointID)
+	p, err = pods.Get(ctx, worker)
 	if errors.Is(err, pod.ErrNotFound) || err == nil && (p.Endpoint != endpointID || p.Status != pod.Running) {
 		return pod.Pod{}, false, nil
 	}
 	if err == nil {
-		p, err = s.registry.Pods.Drain(ctx, worker, "by request", s.queue.Now())
+		p, err = pods.Drain(ctx, worker, "by request", s.queue.Now())
 	}
 	return p, err == nil, err
 }

@@ -184,7 +184,7 @@ func (s *Service) deletePod(c *fiber.Ctx) error {
 	if err := s.letGo(ctx, p); err != nil {
 		return err
 	}
-	if _, err := s.registry.Pods.Move(ctx, id, pod.Remove, "Deleted by request", s.queue.Now(), nil); err != nil {
+	if _, err := s.registry.Pods.At(p.Endpoint).Move(ctx, id, pod.Remove, "Deleted by request", s.queue.Now(), nil); err != nil {
 		return err
 	}
 	return c.SendStatus(fiber.StatusNoContent)

@@ -157,9 +157,10 @@ func (s *Service) revokeToken(c *fiber.Ctx) error {
 	if err := s.registry.Tokens.Revoke(ctx, e.ID, worker); err != nil {
 		return noThing(err, "worker")
 	}
-	if p, err := s.registry.Pods.Get(ctx, worker); err == nil && p.Endpoint == e.ID {
+	pods := s.registry.Pods.At(e.ID)
+	if p, err := pods.Get(ctx, worker); err == nil && p.Endpoint == e.ID {
 		// Of a locked one it is told once it falls silent.
-		_, err := s.registry.Pods.Move(ctx, worker, pod.Remove, "Its token was revoked", s.queue.Now(), nil)
+		_, err := pods.Move(ctx, worker, pod.Remove, "Its token was revoked", s.queue.Now(), nil)
 		if err != nil && !errors.Is(err, pod.ErrLocked) && !errors.Is(err, pod.ErrNotFound) {
 			return err
 		}

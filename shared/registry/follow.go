@@ -18,7 +18,8 @@ func (r *Registry) Follow(ctx context.Context, buckets []string) error {
 		streams.BucketWorkers:      r.Workers.cache.run,
 		streams.BucketTokens:       r.Tokens.cache.run,
 		streams.BucketDestinations: r.Destinations.cache.run,
-		streams.BucketPods:         r.Pods.cache.run,
+		streams.BucketPods:         r.Pods.driven.cache.run,
+		streams.BucketWorkerPods:   r.WorkerPods.cache.run,
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { // also if there is nothing to follow

@@ -15,18 +15,35 @@ import (
 	"flightline/streams"
 )
 
-// Pods are the pods by id, those of the last day included that are gone.
+// Pods are the pods by id, those of the last day included that are gone. Pods
+// of a driver are in a bucket that only control and autoscalers write, since
+// what it holds is run; the others are WorkerPods. A driver's pod hides another
+// of its id.
 type Pods struct {
-	table *Table[pod.Pod]
-	cache *cache[pod.Pod]
+	driven podBucket
+	own    *WorkerPods
+	// endpoint narrows the pods that no driver runs; "" means those of all.
+	endpoint string
 }
 
 func newPods(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Pods, error) {
-	t, err := OpenTable[pod.Pod](ctx, js, streams.BucketPods)
+	own, err := newWorkerPods(ctx, js, log)
 	if err != nil {
 		return nil, err
 	}
-	return &Pods{table: t, cache: newCache(t, log)}, nil
+	driven, err := newPodBucket(ctx, js, log, streams.BucketPods)
+	if err != nil {
+		return nil, err
+	}
+	return &Pods{driven: driven, own: own}, nil
+}
+
+// At returns the same pods, but looks for those that no driver runs at one
+// endpoint only: workers of two endpoints may have the same id.
+func (p *Pods) At(endpoint string) *Pods {
+	at := *p
+	at.endpoint = endpoint
+	return &at
 }
 
 // Create stores a pod. It returns ErrExists if its id is taken, and an
@@ -35,57 +52,70 @@ func (p *Pods) Create(ctx context.Context, made pod.Pod) error {
 	if !pod.ValidID(made.ID) {
 		return fmt.Errorf("%w: pod %q", ErrInvalid, made.ID)
 	}
-	revision, err := p.table.Create(ctx, made.ID, made)
-	if err == nil {
-		p.cache.put(entry[pod.Pod]{key: made.ID, value: made, revision: revision})
+	if isOwners(made) {
+		return p.own.create(ctx, ownKey(made.Endpoint, made.ID), made)
 	}
-	return err
+	return p.driven.create(ctx, made.ID, made)
 }
 
 // Changed returns a channel that is closed when this process learns of a later
-// write to a pod, of its own or of another's; without Run that is never.
+// write to a driver's pod, of its own or of another's; without Run that is never.
 func (p *Pods) Changed() <-chan struct{} {
-	_, changed := p.cache.seen()
+	_, changed := p.driven.cache.seen()
 	return changed
 }
 
-// Get returns the pod as the bucket has it, or pod.ErrNotFound.
+// Get returns the pod as its bucket has it, or pod.ErrNotFound. Of several pods
+// of one id that no driver runs it returns the one that was written last.
 func (p *Pods) Get(ctx context.Context, id string) (pod.Pod, error) {
+	found, err := p.find(ctx, id)
+	return found.pod, err
+}
+
+// foundPod is a pod with its bucket and its key there.
+type foundPod struct {
+	pod pod.Pod
+	in  podBucket
+	key string
+	own bool // it is one of WorkerPods
+}
+
+// find returns the pod of this id, or pod.ErrNotFound.
+func (p *Pods) find(ctx context.Context, id string) (foundPod, error) {
 	if !pod.ValidID(id) {
-		return pod.Pod{}, pod.ErrNotFound
+		return foundPod{}, pod.ErrNotFound
 	}
-	got, err := p.table.get(ctx, id)
-	return got.value, unknownPod(err)
+	driven, err := p.driven.table.get(ctx, id)
+	found := foundPod{pod: driven.value, in: p.driven, key: id}
+	switch {
+	case err != nil && !errors.Is(err, ErrNotFound), err == nil && !isOwners(driven.value):
+		return found, err
+	case err == nil && p.endpoint != "" && driven.value.Endpoint != p.endpoint:
+		err = pod.ErrNotFound
+	}
+	own, ownErr := p.own.find(ctx, p.endpoint, id)
+	if errors.Is(ownErr, ErrNotFound) {
+		return found, unknownPod(err) // one of an older program may be there
+	}
+	return foundPod{pod: ownersView(own), in: p.own.podBucket, key: own.key, own: true}, ownErr
 }
 
 // Update stores what change makes of the pod and returns it. Change is called
 // again if somebody else was faster; its errors are returned as they are,
 // besides pod.ErrNotFound. An id never changes.
 func (p *Pods) Update(ctx context.Context, id string, change func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) {
-	if !pod.ValidID(id) {
-		return pod.Pod{}, pod.ErrNotFound
+	found, err := p.find(ctx, id)
+	if err != nil {
+		return pod.Pod{}, err
 	}
-	for range maxUpdates {
-		old, err := p.table.get(ctx, id)
-		if err != nil {
-			return pod.Pod{}, unknownPod(err)
+	return found.in.update(ctx, found.key, func(old pod.Pod) (pod.Pod, error) {
+		if found.own {
+			old = ownersView(entry[pod.Pod]{key: found.key, value: old})
 		}
-		changed, err := change(old.value)
-		if err != nil {
-			return pod.Pod{}, err
-		}
+		changed, err := change(old)
 		changed.ID = id
-		revision, err := p.table.Update(ctx, id, changed, old.revision)
-		if errors.Is(err, ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return pod.Pod{}, err
-		}
-		p.cache.put(entry[pod.Pod]{key: id, value: changed, revision: revision})
-		return changed, nil
-	}
-	return pod.Pod{}, fmt.Errorf("update pod %s: %w", id, ErrConflict)
+		return changed, err
+	})
 }
 
 // Drain asks the pod's worker to take no more jobs and to leave once it has
@@ -105,30 +135,65 @@ func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Po
 		return old, nil
 	})
 	if errors.Is(err, errUnchanged) {
-		return kept, nil
+		asked, err = kept, nil
+	}
+	if err == nil && asked.Driver != "" && asked.Endpoint != "" {
+		err = p.own.tellDrain(ctx, asked, now)
 	}
 	return asked, err
 }
 
-// Forget removes what is known of the pod; that there is none is no error.
-func (p *Pods) Forget(ctx context.Context, id string) error { return p.table.Delete(ctx, id) }
+// Forget removes what is known of the pod, and what its worker said; that there
+// is none is no error.
+func (p *Pods) Forget(ctx context.Context, gone pod.Pod) error {
+	if _, err := p.driven.table.get(ctx, gone.ID); !errors.Is(err, ErrNotFound) {
+		if err == nil {
+			err = p.driven.table.Delete(ctx, gone.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if gone.Endpoint == "" {
+		return nil
+	}
+	return p.own.forget(ctx, ownKey(gone.Endpoint, gone.ID))
+}
 
 // List returns all pods by id, from memory if it can; then it may lack what
 // was written a heartbeat ago.
 func (p *Pods) List(ctx context.Context) ([]pod.Pod, error) {
-	entries, vouched := p.cache.all(func(entry[pod.Pod]) bool { return true })
-	if !vouched {
-		var err error
-		if entries, err = p.table.list(ctx, jetstream.AllKeys); err != nil {
-			return nil, err
-		}
+	driven, err := p.driven.all(ctx)
+	if err != nil {
+		return nil, err
 	}
-	pods := make([]pod.Pod, 0, len(entries))
-	for _, e := range entries {
-		pods = append(pods, e.value)
+	own, err := p.own.all(ctx)
+	if err != nil {
+		return nil, err
 	}
+	pods := mergePods(driven, own)
 	slices.SortFunc(pods, func(a, b pod.Pod) int { return strings.Compare(a.ID, b.ID) })
 	return pods, nil
+}
+
+// mergePods returns the driven pods, and those of their owners that no driven
+// one hides.
+func mergePods(driven, own []entry[pod.Pod]) []pod.Pod {
+	pods, hidden, newer := make([]pod.Pod, 0, len(driven)+len(own)), map[string]bool{}, map[string]bool{}
+	for _, e := range driven {
+		hidden[e.key] = !isOwners(e.value)
+	}
+	for _, e := range own {
+		if p := ownersView(e); !hidden[p.ID] {
+			pods, newer[e.key] = append(pods, p), true
+		}
+	}
+	for _, e := range driven {
+		if !isOwners(e.value) || !newer[ownKey(e.value.Endpoint, e.key)] {
+			pods = append(pods, e.value)
+		}
+	}
+	return pods
 }
 
 func unknownPod(err error) error {
@@ -137,55 +202,3 @@ func unknownPod(err error) error {
 	}
 	return err
 }
-
-// Things are values by an id like that of a pod, changed by people only.
-type Things[T any] struct{ table *Table[T] }
-
-// Create stores v, or returns ErrExists, or ErrInvalid for an id that cannot be.
-func (t *Things[T]) Create(ctx context.Context, id string, v T) error {
-	if !pod.ValidID(id) {
-		return fmt.Errorf("%w: id %q", ErrInvalid, id)
-	}
-	_, err := t.table.Create(ctx, id, v)
-	return err
-}
-
-// Get returns the value, or pod.ErrNotFound.
-func (t *Things[T]) Get(ctx context.Context, id string) (T, error) {
-	var none T
-	if !pod.ValidID(id) {
-		return none, pod.ErrNotFound
-	}
-	v, _, err := t.table.Get(ctx, id)
-	return v, unknownPod(err)
-}
-
-// Update stores what change makes of the value and returns it, as Pods.Update does.
-func (t *Things[T]) Update(ctx context.Context, id string, change func(T) (T, error)) (T, error) {
-	var none T
-	if !pod.ValidID(id) {
-		return none, pod.ErrNotFound
-	}
-	for range maxUpdates {
-		old, revision, err := t.table.Get(ctx, id)
-		if err != nil {
-			return none, unknownPod(err)
-		}
-		changed, err := change(old)
-		if err != nil {
-			return none, err
-		}
-		_, err = t.table.Update(ctx, id, changed, revision)
-		if errors.Is(err, ErrConflict) {
-			continue
-		}
-		return changed, err
-	}
-	return none, fmt.Errorf("update %s: %w", id, ErrConflict)
-}
-
-// Delete forgets the value; that there is none is no error.
-func (t *Things[T]) Delete(ctx context.Context, id string) error { return t.table.Delete(ctx, id) }
-
-// List returns all values in no particular order.
-func (t *Things[T]) List(ctx context.Context) ([]T, error) { return t.table.List(ctx) }

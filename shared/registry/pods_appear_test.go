@@ -45,18 +45,19 @@ func TestAppear(t *testing.T) {
 			new(with(fresh, func(p *pod.Pod) { p.Status, p.Changed = pod.Terminated, at(6) })),
 			with(fresh, func(p *pod.Pod) { p.Status, p.Changed = pod.Terminated, at(6) }), pod.ErrConflict,
 		},
-		"a driver's, facts unknown": {&fleet, with(fleet, func(p *pod.Pod) { p.Machine = seen.Machine }), nil},
+		"a driver's": {&fleet, fleet, nil},
 		"a driver's, exited": {
 			new(with(fleet, func(p *pod.Pod) { p.Status = pod.Exited })), with(fleet, func(p *pod.Pod) { p.Status = pod.Exited }), nil,
 		},
-		"of another endpoint": {
-			new(with(fresh, func(p *pod.Pod) { p.Endpoint = "other" })), with(fresh, func(p *pod.Pod) { p.Endpoint = "other" }), pod.ErrConflict,
+		"a driver's, of another endpoint": {
+			new(with(fleet, func(p *pod.Pod) { p.Endpoint = "other" })), with(fleet, func(p *pod.Pod) { p.Endpoint = "other" }), pod.ErrConflict,
 		},
+		"of another endpoint": {new(with(fresh, func(p *pod.Pod) { p.Endpoint = "other" })), fresh, nil},
 	}
 	r := open(t, newBus(t))
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if err := r.Pods.Forget(t.Context(), "w1"); err != nil {
+			if err := r.Pods.Forget(t.Context(), seen); err != nil {
 				t.Fatal(err)
 			}
 			if tt.old != nil {

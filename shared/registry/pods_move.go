@@ -21,8 +21,13 @@ import (
 // if the pod's status does not allow it, or pod.ErrLocked for the stop or the
 // removal of a locked pod.
 func (p *Pods) Move(ctx context.Context, id string, by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod)) (pod.Pod, error) {
+	return movePod(func(do func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) { return p.Update(ctx, id, do) }, by, change, now, mutate)
+}
+
+// movePod is Move with the update of one pod's record.
+func movePod(update func(func(pod.Pod) (pod.Pod, error)) (pod.Pod, error), by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod)) (pod.Pod, error) {
 	var kept pod.Pod
-	moved, err := p.Update(ctx, id, func(old pod.Pod) (pod.Pod, error) {
+	moved, err := update(func(old pod.Pod) (pod.Pod, error) {
 		kept = old
 		next, err := moveOf(old, by, change, now, mutate)
 		if err == nil && reflect.DeepEqual(old, next) {

@@ -24,10 +24,12 @@ type Registry struct {
 	Idempotency *Idempotency
 	// Destinations are receivers of webhooks that keep failing or are paused.
 	Destinations *Destinations
-	// Pods, Templates and Volumes are what workers run in, and from.
-	Pods      *Pods
-	Templates *Things[pod.Template]
-	Volumes   *Things[pod.Volume]
+	// Pods, Templates and Volumes are what workers run in, and from. WorkerPods
+	// are those of Pods that workers may write.
+	Pods       *Pods
+	WorkerPods *WorkerPods
+	Templates  *Things[pod.Template]
+	Volumes    *Things[pod.Volume]
 	// Scaling is what the autoscaler decided.
 	Scaling *Scaling
 }
@@ -88,10 +90,11 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 
 		Destinations: destinations,
 
-		Pods:      pods,
-		Templates: templates,
-		Volumes:   volumes,
-		Scaling:   scaling,
+		Pods:       pods,
+		WorkerPods: pods.own,
+		Templates:  templates,
+		Volumes:    volumes,
+		Scaling:    scaling,
 	}, nil
 }
 
@@ -113,6 +116,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	g.Go(func() error { return r.Workers.cache.run(ctx) })
 	g.Go(func() error { return r.Tokens.cache.run(ctx) })
 	g.Go(func() error { return r.Destinations.cache.run(ctx) })
-	g.Go(func() error { return r.Pods.cache.run(ctx) })
+	g.Go(func() error { return r.Pods.driven.cache.run(ctx) })
+	g.Go(func() error { return r.WorkerPods.cache.run(ctx) })
 	return g.Wait()
 }

@@ -1,10 +1,12 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,9 @@ type Table[T any] struct {
 	subject string // of a key, up to the key
 	kv      jetstream.KeyValue
 	stream  jetstream.Stream
+	// skipsUnreadable leaves values out of lists that cannot be read: it is for
+	// buckets that processes write which are not trusted.
+	skipsUnreadable bool
 }
 
 // entry is a value with what the bucket knows about it.
@@ -139,6 +144,28 @@ func (t *Table[T]) get(ctx context.Context, key string) (entry[T], error) {
 	return e, err
 }
 
+// find returns the entry that was written last of those whose keys match the
+// filter, which may have wildcards; or ErrNotFound.
+func (t *Table[T]) find(ctx context.Context, filter string) (entry[T], error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	msg, err := t.stream.GetLastMsgForSubject(call, t.subject+filter)
+	if err != nil {
+		return entry[T]{}, explain(ctx, t.doing("find", filter), err)
+	}
+	if len(msg.Data) > 0 {
+		return decode[T](strings.TrimPrefix(msg.Subject, t.subject), msg.Data, msg.Sequence, msg.Time)
+	}
+	entries, err := t.list(ctx, filter) // that one was deleted; there may be others
+	if err != nil {
+		return entry[T]{}, err
+	}
+	if len(entries) == 0 {
+		return entry[T]{}, fmt.Errorf("%s: %w", t.doing("find", filter), ErrNotFound)
+	}
+	return slices.MaxFunc(entries, func(a, b entry[T]) int { return cmp.Compare(a.revision, b.revision) }), nil
+}
+
 // list returns the entries whose keys match the filter, which may have
 // wildcards.
 func (t *Table[T]) list(ctx context.Context, filter string) ([]entry[T], error) {
@@ -160,10 +187,12 @@ func (t *Table[T]) list(ctx context.Context, filter string) ([]entry[T], error) 
 				return entries, nil
 			}
 			e, err := decode[T](got.Key(), got.Value(), got.Revision(), got.Created())
-			if err != nil {
+			switch {
+			case err == nil:
+				entries = append(entries, e)
+			case !t.skipsUnreadable:
 				return nil, err
 			}
-			entries = append(entries, e)
 		case <-call.Done():
 			return nil, explain(ctx, "list "+t.bucket, call.Err())
 		}

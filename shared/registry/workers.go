@@ -91,6 +91,7 @@ func newWorkers(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
+	t.skipsUnreadable = true // workers write it
 	status, err := t.kv.Status(ctx)
 	if err != nil {
 		return nil, explain(ctx, "look at bucket "+t.bucket, err)

@@ -19,7 +19,7 @@ func (p *presence) look(ctx context.Context) {
 	if p.drainedFor() != "" || time.Since(p.looked) < registry.BeatEvery-beatApart/2 {
 		return
 	}
-	own, err := p.pods.Get(ctx, p.pod.ID)
+	own, err := p.pods.Get(ctx, p.pod.Endpoint, p.pod.ID)
 	if err != nil {
 		p.log.DebugContext(ctx, "pod not read", "err", err)
 		return

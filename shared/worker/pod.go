@@ -61,7 +61,7 @@ func (p *presence) vanish(ctx context.Context) {
 	if why := p.drainedFor(); why != "" {
 		change = "its worker was drained, and left: " + why
 	}
-	_, err := p.pods.Move(ctx, p.pod.ID, pod.Leave, change, p.clock(), nil)
+	_, err := p.pods.Move(ctx, p.pod.Endpoint, p.pod.ID, pod.Leave, change, p.clock())
 	if err != nil && !errors.Is(err, pod.ErrNotFound) {
 		p.log.DebugContext(ctx, "end of the pod not recorded", "err", err)
 	}

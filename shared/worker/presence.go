@@ -29,7 +29,7 @@ const (
 type presence struct {
 	workers   *registry.Workers
 	endpoints *registry.Endpoints
-	pods      *registry.Pods
+	pods      *registry.WorkerPods
 	endpoint  endpoint.Endpoint
 	pod       pod.Pod
 	clock     func() time.Time // the server's
@@ -52,7 +52,7 @@ type presence struct {
 
 func newPresence(reg *registry.Registry, e endpoint.Endpoint, own pod.Pod, concurrency int, clock func() time.Time, log *slog.Logger) *presence {
 	return &presence{
-		workers: reg.Workers, endpoints: reg.Endpoints, pods: reg.Pods, endpoint: e, pod: own, clock: clock, log: log,
+		workers: reg.Workers, endpoints: reg.Endpoints, pods: reg.WorkerPods, endpoint: e, pod: own, clock: clock, log: log,
 		self:    registry.Worker{ID: own.ID, Endpoint: e.ID, Concurrency: concurrency, Native: true, Started: own.Started, Host: hostOf(own.Machine)},
 		changed: make(chan struct{}, 1), drained: make(chan struct{}),
 	}

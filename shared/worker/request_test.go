@@ -139,8 +139,11 @@ func TestADriversWorkerObeysWhatItWasToldBefore(t *testing.T) {
 	s := newSite(t)
 	now := s.q.Now().UTC()
 	if err := s.reg.Pods.Create(t.Context(), pod.Pod{
-		ID: "w1", Endpoint: s.e.ID, Status: pod.Running, Driver: pod.Process, Created: now, Changed: now, Drain: pod.Drain{At: now, Why: "scale-in"},
+		ID: "w1", Endpoint: s.e.ID, Status: pod.Running, Driver: pod.Process, Created: now, Changed: now,
 	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.reg.Pods.Drain(t.Context(), "w1", "scale-in", now); err != nil {
 		t.Fatal(err)
 	}
 	w := s.run(t, worker.Config{ID: "w1"}, returns(nil, nil))

@@ -1,0 +1,71 @@
+package streams
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// moveOwnersPods moves the pods of workers that no driver runs from BucketPods,
+// where workers wrote until schema 2, to BucketWorkerPods. Workers of that
+// schema go on writing there: readers look into both.
+func moveOwnersPods(ctx context.Context, js jetstream.JetStream, c Config) error {
+	from, err := js.KeyValue(ctx, BucketPods)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open bucket %s: %w", BucketPods, err)
+	}
+	for _, b := range bucketConfigs(c) {
+		if b.Bucket == BucketWorkerPods {
+			if err := ensureBuckets(ctx, js, b); err != nil {
+				return err
+			}
+		}
+	}
+	to, err := js.KeyValue(ctx, BucketWorkerPods)
+	if err != nil {
+		return fmt.Errorf("open bucket %s: %w", BucketWorkerPods, err)
+	}
+	ids, err := from.ListKeys(ctx)
+	if err != nil {
+		return fmt.Errorf("list bucket %s: %w", BucketPods, err)
+	}
+	for id := range ids.Keys() {
+		if err := moveOwnersPod(ctx, from, to, id); err != nil {
+			return fmt.Errorf("move pod %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// moveOwnersPod moves one pod, unless a driver runs it. One that changes
+// meanwhile, or is there already, stays as it is.
+func moveOwnersPod(ctx context.Context, from, to jetstream.KeyValue, id string) error {
+	old, err := from.Get(ctx, id)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var p struct {
+		Endpoint string `json:"endpoint"`
+		Driver   string `json:"driver"`
+	}
+	if json.Unmarshal(old.Value(), &p) != nil || p.Driver != "" || p.Endpoint == "" {
+		return nil //nolint:nilerr // what cannot be read is shown, and removed, as before
+	}
+	if _, err := to.Create(ctx, p.Endpoint+"."+id, old.Value()); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return err
+	}
+	err = from.Purge(ctx, id, jetstream.LastRevision(old.Revision()))
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return nil
+	}
+	return err
+}
