@@ -67,8 +67,8 @@ func TestADamagedStoreLosesNothingNew(t *testing.T) {
 		}
 		d = s.Start("dev")
 		d.Line(site.Ready)
-		if said := d.Said(); !strings.Contains(said, "a file of the store") || !strings.Contains(said, "stream="+harm.stream) || !strings.Contains(said, "means=") {
-			t.Errorf("%s: got %s, want a line that says what is damaged and what it means", harm.what, said)
+		if said := d.Said(); strings.Count(said, "a file of the store") != 1 || !strings.Contains(said, "stream="+harm.stream) || !strings.Contains(said, "means=") {
+			t.Errorf("%s: got %s, want one line that says what is damaged and what it means", harm.what, said)
 		}
 		if now := waiting(); now < before-harm.most {
 			t.Errorf("%s: got %d waiting jobs of %d, want %d lost at most", harm.what, now, before, harm.most)

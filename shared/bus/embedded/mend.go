@@ -130,7 +130,8 @@ func (m *mender) stream(s *storedStream) error {
 		return err
 	}
 	for _, c := range consumers {
-		if _, err := m.settings(s, filepath.Join("obs", filepath.Base(c)), filepath.Base(c)); err != nil {
+		name := filepath.Base(c)
+		if _, err := m.settings(s, filepath.Join("obs", name), s.name+"/"+name); err != nil {
 			return err
 		}
 	}
@@ -143,7 +144,8 @@ func (m *mender) stream(s *storedStream) error {
 }
 
 // settings looks at a file of settings. One whose checksum is wrong is put away:
-// the server skips it, and does not write it again while it is there. plain is
+// the server skips it, and does not write it again while it is there. key is what
+// the server makes the checksum with. plain is
 // false if the settings say that blocks are compressed or encrypted.
 func (m *mender) settings(s *storedStream, dir, key string) (plain bool, err error) {
 	path := filepath.Join(dir, "meta.inf")

@@ -169,6 +169,47 @@ func TestMendLosesNoMoreThanWhatIsDamaged(t *testing.T) {
 	}
 }
 
+// A start changes nothing in a store that is whole: a consumer keeps what was
+// delivered and acknowledged.
+func TestMendLeavesConsumersAlone(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 3, 10)
+	c, err := s.js.CreateConsumer(t.Context(), "S", jetstream.ConsumerConfig{Durable: "c", AckPolicy: jetstream.AckExplicitPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := c.FetchNoWait(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for m := range batch.Messages() {
+		if err := m.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	for range 2 {
+		s.server.Stop()
+		s.start()
+		if found := s.server.Damage(); len(found) > 0 {
+			t.Errorf("got damage %+v, want none", found)
+		}
+		c, err = s.js.Consumer(t.Context(), "S", "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.CachedInfo(); got.AckFloor.Stream != 1 || got.NumAckPending != 1 {
+			t.Errorf("got %d acknowledged and %d delivered, want one each", got.AckFloor.Stream, got.NumAckPending)
+		}
+	}
+	s.server.Stop()
+	s.change("obs/c/meta.inf", func(d []byte) []byte { d[len(d)/2] ^= 1; return d })
+	s.start()
+	if found := s.server.Damage(); len(found) != 1 || !found[0].Settings() {
+		t.Errorf("got %+v, want the damaged settings of the consumer", found)
+	}
+}
+
 // Settings that are damaged are put away, so that the stream can be made again
 // over its messages.
 func TestMendPutsDamagedSettingsAway(t *testing.T) {
