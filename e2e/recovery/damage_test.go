@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,5 +86,42 @@ func TestADamagedStoreLosesNothingNew(t *testing.T) {
 	code, out, said := s.Run("doctor", "--deep")
 	if code != 0 || !strings.Contains(out, "were read") || strings.Contains(out, "cannot be read") {
 		t.Errorf("got code %d and %s%s, want that all that dev mended can be read", code, out, said)
+	}
+}
+
+// A NATS of one's own does not say that a record in its files is damaged: serve
+// does, at its start, and so does the doctor. A job that is accepted can be read.
+func TestServeSaysThatTheFilesOfItsNATSAreDamaged(t *testing.T) {
+	t.Parallel()
+	p := site.NewPlant(t)
+	for range 20 {
+		site.Submit(p.Site, "work")
+	}
+	p.NATS.Stop()
+	blocks, err := filepath.Glob(filepath.Join(p.NATS.StreamDir("JOBS_work"), "msgs", "*.blk"))
+	if err != nil || len(blocks) == 0 {
+		t.Fatalf("got %v, %v, want a block", blocks, err)
+	}
+	data, err := os.ReadFile(blocks[0])
+	if err == nil {
+		data[len(data)/2+bytes.Index(data[len(data)/2:], []byte("Flightline-Job"))] ^= 1
+		err = os.WriteFile(blocks[0], data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.NATS.Start()
+	d := p.Start("serve", "all")
+	url := d.Line(site.Ready)
+	p.Env = append(p.Env, "FLIGHTLINE_URL="+url)
+	p.Eventually("serve says what is damaged", func() bool {
+		said := d.Said()
+		return strings.Contains(said, "files of a stream are damaged: 1 messages cannot be read") && strings.Contains(said, "stream=JOBS_work ") && strings.Contains(said, "jobs that waited there are lost")
+	})
+	if got := p.OK("status", "work", site.Submit(p.Site, "work")); !strings.Contains(got, "IN_QUEUE") {
+		t.Errorf("got %s, want the new job to wait", got)
+	}
+	if code, out, _ := p.Run("doctor", "--deep"); code != 1 || !strings.Contains(out, "1 messages cannot be read (sequence ") {
+		t.Errorf("got code %d and %s, want a fail that names the damage", code, out)
 	}
 }

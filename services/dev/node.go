@@ -220,6 +220,9 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		}
 		s.Routes(app)
 		n.parts = append(n.parts, process.Part{Name: roleControl, Run: s.Run})
+		if !p.restarts { // else the server read its files itself
+			n.parts = append(n.parts, p.verify(js, n.registry))
+		}
 	}
 	if slices.Contains(p.roles, roleAPI) {
 		s, err := api.New(api.Config{Limits: p.limits, Log: p.log},

@@ -54,7 +54,7 @@ func (x *exam) deep(ctx context.Context, there map[string]*jetstream.StreamInfo)
 	names := streams.BackupOrder(slices.Collect(maps.Keys(there)))
 	before := len(x.report.Findings)
 	for _, name := range names {
-		if err := r.stream(ctx, name, there[name]); err != nil {
+		if err := r.stream(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -67,7 +67,7 @@ func (x *exam) deep(ctx context.Context, there map[string]*jetstream.StreamInfo)
 }
 
 // stream reads one. It returns ctx.Err().
-func (r *reading) stream(ctx context.Context, name string, info *jetstream.StreamInfo) error {
+func (r *reading) stream(ctx context.Context, name string) error {
 	found := map[group]*defects{}
 	w := &walk{nc: r.nc, js: r.js, stream: name}
 	w.each = func(m *nats.Msg) error {
@@ -96,7 +96,6 @@ func (r *reading) stream(ctx context.Context, name string, info *jetstream.Strea
 	case err != nil:
 		r.add("deep "+name, Warn, "not all of it was read: "+err.Error(), "run it again")
 	}
-	r.lost(name, info)
 	r.told = time.Time{} // each stream that takes long is named
 	for _, g := range slices.SortedFunc(maps.Keys(found), func(a, b group) int {
 		return cmp.Or(cmp.Compare(a.endpoint, b.endpoint), cmp.Compare(a.kind, b.kind))
@@ -140,32 +139,37 @@ func (r *reading) progress(ctx context.Context, w *walk) {
 	r.told = time.Now()
 }
 
-// unreadable adds a finding if messages could not be read.
+// unreadable adds findings for messages that could not be read, and for those
+// that the server itself counts as lost.
 func (r *reading) unreadable(ctx context.Context, w *walk) error {
-	n, where, err := w.damaged(ctx)
-	if n > 0 {
-		text := fmt.Sprintf("%d messages cannot be read", n)
-		if where != "" {
-			text += " (sequence " + where + ")"
-		}
-		r.add("deep "+w.stream, Fail, text+": "+MeaningOfLoss(w.stream), beforeRestart)
+	l, err := w.damage(ctx)
+	if l.unreadable > 0 {
+		r.add("deep "+w.stream, Fail, l.text()+": "+MeaningOfLoss(w.stream), beforeKill)
+	}
+	if l.lost != nil {
+		r.add("lost "+w.stream, Fail, l.lostText()+": "+MeaningOfLoss(w.stream), afterCut)
 	}
 	return err
 }
 
-// beforeRestart is what to do about files that a server cuts off once it reads
-// them again.
-const beforeRestart = "when it is next killed, NATS cuts the file off there, and loses what was written to it later: make a backup now, then restore it to an empty NATS; dev mends its files at its next start"
-
-// lost adds a finding for messages that the server itself counts as lost.
-func (r *reading) lost(name string, info *jetstream.StreamInfo) {
-	if info == nil || info.State.Lost == nil {
-		return
+func (l loss) text() string {
+	text := fmt.Sprintf("%d messages cannot be read", l.unreadable)
+	if l.where != "" {
+		text += " (sequence " + l.where + ")"
 	}
-	lost := info.State.Lost
-	text := fmt.Sprintf("NATS found its files damaged and left out %d messages (%s)", len(lost.Msgs), bytesOf(lost.Bytes))
-	r.add("deep "+name, Fail, text+": "+MeaningOfLoss(name), "they are gone; what was written since can be read. This line ends with the next restart of NATS")
+	return text
 }
+
+func (l loss) lostText() string {
+	return fmt.Sprintf("NATS found its files damaged and cut off %d messages (%s)", len(l.lost.Msgs), bytesOf(l.lost.Bytes))
+}
+
+const (
+	// beforeKill is what to do about files that a server cuts off once it reads
+	// them again, afterCut what is to be done then.
+	beforeKill = "when it is next killed, NATS cuts the file off there, and loses what was written to it later: make a backup now, then restore it to an empty NATS; dev mends its files at its next start"
+	afterCut   = "they are gone, and what is written from now on can be read; this line ends with the next restart of NATS"
+)
 
 // defective adds the finding of a group.
 func (r *reading) defective(g group, d *defects) {

@@ -21,9 +21,10 @@ func TestUndeleted(t *testing.T) {
 		"none deleted":                 {[]span{{2, 9}}, 1, nil, "2 to 9"},
 		"dropped from the front since": {[]span{{2, 9}}, 8, nil, "8 to 9"},
 		"all dropped since":            {[]span{{2, 9}}, 10, []uint64{12}, ""},
+		"cut off at the end since":     {[]span{{9, 9}, {11, 14}, {16, 17}}, 1, nil, "9, 11"},
 		"many":                         {[]span{{1, 1}, {3, 3}, {5, 5}, {7, 7}, {9, 9}, {11, 11}}, 1, nil, "1, 3, 5, 7, 9, …"},
 	} {
-		if diff := cmp.Diff(test.want, spans(undeleted(test.unread, test.first, test.deleted))); diff != "" {
+		if diff := cmp.Diff(test.want, spans(undeleted(test.unread, test.first, 11, test.deleted))); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}

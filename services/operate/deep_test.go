@@ -1,6 +1,7 @@
 package operate_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -109,7 +110,7 @@ func TestDeepFindsWhatIsDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flip := func(t *testing.T, s *site.Site, stream string) {
+	change := func(t *testing.T, s *site.Site, stream string, change func([]byte)) {
 		t.Helper()
 		restart(t, s, func() {
 			blocks, err := filepath.Glob(filepath.Join(s.Bus.StreamDir(stream), "msgs", "*.blk"))
@@ -118,13 +119,22 @@ func TestDeepFindsWhatIsDamaged(t *testing.T) {
 			}
 			data, err := os.ReadFile(blocks[0])
 			if err == nil {
-				data[len(data)/2] ^= 1
+				change(data)
 				err = os.WriteFile(blocks[0], data, 0o600)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 		})
+	}
+	flip := func(t *testing.T, s *site.Site, stream string) {
+		t.Helper()
+		change(t, s, stream, func(data []byte) { data[len(data)/2] ^= 1 })
+	}
+	cut := func(data []byte) { // the length of a record
+		const sizes = 22
+		at := len(data)/2 + bytes.Index(data[len(data)/2:], []byte("jobs."+site.EndpointID))
+		copy(data[at-sizes:], []byte{0xff, 0xff, 0xff, 0x7f})
 	}
 	queued := streams.Jobs(site.EndpointID)
 	tests := map[string]struct {
@@ -135,6 +145,10 @@ func TestDeepFindsWhatIsDamaged(t *testing.T) {
 		"a bit of a waiting job": {
 			func(s *site.Site, _ jobs) { flip(t, s, queued) }, queued,
 			[]string{"1 messages cannot be read (sequence ", "jobs that waited there are lost"},
+		},
+		"the length of a waiting job": {
+			func(s *site.Site, _ jobs) { change(t, s, queued, cut) }, "lost " + queued,
+			[]string{"NATS found its files damaged and cut off ", "jobs that waited there are lost"},
 		},
 		"a bit of the payloads": {
 			func(s *site.Site, _ jobs) { flip(t, s, streams.Payloads(0)) }, streams.Payloads(0),
@@ -180,6 +194,9 @@ func TestDeepFindsWhatIsDamaged(t *testing.T) {
 			test.harm(s, jobs{waiting, running, ended})
 			r := deep(t, s)
 			f := found(r, "deep "+test.stream)
+			if strings.HasPrefix(test.stream, "lost ") {
+				f = found(r, test.stream)
+			}
 			if f.State != operate.Fail || f.Hint == "" || !r.Failed() {
 				t.Errorf("got %+v, want a fail with a hint", f)
 			}

@@ -133,35 +133,44 @@ func stateOf(s jetstream.Stream) jetstream.StreamState {
 // errUncounted means that deleted messages cannot be told from damaged ones.
 var errUncounted = errors.New("it has too many deleted messages, and changed while it was read: whether one of them is damaged cannot be told; try again while it is quiet")
 
-// damaged returns how many messages could not be read, and the sequences of the
-// first of them if they are known. A message that was deleted is not damaged.
-func (w *walk) damaged(ctx context.Context) (n uint64, where string, err error) {
-	if w.read == w.before.Msgs && w.before.NumDeleted > maxDeleted {
-		return 0, "", nil
-	}
+// loss is what is wrong with the messages of a stream.
+type loss struct {
+	// unreadable is how many there are that cannot be read, where the sequences of
+	// the first of them, "" if they are not known.
+	unreadable uint64
+	where      string
+	// lost is what the server left out of its files, nil for nothing.
+	lost *jetstream.LostStreamData
+}
+
+// damage compares what was read with what the server has. A message that was
+// deleted is not damaged. It returns errUncounted if that cannot be told.
+func (w *walk) damage(ctx context.Context) (l loss, err error) {
 	now, err := w.state(ctx)
 	if err != nil {
-		return 0, "", err
+		return l, err
 	}
 	if max(w.before.NumDeleted, now.NumDeleted) > maxDeleted {
 		if now.LastSeq != w.before.LastSeq || now.Msgs != w.before.Msgs {
-			return 0, "", errUncounted
+			return l, errUncounted
 		}
-		return w.before.Msgs - min(w.read, w.before.Msgs), "", nil
+		l.unreadable = w.before.Msgs - min(w.read, w.before.Msgs)
+		return l, nil
 	}
+	// Only an answer with details names what the server lost.
 	if now, err = w.state(ctx, jetstream.WithDeletedDetails(true)); err != nil {
-		return 0, "", err
+		return l, err
 	}
-	left := undeleted(w.unread, now.FirstSeq, now.Deleted)
-	return count(left), spans(left), nil
+	left := undeleted(w.unread, now.FirstSeq, now.LastSeq, now.Deleted)
+	return loss{count(left), spans(left), now.Lost}, nil
 }
 
-// undeleted are the sequences from first on that are not among the deleted,
+// undeleted are the sequences from first to last that are not among the deleted,
 // which are in order.
-func undeleted(all []span, first uint64, deleted []uint64) []span {
+func undeleted(all []span, first, last uint64, deleted []uint64) []span {
 	var left []span
 	for _, s := range all {
-		s.from = max(s.from, first)
+		s.from, s.to = max(s.from, first), min(s.to, last)
 		at, _ := slices.BinarySearch(deleted, s.from)
 		for ; s.from <= s.to; at++ {
 			end := s.to

@@ -35,7 +35,8 @@ func (q *Queue) proves(ctx context.Context, at place, r *record) (bool, error) {
 		} `json:"state"`
 	}
 	stream := streams.Jobs(at.endpoint)
-	if err := q.inquire(ctx, streams.StreamInfo(stream), &info); err != nil {
+	const lostToo = `{"deleted_details":true}` // only such an answer names what the server lost
+	if err := q.inquireFor(ctx, streams.StreamInfo(stream), []byte(lostToo), &info); err != nil {
 		return false, err
 	}
 	if info.Error != nil {

@@ -3,6 +3,8 @@ package queue
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -230,5 +232,39 @@ func TestAGhostBehindALaterAttemptIsKnown(t *testing.T) {
 	}
 	if j, err := q.Cancel(t.Context(), s.e, l.Job.ID); err != nil || j.Attempt != 2 {
 		t.Errorf("got %+v, %v; want the attempt that waits cancelled", j, err)
+	}
+}
+
+// A server cuts a damaged file off when it first reads it, and then gives the
+// sequences of what was there to new messages. That a job's message is not in the
+// queue any more proves nothing then: the job runs.
+func TestARunWhoseQueueWasCutOffIsNoGhost(t *testing.T) {
+	t.Parallel()
+	s, q, l := hauntable(t)
+	for range 20 {
+		s.submit(t)
+	}
+	s.Stop()
+	blocks, err := filepath.Glob(filepath.Join(s.StreamDir(streams.Jobs(s.e.ID)), "msgs", "*.blk"))
+	if err != nil || len(blocks) != 1 {
+		t.Fatalf("got %v, %v, want one block", blocks, err)
+	}
+	data, err := os.ReadFile(blocks[0])
+	if err == nil {
+		copy(data, []byte{0xff, 0xff, 0xff, 0x7f}) // the length of the first record
+		err = os.WriteFile(blocks[0], data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	for range 30 {
+		s.submit(t)
+	}
+	eventually(t, "the run is older than a ghost could be", func() bool {
+		return q.Now().Sub(l.Job.Started) > endpoint.MinRetention+time.Second
+	})
+	if j, err := q.Status(t.Context(), s.e, l.Job.ID); err != nil || j.Status != job.InProgress {
+		t.Errorf("got %+v, %v, want that it runs", j, err)
 	}
 }

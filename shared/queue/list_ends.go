@@ -59,7 +59,12 @@ func (q *Queue) delivered(ctx context.Context, endpoint string) (uint64, error) 
 
 // inquire sends a JetStream API request until it is answered and reads the answer.
 func (q *Queue) inquire(ctx context.Context, subject string, into any) error {
-	answer, err := untilAnswered(ctx, func() (*nats.Msg, error) { return q.request(ctx, subject, nil) })
+	return q.inquireFor(ctx, subject, nil, into)
+}
+
+// inquireFor is inquire with a question.
+func (q *Queue) inquireFor(ctx context.Context, subject string, question []byte, into any) error {
+	answer, err := untilAnswered(ctx, func() (*nats.Msg, error) { return q.request(ctx, subject, question) })
 	if err != nil {
 		return err
 	}
