@@ -2,6 +2,7 @@ package api
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,13 +32,18 @@ type limits struct {
 	operations map[string]*operation
 }
 
-// operation is one operation with a gate for each endpoint that was asked lately.
+// operation is one operation with a gate for each endpoint that was asked
+// lately, or all operations with a gate for each key that asked.
 type operation struct {
 	*limits
 	name string
+	// subject names what a request counts for, "" for nothing; read returns the
+	// bounds of that, nil for none.
+	subject func(*fiber.Ctx) string
+	read    func(*fiber.Ctx) *bounds
 
 	mu    sync.RWMutex
-	gates map[string]*gate // by the endpoint's id
+	gates map[string]*gate // by subject
 }
 
 // gate is one operation of one endpoint.
@@ -65,63 +71,96 @@ func newLimits(cfg Config, reg *registry.Registry) *limits {
 	}
 	l.fleet.Store(&fleet{instances: 1})
 	for _, name := range limit.Operations() {
-		l.operations[name] = &operation{limits: l, name: name, gates: map[string]*gate{}}
+		o := &operation{limits: l, name: name, gates: map[string]*gate{}}
+		o.subject = func(c *fiber.Ctx) string { return c.Params("endpoint") }
+		o.read = o.ofEndpoint
+		l.operations[name] = o
 	}
+	l.operations[limit.Key] = &operation{limits: l, name: limit.Key, gates: map[string]*gate{}, subject: callerID, read: l.ofKey}
 	return l
 }
 
-// limited lets requests of the operation pass within the bounds of their
-// endpoint; the others get 429 and do not count. It comes after the
-// authentication, so that strangers spend nobody's quota.
+// limited lets requests of the operation pass within the bounds of their key and
+// of their endpoint; the others get 429. What the key's bounds refuse does not
+// count for the endpoint. It comes after the authentication, so that strangers
+// spend nobody's quota.
 func (s *Service) limited(operation string) fiber.Handler {
 	if s.limits.table == nil {
 		return func(c *fiber.Ctx) error { return c.Next() }
 	}
-	return s.limits.operations[operation].pass
+	key, endpoint := s.limits.operations[limit.Key], s.limits.operations[operation]
+	return func(c *fiber.Ctx) error {
+		var in passage
+		var err error
+		defer in.leave()
+		if in.key, err = key.enter(c); err != nil {
+			return err
+		}
+		if in.endpoint, err = endpoint.enter(c); err != nil {
+			return err
+		}
+		c.Locals(entered{}, &in)
+		return c.Next()
+	}
 }
 
-// entered is where the gate that a request passed is kept while it is handled.
+// passage is the gates that a request passed; nil for one without bounds.
+type passage struct{ key, endpoint *gate }
+
+// leave counts the request out. Further calls do nothing.
+func (p *passage) leave() {
+	for _, g := range []*gate{p.key, p.endpoint} {
+		if g != nil {
+			g.Leave()
+		}
+	}
+	*p = passage{}
+}
+
+// entered is where the passage of a request is kept while it is handled.
 type entered struct{}
 
-func (o *operation) pass(c *fiber.Ctx) error {
+// enter returns the gate that the request passed, nil if it has no bounds, or
+// the error that refuses it.
+func (o *operation) enter(c *fiber.Ctx) (*gate, error) {
 	g := o.gate(c)
 	if g == nil {
-		return c.Next() // no such endpoint, or it cannot be read: the handler says so
+		return nil, nil //nolint:nilnil // no such endpoint, or it cannot be read: the handler says so
 	}
 	b := g.bounds.Load()
 	if b.share == (limit.Bounds{}) {
-		return c.Next()
+		return nil, nil //nolint:nilnil // no bounds are no error
 	}
 	v := g.Enter(o.clock, b.share)
-	o.tell(c, b, v)
-	if v.Refused != limit.Passed {
-		return o.refuse(c, b, v)
+	if o.name != limit.Key {
+		o.tell(c, b, v)
 	}
-	c.Locals(entered{}, g)
-	defer func() {
-		if kept, _ := c.Locals(entered{}).(*gate); kept != nil {
-			kept.Leave()
-		}
-	}()
-	return c.Next()
+	if v.Refused != limit.Passed {
+		return nil, o.refuse(c, b, v)
+	}
+	return g, nil
 }
 
 // releaseAtEnd is for handlers whose answer is written after their return (a
 // body stream): the request counts as one at once until release is called,
 // which the writer must do in any case. Further calls of release do nothing.
 func releaseAtEnd(c *fiber.Ctx) (release func()) {
-	g, _ := c.Locals(entered{}).(*gate)
-	if g == nil {
+	in, _ := c.Locals(entered{}).(*passage)
+	if in == nil {
 		return func() {}
 	}
-	c.Locals(entered{}, (*gate)(nil))
-	return sync.OnceFunc(g.Leave)
+	kept := *in
+	*in = passage{}
+	return sync.OnceFunc(kept.leave)
 }
 
 // gate returns the gate for the request with its bounds up to date, or nil if
-// there is no such endpoint.
+// there is nothing that has bounds.
 func (o *operation) gate(c *fiber.Ctx) *gate {
-	id := c.Params("endpoint")
+	id := o.subject(c)
+	if id == "" {
+		return nil
+	}
 	now := int64(o.clock())
 	o.mu.RLock()
 	g := o.gates[id]
@@ -135,39 +174,55 @@ func (o *operation) gate(c *fiber.Ctx) *gate {
 	looked := g.looked.Load()
 	old := now-looked >= int64(lookAgain) || g.bounds.Load().fleet != o.fleet.Load()
 	if old && g.looked.CompareAndSwap(looked, now) {
-		o.lookAt(c, g, id) // one of them; the others go by what it was
+		if b := o.read(c); b != nil { // one of them; the others go by what it was
+			g.bounds.Store(b)
+		}
 	}
 	return g
 }
 
 func (o *operation) newGate(c *fiber.Ctx, id string, now int64) *gate {
-	ctx, cancel := web.Prompt(c)
-	defer cancel()
-	e, err := o.registry.Endpoints.Get(ctx, id)
-	if err != nil {
+	b := o.read(c)
+	if b == nil {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	g := o.gates[e.ID]
+	g := o.gates[id]
 	if g == nil {
 		g = new(gate)
-		g.bounds.Store(o.boundsOf(e))
+		g.bounds.Store(b)
 		g.looked.Store(now)
-		o.gates[e.ID] = g
+		o.gates[strings.Clone(id)] = g // Fiber reuses the memory of parameters
 	}
 	g.touched.Store(now)
 	return g
 }
 
-// lookAt computes the bounds anew. They stay what they are if the endpoint
-// cannot be read.
-func (o *operation) lookAt(c *fiber.Ctx, g *gate, id string) {
+// ofEndpoint reads the bounds of the operation at the request's endpoint.
+func (o *operation) ofEndpoint(c *fiber.Ctx) *bounds {
 	ctx, cancel := web.Prompt(c)
 	defer cancel()
-	if e, err := o.registry.Endpoints.Get(ctx, id); err == nil {
-		g.bounds.Store(o.boundsOf(e))
+	e, err := o.registry.Endpoints.Get(ctx, c.Params("endpoint"))
+	if err != nil {
+		return nil
 	}
+	return o.boundsOf(e)
+}
+
+// callerID names the key of the request.
+func callerID(c *fiber.Ctx) string {
+	if key := web.Caller(c); key != nil {
+		return key.ID
+	}
+	return ""
+}
+
+// ofKey are the bounds of the request's key, shared.
+func (l *limits) ofKey(c *fiber.Ctx) *bounds {
+	f := l.fleet.Load()
+	whole := web.Caller(c).Quota.Bounds(l.table[limit.Key])
+	return &bounds{whole: whole, share: whole.Share(f.instances), fleet: f}
 }
 
 // boundsOf are the server's, or the endpoint's own, raised and shared.

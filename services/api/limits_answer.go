@@ -57,10 +57,14 @@ func (o *operation) refuse(c *fiber.Ctx, b *bounds, v limit.Verdict) error {
 		wait = 1 // any of those under way may end
 	}
 	c.Set(fiber.HeaderRetryAfter, strconv.FormatInt(wait, 10))
-	if v.Refused == limit.ByConcurrent {
-		return web.Errorf(web.TooManyRequests, "too many %s requests at once: this endpoint allows %d", o.name, b.whole.Concurrent)
+	what, whose := o.name+" requests", "endpoint"
+	if o.name == limit.Key {
+		what, whose = "requests", "key"
 	}
-	return web.Errorf(web.TooManyRequests, "too many %s requests: this endpoint allows %d in 10 s; try again in %d s", o.name, b.whole.Requests, wait)
+	if v.Refused == limit.ByConcurrent {
+		return web.Errorf(web.TooManyRequests, "too many %s at once: this %s allows %d", what, whose, b.whole.Concurrent)
+	}
+	return web.Errorf(web.TooManyRequests, "too many %s: this %s allows %d in 10 s; try again in %d s", what, whose, b.whole.Requests, wait)
 }
 
 // seconds rounds up.

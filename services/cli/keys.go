@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"flightline/shared/client"
+	"flightline/shared/limit"
 )
 
 func (sh *shell) keyCommand() *cobra.Command {
@@ -18,26 +21,38 @@ func (sh *shell) keyCommand() *cobra.Command {
 
 func (sh *shell) createKey() *cobra.Command {
 	var scopes []string
+	var quota string
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Make an API key; it is shown this once", Args: cobra.ExactArgs(1),
 		Long: "Make an API key. It is shown this once; the server keeps only its hash.\n\n" +
 			"Scopes are submit:ENDPOINT, read:ENDPOINT, admin:ENDPOINT (both, and purge),\n" +
-			"with * for all endpoints, and control for managing endpoints and keys.",
-		Example: "  flightline key create ci --scope submit:echo --scope read:echo",
+			"with * for all endpoints, and control for managing endpoints and keys.\n\n" +
+			"A quota bounds the key at all endpoints together, as FIELD=NUMBER with commas\n" +
+			"between: requests to the queue API in 10 s (default 20000), concurrent requests\n" +
+			"(2000), endpoints that the key created (2000). 0 means no bound.",
+		Example: "  flightline key create ci --scope submit:echo --scope read:echo --quota requests=500,concurrent=20",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			if len(scopes) == 0 {
 				return &UsageError{errors.New("give the key at least one --scope, as submit:echo")}
 			}
-			k, err := api.Keys().Create(ctx, client.KeySpec{Name: args[0], Scopes: scopes})
+			spec := client.KeySpec{Name: args[0], Scopes: scopes}
+			if quota != "" {
+				var err error
+				if spec.Quota, err = limit.ParseQuota(quota); err != nil {
+					return &UsageError{fmt.Errorf("--quota: %w", err)}
+				}
+			}
+			k, err := api.Keys().Create(ctx, spec)
 			if err != nil {
 				return err
 			}
 			return sh.show(k, [][]string{
-				{"ID", k.ID}, {"NAME", clean(k.Name)}, {"SCOPES", strings.Join(k.Scopes, " ")}, {"KEY", k.Plain},
+				{"ID", k.ID}, {"NAME", clean(k.Name)}, {"SCOPES", strings.Join(k.Scopes, " ")}, {"QUOTA", cmp.Or(k.Quota.String(), "default")}, {"KEY", k.Plain},
 			})
 		}),
 	}
 	c.Flags().StringArrayVar(&scopes, "scope", nil, "what the key may do; repeat it for more")
+	c.Flags().StringVar(&quota, "quota", "", "what the key may ask for, as requests=500,concurrent=20,endpoints=3")
 	return c
 }
 
@@ -49,9 +64,9 @@ func (sh *shell) listKeys() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := [][]string{{"ID", "NAME", "ENDS IN", "SCOPES", "CREATED"}}
+			rows := [][]string{{"ID", "NAME", "ENDS IN", "SCOPES", "QUOTA", "CREATED"}}
 			for _, k := range list {
-				rows = append(rows, []string{k.ID, clean(k.Name), clean(k.Last4), strings.Join(k.Scopes, " "), when(k.Created)})
+				rows = append(rows, []string{k.ID, clean(k.Name), clean(k.Last4), strings.Join(k.Scopes, " "), cmp.Or(k.Quota.String(), "default"), when(k.Created)})
 			}
 			return sh.show(list, rows)
 		}),

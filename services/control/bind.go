@@ -135,6 +135,7 @@ func setMillis(to *time.Duration, given *int64) {
 
 // keyBody makes a key.
 type keyBody struct {
-	Name   string   `json:"name"`
-	Scopes []string `json:"scopes"`
+	Name   string      `json:"name"`
+	Scopes []string    `json:"scopes"`
+	Quota  limit.Quota `json:"quota"`
 }

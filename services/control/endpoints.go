@@ -36,6 +36,9 @@ func (s *Service) createEndpoint(c *fiber.Ctx) error {
 	if _, err := s.template(ctx, body.TemplateID); err != nil {
 		return err
 	}
+	if made.Owner, err = s.owner(ctx, c); err != nil {
+		return err
+	}
 	made.Partition = partitionOf(made.ID, s.cfg.Partitions)
 	made.WebhookSecret = endpoint.NewWebhookSecret()
 	if err := s.outlive(ctx, made.ID); err != nil {
@@ -53,6 +56,30 @@ func (s *Service) createEndpoint(c *fiber.Ctx) error {
 		return err
 	}
 	return c.JSON(viewOf(made, s.queue.Now()))
+}
+
+// owner is the key that creates an endpoint. It is refused if as many of its own
+// exist as its quota allows; requests at the same time may exceed that.
+func (s *Service) owner(ctx context.Context, c *fiber.Ctx) (id string, err error) {
+	key := web.Caller(c)
+	bound := key.Quota.MaxEndpoints()
+	if bound == 0 {
+		return key.ID, nil
+	}
+	endpoints, err := s.registry.Endpoints.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	own := 0
+	for _, e := range endpoints {
+		if e.Owner == key.ID {
+			own++
+		}
+	}
+	if own >= bound {
+		return "", web.Errorf(web.TooManyRequests, "too many endpoints: this key has created %d that exist, and its quota is %d", own, bound)
+	}
+	return key.ID, nil
 }
 
 func (s *Service) listEndpoints(c *fiber.Ctx) error {

@@ -17,7 +17,7 @@ func (s *Service) createKey(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	plain, key, err := s.registry.Keys.Create(c.UserContext(), registry.KeySpec{Name: body.Name, Scopes: scopes})
+	plain, key, err := s.registry.Keys.Create(c.UserContext(), registry.KeySpec{Name: body.Name, Scopes: scopes, Quota: body.Quota})
 	if err != nil {
 		return err
 	}

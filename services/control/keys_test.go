@@ -43,18 +43,43 @@ func TestKeysAreShownOnceAndRevoked(t *testing.T) {
 func TestBadKeys(t *testing.T) {
 	s := start(t)
 	for name, tc := range map[string]struct{ body, text string }{
-		"empty":            {"", "not valid JSON"},
-		"no scopes":        {`{"name":"x"}`, "at least one scope"},
-		"empty scopes":     {`{"scopes":[]}`, "at least one scope"},
-		"a string":         {`{"scopes":"read:*"}`, "scopes must be an array"},
-		"numbers":          {`{"scopes":[1]}`, "scopes[0] must be a string"},
-		"unknown":          {`{"scopes":["root"]}`, `scope "root"`},
-		"no endpoint":      {`{"scopes":["read:*","submit"]}`, `scope "submit"`},
-		"name is a number": {`{"name":1,"scopes":["control"]}`, "name must be a string"},
-		"name too long":    {`{"name":"` + strings.Repeat("x", 192) + `","scopes":["control"]}`, "name is longer than 191"},
+		"empty":                {"", "not valid JSON"},
+		"no scopes":            {`{"name":"x"}`, "at least one scope"},
+		"empty scopes":         {`{"scopes":[]}`, "at least one scope"},
+		"a string":             {`{"scopes":"read:*"}`, "scopes must be an array"},
+		"numbers":              {`{"scopes":[1]}`, "scopes[0] must be a string"},
+		"unknown":              {`{"scopes":["root"]}`, `scope "root"`},
+		"no endpoint":          {`{"scopes":["read:*","submit"]}`, `scope "submit"`},
+		"name is a number":     {`{"name":1,"scopes":["control"]}`, "name must be a string"},
+		"name too long":        {`{"name":"` + strings.Repeat("x", 192) + `","scopes":["control"]}`, "name is longer than 191"},
+		"a quota is a number":  {`{"scopes":["control"],"quota":5}`, "quota must be an object"},
+		"a quota is a string":  {`{"scopes":["control"],"quota":{"requests":"5"}}`, "quota.requests must be a whole number"},
+		"a quota is negative":  {`{"scopes":["control"],"quota":{"concurrent":-1}}`, "quota.concurrent must be between 0 and 1000000000, got -1"},
+		"a quota is too large": {`{"scopes":["control"],"quota":{"endpoints":1000000001}}`, "quota.endpoints must be between 0 and 1000000000, got 1000000001"},
+		"a quota of nothing":   {`{"scopes":["control"],"quota":{"walks":1}}`, "walks"},
 	} {
 		s.expect(name, s.do("POST", "/keys", tc.body), 400, "invalid_request", tc.text)
 	}
+}
+
+// A key creates no more endpoints than its quota allows; those that others
+// created do not count, nor do deleted ones.
+func TestAKeysQuotaOfEndpoints(t *testing.T) {
+	s := start(t)
+	made := s.do("POST", "/keys", `{"scopes":["control"],"quota":{"endpoints":2,"requests":7}}`)
+	plain, _ := made.body["key"].(string)
+	if got := fmt.Sprint(made.body["quota"]); got != "map[endpoints:2 requests:7]" {
+		t.Errorf("got the quota %s", got)
+	}
+	create := func(key, id string) answer { return s.doAs(key, "POST", "/endpoints", `{"id":"`+id+`"}`) }
+	s.expect("of the administrator", s.do("POST", "/endpoints", `{"id":"other"}`), 200, "", "")
+	s.expect("the first", create(plain, "one"), 200, "", "")
+	s.expect("the second", create(plain, "two"), 200, "", "")
+	s.expect("the third", create(plain, "three"), 429, "too_many_requests", "this key has created 2 that exist, and its quota is 2")
+	if got := s.doAs(plain, "DELETE", "/endpoints/one", ""); got.status != 204 {
+		t.Fatalf("got %d %s", got.status, got.raw)
+	}
+	s.expect("after a deletion", create(plain, "three"), 200, "", "")
 }
 
 func TestV1NeedsControl(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/limit"
 	"flightline/shared/registry"
 )
 
@@ -70,10 +71,11 @@ type keyView struct {
 	Scopes    []registry.Scope `json:"scopes"`
 	Last4     string           `json:"last4"`
 	CreatedAt time.Time        `json:"createdAt"`
+	Quota     limit.Quota      `json:"quota,omitzero"` // what is not the default
 	// Key is the key itself, in the answer that makes it and never again.
 	Key string `json:"key,omitempty"`
 }
 
 func keyViewOf(k registry.Key) keyView {
-	return keyView{ID: k.ID, Name: k.Name, Scopes: k.Scopes, Last4: k.Last4, CreatedAt: k.Created}
+	return keyView{ID: k.ID, Name: k.Name, Scopes: k.Scopes, Last4: k.Last4, CreatedAt: k.Created, Quota: k.Quota}
 }

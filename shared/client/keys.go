@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"flightline/shared/limit"
 )
 
 // Keys manages API keys. Each call needs a key with the control permission.
@@ -21,6 +23,8 @@ type Key struct {
 	// Last4 are the last characters of the key, for people to recognise it.
 	Last4   string    `json:"last4"`
 	Created time.Time `json:"createdAt"`
+	// Quota is what the key has of its own, not the defaults.
+	Quota limit.Quota `json:"quota,omitzero"`
 	// Plain is the key itself. Only Create returns it, once.
 	Plain string `json:"key,omitempty"`
 }
@@ -33,6 +37,8 @@ type KeySpec struct {
 	// "read:ENDPOINT", "admin:ENDPOINT", where ENDPOINT is an id or "*" for
 	// all, and "control" for managing endpoints and keys.
 	Scopes []string `json:"scopes"`
+	// Quota bounds what the key may ask for; zero means the defaults.
+	Quota limit.Quota `json:"quota,omitzero"`
 }
 
 // Create makes a key. Key.Plain of the answer is shown never again.

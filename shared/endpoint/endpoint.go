@@ -69,6 +69,9 @@ type Endpoint struct {
 	IdleTimeout time.Duration `json:"idleTimeout"`
 	// Fleet says how workers are started.
 	Fleet Fleet `json:"fleet,omitzero"`
+	// Owner is the id of the API key that created the endpoint; "" for one made
+	// without a key. It counts for the quota of that key.
+	Owner string `json:"owner,omitempty"`
 	// Env is set for the workers, who alone see the secrets in it.
 	Env map[string]string `json:"env,omitempty"`
 	// PausedUntil is when the endpoint, whose jobs wait, hands them out again

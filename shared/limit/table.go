@@ -30,9 +30,13 @@ const (
 	Scale      = "scale"
 )
 
+// Key names the bounds of all operations of one API key, at all endpoints
+// together. An endpoint has none of them.
+const Key = "key"
+
 // Defaults returns the bounds of the API's contract. It names no retry, explain
 // and scale: each has the numbers of cancel, for itself, so that scale can be
-// asked every second by a few.
+// asked every second by a few. Nor does it name a key.
 func Defaults() Table {
 	return Table{
 		Run:        {1000, 200},
@@ -46,16 +50,21 @@ func Defaults() Table {
 		Requests:   {10, 2},
 		Explain:    {100, 20},
 		Scale:      {100, 20},
+		Key:        {20000, 2000},
 	}
 }
 
 // Operations returns the names of all operations, in order.
-func Operations() []string { return slices.Sorted(maps.Keys(Defaults())) }
+func Operations() []string {
+	table := Defaults()
+	delete(table, Key)
+	return slices.Sorted(maps.Keys(table))
+}
 
 // Known reports whether there is an operation of that name.
 func Known(operation string) bool {
 	_, known := Defaults()[operation]
-	return known
+	return known && operation != Key
 }
 
 // Parse reads a table as operators write it:
@@ -77,7 +86,7 @@ func Parse(text []byte) (Table, error) {
 	for _, operation := range slices.Sorted(maps.Keys(given)) {
 		standard, known := table[operation]
 		if !known {
-			return nil, fmt.Errorf("%s is no operation: must be of %s", operation, strings.Join(Operations(), ", "))
+			return nil, fmt.Errorf("%s is no operation: must be of %s, %s", operation, Key, strings.Join(Operations(), ", "))
 		}
 		b, err := parseBounds(operation, given[operation], standard)
 		if err != nil {

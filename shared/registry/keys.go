@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/limit"
 	"flightline/streams"
 )
 
@@ -43,6 +44,8 @@ type Key struct {
 	Created time.Time `json:"created"`
 	// Hash is the SHA-256 of the key, in hex.
 	Hash string `json:"hash"`
+	// Quota bounds what the key may ask for.
+	Quota limit.Quota `json:"quota,omitzero"`
 }
 
 // Allows reports whether the key may do what needs need, on the endpoint; for
@@ -57,6 +60,8 @@ type KeySpec struct {
 	Name string
 	// Scopes are at least one.
 	Scopes []Scope
+	// Quota bounds what the key may ask for; zero means the defaults.
+	Quota limit.Quota
 }
 
 func (s KeySpec) check() error {
@@ -67,6 +72,9 @@ func (s KeySpec) check() error {
 		return fmt.Errorf("%w: name is longer than %d characters", ErrInvalid, maxKeyName)
 	case strings.ContainsFunc(s.Name, unicode.IsControl):
 		return fmt.Errorf("%w: name must hold no control characters", ErrInvalid)
+	}
+	if err := s.Quota.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
 }
@@ -182,7 +190,7 @@ func newKey(plain string, spec KeySpec) Key {
 	hash := hashOf(plain)
 	return Key{
 		ID: hash[:keyIDLength], Name: spec.Name, Scopes: spec.Scopes,
-		Last4: plain[len(plain)-4:], Created: time.Now().UTC(), Hash: hash,
+		Last4: plain[len(plain)-4:], Created: time.Now().UTC(), Hash: hash, Quota: spec.Quota,
 	}
 }
 

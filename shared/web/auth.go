@@ -41,7 +41,17 @@ func Allow(c *fiber.Ctx, keys Keys, need registry.Permission) error {
 	if !key.Allows(c.Params("endpoint"), need) {
 		return registry.ErrUnauthorized
 	}
+	c.Locals(caller{}, &key)
 	return nil
+}
+
+// caller is where the key of a request is kept.
+type caller struct{}
+
+// Caller is the key by which Allow let the request pass, nil before that.
+func Caller(c *fiber.Ctx) *registry.Key {
+	key, _ := c.Locals(caller{}).(*registry.Key)
+	return key
 }
 
 // Key is the API key that the request came with, known or not; "" if it came

@@ -182,11 +182,8 @@ func TestMendLeavesConsumersAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for m := range batch.Messages() {
-		if err := m.DoubleAck(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		break
+	if err := (<-batch.Messages()).DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	for range 2 {
 		s.server.Stop()

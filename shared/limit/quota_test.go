@@ -1,0 +1,55 @@
+package limit_test
+
+import (
+	"testing"
+
+	"flightline/shared/limit"
+)
+
+func TestParseQuota(t *testing.T) {
+	tests := map[string]struct{ want, err string }{
+		"requests=500":                          {want: "requests=500"},
+		"requests=500,concurrent=0,endpoints=3": {want: "concurrent=0,endpoints=3,requests=500"},
+		"endpoints=1000000000":                  {want: "endpoints=1000000000"},
+		"":                                      {err: `"" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests`},
+		"requests":                              {err: `"requests" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests`},
+		"walks=1":                               {err: `"walks=1" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests`},
+		"requests=many":                         {err: `requests must be a whole number, got "many"`},
+		"requests=1,requests=2":                 {err: "requests is given twice"},
+		"requests=-1":                           {err: "quota.requests must be between 0 and 1000000000, got -1"},
+		"concurrent=1000000001":                 {err: "quota.concurrent must be between 0 and 1000000000, got 1000000001"},
+	}
+	for text, want := range tests {
+		q, err := limit.ParseQuota(text)
+		if want.err != "" {
+			if err == nil || err.Error() != want.err {
+				t.Errorf("%q: got %v, want %s", text, err, want.err)
+			}
+			continue
+		}
+		if err != nil || q.String() != want.want {
+			t.Errorf("%q: got %q, %v, want %q", text, q, err, want.want)
+		}
+	}
+}
+
+func TestQuotaBounds(t *testing.T) {
+	base := limit.Bounds{Requests: 10, Concurrent: 2}
+	tests := map[string]struct {
+		quota     limit.Quota
+		bounds    limit.Bounds
+		endpoints int
+	}{
+		"none":      {limit.Quota{}, base, 2000},
+		"one field": {limit.Quota{Requests: new(7)}, limit.Bounds{Requests: 7, Concurrent: 2}, 2000},
+		"no bounds": {limit.Quota{Requests: new(0), Concurrent: new(0), Endpoints: new(0)}, limit.Bounds{}, 0},
+	}
+	for name, test := range tests {
+		if got := test.quota.Bounds(base); got != test.bounds {
+			t.Errorf("%s: got %+v, want %+v", name, got, test.bounds)
+		}
+		if got := test.quota.MaxEndpoints(); got != test.endpoints {
+			t.Errorf("%s: got %d endpoints, want %d", name, got, test.endpoints)
+		}
+	}
+}
