@@ -216,8 +216,10 @@ func tear(path string, rng *rand.Rand) error {
 	return errors.Join(err, f.Close())
 }
 
-// lastBlocks are the newest block files of the streams whose name begins so.
+// lastBlocks are the newest block files of the streams whose name begins so, to
+// be changed.
 func (w *world) lastBlocks(stream string) (paths []string, err error) {
+	w.tampered = true
 	last := map[string]string{}
 	err = filepath.WalkDir(w.data(), func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".blk" {

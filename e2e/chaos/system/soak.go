@@ -49,8 +49,10 @@ func (k Soak) act(ctx context.Context, w *world, out io.Writer) error {
 		return err
 	}
 	interval := k.For / time.Duration(max(1, k.Jobs))
+	loading, endLoad := context.WithCancel(ctx)
+	defer endLoad()
 	load := func() {
-		w.callers.every(ctx, interval, k.For, func(n int) ledger.Input { return ledger.Input{Milliseconds: soakWork(n)} })
+		w.callers.every(loading, interval, k.For, func(n int) ledger.Input { return ledger.Input{Milliseconds: soakWork(n)} })
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -59,6 +61,7 @@ func (k Soak) act(ctx context.Context, w *world, out io.Writer) error {
 		end := time.Now().Add(k.For)
 		for n := 0; wait(ctx, soakInterval) && time.Until(end) > soakInterval; n++ {
 			if err := faults[n%len(faults)](ctx, n); err != nil {
+				endLoad()
 				return fmt.Errorf("fault %d: %w", n, err)
 			}
 		}

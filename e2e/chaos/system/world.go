@@ -1,6 +1,7 @@
 package system
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -31,6 +32,7 @@ type world struct {
 	devShell string // a line of shell to run before dev, "" for none
 	// mayRefuse lets dev refuse to start.
 	mayRefuse bool
+	tampered  bool   // files of dev were changed
 	listen    string // host:port of its HTTP
 	natsAt    string // host:port of its NATS
 	cluster   *cluster
@@ -145,8 +147,18 @@ func (w *world) ready(ctx context.Context) error {
 		}
 		return w.callers.readyz(ctx)
 	})
-	if err == nil {
-		w.note("dev ready after %s", time.Since(began).Round(100*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	w.note("dev ready after %s", time.Since(began).Round(100*time.Millisecond))
+	return w.undamaged()
+}
+
+// undamaged returns an error if dev found damage in files that nothing changed.
+func (w *world) undamaged() error {
+	printed, err := os.ReadFile(w.dev.log)
+	if err == nil && !w.tampered && bytes.Contains(printed, []byte("a file of the store")) {
+		return fmt.Errorf("dev found damage in files that nothing changed: see %s", w.dev.log)
 	}
 	return err
 }
