@@ -172,30 +172,3 @@ func TestErrorTable(t *testing.T) {
 		}
 	}
 }
-
-// A client may open a connection that it never uses, as the pool of net/http
-// does: it is no request that a stop waits for.
-func TestServeEndsDespiteAnUnusedConnection(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	app := web.New(web.Config{})
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- web.Serve(ctx, app, listener) }()
-	unused, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unused.Close()
-	used := dial(t, listener.Addr().String())
-	if _, err := used.Read(make([]byte, 1)); err != nil { // answered, so unused was accepted before
-		t.Fatal(err)
-	}
-	stop()
-	if err := receive(t, served, patience); err != nil {
-		t.Errorf("got %v, want nil", err)
-	}
-}
