@@ -108,6 +108,7 @@ func (q *Queue) probe(ctx context.Context) (silent time.Duration, err error) {
 		q.service.failed()
 		q.log.WarnContext(ctx, "the clock of the NATS server was set; running jobs keep the time that they have", "by", by)
 	}
+	q.clustered.Store(info.Cluster.Name != "")
 	if !info.Cluster.quorum() {
 		return info.Cluster.silence(), fmt.Errorf("%w: %w", ErrUnavailable, errNoQuorum)
 	}

@@ -33,6 +33,10 @@ type Config struct {
 	// ForgetGrace is how long after the end of its retention a record stays at
 	// least, for calls that still saw it. 0 means 10 s.
 	ForgetGrace time.Duration
+	// TrustAbsence: a job that the leader does not have counts as absent, though
+	// in a cluster it may be a leader that was cut off. For a process that may not
+	// ask for more, as a worker's user of NATS.
+	TrustAbsence bool
 	// Observer hears what this process did.
 	Observer Observer
 	// Point, if not nil, is called at each named crash point, for tests that
@@ -68,8 +72,11 @@ type Queue struct {
 	lines   lines
 	rooms   rooms
 	missing missing
+	commits commits
 	kept    keptRuns
 	barrier atomic.Pointer[barrier.Func] // nil while there is none
+	// clustered: the server that was asked last is one of several.
+	clustered atomic.Bool
 }
 
 // New binds a queue to a connection and measures the server's time; the shared

@@ -17,6 +17,7 @@ var errNoQuorum = errors.New("the leader hears too few of its replicas")
 // cluster is what a stream's leader tells of its replicas; the zero value is a
 // stream without any.
 type cluster struct {
+	Name     string    `json:"name"` // "" of a server that is alone
 	Replicas []replica `json:"replicas"`
 }
 

@@ -23,7 +23,7 @@ func TestQuorum(t *testing.T) {
 		"two of four of five": {[]replica{here, here, late, away}, true},
 		"one of four of five": {[]replica{here, late, late, away}, false},
 	} {
-		if got := (cluster{tc.replicas}).quorum(); got != tc.want {
+		if got := (cluster{Replicas: tc.replicas}).quorum(); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
@@ -41,7 +41,7 @@ func TestHowLongALeaderHasHeardNoMajority(t *testing.T) {
 		"one is offline":        {[]replica{{Offline: true}, after(4)}, 4 * time.Second},
 		"all are":               {[]replica{{Offline: true}, {Offline: true}}, math.MaxInt64},
 	} {
-		if got := (cluster{tc.replicas}).silence(); got != tc.want {
+		if got := (cluster{Replicas: tc.replicas}).silence(); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}

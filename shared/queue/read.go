@@ -80,7 +80,19 @@ func (q *Queue) latest(ctx context.Context, at place, id job.ID) (*record, error
 	return r, nil
 }
 
+// newest is the record of a job's highest attempt, or its queue message while
+// there is none, also one that has expired; job.ErrNotFound.
 func (q *Queue) newest(ctx context.Context, at place, id job.ID) (*record, error) {
+	lookUp := func() (*record, error) { return q.lookUp(ctx, at, id) }
+	r, err := lookUp()
+	if errors.Is(err, job.ErrNotFound) {
+		return q.absent(ctx, at, lookUp)
+	}
+	return r, err
+}
+
+// lookUp is newest as far as the leaders know that are asked.
+func (q *Queue) lookUp(ctx context.Context, at place, id job.ID) (*record, error) {
 	records, anyOne := streams.Records(at.partition), streams.AnyAttempt(at.partition, at.endpoint, id)
 	r, err := q.readLast(ctx, at, id, records, anyOne)
 	if err != nil && !errors.Is(err, errNoMessage) {

@@ -29,6 +29,8 @@ const (
 	codeWriteInFlight = 10164 // another write of the subject is in flight
 	codeNoStream      = 10059
 	codeNoConsumer    = 10014
+	codeStreamFailed  = 10051 // the error of a stream's store, in its text
+	codeDeleteFailed  = 10057 // a message is not there, or could not be removed
 	codeStoreFailed   = 10049 // among others: a deleted stream's folder is still being removed
 )
 

@@ -82,7 +82,7 @@ func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, e
 	if err != nil {
 		return nil, err
 	}
-	q, err := queue.New(ctx, nc, queue.Config{Log: cfg.Log})
+	q, err := queue.New(ctx, nc, queue.Config{Log: cfg.Log, TrustAbsence: true})
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ type job struct {
 	accepted time.Time // of the answer 200; zero if there was none
 	ended    time.Time // when a caller saw a terminal status; zero if it did not
 	hidden   time.Time // when a caller was first answered 404; zero if it was not
+	hiding   string    // what that answer said
 	status   string    // the last that a caller saw, or why it saw none
 	by       string    // the run that the output names
 	runs     []run     // by their beginning
@@ -52,10 +53,6 @@ type rule struct {
 	// end is how long a job may take from its acceptance, or from the last
 	// fault if that was later, to its end. 0 means any time.
 	end time.Duration
-	// staleReads: a 404 for an accepted job that ended well is counted and is no
-	// violation. A node that was cut off answers reads for some seconds: an open
-	// defect (docs/reliability.md), which would hide what else the scenario finds.
-	staleReads bool
 	// overtaken is how long a job may wait while jobs that were accepted later
 	// begin. 0 means any time.
 	overtaken time.Duration
@@ -94,8 +91,8 @@ func (r rule) judge(j *job, incidents []incident) []violation {
 	if j.status != completed {
 		add(ruleLost, "is %s when all is quiet", j.status)
 	}
-	if j.wasHidden() && !r.staleReads {
-		add(ruleHidden, "was answered 404 %s after it was accepted, and is %s", j.hidden.Sub(j.accepted).Round(time.Millisecond), j.status)
+	if j.wasHidden() {
+		add(ruleHidden, "was answered %s %s after it was accepted, and is %s", j.hiding, j.hidden.Sub(j.accepted).Round(time.Millisecond), j.status)
 	}
 	finished := func(o run) bool { return !o.finished.IsZero() }
 	switch named := slices.IndexFunc(j.runs, func(o run) bool { return o.by == j.by }); {

@@ -76,16 +76,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestStaleReadsAreCounted(t *testing.T) {
-	b := newBook(rule{lease: minLease, staleReads: true})
-	j := &job{n: 1, id: "a", accepted: time.UnixMilli(1), hidden: time.UnixMilli(2), status: completed, by: "w"}
-	j.runs = []run{{job: "a", by: "w", worker: "w", began: time.UnixMilli(3), finished: time.UnixMilli(4)}}
-	b.jobs[1] = j
-	if sums, found := b.audit(); sums.Hidden != 1 || len(found) > 0 {
-		t.Errorf("got %+v, %v, want one counted and no violation", sums, found)
-	}
-}
-
 func TestLate(t *testing.T) {
 	r := rule{end: 5 * time.Second}
 	j := &job{accepted: at(1), ended: at(10)}

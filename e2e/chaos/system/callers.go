@@ -172,7 +172,7 @@ func (j *job) seen(a answer, err error, now time.Time) (over bool) {
 	switch {
 	case errors.Is(err, errGone):
 		if j.status = "404"; j.hidden.IsZero() {
-			j.hidden = now
+			j.hidden, j.hiding = now, err.Error()
 		}
 		over = now.Sub(j.hidden) > hiddenTime
 	case err != nil:

@@ -21,6 +21,7 @@ type answer struct {
 	Output struct {
 		By string `json:"by"`
 	} `json:"output"`
+	Error string `json:"error"` // of an answer that is not 200
 }
 
 // try sends a submission once. It returns the job's id where the answer names
@@ -56,14 +57,14 @@ func (c *callers) look(ctx context.Context, id string, server int, hold time.Dur
 	case err != nil:
 		return a, err
 	case status == http.StatusNotFound:
-		return a, errGone
+		return a, fmt.Errorf("%w: %s", errGone, a.Error)
 	case status != http.StatusOK:
 		return a, fmt.Errorf("status %d", status)
 	}
 	return a, nil
 }
 
-// do sends a request and reads the answer into to, if it is 200.
+// do sends a request and reads the answer into to, if it is 200 or 404.
 func (c *callers) do(req *http.Request, to any) (status int, header http.Header, err error) {
 	req.Header.Set("Authorization", "Bearer "+apiKey)
 	resp, err := c.http.Do(req)
@@ -75,7 +76,7 @@ func (c *callers) do(req *http.Request, to any) (status int, header http.Header,
 	if err != nil {
 		return 0, resp.Header, fmt.Errorf("no whole answer: %w", err)
 	}
-	if resp.StatusCode == http.StatusOK && to != nil {
+	if (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusNotFound) && to != nil {
 		if err := json.Unmarshal(text, to); err != nil {
 			return 0, resp.Header, fmt.Errorf("answer %q: %w", text, err)
 		}

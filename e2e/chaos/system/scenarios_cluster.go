@@ -18,11 +18,15 @@ func clusterScenarios() []scenario {
 		},
 		{
 			name: "partition", does: "each of three nodes cut off from the others, and from half of the clients, for 0.8 and 0.9 leases; jobs run through it", needs: needs,
-			rule: rule{staleReads: true}, act: func(ctx context.Context, w *world) error { return partition(ctx, w, 8, 9) },
+			rule: rule{}, act: func(ctx context.Context, w *world) error { return partition(ctx, w, 8, 9) },
 		},
 		{
 			name: "cluster-rolling-stop", does: "SIGTERM of each of two workers (64 slots) in turn under as much load as they can take, on three nodes", needs: needs,
 			rule: rule{overtaken: minLease / 2, end: 2 * minLease}, act: clusterRollingStop,
+		},
+		{
+			name: "partition-long", does: "the same for 2 leases", needs: needs, long: true,
+			rule: rule{}, act: func(ctx context.Context, w *world) error { return partition(ctx, w, 20) },
 		},
 		{
 			name: "partitions", does: "the same for 0.5, 0.8, 1, 2 and 3 leases", needs: needs, long: true, limit: 9 * time.Minute,

@@ -66,6 +66,9 @@ func (c *Cluster) StartNode(i int) {
 	c.waitForPeers()
 }
 
+// NodeName is the server name of node i.
+func (c *Cluster) NodeName(i int) string { return c.nodes[i].cfg.ServerName }
+
 // StreamLeader is the node that leads the stream. It waits for one while the
 // nodes elect, and fails the test after 30 s without any.
 func (c *Cluster) StreamLeader(stream string) int {
