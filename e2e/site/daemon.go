@@ -27,6 +27,12 @@ func (s *Site) Start(args ...string) *Daemon {
 	return s.daemon(s.Command(s.Binary, args...))
 }
 
+// StartCommand starts a command line that ends in the binary, likewise.
+func (s *Site) StartCommand(cmd *exec.Cmd) *Daemon {
+	s.T.Helper()
+	return s.daemon(cmd)
+}
+
 func (s *Site) daemon(cmd *exec.Cmd) *Daemon {
 	s.T.Helper()
 	d := &Daemon{T: s.T, Cmd: cmd, Lines: make(chan string, 100)}

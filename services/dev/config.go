@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flightline/services/cli"
+	"flightline/shared/web"
 )
 
 // newLogger writes lines of this level and above to w, where answers do not go.
@@ -43,6 +44,28 @@ type TLS struct {
 	TLSKey  string `flag:"tls-key" env:"FLIGHTLINE_TLS_KEY" help:"path of its key, as PEM, which not everybody on the machine may read"`
 }
 
+// Connections bounds those that are open at a time.
+type Connections struct {
+	MaxConnections           int `flag:"max-connections" env:"FLIGHTLINE_MAX_CONNECTIONS" help:"most connections that are open at a time, for HTTP and metrics together; 0 means half of the files that the process may open, at most 16384"`
+	MaxConnectionsPerAddress int `flag:"max-connections-per-address" env:"FLIGHTLINE_MAX_CONNECTIONS_PER_ADDRESS" help:"most of them from one client address, or from one IPv6 network of 64 bits; 0 means half of all. Behind a proxy, which is one address, give as many as --max-connections"`
+}
+
+// check returns what is wrong with the settings.
+func (c Connections) check() error {
+	if c.MaxConnections < 0 {
+		return &cli.UsageError{Err: fmt.Errorf("--max-connections %d: must be 0 or more", c.MaxConnections)}
+	}
+	if c.MaxConnectionsPerAddress < 0 {
+		return &cli.UsageError{Err: fmt.Errorf("--max-connections-per-address %d: must be 0 or more", c.MaxConnectionsPerAddress)}
+	}
+	return nil
+}
+
+// limit is the limit of the settings.
+func (c Connections) limit(log *slog.Logger) *web.ConnLimit {
+	return web.NewConnLimit(c.MaxConnections, c.MaxConnectionsPerAddress, log)
+}
+
 // Config is what `flightline dev` may be told.
 type Config struct {
 	Listen        string `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
@@ -57,6 +80,7 @@ type Config struct {
 	NoDemo        bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
 	LogLevel      string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`
 	LogFormat     string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+	Connections
 	TLS
 	Engine
 	Ending
@@ -74,6 +98,7 @@ type ServeConfig struct {
 	Limits        string        `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
 	MetricsListen string        `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 if there is none, or a free port if that is taken"`
 	Catalog       string        `flag:"catalog" env:"FLIGHTLINE_CATALOG" help:"JSON file with prices and places of machines; see pods.md"`
+	Connections
 	TLS
 	TLSClientCA string `flag:"tls-client-ca" env:"FLIGHTLINE_TLS_CLIENT_CA" help:"path of the certificates, as PEM, of those who may vouch for clients: each, also Prometheus, must show a certificate then, besides its key"`
 	NATS

@@ -48,7 +48,7 @@ func (c Config) check() (limit.Table, error) {
 	_, unread := catalogOf(c.Catalog)
 	if err := cmp.Or(
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), addressOf("nats-listen", c.NATSListen, natsOff),
-		keyOf("api-key", c.APIKey), unknown, c.Engine.check(), unread,
+		keyOf("api-key", c.APIKey), unknown, c.Engine.check(), c.Connections.check(), unread,
 	); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 		return err
 	}
 	defer b.stop(ctx)
-	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen, shown, log)
+	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen, cfg.limit(log), shown, log)
 	if err != nil {
 		return err
 	}

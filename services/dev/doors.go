@@ -11,6 +11,7 @@ import (
 
 	"flightline/services/cli"
 	"flightline/shared/certs"
+	"flightline/shared/web"
 )
 
 // doors are where a process is reached.
@@ -29,9 +30,9 @@ func openCerts(files certs.Files, log *slog.Logger) (*certs.Server, error) {
 	return shown, nil
 }
 
-// openDoors listens at the addresses of --listen and --metrics-listen, with what
-// openCerts has read.
-func openDoors(ctx context.Context, listen, metrics string, shown *certs.Server, log *slog.Logger) (*doors, error) {
+// openDoors listens at the addresses of --listen and --metrics-listen, within
+// the limit, with what openCerts has read.
+func openDoors(ctx context.Context, listen, metrics string, limit *web.ConnLimit, shown *certs.Server, log *slog.Logger) (*doors, error) {
 	var listening net.ListenConfig
 	requests, err := listening.Listen(ctx, "tcp", listen)
 	if err != nil {
@@ -43,8 +44,17 @@ func openDoors(ctx context.Context, listen, metrics string, shown *certs.Server,
 		return nil, err
 	}
 	d := &doors{requests, scrapes, shown}
+	d.bound(limit)
 	d.secure(log)
 	return d, nil
+}
+
+// bound puts the limit on the listeners, beneath TLS.
+func (d *doors) bound(limit *web.ConnLimit) {
+	d.requests = limit.Listener(d.requests, d.shown == nil)
+	if d.scrapes != nil {
+		d.scrapes = limit.Listener(d.scrapes, d.shown == nil)
+	}
 }
 
 // secure puts TLS on the listeners, or warns of those that others reach without.

@@ -68,7 +68,7 @@ func Serve(ctx context.Context, cfg ServeConfig, version string, names []string,
 	if err != nil {
 		return err
 	}
-	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen, shown, log)
+	open, err := openDoors(ctx, cfg.Listen, cfg.MetricsListen, cfg.limit(log), shown, log)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (c ServeConfig) inBounds(roles []string) error {
 	return cmp.Or(
 		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), eventsAgeInBounds(c.EventsAge), c.drains(),
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), keyOf("bootstrap-key", c.BootstrapKey),
-		c.NATS.check(), c.Webhooks.check(), c.Fleets.check(roles),
+		c.Connections.check(), c.NATS.check(), c.Webhooks.check(), c.Fleets.check(roles),
 	)
 }
 

@@ -13,6 +13,9 @@ import (
 
 const (
 	headerWithin = 5 * time.Second
+	idleTimeout  = 2 * time.Minute
+	// writeTimeout bounds an answer, with the time that its numbers take.
+	writeTimeout = time.Minute
 	stopWithin   = time.Second
 )
 
@@ -46,7 +49,7 @@ func (r *Registry) Handler() http.Handler {
 func (r *Registry) Serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", r.Handler())
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerWithin}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerWithin, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)

@@ -43,6 +43,9 @@ type Part struct {
 	// for all it started. Returning nil earlier means that the part is done;
 	// the others go on. An error stops them all. Required.
 	Run func(ctx context.Context) error
+	// Optional says that the others go on without the part: its error is logged,
+	// and is none of Run's.
+	Optional bool
 	// Grace is how long Run may take to return once ctx is done. 0 means
 	// StopGrace.
 	Grace time.Duration
@@ -61,7 +64,7 @@ type part struct {
 }
 
 // Run starts the parts in the order given and blocks until all have returned.
-// When ctx is done or a part returns an error, it stops those that still run,
+// When ctx is done or a part that is not optional returns an error, it stops those that still run,
 // one after the other from the last to the first, so that each can rely on
 // those before it until it is gone. A part that takes longer than NoticeDelay to
 // stop is named in the log, with what it waits for.
@@ -74,7 +77,7 @@ func Run(ctx context.Context, log *slog.Logger, parts ...Part) error {
 	failed := make(chan struct{}, len(parts))
 	running := make([]*part, 0, len(parts))
 	for _, p := range parts {
-		running = append(running, start(ctx, p, failed))
+		running = append(running, start(ctx, log, p, failed))
 		log.DebugContext(ctx, "part started", "part", p.Name)
 	}
 	waitForEnd(ctx, running, failed)
@@ -90,7 +93,7 @@ func Run(ctx context.Context, log *slog.Logger, parts ...Part) error {
 
 // start gives the part a context of its own, which does not end with ctx:
 // only halt ends it, in order.
-func start(ctx context.Context, p Part, failed chan<- struct{}) *part {
+func start(ctx context.Context, log *slog.Logger, p Part, failed chan<- struct{}) *part {
 	own, stop := context.WithCancel(context.WithoutCancel(ctx))
 	started := &part{Part: p, stop: stop, done: make(chan struct{})}
 	go func() { // ends with the part; halt waits for it
@@ -99,7 +102,11 @@ func start(ctx context.Context, p Part, failed chan<- struct{}) *part {
 		if own.Err() != nil && errors.Is(err, context.Canceled) {
 			return // told to stop, and did
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case p.Optional:
+			log.ErrorContext(ctx, "part failed; the others go on without it", "part", p.Name, "err", err)
+		default:
 			started.err = fmt.Errorf("%s: %w", p.Name, err)
 			failed <- struct{}{}
 		}

@@ -84,6 +84,26 @@ func TestTheFirstErrorStopsTheOthersAndNoErrorIsLost(t *testing.T) {
 	})
 }
 
+func TestTheOthersGoOnWithoutAnOptionalPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var logged strings.Builder
+		var d diary
+		broken := process.Part{Name: "metrics", Optional: true, Run: func(context.Context) error { return errBroken }}
+		done := make(chan error, 1)
+		log := slog.New(slog.NewTextHandler(&logged, nil))
+		go func() { done <- process.Run(ctx, log, broken, d.obedient("api", 0, nil)) }()
+		synctest.Wait()
+		if want := "part=metrics err=broken"; len(d.lines) > 0 || !strings.Contains(logged.String(), want) {
+			t.Errorf("got ends %v and the log %q, want none and %q", d.lines, logged.String(), want)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+	})
+}
+
 func TestAPartThatIsDoneLeavesTheOthersRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

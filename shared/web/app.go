@@ -25,7 +25,12 @@ type Config struct {
 	// bytes: a request waits a second for room, then it gets 503 and is not read.
 	// The process takes about three times as much. 0 means 512 MiB.
 	BodyMemory int
-	// ReadTimeout bounds how long a client may take to send a request. 0 means 2 min.
+	// HeaderTimeout bounds how long a client may take to send the header of a
+	// request and a body of at most 64 KiB, from the start of a new connection, or
+	// from the first byte of a later request. 0 means 10 s.
+	HeaderTimeout time.Duration
+	// ReadTimeout bounds how long a client may take to send a body over 64 KiB. 0
+	// means 2 min.
 	ReadTimeout time.Duration
 	// IdleTimeout closes a connection that waits for its next request. 0 means 2 min.
 	IdleTimeout time.Duration
@@ -45,10 +50,11 @@ type Config struct {
 }
 
 const (
-	defaultBodyLimit   = job.MaxSyncBody + 64<<10
-	defaultBodyMemory  = 512 << 20
-	defaultReadTimeout = 2 * time.Minute
-	defaultIdleTimeout = 2 * time.Minute
+	defaultBodyLimit     = job.MaxSyncBody + 64<<10
+	defaultBodyMemory    = 512 << 20
+	defaultHeaderTimeout = 10 * time.Second
+	defaultReadTimeout   = 2 * time.Minute
+	defaultIdleTimeout   = 2 * time.Minute
 	// readBufferSize bounds the headers of a request.
 	readBufferSize = 64 << 10
 	// idleWorker is how long fasthttp keeps a goroutine for a next connection,
@@ -67,20 +73,19 @@ func New(cfg Config) *fiber.App {
 		AppName:               "flightline",
 		BodyLimit:             orDefault(cfg.BodyLimit, defaultBodyLimit),
 		CaseSensitive:         true,
-		Concurrency:           maxConnections(),
 		DisableStartupMessage: true,
 		// A form's content type says nothing: RunPod's workers send JSON under it.
 		DisablePreParseMultipartForm: true,
 		ErrorHandler:                 answerError(log),
 		IdleTimeout:                  orDefault(cfg.IdleTimeout, defaultIdleTimeout),
 		ReadBufferSize:               readBufferSize,
-		ReadTimeout:                  orDefault(cfg.ReadTimeout, defaultReadTimeout),
+		ReadTimeout:                  orDefault(cfg.HeaderTimeout, defaultHeaderTimeout),
 		StreamRequestBody:            false, // it would switch BodyLimit off
 		WriteTimeout:                 0,     // answers may be held for minutes
 	})
 	app.Server().ConnState = setState
 	app.Server().MaxIdleWorkerDuration = idleWorker
-	bodies := newMemory(orDefault(cfg.BodyMemory, defaultBodyMemory), app.Config().BodyLimit, app.Config().ReadTimeout)
+	bodies := newMemory(orDefault(cfg.BodyMemory, defaultBodyMemory), app.Config().BodyLimit, orDefault(cfg.ReadTimeout, defaultReadTimeout))
 	bodies.oversized = cfg.Oversized
 	app.Server().HeaderReceived = bodies.admit
 	app.Server().Handler = bodies.handle(beforeRouting(app, app.Server().Handler))

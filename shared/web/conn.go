@@ -17,15 +17,15 @@ const shakeWithin = 10 * time.Second
 // listening accepts connections that report each end to fasthttp.
 type listening struct{ net.Listener }
 
-// acceptRetryDelay is the pause while the system has no file handle left for a
-// connection.
+// acceptRetryDelay is the pause while the system has no file handle or memory
+// left for a connection.
 const acceptRetryDelay = 50 * time.Millisecond
 
-// Accept implements net.Listener. While there is no file handle left it waits:
+// Accept implements net.Listener. While the system has none left it waits:
 // fasthttp would take that for the end of the listener.
 func (l listening) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
-	for outOfFiles(err) {
+	for passes(err) {
 		<-time.After(acceptRetryDelay)
 		accepted, err = l.Listener.Accept()
 	}
@@ -82,7 +82,8 @@ func isHTTP(begin [5]byte) bool {
 // its ErrorHandler, which gives the body's room back.
 type conn struct {
 	net.Conn
-	line requestLine
+	line   requestLine
+	active bool // a request has begun, and its answer is not written yet
 }
 
 // Read implements net.Conn.
@@ -102,11 +103,16 @@ func (c *conn) setState(state fasthttp.ConnState) {
 	switch state {
 	case fasthttp.StateNew, fasthttp.StateIdle:
 		c.line.expect()
+		c.active = false
 	case fasthttp.StateActive:
 		c.line.begin()
+		c.active = true
 	case fasthttp.StateClosed, fasthttp.StateHijacked:
 	}
 }
+
+// silent reports whether no request has begun: the client waits for no answer.
+func (c *conn) silent() bool { return !c.active }
 
 // CloseWrite ends what is sent, if the connection can do that.
 func (c *conn) CloseWrite() error {

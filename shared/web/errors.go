@@ -35,6 +35,7 @@ const (
 	PodNotFound      Code = "pod_not_found"      // 404: never made, or gone for a day
 	PodConflict      Code = "pod_conflict"       // 409: its status, its lock or its owner does not allow it
 	InUse            Code = "in_use"             // 409: a template or network volume that a pod or an endpoint uses
+	RequestTimeout   Code = "request_timeout"    // 408: the request was sent too slowly
 	BodyTooLarge     Code = "body_too_large"     // 413
 	EndpointExists   Code = "endpoint_exists"    // 409
 	EndpointBusy     Code = "endpoint_busy"      // 409: deleting an endpoint that has jobs needs force
@@ -49,7 +50,7 @@ var statusOf = map[Code]int{
 	InvalidRequest: http.StatusBadRequest, JobFinished: http.StatusBadRequest, NotRetryable: http.StatusBadRequest,
 	Unauthorized: http.StatusUnauthorized,
 	JobNotFound:  http.StatusNotFound, EndpointNotFound: http.StatusNotFound, NotFound: http.StatusNotFound,
-	MethodNotAllowed: http.StatusMethodNotAllowed, BodyTooLarge: http.StatusRequestEntityTooLarge,
+	MethodNotAllowed: http.StatusMethodNotAllowed, RequestTimeout: http.StatusRequestTimeout, BodyTooLarge: http.StatusRequestEntityTooLarge,
 	PodNotFound: http.StatusNotFound, PodConflict: http.StatusConflict, InUse: http.StatusConflict,
 	EndpointExists: http.StatusConflict, EndpointBusy: http.StatusConflict,
 	IdempotencyMismatch: http.StatusUnprocessableEntity,
@@ -178,7 +179,7 @@ func answerOfFiber(err *fiber.Error) Error {
 	case http.StatusRequestEntityTooLarge:
 		return Error{BodyTooLarge, "the body is too large"}
 	case http.StatusRequestTimeout:
-		return Error{InvalidRequest, "the request was not sent in time"}
+		return Error{RequestTimeout, "the request was not sent in time"}
 	case http.StatusRequestHeaderFieldsTooLarge:
 		return Error{InvalidRequest, "the request's headers are too large"}
 	case http.StatusInternalServerError:

@@ -30,6 +30,7 @@ var meanings = map[web.Code]struct{ means, then string }{
 	web.PodNotFound:         {"no such pod: it was never made, or is gone for more than a day", "correct the address"},
 	web.PodConflict:         {"the pod is locked, TERMINATED, or its owner runs it; the text tells", "unlock it, or act where it runs"},
 	web.InUse:               {"a pod or an endpoint uses the template or network volume; the text names it", "delete or change that first"},
+	web.RequestTimeout:      {"the request was sent too slowly, or not to its end; the connection ends", "send it again on a new connection"},
 	web.BodyTooLarge:        {"the body is over the route's limit; the text tells both sizes", "send less"},
 	web.EndpointExists:      {"the id is taken", "take another, or change the one there is"},
 	web.EndpointBusy:        {"the endpoint still has jobs", "wait for them, or `?force=true`"},

@@ -2,7 +2,8 @@
 
 package web
 
-// maxConnections knows no limit of files here.
-func maxConnections() int { return 0 }
+// maxFiles is how many files the process may open: 0, it is not known here.
+func maxFiles() int { return 0 }
 
-func outOfFiles(error) bool { return false }
+// passes reports whether an error of Accept does not last: none is known here.
+func passes(error) bool { return false }

@@ -87,7 +87,7 @@ func (m *memory) admit(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if t.refused != nil {
 		return fasthttp.RequestConfig{MaxRequestBodySize: smallBody} // a chunked one may prove to be small
 	}
-	return fasthttp.RequestConfig{}
+	return fasthttp.RequestConfig{ReadTimeout: m.reading}
 }
 
 // take waits a little for room; in the meantime nothing is read, and the client
@@ -199,6 +199,10 @@ func (m *memory) handle(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 func (m *memory) refusal(app *fiber.App, next func(*fasthttp.RequestCtx, error)) func(*fasthttp.RequestCtx, error) {
 	return func(ctx *fasthttp.RequestCtx, err error) {
 		t := m.leave(&ctx.Request.Header)
+		if c, ok := ctx.Conn().(interface{ silent() bool }); ok && c.silent() {
+			_ = ctx.Conn().Close() // fasthttp's answer to no request goes nowhere
+			return
+		}
 		tooLarge := errors.Is(err, fasthttp.ErrBodyTooLarge)
 		switch {
 		case tooLarge && m.answerOversized(app, ctx, t):

@@ -83,7 +83,7 @@ func TestMemoryIsBoundedWhileManyTrickle(t *testing.T) {
 			go trickle(conn, done)
 			defer close(done)
 			status, body := answered(t, conn)
-			if status == 503 && body["code"] != "unavailable" || status == 400 && !strings.Contains(fmt.Sprint(body), "not sent in time") {
+			if status == 503 && body["code"] != "unavailable" || status == 408 && !strings.Contains(fmt.Sprint(body), "not sent in time") {
 				t.Errorf("got %d %v", status, body)
 			}
 			statuses[status].Add(1)
@@ -99,7 +99,7 @@ func TestMemoryIsBoundedWhileManyTrickle(t *testing.T) {
 			most = max(most, heap())
 		}
 	}
-	begun, refused := statuses[400].Load(), statuses[503].Load()
+	begun, refused := statuses[408].Load(), statuses[503].Load()
 	t.Logf("%d MB of heap at most; %d were begun and cut off by the deadline, %d refused", (most-base)/mb, begun, refused)
 	if grown := most - base; grown > room+buffer {
 		t.Errorf("got %d MB more heap, want at most %d", grown/mb, (room+buffer)/mb)

@@ -29,7 +29,7 @@ func (l *requestLine) begin() { l.expected = l.expected && l.received }
 // check returns how many of the bytes just received may pass on: all, unless
 // the line ends in LF alone.
 func (l *requestLine) check(received []byte) int {
-	l.received = true
+	l.received = l.received || len(received) > 0
 	for rest := received; l.expected && len(rest) > 0; {
 		end := bytes.IndexByte(rest, '\n')
 		if end < 0 {

@@ -1,0 +1,65 @@
+package security
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"flightline/e2e/need"
+	"flightline/e2e/site"
+)
+
+// clientAt is an HTTP client with an address of its own, as other machines have one.
+func clientAt(t *testing.T, address string) *http.Client {
+	t.Helper()
+	local := &net.TCPAddr{IP: net.ParseIP(address)}
+	probe, err := net.ListenTCP("tcp", local)
+	if err != nil {
+		need.Skip(t, "loopback", err.Error())
+	}
+	_ = probe.Close()
+	dialer := &net.Dialer{LocalAddr: local}
+	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}, Timeout: site.Soon}
+}
+
+// Idle connections without a key, more than the process may open files, from one
+// address: a job of another address runs, and the process lives.
+func TestIdleConnectionsTakeNoServerDown(t *testing.T) {
+	t.Parallel()
+	const files, connections = 256, 300
+	other := clientAt(t, "127.0.0.2")
+	s := site.New(t)
+	s.Env = append(s.Env, "FLIGHTLINE_API_KEY=key-of-an-administrator", "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
+	limited := fmt.Sprintf("ulimit -n %d && exec %s dev", files, s.Binary)
+	d := s.StartCommand(s.Command("/bin/sh", "-c", limited))
+	metrics := strings.TrimSuffix(strings.TrimPrefix(d.Line("flightline metrics: "), "http://"), "/metrics")
+	url := d.Line(site.Ready)
+	for i := range connections {
+		address := strings.TrimPrefix(url, "http://")
+		if i%2 == 1 {
+			address = metrics
+		}
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v2/echo/runsync", strings.NewReader(`{"input":{"n":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "key-of-an-administrator")
+	resp, err := other.Do(req)
+	if err != nil {
+		t.Fatalf("a job of another client: %v\n%s", err, d.Said())
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"COMPLETED"`) {
+		t.Errorf("a job of another client: got %d %s, %v, want 200 and COMPLETED", resp.StatusCode, body, err)
+	}
+	d.Stop(site.StopWithin)
+}
