@@ -49,6 +49,9 @@ func (a *attendance) served(at time.Time) {
 		a.heard = at
 	}
 	a.patience = maxSilence + rand.N(silenceJitter) //nolint:gosec // jitter
+	if plantStay {
+		a.patience = maxSilenceBackoff
+	}
 }
 
 // moved notes that another node is tried from now on.

@@ -19,6 +19,7 @@ func plants() []plant {
 		{"plant_ask", "dev-freeze"},
 		{"plant_fresh", "worker-freeze-idle"},
 		{"plant_close", "cluster-rolling-stop"},
+		{"plant_strand", "partition-long"},
 	}
 }
 

@@ -1,0 +1,5 @@
+//go:build !plant_strand
+
+package queue
+
+const plantStay = false
