@@ -50,7 +50,7 @@ func AllWanted(c Config, endpoints []endpoint.Endpoint) []Wanted {
 func bucketStream(b jetstream.KeyValueConfig) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: Bucket(b.Bucket), Subjects: []string{"$KV." + b.Bucket + ".>"}, Discard: jetstream.DiscardNew, Storage: b.Storage,
-		Replicas: b.Replicas, MaxAge: b.TTL, MaxMsgsPerSubject: 1, AllowDirect: true, AllowRollup: true, Metadata: b.Metadata,
+		Replicas: b.Replicas, MaxAge: b.TTL, MaxMsgsPerSubject: 1, AllowDirect: true, AllowRollup: true, DenyDelete: true, Metadata: b.Metadata,
 		Duplicates: min(cmp.Or(b.TTL, 2*time.Minute), 2*time.Minute),
 	}
 }

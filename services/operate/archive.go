@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"flightline/streams"
 )
 
 const (
@@ -122,72 +120,4 @@ func finish(dir string, m Manifest, s *sums) error {
 		return err
 	}
 	return errors.Join(folder.Sync(), folder.Close())
-}
-
-// Verify reads all of a backup and returns its manifest, or an ErrArchive if a
-// file is missing, cut off or changed, or was made by a newer program.
-func Verify(dir string) (Manifest, error) {
-	checked, err := verifySums(dir)
-	if err != nil {
-		return Manifest{}, err
-	}
-	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
-	if err != nil {
-		return Manifest{}, fmt.Errorf("%w: %w", ErrArchive, err)
-	}
-	var m Manifest
-	if err := json.Unmarshal(data, &m); err != nil {
-		return Manifest{}, fmt.Errorf("%w: %s: %w", ErrArchive, manifestFile, err)
-	}
-	if m.Format != format {
-		return Manifest{}, fmt.Errorf("%w: it has format %d, this program reads %d", ErrArchive, m.Format, format)
-	}
-	for _, c := range m.Streams {
-		if _, ours := streams.PartOf(c.Name); !ours || !checked[snapshotFile(c.Name)] || !checked[laterFile(c.Name)] {
-			return Manifest{}, fmt.Errorf("%w: stream %q is not in it", ErrArchive, c.Name)
-		}
-	}
-	if !checked[manifestFile] {
-		return Manifest{}, fmt.Errorf("%w: %s has no sum", ErrArchive, manifestFile)
-	}
-	return m, streams.CheckSchema(m.Schema)
-}
-
-func verifySums(dir string) (map[string]bool, error) {
-	data, err := os.ReadFile(filepath.Join(dir, sumsFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s has no %s: the backup did not come to its end", ErrArchive, dir, sumsFile)
-	}
-	if err != nil {
-		return nil, err
-	}
-	checked := map[string]bool{}
-	for line := range strings.Lines(string(data)) {
-		want, name, found := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
-		if !found || name != filepath.Base(name) {
-			return nil, fmt.Errorf("%w: %s: %q", ErrArchive, sumsFile, line)
-		}
-		got, err := sumOf(filepath.Join(dir, name))
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrArchive, err)
-		}
-		if got != want {
-			return nil, fmt.Errorf("%w: %s was changed or cut off: its SHA-256 is %s, want %s", ErrArchive, name, got, want)
-		}
-		checked[name] = true
-	}
-	return checked, nil
-}
-
-func sumOf(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close() //nolint:errcheck // it was only read
-	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,13 +172,9 @@ func replay(ctx context.Context, js jetstream.JetStream, stream string, r io.Rea
 	if err != nil {
 		return 0, err
 	}
-	in := json.NewDecoder(bufio.NewReaderSize(r, 1<<20))
-	for {
-		var m message
-		if err := in.Decode(&m); errors.Is(err, io.EOF) {
-			return written, nil
-		} else if err != nil {
-			return written, fmt.Errorf("%w: %s: %w", ErrArchive, laterFile(stream), err)
+	for m, err := range laterMessages(stream, &stoppable{ctx, r}) {
+		if err != nil {
+			return written, err
 		}
 		if m.Seq <= s.CachedInfo().State.LastSeq {
 			var there *jetstream.RawStreamMsg
@@ -201,12 +196,13 @@ func replay(ctx context.Context, js jetstream.JetStream, stream string, r io.Rea
 		if !ttlLeft(again.Header, time.Since(m.Time)) {
 			continue
 		}
-		err := patiently(ctx, func() error { _, err := js.PublishMsg(ctx, again); return err })
+		err = patiently(ctx, func() error { _, err := js.PublishMsg(ctx, again); return err })
 		if err != nil {
 			return written, fmt.Errorf("write %s: %w", m.Subject, err)
 		}
 		written++
 	}
+	return written, nil
 }
 
 // ttlLeft lowers the ttl of a message by its age; false means that it is over.

@@ -3,12 +3,12 @@ package operate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,7 +29,10 @@ type RestoreConfig struct {
 // ErrArchive or streams.ErrSchema, and a server that has any of the streams with
 // ErrNotEmpty. What an error leaves half done it removes again.
 func Restore(ctx context.Context, nc *nats.Conn, dir string, cfg RestoreConfig) (Manifest, error) {
-	m, err := Verify(dir)
+	m, err := Verify(ctx, dir)
+	if ctx.Err() != nil {
+		return m, fmt.Errorf("read the backup: %w", ctx.Err())
+	}
 	if err != nil {
 		return m, err
 	}
@@ -50,8 +53,8 @@ func Restore(ctx context.Context, nc *nats.Conn, dir string, cfg RestoreConfig) 
 	for i, c := range m.Streams {
 		written, err := restoreStream(ctx, nc, js, dir, c, cfg.Replicas)
 		if err != nil {
-			undo(context.WithoutCancel(ctx), js, m.Streams[:i+1])
-			return m, fmt.Errorf("restore stream %s: %w", c.Name, err)
+			err = fmt.Errorf("restore stream %s: %w", c.Name, err)
+			return m, errors.Join(err, undo(ctx, js, m.Streams[:i+1]))
 		}
 		cfg.Log.InfoContext(ctx, "stream restored", "stream", c.Name, "messages", c.Messages, "later", written)
 	}
@@ -65,11 +68,30 @@ func btoi(b bool) int {
 	return 0
 }
 
-// undo removes the streams that were restored; there were none before.
-func undo(ctx context.Context, js jetstream.JetStream, done []Copy) {
-	for _, c := range done {
-		_ = js.DeleteStream(ctx, c.Name) // what stays is told by the next Restore
+// undoTimeout bounds the removal of what was restored after an interrupt, which
+// is to end the program within a second.
+const undoTimeout = 700 * time.Millisecond
+
+// undo removes the streams that were restored; there were none before. Its error
+// names those that may be left.
+func undo(ctx context.Context, js jetstream.JetStream, done []Copy) error {
+	interrupted := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx)
+	if interrupted {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, undoTimeout)
+		defer cancel()
 	}
+	var left []string
+	for _, c := range done {
+		if err := js.DeleteStream(ctx, c.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			left = append(left, c.Name)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return fmt.Errorf("these streams may be left, remove them before the next restore: %s", strings.Join(left, ", "))
 }
 
 func restoreStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, dir string, c Copy, replicas int) (int, error) {
@@ -77,7 +99,7 @@ func restoreStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, d
 	if err != nil {
 		return 0, err
 	}
-	file, err := os.Open(filepath.Join(dir, snapshotFile(c.Name)))
+	file, _, err := openPlain(dir, snapshotFile(c.Name))
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +110,7 @@ func restoreStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, d
 	if err := resume(ctx, js, c.Name); err != nil {
 		return 0, err
 	}
-	rest, err := os.Open(filepath.Join(dir, laterFile(c.Name)))
+	rest, _, err := openPlain(dir, laterFile(c.Name))
 	if err != nil {
 		return 0, err
 	}
