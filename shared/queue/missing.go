@@ -104,7 +104,7 @@ func (q *Queue) explain(ctx context.Context, e *apiError, stream, doing string) 
 			return err
 		case state == unregistered:
 			return fmt.Errorf("%s: %w", doing, errDeleted)
-		case state == departing:
+		case state == changing:
 			return &MissingError{stream, doing}
 		}
 	}
@@ -120,7 +120,7 @@ type registration int
 
 const (
 	unregistered registration = iota
-	departing                 // its deletion has begun
+	changing                  // its queue is not made yet, or its deletion has begun
 	serving
 )
 
@@ -136,8 +136,8 @@ func (q *Queue) registered(ctx context.Context, id string) (registration, error)
 	if err := json.Unmarshal(m.data, &e); err != nil {
 		return unregistered, fmt.Errorf("read endpoint %s: %w", id, err)
 	}
-	if e.Deleting {
-		return departing, nil
+	if e.Deleting || !e.QueueMade {
+		return changing, nil
 	}
 	return serving, nil
 }

@@ -33,6 +33,33 @@ func (s *site) register(t *testing.T) {
 	}
 }
 
+// An endpoint has a record before it has a queue, and counts are asked for at
+// once: that is no alarm.
+func TestAQueueThatIsNotMadeYetIsNoAlarm(t *testing.T) {
+	s := newSite(t)
+	s.e.ID = "new"
+	value, err := json.Marshal(s.e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.JS.Publish(t.Context(), streams.EndpointSubject(s.e.ID), value); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.q.StatsNow(t.Context(), s.e); !errors.Is(err, ErrMissing) {
+		t.Errorf("got %v, want ErrMissing", err)
+	}
+	if got := s.q.Missing(); len(got) > 0 {
+		t.Errorf("got an alarm for %v, want none", got)
+	}
+	s.register(t)
+	if _, err := s.q.StatsNow(t.Context(), s.e); !errors.Is(err, ErrMissing) {
+		t.Errorf("made before: got %v, want ErrMissing", err)
+	}
+	if got := s.q.Missing(); len(got) != 1 {
+		t.Errorf("made before: got alarms for %v, want one", got)
+	}
+}
+
 // restart damages the files of the endpoint's queue while the server is stopped.
 // It returns when the site and these queues are connected again.
 func (s *site) restart(t *testing.T, damage func(dir string) error, queues ...*Queue) {

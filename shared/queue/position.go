@@ -72,13 +72,6 @@ func (q *Queue) Position(ctx context.Context, e endpoint.Endpoint, id job.ID) (P
 	return p, nil
 }
 
-func (q *Queue) bothClasses(ctx context.Context, endpoint string) (normal, low consumerInfo, err error) {
-	if normal, err = q.consumerInfo(ctx, endpoint, job.Normal); err == nil {
-		low, err = q.consumerInfo(ctx, endpoint, job.LowPriority)
-	}
-	return normal, low, err
-}
-
 // between are the bounds of a count.
 type between struct{ least, most int }
 

@@ -2,8 +2,7 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
@@ -58,7 +57,7 @@ func (q *Queue) Stats(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
 	return q.statsSince(ctx, e, time.Now().Add(-statsAge))
 }
 
-// StatsNow is Stats without an answer from before. It costs two requests. The
+// StatsNow is Stats without an answer from before. It costs three requests. The
 // server may count a job a moment after it was accepted.
 func (q *Queue) StatsNow(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
 	return q.statsSince(ctx, e, time.Now())
@@ -83,24 +82,33 @@ func (q *Queue) statsSince(ctx context.Context, e endpoint.Endpoint, since time.
 }
 
 func (q *Queue) count(ctx context.Context, endpoint string) (Stats, error) {
-	var s Stats
-	for _, class := range job.Classes() {
-		answer, err := q.request(ctx, streams.ConsumerInfo(streams.Jobs(endpoint), streams.Consumer(class)), nil)
-		if err != nil {
-			return Stats{}, err
-		}
-		var info consumerInfo
-		if err := json.Unmarshal(answer.Data, &info); err != nil {
-			return Stats{}, fmt.Errorf("count jobs of %s: %w", endpoint, err)
-		}
-		if info.Error != nil {
-			return Stats{}, q.explain(ctx, info.Error, streams.Jobs(endpoint), "count jobs of "+endpoint)
-		}
-		s.Queued += info.Pending
-		s.Running += info.Out
-		if class == job.LowPriority {
-			s.QueuedLow, s.RunningLow = info.Pending, info.Out
-		}
+	normal, low, err := q.bothClasses(ctx, endpoint)
+	if err != nil {
+		return Stats{}, err
 	}
-	return s, nil
+	return Stats{
+		Queued: normal.Pending + low.Pending, QueuedLow: low.Pending,
+		Running: normal.Out + low.Out, RunningLow: low.Out,
+	}, nil
+}
+
+// bothClasses counts the jobs of both classes. The server's count of those that
+// wait stays too low once a consumer was looked at while a message was being
+// removed (checkNumPending of nats-server 2.15.2): a job that waits alone would
+// count as none, and start no worker. What the stream has beyond both counts is
+// taken for normal jobs.
+func (q *Queue) bothClasses(ctx context.Context, endpoint string) (normal, low consumerInfo, err error) {
+	if normal, err = q.consumerInfo(ctx, endpoint, job.Normal); err != nil {
+		return normal, low, err
+	}
+	if low, err = q.consumerInfo(ctx, endpoint, job.LowPriority); err != nil {
+		return normal, low, err
+	}
+	// Asked last: what ends meanwhile is not taken for a job that waits.
+	all, err := q.streamState(ctx, streams.Jobs(endpoint))
+	if errors.Is(err, errNoMessage) {
+		err = nil // deleted meanwhile
+	}
+	normal.Pending += max(0, int(all.Messages)-normal.Pending-normal.Out-low.Pending-low.Out)
+	return normal, low, err
 }

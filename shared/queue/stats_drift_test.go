@@ -1,0 +1,85 @@
+package queue
+
+import (
+	"sync"
+	"testing"
+
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// miscounted makes the server count one message too few of those that wait: a
+// consumer is looked at again and again while messages are removed.
+func (s *site) miscounted(t *testing.T) {
+	t.Helper()
+	const rounds, each = 200, 50
+	name := streams.Jobs(s.e.ID)
+	stream, err := s.JS.Stream(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer close(done)
+	for range 4 {
+		looking.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					_, _ = stream.Consumer(t.Context(), streams.Consumer(job.Normal))
+				}
+			}
+		})
+	}
+	store := func(id string) uint64 {
+		ack, err := s.JS.Publish(t.Context(), streams.JobSubject(s.e.ID, job.Normal, job.ID(id)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ack.Sequence
+	}
+	for range rounds {
+		var last uint64
+		for range each {
+			last = store("removed")
+			if err := stream.DeleteMsg(t.Context(), last); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seq := store("counted")
+		info, err := s.q.consumerInfo(t.Context(), s.e.ID, job.Normal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.DeleteMsg(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
+		if info.Pending == 0 {
+			return
+		}
+	}
+	t.Skipf("the server counted right in %d rounds", rounds)
+}
+
+// A job that waits counts, has a wait and a place, though the server's own count
+// is too low: it must ask for a worker.
+func TestAJobThatTheServerDoesNotCountWaits(t *testing.T) {
+	s := newSite(t)
+	s.miscounted(t)
+	s.submit(t, func(r *job.Request) { r.Policy.LowPriority = true })
+	s.submit(t)
+	id := s.submit(t)
+	got, err := s.q.StatsNow(t.Context(), s.e)
+	if want := (Stats{Queued: 3, QueuedLow: 1}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	if wait, err := s.q.OldestWait(t.Context(), s.e, job.Normal); err != nil || wait == 0 {
+		t.Errorf("got a wait of %s, %v, want that of the first", wait, err)
+	}
+	if p, err := s.q.Position(t.Context(), s.e, id); err != nil || p.Least != 1 || p.Most != 1 {
+		t.Errorf("got %+v, %v, want one before it", p, err)
+	}
+}
