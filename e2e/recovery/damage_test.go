@@ -116,7 +116,7 @@ func TestServeSaysThatTheFilesOfItsNATSAreDamaged(t *testing.T) {
 	p.Env = append(p.Env, "FLIGHTLINE_URL="+url)
 	p.Eventually("serve says what is damaged", func() bool {
 		said := d.Said()
-		return strings.Contains(said, "files of a stream are damaged: 1 messages cannot be read") && strings.Contains(said, "stream=JOBS_work ") && strings.Contains(said, "jobs that waited there are lost")
+		return strings.Contains(said, "files of a stream are damaged") && strings.Contains(said, `stream=JOBS_work found="1 messages cannot be read`) && strings.Contains(said, "jobs that waited there are lost")
 	})
 	if got := p.OK("status", "work", site.Submit(p.Site, "work")); !strings.Contains(got, "IN_QUEUE") {
 		t.Errorf("got %s, want the new job to wait", got)

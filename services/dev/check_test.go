@@ -32,6 +32,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"serve all --partitions 0":              "--partitions 0: must be 1 to 1024",
 		"serve all --partitions 1025":           "--partitions 1025: must be 1 to 1024",
 		"serve all --replicas 2":                "--replicas 2: must be 1 or 3",
+		"serve all --events-max-bytes 1":        "--events-max-bytes 1: must be 0, or 16777216 or more",
 		"serve all --events-age 1m":             "--events-age 1m0s: must be 1h or more",
 		"serve all --drain-delay 2m":            "--drain-delay 2m0s: must be 0 to 1m0s",
 		"serve all --listen foo":                `--listen "foo": must be an address`,

@@ -66,6 +66,27 @@ func (c Connections) limit(log *slog.Logger) *web.ConnLimit {
 	return web.NewConnLimit(c.MaxConnections, c.MaxConnectionsPerAddress, log)
 }
 
+// LogSizes bound what is kept besides jobs.
+type LogSizes struct {
+	EventsMaxBytes     int64 `flag:"events-max-bytes" env:"FLIGHTLINE_EVENTS_MAX_BYTES" envDefault:"4294967296" help:"bytes that the log of events may take, 16777216 or more; the oldest go first; 0 is no bound"`
+	DeliveriesMaxBytes int64 `flag:"deliveries-max-bytes" env:"FLIGHTLINE_DELIVERIES_MAX_BYTES" envDefault:"1073741824" help:"bytes that the log of webhook deliveries may take, 16777216 or more; the oldest go first; 0 is no bound"`
+}
+
+// minLogBytes is the smallest bound of a log: it has to reach back some minutes.
+const minLogBytes = 16 << 20
+
+func (s LogSizes) check() error {
+	for _, size := range []struct {
+		flag string
+		n    int64
+	}{{"events-max-bytes", s.EventsMaxBytes}, {"deliveries-max-bytes", s.DeliveriesMaxBytes}} {
+		if size.n != 0 && size.n < minLogBytes {
+			return wrong(size.flag, size.n, fmt.Sprintf("0, or %d or more", minLogBytes))
+		}
+	}
+	return nil
+}
+
 // Config is what `flightline dev` may be told.
 type Config struct {
 	Listen        string `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
@@ -77,9 +98,10 @@ type Config struct {
 	MetricsListen string `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 if there is none, or a free port if that is taken"`
 	Drivers       string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" envDefault:"process" help:"what starts workers of endpoints here, with commas between them: process (an endpoint's command runs on this host), docker, none"`
 	Catalog       string `flag:"catalog" env:"FLIGHTLINE_CATALOG" help:"JSON file with prices and places of machines; see pods.md"`
-	NoDemo        bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
-	LogLevel      string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`
-	LogFormat     string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+	LogSizes
+	NoDemo    bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
+	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
 	Connections
 	TLS
 	Engine
@@ -88,11 +110,12 @@ type Config struct {
 
 // ServeConfig is what `flightline serve` may be told.
 type ServeConfig struct {
-	Listen        string        `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
-	Replicas      int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream: 1 on one NATS server, 3 in a cluster"`
-	Streams       string        `flag:"streams" env:"FLIGHTLINE_STREAMS" envDefault:"make" help:"make the streams and buckets if they are not there, or wait, up to two minutes, until another process has: for a user who may not make them"`
-	Partitions    int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"streams that share the records of all endpoints, 1 to 1024; it may grow, and a smaller number than there are changes nothing"`
-	EventsAge     time.Duration `flag:"events-age" env:"FLIGHTLINE_EVENTS_AGE" envDefault:"168h" help:"how long events can be read (1h or more); the same for all processes, the last one started decides"`
+	Listen     string        `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
+	Replicas   int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream: 1 on one NATS server, 3 in a cluster"`
+	Streams    string        `flag:"streams" env:"FLIGHTLINE_STREAMS" envDefault:"make" help:"make the streams and buckets if they are not there, or wait, up to two minutes, until another process has: for a user who may not make them"`
+	Partitions int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"streams that share the records of all endpoints, 1 to 1024; it may grow, and a smaller number than there are changes nothing"`
+	EventsAge  time.Duration `flag:"events-age" env:"FLIGHTLINE_EVENTS_AGE" envDefault:"168h" help:"how long events can be read (1h or more); the same for all processes, the last one started decides"`
+	LogSizes
 	DrainDelay    time.Duration `flag:"drain-delay" env:"FLIGHTLINE_DRAIN_DELAY" envDefault:"0s" help:"how long to serve on, at most 1m, after SIGTERM made /readyz answer 503: as long as the balancer in front needs to notice"`
 	BootstrapKey  string        `flag:"bootstrap-key" env:"FLIGHTLINE_BOOTSTRAP_KEY" secret:"yes" help:"API key of an administrator to put in at each start, 8 bytes or more; none if there is none"`
 	Limits        string        `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`

@@ -48,7 +48,7 @@ func (c Config) check() (limit.Table, error) {
 	_, unread := catalogOf(c.Catalog)
 	if err := cmp.Or(
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), addressOf("nats-listen", c.NATSListen, natsOff),
-		keyOf("api-key", c.APIKey), unknown, c.Engine.check(), c.Connections.check(), unread,
+		keyOf("api-key", c.APIKey), unknown, c.Engine.check(), c.Connections.check(), c.LogSizes.check(), unread,
 	); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	}
 	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
 	n, err := assemble(ctx, plan{
-		nc: b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), adminKey: h.APIKey,
+		nc: b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
 		webhooks: homely(open.url()), durable: b.durable(cfg.Sync), restarts: true, alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, catalog: cfg.Catalog, fleets: fleet,
 		version: version, log: log, tracer: tracer,
 	})

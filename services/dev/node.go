@@ -60,6 +60,7 @@ type plan struct {
 	waitForStreams bool
 	// eventsAge is how long events are kept, 0 for the default.
 	eventsAge time.Duration
+	logs      LogSizes
 	// adminKey is put in, unless it is "".
 	adminKey string
 	// webhooks are the settings of the role, without the log.
@@ -181,7 +182,7 @@ func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error
 		return err
 	}
 	n.stands(roleRecorder, election, instance)
-	s, err := recorder.New(recorder.Config{Partitions: p.partitions, Counted: p.metrics.Counted, Log: p.log},
+	s, err := recorder.New(recorder.Config{Partitions: p.partitions, EventsMaxBytes: p.logs.EventsMaxBytes, Counted: p.metrics.Counted, Log: p.log},
 		recorder.Deps{Queue: n.queue, Events: n.events, Election: election})
 	if err != nil {
 		return err

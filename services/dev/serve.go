@@ -104,7 +104,7 @@ func Serve(ctx context.Context, cfg ServeConfig, version string, names []string,
 // read is the plan as far as the settings say it, or a *cli.UsageError.
 func (c ServeConfig) read(names []string) (plan, error) {
 	p := plan{
-		replicas: c.Replicas, partitions: c.Partitions, eventsAge: c.EventsAge, adminKey: c.BootstrapKey,
+		replicas: c.Replicas, partitions: c.Partitions, eventsAge: c.EventsAge, logs: c.LogSizes, adminKey: c.BootstrapKey,
 		catalog: c.Catalog, drainDelay: c.DrainDelay,
 	}
 	var errs [6]error
@@ -120,7 +120,7 @@ func (c ServeConfig) read(names []string) (plan, error) {
 // inBounds checks the settings of a process with these roles.
 func (c ServeConfig) inBounds(roles []string) error {
 	return cmp.Or(
-		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), eventsAgeInBounds(c.EventsAge), c.drains(),
+		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), eventsAgeInBounds(c.EventsAge), c.LogSizes.check(), c.drains(),
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), keyOf("bootstrap-key", c.BootstrapKey),
 		c.Connections.check(), c.NATS.check(), c.Webhooks.check(), c.Fleets.check(roles),
 	)

@@ -79,6 +79,8 @@ func addFlags(f *pflag.FlagSet, settings any) {
 			f.StringVar(at, name, *at, help)
 		case *int:
 			f.IntVar(at, name, *at, help)
+		case *int64:
+			f.Int64Var(at, name, *at, help)
 		case *bool:
 			f.BoolVar(at, name, *at, help)
 		case *time.Duration:

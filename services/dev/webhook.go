@@ -42,6 +42,7 @@ func homely(publicURL string) webhook.Config {
 func (n *node) tell(p plan) error {
 	cfg := p.webhooks
 	cfg.Log, cfg.Tracer = p.log, p.tracer
+	cfg.DeliveriesMaxBytes = p.logs.DeliveriesMaxBytes
 	cfg.Tried = p.metrics.Tried
 	s, err := webhook.New(cfg, webhook.Deps{Queue: n.queue, Registry: n.registry})
 	if err != nil {

@@ -89,10 +89,10 @@ func verifyStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, na
 		return false, fmt.Errorf("read stream %s: %w", name, err)
 	}
 	if l.unreadable > 0 {
-		log.ErrorContext(ctx, "the files of a stream are damaged: "+l.text(), "stream", name, "means", MeaningOfLoss(name), "do", beforeKill)
+		log.ErrorContext(ctx, "the files of a stream are damaged", "stream", name, "found", l.text(), "means", MeaningOfLoss(name), "do", beforeKill)
 	}
 	if l.lost != nil {
-		log.ErrorContext(ctx, "the files of a stream were damaged: "+l.lostText(), "stream", name, "means", MeaningOfLoss(name), "do", afterCut)
+		log.ErrorContext(ctx, "the files of a stream were damaged", "stream", name, "found", l.lostText(), "means", MeaningOfLoss(name), "do", afterCut)
 	}
 	return l.unreadable > 0 || l.lost != nil, nil
 }

@@ -30,6 +30,9 @@ import (
 type Config struct {
 	// Partitions is how many streams hold records. 0 means 1.
 	Partitions int
+	// EventsMaxBytes bounds the log of events: the oldest go first. 0 means no
+	// bound but their age.
+	EventsMaxBytes int64
 	// Counted, if not nil, is called for each event once it is counted.
 	Counted func(events.Event)
 	// Log hears of what no answer tells. nil means silence.
@@ -115,8 +118,29 @@ func (s *Service) lead(ctx context.Context) error {
 		g.Go(func() error { return s.recordAll(ctx, p, keep) })
 	}
 	g.Go(func() error { return keep.run(ctx) })
+	if s.cfg.EventsMaxBytes > 0 {
+		g.Go(func() error { return s.trim(ctx) })
+	}
 	g.Go(func() error { return s.events.Count(ctx, s.queue.Durable, s.cfg.Counted) })
 	return g.Wait()
+}
+
+// trimInterval is the pause between two looks at the size of the log.
+const trimInterval = 5 * time.Second
+
+// trim keeps the log of events below its bound until ctx ends.
+func (s *Service) trim(ctx context.Context) error {
+	for ctx.Err() == nil {
+		removed, err := s.events.Trim(ctx, s.cfg.EventsMaxBytes)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.log.WarnContext(ctx, "the size of the event log was not looked at", "err", err)
+		case removed > 0:
+			s.log.WarnContext(ctx, "the oldest events were removed: the log has reached its size", "events", removed, "max_bytes", s.cfg.EventsMaxBytes)
+		}
+		pause(ctx, trimInterval)
+	}
+	return nil
 }
 
 // Lag is how far this recorder is behind; it means something only while it is

@@ -2,11 +2,13 @@ package recorder
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"flightline/shared/events"
+	"flightline/shared/queue"
 	"flightline/streams"
 )
 
@@ -218,4 +220,35 @@ func TestALargeInputStaysUntilTheEventsOfItsEndAreOnTheDisk(t *testing.T) {
 	if early.Load() || !looked.Load() {
 		t.Errorf("early: %t, looked: %t; want it to go after the position, which is written once the events are on the disk", early.Load(), looked.Load())
 	}
+}
+
+// The log of events is kept below its bound, and what was counted stays counted.
+func TestTheLogOfEventsIsBounded(t *testing.T) {
+	t.Parallel()
+	s, _ := newSite(t)
+	q := s.queue(t, s.NC, queue.Config{})
+	log, err := events.New(s.NC, s.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.play(t, 10*len(lives))
+	size := func() uint64 {
+		stream, err := s.JS.Stream(t.Context(), streams.Events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.Bytes
+	}
+	const bound = 4000
+	r, err := New(Config{EventsMaxBytes: bound}, Deps{Queue: q, Events: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, r.Run)
+	s.eventually(t, "the log has its bound", func() string {
+		if n := size(); n == 0 || n > bound {
+			return fmt.Sprintf("%d bytes", n)
+		}
+		return ""
+	})
 }

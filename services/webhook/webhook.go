@@ -55,6 +55,9 @@ type Config struct {
 	// PublicURL begins those links, as "https://flightline.example". If it is
 	// "", links begin with the path.
 	PublicURL string
+	// DeliveriesMaxBytes bounds the log of deliveries: the oldest go first. 0 means
+	// no bound but their age.
+	DeliveriesMaxBytes int64
 	// Patience before a destination is paused. The zero value means 20 webhooks
 	// in an hour.
 	Patience registry.Patience
@@ -158,6 +161,9 @@ func (s *Service) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	l := newLanes(s.cfg, func(o *order) verdict { return s.deliver(work, o) }, workers.Go)
 	workers.Go(func() { extendUntil(ctx, l) })
+	if s.cfg.DeliveriesMaxBytes > 0 {
+		workers.Go(func() { s.trim(ctx) })
+	}
 	unhold := context.AfterFunc(ctx, l.close)
 	defer unhold()
 	err := s.queue.Completions(ctx, func(c *queue.Completion) { l.offer(orderOf(c, s.targets.of(c.Job.Webhook))) })
@@ -167,6 +173,26 @@ func (s *Service) Run(ctx context.Context) error {
 	workers.Wait()
 	s.book.close()
 	return err
+}
+
+// trimInterval is the pause between two looks at the size of the log.
+const trimInterval = 5 * time.Second
+
+// trim keeps the log of deliveries below its bound until ctx ends.
+func (s *Service) trim(ctx context.Context) {
+	for ctx.Err() == nil {
+		removed, err := s.queue.TrimDeliveries(ctx, s.cfg.DeliveriesMaxBytes)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.log.WarnContext(ctx, "the size of the log of deliveries was not looked at", "err", err)
+		case removed > 0:
+			s.log.WarnContext(ctx, "the oldest deliveries were removed from their log: it has reached its size", "messages", removed, "max_bytes", s.cfg.DeliveriesMaxBytes)
+		}
+		select {
+		case <-time.After(trimInterval):
+		case <-ctx.Done():
+		}
+	}
 }
 
 func extendUntil(ctx context.Context, l *lanes) {

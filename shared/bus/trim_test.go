@@ -1,0 +1,61 @@
+package bus_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/bus/bustest"
+)
+
+// The oldest messages go, none from keep on, and nothing while there is room.
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	s, err := b.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "LOG", Subjects: []string{"log.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = 1000
+	for i := range all {
+		if _, err := b.JS.Publish(t.Context(), fmt.Sprintf("log.%d", i), make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const none = 1 << 62
+	for _, step := range []struct {
+		maxBytes     int64
+		keep         uint64
+		first, least uint64 // what is left begins there, at the latest at least
+	}{
+		{2 << 20, none, 1, 1},
+		{500_000, 200, 200, 200},
+		{500_000, none, 500, 600},
+		{500_000, none, 500, 600},
+		{1, none, all + 1, all + 1},
+	} {
+		before := state(t, s)
+		removed, err := bus.Trim(t.Context(), b.JS, "LOG", step.maxBytes, step.keep)
+		after := state(t, s)
+		if err != nil || after.FirstSeq < step.first || after.FirstSeq > step.least || removed != before.Msgs-after.Msgs {
+			t.Errorf("%+v: got %d removed, %v, and %+v", step, removed, err, after)
+		}
+		if step.keep == none && int64(after.Bytes) > step.maxBytes {
+			t.Errorf("%+v: got %d bytes left", step, after.Bytes)
+		}
+	}
+	if _, err := bus.Trim(t.Context(), b.JS, "MISSING", 1, none); err == nil {
+		t.Error("no such stream: got no error")
+	}
+}
+
+func state(t *testing.T, s jetstream.Stream) jetstream.StreamState {
+	t.Helper()
+	info, err := s.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.State
+}
