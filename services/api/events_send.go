@@ -17,8 +17,7 @@ import (
 )
 
 // subscriptionHold is how long events are told on one connection. Then it ends,
-// and the client comes back with its Last-Event-ID and its key, which may have
-// been revoked.
+// and the client comes back with its Last-Event-ID.
 const subscriptionHold = time.Hour
 
 // subscription is one connection on which events are told.

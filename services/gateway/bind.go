@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strings"
 	"time"
@@ -36,7 +37,15 @@ func (c caller) key() string { return c.endpoint.ID + "." + c.worker }
 // caller checks the worker's token: bare, as workers send it, or as a bearer's.
 func (s *Service) caller(c *fiber.Ctx) (caller, error) {
 	worker, _ := param(c, "worker")
-	return s.admit(c.UserContext(), c.Get(fiber.HeaderAuthorization), strings.Clone(c.Params("endpoint")), worker)
+	endpointID := strings.Clone(c.Params("endpoint"))
+	if wait := web.Barred(c); wait > 0 && !s.registry.Tokens.Known(endpointID, worker) {
+		return caller{}, web.TooManyUnknown(c, wait)
+	}
+	who, err := s.admit(c.UserContext(), c.Get(fiber.HeaderAuthorization), endpointID, worker)
+	if errors.Is(err, registry.ErrUnauthorized) {
+		web.Refused(c)
+	}
+	return who, err
 }
 
 func (s *Service) admit(ctx context.Context, header, endpointID, worker string) (caller, error) {

@@ -33,6 +33,8 @@ type cache[T any] struct {
 	// expired are entries whose time came; nil: none has a time.
 	expired func(entry[T]) bool
 
+	unknown *unknowns
+
 	mu       sync.RWMutex
 	entries  map[string]entry[T]
 	applied  uint64    // the last write to the bucket that is in entries
@@ -42,7 +44,7 @@ type cache[T any] struct {
 }
 
 func newCache[T any](table *Table[T], log *slog.Logger) *cache[T] {
-	return &cache[T]{table: table, log: log, entries: map[string]entry[T]{}, changed: make(chan struct{})}
+	return &cache[T]{table: table, log: log, unknown: newUnknowns(), entries: map[string]entry[T]{}, changed: make(chan struct{})}
 }
 
 // get answers from memory. Without vouched nothing follows from found.
@@ -51,6 +53,24 @@ func (c *cache[T]) get(key string) (e entry[T], found, vouched bool) {
 	defer c.mu.RUnlock()
 	e, found = c.entries[key]
 	return e, found, c.vouches()
+}
+
+// find answers from memory, or asks the bucket. What the bucket did not have is
+// ErrNotFound for unknownAge without another question, unless the watch brings it.
+// For keys that strangers make up.
+func (c *cache[T]) find(ctx context.Context, key string) (entry[T], error) {
+	got, found, vouched := c.get(key)
+	switch {
+	case found && vouched:
+		return got, nil
+	case !found && c.unknown.has(key):
+		return entry[T]{}, ErrNotFound
+	}
+	got, err := c.table.get(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		c.unknown.add(key)
+	}
+	return got, err
 }
 
 // vouches reports whether memory may be believed; mu must be held.

@@ -143,20 +143,24 @@ func (k *Keys) Put(ctx context.Context, plain string, spec KeySpec) (Key, error)
 	return Key{}, fmt.Errorf("put key: %w", ErrConflict)
 }
 
-// Check returns what a plain key may do, or ErrUnauthorized.
+// Known reports whether memory has a plain key.
+func (k *Keys) Known(plain string) bool {
+	_, found, _ := k.cache.get(hashOf(plain)[:keyIDLength])
+	return found
+}
+
+// Check returns what a plain key may do, or ErrUnauthorized. A key that was unknown
+// stays so for a second, or until the watch brings it.
 func (k *Keys) Check(ctx context.Context, plain string) (Key, error) {
 	if plain == "" || len(plain) > maxKey {
 		return Key{}, ErrUnauthorized
 	}
 	hash := hashOf(plain)
-	got, found, vouched := k.cache.get(hash[:keyIDLength])
-	if !found || !vouched {
-		var err error
-		if got, err = k.table.get(ctx, hash[:keyIDLength]); errors.Is(err, ErrNotFound) {
-			return Key{}, ErrUnauthorized
-		} else if err != nil {
-			return Key{}, err
-		}
+	got, err := k.cache.find(ctx, hash[:keyIDLength])
+	if errors.Is(err, ErrNotFound) {
+		return Key{}, ErrUnauthorized
+	} else if err != nil {
+		return Key{}, err
 	}
 	if subtle.ConstantTimeCompare([]byte(got.value.Hash), []byte(hash)) != 1 {
 		return Key{}, ErrUnauthorized

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds every wait for a fact.
 const patience = 2 * time.Minute
 
-func newBus(t *testing.T) *bustest.Bus {
+func newBus(t testing.TB) *bustest.Bus {
 	t.Helper()
 	b := bustest.New(t)
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
@@ -31,7 +31,7 @@ func newBus(t *testing.T) *bustest.Bus {
 }
 
 // open returns a registry without Run: it reads the bucket each time.
-func open(t *testing.T, b *bustest.Bus) *registry.Registry {
+func open(t testing.TB, b *bustest.Bus) *registry.Registry {
 	t.Helper()
 	r, err := registry.New(t.Context(), b.JS, nil)
 	if err != nil {
@@ -41,7 +41,7 @@ func open(t *testing.T, b *bustest.Bus) *registry.Registry {
 }
 
 // running returns a registry whose caches follow the buckets.
-func running(t *testing.T, b *bustest.Bus) *registry.Registry {
+func running(t testing.TB, b *bustest.Bus) *registry.Registry {
 	t.Helper()
 	r := open(t, b)
 	inBackground(t, r.Run)
@@ -49,7 +49,7 @@ func running(t *testing.T, b *bustest.Bus) *registry.Registry {
 }
 
 // inBackground runs f until the test ends, and waits for its return.
-func inBackground(t *testing.T, f func(context.Context) error) {
+func inBackground(t testing.TB, f func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -92,22 +92,32 @@ func validWorker(endpointID, worker string) bool {
 	return endpoint.ValidID(endpointID) && workerID.MatchString(worker)
 }
 
-// Check returns the worker's token if plain is it, or ErrUnauthorized.
+// Check returns the worker's token if plain is it, or ErrUnauthorized. That a worker
+// has none holds for a second, or until the watch brings one.
 func (t *Tokens) Check(ctx context.Context, plain, endpointID, worker string) (Token, error) {
 	if !strings.HasPrefix(plain, tokenPrefix) || len(plain) > maxKey {
 		return Token{}, ErrUnauthorized
 	}
-	got, err := t.Find(ctx, endpointID, worker)
+	if !validWorker(endpointID, worker) {
+		return Token{}, ErrUnauthorized
+	}
+	got, err := t.cache.find(ctx, Token{Endpoint: endpointID, Worker: worker}.key())
 	if errors.Is(err, ErrNotFound) {
 		return Token{}, ErrUnauthorized
 	}
 	if err != nil {
 		return Token{}, err
 	}
-	if subtle.ConstantTimeCompare([]byte(got.Hash), []byte(hashOf(plain))) != 1 {
+	if subtle.ConstantTimeCompare([]byte(got.value.Hash), []byte(hashOf(plain))) != 1 {
 		return Token{}, ErrUnauthorized
 	}
-	return got, nil
+	return got.value, nil
+}
+
+// Known reports whether memory has a token of the worker.
+func (t *Tokens) Known(endpointID, worker string) bool {
+	_, found, _ := t.cache.get(Token{Endpoint: endpointID, Worker: worker}.key())
+	return found
 }
 
 // Find returns what is known about a worker's token, from memory if it can, or

@@ -90,7 +90,7 @@ func New(cfg Config) *fiber.App {
 	app.Server().HeaderReceived = bodies.admit
 	app.Server().Handler = bodies.handle(beforeRouting(app, app.Server().Handler))
 	app.Server().ErrorHandler = bodies.refusal(app, app.Server().ErrorHandler)
-	app.Use(identify(log))
+	app.Use(identify(log, newRefusals()))
 	if cfg.Observed != nil {
 		app.Use(observe(cfg.Observed))
 	}
@@ -121,12 +121,13 @@ func orDefault[T int | time.Duration](v, standard T) T {
 	return v
 }
 
-// identify gives the request its id, and the log to those who write an answer
-// after the handler.
-func identify(log *slog.Logger) fiber.Handler {
+// identify gives the request its id, the log to those who write an answer after
+// the handler, and the refusals to those who ask for a key.
+func identify(log *slog.Logger, refused *refusals) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		c.Set(HeaderRequestID, RequestID(c))
 		c.Locals(localLog{}, log)
+		c.Locals(localRefusals{}, refused)
 		return c.Next()
 	}
 }

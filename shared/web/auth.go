@@ -2,7 +2,9 @@ package web
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -13,32 +15,65 @@ import (
 type Keys interface {
 	// Check returns what a key may do, or registry.ErrUnauthorized.
 	Check(ctx context.Context, plain string) (registry.Key, error)
+	// Known reports whether a key is in memory, so that Check needs no other
+	// server. It may have been revoked.
+	Known(plain string) bool
 }
+
+// guard is what a request must show to pass.
+type guard struct {
+	keys Keys
+	need registry.Permission
+}
+
+type (
+	localGuard   struct{} // *guard, of the route
+	localRevoked struct{} // *atomic.Bool, of a request that was held
+)
 
 // Auth lets requests pass whose key allows need, on the endpoint that the
 // route calls :endpoint if it has one. The key comes in the Authorization
 // header, as "Bearer KEY" or bare. All others get 401: the API does not tell a
-// key without the permission from an unknown one.
+// key without the permission from an unknown one. An address that shows too many
+// unknown keys gets 429 for them. A request that is held (Hold) is answered 401, or
+// its streamed answer is cut off, within two seconds after its key was revoked.
 func Auth(keys Keys, need registry.Permission) fiber.Handler {
+	g := &guard{keys, need}
 	return func(c *fiber.Ctx) error {
-		if err := Allow(c, keys, need); err != nil {
+		if err := g.admit(c); err != nil {
 			return err
 		}
-		return c.Next()
+		c.Locals(localGuard{}, g)
+		err := c.Next()
+		if revoked, held := c.Locals(localRevoked{}).(*atomic.Bool); held && revoked.Load() {
+			return registry.ErrUnauthorized
+		}
+		return err
 	}
 }
 
-// Allow is Auth for a handler whose need depends on the request.
+// Allow is Auth for a handler whose need depends on the request. The request is
+// not held on the strength of it.
 func Allow(c *fiber.Ctx, keys Keys, need registry.Permission) error {
+	return guard{keys, need}.admit(c)
+}
+
+func (g guard) admit(c *fiber.Ctx) error {
 	plain := Key(c)
 	if plain == "" {
 		return registry.ErrUnauthorized
 	}
-	key, err := keys.Check(c.UserContext(), plain)
+	if wait := Barred(c); wait > 0 && !g.keys.Known(plain) {
+		return TooManyUnknown(c, wait)
+	}
+	key, err := g.keys.Check(c.UserContext(), plain)
+	if errors.Is(err, registry.ErrUnauthorized) {
+		Refused(c)
+	}
 	if err != nil {
 		return err
 	}
-	if !key.Allows(c.Params("endpoint"), need) {
+	if !key.Allows(c.Params("endpoint"), g.need) {
 		return registry.ErrUnauthorized
 	}
 	c.Locals(caller{}, &key)
@@ -52,6 +87,41 @@ type caller struct{}
 func Caller(c *fiber.Ctx) *registry.Key {
 	key, _ := c.Locals(caller{}).(*registry.Key)
 	return key
+}
+
+// pass is the key by which a request is held. It shares no memory with it.
+type pass struct {
+	guard           *guard
+	plain, endpoint string
+	revoked         atomic.Bool
+}
+
+// passOf is the pass of a request that is about to be held, nil if its route
+// asks for no key.
+func passOf(c *fiber.Ctx) *pass {
+	g, ok := c.Locals(localGuard{}).(*guard)
+	if !ok {
+		return nil
+	}
+	p := &pass{guard: g, plain: strings.Clone(Key(c)), endpoint: strings.Clone(c.Params("endpoint"))}
+	c.Locals(localRevoked{}, &p.revoked)
+	return p
+}
+
+// lost reports whether the key no longer opens the route. What cannot be asked
+// for is not lost.
+func (p *pass) lost(ctx context.Context) bool {
+	if p == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookInterval)
+	defer cancel()
+	key, err := p.guard.keys.Check(ctx, p.plain)
+	if errors.Is(err, registry.ErrUnauthorized) || err == nil && !key.Allows(p.endpoint, p.guard.need) {
+		p.revoked.Store(true)
+		return true
+	}
+	return false
 }
 
 // Key is the API key that the request came with, known or not; "" if it came

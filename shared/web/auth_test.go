@@ -21,6 +21,8 @@ func (k keyring) Check(_ context.Context, plain string) (registry.Key, error) {
 	return registry.Key{}, registry.ErrUnauthorized
 }
 
+func (k keyring) Known(plain string) bool { return k[plain].Scopes != nil }
+
 func TestAuth(t *testing.T) {
 	keys := keyring{
 		"submitter": {Scopes: []registry.Scope{{Permission: registry.Submit, Endpoint: "ep1"}}},

@@ -1,0 +1,103 @@
+package registry_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/registry"
+	"flightline/streams"
+)
+
+// leaderReads counts the reads of a bucket's leader that r's bus sees.
+func leaderReads(t testing.TB, nc *nats.Conn, bucket string) func() int {
+	t.Helper()
+	sub, err := nc.SubscribeSync(streams.LeaderGet(streams.Bucket(bucket)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return func() int {
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		n, _, err := sub.Pending()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+}
+
+func TestAnUnknownKeyIsAskedForOnceASecond(t *testing.T) {
+	b := newBus(t)
+	r := running(t, b)
+	ask := map[string]func(){
+		streams.BucketKeys: func() {
+			if _, err := r.Keys.Check(t.Context(), "fl_nobody"); !errors.Is(err, registry.ErrUnauthorized) {
+				t.Fatalf("got %v, want ErrUnauthorized", err)
+			}
+		},
+		streams.BucketTokens: func() {
+			if _, err := r.Tokens.Check(t.Context(), "fw_nobody", "ep", "w1"); !errors.Is(err, registry.ErrUnauthorized) {
+				t.Fatalf("got %v, want ErrUnauthorized", err)
+			}
+		},
+	}
+	for bucket, check := range ask {
+		reads := leaderReads(t, b.NC, bucket)
+		const times = 200
+		for range times {
+			check()
+		}
+		if got := reads(); got == 0 || got > times/10 {
+			t.Errorf("%s: got %d reads for %d times the same unknown key, want one a second", bucket, got, times)
+		}
+	}
+}
+
+// A key that was just refused works at once where it is made, and as soon as the
+// watch brings it elsewhere.
+func TestAKeyWorksThoughItWasUnknownAMomentAgo(t *testing.T) {
+	b := newBus(t)
+	maker, other := running(t, b), running(t, b)
+	const plain = "chosen-by-me"
+	for _, r := range []*registry.Registry{maker, other} {
+		if _, err := r.Keys.Check(t.Context(), plain); !errors.Is(err, registry.ErrUnauthorized) {
+			t.Fatalf("got %v before it is made, want ErrUnauthorized", err)
+		}
+	}
+	if _, err := maker.Keys.Put(t.Context(), plain, all("")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := maker.Keys.Check(t.Context(), plain); err != nil {
+		t.Errorf("where it was made: %v", err)
+	}
+	eventually(t, "it works elsewhere", patience, func() bool { return other.Keys.Known(plain) })
+	if _, err := other.Keys.Check(t.Context(), plain); err != nil {
+		t.Errorf("elsewhere: %v", err)
+	}
+}
+
+func BenchmarkUnknownKey(b *testing.B) {
+	bus := newBus(b)
+	r := running(b, bus)
+	for name, key := range map[string]func(n int) string{
+		"the same": func(int) string { return "fl_nobody" },
+		"others":   func(n int) string { return fmt.Sprintf("fl_%d", n) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				n++
+				if _, err := r.Keys.Check(b.Context(), key(n)); !errors.Is(err, registry.ErrUnauthorized) {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
