@@ -127,14 +127,15 @@ func TestDeepFindsWhatIsDamaged(t *testing.T) {
 			}
 		})
 	}
-	flip := func(t *testing.T, s *site.Site, stream string) {
-		t.Helper()
-		change(t, s, stream, func(data []byte) { data[len(data)/2] ^= 1 })
+	text := func(data []byte) { // the server checks neither times nor sequences
+		data[len(data)/2+bytes.Index(data[len(data)/2:], []byte("xxxxxxxx"))] ^= 1
+	}
+	subject := func(data []byte) int { // where that of a record in the middle is
+		return len(data)/2 + bytes.Index(data[len(data)/2:], []byte("jobs."+site.EndpointID))
 	}
 	cut := func(data []byte) { // the length of a record
 		const sizes = 22
-		at := len(data)/2 + bytes.Index(data[len(data)/2:], []byte("jobs."+site.EndpointID))
-		copy(data[at-sizes:], []byte{0xff, 0xff, 0xff, 0x7f})
+		copy(data[subject(data)-sizes:], []byte{0xff, 0xff, 0xff, 0x7f})
 	}
 	queued := streams.Jobs(site.EndpointID)
 	tests := map[string]struct {
@@ -143,7 +144,7 @@ func TestDeepFindsWhatIsDamaged(t *testing.T) {
 		text   []string
 	}{
 		"a bit of a waiting job": {
-			func(s *site.Site, _ jobs) { flip(t, s, queued) }, queued,
+			func(s *site.Site, _ jobs) { change(t, s, queued, func(data []byte) { data[subject(data)] ^= 1 }) }, queued,
 			[]string{"1 messages cannot be read (sequence ", "jobs that waited there are lost"},
 		},
 		"the length of a waiting job": {
@@ -151,7 +152,7 @@ func TestDeepFindsWhatIsDamaged(t *testing.T) {
 			[]string{"NATS found its files damaged and cut off ", "jobs that waited there are lost"},
 		},
 		"a bit of the payloads": {
-			func(s *site.Site, _ jobs) { flip(t, s, streams.Payloads(0)) }, streams.Payloads(0),
+			func(s *site.Site, _ jobs) { change(t, s, streams.Payloads(0), text) }, streams.Payloads(0),
 			[]string{"1 messages cannot be read", "large inputs or outputs are lost"},
 		},
 		"the input of a waiting job": {
