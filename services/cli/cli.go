@@ -73,9 +73,12 @@ func (sh *shell) root() *cobra.Command {
 			"  flightline dev                          everything in one process, to try it\n" +
 			"  flightline run echo '{\"text\":\"hello\"}'    submit a job to it\n" +
 			"  flightline help exit-codes              what scripts can rely on",
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		PersistentPreRun:  func(*cobra.Command, []string) { sh.started = true },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			sh.started = true
+			return sh.readSecrets(c)
+		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetIn(sh.In)
@@ -116,6 +119,7 @@ func (sh *shell) client(c *cobra.Command) *cobra.Command {
 	f := c.PersistentFlags()
 	f.StringVar(&sh.flags.url, "url", "", "server `address`, or several with commas between them; else FLIGHTLINE_URL, else the running dev's")
 	f.StringVar(&sh.flags.apiKey, "api-key", "", "API `key`; else FLIGHTLINE_API_KEY, else the running dev's")
+	SecretFlag(f, "api-key")
 	f.StringVar(&sh.flags.data, "data", "", "data `folder` of the running dev; else FLIGHTLINE_DATA, else "+DefaultData)
 	f.StringVar(&sh.flags.patience, "patience", "", "how long (`duration`) to try again while no server answers or it is busy; else FLIGHTLINE_PATIENCE, else 10s")
 	sh.flags.tls.Flags(f.StringVar, sh.Env)

@@ -213,3 +213,49 @@ func TestSecretsMayComeFromFiles(t *testing.T) {
 		t.Error("got no error for a secret that cannot be read")
 	}
 }
+
+// A secret comes from a file or from standard input, and is no part of the command
+// line, which all users of the machine see.
+func TestASecretIsReadFromAFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	path := filepath.Join(t.TempDir(), "key")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var seen http.Request
+	server := api{"GET /v2/ep/health": {200, `{}`}}.start(t, &seen)
+	ask := func(in string, args ...string) result {
+		seen = http.Request{}
+		return run(t, map[string]string{"FLIGHTLINE_URL": server, "FLIGHTLINE_API_KEY": "of-the-environment"}, in, append([]string{"health", "ep"}, args...)...)
+	}
+	write("of-a-file\n")
+	for name, tt := range map[string]struct {
+		in, key string
+		args    []string
+	}{
+		"a file":         {"", "Bearer of-a-file", []string{"--api-key-file", path}},
+		"standard input": {"of-stdin\r\n", "Bearer of-stdin", []string{"--api-key-file", "-"}},
+		"neither":        {"", "Bearer of-the-environment", nil},
+	} {
+		if got := ask(tt.in, tt.args...); got.code != 0 || seen.Header.Get("Authorization") != tt.key || strings.Contains(got.err, "warning") {
+			t.Errorf("%s: got %+v and the key %q, want %q", name, got, seen.Header.Get("Authorization"), tt.key)
+		}
+	}
+	if got := ask("", "--api-key", "typed-key"); got.code != 0 || !strings.Contains(got.err, "warning: --api-key can be seen by other users") || strings.Contains(got.err, "typed-key") {
+		t.Errorf("typed: got %+v, want a warning without the key", got)
+	}
+	for text, want := range map[string]string{"": "one line", "two\nlines\n": "one line", "a\x00b": "one line", strings.Repeat("x", 65<<10): "one line"} {
+		write(text)
+		if got := ask("", "--api-key-file", path); got.code != 2 || !strings.Contains(got.err, want) || seen.Method != "" {
+			t.Errorf("%.20q: got %+v, want a usage error", text, got)
+		}
+	}
+	if got := ask("", "--api-key-file", path, "--api-key", "k"); got.code != 2 || !strings.Contains(got.err, "only one of them") {
+		t.Errorf("both: got %+v", got)
+	}
+	if got := ask("", "--api-key-file", filepath.Join(t.TempDir(), "none")); got.code != 2 || !strings.Contains(got.err, "--api-key-file: open") {
+		t.Errorf("no such file: got %+v", got)
+	}
+}

@@ -90,6 +90,7 @@ func addFlags(f *pflag.FlagSet, settings any) {
 		}
 		if field.Tag.Get("secret") != "" {
 			f.Lookup(name).DefValue = "" // help must not show it
+			cli.SecretFlag(f, name)
 		}
 	}
 }
