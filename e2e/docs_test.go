@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -30,6 +31,35 @@ func TestSecurityNamesTestsThatExist(t *testing.T) {
 		if !known[match[1]] {
 			t.Errorf("docs/security.md names %s, which is no test of this repository", match[1])
 		}
+	}
+}
+
+// CI finds the fuzz targets by itself: a new one cannot be forgotten.
+func TestEachFuzzTargetRunsInCI(t *testing.T) {
+	out, err := exec.Command("../.ci/fuzz", "list").CombinedOutput()
+	if err != nil {
+		t.Fatalf("list: %v\n%s", err, out)
+	}
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		folder, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if info, err := os.Stat(filepath.Join("..", folder)); err != nil || !info.IsDir() {
+			t.Errorf("%q is in no folder", line)
+		}
+		listed[name] = true
+	}
+	for name := range testsOf(t, "..") {
+		if strings.HasPrefix(name, "Fuzz") && !listed[name] {
+			t.Errorf("%s is not run: .ci/fuzz does not find it", name)
+		}
+		delete(listed, name)
+	}
+	if len(listed) > 0 {
+		t.Errorf("got %v, which are no fuzz targets", listed)
+	}
+	run, err := os.ReadFile("../.ci/run")
+	if err != nil || !strings.Contains(string(run), " .ci/fuzz\n") {
+		t.Errorf(".ci/run does not call .ci/fuzz: %v", err)
 	}
 }
 

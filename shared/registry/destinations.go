@@ -46,10 +46,11 @@ type Destination struct {
 }
 
 // OriginOf is the scheme, host and port of an http or https address, in lower
-// case and with the port spelled out. ok is false for any other text.
+// case and with the port spelled out. ok is false for any other text, and for an
+// address with a zone, which means something on one machine only.
 func OriginOf(webhook string) (origin string, ok bool) {
 	u, err := url.Parse(webhook)
-	if err != nil || u.Hostname() == "" {
+	if err != nil || u.Hostname() == "" || strings.Contains(u.Host, "%") {
 		return "", false
 	}
 	port, known := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
