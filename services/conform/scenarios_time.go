@@ -33,10 +33,14 @@ func timing() []Scenario {
 	}
 }
 
+// lowTimeout is how long a job of low priority may wait: those of the scenarios
+// beside it go first.
+const lowTimeout = 3 * time.Minute
+
 func lowPriority(p *play) {
 	endpoint := p.w.cfg.Endpoint
 	id := p.submit(endpoint, task{}, map[string]any{"policy": map[string]any{"lowPriority": true}})
-	p.until(endpoint, id, "COMPLETED")
+	p.untilWithin(endpoint, id, "COMPLETED", lowTimeout)
 }
 
 var fiveSeconds = map[string]any{"policy": map[string]any{"executionTimeout": 5000}}
