@@ -77,10 +77,26 @@ func (r Running) Announce(data string) error {
 	if err != nil {
 		return err
 	}
-	path := RunningPath(data)
-	next := path + ".new"
-	if err := os.WriteFile(next, append(content, '\n'), 0o600); err != nil {
+	if err := WritePrivate(RunningPath(data), append(content, '\n')); err != nil {
 		return fmt.Errorf("announce: %w", err)
+	}
+	return nil
+}
+
+// WritePrivate writes a file that only its owner may read, all of it or nothing.
+// What was there is replaced; a link is not followed.
+func WritePrivate(path string, content []byte) error {
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
 	}
 	return os.Rename(next, path)
 }

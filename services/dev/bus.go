@@ -64,7 +64,7 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *certs.Serve
 		log.WarnContext(ctx, "plain NATS where other machines may reach it: passwords and jobs can be read on the way; give --tls-cert and --tls-key", "address", address)
 	}
 	server, err := embedded.Start(ctx, embedded.Config{
-		Dir: filepath.Join(cfg.Data, "jetstream"), Listen: address, User: r.NATSUser, Password: r.NATSPassword, TLS: secured,
+		Dir: filepath.Join(cfg.Data, storeDir), Listen: address, User: r.NATSUser, Password: r.NATSPassword, TLS: secured,
 		Guests:     []embedded.Guest{{User: r.EventsUser, Password: r.EventsPassword, Requests: streams.EventReader()}},
 		SyncAlways: cfg.Sync == syncAlways, SyncInterval: netOf(cfg.Sync), Mend: true, Log: log,
 	})
@@ -79,7 +79,7 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *certs.Serve
 		_, err = fmt.Fprintf(out, "NATS listens at %s, as %s is taken\n", server.URL(), natsDefault)
 	}
 	if err == nil {
-		err = tellDamage(ctx, nc, server.Damage(), filepath.Join(cfg.Data, "jetstream", embedded.DamagedDir), log)
+		err = tellDamage(ctx, nc, server.Damage(), filepath.Join(cfg.Data, storeDir, embedded.DamagedDir), log)
 	}
 	if err != nil {
 		server.Stop()

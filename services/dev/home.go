@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -14,6 +15,9 @@ import (
 	"flightline/shared/client"
 	"flightline/shared/registry"
 )
+
+// storeDir is where NATS keeps its streams, in the data folder.
+const storeDir = "jetstream"
 
 // home is the data folder, and what dev.json in it says about us. The file
 // stays when dev stops, without the addresses: it keeps the secrets.
@@ -28,6 +32,9 @@ type home struct {
 // It writes nothing yet: another dev may own the folder.
 func openHome(cfg Config) (*home, error) {
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("--data: %w", err)
+	}
+	if err := noLinks(cfg.Data); err != nil {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
 	kept, err := cli.ReadRunning(cfg.Data)
@@ -51,6 +58,42 @@ func openHome(cfg Config) (*home, error) {
 		h.replaced = kept.APIKey
 	}
 	return h, nil
+}
+
+// noLinks refuses a data folder in which a file of ours, or one of the store, is a
+// link, a pipe or a device: it leads to what is not ours. The folder itself may be
+// a link; what pods leave in theirs is not looked at.
+func noLinks(data string) error {
+	entries, err := os.ReadDir(data)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := plain(filepath.Join(data, e.Name()), e); err != nil {
+			return err
+		}
+	}
+	err = filepath.WalkDir(filepath.Join(data, storeDir), func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return plain(path, e)
+	})
+	if errors.Is(err, fs.ErrNotExist) { // the first start
+		return nil
+	}
+	return err
+}
+
+func plain(path string, e fs.DirEntry) error {
+	switch mode := e.Type(); {
+	case mode.IsRegular(), mode.IsDir():
+		return nil
+	case mode&fs.ModeSymlink != 0:
+		return fmt.Errorf("%s is a link, want a plain file or folder", path)
+	default:
+		return fmt.Errorf("%s is a %v, want a plain file or folder", path, mode)
+	}
 }
 
 // client is ours, as an administrator's; it believes what we show.

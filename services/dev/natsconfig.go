@@ -168,10 +168,7 @@ func put(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder: %w", err)
 	}
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		return fmt.Errorf("write a file: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := cli.WritePrivate(path, []byte(text)); err != nil {
 		return fmt.Errorf("write a file: %w", err)
 	}
 	return nil
