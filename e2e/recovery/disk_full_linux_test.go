@@ -196,6 +196,76 @@ func servesAgain(t *testing.T, sync string) {
 	}
 }
 
+// Before the disk is full, new jobs are refused; those that were accepted run,
+// end and are cancelled on what was kept for them.
+func TestDevRefusesJobsBeforeTheDiskIsFull(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t, "320m") // of which 16 MB are kept
+	s := site.New(t)
+	s.Env = append(s.Env, "FLIGHTLINE_DATA="+filepath.Join(disk, "data"))
+	url := s.Start("dev").Line(site.Ready)
+	var found struct{ APIKey string }
+	site.Decode(t, s.OK("env", "-o", "json"), &found)
+	c, err := client.New(url, found.APIKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.OK("endpoint", "create", "slow")
+	release := filepath.Join(s.Dir, "release")
+	s.Start("worker", "slow", "--", "sh", "-c", "while [ ! -e "+release+" ]; do sleep 0.1; done; echo '\"held\"'").Line(site.WorkerReady)
+	var jobs []job.ID
+	for range 20 {
+		jobs = append(jobs, job.ID(site.Submit(s, "slow")))
+	}
+	free := fillUpTo(t, disk, 12<<20)
+	var refused string
+	s.Eventually("jobs are refused", func() bool {
+		_, err := c.Run(t.Context(), "slow", client.Request{Input: map[string]int{"n": 1}})
+		if err != nil {
+			refused = err.Error()
+		}
+		return err != nil
+	})
+	if !strings.Contains(refused, "nearly full") || !strings.Contains(refused, "bytes are free, and") {
+		t.Errorf("got %q, want what is exceeded, its value and bound", refused)
+	}
+	if status, _ := readiness(t, url); status != http.StatusOK {
+		t.Errorf("got %d, want it ready: it answers all else", status)
+	}
+	s.OK("cancel", "slow", string(jobs[19]))
+	if err := os.WriteFile(release, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range jobs[:19] {
+		completed(t, c, "slow", id)
+	}
+	free()
+	s.Eventually("jobs are accepted again", func() bool {
+		_, err := c.Run(t.Context(), "slow", client.Request{Input: map[string]int{"n": 1}})
+		return err == nil
+	})
+}
+
+// fillUpTo takes all space but so many bytes, and returns what gives it back.
+func fillUpTo(t *testing.T, dir string, left int64) (free func()) {
+	t.Helper()
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "filler")
+	size := int64(fs.Bavail)*fs.Bsize - left
+	if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func completed(t *testing.T, c *client.Client, endpoint string, id job.ID) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*site.Soon)

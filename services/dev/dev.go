@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -87,7 +88,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
 	n, err := assemble(ctx, plan{
 		nc: b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
-		webhooks: homely(open.url()), durable: b.durable(cfg.Sync), restarts: true, alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, catalog: cfg.Catalog, fleets: fleet,
+		webhooks: homely(open.url()), durable: b.durable(cfg.Sync), restarts: true, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, catalog: cfg.Catalog, fleets: fleet,
 		version: version, log: log, tracer: tracer,
 	})
 	if err != nil {

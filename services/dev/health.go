@@ -34,7 +34,7 @@ func (n *node) healthOf(p plan, js jetstream.JetStream) *web.Health {
 		}},
 		{Name: "storage", Look: func(context.Context) error { return n.takesWrites(p.restarts) }},
 	}
-	checks = append(checks, web.Check{Name: "streams", Say: func(context.Context) string { return missingWord(n.queue.Missing()) }})
+	checks = append(checks, spaceCheck(n.space), web.Check{Name: "streams", Say: func(context.Context) string { return missingWord(n.queue.Missing()) }})
 	return web.NewHealth(p.version, p.roles, append(checks, n.standing...)...)
 }
 

@@ -74,6 +74,8 @@ type plan struct {
 	// alsoFailed are streams that refuse writes for a reason NATS does not know,
 	// nil for none.
 	alsoFailed func() []storage.Failure
+	// store is the folder of the store of this process's NATS, "" for one elsewhere.
+	store string
 	// restarts says that this process restarts NATS when a stream refuses writes.
 	restarts bool
 	// durable is where writers wait, nil if the server's setting decides.
@@ -100,6 +102,7 @@ type node struct {
 	standing []web.Check    // of the roles of which one is active
 	health   *web.Health
 	storage  *storage.Monitor
+	space    *storage.SpaceMonitor
 }
 
 // assemble makes the streams exist and builds the roles on top. It starts
@@ -120,8 +123,8 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if err := prepare(ctx, js, streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge}); err != nil {
 		return nil, err
 	}
-	n := &node{storage: monitorOf(p)}
-	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Durable: p.durable, Observer: n.observer(p.metrics), Log: p.log})
+	n := &node{storage: monitorOf(p), space: p.spaceMonitor(js)}
+	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Durable: p.durable, HasSpace: hasSpace(n.space), Observer: n.observer(p.metrics), Log: p.log})
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +236,7 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		}
 		s.Routes(app)
 		deadlines := func(ctx context.Context) error { return n.queue.Deadlines(ctx, p.partitions) }
-		n.parts = append(n.parts, process.Part{Name: roleAPI, Run: s.Run}, process.Part{Name: "deadlines", Run: deadlines})
+		n.parts = append(n.parts, process.Part{Name: "space", Run: n.space.Run}, process.Part{Name: roleAPI, Run: s.Run}, process.Part{Name: "deadlines", Run: deadlines})
 	}
 	answering := listen(p, n.health, func(ctx context.Context) error { return web.Serve(ctx, app, p.listener) })
 	answering.Waiting = func() string { return fmt.Sprintf("%d open connections", app.Server().GetOpenConnectionsCount()) }

@@ -37,6 +37,9 @@ type Config struct {
 	// in a cluster it may be a leader that was cut off. For a process that may not
 	// ask for more, as a worker's user of NATS.
 	TrustAbsence bool
+	// HasSpace, if not nil, is asked before a job is accepted or retried: its error
+	// refuses that. It must not block.
+	HasSpace func() error
 	// Observer hears what this process did.
 	Observer Observer
 	// Point, if not nil, is called at each named crash point, for tests that

@@ -36,6 +36,9 @@ func (q *Queue) RetryIn(ctx context.Context, e endpoint.Endpoint, id job.ID, tra
 		if err != nil {
 			return nil, err
 		}
+		if err := q.hasSpace(); err != nil {
+			return nil, err
+		}
 		wanted = next.Attempt
 		next.follow(trace)
 		if err := q.makeRoom(ctx, at, r); err != nil {

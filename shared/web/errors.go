@@ -100,6 +100,7 @@ var table = []struct {
 	{endpoint.ErrExists, EndpointExists, "an endpoint of this id exists already"},
 	{endpoint.ErrBusy, EndpointBusy, "the endpoint has jobs; ?force=true cancels and deletes them"},
 	{queue.ErrFull, TooManyRequests, ""},
+	{queue.ErrNoSpace, Unavailable, ""},
 	{queue.ErrMissing, Unavailable, ""},
 	{queue.ErrUnavailable, Unavailable, unavailableText},
 	{registry.ErrUnavailable, Unavailable, unavailableText},
@@ -145,6 +146,9 @@ func detail(err error, code Code) Error {
 	}
 	if full, ok := errors.AsType[*queue.FullError](err); ok {
 		return Error{code, full.Error()}
+	}
+	if space, ok := errors.AsType[*queue.SpaceError](err); ok {
+		return Error{code, space.Error()}
 	}
 	if field, ok := errors.AsType[*pod.FieldError](err); ok {
 		return Error{code, field.Error()}

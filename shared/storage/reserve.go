@@ -1,0 +1,99 @@
+package storage
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// reservePart of the whole is kept for jobs that were accepted: their records,
+	// results and events. maxReserve bounds it, in bytes.
+	reservePart = 20
+	maxReserve  = 1 << 30
+	// maxSpaceAge is how old a measurement may be that refuses jobs.
+	maxSpaceAge = 10 * time.Second
+)
+
+// Space is how much a store has room for, in bytes. A Total of 0 means that it is
+// not known.
+type Space struct{ Free, Total uint64 }
+
+// Reserve is what is kept free for jobs that were accepted: a twentieth of Total,
+// at most 1 GiB.
+func (s Space) Reserve() uint64 { return min(s.Total/reservePart, maxReserve) }
+
+// Low reports whether no more jobs should be accepted.
+func (s Space) Low() bool { return s.Total > 0 && s.Free < s.Reserve() }
+
+// SpaceConfig says where a SpaceMonitor looks.
+type SpaceConfig struct {
+	// Look measures. Required. What it could not measure refuses nobody.
+	Look func(context.Context) (Space, error)
+	// Interval is the pause between two looks. Required.
+	Interval time.Duration
+	// Log hears when space is low, and when it is not any more. Nil discards it.
+	Log *slog.Logger
+}
+
+// SpaceMonitor knows whether a store is nearly full. It is safe for concurrent use.
+type SpaceMonitor struct {
+	cfg  SpaceConfig
+	log  *slog.Logger
+	last atomic.Pointer[measurement]
+}
+
+type measurement struct {
+	Space
+	at time.Time
+}
+
+// NewSpaceMonitor returns a monitor that has measured nothing. It starts nothing.
+func NewSpaceMonitor(cfg SpaceConfig) *SpaceMonitor {
+	m := &SpaceMonitor{cfg: cfg, log: cfg.Log}
+	if m.log == nil {
+		m.log = slog.New(slog.DiscardHandler)
+	}
+	return m
+}
+
+// Low returns the last measurement if it is Low and not older than 10 s. It costs
+// next to nothing.
+func (m *SpaceMonitor) Low() (s Space, low bool) {
+	last := m.last.Load()
+	if last == nil || !last.Low() || time.Since(last.at) > maxSpaceAge {
+		return Space{}, false
+	}
+	return last.Space, true
+}
+
+// Run measures until ctx ends.
+func (m *SpaceMonitor) Run(ctx context.Context) error {
+	tick := time.NewTicker(m.cfg.Interval)
+	defer tick.Stop()
+	for {
+		m.measure(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (m *SpaceMonitor) measure(ctx context.Context) {
+	_, before := m.Low()
+	s, err := m.cfg.Look(ctx)
+	if err != nil {
+		m.log.DebugContext(ctx, "free space not measured", "err", err)
+		return
+	}
+	m.last.Store(&measurement{s, time.Now()})
+	switch {
+	case s.Low() && !before:
+		m.log.ErrorContext(ctx, "the storage is nearly full: new jobs are refused, those that were accepted go on", "free_bytes", s.Free, "reserve_bytes", s.Reserve(), "total_bytes", s.Total)
+	case before && !s.Low():
+		m.log.WarnContext(ctx, "there is space again: new jobs are accepted", "free_bytes", s.Free)
+	}
+}

@@ -1,0 +1,66 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"flightline/shared/storage"
+)
+
+func TestSpaceLow(t *testing.T) {
+	const gb = 1 << 30
+	for _, test := range []struct {
+		s       storage.Space
+		reserve uint64
+		low     bool
+	}{
+		{storage.Space{}, 0, false}, // not known
+		{storage.Space{Free: 0, Total: 100}, 5, true},
+		{storage.Space{Free: 4, Total: 100}, 5, true},
+		{storage.Space{Free: 5, Total: 100}, 5, false},
+		{storage.Space{Free: gb - 1, Total: 1000 * gb}, gb, true},
+		{storage.Space{Free: gb, Total: 1000 * gb}, gb, false},
+	} {
+		if reserve, low := test.s.Reserve(), test.s.Low(); reserve != test.reserve || low != test.low {
+			t.Errorf("%+v: got a reserve of %d and low %v, want %d, %v", test.s, reserve, low, test.reserve, test.low)
+		}
+	}
+}
+
+// It knows what was measured last, also while it cannot be measured.
+func TestASpaceMonitorKnowsWhetherSpaceIsLow(t *testing.T) {
+	t.Parallel()
+	var free atomic.Uint64
+	var fails atomic.Bool
+	free.Store(50)
+	m := storage.NewSpaceMonitor(storage.SpaceConfig{Interval: time.Millisecond, Look: func(context.Context) (storage.Space, error) {
+		if fails.Load() {
+			return storage.Space{}, errors.New("no answer")
+		}
+		return storage.Space{Free: free.Load(), Total: 100}, nil
+	}})
+	if _, low := m.Low(); low {
+		t.Error("nothing measured: got low")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	free.Store(3)
+	eventually(t, "it is low", func() bool { s, low := m.Low(); return low && s.Free == 3 && s.Reserve() == 5 })
+	fails.Store(true)
+	if _, low := m.Low(); !low {
+		t.Error("got not low while it cannot be measured, want what was last known")
+	}
+	fails.Store(false)
+	free.Store(5)
+	eventually(t, "there is space", func() bool { _, low := m.Low(); return !low })
+}
