@@ -155,10 +155,17 @@ func (p *purge) end(ctx context.Context, from *record) (running bool, err error)
 		if !errors.Is(err, errConflict) {
 			return false, err
 		}
-		if from, err = p.q.readRecord(ctx, p.at, id, attempt); err != nil {
-			return false, err
+		from, err = p.q.readRecord(ctx, p.at, id, attempt)
+		if errors.Is(err, errNoMessage) { // the other write failed, or the job was forgotten since
+			from, err = p.q.readMessage(ctx, p.at, id)
 		}
 		switch {
+		case errors.Is(err, errNoMessage):
+			return false, nil
+		case err != nil:
+			return false, err
+		case from.Attempt != attempt:
+			return false, nil // a retry, after the purge began
 		case from.Status.Terminal():
 			p.q.dropMessage(ctx, p.at, id, attempt)
 			return false, nil

@@ -1,0 +1,39 @@
+package queue
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// A write that came first may have failed, so that there is no record of it: the
+// job still waits. One without a message either is gone.
+func TestPurgeAfterAConflictWithAWriteThatFailed(t *testing.T) {
+	s := newSite(t)
+	id := s.submit(t)
+	at := placeOf(s.e)
+	lost, err := s.q.readMessage(t.Context(), at, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.seq = 999 // as if a record had been there
+	again := *lost
+	var removed atomic.Int64
+	p := &purge{q: s.q, at: at, removed: &removed}
+	if running, err := p.end(t.Context(), lost); running || err != nil || removed.Load() != 1 {
+		t.Errorf("got %v, %v and %d removed, want one", running, err, removed.Load())
+	}
+	s.want(t, id, job.Cancelled)
+	stream, err := s.JS.Stream(t.Context(), streams.Records(0))
+	if err == nil {
+		err = stream.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if running, err := p.end(t.Context(), &again); running || err != nil || removed.Load() != 1 {
+		t.Errorf("a job that is gone: got %v, %v and %d removed, want no change", running, err, removed.Load())
+	}
+}
