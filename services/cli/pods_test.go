@@ -90,6 +90,32 @@ func sent(t *testing.T, args []string) (body string) {
 	return strings.TrimSpace(body)
 }
 
+// An argument is one part of the address, whatever is in it, and a word of a
+// command is no text for a shell.
+func TestArgumentsStayInTheirPlace(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string // the request's path
+	}{
+		{[]string{"pod", "get", "../keys"}, "/v1/pods/..%2Fkeys"},
+		{[]string{"template", "get", "a?x=1#y"}, "/v1/templates/a%3Fx=1%23y"},
+		{[]string{"volume", "get", "a/b"}, "/v1/networkvolumes/a%2Fb"},
+		{[]string{"endpoint", "get", "x\r\nHost: evil"}, "/v1/endpoints/x%0D%0AHost:%20evil"},
+		{[]string{"status", "ep", "../../v1/keys"}, "/v2/ep/status/..%2F..%2Fv1%2Fkeys"},
+	} {
+		var seen http.Request
+		server := api{}.start(t, &seen)
+		run(t, map[string]string{"FLIGHTLINE_URL": server}, "", tt.args...)
+		if seen.URL == nil || seen.URL.EscapedPath() != tt.want || len(seen.Header.Values("Host")) != 0 {
+			t.Errorf("%q: got %v, want %s", tt.args, seen.URL, tt.want)
+		}
+	}
+	if got, want := sent(t, []string{"template", "create", "--name", "$(id)", "--image", "i", "--command", "sh -c $(id);`id`", "--env", "A=$(id)"}),
+		`{"name":"$(id)","imageName":"i","dockerStartCmd":["sh","-c","$(id);`+"`id`"+`"],"env":{"A":"$(id)"}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // What a flag was given may be a secret.
 func TestAWrongVariableIsNotQuoted(t *testing.T) {
 	for _, args := range []string{"pod create --image i --env sesame", "template update t1 --env =sesame", "endpoint update ep --env sesame"} {

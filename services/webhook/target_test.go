@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,6 +106,7 @@ type names struct {
 	conn      net.PacketConn
 	addresses []netip.Addr
 	asked     atomic.Int32
+	all       bool // in one answer
 }
 
 func serveNames(t *testing.T, addresses ...string) *names {
@@ -132,9 +135,15 @@ func (n *names) serve() {
 		end := 12 + bytes.IndexByte(buf[12:size], 0) + 5 // the header, the name, its type and class
 		answer := append([]byte{buf[0], buf[1], 0x84, 0, 0, 1, 0, 0, 0, 0, 0, 0}, buf[12:end]...)
 		if buf[end-3] == 1 { // A; of AAAA there is none
-			a := n.addresses[int(n.asked.Add(1)-1)%len(n.addresses)].As4()
-			answer[7] = 1
-			answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, a[0], a[1], a[2], a[3])
+			told := n.addresses
+			if i := int(n.asked.Add(1)-1) % len(told); !n.all {
+				told = told[i : i+1]
+			}
+			answer[7] = byte(len(told))
+			for _, address := range told {
+				a := address.As4()
+				answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, a[0], a[1], a[2], a[3])
+			}
 		}
 		_, _ = n.conn.WriteTo(answer, from)
 	}
@@ -169,6 +178,68 @@ func TestRebindingIsJudgedAtTheConnection(t *testing.T) {
 		case want != "" && !strings.Contains(got.err, "prohibited IP address: "+want+" "):
 			t.Errorf("attempt %d: got %+v, want %s refused", i, got, want)
 		}
+	}
+}
+
+// A name that was public when the webhook was submitted, and an answer that has
+// both: no address inside is connected to, whichever comes first or last.
+func TestAPublicNameThatTurnsInwards(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer inside.Close()
+	_, port, err := net.SplitHostPort(inside.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 127.0.0.2 stands for the public address: it is allowed, and nobody listens there.
+	for name, answers := range map[string][]string{"one after the other": {"127.0.0.2", "127.0.0.1", "127.0.0.1"}, "both at once": {"127.0.0.2", "127.0.0.1"}} {
+		n := serveNames(t, answers...)
+		n.all = name == "both at once"
+		cfg := Config{AllowHTTP: true, Timeout: 5 * time.Second, resolver: n.resolver(), AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}}
+		s := &Service{cfg: cfg, client: newClient(cfg)}
+		for range 3 {
+			got, err := s.post(t.Context(), targetOf("http://turns.example.:"+port+"/"), http.Header{}, nil)
+			if err != nil || got.status != 0 || got.err == "" {
+				t.Errorf("%s: got %+v, %v, want no answer", name, got, err)
+			}
+		}
+		s.client.CloseIdleConnections()
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("got %d requests inside, want none", n)
+	}
+}
+
+// A receiver that is allowed sends us on to one that is not, by each status and
+// form of address; nothing is followed, also not to itself.
+func TestARedirectLeadsNowhere(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer inside.Close()
+	var first atomic.Int32
+	allowed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		first.Add(1)
+		status, _ := strconv.Atoi(r.URL.Query().Get("status"))
+		w.Header().Set("Location", r.URL.Query().Get("to"))
+		w.WriteHeader(status)
+	}))
+	defer allowed.Close()
+	cfg := Config{AllowHTTP: true, Timeout: 5 * time.Second, AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
+	s := &Service{cfg: cfg, client: newClient(cfg)}
+	defer s.client.CloseIdleConnections()
+	n := int32(0)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		for _, to := range []string{inside.URL, "http://169.254.169.254/latest/meta-data/", "/again", "file:///etc/passwd", "//localhost/"} {
+			got, err := s.post(t.Context(), targetOf(allowed.URL+"/?"+url.Values{"status": {strconv.Itoa(status)}, "to": {to}}.Encode()), http.Header{}, nil)
+			if n++; err != nil || got.status != status || first.Load() != n {
+				t.Errorf("%d to %s: got %+v, %v after %d requests, want the redirect as the answer", status, to, got, err, first.Load())
+			}
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("got %d requests inside, want none", n)
 	}
 }
 

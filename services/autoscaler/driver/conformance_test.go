@@ -3,6 +3,9 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +85,30 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 // conform is what every driver does.
 var conform = map[string]func(*testing.T, rig){
+	"words and variables are no text for a shell": func(t *testing.T, r rig) {
+		t.Helper()
+		note := filepath.Join(t.TempDir(), "note")
+		for i, text := range []string{"$(touch " + note + ")", "`touch " + note + "`", "; touch " + note, "| tee " + note, "--privileged", "-v /:/host", "%s${IFS}'\"\\"} {
+			id := fmt.Sprint("words", i)
+			r.start(t, id, "exit", "3", text)
+			if x := r.ended(t, id); x.Code != 3 || x.Reason != text {
+				t.Errorf("got %d %q, want the word as it is: %q", x.Code, x.Reason, text)
+			}
+		}
+		err := r.driver.Start(t.Context(), Start{PodID: "env", Spec: r.spec("env"), Env: map[string]string{
+			"A": "$(touch " + note + ")", "B;touch " + note: "x", podVariable: "another", fleetVariable: "another",
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := r.ended(t, "env").Reason
+		if !strings.Contains(got, "A=$(touch "+note+")\n") || r.driver.Name() == pod.Process && strings.Contains(got, "=another") {
+			t.Errorf("got %q, want the variables as they are, but none by which the driver knows its pods", got)
+		}
+		if _, err := os.Stat(note); !os.IsNotExist(err) {
+			t.Errorf("got %v: a shell has read it", err)
+		}
+	},
 	"a pod runs until it is stopped": func(t *testing.T, r rig) {
 		t.Helper()
 		r.start(t, "p1", "run")
