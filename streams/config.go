@@ -29,8 +29,10 @@ func (c Config) PartitionCount() int { return max(1, c.Partitions) }
 // Names of the buckets.
 const (
 	BucketEndpoints = "endpoints"
-	BucketKeys      = "keys"
-	BucketWorkers   = "workers"
+	// BucketWorkerEndpoints is what workers may read of them.
+	BucketWorkerEndpoints = "worker_endpoints"
+	BucketKeys            = "keys"
+	BucketWorkers         = "workers"
 	// BucketTokens has a value for each worker that speaks HTTP, by endpoint and id.
 	BucketTokens    = "tokens"
 	BucketInstances = "instances"
@@ -157,6 +159,7 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 		bucket(BucketPositions, 0),
 		bucket(BucketPods, 0),
 		bucket(BucketWorkerPods, 0),
+		bucket(BucketWorkerEndpoints, 0),
 		bucket(BucketTemplates, 0),
 		bucket(BucketVolumes, 0),
 		bucket(BucketIdempotency, idempotencyAge),

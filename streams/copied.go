@@ -134,14 +134,15 @@ func Takes(name, subject string) bool {
 	return slices.ContainsFunc(want.Subjects, func(pattern string) bool { return covers(pattern, subject) })
 }
 
-// covers reports whether the subject matches the pattern, token by token.
+// covers reports whether the subject matches the pattern, token by token; of a
+// subject with wildcards, whether all that match it do.
 func covers(pattern, subject string) bool {
 	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
 	for i, token := range p {
 		switch {
 		case token == ">":
 			return len(s) > i
-		case i >= len(s), token != "*" && token != s[i]:
+		case i >= len(s), s[i] == ">", token != "*" && token != s[i]:
 			return false
 		}
 	}

@@ -128,11 +128,11 @@ func Caches(r Role) []string {
 		return []string{BucketEndpoints, BucketKeys, BucketWorkers, BucketTokens, BucketDestinations, BucketPods, BucketWorkerPods}
 	case RoleWebhook:
 		return []string{BucketEndpoints, BucketDestinations}
-	case RoleRecorder, RoleWorker:
+	case RoleRecorder:
 		return []string{BucketEndpoints}
 	case RoleAutoscaler:
 		return []string{BucketEndpoints, BucketWorkers, BucketTokens, BucketPods, BucketWorkerPods}
-	case RoleReader, RoleAdmin:
+	case RoleWorker, RoleReader, RoleAdmin:
 	}
 	return nil
 }
@@ -146,9 +146,9 @@ func controlAccess(c Config) Access {
 	return Access{
 		Makes: true,
 		Writes: slices.Concat(recordsOf(c, "*"), []string{"nudge.*.*", "webhooks.>"},
-			keysOf(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketDestinations, BucketCounts)),
+			keysOf(BucketEndpoints, BucketWorkerEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketDestinations, BucketCounts)),
 		Reads: append(jobStreams(c), Events, Webhooks, Undelivered, Deliveries, Scaling),
-		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates,
+		Follows: append(buckets(BucketEndpoints, BucketWorkerEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates,
 			BucketVolumes, BucketDestinations, BucketCounts, BucketPositions, BucketLeaders), Undelivered, Deliveries),
 		Takes: map[string][]string{Any: classes()}, Counts: []string{Webhooks},
 		Removes: []string{Any, Undelivered}, Purges: append(parts(c, Payloads), Scaling, Undelivered, Deliveries),
@@ -216,8 +216,7 @@ func workerAccess(c Config, endpoint string) Access {
 	return Access{
 		Writes: slices.Concat(recordsOf(c, endpoint), []string{"output.*." + endpoint + ".>", "payloads.*." + endpoint + ".>", "nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
 			[]string{"$KV." + BucketWorkerPods + "." + endpoint + ".*", "$KV." + BucketWorkers + "." + endpoint + ".*"}),
-		Reads:   slices.Concat([]string{queue}, parts(c, Records), parts(c, Payloads), parts(c, Output), buckets(BucketWorkerPods, BucketWorkers)),
-		Follows: buckets(BucketEndpoints),
-		Takes:   map[string][]string{queue: classes()}, Removes: []string{queue}, Hears: []string{"nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
+		Reads: slices.Concat([]string{queue}, parts(c, Records), parts(c, Payloads), parts(c, Output), buckets(BucketWorkerEndpoints, BucketWorkerPods, BucketWorkers)),
+		Takes: map[string][]string{queue: classes()}, Removes: []string{queue}, Hears: []string{"nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
 	}
 }

@@ -13,13 +13,13 @@ type Permissions struct {
 }
 
 // PermissionsOf is AccessOf as subjects, for an installation with these
-// partitions and, if it is a worker, this endpoint ("*" for all). Everybody may
-// look at the settings of every stream, at the server's time and at the
-// account's limits, and listen to inboxes of its own.
+// partitions and, if it is a worker, this endpoint ("*" for all). Each may listen
+// to inboxes of its own; all but workers and readers may look at the settings of
+// every stream and at the account's limits.
 //
-// What NATS does not check is where an answer goes: who may ask JetStream for a
-// message can have it delivered to any subject. So a user of NATS, whatever its
-// role, is not to be one of strangers; those speak HTTP.
+// NATS does not check where an answer goes: within an account, a client that may
+// ask JetStream for a message can have it delivered to any subject. So workers and
+// readers have accounts of their own (ServerConfig).
 func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 	inbox := InboxPrefix(r) + ".>"
 	switch r {
@@ -30,9 +30,13 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 	case RoleControl, RoleAPI, RoleGateway, RoleRecorder, RoleWebhook, RoleAutoscaler, RoleWorker:
 	}
 	a := AccessOf(c, r, endpoint)
-	publish := append([]string{"$JS.API.INFO", StreamInfo("*"), DurablePrefix + "*"}, a.Writes...)
+	publish := append([]string{DurablePrefix + "*"}, a.Writes...)
+	if r != RoleWorker {
+		publish = append(publish, "$JS.API.INFO", StreamInfo("*"))
+	}
 	for _, s := range append(slices.Clone(a.Reads), a.Follows...) {
 		publish = append(publish, reading(s)...)
+		publish = append(publish, StreamInfo(any1(s)))
 	}
 	for _, s := range a.Follows {
 		publish = append(publish, following(s)...)
@@ -60,7 +64,7 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 	}
 	slices.Sort(publish)
 	return Permissions{
-		Publish: slices.Compact(publish), Deny: denied(c, a, purges), Subscribe: append([]string{inbox}, a.Hears...),
+		Publish: slices.Compact(publish), Deny: denied(c, a, purges, r == RoleWorker), Subscribe: append([]string{inbox}, a.Hears...),
 	}
 }
 
@@ -96,12 +100,15 @@ func making() []string {
 }
 
 // denied takes back of the streams that are known what the queues of all
-// endpoints, by a wildcard, were given.
-func denied(c Config, a Access, purges []string) []string {
+// endpoints, by a wildcard, were given; with infos also their settings.
+func denied(c Config, a Access, purges []string, infos bool) []string {
 	var all []string
 	for _, s := range Shared(c) {
 		if slices.Contains(a.Reads, Any) && !slices.Contains(a.Reads, s) && !slices.Contains(a.Follows, s) {
 			all = append(all, reading(s)...)
+			if infos {
+				all = append(all, StreamInfo(s))
+			}
 		}
 		if slices.Contains(a.Removes, Any) && !slices.Contains(a.Removes, s) {
 			all = append(all, MsgDelete(s))

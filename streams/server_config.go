@@ -57,16 +57,7 @@ func (s ServerConfig) String() string {
 		s.cluster(line)
 	}
 	line("accounts {")
-	line("  FLIGHTLINE {")
-	line("    jetstream: enabled")
-	line("    users: [")
-	for _, r := range Roles() {
-		if r != RoleReader {
-			s.user(line, r)
-		}
-	}
-	line("    ]")
-	s.reader(line)
+	s.accounts(line)
 	if s.SystemPassword != "" {
 		line("  SYSTEM { users: [ { user: system, password: %s } ] }", quoted(s.SystemPassword))
 	}
@@ -97,44 +88,6 @@ func (s ServerConfig) cluster(line func(string, ...any)) {
 	}
 	line("  ]")
 	line("}")
-}
-
-func (s ServerConfig) user(line func(string, ...any), r Role) {
-	password := s.Passwords[r]
-	if password == "" {
-		return
-	}
-	p := PermissionsOf(s.Config, r, cmp.Or(s.Endpoint, "*"))
-	line("      { user: %s, password: %s, permissions: {", r, quoted(password))
-	line("        publish: { allow: [%s]%s }", list(p.Publish), deny(p.Deny))
-	line("        subscribe: { allow: [%s] }", list(p.Subscribe))
-	line("      } }")
-}
-
-// reader closes the account of the roles and adds that of the reader, whose
-// requests are passed on: an answer goes to it alone, whatever it asks for.
-func (s ServerConfig) reader(line func(string, ...any)) {
-	password := s.Passwords[RoleReader]
-	if password == "" {
-		line("  }")
-		return
-	}
-	p := PermissionsOf(s.Config, RoleReader, "*")
-	line("    exports: [")
-	for _, subject := range EventReader() {
-		line("      { service: %q, response_type: stream, accounts: [READER] }", subject)
-	}
-	line("    ]")
-	line("  }")
-	line("  READER {")
-	line("    users: [ { user: %s, password: %s, permissions: { publish: { allow: [%s] }, subscribe: { allow: [%s] } } } ]",
-		RoleReader, quoted(password), list(p.Publish), list(p.Subscribe))
-	line("    imports: [")
-	for _, subject := range EventReader() {
-		line("      { service: { account: FLIGHTLINE, subject: %q } }", subject)
-	}
-	line("    ]")
-	line("  }")
 }
 
 func list(subjects []string) string {

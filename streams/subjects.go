@@ -22,8 +22,9 @@ func EndpointOfQueue(stream string) (endpoint string, ok bool) {
 	return strings.CutPrefix(stream, Jobs(""))
 }
 
-// EndpointSubject holds the record of an endpoint, in the bucket of endpoints.
-func EndpointSubject(id string) string { return "$KV." + BucketEndpoints + "." + id }
+// EndpointSubject holds the record of an endpoint, in BucketEndpoints or in
+// BucketWorkerEndpoints.
+func EndpointSubject(bucket, id string) string { return "$KV." + bucket + "." + id }
 
 // AnyClass matches the queue message of a job of whatever class.
 func AnyClass(endpoint string, id job.ID) string { return "jobs." + endpoint + ".*." + string(id) }

@@ -149,11 +149,12 @@ func TestEachRoleCanDoItsWorkWithItsOwnUser(t *testing.T) {
 	}
 	g.OK("endpoint", "create", "own")
 	g.as(streams.RoleWorker)
-	w := g.Start("worker", "own", "--", "cat")
+	w := g.Start("worker", "own", "--", "sh", "-c", `echo '{"early":1}'; cat`)
 	w.Line(site.WorkerReady)
 	if got := g.OK("runsync", "own", `{"a":1}`); !strings.Contains(got, "COMPLETED") {
 		t.Errorf("got %q, want a completed job", got)
 	}
+	g.nativeWork()
 	for _, d := range append(all, w) {
 		if d.Stop(site.StopWithin); strings.Contains(d.Said(), "ermissions violation") {
 			t.Errorf("%v: %s", d.Cmd.Args, d.Said())
@@ -162,6 +163,31 @@ func TestEachRoleCanDoItsWorkWithItsOwnUser(t *testing.T) {
 	for _, v := range g.log.violations() {
 		t.Error(v)
 	}
+}
+
+// nativeWork has a worker of the endpoint own, which speaks NATS, do what needs
+// more than a pick-up and an end, and drains it.
+func (g *guarded) nativeWork() {
+	t := g.T
+	t.Helper()
+	large := filepath.Join(g.Dir, "large.json") // parts, both as input and as output
+	if err := os.WriteFile(large, []byte(`{"text":"`+strings.Repeat("x", 3<<20)+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.OK("runsync", "own", "@"+large); !strings.Contains(got, "COMPLETED") || len(got) < 3<<20 {
+		t.Errorf("got %d bytes, want the large input back", len(got))
+	}
+	if id := site.Submit(g.Site, "own"); !strings.Contains(g.OK("stream", "own", id), `{"early":1}`) {
+		t.Error("got no chunk of the job in its stream")
+	}
+	g.OK("endpoint", "create", "slow")
+	slow := g.Start("worker", "slow", "--id", "slow-1", "--", "sh", "-c", `echo '{"chunk":1}'; echo '{"chunk":2}'; exec sleep 600`)
+	slow.Line(site.WorkerReady)
+	id := site.Submit(g.Site, "slow")
+	g.Eventually("the job runs", func() bool { return strings.Contains(g.OK("status", "slow", id), "IN_PROGRESS") })
+	g.OK("cancel", "slow", id)
+	g.OK("worker", "drain", "slow", "slow-1")
+	slow.Ends(site.Soon)
 }
 
 // What a role has no business with is refused by the server.

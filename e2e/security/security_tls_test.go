@@ -79,35 +79,13 @@ func TestTheRoutesOfAClusterSpeakTLS(t *testing.T) {
 	s := site.New(t)
 	setup, routes := filepath.Join(s.Dir, "setup"), bustest.FreePorts(t, 3)
 	s.OK("nats-config", "--dir", setup, "--cluster", strings.Join(routes, ","), "--tls-cert", cert, "--tls-key", key, "--tls-ca", own.CA())
-	text, err := os.ReadFile(filepath.Join(setup, "nats", "nats.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	password, err := os.ReadFile(filepath.Join(setup, "admin", "password"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []*embedded.Server
-	for i, route := range routes {
-		// What differs on one machine: the name, and the ports.
-		file := filepath.Join(s.Dir, fmt.Sprintf("node-%d.conf", i))
-		mine := strings.NewReplacer("$NATS_NAME", fmt.Sprint("node-", i), `"0.0.0.0:6222"`, strconv.Quote(route), `http: "127.0.0.1:8222"`, "").Replace(string(text))
-		if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		server, err := embedded.Start(t.Context(), embedded.Config{File: file, Dir: t.TempDir(), Listen: "127.0.0.1:0", User: "admin", Password: string(password)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(server.Stop)
-		all = append(all, server)
-	}
+	all, password := startNodes(s, setup, routes)
 	within, cancel := context.WithTimeout(t.Context(), site.Soon)
 	defer cancel()
 	if err := all[0].WaitForLeader(within); err != nil {
 		t.Fatalf("the servers do not find each other: %v", err)
 	}
-	nc, err := bus.Connect(bus.Config{URL: all[0].URL(), User: "admin", Password: string(password), TLS: client})
+	nc, err := bus.Connect(bus.Config{URL: all[0].URL(), User: "admin", Password: password, TLS: client})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +115,36 @@ func TestTheRoutesOfAClusterSpeakTLS(t *testing.T) {
 			t.Errorf("%s at a route: got %v, want it let in: %v", name, got, shown.in)
 		}
 	}
+}
+
+// startNodes starts the servers of a cluster that nats-config described, and
+// returns them with the administrator's password.
+func startNodes(s *site.Site, setup string, routes []string) (all []*embedded.Server, password string) {
+	t := s.T
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(setup, "nats", "nats.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := os.ReadFile(filepath.Join(setup, "admin", "password"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, route := range routes {
+		// What differs on one machine: the name, and the ports.
+		file := filepath.Join(s.Dir, fmt.Sprintf("node-%d.conf", i))
+		mine := strings.NewReplacer("$NATS_NAME", fmt.Sprint("node-", i), `"0.0.0.0:6222"`, strconv.Quote(route), `http: "127.0.0.1:8222"`, "").Replace(string(text))
+		if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		server, err := embedded.Start(t.Context(), embedded.Config{File: file, Dir: t.TempDir(), Listen: "127.0.0.1:0", User: "admin", Password: string(secret)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Stop)
+		all = append(all, server)
+	}
+	return all, string(secret)
 }
 
 // shakesHands reports whether the server goes on after the handshake: it says

@@ -17,7 +17,6 @@ import (
 // A pod's record is a command that an autoscaler runs. What the user of workers
 // or of gateways writes is refused, or runs nowhere.
 func TestWhatAWorkerWritesOfAPodRunsNowhere(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t)
 	g.as(streams.RoleControl)
 	g.Env = append(g.Env, "FLIGHTLINE_STREAMS=make", "FLIGHTLINE_BOOTSTRAP_KEY_FILE="+filepath.Join(g.setup, "control", "api-key"))

@@ -94,10 +94,13 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// repair makes the queues of endpoints made after since, and completes the
+// repair shows endpoints to workers as they are now, makes the queues of those made after since, and completes the
 // deletions that hurt nobody. One with jobs was perhaps not forced: it waits
 // for them to end, or for its deletion to be asked for again.
 func (s *Service) repair(ctx context.Context, since time.Time) error {
+	if err := s.registry.Endpoints.ShowAll(ctx); err != nil {
+		return err
+	}
 	endpoints, err := s.registry.Endpoints.List(ctx)
 	if err != nil {
 		return err

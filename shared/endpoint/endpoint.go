@@ -106,6 +106,15 @@ type Endpoint struct {
 	Deleting bool `json:"deleting,omitempty"`
 }
 
+// ForWorkers returns what workers may read of the endpoint: what they need to run
+// its jobs, and no secret.
+func (e Endpoint) ForWorkers() Endpoint {
+	return Endpoint{
+		ID: e.ID, Name: e.Name, Lease: e.Lease, MaxLost: e.MaxLost, Partition: e.Partition,
+		Created: e.Created, Version: e.Version, QueueMade: e.QueueMade, Deleting: e.Deleting,
+	}
+}
+
 // Limit is one operation's rate: Requests per 10 s, and how many at once.
 // 0 means no limit of that kind.
 type Limit struct {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,7 +126,8 @@ const (
 )
 
 func (q *Queue) registered(ctx context.Context, id string) (registration, error) {
-	m, err := q.leaderLast(ctx, streams.Bucket(streams.BucketEndpoints), streams.EndpointSubject(id))
+	bucket := cmp.Or(q.cfg.EndpointsBucket, streams.BucketEndpoints)
+	m, err := q.leaderLast(ctx, streams.Bucket(bucket), streams.EndpointSubject(bucket, id))
 	if errors.Is(err, errNoMessage) || err == nil && len(m.data) == 0 { // a delete marker
 		return unregistered, nil
 	}

@@ -42,7 +42,7 @@ func TestAQueueThatIsNotMadeYetIsNoAlarm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.JS.Publish(t.Context(), streams.EndpointSubject(s.e.ID), value); err != nil {
+	if _, err := s.JS.Publish(t.Context(), streams.EndpointSubject(streams.BucketEndpoints, s.e.ID), value); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.q.StatsNow(t.Context(), s.e); !errors.Is(err, ErrMissing) {

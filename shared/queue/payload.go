@@ -102,14 +102,44 @@ func (q *Queue) leaderParts(ctx context.Context, at place, ref *payloadRef) ([]b
 	return ref.join(parts)
 }
 
+// readParts reads the parts from any replica, one after the other: of the
+// requests of a native worker each is answered once (docs/adr/0035).
 func (q *Queue) readParts(ctx context.Context, at place, ref *payloadRef) ([]byte, error) {
-	parts, err := untilAnswered(ctx, func() ([]*nats.Msg, error) {
-		return q.batchGet(ctx, streams.Payloads(at.partition), ref.Subject, 1, ref.Parts)
-	})
+	parts := make([]*nats.Msg, 0, ref.Parts)
+	for from := uint64(1); len(parts) < ref.Parts; {
+		m, err := untilAnswered(ctx, func() (*nats.Msg, error) {
+			return q.directNext(ctx, streams.Payloads(at.partition), ref.Subject, from)
+		})
+		if errors.Is(err, errNoMessage) {
+			return nil, errPayload
+		}
+		if err != nil {
+			return nil, err
+		}
+		parts, from = append(parts, m), bus.Sequence(m)+1
+	}
+	return ref.join(parts)
+}
+
+// directNext reads the first message of subject from a sequence on, from any
+// replica, or returns errNoMessage.
+func (q *Queue) directNext(ctx context.Context, stream, subject string, from uint64) (*nats.Msg, error) {
+	body, err := json.Marshal(map[string]any{"seq": from, "next_by_subj": subject})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", subject, err)
+	}
+	m, err := q.request(ctx, streams.DirectGet(stream), body)
 	if err != nil {
 		return nil, err
 	}
-	return ref.join(parts)
+	switch status := m.Header.Get("Status"); status {
+	case "":
+		return m, nil
+	case "404":
+		return nil, errNoMessage
+	default:
+		return nil, fmt.Errorf("%w: read %s: %s %s", ErrUnavailable, subject, status, m.Header.Get("Description"))
+	}
 }
 
 // join is the payload, or errPayload.

@@ -40,6 +40,9 @@ type Config struct {
 	// HasSpace, if not nil, is asked before a job is accepted or retried: its error
 	// refuses that. It must not block.
 	HasSpace func() error
+	// EndpointsBucket is where endpoints are looked up whose queue is missing. ""
+	// means streams.BucketEndpoints, which workers may not read.
+	EndpointsBucket string
 	// Observer hears what this process did.
 	Observer Observer
 	// Point, if not nil, is called at each named crash point, for tests that

@@ -23,6 +23,7 @@ const maxUpdates = 10
 type Endpoints struct {
 	table *Table[endpoint.Endpoint]
 	cache *cache[endpoint.Endpoint]
+	shown *Table[shownEndpoint] // to workers; nil in one of them
 }
 
 func newEndpoints(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Endpoints, error) {
@@ -30,7 +31,11 @@ func newEndpoints(ctx context.Context, js jetstream.JetStream, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	return &Endpoints{table: t, cache: newCache(t, log)}, nil
+	shown, err := OpenTable[shownEndpoint](ctx, js, streams.BucketWorkerEndpoints)
+	if err != nil {
+		return nil, err
+	}
+	return &Endpoints{table: t, cache: newCache(t, log), shown: shown}, nil
 }
 
 // Get returns the endpoint, from memory if it can. One that is being deleted
@@ -87,7 +92,7 @@ func (e *Endpoints) Create(ctx context.Context, made endpoint.Endpoint) (endpoin
 		return endpoint.Endpoint{}, err
 	}
 	e.cache.put(entry[endpoint.Endpoint]{key: made.ID, value: made, revision: revision})
-	return made, nil
+	return made, e.show(ctx, made, revision)
 }
 
 // Update stores what change makes of the endpoint, with its Version raised by
@@ -182,7 +187,7 @@ func (e *Endpoints) update(ctx context.Context, id string, change func(endpoint.
 			return endpoint.Endpoint{}, 0, err
 		}
 		e.cache.put(entry[endpoint.Endpoint]{key: id, value: changed, revision: revision})
-		return changed, revision, nil
+		return changed, revision, e.show(ctx, changed, revision)
 	}
 	return endpoint.Endpoint{}, 0, fmt.Errorf("update endpoint %s: %w", id, ErrConflict)
 }
@@ -199,7 +204,10 @@ func (e *Endpoints) Delete(ctx context.Context, which endpoint.Endpoint) error {
 	case err != nil:
 		return err
 	}
-	return e.table.deleteAt(ctx, which.ID, old.revision)
+	if err := e.table.deleteAt(ctx, which.ID, old.revision); err != nil {
+		return err
+	}
+	return e.hide(ctx, which.ID)
 }
 
 // Deleted is when the last endpoint of this id was deleted, the zero time if

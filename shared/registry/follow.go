@@ -19,7 +19,7 @@ func (r *Registry) Follow(ctx context.Context, buckets []string) error {
 		streams.BucketTokens:       r.Tokens.cache.run,
 		streams.BucketDestinations: r.Destinations.cache.run,
 		streams.BucketPods:         r.Pods.driven.cache.run,
-		streams.BucketWorkerPods:   r.WorkerPods.cache.run,
+		streams.BucketWorkerPods:   r.Pods.own.cache.run,
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { // also if there is nothing to follow

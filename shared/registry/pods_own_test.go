@@ -97,14 +97,19 @@ func TestPodsOfOneIDAtTwoEndpoints(t *testing.T) {
 func TestADriversWorkerIsToldToDrain(t *testing.T) {
 	for name, before := range map[string]bool{"told before it begins": true, "told while it runs": false} {
 		t.Run(name, func(t *testing.T) {
-			r, now := open(t, newBus(t)), time.Now().UTC()
+			b := newBus(t)
+			r, now := open(t, b), time.Now().UTC()
+			worker, err := registry.NewForWorker(t.Context(), b.JS, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			driven := pod.Pod{ID: "w", Endpoint: "ep", Status: pod.Running, Driver: pod.Process, Created: now, Changed: now}
 			if err := r.Pods.Create(t.Context(), driven); err != nil {
 				t.Fatal(err)
 			}
 			began := now.Add(time.Minute)
 			appear := func() {
-				if _, err := r.WorkerPods.Appear(t.Context(), pod.Pod{ID: "w", Endpoint: "ep"}, began, began); err != nil {
+				if _, err := worker.Pods.Appear(t.Context(), pod.Pod{ID: "w", Endpoint: "ep"}, began, began); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -119,7 +124,7 @@ func TestADriversWorkerIsToldToDrain(t *testing.T) {
 			if before {
 				appear()
 			}
-			if own, err := r.WorkerPods.Get(t.Context(), "ep", "w"); err != nil || !own.Drains(began) || own.Drain.Why != "scale-in" {
+			if own, err := worker.Pods.Get(t.Context(), "ep", "w"); err != nil || !own.Drains(began) || own.Drain.Why != "scale-in" {
 				t.Errorf("got %+v, %v, want it to drain", own, err)
 			}
 			gone, err := r.Pods.Move(t.Context(), "w", pod.Remove, "scale-in", now, nil)

@@ -24,12 +24,10 @@ type Registry struct {
 	Idempotency *Idempotency
 	// Destinations are receivers of webhooks that keep failing or are paused.
 	Destinations *Destinations
-	// Pods, Templates and Volumes are what workers run in, and from. WorkerPods
-	// are those of Pods that workers may write.
-	Pods       *Pods
-	WorkerPods *WorkerPods
-	Templates  *Things[pod.Template]
-	Volumes    *Things[pod.Volume]
+	// Pods, Templates and Volumes are what workers run in, and from.
+	Pods      *Pods
+	Templates *Things[pod.Template]
+	Volumes   *Things[pod.Volume]
 	// Scaling is what the autoscaler decided.
 	Scaling *Scaling
 }
@@ -90,11 +88,10 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 
 		Destinations: destinations,
 
-		Pods:       pods,
-		WorkerPods: pods.own,
-		Templates:  templates,
-		Volumes:    volumes,
-		Scaling:    scaling,
+		Pods:      pods,
+		Templates: templates,
+		Volumes:   volumes,
+		Scaling:   scaling,
 	}, nil
 }
 
@@ -117,6 +114,6 @@ func (r *Registry) Run(ctx context.Context) error {
 	g.Go(func() error { return r.Tokens.cache.run(ctx) })
 	g.Go(func() error { return r.Destinations.cache.run(ctx) })
 	g.Go(func() error { return r.Pods.driven.cache.run(ctx) })
-	g.Go(func() error { return r.WorkerPods.cache.run(ctx) })
+	g.Go(func() error { return r.Pods.own.cache.run(ctx) })
 	return g.Wait()
 }

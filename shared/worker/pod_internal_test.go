@@ -30,7 +30,11 @@ func TestAPodThatWasTakenForGoneComesBackAfterASilence(t *testing.T) {
 		return got.Status
 	}
 	own := pod.Pod{ID: "pod-1", Endpoint: "ep", Started: time.Now().UTC()}
-	p := newPresence(reg, endpoint.Endpoint{ID: "ep"}, own, 1, time.Now, slog.New(slog.DiscardHandler))
+	mine, err := registry.NewForWorker(t.Context(), b.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPresence(mine, endpoint.Endpoint{ID: "ep"}, own, 1, time.Now, slog.New(slog.DiscardHandler))
 	p.beat(t.Context())
 	if _, err := reg.Pods.Move(t.Context(), "pod-1", pod.Exit, "it fell silent", time.Now(), nil); err != nil {
 		t.Fatal(err)

@@ -50,9 +50,9 @@ type presence struct {
 	why     string    // it is to drain
 }
 
-func newPresence(reg *registry.Registry, e endpoint.Endpoint, own pod.Pod, concurrency int, clock func() time.Time, log *slog.Logger) *presence {
+func newPresence(reg *registry.ForWorker, e endpoint.Endpoint, own pod.Pod, concurrency int, clock func() time.Time, log *slog.Logger) *presence {
 	return &presence{
-		workers: reg.Workers, endpoints: reg.Endpoints, pods: reg.WorkerPods, endpoint: e, pod: own, clock: clock, log: log,
+		workers: reg.Workers, endpoints: reg.Endpoints, pods: reg.Pods, endpoint: e, pod: own, clock: clock, log: log,
 		self:    registry.Worker{ID: own.ID, Endpoint: e.ID, Concurrency: concurrency, Native: true, Started: own.Started, Host: hostOf(own.Machine)},
 		changed: make(chan struct{}, 1), drained: make(chan struct{}),
 	}

@@ -63,6 +63,9 @@ func newSite(t *testing.T, change ...func(*endpoint.Endpoint)) *site {
 	if s.reg, err = registry.New(t.Context(), b.JS, nil); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.reg.Endpoints.ShowAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	background(t, s.q.Run)
 	if err := s.q.CreateEndpoint(t.Context(), e); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/streams"
 )
 
 const (
@@ -74,7 +75,7 @@ func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, e
 	if err != nil {
 		return nil, err
 	}
-	reg, err := registry.New(ctx, js, cfg.Log)
+	reg, err := registry.NewForWorker(ctx, js, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, e
 	if err != nil {
 		return nil, err
 	}
-	q, err := queue.New(ctx, nc, queue.Config{Log: cfg.Log, TrustAbsence: true})
+	q, err := queue.New(ctx, nc, queue.Config{Log: cfg.Log, TrustAbsence: true, EndpointsBucket: streams.BucketWorkerEndpoints})
 	if err != nil {
 		return nil, err
 	}
