@@ -92,7 +92,13 @@ func (s *Service) limited(operation string) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		var in passage
 		var err error
-		defer in.leave()
+		defer func() {
+			if web.LargeAnswer(c) { // it takes memory until the client has read it
+				web.AfterAnswer(c, in.leave)
+				return
+			}
+			in.leave()
+		}()
 		if in.key, err = key.enter(c); err != nil {
 			return err
 		}

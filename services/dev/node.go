@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gofiber/fiber/v2"
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -199,7 +200,7 @@ func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error
 // what needs all others.
 func (n *node) serve(p plan, js jetstream.JetStream) error {
 	n.expose(p)
-	cfg := web.Config{Observed: p.metrics.Answered, Log: p.log, Tracer: p.tracer}
+	cfg := web.Config{Known: n.known, Observed: p.metrics.Answered, Log: p.log, Tracer: p.tracer}
 	workers, err := n.workers(p, &cfg)
 	if err != nil {
 		return err
@@ -259,5 +260,19 @@ func (n *node) workers(p plan, cfg *web.Config) (*gateway.Service, error) {
 		return nil, err
 	}
 	cfg.BodyLimit, cfg.Oversized = mostPosted, s.Oversized
+	cfg.Known = func(c *fiber.Ctx) error {
+		if ofWorker, err := s.Known(c); ofWorker {
+			return err
+		}
+		return n.known(c)
+	}
 	return s, nil
+}
+
+// known is the web.Config's: it returns nil for the key of a caller.
+func (n *node) known(c *fiber.Ctx) error {
+	ctx, cancel := context.WithTimeout(c.UserContext(), web.AnswerWithin)
+	defer cancel()
+	_, err := n.registry.Keys.Check(ctx, web.Key(c))
+	return err
 }

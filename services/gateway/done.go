@@ -112,8 +112,8 @@ var tooLarge = map[string]string{"job-done": job.ErrTextOutputTooLarge, "job-str
 // FAILED, and the worker goes on. It is the web.Config's, and answers nothing
 // but such posts.
 func (s *Service) Oversized(c *fiber.Ctx) bool {
-	part := strings.Split(strings.Trim(strings.Clone(c.Path()), "/"), "/")
-	if len(part) != 5 || part[0] != "v2" || tooLarge[part[2]] == "" || c.Method() != fiber.MethodPost {
+	part := posted(c)
+	if part == nil {
 		return false
 	}
 	answer := func(err error) bool {
@@ -130,6 +130,27 @@ func (s *Service) Oversized(c *fiber.Ctx) bool {
 	s.counts.oversized.Add(1)
 	text := fmt.Sprintf("%s: the worker posted %d bytes, which were not read", tooLarge[part[2]], c.Request().Header.ContentLength())
 	return answer(s.settle(c, who, job.ID(id), result{kind: failed, err: text}))
+}
+
+// Known is the web.Config's Known for what workers post: ofWorker says that
+// the request is such a post, err that its token is not good for it.
+func (s *Service) Known(c *fiber.Ctx) (ofWorker bool, err error) {
+	part := posted(c)
+	if part == nil {
+		return false, nil
+	}
+	_, err = s.admit(c.UserContext(), c.Get(fiber.HeaderAuthorization), part[1], part[3])
+	return true, err
+}
+
+// posted are the parts of the path of a post of a result or a chunk, nil of
+// another request: v2, the endpoint, the operation, the worker, the job.
+func posted(c *fiber.Ctx) []string {
+	part := strings.Split(strings.Trim(strings.Clone(c.Path()), "/"), "/")
+	if len(part) != 5 || part[0] != "v2" || tooLarge[part[2]] == "" || c.Method() != fiber.MethodPost {
+		return nil
+	}
+	return part
 }
 
 // chunkOf is the element that readers see: what was posted, unless it holds

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"flightline/shared/bus/barrier"
 	"flightline/shared/endpoint"
@@ -80,6 +81,7 @@ type Queue struct {
 	missing missing
 	commits commits
 	kept    keptRuns
+	outputs *semaphore.Weighted          // bytes of outputs that are read at a time
 	barrier atomic.Pointer[barrier.Func] // nil while there is none
 	// clustered: the server that was asked last is one of several.
 	clustered atomic.Bool
@@ -99,7 +101,7 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	q := &Queue{nc: nc, js: js, cfg: cfg, log: cfg.Log, clock: newClock(cfg.Now), service: newService()}
+	q := &Queue{nc: nc, js: js, cfg: cfg, log: cfg.Log, clock: newClock(cfg.Now), service: newService(), outputs: semaphore.NewWeighted(maxOutputsRead)}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	if err := q.measure(ctx); err != nil {

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
@@ -203,7 +204,7 @@ func (q *Queue) loaded(ctx context.Context, at place, r *record) (*job.Job, erro
 		return nil, err
 	}
 	if r.outRef != nil {
-		out, err := q.loadPayload(ctx, at, r.outRef)
+		out, err := q.loadOutput(ctx, at, r.outRef)
 		if err != nil {
 			return nil, err
 		}
@@ -211,4 +212,18 @@ func (q *Queue) loaded(ctx context.Context, at place, r *record) (*job.Job, erro
 	}
 	j := r.Job
 	return &j, nil
+}
+
+// maxOutputsRead bounds the bytes of large outputs that are read at a time. NATS
+// cuts off a connection to which it has 64 MB to write.
+const maxOutputsRead = 32 << 20
+
+// loadOutput reads an output for a caller, in its turn.
+func (q *Queue) loadOutput(ctx context.Context, at place, ref *payloadRef) ([]byte, error) {
+	bytes := min(int64(ref.Size), maxOutputsRead)
+	if err := q.outputs.Acquire(ctx, bytes); err != nil {
+		return nil, fmt.Errorf("%w: read the output: %w", ErrUnavailable, err)
+	}
+	defer q.outputs.Release(bytes)
+	return q.loadPayload(ctx, at, ref)
 }

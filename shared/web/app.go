@@ -21,10 +21,15 @@ type Config struct {
 	// route sets its own limit with MaxBody. 0 means 20 MiB and 64 KiB: a body
 	// a little over a route's limit is read whole and answered properly.
 	BodyLimit int
-	// BodyMemory bounds the sum of the bodies over 64 KiB that are under way, in
-	// bytes: a request waits a second for room, then it gets 503 and is not read.
-	// The process takes about three times as much. 0 means 512 MiB.
+	// BodyMemory bounds the sum of the bodies over 64 KiB that are under way, of
+	// requests and of answers, in bytes. Room is taken as a body arrives; a request
+	// waits a second for it, then it gets 503 and is not read. One key may have half
+	// of it. The process takes about three times as much. 0 means 512 MiB.
 	BodyMemory int
+	// Known, if not nil, returns nil if the key of a request is good for anything,
+	// else the error that answers it. It is asked before a body over 64 KiB is read,
+	// with the request's header only: no parameters of a route.
+	Known func(c *fiber.Ctx) error
 	// HeaderTimeout bounds how long a client may take to send the header of a
 	// request and a body of at most 64 KiB, from the start of a new connection, or
 	// from the first byte of a later request. 0 means 10 s.
@@ -80,16 +85,20 @@ func New(cfg Config) *fiber.App {
 		IdleTimeout:                  orDefault(cfg.IdleTimeout, defaultIdleTimeout),
 		ReadBufferSize:               readBufferSize,
 		ReadTimeout:                  orDefault(cfg.HeaderTimeout, defaultHeaderTimeout),
-		StreamRequestBody:            false, // it would switch BodyLimit off
-		WriteTimeout:                 0,     // answers may be held for minutes
+		StreamRequestBody:            true, // bodies reads them, and knows BodyLimit
+		WriteTimeout:                 0,    // answers may be held for minutes
 	})
 	app.Server().ConnState = setState
 	app.Server().MaxIdleWorkerDuration = idleWorker
-	bodies := newMemory(orDefault(cfg.BodyMemory, defaultBodyMemory), app.Config().BodyLimit, orDefault(cfg.ReadTimeout, defaultReadTimeout))
-	bodies.oversized = cfg.Oversized
-	app.Server().HeaderReceived = bodies.admit
-	app.Server().Handler = bodies.handle(beforeRouting(app, app.Server().Handler))
-	app.Server().ErrorHandler = bodies.refusal(app, app.Server().ErrorHandler)
+	limit := app.Config().BodyLimit
+	b := &bodies{
+		memory: newMemory(orDefault(cfg.BodyMemory, defaultBodyMemory), limit), app: app, limit: limit,
+		timeout: orDefault(cfg.ReadTimeout, defaultReadTimeout), known: cfg.Known, oversized: cfg.Oversized,
+	}
+	app.Server().HeaderReceived = b.header
+	app.Server().ExpectHandler = b.expect
+	app.Server().Handler = b.handle(beforeRouting(app, app.Server().Handler))
+	app.Server().ErrorHandler = refusal(app.Server().ErrorHandler)
 	app.Use(identify(log, newRefusals()))
 	if cfg.Observed != nil {
 		app.Use(observe(cfg.Observed))

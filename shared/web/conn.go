@@ -79,11 +79,14 @@ func isHTTP(begin [5]byte) bool {
 //
 // Its end is never io.EOF. fasthttp takes that for a client that is done, also
 // in the middle of a chunked body, and reports nothing; any other error reaches
-// its ErrorHandler, which gives the body's room back.
+// its ErrorHandler.
 type conn struct {
 	net.Conn
 	line   requestLine
 	active bool // a request has begun, and its answer is not written yet
+
+	writeUntil time.Time // the deadline of writing
+	written    []func()  // called when the answer was written
 }
 
 // Read implements net.Conn.
@@ -104,11 +107,23 @@ func (c *conn) setState(state fasthttp.ConnState) {
 	case fasthttp.StateNew, fasthttp.StateIdle:
 		c.line.expect()
 		c.active = false
+		c.answered()
 	case fasthttp.StateActive:
 		c.line.begin()
 		c.active = true
 	case fasthttp.StateClosed, fasthttp.StateHijacked:
+		c.answered()
 	}
+}
+
+// afterAnswer has do called when the answer was written, or will not be.
+func (c *conn) afterAnswer(do func()) { c.written = append(c.written, do) }
+
+func (c *conn) answered() {
+	for _, do := range c.written {
+		do()
+	}
+	c.written = nil
 }
 
 // silent reports whether no request has begun: the client waits for no answer.

@@ -1,6 +1,9 @@
 package web
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestRequestLinesEndInCRLF(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -32,5 +35,25 @@ func TestRequestLinesEndInCRLF(t *testing.T) {
 	body.begin() // received together with the request before
 	if got := body.check([]byte("a\nb")); got != 3 {
 		t.Errorf("the rest of a pipelined request: got %d bytes, want 3", got)
+	}
+}
+
+func TestThePaceGivesNoCreditForWhatCameFast(t *testing.T) {
+	begun := time.Now()
+	p := newPace(begun)
+	for _, step := range []struct {
+		bytes int
+		after time.Duration
+		want  time.Duration // the deadline, from the start
+	}{
+		{pacePart - 1, time.Second, paceTimeout},
+		{1, 2 * time.Second, 2*time.Second + paceTimeout},
+		{20 * pacePart, 3 * time.Second, 3*time.Second + paceTimeout},
+		{100, 9 * time.Second, 3*time.Second + paceTimeout},
+	} {
+		p.advance(step.bytes, begun.Add(step.after))
+		if got := p.deadline.Sub(begun); got != step.want {
+			t.Errorf("%d bytes after %v: got the deadline %v, want %v", step.bytes, step.after, got, step.want)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/registry"
 	"flightline/shared/web"
 )
 
@@ -65,13 +66,14 @@ func post(t *testing.T, addr string, size int) int {
 	return do(t, req).status
 }
 
-// 64 clients that send 20 MB each, a little at a time: what they would need
-// together is 10 times what there is.
+// 64 clients that send 15 MB of 20 each, and then a little at a time: what they
+// would need together is 6 times what there is.
 func TestMemoryIsBoundedWhileManyTrickle(t *testing.T) {
-	const clients, size, buffer, room = 64, 20 * mb, 32 * mb, 160 * mb
+	const clients, size, sent, room = 64, 20 * mb, 15 * mb, 160 * mb
 	app := web.New(web.Config{BodyMemory: room, ReadTimeout: 4 * time.Second})
 	app.Post("/", sized)
 	addr := serve(t, app)
+	block := make([]byte, sent)
 	runtime.GC()
 	base, most := heap(), uint64(0)
 	var statuses [600]atomic.Int64
@@ -79,9 +81,13 @@ func TestMemoryIsBoundedWhileManyTrickle(t *testing.T) {
 	for range clients {
 		wg.Go(func() {
 			conn := begin(t, addr, fmt.Sprintf("Content-Length: %d", size))
-			done := make(chan struct{})
-			go trickle(conn, done)
-			defer close(done)
+			done, stopped := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(stopped)
+				_, _ = conn.Write(block)
+				trickle(conn, done)
+			}()
+			defer func() { close(done); _ = conn.Close(); <-stopped }()
 			status, body := answered(t, conn)
 			if status == 503 && body["code"] != "unavailable" || status == 408 && !strings.Contains(fmt.Sprint(body), "not sent in time") {
 				t.Errorf("got %d %v", status, body)
@@ -99,15 +105,15 @@ func TestMemoryIsBoundedWhileManyTrickle(t *testing.T) {
 			most = max(most, heap())
 		}
 	}
-	begun, refused := statuses[408].Load(), statuses[503].Load()
-	t.Logf("%d MB of heap at most; %d were begun and cut off by the deadline, %d refused", (most-base)/mb, begun, refused)
-	if grown := most - base; grown > room+buffer {
-		t.Errorf("got %d MB more heap, want at most %d", grown/mb, (room+buffer)/mb)
+	late, refused := statuses[408].Load(), statuses[503].Load()
+	t.Logf("%d MB of heap at most; %d were cut off by the deadline, %d refused", (most-base)/mb, late, refused)
+	if grown := most - base; grown > 3*room {
+		t.Errorf("got %d MB more heap, want at most %d", grown/mb, 3*room/mb)
 	}
-	if begun < room/buffer || refused == 0 || begun+refused != clients { // more begin if the last of them is slow to come
-		t.Errorf("got %d begun and %d refused, want at least %d and the rest", begun, refused, room/buffer)
+	if late == 0 || refused == 0 || late+refused != clients {
+		t.Errorf("got %d cut off and %d refused, want some of both and no others", late, refused)
 	}
-	for range room / buffer { // all the room is back
+	for range room / size { // all the room is back
 		if got := post(t, addr, size); got != 200 {
 			t.Errorf("afterwards: got %d", got)
 		}
@@ -177,9 +183,10 @@ func TestABodysRoomIsTakenUntilItsHandlerIsDoneWithIt(t *testing.T) {
 		"held":                      {"X-Hold: 1\r\nContent-Length: 1000000", strings.Repeat("x", 1000000), 503},
 		"held, but done with":       {"X-Hold: 1\r\nX-Done: 1\r\nContent-Length: 1000000", strings.Repeat("x", 1000000), 200},
 		"small":                     {"X-Hold: 1\r\nContent-Length: 65536", strings.Repeat("x", 65536), 200},
-		"chunked, as large as any":  {"X-Hold: 1\r\nTransfer-Encoding: chunked", "", 503},
+		"announced, not sent":       {"X-Hold: 1\r\nContent-Length: 1000000", "", 200},
+		"chunked, not sent":         {"X-Hold: 1\r\nTransfer-Encoding: chunked", "", 200},
 		"chunked, proved small":     {"X-Hold: 1\r\nTransfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n", 200},
-		"expects to be asked first": {"X-Hold: 1\r\nExpect: 100-continue\r\nContent-Length: 1000000", "", 503},
+		"expects to be asked first": {"X-Hold: 1\r\nExpect: 100-continue\r\nContent-Length: 1000000", "", 200},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -243,5 +250,115 @@ func until(t *testing.T, what string, holds func() bool) {
 			t.Fatalf("not within %s: %s", patience, what)
 		}
 		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func TestABodyWithoutAKnownKeyIsNotRead(t *testing.T) {
+	var asked atomic.Int64
+	app := web.New(web.Config{BodyLimit: mb, BodyMemory: mb, Known: func(c *fiber.Ctx) error {
+		asked.Add(1)
+		if web.Key(c) != "key" || c.Path() != "/" {
+			return registry.ErrUnauthorized
+		}
+		return nil
+	}})
+	app.Post("/", sized)
+	addr := serve(t, app)
+	for name, head := range map[string]string{
+		"announced":                 "Content-Length: 1000000\r\n\r\nx",
+		"expects to be asked first": "Content-Length: 1000000\r\nExpect: 100-continue\r\n\r\n",
+		"chunked":                   "Transfer-Encoding: chunked\r\n\r\n20000\r\n" + strings.Repeat("x", 0x20000),
+	} {
+		conn := connect(t, addr, "POST / HTTP/1.1\r\nHost: x\r\nAuthorization: x\r\n"+head)
+		if status, body := answered(t, conn); status != 401 || body["code"] != "unauthorized" {
+			t.Errorf("%s: got %d %v, want 401", name, status, body)
+		}
+	}
+	if got := post(t, addr, 100_000); got != 200 {
+		t.Errorf("with a good key: got %d, want 200", got)
+	}
+	before := asked.Load()
+	if got := post(t, addr, 1000); got != 200 || asked.Load() != before {
+		t.Errorf("a small body: got %d and %d questions, want 200 and none", got, asked.Load()-before)
+	}
+}
+
+func TestAKeyHasHalfOfTheRoom(t *testing.T) {
+	addr, begun, letGo := rooms(t, web.Config{BodyLimit: mb, BodyMemory: 4 * mb})
+	defer letGo()
+	for range 2 {
+		conn := begin(t, addr, "X-Hold: 1\r\nContent-Length: 1000000")
+		if _, err := conn.Write(make([]byte, 1000000)); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+	}
+	if got := post(t, addr, 1000_000); got != 503 {
+		t.Errorf("a third body of the same key: got %d, want 503", got)
+	}
+	other := connect(t, addr, "POST / HTTP/1.1\r\nHost: x\r\nAuthorization: another\r\nContent-Length: 1000000\r\n\r\n"+strings.Repeat("x", 1000000))
+	if status, body := answered(t, other); status != 200 {
+		t.Errorf("one of another key: got %d %v, want 200", status, body)
+	}
+}
+
+func TestALargeBodyKeepsUpTheLeastRate(t *testing.T) {
+	t.Parallel()
+	app := web.New(web.Config{BodyLimit: mb, BodyMemory: mb})
+	app.Post("/", sized)
+	conn := begin(t, serve(t, app), "Content-Length: 1000000")
+	if _, err := conn.Write(make([]byte, 70_000)); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if status, body := answered(t, conn); status != 408 || body["code"] != "request_timeout" || time.Since(began) < 5*time.Second {
+		t.Errorf("got %d %v after %v, want 408 after some seconds", status, body, time.Since(began))
+	}
+}
+
+// Clients that do not read what they asked for have half of the room, for some
+// seconds.
+func TestClientsThatDoNotReadHoldNothingForLong(t *testing.T) {
+	t.Parallel()
+	const size, clients = 20 * mb, 12
+	app := web.New(web.Config{BodyLimit: size, BodyMemory: 4 * size})
+	large := make([]byte, size)
+	var after atomic.Int64
+	app.Get("/", func(c *fiber.Ctx) error {
+		if err := c.Send(large); err != nil {
+			return err
+		}
+		web.AfterAnswer(c, func() { after.Add(1) })
+		return nil
+	})
+	addr := serve(t, app)
+	ask := func(key string) net.Conn {
+		return connect(t, addr, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: "+key+"\r\n\r\n")
+	}
+	var held []net.Conn
+	for range clients {
+		held = append(held, ask("slow"))
+	}
+	until(t, "what has no room is answered", func() bool { return after.Load() == clients-2 })
+	for range 3 {
+		resp, err := http.ReadResponse(bufio.NewReader(ask("another")), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || n != size || err != nil {
+			t.Errorf("a client with another key: got %d, %d bytes, %v, want 200 and %d", resp.StatusCode, n, err, size)
+		}
+	}
+	until(t, "those that do not read are cut off", func() bool { return after.Load() == clients+3 })
+	whole := 0
+	for _, conn := range held {
+		if n, _ := io.Copy(io.Discard, conn); n > size {
+			whole++
+		}
+	}
+	if whole > 0 {
+		t.Errorf("got %d whole answers, want none", whole)
 	}
 }
