@@ -75,7 +75,7 @@ func (o observed) serve(q *queue.Queue, reg *registry.Registry) (address string,
 	}
 	o.metrics.AddFleet(metrics.Fleet{Queue: q, Registry: reg})
 	return o.at.Addr().String(), []func(context.Context) error{
-		func(ctx context.Context) error { return o.metrics.Serve(ctx, o.at) },
+		func(ctx context.Context) error { return o.metrics.Serve(ctx, o.at, func(string) bool { return true }) },
 	}
 }
 

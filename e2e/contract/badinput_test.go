@@ -63,7 +63,7 @@ func TestBadInputIsAnsweredProperly(t *testing.T) {
 	p := w.place(t, "")
 	job := p.submit(`{}`, "").text("id")
 	address := strings.TrimPrefix(url, "http://")
-	fill := strings.NewReplacer("{key}", contractKey, "{ep}", p.id, "{job}", job, "{auth}", "Host: x\r\nAuthorization: "+contractKey)
+	fill := strings.NewReplacer("{key}", contractKey, "{ep}", p.id, "{job}", job, "{auth}", "Host: localhost\r\nAuthorization: "+contractKey)
 	seen := map[string]bool{}
 	for _, d := range defects() {
 		if seen[d.name] {

@@ -74,7 +74,7 @@ func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 	t.Parallel()
 	url := dev(t)
 	address := strings.TrimPrefix(url, "http://")
-	const head = "POST /v2/echo/run HTTP/1.1\r\nHost: x\r\nContent-Length: 32000000\r\nAuthorization: "
+	const head = "POST /v2/echo/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 32000000\r\nAuthorization: "
 	open := 0
 	for _, announced := range []int{17, 200} {
 		for ; open < announced; open++ {

@@ -37,6 +37,7 @@ func TestIdleConnectionsTakeNoServerDown(t *testing.T) {
 	d := s.StartCommand(s.Command("/bin/sh", "-c", limited))
 	metrics := strings.TrimSuffix(strings.TrimPrefix(d.Line("flightline metrics: "), "http://"), "/metrics")
 	url := d.Line(site.Ready)
+	d.Line("first job ") // the endpoint has its queue
 	for i := range connections {
 		address := strings.TrimPrefix(url, "http://")
 		if i%2 == 1 {

@@ -92,6 +92,7 @@ type Config struct {
 	Listen        string `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
 	Data          string `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"folder that keeps everything; made if it is not there"`
 	APIKey        string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of an administrator, 8 bytes or more; a random one is made once and kept if there is none"`
+	Host          string `flag:"host" env:"FLIGHTLINE_HOST" help:"names, with commas between them, by which HTTP and metrics may be asked besides those of loopback; without any, a listener that is not on loopback may be asked by every name"`
 	NATSListen    string `flag:"nats-listen" env:"FLIGHTLINE_NATS_LISTEN" help:"address for NATS clients, or off; 127.0.0.1:4222 if there is none, or a free port if that is taken"`
 	Sync          string `flag:"sync" env:"FLIGHTLINE_SYNC" envDefault:"always" help:"when an accepted job is on disk: always (before the answer, each write by itself), group (before the answer, one fsync for all who wait) or interval (within 2 minutes: a power loss loses jobs)"`
 	Limits        string `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`

@@ -49,7 +49,7 @@ func (c Config) check() (limit.Table, error) {
 	_, unread := catalogOf(c.Catalog)
 	if err := cmp.Or(
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), addressOf("nats-listen", c.NATSListen, natsOff),
-		keyOf("api-key", c.APIKey), unknown, c.Engine.check(), c.Connections.check(), c.LogSizes.check(), unread,
+		hostsOf(c.Host), keyOf("api-key", c.APIKey), unknown, c.Engine.check(), c.Connections.check(), c.LogSizes.check(), unread,
 	); err != nil {
 		return nil, err
 	}
@@ -89,6 +89,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	n, err := assemble(ctx, plan{
 		nc: b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
 		webhooks: homely(open.url()), durable: b.durable(cfg.Sync), restarts: true, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, catalog: cfg.Catalog, fleets: fleet,
+		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),
 		version: version, log: log, tracer: tracer,
 	})
 	if err != nil {

@@ -47,7 +47,7 @@ func (n *node) expose(p plan) {
 	if slices.Contains(p.roles, roleAPI) {
 		p.metrics.AddFleet(metrics.Fleet{Queue: n.queue, Registry: n.registry, Log: p.log})
 	}
-	n.parts = append(n.parts, process.Part{Name: "metrics", Optional: true, Run: func(ctx context.Context) error { return p.metrics.Serve(ctx, p.metricsAt) }})
+	n.parts = append(n.parts, process.Part{Name: "metrics", Optional: true, Run: func(ctx context.Context) error { return p.metrics.Serve(ctx, p.metricsAt, p.metricsHosts.Allow) }})
 }
 
 // lagOf tells how far the recorder is behind, while it is the active one.

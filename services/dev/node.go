@@ -87,8 +87,10 @@ type plan struct {
 	drainDelay time.Duration
 	// metricsAt is where metrics are scraped, nil for nowhere.
 	metricsAt net.Listener
-	metrics   *metrics.Registry // of this attempt to assemble
-	log       *slog.Logger
+	// hosts and metricsHosts are the names that the listeners may be asked by.
+	hosts, metricsHosts web.Hosts
+	metrics             *metrics.Registry // of this attempt to assemble
+	log                 *slog.Logger
 	// tracer makes spans, nil makes none.
 	tracer *telemetry.Tracer
 }
@@ -200,7 +202,7 @@ func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error
 // what needs all others.
 func (n *node) serve(p plan, js jetstream.JetStream) error {
 	n.expose(p)
-	cfg := web.Config{Known: n.known, Observed: p.metrics.Answered, Log: p.log, Tracer: p.tracer}
+	cfg := web.Config{Known: n.known, Hosts: p.hosts, Observed: p.metrics.Answered, Log: p.log, Tracer: p.tracer}
 	workers, err := n.workers(p, &cfg)
 	if err != nil {
 		return err

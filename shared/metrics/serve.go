@@ -45,10 +45,11 @@ func (r *Registry) Handler() http.Handler {
 	return promhttp.HandlerFor(r.all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, Registry: nil})
 }
 
-// Serve answers /metrics on the listener, which it closes, until ctx ends.
-func (r *Registry) Serve(ctx context.Context, l net.Listener) error {
+// Serve answers /metrics on the listener, which it closes, until ctx ends. A
+// request whose Host allow refuses gets 400.
+func (r *Registry) Serve(ctx context.Context, l net.Listener, allow func(host string) bool) error {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", r.Handler())
+	mux.Handle("GET /metrics", onlyFor(allow, r.Handler()))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerWithin, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout}
 	stopped := make(chan struct{})
 	go func() {
@@ -66,4 +67,15 @@ func (r *Registry) Serve(ctx context.Context, l net.Listener) error {
 	}
 	<-stopped
 	return nil
+}
+
+// onlyFor refuses requests whose Host is not allowed.
+func onlyFor(allow func(host string) bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !allow(req.Host) {
+			http.Error(w, "this host is not served here: use a loopback address, or allow the name with --host", http.StatusBadRequest)
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
 }

@@ -48,6 +48,8 @@ type Config struct {
 	// routes. Route is the template of the route that answered, "/" if none did,
 	// as the method is; took lasts until the answer begins.
 	Observed func(method, route string, status int, took time.Duration)
+	// Hosts are the names that requests may ask for. nil means any.
+	Hosts Hosts
 	// Tracer makes a span of each request. nil means none.
 	Tracer *telemetry.Tracer
 	// Log hears of errors that are ours. nil means silence.
@@ -100,6 +102,7 @@ func New(cfg Config) *fiber.App {
 	app.Server().Handler = b.handle(beforeRouting(app, app.Server().Handler))
 	app.Server().ErrorHandler = refusal(app.Server().ErrorHandler)
 	app.Use(identify(log, newRefusals()))
+	app.Use(cfg.Hosts.check)
 	if cfg.Observed != nil {
 		app.Use(observe(cfg.Observed))
 	}
