@@ -106,7 +106,7 @@ type names struct {
 	conn      net.PacketConn
 	addresses []netip.Addr
 	asked     atomic.Int32
-	all       bool // in one answer
+	all       atomic.Bool // in one answer
 }
 
 func serveNames(t *testing.T, addresses ...string) *names {
@@ -136,7 +136,7 @@ func (n *names) serve() {
 		answer := append([]byte{buf[0], buf[1], 0x84, 0, 0, 1, 0, 0, 0, 0, 0, 0}, buf[12:end]...)
 		if buf[end-3] == 1 { // A; of AAAA there is none
 			told := n.addresses
-			if i := int(n.asked.Add(1)-1) % len(told); !n.all {
+			if i := int(n.asked.Add(1)-1) % len(told); !n.all.Load() {
 				told = told[i : i+1]
 			}
 			answer[7] = byte(len(told))
@@ -195,7 +195,7 @@ func TestAPublicNameThatTurnsInwards(t *testing.T) {
 	// 127.0.0.2 stands for the public address: it is allowed, and nobody listens there.
 	for name, answers := range map[string][]string{"one after the other": {"127.0.0.2", "127.0.0.1", "127.0.0.1"}, "both at once": {"127.0.0.2", "127.0.0.1"}} {
 		n := serveNames(t, answers...)
-		n.all = name == "both at once"
+		n.all.Store(name == "both at once")
 		cfg := Config{AllowHTTP: true, Timeout: 5 * time.Second, resolver: n.resolver(), AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}}
 		s := &Service{cfg: cfg, client: newClient(cfg)}
 		for range 3 {
