@@ -102,7 +102,9 @@ func New(cfg Config) *fiber.App {
 	app.Server().Handler = b.handle(beforeRouting(app, app.Server().Handler))
 	app.Server().ErrorHandler = refusal(app.Server().ErrorHandler)
 	app.Use(identify(log, newRefusals()))
-	app.Use(cfg.Hosts.check)
+	if cfg.Hosts != nil {
+		app.Use(cfg.Hosts.check)
+	}
 	if cfg.Observed != nil {
 		app.Use(observe(cfg.Observed))
 	}

@@ -99,7 +99,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if !ok {
 			return accepted, nil
 		}
-		address := clientOf(tcp)
+		address := clientOf(tcp.RemoteAddr())
 		if l.limit.acquire(address) {
 			return &limitedConn{TCPConn: tcp, release: sync.OnceFunc(func() { l.limit.release(address) })}, nil
 		}
@@ -117,9 +117,10 @@ const refuseTimeout = 10 * time.Millisecond
 const tooManyConns = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" +
 	`{"error":"too many connections are open; try again","code":"unavailable"}` + "\n"
 
-// clientOf is the address that connections are counted by.
-func clientOf(conn *net.TCPConn) netip.Addr {
-	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
+// clientOf is what the client of a remote address is counted by: all of an IPv4
+// address, the network of an IPv6 one.
+func clientOf(addr net.Addr) netip.Addr {
+	remote, ok := addr.(*net.TCPAddr)
 	if !ok {
 		return netip.Addr{}
 	}

@@ -15,7 +15,7 @@ import (
 
 // bodies reads the bodies of requests before they are handled. fasthttp leaves
 // that to it: what fasthttp reads by itself has memory for its whole length at
-// once, whoever announced it.
+// once, also for a client without a key.
 type bodies struct {
 	*memory
 	app       *fiber.App

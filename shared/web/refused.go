@@ -2,7 +2,7 @@ package web
 
 import (
 	"hash/maphash"
-	"net"
+	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -18,8 +18,6 @@ const (
 	// refusedSlots bounds what is remembered. Addresses that share a slot share its
 	// budget; a key that is known needs none.
 	refusedSlots = 4096
-	// prefixIPv6 is how many bytes of an IPv6 address one client is given.
-	prefixIPv6 = 8
 )
 
 // refusals counts the unknown keys that each client address shows. The zero value
@@ -33,25 +31,20 @@ type refusals struct {
 
 func newRefusals() *refusals { return &refusals{seed: maphash.MakeSeed(), began: time.Now()} }
 
-// slot is that of an address: all of an IPv4 one, the network of an IPv6 one.
-func (r *refusals) slot(ip net.IP) *atomic.Int64 {
-	if v4 := ip.To4(); v4 != nil {
-		ip = v4
-	} else if len(ip) > prefixIPv6 {
-		ip = ip[:prefixIPv6]
-	}
-	return &r.spent[maphash.Bytes(r.seed, ip)%refusedSlots]
+// slot is that of a client.
+func (r *refusals) slot(client netip.Addr) *atomic.Int64 {
+	return &r.spent[maphash.Comparable(r.seed, client)%refusedSlots]
 }
 
 // wait is how long until the address may show another unknown key.
-func (r *refusals) wait(ip net.IP, now time.Time) time.Duration {
-	full := time.Duration(r.slot(ip).Load())
+func (r *refusals) wait(client netip.Addr, now time.Time) time.Duration {
+	full := time.Duration(r.slot(client).Load())
 	return max(0, full-now.Sub(r.began)-(refusedBurst-1)*refusedInterval)
 }
 
 // add counts an unknown key.
-func (r *refusals) add(ip net.IP, now time.Time) {
-	slot, since := r.slot(ip), now.Sub(r.began)
+func (r *refusals) add(client netip.Addr, now time.Time) {
+	slot, since := r.slot(client), now.Sub(r.began)
 	for {
 		old := slot.Load()
 		if slot.CompareAndSwap(old, int64(max(time.Duration(old), since)+refusedInterval)) {
@@ -72,7 +65,7 @@ func Barred(c *fiber.Ctx) time.Duration {
 	if !ok {
 		return 0
 	}
-	return r.wait(c.Context().RemoteIP(), time.Now())
+	return r.wait(clientOf(c.Context().RemoteAddr()), time.Now())
 }
 
 // TooManyUnknown is the error for a client that is barred for that long.
@@ -84,6 +77,6 @@ func TooManyUnknown(c *fiber.Ctx, wait time.Duration) error {
 // Refused counts an unknown key or token of the client's address.
 func Refused(c *fiber.Ctx) {
 	if r, ok := c.Locals(localRefusals{}).(*refusals); ok {
-		r.add(c.Context().RemoteIP(), time.Now())
+		r.add(clientOf(c.Context().RemoteAddr()), time.Now())
 	}
 }
