@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/bus"
 	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -119,28 +120,10 @@ func (s *Service) lead(ctx context.Context) error {
 	}
 	g.Go(func() error { return keep.run(ctx) })
 	if s.cfg.EventsMaxBytes > 0 {
-		g.Go(func() error { return s.trim(ctx) })
+		g.Go(func() error { bus.KeepTrimmed(ctx, s.log, "events", s.cfg.EventsMaxBytes, s.events.Trim); return nil })
 	}
 	g.Go(func() error { return s.events.Count(ctx, s.queue.Durable, s.cfg.Counted) })
 	return g.Wait()
-}
-
-// trimInterval is the pause between two looks at the size of the log.
-const trimInterval = 5 * time.Second
-
-// trim keeps the log of events below its bound until ctx ends.
-func (s *Service) trim(ctx context.Context) error {
-	for ctx.Err() == nil {
-		removed, err := s.events.Trim(ctx, s.cfg.EventsMaxBytes)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			s.log.WarnContext(ctx, "the size of the event log was not looked at", "err", err)
-		case removed > 0:
-			s.log.WarnContext(ctx, "the oldest events were removed: the log has reached its size", "events", removed, "max_bytes", s.cfg.EventsMaxBytes)
-		}
-		pause(ctx, trimInterval)
-	}
-	return nil
 }
 
 // Lag is how far this recorder is behind; it means something only while it is

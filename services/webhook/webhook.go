@@ -30,6 +30,7 @@ import (
 	"sync"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/telemetry"
@@ -162,7 +163,7 @@ func (s *Service) Run(ctx context.Context) error {
 	l := newLanes(s.cfg, func(o *order) verdict { return s.deliver(work, o) }, workers.Go)
 	workers.Go(func() { extendUntil(ctx, l) })
 	if s.cfg.DeliveriesMaxBytes > 0 {
-		workers.Go(func() { s.trim(ctx) })
+		workers.Go(func() { bus.KeepTrimmed(ctx, s.log, "deliveries", s.cfg.DeliveriesMaxBytes, s.queue.TrimDeliveries) })
 	}
 	unhold := context.AfterFunc(ctx, l.close)
 	defer unhold()
@@ -173,26 +174,6 @@ func (s *Service) Run(ctx context.Context) error {
 	workers.Wait()
 	s.book.close()
 	return err
-}
-
-// trimInterval is the pause between two looks at the size of the log.
-const trimInterval = 5 * time.Second
-
-// trim keeps the log of deliveries below its bound until ctx ends.
-func (s *Service) trim(ctx context.Context) {
-	for ctx.Err() == nil {
-		removed, err := s.queue.TrimDeliveries(ctx, s.cfg.DeliveriesMaxBytes)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			s.log.WarnContext(ctx, "the size of the log of deliveries was not looked at", "err", err)
-		case removed > 0:
-			s.log.WarnContext(ctx, "the oldest deliveries were removed from their log: it has reached its size", "messages", removed, "max_bytes", s.cfg.DeliveriesMaxBytes)
-		}
-		select {
-		case <-time.After(trimInterval):
-		case <-ctx.Done():
-		}
-	}
 }
 
 func extendUntil(ctx context.Context, l *lanes) {

@@ -3,9 +3,35 @@ package bus
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
+
+// trimInterval is the pause between two looks at the size of a log.
+const trimInterval = 5 * time.Second
+
+// KeepTrimmed calls trim with maxBytes every 5 s until ctx ends, and logs what it
+// removed of the named log.
+func KeepTrimmed(ctx context.Context, log *slog.Logger, name string, maxBytes int64, trim func(context.Context, int64) (uint64, error)) {
+	tick := time.NewTicker(trimInterval)
+	defer tick.Stop()
+	for {
+		removed, err := trim(ctx, maxBytes)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			log.WarnContext(ctx, "the size of a log was not looked at", "log", name, "err", err)
+		case removed > 0:
+			log.WarnContext(ctx, "the oldest messages of a log were removed: it has reached its size", "log", name, "messages", removed, "max_bytes", maxBytes)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
 
 // Trim removes the oldest messages of a stream that holds more than maxBytes, so
 // that about nine tenths of maxBytes are left, and returns how many it removed.
