@@ -40,7 +40,7 @@ type Defect struct {
 
 // Inspect checks one message of a queue, of the records, the webhooks or the log
 // of deliveries, as bus.BatchGet read it, and what it needs elsewhere. It changes
-// nothing. It returns nil for one that is as it should be, that is hidden by its
+// nothing. It returns nil for a job without a defect, that is hidden by its
 // age, or that was written again meanwhile, and for messages of other streams. It
 // returns ErrUnavailable.
 //
