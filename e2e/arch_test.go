@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"flightline/e2e/checkout"
 )
 
 const (
@@ -91,7 +93,7 @@ func TestTheServerIsLinkedByFew(t *testing.T) {
 			t.Errorf("%s imports nats-server, want only shared/bus/embedded to", name)
 		}
 		if !slices.Contains(mayLink, name) && !strings.HasPrefix(name, "e2e") {
-			forbid(t, name, map[string]string{natsServer: "embedded bus"})
+			p.mustNotLink(t, map[string]string{natsServer: "embedded bus"})
 		}
 	}
 }
@@ -138,7 +140,7 @@ func layerOf(name string) int {
 	})
 }
 
-// listed is what go list tells of a package.
+// listed is what go list prints about a package.
 type listed struct {
 	ImportPath string
 	Imports    []string // direct, without those of its tests
@@ -149,10 +151,15 @@ type listed struct {
 // whose path starts with one of the prefixes; each has its reason.
 func forbid(t *testing.T, name string, prefixes map[string]string) {
 	t.Helper()
-	for _, dep := range find(t, name).Deps {
+	find(t, name).mustNotLink(t, prefixes)
+}
+
+func (p listed) mustNotLink(t *testing.T, prefixes map[string]string) {
+	t.Helper()
+	for _, dep := range p.Deps {
 		for prefix, why := range prefixes {
 			if strings.HasPrefix(dep+"/", prefix) {
-				t.Errorf("%s links %s: %s", name, dep, why)
+				t.Errorf("%s links %s: %s", p.ImportPath, dep, why)
 			}
 		}
 	}
@@ -169,16 +176,20 @@ func find(t *testing.T, name string) listed {
 	return all[i]
 }
 
+// packages returns the packages of the repository, which are not all of the
+// folder: a user may have added some.
 func packages(t *testing.T) []listed {
 	t.Helper()
 	all, err := list()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	if len(all) == 0 {
+	tracked := checkout.Packages(t, "..", path.Clean(module))
+	ours := slices.DeleteFunc(slices.Clone(all), func(p listed) bool { return !slices.Contains(tracked, p.ImportPath) })
+	if len(ours) == 0 {
 		t.Fatal("go list: got no packages")
 	}
-	return all
+	return ours
 }
 
 // list asks the go tool once for all packages of the module. Packages that do

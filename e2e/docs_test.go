@@ -4,13 +4,14 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"flightline/e2e/checkout"
 )
 
 // testName is how a document names a test or a fuzz target.
@@ -26,7 +27,7 @@ func TestSecurityNamesTestsThatExist(t *testing.T) {
 	if len(named) == 0 {
 		t.Fatal("docs/security.md names no test")
 	}
-	known := testsOf(t, "..")
+	known := testsOf(t)
 	for _, match := range named {
 		if !known[match[1]] {
 			t.Errorf("docs/security.md names %s, which is no test of this repository", match[1])
@@ -48,7 +49,7 @@ func TestEachFuzzTargetRunsInCI(t *testing.T) {
 		}
 		listed[name] = true
 	}
-	for name := range testsOf(t, "..") {
+	for name := range testsOf(t) {
 		if strings.HasPrefix(name, "Fuzz") && !listed[name] {
 			t.Errorf("%s is not run: .ci/fuzz does not find it", name)
 		}
@@ -63,27 +64,23 @@ func TestEachFuzzTargetRunsInCI(t *testing.T) {
 	}
 }
 
-// testsOf returns the names of all tests and fuzz targets below root.
-func testsOf(t *testing.T, root string) map[string]bool {
+// testsOf returns the names of all tests and fuzz targets of the repository.
+func testsOf(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{}
-	err := filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(name, "_test.go") {
-			return err
+	for _, name := range checkout.Files(t, "..") {
+		if !strings.HasSuffix(name, "_test.go") {
+			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", name), nil, parser.SkipObjectResolution)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		for _, decl := range file.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && (strings.HasPrefix(fn.Name.Name, "Test") || strings.HasPrefix(fn.Name.Name, "Fuzz")) {
 				known[fn.Name.Name] = true
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return known
 }

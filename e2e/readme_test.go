@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/e2e/checkout"
 	"flightline/e2e/need"
 	"flightline/e2e/site"
 )
@@ -229,26 +229,21 @@ func built(path string) bool {
 func copyOfRepository(t *testing.T) string {
 	t.Helper()
 	to := t.TempDir()
-	from := os.DirFS("..")
-	err := fs.WalkDir(from, ".", func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (path == ".git" || path == ".flightline" || path == "bin"):
-			return fs.SkipDir
-		case entry.IsDir():
-			return os.MkdirAll(filepath.Join(to, path), 0o750)
-		case !built(path):
-			return nil
+	for _, name := range checkout.Files(t, "..") {
+		if !built(name) {
+			continue
 		}
-		data, err := fs.ReadFile(from, path)
+		data, err := os.ReadFile(filepath.Join("..", name))
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		return os.WriteFile(filepath.Join(to, path), data, 0o600)
-	})
-	if err != nil {
-		t.Fatal(err)
+		target := filepath.Join(to, name)
+		if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(target, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return to
 }

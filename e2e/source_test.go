@@ -4,14 +4,14 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"flightline/e2e/checkout"
 )
 
 // What depguard and go list cannot see: rules about what the source says.
@@ -106,30 +106,19 @@ func literalsIn(file *ast.File) []*ast.BasicLit {
 	return found
 }
 
-// eachFile parses each Go file below dir, a folder of the repository, that is
-// not a test, and hands it to look. A folder that is not there has no files.
+// eachFile parses each Go file of the repository below dir that is not a test,
+// and calls look with it.
 func eachFile(t *testing.T, dir string, look func(*token.FileSet, *ast.File)) {
 	t.Helper()
-	root := filepath.Join("..", filepath.FromSlash(dir))
-	if _, err := os.Stat(root); os.IsNotExist(err) {
-		return
-	}
 	fset := token.NewFileSet()
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	for _, name := range checkout.Files(t, "..") {
+		if !strings.HasPrefix(name, dir+"/") || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
 		}
-		if entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(fset, filepath.Join("..", name), nil, parser.SkipObjectResolution)
 		if err != nil {
-			return err
+			t.Fatalf("scan %s: %v", dir, err)
 		}
 		look(fset, file)
-		return nil
-	})
-	if err != nil {
-		t.Errorf("scan %s: %v", dir, err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"flightline/e2e/checkout"
 )
 
 const dependenciesFile = "../../docs/adr/0012-dependencies.md"
@@ -38,7 +40,9 @@ func TestEachDependencyHasAReason(t *testing.T) {
 // modules are the modules that the packages of this one import directly.
 func modules(t *testing.T) []string {
 	t.Helper()
-	imports := strings.Fields(list(t, "-e", "-tags", "nvml", "-f", `{{join .Imports "\n"}} {{join .TestImports "\n"}} {{join .XTestImports "\n"}}`, "flightline/..."))
+	imports := strings.Fields(list(t, append([]string{
+		"-e", "-tags", "nvml", "-f", `{{join .Imports "\n"}} {{join .TestImports "\n"}} {{join .XTestImports "\n"}}`,
+	}, checkout.Packages(t, "../..", "flightline")...)...))
 	required := strings.Fields(list(t, "-m", "-f", "{{.Path}}", "all"))
 	var used []string
 	for _, path := range imports {
