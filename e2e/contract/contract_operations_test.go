@@ -154,6 +154,7 @@ func controlOperations(s *stage) {
 	key := s.send(call{method: "POST", path: "/v1/keys", body: `{"name":"ci","scopes":["submit:x"]}`})
 	p.want(key, http.StatusOK, "key", "fl_")
 	s.send(call{method: "GET", path: "/v1/keys"})
+	p.want(s.send(call{method: "PATCH", path: "/v1/keys/" + key.text("id"), body: `{"quota":{"requests":9,"endpoints":null}}`}), http.StatusOK, "name", "ci")
 	p.want(s.send(call{method: "DELETE", path: "/v1/keys/" + key.text("id")}), http.StatusNoContent)
 	p.want(s.send(call{method: "DELETE", path: "/v1/keys/" + key.text("id")}), http.StatusNotFound, "code", "not_found")
 }

@@ -41,6 +41,7 @@ func controlExamples(t *testing.T, s *system) []example {
 		{"GET", "/v1/pods/nobody", ""},
 		{"POST", "/v1/keys", `{"name":"ci","scopes":["submit:upper","read:upper"]}`},
 		{"POST", "/v1/keys", `{"name":"ci","scopes":["write:upper"]}`},
+		{"PATCH", "/v1/keys/{key}", `{"quota":{"requests":500,"concurrent":null}}`},
 		{"DELETE", "/v1/keys/{key}", ""},
 	}
 	var found []example

@@ -86,6 +86,7 @@ var texts = []struct{ name, text string }{
 	{"DELETE /v1/networkvolumes/:id", "Deletes a network volume that no pod uses, and nothing that it holds."},
 	{"POST /v1/keys", "Makes an API key. The key itself is in this answer and never again. Scopes: `submit:ID`, `read:ID`, `admin:ID`, with `*` for all endpoints, `control`, and `pods` for a look at pods, templates and network volumes."},
 	{"GET /v1/keys", "Lists the keys without what is secret about them."},
+	{"PATCH /v1/keys/:id", "Changes the fields of the key's `quota` that the body has; null is the default, 0 no bound ([operating.md](operating.md)). It holds everywhere within two seconds."},
 	{"DELETE /v1/keys/:id", "Makes a key worthless, everywhere within seconds."},
 	{"GET /healthz", "Answers 200 as long as the process does, with `status`, `version`, `roles` and `checks`. It needs no key."},
 	{"GET /readyz", "The same, but 503 while a check fails or the process stops: for balancers, which then send nobody here ([operating.md](operating.md)). It needs no key."},

@@ -14,8 +14,8 @@ import (
 )
 
 func (sh *shell) keyCommand() *cobra.Command {
-	c := &cobra.Command{Use: "key", Short: "Make, list and revoke API keys", Args: cobra.NoArgs, RunE: needsVerb}
-	c.AddCommand(sh.createKey(), sh.listKeys(), sh.revokeKey())
+	c := &cobra.Command{Use: "key", Short: "Make, list, limit and revoke API keys", Args: cobra.NoArgs, RunE: needsVerb}
+	c.AddCommand(sh.createKey(), sh.listKeys(), sh.changeQuota(), sh.revokeKey())
 	return c
 }
 
@@ -69,6 +69,27 @@ func (sh *shell) listKeys() *cobra.Command {
 				rows = append(rows, []string{k.ID, clean(k.Name), clean(k.Last4), strings.Join(k.Scopes, " "), cmp.Or(k.Quota.String(), "default"), when(k.Created)})
 			}
 			return sh.show(list, rows)
+		}),
+	}
+}
+
+func (sh *shell) changeQuota() *cobra.Command {
+	return &cobra.Command{
+		Use: "quota ID FIELD=NUMBER…", Short: "Change the quota of an API key", Args: cobra.MinimumNArgs(2),
+		Long: "Change the quota of an API key. Fields that are not named stay as they are;\n" +
+			"FIELD=default takes one back to its default, default alone takes all. The\n" +
+			"change holds within two seconds. \"flightline key create -h\" has the fields.",
+		Example: "  flightline key quota 5f3c9ab2e1d04c7f8a6b5c4d3e2f1a0b requests=500 concurrent=default",
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			change, err := limit.ParseQuotaChange(strings.Join(args[1:], ","))
+			if err != nil {
+				return &UsageError{err}
+			}
+			k, err := api.Keys().ChangeQuota(ctx, args[0], change)
+			if err != nil {
+				return err
+			}
+			return sh.show(k, [][]string{{"ID", k.ID}, {"NAME", clean(k.Name)}, {"QUOTA", cmp.Or(k.Quota.String(), "default")}})
 		}),
 	}
 }

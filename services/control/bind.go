@@ -139,3 +139,9 @@ type keyBody struct {
 	Scopes []string    `json:"scopes"`
 	Quota  limit.Quota `json:"quota"`
 }
+
+// keyChange changes a key. Fields of the quota that are missing stay, null means
+// the default.
+type keyChange struct {
+	Quota limit.QuotaChange `json:"quota"`
+}

@@ -6,6 +6,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/registry"
+	"flightline/shared/web"
 )
 
 func (s *Service) createKey(c *fiber.Ctx) error {
@@ -36,6 +37,21 @@ func (s *Service) listKeys(c *fiber.Ctx) error {
 		views = append(views, keyViewOf(k))
 	}
 	return c.JSON(views)
+}
+
+func (s *Service) updateKey(c *fiber.Ctx) error {
+	body, err := bindOwn[keyChange](c)
+	if err != nil {
+		return err
+	}
+	if body.Quota == nil {
+		return web.Errorf(web.InvalidRequest, "quota is required and must be an object")
+	}
+	key, err := s.registry.Keys.ChangeQuota(c.UserContext(), strings.Clone(c.Params("id")), body.Quota)
+	if err != nil {
+		return noThing(err, "key")
+	}
+	return c.JSON(keyViewOf(key))
 }
 
 func (s *Service) revokeKey(c *fiber.Ctx) error {

@@ -80,6 +80,37 @@ func TestAKeysQuotaOfEndpoints(t *testing.T) {
 		t.Fatalf("got %d %s", got.status, got.raw)
 	}
 	s.expect("after a deletion", create(plain, "three"), 200, "", "")
+	s.expect("the fourth", create(plain, "four"), 429, "too_many_requests", "its quota is 2")
+	path := fmt.Sprintf("/keys/%s", made.body["id"])
+	changed := s.do("PATCH", path, `{"quota":{"endpoints":3}}`)
+	s.expect("a larger quota", changed, 200, "", "")
+	if got := fmt.Sprint(changed.body["quota"]); got != "map[endpoints:3 requests:7]" || changed.body["key"] != nil {
+		t.Errorf("got %s, want what was not named as it was", changed.raw)
+	}
+	s.expect("the fourth again", create(plain, "four"), 200, "", "")
+	if list := s.do("GET", "/keys", ""); !strings.Contains(list.raw, `"quota":{"requests":7,"endpoints":3}`) {
+		t.Errorf("got %s, want the quota in the list", list.raw)
+	}
+	s.expect("the default", s.do("PATCH", path, `{"quota":{"endpoints":null}}`), 200, "", "")
+	s.expect("the fifth", create(plain, "five"), 200, "", "")
+}
+
+func TestBadChangesOfAKey(t *testing.T) {
+	s := start(t)
+	made := s.do("POST", "/keys", `{"scopes":["control"]}`)
+	for name, tc := range map[string]struct{ body, text string }{
+		"empty":     {"", "not valid JSON"},
+		"nothing":   {`{}`, "quota is required and must be an object"},
+		"null":      {`{"quota":null}`, "quota is required and must be an object"},
+		"a number":  {`{"quota":5}`, "quota must be an object"},
+		"a string":  {`{"quota":{"requests":"5"}}`, "quota.requests must be a whole number"},
+		"negative":  {`{"quota":{"concurrent":-1}}`, "quota.concurrent must be between 0 and 1000000000, got -1"},
+		"unknown":   {`{"quota":{"walks":1}}`, "quota.walks is unknown: must be of concurrent, endpoints, requests"},
+		"the scope": {`{"quota":{},"scopes":["control"]}`, "scopes"},
+	} {
+		s.expect(name, s.do("PATCH", fmt.Sprintf("/keys/%s", made.body["id"]), tc.body), 400, "invalid_request", tc.text)
+	}
+	s.expect("no such key", s.do("PATCH", "/keys/"+strings.Repeat("0", 32), `{"quota":{}}`), 404, "not_found", "no such key")
 }
 
 func TestV1NeedsControl(t *testing.T) {
@@ -95,6 +126,7 @@ func TestV1NeedsControl(t *testing.T) {
 		{"DELETE", "/endpoints/x"},
 		{"POST", "/keys"},
 		{"GET", "/keys"},
+		{"PATCH", "/keys/x"},
 		{"DELETE", "/keys/x"},
 	} {
 		for _, key := range []string{plain, "", "nobody"} {
@@ -123,6 +155,7 @@ func TestChangesAreAnsweredOnceTheyAreOnTheDisk(t *testing.T) {
 		{streams.Bucket(streams.BucketPods), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""},
 		{streams.Bucket(streams.BucketTokens), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""}, // the worker's token goes with it
 		{streams.Bucket(streams.BucketKeys), "POST", "/keys", `{"scopes":["read:*"]}`},
+		{streams.Bucket(streams.BucketKeys), "PATCH", fmt.Sprintf("/keys/%s", key.body["id"]), `{"quota":{}}`},
 		{streams.Bucket(streams.BucketKeys), "DELETE", fmt.Sprintf("/keys/%s", key.body["id"]), ""},
 		{streams.Bucket(streams.BucketEndpoints), "POST", "/endpoints", `{"id":"other"}`},
 		{streams.Bucket(streams.BucketEndpoints), "PATCH", "/endpoints/ep", `{"name":"new"}`},

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"flightline/shared/client"
+	"flightline/shared/limit"
 )
 
 func TestManagementIsSentAsTheAPIWantsIt(t *testing.T) {
@@ -75,6 +76,12 @@ func TestManagementIsSentAsTheAPIWantsIt(t *testing.T) {
 			_, err := c.Keys().List(ctx)
 			return err
 		}, ok(`[]`), request{Method: "GET", URI: "/v1/keys"}},
+		"change quota": {func(ctx context.Context, c *client.Client) error {
+			_, err := c.Keys().ChangeQuota(ctx, "k1", limit.QuotaChange{"requests": new(5), "endpoints": nil})
+			return err
+		}, ok(`{"id":"k1"}`), request{
+			Method: "PATCH", URI: "/v1/keys/k1", ContentType: "application/json", Body: `{"quota":{"endpoints":null,"requests":5}}`,
+		}},
 		"revoke key": {func(ctx context.Context, c *client.Client) error {
 			return c.Keys().Revoke(ctx, "k1")
 		}, answer{status: 204}, request{Method: "DELETE", URI: "/v1/keys/k1"}},

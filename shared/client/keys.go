@@ -50,6 +50,16 @@ func (k Keys) Create(ctx context.Context, spec KeySpec) (*Key, error) {
 	return &made, nil
 }
 
+// ChangeQuota changes the fields of the key's quota that the change names.
+func (k Keys) ChangeQuota(ctx context.Context, id string, change limit.QuotaChange) (*Key, error) {
+	var changed Key
+	body := map[string]limit.QuotaChange{"quota": change}
+	if err := k.c.do(ctx, call{method: http.MethodPatch, path: v1("keys", id), body: body}, &changed); err != nil {
+		return nil, err
+	}
+	return &changed, nil
+}
+
 // List returns all keys, without what they read.
 func (k Keys) List(ctx context.Context) ([]Key, error) {
 	var list []Key

@@ -1,8 +1,9 @@
 package limit
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -58,33 +59,69 @@ func (q *Quota) field(name string) **int {
 // Check returns an error that names the field, its value and the bounds.
 func (q Quota) Check() error {
 	for _, name := range quotaFields {
-		if n := cmp.Or(*q.field(name), new(int)); *n < 0 || *n > maxQuota {
+		if n := *q.field(name); n != nil && (*n < 0 || *n > maxQuota) {
 			return fmt.Errorf("quota.%s must be between 0 and %d, got %d", name, maxQuota, *n)
 		}
 	}
 	return nil
 }
 
-// ParseQuota reads "requests=500,concurrent=20,endpoints=3", in any order and
-// with any of the fields. Errors name the field, its value and what is allowed.
-func ParseQuota(text string) (Quota, error) {
-	var q Quota
+// QuotaChange has new values for fields of a Quota; nil means the default.
+type QuotaChange map[string]*int
+
+// Apply returns q with the change. Errors name the field, its value and what is
+// allowed.
+func (c QuotaChange) Apply(q Quota) (Quota, error) {
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		at := q.field(name)
+		if at == nil {
+			return Quota{}, fmt.Errorf("quota.%s is unknown: must be of %s", name, strings.Join(quotaFields, ", "))
+		}
+		*at = c[name]
+	}
+	return q, q.Check()
+}
+
+// ParseQuotaChange reads "requests=500,concurrent=default", in any order and with
+// any of the fields. "default" alone names all fields. Errors name the field, its
+// value and what is allowed.
+func ParseQuotaChange(text string) (QuotaChange, error) {
+	c := QuotaChange{}
+	if text == "default" {
+		for _, name := range quotaFields {
+			c[name] = nil
+		}
+		return c, nil
+	}
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, found := strings.Cut(part, "=")
-		at := q.field(name)
-		switch {
-		case !found || at == nil:
-			return Quota{}, fmt.Errorf("%q must be FIELD=NUMBER, with a field of %s", part, strings.Join(quotaFields, ", "))
-		case *at != nil:
-			return Quota{}, fmt.Errorf("%s is given twice", name)
+		if !found || !slices.Contains(quotaFields, name) {
+			return nil, fmt.Errorf("%q must be FIELD=NUMBER, with a field of %s", part, strings.Join(quotaFields, ", "))
+		}
+		if _, twice := c[name]; twice {
+			return nil, fmt.Errorf("%s is given twice", name)
+		}
+		c[name] = nil
+		if value == "default" {
+			continue
 		}
 		n, err := strconv.Atoi(value)
 		if err != nil {
-			return Quota{}, fmt.Errorf("%s must be a whole number, got %q", name, value)
+			return nil, fmt.Errorf("%s must be a whole number or default, got %q", name, value)
 		}
-		*at = &n
+		c[name] = &n
 	}
-	return q, q.Check()
+	_, err := c.Apply(Quota{})
+	return c, err
+}
+
+// ParseQuota reads "requests=500,concurrent=20,endpoints=3", as ParseQuotaChange.
+func ParseQuota(text string) (Quota, error) {
+	c, err := ParseQuotaChange(text)
+	if err != nil {
+		return Quota{}, err
+	}
+	return c.Apply(Quota{})
 }
 
 // String is the quota as ParseQuota reads it; "" for the default.

@@ -11,10 +11,12 @@ func TestParseQuota(t *testing.T) {
 		"requests=500":                          {want: "requests=500"},
 		"requests=500,concurrent=0,endpoints=3": {want: "concurrent=0,endpoints=3,requests=500"},
 		"endpoints=1000000000":                  {want: "endpoints=1000000000"},
+		"endpoints=3,requests=default":          {want: "endpoints=3"},
+		"default":                               {},
 		"":                                      {err: `"" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests`},
 		"requests":                              {err: `"requests" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests`},
 		"walks=1":                               {err: `"walks=1" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests`},
-		"requests=many":                         {err: `requests must be a whole number, got "many"`},
+		"requests=many":                         {err: `requests must be a whole number or default, got "many"`},
 		"requests=1,requests=2":                 {err: "requests is given twice"},
 		"requests=-1":                           {err: "quota.requests must be between 0 and 1000000000, got -1"},
 		"concurrent=1000000001":                 {err: "quota.concurrent must be between 0 and 1000000000, got 1000000001"},
@@ -30,6 +32,36 @@ func TestParseQuota(t *testing.T) {
 		if err != nil || q.String() != want.want {
 			t.Errorf("%q: got %q, %v, want %q", text, q, err, want.want)
 		}
+	}
+}
+
+func TestQuotaChange(t *testing.T) {
+	old := limit.Quota{Requests: new(5), Endpoints: new(2)}
+	tests := map[string]struct {
+		change    limit.QuotaChange
+		want, err string
+	}{
+		"nothing":         {nil, "endpoints=2,requests=5", ""},
+		"another field":   {limit.QuotaChange{"concurrent": new(3)}, "concurrent=3,endpoints=2,requests=5", ""},
+		"the same field":  {limit.QuotaChange{"requests": new(0)}, "endpoints=2,requests=0", ""},
+		"back to default": {limit.QuotaChange{"requests": nil, "concurrent": nil}, "endpoints=2", ""},
+		"unknown":         {limit.QuotaChange{"walks": nil}, "", "quota.walks is unknown: must be of concurrent, endpoints, requests"},
+		"too little":      {limit.QuotaChange{"endpoints": new(-1)}, "", "quota.endpoints must be between 0 and 1000000000, got -1"},
+	}
+	for name, test := range tests {
+		got, err := test.change.Apply(old)
+		if test.err != "" {
+			if err == nil || err.Error() != test.err {
+				t.Errorf("%s: got %v, want %s", name, err, test.err)
+			}
+			continue
+		}
+		if err != nil || got.String() != test.want {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, test.want)
+		}
+	}
+	if old.String() != "endpoints=2,requests=5" {
+		t.Errorf("got %q, want the old quota as it was", old)
 	}
 }
 

@@ -112,7 +112,8 @@ func (k *Keys) Create(ctx context.Context, spec KeySpec) (plain string, key Key,
 }
 
 // Put makes a key of the caller's own choice, 8 to 512 bytes, or gives an
-// existing one this name and these scopes.
+// existing one this name and these scopes. An existing quota stays unless spec
+// has one.
 func (k *Keys) Put(ctx context.Context, plain string, spec KeySpec) (Key, error) {
 	if err := spec.check(); err != nil {
 		return Key{}, err
@@ -129,6 +130,9 @@ func (k *Keys) Put(ctx context.Context, plain string, spec KeySpec) (Key, error)
 			revision, err = k.table.Create(ctx, key.ID, key)
 		case err == nil:
 			key.Created = old.value.Created
+			if spec.Quota == (limit.Quota{}) {
+				key.Quota = old.value.Quota
+			}
 			revision, err = k.table.Update(ctx, key.ID, key, old.revision)
 		}
 		if errors.Is(err, ErrExists) || errors.Is(err, ErrConflict) {
@@ -178,16 +182,50 @@ func (k *Keys) List(ctx context.Context) ([]Key, error) {
 	return keys, nil
 }
 
+// ChangeQuota applies the change to the quota of the key of this ID; it holds
+// everywhere within Trust. It returns ErrNotFound if there is no such key, an
+// ErrInvalid, and ErrConflict if others keep changing the key.
+func (k *Keys) ChangeQuota(ctx context.Context, id string, change limit.QuotaChange) (Key, error) {
+	if !validKeyID(id) {
+		return Key{}, ErrNotFound
+	}
+	for range maxUpdates {
+		old, err := k.table.get(ctx, id)
+		if err != nil {
+			return Key{}, err
+		}
+		key := old.value
+		if key.Quota, err = change.Apply(key.Quota); err != nil {
+			return Key{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		revision, err := k.table.Update(ctx, id, key, old.revision)
+		if errors.Is(err, ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return Key{}, err
+		}
+		k.cache.put(entry[Key]{key: id, value: key, revision: revision})
+		return key, nil
+	}
+	return Key{}, fmt.Errorf("change quota of key %s: %w", id, ErrConflict)
+}
+
 // Revoke makes the key of this ID worthless, everywhere within Trust. It
 // returns ErrNotFound if there is none.
 func (k *Keys) Revoke(ctx context.Context, id string) error {
-	if b, err := hex.DecodeString(id); err != nil || len(b) != keyIDLength/2 {
+	if !validKeyID(id) {
 		return ErrNotFound
 	}
 	if _, err := k.table.get(ctx, id); err != nil {
 		return err
 	}
 	return k.table.Delete(ctx, id)
+}
+
+func validKeyID(id string) bool {
+	b, err := hex.DecodeString(id)
+	return err == nil && len(b) == keyIDLength/2
 }
 
 func newKey(plain string, spec KeySpec) Key {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/limit"
 	"flightline/shared/registry"
 	"flightline/streams"
 )
@@ -185,6 +187,46 @@ func TestPutKeepsACallersKey(t *testing.T) {
 	} {
 		if err := bad(); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("%s: got %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+// Changes of a quota at the same time all hold, another process knows them, and
+// a restart of dev, which puts its key again, keeps them.
+func TestChangesOfAQuotaAllHold(t *testing.T) {
+	b := newBus(t)
+	one, other := open(t, b), running(t, b)
+	key, err := one.Keys.Put(t.Context(), "my-own-key", all("dev"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g errgroup.Group
+	for i, r := range []*registry.Registry{one, other} {
+		g.Go(func() error {
+			for n := range 5 {
+				name := []string{"requests", "concurrent"}[i]
+				if _, err := r.Keys.ChangeQuota(t.Context(), key.ID, limit.QuotaChange{name: new(n)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.Keys.Put(t.Context(), "my-own-key", all("dev")); err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]*registry.Registry{"one": one, "other": other} {
+		eventually(t, name+" knows the quota", registry.Trust+3*time.Second, func() bool {
+			got, err := r.Keys.Check(t.Context(), "my-own-key")
+			return err == nil && got.Quota.String() == "concurrent=4,requests=4"
+		})
+	}
+	for _, id := range []string{strings.Repeat("0", 32), "", "x", ">"} {
+		if _, err := one.Keys.ChangeQuota(t.Context(), id, nil); !errors.Is(err, registry.ErrNotFound) {
+			t.Errorf("change the quota of %q: got %v, want ErrNotFound", id, err)
 		}
 	}
 }
