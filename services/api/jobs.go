@@ -85,11 +85,11 @@ func (s *Service) status(c *fiber.Ctx) error {
 	if err := web.Allow(c, s.registry.Keys, registry.Submit); err != nil {
 		return err
 	}
-	j, err := s.queue.SetTTL(ctx, e, id, ttl)
+	j, err := s.queue.SetTTL(claiming(ctx, c), e, id, ttl)
 	if err != nil {
 		return err
 	}
-	return c.JSON(viewOf(j))
+	return sendJob(c, j)
 }
 
 func (s *Service) statusSync(c *fiber.Ctx) error {
@@ -109,11 +109,11 @@ func (s *Service) statusSync(c *fiber.Ctx) error {
 // look answers how a job stands, after wait or when it has ended.
 func (s *Service) look(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID, wait time.Duration) error {
 	if wait == 0 {
-		j, err := s.queue.Status(ctx, e, id)
+		j, err := s.queue.Status(claiming(ctx, c), e, id)
 		if err != nil {
 			return err
 		}
-		return c.JSON(viewOf(j))
+		return sendJob(c, j)
 	}
 	watch, err := s.queue.Watch(e, id)
 	if err != nil {
@@ -161,17 +161,22 @@ func (s *Service) await(c *fiber.Ctx, e endpoint.Endpoint, id job.ID, watch *que
 	web.BodyDone(c)
 	held, release := web.Hold(c, wait)
 	defer release()
-	j, err := watch.Wait(held)
+	j, err := watch.Wait(claiming(held, c))
 	if err != nil && held.Err() != nil {
 		if errors.Is(context.Cause(held), web.ErrGone) {
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(c.UserContext(), web.AnswerWithin)
 		defer cancel()
-		j, err = s.queue.Status(ctx, e, id)
+		j, err = s.queue.Status(claiming(ctx, c), e, id)
 	}
 	if err != nil {
 		return err
 	}
-	return c.JSON(viewOf(j))
+	return sendJob(c, j)
+}
+
+// claiming has room claimed for the answer before a large output is read with ctx.
+func claiming(ctx context.Context, c *fiber.Ctx) context.Context {
+	return queue.WithOutputClaim(ctx, func(bytes int) error { return web.ClaimAnswer(c, bytes) })
 }

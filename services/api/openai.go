@@ -96,7 +96,7 @@ func (s *Service) openAIWhole(ctx context.Context, c *fiber.Ctx, ask openAIAsk) 
 	web.BodyDone(c)
 	held, release := web.Hold(c, eventsHold)
 	defer release()
-	j, err = watch.Wait(held) //nolint:contextcheck // it outlasts ctx
+	j, err = watch.Wait(claiming(held, c)) //nolint:contextcheck // it outlasts ctx
 	switch {
 	case err != nil && held.Err() != nil:
 		s.abandon(held, ask)                     //nolint:contextcheck // it outlasts ctx

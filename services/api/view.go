@@ -1,12 +1,16 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
+
+	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/web"
 )
 
 // briefView answers run, cancel and retry.
@@ -45,6 +49,29 @@ func viewOf(j *job.Job) jobView {
 		v.ExecutionTime, v.Error = &execution, j.Error
 	}
 	return v
+}
+
+// sendJob answers with the job. A large output is copied as it is stored, which is
+// compact JSON: json.Marshal would parse it, and copy it three times.
+func sendJob(c *fiber.Ctx, j *job.Job) error {
+	v := viewOf(j)
+	if len(v.Output) <= web.SmallBody {
+		return c.JSON(v)
+	}
+	const stand = `"output":0` // quotes in values are escaped
+	output := v.Output
+	v.Output = json.RawMessage("0")
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	before, after, _ := bytes.Cut(text, []byte(stand))
+	body := make([]byte, 0, len(text)+len(output))
+	body = append(append(body, before...), stand[:len(stand)-1]...)
+	body = append(append(body, output...), after...)
+	c.Context().SetContentType(fiber.MIMEApplicationJSON)
+	c.Response().SetBodyRaw(body)
+	return nil
 }
 
 type purgeView struct {

@@ -3,7 +3,9 @@ package process
 import (
 	"math"
 	"os"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 )
@@ -13,8 +15,12 @@ import (
 // with Go's own 100 they collect all the time, which costs a tenth of a job.
 const garbage = 400
 
+// maxGarbage bounds that garbage, in bytes, unless more than that is in use: then
+// as much garbage as that may gather.
+const maxGarbage = 512 << 20
+
 // SpareCollector has the garbage collector run less often, and as often as it
-// must once the process takes half of the memory that it may have. percent and
+// must once much is in use, or the process takes half of the memory that it may have. percent and
 // limit are what the user set in GOGC and GOMEMLIMIT; that stays as it is, and
 // a GOGC of "" means that nothing was set.
 func SpareCollector(percent, limit string) {
@@ -29,6 +35,28 @@ func SpareCollector(percent, limit string) {
 		debug.SetMemoryLimit(all / 2)
 	}
 	debug.SetGCPercent(garbage)
+	afterCollection(garbage)
+}
+
+// afterCollection adjusts the percentage, which is current, after each collection.
+func afterCollection(current int) {
+	type sentinel struct{ _ *byte } // a pointer, or the runtime would keep it beside others
+	runtime.SetFinalizer(new(sentinel), func(*sentinel) {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		percent := garbageOf(live[0].Value.Uint64())
+		if percent != current {
+			debug.SetGCPercent(percent)
+		}
+		afterCollection(percent)
+	})
+}
+
+// garbageOf is how much garbage may gather while live bytes are in use, in percent
+// of them: 100 to 400.
+func garbageOf(live uint64) int {
+	const all = 100
+	return int(min(garbage, max(all, maxGarbage*all/max(live, 1))))
 }
 
 // memory is the machine's memory in bytes, or the container's limit if that is

@@ -4,8 +4,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"testing"
+	"time"
 )
 
 func TestMemoryIsTheContainersIfItIsLess(t *testing.T) {
@@ -56,5 +58,31 @@ func TestSpareCollectorLeavesWhatTheUserSet(t *testing.T) {
 		t.Skip("this system does not say how much memory it has")
 	} else if l < 1<<20 {
 		t.Errorf("got a limit of %d bytes", l)
+	}
+}
+
+func TestGarbageIsBoundedWhereMuchIsInUse(t *testing.T) {
+	for live, want := range map[uint64]int{0: 400, 50 << 20: 400, 128 << 20: 400, 256 << 20: 200, 512 << 20: 100, 4 << 30: 100} {
+		if got := garbageOf(live); got != want {
+			t.Errorf("%d bytes in use: got %d percent, want %d", live, got, want)
+		}
+	}
+}
+
+func TestTheCollectorIsAdjustedAfterACollection(t *testing.T) {
+	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64)
+	t.Cleanup(func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	})
+	afterCollection(100)
+	for deadline := time.Now().Add(time.Minute); ; {
+		runtime.GC()
+		if got := debug.SetGCPercent(100); got == garbage {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after a collection: got 100 percent still, want %d", garbage)
+		}
 	}
 }

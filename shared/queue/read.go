@@ -214,12 +214,26 @@ func (q *Queue) loaded(ctx context.Context, at place, r *record) (*job.Job, erro
 	return &j, nil
 }
 
+// outputClaim is where WithOutputClaim keeps its function.
+type outputClaim struct{}
+
+// WithOutputClaim has claim called before a large output is read with ctx, with its
+// size in bytes. An error of claim ends the reading, and is what the caller gets.
+func WithOutputClaim(ctx context.Context, claim func(bytes int) error) context.Context {
+	return context.WithValue(ctx, outputClaim{}, claim)
+}
+
 // maxOutputsRead bounds the bytes of large outputs that are read at a time. NATS
 // cuts off a connection to which it has 64 MB to write.
 const maxOutputsRead = 32 << 20
 
 // loadOutput reads an output for a caller, in its turn.
 func (q *Queue) loadOutput(ctx context.Context, at place, ref *payloadRef) ([]byte, error) {
+	if claim, ok := ctx.Value(outputClaim{}).(func(int) error); ok {
+		if err := claim(ref.Size); err != nil {
+			return nil, err
+		}
+	}
 	bytes := min(int64(ref.Size), maxOutputsRead)
 	if err := q.outputs.Acquire(ctx, bytes); err != nil {
 		return nil, fmt.Errorf("%w: read the output: %w", ErrUnavailable, err)

@@ -101,7 +101,7 @@ func New(cfg Config) *fiber.App {
 	app.Server().ExpectHandler = b.expect
 	app.Server().Handler = b.handle(beforeRouting(app, app.Server().Handler))
 	app.Server().ErrorHandler = refusal(app.Server().ErrorHandler)
-	app.Use(identify(log, newRefusals()))
+	app.Use(identify(appState{log: log, refused: newRefusals(), memory: b.memory}))
 	if cfg.Hosts != nil {
 		app.Use(cfg.Hosts.check)
 	}
@@ -135,13 +135,27 @@ func orDefault[T int | time.Duration](v, standard T) T {
 	return v
 }
 
-// identify gives the request its id, the log to those who write an answer after
-// the handler, and the refusals to those who ask for a key.
-func identify(log *slog.Logger, refused *refusals) fiber.Handler {
+// appState is what the requests of an app share.
+type appState struct {
+	log     *slog.Logger
+	refused *refusals
+	memory  *memory
+}
+
+// localState is where the state is kept while a request is handled.
+type localState struct{}
+
+// stateOf returns the state of the request's app, nil outside of an app of New.
+func stateOf(c *fiber.Ctx) *appState {
+	state, _ := c.Locals(localState{}).(*appState)
+	return state
+}
+
+// identify gives the request its id and the state.
+func identify(state appState) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		c.Set(HeaderRequestID, RequestID(c))
-		c.Locals(localLog{}, log)
-		c.Locals(localRefusals{}, refused)
+		c.Locals(localState{}, &state)
 		return c.Next()
 	}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// smallBody is what a request or an answer may take beside the budget. A
-	// request may send that much without a key.
-	smallBody = 64 << 10
+	// SmallBody is how many bytes a request or an answer may take beside the budget.
+	// A request may send that much without a key.
+	SmallBody = 64 << 10
 	// roomTimeout is how long a request waits for room before it is refused.
 	roomTimeout = time.Second
 )

@@ -362,3 +362,47 @@ func TestClientsThatDoNotReadHoldNothingForLong(t *testing.T) {
 		t.Errorf("got %d whole answers, want none", whole)
 	}
 }
+
+// An answer that gets no room costs no work, and takes none from another key.
+func TestAnAnswersRoomIsClaimedBeforeItIsRead(t *testing.T) {
+	t.Parallel()
+	app := web.New(web.Config{BodyLimit: mb, BodyMemory: 2 * mb})
+	begun, leave := make(chan struct{}), make(chan struct{})
+	app.Get("/", func(c *fiber.Ctx) error {
+		if err := web.ClaimAnswer(c, 900_000); err != nil {
+			return err
+		}
+		if c.Get("X-Hold") != "" {
+			begun <- struct{}{}
+			<-leave
+		}
+		return c.Send(make([]byte, 900_000))
+	})
+	addr := serve(t, app)
+	get := func(key, header string) (status int) {
+		req := request(t, "GET", "http://"+addr, nil)
+		req.Header.Set("Authorization", key)
+		req.Header.Set("X-Hold", header)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode
+	}
+	held := make(chan int, 1)
+	go func() { held <- get("one", "1") }()
+	<-begun
+	for key, want := range map[string]int{"one": 503, "another": 200} {
+		if got := get(key, ""); got != want {
+			t.Errorf("key %s: got %d, want %d", key, got, want)
+		}
+	}
+	close(leave)
+	if got := <-held; got != 200 {
+		t.Errorf("the first: got %d, want 200", got)
+	}
+	until(t, "the room is back", func() bool { return get("one", "") == 200 })
+}

@@ -26,9 +26,9 @@ type bodies struct {
 }
 
 // smallBuffer is what a body takes that may be small: a byte more tells.
-const smallBuffer = smallBody + 1
+const smallBuffer = SmallBody + 1
 
-// smallBuffers are for bodies of up to smallBody bytes.
+// smallBuffers are for bodies of up to SmallBody bytes.
 var smallBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // handle reads the body, then has the request handled.
@@ -40,7 +40,7 @@ func (b *bodies) handle(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		}
 		if !ctx.Request.IsBodyStream() {
 			next(ctx)
-			b.boundAnswer(ctx, nil)
+			b.boundAnswer(ctx)
 			return
 		}
 		buffer := smallBuffers.Get().(*[]byte) //nolint:forcetypeassert // we put nothing else
@@ -60,7 +60,7 @@ func (b *bodies) handle(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 			ctx.SetUserValue(localClaim{}, r.claim)
 		}
 		next(ctx)
-		b.boundAnswer(ctx, r.claim)
+		b.boundAnswer(ctx)
 	}
 }
 
@@ -78,7 +78,7 @@ type reading struct {
 // read reads the body to its end, into the buffer while it is small.
 func (r *reading) read(buffer *[]byte) error {
 	stream := r.ctx.RequestBodyStream()
-	if r.size > smallBody {
+	if r.size > SmallBody {
 		if err := r.admit(); err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (b *bodies) allow(ctx *fasthttp.RequestCtx, size int) error {
 // header is fasthttp's HeaderReceived. Of a large body fasthttp then waits for
 // no more than the first byte before the body is judged.
 func (b *bodies) header(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if h.ContentLength() > smallBody {
+	if h.ContentLength() > SmallBody {
 		return fasthttp.RequestConfig{MaxRequestBodySize: 1}
 	}
 	return fasthttp.RequestConfig{}
@@ -196,7 +196,7 @@ func (b *bodies) header(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 // that would be refused.
 func (b *bodies) expect(ctx *fasthttp.RequestCtx) int {
 	size := ctx.Request.Header.ContentLength()
-	if size <= smallBody {
+	if size <= SmallBody {
 		return fasthttp.StatusContinue
 	}
 	err := b.allow(ctx, size)

@@ -53,19 +53,16 @@ func (r *refusals) add(client netip.Addr, now time.Time) {
 	}
 }
 
-// localRefusals is where an app's refusals are kept while a request is handled.
-type localRefusals struct{}
-
 // Barred is how long the client's address may show no unknown key or token, because
 // it showed too many: 100 at once, 20 a second. 0 means that it may. The address is
 // that of the connection, so clients behind one proxy share it. A key that is known
 // without asking another server is checked all the same.
 func Barred(c *fiber.Ctx) time.Duration {
-	r, ok := c.Locals(localRefusals{}).(*refusals)
-	if !ok {
+	state := stateOf(c)
+	if state == nil {
 		return 0
 	}
-	return r.wait(clientOf(c.Context().RemoteAddr()), time.Now())
+	return state.refused.wait(clientOf(c.Context().RemoteAddr()), time.Now())
 }
 
 // TooManyUnknown is the error for a client that is barred for that long.
@@ -76,7 +73,7 @@ func TooManyUnknown(c *fiber.Ctx, wait time.Duration) error {
 
 // Refused counts an unknown key or token of the client's address.
 func Refused(c *fiber.Ctx) {
-	if r, ok := c.Locals(localRefusals{}).(*refusals); ok {
-		r.add(clientOf(c.Context().RemoteAddr()), time.Now())
+	if state := stateOf(c); state != nil {
+		state.refused.add(clientOf(c.Context().RemoteAddr()), time.Now())
 	}
 }

@@ -23,12 +23,11 @@ var errCutOff = fmt.Errorf("web: answer cut off: %w", syscall.EPIPE)
 // whatever happened.
 func Stream(c *fiber.Ctx, next func() ([]byte, error), end func()) {
 	s := &stream{conn: c.Context().Conn(), next: next, end: sync.OnceFunc(end), id: RequestID(c)}
-	s.log, _ = c.Locals(localLog{}).(*slog.Logger)
+	if state := stateOf(c); state != nil {
+		s.log = state.log
+	}
 	c.Context().Response.SetBodyStream(s, -1)
 }
-
-// localLog is where the log is kept while a request is handled.
-type localLog struct{}
 
 // stream is a body that fasthttp reads from and writes, a few KB at a time,
 // each flushed before it reads on.

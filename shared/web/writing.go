@@ -20,7 +20,7 @@ const (
 // rate, and a small one within 30 s.
 func (c *conn) Write(p []byte) (int, error) {
 	now := time.Now()
-	if len(p) <= smallBody {
+	if len(p) <= SmallBody {
 		if c.writeUntil.Sub(now) < writeTimeout-writeDeadlineSlack {
 			if err := c.setWriteDeadline(now.Add(writeTimeout)); err != nil {
 				return 0, err
@@ -45,9 +45,29 @@ func (c *conn) setWriteDeadline(deadline time.Time) error {
 	return c.SetWriteDeadline(deadline)
 }
 
+// ClaimAnswer claims room for an answer of so many bytes before they are read, so
+// that no work is done for a client that gets no room. It waits for at most 1 s and
+// returns an Unavailable. The room is given back once the answer is written.
+func ClaimAnswer(c *fiber.Ctx, bytes int) error {
+	state := stateOf(c)
+	if bytes <= SmallBody || state == nil {
+		return nil
+	}
+	held, _ := c.Locals(localClaim{}).(*claim)
+	if held == nil || held.of == nil {
+		held = state.memory.claim(Key(c))
+		c.Locals(localClaim{}, held)
+	}
+	return held.grow(max(bytes+answerSlack, int(held.bytes)))
+}
+
+// answerSlack is for what an answer has beside an output, in bytes.
+const answerSlack = 4 << 10
+
 // boundAnswer claims room for a large answer until it is written, in place of
-// what the request claimed, nil for nothing. Without room the answer is 503.
-func (b *bodies) boundAnswer(ctx *fasthttp.RequestCtx, held *claim) {
+// what was claimed before. Without room the answer is 503.
+func (b *bodies) boundAnswer(ctx *fasthttp.RequestCtx) {
+	held, _ := ctx.UserValue(localClaim{}).(*claim)
 	if !largeAnswer(&ctx.Response) {
 		held.release()
 		return
@@ -66,7 +86,7 @@ func (b *bodies) boundAnswer(ctx *fasthttp.RequestCtx, held *claim) {
 }
 
 // largeAnswer reports whether the answer counts in the budget.
-func largeAnswer(r *fasthttp.Response) bool { return !r.IsBodyStream() && len(r.Body()) > smallBody }
+func largeAnswer(r *fasthttp.Response) bool { return !r.IsBodyStream() && len(r.Body()) > SmallBody }
 
 // afterAnswer calls do once the answer was written, or will not be.
 func afterAnswer(ctx *fasthttp.RequestCtx, do func()) {
