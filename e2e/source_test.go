@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -120,5 +121,54 @@ func eachFile(t *testing.T, dir string, look func(*token.FileSet, *ast.File)) {
 			t.Fatalf("scan %s: %v", dir, err)
 		}
 		look(fset, file)
+	}
+}
+
+// registries are the hosts of package registries, in parts: no file names one,
+// this one included. Each tool knows its own.
+var registries = [][]string{
+	{"docker", "io"},
+	{"ghcr", "io"},
+	{"gcr", "io"},
+	{"quay", "io"},
+	{"mcr", "microsoft", "com"},
+	{"public", "ecr", "aws"},
+	{"proxy", "golang", "org"},
+	{"sum", "golang", "org"},
+	{"registry", "npmjs", "org"},
+	{"pypi", "org"},
+	{"files", "pythonhosted", "org"},
+}
+
+// registryNamed returns the first registry's host in the text, "" if there is
+// none. A name without a scheme before it or a path behind it is no host: Debian
+// has a package of such a name.
+func registryNamed(text string) string {
+	for _, parts := range registries {
+		host := strings.Join(parts, ".")
+		if strings.Contains(text, host+"/") || strings.Contains(text, "//"+host) {
+			return host
+		}
+	}
+	return ""
+}
+
+func TestNoFileNamesARegistrysHost(t *testing.T) {
+	for text, want := range map[string]bool{
+		strings.Join(registries[0], ".") + "/library/nats": true, "https://" + strings.Join(registries[6], ".") + ",direct": true,
+		"apt-get install " + strings.Join(registries[0], "."): false, "nats:2": false,
+	} {
+		if got := registryNamed(text); (got != "") != want {
+			t.Errorf("%q: got the host %q, want one: %v", text, got, want)
+		}
+	}
+	for _, name := range checkout.Files(t, "..") {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host := registryNamed(string(text)); host != "" {
+			t.Errorf("%s names the registry %s, want the tools' own default", name, host)
+		}
 	}
 }

@@ -26,7 +26,7 @@ const (
 
 // bases are the images that ours are built on and that the stacks run.
 var bases = []string{
-	"golang:1.26-bookworm", "gcr.io/distroless/static-debian12:nonroot", "nats:2.15.2-alpine", "python:3.12-slim",
+	"golang:1.26-bookworm", "nats:2.15.2-alpine", "python:3.12-slim",
 	"versity/versitygw:v1.8.0", "prom/prometheus:v3.5.0",
 }
 
@@ -102,7 +102,7 @@ func TestComposeImage(t *testing.T) {
 		t.Errorf("got health check %+v", c.Healthcheck)
 	}
 	for label, want := range map[string]string{
-		"title": "flightline", "version": version, "licenses": "Apache-2.0", "revision": "unknown", "base.name": "gcr.io/distroless/static-debian12:nonroot",
+		"title": "flightline", "version": version, "licenses": "Apache-2.0", "revision": "unknown",
 	} {
 		if got := c.Labels["org.opencontainers.image."+label]; got != want {
 			t.Errorf("label %s: got %q, want %q", label, got, want)

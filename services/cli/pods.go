@@ -109,7 +109,7 @@ func (sh *shell) createPod() *cobra.Command {
 	var flags podFlags
 	c := &cobra.Command{
 		Use: "create", Short: "Make a pod, which a driver of an autoscaler starts", Args: cobra.NoArgs,
-		Example: "  flightline pod create --image ghcr.io/me/trainer:1 --gpus 1 --env MODEL=small",
+		Example: "  flightline pod create --image me/trainer:1 --gpus 1 --env MODEL=small",
 	}
 	flags.add(c.Flags())
 	c.Flags().StringVar(&flags.pod.Driver, "driver", "", "what runs it: docker or process (default docker)")

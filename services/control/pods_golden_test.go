@@ -38,7 +38,7 @@ func fullPod() pod.Pod {
 	return pod.Pod{
 		ID: "full", Name: "the whole pod", Status: pod.Running, Endpoint: "upper", EndpointVersion: 3, Owner: "k1", Driver: pod.Docker,
 		Spec: pod.Spec{
-			Image: "ghcr.io/me/worker:1", Entrypoint: []string{"/entry"}, Command: []string{"python", "handler.py"},
+			Image: "me/worker:1", Entrypoint: []string{"/entry"}, Command: []string{"python", "handler.py"},
 			Env:   map[string]string{"MODEL": "small", "HF_TOKEN": "hf_secret"},
 			Ports: []string{"8888/http", "22/tcp"}, GPUs: 2, VCPUs: 8, MemoryGB: 62.5, DiskGB: 50, VolumeGB: 20, VolumePath: "/workspace",
 			VolumeEncrypted: true, RegistryAuthID: "reg1", Capabilities: []string{"CHOWN"},
