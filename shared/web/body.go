@@ -33,9 +33,14 @@ const (
 // answerAndDiscard sends the answer at once, then reads what the client still
 // sends of a body that is not wanted, and closes the connection. To close it
 // over unread data would reset it, and the client might see that instead of
-// the answer.
+// the answer. Behind answers that are not written yet it does no more than to end
+// the connection.
 func answerAndDiscard(ctx *fasthttp.RequestCtx) {
 	conn := ctx.Conn()
+	if c, ok := conn.(interface{ answersWait() bool }); ok && c.answersWait() {
+		ctx.Response.SetConnectionClose()
+		return
+	}
 	defer conn.Close() //nolint:errcheck // fasthttp writes the answer again and fails: nobody must see it twice
 	ctx.Response.SetConnectionClose()
 	w := bufio.NewWriter(conn)

@@ -82,8 +82,11 @@ func isHTTP(begin [5]byte) bool {
 // its ErrorHandler.
 type conn struct {
 	net.Conn
-	line   requestLine
+	frames framing
 	active bool // a request has begun, and its answer is not written yet
+
+	unread    bool // nothing was received since the last answer
+	pipelined bool // the request was received together with the one before
 
 	writeUntil time.Time // the deadline of writing
 	written    []func()  // called when the answer was written
@@ -92,11 +95,12 @@ type conn struct {
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	c.unread = false
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	if good := c.line.check(p[:n]); good < n {
-		return good, errBareLF
+	if good := c.frames.check(p[:n]); good < n {
+		return good, errFraming
 	}
 	return n, err
 }
@@ -105,12 +109,10 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) setState(state fasthttp.ConnState) {
 	switch state {
 	case fasthttp.StateNew, fasthttp.StateIdle:
-		c.line.expect()
-		c.active = false
+		c.active, c.unread = false, state == fasthttp.StateIdle
 		c.answered()
 	case fasthttp.StateActive:
-		c.line.begin()
-		c.active = true
+		c.active, c.pipelined = true, c.unread
 	case fasthttp.StateClosed, fasthttp.StateHijacked:
 		c.answered()
 	}
@@ -128,6 +130,10 @@ func (c *conn) answered() {
 
 // silent reports whether no request has begun: the client waits for no answer.
 func (c *conn) silent() bool { return !c.active }
+
+// answersWait reports whether fasthttp may have answers to earlier requests that it
+// has not written yet: it keeps them while more requests are there.
+func (c *conn) answersWait() bool { return c.pipelined }
 
 // CloseWrite ends what is sent, if the connection can do that.
 func (c *conn) CloseWrite() error {

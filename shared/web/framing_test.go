@@ -36,6 +36,10 @@ func TestFraming(t *testing.T) {
 		"good, a chunk extension":     {post(chunked, "5;a=b\r\nhello\r\n0\r\n\r\n") + next, "204 204"},
 		"good, absolute form":         {"GET http://x/ HTTP/1.1\r\n" + host + "\r\n" + next, "204 204"},
 		"good, names in lower case":   {"GET / HTTP/1.1\r\nhost: x\r\n\r\n" + next, "204 204"},
+		"good, with a body":           {"GET / HTTP/1.1\r\n" + host + length + "\r\nhello" + next, "204 204"},
+		"good, trailers":              {post(chunked, "0\r\nA: b\r\n\r\n") + next, "204 204"},
+		"good, an empty line between": {post(length, "hello") + "\r\n" + next, "204 204"},
+		"good, HTTP/1.0":              {"GET / HTTP/1.0\r\nConnection: keep-alive\r\n" + host + "\r\n" + next, "204 204"},
 		"good, the same length twice": {post(length+length, "hello") + next, "400"},
 		"two lengths":                 {post(length+"Content-Length: 3\r\n", "hello") + next, "400"},
 		"a list of lengths":           {post("Content-Length: 5, 5\r\n", "hello") + next, "400"},
@@ -71,9 +75,18 @@ func TestFraming(t *testing.T) {
 		"two spaces":                  {"GET /  HTTP/1.1\r\n" + host + "\r\n" + next, "400"},
 		"no version":                  {"GET /\r\n" + host + "\r\n" + next, "400"},
 		"a space in the method":       {"GE T / HTTP/1.1\r\n" + host + "\r\n" + next, "400"},
+		"chunked in HTTP/1.0":         {"POST / HTTP/1.0\r\n" + host + chunked + "\r\n0\r\n\r\n" + next, "400"},
+		"LF ends a trailer":           {post(chunked, "0\r\nA: b\n\r\n") + next, "400"},
+		"LF in front of a request":    {"\n" + next, ""},
 	} {
 		if got := statusesOf(t, addr, tc.sent); got != tc.want {
 			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+		// The same behind a good request of the connection, in one packet with it.
+		for before, first := range map[string]string{"GET": next, "a body": post(length, "a\nb\nc"), "chunks": post(chunked, "3\r\na\nb\r\n0\r\n\r\n")} {
+			if got := statusesOf(t, addr, first+tc.sent); got != strings.TrimSpace("204 "+tc.want) {
+				t.Errorf("%s, pipelined behind %s: got %s, want 204 %s", name, before, got, tc.want)
+			}
 		}
 	}
 }

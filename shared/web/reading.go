@@ -34,10 +34,6 @@ var smallBuffers = sync.Pool{New: func() any { return new([]byte) }}
 // handle reads the body, then has the request handled.
 func (b *bodies) handle(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
-		if misframed(&ctx.Request.Header) {
-			b.refuse(ctx, 0, fiber.ErrBadRequest)
-			return
-		}
 		if !ctx.Request.IsBodyStream() {
 			next(ctx)
 			b.boundAnswer(ctx)
