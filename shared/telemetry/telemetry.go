@@ -50,16 +50,21 @@ const (
 // Tracer makes spans. It is safe for concurrent use. Of a nil one only Process
 // and Ran may be called, which do nothing then.
 type Tracer struct {
-	tracer   trace.Tracer
-	beginner Beginner // tracer itself, nil if it is none
+	tracer      trace.Tracer
+	parentBased bool
 }
 
 // New returns a tracer for a provider. For the links between runs to be right,
 // the provider takes its span ids from SpanID.
-func New(p trace.TracerProvider) *Tracer {
-	t := p.Tracer("flightline")
-	b, _ := t.(Beginner)
-	return &Tracer{t, b}
+func New(p trace.TracerProvider) *Tracer { return &Tracer{tracer: p.Tracer("flightline")} }
+
+// NewParentBased is New for a provider whose sampler records nothing beneath a
+// span that is not recorded. So a job of such a trace carries next to nothing
+// (Carry), and its run makes no span.
+func NewParentBased(p trace.TracerProvider) *Tracer {
+	t := New(p)
+	t.parentBased = true
+	return t
 }
 
 // Start begins a span of any kind, as trace.Tracer does.
@@ -71,15 +76,14 @@ func (t *Tracer) Start(ctx context.Context, name string, opts ...trace.SpanStart
 // two headers name, if they name one. What else it is about is told later.
 // Carry tells what a job that the request queues takes with it.
 func (t *Tracer) Request(ctx context.Context, method, parent, state string) (context.Context, trace.Span) {
-	b := beginning()
-	b.Name, b.Kind, b.Parent = method, trace.SpanKindServer, remote(parent, state)
-	b.Attributes = append(b.Attributes, attribute.String("http.request.method", method))
-	root := !b.Parent.IsValid()
-	span := t.begin(ctx, b)
-	if root && t.beginner != nil && t.beginner.Follows() && !span.SpanContext().IsSampled() {
+	caller := remote(parent, state)
+	ctx, span := t.tracer.Start(trace.ContextWithSpanContext(ctx, caller), method,
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("http.request.method", method)))
+	if t.parentBased && !caller.IsValid() && !span.SpanContext().IsSampled() {
 		span = unrecordedRoot{span}
+		ctx = trace.ContextWithSpan(ctx, span)
 	}
-	return trace.ContextWithSpan(ctx, span), span
+	return ctx, span
 }
 
 // Queued says in the span in ctx, if there is one, that the job of its request
@@ -115,18 +119,22 @@ func (t *Tracer) Ran(ctx context.Context, j *job.Job, began time.Time, outcome s
 
 func (t *Tracer) process(ctx context.Context, j *job.Job, began time.Time) trace.Span {
 	queued := Of(j) //nolint:contextcheck // it reads a line, no more
-	if t.beginner != nil && queued.IsValid() && !t.beginner.Takes(queued) {
-		return trace.SpanFromContext(trace.ContextWithSpanContext(ctx, queued.WithTraceFlags(0)))
+	if t.parentBased && queued.IsValid() && !queued.IsSampled() {
+		return trace.SpanFromContext(trace.ContextWithSpanContext(ctx, queued))
 	}
-	b := beginning()
-	b.Name, b.Kind, b.Parent = "process "+j.Endpoint, trace.SpanKindConsumer, queued
-	b.ID, b.At = runID(j.ID, j.Attempt, j.Run), began
-	b.Link, _ = First(j) //nolint:contextcheck // it reads a line, no more
-	b.Attributes = append(b.Attributes,
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attribute.String(keySystem, "nats"), attribute.String(keyOperation, "process"), attribute.String(keyType, "process"),
 		attribute.String(keyDestination, j.Endpoint), attribute.String(keyMessage, string(j.ID)),
-		attribute.Int(keyAttempt, j.Attempt), attribute.Int(keyRun, j.Run), attribute.String(keyWorker, j.Worker))
-	return t.begin(ctx, b)
+		attribute.Int(keyAttempt, j.Attempt), attribute.Int(keyRun, j.Run), attribute.String(keyWorker, j.Worker))}
+	if !began.IsZero() {
+		options = append(options, trace.WithTimestamp(began))
+	}
+	if first, linked := First(j); linked { //nolint:contextcheck // it reads a line, no more
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: first}))
+	}
+	ctx = withSpanID(ctx, runID(j.ID, j.Attempt, j.Run))
+	_, span := t.tracer.Start(trace.ContextWithSpanContext(ctx, queued), "process "+j.Endpoint, options...)
+	return span
 }
 
 // End ends the span in ctx, if there is one: outcome is the status in which the

@@ -1,12 +1,12 @@
 // Package otlp sends spans by OTLP over HTTP, as the standard OTEL_ variables
-// say. Without an endpoint among them nothing is made and nothing is started.
+// say, with OpenTelemetry's SDK. Without an endpoint among them nothing is made
+// and nothing is started.
 package otlp
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,11 +24,9 @@ const closeWithin = 3 * time.Second
 
 // Sender makes spans and sends them. A nil one means that traces are off.
 type Sender struct {
-	provider *provider
-	stop     chan struct{}
-	stopped  chan struct{}
-	cancel   context.CancelFunc
-	once     sync.Once
+	provider    *sdk.TracerProvider
+	exporter    *exporter
+	parentBased bool
 }
 
 // Open starts sending as the environment, by name, says. It returns nil if
@@ -46,36 +44,22 @@ func Open(ctx context.Context, environment map[string]string, service, version s
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn("traces", "err", err) //nolint:sloglint // there is no context
 	}))
-	to := otlptracehttp.NewClient(s.options()...)
-	if err := to.Start(ctx); err != nil {
+	out, err := otlptracehttp.New(ctx, s.options()...)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(s.about(service, version)...))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	sender := &Sender{
-		provider: &provider{
-			sampler: s.sampler, limits: sdk.NewSpanLimits(), tracers: map[scope]*tracer{},
-			batch: newBatch(s.batching, encodeResource(about), to, log),
-		},
-		stop: make(chan struct{}), stopped: make(chan struct{}),
-	}
-	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	sender.cancel = cancel
-	go func() {
-		defer close(sender.stopped)
-		sender.provider.batch.run(sending, sender.stop)
-	}()
-	return sender, nil
-}
-
-func encodeResource(about *resource.Resource) []byte {
-	b, at := begin(nil, resourceSpansResource)
-	for _, kv := range about.Attributes() {
-		b = appendAttribute(b, resourceAttributes, &kv, -1)
-	}
-	return finish(b, at)
+	e := &exporter{SpanExporter: out, log: log, stopped: make(chan struct{})}
+	return &Sender{
+		provider: sdk.NewTracerProvider(
+			sdk.WithBatcher(e, s.batching...), sdk.WithSampler(s.sampler), sdk.WithResource(about),
+			sdk.WithIDGenerator(ids{}), sdk.WithoutPanicRecording(), // its text may hold a secret
+		),
+		exporter: e, parentBased: s.parentBased,
+	}, nil
 }
 
 func (s settings) about(service, version string) []attribute.KeyValue {
@@ -91,8 +75,11 @@ func (s settings) about(service, version string) []attribute.KeyValue {
 
 // Tracer is nil if s is.
 func (s *Sender) Tracer() *telemetry.Tracer {
-	if s == nil {
+	switch {
+	case s == nil:
 		return nil
+	case s.parentBased:
+		return telemetry.NewParentBased(s.provider)
 	}
 	return telemetry.New(s.provider)
 }
@@ -113,18 +100,11 @@ func (s *Sender) Close(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer cancel()
-	defer s.cancel()
-	s.once.Do(func() { close(s.stop) })
-	select {
-	case <-s.stopped: // it had sent what it was sending
-	case <-ctx.Done():
-		s.cancel()
-		<-s.stopped
-		return fmt.Errorf("send the last spans: %w", ctx.Err())
-	}
-	s.provider.batch.send(ctx, true)
-	if err := ctx.Err(); err != nil {
+	if err := s.provider.Shutdown(ctx); err != nil {
+		// The library leaves its sending goroutine behind: end what it sends.
+		_ = s.exporter.SpanExporter.Shutdown(ctx)
+		<-s.exporter.stopped
 		return fmt.Errorf("send the last spans: %w", err)
 	}
-	return s.provider.batch.to.Stop(ctx)
+	return nil
 }

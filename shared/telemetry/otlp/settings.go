@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // ErrConfig is what is wrong with the OTEL_ variables.
@@ -26,9 +27,11 @@ type settings struct {
 	headers  map[string]string
 	timeout  time.Duration
 	gzip     bool
-	sampler  sampler
 	resource [][2]string
-	batching batching
+	batching []sdk.BatchSpanProcessorOption
+	sampler  sdk.Sampler
+	// parentBased is whether the sampler leaves it to the parent, if there is one.
+	parentBased bool
 }
 
 // settingsOf reads the variables. on is false if no endpoint is named, or
@@ -75,7 +78,7 @@ func settingsOf(env map[string]string) (s settings, on bool, err error) {
 	if s.batching, err = batchingOf(env); err != nil {
 		return s, false, err
 	}
-	s.sampler, err = samplerOf(env["OTEL_TRACES_SAMPLER"], env["OTEL_TRACES_SAMPLER_ARG"])
+	s.sampler, s.parentBased, err = samplerOf(env["OTEL_TRACES_SAMPLER"], env["OTEL_TRACES_SAMPLER_ARG"])
 	return s, err == nil, err
 }
 
@@ -91,8 +94,7 @@ func (s settings) options() []otlptracehttp.Option {
 }
 
 // batchingOf reads how spans go together, by the standard's defaults.
-func batchingOf(env map[string]string) (b batching, err error) {
-	const delay, timeout, room, most = 5000, 30_000, 2048, 512
+func batchingOf(env map[string]string) (options []sdk.BatchSpanProcessorOption, err error) {
 	number := func(name string, standard int) int {
 		text := env["OTEL_BSP_"+name]
 		if text == "" {
@@ -104,11 +106,42 @@ func batchingOf(env map[string]string) (b batching, err error) {
 		}
 		return n
 	}
-	b.delay = time.Duration(number("SCHEDULE_DELAY", delay)) * time.Millisecond
-	b.timeout = time.Duration(number("EXPORT_TIMEOUT", timeout)) * time.Millisecond
-	b.room = number("MAX_QUEUE_SIZE", room)
-	b.most = min(number("MAX_EXPORT_BATCH_SIZE", most), b.room)
-	return b, err
+	room := number("MAX_QUEUE_SIZE", sdk.DefaultMaxQueueSize)
+	options = []sdk.BatchSpanProcessorOption{
+		sdk.WithBatchTimeout(time.Duration(number("SCHEDULE_DELAY", sdk.DefaultScheduleDelay)) * time.Millisecond),
+		sdk.WithExportTimeout(time.Duration(number("EXPORT_TIMEOUT", sdk.DefaultExportTimeout)) * time.Millisecond),
+		sdk.WithMaxQueueSize(room),
+		sdk.WithMaxExportBatchSize(min(number("MAX_EXPORT_BATCH_SIZE", sdk.DefaultMaxExportBatchSize), room)),
+	}
+	return options, err
+}
+
+// samplerOf returns the sampler of that name. Without a name it is the standard's:
+// all traces that begin here, and of the others those that the caller records.
+func samplerOf(name, arg string) (s sdk.Sampler, parentBased bool, err error) {
+	name, parentBased = strings.CutPrefix(strings.ToLower(name), "parentbased_")
+	switch name {
+	case "":
+		s, parentBased = sdk.AlwaysSample(), true
+	case "always_on":
+		s = sdk.AlwaysSample()
+	case "always_off":
+		s = sdk.NeverSample()
+	case "traceidratio":
+		ratio := 1.0
+		if arg != "" {
+			if ratio, err = strconv.ParseFloat(arg, 64); err != nil || !(ratio >= 0 && ratio <= 1) {
+				return nil, false, fmt.Errorf("%w: OTEL_TRACES_SAMPLER_ARG %q: must be a number from 0 to 1", ErrConfig, arg)
+			}
+		}
+		s = sdk.TraceIDRatioBased(ratio)
+	default:
+		return nil, false, fmt.Errorf("%w: OTEL_TRACES_SAMPLER %q is none of always_on, always_off, traceidratio, and these with parentbased_", ErrConfig, name)
+	}
+	if parentBased {
+		s = sdk.ParentBased(s)
+	}
+	return s, parentBased, nil
 }
 
 func resourceOf(env map[string]string) ([][2]string, error) {
