@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"time"
 
@@ -20,6 +22,9 @@ type input struct {
 	Plan plan `json:"plan,omitempty"`
 	// At is when to deliver the outcome, in Unix milliseconds.
 	At int64 `json:"at,omitempty"`
+	// Cue is a file: its modification time is when to deliver the outcome, and
+	// until it exists the run goes on. "" means At.
+	Cue string `json:"cue,omitempty"`
 	// Size is that of the output, in bytes.
 	Size int `json:"size,omitempty"`
 	// Pad makes the input large.
@@ -31,9 +36,9 @@ type plan string
 
 const (
 	quick  plan = "quick"  // complete at once
-	steady plan = "steady" // heartbeats, and complete at At
-	// deafOnce: the first run hears and says nothing until it completes at At;
-	// a later one is steady, and a little later than the first.
+	steady plan = "steady" // heartbeats, and complete at At or on cue
+	// deafOnce: the first run hears and says nothing until it completes at At or
+	// on cue; a later run is steady, and completes a little later than the first.
 	deafOnce plan = "deaf once"
 )
 
@@ -50,7 +55,8 @@ const (
 
 // behaviour is what a handler does.
 type behaviour struct {
-	work             time.Duration
+	cue              string        // the file that work waits for; "" means none
+	work             time.Duration // from the beginning of the run, or from the cue
 	end              ending
 	deaf             bool // sends no heartbeats and hears nothing
 	progress, chunks int
@@ -98,7 +104,7 @@ func choose(rng *rand.Rand, in input, j *job.Job, lease, untilDeadline time.Dura
 }
 
 func planned(in input, run int) behaviour {
-	b := behaviour{end: complete, size: in.Size}
+	b := behaviour{end: complete, size: in.Size, cue: in.Cue}
 	if in.At > 0 {
 		b.work = time.Until(time.UnixMilli(in.At))
 	}
@@ -108,6 +114,21 @@ func planned(in input, run int) behaviour {
 		}
 	}
 	return b
+}
+
+// finish waits until the work is done, or until ctx ends.
+func (b behaviour) finish(ctx context.Context) {
+	due := time.Now().Add(b.work)
+	for b.cue != "" {
+		if file, err := os.Stat(b.cue); err == nil {
+			due = file.ModTime().Add(b.work)
+			break
+		}
+		if !wait(ctx, again) {
+			return
+		}
+	}
+	wait(ctx, time.Until(due))
 }
 
 // output is what a run delivers: it names the run, and no two runs' outputs of

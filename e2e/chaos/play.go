@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"flightline/shared/endpoint"
@@ -24,6 +25,7 @@ func (sc scenario) perform(ctx context.Context) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	e := newEndpoint("stage", shortLease)
+	e.ExecutionTimeout = time.Hour // no scenario is about deadlines
 	if sc.shape != nil {
 		sc.shape(&e)
 	}
@@ -83,9 +85,23 @@ func (p *play) worker(name string, slots int, dieAt queue.Point) (*child, error)
 	})
 }
 
+// serves waits until a job is accepted and has run.
+func (p *play) serves(ctx context.Context) error {
+	for p.submit(ctx, input{Plan: quick}) != nil {
+		if !wait(ctx, again) {
+			return errors.New("never happened: a job is accepted")
+		}
+	}
+	return p.eventuallyOf(ctx, "a job is served", p.jobs[len(p.jobs)-1:], over)
+}
+
 // eventually waits until all jobs hold what is asked.
 func (p *play) eventually(ctx context.Context, what string, holds func(write) bool) error {
-	for !p.all(holds) {
+	return p.eventuallyOf(ctx, what, p.jobs, holds)
+}
+
+func (p *play) eventuallyOf(ctx context.Context, what string, jobs []string, holds func(write) bool) error {
+	for !p.all(jobs, holds) {
 		if !wait(ctx, again) {
 			return fmt.Errorf("never happened: %s", what)
 		}
@@ -93,11 +109,11 @@ func (p *play) eventually(ctx context.Context, what string, holds func(write) bo
 	return nil
 }
 
-func (p *play) all(holds func(write) bool) bool {
+func (p *play) all(jobs []string, holds func(write) bool) bool {
 	o := p.site.observer
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, id := range p.jobs {
+	for _, id := range jobs {
 		if !holds(o.heads[id]) {
 			return false
 		}
@@ -105,8 +121,46 @@ func (p *play) all(holds func(write) bool) bool {
 	return true
 }
 
-// later is an instant for a plan.
-func later(d time.Duration) int64 { return time.Now().Add(d).UnixMilli() }
+// cue is the file that the runs of a scenario wait for.
+func (p *play) cue() string { return filepath.Join(p.site.dir, "cue") }
+
+// giveCue lets them deliver their outcomes at that instant.
+func (p *play) giveCue(at time.Time) error {
+	draft := p.cue() + ".draft"
+	if err := os.WriteFile(draft, nil, 0o600); err != nil {
+		return fmt.Errorf("write cue: %w", err)
+	}
+	if err := os.Chtimes(draft, at, at); err != nil {
+		return fmt.Errorf("write cue: %w", err)
+	}
+	if err := os.Rename(draft, p.cue()); err != nil {
+		return fmt.Errorf("give cue: %w", err)
+	}
+	return nil
+}
+
+// delivered waits until the first run of each job has delivered its outcome,
+// with success or not.
+func (p *play) delivered(ctx context.Context) error {
+	for {
+		all, err := readLedgers(p.site.dir)
+		if err != nil {
+			return err
+		}
+		jobs := map[string]bool{}
+		for _, e := range all {
+			if e.Run == 1 && (e.Kind == ended || e.Kind == refused) {
+				jobs[e.Job] = true
+			}
+		}
+		if len(jobs) == len(p.jobs) {
+			return nil
+		}
+		if !wait(ctx, again) {
+			return errors.New("never happened: the first runs deliver their outcomes")
+		}
+	}
+}
 
 func running(w write) bool { return w.Status == inProgress }
 

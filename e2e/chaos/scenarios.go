@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"flightline/e2e/chaos/network"
 	"flightline/shared/endpoint"
 	"flightline/shared/queue"
 )
@@ -34,7 +35,10 @@ func scenarios() []scenario {
 		},
 		{
 			tag: "plant_guard", story: "NATS is away for two leases while jobs run and another worker waits",
-			act: outageWhileRunning,
+			// A busy machine must find a bug within a quarter of the lease, and
+			// a heartbeat that is late by a quarter counts as a cause.
+			shape: func(e *endpoint.Endpoint) { e.Lease = 6 * shortLease },
+			act:   outageWhileRunning,
 		},
 		{
 			tag: "plant_fence", story: "a job is taken over, and both its runs deliver 8 MB at the same time",
@@ -44,9 +48,8 @@ func scenarios() []scenario {
 }
 
 func cancelWhileDeaf(ctx context.Context, p *play) error {
-	at := later(3 * time.Second)
 	for range 4 {
-		if err := p.submit(ctx, input{Plan: deafOnce, At: at}); err != nil {
+		if err := p.submit(ctx, input{Plan: deafOnce, Cue: p.cue()}); err != nil {
 			return err
 		}
 	}
@@ -63,8 +66,10 @@ func cancelWhileDeaf(ctx context.Context, p *play) error {
 		}
 	}
 	both.Wait()
-	wait(ctx, time.Until(time.UnixMilli(at).Add(500*time.Millisecond)))
-	return nil
+	if err := p.giveCue(time.Now()); err != nil {
+		return err
+	}
+	return p.delivered(ctx)
 }
 
 func dieBeforeTheRecord(ctx context.Context, p *play) error {
@@ -103,39 +108,63 @@ func outliveTheRetention(ctx context.Context, p *play) error {
 	return err
 }
 
+// outageWhileRunning: the holder of the jobs comes back from the outage a little
+// later than the worker that waits. Nobody had service for a whole lease by then.
 func outageWhileRunning(ctx context.Context, p *play) error {
 	const jobs = 20
 	lease := p.endpoint().Lease
-	if _, err := p.worker("holds", jobs, ""); err != nil {
+	wire, err := network.NewRelay("127.0.0.1:0", p.site.nodes[0].cfg.Listen)
+	if err != nil {
 		return err
 	}
-	at := later(5 * lease)
-	for range jobs {
-		if err := p.submit(ctx, input{Plan: steady, At: at}); err != nil {
-			return err
-		}
-	}
-	if err := p.eventually(ctx, "the jobs run", running); err != nil {
+	defer wire.Close()
+	if err := p.holdJobs(ctx, jobs, "nats://"+wire.Address); err != nil {
 		return err
 	}
-	if _, err := p.worker("waits", jobs, ""); err != nil {
+	if _, err := p.worker("waits", 2*jobs, ""); err != nil { // with room for what it should not take over
 		return err
 	}
-	wait(ctx, lease/2)
+	if err := p.serves(ctx); err != nil { // by "waits": the other one is full
+		return err
+	}
 	p.site.nodes[0].child.kill()
-	wait(ctx, 2*lease)
+	wire.Cut()
+	wait(ctx, lease+lease/4) // their leases are over
 	if err := p.site.startNode(0); err != nil {
+		return err
+	}
+	if err := p.serves(ctx); err != nil {
+		return err
+	}
+	wait(ctx, lease/4) // "waits" has the time to take over what it should not
+	wire.Mend()
+	wait(ctx, lease/4)
+	if err := p.giveCue(time.Now()); err != nil {
 		return err
 	}
 	return p.eventually(ctx, "the jobs end", over)
 }
 
+// holdJobs starts a worker, which reaches the bus at url, and jobs that fill it.
+func (p *play) holdJobs(ctx context.Context, jobs int, url string) error {
+	_, err := p.site.start("worker", roleConfig{
+		Name: "holds", Endpoints: p.site.endpoints, Slots: []int{jobs}, Bus: url,
+	})
+	if err != nil {
+		return err
+	}
+	for range jobs {
+		if err := p.submit(ctx, input{Plan: steady, Cue: p.cue()}); err != nil {
+			return err
+		}
+	}
+	return p.eventually(ctx, "the jobs run", running)
+}
+
 func twoLargeOutputs(ctx context.Context, p *play) error {
 	const jobs = 3
-	lease := p.endpoint().Lease
-	at := later(4 * lease)
 	for range jobs {
-		if err := p.submit(ctx, input{Plan: deafOnce, At: at, Size: 8 * megabyte}); err != nil {
+		if err := p.submit(ctx, input{Plan: deafOnce, Cue: p.cue(), Size: 8 * megabyte}); err != nil {
 			return err
 		}
 	}
@@ -150,6 +179,9 @@ func twoLargeOutputs(ctx context.Context, p *play) error {
 	}
 	second := func(w write) bool { return w.Run == 2 }
 	if err := p.eventually(ctx, "the jobs are taken over", second); err != nil {
+		return err
+	}
+	if err := p.giveCue(time.Now().Add(time.Second)); err != nil { // both runs have seen it by then
 		return err
 	}
 	return p.eventually(ctx, "the jobs end", over)

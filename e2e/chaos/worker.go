@@ -115,12 +115,11 @@ func (w *workerRole) run(ctx, alive context.Context, e endpoint.Endpoint, l *que
 		beats.Go(func() { w.beat(held, letGo, e.Lease, l) })
 	}
 	w.chatter(held, l, b)
-	work := time.NewTimer(b.work)
-	defer work.Stop()
-	select {
-	case <-work.C:
-	case <-held.Done(): // the lease is lost
-	case <-ctx.Done():
+	working, stop := context.WithCancel(held) // ends when the lease is lost, too
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	b.finish(working)
+	if ctx.Err() != nil {
 		b.end = giveBack
 	}
 	w.settle(alive, l, b)
