@@ -43,6 +43,7 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.DurationVar(&s.spec.SyncRetention, "sync-retention", 0, "how long results of runsync are kept (1s to 5m; default 1m)")
 	f.DurationVar(&s.spec.Lease, "lease", 0, "how long a silent worker keeps its job (10s to 1h; default 30s)")
 	f.Int64Var(&s.spec.MaxQueueBytes, "max-queue-bytes", 0, "bytes that jobs that wait or run may take (33554432 to 1000000000000; default 10737418240, 10 GiB)")
+	f.Int64Var(&s.spec.MaxQueueJobs, "max-queue-jobs", 0, "jobs that may wait or run (1 to 1000000000; default 1000000)")
 	f.StringVar(&s.spec.StreamFormat, "stream-format", "", "form of /stream: auto, array or object (default auto)")
 	f.Var((*limitsFlag)(&s.spec.Limits), "limit", "limit of an operation, like run=1000,200: requests in 10 s, and at once; 0 means none (repeatable; replaces all limits that the endpoint has)")
 	f.StringVar(&s.retries, "webhook-retries", "", "pauses between attempts to deliver a webhook, like 10s,1m,1h (at most 20, of 1s to 24h); none means a single attempt (default 10s,10s)")
@@ -208,6 +209,7 @@ func (sh *shell) showEndpoint(e *client.Endpoint) error {
 		{"LEASE", e.Lease.String()},
 		{"MAX LOST WORKERS", fmt.Sprint(e.MaxLostWorkers)},
 		{"MAX QUEUE BYTES", fmt.Sprint(e.MaxQueueBytes)},
+		{"MAX QUEUE JOBS", fmt.Sprint(e.MaxQueueJobs)},
 		{"REQUESTS PER WORKER", fmt.Sprint(e.RequestsPerWorker)},
 		{"WORKERS", fmt.Sprintf("%d to %d", e.WorkersMin, e.WorkersMax)},
 		{"STREAM FORMAT", e.StreamFormat},

@@ -24,6 +24,7 @@ type endpointBody struct {
 	SyncRetentionMs    *int64                     `json:"syncRetentionMs"`
 	MaxLostWorkers     *int                       `json:"maxLostWorkers"`
 	MaxQueueBytes      *int64                     `json:"maxQueueBytes"`
+	MaxQueueJobs       *int64                     `json:"maxQueueJobs"`
 	RequestsPerWorker  *int                       `json:"requestsPerWorker"`
 	WorkersMin         *int                       `json:"workersMin"`
 	WorkersMax         *int                       `json:"workersMax"`
@@ -94,6 +95,7 @@ func (b *endpointBody) onto(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	setMillis(&e.SyncRetention, positive(b.SyncRetentionMs))
 	set(&e.MaxLost, positive(b.MaxLostWorkers))
 	set(&e.MaxQueueBytes, positive(b.MaxQueueBytes))
+	set(&e.MaxQueueJobs, positive(b.MaxQueueJobs))
 	set(&e.RequestsPerWorker, b.RequestsPerWorker)
 	set(&e.WorkersMin, b.WorkersMin)
 	if b.WorkersMax != nil {

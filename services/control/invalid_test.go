@@ -32,6 +32,7 @@ func TestBadEndpointsNameTheField(t *testing.T) {
 		"sync retention too long":   {`{"id":"x","syncRetentionMs":300001}`, "syncRetentionMs must be between 1000 and 300000"},
 		"lease too short":           {`{"id":"x","leaseMs":9999}`, "leaseMs must be between 10000 and 3600000"},
 		"queue too small":           {`{"id":"x","maxQueueBytes":1000}`, "maxQueueBytes must be between 33554432 and 1000000000000"},
+		"queue of too many":         {`{"id":"x","maxQueueJobs":1000000001}`, "maxQueueJobs must be between 1 and 1000000000"},
 		"lost too many":             {`{"id":"x","maxLostWorkers":101}`, "maxLostWorkers must be between 1 and 100"},
 		"requestsPerWorker minus":   {`{"id":"x","requestsPerWorker":-1}`, "requestsPerWorker must be between 0"},
 		"workersMax too many":       {`{"id":"x","workersMax":1001}`, "workersMax must be between 0 and 1000"},

@@ -24,6 +24,7 @@ type endpointView struct {
 	SyncRetentionMs    int64     `json:"syncRetentionMs"`
 	MaxLostWorkers     int       `json:"maxLostWorkers"`
 	MaxQueueBytes      int64     `json:"maxQueueBytes"`
+	MaxQueueJobs       int64     `json:"maxQueueJobs"`
 	RequestsPerWorker  int       `json:"requestsPerWorker"`
 	StreamFormat       string    `json:"streamFormat"`
 	// Limits are those that differ from the server's.
@@ -58,6 +59,7 @@ func viewOf(e endpoint.Endpoint, now time.Time) endpointView {
 		ExecutionTimeoutMs: e.ExecutionTimeout.Milliseconds(), TTLMs: e.TTL.Milliseconds(),
 		LeaseMs: e.Lease.Milliseconds(), RetentionMs: e.Retention.Milliseconds(),
 		SyncRetentionMs: e.SyncRetention.Milliseconds(), MaxLostWorkers: e.MaxLost, MaxQueueBytes: e.QueueBytes(),
+		MaxQueueJobs:      e.QueueJobs(),
 		RequestsPerWorker: e.RequestsPerWorker, StreamFormat: e.StreamFormat,
 		Limits: limits, Partition: e.Partition, WebhookSecret: e.WebhookSecret, WebhookRetriesMs: retries,
 		fleetView: fleetViewOf(e, now),

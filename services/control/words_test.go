@@ -12,7 +12,7 @@ func TestAZeroIsANumberLikeAnyOther(t *testing.T) {
 	s.do("POST", "/endpoints", `{"id":"ep"}`)
 	for field, bound := range map[string]string{
 		"idleTimeout": "1 and 3600 seconds", "scalerValue": "1 and 100000", "leaseMs": "10000 and 3600000", "ttlMs": "10000 and 604800000",
-		"maxLostWorkers": "1 and 100", "maxQueueBytes": "33554432 and 1000000000000", "executionTimeoutMs": "5000 and 604800000", "retentionMs": "1000 and 604800000", "syncRetentionMs": "1000 and 300000",
+		"maxLostWorkers": "1 and 100", "maxQueueBytes": "33554432 and 1000000000000", "maxQueueJobs": "1 and 1000000000", "executionTimeoutMs": "5000 and 604800000", "retentionMs": "1000 and 604800000", "syncRetentionMs": "1000 and 300000",
 	} {
 		s.expect(field, s.do("POST", "/endpoints", `{"id":"x","`+field+`":0}`), 400, "invalid_request", field+" must be between "+bound)
 		s.expect(field, s.do("PATCH", "/endpoints/ep", `{"`+field+`":0}`), 400, "invalid_request", field+" must be between "+bound)

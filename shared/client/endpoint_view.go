@@ -17,6 +17,7 @@ type endpointBody struct {
 	LeaseMs            int64  `json:"leaseMs,omitempty"`
 	MaxLostWorkers     *int   `json:"maxLostWorkers,omitempty"`
 	MaxQueueBytes      int64  `json:"maxQueueBytes,omitempty"`
+	MaxQueueJobs       int64  `json:"maxQueueJobs,omitempty"`
 	RequestsPerWorker  *int   `json:"requestsPerWorker,omitempty"`
 	WorkersMin         *int   `json:"workersMin,omitempty"`
 	WorkersMax         *int   `json:"workersMax,omitempty"`
@@ -35,7 +36,7 @@ func wireEndpoint(s EndpointSpec) endpointBody {
 		ExecutionTimeoutMs: s.ExecutionTimeout.Milliseconds(), TTLMs: s.TTL.Milliseconds(),
 		RetentionMs: s.Retention.Milliseconds(), SyncRetentionMs: s.SyncRetention.Milliseconds(),
 		LeaseMs:        s.Lease.Milliseconds(),
-		MaxLostWorkers: s.MaxLostWorkers, MaxQueueBytes: s.MaxQueueBytes, RequestsPerWorker: s.RequestsPerWorker,
+		MaxLostWorkers: s.MaxLostWorkers, MaxQueueBytes: s.MaxQueueBytes, MaxQueueJobs: s.MaxQueueJobs, RequestsPerWorker: s.RequestsPerWorker,
 		WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: s.StreamFormat, Limits: s.Limits,
 		WebhookRetriesMs: mapped(s.WebhookRetries, time.Duration.Milliseconds), FleetSpec: s.Fleet,
 	}
@@ -65,6 +66,7 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 		LeaseMs            int64  `json:"leaseMs"`
 		MaxLostWorkers     int    `json:"maxLostWorkers"`
 		MaxQueueBytes      int64  `json:"maxQueueBytes"`
+		MaxQueueJobs       int64  `json:"maxQueueJobs"`
 		RequestsPerWorker  int    `json:"requestsPerWorker"`
 		WorkersMin         int    `json:"workersMin"`
 		WorkersMax         int    `json:"workersMax"`
@@ -86,7 +88,7 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 		ExecutionTimeout: ofMillis(wire.ExecutionTimeoutMs), TTL: ofMillis(wire.TTLMs),
 		Retention: ofMillis(wire.RetentionMs), SyncRetention: ofMillis(wire.SyncRetentionMs),
 		Lease:          ofMillis(wire.LeaseMs),
-		MaxLostWorkers: wire.MaxLostWorkers, MaxQueueBytes: wire.MaxQueueBytes, RequestsPerWorker: wire.RequestsPerWorker,
+		MaxLostWorkers: wire.MaxLostWorkers, MaxQueueBytes: wire.MaxQueueBytes, MaxQueueJobs: wire.MaxQueueJobs, RequestsPerWorker: wire.RequestsPerWorker,
 		WorkersMin: wire.WorkersMin, WorkersMax: wire.WorkersMax, StreamFormat: wire.StreamFormat, Limits: wire.Limits,
 		WebhookRetries: mapped(wire.WebhookRetriesMs, ofMillis), Fleet: wire.Fleet,
 		WebhookSecret: wire.WebhookSecret, Created: wire.CreatedAt, Version: wire.Version,

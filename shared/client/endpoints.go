@@ -29,7 +29,9 @@ type Endpoint struct {
 	Lease          time.Duration
 	MaxLostWorkers int
 	// MaxQueueBytes bounds the bytes of jobs that wait or run.
-	MaxQueueBytes     int64
+	MaxQueueBytes int64
+	// MaxQueueJobs bounds the jobs that wait or run.
+	MaxQueueJobs      int64
 	RequestsPerWorker int
 	WorkersMin        int
 	WorkersMax        int
@@ -70,6 +72,7 @@ type EndpointSpec struct {
 	Lease             time.Duration
 	MaxLostWorkers    *int
 	MaxQueueBytes     int64
+	MaxQueueJobs      int64
 	RequestsPerWorker *int
 	WorkersMin        *int
 	WorkersMax        *int

@@ -53,6 +53,8 @@ type Endpoint struct {
 	// MaxQueueBytes bounds the inputs and queue messages of jobs that wait or run,
 	// in bytes. 0 means 10 GiB; 32 MiB to 1 TB.
 	MaxQueueBytes int64 `json:"maxQueueBytes,omitempty"`
+	// MaxQueueJobs bounds the jobs that wait or run. 0 means 1,000,000; 1 to 10⁹.
+	MaxQueueJobs int64 `json:"maxQueueJobs,omitempty"`
 	// RequestsPerWorker raises the rate limits by running workers. 0 means none; to 100000.
 	RequestsPerWorker int `json:"requestsPerWorker"`
 	// WorkersMin and WorkersMax bound the autoscaler. WorkersMax 0 means 3, or
@@ -138,6 +140,8 @@ const (
 	DefaultMaxQueueBytes = 10 << 30
 	MinMaxQueueBytes     = 32 << 20
 	MaxMaxQueueBytes     = 1_000_000_000_000
+	DefaultMaxQueueJobs  = 1_000_000
+	MaxMaxQueueJobs      = 1_000_000_000
 )
 
 // maxID is the longest id, in bytes.
@@ -209,9 +213,15 @@ func (e *Endpoint) durations() []durationBound {
 // QueueBytes is MaxQueueBytes with its default.
 func (e Endpoint) QueueBytes() int64 { return cmp.Or(e.MaxQueueBytes, DefaultMaxQueueBytes) }
 
+// QueueJobs is MaxQueueJobs with its default.
+func (e Endpoint) QueueJobs() int64 { return cmp.Or(e.MaxQueueJobs, DefaultMaxQueueJobs) }
+
 func (e Endpoint) completeCounts() (Endpoint, error) {
 	if e.MaxQueueBytes = e.QueueBytes(); e.MaxQueueBytes < MinMaxQueueBytes || e.MaxQueueBytes > MaxMaxQueueBytes {
 		return e, &FieldError{"maxQueueBytes", fmt.Sprintf("must be between %d and %d", int64(MinMaxQueueBytes), int64(MaxMaxQueueBytes))}
+	}
+	if e.MaxQueueJobs = e.QueueJobs(); e.MaxQueueJobs < 1 || e.MaxQueueJobs > MaxMaxQueueJobs {
+		return e, &FieldError{"maxQueueJobs", fmt.Sprintf("must be between 1 and %d", MaxMaxQueueJobs)}
 	}
 	if e.MaxLost == 0 {
 		e.MaxLost = DefaultMaxLost

@@ -20,7 +20,7 @@ func TestCompleteFillsInTheDefaults(t *testing.T) {
 	}
 	want := endpoint.Endpoint{
 		ID: "ep", Name: "ep", ExecutionTimeout: 10 * time.Minute, TTL: day,
-		Retention: 30 * time.Minute, SyncRetention: time.Minute, Lease: 30 * time.Second, MaxLost: 3, MaxQueueBytes: 10 << 30,
+		Retention: 30 * time.Minute, SyncRetention: time.Minute, Lease: 30 * time.Second, MaxLost: 3, MaxQueueBytes: 10 << 30, MaxQueueJobs: 1_000_000,
 		WorkersMax: 3, ScalerType: "QUEUE_DELAY", ScalerValue: 4, IdleTimeout: 5 * time.Second, StreamFormat: "auto",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -31,7 +31,7 @@ func TestCompleteFillsInTheDefaults(t *testing.T) {
 func TestCompleteKeepsWhatIsGiven(t *testing.T) {
 	given := endpoint.Endpoint{
 		ID: "A_b-9", Name: "größer", ExecutionTimeout: time.Hour, TTL: 2 * time.Hour, Retention: time.Minute,
-		SyncRetention: 5 * time.Minute, Lease: 20 * time.Second, MaxLost: 7, MaxQueueBytes: 40 << 20, RequestsPerWorker: 4, WorkersMin: 2, WorkersMax: 5,
+		SyncRetention: 5 * time.Minute, Lease: 20 * time.Second, MaxLost: 7, MaxQueueBytes: 40 << 20, MaxQueueJobs: 9, RequestsPerWorker: 4, WorkersMin: 2, WorkersMax: 5,
 		ScalerType: "REQUEST_COUNT", ScalerValue: 2, IdleTimeout: time.Minute, PausedUntil: time.Unix(2, 0),
 		Fleet: endpoint.Fleet{Driver: "docker", Image: "x", GPUs: 1}, Env: map[string]string{"A": "b"},
 		StreamFormat: "object", Limits: map[string]endpoint.Limit{"run": {Requests: 1}}, Partition: 3,
@@ -69,6 +69,7 @@ func TestCompleteBounds(t *testing.T) {
 		"leaseMs":            {duration(func(e *endpoint.Endpoint) *time.Duration { return &e.Lease }), ms(10 * time.Second), ms(time.Hour)},
 		"maxLostWorkers":     {func(e *endpoint.Endpoint, n int64) { e.MaxLost = int(n) }, 1, 100},
 		"maxQueueBytes":      {func(e *endpoint.Endpoint, n int64) { e.MaxQueueBytes = n }, 32 << 20, 1_000_000_000_000},
+		"maxQueueJobs":       {func(e *endpoint.Endpoint, n int64) { e.MaxQueueJobs = n }, 1, 1_000_000_000},
 		"requestsPerWorker":  {func(e *endpoint.Endpoint, n int64) { e.RequestsPerWorker = int(n) }, 0, 100_000},
 		"workersMax":         {func(e *endpoint.Endpoint, n int64) { e.WorkersMax = int(n) }, 0, 1000},
 		"workersMin":         {func(e *endpoint.Endpoint, n int64) { e.WorkersMin, e.WorkersMax = int(n), 9 }, 0, 9},

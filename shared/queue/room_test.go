@@ -13,19 +13,24 @@ import (
 
 func TestAQueueIsMeasuredWhenItMatters(t *testing.T) {
 	now := time.Now()
+	limit, one := load{100, 100}, load{1, 1}
 	for name, test := range map[string]struct {
 		room room
 		want bool
 	}{
-		"no job came":                  {room{limit: 100}, false},
-		"the first job came":           {room{limit: 100, added: 1, accepted: 1}, true},
-		"little is used":               {room{limit: 100, added: 1, accepted: 1, used: 40, measured: now.Add(-29 * time.Second)}, false},
-		"little was used, a while ago": {room{limit: 100, added: 1, accepted: 1, used: 40, measured: now.Add(-30 * time.Second)}, true},
-		"more than half is used":       {room{limit: 100, added: 1, accepted: 1, used: 50, measured: now.Add(-time.Second)}, true},
-		"much was accepted":            {room{limit: 100, added: 11, accepted: 11, measured: now.Add(-time.Second)}, true},
-		"it is full, and one came":     {room{limit: 100, added: 9, used: 99, measured: now.Add(-time.Second)}, true},
-		"it is full, and none came":    {room{limit: 100, used: 99, measured: now.Add(-time.Hour)}, false},
+		"no job came":                         {room{}, false},
+		"the first job came":                  {room{asked: 1, accepted: one}, true},
+		"little is used":                      {room{asked: 1, accepted: one, used: load{40, 40}, measured: now.Add(-29 * time.Second)}, false},
+		"little was used, a while ago":        {room{asked: 1, accepted: one, used: load{40, 40}, measured: now.Add(-30 * time.Second)}, true},
+		"more than half of the bytes is used": {room{asked: 1, accepted: one, used: load{bytes: 50}, measured: now.Add(-time.Second)}, true},
+		"more than half of the jobs is there": {room{asked: 1, accepted: one, used: load{jobs: 50}, measured: now.Add(-time.Second)}, true},
+		"much was accepted":                   {room{asked: 1, accepted: load{11, 1}, measured: now.Add(-time.Second)}, true},
+		"many were accepted":                  {room{asked: 11, accepted: load{0, 11}, measured: now.Add(-time.Second)}, true},
+		"it is full, and one came":            {room{asked: 1, used: load{bytes: 99}, measured: now.Add(-time.Second)}, true},
+		"it is full, and none came":           {room{used: load{bytes: 99}, measured: now.Add(-4 * time.Second)}, false},
+		"it is full, and none came for long":  {room{used: load{jobs: 99}, measured: now.Add(-5 * time.Second)}, true},
 	} {
+		test.room.limit = limit
 		if got := test.room.due(now); got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
@@ -34,26 +39,71 @@ func TestAQueueIsMeasuredWhenItMatters(t *testing.T) {
 
 func TestASubmissionIsRefusedByAFreshMeasurementOnly(t *testing.T) {
 	now := time.Now()
-	e := endpoint.Endpoint{ID: "ep", MaxQueueBytes: 100}
+	e := endpoint.Endpoint{ID: "ep", MaxQueueBytes: 100, MaxQueueJobs: 10}
 	for name, test := range map[string]struct {
 		room room
 		size int64
-		want int64 // used, as the error says it; 0 for admitted
+		want FullError // zero for admitted
 	}{
-		"never measured":           {room{}, 200, 0},
-		"there is room":            {room{used: 40, accepted: 40, measured: now}, 20, 0},
-		"there is none":            {room{used: 40, accepted: 40, measured: now}, 21, 80},
-		"there was none some time": {room{used: 200, measured: now.Add(-maxRefusalAge)}, 21, 0},
+		"never measured":             {room{}, 200, FullError{}},
+		"there is room":              {room{used: load{40, 4}, accepted: load{40, 5}, measured: now}, 20, FullError{}},
+		"no room for the bytes":      {room{used: load{40, 4}, accepted: load{40, 4}, measured: now}, 21, FullError{"ep", "maxQueueBytes", 21, 80, 100}},
+		"no room for a job":          {room{used: load{4, 5}, accepted: load{4, 5}, measured: now}, 0, FullError{"ep", "maxQueueJobs", 1, 10, 10}},
+		"there was none, a time ago": {room{used: load{200, 20}, measured: now.Add(-maxRefusalAge)}, 21, FullError{}},
 	} {
+		test.room.at.endpoint = "ep"
 		s := rooms{of: map[string]*room{"ep": &test.room}}
 		before := test.room.accepted
 		err := s.admit(e, test.size, now)
 		full, refused := errors.AsType[*FullError](err)
-		if refused != (test.want > 0) || refused && (full.Used != test.want || full.Limit != 100 || full.Size != test.size) {
-			t.Errorf("%s: got %v, want %d used", name, err, test.want)
+		if refused != (test.want != FullError{}) || refused && *full != test.want {
+			t.Errorf("%s: got %v, want %v", name, err, &test.want)
 		}
-		if got := test.room.accepted - before; refused != (got == 0) {
-			t.Errorf("%s: got %d bytes more, refused %v", name, got, refused)
+		if got := test.room.accepted.minus(before); refused != (got == load{}) || test.room.asked != 1 {
+			t.Errorf("%s: got %v more, refused %v", name, got, refused)
+		}
+	}
+}
+
+func TestAFullErrorNamesTheBound(t *testing.T) {
+	for want, err := range map[string]error{
+		"the queue of endpoint ep is full: it holds 80 bytes, the job has 21, and maxQueueBytes is 100": &FullError{"ep", fieldQueueBytes, 21, 80, 100},
+		"the queue of endpoint ep is full: it holds 10 jobs, and maxQueueJobs is 10":                    &FullError{"ep", fieldQueueJobs, 1, 10, 10},
+	} {
+		if err.Error() != want {
+			t.Errorf("got %q, want %q", err, want)
+		}
+	}
+}
+
+// A queue with as many jobs as it may have refuses one more, and a job that ends
+// makes room for one.
+func TestAQueueOfSoManyJobsRefusesOneMore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(e *endpoint.Endpoint) { e.MaxQueueJobs = 3 })
+	submit := func() error {
+		_, err := s.q.Submit(t.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: json.RawMessage(`{}`)})
+		s.measured(t)
+		return err
+	}
+	for range 3 {
+		if err := submit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full, isFull := errors.AsType[*FullError](submit())
+	if want := (FullError{Endpoint: s.e.ID, Field: "maxQueueJobs", Size: 1, Used: 3, Limit: 3}); !isFull || *full != want {
+		t.Fatalf("got %v, want %v", full, &want)
+	}
+	if _, err := next(t, s.taker(t, s.q, "w")).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(soon); ; <-time.After(50 * time.Millisecond) { // the server removes the message some time after its ack
+		switch err := submit(); {
+		case err == nil:
+			return
+		case !errors.Is(err, ErrFull), time.Now().After(end):
+			t.Fatalf("after an end: got %v, want room again", err)
 		}
 	}
 }

@@ -128,7 +128,7 @@ func TestErrorTable(t *testing.T) {
 		"late":                 {context.DeadlineExceeded, web.Unavailable, "try again"},
 		"stopping":             {context.Canceled, web.Unavailable, "stopping"},
 		"a full queue": {
-			fmt.Errorf("submit: %w", &queue.FullError{Endpoint: "ep", Size: 7, Used: 95, Limit: 100}), web.TooManyRequests,
+			fmt.Errorf("submit: %w", &queue.FullError{Endpoint: "ep", Field: "maxQueueBytes", Size: 7, Used: 95, Limit: 100}), web.TooManyRequests,
 			"the queue of endpoint ep is full: it holds 95 bytes, the job has 7, and maxQueueBytes is 100",
 		},
 		"own":           {web.Errorf(web.TooManyRequests, "slow down by %d", 3), web.TooManyRequests, "slow down by 3"},
