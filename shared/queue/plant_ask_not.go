@@ -1,5 +1,0 @@
-//go:build !plant_ask
-
-package queue
-
-const plantNoAsk = false

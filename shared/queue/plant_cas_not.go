@@ -1,5 +1,0 @@
-//go:build !plant_cas
-
-package queue
-
-const plantNoCompare = false

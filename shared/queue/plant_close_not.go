@@ -1,5 +1,0 @@
-//go:build !plant_close
-
-package queue
-
-const plantCloseAtOnce = false

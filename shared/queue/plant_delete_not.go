@@ -1,5 +1,0 @@
-//go:build !plant_delete
-
-package queue
-
-const plantDeleteFirst = false

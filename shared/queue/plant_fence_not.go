@@ -1,5 +1,0 @@
-//go:build !plant_fence
-
-package queue
-
-const plantNoFence = false

@@ -1,5 +1,0 @@
-//go:build !plant_fresh
-
-package queue
-
-const plantAlwaysFresh = false

@@ -1,5 +1,0 @@
-//go:build !plant_guard
-
-package queue
-
-const plantNoGuard = false

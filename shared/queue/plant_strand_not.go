@@ -1,5 +1,0 @@
-//go:build !plant_strand
-
-package queue
-
-const plantStay = false

@@ -1,5 +1,0 @@
-//go:build !plant_ttl
-
-package queue
-
-const plantShortTTL = false
