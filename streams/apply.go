@@ -64,9 +64,13 @@ func copiesOf(ctx context.Context, js jetstream.JetStream, name string) (int, er
 	return info.Config.Replicas, nil
 }
 
-// sharedConfigs are the streams that are there once, without the buckets.
+// sharedConfigs are the streams that are there once, without the buckets that
+// bucketConfigs has.
 func sharedConfigs(c Config) []jetstream.StreamConfig {
-	return []jetstream.StreamConfig{eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), destinationsConfig(c), cursorsConfig(c), scalingConfig(c)}
+	return []jetstream.StreamConfig{
+		eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), cursorsConfig(c), scalingConfig(c),
+		agingConfig(c, BucketDestinations), agingConfig(c, BucketTokens), agingConfig(c, BucketPods), agingConfig(c, BucketWorkerPods),
+	}
 }
 
 // ApplyEndpoint makes the work queue of an endpoint and its consumers exist

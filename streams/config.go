@@ -152,13 +152,10 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 	return []jetstream.KeyValueConfig{
 		bucket(BucketKeys, 0),
 		bucket(BucketWorkers, presence),
-		bucket(BucketTokens, 0),
 		bucket(BucketInstances, presence),
 		bucket(BucketLeaders, reign),
 		bucket(BucketCounts, 0),
 		bucket(BucketPositions, 0),
-		bucket(BucketPods, 0),
-		bucket(BucketWorkerPods, 0),
 		bucket(BucketWorkerEndpoints, 0),
 		bucket(BucketTemplates, 0),
 		bucket(BucketVolumes, 0),
@@ -180,11 +177,12 @@ func eventsConfig(c Config) jetstream.StreamConfig {
 	}
 }
 
-// destinationsConfig is a bucket made by hand for values with a ttl. It has no
-// markers for what expired (jetstream.md F5).
-func destinationsConfig(c Config) jetstream.StreamConfig {
+// agingConfig is a bucket made by hand for values with a TTL each. It has no
+// markers for what expired (jetstream.md F5). For the rest it is as nats.go makes one,
+// so that a bucket from before can be changed into it.
+func agingConfig(c Config, bucket string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: Bucket(BucketDestinations), Subjects: []string{"$KV." + BucketDestinations + ".>"},
+		Name: Bucket(bucket), Subjects: []string{"$KV." + bucket + ".>"},
 		Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxMsgsPerSubject: 1,
 		Duplicates: 2 * time.Minute, AllowMsgTTL: true, AllowDirect: true, AllowRollup: true, DenyDelete: true,
 	}

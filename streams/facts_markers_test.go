@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,7 +14,7 @@ import (
 	"flightline/streams"
 )
 
-// A bucket whose values have no ttl needs its delete markers for ever. A purge up to
+// A key whose value has no ttl needs its delete marker for ever. A purge up to
 // a sequence, with all living values written again above it, looks like a way out:
 // it takes markers and values, and a SIGKILL brings none back. But a server that
 // finds no index.db builds the stream from its blocks, where the marker has a mark
@@ -56,6 +57,56 @@ func TestAPurgeUpToASequenceBringsBackWhatGaveWayOnceTheIndexIsLost(t *testing.T
 				t.Errorf("got %v, %v; want the token back: if not, the server has learnt better", m, err)
 			}
 		})
+	}
+}
+
+// With a ttl on each message, and none that expires before what it replaced, what
+// comes back has expired as well: it shows its ttl, and the server removes it. The
+// server has written no index by then, so it builds the stream from its blocks.
+func TestWhatComesBackOfAKeyWithATTLHasExpired(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	const ttl = 2 * time.Second
+	dir := t.TempDir()
+	address, kill := serve(t, dir, "127.0.0.1:0")
+	nc, err := bus.Connect(bus.Config{URL: "nats://" + address, User: user, Password: password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := streams.Apply(t.Context(), js, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	key := "$KV." + streams.BucketTokens + ".ep."
+	publish(t.Context(), t, js, message(key+"lives", "made"))
+	for _, text := range []string{"made", "changed", ""} {
+		publish(t.Context(), t, js, message(key+"revoked", text, jetstream.MsgTTLHeader, ttl.String()))
+	}
+	publish(t.Context(), t, js, message(key+"later", "made"))
+	s, err := js.Stream(t.Context(), streams.Bucket(streams.BucketTokens))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the marker expires", gone(s, key+"revoked"))
+	back := nc.StatusChanged(nats.CONNECTED)
+	kill()
+	serve(t, dir, address)
+	<-back
+	m, err := s.GetLastMsgForSubject(t.Context(), key+"revoked")
+	if err == nil && (m.Header.Get(jetstream.MsgTTLHeader) != ttl.String() || time.Since(m.Time) < ttl) {
+		t.Errorf("got %+v, want its ttl, and that it is over", m)
+	}
+	eventually(t, "it expires again", gone(s, key+"revoked"))
+	for _, id := range []string{"lives", "later"} {
+		if _, err := s.GetLastMsgForSubject(t.Context(), key+id); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
 	}
 }
 

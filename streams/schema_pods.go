@@ -20,12 +20,8 @@ func moveOwnersPods(ctx context.Context, js jetstream.JetStream, c Config) error
 	if err != nil {
 		return fmt.Errorf("open bucket %s: %w", BucketPods, err)
 	}
-	for _, b := range bucketConfigs(c) {
-		if b.Bucket == BucketWorkerPods {
-			if err := ensureBuckets(ctx, js, b); err != nil {
-				return err
-			}
-		}
+	if err := ensureStreams(ctx, js, agingConfig(c, BucketWorkerPods)); err != nil {
+		return err
 	}
 	to, err := js.KeyValue(ctx, BucketWorkerPods)
 	if err != nil {

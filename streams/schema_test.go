@@ -148,6 +148,35 @@ func TestApplyLeadsFromSchema2(t *testing.T) {
 	}
 }
 
+// Schema 4 on what 3 left: tokens and pods get a TTL, those that are there stay.
+func TestApplyLeadsFromSchema3(t *testing.T) {
+	b := start(t)
+	aging := []string{streams.BucketTokens, streams.BucketPods, streams.BucketWorkerPods}
+	for _, name := range aging {
+		if err := b.JS.DeleteKeyValue(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		kv, err := b.JS.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name, Storage: jetstream.FileStorage, Replicas: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kv.PutString(t.Context(), "ep.a", "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark(t, b.JS, "3")
+	for range 2 {
+		if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range aging {
+		if c := stream(t, b.JS, streams.Bucket(name)).CachedInfo(); !c.Config.AllowMsgTTL || c.State.Msgs != 1 {
+			t.Errorf("%s: got ttls %v and %d messages, want ttls and one", name, c.Config.AllowMsgTTL, c.State.Msgs)
+		}
+	}
+}
+
 func bucketOf(t *testing.T, js jetstream.JetStream, name string) jetstream.KeyValue {
 	t.Helper()
 	kv, err := js.KeyValue(t.Context(), name)

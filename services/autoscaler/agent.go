@@ -22,6 +22,8 @@ const (
 	stopsAtOnce = 16
 	// lackingWait is how long a pod that this machine cannot run is left to others.
 	lackingWait = 3 * time.Second
+	// clockSkew is far more than clocks differ, and far less than records last.
+	clockSkew = time.Hour
 	// lookWithin bounds the question what runs.
 	lookWithin = 10 * time.Second
 )
@@ -193,7 +195,7 @@ func (a *agent) claim(ctx context.Context, seen pod.Pod) bool {
 // tend looks after a pod that should run here.
 func (a *agent) tend(ctx context.Context, p pod.Pod, i driver.Instance, there bool) {
 	switch {
-	case there && i.Running && i.Life < p.Starts:
+	case there && i.Running && (i.Life < p.Starts || isOlder(i, p)):
 		a.begin(p.ID, func() { a.restart(ctx, p.ID) })
 	case !there || i.Life < p.Starts || !i.Running && i.Ended.Before(p.Started):
 		a.begin(p.ID, func() { a.start(ctx, p.ID) })
@@ -208,6 +210,13 @@ func (a *agent) tend(ctx context.Context, p pod.Pod, i driver.Instance, there bo
 			a.complain(ctx, "addresses of a pod not noted, trying again", p.ID, err)
 		})
 	}
+}
+
+// isOlder reports whether what runs was started for an earlier pod of this id, whose
+// record expired while no autoscaler ran. Its token is worthless. The clocks of the
+// machine and of the server may differ by clockSkew.
+func isOlder(i driver.Instance, p pod.Pod) bool {
+	return !i.Started.IsZero() && i.Started.Add(clockSkew).Before(p.Created)
 }
 
 func (a *agent) complain(ctx context.Context, what, id string, err error) {

@@ -105,7 +105,7 @@ func (a *agent) environment(ctx context.Context, p pod.Pod) (map[string]string, 
 	if err != nil {
 		return nil, fmt.Errorf("start pod %s: %w", p.ID, err)
 	}
-	token, _, err := a.registry.Tokens.Issue(ctx, p.Endpoint, p.ID)
+	token, _, err := a.registry.Tokens.IssueForFleet(ctx, p.Endpoint, p.ID)
 	if err != nil {
 		return nil, fmt.Errorf("start pod %s: %w", p.ID, err)
 	}

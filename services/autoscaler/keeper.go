@@ -87,6 +87,20 @@ func (k *keeper) keep(ctx context.Context, v *view) {
 		}
 	}
 	k.forget(ctx, v)
+	k.renew(ctx, v)
+}
+
+// renew keeps the records of pods that run, and the tokens of fleets' workers, from
+// expiring. Those of pods that nobody looks after expire.
+func (k *keeper) renew(ctx context.Context, v *view) {
+	runs := make(map[string]bool, len(v.pods))
+	for _, p := range v.pods {
+		runs[p.Endpoint+"."+p.ID] = p.Status == pod.Running
+	}
+	err := k.registry.Tokens.Renew(ctx, func(endpointID, worker string) bool { return runs[endpointID+"."+worker] })
+	if err = errors.Join(err, k.registry.Pods.Renew(ctx)); err != nil && ctx.Err() == nil {
+		k.log.WarnContext(ctx, "records of pods not renewed, trying again", "err", err)
+	}
 }
 
 // correct lets the finding happen to the pod. A locked one is not removed.

@@ -30,13 +30,20 @@ type site struct {
 	*bustest.Bus
 	registry *registry.Registry
 	queue    *queue.Queue
+	podTTL   time.Duration // of each registry, 0 for the usual
 }
 
 // newSite lets the test run beside others.
 func newSite(t *testing.T) *site {
 	t.Helper()
+	return newSiteOf(t, 0)
+}
+
+// newSiteOf is newSite with another TTL of the records of pods.
+func newSiteOf(t *testing.T, podTTL time.Duration) *site {
+	t.Helper()
 	t.Parallel()
-	s := &site{t: t, Bus: bustest.New(t)}
+	s := &site{t: t, Bus: bustest.New(t), podTTL: podTTL}
 	if err := streams.Apply(t.Context(), s.JS, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +61,9 @@ func (s *site) peer() (*registry.Registry, *queue.Queue) {
 	reg, err := registry.New(s.t.Context(), s.JS, nil)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if s.podTTL > 0 {
+		reg.SetPodTTL(s.podTTL)
 	}
 	s.background(reg.Run)
 	s.background(q.Run)

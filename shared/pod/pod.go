@@ -48,6 +48,8 @@ type Pod struct {
 	// Starts counts the requests to start it again: what its driver has of a
 	// lower number is an earlier life, and ends.
 	Starts int `json:"starts,omitempty"`
+	// Expires means that the record expires unless it is written again. The registry sets it.
+	Expires bool `json:"expires,omitempty"`
 	// Created, Started (the last start) and Changed are server times; Started
 	// is zero before the first.
 	Created time.Time `json:"created"`

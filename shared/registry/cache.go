@@ -47,11 +47,22 @@ func newCache[T any](table *Table[T], log *slog.Logger) *cache[T] {
 	return &cache[T]{table: table, log: log, unknown: newUnknowns(), entries: map[string]entry[T]{}, changed: make(chan struct{})}
 }
 
+// newAgingCache is newCache for values that expire: no watch reports that.
+func newAgingCache[T any](table *agingTable[T], log *slog.Logger) *cache[T] {
+	c := newCache(table.Table, log)
+	c.expired = table.isExpired
+	return c
+}
+
+func (c *cache[T]) isExpired(e entry[T]) bool { return c.expired != nil && c.expired(e) }
+
 // get answers from memory. Without vouched nothing follows from found.
 func (c *cache[T]) get(key string) (e entry[T], found, vouched bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	e, found = c.entries[key]
+	if e, found = c.entries[key]; found && c.isExpired(e) {
+		e, found = entry[T]{}, false
+	}
 	return e, found, c.vouches()
 }
 
@@ -67,6 +78,9 @@ func (c *cache[T]) find(ctx context.Context, key string) (entry[T], error) {
 		return entry[T]{}, ErrNotFound
 	}
 	got, err := c.table.get(ctx, key)
+	if err == nil && c.isExpired(got) {
+		err = ErrNotFound
+	}
 	if errors.Is(err, ErrNotFound) {
 		c.unknown.add(key)
 	}
@@ -81,7 +95,7 @@ func (c *cache[T]) all(keep func(entry[T]) bool) (entries []entry[T], vouched bo
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, e := range c.entries {
-		if keep(e) {
+		if keep(e) && !c.isExpired(e) {
 			entries = append(entries, e)
 		}
 	}

@@ -65,30 +65,19 @@ func OriginOf(webhook string) (origin string, ok bool) {
 
 // Destinations are those that keep failing or are paused.
 type Destinations struct {
-	js    jetstream.JetStream
-	table *Table[Destination]
+	table *agingTable[Destination]
 	cache *cache[Destination]
-
-	// markerAge is how long the bucket shows that a value with a ttl was removed.
-	markerAge time.Duration
 
 	mu   sync.Mutex
 	made map[string]int // by endpoint, since they were counted
 }
 
 func newDestinations(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Destinations, error) {
-	t, err := OpenTable[Destination](ctx, js, streams.BucketDestinations)
+	t, err := openAgingTable(ctx, js, streams.BucketDestinations, failuresAge, func(d Destination) bool { return !d.Paused })
 	if err != nil {
 		return nil, err
 	}
-	c := newCache(t, log)
-	c.expired = forgotten
-	return &Destinations{js: js, table: t, cache: c, markerAge: failuresAge, made: map[string]int{}}, nil
-}
-
-// forgotten: the bucket tells nobody when a value's time has come.
-func forgotten(e entry[Destination]) bool {
-	return !e.value.Paused && time.Since(e.written) > failuresAge
+	return &Destinations{table: t, cache: newAgingCache(t, log), made: map[string]int{}}, nil
 }
 
 // destinationKey hides the origin, whose characters no key has.
@@ -101,20 +90,17 @@ func destinationKey(endpoint, origin string) string {
 // Get tells how a destination stands, from memory: the zero Destination if
 // nothing is known against it. It may be as old as a heartbeat; Find is not.
 func (d *Destinations) Get(ctx context.Context, endpoint, origin string) (Destination, error) {
-	got, found, vouched := d.cache.get(destinationKey(endpoint, origin))
+	got, _, vouched := d.cache.get(destinationKey(endpoint, origin))
 	if vouched {
-		if !found || forgotten(got) {
-			return Destination{}, nil
-		}
-		return got.value, nil
+		return got.value, nil // the zero value if it is not found
 	}
 	return d.Find(ctx, endpoint, origin)
 }
 
 // Find is Get as the bucket has it.
 func (d *Destinations) Find(ctx context.Context, endpoint, origin string) (Destination, error) {
-	got, err := d.table.get(ctx, destinationKey(endpoint, origin))
-	if errors.Is(err, ErrNotFound) || err == nil && forgotten(got) {
+	got, err := d.table.read(ctx, destinationKey(endpoint, origin))
+	if errors.Is(err, ErrNotFound) {
 		return Destination{}, nil
 	}
 	return got.value, err
@@ -127,10 +113,8 @@ func (d *Destinations) List(ctx context.Context, endpoint string) ([]Destination
 		return nil, err
 	}
 	all := make([]Destination, 0, len(entries))
-	for _, e := range entries {
-		if !forgotten(e) {
-			all = append(all, e.value)
-		}
+	for _, e := range d.table.valid(entries) {
+		all = append(all, e.value)
 	}
 	slices.SortFunc(all, func(a, b Destination) int {
 		return strings.Compare(a.Endpoint+" "+a.Origin, b.Endpoint+" "+b.Origin)
@@ -174,7 +158,7 @@ func (d *Destinations) GaveUp(ctx context.Context, endpoint, origin string, p Pa
 
 // Resume forgets what is held against the origin.
 func (d *Destinations) Resume(ctx context.Context, endpoint, origin string) error {
-	return d.clear(ctx, destinationKey(endpoint, origin))
+	return d.table.clear(ctx, destinationKey(endpoint, origin))
 }
 
 // Drop forgets all destinations of an endpoint, those that are paused too.
@@ -182,7 +166,7 @@ func (d *Destinations) Drop(ctx context.Context, endpoint string) error {
 	entries, err := d.table.list(ctx, endpoint+".*")
 	for _, e := range entries {
 		if err == nil {
-			err = d.clear(ctx, e.key)
+			err = d.table.clear(ctx, e.key)
 		}
 	}
 	d.mu.Lock()
@@ -203,7 +187,7 @@ func (d *Destinations) Answered(ctx context.Context, endpoint, origin string) er
 	case got.value.Paused:
 		return nil
 	}
-	if err := d.remove(ctx, got); !errors.Is(err, ErrConflict) {
+	if err := d.table.remove(ctx, got); !errors.Is(err, ErrConflict) {
 		return err
 	}
 	return nil // it failed again meanwhile
@@ -212,17 +196,18 @@ func (d *Destinations) Answered(ctx context.Context, endpoint, origin string) er
 func (d *Destinations) change(ctx context.Context, endpoint, origin string, change func(*Destination)) (Destination, error) {
 	key := destinationKey(endpoint, origin)
 	for range maxUpdates {
-		old, err := d.table.get(ctx, key)
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		old, err := d.table.read(ctx, key)
+		isNew := errors.Is(err, ErrNotFound)
+		if err != nil && !isNew {
 			return Destination{}, err
 		}
-		made, isNew := old.value, err != nil
-		if forgotten(old) {
+		made := old.value
+		if isNew {
 			made = Destination{}
 		}
 		made.Endpoint, made.Origin = endpoint, origin
 		change(&made)
-		if err = d.put(ctx, key, made, old); err == nil {
+		if _, err = d.table.replace(ctx, key, made, old); err == nil {
 			if isNew {
 				d.bound(ctx, endpoint)
 			}

@@ -45,7 +45,7 @@ func TestADestinationThatWasResumedIsNotPausedAfterAKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := r.Destinations
-			d.markerAge = time.Second
+			d.table.ttl = time.Second
 			if _, err := d.Pause(t.Context(), "other", origin, "x", time.Now()); err != nil { // it keeps the file
 				t.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func TestADestinationThatWasResumedIsNotPausedAfterAKill(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			waitUntilExpired(t, d.table, destinationKey("ep", origin))
+			waitUntilExpired(t, d.table.Table, destinationKey("ep", origin))
 			b.Kill()
 			b.Start()
 			got, err := d.Find(t.Context(), "ep", origin)

@@ -200,6 +200,7 @@ func TestAnEndpointHasABoundedNumberOfFailingDestinations(t *testing.T) {
 }
 
 func TestWhichDestinationsGiveWay(t *testing.T) {
+	d := destinationsOf(t)
 	now := time.Now()
 	of := func(n int, ago time.Duration, paused bool) (all []entry[Destination]) {
 		for i := range n {
@@ -221,7 +222,7 @@ func TestWhichDestinationsGiveWay(t *testing.T) {
 		"all are paused":  {of(failuresMost+5, week, true), 0},
 		"some are paused": {append(of(failuresMost, 0, true), of(failuresMost+1, 0, false)...), 1},
 	} {
-		if got := surplus(test.entries); len(got) != test.want {
+		if got := d.surplus(test.entries); len(got) != test.want {
 			t.Errorf("%s: got %d, want %d", name, len(got), test.want)
 		}
 	}
@@ -230,8 +231,7 @@ func TestWhichDestinationsGiveWay(t *testing.T) {
 // The bucket tells nobody of a value whose time came: memory lets go of it by
 // itself.
 func TestTheCacheLetsGoOfWhatExpired(t *testing.T) {
-	c := newCache(&Table[Destination]{}, nil)
-	c.expired = forgotten
+	c := newAgingCache(&agingTable[Destination]{Table: &Table[Destination]{}, ttl: failuresAge, expires: func(d Destination) bool { return !d.Paused }}, nil)
 	at := func(ago time.Duration, paused bool) entry[Destination] {
 		return entry[Destination]{written: time.Now().Add(-ago), value: Destination{Paused: paused}}
 	}

@@ -53,9 +53,11 @@ func (p *Pods) Create(ctx context.Context, made pod.Pod) error {
 		return fmt.Errorf("%w: pod %q", ErrInvalid, made.ID)
 	}
 	if isOwners(made) {
-		return p.own.create(ctx, ownKey(made.Endpoint, made.ID), made)
+		_, err := p.own.create(ctx, ownKey(made.Endpoint, made.ID), made)
+		return err
 	}
-	return p.driven.create(ctx, made.ID, made)
+	_, err := p.driven.create(ctx, made.ID, made)
+	return err
 }
 
 // Changed returns a channel that is closed when this process learns of a later
@@ -85,7 +87,7 @@ func (p *Pods) find(ctx context.Context, id string) (foundPod, error) {
 	if !pod.ValidID(id) {
 		return foundPod{}, pod.ErrNotFound
 	}
-	driven, err := p.driven.table.get(ctx, id)
+	driven, err := p.driven.table.read(ctx, id)
 	found := foundPod{pod: driven.value, in: p.driven, key: id}
 	switch {
 	case err != nil && !errors.Is(err, ErrNotFound), err == nil && !isOwners(driven.value):
@@ -146,18 +148,17 @@ func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Po
 // Forget removes what is known of the pod, and what its worker said; that there
 // is none is no error.
 func (p *Pods) Forget(ctx context.Context, gone pod.Pod) error {
-	if _, err := p.driven.table.get(ctx, gone.ID); !errors.Is(err, ErrNotFound) {
-		if err == nil {
-			err = p.driven.table.Delete(ctx, gone.ID)
-		}
-		if err != nil {
-			return err
-		}
+	err := p.driven.table.clear(ctx, gone.ID)
+	if err != nil || gone.Endpoint == "" {
+		return err
 	}
-	if gone.Endpoint == "" {
-		return nil
-	}
-	return p.own.forget(ctx, ownKey(gone.Endpoint, gone.ID))
+	return p.own.table.clear(ctx, ownKey(gone.Endpoint, gone.ID))
+}
+
+// Renew keeps the records of pods that run from expiring. It is to be called at
+// least three times in podTTL; one call before a third of it is over writes nothing.
+func (p *Pods) Renew(ctx context.Context) error {
+	return errors.Join(p.driven.renew(ctx), p.own.renew(ctx))
 }
 
 // List returns all pods by id, from memory if it can; then it may lack what

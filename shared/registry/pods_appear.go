@@ -13,7 +13,7 @@ import (
 // Appear is WorkerPods.Appear, but leaves a pod of a driver to that driver. It
 // returns a pod.ErrConflict for one that a driver runs for another endpoint.
 func (p *Pods) Appear(ctx context.Context, seen pod.Pod, began, now time.Time) (pod.Pod, error) {
-	old, err := p.driven.table.get(ctx, seen.ID)
+	old, err := p.driven.table.read(ctx, seen.ID)
 	switch {
 	case errors.Is(err, ErrNotFound), err == nil && isOwners(old.value):
 		return p.own.Appear(ctx, seen, began, now)

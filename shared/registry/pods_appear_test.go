@@ -20,8 +20,9 @@ func TestAppear(t *testing.T) {
 	}
 	fresh := seen
 	fresh.Name, fresh.Status, fresh.Created, fresh.Changed, fresh.Change = "w1", pod.Running, at(9), at(9), "its worker appeared"
+	fresh.Expires = true
 	with := func(p pod.Pod, change func(*pod.Pod)) pod.Pod { change(&p); return p }
-	fleet := pod.Pod{ID: "w1", Name: "n", Status: pod.Running, Endpoint: "ep", Driver: pod.Process, MachineID: "m0", Created: at(0), Changed: at(0), Change: "started"}
+	fleet := pod.Pod{ID: "w1", Name: "n", Status: pod.Running, Endpoint: "ep", Driver: pod.Process, MachineID: "m0", Created: at(0), Changed: at(0), Change: "started", Expires: true}
 
 	tests := map[string]struct {
 		old  *pod.Pod

@@ -54,7 +54,7 @@ func (w *WorkerPods) Get(ctx context.Context, endpointID, id string) (pod.Pod, e
 	if !endpoint.ValidID(endpointID) || !pod.ValidID(id) {
 		return pod.Pod{}, pod.ErrNotFound
 	}
-	got, err := w.table.get(ctx, ownKey(endpointID, id))
+	got, err := w.table.read(ctx, ownKey(endpointID, id))
 	return got.value, unknownPod(err)
 }
 
@@ -62,7 +62,7 @@ func (w *WorkerPods) Get(ctx context.Context, endpointID, id string) (pod.Pod, e
 // at any; or ErrNotFound.
 func (w *WorkerPods) find(ctx context.Context, endpointID, id string) (entry[pod.Pod], error) {
 	if endpointID != "" {
-		return w.table.get(ctx, ownKey(endpointID, id))
+		return w.table.read(ctx, ownKey(endpointID, id))
 	}
 	return w.table.find(ctx, ownKey("*", id))
 }
@@ -92,15 +92,15 @@ func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.T
 		old, err := w.Get(ctx, seen.Endpoint, seen.ID)
 		switch {
 		case errors.Is(err, pod.ErrNotFound):
-			made := appeared(seen, now)
-			if err := w.create(ctx, ownKey(seen.Endpoint, seen.ID), made); !errors.Is(err, ErrExists) {
+			made, err := w.create(ctx, ownKey(seen.Endpoint, seen.ID), appeared(seen, now))
+			if !errors.Is(err, ErrExists) {
 				return made, err
 			}
 			continue
 		case err != nil:
 			return pod.Pod{}, err
 		case old.Status == pod.Terminated && old.Changed.Before(began):
-			if err := w.forget(ctx, ownKey(seen.Endpoint, seen.ID)); err != nil {
+			if err := w.table.clear(ctx, ownKey(seen.Endpoint, seen.ID)); err != nil {
 				return old, err
 			}
 			continue
@@ -134,21 +134,9 @@ func (w *WorkerPods) tellDrain(ctx context.Context, asked pod.Pod, now time.Time
 		}
 		made := appeared(pod.Pod{ID: asked.ID, Endpoint: asked.Endpoint}, now)
 		made.Driver, made.Drain = asked.Driver, asked.Drain
-		if err := w.create(ctx, key, made); !errors.Is(err, ErrExists) {
+		if _, err := w.create(ctx, key, made); !errors.Is(err, ErrExists) {
 			return err
 		}
 	}
 	return fmt.Errorf("tell pod %s to drain: %w", asked.ID, ErrConflict)
-}
-
-// forget removes a record; that there is none is no error.
-func (w *WorkerPods) forget(ctx context.Context, key string) error {
-	_, err := w.table.get(ctx, key)
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return w.table.Delete(ctx, key)
 }

@@ -22,7 +22,7 @@ func TestNothingThatAWorkerWritesIsADriversPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, now := open(t, b), time.Now().UTC()
-	driven := pod.Pod{ID: "real", Endpoint: "ep", Status: pod.Running, Driver: pod.Process, Created: now, Changed: now}
+	driven := pod.Pod{ID: "real", Endpoint: "ep", Status: pod.Running, Driver: pod.Process, Created: now, Changed: now, Expires: true}
 	if err := r.Pods.Create(t.Context(), driven); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
@@ -103,6 +104,13 @@ func newThings(ctx context.Context, js jetstream.JetStream) (*Things[pod.Templat
 	}
 	volumes, err := OpenTable[pod.Volume](ctx, js, streams.BucketVolumes)
 	return &Things[pod.Template]{table: templates}, &Things[pod.Volume]{table: volumes}, err
+}
+
+// SetPodTTL sets how long the records of workers' pods, and the tokens of fleets'
+// workers, count after their last write, in whole seconds; 7 days unless it is called.
+// All programs of an installation must have the same. It is to be called before Run.
+func (r *Registry) SetPodTTL(ttl time.Duration) {
+	r.Tokens.table.ttl, r.Pods.driven.table.ttl, r.Pods.own.table.ttl = ttl, ttl, ttl
 }
 
 // Run keeps the caches up to date until ctx ends, and then returns nil.

@@ -30,9 +30,9 @@ type entry[T any] struct {
 	key      string
 	value    T
 	revision uint64
-	written  time.Time // server time
-	received time.Time // local clock
-	ages     bool      // the server removes it in time (Nats-TTL); get alone knows
+	written  time.Time     // server time
+	received time.Time     // local clock
+	ttl      time.Duration // of the message (Nats-TTL), 0 for none; get alone knows
 }
 
 // OpenTable binds to a bucket that exists already.
@@ -135,12 +135,12 @@ func (t *Table[T]) get(ctx context.Context, key string) (entry[T], error) {
 	if err != nil {
 		return entry[T]{}, explain(ctx, t.doing("get", key), err)
 	}
-	ages := msg.Header.Get(jetstream.MsgTTLHeader) != ""
+	ttl := ttlOf(msg.Header)
 	if len(msg.Data) == 0 { // a delete marker; no JSON is empty
-		return entry[T]{revision: msg.Sequence, written: msg.Time, ages: ages}, fmt.Errorf("%s: %w", t.doing("get", key), ErrNotFound)
+		return entry[T]{key: key, revision: msg.Sequence, written: msg.Time, ttl: ttl}, fmt.Errorf("%s: %w", t.doing("get", key), ErrNotFound)
 	}
 	e, err := decode[T](key, msg.Data, msg.Sequence, msg.Time)
-	e.ages = ages
+	e.ttl = ttl
 	return e, err
 }
 

@@ -37,28 +37,41 @@ type Token struct {
 	// Refreshed is when the worker last said that it restarts itself, in server
 	// time; zero if it never did.
 	Refreshed time.Time `json:"refreshed,omitzero"`
+	// Expires means that the token expires unless Renew keeps it.
+	Expires bool `json:"expires,omitempty"`
 }
 
 func (t Token) key() string { return t.Endpoint + "." + t.Worker }
 
 // Tokens are the tokens by endpoint and worker; a worker has one at a time.
 type Tokens struct {
-	table *Table[Token]
+	table *agingTable[Token]
 	cache *cache[Token]
 }
 
 func newTokens(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Tokens, error) {
-	t, err := OpenTable[Token](ctx, js, streams.BucketTokens)
+	t, err := openAgingTable(ctx, js, streams.BucketTokens, podTTL, func(k Token) bool { return k.Expires })
 	if err != nil {
 		return nil, err
 	}
-	return &Tokens{table: t, cache: newCache(t, log)}, nil
+	return &Tokens{table: t, cache: newAgingCache(t, log)}, nil
 }
 
 // Issue makes a token for a worker, "fw_" and 40 random characters, and returns
 // it in plain this once. An earlier token of the worker is worthless then, and
-// it drains no longer. It returns an ErrInvalid for ids that cannot be.
+// it drains no longer. It returns an ErrInvalid for ids that cannot be. The token
+// is good until it is revoked: it may be in a configuration file.
 func (t *Tokens) Issue(ctx context.Context, endpointID, worker string) (plain string, made Token, err error) {
+	return t.issue(ctx, endpointID, worker, false)
+}
+
+// IssueForFleet is Issue for a worker of a fleet: the token expires unless Renew
+// keeps it.
+func (t *Tokens) IssueForFleet(ctx context.Context, endpointID, worker string) (plain string, made Token, err error) {
+	return t.issue(ctx, endpointID, worker, true)
+}
+
+func (t *Tokens) issue(ctx context.Context, endpointID, worker string, expires bool) (plain string, made Token, err error) {
 	if !validWorker(endpointID, worker) {
 		return "", Token{}, fmt.Errorf("%w: the id of a worker must match [A-Za-z0-9_-]{1,128}", ErrInvalid)
 	}
@@ -66,23 +79,20 @@ func (t *Tokens) Issue(ctx context.Context, endpointID, worker string) (plain st
 	_, _ = rand.Read(random) // never fails
 	plain = tokenPrefix + base64.RawURLEncoding.EncodeToString(random)
 	made = Token{
-		Endpoint: endpointID, Worker: worker, Hash: hashOf(plain), Last4: plain[len(plain)-4:], Created: time.Now().UTC(),
+		Endpoint: endpointID, Worker: worker, Hash: hashOf(plain), Last4: plain[len(plain)-4:], Created: time.Now().UTC(), Expires: expires,
 	}
+	var old entry[Token] // most workers are new
 	for range maxUpdates {
-		revision, err := t.table.Create(ctx, made.key(), made)
-		if errors.Is(err, ErrExists) {
-			var old entry[Token]
-			if old, err = t.table.get(ctx, made.key()); err == nil {
-				revision, err = t.table.Update(ctx, made.key(), made, old.revision)
+		written, err := t.table.replace(ctx, made.key(), made, old)
+		if errors.Is(err, ErrConflict) {
+			if old, err = t.table.get(ctx, made.key()); err == nil || errors.Is(err, ErrNotFound) {
+				continue
 			}
-		}
-		if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
-			continue
 		}
 		if err != nil {
 			return "", Token{}, err
 		}
-		t.cache.put(entry[Token]{key: made.key(), value: made, revision: revision})
+		t.cache.put(written)
 		return plain, made, nil
 	}
 	return "", Token{}, fmt.Errorf("issue a token for %s: %w", made.key(), ErrConflict)
@@ -130,7 +140,7 @@ func (t *Tokens) Find(ctx context.Context, endpointID, worker string) (Token, er
 	got, found, vouched := t.cache.get(key)
 	if !found || !vouched {
 		var err error
-		if got, err = t.table.get(ctx, key); err != nil {
+		if got, err = t.table.read(ctx, key); err != nil {
 			return Token{}, err
 		}
 	}
@@ -156,20 +166,20 @@ func (t *Tokens) change(ctx context.Context, endpointID, worker string, do func(
 	}
 	key := Token{Endpoint: endpointID, Worker: worker}.key()
 	for range maxUpdates {
-		got, err := t.table.get(ctx, key)
+		got, err := t.table.read(ctx, key)
 		if err != nil {
 			return Token{}, err
 		}
 		do(&got.value)
-		revision, err := t.table.Update(ctx, key, got.value, got.revision)
+		changed, err := t.table.replace(ctx, key, got.value, got)
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
 		if err != nil {
 			return Token{}, err
 		}
-		t.cache.put(entry[Token]{key: key, value: got.value, revision: revision})
-		return got.value, nil
+		t.cache.put(changed)
+		return changed.value, nil
 	}
 	return Token{}, fmt.Errorf("change the token of %s: %w", key, ErrConflict)
 }
@@ -181,10 +191,10 @@ func (t *Tokens) Revoke(ctx context.Context, endpointID, worker string) error {
 		return ErrNotFound
 	}
 	key := Token{Endpoint: endpointID, Worker: worker}.key()
-	if _, err := t.table.get(ctx, key); err != nil {
+	if _, err := t.table.read(ctx, key); err != nil {
 		return err
 	}
-	return t.table.Delete(ctx, key)
+	return t.table.clear(ctx, key)
 }
 
 // List returns the endpoint's tokens by worker.
@@ -197,7 +207,7 @@ func (t *Tokens) List(ctx context.Context, endpointID string) ([]Token, error) {
 		return nil, err
 	}
 	tokens := make([]Token, 0, len(entries))
-	for _, e := range entries {
+	for _, e := range t.table.valid(entries) {
 		tokens = append(tokens, e.value)
 	}
 	slices.SortFunc(tokens, func(a, b Token) int { return strings.Compare(a.Worker, b.Worker) })
@@ -211,9 +221,24 @@ func (t *Tokens) Drop(ctx context.Context, endpointID string) error {
 		return err
 	}
 	for _, k := range tokens {
-		if err := t.table.Delete(ctx, k.key()); err != nil {
+		if err := t.table.clear(ctx, k.key()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Renew keeps those tokens from expiring whose worker isAlive reports. It is to be
+// called as Pods.Renew is.
+func (t *Tokens) Renew(ctx context.Context, isAlive func(endpointID, worker string) bool) error {
+	entries, vouched := t.cache.all(func(entry[Token]) bool { return true })
+	if !vouched {
+		var err error
+		if entries, err = t.table.list(ctx, jetstream.AllKeys); err != nil {
+			return err
+		}
+	}
+	return t.table.renew(ctx, slices.DeleteFunc(entries, func(e entry[Token]) bool {
+		return !isAlive(e.value.Endpoint, e.value.Worker)
+	}))
 }

@@ -1,0 +1,83 @@
+package autoscaler
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+// The leader renews what belongs to a worker that runs: it stays for longer than the
+// TTL, and is not started again.
+func TestAWorkerThatRunsOutlivesTheTTLOfItsRecord(t *testing.T) {
+	const ttl = 9 * time.Second
+	s := newSiteOf(t, ttl)
+	e := s.engine("machine")
+	s.endpoint("ep", bounds(1, 1))
+	s.autoscaler(e)
+	const id = "ep-0-1"
+	made := s.status(id, pod.Running)
+	s.eventually(func() string { return s.stateOf("ep", id, registry.WorkerIdle) })
+	s.eventually(func() string {
+		if now := s.queue.Now(); now.Sub(made.Created) < ttl+time.Second {
+			return fmt.Sprintf("its record was made at %s, it is %s", made.Created, now)
+		}
+		return ""
+	})
+	if p := s.status(id, pod.Running); !p.Created.Equal(made.Created) || e.starts(id) != 1 {
+		t.Errorf("got %+v, started %d times, want it as it was", p, e.starts(id))
+	}
+	if _, err := s.registry.Tokens.Find(t.Context(), "ep", id); err != nil {
+		t.Errorf("its token: %v", err)
+	}
+}
+
+// The records of an installation that was stopped for long are gone: it starts its
+// fleets again, and ends what ran on.
+func TestAFleetStartsAgainAfterItsRecordsExpired(t *testing.T) {
+	const ttl, id = time.Second, "ep-0-1"
+	s := newSiteOf(t, ttl)
+	e := s.engine("machine")
+	s.endpoint("ep", bounds(1, 1))
+	old := pod.Pod{ID: id, Endpoint: "ep", Driver: pod.Process, MachineID: "machine", Status: pod.Running, Created: s.queue.Now()}
+	if err := s.registry.Pods.Create(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	plain, _, err := s.registry.Tokens.IssueForFleet(t.Context(), "ep", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(t.Context(), driver.Start{PodID: id, Endpoint: "ep"}); err != nil { // as a container that goes on
+		t.Fatal(err)
+	}
+	e.mu.Lock()
+	e.running[id].began = time.Now().Add(-2 * clockSkew)
+	e.mu.Unlock()
+	s.Stop()
+	<-time.After(ttl) // nobody is there to ask
+	s.Start()
+	s.eventually(func() string {
+		if _, err := s.registry.Pods.Get(t.Context(), id); !errors.Is(err, pod.ErrNotFound) {
+			return fmt.Sprintf("the pod: got %v, want that it is gone", err)
+		}
+		return ""
+	})
+	s.podTTL = 0
+	s.autoscaler(e)
+	s.eventually(func() string {
+		if p, err := s.registry.Pods.Get(t.Context(), id); err != nil || p.Started.IsZero() {
+			return fmt.Sprintf("got %+v, %v, want it started", p, err)
+		}
+		return ""
+	})
+	if n := e.starts(id); n != 2 {
+		t.Errorf("started %d times, want the old one ended and one started", n)
+	}
+	if _, err := s.registry.Tokens.Check(t.Context(), plain, "ep", id); !errors.Is(err, registry.ErrUnauthorized) {
+		t.Errorf("the old token: got %v, want ErrUnauthorized", err)
+	}
+}
