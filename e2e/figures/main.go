@@ -1,0 +1,52 @@
+// Command figures counts the sources of a checkout: lines, the largest package
+// and type, comments, examples and exported names. It prints a table.
+//
+//	go run ./e2e/figures [-root DIR]
+//
+// Only files that git tracks count. The product is streams, shared and services;
+// packages there that exist for tests (bustest, certstest) and e2e without its
+// tests are the test tools.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	root := flag.String("root", ".", "the folder of the checkout")
+	flag.Parse()
+	if err := run(*root, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "figures:", err)
+		os.Exit(1)
+	}
+}
+
+func run(root string, out io.Writer) error {
+	cmd := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--", "*.go")
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	list, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("git ls-files: %w", err)
+	}
+	c := newCounts()
+	for name := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
+		source, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // the caller's own file
+		if err != nil {
+			return err
+		}
+		if err := c.add(name, source); err != nil {
+			return err
+		}
+	}
+	var table bytes.Buffer
+	c.print(&table)
+	_, err = out.Write(table.Bytes())
+	return err
+}
