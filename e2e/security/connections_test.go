@@ -5,8 +5,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"flightline/e2e/need"
 	"flightline/e2e/site"
@@ -63,4 +67,65 @@ func TestIdleConnectionsTakeNoServerDown(t *testing.T) {
 		t.Errorf("a job of another client: got %d %s, %v, want 200 and COMPLETED", resp.StatusCode, body, err)
 	}
 	d.Stop(site.StopWithin)
+}
+
+// The same at the NATS port, where each that the server closes is opened again.
+func TestIdleNATSConnectionsTakeNoServerDown(t *testing.T) {
+	t.Parallel()
+	const files, connections = 256, 300
+	s := site.New(t)
+	s.Env = append(s.Env, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
+	d := s.StartCommand(s.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d && exec %s dev", files, s.Binary)))
+	url := d.Line(site.Ready)
+	d.Line("first job ") // the endpoint has its queue
+	text, err := os.ReadFile(filepath.Join(s.Dir, ".flightline", "dev.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running struct {
+		NATSURL string `json:"natsUrl"`
+	}
+	site.Decode(t, string(text), &running)
+	var flood sync.WaitGroup
+	done, dialed := make(chan struct{}), make(chan struct{}, connections)
+	for range connections {
+		flood.Go(func() { idle(strings.TrimPrefix(running.NATSURL, "nats://"), done, dialed) })
+		<-dialed
+	}
+	defer func() { close(done); flood.Wait() }()
+	for range 20 {
+		status, text, err := call(t, site.Soon, http.MethodPost, url+"/v2/echo/runsync", adminKey, input(300_000)) // in parts
+		if err != nil || status != http.StatusOK || !strings.Contains(text, `"COMPLETED"`) {
+			t.Fatalf("a job meanwhile: got %d %.200s, %v, want 200 and COMPLETED\n%s", status, text, err, d.Said())
+		}
+	}
+	if said := d.Said(); strings.Contains(said, "too many open files") {
+		t.Errorf("the log has:\n%s", said)
+	}
+}
+
+// idle holds a connection without a word until done, and opens another one when the
+// server closes it.
+func idle(address string, done <-chan struct{}, dialed chan<- struct{}) {
+	for first := true; ; first = false {
+		conn, err := net.Dial("tcp", address)
+		if first {
+			dialed <- struct{}{}
+		}
+		if err == nil {
+			closed := make(chan struct{})
+			go func() { defer close(closed); _, _ = io.Copy(io.Discard, conn) }()
+			select {
+			case <-closed:
+			case <-done:
+			}
+			_ = conn.Close()
+			<-closed
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Second):
+		}
+	}
 }

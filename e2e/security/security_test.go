@@ -60,7 +60,7 @@ func newGuarded(t *testing.T, args ...string) *guarded {
 	g.setup = filepath.Join(g.Dir, "setup")
 	g.OK(append([]string{"nats-config", "--dir", g.setup}, args...)...)
 	server, err := embedded.Start(t.Context(), embedded.Config{
-		File: filepath.Join(g.setup, "nats", "nats.conf"), Dir: t.TempDir(), Listen: "127.0.0.1:0",
+		File: natsConf(g.Site, g.setup, "nats.conf"), Dir: t.TempDir(), Listen: "127.0.0.1:0",
 		User: string(streams.RoleAdmin), Password: g.password(streams.RoleAdmin),
 		Log: slog.New(slog.NewTextHandler(g.log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
@@ -70,6 +70,26 @@ func newGuarded(t *testing.T, args ...string) *guarded {
 	t.Cleanup(server.Stop)
 	g.url = server.URL()
 	return g
+}
+
+// natsConf is the configuration that nats-config wrote, in a file of that name, as
+// several servers of one machine may have it: without the port for monitoring, and
+// with the replacements, which are pairs as for strings.NewReplacer.
+func natsConf(s *site.Site, setup, name string, replace ...string) (file string) {
+	s.T.Helper()
+	text, err := os.ReadFile(filepath.Join(setup, "nats", "nats.conf"))
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	const monitor = `http: "127.0.0.1:8222"`
+	if !strings.Contains(string(text), monitor) {
+		s.T.Fatalf("the configuration has no line %s", monitor)
+	}
+	file = filepath.Join(s.Dir, name)
+	if err := os.WriteFile(file, []byte(strings.NewReplacer(append(replace, monitor, "")...).Replace(string(text))), 0o600); err != nil {
+		s.T.Fatal(err)
+	}
+	return file
 }
 
 func (g *guarded) secret(role, name string) string {

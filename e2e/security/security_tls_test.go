@@ -122,21 +122,13 @@ func TestTheRoutesOfAClusterSpeakTLS(t *testing.T) {
 func startNodes(s *site.Site, setup string, routes []string) (all []*embedded.Server, password string) {
 	t := s.T
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(setup, "nats", "nats.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	secret, err := os.ReadFile(filepath.Join(setup, "admin", "password"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, route := range routes {
 		// What differs on one machine: the name, and the ports.
-		file := filepath.Join(s.Dir, fmt.Sprintf("node-%d.conf", i))
-		mine := strings.NewReplacer("$NATS_NAME", fmt.Sprint("node-", i), `"0.0.0.0:6222"`, strconv.Quote(route), `http: "127.0.0.1:8222"`, "").Replace(string(text))
-		if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		file := natsConf(s, setup, fmt.Sprintf("node-%d.conf", i), "$NATS_NAME", fmt.Sprint("node-", i), `"0.0.0.0:6222"`, strconv.Quote(route))
 		server, err := embedded.Start(t.Context(), embedded.Config{File: file, Dir: t.TempDir(), Listen: "127.0.0.1:0", User: "admin", Password: string(secret)})
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"flightline/shared/bus/barrier"
 	"flightline/shared/bus/embedded"
 	"flightline/shared/certs"
+	"flightline/shared/process"
 	"flightline/streams"
 )
 
@@ -66,7 +67,7 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *certs.Serve
 	server, err := embedded.Start(ctx, embedded.Config{
 		Dir: filepath.Join(cfg.Data, storeDir), Listen: address, User: r.NATSUser, Password: r.NATSPassword, TLS: secured,
 		Guests:     []embedded.Guest{{User: r.EventsUser, Password: r.EventsPassword, Requests: streams.EventReader()}},
-		SyncAlways: cfg.Sync == syncAlways, SyncInterval: netOf(cfg.Sync), Mend: true, Log: log,
+		SyncAlways: cfg.Sync == syncAlways, SyncInterval: netOf(cfg.Sync), MaxConns: maxNATSConns(process.MaxFiles()), Mend: true, Log: log,
 	})
 	if errors.Is(err, embedded.ErrInUse) {
 		return nil, inUse(cfg.Data)
@@ -86,6 +87,13 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *certs.Serve
 		return nil, err
 	}
 	return &busServer{server: server, nc: nc, log: log}, nil
+}
+
+// maxNATSConns is how many clients NATS may have in a process that may open so many
+// files, 0 for the server's default. HTTP has half of the files, the store the rest.
+func maxNATSConns(files int) int {
+	const quarter, most = 4, 1 << 16
+	return min(files/quarter, most)
 }
 
 // letRead makes the consumer that those who may only read events use.

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"flightline/shared/process"
 )
 
 const (
@@ -35,12 +37,12 @@ type ConnLimit struct {
 // from one address. The addresses of one IPv6 network of 64 bits count as one.
 //
 // A maxConns of 0 means half of the files that the process may open, so that
-// the other half is left for NATS and its store, and at most 16,384. A
+// the other half is left for NATS, its store and its clients, and at most 16,384. A
 // perAddress of 0 means half of maxConns.
 func NewConnLimit(maxConns, perAddress int, log *slog.Logger) *ConnLimit {
 	if maxConns == 0 {
 		maxConns = defaultMaxConns
-		if files := maxFiles(); files > 0 {
+		if files := process.MaxFiles(); files > 0 {
 			maxConns = min(maxConns, files/2)
 		}
 	}

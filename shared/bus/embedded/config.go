@@ -72,6 +72,10 @@ type Config struct {
 	// MaxPayload is the largest message in bytes, headers included. 0 means
 	// 1 MiB.
 	MaxPayload int32
+	// MaxConns bounds the connections of clients, those of this process included; the
+	// server closes further ones. A client has 2 s to give its password. 0 means
+	// 65,536. It does not hold for File.
+	MaxConns int
 	// Mend looks for damage in the files of the store before the server opens
 	// them, and leaves out what cannot be read: see Server.Damage. It is for a
 	// server that is alone; a node of a cluster gets what it lacks from the others.
@@ -123,6 +127,7 @@ func (c Config) options() (*server.Options, error) {
 		StoreDir:     c.Dir,
 		SyncAlways:   c.SyncAlways,
 		SyncInterval: c.SyncInterval,
+		MaxConn:      c.MaxConns,
 		MaxPayload:   cmp.Or(c.MaxPayload, defaultMaxPayload),
 		Username:     c.User,
 		Password:     c.Password,
