@@ -113,7 +113,7 @@ func outliveTheRetention(ctx context.Context, p *play) error {
 func outageWhileRunning(ctx context.Context, p *play) error {
 	const jobs = 20
 	lease := p.endpoint().Lease
-	wire, err := network.NewRelay("127.0.0.1:0", p.site.nodes[0].cfg.Listen)
+	wire, err := network.NewRelay("127.0.0.1:0", p.site.nodes[0].cfg.Listen) //nolint:contextcheck // it lives until Close
 	if err != nil {
 		return err
 	}

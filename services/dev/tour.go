@@ -21,11 +21,12 @@ import (
 // echo is the endpoint of the demo.
 const echo = "echo"
 
-// firstAnswer bounds how long the API may take to answer for the first time,
-// and firstJob how long the demo's job may take.
 const (
-	firstAnswer = 30 * time.Second
-	firstJob    = 30 * time.Second
+	// firstAnswerTimeout is after how long without an answer of the API a warning
+	// is logged.
+	firstAnswerTimeout = 30 * time.Second
+	// firstJob is how long the demo's job may take.
+	firstJob = 30 * time.Second
 )
 
 // tour shows a newcomer that it works, over HTTP as anybody would.
@@ -80,23 +81,48 @@ func (t *tour) runEcho(ctx context.Context) error {
 	return <-ended
 }
 
-// ready asks until the API answers, and tells so.
+// ready waits until the API answers, and prints its address.
 func (t *tour) ready(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, firstAnswer)
-	defer cancel()
-	if _, err := t.client.Endpoints().List(asking); err != nil {
-		return fmt.Errorf("the API does not answer: %w", err)
+	err := t.retryCall(ctx, firstAnswerTimeout, func(ctx context.Context) error {
+		_, err := t.client.Endpoints().List(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("list endpoints: %w", err)
 	}
-	_, err := fmt.Fprintf(t.out, "flightline ready: %s\n", t.url)
+	_, err = fmt.Fprintf(t.out, "flightline ready: %s\n", t.url)
 	return err
 }
 
 func (t *tour) makeEcho(ctx context.Context) error {
-	_, err := t.client.Endpoints().Create(ctx, client.EndpointSpec{ID: echo, Name: "returns its input"})
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusConflict {
-		return nil // there since an earlier start
+	return t.retryCall(ctx, firstAnswerTimeout, func(ctx context.Context) error {
+		_, err := t.client.Endpoints().Create(ctx, client.EndpointSpec{ID: echo, Name: "returns its input"})
+		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusConflict {
+			return nil // there since an earlier start
+		}
+		return err
+	})
+}
+
+// retryCall calls the API until it answers. A store that is slow after a kill, under
+// load, must not end the process, which serves as soon as the store does. It
+// returns the error of an answer below 500, and ctx's error when ctx ends.
+func (t *tour) retryCall(ctx context.Context, timeout time.Duration, call func(context.Context) error) error {
+	for {
+		within, cancel := context.WithTimeout(ctx, timeout)
+		err := call(within)
+		cancel()
+		refused, answered := errors.AsType[*client.Error](err)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case answered && refused.Status < http.StatusInternalServerError:
+			return err
+		}
+		t.log.WarnContext(ctx, "the API does not answer yet, asking again", "err", err)
 	}
-	return err
 }
 
 const next = `
