@@ -10,6 +10,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -22,14 +23,14 @@ import (
 func main() {
 	root := flag.String("root", ".", "the folder of the checkout")
 	flag.Parse()
-	if err := run(*root, os.Stdout); err != nil {
+	if err := run(context.Background(), *root, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "figures:", err)
 		os.Exit(1)
 	}
 }
 
-func run(root string, out io.Writer) error {
-	cmd := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--", "*.go")
+func run(ctx context.Context, root string, out io.Writer) error {
+	cmd := exec.CommandContext(ctx, "git", "-c", "safe.directory=*", "ls-files", "-z", "--", "*.go")
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	list, err := cmd.Output()
 	if err != nil {
@@ -37,7 +38,7 @@ func run(root string, out io.Writer) error {
 	}
 	c := newCounts()
 	for name := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
-		source, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // the caller's own file
+		source, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return err
 		}
