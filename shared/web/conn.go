@@ -15,7 +15,10 @@ import (
 const shakeWithin = 10 * time.Second
 
 // listening accepts connections that report each end to fasthttp.
-type listening struct{ net.Listener }
+type listening struct {
+	net.Listener
+	connections *connections
+}
 
 // acceptRetryDelay is the pause while the system has no file handle or memory
 // left for a connection.
@@ -32,7 +35,8 @@ func (l listening) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: accepted}
+	c := &conn{Conn: accepted, of: l.connections}
+	l.connections.add(c)
 	if secured, ok := accepted.(*tls.Conn); ok {
 		return secure{c, secured}, nil
 	}
@@ -82,8 +86,10 @@ func isHTTP(begin [5]byte) bool {
 // its ErrorHandler.
 type conn struct {
 	net.Conn
-	frames framing
-	active bool // a request has begun, and its answer is not written yet
+	of        *connections
+	receiving receiving
+	frames    framing
+	active    bool // a request has begun, and its answer is not written yet
 
 	unread    bool // nothing was received since the last answer
 	pipelined bool // the request was received together with the one before

@@ -14,16 +14,19 @@ import (
 const stopWithin = 10 * time.Second
 
 // Serve answers requests on the listener until ctx ends, then lets those under
-// way finish, and returns nil. It returns an error if the listener breaks, or
-// if requests were still under way after 10 s. It closes the listener.
+// way finish, and returns nil. One that has not arrived after 3 s is answered 408.
+// It returns an error if the listener breaks, or if requests were still under way after
+// 10 s. It closes the listener.
 func Serve(ctx context.Context, app *fiber.App, listener net.Listener) error {
 	served := make(chan error, 1)
-	go func() { served <- app.Listener(listening{listener}) }()
+	connections := &connections{open: map[*conn]struct{}{}}
+	go func() { served <- app.Listener(listening{listener, connections}) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve %s: %w", listener.Addr(), orClosed(err))
 	case <-ctx.Done():
 	}
+	connections.receiveUntil(time.Now().Add(receiveTimeout))
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	err := app.ShutdownWithContext(grace)
