@@ -41,7 +41,7 @@ func scenarios() []scenario {
 			act:   outageWhileRunning,
 		},
 		{
-			tag: "plant_fence", story: "a job is taken over, and both its runs deliver 8 MB at the same time",
+			tag: "plant_fence", story: "a job is taken over, and both its runs deliver 8 MB at the same time, or the first one later",
 			act: twoLargeOutputs,
 		},
 	}
@@ -162,7 +162,7 @@ func (p *play) holdJobs(ctx context.Context, jobs int, url string) error {
 }
 
 func twoLargeOutputs(ctx context.Context, p *play) error {
-	const jobs = 3
+	const jobs = 4
 	for range jobs {
 		if err := p.submit(ctx, input{Plan: deafOnce, Cue: p.cue(), Size: 8 * megabyte}); err != nil {
 			return err
