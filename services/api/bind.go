@@ -22,6 +22,7 @@ func (s *Service) submission(ctx context.Context, c *fiber.Ctx) (endpoint.Endpoi
 	}
 	r, err := job.NewRequest(c.Request().Body()) // whatever the content type says
 	web.DropBody(c)                              // up to 20 MB, not needed while the client waits
+	r.Caller = s.limits.caller(c)
 	return e, r, err
 }
 

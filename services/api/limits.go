@@ -10,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/job"
 	"flightline/shared/limit"
 	"flightline/shared/registry"
 	"flightline/shared/web"
@@ -229,6 +230,17 @@ func (l *limits) ofKey(c *fiber.Ctx) *bounds {
 	f := l.fleet.Load()
 	whole := web.Caller(c).Quota.Bounds(l.table[limit.Key])
 	return &bounds{whole: whole, share: whole.Share(f.instances), fleet: f}
+}
+
+// caller is the request's key with what of its jobs may wait; without limits
+// nothing is counted.
+func (l *limits) caller(c *fiber.Ctx) job.Caller {
+	key := web.Caller(c)
+	if l.table == nil || key == nil {
+		return job.Caller{}
+	}
+	jobs, bytes := key.Quota.MaxWaiting()
+	return job.Caller{Key: key.ID, MaxBytes: bytes, MaxJobs: jobs}
 }
 
 // boundsOf are the server's, or the endpoint's own, raised and shared.

@@ -38,7 +38,7 @@ func TestAKeyHasARateAtAllEndpointsTogether(t *testing.T) {
 	if err := l.queue.CreateEndpoint(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	few, many := l.key(limit.Quota{Requests: new(2)}), l.key(limit.Quota{Requests: new(0)})
+	few, many := l.key(limit.Quota{Requests: new(int64(2))}), l.key(limit.Quota{Requests: new(int64(0))})
 	for i, path := range []string{"/ep/status/x", "/other/status/x"} {
 		if got := l.as(few, "GET", path, ""); got.status != 404 {
 			t.Errorf("request %d: got %d %s", i, got.status, got.raw)
@@ -67,7 +67,7 @@ func TestAKeyHasARateAtAllEndpointsTogether(t *testing.T) {
 // endpoint's refuses is not counted as a request under way.
 func TestAKeysConcurrentRequests(t *testing.T) {
 	l := start(t).limited(limit.Table{limit.Status: {Requests: 3}, limit.RunSync: {}})
-	plain := l.key(limit.Quota{Concurrent: new(1)})
+	plain := l.key(limit.Quota{Concurrent: new(int64(1))})
 	ctx, leave := context.WithCancel(t.Context())
 	held := l.request("POST", "/ep/runsync?wait=60000", strings.NewReader(`{"input":{}}`)).WithContext(ctx)
 	held.Header.Set("Authorization", "Bearer "+plain)

@@ -62,7 +62,7 @@ func (s *Service) openAIAsked(ctx context.Context, c *fiber.Ctx) (openAIAsk, err
 	input, err := openAIInputOf("/"+c.Params("+"), body)
 	web.DropBody(c)
 	return openAIAsk{
-		endpoint: e, id: queue.NewID(job.Sync), request: job.Request{Input: input}, stream: string(said.Stream) == "true",
+		endpoint: e, id: queue.NewID(job.Sync), request: job.Request{Input: input, Caller: s.limits.caller(c)}, stream: string(said.Stream) == "true",
 	}, err
 }
 

@@ -29,7 +29,9 @@ func (sh *shell) createKey() *cobra.Command {
 			"with * for all endpoints, and control for managing endpoints and keys.\n\n" +
 			"A quota bounds the key at all endpoints together, as FIELD=NUMBER with commas\n" +
 			"between: requests to the queue API in 10 s (default 20000), concurrent requests\n" +
-			"(2000), endpoints that the key created (2000). 0 means no bound.",
+			"(2000), endpoints that the key created (2000), waitingJobs, the key's jobs that\n" +
+			"wait or run (1000000), and waitingBytes, those of their inputs (10737418240, 10\n" +
+			"GiB). 0 means no bound.",
 		Example: "  flightline key create ci --scope submit:echo --scope read:echo --quota requests=500,concurrent=20",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			if len(scopes) == 0 {
@@ -52,7 +54,7 @@ func (sh *shell) createKey() *cobra.Command {
 		}),
 	}
 	c.Flags().StringArrayVar(&scopes, "scope", nil, "what the key may do; repeat it for more")
-	c.Flags().StringVar(&quota, "quota", "", "what the key may ask for, as requests=500,concurrent=20,endpoints=3")
+	c.Flags().StringVar(&quota, "quota", "", "what the key may ask for, as requests=500,waitingJobs=1000")
 	return c
 }
 

@@ -105,7 +105,7 @@ func TestBadChangesOfAKey(t *testing.T) {
 		"a number":  {`{"quota":5}`, "quota must be an object"},
 		"a string":  {`{"quota":{"requests":"5"}}`, "quota.requests must be a whole number"},
 		"negative":  {`{"quota":{"concurrent":-1}}`, "quota.concurrent must be between 0 and 1000000000, got -1"},
-		"unknown":   {`{"quota":{"walks":1}}`, "quota.walks is unknown: must be of concurrent, endpoints, requests"},
+		"unknown":   {`{"quota":{"walks":1}}`, "quota.walks is unknown: must be of concurrent, endpoints, requests, waitingBytes, waitingJobs"},
 		"the scope": {`{"quota":{},"scopes":["control"]}`, "scopes"},
 	} {
 		s.expect(name, s.do("PATCH", fmt.Sprintf("/keys/%s", made.body["id"]), tc.body), 400, "invalid_request", tc.text)

@@ -52,6 +52,17 @@ type Request struct {
 	// Trace is the W3C trace context of the caller (Job.Trace). It is no part of
 	// the body.
 	Trace string
+	// Caller is whose job it is. It is no part of the body either.
+	Caller Caller
+}
+
+// Caller is the API key that submits, with what its jobs that wait or run may be
+// at most, at all endpoints together.
+type Caller struct {
+	// Key is the id of the key; "" means that nothing is counted.
+	Key string
+	// MaxBytes bounds the inputs in bytes, MaxJobs the jobs; 0 means no bound.
+	MaxBytes, MaxJobs int64
 }
 
 // NewRequest reads a submission body. Unknown keys pass. Any error is a

@@ -8,18 +8,20 @@ import (
 
 func TestParseQuota(t *testing.T) {
 	tests := map[string]struct{ want, err string }{
-		"requests=500":                          {want: "requests=500"},
-		"requests=500,concurrent=0,endpoints=3": {want: "concurrent=0,endpoints=3,requests=500"},
-		"endpoints=1000000000":                  {want: "endpoints=1000000000"},
-		"endpoints=3,requests=default":          {want: "endpoints=3"},
-		"default":                               {},
-		"":                                      {err: `"" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests`},
-		"requests":                              {err: `"requests" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests`},
-		"walks=1":                               {err: `"walks=1" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests`},
-		"requests=many":                         {err: `requests must be a whole number or default, got "many"`},
-		"requests=1,requests=2":                 {err: "requests is given twice"},
-		"requests=-1":                           {err: "quota.requests must be between 0 and 1000000000, got -1"},
-		"concurrent=1000000001":                 {err: "quota.concurrent must be between 0 and 1000000000, got 1000000001"},
+		"requests=500":                             {want: "requests=500"},
+		"requests=500,concurrent=0,endpoints=3":    {want: "concurrent=0,endpoints=3,requests=500"},
+		"endpoints=1000000000":                     {want: "endpoints=1000000000"},
+		"endpoints=3,requests=default":             {want: "endpoints=3"},
+		"default":                                  {},
+		"waitingJobs=9,waitingBytes=1000000000000": {want: "waitingBytes=1000000000000,waitingJobs=9"},
+		"waitingBytes=1000000000001":               {err: "quota.waitingBytes must be between 0 and 1000000000000, got 1000000000001"},
+		"":                                         {err: `"" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests, waitingBytes, waitingJobs`},
+		"requests":                                 {err: `"requests" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests, waitingBytes, waitingJobs`},
+		"walks=1":                                  {err: `"walks=1" must be FIELD=NUMBER, with a field of concurrent, endpoints, requests, waitingBytes, waitingJobs`},
+		"requests=many":                            {err: `requests must be a whole number or default, got "many"`},
+		"requests=1,requests=2":                    {err: "requests is given twice"},
+		"requests=-1":                              {err: "quota.requests must be between 0 and 1000000000, got -1"},
+		"concurrent=1000000001":                    {err: "quota.concurrent must be between 0 and 1000000000, got 1000000001"},
 	}
 	for text, want := range tests {
 		q, err := limit.ParseQuota(text)
@@ -36,17 +38,17 @@ func TestParseQuota(t *testing.T) {
 }
 
 func TestQuotaChange(t *testing.T) {
-	old := limit.Quota{Requests: new(5), Endpoints: new(2)}
+	old := limit.Quota{Requests: new(int64(5)), Endpoints: new(int64(2))}
 	tests := map[string]struct {
 		change    limit.QuotaChange
 		want, err string
 	}{
 		"nothing":         {nil, "endpoints=2,requests=5", ""},
-		"another field":   {limit.QuotaChange{"concurrent": new(3)}, "concurrent=3,endpoints=2,requests=5", ""},
-		"the same field":  {limit.QuotaChange{"requests": new(0)}, "endpoints=2,requests=0", ""},
+		"another field":   {limit.QuotaChange{"concurrent": new(int64(3))}, "concurrent=3,endpoints=2,requests=5", ""},
+		"the same field":  {limit.QuotaChange{"requests": new(int64(0))}, "endpoints=2,requests=0", ""},
 		"back to default": {limit.QuotaChange{"requests": nil, "concurrent": nil}, "endpoints=2", ""},
-		"unknown":         {limit.QuotaChange{"walks": nil}, "", "quota.walks is unknown: must be of concurrent, endpoints, requests"},
-		"too little":      {limit.QuotaChange{"endpoints": new(-1)}, "", "quota.endpoints must be between 0 and 1000000000, got -1"},
+		"unknown":         {limit.QuotaChange{"walks": nil}, "", "quota.walks is unknown: must be of concurrent, endpoints, requests, waitingBytes, waitingJobs"},
+		"too little":      {limit.QuotaChange{"endpoints": new(int64(-1))}, "", "quota.endpoints must be between 0 and 1000000000, got -1"},
 	}
 	for name, test := range tests {
 		got, err := test.change.Apply(old)
@@ -68,17 +70,21 @@ func TestQuotaChange(t *testing.T) {
 func TestQuotaBounds(t *testing.T) {
 	base := limit.Bounds{Requests: 10, Concurrent: 2}
 	tests := map[string]struct {
-		quota     limit.Quota
-		bounds    limit.Bounds
-		endpoints int
+		quota       limit.Quota
+		bounds      limit.Bounds
+		endpoints   int
+		jobs, bytes int64
 	}{
-		"none":      {limit.Quota{}, base, 2000},
-		"one field": {limit.Quota{Requests: new(7)}, limit.Bounds{Requests: 7, Concurrent: 2}, 2000},
-		"no bounds": {limit.Quota{Requests: new(0), Concurrent: new(0), Endpoints: new(0)}, limit.Bounds{}, 0},
+		"none":      {limit.Quota{}, base, 2000, 1_000_000, 10 << 30},
+		"one field": {limit.Quota{Requests: new(int64(7))}, limit.Bounds{Requests: 7, Concurrent: 2}, 2000, 1_000_000, 10 << 30},
+		"no bounds": {limit.Quota{Requests: new(int64(0)), Concurrent: new(int64(0)), Endpoints: new(int64(0)), WaitingJobs: new(int64(0)), WaitingBytes: new(int64(7))}, limit.Bounds{}, 0, 0, 7},
 	}
 	for name, test := range tests {
 		if got := test.quota.Bounds(base); got != test.bounds {
 			t.Errorf("%s: got %+v, want %+v", name, got, test.bounds)
+		}
+		if jobs, bytes := test.quota.MaxWaiting(); jobs != test.jobs || bytes != test.bytes {
+			t.Errorf("%s: got %d jobs and %d bytes, want %d and %d", name, jobs, bytes, test.jobs, test.bytes)
 		}
 		if got := test.quota.MaxEndpoints(); got != test.endpoints {
 			t.Errorf("%s: got %d endpoints, want %d", name, got, test.endpoints)

@@ -53,7 +53,7 @@ func newBench(b *testing.B) *site {
 
 func (s *site) benchSubmit(b *testing.B) {
 	b.Helper()
-	if _, err := s.q.Submit(b.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: benchInput}); err != nil {
+	if _, err := s.q.Submit(b.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: benchInput, Caller: job.Caller{Key: "bench"}}); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -7,24 +7,33 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/job"
 )
 
 // ErrFull is what every FullError unwraps to.
 var ErrFull = errors.New("queue: full")
 
-// FullError means that the jobs that wait or run at an endpoint are as many, or
-// take as many bytes, as they may. The job was not accepted.
+// FullError means that the jobs that wait or run are as many, or take as many
+// bytes, as an endpoint or the quota of a key allows. The job was not accepted.
 type FullError struct {
+	// Endpoint whose queue is full; "" if it is the quota of the caller's key, at
+	// all endpoints together.
 	Endpoint string
-	// Field names the bound: maxQueueBytes or maxQueueJobs.
+	// Field names the bound: maxQueueBytes or maxQueueJobs of an endpoint,
+	// waitingBytes or waitingJobs of a quota.
 	Field string
-	// Size is that of the job's input in bytes, or 1 job; Used is what the queue
-	// holds, and Limit the value of Field, in the same unit.
+	// Size is that of the job's input in bytes, or 1 job; Used is what waits or runs,
+	// and Limit the value of Field, in the same unit.
 	Size, Used, Limit int64
 }
 
 func (e *FullError) Error() string {
-	if e.Field == fieldQueueJobs {
+	switch e.Field {
+	case fieldWaitingBytes:
+		return fmt.Sprintf("too many bytes waiting: the jobs of this key that wait or run have %d, the job has %d, and the key's quota %s is %d", e.Used, e.Size, e.Field, e.Limit)
+	case fieldWaitingJobs:
+		return fmt.Sprintf("too many jobs waiting: this key has %d that wait or run, and its quota %s is %d", e.Used, e.Field, e.Limit)
+	case fieldQueueJobs:
 		return fmt.Sprintf("the queue of endpoint %s is full: it holds %d jobs, and %s is %d", e.Endpoint, e.Used, e.Field, e.Limit)
 	}
 	return fmt.Sprintf("the queue of endpoint %s is full: it holds %d bytes, the job has %d, and %s is %d", e.Endpoint, e.Used, e.Size, e.Field, e.Limit)
@@ -65,12 +74,14 @@ func (l load) over(limit load, parts int64) bool {
 	return l.bytes > limit.bytes/parts || l.jobs > limit.jobs/parts
 }
 
-// rooms knows how much the queues hold that this process submits to. A queue is
-// measured in the background: a submission is compared with the last
-// measurement and what this process accepted since.
+// rooms knows how much the queues hold that this process submits to, and which of
+// that which key submitted. A queue is measured in the background: a submission
+// is compared with the last measurement and what this process accepted since.
 type rooms struct {
-	mu sync.Mutex
-	of map[string]*room
+	mu       sync.Mutex
+	of       map[string]*room
+	keys     map[string]*keyUse // those with something in a history
+	answered time.Time          // when queues were last measured, or none was due
 }
 
 type room struct {
@@ -80,6 +91,7 @@ type room struct {
 	used     load
 	asked    int64 // submissions since then, refused ones too
 	accepted load  // of those accepted
+	history  history
 }
 
 // due reports whether a queue has to be measured: as soon as there are jobs,
@@ -106,7 +118,7 @@ func (r *room) full(size load) error {
 }
 
 // admit counts a submission of so many bytes, or returns a *FullError.
-func (s *rooms) admit(e endpoint.Endpoint, bytes int64, now time.Time) error {
+func (s *rooms) admit(e endpoint.Endpoint, bytes int64, by job.Caller, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.room(e)
@@ -117,6 +129,9 @@ func (s *rooms) admit(e endpoint.Endpoint, bytes int64, now time.Time) error {
 			return err
 		}
 	}
+	if err := s.admitKey(r, by, size, now); err != nil {
+		return err
+	}
 	r.accepted = r.accepted.plus(size)
 	return nil
 }
@@ -124,7 +139,7 @@ func (s *rooms) admit(e endpoint.Endpoint, bytes int64, now time.Time) error {
 // room returns that of an endpoint, with its limits of now; mu must be held.
 func (s *rooms) room(e endpoint.Endpoint) *room {
 	if s.of == nil {
-		s.of = map[string]*room{}
+		s.of, s.keys = map[string]*room{}, map[string]*keyUse{}
 	}
 	r := s.of[e.ID]
 	if r == nil {

@@ -21,8 +21,13 @@ func (q *Queue) measureRooms(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		for _, r := range q.rooms.due(time.Now()) {
-			q.measureRoom(ctx, r)
+		due := q.rooms.due(time.Now())
+		answered := len(due) == 0
+		for _, r := range due {
+			answered = q.measureRoom(ctx, r) || answered
+		}
+		if answered {
+			q.rooms.wasAnswered(time.Now())
 		}
 	}
 }
@@ -31,60 +36,87 @@ func (q *Queue) measureRooms(ctx context.Context) error {
 func (s *rooms) due(now time.Time) []room {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	near := s.near()
 	var due []room
 	for _, r := range s.of {
-		if r.due(now) {
+		if r.due(now) || r.dueFor(near, now) {
 			due = append(due, *r)
 		}
 	}
 	return due
 }
 
-// measureRoom asks the server. Without an answer the last measurement stands:
-// a submission is not to fail for that.
-func (q *Queue) measureRoom(ctx context.Context, before room) {
-	asked, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	used, err := q.usedRoom(asked, before.at)
-	q.rooms.mu.Lock()
-	defer q.rooms.mu.Unlock()
-	switch {
-	case errors.Is(err, errNoMessage): // the endpoint is gone
-		delete(q.rooms.of, before.at.endpoint)
-	case err != nil:
-		q.log.DebugContext(ctx, "queue not measured", "endpoint", before.at.endpoint, "err", err)
-	default:
-		r := q.rooms.of[before.at.endpoint]
-		r.used, r.measured = used, time.Now()
-		r.asked -= before.asked
-		r.accepted = r.accepted.minus(before.accepted)
-	}
+func (s *rooms) wasAnswered(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = now
 }
 
-// usedRoom is how many messages an endpoint's queue has, one for each job that
-// waits or runs, and what they and the inputs beside them take. The latter are
-// counted, and taken to be as large as the partition's payloads on average.
-func (q *Queue) usedRoom(ctx context.Context, at place) (load, error) {
+// measureRoom asks the server, and reports whether it answered. Without an answer
+// the last measurement stands: a submission is not to fail for that.
+func (q *Queue) measureRoom(ctx context.Context, before room) (answered bool) {
+	asked, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	got, err := q.measureQueue(asked, before.at)
+	q.rooms.mu.Lock()
+	defer q.rooms.mu.Unlock()
+	r := q.rooms.of[before.at.endpoint]
+	switch {
+	case errors.Is(err, errNoMessage): // the endpoint is gone
+		r.history.trim(0, time.Time{}, q.rooms.drop)
+		delete(q.rooms.of, before.at.endpoint)
+		return true
+	case err != nil:
+		q.log.DebugContext(ctx, "queue not measured", "endpoint", before.at.endpoint, "err", err)
+		return false
+	}
+	r.used, r.measured = got.used, time.Now()
+	r.asked -= before.asked
+	r.accepted = r.accepted.minus(before.accepted)
+	r.history.trim(r.used.jobs+r.accepted.jobs, got.first, q.rooms.drop)
+	return true
+}
+
+// measurement is how a queue is.
+type measurement struct {
+	used load
+	// first is a time by the local clock; what was accepted before has ended.
+	first time.Time
+}
+
+// submitTimeout is longer than it takes from the acceptance of a job until the
+// server has it.
+const submitTimeout = answerWithin + time.Second
+
+// measureQueue counts an endpoint's queue messages, one for each job that waits or
+// runs, and what they and the inputs beside them take. The latter are counted,
+// and taken to be as large as the partition's payloads on average.
+func (q *Queue) measureQueue(ctx context.Context, at place) (measurement, error) {
 	queued, err := q.streamState(ctx, streams.Jobs(at.endpoint))
 	if err != nil {
-		return load{}, err
+		return measurement{}, err
 	}
-	used := load{queued.Bytes, queued.Messages}
+	m := measurement{used: load{queued.Bytes, queued.Messages}}
+	if queued.Messages > 0 {
+		m.first = time.Now().Add(q.Until(queued.FirstTime) - submitTimeout)
+	}
 	parts, err := q.inputParts(ctx, at)
 	if err != nil || parts == 0 {
-		return used, err
+		return m, err
 	}
 	payloads, err := q.streamState(ctx, streams.Payloads(at.partition))
 	if err != nil {
-		return load{}, err
+		return measurement{}, err
 	}
-	used.bytes += payloads.Bytes / max(1, payloads.Messages) * parts
-	return used, nil
+	m.used.bytes += payloads.Bytes / max(1, payloads.Messages) * parts
+	return m, nil
 }
 
 type streamState struct {
 	Bytes    int64 `json:"bytes"`
 	Messages int64 `json:"messages"`
+	// FirstTime is when the oldest message was stored, by the server's clock.
+	FirstTime time.Time `json:"first_ts"` //nolint:tagliatelle // the server's name
 }
 
 // streamState returns errNoMessage if there is no such stream.

@@ -54,7 +54,7 @@ func TestASubmissionIsRefusedByAFreshMeasurementOnly(t *testing.T) {
 		test.room.at.endpoint = "ep"
 		s := rooms{of: map[string]*room{"ep": &test.room}}
 		before := test.room.accepted
-		err := s.admit(e, test.size, now)
+		err := s.admit(e, test.size, job.Caller{}, now)
 		full, refused := errors.AsType[*FullError](err)
 		if refused != (test.want != FullError{}) || refused && *full != test.want {
 			t.Errorf("%s: got %v, want %v", name, err, &test.want)
@@ -171,7 +171,10 @@ func (s *site) measured(t *testing.T) {
 	s.q.rooms.mu.Lock()
 	r := *s.q.rooms.of[s.e.ID]
 	s.q.rooms.mu.Unlock()
-	s.q.measureRoom(t.Context(), r)
+	if !s.q.measureRoom(t.Context(), r) {
+		t.Error("the queue could not be measured")
+	}
+	s.q.rooms.wasAnswered(time.Now())
 }
 
 // Once jobs have ended, new ones are accepted.

@@ -27,15 +27,15 @@ func NewID(mode job.Mode) job.ID {
 // Submit accepts a job: when it returns, one durable publish has put the job
 // into the queue, and it is never lost. An error means that the job was not
 // accepted as far as this process knows, and with a *FullError or a *SpaceError it
-// was not: the endpoint's queue, or the storage, has no room for it. With ErrUnavailable it may run all
-// the same.
+// was not: the endpoint's queue, the quota of the caller's key, or the storage has
+// no room for it. With ErrUnavailable it may run all the same.
 func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (*job.Job, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	if err := q.hasSpace(); err != nil {
 		return nil, err
 	}
-	if err := q.rooms.admit(e, int64(len(r.Input)), time.Now()); err != nil {
+	if err := q.rooms.admit(e, int64(len(r.Input)), r.Caller, time.Now()); err != nil {
 		return nil, err
 	}
 	at, rec := placeOf(e), q.newRecord(e, id, mode, r)

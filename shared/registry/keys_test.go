@@ -203,7 +203,7 @@ func TestChangesOfAQuotaAllHold(t *testing.T) {
 	var g errgroup.Group
 	for i, r := range []*registry.Registry{one, other} {
 		g.Go(func() error {
-			for n := range 5 {
+			for n := range int64(5) {
 				name := []string{"requests", "concurrent"}[i]
 				if _, err := r.Keys.ChangeQuota(t.Context(), key.ID, limit.QuotaChange{name: new(n)}); err != nil {
 					return err

@@ -35,7 +35,7 @@ var meanings = map[web.Code]struct{ means, then string }{
 	web.EndpointExists:      {"the id is taken", "take another, or change the one there is"},
 	web.EndpointBusy:        {"the endpoint still has jobs", "wait for them, or `?force=true`"},
 	web.IdempotencyMismatch: {"the `Idempotency-Key` was used within 24 hours for another operation or body", "use a new key for each request"},
-	web.TooManyRequests:     {"a rate limit is reached, the endpoint's queue has no room for the job (`maxQueueBytes`, `maxQueueJobs`), or the client's address sent too many unknown keys; the text says which, and the bound. The job was not accepted", "wait for `Retry-After`, then longer each time"},
+	web.TooManyRequests:     {"a rate limit is reached, the endpoint's queue has no room for the job (`maxQueueBytes`, `maxQueueJobs`), a quota of the key is used up, or the client's address sent too many unknown keys; the text says which, and the bound. The job was not accepted", "wait for `Retry-After`, then longer each time"},
 	web.Internal:            {"our fault; `requestId` finds the log line", "report it"},
 	web.Unavailable:         {"JetStream is away, the server is stopping, or the storage is nearly full, which the text says: the job was not accepted then. In the other cases it is not known whether a submission was accepted: `X-Job-Id` names the job, and `/status` tells", "wait for `Retry-After`, then try again"},
 }
