@@ -144,7 +144,7 @@ func (s *telling) play(n int) {
 			_, err = lease.Fail(s.Context(), "no")
 			s.must(err)
 			s.want[string(id)+" 1"] = append(want, "job.failed 1")
-			_, err = s.queue.Retry(s.Context(), s.endpoint, id)
+			_, err = s.queue.Retry(s.Context(), s.endpoint, id, "")
 			s.must(err)
 			_, err = next().Complete(s.Context(), json.RawMessage(`2`))
 			s.want[string(id)+" 2"] = []string{"job.queued 0", "job.started 1", "job.completed 1"}

@@ -13,6 +13,9 @@ var errRepr = errors.New("api: no literal of Python")
 // reprDepth bounds how deep literals may lie in each other.
 const reprDepth = 32
 
+// Published workers need it: RunPod's Python SDK ends a job whose handler yields
+// {"error": {…}}, as its vLLM worker does, with the dict's repr as the error text.
+
 // parseRepr reads what Python's repr makes of dicts, lists, tuples, strings,
 // numbers, True, False and None. Keys that are no strings are left out. It
 // returns a map[string]any, []any, string, int64, float64, bool or nil, or

@@ -19,7 +19,7 @@ func traced(submit submitter) submitter {
 
 // again is queue.Retry, with the same for the attempt, and a link.
 func (s *Service) again(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
-	j, err := s.queue.RetryIn(ctx, e, id, telemetry.Carry(ctx))
+	j, err := s.queue.Retry(ctx, e, id, telemetry.Carry(ctx))
 	if err == nil {
 		telemetry.Retried(ctx, j)
 	}

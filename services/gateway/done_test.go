@@ -38,7 +38,7 @@ func TestAFailedJobCanBeRetriedWithItsInput(t *testing.T) {
 	id := s.submit(func(r *job.Request) { r.S3Config = json.RawMessage(`{"accessId":"a"}`) })
 	w.take()
 	w.done(id, `{"error":"no"}`)
-	_, err := s.queue.Retry(t.Context(), s.endpoint, job.ID(id))
+	_, err := s.queue.Retry(t.Context(), s.endpoint, job.ID(id), "")
 	must(t, err)
 	got := w.take()
 	if got.ID != id || string(got.Input) != `{"n": 1}` || string(got.S3Config) != `{"accessId":"a"}` {
@@ -61,7 +61,7 @@ func TestProgressIsSeenUntilTheEndAndNeverAfter(t *testing.T) {
 	w.done(id, `{"output":"all"}`)
 	w.done(id, `{"status":"IN_PROGRESS","output":"60 %"}`)
 	s.is(id, job.Completed, `"all"`, "")
-	if got := g.service.Counts().Dropped; got != 2 {
+	if got := g.service.counts.dropped.Load(); got != 2 {
 		t.Errorf("got %d dropped, want 2", got)
 	}
 }
@@ -89,7 +89,7 @@ func TestLateStaleAndRepeatedPostsAreDropped(t *testing.T) {
 	w.emit(cancelled, `{"output":1}`)
 	w.done(cancelled, `{"output":1}`)
 	s.is(cancelled, job.Cancelled, "", "")
-	if got := g.service.Counts().Dropped; got != 9 {
+	if got := g.service.counts.dropped.Load(); got != 9 {
 		t.Errorf("got %d dropped, want 9", got)
 	}
 }
@@ -122,7 +122,7 @@ func TestALargerResultFailsTheJobAndTheWorkerGoesOn(t *testing.T) {
 			t.Errorf("%d bytes: got %s, %q, want FAILED, %s", size, j.Status, j.Error, job.ErrTextOutputTooLarge)
 		}
 	}
-	if got := g.service.Counts().Oversized; got != 1 {
+	if got := g.service.counts.oversized.Load(); got != 1 {
 		t.Errorf("got %d oversized, want 1", got)
 	}
 	id := w.result(3)

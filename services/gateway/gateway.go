@@ -74,24 +74,11 @@ type Service struct {
 	counts   counts
 }
 
-type counts struct{ dropped, returned, oversized, insisted atomic.Int64 }
-
-// Counts is what happened since the start of this instance.
-type Counts struct {
-	// Dropped are results, chunks and progress that came late or twice.
-	Dropped int64
-	// Returned are jobs that were given back because their worker had left
-	// before it was told of them.
-	Returned int64
-	// Oversized are results that were not read because they are too large.
-	Oversized int64
-	// Insisted is how often a write was repeated that JetStream did not answer.
-	Insisted int64
-}
-
-// Counts returns what happened so far.
-func (s *Service) Counts() Counts {
-	return Counts{s.counts.dropped.Load(), s.counts.returned.Load(), s.counts.oversized.Load(), s.counts.insisted.Load()}
+// counts is what happened since the start of this instance.
+type counts struct {
+	dropped   atomic.Int64 // results, chunks and progress that came late or twice
+	oversized atomic.Int64 // results that were too large to read
+	insisted  atomic.Int64 // repeated writes that JetStream had not answered
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails

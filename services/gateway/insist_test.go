@@ -28,10 +28,10 @@ func TestAPostWaitsUntilJetStreamIsBack(t *testing.T) {
 		func() { w.emit(id, `{"output":2}`) },
 		func() { w.done(id, `{"output":"all"}`) },
 	} {
-		before := g.service.Counts().Insisted
+		before := g.service.counts.insisted.Load()
 		s.bus.Stop()
 		answered := during(post)
-		eventually(t, "the write is repeated", patience, func() bool { return g.service.Counts().Insisted > before })
+		eventually(t, "the write is repeated", patience, func() bool { return g.service.counts.insisted.Load() > before })
 		s.bus.Start()
 		<-answered
 	}
@@ -58,7 +58,7 @@ func TestAChunkWhoseAnswerWasLostIsThereOnce(t *testing.T) {
 	w.emit(id, `{"output":"first"}`)
 	answered := during(func() { w.emit(id, `{"output":"written once"}`) })
 	eventually(t, "the chunk is stored and its write repeated", patience, func() bool {
-		return len(s.chunks(id)) == 2 && g.service.Counts().Insisted > 0
+		return len(s.chunks(id)) == 2 && g.service.counts.insisted.Load() > 0
 	})
 	cable.mute.Store(false)
 	<-answered

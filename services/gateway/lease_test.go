@@ -154,7 +154,7 @@ func TestAWorkerIsNotToldToStopWhatItHasAgain(t *testing.T) {
 	id := s.submit()
 	w.take()
 	w.done(id, `{"error":"no"}`)
-	_, err := s.queue.Retry(t.Context(), s.endpoint, job.ID(id))
+	_, err := s.queue.Retry(t.Context(), s.endpoint, job.ID(id), "")
 	must(t, err)
 	w.take()
 	g.service.stops.add("ep", "w1", job.ID(id))

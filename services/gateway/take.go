@@ -109,7 +109,6 @@ func (s *Service) giveBack(ctx context.Context, taken []*queue.Lease) {
 	ctx, cancel := context.WithTimeout(ctx, giveBackWithin)
 	defer cancel()
 	for _, lease := range taken {
-		s.counts.returned.Add(1)
 		err := lease.GiveBack(ctx) // else its time to be confirmed runs out
 		s.log.InfoContext(ctx, "job given back, its worker left before it was told", "endpoint", lease.Job.Endpoint, "job", lease.Job.ID, "worker", lease.Job.Worker, "err", err)
 	}

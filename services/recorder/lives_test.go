@@ -87,7 +87,7 @@ var lives = []func(p player, id job.ID){
 	},
 	func(p player, id job.ID) {
 		p.must(p.next().Fail(p.t.Context(), "no"))
-		p.must(p.q.Retry(p.t.Context(), p.e, id))
+		p.must(p.q.Retry(p.t.Context(), p.e, id, ""))
 		p.must(p.next().Complete(p.t.Context(), big))
 		p.note(id, 1, "queued 0", "started 1", "failed 1")
 		p.note(id, 2, "queued 0", "started 1", "completed 1")

@@ -14,16 +14,14 @@ import (
 func TestBoundsAreThoseOfTheContract(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, d := range map[string]struct{ got, want time.Duration }{
-		"default executionTimeout": {job.DefaultExecutionTimeout, 600_000 * time.Millisecond},
-		"least executionTimeout":   {job.MinExecutionTimeout, 5 * time.Second},
-		"most executionTimeout":    {job.MaxExecutionTimeout, 7 * day},
-		"default ttl":              {job.DefaultTTL, 86_400_000 * time.Millisecond},
-		"least ttl":                {job.MinTTL, 10 * time.Second},
-		"most ttl":                 {job.MaxTTL, 7 * day},
-		"least changed ttl":        {job.MinChangedTTL, time.Second},
-		"default wait":             {job.DefaultWait, 90_000 * time.Millisecond},
-		"least wait":               {job.MinWait, 1_000 * time.Millisecond},
-		"most wait":                {job.MaxWait, 300_000 * time.Millisecond},
+		"least executionTimeout": {job.MinExecutionTimeout, 5 * time.Second},
+		"most executionTimeout":  {job.MaxExecutionTimeout, 7 * day},
+		"least ttl":              {job.MinTTL, 10 * time.Second},
+		"most ttl":               {job.MaxTTL, 7 * day},
+		"least changed ttl":      {job.MinChangedTTL, time.Second},
+		"default wait":           {job.DefaultWait, 90_000 * time.Millisecond},
+		"least wait":             {job.MinWait, 1_000 * time.Millisecond},
+		"most wait":              {job.MaxWait, 300_000 * time.Millisecond},
 	} {
 		if d.got != d.want {
 			t.Errorf("%s: got %v, want %v", name, d.got, d.want)

@@ -3,7 +3,6 @@ package job_test
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"flightline/shared/job"
 )
@@ -28,11 +27,4 @@ func ExampleStatus_Next() {
 	// Output:
 	// COMPLETED true
 	// job: cannot cancel while COMPLETED true
-}
-
-func ExampleJob_Lifetime() {
-	now := time.Now()
-	j := job.Job{ExecutionTimeout: 10 * time.Minute, Expires: now.Add(time.Minute)}
-	fmt.Println(j.Lifetime(now)) // the ttl ends it sooner than the timeout
-	// Output: 1m0s
 }

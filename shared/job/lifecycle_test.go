@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
 )
 
@@ -50,7 +51,7 @@ func TestGeneratedJobLifecycle(t *testing.T) {
 			t.Errorf("nothing is said about the trigger %q", by)
 		}
 	}
-	compare(t, lifecycleFile, lifecycle())
+	compare(t, lifecycleFile, lifecycle(t))
 }
 
 func compare(t *testing.T, file, got string) {
@@ -69,7 +70,8 @@ func compare(t *testing.T, file, got string) {
 	}
 }
 
-func lifecycle() string {
+func lifecycle(t *testing.T) string {
+	t.Helper()
 	var b strings.Builder
 	b.WriteString(`# The life of a job
 
@@ -96,7 +98,7 @@ table does not happen. How the writes go is in [architecture.md](architecture.md
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", by, triggerMeans[by].who, triggerMeans[by].what)
 	}
 	writeTable(&b)
-	writeInstants(&b)
+	writeInstants(t, &b)
 	return b.String()
 }
 
@@ -127,7 +129,12 @@ wanted. The outcome of a run that no longer holds the job is refused: the worker
 `)
 }
 
-func writeInstants(b *strings.Builder) {
+func writeInstants(t *testing.T, b *strings.Builder) {
+	t.Helper()
+	unset, err := endpoint.Endpoint{ID: "any"}.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
 	fmt.Fprintf(b, `
 ## What time decides
 
@@ -143,8 +150,8 @@ a job runs, its deadline moves along.
 | retention | the outcome | by endpoint | | | the job is gone; 404; the ttl still ends it earlier |
 
 A result is readable until its retention or its ttl ends, whichever comes first, to the millisecond; on disk it lives a little longer.
-`, span(job.DefaultTTL), span(job.MinTTL), span(job.MaxTTL), "`/status?ttl=`", span(job.MinChangedTTL), span(job.MaxTTL),
-		span(job.DefaultExecutionTimeout), span(job.MinExecutionTimeout), span(job.MaxExecutionTimeout), job.TimedOut)
+`, span(unset.TTL), span(job.MinTTL), span(job.MaxTTL), "`/status?ttl=`", span(job.MinChangedTTL), span(job.MaxTTL),
+		span(unset.ExecutionTimeout), span(job.MinExecutionTimeout), span(job.MaxExecutionTimeout), job.TimedOut)
 	fmt.Fprintf(b, `
 ## Sizes
 

@@ -21,13 +21,11 @@ const (
 	// MaxWebhook is the longest webhook address.
 	MaxWebhook = 4 << 10
 
-	DefaultExecutionTimeout = 10 * time.Minute
-	MinExecutionTimeout     = 5 * time.Second
-	MaxExecutionTimeout     = 7 * 24 * time.Hour
+	MinExecutionTimeout = 5 * time.Second
+	MaxExecutionTimeout = 7 * 24 * time.Hour
 
-	DefaultTTL = 24 * time.Hour
-	MinTTL     = 10 * time.Second
-	MaxTTL     = 7 * 24 * time.Hour
+	MinTTL = 10 * time.Second
+	MaxTTL = 7 * 24 * time.Hour
 	// MinChangedTTL is the least that /status?ttl= accepts (product.md 7).
 	MinChangedTTL = time.Second
 

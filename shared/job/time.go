@@ -2,12 +2,6 @@ package job
 
 import "time"
 
-// Lifetime returns how long a run that starts at now may take: the execution
-// timeout, or what is left of the ttl if that is less (contract, "Limits").
-func (j *Job) Lifetime(now time.Time) time.Duration {
-	return max(0, min(j.ExecutionTimeout, j.Expires.Sub(now)))
-}
-
 // Overdue reports whether the run that holds the job is past its deadline.
 func (j *Job) Overdue(now time.Time) bool {
 	return j.Status == InProgress && !j.Deadline.IsZero() && !now.Before(j.Deadline)

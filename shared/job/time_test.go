@@ -17,30 +17,6 @@ func at(seconds float64) time.Time {
 	return epoch.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-func TestLifetime(t *testing.T) {
-	tests := map[string]struct {
-		timeout time.Duration
-		expires time.Time
-		now     time.Time
-		want    time.Duration
-	}{
-		"the execution timeout decides": {10 * time.Minute, at(3600), at(0), 10 * time.Minute},
-		"what is left of the ttl does":  {10 * time.Minute, at(3600), at(3500), 100 * time.Second},
-		"both at the same instant":      {100 * time.Second, at(3600), at(3500), 100 * time.Second},
-		"a millisecond is left":         {time.Minute, at(10), at(9.999), time.Millisecond},
-		"the ttl is over":               {time.Minute, at(10), at(10), 0},
-		"the ttl is long over":          {time.Minute, at(10), at(9999), 0},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			j := job.Job{ExecutionTimeout: tt.timeout, Expires: tt.expires}
-			if got := j.Lifetime(tt.now); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestOverdue(t *testing.T) {
 	tests := map[string]struct {
 		status   job.Status

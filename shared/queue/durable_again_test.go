@@ -65,7 +65,7 @@ func TestARetryThatMeetsAnotherWaitsForTheDiskToo(t *testing.T) {
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			if _, err := q.Retry(ctx, s.e, id); err == nil {
+			if _, err := q.Retry(ctx, s.e, id, ""); err == nil {
 				t.Error("a retry was answered while nothing gets to the disk")
 			}
 		})

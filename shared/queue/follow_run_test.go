@@ -38,7 +38,7 @@ func TestFollowGoesOnWithTheRunThatTookOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.want(t, job.Failed)
-	if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+	if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 		t.Fatal(err)
 	}
 	brief, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -100,7 +100,7 @@ func TestForgetKeepsWhatALaterAttemptNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	facts := factsOf(t, q, 0, over(id))
-	if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+	if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 		t.Fatal(err)
 	}
 	s.forget(t, q, facts[len(facts)-1])

@@ -140,7 +140,7 @@ func TestForgetTakesEarlierAttemptsAlong(t *testing.T) {
 	if _, err := next(t, taker).Fail(t.Context(), "no"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+	if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := next(t, taker).Complete(t.Context(), nil); err != nil {
@@ -171,7 +171,7 @@ func TestForgetKeepsAnEarlierAttemptWhoseTTLWasChanged(t *testing.T) {
 	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+	if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
@@ -196,7 +196,7 @@ func TestAGhostBehindALaterAttemptIsKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	facts := factsOf(t, q, 0, over(l.Job.ID))
-	if _, err := q.Retry(t.Context(), s.e, l.Job.ID); err != nil {
+	if _, err := q.Retry(t.Context(), s.e, l.Job.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	s.forget(t, q, facts[len(facts)-1])

@@ -120,7 +120,7 @@ func TestDeadlineEndsAForgottenRun(t *testing.T) {
 		t.Errorf("complete: %v, %v", j, err)
 	}
 	s.empty(t)
-	if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+	if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -64,7 +64,7 @@ func TestListsHaveEachJobOnce(t *testing.T) {
 			_, err := s.q.Cancel(t.Context(), s.e, all[random.IntN(len(all))])
 			notMoreThan(t, err, job.ErrConflict)
 		default:
-			_, err := s.q.Retry(t.Context(), s.e, all[random.IntN(len(all))])
+			_, err := s.q.Retry(t.Context(), s.e, all[random.IntN(len(all))], "")
 			notMoreThan(t, err, job.ErrConflict)
 		}
 	}

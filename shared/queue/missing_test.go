@@ -114,7 +114,7 @@ func TestAMissingQueueRemovesNothing(t *testing.T) {
 			for call, do := range map[string]func() error{
 				"status": func() error { _, err := q.Status(t.Context(), s.e, id); return err },
 				"cancel": func() error { _, err := q.Cancel(t.Context(), s.e, id); return err },
-				"retry":  func() error { _, err := q.Retry(t.Context(), s.e, id); return err },
+				"retry":  func() error { _, err := q.Retry(t.Context(), s.e, id, ""); return err },
 				"ttl":    func() error { _, err := q.SetTTL(t.Context(), s.e, id, time.Hour); return err },
 				"purge":  func() error { _, err := q.Purge(t.Context(), s.e); return err },
 				"count":  func() error { _, err := q.StatsNow(t.Context(), s.e); return err },

@@ -108,7 +108,7 @@ func TestCancel(t *testing.T) {
 		if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
 			t.Errorf("again: %v", err)
 		}
-		if _, err := s.q.Retry(t.Context(), s.e, id); !errors.Is(err, job.ErrConflict) {
+		if _, err := s.q.Retry(t.Context(), s.e, id, ""); !errors.Is(err, job.ErrConflict) {
 			t.Errorf("retry of a cancelled job: %v", err)
 		}
 	})
@@ -154,7 +154,7 @@ func TestRetryRunsTheSameInputAgain(t *testing.T) {
 			if j := s.want(t, id, job.Failed); j.Error != "boom" {
 				t.Errorf("error is %q", j.Error)
 			}
-			if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+			if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 				t.Fatal(err)
 			}
 			s.want(t, id, job.InQueue)

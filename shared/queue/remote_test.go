@@ -76,7 +76,7 @@ func TestARetryAfterAFarFailureHasItsInput(t *testing.T) {
 			if _, err := l.Fail(t.Context(), "no"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+			if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 				t.Fatal(err)
 			}
 			again := next(t, s.taker(t, s.q, "other"))

@@ -14,13 +14,10 @@ import (
 // ttl, as the next attempt. If somebody else's retry came first, that is
 // success too. It returns a *job.TransitionError in any other status, and
 // job.ErrNotFound once the job expired.
-func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
-	return q.RetryIn(ctx, e, id, "")
-}
-
-// RetryIn is Retry for a caller with a trace context, which the attempt carries
-// as its Trace; the submission's stays with it as Origin.
-func (q *Queue) RetryIn(ctx context.Context, e endpoint.Endpoint, id job.ID, trace string) (*job.Job, error) {
+//
+// The attempt carries trace, the caller's trace context or "", as its Trace; the
+// submission's stays with it as Origin.
+func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID, trace string) (*job.Job, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	at, wanted := placeOf(e), 0

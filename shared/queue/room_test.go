@@ -150,7 +150,7 @@ func TestAFullQueueRefusesJobsAndNothingElse(t *testing.T) {
 			if _, err := l.Fail(t.Context(), "once"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.q.Retry(t.Context(), s.e, l.Job.ID); err != nil {
+			if _, err := s.q.Retry(t.Context(), s.e, l.Job.ID, ""); err != nil {
 				t.Errorf("a retry: %v", err)
 			}
 			for range accepted {

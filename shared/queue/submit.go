@@ -15,7 +15,8 @@ import (
 )
 
 // NewID makes up a job id: a UUID of version 7, with the prefix "sync-" for
-// job.Sync.
+// job.Sync. A pool of random bits (uuid.EnableRandPool) would be global to every
+// importer, and saves 0.2 µs of a submission that takes hundreds.
 func NewID(mode job.Mode) job.ID {
 	id := job.ID(uuid.Must(uuid.NewV7()).String())
 	if mode == job.Sync {

@@ -40,7 +40,7 @@ func TestAJobCarriesItsTraceThroughRunsAndRetries(t *testing.T) {
 	}
 	fail()
 	for when, trace := range []string{"", retried, submitted} {
-		j, err := s.q.RetryIn(t.Context(), s.e, id, trace)
+		j, err := s.q.Retry(t.Context(), s.e, id, trace)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -134,7 +134,7 @@ func TestSetTTL(t *testing.T) {
 		if _, err := l.Fail(t.Context(), "x"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+		if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 			t.Fatal(err)
 		}
 		if l := next(t, taker); l.Job.Attempt != 2 || string(l.Input) != `{"n":1}` {
@@ -159,7 +159,7 @@ func TestSilentHolderWithALongerTTLIsFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "failed", func() bool { return s.status(t, id).Status == job.Failed })
-	if _, err := s.q.Retry(t.Context(), s.e, id); err != nil {
+	if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 		t.Errorf("retry: %v", err)
 	}
 }
@@ -229,7 +229,7 @@ func TestATTLSetWhileTheJobIsRetriedHolds(t *testing.T) {
 		g, ctx := errgroup.WithContext(t.Context())
 		var set *job.Job
 		g.Go(func() (err error) { set, err = s.q.SetTTL(ctx, s.e, id, time.Hour); return err })
-		g.Go(func() error { _, err := s.q.Retry(ctx, s.e, id); return err })
+		g.Go(func() error { _, err := s.q.Retry(ctx, s.e, id, ""); return err })
 		if err := g.Wait(); err != nil {
 			t.Fatal(err)
 		}
