@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 )
@@ -51,6 +53,8 @@ const (
 const (
 	// measureInterval is the pause between two rounds of measurements.
 	measureInterval = time.Second
+	// minMeasureAge is how old a measurement gets before a refusal asks for a new one.
+	minMeasureAge = 100 * time.Millisecond
 	// crowdedMeasureAge is how old the measurement of a queue gets that is more
 	// than half full, if nobody submits.
 	crowdedMeasureAge = 5 * time.Second
@@ -82,6 +86,8 @@ type rooms struct {
 	of       map[string]*room
 	keys     map[string]*keyUse // those with something in a history
 	answered time.Time          // when queues were last measured, or none was due
+	// measuring has one measurement of a queue at a time.
+	measuring singleflight.Group
 }
 
 type room struct {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"flightline/shared/bus"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
 	"flightline/streams"
 )
 
@@ -23,8 +25,8 @@ func (q *Queue) measureRooms(ctx context.Context) error {
 		}
 		due := q.rooms.due(time.Now())
 		answered := len(due) == 0
-		for _, r := range due {
-			answered = q.measureRoom(ctx, r) || answered
+		for _, id := range due {
+			answered = q.measureRoom(ctx, id) || answered
 		}
 		if answered {
 			q.rooms.wasAnswered(time.Now())
@@ -32,18 +34,28 @@ func (q *Queue) measureRooms(ctx context.Context) error {
 	}
 }
 
-// due are copies of the rooms to be measured.
-func (s *rooms) due(now time.Time) []room {
+// due are the endpoints whose queues have to be measured.
+func (s *rooms) due(now time.Time) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	near := s.near()
-	var due []room
-	for _, r := range s.of {
+	var due []string
+	for id, r := range s.of {
 		if r.due(now) || r.dueFor(near, now) {
-			due = append(due, *r)
+			due = append(due, id)
 		}
 	}
 	return due
+}
+
+// measuredAt is when the endpoint's queue was last measured.
+func (s *rooms) measuredAt(endpointID string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.of[endpointID]; r != nil {
+		return r.measured
+	}
+	return time.Time{}
 }
 
 func (s *rooms) wasAnswered(now time.Time) {
@@ -52,22 +64,49 @@ func (s *rooms) wasAnswered(now time.Time) {
 	s.answered = now
 }
 
+// admit counts a submission of so many bytes, or returns a *FullError. A queue is
+// measured before it refuses a job, unless that was done just now: jobs may have
+// ended since the last measurement.
+func (q *Queue) admit(ctx context.Context, e endpoint.Endpoint, bytes int64, by job.Caller) error {
+	err := q.rooms.admit(e, bytes, by, time.Now())
+	full, isFull := errors.AsType[*FullError](err)
+	if !isFull || full.Endpoint == "" || time.Since(q.rooms.measuredAt(e.ID)) < minMeasureAge || !q.measureRoom(ctx, e.ID) {
+		return err
+	}
+	return q.rooms.admit(e, bytes, by, time.Now())
+}
+
 // measureRoom asks the server, and reports whether it answered. Without an answer
-// the last measurement stands: a submission is not to fail for that.
-func (q *Queue) measureRoom(ctx context.Context, before room) (answered bool) {
-	asked, cancel := context.WithTimeout(ctx, answerWithin)
+// the last measurement stands. Calls for one endpoint at the same time share an
+// answer.
+func (q *Queue) measureRoom(ctx context.Context, endpointID string) (answered bool) {
+	got, _, _ := q.rooms.measuring.Do(endpointID, func() (any, error) {
+		return q.measureRoomOnce(context.WithoutCancel(ctx), endpointID), nil
+	})
+	return got.(bool) //nolint:forcetypeassert // it is
+}
+
+func (q *Queue) measureRoomOnce(ctx context.Context, endpointID string) (answered bool) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	got, err := q.measureQueue(asked, before.at)
+	q.rooms.mu.Lock()
+	r := q.rooms.of[endpointID]
+	if r == nil { // the endpoint is gone
+		q.rooms.mu.Unlock()
+		return true
+	}
+	before := *r
+	q.rooms.mu.Unlock()
+	got, err := q.measureQueue(ctx, before.at)
 	q.rooms.mu.Lock()
 	defer q.rooms.mu.Unlock()
-	r := q.rooms.of[before.at.endpoint]
 	switch {
 	case errors.Is(err, errNoMessage): // the endpoint is gone
 		r.history.trim(0, time.Time{}, q.rooms.drop)
-		delete(q.rooms.of, before.at.endpoint)
+		delete(q.rooms.of, endpointID)
 		return true
 	case err != nil:
-		q.log.DebugContext(ctx, "queue not measured", "endpoint", before.at.endpoint, "err", err)
+		q.log.DebugContext(ctx, "queue not measured", "endpoint", endpointID, "err", err)
 		return false
 	}
 	r.used, r.measured = got.used, time.Now()

@@ -9,6 +9,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/streams"
 )
 
 func TestAQueueIsMeasuredWhenItMatters(t *testing.T) {
@@ -108,6 +109,24 @@ func TestAQueueOfSoManyJobsRefusesOneMore(t *testing.T) {
 	}
 }
 
+// A queue is measured before it refuses a job: a job that ended since the last
+// measurement makes room at once, so a small bound does not bound the rate.
+func TestAnEndMakesRoomAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(e *endpoint.Endpoint) { e.MaxQueueJobs = 1 })
+	taker := s.taker(t, s.q, "w")
+	s.submit(t)
+	for range 10 {
+		s.measured(t) // the queue is full
+		if _, err := next(t, taker).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
+			t.Fatal(err)
+		}
+		s.eventuallyLeft(t, streams.Jobs(s.e.ID), 0)
+		<-time.After(minMeasureAge) // no earlier measurement counts for a refusal
+		s.submit(t)
+	}
+}
+
 // A queue that is full refuses jobs, with inputs in the message and beside it,
 // and nothing else: what was accepted is retried, gets a longer ttl, runs and
 // ends, and makes room.
@@ -168,10 +187,7 @@ func TestAFullQueueRefusesJobsAndNothingElse(t *testing.T) {
 // measured measures the queue now.
 func (s *site) measured(t *testing.T) {
 	t.Helper()
-	s.q.rooms.mu.Lock()
-	r := *s.q.rooms.of[s.e.ID]
-	s.q.rooms.mu.Unlock()
-	if !s.q.measureRoom(t.Context(), r) {
+	if !s.q.measureRoom(t.Context(), s.e.ID) {
 		t.Error("the queue could not be measured")
 	}
 	s.q.rooms.wasAnswered(time.Now())

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
@@ -36,7 +35,7 @@ func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode
 	if err := q.hasSpace(); err != nil {
 		return nil, err
 	}
-	if err := q.rooms.admit(e, int64(len(r.Input)), r.Caller, time.Now()); err != nil {
+	if err := q.admit(ctx, e, int64(len(r.Input)), r.Caller); err != nil {
 		return nil, err
 	}
 	at, rec := placeOf(e), q.newRecord(e, id, mode, r)
