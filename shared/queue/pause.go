@@ -34,9 +34,8 @@ type consumerInfo struct {
 	} `json:"ack_floor"` //nolint:tagliatelle // as above
 	// Pending counts those that come after the last delivered one, Out those that
 	// were delivered and are not acknowledged.
-	Pending int  `json:"num_pending"`     //nolint:tagliatelle // as above
-	Out     int  `json:"num_ack_pending"` //nolint:tagliatelle // as above
-	Paused  bool `json:"paused"`
+	Pending int `json:"num_pending"`     //nolint:tagliatelle // as above
+	Out     int `json:"num_ack_pending"` //nolint:tagliatelle // as above
 }
 
 func (q *Queue) consumerInfo(ctx context.Context, endpoint string, c job.Class) (info consumerInfo, err error) {

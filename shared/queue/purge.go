@@ -63,11 +63,6 @@ func (p *purge) run(ctx context.Context) error {
 			return err
 		}
 	}
-	within, cancel := bounded(ctx)
-	defer cancel()
-	if info, err := p.q.consumerInfo(within, p.at.endpoint, p.class); err != nil || !info.Paused && info.Out == 0 {
-		return err
-	}
 	return p.walk(ctx)
 }
 

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -12,10 +13,14 @@ import (
 )
 
 // walk ends what waits though no fetch brings it: what was put off (nak with a
-// delay), which counts as handed out, and all jobs of a paused endpoint. The
-// record decides whose each job is.
+// delay), which counts as handed out, all jobs of a paused endpoint, and those that
+// the server does not count (bothClasses). The record decides whose each job is.
 func (p *purge) walk(ctx context.Context) error {
-	for from := uint64(1); from <= p.until; {
+	first, err := p.firstSeq(ctx)
+	if err != nil || first == 0 {
+		return err
+	}
+	for from := first; from <= p.until; {
 		got, err := p.some(ctx, from)
 		if err != nil || len(got) == 0 {
 			return err
@@ -33,6 +38,20 @@ func (p *purge) walk(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// firstSeq is the sequence of the oldest message of the class, 0 if there is none.
+func (p *purge) firstSeq(ctx context.Context) (uint64, error) {
+	within, cancel := bounded(ctx)
+	defer cancel()
+	m, err := p.q.leaderNext(within, streams.Jobs(p.at.endpoint), streams.ClassFilter(p.at.endpoint, p.class), 1)
+	if errors.Is(err, errNoMessage) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return m.seq, nil
 }
 
 // some reads queue messages of both classes: to filter them the server would

@@ -83,3 +83,16 @@ func TestAJobThatTheServerDoesNotCountWaits(t *testing.T) {
 		t.Errorf("got %+v, %v, want one before it", p, err)
 	}
 }
+
+// A purge ends such a job, too: a fetch that does not wait brings none.
+func TestAPurgeEndsAJobThatTheServerDoesNotCount(t *testing.T) {
+	s := newSite(t)
+	s.miscounted(t)
+	id := s.submit(t)
+	if n, err := s.q.Purge(t.Context(), s.e); err != nil || n != 1 {
+		t.Errorf("got %d jobs, %v, want 1", n, err)
+	}
+	if j := s.status(t, id); j.Status != job.Cancelled {
+		t.Errorf("got %s, want CANCELLED", j.Status)
+	}
+}
