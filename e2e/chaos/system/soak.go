@@ -117,8 +117,11 @@ func (w *world) watch(ctx context.Context, out io.Writer) {
 			w.book.mu.Lock()
 			sums, open := w.book.sums, len(w.book.jobs)
 			w.book.mu.Unlock()
-			_, _ = fmt.Fprintf(out, "  after %s: %d jobs judged, %d remembered, lost %d, without cause %d, late %d\n",
-				time.Duration(n)*retireInterval, sums.Accepted, open, sums.Lost, sums.Uncaused, sums.Late)
+			w.mu.Lock()
+			faults := list(w.done)
+			w.mu.Unlock()
+			_, _ = fmt.Fprintf(out, "  after %s: %d jobs judged, %d remembered, lost %d, ran again %d, finished twice %d, without cause %d, late %d; faults: %s\n",
+				time.Duration(n)*retireInterval, sums.Accepted, open, sums.Lost, sums.Reruns, sums.Doubled, sums.Uncaused, sums.Late, faults)
 		}
 	}
 }
