@@ -14,7 +14,7 @@ import (
 // The leader renews what belongs to a worker that runs: it stays for longer than the
 // TTL, and is not started again.
 func TestAWorkerThatRunsOutlivesTheTTLOfItsRecord(t *testing.T) {
-	const ttl = 9 * time.Second
+	const ttl = 15 * time.Second
 	s := newSiteOf(t, ttl)
 	e := s.engine("machine")
 	s.endpoint("ep", bounds(1, 1))
@@ -66,7 +66,8 @@ func TestAFleetStartsAgainAfterItsRecordsExpired(t *testing.T) {
 		}
 		return ""
 	})
-	s.podTTL = 0
+	s.podTTL = 0 // the new record must not expire while it is waited for
+	s.registry, s.queue = s.peer()
 	s.autoscaler(e)
 	s.eventually(func() string {
 		if p, err := s.registry.Pods.Get(t.Context(), id); err != nil || p.Started.IsZero() {
