@@ -124,7 +124,7 @@ func TestATokenThatWasRevokedIsWorthlessAfterAKill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, r := agingRegistry(t, time.Second)
+			b, r := agingRegistry(t, shortTTL)
 			if _, _, err := r.Tokens.Issue(t.Context(), "ep", "other"); err != nil { // it keeps the file
 				t.Fatal(err)
 			}
@@ -190,7 +190,7 @@ func TestATokenThatNobodyRenewsExpires(t *testing.T) {
 // one, nor a later value of its key.
 func TestAKeyWhoseValueHadNoTTLKeepsItsMarker(t *testing.T) {
 	t.Parallel()
-	_, r := agingRegistry(t, time.Second)
+	_, r := agingRegistry(t, shortTTL)
 	if _, _, err := r.Tokens.Issue(t.Context(), "ep", "w"); err != nil {
 		t.Fatal(err)
 	}
