@@ -73,6 +73,45 @@ func serve(t *testing.T, dir, listen string) (address string, kill func()) {
 	return strings.TrimSpace(line), kill
 }
 
+// killable is a server in a process of its own, and a connection to it.
+type killable struct {
+	dir, address string
+	kill         func()
+	nc           *nats.Conn
+}
+
+// newKillable starts a server on an empty store.
+func newKillable(t *testing.T) (*killable, jetstream.JetStream) {
+	t.Helper()
+	k := &killable{dir: t.TempDir()}
+	k.address, k.kill = serve(t, k.dir, "127.0.0.1:0")
+	var err error
+	if k.nc, err = bus.Connect(bus.Config{URL: "nats://" + k.address, User: user, Password: password}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.nc.Close)
+	js, err := jetstream.New(k.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, js
+}
+
+// restart kills the server, has its store damaged unless damage is nil, starts it
+// again, and waits for the connection.
+func (k *killable) restart(t *testing.T, damage func(dir string) error) {
+	t.Helper()
+	back := k.nc.StatusChanged(nats.CONNECTED)
+	k.kill()
+	if damage != nil {
+		if err := damage(k.dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, k.kill = serve(t, k.dir, k.address)
+	<-back
+}
+
 // F11 and F13: a SIGKILL loses nothing that was acknowledged, neither jobs nor
 // the fact that they are handed out; but how often each was delivered may be
 // forgotten, so that number decides nothing.
@@ -82,17 +121,7 @@ func TestF11ASIGKILLForgetsDeliveriesAndLosesNoJob(t *testing.T) {
 	}
 	t.Parallel()
 	const n, lease = 100, 2 * time.Second
-	dir := t.TempDir()
-	address, kill := serve(t, dir, "127.0.0.1:0")
-	nc, err := bus.Connect(bus.Config{URL: "nats://" + address, User: user, Password: password})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, js := newKillable(t)
 	e := endpointOf(t, "ep")
 	e.Lease = lease
 	if err := streams.ApplyEndpoint(t.Context(), js, streams.Config{}, e); err != nil {
@@ -105,10 +134,7 @@ func TestF11ASIGKILLForgetsDeliveriesAndLosesNoJob(t *testing.T) {
 		fetch(t, js, e.ID) // held, never acknowledged
 	}
 
-	back := nc.StatusChanged(nats.CONNECTED)
-	kill()
-	serve(t, dir, address)
-	<-back
+	server.restart(t, nil)
 
 	again, forgotten := map[string]bool{}, 0
 	for len(again) < n {
@@ -136,17 +162,7 @@ func TestWhatGaveWayComesBackOnceTheNewerIsRemovedAndTheServerKilled(t *testing.
 		t.Skip("starts processes")
 	}
 	t.Parallel()
-	dir := t.TempDir()
-	address, kill := serve(t, dir, "127.0.0.1:0")
-	nc, err := bus.Connect(bus.Config{URL: "nats://" + address, User: user, Password: password})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, js := newKillable(t)
 	if err := streams.Apply(t.Context(), js, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -163,10 +179,7 @@ func TestWhatGaveWayComesBackOnceTheNewerIsRemovedAndTheServerKilled(t *testing.
 		t.Fatal(err)
 	}
 
-	back := nc.StatusChanged(nats.CONNECTED)
-	kill()
-	serve(t, dir, address)
-	<-back
+	server.restart(t, nil)
 
 	m, err := s.GetLastMsgForSubject(t.Context(), record("a"))
 	if err != nil || string(m.Data) != "old" {

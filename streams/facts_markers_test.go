@@ -7,10 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus"
 	"flightline/streams"
 )
 
@@ -28,27 +26,14 @@ func TestAPurgeUpToASequenceBringsBackWhatGaveWayOnceTheIndexIsLost(t *testing.T
 	for name, lose := range map[string]bool{"killed": false, "killed, and its index lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			address, kill := serve(t, dir, "127.0.0.1:0")
-			nc, err := bus.Connect(bus.Config{URL: "nats://" + address, User: user, Password: password})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nc.Close()
-			js, err := jetstream.New(nc)
-			if err != nil {
-				t.Fatal(err)
-			}
+			server, js := newKillable(t)
 			tokens, s := purgedTokens(t, js)
-			back := nc.StatusChanged(nats.CONNECTED)
-			kill()
-			if lose {
-				if err := os.Remove(indexOf(t, dir)); err != nil {
-					t.Fatal(err)
+			server.restart(t, func(dir string) error {
+				if !lose {
+					return nil
 				}
-			}
-			serve(t, dir, address)
-			<-back
+				return os.Remove(indexOf(t, dir))
+			})
 			m, err := s.GetLastMsgForSubject(t.Context(), tokens+"ep.revoked")
 			switch {
 			case !lose && !errors.Is(err, jetstream.ErrMsgNotFound):
@@ -69,17 +54,7 @@ func TestWhatComesBackOfAKeyWithATTLHasExpired(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	const ttl = 2 * time.Second
-	dir := t.TempDir()
-	address, kill := serve(t, dir, "127.0.0.1:0")
-	nc, err := bus.Connect(bus.Config{URL: "nats://" + address, User: user, Password: password})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, js := newKillable(t)
 	if err := streams.Apply(t.Context(), js, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -94,10 +69,7 @@ func TestWhatComesBackOfAKeyWithATTLHasExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the marker expires", gone(s, key+"revoked"))
-	back := nc.StatusChanged(nats.CONNECTED)
-	kill()
-	serve(t, dir, address)
-	<-back
+	server.restart(t, nil)
 	m, err := s.GetLastMsgForSubject(t.Context(), key+"revoked")
 	if err == nil && (m.Header.Get(jetstream.MsgTTLHeader) != ttl.String() || time.Since(m.Time) < ttl) {
 		t.Errorf("got %+v, want its ttl, and that it is over", m)

@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/streams"
@@ -156,17 +155,7 @@ func TestAPauseSurvivesAKill(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	t.Parallel()
-	dir := t.TempDir()
-	address, kill := serve(t, dir, "127.0.0.1:0")
-	nc, err := bus.Connect(bus.Config{URL: "nats://" + address, User: user, Password: password})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, js := newKillable(t)
 	e := endpointOf(t, "ep")
 	if err := streams.ApplyEndpoint(t.Context(), js, streams.Config{}, e); err != nil {
 		t.Fatal(err)
@@ -177,10 +166,7 @@ func TestAPauseSurvivesAKill(t *testing.T) {
 	}
 	publish(t.Context(), t, js, message(streams.JobSubject(e.ID, job.Normal, "a"), ""))
 
-	back := nc.StatusChanged(nats.CONNECTED)
-	kill()
-	serve(t, dir, address)
-	<-back
+	server.restart(t, nil)
 
 	if got := pausedFor(t, js, e.ID); got < 58*time.Minute {
 		t.Errorf("paused for %v after a kill, want an hour", got)
