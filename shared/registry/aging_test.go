@@ -17,7 +17,8 @@ import (
 // shortTTL is long enough for a renewal on a busy machine.
 const shortTTL = 6 * time.Second
 
-func agingRegistry(t *testing.T, ttl time.Duration) (*bustest.Bus, *Registry) {
+// newRegistry returns a bus with all buckets, and a registry without Run.
+func newRegistry(t *testing.T) (*bustest.Bus, *Registry) {
 	t.Helper()
 	b := bustest.New(t)
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
@@ -27,6 +28,12 @@ func agingRegistry(t *testing.T, ttl time.Duration) (*bustest.Bus, *Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return b, r
+}
+
+func agingRegistry(t *testing.T, ttl time.Duration) (*bustest.Bus, *Registry) {
+	t.Helper()
+	b, r := newRegistry(t)
 	r.SetPodTTL(ttl)
 	return b, r
 }

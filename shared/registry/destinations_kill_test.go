@@ -6,9 +6,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"flightline/shared/bus/bustest"
-	"flightline/streams"
 )
 
 // What gave way to a newer message of its key comes back when the newer one
@@ -36,14 +33,7 @@ func TestADestinationThatWasResumedIsNotPausedAfterAKill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := bustest.New(t)
-			if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
-				t.Fatal(err)
-			}
-			r, err := New(t.Context(), b.JS, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b, r := newRegistry(t)
 			d := r.Destinations
 			d.table.ttl = time.Second
 			if _, err := d.Pause(t.Context(), "other", origin, "x", time.Now()); err != nil { // it keeps the file

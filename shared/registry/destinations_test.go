@@ -6,21 +6,11 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"flightline/shared/bus/bustest"
-	"flightline/streams"
 )
 
 func destinationsOf(t *testing.T) *Destinations {
 	t.Helper()
-	b := bustest.New(t)
-	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
-		t.Fatal(err)
-	}
-	r, err := New(t.Context(), b.JS, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, r := newRegistry(t)
 	return r.Destinations
 }
 
