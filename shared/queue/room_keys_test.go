@@ -82,8 +82,8 @@ func TestQueuesAreMeasuredForKeysNearTheirQuota(t *testing.T) {
 	}
 }
 
-// What a key has waiting is right again after jobs ended, at an endpoint that
-// others use too and at one that is deleted.
+// The count of a key's waiting jobs is right after jobs ended, at an endpoint that
+// another key uses, too, and after the endpoint is deleted.
 func TestAKeysJobsThatEndedMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(*endpoint.Endpoint) {})
