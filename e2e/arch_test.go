@@ -28,7 +28,7 @@ const (
 // for all packages below it. A new package takes its place here first.
 var layers = [][]string{
 	{"shared/job", "shared/endpoint", "shared/pod", "shared/limit", "shared/process", "shared/bus", "shared/bus/barrier", "shared/certs", "shared/netguard", "shared/web/framingtest", "e2e/need", "e2e/chaos/ledger", "e2e/chaos/network"},
-	{"streams", "shared/certs/certstest", "shared/bus/embedded", "shared/host", "shared/telemetry"},
+	{"streams", "shared/certs/certstest", "shared/bus/embedded", "shared/host", "shared/telemetry", "e2e/checkout"},
 	{"shared/queue", "shared/events", "shared/registry", "shared/storage", "shared/bus/bustest", "shared/telemetry/otlp"},
 	{"shared/web", "shared/openapi", "shared/metrics", "shared/worker", "shared/client"},
 	{"shared/worker/s3", "shared/bus/bustest/site", "services/autoscaler/driver"},

@@ -5,6 +5,8 @@ package checkout
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -16,19 +18,18 @@ import (
 	"flightline/e2e/need"
 )
 
-// Files returns the files that git tracks below root and that exist, as sorted
+// List returns the files that git tracks below root and that exist, as sorted
 // slash-separated paths relative to root. A new file counts after git add. It
-// skips the test where git is missing or root is in no checkout.
-func Files(t testing.TB, root string) []string {
-	t.Helper()
+// fails where git is missing or root is in no checkout.
+func List(ctx context.Context, root string) ([]string, error) {
 	// The checkout may belong to another user.
-	cmd := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "ls-files", "-z")
+	cmd := exec.CommandContext(ctx, "git", "-c", "safe.directory=*", "ls-files", "-z")
 	cmd.Dir = root
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		need.Skip(t, "git", "git ls-files: "+err.Error()+": "+strings.TrimSpace(stderr.String()))
+		return nil, fmt.Errorf("git ls-files: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	var files []string
 	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
@@ -37,6 +38,16 @@ func Files(t testing.TB, root string) []string {
 		}
 	}
 	slices.Sort(files)
+	return files, nil
+}
+
+// Files is List for a test, which it skips without a list.
+func Files(t testing.TB, root string) []string {
+	t.Helper()
+	files, err := List(t.Context(), root)
+	if err != nil {
+		need.Skip(t, "git", err.Error())
+	}
 	return files
 }
 

@@ -15,9 +15,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
+	"path"
 	"path/filepath"
-	"strings"
+
+	"flightline/e2e/checkout"
 )
 
 func main() {
@@ -30,14 +31,15 @@ func main() {
 }
 
 func run(ctx context.Context, root string, out io.Writer) error {
-	cmd := exec.CommandContext(ctx, "git", "-c", "safe.directory=*", "ls-files", "-z", "--", "*.go")
-	cmd.Dir, cmd.Stderr = root, os.Stderr
-	list, err := cmd.Output()
+	files, err := checkout.List(ctx, root)
 	if err != nil {
-		return fmt.Errorf("git ls-files: %w", err)
+		return err
 	}
 	c := newCounts()
-	for name := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
+	for _, name := range files {
+		if path.Ext(name) != ".go" {
+			continue
+		}
 		source, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return err
