@@ -9,6 +9,7 @@ import (
 	"io"
 	"os/exec"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -17,8 +18,10 @@ import (
 	"flightline/e2e/checkout"
 )
 
+// module begins the import path of each package of ours.
+var module = strings.TrimSuffix(reflect.TypeFor[listed]().PkgPath(), "e2e")
+
 const (
-	module     = "flightline/"
 	natsClient = "github.com/nats-io/"
 	natsServer = "github.com/nats-io/nats-server/v2/"
 )
@@ -27,17 +30,21 @@ const (
 // imports only packages of ours in lower layers. A name ending in /... stands
 // for all packages below it. A new package takes its place here first.
 var layers = [][]string{
-	{"shared/job", "shared/endpoint", "shared/pod", "shared/limit", "shared/process", "shared/bus", "shared/bus/barrier", "shared/certs", "shared/netguard", "shared/web/framingtest", "e2e/need", "e2e/chaos/ledger", "e2e/chaos/network"},
-	{"streams", "shared/certs/certstest", "shared/bus/embedded", "shared/host", "shared/telemetry", "e2e/checkout"},
-	{"shared/queue", "shared/events", "shared/registry", "shared/storage", "shared/bus/bustest", "shared/telemetry/otlp"},
+	{"shared/mutation", "shared/bus/barrier", "shared/retry", "shared/terminal", "shared/testenv/port"},
+	{"shared/job", "shared/endpoint", "shared/pod", "shared/ratelimit", "shared/process", "shared/bus", "shared/tlsconfig", "shared/netguard", "shared/web/framingtest", "e2e/require", "e2e/chaos/ledger", "e2e/chaos/network"},
+	{"streams", "shared/api", "shared/tlsconfig/certstest", "shared/bus/embedded", "shared/host", "shared/telemetry", "e2e/checkout"},
+	{"shared/record"},
+	{"shared/chunks"},
+	{"shared/queue", "shared/events", "shared/registry", "shared/storage", "shared/testenv", "shared/telemetry/otlp"},
+	{"shared/deliveries"},
 	{"shared/web", "shared/openapi", "shared/metrics", "shared/worker", "shared/client"},
-	{"shared/worker/s3", "shared/bus/bustest/site", "services/autoscaler/driver"},
+	{"shared/worker/s3", "shared/testenv/backend", "shared/testenv/program", "services/autoscaler/driver", "services/api/openai"},
 	{
 		"services/api", "services/control", "services/gateway", "services/webhook", "services/recorder",
-		"services/autoscaler", "services/worker", "services/cli", "services/operate", "services/console",
-		"services/conform",
+		"services/autoscaler", "services/worker", "services/cli", "services/admin",
+		"services/conformance",
 	},
-	{"services/dev"},
+	{"services/app"},
 	{"services/flightline"},
 	{"e2e", "e2e/..."},
 }
@@ -58,7 +65,7 @@ func TestWorkerStaysSmall(t *testing.T) {
 
 // The public client and the command line offer what HTTP offers.
 func TestClientsSpeakHTTPOnly(t *testing.T) {
-	for _, name := range []string{"shared/client", "services/cli", "services/conform"} {
+	for _, name := range []string{"shared/client", "services/cli", "services/conformance"} {
 		forbid(t, name, map[string]string{
 			natsClient:            "clients speak HTTP",
 			"github.com/gofiber/": "HTTP server",
@@ -69,7 +76,7 @@ func TestClientsSpeakHTTPOnly(t *testing.T) {
 
 // What a thing is does not depend on where it is kept.
 func TestDomainNeedsTheStandardLibraryOnly(t *testing.T) {
-	for _, name := range []string{"shared/job", "shared/endpoint", "shared/pod", "shared/limit"} {
+	for _, name := range []string{"shared/job", "shared/endpoint", "shared/pod", "shared/ratelimit"} {
 		for _, dep := range find(t, name).Deps {
 			if !standard(dep) {
 				t.Errorf("%s links %s", name, dep)
@@ -79,14 +86,14 @@ func TestDomainNeedsTheStandardLibraryOnly(t *testing.T) {
 }
 
 func TestTheBusKnowsNoHTTP(t *testing.T) {
-	for _, name := range []string{"streams", "shared/queue", "shared/events", "shared/registry"} {
+	for _, name := range []string{"streams", "shared/record", "shared/chunks", "shared/queue", "shared/deliveries", "shared/events", "shared/registry"} {
 		forbid(t, name, map[string]string{"github.com/gofiber/": "HTTP server", "github.com/minio/": "S3 client"})
 	}
 }
 
 // A message server is linked only by what runs one.
 func TestTheServerIsLinkedByFew(t *testing.T) {
-	mayLink := []string{"shared/bus/embedded", "shared/bus/bustest", "shared/bus/bustest/site", "services/dev", "services/flightline"}
+	mayLink := []string{"shared/bus/embedded", "shared/testenv", "shared/testenv/backend", "shared/testenv/program", "services/app", "services/flightline"}
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if slices.ContainsFunc(p.Imports, hasPrefix(natsServer)) && name != "shared/bus/embedded" {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // A link in the data folder would have dev read, overwrite or cut off a file that
@@ -16,11 +16,11 @@ func TestDevRefusesLinksInItsDataFolder(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	t.Parallel()
-	s := site.New(t)
+	s := program.New(t)
 	start := func() {
 		d := s.Start("dev", "--no-demo")
-		d.Line(site.Ready)
-		d.Stop(site.StopWithin)
+		d.Line(program.Ready)
+		d.Stop(program.StopWithin)
 	}
 	start() // makes the store
 	data := filepath.Join(s.Dir, ".flightline")
@@ -47,7 +47,7 @@ func TestDevRefusesLinksInItsDataFolder(t *testing.T) {
 		d := s.Start("dev", "--no-demo")
 		served := false
 		for line := range d.Lines { // until its end
-			if strings.HasPrefix(line, site.Ready) {
+			if strings.HasPrefix(line, program.Ready) {
 				served = true
 				d.Terminate()
 			}

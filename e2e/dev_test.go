@@ -2,19 +2,21 @@ package e2e
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 )
 
 func TestDevShowsACompletedJobAndServesTheCommandLine(t *testing.T) {
-	s := site.New(t)
+	s := program.New(t)
 	d := s.Start("dev")
-	url := d.Line(site.Ready)
+	url := d.Line(program.Ready)
 	if got := d.Line("first job "); !strings.Contains(got, `is COMPLETED: {"text":"hello, world"}`) {
 		t.Errorf("got first job %q, want it completed", got)
 	}
@@ -29,7 +31,7 @@ func TestDevShowsACompletedJobAndServesTheCommandLine(t *testing.T) {
 	if got := s.OK("run", "echo", `{"n":2}`, "--wait"); !strings.Contains(got, `{"n":2}`) {
 		t.Errorf("run --wait: got %q, want the input back", got)
 	}
-	id := site.Submit(s, "echo")
+	id := program.Submit(s, "echo")
 	if got := s.OK("status", "echo", id, "--wait", "-o", "json"); !strings.Contains(got, `"status":"COMPLETED"`) {
 		t.Errorf("status --wait: got %q", got)
 	}
@@ -46,19 +48,19 @@ func TestDevShowsACompletedJobAndServesTheCommandLine(t *testing.T) {
 	if code, _, errs := s.Run("dev"); code != 1 || !strings.Contains(errs, "runs already") || !strings.Contains(errs, url) {
 		t.Errorf("a second dev: got code %d and %q, want a refusal that names the first, at %s", code, errs, url)
 	}
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 	if code, _, _ := s.Run("health", "echo"); code != 3 {
 		t.Errorf("after the stop: got code %d, want 3", code)
 	}
 }
 
 func TestDevRefusesWhatItWasNotMeantToDo(t *testing.T) {
-	s := site.New(t)
+	s := program.New(t)
 	d := s.Start("dev", "--data", "first")
-	url := d.Line(site.Ready)
+	url := d.Line(program.Ready)
 	d.Line("first job ")
 	var first struct{ NatsURL string }
-	site.Decode(t, s.OK("env", "--data", "first", "-o", "json"), &first)
+	program.Decode(t, s.OK("env", "--data", "first", "-o", "json"), &first)
 	_, natsAddress, _ := strings.Cut(first.NatsURL, "//")
 	_, address, _ := strings.Cut(url, "//")
 	for name, test := range map[string]struct {
@@ -71,6 +73,7 @@ func TestDevRefusesWhatItWasNotMeantToDo(t *testing.T) {
 		"a durability that is not":       {[]string{"--sync", "sometimes"}, 2, "always, group or interval"},
 		"a key that is easily guessed":   {[]string{"--api-key", "short"}, 2, "8 to 512"},
 		"limits from a file that is not": {[]string{"--limits", "nowhere"}, 2, "default, off or a file"},
+		"a form of /stream that is none": {[]string{"--stream-format", "xml"}, 2, `--stream-format "xml": must be array or object`},
 	} {
 		code, _, errs := s.Run(append([]string{"dev", "--data", "second"}, test.args...)...)
 		if code != test.code || !strings.Contains(errs, test.says) {
@@ -80,16 +83,70 @@ func TestDevRefusesWhatItWasNotMeantToDo(t *testing.T) {
 	// Whoever has no use for the demo may delete it; the rest stays up.
 	s.OK("endpoint", "delete", "echo", "--force", "--data", "first")
 	s.OK("endpoint", "create", "mine", "--data", "first")
-	d.Stop(site.StopWithin)
+	s.OK("endpoint", "create", "echo", "--data", "first") // its worker comes back
+	if got := s.OK("run", "echo", `{"n":1}`, "--wait", "--data", "first"); !strings.Contains(got, "COMPLETED") {
+		t.Errorf("echo made again: got %s", got)
+	}
+	d.Stop(program.StopWithin)
+}
+
+// Programs that poll /stream by hand send a key and nothing else.
+func TestAPlainStreamHasTheFormOfTheSetting(t *testing.T) {
+	s := program.New(t)
+	d := s.Start("dev", "--stream-format", "object", "--api-key", "plain-stream-key")
+	url := d.Line(program.Ready)
+	d.Line("first job ")
+	id := program.Submit(s, "echo")
+	s.OK("status", "echo", id, "--wait")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v2/echo/stream/"+id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer plain-stream-key")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if want := `{"status":"COMPLETED","stream":[]}`; err != nil || resp.StatusCode != http.StatusOK || string(body) != want {
+		t.Errorf("got %d %s, %v, want %s", resp.StatusCode, body, err, want)
+	}
+}
+
+func TestTheTextOfACommandIsTheOutput(t *testing.T) {
+	s := program.New(t)
+	s.Start("dev", "--no-demo").Line(program.Ready)
+	s.OK("endpoint", "create", "words")
+	w := s.Start("worker", "words", "--", "sh", "-c", "echo hello; echo seen >&2")
+	w.Line(program.WorkerReady)
+	if got := s.OK("runsync", "words", "{}", "-o", "json"); !strings.Contains(got, `"output":"hello"`) {
+		t.Errorf("got %s, want the text as the output", got)
+	}
+	s.Eventually("the worker shows standard error", func() bool { return strings.Contains(w.Said(), "stderr=seen") })
+}
+
+func TestAWorkersTerminalShowsWhichJobFailedAndWhy(t *testing.T) {
+	s := program.New(t)
+	s.Start("dev", "--no-demo").Line(program.Ready)
+	s.OK("endpoint", "create", "broken")
+	w := s.Start("worker", "broken", "--", "sh", "-c", "exit 7")
+	w.Line(program.WorkerReady)
+	if code, out, _ := s.Run("runsync", "broken", "{}"); code != 1 || !strings.Contains(out, "exit status 7") {
+		t.Errorf("got code %d and %s, want 1 and the exit status", code, out)
+	}
+	s.Eventually("the worker shows the failure", func() bool {
+		return strings.Contains(w.Said(), `msg="job failed"`) && strings.Contains(w.Said(), `error="exit status 7"`)
+	})
 }
 
 func TestKeysOpenWhatTheirScopesSayUntilRevoked(t *testing.T) {
-	s := site.New(t)
-	s.Start("dev", "--no-demo").Line(site.Ready)
+	s := program.New(t)
+	s.Start("dev", "--no-demo").Line(program.Ready)
 	s.OK("endpoint", "create", "mine")
 	s.OK("endpoint", "create", "other")
 	var key struct{ ID, Key string }
-	site.Decode(t, s.OK("key", "create", "ci", "--scope", "submit:mine", "-o", "json"), &key)
+	program.Decode(t, s.OK("key", "create", "ci", "--scope", "submit:mine", "-o", "json"), &key)
 
 	s.OK("run", "mine", "{}", "--api-key", key.Key)
 	for _, args := range [][]string{{"run", "other", "{}"}, {"health", "mine"}, {"purge", "mine"}, {"key", "list"}} {
@@ -101,8 +158,8 @@ func TestKeysOpenWhatTheirScopesSayUntilRevoked(t *testing.T) {
 	if code, _, errs := s.Run("run", "mine", "{}", "--api-key", key.Key); code != 1 || !strings.Contains(errs, "401") {
 		t.Errorf("revoked: got code %d and %q, want 401", code, errs)
 	}
-	if code, _, errs := s.Run("endpoint", "delete", "mine"); code != 1 || !strings.Contains(errs, "409") {
-		t.Errorf("deleting with a job: got code %d and %q, want 409", code, errs)
+	if code, _, errs := s.Run("endpoint", "delete", "mine"); code != 1 || !strings.Contains(errs, "--force") {
+		t.Errorf("deleting with a job: got code %d and %q, want how to delete it", code, errs)
 	}
 	s.OK("endpoint", "delete", "mine", "--force")
 	if code, _, _ := s.Run("endpoint", "get", "mine"); code != 4 {
@@ -120,27 +177,31 @@ func TestAcceptedJobsOutliveAStopAndAKill(t *testing.T) {
 // lose them by: only a power loss tells the settings apart.
 func outlive(t *testing.T, sync string) {
 	t.Helper()
-	s := site.New(t)
-	s.Env = append(s.Env, "FLIGHTLINE_SYNC="+sync)
+	s := program.New(t)
+	s.Environ = append(s.Environ, "FLIGHTLINE_SYNC="+sync)
 	d := s.Start("dev", "--no-demo")
-	d.Line(site.Ready)
+	d.Line(program.Ready)
 	s.OK("endpoint", "create", "keep")
-	ids := []string{site.Submit(s, "keep"), site.Submit(s, "keep")}
-	d.Stop(site.StopWithin)
+	ids := []string{program.Submit(s, "keep"), program.Submit(s, "keep")}
+	d.Stop(program.StopWithin)
 
 	d = s.Start("dev", "--no-demo")
-	d.Line(site.Ready)
+	d.Line(program.Ready)
 	for _, id := range ids {
 		if got := s.OK("status", "keep", id); !strings.Contains(got, "IN_QUEUE") {
 			t.Errorf("after a stop: got %q, want IN_QUEUE", got)
 		}
 	}
-	ids = append(ids, site.Submit(s, "keep"))
+	ids = append(ids, program.Submit(s, "keep"))
 	d.Kill()
 
-	s.Start("dev", "--no-demo").Line(site.Ready)
+	d = s.Start("dev", "--no-demo")
+	d.Line(program.Ready)
+	if said := d.Said(); strings.Contains(said, "nats server") {
+		t.Errorf("after a kill: got %s, want no warning of NATS, which lost nothing", said)
+	}
 	w := s.Start("worker", "keep", "--", "cat")
-	w.Line(site.WorkerReady)
+	w.Line(program.WorkerReady)
 	for _, id := range ids {
 		var got struct {
 			Status string
@@ -149,44 +210,44 @@ func outlive(t *testing.T, sync string) {
 				Input json.RawMessage
 			}
 		}
-		site.Decode(t, s.OK("status", "keep", id, "--wait", "-o", "json"), &got)
+		program.Decode(t, s.OK("status", "keep", id, "--wait", "-o", "json"), &got)
 		if got.Status != "COMPLETED" || got.Output.ID != id || string(got.Output.Input) != `{"n":1}` {
 			t.Errorf("got %+v, want %s completed with its own input", got, id)
 		}
 	}
-	w.Stop(site.StopWithin)
+	w.Stop(program.StopWithin)
 	if code, _, errs := s.Run("worker", "none", "--", "cat"); code != 4 {
 		t.Errorf("a worker for nothing: got code %d and %q, want 4", code, errs)
 	}
 }
 
 func TestAKeyThatWasReplacedOpensNothing(t *testing.T) {
-	s := site.New(t)
+	s := program.New(t)
 	d := s.Start("dev", "--no-demo", "--api-key", "the-first-one")
-	d.Line(site.Ready)
-	d.Stop(site.StopWithin)
+	d.Line(program.Ready)
+	d.Stop(program.StopWithin)
 	d = s.Start("dev", "--no-demo", "--api-key", "the-second-one")
-	d.Line(site.Ready)
+	d.Line(program.Ready)
 	s.OK("endpoint", "list")
 	if code, _, errs := s.Run("endpoint", "list", "--api-key", "the-first-one"); code != 1 || !strings.Contains(errs, "401") {
 		t.Errorf("got code %d and %q, want 401", code, errs)
 	}
-	d.Stop(site.StopWithin)
-	s.Start("dev", "--no-demo").Line(site.Ready)
+	d.Stop(program.StopWithin)
+	s.Start("dev", "--no-demo").Line(program.Ready)
 	s.OK("endpoint", "list", "--api-key", "the-second-one") // it was kept
 }
 
 func TestRolesServeAgainstANATSThatRunsElsewhere(t *testing.T) {
-	bus := bustest.New(t).Config()
-	s := site.New(t)
-	s.Env = append(s.Env, "NATS_URL="+bus.URL, "FLIGHTLINE_NATS_USER="+bus.User, "FLIGHTLINE_NATS_PASSWORD="+bus.Password,
+	bus := testenv.NewServer(t).Config()
+	s := program.New(t)
+	s.Environ = append(s.Environ, "NATS_URL="+bus.URL, "FLIGHTLINE_NATS_USER="+bus.User, "FLIGHTLINE_NATS_PASSWORD="+bus.Password,
 		"FLIGHTLINE_BOOTSTRAP_KEY=an-administrator", "FLIGHTLINE_API_KEY=an-administrator")
 	control, api := s.Start("serve", "control"), s.Start("serve", "api", "api")
-	controlURL, apiURL := control.Line(site.Ready), api.Line(site.Ready)
+	controlURL, apiURL := control.Line(program.Ready), api.Line(program.Ready)
 
 	s.OK("endpoint", "create", "far", "--url", controlURL)
 	w := s.Start("worker", "far", "--", "cat")
-	w.Line(site.WorkerReady)
+	w.Line(program.WorkerReady)
 	if got := s.OK("runsync", "far", "{}", "--url", apiURL); !strings.Contains(got, "COMPLETED") {
 		t.Errorf("got %q, want a completed job", got)
 	}
@@ -198,7 +259,7 @@ func TestRolesServeAgainstANATSThatRunsElsewhere(t *testing.T) {
 			t.Errorf("%v: got code %d and %q, want 2", args, code, errs)
 		}
 	}
-	for _, d := range []*site.Daemon{w, api, control} {
-		d.Stop(site.StopWithin)
+	for _, d := range []*program.Process{w, api, control} {
+		d.Stop(program.StopWithin)
 	}
 }

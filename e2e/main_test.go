@@ -3,7 +3,7 @@ package e2e
 import (
 	"testing"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
-func TestMain(m *testing.M) { site.Main(m) }
+func TestMain(m *testing.M) { program.Main(m) }

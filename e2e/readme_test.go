@@ -2,94 +2,169 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"flightline/e2e/checkout"
-	"flightline/e2e/need"
-	"flightline/e2e/site"
+	"flightline/e2e/require"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 )
 
-// block is a fenced block of the README. What its language is followed by
-// tells how it is run: "daemon" stays up, "elsewhere" is what runs this test.
+// played are the documents whose lines are run, in this order and in one shell:
+// what README starts is there for the tutorials. Two variables stand in for what
+// a reader chooses: ENGINE for Ollama, and HOOK for a free port.
+var played = []string{
+	"README.md", "docs/tutorials/first-job.md", "docs/tutorials/your-own-worker.md", "docs/tutorials/move-from-runpod.md",
+	"docs/tutorials/serve-a-model.md", "docs/tutorials/monitor-and-alert.md", "docs/tutorials/upgrade.md", "docs/how-to/use-the-go-packages.md",
+}
+
+// block is a fenced block of a document. The word after its language says how
+// it is run: "daemon" stays up, "soon" is repeated until it prints what it
+// should, "elsewhere" is not run here, and a name with a dot is a file to write.
+// A block of text is what the one before it prints.
 type block struct {
 	lang, mode, text string
+	file             string
 	line             int
 }
 
-var (
-	fence = regexp.MustCompile("(?ms)^```(\\w+) ?(\\w*)\n(.*?)^```$")
-	link  = regexp.MustCompile(`\]\(([^)#:]+)\)`)
-)
+func (b block) isFile() bool { return strings.Contains(b.mode, ".") }
 
-func blocksOf(readme string) []block {
+func (b block) String() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
+
+var fence = regexp.MustCompile("(?ms)^```(\\w*) ?([\\w./-]*)\n(.*?)^```$")
+
+func blocksOf(file, text string) []block {
 	var blocks []block
-	for _, at := range fence.FindAllStringSubmatchIndex(readme, -1) {
-		part := func(i int) string { return readme[at[2*i]:at[2*i+1]] }
-		blocks = append(blocks, block{part(1), part(2), part(3), 1 + strings.Count(readme[:at[0]], "\n")})
+	for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
+		part := func(i int) string { return text[at[2*i]:at[2*i+1]] }
+		blocks = append(blocks, block{part(1), part(2), part(3), file, 1 + strings.Count(text[:at[0]], "\n")})
 	}
 	return blocks
 }
 
-// A stranger copies the README's lines into a shell, one after the other, in
-// a fresh copy of the repository, and sees what it says.
+// A stranger copies the lines of the README and of the tutorials into a shell,
+// one after the other, in a fresh copy of the repository, and sees what they say.
 func TestTheREADMEsLinesDoWhatItSays(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds everything anew")
+		t.Skip("builds everything")
 	}
 	for _, tool := range []string{"bash", "curl", "sed"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			need.Skip(t, "readme", tool+" is not there")
+			require.Skip(t, "readme", tool+" is not there")
 		}
 	}
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
+	engine := httptest.NewServer(http.HandlerFunc(standInEngine))
+	t.Cleanup(engine.Close)
+	hook := httptest.NewServer(nil) // for its port
+	hook.Close()
+	sh := newSession(t, copyOfRepository(t), "ENGINE="+engine.URL, "HOOK="+hook.URL+"/")
+	for _, file := range played {
+		text, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := blocksOf(file, string(text))
+		if len(blocks) < 5 {
+			t.Fatalf("%s: got %d blocks, want those of the document", file, len(blocks))
+		}
+		inPython := slices.IndexFunc(blocks, func(b block) bool { return b.lang == "python" && b.isFile() })
+		if inPython < 0 {
+			inPython = len(blocks)
+		}
+		ok := t.Run(file, func(t *testing.T) { sh.play(t, blocks[:inPython]) })
+		ok = ok && t.Run(file+" from its Python on", func(t *testing.T) {
+			if inPython < len(blocks) {
+				sh.installPython(t)
+			}
+			sh.play(t, blocks[inPython:])
+		})
+		if !ok {
+			return
+		}
 	}
-	sh := newSession(t, copyOfRepository(t))
-	blocks := blocksOf(string(readme))
-	if len(blocks) < 10 {
-		t.Fatalf("got %d blocks, want the README's", len(blocks))
-	}
+}
+
+// play runs the blocks in turn and compares what they print.
+func (s *session) play(t *testing.T, blocks []block) {
+	t.Helper()
+	s.t = t
 	for i, b := range blocks {
 		want := ""
 		if i+1 < len(blocks) && blocks[i+1].lang == "text" {
 			want = blocks[i+1].text
 		}
 		switch {
-		case b.lang == "go":
-			sh.write("hello/main.go", b.text)
-		case b.lang == "text", b.mode == "elsewhere":
+		case b.mode == "elsewhere", b.lang != "sh" && b.mode == "":
+		case b.isFile():
+			s.write(b.mode, b.text)
 		case b.mode == "daemon":
-			sh.daemon(b, want)
-		case b.lang == "sh":
-			if got := sh.run(b); masked(got) != masked(want) {
-				t.Fatalf("README.md:%d:\n%s\ngot:\n%s\nwant:\n%s", b.line, b.text, got, want)
+			s.daemon(b, want)
+		case b.lang == "sh" && b.mode == "soon":
+			testenv.EventuallyNone(t, func() string { return s.wrong(b, want) })
+		case b.lang == "sh" && b.mode == "":
+			if wrong := s.wrong(b, want); wrong != "" {
+				t.Fatal(wrong)
 			}
 		default:
-			t.Errorf("README.md:%d: got a block of %q, want sh, text or go", b.line, b.lang)
+			t.Errorf("%v: got a block of %q %q, want one of the kinds above", b, b.lang, b.mode)
 		}
 	}
 }
 
-func TestTheREADMEsLinksLeadSomewhere(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
+// wrong runs a block, and says what it printed if that is not what is wanted.
+func (s *session) wrong(b block, want string) string {
+	s.t.Helper()
+	got := s.run(b)
+	if masked(got) == masked(want) {
+		return ""
+	}
+	return fmt.Sprintf("%v:\n%s\ngot:\n%s\nwant:\n%s", b, b.text, got, want)
+}
+
+// installPython makes the published packages of e2e/clients the folder venv,
+// as pip would.
+func (s *session) installPython(t *testing.T) {
+	t.Helper()
+	python := filepath.Join(require.Clients(t), "python")
+	if _, err := os.Stat(filepath.Join(python, "installed-from")); err != nil {
+		require.Skip(t, "python", "run e2e/clients/install")
+	}
+	if err := os.Symlink(python, filepath.Join(s.dir, "venv")); err != nil && !errors.Is(err, fs.ErrExist) {
 		t.Fatal(err)
 	}
-	for _, found := range link.FindAllStringSubmatch(string(readme), -1) {
-		if _, err := os.Stat(filepath.Join("..", found[1])); err != nil {
-			t.Errorf("link to %s: %v", found[1], err)
-		}
+}
+
+// standInEngine answers as Ollama and vLLM do, whatever it is asked.
+func standInEngine(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Stream bool `json:"stream"`
 	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if !asked.Stream {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"choices":[{"message":{"role":"assistant","content":"Hello!"}}]}`)
+		return
+	}
+	_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"Hello!\"}}]}\n\ndata: [DONE]\n\n")
 }
 
 // masks are what differs from run to run.
@@ -99,9 +174,13 @@ var masks = []struct {
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "ID"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z`), "TIME"},
 	{regexp.MustCompile(`(\d+(\.\d+)?(ms|µs|m|s))+\b`), "DURATION"},
+	{regexp.MustCompile(`\d+ (streams|messages)`), "N $1"},
+	{regexp.MustCompile(`(?m)^go: .*\n`), ""}, // as it loads modules
 	{regexp.MustCompile(`Time":\d+`), `Time":N`},
 	{regexp.MustCompile(`[ \t]+`), " "},
+	{regexp.MustCompile(`(?m) $`), ""},
 }
 
 func masked(text string) string {
@@ -121,9 +200,9 @@ type session struct {
 	n   int // blocks run so far
 }
 
-func newSession(t *testing.T, dir string) *session {
+func newSession(t *testing.T, dir string, environ ...string) *session {
 	t.Helper()
-	s := &site.Site{T: t, Dir: dir, Env: []string{"FLIGHTLINE_LISTEN=127.0.0.1:0", "FLIGHTLINE_NATS_LISTEN=127.0.0.1:0"}}
+	s := &program.Env{T: t, Dir: dir, Environ: append(environ, "FLIGHTLINE_LISTEN=127.0.0.1:0", "FLIGHTLINE_NATS_LISTEN=127.0.0.1:0")}
 	cmd := s.Command("bash")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
@@ -169,7 +248,7 @@ func (s *session) run(b block) string {
 	for {
 		line, err := s.out.ReadString('\n')
 		if err != nil {
-			s.t.Fatalf("README.md:%d: the shell ended: %v\n%s", b.line, err, printed.String())
+			s.t.Fatalf("%v: the shell ended: %v\n%s", b, err, printed.String())
 		}
 		before, code, ended := strings.Cut(line, mark) // curl ends no line
 		printed.WriteString(before)
@@ -177,7 +256,7 @@ func (s *session) run(b block) string {
 			continue
 		}
 		if code != "0\n" {
-			s.t.Fatalf("README.md:%d:\n%sgot code %swant 0:\n%s", b.line, b.text, code, printed.String())
+			s.t.Fatalf("%v:\n%sgot code %swant 0:\n%s", b, b.text, code, printed.String())
 		}
 		return printed.String()
 	}
@@ -186,8 +265,8 @@ func (s *session) run(b block) string {
 // daemon runs a block in the background and waits until it printed want.
 func (s *session) daemon(b block, want string) {
 	s.t.Helper()
-	log := filepath.Join(s.t.TempDir(), "out")
-	s.run(block{text: fmt.Sprintf("{ %s ; } > %q 2> %q.err < /dev/null &", strings.TrimSpace(b.text), log, log), line: b.line})
+	log := filepath.Join(s.dir, fmt.Sprintf("daemon-%d.log", s.n))
+	s.run(block{text: fmt.Sprintf("{ %s ; } > %q 2> %q.err < /dev/null &", strings.TrimSpace(b.text), log, log), file: b.file, line: b.line})
 	late := time.NewTimer(3 * time.Minute) // it may have to be built
 	defer late.Stop()
 	again := time.NewTicker(20 * time.Millisecond)
@@ -204,7 +283,7 @@ func (s *session) daemon(b block, want string) {
 		case <-again.C:
 		case <-late.C:
 			errs, _ := os.ReadFile(log + ".err")
-			s.t.Fatalf("README.md:%d: %s\ngot:\n%s%s\nwant:\n%s", b.line, b.text, printed, errs, want)
+			s.t.Fatalf("%v: %s\ngot:\n%s%s\nwant:\n%s", b, b.text, printed, errs, want)
 		}
 	}
 }
@@ -222,7 +301,8 @@ func (s *session) write(name, text string) {
 
 // built reports whether a file is compiled or embedded.
 func built(path string) bool {
-	return filepath.Ext(path) == ".go" || path == "go.mod" || path == "go.sum" || path == "shared/openapi/openapi.json"
+	name := filepath.Base(path)
+	return filepath.Ext(name) == ".go" || name == "go.mod" || name == "go.sum" || path == "shared/openapi/openapi.json"
 }
 
 // copyOfRepository is what a clone would have of the working tree.

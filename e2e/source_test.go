@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"flightline/e2e/checkout"
 )
@@ -21,11 +23,18 @@ import (
 // has spaces, so it does not match.
 var subject = regexp.MustCompile(`^(\$KV|\$JS|jobs|due|events|output|payloads|webhooks)\.\S*$`)
 
+// The subjects of Flightline are spelled in package streams, those of JetStream's
+// API in package bus.
 func TestOnlyStreamsSpellsSubjects(t *testing.T) {
+	const api, bus = "$JS.API.", "../shared/bus/"
 	for _, dir := range []string{"shared", "services"} {
 		eachFile(t, dir, func(fset *token.FileSet, file *ast.File) {
 			for _, lit := range literalsIn(file) {
-				if text, err := strconv.Unquote(lit.Value); err == nil && subject.MatchString(text) {
+				text, err := strconv.Unquote(lit.Value)
+				if err != nil || strings.HasPrefix(text, api) && filepath.Dir(fset.Position(lit.Pos()).Filename)+"/" == bus {
+					continue
+				}
+				if subject.MatchString(text) {
 					t.Errorf("%s spells the subject %q, want a name of package streams", fset.Position(lit.Pos()), text)
 				}
 			}
@@ -41,6 +50,19 @@ func TestRecordsAreNeverPutOrUpdated(t *testing.T) {
 			t.Errorf("%s calls %s, want the one write path of move.go", fset.Position(call.Pos()), call.Sel.Name)
 		}
 	})
+}
+
+// A program that was built in the repository's folder must not be committed.
+func TestTheRepositoryHasOnlyText(t *testing.T) {
+	for _, name := range checkout.Files(t, "..") {
+		data, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+			t.Errorf("%s is not text: %d bytes", name, len(data))
+		}
+	}
 }
 
 func TestTheScansSeeWhatTheyForbid(t *testing.T) {

@@ -6,17 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // A request that never ends keeps no process from its end, with code 0.
 func TestAStopDoesNotWaitForRequestsThatDoNotArrive(t *testing.T) {
-	s := site.New(t)
+	s := program.New(t)
 	d := s.Start("dev")
-	address := strings.TrimPrefix(d.Line(site.Ready), "http://")
+	address := strings.TrimPrefix(d.Line(program.Ready), "http://")
 	d.Line("first job ")
 	var env struct{ APIKey string }
-	site.Decode(t, s.OK("env", "-o", "json"), &env)
+	program.Decode(t, s.OK("env", "-o", "json"), &env)
 	authorized := "POST /v2/echo/run HTTP/1.1\r\nHost: " + address + "\r\nAuthorization: Bearer " + env.APIKey + "\r\n"
 	var open []net.Conn
 	for _, begun := range []string{
@@ -38,7 +38,7 @@ func TestAStopDoesNotWaitForRequestsThatDoNotArrive(t *testing.T) {
 	if got := s.OK("runsync", "echo", `{"n":1}`); !strings.Contains(got, "COMPLETED") { // what came before it was read
 		t.Fatalf("got %s, want that it is completed", got)
 	}
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 	for i, conn := range open {
 		if got, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 408 ") {
 			t.Errorf("request %d: got %.100q, %v, want 408", i, got, err)

@@ -18,7 +18,7 @@ var ErrReplicas = errors.New("streams: a stream has more copies than that")
 // wants them, after the upgrades that lead here from an older schema. It may be
 // repeated, by several processes at once. It touches nothing and returns ErrSchema
 // if a newer program was here, and ErrReplicas if it would take copies away from
-// a stream: whoever forgot to say how many there are would undo what others rely on.
+// a stream: a process that was started with too few would undo what others rely on.
 func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 	if err := prepare(ctx, js, c); err != nil {
 		return err
@@ -55,7 +55,7 @@ func keepsCopies(ctx context.Context, js jetstream.JetStream, c Config, names ..
 	return nil
 }
 
-// copiesOf is how many copies there are to be of a stream, 0 if there is none.
+// copiesOf returns how many copies the stream is to have, 0 if it does not exist.
 func copiesOf(ctx context.Context, js jetstream.JetStream, name string) (int, error) {
 	info, err := infoOf(ctx, js, name)
 	if err != nil || info == nil {
@@ -75,7 +75,7 @@ func sharedConfigs(c Config) []jetstream.StreamConfig {
 
 // ApplyEndpoint makes the work queue of an endpoint and its consumers exist
 // with its present lease. It may be repeated. A queue that has more copies than
-// c says keeps them. One that was lost is made again (RecoverEndpoint).
+// c says keeps them. A lost queue is made again (RecoverEndpoint).
 func ApplyEndpoint(ctx context.Context, js jetstream.JetStream, c Config, e endpoint.Endpoint) error {
 	_, err := RecoverEndpoint(ctx, js, c, e)
 	return err

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -16,7 +16,7 @@ func TestApplyTakesNoCopiesAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
-	c := bustest.NewCluster(t)
+	c := testenv.NewCluster(t)
 	e := endpointOf(t, "ep")
 	three := streams.Config{Replicas: 3}
 	if err := streams.ApplyEndpoint(t.Context(), c.JS, three, e); err != nil {

@@ -29,16 +29,16 @@ const (
 	aRun       = 1_000_002
 )
 
-// Who writes and reads, and until when: what no setting tells.
+// Who writes and reads, and until when: no setting has that.
 var roles = map[string]struct{ what, writes, reads, kept string }{
 	"JOBS_<endpoint>":  {"the work queue of an endpoint; one message is one attempt that waits or runs", "submit, retry, a longer ttl", "workers, purge", "the attempt's end, the job's ttl"},
 	"KV_records_<p>":   {"one record per attempt, from its first decision on; and its timers", "`queue.move` by compare-and-set; the server's schedule", "everyone", "the job's ttl and an hour"},
 	"OUTPUT_<p>":       {"chunks that handlers emit", "the worker of the run", "stream readers", "the job's ttl and an hour"},
 	"PAYLOADS_<p>":     {"inputs and outputs over 256 KB, in parts", "submit, workers, a longer ttl", "workers, readers", "the job's ttl and an hour"},
 	"EVENTS":           {"what happened to jobs, without inputs and outputs; a subject is written once", "recorder", "`/requests`, counts, subscribers", "7 days (settable)"},
-	"WEBHOOKS":         {"completions that a webhook is to hear of", "recorder", "webhook", "its delivery, 7 days"},
-	"UNDELIVERED":      {"completions that were given up, or whose destination is paused", "webhook", "webhook, replay", "its replay, 7 days"},
-	"DELIVERIES":       {"each attempt to deliver a completion; the last one of a subject says how many there were; several that succeeded at once share a message", "webhook", "webhook, control", "7 days"},
+	"WEBHOOKS":         {"webhook tasks that a webhook is to hear of", "recorder", "webhook", "its delivery, 7 days"},
+	"UNDELIVERED":      {"webhook tasks that were given up, or whose destination is paused", "webhook", "webhook, replay", "its replay, 7 days"},
+	"DELIVERIES":       {"each attempt to deliver a webhook task; the last one of a subject says how many there were; several that succeeded at once share a message", "webhook", "webhook, control", "7 days"},
 	"SCALING":          {"what the autoscaler decided about an endpoint's workers, and why", "autoscaler", "explain, scale", "7 days, 1000 per endpoint"},
 	"pods":             {"what drivers run, alive or gone", "control, autoscaler", "control, autoscaler", "a day after they ended; a worker's: 7 days after its last renewal"},
 	"worker_endpoints": {"what workers may read of endpoints: no secret, nothing that they do not need", "control", "workers", "the endpoint is deleted"},
@@ -58,9 +58,9 @@ var roles = map[string]struct{ what, writes, reads, kept string }{
 	"instances":        {"processes that serve, with what they have seen", "api", "control, before it deletes an endpoint", "15 s after the last heartbeat"},
 }
 
-// The document is what a server has after Apply; -update writes it anew.
+// The document is what a server has after Apply; -update rewrites it.
 func TestGeneratedBus(t *testing.T) {
-	b := site{start(t).Bus, endpointOf(t, anEndpoint)}
+	b := env{start(t).Server, endpointOf(t, anEndpoint)}
 	if err := streams.ApplyEndpoint(t.Context(), b.JS, streams.Config{}, b.e); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func withNames(text string) string {
 	).Replace(text)
 }
 
-func busDocument(t *testing.T, b site) string {
+func busDocument(t *testing.T, b env) string {
 	t.Helper()
 	var doc strings.Builder
 	doc.WriteString(`# The map of the bus
@@ -135,7 +135,7 @@ func allStreams(t *testing.T, js jetstream.JetStream) []*jetstream.StreamInfo {
 	return all
 }
 
-// isBucket tells a bucket of the KV API from a stream of our own making.
+// isBucket reports whether the KV API made the stream.
 func isBucket(s *jetstream.StreamInfo) bool {
 	return strings.HasPrefix(s.Config.Name, "KV_") && s.Config.Name != streams.Records(aPartition)
 }
@@ -228,10 +228,9 @@ func writeSubjects(doc *strings.Builder) {
 		{"DueSubject", streams.DueSubject(aPartition, anEndpoint, id, anAttempt), "where the record's schedule fires"},
 		{"OutputSubject", streams.OutputSubject(aPartition, anEndpoint, id, anAttempt, aRun), "the chunks of a run"},
 		{"PayloadSubject", streams.PayloadSubject(aPartition, anEndpoint, id, anAttempt, aRun, "<in or out>", "<token>"), "the parts of a payload; the token keeps two writers apart"},
-		{"WebhookSubject", streams.WebhookSubject(anEndpoint, id, anAttempt), "the completion of an attempt, to be delivered"},
-		{"UndeliveredSubject", streams.UndeliveredSubject(anEndpoint, id, anAttempt), "a completion that nobody tries to deliver"},
+		{"WebhookSubject", streams.WebhookSubject(anEndpoint, id, anAttempt), "the webhook task of an attempt, to be delivered"},
+		{"UndeliveredSubject", streams.UndeliveredSubject(anEndpoint, id, anAttempt), "a webhook task that nobody tries to deliver"},
 		{"DeliverySubject", streams.DeliverySubject(anEndpoint, id, anAttempt), "the attempts to deliver it"},
-		{"FirstTriesSubject", streams.FirstTriesSubject(anEndpoint, "01a1fd49-68b2-7072-b537-c774d70c4b53"), "deliveries that succeeded at once, of jobs submitted in the same 10 s"},
 		{"Moved", streams.Moved(anEndpoint, id), "core: the headers of each write of a record, for waiters; nothing is stored"},
 		{"Nudge", streams.Nudge(anEndpoint, id), "core: tells a holder to look at its record, or asks whether it lives"},
 		{"HolderAnswer", streams.HolderAnswer(anEndpoint, id), "core: a holder lives; or for how long JetStream has served the sender"},

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // A process that may not make streams waits for what is missing, and for the
 // upgrade of an older bus, and gives up on a newer one.
 func TestCheckWaitsForThisSchema(t *testing.T) {
-	if err := streams.Check(t.Context(), bustest.New(t).JS, streams.Config{}); !errors.Is(err, streams.ErrMissing) {
+	if err := streams.Check(t.Context(), testenv.NewServer(t).JS, streams.Config{}); !errors.Is(err, streams.ErrMissing) {
 		t.Errorf("nothing: got %v, want ErrMissing", err)
 	}
 	b := start(t)

@@ -66,9 +66,10 @@ const (
 	// reign is how long a role stays with a leader that does not renew it.
 	// Another one leads half a second later at the latest: within 15 s.
 	reign = 12 * time.Second
-	// idempotencyAge is how long an Idempotency-Key is remembered (product.md 12).
+	// idempotencyAge is how long an Idempotency-Key is remembered
+	// (docs/design/product.md#idempotency-keys).
 	idempotencyAge = 24 * time.Hour
-	// WebhooksAge is how long a completion may wait for its delivery.
+	// WebhooksAge is how long a webhook task may wait for its delivery.
 	WebhooksAge = 7 * 24 * time.Hour
 	// eventsAge is Config.EventsAge if that is 0.
 	eventsAge = 7 * 24 * time.Hour
@@ -80,7 +81,7 @@ const (
 // DueTTL is dueAge as the schedule header wants it.
 func DueTTL() string { return strconv.Itoa(int(dueAge/time.Second)) + "s" }
 
-// JobsConfig is the work queue of an endpoint (data-model.md; ADR 0006).
+// JobsConfig is the work queue of an endpoint (docs/design/data-model.md#queues).
 func JobsConfig(c Config, id string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: Jobs(id), Subjects: []string{AllJobs(id)},
@@ -92,7 +93,7 @@ func JobsConfig(c Config, id string) jetstream.StreamConfig {
 
 // ConsumerConfig is the consumer of a class. AckWait is the lease; deliveries
 // are unlimited because the record, not the server, counts lost workers. A
-// consumer that exists keeps the pause it has (Pause), whatever is said here.
+// consumer that exists keeps the pause it has (Pause), whatever PauseUntil is here.
 // With more than 1024 jobs out, the server's look for ended leases breaks off at
 // each ack or heartbeat that waits, and begins again 100 ms later
 // (consumer.checkPending): it needs one gap between two of them that is as long
@@ -106,7 +107,7 @@ func ConsumerConfig(e endpoint.Endpoint, c job.Class) jetstream.ConsumerConfig {
 }
 
 // recordsConfig is a KV bucket made by hand: no delete markers (they erase
-// acknowledged writes, jetstream.md F5), old values discarded so that
+// acknowledged writes, docs/design/jetstream.md#f5), old values discarded so that
 // schedules are allowed, headers of records repeated for waiters.
 func recordsConfig(c Config, p int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
@@ -164,8 +165,8 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 	}
 }
 
-// eventsConfig: a subject is written once, so that an event that is told again
-// is refused (expected sequence 0).
+// eventsConfig: a subject is written once, so that an event that is published
+// again is refused (expected sequence 0).
 func eventsConfig(c Config) jetstream.StreamConfig {
 	age := c.EventsAge
 	if age == 0 {
@@ -178,7 +179,7 @@ func eventsConfig(c Config) jetstream.StreamConfig {
 }
 
 // agingConfig is a bucket made by hand for values with a TTL each. It has no
-// markers for what expired (jetstream.md F5). For the rest it is as nats.go makes one,
+// markers for what expired (docs/design/jetstream.md#f5). For the rest it is as nats.go makes one,
 // so that a bucket from before can be changed into it.
 func agingConfig(c Config, bucket string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{

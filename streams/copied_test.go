@@ -5,14 +5,14 @@ import (
 	"errors"
 	"testing"
 
-	"flightline/shared/bus/bustest"
 	"flightline/shared/endpoint"
+	"flightline/shared/testenv"
 )
 
 // What the server says of each stream that Apply makes is that of a stream of
 // this version, with other replicas and ages too.
 func TestCopiesOfAllStreamsAreOurs(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	cfg := Config{Partitions: 3}
 	if err := Apply(t.Context(), b.JS, cfg); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,13 @@
 // Package streams is the map of the bus: every stream, subject and bucket of
-// Flightline is spelled here and nowhere else. It is data; the only behaviour
-// is Apply, which makes the shared ones exist.
+// Flightline is spelled here and nowhere else. It is data, with what makes it
+// true on a server: apply.go and ensure.go make streams and consumers exist,
+// recover.go makes a lost queue again, pause.go stops a queue's consumers, and
+// check.go compares a server with the data.
+//
+// Names and settings of streams, buckets and consumers are in config.go, subjects in
+// subjects.go, what each NATS user may do in permissions.go, what a backup copies and in
+// which order in snapshot.go (BackupOrder), the version of all this in schema.go, and
+// what makes a nats-server's configuration in server_config.go.
 //
 //	stream or bucket   subjects                                      written by            read by              kept
 //	JOBS_<endpoint>    jobs.<endpoint>.<class>.<job>                 submit, retry         workers              until done; ttl; at most 7 d + 1 h
@@ -15,7 +22,7 @@
 //	DELIVERIES         deliveries.<endpoint>.<job>.<attempt>         webhook               webhook, control     7 d
 //	destinations       KV                                            webhook, control      webhook, control     until resumed; 7 d unless paused
 //	counts, positions  KV                                            recorder              health, recorder     until deleted
-//	leaders            KV                                            whoever is active     its standbys         12 s after the last
+//	leaders            KV                                            the active instance   its standbys         12 s after the last
 //	idempotency        KV                                            submit                submit               24 h
 //	cursors            $KV.cursors.<endpoint>.<job>                  /stream               /stream              rest of the ttl + 1 h
 //	endpoints, keys    KV                                            control               all                  until deleted
@@ -24,9 +31,12 @@
 //
 // Core subjects, never stored: moved.<endpoint>.<job>.<attempt> repeats the
 // headers of every record write (for waiters); emitted.<p>.<endpoint>.<job>.…
-// those of every chunk (for stream readers); nudge.<endpoint>.<job> tells a
-// holder to look at its record again; durable.<stream> asks the process of a
-// server that is alone to fsync the stream (durable.? whether it has to be asked).
+// those of every chunk (for stream readers); nudge.<endpoint>.<job> makes a
+// holder read its record again; durable.<stream> asks the process of a
+// server without a cluster to fsync the stream, and durable.? whether that is left to
+// its clients.
 //
-// <p> is the endpoint's partition. <class> is "n" or "l".
+// <p> is the endpoint's partition. <class> is "n" (normal) or "l" (low priority). The
+// recorder removes a finished job's messages when its retention is over, which is
+// mostly earlier than "rest of the ttl + 1 h".
 package streams

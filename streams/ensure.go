@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/retry"
 )
 
 const (
@@ -45,9 +47,7 @@ func ensure(ctx context.Context, r resource) error {
 		if !inTheMaking(err) {
 			return fmt.Errorf("apply %s: %w", r.name, err)
 		}
-		select {
-		case <-time.After(rand.N(maxRetryDelay)): //nolint:gosec // jitter
-		case <-ctx.Done():
+		if retry.Sleep(ctx, rand.N(maxRetryDelay)) != nil { //nolint:gosec // jitter
 			return fmt.Errorf("apply %s: %w", r.name, err)
 		}
 	}

@@ -9,23 +9,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // F10: an ack is welcome whatever became of its message, so it proves nothing.
 func TestF10AnAckProvesNothing(t *testing.T) {
-	for name, remove := range map[string]func(b site, held jetstream.Msg) error{
-		"deleted": func(b site, held jetstream.Msg) error {
+	for name, remove := range map[string]func(b env, held jetstream.Msg) error{
+		"deleted": func(b env, held jetstream.Msg) error {
 			meta, err := held.Metadata()
 			if err != nil {
 				return err
 			}
 			return stream(t, b.JS, streams.Jobs(b.e.ID)).DeleteMsg(t.Context(), meta.Sequence.Stream)
 		},
-		"purged": func(b site, held jetstream.Msg) error {
+		"purged": func(b env, held jetstream.Msg) error {
 			return stream(t, b.JS, streams.Jobs(b.e.ID)).Purge(t.Context(), jetstream.WithPurgeSubject(held.Subject()))
 		},
-		"acknowledged": func(_ site, held jetstream.Msg) error {
+		"acknowledged": func(_ env, held jetstream.Msg) error {
 			return held.Ack()
 		},
 	} {
@@ -46,7 +47,7 @@ func TestF10AnAckProvesNothing(t *testing.T) {
 
 // secondAck acknowledges as another process would that knows the subject: the
 // client library itself refuses to do it twice.
-func secondAck(b site, held jetstream.Msg) func(context.Context) error {
+func secondAck(b env, held jetstream.Msg) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := b.NC.RequestWithContext(ctx, held.Reply(), []byte("+ACK"))
 		return err
@@ -95,7 +96,7 @@ func TestAnyProcessMayUseAnAckSubject(t *testing.T) {
 	if _, err := other.Request(again.Reply(), []byte("+ACK"), within); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the message is gone", gone(stream(t, b.JS, streams.Jobs(b.e.ID)), subject))
+	testenv.Eventually(t, "the message is gone", gone(t, stream(t, b.JS, streams.Jobs(b.e.ID)), subject))
 }
 
 // The server knows no ttl below a second, so ours are rounded up.
@@ -125,8 +126,8 @@ func TestAPutDropsTheTTL(t *testing.T) {
 	if _, err := records.Put(t.Context(), key, []byte("again")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the key that was left alone expires", func(ctx context.Context) bool {
-		_, err := records.Get(ctx, canary)
+	testenv.Eventually(t, "the key that was left alone expires", func() bool {
+		_, err := records.Get(t.Context(), canary)
 		return errors.Is(err, jetstream.ErrKeyNotFound)
 	})
 	if _, err := records.Get(t.Context(), key); err != nil {

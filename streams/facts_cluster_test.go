@@ -9,8 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -21,8 +22,8 @@ func TestF6TheLeaderReadsWhatWasAcknowledged(t *testing.T) {
 		t.Skip("starts three servers")
 	}
 	t.Parallel()
-	c := bustest.NewCluster(t)
-	if err := streams.Apply(t.Context(), c.JS, streams.Config{Replicas: bustest.Nodes}); err != nil {
+	c := testenv.NewCluster(t)
+	if err := streams.Apply(t.Context(), c.JS, streams.Config{Replicas: testenv.Nodes}); err != nil {
 		t.Fatal(err)
 	}
 	var stale atomic.Int64
@@ -49,7 +50,7 @@ func TestF6TheLeaderReadsWhatWasAcknowledged(t *testing.T) {
 
 func leaderSeq(t *testing.T, nc *nats.Conn, subject string) uint64 {
 	t.Helper()
-	answer, err := nc.Request(streams.LeaderGet(streams.Records(0)), fmt.Appendf(nil, `{"last_by_subj":%q}`, subject), within)
+	answer, err := nc.Request(bus.LeaderGet(streams.Records(0)), fmt.Appendf(nil, `{"last_by_subj":%q}`, subject), within)
 	if err != nil {
 		t.Errorf("read %s: %v", subject, err)
 		return 0

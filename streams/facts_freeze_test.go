@@ -1,9 +1,9 @@
 package streams_test
 
 import (
+	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -32,32 +32,25 @@ func TestFactHeartbeatsDoNotStopARedelivery(t *testing.T) {
 	}
 }
 
-// A nak with a delay takes the message off the list: whoever put it off is not
-// given it again before.
+// A nak with a delay takes the message off the list: the consumer that
+// put it off does not get it again before.
 func TestFactADelayedNakStopsARedelivery(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	held := b.listed(t)
-	if err := held.NakWithDelay(time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.NC.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	b.nak(t, held, `-NAK {"delay": 3600000000000}`)
 	b.none(t)
 }
 
 // The server takes the nak of a delivery that another one followed: it takes the
-// message from its present holder, who hears nothing of it.
+// message from its present holder, which gets no notice.
 func TestFactANakOfAnOldDeliveryTakesTheMessageFromItsHolder(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	old := b.listed(t)
 	present := fetch(t, b.JS, b.e.ID)
 	b.none(t)
-	if err := b.NC.Publish(old.Reply(), []byte("-NAK")); err != nil {
-		t.Fatal(err)
-	}
+	b.nak(t, old, "-NAK")
 	again := fetch(t, b.JS, b.e.ID)
 	meta, err := again.Metadata()
 	if err != nil || again.Subject() != present.Subject() || meta.NumDelivered < 3 {
@@ -67,21 +60,27 @@ func TestFactANakOfAnOldDeliveryTakesTheMessageFromItsHolder(t *testing.T) {
 
 // listed is a delivery whose message is on the redelivery list. A nak puts it
 // there as the end of a lease does (consumer.processNak, consumer.checkPending).
-func (b site) listed(t *testing.T) jetstream.Msg {
+func (b env) listed(t *testing.T) jetstream.Msg {
 	t.Helper()
 	publish(t.Context(), t, b.JS, message(streams.JobSubject(b.e.ID, job.Normal, "job"), ""))
 	held := fetch(t, b.JS, b.e.ID)
-	if err := b.NC.Publish(held.Reply(), []byte("-NAK")); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.NC.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	b.nak(t, held, "-NAK")
 	return held
 }
 
+// nak sends a negative acknowledgement and returns when the consumer has taken
+// it: an answer to a flush says only that the server has read it.
+func (b env) nak(t *testing.T, m jetstream.Msg, body string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	if _, err := b.NC.RequestWithContext(ctx, m.Reply(), []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // none asserts that the queue has nothing to deliver now.
-func (b site) none(t *testing.T) {
+func (b env) none(t *testing.T) {
 	t.Helper()
 	c, err := b.JS.Consumer(t.Context(), streams.Jobs(b.e.ID), streams.Consumer(job.Normal))
 	if err != nil {

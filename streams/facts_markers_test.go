@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -68,13 +69,13 @@ func TestWhatComesBackOfAKeyWithATTLHasExpired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the marker expires", gone(s, key+"revoked"))
+	testenv.Eventually(t, "the marker expires", gone(t, s, key+"revoked"))
 	server.restart(t, nil)
 	m, err := s.GetLastMsgForSubject(t.Context(), key+"revoked")
 	if err == nil && (m.Header.Get(jetstream.MsgTTLHeader) != ttl.String() || time.Since(m.Time) < ttl) {
 		t.Errorf("got %+v, want its ttl, and that it is over", m)
 	}
-	eventually(t, "it expires again", gone(s, key+"revoked"))
+	testenv.Eventually(t, "it expires again", gone(t, s, key+"revoked"))
 	for _, id := range []string{"lives", "later"} {
 		if _, err := s.GetLastMsgForSubject(t.Context(), key+id); err != nil {
 			t.Errorf("%s: %v", id, err)

@@ -9,8 +9,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -34,7 +36,7 @@ func pausedFor(t *testing.T, js jetstream.JetStream, endpoint string) time.Durat
 	return info.PauseRemaining
 }
 
-func (b *site) pause(t *testing.T, d time.Duration) {
+func (b *env) pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	b.e.PausedUntil = time.Now().Add(d)
 	if err := streams.Pause(t.Context(), b.JS, b.e, time.Now()); err != nil {
@@ -89,27 +91,27 @@ func TestAPausedConsumerDeliversNothingAndResumesByItself(t *testing.T) {
 	}
 }
 
-// A pull that takes what is there and does not wait is told that there is
-// nothing, though something waits: shared/queue purges without one then.
+// A pull that takes what is there and does not wait is answered "nothing",
+// though something waits: shared/queue purges without one then.
 func TestAPausedConsumerSaysThatNothingWaits(t *testing.T) {
 	b := start(t)
 	publish(t.Context(), t, b.JS, message(streams.JobSubject(b.e.ID, job.Normal, "a"), ""))
 	b.pause(t, time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	m, err := b.NC.RequestWithContext(ctx, streams.PullNext(streams.Jobs(b.e.ID), streams.Consumer(job.Normal)), []byte(`{"batch":1,"no_wait":true}`))
+	m, err := b.NC.RequestWithContext(ctx, bus.PullNext(streams.Jobs(b.e.ID), streams.Consumer(job.Normal)), []byte(`{"batch":1,"no_wait":true}`))
 	if err != nil || m.Header.Get("Status") != "404" {
 		t.Errorf("got %v, %v; want 404", m, err)
 	}
 	c := consumer(t, b.JS, b.e.ID)
-	eventually(t, "it is paused, with one that waits", func(ctx context.Context) bool { // counted after the acknowledgement
-		info, err := c.Info(ctx)
+	testenv.Eventually(t, "it is paused, with one that waits", func() bool { // counted after the acknowledgement
+		info, err := c.Info(t.Context())
 		return err == nil && info.Paused && info.NumPending == 1
 	})
 }
 
-// Applying an endpoint anew neither ends, begins nor changes the pause of
-// consumers that exist; one that is made begins with it.
+// Applying an endpoint again neither ends, begins nor changes the pause of
+// consumers that exist; a new consumer begins with it.
 func TestApplyKeepsAPause(t *testing.T) {
 	b := start(t)
 	unpaused := b.e

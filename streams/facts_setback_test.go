@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -16,7 +17,7 @@ import (
 // their sequences again. The new message is delivered, also by a consumer that is
 // ahead of its stream, and the server takes an ack of the lost message for one of
 // the new. shared/queue therefore binds acks to the start of the server
-// (queue/given.go).
+// (shared/queue/claim.go).
 func TestFactTheAckOfALostMessageRemovesTheOneThatHasItsSequence(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]string{"the consumer is set back too": ".", "the consumer is ahead": "msgs"} {
@@ -42,8 +43,8 @@ func TestFactTheAckOfALostMessageRemovesTheOneThatHasItsSequence(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.Start()
-			eventually(t, "the queue is back", func(ctx context.Context) bool {
-				ctx, cancel := context.WithTimeout(ctx, time.Second) // an answer of the old server never comes
+			testenv.Eventually(t, "the queue is back", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second) // an answer of the old server never comes
 				defer cancel()
 				_, err := b.JS.Stream(ctx, streams.Jobs(b.e.ID))
 				return err == nil
@@ -58,7 +59,7 @@ func TestFactTheAckOfALostMessageRemovesTheOneThatHasItsSequence(t *testing.T) {
 			if err := old.Ack(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the new message is gone", gone(stream(t, b.JS, streams.Jobs(b.e.ID)), subject))
+			testenv.Eventually(t, "the new message is gone", gone(t, stream(t, b.JS, streams.Jobs(b.e.ID)), subject))
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -57,15 +58,16 @@ func fetch(t *testing.T, js jetstream.JetStream, endpoint string) jetstream.Msg 
 	return m
 }
 
-func gone(s jetstream.Stream, subject string) func(context.Context) bool {
-	return func(ctx context.Context) bool {
-		_, err := s.GetLastMsgForSubject(ctx, subject)
+func gone(t *testing.T, s jetstream.Stream, subject string) func() bool {
+	t.Helper()
+	return func() bool {
+		_, err := s.GetLastMsgForSubject(t.Context(), subject)
 		return errors.Is(err, jetstream.ErrMsgNotFound)
 	}
 }
 
 // F1: expectation, age and schedule travel in one publish, and the loser of
-// two of them is told so.
+// two of them gets an error.
 func TestF1OneWriteCarriesAllThree(t *testing.T) {
 	b := start(t)
 	subject := streams.RecordSubject(0, b.e.ID, "job", 1)
@@ -87,19 +89,19 @@ func TestF2TheTTLRemovesAHeldMessage(t *testing.T) {
 	subject := streams.JobSubject(b.e.ID, job.Normal, "job")
 	publish(t.Context(), t, b.JS, message(subject, "", jetstream.MsgTTLHeader, "1s"))
 	held := fetch(t, b.JS, b.e.ID)
-	removed := gone(stream(t, b.JS, streams.Jobs(b.e.ID)), subject)
-	eventually(t, "the message is removed", func(ctx context.Context) bool {
+	removed := gone(t, stream(t, b.JS, streams.Jobs(b.e.ID)), subject)
+	testenv.Eventually(t, "the message is removed", func() bool {
 		if err := held.InProgress(); err != nil {
 			t.Fatal(err)
 		}
-		return removed(ctx)
+		return removed()
 	})
 	c, err := b.JS.Consumer(t.Context(), streams.Jobs(b.e.ID), streams.Consumer(job.Normal))
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nobody holds it", func(ctx context.Context) bool {
-		info, err := c.Info(ctx)
+	testenv.Eventually(t, "nobody holds it", func() bool {
+		info, err := c.Info(t.Context())
 		return err == nil && info.NumAckPending == 0 && info.NumPending == 0
 	})
 }
@@ -131,7 +133,7 @@ func TestF2AnExpiryNeverRemovesANewerWrite(t *testing.T) {
 }
 
 // F3 is why no record carries an @at schedule: when it fires, the server
-// removes whatever lies on the subject. F4: one of @every stays until the
+// removes whatever is on the subject. F4: one of @every stays until the
 // record changes.
 func TestF3F4WhatAFiringDoesToTheRecord(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -20,7 +20,7 @@ func TestMakersStartTogether(t *testing.T) {
 		t.Skip("three servers take some seconds")
 	}
 	t.Parallel()
-	c := bustest.NewCluster(t)
+	c := testenv.NewCluster(t)
 	within, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	killed := c.Connect(t)

@@ -32,11 +32,8 @@ func FuzzParseSubjects(f *testing.F) {
 		if e, id, _, err := ParseDue(s); err == nil {
 			has("timer", e, string(id))
 		}
-		if e, id, _, err := ParseCompletion(s); err == nil {
-			has("completion", e, string(id))
-		}
-		if e, ok := ParseFirstTries(s); ok && (len(tokens) != 4 || tokens[1] != e) {
-			t.Errorf("first tries of %q: got %q", s, e)
+		if e, id, _, err := ParseWebhook(s); err == nil {
+			has("webhook task", e, string(id))
 		}
 		if p, err := PartitionOf(s); err == nil && (len(tokens) < 3 || p < 0 && tokens[1][0] != '-') {
 			t.Errorf("partition of %q: got %d", s, p)

@@ -29,7 +29,7 @@ func Pause(ctx context.Context, js jetstream.JetStream, e endpoint.Endpoint, now
 	return nil
 }
 
-// pausedUntil is how a consumer is told of a pause it is made with.
+// pausedUntil is the pause that a consumer is made with; nil means none.
 func pausedUntil(e endpoint.Endpoint) *time.Time {
 	if e.PausedUntil.IsZero() {
 		return nil

@@ -9,8 +9,7 @@ import (
 // Role is who uses the bus, by what it does: the name of its user, too.
 type Role string
 
-// The roles. A worker here is one that speaks NATS; one that speaks HTTP needs
-// no user.
+// The roles. A worker here speaks NATS; a worker over HTTP needs no user.
 const (
 	RoleControl    Role = "control"
 	RoleAPI        Role = "api"
@@ -137,7 +136,7 @@ func Caches(r Role) []string {
 	return nil
 }
 
-// jobStreams are those that whoever reads a job has to read.
+// jobStreams are the streams that a reader of jobs reads.
 func jobStreams(c Config) []string {
 	return append(append(append([]string{Any}, parts(c, Records)...), parts(c, Output)...), parts(c, Payloads)...)
 }
@@ -195,7 +194,7 @@ func webhookAccess(c Config) Access {
 		Writes:  append(keysOf(BucketDestinations), "webhooks.>", "undelivered.>", "deliveries.>"),
 		Reads:   append(parts(c, Payloads), Webhooks, Undelivered, Deliveries),
 		Follows: append(buckets(BucketEndpoints, BucketDestinations), Undelivered, Deliveries),
-		Takes:   map[string][]string{Webhooks: {WebhookConsumer}}, Removes: []string{Webhooks, Undelivered}, Purges: append(parts(c, Payloads), Webhooks),
+		Takes:   map[string][]string{Webhooks: {WebhookConsumer}}, Removes: []string{Webhooks, Undelivered}, Purges: parts(c, Payloads),
 	}
 }
 

@@ -3,6 +3,8 @@ package streams
 import (
 	"maps"
 	"slices"
+
+	"flightline/shared/bus"
 )
 
 // Permissions are the subjects of a role as the server wants them. What is
@@ -32,32 +34,32 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 	a := AccessOf(c, r, endpoint)
 	publish := append([]string{DurablePrefix + "*"}, a.Writes...)
 	if r != RoleWorker {
-		publish = append(publish, "$JS.API.INFO", StreamInfo("*"))
+		publish = append(publish, "$JS.API.INFO", bus.StreamInfo("*"))
 	}
 	for _, s := range append(slices.Clone(a.Reads), a.Follows...) {
 		publish = append(publish, reading(s)...)
-		publish = append(publish, StreamInfo(any1(s)))
+		publish = append(publish, bus.StreamInfo(any1(s)))
 	}
 	for _, s := range a.Follows {
 		publish = append(publish, following(s)...)
 	}
 	for _, s := range slices.Sorted(maps.Keys(a.Takes)) {
 		for _, consumer := range a.Takes[s] {
-			publish = append(publish, ConsumerInfo(any1(s), consumer), PullNext(any1(s), consumer), "$JS.ACK."+any1(s)+"."+consumer+".>")
+			publish = append(publish, bus.ConsumerInfo(any1(s), consumer), bus.PullNext(any1(s), consumer), "$JS.ACK."+any1(s)+"."+consumer+".>")
 		}
 	}
 	for _, s := range a.Counts {
-		publish = append(publish, ConsumerInfo(any1(s), "*"))
+		publish = append(publish, bus.ConsumerInfo(any1(s), "*"))
 	}
 	for _, s := range a.Removes {
-		publish = append(publish, MsgDelete(any1(s)))
+		publish = append(publish, bus.MsgDelete(any1(s)))
 	}
 	purges := a.Purges
 	if r != RoleWorker {
 		purges = slices.Concat(purges, Written(c, r)) // to ask whether they take writes
 	}
 	for _, s := range purges {
-		publish = append(publish, StreamPurge(any1(s)))
+		publish = append(publish, bus.StreamPurge(any1(s)))
 	}
 	if a.Makes {
 		publish = append(publish, making()...)
@@ -78,14 +80,14 @@ func any1(stream string) string {
 
 func reading(stream string) []string {
 	s := any1(stream)
-	return []string{LeaderGet(s), DirectGet(s), DirectGet(s) + ".>"}
+	return []string{bus.LeaderGet(s), bus.DirectGet(s), bus.DirectGet(s) + ".>"}
 }
 
 // following is what reading all messages takes: a consumer of one's own.
 func following(s string) []string {
 	return []string{
 		"$JS.API.CONSUMER.CREATE." + s, "$JS.API.CONSUMER.CREATE." + s + ".>", "$JS.API.CONSUMER.DELETE." + s + ".*",
-		ConsumerInfo(s, "*"), PullNext(s, "*"), "$JS.FC." + s + ".>",
+		bus.ConsumerInfo(s, "*"), bus.PullNext(s, "*"), "$JS.FC." + s + ".>",
 	}
 }
 
@@ -94,7 +96,7 @@ func following(s string) []string {
 func making() []string {
 	all := []string{"$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*"}
 	for _, c := range append(classes(), DueConsumer, WebhookConsumer, Subscriber) {
-		all = append(all, "$JS.API.CONSUMER.CREATE.*."+c, "$JS.API.CONSUMER.CREATE.*."+c+".>", ConsumerInfo("*", c), "$JS.API.CONSUMER.PAUSE.*."+c)
+		all = append(all, "$JS.API.CONSUMER.CREATE.*."+c, "$JS.API.CONSUMER.CREATE.*."+c+".>", bus.ConsumerInfo("*", c), "$JS.API.CONSUMER.PAUSE.*."+c)
 	}
 	return all
 }
@@ -107,14 +109,14 @@ func denied(c Config, a Access, purges []string, infos bool) []string {
 		if slices.Contains(a.Reads, Any) && !slices.Contains(a.Reads, s) && !slices.Contains(a.Follows, s) {
 			all = append(all, reading(s)...)
 			if infos {
-				all = append(all, StreamInfo(s))
+				all = append(all, bus.StreamInfo(s))
 			}
 		}
 		if slices.Contains(a.Removes, Any) && !slices.Contains(a.Removes, s) {
-			all = append(all, MsgDelete(s))
+			all = append(all, bus.MsgDelete(s))
 		}
 		if slices.Contains(purges, Any) && !slices.Contains(purges, s) {
-			all = append(all, StreamPurge(s))
+			all = append(all, bus.StreamPurge(s))
 		}
 		if a.Makes {
 			all = append(all, "$JS.API.STREAM.DELETE."+s)

@@ -5,22 +5,23 @@ import (
 	"strings"
 	"testing"
 
+	"flightline/shared/bus"
 	"flightline/streams"
 )
 
 // What must hold of the table, whatever is added to it.
 func TestNoRoleMayDoWhatIsAnothers(t *testing.T) {
 	c := streams.Config{Partitions: 2}
-	secrets := []string{streams.LeaderGet("KV_keys"), streams.LeaderGet("KV_tokens")}
+	secrets := []string{bus.LeaderGet("KV_keys"), bus.LeaderGet("KV_tokens")}
 	writers := map[string][]streams.Role{
-		"jobs.>":                                {streams.RoleAPI},
-		"events.>":                              {streams.RoleRecorder},
-		"$KV.keys.>":                            {streams.RoleControl},
-		"$KV.endpoints.>":                       {streams.RoleControl},
-		"$JS.API.STREAM.CREATE.*":               {streams.RoleControl},
-		"$JS.API.STREAM.DELETE.*":               {streams.RoleControl},
-		streams.PullNext("WEBHOOKS", "webhook"): {streams.RoleWebhook},
-		streams.PullNext("*", "normal"):         {streams.RoleControl, streams.RoleAPI, streams.RoleGateway},
+		"jobs.>":                            {streams.RoleAPI},
+		"events.>":                          {streams.RoleRecorder},
+		"$KV.keys.>":                        {streams.RoleControl},
+		"$KV.endpoints.>":                   {streams.RoleControl},
+		"$JS.API.STREAM.CREATE.*":           {streams.RoleControl},
+		"$JS.API.STREAM.DELETE.*":           {streams.RoleControl},
+		bus.PullNext("WEBHOOKS", "webhook"): {streams.RoleWebhook},
+		bus.PullNext("*", "normal"):         {streams.RoleControl, streams.RoleAPI, streams.RoleGateway},
 	}
 	for _, role := range streams.Roles() {
 		if role == streams.RoleAdmin {
@@ -34,7 +35,7 @@ func TestNoRoleMayDoWhatIsAnothers(t *testing.T) {
 		}
 		for _, secret := range secrets {
 			needs := role == streams.RoleControl || role == streams.RoleAPI || role == streams.RoleGateway || strings.Contains(secret, "tokens") && role == streams.RoleAutoscaler
-			allowed := slices.Contains(p.Publish, secret) || slices.Contains(p.Publish, streams.LeaderGet("*"))
+			allowed := slices.Contains(p.Publish, secret) || slices.Contains(p.Publish, bus.LeaderGet("*"))
 			if got := allowed && !slices.Contains(p.Deny, secret); got != needs {
 				t.Errorf("%s reads %s: got %v, want %v", role, secret, got, needs)
 			}

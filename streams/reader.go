@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
 )
 
 // Subscriber names the durable consumer of Events that a reader may use.
@@ -19,12 +21,12 @@ func ApplySubscriber(ctx context.Context, js jetstream.JetStream) error {
 
 // EventReader lists the subjects on which a reader of the event log may send
 // requests: those of consumers that exist, and of reading by sequence. It may
-// make no consumer, as one could be told to deliver to any subject.
+// make no consumer, as a consumer can deliver to any subject.
 func EventReader() []string {
 	return []string{
-		ConsumerInfo(Events, "*"),
-		PullNext(Events, "*"),
+		bus.ConsumerInfo(Events, "*"),
+		bus.PullNext(Events, "*"),
 		"$JS.ACK." + Events + ".>",
-		DirectGet(Events),
+		bus.DirectGet(Events),
 	}
 }

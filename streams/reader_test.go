@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -20,7 +20,7 @@ func TestAReaderOfEventsMayAskForNoMore(t *testing.T) {
 }
 
 func TestTheSubscribersConsumerMayBeAppliedAgain(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	if err := streams.ApplySubscriber(t.Context(), b.JS); err == nil || !strings.Contains(err.Error(), streams.Subscriber) {
 		t.Errorf("without the stream: got %v", err)
 	}

@@ -27,8 +27,8 @@ func Recovered(metadata map[string]string) time.Time {
 	return at
 }
 
-// MarkRecovered notes in a queue that it lost messages. One that does not exist
-// is passed over.
+// MarkRecovered notes in a queue that it lost messages. A queue that does not
+// exist is passed over.
 func MarkRecovered(ctx context.Context, js jetstream.JetStream, stream string, at time.Time) error {
 	info, err := infoOf(ctx, js, stream)
 	if err != nil || info == nil {
@@ -87,7 +87,7 @@ func RecoverEndpoint(ctx context.Context, js jetstream.JetStream, c Config, e en
 func infoOf(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
 	s, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil //nolint:nilnil // that there is none is an answer
+		return nil, nil //nolint:nilnil // no queue is an answer
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at stream %s: %w", name, err)

@@ -23,7 +23,7 @@ const schemaKey = "flightline.schema"
 // wraps it names both versions.
 var ErrSchema = errors.New("streams: the bus has a newer schema than this program")
 
-// upgrade leads from the schema before to its own. It bears repeating, also by
+// upgrade leads from the schema before to its own. It may run twice, also in
 // several processes at once, and programs of the schema before go on meanwhile.
 type upgrade func(ctx context.Context, js jetstream.JetStream, c Config) error
 
@@ -39,7 +39,7 @@ func upgrades() map[int]upgrade {
 	return map[int]upgrade{1: nothing, 2: nothing, 3: moveOwnersPods, 4: nothing}
 }
 
-// SchemaOf reads the version that the bus has: 0 for one that was made before
+// SchemaOf reads the version that the bus has: 0 for a bus from before
 // there were versions. found is false if nothing is there yet.
 func SchemaOf(ctx context.Context, js jetstream.JetStream) (version int, found bool, err error) {
 	s, err := js.Stream(ctx, Bucket(BucketEndpoints))
@@ -59,8 +59,8 @@ func SchemaOf(ctx context.Context, js jetstream.JetStream) (version int, found b
 	return version, true, nil
 }
 
-// CheckSchema returns an ErrSchema if the version is one that this program
-// does not know.
+// CheckSchema returns an ErrSchema if this program does not know the
+// version.
 func CheckSchema(version int) error {
 	if version > Schema {
 		return fmt.Errorf("%w: it has %d, this program knows %d; start a newer one, or restore a backup of schema %d", ErrSchema, version, Schema, Schema)

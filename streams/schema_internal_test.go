@@ -47,7 +47,7 @@ func TestUpgradesRunInOrder(t *testing.T) {
 	}
 }
 
-// Whoever raises Schema says how to get there.
+// Each version of Schema has its upgrade.
 func TestEachSchemaHasItsUpgrade(t *testing.T) {
 	for version := 1; version <= Schema; version++ {
 		if upgrades()[version] == nil {

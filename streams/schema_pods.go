@@ -39,7 +39,7 @@ func moveOwnersPods(ctx context.Context, js jetstream.JetStream, c Config) error
 	return nil
 }
 
-// moveOwnersPod moves one pod, unless a driver runs it. One that changes
+// moveOwnersPod moves one pod, unless a driver runs it. A pod that changes
 // meanwhile, or is there already, stays as it is.
 func moveOwnersPod(ctx context.Context, from, to jetstream.KeyValue, id string) error {
 	old, err := from.Get(ctx, id)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -38,7 +38,7 @@ func schemaOf(t *testing.T, js jetstream.JetStream) (version int, found bool) {
 // A bus that is made, or was made before versions were kept, has ours
 // afterwards, and keeps what is in it.
 func TestApplyLeadsToThisSchema(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	if version, found := schemaOf(t, b.JS); found {
 		t.Fatalf("got schema %d on an empty server, want none", version)
 	}

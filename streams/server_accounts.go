@@ -117,7 +117,7 @@ func (s ServerConfig) permissions(r Role) Permissions {
 	return PermissionsOf(s.Config, r, cmp.Or(s.Endpoint, "*"))
 }
 
-// hears returns the subjects of others that a role may subscribe to: all but its
+// hears returns the subjects of other roles that a role may subscribe to: all but its
 // inbox.
 func (p Permissions) hears(r Role) []string {
 	return slices.DeleteFunc(slices.Clone(p.Subscribe), func(subject string) bool {

@@ -11,7 +11,7 @@ type ServerConfig struct {
 	// Config has the partitions, which the permissions name.
 	Config
 	// Passwords are those of the roles, best as bcrypt hashes; a role without
-	// one cannot come in. One that begins with $ and a letter is the name of an
+	// one cannot come in. A password that begins with $ and a letter is the name of an
 	// environment variable of the server.
 	Passwords map[Role]string
 	// SystemPassword lets the user system look at the server itself. "" means

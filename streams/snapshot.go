@@ -6,27 +6,20 @@ import (
 	"strings"
 )
 
-// StreamSnapshot asks for a copy of a stream, in chunks to a subject of the
-// asker's.
-func StreamSnapshot(stream string) string { return "$JS.API.STREAM.SNAPSHOT." + stream }
-
-// StreamRestore announces such a copy; the answer says where the chunks go.
-func StreamRestore(stream string) string { return "$JS.API.STREAM.RESTORE." + stream }
-
 // Part is a group of streams that a backup copies before it goes on to the
-// next: what lies in a later part may be newer, never older.
+// next: what is in a later part may be newer, never older.
 type Part int
 
 // The parts, in the order in which a backup copies them. Each rule behind it
-// reads: whoever writes to both writes to the later part first, or what is
+// reads: a process that writes to both writes to the later part first, or what is
 // missing in the later one is made again from the earlier.
 const (
 	// PartThings is what exists: endpoints, keys, pods, and what is not told
 	// apart below. Idempotency keys are among them: a key whose job is missing
 	// would promise a job that is not there, the reverse only repeats one.
 	PartThings Part = iota
-	// PartPositions is how far the recorder has come: what lies behind a
-	// position is in the copies that follow, what lies before it is told again
+	// PartPositions is how far the recorder has come: what is after a
+	// position is in the copies that follow; what is before it is read again
 	// and recognised.
 	PartPositions
 	// PartCounts has in each value the last event that it includes.
@@ -41,7 +34,7 @@ const (
 	// was written since is copied again after all else.
 	PartPayloads
 	// PartJobs are the queues: a job leaves its queue after its record is
-	// written, so one that is missing here has its record in the next part.
+	// written, so a job that is missing here has its record in the next part.
 	PartJobs
 	// PartRecords are the records, which decide.
 	PartRecords
@@ -89,7 +82,7 @@ func BackupOrder(names []string) []string {
 	return ours
 }
 
-// isPartition tells whether name gave the stream its name.
+// isPartition reports whether name gave the stream its name.
 func isPartition(stream string, name func(int) string) bool {
 	prefix := strings.TrimSuffix(name(0), "0")
 	number, found := strings.CutPrefix(stream, prefix)

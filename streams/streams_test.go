@@ -8,23 +8,23 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus/bustest"
 	"flightline/shared/endpoint"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // within bounds each wait for a fact; far more than any fact takes.
 const within = 2 * time.Minute
 
-// site is a server with the shared streams and those of one endpoint.
-type site struct {
-	*bustest.Bus
+// env is a server with the shared streams and those of one endpoint.
+type env struct {
+	*testenv.Server
 	e endpoint.Endpoint
 }
 
-func start(t *testing.T) site {
+func start(t *testing.T) env {
 	t.Helper()
-	b := site{bustest.New(t), endpointOf(t, "ep")}
+	b := env{testenv.NewServer(t), endpointOf(t, "ep")}
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -45,22 +45,6 @@ func endpointOf(t *testing.T, id string) endpoint.Endpoint {
 
 func contextWithin() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), within)
-}
-
-// eventually waits until fact holds.
-func eventually(t *testing.T, what string, fact func(context.Context) bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !fact(ctx) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("not within %v: %s", within, what)
-		}
-	}
 }
 
 func stream(t *testing.T, js jetstream.JetStream, name string) jetstream.Stream {

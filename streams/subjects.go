@@ -22,9 +22,8 @@ func EndpointOfQueue(stream string) (endpoint string, ok bool) {
 	return strings.CutPrefix(stream, Jobs(""))
 }
 
-// EndpointSubject holds the record of an endpoint, in BucketEndpoints or in
-// BucketWorkerEndpoints.
-func EndpointSubject(bucket, id string) string { return "$KV." + bucket + "." + id }
+// KeySubject holds the value of a key of a bucket.
+func KeySubject(bucket, key string) string { return "$KV." + bucket + "." + key }
 
 // AnyClass matches the queue message of a job of whatever class.
 func AnyClass(endpoint string, id job.ID) string { return "jobs." + endpoint + ".*." + string(id) }
@@ -90,7 +89,7 @@ func MovedFirst(endpoint string, id job.ID) string {
 	return "moved." + endpoint + "." + string(id) + ".1"
 }
 
-// Nudge tells the holder of a job, over core NATS, to look at its record.
+// Nudge is the subject on core NATS that makes the holder of a job read its record.
 func Nudge(endpoint string, id job.ID) string { return "nudge." + endpoint + "." + string(id) }
 
 // Nudges matches the nudges of all jobs of an endpoint.

@@ -1,7 +1,6 @@
 package streams_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -110,8 +110,8 @@ func TestSubjectsReachTheirStreams(t *testing.T) {
 	}
 	for _, class := range job.Classes() {
 		// The server counts a moment after it has acknowledged.
-		eventually(t, "consumer "+streams.Consumer(class)+" has one job", func(ctx context.Context) bool {
-			c, err := b.JS.Consumer(ctx, streams.Jobs(b.e.ID), streams.Consumer(class))
+		testenv.Eventually(t, "consumer "+streams.Consumer(class)+" has one job", func() bool {
+			c, err := b.JS.Consumer(t.Context(), streams.Jobs(b.e.ID), streams.Consumer(class))
 			return err == nil && c.CachedInfo().NumPending == 1
 		})
 	}
@@ -180,7 +180,7 @@ func TestApplyEndpointAppliesAChangedLease(t *testing.T) {
 	}
 }
 
-// Settings that would lose acknowledged writes (jetstream.md F3, F5, F9) or
+// Settings that would lose acknowledged writes (docs/design/jetstream.md, F3, F5, F9) or
 // jobs, had they another value.
 func TestSettingsThatLoseNothing(t *testing.T) {
 	b := start(t)
@@ -203,24 +203,12 @@ func TestSettingsThatLoseNothing(t *testing.T) {
 	}
 }
 
-func TestFirstTriesShareASubjectForTenSeconds(t *testing.T) {
-	tests := map[job.ID]string{
-		"01a1fd49-68b2-7072-b537-c774d70c4b53":      "deliveries.ep.~.179525080",
-		"sync-01a1fd49-68b2-7072-b537-c774d70c4b53": "deliveries.ep.~.179525080",
-		"01a1fd49-68b2-4072-b537-c774d70c4b53":      "",
-		"01a1fd4x-68b2-7072-b537-c774d70c4b53":      "",
-		"j1":                                        "",
-	}
-	for id, want := range tests {
-		got := streams.FirstTriesSubject("ep", id)
-		if got != want {
-			t.Errorf("%s: got %q, want %q", id, got, want)
+func TestSharedDeliveriesOfEarlierVersions(t *testing.T) {
+	for subject, want := range map[string]bool{
+		"deliveries.ep.~.179525080": true, streams.DeliverySubject("ep", "j1", 1): false, "webhooks.ep.~.1": false, "deliveries.ep.~": false,
+	} {
+		if got := streams.SharedDeliveries(subject); got != want {
+			t.Errorf("%q: got %v, want %v", subject, got, want)
 		}
-		if ep, ok := streams.ParseFirstTries(got); ok != (want != "") || ok && ep != "ep" {
-			t.Errorf("%q: got %q, %v", got, ep, ok)
-		}
-	}
-	if _, ok := streams.ParseFirstTries(streams.DeliverySubject("ep", "j1", 1)); ok {
-		t.Error("got a delivery by itself as one of several")
 	}
 }

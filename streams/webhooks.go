@@ -11,33 +11,33 @@ import (
 	"flightline/shared/job"
 )
 
-// Webhooks is the name of the work queue of completions to be delivered.
+// Webhooks is the name of the work queue of webhook tasks to be delivered.
 const Webhooks = "WEBHOOKS"
 
 // WebhookConsumer is its durable consumer, which all webhook instances share.
 const WebhookConsumer = "webhook"
 
-// WebhookWait is how long a completion stays with an instance that says
+// WebhookWait is how long a webhook task stays with an instance that says
 // nothing of it.
 const WebhookWait = 45 * time.Second
 
-// Undelivered is the name of the stream of completions that wait for nobody:
+// Undelivered is the name of the stream of webhook tasks that wait for nobody:
 // given up, or for a destination that is paused. Replay brings them back.
 const Undelivered = "UNDELIVERED"
 
 // Deliveries is the name of the log of attempts to deliver. The last message
-// of a subject says how often a completion was tried.
+// of a subject says how often a webhook task was tried.
 const Deliveries = "DELIVERIES"
 
 // BucketDestinations says which receivers keep failing, and which are paused.
 const BucketDestinations = "destinations"
 
-// WebhookSubject is where the completion of one attempt waits for delivery.
+// WebhookSubject is where the webhook task of one attempt waits for delivery.
 func WebhookSubject(endpoint string, id job.ID, attempt int) string {
 	return fmt.Sprintf("webhooks.%s.%s.%d", endpoint, id, attempt)
 }
 
-// UndeliveredSubject is where it lies while nobody tries to deliver it.
+// UndeliveredSubject is where it waits while no attempt is due.
 func UndeliveredSubject(endpoint string, id job.ID, attempt int) string {
 	return fmt.Sprintf("undelivered.%s.%s.%d", endpoint, id, attempt)
 }
@@ -47,7 +47,7 @@ func UndeliveredFilter(endpoint string, id job.ID) string {
 	return "undelivered." + orAny(endpoint) + "." + orAny(string(id)) + ".*"
 }
 
-// DeliverySubject is the log of one completion's deliveries.
+// DeliverySubject is the log of one webhook task's deliveries.
 func DeliverySubject(endpoint string, id job.ID, attempt int) string {
 	return fmt.Sprintf("deliveries.%s.%s.%d", endpoint, id, attempt)
 }
@@ -57,45 +57,19 @@ func DeliveryFilter(endpoint string, id job.ID) string {
 	return "deliveries." + orAny(endpoint) + "." + orAny(string(id)) + ".*"
 }
 
-// firstTries is where the job is in other subjects of the log; no id has it.
-const firstTries = "~"
-
-// firstTriesSpan is how long the jobs whose first tries share a subject were
-// submitted at: few enough to be read for one of them, and so many that those
-// that are delivered together are mostly of one or two subjects.
-const firstTriesSpan = 10 * time.Second
-
-// FirstTriesSubject is the log of deliveries that succeeded at once, several to
-// a message, of all jobs of an endpoint that were submitted in the same 10
-// seconds. It is "" for an id that does not tell when that was.
-func FirstTriesSubject(endpoint string, id job.ID) string {
-	uuid := strings.TrimPrefix(string(id), job.SyncPrefix)
-	if len(uuid) != 36 || uuid[8] != '-' || uuid[14] != '7' {
-		return ""
-	}
-	ms, err := strconv.ParseInt(uuid[:8]+uuid[9:13], 16, 64)
-	if err != nil {
-		return ""
-	}
-	return "deliveries." + endpoint + "." + firstTries + "." + strconv.FormatInt(ms/firstTriesSpan.Milliseconds(), 10)
-}
-
-// ParseFirstTries returns the endpoint of a FirstTriesSubject, and false for
-// any other subject.
-func ParseFirstTries(subject string) (endpoint string, ok bool) {
+// SharedDeliveries reports whether a subject of the log is one on which earlier
+// versions wrote several deliveries to a message. They expire with the log.
+func SharedDeliveries(subject string) bool {
 	t := strings.Split(subject, ".")
-	if len(t) != 4 || t[0] != "deliveries" || t[2] != firstTries {
-		return "", false
-	}
-	return t[1], true
+	return len(t) == 4 && t[0] == "deliveries" && t[2] == "~" // no job has this id
 }
 
-// ParseCompletion takes a WebhookSubject, an UndeliveredSubject or a
+// ParseWebhook takes a WebhookSubject, an UndeliveredSubject or a
 // DeliverySubject apart.
-func ParseCompletion(subject string) (endpoint string, id job.ID, attempt int, err error) {
+func ParseWebhook(subject string) (endpoint string, id job.ID, attempt int, err error) {
 	t := strings.Split(subject, ".")
 	if len(t) != 4 || t[0] != "webhooks" && t[0] != "undelivered" && t[0] != "deliveries" {
-		return "", "", 0, fmt.Errorf("streams: %q is no completion", subject)
+		return "", "", 0, fmt.Errorf("streams: %q is no webhook task", subject)
 	}
 	if attempt, err = strconv.Atoi(t[3]); err != nil {
 		return "", "", 0, fmt.Errorf("streams: %q: attempt: %w", subject, err)
@@ -120,7 +94,7 @@ func webhooksConfig(c Config) jetstream.StreamConfig {
 	}
 }
 
-// webhookConsumer gets headers only: a completion that is put off, once or a
+// webhookConsumer gets headers only: a webhook task that is put off, once or a
 // hundred times, must not cost its payload. Those put off count as out, hence
 // no bound.
 func webhookConsumer() jetstream.ConsumerConfig {

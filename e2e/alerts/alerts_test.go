@@ -54,6 +54,11 @@ var cases = map[string]struct{ fires, quiet string }{
 		fires: `flightline_redeliveries_total{endpoint="a"} 0+6x30`,
 		quiet: `flightline_redeliveries_total{endpoint="a"} 0+1x30`,
 	},
+	"FlightlineJobsWithoutWorker": {
+		fires: `flightline_jobs_worker_lost{endpoint="a"} 1+0x30`,
+		quiet: `flightline_jobs_worker_lost{endpoint="a"} 0+0x30
+			flightline_jobs_worker_lost{endpoint="b"} 0 1 0 0 1 0 0 1 0 0 1 0 0`,
+	},
 	"FlightlineRecorderBehind": {
 		fires: `flightline_recorder_lag_seconds{instance="a"} 0+10x30
 			flightline_recorder_lag_seconds{instance="b"} 0+0x3 _x27`,

@@ -50,7 +50,7 @@ func run(args []string, out io.Writer) error {
 	flags.BoolVar(&o.short, "short", false, "a minute's worth: few jobs, few rounds, small queues")
 	flags.StringVar(&o.json, "json", "", "write the figures to `FILE` too")
 	flags.StringVar(&o.only, "only", "", "measure only these, by `NAME,…`: "+strings.Join(names(), ", ")+"; or a setup: "+strings.Join(setupNames(), ", "))
-	flags.IntVar(&o.rounds, "rounds", 0, "rounds of each measurement (default 5, with -short 3; of starts from zero 10 and 2)")
+	flags.IntVar(&o.rounds, "rounds", 0, "rounds of each measurement (default 5, with -short 3)")
 	flags.StringVar(&o.dir, "dir", "", "keep the servers' stores below this `DIR` (default: the system's temporary folder)")
 	flags.StringVar(&o.profiles, "cpuprofile", "", "each process writes a CPU profile into `DIR`")
 	flags.StringVar(&o.role, "role", "", "for the processes that bench starts itself")
@@ -91,17 +91,10 @@ func measure(o options, out io.Writer) error {
 		}
 		report.Rows = append(report.Rows, rows...)
 	}
-	for _, more := range []struct {
-		name string
-		rows func(context.Context) ([]row, error)
-	}{{"scale", b.scale}, {roleRecorder, b.recorder}, {chunksCase, b.chunks}, {webhooksCase, b.webhooks}, {fleetCase, b.fleet}, {leaderCase, b.leader}, {telemetryCase, b.telemetry}} {
-		slow := more.name == fleetCase || more.name == leaderCase || more.name == telemetryCase
-		if !o.wants(more.name) || slow && o.short && o.only == "" { // a minute has no room for them
-			continue
-		}
-		rows, err := more.rows(ctx)
+	if o.wants(scaleCase) {
+		rows, err := b.scale(ctx)
 		if err != nil {
-			return fmt.Errorf("%s: %w", more.name, err)
+			return fmt.Errorf("%s: %w", scaleCase, err)
 		}
 		report.Rows = append(report.Rows, rows...)
 	}
@@ -131,9 +124,7 @@ func (o options) wants(name string) bool {
 	return slices.Contains(list, name)
 }
 
-func names() []string {
-	return append(caseNames(), "scale", roleRecorder, chunksCase, webhooksCase, fleetCase, leaderCase, telemetryCase)
-}
+func names() []string { return append(caseNames(), scaleCase) }
 
 // sizes bound the loads.
 type sizes struct {
@@ -147,38 +138,21 @@ type sizes struct {
 	endpoints, queued       int
 	endpointsFew, queuedFew int
 	scaleTrips              int
-	// steady are the jobs of a round at the recorder's steady load.
-	steady int
-	// chunks are those of all streams together in a round, firsts the streams
-	// that are read for their first chunk.
-	chunks, firsts int
-	// fleets are the starts from zero of each worker.
-	fleets int
-	// scaled are the endpoints of the leader, scaledBusy some of them, leads its
-	// rounds, each with leadWindow without decisions.
-	scaled, scaledBusy, leads int
-	leadWindow                time.Duration
-	// webhooks are the completions of a round.
-	webhooks int
 }
 
 func sizesOf(o options) sizes {
 	s := sizes{
 		rounds: 5, load: 10_000, loadAlways: 4000, trips: 500,
-		endpoints: 1000, queued: 1_000_000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 300, steady: 10_000,
-		chunks: 3200, firsts: 200, fleets: 10, webhooks: 10_000,
-		scaled: 1000, scaledBusy: 50, leads: 3, leadWindow: 10 * time.Second,
+		endpoints: 1000, queued: 1_000_000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 300,
 	}
 	if o.short {
 		s = sizes{
 			rounds: 3, load: 1200, loadAlways: 500, trips: 60,
-			endpoints: 30, queued: 5000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 40, steady: 1500,
-			chunks: 640, firsts: 32, fleets: 2, webhooks: 1500,
-			scaled: 60, scaledBusy: 5, leads: 1, leadWindow: 3 * time.Second,
+			endpoints: 30, queued: 5000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 40,
 		}
 	}
 	if o.rounds > 0 {
-		s.rounds, s.fleets = o.rounds, o.rounds
+		s.rounds = o.rounds
 	}
 	return s
 }

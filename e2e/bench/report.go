@@ -86,22 +86,11 @@ func (r *report) finish() {
 			}
 		case x.Case == "runsync1" && x.Metric == "p50":
 			r.aim(x.Ratio <= 2, 2, x.Ratio, "%s: runsync p50 of an idle system, times the bare round trip, at most", x.Setup)
-		case x.Case == roleRecorder && x.Metric == "lag p99":
-			r.aim(x.Ours <= float64(lagAim.Milliseconds()), float64(lagAim.Milliseconds()), x.Ours, "%s: the recorder's lag p99 at %d jobs/s, ms, at most", x.Setup, steadyRate)
-		case x.Setup == telemetryCase && strings.HasSuffix(x.Case, "both") && x.Metric == "cpu":
-			r.aim(x.Ratio < overheadAim, overheadAim, x.Ratio, "%s: CPU with metrics and traces of everything, times that without, less than", x.Case)
-		case x.Setup == telemetryCase && strings.HasSuffix(x.Case, "a tenth of the traces") && x.Metric == "cpu":
-			r.aim(x.Ratio < overheadAim, overheadAim, x.Ratio, "%s: CPU, times that without, less than", x.Case)
-		case x.Setup == fleetCase && x.Metric == firstResult:
-			r.aim(x.Ours <= x.Bare+milli(fleetAim), milli(fleetAim), x.Ours-x.Bare, "%s: first result p50, ms after the bare start's, at most", x.Case)
-		case x.Setup == "scale":
+		case x.Setup == scaleCase:
 			r.aim(x.Ratio <= 1.5, 1.5, x.Ratio, "%s: %s p50, times that of the small one, at most", x.Case, x.Metric)
 		}
 	}
 }
-
-// milli is a time as the rows have it.
-func milli(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func (r *report) aim(holds bool, want, got float64, format string, args ...any) {
 	r.Aims = append(r.Aims, aim{Text: fmt.Sprintf(format, args...), Want: want, Got: got, Holds: holds})

@@ -39,10 +39,9 @@ const (
 
 var roles = map[string]func(context.Context, config, *wire) error{
 	roleServer: serveNATS, roleAPI: serveAPI, roleEmbedded: serveEmbedded,
-	roleWorker: serveWorker, roleCrowd: serveCrowd, roleRecorder: serveRecorder,
+	roleWorker: serveWorker, roleCrowd: serveCrowd,
 	roleBareServer: serveNATS, rolePublisher: servePublisher, roleBareEmbedded: serveBareEmbedded,
-	roleConsumer: serveConsumer, roleEmitter: serveEmitter, roleStreamer: serveStreamer, roleWebhook: serveWebhook,
-	roleCollector: serveCollector, roleLeader: serveLeader, roleHost: serveHost,
+	roleConsumer: serveConsumer,
 }
 
 const anyPort = "127.0.0.1:0"
@@ -120,12 +119,6 @@ func runAPI(ctx context.Context, nc *nats.Conn, qc queue.Config, cfg config, w *
 	if err := streams.Apply(ctx, js, streams.Config{}); err != nil {
 		return err
 	}
-	o, err := observe(ctx, cfg, nc, "api")
-	if err != nil {
-		return err
-	}
-	defer o.sender.Close(ctx) //nolint:errcheck // the spans are counted where they arrive
-	qc.Observer = o.observer()
 	q, err := queue.New(ctx, nc, qc)
 	if err != nil {
 		return err
@@ -142,19 +135,18 @@ func runAPI(ctx context.Context, nc *nats.Conn, qc queue.Config, cfg config, w *
 	if err != nil {
 		return err
 	}
-	app := web.New(o.web()) //nolint:contextcheck // requests bring their own
-	service.Routes(app)     //nolint:contextcheck // requests bring their own
+	app := web.New(web.Config{}) //nolint:contextcheck // requests bring their own
+	service.Routes(app)          //nolint:contextcheck // requests bring their own
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", anyPort)
 	if err != nil {
 		return err
 	}
 	r.HTTP = listener.Addr().String()
-	var scraped []func(context.Context) error
-	r.Metrics, scraped = o.serve(q, reg)
-	parts := append(slices.Concat(besides, scraped), q.Run, reg.Run, service.Run,
+	parts := slices.Concat(besides, []func(context.Context) error{
+		q.Run, reg.Run, service.Run,
 		func(ctx context.Context) error { return q.Deadlines(ctx, 1) },
 		func(ctx context.Context) error { return web.Serve(ctx, app, listener) },
-	)
+	})
 	return together(ctx, func() error { return w.ready(r, noOrders) }, parts...)
 }
 
@@ -173,26 +165,18 @@ func together(ctx context.Context, line func() error, parts ...func(context.Cont
 
 // serveWorker runs jobs that do nothing: their output is their input.
 func serveWorker(ctx context.Context, cfg config, w *wire) error {
-	return runWorker(ctx, cfg, w, func(_ context.Context, j *worker.Job) (any, error) { return j.Input, nil })
-}
-
-func runWorker(ctx context.Context, cfg config, w *wire, handle worker.Handler) error {
 	nc, err := cfg.connect("worker")
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	o, err := observe(ctx, cfg, nc, "worker")
-	if err != nil {
-		return err
-	}
-	defer o.sender.Close(ctx) //nolint:errcheck // the spans are counted where they arrive
+	echo := func(_ context.Context, j *worker.Job) (any, error) { return j.Input, nil }
 	up, failed := make(chan struct{}), make(chan error, 1)
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
 		failed <- worker.Run(ctx, worker.Config{
-			Endpoint: cfg.Endpoint, NC: nc, ID: "bench", Concurrency: cfg.Slots, Tracer: o.tracer(), OnReady: func() { close(up) },
-		}, handle)
+			Endpoint: cfg.Endpoint, NC: nc, ID: "bench", Concurrency: cfg.Slots, OnReady: func() { close(up) },
+		}, echo)
 	}()
 	select {
 	case <-up:
@@ -222,17 +206,45 @@ func serveCrowd(ctx context.Context, cfg config, w *wire) error {
 		if err != nil {
 			return err
 		}
-		taker, err := in.q.Take(ctx, e, "crowd", 1)
+		consumer, err := in.q.Consume(ctx, e, "crowd", 1)
 		if err != nil {
 			return err
 		}
-		defer taker.Close()
+		defer consumer.Close()
 		parts = append(parts, func(ctx context.Context) error {
-			if _, err := taker.Next(ctx); ctx.Err() == nil {
+			if _, err := consumer.Next(ctx); ctx.Err() == nil {
 				return fmt.Errorf("a job came to %s: %w", e.ID, err)
 			}
 			return nil
 		})
 	}
 	return together(ctx, func() error { return w.ready(ready{}, noOrders) }, parts...)
+}
+
+// insider is what a child stands on that works with the queue itself. Close its
+// nc.
+type insider struct {
+	nc  *nats.Conn
+	js  jetstream.JetStream
+	q   *queue.Queue
+	reg *registry.Registry
+}
+
+func newInsider(ctx context.Context, cfg config, name string, qc queue.Config) (in insider, err error) {
+	if in.nc, err = cfg.connect(name); err != nil {
+		return in, err
+	}
+	defer func() {
+		if err != nil {
+			in.nc.Close()
+		}
+	}()
+	if in.js, err = jetstream.New(in.nc); err != nil {
+		return in, err
+	}
+	if in.q, err = queue.New(ctx, in.nc, qc); err != nil {
+		return in, err
+	}
+	in.reg, err = registry.New(ctx, in.js, nil)
+	return in, err
 }

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// scaleSlots keeps the sites that only wait their turn quiet.
+	scaleCase = "scale"
+	// scaleSlots keeps the envs that only wait their turn quiet.
 	scaleSlots = 4
 	// fillWithin bounds the filling of the deep queue.
 	fillWithin = 10 * time.Minute
@@ -32,9 +33,9 @@ func (b *bench) scale(ctx context.Context) ([]row, error) {
 		{fmt.Sprintf("%d endpoints", b.sizes.endpoints), b.sizes.endpoints, b.sizes.queuedFew},
 		{fmt.Sprintf("%d queued", b.sizes.queued), b.sizes.endpointsFew, b.sizes.queued},
 	}
-	sites := make([]*site, len(ends))
+	envs := make([]*env, len(ends))
 	defer func() {
-		for _, s := range sites {
+		for _, s := range envs {
 			if s != nil {
 				s.close()
 			}
@@ -43,15 +44,15 @@ func (b *bench) scale(ctx context.Context) ([]row, error) {
 	for i, end := range ends {
 		_, _ = fmt.Fprintf(b.progress, "scale: prepare %s\n", end.name)
 		var err error
-		if sites[i], err = b.scaleSite(ctx, fmt.Sprintf("scale-%d", i), end.crowd, end.queued); err != nil {
+		if envs[i], err = b.scaleEnv(ctx, fmt.Sprintf("scale-%d", i), end.crowd, end.queued); err != nil {
 			return nil, fmt.Errorf("%s: %w", end.name, err)
 		}
 	}
 	readings := make([][]reading, len(ends)) // of each site, by round
 	for i := range b.sizes.rounds + 1 {
 		_, _ = fmt.Fprintf(b.progress, "scale: round %d\n", i)
-		for n, s := range sites {
-			r := &round{site: s, trips: b.sizes.scaleTrips}
+		for n, s := range envs {
+			r := &round{env: s, trips: b.sizes.scaleTrips}
 			got, err := step(ctx, scaleRound, r)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", ends[n].name, err)
@@ -67,15 +68,15 @@ func (b *bench) scale(ctx context.Context) ([]row, error) {
 		for i, small := range readings[0] {
 			pairs = append(pairs, pair{bare: small, ours: readings[n][i]})
 		}
-		rows = append(rows, rowsOf("scale", ends[n].name, pairs)...)
+		rows = append(rows, rowsOf(scaleCase, ends[n].name, pairs)...)
 	}
 	return rows, nil
 }
 
-func (b *bench) scaleSite(ctx context.Context, name string, crowd, queued int) (*site, error) {
+func (b *bench) scaleEnv(ctx context.Context, name string, crowd, queued int) (*env, error) {
 	prepare, cancel := context.WithTimeout(ctx, fillWithin)
 	defer cancel()
-	s, err := b.newSite(prepare, siteConfig{name: name, slots: scaleSlots, crowd: crowd})
+	s, err := b.newEnv(prepare, envConfig{name: name, slots: scaleSlots, crowd: crowd})
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (b *bench) scaleSite(ctx context.Context, name string, crowd, queued int) (
 }
 
 // fill queues jobs where nobody works, as the API does but for HTTP.
-func (s *site) fill(ctx context.Context, n int) error {
+func (s *env) fill(ctx context.Context, n int) error {
 	e, err := s.reg.Endpoints.Get(ctx, quietEndpoint)
 	if err != nil {
 		return err
@@ -140,13 +141,13 @@ func (r *round) leases(ctx context.Context, timed timer) error {
 	if err != nil {
 		return err
 	}
-	taker, err := r.q.Take(ctx, e, "scale", 1)
+	consumer, err := r.q.Consume(ctx, e, "scale", 1)
 	if err != nil {
 		return err
 	}
-	defer taker.Close()
+	defer consumer.Close()
 	leases := make([]*queue.Lease, r.trips)
-	err = timed("pick up", func(ctx context.Context, i int) (err error) { leases[i], err = taker.Next(ctx); return err })
+	err = timed("pick up", func(ctx context.Context, i int) (err error) { leases[i], err = consumer.Next(ctx); return err })
 	if err != nil {
 		return err
 	}

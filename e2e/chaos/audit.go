@@ -2,17 +2,19 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
 // evidence is what the audit goes by.
 type evidence struct {
-	stories map[string]*story
-	entries []entry
-	deaths  map[string]int64 // of workers
-	chunks  map[string][][]byte
+	histories map[string]*history
+	entries   []entry
+	deaths    map[string]int64 // of workers
+	chunks    map[string][][]byte
 	// recorded is nil where nobody recorded.
 	recorded *recordOf
 }
@@ -36,16 +38,16 @@ func (s *site) audit(ctx context.Context, c *client, stuck []write) (*report, er
 	if err != nil {
 		return nil, err
 	}
-	v := &evidence{stories: tell(entries, writes), entries: entries, deaths: deathsIn(entries), chunks: chunks, recorded: recorded}
+	v := &evidence{histories: buildHistories(entries, writes), entries: entries, deaths: deathsIn(entries), chunks: chunks, recorded: recorded}
 	r := newReport(s, v, c)
 	for _, w := range stuck {
 		r.add(violation{"stuck", w.job, fmt.Sprintf("attempt %d is %s and nothing will end it", w.attempt, w.Status)})
 	}
 	for _, id := range v.ids() {
-		for _, check := range []func(*story) []violation{
+		for _, check := range []func(*history) []violation{
 			v.accounted, v.visible, v.outcomes, v.inTime, v.causes, v.replaced, v.payloads, v.history,
 		} {
-			r.add(check(v.stories[id])...)
+			r.add(check(v.histories[id])...)
 		}
 	}
 	r.add(v.streamed()...)
@@ -71,7 +73,7 @@ func deathsIn(entries []entry) map[string]int64 {
 
 func (v *evidence) ids() []string {
 	var ids []string
-	for id := range v.stories {
+	for id := range v.histories {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
@@ -79,7 +81,7 @@ func (v *evidence) ids() []string {
 }
 
 // accounted: an accepted job has ended, or its ttl is over.
-func (v *evidence) accounted(s *story) []violation {
+func (v *evidence) accounted(s *history) []violation {
 	if !s.accepted() {
 		return nil
 	}
@@ -94,7 +96,7 @@ func (v *evidence) accounted(s *story) []violation {
 }
 
 // visible: a job is there until its ttl is over, and not any more then.
-func (v *evidence) visible(s *story) []violation {
+func (v *evidence) visible(s *history) []violation {
 	var found []violation
 	if !s.accepted() {
 		return nil
@@ -110,8 +112,8 @@ func (v *evidence) visible(s *story) []violation {
 	return found
 }
 
-// outcomes: an attempt has at most one, whoever is told.
-func (v *evidence) outcomes(s *story) []violation {
+// outcomes: an attempt has at most one, for every party.
+func (v *evidence) outcomes(s *history) []violation {
 	const rule = "one outcome per attempt"
 	var found []violation
 	for _, w := range s.writes {
@@ -126,20 +128,20 @@ func (v *evidence) outcomes(s *story) []violation {
 		}
 		first, ok := s.outcome(e.Attempt)
 		if !ok || first.Status != e.Status || first.Run != e.Run {
-			found = append(found, violation{rule, s.id, fmt.Sprintf("run %d of attempt %d was told %s, its record says %q by run %d", e.Run, e.Attempt, e.Status, first.Status, first.Run)})
+			found = append(found, violation{rule, s.id, fmt.Sprintf("run %d of attempt %d was answered %s, its record says %q by run %d", e.Run, e.Attempt, e.Status, first.Status, first.Run)})
 		}
 	}
 	final, _ := s.outcome(s.attempts())
 	for _, e := range s.calls {
 		if e.Kind == cancelOp && e.Answer == yes && final.Status != cancelled {
-			found = append(found, violation{rule, s.id, fmt.Sprintf("a caller was told CANCELLED, its record says %q", final.Status)})
+			found = append(found, violation{rule, s.id, fmt.Sprintf("a caller was answered CANCELLED, its record says %q", final.Status)})
 		}
 	}
 	return found
 }
 
 // inTime: nothing is decided or begun after the ttl.
-func (v *evidence) inTime(s *story) []violation {
+func (v *evidence) inTime(s *history) []violation {
 	var found []violation
 	for _, w := range s.writes {
 		late := max(w.Started, w.Finished) - w.Expires
@@ -154,13 +156,13 @@ func (v *evidence) inTime(s *story) []violation {
 }
 
 // began reports whether w is the write that brought its status, not a touch.
-func (s *story) began(w write) bool {
+func (s *history) began(w write) bool {
 	i := slices.IndexFunc(s.writes, func(o write) bool { return o.attempt == w.attempt && o.Status == w.Status && o.Run == w.Run })
 	return s.writes[i].seq == w.seq
 }
 
 // replaced: each write knew the one that it replaced.
-func (v *evidence) replaced(s *story) []violation {
+func (v *evidence) replaced(s *history) []violation {
 	last := map[int]uint64{}
 	var found []violation
 	for _, w := range s.writes {
@@ -170,4 +172,90 @@ func (v *evidence) replaced(s *story) []violation {
 		last[w.attempt] = w.seq
 	}
 	return found
+}
+
+// payloads: a caller gets what the run that completed the job delivered, whole.
+func (v *evidence) payloads(s *history) []violation {
+	for _, e := range s.calls {
+		if e.Answer != yes || e.Status != completed {
+			continue
+		}
+		w, _ := s.outcome(s.attempts())
+		meant, ok := s.did(intends, w.attempt, w.Run)
+		if !ok || meant.Hash != e.Hash {
+			return []violation{{"payload", s.id, fmt.Sprintf("run %d of attempt %d delivered %q, a caller got %q", w.Run, w.attempt, meant.Hash, e.Hash)}}
+		}
+	}
+	return nil
+}
+
+// streamed: the chunks of a run are there once each, in order, and none that
+// was taken is missing.
+func (v *evidence) streamed() []violation {
+	var found []violation
+	for subject, chunks := range v.chunks {
+		t := strings.Split(subject, ".")
+		id, by := t[3], t[4]+"/"+t[5]
+		for i, data := range chunks {
+			var c struct {
+				N  int    `json:"n"`
+				By string `json:"by"`
+			}
+			if err := json.Unmarshal(data, &c); err != nil || c.N != i || c.By != by {
+				found = append(found, violation{"chunks", id, fmt.Sprintf("chunk %d of run %s is %s", i, by, data)})
+			}
+		}
+		if s := v.histories[id]; s != nil {
+			for _, e := range s.work {
+				if e.Kind == emitted && fmt.Sprintf("%d/%d", e.Attempt, e.Run) == by && e.Value >= int64(len(chunks)) {
+					found = append(found, violation{"chunks", id, fmt.Sprintf("chunk %d of run %s was taken and is missing", e.Value, by)})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// purges: what purges say they removed is what became CANCELLED meanwhile, on
+// an endpoint where nobody cancels. Purges at the same time are taken together.
+func (v *evidence) purges(endpoint string) []violation {
+	var found []violation
+	for _, w := range windows(v.entries, endpoint) {
+		got := int64(0)
+		for _, s := range v.histories {
+			for _, o := range s.writes {
+				at := o.at.UnixNano()
+				if s.endpoint == endpoint && o.Status == cancelled && s.began(o) && w.from <= at && at <= w.until {
+					got++
+				}
+			}
+		}
+		if w.sure && got != w.removed || got < w.removed {
+			found = append(found, violation{"purge", "-", fmt.Sprintf("%d removed, by the answers to callers; %d jobs became CANCELLED", w.removed, got)})
+		}
+	}
+	return found
+}
+
+// window is a time in which purges were under way.
+type window struct {
+	from, until, removed int64
+	sure                 bool // all were answered
+}
+
+func windows(entries []entry, endpoint string) []window {
+	var all []window
+	purges := slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return e.Kind != purgeOp || e.Endpoint != endpoint })
+	slices.SortFunc(purges, func(a, b entry) int { return int(a.Call - b.Call) })
+	for _, e := range purges {
+		if n := len(all) - 1; n < 0 || all[n].until < e.Call {
+			all = append(all, window{from: e.Call, sure: true})
+		}
+		w := &all[len(all)-1]
+		w.until, w.sure = max(w.until, settled(e)), w.sure && e.Answer == yes
+		if e.Answer == yes {
+			w.removed += e.Value
+		}
+	}
+	return all
 }

@@ -15,7 +15,7 @@ import (
 	"flightline/shared/queue"
 )
 
-// input is what the driver tells a handler.
+// input is what the driver sends to a handler.
 type input struct {
 	Tag int `json:"tag"`
 	// Plan is what to do; "" leaves it to chance.
@@ -37,7 +37,7 @@ type plan string
 const (
 	quick  plan = "quick"  // complete at once
 	steady plan = "steady" // heartbeats, and complete at At or on cue
-	// deafOnce: the first run hears and says nothing until it completes at At or
+	// deafOnce: the first run neither receives nor sends anything until it completes at At or
 	// on cue; a later run is steady, and completes a little later than the first.
 	// Of a job with an even Tag the first run completes a second later still.
 	deafOnce plan = "deaf once"
@@ -59,14 +59,14 @@ type behaviour struct {
 	cue              string        // the file that work waits for; "" means none
 	work             time.Duration // from the beginning of the run, or from the cue
 	end              ending
-	deaf             bool // sends no heartbeats and hears nothing
+	deaf             bool // sends no heartbeats and receives nothing
 	progress, chunks int
 	size             int
 }
 
 const (
 	megabyte = 1 << 20
-	// shortTimeout tells jobs whose deadline comes soon: only those are made
+	// shortTimeout selects jobs whose deadline comes soon: only those are made
 	// to meet it.
 	shortTimeout = 6 * time.Second
 )

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// client is a caller of the API; it writes down what it is told.
+// client is a caller of the API; it writes down the answers.
 type client struct {
 	http  *http.Client
 	apis  []string

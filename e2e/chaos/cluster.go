@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,7 +16,7 @@ import (
 
 // cluster is an experiment of its own: three NATS nodes under a steady load,
 // each of which is killed, cut off and cut from one other in turn. What calls
-// take and are told meanwhile is measured; the ledger is audited as ever.
+// take and get as answers meanwhile is measured; the ledger is audited as ever.
 type cluster struct {
 	rate int           // jobs a second
 	last time.Duration // of the load
@@ -25,9 +27,9 @@ const (
 	clusterNodes    = 3
 	clusterEndpoint = "cluster"
 	clusterSlots    = 48 // of each worker
-	// harmEvery is the time from one harm to the next, as a rule; away is how
+	// harmInterval is the time from one harm to the next, as a rule; away is how
 	// long a node is gone. An election and a lease fit in.
-	harmEvery, away = 30 * time.Second, 12 * time.Second
+	harmInterval, away = 30 * time.Second, 12 * time.Second
 )
 
 // The harms, in the order in which each node meets them; calm is none.
@@ -74,7 +76,7 @@ func (x cluster) run(ctx context.Context) (*clusterReport, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	calm := time.Now()
-	stuck := s.quiet(ctx, quietWithin)
+	stuck := s.quiet(ctx, quietTimeout)
 	quiet := time.Since(calm)
 	d := newDriver(s, x.seed)
 	for _, id := range l.jobs {
@@ -88,7 +90,7 @@ func (x cluster) run(ctx context.Context) (*clusterReport, error) {
 		return nil, fmt.Errorf("%w (kept in %s)", err, s.dir)
 	}
 	r.took, r.turmoil, r.quiet = time.Since(began), turmoil, quiet
-	r.add(l.onceEach(r.stories)...)
+	r.add(l.onceEach(r.histories)...)
 	return newClusterReport(x, r, l.calls, writes, harm), s.end(r)
 }
 
@@ -119,7 +121,7 @@ func (s *site) staff() error {
 
 // apisReady waits until every instance answers.
 func (s *site) apisReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	c := newClient(s.apis, s.ledger, s.fault)
 	for i := range s.apis {
@@ -137,7 +139,7 @@ func (s *site) apisReady(ctx context.Context) error {
 // has begun is undone, whatever happens to ctx.
 func (s *site) turns(ctx context.Context, last time.Duration) (done []period, err error) {
 	end := time.Now().Add(last)
-	every, gone := harmEvery, away
+	every, gone := harmInterval, away
 	if all := last / (3*clusterNodes + 1); all < every { // a short run does each thing once
 		every, gone = all, all/2
 	}
@@ -163,7 +165,7 @@ func (s *site) turns(ctx context.Context, last time.Duration) (done []period, er
 			return done, err
 		}
 		s.tally.kill(p.what)
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
 		s.together(within)
 		cancel()
 		p.until = time.Now()
@@ -180,5 +182,109 @@ func (s *site) apart(d time.Duration, cut []*network.Relay) {
 	<-time.After(d)
 	for _, r := range cut {
 		r.Mend()
+	}
+}
+
+// clusterReport is a report, and what callers saw while each harm was done.
+type clusterReport struct {
+	*report
+	x    cluster
+	rows []clusterRow
+}
+
+// clusterRow is what was seen in the periods of one kind of harm.
+type clusterRow struct {
+	what      string
+	periods   int
+	submitted int
+	givenUp   int
+	answers   []time.Duration // until a submission was accepted, sorted
+	ends      []time.Duration // until the job was over, sorted; one in longJobRatio takes seconds by itself
+	errors    map[string]int  // of tries, by code
+}
+
+func newClusterReport(x cluster, r *report, calls []callerCall, writes []write, harm []period) *clusterReport {
+	c := &clusterReport{report: r, x: x}
+	for _, what := range []string{calmly, killed, cutOff, cutPair} {
+		c.rows = append(c.rows, clusterRow{what: what, errors: map[string]int{}})
+	}
+	for _, p := range harm {
+		c.row(p.what).periods++
+	}
+	ended := map[string]time.Time{}
+	for _, w := range writes {
+		if terminal(w.Status) {
+			ended[w.job] = w.at
+		}
+	}
+	for _, call := range calls {
+		row := c.row(during(harm, call.due))
+		row.add(call, ended)
+	}
+	for i := range c.rows {
+		slices.Sort(c.rows[i].answers)
+		slices.Sort(c.rows[i].ends)
+	}
+	return c
+}
+
+func (c *clusterReport) row(what string) *clusterRow {
+	return &c.rows[slices.IndexFunc(c.rows, func(r clusterRow) bool { return r.what == what })]
+}
+
+// during is the harm that was done at t.
+func during(harm []period, t time.Time) string {
+	for _, p := range harm {
+		if !t.Before(p.from) && t.Before(p.until) {
+			return p.what
+		}
+	}
+	return calmly
+}
+
+func (r *clusterRow) add(c callerCall, ended map[string]time.Time) {
+	r.submitted++
+	for _, err := range c.errors {
+		r.errors[err]++
+	}
+	if !c.accepted {
+		r.givenUp++
+		return
+	}
+	r.answers = append(r.answers, c.took)
+	if at, ok := ended[c.job]; ok {
+		r.ends = append(r.ends, at.Sub(c.due))
+	}
+}
+
+// quantile of sorted durations, 0 of none.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// good reports whether the ledger is clean, every submission was accepted in
+// the end, and each kind of harm was done to every node.
+func (c *clusterReport) good() bool {
+	for _, r := range c.rows {
+		if r.givenUp > 0 || r.what != calmly && r.periods < clusterNodes {
+			return false
+		}
+	}
+	return c.report.good()
+}
+
+func (c *clusterReport) print(out io.Writer) {
+	c.report.print(out)
+	_, _ = fmt.Fprintf(out, "\n%d jobs/s for %s: what callers saw, by what was done when they came\n\n", c.x.rate, c.x.last)
+	_, _ = fmt.Fprintln(out, "| | times | jobs | accepted p50 | p99 | slowest | ended p50 | p99 | tries that failed | given up |")
+	_, _ = fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|")
+	for _, r := range c.rows {
+		ms := func(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
+		_, _ = fmt.Fprintf(out, "| %s | %d | %d | %s | %s | %s | %s | %s | %s | %d |\n", r.what, r.periods, r.submitted,
+			ms(quantile(r.answers, 0.5)), ms(quantile(r.answers, 0.99)), ms(quantile(r.answers, 1)),
+			ms(quantile(r.ends, 0.5)), ms(quantile(r.ends, 0.99)), list(r.errors), r.givenUp)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // load is callers who do what good callers do: they submit at a steady rate,
 // whatever becomes of the jobs before, and try again under the same
-// idempotency key, elsewhere, until they are told that the job is accepted.
+// idempotency key, elsewhere, until an answer says that the job is accepted.
 type load struct {
 	client *client
 	seed   uint64
@@ -36,17 +36,17 @@ type callerCall struct {
 }
 
 const (
-	// tryWithin is how long a caller waits for one answer: longer than the API
+	// tryTimeout is how long a caller waits for one answer: longer than the API
 	// takes to say that it does not know.
-	tryWithin = 6 * time.Second
-	// callWithin is how long a caller tries.
-	callWithin = time.Minute
-	// mostPause is the longest pause between two tries, as a rule: who comes more
+	tryTimeout = 6 * time.Second
+	// callTimeout is how long a caller tries.
+	callTimeout = time.Minute
+	// maxPause is the longest pause between two tries, as a rule: who comes more
 	// often keeps those down who are down.
-	mostPause = 4 * time.Second
-	// longEvery is how many jobs there are to one that runs for seconds, and so
+	maxPause = 4 * time.Second
+	// longJobRatio is in how many jobs one runs for seconds, and so
 	// through what happens to the bus.
-	longEvery = 20
+	longJobRatio = 20
 )
 
 // run submits rate jobs a second for d, and returns when all were answered.
@@ -66,16 +66,16 @@ func (l *load) run(ctx context.Context, rate int, d time.Duration) {
 // call submits job n until it is accepted. The ledger gets one entry for all
 // tries: they are one submission, or the key is worth nothing.
 func (l *load) call(ctx context.Context, n int, due time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	in := input{Tag: n, Plan: quick}
-	if n%longEvery == 0 {
-		in.Plan, in.At = steady, due.Add(time.Duration(1+n/longEvery%8)*time.Second).UnixMilli()
+	if n%longJobRatio == 0 {
+		in.Plan, in.At = steady, due.Add(time.Duration(1+n/longJobRatio%8)*time.Second).UnixMilli()
 	}
 	body, key := submission(in, policy{}), fmt.Sprintf("%d-%d", l.seed, n)
 	told := callerCall{due: due}
 	e := entry{Kind: submitOp, Endpoint: clusterEndpoint, Call: time.Now().UnixNano(), Answer: unknown}
-	for pause := again; ; pause = min(2*pause, mostPause) {
+	for pause := again; ; pause = min(2*pause, maxPause) {
 		err := l.try(ctx, l.client.apis[(n+len(told.errors))%len(l.client.apis)], key, body, &told)
 		if told.accepted = err == ""; told.accepted {
 			e.Answer = yes
@@ -99,7 +99,7 @@ func (l *load) call(ctx context.Context, n int, due time.Time) {
 
 // try sends the submission once; "" means that it is accepted.
 func (l *load) try(ctx context.Context, api, key string, body []byte, told *callerCall) string {
-	ctx, cancel := context.WithTimeout(ctx, tryWithin)
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+api+"/v2/"+clusterEndpoint+"/run", bytes.NewReader(body))
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *load) try(ctx context.Context, api, key string, body []byte, told *call
 }
 
 // onceEach: a key stands for one job, and there are no jobs but those of keys.
-func (l *load) onceEach(stories map[string]*story) []violation {
+func (l *load) onceEach(histories map[string]*history) []violation {
 	const rule = "one job per key"
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,14 +151,14 @@ func (l *load) onceEach(stories map[string]*story) []violation {
 		named[c.job] = true
 	}
 	var strangers []string
-	for id, s := range stories {
+	for id, s := range histories {
 		if !named[id] && len(s.writes) > 0 {
 			strangers = append(strangers, id)
 		}
 	}
 	slices.Sort(strangers)
 	if len(strangers) > nameless {
-		found = append(found, violation{rule, strangers[0], fmt.Sprintf("%d jobs that no caller was told of, and %d callers who were told of none", len(strangers), nameless)})
+		found = append(found, violation{rule, strangers[0], fmt.Sprintf("%d jobs that no answer named, and %d callers whose answers named none", len(strangers), nameless)})
 	}
 	return found
 }

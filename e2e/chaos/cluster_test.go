@@ -8,7 +8,7 @@ import (
 )
 
 func TestOnceEach(t *testing.T) {
-	written := &story{writes: []write{{seq: 1}}}
+	written := &history{writes: []write{{seq: 1}}}
 	tests := map[string]struct {
 		calls []callerCall
 		jobs  []string // with a record
@@ -22,11 +22,11 @@ func TestOnceEach(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			stories := map[string]*story{"asked for and never there": {}}
+			histories := map[string]*history{"asked for and never there": {}}
 			for _, id := range tt.jobs {
-				stories[id] = written
+				histories[id] = written
 			}
-			if got := (&load{calls: tt.calls}).onceEach(stories); len(got) != tt.want {
+			if got := (&load{calls: tt.calls}).onceEach(histories); len(got) != tt.want {
 				t.Errorf("got %v, want %d violations", got, tt.want)
 			}
 		})

@@ -13,7 +13,7 @@
 //	                                    some of that, of another build
 //
 // NATS nodes, api instances and workers are processes of this same program
-// (roles.go), so that SIGKILL is a real one. A worker is told to kill itself
+// (roles.go), so that SIGKILL is a real one. A worker is asked to kill itself
 // at one of the crash points of package queue, is killed at random, or is
 // asked to stop; an api instance is killed at random or at a crash point; a
 // NATS node is killed, kept away for longer than two leases, or suspended.
@@ -26,8 +26,8 @@
 //
 // Three parties write down what they saw, independently of the queue:
 //
-//   - the driver, what callers were told and when (driver.go, client.go);
-//   - each worker, when a handler began, and what it was told of the outcome,
+//   - the driver, what callers were answered and when (driver.go, client.go);
+//   - each worker, when a handler began, and which outcome it was answered,
 //     into a file that survives its death (worker.go, ledger.go);
 //   - the observer, every write of every record, by sequence (observer.go).
 //
@@ -38,8 +38,8 @@
 // record write expected the one before it; and the history of each job, as
 // callers, workers and observer saw it, is one of the state machine (model.go,
 // checked by porcupine). Two recorders, which both believe to be active and die
-// between any two steps, have told every event of every attempt, once and in
-// order, and counted each (recorder.go, recorded.go).
+// between any two steps, have recorded every event of every attempt, once and in
+// order, and counted each (recorder.go).
 //
 // Package system has scenarios of another kind: what a user starts, default
 // settings and all roles in one process included, with a ledger that only
@@ -47,5 +47,5 @@
 //
 // A harness that finds nothing proves nothing: first it must find five bugs
 // that package queue carries behind build tags, each by a scenario that finds
-// nothing without the tag (plants.go, scenarios.go).
+// nothing without the tag (mutations.go, scenarios.go).
 package main

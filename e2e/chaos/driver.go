@@ -44,7 +44,7 @@ func newDriver(s *site, seed uint64) *driver {
 
 // run sends jobs until jobs were accepted and enough says so, or ctx ends. The
 // second endpoint is for jobs that are purged and never cancelled, so that the
-// two can be told apart.
+// two can be distinguished.
 func (d *driver) run(ctx context.Context, jobs int, enough func() bool) {
 	purges, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -88,7 +88,7 @@ func (d *driver) script(ctx context.Context, rng *rand.Rand) {
 	d.watch(ctx, rng, e, id)
 }
 
-// newTTL is one that ends the job soon, or one that is longer than what it had.
+// newTTL either ends the job soon, or is longer than the ttl before.
 func newTTL(rng *rand.Rand) time.Duration {
 	if rng.IntN(3) == 0 {
 		return 2 * time.Hour

@@ -10,22 +10,22 @@ import (
 	"flightline/shared/queue"
 )
 
-// fate is what the harness does to a child; its config may say that it kills
+// schedule is what the harness does to a child; its config may say that it kills
 // itself.
-type fate struct {
+type schedule struct {
 	kill, stop time.Duration // after so long; 0: never
 }
 
 const (
-	// stopWithin is how long a worker that was asked to stop may take.
-	stopWithin = 4 * time.Second
+	// stopTimeout is how long a worker that was asked to stop may take.
+	stopTimeout = 4 * time.Second
 	// restartPause keeps a child that cannot live from being started in a loop.
 	restartPause = 20 * time.Millisecond
 )
 
 // keep runs children of a role one after the other until ctx ends; the last
 // one lives on. next says what the n-th is like.
-func (s *site) keep(ctx context.Context, role string, next func(n int) (roleConfig, fate)) error {
+func (s *site) keep(ctx context.Context, role string, next func(n int) (roleConfig, schedule)) error {
 	for n := 1; ctx.Err() == nil; n++ {
 		cfg, f := next(n)
 		c, err := s.start(role, cfg)
@@ -41,9 +41,9 @@ func (s *site) keep(ctx context.Context, role string, next func(n int) (roleConf
 	return nil
 }
 
-// attend lets fate happen and reports whether the child is gone; it is not if
+// attend lets schedule happen and reports whether the child is gone; it is not if
 // ctx ended first.
-func (s *site) attend(ctx context.Context, role string, c *child, f fate) bool {
+func (s *site) attend(ctx context.Context, role string, c *child, f schedule) bool {
 	kill, stop := after(f.kill), after(f.stop)
 	for {
 		select {
@@ -55,7 +55,7 @@ func (s *site) attend(ctx context.Context, role string, c *child, f fate) bool {
 		case <-stop:
 			s.tally.kill(role + " asked to stop")
 			c.stop()
-			stop, kill = nil, after(stopWithin)
+			stop, kill = nil, after(stopTimeout)
 		case <-ctx.Done():
 			return false
 		}
@@ -151,25 +151,25 @@ func points() []queue.Point {
 	return []queue.Point{queue.AfterDelivery, queue.AfterRecord, queue.AfterPayload, queue.AfterTerminalWrite, queue.BeforeDelete}
 }
 
-// keepWorkers keeps count workers until ctx ends; calm tells when no more
+// keepWorkers keeps count workers until ctx ends; calm says when no more
 // harm is to be done to new ones.
 func (s *site) keepWorkers(ctx context.Context, name string, slots []int, seed uint64, calm <-chan struct{}) error {
 	rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // chance, no secret
-	return s.keep(ctx, "worker", func(n int) (roleConfig, fate) {
+	return s.keep(ctx, "worker", func(n int) (roleConfig, schedule) {
 		cfg := roleConfig{Name: fmt.Sprintf("%s-%d", name, n), Endpoints: s.endpoints, Slots: slots, Seed: seed + uint64(n)<<32} //nolint:gosec // positive
 		select {
 		case <-calm:
-			return cfg, fate{}
+			return cfg, schedule{}
 		default:
 		}
 		switch dice := rng.IntN(100); {
 		case dice < 75:
 			cfg.DieAt, cfg.DieAfter = s.tally.next(points()), 2+rng.Int64N(8)
-			return cfg, fate{kill: between(rng, 8*time.Second, 12*time.Second)} // it may never come there
+			return cfg, schedule{kill: between(rng, 8*time.Second, 12*time.Second)} // it may never come there
 		case dice < 88:
-			return cfg, fate{kill: between(rng, 500*time.Millisecond, 4*time.Second)}
+			return cfg, schedule{kill: between(rng, 500*time.Millisecond, 4*time.Second)}
 		}
-		return cfg, fate{stop: between(rng, time.Second, 4*time.Second)}
+		return cfg, schedule{stop: between(rng, time.Second, 4*time.Second)}
 	})
 }
 
@@ -177,16 +177,16 @@ func (s *site) keepWorkers(ctx context.Context, name string, slots []int, seed u
 func (s *site) keepAPI(ctx context.Context, index int, seed uint64, calm <-chan struct{}) error {
 	rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // chance, no secret
 	crashes := []queue.Point{queue.AfterPayload, queue.AfterTerminalWrite, queue.BeforeDelete}
-	return s.keep(ctx, "api", func(n int) (roleConfig, fate) {
+	return s.keep(ctx, "api", func(n int) (roleConfig, schedule) {
 		cfg := roleConfig{Name: fmt.Sprintf("api%d-%d", index, n), Listen: s.apis[index]}
 		select {
 		case <-calm:
-			return cfg, fate{}
+			return cfg, schedule{}
 		default:
 		}
 		if rng.IntN(2) == 0 {
 			cfg.DieAt, cfg.DieAfter = s.tally.next(crashes), 3+rng.Int64N(20)
 		}
-		return cfg, fate{kill: between(rng, 6*time.Second, 14*time.Second)}
+		return cfg, schedule{kill: between(rng, 6*time.Second, 14*time.Second)}
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,9 +11,13 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/streams"
 )
 
-// kind says what an entry of the ledger tells.
+// kind is what an entry of the ledger is about.
 type kind string
 
 const (
@@ -24,7 +29,7 @@ const (
 	ttlOp    kind = "ttl"
 	purgeOp  kind = "purge"
 
-	// What workers did and were told.
+	// What workers did and were answered.
 	began    kind = "began"     // a handler starts
 	intends  kind = "intends"   // the output that is about to be delivered, by its hash
 	ended    kind = "ended"     // the outcome was taken
@@ -46,7 +51,7 @@ const (
 	yes     answer = "yes"
 	no      answer = "no"      // not possible in this status
 	gone    answer = "gone"    // 404
-	unknown answer = "unknown" // no answer, or one that says that nobody knows
+	unknown answer = "unknown" // no answer, or one of an unknown outcome
 )
 
 // entry is one line of the ledger. All processes share the machine's clock.
@@ -88,7 +93,7 @@ func openLedger(dir, who string) (*ledger, error) {
 	return &ledger{who: who, f: f}, nil
 }
 
-// write adds an entry; one that cannot be written ends the process, since
+// write adds an entry; an entry that cannot be written ends the process, since
 // without it the audit would accuse the innocent.
 func (l *ledger) write(e entry) {
 	if e.At == 0 {
@@ -141,5 +146,75 @@ func readLedger(all []entry, name string) ([]entry, error) {
 			return nil, fmt.Errorf("read ledger %s: %w", name, err)
 		}
 		all = append(all, e)
+	}
+}
+
+// readTimeout bounds the reading of one stream.
+const readTimeout = 30 * time.Second
+
+// each reads all that a stream holds, from its leader.
+func (s *site) each(ctx context.Context, name string, do func(*jetstream.RawStreamMsg)) error {
+	within, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	stream, err := s.js.Stream(within, name)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	for next := uint64(1); ; {
+		m, err := stream.GetMsg(within, next, jetstream.WithGetMsgSubject(">"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		do(m)
+		next = m.Sequence + 1
+	}
+}
+
+// chunks reads all streamed output, by run, in the order in which it is stored.
+func (s *site) chunks(ctx context.Context) (map[string][][]byte, error) {
+	found := map[string][][]byte{}
+	err := s.each(ctx, streams.Output(0), func(m *jetstream.RawStreamMsg) {
+		found[m.Subject] = append(found[m.Subject], m.Data)
+	})
+	return found, err
+}
+
+// scan returns the subjects of all that a stream holds, from its leader: for
+// streams of which each would take minutes.
+func (s *site) scan(ctx context.Context, name string, do func(subject string, seq uint64)) error {
+	within, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	stream, err := s.js.Stream(within, name)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	if stream.CachedInfo().State.Msgs == 0 {
+		return nil
+	}
+	consumer, err := stream.OrderedConsumer(within, jetstream.OrderedConsumerConfig{HeadersOnly: true})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	defer messages.Stop()
+	for {
+		m, err := messages.Next(jetstream.NextContext(within))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		do(m.Subject(), meta.Sequence.Stream)
+		if meta.NumPending == 0 {
+			return nil
+		}
 	}
 }

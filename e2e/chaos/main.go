@@ -69,11 +69,11 @@ func (o options) run() (good bool, err error) {
 		return playOne(ctx, o.act)
 	}
 	if o.plants {
-		good, err = findPlants(ctx, os.Stdout)
+		good, err = findMutations(ctx, os.Stdout)
 		if err != nil || !good {
 			return good, err
 		}
-		return o.systemPlants(ctx)
+		return o.systemMutations(ctx)
 	}
 	good = true
 	if o.nodes == 0 {
@@ -99,7 +99,7 @@ func (o options) beforeExperiments(ctx context.Context) (good bool, err error) {
 	var kept bool
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		good, err = findPlants(ctx, os.Stdout)
+		good, err = findMutations(ctx, os.Stdout)
 		return err
 	})
 	g.Go(func() (err error) {

@@ -77,7 +77,7 @@ func retried(s state, unsure bool) []state {
 	return next
 }
 
-// written: a step of the attempt, or the confirmation of one that another
+// written: a step of the attempt, or the confirmation of a step that another
 // witness of it has told before.
 func written(s state, e event) []state {
 	next := state{e.attempt, e.run, e.status}
@@ -124,14 +124,14 @@ func lifecycle() porcupine.Model {
 	return m.ToModel()
 }
 
-// checkWithin bounds the search for an order of one job's events.
-const checkWithin = 20 * time.Second
+// checkTimeout bounds the search for an order of one job's events.
+const checkTimeout = 20 * time.Second
 
 // history: there is an order of all that was seen of the job, each event
 // within its time, that the state machine could have taken.
-func (v *evidence) history(s *story) []violation {
+func (v *evidence) history(s *history) []violation {
 	ops := s.operations()
-	switch porcupine.CheckOperationsTimeout(lifecycle(), ops, checkWithin) {
+	switch porcupine.CheckOperationsTimeout(lifecycle(), ops, checkTimeout) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
@@ -148,7 +148,7 @@ func (o *operations) add(e event, from, until int64) {
 	*o = append(*o, porcupine.Operation{ClientId: len(*o), Input: e, Call: from, Return: max(until, from+1)})
 }
 
-func (s *story) operations() operations {
+func (s *history) operations() operations {
 	var ops operations
 	if _, known := s.submission(); !known {
 		ops.add(event{what: "submit?"}, 0, math.MaxInt64)
@@ -171,10 +171,10 @@ func (s *story) operations() operations {
 	return ops
 }
 
-// called adds what the i-th call tells. Of one without an answer, a retry and
+// called adds what the i-th call says. Of one without an answer, a retry and
 // a submission may have taken effect unseen; of the others the observer would
 // have seen the record.
-func (s *story) called(ops *operations, i int, e entry) {
+func (s *history) called(ops *operations, i int, e entry) {
 	switch {
 	case e.Kind == submitOp && e.Answer == yes:
 		ops.add(event{what: "submit"}, e.Call, e.At)
@@ -204,9 +204,9 @@ func named(e entry) (string, bool) {
 	return "", false
 }
 
-// repeats reports whether the i-th call is a read that tells what the reads
+// repeats reports whether the i-th call is a read that says what the reads
 // before and after it tell: it decides nothing.
-func (s *story) repeats(i int) bool {
+func (s *history) repeats(i int) bool {
 	same := func(j int) bool {
 		return j >= 0 && j < len(s.calls) && s.calls[j].Kind == statusOp && s.calls[j].Answer == yes && s.calls[j].Status == s.calls[i].Status
 	}
@@ -214,7 +214,7 @@ func (s *story) repeats(i int) bool {
 }
 
 // pickedUp is the earliest moment of the pick-up that a handler's start follows.
-func (s *story) pickedUp(e entry) int64 {
+func (s *history) pickedUp(e entry) int64 {
 	for _, w := range s.writes {
 		if w.attempt == e.Attempt && w.Run == e.Run {
 			return w.at.UnixNano() - millisecond

@@ -17,7 +17,7 @@ import (
 	"flightline/streams"
 )
 
-// write is one write of a record as it lies on the bus. It is read with this
+// write is one write of a record as it is on the bus. It is read with this
 // package's own eyes, not with those of package queue.
 type write struct {
 	seq      uint64

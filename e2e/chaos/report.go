@@ -19,7 +19,7 @@ type report struct {
 	turmoil    time.Duration // of that
 	quiet      time.Duration // until all had come to rest
 	kept       string        // the folder of the ledgers, if it was kept
-	stories    map[string]*story
+	histories  map[string]*history
 	events     int
 	calls      map[string]int
 	kills      map[string]int
@@ -31,7 +31,7 @@ type report struct {
 }
 
 func newReport(s *site, v *evidence, c *client) *report {
-	r := &report{nodes: len(s.nodes), stories: v.stories, calls: map[string]int{}, kills: s.tally.kills, left: s.expiredLeft, crashes: map[string]int{}}
+	r := &report{nodes: len(s.nodes), histories: v.histories, calls: map[string]int{}, kills: s.tally.kills, left: s.expiredLeft, crashes: map[string]int{}}
 	if v.recorded != nil {
 		r.events = len(v.recorded.log)
 	}
@@ -75,8 +75,8 @@ func (r *report) print(out io.Writer) {
 	}
 	runs, statuses, writes, gaps, attempts := r.count()
 	_, _ = fmt.Fprintf(out, "\n%d NATS node(s), %d jobs in %s (turmoil %s, until quiet %s)\n",
-		r.nodes, len(r.stories), r.took.Round(time.Second), r.turmoil.Round(time.Second), r.quiet.Round(time.Second))
-	line("callers were told", "%s", list(r.calls))
+		r.nodes, len(r.histories), r.took.Round(time.Second), r.turmoil.Round(time.Second), r.quiet.Round(time.Second))
+	line("answers to callers", "%s", list(r.calls))
 	line("record writes seen", "%d of %d attempts; %d attempts with a write not seen", writes, attempts, gaps)
 	line("events told", "%d", r.events)
 	line("runs per attempt", "%s", list(runs))
@@ -106,7 +106,7 @@ func (r *report) print(out io.Writer) {
 
 func (r *report) count() (runs, statuses map[string]int, writes, gaps, attempts int) {
 	runs, statuses = map[string]int{}, map[string]int{}
-	for _, s := range r.stories {
+	for _, s := range r.histories {
 		most := map[int]int{}
 		for _, w := range s.writes {
 			most[w.attempt] = max(most[w.attempt], w.Run)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,7 +39,7 @@ const (
 // again is the pause between two tries at something that is away.
 const again = 50 * time.Millisecond
 
-// roleConfig is what a child is told.
+// roleConfig is the configuration of a child process.
 type roleConfig struct {
 	Name   string `json:"name"`   // of this process; no two have the same
 	Ledger string `json:"ledger"` // the folder of the ledgers
@@ -156,7 +160,7 @@ func openQueue(ctx context.Context, cfg roleConfig, point func(queue.Point)) (*n
 		return nil, nil, err
 	}
 	q, err := persist(ctx, func() (*queue.Queue, error) {
-		return queue.New(ctx, nc, queue.Config{Point: point, ForgetGrace: forgetGrace, Log: logTo(os.Stderr)})
+		return queue.New(ctx, nc, queue.Config{Point: point, RemovalGrace: forgetGrace, Log: logTo(os.Stderr)})
 	})
 	if err != nil {
 		nc.Close()
@@ -196,4 +200,61 @@ func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 
 func logTo(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// child is a process of this program in one of its roles. It ends when its
+// standard input closes, so none outlives the harness, however that ends.
+type child struct {
+	name  string
+	cmd   *exec.Cmd
+	stdin io.Closer
+	gone  chan struct{} // closed once it is gone
+	hit   atomic.Bool   // the harness killed or stopped it
+}
+
+// spawn starts a child. What it says on standard error goes to a file beside
+// the ledgers.
+func (s *site) spawn(role string, cfg roleConfig) (*child, error) {
+	cfg.Ledger, cfg.Bus = s.dir, cmp.Or(cfg.Bus, s.busURL())
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", cfg.Name, err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", cfg.Name, err)
+	}
+	stderr, err := os.Create(filepath.Join(s.dir, cfg.Name+".log"))
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", cfg.Name, err)
+	}
+	defer stderr.Close() //nolint:errcheck // the child has its own
+	c := &child{name: cfg.Name, gone: make(chan struct{})}
+	c.cmd = exec.Command(self, "-role", role, "-config", string(text)) //nolint:gosec,noctx // this program itself; it ends by its stdin
+	c.cmd.Stderr = stderr
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cfg.Name, err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cfg.Name, err)
+	}
+	s.children.Go(func() {
+		defer close(c.gone)
+		_ = c.cmd.Wait() // killed, as a rule
+		s.ledger.write(entry{Kind: died, Who: c.name})
+	})
+	return c, nil
+}
+
+// kill ends the child without a word and waits until it is gone.
+func (c *child) kill() {
+	c.hit.Store(true)
+	_ = c.cmd.Process.Kill() // gone already, else
+	<-c.gone
+}
+
+// stop asks the child to stop.
+func (c *child) stop() {
+	c.hit.Store(true)
+	_ = terminate(c.cmd.Process) // gone already, else
 }

@@ -26,8 +26,8 @@ type experiment struct {
 
 const (
 	workers = 4
-	// quietWithin bounds the wait for the end of all that is under way.
-	quietWithin = 90 * time.Second
+	// quietTimeout bounds the wait for the end of all that is under way.
+	quietTimeout = 90 * time.Second
 )
 
 // run makes the turmoil, waits until all is quiet, and audits.
@@ -42,9 +42,9 @@ func (x experiment) run(ctx context.Context) (*report, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	calm := time.Now()
-	stuck := s.quiet(ctx, quietWithin)
+	stuck := s.quiet(ctx, quietTimeout)
 	quiet := time.Since(calm)
-	last, stop := context.WithTimeout(ctx, quietWithin)
+	last, stop := context.WithTimeout(ctx, quietTimeout)
 	d.lastLook(last)
 	stop()
 	r, err := s.audit(ctx, d.client, stuck)
@@ -75,7 +75,7 @@ func (x experiment) turmoil(ctx context.Context, s *site, d *driver) error {
 		})
 	}
 	g.Go(func() error { return s.keepRecorders(harm, x.seed, calm) })
-	g.Go(func() error { return s.weather(harm, x.seed) })
+	g.Go(func() error { return s.injectFaults(harm, x.seed) })
 	d.run(harm, x.jobs, func() bool { return s.tally.reached(x.least) && s.tally.had(x.harm()) })
 	close(calm)
 	stopHarm()
@@ -89,7 +89,7 @@ func (x experiment) turmoil(ctx context.Context, s *site, d *driver) error {
 // that are left alone.
 func (s *site) peace(ctx context.Context) error {
 	if len(s.nodes) > 1 {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
 		s.together(within)
 		cancel()
 	}

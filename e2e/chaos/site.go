@@ -17,8 +17,8 @@ import (
 	"flightline/streams"
 )
 
-// readyWithin bounds the start of the bus; a cluster has to elect first.
-const readyWithin = 60 * time.Second
+// readyTimeout bounds the start of the bus; a cluster has to elect first.
+const readyTimeout = 60 * time.Second
 
 // site is a whole installation in processes of its own.
 type site struct {
@@ -41,7 +41,7 @@ type site struct {
 	children sync.WaitGroup
 	mu       sync.Mutex
 	running  []*child
-	faults   []string // what should not have happened, apart from what the ledger tells
+	faults   []string // what should not have happened, apart from what the ledger says
 }
 
 // node is a NATS node, which may be away.
@@ -67,7 +67,7 @@ func openSite(ctx context.Context, layOut func(*site, int) error, nodes int, end
 	if s.ledger, err = openLedger(dir, "harness"); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := errors.Join(layOut(s, nodes), s.startNodes()); err != nil {
 		return nil, errors.Join(err, s.close())

@@ -51,14 +51,14 @@ func (o options) system(ctx context.Context, names ...string) (good bool, err er
 	return o.reported(results)
 }
 
-// systemPlants reports whether the scenarios find the bugs planted in the binary.
-func (o options) systemPlants(ctx context.Context) (good bool, err error) {
+// systemMutations reports whether the scenarios find the bugs planted in the binary.
+func (o options) systemMutations(ctx context.Context) (good bool, err error) {
 	cfg, dir, end, err := o.programs(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer end()
-	return system.FindPlants(ctx, cfg, dir, os.Stdout)
+	return system.FindMutations(ctx, cfg, dir, os.Stdout)
 }
 
 // soak runs the long test.

@@ -28,7 +28,7 @@ type workerRole struct {
 	rng *rand.Rand
 }
 
-// deathAt returns a hook that kills the process at the point it is told.
+// deathAt returns a hook that kills the process at the given point.
 func deathAt(cfg roleConfig, books *ledger) func(queue.Point) {
 	var times atomic.Int64
 	return func(p queue.Point) {
@@ -66,15 +66,15 @@ func runWorker(ctx context.Context, cfg roleConfig) error {
 func (w *workerRole) take(ctx, alive context.Context) error {
 	var slots sync.WaitGroup
 	for i, e := range w.cfg.Endpoints {
-		taker, err := w.q.Take(alive, e, w.cfg.Name, w.cfg.Slots[i])
+		consumer, err := w.q.Consume(alive, e, w.cfg.Name, w.cfg.Slots[i])
 		if err != nil {
 			return err
 		}
-		context.AfterFunc(ctx, taker.Close)
+		context.AfterFunc(ctx, consumer.Close)
 		for range w.cfg.Slots[i] {
 			slots.Go(func() {
 				for {
-					l, err := taker.Next(alive)
+					l, err := consumer.Next(alive)
 					if err != nil {
 						return
 					}
@@ -232,7 +232,7 @@ func (w *workerRole) deliver(l *queue.Lease, b behaviour) func(context.Context) 
 			return string(j.Status), nil
 		}
 	case giveBack:
-		return func(ctx context.Context) (string, error) { return "", l.GiveBack(ctx) }
+		return func(ctx context.Context) (string, error) { return "", l.Release(ctx) }
 	case overrun:
 	}
 	return nil

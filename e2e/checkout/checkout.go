@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/need"
+	"flightline/e2e/require"
 )
 
 // List returns the files that git tracks below root and that exist, as sorted
@@ -46,7 +46,7 @@ func Files(t testing.TB, root string) []string {
 	t.Helper()
 	files, err := List(t.Context(), root)
 	if err != nil {
-		need.Skip(t, "git", err.Error())
+		require.Skip(t, "git", err.Error())
 	}
 	return files
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"flightline/e2e/checkout"
-	"flightline/e2e/need"
+	"flightline/e2e/require"
 )
 
 // newCheckout makes a checkout with these files in it, of which the last is not tracked.
@@ -19,7 +19,7 @@ func newCheckout(t *testing.T, files ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", root}, args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			need.Skip(t, "git", err.Error()+": "+string(out))
+			require.Skip(t, "git", err.Error()+": "+string(out))
 		}
 	}
 	git("init", "--quiet")
@@ -63,8 +63,8 @@ func (s *skipped) Helper() {}
 func (s *skipped) Skipf(_ string, v ...any) { s.why = v[len(v)-1].(string) } //nolint:forcetypeassert // Skip's own reason
 
 func TestAFolderWithoutGitSkipsTheTestAndSaysWhy(t *testing.T) {
-	t.Setenv(need.Variable, "")
-	t.Setenv(need.Skipped, "")
+	t.Setenv(require.Variable, "")
+	t.Setenv(require.Skipped, "")
 	s := &skipped{TB: t}
 	if got := checkout.Files(s, t.TempDir()); len(got) > 0 || s.why == "" {
 		t.Errorf("got files %q and the reason %q, want a reason", got, s.why)

@@ -12,12 +12,13 @@ import (
 
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 // bench is an endpoint with workers, and what their handlers noted.
 type bench struct {
 	*testing.T
-	s        *site
+	s        *env
 	endpoint string
 	gateway  string // address for the workers
 	script   string
@@ -60,7 +61,7 @@ func (b *bench) environment(id string) (env []string) {
 
 func (b *bench) eventually(fact string, holds func() bool) {
 	b.Helper()
-	eventually(b.T, fact, soon, holds)
+	testenv.Eventually(b.T, fact, holds)
 }
 
 // submit submits a job with this input, and policy if there is one.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"flightline/shared/client"
+	"flightline/shared/testenv"
 )
 
 // A client goes through all its calls and their errors, and prints what it was
@@ -32,7 +33,7 @@ func TestPublishedClientsSeeWhatRunPodWouldShowThem(t *testing.T) {
 				"LIMITED="+s.endpoint(t, client.EndpointSpec{Limits: map[string]client.Limit{"run": {Requests: 1}, "status": {Requests: 1}}}),
 			)
 			wantGolden(t, name+".golden", transcript(t, cmd))
-			eventually(t, fmt.Sprintf("the handlers of %d cancelled jobs learn of it", test.held), soon, func() bool { return w.cancelled() == test.held })
+			testenv.Eventually(t, fmt.Sprintf("the handlers of %d cancelled jobs learn of it", test.held), func() bool { return w.cancelled() == test.held })
 		})
 	}
 }

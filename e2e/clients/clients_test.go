@@ -1,12 +1,11 @@
 // Package clients holds Flightline against its judges: the published packages
 // of RunPod and OpenAI, unmodified, in processes of their own, against the
 // built binary. The script install, in this folder, puts them in place; a test
-// whose package is not there is skipped, unless it is required (package need).
+// whose package is not there is skipped, unless it is required (package require).
 package clients
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -17,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/need"
+	"flightline/e2e/require"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden transcripts")
@@ -40,30 +39,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code) //nolint:forbidigo // it is what TestMain is for
 }
 
-// What a test may need; names for package need.
+// What a test may need; names for package require.
 const (
 	python = "python"
 	node   = "node"
 )
 
-// installed is where the script install puts packages.
-func installed(t *testing.T) string {
-	t.Helper()
-	if dir := os.Getenv("FLIGHTLINE_CLIENTS"); dir != "" { //nolint:forbidigo // tests have no main to hand them their settings
-		return dir
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(home, ".cache", "flightline", "clients")
-}
-
 // needs skips the test unless the packages in the folder of this name are
 // installed from the files that name them here.
 func needs(t *testing.T, what, folder string, files ...string) (dir string) {
 	t.Helper()
-	dir = filepath.Join(installed(t), folder)
+	dir = filepath.Join(require.Clients(t), folder)
 	var want []byte
 	for _, name := range files {
 		content, err := os.ReadFile(filepath.Join(folder, name))
@@ -74,7 +60,7 @@ func needs(t *testing.T, what, folder string, files ...string) (dir string) {
 	}
 	got, err := os.ReadFile(filepath.Join(dir, "installed-from"))
 	if err != nil || !bytes.Equal(got, want) {
-		need.Skip(t, what, "the published packages are not there, or others; run e2e/clients/install")
+		require.Skip(t, what, "the published packages are not there, or others; run e2e/clients/install")
 	}
 	return dir
 }
@@ -176,20 +162,6 @@ func difference(got, want string) string {
 		}
 	}
 	return b.String()
-}
-
-// eventually waits for a fact, and fails the test if it does not come true.
-func eventually(t *testing.T, fact string, within time.Duration, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within %v: %s", within, fact)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 func absolute(t *testing.T, path string) string {

@@ -61,6 +61,36 @@ func TestALostWorkersJobRunsElsewhere(t *testing.T) {
 	}
 }
 
+// What is left of a bare worker pings for ever, and cannot poll. A handler that blocks
+// does not poll either, and keeps its job for as long.
+func TestPingsAloneKeepNoJobForEver(t *testing.T) {
+	t.Parallel()
+	blocked := newBench(t, script)
+	blocked.start("plain")
+	slow := blocked.submit(input{"wait": true, "n": 1})
+	blocked.noted("start", slow, 1)
+
+	b := newBench(t, script)
+	w := b.start("sleeper")
+	id := b.submit(input{"seconds": 600})
+	b.noted("start", id, 1)
+	began := time.Now()
+	b.eventually("the job has run for a while", func() bool { return time.Since(began) > 3*time.Second }) // docs/adr/0048
+	w.bare.Store(true)
+	w.signal(t, syscall.SIGKILL)
+	<-w.ended
+	b.start("plain")
+	if j := b.until(id, job.Completed); j.Retries != 1 {
+		t.Errorf("got %d retries, want 1", j.Retries)
+	}
+
+	blocked.letGo()
+	if j := blocked.until(slow, job.Completed); j.Retries != 0 {
+		t.Errorf("a job whose handler blocks: got %d retries, want 0", j.Retries)
+	}
+	blocked.ran(slow, 1)
+}
+
 func TestAWorkerThatRefreshesLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, script)

@@ -20,13 +20,13 @@ type goWorker struct {
 }
 
 // startGoWorker starts one, which the end of the test stops.
-func startGoWorker(t *testing.T, s *site, endpoint string) *goWorker {
+func startGoWorker(t *testing.T, s *env, endpoint string) *goWorker {
 	t.Helper()
 	return startHandler(t, s, endpoint, (*goWorker).handle)
 }
 
 // startHandler is the same with another handler.
-func startHandler(t *testing.T, s *site, endpoint string, handle func(*goWorker, context.Context, *worker.Job) (any, error)) *goWorker {
+func startHandler(t *testing.T, s *env, endpoint string, handle func(*goWorker, context.Context, *worker.Job) (any, error)) *goWorker {
 	t.Helper()
 	w := &goWorker{ended: map[string]error{}}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

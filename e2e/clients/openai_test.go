@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"flightline/shared/client"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
+	"flightline/shared/testenv"
 )
 
 // parrot starts a worker that speaks as worker-vllm does, on an endpoint of its
@@ -56,12 +57,12 @@ func TestPublishedOpenAIClientsSeeWhatOpenAIWouldShowThem(t *testing.T) {
 				cmd := test.run(t, test.what, test.script)
 				s := sharedSite(t)
 				worked, stopped := start(t)
-				limited := s.endpoint(t, client.EndpointSpec{Limits: map[string]client.Limit{limit.OpenAI: {Requests: 1}}})
+				limited := s.endpoint(t, client.EndpointSpec{Limits: map[string]client.Limit{ratelimit.OpenAI: {Requests: 1}}})
 				startHandler(t, s, limited, (*goWorker).parrot)
 				cmd.Env = append(cmd.Env, "BASE_URL="+s.URL+"/v2", "API_KEY="+s.APIKey, "WORKED="+worked, "LIMITED="+limited)
 				wantGolden(t, "openai.golden", transcript(t, cmd))
 				const left = 2 // the client aborts one, and gives up on another
-				eventually(t, fmt.Sprintf("the handlers of %d jobs whose client left are stopped", left), soon, func() bool { return stopped() == left })
+				testenv.Eventually(t, fmt.Sprintf("the handlers of %d jobs whose client left are stopped", left), func() bool { return stopped() == left })
 			})
 		}
 	}

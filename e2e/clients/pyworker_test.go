@@ -12,8 +12,10 @@ import (
 )
 
 // pyWorker is a process with the published package as a worker. It stands for
-// a container: when its main process ends, the rest of it is killed.
+// a container: when its main process ends, the rest of it is killed, unless it is
+// bare.
 type pyWorker struct {
+	bare  atomic.Bool
 	id    string
 	cmd   *exec.Cmd
 	log   string // file of what it printed
@@ -48,7 +50,9 @@ func (b *bench) startAs(id string, cmd *exec.Cmd) *pyWorker {
 	go func() { // ends with the process
 		defer close(w.ended)
 		w.err = w.cmd.Wait()
-		_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) // its pings, which outlive it
+		if !w.bare.Load() {
+			_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) // its pings, which outlive it
+		}
 	}()
 	b.Cleanup(func() {
 		w.kill()

@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/certs/certstest"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/tlsconfig/certstest"
 )
 
 // secureSite is a dev whose certificate a private authority has issued.
-func secureSite(t *testing.T) (s *site, ca string) {
+func secureSite(t *testing.T) (s *env, ca string) {
 	t.Helper()
 	a := certstest.New(t)
 	cert, key := a.Issue("dev", "127.0.0.1", "localhost")
-	s, err := startSite(context.WithoutCancel(t.Context()), t.TempDir(), "--tls-cert", cert, "--tls-key", key)
+	s, err := startEnv(context.WithoutCancel(t.Context()), t.TempDir(), "--tls-cert", cert, "--tls-key", key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 // verdict is what a receiver prints of a webhook: which secrets it verifies
@@ -23,12 +24,12 @@ type verdict struct {
 // receiver is a process that verifies webhooks.
 type receiver struct {
 	t    *testing.T
-	s    *site
+	s    *env
 	d    *daemon
 	port string
 }
 
-func startReceiver(t *testing.T, s *site, cmd *exec.Cmd) *receiver {
+func startReceiver(t *testing.T, s *env, cmd *exec.Cmd) *receiver {
 	t.Helper()
 	d, err := startDaemon(cmd)
 	if err != nil {
@@ -105,19 +106,19 @@ func TestPublishedVerifiersKnowOurSignatures(t *testing.T) {
 			const stranger = "whsec_c3RyYW5nZXJzdHJhbmdlcnN0cmFuZ2Vy"
 			r.expect("one secret", r.hears(id, e.WebhookSecret, stranger), true, false)
 			second := rotate(t, s, id, time.Hour)
-			eventually(t, "both secrets sign", soon, func() bool {
+			testenv.Eventually(t, "both secrets sign", func() bool {
 				return slices.Equal(r.hears(id, e.WebhookSecret, second).Good, []bool{true, true})
 			})
 			r.expect("an overlap", r.hears(id, e.WebhookSecret, second, stranger), true, true, false)
 			third := rotate(t, s, id, 0)
-			eventually(t, "the old ones no longer sign", soon, func() bool {
+			testenv.Eventually(t, "the old ones no longer sign", func() bool {
 				return slices.Equal(r.hears(id, e.WebhookSecret, second, third).Good, []bool{false, false, true})
 			})
 		})
 	}
 }
 
-func rotate(t *testing.T, s *site, endpoint string, overlap time.Duration) (secret string) {
+func rotate(t *testing.T, s *env, endpoint string, overlap time.Duration) (secret string) {
 	t.Helper()
 	made, err := s.api.Webhooks(endpoint).RotateSecret(t.Context(), overlap)
 	if err != nil {

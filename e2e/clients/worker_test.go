@@ -28,7 +28,7 @@ func TestAPlainHandlersResults(t *testing.T) {
 		"its input":      {input{"text": "héllo ✓"}, job.Completed, `{"text":"héllo ✓"}`, ""},
 		"empty input":    {input{}, job.Completed, "", ""},
 		"an exception":   {input{"do": "raise"}, job.Failed, "", `"error_message": "told to fail"`},
-		"an error":       {input{"do": "error"}, job.Failed, "", `{"code":7}`},
+		"an error":       {input{"do": "error"}, job.Failed, `{"partial":true}`, `{"code":7}`},
 		"nothing":        {input{"do": "nothing"}, job.Completed, "null", ""},
 		"no JSON number": {input{"do": "nan"}, job.Completed, `{"loss":null,"text":"NaN"}`, ""},
 	} {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/testcontainers/testcontainers-go"
 
-	"flightline/e2e/need"
+	"flightline/e2e/require"
 )
 
 const version = "v0.0.0-compose"
@@ -39,11 +39,11 @@ var built sync.Once
 // can be reached.
 func build(t *testing.T) {
 	t.Helper()
-	if !need.Asked("compose") {
+	if !require.Requested("compose") {
 		t.Skip("takes minutes: set FLIGHTLINE_REQUIRE=compose")
 	}
 	if err := exec.CommandContext(t.Context(), "docker", "version").Run(); err != nil {
-		need.Skip(t, "compose", "no Docker engine answers")
+		require.Skip(t, "compose", "no Docker engine answers")
 	}
 	built.Do(func() {
 		if *keep {

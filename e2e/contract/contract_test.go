@@ -3,21 +3,23 @@ package contract
 import (
 	"cmp"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
-	"flightline/e2e/site"
 	"flightline/services/cli"
-	"flightline/shared/bus/bustest"
+	"flightline/services/conformance"
+	"flightline/shared/testenv/program"
 	"flightline/shared/worker"
 )
 
 const contractKey = "contract-admin-key"
 
 // scenario is one row of a table of the contract, or one bound of it.
-type scenario func(s *stage)
+type scenario func(s *run)
 
 // scenarios are all of them, by table and row. Each uses endpoints of its own,
 // so all run side by side.
@@ -37,10 +39,10 @@ func scenarios() map[string]scenario {
 
 // together is how many scenarios run side by side: most of them wait. That is
 // more than t.Parallel allows on a small machine.
-const together = 48
+const together = 32
 
 // play runs all scenarios, first those that take longest.
-func play(t *testing.T, w *world) {
+func play(t *testing.T, w *env) {
 	t.Helper()
 	all := scenarios()
 	long := func(name string) int { return -len(regexp.MustCompile("^(rate|ttl)").FindString(name)) }
@@ -50,7 +52,7 @@ func play(t *testing.T, w *world) {
 	for range together {
 		wg.Go(func() {
 			for name := range next {
-				t.Run(name, func(t *testing.T) { all[name](&stage{t, w}) })
+				t.Run(name, func(t *testing.T) { all[name](&run{t, w}) })
 			}
 		})
 	}
@@ -61,51 +63,86 @@ func play(t *testing.T, w *world) {
 	wg.Wait()
 }
 
-// Each row of the contract's tables holds, at its bounds, for the system in
-// one process.
+// The contract holds for a client whose requests go to one of two API
+// instances in turn, dev and another process, and every answer is what
+// openapi.json says: the scenarios of `flightline conform`, and those of
+// Flightline's own operations here. Beside them, on the same dev, conform is
+// shown to notice breaches; most of all this is waiting.
 func TestContract(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes half a minute")
+		t.Skip("takes a minute")
 	}
-	s := site.New(t)
-	d := s.Start("dev", "--no-demo", "--api-key", contractKey)
-	defer d.Tell()
-	url := d.Line(site.Ready)
-	running, err := cli.ReadRunning(s.Dir + "/" + cli.DefaultData)
+	s := program.New(t)
+	dev := s.Start("dev", "--api-key", contractKey)
+	defer dev.Tell()
+	url := dev.Line(program.Ready)
+	running, err := cli.ReadRunning(filepath.Join(s.Dir, cli.DefaultData))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, contractKey, url, url)
+	s.Environ = append(s.Environ, "NATS_URL="+running.NATSURL, "FLIGHTLINE_NATS_USER="+running.NATSUser, "FLIGHTLINE_NATS_PASSWORD="+running.NATSPassword)
+	second := s.Start("serve", "api")
+	defer second.Tell()
+	w := newEnv(t, contractKey, url, url, second.Line(program.Ready))
 	w.nats = worker.Config{NATSURL: running.NATSURL, User: running.NATSUser, Password: running.NATSPassword}
-	play(t, w)
-	if c, _ := w.http.Transport.(*checked); !t.Failed() {
-		if missing := c.unseen(t); len(missing) > 0 {
-			t.Errorf("no scenario saw a success of %v", missing)
-		}
-		for _, status := range []string{"200", "204", "400", "401", "404", "409", "413", "422", "429"} {
-			if got := c.seenStatuses(); !slices.Contains(got, status) {
-				t.Errorf("got the statuses %v, want %s too", got, status)
-			}
+	w.endpoint(t, "").shared()
+	sideBySide(t, s, map[string]func(t *testing.T, s *program.Env){
+		"conform in turn":   func(t *testing.T, _ *program.Env) { t.Helper(); conformInTurn(t, w) },
+		"own operations":    func(t *testing.T, _ *program.Env) { t.Helper(); play(t, w) },
+		"a foreign worker":  func(t *testing.T, s *program.Env) { t.Helper(); conformForeign(t, s, url) },
+		"a worker's file":   func(t *testing.T, s *program.Env) { t.Helper(); conformFile(t, s, url) },
+		"conform's command": func(t *testing.T, s *program.Env) { t.Helper(); conformAll(t, s, url) },
+		"breaches":          func(t *testing.T, _ *program.Env) { t.Helper(); conformBreaches(t, url) },
+	})
+	if list := s.OK("endpoint", "list"); strings.Contains(list, "conform-") || !strings.Contains(list, "echo") {
+		t.Errorf("got the endpoints %s, want echo, and none that conform made", list)
+	}
+	if t.Failed() {
+		return
+	}
+	if missing := w.checked.unseen(t); len(missing) > 0 {
+		t.Errorf("no scenario saw a success of %v", missing)
+	}
+	for _, status := range []string{"200", "204", "400", "401", "404", "409", "413", "422", "429"} {
+		if got := w.checked.seenStatuses(); !slices.Contains(got, status) {
+			t.Errorf("got the statuses %v, want %s too", got, status)
 		}
 	}
 }
 
-// They hold as well for a client whose requests go to one of two API
-// instances in turn.
-func TestContractHoldsForTwoInstancesInTurn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
+// sideBySide runs subtests at the same time; t.Parallel would run only as many
+// as there are processors.
+func sideBySide(t *testing.T, s *program.Env, tests map[string]func(t *testing.T, s *program.Env)) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for name, test := range tests {
+		wg.Go(func() {
+			t.Run(name, func(t *testing.T) {
+				here := *s
+				here.T = t
+				test(t, &here)
+			})
+		})
 	}
-	nats := bustest.New(t).Config()
-	s := site.New(t)
-	s.Env = append(s.Env, "NATS_URL="+nats.URL, "FLIGHTLINE_NATS_USER="+nats.User, "FLIGHTLINE_NATS_PASSWORD="+nats.Password,
-		"FLIGHTLINE_BOOTSTRAP_KEY="+contractKey, "FLIGHTLINE_WEBHOOK_ALLOW_HTTP=true", "FLIGHTLINE_WEBHOOK_ALLOW_NETWORKS=127.0.0.0/8")
-	control, first, second := s.Start("serve", "control", "recorder", "webhook", "gateway"), s.Start("serve", "api"), s.Start("serve", "api")
-	for _, d := range []*site.Daemon{control, first, second} {
-		defer d.Tell()
-	}
-	w := newWorld(t, contractKey, control.Line(site.Ready), first.Line(site.Ready), second.Line(site.Ready))
-	w.nats = worker.Config{NATSURL: nats.URL, User: nats.User, Password: nats.Password}
-	w.place(t, "").shared()
-	play(t, w)
+	wg.Wait()
 }
+
+// conformInTurn plays the scenarios of `flightline conform`, but for those
+// that take minutes.
+func conformInTurn(t *testing.T, w *env) {
+	t.Helper()
+	report, err := conformance.Run(t.Context(), conformance.Config{
+		BaseURL: w.bases[0], RestURL: w.control, Key: w.key, Make: true, Rates: true, Skip: []string{"forgotten"}, Together: 24, Transport: inTurn{w},
+		FactTimeout: program.Soon,
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range report.Scenarios {
+		if r.Outcome != conformance.Pass {
+			t.Errorf("%s: got %s: %s", r.Name, r.Outcome, r.Detail)
+		}
+	}
+}
+
+func TestMain(m *testing.M) { program.Main(m) }

@@ -11,7 +11,7 @@ import (
 
 // controlExamples asks /v1, in an order in which each request finds what it
 // needs. {key} is the id of the key that was made.
-func controlExamples(t *testing.T, s *system) []example {
+func controlExamples(t *testing.T, s *env) []example {
 	t.Helper()
 	scenes := []struct{ method, path, body string }{
 		{"POST", "/v1/endpoints", `{"id":"upper","executionTimeoutMs":60000}`},

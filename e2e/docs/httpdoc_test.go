@@ -15,7 +15,7 @@ import (
 	"flightline/shared/job"
 )
 
-var update = flag.Bool("update", false, "write the generated documents anew")
+var update = flag.Bool("update", false, "rewrite the generated documents")
 
 const (
 	httpFile   = "../../docs/http.md"
@@ -25,25 +25,25 @@ const (
 // texts say what the routes are for, in the document's order.
 var texts = []struct{ name, text string }{
 	{"POST /v2/:endpoint/run", "Submits a job and answers at once. The body is `{\"input\": {…}}` and may have `webhook`, `policy` and `s3Config`; other keys pass. " + repeats + " `Prefer: wait=N` (seconds, at most 300) waits for the end like runsync. A 200 means that the job is kept as safely as the durability setting says ([operating.md](operating.md))."},
-	{"POST /v2/:endpoint/runsync", waits("Submits a job and waits for its end.", "When that is over the answer tells how the job stands, and the job goes on. `Prefer: respond-async` does not wait at all. ") + repeats},
-	{"GET, POST /v2/:endpoint/status/:id", "Tells how the job stands, with its output once there is one. `?ttl=` (milliseconds from the submission, " + bounds(job.MinChangedTTL.Milliseconds(), job.MaxTTL.Milliseconds()) + ") first changes its ttl, which needs the permission submit; the same value again changes nothing."},
+	{"POST /v2/:endpoint/runsync", waits("Submits a job and waits for its end.", "When that is over the answer is the job as it is then, and the job goes on. `Prefer: respond-async` does not wait at all. ") + repeats},
+	{"GET, POST /v2/:endpoint/status/:id", "Returns the job, with its output once there is one. `?ttl=` (milliseconds from the submission, " + bounds(job.MinChangedTTL.Milliseconds(), job.MaxTTL.Milliseconds()) + ") first changes its ttl, which needs the permission submit; the same value again changes nothing."},
 	{"GET, POST /v2/:endpoint/status-sync/:id", waits("Like status, but waits for the job's end.", "When that is over it answers like status.")},
-	{"GET, POST /v2/:endpoint/stream/:id", "Reads what the job puts out while it runs, each chunk verbatim. The form is an array, or `{\"status\", \"stream\"}` for POST, for a request with the content type JSON and for RunPod's clients; `?format=object`, `array` or `sse` and the endpoint's `streamFormat` decide. It answers at once with the chunks that were not told yet, at most 1000 or 2 MB of them, else it holds: 9 s, or `?wait=` milliseconds, " + bounds(job.MinWait.Milliseconds(), job.MaxWait.Milliseconds()) + ". The job's end is told with the last chunk or after it. `?cursor=N` reads behind that cursor (0: all) and leaves the server's alone; `X-Stream-Cursor` is the next one. With `Accept: text/event-stream` each chunk is an event whose `id` is its cursor, for `Last-Event-ID`, and the last event is `status`, or `gone` if the ttl ended the job. A job CANCELLED 30 s ago answers 404 to those without a cursor."},
+	{"GET, POST /v2/:endpoint/stream/:id", "Reads what the job puts out while it runs, each chunk verbatim. The form is an array (or what the server's `--stream-format` says), or `{\"status\", \"stream\"}` for POST, for a request with the content type JSON and for RunPod's clients; `?format=object`, `array` or `sse` and the endpoint's `streamFormat` decide. It answers at once with the chunks that were not read yet, at most 1000 or 2 MB of them, else it holds: 9 s, or `?wait=` milliseconds, " + bounds(job.MinWait.Milliseconds(), job.MaxWait.Milliseconds()) + ". The job's end comes with the last chunk or after it. `?cursor=N` reads behind that cursor (0: all) and leaves the server's alone; `X-Stream-Cursor` is the next one. With `Accept: text/event-stream` each chunk is an event whose `id` is its cursor, for `Last-Event-ID`, and the last event is `status`, or `gone` if the ttl ended the job. A job that was CANCELLED 30 s ago answers 404 to requests without a cursor."},
 	{"POST /v2/:endpoint/cancel/:id", "Ends a job that waits or runs; a running handler learns of it within a second. A CANCELLED job is answered as if it had just been cancelled."},
 	{"POST /v2/:endpoint/retry/:id", "Queues a FAILED or TIMED_OUT job again: the same id, input and ttl."},
 	{"POST /v2/:endpoint/purge-queue", "Cancels every waiting job; running ones go on. The count is exact."},
 	{"GET /v2/:endpoint/requests", "Lists the endpoint's jobs, the newest first: those that wait or run, by when they were queued, and those that are over, by when they ended, while their results can be read. `?status=` wants one status or several, separated by commas; `?limit=` is 1 to 100, 10 unless given. While `hasMore` is true, `?cursor=` brings the next page, with the same endpoint and status; a page may be short, or empty, all the same. A job whose status changes between two pages may be on neither of them."},
 	{"GET, POST /v2/:endpoint/openai/+", "Answers as an OpenAI server would ([openai.md](openai.md)): any path, with a JSON object for a body, becomes a job with the input `{\"openai_route\", \"openai_input\"}`, and what its worker puts out is the answer, also as an event stream. It waits for as long as the job lives; a client that leaves cancels it. Errors have OpenAI's shape, with the job's status or the worker's. `X-Request-ID` is the job's id."},
-	{"GET /v2/:endpoint/events", "Tells what happens to the endpoint's jobs, as server-sent events: the `data` of each is a CloudEvents 1.0 document, its name the type and its `id` the place in the log, for `Last-Event-ID` ([events.md](events.md)). It begins now, or behind `?cursor=` (0: all that is kept), or with what was told `?since=` an instant (RFC 3339) or so long ago (`10m`). `?type=` wants one type or several, separated by commas; `?follow=false` ends, with an event `end`, after the last one that there is. There is a sign of life every 10 s. A connection ends after an hour; whoever comes back misses nothing. It counts as `stream` for the limits."},
+	{"GET /v2/:endpoint/events", "Streams what happens to the endpoint's jobs, as server-sent events: the `data` of each is a CloudEvents 1.0 document, its name the type and its `id` the place in the log, for `Last-Event-ID` ([events.md](events.md)). It begins now, or behind `?cursor=` (0: all that is kept), or with what was recorded `?since=` an instant (RFC 3339) or so long ago (`10m`). `?type=` wants one type or several, separated by commas; `?follow=false` ends, with an event `end`, after the last one that there is. There is a keep-alive every 10 s. A connection ends after an hour; a client that reconnects misses nothing. It counts as `stream` for the limits."},
 	{"GET /v2/:endpoint/events/:id", "The same of one job, also after it can no longer be read. It does not end with the job: a retry may follow."},
 	{"GET /v2/:endpoint/health", "Counts jobs and workers; no number is older than a second."},
-	{"GET /v2/:endpoint/explain/:id", "Tells why the job is where it is ([explain.md](explain.md)): `reason` is a sentence; the other fields are its place in the queue, the workers by state, how the last one ended, and what the autoscaler decided."},
-	{"GET /v2/:endpoint/scale", "Tells how many workers there should be, for whoever starts them ([explain.md](explain.md)): `wanted`, which is absent while `known` is false. It has limits of its own, `scale`."},
+	{"GET /v2/:endpoint/explain/:id", "Explains why the job is where it is ([explain.md](explain.md)): `reason` is a sentence; the other fields are its place in the queue, the workers by state, how the last one ended, and what the autoscaler decided."},
+	{"GET /v2/:endpoint/scale", "Returns how many workers there should be, for programs that start them ([explain.md](explain.md)): `wanted`, which is absent while `known` is false. It has limits of its own, `scale`."},
 	{"GET /v2/:endpoint/job-take/:worker", "Hands the worker a job, with its `input`, `policy`, `webhook` and `s3Config`, or 204 after 20 s. This and the next five are RunPod's worker protocol ([workers.md](workers.md)). The connection ends with the answer, here and in all of them but the ping."},
 	{"GET /v2/:endpoint/job-take-batch/:worker", "The same for several: an array of at most `?batch_size=` jobs, as many as there are at once."},
-	{"GET /v2/:endpoint/job-stop/:worker", "Tells the worker which jobs to stop, as `{\"jobsToStop\": [ID]}`, or 204 after 20 s."},
-	{"GET /v2/:endpoint/ping/:worker", "Keeps the jobs in `?job_id=` (with commas between them) for another lease, and tells that the worker lives."},
-	{"POST /v2/:endpoint/job-done/:worker/:id", "Takes a result, or progress: `{\"output\": X}`, `{\"error\": E}`, `{\"status\": \"IN_PROGRESS\", \"output\": P}`. 200 once it is on the disk, also for what is late or said twice: that is dropped. At most 20 MB; a larger one is a job that FAILED."},
+	{"GET /v2/:endpoint/job-stop/:worker", "Returns the jobs that the worker is to stop, as `{\"jobsToStop\": [ID]}`, or 204 after 20 s."},
+	{"GET /v2/:endpoint/ping/:worker", "Keeps the jobs in `?job_id=` (with commas between them) for another lease, and shows that the worker lives."},
+	{"POST /v2/:endpoint/job-done/:worker/:id", "Takes a result, or progress: `{\"output\": X}`, `{\"error\": E}`, `{\"status\": \"IN_PROGRESS\", \"output\": P}`. 200 once it is on the disk, also for what is late or repeated: that is dropped. At most 20 MB; a larger one is a job that FAILED."},
 	{"POST /v2/:endpoint/job-stream/:worker/:id", "Takes a chunk of the job's stream, verbatim. 200 once it is on the disk."},
 	{"POST /v1/endpoints", "Makes an endpoint and its queue. `name`, `id` or `templateId` is required; what is not given is the default; `workersMax` 0 turns the fleet off. `driver`, `command`, `imageName`, `env`, `gpuCount`, `vcpuCount` and `memoryInGb` say how its workers are started, `scalerType`, `scalerValue`, `idleTimeout` (seconds), `workersMin` and `workersMax` how many."},
 	{"GET /v1/endpoints", "Lists the endpoints. `?includeWorkers=true` adds their pods, `?includeTemplate=true` what they are made from."},
@@ -52,26 +52,32 @@ var texts = []struct{ name, text string }{
 	{"POST /v1/endpoints/:id/update", "The same, as RunPod's older clients spell it."},
 	{"DELETE /v1/endpoints/:id", "Removes an endpoint. While it has jobs this is refused; `?force=true` cancels them first."},
 	{"POST /v1/endpoints/:id/pause", "Hands out no jobs for `durationMs`, 1000 to 31536000000, or until it is resumed, after 365 days at the latest. Jobs are accepted meanwhile, those that run go on ([explain.md](explain.md))."},
-	{"POST /v1/endpoints/:id/resume", "Hands out jobs again. One that is not paused is answered as it is."},
+	{"POST /v1/endpoints/:id/resume", "Hands out jobs again. If it is not paused, nothing changes."},
 	{"GET /v1/endpoints/:id/scaling", "Lists what the autoscaler decided, the newest first, with its reasons: those of 7 days, at most `?limit=` (1 to 100, 20 unless given)."},
 	{"GET /v1/endpoints/:id/webhooks/deliveries", "Lists the attempts to deliver webhooks in the last 7 days, the newest first ([webhooks.md](webhooks.md)). `?job=` wants one job, `?since=` an instant or how long ago (`10m`), `?failed=true` leaves out what was delivered; `?limit=` is 1 to 500, 50 unless given. While `hasMore` is true, `?cursor=` brings the next page, which may be short, or empty, all the same."},
-	{"POST /v1/endpoints/:id/webhooks/replay", "Sends webhooks again: that of a `job`, whatever became of it, or all that were given up `since` an instant, or how long ago (`10m`). Each begins anew, with the same `webhook-id`."},
+	{"POST /v1/endpoints/:id/webhooks/replay", "Sends webhooks again: that of a `job`, whatever became of it, or all that were given up `since` an instant, or how long ago (`10m`). Each begins again, with the same `webhook-id`."},
 	{"GET /v1/endpoints/:id/webhooks/destinations", "Lists the receivers that keep failing or are paused."},
 	{"POST /v1/endpoints/:id/webhooks/pause", "Keeps back what goes to a `destination` (scheme, host and port; an address will do), for at most 7 days."},
 	{"POST /v1/endpoints/:id/webhooks/resume", "Sends to a paused `destination` again, also what was kept back."},
 	{"POST /v1/endpoints/:id/webhooks/secret", "Makes a new webhook secret. The present one signs beside it for `overlapMs`, 24 h unless given; 0 ends it at once."},
 	{"GET /v1/endpoints/:id/workers", "Lists the workers that were let in to speak RunPod's worker protocol (`http`), and those that live and speak NATS (`nats`), with what they last said."},
-	{"POST /v1/endpoints/:id/workers", "Lets such a worker in. Its token is in this answer and never again; an earlier one of the same worker is worthless then. `id` is made up if there is none. `flightline worker env` prints the environment that it needs ([workers.md](workers.md))."},
-	{"DELETE /v1/endpoints/:id/workers/:worker", "Makes the worker's token worthless, everywhere within seconds."},
-	{"POST /v1/endpoints/:id/workers/:worker/drain", "Gives the worker no more jobs; those that it has go on. The polls of one that speaks HTTP are answered, and a new token lets it in again. One that speaks NATS is told within 6 s, and leaves once it has no job."},
+	{"POST /v1/endpoints/:id/workers", "Lets such a worker in. Its token is in this answer and never again; the worker's earlier token is revoked. Without `id` one is made up. `flightline worker env` prints the environment that it needs ([workers.md](workers.md))."},
+	{"DELETE /v1/endpoints/:id/workers/:worker", "Revokes the worker's token, everywhere within seconds."},
+	{"POST /v1/endpoints/:id/workers/:worker/drain", "Gives the worker no more jobs; those that it has go on. The polls of a worker over HTTP are answered, and a new token lets it in again. A worker over NATS learns of it within 6 s, and leaves once it has no job."},
 	{"POST /v1/pods", "Makes a pod ([pods.md](pods.md)) from `imageName` or `templateId`, or with `\"driver\":\"process\"` from `dockerStartCmd`; an autoscaler that has the driver starts it. Answers 201."},
-	{"GET /v1/pods", "Lists the pods, those that ended a day ago at most included; workers of endpoints only with `?includeWorkers=true`. `computeType`, `cpuFlavorId`, `dataCenterId`, `desiredStatus`, `endpointId`, `gpuTypeId`, `id`, `imageName`, `name`, `networkVolumeId` and `templateId` keep those pods that have the value, or one of several if the parameter is repeated. There are 1000 in an answer at most (`?limit=`); the header `Link` names the next page."},
+	{"GET /v1/pods", "Lists the pods, of workers of endpoints only with `?includeWorkers=true`, and TERMINATED ones, which are kept for a day, only with `?desiredStatus=TERMINATED` or `?id=`. `computeType`, `cpuFlavorId`, `dataCenterId`, `desiredStatus`, `endpointId`, `gpuTypeId`, `id`, `imageName`, `name`, `networkVolumeId` and `templateId` keep those pods that have the value, or one of several if the parameter is repeated. There are 1000 in an answer at most (`?limit=`); the header `Link` names the next page."},
 	{"GET /v1/pods/:pod", "Shows a pod. `?includeMachine=true`, `includeNetworkVolume`, `includeSavingsPlans` and `includeTemplate` add what it runs on, what is attached, what makes it cheaper, and what it was made from. A worker's pod is shown in any case."},
 	{"PATCH /v1/pods/:pod", "Changes the fields that the body has, as of the pod's next start. `env` replaces all; a value `***` keeps the one that there is."},
 	{"POST /v1/pods/:pod/update", "The same, as RunPod's older clients spell it."},
 	{"POST /v1/pods/:pod/start", "Says that the pod should run. Of a worker the autoscaler decides that."},
 	{"POST /v1/pods/:pod/stop", "Says that the pod should not run; a worker first completes the jobs that it has."},
+	{"POST /v1/pods/:pod/restart", "Ends what runs of the pod, and starts it again; an EXITED pod starts too. A container is a new one, with the same network volume."},
+	{"POST /v1/pods/:pod/reset", "The same: a restart makes a new container already."},
 	{"DELETE /v1/pods/:pod", "Ends the pod: it is TERMINATED, and readable for a day. A worker that its owner started gets no more jobs."},
+	{"GET /v1/containerregistryauth", "Is an empty list, for RunPod's tools: images are pulled without credentials. For a private image, run `docker login` and `docker pull IMAGE` on each machine first."},
+	{"GET /v1/billing/pods", "Is an empty list: Flightline bills nobody. The same for `/v1/billing/endpoints` and `/v1/billing/networkvolumes`."},
+	{"GET /v1/billing/endpoints", "Is an empty list."},
+	{"GET /v1/billing/networkvolumes", "Is an empty list."},
 	{"POST /v1/templates", "Makes a template, from which pods and endpoints can be made. `name` is required."},
 	{"GET /v1/templates", "Lists the templates, 1000 at most (`?limit=`); the header `Link` names the next page."},
 	{"GET /v1/templates/:id", "Shows a template, without the values of its secrets."},
@@ -87,7 +93,8 @@ var texts = []struct{ name, text string }{
 	{"POST /v1/keys", "Makes an API key. The key itself is in this answer and never again. Scopes: `submit:ID`, `read:ID`, `admin:ID`, with `*` for all endpoints, `control`, and `pods` for a look at pods, templates and network volumes."},
 	{"GET /v1/keys", "Lists the keys without what is secret about them."},
 	{"PATCH /v1/keys/:id", "Changes the fields of the key's `quota` that the body has; null is the default, 0 no bound ([operating.md](operating.md)). It holds everywhere within two seconds."},
-	{"DELETE /v1/keys/:id", "Makes a key worthless, everywhere within seconds."},
+	{"DELETE /v1/keys/:id", "Revokes a key, everywhere within seconds."},
+	{"GET /", "Says what this server is: `name`, `version`, and the paths `openapi` and `health`. It needs no key."},
 	{"GET /healthz", "Answers 200 as long as the process does, with `status`, `version`, `roles` and `checks`. It needs no key."},
 	{"GET /readyz", "The same, but 503 while a check fails or the process stops: for balancers, which then send nobody here ([operating.md](operating.md)). It needs no key."},
 	{"GET /openapi.json", "Describes all of this in the form of OpenAPI 3. It needs no key."},
@@ -102,7 +109,7 @@ func waits(what, then string) string {
 
 func bounds(least, most int64) string { return fmt.Sprintf("%d to %d", least, most) }
 
-// The document is what the services answer; -update writes it anew.
+// The document is what the services answer; -update rewrites it.
 func TestGeneratedHTTP(t *testing.T) {
 	s := start(t)
 	got := document(t, s)
@@ -120,7 +127,7 @@ func TestGeneratedHTTP(t *testing.T) {
 	}
 }
 
-func document(t *testing.T, s *system) string {
+func document(t *testing.T, s *env) string {
 	t.Helper()
 	var doc strings.Builder
 	doc.WriteString(`# The HTTP API

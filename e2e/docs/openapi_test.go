@@ -84,8 +84,8 @@ func TestOpenAPIHasTheErrorCodesThatThereAre(t *testing.T) {
 	}
 }
 
-// An operation's error answers are under their own status, and whoever needs a
-// key can be told that it is wrong.
+// An operation's error answers are under their own status, and an
+// operation with a key has 401.
 func TestOpenAPIAnswersAreUnderTheirStatus(t *testing.T) {
 	s := start(t)
 	for path, item := range described(t).Paths.Map() {

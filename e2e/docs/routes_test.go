@@ -26,7 +26,7 @@ func (r route) name() string { return strings.Join(r.methods, ", ") + " " + r.pa
 // routesOf reads the routes off the app and tries out who is let in and how
 // much is taken. Routes that differ by their method alone are one only if they
 // are alike in all else.
-func routesOf(t *testing.T, s *system) []route {
+func routesOf(t *testing.T, s *env) []route {
 	t.Helper()
 	var found []route
 	for _, r := range s.app.GetRoutes(true) {
@@ -60,7 +60,7 @@ func concrete(path string) string {
 	return strings.NewReplacer(":endpoint", "nobody", ":id", "nothing", ":pod", "nopod", ":worker", "noone", ":path", "v1/models").Replace(path)
 }
 
-func needsOf(t *testing.T, s *system, method, path string) registry.Permission {
+func needsOf(t *testing.T, s *env, method, path string) registry.Permission {
 	t.Helper()
 	for _, p := range []registry.Permission{"", registry.Submit, registry.Read, registry.Admin, registry.LookUp, registry.Control, ofWorker} {
 		if status, _ := s.ask(t, method, concrete(path), "", p); status != http.StatusUnauthorized {
@@ -71,7 +71,7 @@ func needsOf(t *testing.T, s *system, method, path string) registry.Permission {
 	return ""
 }
 
-func bodyOf(t *testing.T, s *system, method, path string) int {
+func bodyOf(t *testing.T, s *env, method, path string) int {
 	t.Helper()
 	if method != http.MethodPost && method != http.MethodPatch {
 		return 0

@@ -30,7 +30,7 @@ func kindOf(name string) kind {
 	switch {
 	case strings.HasSuffix(name, "_test.go"):
 		return tests
-	case folders[0] == "e2e", slices.ContainsFunc(folders, func(f string) bool { return f == "bustest" || f == "certstest" || f == "testenv" }):
+	case folders[0] == "e2e", slices.ContainsFunc(folders, func(f string) bool { return f == "testenv" || f == "certstest" }):
 		return tools
 	}
 	return product

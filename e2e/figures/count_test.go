@@ -11,7 +11,7 @@ func TestFiguresAreWhatTheSourcesHave(t *testing.T) {
 		{"shared/a/a.go", "// Package a is one.\npackage a\n\n// T is.\ntype T[K any] struct{}\n\nfunc (t *T[K]) M() {} // says\n\nfunc (T[K]) m() {}\n"},
 		{"shared/a/b.go", "package a\n\ntype u int\n\nfunc (u) Hidden() {}\n\nconst X, y = 1, 2\n\nfunc F() {}\n"},
 		{"services/b/main.go", "package main\n\nvar Exported = 1\n"},
-		{"shared/bus/bustest/x.go", "package bustest\n\nfunc Tool() {}\n"},
+		{"shared/testenv/x.go", "package testenv\n\nfunc Tool() {}\n"},
 		{"e2e/bench/main.go", "package main\n"},
 		{"shared/a/a_test.go", "package a\n\nfunc ExampleT() {\n\t// Output: 1\n}\n\nfunc ExampleF() {}\n"},
 	} {

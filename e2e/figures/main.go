@@ -4,7 +4,7 @@
 //	go run ./e2e/figures [-root DIR]
 //
 // Only files that git tracks count. The product is streams, shared and services;
-// packages there that exist for tests (bustest, certstest) and e2e without its
+// packages there that exist for tests (testenv, certstest) and e2e without its
 // tests are the test tools.
 package main
 

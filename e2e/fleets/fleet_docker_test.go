@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
 	"flightline/shared/pod"
+	"flightline/shared/testenv/program"
 )
 
 func sameNames(a, b []string) bool {
@@ -49,7 +49,7 @@ func TestAFleetOfContainers(t *testing.T) {
 	f.size("ep", 0)
 	e.runs()
 	theEngineIsKilled(f, e)
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 }
 
 // theEngineIsKilled shows that a fleet is what it should be once the engine is

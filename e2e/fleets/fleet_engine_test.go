@@ -20,8 +20,8 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"flightline/e2e/need"
-	"flightline/e2e/site"
+	"flightline/e2e/require"
+	"flightline/shared/testenv/program"
 )
 
 // dockerEngine is a Docker engine of the test's own, which it may kill. It has no
@@ -46,7 +46,7 @@ func newEngine(t *testing.T, storage string) *dockerEngine {
 	t.Helper()
 	for _, program := range []string{"dockerd", "ip"} {
 		if _, err := exec.LookPath(program); err != nil || os.Geteuid() != 0 {
-			need.Skip(t, "docker", "only root can start an engine, and "+program+" has to be installed")
+			require.Skip(t, "docker", "only root can start an engine, and "+program+" has to be installed")
 		}
 	}
 	dir, err := os.MkdirTemp("/tmp", "fl-engine-") //nolint:usetesting // sockets have short paths
@@ -57,7 +57,7 @@ func newEngine(t *testing.T, storage string) *dockerEngine {
 	// One with --bridge none would remove docker0, which the machine's engine needs.
 	e := &dockerEngine{t: t, dir: dir, storage: storage, bridge: fmt.Sprintf("fl%d-%d", os.Getpid(), bridges.Add(1))}
 	if out, err := exec.Command("ip", "link", "add", e.bridge, "type", "bridge").CombinedOutput(); err != nil {
-		need.Skip(t, "docker", fmt.Sprintf("no bridge can be made: %v %s", err, out))
+		require.Skip(t, "docker", fmt.Sprintf("no bridge can be made: %v %s", err, out))
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("ip", "link", "delete", e.bridge).CombinedOutput(); err != nil {
@@ -123,7 +123,7 @@ func (e *dockerEngine) start() {
 		}
 		if e.cmd.Process.Signal(syscall.Signal(0)) != nil || time.Now().After(end) {
 			text, _ := os.ReadFile(e.said.Name())
-			need.Skip(e.t, "docker", fmt.Sprintf("no engine can be started: %v\n%s", err, text))
+			require.Skip(e.t, "docker", fmt.Sprintf("no engine can be started: %v\n%s", err, text))
 		}
 		<-time.After(100 * time.Millisecond)
 	}
@@ -140,7 +140,7 @@ func (e *dockerEngine) kill() {
 
 // end removes all containers and ends the engine.
 func (e *dockerEngine) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), site.Soon)
+	ctx, cancel := context.WithTimeout(context.Background(), program.Soon)
 	defer cancel()
 	all, err := e.client.ContainerList(ctx, client.ContainerListOptions{All: true})
 	for _, c := range all.Items {
@@ -151,7 +151,7 @@ func (e *dockerEngine) end() {
 		e.t.Errorf("remove containers: %v", err)
 	}
 	_ = e.cmd.Process.Signal(syscall.SIGTERM)
-	late := time.AfterFunc(site.Soon, func() { _ = e.cmd.Process.Kill() })
+	late := time.AfterFunc(program.Soon, func() { _ = e.cmd.Process.Kill() })
 	defer late.Stop()
 	_ = e.cmd.Wait()
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // whatPython asks an interpreter where it and its packages are.
@@ -41,7 +41,7 @@ func pythonFiles(t *testing.T, python, script string) (files map[string]string, 
 		Binary, Library string
 		Packages        []string
 	}
-	site.Decode(t, string(out), &is)
+	program.Decode(t, string(out), &is)
 	files = map[string]string{is.Binary: is.Binary, script: script}
 	for _, dir := range append(is.Packages, is.Library) {
 		addPython(t, files, dir)

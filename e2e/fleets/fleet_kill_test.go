@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
-	"flightline/shared/bus/bustest"
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
 
@@ -34,11 +34,11 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks for orphans in /proc")
 	}
-	s, b := site.New(t), bustest.New(t)
+	s, b := program.New(t), testenv.NewServer(t)
 	key := "fl_test_key_of_the_fleet"
-	s.Env = append(s.Env, "NATS_URL="+b.Config().URL, "FLIGHTLINE_NATS_USER="+b.Config().User, "FLIGHTLINE_NATS_PASSWORD="+b.Config().Password,
+	s.Environ = append(s.Environ, "NATS_URL="+b.Config().URL, "FLIGHTLINE_NATS_USER="+b.Config().User, "FLIGHTLINE_NATS_PASSWORD="+b.Config().Password,
 		"FLIGHTLINE_BOOTSTRAP_KEY="+key, "FLIGHTLINE_LIMITS=off")
-	url := s.Start("serve", "api", "control", "gateway").Line(site.Ready)
+	url := s.Start("serve", "api", "control", "gateway").Line(program.Ready)
 	f := newFleetSite(t, url, key, b.NC)
 	for _, bucket := range []string{streams.BucketInstances, streams.BucketWorkers} {
 		stream, err := b.JS.Stream(t.Context(), streams.Bucket(bucket))
@@ -51,10 +51,10 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var scalers []*site.Daemon
+	var scalers []*program.Process
 	for _, folder := range []string{"one", "two"} {
-		d := s.Start("serve", "autoscaler", "--streams", "wait", "--drivers", "process", "--fleet-folder", folder, "--gateway-url", url)
-		d.Line(site.Ready)
+		d := s.Start("serve", "autoscaler", "--create-streams=false", "--drivers", "process", "--fleet-folder", folder, "--gateway-url", url)
+		d.Line(program.Ready)
 		scalers = append(scalers, d)
 	}
 	f.endpoint("ep", map[string]any{"workersMin": 2, "workersMax": 2, "scalerType": "REQUEST_COUNT", "scalerValue": 1})
@@ -102,7 +102,7 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 	f.completed("zero", held)
 	f.size("zero", 0)
 	f.size("ep", 3)
-	standing.Stop(2 * site.StopWithin)
+	standing.Stop(2 * program.StopWithin)
 	f.size("ep", 0)
 	f.await("no process of the fleet", func() string { return workersOf(t, 0) })
 }

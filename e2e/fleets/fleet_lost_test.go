@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // TestALostWorkersJobsStartAnother kills the only worker of a fleet with the
@@ -32,7 +32,7 @@ func TestALostWorkersJobsStartAnother(t *testing.T) {
 	if _, all := f.pods("beside"); len(all) > 0 {
 		t.Errorf("the endpoint beside: got %d workers, want none", len(all))
 	}
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 }
 
 // TestManyLostWorkersAtOnceStartOthers kills all workers of two fleets, one of
@@ -60,18 +60,18 @@ func TestManyLostWorkersAtOnceStartOthers(t *testing.T) {
 		f.completed(id, jobs[id])
 		f.size(id, 0)
 	}
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 }
 
 // TestALostWorkerOfItsOwnerIsAskedForAgain kills a worker that its owner
 // started: /scale, which the owner goes by, asks for another.
 func TestALostWorkerOfItsOwnerIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	s := site.New(t)
+	s := program.New(t)
 	f, d := fleetDevOf(t, s)
 	f.endpoint("own", map[string]any{"driver": "external", "command": nil, "env": nil, "leaseMs": 10_000})
 	first := s.Start("worker", "own", "--", "sleep", "600")
-	first.Line(site.WorkerReady)
+	first.Line(program.WorkerReady)
 	job := f.submit("own", 1, 0, nil)[0]
 	f.held("own", job)
 	first.Kill()
@@ -93,7 +93,7 @@ func TestALostWorkerOfItsOwnerIsAskedForAgain(t *testing.T) {
 		t.Errorf("explain: got %q, want that its worker is lost", why.Reason)
 	}
 	f.counts("own", 0, 1)
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 }
 
 // wanted waits until /scale wants so many workers.
@@ -131,7 +131,7 @@ func (f *fleetSite) status(endpoint, job, want string) {
 }
 
 // killWorkers sends SIGKILL to the workers of an endpoint that d runs.
-func (f *fleetSite) killWorkers(d *site.Daemon, endpoint string) {
+func (f *fleetSite) killWorkers(d *program.Process, endpoint string) {
 	f.t.Helper()
 	killed := 0
 	for pid, parent := range fleetProcesses(f.t, endpoint) {

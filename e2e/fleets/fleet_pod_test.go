@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
 	"flightline/shared/pod"
+	"flightline/shared/testenv/program"
 )
 
 // podView is what the API says of a pod.
@@ -82,5 +82,5 @@ func TestAPodThatWasAskedForRunsStopsAndGoes(t *testing.T) {
 		}
 		return fmt.Sprintf("%s (%s), %v", p.Status, p.Change, err)
 	})
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 }

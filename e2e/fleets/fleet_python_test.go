@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"flightline/e2e/site"
 	"flightline/shared/pod"
+	"flightline/shared/testenv/program"
 )
 
 // TestAFleetOfThePublishedPythonWorker is the README's way: the endpoint's
@@ -16,7 +16,7 @@ func TestAFleetOfThePublishedPythonWorker(t *testing.T) {
 	f, d := fleetDev(t)
 	f.endpoint("plain", map[string]any{"command": []string{python, plainHandler(t)}, "env": nil})
 	f.burstFromZero("plain")
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 }
 
 // TestAFleetOfThePublishedPythonWorkerInContainers is the same handler in an
@@ -32,7 +32,7 @@ func TestAFleetOfThePublishedPythonWorkerInContainers(t *testing.T) {
 	f.endpoint("plain", map[string]any{"driver": "docker", "imageName": image, "command": nil, "env": env})
 	f.burstFromZero("plain")
 	e.runs()
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 }
 
 func plainHandler(t *testing.T) string {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // TestAStopEndsTheJobsOfItsWorkersOrGivesThemBack stops a dev whose workers,
@@ -16,8 +16,8 @@ import (
 // worker for it.
 func TestAStopEndsTheJobsOfItsWorkersOrGivesThemBack(t *testing.T) {
 	t.Parallel()
-	s := site.New(t)
-	f, d := fleetDevOf(t, s, "FLIGHTLINE_FLEET_GRACE=8s")
+	s := program.New(t)
+	f, d := fleetDevOf(t, s, "FLIGHTLINE_WORKER_SHUTDOWN_TIMEOUT=8s")
 	f.endpoint("ep", map[string]any{"maxLostWorkers": 1, "leaseMs": 10_000})
 	long := f.submit("ep", 1, 300_000, nil)[0]
 	f.held("ep", long)
@@ -25,26 +25,26 @@ func TestAStopEndsTheJobsOfItsWorkersOrGivesThemBack(t *testing.T) {
 	f.held("ep", short)
 	d.Terminate()
 	f.await("/readyz that says so while the workers end", func() string {
-		if code, err := site.Readyz(t.Context(), f.url); code != http.StatusServiceUnavailable {
+		if code, err := program.Readyz(t.Context(), f.url); code != http.StatusServiceUnavailable {
 			return fmt.Sprint(code, err)
 		}
 		return ""
 	})
-	d.Ends(8*time.Second + 2*site.StopWithin)
+	d.Ends(8*time.Second + 2*program.StopWithin)
 
 	f, d = fleetDevOf(t, s, "FLIGHTLINE_DRIVERS=none")
 	f.status("ep", short, "COMPLETED")
 	f.status("ep", long, "IN_QUEUE")
 	f.counts("ep", 1, 0)
 	f.size("ep", 0)
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 
-	f, d = fleetDevOf(t, s, "FLIGHTLINE_DRIVERS=process", "FLIGHTLINE_FLEET_GRACE=1s")
+	f, d = fleetDevOf(t, s, "FLIGHTLINE_DRIVERS=process", "FLIGHTLINE_WORKER_SHUTDOWN_TIMEOUT=1s")
 	f.held("ep", long)
 	f.running("ep", long)
 	f.counts("ep", 0, 1)
 	d.Terminate()
-	d.Ends(time.Second + 2*site.StopWithin)
+	d.Ends(time.Second + 2*program.StopWithin)
 }
 
 // counts waits until /health counts so many jobs.

@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/e2e/site"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv/program"
 )
 
 // fleetWithin bounds what a fleet should have done by then on a loaded machine.
@@ -182,19 +182,19 @@ func (f *fleetSite) decisions(id string) string {
 }
 
 // fleetDev is a running dev.
-func fleetDev(t *testing.T, settings ...string) (*fleetSite, *site.Daemon) {
+func fleetDev(t *testing.T, settings ...string) (*fleetSite, *program.Process) {
 	t.Helper()
-	return fleetDevOf(t, site.New(t), settings...)
+	return fleetDevOf(t, program.New(t), settings...)
 }
 
 // fleetDevOf is a running dev of a site that may have had another one.
-func fleetDevOf(t *testing.T, s *site.Site, settings ...string) (*fleetSite, *site.Daemon) {
+func fleetDevOf(t *testing.T, s *program.Env, settings ...string) (*fleetSite, *program.Process) {
 	t.Helper()
-	s.Env = append(append(s.Env, "FLIGHTLINE_LIMITS=off", "FLIGHTLINE_SYNC=interval"), settings...)
+	s.Environ = append(append(s.Environ, "FLIGHTLINE_LIMITS=off", "FLIGHTLINE_SYNC=interval"), settings...)
 	d := s.Start("dev", "--no-demo")
-	url := d.Line(site.Ready)
+	url := d.Line(program.Ready)
 	var env struct{ APIKey, NatsURL, NatsUser, NatsPassword string }
-	site.Decode(t, s.OK("env", "-o", "json"), &env)
+	program.Decode(t, s.OK("env", "-o", "json"), &env)
 	nc, err := nats.Connect(env.NatsURL, nats.UserInfo(env.NatsUser, env.NatsPassword))
 	if err != nil {
 		t.Fatalf("connect: %v", err)
@@ -213,7 +213,7 @@ func newFleetSite(t *testing.T, url, key string, nc *nats.Conn) *fleetSite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fleetSite{t: t, url: url, key: key, worker: site.Program(t, "flightline/e2e/fleetworker"), registry: reg}
+	return &fleetSite{t: t, url: url, key: key, worker: program.Build(t, "flightline/e2e/fleetworker"), registry: reg}
 }
 
 func TestAFleetGrowsWithItsJobsAndReturnsToZero(t *testing.T) {
@@ -251,5 +251,5 @@ func TestAFleetGrowsWithItsJobsAndReturnsToZero(t *testing.T) {
 	if running != len(by) {
 		t.Errorf("got %d pods, want the %d that worked", running, len(by))
 	}
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 }

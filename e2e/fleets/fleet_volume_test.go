@@ -10,7 +10,7 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"flightline/e2e/need"
+	"flightline/e2e/require"
 	"flightline/shared/pod"
 )
 
@@ -25,7 +25,7 @@ func TestAPodGetsNoFolderOutsideTheVolumeRoot(t *testing.T) {
 	}
 	defer engine.Close()
 	if _, err := engine.Ping(t.Context(), client.PingOptions{}); err != nil {
-		need.Skip(t, "docker", "no engine answers: "+err.Error())
+		require.Skip(t, "docker", "no engine answers: "+err.Error())
 	}
 	root := t.TempDir()
 	for name, to := range map[string]string{"host": "/", "engine": "/var/run"} {

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/need"
-	"flightline/e2e/site"
+	"flightline/e2e/require"
 	"flightline/shared/bus"
-	"flightline/shared/bus/bustest"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 	"flightline/shared/worker"
 )
 
@@ -25,7 +25,7 @@ const (
 	// backupRate is how many jobs come in a second.
 	backupRate = 200
 	// backupHead is how long they have come when the backup begins; a minute where
-	// the environment asks for the long run, whose figures are in operating.md.
+	// the environment asks for the long run, whose figures are in docs/operating.md.
 	backupHead, longHead, longRun = 4 * time.Second, time.Minute, "backup-minute"
 )
 
@@ -36,8 +36,8 @@ func TestABackupAtASteadyRateMovesBetweenANodeAndACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	node := func(t *testing.T) bus.Config { t.Helper(); return bustest.New(t).Config() }
-	cluster := func(t *testing.T) bus.Config { t.Helper(); return bustest.NewCluster(t).Config() }
+	node := func(t *testing.T) bus.Config { t.Helper(); return testenv.NewServer(t).Config() }
+	cluster := func(t *testing.T) bus.Config { t.Helper(); return testenv.NewCluster(t).Config() }
 	for name, test := range map[string]struct {
 		from, to                 func(*testing.T) bus.Config
 		fromReplicas, toReplicas string
@@ -64,25 +64,25 @@ func TestABackupAtASteadyRateMovesBetweenANodeAndACluster(t *testing.T) {
 
 // haven is a Flightline on some NATS.
 type haven struct {
-	*site.Site
+	*program.Env
 	bus    bus.Config
 	client *client.Client
 }
 
 func newHaven(t *testing.T, cfg bus.Config, replicas string) *haven {
 	t.Helper()
-	h := &haven{Site: site.New(t), bus: cfg}
-	h.Env = append(h.Env, "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password,
-		"FLIGHTLINE_BOOTSTRAP_KEY="+site.AdminKey, "FLIGHTLINE_API_KEY="+site.AdminKey, "FLIGHTLINE_REPLICAS="+replicas, "FLIGHTLINE_LIMITS=off")
+	h := &haven{Env: program.New(t), bus: cfg}
+	h.Environ = append(h.Environ, "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password,
+		"FLIGHTLINE_BOOTSTRAP_KEY="+program.AdminKey, "FLIGHTLINE_API_KEY="+program.AdminKey, "FLIGHTLINE_REPLICAS="+replicas, "FLIGHTLINE_LIMITS=off")
 	return h
 }
 
 func (h *haven) serve() {
 	h.T.Helper()
-	url := h.Start("serve", "all").Line(site.Ready)
-	h.Env = append(h.Env, "FLIGHTLINE_URL="+url)
+	url := h.Start("serve", "all").Line(program.Ready)
+	h.Environ = append(h.Environ, "FLIGHTLINE_URL="+url)
 	var err error
-	if h.client, err = client.New(url, site.AdminKey); err != nil {
+	if h.client, err = client.New(url, program.AdminKey); err != nil {
 		h.T.Fatal(err)
 	}
 }
@@ -108,7 +108,7 @@ func (h *haven) work(slots int, takes time.Duration) (stop func()) {
 	case <-up:
 	case err := <-ended:
 		h.T.Fatalf("worker: %v", err)
-	case <-time.After(site.Soon):
+	case <-time.After(program.Soon):
 		h.T.Fatal("no worker")
 	}
 	stop = sync.OnceFunc(func() {
@@ -128,7 +128,7 @@ func backUpAtRate(t *testing.T, cfg bus.Config, replicas, dir string) []job.ID {
 	h.serve()
 	h.OK("endpoint", "create", "work", "--lease", "10000ms") // those that run now are taken again after that
 	head := backupHead
-	if need.Asked(longRun) {
+	if require.Requested(longRun) {
 		head = longHead
 	}
 	stop := h.work(4, 25*time.Millisecond) // fewer than come: some wait
@@ -159,7 +159,7 @@ func backUpAtRate(t *testing.T, cfg bus.Config, replicas, dir string) []job.ID {
 // audit waits for the end of each job.
 func (h *haven) audit(ids []job.ID) {
 	h.T.Helper()
-	ctx, cancel := context.WithTimeout(h.T.Context(), 3*site.Soon)
+	ctx, cancel := context.WithTimeout(h.T.Context(), 3*program.Soon)
 	defer cancel()
 	began := time.Now()
 	again := 0

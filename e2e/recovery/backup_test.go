@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
-	"flightline/shared/bus/bustest"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 )
 
 // A backup that is taken under load and restored to an empty NATS has every
@@ -24,8 +24,8 @@ func TestABackupUnderLoadHasEveryJob(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	t.Parallel()
-	p := site.NewPlant(t)
-	p.Start("worker", "work", "--concurrency", "2", "--", "sh", "-c", "cat; sleep 0.02").Line(site.WorkerReady)
+	p := program.NewInstallation(t)
+	p.Start("worker", "work", "--concurrency", "2", "--", "sh", "-c", "cat; sleep 0.02").Line(program.WorkerReady)
 	load := newLoad(t, p.Client)
 	p.Eventually("jobs are accepted", func() bool { return len(load.accepted()) >= 60 })
 	large := client.Request{Input: map[string]string{"text": strings.Repeat("large ", 60_000)}}
@@ -43,18 +43,18 @@ func TestABackupUnderLoadHasEveryJob(t *testing.T) {
 	if code, _, errs := p.Run("restore", dir); code == 0 || !strings.Contains(errs, "not empty") {
 		t.Errorf("restore over what there is: got code %d, %s", code, errs)
 	}
-	other := *p.Site
-	cfg := bustest.New(t).Config()
-	other.Env = append(append([]string{}, p.Env...), "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password)
+	other := *p.Env
+	cfg := testenv.NewServer(t).Config()
+	other.Environ = append(append([]string{}, p.Environ...), "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password)
 	other.OK("restore", dir)
-	url := other.Start("serve", "all").Line(site.Ready)
-	other.Env = append(other.Env, "FLIGHTLINE_URL="+url)
-	other.Start("worker", "work", "--concurrency", "8", "--", "sh", "-c", "cat").Line(site.WorkerReady)
-	c, err := client.New(url, site.AdminKey)
+	url := other.Start("serve", "all").Line(program.Ready)
+	other.Environ = append(other.Environ, "FLIGHTLINE_URL="+url)
+	other.Start("worker", "work", "--concurrency", "8", "--", "sh", "-c", "cat").Line(program.WorkerReady)
+	c, err := client.New(url, program.AdminKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*site.Soon)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*program.Soon)
 	defer cancel()
 	counts := map[job.Status]int{}
 	for _, id := range before {
@@ -66,7 +66,7 @@ func TestABackupUnderLoadHasEveryJob(t *testing.T) {
 			t.Errorf("job %s: got %s %s, want it COMPLETED with an output", id, j.Status, j.Error)
 		}
 	}
-	if j, err := c.RunSync(ctx, "work", client.Request{Input: map[string]int{"n": 1}}, site.Soon); err != nil || j.Status != job.Completed {
+	if j, err := c.RunSync(ctx, "work", client.Request{Input: map[string]int{"n": 1}}, program.Soon); err != nil || j.Status != job.Completed {
 		t.Errorf("after the restore: got %+v, %v, want it COMPLETED", j, err)
 	}
 	if out := other.OK("doctor"); strings.Contains(out, "fail") {
@@ -80,15 +80,15 @@ func TestTheCommandRefusesASpoiltBackup(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	t.Parallel()
-	s := site.New(t)
-	s.Start("dev", "--no-demo").Line(site.Ready)
+	s := program.New(t)
+	s.Start("dev", "--no-demo").Line(program.Ready)
 	dir := filepath.Join(s.Dir, "backup")
 	s.OK("backup", dir) // of the running dev
 	s.OK("doctor", "-o", "json")
 	if err := os.Truncate(filepath.Join(dir, "EVENTS.snapshot"), 10); err != nil {
 		t.Fatal(err)
 	}
-	cfg := bustest.New(t).Config()
+	cfg := testenv.NewServer(t).Config()
 	code, _, errs := s.Run("restore", dir, "--nats-url", cfg.URL, "--nats-user", cfg.User, "--nats-password", cfg.Password)
 	if code != 1 || !strings.Contains(errs, "EVENTS.snapshot was changed or cut off") {
 		t.Errorf("got code %d, %s, want 1 and the file's name", code, errs)

@@ -7,22 +7,22 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // A dev whose files were damaged while it was stopped says what is damaged, keeps
 // what can be read, and knows every job that it accepts from then on.
 func TestADamagedStoreLosesNothingNew(t *testing.T) {
 	t.Parallel()
-	s := site.New(t)
+	s := program.New(t)
 	d := s.Start("dev")
-	d.Line(site.Ready)
+	d.Line(program.Ready)
 	s.OK("endpoint", "create", "work")
 	for range 10 {
 		s.OK("runsync", "echo", `{"n":1}`) // records
 	}
 	for range 10 {
-		site.Submit(s, "work")
+		program.Submit(s, "work")
 	}
 	overwrite := func(where int) func([]byte) []byte {
 		return func(data []byte) []byte {
@@ -38,7 +38,7 @@ func TestADamagedStoreLosesNothingNew(t *testing.T) {
 		s.Eventually("the queue is counted", func() bool { // one that was lost is made again
 			code, out, _ := s.Run("health", "work", "-o", "json")
 			if code == 0 {
-				site.Decode(t, out, &h)
+				program.Decode(t, out, &h)
 			}
 			return code == 0
 		})
@@ -57,7 +57,7 @@ func TestADamagedStoreLosesNothingNew(t *testing.T) {
 		{"the settings of a queue", "JOBS_work", "meta.inf", func(d []byte) []byte { d[len(d)/2] ^= 1; return d }, 0},
 	} {
 		before := waiting()
-		d.Stop(site.StopWithin)
+		d.Stop(program.StopWithin)
 		path := filepath.Join(s.Dir, ".flightline", "jetstream", "jetstream", "$G", "streams", harm.stream, harm.file)
 		data, err := os.ReadFile(path)
 		if err == nil {
@@ -67,14 +67,14 @@ func TestADamagedStoreLosesNothingNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		d = s.Start("dev")
-		d.Line(site.Ready)
+		d.Line(program.Ready)
 		if said := d.Said(); strings.Count(said, "a file of the store") != 1 || !strings.Contains(said, "stream="+harm.stream) || !strings.Contains(said, "means=") {
 			t.Errorf("%s: got %s, want one line that says what is damaged and what it means", harm.what, said)
 		}
 		if now := waiting(); now < before-harm.most {
 			t.Errorf("%s: got %d waiting jobs of %d, want %d lost at most", harm.what, now, before, harm.most)
 		}
-		id := site.Submit(s, "work")
+		id := program.Submit(s, "work")
 		s.OK("runsync", "echo", `{"n":1}`)
 		if got := s.OK("status", "work", id); !strings.Contains(got, "IN_QUEUE") {
 			t.Errorf("%s: got %s, want the new job to wait", harm.what, got)
@@ -93,9 +93,9 @@ func TestADamagedStoreLosesNothingNew(t *testing.T) {
 // does, at its start, and so does the doctor. A job that is accepted can be read.
 func TestServeSaysThatTheFilesOfItsNATSAreDamaged(t *testing.T) {
 	t.Parallel()
-	p := site.NewPlant(t)
+	p := program.NewInstallation(t)
 	for range 20 {
-		site.Submit(p.Site, "work")
+		program.Submit(p.Env, "work")
 	}
 	p.NATS.Stop()
 	blocks, err := filepath.Glob(filepath.Join(p.NATS.StreamDir("JOBS_work"), "msgs", "*.blk"))
@@ -112,13 +112,13 @@ func TestServeSaysThatTheFilesOfItsNATSAreDamaged(t *testing.T) {
 	}
 	p.NATS.Start()
 	d := p.Start("serve", "all")
-	url := d.Line(site.Ready)
-	p.Env = append(p.Env, "FLIGHTLINE_URL="+url)
+	url := d.Line(program.Ready)
+	p.Environ = append(p.Environ, "FLIGHTLINE_URL="+url)
 	p.Eventually("serve says what is damaged", func() bool {
 		said := d.Said()
 		return strings.Contains(said, "files of a stream are damaged") && strings.Contains(said, `stream=JOBS_work found="1 messages cannot be read`) && strings.Contains(said, "jobs that waited there are lost")
 	})
-	if got := p.OK("status", "work", site.Submit(p.Site, "work")); !strings.Contains(got, "IN_QUEUE") {
+	if got := p.OK("status", "work", program.Submit(p.Env, "work")); !strings.Contains(got, "IN_QUEUE") {
 		t.Errorf("got %s, want the new job to wait", got)
 	}
 	if code, out, _ := p.Run("doctor", "--deep"); code != 1 || !strings.Contains(out, "1 messages cannot be read (sequence ") {

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/need"
-	"flightline/e2e/site"
+	"flightline/e2e/require"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv/program"
 )
 
 // smallDisk mounts a file system of this size, in a folder of its own.
@@ -25,7 +25,7 @@ func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("flightline-test", dir, "tmpfs", 0, "size="+size); err != nil {
-		need.Skip(t, "mount", "a small file system cannot be mounted: "+err.Error())
+		require.Skip(t, "mount", "a small file system cannot be mounted: "+err.Error())
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
@@ -78,8 +78,35 @@ func readiness(t *testing.T, url string) (status int, storage string) {
 		t.Fatal(err)
 	}
 	var view struct{ Checks map[string]string }
-	site.Decode(t, string(body), &view)
+	program.Decode(t, string(body), &view)
 	return res.StatusCode, view.Checks["storage"]
+}
+
+// smallDev is a dev whose data is on a small disk, and a worker of the endpoint
+// slow, whose jobs run until the file release exists.
+type smallDev struct {
+	*program.Env
+	dev                *program.Process
+	client             *client.Client
+	url, disk, release string
+}
+
+func devOn(t *testing.T, size string, args ...string) *smallDev {
+	t.Helper()
+	s := &smallDev{Env: program.New(t), disk: smallDisk(t, size)}
+	s.Environ = append(s.Environ, "FLIGHTLINE_DATA="+filepath.Join(s.disk, "data"))
+	s.dev = s.Start(append([]string{"dev"}, args...)...)
+	s.url = s.dev.Line(program.Ready)
+	var found struct{ APIKey string }
+	program.Decode(t, s.OK("env", "-o", "json"), &found)
+	var err error
+	if s.client, err = client.New(s.url, found.APIKey); err != nil {
+		t.Fatal(err)
+	}
+	s.OK("endpoint", "create", "slow")
+	s.release = filepath.Join(s.Dir, "release")
+	s.Start("worker", "slow", "--", "sh", "-c", "while [ ! -e "+s.release+" ]; do sleep 0.1; done; echo '\"held\"'").Line(program.WorkerReady)
+	return s
 }
 
 // submitters submit jobs without end, each of 4 KB, and keep those accepted.
@@ -138,21 +165,9 @@ func TestDevWithGroupedFsyncsServesAgainAfterAFullDisk(t *testing.T) {
 
 func servesAgain(t *testing.T, sync string) {
 	t.Helper()
-	disk := smallDisk(t, "96m")
-	s := site.New(t)
-	s.Env = append(s.Env, "FLIGHTLINE_DATA="+filepath.Join(disk, "data"))
-	d := s.Start("dev", "--sync", sync)
-	url := d.Line(site.Ready)
-	var found struct{ APIKey string }
-	site.Decode(t, s.OK("env", "-o", "json"), &found)
-	c, err := client.New(url, found.APIKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.OK("endpoint", "create", "slow")
-	release := filepath.Join(s.Dir, "release")
-	s.Start("worker", "slow", "--", "sh", "-c", "while [ ! -e "+release+" ]; do sleep 0.1; done; echo '\"held\"'").Line(site.WorkerReady)
-	held := site.Submit(s, "slow")
+	s := devOn(t, "96m", "--sync", sync)
+	c := s.client
+	held := program.Submit(s.Env, "slow")
 	s.Eventually("the held job runs", func() bool {
 		j, err := c.Status(t.Context(), "slow", job.ID(held))
 		return err == nil && j.Status == job.InProgress
@@ -160,10 +175,10 @@ func servesAgain(t *testing.T, sync string) {
 	load := submitSteadily(t, c, "echo")
 	s.Eventually("jobs are accepted", func() bool { load.mu.Lock(); defer load.mu.Unlock(); return len(load.accepted) > 20 })
 
-	free := fill(t, disk)
+	free := fill(t, s.disk)
 	began := time.Now()
 	s.Eventually("the process is unready, with its reason", func() bool {
-		status, storage := readiness(t, url)
+		status, storage := readiness(t, s.url)
 		return status == http.StatusServiceUnavailable && strings.Contains(storage, "refuse") && strings.Contains(storage, "(no space left on device)")
 	})
 	t.Logf("unready after %v", time.Since(began))
@@ -171,18 +186,18 @@ func servesAgain(t *testing.T, sync string) {
 	if code, out, errs := s.Run("doctor"); code != 1 || !strings.Contains(out, "refuses all writes since one failed") {
 		t.Errorf("the doctor: got code %d, want 1 and the streams that refuse writes\n%s%s", code, out, errs)
 	}
-	if !strings.Contains(d.Said(), "stream refuses writes until NATS is restarted") {
-		t.Errorf("got no line of the log that says it:\n%s", d.Said())
+	if !strings.Contains(s.dev.Said(), "stream refuses writes until NATS is restarted") {
+		t.Errorf("got no line of the log that says it:\n%s", s.dev.Said())
 	}
 	free()
 	began = time.Now()
-	s.Eventually("the process is ready", func() bool { status, _ := readiness(t, url); return status == http.StatusOK })
+	s.Eventually("the process is ready", func() bool { status, _ := readiness(t, s.url); return status == http.StatusOK })
 	t.Logf("ready after %v", time.Since(began))
-	if !strings.Contains(d.Said(), "embedded NATS server restarted") {
-		t.Errorf("got no line of the log that says what was done:\n%s", d.Said())
+	if !strings.Contains(s.dev.Said(), "embedded NATS server restarted") {
+		t.Errorf("got no line of the log that says what was done:\n%s", s.dev.Said())
 	}
 	s.OK("runsync", "echo", `{"after":"the full disk"}`)
-	if err := os.WriteFile(release, nil, 0o600); err != nil {
+	if err := os.WriteFile(s.release, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	completed(t, c, "slow", job.ID(held))
@@ -200,24 +215,13 @@ func servesAgain(t *testing.T, sync string) {
 // end and are cancelled on what was kept for them.
 func TestDevRefusesJobsBeforeTheDiskIsFull(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t, "320m") // of which 16 MB are kept
-	s := site.New(t)
-	s.Env = append(s.Env, "FLIGHTLINE_DATA="+filepath.Join(disk, "data"))
-	url := s.Start("dev").Line(site.Ready)
-	var found struct{ APIKey string }
-	site.Decode(t, s.OK("env", "-o", "json"), &found)
-	c, err := client.New(url, found.APIKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.OK("endpoint", "create", "slow")
-	release := filepath.Join(s.Dir, "release")
-	s.Start("worker", "slow", "--", "sh", "-c", "while [ ! -e "+release+" ]; do sleep 0.1; done; echo '\"held\"'").Line(site.WorkerReady)
+	s := devOn(t, "320m") // of which 16 MB are kept
+	c := s.client
 	var jobs []job.ID
 	for range 20 {
-		jobs = append(jobs, job.ID(site.Submit(s, "slow")))
+		jobs = append(jobs, job.ID(program.Submit(s.Env, "slow")))
 	}
-	free := fillUpTo(t, disk, 12<<20)
+	free := fillUpTo(t, s.disk, 12<<20)
 	var refused string
 	s.Eventually("jobs are refused", func() bool {
 		_, err := c.Run(t.Context(), "slow", client.Request{Input: map[string]int{"n": 1}})
@@ -229,11 +233,11 @@ func TestDevRefusesJobsBeforeTheDiskIsFull(t *testing.T) {
 	if !strings.Contains(refused, "nearly full") || !strings.Contains(refused, "bytes are free, and") {
 		t.Errorf("got %q, want what is exceeded, its value and bound", refused)
 	}
-	if status, _ := readiness(t, url); status != http.StatusOK {
+	if status, _ := readiness(t, s.url); status != http.StatusOK {
 		t.Errorf("got %d, want it ready: it answers all else", status)
 	}
 	s.OK("cancel", "slow", string(jobs[19]))
-	if err := os.WriteFile(release, nil, 0o600); err != nil {
+	if err := os.WriteFile(s.release, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range jobs[:19] {
@@ -244,6 +248,21 @@ func TestDevRefusesJobsBeforeTheDiskIsFull(t *testing.T) {
 		_, err := c.Run(t.Context(), "slow", client.Request{Input: map[string]int{"n": 1}})
 		return err == nil
 	})
+}
+
+// Jobs may take more than the three quarters of the disk by which a server of NATS
+// bounds its store: beyond, it refuses what makes room too.
+func TestJobsMayTakeMostOfTheDisk(t *testing.T) {
+	t.Parallel()
+	s := devOn(t, "64m") // of which 3.2 MB are kept
+	s.OK("endpoint", "create", "waits")
+	input := map[string]string{"text": strings.Repeat("x", 1<<20)}
+	for n := range 50 {
+		if _, err := s.client.Run(t.Context(), "waits", client.Request{Input: input}); err != nil {
+			t.Fatalf("job %d of 1 MB: %v", n+1, err)
+		}
+	}
+	s.OK("purge", "waits")
 }
 
 // fillUpTo takes all space but so many bytes, and returns what gives it back.
@@ -268,7 +287,7 @@ func fillUpTo(t *testing.T, dir string, left int64) (free func()) {
 
 func completed(t *testing.T, c *client.Client, endpoint string, id job.ID) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*site.Soon)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*program.Soon)
 	defer cancel()
 	j, err := c.Wait(ctx, endpoint, id)
 	if err != nil || j.Status != job.Completed {

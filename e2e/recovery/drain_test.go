@@ -4,19 +4,19 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
 	"flightline/shared/job"
+	"flightline/shared/testenv/program"
 )
 
 // podOf is a field-by-field look at a pod's record.
-func podOf(s *site.Site, id string) (got struct{ DesiredStatus, LastStatusChange string }) {
+func podOf(s *program.Env, id string) (got struct{ DesiredStatus, LastStatusChange string }) {
 	s.T.Helper()
-	site.Decode(s.T, s.OK("pod", "get", id, "-o", "json"), &got)
+	program.Decode(s.T, s.OK("pod", "get", id, "-o", "json"), &got)
 	return got
 }
 
 // exited waits until the process has ended by itself, with code 0.
-func exited(d *site.Daemon) {
+func exited(d *program.Process) {
 	d.T.Helper()
 	for range d.Lines { // until its end
 	}
@@ -30,9 +30,9 @@ func exited(d *site.Daemon) {
 // goes away and comes back meanwhile.
 func TestADrainedGoWorkerFinishesItsJobAndEnds(t *testing.T) {
 	t.Parallel()
-	p := site.NewPlant(t)
+	p := program.NewInstallation(t)
 	first := p.Worker("first", p.Release("first"))
-	long := site.Submit(p.Site, "work")
+	long := program.Submit(p.Env, "work")
 	p.Until("first starts")
 	if got := p.OK("worker", "drain", "work", "first"); got != "DRAINING  first\n" {
 		t.Errorf("got %q, want that it drains", got)
@@ -45,7 +45,7 @@ func TestADrainedGoWorkerFinishesItsJobAndEnds(t *testing.T) {
 	})
 	p.Open(p.Release("second"))
 	p.Worker("second", p.Release("second"))
-	next := site.Submit(p.Site, "work")
+	next := program.Submit(p.Env, "work")
 	if j := p.Ended(next); j.Status != job.Completed || j.WorkerID != "second" {
 		t.Errorf("the next job: got %s by %q, want COMPLETED by second", j.Status, j.WorkerID)
 	}
@@ -54,7 +54,7 @@ func TestADrainedGoWorkerFinishesItsJobAndEnds(t *testing.T) {
 		t.Errorf("the long job: got %s by %q, want COMPLETED by first", j.Status, j.WorkerID)
 	}
 	exited(first)
-	if got := podOf(p.Site, "first"); got.DesiredStatus != "EXITED" || !strings.Contains(got.LastStatusChange, "drained, and left: by request") {
+	if got := podOf(p.Env, "first"); got.DesiredStatus != "EXITED" || !strings.Contains(got.LastStatusChange, "drained, and left: by request") {
 		t.Errorf("got %+v, want EXITED and why", got)
 	}
 	if n := strings.Count(p.Logged(), "first starts"); n != 1 {
@@ -66,8 +66,8 @@ func TestADrainedGoWorkerFinishesItsJobAndEnds(t *testing.T) {
 // those that speak HTTP, and none is stopped in the middle of a job.
 func TestAFleetOfGoWorkersShrinksByDraining(t *testing.T) {
 	t.Parallel()
-	s := site.New(t)
-	s.Start("dev", "--no-demo").Line(site.Ready)
+	s := program.New(t)
+	s.Start("dev", "--no-demo").Line(program.Ready)
 	s.OK("endpoint", "create", "native", "--driver", "process", "--workers-max", "1", "--idle-timeout", "1s",
 		"--", s.Binary, "worker", "native", "--data", s.Dir+"/.flightline", "--", "sh", "-c", `sleep 2; echo '"done"'`)
 	for round := range 2 {

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv/program"
 )
 
 // inTime tries up to three times to see something happen within what is
@@ -29,16 +29,16 @@ func inTime(t *testing.T, promise time.Duration, try func(n string) (took time.D
 }
 
 func TestKilledWorkersJobRunsElsewhereWithinItsLeaseAndASecond(t *testing.T) {
-	p := site.NewPlant(t)
-	inTime(t, site.LeaseMs*time.Millisecond+time.Second, func(n string) time.Duration {
+	p := program.NewInstallation(t)
+	inTime(t, program.LeaseMs*time.Millisecond+time.Second, func(n string) time.Duration {
 		release := p.Release("go" + n)
 		first := p.Worker("first"+n, release)
-		id := site.Submit(p.Site, "work")
+		id := program.Submit(p.Env, "work")
 		p.Until("first" + n + " starts")
 		second := p.Worker("second"+n, release)
 		// The second must have been served for a lease to be sure that the first
 		// is lost; a worker that has been up for a while is.
-		up := time.NewTimer(site.LeaseMs * time.Millisecond)
+		up := time.NewTimer(program.LeaseMs * time.Millisecond)
 		<-up.C
 		first.Kill()
 		took := p.Until("second" + n + " starts")
@@ -46,23 +46,23 @@ func TestKilledWorkersJobRunsElsewhereWithinItsLeaseAndASecond(t *testing.T) {
 		if j := p.Ended(id); j.Status != job.Completed || j.Retries != 1 || j.WorkerID != "second"+n {
 			t.Errorf("got %+v, want COMPLETED by second%s with 1 retry", j, n)
 		}
-		second.Stop(site.StopWithin)
+		second.Stop(program.StopWithin)
 		return took
 	})
 }
 
 func TestStoppedWorkersJobRunsElsewhereWithinASecondUncounted(t *testing.T) {
-	p := site.NewPlant(t)
+	p := program.NewInstallation(t)
 	inTime(t, time.Second+100*time.Millisecond, func(n string) time.Duration { // its grace is 100 ms
 		release := p.Release("go" + n)
 		first := p.Worker("first"+n, release)
-		id := site.Submit(p.Site, "work")
+		id := program.Submit(p.Env, "work")
 		p.Until("first" + n + " starts")
 		second := p.Worker("second"+n, release)
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			first.Stop(site.StopWithin)
+			first.Stop(program.StopWithin)
 		}()
 		took := p.Until("second" + n + " starts")
 		<-stopped
@@ -70,16 +70,16 @@ func TestStoppedWorkersJobRunsElsewhereWithinASecondUncounted(t *testing.T) {
 		if j := p.Ended(id); j.Status != job.Completed || j.WorkerID != "second"+n {
 			t.Errorf("got %+v, want COMPLETED by second%s", j, n)
 		}
-		second.Stop(site.StopWithin)
+		second.Stop(program.StopWithin)
 		return took
 	})
 }
 
 func TestCancelReachesARunningHandlerWithinASecond(t *testing.T) {
-	p := site.NewPlant(t)
+	p := program.NewInstallation(t)
 	inTime(t, time.Second, func(n string) time.Duration {
 		worker := p.Worker("first"+n, p.Release("never"))
-		id := site.Submit(p.Site, "work")
+		id := program.Submit(p.Env, "work")
 		p.Until("first" + n + " starts")
 		if _, err := p.Client.Cancel(t.Context(), "work", job.ID(id)); err != nil {
 			t.Fatal(err)
@@ -88,18 +88,18 @@ func TestCancelReachesARunningHandlerWithinASecond(t *testing.T) {
 		if j := p.Ended(id); j.Status != job.Cancelled {
 			t.Errorf("got %+v, want CANCELLED", j)
 		}
-		worker.Stop(site.StopWithin)
+		worker.Stop(program.StopWithin)
 		return took
 	})
 }
 
 func TestNATSAwayForTenSecondsIsA503AndThenAllResumes(t *testing.T) {
-	p := site.NewPlant(t)
+	p := program.NewInstallation(t)
 	release := p.Release("go")
 	p.Worker("first", release)
-	running := site.Submit(p.Site, "work")
+	running := program.Submit(p.Env, "work")
 	p.Until("first starts")
-	waiting := site.Submit(p.Site, "work")
+	waiting := program.Submit(p.Env, "work")
 
 	p.NATS.Stop()
 	away := time.NewTimer(10 * time.Second)
@@ -128,7 +128,7 @@ func TestNATSAwayForTenSecondsIsA503AndThenAllResumes(t *testing.T) {
 			t.Errorf("got %+v, want COMPLETED without a retry", j)
 		}
 	}
-	after := site.Submit(p.Site, "work")
+	after := program.Submit(p.Env, "work")
 	if j := p.Ended(after); j.Status != job.Completed {
 		t.Errorf("after the outage: got %+v, want COMPLETED", j)
 	}

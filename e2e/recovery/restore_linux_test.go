@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 )
 
 // A restore that reads a file without an end is asked to stop. It took SIGKILL.
@@ -19,16 +19,16 @@ func TestARestoreEndsWhenItIsAsked(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	t.Parallel()
-	s := site.New(t)
-	s.Start("dev", "--no-demo").Line(site.Ready)
+	s := program.New(t)
+	s.Start("dev", "--no-demo").Line(program.Ready)
 	dir := filepath.Join(s.Dir, "backup")
 	s.OK("backup", dir)
 	snapshot := filepath.Join(dir, "EVENTS.snapshot")
 	if err := os.Truncate(snapshot, 1<<40); err != nil { // hours of zeros
 		t.Fatal(err)
 	}
-	cfg := bustest.New(t).Config()
-	s.Env = append(s.Env, "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password)
+	cfg := testenv.NewServer(t).Config()
+	s.Environ = append(s.Environ, "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		d := s.Start("restore", dir)
 		s.Eventually("it reads the file", func() bool { return opens(d.Cmd.Process.Pid, snapshot) })

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
-	"flightline/shared/bus/bustest"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 )
 
 // rollingKey is the administrator's key.
@@ -46,7 +46,7 @@ const (
 // look keeps up what the instance says of itself.
 func (b *balancer) look(ctx context.Context, i int) {
 	for ctx.Err() == nil {
-		res, err := site.Readyz(ctx, b.urls[i])
+		res, err := program.Readyz(ctx, b.urls[i])
 		b.up[i].Store(err == nil && res == http.StatusOK)
 		select {
 		case <-time.After(lookEvery):
@@ -89,20 +89,20 @@ func (b *balancer) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // pair is the two instances of a role behind their balancer.
 type pair struct {
-	s    *site.Site
+	s    *program.Env
 	role string
 	args []string
-	one  [2]*site.Daemon
+	one  [2]*program.Process
 	*balancer
 }
 
-func newPair(t *testing.T, s *site.Site, role string, args ...string) *pair {
+func newPair(t *testing.T, s *program.Env, role string, args ...string) *pair {
 	t.Helper()
 	pool := &http.Transport{MaxIdleConnsPerHost: 100}
 	p := &pair{s: s, role: role, args: args, balancer: &balancer{client: &http.Client{Transport: pool}}}
 	for i := range p.one {
 		p.one[i] = p.start(i, "127.0.0.1:0")
-		p.urls[i] = p.one[i].Line(site.Ready)
+		p.urls[i] = p.one[i].Line(program.Ready)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -119,7 +119,7 @@ func newPair(t *testing.T, s *site.Site, role string, args ...string) *pair {
 	return p
 }
 
-func (p *pair) start(i int, listen string) *site.Daemon {
+func (p *pair) start(i int, listen string) *program.Process {
 	args := append([]string{"serve", p.role, "--listen", listen, "--drain-delay", drain.String()}, p.args...)
 	if p.role == "autoscaler" {
 		args = append(args, "--fleet-folder", fmt.Sprint("fleet-", i))
@@ -135,10 +135,10 @@ func (p *pair) await(i int, up bool) {
 // restart stops an instance as a supervisor does, and starts it again.
 func (p *pair) restart(i int) {
 	p.s.T.Helper()
-	p.one[i].Stop(site.Soon)
+	p.one[i].Stop(program.Soon)
 	p.await(i, false)
 	p.one[i] = p.start(i, strings.TrimPrefix(p.urls[i], "http://"))
-	p.one[i].Line(site.Ready)
+	p.one[i].Line(program.Ready)
 	p.await(i, true)
 }
 
@@ -149,8 +149,8 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	t.Parallel()
-	s, cfg := site.New(t), bustest.New(t).Config()
-	s.Env = append(s.Env, "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password,
+	s, cfg := program.New(t), testenv.NewServer(t).Config()
+	s.Environ = append(s.Environ, "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password,
 		"FLIGHTLINE_BOOTSTRAP_KEY="+rollingKey, "FLIGHTLINE_LIMITS=off")
 	control, api, gateway := newPair(t, s, "control"), newPair(t, s, "api"), newPair(t, s, "gateway")
 	pairs := []*pair{control, api, gateway, newPair(t, s, "recorder"), newPair(t, s, "webhook"), newPair(t, s, "autoscaler")}

@@ -5,19 +5,19 @@ import (
 	"syscall"
 	"testing"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // A worker that is asked to stop says which job it waits for, and ends at once
 // when it is asked again.
 func TestASecondSignalEndsAWorkerThatWaitsForAJob(t *testing.T) {
 	t.Parallel()
-	p := site.NewPlant(t)
+	p := program.NewInstallation(t)
 	t.Cleanup(func() { p.Open(p.Release("only")) }) // ends the handler, which outlives its worker
 	script := `while [ ! -e ` + p.Release("only") + ` ]; do sleep 0.05; done`
 	w := p.Start("worker", "work", "--grace", "10m", "--", "sh", "-c", script)
-	w.Line(site.WorkerReady)
-	id := site.Submit(p.Site, "work")
+	w.Line(program.WorkerReady)
+	id := program.Submit(p.Env, "work")
 	p.Eventually("the job runs", func() bool { return strings.Contains(p.OK("status", "work", id), "IN_PROGRESS") })
 	w.Terminate()
 	p.Eventually("the worker says what it waits for", func() bool {

@@ -7,11 +7,11 @@ import (
 	"net/netip"
 	"testing"
 
-	"flightline/shared/bus/bustest"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/shared/worker"
 	"flightline/streams"
 )
@@ -24,7 +24,7 @@ type jobs struct {
 
 func startQueue(t *testing.T, h worker.Handler, allowed ...netip.Prefix) jobs {
 	t.Helper()
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -40,27 +40,14 @@ func startQueue(t *testing.T, h worker.Handler, allowed ...netip.Prefix) jobs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, q.Run)
+	testenv.Background(t, q.Run)
 	if err := q.CreateEndpoint(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	background(t, func(ctx context.Context) error {
+	testenv.Background(t, func(ctx context.Context) error {
 		return worker.Run(ctx, worker.Config{Endpoint: e.ID, NC: b.NC, Grace: -1, S3AllowNetworks: allowed}, h)
 	})
 	return jobs{q, e}
-}
-
-func background(t *testing.T, part func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- part(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // run submits a job and waits for its outcome.

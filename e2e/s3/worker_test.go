@@ -17,9 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/need"
+	"flightline/e2e/require"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 const (
@@ -53,7 +54,7 @@ func TestAWorkerUploadsToTheJobsBucketOrTheEndpoints(t *testing.T) {
 			}
 			var made, ended client.Job
 			parse(t, d.ask(t, "POST", "/v2/"+name+"/run", string(body)), &made)
-			eventually(t, "the job has ended", func() bool {
+			testenv.Eventually(t, "the job has ended", func() bool {
 				parse(t, d.ask(t, "GET", "/v2/"+name+"/status/"+string(made.ID), ""), &ended)
 				return ended.Status.Terminal()
 			})
@@ -66,7 +67,7 @@ func TestAWorkerUploadsToTheJobsBucketOrTheEndpoints(t *testing.T) {
 			if got, _ := download(t, output.URL); got != text || !strings.HasPrefix(output.URL, way.at+"/") || !strings.Contains(output.URL, string(made.ID)) {
 				t.Errorf("got %d bytes at %s, want the %d of the input at %s, under the job's id", len(got), output.URL, len(text), way.at)
 			}
-			eventually(t, "the webhook is there", func() bool { return strings.Contains(hooks.said(), string(made.ID)) })
+			testenv.Eventually(t, "the webhook is there", func() bool { return strings.Contains(hooks.said(), string(made.ID)) })
 			for _, path := range []string{
 				"/v2/" + name + "/status/" + string(made.ID), "/v2/" + name + "/requests", "/v2/" + name + "/stream/" + string(made.ID),
 				"/v2/" + name + "/events?cursor=0&follow=false", "/v1/endpoints", "/v1/endpoints/" + name, "/v1/endpoints/" + name + "/workers",
@@ -101,7 +102,7 @@ func startDev(t *testing.T) *dev {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	d.start(t, nil, d.binary, "dev", "--no-demo", "--api-key", adminKey, "--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--log-level", "debug")
-	eventually(t, "flightline is ready", func() bool {
+	testenv.Eventually(t, "flightline is ready", func() bool {
 		_, rest, ready := strings.Cut(d.log.String(), "flightline ready: ")
 		d.url, _, _ = strings.Cut(rest, "\n")
 		return ready && strings.Contains(rest, "\n")
@@ -210,17 +211,9 @@ func (b *buffer) String() string {
 // script e2e/clients/install puts there.
 func pythonOf(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("FLIGHTLINE_CLIENTS")
-	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(home, ".cache", "flightline", "clients")
-	}
-	path := filepath.Join(dir, "python", "bin", "python")
+	path := filepath.Join(require.Clients(t), "python", "bin", "python")
 	if _, err := os.Stat(path); err != nil {
-		need.Skip(t, "python", "the published packages are not there; run e2e/clients/install")
+		require.Skip(t, "python", "the published packages are not there; run e2e/clients/install")
 	}
 	return path
 }
@@ -238,14 +231,5 @@ func parse(t *testing.T, text string, into any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), into); err != nil {
 		t.Fatalf("%s: %v", text, err)
-	}
-}
-
-func eventually(t *testing.T, fact string, holds func() bool) {
-	t.Helper()
-	for late := time.Now().Add(patience); !holds(); <-time.After(50 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("not within %v: %s", patience, fact)
-		}
 	}
 }

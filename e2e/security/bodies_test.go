@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 const adminKey = "key-of-an-administrator"
@@ -20,9 +20,9 @@ const adminKey = "key-of-an-administrator"
 // dev starts a dev with the admin key and the endpoint echo, and returns its address.
 func dev(t *testing.T) (url string) {
 	t.Helper()
-	s := site.New(t)
-	s.Env = append(s.Env, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
-	url = s.Start("dev", "--no-demo").Line(site.Ready)
+	s := program.New(t)
+	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
+	url = s.Start("dev", "--no-demo").Line(program.Ready)
 	s.OK("endpoint", "create", "echo")
 	return url
 }

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/need"
-	"flightline/e2e/site"
+	"flightline/e2e/require"
+	"flightline/shared/testenv/program"
 )
 
 // clientAt is an HTTP client with an address of its own, as other machines have one.
@@ -22,11 +22,11 @@ func clientAt(t *testing.T, address string) *http.Client {
 	local := &net.TCPAddr{IP: net.ParseIP(address)}
 	probe, err := net.ListenTCP("tcp", local)
 	if err != nil {
-		need.Skip(t, "loopback", err.Error())
+		require.Skip(t, "loopback", err.Error())
 	}
 	_ = probe.Close()
 	dialer := &net.Dialer{LocalAddr: local}
-	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}, Timeout: site.Soon}
+	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}, Timeout: program.Soon}
 }
 
 // Idle connections without a key, more than the process may open files, from one
@@ -35,12 +35,12 @@ func TestIdleConnectionsTakeNoServerDown(t *testing.T) {
 	t.Parallel()
 	const files, connections = 256, 300
 	other := clientAt(t, "127.0.0.2")
-	s := site.New(t)
-	s.Env = append(s.Env, "FLIGHTLINE_API_KEY=key-of-an-administrator", "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
+	s := program.New(t)
+	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY=key-of-an-administrator", "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
 	limited := fmt.Sprintf("ulimit -n %d && exec %s dev", files, s.Binary)
 	d := s.StartCommand(s.Command("/bin/sh", "-c", limited))
 	metrics := strings.TrimSuffix(strings.TrimPrefix(d.Line("flightline metrics: "), "http://"), "/metrics")
-	url := d.Line(site.Ready)
+	url := d.Line(program.Ready)
 	d.Line("first job ") // the endpoint has its queue
 	for i := range connections {
 		address := strings.TrimPrefix(url, "http://")
@@ -66,17 +66,17 @@ func TestIdleConnectionsTakeNoServerDown(t *testing.T) {
 	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"COMPLETED"`) {
 		t.Errorf("a job of another client: got %d %s, %v, want 200 and COMPLETED", resp.StatusCode, body, err)
 	}
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 }
 
 // The same at the NATS port, where each that the server closes is opened again.
 func TestIdleNATSConnectionsTakeNoServerDown(t *testing.T) {
 	t.Parallel()
 	const files, connections = 256, 300
-	s := site.New(t)
-	s.Env = append(s.Env, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
+	s := program.New(t)
+	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
 	d := s.StartCommand(s.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d && exec %s dev", files, s.Binary)))
-	url := d.Line(site.Ready)
+	url := d.Line(program.Ready)
 	d.Line("first job ") // the endpoint has its queue
 	text, err := os.ReadFile(filepath.Join(s.Dir, ".flightline", "dev.json"))
 	if err != nil {
@@ -85,16 +85,20 @@ func TestIdleNATSConnectionsTakeNoServerDown(t *testing.T) {
 	var running struct {
 		NATSURL string `json:"natsUrl"`
 	}
-	site.Decode(t, string(text), &running)
+	program.Decode(t, string(text), &running)
 	var flood sync.WaitGroup
-	done, dialed := make(chan struct{}), make(chan struct{}, connections)
+	done, opening := make(chan struct{}), make(chan struct{}, 8)
+	var greeted sync.WaitGroup
 	for range connections {
-		flood.Go(func() { idle(strings.TrimPrefix(running.NATSURL, "nats://"), done, dialed) })
-		<-dialed
+		greeted.Add(1)
+		flood.Go(func() {
+			idle(strings.TrimPrefix(running.NATSURL, "nats://"), opening, done, sync.OnceFunc(greeted.Done))
+		})
 	}
+	greeted.Wait()
 	defer func() { close(done); flood.Wait() }()
 	for range 20 {
-		status, text, err := call(t, site.Soon, http.MethodPost, url+"/v2/echo/runsync", adminKey, input(300_000)) // in parts
+		status, text, err := call(t, program.Soon, http.MethodPost, url+"/v2/echo/runsync", adminKey, input(300_000)) // in parts
 		if err != nil || status != http.StatusOK || !strings.Contains(text, `"COMPLETED"`) {
 			t.Fatalf("a job meanwhile: got %d %.200s, %v, want 200 and COMPLETED\n%s", status, text, err, d.Said())
 		}
@@ -105,13 +109,19 @@ func TestIdleNATSConnectionsTakeNoServerDown(t *testing.T) {
 }
 
 // idle holds a connection without a word until done, and opens another one when the
-// server closes it.
-func idle(address string, done <-chan struct{}, dialed chan<- struct{}) {
-	for first := true; ; first = false {
+// server closes it; greeted is called at the server's first answer to each. No more
+// connections than opening has room for wait for that answer: a server has to take
+// one before it can refuse it, so more at a time could use up its files for a moment
+// (docs/security.md).
+func idle(address string, opening chan struct{}, done <-chan struct{}, greeted func()) {
+	for {
+		opening <- struct{}{}
 		conn, err := net.Dial("tcp", address)
-		if first {
-			dialed <- struct{}{}
+		if err == nil {
+			_, _ = conn.Read(make([]byte, 1))
 		}
+		<-opening
+		greeted()
 		if err == nil {
 			closed := make(chan struct{})
 			go func() { defer close(closed); _, _ = io.Copy(io.Discard, conn) }()

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/e2e/site"
 	"flightline/shared/bus"
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
 
@@ -21,22 +21,18 @@ import (
 // and be stored by a third: pull, delivery and acknowledgement pass its account
 // at each of them.
 func TestAWorkersAccountReachesThroughACluster(t *testing.T) {
-	s := site.New(t)
-	setup, routes := filepath.Join(s.Dir, "setup"), bustest.FreePorts(t, 3)
+	t.Parallel()
+	s := program.New(t)
+	setup, routes := filepath.Join(s.Dir, "setup"), testenv.FreePorts(t, 3)
 	s.OK("nats-config", "--dir", setup, "--cluster", strings.Join(routes, ","), "--endpoint", "mine")
 	all, password := startNodes(s, setup, routes)
-	within, cancel := context.WithTimeout(t.Context(), site.Soon)
+	within, cancel := context.WithTimeout(t.Context(), program.Soon)
 	defer cancel()
 	if err := all[0].WaitForLeader(within); err != nil {
 		t.Fatal(err)
 	}
 	connect := func(at int, user, password string) *nats.Conn {
-		nc, err := bus.Connect(bus.Config{URL: all[at].URL(), User: user, Password: password, InboxPrefix: "_INBOX_" + user})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		return nc
+		return testenv.Connect(t, bus.Config{URL: all[at].URL(), User: user, Password: password, InboxPrefix: "_INBOX_" + user})
 	}
 	js, err := jetstream.New(connect(0, "admin", password))
 	if err != nil {
@@ -57,7 +53,7 @@ func TestAWorkersAccountReachesThroughACluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Eventually("a pull is answered", func() bool {
-			if err := nc.PublishRequest(streams.PullNext(streams.Jobs("mine"), "normal"), inbox, []byte(`{"batch":1,"expires":5000000000}`)); err != nil {
+			if err := nc.PublishRequest(bus.PullNext(streams.Jobs("mine"), "normal"), inbox, []byte(`{"batch":1,"expires":5000000000}`)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := js.Publish(within, streams.JobSubject("mine", "n", "job"), []byte("{}")); err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // A page whose name was pointed at 127.0.0.1 (DNS rebinding) reads neither the API
@@ -21,11 +21,11 @@ func TestDevAnswersLoopbackNamesOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := site.New(t)
-			s.Env = append(s.Env, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
+			s := program.New(t)
+			s.Environ = append(s.Environ, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
 			d := s.Start(append([]string{"dev", "--no-demo"}, tc.args...)...)
 			metrics := d.Line("flightline metrics: ")
-			url := d.Line(site.Ready)
+			url := d.Line(program.Ready)
 			for host, want := range map[string]int{
 				"": http.StatusOK, "localhost": http.StatusOK, "flightline.test": tc.want, "evil.example": http.StatusBadRequest,
 			} {
@@ -46,7 +46,7 @@ func TestDevAnswersLoopbackNamesOnly(t *testing.T) {
 			}
 		})
 	}
-	s := site.New(t)
+	s := program.New(t)
 	if code, _, said := s.Run("dev", "--host", "http://x"); code != 2 || !strings.Contains(said, `--host "http://x": must be names`) {
 		t.Errorf("got code %d and %s, want a usage error", code, said)
 	}

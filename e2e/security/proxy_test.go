@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/need"
-	"flightline/e2e/site"
-	"flightline/shared/bus/bustest"
+	"flightline/e2e/require"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 	"flightline/shared/web/framingtest"
 )
 
@@ -32,13 +32,13 @@ func TestBehindAProxy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := site.New(t)
-			s.Env = append(s.Env, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
-			url := s.Start("dev", "--no-demo", "--host", proxiedHost, "--max-connections-per-address", "500").Line(site.Ready)
-			s.Env = append(s.Env, "FLIGHTLINE_URL="+url)
+			s := program.New(t)
+			s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
+			url := s.Start("dev", "--no-demo", "--host", proxiedHost, "--max-connections-per-address", "500").Line(program.Ready)
+			s.Environ = append(s.Environ, "FLIGHTLINE_URL="+url)
 			s.OK("endpoint", "create", "echo")
-			s.Start("worker", "echo", "--", "cat").Line(site.WorkerReady)
-			p := &proxied{Site: s, address: startProxy(s, name, strings.TrimPrefix(url, "http://"), args)}
+			s.Start("worker", "echo", "--", "cat").Line(program.WorkerReady)
+			p := &proxied{Env: s, address: startProxy(s, name, strings.TrimPrefix(url, "http://"), args)}
 			p.serves()
 			p.streams()
 			p.keepsRequestsApart()
@@ -47,18 +47,18 @@ func TestBehindAProxy(t *testing.T) {
 }
 
 // startProxy starts the proxy with its file of docs/proxy, and returns its address.
-func startProxy(s *site.Site, name, backend string, args []string) (address string) {
+func startProxy(s *program.Env, name, backend string, args []string) (address string) {
 	s.T.Helper()
 	program, err := exec.LookPath(name)
 	if err != nil {
-		need.Skip(s.T, "proxy", err.Error())
+		require.Skip(s.T, "proxy", err.Error())
 	}
 	file := strings.TrimPrefix(args[len(args)-1], "./")
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "proxy", file))
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	address = bustest.FreePorts(s.T, 1)[0]
+	address = testenv.FreePorts(s.T, 1)[0]
 	text = []byte(strings.NewReplacer("127.0.0.1:8080", backend, "127.0.0.1:8000", address).Replace(string(text)))
 	if err := os.WriteFile(filepath.Join(s.Dir, file), text, 0o600); err != nil {
 		s.T.Fatal(err)
@@ -77,7 +77,7 @@ func startProxy(s *site.Site, name, backend string, args []string) (address stri
 
 // proxied is a dev behind a proxy.
 type proxied struct {
-	*site.Site
+	*program.Env
 	address string
 }
 
@@ -129,7 +129,7 @@ func (p *proxied) serves() {
 // streams has an event arrive while the answer goes on.
 func (p *proxied) streams() {
 	p.T.Helper()
-	ctx, cancel := context.WithTimeout(p.T.Context(), site.Soon)
+	ctx, cancel := context.WithTimeout(p.T.Context(), program.Soon)
 	defer cancel()
 	resp := p.ask(ctx, http.MethodGet, "/v2/echo/events", proxiedHost, "")
 	defer resp.Body.Close()

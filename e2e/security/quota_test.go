@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // A key that has as many jobs waiting as its quota allows is refused everywhere,
@@ -13,19 +13,19 @@ import (
 // without a restart, and jobs that end make room.
 func TestAKeyFillsItsQuotaAndNobodyElses(t *testing.T) {
 	t.Parallel()
-	s := site.New(t)
-	base := s.Start("dev", "--no-demo").Line(site.Ready)
+	s := program.New(t)
+	base := s.Start("dev", "--no-demo").Line(program.Ready)
 	s.OK("endpoint", "create", "idle")
 	s.OK("endpoint", "create", "served")
-	s.Start("worker", "served", "--", "cat").Line(site.WorkerReady)
+	s.Start("worker", "served", "--", "cat").Line(program.WorkerReady)
 	var greedy, other struct{ ID, Key string }
 	create := func(name, quota string) string {
 		return s.OK("key", "create", name, "--scope", "submit:*", "--scope", "read:*", "--quota", quota, "-o", "json")
 	}
-	site.Decode(t, create("greedy", "waitingJobs=5,waitingBytes=100000"), &greedy)
-	site.Decode(t, create("other", "waitingJobs=1000"), &other)
+	program.Decode(t, create("greedy", "waitingJobs=5,waitingBytes=100000"), &greedy)
+	program.Decode(t, create("other", "waitingJobs=1000"), &other)
 	submit := func(key, to string, size int) (int, string) {
-		status, text, err := call(t, site.Soon, http.MethodPost, base+"/v2/"+to, key, input(size))
+		status, text, err := call(t, program.Soon, http.MethodPost, base+"/v2/"+to, key, input(size))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,20 +61,20 @@ func TestAKeyFillsItsQuotaAndNobodyElses(t *testing.T) {
 	}
 	accepted("a larger quota holds without a restart")
 	refused("the larger quota is a bound too", "idle/run", 1, "quota waitingJobs is 9")
-	s.Start("worker", "idle", "--", "cat").Line(site.WorkerReady)
+	s.Start("worker", "idle", "--", "cat").Line(program.WorkerReady)
 	accepted("jobs that ended made room")
 }
 
 // An endpoint with as many jobs as it may have refuses one more, whosever it is.
 func TestAnEndpointIsFullOfJobs(t *testing.T) {
 	t.Parallel()
-	s := site.New(t)
-	base := s.Start("dev", "--no-demo").Line(site.Ready)
+	s := program.New(t)
+	base := s.Start("dev", "--no-demo").Line(program.Ready)
 	s.OK("endpoint", "create", "few", "--max-queue-jobs", "3")
 	var key struct{ Key string }
-	site.Decode(t, s.OK("key", "create", "ci", "--scope", "submit:few", "-o", "json"), &key)
+	program.Decode(t, s.OK("key", "create", "ci", "--scope", "submit:few", "-o", "json"), &key)
 	s.Eventually("the queue is full", func() bool {
-		status, text, err := call(t, site.Soon, http.MethodPost, base+"/v2/few/run", key.Key, input(1))
+		status, text, err := call(t, program.Soon, http.MethodPost, base+"/v2/few/run", key.Key, input(1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestAnEndpointIsFullOfJobs(t *testing.T) {
 	})
 	s.OK("endpoint", "update", "few", "--max-queue-jobs", "1000")
 	s.Eventually("a larger bound holds without a restart", func() bool {
-		status, _, err := call(t, site.Soon, http.MethodPost, base+"/v2/few/run", key.Key, input(1))
+		status, _, err := call(t, program.Soon, http.MethodPost, base+"/v2/few/run", key.Key, input(1))
 		return err == nil && status == http.StatusOK
 	})
 }

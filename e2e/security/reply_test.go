@@ -7,27 +7,23 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/e2e/site"
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
 
 // connect returns a connection of the role.
 func (g *guarded) connect(r streams.Role) *nats.Conn {
 	g.T.Helper()
-	nc, err := bus.Connect(bus.Config{URL: g.url, User: string(r), Password: g.password(r), InboxPrefix: streams.InboxPrefix(r)})
-	if err != nil {
-		g.T.Fatal(err)
-	}
-	g.T.Cleanup(nc.Close)
-	return nc
+	return testenv.Connect(g.T, bus.Config{URL: g.url, User: string(r), Password: g.password(r), InboxPrefix: streams.InboxPrefix(r)})
 }
 
 // request asks as a guest of the bus may, and returns the answer.
 func request(t *testing.T, nc *nats.Conn, subject string, body []byte) *nats.Msg {
 	t.Helper()
-	m, err := nc.Request(subject, body, site.Soon)
+	m, err := nc.Request(subject, body, program.Soon)
 	if err != nil {
 		t.Fatalf("%s: %v", subject, err)
 	}
@@ -37,8 +33,10 @@ func request(t *testing.T, nc *nats.Conn, subject string, body []byte) *nats.Msg
 // A worker chooses what it writes and where it asks for the answer. Whatever it
 // asks, and whatever the answer holds, nothing is stored, made or removed by it.
 func TestAWorkersAnswersGoToItAlone(t *testing.T) {
+	t.Parallel()
 	for _, of := range []string{"*", "mine"} {
 		t.Run("worker of "+of, func(t *testing.T) {
+			t.Parallel()
 			g := newGuarded(t, "--endpoint", of)
 			g.T = t
 			js, err := jetstream.New(g.connect(streams.RoleAdmin))
@@ -80,7 +78,7 @@ func TestAWorkersAnswersGoToItAlone(t *testing.T) {
 					t.Errorf("got a stream %s", stream)
 				}
 			}
-			if got := request(t, nc, streams.DirectGet("KV_worker_pods")+"."+chained, nil); got.Header.Get("Status") != "404" {
+			if got := request(t, nc, bus.DirectGet("KV_worker_pods")+"."+chained, nil); got.Header.Get("Status") != "404" {
 				t.Errorf("got %v, want no answer to be a request", got.Header)
 			}
 			if err := nc.LastError(); err != nil {
@@ -96,14 +94,14 @@ func askAll(t *testing.T, nc *nats.Conn, reply string, payload []byte) {
 	t.Helper()
 	const own = "$KV.worker_pods.mine.w"
 	request(t, nc, own, payload)
-	direct := streams.DirectGet(streams.Bucket(streams.BucketWorkerPods)) + "." + own
+	direct := bus.DirectGet(streams.Bucket(streams.BucketWorkerPods)) + "." + own
 	for subject, body := range map[string][]byte{
 		direct: nil,
-		streams.LeaderGet(streams.Bucket(streams.BucketWorkerPods)): []byte(`{"last_by_subj":"` + own + `"}`),
-		streams.PullNext(streams.Jobs("mine"), "normal"):            []byte(`{"no_wait":true}`),
-		"$KV.records_0.r.mine.j.1":                                  payload,
-		"payloads.0.mine.j.1.1.in.x":                                payload,
-		"nudge.mine.j":                                              payload,
+		bus.LeaderGet(streams.Bucket(streams.BucketWorkerPods)): []byte(`{"last_by_subj":"` + own + `"}`),
+		bus.PullNext(streams.Jobs("mine"), "normal"):            []byte(`{"no_wait":true}`),
+		"$KV.records_0.r.mine.j.1":                              payload,
+		"payloads.0.mine.j.1.1.in.x":                            payload,
+		"nudge.mine.j":                                          payload,
 	} {
 		if err := nc.PublishRequest(subject, reply, body); err != nil {
 			t.Fatal(err)
@@ -129,10 +127,11 @@ func stateOf(t *testing.T, js jetstream.JetStream) map[string]uint64 {
 // A reply that acknowledges another's message, or that the server makes itself,
 // is refused.
 func TestAWorkerMayNotAskForAnswersAsAcknowledgements(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t)
 	for _, reply := range []string{"$JS.ACK.JOBS_other.normal.1.1.1.1.1", "_R_.x.y"} {
 		err := g.try(streams.RoleWorker, func(nc *nats.Conn) error {
-			return nc.PublishRequest(streams.PullNext("JOBS_mine", "normal"), reply, []byte(`{"no_wait":true}`))
+			return nc.PublishRequest(bus.PullNext("JOBS_mine", "normal"), reply, []byte(`{"no_wait":true}`))
 		})
 		if !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("reply %s: got %v, want a refusal", reply, err)
@@ -143,11 +142,12 @@ func TestAWorkerMayNotAskForAnswersAsAcknowledgements(t *testing.T) {
 // A worker reads no secret of an endpoint, and hears and reads nothing of
 // others' queues.
 func TestAWorkerSeesNoSecretOfAnEndpoint(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, "--endpoint", "mine")
 	for _, subject := range []string{
-		streams.LeaderGet("KV_endpoints"), streams.DirectGet("KV_endpoints"), streams.DirectGet("KV_endpoints") + ".$KV.endpoints.mine",
-		"$JS.API.CONSUMER.CREATE.KV_endpoints", "$JS.API.CONSUMER.CREATE.KV_worker_endpoints", streams.LeaderGet("KV_pods"), streams.LeaderGet("JOBS_other"),
-		streams.StreamInfo("KV_keys"), "$JS.API.STREAM.NAMES",
+		bus.LeaderGet("KV_endpoints"), bus.DirectGet("KV_endpoints"), bus.DirectGet("KV_endpoints") + ".$KV.endpoints.mine",
+		"$JS.API.CONSUMER.CREATE.KV_endpoints", "$JS.API.CONSUMER.CREATE.KV_worker_endpoints", bus.LeaderGet("KV_pods"), bus.LeaderGet("JOBS_other"),
+		bus.StreamInfo("KV_keys"), "$JS.API.STREAM.NAMES",
 	} {
 		if err := g.try(streams.RoleWorker, func(nc *nats.Conn) error { return nc.Publish(subject, nil) }); !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("%s: got %v, want a refusal", subject, err)

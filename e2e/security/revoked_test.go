@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // held is a request whose answer is open.
@@ -49,15 +49,15 @@ func hold(t *testing.T, method, url, key, body string) (begun chan struct{}, end
 // later at most on a machine that is not busy.
 func TestARevokedKeyEndsWhatItHolds(t *testing.T) {
 	t.Parallel()
-	s := site.New(t)
+	s := program.New(t)
 	d := s.Start("dev", "--no-demo")
-	base := d.Line(site.Ready)
+	base := d.Line(program.Ready)
 	s.OK("endpoint", "create", "ep")
-	id := site.Submit(s, "ep")
+	id := program.Submit(s, "ep")
 	var key struct{ ID, Key string }
-	site.Decode(t, s.OK("key", "create", "ci", "--scope", "submit:ep", "--scope", "read:ep", "-o", "json"), &key)
+	program.Decode(t, s.OK("key", "create", "ci", "--scope", "submit:ep", "--scope", "read:ep", "-o", "json"), &key)
 	var admin struct{ APIKey string }
-	site.Decode(t, s.OK("env", "-o", "json"), &admin)
+	program.Decode(t, s.OK("env", "-o", "json"), &admin)
 	ends := map[string]chan held{}
 	for name, at := range map[string][]string{
 		"/events":                 {http.MethodGet, "/events", ""},
@@ -80,7 +80,7 @@ func TestARevokedKeyEndsWhatItHolds(t *testing.T) {
 	}
 	s.Eventually("all jobs are submitted", func() bool {
 		var health struct{ Jobs struct{ InQueue int } }
-		site.Decode(t, s.OK("health", "ep", "-o", "json"), &health)
+		program.Decode(t, s.OK("health", "ep", "-o", "json"), &health)
 		return health.Jobs.InQueue == 4
 	})
 	s.OK("key", "revoke", key.ID)

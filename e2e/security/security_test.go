@@ -17,16 +17,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"flightline/e2e/site"
 	"flightline/shared/bus"
 	"flightline/shared/bus/embedded"
+	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
 
 // guarded is a NATS with a user for each role, as `flightline nats-config`
 // makes it.
 type guarded struct {
-	*site.Site
+	*program.Env
 	setup, url string
 	log        *natsLog
 }
@@ -56,11 +56,11 @@ func (l *natsLog) violations() []string {
 
 func newGuarded(t *testing.T, args ...string) *guarded {
 	t.Helper()
-	g := &guarded{Site: site.New(t), log: new(natsLog)}
+	g := &guarded{Env: program.New(t), log: new(natsLog)}
 	g.setup = filepath.Join(g.Dir, "setup")
 	g.OK(append([]string{"nats-config", "--dir", g.setup}, args...)...)
 	server, err := embedded.Start(t.Context(), embedded.Config{
-		File: natsConf(g.Site, g.setup, "nats.conf"), Dir: t.TempDir(), Listen: "127.0.0.1:0",
+		File: natsConf(g.Env, g.setup, "nats.conf"), Dir: t.TempDir(), Listen: "127.0.0.1:0",
 		User: string(streams.RoleAdmin), Password: g.password(streams.RoleAdmin),
 		Log: slog.New(slog.NewTextHandler(g.log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
@@ -75,7 +75,7 @@ func newGuarded(t *testing.T, args ...string) *guarded {
 // natsConf is the configuration that nats-config wrote, in a file of that name, as
 // several servers of one machine may have it: without the port for monitoring, and
 // with the replacements, which are pairs as for strings.NewReplacer.
-func natsConf(s *site.Site, setup, name string, replace ...string) (file string) {
+func natsConf(s *program.Env, setup, name string, replace ...string) (file string) {
 	s.T.Helper()
 	text, err := os.ReadFile(filepath.Join(setup, "nats", "nats.conf"))
 	if err != nil {
@@ -105,25 +105,25 @@ func (g *guarded) password(r streams.Role) string { return g.secret(string(r), "
 
 // as lets the commands that come next be of this role.
 func (g *guarded) as(r streams.Role) {
-	g.Env = append(g.Env, "NATS_URL="+g.url, "FLIGHTLINE_NATS_USER="+string(r), "FLIGHTLINE_NATS_PASSWORD_FILE="+filepath.Join(g.setup, string(r), "password"),
-		"FLIGHTLINE_NATS_INBOX="+streams.InboxPrefix(r), "FLIGHTLINE_STREAMS=wait")
+	g.Environ = append(g.Environ, "NATS_URL="+g.url, "FLIGHTLINE_NATS_USER="+string(r), "FLIGHTLINE_NATS_PASSWORD_FILE="+filepath.Join(g.setup, string(r), "password"),
+		"FLIGHTLINE_NATS_INBOX_PREFIX="+streams.InboxPrefix(r), "FLIGHTLINE_CREATE_STREAMS=false")
 }
 
 // serve starts each role in a process of its own, and returns the address of
 // one server in front of them, and the processes.
-func (g *guarded) serve() (front string, all []*site.Daemon) {
+func (g *guarded) serve() (front string, all []*program.Process) {
 	g.T.Helper()
 	key := filepath.Join(g.setup, "control", "api-key")
 	urls := map[streams.Role]*url.URL{}
 	for _, r := range []streams.Role{streams.RoleControl, streams.RoleAPI, streams.RoleGateway, streams.RoleRecorder, streams.RoleWebhook, streams.RoleAutoscaler} {
 		g.as(r)
 		if r == streams.RoleControl {
-			g.Env = append(g.Env, "FLIGHTLINE_STREAMS=make", "FLIGHTLINE_BOOTSTRAP_KEY_FILE="+key)
+			g.Environ = append(g.Environ, "FLIGHTLINE_CREATE_STREAMS=true", "FLIGHTLINE_BOOTSTRAP_KEY_FILE="+key)
 		} else {
-			g.Env = append(g.Env, "FLIGHTLINE_BOOTSTRAP_KEY_FILE=")
+			g.Environ = append(g.Environ, "FLIGHTLINE_BOOTSTRAP_KEY_FILE=")
 		}
 		d := g.Start("serve", string(r), "--webhook-allow-http", "--webhook-allow-networks", "127.0.0.0/8")
-		u, err := url.Parse(d.Line(site.Ready))
+		u, err := url.Parse(d.Line(program.Ready))
 		if err != nil {
 			g.T.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func (g *guarded) serve() (front string, all []*site.Daemon) {
 			d.Kill()
 		}
 	})
-	g.Env = append(g.Env, "FLIGHTLINE_URL="+server.URL, "FLIGHTLINE_API_KEY="+g.secret("control", "api-key"), "FLIGHTLINE_BOOTSTRAP_KEY_FILE=")
+	g.Environ = append(g.Environ, "FLIGHTLINE_URL="+server.URL, "FLIGHTLINE_API_KEY="+g.secret("control", "api-key"), "FLIGHTLINE_BOOTSTRAP_KEY_FILE=")
 	return server.URL, all
 }
 
@@ -162,6 +162,7 @@ func TestEachRoleCanDoItsWorkWithItsOwnUser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
+	t.Parallel()
 	g := newGuarded(t)
 	front, all := g.serve()
 	if got := g.OK("conform", "--base-url", front, "--key", g.secret("control", "api-key"), "--make"); strings.Contains(got, " fail ") {
@@ -170,13 +171,13 @@ func TestEachRoleCanDoItsWorkWithItsOwnUser(t *testing.T) {
 	g.OK("endpoint", "create", "own")
 	g.as(streams.RoleWorker)
 	w := g.Start("worker", "own", "--", "sh", "-c", `echo '{"early":1}'; cat`)
-	w.Line(site.WorkerReady)
+	w.Line(program.WorkerReady)
 	if got := g.OK("runsync", "own", `{"a":1}`); !strings.Contains(got, "COMPLETED") {
 		t.Errorf("got %q, want a completed job", got)
 	}
 	g.nativeWork()
 	for _, d := range append(all, w) {
-		if d.Stop(site.StopWithin); strings.Contains(d.Said(), "ermissions violation") {
+		if d.Stop(program.StopWithin); strings.Contains(d.Said(), "ermissions violation") {
 			t.Errorf("%v: %s", d.Cmd.Args, d.Said())
 		}
 	}
@@ -197,44 +198,45 @@ func (g *guarded) nativeWork() {
 	if got := g.OK("runsync", "own", "@"+large); !strings.Contains(got, "COMPLETED") || len(got) < 3<<20 {
 		t.Errorf("got %d bytes, want the large input back", len(got))
 	}
-	if id := site.Submit(g.Site, "own"); !strings.Contains(g.OK("stream", "own", id), `{"early":1}`) {
+	if id := program.Submit(g.Env, "own"); !strings.Contains(g.OK("stream", "own", id), `{"early":1}`) {
 		t.Error("got no chunk of the job in its stream")
 	}
 	g.OK("endpoint", "create", "slow")
 	slow := g.Start("worker", "slow", "--id", "slow-1", "--", "sh", "-c", `echo '{"chunk":1}'; echo '{"chunk":2}'; exec sleep 600`)
-	slow.Line(site.WorkerReady)
-	id := site.Submit(g.Site, "slow")
+	slow.Line(program.WorkerReady)
+	id := program.Submit(g.Env, "slow")
 	g.Eventually("the job runs", func() bool { return strings.Contains(g.OK("status", "slow", id), "IN_PROGRESS") })
 	g.OK("cancel", "slow", id)
 	g.OK("worker", "drain", "slow", "slow-1")
-	slow.Ends(site.Soon)
+	slow.Ends(program.Soon)
 }
 
 // What a role has no business with is refused by the server.
 func TestEachRoleCanDoNothingElse(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t, "--endpoint", "mine")
 	const others = "$JS.API.STREAM.CREATE.OTHER"
 	tests := map[streams.Role][]string{
-		streams.RoleControl: {"jobs.ep.n.x", "output.0.ep.x.1.1", "payloads.0.ep.x", "events.ep.queued.x.1.0", "$JS.API.STREAM.DELETE.EVENTS", "$JS.API.STREAM.DELETE.KV_keys", streams.MsgDelete(streams.Events)},
+		streams.RoleControl: {"jobs.ep.n.x", "output.0.ep.x.1.1", "payloads.0.ep.x", "events.ep.queued.x.1.0", "$JS.API.STREAM.DELETE.EVENTS", "$JS.API.STREAM.DELETE.KV_keys", bus.MsgDelete(streams.Events)},
 		streams.RoleAPI: {
 			"output.0.ep.x.1.1", "events.ep.queued.x.1.0", "webhooks.ep.x.1", "$KV.keys.x", "$KV.endpoints.ep", "$KV.tokens.ep.w", others,
-			"$JS.API.STREAM.DELETE.JOBS_ep", "$JS.API.STREAM.PURGE.KV_keys", streams.MsgDelete("KV_keys"),
+			"$JS.API.STREAM.DELETE.JOBS_ep", "$JS.API.STREAM.PURGE.KV_keys", bus.MsgDelete("KV_keys"),
 		},
-		streams.RoleGateway: {"jobs.ep.n.x", "events.ep.queued.x.1.0", "$KV.keys.x", "$KV.endpoints.ep", others, streams.MsgDelete("KV_tokens"), streams.MsgDelete(streams.Events)},
+		streams.RoleGateway: {"jobs.ep.n.x", "events.ep.queued.x.1.0", "$KV.keys.x", "$KV.endpoints.ep", others, bus.MsgDelete("KV_tokens"), bus.MsgDelete(streams.Events)},
 		streams.RoleRecorder: {
-			"jobs.ep.n.x", "output.0.ep.x.1.1", "$KV.keys.x", "$KV.endpoints.ep", others, streams.PullNext("JOBS_ep", "normal"),
-			streams.LeaderGet("KV_keys"), streams.DirectGet("KV_tokens"), "$JS.API.CONSUMER.CREATE.KV_keys",
+			"jobs.ep.n.x", "output.0.ep.x.1.1", "$KV.keys.x", "$KV.endpoints.ep", others, bus.PullNext("JOBS_ep", "normal"),
+			bus.LeaderGet("KV_keys"), bus.DirectGet("KV_tokens"), "$JS.API.CONSUMER.CREATE.KV_keys",
 		},
 		streams.RoleWebhook: {
-			"jobs.ep.n.x", "$KV.records_0.r.ep.x.1", "events.ep.queued.x.1.0", "$KV.endpoints.ep", others, streams.LeaderGet("KV_keys"), streams.LeaderGet("KV_records_0"),
-			streams.LeaderGet("JOBS_ep"), "$JS.API.CONSUMER.CREATE.KV_tokens.x.$KV.tokens.>",
+			"jobs.ep.n.x", "$KV.records_0.r.ep.x.1", "events.ep.queued.x.1.0", "$KV.endpoints.ep", others, bus.LeaderGet("KV_keys"), bus.LeaderGet("KV_records_0"),
+			bus.LeaderGet("JOBS_ep"), "$JS.API.CONSUMER.CREATE.KV_tokens.x.$KV.tokens.>",
 		},
-		streams.RoleAutoscaler: {"jobs.ep.n.x", "$KV.records_0.r.ep.x.1", "$KV.keys.x", "$KV.endpoints.ep", others, streams.LeaderGet("KV_keys"), streams.PullNext("JOBS_ep", "normal")},
+		streams.RoleAutoscaler: {"jobs.ep.n.x", "$KV.records_0.r.ep.x.1", "$KV.keys.x", "$KV.endpoints.ep", others, bus.LeaderGet("KV_keys"), bus.PullNext("JOBS_ep", "normal")},
 		streams.RoleWorker: {
 			"jobs.mine.n.x", "$KV.records_0.r.ep.x.1", "output.0.ep.x.1.1", "$KV.endpoints.mine", "$KV.tokens.mine.w", "$KV.workers.ep.w", others,
-			streams.PullNext("JOBS_ep", "normal"), streams.LeaderGet("JOBS_ep"), streams.LeaderGet("KV_keys"), streams.LeaderGet("KV_tokens"), streams.MsgDelete("JOBS_ep"),
+			bus.PullNext("JOBS_ep", "normal"), bus.LeaderGet("JOBS_ep"), bus.LeaderGet("KV_keys"), bus.LeaderGet("KV_tokens"), bus.MsgDelete("JOBS_ep"),
 		},
-		streams.RoleReader: {"jobs.ep.n.x", "events.ep.queued.x.1.0", streams.StreamInfo(streams.Events), streams.LeaderGet("KV_keys"), others, "$JS.API.CONSUMER.CREATE.EVENTS"},
+		streams.RoleReader: {"jobs.ep.n.x", "events.ep.queued.x.1.0", bus.StreamInfo(streams.Events), bus.LeaderGet("KV_keys"), others, "$JS.API.CONSUMER.CREATE.EVENTS"},
 	}
 	for role, subjects := range tests {
 		for _, subject := range subjects {
@@ -266,15 +268,12 @@ func TestEachRoleCanDoNothingElse(t *testing.T) {
 // try does something as the role, and returns what the server says of it.
 func (g *guarded) try(r streams.Role, do func(*nats.Conn) error) error {
 	g.T.Helper()
-	nc, err := bus.Connect(bus.Config{URL: g.url, User: string(r), Password: g.password(r), InboxPrefix: streams.InboxPrefix(r)})
-	if err != nil {
-		g.T.Fatal(err)
-	}
+	nc := g.connect(r)
 	defer nc.Close()
 	if err := do(nc); err != nil {
 		return err
 	}
-	if err := nc.FlushTimeout(site.Soon); err != nil { // refusals come before the answer
+	if err := nc.FlushTimeout(program.Soon); err != nil { // refusals come before the answer
 		return err
 	}
 	return nc.LastError()

@@ -15,12 +15,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/e2e/site"
 	"flightline/shared/bus"
-	"flightline/shared/bus/bustest"
 	"flightline/shared/bus/embedded"
-	"flightline/shared/certs"
-	"flightline/shared/certs/certstest"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
+	"flightline/shared/tlsconfig"
+	"flightline/shared/tlsconfig/certstest"
 	"flightline/streams"
 )
 
@@ -33,6 +33,7 @@ func shownBy(a *certstest.Authority) bus.TLS {
 // With certificates in its configuration NATS lets in who shows one, and the
 // roles do their work so; without one, or with another authority's, nobody.
 func TestNATSOverTLSRefusesThePlainAndTheForeign(t *testing.T) {
+	t.Parallel()
 	own, other := certstest.New(t), certstest.New(t)
 	cert, key := own.Issue("server")
 	good := shownBy(own)
@@ -53,16 +54,16 @@ func TestNATSOverTLSRefusesThePlainAndTheForeign(t *testing.T) {
 	}
 
 	g.as(streams.RoleControl)
-	g.Env = append(g.Env, "FLIGHTLINE_STREAMS=make", "FLIGHTLINE_NATS_CA="+good.CA, "FLIGHTLINE_NATS_CERT="+good.Cert, "FLIGHTLINE_NATS_KEY="+good.Key,
+	g.Environ = append(g.Environ, "FLIGHTLINE_CREATE_STREAMS=true", "FLIGHTLINE_NATS_CA="+good.CA, "FLIGHTLINE_NATS_CERT="+good.Cert, "FLIGHTLINE_NATS_KEY="+good.Key,
 		"FLIGHTLINE_BOOTSTRAP_KEY=an-administrator", "FLIGHTLINE_API_KEY=an-administrator")
 	control := g.Start("serve", "control")
-	g.Env = append(g.Env, "FLIGHTLINE_URL="+control.Line(site.Ready))
+	g.Environ = append(g.Environ, "FLIGHTLINE_URL="+control.Line(program.Ready))
 	g.OK("endpoint", "create", "own")
 	g.as(streams.RoleWorker)
 	w := g.Start("worker", "own", "--", "cat")
-	w.Line(site.WorkerReady)
-	for _, d := range []*site.Daemon{w, control} {
-		d.Stop(site.StopWithin)
+	w.Line(program.WorkerReady)
+	for _, d := range []*program.Process{w, control} {
+		d.Stop(program.StopWithin)
 	}
 	if got := g.log.violations(); len(got) > 0 {
 		t.Errorf("got %s", strings.Join(got, "\n"))
@@ -73,23 +74,20 @@ func TestNATSOverTLSRefusesThePlainAndTheForeign(t *testing.T) {
 // certificates: streams with three copies can be made, and whoever comes to a
 // route without a certificate, or with a stranger's, is not let in.
 func TestTheRoutesOfAClusterSpeakTLS(t *testing.T) {
+	t.Parallel()
 	own, other := certstest.New(t), certstest.New(t)
 	cert, key := own.Issue("server")
 	client, foreign := shownBy(own), shownBy(other)
-	s := site.New(t)
-	setup, routes := filepath.Join(s.Dir, "setup"), bustest.FreePorts(t, 3)
+	s := program.New(t)
+	setup, routes := filepath.Join(s.Dir, "setup"), testenv.FreePorts(t, 3)
 	s.OK("nats-config", "--dir", setup, "--cluster", strings.Join(routes, ","), "--tls-cert", cert, "--tls-key", key, "--tls-ca", own.CA())
 	all, password := startNodes(s, setup, routes)
-	within, cancel := context.WithTimeout(t.Context(), site.Soon)
+	within, cancel := context.WithTimeout(t.Context(), program.Soon)
 	defer cancel()
 	if err := all[0].WaitForLeader(within); err != nil {
 		t.Fatalf("the servers do not find each other: %v", err)
 	}
-	nc, err := bus.Connect(bus.Config{URL: all[0].URL(), User: "admin", Password: password, TLS: client})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := testenv.Connect(t, bus.Config{URL: all[0].URL(), User: "admin", Password: password, TLS: client})
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -99,12 +97,12 @@ func TestTheRoutesOfAClusterSpeakTLS(t *testing.T) {
 		return err == nil
 	})
 	for name, shown := range map[string]struct {
-		certs.Client
+		tlsconfig.Client
 		in bool
 	}{
-		"one of the cluster": {certs.Client{CA: own.CA(), Cert: cert, Key: key}, true},
-		"nobody":             {certs.Client{CA: own.CA()}, false},
-		"a stranger":         {certs.Client{CA: own.CA(), Cert: foreign.Cert, Key: foreign.Key}, false},
+		"one of the cluster": {tlsconfig.Client{CA: own.CA(), Cert: cert, Key: key}, true},
+		"nobody":             {tlsconfig.Client{CA: own.CA()}, false},
+		"a stranger":         {tlsconfig.Client{CA: own.CA(), Cert: foreign.Cert, Key: foreign.Key}, false},
 	} {
 		config, err := shown.Config()
 		if err != nil {
@@ -119,7 +117,7 @@ func TestTheRoutesOfAClusterSpeakTLS(t *testing.T) {
 
 // startNodes starts the servers of a cluster that nats-config described, and
 // returns them with the administrator's password.
-func startNodes(s *site.Site, setup string, routes []string) (all []*embedded.Server, password string) {
+func startNodes(s *program.Env, setup string, routes []string) (all []*embedded.Server, password string) {
 	t := s.T
 	t.Helper()
 	secret, err := os.ReadFile(filepath.Join(setup, "admin", "password"))

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/need"
-	"flightline/e2e/site"
+	"flightline/e2e/require"
+	"flightline/shared/testenv/program"
 )
 
 // 60 clients with one key ask for an output of 9.9 MB and do not read it. Clients
@@ -28,16 +28,16 @@ func TestSlowReadersOfLargeAnswersStallNobody(t *testing.T) {
 		// are read at a time, 512 MiB of garbage, and as much again as half of these.
 		maxMemory = (256 + 2*32 + 512) << 20 * 3 / 2
 	)
-	s := site.New(t)
-	s.Env = append(s.Env, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
+	s := program.New(t)
+	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
 	d := s.Start("dev", "--no-demo")
 	metrics := d.Line("flightline metrics: ")
-	url := d.Line(site.Ready)
-	s.Env = append(s.Env, "FLIGHTLINE_URL="+url)
+	url := d.Line(program.Ready)
+	s.Environ = append(s.Environ, "FLIGHTLINE_URL="+url)
 	s.OK("endpoint", "create", "echo")
-	s.Start("worker", "echo", "--", "cat").Line(site.WorkerReady)
+	s.Start("worker", "echo", "--", "cat").Line(program.WorkerReady)
 	var slow struct{ Key string }
-	site.Decode(t, s.OK("key", "create", "slow", "--scope", "read:echo", "-o", "json"), &slow)
+	program.Decode(t, s.OK("key", "create", "slow", "--scope", "read:echo", "-o", "json"), &slow)
 	large, small := completed(t, s, url, input(size)), completed(t, s, url, input(1))
 	peak := peakMemory(t, d)
 
@@ -47,7 +47,7 @@ func TestSlowReadersOfLargeAnswersStallNobody(t *testing.T) {
 			"GET /v2/echo/status/"+large+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: "+slow.Key+"\r\n\r\n"))
 	}
 	rounds, slowest := 0, time.Duration(0)
-	for late := time.Now().Add(site.Soon); open(conns) > 0; rounds++ {
+	for late := time.Now().Add(program.Soon); open(conns) > 0; rounds++ {
 		if time.Now().After(late) {
 			t.Fatalf("%d of %d slow readers still hold a connection", open(conns), readers)
 		}
@@ -95,9 +95,9 @@ func TestSlowReadersOfLargeAnswersStallNobody(t *testing.T) {
 }
 
 // completed runs a job and returns its id.
-func completed(t *testing.T, s *site.Site, url string, body []byte) (id string) {
+func completed(t *testing.T, s *program.Env, url string, body []byte) (id string) {
 	t.Helper()
-	_, text, err := call(t, site.Soon, http.MethodPost, url+"/v2/echo/run", adminKey, body)
+	_, text, err := call(t, program.Soon, http.MethodPost, url+"/v2/echo/run", adminKey, body)
 	var j struct {
 		ID string `json:"id"`
 	}
@@ -105,7 +105,7 @@ func completed(t *testing.T, s *site.Site, url string, body []byte) (id string) 
 		t.Fatalf("submit: got %s, %v", text, err)
 	}
 	s.Eventually("the job is done", func() bool {
-		_, text, err = call(t, site.Soon, http.MethodGet, url+"/v2/echo/status/"+j.ID, adminKey, nil)
+		_, text, err = call(t, program.Soon, http.MethodGet, url+"/v2/echo/status/"+j.ID, adminKey, nil)
 		return err == nil && strings.Contains(text, `"COMPLETED"`)
 	})
 	return j.ID
@@ -136,11 +136,11 @@ func rest(conn net.Conn, size int) (status int, whole bool) {
 var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
 // peakMemory is the most memory that the process has had, in bytes.
-func peakMemory(t *testing.T, d *site.Daemon) int {
+func peakMemory(t *testing.T, d *program.Process) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Cmd.Process.Pid))
 	if err != nil {
-		need.Skip(t, "proc", err.Error())
+		require.Skip(t, "proc", err.Error())
 	}
 	kb, err := strconv.Atoi(string(peakLine.FindSubmatch(text)[1]))
 	if err != nil {

@@ -8,17 +8,17 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
-	"flightline/shared/bus/bustest"
-	"flightline/shared/certs"
-	"flightline/shared/certs/certstest"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
+	"flightline/shared/tlsconfig"
+	"flightline/shared/tlsconfig/certstest"
 )
 
 // httpsOf is a client that believes the authority, and shows a certificate if
 // one is named.
 func httpsOf(t *testing.T, a *certstest.Authority, cert, key string) *http.Client {
 	t.Helper()
-	config, err := certs.Client{CA: a.CA(), Cert: cert, Key: key}.Config()
+	config, err := tlsconfig.Client{CA: a.CA(), Cert: cert, Key: key}.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +41,12 @@ func answers(client *http.Client, address string) int {
 // With --tls-cert nothing of dev speaks plain: HTTP, metrics, NATS. What finds
 // it by its folder believes what it shows; others need to know the authority.
 func TestDevOverTLS(t *testing.T) {
+	t.Parallel()
 	a := certstest.New(t)
 	cert, key := a.Issue("dev", "localhost")
-	s := site.New(t)
+	s := program.New(t)
 	d := s.Start("dev", "--tls-cert", cert, "--tls-key", key, "--metrics-listen", "127.0.0.1:0")
-	metrics, url := d.Line("flightline metrics: "), d.Line(site.Ready)
+	metrics, url := d.Line("flightline metrics: "), d.Line(program.Ready)
 	if !strings.HasPrefix(metrics, "https://localhost:") || !strings.HasPrefix(url, "https://localhost:") {
 		t.Errorf("got %s and %s, want https and the certificate's name", metrics, url)
 	}
@@ -55,11 +56,11 @@ func TestDevOverTLS(t *testing.T) {
 	}
 	s.OK("endpoint", "create", "shell")
 	w := s.Start("worker", "shell", "--", "cat")
-	w.Line(site.WorkerReady)
+	w.Line(program.WorkerReady)
 	s.OK("runsync", "shell", `{"n":2}`)
 	s.OK("doctor")
 	var env struct{ APIKey, NATSURL, TLSCert string }
-	site.Decode(t, s.OK("env", "-o", "json"), &env)
+	program.Decode(t, s.OK("env", "-o", "json"), &env)
 	if !strings.HasPrefix(env.NATSURL, "tls://localhost:") || env.TLSCert != cert {
 		t.Errorf("got %+v, want NATS over TLS and the certificate", env)
 	}
@@ -74,17 +75,17 @@ func TestDevOverTLS(t *testing.T) {
 	}
 	streamsOverTLS(t, client, url, env.APIKey)
 
-	stranger := site.New(t)
-	stranger.Env = append(stranger.Env, "FLIGHTLINE_URL="+url, "FLIGHTLINE_API_KEY="+env.APIKey, "FLIGHTLINE_PATIENCE=0s")
+	stranger := program.New(t)
+	stranger.Environ = append(stranger.Environ, "FLIGHTLINE_URL="+url, "FLIGHTLINE_API_KEY="+env.APIKey, "FLIGHTLINE_RETRY_TIMEOUT=0s")
 	if code, _, errs := stranger.Run("runsync", "echo", "{}"); code != 3 || !strings.Contains(errs, "certificate signed by unknown authority") {
 		t.Errorf("without the authority: got %d, %s", code, errs)
 	}
 	stranger.OK("runsync", "echo", "{}", "--ca", a.CA())
-	stranger.Env = append(stranger.Env, "FLIGHTLINE_CA="+a.CA())
+	stranger.Environ = append(stranger.Environ, "FLIGHTLINE_CA="+a.CA())
 	stranger.OK("runsync", "echo", "{}")
 	stranger.OK("healthcheck", "--url", url)
-	w.Stop(site.StopWithin)
-	d.Stop(site.StopWithin)
+	w.Stop(program.StopWithin)
+	d.Stop(program.StopWithin)
 }
 
 // streamsOverTLS reads the first event of the log, which stays open.
@@ -119,23 +120,23 @@ func TestServeOverMutualTLS(t *testing.T) {
 	a := certstest.New(t)
 	cert, key := a.Issue("server", "flightline.example", "127.0.0.1")
 	clientCert, clientKey := a.Issue("client")
-	s, cfg := site.New(t), bustest.New(t).Config()
-	s.Env = append(s.Env, "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password,
-		"FLIGHTLINE_BOOTSTRAP_KEY="+site.AdminKey, "FLIGHTLINE_API_KEY="+site.AdminKey, "FLIGHTLINE_CA="+a.CA(),
+	s, cfg := program.New(t), testenv.NewServer(t).Config()
+	s.Environ = append(s.Environ, "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password,
+		"FLIGHTLINE_BOOTSTRAP_KEY="+program.AdminKey, "FLIGHTLINE_API_KEY="+program.AdminKey, "FLIGHTLINE_CA="+a.CA(),
 		"FLIGHTLINE_TLS_CERT="+cert, "FLIGHTLINE_TLS_KEY="+key, "FLIGHTLINE_TLS_CLIENT_CA="+a.CA())
 	d := s.Start("serve", "all", "--metrics-listen", "127.0.0.1:0", "--webhook-allow-http", "--webhook-allow-networks", "127.0.0.0/8")
-	metrics, url := d.Line("flightline metrics: "), d.Line(site.Ready)
+	metrics, url := d.Line("flightline metrics: "), d.Line(program.Ready)
 	without, with := httpsOf(t, a, "", ""), httpsOf(t, a, clientCert, clientKey)
 	for _, address := range []string{metrics, url + "/readyz"} {
 		if got := [2]int{answers(without, address), answers(with, address)}; got != [2]int{0, http.StatusOK} {
 			t.Errorf("%s: got %v, want no answer without a certificate, and 200 with one", address, got)
 		}
 	}
-	s.Env = append(s.Env, "FLIGHTLINE_URL="+url, "FLIGHTLINE_LISTEN="+strings.TrimPrefix(url, "https://"))
+	s.Environ = append(s.Environ, "FLIGHTLINE_URL="+url, "FLIGHTLINE_LISTEN="+strings.TrimPrefix(url, "https://"))
 	if code, _, _ := s.Run("healthcheck"); code != 1 {
 		t.Errorf("healthcheck without a certificate: got %d, want 1", code)
 	}
-	s.Env = append(s.Env, "FLIGHTLINE_CLIENT_CERT="+clientCert, "FLIGHTLINE_CLIENT_KEY="+clientKey)
+	s.Environ = append(s.Environ, "FLIGHTLINE_CLIENT_CERT="+clientCert, "FLIGHTLINE_CLIENT_KEY="+clientKey)
 	s.OK("healthcheck")
 	s.OK("conform", "--make", "--only", "*stream*", "--only", "runsync*", "--only", "webhook", "--only", "worker*")
 
@@ -148,7 +149,7 @@ func TestServeOverMutualTLS(t *testing.T) {
 		serial := serialOf(t, &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}, url)
 		return serial != "" && serial != before
 	})
-	d.Stop(site.Soon)
+	d.Stop(program.Soon)
 }
 
 // serialOf is the number of the certificate that the server shows, "" if it is
@@ -172,7 +173,7 @@ func TestTLSFilesThatWillNotDoAreToldAtTheStart(t *testing.T) {
 	if err := os.Chmod(public, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := site.New(t)
+	s := program.New(t)
 	for name, test := range map[string]struct {
 		args []string
 		says string

@@ -10,22 +10,23 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
 
 // A pod's record is a command that an autoscaler runs. What the user of workers
 // or of gateways writes is refused, or runs nowhere.
 func TestWhatAWorkerWritesOfAPodRunsNowhere(t *testing.T) {
+	t.Parallel()
 	g := newGuarded(t)
 	g.as(streams.RoleControl)
-	g.Env = append(g.Env, "FLIGHTLINE_STREAMS=make", "FLIGHTLINE_BOOTSTRAP_KEY_FILE="+filepath.Join(g.setup, "control", "api-key"))
+	g.Environ = append(g.Environ, "FLIGHTLINE_CREATE_STREAMS=true", "FLIGHTLINE_BOOTSTRAP_KEY_FILE="+filepath.Join(g.setup, "control", "api-key"))
 	control := g.Start("serve", "control")
-	base := control.Line(site.Ready)
+	base := control.Line(program.Ready)
 	g.as(streams.RoleAutoscaler)
-	g.Env = append(g.Env, "FLIGHTLINE_BOOTSTRAP_KEY_FILE=")
+	g.Environ = append(g.Environ, "FLIGHTLINE_BOOTSTRAP_KEY_FILE=")
 	autoscaler := g.Start("serve", "autoscaler", "--drivers", "process", "--fleet-folder", filepath.Join(g.Dir, "machine"), "--gateway-url", base)
-	autoscaler.Line(site.Ready)
+	autoscaler.Line(program.Ready)
 
 	loot := filepath.Join(g.Dir, "loot")
 	record := `{"id":"evil","status":"RUNNING","driver":"process","created":"2026-01-02T03:04:05Z","changed":"2026-01-02T03:04:05Z",` +

@@ -8,8 +8,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/e2e/site"
+	"flightline/shared/bus"
 	eventlog "flightline/shared/events"
+	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
 
@@ -39,7 +40,7 @@ func (r reading) next(t *testing.T, n int) (got []string) {
 		t.Fatal(err)
 	}
 	for range n {
-		m, err := consumer.Next(jetstream.FetchMaxWait(site.Soon))
+		m, err := consumer.Next(jetstream.FetchMaxWait(program.Soon))
 		if err != nil {
 			t.Fatalf("after %q: %v", got, err)
 		}
@@ -58,15 +59,16 @@ func (r reading) next(t *testing.T, n int) (got []string) {
 // A stranger with the credential of dev reads events over a restart and does
 // nothing else, and the command line shows them.
 func TestEventsAreReadOverNATSAndFromTheShell(t *testing.T) {
-	s := site.New(t)
+	t.Parallel()
+	s := program.New(t)
 	d := s.Start("dev")
-	d.Line(site.Ready)
+	d.Line(program.Ready)
 	d.Line("first job ")
 	if out := s.OK("env"); !strings.Contains(out, "FLIGHTLINE_NATS_EVENTS_USER='events'") || !strings.Contains(out, "FLIGHTLINE_NATS_EVENTS_PASSWORD='") {
 		t.Error("env does not tell of the user who may read events")
 	}
 	var way reading
-	site.Decode(t, s.OK("env", "-o", "json"), &way)
+	program.Decode(t, s.OK("env", "-o", "json"), &way)
 	first := way.next(t, 2)
 	id := strings.TrimPrefix(first[0], "job.queued ")
 	if want := "job.started " + id; first[1] != want {
@@ -74,19 +76,19 @@ func TestEventsAreReadOverNATSAndFromTheShell(t *testing.T) {
 	}
 	nc := way.connect(t)
 	for _, subject := range []string{
-		streams.JobSubject("echo", "n", "forged"), streams.EventSubject("echo", "completed", "forged", 1, 1), streams.StreamPurge(streams.Events),
-		streams.DirectGet(streams.Jobs("echo")), streams.LeaderGet(streams.Records(0)), streams.PullNext(streams.Jobs("echo"), "n"), streams.StreamInfo(streams.Jobs("echo")),
+		streams.JobSubject("echo", "n", "forged"), streams.EventSubject("echo", "completed", "forged", 1, 1), bus.StreamPurge(streams.Events),
+		bus.DirectGet(streams.Jobs("echo")), bus.LeaderGet(streams.Records(0)), bus.PullNext(streams.Jobs("echo"), "n"), bus.StreamInfo(streams.Jobs("echo")),
 	} {
 		if m, err := nc.Request(subject, []byte(`{}`), 300*time.Millisecond); err == nil {
 			t.Errorf("%s: got the answer %s", subject, m.Data)
 		}
 	}
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 
 	d = s.Start("dev")
-	d.Line(site.Ready)
+	d.Line(program.Ready)
 	var again reading
-	site.Decode(t, s.OK("env", "-o", "json"), &again)
+	program.Decode(t, s.OK("env", "-o", "json"), &again)
 	if again.NATSEventsPassword != way.NATSEventsPassword {
 		t.Error("the password has changed")
 	}

@@ -7,10 +7,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/e2e/site"
 	"flightline/shared/client"
 	eventlog "flightline/shared/events"
 	"flightline/shared/job"
+	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
 
@@ -84,7 +84,7 @@ func (s *telling) durably(ctx context.Context, n int) (h heard, err error) {
 		}
 		for range 5 {
 			var m jetstream.Msg
-			if m, err = consumer.Next(jetstream.FetchMaxWait(site.Soon)); err != nil {
+			if m, err = consumer.Next(jetstream.FetchMaxWait(program.Soon)); err != nil {
 				break
 			}
 			e, bad := eventlog.FromMsg(m)

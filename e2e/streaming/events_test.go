@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,15 +13,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"flightline/e2e/site"
 	"flightline/services/api"
 	"flightline/services/recorder"
-	"flightline/shared/bus/bustest"
 	"flightline/shared/endpoint"
 	eventlog "flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 	"flightline/shared/web"
 	"flightline/streams"
 )
@@ -35,7 +34,7 @@ const (
 // telling is an API and two recorders on one bus, with the endpoint "told".
 type telling struct {
 	*testing.T
-	bus      *bustest.Bus
+	bus      *testenv.Server
 	queue    *queue.Queue
 	endpoint endpoint.Endpoint
 	url      string
@@ -45,7 +44,7 @@ type telling struct {
 
 func newTelling(t *testing.T) *telling {
 	t.Helper()
-	s := &telling{T: t, bus: bustest.New(t), want: map[string][]string{}}
+	s := &telling{T: t, bus: testenv.NewServer(t), want: map[string][]string{}}
 	s.must(streams.Apply(t.Context(), s.bus.JS, streams.Config{}))
 	s.must(streams.ApplySubscriber(t.Context(), s.bus.JS))
 	reg, err := registry.New(t.Context(), s.bus.JS, nil)
@@ -82,14 +81,10 @@ func (s *telling) must(err error) {
 	}
 }
 
-// background runs f until the test ends or stop is called.
+// background runs f until the test ends or stop is called. Its error is expected
+// where the test closes its connection.
 func (s *telling) background(f func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = f(ctx) })
-	stop = func() { cancel(); wg.Wait() }
-	s.Cleanup(stop)
-	return stop
+	return testenv.Background(s, func(ctx context.Context) error { _ = f(ctx); return nil })
 }
 
 // recorder is one that is active or stands by, and the connection that ends it
@@ -116,11 +111,11 @@ func (s *telling) recorder(name string) (*registry.Election, *nats.Conn) {
 // have to hear.
 func (s *telling) play(n int) {
 	s.Helper()
-	taker, err := s.queue.Take(s.Context(), s.endpoint, "w", 1)
+	consumer, err := s.queue.Consume(s.Context(), s.endpoint, "w", 1)
 	s.must(err)
-	defer taker.Close()
+	defer consumer.Close()
 	next := func() *queue.Lease {
-		lease, err := taker.Next(s.Context())
+		lease, err := consumer.Next(s.Context())
 		s.must(err)
 		return lease
 	}
@@ -137,7 +132,7 @@ func (s *telling) play(n int) {
 			_, err = s.queue.Cancel(s.Context(), s.endpoint, id)
 			want = append(want, "job.cancelled 1")
 		case 2:
-			s.must(lease.GiveBack(s.Context()))
+			s.must(lease.Release(s.Context()))
 			_, err = next().TimeOut(s.Context())
 			want = append(want, "job.started 2", "job.timed_out 2")
 		case 3:
@@ -160,6 +155,7 @@ func (s *telling) play(n int) {
 // and resume again and again, hear each event of each attempt once and in
 // order, while the active recorder is lost and another one takes over.
 func TestSubscribersHearEachEventOnceOverAFailoverOfTheRecorder(t *testing.T) {
+	t.Parallel()
 	s := newTelling(t)
 	first, crash := s.recorder("first")
 	active := func(who string) func() bool {
@@ -173,7 +169,7 @@ func TestSubscribersHearEachEventOnceOverAFailoverOfTheRecorder(t *testing.T) {
 	first = second // the first one's connection ends soon
 	const jobs, perFour = 80, 3 + 3 + 4 + 6
 	const all = jobs / 4 * perFour
-	ctx, cancel := context.WithTimeout(t.Context(), 3*site.Soon)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*program.Soon)
 	defer cancel()
 	results := make([]heard, 4)
 	readers := []func(context.Context, int) (heard, error){s.overHTTP, s.bySequence, s.durably}
@@ -201,12 +197,5 @@ func TestSubscribersHearEachEventOnceOverAFailoverOfTheRecorder(t *testing.T) {
 
 func (s *telling) eventually(what string, holds func() bool) {
 	s.Helper()
-	late := time.After(site.Soon)
-	for !holds() {
-		select {
-		case <-late:
-			s.Fatalf("not within %v: %s", site.Soon, what)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	testenv.Eventually(s, what, holds)
 }

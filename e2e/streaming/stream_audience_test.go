@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
-	"flightline/shared/bus/bustest"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 )
 
 // listener reads one job's stream to its end.
@@ -48,9 +48,10 @@ func (l *listener) ended(status job.Status, err error) {
 	l.end, l.wrong = status, err
 }
 
-// bySSE follows with the client, as the command line does.
+// bySSE follows with the client, as the command line does. It outlasts a server
+// that is restarted on a busy machine and answers 503 at first.
 func (l *listener) bySSE(ctx context.Context, c *client.Client) {
-	s := c.Stream("work", l.job, client.StreamOptions{})
+	s := c.Stream("work", l.job, client.StreamOptions{Patience: program.Soon})
 	for chunk, err := range s.All(ctx) {
 		if err != nil {
 			l.ended("", err)
@@ -98,7 +99,7 @@ func (l *listener) ask(ctx context.Context, address string) (answer streamAnswer
 	if err != nil {
 		return answer, "", err
 	}
-	req.Header.Set("Authorization", "Bearer "+site.AdminKey)
+	req.Header.Set("Authorization", "Bearer "+program.AdminKey)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return answer, "", err
@@ -108,6 +109,13 @@ func (l *listener) ask(ctx context.Context, address string) (answer streamAnswer
 		return answer, "", fmt.Errorf("got %s", resp.Status)
 	}
 	return answer, resp.Header.Get("X-Stream-Cursor"), json.NewDecoder(resp.Body).Decode(&answer)
+}
+
+// failure is why the listener gave up; nil while it listens.
+func (l *listener) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wrong
 }
 
 // check returns what is wrong with what was heard: of each run the chunks from
@@ -136,7 +144,7 @@ func (l *listener) check(lastRun, chunks int) error {
 
 // audience is all who listen.
 type audience struct {
-	*site.Plant
+	*program.Installation
 	mouth     *mouth
 	listeners []*listener
 	wg        sync.WaitGroup
@@ -144,26 +152,26 @@ type audience struct {
 
 func newAudience(t *testing.T) *audience {
 	t.Helper()
-	p := site.NewPlant(t)
-	p.Env = append(p.Env, "FLIGHTLINE_LIMITS=off")
-	return &audience{Plant: p, mouth: newMouth(t)}
+	p := program.NewInstallation(t)
+	p.Environ = append(p.Environ, "FLIGHTLINE_LIMITS=off")
+	return &audience{Installation: p, mouth: newMouth(t)}
 }
 
 // port is an address that is free and stays the same over restarts.
 func (a *audience) port() string {
 	a.T.Helper()
-	return bustest.FreePorts(a.T, 1)[0]
+	return testenv.FreePorts(a.T, 1)[0]
 }
 
-func (a *audience) api(address string) *site.Daemon {
+func (a *audience) api(address string) *program.Process {
 	d := a.Start("serve", "api", "--listen", address)
-	d.Line(site.Ready)
+	d.Line(program.Ready)
 	return d
 }
 
-func (a *audience) speaker(id string, jobs int) *site.Daemon {
+func (a *audience) speaker(id string, jobs int) *program.Process {
 	d := a.Start("worker", "work", "--id", id, "--url", a.mouth.url, "--concurrency", strconv.Itoa(jobs))
-	d.Line(site.WorkerReady)
+	d.Line(program.WorkerReady)
 	return d
 }
 
@@ -192,6 +200,9 @@ func (a *audience) more(n int64) {
 	a.Eventually(fmt.Sprintf("everybody heard %d more chunks", n), func() bool {
 		for i, l := range a.listeners {
 			if l.heard.Load() < before[i]+n {
+				if wrong := l.failure(); wrong != nil {
+					a.T.Fatalf("listener %d of job %s gave up: %v", i, l.job, wrong)
+				}
 				return false
 			}
 		}

@@ -6,21 +6,22 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/e2e/site"
 	"flightline/shared/client"
+	"flightline/shared/testenv/program"
 )
 
 func TestEveryReaderHearsEveryChunkOnceOverARestartAndATakeover(t *testing.T) {
-	const readers, jobs = 100, 100
+	t.Parallel()
+	const readers, jobs = 40, 40
 	a := newAudience(t)
 	address := a.port()
 	served := a.api(address)
-	c, err := client.New("http://"+address, site.AdminKey)
+	c, err := client.New("http://"+address, program.AdminKey, client.WithPatience(program.Soon))
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := a.speaker("first", jobs+1)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*site.Soon)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*program.Soon)
 	defer cancel()
 	one := a.submitted()
 	for i := range readers + jobs {
@@ -63,19 +64,20 @@ func TestEveryReaderHearsEveryChunkOnceOverARestartAndATakeover(t *testing.T) {
 // The clients that keep no count, as RunPod's, behind two servers of which one
 // is stopped and started again.
 func TestPlainReadersHearEveryChunkOnceFromTwoServers(t *testing.T) {
+	t.Parallel()
 	const jobs = 30
 	a := newAudience(t)
 	addresses := []string{a.port(), a.port()}
 	a.api(addresses[0])
 	second := a.api(addresses[1])
 	a.speaker("first", jobs)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*site.Soon)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*program.Soon)
 	defer cancel()
 	for range jobs {
 		a.listen(a.submitted(), func(l *listener) { l.byPolling(ctx, false, "http://"+addresses[0], "http://"+addresses[1]) })
 	}
 	a.more(5)
-	second.Stop(site.StopWithin)
+	second.Stop(program.StopWithin)
 	a.more(5)
 	a.api(addresses[1])
 	a.more(5)
@@ -83,6 +85,7 @@ func TestPlainReadersHearEveryChunkOnceFromTwoServers(t *testing.T) {
 }
 
 func TestStreamOnTheCommandLine(t *testing.T) {
+	t.Parallel()
 	a := newAudience(t)
 	a.speaker("first", 1)
 	id := string(a.submitted())

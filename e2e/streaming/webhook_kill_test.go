@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
-	"flightline/shared/bus/bustest"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
 
@@ -28,31 +28,31 @@ const hung, kills = 50, 10
 
 // told is an installation whose webhook service is a process of its own.
 type told struct {
-	*site.Site
-	bus *bustest.Bus
+	*program.Env
+	bus *testenv.Server
 	api *client.Client
 }
 
 func newTold(t *testing.T) *told {
 	t.Helper()
-	s := &told{Site: site.New(t), bus: bustest.New(t)}
+	s := &told{Env: program.New(t), bus: testenv.NewServer(t)}
 	cfg := s.bus.Config()
-	s.Env = append(s.Env, "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password,
-		"FLIGHTLINE_BOOTSTRAP_KEY="+site.AdminKey, "FLIGHTLINE_API_KEY="+site.AdminKey, "FLIGHTLINE_LIMITS=off", "FLIGHTLINE_EVENTS_AGE=2h")
-	url := s.Start("serve", "api", "control", "recorder").Line(site.Ready)
-	s.Env = append(s.Env, "FLIGHTLINE_URL="+url)
+	s.Environ = append(s.Environ, "NATS_URL="+cfg.URL, "FLIGHTLINE_NATS_USER="+cfg.User, "FLIGHTLINE_NATS_PASSWORD="+cfg.Password,
+		"FLIGHTLINE_BOOTSTRAP_KEY="+program.AdminKey, "FLIGHTLINE_API_KEY="+program.AdminKey, "FLIGHTLINE_LIMITS=off", "FLIGHTLINE_EVENTS_RETENTION=2h")
+	url := s.Start("serve", "api", "control", "recorder").Line(program.Ready)
+	s.Environ = append(s.Environ, "FLIGHTLINE_URL="+url)
 	var err error
-	if s.api, err = client.New(url, site.AdminKey); err != nil {
+	if s.api, err = client.New(url, program.AdminKey); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
 // deliver starts the service.
-func (s *told) deliver() *site.Daemon {
+func (s *told) deliver() *program.Process {
 	s.T.Helper()
 	d := s.Start("serve", "webhook", "--webhook-allow-http", "--webhook-allow-networks", "127.0.0.0/8")
-	d.Line(site.Ready)
+	d.Line(program.Ready)
 	return d
 }
 
@@ -246,7 +246,7 @@ func TestAHealthyReceiverBesideHangingOnesAndKills(t *testing.T) {
 }
 
 // killed kills the service, which d is, while more jobs end.
-func (s *told) killed(d *site.Daemon) {
+func (s *told) killed(d *program.Process) {
 	s.T.Helper()
 	m := newMailbox(s.T)
 	var ended map[job.ID]time.Time

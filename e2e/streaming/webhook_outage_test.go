@@ -9,9 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/e2e/site"
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
 
@@ -22,7 +22,7 @@ func TestWebhooksOutliveTheResults(t *testing.T) {
 	const jobs = 10
 	s := newTold(t)
 	s.OK("endpoint", "create", "ep", "--sync-retention", "1s")
-	s.Start("worker", "ep", "--concurrency", "4", "--", "cat").Line(site.WorkerReady)
+	s.Start("worker", "ep", "--concurrency", "4", "--", "cat").Line(program.WorkerReady)
 	m := newMailbox(t)
 	input := map[string]string{"text": strings.Repeat("x", 300<<10)}
 	want, err := json.Marshal(input)
@@ -31,7 +31,7 @@ func TestWebhooksOutliveTheResults(t *testing.T) {
 	}
 	ids := map[job.ID]bool{}
 	for range jobs {
-		j, err := s.api.RunSync(t.Context(), "ep", client.Request{Input: input, Webhook: m.url}, site.Soon)
+		j, err := s.api.RunSync(t.Context(), "ep", client.Request{Input: input, Webhook: m.url}, program.Soon)
 		if err != nil || j.Status != job.Completed {
 			t.Fatalf("got %+v, %v, want a completed job", j, err)
 		}
@@ -51,8 +51,8 @@ func TestWebhooksOutliveTheResults(t *testing.T) {
 	if got := s.config(streams.Events).MaxAge; got != 2*time.Hour {
 		t.Errorf("events are kept for %v, want the 2h of the setting", got)
 	}
-	if code, _, errs := s.Run("serve", "webhook", "--events-age", "1m"); code != 2 {
-		t.Errorf("--events-age 1m: got code %d, want 2\n%s", code, errs)
+	if code, _, errs := s.Run("serve", "webhook", "--events-retention", "1m"); code != 2 {
+		t.Errorf("--events-retention 1m: got code %d, want 2\n%s", code, errs)
 	}
 }
 
@@ -62,7 +62,7 @@ func (s *told) messages(stream string) uint64 { return s.info(stream).State.Msgs
 
 func (s *told) info(stream string) *jetstream.StreamInfo {
 	s.T.Helper()
-	ctx, cancel := context.WithTimeout(s.T.Context(), site.Soon)
+	ctx, cancel := context.WithTimeout(s.T.Context(), program.Soon)
 	defer cancel()
 	got, err := s.bus.JS.Stream(ctx, stream)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"flightline/e2e/site"
+	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
 
@@ -26,7 +27,7 @@ func TestTwoInstancesSweepNothingUndelivered(t *testing.T) {
 	s := newTold(t)
 	s.OK("endpoint", "create", "ep", "--webhook-retries", "1s")
 	var purges atomic.Int64
-	sub, err := s.bus.NC.Subscribe(streams.StreamPurge(streams.Webhooks), func(*nats.Msg) { purges.Add(1) })
+	sub, err := s.bus.NC.Subscribe(bus.StreamPurge(streams.Webhooks), func(*nats.Msg) { purges.Add(1) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +35,14 @@ func TestTwoInstancesSweepNothingUndelivered(t *testing.T) {
 	m, paused, failing := newMailbox(t), newMailbox(t), refusing(t)
 	s.OK("webhook", "pause", "ep", paused.url)
 	ended, parked, refused := map[job.ID]time.Time{}, map[job.ID]time.Time{}, map[job.ID]time.Time{}
-	for _, fault := range []func(one, other *site.Daemon){
-		func(one, _ *site.Daemon) { one.Kill() },
-		func(*site.Daemon, *site.Daemon) {
+	for _, fault := range []func(one, other *program.Process){
+		func(one, _ *program.Process) { one.Kill() },
+		func(*program.Process, *program.Process) {
 			s.bus.Stop()
 			s.bus.Start()
 			s.Eventually("the bus is back", s.answers)
 		},
-		func(one, other *site.Daemon) { s.still(one, 5*time.Second); other.Kill() },
+		func(one, other *program.Process) { s.still(one, 5*time.Second); other.Kill() },
 	} {
 		release := m.hold(len(ended) + *webhookJobs/4 + rand.IntN(*webhookJobs/2))
 		maps.Copy(ended, s.complete(*webhookJobs, m.url)) // while nobody delivers
@@ -64,7 +65,7 @@ func TestTwoInstancesSweepNothingUndelivered(t *testing.T) {
 		s.Eventually("all came", func() bool { return len(m.first(t)) >= len(ended) })
 		s.Eventually("the others are kept", func() bool { return s.kept() == len(parked)+len(refused) })
 		s.Eventually("nothing else is left", func() bool { return s.inStream(streams.Webhooks) == 0 })
-		for _, d := range []*site.Daemon{one, other, last} {
+		for _, d := range []*program.Process{one, other, last} {
 			d.Kill()
 		}
 	}
@@ -80,13 +81,13 @@ func TestTwoInstancesSweepNothingUndelivered(t *testing.T) {
 }
 
 // deliverer starts the service and does not wait for it.
-func (s *told) deliverer() *site.Daemon {
+func (s *told) deliverer() *program.Process {
 	s.T.Helper()
 	return s.Start("serve", "webhook", "--webhook-allow-http", "--webhook-allow-networks", "127.0.0.0/8")
 }
 
 // still makes a process stand still, and go on later.
-func (s *told) still(d *site.Daemon, wait time.Duration) {
+func (s *told) still(d *program.Process, wait time.Duration) {
 	s.T.Helper()
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
 		if err := d.Cmd.Process.Signal(signal); err != nil {

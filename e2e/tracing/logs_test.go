@@ -6,27 +6,27 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // Whoever has a line about a job finds the job, its endpoint, its worker and
 // its trace, in whichever process it was written.
 func TestLinesAboutAJobNameItAndItsTrace(t *testing.T) {
 	t.Parallel()
-	to, s := newCollected(t), site.New(t)
-	s.Env = append(s.Env, to.variables()...)
-	s.Env = append(s.Env, "FLIGHTLINE_API_KEY="+tracesKey)
+	to, s := newCollected(t), program.New(t)
+	s.Environ = append(s.Environ, to.variables()...)
+	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+tracesKey)
 	logs := []string{"--log-format", "json", "--log-level", "debug"}
 	dev := s.Start(append([]string{"dev", "--no-demo"}, logs...)...)
-	url := dev.Line(site.Ready)
+	url := dev.Line(program.Ready)
 	s.OK("endpoint", "create", "mine")
 	worker := s.Start(append(append([]string{"worker", "mine"}, logs...), "--", "sh", "-c", "echo looked >&2; echo 1")...)
-	worker.Line(site.WorkerReady)
+	worker.Line(program.WorkerReady)
 	// Nobody listens there: the webhook is given up, which is logged.
 	id := jobOf(t, send(s, url, "mine/run", `{"input":{},"webhook":"http://127.0.0.1:1/"}`, nil))
 	run := to.of("process mine", id)
 	for name, c := range map[string]struct {
-		in    *site.Daemon
+		in    *program.Process
 		about string
 		want  map[string]string
 	}{
@@ -44,9 +44,9 @@ func TestLinesAboutAJobNameItAndItsTrace(t *testing.T) {
 }
 
 // jsonLine waits for a line about the job whose message begins so.
-func jsonLine(d *site.Daemon, about, job string) map[string]any {
+func jsonLine(d *program.Process, about, job string) map[string]any {
 	d.T.Helper()
-	for end := time.Now().Add(2 * site.Soon); ; <-time.After(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * program.Soon); ; <-time.After(100 * time.Millisecond) {
 		for line := range strings.Lines(d.Said()) {
 			var got map[string]any
 			if json.Unmarshal([]byte(line), &got) != nil {

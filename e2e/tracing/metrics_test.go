@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"flightline/e2e/site"
 	"flightline/shared/metrics"
+	"flightline/shared/testenv/program"
 )
 
 const metricsAt = "flightline metrics: "
@@ -20,7 +20,7 @@ const metricsAt = "flightline metrics: "
 // One job is seen from its submission to its end, and what the rules and the
 // dashboard name is there.
 func TestMetricsOfOneJob(t *testing.T) {
-	s := site.New(t)
+	s := program.New(t)
 	d := s.Start("dev", "--metrics-listen", "127.0.0.1:0")
 	at := d.Line(metricsAt)
 	d.Line("first job ")
@@ -60,7 +60,7 @@ func TestMetricsOfOneJob(t *testing.T) {
 			t.Fatalf("got series of a deleted endpoint:\n%s", ours(scrape(t, at)))
 		}
 	}
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 }
 
 // unborn have no series before what they count has happened.

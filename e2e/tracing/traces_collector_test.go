@@ -16,7 +16,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 // collected is a receiver of OTLP over HTTP.
@@ -116,7 +116,7 @@ func attributes(list []*common.KeyValue) map[string]string {
 // wait returns the first span that is so; what says which.
 func (s *collected) wait(what string, is func(oneSpan) bool) oneSpan {
 	s.t.Helper()
-	late := time.NewTimer(2 * site.Soon)
+	late := time.NewTimer(2 * program.Soon)
 	defer late.Stop()
 	for {
 		s.mu.Lock()

@@ -11,7 +11,7 @@ import (
 
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 
-	"flightline/e2e/site"
+	"flightline/shared/testenv/program"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 )
 
 // send asks for a path beneath /v2 and returns the answer.
-func send(s *site.Site, url, path, body string, header map[string]string) string {
+func send(s *program.Env, url, path, body string, header map[string]string) string {
 	s.T.Helper()
 	req, err := http.NewRequestWithContext(s.T.Context(), http.MethodPost, url+"/v2/"+path, strings.NewReader(body))
 	if err != nil {
@@ -47,7 +47,7 @@ func send(s *site.Site, url, path, body string, header map[string]string) string
 func jobOf(t *testing.T, answer string) string {
 	t.Helper()
 	var j struct{ ID string }
-	site.Decode(t, answer, &j)
+	program.Decode(t, answer, &j)
 	return j.ID
 }
 
@@ -65,12 +65,12 @@ func hookHeaders(t *testing.T) (url string, got <-chan http.Header) {
 	return server.URL, first
 }
 
-func received(s *site.Site, got <-chan http.Header) http.Header {
+func received(s *program.Env, got <-chan http.Header) http.Header {
 	s.T.Helper()
 	select {
 	case header := <-got:
 		return header
-	case <-time.After(site.Soon):
+	case <-time.After(program.Soon):
 		s.T.Fatal("no webhook came")
 		return nil
 	}
@@ -78,11 +78,11 @@ func received(s *site.Site, got <-chan http.Header) http.Header {
 
 func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 	t.Parallel()
-	to, s := newCollected(t), site.New(t)
-	s.Env = append(s.Env, to.variables()...)
-	s.Env = append(s.Env, "FLIGHTLINE_API_KEY="+tracesKey, "OTEL_EXPORTER_OTLP_HEADERS=x-tenant=me%20too", "OTEL_SERVICE_NAME=mine")
+	to, s := newCollected(t), program.New(t)
+	s.Environ = append(s.Environ, to.variables()...)
+	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+tracesKey, "OTEL_EXPORTER_OTLP_HEADERS=x-tenant=me%20too", "OTEL_SERVICE_NAME=mine")
 	d := s.Start("dev")
-	url := d.Line(site.Ready)
+	url := d.Line(program.Ready)
 	d.Line("first job ")
 	hook, told := hookHeaders(t)
 	id := jobOf(t, send(s, url, "echo/runsync", `{"input":{"secret":"sesame"},"webhook":"`+hook+`/in?token=sesame"}`, map[string]string{
@@ -129,7 +129,7 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 	if want := "00-" + callersTrace + "-" + post.id + "-01"; header.Get("traceparent") != want || header.Get("tracestate") != "vendor=1" {
 		t.Errorf("the receiver got %q %q, want %q and the caller's state", header.Get("traceparent"), header.Get("tracestate"), want)
 	}
-	d.Stop(site.StopWithin)
+	d.Stop(program.StopWithin)
 	if all := to.String(); strings.Contains(all, "sesame") || strings.Contains(all, tracesKey) {
 		t.Errorf("a secret is in the spans:\n%s", all)
 	}
@@ -144,22 +144,22 @@ const run = "POST /v2/:endpoint/run"
 // worker in the trace of the attempt; both link to where the job comes from.
 func TestRetriesAndLostWorkersLinkToTheFirstRun(t *testing.T) {
 	t.Parallel()
-	to, s := newCollected(t), site.New(t)
-	s.Env = append(s.Env, to.variables()...)
-	s.Env = append(s.Env, "FLIGHTLINE_API_KEY="+tracesKey)
-	url := s.Start("dev", "--no-demo").Line(site.Ready)
+	to, s := newCollected(t), program.New(t)
+	s.Environ = append(s.Environ, to.variables()...)
+	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+tracesKey)
+	url := s.Start("dev", "--no-demo").Line(program.Ready)
 	s.OK("endpoint", "create", "bad")
 	s.OK("endpoint", "create", "lost", "--lease", "10s")
 
 	holder := s.Start("worker", "lost", "--", "sleep", "600")
-	holder.Line(site.WorkerReady)
+	holder.Line(program.WorkerReady)
 	lost := jobOf(t, send(s, url, "lost/run", `{"input":{}}`, nil))
-	s.Start("worker", "bad", "--", "sh", "-c", `echo "$TRACEPARENT" >&2; exit 1`).Line(site.WorkerReady)
+	s.Start("worker", "bad", "--", "sh", "-c", `echo "$TRACEPARENT" >&2; exit 1`).Line(program.WorkerReady)
 	bad := jobOf(t, send(s, url, "bad/run", `{"input":{}}`, nil))
 
 	first := to.of("process bad", bad)
 	var failed struct{ Error string }
-	site.Decode(t, s.OK("status", "bad", bad, "-o", "json"), &failed)
+	program.Decode(t, s.OK("status", "bad", bad, "-o", "json"), &failed)
 	if want := "00-" + first.trace + "-" + first.id + "-01"; !strings.Contains(failed.Error, want) {
 		t.Errorf("the command got the trace context %q, want %q", failed.Error, want)
 	}
@@ -184,14 +184,14 @@ func TestRetriesAndLostWorkersLinkToTheFirstRun(t *testing.T) {
 
 // takeOver kills the worker that holds the job, and looks at the run of the
 // next one.
-func takeOver(s *site.Site, to *collected, holder *site.Daemon, lost string) {
+func takeOver(s *program.Env, to *collected, holder *program.Process, lost string) {
 	s.T.Helper()
 	var now struct{ Status string }
-	for deadline := time.Now().Add(site.Soon); now.Status != "IN_PROGRESS" && time.Now().Before(deadline); {
-		site.Decode(s.T, s.OK("status", "lost", lost, "-o", "json"), &now)
+	for deadline := time.Now().Add(program.Soon); now.Status != "IN_PROGRESS" && time.Now().Before(deadline); {
+		program.Decode(s.T, s.OK("status", "lost", lost, "-o", "json"), &now)
 	}
 	holder.Kill()
-	s.Start("worker", "lost", "--", "cat").Line(site.WorkerReady)
+	s.Start("worker", "lost", "--", "cat").Line(program.WorkerReady)
 	second := to.of("process lost", lost)
 	queued := to.of(run, lost)
 	if second.attrs["flightline.job.run"] != "2" || second.attrs["flightline.job.outcome"] != "COMPLETED" || second.parent != queued.id {
@@ -210,24 +210,24 @@ func TestNothingIsTracedUnlessTheEnvironmentAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			to, s := newCollected(t), site.New(t)
-			s.Env = append(append(s.Env, variables(to)...), "FLIGHTLINE_API_KEY="+tracesKey)
+			to, s := newCollected(t), program.New(t)
+			s.Environ = append(append(s.Environ, variables(to)...), "FLIGHTLINE_API_KEY="+tracesKey)
 			d := s.Start("dev")
-			url := d.Line(site.Ready)
+			url := d.Line(program.Ready)
 			d.Line("first job ")
 			hook, told := hookHeaders(t)
 			send(s, url, "echo/runsync", `{"input":{},"webhook":"`+hook+`"}`, map[string]string{"traceparent": "00-" + callersTrace + "-" + callersSpan + "-01"})
 			if got := received(s, told).Get("traceparent"); got != "" {
 				t.Errorf("the receiver got the trace context %q, want none", got)
 			}
-			d.Stop(site.StopWithin)
+			d.Stop(program.StopWithin)
 			if got := to.String(); got != "" {
 				t.Errorf("got spans:\n%s", got)
 			}
 		})
 	}
-	s := site.New(t)
-	s.Env = append(s.Env, "OTEL_EXPORTER_OTLP_ENDPOINT=127.0.0.1:4318")
+	s := program.New(t)
+	s.Environ = append(s.Environ, "OTEL_EXPORTER_OTLP_ENDPOINT=127.0.0.1:4318")
 	if code, _, errs := s.Run("dev"); code != 2 || !strings.Contains(errs, "must be an http or https address") {
 		t.Errorf("got code %d and %q, want a refusal of the endpoint", code, errs)
 	}

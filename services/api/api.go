@@ -1,7 +1,11 @@
 // Package api is the queue API, /v2/{endpoint}: it accepts jobs, answers where
-// they stand, lets clients wait, cancel, retry and purge, and tells how an
-// endpoint does. The jobs live in package queue; nothing is kept here, so any
+// they stand, lets clients wait, cancel, retry and purge, and counts an
+// endpoint's jobs. The jobs are in package queue; nothing is kept here, so any
 // number of instances may run side by side.
+//
+// A new route: its line in Routes (api.go), its handler in the file of its
+// subject, its limit in package ratelimit, its description in package openapi.
+// Error codes are in package web.
 //
 // What a request may do depends on its key (package registry): submit allows
 // run, runsync, cancel, retry and changing a job's ttl; read allows status,
@@ -12,16 +16,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
-	"time"
 
+	"github.com/gofiber/fiber/v2"
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"flightline/services/api/openai"
 	"flightline/shared/events"
-	"flightline/shared/limit"
+	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
+	"flightline/shared/web"
 )
 
 // Config is what may differ between instances. The zero value is good.
@@ -30,10 +36,13 @@ type Config struct {
 	// start. "" means a random one.
 	Instance string
 	// Limits are the rates and concurrent bounds of operations, for each endpoint
-	// that names none of its own. nil means no limits at all, limit.Defaults()
+	// that names none of its own. nil means no limits at all, ratelimit.Defaults()
 	// those of the contract.
-	Limits limit.Table
-	// Log hears of what no answer tells. nil means silence.
+	Limits ratelimit.Table
+	// StreamFormat is the form of /stream where neither the request nor its
+	// endpoint decides: "array" (also ""), as the contract says, or "object".
+	StreamFormat string
+	// Log receives what no answer says. nil discards it.
 	Log *slog.Logger
 }
 
@@ -57,10 +66,8 @@ type Service struct {
 	registry *registry.Registry
 	events   *events.Log
 	tail     *events.Tail // nil without events
-	plain    submitter    // queue.Submit, traced
 	limits   *limits
-	quiet    time.Duration  // the longest silence of a stream beneath /openai
-	aside    sync.WaitGroup // what goes on after its answer, for AnswerWithin at most
+	openAI   *openai.Handler
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
@@ -76,11 +83,15 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{
-		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, plain: traced(deps.Queue.Submit),
-		limits: newLimits(cfg, deps.Registry), quiet: keepAlive,
+		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events,
+		limits: newLimits(cfg, deps.Registry),
 	}
+	s.openAI = openai.New(openai.Config{
+		Queue: deps.Queue, Registry: deps.Registry, Submit: s.queueJob, Caller: s.limits.caller,
+		SendEvents: sendAsItComes, MaxSilence: keepAlive, Log: cfg.Log,
+	})
 	if deps.Events != nil {
-		s.tail = events.NewTail(deps.Events, deps.Queue.Durable)
+		s.tail = events.NewTail(deps.Events, deps.Queue.Bus().Durable)
 	}
 	return s, nil
 }
@@ -100,6 +111,41 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.tail != nil {
 		g.Go(func() error { return s.tail.Run(ctx) })
 	}
-	defer s.aside.Wait()
+	defer s.openAI.Wait()
 	return g.Wait()
+}
+
+// maxSmallBody bounds the bodies of operations that read none; clients send
+// "{}" with them all the same.
+const maxSmallBody = 64 << 10
+
+// Routes adds the queue API to the app. The order within a route is: may the
+// caller, may it now (limits), is the body too large, do it.
+func (s *Service) Routes(app *fiber.App) {
+	submit := web.Auth(s.registry.Keys, registry.Submit)
+	read := web.Auth(s.registry.Keys, registry.Read)
+	admin := web.Auth(s.registry.Keys, registry.Admin)
+	small := web.MaxBody(maxSmallBody)
+	both := []string{fiber.MethodGet, fiber.MethodPost} // some clients poll with POST
+
+	v2 := app.Group("/v2/:endpoint")
+	v2.Post("/run", submit, s.limited(ratelimit.Run), web.MaxBody(job.MaxBody), s.run)
+	v2.Post("/runsync", submit, s.limited(ratelimit.RunSync), web.MaxBody(job.MaxSyncBody), s.runSync)
+	for _, method := range both {
+		v2.Add(method, "/status/:id", read, s.limited(ratelimit.Status), small, s.status)
+		v2.Add(method, "/status-sync/:id", read, s.limited(ratelimit.Status), small, s.statusSync)
+		v2.Add(method, "/stream/:id", read, s.limited(ratelimit.Stream), small, s.stream)
+	}
+	v2.Post("/cancel/:id", submit, s.limited(ratelimit.Cancel), small, s.cancel)
+	v2.Post("/retry/:id", submit, s.limited(ratelimit.Retry), small, s.retry)
+	v2.Post("/purge-queue", admin, s.limited(ratelimit.PurgeQueue), small, s.purge)
+	for _, method := range both { // not Get, which would take HEAD for a job
+		v2.Add(method, "/openai/+", submit, s.limited(ratelimit.OpenAI), web.MaxBody(job.MaxSyncBody), s.openAI.Handle)
+	}
+	v2.Get("/requests", read, s.limited(ratelimit.Requests), small, s.requests)
+	v2.Get("/events", read, s.limited(ratelimit.Stream), small, s.eventsOfEndpoint)
+	v2.Get("/events/:id", read, s.limited(ratelimit.Stream), small, s.eventsOfJob)
+	v2.Get("/explain/:id", read, s.limited(ratelimit.Explain), small, s.explain)
+	v2.Get("/scale", read, s.limited(ratelimit.Scale), small, s.scale)
+	v2.Get("/health", read, small, s.health)
 }

@@ -15,16 +15,17 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
-	"flightline/shared/bus/bustest"
-	"flightline/shared/bus/bustest/site"
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/backend"
 	"flightline/shared/web"
 )
 
 func TestMain(m *testing.M) {
+	testenv.SetParallel(3)
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }
 
@@ -33,16 +34,16 @@ const (
 	patience = 2 * time.Minute
 	// noise is what a machine that is busy with something else may add to a time
 	// that the API promises.
-	noise    = 8 * time.Second
-	adminKey = site.Key
+	noise    = 20 * time.Second
+	adminKey = backend.Key
 )
 
-// system is the API on a real listener, on a bus of its own, with the
+// env is the API on a real listener, on a bus of its own, with the
 // endpoint "ep".
-type system struct {
+type env struct {
 	t        *testing.T
-	at       *site.Site
-	bus      *bustest.Bus
+	at       *backend.Env
+	bus      *testenv.Server
 	conn     *nats.Conn   // of the API's queue alone
 	queue    *queue.Queue // of the workers
 	registry *registry.Registry
@@ -51,28 +52,28 @@ type system struct {
 	service  *Service
 }
 
-func start(t *testing.T) *system {
+func start(t *testing.T) *env {
 	t.Helper()
-	return startWith(t, func(*system) *events.Log { return nil })
+	return startWith(t, func(*env) *events.Log { return nil })
 }
 
-// startWith starts a system whose API has a log of events.
-func startWith(t *testing.T, log func(s *system) *events.Log) *system {
+// startWith starts an env whose API has a log of events.
+func startWith(t *testing.T, log func(s *env) *events.Log) *env {
 	t.Helper()
-	at := site.New(t)
-	s := &system{t: t, at: at, bus: at.Bus, queue: at.Queue, registry: at.Registry, endpoint: at.Endpoint}
+	at := backend.New(t)
+	s := &env{t: t, at: at, bus: at.Bus, queue: at.Queue, registry: at.Registry, endpoint: at.Endpoint}
 	s.conn = s.bus.Connect(t)
 	served, err := queue.New(t.Context(), s.conn, queue.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, served.Run)
+	testenv.Background(t, served.Run)
 	s.serve(Config{}, Deps{Queue: served, Registry: s.registry, Events: log(s)})
 	return s
 }
 
 // serve makes an instance of the API the one that is asked.
-func (s *system) serve(cfg Config, deps Deps, routes ...func(*Service, *fiber.App)) {
+func (s *env) serve(cfg Config, deps Deps, routes ...func(*Service, *fiber.App)) {
 	s.t.Helper()
 	var err error
 	if s.service, err = New(cfg, deps); err != nil {
@@ -83,13 +84,8 @@ func (s *system) serve(cfg Config, deps Deps, routes ...func(*Service, *fiber.Ap
 	for _, add := range routes {
 		add(s.service, app)
 	}
-	s.t.Cleanup(s.service.aside.Wait)
-	s.base = site.Serve(s.t, app) + "/v2"
-}
-
-func background(t *testing.T, f func(context.Context) error) {
-	t.Helper()
-	site.Background(t, f)
+	s.t.Cleanup(s.service.openAI.Wait)
+	s.base = backend.Serve(s.t, app) + "/v2"
 }
 
 type answer struct {
@@ -102,12 +98,12 @@ type answer struct {
 func (a answer) id() string { id, _ := a.body["id"].(string); return id }
 
 // do sends a request with the admin's key; a body of "" is none.
-func (s *system) do(method, path, body string) answer {
+func (s *env) do(method, path, body string) answer {
 	s.t.Helper()
 	return s.send(s.request(method, path, strings.NewReader(body)))
 }
 
-func (s *system) request(method, path string, body io.Reader) *http.Request {
+func (s *env) request(method, path string, body io.Reader) *http.Request {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.base+path, body)
 	if err != nil {
@@ -117,7 +113,7 @@ func (s *system) request(method, path string, body io.Reader) *http.Request {
 	return req
 }
 
-func (s *system) send(req *http.Request) answer {
+func (s *env) send(req *http.Request) answer {
 	s.t.Helper()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -139,7 +135,7 @@ func (s *system) send(req *http.Request) answer {
 }
 
 // sendLoosely is send for answers of any form.
-func (s *system) sendLoosely(req *http.Request) answer {
+func (s *env) sendLoosely(req *http.Request) answer {
 	s.t.Helper()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -154,7 +150,7 @@ func (s *system) sendLoosely(req *http.Request) answer {
 }
 
 // submit accepts one job and returns its id.
-func (s *system) submit() string {
+func (s *env) submit() string {
 	s.t.Helper()
 	a := s.do("POST", "/ep/run", `{"input":{"n":1}}`)
 	if a.status != http.StatusOK || a.id() == "" {
@@ -164,44 +160,33 @@ func (s *system) submit() string {
 }
 
 // take picks up the next job.
-func (s *system) take() *queue.Lease {
+func (s *env) take() *queue.Lease {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	taker, err := s.queue.Take(ctx, s.endpoint, "worker-1", 1)
+	consumer, err := s.queue.Consume(ctx, s.endpoint, "worker-1", 1)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer taker.Close()
-	lease, err := taker.Next(ctx)
+	defer consumer.Close()
+	lease, err := consumer.Next(ctx)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return lease
 }
 
-func (s *system) complete(output string) {
+func (s *env) complete(output string) {
 	s.t.Helper()
 	if _, err := s.take().Complete(s.t.Context(), json.RawMessage(output)); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *system) fail(text string) {
+func (s *env) fail(text string) {
 	s.t.Helper()
 	if _, err := s.take().Fail(s.t.Context(), text); err != nil {
 		s.t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, within time.Duration, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
-		}
-		<-time.After(5 * time.Millisecond)
 	}
 }
 

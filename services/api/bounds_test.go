@@ -3,16 +3,20 @@ package api
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 func TestWithoutTheBusEverythingIs503Within5s(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	s.bus.Stop()
+	var calls sync.WaitGroup
 	for _, call := range [][2]string{
 		{"POST", "/ep/run"},
 		{"POST", "/ep/runsync"},
@@ -21,20 +25,24 @@ func TestWithoutTheBusEverythingIs503Within5s(t *testing.T) {
 		{"GET", "/ep/health"},
 		{"POST", "/other/run"},
 	} {
-		began := time.Now()
-		got := s.do(call[0], call[1], `{"input":{}}`)
-		if took := time.Since(began); took > 5*time.Second+noise {
-			t.Errorf("%v: took %s", call, took)
-		}
-		if got.status != 503 || got.header.Get("Retry-After") != "1" || got.body["code"] != "unavailable" {
-			t.Errorf("%v: got %d %s", call, got.status, got.raw)
-		}
+		calls.Go(func() {
+			began := time.Now()
+			got := s.do(call[0], call[1], `{"input":{}}`)
+			if took := time.Since(began); took > 5*time.Second+noise {
+				t.Errorf("%v: took %s", call, took)
+			}
+			if got.status != 503 || got.header.Get("Retry-After") != "1" || got.body["code"] != "unavailable" {
+				t.Errorf("%v: got %d %s", call, got.status, got.raw)
+			}
+		})
 	}
+	calls.Wait()
 	s.bus.Start()
-	eventually(t, "all resumes", patience, func() bool { return s.do("GET", "/ep/status/"+id, "").status == 200 })
+	testenv.Eventually(t, "all resumes", func() bool { return s.do("GET", "/ep/status/"+id, "").status == 200 })
 }
 
 func TestBodyLimits(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	const mb = 1 << 20
 	for _, tc := range []struct {
@@ -51,7 +59,7 @@ func TestBodyLimits(t *testing.T) {
 		{"/ep/runsync?wait=1000", 40 * mb, 413},
 	} {
 		var got answer
-		eventually(t, "storage keeps up", patience, func() bool { // on a busy machine 20 MB take it longer than a request may take
+		testenv.Eventually(t, "storage keeps up", func() bool { // on a busy machine 20 MB take it longer than a request may take
 			req := s.request("POST", tc.path, body(tc.size))
 			req.ContentLength = int64(tc.size)
 			got = s.send(req)
@@ -64,6 +72,7 @@ func TestBodyLimits(t *testing.T) {
 }
 
 func TestTheJobGetsItsInputVerbatim(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	const input = `{"a":[1,2.50,"<é>\u0000"],"b":{"c":null}}`
 	req := s.request("POST", "/ep/run", strings.NewReader(`{"input":`+input+`,"unknown":[1]}`))
@@ -77,6 +86,7 @@ func TestTheJobGetsItsInputVerbatim(t *testing.T) {
 }
 
 func TestPermissions(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	keys := map[string]string{}
@@ -119,21 +129,24 @@ func TestPermissions(t *testing.T) {
 }
 
 func TestRunAnnouncesTheInstance(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	background(t, s.service.Run)
-	eventually(t, "the instance is listed", patience, func() bool {
+	testenv.Background(t, s.service.Run)
+	testenv.Eventually(t, "the instance is listed", func() bool {
 		list, err := s.registry.Instances.List(t.Context())
 		return err == nil && len(list) == 1 && list[0].Role == "api"
 	})
 }
 
 func TestNewNeedsItsParts(t *testing.T) {
+	t.Parallel()
 	if _, err := New(Config{}, Deps{}); err == nil {
 		t.Error("got nil, want an error")
 	}
 }
 
 func TestSlashesAtTheEndOfABaseURL(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	req := s.request("POST", "//ep//run", strings.NewReader(`{"input":{}}`))
 	if got := s.send(req); got.status != http.StatusOK {

@@ -45,7 +45,7 @@ func BenchmarkSubscribers(b *testing.B) {
 }
 
 // benchTelling is an instance with a log of events.
-func benchTelling(b *testing.B) (*system, *events.Log) {
+func benchTelling(b *testing.B) (*env, *events.Log) {
 	b.Helper()
 	s := benchSystem(b)
 	log, err := events.New(s.bus.NC, s.bus.JS, nil)
@@ -73,7 +73,7 @@ func benchTelling(b *testing.B) (*system, *events.Log) {
 }
 
 // countTold reads n events, each a line that begins with event.
-func (s *system) countTold(b *testing.B, n int, begun func()) {
+func (s *env) countTold(b *testing.B, n int, begun func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"flightline/shared/events"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
+	"flightline/shared/testenv"
 )
 
 func TestSubscribersAreKeptAlive(t *testing.T) {
+	t.Parallel()
 	s, _ := startTelling(t)
 	e := s.readEvents("/ep/events", "")
 	e.want("retry: 1000|id: 0")
@@ -22,6 +24,7 @@ func TestSubscribersAreKeptAlive(t *testing.T) {
 }
 
 func TestSubscribersThatLeaveAreNoticed(t *testing.T) {
+	t.Parallel()
 	s, _ := startTelling(t)
 	e := s.readEvents("/ep/events", "")
 	e.wantBegun()
@@ -34,12 +37,13 @@ func TestSubscribersThatLeaveAreNoticed(t *testing.T) {
 		t.Error("the log is not read")
 	}
 	e.cancel()
-	eventually(t, "the log is read no more", 2*time.Second, func() bool { return !asked() })
+	testenv.Within(t, 2*time.Second+noise, "the log is read no more", func() bool { return !asked() })
 }
 
 func TestSubscribersCountAsOneAtOnceUntilTheyEnd(t *testing.T) {
+	t.Parallel()
 	s, log := startTelling(t)
-	l := s.limited(limit.Table{limit.Stream: {Concurrent: 1}}).system
+	l := s.limited(ratelimit.Table{ratelimit.Stream: {Concurrent: 1}}).env
 	l.service.tail = events.NewTail(log, nil)
 	e := l.readEvents("/ep/events", "")
 	e.wantBegun()
@@ -47,10 +51,11 @@ func TestSubscribersCountAsOneAtOnceUntilTheyEnd(t *testing.T) {
 		t.Errorf("a second one: got %d, want 429", got.status)
 	}
 	e.cancel()
-	eventually(t, "another one may come", 2*time.Second, func() bool { return l.readEvents("/ep/events", "").resp.StatusCode == http.StatusOK })
+	testenv.Within(t, 2*time.Second+noise, "another one may come", func() bool { return l.readEvents("/ep/events", "").resp.StatusCode == http.StatusOK })
 }
 
 func TestSubscriptionsEndWithTheServer(t *testing.T) {
+	t.Parallel()
 	s, _ := startTelling(t)
 	other, stop, stopped := s.beside(func(l net.Listener) net.Listener { return l })
 	e := other.readEvents("/ep/events", "")
@@ -64,6 +69,7 @@ func TestSubscriptionsEndWithTheServer(t *testing.T) {
 }
 
 func TestSubscriptionsSurviveAnOutage(t *testing.T) {
+	t.Parallel()
 	s, log := startTelling(t)
 	e := s.readEvents("/ep/events", "")
 	e.wantBegun()
@@ -72,6 +78,6 @@ func TestSubscriptionsSurviveAnOutage(t *testing.T) {
 	e.wantNames("1 job.queued a")
 	s.bus.Stop()
 	s.bus.Start()
-	eventually(t, "the rest is written", patience, func() bool { return log.Append(t.Context(), life...) == nil })
+	testenv.Eventually(t, "the rest is written", func() bool { return log.Append(t.Context(), life...) == nil })
 	e.wantNames("2 job.started a", "3 job.failed a")
 }

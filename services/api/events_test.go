@@ -13,20 +13,21 @@ import (
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
-// startTelling starts a system with a log of events.
-func startTelling(t *testing.T) (*system, *events.Log) {
+// startTelling starts an env with a log of events.
+func startTelling(t *testing.T) (*env, *events.Log) {
 	t.Helper()
 	var log *events.Log
-	s := startWith(t, func(s *system) *events.Log {
+	s := startWith(t, func(s *env) *events.Log {
 		var err error
 		if log, err = events.New(s.conn, s.bus.JS, nil); err != nil {
 			t.Fatal(err)
 		}
 		return log
 	})
-	background(t, s.service.tail.Run)
+	testenv.Background(t, s.service.tail.Run)
 	return s, log
 }
 
@@ -87,6 +88,7 @@ func (e *eventReader) wantNames(want ...string) {
 }
 
 func TestSubscribersHearWhatIsNewAndResume(t *testing.T) {
+	t.Parallel()
 	s, log := startTelling(t)
 	old, life := lifeOf("old"), lifeOf("new")
 	appendTo(t, log, old...)
@@ -144,6 +146,7 @@ func TestGeneratedEventStream(t *testing.T) {
 }
 
 func TestWhatSubscribersAreRefused(t *testing.T) {
+	t.Parallel()
 	s, log := startTelling(t)
 	appendTo(t, log, lifeOf("told")...)
 	other, err := s.registry.Keys.Put(t.Context(), "submits-only", registry.KeySpec{Scopes: []registry.Scope{{Permission: registry.Submit, Endpoint: "ep"}}})
@@ -182,6 +185,7 @@ func TestWhatSubscribersAreRefused(t *testing.T) {
 }
 
 func TestEventsOfAJobThatWaitsMayBeFollowed(t *testing.T) {
+	t.Parallel()
 	s, log := startTelling(t)
 	id := s.submit()
 	e := s.readEvents("/ep/events/"+id, "")
@@ -192,6 +196,7 @@ func TestEventsOfAJobThatWaitsMayBeFollowed(t *testing.T) {
 }
 
 func TestAnEndpointMadeAgainDoesNotTellOfTheOneBefore(t *testing.T) {
+	t.Parallel()
 	s, log := startTelling(t)
 	before := lifeOf("before")
 	for i := range before {

@@ -3,22 +3,25 @@ package api
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/pod"
+	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/web"
 )
 
-// explain tells why a job is where it is.
+// explain answers why a job waits, runs or ended.
 func (s *Service) explain(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
@@ -44,9 +47,11 @@ func (s *Service) explanation(ctx context.Context, e endpoint.Endpoint, id job.I
 	if err != nil {
 		return x, err
 	}
-	if x.counts, err = s.queue.CountByStatus(ctx, e, registry.CountWorkers(workers).Jobs); err != nil {
+	counts, err := s.queue.CountByStatus(ctx, e, registry.CountWorkers(workers).Jobs)
+	if err != nil {
 		return x, err
 	}
+	x.counts = counts.Stats
 	if x.decision, x.alive, err = s.decided(ctx, e); err != nil {
 		return x, err
 	}
@@ -55,12 +60,18 @@ func (s *Service) explanation(ctx context.Context, e endpoint.Endpoint, id job.I
 		return x, err
 	}
 	x.workers, x.failure = registry.CountWorkers(workers).States, lastFailure(pods, e)
-	x.holder, x.now = holderOf(x.position.Job, workers, pods), s.queue.Now()
+	x.holder, x.now = s.registry.Workers.Holder(&x.position.Job), s.queue.Now()
+	x.ended, x.why = endOf(&x.position.Job, pods)
+	token, err := s.registry.Tokens.Find(ctx, e.ID, x.position.Job.Worker)
+	if err != nil && !errors.Is(err, registry.ErrNotFound) { // native workers have none
+		return x, err
+	}
+	x.left = token.Disconnected
 	return x, nil
 }
 
 // decided is the last decision about this endpoint, not about an earlier one of
-// the same id; nil if there is none. alive tells whether an autoscaler is active.
+// the same id; nil without one. alive reports whether an autoscaler is active.
 func (s *Service) decided(ctx context.Context, e endpoint.Endpoint) (d *registry.Decision, alive bool, err error) {
 	if alive, err = s.registry.Scaling.Alive(ctx); err != nil {
 		return nil, false, err
@@ -78,9 +89,9 @@ func (s *Service) decided(ctx context.Context, e endpoint.Endpoint) (d *registry
 }
 
 // lastFailure is the end of the worker of this endpoint that failed last, not of
-// an earlier one of the same id; nil if there is none. Those that were removed,
+// an earlier one of the same id; nil without one. Those that were removed,
 // stopped, or drained have not failed.
-func lastFailure(pods []pod.Pod, e endpoint.Endpoint) *workerFailure {
+func lastFailure(pods []pod.Pod, e endpoint.Endpoint) *api.WorkerFailure {
 	var last pod.Pod
 	for _, p := range pods {
 		mine := p.Endpoint == e.ID && !p.Changed.Before(e.Created)
@@ -91,31 +102,224 @@ func lastFailure(pods []pod.Pod, e endpoint.Endpoint) *workerFailure {
 	if last.ID == "" {
 		return nil
 	}
-	return &workerFailure{WorkerID: last.ID, At: web.Stamp(last.Changed), Text: last.Change}
+	return &api.WorkerFailure{WorkerID: last.ID, At: web.FormatTime(last.Changed), Text: last.Change}
 }
 
-// holder is what is known of the worker that a job's record names.
-type holder struct {
-	// seen is its last heartbeat; the zero time if it was silent for 15 s.
-	seen time.Time
-	// names: that heartbeat names the job.
-	names bool
-	// ended is when its pod ended, and why; the zero time if it has not.
-	ended time.Time
-	why   string
-}
-
-// holderOf is the holder of a job, among the living workers and the pods.
-func holderOf(j job.Job, workers []registry.Worker, pods []pod.Pod) (h holder) {
-	for _, w := range workers {
-		if w.ID == j.Worker {
-			h.seen, h.names = w.Seen, slices.Contains(w.Running, string(j.ID))
-		}
-	}
+// endOf is when and why the pod of a job's worker ended.
+func endOf(j *job.Job, pods []pod.Pod) (at time.Time, why string) {
 	for _, p := range pods {
 		if p.ID == j.Worker && p.Endpoint == j.Endpoint && p.Status != pod.Running {
-			h.ended, h.why = p.Changed, p.Change
+			return p.Changed, p.Change
 		}
 	}
-	return h
+	return at, ""
+}
+
+// explanation is all that is known about why a job stands where it does.
+type explanation struct {
+	position queue.Position
+	endpoint endpoint.Endpoint
+	// counts are the endpoint's jobs, at most a second ago.
+	counts queue.Stats
+	// workers are the living ones by state.
+	workers map[string]int
+	// decision is nil if nothing was decided about this endpoint.
+	decision *registry.Decision
+	// alive: an autoscaler is active.
+	alive bool
+	// holder is the worker that the job's record names; ended is when its pod ended,
+	// and why; the zero time if it has not.
+	holder registry.Holder
+	ended  time.Time
+	why    string
+	// left is when that worker left a poll; the zero time if it has polled since.
+	left time.Time
+	// failure is nil if no worker ended in the last day.
+	failure *api.WorkerFailure
+	now     time.Time
+}
+
+// reasonOf says in one sentence why the job is where it is.
+func reasonOf(x explanation) string {
+	j := x.position.Job
+	switch j.Status {
+	case job.InQueue:
+		return "waiting: " + x.waitsFor()
+	case job.InProgress:
+		times := fmt.Sprintf("it times out in %s", lasting(max(0, j.Deadline.Sub(x.now))))
+		if lost := x.lost(); lost != "" {
+			return fmt.Sprintf("waiting for a worker to take it over: %s; another gets it when the lease of %s is over; %s", lost, lasting(x.endpoint.Lease), times) + x.unmanned()
+		}
+		return fmt.Sprintf("running on worker %s for %s; %s", j.Worker, lasting(j.Execution(x.now)), times) + x.unpolled()
+	case job.Completed:
+		return fmt.Sprintf("completed by worker %s in %s", j.Worker, lasting(j.Execution(x.now)))
+	case job.TimedOut:
+		return "timed out: it ran for longer than its execution timeout of " + lasting(j.ExecutionTimeout)
+	case job.Cancelled:
+		return "cancelled"
+	case job.Failed:
+		if j.Error == "" {
+			return "failed on worker " + j.Worker
+		}
+		return "failed: " + j.Error
+	}
+	return string(j.Status)
+}
+
+// lost says why the worker that runs the job has lost it, "" if it has not.
+func (x explanation) lost() string {
+	if !x.ended.IsZero() && x.holder.Silent() {
+		return fmt.Sprintf("worker %s ended at %s: %s", x.position.Job.Worker, web.FormatTime(x.ended), x.why)
+	}
+	return x.holder.Lost(&x.position.Job, x.now)
+}
+
+// leftTimeout is how long a worker that left a poll may take to begin another one.
+const leftTimeout = 5 * time.Second
+
+// unpolled says that the worker left a poll and began none since, if that is so.
+func (x explanation) unpolled() string {
+	if x.left.IsZero() || x.now.Sub(x.left) < leftTimeout {
+		return ""
+	}
+	return "; the worker left its poll at " + web.FormatTime(x.left) + " and has begun none since"
+}
+
+// unmanned says why no worker takes a job over, "" while there are some.
+func (x explanation) unmanned() string {
+	if x.workers[registry.WorkerIdle]+x.workers[registry.WorkerRunning] > 0 {
+		return ""
+	}
+	return "; " + x.nobody()
+}
+
+// offered says what became of a job that was handed out.
+func (x explanation) offered() string {
+	text := "a worker was given it and has not picked it up"
+	if x.position.Job.Run > 0 {
+		text = "a worker gave it back"
+	}
+	return fmt.Sprintf("%s; it is handed out again within %s", text, lasting(x.endpoint.Lease)) + x.unmanned()
+}
+
+// waitsFor names what has to happen first.
+func (x explanation) waitsFor() string {
+	idle, busy := x.workers[registry.WorkerIdle], x.workers[registry.WorkerRunning]
+	switch {
+	case x.endpoint.Paused(x.now):
+		return "the endpoint is paused until " + web.FormatTime(x.endpoint.PausedUntil)
+	case x.position.Offered:
+		return x.offered()
+	case idle+busy == 0:
+		return x.ahead() + x.nobody()
+	case idle > 0:
+		return x.ahead() + fmt.Sprintf("%s of %d idle", workers(idle), idle+busy)
+	case busy >= x.endpoint.WorkersMax && !x.endpoint.NoWorkers:
+		return x.ahead() + fmt.Sprintf("%d of %d workers busy", busy, x.endpoint.WorkersMax)
+	}
+	return x.ahead() + workers(busy) + " busy" + x.fleet()
+}
+
+// ahead says how many jobs are handed out first, and ends in a comma.
+func (x explanation) ahead() string {
+	p := x.position
+	switch {
+	case p.Least != p.Most:
+		return fmt.Sprintf("%d to %d jobs ahead, ", p.Least, p.Most)
+	case p.Most == 0:
+		return "it is next, "
+	case p.Most == 1:
+		return "1 job ahead, "
+	}
+	return strconv.Itoa(p.Most) + " jobs ahead, "
+}
+
+// nobody says why no worker takes jobs.
+func (x explanation) nobody() string {
+	starting, throttled, sick := x.workers[registry.WorkerInitializing], x.workers[registry.WorkerThrottled], x.workers[registry.WorkerUnhealthy]
+	switch {
+	case starting > 0 && starting == 1:
+		return "1 worker starts"
+	case starting > 0:
+		return workers(starting) + " start"
+	case sick > 0:
+		return workers(sick) + " unhealthy and none other" + x.fleet()
+	case throttled > 0:
+		return workers(throttled) + " throttled and none other" + x.fleet()
+	}
+	return "no worker is there" + x.fleet()
+}
+
+// fleet is who starts workers, and what the autoscaler has to say.
+func (x explanation) fleet() string {
+	switch {
+	case x.endpoint.Fleet.External():
+		return fmt.Sprintf("; the driver is external, so Flightline starts none: 'flightline worker %[1]s -- COMMAND' or 'flightline worker env %[1]s'", x.endpoint.ID)
+	case x.endpoint.NoWorkers:
+		return "; none is started, as workersMax is 0"
+	case x.alive && x.position.Job.Class == job.LowPriority:
+		return "; no worker is started for jobs of low priority: it runs when one is free"
+	case x.alive && x.decision != nil && x.decision.Text != "":
+		return "; the autoscaler: " + x.decision.Text
+	case x.alive:
+		return "; the autoscaler has not decided yet"
+	}
+	return "; no autoscaler runs"
+}
+
+func workers(n int) string {
+	if n == 1 {
+		return "1 worker"
+	}
+	return strconv.Itoa(n) + " workers"
+}
+
+func explainViewOf(x explanation) api.Explanation {
+	j := x.position.Job
+	v := api.Explanation{
+		ID: j.ID, Status: j.Status, Reason: reasonOf(x), Workers: workersOf(x.workers), Autoscaler: x.alive,
+		LastWorkerError: x.failure, Retries: j.Retries(), LowPriority: j.Class == job.LowPriority,
+		SubmittedAt: web.FormatTime(j.Submitted), FinishedAt: web.FormatTime(j.Finished), ExpiresAt: web.FormatTime(j.Expires),
+		Endpoint: api.ExplainedEndpoint{
+			WorkersMin: x.endpoint.WorkersMin, WorkersMax: x.endpoint.WorkersMax, ScalerType: x.endpoint.ScalerType,
+			ScalerValue: x.endpoint.ScalerValue, LeaseMs: x.endpoint.Lease.Milliseconds(),
+		},
+	}
+	if x.endpoint.Paused(x.now) {
+		v.Endpoint.PausedUntil = web.FormatTime(x.endpoint.PausedUntil)
+	}
+	if x.decision != nil {
+		v.Scaling = decisionOf(*x.decision)
+	}
+	if j.Status == job.InQueue {
+		v.Queue = placeOf(x)
+		return v // what an earlier run left behind is no news
+	}
+	v.WorkerID, v.StartedAt = j.Worker, web.FormatTime(j.Started)
+	if j.Status == job.InProgress {
+		v.DeadlineAt = web.FormatTime(j.Deadline)
+	} else {
+		v.Error = j.Error
+	}
+	return v
+}
+
+func placeOf(x explanation) *api.QueuePlace {
+	p := x.position
+	return &api.QueuePlace{
+		Position: p.Least + 1, PositionMost: p.Most + 1, JobsAhead: p.Least, JobsAheadMost: p.Most, Exact: p.Least == p.Most,
+		InQueue: x.counts.Queued, InQueueLowPriority: x.counts.QueuedLow, Offered: p.Offered,
+	}
+}
+
+func decisionOf(d registry.Decision) *api.LastDecision {
+	return &api.LastDecision{At: web.FormatTime(d.At), Wanted: d.Wanted, Current: d.Current, Reason: d.Reason, Text: d.Text, Hold: d.Hold}
+}
+
+// lasting is a length of time for people.
+func lasting(d time.Duration) string {
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
 }

@@ -8,15 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/api"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 func TestReasonOf(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	counts := func(idle, busy, starting, sick int) map[string]int {
 		return map[string]int{
@@ -38,9 +41,12 @@ func TestReasonOf(t *testing.T) {
 	running.Job.Finished = time.Time{}
 	long := running
 	long.Job.Started = now.Add(-15 * time.Second)
+	names := registry.Holder{Worker: registry.Worker{Seen: now, Running: []string{string(long.Job.ID)}}}
 	paused := endpoint.Endpoint{WorkersMax: 3, PausedUntil: now.Add(time.Minute)}
-	three := endpoint.Endpoint{WorkersMax: 3, Lease: 30 * time.Second}
-	off := endpoint.Endpoint{NoWorkers: true}
+	process := endpoint.Fleet{Driver: string(pod.Process)}
+	three := endpoint.Endpoint{WorkersMax: 3, Lease: 30 * time.Second, Fleet: process}
+	off := endpoint.Endpoint{NoWorkers: true, Fleet: process}
+	own := endpoint.Endpoint{ID: "ep", WorkersMax: 3}
 	backoff := &registry.Decision{Text: "starts again in 8 s, since 3 workers ended at once"}
 	for name, tt := range map[string]struct {
 		x    explanation
@@ -55,6 +61,7 @@ func TestReasonOf(t *testing.T) {
 		"an old decision":         {explanation{position: waits(0, 0), endpoint: three, decision: backoff}, "waiting: it is next, no worker is there; no autoscaler runs"},
 		"no decision yet":         {explanation{position: waits(0, 0), endpoint: three, alive: true}, "waiting: it is next, no worker is there; the autoscaler has not decided yet"},
 		"low priority":            {explanation{position: low, endpoint: three, alive: true, decision: backoff}, "waiting: it is next, no worker is there; no worker is started for jobs of low priority: it runs when one is free"},
+		"external":                {explanation{position: waits(0, 0), endpoint: own, alive: true, decision: backoff}, "waiting: it is next, no worker is there; the driver is external, so Flightline starts none: 'flightline worker ep -- COMMAND' or 'flightline worker env ep'"},
 		"starting":                {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 2, 0)}, "waiting: it is next, 2 workers start"},
 		"one starts":              {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 1, 3)}, "waiting: it is next, 1 worker starts"},
 		"all unhealthy":           {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 0, 2)}, "waiting: it is next, 2 workers unhealthy and none other; no autoscaler runs"},
@@ -65,11 +72,15 @@ func TestReasonOf(t *testing.T) {
 		"offered":                 {explanation{position: queue.Position{Job: job.Job{Status: job.InQueue}, Offered: true}, endpoint: three, workers: counts(1, 0, 0, 0)}, "waiting: a worker was given it and has not picked it up; it is handed out again within 30s"},
 		"given back":              {explanation{position: queue.Position{Job: job.Job{Status: job.InQueue, Run: 1}, Offered: true}, endpoint: three, alive: true, decision: backoff}, "waiting: a worker gave it back; it is handed out again within 30s; no worker is there; the autoscaler: starts again in 8 s, since 3 workers ended at once"},
 		"running":                 {explanation{position: running, endpoint: three}, "running on worker w1 for 3s; it times out in 9m57s"},
-		"it says so":              {explanation{position: long, endpoint: three, holder: holder{seen: now, names: true, ended: now}}, "running on worker w1 for 15s; it times out in 9m57s"},
-		"it has not spoken since": {explanation{position: long, endpoint: three, holder: holder{seen: now.Add(-4 * time.Second)}}, "running on worker w1 for 15s; it times out in 9m57s"},
-		"its worker ended":        {explanation{position: running, endpoint: three, workers: counts(0, 0, 1, 0), holder: holder{ended: now.Add(-time.Second), why: "signal: killed"}}, "waiting for a worker to take it over: worker w1 ended at 2026-11-21T11:59:59.000Z: signal: killed; it times out in 9m57s; 1 worker starts"},
-		"its worker is silent":    {explanation{position: long, endpoint: three, workers: counts(0, 1, 0, 0)}, "waiting for a worker to take it over: worker w1 was not heard of for 15s; it times out in 9m57s"},
-		"its worker forgot it":    {explanation{position: long, endpoint: three, workers: counts(1, 0, 0, 0), holder: holder{seen: now}}, "waiting for a worker to take it over: worker w1 lives and does not name it, last at 2026-11-21T12:00:00.000Z; it times out in 9m57s"},
+		"it says so":              {explanation{position: long, endpoint: three, holder: names, ended: now}, "running on worker w1 for 15s; it times out in 9m57s"},
+		"it has not spoken since": {explanation{position: long, endpoint: three, holder: registry.Holder{Worker: registry.Worker{Seen: now.Add(-4 * time.Second)}, Ago: 4 * time.Second}}, "running on worker w1 for 15s; it times out in 9m57s"},
+		"its worker ended":        {explanation{position: running, endpoint: three, workers: counts(0, 0, 1, 0), ended: now.Add(-time.Second), why: "signal: killed"}, "waiting for a worker to take it over: worker w1 ended at 2026-11-21T11:59:59.000Z: signal: killed; another gets it when the lease of 30s is over; it times out in 9m57s; 1 worker starts"},
+		"it left its poll":        {explanation{position: long, endpoint: three, holder: names, left: now.Add(-time.Minute)}, "running on worker w1 for 15s; it times out in 9m57s; the worker left its poll at 2026-11-21T11:59:00.000Z and has begun none since"},
+		"it polls again soon":     {explanation{position: long, endpoint: three, holder: names, left: now.Add(-time.Second)}, "running on worker w1 for 15s; it times out in 9m57s"},
+		"nobody knows":            {explanation{position: long, endpoint: three, holder: registry.Holder{Unknown: true}}, "running on worker w1 for 15s; it times out in 9m57s"},
+		"its worker is silent":    {explanation{position: long, endpoint: three, workers: counts(0, 1, 0, 0)}, "waiting for a worker to take it over: worker w1 sends no heartbeats; another gets it when the lease of 30s is over; it times out in 9m57s"},
+		"it fell silent":          {explanation{position: long, endpoint: three, workers: counts(0, 1, 0, 0), holder: registry.Holder{Worker: names.Worker, Ago: 50 * time.Second}}, "waiting for a worker to take it over: worker w1 was last heard of 50s ago; another gets it when the lease of 30s is over; it times out in 9m57s"},
+		"its worker forgot it":    {explanation{position: long, endpoint: three, workers: counts(1, 0, 0, 0), holder: registry.Holder{Worker: registry.Worker{Seen: now}}}, "waiting for a worker to take it over: worker w1 lives, and its heartbeat of 0s ago does not name the job; another gets it when the lease of 30s is over; it times out in 9m57s"},
 		"completed":               {explanation{position: ran(job.Completed, "")}, "completed by worker w1 in 1.5s"},
 		"failed":                  {explanation{position: ran(job.Failed, "out of memory")}, "failed: out of memory"},
 		"failed, silently":        {explanation{position: ran(job.Failed, "")}, "failed on worker w1"},
@@ -84,7 +95,7 @@ func TestReasonOf(t *testing.T) {
 }
 
 // scaler says that an autoscaler is active, and what it decided.
-func (s *system) scaler(d registry.Decision) {
+func (s *env) scaler(d registry.Decision) {
 	s.t.Helper()
 	leaders, err := s.bus.JS.KeyValue(s.t.Context(), streams.BucketLeaders)
 	if err != nil {
@@ -99,7 +110,7 @@ func (s *system) scaler(d registry.Decision) {
 	}
 }
 
-func (s *system) explained(id string) (v explainView) {
+func (s *env) explained(id string) (v api.Explanation) {
 	s.t.Helper()
 	got := s.do("GET", "/ep/explain/"+id, "")
 	if got.status != 200 {
@@ -112,17 +123,18 @@ func (s *system) explained(id string) (v explainView) {
 }
 
 func TestExplainFollowsAJob(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	first, second := s.submit(), s.submit()
-	var v explainView
-	eventually(t, "both jobs are counted", patience, func() bool { // a moment after they were accepted
+	var v api.Explanation
+	testenv.Eventually(t, "both jobs are counted", func() bool { // a moment after they were accepted
 		v = s.explained(second)
 		return v.Queue != nil && v.Queue.InQueue == 2 && v.Queue.Position == 2
 	})
 	if v.ID != job.ID(second) || v.Queue == nil || v.Queue.Position != 2 || v.Queue.JobsAhead != 1 || !v.Queue.Exact || v.Queue.InQueue != 2 || v.WorkerID != "" {
 		t.Errorf("waiting: got %+v", v)
 	}
-	if v.Autoscaler || v.Scaling != nil || !strings.HasPrefix(v.Reason, "waiting: 1 job ahead, ") || !strings.HasSuffix(v.Reason, "no autoscaler runs") {
+	if v.Autoscaler || v.Scaling != nil || !strings.HasPrefix(v.Reason, "waiting: 1 job ahead, ") || !strings.HasSuffix(v.Reason, "the driver is external, so Flightline starts none: 'flightline worker ep -- COMMAND' or 'flightline worker env ep'") {
 		t.Errorf("waiting, and nobody scales: got %+v", v)
 	}
 	s.scaler(registry.Decision{Wanted: 2, Current: 1, Reason: registry.ScalingBackoff, Text: "the last worker crashed"})
@@ -147,7 +159,42 @@ func TestExplainFollowsAJob(t *testing.T) {
 	}
 }
 
+// A job whose worker fell silent does not look as if it ran.
+func TestStatusSaysThatAWorkerWasLost(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	id := s.submit()
+	lease := s.take()
+	beat := registry.Worker{ID: lease.Job.Worker, Endpoint: "ep", State: registry.WorkerRunning, Running: []string{id}}
+	if err := s.registry.Workers.Beat(t.Context(), beat); err != nil {
+		t.Fatal(err)
+	}
+	var got answer
+	testenv.Eventually(t, "its worker is lost", func() bool {
+		got = s.do("GET", "/ep/status/"+id, "")
+		return got.body["workerLost"] != nil
+	})
+	text, _ := got.body["workerLost"].(string)
+	if got.body["status"] != "IN_PROGRESS" || !strings.HasPrefix(text, "worker "+lease.Job.Worker+" was last heard of ") {
+		t.Errorf("got %s", got.raw)
+	}
+	if health := s.do("GET", "/ep/health", ""); !strings.Contains(health.raw, `"inProgress":1,"inQueue":0,"retried":0,"workerLost":1`) {
+		t.Errorf("health: got %s", health.raw)
+	}
+	if reason := s.explained(id).Reason; !strings.HasPrefix(reason, "waiting for a worker to take it over: worker "+lease.Job.Worker+" was last heard of ") {
+		t.Errorf("explain: got %q", reason)
+	}
+	if err := s.registry.Workers.Beat(t.Context(), beat); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "its worker is back", func() bool {
+		got = s.do("GET", "/ep/status/"+id, "")
+		return got.body["workerLost"] == nil
+	})
+}
+
 func TestExplainTellsOfTheLastWorkerThatFailed(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	for i, p := range []pod.Pod{
@@ -166,7 +213,7 @@ func TestExplainTellsOfTheLastWorkerThatFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the end of w0 is told", patience, func() bool {
+	testenv.Eventually(t, "the error of w0 is explained", func() bool {
 		v := s.explained(id)
 		return v.LastWorkerError != nil && v.LastWorkerError.WorkerID == "w0" && v.LastWorkerError.Text == "exited with 1: no such model"
 	})
@@ -185,6 +232,7 @@ func TestExplainTellsOfTheLastWorkerThatFailed(t *testing.T) {
 }
 
 func TestScaleCountsAFleetByItsPods(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for id, p := range map[string]pod.Pod{
 		"new": {}, "idle": {}, "drained": {Drain: pod.Drain{At: time.Now()}}, "gone": {Status: pod.Exited}, "own": {Driver: "none"}, "other": {Endpoint: "else"},
@@ -212,6 +260,7 @@ func TestScaleCountsAFleetByItsPods(t *testing.T) {
 // The bounds are the endpoint's, though it was decided by others; and who was
 // told to drain does not count, whether it knows or its token does.
 func TestScaleIsAsItIsNow(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.scaler(registry.Decision{Wanted: 3, WorkersMin: 1, WorkersMax: 5, Reason: registry.ScalingDelay, Hold: true})
 	if _, err := s.registry.Endpoints.Update(t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
@@ -236,7 +285,7 @@ func TestScaleIsAsItIsNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{"workersMin": 2.0, "workersMax": 7.0, "idle": 2.0, "current": 2.0, "hold": true}
-	eventually(t, "the present numbers", patience, func() bool {
+	testenv.Eventually(t, "the present numbers", func() bool {
 		got := s.do("GET", "/ep/scale", "")
 		for field, want := range want {
 			if got.status != 200 || got.body[field] != want {
@@ -249,6 +298,7 @@ func TestScaleIsAsItIsNow(t *testing.T) {
 }
 
 func TestScaleIsANumberOrNone(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	if got := s.do("GET", "/ep/scale", ""); got.status != 200 || got.raw != `{"known":false,"text":"no autoscaler is active"}` {
 		t.Errorf("nobody decides: got %d %s, want no number", got.status, got.raw)
@@ -265,7 +315,7 @@ func TestScaleIsANumberOrNone(t *testing.T) {
 		"known": true, "wanted": 3.0, "current": 2.0, "starting": 1.0, "idle": 1.0, "unhealthy": 1.0, "queued": 1.0,
 		"queuedLowPriority": 0.0, "inProgress": 0.0, "workersMax": 3.0, "reason": "queue_delay", "hold": false,
 	}
-	eventually(t, "the present numbers", patience, func() bool {
+	testenv.Eventually(t, "the present numbers", func() bool {
 		got := s.do("GET", "/ep/scale", "")
 		for field, want := range want {
 			if got.status != 200 || got.body[field] != want {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"flightline/shared/bus/bustest/site"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
+	"flightline/shared/testenv/backend"
 	"flightline/shared/web"
 )
 
@@ -110,8 +110,8 @@ func proper(t *testing.T, resp *http.Response, raw []byte) {
 // fuzzApp is the API without limits on a bus of its own.
 func fuzzApp(f *testing.F) *fiber.App {
 	f.Helper()
-	at := site.New(f)
-	service, err := New(Config{Limits: limit.Table{}}, Deps{Queue: at.Queue, Registry: at.Registry})
+	at := backend.New(f)
+	service, err := New(Config{Limits: ratelimit.Table{}}, Deps{Queue: at.Queue, Registry: at.Registry})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
+	"flightline/shared/testenv"
 )
 
 var update = flag.Bool("update", false, "write testdata/ anew from what the API answers")
@@ -22,7 +23,7 @@ var update = flag.Bool("update", false, "write testdata/ anew from what the API 
 // scene is one request and what must hold before it.
 type scene struct {
 	name         string
-	before       func(s *system, id string)
+	before       func(s *env, id string)
 	method, path string // {id} is the job's
 	body         string
 	key          string // "" means the admin's
@@ -31,28 +32,28 @@ type scene struct {
 	// header is one more header, "Name: value".
 	header string
 	// limits hold for the scene if it has some; the request is sent once before.
-	limits limit.Table
+	limits ratelimit.Table
 }
 
 // Each scene has a job of its own, waiting; testdata/<name>.http is what goes
 // over the wire, with what differs from run to run replaced.
 func scenes() []scene {
 	const input = `{"input":{"n":1}}`
-	completed := func(s *system, _ string) { s.complete(`{"n":2}`) }
-	failed := func(s *system, _ string) { s.fail("handler says no") }
+	completed := func(s *env, _ string) { s.complete(`{"n":2}`) }
+	failed := func(s *env, _ string) { s.fail("handler says no") }
 	return []scene{
 		{name: "run", method: "POST", path: "/ep/run", body: input},
 		{name: "runsync-expired", method: "POST", path: "/ep/runsync?wait=1000", body: input},
 		{name: "status-in-queue", method: "GET", path: "/ep/status/{id}"},
-		{name: "status-in-progress", method: "GET", path: "/ep/status/{id}", before: func(s *system, _ string) {
+		{name: "status-in-progress", method: "GET", path: "/ep/status/{id}", before: func(s *env, _ string) {
 			if err := s.take().Progress(s.t.Context(), json.RawMessage(`{"done":"50%"}`)); err != nil {
 				s.t.Fatal(err)
 			}
 		}},
 		{name: "status-completed", method: "GET", path: "/ep/status/{id}", before: completed},
 		{name: "status-failed", method: "GET", path: "/ep/status/{id}", before: failed},
-		{name: "status-cancelled", method: "GET", path: "/ep/status/{id}", before: func(s *system, id string) { s.do("POST", "/ep/cancel/"+id, "") }},
-		{name: "status-retried", method: "GET", path: "/ep/status/{id}", before: func(s *system, id string) {
+		{name: "status-cancelled", method: "GET", path: "/ep/status/{id}", before: func(s *env, id string) { s.do("POST", "/ep/cancel/"+id, "") }},
+		{name: "status-retried", method: "GET", path: "/ep/status/{id}", before: func(s *env, id string) {
 			s.fail("once")
 			s.do("POST", "/ep/retry/"+id, "")
 			s.complete(`"twice"`)
@@ -68,23 +69,23 @@ func scenes() []scene {
 		{name: "retry", method: "POST", path: "/ep/retry/{id}", before: failed},
 		{name: "retry-in-queue", method: "POST", path: "/ep/retry/{id}"},
 		{name: "purge-queue", method: "POST", path: "/ep/purge-queue"},
-		{name: "health", method: "GET", path: "/ep/health", before: func(s *system, _ string) {
+		{name: "health", method: "GET", path: "/ep/health", before: func(s *env, _ string) {
 			// The server counts a moment after it has acknowledged.
-			eventually(s.t, "the job is counted", patience, func() bool {
+			testenv.Eventually(s.t, "the job is counted", func() bool {
 				stats, err := s.queue.Stats(s.t.Context(), s.endpoint)
 				return err == nil && stats.Queued == 1
 			})
 		}},
 		{name: "requests", method: "GET", path: "/ep/requests?status=IN_QUEUE,IN_PROGRESS"},
 		{name: "requests-more", method: "GET", path: "/ep/requests?status=COMPLETED&limit=1", before: completed},
-		{name: "run-repeated", method: "POST", path: "/ep/run", body: input, header: "Idempotency-Key: order-7", before: func(s *system, _ string) { s.keyed("/ep/run", "order-7", input) }},
+		{name: "run-repeated", method: "POST", path: "/ep/run", body: input, header: "Idempotency-Key: order-7", before: func(s *env, _ string) { s.keyed("/ep/run", "order-7", input) }},
 		{name: "run-preferring-to-wait", method: "POST", path: "/ep/run", body: input, header: "Prefer: wait=1"},
 		{name: "openai", method: "POST", path: chatPath, body: `{"model":"m","messages":[]}`, before: answered(`[{"object":"chat.completion"}]`)},
 		{name: "openai-stream", method: "POST", path: chatPath, body: `{"model":"m","stream":true}`, accept: "text/event-stream", before: answered(`["data: {\"object\":\"chat.completion.chunk\"}\n\n","data: [DONE]\n\n"]`)},
 		{name: "openai-models", method: "GET", path: "/ep/openai/v1/models", before: answered(`[{"object":"list"}]`)},
 		{name: "error-openai", method: "POST", path: chatPath, body: `[]`},
 		{name: "error-requests-status", method: "GET", path: "/ep/requests?status=RUNNING"},
-		{name: "error-idempotency", method: "POST", path: "/ep/run", body: `{"input":{"n":2}}`, header: "Idempotency-Key: order-8", before: func(s *system, _ string) { s.keyed("/ep/run", "order-8", input) }},
+		{name: "error-idempotency", method: "POST", path: "/ep/run", body: `{"input":{"n":2}}`, header: "Idempotency-Key: order-8", before: func(s *env, _ string) { s.keyed("/ep/run", "order-8", input) }},
 		{name: "error-no-input", method: "POST", path: "/ep/run", body: `{"prompt":"x"}`},
 		{name: "error-wait", method: "POST", path: "/ep/runsync?wait=5", body: input},
 		{name: "error-unauthorized", method: "POST", path: "/ep/run", body: input, key: "Bearer nobody"},
@@ -92,8 +93,8 @@ func scenes() []scene {
 		{name: "error-endpoint-not-found", method: "POST", path: "/nobody/run", body: input},
 		{name: "error-route", method: "GET", path: "/ep/nothing"},
 		{name: "error-method", method: "GET", path: "/ep/run"},
-		{name: "error-too-many", method: "POST", path: "/ep/cancel/{id}", limits: limit.Table{limit.Cancel: {Requests: 1, Concurrent: 20}}},
-		{name: "error-unavailable", method: "POST", path: "/ep/run", body: input, before: func(s *system, _ string) { s.bus.Stop() }},
+		{name: "error-too-many", method: "POST", path: "/ep/cancel/{id}", limits: ratelimit.Table{ratelimit.Cancel: {Requests: 1, Concurrent: 20}}},
+		{name: "error-unavailable", method: "POST", path: "/ep/run", body: input, before: func(s *env, _ string) { s.bus.Stop() }},
 	}
 }
 
@@ -106,7 +107,7 @@ func TestGeneratedWire(t *testing.T) {
 		}
 		at, path := s, strings.ReplaceAll(sc.path, "{id}", id)
 		if sc.limits != nil {
-			at = s.limited(sc.limits).system
+			at = s.limited(sc.limits).env
 			at.do(sc.method, path, sc.body)
 		}
 		req := at.request(sc.method, path, strings.NewReader(sc.body))
@@ -143,6 +144,7 @@ func TestGeneratedWire(t *testing.T) {
 }
 
 func TestWireHasNoStrayFiles(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/*.http")
 	if err != nil {
 		t.Fatal(err)

@@ -1,15 +1,23 @@
 package api
 
 import (
+	"context"
+	"errors"
+
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
+	"flightline/shared/endpoint"
 	"flightline/shared/events"
+	"flightline/shared/pod"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
 	"flightline/shared/web"
 )
 
-// health tells how the endpoint does; no number is older than a second.
+// health answers the counts of jobs and workers; no number is older than a second.
 func (s *Service) health(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
@@ -29,5 +37,139 @@ func (s *Service) health(c *fiber.Ctx) error {
 			return err
 		}
 	}
-	return c.JSON(healthOf(stats, totals, workers.States))
+	v := healthOf(stats.Stats, totals, workers.States)
+	v.Jobs.WorkerLost = s.registry.Workers.CountLost(stats.Held, s.queue.Now())
+	return c.JSON(v)
+}
+
+// healthOf counts a worker whose last heartbeat is older than the end of its job as
+// idle: no more of them run than there are jobs in progress.
+func healthOf(s queue.Stats, t events.Totals, workers map[string]int) api.Health {
+	if ended := workers[registry.WorkerRunning] - s.Running; ended > 0 {
+		workers[registry.WorkerRunning] -= ended
+		workers[registry.WorkerIdle] += ended
+	}
+	return api.Health{
+		Jobs: api.JobCounts{
+			Completed: int(t.Completed), Failed: int(t.Failed + t.TimedOut), Retried: int(t.Retried),
+			InProgress: s.Running, InQueue: s.Queued,
+		},
+		Workers: workersOf(workers),
+	}
+}
+
+func workersOf(workers map[string]int) api.WorkerCounts {
+	return api.WorkerCounts{
+		Idle: workers[registry.WorkerIdle], Initializing: workers[registry.WorkerInitializing],
+		Ready: workers[registry.WorkerIdle], Running: workers[registry.WorkerRunning],
+		Throttled: workers[registry.WorkerThrottled], Unhealthy: workers[registry.WorkerUnhealthy],
+	}
+}
+
+// scale answers how many workers the autoscaler wants.
+func (s *Service) scale(c *fiber.Ctx) error {
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
+	if err != nil {
+		return err
+	}
+	d, alive, err := s.decided(ctx, e)
+	switch {
+	case err != nil:
+		return err
+	case !alive:
+		return c.JSON(api.UnknownScale{Text: "no autoscaler is active"})
+	case d == nil:
+		return c.JSON(api.UnknownScale{Text: "the autoscaler has not decided about this endpoint yet"})
+	}
+	v := api.Scale{
+		Known: true, Wanted: d.Wanted, WorkersMin: e.WorkersMin, WorkersMax: e.WorkersMax,
+		Reason: d.Reason, Text: d.Text, Hold: d.Hold, At: web.FormatTime(d.At),
+	}
+	if err := s.number(ctx, e, &v); err != nil {
+		return err
+	}
+	return c.JSON(v)
+}
+
+// number counts jobs and workers as they are now, not when it was decided:
+// that may be long ago.
+func (s *Service) number(ctx context.Context, e endpoint.Endpoint, v *api.Scale) error {
+	workers, err := s.registry.Workers.List(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	stats, err := s.queue.CountByStatus(ctx, e, registry.CountWorkers(workers).Jobs)
+	if err != nil {
+		return err
+	}
+	v.Queued, v.QueuedLow, v.InProgress = stats.Queued-stats.QueuedLow, stats.QueuedLow, stats.Running-stats.RunningLow
+	if d := pod.Driver(e.Fleet.Driver); d != "" && d != pod.External {
+		workers, err = s.fleet(ctx, e, workers)
+	} else {
+		workers, err = s.drained(ctx, workers)
+	}
+	if err != nil {
+		return err
+	}
+	for _, w := range workers {
+		switch {
+		case w.Draining:
+			continue
+		case w.State == registry.WorkerUnhealthy:
+			v.Unhealthy++
+			continue
+		case w.State == registry.WorkerInitializing:
+			v.Starting++
+		case w.State == registry.WorkerRunning || len(w.Running) > 0:
+			v.Running++
+		default:
+			v.Idle++
+		}
+		v.Current++
+	}
+	return nil
+}
+
+// drained are all of them, those marked that were told to drain and speak HTTP:
+// they do not know it, their tokens do.
+func (s *Service) drained(ctx context.Context, all []registry.Worker) ([]registry.Worker, error) {
+	for i, w := range all {
+		if w.Native || w.Draining {
+			continue
+		}
+		token, err := s.registry.Tokens.Find(ctx, w.Endpoint, w.ID)
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			return nil, err
+		}
+		all[i].Draining = token.Draining
+	}
+	return all, nil
+}
+
+// fleet are the workers that drivers run for the endpoint: those of all that it
+// has, and the pods that were not heard of yet.
+func (s *Service) fleet(ctx context.Context, e endpoint.Endpoint, all []registry.Worker) ([]registry.Worker, error) {
+	pods, err := s.registry.Pods.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	heard := map[string]registry.Worker{}
+	for _, w := range all {
+		heard[w.ID] = w
+	}
+	var fleet []registry.Worker
+	for _, p := range pods {
+		if p.Endpoint != e.ID || p.Driver == "" || p.Driver == pod.External || p.Status != pod.Running {
+			continue
+		}
+		w, there := heard[p.ID]
+		if !there {
+			w.State = registry.WorkerInitializing
+		}
+		w.Draining = w.Draining || p.Drains(p.Started)
+		fleet = append(fleet, w)
+	}
+	return fleet, nil
 }

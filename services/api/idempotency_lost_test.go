@@ -14,6 +14,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 // What a crash between two steps leaves behind is finished by the next request.
@@ -51,7 +52,7 @@ func TestAKeyWhoseJobWasNeverQueuedQueuesIt(t *testing.T) {
 				})
 			}
 			all.Wait()
-			eventually(t, "the job ran", patience, func() bool { return runs()[id] > 0 })
+			testenv.Eventually(t, "the job ran", func() bool { return runs()[id] > 0 })
 			if got := runs()[id]; got != 1 {
 				t.Errorf("got %d runs, want 1", got)
 			}
@@ -60,6 +61,7 @@ func TestAKeyWhoseJobWasNeverQueuedQueuesIt(t *testing.T) {
 }
 
 func TestAReplayAfterTheRetentionTellsTheLastKnownStatus(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.shorten(time.Second)
 	api := s.twin()
@@ -69,7 +71,7 @@ func TestAReplayAfterTheRetentionTellsTheLastKnownStatus(t *testing.T) {
 		if first.status != 200 {
 			t.Fatalf("%s: got %d %s", path, first.status, first.raw)
 		}
-		eventually(t, "its retention is over", patience, func() bool { return api.do("GET", "/ep/status/"+first.id(), "").status == 404 })
+		testenv.Eventually(t, "its retention is over", func() bool { return api.do("GET", "/ep/status/"+first.id(), "").status == 404 })
 		s.forget(first.id())
 		want := fmt.Sprintf(`{"id":%q,"status":"COMPLETED"}`, first.id())
 		for range 2 {
@@ -87,6 +89,7 @@ func TestAReplayAfterTheRetentionTellsTheLastKnownStatus(t *testing.T) {
 // Without a recorder nobody logs the end of a job, and a crash may leave the key
 // unmarked: then the record tells.
 func TestAReplayAfterTheRetentionWithoutARecorderTellsTheLastKnownStatus(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.shorten(time.Second)
 	api := s.twin()
@@ -102,8 +105,8 @@ func TestAReplayAfterTheRetentionWithoutARecorderTellsTheLastKnownStatus(t *test
 	if _, err := s.queue.Submit(t.Context(), e, id, job.Async, job.Request{Input: json.RawMessage(`{"n":1}`)}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the job ran", patience, func() bool { return runs()[id] > 0 })
-	eventually(t, "its retention is over", patience, func() bool { return api.do("GET", "/ep/status/"+string(id), "").status == 404 })
+	testenv.Eventually(t, "the job ran", func() bool { return runs()[id] > 0 })
+	testenv.Eventually(t, "its retention is over", func() bool { return api.do("GET", "/ep/status/"+string(id), "").status == 404 })
 	want := fmt.Sprintf(`{"id":%q,"status":"COMPLETED"}`, id)
 	for range 2 {
 		again := api.keyed("/ep/run", "k", someInput)
@@ -115,13 +118,14 @@ func TestAReplayAfterTheRetentionWithoutARecorderTellsTheLastKnownStatus(t *test
 
 // A job that expired in the queue left no trace but the mark at its key.
 func TestAJobThatExpiredUnseenIsNotQueuedAgain(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	api := s.twin()
 	first := api.keyed("/ep/run", "k", someInput)
 	if got := api.do("GET", "/ep/status/"+first.id()+"?ttl=1000", ""); got.status != 200 {
 		t.Fatalf("got %d %s", got.status, got.raw)
 	}
-	eventually(t, "it expires", patience, func() bool { return api.do("GET", "/ep/status/"+first.id(), "").status == 404 })
+	testenv.Eventually(t, "it expires", func() bool { return api.do("GET", "/ep/status/"+first.id(), "").status == 404 })
 	if again := api.keyed("/ep/run", "k", someInput); again.raw != first.raw {
 		t.Errorf("got %d %s, want %s", again.status, again.raw, first.raw)
 	}
@@ -131,6 +135,7 @@ func TestAJobThatExpiredUnseenIsNotQueuedAgain(t *testing.T) {
 }
 
 func TestARequestRefusedInAnOutageIsRepeatedAsOneJob(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	api := s.twin()
 	s.bus.Stop()
@@ -140,13 +145,13 @@ func TestARequestRefusedInAnOutageIsRepeatedAsOneJob(t *testing.T) {
 	s.bus.Start()
 	runs := s.worker()
 	var ids []string
-	eventually(t, "three requests got through", patience, func() bool {
+	testenv.Eventually(t, "three requests got through", func() bool {
 		if got := api.keyed("/ep/run", "k", someInput); got.status == 200 {
 			ids = append(ids, got.id())
 		}
 		return len(ids) == 3
 	})
-	eventually(t, "the job ran", patience, func() bool { return runs()[job.ID(ids[0])] > 0 })
+	testenv.Eventually(t, "the job ran", func() bool { return runs()[job.ID(ids[0])] > 0 })
 	if got := runs(); len(got) != 1 || ids[0] != ids[1] || ids[1] != ids[2] {
 		t.Errorf("got jobs %v and runs %v, want one", ids, got)
 	}
@@ -160,8 +165,9 @@ func sumOf(body string) string {
 // Requests that are repeated until they get through, while JetStream comes and
 // goes, are one job for each key, and each runs once.
 func TestKeysOutliveOutages(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	instances := []*system{s.twin(), s.twin()}
+	instances := []*env{s.twin(), s.twin()}
 	runs := s.worker()
 	const keys = 24
 	ids := make([]string, keys)
@@ -193,7 +199,7 @@ func TestKeysOutliveOutages(t *testing.T) {
 		s.bus.Start()
 	}
 	clients.Wait()
-	eventually(t, "all jobs ran", patience, func() bool { return len(runs()) == keys })
+	testenv.Eventually(t, "all jobs ran", func() bool { return len(runs()) == keys })
 	for _, id := range ids {
 		if n := runs()[job.ID(id)]; n != 1 {
 			t.Errorf("job %s: got %d runs, want 1", id, n)

@@ -8,10 +8,11 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 // keyed sends a submission with an Idempotency-Key.
-func (s *system) keyed(path, key, body string) answer {
+func (s *env) keyed(path, key, body string) answer {
 	s.t.Helper()
 	req := s.request("POST", path, strings.NewReader(body))
 	req.Header.Set("Idempotency-Key", key)
@@ -21,8 +22,9 @@ func (s *system) keyed(path, key, body string) answer {
 const someInput = `{"input":{"n":1}}`
 
 func TestOneKeyIsOneJobWhoeverAsksAndHowever(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	instances := []*system{s.twin(), s.twin()}
+	instances := []*env{s.twin(), s.twin()}
 	runs := s.worker()
 	var all sync.WaitGroup
 	answers := make([]answer, 64)
@@ -43,7 +45,7 @@ func TestOneKeyIsOneJobWhoeverAsksAndHowever(t *testing.T) {
 		t.Errorf("got %d answers that are no replay, want 1", fresh)
 	}
 	id := job.ID(answers[0].id())
-	eventually(t, "the job ran", patience, func() bool { return runs()[id] > 0 })
+	testenv.Eventually(t, "the job ran", func() bool { return runs()[id] > 0 })
 	if again := s.keyed("/ep/run", "one", someInput); again.raw != answers[0].raw || again.header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("after its end: got %d %s, want the first answer, replayed", again.status, again.raw)
 	}
@@ -53,6 +55,7 @@ func TestOneKeyIsOneJobWhoeverAsksAndHowever(t *testing.T) {
 }
 
 func TestRunSyncIsRepeatedWithItsResult(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	first := s.keyed("/ep/runsync?wait=1000", "k", someInput)
 	if first.body["status"] != "IN_QUEUE" {

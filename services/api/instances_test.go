@@ -11,10 +11,11 @@ import (
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/testenv"
 )
 
 // twin is another instance of the API on the same bus, with the log of events.
-func (s *system) twin() *system {
+func (s *env) twin() *env {
 	s.t.Helper()
 	o := *s
 	o.conn = s.bus.Connect(s.t)
@@ -22,13 +23,13 @@ func (s *system) twin() *system {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	background(s.t, served.Run)
+	testenv.Background(s.t, served.Run)
 	o.serve(Config{}, Deps{Queue: served, Registry: s.registry, Events: s.at.Events(s.t)})
 	return &o
 }
 
 // shorten gives the endpoint a retention and waits until that is known.
-func (s *system) shorten(retention time.Duration) {
+func (s *env) shorten(retention time.Duration) {
 	s.t.Helper()
 	changed, err := s.registry.Endpoints.Update(s.t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 		e.Retention, e.SyncRetention = retention, retention
@@ -37,25 +38,25 @@ func (s *system) shorten(retention time.Duration) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	eventually(s.t, "the retention is known", patience, func() bool {
+	testenv.Eventually(s.t, "the retention is known", func() bool {
 		e, err := s.registry.Endpoints.Get(s.t.Context(), "ep")
 		return err == nil && e.Version == changed.Version
 	})
 }
 
 // worker completes every job with its run's number and counts the runs by job.
-func (s *system) worker() (runs func() map[job.ID]int) {
+func (s *env) worker() (runs func() map[job.ID]int) {
 	s.t.Helper()
 	var mu sync.Mutex
 	seen := map[job.ID]int{}
-	taker, err := s.queue.Take(s.t.Context(), s.endpoint, "worker", 4)
+	consumer, err := s.queue.Consume(s.t.Context(), s.endpoint, "worker", 4)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	background(s.t, func(ctx context.Context) error {
-		defer taker.Close()
+	testenv.Background(s.t, func(ctx context.Context) error {
+		defer consumer.Close()
 		for {
-			l, err := taker.Next(ctx)
+			l, err := consumer.Next(ctx)
 			if err != nil {
 				return err
 			}
@@ -71,24 +72,24 @@ func (s *system) worker() (runs func() map[job.ID]int) {
 }
 
 // forget does what the recorder does once a job's retention is over.
-func (s *system) forget(id string) {
+func (s *env) forget(id string) {
 	s.t.Helper()
 	log := s.at.Events(s.t)
-	q, err := queue.New(s.t.Context(), s.bus.NC, queue.Config{ForgetGrace: time.Millisecond})
+	q, err := queue.New(s.t.Context(), s.bus.NC, queue.Config{RemovalGrace: time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	err = q.Facts(ctx, 0, 0, func(f queue.Fact) error {
+	err = q.Changes(ctx, 0, 0, func(f queue.RecordChange) error {
 		if string(f.Job.ID) != id || !f.Job.Status.Terminal() {
 			return nil
 		}
 		if err := log.Append(ctx, eventOf(f.Job)); err != nil {
 			return err
 		}
-		eventually(s.t, "the record is gone", patience, func() bool {
-			done, err := q.Forget(ctx, 0, f.Seq)
+		testenv.Eventually(s.t, "the record is gone", func() bool {
+			done, err := q.RemoveRecord(ctx, 0, f.Seq)
 			return err == nil && done
 		})
 		cancel()

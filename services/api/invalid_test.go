@@ -8,6 +8,7 @@ import (
 
 // Every bad input has its own answer, and none of them queues anything.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	long := strings.Repeat("x", 5000)
 	bodies := map[string]struct{ body, text string }{
@@ -114,6 +115,7 @@ func expect(t *testing.T, name string, got answer, status int, code, text string
 }
 
 func TestWithoutAKeyEverythingIs401(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, operation := range []string{
 		"POST /ep/run", "POST /ep/runsync", "POST /ep/status/x", "GET /ep/status/x?ttl=5000", "POST /ep/status-sync/x",

@@ -1,12 +1,15 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
@@ -15,61 +18,8 @@ import (
 	"flightline/shared/web"
 )
 
-func (s *Service) run(c *fiber.Ctx) error { return s.submit(c, job.Async, preferredWait(c)) }
-
-func (s *Service) runSync(c *fiber.Ctx) error {
-	wait, err := syncWait(c)
-	if err != nil {
-		return err
-	}
-	return s.submit(c, job.Sync, wait)
-}
-
-// submit queues a job and answers at once, or after wait, or when it has ended.
-func (s *Service) submit(c *fiber.Ctx, mode job.Mode, wait time.Duration) error {
-	ctx, cancel := web.Prompt(c)
-	defer cancel()
-	again, repeatable, err := idempotencyOf(c) // before the body is let go
-	if err != nil {
-		return err
-	}
-	e, r, err := s.submission(ctx, c)
-	if err != nil {
-		return err
-	}
-	if repeatable {
-		again.endpoint, again.mode, again.request, again.wait = e, mode, r, wait
-		return s.submitOnce(ctx, c, again)
-	}
-	return s.begin(ctx, c, e, queue.NewID(mode), mode, r, wait, s.plain)
-}
-
-// begin queues a job under the id.
-func (s *Service) begin(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request, wait time.Duration, submit submitter) error {
-	c.Set(web.HeaderJobID, string(id))
-	if wait == 0 {
-		j, err := submit(ctx, e, id, mode, r)
-		if err != nil {
-			return err
-		}
-		return c.JSON(briefOf(j))
-	}
-	watch, err := s.queue.WatchNew(e, id) // before the submission, so that no end is missed
-	if err != nil {
-		return err
-	}
-	defer watch.Close()
-	j, err := submit(ctx, e, id, mode, r)
-	if err != nil {
-		return err
-	}
-	telemetry.Queued(ctx)
-	watch.Submitted(j)
-	return s.await(c, e, id, watch, wait) //nolint:contextcheck // it outlasts ctx
-}
-
 func (s *Service) status(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	e, id, err := s.job(ctx, c)
 	if err != nil {
@@ -80,7 +30,7 @@ func (s *Service) status(c *fiber.Ctx) error {
 		return err
 	}
 	if !given {
-		return s.look(ctx, c, e, id, preferredWait(c))
+		return s.answerStatus(ctx, c, e, id, preferredWait(c))
 	}
 	if err := web.Allow(c, s.registry.Keys, registry.Submit); err != nil {
 		return err
@@ -89,7 +39,7 @@ func (s *Service) status(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return sendJob(c, j)
+	return s.sendJob(c, j)
 }
 
 func (s *Service) statusSync(c *fiber.Ctx) error {
@@ -97,23 +47,23 @@ func (s *Service) statusSync(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	e, id, err := s.job(ctx, c)
 	if err != nil {
 		return err
 	}
-	return s.look(ctx, c, e, id, wait)
+	return s.answerStatus(ctx, c, e, id, wait)
 }
 
-// look answers how a job stands, after wait or when it has ended.
-func (s *Service) look(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID, wait time.Duration) error {
+// answerStatus answers with the job as it is now, or after wait, or when it has ended.
+func (s *Service) answerStatus(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID, wait time.Duration) error {
 	if wait == 0 {
 		j, err := s.queue.Status(claiming(ctx, c), e, id)
 		if err != nil {
 			return err
 		}
-		return sendJob(c, j)
+		return s.sendJob(c, j)
 	}
 	watch, err := s.queue.Watch(e, id)
 	if err != nil {
@@ -123,13 +73,21 @@ func (s *Service) look(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, i
 	return s.await(c, e, id, watch, wait) //nolint:contextcheck // it outlasts ctx
 }
 
-func (s *Service) cancel(c *fiber.Ctx) error { return s.move(c, s.queue.Cancel) }
+func (s *Service) cancel(c *fiber.Ctx) error { return s.transition(c, s.queue.Cancel) }
 
-func (s *Service) retry(c *fiber.Ctx) error { return s.move(c, s.again) }
+func (s *Service) retry(c *fiber.Ctx) error {
+	return s.transition(c, func(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
+		j, err := s.queue.Retry(ctx, e, id, telemetry.Carry(ctx))
+		if err == nil {
+			telemetry.Retried(ctx, j)
+		}
+		return j, err
+	})
+}
 
-// move answers an operation that changes a job's status at once.
-func (s *Service) move(c *fiber.Ctx, do func(context.Context, endpoint.Endpoint, job.ID) (*job.Job, error)) error {
-	ctx, cancel := web.Prompt(c)
+// transition answers an operation that changes a job's status at once.
+func (s *Service) transition(c *fiber.Ctx, do func(context.Context, endpoint.Endpoint, job.ID) (*job.Job, error)) error {
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	e, id, err := s.job(ctx, c)
 	if err != nil {
@@ -152,14 +110,14 @@ func (s *Service) purge(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(purgeView{Removed: removed, Status: "completed"})
+	return c.JSON(api.Purged{Removed: removed, Status: "completed"})
 }
 
 // await answers with the job's end, or with how it stands after wait. A client
 // that left gets nothing and its job goes on.
 func (s *Service) await(c *fiber.Ctx, e endpoint.Endpoint, id job.ID, watch *queue.Watch, wait time.Duration) error {
 	web.BodyDone(c)
-	held, release := web.Hold(c, wait)
+	held, release := web.LongPoll(c, wait)
 	defer release()
 	j, err := watch.Wait(claiming(held, c))
 	if err != nil && held.Err() != nil {
@@ -173,10 +131,58 @@ func (s *Service) await(c *fiber.Ctx, e endpoint.Endpoint, id job.ID, watch *que
 	if err != nil {
 		return err
 	}
-	return sendJob(c, j)
+	return s.sendJob(c, j)
 }
 
 // claiming has room claimed for the answer before a large output is read with ctx.
 func claiming(ctx context.Context, c *fiber.Ctx) context.Context {
 	return queue.WithOutputClaim(ctx, func(bytes int) error { return web.ClaimAnswer(c, bytes) })
+}
+
+func briefOf(j *job.Job) api.JobStatus { return api.JobStatus{ID: j.ID, Status: j.Status} }
+
+func viewOf(j *job.Job) api.Job {
+	v := api.Job{ID: j.ID, Status: j.Status, Retries: j.Retries()}
+	if j.Status == job.InQueue {
+		return v // what an earlier run left behind is no news
+	}
+	delay := j.Delay().Milliseconds()
+	v.DelayTime, v.Output, v.WorkerID = &delay, j.Output, j.Worker
+	if j.Status.Terminal() {
+		execution := j.Execution(j.Finished).Milliseconds()
+		v.ExecutionTime, v.Error = &execution, j.Error
+	}
+	return v
+}
+
+// sendJob answers with the job. If it is IN_PROGRESS and its worker was lost, it says so,
+// as far as memory knows.
+func (s *Service) sendJob(c *fiber.Ctx, j *job.Job) error {
+	v := viewOf(j)
+	if j.Status == job.InProgress {
+		v.WorkerLost = s.registry.Workers.Holder(j).Lost(j, s.queue.Now())
+	}
+	return sendView(c, v)
+}
+
+// sendView answers with the view. A large output is copied as it is stored, which is
+// compact JSON: json.Marshal would parse it, and copy it three times.
+func sendView(c *fiber.Ctx, v api.Job) error {
+	if len(v.Output) <= web.SmallBody {
+		return c.JSON(v)
+	}
+	const stand = `"output":0` // quotes in values are escaped
+	output := v.Output
+	v.Output = json.RawMessage("0")
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	before, after, _ := bytes.Cut(text, []byte(stand))
+	body := make([]byte, 0, len(text)+len(output))
+	body = append(append(body, before...), stand[:len(stand)-1]...)
+	body = append(append(body, output...), after...)
+	c.Context().SetContentType(fiber.MIMEApplicationJSON)
+	c.Response().SetBodyRaw(body)
+	return nil
 }

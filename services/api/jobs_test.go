@@ -14,9 +14,11 @@ import (
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 func TestAJobFromSubmissionToResult(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	if got := s.do("GET", "/ep/status/"+id, ""); got.raw != fmt.Sprintf(`{"id":%q,"status":"IN_QUEUE"}`, id) {
@@ -45,6 +47,7 @@ func TestAJobFromSubmissionToResult(t *testing.T) {
 }
 
 func TestRunSyncAnswersWithTheResult(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	var worker sync.WaitGroup
 	worker.Go(func() { s.complete(`[1,2]`) })
@@ -59,6 +62,7 @@ func TestRunSyncAnswersWithTheResult(t *testing.T) {
 }
 
 func TestAnExpiredWaitAnswersHowTheJobStands(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	began := time.Now()
 	got := s.do("POST", "/ep/runsync?wait=1000", `{"input":{}}`)
@@ -83,6 +87,7 @@ func TestAnExpiredWaitAnswersHowTheJobStands(t *testing.T) {
 const pooled = 1
 
 func TestAClientThatLeavesDoesNotEndItsJob(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	before := s.conn.NumSubscriptions()
 	const clients = 3
@@ -97,7 +102,7 @@ func TestAClientThatLeavesDoesNotEndItsJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		conns = append(conns, conn)
-		eventually(t, "it waits", patience, func() bool { return s.conn.NumSubscriptions() >= before+len(conns) })
+		testenv.Eventually(t, "it waits", func() bool { return s.conn.NumSubscriptions() >= before+len(conns) })
 	}
 	lease := s.take()
 	for _, conn := range conns {
@@ -105,7 +110,7 @@ func TestAClientThatLeavesDoesNotEndItsJob(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the waiters' subscriptions are gone", patience, func() bool { return s.conn.NumSubscriptions() <= before+pooled })
+	testenv.Eventually(t, "the waiters' subscriptions are gone", func() bool { return s.conn.NumSubscriptions() <= before+pooled })
 	if _, err := lease.Complete(t.Context(), json.RawMessage(`"all the same"`)); err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +120,7 @@ func TestAClientThatLeavesDoesNotEndItsJob(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	want := fmt.Sprintf(`{"id":%q,"status":"CANCELLED"}`, id)
@@ -134,6 +140,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestRetry(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	if got := s.do("POST", "/ep/retry/"+id, ""); got.status != 400 || got.body["code"] != "not_retryable" {
@@ -156,6 +163,7 @@ func TestRetry(t *testing.T) {
 }
 
 func TestPurgeRemovesWhatWaits(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	running := s.submit()
 	lease := s.take()
@@ -177,6 +185,7 @@ func TestPurgeRemovesWhatWaits(t *testing.T) {
 }
 
 func TestStatusSetsTheTTL(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	for range 2 {
@@ -184,21 +193,22 @@ func TestStatusSetsTheTTL(t *testing.T) {
 			t.Fatalf("got %d %s", got.status, got.raw)
 		}
 	}
-	eventually(t, "the job expires", patience, func() bool {
+	testenv.Eventually(t, "the job expires", func() bool {
 		got := s.do("GET", "/ep/status/"+id, "")
 		return got.status == 404 && got.body["code"] == "job_not_found"
 	})
 }
 
 // eventsOf opens the log of events and counts it.
-func eventsOf(s *system) *events.Log {
+func eventsOf(s *env) *events.Log {
 	s.t.Helper()
 	log := s.at.Events(s.t)
-	background(s.t, func(ctx context.Context) error { return log.Count(ctx, nil, nil) })
+	testenv.Background(s.t, func(ctx context.Context) error { return log.Count(ctx, nil, nil) })
 	return log
 }
 
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	s := startWith(t, eventsOf)
 	for n, kind := range []events.Kind{events.Completed, events.Failed, events.TimedOut, events.Cancelled, events.Started} {
 		told := events.Event{
@@ -220,10 +230,11 @@ func TestHealth(t *testing.T) {
 	want := `{"jobs":{"completed":1,"failed":2,"inProgress":1,"inQueue":1,"retried":1},` +
 		`"workers":{"idle":1,"initializing":1,"ready":1,"running":1,"throttled":0,"unhealthy":0}}`
 	var got answer
-	eventually(t, "health tells it all", 3*time.Second, func() bool { got = s.do("GET", "/ep/health", ""); return got.raw == want })
+	testenv.Within(t, 3*time.Second, "health tells it all", func() bool { got = s.do("GET", "/ep/health", ""); return got.raw == want })
 }
 
 func TestWhenNobodyCountsHealthSaysZero(t *testing.T) {
+	t.Parallel()
 	want := `{"jobs":{"completed":0,"failed":0,"inProgress":0,"inQueue":0,"retried":0},` +
 		`"workers":{"idle":0,"initializing":0,"ready":0,"running":0,"throttled":0,"unhealthy":0}}`
 	if got := start(t).do("GET", "/ep/health", ""); got.raw != want {

@@ -1,7 +1,12 @@
 package api
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,23 +16,23 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
 	"flightline/shared/web"
 )
 
 // lookAgain is how long the bounds of an endpoint are believed before they are
-// computed anew: a change of its limits holds after at most that.
+// computed again: a change of its limits holds after at most that.
 const lookAgain = time.Second
 
 // limits are the gates of this instance, in front of the operations of all
 // endpoints. An endpoint that gets no requests costs nothing.
 type limits struct {
-	table    limit.Table
+	table    ratelimit.Table
 	registry *registry.Registry
 	instance string
 	log      *slog.Logger
-	clock    limit.Clock
+	clock    ratelimit.Clock
 	fleet    atomic.Pointer[fleet]
 
 	operations map[string]*operation
@@ -49,7 +54,7 @@ type operation struct {
 
 // gate is one operation of one endpoint.
 type gate struct {
-	limit.Gate
+	ratelimit.Gate
 	bounds  atomic.Pointer[bounds]
 	looked  atomic.Int64 // when bounds were computed, in ns of limits.clock
 	touched atomic.Int64 // when a request last came to it, likewise
@@ -57,10 +62,10 @@ type gate struct {
 
 // bounds are what holds for a gate at present.
 type bounds struct {
-	whole  limit.Bounds // of all instances together
-	share  limit.Bounds // of this one
-	policy []byte       // the value of RateLimit-Policy
-	fleet  *fleet       // by which they were computed
+	whole  ratelimit.Bounds // of all instances together
+	share  ratelimit.Bounds // of this one
+	policy []byte           // the value of RateLimit-Policy
+	fleet  *fleet           // by which they were computed
 }
 
 func newLimits(cfg Config, reg *registry.Registry) *limits {
@@ -71,13 +76,13 @@ func newLimits(cfg Config, reg *registry.Registry) *limits {
 		operations: map[string]*operation{},
 	}
 	l.fleet.Store(&fleet{instances: 1})
-	for _, name := range limit.Operations() {
+	for _, name := range ratelimit.Operations() {
 		o := &operation{limits: l, name: name, gates: map[string]*gate{}}
 		o.subject = func(c *fiber.Ctx) string { return c.Params("endpoint") }
 		o.read = o.ofEndpoint
 		l.operations[name] = o
 	}
-	l.operations[limit.Key] = &operation{limits: l, name: limit.Key, gates: map[string]*gate{}, subject: callerID, read: l.ofKey}
+	l.operations[ratelimit.Key] = &operation{limits: l, name: ratelimit.Key, gates: map[string]*gate{}, subject: callerID, read: l.ofKey}
 	return l
 }
 
@@ -89,7 +94,7 @@ func (s *Service) limited(operation string) fiber.Handler {
 	if s.limits.table == nil {
 		return func(c *fiber.Ctx) error { return c.Next() }
 	}
-	key, endpoint := s.limits.operations[limit.Key], s.limits.operations[operation]
+	key, endpoint := s.limits.operations[ratelimit.Key], s.limits.operations[operation]
 	return func(c *fiber.Ctx) error {
 		var in passage
 		var err error
@@ -135,14 +140,14 @@ func (o *operation) enter(c *fiber.Ctx) (*gate, error) {
 		return nil, nil //nolint:nilnil // no such endpoint, or it cannot be read: the handler says so
 	}
 	b := g.bounds.Load()
-	if b.share == (limit.Bounds{}) {
+	if b.share == (ratelimit.Bounds{}) {
 		return nil, nil //nolint:nilnil // no bounds are no error
 	}
 	v := g.Enter(o.clock, b.share)
-	if o.name != limit.Key {
+	if o.name != ratelimit.Key {
 		o.tell(c, b, v)
 	}
-	if v.Refused != limit.Passed {
+	if v.Refused != ratelimit.Passed {
 		return nil, o.refuse(c, b, v)
 	}
 	return g, nil
@@ -208,7 +213,7 @@ func (o *operation) newGate(c *fiber.Ctx, id string, now int64) *gate {
 
 // ofEndpoint reads the bounds of the operation at the request's endpoint.
 func (o *operation) ofEndpoint(c *fiber.Ctx) *bounds {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	e, err := o.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
@@ -228,7 +233,7 @@ func callerID(c *fiber.Ctx) string {
 // ofKey are the bounds of the request's key, shared.
 func (l *limits) ofKey(c *fiber.Ctx) *bounds {
 	f := l.fleet.Load()
-	whole := web.Caller(c).Quota.Bounds(l.table[limit.Key])
+	whole := web.Caller(c).Quota.Bounds(l.table[ratelimit.Key])
 	return &bounds{whole: whole, share: whole.Share(f.instances), fleet: f}
 }
 
@@ -247,7 +252,7 @@ func (l *limits) caller(c *fiber.Ctx) job.Caller {
 func (o *operation) boundsOf(e endpoint.Endpoint) *bounds {
 	base := o.table[o.name]
 	if own, has := e.Limits[o.name]; has {
-		base = limit.Bounds{Requests: own.Requests, Concurrent: own.Concurrent}
+		base = ratelimit.Bounds{Requests: own.Requests, Concurrent: own.Concurrent}
 	}
 	f := o.fleet.Load()
 	whole := base.Raised(f.workers[e.ID], e.RequestsPerWorker)
@@ -259,8 +264,125 @@ func (o *operation) sweep(now time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for id, g := range o.gates {
-		if now-time.Duration(g.touched.Load()) >= limit.Span && g.Idle(now) {
+		if now-time.Duration(g.touched.Load()) >= ratelimit.Span && g.Idle(now) {
 			delete(o.gates, id)
 		}
 	}
+}
+
+// The header fields of draft-ietf-httpapi-ratelimit-headers, spelled as there.
+var (
+	headerRateLimit       = []byte("RateLimit")
+	headerRateLimitPolicy = []byte("RateLimit-Policy")
+)
+
+// policyOf is the value of RateLimit-Policy, "" if nothing is bounded. The unit
+// of the second item is the draft's name for what is allowed at once.
+func policyOf(operation string, b ratelimit.Bounds) []byte {
+	var p []byte
+	if b.Requests > 0 {
+		p = fmt.Appendf(p, `"%s";q=%d;w=%d`, operation, b.Requests, int(ratelimit.Span/time.Second))
+	}
+	if b.Concurrent > 0 {
+		if p != nil {
+			p = append(p, ", "...)
+		}
+		p = fmt.Appendf(p, `"%s-concurrent";q=%d;qu="concurrent-requests"`, operation, b.Concurrent)
+	}
+	return p
+}
+
+// tell puts the fields into the answer, whatever else it will be.
+func (o *operation) tell(c *fiber.Ctx, b *bounds, v ratelimit.Verdict) {
+	header := &c.Response().Header
+	header.SetCanonical(headerRateLimitPolicy, b.policy)
+	if b.share.Requests == 0 {
+		return
+	}
+	var buffer [96]byte
+	value := append(buffer[:0], '"')
+	value = append(value, o.name...)
+	value = append(value, `";r=`...)
+	value = strconv.AppendInt(value, int64(v.Left), 10)
+	value = append(value, ";t="...)
+	value = strconv.AppendInt(value, seconds(v.Reset), 10)
+	header.SetCanonical(headerRateLimit, value)
+}
+
+// refuse answers 429. The text names the bound of all instances together.
+func (o *operation) refuse(c *fiber.Ctx, b *bounds, v ratelimit.Verdict) error {
+	wait := max(1, seconds(v.Reset))
+	if v.Refused == ratelimit.ByConcurrent {
+		wait = 1 // any of those under way may end
+	}
+	c.Set(fiber.HeaderRetryAfter, strconv.FormatInt(wait, 10))
+	what, whose := o.name+" requests", "endpoint"
+	if o.name == ratelimit.Key {
+		what, whose = "requests", "key"
+	}
+	if v.Refused == ratelimit.ByConcurrent {
+		return web.Errorf(web.TooManyRequests, "too many %s at once: this %s allows %d", what, whose, b.whole.Concurrent)
+	}
+	return web.Errorf(web.TooManyRequests, "too many %s: this %s allows %d in 10 s; try again in %d s", what, whose, b.whole.Requests, wait)
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// fleet is who shares the limits, and who raises them: nobody but us until more
+// is known.
+type fleet struct {
+	instances int
+	workers   map[string]int // that are up, idle or busy, by endpoint
+}
+
+func (f *fleet) equal(other *fleet) bool {
+	return f.instances == other.instances && maps.Equal(f.workers, other.workers)
+}
+
+// run keeps the fleet up to date and sweeps, until ctx ends. When the registry
+// cannot be read, what was known holds.
+func (l *limits) run(ctx context.Context) error {
+	var peak ratelimit.Peak
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		f, err := l.look(ctx, &peak)
+		switch {
+		case err == nil && !f.equal(l.fleet.Load()):
+			l.fleet.Store(f) // gates see that it is another one
+		case err != nil && ctx.Err() == nil:
+			l.log.DebugContext(ctx, "limits go by an old view of the fleet", "err", err)
+		}
+		for _, o := range l.operations {
+			o.sweep(l.clock())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+func (l *limits) look(ctx context.Context, peak *ratelimit.Peak) (*fleet, error) {
+	instances, err := l.registry.Instances.List(ctx)
+	workers, werr := l.registry.Workers.List(ctx, "")
+	if err = errors.Join(err, werr); err != nil {
+		return nil, err
+	}
+	f := &fleet{workers: map[string]int{}}
+	servers := 1 // we may not be in the list yet
+	for _, x := range instances {
+		if x.Role == instanceRole && x.ID != l.instance {
+			servers++
+		}
+	}
+	f.instances = peak.Look(servers)
+	for i := range workers {
+		if s := workers[i].State; s == registry.WorkerRunning || s == registry.WorkerIdle {
+			f.workers[workers[i].Endpoint]++
+		}
+	}
+	return f, nil
 }

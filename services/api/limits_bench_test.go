@@ -6,10 +6,10 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
-	"flightline/shared/bus/bustest/site"
 	"flightline/shared/job"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
+	"flightline/shared/testenv/backend"
 	"flightline/shared/web"
 )
 
@@ -45,15 +45,15 @@ func benchFront(b *testing.B, reg *registry.Registry) {
 // BenchmarkLimited is what a request costs in Fiber with nothing but the limits
 // in it, and without them.
 func BenchmarkLimited(b *testing.B) {
-	at := site.New(b)
+	at := backend.New(b)
 	b.Run("front", func(b *testing.B) { benchFront(b, at.Registry) })
-	for name, table := range map[string]limit.Table{"off": nil, "on": {limit.Run: {Requests: neverReached, Concurrent: 200}}} {
+	for name, table := range map[string]ratelimit.Table{"off": nil, "on": {ratelimit.Run: {Requests: neverReached, Concurrent: 200}}} {
 		s, err := New(Config{Limits: table}, Deps{Queue: at.Queue, Registry: at.Registry})
 		if err != nil {
 			b.Fatal(err)
 		}
 		app := fiber.New()
-		app.Post("/v2/:endpoint/run", s.limited(limit.Run), func(*fiber.Ctx) error { return nil })
+		app.Post("/v2/:endpoint/run", s.limited(ratelimit.Run), func(*fiber.Ctx) error { return nil })
 		serve := app.Handler()
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

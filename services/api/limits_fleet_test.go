@@ -9,12 +9,14 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/endpoint"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 func TestAnEndpointHasItsOwnLimits(t *testing.T) {
-	l := start(t).limited(limit.Table{limit.Status: {Requests: 1, Concurrent: 7}, limit.Cancel: {Requests: 1}})
+	t.Parallel()
+	l := start(t).limited(ratelimit.Table{ratelimit.Status: {Requests: 1, Concurrent: 7}, ratelimit.Cancel: {Requests: 1}})
 	policy := func(path string) string {
 		return l.do("POST", path, "").header.Get("RateLimit-Policy")
 	}
@@ -23,7 +25,7 @@ func TestAnEndpointHasItsOwnLimits(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	l.change(func(e *endpoint.Endpoint) {
-		e.Limits = map[string]endpoint.Limit{limit.Status: {Requests: 3}}
+		e.Limits = map[string]endpoint.Limit{ratelimit.Status: {Requests: 3}}
 	})
 	if got, want := policy(status), `"status";q=3;w=10`; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -31,7 +33,7 @@ func TestAnEndpointHasItsOwnLimits(t *testing.T) {
 	if got, want := policy(cancel), `"cancel";q=1;w=10`; got != want {
 		t.Errorf("what it does not name: got %s, want %s", got, want)
 	}
-	l.change(func(e *endpoint.Endpoint) { e.Limits = map[string]endpoint.Limit{limit.Status: {}} })
+	l.change(func(e *endpoint.Endpoint) { e.Limits = map[string]endpoint.Limit{ratelimit.Status: {}} })
 	for range 5 {
 		if got := l.do("GET", status, ""); got.status != 404 || got.header.Get("RateLimit-Policy") != "" {
 			t.Errorf("without bounds: got %d %q", got.status, got.header.Get("RateLimit-Policy"))
@@ -40,8 +42,9 @@ func TestAnEndpointHasItsOwnLimits(t *testing.T) {
 }
 
 func TestRunningWorkersRaiseTheLimits(t *testing.T) {
-	l := start(t).limited(limit.Table{limit.Run: {Requests: 10, Concurrent: 3}})
-	background(t, l.service.Run)
+	t.Parallel()
+	l := start(t).limited(ratelimit.Table{ratelimit.Run: {Requests: 10, Concurrent: 3}})
+	testenv.Background(t, l.service.Run)
 	l.change(func(e *endpoint.Endpoint) { e.RequestsPerWorker = 4 })
 	for i, state := range []string{registry.WorkerRunning, registry.WorkerIdle, registry.WorkerRunning, registry.WorkerUnhealthy, registry.WorkerInitializing} {
 		err := l.registry.Workers.Beat(t.Context(), registry.Worker{ID: "w" + strconv.Itoa(i), Endpoint: "ep", State: state})
@@ -50,7 +53,7 @@ func TestRunningWorkersRaiseTheLimits(t *testing.T) {
 		}
 	}
 	want := `"run";q=12;w=10, "run-concurrent";q=12;qu="concurrent-requests"` // 3 that are up
-	eventually(t, "three workers raise the limits", patience, func() bool {
+	testenv.Eventually(t, "three workers raise the limits", func() bool {
 		l.pass(lookAgain)
 		return l.do("POST", "/ep/run", `{}`).header.Get("RateLimit-Policy") == want
 	})
@@ -60,21 +63,22 @@ func TestRunningWorkersRaiseTheLimits(t *testing.T) {
 		}
 	}
 	want = `"run";q=10;w=10, "run-concurrent";q=3;qu="concurrent-requests"`
-	eventually(t, "they fall back to the base", patience, func() bool {
+	testenv.Eventually(t, "they fall back to the base", func() bool {
 		l.pass(lookAgain)
 		return l.do("POST", "/ep/run", `{}`).header.Get("RateLimit-Policy") == want
 	})
 }
 
 func TestTwoInstancesShareEvenly(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	table := limit.Table{limit.Status: {Requests: 7}}
+	table := ratelimit.Table{ratelimit.Status: {Requests: 7}}
 	pair := []*limited{s.limited(table), s.limited(table)}
 	for _, l := range pair {
-		background(t, l.service.Run)
+		testenv.Background(t, l.service.Run)
 	}
 	for _, l := range pair {
-		eventually(t, "it knows of the other", patience, func() bool { return l.service.limits.fleet.Load().instances == 2 })
+		testenv.Eventually(t, "it knows of the other", func() bool { return l.service.limits.fleet.Load().instances == 2 })
 	}
 	var passed []int
 	for _, l := range pair {
@@ -94,21 +98,23 @@ func TestTwoInstancesShareEvenly(t *testing.T) {
 }
 
 func TestIdleEndpointsCostNothing(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	l := s.limited(limit.Defaults())
+	l := s.limited(ratelimit.Defaults())
 	l.do("GET", "/ep/status/nobody", "")
-	o := l.service.limits.operations[limit.Status]
-	o.sweep(limit.Span - 1)
+	o := l.service.limits.operations[ratelimit.Status]
+	o.sweep(ratelimit.Span - 1)
 	if n := len(o.gates); n != 1 {
 		t.Errorf("got %d gates within the window, want 1", n)
 	}
-	o.sweep(limit.Span)
+	o.sweep(ratelimit.Span)
 	if n := len(o.gates); n != 0 {
 		t.Errorf("got %d gates after the window, want 0", n)
 	}
 }
 
 func TestWithoutLimitsThereAreNoHeaders(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for range 5 { // over the default of purge-queue
 		got := s.do("POST", "/ep/purge-queue", "")
@@ -120,9 +126,10 @@ func TestWithoutLimitsThereAreNoHeaders(t *testing.T) {
 
 // While nobody can be asked, what was known holds, and answers tell it.
 func TestLimitsHoldWithoutTheBus(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	l := s.limited(limit.Table{limit.Status: {Requests: 2}}, func(s *Service, app *fiber.App) {
-		app.Get("/v2/:endpoint/open/:id", s.limited(limit.Status), s.status) // keys may not be known yet
+	l := s.limited(ratelimit.Table{ratelimit.Status: {Requests: 2}}, func(s *Service, app *fiber.App) {
+		app.Get("/v2/:endpoint/open/:id", s.limited(ratelimit.Status), s.status) // keys may not be known yet
 	})
 	l.do("GET", "/ep/open/nobody", "")
 	s.bus.Stop()

@@ -8,11 +8,13 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
+	"flightline/shared/testenv"
 )
 
 func TestConcurrentRequests(t *testing.T) {
-	l := start(t).limited(limit.Table{limit.RunSync: {Requests: 100, Concurrent: 2}})
+	t.Parallel()
+	l := start(t).limited(ratelimit.Table{ratelimit.RunSync: {Requests: 100, Concurrent: 2}})
 	var held []net.Conn
 	for range 2 {
 		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(l.base, "http://"), "/v2"))
@@ -27,12 +29,12 @@ func TestConcurrentRequests(t *testing.T) {
 		held = append(held, conn)
 	}
 	gate := func() *gate {
-		o := l.service.limits.operations[limit.RunSync]
+		o := l.service.limits.operations[ratelimit.RunSync]
 		o.mu.RLock()
 		defer o.mu.RUnlock()
 		return o.gates["ep"]
 	}
-	eventually(t, "two are held", patience, func() bool {
+	testenv.Eventually(t, "two are held", func() bool {
 		s, err := l.queue.Stats(t.Context(), l.endpoint)
 		return err == nil && s.Queued == 2 && gate() != nil
 	})
@@ -49,14 +51,15 @@ func TestConcurrentRequests(t *testing.T) {
 	for _, conn := range held { // clients that go free their places
 		_ = conn.Close()
 	}
-	eventually(t, "there is room again", patience, func() bool {
+	testenv.Eventually(t, "there is room again", func() bool {
 		return l.do("POST", "/ep/runsync", `{}`).status == 400
 	})
 }
 
 func TestAPanicLeavesTheGate(t *testing.T) {
-	l := start(t).limited(limit.Table{limit.Stream: {Concurrent: 1}}, func(s *Service, app *fiber.App) {
-		app.Get("/v2/:endpoint/boom", s.limited(limit.Stream), func(*fiber.Ctx) error { panic("boom") })
+	t.Parallel()
+	l := start(t).limited(ratelimit.Table{ratelimit.Stream: {Concurrent: 1}}, func(s *Service, app *fiber.App) {
+		app.Get("/v2/:endpoint/boom", s.limited(ratelimit.Stream), func(*fiber.Ctx) error { panic("boom") })
 	})
 	for range 3 {
 		if got := l.do("GET", "/ep/boom", ""); got.status != 500 {
@@ -66,9 +69,10 @@ func TestAPanicLeavesTheGate(t *testing.T) {
 }
 
 func TestAStreamHoldsItsPlaceUntilItEnds(t *testing.T) {
+	t.Parallel()
 	var release func()
-	l := start(t).limited(limit.Table{limit.Stream: {Concurrent: 1}}, func(s *Service, app *fiber.App) {
-		app.Get("/v2/:endpoint/hold", s.limited(limit.Stream), func(c *fiber.Ctx) error {
+	l := start(t).limited(ratelimit.Table{ratelimit.Stream: {Concurrent: 1}}, func(s *Service, app *fiber.App) {
+		app.Get("/v2/:endpoint/hold", s.limited(ratelimit.Stream), func(c *fiber.Ctx) error {
 			release = releaseAtEnd(c)
 			return c.JSON(fiber.Map{})
 		})

@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	"flightline/shared/endpoint"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 // as is a request with another key.
@@ -20,7 +21,7 @@ func (l *limited) as(plain, method, path, body string) answer {
 	return l.send(req)
 }
 
-func (l *limited) key(quota limit.Quota) string {
+func (l *limited) key(quota ratelimit.Quota) string {
 	l.t.Helper()
 	plain, _, err := l.registry.Keys.Create(l.t.Context(), registry.KeySpec{Scopes: registry.AllScopes(), Quota: quota})
 	if err != nil {
@@ -30,7 +31,8 @@ func (l *limited) key(quota limit.Quota) string {
 }
 
 func TestAKeyHasARateAtAllEndpointsTogether(t *testing.T) {
-	l := start(t).limited(limit.Table{limit.Key: {Requests: 3}, limit.Status: {Requests: 100}})
+	t.Parallel()
+	l := start(t).limited(ratelimit.Table{ratelimit.Key: {Requests: 3}, ratelimit.Status: {Requests: 100}})
 	other, err := l.registry.Endpoints.Create(t.Context(), endpoint.Endpoint{ID: "other"})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +40,7 @@ func TestAKeyHasARateAtAllEndpointsTogether(t *testing.T) {
 	if err := l.queue.CreateEndpoint(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	few, many := l.key(limit.Quota{Requests: new(int64(2))}), l.key(limit.Quota{Requests: new(int64(0))})
+	few, many := l.key(ratelimit.Quota{Requests: new(int64(2))}), l.key(ratelimit.Quota{Requests: new(int64(0))})
 	for i, path := range []string{"/ep/status/x", "/other/status/x"} {
 		if got := l.as(few, "GET", path, ""); got.status != 404 {
 			t.Errorf("request %d: got %d %s", i, got.status, got.raw)
@@ -57,7 +59,7 @@ func TestAKeyHasARateAtAllEndpointsTogether(t *testing.T) {
 			t.Errorf("no bound, request %d: got %d %s", i, got.status, got.raw)
 		}
 	}
-	l.pass(limit.Span)
+	l.pass(ratelimit.Span)
 	if got := l.as(few, "GET", "/ep/status/x", ""); got.status != 404 {
 		t.Errorf("after the window: got %d %s", got.status, got.raw)
 	}
@@ -66,8 +68,9 @@ func TestAKeyHasARateAtAllEndpointsTogether(t *testing.T) {
 // What the key's bound refuses does not count for the endpoint, and what the
 // endpoint's refuses is not counted as a request under way.
 func TestAKeysConcurrentRequests(t *testing.T) {
-	l := start(t).limited(limit.Table{limit.Status: {Requests: 3}, limit.RunSync: {}})
-	plain := l.key(limit.Quota{Concurrent: new(int64(1))})
+	t.Parallel()
+	l := start(t).limited(ratelimit.Table{ratelimit.Status: {Requests: 3}, ratelimit.RunSync: {}})
+	plain := l.key(ratelimit.Quota{Concurrent: new(int64(1))})
 	ctx, leave := context.WithCancel(t.Context())
 	held := l.request("POST", "/ep/runsync?wait=60000", strings.NewReader(`{"input":{}}`)).WithContext(ctx)
 	held.Header.Set("Authorization", "Bearer "+plain)
@@ -79,7 +82,7 @@ func TestAKeysConcurrentRequests(t *testing.T) {
 		}
 		left <- err
 	}()
-	eventually(t, "a request is held", patience, func() bool {
+	testenv.Eventually(t, "a request is held", func() bool {
 		s, err := l.queue.Stats(t.Context(), l.endpoint)
 		return err == nil && s.Queued == 1
 	})
@@ -92,7 +95,7 @@ func TestAKeysConcurrentRequests(t *testing.T) {
 		t.Errorf("the held request: got %v", err)
 	}
 	for i := range 4 { // the endpoint allows three
-		eventually(t, "the place is free", patience, func() bool { return l.as(plain, "GET", "/nobody/status/x", "").status == 404 })
+		testenv.Eventually(t, "the place is free", func() bool { return l.as(plain, "GET", "/nobody/status/x", "").status == 404 })
 		if got := l.as(plain, "GET", "/ep/status/x", ""); (got.status == 429) != (i >= 3) {
 			t.Errorf("request %d of the endpoint: got %d %s", i, got.status, got.raw)
 		}

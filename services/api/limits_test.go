@@ -13,20 +13,21 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/endpoint"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
+	"flightline/shared/testenv"
 )
 
 // limited is one more instance, with limits and a clock of its own, on the bus
-// of a system.
+// of an env.
 type limited struct {
-	*system
+	*env
 	now atomic.Int64
 }
 
-func (s *system) limited(table limit.Table, routes ...func(*Service, *fiber.App)) *limited {
+func (s *env) limited(table ratelimit.Table, routes ...func(*Service, *fiber.App)) *limited {
 	s.t.Helper()
 	own := *s
-	l := &limited{system: &own}
+	l := &limited{env: &own}
 	withClock := func(service *Service, _ *fiber.App) {
 		service.limits.clock = func() time.Duration { return time.Duration(l.now.Load()) }
 	}
@@ -46,7 +47,7 @@ func (l *limited) change(change func(*endpoint.Endpoint)) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	eventually(l.t, "the change is seen", patience, func() bool {
+	testenv.Eventually(l.t, "the change is seen", func() bool {
 		e, err := l.registry.Endpoints.Get(l.t.Context(), "ep")
 		return err == nil && e.Version == changed.Version
 	})
@@ -56,20 +57,21 @@ func (l *limited) change(change func(*endpoint.Endpoint)) {
 // operations are all that have limits and are served by now, as requests that
 // need no job.
 var operations = map[string]struct{ method, path, body string }{
-	limit.Run:        {"POST", "/ep/run", `{"input":{}}`},
-	limit.RunSync:    {"POST", "/ep/runsync?wait=1000", `{}`}, // a 400 counts as well
-	limit.Status:     {"GET", "/ep/status/nobody", ""},
-	limit.Cancel:     {"POST", "/ep/cancel/nobody", ""},
-	limit.Retry:      {"POST", "/ep/retry/nobody", ""},
-	limit.PurgeQueue: {"POST", "/ep/purge-queue", ""},
-	limit.Explain:    {"GET", "/ep/explain/nobody", ""},
-	limit.Scale:      {"GET", "/ep/scale", ""},
+	ratelimit.Run:        {"POST", "/ep/run", `{"input":{}}`},
+	ratelimit.RunSync:    {"POST", "/ep/runsync?wait=1000", `{}`}, // a 400 counts as well
+	ratelimit.Status:     {"GET", "/ep/status/nobody", ""},
+	ratelimit.Cancel:     {"POST", "/ep/cancel/nobody", ""},
+	ratelimit.Retry:      {"POST", "/ep/retry/nobody", ""},
+	ratelimit.PurgeQueue: {"POST", "/ep/purge-queue", ""},
+	ratelimit.Explain:    {"GET", "/ep/explain/nobody", ""},
+	ratelimit.Scale:      {"GET", "/ep/scale", ""},
 }
 
 func TestEachOperationHasARateAndRecovers(t *testing.T) {
-	table := limit.Table{}
+	t.Parallel()
+	table := ratelimit.Table{}
 	for i, name := range slices.Sorted(maps.Keys(operations)) {
-		table[name] = limit.Bounds{Requests: 2 + i}
+		table[name] = ratelimit.Bounds{Requests: 2 + i}
 	}
 	l := start(t).limited(table)
 	for name, op := range operations {
@@ -82,7 +84,7 @@ func TestEachOperationHasARateAndRecovers(t *testing.T) {
 			}
 		}
 	}
-	l.pass(limit.Span - 2*time.Second)
+	l.pass(ratelimit.Span - 2*time.Second)
 	for name, op := range operations {
 		got := l.do(op.method, op.path, op.body)
 		if got.status != 429 || got.body["code"] != "too_many_requests" || !strings.Contains(got.raw, "too many "+name+" requests") {
@@ -107,7 +109,8 @@ func TestEachOperationHasARateAndRecovers(t *testing.T) {
 }
 
 func TestAllFormsOfStatusCountAsOne(t *testing.T) {
-	l := start(t).limited(limit.Table{limit.Status: {Requests: 4}})
+	t.Parallel()
+	l := start(t).limited(ratelimit.Table{ratelimit.Status: {Requests: 4}})
 	for i, call := range []string{"GET /ep/status/x", "POST /ep/status/x", "GET /ep/status-sync/x", "POST /ep/status-sync/x", "GET /ep/status/x", "POST /ep/status-sync/x"} {
 		method, path, _ := strings.Cut(call, " ")
 		if got := l.do(method, path, ""); (got.status == 429) != (i >= 4) {
@@ -117,7 +120,8 @@ func TestAllFormsOfStatusCountAsOne(t *testing.T) {
 }
 
 func TestWhoIsNotLetInSpendsNothingAndLearnsNothing(t *testing.T) {
-	l := start(t).limited(limit.Table{limit.Run: {Requests: 1}})
+	t.Parallel()
+	l := start(t).limited(ratelimit.Table{ratelimit.Run: {Requests: 1}})
 	for range 3 {
 		req := l.request("POST", "/ep/run", strings.NewReader(`{"input":{}}`))
 		req.Header.Set("Authorization", "Bearer nobody")
@@ -128,7 +132,7 @@ func TestWhoIsNotLetInSpendsNothingAndLearnsNothing(t *testing.T) {
 	if got := l.do("POST", "/nobody/run", `{"input":{}}`); got.status != 404 {
 		t.Errorf("unknown endpoint: got %d %s", got.status, got.raw)
 	}
-	if n := len(l.service.limits.operations[limit.Run].gates); n != 0 {
+	if n := len(l.service.limits.operations[ratelimit.Run].gates); n != 0 {
 		t.Errorf("got %d gates, want none for strangers and unknown endpoints", n)
 	}
 	if got := l.do("POST", "/ep/run", `{"input":{}}`); got.status != 200 {
@@ -137,7 +141,8 @@ func TestWhoIsNotLetInSpendsNothingAndLearnsNothing(t *testing.T) {
 }
 
 func TestRefusedBeforeTheBodyIsParsed(t *testing.T) {
-	l := start(t).limited(limit.Table{limit.Run: {Requests: 1}})
+	t.Parallel()
+	l := start(t).limited(ratelimit.Table{ratelimit.Run: {Requests: 1}})
 	l.do("POST", "/ep/run", `{"input":{}}`)
 	for _, body := range []string{"{", strings.Repeat("x", 11<<20)} {
 		if got := l.do("POST", "/ep/run", body); got.status != 429 {

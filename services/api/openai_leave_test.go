@@ -15,7 +15,7 @@ import (
 )
 
 // leaving asks and leaves once a worker has the job, which is then told.
-func (s *system) leaving(body string, whileIt func(*queue.Lease)) {
+func (s *env) leaving(body string, whileIt func(*queue.Lease)) {
 	s.t.Helper()
 	req := s.request("POST", chatPath, strings.NewReader(body))
 	ctx, leave := context.WithCancel(s.t.Context())
@@ -48,6 +48,7 @@ func (s *system) leaving(body string, whileIt func(*queue.Lease)) {
 }
 
 func TestAClientThatLeavesCancelsItsJob(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	idle := func(*queue.Lease) {}
 	s.leaving(`{}`, idle)
@@ -56,6 +57,7 @@ func TestAClientThatLeavesCancelsItsJob(t *testing.T) {
 }
 
 func TestAServerThatStopsCancelsTheJobsOfItsClients(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, body := range []string{`{}`, `{"stream":true}`} {
 		other, stop, stopped := s.beside(func(l net.Listener) net.Listener { return l })

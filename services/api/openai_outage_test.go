@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/testenv"
 	"flightline/shared/web"
 	"flightline/streams"
 )
@@ -35,6 +37,7 @@ func (o *outage) sync(_ context.Context, stream string) error {
 // What was told of a job's end is answered though the rest of it cannot be read
 // for a while: an error would make the client submit it again.
 func TestAnAnswerSitsOutAnOutageAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	large := `"` + strings.Repeat("x", 600<<10) + `"` // it lies beside the record
 	for name, tc := range map[string]struct {
@@ -51,9 +54,9 @@ func TestAnAnswerSitsOutAnOutageAfterTheEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		background(t, served.Run)
+		testenv.Background(t, served.Run)
 		s.serve(Config{}, Deps{Queue: served, Registry: s.registry})
-		s.service.quiet = tc.quiet
+		s.service.openAI.MaxSilence = tc.quiet
 		s.serveNext(tc.do)
 		a := s.ask("POST", chatPath, tc.body)
 		if got := strings.ReplaceAll(a.raw, ping, ""); a.status != http.StatusOK || got != tc.want {
@@ -67,6 +70,7 @@ func TestAnAnswerSitsOutAnOutageAfterTheEnd(t *testing.T) {
 
 // No outage, and no server that stops: nothing brings the output back.
 func TestAnOutputThatIsGoneIsAnErrorOfOurs(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	purge := func(ctx context.Context, stream string) error {
 		if stream != streams.Records(s.endpoint.Partition) {
@@ -82,7 +86,7 @@ func TestAnOutputThatIsGoneIsAnErrorOfOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, served.Run)
+	testenv.Background(t, served.Run)
 	s.serve(Config{}, Deps{Queue: served, Registry: s.registry})
 	for _, body := range []string{`{}`, `{"stream":true}`} {
 		s.serveNext(s.completes(`"` + strings.Repeat("x", 600<<10) + `"`))
@@ -93,17 +97,18 @@ func TestAnOutputThatIsGoneIsAnErrorOfOurs(t *testing.T) {
 // A job that was queued although nobody heard of it would run beside the one
 // that the client submits next.
 func TestAJobThatMayHaveBeenQueuedIsCancelled(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	s.service.plain = func(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (*job.Job, error) {
+	s.service.openAI.Submit = func(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (*job.Job, error) {
 		if _, err := s.queue.Submit(ctx, e, id, mode, r); err != nil {
 			return nil, err
 		}
-		return nil, queue.ErrUnavailable
+		return nil, bus.ErrUnavailable
 	}
 	for _, body := range []string{`{}`, `{"stream":true}`} {
 		a := s.ask("POST", chatPath, body)
 		wantOpenAIError(t, a, http.StatusServiceUnavailable, "server_error", "unavailable")
-		eventually(t, "it is cancelled", patience, func() bool {
+		testenv.Eventually(t, "it is cancelled", func() bool {
 			j, err := s.queue.Status(t.Context(), s.endpoint, job.ID(a.header.Get("X-Job-Id")))
 			return err == nil && j.Status == job.Cancelled
 		})

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/limit"
+	"flightline/services/api/openai"
 	"flightline/shared/queue"
+	"flightline/shared/ratelimit"
+	"flightline/shared/testenv"
 )
 
 // streamed is an answer whose body is still coming.
@@ -21,7 +23,7 @@ type streamed struct {
 }
 
 // openAIStreamOf begins a stream; its head is there when this returns.
-func (s *system) openAIStreamOf(do func(*queue.Lease)) *streamed {
+func (s *env) openAIStreamOf(do func(*queue.Lease)) *streamed {
 	s.t.Helper()
 	s.serveNext(do)
 	resp, err := http.DefaultClient.Do(s.request("POST", chatPath, strings.NewReader(`{"stream": true}`)))
@@ -32,7 +34,7 @@ func (s *system) openAIStreamOf(do func(*queue.Lease)) *streamed {
 	return &streamed{resp.StatusCode, resp.Header, resp.Body}
 }
 
-func (s *system) wantOpenAIStream(want string, do func(*queue.Lease)) {
+func (s *env) wantOpenAIStream(want string, do func(*queue.Lease)) {
 	s.t.Helper()
 	resp := s.openAIStreamOf(do)
 	got, err := io.ReadAll(resp.body)
@@ -50,6 +52,7 @@ func (s *system) wantOpenAIStream(want string, do func(*queue.Lease)) {
 }
 
 func TestAnOpenAIStreamIsWhatTheWorkerSays(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	const events = "data: {\"a\":1}\n\ndata: [DONE]\n\n"
 	s.wantOpenAIStream(events, s.completes(`["data: {\"a\"", "…"]`, `"data: {\"a\""`, `":1}\n"`, `"\nda"`, `""`, `"ta: [DONE]\n\n"`))
@@ -62,11 +65,12 @@ func TestAnOpenAIStreamIsWhatTheWorkerSays(t *testing.T) {
 	s.wantOpenAIStream(long, s.completes(``, `"`+long+`"`))
 	for _, nothing := range []string{``, `[]`, `[ ]`} {
 		s.serveNext(s.completes(nothing))
-		wantOpenAIError(t, s.ask("POST", chatPath, `{"stream":true}`), 502, "server_error", codeNoOutput)
+		wantOpenAIError(t, s.ask("POST", chatPath, `{"stream":true}`), 502, "server_error", openai.CodeNoOutput)
 	}
 }
 
 func TestAnErrorInTheMiddleOfAnOpenAIStreamIsAnEvent(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	const told = `data: {"error":{"message":"bad","type":"x","param":null,"code":400}}` + "\n\n"
 	for emitted, first := range map[string]string{
@@ -99,6 +103,7 @@ func wantNext(t *testing.T, resp *streamed, want string) {
 
 // Each text is there before the next one is emitted.
 func TestAnOpenAIStreamIsFlushedChunkByChunk(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	goOn := make(chan struct{})
 	resp := s.openAIStreamOf(func(lease *queue.Lease) {
@@ -119,6 +124,7 @@ func TestAnOpenAIStreamIsFlushedChunkByChunk(t *testing.T) {
 
 // The second run would begin the text anew.
 func TestAnOpenAIStreamEndsWhenItsWorkerIsLost(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id, again := make(chan *queue.Lease, 1), make(chan *queue.Lease, 1)
 	resp := s.openAIStreamOf(func(lease *queue.Lease) {
@@ -126,7 +132,7 @@ func TestAnOpenAIStreamEndsWhenItsWorkerIsLost(t *testing.T) {
 		id <- lease
 	})
 	wantNext(t, resp, "data: once\n\n")
-	if err := (<-id).GiveBack(context.WithoutCancel(t.Context())); err != nil {
+	if err := (<-id).Release(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	s.serveNext(func(lease *queue.Lease) {
@@ -134,11 +140,11 @@ func TestAnOpenAIStreamEndsWhenItsWorkerIsLost(t *testing.T) {
 		again <- lease
 	})
 	got, err := io.ReadAll(resp.body)
-	if err != nil || !strings.HasPrefix(string(got), `data: {"error":{`) || !strings.Contains(string(got), codeWorkerLost) {
+	if err != nil || !strings.HasPrefix(string(got), `data: {"error":{`) || !strings.Contains(string(got), openai.CodeWorkerLost) {
 		t.Errorf("got %q, %v, want an error event", got, err)
 	}
 	second := (<-again).Job.ID
-	eventually(t, "the second run is cancelled", patience, func() bool {
+	testenv.Eventually(t, "the second run is cancelled", func() bool {
 		j, err := s.queue.Status(t.Context(), s.endpoint, second)
 		return err == nil && j.Status == "CANCELLED"
 	})
@@ -146,8 +152,9 @@ func TestAnOpenAIStreamEndsWhenItsWorkerIsLost(t *testing.T) {
 
 // A head that is sent may be followed by comments and by an error.
 func TestAnOpenAIStreamThatWaitsSaysSo(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	s.service.quiet = 500 * time.Millisecond
+	s.service.openAI.MaxSilence = 500 * time.Millisecond
 	goOn := make(chan struct{})
 	resp := s.openAIStreamOf(func(lease *queue.Lease) {
 		<-goOn
@@ -163,8 +170,9 @@ func TestAnOpenAIStreamThatWaitsSaysSo(t *testing.T) {
 
 // A stream counts as a request at once until its end.
 func TestAnOpenAIStreamHoldsItsPlaceToTheEnd(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	limited := s.limited(limit.Table{limit.OpenAI: {Concurrent: 1}}).system
+	limited := s.limited(ratelimit.Table{ratelimit.OpenAI: {Concurrent: 1}}).env
 	goOn := make(chan struct{})
 	resp := limited.openAIStreamOf(func(lease *queue.Lease) {
 		s.emit(lease, `"text"`)
@@ -176,17 +184,18 @@ func TestAnOpenAIStreamHoldsItsPlaceToTheEnd(t *testing.T) {
 	if _, err := io.ReadAll(resp.body); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the next one may", patience, func() bool { return limited.ask("POST", chatPath, `x`).status == http.StatusBadRequest })
+	testenv.Eventually(t, "the next one may", func() bool { return limited.ask("POST", chatPath, `x`).status == http.StatusBadRequest })
 }
 
 // What others do while it waits does not end it early.
 func TestAnOpenAIStreamSitsOutAnOutage(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	resp := s.openAIStreamOf(func(lease *queue.Lease) {
 		s.emit(lease, `"data: 1\n\n"`)
 		s.bus.Stop()
 		s.bus.Start()
-		eventually(s.t, "the worker can go on", patience, func() bool {
+		testenv.Eventually(s.t, "the worker can go on", func() bool {
 			ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 			defer cancel()
 			_, err := lease.Complete(ctx, nil)

@@ -9,16 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"flightline/services/api/openai"
 	"flightline/shared/job"
-	"flightline/shared/limit"
 	"flightline/shared/queue"
+	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
 )
 
 const chatPath = "/ep/openai/v1/chat/completions"
 
 // serveNext lets a worker do the next job, while the test asks for it.
-func (s *system) serveNext(do func(*queue.Lease)) {
+func (s *env) serveNext(do func(*queue.Lease)) {
 	s.t.Helper()
 	done := make(chan struct{})
 	s.t.Cleanup(func() { <-done })
@@ -29,7 +30,7 @@ func (s *system) serveNext(do func(*queue.Lease)) {
 }
 
 // completes is a worker that emits these outputs and completes with one, "" for none.
-func (s *system) completes(output string, emits ...string) func(*queue.Lease) {
+func (s *env) completes(output string, emits ...string) func(*queue.Lease) {
 	return func(lease *queue.Lease) {
 		s.emit(lease, emits...)
 		if _, err := lease.Complete(context.WithoutCancel(s.t.Context()), json.RawMessage(output)); err != nil {
@@ -38,9 +39,9 @@ func (s *system) completes(output string, emits ...string) func(*queue.Lease) {
 	}
 }
 
-func (s *system) fails(text string) func(*queue.Lease) {
+func (s *env) fails(text string, output ...string) func(*queue.Lease) {
 	return func(lease *queue.Lease) {
-		if _, err := lease.Fail(context.WithoutCancel(s.t.Context()), text); err != nil {
+		if _, err := lease.FailWith(context.WithoutCancel(s.t.Context()), text, json.RawMessage(strings.Join(output, ""))); err != nil {
 			s.t.Error(err)
 		}
 	}
@@ -48,20 +49,21 @@ func (s *system) fails(text string) func(*queue.Lease) {
 
 // answered has a worker answer the scene's request; the scene's own job is in
 // its way.
-func answered(output string) func(*system, string) {
-	return func(s *system, id string) {
+func answered(output string) func(*env, string) {
+	return func(s *env, id string) {
 		s.do("POST", "/ep/cancel/"+id, "")
 		s.serveNext(s.completes(output))
 	}
 }
 
 // ask sends a request of any form of answer.
-func (s *system) ask(method, path, body string) answer {
+func (s *env) ask(method, path, body string) answer {
 	s.t.Helper()
 	return s.sendLoosely(s.request(method, path, strings.NewReader(body)))
 }
 
 func TestARequestOfOpenAIsBecomesAJobVerbatim(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	const body = "{ \"model\": \"m\",\n \"n\": 1.0, \"text\": \"<a & b> \u2028 é\" , \"stream\" : null }"
 	for _, tc := range []struct{ method, path, body, want string }{
@@ -87,6 +89,7 @@ func TestARequestOfOpenAIsBecomesAJobVerbatim(t *testing.T) {
 }
 
 func TestAnAnswerIsTheOutputOrWhatWasEmitted(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	large := `{"x":"` + strings.Repeat("x", 600<<10) + `"}`
 	for name, tc := range map[string]struct {
@@ -133,6 +136,7 @@ func wantOpenAIError(t *testing.T, a answer, status int, kind, code string) {
 }
 
 func TestAJobThatFailsIsAnErrorWithItsStatus(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, body := range []string{`{}`, `{"stream":true}`} {
 		s.serveNext(s.fails(`{'message': 'too long', 'type': 'BadRequestError', 'code': 400}`))
@@ -142,29 +146,36 @@ func TestAJobThatFailsIsAnErrorWithItsStatus(t *testing.T) {
 		s.serveNext(s.completes(``, `{"error":{"message":"no","type":"x","code":429}}`))
 		wantOpenAIError(t, s.ask("POST", chatPath, body), 429, "x", "429")
 		s.serveNext(s.fails("out of memory"))
-		wantOpenAIError(t, s.ask("POST", chatPath, body), 500, "server_error", codeFailed)
+		wantOpenAIError(t, s.ask("POST", chatPath, body), 500, "server_error", openai.CodeFailed)
+		s.serveNext(s.fails("out of memory", `{"details":["CUDA"]}`))
+		beside := s.ask("POST", chatPath, body)
+		wantOpenAIError(t, beside, 500, "server_error", openai.CodeFailed)
+		if !strings.Contains(beside.raw, `"output":{"details":["CUDA"]}`) {
+			t.Errorf("got %s, want the output beside the error", beside.raw)
+		}
 		s.serveNext(func(lease *queue.Lease) {
 			if _, err := s.queue.Cancel(context.WithoutCancel(t.Context()), s.endpoint, lease.Job.ID); err != nil {
 				t.Error(err)
 			}
 		})
-		wantOpenAIError(t, s.ask("POST", chatPath, body), 499, "invalid_request_error", codeCancelled)
+		wantOpenAIError(t, s.ask("POST", chatPath, body), 499, "invalid_request_error", openai.CodeCancelled)
 		s.serveNext(func(lease *queue.Lease) {
 			if _, err := s.queue.SetTTL(context.WithoutCancel(t.Context()), s.endpoint, lease.Job.ID, time.Millisecond); err != nil && !errors.Is(err, job.ErrNotFound) {
 				t.Error(err)
 			}
 		})
-		wantOpenAIError(t, s.ask("POST", chatPath, body), 504, "server_error", codeExpired)
+		wantOpenAIError(t, s.ask("POST", chatPath, body), 504, "server_error", openai.CodeExpired)
 		s.serveNext(func(lease *queue.Lease) {
 			if _, err := lease.TimeOut(context.WithoutCancel(t.Context())); err != nil {
 				t.Error(err)
 			}
 		})
-		wantOpenAIError(t, s.ask("POST", chatPath, body), 504, "server_error", codeTimedOut)
+		wantOpenAIError(t, s.ask("POST", chatPath, body), 504, "server_error", openai.CodeTimedOut)
 	}
 }
 
 func TestWhatIsRefusedHasOpenAIsShape(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, body := range []string{``, `null`, `[]`, `"x"`, `{`, `{} {}`, "--x\r\nContent-Disposition: form-data\r\n"} {
 		wantOpenAIError(t, s.ask("POST", chatPath, body), 400, "invalid_request_error", "invalid_request")
@@ -183,7 +194,7 @@ func TestWhatIsRefusedHasOpenAIsShape(t *testing.T) {
 		req.Header.Set("Authorization", key)
 		wantOpenAIError(t, s.sendLoosely(req), 401, "authentication_error", "unauthorized")
 	}
-	limited := s.limited(limit.Table{limit.OpenAI: {Requests: 1}}).system
+	limited := s.limited(ratelimit.Table{ratelimit.OpenAI: {Requests: 1}}).env
 	wantOpenAIError(t, limited.ask("POST", chatPath, `x`), 400, "invalid_request_error", "invalid_request")
 	a := limited.ask("GET", "/ep/openai/v1/models", ``)
 	wantOpenAIError(t, a, 429, "rate_limit_error", "too_many_requests")

@@ -2,12 +2,18 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
@@ -17,7 +23,7 @@ import (
 
 // requests lists an endpoint's jobs, the newest first, page by page.
 func (s *Service) requests(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
@@ -51,27 +57,27 @@ const done = 1 // nothing comes before the first sequence
 
 func (p position) over() bool { return p.live == done && p.ended == done }
 
-// list reads a page. Live jobs are read first: one that ends in between is in
+// list reads a page. Live jobs are read first: a job that ends in between is in
 // both lists, and none is in neither.
 func (s *Service) list(ctx context.Context, e endpoint.Endpoint, q listQuery) (page []job.Job, next position, err error) {
 	liveOnes, endedOnes := split(q.statuses)
-	var live, ended []queue.Listed
+	var live, ended []queue.ListItem
 	next = position{done, done}
 	if len(liveOnes) > 0 && q.at.live != done {
-		live, next.live, err = s.queue.ListLive(ctx, e, queue.Window{Before: q.at.live, Most: q.limit, Statuses: liveOnes})
+		live, next.live, err = s.queue.ListLive(ctx, e, queue.ListOptions{Before: q.at.live, Most: q.limit, Statuses: liveOnes})
 		if err != nil {
 			return nil, next, err
 		}
 	}
 	if len(endedOnes) > 0 && q.at.ended != done {
-		ended, next.ended, err = s.listEnded(ctx, e, queue.Window{Before: q.at.ended, Most: q.limit, Statuses: endedOnes})
+		ended, next.ended, err = s.listEnded(ctx, e, queue.ListOptions{Before: q.at.ended, Most: q.limit, Statuses: endedOnes})
 		if err != nil {
 			return nil, next, err
 		}
 	}
 	next = position{max(next.live, done), max(next.ended, done)}
-	live = slices.DeleteFunc(live, func(l queue.Listed) bool {
-		return slices.ContainsFunc(ended, func(e queue.Listed) bool { return e.Job.ID == l.Job.ID })
+	live = slices.DeleteFunc(live, func(l queue.ListItem) bool {
+		return slices.ContainsFunc(ended, func(e queue.ListItem) bool { return e.Job.ID == l.Job.ID })
 	})
 	page, next = merge(live, ended, next, q.limit)
 	return page, next, nil
@@ -93,10 +99,10 @@ func split(statuses []job.Status) (live, ended []job.Status) {
 	return live, ended
 }
 
-// merge takes the newest of both lists, of which neither is sorted anew, since
+// merge takes the newest of both lists, neither of which is sorted again, since
 // a page must end at one place in each. What is not taken comes next, so a job
 // without a place comes first.
-func merge(live, ended []queue.Listed, next position, limit int) ([]job.Job, position) {
+func merge(live, ended []queue.ListItem, next position, limit int) ([]job.Job, position) {
 	var page []job.Job
 	for len(page) < limit && len(live)+len(ended) > 0 {
 		if len(ended) == 0 || len(live) > 0 && ended[0].Seq > 0 && live[0].Job.Queued.After(ended[0].Job.Finished) {
@@ -108,7 +114,7 @@ func merge(live, ended []queue.Listed, next position, limit int) ([]job.Job, pos
 	if len(live) > 0 {
 		next.live = live[0].Seq + 1
 	}
-	if left := slices.IndexFunc(ended, func(l queue.Listed) bool { return l.Seq > 0 }); left >= 0 {
+	if left := slices.IndexFunc(ended, func(l queue.ListItem) bool { return l.Seq > 0 }); left >= 0 {
 		next.ended = ended[left].Seq + 1
 	}
 	return page, next
@@ -117,7 +123,7 @@ func merge(live, ended []queue.Listed, next position, limit int) ([]job.Job, pos
 // listEnded lists jobs that are over. All of them are in the records; of some
 // statuses only, few may be among many others there, so they are found by
 // their events, of which each status has its own.
-func (s *Service) listEnded(ctx context.Context, e endpoint.Endpoint, w queue.Window) ([]queue.Listed, uint64, error) {
+func (s *Service) listEnded(ctx context.Context, e endpoint.Endpoint, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
 	if _, all := split(nil); s.events == nil || len(w.Statuses) == len(all) {
 		return s.queue.ListEnded(ctx, e, w)
 	}
@@ -139,7 +145,7 @@ func (s *Service) listEnded(ctx context.Context, e endpoint.Endpoint, w queue.Wi
 
 // still are the jobs whose end was told and can still be read: not retried,
 // nor past their retention.
-func (s *Service) still(ctx context.Context, e endpoint.Endpoint, told []events.Event) ([]queue.Listed, error) {
+func (s *Service) still(ctx context.Context, e endpoint.Endpoint, told []events.Event) ([]queue.ListItem, error) {
 	now := s.queue.Now()
 	told = slices.DeleteFunc(slices.Clone(told), func(ev events.Event) bool { return !now.Before(ev.RetainUntil) })
 	ids := make([]job.ID, len(told))
@@ -153,10 +159,10 @@ func (s *Service) still(ctx context.Context, e endpoint.Endpoint, told []events.
 	if err != nil {
 		return nil, err
 	}
-	var page []queue.Listed
+	var page []queue.ListItem
 	for _, ev := range told {
 		if j, ok := jobs[ev.Job]; ok && j.Attempt == ev.Attempt && j.Status == ev.Status {
-			page = append(page, queue.Listed{Job: j, Seq: ev.Seq})
+			page = append(page, queue.ListItem{Job: j, Seq: ev.Seq})
 		}
 	}
 	return page, nil
@@ -169,7 +175,7 @@ const untoldFor = 2 * time.Second
 // untold are the jobs whose end was not told yet: the log is a little behind.
 // Their events come after all that this list walks over, the ones told and
 // those before next, so no later page has them.
-func (s *Service) untold(ctx context.Context, e endpoint.Endpoint, w queue.Window, told []events.Event, next uint64) ([]queue.Listed, error) {
+func (s *Service) untold(ctx context.Context, e endpoint.Endpoint, w queue.ListOptions, told []events.Event, next uint64) ([]queue.ListItem, error) {
 	walked := next
 	if len(told) > 0 {
 		walked, w.Since = told[0].Seq, told[0].At.Add(-untoldFor)
@@ -178,7 +184,7 @@ func (s *Service) untold(ctx context.Context, e endpoint.Endpoint, w queue.Windo
 	if err != nil {
 		return nil, err
 	}
-	var page []queue.Listed
+	var page []queue.ListItem
 	for _, l := range recent {
 		of := func(ev events.Event) bool {
 			return ev.Job == l.Job.ID && ev.Attempt == l.Job.Attempt && ev.Status == l.Job.Status
@@ -193,7 +199,105 @@ func (s *Service) untold(ctx context.Context, e endpoint.Endpoint, w queue.Windo
 		case err == nil && of(last) && last.Seq <= walked:
 			continue // on a later page
 		}
-		page = append(page, queue.Listed{Job: l.Job}) // it has no place among the events
+		page = append(page, queue.ListItem{Job: l.Job}) // it has no place among the events
 	}
 	return page, nil
+}
+
+const (
+	// defaultLimit and maxLimit bound a page of /requests.
+	defaultLimit, maxLimit = 10, 100
+)
+
+func listOf(page []job.Job, q listQuery, next position) api.RequestsPage {
+	v := api.RequestsPage{Requests: make([]api.ListedJob, 0, len(page)), Limit: q.limit, HasMore: !next.over()}
+	for _, j := range page {
+		full := viewOf(&j)
+		r := api.ListedJob{
+			ID: full.ID, Status: full.Status, DelayTime: full.DelayTime, ExecutionTime: full.ExecutionTime,
+			Retries: full.Retries, WorkerID: full.WorkerID, SubmittedAt: web.FormatTime(j.Submitted), FinishedAt: web.FormatTime(j.Finished),
+		}
+		if j.Status != job.InQueue {
+			r.StartedAt = web.FormatTime(j.Started)
+		}
+		v.Requests = append(v.Requests, r)
+	}
+	if v.HasMore {
+		v.Cursor = next.cursor(q)
+	}
+	return v
+}
+
+func listQueryOf(c *fiber.Ctx, e endpoint.Endpoint) (listQuery, error) {
+	q := listQuery{endpoint: e, limit: defaultLimit}
+	var err error
+	if q.statuses, err = statusesOf(c.Query("status")); err != nil {
+		return q, err
+	}
+	if c.Context().QueryArgs().Has("limit") {
+		if q.limit, err = strconv.Atoi(c.Query("limit")); err != nil || q.limit < 1 || q.limit > maxLimit {
+			return q, web.Errorf(web.InvalidRequest, "limit is invalid; must be between 1 and %d", maxLimit)
+		}
+	}
+	if c.Context().QueryArgs().Has("cursor") {
+		if q.at, err = positionOf(c.Query("cursor"), q); err != nil {
+			return q, err
+		}
+	}
+	return q, nil
+}
+
+// statusesOf reads a list of statuses, separated by commas, in whatever order.
+func statusesOf(list string) ([]job.Status, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var wanted []job.Status
+	given := strings.Split(list, ",")
+	for _, status := range job.Statuses() {
+		before := len(given)
+		given = slices.DeleteFunc(given, func(s string) bool { return s == string(status) })
+		if len(given) < before {
+			wanted = append(wanted, status)
+		}
+	}
+	if len(given) > 0 {
+		var names []string
+		for _, status := range job.Statuses() {
+			names = append(names, string(status))
+		}
+		return nil, web.Errorf(web.InvalidRequest, "status is invalid; must be one or several, separated by commas, of %s", strings.Join(names, ", "))
+	}
+	return wanted, nil
+}
+
+// cursor spells a position for clients. It is good for the same list only.
+func (p position) cursor(q listQuery) string {
+	b := binary.AppendUvarint(binary.AppendUvarint(nil, p.live), p.ended)
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, q.check(b)))
+}
+
+// check distinguishes the endpoint and statuses of a cursor from others, and a cursor
+// from something else.
+func (q listQuery) check(b []byte) uint32 {
+	h := crc32.NewIEEE()
+	_, _ = h.Write(b) // never fails
+	_, _ = h.Write([]byte(q.endpoint.ID + " " + strconv.FormatInt(q.endpoint.Created.UnixMilli(), 10)))
+	for _, status := range q.statuses {
+		_, _ = h.Write([]byte(" " + status))
+	}
+	return h.Sum32()
+}
+
+// positionOf reads what cursor wrote.
+func positionOf(text string, q listQuery) (position, error) {
+	var p position
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	body, sum := b[:max(0, len(b)-4)], b[max(0, len(b)-4):]
+	live, n := binary.Uvarint(body)
+	ended, m := binary.Uvarint(body[max(0, n):])
+	if err != nil || len(sum) < 4 || n <= 0 || m <= 0 || n+m != len(body) || binary.BigEndian.Uint32(sum) != q.check(body) {
+		return p, web.Errorf(web.InvalidRequest, "cursor is invalid; take it from the page before, with the same endpoint and status")
+	}
+	return position{live, ended}, nil
 }

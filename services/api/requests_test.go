@@ -10,10 +10,11 @@ import (
 
 	"flightline/shared/events"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 // list reads all pages of a list.
-func (s *system) list(query url.Values) (jobs []map[string]any) {
+func (s *env) list(query url.Values) (jobs []map[string]any) {
 	s.t.Helper()
 	for pages := 0; ; pages++ {
 		got := s.do("GET", "/ep/requests?"+query.Encode(), "")
@@ -47,8 +48,8 @@ func idsOf(jobs []map[string]any) (ids []string) {
 	return ids
 }
 
-// shown is a system with jobs in every status; ids has them, the newest first.
-func shown(t *testing.T) (s *system, ids map[string][]string) {
+// shown is an env with jobs in every status; ids has them, the newest first.
+func shown(t *testing.T) (s *env, ids map[string][]string) {
 	t.Helper()
 	s, ids = start(t), map[string][]string{}
 	add := func(status, id string) { ids[status] = append([]string{id}, ids[status]...) }
@@ -75,6 +76,7 @@ func shown(t *testing.T) (s *system, ids map[string][]string) {
 }
 
 func TestRequestsListsEveryJobOnceTheNewestFirst(t *testing.T) {
+	t.Parallel()
 	s, ids := shown(t)
 	want := slices.Concat(ids["IN_QUEUE"], ids["IN_PROGRESS"])
 	for i := range 3 {
@@ -99,6 +101,7 @@ func TestRequestsListsEveryJobOnceTheNewestFirst(t *testing.T) {
 
 // With the log of events and without, which is told of the first jobs only.
 func TestRequestsOfSomeStatuses(t *testing.T) {
+	t.Parallel()
 	s, ids := shown(t)
 	log, err := events.New(s.bus.NC, s.bus.JS, nil)
 	if err != nil {
@@ -132,7 +135,7 @@ func TestRequestsOfSomeStatuses(t *testing.T) {
 			want = append(want, ids[status]...)
 		}
 		slices.Sort(want)
-		for name, instance := range map[string]*system{"without events": s, "with events": with} {
+		for name, instance := range map[string]*env{"without events": s, "with events": with} {
 			for _, limit := range []string{"2", "100"} {
 				got := idsOf(instance.list(url.Values{"status": {strings.Join(statuses, ",")}, "limit": {limit}}))
 				slices.Sort(got)
@@ -145,6 +148,7 @@ func TestRequestsOfSomeStatuses(t *testing.T) {
 }
 
 func TestRequestsForgetsWithTheRetention(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.shorten(time.Second)
 	with := s.twin()
@@ -154,12 +158,13 @@ func TestRequestsForgetsWithTheRetention(t *testing.T) {
 		t.Fatalf("got %v, want the job", got)
 	}
 	for _, status := range []string{"", "COMPLETED"} {
-		eventually(t, "its retention is over", patience, func() bool { return len(with.list(url.Values{"status": {status}})) == 0 })
+		testenv.Eventually(t, "its retention is over", func() bool { return len(with.list(url.Values{"status": {status}})) == 0 })
 	}
 }
 
 // A page costs the same number of messages however many jobs there are.
 func TestAPageCostsTheSameAmongMany(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	one := s.twin()
 	cost := func() int {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestCursorsAreReadAsWritten(t *testing.T) {
+	t.Parallel()
 	q := listQuery{endpoint: endpoint.Endpoint{ID: "ep"}, statuses: []job.Status{job.Failed}}
 	for _, want := range []position{{1, 1}, {0, 7}, {1 << 63, 1}, {done, 1<<64 - 1}} {
 		if got, err := positionOf(want.cursor(q), q); err != nil || got != want {
@@ -19,6 +20,7 @@ func TestCursorsAreReadAsWritten(t *testing.T) {
 }
 
 func TestRequestsRefusesWhatItCannotRead(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.submit()
 	s.submit()

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/bus/bustest/site"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/testenv/backend"
 	"flightline/shared/web"
 )
 
@@ -30,13 +30,13 @@ func BenchmarkEvents(b *testing.B) {
 				}
 				paths[i] = "/ep/stream/" + string(id)
 			}
-			taker, err := s.queue.Take(b.Context(), s.endpoint, "w", n)
+			consumer, err := s.queue.Consume(b.Context(), s.endpoint, "w", n)
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer taker.Close()
+			defer consumer.Close()
 			for i := range n {
-				if leases[i], err = taker.Next(b.Context()); err != nil {
+				if leases[i], err = consumer.Next(b.Context()); err != nil {
 					b.Fatal(err)
 				}
 				paths[i] = "/ep/stream/" + string(leases[i].Job.ID)
@@ -66,7 +66,7 @@ func BenchmarkEvents(b *testing.B) {
 }
 
 // countEvents reads a stream to its end.
-func (s *system) countEvents(b *testing.B, path string, want int) {
+func (s *env) countEvents(b *testing.B, path string, want int) {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.base+path+"?format=sse", nil)
 	if err != nil {
@@ -100,14 +100,14 @@ func (s *system) countEvents(b *testing.B, path string, want int) {
 }
 
 // benchSystem is start for benchmarks, with one queue.
-func benchSystem(b *testing.B) *system {
+func benchSystem(b *testing.B) *env {
 	b.Helper()
-	at := site.New(b)
+	at := backend.New(b)
 	service, err := New(Config{}, Deps{Queue: at.Queue, Registry: at.Registry})
 	if err != nil {
 		b.Fatal(err)
 	}
 	app := web.New(web.Config{})
 	service.Routes(app)
-	return &system{bus: at.Bus, queue: at.Queue, registry: at.Registry, endpoint: at.Endpoint, base: site.Serve(b, app) + "/v2"}
+	return &env{bus: at.Bus, queue: at.Queue, registry: at.Registry, endpoint: at.Endpoint, base: backend.Serve(b, app) + "/v2"}
 }

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"flightline/shared/job"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
+	"flightline/shared/testenv"
 )
 
 // eventReader is a client of server-sent events.
@@ -22,7 +23,7 @@ type eventReader struct {
 	cancel context.CancelFunc
 }
 
-func (s *system) readEvents(path, lastID string) *eventReader {
+func (s *env) readEvents(path, lastID string) *eventReader {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.t.Cleanup(cancel)
@@ -71,6 +72,7 @@ func (e *eventReader) wantEnd() {
 }
 
 func TestEventsTellChunksAsTheyComeAndThenTheEnd(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	e := s.readEvents("/ep/stream/"+id, "")
@@ -98,6 +100,7 @@ func TestEventsTellChunksAsTheyComeAndThenTheEnd(t *testing.T) {
 }
 
 func TestEventsOfAJobThatGoes(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	a := s.do("POST", "/ep/run", `{"input":{}}`)
 	s.emit(s.take(), `1`)
@@ -109,6 +112,7 @@ func TestEventsOfAJobThatGoes(t *testing.T) {
 }
 
 func TestEventsKeepAQuietConnectionAlive(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	e := s.readEvents("/ep/stream/"+s.submit(), "")
 	e.want("retry: 1000")
@@ -120,6 +124,7 @@ func TestEventsKeepAQuietConnectionAlive(t *testing.T) {
 }
 
 func TestEventsEndWhenTheClientLeaves(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	before := s.conn.NumSubscriptions()
 	e := s.readEvents("/ep/stream/"+s.submit(), "")
@@ -128,12 +133,13 @@ func TestEventsEndWhenTheClientLeaves(t *testing.T) {
 		t.Errorf("got %d subscriptions while it is followed, want %d", got, before+2)
 	}
 	e.cancel()
-	eventually(t, "it is noticed", patience, func() bool { return s.conn.NumSubscriptions() <= before+pooled })
+	testenv.Eventually(t, "it is noticed", func() bool { return s.conn.NumSubscriptions() <= before+pooled })
 }
 
 func TestEventsCountAsOneAtOnceUntilTheyEnd(t *testing.T) {
+	t.Parallel()
 	s := start(t)
-	l := s.limited(limit.Table{limit.Stream: {Concurrent: 1}}).system
+	l := s.limited(ratelimit.Table{ratelimit.Stream: {Concurrent: 1}}).env
 	path := "/ep/stream/" + s.submit()
 	e := l.readEvents(path, "")
 	e.want("retry: 1000")
@@ -141,10 +147,11 @@ func TestEventsCountAsOneAtOnceUntilTheyEnd(t *testing.T) {
 		t.Errorf("a second one: got %d, want 429", got.status)
 	}
 	e.cancel()
-	eventually(t, "another one may come", 2*time.Second+noise, func() bool { return l.readEvents(path, "").resp.StatusCode == http.StatusOK })
+	testenv.Within(t, 2*time.Second+noise, "another one may come", func() bool { return l.readEvents(path, "").resp.StatusCode == http.StatusOK })
 }
 
 func TestEventsEndWithTheServer(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	other, stop, stopped := s.beside(func(l net.Listener) net.Listener { return l })
 	e := other.readEvents("/ep/stream/"+s.submit(), "")
@@ -158,6 +165,7 @@ func TestEventsEndWithTheServer(t *testing.T) {
 }
 
 func TestEventsSurviveAnOutage(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	lease := s.take()
@@ -167,9 +175,9 @@ func TestEventsSurviveAnOutage(t *testing.T) {
 	e.want(`id: 1|data: {"output":1}`)
 	s.bus.Stop()
 	s.bus.Start()
-	eventually(t, "a chunk is taken again", patience, func() bool { return lease.Emit(t.Context(), []byte(`{"output":2}`)) == nil })
+	testenv.Eventually(t, "a chunk is taken again", func() bool { return lease.Emit(t.Context(), []byte(`{"output":2}`)) == nil })
 	e.want(`id: 2|data: {"output":2}`)
-	eventually(t, "the end is taken", patience, func() bool { _, err := lease.Complete(t.Context(), nil); return err == nil })
+	testenv.Eventually(t, "the end is taken", func() bool { _, err := lease.Complete(t.Context(), nil); return err == nil })
 	e.want(fmt.Sprintf(`event: status|data: {"id":%q,"status":%q}`, id, job.Completed))
 	e.wantEnd()
 }

@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/chunks"
 	"flightline/shared/job"
-	"flightline/shared/queue"
 )
 
 func TestFormOfAStream(t *testing.T) {
 	tests := map[string]struct {
-		format, accept, setting, method, contentType, agent string
-		want                                                form // "": refused
+		format, accept, setting, server, method, contentType, agent string
+		want                                                        form // "": refused
 	}{
 		"nothing said":                  {want: formArray},
 		"a browser":                     {accept: "text/html,*/*;q=0.8", agent: "Mozilla/5.0", want: formArray},
@@ -28,6 +28,13 @@ func TestFormOfAStream(t *testing.T) {
 		"an endpoint's array":           {setting: "array", method: "POST", contentType: "application/json", agent: "RunPod-x", want: formArray},
 		"an endpoint's object":          {setting: "object", want: formObject},
 		"an endpoint that leaves it":    {setting: "auto", want: formArray},
+		"the server's object":           {server: "object", want: formObject},
+		"the server's array":            {server: "array", want: formArray},
+		"a client before the server":    {server: "array", method: "POST", want: formObject},
+		"an endpoint before the server": {setting: "array", server: "object", want: formArray},
+		"an endpoint leaves it to it":   {setting: "auto", server: "object", want: formObject},
+		"events, by that server":        {accept: "text/event-stream", server: "object", want: formEvents},
+		"format before the server":      {format: "array", server: "object", want: formArray},
 		"format before all: array":      {format: "array", accept: "text/event-stream", setting: "object", method: "POST", want: formArray},
 		"format before all: object":     {format: "object", accept: "text/event-stream", setting: "array", want: formObject},
 		"format before all: sse":        {format: "sse", setting: "array", want: formEvents},
@@ -39,7 +46,7 @@ func TestFormOfAStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := statedForm(test.format, test.accept)
 			if err == nil && got == formAuto {
-				got = impliedForm(test.setting, test.method, test.contentType, test.agent)
+				got = impliedForm(test.setting, test.server, test.method, test.contentType, test.agent)
 			}
 			if got != test.want || (err != nil) != (test.want == "") {
 				t.Errorf("got %q, %v, want %q", got, err, test.want)
@@ -49,13 +56,13 @@ func TestFormOfAStream(t *testing.T) {
 }
 
 func TestBodyOfAStream(t *testing.T) {
-	chunk := func(data string) queue.Chunk { return queue.Chunk{Data: []byte(data)} }
-	two := []queue.Chunk{chunk(`{"output":"<a>&"}`), chunk(`{"output":{"b":1},"metrics":{}}`)}
+	chunk := func(data string) chunks.Chunk { return chunks.Chunk{Data: []byte(data)} }
+	two := []chunks.Chunk{chunk(`{"output":"<a>&"}`), chunk(`{"output":{"b":1},"metrics":{}}`)}
 	const both = `[{"output":"<a>&"},{"output":{"b":1},"metrics":{}}]`
 	failed := job.Job{Status: job.Failed, Error: "no \"way\"\n"}
 	tests := map[string]struct {
 		form   form
-		chunks []queue.Chunk
+		chunks []chunks.Chunk
 		job    job.Job
 		more   bool
 		want   string

@@ -11,12 +11,14 @@ import (
 	"sync"
 	"testing"
 
+	"flightline/shared/chunks"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/shared/web"
 )
 
 // dialStream sends a request on a connection of its own.
-func (s *system) dialStream(path string) (*net.TCPConn, *bufio.Reader) {
+func (s *env) dialStream(path string) (*net.TCPConn, *bufio.Reader) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.base, "http://"), "/v2"))
 	if err != nil {
@@ -47,7 +49,7 @@ func (n narrow) Accept() (net.Conn, error) {
 }
 
 // beside is the same service on another listener, which stop ends.
-func (s *system) beside(wrap func(net.Listener) net.Listener) (other *system, stop context.CancelFunc, stopped <-chan error) {
+func (s *env) beside(wrap func(net.Listener) net.Listener) (other *env, stop context.CancelFunc, stopped <-chan error) {
 	s.t.Helper()
 	app := web.New(web.Config{})
 	s.service.Routes(app)
@@ -66,19 +68,21 @@ func (s *system) beside(wrap func(net.Listener) net.Listener) (other *system, st
 }
 
 func TestAClientThatLeavesWhileItWaitsMissesNothing(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	before := s.conn.NumSubscriptions()
 	path := "/ep/stream/" + s.submit()
 	lease := s.take()
 	held, _ := s.dialStream(path)
-	eventually(t, "it is held", patience, func() bool { return s.conn.NumSubscriptions() >= before+2 })
+	testenv.Eventually(t, "it is held", func() bool { return s.conn.NumSubscriptions() >= before+2 })
 	_ = held.Close()
-	eventually(t, "it is noticed", patience, func() bool { return s.conn.NumSubscriptions() <= before+pooled })
+	testenv.Eventually(t, "it is noticed", func() bool { return s.conn.NumSubscriptions() <= before+pooled })
 	s.emit(lease, `"first"`)
 	s.wantStream(path+"?wait=1000", "IN_PROGRESS", `"first"`)
 }
 
 func TestAnAnswerOfAStreamThatGotLostIsToldAgain(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	path := "/ep/stream/" + s.submit()
 	large := `"` + strings.Repeat("x", 1000<<10) + `"`
@@ -97,6 +101,7 @@ func TestAnAnswerOfAStreamThatGotLostIsToldAgain(t *testing.T) {
 
 // A client that has its answer may ask again at once, and elsewhere.
 func TestAnAnswerOfAStreamEndsOnlyOnceTheCursorHasMoved(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	s.emit(s.take(), `1`)
@@ -109,7 +114,7 @@ func TestAnAnswerOfAStreamEndsOnlyOnceTheCursorHasMoved(t *testing.T) {
 	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != `[{"output":1}]` {
 		t.Fatalf("got %s, %v", got, err)
 	}
-	cursor, err := s.queue.Cursor(t.Context(), s.endpoint, job.ID(id))
+	cursor, err := chunks.ReadCursor(t.Context(), s.queue.Bus(), s.endpoint.ID, job.ID(id))
 	if err != nil || fmt.Sprint(cursor.Seq) != resp.Header.Get("X-Stream-Cursor") {
 		t.Errorf("got cursor %d, %v, want it moved to %s before the answer's end", cursor.Seq, err, resp.Header.Get("X-Stream-Cursor"))
 	}

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"flightline/shared/queue"
+	"flightline/shared/testenv"
 )
 
 // emit appends chunks whose outputs these are.
-func (s *system) emit(lease *queue.Lease, outputs ...string) {
+func (s *env) emit(lease *queue.Lease, outputs ...string) {
 	s.t.Helper()
 	for _, output := range outputs {
 		if err := lease.Emit(s.t.Context(), json.RawMessage(`{"output":`+output+`}`)); err != nil {
@@ -23,8 +24,8 @@ func (s *system) emit(lease *queue.Lease, outputs ...string) {
 }
 
 // emitted has a worker emit two chunks and fail, or go on.
-func emitted(fails bool) func(*system, string) {
-	return func(s *system, _ string) {
+func emitted(fails bool) func(*env, string) {
+	return func(s *env, _ string) {
 		lease := s.take()
 		s.emit(lease, `"Hello"`, `{"tokens":2}`)
 		if !fails {
@@ -37,7 +38,7 @@ func emitted(fails bool) func(*system, string) {
 }
 
 // wantStream asks once and compares status and outputs, each a JSON value.
-func (s *system) wantStream(path, status string, outputs ...string) answer {
+func (s *env) wantStream(path, status string, outputs ...string) answer {
 	s.t.Helper()
 	a := s.do("POST", path, "")
 	chunks := make([]string, len(outputs))
@@ -51,6 +52,7 @@ func (s *system) wantStream(path, status string, outputs ...string) answer {
 }
 
 func TestStreamTellsEachChunkOnceAndThenTheEnd(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	path := "/ep/stream/" + id
@@ -78,6 +80,7 @@ func TestStreamTellsEachChunkOnceAndThenTheEnd(t *testing.T) {
 }
 
 func TestStreamAnswersWhenAChunkComes(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.submit()
 	lease := s.take()
@@ -85,7 +88,7 @@ func TestStreamAnswersWhenAChunkComes(t *testing.T) {
 	for i := range 3 {
 		got := make(chan answer, 1)
 		go func() { got <- s.do("GET", "/ep/stream/"+string(lease.Job.ID)+"?format=object", "") }()
-		eventually(t, "it is held", patience, func() bool { return s.conn.NumSubscriptions() >= before+2 })
+		testenv.Eventually(t, "it is held", func() bool { return s.conn.NumSubscriptions() >= before+2 })
 		began := time.Now()
 		s.emit(lease, fmt.Sprint(i))
 		a := <-got
@@ -96,6 +99,7 @@ func TestStreamAnswersWhenAChunkComes(t *testing.T) {
 }
 
 func TestStreamIsBoundedAndTellsTheEndLast(t *testing.T) {
+	t.Parallel()
 	const chunks = 7
 	s := start(t)
 	id := s.submit()
@@ -132,6 +136,7 @@ func TestStreamIsBoundedAndTellsTheEndLast(t *testing.T) {
 }
 
 func TestStreamByCursorMovesNothing(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	lease := s.take()
@@ -151,6 +156,7 @@ func TestStreamByCursorMovesNothing(t *testing.T) {
 }
 
 func TestStreamOfARetriedJobStartsAnew(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	lease := s.take()
@@ -167,6 +173,7 @@ func TestStreamOfARetriedJobStartsAnew(t *testing.T) {
 }
 
 func TestStreamFormsOverTheWire(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	s.emit(s.take(), `1`)
@@ -192,6 +199,7 @@ func TestStreamFormsOverTheWire(t *testing.T) {
 }
 
 func TestStreamOfACancelledJob(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	s.emit(s.take(), `1`)
@@ -201,6 +209,7 @@ func TestStreamOfACancelledJob(t *testing.T) {
 }
 
 func TestStreamRefusesWhatItCannotRead(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	tests := map[string]struct {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"flightline/shared/bus/bustest/site"
 	"flightline/shared/telemetry"
 	"flightline/shared/telemetry/otlp"
+	"flightline/shared/testenv/backend"
 	"flightline/shared/web"
 )
 
@@ -30,14 +30,14 @@ func BenchmarkTracedSubmission(b *testing.B) {
 		name   string
 		tracer *telemetry.Tracer
 	}{{"off", nil}, {"on", sender.Tracer()}} {
-		at := site.New(b)
+		at := backend.New(b)
 		service, err := New(Config{}, Deps{Queue: at.Queue, Registry: at.Registry})
 		if err != nil {
 			b.Fatal(err)
 		}
 		app := web.New(web.Config{Tracer: c.tracer})
 		service.Routes(app)
-		base := site.Serve(b, app) + "/v2"
+		base := backend.Serve(b, app) + "/v2"
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

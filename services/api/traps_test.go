@@ -8,6 +8,7 @@ import (
 
 // What clients in the field send, and what each would break on.
 func TestRequestsOfClientsInTheFieldAreUnderstood(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	id := s.submit()
 	for _, contentType := range []string{

@@ -14,6 +14,7 @@ import (
 )
 
 func TestALargeOutputIsSentAsItIsStored(t *testing.T) {
+	t.Parallel()
 	for name, size := range map[string]int{"small": 10, "large": 100_000} {
 		output := `{"text":"` + strings.Repeat("x", size) + `","output":0}`
 		j := &job.Job{ID: "id", Status: job.Failed, Output: json.RawMessage(output), Error: `said "output":0`, Worker: "w"}
@@ -22,7 +23,7 @@ func TestALargeOutputIsSentAsItIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		app := fiber.New()
-		app.Get("/", func(c *fiber.Ctx) error { return sendJob(c, j) })
+		app.Get("/", func(c *fiber.Ctx) error { return sendView(c, viewOf(j)) })
 		resp, err := app.Test(httptest.NewRequest(http.MethodGet, "/", nil))
 		if err != nil {
 			t.Fatal(err)

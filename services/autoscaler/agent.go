@@ -3,6 +3,10 @@ package autoscaler
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,21 +15,22 @@ import (
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 )
 
 const (
 	// agentRest is the least pause between two looks because of changes.
 	agentRest = 25 * time.Millisecond
-	// stopsAtOnce bounds the pods that an agent asks to end side by side. Those
+	// maxConcurrentStops bounds the pods that an agent asks to end side by side. Those
 	// that are let finish first are not counted, nor those that are started: a
 	// driver knows how much of that it can do.
-	stopsAtOnce = 16
+	maxConcurrentStops = 16
 	// lackingWait is how long a pod that this machine cannot run is left to others.
 	lackingWait = 3 * time.Second
 	// clockSkew is far more than clocks differ, and far less than records last.
 	clockSkew = time.Hour
-	// lookWithin bounds the question what runs.
-	lookWithin = 10 * time.Second
+	// listTimeout bounds the question what runs.
+	listTimeout = 10 * time.Second
 )
 
 // agent makes the pods of one driver's machine what their records say.
@@ -51,14 +56,14 @@ type agent struct {
 func newAgent(s *Service, d driver.Driver) *agent {
 	return &agent{
 		Service: s, driver: d, busy: map[string]bool{}, began: time.Now(),
-		woken: make(chan struct{}, 1), stops: make(chan struct{}, stopsAtOnce),
+		woken: make(chan struct{}, 1), stops: make(chan struct{}, maxConcurrentStops),
 	}
 }
 
 // run works until ctx ends. Then the pods that end with this program are
 // stopped, and their records say so.
 func (a *agent) run(ctx context.Context) error {
-	if !a.learn(ctx) {
+	if !a.awaitDriver(ctx) {
 		return nil
 	}
 	g, held := errgroup.WithContext(ctx)
@@ -91,18 +96,15 @@ func (a *agent) attend(ctx context.Context) {
 		case <-tick.C:
 		case <-a.woken:
 		case <-changed:
-			select {
-			case <-time.After(agentRest - time.Since(began)): // many change at once
-			case <-ctx.Done():
-			}
+			_ = retry.Sleep(ctx, agentRest-time.Since(began)) // many change at once
 		}
 	}
 }
 
-// learn waits until the driver says which machine this is.
-func (a *agent) learn(ctx context.Context) bool {
+// awaitDriver waits until the driver says which machine this is.
+func (a *agent) awaitDriver(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		within, cancel := context.WithTimeout(ctx, lookWithin)
+		within, cancel := context.WithTimeout(ctx, listTimeout)
 		id, facts, err := a.driver.Machine(within)
 		cancel()
 		if err == nil {
@@ -110,10 +112,7 @@ func (a *agent) learn(ctx context.Context) bool {
 			return true
 		}
 		a.log.WarnContext(ctx, "driver not available, trying again", "driver", a.driver.Name(), "err", err)
-		select {
-		case <-time.After(registry.BeatEvery):
-		case <-ctx.Done():
-		}
+		_ = retry.Sleep(ctx, registry.BeatEvery) // the loop ends with ctx
 	}
 	return false
 }
@@ -121,7 +120,7 @@ func (a *agent) learn(ctx context.Context) bool {
 // round compares what runs with what should. It begins what takes time, and
 // does not wait for it.
 func (a *agent) round(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, lookWithin)
+	within, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	running, err := a.driver.List(within)
 	if err != nil {
@@ -144,10 +143,10 @@ func (a *agent) round(ctx context.Context) error {
 		}
 		i, there := instances[p.ID]
 		delete(instances, p.ID)
-		a.tend(ctx, p, i, there)
+		a.reconcilePod(ctx, p, i, there)
 	}
 	for id, i := range instances {
-		a.begin(id, func() { a.surplus(ctx, id, i) })
+		a.begin(id, func() { a.stopSurplus(ctx, id, i) })
 	}
 	return nil
 }
@@ -173,8 +172,8 @@ func (a *agent) begin(id string, do func()) {
 // errClaimed means that another agent was faster.
 var errClaimed = errors.New("autoscaler: claimed by another")
 
-// claim takes a pod that has no machine yet. One that this machine cannot run
-// is left to others for a while; then it is told why nobody does.
+// claim takes a pod that has no machine yet. A pod that this machine cannot run
+// is left to others for a while; then its record says why no machine does.
 func (a *agent) claim(ctx context.Context, seen pod.Pod) bool {
 	if a.lacks(seen.Spec) != "" && a.queue.Now().Sub(seen.Changed) < lackingWait {
 		return false
@@ -192,8 +191,8 @@ func (a *agent) claim(ctx context.Context, seen pod.Pod) bool {
 	return err == nil
 }
 
-// tend looks after a pod that should run here.
-func (a *agent) tend(ctx context.Context, p pod.Pod, i driver.Instance, there bool) {
+// reconcilePod looks after a pod that should run here.
+func (a *agent) reconcilePod(ctx context.Context, p pod.Pod, i driver.Instance, there bool) {
 	switch {
 	case there && i.Running && (i.Life < p.Starts || isOlder(i, p)):
 		a.begin(p.ID, func() { a.restart(ctx, p.ID) })
@@ -207,20 +206,273 @@ func (a *agent) tend(ctx context.Context, p pod.Pod, i driver.Instance, there bo
 				p.PublicIP, p.PortMappings = i.PublicIP, i.PortMappings
 				return p, nil
 			})
-			a.complain(ctx, "addresses of a pod not noted, trying again", p.ID, err)
+			a.warn(ctx, "addresses of a pod not noted, trying again", p.ID, err)
 		})
 	}
 }
 
 // isOlder reports whether what runs was started for an earlier pod of this id, whose
-// record expired while no autoscaler ran. Its token is worthless. The clocks of the
+// record expired while no autoscaler ran. Its token has expired. The clocks of the
 // machine and of the server may differ by clockSkew.
 func isOlder(i driver.Instance, p pod.Pod) bool {
 	return !i.Started.IsZero() && i.Started.Add(clockSkew).Before(p.Created)
 }
 
-func (a *agent) complain(ctx context.Context, what, id string, err error) {
+func (a *agent) warn(ctx context.Context, what, id string, err error) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, pod.ErrNotFound) {
 		a.log.WarnContext(ctx, what, "pod", id, "err", err) //nolint:sloglint // the callers' texts are constants
 	}
+}
+
+// quietInterval is the pause between two looks whether a worker has finished.
+const quietInterval = 500 * time.Millisecond
+
+// start makes the pod run, if its record still says so.
+func (a *agent) start(ctx context.Context, id string) {
+	p, err := a.registry.Pods.Get(ctx, id)
+	if err != nil || p.Status != pod.Running || !a.here(p) {
+		a.warn(ctx, "pod not started, trying again", id, err)
+		return
+	}
+	if !p.Drain.At.IsZero() {
+		a.exit(ctx, p, pod.Leave, "it was drained, and is not started again")
+		return
+	}
+	if lack := a.lacks(p.Spec); lack != "" {
+		a.exit(ctx, p, pod.Exit, "it could not be started: "+lack)
+		return
+	}
+	env, err := a.environment(ctx, p)
+	if err != nil {
+		a.warn(ctx, "pod not started, trying again", id, err)
+		return
+	}
+	volume, err := a.volume(ctx, p)
+	if errors.Is(err, pod.ErrNotFound) {
+		a.exit(ctx, p, pod.Exit, "it could not be started: its network volume is not there")
+		return
+	}
+	if err != nil {
+		a.warn(ctx, "pod not started, trying again", id, err)
+		return
+	}
+	now := a.queue.Now().UTC()
+	err = a.driver.Start(ctx, driver.Start{PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume})
+	switch {
+	case ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable):
+		a.warn(ctx, "pod not started, trying again", id, err)
+		return
+	case err != nil:
+		a.exit(ctx, p, pod.Exit, "it could not be started: "+textOf(id, err))
+		return
+	}
+	a.warn(ctx, "start of a pod not noted", id, a.started(ctx, p, now))
+	a.log.InfoContext(ctx, "pod started", "pod", id, "endpoint", p.Endpoint, "driver", a.driver.Name())
+}
+
+// started notes a start, unless the pod was stopped meanwhile.
+func (a *agent) started(ctx context.Context, was pod.Pod, now time.Time) error {
+	_, err := a.registry.Pods.Update(ctx, was.ID, func(p pod.Pod) (pod.Pod, error) {
+		if p.Status != pod.Running || p.Starts != was.Starts {
+			return p, errClaimed
+		}
+		if p.Started, p.Machine = now, a.facts; p.Change == waitsFor(p.Driver) {
+			p.Changed, p.Change = now, "started"
+		}
+		return p, nil
+	})
+	if errors.Is(err, errClaimed) {
+		return nil
+	}
+	return err
+}
+
+// lacks says what of the spec this machine does not have, as far as that is
+// known, "" for nothing. An engine says so itself.
+func (a *agent) lacks(s pod.Spec) string {
+	if have := len(a.facts.GPUs); a.driver.Name() == pod.Process && s.GPUs > have {
+		return fmt.Sprintf("gpuCount is %d, and the machine has %d GPUs", s.GPUs, have)
+	}
+	return ""
+}
+
+// restart ends an earlier life of a pod that was stopped and started since, and
+// starts it.
+func (a *agent) restart(ctx context.Context, id string) {
+	a.stops <- struct{}{}
+	err := a.driver.Stop(ctx, id, a.cfg.Grace)
+	<-a.stops
+	if err != nil {
+		a.warn(ctx, "pod not stopped, trying again", id, err)
+		return
+	}
+	a.start(ctx, id)
+}
+
+// environment is all that the pod sees. A worker gets a new token with it.
+func (a *agent) environment(ctx context.Context, p pod.Pod) (map[string]string, error) {
+	if p.Endpoint == "" {
+		return maps.Clone(p.Spec.Env), nil
+	}
+	e, err := a.registry.Endpoints.Get(ctx, p.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("start pod %s: %w", p.ID, err)
+	}
+	token, _, err := a.registry.Tokens.IssueForFleet(ctx, p.Endpoint, p.ID)
+	if err != nil {
+		return nil, fmt.Errorf("start pod %s: %w", p.ID, err)
+	}
+	env := map[string]string{}
+	for _, v := range pod.WorkerEnvironment(pod.Worker{
+		BaseURL: a.cfg.GatewayURL, Endpoint: p.Endpoint, ID: p.ID, Token: token,
+		PingInterval: min(pingInterval, e.Lease/3), Env: p.Spec.Env,
+	}) {
+		env[v.Name] = v.Value
+	}
+	return env, nil
+}
+
+// volume is where the pod's network volume is on the host, "" for none.
+func (a *agent) volume(ctx context.Context, p pod.Pod) (string, error) {
+	if p.VolumeID == "" {
+		return "", nil
+	}
+	v, err := a.registry.Volumes.Get(ctx, p.VolumeID)
+	return v.Path, err
+}
+
+// stopSurplus stops what runs here without a record that says so.
+func (a *agent) stopSurplus(ctx context.Context, id string, i driver.Instance) {
+	p, err := a.registry.Pods.Get(ctx, id)
+	switch {
+	case errors.Is(err, pod.ErrNotFound):
+		p = pod.Pod{ID: id, Endpoint: i.Endpoint, Change: "nobody knows of it"}
+	case err != nil:
+		a.warn(ctx, "pod not looked at, trying again", id, err)
+		return
+	case p.Status == pod.Running && p.Driver == a.driver.Name() && p.MachineID == a.machine:
+		return // it is wanted after all; the list was old
+	case i.Running && p.Status == pod.Exited && p.Change == vanished && p.Endpoint == "" && p.Driver == a.driver.Name() && p.MachineID == a.machine:
+		// It went on while we were away, as containers do.
+		_, err := a.registry.Pods.Move(ctx, id, pod.Start, "its autoscaler is back", a.queue.Now(), func(x *pod.Pod) {
+			x.Started, x.Starts = p.Started, i.Life
+		})
+		a.warn(ctx, "pod that runs not noted, trying again", id, err)
+		return
+	}
+	if i.Running {
+		a.log.InfoContext(ctx, "stopping pod", "pod", id, "endpoint", p.Endpoint, "reason", p.Change)
+		if p.Endpoint != "" {
+			a.drainWorker(ctx, p)
+		}
+		if ctx.Err() != nil {
+			return // it is ended with the others, if at all
+		}
+		a.stops <- struct{}{}
+		ended := a.stop(ctx, p, a.cfg.Grace)
+		<-a.stops
+		if !ended { // the next look leads here again
+			return
+		}
+	}
+	a.revokeToken(ctx, p)
+	a.warn(ctx, "ended pod not forgotten, trying again", id, a.driver.Forget(ctx, id))
+}
+
+// drainWorker lets a worker end its jobs, for DrainTime at most. It is asked to drain
+// in any case: the process that drained its token may not have set it.
+func (a *agent) drainWorker(ctx context.Context, p pod.Pod) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.DrainTime)
+	defer cancel()
+	token, err := a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
+	if err != nil {
+		return // nobody lets it in
+	}
+	since := a.queue.Now()
+	if a.requestDrain(ctx, p.ID, p.Change) != nil {
+		return
+	}
+	if token.Draining {
+		since = time.Time{}
+	} else if _, err := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID); err != nil {
+		return
+	}
+	a.awaitQuiet(ctx, p, since)
+}
+
+// ended notes that a pod has ended by itself, or starts it again if it said
+// that it would.
+func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
+	var token registry.Token
+	if p.Endpoint != "" {
+		var err error
+		token, err = a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
+		if err == nil && !token.Draining && token.Refreshed.After(i.Started) && !i.Started.IsZero() {
+			a.start(ctx, p.ID)
+			return
+		}
+	}
+	by, why := pod.Exit, "it ended by itself"
+	if i.Code >= 0 {
+		why += fmt.Sprintf(" with code %d", i.Code)
+	}
+	if i.Reason != "" {
+		why += ": " + i.Reason
+	}
+	switch {
+	case i.Ended.Before(a.began):
+		why = vanished // in an earlier life
+	case (token.Draining || !p.Drain.At.IsZero()) && i.Code == 0:
+		by, why = pod.Leave, "it was drained, and ended"
+	}
+	if a.exit(ctx, p, by, why) { // else it would be started again
+		a.warn(ctx, "ended pod not forgotten, trying again", p.ID, a.driver.Forget(ctx, p.ID))
+	}
+}
+
+// exit writes that a pod has ended, and lets its worker in no more. It reports
+// whether that is on record; if not, the next look leads here again.
+func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string) bool {
+	why = pod.Conceal(why, p.Spec.Env) // whole, before anything is cut off
+	_, err := a.registry.Pods.Move(ctx, p.ID, by, bounded(why), a.queue.Now(), nil)
+	if err != nil && !errors.Is(err, pod.ErrNotFound) {
+		a.warn(ctx, "end of a pod not noted, trying again", p.ID, err)
+		return false
+	}
+	level := slog.LevelInfo
+	if by == pod.Exit && why != vanished { // nobody asked for it
+		level = slog.LevelWarn
+	}
+	a.log.Log(ctx, level, "pod ended", "pod", p.ID, "endpoint", p.Endpoint, "reason", why)
+	a.revokeToken(ctx, p)
+	return true
+}
+
+// revokeToken removes what let a worker in.
+func (a *agent) revokeToken(ctx context.Context, p pod.Pod) {
+	if p.Endpoint == "" {
+		return
+	}
+	if err := a.registry.Tokens.Revoke(ctx, p.Endpoint, p.ID); err != nil && !errors.Is(err, registry.ErrNotFound) {
+		a.warn(ctx, "token of a pod not revoked", p.ID, err)
+	}
+	a.warn(ctx, "heartbeat of a pod not removed, it expires", p.ID, a.registry.Workers.Remove(ctx, p.Endpoint, p.ID))
+}
+
+// textOf is what a driver says of a pod that cannot be started, without what
+// the pod's record says already.
+func textOf(id string, err error) string {
+	text := strings.TrimPrefix(err.Error(), "start pod "+id+": ")
+	return strings.ReplaceAll(text, pod.ErrInvalid.Error()+": ", "")
+}
+
+// requestDrain asks a worker that speaks NATS to take no more jobs, and to leave: it
+// reads that in its pod's record, within a heartbeat. A worker that speaks HTTP
+// learns it by its token. A locked pod is asked nothing.
+func (s *Service) requestDrain(ctx context.Context, id, why string) error {
+	_, err := s.registry.Pods.Drain(ctx, id, bounded(why), s.queue.Now())
+	if errors.Is(err, pod.ErrNotFound) || errors.Is(err, pod.ErrLocked) {
+		return nil
+	}
+	return err
 }

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// settledAfter is how much later than its draining a worker must have been
+	// settleTime is how much later than its draining a worker must have been
 	// heard of without jobs: a poll that was held ends sooner.
-	settledAfter = time.Second
+	settleTime = time.Second
 	// silentDrained is when a drained worker is stopped that is not heard of.
 	silentDrained = 20 * time.Second
-	// youngFor is how long an endpoint may lack what is made after it, as its
+	// newEndpointTime is how long an endpoint may lack what is made after it, as its
 	// queue, before a decision says that it could not be counted.
-	youngFor = 10 * time.Second
-	// mostSaid bounds the text of a decision.
-	mostSaid = 500
+	newEndpointTime = 10 * time.Second
+	// maxTextLength bounds the text of a decision.
+	maxTextLength = 500
 )
 
-// note writes the decision if it is another one than the last, or starts or
+// recordDecision writes the decision if it is another one than the last, or starts or
 // drains a worker.
-func (l *leader) note(ctx context.Context, v *view, e endpoint.Endpoint, m *mind, s sample, out verdict) error {
+func (l *leader) recordDecision(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, s sample, out decision) error {
 	if out.reason == "" { // things go on
 		out.reason, out.text = m.last.Reason, m.last.Text
 		if out.reason == "" || obstacle(out.reason) {
@@ -35,10 +35,10 @@ func (l *leader) note(ctx context.Context, v *view, e endpoint.Endpoint, m *mind
 		}
 	}
 	acts := out.start > 0 || len(out.drain) > 0
-	if !acts && out.wanted == m.last.Wanted && out.reason == m.last.Reason && v.now.Sub(m.last.At) < repeatAfter {
+	if !acts && out.wanted == m.last.Wanted && out.reason == m.last.Reason && v.now.Sub(m.last.At) < repeatInterval {
 		return nil
 	}
-	if out.hold && m.last.At.IsZero() && v.now.Sub(e.Created) < youngFor {
+	if out.hold && m.last.At.IsZero() && v.now.Sub(e.Created) < newEndpointTime {
 		return nil
 	}
 	d := registry.Decision{
@@ -57,7 +57,7 @@ func (l *leader) note(ctx context.Context, v *view, e endpoint.Endpoint, m *mind
 	return nil
 }
 
-// obstacle tells reasons that say what is in the way.
+// obstacle reports whether a reason says what is in the way.
 func obstacle(reason string) bool {
 	switch reason {
 	case registry.ScalingBackoff, registry.ScalingPaused, registry.ScalingNoMachine, registry.ScalingInvalid, registry.ScalingUnknown, registry.ScalingLeaving:
@@ -67,15 +67,15 @@ func obstacle(reason string) bool {
 }
 
 func bounded(text string) string {
-	if r := []rune(text); len(r) > mostSaid {
-		return string(r[:mostSaid-1]) + "…"
+	if r := []rune(text); len(r) > maxTextLength {
+		return string(r[:maxTextLength-1]) + "…"
 	}
 	return text
 }
 
-// apply makes the records say what was decided. All of it bears repeating.
-func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *mind, in looked, out verdict) error {
-	if out.hold || external(e) {
+// apply makes the records say what was decided. All of it may run twice.
+func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked, out decision) error {
+	if out.hold || e.Fleet.External() {
 		return nil
 	}
 	var errs []error
@@ -88,18 +88,18 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *min
 		}
 		p, heard := v.workers[e.ID+"."+w.id]
 		if p.Native && !p.Draining {
-			errs = append(errs, l.tell(ctx, w.id, cmp.Or(m.last.Text, "by request"))) // whoever drained it did not say it all
+			errs = append(errs, l.requestDrain(ctx, w.id, cmp.Or(m.last.Text, "by request"))) // what drained it may not have asked for it
 		}
 		if !w.locked && drained(p, heard, w.since, v.now) {
 			errs = append(errs, l.remove(ctx, w.id, "drained and stopped: "+cmp.Or(m.last.Text, "by request")))
 		}
 	}
-	errs = append(errs, l.start(ctx, v, e, in, out), l.introduce(ctx, v, e, in))
+	errs = append(errs, l.start(ctx, v, e, in, out), l.beatForStarting(ctx, v, e, in))
 	return errors.Join(errs...)
 }
 
-// drain lets the worker get no more jobs. One that has no token was never
-// started, or has no way to be told.
+// drain lets the worker get no more jobs. A worker without a token was
+// never started, or cannot be asked.
 func (l *leader) drain(ctx context.Context, e endpoint.Endpoint, id, why string) error {
 	_, err := l.registry.Pods.Drain(ctx, id, bounded(why), l.queue.Now())
 	switch {
@@ -122,7 +122,7 @@ func drained(w registry.Worker, heard bool, since, now time.Time) bool {
 	if !heard || w.State == registry.WorkerInitializing {
 		return now.Sub(since) >= silentDrained
 	}
-	return len(w.Running) == 0 && (w.Draining || !w.Native && w.Seen.After(since.Add(settledAfter)))
+	return len(w.Running) == 0 && (w.Draining || !w.Native && w.Seen.After(since.Add(settleTime)))
 }
 
 // remove says that the pod should be gone; its agent stops it.
@@ -136,7 +136,7 @@ func (l *leader) remove(ctx context.Context, id, why string) error {
 }
 
 // start writes the records of new workers; agents start what they say.
-func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in looked, out verdict) error {
+func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in looked, out decision) error {
 	if out.start == 0 {
 		return nil
 	}
@@ -163,8 +163,8 @@ func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in loo
 	return nil
 }
 
-// introduce lets workers that start be counted as such until they speak.
-func (l *leader) introduce(ctx context.Context, v *view, e endpoint.Endpoint, in looked) error {
+// beatForStarting lets workers that start be counted as such until they speak.
+func (l *leader) beatForStarting(ctx context.Context, v *view, e endpoint.Endpoint, in looked) error {
 	for _, p := range in.pods {
 		w, heard := v.worker(p)
 		if p.Status != pod.Running || heard && (w.State != registry.WorkerInitializing || v.now.Sub(w.Seen) < registry.BeatEvery) {

@@ -7,6 +7,10 @@
 // of all pods true. What it has decided is counted from the records, never from
 // memory, and the id of a new pod follows from what is there, so that two
 // instances that both believe to lead start no worker twice.
+//
+// Reading order: sample.go (what is), decide.go (how many workers there should
+// be, a pure function), apply.go (the records), then agent.go, which makes the
+// machine what the records say.
 package autoscaler
 
 import (
@@ -41,18 +45,18 @@ type Config struct {
 	Closing time.Duration
 	// Startup is how long a worker may take until it is first heard of. 0 means 7 min.
 	Startup time.Duration
-	// Log hears of what no answer tells. nil means silence.
+	// Log gets what no answer reports. nil means silence.
 	Log *slog.Logger
 }
 
 const (
-	defaultEvery   = 500 * time.Millisecond
-	defaultDrain   = 30 * time.Second
-	defaultGrace   = 10 * time.Second
-	defaultClosing = 15 * time.Second
-	defaultStartup = 7 * time.Minute
-	// pingEvery is how often workers of the fleet ping, at the rarest.
-	pingEvery = 2 * time.Second
+	defaultInterval = 500 * time.Millisecond
+	defaultDrain    = 30 * time.Second
+	defaultGrace    = 10 * time.Second
+	defaultClosing  = 15 * time.Second
+	defaultStartup  = 7 * time.Minute
+	// pingInterval is how often workers of the fleet ping, at the rarest.
+	pingInterval = 2 * time.Second
 )
 
 // Deps are what the service stands on. Their Run methods are the caller's to run.
@@ -81,7 +85,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if deps.Queue == nil || deps.Registry == nil {
 		return nil, errors.New("autoscaler: a queue and a registry are needed")
 	}
-	cfg.Every, cfg.DrainTime = cmp.Or(cfg.Every, defaultEvery), cmp.Or(cfg.DrainTime, defaultDrain)
+	cfg.Every, cfg.DrainTime = cmp.Or(cfg.Every, defaultInterval), cmp.Or(cfg.DrainTime, defaultDrain)
 	cfg.Grace, cfg.Startup = cmp.Or(cfg.Grace, defaultGrace), cmp.Or(cfg.Startup, defaultStartup)
 	cfg.Closing = max(0, cmp.Or(cfg.Closing, defaultClosing))
 	if cfg.Log == nil {

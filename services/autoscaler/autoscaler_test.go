@@ -9,15 +9,16 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 func TestTwoLeadersStartNoWorkerTwice(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	a, b := s.engine("machine-a"), s.engine("machine-b")
 	s.endpoint("ep", bounds(7, 7))
 	s.autoscaler(a)
 	s.autoscaler(b)
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if n := len(a.pods()) + len(b.pods()); n != 7 {
 			return fmt.Sprintf("got %d workers, want 7", n)
 		}
@@ -36,7 +37,7 @@ func TestTwoLeadersStartNoWorkerTwice(t *testing.T) {
 	}
 	// A new number is one for both, too.
 	s.update("ep", bounds(9, 9))
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if n := len(a.pods()) + len(b.pods()); n != 9 {
 			return fmt.Sprintf("got %d workers, want 9", n)
 		}
@@ -45,11 +46,11 @@ func TestTwoLeadersStartNoWorkerTwice(t *testing.T) {
 }
 
 func TestABusyWorkerIsDrainedAndNotStopped(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.endpoint("ep", bounds(1, 3))
 	s.autoscaler(e)
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if len(e.pods()) == 1 {
 			return ""
 		}
@@ -57,13 +58,13 @@ func TestABusyWorkerIsDrainedAndNotStopped(t *testing.T) {
 	})
 	const id = "ep-0-1"
 	e.hold(id, "a-job")
-	s.eventually(func() string { return s.stateOf("ep", id, registry.WorkerRunning) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", id, registry.WorkerRunning) })
 	s.update("ep", bounds(0, 3))
 	// Drained by hand, it gets no more jobs, and ends the one it has.
 	if _, err := s.registry.Tokens.Drain(t.Context(), "ep", id); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		d, err := s.registry.Scaling.Last(t.Context(), "ep")
 		if err != nil || d.Wanted != 0 {
 			return fmt.Sprintf("got %d wanted, %v, want 0", d.Wanted, err)
@@ -74,17 +75,17 @@ func TestABusyWorkerIsDrainedAndNotStopped(t *testing.T) {
 		if p := s.status(id, pod.Running); len(e.pods()) != 1 {
 			t.Fatalf("pod %s: a busy worker was stopped: %s", p.ID, p.Change)
 		}
-		s.eventually(func() string { return s.stateOf("ep", id, registry.WorkerRunning) })
+		testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", id, registry.WorkerRunning) })
 	}
 	e.hold(id)
 	if p := s.status(id, pod.Terminated); !strings.HasPrefix(p.Change, "drained") {
 		t.Errorf("got %q, want that it was drained", p.Change)
 	}
-	s.eventually(func() string { return strings.Join(e.pods(), " ") })
+	testenv.EventuallyNone(s.t, func() string { return strings.Join(e.pods(), " ") })
 }
 
 // stateOf returns "" if the worker says it is in this state.
-func (s *site) stateOf(endpointID, id, want string) string {
+func (s *env) stateOf(endpointID, id, want string) string {
 	workers, err := s.registry.Workers.List(s.t.Context(), endpointID)
 	for _, w := range workers {
 		if w.ID == id && w.State == want {
@@ -95,23 +96,23 @@ func (s *site) stateOf(endpointID, id, want string) string {
 }
 
 func TestWhatNobodyKnowsIsStopped(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.endpoint("ep")
 	if err := e.Start(t.Context(), driver.Start{PodID: "orphan", Endpoint: "ep"}); err != nil {
 		t.Fatal(err)
 	}
 	s.autoscaler(e)
-	s.eventually(func() string { return strings.Join(e.pods(), " ") })
+	testenv.EventuallyNone(s.t, func() string { return strings.Join(e.pods(), " ") })
 }
 
 func TestAWorkerThatCannotBeStartedIsTriedAgainLater(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	e.refuse = errRefused
 	s.endpoint("ep", bounds(1, 1))
 	s.autoscaler(e)
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		d, err := s.registry.Scaling.Last(t.Context(), "ep")
 		if err != nil || d.Reason != registry.ScalingBackoff || !strings.Contains(d.Text, errRefused.Error()) {
 			return fmt.Sprintf("got %s: %s, %v, want back-off that names the error", d.Reason, d.Text, err)
@@ -125,7 +126,7 @@ func TestAWorkerThatCannotBeStartedIsTriedAgainLater(t *testing.T) {
 }
 
 func TestADeletedEndpointsWorkersAreRemoved(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	made := s.endpoint("ep", bounds(2, 2))
 	s.autoscaler(e)
@@ -135,14 +136,14 @@ func TestADeletedEndpointsWorkersAreRemoved(t *testing.T) {
 	}
 	s.status("ep-0-1", pod.Terminated)
 	s.status("ep-1-1", pod.Terminated)
-	s.eventually(func() string { return strings.Join(e.pods(), " ") })
+	testenv.EventuallyNone(s.t, func() string { return strings.Join(e.pods(), " ") })
 }
 
 func TestAnAutoscalerThatIsStoppedSaysThatItsPodsAreGone(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	stop := s.autoscaler(s.engine("machine"))
 	s.endpoint("ep", bounds(1, 1))
-	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
 	stop()
 	if p := s.status("ep-0-1", pod.Terminated); p.Machine.Hostname != "machine" {
 		t.Errorf("got machine %q, want its facts kept", p.Machine.Hostname)
@@ -150,11 +151,11 @@ func TestAnAutoscalerThatIsStoppedSaysThatItsPodsAreGone(t *testing.T) {
 }
 
 func TestNothingIsStoppedWhileTheEngineIsAway(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.endpoint("ep", bounds(1, 1))
 	s.autoscaler(e)
-	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
 	e.mu.Lock()
 	e.away = true
 	e.mu.Unlock()
@@ -166,7 +167,7 @@ func TestNothingIsStoppedWhileTheEngineIsAway(t *testing.T) {
 	e.mu.Lock()
 	e.away = false
 	e.mu.Unlock()
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if got := e.pods(); len(got) != 1 || got[0] == "ep-0-1" {
 			return fmt.Sprintf("got %v, want the new one only", got)
 		}

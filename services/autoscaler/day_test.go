@@ -126,7 +126,7 @@ func (d *day) step(t *rapid.T, come int, takes, startup time.Duration) {
 }
 
 // check fails unless the decision keeps what is promised.
-func (d *day) check(t *rapid.T, v verdict) {
+func (d *day) check(t *rapid.T, v decision) {
 	alive := count(d.members, starting, idle, busy)
 	waits := v.reason == registry.ScalingBackoff || v.reason == registry.ScalingLeaving || d.failures > 0 || len(d.members) > alive
 	if n := alive + v.start - len(v.drain); !d.blind && (n > v.wanted || n < v.wanted && !waits) {
@@ -150,7 +150,7 @@ func (d *day) check(t *rapid.T, v verdict) {
 }
 
 // steady fails if the number leaves its bounds, or flaps.
-func (d *day) steady(t *rapid.T, v verdict, before int) {
+func (d *day) steady(t *rapid.T, v decision, before int) {
 	if v.wanted < d.e.WorkersMin || v.wanted > d.e.WorkersMax {
 		t.Fatalf("wanted: got %d, want %d to %d", v.wanted, d.e.WorkersMin, d.e.WorkersMax)
 	}

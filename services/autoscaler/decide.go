@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 )
 
 // state is what a worker of the fleet does.
@@ -65,8 +67,8 @@ type memory struct {
 	grew, high time.Time
 }
 
-// verdict is a decision.
-type verdict struct {
+// decision is a decision.
+type decision struct {
 	wanted int
 	start  int
 	drain  []string // the workers to stop, once they are drained
@@ -80,16 +82,16 @@ type verdict struct {
 //
 // Busy workers are never stopped. The number falls only idleTimeout after it
 // last rose, so that within that time it changes its direction once at most.
-func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) verdict {
+func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 	alive := count(s.members, starting, idle, busy)
 	switch {
 	case s.unknown != "":
-		return verdict{wanted: m.wanted, hold: true, memory: m, reason: registry.ScalingUnknown, text: "nothing is started or stopped: " + s.unknown}
-	case external(e):
+		return decision{wanted: m.wanted, hold: true, memory: m, reason: registry.ScalingUnknown, text: "nothing is started or stopped: " + s.unknown}
+	case e.Fleet.External():
 		return decideExternal(e, s, m, now)
 	}
 	n := needed(e, s, m, alive, now)
-	v := verdict{wanted: alive, memory: memory{wanted: alive, grew: m.grew, high: m.high}}
+	v := decision{wanted: alive, memory: memory{wanted: alive, grew: m.grew, high: m.high}}
 	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
 	switch {
 	case target > alive:
@@ -144,13 +146,16 @@ func needed(e endpoint.Endpoint, s sample, m memory, alive int, now time.Time) n
 // waiting says which jobs ask for a worker.
 func (s sample) waiting() string {
 	if s.orphans.count == 0 {
+		if s.queued == 1 {
+			return "1 job waits"
+		}
 		return fmt.Sprintf("%d jobs wait", s.queued)
 	}
 	return fmt.Sprintf("%d jobs wait and %d have lost their worker", s.queued, s.orphans.count)
 }
 
 // grow starts workers, unless something is in the way.
-func grow(e endpoint.Endpoint, s sample, v verdict, n need, missing int, now time.Time) verdict {
+func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now time.Time) decision {
 	v.wanted += missing
 	v.start, v.reason, v.text = missing, n.reason, n.text
 	if n.workers < v.wanted || n.reason == "" {
@@ -160,7 +165,7 @@ func grow(e endpoint.Endpoint, s sample, v verdict, n need, missing int, now tim
 	leaving := count(s.members, draining, unhealthy)
 	room := max(0, e.WorkersMax-count(s.members, starting, idle, busy)-leaving)
 	v.start = min(v.start, room)
-	wait := backoff(s.failures)
+	wait := startBackoff.Delay(s.failures)
 	switch {
 	case e.Paused(now):
 		v.wanted -= missing
@@ -192,7 +197,7 @@ func grow(e endpoint.Endpoint, s sample, v verdict, n need, missing int, now tim
 }
 
 // shrink stops workers that were idle for long enough, down to target.
-func shrink(e endpoint.Endpoint, s sample, v verdict, target int, now time.Time) verdict {
+func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time) decision {
 	over := max(0, v.wanted-e.WorkersMax) // as many may go at once
 	settled := now.Sub(v.memory.grew) >= e.IdleTimeout
 	// A worker that took a job since it last spoke looks idle.
@@ -224,7 +229,7 @@ func shrink(e endpoint.Endpoint, s sample, v verdict, target int, now time.Time)
 
 // replace stops one idle worker that was started from what holds no longer;
 // the next decision starts another. It waits while new ones fail.
-func replace(e endpoint.Endpoint, s sample, v verdict, now time.Time) verdict {
+func replace(e endpoint.Endpoint, s sample, v decision, now time.Time) decision {
 	if e.Paused(now) || s.failures > 0 || s.machines == 0 || s.invalid != "" || count(s.members, starting, draining) > 0 ||
 		s.allRunning > jobs(s.members) {
 		return v
@@ -236,5 +241,104 @@ func replace(e endpoint.Endpoint, s sample, v verdict, now time.Time) verdict {
 			return v
 		}
 	}
+	return v
+}
+
+// startBackoff is the pause after failed starts in a row.
+var startBackoff = retry.Backoff{First: time.Second, Max: 5 * time.Minute}
+
+// proven is how long a worker must have run so that its end is no failed
+// start, and those before it are forgotten.
+const proven = time.Minute
+
+// vanished is the last change of a pod when the autoscaler of its machine ended
+// without a word.
+const vanished = "the autoscaler that ran it is gone"
+
+// streak counts the workers in a row that ended soon after their start, and
+// returns the last of them. A worker that has run for long ends the row,
+// whether it still does or not. A worker that was asked to end does not count, nor
+// one whose machine vanished.
+func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
+	ended := slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool {
+		return !p.Failed() || p.Change == vanished
+	})
+	slices.SortFunc(ended, func(a, b pod.Pod) int {
+		return cmp.Or(b.Changed.Compare(a.Changed), cmp.Compare(b.ID, a.ID))
+	})
+	var better time.Time // the last time that one was proven
+	for _, p := range pods {
+		if !p.Started.IsZero() && p.Status == pod.Running && now.Sub(p.Started) >= proven {
+			better = later(better, p.Started.Add(proven))
+		}
+	}
+	for _, p := range ended {
+		began := p.Started
+		if began.IsZero() {
+			began = p.Created
+		}
+		if p.Changed.Sub(began) >= proven || p.Changed.Before(better) {
+			break
+		}
+		if failures++; failures == 1 {
+			last = p
+		}
+	}
+	return failures, last
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func pick(all []member, states ...state) []member {
+	var some []member
+	for _, w := range all {
+		if slices.Contains(states, w.state) {
+			some = append(some, w)
+		}
+	}
+	return some
+}
+
+func count(all []member, states ...state) int { return len(pick(all, states...)) }
+
+// jobs is how many the members say they hold.
+func jobs(all []member) int {
+	n := 0
+	for _, w := range all {
+		n += w.jobs
+	}
+	return n
+}
+
+// decideExternal says how many workers somebody else should run.
+func decideExternal(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
+	v := decision{memory: m}
+	n := needed(e, s, m, m.wanted, now)
+	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
+	v.reason, v.text = n.reason, n.text
+	switch {
+	case target > m.wanted && e.Paused(now):
+		target, v.reason, v.text = m.wanted, registry.ScalingPaused, "the endpoint is paused"
+	case target > m.wanted:
+		v.memory.grew, v.memory.high = now, now
+		if n.workers < target {
+			v.reason, v.text = registry.ScalingMinimum, fmt.Sprintf("workersMin is %d", e.WorkersMin)
+		}
+	case target == m.wanted:
+		v.memory.high = now
+		v.reason, v.text = "", ""
+	case m.wanted > e.WorkersMax:
+		target, v.reason, v.text = e.WorkersMax, registry.ScalingBound, fmt.Sprintf("workersMax is %d", e.WorkersMax)
+	case now.Sub(m.high) < e.IdleTimeout || now.Sub(m.grew) < e.IdleTimeout:
+		target, v.reason, v.text = m.wanted, "", ""
+	default:
+		v.reason, v.text = registry.ScalingIdle, fmt.Sprintf("fewer were needed for %s", e.IdleTimeout)
+	}
+	v.wanted, v.memory.wanted = target, target
 	return v
 }

@@ -34,7 +34,7 @@ type run struct {
 	began  time.Time
 }
 
-func (s *site) engine(id string) *engine {
+func (s *env) engine(id string) *engine {
 	return &engine{id: id, registry: s.registry, running: map[string]*run{}, started: map[string]int{}}
 }
 

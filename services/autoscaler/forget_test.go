@@ -10,10 +10,11 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 func TestWhatIsGoneCanBeReadForADayAndThenIsForgotten(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	now := s.queue.Now().UTC()
 	const day = 24 * time.Hour
 	gone := func(id string, ago time.Duration, change ...func(*pod.Pod)) pod.Pod {
@@ -33,9 +34,9 @@ func TestWhatIsGoneCanBeReadForADayAndThenIsForgotten(t *testing.T) {
 	}
 	kept := []string{"young", "runs", "removed", "own", "own-removed"}
 	// Of a busy endpoint the last 1000.
-	for i := range mostRemembered + 2 {
+	for i := range maxEndedPods + 2 {
 		all = append(all, gone(fmt.Sprintf("busy-%04d", i), time.Duration(i)*time.Second, func(p *pod.Pod) { p.Endpoint = "busy" }))
-		if i < mostRemembered {
+		if i < maxEndedPods {
 			kept = append(kept, fmt.Sprintf("busy-%04d", i))
 		}
 	}
@@ -50,10 +51,10 @@ func TestWhatIsGoneCanBeReadForADayAndThenIsForgotten(t *testing.T) {
 		})
 	}
 	made.Wait()
-	k := newKeeper(&Service{queue: s.queue, registry: s.registry, log: slog.New(slog.DiscardHandler)})
+	k := newReconciler(&Service{queue: s.queue, registry: s.registry, log: slog.New(slog.DiscardHandler)})
 	k.forget(t.Context(), &view{now: now, pods: all})
 	left := map[string]bool{}
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		pods, err := s.registry.Pods.List(t.Context())
 		clear(left)
 		for _, p := range pods {
@@ -73,7 +74,7 @@ func TestWhatIsGoneCanBeReadForADayAndThenIsForgotten(t *testing.T) {
 
 // A leader may see an endpoint before its queue is made.
 func TestTheFirstDecisionIsNotThatNothingIsKnown(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := ep(bounds(1, 1))
 	e.ID, e.Created = "ep", s.queue.Now()
 	s.autoscaler(s.engine("machine"))
@@ -94,11 +95,11 @@ func TestTheFirstDecisionIsNotThatNothingIsKnown(t *testing.T) {
 
 // A worker that is replaced leaves a decision, though the number is the same.
 func TestEveryStartIsDecided(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.endpoint("ep", bounds(1, 1), func(e *endpoint.Endpoint) { e.IdleTimeout = time.Second })
 	s.autoscaler(e)
-	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
 	if _, err := s.registry.Pods.Move(t.Context(), "ep-0-1", pod.Stop, "Stopped by request", s.queue.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -115,11 +116,11 @@ func TestEveryStartIsDecided(t *testing.T) {
 }
 
 func TestALockedWorkerStaysAndIsCounted(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.endpoint("ep", bounds(1, 1))
 	s.autoscaler(e)
-	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
 	lock := func(locked bool) {
 		if _, err := s.registry.Pods.Update(t.Context(), "ep-0-1", func(p pod.Pod) (pod.Pod, error) {
 			p.Locked = locked

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"flightline/services/autoscaler/driver"
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -18,7 +20,7 @@ import (
 const never = time.Hour
 
 // submit puts a job into the endpoint's queue, as another process does.
-func (s *site) submit(e endpoint.Endpoint, low bool) {
+func (s *env) submit(e endpoint.Endpoint, low bool) {
 	s.t.Helper()
 	r := job.Request{Input: []byte(`{}`), Policy: job.Policy{LowPriority: low}}
 	if _, err := s.queue.Submit(s.t.Context(), e, queue.NewID(job.Async), job.Async, r); err != nil {
@@ -27,7 +29,7 @@ func (s *site) submit(e endpoint.Endpoint, low bool) {
 }
 
 // elected runs an autoscaler that leads if no other one does.
-func (s *site) elected(id string, drivers ...driver.Driver) {
+func (s *env) elected(id string, drivers ...driver.Driver) {
 	s.t.Helper()
 	reg, q := s.peer()
 	election, err := registry.NewElection(s.t.Context(), s.JS, registry.RoleAutoscaler, id, nil)
@@ -38,13 +40,13 @@ func (s *site) elected(id string, drivers ...driver.Driver) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.background(a.Run)
+	testenv.Background(s.t, a.Run)
 }
 
 // looked waits until the leader has looked at the endpoint.
-func (s *site) looked(id string) {
+func (s *env) looked(id string) {
 	s.t.Helper()
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if _, err := s.registry.Scaling.Last(s.t.Context(), id); err != nil {
 			return err.Error()
 		}
@@ -55,7 +57,7 @@ func (s *site) looked(id string) {
 // The leader has no machine, and the host that has one does not lead. Neither
 // has a timer that would help.
 func TestTheFirstJobWaitsForNoTimer(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	made := map[string]endpoint.Endpoint{}
 	for _, id := range []string{"one", "two"} {
 		made[id] = s.endpoint(id)
@@ -65,7 +67,7 @@ func TestTheFirstJobWaitsForNoTimer(t *testing.T) {
 	s.looked("two")
 	e := s.engine("machine")
 	s.elected("host", e)
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if all, err := s.registry.Instances.List(t.Context()); err != nil || len(all) != 1 {
 			return fmt.Sprintf("got %v, %v, want the host", all, err)
 		}
@@ -73,7 +75,7 @@ func TestTheFirstJobWaitsForNoTimer(t *testing.T) {
 	})
 	s.submit(made["one"], true) // is nobody's business
 	s.submit(made["two"], false)
-	s.eventually(func() string { return s.stateOf("two", "two-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("two", "two-0-1", registry.WorkerIdle) })
 	if d, err := s.registry.Scaling.Last(t.Context(), "two"); err != nil || d.Reason != registry.ScalingFromZero || d.Wanted != 1 {
 		t.Errorf("got %s, %d wanted, %v; want one from zero", d.Reason, d.Wanted, err)
 	}
@@ -81,11 +83,11 @@ func TestTheFirstJobWaitsForNoTimer(t *testing.T) {
 		t.Errorf("a low-priority job: got %d starts, want none", n)
 	}
 	s.submit(made["one"], false)
-	s.eventually(func() string { return s.stateOf("one", "one-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("one", "one-0-1", registry.WorkerIdle) })
 }
 
 func TestIdleQueuesAreNotCountedAgainAndAgain(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	var last endpoint.Endpoint
 	const endpoints = 5
 	for i := range endpoints {
@@ -95,14 +97,14 @@ func TestIdleQueuesAreNotCountedAgainAndAgain(t *testing.T) {
 			}
 		})
 	}
-	asked, err := s.NC.SubscribeSync(streams.ConsumerInfo("*", streams.Consumer(job.Normal)))
+	asked, err := s.NC.SubscribeSync(bus.ConsumerInfo("*", streams.Consumer(job.Normal)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := s.engine("machine")
 	s.autoscaler(e)
-	s.eventually(func() string { return s.stateOf("ep0", "ep0-0-1", registry.WorkerIdle) })
-	s.eventually(func() string { // thirty looks without a question
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep0", "ep0-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { // thirty looks without a question
 		before, _, _ := asked.Pending()
 		<-time.After(1500 * time.Millisecond)
 		if after, _, _ := asked.Pending(); after > before || after < endpoints {
@@ -115,7 +117,7 @@ func TestIdleQueuesAreNotCountedAgainAndAgain(t *testing.T) {
 	// What was not told while the server was away is counted.
 	s.Stop()
 	s.Start()
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		_, err := s.queue.Submit(t.Context(), made(t, s, "ep2"), queue.NewID(job.Async), job.Async, job.Request{Input: []byte(`{}`)})
 		if err != nil {
 			return err.Error()
@@ -125,7 +127,7 @@ func TestIdleQueuesAreNotCountedAgainAndAgain(t *testing.T) {
 	s.status("ep2-0-1", pod.Running)
 }
 
-func made(t *testing.T, s *site, id string) endpoint.Endpoint {
+func made(t *testing.T, s *env, id string) endpoint.Endpoint {
 	t.Helper()
 	e, err := s.registry.Endpoints.Get(t.Context(), id)
 	if err != nil {
@@ -134,25 +136,25 @@ func made(t *testing.T, s *site, id string) endpoint.Endpoint {
 	return e
 }
 
-// Whoever has workers of his own has jobs that nobody is to be started for.
+// An owner with workers of its own has jobs for which none is to be started.
 func TestJobsThatOthersTakeAtOnceAreNotLookedForAgainAndAgain(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	s.autoscaler()
 	for id, tt := range map[string]struct {
 		change []func(*endpoint.Endpoint)
 		most   uint64
 	}{
-		"owners": {[]func(*endpoint.Endpoint){elsewhere, bounds(0, 3)}, mostHasty + 4},
+		"owners": {[]func(*endpoint.Endpoint){elsewhere, bounds(0, 3)}, maxHastyRounds + 4},
 		"off":    {[]func(*endpoint.Endpoint){elsewhere, bounds(0, 0), func(e *endpoint.Endpoint) { e.NoWorkers = true }}, 4},
 	} {
 		e := s.endpoint(id, tt.change...)
 		s.looked(id)
-		w, err := s.queue.Take(t.Context(), e, "own", 1)
+		w, err := s.queue.Consume(t.Context(), e, "own", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		asked, err := s.NC.SubscribeSync(streams.ConsumerInfo(streams.Jobs(id), streams.Consumer(job.Normal)))
+		asked, err := s.NC.SubscribeSync(bus.ConsumerInfo(streams.Jobs(id), streams.Consumer(job.Normal)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,22 +175,22 @@ func TestJobsThatOthersTakeAtOnceAreNotLookedForAgainAndAgain(t *testing.T) {
 	}
 }
 
-// leader is one that looks at nothing by itself.
-func (s *site) leader() *leader {
+// leader looks at nothing by itself.
+func (s *env) leader() *leader {
 	s.t.Helper()
 	service, err := New(Config{}, Deps{Queue: s.queue, Registry: s.registry})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	l := &leader{Service: service, minds: map[string]*mind{}, keeper: newKeeper(service), arrivals: s.queue.Arrivals()}
+	l := &leader{Service: service, endpoints: map[string]*endpointState{}, reconciler: newReconciler(service), arrivals: s.queue.EnqueueNotifier()}
 	s.t.Cleanup(l.arrivals.Close)
 	return l
 }
 
 func TestAMessageThatIsLostIsNotReliedUponTwice(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.endpoint("ep")
-	l, m, now := s.leader(), &mind{}, s.queue.Now()
+	l, m, now := s.leader(), &endpointState{}, s.queue.Now()
 	count := func(after time.Duration) queue.Stats {
 		t.Helper()
 		got, err := l.count(t.Context(), now.Add(after), e, m)
@@ -198,29 +200,29 @@ func TestAMessageThatIsLostIsNotReliedUponTwice(t *testing.T) {
 		return got
 	}
 	count(0)
-	if count(2 * settledWithin); !m.line.quiet {
+	if count(2 * announceDelay); !m.count.quiet {
 		t.Fatal("got it counted, want it listened to")
 	}
 	s.submit(e, false)
-	<-l.arrivals.Told() // and nobody hears of it
-	if got := count(3 * settledWithin); got.Queued != 0 {
+	<-l.arrivals.Told() // and no reader gets it
+	if got := count(3 * announceDelay); got.Queued != 0 {
 		t.Fatalf("got %d jobs, want none heard of", got.Queued)
 	}
-	after := 3 * settledWithin
-	s.eventually(func() string { // a count may be some moments old
-		if after += recountEvery; count(after).Queued == 1 {
+	after := 3 * announceDelay
+	testenv.EventuallyNone(s.t, func() string { // a count may be some moments old
+		if after += recountInterval; count(after).Queued == 1 {
 			return ""
 		}
 		return "no job found"
 	})
 	if l.arrivals.Awaits("ep", false) {
-		t.Error("got the next job awaited as if it could be told, want it counted")
+		t.Error("got the next job awaited as if it would be announced, want it counted")
 	}
 }
 
 // A worker that its owner drains does its last job, and is no reason for another.
 func TestWorkersThatDrainAreNotTakenForBusy(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.endpoint("ep", elsewhere, bounds(0, 3))
 	for id, draining := range map[string]bool{"busy": false, "says-so": true, "by-token": false, "by-record": false} {
 		w := registry.Worker{ID: id, Endpoint: "ep", State: registry.WorkerRunning, Running: []string{"job-" + id}, Native: id != "by-token", Draining: draining}
@@ -236,12 +238,12 @@ func TestWorkersThatDrainAreNotTakenForBusy(t *testing.T) {
 	}
 	s.pod("by-record", of("ep"), func(p *pod.Pod) { p.Driver, p.Drain.At = "", p.Created })
 	l := s.leader()
-	s.eventually(func() string {
-		v, err := l.look(t.Context())
+	testenv.EventuallyNone(s.t, func() string {
+		v, err := l.readView(t.Context())
 		if err != nil {
 			return err.Error()
 		}
-		in := l.sample(t.Context(), v, e, &mind{})
+		in := l.sample(t.Context(), v, e, &endpointState{})
 		if all, working := len(in.members), count(in.members, busy); all != 4 || working != 1 {
 			return fmt.Sprintf("got %+v, %q, want one of four busy", in.members, in.unknown)
 		}

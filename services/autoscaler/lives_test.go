@@ -10,10 +10,11 @@ import (
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
-// pod makes one that works for no endpoint.
-func (s *site) pod(id string, change ...func(*pod.Pod)) {
+// pod makes a pod that works for no endpoint.
+func (s *env) pod(id string, change ...func(*pod.Pod)) {
 	s.t.Helper()
 	now := s.queue.Now().UTC()
 	p := pod.Pod{ID: id, Name: id, Driver: pod.Process, Status: pod.Running, Created: now, Changed: now, Spec: pod.Spec{Command: []string{"x"}}}
@@ -26,7 +27,7 @@ func (s *site) pod(id string, change ...func(*pod.Pod)) {
 }
 
 // move stops or starts a pod, as a request does.
-func (s *site) move(id string, by pod.Trigger, mutate func(*pod.Pod)) {
+func (s *env) move(id string, by pod.Trigger, mutate func(*pod.Pod)) {
 	s.t.Helper()
 	if _, err := s.registry.Pods.Move(s.t.Context(), id, by, "by request", s.queue.Now(), mutate); err != nil {
 		s.t.Fatal(err)
@@ -34,10 +35,10 @@ func (s *site) move(id string, by pod.Trigger, mutate func(*pod.Pod)) {
 }
 
 // told waits until the pod's last change has these words.
-func (s *site) told(id, words string) pod.Pod {
+func (s *env) told(id, words string) pod.Pod {
 	s.t.Helper()
 	var p pod.Pod
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		var err error
 		if p, err = s.registry.Pods.Get(s.t.Context(), id); err == nil && strings.Contains(p.Change, words) {
 			return ""
@@ -48,7 +49,7 @@ func (s *site) told(id, words string) pod.Pod {
 }
 
 func TestAPodWhoseMachineIsGoneEndsAndCanBeStartedElsewhere(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("alive")
 	s.autoscaler(e)
 	s.pod("lost", func(p *pod.Pod) { p.MachineID = "gone" })
@@ -60,7 +61,7 @@ func TestAPodWhoseMachineIsGoneEndsAndCanBeStartedElsewhere(t *testing.T) {
 		t.Errorf("got %q, want the other one left alone", p.Change)
 	}
 	s.move("lost", pod.Start, func(p *pod.Pod) { p.MachineID = "" })
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if slices.Contains(e.pods(), "lost") {
 			return ""
 		}
@@ -69,7 +70,7 @@ func TestAPodWhoseMachineIsGoneEndsAndCanBeStartedElsewhere(t *testing.T) {
 }
 
 func TestAContainerThatOutlivedItsAutoscalerIsAdopted(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.pod("own", func(p *pod.Pod) { p.MachineID = "machine" })
 	if err := e.Start(t.Context(), driver.Start{PodID: "own"}); err != nil {
@@ -86,11 +87,11 @@ func TestAContainerThatOutlivedItsAutoscalerIsAdopted(t *testing.T) {
 }
 
 func TestAPodThatIsStoppedAndStartedAtOnceBeginsAnew(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.autoscaler(e)
 	s.pod("p")
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if e.starts("p") == 1 {
 			return ""
 		}
@@ -104,7 +105,7 @@ func TestAPodThatIsStoppedAndStartedAtOnceBeginsAnew(t *testing.T) {
 	e.mu.Lock()
 	e.away = false
 	e.mu.Unlock()
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if r := e.running["p"]; r != nil && r.start.Env["NEW"] == "yes" {
@@ -117,8 +118,29 @@ func TestAPodThatIsStoppedAndStartedAtOnceBeginsAnew(t *testing.T) {
 	}
 }
 
+func TestARestartEndsWhatRunsAndStartsItAgain(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	s.autoscaler(e)
+	s.pod("p")
+	for life := range 3 {
+		testenv.EventuallyNone(t, func() string {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if r := e.running["p"]; r == nil || r.start.Life != life {
+				return fmt.Sprintf("want life %d of it to run", life)
+			}
+			return ""
+		})
+		if p := s.status("p", pod.Running); p.Starts != life || e.starts("p") != life+1 {
+			t.Errorf("got %d requests and %d starts, want %d and %d", p.Starts, e.starts("p"), life, life+1)
+		}
+		s.move("p", pod.Restart, nil)
+	}
+}
+
 func TestAPodThatNoMachineCanRunSaysSo(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	s.autoscaler(s.engine("machine"))
 	s.pod("waits", func(p *pod.Pod) { p.Driver = pod.Docker })
 	s.pod("large", func(p *pod.Pod) { p.Spec.GPUs = 2 })
@@ -136,7 +158,7 @@ type docker struct{ *engine }
 func (docker) Name() pod.Driver { return pod.Docker }
 
 func TestAPodThatWaitedIsStartedOnceItCanBe(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	s.autoscaler()
 	s.pod("waits", func(p *pod.Pod) { p.Driver = pod.Docker })
 	s.told("waits", "no autoscaler with the driver docker runs")
@@ -148,13 +170,13 @@ func TestAPodThatWaitedIsStartedOnceItCanBe(t *testing.T) {
 }
 
 func TestAWorkerThatIsStoppedWithUsLeavesWordOfItsJobs(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.endpoint("ep", bounds(1, 1))
 	stop := s.autoscalerOf(Config{Closing: time.Second}, e)
-	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
 	e.hold("ep-0-1", "a-job")
-	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerRunning) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerRunning) })
 	stop()
 	if p := s.status("ep-0-1", pod.Terminated); !slices.Equal(p.Cut, []string{"a-job"}) {
 		t.Errorf("got %v, want its job", p.Cut)

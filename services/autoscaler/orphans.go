@@ -6,6 +6,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/mutation"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 )
@@ -19,7 +20,7 @@ const (
 	orphansInterval = 2 * time.Second
 	// watchTimeout is the pause between two looks after which it is not known
 	// what workers named in between, as after an outage.
-	watchTimeout = externalEvery + unnamedTimeout
+	watchTimeout = externalInterval + unnamedTimeout
 )
 
 // orphans are jobs that were handed out and that no living worker names: their
@@ -38,7 +39,7 @@ type orphans struct {
 func findOrphans(out []job.ID, named map[job.ID]bool, since map[job.ID]time.Time, lease time.Duration, now time.Time) (found orphans, next map[job.ID]time.Time) {
 	next = map[job.ID]time.Time{}
 	for _, id := range out {
-		if named[id] || plantNoOrphans {
+		if named[id] || mutation.NoOrphans {
 			continue
 		}
 		first, known := since[id]
@@ -56,7 +57,7 @@ func findOrphans(out []job.ID, named map[job.ID]bool, since map[job.ID]time.Time
 	return found, next
 }
 
-// named are the jobs that living workers hold, whoever started them.
+// named are the jobs that living workers hold, of fleets and of owners.
 func named(workers []registry.Worker) map[job.ID]bool {
 	jobs := map[job.ID]bool{}
 	for _, w := range workers {
@@ -77,7 +78,7 @@ type handed struct {
 
 // orphans finds the orphans of normal priority. The jobs are listed only while
 // more are handed out than workers name, or one was not named before.
-func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *mind, stats queue.Stats) (orphans, error) {
+func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, stats queue.Stats) (orphans, error) {
 	h := &m.handed
 	none := stats.Running == stats.RunningLow || e.WorkersMax == 0 || e.ScalerType != endpoint.QueueDelay
 	if none || v.now.Sub(h.looked) > watchTimeout {
@@ -86,7 +87,7 @@ func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *m
 	if h.looked = v.now; none {
 		return orphans{}, nil
 	}
-	held := named(v.visitors[e.ID])
+	held := named(v.externalWorkers[e.ID])
 	if stats.Running <= len(held) && len(h.unnamed) == 0 {
 		return orphans{}, nil
 	}

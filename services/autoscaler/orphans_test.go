@@ -10,6 +10,7 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 func TestFindOrphans(t *testing.T) {
@@ -67,67 +68,67 @@ func TestDecideAboutOrphans(t *testing.T) {
 	checkDecisions(t, map[string]decisionTest{
 		"a job whose worker is lost starts another at once": {
 			e: ep(), s: sample{orphans: orphans{count: 1}, running: 1, allRunning: 1, machines: 1},
-			want: verdict{wanted: 1, start: 1, reason: registry.ScalingFromZero},
+			want: decision{wanted: 1, start: 1, reason: registry.ScalingFromZero},
 		},
 		"which stays, though it idles until the lease is over": {
 			e: ep(), s: sample{orphans: orphans{count: 1}, running: 1, allRunning: 1, machines: 1, members: crew(20*time.Second, idle)},
-			want: verdict{wanted: 1},
+			want: decision{wanted: 1},
 		},
 		"one is enough while none can be taken over": {
 			e: ep(), s: sample{orphans: orphans{count: 3}, running: 3, allRunning: 3, machines: 1, members: crew(long, starting)},
-			want: verdict{wanted: 1},
+			want: decision{wanted: 1},
 		},
 		"three that nobody takes over double the fleet": {
 			e: ep(), s: sample{orphans: orphans{count: 2, waited: 5 * time.Second}, running: 3, allRunning: 3, machines: 1, members: crew(long, busy)},
-			want: verdict{wanted: 2, start: 1, reason: registry.ScalingDelay},
+			want: decision{wanted: 2, start: 1, reason: registry.ScalingDelay},
 		},
 		"and no more than the maximum, either": {
 			e: ep(bounds(0, 1)), s: sample{orphans: orphans{count: 2, waited: time.Minute}, running: 3, allRunning: 3, machines: 1, members: crew(long, busy)},
-			want: verdict{wanted: 1},
+			want: decision{wanted: 1},
 		},
 		"nor more than there are jobs": {
 			e: ep(bounds(0, 9)), s: sample{orphans: orphans{count: 1, waited: time.Minute}, running: 4, allRunning: 4, machines: 1, members: crew(long, busy, busy, busy)},
-			want: verdict{wanted: 4, start: 1, reason: registry.ScalingDelay},
+			want: decision{wanted: 4, start: 1, reason: registry.ScalingDelay},
 		},
-		"a lost worker's job, and one that drains": {
+		"a lost worker's job, and a draining worker's": {
 			e: ep(), s: sample{orphans: orphans{count: 1}, running: 2, allRunning: 2, machines: 1, members: crew(long, draining)},
-			want: verdict{wanted: 1, start: 1, reason: registry.ScalingFromZero},
+			want: decision{wanted: 1, start: 1, reason: registry.ScalingFromZero},
 		},
 		"lost workers' jobs while paused": {
-			e: ep(paused), s: sample{orphans: orphans{count: 1}, running: 1, allRunning: 1, machines: 1}, want: verdict{reason: registry.ScalingPaused},
+			e: ep(paused), s: sample{orphans: orphans{count: 1}, running: 1, allRunning: 1, machines: 1}, want: decision{reason: registry.ScalingPaused},
 		},
 		"lost workers' jobs of a fleet that is off": {
-			e: ep(bounds(0, 0)), s: sample{orphans: orphans{count: 1}, running: 1, allRunning: 1, machines: 1}, want: verdict{},
+			e: ep(bounds(0, 0)), s: sample{orphans: orphans{count: 1}, running: 1, allRunning: 1, machines: 1}, want: decision{},
 		},
 		"requests: a lost worker's job runs": {
 			e: ep(requests(1)), s: sample{running: 1, allRunning: 1, machines: 1},
-			want: verdict{wanted: 1, start: 1, reason: registry.ScalingRequests},
+			want: decision{wanted: 1, start: 1, reason: registry.ScalingRequests},
 		},
 		"external: a lost worker's job": {
 			e: ep(elsewhere), s: sample{orphans: orphans{count: 1}, running: 1, allRunning: 1},
-			want: verdict{wanted: 1, reason: registry.ScalingFromZero},
+			want: decision{wanted: 1, reason: registry.ScalingFromZero},
 		},
 		"external: and the worker for it is no longer there": {
-			e: ep(elsewhere), s: sample{orphans: orphans{count: 1}, running: 1, allRunning: 1}, before: 1, want: verdict{wanted: 1},
+			e: ep(elsewhere), s: sample{orphans: orphans{count: 1}, running: 1, allRunning: 1}, before: 1, want: decision{wanted: 1},
 		},
 	})
 }
 
 // take picks up the next job of the endpoint as a worker that says nothing.
-func (s *site) take(e endpoint.Endpoint, worker string) (lost func()) {
+func (s *env) take(e endpoint.Endpoint, worker string) (lost func()) {
 	s.t.Helper()
 	_, q := s.peer()
-	taker, err := q.Take(s.t.Context(), e, worker, 1)
+	consumer, err := q.Consume(s.t.Context(), e, worker, 1)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer taker.Close()
-	lease, err := taker.Next(s.t.Context())
+	defer consumer.Close()
+	lease, err := consumer.Next(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return func() {
-		if err := lease.GiveBack(s.t.Context()); err != nil {
+		if err := lease.Release(s.t.Context()); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -136,7 +137,7 @@ func (s *site) take(e endpoint.Endpoint, worker string) (lost func()) {
 // Somebody had workers of his own, and they gave their jobs back. A leader that
 // has just taken over counts none as waiting.
 func TestJobsThatWereGivenBackAskForAWorker(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	given, low, off := s.endpoint("given"), s.endpoint("low"), s.endpoint("off", bounds(0, 0), func(e *endpoint.Endpoint) { e.NoWorkers = true })
 	outside, stopped, forgot := s.endpoint("outside", elsewhere), s.endpoint("stopped", paused), s.endpoint("forgot")
 	for _, e := range []endpoint.Endpoint{given, low, off, outside, stopped} {
@@ -152,8 +153,8 @@ func TestJobsThatWereGivenBackAskForAWorker(t *testing.T) {
 	s.autoscaler(s.engine("machine"))
 	s.status("given-0-1", pod.Running)
 	s.status("forgot-0-1", pod.Running)
-	s.eventually(func() string { return s.decided("outside", 1, registry.ScalingFromZero) })
-	s.eventually(func() string { return s.decided("stopped", 0, registry.ScalingPaused) })
+	testenv.EventuallyNone(s.t, func() string { return s.decided("outside", 1, registry.ScalingFromZero) })
+	testenv.EventuallyNone(s.t, func() string { return s.decided("stopped", 0, registry.ScalingPaused) })
 	for _, id := range []string{"low", "off"} {
 		if missing := s.decided(id, 0, registry.ScalingSteady); missing != "" {
 			t.Error(missing)
@@ -163,15 +164,15 @@ func TestJobsThatWereGivenBackAskForAWorker(t *testing.T) {
 
 // Heartbeats between two looks that are far apart are not known.
 func TestAnOutageForgetsWhichJobsWereUnnamed(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.endpoint("ep")
 	s.submit(e, false)
 	s.take(e, "own")
-	l, m, v := s.leader(), &mind{}, &view{now: s.queue.Now()}
+	l, m, v := s.leader(), &endpointState{}, &view{now: s.queue.Now()}
 	for _, look := range []struct {
 		after time.Duration
 		want  int
-	}{{0, 0}, {unnamedTimeout - 1, 0}, {1 + watchTimeout + 1, 0}, {unnamedTimeout - 1, 0}, {1, 1}, {externalEvery, 1}} {
+	}{{0, 0}, {unnamedTimeout - 1, 0}, {1 + watchTimeout + 1, 0}, {unnamedTimeout - 1, 0}, {1, 1}, {externalInterval, 1}} {
 		v.now = v.now.Add(look.after)
 		got, err := l.orphans(t.Context(), v, e, m, queue.Stats{Running: 1})
 		if err != nil || got.count != look.want {
@@ -181,7 +182,7 @@ func TestAnOutageForgetsWhichJobsWereUnnamed(t *testing.T) {
 }
 
 // decided returns "" if the last decision about the endpoint is this one.
-func (s *site) decided(id string, wanted int, reason string) string {
+func (s *env) decided(id string, wanted int, reason string) string {
 	d, err := s.registry.Scaling.Last(s.t.Context(), id)
 	if err == nil && d.Wanted == wanted && d.Reason == reason {
 		return ""

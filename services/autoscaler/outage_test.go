@@ -13,6 +13,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 // diary is a log that can be read while it is written.
@@ -34,17 +35,17 @@ func (d *diary) count(words string) int {
 }
 
 func TestNothingIsStartedOrStoppedWhileTheBusIsAway(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.endpoint("ep", bounds(2, 3), func(e *endpoint.Endpoint) { e.IdleTimeout = time.Second })
 	said := &diary{}
 	s.autoscalerOf(Config{Log: slog.New(slog.NewTextHandler(said, nil))}, e)
 	for _, id := range []string{"ep-0-1", "ep-1-1"} {
-		s.eventually(func() string { return s.stateOf("ep", id, registry.WorkerIdle) })
+		testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", id, registry.WorkerIdle) })
 	}
 	s.Stop()
 	// Both have looked in vain, the leader several times.
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		leader, agent := said.count("fleets not looked at"), said.count("pods not looked at")
 		if leader >= 3 && agent >= 1 {
 			return ""
@@ -56,7 +57,7 @@ func TestNothingIsStartedOrStoppedWhileTheBusIsAway(t *testing.T) {
 	}
 	s.Start()
 	// It leads on: what is asked for afterwards is done.
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		_, err := s.registry.Endpoints.Update(t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 			e.WorkersMin = 3
 			return e, nil
@@ -75,12 +76,12 @@ func TestNothingIsStartedOrStoppedWhileTheBusIsAway(t *testing.T) {
 }
 
 func TestAnUnhealthyWorkerIsEndedAndTheNextWaits(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	e.newborn = registry.WorkerUnhealthy
 	s.endpoint("ep", bounds(1, 1))
 	s.autoscaler(e)
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		d, err := s.registry.Scaling.Last(t.Context(), "ep")
 		if err != nil || d.Reason != registry.ScalingBackoff || !strings.Contains(d.Text, "unhealthy") || !strings.Contains(d.Text, "2 times") {
 			return fmt.Sprintf("got %s: %s, %v, want back-off after two", d.Reason, d.Text, err)
@@ -93,21 +94,21 @@ func TestAnUnhealthyWorkerIsEndedAndTheNextWaits(t *testing.T) {
 		}
 	}
 	first, second := s.status("ep-0-1", pod.Exited), s.status("ep-0-2", pod.Exited)
-	if pause := second.Created.Sub(first.Changed); pause < backoff(1) {
-		t.Errorf("got the second %s after the end of the first, want %s at least", pause, backoff(1))
+	if pause := second.Created.Sub(first.Changed); pause < startBackoff.Delay(1) {
+		t.Errorf("got the second %s after the end of the first, want %s at least", pause, startBackoff.Delay(1))
 	}
 }
 
 func TestAWorkerThatIsNeverReadyIsEnded(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	e.newborn = mute
 	s.endpoint("ep", bounds(1, 1))
 	s.autoscalerOf(Config{Startup: time.Second}, e)
-	if p := s.status("ep-0-1", pod.Exited); !strings.Contains(p.Change, "not ready after 1s") {
+	if p := s.status("ep-0-1", pod.Exited); !strings.Contains(p.Change, "asked for no job within 1s") {
 		t.Errorf("got %q, want that it was not ready", p.Change)
 	}
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if slices.Contains(e.pods(), "ep-0-1") {
 			return "it still runs"
 		}

@@ -18,7 +18,7 @@ func TestWhyAPodWasNotStartedIsSaidOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("got nil, want an error")
 	}
-	if got, want := plain("p", err), `exec: "no-such-program": executable file not found in $PATH`; got != want {
+	if got, want := textOf("p", err), `exec: "no-such-program": executable file not found in $PATH`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

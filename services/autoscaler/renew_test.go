@@ -9,6 +9,7 @@ import (
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 // The leader renews what belongs to a worker that runs: it stays for longer than the
@@ -21,8 +22,8 @@ func TestAWorkerThatRunsOutlivesTheTTLOfItsRecord(t *testing.T) {
 	s.autoscaler(e)
 	const id = "ep-0-1"
 	made := s.status(id, pod.Running)
-	s.eventually(func() string { return s.stateOf("ep", id, registry.WorkerIdle) })
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", id, registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string {
 		if now := s.queue.Now(); now.Sub(made.Created) < ttl+time.Second {
 			return fmt.Sprintf("its record was made at %s, it is %s", made.Created, now)
 		}
@@ -60,16 +61,19 @@ func TestAFleetStartsAgainAfterItsRecordsExpired(t *testing.T) {
 	s.Stop()
 	<-time.After(ttl) // nobody is there to ask
 	s.Start()
-	s.eventually(func() string {
+	gone := func() string {
 		if _, err := s.registry.Pods.Get(t.Context(), id); !errors.Is(err, pod.ErrNotFound) {
 			return fmt.Sprintf("the pod: got %v, want that it is gone", err)
 		}
 		return ""
-	})
+	}
+	testenv.EventuallyNone(s.t, gone)
 	s.podTTL = 0 // the new record must not expire while it is waited for
 	s.registry, s.queue = s.peer()
+	testenv.EventuallyNone(s.t, gone) // for this registry the old one counts until the server removes it
+	s.registry, s.queue = s.peer()    // and this one never saw it: no watch reports the removal
 	s.autoscaler(e)
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if p, err := s.registry.Pods.Get(t.Context(), id); err != nil || p.Started.IsZero() {
 			return fmt.Sprintf("got %+v, %v, want it started", p, err)
 		}

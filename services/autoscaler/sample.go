@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,7 +21,7 @@ type looked struct {
 }
 
 // sample reads what the decision about an endpoint needs.
-func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *mind) looked {
+func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState) looked {
 	in := looked{pods: v.fleets[e.ID]}
 	in.machines = len(v.machines[pod.Driver(e.Fleet.Driver)])
 	stats, err := l.count(ctx, v.now, e, m)
@@ -43,8 +44,8 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *mi
 		l.log.DebugContext(ctx, "handed-out jobs not listed", "endpoint", e.ID, "err", err)
 		return in
 	}
-	if external(e) {
-		in.members, in.unknown = l.visitors(ctx, v, e.ID)
+	if e.Fleet.External() {
+		in.members, in.unknown = l.externalWorkers(ctx, v, e.ID)
 		return in
 	}
 	if in.spec, in.invalid, in.unknown = l.specOf(ctx, v, e); in.unknown != "" {
@@ -59,8 +60,8 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *mi
 
 // members are the workers of the fleet that are not gone. unknown says which
 // of them could not be asked about.
-func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *mind, in looked) (all []member, unknown string) {
-	states := map[string]standing{}
+func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked) (all []member, unknown string) {
+	states := map[string]stateSince{}
 	for _, p := range in.pods {
 		if p.Status != pod.Running {
 			continue
@@ -75,7 +76,7 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *m
 			now = draining
 		}
 		since := m.since(p.ID, now, v.now)
-		states[p.ID] = standing{now, since}
+		states[p.ID] = stateSince{now, since}
 		all = append(all, member{
 			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
 			stale: in.invalid == "" && (!same(p.Spec, in.spec) || string(p.Driver) != e.Fleet.Driver),
@@ -86,17 +87,17 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *m
 }
 
 // alike are the pods that were started from what the endpoint says now: how
-// others ended tells nothing of the next.
+// others ended says nothing of the next.
 func alike(pods []pod.Pod, e endpoint.Endpoint, spec pod.Spec) []pod.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool {
 		return !same(p.Spec, spec) || string(p.Driver) != e.Fleet.Driver
 	})
 }
 
-// visitors are the workers that somebody else has started. unknown says which
+// externalWorkers are the workers that somebody else has started. unknown says which
 // of them could not be asked about.
-func (l *leader) visitors(ctx context.Context, v *view, endpointID string) (all []member, unknown string) {
-	for _, w := range v.visitors[endpointID] {
+func (l *leader) externalWorkers(ctx context.Context, v *view, endpointID string) (all []member, unknown string) {
+	for _, w := range v.externalWorkers[endpointID] {
 		var token registry.Token
 		if !w.Native { // those have none
 			var err error
@@ -114,7 +115,7 @@ func (l *leader) visitors(ctx context.Context, v *view, endpointID string) (all 
 }
 
 // since is how long a worker has been in a state, as far as this leader knows.
-func (m *mind) since(id string, now state, at time.Time) time.Time {
+func (m *endpointState) since(id string, now state, at time.Time) time.Time {
 	if before, ok := m.states[id]; ok && before.state == now {
 		return before.since
 	}
@@ -147,4 +148,132 @@ func stateOf(w registry.Worker, heard bool) state {
 		return busy
 	}
 	return idle
+}
+
+// backgroundAge is how old the machines and templates may be that a decision
+// goes by. Each reading costs the server a consumer.
+const backgroundAge = 2 * time.Second
+
+// background is what changes seldom.
+type background struct {
+	machines  map[pod.Driver][]string
+	listed    time.Time
+	templates map[string]pod.Template
+	read      time.Time
+}
+
+// view is everything that is the same for all endpoints at one look.
+type view struct {
+	now       time.Time
+	endpoints []endpoint.Endpoint
+	pods      []pod.Pod
+	workers   map[string]registry.Worker // by id of endpoint and pod
+	machines  map[pod.Driver][]string
+	templates map[string]pod.Template
+	// drains are the pods that were asked to drain, as workers are.
+	drains map[string]pod.Pod
+	// fleets are the pods, and externalWorkers the workers, by endpoint.
+	fleets          map[string][]pod.Pod
+	externalWorkers map[string][]registry.Worker
+}
+
+func (v *view) worker(p pod.Pod) (registry.Worker, bool) {
+	w, ok := v.workers[p.Endpoint+"."+p.ID]
+	return w, ok
+}
+
+// unwell reports whether a worker of a fleet says that it is unhealthy.
+func (v *view) unwell() bool {
+	return slices.ContainsFunc(v.pods, func(p pod.Pod) bool {
+		if p.Status != pod.Running || !fleet(p) {
+			return false
+		}
+		w, _ := v.worker(p)
+		return w.State == registry.WorkerUnhealthy
+	})
+}
+
+// fleet reports whether autoscalers start and stop the pod as a worker.
+func fleet(p pod.Pod) bool { return p.Endpoint != "" && p.Driver != "" && p.Driver != pod.External }
+
+// readView reads what is the same for all endpoints.
+func (l *leader) readView(ctx context.Context) (*view, error) {
+	v := &view{
+		now: l.queue.Now(), workers: map[string]registry.Worker{}, drains: map[string]pod.Pod{},
+		fleets: map[string][]pod.Pod{}, externalWorkers: map[string][]registry.Worker{},
+	}
+	var workers []registry.Worker
+	var errs [3]error
+	v.endpoints, errs[0] = l.registry.Endpoints.Known(ctx)
+	v.pods, errs[1] = l.registry.Pods.List(ctx)
+	workers, errs[2] = l.registry.Workers.List(ctx, "")
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	for _, p := range v.pods {
+		if !p.Drain.At.IsZero() {
+			v.drains[p.Endpoint+"."+p.ID] = p
+		}
+		if fleet(p) {
+			v.fleets[p.Endpoint] = append(v.fleets[p.Endpoint], p)
+		}
+	}
+	for _, w := range workers {
+		v.workers[w.Endpoint+"."+w.ID] = w
+		v.externalWorkers[w.Endpoint] = append(v.externalWorkers[w.Endpoint], w)
+	}
+	return v, l.readBackground(ctx, v)
+}
+
+// readBackground adds the machines and the templates.
+func (l *leader) readBackground(ctx context.Context, v *view) error {
+	known, templates := &l.known, false
+	stale := v.now.Sub(known.listed) >= backgroundAge
+	for _, e := range v.endpoints {
+		templates = templates || e.Fleet.TemplateID != ""
+		stale = stale || !e.Fleet.External() && len(known.machines[pod.Driver(e.Fleet.Driver)]) == 0
+	}
+	if stale {
+		machines, err := l.registry.Instances.Machines(ctx)
+		if err != nil {
+			return err
+		}
+		known.machines, known.listed = machines, v.now
+	}
+	if templates && v.now.Sub(known.read) >= backgroundAge {
+		list, err := l.registry.Templates.List(ctx)
+		if err != nil {
+			return err
+		}
+		known.templates, known.read = map[string]pod.Template{}, v.now
+		for _, t := range list {
+			known.templates[t.ID] = t
+		}
+	}
+	v.machines, v.templates = known.machines, known.templates
+	return nil
+}
+
+// specOf is what the endpoint's workers are started from. invalid says why
+// none can be, unknown that it could not be read.
+func (l *leader) specOf(ctx context.Context, v *view, e endpoint.Endpoint) (spec pod.Spec, invalid, unknown string) {
+	var template pod.Template
+	if id := e.Fleet.TemplateID; id != "" {
+		var found bool
+		if template, found = v.templates[id]; !found { // it may have been made a moment ago
+			var err error
+			template, err = l.registry.Templates.Get(ctx, id)
+			switch {
+			case errors.Is(err, pod.ErrNotFound):
+				invalid = fmt.Sprintf("the template %s is not there", id)
+			case err != nil:
+				return spec, "", "its template could not be read"
+			}
+		}
+	}
+	spec = specOf(e, template.Spec)
+	if invalid == "" {
+		invalid = runnable(pod.Driver(e.Fleet.Driver), spec)
+	}
+	return spec, invalid, ""
 }

@@ -13,6 +13,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 // hooked is an engine that does something first.
@@ -45,8 +46,8 @@ func (h *hooked) Forget(context.Context, string) error {
 	return nil
 }
 
-// agentOf is one that looks at nothing by itself.
-func (s *site) agentOf(d driver.Driver) *agent {
+// agentOf is an agent that looks at nothing by itself.
+func (s *env) agentOf(d driver.Driver) *agent {
 	s.t.Helper()
 	service, err := New(Config{Grace: time.Second}, Deps{Queue: s.queue, Registry: s.registry, Drivers: []driver.Driver{d}})
 	if err != nil {
@@ -57,7 +58,7 @@ func (s *site) agentOf(d driver.Driver) *agent {
 	return a
 }
 
-func (s *site) get(id string) pod.Pod {
+func (s *env) get(id string) pod.Pod {
 	s.t.Helper()
 	p, err := s.registry.Pods.Get(s.t.Context(), id)
 	if err != nil {
@@ -74,7 +75,7 @@ func of(endpointID string) func(*pod.Pod) { return func(p *pod.Pod) { p.Endpoint
 
 // What is forgotten before its end is on record would be started again.
 func TestAnEndIsForgottenOnlyOnceItIsNoted(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	h := &hooked{engine: s.engine("machine")}
 	a := s.agentOf(h)
 	s.pod("once", at)
@@ -88,7 +89,7 @@ func TestAnEndIsForgottenOnlyOnceItIsNoted(t *testing.T) {
 		t.Errorf("while the bus was away: got it forgotten %d times, want it remembered", n)
 	}
 	s.Start()
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if a.ended(t.Context(), p, i); h.forgot.Load() == 0 {
 			return "not forgotten"
 		}
@@ -101,7 +102,7 @@ func TestAnEndIsForgottenOnlyOnceItIsNoted(t *testing.T) {
 
 // The record is written first, and the token may never have been.
 func TestAWorkerWhoseRecordAloneSaysThatItDrainsHasLeft(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	a := s.agentOf(&hooked{engine: s.engine("machine")})
 	for id, code := range map[string]int{"done": 0, "broken": 1} {
 		s.pod(id, at, of("ep"), func(p *pod.Pod) { p.Drain.At = p.Created })
@@ -113,17 +114,17 @@ func TestAWorkerWhoseRecordAloneSaysThatItDrainsHasLeft(t *testing.T) {
 }
 
 func TestAJobThatIsTakenAtTheLastMomentIsNoted(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	h := &hooked{engine: s.engine("machine")}
 	a := s.agentOf(h)
 	s.pod("w", at, of("ep"))
 	if err := h.engine.Start(t.Context(), driver.Start{PodID: "w", Endpoint: "ep"}); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(func() string { return s.stateOf("ep", "w", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "w", registry.WorkerIdle) })
 	h.stops = func(id string) {
 		h.hold(id, "late")
-		s.eventually(func() string { return s.stateOf("ep", id, registry.WorkerRunning) })
+		testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", id, registry.WorkerRunning) })
 	}
 	if !a.stop(t.Context(), s.get("w"), time.Second) {
 		t.Fatal("got it not stopped")
@@ -135,15 +136,15 @@ func TestAJobThatIsTakenAtTheLastMomentIsNoted(t *testing.T) {
 
 // Its record says that it is gone, and it still works.
 func TestAWorkerThatIsBeingRemovedLeavesWordOfItsJobsToo(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.endpoint("ep", bounds(1, 1))
 	stop := s.autoscalerOf(Config{Closing: time.Second, DrainTime: never}, e)
-	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
 	e.hold("ep-0-1", "a-job")
-	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerRunning) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerRunning) })
 	s.move("ep-0-1", pod.Remove, nil)
-	s.eventually(func() string { return s.asked("ep", "ep-0-1") })
+	testenv.EventuallyNone(s.t, func() string { return s.asked("ep", "ep-0-1") })
 	stop()
 	if p := s.get("ep-0-1"); !slices.Equal(p.Cut, []string{"a-job"}) {
 		t.Errorf("got %v, want its job", p.Cut)
@@ -151,7 +152,7 @@ func TestAWorkerThatIsBeingRemovedLeavesWordOfItsJobsToo(t *testing.T) {
 }
 
 // asked says that the worker was not told yet to take no more jobs, "" if it was.
-func (s *site) asked(endpointID, id string) string {
+func (s *env) asked(endpointID, id string) string {
 	token, err := s.registry.Tokens.Find(s.t.Context(), endpointID, id)
 	if err == nil && token.Draining {
 		return ""
@@ -161,15 +162,15 @@ func (s *site) asked(endpointID, id string) string {
 
 // Other hosts soon take a pod for gone whose autoscaler is.
 func TestAPodOfNoEndpointIsNotKeptUpByWorkersWhenWeStop(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	s.endpoint("ep", bounds(1, 1))
 	stop := s.autoscalerOf(Config{Closing: patience}, e)
 	s.pod("alone")
-	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
 	e.hold("ep-0-1", "a-job")
-	s.eventually(func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerRunning) })
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerRunning) })
+	testenv.EventuallyNone(s.t, func() string {
 		if e.starts("alone") == 0 {
 			return "not started"
 		}
@@ -192,7 +193,7 @@ func TestAPodOfNoEndpointIsNotKeptUpByWorkersWhenWeStop(t *testing.T) {
 
 // Images may take long to come, and jobs to end; the machine does the rest meanwhile.
 func TestSlowStartsAndDrainsKeepNothingWaiting(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	const many = 8
 	h := &hooked{engine: s.engine("machine"), starts: func(ctx context.Context, start driver.Start) {
 		if strings.HasPrefix(start.PodID, "slow") {
@@ -208,21 +209,21 @@ func TestSlowStartsAndDrainsKeepNothingWaiting(t *testing.T) {
 	}
 	for i := range many {
 		id := fmt.Sprint("busy", i)
-		s.eventually(func() string {
+		testenv.EventuallyNone(s.t, func() string {
 			h.hold(id, "job"+id)
 			return s.stateOf("ep", id, registry.WorkerRunning)
 		})
 		s.move(id, pod.Remove, nil)
 	}
 	s.pod("quick")
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if h.engine.starts("quick") == 0 {
 			return "not started"
 		}
 		return ""
 	})
 	s.move("quick", pod.Stop, nil)
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if slices.Contains(h.pods(), "quick") {
 			return "not stopped"
 		}

@@ -6,10 +6,11 @@ import (
 
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
 )
 
 // plain makes the record of a pod that works for no endpoint, as a request does.
-func (s *site) plain(id, volume string) {
+func (s *env) plain(id, volume string) {
 	s.t.Helper()
 	now := s.queue.Now()
 	err := s.registry.Pods.Create(s.t.Context(), pod.Pod{
@@ -22,7 +23,7 @@ func (s *site) plain(id, volume string) {
 }
 
 func TestAPodGetsItsNetworkVolume(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	e := s.engine("machine")
 	if err := s.registry.Volumes.Create(t.Context(), "v1", pod.Volume{ID: "v1", Path: "/srv/v1"}); err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func TestAPodGetsItsNetworkVolume(t *testing.T) {
 	if p := s.status("lost", pod.Exited); !strings.Contains(p.Change, "network volume is not there") {
 		t.Errorf("got %q, want why", p.Change)
 	}
-	s.eventually(func() string {
+	testenv.EventuallyNone(s.t, func() string {
 		if got := e.pods(); len(got) != 2 {
 			return "got " + strings.Join(got, ", ") + ", want two"
 		}

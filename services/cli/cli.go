@@ -8,14 +8,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"flightline/shared/certs"
 	"flightline/shared/process"
+	"flightline/shared/tlsconfig"
 )
 
 // Config is what the command line needs from its process.
@@ -27,6 +28,11 @@ type Config struct {
 	Out, Err io.Writer
 	// Version is what `flightline version` prints.
 	Version string
+	// Program is the program as the user started it, for hints; "" is flightline.
+	Program string
+	// Variables are the names, beginning with FLIGHTLINE_, that Roles read from the
+	// environment. Run warns of others.
+	Variables []string
 	// Roles are the commands that start something: dev, serve, worker.
 	Roles []*cobra.Command
 }
@@ -40,14 +46,15 @@ type shell struct {
 
 // flags are those that all commands of a client have.
 type flags struct {
-	url, apiKey, data, output, patience string
-	tls                                 certs.Client
+	url, apiKey, data, output, retryTimeout string
+	tls                                     tlsconfig.Client
 }
 
 // Run runs the command that args, without the program's name, spell, and
 // returns the exit code. It writes errors to cfg.Err itself. The end of ctx
 // ends the command.
 func Run(ctx context.Context, cfg Config, args []string) int {
+	cfg.Program = cmp.Or(cfg.Program, "flightline")
 	sh := &shell{Config: cfg}
 	root := sh.root()                         //nolint:contextcheck // commands get ctx when they run
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
@@ -56,7 +63,7 @@ func Run(ctx context.Context, cfg Config, args []string) int {
 		return process.ExitOK
 	}
 	code := exitCode(err, sh.started)
-	if text := explain(ctx, err); text != "" {
+	if text := errorText(ctx, err); text != "" {
 		_, _ = fmt.Fprintf(sh.Err, "flightline: %s\n", text)
 	}
 	if code == process.ExitUsage {
@@ -73,21 +80,23 @@ func (sh *shell) root() *cobra.Command {
 			"  flightline dev                          everything in one process, to try it\n" +
 			"  flightline run echo '{\"text\":\"hello\"}'    submit a job to it\n" +
 			"  flightline help exit-codes              what scripts can rely on",
+		Version:       cmp.Or(sh.Version, "(devel)"),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			sh.started = true
+			sh.warnOfUnknownVariables()
 			return sh.readSecrets(c)
 		},
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
+	root.SetVersionTemplate("flightline {{.Version}}\n")
 	root.SetIn(sh.In)
 	root.SetOut(sh.Out)
 	root.SetErr(sh.Err)
 	root.AddGroup(
 		&cobra.Group{ID: groupRoles, Title: "Run Flightline:"},
 		&cobra.Group{ID: groupJobs, Title: "Jobs:"},
-		&cobra.Group{ID: groupThings, Title: "What exists:"},
+		&cobra.Group{ID: groupThings, Title: "Resources:"},
 	)
 	for _, c := range sh.Roles {
 		c.GroupID = groupRoles
@@ -104,7 +113,8 @@ func (sh *shell) root() *cobra.Command {
 		c.GroupID = groupThings
 		root.AddCommand(sh.client(c))
 	}
-	root.AddCommand(sh.versionCommand(), sh.healthcheckCommand(), exitCodesTopic())
+	root.AddCommand(versionCommand(sh.Out, sh.Version), sh.healthcheckCommand(), exitCodesTopic())
+	sh.completeArguments(root)
 	return root
 }
 
@@ -121,17 +131,20 @@ func (sh *shell) client(c *cobra.Command) *cobra.Command {
 	f.StringVar(&sh.flags.apiKey, "api-key", "", "API `key`; else FLIGHTLINE_API_KEY, else the running dev's")
 	SecretFlag(f, "api-key")
 	f.StringVar(&sh.flags.data, "data", "", "data `folder` of the running dev; else FLIGHTLINE_DATA, else "+DefaultData)
-	f.StringVar(&sh.flags.patience, "patience", "", "how long (`duration`) to try again while no server answers or it is busy; else FLIGHTLINE_PATIENCE, else 10s")
+	const retrying = "how long (`duration`) to try again while no server answers or it is busy; else FLIGHTLINE_RETRY_TIMEOUT, else 10s"
+	f.StringVar(&sh.flags.retryTimeout, "retry-timeout", "", retrying)
+	f.StringVar(&sh.flags.retryTimeout, "patience", "", retrying) // its old name
+	_ = f.MarkHidden("patience")                                  // it was added in the line before
 	sh.flags.tls.Flags(f.StringVar, sh.Env)
 	f.StringVarP(&sh.flags.output, "output", "o", "table", "output `format`: table or json")
 	return c
 }
 
-func (sh *shell) versionCommand() *cobra.Command {
+func versionCommand(out io.Writer, version string) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(sh.Out, "flightline", sh.Version)
+			_, err := fmt.Fprintln(out, "flightline", version)
 			return err
 		},
 	}

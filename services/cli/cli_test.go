@@ -45,11 +45,17 @@ type result struct {
 // run runs a command line in an empty folder, without patience unless env says so.
 func run(t *testing.T, env map[string]string, in string, args ...string) result {
 	t.Helper()
+	return runAs(t, "", env, in, args...)
+}
+
+// runAs is run of a program that was started by this name.
+func runAs(t *testing.T, program string, env map[string]string, in string, args ...string) result {
+	t.Helper()
 	var out, errs bytes.Buffer
-	all := map[string]string{"FLIGHTLINE_PATIENCE": "0s"}
+	all := map[string]string{"FLIGHTLINE_RETRY_TIMEOUT": "0s"}
 	maps.Copy(all, env)
 	code := cli.Run(t.Context(), cli.Config{
-		Env: all, In: strings.NewReader(in), Out: &out, Err: &errs, Version: "v1.2.3",
+		Env: all, In: strings.NewReader(in), Out: &out, Err: &errs, Version: "v1.2.3", Program: program,
 	}, args)
 	return result{code, out.String(), errs.String()}
 }
@@ -83,7 +89,7 @@ func TestExitCodesAreAsPromised(t *testing.T) {
 		"no such command":      {[]string{"fly"}, 2, "unknown command"},
 		"no such flag":         {[]string{"run", "--fast"}, 2, "unknown flag"},
 		"no such verb":         {[]string{"endpoint", "fly"}, 2, "fly"},
-		"a noun alone":         {[]string{"key"}, 2, "what should be done"},
+		"a noun alone":         {[]string{"key"}, 2, "key: a subcommand is missing: create, list"},
 		"too few arguments":    {[]string{"run", "ep"}, 2, "'flightline run --help'"},
 		"input is no JSON":     {[]string{"run", "ep", "hello", "--url", server}, 2, "JSON object"},
 		"input is no object":   {[]string{"run", "ep", "[1]", "--url", server}, 2, "JSON object"},
@@ -94,9 +100,9 @@ func TestExitCodesAreAsPromised(t *testing.T) {
 		"address is wrong":     {[]string{"run", "ep", "{}", "--url", "nowhere"}, 2, "nowhere"},
 		"a key without scopes": {[]string{"key", "create", "ci", "--url", server}, 2, "--scope"},
 		"nobody answers":       {[]string{"run", "ep", "{}", "--url", "http://127.0.0.1:1"}, 3, "could not reach"},
-		"nobody of them":       {[]string{"run", "ep", "{}", "--url", "http://127.0.0.1:1,http://127.0.0.1:2", "--patience", "100ms"}, 3, "could not reach"},
+		"nobody of them":       {[]string{"run", "ep", "{}", "--url", "http://127.0.0.1:1,http://127.0.0.1:2", "--retry-timeout", "100ms"}, 3, "could not reach"},
 		"one of them is there": {[]string{"run", "ep", "{}", "--url", "http://127.0.0.1:1," + server, "--patience", "20s"}, 0, ""},
-		"patience is wrong":    {[]string{"run", "ep", "{}", "--url", server, "--patience", "long"}, 2, "long"},
+		"patience is wrong":    {[]string{"run", "ep", "{}", "--url", server, "--retry-timeout", "long"}, 2, "long"},
 		"no server known":      {[]string{"run", "ep", "{}"}, 3, "flightline dev"},
 		"no such job":          {[]string{"status", "ep", "gone", "--url", server}, 4, "no such job"},
 		"no such endpoint":     {[]string{"run", "none", "{}", "--url", server}, 4, "no such endpoint"},
@@ -181,13 +187,23 @@ func TestDevAnnouncesItselfToThisUserOnly(t *testing.T) {
 	}
 }
 
+func TestADamagedFileOfDevSaysWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(cli.RunningPath(dir), []byte(`{"url":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cli.ReadRunning(dir); err == nil || !strings.Contains(err.Error(), "dev.json is damaged") || !strings.Contains(err.Error(), "delete it") {
+		t.Errorf("got %v, want what to do", err)
+	}
+}
+
 func TestTheShellLearnsOfARunningDev(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if got := run(t, nil, "", "env"); got.code != 3 {
 		t.Errorf("got %+v without a dev, want code 3", got)
 	}
-	announce(t, cli.DefaultData, cli.Running{URL: "http://h", APIKey: "it's"})
-	want := "export FLIGHTLINE_URL='http://h'\nexport FLIGHTLINE_API_KEY='it'\\''s'\n"
+	announce(t, cli.DefaultData, cli.Running{URL: "http://h", APIKey: "it's", MetricsURL: "http://m/metrics"})
+	want := "export FLIGHTLINE_URL='http://h'\nexport FLIGHTLINE_API_KEY='it'\\''s'\nexport FLIGHTLINE_METRICS_URL='http://m/metrics'\n"
 	if got := run(t, nil, "", "env"); got.code != 0 || got.out != want {
 		t.Errorf("got %+v, want %q", got, want)
 	}

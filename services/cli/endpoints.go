@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"flightline/shared/client"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/terminal"
 )
 
 func (sh *shell) endpointCommand() *cobra.Command {
@@ -19,11 +23,6 @@ func (sh *shell) endpointCommand() *cobra.Command {
 	c.AddCommand(sh.createEndpoint(), sh.listEndpoints(), sh.getEndpoint(), sh.updateEndpoint(), sh.deleteEndpoint(),
 		sh.pauseEndpoint(), sh.resumeEndpoint(), sh.endpointScaling(), sh.listWorkers())
 	return c
-}
-
-// needsVerb is the RunE of a noun on its own.
-func needsVerb(cmd *cobra.Command, _ []string) error {
-	return &UsageError{fmt.Errorf("%s: what should be done with it?", cmd.Name())}
 }
 
 // settings are the flags that create and update have in common.
@@ -37,11 +36,11 @@ type settings struct {
 
 func (s *settings) add(f *pflag.FlagSet) {
 	f.StringVar(&s.spec.Name, "name", "", "name for people (default: the id)")
-	f.DurationVar(&s.spec.ExecutionTimeout, "execution-timeout", 0, "for jobs that name none (5s to 168h; default 10m)")
-	f.DurationVar(&s.spec.TTL, "ttl", 0, "for jobs that name none (10s to 168h; default 24h)")
-	f.DurationVar(&s.spec.Retention, "retention", 0, "how long results of run are kept (1s to 168h; default 30m)")
-	f.DurationVar(&s.spec.SyncRetention, "sync-retention", 0, "how long results of runsync are kept (1s to 5m; default 1m)")
-	f.DurationVar(&s.spec.Lease, "lease", 0, "how long a silent worker keeps its job (10s to 1h; default 30s)")
+	bounded(f, &s.spec.ExecutionTimeout, "execution-timeout", job.MinExecutionTimeout, job.MaxExecutionTimeout, "for jobs that name none", "default 10m")
+	bounded(f, &s.spec.TTL, "ttl", job.MinTTL, job.MaxTTL, "for jobs that name none", "default 24h")
+	bounded(f, &s.spec.Retention, "retention", endpoint.MinRetention, endpoint.MaxRetention, "how long results of run are kept", "default 30m")
+	bounded(f, &s.spec.SyncRetention, "sync-retention", endpoint.MinRetention, endpoint.MaxSyncRetention, "how long results of runsync are kept", "default 1m")
+	bounded(f, &s.spec.Lease, "lease", endpoint.MinLease, endpoint.MaxLease, "how long a silent worker keeps its job", "default 30s")
 	f.Int64Var(&s.spec.MaxQueueBytes, "max-queue-bytes", 0, "bytes that jobs that wait or run may take (33554432 to 1000000000000; default 10737418240, 10 GiB)")
 	f.Int64Var(&s.spec.MaxQueueJobs, "max-queue-jobs", 0, "jobs that may wait or run (1 to 1000000000; default 1000000)")
 	f.StringVar(&s.spec.StreamFormat, "stream-format", "", "form of /stream: auto, array or object (default auto)")
@@ -116,13 +115,19 @@ func pausesText(list []time.Duration) string {
 func (sh *shell) createEndpoint() *cobra.Command {
 	var s settings
 	c := &cobra.Command{
-		Use: "create ID [-- COMMAND...]", Short: "Make an endpoint", Args: oneAndCommand,
+		Use: "create ID [-- COMMAND...]", Short: "Make an endpoint", Args: namedArgs,
+		Long: "Make an endpoint. COMMAND is a worker, which asks for jobs by itself: a program built on\n" +
+			"RunPod's SDK or the Go SDK. For a program that runs once for each job, as in 'flightline\n" +
+			"worker', it is: flightline worker ID -- PROGRAM.",
 		Example: "  flightline endpoint create upper --driver process --workers-max 3 -- python3 worker.py",
 	}
 	s.add(c.Flags())
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 		spec, err := s.given(c.Flags(), args[1:])
 		if err != nil {
+			return err
+		}
+		if spec.Fleet.Driver, err = driverFor(spec.Fleet, c.Flags().Changed("driver")); err != nil {
 			return err
 		}
 		spec.ID = args[0]
@@ -137,7 +142,7 @@ func (sh *shell) createEndpoint() *cobra.Command {
 
 func (sh *shell) updateEndpoint() *cobra.Command {
 	var s settings
-	c := &cobra.Command{Use: "update ID [-- COMMAND...]", Short: "Change an endpoint's settings", Args: oneAndCommand}
+	c := &cobra.Command{Use: "update ID [-- COMMAND...]", Short: "Change an endpoint's settings", Args: namedArgs}
 	s.add(c.Flags())
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 		spec, err := s.given(c.Flags(), args[1:])
@@ -155,7 +160,7 @@ func (sh *shell) updateEndpoint() *cobra.Command {
 
 func (sh *shell) getEndpoint() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: "Show an endpoint", Args: cobra.ExactArgs(1),
+		Use: "get ID", Short: "Show an endpoint", Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			e, err := api.Endpoints().Get(ctx, args[0])
 			if err != nil {
@@ -183,18 +188,30 @@ func (sh *shell) listEndpoints() *cobra.Command {
 	}
 }
 
+// errHasJobs is what the API refuses while an endpoint has jobs, in the words of a command.
+var errHasJobs = errors.New("the endpoint has jobs; --force cancels and deletes them")
+
 func (sh *shell) deleteEndpoint() *cobra.Command {
-	var force bool
+	var force, yes bool
 	c := &cobra.Command{
-		Use: "delete ID", Short: "Remove an endpoint", Args: cobra.ExactArgs(1),
+		Use: "delete ID", Short: "Remove an endpoint", Args: namedArgs,
+		Long: "Remove an endpoint. On a terminal it asks first, unless --yes or --force is given.",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			if err := api.Endpoints().Delete(ctx, args[0], force); err != nil {
+			if !yes && !force && !terminal.Confirm(ctx, sh.In, sh.Err, "Remove endpoint "+args[0]+", its settings and its results?") {
+				return errors.New("nothing was removed")
+			}
+			err := api.Endpoints().Delete(ctx, args[0], force)
+			if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == "endpoint_busy" {
+				return errHasJobs
+			}
+			if err != nil {
 				return err
 			}
 			return sh.show(map[string]string{"deleted": args[0]}, [][]string{{"DELETED", args[0]}})
 		}),
 	}
 	c.Flags().BoolVar(&force, "force", false, "cancel the jobs it still has")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
 }
 
@@ -223,4 +240,150 @@ func (sh *shell) showEndpoint(e *client.Endpoint) error {
 		rows = append(rows, []string{"LIMIT OF " + clean(operation), fmt.Sprintf("%d in 10 s, %d at once", l.Requests, l.Concurrent)})
 	}
 	return sh.show(e, rows)
+}
+
+// fleetFlags are the flags that say how workers are started.
+type fleetFlags struct {
+	spec          client.FleetSpec
+	value, gpus   int
+	idle          time.Duration
+	vcpus, memory float64
+	env           []string
+}
+
+func (s *fleetFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&s.spec.ScalerType, "scaler", "", "when to add workers: QUEUE_DELAY or REQUEST_COUNT (default QUEUE_DELAY)")
+	f.IntVar(&s.value, "scaler-value", 0, "seconds that a job may wait, or jobs per worker (1 to 100000; default 4)")
+	bounded(f, &s.idle, "idle-timeout", endpoint.MinIdleTimeout, endpoint.MaxIdleTimeout, "how long a worker that is not needed may idle", "default 5s")
+	f.StringVar(&s.spec.Driver, "driver", "", "what starts workers: process, docker or external (default docker with --image, process with a command, else external: nothing does)")
+	f.StringVar(&s.spec.TemplateID, "template", "", "`id` of the template that workers are made from")
+	f.StringVar(&s.spec.Image, "image", "", "image of the workers' container")
+	f.StringArrayVar(&s.env, "env", nil, "variable of the workers, as `NAME=VALUE` (repeatable; replaces all that the endpoint has)")
+	f.IntVar(&s.gpus, "gpus", 0, "GPUs of one worker")
+	f.Float64Var(&s.vcpus, "vcpus", 0, "virtual CPUs of one worker; 0 means no limit")
+	f.Float64Var(&s.memory, "memory", 0, "memory of one worker in GB; 0 means no limit")
+}
+
+// typed is the value of a flag, nil unless it was typed: 0 is a value too.
+func typed[T any](f *pflag.FlagSet, name string, value *T) *T {
+	if f.Changed(name) {
+		return value
+	}
+	return nil
+}
+
+// given is the spec of the flags that were typed; command follows "--".
+func (s *fleetFlags) given(f *pflag.FlagSet, command []string) (client.FleetSpec, error) {
+	s.spec.ScalerValue = typed(f, "scaler-value", &s.value)
+	s.spec.GPUs, s.spec.VCPUs, s.spec.MemoryGB = typed(f, "gpus", &s.gpus), typed(f, "vcpus", &s.vcpus), typed(f, "memory", &s.memory)
+	if f.Changed("idle-timeout") {
+		if s.idle%time.Second != 0 {
+			return s.spec, &UsageError{fmt.Errorf("--idle-timeout %s: must be whole seconds", s.idle)}
+		}
+		s.spec.IdleSeconds = new(int(s.idle / time.Second))
+	}
+	if len(command) > 0 {
+		s.spec.Command = command
+	}
+	var err error
+	s.spec.Env, err = variables(s.env)
+	return s.spec, err
+}
+
+// fleetRows show what starts workers, as far as it is set.
+func fleetRows(e *client.Endpoint) [][]string {
+	f := e.Fleet
+	var env []string
+	for name, value := range f.Env {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	rows := [][]string{
+		{"SCALER", fmt.Sprintf("%s %d", f.ScalerType, f.ScalerValue)},
+		{"IDLE TIMEOUT", (time.Duration(f.IdleSeconds) * time.Second).String()},
+		{"DRIVER", f.Driver},
+	}
+	for _, row := range []struct {
+		name, text string
+		has        bool
+	}{
+		{"TEMPLATE", f.TemplateID, f.TemplateID != ""},
+		{"IMAGE", f.Image, f.Image != ""},
+		{"COMMAND", strings.Join(f.Command, " "), len(f.Command) > 0},
+		{"ENV", strings.Join(env, " "), len(env) > 0},
+		{"OF ONE WORKER", fmt.Sprintf("%d GPUs, %v vCPUs, %v GB", f.GPUs, f.VCPUs, f.MemoryGB), f.GPUs > 0 || f.VCPUs > 0 || f.MemoryGB > 0},
+		{"PAUSED UNTIL", when(f.PausedUntil), !f.PausedUntil.IsZero()},
+	} {
+		if row.has {
+			rows = append(rows, []string{row.name, clean(row.text)})
+		}
+	}
+	return rows
+}
+
+func (sh *shell) pauseEndpoint() *cobra.Command {
+	var length time.Duration
+	c := &cobra.Command{
+		Use: "pause ID", Short: "Hand out no jobs for a while; they are still accepted", Args: namedArgs,
+		Example: "  flightline endpoint pause echo --for 10m",
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			e, err := api.Endpoints().Pause(ctx, args[0], length)
+			if err != nil {
+				return err
+			}
+			return sh.show(e, [][]string{{"PAUSED", e.ID}, {"UNTIL", when(e.Fleet.PausedUntil)}})
+		}),
+	}
+	bounded(c.Flags(), &length, "for", time.Second, endpoint.MaxPause, "how long", "default: until 'resume'")
+	return c
+}
+
+func (sh *shell) resumeEndpoint() *cobra.Command {
+	return &cobra.Command{
+		Use: "resume ID", Short: "Hand out jobs again", Args: namedArgs,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			e, err := api.Endpoints().Resume(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return sh.show(e, [][]string{{"RESUMED", e.ID}})
+		}),
+	}
+}
+
+func (sh *shell) endpointScaling() *cobra.Command {
+	var limit int
+	c := &cobra.Command{
+		Use: "scaling ID", Short: "List what the autoscaler decided, the newest first", Args: namedArgs,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			list, err := api.Endpoints().Scaling(ctx, args[0], limit)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"AT", "WANTED", "CURRENT", "QUEUED", "REASON", "WHY"}}
+			for _, d := range list {
+				rows = append(rows, []string{when(d.At), fmt.Sprint(d.Wanted), fmt.Sprint(d.Current), fmt.Sprint(d.Queued), clean(d.Reason), clean(d.Text)})
+			}
+			return sh.show(list, rows)
+		}),
+	}
+	c.Flags().IntVar(&limit, "limit", 0, "how many at most (1 to 100; default 20)")
+	return c
+}
+
+// driverFor is the driver of a new endpoint. What its workers are made from
+// decides unless the driver was given: nothing starts an external worker, so
+// an image or a command would never be used.
+func driverFor(f client.FleetSpec, given bool) (string, error) {
+	image, command := f.Image != "", len(f.Command) > 0
+	switch {
+	case given || !image && !command:
+		return f.Driver, nil
+	case image: // a command runs in the image
+		return "docker", nil
+	}
+	if f.TemplateID != "" {
+		return "", &UsageError{errors.New("--driver is missing: give process or docker beside --template and a command")}
+	}
+	return "process", nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/terminal"
 )
 
 func (sh *shell) eventsCommand() *cobra.Command {
@@ -18,7 +19,7 @@ func (sh *shell) eventsCommand() *cobra.Command {
 	var since string
 	var follow bool
 	c := &cobra.Command{
-		Use: "events ENDPOINT [JOB]", Short: "Print what happens to an endpoint's jobs, or to one", Args: cobra.RangeArgs(1, 2),
+		Use: "events ENDPOINT [JOB]", Short: "Print what happens to an endpoint's jobs, or to one", Args: namedArgs,
 		Long: "Print what happened to the jobs of an endpoint, or to one job: all that the\n" +
 			"server keeps, or what it was told since a time. With --follow, stay and print\n" +
 			"what happens next; alone, --follow begins with that.\n\n" +
@@ -66,9 +67,23 @@ func sinceOf(text string, now time.Time) (time.Time, error) {
 }
 
 func (sh *shell) events(ctx context.Context, events *client.Events) error {
-	const row = "%-19s  %-13s  %-41s  %7s  %3s  %s\n"
+	widths := []int{25, 13, 41, 7, 3, 36}
+	terminalWidth := terminal.Width(sh.Out)
+	if terminalWidth > 0 {
+		terminal.Narrow(widths, terminalWidth)
+	}
+	row := func(cells ...string) error {
+		if terminalWidth > 0 {
+			for i := range cells {
+				cells[i] = terminal.Shorten(cells[i], widths[i])
+			}
+		}
+		_, err := fmt.Fprintf(sh.Out, "%-*s  %-*s  %-*s  %*s  %*s  %s\n",
+			widths[0], cells[0], widths[1], cells[1], widths[2], cells[2], widths[3], cells[3], widths[4], cells[4], cells[5])
+		return err
+	}
 	if sh.flags.output == "table" {
-		if _, err := fmt.Fprintf(sh.Out, row, "TIME", "TYPE", "JOB", "ATTEMPT", "RUN", "WORKER"); err != nil {
+		if err := row("TIME", "TYPE", "JOB", "ATTEMPT", "RUN", "WORKER"); err != nil {
 			return err
 		}
 	}
@@ -85,7 +100,7 @@ func (sh *shell) events(ctx context.Context, events *client.Events) error {
 			if e.Error != "" {
 				last += "  " + clean(e.Error)
 			}
-			_, err = fmt.Fprintf(sh.Out, row, when(e.Time), clean(e.Type), clean(string(e.Job)), fmt.Sprint(e.Attempt), fmt.Sprint(e.Run), last)
+			err = row(when(e.Time), clean(e.Type), clean(string(e.Job)), fmt.Sprint(e.Attempt), fmt.Sprint(e.Run), last)
 		}
 		if err != nil {
 			return fmt.Errorf("print an event: %w", err)

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,12 +17,12 @@ func TestEventsArePrinted(t *testing.T) {
 		"GET /v2/ep/events?follow=false":                                 {200, all},
 		"GET /v2/ep/events/j1?follow=false&type=job.failed%2Cjob.queued": {200, all},
 		"GET /v2/ep/events?follow=false&since=2026-01-31T12%3A00%3A00Z":  {200, all},
-		"GET /v2/ep/events":                   {200, all}, // it follows, and is told the end all the same
+		"GET /v2/ep/events":                   {200, all}, // it follows, and gets the end all the same
 		"GET /v2/ep/events/gone?follow=false": {404, `{"error":"no such job","code":"job_not_found"}`},
 	}.start(t, nil)
-	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC).Local().Format(time.DateTime)
-	table := "TIME                 TYPE           JOB                                        ATTEMPT  RUN  WORKER\n" +
-		at + "  job.failed     j1                                               2    3  w  no[2J way \n"
+	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC).Local().Format(time.RFC3339)
+	table := "TIME                       TYPE           JOB                                        ATTEMPT  RUN  WORKER\n" +
+		fmt.Sprintf("%-25s", at) + "  job.failed     j1                                               2    3  w  no[2J way \n"
 	tests := map[string]struct {
 		args []string
 		want result

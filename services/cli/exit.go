@@ -29,7 +29,7 @@ func (e *CodedError) Error() string { return e.Err.Error() }
 // Unwrap returns the error itself.
 func (e *CodedError) Unwrap() error { return e.Err }
 
-// UsageError is an error of whoever typed the command: nothing was tried.
+// UsageError is an error in the command line: nothing was tried.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
@@ -41,7 +41,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 var errShown = errors.New("the job did not complete")
 
 // exitCode decides the exit code of a command that ended with err; started
-// tells whether it was a command at all.
+// reports whether it was a command at all.
 func exitCode(err error, started bool) int {
 	var usage *UsageError
 	var coded *CodedError
@@ -58,8 +58,8 @@ func exitCode(err error, started bool) int {
 	return process.ExitFailure
 }
 
-// explain is what to tell people about err; "" if they know.
-func explain(ctx context.Context, err error) string {
+// errorText is what to tell people about err; "" if they know.
+func errorText(ctx context.Context, err error) string {
 	switch {
 	case errors.Is(err, errShown):
 		return ""
@@ -77,7 +77,7 @@ func exitCodesTopic() *cobra.Command {
   0  it did what it was asked
   1  it failed: the server refused, or the job that 'runsync', 'stream' or
      '--wait' waited for is FAILED, TIMED_OUT or CANCELLED, or did not end in time
-  2  it was typed wrongly; nothing was tried
+  2  usage error; nothing was tried
   3  the server could not be reached; of a submission nothing is known
   4  the job, endpoint or key does not exist, or no longer does`,
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"flightline/shared/certs"
+	"flightline/shared/tlsconfig"
 )
 
 // checkWithin bounds a healthcheck: supervisors wait for it.
@@ -26,7 +26,7 @@ var errUnhealthy = errors.New("not ready")
 // no other program.
 func (sh *shell) healthcheckCommand() *cobra.Command {
 	var url string
-	var files certs.Client
+	var files tlsconfig.Client
 	c := &cobra.Command{
 		Use: "healthcheck", Short: "Ask a process of Flightline whether it is ready; the exit code is 0 or 1", Args: cobra.NoArgs,
 		Long: "Ask the process that listens at --url whether it is ready, as the HEALTHCHECK of\n" +
@@ -54,7 +54,7 @@ func (sh *shell) healthcheckCommand() *cobra.Command {
 // self is the address of the process that is meant, and how to reach it.
 // Without a url it is the one with our environment, on this machine, or the dev
 // that runs.
-func (sh *shell) self(url string, files certs.Client) (base string, config *tls.Config, err error) {
+func (sh *shell) self(url string, files tlsconfig.Client) (base string, config *tls.Config, err error) {
 	config, err = secured(files, "")
 	if err != nil || url != "" {
 		return url, config, err
@@ -66,8 +66,8 @@ func (sh *shell) self(url string, files certs.Client) (base string, config *tls.
 	if config != nil {
 		own = config.Clone()
 	}
-	// The certificate may be for any name, and the file of it one that the process
-	// does not show yet, or never will since the key does not fit. It is asked at an
+	// The certificate may be for any name, and its file may be newer than what the process
+	// shows, or never will since the key does not fit. It is asked at an
 	// address of its own machine, and is sent no secret.
 	own.InsecureSkipVerify = true
 	return base, own, nil
@@ -77,7 +77,7 @@ func (sh *shell) self(url string, files certs.Client) (base string, config *tls.
 func (sh *shell) nearest() (string, error) {
 	listens := sh.Env["FLIGHTLINE_LISTEN"]
 	if sh.flags.data != "" || listens == "" {
-		running, err := FindRunning(sh.data())
+		running, err := FindRunning(sh.flags.dataFolder(sh.Env))
 		if err == nil {
 			return running.URL, nil
 		}

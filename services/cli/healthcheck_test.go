@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"flightline/services/cli"
-	"flightline/shared/certs"
-	"flightline/shared/certs/certstest"
+	"flightline/shared/tlsconfig"
+	"flightline/shared/tlsconfig/certstest"
 )
 
 func TestHealthcheck(t *testing.T) {
@@ -79,7 +79,7 @@ func TestHealthcheckFindsTheRunningDevByItself(t *testing.T) {
 func TestHealthcheckBelievesTheProcessBesideItWhateverItShows(t *testing.T) {
 	a, other := certstest.New(t), certstest.New(t)
 	cert, key := a.Issue("server", "flightline.example")
-	shown, err := certs.Open(certs.Files{Cert: cert, Key: key, ClientCA: a.CA()}, nil)
+	shown, err := tlsconfig.Open(tlsconfig.Files{Cert: cert, Key: key, ClientCA: a.CA()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,20 +2,23 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/terminal"
 )
 
 // with makes the RunE of a command that talks to the server.
 func (sh *shell) with(do func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := sh.checkOutput(); err != nil {
+		if err := sh.flags.checkOutput(); err != nil {
 			return err
 		}
 		if err := checkTyped(cmd.Flags()); err != nil {
@@ -48,7 +51,7 @@ func (sh *shell) runCommand() *cobra.Command {
 	var p policyFlags
 	var wait bool
 	c := &cobra.Command{
-		Use: "run ENDPOINT INPUT", Short: "Submit a job", Args: cobra.ExactArgs(2),
+		Use: "run ENDPOINT INPUT", Short: "Submit a job", Args: namedArgs,
 		Long:    "Submit a job and print its id; with --wait, stay until it has ended." + inputHelp,
 		Example: "  flightline run echo '{\"text\":\"hello\"}' --wait\n  flightline run echo @job.json --ttl 1h -o json",
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
@@ -75,7 +78,7 @@ func (sh *shell) runSyncCommand() *cobra.Command {
 	var p policyFlags
 	wait := job.DefaultWait
 	c := &cobra.Command{
-		Use: "runsync ENDPOINT INPUT", Short: "Submit a job and wait for its result", Args: cobra.ExactArgs(2),
+		Use: "runsync ENDPOINT INPUT", Short: "Submit a job and wait for its result", Args: namedArgs,
 		Long: "Submit a job and wait for its result, but no longer than --wait." + inputHelp,
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			r, err := sh.request(args[1], p)
@@ -83,18 +86,19 @@ func (sh *shell) runSyncCommand() *cobra.Command {
 				return err
 			}
 			var j *client.Job
-			err = newLive(sh.Err).during(func() error {
+			began := time.Now()
+			err = terminal.NewLive(sh.Err).During(func() error {
 				j, err = c.RunSync(ctx, args[0], r, wait)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			return sh.showEnd(j, fmt.Errorf("not finished after %v; look later: flightline status %s %s", wait, args[0], j.ID))
+			return sh.showEnd(j, fmt.Errorf("not finished after %v; look later: %s status %s %s", min(wait, time.Since(began).Round(time.Second)), sh.Program, args[0], j.ID))
 		}),
 	}
 	p.add(c.Flags())
-	c.Flags().DurationVar(&wait, "wait", wait, "how long to wait for the result (1s to 5m)")
+	bounded(c.Flags(), &wait, "wait", job.MinWait, job.MaxWait, "how long to wait for the result", "")
 	return c
 }
 
@@ -102,7 +106,7 @@ func (sh *shell) statusCommand() *cobra.Command {
 	var ttl time.Duration
 	var wait bool
 	c := &cobra.Command{
-		Use: "status ENDPOINT JOB", Short: "Show a job", Args: cobra.ExactArgs(2),
+		Use: "status ENDPOINT JOB", Short: "Show a job", Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			endpoint, id := args[0], job.ID(args[1])
 			look := c.Status
@@ -121,27 +125,27 @@ func (sh *shell) statusCommand() *cobra.Command {
 			return sh.showJob(j)
 		}),
 	}
-	c.Flags().DurationVar(&ttl, "ttl", 0, "first let the job expire this long after its submission (1s to 168h)")
+	bounded(c.Flags(), &ttl, "ttl", job.MinChangedTTL, job.MaxTTL, "first let the job expire this long after its submission", "")
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the job has ended")
 	return c
 }
 
 func (sh *shell) onJob(name, short string, do func(*client.Client, context.Context, string, job.ID) (*client.Job, error)) *cobra.Command {
 	return &cobra.Command{
-		Use: name + " ENDPOINT JOB", Short: short, Args: cobra.ExactArgs(2),
+		Use: name + " ENDPOINT JOB", Short: short, Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			j, err := do(c, ctx, args[0], job.ID(args[1]))
 			if err != nil {
 				return err
 			}
-			return sh.showJob(j)
+			return sh.show(j, [][]string{{"ID", string(j.ID)}, {"STATUS", string(j.Status)}}) // the answer has no times
 		}),
 	}
 }
 
 func (sh *shell) purgeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "purge ENDPOINT", Short: "Cancel every waiting job", Args: cobra.ExactArgs(1),
+		Use: "purge ENDPOINT", Short: "Cancel every waiting job", Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			removed, err := c.PurgeQueue(ctx, args[0])
 			if err != nil {
@@ -154,7 +158,7 @@ func (sh *shell) purgeCommand() *cobra.Command {
 
 func (sh *shell) healthCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "health ENDPOINT", Short: "Count an endpoint's jobs and workers", Args: cobra.ExactArgs(1),
+		Use: "health ENDPOINT", Short: "Count an endpoint's jobs and workers", Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			h, err := c.Health(ctx, args[0])
 			if err != nil {
@@ -175,13 +179,13 @@ func (sh *shell) request(arg string, p policyFlags) (client.Request, error) {
 
 // await waits for the end of a job and shows it.
 func (sh *shell) await(ctx context.Context, c *client.Client, endpoint string, id job.ID) error {
-	line := newLive(sh.Err)
+	line := terminal.NewLive(sh.Err)
 	var each func(*client.Job)
-	if line.out != nil { // looking each second is for people only
-		each = func(j *client.Job) { line.set(j.Status) }
+	if line.Shown() { // looking each second is for people only
+		each = func(j *client.Job) { line.Set(string(j.Status)) }
 	}
 	var j *client.Job
-	err := line.during(func() (err error) {
+	err := line.During(func() (err error) {
 		j, err = c.WaitEach(ctx, endpoint, id, each)
 		return err
 	})
@@ -194,8 +198,8 @@ func (sh *shell) await(ctx context.Context, c *client.Client, endpoint string, i
 	return sh.showEnd(j, nil)
 }
 
-// showEnd shows a job that was waited for and tells by its error whether it
-// completed. unfinished is the error for one that has not ended.
+// showEnd shows a job that was waited for. It returns an error unless the job
+// completed; unfinished is the error for a job that has not ended.
 func (sh *shell) showEnd(j *client.Job, unfinished error) error {
 	if err := sh.showJob(j); err != nil {
 		return err
@@ -207,4 +211,159 @@ func (sh *shell) showEnd(j *client.Job, unfinished error) error {
 		return errShown
 	}
 	return unfinished
+}
+
+func (sh *shell) requestsCommand() *cobra.Command {
+	var o client.RequestsOptions
+	var statuses []string
+	c := &cobra.Command{
+		Use: "requests ENDPOINT", Short: "List an endpoint's jobs, the newest first", Args: namedArgs,
+		Long: "List an endpoint's jobs, the newest first: those that wait or run, and those\n" +
+			"that are over while their results can be read. If there are more, the last\n" +
+			"line says how to go on.",
+		Example: "  flightline requests echo --status FAILED,TIMED_OUT --limit 100\n  flightline requests echo -o json",
+		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
+			for _, status := range statuses {
+				o.Statuses = append(o.Statuses, job.Status(strings.ToUpper(status)))
+			}
+			page, err := c.Requests(ctx, args[0], o)
+			if err != nil {
+				return err
+			}
+			return sh.showRequests(args[0], statuses, page)
+		}),
+	}
+	c.Flags().StringSliceVar(&statuses, "status", nil, "only jobs that are `STATUS`, or one of several separated by commas")
+	c.Flags().IntVar(&o.Limit, "limit", 0, "how many jobs at most (1 to 100; default 10)")
+	c.Flags().StringVar(&o.Cursor, "cursor", "", "go on where an earlier list ended")
+	return c
+}
+
+func (sh *shell) showRequests(endpoint string, statuses []string, page *client.RequestsPage) error {
+	rows := [][]string{{"ID", "STATUS", "SUBMITTED", "DELAY", "EXECUTION", "RETRIES", "WORKER"}}
+	for _, j := range page.Requests {
+		rows = append(rows, []string{
+			clean(string(j.ID)), clean(string(j.Status)), when(j.Submitted),
+			known(j.Delay.String(), j.Delay > 0 || j.Status != job.InQueue), known(j.Execution.String(), j.Execution > 0 || j.Status.Terminal()),
+			fmt.Sprint(j.Retries), known(clean(j.WorkerID), j.WorkerID != ""),
+		})
+	}
+	if err := sh.show(page, rows); err != nil {
+		return err
+	}
+	if page.Cursor == "" || sh.flags.output == "json" {
+		return nil
+	}
+	of := ""
+	if len(statuses) > 0 {
+		of = " --status " + strings.Join(statuses, ",")
+	}
+	_, err := fmt.Fprintf(sh.Err, "more: %s requests %s%s --cursor %s\n", sh.Program, endpoint, of, clean(page.Cursor))
+	return err
+}
+
+func (sh *shell) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain ENDPOINT JOB", Short: "Tell why a job is where it is", Args: namedArgs,
+		Long: "Tell why a job is where it is: how many jobs come first, what the workers do,\n" +
+			"how the last one ended, and what the autoscaler decided.",
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			x, err := api.Explain(ctx, args[0], job.ID(args[1]))
+			if err != nil {
+				return err
+			}
+			return sh.show(x, explainRows(x))
+		}),
+	}
+}
+
+func explainRows(x *client.Explanation) [][]string {
+	rows := [][]string{{"ID", clean(string(x.ID))}, {"STATUS", clean(string(x.Status))}, {"REASON", clean(x.Reason)}}
+	if q := x.Queue; q != nil {
+		text := fmt.Sprintf("%d of %d", q.Position, q.InQueue)
+		if !q.Exact {
+			text = fmt.Sprintf("%d to %d of %d", q.Position, q.PositionMost, q.InQueue)
+		}
+		rows = append(rows, []string{"POSITION", text})
+	}
+	w := x.Workers
+	rows = append(rows, []string{"WORKERS", fmt.Sprintf("%d running, %d idle, %d initializing, %d throttled, %d unhealthy", w.Running, w.Idle, w.Initializing, w.Throttled, w.Unhealthy)})
+	switch {
+	case !x.Autoscaler:
+		rows = append(rows, []string{"AUTOSCALER", "none runs"})
+	case x.Scaling != nil:
+		d := x.Scaling
+		rows = append(rows, []string{"AUTOSCALER", fmt.Sprintf("wants %d, had %d at %s: %s", d.Wanted, d.Current, when(d.At), clean(d.Text))})
+	}
+	if f := x.LastWorkerError; f != nil {
+		rows = append(rows, []string{"LAST WORKER ERROR", fmt.Sprintf("%s at %s: %s", clean(f.WorkerID), when(f.At), clean(f.Text))})
+	}
+	if x.WorkerID != "" {
+		rows = append(rows, []string{"WORKER", clean(x.WorkerID)})
+	}
+	if !x.Deadline.IsZero() {
+		rows = append(rows, []string{"TIMES OUT", when(x.Deadline)})
+	}
+	return append(rows, []string{"EXPIRES", when(x.Expires)})
+}
+
+// The ways to print a chunk.
+const (
+	chunksAsJSON = "json"
+	chunksRaw    = "raw"
+)
+
+func (sh *shell) streamCommand() *cobra.Command {
+	format, from := chunksAsJSON, uint64(0)
+	c := &cobra.Command{
+		Use: "stream ENDPOINT JOB", Short: "Print what a job puts out while it runs", Args: namedArgs,
+		Long: "Print the chunks of a job's stream as they come, until the job has ended: each\n" +
+			"as a line of JSON, or with --format raw what is text as it is, with nothing\n" +
+			"between. It goes on where it was when the server restarts.",
+		Example: "  flightline stream echo JOB --format raw",
+		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
+			if format != chunksAsJSON && format != chunksRaw {
+				return &UsageError{fmt.Errorf("--format %s: must be %s or %s", format, chunksAsJSON, chunksRaw)}
+			}
+			return sh.stream(ctx, c.Stream(args[0], job.ID(args[1]), client.StreamOptions{After: from}), format)
+		}),
+	}
+	c.Flags().StringVar(&format, "format", format, "how to print a chunk: json or raw")
+	c.Flags().Uint64Var(&from, "from", 0, "begin behind the chunk with this `cursor`, as an interruption tells it")
+	return c
+}
+
+func (sh *shell) stream(ctx context.Context, s *client.Stream, format string) error {
+	for chunk, err := range s.All(ctx) {
+		if errors.Is(err, context.Canceled) {
+			return fmt.Errorf("no longer reading; go on with --from %d", s.Cursor())
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := sh.Out.Write(printed(chunk.Data, format)); err != nil {
+			return fmt.Errorf("print a chunk: %w", err)
+		}
+	}
+	end := s.End()
+	switch {
+	case end.Status == job.Completed:
+		return nil
+	case end.Error != "":
+		return fmt.Errorf("job %s is %s: %s", end.ID, end.Status, clean(end.Error))
+	}
+	return fmt.Errorf("job %s is %s", end.ID, end.Status)
+}
+
+// printed is a chunk as it is printed.
+func printed(chunk json.RawMessage, format string) []byte {
+	if format == chunksRaw {
+		var element struct {
+			Output *string `json:"output"`
+		}
+		if json.Unmarshal(chunk, &element) == nil && element.Output != nil {
+			return []byte(*element.Output)
+		}
+	}
+	return append(chunk, '\n')
 }

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"flightline/shared/client"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
 )
 
 func (sh *shell) keyCommand() *cobra.Command {
@@ -23,7 +26,7 @@ func (sh *shell) createKey() *cobra.Command {
 	var scopes []string
 	var quota string
 	c := &cobra.Command{
-		Use: "create NAME", Short: "Make an API key; it is shown this once", Args: cobra.ExactArgs(1),
+		Use: "create NAME", Short: "Make an API key; it is shown this once", Args: namedArgs,
 		Long: "Make an API key. It is shown this once; the server keeps only its hash.\n\n" +
 			"Scopes are submit:ENDPOINT, read:ENDPOINT, admin:ENDPOINT (both, and purge),\n" +
 			"with * for all endpoints, and control for managing endpoints and keys.\n\n" +
@@ -40,7 +43,7 @@ func (sh *shell) createKey() *cobra.Command {
 			spec := client.KeySpec{Name: args[0], Scopes: scopes}
 			if quota != "" {
 				var err error
-				if spec.Quota, err = limit.ParseQuota(quota); err != nil {
+				if spec.Quota, err = ratelimit.ParseQuota(quota); err != nil {
 					return &UsageError{fmt.Errorf("--quota: %w", err)}
 				}
 			}
@@ -83,7 +86,7 @@ func (sh *shell) changeQuota() *cobra.Command {
 			"change holds within two seconds. \"flightline key create -h\" has the fields.",
 		Example: "  flightline key quota 5f3c9ab2e1d04c7f8a6b5c4d3e2f1a0b requests=500 concurrent=default",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			change, err := limit.ParseQuotaChange(strings.Join(args[1:], ","))
+			change, err := ratelimit.ParseQuotaChange(strings.Join(args[1:], ","))
 			if err != nil {
 				return &UsageError{err}
 			}
@@ -98,7 +101,7 @@ func (sh *shell) changeQuota() *cobra.Command {
 
 func (sh *shell) revokeKey() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke ID", Short: "Make an API key worthless", Args: cobra.ExactArgs(1),
+		Use: "revoke ID", Short: "Revoke an API key", Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			if err := api.Keys().Revoke(ctx, args[0]); err != nil {
 				return err
@@ -106,4 +109,83 @@ func (sh *shell) revokeKey() *cobra.Command {
 			return sh.show(map[string]string{"revoked": args[0]}, [][]string{{"REVOKED", args[0]}})
 		}),
 	}
+}
+
+// limitsFlag reads limits of operations, one with each use of its flag.
+type limitsFlag map[string]client.Limit
+
+// Set implements pflag.Value.
+func (f *limitsFlag) Set(text string) error {
+	operation, numbers, _ := strings.Cut(text, "=")
+	var l client.Limit
+	if n, err := fmt.Sscanf(numbers+"\n", "%d,%d\n", &l.Requests, &l.Concurrent); n != 2 || err != nil || l.Requests < 0 || l.Concurrent < 0 {
+		return fmt.Errorf("must be like run=1000,200")
+	}
+	if *f == nil {
+		*f = limitsFlag{}
+	}
+	(*f)[operation] = l
+	return nil
+}
+
+// String implements pflag.Value: nothing is limited by default.
+func (f *limitsFlag) String() string { return "" }
+
+// Type implements pflag.Value.
+func (f *limitsFlag) Type() string { return "OPERATION=REQUESTS,CONCURRENT" }
+
+const (
+	// fileOf annotates the flag of a secret's file with the name of the secret's.
+	fileOf = "flightline secret"
+	// maxSecret bounds a secret, in bytes.
+	maxSecret = 64 << 10
+)
+
+// SecretFlag gives the flag name, which holds a secret, a twin NAME-file: the path
+// of a file that holds it, or - for standard input. Who types the secret
+// itself is warned: other users of the machine see it in the list of processes.
+func SecretFlag(f *pflag.FlagSet, name string) {
+	f.String(name+"-file", "", "`path` of a file that holds it, or - for standard input")
+	f.Lookup(name + "-file").Annotations = map[string][]string{fileOf: {name}}
+}
+
+// readSecrets sets the secrets whose files were given, and warns of those that
+// were typed.
+func (sh *shell) readSecrets(c *cobra.Command) (err error) {
+	c.Flags().VisitAll(func(file *pflag.Flag) {
+		if file.Annotations[fileOf] == nil || err != nil {
+			return
+		}
+		secret := c.Flags().Lookup(file.Annotations[fileOf][0])
+		switch {
+		case secret.Changed && file.Changed:
+			err = &UsageError{fmt.Errorf("--%s and --%s: only one of them can be given", secret.Name, file.Name)}
+		case secret.Changed:
+			_, _ = fmt.Fprintf(sh.Err, "flightline: warning: --%s can be seen by other users of this machine (ps); use --%s\n", secret.Name, file.Name)
+		case file.Changed:
+			err = readSecret(sh.In, secret, file)
+		}
+	})
+	return err
+}
+
+// readSecret sets the flag secret from the file that the flag file names, or from in.
+func readSecret(in io.Reader, secret, file *pflag.Flag) error {
+	if path := file.Value.String(); path != "-" {
+		opened, err := os.Open(path)
+		if err != nil {
+			return &UsageError{fmt.Errorf("--%s: %w", file.Name, err)}
+		}
+		defer opened.Close() //nolint:errcheck // it was only read
+		in = opened
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxSecret+1))
+	if err != nil {
+		return &UsageError{fmt.Errorf("--%s: %w", file.Name, err)}
+	}
+	text := strings.TrimRight(string(data), "\r\n")
+	if text == "" || len(data) > maxSecret || strings.ContainsAny(text, "\r\n\x00") {
+		return &UsageError{fmt.Errorf("--%s: must hold one line of 1 to %d bytes", file.Name, maxSecret)}
+	}
+	return secret.Value.Set(text)
 }

@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 
 	"flightline/shared/client"
+	"flightline/shared/terminal"
 )
 
 // show writes an answer: v as JSON, or the rows as a table. The first row of
-// several columns is the heading.
+// several columns is the heading. On a terminal a table of three columns or more is
+// made to fit.
 func (sh *shell) show(v any, rows [][]string) error {
 	if sh.flags.output == "json" {
 		data, err := json.Marshal(v)
@@ -23,21 +24,15 @@ func (sh *shell) show(v any, rows [][]string) error {
 		_, err = fmt.Fprintf(sh.Out, "%s\n", data)
 		return err
 	}
-	w := tabwriter.NewWriter(sh.Out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
+	return terminal.Table(sh.Out, rows)
 }
 
 // checkOutput refuses a format that does not exist before anything is done.
-func (sh *shell) checkOutput() error {
-	if sh.flags.output == "table" || sh.flags.output == "json" {
+func (f flags) checkOutput() error {
+	if f.output == "table" || f.output == "json" {
 		return nil
 	}
-	return &UsageError{fmt.Errorf("-o %s: must be table or json", sh.flags.output)}
+	return &UsageError{fmt.Errorf("-o %s: must be table or json", f.output)}
 }
 
 func (sh *shell) showJob(j *client.Job) error {
@@ -49,6 +44,7 @@ func (sh *shell) showJob(j *client.Job) error {
 		{"DELAY", j.Delay.String(), j.Delay > 0 || j.Status.Terminal()},
 		{"EXECUTION", j.Execution.String(), j.Execution > 0 || j.Status.Terminal()},
 		{"WORKER", clean(j.WorkerID), j.WorkerID != ""},
+		{"LOST", clean(j.WorkerLost), j.WorkerLost != ""},
 		{"RETRIES", fmt.Sprint(j.Retries), j.Retries > 0},
 		{"ERROR", clean(j.Error), j.Error != ""},
 		{"OUTPUT", oneLine(j.Output), len(j.Output) > 0},
@@ -69,6 +65,9 @@ func (sh *shell) showHealth(h client.Health) error {
 		{"failed", h.Jobs.Failed},
 		{"retried", h.Jobs.Retried},
 		{},
+	}
+	if h.Jobs.WorkerLost > 0 {
+		jobs[len(jobs)-1] = count{"worker lost", h.Jobs.WorkerLost}
 	}
 	workers := []count{
 		{"idle", h.Workers.Idle},
@@ -106,6 +105,17 @@ func oneLine(document json.RawMessage) string {
 	return clean(line.String())
 }
 
+// unknown stands for what is not known, or not yet.
+const unknown = "-"
+
+// known is text, unless it is not known.
+func known(text string, isKnown bool) string {
+	if isKnown {
+		return text
+	}
+	return unknown
+}
+
 // clean keeps text from a worker from moving the cursor or breaking the table.
 // Some terminals obey also the control characters beyond ASCII.
 func clean(text string) string {
@@ -120,9 +130,10 @@ func clean(text string) string {
 	}, text)
 }
 
+// when is a time of this machine's zone, which it says.
 func when(t time.Time) string {
 	if t.IsZero() {
-		return "-"
+		return unknown
 	}
-	return t.Local().Format(time.DateTime)
+	return t.Local().Format(time.RFC3339)
 }

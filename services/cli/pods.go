@@ -14,10 +14,11 @@ import (
 )
 
 func (sh *shell) podCommand() *cobra.Command {
-	c := &cobra.Command{Use: "pod", Short: "Make, show, change, start, stop and remove pods", Args: cobra.NoArgs, RunE: needsVerb}
+	c := &cobra.Command{Use: "pod", Short: "Make, show, change, start, stop, restart and remove pods", Args: cobra.NoArgs, RunE: needsVerb}
 	c.AddCommand(sh.createPod(), sh.listPods(), sh.getPod(), sh.updatePod(), sh.deletePod(),
 		sh.onPod("start", "Let a pod run", func(p client.Pods) podMove { return p.Start }),
-		sh.onPod("stop", "Stop a pod; a worker first completes its jobs", func(p client.Pods) podMove { return p.Stop }))
+		sh.onPod("stop", "Stop a pod; a worker first completes its jobs", func(p client.Pods) podMove { return p.Stop }),
+		sh.onPod("restart", "End what runs of a pod, and start it again", func(p client.Pods) podMove { return p.Restart }))
 	return c
 }
 
@@ -25,7 +26,7 @@ type podMove func(ctx context.Context, id string) (*client.Pod, error)
 
 func (sh *shell) onPod(verb, short string, move func(client.Pods) podMove) *cobra.Command {
 	return &cobra.Command{
-		Use: verb + " ID", Short: short, Args: cobra.ExactArgs(1),
+		Use: verb + " ID", Short: short, Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			p, err := move(api.Pods())(ctx, args[0])
 			if err != nil {
@@ -54,7 +55,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.spec.VolumePath, "mount", "", "`path` at which volumes are mounted")
 }
 
-// given is the spec of the flags that were typed.
+// given returns a spec with the fields whose flags were set on the command line.
 func (s *specFlags) given() (client.Spec, error) {
 	if s.words != "" {
 		s.spec.Command = strings.Fields(s.words)
@@ -131,7 +132,7 @@ func (sh *shell) createPod() *cobra.Command {
 
 func (sh *shell) updatePod() *cobra.Command {
 	var flags podFlags
-	c := &cobra.Command{Use: "update ID", Short: "Change a pod, as of its next start", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{Use: "update ID", Short: "Change a pod, as of its next start", Args: namedArgs}
 	flags.add(c.Flags())
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 		spec, err := flags.given(c.Flags())
@@ -173,7 +174,7 @@ func (sh *shell) listPods() *cobra.Command {
 			return sh.show(list, rows)
 		}),
 	}
-	c.Flags().StringVar(&status, "status", "", "only those: running, exited or terminated")
+	c.Flags().StringVar(&status, "status", "", "only those: running, exited or terminated; terminated ones are shown only so")
 	c.Flags().StringVar(&endpoint, "endpoint", "", "only the workers of an endpoint")
 	c.Flags().BoolVar(&workers, "workers", false, "the workers of endpoints too")
 	return c
@@ -181,7 +182,7 @@ func (sh *shell) listPods() *cobra.Command {
 
 func (sh *shell) getPod() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: "Show a pod; -o json has all that is known of it", Args: cobra.ExactArgs(1),
+		Use: "get ID", Short: "Show a pod; -o json has all that is known of it", Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			all := url.Values{"includeMachine": {"true"}, "includeNetworkVolume": {"true"}, "includeSavingsPlans": {"true"}, "includeTemplate": {"true"}}
 			p, err := api.Pods().Get(ctx, args[0], all)
@@ -222,4 +223,176 @@ func (sh *shell) showPod(p *client.Pod) error {
 		rows = append(rows, []string{"COST AN HOUR", fmt.Sprint(*p.CostPerHr)})
 	}
 	return sh.show(p, rows)
+}
+
+func (sh *shell) templateCommand() *cobra.Command {
+	c := &cobra.Command{Use: "template", Short: "Make, show, change and remove templates", Args: cobra.NoArgs, RunE: needsVerb}
+	c.AddCommand(sh.createTemplate(), sh.updateTemplate(), sh.getTemplate(), sh.listTemplates(),
+		sh.deleteThing("Remove a template that nothing uses", func(ctx context.Context, api *client.Client, id string) error {
+			return api.Templates().Delete(ctx, id)
+		}))
+	return c
+}
+
+// templateFlags are what templates are made from.
+type templateFlags struct {
+	specFlags
+	template   client.TemplateSpec
+	serverless bool
+}
+
+// command gives c the flags, and sends what they say.
+func (s *templateFlags) command(sh *shell, c *cobra.Command, send func(context.Context, client.Templates, []string, client.TemplateSpec) (*client.Template, error)) *cobra.Command {
+	f := c.Flags()
+	s.add(f)
+	f.StringVar(&s.template.Category, "category", "", "NVIDIA, AMD or CPU")
+	f.StringVar(&s.template.Readme, "readme", "", "`text` for people")
+	f.BoolVar(&s.serverless, "serverless", false, "it is for endpoints")
+	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		spec, err := s.given()
+		if err != nil {
+			return err
+		}
+		s.template.Spec, s.template.Serverless = spec, typed(f, "serverless", &s.serverless)
+		t, err := send(ctx, api.Templates(), args, s.template)
+		if err != nil {
+			return err
+		}
+		return sh.showTemplate(t)
+	})
+	return c
+}
+
+func (sh *shell) createTemplate() *cobra.Command {
+	c := &cobra.Command{Use: "create", Short: "Make a template", Args: cobra.NoArgs}
+	return new(templateFlags).command(sh, c, func(ctx context.Context, t client.Templates, _ []string, spec client.TemplateSpec) (*client.Template, error) {
+		return t.Create(ctx, spec)
+	})
+}
+
+func (sh *shell) updateTemplate() *cobra.Command {
+	c := &cobra.Command{Use: "update ID", Short: "Change a template", Args: namedArgs}
+	return new(templateFlags).command(sh, c, func(ctx context.Context, t client.Templates, args []string, spec client.TemplateSpec) (*client.Template, error) {
+		return t.Update(ctx, args[0], spec)
+	})
+}
+
+func (sh *shell) getTemplate() *cobra.Command {
+	return &cobra.Command{
+		Use: "get ID", Short: "Show a template; -o json has all of it", Args: namedArgs,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			t, err := api.Templates().Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return sh.showTemplate(t)
+		}),
+	}
+}
+
+func (sh *shell) listTemplates() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the templates", Args: cobra.NoArgs,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
+			list, err := api.Templates().List(ctx)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"ID", "NAME", "IMAGE"}}
+			for _, t := range list {
+				rows = append(rows, []string{t.ID, clean(t.Name), clean(t.Image)})
+			}
+			return sh.show(list, rows)
+		}),
+	}
+}
+
+func (sh *shell) showTemplate(t *client.Template) error {
+	return sh.show(t, [][]string{{"ID", t.ID}, {"NAME", clean(t.Name)}, {"IMAGE", clean(t.Image)}})
+}
+
+// deleteThing is the command that removes the thing of an id.
+func (sh *shell) deleteThing(short string, remove func(context.Context, *client.Client, string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete ID", Short: short, Args: namedArgs,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			if err := remove(ctx, api, args[0]); err != nil {
+				return err
+			}
+			return sh.show(map[string]string{"deleted": args[0]}, [][]string{{"DELETED", args[0]}})
+		}),
+	}
+}
+
+func (sh *shell) volumeCommand() *cobra.Command {
+	c := &cobra.Command{Use: "volume", Short: "Make, show, change and remove network volumes", Args: cobra.NoArgs, RunE: needsVerb}
+	c.AddCommand(
+		sh.volumeVerb("create", "Make a network volume; --name and --size are needed", cobra.NoArgs,
+			func(ctx context.Context, v client.Volumes, _ []string, spec client.VolumeSpec) (*client.Volume, error) {
+				return v.Create(ctx, spec)
+			}),
+		sh.volumeVerb("update ID", "Change a network volume", namedArgs,
+			func(ctx context.Context, v client.Volumes, args []string, spec client.VolumeSpec) (*client.Volume, error) {
+				return v.Update(ctx, args[0], spec)
+			}),
+		sh.getVolume(), sh.listVolumes(),
+		sh.deleteThing("Remove a network volume that nothing uses, and nothing that it holds", func(ctx context.Context, api *client.Client, id string) error {
+			return api.Volumes().Delete(ctx, id)
+		}))
+	return c
+}
+
+func (sh *shell) volumeVerb(use, short string, args cobra.PositionalArgs, send func(context.Context, client.Volumes, []string, client.VolumeSpec) (*client.Volume, error)) *cobra.Command {
+	var spec client.VolumeSpec
+	c := &cobra.Command{Use: use, Short: short, Args: args}
+	c.Flags().StringVar(&spec.Name, "name", "", "name for people")
+	c.Flags().IntVar(&spec.Size, "size", 0, "size in `GB`; it never becomes less")
+	c.Flags().StringVar(&spec.DataCenter, "data-center", "", "`id` of the place where it is (default local)")
+	c.Flags().StringVar(&spec.Path, "path", "", "`path` where it is on the hosts")
+	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		v, err := send(ctx, api.Volumes(), args, spec)
+		if err != nil {
+			return err
+		}
+		return sh.showVolume(v)
+	})
+	return c
+}
+
+func (sh *shell) getVolume() *cobra.Command {
+	return &cobra.Command{
+		Use: "get ID", Short: "Show a network volume", Args: namedArgs,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			v, err := api.Volumes().Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return sh.showVolume(v)
+		}),
+	}
+}
+
+func (sh *shell) listVolumes() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the network volumes", Args: cobra.NoArgs,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
+			list, err := api.Volumes().List(ctx)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"ID", "NAME", "GB", "DATA CENTER"}}
+			for _, v := range list {
+				rows = append(rows, []string{v.ID, clean(v.Name), fmt.Sprint(v.Size), clean(v.DataCenter)})
+			}
+			return sh.show(list, rows)
+		}),
+	}
+}
+
+func (sh *shell) showVolume(v *client.Volume) error {
+	rows := [][]string{{"ID", v.ID}, {"NAME", clean(v.Name)}, {"SIZE", fmt.Sprintf("%d GB", v.Size)}, {"DATA CENTER", clean(v.DataCenter)}}
+	if v.Path != "" {
+		rows = append(rows, []string{"PATH", clean(v.Path)})
+	}
+	return sh.show(v, rows)
 }

@@ -20,7 +20,7 @@ func TestRequestsListsJobsAndSaysHowToGoOn(t *testing.T) {
 			out: "ID  STATUS  SUBMITTED  DELAY  EXECUTION  RETRIES  WORKER\nb   FAILED  -          12ms   3ms        2        w[2J\n",
 			err: "more: flightline requests ep --status failed,TIMED_OUT --cursor c1\n",
 		},
-		"requests ep --cursor c1": {out: head + "a   IN_QUEUE  -          0s     0s         0        \n"},
+		"requests ep --cursor c1": {out: head + "a   IN_QUEUE  -          -      -          0        -\n"},
 		"requests ep -o json":     {out: last + "\n"},
 		"requests ep --status no": {code: 1, err: "flightline: status is invalid (HTTP 400, invalid_request)\n"},
 	} {

@@ -23,7 +23,7 @@ func (sh *shell) webhookDeliveries() *cobra.Command {
 	var q client.WebhookQuery
 	var id, since string
 	c := &cobra.Command{
-		Use: "deliveries ENDPOINT", Short: "List the attempts of the last 7 days, the newest first", Args: cobra.ExactArgs(1),
+		Use: "deliveries ENDPOINT", Short: "List the attempts of the last 7 days, the newest first", Args: namedArgs,
 		Example: "  flightline webhook deliveries echo --failed --since 1h",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			var err error
@@ -38,7 +38,10 @@ func (sh *shell) webhookDeliveries() *cobra.Command {
 			rows := [][]string{{"STARTED", "JOB", "TRY", "OUTCOME", "STATUS", "TOOK", "URL", "WHY"}}
 			for _, d := range page.Deliveries {
 				took := time.Duration(d.DurationMs) * time.Millisecond
-				rows = append(rows, []string{when(d.Started), string(d.Job), fmt.Sprint(d.Try), d.Outcome, fmt.Sprint(d.Status), took.String(), clean(d.URL), clean(d.Error)})
+				rows = append(rows, []string{
+					when(d.Started), string(d.Job), fmt.Sprint(d.Try), d.Outcome, known(fmt.Sprint(d.Status), d.Status != 0),
+					known(took.String(), took != 0 || d.Status != 0), clean(d.URL), clean(d.Error),
+				})
 			}
 			if page.HasMore {
 				rows = append(rows, []string{"more: --cursor " + page.Cursor})
@@ -57,7 +60,7 @@ func (sh *shell) webhookDeliveries() *cobra.Command {
 
 func (sh *shell) webhookDestinations() *cobra.Command {
 	return &cobra.Command{
-		Use: "destinations ENDPOINT", Short: "List receivers that keep failing or are paused", Args: cobra.ExactArgs(1),
+		Use: "destinations ENDPOINT", Short: "List receivers that keep failing or are paused", Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			list, err := api.Webhooks(args[0]).Destinations(ctx)
 			if err != nil {
@@ -75,7 +78,7 @@ func (sh *shell) webhookDestinations() *cobra.Command {
 func (sh *shell) webhookReplay() *cobra.Command {
 	var since string
 	c := &cobra.Command{
-		Use: "replay ENDPOINT [JOB]", Short: "Send the webhook of a job again, or all that were given up since a time", Args: cobra.RangeArgs(1, 2),
+		Use: "replay ENDPOINT [JOB]", Short: "Send the webhook of a job again, or all that were given up since a time", Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			if (len(args) == 2) == (since != "") {
 				return &UsageError{errors.New("give either a job or --since")}
@@ -100,7 +103,7 @@ func (sh *shell) webhookReplay() *cobra.Command {
 func (sh *shell) webhookPause() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "pause ENDPOINT DESTINATION", Short: "Keep webhooks back that go to a destination", Args: cobra.ExactArgs(2),
+		Use: "pause ENDPOINT DESTINATION", Short: "Keep webhooks back that go to a destination", Args: namedArgs,
 		Long: "Keep webhooks back that go to a destination, the scheme, host and port of an\n" +
 			"address. They wait for 'resume', at most 7 days.",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
@@ -117,7 +120,7 @@ func (sh *shell) webhookPause() *cobra.Command {
 
 func (sh *shell) webhookResume() *cobra.Command {
 	return &cobra.Command{
-		Use: "resume ENDPOINT DESTINATION", Short: "Send webhooks to a paused destination again", Args: cobra.ExactArgs(2),
+		Use: "resume ENDPOINT DESTINATION", Short: "Send webhooks to a paused destination again", Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			return sh.showReplayed(api.Webhooks(args[0]).Resume(ctx, args[1]))
 		}),
@@ -131,15 +134,12 @@ const longestOverlap = 720 * time.Hour
 var errOverlap = errors.New("the secret before this one still signs: wait for the end of its overlap, or give --overlap 0s, which ends it now")
 
 func (sh *shell) webhookSecret() *cobra.Command {
-	var overlap time.Duration
+	overlap := 24 * time.Hour
 	c := &cobra.Command{
-		Use: "secret ENDPOINT", Short: "Make a new secret; the present one signs beside it for a while", Args: cobra.ExactArgs(1),
+		Use: "secret ENDPOINT", Short: "Make a new secret; the present one signs beside it for a while", Args: namedArgs,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			if overlap > longestOverlap {
-				return &UsageError{fmt.Errorf("--overlap %s: must be at most %s", overlap, longestOverlap)}
-			}
 			made, err := api.Webhooks(args[0]).RotateSecret(ctx, overlap)
-			if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusBadRequest {
+			if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusConflict {
 				return errOverlap
 			}
 			if err != nil {
@@ -148,8 +148,7 @@ func (sh *shell) webhookSecret() *cobra.Command {
 			return sh.show(made, [][]string{{"SECRET", made.Secret}, {"BOTH SIGN UNTIL", when(made.OverlapUntil)}})
 		}),
 	}
-	c.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the present secret goes on signing (0s to 720h); with 0s those before it cease too")
-	_ = c.Flags().SetAnnotation("overlap", mayBeZero, []string{}) // it is there
+	bounded(c.Flags(), &overlap, "overlap", 0, longestOverlap, "how long the present secret goes on signing", "with 0s those before it cease too")
 	return c
 }
 

@@ -21,7 +21,7 @@ func TestWebhookCommands(t *testing.T) {
 		"deliveries": {
 			"deliveries ep --failed --job j1 --since 2026-11-21T12:00:00Z",
 			"STARTED  JOB  TRY  OUTCOME   STATUS  TOOK  URL           WHY\n" +
-				"-        j1   3    given_up  0       12ms  http://h:80/  a b\nmore: --cursor 7\n",
+				"-        j1   3    given_up  -       12ms  http://h:80/  a b\nmore: --cursor 7\n",
 		},
 		"destinations":    {"destinations ep", "DESTINATION  FAILURES  PAUSED  SINCE  REASON\nhttp://h:80  3         true    -      status 500\n"},
 		"replay of a job": {"replay ep j1", "REPLAYED  2\n"},

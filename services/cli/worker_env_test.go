@@ -34,7 +34,7 @@ const letIn = `{"id":"w1","endpoint":"ep","token":"fw_a'b","pingIntervalMs":5000
 
 func TestWorkerEnvPrintsTheWholeEnvironment(t *testing.T) {
 	t.Chdir(t.TempDir())
-	url := api{"POST /v1/endpoints/ep/workers": {200, letIn}}.start(t, nil)
+	url := api{"GET /v1/endpoints/ep/workers": {200, `[]`}, "POST /v1/endpoints/ep/workers": {200, letIn}}.start(t, nil)
 	env := map[string]string{"FLIGHTLINE_URL": url, "BUCKET_ENDPOINT_URL": "http://minio:9000"}
 	want := strings.ReplaceAll(`RUNPOD_WEBHOOK_GET_JOB=BASE/v2/ep/job-take/w1?gpu=any
 RUNPOD_WEBHOOK_POST_OUTPUT=BASE/v2/ep/job-done/w1/$ID?gpu=any
@@ -69,7 +69,7 @@ func TestWorkerEnvHasWhatTheEndpointSets(t *testing.T) {
 		},
 		`{"RUNPOD_AI_API_KEY":"its own","RUNPOD_LOG_LEVEL":"DEBUG","BUCKET_NAME":"c"}`: {"RUNPOD_AI_API_KEY=fw_x", "RUNPOD_LOG_LEVEL=DEBUG", "BUCKET_NAME=c"},
 	} {
-		env := map[string]string{"FLIGHTLINE_URL": api{"POST /v1/endpoints/ep/workers": {200, fmt.Sprintf(answer, set)}}.start(t, nil)}
+		env := map[string]string{"FLIGHTLINE_URL": api{"GET /v1/endpoints/ep/workers": {200, `[]`}, "POST /v1/endpoints/ep/workers": {200, fmt.Sprintf(answer, set)}}.start(t, nil)}
 		maps.Copy(env, here)
 		got := runRole(t, env, "worker", "env", "ep", "--worker", "w1")
 		for _, line := range want {
@@ -102,6 +102,36 @@ func TestWorkerEnvHasOtherForms(t *testing.T) {
 	}
 	if got := runRole(t, env, "worker", "env", "ep", "--format", "yaml"); got.code != 2 || got.out != "" {
 		t.Errorf("got %d %s, want a usage error and no token", got.code, got.out)
+	}
+}
+
+// A new token ends the old one, so that a worker that runs would be refused from then on.
+func TestWorkerEnvRefusesAWorkerThatRuns(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const list = `[{"id":"w1","protocol":"http","state":%s,"draining":%t,"running":%s}]`
+	for name, tt := range map[string]struct {
+		worker string // what the list says of w1
+		args   string
+		code   int
+	}{
+		"idle":                {fmt.Sprintf(list, `"idle"`, false, `[]`), "", 1},
+		"running a job":       {fmt.Sprintf(list, `"running"`, false, `["j"]`), "", 1},
+		"draining with a job": {fmt.Sprintf(list, `"running"`, true, `["j"]`), "", 1},
+		"drained":             {fmt.Sprintf(list, `"idle"`, true, `[]`), "", 0},
+		"silent":              {fmt.Sprintf(list, `""`, false, `[]`), "", 0},
+		"idle, --rotate":      {fmt.Sprintf(list, `"idle"`, false, `[]`), " --rotate", 0},
+		"another one":         {`[{"id":"w2","state":"idle","running":[]}]`, "", 0},
+	} {
+		env := map[string]string{"FLIGHTLINE_URL": api{
+			"GET /v1/endpoints/ep/workers": {200, tt.worker}, "POST /v1/endpoints/ep/workers": {200, letIn},
+		}.start(t, nil)}
+		got := runRole(t, env, strings.Fields("worker env ep --worker w1"+tt.args)...)
+		if got.code != tt.code || (tt.code == 0) != strings.Contains(got.out, "RUNPOD_AI_API_KEY=") {
+			t.Errorf("%s: got %+v, want code %d", name, got, tt.code)
+		}
+		if tt.code != 0 && (!strings.Contains(got.err, "worker w1 runs") || !strings.Contains(got.err, "--rotate")) {
+			t.Errorf("%s: got %q, want the reason and the flag", name, got.err)
+		}
 	}
 }
 

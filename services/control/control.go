@@ -3,6 +3,10 @@
 // of RunPod's REST API where that has the field. Every request needs a key with
 // the scope control; for a look at the last three the scope pods will do.
 //
+// Routes (control.go) lists the routes; each subject has a file, and its JSON
+// is beside it. What an endpoint is, its defaults and bounds, is in package
+// endpoint.
+//
 // Making an endpoint writes its record first and its queue second; deleting
 // one marks the record, waits until every instance has seen that, removes the
 // queue, and the record last. A crash in between leaves a record, and Run of
@@ -14,13 +18,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/bus"
+	"flightline/shared/deliveries"
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/web"
+	"flightline/streams"
 )
 
 // Config is what may differ between installations. The zero value is good.
@@ -33,7 +44,7 @@ type Config struct {
 	VolumeRoot string
 	// Catalog knows prices and places of machines. nil means that nothing is known.
 	Catalog *pod.Catalog
-	// Log hears of what no answer tells. nil means silence.
+	// Log receives what no answer says. nil discards it.
 	Log *slog.Logger
 }
 
@@ -41,19 +52,20 @@ type Config struct {
 type Deps struct {
 	Queue    *queue.Queue
 	Registry *registry.Registry
-	// Events count the jobs of an endpoint, which begins anew if one of the
+	// Events count the jobs of an endpoint, which begins again if one of the
 	// same id is made again.
 	Events *events.Log
 }
 
 // Service answers /v1.
 type Service struct {
-	cfg      Config
-	log      *slog.Logger
-	queue    *queue.Queue
-	registry *registry.Registry
-	events   *events.Log
-	removing turns // by endpoint
+	cfg        Config
+	log        *slog.Logger
+	queue      *queue.Queue
+	deliveries *deliveries.Store
+	registry   *registry.Registry
+	events     *events.Log
+	removing   keyedMutex // by endpoint
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
@@ -66,7 +78,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events}, nil
+	store, err := deliveries.New(deps.Queue, cfg.Log)
+	if err != nil {
+		return nil, fmt.Errorf("control: %w", err)
+	}
+	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry, events: deps.Events}, nil
 }
 
 // repairEvery is the pause between two looks for what a crash left undone.
@@ -122,8 +138,8 @@ func (s *Service) repair(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// repairQueue makes the queue of an endpoint made after since, or of one that
-// was lost, and tells it of a pause that lasts, or ended after since: by itself,
+// repairQueue makes the queue of an endpoint made after since, or a queue that
+// was lost, and applies a pause that lasts, or ended after since: by itself,
 // or because it was resumed.
 func (s *Service) repairQueue(ctx context.Context, e endpoint.Endpoint, since time.Time) error {
 	apply := !e.Created.Before(since)
@@ -163,7 +179,7 @@ func ignoreDeleted(err error) error {
 // JetStream's doing, and may be tried again.
 func (s *Service) applyQueue(ctx context.Context, e endpoint.Endpoint) error {
 	if err := s.queue.CreateEndpoint(ctx, e); err != nil {
-		return fmt.Errorf("make the queue of %s: %w: %w", e.ID, queue.ErrUnavailable, err)
+		return fmt.Errorf("make the queue of %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 	}
 	if e.QueueMade || e.Deleting {
 		return nil
@@ -172,4 +188,96 @@ func (s *Service) applyQueue(ctx context.Context, e endpoint.Endpoint) error {
 		s.log.WarnContext(ctx, "endpoint not marked as having a queue, trying again later", "endpoint", e.ID, "err", err)
 	}
 	return nil
+}
+
+// maxBody bounds the bodies beneath /v1.
+const maxBody = 1 << 20
+
+// Routes adds /v1 to the app.
+func (s *Service) Routes(app *fiber.App) {
+	guard := []fiber.Handler{web.Auth(s.registry.Keys, registry.Control), web.MaxBody(maxBody)}
+	guarded := func(h fiber.Handler) []fiber.Handler { return append(slices.Clip(guard), h) }
+
+	v1 := app.Group("/v1")
+	v1.Post("/endpoints", guarded(s.createEndpoint)...)
+	v1.Get("/endpoints", guarded(s.listEndpoints)...)
+	v1.Get("/endpoints/:id", guarded(s.getEndpoint)...)
+	v1.Patch("/endpoints/:id", guarded(s.updateEndpoint)...)
+	v1.Post("/endpoints/:id/update", guarded(s.updateEndpoint)...) // RunPod's older spelling
+	v1.Delete("/endpoints/:id", guarded(s.durably(s.deleteEndpoint, streams.BucketEndpoints))...)
+
+	v1.Post("/endpoints/:id/pause", guarded(s.durably(s.pauseEndpoint, streams.BucketEndpoints))...)
+	v1.Post("/endpoints/:id/resume", guarded(s.durably(s.resumeEndpoint, streams.BucketEndpoints))...)
+	v1.Get("/endpoints/:id/scaling", guarded(s.listScaling)...)
+
+	v1.Get("/endpoints/:id/workers", guarded(s.listWorkers)...)
+	v1.Post("/endpoints/:id/workers", guarded(s.durably(s.issueToken, streams.BucketTokens))...)
+	v1.Delete("/endpoints/:id/workers/:worker", guarded(s.durably(s.revokeToken, streams.BucketTokens))...)
+	v1.Post("/endpoints/:id/workers/:worker/drain", guarded(s.durably(s.drainWorker, streams.BucketTokens))...)
+
+	v1.Get("/endpoints/:id/webhooks/deliveries", guarded(s.listDeliveries)...)
+	v1.Post("/endpoints/:id/webhooks/replay", guarded(s.replayWebhooks)...)
+	v1.Get("/endpoints/:id/webhooks/destinations", guarded(s.listDestinations)...)
+	v1.Post("/endpoints/:id/webhooks/pause", guarded(s.durably(s.pauseDestination, streams.BucketDestinations))...)
+	v1.Post("/endpoints/:id/webhooks/resume", guarded(s.durably(s.resumeDestination, streams.BucketDestinations))...)
+	v1.Post("/endpoints/:id/webhooks/secret", guarded(s.durably(s.rotateSecret, streams.BucketEndpoints))...)
+
+	s.podRoutes(v1, guarded)
+
+	v1.Post("/keys", guarded(s.durably(s.createKey, streams.BucketKeys))...)
+	v1.Get("/keys", guarded(s.listKeys)...)
+	v1.Patch("/keys/:id", guarded(s.durably(s.updateKey, streams.BucketKeys))...)
+	v1.Delete("/keys/:id", guarded(s.durably(s.revokeKey, streams.BucketKeys))...)
+}
+
+// durably answers only once what h wrote to the bucket is on the disk: a key
+// that was revoked must not come back with the power.
+func (s *Service) durably(h fiber.Handler, bucket string) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		if err := h(c); err != nil {
+			return err
+		}
+		return s.queue.Bus().Durable(c.UserContext(), streams.Bucket(bucket))
+	}
+}
+
+// podRoutes adds pods, templates and network volumes to /v1. To look at them a
+// key needs the scope pods; to change them control, since what a pod runs, runs
+// on somebody's machine.
+func (s *Service) podRoutes(v1 fiber.Router, guarded func(fiber.Handler) []fiber.Handler) {
+	look := []fiber.Handler{web.Auth(s.registry.Keys, registry.LookUp), web.MaxBody(maxBody)}
+	seen := func(h fiber.Handler) []fiber.Handler { return append(slices.Clip(look), h) }
+	kept := func(h fiber.Handler, bucket string) []fiber.Handler { return guarded(s.durably(h, bucket)) }
+
+	v1.Get("/pods", seen(s.listPods)...)
+	v1.Get("/pods/:pod", seen(s.getPod)...)
+	v1.Post("/pods", kept(s.createPod, streams.BucketPods)...)
+	v1.Patch("/pods/:pod", kept(s.updatePod, streams.BucketPods)...)
+	v1.Post("/pods/:pod/update", kept(s.updatePod, streams.BucketPods)...) // RunPod's older spelling
+	v1.Post("/pods/:pod/start", kept(s.startPod, streams.BucketPods)...)
+	v1.Post("/pods/:pod/stop", kept(s.stopPod, streams.BucketPods)...)
+	v1.Post("/pods/:pod/restart", kept(s.restartPod, streams.BucketPods)...)
+	v1.Post("/pods/:pod/reset", kept(s.restartPod, streams.BucketPods)...)
+	v1.Delete("/pods/:pod", kept(s.durably(s.deletePod, streams.BucketTokens), streams.BucketPods)...)
+
+	// What RunPod's tools list and Flightline has none of: it bills nobody, and
+	// pulls images without credentials.
+	for _, nothing := range []string{"/containerregistryauth", "/billing/pods", "/billing/endpoints", "/billing/networkvolumes"} {
+		v1.Get(nothing, seen(func(c *fiber.Ctx) error { return c.JSON([]any{}) })...)
+	}
+
+	for _, kind := range []struct {
+		name, bucket                         string
+		create, list, get, update, deleteOne fiber.Handler
+	}{
+		{"/templates", streams.BucketTemplates, s.createTemplate, s.listTemplates, s.getTemplate, s.updateTemplate, s.deleteTemplate},
+		{"/networkvolumes", streams.BucketVolumes, s.createVolume, s.listVolumes, s.getVolume, s.updateVolume, s.deleteVolume},
+	} {
+		v1.Get(kind.name, seen(kind.list)...)
+		v1.Get(kind.name+"/:id", seen(kind.get)...)
+		v1.Post(kind.name, kept(kind.create, kind.bucket)...)
+		v1.Patch(kind.name+"/:id", kept(kind.update, kind.bucket)...)
+		v1.Post(kind.name+"/:id/update", kept(kind.update, kind.bucket)...)
+		v1.Delete(kind.name+"/:id", kept(kind.deleteOne, kind.bucket)...)
+	}
 }

@@ -11,18 +11,19 @@ import (
 
 	"go.uber.org/goleak"
 
-	"flightline/shared/bus/bustest"
-	"flightline/shared/bus/bustest/site"
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/backend"
 	"flightline/shared/web"
 	"flightline/streams"
 )
 
 func TestMain(m *testing.M) {
+	testenv.SetParallel(3)
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }
 
@@ -30,14 +31,14 @@ const (
 	// patience bounds every wait for a fact.
 	patience = 2 * time.Minute
 	// noise is what a busy machine may add to a time that is promised.
-	noise      = 8 * time.Second
+	noise      = 20 * time.Second
 	controlKey = "control-key-of-the-test"
 )
 
-// system is /v1 on a real listener, on a bus of its own.
-type system struct {
+// env is /v1 on a real listener, on a bus of its own.
+type env struct {
 	t        *testing.T
-	bus      *bustest.Bus
+	bus      *testenv.Server
 	queue    *queue.Queue
 	registry *registry.Registry
 	service  *Service
@@ -45,27 +46,27 @@ type system struct {
 	durable  func(ctx context.Context, stream string) error // nil: no barrier
 }
 
-func start(t *testing.T) *system {
+func start(t *testing.T) *env {
 	t.Helper()
 	return startWith(t, nil)
 }
 
-// startWith lets other tests run meanwhile: most of what a system takes is
+// startWith lets other tests run meanwhile: most of what an env takes is
 // waiting for its bus to begin and to end.
-func startWith(t *testing.T, durable func(ctx context.Context, stream string) error) *system {
+func startWith(t *testing.T, durable func(ctx context.Context, stream string) error) *env {
 	t.Helper()
 	t.Parallel()
-	s := &system{t: t, bus: bustest.New(t), durable: durable}
-	site.Again(t, s.open)
+	s := &env{t: t, bus: testenv.NewServer(t), durable: durable}
+	testenv.Retry(t, s.open)
 	app := web.New(web.Config{})
 	s.service.Routes(app)
-	background(t, s.registry.Run)
-	background(t, s.queue.Run)
-	s.base = site.Serve(t, app) + "/v1"
+	testenv.Background(t, s.registry.Run)
+	testenv.Background(t, s.queue.Run)
+	s.base = backend.Serve(t, app) + "/v1"
 	return s
 }
 
-func (s *system) open() (err error) {
+func (s *env) open() (err error) {
 	ctx := s.t.Context()
 	if err = streams.Apply(ctx, s.bus.JS, streams.Config{Partitions: 4}); err != nil {
 		return err
@@ -87,11 +88,6 @@ func (s *system) open() (err error) {
 	return err
 }
 
-func background(t *testing.T, f func(context.Context) error) {
-	t.Helper()
-	site.Background(t, f)
-}
-
 type answer struct {
 	status int
 	header http.Header
@@ -99,12 +95,12 @@ type answer struct {
 	body   map[string]any // of an object
 }
 
-func (s *system) do(method, path, body string) answer {
+func (s *env) do(method, path, body string) answer {
 	s.t.Helper()
 	return s.doAs(controlKey, method, path, body)
 }
 
-func (s *system) doAs(key, method, path, body string) answer {
+func (s *env) doAs(key, method, path, body string) answer {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.base+path, strings.NewReader(body))
 	if err != nil {
@@ -130,7 +126,7 @@ func (s *system) doAs(key, method, path, body string) answer {
 }
 
 // expect compares the status and, of an error, the code and part of the text.
-func (s *system) expect(what string, got answer, status int, code, text string) {
+func (s *env) expect(what string, got answer, status int, code, text string) {
 	s.t.Helper()
 	message, _ := got.body["message"].(string)
 	switch {
@@ -142,7 +138,7 @@ func (s *system) expect(what string, got answer, status int, code, text string) 
 }
 
 // endpoint is one that exists.
-func (s *system) endpoint(id string) endpoint.Endpoint {
+func (s *env) endpoint(id string) endpoint.Endpoint {
 	s.t.Helper()
 	e, err := s.registry.Endpoints.Get(s.t.Context(), id)
 	if err != nil {
@@ -152,7 +148,7 @@ func (s *system) endpoint(id string) endpoint.Endpoint {
 }
 
 // submit queues a job of the endpoint.
-func (s *system) submit(e endpoint.Endpoint, change ...func(*job.Request)) job.ID {
+func (s *env) submit(e endpoint.Endpoint, change ...func(*job.Request)) job.ID {
 	s.t.Helper()
 	id, request := queue.NewID(job.Async), job.Request{Input: []byte(`{}`)}
 	for _, with := range change {
@@ -162,15 +158,4 @@ func (s *system) submit(e endpoint.Endpoint, change ...func(*job.Request)) job.I
 		s.t.Fatal(err)
 	}
 	return id
-}
-
-func eventually(t *testing.T, what string, within time.Duration, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
 }

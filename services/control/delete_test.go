@@ -8,6 +8,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
 )
 
 func TestDeleteWithoutJobs(t *testing.T) {
@@ -40,7 +41,7 @@ func TestAnEndpointWithALockedWorkerIsNotDeleted(t *testing.T) {
 	}
 	s.expect("it serves", s.do("GET", "/endpoints/ep1", ""), 200, "", "")
 	s.expect("unlock", s.do("PATCH", "/pods/kept", `{"locked":false}`), 200, "", "")
-	eventually(t, "the deletion", patience, func() bool { return s.do("DELETE", "/endpoints/ep1", "").status == 204 })
+	testenv.Eventually(t, "the deletion", func() bool { return s.do("DELETE", "/endpoints/ep1", "").status == 204 })
 }
 
 func TestDeleteWithJobsNeedsForce(t *testing.T) {
@@ -87,9 +88,9 @@ func TestRunCompletesWhatACrashLeft(t *testing.T) {
 	if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), halfGone); err != nil {
 		t.Fatal(err)
 	}
-	background(t, s.service.Run)
-	eventually(t, "the queue is made", patience, func() bool { _, err := s.queue.Stats(t.Context(), halfMade); return err == nil })
-	eventually(t, "the deletion is completed", patience, func() bool {
+	testenv.Background(t, s.service.Run)
+	testenv.Eventually(t, "the queue is made", func() bool { _, err := s.queue.Stats(t.Context(), halfMade); return err == nil })
+	testenv.Eventually(t, "the deletion is completed", func() bool {
 		_, err := s.registry.Endpoints.Find(t.Context(), halfGone.ID)
 		return errors.Is(err, endpoint.ErrNotFound)
 	})

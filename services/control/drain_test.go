@@ -7,10 +7,11 @@ import (
 
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 // native puts a worker on record as one that speaks NATS does.
-func (s *system) native(id string, change ...func(*registry.Worker)) {
+func (s *env) native(id string, change ...func(*registry.Worker)) {
 	s.t.Helper()
 	now := s.queue.Now()
 	w := registry.Worker{ID: id, Endpoint: "ep1", State: registry.WorkerRunning, Running: []string{"j1"}, Native: true, Started: now.UTC()}
@@ -23,7 +24,7 @@ func (s *system) native(id string, change ...func(*registry.Worker)) {
 	if err := s.registry.Workers.Beat(s.t.Context(), w); err != nil {
 		s.t.Fatal(err)
 	}
-	eventually(s.t, id+" is seen", patience, func() bool {
+	testenv.Eventually(s.t, id+" is seen", func() bool {
 		list, err := s.registry.Workers.List(s.t.Context(), "ep1")
 		for _, seen := range list {
 			if err == nil && seen.ID == id && seen.Draining == w.Draining {
@@ -117,7 +118,7 @@ func TestAWorkerOfAFleetIsDrainedBeforeItIsLetIn(t *testing.T) {
 	if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: "f", Endpoint: "ep1", State: registry.WorkerInitializing, Started: now}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the autoscaler speaks for it", patience, func() bool {
+	testenv.Eventually(t, "the autoscaler speaks for it", func() bool {
 		return drained().body["state"] == registry.WorkerInitializing
 	})
 }

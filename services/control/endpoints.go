@@ -3,14 +3,19 @@ package control
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"hash/fnv"
 	"math/big"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
+	"flightline/shared/registry"
 	"flightline/shared/web"
 )
 
@@ -23,7 +28,7 @@ const (
 )
 
 func (s *Service) createEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	body, err := bind[endpointBody](c)
 	if err != nil {
@@ -83,7 +88,7 @@ func (s *Service) owner(ctx context.Context, c *fiber.Ctx) (id string, err error
 }
 
 func (s *Service) listEndpoints(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	show, err := s.endpointShower(ctx, c)
 	if err != nil {
@@ -93,7 +98,7 @@ func (s *Service) listEndpoints(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	views := make([]endpointView, 0, len(endpoints))
+	views := make([]api.Endpoint, 0, len(endpoints))
 	for _, e := range endpoints {
 		views = append(views, show(e))
 	}
@@ -101,7 +106,7 @@ func (s *Service) listEndpoints(c *fiber.Ctx) error {
 }
 
 func (s *Service) getEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	show, err := s.endpointShower(ctx, c)
 	if err != nil {
@@ -115,7 +120,7 @@ func (s *Service) getEndpoint(c *fiber.Ctx) error {
 }
 
 func (s *Service) updateEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	body, err := bind[endpointBody](c)
 	if err != nil {
@@ -170,4 +175,100 @@ func newID() string {
 		id[i] = idAlphabet[n.Int64()]
 	}
 	return string(id)
+}
+
+// minPause is the shortest pause.
+const minPause = time.Second
+
+// pauseEndpoint makes the endpoint hand out no jobs. It goes on taking them.
+func (s *Service) pauseEndpoint(c *fiber.Ctx) error {
+	body, err := bindOptional[api.Pause](c)
+	if err != nil {
+		return err
+	}
+	length := endpoint.MaxPause.Milliseconds()
+	if body.DurationMs != nil {
+		length = *body.DurationMs
+	}
+	if length < minPause.Milliseconds() || length > endpoint.MaxPause.Milliseconds() {
+		return web.Errorf(web.InvalidRequest, "durationMs must be between %d and %d", minPause.Milliseconds(), endpoint.MaxPause.Milliseconds())
+	}
+	return s.setPause(c, s.queue.Now().Add(time.Duration(length)*time.Millisecond))
+}
+
+// resumeEndpoint ends a pause, if there is one. The record keeps the moment, so
+// that a crash before the queue hears of it is repaired.
+func (s *Service) resumeEndpoint(c *fiber.Ctx) error { return s.setPause(c, s.queue.Now()) }
+
+func (s *Service) setPause(c *fiber.Ctx, until time.Time) error {
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	until = until.UTC().Truncate(time.Millisecond)
+	e, err := s.registry.Endpoints.Update(ctx, strings.Clone(c.Params("id")), func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
+		e.PausedUntil = until
+		return e, nil
+	})
+	if err != nil {
+		return err
+	}
+	if e, err = s.applyPause(ctx, e); err != nil {
+		return err
+	}
+	return c.JSON(viewOf(e, s.queue.Now()))
+}
+
+// applyPause applies the pause of the endpoint's record to its queue, until both
+// agree: another request may pause or resume at the same time.
+func (s *Service) applyPause(ctx context.Context, e endpoint.Endpoint) (endpoint.Endpoint, error) {
+	const tries = 10
+	for range tries {
+		if err := s.queue.Pause(ctx, e); err != nil {
+			return e, fmt.Errorf("pause %s: %w: %w", e.ID, bus.ErrUnavailable, err)
+		}
+		now, err := s.registry.Endpoints.Find(ctx, e.ID)
+		if err != nil || now.PausedUntil.Equal(e.PausedUntil) {
+			return e, err
+		}
+		e = now
+	}
+	return e, fmt.Errorf("pause %s: %w", e.ID, registry.ErrConflict)
+}
+
+// standardDecisions and maxDecisions bound the history of scaling.
+const standardDecisions, maxDecisions = 20, 100
+
+func decisionViewOf(d registry.Decision) api.ScalingDecision {
+	return api.ScalingDecision{
+		At: web.FormatTime(d.At), Wanted: d.Wanted, Current: d.Current, Starting: d.Starting, Idle: d.Idle, Running: d.Running,
+		Unhealthy: d.Unhealthy, Draining: d.Draining, Queued: d.Queued, QueuedLow: d.QueuedLow, InProgress: d.InProgress,
+		OldestWaitMs: d.OldestWait.Milliseconds(), Reason: d.Reason, Text: d.Text, Hold: d.Hold,
+		ScalerType: d.ScalerType, ScalerValue: d.ScalerValue, WorkersMin: d.WorkersMin, WorkersMax: d.WorkersMax,
+	}
+}
+
+// listScaling lists what the autoscaler decided about the endpoint, the newest first.
+func (s *Service) listScaling(c *fiber.Ctx) error {
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
+	if err != nil {
+		return err
+	}
+	most := standardDecisions
+	if text := c.Query("limit"); text != "" {
+		if most, err = strconv.Atoi(text); err != nil || most < 1 || most > maxDecisions {
+			return web.Errorf(web.InvalidRequest, "limit must be between 1 and %d", maxDecisions)
+		}
+	}
+	decisions, err := s.registry.Scaling.History(ctx, e.ID, most)
+	if err != nil {
+		return err
+	}
+	views := make([]api.ScalingDecision, 0, len(decisions))
+	for _, d := range decisions {
+		if !d.At.Before(e.Created) { // not those about another of the same id
+			views = append(views, decisionViewOf(d))
+		}
+	}
+	return c.JSON(views)
 }

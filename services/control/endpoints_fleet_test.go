@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
 )
 
 // The shape that RunPod's clients send: a template, a name, and what it says of scaling.
@@ -50,7 +51,7 @@ func TestEndpointsShowTheirWorkers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the cache has them", patience, func() bool {
+	testenv.Eventually(t, "the cache has them", func() bool {
 		a := s.do("GET", "/endpoints/a?includeWorkers=true", "")
 		workers, _ := a.body["workers"].([]any)
 		return len(workers) == 2 && strings.Contains(a.raw, `"a-1"`) && strings.Contains(a.raw, `"a-2"`)

@@ -5,12 +5,21 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
 	"flightline/shared/registry"
 	"flightline/shared/web"
 )
 
+func keyViewOf(k registry.Key) api.Key {
+	scopes := make([]string, len(k.Scopes))
+	for i, scope := range k.Scopes {
+		scopes[i] = scope.String()
+	}
+	return api.Key{ID: k.ID, Name: k.Name, Scopes: scopes, Last4: k.Last4, Created: k.Created, Quota: k.Quota}
+}
+
 func (s *Service) createKey(c *fiber.Ctx) error {
-	body, err := bindOwn[keyBody](c)
+	body, err := bindOwn[api.KeySpec](c)
 	if err != nil {
 		return err
 	}
@@ -23,7 +32,7 @@ func (s *Service) createKey(c *fiber.Ctx) error {
 		return err
 	}
 	view := keyViewOf(key)
-	view.Key = plain
+	view.Plain = plain
 	return c.JSON(view)
 }
 
@@ -32,7 +41,7 @@ func (s *Service) listKeys(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	views := make([]keyView, 0, len(keys))
+	views := make([]api.Key, 0, len(keys))
 	for _, k := range keys {
 		views = append(views, keyViewOf(k))
 	}
@@ -40,7 +49,7 @@ func (s *Service) listKeys(c *fiber.Ctx) error {
 }
 
 func (s *Service) updateKey(c *fiber.Ctx) error {
-	body, err := bindOwn[keyChange](c)
+	body, err := bindOwn[api.KeyChange](c)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -36,7 +37,7 @@ func TestKeysAreShownOnceAndRevoked(t *testing.T) {
 	if got := s.do("DELETE", "/keys/"+id, ""); got.status != 204 {
 		t.Errorf("got %d %s", got.status, got.raw)
 	}
-	eventually(t, "the key is refused", time.Second, func() bool { return s.doAs(plain, "GET", "/keys", "").status == 401 })
+	testenv.Within(t, time.Second, "the key is refused", func() bool { return s.doAs(plain, "GET", "/keys", "").status == 401 })
 	s.expect("again", s.do("DELETE", "/keys/"+id, ""), 404, "not_found", "no such key")
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
 )
 
 // A list is read to its end by its Link headers, and each thing is there once.
@@ -29,7 +30,7 @@ func TestListsComeInPages(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "all pods are seen", patience, func() bool {
+	testenv.Eventually(t, "all pods are seen", func() bool {
 		pods, err := s.registry.Pods.List(t.Context())
 		return err == nil && len(pods) == len(ids)
 	})
@@ -66,17 +67,18 @@ func TestPodsAreListedByFilter(t *testing.T) {
 	s := full(t)
 	ctx := t.Context()
 	for _, p := range []pod.Pod{
-		{ID: "a", Name: "one two", Status: pod.Running, Driver: pod.Docker, Spec: pod.Spec{Image: "i1"}, TemplateID: "t1", Created: born, Changed: born},
+		{ID: "a", Name: "one two", Status: pod.Running, Driver: pod.Docker, Spec: pod.Spec{Image: "i1", GPUTypes: []string{"NVIDIA A40"}}, TemplateID: "t1", Created: born, Changed: born},
 		{
 			ID: "b", Name: "b", Status: pod.Exited, Driver: pod.Process, VolumeID: "v1", MachineID: "m1", Created: born, Changed: born,
 			Machine: pod.Machine{CPU: pod.CPU{Model: "AMD EPYC 7763"}, VCPUs: 4},
 		},
+		{ID: "gone", Name: "gone", Status: pod.Terminated, Driver: pod.Docker, Spec: pod.Spec{Image: "i1"}, Created: born, Changed: born},
 	} {
 		if err := s.registry.Pods.Create(ctx, p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "all are listed", patience, func() bool { return len(s.listed("?includeWorkers=true")) == 4 })
+	testenv.Eventually(t, "all are listed", func() bool { return len(s.listed("?includeWorkers=true")) == 4 })
 	for query, want := range map[string][]string{
 		"":                                      {"a", "b"},
 		"?includeWorkers=false":                 {"a", "b"},
@@ -89,6 +91,9 @@ func TestPodsAreListedByFilter(t *testing.T) {
 		"?endpointId=upper":                     {},
 		"?endpointId=upper&includeWorkers=1":    {"full", "own"},
 		"?gpuTypeId=NVIDIA+L4&includeWorkers=1": {"full"},
+		"?gpuTypeId=NVIDIA+A40":                 {"a"},
+		"?desiredStatus=TERMINATED":             {"gone"},
+		"?id=gone":                              {"gone"},
 		"?id=a":                                 {"a"},
 		"?id=a&id=b":                            {"a", "b"},
 		"?imageName=i1":                         {"a"},
@@ -108,7 +113,7 @@ func TestPodsAreListedByFilter(t *testing.T) {
 	}
 }
 
-func (s *system) listed(query string) []string {
+func (s *env) listed(query string) []string {
 	s.t.Helper()
 	got := s.do("GET", "/pods"+query, "")
 	ids := []string{}

@@ -12,7 +12,7 @@ import (
 )
 
 // paused is what JetStream says of the endpoint's consumers, which must agree.
-func (s *system) paused(id string) (paused bool, left time.Duration) {
+func (s *env) paused(id string) (paused bool, left time.Duration) {
 	s.t.Helper()
 	for _, class := range job.Classes() {
 		c, err := s.bus.JS.Consumer(s.t.Context(), streams.Jobs(id), streams.Consumer(class))

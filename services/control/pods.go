@@ -5,9 +5,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/web"
@@ -23,7 +25,7 @@ func podID(c *fiber.Ctx) (string, error) {
 }
 
 func (s *Service) getPod(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	wanted, err := includesOf(c)
 	if err != nil {
@@ -46,7 +48,7 @@ func (s *Service) getPod(c *fiber.Ctx) error {
 
 // createPod writes down what should run; an autoscaler with its driver starts it.
 func (s *Service) createPod(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	body, err := bind[podBody](c)
 	if err != nil {
@@ -81,7 +83,7 @@ func (s *Service) basis(ctx context.Context, body *podBody) (pod.Template, error
 	return s.template(ctx, body.TemplateID)
 }
 
-// template is the one that a body names, an empty one for none.
+// template is the template that a body names, the zero value without one.
 func (s *Service) template(ctx context.Context, id *string) (pod.Template, error) {
 	return named(ctx, id, s.registry.Templates.Get, "templateId is that of no template")
 }
@@ -102,7 +104,7 @@ func named[T any](ctx context.Context, id *string, get func(context.Context, str
 
 // updatePod changes what the pod is started from, as of its next start.
 func (s *Service) updatePod(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	id, err := podID(c)
 	if err != nil {
@@ -121,11 +123,17 @@ func (s *Service) updatePod(c *fiber.Ctx) error {
 
 func (s *Service) startPod(c *fiber.Ctx) error { return s.movePod(c, pod.Start, "Started by request") }
 
+// restartPod is start and stop in one: what runs ends, and a new process or
+// container starts. A reset is the same, as a start makes a new container.
+func (s *Service) restartPod(c *fiber.Ctx) error {
+	return s.movePod(c, pod.Restart, "Restarted by request")
+}
+
 func (s *Service) stopPod(c *fiber.Ctx) error { return s.movePod(c, pod.Stop, "Stopped by request") }
 
 // movePod says what a pod should be; its driver follows.
 func (s *Service) movePod(c *fiber.Ctx, by pod.Trigger, change string) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	id, err := podID(c)
 	if err != nil {
@@ -138,11 +146,11 @@ func (s *Service) movePod(c *fiber.Ctx, by pod.Trigger, change string) error {
 	switch {
 	case p.Driver == "" || p.Driver == pod.External:
 		return web.Errorf(web.PodConflict, "cannot %s this pod: its owner runs it, and no driver of this server", by)
-	case p.Endpoint != "" && by == pod.Start:
-		return web.Errorf(web.PodConflict, "cannot start this pod: the autoscaler starts the workers of an endpoint")
+	case p.Endpoint != "" && by != pod.Stop:
+		return web.Errorf(web.PodConflict, "cannot %s this pod: the autoscaler starts the workers of an endpoint", by)
 	}
 	gone := ""
-	if by == pod.Start && p.Status != pod.Running {
+	if by == pod.Restart || by == pod.Start && p.Status != pod.Running {
 		if gone, err = s.lostMachine(ctx, p); err != nil {
 			return err
 		}
@@ -171,7 +179,7 @@ func (s *Service) lostMachine(ctx context.Context, p pod.Pod) (string, error) {
 // deletePod makes the pod TERMINATED; its driver ends it. A worker that its
 // owner runs loses its token, so that it gets no more jobs.
 func (s *Service) deletePod(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	id, err := podID(c)
 	if err != nil {
@@ -208,4 +216,227 @@ func (s *Service) letGo(ctx context.Context, p pod.Pod) error {
 		return web.Errorf(web.PodConflict, "cannot remove this pod: its owner runs the worker; drain it, or stop it there")
 	}
 	return nil
+}
+
+// includes says what an answer has besides the pod.
+type includes struct{ machine, volume, plans, template, workers bool }
+
+// includesOf reads the five parameters; each is false unless it is given.
+func includesOf(c *fiber.Ctx) (includes, error) {
+	var i includes
+	for _, parameter := range []struct {
+		name string
+		to   *bool
+	}{
+		{"includeMachine", &i.machine},
+		{"includeNetworkVolume", &i.volume},
+		{"includeSavingsPlans", &i.plans},
+		{"includeTemplate", &i.template},
+		{"includeWorkers", &i.workers},
+	} {
+		var err error
+		if *parameter.to, err = boolOf(c, parameter.name); err != nil {
+			return i, err
+		}
+	}
+	return i, nil
+}
+
+// filter keeps the pods of which each parameter that is given has one of the
+// values that it is given with.
+type filter []func(pod.Pod) bool
+
+// filterOf reads the parameters of a list. Of an empty value nothing is asked.
+// Pods that are TERMINATED are kept only for a status or an id that names them.
+func filterOf(c *fiber.Ctx, catalog *pod.Catalog) (filter, error) {
+	of := map[string]func(pod.Pod) []string{
+		"computeType":     one(computeType),
+		"cpuFlavorId":     one(func(p pod.Pod) string { return flavorOf(p, catalog) }),
+		"dataCenterId":    one(func(p pod.Pod) string { place, _ := catalog.Place(p); return place.DataCenterID }),
+		"desiredStatus":   one(func(p pod.Pod) string { return string(p.Status) }),
+		"endpointId":      one(func(p pod.Pod) string { return p.Endpoint }),
+		"gpuTypeId":       gpuTypesOf,
+		"id":              one(func(p pod.Pod) string { return p.ID }),
+		"imageName":       one(func(p pod.Pod) string { return p.Spec.Image }),
+		"name":            one(func(p pod.Pod) string { return p.Name }),
+		"networkVolumeId": one(func(p pod.Pod) string { return p.VolumeID }),
+		"templateId":      one(func(p pod.Pod) string { return p.TemplateID }),
+	}
+	var f filter
+	given := map[string]bool{}
+	for name, value := range of {
+		var wanted []string
+		for _, text := range c.Request().URI().QueryArgs().PeekMulti(name) {
+			if len(text) > 0 {
+				wanted = append(wanted, string(text))
+			}
+		}
+		if err := checkEnum(name, wanted); err != nil {
+			return nil, err
+		}
+		if len(wanted) > 0 {
+			given[name] = true
+			f = append(f, func(p pod.Pod) bool {
+				return slices.ContainsFunc(value(p), func(v string) bool { return slices.Contains(wanted, v) })
+			})
+		}
+	}
+	if !given["desiredStatus"] && !given["id"] {
+		f = append(f, func(p pod.Pod) bool { return p.Status != pod.Terminated })
+	}
+	return f, nil
+}
+
+// one makes a list of a value.
+func one(value func(pod.Pod) string) func(pod.Pod) []string {
+	return func(p pod.Pod) []string { return []string{value(p)} }
+}
+
+// gpuTypesOf are the kind of GPU that the pod has and those that it asked for.
+func gpuTypesOf(p pod.Pod) []string {
+	kind, _ := p.GPUs()
+	return append([]string{kind}, p.Spec.GPUTypes...)
+}
+
+func (f filter) keeps(p pod.Pod) bool {
+	for _, holds := range f {
+		if !holds(p) {
+			return false
+		}
+	}
+	return true
+}
+
+func checkEnum(name string, given []string) error {
+	allowed := map[string][]string{
+		"computeType":   {"GPU", "CPU"},
+		"desiredStatus": {string(pod.Running), string(pod.Exited), string(pod.Terminated)},
+	}[name]
+	for _, value := range given {
+		if allowed != nil && !slices.Contains(allowed, value) {
+			return web.Errorf(web.InvalidRequest, "%s must be %s", name, strings.Join(allowed, " or "))
+		}
+	}
+	return nil
+}
+
+func computeType(p pod.Pod) string {
+	if _, gpus := p.GPUs(); gpus > 0 {
+		return "GPU"
+	}
+	return "CPU"
+}
+
+// listPods shows the pods of no endpoint, and workers if they are asked for.
+func (s *Service) listPods(c *fiber.Ctx) error {
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	wanted, err := includesOf(c)
+	if err != nil {
+		return err
+	}
+	keep, err := filterOf(c, s.cfg.Catalog)
+	if err != nil {
+		return err
+	}
+	at, err := pageOf(c)
+	if err != nil {
+		return err
+	}
+	pods, err := s.registry.Pods.List(ctx)
+	if err != nil {
+		return err
+	}
+	show, err := s.shower(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	pods = slices.DeleteFunc(pods, func(p pod.Pod) bool { return p.Endpoint != "" && !wanted.workers || !keep.keeps(p) })
+	views := []api.Pod{}
+	for _, p := range cut(c, at, pods, func(p pod.Pod) string { return p.ID }) {
+		views = append(views, show(p))
+	}
+	return c.JSON(views)
+}
+
+// shower reads once what the includes need for any number of pods.
+func (s *Service) shower(ctx context.Context, wanted includes) (func(pod.Pod) api.Pod, error) {
+	now := s.queue.Now()
+	pods, err := listed(ctx, wanted.machine || wanted.template, s.registry.Pods.List)
+	if err != nil {
+		return nil, err
+	}
+	templates, err := listed(ctx, wanted.template, s.registry.Templates.List)
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := listed(ctx, wanted.volume, s.registry.Volumes.List)
+	if err != nil {
+		return nil, err
+	}
+	all := tallyOf(pods, now)
+	templateOf := templatesByID(templates, all)
+	volumeOf := make(map[string]*api.Volume, len(volumes))
+	for _, v := range volumes {
+		volumeOf[v.ID] = new(volumeViewOf(v))
+	}
+	return func(p pod.Pod) api.Pod {
+		view := podViewOf(p, s.cfg.Catalog, now)
+		if wanted.machine {
+			view.Machine = machineOf(p, all, s.cfg.Catalog)
+		}
+		if wanted.plans {
+			view.SavingsPlans = plansOf(p, s.cfg.Catalog, now)
+		}
+		view.Template, view.NetworkVolume = templateOf[p.TemplateID], volumeOf[p.VolumeID]
+		return view
+	}, nil
+}
+
+func templatesByID(list []pod.Template, all tally) map[string]*api.Template {
+	views := make(map[string]*api.Template, len(list))
+	for _, t := range list {
+		views[t.ID] = new(templateViewOf(t, all))
+	}
+	return views
+}
+
+// listed is what list answers, and nothing if it is not wanted.
+func listed[T any](ctx context.Context, wanted bool, list func(context.Context) ([]T, error)) ([]T, error) {
+	if !wanted {
+		return nil, nil
+	}
+	return list(ctx)
+}
+
+// tally is what all pods together have, counted once for any number of views.
+type tally struct {
+	gpus map[string]int           // that running pods have, by machine
+	ran  map[string]time.Duration // since their last start, by template
+}
+
+func tallyOf(pods []pod.Pod, now time.Time) tally {
+	t := tally{gpus: map[string]int{}, ran: map[string]time.Duration{}}
+	for _, p := range pods {
+		end := p.Changed
+		if p.Status == pod.Running {
+			_, gpus := p.GPUs()
+			t.gpus[p.MachineID] += gpus
+			end = now
+		}
+		if !p.Started.IsZero() {
+			t.ran[p.TemplateID] += max(0, end.Sub(p.Started))
+		}
+	}
+	return t
+}
+
+// free is how many GPUs of the pod's machine no running pod has, nil for a
+// machine without an id: nobody knows who else is there.
+func (t tally) free(p pod.Pod) *int {
+	if p.MachineID == "" {
+		return nil
+	}
+	free := max(0, len(p.Machine.GPUs)-t.gpus[p.MachineID])
+	return &free
 }

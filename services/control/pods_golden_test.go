@@ -53,8 +53,8 @@ func fullPod() pod.Pod {
 	}
 }
 
-// full is a site with a catalogue, the full pod and what it is made from.
-func full(t *testing.T) *system {
+// full is an env with a catalogue, the full pod and what it is made from.
+func full(t *testing.T) *env {
 	t.Helper()
 	s := start(t)
 	catalog, err := pod.ParseCatalog([]byte(someCatalog))

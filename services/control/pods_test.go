@@ -9,6 +9,7 @@ import (
 
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 func TestAPodIsMadeChangedStoppedStartedAndDeleted(t *testing.T) {
@@ -31,13 +32,21 @@ func TestAPodIsMadeChangedStoppedStartedAndDeleted(t *testing.T) {
 	}
 	s.expect("update", s.do("POST", one+"/update", `{"dockerStartCmd":["sleep","1"]}`), 200, "", "")
 	for _, step := range []struct{ verb, status, change string }{
-		{"stop", "EXITED", "Stopped by request: "}, {"stop", "EXITED", "Stopped by request: "}, {"start", "RUNNING", "Started by request: "},
+		{"stop", "EXITED", "Stopped by request: "},
+		{"stop", "EXITED", "Stopped by request: "},
+		{"start", "RUNNING", "Started by request: "},
+		{"restart", "RUNNING", "Restarted by request: "},
+		{"stop", "EXITED", "Stopped by request: "},
+		{"reset", "RUNNING", "Restarted by request: "},
 	} {
 		got := s.do("POST", one+"/"+step.verb, "")
 		change, _ := got.body["lastStatusChange"].(string)
 		if got.status != 200 || got.body["desiredStatus"] != step.status || !strings.HasPrefix(change, step.change) {
 			t.Errorf("%s: got %d %s, want %v", step.verb, got.status, got.raw, step)
 		}
+	}
+	if p, err := s.registry.Pods.Get(t.Context(), id); err != nil || p.Starts != 3 {
+		t.Errorf("got %d starts, %v, want 3: each start, restart and reset is a new one", p.Starts, err)
 	}
 	for range 2 {
 		s.expect("delete", s.do("DELETE", one, ""), 204, "", "")
@@ -46,6 +55,7 @@ func TestAPodIsMadeChangedStoppedStartedAndDeleted(t *testing.T) {
 		t.Errorf("got %s, want it readable still", got.raw)
 	}
 	s.expect("start what is gone", s.do("POST", one+"/start", ""), 409, "pod_conflict", "cannot start a pod that is TERMINATED")
+	s.expect("restart what is gone", s.do("POST", one+"/restart", ""), 409, "pod_conflict", "cannot restart a pod that is TERMINATED")
 	s.expect("change what is gone", s.do("PATCH", one, `{"name":"x"}`), 409, "pod_conflict", "TERMINATED")
 }
 
@@ -58,7 +68,7 @@ func TestAPodWhoseMachineIsGoneIsStartedByAnother(t *testing.T) {
 		_ = s.registry.Instances.Announce(beats, registry.Instance{ID: "alive", Role: registry.DriverRole(pod.Process)})
 	}()
 	defer func() { stop(); <-done }()
-	eventually(t, "a machine", patience, func() bool {
+	testenv.Eventually(t, "a machine", func() bool {
 		machines, err := s.registry.Instances.Machines(t.Context())
 		return err == nil && slices.Equal(machines[pod.Process], []string{"alive"})
 	})
@@ -67,7 +77,8 @@ func TestAPodWhoseMachineIsGoneIsStartedByAnother(t *testing.T) {
 		if err := s.registry.Pods.Create(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		s.expect("start", s.do("POST", "/pods/"+machine+"/start", ""), 200, "", "")
+		verb := map[string]string{"alive": "start", "gone": "restart"}[machine]
+		s.expect(verb, s.do("POST", "/pods/"+machine+"/"+verb, ""), 200, "", "")
 		if p, err := s.registry.Pods.Get(t.Context(), machine); err != nil || p.MachineID != want || p.Machine.Hostname != want || p.Starts != 1 {
 			t.Errorf("%s: got %+v, %v; want it on %q", machine, p, err, want)
 		}
@@ -97,7 +108,7 @@ func TestThePodOfAWorkerIsItsOwners(t *testing.T) {
 	if err := s.registry.Workers.Beat(t.Context(), beat); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the worker is seen", patience, func() bool {
+	testenv.Eventually(t, "the worker is seen", func() bool {
 		list, err := s.registry.Workers.List(t.Context(), "upper")
 		return err == nil && len(list) == 1
 	})
@@ -136,7 +147,6 @@ func TestBadPodsNameTheField(t *testing.T) {
 		{"POST /pods", `{"imageName":"i","env":{"TOKEN":"***"}}`, "env.TOKEN"},
 		{"POST /pods", `{"imageName":"i","templateId":"none"}`, "templateId is that of no template"},
 		{"POST /pods", `{"imageName":"i","networkVolumeId":"none"}`, "networkVolumeId is that of no network volume"},
-		{"PATCH /pods/full", `{"volumeEncrypted":false}`, "volumeEncrypted can be set when the pod is made only"},
 		{"POST /templates", `{"imageName":"i"}`, "name must have"},
 		{"POST /templates", `{"name":"n","category":"TPU"}`, "category must be"},
 		{"POST /networkvolumes", `{"name":"n"}`, "size must be between"},
@@ -153,6 +163,7 @@ func TestBadPodsNameTheField(t *testing.T) {
 		method, path, _ := strings.Cut(tc.call, " ")
 		s.expect(tc.call+" "+tc.body, s.do(method, path, tc.body), 400, "invalid_request", tc.text)
 	}
+	s.expect("what is fixed", s.do("PATCH", "/pods/full", `{"volumeEncrypted":false}`), 409, "pod_conflict", "volumeEncrypted can be set when the pod is made only")
 	for _, path := range []string{"/pods/nobody", "/pods/nobody/update", "/pods/nobody/start"} {
 		method := map[bool]string{true: "GET", false: "POST"}[path == "/pods/nobody"]
 		s.expect(path, s.do(method, path, "{}"), 404, "pod_not_found", "no such pod")
@@ -198,14 +209,14 @@ func TestTemplatesAndVolumes(t *testing.T) {
 		}
 		user := s.do("POST", "/pods", fmt.Sprintf(`{"imageName":"busybox","env":{"A":"2"},%q:%q}`, body[2], id))
 		s.expect("a pod of it", user, 201, "", "")
-		eventually(t, "it is in use", patience, func() bool { return s.do("DELETE", one, "").body["code"] == "in_use" })
+		testenv.Eventually(t, "it is in use", func() bool { return s.do("DELETE", one, "").body["code"] == "in_use" })
 		podID, _ := user.body["id"].(string)
 		if p, err := s.registry.Pods.Get(t.Context(), podID); kind == "templates" &&
 			(err != nil || p.Spec.Env["TOKEN"] != "t0ken" || p.Spec.Env["A"] != "2" || len(p.Spec.Command) != 1) {
 			t.Errorf("got %+v %v, want what the template has, and the pod's own on top", p, err)
 		}
 		s.do("DELETE", "/pods/"+podID, "")
-		eventually(t, "it is not in use", patience, func() bool { return s.do("DELETE", one, "").status == 204 })
+		testenv.Eventually(t, "it is not in use", func() bool { return s.do("DELETE", one, "").status == 204 })
 		for _, method := range []string{"GET", "PATCH", "DELETE"} {
 			s.expect(method, s.do(method, one, "{}"), 404, "not_found", "no such")
 		}

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
-	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/shared/retry"
 	"flightline/shared/web"
 )
 
@@ -21,13 +23,13 @@ const countAge = 1100 * time.Millisecond
 // there are jobs and force is not given; a job that is accepted meanwhile
 // counts too, and then the endpoint serves again, unless the deletion was
 // begun by somebody else: that one may have been forced. An endpoint that is
-// made anew under the id while it runs loses nothing.
+// made again under the id while it runs loses nothing.
 func (s *Service) remove(ctx context.Context, id string, force bool) error {
-	done, err := s.removing.begin(ctx, id)
+	unlock, err := s.removing.Lock(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer unlock()
 	e, err := s.registry.Endpoints.Find(ctx, id)
 	if err != nil {
 		return err
@@ -62,7 +64,7 @@ func (s *Service) remove(ctx context.Context, id string, force bool) error {
 }
 
 // destroy removes all of an endpoint that is marked, itself last. Another process may
-// complete the same deletion meanwhile, and then one may be made anew; so each
+// complete the same deletion meanwhile, and then one may be made again; so each
 // step looks first which one is there.
 func (s *Service) destroy(ctx context.Context, e endpoint.Endpoint) error {
 	for _, step := range []func(context.Context, endpoint.Endpoint) error{
@@ -74,7 +76,7 @@ func (s *Service) destroy(ctx context.Context, e endpoint.Endpoint) error {
 			return nil // it is deleted
 		case err != nil:
 			return err
-		case !now.Deleting: // whoever marked it took that back
+		case !now.Deleting: // the instance that marked it took that back
 			return fmt.Errorf("delete endpoint %s: %w", e.ID, endpoint.ErrBusy)
 		}
 		if err := step(ctx, e); err != nil {
@@ -86,15 +88,15 @@ func (s *Service) destroy(ctx context.Context, e endpoint.Endpoint) error {
 
 func (s *Service) dropQueue(ctx context.Context, e endpoint.Endpoint) error {
 	err := s.queue.DeleteEndpoint(ctx, e)
-	if err == nil || errors.Is(err, queue.ErrUnavailable) {
+	if err == nil || errors.Is(err, bus.ErrUnavailable) {
 		return err
 	}
-	return fmt.Errorf("delete endpoint %s: %w: %w", e.ID, queue.ErrUnavailable, err)
+	return fmt.Errorf("delete endpoint %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 }
 
 func (s *Service) dropCounts(ctx context.Context, e endpoint.Endpoint) error {
 	if err := s.events.DropCounts(ctx, e.ID, s.queue.Now()); err != nil {
-		return fmt.Errorf("delete endpoint %s: %w: %w", e.ID, queue.ErrUnavailable, err)
+		return fmt.Errorf("delete endpoint %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 	}
 	return nil
 }
@@ -104,10 +106,10 @@ func (s *Service) dropTokens(ctx context.Context, e endpoint.Endpoint) error {
 }
 
 // dropWebhooks forgets what an endpoint of the same id must not inherit: it has
-// another secret. What still waits for its delivery is dropped by whoever would
+// another secret. What still waits for its delivery is dropped by the instance that would
 // deliver it.
 func (s *Service) dropWebhooks(ctx context.Context, e endpoint.Endpoint) error {
-	if err := s.queue.DropWebhooks(ctx, e); err != nil {
+	if err := s.deliveries.Drop(ctx, e); err != nil {
 		return err
 	}
 	return s.registry.Destinations.Drop(ctx, e.ID)
@@ -146,10 +148,8 @@ func (s *Service) mustBeIdle(ctx context.Context, e endpoint.Endpoint) error {
 // stillIdle counts once more, now that nobody submits. If there are jobs after
 // all it takes the mark back, provided that it is ours.
 func (s *Service) stillIdle(ctx context.Context, e endpoint.Endpoint, ours bool) error {
-	select {
-	case <-time.After(countAge): // a count before the mark must not decide
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := retry.Sleep(ctx, countAge); err != nil { // a count before the mark must not decide
+		return err
 	}
 	err := s.mustBeIdle(ctx, e)
 	if errors.Is(err, endpoint.ErrBusy) && ours {
@@ -161,8 +161,18 @@ func (s *Service) stillIdle(ctx context.Context, e endpoint.Endpoint, ours bool)
 		return err
 	}
 	now, err := s.registry.Endpoints.Find(ctx, e.ID)
-	if err == nil && !now.Deleting { // whoever marked it took that back
+	if err == nil && !now.Deleting { // the instance that marked it took that back
 		return fmt.Errorf("delete endpoint %s: %w", e.ID, endpoint.ErrBusy)
 	}
 	return err
+}
+
+// outlive returns when nobody takes an endpoint that is made under the id now
+// for one that was deleted a moment ago: no memory holds the deleted one's secret any more.
+func (s *Service) outlive(ctx context.Context, id string) error {
+	deleted, err := s.registry.Endpoints.Deleted(ctx, id)
+	if err != nil || deleted.IsZero() {
+		return err
+	}
+	return retry.Sleep(ctx, min(registry.MaxStaleness, deleted.Add(registry.MaxStaleness).Sub(s.queue.Now())))
 }

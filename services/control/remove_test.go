@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/deliveries"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -24,16 +26,16 @@ func TestAnEndpointMadeAnewHasNothingOfTheWebhooksBefore(t *testing.T) {
 	old := s.announced(e)
 	other := s.endpoint("ep2")
 	s.announced(other)
-	s.keepAll(2, queue.DestinationPaused, "http://h.example:80")
+	s.keepAll(2, deliveries.ReasonPaused, "http://h.example:80")
 	for _, id := range []string{"ep1", "ep2"} {
 		s.do("POST", "/endpoints/"+id+"/webhooks/pause", `{"destination":"http://h.example"}`)
-		d := queue.Delivery{Endpoint: id, Job: old, Attempt: 1, Try: 1, Outcome: queue.DeliveryFailed, Started: time.Now()}
-		if err := s.queue.LogDelivery(t.Context(), d, 0); err != nil {
+		d := deliveries.Attempt{Endpoint: id, Job: old, Attempt: 1, Try: 1, Outcome: deliveries.Failed, Started: time.Now()}
+		if err := s.service.deliveries.Append(t.Context(), d, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.expect("delete", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
-	if left := s.messages(streams.Undelivered); left != 1 {
+	if left := s.bus.Messages(s.t, streams.Undelivered); left != 1 {
 		t.Errorf("got %d kept, want the other endpoint's", left)
 	}
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
@@ -57,8 +59,8 @@ func TestADeletionThatWasInterruptedDropsTheWebhooksToo(t *testing.T) {
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
 	e := s.endpoint("ep1")
 	s.announced(e)
-	s.keepAll(1, queue.GivenUp, "http://h.example:80")
-	if _, err := s.registry.Destinations.GaveUp(t.Context(), "ep1", "http://h.example:80", registry.Patience{}, "x", time.Now()); err != nil {
+	s.keepAll(1, deliveries.ReasonGivenUp, "http://h.example:80")
+	if _, err := s.registry.Destinations.GaveUp(t.Context(), "ep1", "http://h.example:80", registry.FailurePolicy{}, "x", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	marked, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), e)
@@ -68,13 +70,13 @@ func TestADeletionThatWasInterruptedDropsTheWebhooksToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, s.service.Run)
-	eventually(t, "the deletion is completed", patience, func() bool {
+	testenv.Background(t, s.service.Run)
+	testenv.Eventually(t, "the deletion is completed", func() bool {
 		_, err := s.registry.Endpoints.Find(t.Context(), "ep1")
 		return errors.Is(err, endpoint.ErrNotFound)
 	})
 	list, err := s.registry.Destinations.List(t.Context(), "ep1")
-	if left := s.messages(streams.Undelivered); left != 0 || len(list) != 0 || err != nil {
+	if left := s.bus.Messages(s.t, streams.Undelivered); left != 0 || len(list) != 0 || err != nil {
 		t.Errorf("got %d kept and destinations %v, %v, want none", left, list, err)
 	}
 }
@@ -111,7 +113,7 @@ func TestALateDeletionLeavesTheEndpointMadeAnew(t *testing.T) {
 	s.expect("made anew", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
 	e := s.endpoint("ep1")
 	s.announced(e)
-	s.keepAll(1, queue.GivenUp, "http://h.example:80")
+	s.keepAll(1, deliveries.ReasonGivenUp, "http://h.example:80")
 	id := s.submit(e)
 	if err := s.service.destroy(t.Context(), marked); err != nil {
 		t.Fatal(err)
@@ -119,7 +121,7 @@ func TestALateDeletionLeavesTheEndpointMadeAnew(t *testing.T) {
 	if j, err := s.queue.Status(t.Context(), e, id); err != nil || j.Status != job.InQueue {
 		t.Errorf("the new one's job: got %+v, %v, want IN_QUEUE", j, err)
 	}
-	if left := s.messages(streams.Undelivered); left != 1 {
+	if left := s.bus.Messages(s.t, streams.Undelivered); left != 1 {
 		t.Errorf("got %d kept, want the new one's", left)
 	}
 	if now, err := s.registry.Endpoints.Find(t.Context(), "ep1"); err != nil || !now.Created.Equal(e.Created) || now.Deleting {
@@ -151,36 +153,36 @@ func TestAnIDIsFreeWhenNobodyRemembersTheEndpointBefore(t *testing.T) {
 	}
 	s.expect("made anew", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
 	e, err := s.registry.Endpoints.Find(t.Context(), "ep1")
-	if after := e.Created.Sub(deleted); err != nil || after < registry.Trust-100*time.Millisecond {
-		t.Errorf("made %s after the deletion, %v, want %s at least", after, err, registry.Trust)
+	if after := e.Created.Sub(deleted); err != nil || after < registry.MaxStaleness-100*time.Millisecond {
+		t.Errorf("made %s after the deletion, %v, want %s at least", after, err, registry.MaxStaleness)
 	}
 }
 
 func TestOneAtATimeAndOthersWait(t *testing.T) {
-	var all turns
-	done, err := all.begin(t.Context(), "ep1")
+	var all keyedMutex
+	unlock, err := all.Lock(t.Context(), "ep1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other, err := all.begin(t.Context(), "ep2"); err != nil {
+	if other, err := all.Lock(t.Context(), "ep2"); err != nil {
 		t.Errorf("another id: got %v, want no wait", err)
 	} else {
 		other()
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := all.begin(ended, "ep1"); !errors.Is(err, context.Canceled) {
+	if _, err := all.Lock(ended, "ep1"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	next := make(chan error)
 	go func() {
-		done, err := all.begin(t.Context(), "ep1")
+		unlock, err := all.Lock(t.Context(), "ep1")
 		if err == nil {
-			done()
+			unlock()
 		}
 		next <- err
 	}()
-	done()
+	unlock()
 	if err := <-next; err != nil {
 		t.Error(err)
 	}

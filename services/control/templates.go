@@ -7,18 +7,14 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/web"
 )
 
-// templateBody makes or changes a template. Unknown fields are RunPod's: they pass.
-type templateBody struct {
-	specBody
-	IsServerless *bool   `json:"isServerless"`
-	Category     *string `json:"category"`
-	Readme       *string `json:"readme"`
-}
+// templateBody makes or changes a template.
+type templateBody api.TemplateSpec
 
 func (b *templateBody) onto(t pod.Template) (pod.Template, error) {
 	var err error
@@ -26,14 +22,14 @@ func (b *templateBody) onto(t pod.Template) (pod.Template, error) {
 	set(&t.Serverless, b.IsServerless)
 	set(&t.Category, b.Category)
 	set(&t.Readme, b.Readme)
-	if t.Spec, err = b.specBody.onto(t.Spec); err != nil {
+	if t.Spec, err = (*specBody)(&b.Spec).onto(t.Spec); err != nil {
 		return t, err
 	}
 	return t, t.Check()
 }
 
 func (s *Service) createTemplate(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	body, err := bind[templateBody](c)
 	if err != nil {
@@ -58,7 +54,7 @@ func (s *Service) answerTemplate(ctx context.Context, c *fiber.Ctx, t pod.Templa
 }
 
 func (s *Service) listTemplates(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	at, err := pageOf(c)
 	if err != nil {
@@ -73,7 +69,7 @@ func (s *Service) listTemplates(c *fiber.Ctx) error {
 		return err
 	}
 	list = cut(c, at, list, func(t pod.Template) string { return t.ID })
-	views := make([]templateView, 0, len(list))
+	views := make([]api.Template, 0, len(list))
 	all := tallyOf(pods, s.queue.Now())
 	for _, t := range list {
 		views = append(views, templateViewOf(t, all))
@@ -82,7 +78,7 @@ func (s *Service) listTemplates(c *fiber.Ctx) error {
 }
 
 func (s *Service) getTemplate(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	t, err := s.registry.Templates.Get(ctx, c.Params("id"))
 	if err != nil {
@@ -93,7 +89,7 @@ func (s *Service) getTemplate(c *fiber.Ctx) error {
 
 // updateTemplate changes what is started from it next; pods keep what they have.
 func (s *Service) updateTemplate(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	body, err := bind[templateBody](c)
 	if err != nil {
@@ -107,7 +103,7 @@ func (s *Service) updateTemplate(c *fiber.Ctx) error {
 }
 
 func (s *Service) deleteTemplate(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	id := strings.Clone(c.Params("id"))
 	if _, err := s.registry.Templates.Get(ctx, id); err != nil {
@@ -151,4 +147,13 @@ func noThing(err error, what string) error {
 		return web.Errorf(web.NotFound, "no such %s", what)
 	}
 	return err
+}
+
+func templateViewOf(t pod.Template, all tally) api.Template {
+	return api.Template{
+		ID: t.ID, Name: t.Name, Category: t.Category, ContainerDiskInGb: t.Spec.DiskGB, RegistryAuthID: t.Spec.RegistryAuthID,
+		DockerEntrypoint: orEmpty(t.Spec.Entrypoint), DockerStartCmd: orEmpty(t.Spec.Command), Env: pod.Redact(t.Spec.Env),
+		ImageName: t.Spec.Image, IsServerless: t.Serverless, Ports: orEmpty(t.Spec.Ports), Capabilities: t.Spec.Capabilities, Readme: t.Readme,
+		RuntimeInMin: int(all.ran[t.ID].Minutes()), VolumeInGb: t.Spec.VolumeGB, VolumeMountPath: t.Spec.VolumePath,
+	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
 	"flightline/shared/pod"
 	"flightline/shared/web"
 )
@@ -13,12 +14,7 @@ import (
 const defaultDataCenter = "local"
 
 // volumeBody makes or changes a network volume.
-type volumeBody struct {
-	Name         *string `json:"name"`
-	Size         *int    `json:"size"`
-	DataCenterID *string `json:"dataCenterId"`
-	Path         *string `json:"path"`
-}
+type volumeBody api.VolumeSpec
 
 // onto returns v with what the body gives. A path must be below root.
 func (b *volumeBody) onto(root string, v pod.Volume) (pod.Volume, error) {
@@ -45,7 +41,7 @@ func (b *volumeBody) onto(root string, v pod.Volume) (pod.Volume, error) {
 }
 
 func (s *Service) createVolume(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	body, err := bind[volumeBody](c)
 	if err != nil {
@@ -62,7 +58,7 @@ func (s *Service) createVolume(c *fiber.Ctx) error {
 }
 
 func (s *Service) listVolumes(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	at, err := pageOf(c)
 	if err != nil {
@@ -73,7 +69,7 @@ func (s *Service) listVolumes(c *fiber.Ctx) error {
 		return err
 	}
 	list = cut(c, at, list, func(v pod.Volume) string { return v.ID })
-	views := make([]volumeView, 0, len(list))
+	views := make([]api.Volume, 0, len(list))
 	for _, v := range list {
 		views = append(views, volumeViewOf(v))
 	}
@@ -81,7 +77,7 @@ func (s *Service) listVolumes(c *fiber.Ctx) error {
 }
 
 func (s *Service) getVolume(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	v, err := s.registry.Volumes.Get(ctx, c.Params("id"))
 	if err != nil {
@@ -91,7 +87,7 @@ func (s *Service) getVolume(c *fiber.Ctx) error {
 }
 
 func (s *Service) updateVolume(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	body, err := bind[volumeBody](c)
 	if err != nil {
@@ -107,7 +103,7 @@ func (s *Service) updateVolume(c *fiber.Ctx) error {
 }
 
 func (s *Service) deleteVolume(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	id := strings.Clone(c.Params("id"))
 	if _, err := s.registry.Volumes.Get(ctx, id); err != nil {
@@ -120,4 +116,8 @@ func (s *Service) deleteVolume(c *fiber.Ctx) error {
 		return err
 	}
 	return c.SendStatus(fiber.StatusNoContent)
+}
+
+func volumeViewOf(v pod.Volume) api.Volume {
+	return api.Volume{ID: v.ID, Name: v.Name, Size: v.SizeGB, DataCenter: v.DataCenterID, Path: v.Path}
 }

@@ -8,9 +8,10 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
+	"flightline/shared/deliveries"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
-	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/web"
 )
@@ -25,13 +26,13 @@ const (
 	maxReason = 500
 )
 
-// known returns the endpoint that the route names, whose id outlives the request.
-func (s *Service) known(c *fiber.Ctx) (endpoint.Endpoint, error) {
+// endpointOf returns the endpoint that the route names, whose id outlives the request.
+func (s *Service) endpointOf(c *fiber.Ctx) (endpoint.Endpoint, error) {
 	return s.registry.Endpoints.Get(c.UserContext(), strings.Clone(c.Params("id")))
 }
 
 func (s *Service) listDeliveries(c *fiber.Ctx) error {
-	e, err := s.known(c)
+	e, err := s.endpointOf(c)
 	if err != nil {
 		return err
 	}
@@ -39,15 +40,15 @@ func (s *Service) listDeliveries(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	list, next, err := s.queue.Deliveries(c.UserContext(), e.ID, which)
+	list, next, err := s.deliveries.List(c.UserContext(), e.ID, which)
 	if err != nil {
 		return err
 	}
 	return c.JSON(deliveriesViewOf(list, next))
 }
 
-func deliveriesOf(c *fiber.Ctx, now time.Time) (which queue.DeliveriesOf, err error) {
-	which = queue.DeliveriesOf{Job: job.ID(strings.Clone(c.Query("job"))), Most: standardDeliveries}
+func deliveriesOf(c *fiber.Ctx, now time.Time) (which deliveries.Query, err error) {
+	which = deliveries.Query{Job: job.ID(strings.Clone(c.Query("job"))), Most: standardDeliveries}
 	if which.Job != "" && !which.Job.Valid() {
 		return which, web.Errorf(web.InvalidRequest, "job is no id of a job")
 	}
@@ -73,11 +74,11 @@ func deliveriesOf(c *fiber.Ctx, now time.Time) (which queue.DeliveriesOf, err er
 // replayWebhooks takes a job, whose webhook is sent again whatever became of
 // it, or a time, since which all that were given up are.
 func (s *Service) replayWebhooks(c *fiber.Ctx) error {
-	e, err := s.known(c)
+	e, err := s.endpointOf(c)
 	if err != nil {
 		return err
 	}
-	body, err := bindOwn[replayBody](c)
+	body, err := bindOwn[api.WebhookReplay](c)
 	if err != nil {
 		return err
 	}
@@ -90,22 +91,22 @@ func (s *Service) replayWebhooks(c *fiber.Ctx) error {
 	case body.Job != "" && !body.Job.Valid():
 		return job.ErrNotFound
 	}
-	which := queue.ReplayOf{Job: body.Job, Since: since}
+	which := deliveries.RedriveQuery{Job: body.Job, Since: since}
 	if body.Job == "" {
-		which.Reason = queue.GivenUp // what is paused waits for resume
+		which.Reason = deliveries.ReasonGivenUp // what is paused waits for resume
 	}
-	n, err := s.queue.ReplayKept(c.UserContext(), e.ID, which)
+	n, err := s.deliveries.Redrive(c.UserContext(), e.ID, which)
 	if err == nil && n == 0 && body.Job != "" {
-		n, err = 1, s.queue.AnnounceAgain(c.UserContext(), e, body.Job)
+		n, err = 1, s.deliveries.Reenqueue(c.UserContext(), e, body.Job)
 	}
 	if err != nil {
 		return err
 	}
-	return c.JSON(replayedView{Replayed: n})
+	return c.JSON(api.WebhooksReplayed{Replayed: n})
 }
 
 func (s *Service) listDestinations(c *fiber.Ctx) error {
-	e, err := s.known(c)
+	e, err := s.endpointOf(c)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (s *Service) listDestinations(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	views := make([]destinationView, 0, len(list))
+	views := make([]api.WebhookDestination, 0, len(list))
 	for _, d := range list {
 		views = append(views, destinationViewOf(d))
 	}
@@ -124,9 +125,6 @@ func (s *Service) pauseDestination(c *fiber.Ctx) error {
 	e, body, origin, err := s.destination(c)
 	if err != nil {
 		return err
-	}
-	if len(body.Reason) > maxReason {
-		return web.Errorf(web.InvalidRequest, "reason must have at most %d bytes", maxReason)
 	}
 	reason := body.Reason
 	if reason == "" {
@@ -149,19 +147,22 @@ func (s *Service) resumeDestination(c *fiber.Ctx) error {
 	if err := s.registry.Destinations.Resume(c.UserContext(), e.ID, origin); err != nil {
 		return err
 	}
-	n, err := s.queue.ReplayKept(c.UserContext(), e.ID, queue.ReplayOf{Reason: queue.DestinationPaused, Destination: origin})
+	n, err := s.deliveries.Redrive(c.UserContext(), e.ID, deliveries.RedriveQuery{Reason: deliveries.ReasonPaused, Destination: origin})
 	if err != nil {
 		return err
 	}
-	return c.JSON(replayedView{Replayed: n})
+	return c.JSON(api.WebhooksReplayed{Replayed: n})
 }
 
-func (s *Service) destination(c *fiber.Ctx) (e endpoint.Endpoint, body destinationBody, origin string, err error) {
-	if e, err = s.known(c); err != nil {
+func (s *Service) destination(c *fiber.Ctx) (e endpoint.Endpoint, body api.DestinationChange, origin string, err error) {
+	if e, err = s.endpointOf(c); err != nil {
 		return e, body, "", err
 	}
-	if body, err = bindOwn[destinationBody](c); err != nil {
+	if body, err = bindOwn[api.DestinationChange](c); err != nil {
 		return e, body, "", err
+	}
+	if len(body.Reason) > maxReason {
+		return e, body, "", web.Errorf(web.InvalidRequest, "reason must have at most %d bytes", maxReason)
 	}
 	origin, ok := registry.OriginOf(body.Destination)
 	if !ok {
@@ -173,7 +174,7 @@ func (s *Service) destination(c *fiber.Ctx) (e endpoint.Endpoint, body destinati
 // rotateSecret makes a new webhook secret. The present one goes on signing
 // beside it for the overlap.
 func (s *Service) rotateSecret(c *fiber.Ctx) error {
-	body, err := bindOwn[rotateBody](c)
+	body, err := bindOwn[api.SecretRotation](c)
 	if err != nil {
 		return err
 	}
@@ -192,12 +193,39 @@ func (s *Service) rotateSecret(c *fiber.Ctx) error {
 		return e.WithNewSecret(secret, until), nil
 	})
 	if errors.Is(err, errOverlap) {
-		return web.Errorf(web.InvalidRequest, "the secret before this one still signs: wait for the end of its overlap, or give overlapMs 0")
+		return web.Errorf(web.InUse, "the secret before this one still signs: wait for the end of its overlap, or give overlapMs 0")
 	}
 	if err != nil {
 		return err
 	}
-	return c.JSON(secretView{WebhookSecret: e.WebhookSecret, OverlapUntil: until.UTC().Truncate(time.Millisecond)})
+	return c.JSON(api.WebhookSecret{Secret: e.WebhookSecret, OverlapUntil: until.UTC().Truncate(time.Millisecond)})
 }
 
 var errOverlap = errors.New("control: two webhook secrets are in use already")
+
+func deliveriesViewOf(list []deliveries.Attempt, next uint64) api.WebhookDeliveries {
+	v := api.WebhookDeliveries{Deliveries: make([]api.WebhookDelivery, 0, len(list)), HasMore: next > 0}
+	if next > 0 {
+		v.Cursor = strconv.FormatUint(next, 10)
+	}
+	for _, d := range list {
+		one := api.WebhookDelivery{
+			Job: d.Job, Attempt: d.Attempt, Try: d.Try, Replay: d.Replay != "", Outcome: string(d.Outcome),
+			Started: d.Started.UTC().Truncate(time.Millisecond), DurationMs: d.Took.Milliseconds(),
+			URL: d.URL, Status: d.Status, Answer: d.Answer, Error: d.Error,
+		}
+		if !d.Next.IsZero() {
+			one.Next = d.Next.UTC().Truncate(time.Millisecond)
+		}
+		v.Deliveries = append(v.Deliveries, one)
+	}
+	return v
+}
+
+func destinationViewOf(d registry.Destination) api.WebhookDestination {
+	v := api.WebhookDestination{Destination: d.Origin, Failures: d.Failures, Paused: d.Paused, Reason: d.Reason}
+	if d.Paused {
+		v.Since = d.Since.UTC().Truncate(time.Millisecond)
+	}
+	return v
+}

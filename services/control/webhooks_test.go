@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/deliveries"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
@@ -15,12 +16,12 @@ import (
 )
 
 // announced ends a job with a webhook and announces it, as the recorder does.
-func (s *system) announced(e endpoint.Endpoint) job.ID {
+func (s *env) announced(e endpoint.Endpoint) job.ID {
 	s.t.Helper()
 	id := s.submit(e, func(r *job.Request) { r.Webhook = "http://h.example/hook" })
 	j, err := s.queue.Cancel(s.t.Context(), e, id)
 	if err == nil {
-		err = s.queue.Announce(s.t.Context(), queue.Fact{Job: *j, Partition: e.Partition})
+		err = s.service.deliveries.Enqueue(s.t.Context(), queue.RecordChange{Job: *j, Partition: e.Partition})
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -29,13 +30,13 @@ func (s *system) announced(e endpoint.Endpoint) job.ID {
 }
 
 // keepAll takes n completions out of the queue as the webhook service does.
-func (s *system) keepAll(n int, why queue.Reason, destination string) {
+func (s *env) keepAll(n int, why deliveries.Reason, destination string) {
 	s.t.Helper()
 	kept := make(chan error, n)
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		_ = s.queue.Completions(ctx, func(c *queue.Completion) { kept <- c.Keep(ctx, why, destination) })
+		_ = s.service.deliveries.Consume(ctx, func(c *deliveries.Task) { kept <- c.DeadLetter(ctx, why, destination) })
 	})
 	defer reading.Wait()
 	defer cancel()
@@ -51,32 +52,23 @@ func (s *system) keepAll(n int, why queue.Reason, destination string) {
 	}
 }
 
-func (s *system) messages(stream string) uint64 {
-	s.t.Helper()
-	got, err := s.bus.JS.Stream(s.t.Context(), stream)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return got.CachedInfo().State.Msgs
-}
-
 func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
 	began := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for i := range 5 {
-		d := queue.Delivery{
-			Endpoint: "ep1", Job: job.ID(fmt.Sprintf("j%d", i)), Attempt: 1, Try: 1, Outcome: queue.Delivered, Status: 200,
+		d := deliveries.Attempt{
+			Endpoint: "ep1", Job: job.ID(fmt.Sprintf("j%d", i)), Attempt: 1, Try: 1, Outcome: deliveries.Delivered, Status: 200,
 			Started: began.Add(time.Duration(i) * time.Minute), Took: 3 * time.Millisecond, URL: "http://h:80/",
 		}
 		if i == 2 {
-			d.Outcome, d.Status, d.Error, d.Next = queue.DeliveryFailed, 0, "connection refused", d.Started.Add(10*time.Second)
+			d.Outcome, d.Status, d.Error, d.Next = deliveries.Failed, 0, "connection refused", d.Started.Add(10*time.Second)
 		}
-		if err := s.queue.LogDelivery(t.Context(), d, 0); err != nil {
+		if err := s.service.deliveries.Append(t.Context(), d, 0); err != nil {
 			t.Fatal(err)
 		}
 		d.Endpoint = "other"
-		if err := s.queue.LogDelivery(t.Context(), d, 0); err != nil {
+		if err := s.service.deliveries.Append(t.Context(), d, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +111,7 @@ func TestReplayOfAJobAndSinceATime(t *testing.T) {
 	e := s.endpoint("ep1")
 	first := s.announced(e)
 	s.announced(e)
-	s.keepAll(2, queue.GivenUp, "http://h.example:80")
+	s.keepAll(2, deliveries.ReasonGivenUp, "http://h.example:80")
 	const path = "/endpoints/ep1/webhooks/replay"
 	replay := func(body string, want int) {
 		t.Helper()
@@ -152,7 +144,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("got %s, want %s in it", list.raw, got.raw)
 	}
 	s.announced(e)
-	s.keepAll(1, queue.DestinationPaused, "http://h.example:80")
+	s.keepAll(1, deliveries.ReasonPaused, "http://h.example:80")
 	if again := s.do("POST", path+"pause", `{"destination":"http://h.example"}`); again.raw != got.raw {
 		t.Errorf("pausing again: got %s, want %s", again.raw, got.raw)
 	}
@@ -162,7 +154,7 @@ func TestPauseAndResume(t *testing.T) {
 	if list := s.do("GET", path+"destinations", ""); list.raw != "[]" {
 		t.Errorf("got %s, want none", list.raw)
 	}
-	if n := s.messages(streams.Webhooks); n != 1 {
+	if n := s.bus.Messages(s.t, streams.Webhooks); n != 1 {
 		t.Errorf("got %d completions in the queue, want the one that was kept back", n)
 	}
 	for _, verb := range []string{"pause", "resume"} {
@@ -186,7 +178,7 @@ func TestANewSecretOverlapsWithTheOldOne(t *testing.T) {
 	if got := e.WebhookSecrets(time.Now().Add(25 * time.Hour)); len(got) != 1 {
 		t.Errorf("after the overlap: got %d secrets, want one", len(got))
 	}
-	s.expect("a third one", s.do("POST", path, `{"overlapMs":1000}`), 400, "invalid_request", "still signs")
+	s.expect("a third one", s.do("POST", path, `{"overlapMs":1000}`), 409, "in_use", "still signs")
 	if got := s.do("POST", path, `{"overlapMs":0}`); got.status != 200 {
 		t.Errorf("at once: got %s", got.raw)
 	}

@@ -69,13 +69,13 @@ func TestWhatIsWrongIsNamedInTheDocumentsWords(t *testing.T) {
 		{"/endpoints", `{"id":"x","name":"a\u0000b"}`, "name must hold no control characters"},
 		{"/keys", `{"name":"a\u0000b","scopes":["control"]}`, "name must hold no control characters"},
 		// Requests that RunPod does not have take what there is only.
-		{"/keys", `{"scopes":["control"],"expires":1}`, "expires is no field that there is"},
-		{"/endpoints/ep/pause", `{"for":"1m"}`, "for is no field that there is"},
+		{"/keys", `{"scopes":["control"],"expires":1}`, "expires is not a known field"},
+		{"/endpoints/ep/pause", `{"for":"1m"}`, "for is not a known field"},
 		{"/endpoints/ep/pause", `{"durationMs":0}`, "durationMs must be between 1000"},
 		{"/endpoints/ep/pause", `{"durationMs":1000} x`, "not valid JSON"},
-		{"/endpoints/ep/workers", `{"worker":"w"}`, "worker is no field that there is"},
-		{"/endpoints/ep/webhooks/secret", `{"overlap":"1h"}`, "overlap is no field that there is"},
-		{"/endpoints/ep/webhooks/replay", `{"jobs":"x"}`, "jobs is no field that there is"},
+		{"/endpoints/ep/workers", `{"worker":"w"}`, "worker is not a known field"},
+		{"/endpoints/ep/webhooks/secret", `{"overlap":"1h"}`, "overlap is not a known field"},
+		{"/endpoints/ep/webhooks/replay", `{"jobs":"x"}`, "jobs is not a known field"},
 	} {
 		s.expect(c.path+c.body, s.do("POST", c.path, c.body), 400, "invalid_request", c.text)
 	}

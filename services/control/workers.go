@@ -9,16 +9,13 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
 	"flightline/shared/endpoint"
+	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/web"
 )
-
-// workerBody makes the token of a worker. Without an id one is made up.
-type workerBody struct {
-	ID *string `json:"id"`
-}
 
 // The protocols that workers speak.
 const (
@@ -26,37 +23,15 @@ const (
 	overNATS = "nats"
 )
 
-// workerView is a worker, without what is secret about it: one that speaks HTTP
-// from the time it was let in, one that speaks NATS while it lives.
-type workerView struct {
-	ID       string `json:"id"`
-	Endpoint string `json:"endpoint"`
-	Protocol string `json:"protocol"`
-	// State is that of its last ping, "" if there was none lately.
-	State    string   `json:"state,omitempty"`
-	Running  []string `json:"running"`
-	Draining bool     `json:"draining"`
-	// Last4 are the last characters of its token, "" of one that speaks NATS.
-	Last4     string    `json:"last4"`
-	CreatedAt time.Time `json:"createdAt"`
-	// PingIntervalMs is how often the worker should ping.
-	PingIntervalMs int64 `json:"pingIntervalMs"`
-	// Token is the token itself, in the answer that makes it and never again.
-	Token string `json:"token,omitempty"`
-	// Env is what the endpoint sets for its workers, secrets included, in that
-	// answer only.
-	Env map[string]string `json:"env,omitempty"`
-}
-
-func workerViewOf(e endpoint.Endpoint, t registry.Token) workerView {
-	return workerView{
-		ID: t.Worker, Endpoint: t.Endpoint, Protocol: overHTTP, Draining: t.Draining, Last4: t.Last4, CreatedAt: t.Created,
+func workerViewOf(e endpoint.Endpoint, t registry.Token) api.Worker {
+	return api.Worker{
+		ID: t.Worker, Endpoint: t.Endpoint, Protocol: overHTTP, Draining: t.Draining, Last4: t.Last4, Created: t.Created,
 		PingIntervalMs: pingInterval(e.Lease).Milliseconds(), Running: []string{},
 	}
 }
 
-// told adds what the worker said of itself.
-func (v workerView) told(w registry.Worker) workerView {
+// withHeartbeat adds what the worker reports of itself.
+func withHeartbeat(v api.Worker, w registry.Worker) api.Worker {
 	v.State, v.Running = w.State, append(v.Running, w.Running...)
 	if w.Native {
 		v.Protocol, v.PingIntervalMs = overNATS, registry.BeatEvery.Milliseconds()
@@ -66,8 +41,8 @@ func (v workerView) told(w registry.Worker) workerView {
 }
 
 // nativeViewOf is a worker that has no token.
-func nativeViewOf(w registry.Worker) workerView {
-	return workerView{ID: w.ID, Endpoint: w.Endpoint, CreatedAt: w.Started, Running: []string{}}.told(w)
+func nativeViewOf(w registry.Worker) api.Worker {
+	return withHeartbeat(api.Worker{ID: w.ID, Endpoint: w.Endpoint, Created: w.Started, Running: []string{}}, w)
 }
 
 // pingInterval lets a worker miss two pings before it loses its jobs, or its
@@ -77,7 +52,7 @@ func pingInterval(lease time.Duration) time.Duration {
 }
 
 func (s *Service) listWorkers(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
 	if err != nil {
@@ -87,15 +62,15 @@ func (s *Service) listWorkers(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	living, err := s.living(ctx, e.ID)
+	living, err := s.livingNow(ctx, e)
 	if err != nil {
 		return err
 	}
-	views := make([]workerView, 0, len(tokens))
+	views := make([]api.Worker, 0, len(tokens))
 	for _, t := range tokens {
 		view := workerViewOf(e, t)
 		if w, ok := living[t.Worker]; ok {
-			view = view.told(w)
+			view = withHeartbeat(view, w)
 			delete(living, t.Worker)
 		}
 		views = append(views, view)
@@ -105,7 +80,7 @@ func (s *Service) listWorkers(c *fiber.Ctx) error {
 			views = append(views, nativeViewOf(w))
 		}
 	}
-	slices.SortFunc(views, func(a, b workerView) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(views, func(a, b api.Worker) int { return strings.Compare(a.ID, b.ID) })
 	return c.JSON(views)
 }
 
@@ -121,11 +96,44 @@ func (s *Service) living(ctx context.Context, endpointID string) (map[string]reg
 	return living, nil
 }
 
-// issueToken lets a worker in. An earlier token of it is worthless then.
+// livingNow is living without the jobs that ended since the last heartbeats. A job
+// that no replica shows is kept: its worker must not look as if it could be stopped.
+func (s *Service) livingNow(ctx context.Context, e endpoint.Endpoint) (map[string]registry.Worker, error) {
+	living, err := s.living(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	var ids []job.ID
+	for _, w := range living {
+		for _, id := range w.Running {
+			ids = append(ids, job.ID(id))
+		}
+	}
+	if len(ids) == 0 {
+		return living, nil
+	}
+	jobs, err := s.queue.Lookup(ctx, e, ids)
+	if err != nil {
+		return nil, err
+	}
+	for id, w := range living {
+		w.Running = slices.DeleteFunc(slices.Clone(w.Running), func(id string) bool {
+			j, seen := jobs[job.ID(id)]
+			return seen && j.Status.Terminal()
+		})
+		if len(w.Running) == 0 && w.State == registry.WorkerRunning {
+			w.State = registry.WorkerIdle
+		}
+		living[id] = w
+	}
+	return living, nil
+}
+
+// issueToken makes a worker's token and revokes its earlier one.
 func (s *Service) issueToken(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
-	body, err := bindOptional[workerBody](c)
+	body, err := bindOptional[api.WorkerSpec](c)
 	if err != nil {
 		return err
 	}
@@ -147,7 +155,7 @@ func (s *Service) issueToken(c *fiber.Ctx) error {
 }
 
 func (s *Service) revokeToken(c *fiber.Ctx) error {
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
 	if err != nil {
@@ -166,4 +174,60 @@ func (s *Service) revokeToken(c *fiber.Ctx) error {
 		}
 	}
 	return c.SendStatus(fiber.StatusNoContent)
+}
+
+// drainWorker ends the handing out of jobs to a worker; those it has go on. One
+// that speaks HTTP is given no more by the gateways, which look at its token; one
+// that speaks NATS reads it in its pod's record, and leaves.
+func (s *Service) drainWorker(c *fiber.Ctx) error {
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
+	if err != nil {
+		return err
+	}
+	worker := strings.Clone(c.Params("worker"))
+	p, there, err := s.drainPod(ctx, e.ID, worker)
+	if err != nil {
+		return err
+	}
+	token, err := s.registry.Tokens.Drain(ctx, e.ID, worker)
+	let := err == nil
+	if !let && (!there || !errors.Is(err, registry.ErrNotFound)) {
+		return noThing(err, "worker")
+	}
+	living, err := s.livingNow(ctx, e)
+	if err != nil {
+		return err
+	}
+	w, lives := living[worker]
+	if !let && (p.Driver != "" || lives && !w.Native) {
+		// One of a fleet is let in when it is started; until then we speak for it.
+		token, let = registry.Token{Endpoint: e.ID, Worker: worker, Created: p.Created}, true
+	}
+	view := workerViewOf(e, token)
+	switch {
+	case !let && lives:
+		view = nativeViewOf(w)
+	case !let: // its heartbeat is on its way
+		view = nativeViewOf(registry.Worker{ID: worker, Endpoint: e.ID, Native: true, Started: s.queue.Now().UTC()})
+	case lives:
+		view = withHeartbeat(view, w)
+	}
+	view.Draining = true
+	return c.JSON(view)
+}
+
+// drainPod asks the pod of a worker to drain, and reports whether there is one
+// that runs. A worker that never pinged has none.
+func (s *Service) drainPod(ctx context.Context, endpointID, worker string) (p pod.Pod, there bool, err error) {
+	pods := s.registry.Pods.At(endpointID)
+	p, err = pods.Get(ctx, worker)
+	if errors.Is(err, pod.ErrNotFound) || err == nil && (p.Endpoint != endpointID || p.Status != pod.Running) {
+		return pod.Pod{}, false, nil
+	}
+	if err == nil {
+		p, err = pods.Drain(ctx, worker, "by request", s.queue.Now())
+	}
+	return p, err == nil, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 func TestAWorkerIsLetInDrainedAndShutOut(t *testing.T) {
@@ -24,7 +25,7 @@ func TestAWorkerIsLetInDrainedAndShutOut(t *testing.T) {
 	if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: "w1", Endpoint: "ep1", State: registry.WorkerRunning, Running: []string{"j1"}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the list has what it does", patience, func() bool {
+	testenv.Eventually(t, "the list has what it does", func() bool {
 		list := s.do("GET", "/endpoints/ep1/workers", "")
 		if strings.Contains(list.raw, token) || strings.Contains(list.raw, "hash") {
 			t.Fatal("the list gives something away")
@@ -98,4 +99,25 @@ func TestPingInterval(t *testing.T) {
 			t.Errorf("lease %s: got %s, want %s", lease, got, want)
 		}
 	}
+}
+
+// A heartbeat may be 5 s old; a job that ended since is not shown as running.
+func TestAWorkerDoesNotRunAJobThatEnded(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	e, err := s.registry.Endpoints.Get(t.Context(), "ep1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits, ended := s.submit(e), s.submit(e)
+	s.native("b", func(w *registry.Worker) { w.Running = []string{string(ended), string(waits)} })
+	s.native("c", func(w *registry.Worker) { w.Running = []string{string(ended)} })
+	if _, err := s.queue.Cancel(t.Context(), e, ended); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the list has no job that ended", func() bool {
+		list := s.do("GET", "/endpoints/ep1/workers", "").raw
+		return strings.Contains(list, `"id":"b","endpoint":"ep1","protocol":"nats","state":"running","running":["`+string(waits)+`"]`) &&
+			strings.Contains(list, `"id":"c","endpoint":"ep1","protocol":"nats","state":"idle","running":[]`)
+	})
 }

@@ -1,5 +1,5 @@
 // Command flightline is all of Flightline in one binary: each role is a
-// command. It alone knows the environment, signals and exit codes.
+// command. It alone reads the environment.
 package main
 
 import (
@@ -7,19 +7,20 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"flightline/services/app"
 	"flightline/services/cli"
-	"flightline/services/conform"
-	"flightline/services/dev"
+	"flightline/services/conformance"
 	"flightline/shared/process"
 )
 
 func main() { os.Exit(run()) }
 
 func run() int {
-	process.SpareCollector(os.Getenv("GOGC"), os.Getenv("GOMEMLIMIT"))
+	process.TuneGC(os.Getenv("GOGC"), os.Getenv("GOMEMLIMIT"))
 	ctx, stop := process.Signals(context.Background())
 	defer stop()
 	env, err := cli.Environment(os.Environ())
@@ -28,19 +29,29 @@ func run() int {
 		return process.ExitUsage
 	}
 	return cli.Run(ctx, cli.Config{
-		Env: env, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version(), Roles: roles(env),
+		Env: env, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version(), Program: program(os.Args[0]),
+		Variables: app.Variables(), Roles: roles(env),
 	}, os.Args[1:])
+}
+
+// program is how the user started this one: go run leaves only the path of what it built.
+func program(path string) string {
+	if strings.Contains(path, "go-build") {
+		return "go run ./services/flightline"
+	}
+	return path
 }
 
 // roles are the commands that start something.
 func roles(env map[string]string) []*cobra.Command {
 	return append([]*cobra.Command{
-		dev.Command(env, version()),
-		dev.ServeCommand(env, version()),
-		dev.WorkerCommand(env, version()),
-		conform.Command(env),
-		dev.NATSConfigCommand(env),
-	}, dev.OperateCommands(env, version())...)
+		app.Command(env, version(), program(os.Args[0])),
+		app.ServeCommand(env, version()),
+		app.WorkerCommand(env, version()),
+		conformance.Command(env),
+		app.NATSConfigCommand(env),
+		app.ReaperCommand(),
+	}, app.OperateCommands(env, version())...)
 }
 
 // release is linked in where the sources are built without their history, as in

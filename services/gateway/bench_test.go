@@ -10,7 +10,7 @@ import (
 // that is dropped before anything is read: each reads the record from the
 // leader, as no instance keeps leases.
 func BenchmarkPost(b *testing.B) {
-	s := newSite(b)
+	s := newEnv(b)
 	g := s.gateway(Config{})
 	w := s.worker("w1", g)
 	id := s.submit()

@@ -29,6 +29,9 @@ type caller struct {
 	gone bool
 	// hash is that of the token that was shown.
 	hash string
+	// left is when it left a poll before its answer, in server time; zero if it
+	// has polled since.
+	left time.Time
 }
 
 // key names the worker among all.
@@ -59,7 +62,7 @@ func (s *Service) admit(ctx context.Context, header, endpointID, worker string) 
 	if err != nil {
 		return caller{}, err
 	}
-	who := caller{worker: worker, hash: token.Hash}
+	who := caller{worker: worker, hash: token.Hash, left: token.Disconnected}
 	who.endpoint, err = s.registry.Endpoints.Get(ctx, endpointID)
 	if isGone(err) {
 		who.endpoint.ID, who.gone, err = endpointID, true, nil
@@ -74,7 +77,7 @@ func (s *Service) poller(c *fiber.Ctx) (caller, error) {
 	if err == nil || c.Get(fiber.HeaderAuthorization) == "" {
 		return who, err
 	}
-	held, release := web.Hold(c, min(refusedPause, s.cfg.Hold))
+	held, release := web.LongPoll(c, min(refusedPause, s.cfg.Hold))
 	defer release()
 	<-held.Done()
 	return who, err
@@ -115,12 +118,18 @@ func query(c *fiber.Ctx, name string) string {
 // began: its endpoint is there, its token is the one it showed, and it neither
 // drains nor restarts itself. What cannot be known counts as open.
 func (s *Service) open(ctx context.Context, who caller, began time.Time) bool {
+	_, open := s.openToken(ctx, who, began)
+	return open
+}
+
+// openToken is open that also returns the token, the zero value if it is not known.
+func (s *Service) openToken(ctx context.Context, who caller, began time.Time) (token registry.Token, open bool) {
 	token, err := s.registry.Tokens.Find(ctx, who.endpoint.ID, who.worker)
 	if isGone(err) || err == nil && !mayTake(token, who.hash, began) {
-		return false
+		return token, false
 	}
 	_, err = s.registry.Endpoints.Get(ctx, who.endpoint.ID)
-	return !isGone(err)
+	return token, !isGone(err)
 }
 
 // refreshQuiet is how long after a worker said that it restarts itself nothing

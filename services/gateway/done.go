@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/chunks"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
@@ -51,13 +52,13 @@ func (s *Service) settle(c *fiber.Ctx, who caller, id job.ID, r result) error {
 		case progress:
 			err = lease.Progress(ctx, r.output)
 		case failed:
-			err = s.ran(ctx, lease)(lease.Fail(ctx, r.err))
+			err = s.fail(ctx, lease, r.err, r.output)
 		case completed:
-			err = s.ran(ctx, lease)(lease.Complete(ctx, r.output))
+			err = s.complete(ctx, lease, r.output)
 		}
 		return err
 	})
-	if _, lost := errors.AsType[*queue.LostError](err); lost && r.kind != progress && s.cfg.Stale != nil {
+	if _, lost := errors.AsType[*queue.NotHeldError](err); lost && r.kind != progress && s.cfg.Stale != nil {
 		s.cfg.Stale(who.endpoint.ID)
 	}
 	return s.forgive(c.UserContext(), who, id, err)
@@ -96,9 +97,9 @@ func (s *Service) emit(c *fiber.Ctx, who caller, id job.ID, body []byte) error {
 	}
 	err := s.write(c, who, id, func(ctx context.Context, lease *queue.Lease) error {
 		err := lease.Emit(ctx, chunkOf(body))
-		if errors.Is(err, queue.ErrChunkTooLarge) {
-			err = s.ran(ctx, lease)(lease.Fail(ctx, fmt.Sprintf("%s: a chunk of %d bytes, at most %d are kept", job.ErrTextChunkTooLarge, len(body), job.MaxChunk)))
-			s.stops.add(who.endpoint.ID, who.worker, id)
+		if errors.Is(err, chunks.ErrTooLarge) {
+			err = s.fail(ctx, lease, fmt.Sprintf("%s: a chunk of %d bytes, at most %d are kept", job.ErrTextChunkTooLarge, len(body), job.MaxChunk), nil)
+			s.stopSignals.add(who.endpoint.ID, who.worker, id)
 		}
 		return err
 	})

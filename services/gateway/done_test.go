@@ -10,10 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/backend"
 )
 
 func TestWhatAWorkerPostsBecomesTheRecord(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	for body, want := range map[string]struct {
 		status       job.Status
@@ -22,7 +24,8 @@ func TestWhatAWorkerPostsBecomesTheRecord(t *testing.T) {
 		`{"output": {"x": NaN, "y": [Infinity, -Infinity]}}`: {job.Completed, `{"x":null,"y":[null,null]}`, ""},
 		`{}`:                                {job.Completed, ``, ""},
 		`{"error": {"code": 4}}`:            {job.Failed, "", `{"code":4}`},
-		`{"output": {"a":1}, "error": "e"}`: {job.Failed, "", "e"},
+		`{"output": {"a":1}, "error": "e"}`: {job.Failed, `{"a":1}`, "e"},
+		`{"output": {}, "error": "e"}`:      {job.Failed, "", "e"},
 		`this is no JSON`:                   {job.Failed, "", unreadable},
 	} {
 		id := s.submit()
@@ -33,7 +36,7 @@ func TestWhatAWorkerPostsBecomesTheRecord(t *testing.T) {
 }
 
 func TestAFailedJobCanBeRetriedWithItsInput(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	id := s.submit(func(r *job.Request) { r.S3Config = json.RawMessage(`{"accessId":"a"}`) })
 	w.take()
@@ -49,7 +52,7 @@ func TestAFailedJobCanBeRetriedWithItsInput(t *testing.T) {
 }
 
 func TestProgressIsSeenUntilTheEndAndNeverAfter(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	g := s.gateway(Config{})
 	w := s.worker("w1", g)
 	id := s.submit()
@@ -67,7 +70,7 @@ func TestProgressIsSeenUntilTheEndAndNeverAfter(t *testing.T) {
 }
 
 func TestLateStaleAndRepeatedPostsAreDropped(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	g := s.gateway(Config{})
 	w, other := s.worker("w1", g), s.worker("w2", g)
 	id := s.submit()
@@ -104,7 +107,7 @@ func (w *worker) result(size int) (id string) {
 }
 
 func TestResultsUpTo20MBAreKeptByteForByte(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{Hold: patience})) // a post waits as long
 	id := w.result(job.MaxOutput)
 	if j := s.status(id); j.Status != job.Completed || string(j.Output) != `"`+strings.Repeat("x", job.MaxOutput-2)+`"` {
@@ -113,7 +116,7 @@ func TestResultsUpTo20MBAreKeptByteForByte(t *testing.T) {
 }
 
 func TestALargerResultFailsTheJobAndTheWorkerGoesOn(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	g := s.gateway(Config{Hold: patience})
 	w := s.worker("w1", g)
 	for _, size := range []int{job.MaxOutput + 1, 40 << 20} { // read, and not read
@@ -134,19 +137,17 @@ func TestALargerResultFailsTheJobAndTheWorkerGoesOn(t *testing.T) {
 }
 
 // chunks are those of a job's current run.
-func (s *site) chunks(id string) []string {
+func (s *env) chunks(id string) []string {
 	s.t.Helper()
-	chunks, err := s.queue.Chunks(s.t.Context(), s.endpoint, job.ID(id), 0, 1000)
-	must(s.t, err)
 	var data []string
-	for _, c := range chunks {
+	for _, c := range backend.Chunks(s.t, s.queue, s.endpoint, job.ID(id)) {
 		data = append(data, string(c.Data))
 	}
 	return data
 }
 
 func TestChunksAreKeptVerbatimInTheirOrder(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}), s.gateway(Config{})) // in turn
 	id := s.submit()
 	w.take()
@@ -166,7 +167,7 @@ func TestChunksAreKeptVerbatimInTheirOrder(t *testing.T) {
 }
 
 func TestAChunkThatIsTooLargeFailsTheJob(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	id := s.submit()
 	w.take()
@@ -180,7 +181,7 @@ func TestAChunkThatIsTooLargeFailsTheJob(t *testing.T) {
 }
 
 func TestAGatewayThatRestartsLosesNothing(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	first := s.gateway(Config{})
 	w := s.worker("w1", first)
 	id := s.submit()
@@ -201,7 +202,7 @@ func TestAGatewayThatRestartsLosesNothing(t *testing.T) {
 }
 
 func TestWhileJetStreamIsAwayAResultIsRefusedAndThenKept(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	id := s.submit()
 	w.take()
@@ -211,7 +212,7 @@ func TestWhileJetStreamIsAwayAResultIsRefusedAndThenKept(t *testing.T) {
 		t.Errorf("got %d %s, want a 5xx, which the worker tries again", a.status, a.raw)
 	}
 	s.bus.Start()
-	eventually(t, "the result is taken", patience, func() bool {
+	testenv.Eventually(t, "the result is taken", func() bool {
 		return w.send("POST", "/job-done/%w/"+id+"?gpu=any", strings.NewReader(`{"output":1}`)).status == 200
 	})
 	s.is(id, job.Completed, "1", "")

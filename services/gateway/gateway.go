@@ -1,15 +1,17 @@
 // Package gateway speaks RunPod's worker protocol, so that a worker written for
 // RunPod runs here unmodified: it is handed jobs by a long poll, says by a ping
-// which of them it still has, posts chunks and results, and is told which jobs
+// which of them it still has, posts chunks and results, and learns which jobs
 // to stop.
 //
 // An instance keeps nothing that another one could not take over. A lease is
 // (job, attempt, run), and the record names the worker, so ping, chunk and
-// result may land on any instance, before and after a restart (package queue,
-// remote.go). A result is answered 200 only once it is durable, and everything
+// result may land on any instance, before and after a restart (package queue). A result is answered 200 only once it is durable, and everything
 // that a worker may rightly post is answered 200, also what is late, stale or
-// told twice: it is dropped, logged and counted. A 4xx would make the worker
+// repeated: it is dropped, logged and counted. A 4xx would make the worker
 // forget the result, a 5xx makes it try again.
+//
+// Reading order: routes.go, take.go (a job is handed out), bind.go and ping.go
+// (the worker has it), done.go and result.go (its end), stop.go (job-stop).
 package gateway
 
 import (
@@ -64,21 +66,22 @@ type Deps struct {
 
 // Service answers the workers.
 type Service struct {
-	cfg      Config
-	log      *slog.Logger
-	queue    *queue.Queue
-	registry *registry.Registry
-	stops    *stops
-	pods     *recent // whose records are there
-	served   *recent // who took a job or ended one
-	counts   counts
+	cfg         Config
+	log         *slog.Logger
+	queue       *queue.Queue
+	registry    *registry.Registry
+	stopSignals *stopSignals
+	pods        *lastSeen // whose records are there
+	served      *lastSeen // who took a job or ended one
+	warned      *lastSeen // who pings and does not poll
+	counts      counts
 }
 
 // counts is what happened since the start of this instance.
 type counts struct {
 	dropped   atomic.Int64 // results, chunks and progress that came late or twice
 	oversized atomic.Int64 // results that were too large to read
-	insisted  atomic.Int64 // repeated writes that JetStream had not answered
+	retried   atomic.Int64 // repeated writes that JetStream had not answered
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
@@ -94,7 +97,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	return &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry,
-		stops: newStops(deps.Queue, cfg.Log), pods: newRecent(podKnownFor), served: newRecent(servedKnownFor),
+		stopSignals: newStopSignals(deps.Queue, cfg.Log), pods: newLastSeen(podKnownTimeout), served: newLastSeen(servedKnownTimeout),
+		warned: newLastSeen(warnedTimeout),
 	}, nil
 }
 
@@ -105,9 +109,9 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error {
 		return s.registry.Instances.Announce(ctx, registry.Instance{ID: s.cfg.Instance, Role: instanceRole})
 	})
-	g.Go(func() error { return s.stops.run(ctx) })
+	g.Go(func() error { return s.stopSignals.run(ctx) })
 	g.Go(func() error {
-		s.giveBackCut(ctx)
+		s.releaseStoppedWorkers(ctx)
 		return nil
 	})
 	return g.Wait()

@@ -16,9 +16,9 @@ const (
 	// closedHold is how long a poll is held of a worker that gets no more jobs:
 	// short, for it may wait to end, yet no busy loop.
 	closedHold = time.Second
-	// lookEvery is the pause between two looks whether a worker that polls may
+	// connectionCheckInterval is the pause between two looks whether a worker that polls may
 	// still be given jobs.
-	lookEvery = 200 * time.Millisecond
+	connectionCheckInterval = 200 * time.Millisecond
 )
 
 // isGone tells what is not there from what could not be asked.
@@ -39,14 +39,22 @@ type poll struct {
 // The handler must call release before it returns.
 func (s *Service) hold(c *fiber.Ctx, who caller) (p *poll, release func()) {
 	p = &poll{began: s.queue.Now()}
+	s.removeNote(c.UserContext(), who, who.left)
 	wait := s.cfg.Hold
 	if p.closed = who.gone || !s.open(c.UserContext(), who, p.began); p.closed {
 		wait = min(wait, closedHold)
 	}
-	held, letGo := web.Hold(c, wait)
+	held, letGo := web.LongPoll(c, wait)
+	end := func() {
+		cause := context.Cause(held)
+		if errors.Is(cause, web.ErrGone) || errors.Is(cause, context.DeadlineExceeded) && web.Gone(c) {
+			s.noteLeft(context.WithoutCancel(held), who)
+		}
+		letGo()
+	}
 	if p.closed {
 		p.Context = held
-		return p, letGo
+		return p, end
 	}
 	ctx, cancel := context.WithCancel(held)
 	p.Context = ctx
@@ -54,24 +62,28 @@ func (s *Service) hold(c *fiber.Ctx, who caller) (p *poll, release func()) {
 	return p, func() {
 		stopLooking()
 		cancel()
-		letGo()
+		end()
 	}
 }
 
-// look calls end once the worker is to get no more jobs. It costs a timer, and
-// a goroutine only for as long as a look takes.
+// look calls end once the worker is to get no more jobs, and removes the note that it
+// left an earlier poll. It costs a timer, and a goroutine only for as long as a look
+// takes.
 func (s *Service) look(ctx context.Context, who caller, began time.Time, end func()) (stop func()) {
 	var next *time.Timer
 	ready := make(chan struct{})
-	next = time.AfterFunc(lookEvery, func() {
+	next = time.AfterFunc(connectionCheckInterval, func() {
 		<-ready
-		switch {
-		case ctx.Err() != nil:
-		case s.open(ctx, who, began):
-			next.Reset(lookEvery)
-		default:
-			end()
+		if ctx.Err() != nil {
+			return
 		}
+		token, open := s.openToken(ctx, who, began)
+		if !open {
+			end()
+			return
+		}
+		s.removeNote(ctx, who, token.Disconnected)
+		next.Reset(connectionCheckInterval)
 	})
 	close(ready)
 	return func() { next.Stop() }

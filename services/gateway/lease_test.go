@@ -11,6 +11,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 // toStop polls once for the jobs that the worker should stop.
@@ -30,7 +31,7 @@ func (w *worker) toStop() []string {
 }
 
 func TestATakeThatNoPingConfirmsIsHandedOutAgain(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	g := s.gateway(Config{Confirm: 500 * time.Millisecond})
 	silent, w := s.worker("w1", g), s.worker("w2", g)
 	id := s.submit()
@@ -48,7 +49,7 @@ func TestATakeThatNoPingConfirmsIsHandedOutAgain(t *testing.T) {
 
 // A worker that dies of a job before it can say that it has it is lost too.
 func TestUnconfirmedTakesAreNotFreeForEver(t *testing.T) {
-	s := newSite(t, func(e *endpoint.Endpoint) { e.MaxLost, e.Lease = 1, endpoint.MinLease })
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.MaxLost, e.Lease = 1, endpoint.MinLease })
 	w := s.worker("w1", s.gateway(Config{Confirm: 200 * time.Millisecond}))
 	id := s.submit()
 	for range 3 {
@@ -73,7 +74,7 @@ func TestOnePingConfirmsATake(t *testing.T) {
 		"progress": func(w *worker, id string) { w.done(id, `{"status":"IN_PROGRESS","output":1}`); w.ping(id) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
+			s := newEnv(t)
 			g := s.gateway(Config{Confirm: 500 * time.Millisecond, Hold: 2 * time.Second})
 			w, other := s.worker("w1", g), s.worker("w2", g)
 			id := s.submit()
@@ -89,7 +90,7 @@ func TestOnePingConfirmsATake(t *testing.T) {
 }
 
 func TestASilentWorkerLosesItsJobAfterTheLease(t *testing.T) {
-	s := newSite(t, func(e *endpoint.Endpoint) { e.Lease = endpoint.MinLease })
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = endpoint.MinLease })
 	g := s.gateway(Config{Hold: 2 * time.Second})
 	silent, w := s.worker("w1", g), s.worker("w2", g)
 	id := s.submit()
@@ -119,10 +120,10 @@ func TestACancelReachesTheWorkerWithinASecond(t *testing.T) {
 	poll := make(chan []string, 1)
 	stopping := &worker{s: s, id: "w1", token: w.token, gates: []*instance{two}}
 	go func() { poll <- stopping.toStop() }()
-	eventually(t, "the poll waits", patience, func() bool {
-		two.service.stops.mu.Lock()
-		defer two.service.stops.mu.Unlock()
-		return len(two.service.stops.waiting) > 0
+	testenv.Eventually(t, "the poll waits", func() bool {
+		two.service.stopSignals.mu.Lock()
+		defer two.service.stopSignals.mu.Unlock()
+		return len(two.service.stopSignals.waiting) > 0
 	})
 	began := time.Now()
 	_, err := s.queue.Cancel(t.Context(), s.endpoint, job.ID(id))
@@ -138,7 +139,7 @@ func TestACancelReachesTheWorkerWithinASecond(t *testing.T) {
 
 // toStopSoon is toStop of a gateway that may have nothing to say.
 func (w *worker) toStopSoon() []string {
-	ids, _ := w.gates[0].service.stops.take("ep", w.id)
+	ids, _ := w.gates[0].service.stopSignals.take("ep", w.id)
 	var texts []string
 	for _, id := range ids {
 		texts = append(texts, string(id))
@@ -148,7 +149,7 @@ func (w *worker) toStopSoon() []string {
 
 // A job that was cancelled, retried and taken again by the same worker goes on.
 func TestAWorkerIsNotToldToStopWhatItHasAgain(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	g := s.gateway(Config{})
 	w := s.worker("w1", g)
 	id := s.submit()
@@ -157,7 +158,7 @@ func TestAWorkerIsNotToldToStopWhatItHasAgain(t *testing.T) {
 	_, err := s.queue.Retry(t.Context(), s.endpoint, job.ID(id), "")
 	must(t, err)
 	w.take()
-	g.service.stops.add("ep", "w1", job.ID(id))
+	g.service.stopSignals.add("ep", "w1", job.ID(id))
 	if got := w.toStop(); len(got) != 0 {
 		t.Errorf("to stop: got %v, want nothing", got)
 	}
@@ -166,8 +167,8 @@ func TestAWorkerIsNotToldToStopWhatItHasAgain(t *testing.T) {
 }
 
 func TestATimeoutIsTheServersAndReachesTheWorker(t *testing.T) {
-	s := newSite(t)
-	background(t, func(ctx context.Context) error { return s.queue.Deadlines(ctx, 1) })
+	s := newEnv(t)
+	testenv.Background(t, func(ctx context.Context) error { return s.queue.Deadlines(ctx, 1) })
 	w := s.worker("w1", s.gateway(Config{Hold: patience}))
 	id := s.submit(func(r *job.Request) { r.Policy.ExecutionTimeout = 5 * time.Second })
 	w.take()
@@ -181,11 +182,11 @@ func TestATimeoutIsTheServersAndReachesTheWorker(t *testing.T) {
 }
 
 func TestPingsTellHowTheWorkerDoes(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	state := func(want string, running ...string) {
 		t.Helper()
-		eventually(t, "the worker is "+want, patience, func() bool {
+		testenv.Eventually(t, "the worker is "+want, func() bool {
 			all, err := s.registry.Workers.List(t.Context(), "ep")
 			must(t, err)
 			return len(all) == 1 && all[0].ID == "w1" && all[0].State == want && cmp.Equal(all[0].Running, running)

@@ -20,9 +20,9 @@ const (
 	mostPinged = 1000
 	// pingedAtOnce are looked at side by side.
 	pingedAtOnce = 8
-	// servedKnownFor is how long it is remembered when a worker last had a job:
+	// servedKnownTimeout is how long it is remembered when a worker last had a job:
 	// the longest idleTimeout.
-	servedKnownFor = time.Hour
+	servedKnownTimeout = time.Hour
 )
 
 // ping extends the leases of the jobs it names, and says that the worker lives.
@@ -34,9 +34,13 @@ func (s *Service) ping(c *fiber.Ctx) error {
 	if who.gone {
 		return c.JSON(ok)
 	}
-	ctx, cancel := web.Prompt(c)
+	ctx, cancel := web.RequestContext(c)
 	defer cancel()
-	if err := s.stops.follow(who.endpoint); err != nil {
+	ids := pinged(query(c, "job_id"))
+	if s.hasLeft(ctx, who, ids) {
+		return c.JSON(ok)
+	}
+	if err := s.stopSignals.follow(who.endpoint); err != nil {
 		return err
 	}
 	self := registry.Worker{
@@ -44,7 +48,7 @@ func (s *Service) ping(c *fiber.Ctx) error {
 		Host: registry.Host{Version: query(c, "runpod_version")},
 	}
 	unhealthy := query(c, "status") == registry.WorkerUnhealthy
-	self.Running, err = s.keep(ctx, who, pinged(query(c, "job_id")))
+	self.Running, err = s.extendLeases(ctx, who, ids)
 	switch {
 	case unhealthy:
 		self.State = registry.WorkerUnhealthy
@@ -62,7 +66,7 @@ func (s *Service) ping(c *fiber.Ctx) error {
 	if beat := s.registry.Workers.Beat(ctx, self); beat != nil {
 		s.log.DebugContext(ctx, "worker not registered", "endpoint", who.endpoint.ID, "worker", who.worker, "err", beat)
 	} else {
-		s.appear(ctx, who, self.Host.Version)
+		s.recordPod(ctx, who, self.Host.Version)
 	}
 	if err != nil {
 		return err
@@ -81,18 +85,18 @@ func pinged(list string) []job.ID {
 	return ids
 }
 
-// keep extends the worker's leases and returns the jobs that it holds. Those
+// extendLeases extends the worker's leases and returns the jobs that it holds. Those
 // that it has lost it is told to stop.
-func (s *Service) keep(ctx context.Context, who caller, ids []job.ID) ([]string, error) {
+func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) ([]string, error) {
 	held := make([]bool, len(ids))
 	var g errgroup.Group
 	g.SetLimit(pingedAtOnce)
 	for i, id := range ids {
 		g.Go(func() error {
-			err := s.queue.Keep(ctx, who.endpoint, id, who.worker)
+			err := s.queue.Heartbeat(ctx, who.endpoint, id, who.worker)
 			held[i] = err == nil || !errors.Is(err, queue.ErrLost)
-			if lost, ok := errors.AsType[*queue.LostError](err); ok {
-				s.lost(who, id, lost)
+			if lost, ok := errors.AsType[*queue.NotHeldError](err); ok {
+				s.stopJob(who, id, lost)
 				return nil
 			}
 			return err
@@ -108,12 +112,12 @@ func (s *Service) keep(ctx context.Context, who caller, ids []job.ID) ([]string,
 	return running, err
 }
 
-// lost tells the worker to stop a job, unless it has just ended it itself. The
+// stopJob tells the worker to stop a job, unless it has just ended it itself. The
 // worker's poll may be held by another instance.
-func (s *Service) lost(who caller, id job.ID, e *queue.LostError) {
+func (s *Service) stopJob(who caller, id job.ID, e *queue.NotHeldError) {
 	if e.Worker == who.worker && (e.Status == job.Completed || e.Status == job.Failed) {
 		return
 	}
-	s.stops.add(who.endpoint.ID, who.worker, id)
-	s.queue.Nudge(who.endpoint, id)
+	s.stopSignals.add(who.endpoint.ID, who.worker, id)
+	s.queue.Notify(who.endpoint, id)
 }

@@ -9,14 +9,14 @@ import (
 	"flightline/shared/registry"
 )
 
-// podKnownFor is how long after a ping a worker's pod is taken to be on record:
+// podKnownTimeout is how long after a ping a worker's pod is taken to be on record:
 // for that long its heartbeat lives, and nobody takes it for gone.
-const podKnownFor = 2 * registry.BeatEvery
+const podKnownTimeout = 2 * registry.BeatEvery
 
-// appear sees to it that there is a record of the worker's pod, which runs: one
+// recordPod sees to it that there is a record of the worker's pod, which runs: one
 // is made for a worker that its owner started. What its machine is, the worker
 // does not tell.
-func (s *Service) appear(ctx context.Context, who caller, version string) {
+func (s *Service) recordPod(ctx context.Context, who caller, version string) {
 	key, now := who.key(), time.Now()
 	if _, known := s.pods.last(key, now); known { // else a ping costs a look at the record
 		s.pods.add(key, now)

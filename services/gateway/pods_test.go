@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
 )
 
-func (s *site) pod(id string) pod.Pod {
+func (s *env) pod(id string) pod.Pod {
 	s.t.Helper()
 	p, err := s.registry.Pods.Get(s.t.Context(), id)
 	must(s.t, err)
@@ -16,14 +17,14 @@ func (s *site) pod(id string) pod.Pod {
 }
 
 // end says of the pod that it ended.
-func (s *site) end(id string, by pod.Trigger) {
+func (s *env) end(id string, by pod.Trigger) {
 	s.t.Helper()
 	_, err := s.registry.Pods.Move(s.t.Context(), id, by, "in the test", s.queue.Now(), nil)
 	must(s.t, err)
 }
 
 func TestAPingPutsTheWorkersPodOnRecord(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	one, two := s.gateway(Config{}), s.gateway(Config{})
 	w := s.worker("w1", one, two)
 	w.ping()
@@ -39,7 +40,7 @@ func TestAPingPutsTheWorkersPodOnRecord(t *testing.T) {
 }
 
 func TestAWorkerThatIsBackRunsAgain(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	one, two := s.gateway(Config{}), s.gateway(Config{})
 	w := s.worker("w1", one)
 	w.ping()
@@ -56,7 +57,7 @@ func TestAWorkerThatIsBackRunsAgain(t *testing.T) {
 }
 
 func TestARemovedPodIsBackOnlyWithANewToken(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	one, two, three := s.gateway(Config{}), s.gateway(Config{}), s.gateway(Config{})
 	w := s.worker("w1", one)
 	w.ping()
@@ -67,7 +68,7 @@ func TestARemovedPodIsBackOnlyWithANewToken(t *testing.T) {
 		t.Errorf("got %+v, want it gone", p)
 	}
 	fresh := s.worker("w1", three)
-	eventually(t, "the new token holds", patience, func() bool {
+	testenv.Eventually(t, "the new token holds", func() bool {
 		a, err := fresh.try(t.Context(), "GET", "/ping/%w?gpu=any", nil)
 		return err == nil && a.status == http.StatusOK
 	})
@@ -77,7 +78,7 @@ func TestARemovedPodIsBackOnlyWithANewToken(t *testing.T) {
 }
 
 func TestAPodOfADriverIsLeftToIt(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	now := time.Now().UTC()
 	must(t, s.registry.Pods.Create(t.Context(), pod.Pod{ID: "w1", Endpoint: "ep", Driver: pod.Docker, Status: pod.Exited, Created: now, Changed: now}))
 	s.worker("w1", s.gateway(Config{})).ping()

@@ -31,7 +31,8 @@ const unreadable = "invalid_result: the worker posted a result that is no JSON o
 //
 //	{"output": X}                         completed
 //	{}                                    completed without output
-//	{"error": E}, {"output": X, "error": E}  failed; E is a text, or becomes one
+//	{"error": E}, {"output": X, "error": E}  failed; E is a text, or becomes one,
+//	                                      and an X that is not empty stays beside it
 //	{"status": "IN_PROGRESS", "output": P}   progress
 //	…, "stopPod": true                       the worker restarts itself
 //
@@ -47,7 +48,10 @@ func readResult(body []byte) result {
 		return r
 	}
 	if e := fields["error"]; truthy(e) {
-		r.kind, r.err, r.output = failed, textOf(e), nil
+		r.kind, r.err = failed, textOf(e)
+		if !truthy(r.output) {
+			r.output = nil
+		}
 	}
 	return r
 }

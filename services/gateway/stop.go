@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// stopKept is how long a job to be stopped waits for its worker's poll: the
-	// pause between two of them, and a while.
-	stopKept = time.Minute
-	// followIdle is how long an endpoint is watched that no worker asks for.
-	followIdle = 2 * time.Minute
-	tidyEvery  = 10 * time.Second
-	// haltedWithin bounds one look at a record.
-	haltedWithin = 2 * time.Second
+	// maxStopAge is how long a signal waits for its worker's poll: the pause
+	// between two polls, and a while.
+	maxStopAge = time.Minute
+	// followIdleTimeout is how long an endpoint without polls is watched.
+	followIdleTimeout = 2 * time.Minute
+	tidyInterval      = 10 * time.Second
+	// haltedTimeout bounds the read of a record.
+	haltedTimeout = 2 * time.Second
 )
 
 // stopView is the answer that tells a worker which jobs it should stop.
@@ -42,11 +42,11 @@ func (s *Service) stop(c *fiber.Ctx) error {
 		<-p.Done()
 		return c.SendStatus(fiber.StatusNoContent)
 	}
-	if err := s.stops.follow(who.endpoint); err != nil {
+	if err := s.stopSignals.follow(who.endpoint); err != nil {
 		return err
 	}
 	for {
-		ids, more := s.stops.take(who.endpoint.ID, who.worker)
+		ids, more := s.stopSignals.take(who.endpoint.ID, who.worker)
 		if ids = s.notHeld(c.UserContext(), who, ids); len(ids) > 0 {
 			return c.JSON(stopView{ids})
 		}
@@ -63,17 +63,17 @@ func (s *Service) stop(c *fiber.Ctx) error {
 func (s *Service) notHeld(ctx context.Context, who caller, ids []job.ID) []job.ID {
 	var lost []job.ID
 	for _, id := range ids {
-		if _, err := s.queue.Held(ctx, who.endpoint, id, who.worker); err != nil {
+		if _, err := s.queue.LeaseOf(ctx, who.endpoint, id, who.worker); err != nil {
 			lost = append(lost, id)
 		}
 	}
 	return lost
 }
 
-// stops are the jobs that workers should stop. It is a memory of what was heard
-// lately and no more: what it forgets, or another instance heard, the worker's
-// next ping brings up again.
-type stops struct {
+// stopSignals are the jobs that workers should stop. It is a cache of recent
+// notifications: what it drops, or another instance got, the worker's next ping
+// finds again.
+type stopSignals struct {
 	queue *queue.Queue
 	log   *slog.Logger
 
@@ -91,16 +91,16 @@ type followed struct {
 	last time.Time // somebody asked
 }
 
-func newStops(q *queue.Queue, log *slog.Logger) *stops {
-	return &stops{
+func newStopSignals(q *queue.Queue, log *slog.Logger) *stopSignals {
+	return &stopSignals{
 		queue: q, log: log, followed: map[string]*followed{},
 		waiting: map[inbox]chan struct{}{}, pending: map[inbox]map[job.ID]time.Time{},
 	}
 }
 
 // follow watches the endpoint's jobs from now on, for as long as it is called
-// again within followIdle.
-func (s *stops) follow(e endpoint.Endpoint) error {
+// again within followIdleTimeout.
+func (s *stopSignals) follow(e endpoint.Endpoint) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.followed[e.ID]; f != nil {
@@ -110,7 +110,7 @@ func (s *stops) follow(e endpoint.Endpoint) error {
 	if s.over {
 		return nil
 	}
-	stop, err := s.queue.Nudged(e, func(id job.ID) { s.nudged(e, id) })
+	stop, err := s.queue.OnNotify(e, func(id job.ID) { s.nudged(e, id) })
 	if err != nil {
 		return err
 	}
@@ -118,11 +118,11 @@ func (s *stops) follow(e endpoint.Endpoint) error {
 	return nil
 }
 
-// nudged looks at a job whose record somebody wrote.
-func (s *stops) nudged(e endpoint.Endpoint, id job.ID) {
-	ctx, cancel := context.WithTimeout(context.Background(), haltedWithin)
+// nudged checks a job whose record was written.
+func (s *stopSignals) nudged(e endpoint.Endpoint, id job.ID) {
+	ctx, cancel := context.WithTimeout(context.Background(), haltedTimeout)
 	defer cancel()
-	worker, err := s.queue.Halted(ctx, e, id)
+	worker, err := s.queue.StoppedWorker(ctx, e, id)
 	if err != nil {
 		s.log.DebugContext(ctx, "job not looked at, the worker's ping will tell", "endpoint", e.ID, "job", id, "err", err)
 		return
@@ -133,7 +133,7 @@ func (s *stops) nudged(e endpoint.Endpoint, id job.ID) {
 }
 
 // add tells the worker to stop the job.
-func (s *stops) add(endpointID, worker string, id job.ID) {
+func (s *stopSignals) add(endpointID, worker string, id job.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := inbox{endpointID, worker}
@@ -149,7 +149,7 @@ func (s *stops) add(endpointID, worker string, id job.ID) {
 
 // take returns the jobs that the worker should stop, once, and a channel that is
 // closed when there is a further one.
-func (s *stops) take(endpointID, worker string) (ids []job.ID, more <-chan struct{}) {
+func (s *stopSignals) take(endpointID, worker string) (ids []job.ID, more <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := inbox{endpointID, worker}
@@ -163,9 +163,9 @@ func (s *stops) take(endpointID, worker string) (ids []job.ID, more <-chan struc
 	return ids, s.waiting[at]
 }
 
-// run forgets what is old, until ctx ends.
-func (s *stops) run(ctx context.Context) error {
-	tick := time.NewTicker(tidyEvery)
+// run expires old signals until ctx ends.
+func (s *stopSignals) run(ctx context.Context) error {
+	tick := time.NewTicker(tidyInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -178,12 +178,12 @@ func (s *stops) run(ctx context.Context) error {
 	}
 }
 
-func (s *stops) tidy(now time.Time, over bool) {
+func (s *stopSignals) tidy(now time.Time, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = over
 	for id, f := range s.followed {
-		if over || now.Sub(f.last) > followIdle {
+		if over || now.Sub(f.last) > followIdleTimeout {
 			f.stop()
 			delete(s.followed, id)
 		}
@@ -194,7 +194,7 @@ func (s *stops) tidy(now time.Time, over bool) {
 	}
 	for at, ids := range s.pending {
 		for id, since := range ids {
-			if now.Sub(since) > stopKept {
+			if now.Sub(since) > maxStopAge {
 				delete(ids, id)
 			}
 		}

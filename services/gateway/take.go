@@ -15,11 +15,11 @@ import (
 const (
 	// mostAtOnce bounds what one poll may take.
 	mostAtOnce = 100
-	// nextWithin is how long a batch that has a job waits for another one: a
+	// nextTimeout is how long a batch that has a job waits for another one: a
 	// low-priority job is asked for after 20 ms.
-	nextWithin = 40 * time.Millisecond
-	// giveBackWithin bounds giving a job back.
-	giveBackWithin = 4 * time.Second
+	nextTimeout = 40 * time.Millisecond
+	// giveBackTimeout bounds giving a job back.
+	giveBackTimeout = 4 * time.Second
 )
 
 // take hands out one job, as an object.
@@ -57,15 +57,15 @@ func (s *Service) handOut(c *fiber.Ctx, most int, batch bool) error {
 
 // collect waits for a first job, and takes what else is there at once.
 func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.Lease {
-	taker := s.queue.TakeRemote(who.endpoint, who.worker, s.cfg.Confirm)
-	defer taker.Close()
+	consumer := s.queue.ConsumeRemote(who.endpoint, who.worker, s.cfg.Confirm)
+	defer consumer.Close()
 	// A job is given to whoever is there and may have it, so look just before.
 	wanted := func() bool {
 		return p.Err() == nil && !web.Gone(c) && s.open(p, who, p.began)
 	}
 	var taken []*queue.Lease
 	for len(taken) < most {
-		lease, err := nextOf(p, taker, wanted, len(taken) > 0)
+		lease, err := nextOf(p, consumer, wanted, len(taken) > 0)
 		if err != nil {
 			break // there is none, and nobody waits any longer
 		}
@@ -74,13 +74,13 @@ func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.
 	return taken
 }
 
-func nextOf(ctx context.Context, taker *queue.Taker, wanted func() bool, more bool) (*queue.Lease, error) {
+func nextOf(ctx context.Context, consumer *queue.Consumer, wanted func() bool, more bool) (*queue.Lease, error) {
 	if more {
-		within, cancel := context.WithTimeout(ctx, nextWithin)
+		within, cancel := context.WithTimeout(ctx, nextTimeout)
 		defer cancel()
 		ctx = within
 	}
-	return taker.NextIf(ctx, wanted)
+	return consumer.NextIf(ctx, wanted)
 }
 
 // deliver writes the jobs to the socket. If the worker has left before all is
@@ -106,10 +106,10 @@ func (s *Service) deliver(c *fiber.Ctx, taken []*queue.Lease, batch bool) {
 }
 
 func (s *Service) giveBack(ctx context.Context, taken []*queue.Lease) {
-	ctx, cancel := context.WithTimeout(ctx, giveBackWithin)
+	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
 	defer cancel()
 	for _, lease := range taken {
-		err := lease.GiveBack(ctx) // else its time to be confirmed runs out
+		err := lease.Release(ctx) // else its time to be confirmed runs out
 		s.log.InfoContext(ctx, "job given back, its worker left before it was told", "endpoint", lease.Job.Endpoint, "job", lease.Job.ID, "worker", lease.Job.Worker, "err", err)
 	}
 }

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 func TestAJobIsTakenAndDone(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	id := s.submit(func(r *job.Request) {
 		r.Webhook = "http://127.0.0.1:1/hook"
@@ -31,7 +32,7 @@ func TestAJobIsTakenAndDone(t *testing.T) {
 	}
 	w.done(id, `{"output": {"ok": true, "text": "ä<&>"}}`)
 	s.is(id, job.Completed, `{"ok":true,"text":"ä<&>"}`, "")
-	eventually(t, "the queue is empty", patience, func() bool {
+	testenv.Eventually(t, "the queue is empty", func() bool {
 		stats, err := s.queue.Stats(t.Context(), s.endpoint)
 		must(t, err)
 		return stats.Queued+stats.Running == 0
@@ -39,7 +40,7 @@ func TestAJobIsTakenAndDone(t *testing.T) {
 }
 
 func TestAnEmptyInputIsThere(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	s.submit(func(r *job.Request) { r.Input = json.RawMessage(`{}`) })
 	if got := w.take(); string(got.Input) != `{}` {
@@ -48,7 +49,7 @@ func TestAnEmptyInputIsThere(t *testing.T) {
 }
 
 func TestAPollIsHeldAndThenEmpty(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	for _, path := range []string{"/job-take/%w?gpu=any&job_in_progress=0", "/job-take-batch/%w?gpu=any&batch_size=3&job_in_progress=1", "/job-stop/%w?gpu=any"} {
 		began := time.Now()
@@ -86,7 +87,7 @@ func TestABatchIsAnArrayOfNoMoreThanAsked(t *testing.T) {
 
 // RunPod's own stand-in gives an address without a ?, to which the SDK appends.
 func TestParametersMayBePartOfThePath(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	id := s.submit()
 	if a := w.send("GET", "/job-take/%w&job_in_progress=0", nil); a.status != 200 || !strings.Contains(a.raw, id) {
@@ -101,7 +102,7 @@ func TestParametersMayBePartOfThePath(t *testing.T) {
 }
 
 func TestHeadTakesNothing(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	id := s.submit()
 	if a := w.send("HEAD", "/job-take/%w?gpu=any", nil); a.status != http.StatusMethodNotAllowed && a.status != http.StatusNotFound {
@@ -112,7 +113,7 @@ func TestHeadTakesNothing(t *testing.T) {
 
 // A worker that closes its connection while it waits gets no job.
 func TestAWorkerThatLeftGetsNoJob(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{Hold: patience}))
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)
@@ -120,7 +121,7 @@ func TestAWorkerThatLeftGetsNoJob(t *testing.T) {
 		_, err := w.try(ctx, "GET", "/job-take/w1?gpu=any&job_in_progress=0", nil)
 		left <- err
 	}()
-	eventually(t, "the poll waits", patience, func() bool { return s.pulls() > 0 })
+	testenv.Eventually(t, "the poll waits", func() bool { return s.pulls() > 0 })
 	leave()
 	if err := <-left; err == nil {
 		t.Error("the poll was answered, want it cut off")
@@ -136,7 +137,7 @@ func TestAWorkerThatLeftGetsNoJob(t *testing.T) {
 }
 
 // pulls counts the open polls of the endpoint's queue.
-func (s *site) pulls() int {
+func (s *env) pulls() int {
 	s.t.Helper()
 	stream, err := s.bus.JS.Stream(s.t.Context(), "JOBS_ep")
 	must(s.t, err)
@@ -146,7 +147,7 @@ func (s *site) pulls() int {
 }
 
 func TestTokensAreBoundToTheEndpointAndTheWorker(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	g := s.gateway(Config{})
 	w := s.worker("w1", g)
 	other := s.worker("w2", g)
@@ -168,11 +169,11 @@ func TestTokensAreBoundToTheEndpointAndTheWorker(t *testing.T) {
 	bearer := &worker{s: s, id: "w1", token: "Bearer " + w.token, gates: w.gates}
 	bearer.ping()
 	must(t, s.registry.Tokens.Revoke(t.Context(), "ep", "w1"))
-	eventually(t, "the token is refused", patience, func() bool { return w.send("GET", "/ping/%w?gpu=any", nil).status == 401 })
+	testenv.Eventually(t, "the token is refused", func() bool { return w.send("GET", "/ping/%w?gpu=any", nil).status == 401 })
 }
 
 func TestADrainingWorkerIsAnsweredAtOnceAndGetsNoMore(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	g := s.gateway(Config{Hold: patience})
 	w := s.worker("w1", g)
 	running := s.submit()
@@ -184,7 +185,7 @@ func TestADrainingWorkerIsAnsweredAtOnceAndGetsNoMore(t *testing.T) {
 		one := &worker{s: s, id: "w1", token: w.token, gates: w.gates}
 		go func() { a, _ := one.try(t.Context(), "GET", path, nil); polls <- a }()
 	}
-	eventually(t, "the poll waits", patience, func() bool { return s.pulls() > 0 })
+	testenv.Eventually(t, "the poll waits", func() bool { return s.pulls() > 0 })
 	began := time.Now()
 	_, err := s.registry.Tokens.Drain(t.Context(), "ep", "w1")
 	must(t, err)
@@ -204,7 +205,7 @@ func TestADrainingWorkerIsAnsweredAtOnceAndGetsNoMore(t *testing.T) {
 }
 
 func TestAWorkerThatRestartsItselfIsLetGo(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	one, two := s.gateway(Config{Hold: patience}), s.gateway(Config{Hold: patience})
 	w := s.worker("w1", one)
 	id := s.submit()
@@ -212,7 +213,7 @@ func TestAWorkerThatRestartsItselfIsLetGo(t *testing.T) {
 	poll := make(chan answer, 1)
 	waiting := &worker{s: s, id: "w1", token: w.token, gates: []*instance{two}}
 	go func() { a, _ := waiting.try(t.Context(), "GET", "/job-take/w1?gpu=any", nil); poll <- a }()
-	eventually(t, "the poll waits", patience, func() bool { return s.pulls() > 0 })
+	testenv.Eventually(t, "the poll waits", func() bool { return s.pulls() > 0 })
 	began := time.Now()
 	w.done(id, `{"output":1,"stopPod":true}`)
 	if a := <-poll; a.status != http.StatusNoContent || time.Since(began) > patience/2 {
@@ -226,11 +227,11 @@ func TestAWorkerThatRestartsItselfIsLetGo(t *testing.T) {
 }
 
 func TestADeletedEndpointAnswersItsPollsAndLosesNothing(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{Hold: patience}))
 	poll := make(chan answer, 1)
 	go func() { a, _ := w.try(t.Context(), "GET", "/job-take/w1?gpu=any", nil); poll <- a }()
-	eventually(t, "the poll waits", patience, func() bool { return s.pulls() > 0 })
+	testenv.Eventually(t, "the poll waits", func() bool { return s.pulls() > 0 })
 	_, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), s.endpoint)
 	must(t, err)
 	if a := <-poll; a.status != http.StatusNoContent {

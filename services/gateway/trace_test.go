@@ -19,7 +19,7 @@ const someTrace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 // The instance that is told the result makes the span of the run, beneath what
 // queued the job.
 func TestARunIsTracedByWhoeverHearsOfItsEnd(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	recorded := tracetest.NewSpanRecorder()
 	tracer := telemetry.New(sdk.NewTracerProvider(sdk.WithSpanProcessor(recorded)))
 	w := s.worker("w1", s.gateway(Config{Tracer: tracer}), s.gateway(Config{Tracer: tracer}))
@@ -57,7 +57,7 @@ func TestARunIsTracedByWhoeverHearsOfItsEnd(t *testing.T) {
 }
 
 func TestAJobWithoutATraceIsHandedOutAsEver(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{}))
 	s.submit()
 	for {

@@ -12,11 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/events"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // told reads the whole log: the events of each attempt in their order.
-func (s *site) told(t *testing.T) map[string][]string {
+func (s *env) told(t *testing.T) map[string][]string {
 	t.Helper()
 	log, err := events.New(s.NC, s.JS, nil)
 	if err != nil {
@@ -48,30 +49,30 @@ func (s *site) told(t *testing.T) map[string][]string {
 
 // audit waits until the log says what the ledger says, and checks the counts
 // and that nothing is left on the disk but what webhooks need.
-func (s *site) audit(t *testing.T) {
+func (s *env) audit(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.eventually(t, "all events are told", func() string { return cmp.Diff(s.want, s.told(t)) })
+	testenv.EventuallyNone(t, func() string { return cmp.Diff(s.want, s.told(t)) })
 	log, err := events.New(s.NC, s.JS, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(t, "all is counted", func() string {
+	testenv.EventuallyNone(t, func() string {
 		got, err := log.Totals(t.Context(), s.e.ID)
 		if err != nil {
 			return err.Error()
 		}
 		return cmp.Diff(s.totals, got)
 	})
-	s.eventually(t, "retention leaves nothing on the disk", func() string { return s.left(t) })
+	testenv.EventuallyNone(t, func() string { return s.left(t) })
 	if diff := cmp.Diff(s.want, s.told(t)); diff != "" {
 		t.Errorf("the log has changed since:\n%s", diff)
 	}
 }
 
-// left says what lies in the streams of jobs.
-func (s *site) left(t *testing.T) string {
+// left says what is in the streams of jobs.
+func (s *env) left(t *testing.T) string {
 	t.Helper()
 	var left []string
 	for _, name := range []string{streams.Jobs(s.e.ID), streams.Records(0), streams.Output(0)} {
@@ -93,7 +94,7 @@ func (s *site) left(t *testing.T) string {
 
 // copies says what is wrong with the copies that webhooks have of payloads: no
 // one is delivered, and each has one large input.
-func (s *site) copies(t *testing.T) (wrong []string) {
+func (s *env) copies(t *testing.T) (wrong []string) {
 	t.Helper()
 	waiting, err := s.beside(t, streams.Webhooks, "webhooks.>")
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *site) copies(t *testing.T) (wrong []string) {
 }
 
 // beside are the subjects in a stream that match a filter.
-func (s *site) beside(t *testing.T, name, filter string) (map[string]uint64, error) {
+func (s *env) beside(t *testing.T, name, filter string) (map[string]uint64, error) {
 	t.Helper()
 	stream, err := s.JS.Stream(t.Context(), name)
 	if err != nil {

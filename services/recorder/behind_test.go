@@ -13,11 +13,12 @@ import (
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // idle is a recorder that does nothing by itself, with a queue of its own.
-func (s *site) idle(t *testing.T, cfg queue.Config) *Service {
+func (s *env) idle(t *testing.T, cfg queue.Config) *Service {
 	t.Helper()
 	nc := s.Connect(t)
 	js, err := jetstream.New(nc)
@@ -38,7 +39,7 @@ func (s *site) idle(t *testing.T, cfg queue.Config) *Service {
 // begin runs a session on the first partition until stop is called.
 func (r *Service) begin(t *testing.T, keep *retention) (stop func()) {
 	t.Helper()
-	return background(t, func(ctx context.Context) error {
+	return testenv.Background(t, func(ctx context.Context) error {
 		if err := r.session(ctx, &r.parts[0], keep); ctx.Err() == nil {
 			return err
 		}
@@ -47,14 +48,15 @@ func (r *Service) begin(t *testing.T, keep *retention) (stop func()) {
 }
 
 func TestTheLagIsTheAgeOfWhatIsNotRecorded(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	r := s.idle(t, queue.Config{})
 	lagIs := func(what string, right func(Lag) bool) {
 		t.Helper()
-		s.eventually(t, what, func() string {
+		testenv.EventuallyNone(t, func() string {
 			lag, err := r.Lag(t.Context())
 			if err != nil || !right(lag) {
-				return fmt.Sprintf("got %+v, %v", lag, err)
+				return fmt.Sprintf("%s: got %+v, %v", what, lag, err)
 			}
 			return ""
 		})
@@ -62,19 +64,20 @@ func TestTheLagIsTheAgeOfWhatIsNotRecorded(t *testing.T) {
 	lagIs("no lag without jobs", func(l Lag) bool { return l == Lag{} })
 	s.play(t, len(lives))
 	lagIs("it grows while nothing is recorded", func(l Lag) bool { return l.Age > time.Second && l.Age < patience && l.Writes > 0 })
-	background(t, r.Run)
+	testenv.Background(t, r.Run)
 	lagIs("no lag when all is recorded", func(l Lag) bool { return l == Lag{} })
 }
 
 // After a power loss a store may have less than what was recorded of it; what
 // comes then has the sequences of what was lost.
 func TestASessionOnAStoreThatWentBackSkipsNothing(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	r := s.idle(t, queue.Config{})
 	s.play(t, len(lives))
 	r.parts[0].saved.Store(1 << 20)
 	stop := r.begin(t, newRetention(r))
-	s.eventually(t, "all is told", func() string {
+	testenv.EventuallyNone(t, func() string {
 		if got := s.told(t); len(got) < len(s.want) {
 			return fmt.Sprintf("got %d attempts of %d", len(got), len(s.want))
 		}
@@ -85,10 +88,11 @@ func TestASessionOnAStoreThatWentBackSkipsNothing(t *testing.T) {
 
 // A session that fails before it has written its position is repeated.
 func TestARepeatedSessionKnowsEachEndOnce(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	r := s.idle(t, queue.Config{})
 	s.play(t, len(lives))
-	last, err := r.queue.LastFact(t.Context(), 0)
+	last, err := r.queue.LastChange(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +102,8 @@ func TestARepeatedSessionKnowsEachEndOnce(t *testing.T) {
 		p.saved.Store(0)
 		p.done.Store(0)
 		stop := r.begin(t, keep)
-		s.eventually(t, "all is recorded", func() string {
-			oldest, err := r.queue.OldestFact(t.Context(), 0, p.done.Load())
+		testenv.EventuallyNone(t, func() string {
+			oldest, err := r.queue.OldestChange(t.Context(), 0, p.done.Load())
 			if err != nil || !oldest.IsZero() {
 				return fmt.Sprintf("at %d of %d, %v", p.done.Load(), last, err)
 			}
@@ -115,7 +119,8 @@ func TestARepeatedSessionKnowsEachEndOnce(t *testing.T) {
 // One end that cannot be announced must not break off the copies of another's
 // payloads: the next try would have as much to do again.
 func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	copying := make(chan struct{}, 1)
 	r := s.idle(t, queue.Config{Durable: func(ctx context.Context, stream string) error {
 		if stream == streams.Payloads(0) {
@@ -128,12 +133,12 @@ func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
 		return ctx.Err()
 	}})
 	s.play(t, 1)
-	var good queue.Fact
+	var good queue.RecordChange
 	enough := errors.New("enough")
-	if err := r.queue.Facts(t.Context(), 0, 0, func(f queue.Fact) error {
+	if err := r.queue.Changes(t.Context(), 0, 0, func(f queue.RecordChange) error {
 		good = f
 		return enough
-	}); !errors.Is(err, enough) || !good.Beside() || !good.Job.Status.Terminal() {
+	}); !errors.Is(err, enough) || !good.ExternalPayload || !good.Job.Status.Terminal() {
 		t.Fatalf("got %+v, %v", good, err)
 	}
 	bad := good
@@ -142,7 +147,7 @@ func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &writer{s: r, p: &r.parts[0]}
-	if err := w.announce(t.Context(), []queue.Fact{good, bad}, copyAtOnce); err == nil {
+	if err := w.announce(t.Context(), []queue.RecordChange{good, bad}, maxConcurrentCopies); err == nil {
 		t.Fatal("what is no record was announced")
 	}
 	if len(copying) == 0 {
@@ -159,15 +164,16 @@ func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
 // A copy that fails, again and again, keeps neither the events of other jobs
 // nor has their webhooks repeated; a job's own facts stay in their order.
 func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	r := s.idle(t, queue.Config{})
 	s.play(t, 1)
-	var end queue.Fact
+	var end queue.RecordChange
 	enough := errors.New("enough")
-	if err := r.queue.Facts(t.Context(), 0, 0, func(f queue.Fact) error {
+	if err := r.queue.Changes(t.Context(), 0, 0, func(f queue.RecordChange) error {
 		end = f
 		return enough
-	}); !errors.Is(err, enough) || !end.Beside() || !toAnnounce(end) {
+	}); !errors.Is(err, enough) || !end.ExternalPayload || !toAnnounce(end) {
 		t.Fatalf("got %+v, %v", end, err)
 	}
 	bad, quiet := end, end
@@ -178,11 +184,11 @@ func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &writer{s: r, p: &r.parts[0], keep: newRetention(r), server: r.events.Server(), known: newKnown()}
-	if err := w.record(t.Context(), []queue.Fact{bad, again, quiet}); err == nil {
+	if err := w.record(t.Context(), []queue.RecordChange{bad, again, quiet}); err == nil {
 		t.Fatal("what is no record was announced")
 	}
 	for _, c := range []struct {
-		fact queue.Fact
+		fact queue.RecordChange
 		want bool
 	}{{quiet, true}, {bad, false}, {again, false}} {
 		list := eventsOf(c.fact)

@@ -5,18 +5,19 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // A recorder is in the middle of its work when the leader of a stream that it
-// reads or writes goes away; all is told once all the same.
+// reads or writes goes away; all is recorded once all the same.
 func TestOnThreeNodesTheLossOfALeaderLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
-	c := bustest.NewCluster(t)
-	s := siteOn(t, &site{NC: c.NC, JS: c.JS, Connect: c.Connect}, bustest.Nodes)
+	c := testenv.NewCluster(t)
+	s := siteOn(t, &env{NC: c.NC, JS: c.JS, Connect: c.Connect}, testenv.Nodes)
 	s.torn = true
 	for _, stream := range []string{streams.Events, streams.Records(0)} {
 		s.play(t, len(lives))
@@ -32,7 +33,7 @@ func TestOnThreeNodesTheLossOfALeaderLosesAndRepeatsNothing(t *testing.T) {
 				})
 			}
 		})
-		s.eventually(t, "the leader of "+stream+" goes", func() string {
+		testenv.EventuallyNone(t, func() string {
 			if gone.Load() < 0 {
 				return "not yet"
 			}
@@ -41,7 +42,7 @@ func TestOnThreeNodesTheLossOfALeaderLosesAndRepeatsNothing(t *testing.T) {
 		s.audit(t)
 		p.stop()
 		c.StartNode(int(gone.Load()))
-		s.eventually(t, "the queue serves again", func() string {
+		testenv.EventuallyNone(t, func() string {
 			if _, err := s.q.Stats(t.Context(), s.e); err != nil {
 				return err.Error()
 			}

@@ -9,7 +9,7 @@ import (
 // eventsOf lists what happened to the attempt of a fact so far, in order:
 // queued, the start of each run, the end. A later fact of the attempt gives
 // the same events, and those that came since.
-func eventsOf(f queue.Fact) []events.Event {
+func eventsOf(f queue.RecordChange) []events.Event {
 	j := f.Job
 	base := events.Event{
 		Endpoint: j.Endpoint, Job: j.ID, Attempt: j.Attempt, Mode: j.Mode, Class: j.Class,
@@ -52,6 +52,6 @@ func retries(j job.Job, run int) int {
 // that got to the disk only after the job had expired never was one (the
 // server removes a message up to a quarter of a second late). What touches a
 // record found its job unexpired.
-func ended(f queue.Fact) bool {
+func ended(f queue.RecordChange) bool {
 	return f.Job.Status.Terminal() && (f.Touch || f.Written.Before(f.Job.Expires))
 }

@@ -15,8 +15,8 @@ import (
 func at(s int64) time.Time { return time.Unix(s, 0) }
 
 // fact is one of a job that was queued at 10, and expires at 100.
-func fact(change func(*queue.Fact)) queue.Fact {
-	f := queue.Fact{
+func fact(change func(*queue.RecordChange)) queue.RecordChange {
+	f := queue.RecordChange{
 		Job: job.Job{
 			ID: "j", Endpoint: "ep", Status: job.InQueue, Attempt: 1, Mode: job.Async, Class: job.Normal,
 			Submitted: at(10), Queued: at(10), Expires: at(100),
@@ -29,8 +29,8 @@ func fact(change func(*queue.Fact)) queue.Fact {
 	return f
 }
 
-func runs(starts ...int64) func(*queue.Fact) {
-	return func(f *queue.Fact) {
+func runs(starts ...int64) func(*queue.RecordChange) {
+	return func(f *queue.RecordChange) {
 		f.Job.Run, f.Job.Status, f.Job.Worker = len(starts), job.InProgress, "w"
 		for _, s := range starts {
 			if s == 0 {
@@ -43,8 +43,8 @@ func runs(starts ...int64) func(*queue.Fact) {
 	}
 }
 
-func ends(status job.Status, finished int64, starts ...int64) func(*queue.Fact) {
-	return func(f *queue.Fact) {
+func ends(status job.Status, finished int64, starts ...int64) func(*queue.RecordChange) {
+	return func(f *queue.RecordChange) {
 		runs(starts...)(f)
 		f.Job.Status, f.Job.Finished, f.Job.RetainUntil = status, at(finished), at(finished+30)
 	}
@@ -52,21 +52,21 @@ func ends(status job.Status, finished int64, starts ...int64) func(*queue.Fact) 
 
 func TestWhatAFactTells(t *testing.T) {
 	tests := map[string]struct {
-		f    queue.Fact
+		f    queue.RecordChange
 		want []string
 	}{
 		"it waits":          {fact(nil), []string{"queued 0 at 10"}},
 		"it runs":           {fact(runs(20)), []string{"queued 0 at 10", "started 1 at 20 by w"}},
 		"it runs again":     {fact(runs(20, 30)), []string{"queued 0 at 10", "started 1 at 20", "started 2 at 30 by w"}},
-		"it waits again":    {fact(func(f *queue.Fact) { runs(20)(f); f.Job.Status = job.InQueue }), []string{"queued 0 at 10", "started 1 at 20 by w"}},
+		"it waits again":    {fact(func(f *queue.RecordChange) { runs(20)(f); f.Job.Status = job.InQueue }), []string{"queued 0 at 10", "started 1 at 20 by w"}},
 		"a forgotten start": {fact(runs(0, 0, 30)), []string{"queued 0 at 10", "started 1 at 10", "started 2 at 10", "started 3 at 30 by w"}},
 		"completed":         {fact(ends(job.Completed, 40, 20)), []string{"queued 0 at 10", "started 1 at 20 by w", "completed 1 at 40 by w"}},
 		"failed":            {fact(ends(job.Failed, 40, 20)), []string{"queued 0 at 10", "started 1 at 20 by w", "failed 1 at 40 by w"}},
 		"timed out":         {fact(ends(job.TimedOut, 40, 20)), []string{"queued 0 at 10", "started 1 at 20 by w", "timed_out 1 at 40 by w"}},
-		"cancelled unseen":  {fact(func(f *queue.Fact) { ends(job.Cancelled, 40)(f); f.Job.Worker = "" }), []string{"queued 0 at 10", "cancelled 0 at 40"}},
-		"stored too late":   {fact(func(f *queue.Fact) { ends(job.Completed, 99, 20)(f); f.Written = at(100) }), []string{"queued 0 at 10", "started 1 at 20 by w"}},
+		"cancelled unseen":  {fact(func(f *queue.RecordChange) { ends(job.Cancelled, 40)(f); f.Job.Worker = "" }), []string{"queued 0 at 10", "cancelled 0 at 40"}},
+		"stored too late":   {fact(func(f *queue.RecordChange) { ends(job.Completed, 99, 20)(f); f.Written = at(100) }), []string{"queued 0 at 10", "started 1 at 20 by w"}},
 		"a ttl cut afterwards": {
-			fact(func(f *queue.Fact) { ends(job.Completed, 40, 20)(f); f.Job.Expires, f.Touch = at(30), true }),
+			fact(func(f *queue.RecordChange) { ends(job.Completed, 40, 20)(f); f.Job.Expires, f.Touch = at(30), true }),
 			[]string{"queued 0 at 10", "started 1 at 20 by w", "completed 1 at 40 by w"},
 		},
 	}
@@ -91,6 +91,7 @@ func TestWhatAFactTells(t *testing.T) {
 }
 
 func TestEventsCountRetriesOfAllAttempts(t *testing.T) {
+	t.Parallel()
 	f := fact(ends(job.Failed, 40, 20, 30))
 	f.Job.Attempt, f.Job.Earlier = 2, 3
 	var got []int
@@ -109,6 +110,7 @@ func TestEventsCountRetriesOfAllAttempts(t *testing.T) {
 }
 
 func TestKnownEventsAreNotSentAgain(t *testing.T) {
+	t.Parallel()
 	k := newKnown()
 	running, over := fact(runs(20)), fact(ends(job.Completed, 40, 20))
 	if got := len(k.missing(running)); got != 2 {
@@ -122,22 +124,23 @@ func TestKnownEventsAreNotSentAgain(t *testing.T) {
 	if len(k.young)+len(k.old) != 0 {
 		t.Errorf("a finished attempt is remembered: %v %v", k.young, k.old)
 	}
-	for i := range 3 * knownMost {
+	for i := range 3 * maxKnown {
 		f := fact(runs(20))
 		f.Job.ID = job.ID(fmt.Sprint(i))
 		k.add(f)
 	}
-	if n := len(k.young) + len(k.old); n > 2*knownMost {
-		t.Errorf("%d attempts are remembered, want at most %d", n, 2*knownMost)
+	if n := len(k.young) + len(k.old); n > 2*maxKnown {
+		t.Errorf("%d attempts are remembered, want at most %d", n, 2*maxKnown)
 	}
 }
 
 func TestOnlyTheNewestFactOfAnAttemptIsRecorded(t *testing.T) {
+	t.Parallel()
 	a1, b, a2 := fact(runs(20)), fact(nil), fact(ends(job.Completed, 40, 20))
 	a1.Seq, b.Seq, a2.Seq = 1, 2, 3
 	b.Job.Attempt = 2
 	var got []uint64
-	for _, f := range newest([]queue.Fact{a1, b, a2}) {
+	for _, f := range newest([]queue.RecordChange{a1, b, a2}) {
 		got = append(got, f.Seq)
 	}
 	if diff := cmp.Diff([]uint64{2, 3}, got); diff != "" {
@@ -147,6 +150,7 @@ func TestOnlyTheNewestFactOfAnAttemptIsRecorded(t *testing.T) {
 
 // What is due but not yet recorded for good has to stay.
 func TestOnlyWhatIsDueAndRecordedIsReady(t *testing.T) {
+	t.Parallel()
 	s := &Service{parts: make([]partition, 2)}
 	s.parts[0].saved.Store(10)
 	s.parts[1].saved.Store(5)

@@ -13,7 +13,7 @@ import (
 )
 
 // note writes into the ledger what happened to an attempt.
-func (s *site) note(id job.ID, attempt int, steps ...string) {
+func (s *env) note(id job.ID, attempt int, steps ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := fmt.Sprintf("%s.%d", id, attempt)
@@ -42,22 +42,22 @@ func (s *site) note(id job.ID, attempt int, steps ...string) {
 }
 
 // play has n jobs live all kinds of lives.
-func (s *site) play(t *testing.T, n int) {
+func (s *env) play(t *testing.T, n int) {
 	t.Helper()
-	taker, err := s.q.Take(t.Context(), s.e, "w", 1)
+	consumer, err := s.q.Consume(t.Context(), s.e, "w", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taker.Close()
+	defer consumer.Close()
 	for i := range n {
-		s.playOne(t, taker, i%len(lives))
+		s.playOne(t, consumer, i%len(lives))
 	}
 }
 
 type player struct {
-	*site
-	t     *testing.T
-	taker *queue.Taker
+	*env
+	t        *testing.T
+	consumer *queue.Consumer
 }
 
 var big = json.RawMessage(`"` + strings.Repeat("x", 300<<10) + `"`)
@@ -94,7 +94,7 @@ var lives = []func(p player, id job.ID){
 	},
 	func(p player, id job.ID) {
 		for range 2 {
-			if err := p.next().GiveBack(p.t.Context()); err != nil {
+			if err := p.next().Release(p.t.Context()); err != nil {
 				p.t.Fatal(err)
 			}
 		}
@@ -118,14 +118,14 @@ func (p player) next() *queue.Lease {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
 	defer cancel()
-	l, err := p.taker.Next(ctx)
+	l, err := p.consumer.Next(ctx)
 	if err != nil {
 		p.t.Fatalf("no job to take: %v", err)
 	}
 	return l
 }
 
-func (s *site) playOne(t *testing.T, taker *queue.Taker, life int) {
+func (s *env) playOne(t *testing.T, consumer *queue.Consumer, life int) {
 	t.Helper()
 	id := queue.NewID(job.Async)
 	r := job.Request{Input: json.RawMessage(`{"n":` + string(big) + `}`)}
@@ -135,5 +135,5 @@ func (s *site) playOne(t *testing.T, taker *queue.Taker, life int) {
 	if _, err := s.q.Submit(t.Context(), s.e, id, job.Async, r); err != nil {
 		t.Fatal(err)
 	}
-	lives[life](player{s, t, taker}, id)
+	lives[life](player{s, t, consumer}, id)
 }

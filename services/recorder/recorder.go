@@ -1,11 +1,11 @@
-// Package recorder tells what happened: it writes the events of all jobs to
+// Package recorder says what happened: it writes the events of all jobs to
 // the log, announces ends for webhooks, counts, and removes the records whose
 // retention is over.
 //
 // Events follow from the facts in a record, not from its revisions: from
 // whatever write of an attempt the recorder sees, it appends every event of
 // the attempt that may not be there. Each event has one place, so an event
-// that is told again changes nothing. The recorder remembers how far it has
+// that is appended again changes nothing. The recorder remembers how far it has
 // come only once the events are on the disk, and removes no record before. So
 // a crash between any two steps, or two recorders that both believe to be
 // active, cost time and nothing else.
@@ -14,6 +14,7 @@ package recorder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
+	"flightline/shared/deliveries"
 	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -36,7 +38,7 @@ type Config struct {
 	EventsMaxBytes int64
 	// Counted, if not nil, is called for each event once it is counted.
 	Counted func(events.Event)
-	// Log hears of what no answer tells. nil means silence.
+	// Log gets what no answer reports. nil means silence.
 	Log *slog.Logger
 	// Point, if not nil, is called at each named crash point, for tests that
 	// end the recorder there.
@@ -64,12 +66,13 @@ type Deps struct {
 
 // Service is one recorder, active or standing by.
 type Service struct {
-	cfg      Config
-	log      *slog.Logger
-	queue    *queue.Queue
-	events   *events.Log
-	election *registry.Election
-	parts    []partition
+	cfg        Config
+	log        *slog.Logger
+	queue      *queue.Queue
+	deliveries *deliveries.Store
+	events     *events.Log
+	election   *registry.Election
+	parts      []partition
 }
 
 // partition is how far one partition has been recorded.
@@ -91,8 +94,12 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	store, err := deliveries.New(deps.Queue, cfg.Log)
+	if err != nil {
+		return nil, fmt.Errorf("recorder: %w", err)
+	}
 	s := &Service{
-		cfg: cfg, log: cfg.Log, queue: deps.Queue, events: deps.Events, election: deps.Election,
+		cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, events: deps.Events, election: deps.Election,
 		parts: make([]partition, max(1, cfg.Partitions)),
 	}
 	for i := range s.parts {
@@ -122,7 +129,7 @@ func (s *Service) lead(ctx context.Context) error {
 	if s.cfg.EventsMaxBytes > 0 {
 		g.Go(func() error { bus.KeepTrimmed(ctx, s.log, "events", s.cfg.EventsMaxBytes, s.events.Trim); return nil })
 	}
-	g.Go(func() error { return s.events.Count(ctx, s.queue.Durable, s.cfg.Counted) })
+	g.Go(func() error { return s.events.Count(ctx, s.queue.Bus().Durable, s.cfg.Counted) })
 	return g.Wait()
 }
 
@@ -133,18 +140,18 @@ type Lag struct {
 	// count too, so it need not be 0 when all is recorded.
 	Writes uint64
 	// Age is how long ago the oldest fact was written that is not recorded; 0 if
-	// there is none.
+	// none exists.
 	Age time.Duration
 }
 
 // Lag returns the sum of all partitions' Writes, and the greatest Age. It
-// returns queue.ErrUnavailable.
+// returns bus.ErrUnavailable.
 func (s *Service) Lag(ctx context.Context) (Lag, error) {
 	var lag Lag
 	for i := range s.parts {
 		p := &s.parts[i]
 		done := p.done.Load()
-		last, err := s.queue.LastFact(ctx, p.number)
+		last, err := s.queue.LastChange(ctx, p.number)
 		if err != nil {
 			return Lag{}, err
 		}
@@ -152,7 +159,7 @@ func (s *Service) Lag(ctx context.Context) (Lag, error) {
 		if last <= done {
 			continue
 		}
-		oldest, err := s.queue.OldestFact(ctx, p.number, done)
+		oldest, err := s.queue.OldestChange(ctx, p.number, done)
 		if err != nil {
 			return Lag{}, err
 		}
@@ -166,13 +173,5 @@ func (s *Service) Lag(ctx context.Context) (Lag, error) {
 func (s *Service) point(p Point) {
 	if s.cfg.Point != nil {
 		s.cfg.Point(p)
-	}
-}
-
-// pause waits before the next try, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }

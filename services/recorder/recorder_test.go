@@ -9,25 +9,29 @@ import (
 
 	"flightline/shared/events"
 	"flightline/shared/queue"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 func TestWhatHappenedIsToldCountedAndForgotten(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	s.recorder(t, "only", nil)
 	s.play(t, 3*len(lives))
 	s.audit(t)
 }
 
 func TestARecorderThatComesLateTellsTheSame(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	s.play(t, 3*len(lives))
 	s.recorder(t, "late", nil)
 	s.audit(t)
 }
 
 func TestTwoThatBothBelieveToBeActiveHarmNothing(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	for range 2 {
 		s.recorder(t, "", nil)
 	}
@@ -39,7 +43,7 @@ func TestTwoThatBothBelieveToBeActiveHarmNothing(t *testing.T) {
 func TestAKillBetweenAnyTwoStepsLosesAndRepeatsNothing(t *testing.T) {
 	for _, at := range []Point{AfterAnnounce, AfterEvents, AfterPosition, BeforeForget} {
 		t.Run(string(at), func(t *testing.T) {
-			s, _ := newSite(t)
+			s, _ := newEnv(t)
 			s.torn = at == BeforeForget // beside all else
 			for range 4 {
 				var dead atomic.Bool
@@ -49,7 +53,7 @@ func TestAKillBetweenAnyTwoStepsLosesAndRepeatsNothing(t *testing.T) {
 					}
 				})
 				s.play(t, len(lives))
-				s.eventually(t, "the recorder dies", func() string {
+				testenv.EventuallyNone(t, func() string {
 					if dead.Load() {
 						return ""
 					}
@@ -66,7 +70,8 @@ func TestAKillBetweenAnyTwoStepsLosesAndRepeatsNothing(t *testing.T) {
 // The recorder and the server are away for twice the retention, so all that
 // happened has long ended for callers.
 func TestAnOutageOfTwiceTheRetentionLeavesNoGap(t *testing.T) {
-	s, bus := newSite(t)
+	t.Parallel()
+	s, bus := newEnv(t)
 	s.torn = true
 	s.recorder(t, "first", nil)
 	s.play(t, len(lives))
@@ -74,7 +79,7 @@ func TestAnOutageOfTwiceTheRetentionLeavesNoGap(t *testing.T) {
 	away := time.NewTimer(2 * s.e.Retention)
 	<-away.C
 	bus.Start()
-	s.eventually(t, "the queue serves again", func() string {
+	testenv.EventuallyNone(t, func() string {
 		if _, err := s.q.Stats(t.Context(), s.e); err != nil {
 			return err.Error()
 		}
@@ -85,7 +90,8 @@ func TestAnOutageOfTwiceTheRetentionLeavesNoGap(t *testing.T) {
 }
 
 func TestARecorderThatWasAwayForTwiceTheRetentionLeavesNoGap(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	first := s.recorder(t, "first", nil)
 	s.play(t, len(lives))
 	first.stop()
@@ -97,7 +103,8 @@ func TestARecorderThatWasAwayForTwiceTheRetentionLeavesNoGap(t *testing.T) {
 }
 
 func TestAStandbyGoesOnWhereTheActiveOneStopped(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	var busy [2]atomic.Int64
 	first := s.recorder(t, "first", func(_ *process, p Point) {
 		if p == AfterEvents {
@@ -105,7 +112,7 @@ func TestAStandbyGoesOnWhereTheActiveOneStopped(t *testing.T) {
 		}
 	})
 	s.play(t, len(lives))
-	s.eventually(t, "the first records", func() string {
+	testenv.EventuallyNone(t, func() string {
 		if busy[0].Load() > 0 {
 			return ""
 		}
@@ -130,21 +137,22 @@ func TestAStandbyGoesOnWhereTheActiveOneStopped(t *testing.T) {
 
 // An end that is announced again after its delivery would be delivered twice.
 func TestAnEndIsAnnouncedOnce(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	first := s.recorder(t, "", nil)
 	s.play(t, 1)
 	stream, err := s.JS.Stream(t.Context(), streams.Webhooks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(t, "the end is announced", func() string {
+	testenv.EventuallyNone(t, func() string {
 		info, err := stream.Info(t.Context())
 		if err != nil || info.State.Msgs != 1 {
 			return "not yet"
 		}
 		return ""
 	})
-	s.eventually(t, "the end is told", func() string {
+	testenv.EventuallyNone(t, func() string {
 		for _, steps := range s.told(t) {
 			if len(steps) == 3 {
 				return ""
@@ -192,7 +200,8 @@ func TestAnEndIsAnnouncedOnce(t *testing.T) {
 // A webhook that has to be announced again, because a power loss took the event
 // of its end back, needs the input.
 func TestALargeInputStaysUntilTheEventsOfItsEndAreOnTheDisk(t *testing.T) {
-	s, _ := newSite(t)
+	t.Parallel()
+	s, _ := newEnv(t)
 	inputs := func() (int, error) {
 		subjects, err := s.beside(t, streams.Payloads(0), streams.AnyInput(0, s.e.ID, "*"))
 		return len(subjects), err
@@ -208,7 +217,7 @@ func TestALargeInputStaysUntilTheEventsOfItsEndAreOnTheDisk(t *testing.T) {
 		}
 	})
 	s.play(t, 1)
-	s.eventually(t, "the input goes", func() string {
+	testenv.EventuallyNone(t, func() string {
 		switch n, err := inputs(); {
 		case err != nil:
 			return err.Error()
@@ -225,7 +234,7 @@ func TestALargeInputStaysUntilTheEventsOfItsEndAreOnTheDisk(t *testing.T) {
 // The log of events is kept below its bound, and what was counted stays counted.
 func TestTheLogOfEventsIsBounded(t *testing.T) {
 	t.Parallel()
-	s, _ := newSite(t)
+	s, _ := newEnv(t)
 	q := s.queue(t, s.NC, queue.Config{})
 	log, err := events.New(s.NC, s.JS, nil)
 	if err != nil {
@@ -244,8 +253,8 @@ func TestTheLogOfEventsIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, r.Run)
-	s.eventually(t, "the log has its bound", func() string {
+	testenv.Background(t, r.Run)
+	testenv.EventuallyNone(t, func() string {
 		if n := size(); n == 0 || n > bound {
 			return fmt.Sprintf("%d bytes", n)
 		}

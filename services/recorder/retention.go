@@ -11,22 +11,23 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/queue"
+	"flightline/shared/retry"
 )
 
 const (
-	// forgetEvery is the pause between two looks for what is due.
-	forgetEvery = 250 * time.Millisecond
-	// forgetAtOnce bounds the records removed side by side.
-	forgetAtOnce = 32
-	// forgetBatch bounds what is taken out of the heap together.
-	forgetBatch = 1024
-	// forgetAgain is the pause before a record that could not go yet is tried
+	// removalInterval is the pause between two looks for what is due.
+	removalInterval = 250 * time.Millisecond
+	// maxConcurrentRemovals bounds the records removed side by side.
+	maxConcurrentRemovals = 32
+	// removalBatch bounds what is taken out of the heap together.
+	removalBatch = 1024
+	// removalRetryDelay is the pause before a record that could not go yet is tried
 	// again.
-	forgetAgain = 5 * time.Second
+	removalRetryDelay = 5 * time.Second
 )
 
 // retention knows when which record is to be removed. An entry is a guess: a
-// record that was written since, or is gone, is left alone by queue.Forget.
+// record that was written since, or is gone, is left alone by queue.RemoveRecord.
 type retention struct {
 	s  *Service
 	mu sync.Mutex
@@ -43,8 +44,8 @@ type due struct {
 func newRetention(s *Service) *retention { return &retention{s: s} }
 
 // add has the record of a finished attempt removed when its time has come.
-func (r *retention) add(f queue.Fact) {
-	r.push(due{at: r.s.queue.ForgetAt(&f.Job).UnixMilli(), seq: f.Seq, partition: int32(f.Partition)}) //nolint:gosec // partitions are few
+func (r *retention) add(f queue.RecordChange) {
+	r.push(due{at: r.s.queue.RemovableAt(&f.Job).UnixMilli(), seq: f.Seq, partition: int32(f.Partition)}) //nolint:gosec // partitions are few
 }
 
 func (r *retention) push(d due) {
@@ -53,7 +54,7 @@ func (r *retention) push(d due) {
 	heap.Push(&r.at, d)
 }
 
-// dropAfter forgets what is known of a partition's writes after a sequence.
+// dropAfter drops what is known of a partition's writes after a sequence.
 func (r *retention) dropAfter(partition int, seq uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,10 +68,10 @@ func (r *retention) ready(now time.Time) []due {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []due
-	for len(r.at) > 0 && len(list) < forgetBatch && r.at[0].at <= now.UnixMilli() {
+	for len(r.at) > 0 && len(list) < removalBatch && r.at[0].at <= now.UnixMilli() {
 		d := heap.Pop(&r.at).(due)
 		if d.seq > r.s.parts[d.partition].saved.Load() {
-			d.at = now.Add(positionEvery).UnixMilli()
+			d.at = now.Add(positionInterval).UnixMilli()
 			heap.Push(&r.at, d)
 			continue
 		}
@@ -83,27 +84,27 @@ func (r *retention) ready(now time.Time) []due {
 func (r *retention) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		list := r.ready(r.s.queue.Now())
-		r.forget(ctx, list)
-		if len(list) < forgetBatch {
-			pause(ctx, forgetEvery)
+		r.remove(ctx, list)
+		if len(list) < removalBatch {
+			_ = retry.Sleep(ctx, removalInterval)
 		}
 	}
 	return nil
 }
 
-// forget removes the records of the list, or puts them back for later.
-func (r *retention) forget(ctx context.Context, list []due) {
+// remove removes the records of the list, or puts them back for later.
+func (r *retention) remove(ctx context.Context, list []due) {
 	var g errgroup.Group
-	g.SetLimit(forgetAtOnce)
+	g.SetLimit(maxConcurrentRemovals)
 	for _, d := range list {
 		g.Go(func() error {
 			r.s.point(BeforeForget)
-			done, err := r.s.queue.Forget(ctx, int(d.partition), d.seq)
+			done, err := r.s.queue.RemoveRecord(ctx, int(d.partition), d.seq)
 			if err != nil && ctx.Err() == nil {
 				r.s.log.DebugContext(ctx, "record not removed yet", "partition", d.partition, "sequence", d.seq, "err", err)
 			}
 			if !done {
-				d.at = r.s.queue.Now().Add(forgetAgain).UnixMilli()
+				d.at = r.s.queue.Now().Add(removalRetryDelay).UnixMilli()
 				r.push(d)
 			}
 			return nil
@@ -121,7 +122,7 @@ func (s *Service) recall(ctx context.Context, partition int, upTo uint64, keep *
 	if upTo == 0 {
 		return nil
 	}
-	err := s.queue.Facts(ctx, partition, 0, func(f queue.Fact) error {
+	err := s.queue.Changes(ctx, partition, 0, func(f queue.RecordChange) error {
 		if f.Seq > upTo {
 			return errRecalled
 		}

@@ -7,14 +7,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/queue"
+	"flightline/shared/retry"
 )
 
-// retryAfter is the pause after a failure.
-const retryAfter = 500 * time.Millisecond
+// retryDelay is the pause after a failure.
+const retryDelay = 500 * time.Millisecond
 
 // recordAll records a partition, and recalls what was recorded before this
 // term, until ctx ends. After a failure it goes back to the last position that
-// this term wrote, not to one of another recorder: what lies in between this
+// this term wrote, not to one of another recorder: what is in between this
 // one has to know too, to remove it in time.
 func (s *Service) recordAll(ctx context.Context, p *partition, keep *retention) error {
 	start := s.startPatiently(ctx, p)
@@ -26,7 +27,7 @@ func (s *Service) recordAll(ctx context.Context, p *partition, keep *retention) 
 		for ctx.Err() == nil {
 			if err := s.session(ctx, p, keep); err != nil && ctx.Err() == nil {
 				s.log.WarnContext(ctx, "recording interrupted, trying again", "partition", p.number, "err", err)
-				pause(ctx, retryAfter)
+				_ = retry.Sleep(ctx, retryDelay)
 			}
 		}
 		return nil
@@ -43,7 +44,7 @@ func (s *Service) startPatiently(ctx context.Context, p *partition) uint64 {
 		}
 		if ctx.Err() == nil {
 			s.log.WarnContext(ctx, "position not read, trying again", "partition", p.number, "err", err)
-			pause(ctx, retryAfter)
+			_ = retry.Sleep(ctx, retryDelay)
 		}
 	}
 	return 0
@@ -61,7 +62,7 @@ func (s *Service) startAt(ctx context.Context, p *partition) (uint64, error) {
 // checked is a position, or 0 if the store has gone back behind it, as a power
 // loss may make it: what was written since has the same sequences.
 func (s *Service) checked(ctx context.Context, p *partition, after uint64) (uint64, error) {
-	last, err := s.queue.LastFact(ctx, p.number)
+	last, err := s.queue.LastChange(ctx, p.number)
 	if err != nil {
 		return 0, err
 	}
@@ -82,12 +83,12 @@ func (s *Service) session(ctx context.Context, p *partition, keep *retention) er
 	}
 	p.saved.Store(after)
 	p.done.Store(after)
-	keep.dropAfter(p.number, after) // they are told again
+	keep.dropAfter(p.number, after) // they are recorded again
 	w := &writer{s: s, p: p, keep: keep, server: server, known: newKnown()}
-	facts := make(chan queue.Fact, batchMost)
+	facts := make(chan queue.RecordChange, maxBatch)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return s.queue.Facts(ctx, p.number, after, func(f queue.Fact) error {
+		return s.queue.Changes(ctx, p.number, after, func(f queue.RecordChange) error {
 			f.Job.Output = nil // no event has it
 			select {
 			case facts <- f:

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// batchMost is how many facts are recorded together, and how many wait
+	// maxBatch is how many facts are recorded together, and how many wait
 	// for their turn.
-	batchMost = 512
+	maxBatch = 512
 	// linger is how long a fact waits for others: a short job's start and end
 	// become one fact, and an fsync is shared.
 	linger = 25 * time.Millisecond
-	// positionEvery is the pause between two writes of the position.
-	positionEvery = 250 * time.Millisecond
-	// announceAtOnce bounds the webhooks announced side by side, copyAtOnce those
+	// positionInterval is the pause between two writes of the position.
+	positionInterval = 250 * time.Millisecond
+	// maxConcurrentWebhooks bounds the webhooks announced side by side, maxConcurrentCopies those
 	// among them whose payloads have to be copied, of up to 20 MB each.
-	announceAtOnce, copyAtOnce = 16, 4
+	maxConcurrentWebhooks, maxConcurrentCopies = 16, 4
 )
 
 // writer records facts in the order they come.
@@ -39,11 +39,11 @@ type writer struct {
 	known  *known
 	// spare are ended attempts whose large inputs may go once their events are
 	// on the disk: until then their webhooks may have to be announced again.
-	spare []queue.Fact
+	spare []queue.RecordChange
 }
 
-func (w *writer) run(ctx context.Context, facts <-chan queue.Fact) error {
-	tick := time.NewTicker(positionEvery)
+func (w *writer) run(ctx context.Context, facts <-chan queue.RecordChange) error {
+	tick := time.NewTicker(positionInterval)
 	defer tick.Stop()
 	for {
 		var err error
@@ -62,12 +62,12 @@ func (w *writer) run(ctx context.Context, facts <-chan queue.Fact) error {
 }
 
 // gather waits a little for further facts.
-func gather(ctx context.Context, first queue.Fact, facts <-chan queue.Fact) []queue.Fact {
-	batch := make([]queue.Fact, 1, 64)
+func gather(ctx context.Context, first queue.RecordChange, facts <-chan queue.RecordChange) []queue.RecordChange {
+	batch := make([]queue.RecordChange, 1, 64)
 	batch[0] = first
 	late := time.NewTimer(linger)
 	defer late.Stop()
-	for len(batch) < batchMost {
+	for len(batch) < maxBatch {
 		select {
 		case f := <-facts:
 			batch = append(batch, f)
@@ -82,17 +82,17 @@ func gather(ctx context.Context, first queue.Fact, facts <-chan queue.Fact) []qu
 
 // record appends the events of a batch. What it appends must have happened for
 // good: a write that the server acknowledged but a power loss takes back, or
-// one that this process read from a server that was started anew since, is no
+// that this process read from a server that was restarted since, is no
 // fact.
-func (w *writer) record(ctx context.Context, batch []queue.Fact) error {
+func (w *writer) record(ctx context.Context, batch []queue.RecordChange) error {
 	if err := w.durable(ctx, streams.Records(w.p.number)); err != nil {
 		return err
 	}
 	light, heavy := byWeight(newest(batch))
-	if err := w.tell(ctx, light, announceAtOnce); err != nil {
+	if err := w.recordAll(ctx, light, maxConcurrentWebhooks); err != nil {
 		return err
 	}
-	if err := w.tell(ctx, heavy, copyAtOnce); err != nil {
+	if err := w.recordAll(ctx, heavy, maxConcurrentCopies); err != nil {
 		return err
 	}
 	last := batch[len(batch)-1]
@@ -101,9 +101,9 @@ func (w *writer) record(ctx context.Context, batch []queue.Fact) error {
 	return nil
 }
 
-// tell announces the ends among the facts, so many at once, and appends the
+// recordAll announces the ends among the facts, so many at once, and appends the
 // events of all.
-func (w *writer) tell(ctx context.Context, facts []queue.Fact, atOnce int) error {
+func (w *writer) recordAll(ctx context.Context, facts []queue.RecordChange, atOnce int) error {
 	if len(facts) == 0 {
 		return nil
 	}
@@ -131,12 +131,12 @@ func (w *writer) tell(ctx context.Context, facts []queue.Fact, atOnce int) error
 }
 
 // byWeight sets aside the jobs of which an end has payloads that its webhook
-// needs copies of, which takes long and may fail: what is told before is not
-// told again then. A job's facts stay together, in their order.
-func byWeight(facts []queue.Fact) (light, heavy []queue.Fact) {
+// needs copies of, which takes long and may fail: what was recorded before is not
+// recorded again then. A job's facts stay together, in their order.
+func byWeight(facts []queue.RecordChange) (light, heavy []queue.RecordChange) {
 	weighs := map[job.ID]bool{}
 	for _, f := range facts {
-		if toAnnounce(f) && f.Beside() {
+		if toAnnounce(f) && f.ExternalPayload {
 			weighs[f.Job.ID] = true
 		}
 	}
@@ -151,7 +151,7 @@ func byWeight(facts []queue.Fact) (light, heavy []queue.Fact) {
 }
 
 // newest leaves the last fact of each attempt.
-func newest(batch []queue.Fact) []queue.Fact {
+func newest(batch []queue.RecordChange) []queue.RecordChange {
 	last := make(map[attempt]int, len(batch))
 	for i, f := range batch {
 		last[attemptOf(f)] = i
@@ -165,13 +165,13 @@ func newest(batch []queue.Fact) []queue.Fact {
 	return facts
 }
 
-func toAnnounce(f queue.Fact) bool { return f.Job.Webhook != "" && ended(f) }
+func toAnnounce(f queue.RecordChange) bool { return f.Job.Webhook != "" && ended(f) }
 
 // announce queues the ends that a webhook asked for, before their events: an
 // end whose event is there was announced, and may have been delivered since.
 // It begins none any more once one has failed, but lets those that are under
 // way finish: the next try finds what they announced, and has less to do.
-func (w *writer) announce(ctx context.Context, facts []queue.Fact, atOnce int) error {
+func (w *writer) announce(ctx context.Context, facts []queue.RecordChange, atOnce int) error {
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	var failed atomic.Bool
@@ -193,13 +193,13 @@ func (w *writer) announce(ctx context.Context, facts []queue.Fact, atOnce int) e
 	return g.Wait()
 }
 
-func (w *writer) announceOne(ctx context.Context, f queue.Fact) error {
+func (w *writer) announceOne(ctx context.Context, f queue.RecordChange) error {
 	list := eventsOf(f)
-	told, err := w.s.events.Has(ctx, list[len(list)-1])
-	if err != nil || told {
+	recorded, err := w.s.events.Has(ctx, list[len(list)-1])
+	if err != nil || recorded {
 		return err
 	}
-	return w.s.queue.Announce(ctx, f)
+	return w.s.deliveries.Enqueue(ctx, f)
 }
 
 // savePosition remembers how far the events are on the disk, when what only
@@ -227,12 +227,12 @@ func (w *writer) savePosition(ctx context.Context) error {
 }
 
 // errRestarted: what the server had acknowledged may be gone.
-var errRestarted = errors.New("recorder: the server was started anew")
+var errRestarted = errors.New("recorder: the server was restarted")
 
 // durable returns once what was written to the stream is on the disk, if the
 // server is still the one that acknowledged it.
 func (w *writer) durable(ctx context.Context, stream string) error {
-	if err := w.s.queue.Durable(ctx, stream); err != nil {
+	if err := w.s.queue.Bus().Durable(ctx, stream); err != nil {
 		return fmt.Errorf("wait for %s to be on the disk: %w", stream, err)
 	}
 	if w.s.events.Server() != w.server {

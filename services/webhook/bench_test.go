@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -20,12 +21,12 @@ func BenchmarkDeliver(b *testing.B) {
 	b.Run("bare loop", func(b *testing.B) {
 		r := receive(b, answerWith(200))
 		cfg := lenient()
-		cfg.PerHost, cfg.AtOnce, cfg.Timeout = defaultPerHost, defaultAtOnce, defaultTimeout
+		cfg.MaxPerHost, cfg.MaxConcurrency, cfg.Timeout = defaultMaxPerHost, defaultMaxConcurrency, defaultTimeout
 		s := &Service{cfg: cfg, client: newClient(cfg)}
 		defer s.client.CloseIdleConnections()
 		work := make(chan int)
 		var wg sync.WaitGroup
-		for range cfg.PerHost {
+		for range cfg.MaxPerHost {
 			wg.Go(func() {
 				for range work {
 					if got, err := s.post(context.Background(), targetOf(r.url), http.Header{}, bytes.Clone(body)); err != nil || !got.ok() {
@@ -42,14 +43,14 @@ func BenchmarkDeliver(b *testing.B) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deliveries/s")
 	})
 	b.Run("service", func(b *testing.B) {
-		s := newSite(b)
+		s := newEnv(b)
 		r := receive(b, answerWith(200))
 		for range b.N {
 			s.complete(r.url)
 		}
 		b.ResetTimer()
 		s.serve(lenient())
-		s.eventually("all are delivered", func() bool { return s.left(streams.Webhooks) == 0 })
+		testenv.Eventually(s.t, "all are delivered", func() bool { return s.left(streams.Webhooks) == 0 })
 		b.StopTimer()
 		// Without the time to connect, which the bare loop has not.
 		b.ReportMetric(float64(b.N)/time.Since(r.calls()[0].at).Seconds(), "deliveries/s")

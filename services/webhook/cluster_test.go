@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/bus/bustest"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"flightline/shared/endpoint"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -15,32 +17,32 @@ import (
 func TestALostServerLosesNoWebhook(t *testing.T) {
 	t.Parallel()
 	const jobs, before = 600, 100
-	c := bustest.NewCluster(t)
+	c := testenv.NewCluster(t)
 	if err := streams.Apply(t.Context(), c.JS, streams.Config{Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, js: c.JS, connect: c.Connect, replicas: 3}
+	s := &env{t: t, js: c.JS, connect: c.Connect, replicas: 3}
 	s.create(endpoint.Endpoint{WebhookRetries: []time.Duration{time.Second}})
 	s.redeliverAfter(3 * time.Second)
 	r := receive(t, func(http.ResponseWriter, *http.Request) { <-time.After(10 * time.Millisecond) })
 	s.completeMany(jobs, r.url)
 	s.serve(lenient())
 	s.serve(lenient())
-	s.eventually("some came", func() bool { return len(r.calls()) >= before })
+	testenv.Eventually(s.t, "some came", func() bool { return len(r.calls()) >= before })
 	c.StopNode(c.StreamLeader(streams.Webhooks))
 	ids := map[string]bool{}
-	s.eventually("all came", func() bool {
+	testenv.Eventually(s.t, "all came", func() bool {
 		for _, c := range r.calls() {
-			ids[c.header.Get(headerID)] = true
+			ids[c.header.Get(standardwebhooks.HeaderWebhookID)] = true
 		}
 		return len(ids) >= jobs
 	})
-	s.eventually("an empty queue", func() bool {
+	testenv.Eventually(s.t, "an empty queue", func() bool {
 		queue, err := c.JS.Stream(t.Context(), streams.Webhooks)
 		return err == nil && queue.CachedInfo().State.Msgs == 0
 	})
 	for _, c := range r.calls() {
-		if got, want := c.header.Get(headerID), "msg_"+string(c.job())+"_1"; got != want {
+		if got, want := c.header.Get(standardwebhooks.HeaderWebhookID), "msg_"+string(c.job())+"_1"; got != want {
 			t.Errorf("got webhook-id %s, want %s", got, want)
 		}
 	}

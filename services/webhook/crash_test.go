@@ -11,13 +11,17 @@ import (
 	"testing"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"flightline/shared/deliveries"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // redeliverAfter makes what a dead instance held come back soon.
-func (s *site) redeliverAfter(d time.Duration) {
+func (s *env) redeliverAfter(d time.Duration) {
 	s.t.Helper()
 	c, err := s.js.Consumer(s.t.Context(), streams.Webhooks, streams.WebhookConsumer)
 	if err != nil {
@@ -32,7 +36,7 @@ func (s *site) redeliverAfter(d time.Duration) {
 
 // serveUntil runs an instance that dies at the nth crash point it passes: its
 // connection is gone, and whatever it does goes no further than the next point.
-func (s *site) serveUntil(cfg Config, nth int64) (dead <-chan struct{}) {
+func (s *env) serveUntil(cfg Config, nth int64) (dead <-chan struct{}) {
 	s.t.Helper()
 	nc := s.connect(s.t)
 	q, err := queue.New(s.t.Context(), nc, queue.Config{})
@@ -55,7 +59,7 @@ func (s *site) serveUntil(cfg Config, nth int64) (dead <-chan struct{}) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	background(s.t, func(ctx context.Context) error {
+	testenv.Background(s.t, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() { // ends with ctx
@@ -73,7 +77,7 @@ func (s *site) serveUntil(cfg Config, nth int64) (dead <-chan struct{}) {
 func TestKilledTenTimesEachIsDeliveredAtLeastOnce(t *testing.T) {
 	t.Parallel()
 	const jobs, kills = 150, 10
-	s := newSite(t, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second)
+	s := newEnv(t, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second, time.Second)
 	s.redeliverAfter(time.Second)
 	var mu sync.Mutex
 	accepted := map[string]int{} // by webhook-id
@@ -84,7 +88,7 @@ func TestKilledTenTimesEachIsDeliveredAtLeastOnce(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		accepted[req.Header.Get(headerID)]++
+		accepted[req.Header.Get(standardwebhooks.HeaderWebhookID)]++
 	})
 	ids := make([]job.ID, jobs)
 	for i := range ids {
@@ -94,12 +98,12 @@ func TestKilledTenTimesEachIsDeliveredAtLeastOnce(t *testing.T) {
 		<-s.serveUntil(lenient(), 5+rand.Int64N(30))
 	}
 	s.serve(lenient())
-	s.eventually("all are done", func() bool { return s.left(streams.Webhooks) == 0 })
+	testenv.Eventually(s.t, "all are done", func() bool { return s.left(streams.Webhooks) == 0 })
 	mu.Lock()
 	defer mu.Unlock()
 	for _, id := range ids {
 		log := s.log(id)
-		if n := accepted["msg_"+string(id)+"_1"]; n == 0 || log[len(log)-1].Outcome != queue.Delivered {
+		if n := accepted["msg_"+string(id)+"_1"]; n == 0 || log[len(log)-1].Outcome != deliveries.Delivered {
 			t.Errorf("job %s: accepted %d times, log %+v, want at least once", id, n, log)
 		}
 	}
@@ -112,7 +116,7 @@ func TestKilledTenTimesEachIsDeliveredAtLeastOnce(t *testing.T) {
 // Down for longer than the results are kept: each webhook is whole all the same.
 func TestDownForLongerThanTheRetention(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, time.Second)
+	s := newEnv(t, time.Second)
 	r := receive(t, answerWith(200))
 	big := make([]byte, 400<<10)
 	for i := range big {
@@ -135,8 +139,8 @@ func TestDownForLongerThanTheRetention(t *testing.T) {
 	}
 	s.bus.Stop()
 	s.bus.Start()
-	s.eventually("the bus is back", func() bool {
-		_, err := s.queue.LastFact(t.Context(), 0)
+	testenv.Eventually(s.t, "the bus is back", func() bool {
+		_, err := s.queue.LastChange(t.Context(), 0)
 		return err == nil && s.bus.NC.IsConnected()
 	})
 	s.serve(lenient())
@@ -157,7 +161,7 @@ func TestDownForLongerThanTheRetention(t *testing.T) {
 func TestHangingHostsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	const hosts, each, healthy = 50, 4, 1000
-	s := newSite(t, time.Second)
+	s := newEnv(t, time.Second)
 	cfg := lenient()
 	cfg.Timeout = 5 * time.Second
 	s.serve(cfg)
@@ -177,7 +181,7 @@ func TestHangingHostsHoldUpNobody(t *testing.T) {
 		id := s.complete(r.url)
 		ended[id] = time.Now()
 	}
-	s.eventually("all of the healthy one", func() bool { return len(r.calls()) >= healthy })
+	testenv.Eventually(s.t, "all of the healthy one", func() bool { return len(r.calls()) >= healthy })
 	mu.Lock()
 	defer mu.Unlock()
 	for _, c := range r.calls() {

@@ -5,27 +5,28 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/queue"
+	"flightline/shared/deliveries"
 )
 
 func TestSteps(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
-	entry := func(try int, outcome queue.DeliveryOutcome, next time.Duration) queue.Delivery {
-		return queue.Delivery{Seq: 7, Try: try, Outcome: outcome, Next: now.Add(next), Replay: "r1"}
+	entry := func(try int, outcome deliveries.Outcome, next time.Duration) deliveries.Attempt {
+		return deliveries.Attempt{Seq: 7, Try: try, Outcome: outcome, Next: now.Add(next), Replay: "r1"}
 	}
 	tests := map[string]struct {
-		last   queue.Delivery
+		last   deliveries.Attempt
 		replay string
 		do     step
 		n      int
 	}{
-		"never tried":             {queue.Delivery{}, "", try, 1},
-		"failed, not yet due":     {entry(1, queue.DeliveryFailed, time.Second), "r1", wait, 0},
-		"failed, due":             {entry(1, queue.DeliveryFailed, 0), "r1", try, 2},
-		"delivered":               {entry(2, queue.Delivered, 0), "r1", finish, 0},
-		"given up":                {entry(3, queue.DeliveryGivenUp, 0), "r1", giveUp, 0},
-		"given up, then replayed": {entry(3, queue.DeliveryGivenUp, 0), "r2", try, 1},
-		"delivered, replayed":     {entry(1, queue.Delivered, 0), "r2", try, 1},
+		"never tried":             {deliveries.Attempt{}, "", try, 1},
+		"failed, not yet due":     {entry(1, deliveries.Failed, time.Second), "r1", wait, 0},
+		"failed, due":             {entry(1, deliveries.Failed, 0), "r1", try, 2},
+		"delivered":               {entry(2, deliveries.Delivered, 0), "r1", finish, 0},
+		"given up":                {entry(3, deliveries.GivenUp, 0), "r1", giveUp, 0},
+		"given up, then replayed": {entry(3, deliveries.GivenUp, 0), "r2", try, 1},
+		"delivered, replayed":     {entry(1, deliveries.Delivered, 0), "r2", try, 1},
 	}
 	for name, test := range tests {
 		if do, n := stepOf(test.last, test.replay, now); do != test.do || n != test.n {
@@ -35,6 +36,7 @@ func TestSteps(t *testing.T) {
 }
 
 func TestPauses(t *testing.T) {
+	t.Parallel()
 	own := []time.Duration{time.Second, time.Hour}
 	tests := map[string]struct {
 		n        int
@@ -63,6 +65,7 @@ func TestPauses(t *testing.T) {
 }
 
 func TestRetryAfterHeader(t *testing.T) {
+	t.Parallel()
 	now := time.Now().Truncate(time.Second)
 	for text, want := range map[string]time.Duration{
 		"": 0, "7": 7 * time.Second, "-1": 0, "soon": 0, "99999999999999": 0,
@@ -75,15 +78,16 @@ func TestRetryAfterHeader(t *testing.T) {
 	}
 }
 
-func TestPace(t *testing.T) {
-	unknown := pace{limit: firstLimit, since: time.Now().Add(-time.Second)}
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+	unknown := concurrency{limit: initialConcurrency, since: time.Now().Add(-time.Second)}
 	hanging := unknown.after(15*time.Second, false, 8)
 	healthy := unknown
 	for range 10 {
 		healthy = healthy.after(2*time.Millisecond, true, 8)
 	}
 	tests := map[string]struct {
-		p     pace
+		c     concurrency
 		limit int
 		wait  time.Duration // of 1000
 	}{
@@ -94,8 +98,8 @@ func TestPace(t *testing.T) {
 		"back":                   {hanging.after(time.Millisecond, true, 8).after(time.Millisecond, true, 8), 3, 3828 * time.Second},
 	}
 	for name, test := range tests {
-		if got := test.p.wait(1000).Round(time.Second); test.p.limit != test.limit || got != test.wait.Round(time.Second) {
-			t.Errorf("%s: got limit %d, wait %s, want %d, %s", name, test.p.limit, got, test.limit, test.wait)
+		if got := test.c.expectedWait(1000).Round(time.Second); test.c.limit != test.limit || got != test.wait.Round(time.Second) {
+			t.Errorf("%s: got limit %d, wait %s, want %d, %s", name, test.c.limit, got, test.limit, test.wait)
 		}
 	}
 }

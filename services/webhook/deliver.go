@@ -3,211 +3,203 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
+	"flightline/shared/deliveries"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
 const (
-	// troubleAway is how long a completion stays away when JetStream does not
-	// answer, deletingAway while its endpoint is being deleted.
-	troubleAway, deletingAway = time.Second, 3 * time.Second
-	// extendAfter is when one that waited needs more time for an attempt.
+	// unavailableDelay is how long a task is released for when JetStream does not
+	// answer, deletingDelay while its endpoint is being deleted.
+	unavailableDelay, deletingDelay = time.Second, 3 * time.Second
+	// extendAfter is the age of a lease at which an attempt extends it first.
 	extendAfter = 5 * time.Second
 )
 
-// deliver takes one completion as far as it goes now. What goes wrong on our
-// side puts it off.
-func (s *Service) deliver(ctx context.Context, o *order) verdict {
-	if time.Since(o.held) > extendAfter {
-		o.Extend()
+// deliver takes a task as far as possible now. A failure of our own side
+// postpones it.
+func (s *Service) deliver(ctx context.Context, t *task) outcome {
+	if time.Since(t.extended) > extendAfter {
+		t.Extend()
 	}
-	ctx = s.within(ctx, o)
-	e, err := s.endpointOf(ctx, o)
+	ctx = s.withTrace(ctx, t)
+	e, err := s.endpointOf(ctx, t)
 	if errors.Is(err, endpoint.ErrNotFound) {
-		s.log.WarnContext(ctx, "webhook dropped, its endpoint was deleted", "job", o.Job.ID, "endpoint", o.Job.Endpoint)
-		o.Done(ctx) // without the endpoint's secret nothing can be signed
+		s.log.WarnContext(ctx, "webhook dropped, its endpoint was deleted", "job", t.Job.ID, "endpoint", t.Job.Endpoint)
+		t.Ack(ctx) // without the endpoint's secret nothing can be signed
 		return untried
 	}
 	if e.Deleting {
-		o.Later(deletingAway) // it may be refused yet: then the endpoint lives on
+		t.Nak(deletingDelay) // it may be refused yet: then the endpoint lives on
 		return untried
 	}
 	if err != nil {
-		return s.putOff(ctx, o, err)
+		return s.postpone(ctx, t, err)
 	}
-	paused, err := s.park(ctx, o)
-	if err != nil || paused {
-		return s.putOff(ctx, o, err)
-	}
-	var last queue.Delivery
-	if !o.Fresh {
-		last, err = s.queue.LastDelivery(ctx, o.Completion)
+	var last deliveries.Attempt
+	if !t.Fresh {
+		last, err = s.deliveries.Last(ctx, t.Task)
 	}
 	if err != nil {
-		return s.putOff(ctx, o, err)
+		return s.postpone(ctx, t, err)
 	}
 	now := s.queue.Now()
-	switch do, n := stepOf(last, o.Replay, now); do {
+	do, n := stepOf(last, t.Replay, now)
+	switch do { // what the log has ended is over, whether its destination is paused or not
 	case finish:
-		o.Done(ctx)
+		t.Ack(ctx)
+		return untried
 	case giveUp:
-		return s.putOff(ctx, o, o.Keep(ctx, queue.GivenUp, o.to.origin))
-	case wait:
-		o.Later(last.Next.Sub(now))
-	case try:
-		return s.attempt(ctx, o, e, n, last.Seq)
+		return s.postpone(ctx, t, t.DeadLetter(ctx, deliveries.ReasonGivenUp, t.to.origin))
+	case wait, try:
 	}
-	return untried
+	paused, err := s.park(ctx, t)
+	if err != nil || paused {
+		return s.postpone(ctx, t, err)
+	}
+	if do == wait {
+		t.Nak(last.Next.Sub(now))
+		return untried
+	}
+	return s.attempt(ctx, t, e, n, last.Seq)
 }
 
-// endpointOf is the endpoint that accepted the completion's job; it may be Deleting.
-// That it is gone, endpoint.ErrNotFound, is said by the bucket only: what
-// memory has may be 2 s old, and hides one that is being deleted.
-func (s *Service) endpointOf(ctx context.Context, o *order) (endpoint.Endpoint, error) {
-	e, err := s.registry.Endpoints.Get(ctx, o.Job.Endpoint)
-	if errors.Is(err, endpoint.ErrNotFound) || err == nil && queue.OfEarlier(e, &o.Job) {
-		e, err = s.registry.Endpoints.Find(ctx, o.Job.Endpoint)
+// endpointOf returns the endpoint that accepted the task's job; it may be
+// Deleting. Only the bucket decides endpoint.ErrNotFound: the cache may be 2 s
+// old, and hides an endpoint that is being deleted.
+func (s *Service) endpointOf(ctx context.Context, t *task) (endpoint.Endpoint, error) {
+	e, err := s.registry.Endpoints.Get(ctx, t.Job.Endpoint)
+	if errors.Is(err, endpoint.ErrNotFound) || err == nil && queue.OfEarlier(e, &t.Job) {
+		e, err = s.registry.Endpoints.Find(ctx, t.Job.Endpoint)
 	}
-	if err == nil && queue.OfEarlier(e, &o.Job) {
+	if err == nil && queue.OfEarlier(e, &t.Job) {
 		return endpoint.Endpoint{}, endpoint.ErrNotFound
 	}
 	return e, err
 }
 
-// putOff is the end of a step that JetStream may have refused: then the
-// completion comes again soon. The receiver has no part in it.
-func (s *Service) putOff(ctx context.Context, o *order, err error) verdict {
+// postpone releases the task for a moment if a step failed for a reason that is
+// not the receiver's.
+func (s *Service) postpone(ctx context.Context, t *task, err error) outcome {
 	if err == nil {
 		return untried
 	}
-	s.log.WarnContext(ctx, "webhook put off", "job", o.Job.ID, "endpoint", o.Job.Endpoint, "err", err)
-	o.Later(troubleAway)
+	s.log.WarnContext(ctx, "webhook put off", "job", t.Job.ID, "endpoint", t.Job.Endpoint, "err", err)
+	t.Nak(unavailableDelay)
 	return untried
 }
 
-// park keeps the completion aside if its destination is paused.
-func (s *Service) park(ctx context.Context, o *order) (bool, error) {
-	d, err := s.registry.Destinations.Get(ctx, o.Job.Endpoint, o.to.origin)
+// park moves the task to the dead letters if its destination is paused.
+func (s *Service) park(ctx context.Context, t *task) (bool, error) {
+	d, err := s.registry.Destinations.Get(ctx, t.Job.Endpoint, t.to.origin)
 	if err != nil || !d.Paused {
 		return false, err
 	}
-	return o.KeepIf(ctx, queue.DestinationPaused, o.to.origin, func(ctx context.Context) (bool, error) {
-		d, err := s.registry.Destinations.Find(ctx, o.Job.Endpoint, o.to.origin)
+	return t.DeadLetterIf(ctx, deliveries.ReasonPaused, t.to.origin, func(ctx context.Context) (bool, error) {
+		d, err := s.registry.Destinations.Find(ctx, t.Job.Endpoint, t.to.origin)
 		return d.Paused, err
 	})
 }
 
-// attempt posts the completion and writes down what came of it.
-func (s *Service) attempt(ctx context.Context, o *order, e endpoint.Endpoint, n int, after uint64) verdict {
+// attempt posts the task and logs the outcome.
+func (s *Service) attempt(ctx context.Context, t *task, e endpoint.Endpoint, n int, after uint64) outcome {
 	began, started := time.Now(), s.queue.Now()
-	got, err := s.send(ctx, o, e, n)
+	got, err := s.send(ctx, t, e, n)
 	if ctx.Err() != nil {
-		o.Later(0) // the service stops: another instance tries anew
+		t.Nak(0) // the service stops: another instance tries again
 		return untried
 	}
 	if errors.Is(err, job.ErrNotFound) {
-		return untried // somebody else has delivered it
+		return untried // another instance has delivered it
 	}
-	gone := errors.Is(err, queue.ErrPayloadGone)
+	gone := errors.Is(err, record.ErrPayloadGone)
 	if err != nil && !gone {
-		return s.putOff(ctx, o, err)
+		return s.postpone(ctx, t, err)
 	}
 	s.point(AfterPost)
-	d := queue.Delivery{
-		Endpoint: o.Job.Endpoint, Job: o.Job.ID, Attempt: o.Job.Attempt, Try: n, Replay: o.Replay,
-		Started: started, Took: time.Since(began), URL: o.to.shown, Status: got.status, Answer: got.answer, Error: got.err,
-		Outcome: queue.Delivered,
+	d := deliveries.Attempt{
+		Endpoint: t.Job.Endpoint, Job: t.Job.ID, Attempt: t.Job.Attempt, Try: n, Replay: t.Replay,
+		Started: started, Took: time.Since(began), URL: t.to.shown, Status: got.status, Answer: got.answer, Error: got.err,
+		Outcome: deliveries.Delivered,
 	}
 	ended := started.Add(d.Took)
 	if !got.ok() {
 		pause, again := pauseAfter(n, e.WebhookRetries, got.retryAfter)
-		d.Outcome, d.Next = queue.DeliveryFailed, ended.Add(pause)
-		if !again || gone || !d.Next.Add(streams.WebhookWait).Before(o.Ends) {
-			d.Outcome, d.Next = queue.DeliveryGivenUp, time.Time{}
+		d.Outcome, d.Next = deliveries.Failed, ended.Add(pause)
+		if !again || gone || !d.Next.Add(streams.WebhookWait).Before(t.Ends) {
+			d.Outcome, d.Next = deliveries.GivenUp, time.Time{}
 		}
 	}
 	if got.ok() {
-		s.book.add(entry{o, queue.Logged{Delivery: d, After: after}})
-		return answered
+		s.successes.add(func() { s.logSuccess(ctx, t, d, after) })
+		return succeeded
 	}
-	if err := s.logDelivery(ctx, o, d, after); errors.Is(err, queue.ErrDeliveryLogged) {
-		o.Later(0) // then the log decides
+	if err := s.logDelivery(ctx, t, d, after); errors.Is(err, deliveries.ErrLogged) {
+		t.Nak(0) // then the log decides
 		return failed
 	} else if err != nil {
-		return s.putOff(ctx, o, err)
+		return s.postpone(ctx, t, err)
 	}
 	s.point(AfterLog)
-	s.tried(d.Outcome)
-	s.fail(ctx, o, d, got)
+	s.observe(d.Outcome)
+	s.fail(ctx, t, d, got)
 	return failed
 }
 
-// send loads, signs and posts the completion.
-func (s *Service) send(ctx context.Context, o *order, e endpoint.Endpoint, try int) (result, error) {
-	if err := o.Load(ctx); err != nil {
-		return result{err: queue.ErrPayloadGone.Error()}, err
+// send loads, signs and posts the task.
+func (s *Service) send(ctx context.Context, t *task, e endpoint.Endpoint, try int) (result, error) {
+	if err := t.Load(ctx); err != nil {
+		return result{err: record.ErrPayloadGone.Error()}, err
 	}
-	body, err := bodyOf(o.Completion, s.cfg.MaxBody, s.cfg.PublicURL)
+	body, err := encodeBody(t.Task, s.cfg.MaxBody, s.cfg.PublicURL)
 	if err != nil {
 		return result{}, err
 	}
 	now := s.queue.Now()
-	header := http.Header{"Content-Type": contentType, "User-Agent": agent}
-	s.signer.sign(header, e.WebhookSecrets(now), idOf(&o.Job), now, body)
-	return s.traced(ctx, o, try, header, func(ctx context.Context) (result, error) { return s.post(ctx, o.to, header, body) })
-}
-
-// logDelivery appends the attempt. If another one was logged meanwhile, only a
-// success is worth telling besides; a failure is ErrDeliveryLogged.
-func (s *Service) logDelivery(ctx context.Context, o *order, d queue.Delivery, after uint64) error {
-	for {
-		err := s.queue.LogDelivery(ctx, d, after)
-		if !errors.Is(err, queue.ErrDeliveryLogged) || d.Outcome != queue.Delivered {
-			return err
-		}
-		last, err := s.queue.LastDelivery(ctx, o.Completion)
-		if err != nil {
-			return err
-		}
-		if last.Outcome == queue.Delivered && last.Replay == d.Replay || last.Seq == after {
-			return nil
-		}
-		after = last.Seq
+	header := http.Header{}
+	header.Set("Content-Type", "application/json")
+	header.Set("User-Agent", userAgent)
+	if err := sign(header, e.WebhookSecrets(now), messageID(&t.Job), now, body); err != nil {
+		return result{}, fmt.Errorf("sign the webhook of job %s: %w", t.Job.ID, err)
 	}
+	return s.traced(ctx, t, try, header, func(ctx context.Context) (result, error) { return s.post(ctx, t.to, header, body) })
 }
 
-// fail does in the queue what the log says of a failure.
-func (s *Service) fail(ctx context.Context, o *order, d queue.Delivery, got result) {
+// fail releases the task until its next attempt, or gives it up, as the log
+// says.
+func (s *Service) fail(ctx context.Context, t *task, d deliveries.Attempt, got result) {
 	switch d.Outcome {
-	case queue.Delivered: // the logbook's
-	case queue.DeliveryFailed:
-		o.Later(d.Next.Sub(s.queue.Now()))
-	case queue.DeliveryGivenUp:
-		s.log.InfoContext(ctx, "webhook given up", "job", d.Job, "endpoint", d.Endpoint, "attempts", d.Try, "to", o.to.origin, "reason", got.reason())
-		s.putOff(ctx, o, o.Keep(ctx, queue.GivenUp, o.to.origin))
+	case deliveries.Delivered: // logSuccess does it
+	case deliveries.Failed:
+		t.Nak(d.Next.Sub(s.queue.Now()))
+	case deliveries.GivenUp:
+		s.log.InfoContext(ctx, "webhook given up", "job", d.Job, "endpoint", d.Endpoint, "attempts", d.Try, "to", t.to.origin, "reason", got.reason())
+		s.postpone(ctx, t, t.DeadLetter(ctx, deliveries.ReasonGivenUp, t.to.origin))
 		at := s.queue.Now()
-		now, err := s.registry.Destinations.GaveUp(ctx, d.Endpoint, o.to.origin, s.cfg.Patience, got.reason(), at)
+		now, err := s.registry.Destinations.GaveUp(ctx, d.Endpoint, t.to.origin, s.cfg.FailurePolicy, got.reason(), at)
 		switch {
 		case err != nil:
-			s.log.WarnContext(ctx, "failure not counted", "endpoint", d.Endpoint, "to", o.to.origin, "err", err)
+			s.log.WarnContext(ctx, "failure not counted", "endpoint", d.Endpoint, "to", t.to.origin, "err", err)
 		case now.Paused && now.Since.Equal(at): // by this one
-			s.log.WarnContext(ctx, "destination paused", "endpoint", d.Endpoint, "to", o.to.origin, "reason", now.Reason)
+			s.log.WarnContext(ctx, "destination paused", "endpoint", d.Endpoint, "to", t.to.origin, "reason", now.Reason)
 		}
 	}
 }
 
-// answered forgets what was held against a destination.
-func (s *Service) answered(ctx context.Context, o *order) {
-	d, err := s.registry.Destinations.Get(ctx, o.Job.Endpoint, o.to.origin)
+// resetFailures forgets the failures of a destination that answers.
+func (s *Service) resetFailures(ctx context.Context, t *task) {
+	d, err := s.registry.Destinations.Get(ctx, t.Job.Endpoint, t.to.origin)
 	if err == nil && d.Failures > 0 {
-		err = s.registry.Destinations.Answered(ctx, o.Job.Endpoint, o.to.origin)
+		err = s.registry.Destinations.Answered(ctx, t.Job.Endpoint, t.to.origin)
 	}
 	if err != nil {
-		s.log.DebugContext(ctx, "failures not forgotten", "endpoint", o.Job.Endpoint, "to", o.to.origin, "err", err)
+		s.log.DebugContext(ctx, "failures not forgotten", "endpoint", t.Job.Endpoint, "to", t.to.origin, "err", err)
 	}
 }

@@ -10,21 +10,23 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"flightline/shared/deliveries"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // work completes, or with a reason fails, the job on the endpoint's queue.
-func (s *site) work(output json.RawMessage, reason string) *job.Job {
+func (s *env) work(output json.RawMessage, reason string) *job.Job {
 	s.t.Helper()
-	taker, err := s.queue.Take(s.t.Context(), s.endpoint, "w1", 1)
+	consumer, err := s.queue.Consume(s.t.Context(), s.endpoint, "w1", 1)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer taker.Close()
-	l, err := taker.Next(s.t.Context())
+	defer consumer.Close()
+	l, err := consumer.Next(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -51,7 +53,7 @@ func verify(c call, secret string) error {
 
 func TestBodyAndSignatureOfEachEnd(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, time.Second)
+	s := newEnv(t, time.Second)
 	s.serve(lenient())
 	r := receive(t, answerWith(200))
 	input, output := json.RawMessage(`{"n": "<1>"}`), json.RawMessage(`{"big":"`+strings.Repeat("x", 300<<10)+`"}`)
@@ -104,14 +106,14 @@ func TestBodyAndSignatureOfEachEnd(t *testing.T) {
 			t.Errorf("%s: got content type %s", name, got)
 		}
 	}
-	s.eventually("an empty queue, and no copies of payloads", func() bool {
+	testenv.Eventually(s.t, "an empty queue, and no copies of payloads", func() bool {
 		return s.left(streams.Webhooks) == 0 && s.left(streams.Payloads(0)) == 1 // the job's own output
 	})
 }
 
 func TestBothSecretsSignWhileTheyOverlap(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, time.Second)
+	s := newEnv(t, time.Second)
 	s.serve(lenient())
 	r := receive(t, answerWith(200))
 	old, young := s.endpoint.WebhookSecret, endpoint.NewWebhookSecret()
@@ -126,7 +128,7 @@ func TestBothSecretsSignWhileTheyOverlap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.eventually("the change is known", func() bool {
+		testenv.Eventually(s.t, "the change is known", func() bool {
 			s.over(s.complete(r.url))
 			all := r.calls()
 			return verify(all[len(all)-1], changed.WebhookSecret) == nil && (verify(all[len(all)-1], old) == nil) == test.oldIsGood
@@ -135,6 +137,7 @@ func TestBothSecretsSignWhileTheyOverlap(t *testing.T) {
 }
 
 func TestALargeBodyHasALinkInstead(t *testing.T) {
+	t.Parallel()
 	big := json.RawMessage(`"` + strings.Repeat("x", 2000) + `"`)
 	tests := map[string]struct {
 		input, output json.RawMessage
@@ -148,8 +151,8 @@ func TestALargeBodyHasALinkInstead(t *testing.T) {
 		"input only": {big, json.RawMessage(`1`), []string{`"omitted":"output, input`}, `xxx`},
 	}
 	for name, test := range tests {
-		c := &queue.Completion{Job: job.Job{ID: "j1", Endpoint: "ep", Output: test.output}, Input: test.input}
-		body, err := bodyOf(c, 1000, "https://f.example/")
+		c := &deliveries.Task{Job: job.Job{ID: "j1", Endpoint: "ep", Output: test.output}, Input: test.input}
+		body, err := encodeBody(c, 1000, "https://f.example/")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +169,7 @@ func TestALargeBodyHasALinkInstead(t *testing.T) {
 
 func TestNothingSecretInTheLog(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, []time.Duration{}...)
+	s := newEnv(t, []time.Duration{}...)
 	s.serve(lenient())
 	to := strings.Replace(nobody(t), "http://", "http://user:hush@", 1) + "?token=hush"
 	for _, d := range s.over(s.complete(to)) {

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/deliveries"
 	"flightline/shared/job"
-	"flightline/shared/queue"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -31,11 +32,11 @@ type spell struct {
 }
 
 // watchLateness looks 20 times a second until the test ends.
-func (s *site) watchLateness() *lateness {
+func (s *env) watchLateness() *lateness {
 	s.t.Helper()
 	const every = 50 * time.Millisecond
 	l := &lateness{}
-	background(s.t, func(ctx context.Context) error {
+	testenv.Background(s.t, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			began := time.Now()
 			<-time.After(every)
@@ -67,7 +68,7 @@ func (l *lateness) allowed(due, began time.Time) time.Duration {
 }
 
 // checkPause wants the second of two attempts in time.
-func (l *lateness) checkPause(t *testing.T, what string, first, second queue.Delivery, want time.Duration) {
+func (l *lateness) checkPause(t *testing.T, what string, first, second deliveries.Attempt, want time.Duration) {
 	t.Helper()
 	due := first.Started.Add(first.Took + want)
 	late := second.Started.Sub(due)
@@ -79,7 +80,7 @@ func (l *lateness) checkPause(t *testing.T, what string, first, second queue.Del
 // The contract's pauses, with receivers of every kind side by side.
 func TestReceiversOfEveryKind(t *testing.T) {
 	t.Parallel()
-	s := newSite(t) // no schedule of its own: twice 10 s
+	s := newEnv(t) // no schedule of its own: twice 10 s
 	late := s.watchLateness()
 	cfg := lenient()
 	cfg.Timeout = 2 * time.Second
@@ -128,18 +129,18 @@ func TestReceiversOfEveryKind(t *testing.T) {
 	close(released)
 }
 
-func checkLog(t *testing.T, name string, log []queue.Delivery, status int, text string, late *lateness) {
+func checkLog(t *testing.T, name string, log []deliveries.Attempt, status int, text string, late *lateness) {
 	t.Helper()
 	for i, d := range log {
 		if d.Try != i+1 || d.Status != status || !strings.Contains(d.Error, text) || (text == "") != (d.Error == "") {
 			t.Errorf("%s: got attempt %+v, want number %d, status %d, error %q", name, d, i+1, status, text)
 		}
-		want := queue.DeliveryFailed
+		want := deliveries.Failed
 		switch {
 		case status >= 200 && status <= 299:
-			want = queue.Delivered
+			want = deliveries.Delivered
 		case i == len(log)-1:
-			want = queue.DeliveryGivenUp
+			want = deliveries.GivenUp
 		}
 		if d.Outcome != want {
 			t.Errorf("%s, attempt %d: got %s, want %s", name, i+1, d.Outcome, want)
@@ -189,7 +190,7 @@ func flood(w http.ResponseWriter, _ *http.Request) {
 
 func TestRetryAfterIsRespected(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, time.Second)
+	s := newEnv(t, time.Second)
 	late := s.watchLateness()
 	s.serve(lenient())
 	r := receive(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -11,13 +11,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/deliveries"
 	"flightline/shared/endpoint"
-	"flightline/shared/queue"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // told are what instances tell the queue of what they were handed out.
-func (s *site) told() <-chan *nats.Msg {
+func (s *env) told() <-chan *nats.Msg {
 	s.t.Helper()
 	told := make(chan *nats.Msg, 1000)
 	sub, err := s.bus.NC.ChanSubscribe("$JS.ACK."+streams.Webhooks+".>", told)
@@ -35,7 +36,7 @@ func (s *site) told() <-chan *nats.Msg {
 // refused yet, and then they are delivered.
 func TestARefusedDeletionLosesNoWebhook(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, time.Second)
+	s := newEnv(t, time.Second)
 	r := receive(t, answerWith(200))
 	told := s.told()
 	if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), s.endpoint); err != nil {
@@ -55,10 +56,10 @@ func TestARefusedDeletionLosesNoWebhook(t *testing.T) {
 	}
 }
 
-// A schedule may be longer than the queue keeps a completion: it ends before that.
+// A schedule may be longer than the queue keeps a task: it ends before that.
 func TestAWebhookIsGivenUpBeforeTheQueueForgetsIt(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, 10*time.Minute)
+	s := newEnv(t, 10*time.Minute)
 	r := receive(t, answerWith(500))
 	id := s.complete(r.url)
 	subject := streams.WebhookSubject("ep", id, 1)
@@ -76,16 +77,16 @@ func TestAWebhookIsGivenUpBeforeTheQueueForgetsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.serve(lenient())
-	if log := s.over(id); len(log) != 1 || log[0].Outcome != queue.DeliveryGivenUp || log[0].Status != 500 {
+	if log := s.over(id); len(log) != 1 || log[0].Outcome != deliveries.GivenUp || log[0].Status != 500 {
 		t.Errorf("got %+v, want it given up after the first attempt", log)
 	}
-	s.eventually("it is kept", func() bool { return s.left(streams.Undelivered) == 1 && s.left(streams.Webhooks) == 0 })
+	testenv.Eventually(s.t, "it is kept", func() bool { return s.left(streams.Undelivered) == 1 && s.left(streams.Webhooks) == 0 })
 }
 
 // A pause that was ended between the two looks at it keeps nothing back.
 func TestAResumedDestinationGetsWhatWasAboutToBeKept(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, time.Second)
+	s := newEnv(t, time.Second)
 	r := receive(t, answerWith(200))
 	origin := targetOf(r.url).origin
 	service, err := New(lenient(), Deps{Queue: s.queue, Registry: s.registry})
@@ -95,18 +96,18 @@ func TestAResumedDestinationGetsWhatWasAboutToBeKept(t *testing.T) {
 	if _, err := s.registry.Destinations.Pause(t.Context(), "ep", origin, "moves", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("memory has the pause", func() bool {
+	testenv.Eventually(s.t, "memory has the pause", func() bool {
 		d, err := s.registry.Destinations.Get(t.Context(), "ep", origin)
 		return err == nil && d.Paused
 	})
 	_, other := s.process()
-	if err := other.Destinations.Resume(t.Context(), "ep", origin); err != nil { // memory hears of it in a moment
+	if err := other.Destinations.Resume(t.Context(), "ep", origin); err != nil { // the cache has it in a moment
 		t.Fatal(err)
 	}
-	background(t, service.Run)
+	testenv.Background(t, service.Run)
 	id := s.complete(r.url)
 	s.over(id)
-	s.eventually("nothing is left behind", func() bool { return s.left(streams.Undelivered) == 0 && s.left(streams.Webhooks) == 0 })
+	testenv.Eventually(s.t, "nothing is left behind", func() bool { return s.left(streams.Undelivered) == 0 && s.left(streams.Webhooks) == 0 })
 }
 
 // lines are a log.
@@ -127,10 +128,10 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), what)
 }
 
-// The pause takes failures and time; whichever comes last, it is told, and once.
+// The pause takes failures and time; whichever comes last, it is logged, and once.
 func TestAPauseIsTold(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, []time.Duration{}...)
+	s := newEnv(t, []time.Duration{}...)
 	if _, err := s.registry.Endpoints.Update(t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 		e.WebhookRetries = []time.Duration{}
 		return e, nil
@@ -140,18 +141,18 @@ func TestAPauseIsTold(t *testing.T) {
 	var log lines
 	cfg := lenient()
 	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-	cfg.Patience.Webhooks, cfg.Patience.For = 1, time.Second
+	cfg.FailurePolicy.Webhooks, cfg.FailurePolicy.For = 1, time.Second
 	s.serve(cfg)
 	r := receive(t, answerWith(503))
 	s.over(s.complete(r.url))
-	s.eventually("a failure", func() bool {
+	testenv.Eventually(s.t, "a failure", func() bool {
 		d, err := s.registry.Destinations.Find(t.Context(), "ep", targetOf(r.url).origin)
 		return err == nil && d.Failures == 1 && !d.Paused && time.Since(d.First) > time.Second
 	})
 	s.over(s.complete(r.url))
-	s.eventually("the pause is told", func() bool { return log.count("destination paused") == 1 })
+	testenv.Eventually(s.t, "the pause is logged", func() bool { return log.count("destination paused") == 1 })
 	s.complete(r.url)
-	s.eventually("the next one is kept", func() bool { return s.left(streams.Undelivered) == 3 })
+	testenv.Eventually(s.t, "the next one is kept", func() bool { return s.left(streams.Undelivered) == 3 })
 	if n := log.count("destination paused"); n != 1 {
 		t.Errorf("told %d times, want once", n)
 	}

@@ -5,18 +5,18 @@ import (
 	"strconv"
 	"time"
 
-	"flightline/shared/queue"
+	"flightline/shared/deliveries"
 )
 
 const (
 	// retryPause is what the contract has between two attempts, retries how
 	// many follow the first one.
 	retryPause, retries = 10 * time.Second, 2
-	// maxRetryAfter is the longest wish of a receiver that is granted.
+	// maxRetryAfter bounds the pause that a receiver may ask for.
 	maxRetryAfter = 60 * time.Second
 )
 
-// step is what is to be done with a completion.
+// step is what to do with a task.
 type step int
 
 const (
@@ -27,13 +27,13 @@ const (
 )
 
 // stepOf decides by the last attempt that the log has; n is the next one.
-func stepOf(last queue.Delivery, replay string, now time.Time) (do step, n int) {
+func stepOf(last deliveries.Attempt, replay string, now time.Time) (do step, n int) {
 	switch {
 	case last.Seq == 0 || last.Replay != replay:
 		return try, 1
-	case last.Outcome == queue.Delivered:
+	case last.Outcome == deliveries.Delivered:
 		return finish, 0
-	case last.Outcome == queue.DeliveryGivenUp:
+	case last.Outcome == deliveries.GivenUp:
 		return giveUp, 0
 	case now.Before(last.Next):
 		return wait, 0
@@ -42,7 +42,7 @@ func stepOf(last queue.Delivery, replay string, now time.Time) (do step, n int) 
 }
 
 // pauseAfter is how long after the end of failed attempt n the next one
-// follows; again is false if there is none. A receiver may ask for a longer
+// follows; again is false if none exists. A receiver may ask for a longer
 // pause, not for a shorter one.
 func pauseAfter(n int, schedule []time.Duration, wish time.Duration) (pause time.Duration, again bool) {
 	switch {

@@ -134,7 +134,7 @@ func (n *names) serve() {
 		}
 		end := 12 + bytes.IndexByte(buf[12:size], 0) + 5 // the header, the name, its type and class
 		answer := append([]byte{buf[0], buf[1], 0x84, 0, 0, 1, 0, 0, 0, 0, 0, 0}, buf[12:end]...)
-		if buf[end-3] == 1 { // A; of AAAA there is none
+		if buf[end-3] == 1 { // A; no AAAA exists
 			told := n.addresses
 			if i := int(n.asked.Add(1)-1) % len(told); !n.all.Load() {
 				told = told[i : i+1]
@@ -158,6 +158,7 @@ func (n *names) resolver() *net.Resolver {
 // A name whose address changes each time it is asked for: there is one look-up
 // for a connection, and its address is judged, whatever an earlier one said.
 func TestRebindingIsJudgedAtTheConnection(t *testing.T) {
+	t.Parallel()
 	good := httptest.NewServer(answerWith(200))
 	defer good.Close()
 	_, port, err := net.SplitHostPort(good.Listener.Addr().String())
@@ -211,7 +212,7 @@ func TestAPublicNameThatTurnsInwards(t *testing.T) {
 	}
 }
 
-// A receiver that is allowed sends us on to one that is not, by each status and
+// A receiver that is allowed redirects us to a receiver that is not, by each status and
 // form of address; nothing is followed, also not to itself.
 func TestARedirectLeadsNowhere(t *testing.T) {
 	t.Parallel()
@@ -244,6 +245,7 @@ func TestARedirectLeadsNowhere(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct{ origin, shown string }{
 		"https://h/a?token=x#y":         {"https://h:443", "https://h:443/a"},
 		"http://user:secret@H:8080/a b": {"http://h:8080", "http://h:8080/a%20b"},

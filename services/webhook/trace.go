@@ -12,29 +12,28 @@ import (
 	"flightline/shared/telemetry"
 )
 
-// within is ctx within the trace of the completion's job, for spans and for the
-// log.
-func (s *Service) within(ctx context.Context, o *order) context.Context {
-	if s.cfg.Tracer == nil || o.Job.Trace == "" {
+// withTrace returns ctx with the trace of the task's job, for spans and logs.
+func (s *Service) withTrace(ctx context.Context, t *task) context.Context {
+	if s.cfg.Tracer == nil || t.Job.Trace == "" {
 		return ctx
 	}
-	return trace.ContextWithRemoteSpanContext(ctx, telemetry.Of(&o.Job))
+	return trace.ContextWithRemoteSpanContext(ctx, telemetry.Of(&t.Job))
 }
 
-// traced makes a span of the attempt that post makes, the try-th one, and names
-// it to the receiver.
-func (s *Service) traced(ctx context.Context, o *order, try int, header http.Header, post func(context.Context) (result, error)) (result, error) {
+// traced runs post, the attempt with number try, in a span and passes the span
+// to the receiver.
+func (s *Service) traced(ctx context.Context, t *task, try int, header http.Header, post func(context.Context) (result, error)) (result, error) {
 	if s.cfg.Tracer == nil {
 		return post(ctx)
 	}
 	attrs := []attribute.KeyValue{
-		attribute.String("http.request.method", http.MethodPost), attribute.String("url.full", o.to.origin),
-		attribute.String("flightline.endpoint.id", o.Job.Endpoint), attribute.String("flightline.job.id", string(o.Job.ID)),
+		attribute.String("http.request.method", http.MethodPost), attribute.String("url.full", t.to.origin),
+		attribute.String("flightline.endpoint.id", t.Job.Endpoint), attribute.String("flightline.job.id", string(t.Job.ID)),
 		attribute.Int("flightline.webhook.attempt", try),
 	}
-	if o.to.url != nil {
-		attrs = append(attrs, attribute.String("server.address", o.to.url.Hostname()))
-		if port, err := strconv.Atoi(o.to.url.Port()); err == nil {
+	if t.to.url != nil {
+		attrs = append(attrs, attribute.String("server.address", t.to.url.Hostname()))
+		if port, err := strconv.Atoi(t.to.url.Port()); err == nil {
 			attrs = append(attrs, attribute.Int("server.port", port))
 		}
 	}

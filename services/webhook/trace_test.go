@@ -14,7 +14,7 @@ import (
 // Some receivers have their secret in the path of their address.
 func TestNoSpanHasThePathOfAnAddress(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, time.Second)
+	s := newEnv(t, time.Second)
 	spans := tracetest.NewSpanRecorder()
 	cfg := lenient()
 	cfg.Tracer = telemetry.New(trace.NewTracerProvider(trace.WithSpanProcessor(spans)))

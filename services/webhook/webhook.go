@@ -1,28 +1,26 @@
-// Package webhook tells receivers that jobs ended. Completions wait in the work
-// queue WEBHOOKS; each is posted, signed as Standard Webhooks has it, until a
-// 2xx or the end of the endpoint's schedule.
+// Package webhook posts the ends of jobs to their webhooks. Tasks wait in
+// the work queue WEBHOOKS; each is posted with a Standard Webhooks signature
+// until a 2xx, or the end of the retry schedule (schedule.go has the default; an
+// endpoint may have its own).
 //
-// How often a completion was tried is said by the log of deliveries, which an
-// attempt is added to by compare-and-set before the completion leaves the
-// queue or is put off. So a crash between any two steps, or two instances that
-// hold the same completion, repeat an attempt at worst: the receiver tells it
-// by its webhook-id.
+// The log of deliveries decides how often a task was tried. An attempt is
+// appended to it by compare-and-set before the message is acked or nacked. So a
+// crash between two steps, or two instances with the same task, repeat an
+// attempt at worst: a receiver recognises it by its webhook-id.
 //
-// What is read stays in memory until it is posted: each origin (scheme, host,
-// port) has a lane, with a few attempts at once, fewer the more it fails. The
-// queue hears every few seconds what is still in hand, so that it sends it to
-// nobody else. Payloads beyond a total are dropped and read again before the
-// post. Only when all lanes together are full does anything go back: half of
-// the lane that is expected to take longest, and nothing if all lanes are soon
-// done; reading waits then. So a receiver that hangs holds up its own lane
-// only, and no completion is sent away because others wait before it. (What
-// is sent away comes back late: while acknowledgements stream in, the server
-// does not look for what is due if more than 1024 are out.)
+// What is read stays in memory until it is posted, without its payload. Each
+// origin (scheme, host, port) has a queue with a few attempts at once, fewer the
+// more of them fail. The leases of waiting tasks are extended. When memory is
+// full, half of the queue that is expected to take longest is released; if all
+// are expected to be done soon, reading waits. So a receiver that hangs delays
+// only its own queue. (Released tasks return late: while acks stream in and more
+// than 1024 messages are out, the server does not look for what is due.)
 package webhook
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,13 +29,14 @@ import (
 	"time"
 
 	"flightline/shared/bus"
+	"flightline/shared/deliveries"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/telemetry"
 )
 
-// Config is what may differ between installations. The zero value is strict:
-// https to public addresses only.
+// Config is the configuration of a Service. The zero value is strict: https to
+// public addresses only.
 type Config struct {
 	// AllowHTTP lets webhooks go to http addresses too.
 	AllowHTTP bool
@@ -46,10 +45,10 @@ type Config struct {
 	// Timeout bounds an attempt up to the answer's headers. 0 means 15 s; at
 	// most 20 s.
 	Timeout time.Duration
-	// PerHost bounds the attempts at once to one origin. 0 means 8.
-	PerHost int
-	// AtOnce bounds all attempts at once. 0 means 1024.
-	AtOnce int
+	// MaxPerHost bounds the attempts at once to one origin. 0 means 8.
+	MaxPerHost int
+	// MaxConcurrency bounds all attempts at once. 0 means 1024.
+	MaxConcurrency int
 	// MaxBody is the largest body, in bytes; a larger one has a link instead of
 	// the output. 0 means 10 MB.
 	MaxBody int
@@ -59,26 +58,25 @@ type Config struct {
 	// DeliveriesMaxBytes bounds the log of deliveries: the oldest go first. 0 means
 	// no bound but their age.
 	DeliveriesMaxBytes int64
-	// Patience before a destination is paused. The zero value means 20 webhooks
+	// FailurePolicy is when a destination is paused. The zero value means 20 webhooks
 	// in an hour.
-	Patience registry.Patience
-	// Tracer makes a span of each attempt, and tells the receiver of it. nil means
-	// none.
+	FailurePolicy registry.FailurePolicy
+	// Tracer makes a span for each attempt and passes it to the receiver. nil
+	// means none.
 	Tracer *telemetry.Tracer
-	// Tried, if not nil, is called after each attempt that was logged.
-	Tried func(queue.DeliveryOutcome)
-	// Log hears of what no answer tells. nil means silence.
+	// OnAttempt, if not nil, is called after each attempt that was logged.
+	OnAttempt func(deliveries.Outcome)
+	// Log gets what no answer shows. nil means no log.
 	Log *slog.Logger
 	// Point, if not nil, is called at each named crash point, for tests that
 	// end the service there.
 	Point func(Point)
 
-	resolver *net.Resolver // of a test; nil: the system's
-	waiting  int           // of a test; 0: allWaiting
-	bytes    int           // of a test; 0: allBytes
+	resolver   *net.Resolver // of a test; nil: the system's
+	maxWaiting int           // of a test; 0: defaultMaxWaiting
 }
 
-// Point names a place between two steps where a crash must lose nothing.
+// Point is a crash point: a place between two steps where a crash loses nothing.
 type Point string
 
 // The crash points.
@@ -87,22 +85,21 @@ const (
 	AfterLog  Point = "after the log, before the queue"
 )
 
-// MaxTimeout is the longest Config.Timeout: attempts are to end while the queue
-// knows them to be in hand.
+// MaxTimeout is the longest Config.Timeout: an attempt must end before its lease.
 const MaxTimeout = 20 * time.Second
 
 const (
-	defaultTimeout = 15 * time.Second
-	defaultPerHost = 8
-	defaultAtOnce  = 1024
-	defaultMaxBody = 10 << 20
-	defaultGivenUp = 20
-	defaultFailing = time.Hour
+	defaultTimeout        = 15 * time.Second
+	defaultMaxPerHost     = 8
+	defaultMaxConcurrency = 1024
+	defaultMaxBody        = 10 << 20
+	defaultGivenUp        = 20
+	defaultFailing        = time.Hour
 	// stopGrace is how long attempts that run may go on when the service stops.
 	stopGrace = 5 * time.Second
 )
 
-// Deps are what the service stands on. Their Run methods are the caller's to run.
+// Deps are the dependencies of a Service. The caller runs their Run methods.
 type Deps struct {
 	Queue    *queue.Queue
 	Registry *registry.Registry
@@ -110,15 +107,14 @@ type Deps struct {
 
 // Service is one instance; several share the work.
 type Service struct {
-	cfg      Config
-	log      *slog.Logger
-	queue    *queue.Queue
-	registry *registry.Registry
-	client   *http.Client
-	targets  targets
-	signer   signer
-	clocks   clocks
-	book     *logbook // while it runs
+	cfg        Config
+	log        *slog.Logger
+	queue      *queue.Queue
+	deliveries *deliveries.Store
+	registry   *registry.Registry
+	client     *http.Client
+	// successes is set while the service runs.
+	successes *attemptLog
 }
 
 // New returns a service that is ready for Run. It starts nothing, and fails
@@ -133,15 +129,19 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Patience == (registry.Patience{}) {
-		cfg.Patience = registry.Patience{Webhooks: defaultGivenUp, For: defaultFailing}
+	if cfg.FailurePolicy == (registry.FailurePolicy{}) {
+		cfg.FailurePolicy = registry.FailurePolicy{Webhooks: defaultGivenUp, For: defaultFailing}
 	}
 	cfg.Timeout = orDefault(cfg.Timeout, defaultTimeout)
-	cfg.PerHost = orDefault(cfg.PerHost, defaultPerHost)
-	cfg.AtOnce = orDefault(cfg.AtOnce, defaultAtOnce)
+	cfg.MaxPerHost = orDefault(cfg.MaxPerHost, defaultMaxPerHost)
+	cfg.MaxConcurrency = orDefault(cfg.MaxConcurrency, defaultMaxConcurrency)
 	cfg.MaxBody = orDefault(cfg.MaxBody, defaultMaxBody)
-	cfg.waiting, cfg.bytes = orDefault(cfg.waiting, allWaiting), orDefault(cfg.bytes, allBytes)
-	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, client: newClient(cfg)}, nil
+	cfg.maxWaiting = orDefault(cfg.maxWaiting, defaultMaxWaiting)
+	store, err := deliveries.New(deps.Queue, cfg.Log)
+	if err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry, client: newClient(cfg)}, nil
 }
 
 func orDefault[T int | time.Duration](v, standard T) T {
@@ -151,47 +151,33 @@ func orDefault[T int | time.Duration](v, standard T) T {
 	return v
 }
 
-// Run delivers until ctx ends. It sits out outages. Attempts that run then may
-// go on for 5 s; the rest goes back to the queue.
+// Run delivers until ctx ends, through outages. Attempts that run when ctx ends
+// may go on for 5 s; other tasks return to the queue.
 func (s *Service) Run(ctx context.Context) error {
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	defer s.client.CloseIdleConnections()
-	defer s.clocks.close()
-	s.book = s.openBook(work)
+	s.successes = newAttemptLog()
 	var workers sync.WaitGroup
-	l := newLanes(s.cfg, func(o *order) verdict { return s.deliver(work, o) }, workers.Go)
-	workers.Go(func() { extendUntil(ctx, l) })
+	hosts := newHostQueues(s.cfg, func(t *task) outcome { return s.deliver(work, t) }, workers.Go)
+	workers.Go(func() { hosts.extendUntil(ctx) })
 	if s.cfg.DeliveriesMaxBytes > 0 {
-		workers.Go(func() { bus.KeepTrimmed(ctx, s.log, "deliveries", s.cfg.DeliveriesMaxBytes, s.queue.TrimDeliveries) })
+		workers.Go(func() { bus.KeepTrimmed(ctx, s.log, "deliveries", s.cfg.DeliveriesMaxBytes, s.deliveries.Trim) })
 	}
-	unhold := context.AfterFunc(ctx, l.close)
-	defer unhold()
-	err := s.queue.Completions(ctx, func(c *queue.Completion) { l.offer(orderOf(c, s.targets.of(c.Job.Webhook))) })
-	l.close()
+	stop := context.AfterFunc(ctx, hosts.close)
+	defer stop()
+	err := s.deliveries.Consume(ctx, func(c *deliveries.Task) { hosts.add(newTask(c)) })
+	hosts.close()
 	late := time.AfterFunc(stopGrace, abandon)
 	defer late.Stop()
 	workers.Wait()
-	s.book.close()
+	s.successes.close()
 	return err
 }
 
-func extendUntil(ctx context.Context, l *lanes) {
-	ticks := time.NewTicker(extendEvery)
-	defer ticks.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticks.C:
-			l.extend(now)
-		}
-	}
-}
-
-func (s *Service) tried(outcome queue.DeliveryOutcome) {
-	if s.cfg.Tried != nil {
-		s.cfg.Tried(outcome)
+func (s *Service) observe(o deliveries.Outcome) {
+	if s.cfg.OnAttempt != nil {
+		s.cfg.OnAttempt(o)
 	}
 }
 

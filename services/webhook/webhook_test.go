@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -16,36 +15,41 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/deliveries"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testenv.SetParallel(3)
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait for a fact.
 const patience = 2 * time.Minute
 
-// site is a bus with the endpoint "ep", whose webhooks are tried again after
+// env is a bus with the endpoint "ep", whose webhooks are tried again after
 // what schedule says.
-type site struct {
-	t        testing.TB
-	bus      *bustest.Bus // nil: a cluster
-	js       jetstream.JetStream
-	connect  func(testing.TB) *nats.Conn
-	replicas int
-	queue    *queue.Queue
-	registry *registry.Registry
-	endpoint endpoint.Endpoint
+type env struct {
+	t          testing.TB
+	bus        *testenv.Server // nil: a cluster
+	js         jetstream.JetStream
+	connect    func(testing.TB) *nats.Conn
+	replicas   int
+	queue      *queue.Queue
+	registry   *registry.Registry
+	deliveries *deliveries.Store
+	endpoint   endpoint.Endpoint
 }
 
-func newSite(t testing.TB, schedule ...time.Duration) *site {
+func newEnv(t testing.TB, schedule ...time.Duration) *env {
 	t.Helper()
-	bus := bustest.New(t)
-	s := &site{t: t, bus: bus, js: bus.JS, connect: bus.Connect}
+	bus := testenv.NewServer(t)
+	s := &env{t: t, bus: bus, js: bus.JS, connect: bus.Connect}
 	if err := streams.Apply(t.Context(), s.js, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +58,14 @@ func newSite(t testing.TB, schedule ...time.Duration) *site {
 }
 
 // create makes the endpoint "ep", once the streams are there.
-func (s *site) create(e endpoint.Endpoint) {
+func (s *env) create(e endpoint.Endpoint) {
 	s.t.Helper()
 	s.queue, s.registry = s.process()
 	e.ID, e.WebhookSecret, e.Created = "ep", endpoint.NewWebhookSecret(), time.Now()
 	var err error
+	if s.deliveries, err = deliveries.New(s.queue, nil); err != nil {
+		s.t.Fatal(err)
+	}
 	if s.endpoint, err = s.registry.Endpoints.Create(s.t.Context(), e); err != nil {
 		s.t.Fatal(err)
 	}
@@ -68,7 +75,7 @@ func (s *site) create(e endpoint.Endpoint) {
 }
 
 // process is what one process has of its own.
-func (s *site) process() (*queue.Queue, *registry.Registry) {
+func (s *env) process() (*queue.Queue, *registry.Registry) {
 	s.t.Helper()
 	nc := s.connect(s.t)
 	q, err := queue.New(s.t.Context(), nc, queue.Config{Replicas: s.replicas})
@@ -79,8 +86,8 @@ func (s *site) process() (*queue.Queue, *registry.Registry) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	background(s.t, q.Run)
-	background(s.t, reg.Run)
+	testenv.Background(s.t, q.Run)
+	testenv.Background(s.t, reg.Run)
 	return q, reg
 }
 
@@ -90,34 +97,18 @@ func lenient() Config {
 }
 
 // serve runs an instance until the test or the function it returns ends it.
-func (s *site) serve(cfg Config) (stop func()) {
+func (s *env) serve(cfg Config) (stop func()) {
 	s.t.Helper()
 	q, reg := s.process()
 	service, err := New(cfg, Deps{Queue: q, Registry: reg})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return background(s.t, service.Run)
-}
-
-// background runs f until the test or the function it returns ends it, and
-// waits for its return.
-func background(t testing.TB, f func(context.Context) error) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := f(ctx); err != nil && ctx.Err() == nil {
-			t.Errorf("run: %v", err)
-		}
-	})
-	stop = func() { cancel(); wg.Wait() }
-	t.Cleanup(stop)
-	return stop
+	return testenv.Background(s.t, service.Run)
 }
 
 // complete ends a job with the webhook and announces that, as the recorder does.
-func (s *site) complete(webhook string) job.ID {
+func (s *env) complete(webhook string) job.ID {
 	s.t.Helper()
 	id := queue.NewID(job.Async)
 	s.submit(id, webhook, json.RawMessage(`{"n":"<1>"}`))
@@ -129,24 +120,24 @@ func (s *site) complete(webhook string) job.ID {
 	return id
 }
 
-func (s *site) submit(id job.ID, webhook string, input json.RawMessage) {
+func (s *env) submit(id job.ID, webhook string, input json.RawMessage) {
 	s.t.Helper()
 	if _, err := s.queue.Submit(s.t.Context(), s.endpoint, id, job.Async, job.Request{Input: input, Webhook: webhook}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *site) announce(j *job.Job) {
+func (s *env) announce(j *job.Job) {
 	s.t.Helper()
-	if err := s.queue.Announce(s.t.Context(), queue.Fact{Job: *j, Partition: s.endpoint.Partition}); err != nil {
+	if err := s.deliveries.Enqueue(s.t.Context(), queue.RecordChange{Job: *j, Partition: s.endpoint.Partition}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // log is what the log of deliveries has of a job, the oldest first.
-func (s *site) log(id job.ID) []queue.Delivery {
+func (s *env) log(id job.ID) []deliveries.Attempt {
 	s.t.Helper()
-	list, _, err := s.queue.Deliveries(s.t.Context(), "ep", queue.DeliveriesOf{Job: id, Most: 100})
+	list, _, err := s.deliveries.List(s.t.Context(), "ep", deliveries.Query{Job: id, Most: 100})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -157,29 +148,18 @@ func (s *site) log(id job.ID) []queue.Delivery {
 }
 
 // over waits until the last attempt of a job is no failure that another follows.
-func (s *site) over(id job.ID) []queue.Delivery {
+func (s *env) over(id job.ID) []deliveries.Attempt {
 	s.t.Helper()
-	var list []queue.Delivery
-	s.eventually("the end of the deliveries of "+string(id), func() bool {
+	var list []deliveries.Attempt
+	testenv.Eventually(s.t, "the end of the deliveries of "+string(id), func() bool {
 		list = s.log(id)
-		return len(list) > 0 && list[len(list)-1].Outcome != queue.DeliveryFailed
+		return len(list) > 0 && list[len(list)-1].Outcome != deliveries.Failed
 	})
 	return list
 }
 
-func (s *site) eventually(what string, holds func() bool) {
-	s.t.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not within %s: %s", patience, what)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-}
-
 // left is how many messages a stream has.
-func (s *site) left(stream string) uint64 {
+func (s *env) left(stream string) uint64 {
 	s.t.Helper()
 	for late := time.Now().Add(patience); ; <-time.After(100 * time.Millisecond) {
 		got, err := s.js.Stream(s.t.Context(), stream)

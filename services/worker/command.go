@@ -48,11 +48,11 @@ func (c *command) run(ctx context.Context, j *sdk.Job) (any, error) {
 	log := c.log.With("job", j.ID, "run", j.Run)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	stderr := &tail{most: stderrTail, line: func(line []byte) { log.DebugContext(ctx, "command says", "stderr", string(line)) }}
+	stderr := &tail{most: stderrTail, line: func(line []byte) { log.InfoContext(ctx, "command says", "stderr", string(line)) }}
 	cmd := c.prepare(ctx, append(input, '\n'), stderr)
 	out := &results{
 		emit:  func(chunk json.RawMessage) error { return j.Emit(ctx, chunk) },
-		other: func(line []byte) { log.DebugContext(ctx, "command says", "stdout", string(line)) },
+		other: func(line []byte) { log.InfoContext(ctx, "command says", "stdout", string(line)) },
 	}
 	err = execute(ctx, stop, cmd, out)
 	switch cause := context.Cause(ctx); {
@@ -62,10 +62,8 @@ func (c *command) run(ctx context.Context, j *sdk.Job) (any, error) {
 		return nil, cause
 	case err != nil:
 		return nil, failure(err, stderr.String())
-	case out.last == nil:
-		return nil, nil
 	}
-	return out.last, nil
+	return out.output()
 }
 
 func (c *command) prepare(ctx context.Context, input []byte, stderr io.Writer) *exec.Cmd {
@@ -94,7 +92,7 @@ func execute(ctx context.Context, stop context.CancelCauseFunc, cmd *exec.Cmd, o
 	defer func() { _ = stdout.Close() }()
 	cmd.Stdout = write
 	err = cmd.Start()
-	_ = write.Close() // the command has its own, or there is none
+	_ = write.Close() // the command has its own, or was not started
 	if err != nil {
 		return fmt.Errorf("start command: %w", err)
 	}
@@ -127,8 +125,8 @@ func failure(err error, stderr string) error {
 }
 
 // lingering reads a command's output to its end. Once the command has ended,
-// which a read deadline in the past tells, it reads what is there, and then
-// until no more comes from whoever else holds the pipe.
+// which a read deadline in the past shows, it reads what is there, and then
+// until no more comes from another process that holds the pipe.
 type lingering struct{ pipe *os.File }
 
 // Read implements io.Reader.

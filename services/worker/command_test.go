@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	sdk "flightline/shared/worker"
 )
 
@@ -27,7 +28,11 @@ func TestACommandsOutputIsTheJobs(t *testing.T) {
 	}{
 		"the last line":       {`echo '{"n": 1}'`, job.Completed, `{"n":1}`, nil, ""},
 		"no output":           {`exit 0`, job.Completed, ``, nil, ""},
-		"no JSON":             {`echo loading; echo done`, job.Completed, ``, nil, ""},
+		"text":                {`echo hello`, job.Completed, `"hello"`, nil, ""},
+		"lines of text":       {`echo; printf '  a \r\n\nb"\n\n'`, job.Completed, `"  a \n\nb\""`, nil, ""},
+		"empty lines":         {`echo; echo`, job.Completed, ``, nil, ""},
+		"text, then JSON":     {`echo loading; echo 1`, job.Completed, `1`, nil, ""},
+		"text of a failure":   {`echo no; exit 1`, job.Failed, ``, nil, "exit status 1"},
 		"chunks, then output": {`echo 1; echo loading; echo '"two"'; echo; echo [3]; echo bye`, job.Completed, `[3]`, []string{`1`, `"two"`}, ""},
 		"no end of line":      {`printf '1\n2'`, job.Completed, `2`, []string{`1`}, ""},
 		"CRLF":                {`printf '1\r\n2\r\n'`, job.Completed, `2`, []string{`1`}, ""},
@@ -43,7 +48,7 @@ func TestACommandsOutputIsTheJobs(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t)
+			s := newEnv(t)
 			s.shell(t, tt.script)
 			id := s.submit(t)
 			j := s.ended(t, id)
@@ -58,7 +63,7 @@ func TestACommandsOutputIsTheJobs(t *testing.T) {
 }
 
 func TestACommandGetsTheJobOnStdin(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	s.shell(t, "cat")
 	big := strings.Repeat("x", 1<<20) // more than a pipe holds
 	plain := s.submit(t)
@@ -80,11 +85,11 @@ func TestACommandGetsTheJobOnStdin(t *testing.T) {
 }
 
 func TestAChunkIsSentOnceALaterLineShowsThatItIsNotTheLast(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	dir := t.TempDir()
 	s.shell(t, `echo 1; echo 2; while [ ! -e `+dir+`/go ]; do sleep 0.02; done; echo 3`)
 	id := s.submit(t)
-	until(t, "the first chunk", func() bool { return slices.Equal(s.chunks(t, id), []string{"1"}) })
+	testenv.Eventually(t, "the first chunk", func() bool { return slices.Equal(s.chunks(t, id), []string{"1"}) })
 	write(t, filepath.Join(dir, "go"))
 	if j := s.ended(t, id); string(j.Output) != "3" {
 		t.Errorf("got %s, want 3", j.Output)
@@ -95,7 +100,7 @@ func TestAChunkIsSentOnceALaterLineShowsThatItIsNotTheLast(t *testing.T) {
 }
 
 func TestLargeOutputs(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	// A line of $2 MB in quotes, after which the command would go on.
 	s.shell(t, `n=$(sed 's/.*"text":"\([0-9]*\)".*/\1/'); printf '"'; head -c $n /dev/zero | tr '\0' x; echo '"'; [ $n -lt 20971520 ] || sleep 60`)
 	for size, want := range map[int]job.Status{job.MaxOutput - 2: job.Completed, job.MaxOutput + 4096: job.Failed} {
@@ -107,8 +112,21 @@ func TestLargeOutputs(t *testing.T) {
 	}
 }
 
+func TestTextOfACommandIsBoundedUnlessJSONFollows(t *testing.T) {
+	s := newEnv(t)
+	// 21 MB of text in lines, and what the input says after it.
+	s.shell(t, `last=$(sed 's/.*"last":"\([a-z0-9]*\)".*/\1/'); head -c 22020096 /dev/zero | tr '\0' x | fold -w 1000000; echo; echo $last`)
+	for last, want := range map[string]job.Status{"1": job.Completed, "end": job.Failed} {
+		id := s.submit(t, func(r *job.Request) { r.Input = json.RawMessage(`{"last":"` + last + `"}`) })
+		j := s.ended(t, id)
+		if j.Status != want || want == job.Completed && string(j.Output) != last || want == job.Failed && !strings.HasPrefix(j.Error, job.ErrTextOutputTooLarge) {
+			t.Errorf("text, then %s: got %s, %.80s, %q, want %s", last, j.Status, j.Output, j.Error, want)
+		}
+	}
+}
+
 func TestALongStderrIsCutToItsEnd(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	s.shell(t, `head -c 300000 /dev/zero | tr '\0' x >&2; echo 'the end' >&2; exit 1`)
 	j := s.ended(t, s.submit(t))
 	if len(j.Error) > job.MaxError || len(j.Error) < job.MaxError/2 || !strings.HasPrefix(j.Error, "exit status 1: (cut) …x") || !strings.HasSuffix(j.Error, "xthe end") {
@@ -117,18 +135,18 @@ func TestALongStderrIsCutToItsEnd(t *testing.T) {
 }
 
 // stubborn ignores SIGTERM, as does its child, which holds the output open.
-// It tells both process ids.
+// It prints both process ids.
 const stubborn = `trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo $! > child; echo $$ > own; echo 1; while :; do sleep 0.1; done`
 
 func TestTheWholeGroupIsKilledAndTheSlotIsFree(t *testing.T) {
 	tests := map[string]struct {
 		change func(*job.Request)
-		end    func(*testing.T, *site, job.ID) // makes the job end
+		end    func(*testing.T, *env, job.ID) // makes the job end
 		status job.Status
 	}{
 		"cancel": {
 			func(*job.Request) {},
-			func(t *testing.T, s *site, id job.ID) {
+			func(t *testing.T, s *env, id job.ID) {
 				t.Helper()
 				if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
 					t.Fatal(err)
@@ -138,18 +156,18 @@ func TestTheWholeGroupIsKilledAndTheSlotIsFree(t *testing.T) {
 		},
 		"deadline": {
 			func(r *job.Request) { r.Policy.ExecutionTimeout = 2 * time.Second },
-			func(*testing.T, *site, job.ID) {},
+			func(*testing.T, *env, job.ID) {},
 			job.TimedOut,
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
+			s := newEnv(t)
 			dir := t.TempDir()
 			// The second job shows when the slot is free.
 			s.run(t, Config{Dir: dir, Command: []string{"sh", "-c", `if [ -e own ]; then echo '"free"'; else ` + stubborn + `; fi`}})
 			id := s.submit(t, tt.change)
-			until(t, "the command runs", func() bool { return pid(dir, "own") > 0 })
+			testenv.Eventually(t, "the command runs", func() bool { return pid(dir, "own") > 0 })
 			own, child := pid(dir, "own"), pid(dir, "child")
 			next := s.submit(t)
 			tt.end(t, s, id)
@@ -158,22 +176,22 @@ func TestTheWholeGroupIsKilledAndTheSlotIsFree(t *testing.T) {
 			}
 			s.ended(t, next)
 			for _, p := range []int{own, child} {
-				until(t, "the process is gone", func() bool { return gone(p) })
+				testenv.Eventually(t, "the process is gone", func() bool { return gone(p) })
 			}
 		})
 	}
 }
 
 func TestACommandThatHeedsSIGTERMMayCleanUp(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	dir := t.TempDir()
 	s.run(t, Config{Dir: dir, Command: []string{"sh", "-c", `trap 'echo cleaned > cleaned; exit 0' TERM; echo $$ > own; while :; do sleep 0.05; done`}})
 	id := s.submit(t)
-	until(t, "the command runs", func() bool { return pid(dir, "own") > 0 })
+	testenv.Eventually(t, "the command runs", func() bool { return pid(dir, "own") > 0 })
 	if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it cleaned up", func() bool {
+	testenv.Eventually(t, "it cleaned up", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "cleaned"))
 		return err == nil
 	})
@@ -183,7 +201,7 @@ func TestACommandThatHeedsSIGTERMMayCleanUp(t *testing.T) {
 }
 
 func TestTheEnvironmentIsTheOneGiven(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	t.Setenv("SECRET", "hush")
 	s.run(t, Config{Env: []string{"MODEL=small", "PATH=/usr/bin:/bin"}, Command: []string{"sh", "-c", `echo "\"$MODEL$SECRET\""`}})
 	if j := s.ended(t, s.submit(t)); string(j.Output) != `"small"` {

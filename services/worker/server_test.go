@@ -42,7 +42,7 @@ func TestAServersAnswerIsTheJobsOutcome(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t)
+			s := newEnv(t)
 			s.serve(t, tt.handler)
 			id := s.submit(t)
 			j := s.ended(t, id)
@@ -65,7 +65,7 @@ func answers(status int, contentType, body string) http.HandlerFunc {
 }
 
 func TestAServerGetsTheJob(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	s.serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("got %s of %s", r.Method, r.Header.Get("Content-Type"))
@@ -80,7 +80,7 @@ func TestAServerGetsTheJob(t *testing.T) {
 }
 
 func TestACancelEndsTheRequest(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	asked, hungUp := make(chan struct{}), make(chan struct{})
 	s.serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -97,7 +97,7 @@ func TestACancelEndsTheRequest(t *testing.T) {
 }
 
 func TestAServerThatIsAwayFailsTheJob(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	s.serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	if j := s.ended(t, s.submit(t)); j.Status != job.Failed || !strings.HasPrefix(j.Error, "ask the server: ") {
 		t.Errorf("got %s %q", j.Status, j.Error)

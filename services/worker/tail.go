@@ -6,7 +6,7 @@ import "bytes"
 // waits, so that a command is not held up by its stderr.
 type tail struct {
 	most int
-	line func(line []byte) // hears each whole line
+	line func(line []byte) // gets each whole line
 
 	kept []byte
 	cut  bool

@@ -10,9 +10,10 @@
 // webhook and s3Config are there if the caller gave them, the policy is the
 // one in force. Each line of JSON on stdout is a result: the last one is the
 // job's output, those before it are chunks of its stream, sent as soon as a
-// later one shows that they are not the last. Other lines are logged at level
-// debug, as is stderr. Exit code 0 completes the job; any other fails it with
-// the end of stderr as its error.
+// later one shows that they are not the last. If no line is JSON, the text is the
+// output, as a string. Lines that are no JSON are logged, as is stderr, at level
+// info. Exit code 0 completes the job; any other fails it with the end of stderr
+// as its error.
 //
 // When the job is cancelled, runs out of time, or the worker stops, the
 // command and all processes of its group get SIGTERM, and a second later
@@ -30,6 +31,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"flightline/shared/endpoint"
 	sdk "flightline/shared/worker"
 )
 
@@ -98,7 +100,11 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 // errors it returns.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.close()
-	return sdk.Run(ctx, s.cfg, s.running.track(s.handler))
+	err := sdk.Run(ctx, s.cfg, s.running.track(s.handler))
+	if errors.Is(err, endpoint.ErrNotFound) {
+		err = fmt.Errorf("%w: 'flightline endpoint list' shows those there are, 'flightline endpoint create %s' makes it", err, s.cfg.Endpoint)
+	}
+	return err
 }
 
 // Waiting says which jobs run, "" if none does.

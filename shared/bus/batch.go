@@ -3,15 +3,11 @@ package bus
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
 )
-
-// ErrNoAnswer means that JetStream did not answer a BatchGet in time.
-var ErrNoAnswer = errors.New("bus: no answer")
 
 // batchWithin bounds the wait for a batch.
 const batchWithin = 1500 * time.Millisecond
@@ -27,12 +23,12 @@ type Batch struct {
 	Most, MaxBytes int
 }
 
-// BatchGet reads messages in the order of their sequences in one request to
-// the stream's direct-get subject, a call that nats.go lacks. Any replica may
+// BatchGet reads messages in the order of their sequences in one direct-get
+// request, a call that nats.go lacks. Any replica may
 // answer, so the newest writes may be missing. Each message has the headers
-// Nats-Sequence, Nats-Subject and Nats-Time-Stamp. It returns ErrNoAnswer
+// Nats-Sequence, Nats-Subject and Nats-Time-Stamp. It returns ErrUnavailable
 // when JetStream is away, and ctx.Err().
-func BatchGet(ctx context.Context, nc *nats.Conn, subject string, b Batch) ([]*nats.Msg, error) {
+func BatchGet(ctx context.Context, nc *nats.Conn, stream string, b Batch) ([]*nats.Msg, error) {
 	size := b.MaxBytes
 	if size == 0 {
 		size = 64 << 20
@@ -41,7 +37,7 @@ func BatchGet(ctx context.Context, nc *nats.Conn, subject string, b Batch) ([]*n
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", b.Filter, err)
 	}
-	return readBatch(ctx, nc, subject, request, b.Most, b.Filter)
+	return readBatch(ctx, nc, DirectGet(stream), request, b.Most, b.Filter)
 }
 
 // readBatch sends a request and returns the messages that answer it, most at
@@ -54,13 +50,13 @@ func readBatch(ctx context.Context, nc *nats.Conn, subject string, request []byt
 	}
 	defer end()
 	if err := nc.PublishRequest(subject, inbox, request); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	within, cancel := context.WithTimeout(ctx, batchWithin)
 	defer cancel()
 	var got []*nats.Msg
 	for {
-		m, err := nextOf(ctx, within, answers, what)
+		m, err := receive(ctx, within, answers, what)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +66,7 @@ func readBatch(ctx context.Context, nc *nats.Conn, subject string, request []byt
 		case "204", "404":
 			return got, nil
 		case "503":
-			return nil, fmt.Errorf("%w: read %s", ErrNoAnswer, what)
+			return nil, fmt.Errorf("%w: read %s", ErrUnavailable, what)
 		default:
 			return nil, fmt.Errorf("read %s: %s %s", what, status, m.Header.Get("Description"))
 		}
@@ -83,13 +79,14 @@ func listen(nc *nats.Conn, subject string, most int) (answers <-chan *nats.Msg, 
 	room := make(chan *nats.Msg, most)
 	sub, err := nc.ChanSubscribe(subject, room)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return room, func() { _ = sub.Unsubscribe() }, nil // it fails with the connection, and takes it along
 }
 
-// nextOf waits for an answer until within ends, which ctx may have ended.
-func nextOf(ctx, within context.Context, answers <-chan *nats.Msg, what string) (*nats.Msg, error) {
+// receive waits for an answer until within, a context that is derived from ctx,
+// ends. It returns ctx.Err() if the caller ended it, else ErrUnavailable.
+func receive(ctx, within context.Context, answers <-chan *nats.Msg, what string) (*nats.Msg, error) {
 	select {
 	case m := <-answers:
 		return m, nil
@@ -97,6 +94,52 @@ func nextOf(ctx, within context.Context, answers <-chan *nats.Msg, what string) 
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("%w: read %s: %w", ErrNoAnswer, what, within.Err())
+		return nil, fmt.Errorf("%w: read %s: %w", ErrUnavailable, what, within.Err())
 	}
+}
+
+const (
+	// lastSubjects is how many subjects one request may name, lastBytes how much
+	// is answered at a time.
+	lastSubjects, lastBytes = 512, 4 << 20
+	// lastMost is how many messages the server gives at most.
+	lastMost = 1024
+)
+
+// LastOf reads the last message on each of the subjects, in few direct-get
+// requests. A subject may have wildcards if few match it,
+// and stands for all that do. The messages come without their data, in no
+// particular order; what is on no message is left out. Any replica may answer,
+// so the newest writes may be missing. It returns ErrUnavailable when JetStream is
+// away, and ctx.Err().
+func LastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
+	var found []*nats.Msg
+	for len(subjects) > 0 {
+		some := subjects[:min(lastSubjects, len(subjects))]
+		subjects = subjects[len(some):]
+		for from, more := uint64(1), true; more; {
+			got, err := lastOf(ctx, nc, stream, some, from)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, got...)
+			if more = len(got) > 0; more {
+				from = Sequence(got[len(got)-1]) + 1
+				more = got[len(got)-1].Header.Get(PendingHeader) != "0"
+			}
+		}
+	}
+	return found, nil
+}
+
+func lastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string, from uint64) ([]*nats.Msg, error) {
+	request, err := json.Marshal(map[string]any{"multi_last": subjects, "seq": from, "max_bytes": lastBytes})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", stream, err)
+	}
+	got, err := readBatch(ctx, nc, DirectGet(stream), request, lastMost, stream)
+	for _, m := range got {
+		m.Data = nil
+	}
+	return got, err
 }

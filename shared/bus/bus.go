@@ -1,10 +1,11 @@
-// Package bus connects to NATS the one way all of Flightline does: it
-// notices a dead server within two seconds, comes back by itself however
-// long the server was away, and never keeps a publish back while it is away,
-// so that a caller hears "not accepted" at once instead of hoping.
+// Package bus is Flightline's access to NATS. Connect opens a connection the one way
+// all of Flightline does: it notices a dead server within two seconds, reconnects
+// for ever, and never buffers a publish while the server is away. Client speaks
+// JetStream over such a connection: reads that the stream's leader answers, writes
+// with compare-and-set, batch reads, the server's clock and its availability.
 //
-// The server inside this process is package bus/embedded, the one for tests
-// package bus/bustest.
+// The server inside this process is package bus/embedded, the one for tests package
+// testenv.
 package bus
 
 import (
@@ -56,14 +57,14 @@ type Config struct {
 	CredsFile string
 	// User and Password are sent when User is not "".
 	User, Password string
-	// InboxPrefix begins the subjects on which this connection hears answers,
+	// InboxPrefix begins the subjects on which this connection receives answers,
 	// for a user who may listen to no others. "" means _INBOX.
 	InboxPrefix string
 	// TLS are files for a connection over TLS. The zero value leaves it to the
 	// server: a URL tls://… or a server that wants it is believed if the
 	// system's authorities vouch for it.
 	TLS TLS
-	// Name tells this connection from others in the server's lists and in
+	// Name distinguishes this connection from others in the server's lists and in
 	// our log. "" means flightline.
 	Name string
 	// InProcess is a server in this process; with it URL is not used, and
@@ -73,7 +74,7 @@ type Config struct {
 	// then made in the background, and requests fail until it is. false means
 	// that Connect fails if the server cannot be reached within 2 s.
 	Wait bool
-	// Log hears when the server goes and comes back. nil means silence.
+	// Log receives disconnects and reconnects. Nil discards them.
 	Log *slog.Logger
 }
 

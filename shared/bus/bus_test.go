@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"flightline/shared/bus"
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
 )
 
 func TestConnectFailsAtOnceWithoutAServer(t *testing.T) {
@@ -23,7 +23,7 @@ func TestConnectFailsAtOnceWithoutAServer(t *testing.T) {
 }
 
 func TestConnectWaitsForAServerIfAskedTo(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	b.Stop()
 	cfg := b.Config()
 	cfg.Wait = true
@@ -54,7 +54,7 @@ func TestConnectRefusesWhatIsNoAddressWithoutQuotingIt(t *testing.T) {
 }
 
 func TestWhyNoConnectionIsMade(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	good := b.Config()
 	if err := bus.Why(good); err != nil {
 		t.Errorf("got %v, want nil while it can be made", err)
@@ -71,7 +71,7 @@ func TestWhyNoConnectionIsMade(t *testing.T) {
 }
 
 func TestPublishFailsWhileTheServerIsAway(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	away := b.NC.StatusChanged(nats.RECONNECTING)
 	b.Stop()
 	<-away
@@ -81,7 +81,7 @@ func TestPublishFailsWhileTheServerIsAway(t *testing.T) {
 }
 
 func TestLogTellsOfGoingAndComingBackButNoPassword(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	log := make(lines, 100)
 	cfg := b.Config()
 	cfg.Name = "watched"

@@ -7,13 +7,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
 )
 
 // The oldest messages go, none from keep on, and nothing while there is room.
 func TestTrim(t *testing.T) {
 	t.Parallel()
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	s, err := b.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "LOG", Subjects: []string{"log.>"}})
 	if err != nil {
 		t.Fatal(err)

@@ -55,8 +55,8 @@ func WithRepeatableRuns() Option { return func(c *Client) { c.keyed = true } }
 const connsPerHost = 256
 
 const (
-	// dialWithin is how long an address may take to accept a connection: one that
-	// drops what comes must leave time for the others.
+	// dialWithin is how long an address may take to accept a connection: a host that
+	// drops packets must leave time for the others.
 	dialWithin = 5 * time.Second
 	// keepAlive is when a silent connection is probed, as in net/http.
 	keepAlive = 30 * time.Second
@@ -89,7 +89,7 @@ func New(baseURL, apiKey string, opts ...Option) (*Client, error) {
 func baseOf(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return "", fmt.Errorf("client: %q is no http or https address", address)
+		return "", fmt.Errorf("client: %q must begin with http:// or https://", address)
 	}
 	base := strings.TrimRight(u.Scheme+"://"+u.Host+u.EscapedPath(), "/")
 	return strings.TrimSuffix(base, "/v2"), nil

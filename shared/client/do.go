@@ -10,9 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/retry"
 )
 
 const (
@@ -41,7 +44,7 @@ type call struct {
 // do sends a call and reads its answer into out, unless that is nil. It is sent
 // again, for as long as the client has patience, if the server did not take the
 // connection; calls that only read, or have an Idempotency-Key, also if no
-// answer came, or one that says that a later one may.
+// answer came, or an answer that asks for another try.
 func (c *Client) do(ctx context.Context, op call, out any) error {
 	var body []byte
 	if op.body != nil {
@@ -84,7 +87,7 @@ func (c *Client) attempts(ctx context.Context, op call, body []byte) ([]byte, er
 	}
 }
 
-// repeatable tells whether sending the call again, after it ended with err, can
+// repeatable reports whether sending the call again, after it ended with err, can
 // help and cannot do twice what was asked for once.
 func (op call) repeatable(err error) bool {
 	refused, answered := errors.AsType[*Error](err)
@@ -158,7 +161,7 @@ func (c *Client) request(ctx context.Context, at uint32, op call, body []byte) (
 	return req, nil
 }
 
-// unreachable tells the end of the caller's patience from a server that does
+// unreachable distinguishes the end of the caller's patience from a server that does
 // not answer.
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -180,4 +183,126 @@ func one[T any](ctx context.Context, c *Client, op call) (*T, error) {
 		return nil, err
 	}
 	return &got, nil
+}
+
+// v2 is the path of an operation of the queue API.
+func v2(endpoint string, rest ...string) string { return escaped("/v2", endpoint, rest...) }
+
+// v1 is the path of a thing of the REST API.
+func v1(kind string, rest ...string) string { return escaped("/v1", kind, rest...) }
+
+func escaped(root, first string, rest ...string) string {
+	var path strings.Builder
+	path.WriteString(root + "/" + url.PathEscape(first))
+	for _, part := range rest {
+		path.WriteString("/" + url.PathEscape(part))
+	}
+	return path.String()
+}
+
+// millis is a query of one duration in ms; 0 leaves it to the server.
+func millis(name string, d time.Duration) url.Values {
+	if d == 0 {
+		return nil
+	}
+	return url.Values{name: {strconv.FormatInt(d.Milliseconds(), 10)}}
+}
+
+// held is how long the server will hold an answer for which wait was asked.
+func held(wait time.Duration) time.Duration {
+	if wait == 0 {
+		return job.DefaultWait
+	}
+	return wait
+}
+
+func ofMillis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// ofOptionalMillis is 0 for an absent field.
+func ofOptionalMillis(n *int64) time.Duration {
+	if n == nil {
+		return 0
+	}
+	return ofMillis(*n)
+}
+
+// orAbsent leaves the zero value out of a request.
+func orAbsent[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// rawOr is raw, or null if none exists.
+func rawOr(raw json.RawMessage) ([]byte, error) {
+	if raw == nil {
+		return []byte("null"), nil
+	}
+	return raw, nil
+}
+
+const (
+	// defaultPatience outlasts the restart of a server, and of its NATS.
+	defaultPatience = 30 * time.Second
+	firstPause      = 100 * time.Millisecond
+	// maxPause bounds the pauses that double.
+	maxPause = 4 * time.Second
+)
+
+// errNotSent marks an attempt that ended before a byte was sent. It has no text:
+// what it is wrapped with says why.
+var errNotSent error = notSentError{}
+
+type notSentError struct{}
+
+func (notSentError) Error() string { return "" }
+
+// tries are the attempts at one call that failed.
+type tries struct {
+	patience time.Duration
+	places   int // how many addresses there are
+	made     int
+	since    time.Time // the first failure
+}
+
+// after decides whether to try again after an attempt that ended with err, and
+// after which pause: none while there are addresses that were not tried, else
+// what the server asks for, or a pause that doubles.
+func (t *tries) after(err error) (time.Duration, bool) {
+	t.made++
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
+	pause := time.Duration(0)
+	if t.made%t.places == 0 || !away(err) {
+		pause = backoff(t.made / t.places)
+		if refused, ok := errors.AsType[*Error](err); ok {
+			pause = max(pause, refused.RetryAfter)
+		}
+	}
+	return pause, t.patience > 0 && time.Since(t.since)+pause < t.patience
+}
+
+// away reports whether another address may do better: a rate limit is the same
+// everywhere.
+func away(err error) bool {
+	refused, answered := errors.AsType[*Error](err)
+	return errors.Is(err, ErrUnreachable) || answered && refused.Status == http.StatusServiceUnavailable
+}
+
+// backoff is between half of and the whole doubled pause, so that many callers
+// do not come back at the same moment.
+func backoff(attempt int) time.Duration {
+	return retry.Jitter(retry.Backoff{First: firstPause, Max: maxPause}.Delay(max(1, attempt)))
+}
+
+// sleep waits and reports true, or false at once if ctx ends before: waiting
+// for an attempt that can no longer be made helps nobody.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= pause {
+		return false
+	}
+	return retry.Sleep(ctx, pause) == nil
 }

@@ -1,11 +1,16 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
+
+	"flightline/shared/api"
+	"flightline/shared/endpoint"
 )
 
 // Endpoints manages endpoints. Each call needs a key with the control
@@ -18,8 +23,9 @@ func (c *Client) Endpoints() Endpoints { return Endpoints{c} }
 // Endpoint is a name to submit jobs to, and its settings.
 type Endpoint struct {
 	ID   string
-	Name string
-	// ExecutionTimeout and TTL hold for jobs whose policy names none.
+	Name string // for people; the id unless set
+	// ExecutionTimeout and TTL hold for jobs whose policy names none. No setting
+	// is zero here: the server fills in the defaults.
 	ExecutionTimeout time.Duration
 	TTL              time.Duration
 	// Retention and SyncRetention are how long results can be read.
@@ -53,30 +59,51 @@ type Endpoint struct {
 
 // Limit is how many requests an operation ("run", "runsync", "status", …) may get
 // in any 10 s, and how many at once. 0 means no limit of that kind.
-type Limit struct {
-	Requests   int `json:"requests"`
-	Concurrent int `json:"concurrent"`
-}
+type Limit = endpoint.Limit
 
 // EndpointSpec is what to make or change. Zero durations and "", and nil, mean
 // the default when creating, and no change when updating; the bounds are those
 // of the API.
 type EndpointSpec struct {
-	// ID is chosen by the server if it is "". It cannot change.
-	ID                string
-	Name              string
-	ExecutionTimeout  time.Duration
-	TTL               time.Duration
-	Retention         time.Duration
-	SyncRetention     time.Duration
-	Lease             time.Duration
-	MaxLostWorkers    *int
-	MaxQueueBytes     int64
-	MaxQueueJobs      int64
+	// ID matches [A-Za-z0-9_-]{1,64}. The server chooses one for "". It cannot
+	// change.
+	ID string
+	// Name is for people: at most 191 characters. The default is the id.
+	Name string
+	// ExecutionTimeout bounds a run of a job that names no timeout: 5 s to 7 d.
+	// The default is 10 min.
+	ExecutionTimeout time.Duration
+	// TTL bounds the life of a job that names none, from its submission: 10 s to
+	// 7 d. The default is 24 h.
+	TTL time.Duration
+	// Retention is how long a result can be read: 1 s to 7 d. The default is
+	// 30 min.
+	Retention time.Duration
+	// SyncRetention is the same for jobs of RunSync: 1 s to 5 min. The default is
+	// 1 min.
+	SyncRetention time.Duration
+	// Lease is how long a silent worker keeps its job: 10 s to 1 h. The default
+	// is 30 s.
+	Lease time.Duration
+	// MaxLostWorkers is how many workers an attempt may lose before it is FAILED:
+	// 1 to 100. The default is 3.
+	MaxLostWorkers *int
+	// MaxQueueBytes bounds the inputs of jobs that wait or run, in bytes: 32 MiB
+	// to 10^12. The default is 10 GiB.
+	MaxQueueBytes int64
+	// MaxQueueJobs bounds the jobs that wait or run: 1 to 10^9. The default is
+	// 1,000,000.
+	MaxQueueJobs int64
+	// RequestsPerWorker raises the rate limits by this many requests for each
+	// running worker: 0 to 100,000. The default is 0, which raises nothing.
 	RequestsPerWorker *int
-	WorkersMin        *int
-	WorkersMax        *int
-	StreamFormat      string
+	// WorkersMin and WorkersMax bound the fleet: 0 to 1000. The defaults are 0
+	// and 3. WorkersMax 0 turns the fleet off.
+	WorkersMin *int
+	WorkersMax *int
+	// StreamFormat is the form of /stream: "auto", "array" or "object". The
+	// default is "auto".
+	StreamFormat string
 	// Limits replace all that the endpoint had; an empty map takes them away.
 	Limits map[string]Limit
 	// WebhookRetries are the pauses between attempts to deliver a webhook, at
@@ -91,7 +118,7 @@ func (e Endpoints) Create(ctx context.Context, spec EndpointSpec) (*Endpoint, er
 	return one[Endpoint](ctx, e.c, call{method: http.MethodPost, path: v1("endpoints"), body: wireEndpoint(spec)})
 }
 
-// Get returns the endpoint.
+// Get returns the endpoint, or an *Error for which IsNotFound holds.
 func (e Endpoints) Get(ctx context.Context, id string) (*Endpoint, error) {
 	return one[Endpoint](ctx, e.c, call{method: http.MethodGet, path: v1("endpoints", id)})
 }
@@ -109,7 +136,7 @@ func (e Endpoints) Update(ctx context.Context, id string, spec EndpointSpec) (*E
 	return one[Endpoint](ctx, e.c, call{method: http.MethodPatch, path: v1("endpoints", id), body: wireEndpoint(spec)})
 }
 
-// Delete removes the endpoint. One that has jobs is kept and an Error
+// Delete removes the endpoint. An endpoint that has jobs is kept and an Error
 // returned, unless force says that they are to be cancelled.
 func (e Endpoints) Delete(ctx context.Context, id string, force bool) error {
 	var query url.Values
@@ -118,3 +145,160 @@ func (e Endpoints) Delete(ctx context.Context, id string, force bool) error {
 	}
 	return e.c.do(ctx, call{method: http.MethodDelete, path: v1("endpoints", id), query: query}, nil)
 }
+
+// Fleet is how an endpoint's workers are started, and how many there may be.
+type Fleet struct {
+	// ScalerType is "QUEUE_DELAY" or "REQUEST_COUNT", ScalerValue its seconds or jobs.
+	ScalerType  string
+	ScalerValue int
+	// IdleSeconds is how long a worker that is not needed may idle.
+	IdleSeconds int
+	// Driver is "process", "docker" or "external".
+	Driver     string
+	TemplateID string
+	Image      string
+	Command    []string
+	// Env has "***" in place of secrets; sent back, that keeps the value.
+	Env map[string]string
+	// GPUs, VCPUs and MemoryGB are one worker's limits, 0 for none.
+	GPUs     int
+	VCPUs    float64
+	MemoryGB float64
+	// PausedUntil is zero if the endpoint is not paused.
+	PausedUntil time.Time
+}
+
+// FleetSpec is what to set of a Fleet. "" and nil mean the default when
+// creating, and no change when updating.
+type FleetSpec struct {
+	ScalerType  string
+	ScalerValue *int
+	// IdleSeconds is 1 to 3600.
+	IdleSeconds *int
+	Driver      string
+	TemplateID  string
+	Image       string
+	// Command and Env replace what the endpoint had; empty ones take it away.
+	Command  []string
+	Env      map[string]string
+	GPUs     *int
+	VCPUs    *float64
+	MemoryGB *float64
+}
+
+// Pause makes the endpoint hand out no jobs for this long, 1 s to 365 days;
+// 0 means until Resume, at the latest after 365 days. Jobs are accepted meanwhile.
+func (e Endpoints) Pause(ctx context.Context, id string, length time.Duration) (*Endpoint, error) {
+	var body api.Pause
+	if length != 0 {
+		body.DurationMs = new(length.Milliseconds())
+	}
+	return one[Endpoint](ctx, e.c, call{method: http.MethodPost, path: v1("endpoints", id, "pause"), body: body})
+}
+
+// Resume ends a pause; that none exists is no error.
+func (e Endpoints) Resume(ctx context.Context, id string) (*Endpoint, error) {
+	return one[Endpoint](ctx, e.c, call{method: http.MethodPost, path: v1("endpoints", id, "resume")})
+}
+
+// ScalingDecision is what the autoscaler decided, until the next one.
+type ScalingDecision struct {
+	At time.Time `json:"at"`
+	// Wanted is how many workers there should be, Current how many there were.
+	Wanted  int `json:"wanted"`
+	Current int `json:"current"`
+	// Queued counts the waiting jobs without low priority.
+	Queued     int `json:"queued"`
+	InProgress int `json:"inProgress"`
+	// Reason is a word for programs, Text a sentence.
+	Reason string `json:"reason"`
+	Text   string `json:"text"`
+	// Hold: a number was unknown, so nothing was started or stopped.
+	Hold bool `json:"hold"`
+}
+
+// Scaling lists what was decided about the endpoint's workers, the newest
+// first; limit is 1 to 100, 0 means 20.
+func (e Endpoints) Scaling(ctx context.Context, id string, limit int) ([]ScalingDecision, error) {
+	query := url.Values{}
+	if limit != 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	var list []ScalingDecision
+	err := e.c.do(ctx, call{method: http.MethodGet, path: v1("endpoints", id, "scaling"), query: query}, &list)
+	return list, err
+}
+
+func wireEndpoint(s EndpointSpec) api.EndpointSpec {
+	spec := api.EndpointSpec{
+		ID: orAbsent(s.ID), Name: orAbsent(s.Name),
+		ExecutionTimeoutMs: orAbsent(s.ExecutionTimeout.Milliseconds()), TTLMs: orAbsent(s.TTL.Milliseconds()),
+		RetentionMs: orAbsent(s.Retention.Milliseconds()), SyncRetentionMs: orAbsent(s.SyncRetention.Milliseconds()),
+		LeaseMs: orAbsent(s.Lease.Milliseconds()), MaxLostWorkers: s.MaxLostWorkers,
+		MaxQueueBytes: orAbsent(s.MaxQueueBytes), MaxQueueJobs: orAbsent(s.MaxQueueJobs),
+		RequestsPerWorker: s.RequestsPerWorker, WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: orAbsent(s.StreamFormat),
+		ScalerType: orAbsent(s.Fleet.ScalerType), ScalerValue: s.Fleet.ScalerValue, IdleTimeout: s.Fleet.IdleSeconds,
+		Driver: orAbsent(s.Fleet.Driver), TemplateID: orAbsent(s.Fleet.TemplateID), ImageName: orAbsent(s.Fleet.Image),
+		GPUCount: s.Fleet.GPUs, VCPUCount: s.Fleet.VCPUs, MemoryInGb: s.Fleet.MemoryGB,
+	}
+	if s.Limits != nil {
+		spec.Limits = &s.Limits
+	}
+	if s.WebhookRetries != nil {
+		spec.WebhookRetriesMs = new(mapped(s.WebhookRetries, time.Duration.Milliseconds))
+	}
+	if s.Fleet.Command != nil {
+		spec.Command = &s.Fleet.Command
+	}
+	if s.Fleet.Env != nil {
+		spec.Env = &s.Fleet.Env
+	}
+	return spec
+}
+
+// mapped keeps nil apart from empty.
+func mapped[A, B any](list []A, of func(A) B) []B {
+	if list == nil {
+		return nil
+	}
+	made := make([]B, len(list))
+	for i, v := range list {
+		made[i] = of(v)
+	}
+	return made
+}
+
+// UnmarshalJSON reads the API's endpoint.
+func (e *Endpoint) UnmarshalJSON(data []byte) error {
+	var wire api.Endpoint
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	fleet := Fleet{
+		ScalerType: wire.ScalerType, ScalerValue: wire.ScalerValue, IdleSeconds: wire.IdleTimeout,
+		Driver: wire.Driver, TemplateID: wire.TemplateID, Image: wire.ImageName, Command: wire.Command, Env: wire.Env,
+		GPUs: wire.GPUCount, VCPUs: wire.VCPUCount, MemoryGB: wire.MemoryInGb,
+	}
+	if wire.PausedUntil != "" {
+		at, err := time.Parse(time.RFC3339, wire.PausedUntil)
+		if err != nil {
+			return err
+		}
+		fleet.PausedUntil = at
+	}
+	*e = Endpoint{
+		ID: wire.ID, Name: wire.Name,
+		ExecutionTimeout: ofMillis(wire.ExecutionTimeoutMs), TTL: ofMillis(wire.TTLMs),
+		Retention: ofMillis(wire.RetentionMs), SyncRetention: ofMillis(wire.SyncRetentionMs),
+		Lease:          ofMillis(wire.LeaseMs),
+		MaxLostWorkers: wire.MaxLostWorkers, MaxQueueBytes: wire.MaxQueueBytes, MaxQueueJobs: wire.MaxQueueJobs, RequestsPerWorker: wire.RequestsPerWorker,
+		WorkersMin: wire.WorkersMin, WorkersMax: wire.WorkersMax, StreamFormat: wire.StreamFormat, Limits: wire.Limits,
+		WebhookRetries: mapped(wire.WebhookRetriesMs, ofMillis), Fleet: fleet,
+		WebhookSecret: wire.WebhookSecret, Created: wire.CreatedAt, Version: wire.Version,
+		Raw: bytes.Clone(data),
+	}
+	return nil
+}
+
+// MarshalJSON returns the answer as it came.
+func (e Endpoint) MarshalJSON() ([]byte, error) { return rawOr(e.Raw) }

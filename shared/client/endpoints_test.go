@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"flightline/shared/client"
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
 )
 
 func TestManagementIsSentAsTheAPIWantsIt(t *testing.T) {
@@ -77,7 +77,7 @@ func TestManagementIsSentAsTheAPIWantsIt(t *testing.T) {
 			return err
 		}, ok(`[]`), request{Method: "GET", URI: "/v1/keys"}},
 		"change quota": {func(ctx context.Context, c *client.Client) error {
-			_, err := c.Keys().ChangeQuota(ctx, "k1", limit.QuotaChange{"requests": new(int64(5)), "endpoints": nil})
+			_, err := c.Keys().ChangeQuota(ctx, "k1", ratelimit.QuotaChange{"requests": new(int64(5)), "endpoints": nil})
 			return err
 		}, ok(`{"id":"k1"}`), request{
 			Method: "PATCH", URI: "/v1/keys/k1", ContentType: "application/json", Body: `{"quota":{"endpoints":null,"requests":5}}`,

@@ -24,7 +24,7 @@ type EventsOptions struct {
 	// After is the Cursor of an event: they begin behind it; "0" is the
 	// beginning of what the server keeps. It wins over Since.
 	After string
-	// Since begins with what was told at that time or later. With neither, they
+	// Since begins with what was recorded at that time or later. With neither, they
 	// begin now.
 	Since time.Time
 	// Once ends them with the last one that there is now.
@@ -38,7 +38,7 @@ type EventsOptions struct {
 type Event struct {
 	// Cursor is its place; see EventsOptions.After.
 	Cursor string
-	// ID is the same however often the event is told, Type as "job.failed".
+	// ID is the same however often the event is delivered, Type as "job.failed".
 	ID, Type string
 	Job      job.ID
 	Time     time.Time

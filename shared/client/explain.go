@@ -7,10 +7,11 @@ import (
 	"net/http"
 	"time"
 
+	"flightline/shared/api"
 	"flightline/shared/job"
 )
 
-// Explanation tells why a job is where it is.
+// Explanation says why a job is where it is.
 type Explanation struct {
 	ID     job.ID     `json:"id"`
 	Status job.Status `json:"status"`
@@ -25,7 +26,7 @@ type Explanation struct {
 		Throttled    int `json:"throttled"`
 		Unhealthy    int `json:"unhealthy"`
 	} `json:"workers"`
-	// Autoscaler tells whether one is active; Scaling is what it last decided,
+	// Autoscaler reports whether one is active; Scaling is what it last decided,
 	// nil for nothing.
 	Autoscaler bool             `json:"autoscaler"`
 	Scaling    *ScalingDecision `json:"scaling"`
@@ -44,16 +45,9 @@ type Explanation struct {
 
 // QueuePlace is where a job waits. Position 1 is the next; in a long queue with
 // gaps the job is at PositionMost at the latest.
-type QueuePlace struct {
-	Position     int  `json:"position"`
-	PositionMost int  `json:"positionMost"`
-	Exact        bool `json:"exact"`
-	InQueue      int  `json:"inQueue"`
-	// Offered: it was handed out and not picked up, and comes again.
-	Offered bool `json:"offered"`
-}
+type QueuePlace = api.QueuePlace
 
-// Explain tells why a job is where it is: how many come first, who works, what
+// Explain says why a job is where it is: how many come first, who works, what
 // the autoscaler decided. It needs the read permission.
 func (c *Client) Explain(ctx context.Context, endpoint string, id job.ID) (*Explanation, error) {
 	return one[Explanation](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "explain", string(id))})

@@ -1,15 +1,19 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
+	"flightline/shared/api"
 	"flightline/shared/job"
+	"flightline/shared/retry"
 )
 
 // Request is a job to submit.
@@ -17,7 +21,7 @@ type Request struct {
 	// Input is marshalled to a JSON object; json.RawMessage goes verbatim.
 	// Required.
 	Input any
-	// Webhook is told when the job ends. "" tells nobody.
+	// Webhook is the address that is called when the job ends. "" means none.
 	Webhook string
 	// Policy overrides the endpoint's settings for this job.
 	Policy Policy
@@ -51,51 +55,41 @@ type S3Config struct {
 	ObjectPath string `json:"objectPath,omitempty"`
 }
 
-// Job is what the API tells about a job. Fields the answer does not have are
+// Job is what the API answers about a job. Fields the answer does not have are
 // zero: a submission is answered with ID and Status only.
 type Job struct {
 	ID     job.ID
 	Status job.Status
-	// Delay is how long the attempt waited before it was picked up.
+	// Delay is how long the attempt waited before it was picked up, in whole
+	// milliseconds; 0 while it waits.
 	Delay time.Duration
-	// Execution is how long its run took, or has taken so far.
+	// Execution is how long its run took, or has taken so far, in whole
+	// milliseconds; 0 before the first run.
 	Execution time.Duration
 	// Output is the result, verbatim; while IN_PROGRESS the last progress.
 	Output json.RawMessage
-	// Error is why the job failed.
+	// Error is why the job failed, at most 64 KB; "" unless it is FAILED or
+	// TIMED_OUT.
 	Error string
-	// Retries counts pick-ups beyond the first.
+	// Retries counts the pick-ups of all attempts beyond the first.
 	Retries int
-	// WorkerID is who ran it.
+	// WorkerID is the worker of the last run, "" before the first.
 	WorkerID string
+	// WorkerLost says that the worker of an IN_PROGRESS job fell silent, or does not name
+	// it; "" while it runs.
+	WorkerLost string
 	// Raw is the answer itself, for what this type does not name.
 	Raw json.RawMessage
 }
 
 // Health is an endpoint's counters, at most 1 s old.
-type Health struct {
-	Jobs    JobCounts    `json:"jobs"`
-	Workers WorkerCounts `json:"workers"`
-}
+type Health = api.Health
 
 // JobCounts counts an endpoint's jobs. Completed, Failed and Retried only grow.
-type JobCounts struct {
-	Completed  int `json:"completed"`
-	Failed     int `json:"failed"`
-	InProgress int `json:"inProgress"`
-	InQueue    int `json:"inQueue"`
-	Retried    int `json:"retried"`
-}
+type JobCounts = api.JobCounts
 
 // WorkerCounts counts an endpoint's workers by what they do.
-type WorkerCounts struct {
-	Idle         int `json:"idle"`
-	Initializing int `json:"initializing"`
-	Ready        int `json:"ready"`
-	Running      int `json:"running"`
-	Throttled    int `json:"throttled"`
-	Unhealthy    int `json:"unhealthy"`
-}
+type WorkerCounts = api.WorkerCounts
 
 // Run submits a job and returns at once; the job is stored durably by then. A
 // repeated submission is answered with the first one's job.
@@ -121,7 +115,7 @@ func (c *Client) RunSync(ctx context.Context, endpoint string, r Request, wait t
 		query: millis("wait", wait), wait: held(wait), once: c.once(r),
 	})
 	for look := 1; err == nil && c.patience > 0 && j.ID != "" && !j.Status.Terminal() && time.Until(end) > leastWait; look++ {
-		if rest(ctx, min(lastPoll, firstPoll*time.Duration(look))) != nil {
+		if retry.Sleep(ctx, min(lastPoll, firstPoll*time.Duration(look))) != nil {
 			break // the caller's patience is over, and the job known
 		}
 		later, err := c.StatusSync(ctx, endpoint, j.ID, max(leastWait, time.Until(end).Truncate(time.Millisecond)))
@@ -170,9 +164,7 @@ func (c *Client) Retry(ctx context.Context, endpoint string, id job.ID) (*Job, e
 // PurgeQueue cancels every waiting job and returns how many it were. Running
 // ones go on.
 func (c *Client) PurgeQueue(ctx context.Context, endpoint string) (removed int, err error) {
-	var purged struct {
-		Removed int `json:"removed"`
-	}
+	var purged api.Purged
 	err = c.do(ctx, call{method: http.MethodPost, path: v2(endpoint, "purge-queue")}, &purged)
 	return purged.Removed, err
 }
@@ -190,4 +182,130 @@ func (c *Client) job(ctx context.Context, op call) (*Job, error) {
 		return nil, err
 	}
 	return &j, nil
+}
+
+// requestBody is Request as the API wants it.
+type requestBody struct {
+	Input    any         `json:"input"`
+	Webhook  string      `json:"webhook,omitempty"`
+	Policy   *policyBody `json:"policy,omitempty"`
+	S3Config *S3Config   `json:"s3Config,omitempty"`
+}
+
+type policyBody struct {
+	ExecutionTimeout int64 `json:"executionTimeout,omitempty"`
+	TTL              int64 `json:"ttl,omitempty"`
+	LowPriority      bool  `json:"lowPriority,omitempty"`
+}
+
+func wireRequest(r Request) requestBody {
+	body := requestBody{Input: r.Input, Webhook: r.Webhook, S3Config: r.S3}
+	if r.Policy != (Policy{}) {
+		body.Policy = &policyBody{
+			ExecutionTimeout: r.Policy.ExecutionTimeout.Milliseconds(),
+			TTL:              r.Policy.TTL.Milliseconds(),
+			LowPriority:      r.Policy.LowPriority,
+		}
+	}
+	return body
+}
+
+// UnmarshalJSON reads the API's job record.
+func (j *Job) UnmarshalJSON(data []byte) error {
+	var wire api.Job
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	*j = Job{
+		ID: wire.ID, Status: wire.Status,
+		Delay: ofOptionalMillis(wire.DelayTime), Execution: ofOptionalMillis(wire.ExecutionTime),
+		Output: wire.Output, Error: wire.Error, Retries: wire.Retries, WorkerID: wire.WorkerID, WorkerLost: wire.WorkerLost,
+		Raw: bytes.Clone(data),
+	}
+	return nil
+}
+
+// MarshalJSON returns the answer as it came.
+func (j Job) MarshalJSON() ([]byte, error) { return rawOr(j.Raw) }
+
+// statusWait is how long one request of Wait is held: below the 60 s after
+// which many proxies cut a silent connection.
+const statusWait = 50 * time.Second
+
+// leastWait is the shortest wait that the API allows.
+const leastWait = time.Second
+
+// Pauses between two looks at a server without status-sync.
+const (
+	firstPoll = 50 * time.Millisecond
+	lastPoll  = 2 * time.Second
+)
+
+// Wait returns the job once it has ended. It sits out a server that is busy or
+// has lost its JetStream, for as long as ctx allows; at the end of ctx it
+// returns ctx's error. A job that expired meanwhile is an Error with
+// CodeJobNotFound.
+func (c *Client) Wait(ctx context.Context, endpoint string, id job.ID) (*Job, error) {
+	return c.WaitEach(ctx, endpoint, id, nil)
+}
+
+// WaitEach is Wait that calls each, unless it is nil, with the job each time it
+// looked, the last time included. With each it looks at least once a second.
+func (c *Client) WaitEach(ctx context.Context, endpoint string, id job.ID, each func(*Job)) (*Job, error) {
+	hold := statusWait
+	if each != nil {
+		hold = leastWait
+	}
+	polling := false
+	for look := 1; ; look++ {
+		j, err := c.look(ctx, endpoint, id, hold, &polling)
+		var refused *Error
+		if err != nil && (!errors.As(err, &refused) || !refused.Temporary()) {
+			return nil, err
+		}
+		if err == nil && each != nil {
+			each(j)
+		}
+		if err == nil && j.Status.Terminal() {
+			return j, nil
+		}
+		if err := retry.Sleep(ctx, pauseAfter(look, polling, refused)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// look asks once, held if the server can, and learns if it cannot.
+func (c *Client) look(ctx context.Context, endpoint string, id job.ID, hold time.Duration, polling *bool) (*Job, error) {
+	if !*polling {
+		j, err := c.StatusSync(ctx, endpoint, id, hold)
+		if !noSuchOperation(err) {
+			return j, err
+		}
+		*polling = true
+	}
+	return c.Status(ctx, endpoint, id)
+}
+
+// noSuchOperation reports whether the server lacks the operation, and not the
+// job or endpoint.
+func noSuchOperation(err error) bool {
+	var e *Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	return e.Status == http.StatusMethodNotAllowed || e.Status == http.StatusNotImplemented ||
+		e.Status == http.StatusNotFound && e.Code != CodeJobNotFound && e.Code != CodeEndpointNotFound
+}
+
+// pauseAfter is the pause after the nth look, from 1. A held look needs none,
+// and there is no hurry with a server that is away.
+func pauseAfter(look int, polling bool, refused *Error) time.Duration {
+	switch {
+	case refused != nil:
+		return max(refused.RetryAfter, time.Second)
+	case polling:
+		return min(lastPoll, firstPoll*time.Duration(look))
+	}
+	return 0
 }

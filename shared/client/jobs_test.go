@@ -114,7 +114,10 @@ func TestPurgeAndHealthAreRead(t *testing.T) {
 	}
 	h, err := serve(t, ok(`{"jobs":{"completed":1,"failed":2,"inProgress":3,"inQueue":4,"retried":5},
 		"workers":{"idle":1,"initializing":2,"ready":3,"running":4,"throttled":5,"unhealthy":6}}`)).Health(t.Context(), "ep")
-	want := client.Health{Jobs: client.JobCounts{1, 2, 3, 4, 5}, Workers: client.WorkerCounts{1, 2, 3, 4, 5, 6}}
+	want := client.Health{
+		Jobs:    client.JobCounts{Completed: 1, Failed: 2, InProgress: 3, InQueue: 4, Retried: 5},
+		Workers: client.WorkerCounts{Idle: 1, Initializing: 2, Ready: 3, Running: 4, Throttled: 5, Unhealthy: 6},
+	}
 	if err != nil || h != want {
 		t.Errorf("got %+v, %v, want %+v", h, err, want)
 	}

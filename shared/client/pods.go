@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"time"
+
+	"flightline/shared/api"
 )
 
 // Pods manages pods. Reads need a key with the permission pods or control,
@@ -23,7 +27,7 @@ type Pod struct {
 	Name  string `json:"name"`
 	Image string `json:"image"`
 	// Status is "RUNNING", "EXITED" or "TERMINATED", what the pod should be;
-	// StatusChange tells what happened last, and when.
+	// StatusChange says what happened last, and when.
 	Status       string `json:"desiredStatus"`
 	StatusChange string `json:"lastStatusChange"`
 	// Endpoint is the id of the endpoint whose worker it is, "" for none.
@@ -103,7 +107,7 @@ func (p Pods) Get(ctx context.Context, id string, query url.Values) (*Pod, error
 }
 
 // List returns the pods that query, the API's parameters, keeps; nil keeps all
-// but workers. It reads all pages.
+// but workers and those that are TERMINATED. It reads all pages.
 func (p Pods) List(ctx context.Context, query url.Values) ([]Pod, error) {
 	return allPages[Pod](ctx, p.c, v1("pods"), query)
 }
@@ -123,7 +127,132 @@ func (p Pods) Stop(ctx context.Context, id string) (*Pod, error) {
 	return one[Pod](ctx, p.c, call{method: http.MethodPost, path: v1("pods", id, "stop")})
 }
 
+// Restart ends what runs of the pod, and lets it run again.
+func (p Pods) Restart(ctx context.Context, id string) (*Pod, error) {
+	return one[Pod](ctx, p.c, call{method: http.MethodPost, path: v1("pods", id, "restart")})
+}
+
 // Delete ends the pod for good.
 func (p Pods) Delete(ctx context.Context, id string) error {
 	return p.c.do(ctx, call{method: http.MethodDelete, path: v1("pods", id)}, nil)
+}
+
+// Templates manages what pods and endpoints can be made from. The permissions
+// are those of Pods.
+type Templates struct{ things[Template, TemplateSpec] }
+
+// Templates returns the calls that manage templates.
+func (c *Client) Templates() Templates {
+	return Templates{things[Template, TemplateSpec]{c, "templates"}}
+}
+
+// Template is what pods and endpoints can be made from.
+type Template struct {
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	Image      string `json:"imageName"`
+	Serverless bool   `json:"isServerless"`
+	// Raw is the answer itself, for what this type does not name.
+	Raw json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON reads the API's template.
+func (t *Template) UnmarshalJSON(data []byte) error {
+	type plain Template
+	if err := json.Unmarshal(data, (*plain)(t)); err != nil {
+		return err
+	}
+	t.Raw = bytes.Clone(data)
+	return nil
+}
+
+// MarshalJSON returns the answer as it came.
+func (t Template) MarshalJSON() ([]byte, error) { return rawOr(t.Raw) }
+
+// TemplateSpec is a template to make or change.
+type TemplateSpec struct {
+	Spec
+	Serverless *bool  `json:"isServerless,omitempty"`
+	Readme     string `json:"readme,omitempty"`
+	// Category is "NVIDIA", "AMD" or "CPU".
+	Category string `json:"category,omitempty"`
+}
+
+// things are the calls that templates and volumes have in common.
+type things[T, S any] struct {
+	c    *Client
+	path string
+}
+
+// Create makes one.
+func (t things[T, S]) Create(ctx context.Context, spec S) (*T, error) {
+	return one[T](ctx, t.c, call{method: http.MethodPost, path: v1(t.path), body: spec})
+}
+
+// Get returns one.
+func (t things[T, S]) Get(ctx context.Context, id string) (*T, error) {
+	return one[T](ctx, t.c, call{method: http.MethodGet, path: v1(t.path, id)})
+}
+
+// List returns all, of all pages.
+func (t things[T, S]) List(ctx context.Context) ([]T, error) {
+	return allPages[T](ctx, t.c, v1(t.path), nil)
+}
+
+// Update changes what spec names.
+func (t things[T, S]) Update(ctx context.Context, id string, spec S) (*T, error) {
+	return one[T](ctx, t.c, call{method: http.MethodPatch, path: v1(t.path, id), body: spec})
+}
+
+// Delete removes one that nothing uses.
+func (t things[T, S]) Delete(ctx context.Context, id string) error {
+	return t.c.do(ctx, call{method: http.MethodDelete, path: v1(t.path, id)}, nil)
+}
+
+// Volumes manages network volumes. The permissions are those of Pods.
+type Volumes struct{ things[Volume, VolumeSpec] }
+
+// Volumes returns the calls that manage network volumes.
+func (c *Client) Volumes() Volumes { return Volumes{things[Volume, VolumeSpec]{c, "networkvolumes"}} }
+
+// Volume is storage that outlives pods.
+type Volume = api.Volume
+
+// VolumeSpec is a network volume to make or change; zero values change nothing.
+type VolumeSpec struct {
+	Name string `json:"name,omitempty"`
+	// Size is in GB, and never becomes less.
+	Size       int    `json:"size,omitempty"`
+	DataCenter string `json:"dataCenterId,omitempty"`
+	Path       string `json:"path,omitempty"`
+}
+
+var nextLink = regexp.MustCompile(`<([^>]*)>; *rel="?next"?`)
+
+// allPages reads a list to its end: the header Link has the next page, as
+// a reference to the same path with other parameters.
+func allPages[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+	list := []T{}
+	for {
+		var next string
+		var part []T
+		err := c.do(ctx, call{method: http.MethodGet, path: path, query: query, heard: func(h http.Header) {
+			next = ""
+			if found := nextLink.FindStringSubmatch(h.Get("Link")); found != nil {
+				next = found[1]
+			}
+		}}, &part)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, part...)
+		if next == "" || len(part) == 0 {
+			return list, nil
+		}
+		at, err := url.Parse(next)
+		if err != nil {
+			return nil, fmt.Errorf("client: the address of the next page: %w", err)
+		}
+		query = at.Query()
+	}
 }

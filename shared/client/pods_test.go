@@ -50,9 +50,10 @@ func TestPodsTemplatesAndVolumesAskAsTheAPIWants(t *testing.T) {
 			request{Method: "PATCH", URI: "/v1/pods/p1", Body: `{"env":{}}`},
 			pod,
 		},
-		"start":  {pod, func(c *client.Client) (any, error) { return c.Pods().Start(t.Context(), "p1") }, request{Method: "POST", URI: "/v1/pods/p1/start"}, pod},
-		"stop":   {pod, func(c *client.Client) (any, error) { return c.Pods().Stop(t.Context(), "p1") }, request{Method: "POST", URI: "/v1/pods/p1/stop"}, pod},
-		"delete": {"", func(c *client.Client) (any, error) { return nil, c.Pods().Delete(t.Context(), "p1") }, request{Method: "DELETE", URI: "/v1/pods/p1"}, "null"},
+		"restart": {pod, func(c *client.Client) (any, error) { return c.Pods().Restart(t.Context(), "p1") }, request{Method: "POST", URI: "/v1/pods/p1/restart"}, pod},
+		"start":   {pod, func(c *client.Client) (any, error) { return c.Pods().Start(t.Context(), "p1") }, request{Method: "POST", URI: "/v1/pods/p1/start"}, pod},
+		"stop":    {pod, func(c *client.Client) (any, error) { return c.Pods().Stop(t.Context(), "p1") }, request{Method: "POST", URI: "/v1/pods/p1/stop"}, pod},
+		"delete":  {"", func(c *client.Client) (any, error) { return nil, c.Pods().Delete(t.Context(), "p1") }, request{Method: "DELETE", URI: "/v1/pods/p1"}, "null"},
 		"make a template": {
 			`{"id":"t1","earned":0}`,
 			func(c *client.Client) (any, error) {

@@ -33,7 +33,7 @@ type RequestsPage struct {
 	Raw json.RawMessage
 }
 
-// ListedJob is a job in a list: what Status tells but its output and error.
+// ListedJob is a job in a list: what Status returns but its output and error.
 type ListedJob struct {
 	Job
 	// What is not yet is zero. Instants are those of the server's clock.

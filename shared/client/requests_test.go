@@ -73,7 +73,7 @@ func TestTheKeyIsSent(t *testing.T) {
 	}
 }
 
-// serveHeader is a server that accepts jobs and tells a header of each request.
+// serveHeader is a server that accepts jobs and sends a header of each request to values.
 func serveHeader(t *testing.T, name string, values chan<- string) *client.Client {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

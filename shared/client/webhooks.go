@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"flightline/shared/api"
 	"flightline/shared/job"
 )
 
@@ -21,34 +22,10 @@ type Webhooks struct {
 func (c *Client) Webhooks(endpoint string) Webhooks { return Webhooks{c, endpoint} }
 
 // WebhookDelivery is one attempt to deliver a webhook.
-type WebhookDelivery struct {
-	Job job.ID `json:"job"`
-	// Attempt is that of the job, Try that of the delivery, from 1.
-	Attempt int `json:"attempt"`
-	Try     int `json:"try"`
-	// Replay: the attempt belongs to a replay.
-	Replay bool `json:"replay"`
-	// Outcome is "delivered", "failed" (another attempt follows) or "given_up".
-	Outcome    string    `json:"outcome"`
-	Started    time.Time `json:"startedAt"`
-	DurationMs int64     `json:"durationMs"`
-	// URL is the webhook's without user, password and query.
-	URL string `json:"url"`
-	// Status is that of the answer, 0 if there was none; Answer its beginning.
-	Status int    `json:"status"`
-	Answer string `json:"answer,omitempty"`
-	Error  string `json:"error,omitempty"`
-	// Next is when the next attempt is due, after one that failed.
-	Next time.Time `json:"nextAt,omitzero"`
-}
+type WebhookDelivery = api.WebhookDelivery
 
 // WebhookDeliveries is a page of the log.
-type WebhookDeliveries struct {
-	Deliveries []WebhookDelivery `json:"deliveries"`
-	HasMore    bool              `json:"hasMore"`
-	// Cursor brings the next page, if there is one.
-	Cursor string `json:"cursor,omitempty"`
-}
+type WebhookDeliveries = api.WebhookDeliveries
 
 // WebhookQuery says which attempts to list; its zero value means all.
 type WebhookQuery struct {
@@ -85,15 +62,7 @@ func (w Webhooks) Deliveries(ctx context.Context, q WebhookQuery) (*WebhookDeliv
 }
 
 // WebhookDestination is a receiver that keeps failing, or is paused.
-type WebhookDestination struct {
-	// Destination is its scheme, host and port.
-	Destination string `json:"destination"`
-	// Failures are the webhooks given up in a row.
-	Failures int       `json:"failures"`
-	Paused   bool      `json:"paused"`
-	Reason   string    `json:"reason,omitempty"`
-	Since    time.Time `json:"since,omitzero"`
-}
+type WebhookDestination = api.WebhookDestination
 
 // Destinations lists receivers that keep failing or are paused.
 func (w Webhooks) Destinations(ctx context.Context) ([]WebhookDestination, error) {
@@ -104,40 +73,37 @@ func (w Webhooks) Destinations(ctx context.Context) ([]WebhookDestination, error
 
 // Replay sends the webhook of a job again, whatever became of it.
 func (w Webhooks) Replay(ctx context.Context, id job.ID) (replayed int, err error) {
-	return w.replayed(ctx, "replay", map[string]string{"job": string(id)})
+	return w.replayed(ctx, "replay", api.WebhookReplay{Job: id})
 }
 
 // ReplaySince sends again what was given up since then.
 func (w Webhooks) ReplaySince(ctx context.Context, since time.Time) (replayed int, err error) {
-	return w.replayed(ctx, "replay", map[string]string{"since": since.UTC().Format(time.RFC3339Nano)})
+	return w.replayed(ctx, "replay", api.WebhookReplay{Since: since.UTC().Format(time.RFC3339Nano)})
 }
 
 // Pause keeps webhooks back that go to the destination, an address or the
 // scheme, host and port of one.
 func (w Webhooks) Pause(ctx context.Context, destination, reason string) (*WebhookDestination, error) {
 	var d WebhookDestination
-	body := map[string]string{"destination": destination, "reason": reason}
+	body := api.DestinationChange{Destination: destination, Reason: reason}
 	err := w.c.do(ctx, call{method: http.MethodPost, path: w.path("pause"), body: body}, &d)
 	return &d, err
 }
 
 // Resume lets them through again, those that were kept back first.
 func (w Webhooks) Resume(ctx context.Context, destination string) (replayed int, err error) {
-	return w.replayed(ctx, "resume", map[string]string{"destination": destination})
+	return w.replayed(ctx, "resume", api.DestinationChange{Destination: destination})
 }
 
 // WebhookSecret is a new secret, and until when the one before signs too.
-type WebhookSecret struct {
-	Secret       string    `json:"webhookSecret"`
-	OverlapUntil time.Time `json:"overlapUntil"`
-}
+type WebhookSecret = api.WebhookSecret
 
 // RotateSecret makes a new secret; the present one signs beside it for the
 // overlap, 0 to 720 h. A negative one means the server's, 24 h.
 func (w Webhooks) RotateSecret(ctx context.Context, overlap time.Duration) (*WebhookSecret, error) {
-	body := map[string]int64{}
+	var body api.SecretRotation
 	if overlap >= 0 {
-		body["overlapMs"] = overlap.Milliseconds()
+		body.OverlapMs = new(overlap.Milliseconds())
 	}
 	var made WebhookSecret
 	err := w.c.do(ctx, call{method: http.MethodPost, path: w.path("secret"), body: body}, &made)
@@ -147,9 +113,7 @@ func (w Webhooks) RotateSecret(ctx context.Context, overlap time.Duration) (*Web
 func (w Webhooks) path(what string) string { return v1("endpoints", w.endpoint, "webhooks", what) }
 
 func (w Webhooks) replayed(ctx context.Context, what string, body any) (int, error) {
-	var got struct {
-		Replayed int `json:"replayed"`
-	}
+	var got api.WebhooksReplayed
 	err := w.c.do(ctx, call{method: http.MethodPost, path: w.path(what), body: body}, &got)
 	return got.Replayed, err
 }

@@ -3,7 +3,8 @@ package client
 import (
 	"context"
 	"net/http"
-	"time"
+
+	"flightline/shared/api"
 )
 
 // Workers manages the workers of an endpoint: those that speak HTTP, as RunPod's
@@ -16,38 +17,12 @@ func (c *Client) Workers() Workers { return Workers{c} }
 
 // Worker is a worker that was let in with a token of its own, or that lives and
 // speaks NATS.
-type Worker struct {
-	ID       string `json:"id"`
-	Endpoint string `json:"endpoint"`
-	// Protocol is "http" or "nats".
-	Protocol string `json:"protocol"`
-	// State is "idle", "running" or "unhealthy" by its last ping, "" if there was
-	// none lately.
-	State string `json:"state,omitempty"`
-	// Running are the ids of the jobs it holds.
-	Running []string `json:"running"`
-	// Draining means that it gets no more jobs.
-	Draining bool `json:"draining"`
-	// Last4 are the last characters of the token, "" of a worker that speaks NATS.
-	Last4   string    `json:"last4"`
-	Created time.Time `json:"createdAt"`
-	// PingIntervalMs is how often it should ping, in milliseconds.
-	PingIntervalMs int64 `json:"pingIntervalMs"`
-	// Token is the token itself. Only Create returns it, once.
-	Token string `json:"token,omitempty"`
-	// Env is what the endpoint sets for its workers, secrets included. Only
-	// Create returns it.
-	Env map[string]string `json:"env,omitempty"`
-}
+type Worker = api.Worker
 
 // Create lets a worker in. The server makes an id up if it is "". A worker of
 // this id that there is gets a new token, and drains no longer.
 func (w Workers) Create(ctx context.Context, endpoint, id string) (*Worker, error) {
-	body := map[string]string{}
-	if id != "" {
-		body["id"] = id
-	}
-	return w.one(ctx, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers"), body: body})
+	return w.one(ctx, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers"), body: api.WorkerSpec{ID: orAbsent(id)}})
 }
 
 // List returns the endpoint's workers.
@@ -63,7 +38,7 @@ func (w Workers) Drain(ctx context.Context, endpoint, id string) (*Worker, error
 	return w.one(ctx, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers", id, "drain")})
 }
 
-// Revoke makes the worker's token worthless.
+// Revoke revokes the worker's token.
 func (w Workers) Revoke(ctx context.Context, endpoint, id string) error {
 	return w.c.do(ctx, call{method: http.MethodDelete, path: v1("endpoints", endpoint, "workers", id)}, nil)
 }

@@ -1,5 +1,7 @@
-// Package endpoint says what an endpoint is: a name to submit jobs to, its
-// defaults and bounds. It imports the standard library only.
+// Package endpoint says what an endpoint is: a name to submit jobs to, and its
+// settings with their defaults and bounds, such as the length of a lease, the
+// retention, and the bounds of its own webhook schedule (the default schedule is in
+// services/webhook). It imports the standard library only.
 package endpoint
 
 import (
@@ -79,7 +81,8 @@ type Endpoint struct {
 	// PausedUntil is when the endpoint, whose jobs wait, hands them out again
 	// by itself; zero means that it is not paused.
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
-	// StreamFormat decides the form of /stream: "auto" ("" means that; product.md 2), "array" or "object".
+	// StreamFormat decides the form of /stream: "auto" (also ""), "array" or
+	// "object" (docs/design/product.md#methods-and-forms).
 	StreamFormat string `json:"streamFormat"`
 	// Limits overrides rate limits by operation ("run", "runsync", "status", …).
 	Limits map[string]Limit `json:"limits,omitempty"`
@@ -90,7 +93,7 @@ type Endpoint struct {
 	// admins only.
 	WebhookSecret string `json:"webhookSecret"`
 	// WebhookSecretBefore signs too, until WebhookSecretOverlap: receivers have
-	// that long to learn the new one. "" means that there is none.
+	// that long to learn the new one. "" means no earlier secret.
 	WebhookSecretBefore  string    `json:"webhookSecretBefore,omitempty"`
 	WebhookSecretOverlap time.Time `json:"webhookSecretOverlap,omitzero"`
 	// WebhookRetries are the pauses between attempts to deliver a webhook, so
@@ -127,27 +130,27 @@ type Limit struct {
 // Bounds and defaults.
 const (
 	MaxName              = 191
-	DefaultRetention     = 30 * time.Minute
-	DefaultSyncRetention = time.Minute
+	defaultRetention     = 30 * time.Minute
+	defaultSyncRetention = time.Minute
 	MaxSyncRetention     = 5 * time.Minute
 	MinRetention         = time.Second
 	MaxRetention         = 7 * 24 * time.Hour
 	DefaultLease         = 30 * time.Second
 	MinLease             = 10 * time.Second
 	MaxLease             = time.Hour
-	DefaultMaxLost       = 3
+	defaultMaxLost       = 3
 	DefaultWorkersMax    = 3
-	DefaultMaxQueueBytes = 10 << 30
+	defaultMaxQueueBytes = 10 << 30
 	MinMaxQueueBytes     = 32 << 20
 	MaxMaxQueueBytes     = 1_000_000_000_000
-	DefaultMaxQueueJobs  = 1_000_000
+	defaultMaxQueueJobs  = 1_000_000
 	MaxMaxQueueJobs      = 1_000_000_000
 )
 
 // maxID is the longest id, in bytes.
 const maxID = 64
 
-// reserved are words of `flightline worker` (product.md 20).
+// reserved are words of `flightline worker` (docs/design/product.md#command-worker).
 var reserved = map[string]bool{"env": true, "drain": true}
 
 // ValidID reports whether id may name an endpoint.
@@ -204,17 +207,17 @@ func (e *Endpoint) durations() []durationBound {
 	return []durationBound{
 		{"executionTimeoutMs", &e.ExecutionTimeout, 10 * time.Minute, 5 * time.Second, 7 * day},
 		{"ttlMs", &e.TTL, day, 10 * time.Second, 7 * day},
-		{"retentionMs", &e.Retention, DefaultRetention, MinRetention, MaxRetention},
-		{"syncRetentionMs", &e.SyncRetention, DefaultSyncRetention, MinRetention, MaxSyncRetention},
+		{"retentionMs", &e.Retention, defaultRetention, MinRetention, MaxRetention},
+		{"syncRetentionMs", &e.SyncRetention, defaultSyncRetention, MinRetention, MaxSyncRetention},
 		{"leaseMs", &e.Lease, DefaultLease, MinLease, MaxLease},
 	}
 }
 
 // QueueBytes is MaxQueueBytes with its default.
-func (e Endpoint) QueueBytes() int64 { return cmp.Or(e.MaxQueueBytes, DefaultMaxQueueBytes) }
+func (e Endpoint) QueueBytes() int64 { return cmp.Or(e.MaxQueueBytes, defaultMaxQueueBytes) }
 
 // QueueJobs is MaxQueueJobs with its default.
-func (e Endpoint) QueueJobs() int64 { return cmp.Or(e.MaxQueueJobs, DefaultMaxQueueJobs) }
+func (e Endpoint) QueueJobs() int64 { return cmp.Or(e.MaxQueueJobs, defaultMaxQueueJobs) }
 
 func (e Endpoint) completeCounts() (Endpoint, error) {
 	if e.MaxQueueBytes = e.QueueBytes(); e.MaxQueueBytes < MinMaxQueueBytes || e.MaxQueueBytes > MaxMaxQueueBytes {
@@ -224,7 +227,7 @@ func (e Endpoint) completeCounts() (Endpoint, error) {
 		return e, &FieldError{"maxQueueJobs", fmt.Sprintf("must be between 1 and %d", MaxMaxQueueJobs)}
 	}
 	if e.MaxLost == 0 {
-		e.MaxLost = DefaultMaxLost
+		e.MaxLost = defaultMaxLost
 	}
 	switch {
 	case e.WorkersMax != 0:

@@ -17,9 +17,9 @@ const (
 
 // Bounds and defaults of scaling.
 const (
-	DefaultScalerValue = 4
+	defaultScalerValue = 4
 	MaxScalerValue     = 100_000
-	DefaultIdleTimeout = 5 * time.Second
+	defaultIdleTimeout = 5 * time.Second
 	MinIdleTimeout     = time.Second
 	MaxIdleTimeout     = time.Hour
 	// MaxPause is the longest pause; one without an end is that long.
@@ -53,16 +53,20 @@ type Fleet struct {
 // Paused reports whether the endpoint hands out no jobs now.
 func (e Endpoint) Paused(now time.Time) bool { return now.Before(e.PausedUntil) }
 
+// External reports whether no driver starts the endpoint's workers: they are the
+// user's own.
+func (f Fleet) External() bool { return f.Driver == "" || f.Driver == "external" }
+
 // completeFleet fills in the defaults of scaling and checks what starts workers.
 func (e Endpoint) completeFleet() (Endpoint, error) {
 	if e.ScalerType == "" {
 		e.ScalerType = QueueDelay
 	}
 	if e.ScalerValue == 0 {
-		e.ScalerValue = DefaultScalerValue
+		e.ScalerValue = defaultScalerValue
 	}
 	if e.IdleTimeout == 0 {
-		e.IdleTimeout = DefaultIdleTimeout
+		e.IdleTimeout = defaultIdleTimeout
 	}
 	switch {
 	case e.ScalerType != QueueDelay && e.ScalerType != RequestCount:

@@ -8,10 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 func TestEachEventIsThereOnceAndInOrderWhoeverAppends(t *testing.T) {
+	t.Parallel()
 	const jobs, writers = 300, 4
 	b := newBus(t)
 	var list []Event
@@ -43,6 +46,7 @@ func TestEachEventIsThereOnceAndInOrderWhoeverAppends(t *testing.T) {
 }
 
 func TestWavesKeepTheOrderOfAJob(t *testing.T) {
+	t.Parallel()
 	list := append(life("ep", "a"), life("ep", "b")[:2]...)
 	list = append(list, life("other", "a")[0])
 	var got []int
@@ -55,20 +59,21 @@ func TestWavesKeepTheOrderOfAJob(t *testing.T) {
 }
 
 func TestAppendDuringAnOutageMayBeRepeated(t *testing.T) {
+	t.Parallel()
 	b := newBus(t)
 	l := open(t, b)
 	if err := l.Append(t.Context(), life("ep", "a")[:2]...); err != nil {
 		t.Fatal(err)
 	}
 	b.Stop()
-	if err := l.Append(t.Context(), life("ep", "a")...); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
+	if err := l.Append(t.Context(), life("ep", "a")...); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("got %v, want bus.ErrUnavailable", err)
 	}
-	if _, err := l.Last(t.Context(), "ep", "a"); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
+	if _, err := l.Last(t.Context(), "ep", "a"); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("got %v, want bus.ErrUnavailable", err)
 	}
 	b.Start()
-	eventually(t, "the events are appended", func() bool { return l.Append(t.Context(), life("ep", "a")...) == nil })
+	testenv.Eventually(t, "the events are appended", func() bool { return l.Append(t.Context(), life("ep", "a")...) == nil })
 	if got := all(t, l); len(got) != 4 {
 		t.Errorf("got %d events, want 4", len(got))
 	}

@@ -10,6 +10,7 @@ import (
 )
 
 func TestTheCloudEventsFormOfAnEvent(t *testing.T) {
+	t.Parallel()
 	const head = `{"specversion":"1.0","id":"ep/a/1/`
 	const times = `"submittedAt":"1970-01-01T00:00:01.000Z","queuedAt":"1970-01-01T00:00:01.000Z"`
 	const links = `"links":{"status":"/v2/ep/status/a"}}}`
@@ -37,6 +38,7 @@ func TestTheCloudEventsFormOfAnEvent(t *testing.T) {
 }
 
 func TestTypesNameTheKinds(t *testing.T) {
+	t.Parallel()
 	for _, kind := range Kinds() {
 		if got := KindOfType(kind.Type()); got != kind {
 			t.Errorf("%s: got %q, want %q", kind.Type(), got, kind)
@@ -50,6 +52,7 @@ func TestTypesNameTheKinds(t *testing.T) {
 }
 
 func TestAConsumerReadsEvents(t *testing.T) {
+	t.Parallel()
 	b := newBus(t)
 	want := life("ep", "a")
 	if err := open(t, b).Append(t.Context(), want...); err != nil {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/bus"
+	"flightline/shared/retry"
 	"flightline/streams"
 )
 
@@ -65,9 +67,9 @@ func (c counts) with(e Event) counts {
 }
 
 // Totals returns what is counted for an endpoint, zero if nothing is. While a
-// recorder runs it is at most about a second behind. It returns ErrUnavailable.
+// recorder runs it is at most about a second behind. It returns bus.ErrUnavailable.
 func (l *Log) Totals(ctx context.Context, endpoint string) (Totals, error) {
-	within, cancel := context.WithTimeout(ctx, answerWithin)
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	kept, err := l.counts(within, endpoint)
 	return kept.value.Totals, err
@@ -75,7 +77,7 @@ func (l *Log) Totals(ctx context.Context, endpoint string) (Totals, error) {
 
 // DropCounts forgets what was counted for an endpoint that is being deleted.
 // now is the server's time, when it has no more jobs; an endpoint that is made
-// again with the same id starts from zero. It returns ErrUnavailable.
+// again with the same id starts from zero. It returns bus.ErrUnavailable.
 func (l *Log) DropCounts(ctx context.Context, endpoint string, now time.Time) error {
 	for {
 		kept, err := l.counts(ctx, endpoint)
@@ -90,7 +92,7 @@ func (l *Log) DropCounts(ctx context.Context, endpoint string, now time.Time) er
 	}
 }
 
-// kept is a value with its revision, 0 if there is none yet.
+// kept is a value with its revision, 0 if none exists yet.
 type kept struct {
 	value    counts
 	revision uint64
@@ -129,7 +131,7 @@ func (l *Log) putCounts(ctx context.Context, endpoint string, k kept) (uint64, e
 	if err != nil {
 		return 0, fmt.Errorf("write counts of %s: %w", endpoint, err)
 	}
-	within, cancel := context.WithTimeout(ctx, answerWithin)
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	revision, err := kv.Update(within, endpoint, data, k.revision)
 	switch {
@@ -139,4 +141,131 @@ func (l *Log) putCounts(ctx context.Context, endpoint string, k kept) (uint64, e
 		return 0, away(ctx, "write counts of "+endpoint, err)
 	}
 	return revision, nil
+}
+
+const (
+	// countInterval is the pause between two writes of counts.
+	countInterval = 200 * time.Millisecond
+	// countsPosition is the key, among the positions, of the last event that
+	// all counts include.
+	countsPosition = "counts"
+	// maxKnownCounts bounds the counts that a fold remembers instead of reading them.
+	maxKnownCounts = 10_000
+)
+
+// Durable returns once everything that was written to the stream before the
+// call is on the disk; nil stands for a server that needs no asking.
+type Durable func(ctx context.Context, stream string) error
+
+// Count keeps the totals of all endpoints up to date, until ctx ends. Only
+// events that are on the disk count. Several may run at once: each event
+// counts once. It calls each, unless it is nil, for every event once it is
+// counted, in their order; a crash may skip some, and several that count at
+// once may each pass it.
+func (l *Log) Count(ctx context.Context, durable Durable, each func(Event)) error {
+	f := &fold{l: l, durable: durable, each: each, known: map[string]kept{}}
+	for ctx.Err() == nil {
+		n, err := f.step(ctx)
+		if n == maxPage && err == nil {
+			continue
+		}
+		if err != nil && ctx.Err() == nil {
+			l.log.WarnContext(ctx, "events are not counted, trying again", "err", err)
+			f.placed = false
+		}
+		_ = retry.Sleep(ctx, countInterval) // the loop ends with ctx
+	}
+	return nil
+}
+
+// fold is one run of Count.
+type fold struct {
+	l       *Log
+	durable Durable
+	each    func(Event)
+	known   map[string]kept // by endpoint; a guess, which compare-and-set checks
+	after   uint64          // the last event that is in all counts
+	placed  bool            // after has been read
+}
+
+// step counts the next events and returns how many there were.
+func (f *fold) step(ctx context.Context) (int, error) {
+	if !f.placed {
+		after, err := f.l.Position(ctx, countsPosition)
+		if err != nil {
+			return 0, err
+		}
+		f.after, f.placed = after, true
+	}
+	server := f.l.Server()
+	page, err := f.l.page(ctx, f.after)
+	if err != nil || len(page) == 0 {
+		return 0, err
+	}
+	if f.durable != nil {
+		if err := f.durable(ctx, streams.Events); err != nil {
+			return 0, fmt.Errorf("wait for %s to be on the disk: %w", streams.Events, err)
+		}
+	}
+	if f.l.Server() != server {
+		return 0, fmt.Errorf("count events: %w: the server was restarted", bus.ErrUnavailable)
+	}
+	for endpoint, list := range byEndpoint(page) {
+		if err := f.add(ctx, endpoint, list); err != nil {
+			return 0, err
+		}
+	}
+	f.after = page[len(page)-1].Seq
+	if err := f.l.SetPosition(ctx, countsPosition, f.after); err != nil {
+		return 0, err
+	}
+	if f.each != nil {
+		for _, e := range page {
+			f.each(e)
+		}
+	}
+	return len(page), nil
+}
+
+func byEndpoint(page []Event) map[string][]Event {
+	lists := map[string][]Event{}
+	for _, e := range page {
+		lists[e.Endpoint] = append(lists[e.Endpoint], e)
+	}
+	return lists
+}
+
+// add counts the events of one endpoint that its counts do not include yet.
+func (f *fold) add(ctx context.Context, endpoint string, list []Event) error {
+	for {
+		err := f.addOnce(ctx, endpoint, list)
+		if !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+}
+
+// addOnce is add, or errChanged if somebody else counts as well.
+func (f *fold) addOnce(ctx context.Context, endpoint string, list []Event) (err error) {
+	k, ok := f.known[endpoint]
+	if !ok {
+		if k, err = f.l.counts(ctx, endpoint); err != nil {
+			return err
+		}
+	}
+	before := k.value
+	for _, e := range list {
+		k.value = k.value.with(e)
+	}
+	if k.value != before {
+		if k.revision, err = f.l.putCounts(ctx, endpoint, k); err != nil {
+			delete(f.known, endpoint)
+			return err
+		}
+	}
+	if len(f.known) >= maxKnownCounts {
+		clear(f.known)
+	}
+	f.known[endpoint] = k
+	return nil
 }

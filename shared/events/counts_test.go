@@ -7,10 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/bus"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 func TestWhatCounts(t *testing.T) {
+	t.Parallel()
 	old := counts{Totals: Totals{Completed: 3, Retried: 2}, Seq: 10, Since: 500}
 	tests := map[string]struct {
 		e    Event
@@ -56,7 +59,7 @@ func wantTotals(t *testing.T, l *Log, endpoint string, want Totals) {
 			t.Logf("%s: got %+v, want %+v", endpoint, got, want)
 		}
 	}()
-	eventually(t, "the totals", func() bool {
+	testenv.Eventually(t, "the totals", func() bool {
 		var err error
 		got, err = l.Totals(t.Context(), endpoint)
 		return err == nil && got == want
@@ -64,6 +67,7 @@ func wantTotals(t *testing.T, l *Log, endpoint string, want Totals) {
 }
 
 func TestSeveralFoldersCountEachEventOnce(t *testing.T) {
+	t.Parallel()
 	const jobs, endpoints = 400, 5
 	b := newBus(t)
 	for range 3 {
@@ -85,6 +89,7 @@ func TestSeveralFoldersCountEachEventOnce(t *testing.T) {
 // A folder that stops anywhere, also between the counts of two endpoints and
 // its position, leaves what the next one can go on from.
 func TestAFolderThatStopsAnywhereLosesNothing(t *testing.T) {
+	t.Parallel()
 	const jobs, endpoints = 200, 7
 	b := newBus(t)
 	l := open(t, b)
@@ -123,7 +128,7 @@ func TestAFolderThatStopsAnywhereLosesNothing(t *testing.T) {
 	if err := <-filled; err != nil {
 		t.Fatal(err)
 	}
-	running(t, func(ctx context.Context) error { return open(t, b).Count(ctx, nil, nil) })
+	running(t, func(ctx context.Context) error { return open(t, b).Count(ctx, nil, nil) }) //nolint:contextcheck // open has the test's own
 	for i := range endpoints {
 		n := int64((jobs + endpoints - 1 - i) / endpoints)
 		wantTotals(t, l, fmt.Sprintf("ep%d", i), Totals{Failed: n, Retried: n})
@@ -131,6 +136,7 @@ func TestAFolderThatStopsAnywhereLosesNothing(t *testing.T) {
 }
 
 func TestOnlyEventsOnTheDiskCount(t *testing.T) {
+	t.Parallel()
 	b := newBus(t)
 	l := open(t, b)
 	if err := l.Append(t.Context(), life("ep", "a")...); err != nil {
@@ -150,15 +156,16 @@ func TestOnlyEventsOnTheDiskCount(t *testing.T) {
 	f.durable = func(context.Context, string) error { // a power loss while waiting
 		b.Stop()
 		b.Start() //nolint:contextcheck // the test's own
-		eventually(t, "the connection is back", func() bool { return l.Server() != "" })
+		testenv.Eventually(t, "the connection is back", func() bool { return l.Server() != "" })
 		return nil
 	}
-	if _, err := f.step(t.Context()); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
+	if _, err := f.step(t.Context()); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("got %v, want bus.ErrUnavailable", err)
 	}
 }
 
 func TestAnEndpointMadeAgainStartsFromZero(t *testing.T) {
+	t.Parallel()
 	b := newBus(t)
 	l := open(t, b)
 	running(t, func(ctx context.Context) error { return l.Count(ctx, nil, nil) })
@@ -181,7 +188,7 @@ func TestAnEndpointMadeAgainStartsFromZero(t *testing.T) {
 	if after, err := l.Position(t.Context(), countsPosition); err != nil || after > 12 {
 		t.Errorf("got position %d, %v", after, err)
 	}
-	eventually(t, "all is counted", func() bool {
+	testenv.Eventually(t, "all is counted", func() bool {
 		after, err := l.Position(t.Context(), countsPosition)
 		return err == nil && after == 12
 	})
@@ -189,6 +196,7 @@ func TestAnEndpointMadeAgainStartsFromZero(t *testing.T) {
 }
 
 func TestPositions(t *testing.T) {
+	t.Parallel()
 	l := open(t, newBus(t))
 	for _, want := range []uint64{0, 7, 3} {
 		if want > 0 {

@@ -10,19 +10,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"flightline/shared/bus/bustest"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testenv.SetParallel(3)
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait for a fact.
 const patience = 2 * time.Minute
 
-func newBus(t *testing.T) *bustest.Bus {
+func newBus(t *testing.T) *testenv.Server {
 	t.Helper()
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -30,26 +33,13 @@ func newBus(t *testing.T) *bustest.Bus {
 }
 
 // open is one more process's log.
-func open(t *testing.T, b *bustest.Bus) *Log {
+func open(t *testing.T, b *testenv.Server) *Log {
 	t.Helper()
 	l, err := New(b.Connect(t), b.JS, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for !ok() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("never: %s", what)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // running runs f until the test ends.
@@ -126,6 +116,7 @@ func TestEventsComeBackAsTheyWere(t *testing.T) {
 }
 
 func TestTheWireFormOfAnEvent(t *testing.T) {
+	t.Parallel()
 	list := life("ep", "a")
 	for i, want := range []string{
 		`events.ep.queued.a.1.0 {"at":1000,"mode":"async","class":"n","status":"IN_QUEUE","submitted":1000,"queued":1000,"expires":90000}`,
@@ -144,13 +135,15 @@ func TestTheWireFormOfAnEvent(t *testing.T) {
 }
 
 func TestALongErrorIsCutAtACharacter(t *testing.T) {
-	got := cut(strings.Repeat("x", errorMost-1) + "é" + "more")
-	if want := strings.Repeat("x", errorMost-1); got != want {
+	t.Parallel()
+	got := cut(strings.Repeat("x", maxErrorBytes-1) + "é" + "more")
+	if want := strings.Repeat("x", maxErrorBytes-1); got != want {
 		t.Errorf("got %d bytes ending in %q, want %d", len(got), got[len(got)-2:], len(want))
 	}
 }
 
 func TestLastAndHas(t *testing.T) {
+	t.Parallel()
 	l := open(t, newBus(t))
 	list := life("ep", "a")
 	if err := l.Append(t.Context(), append(list[:3:3], life("ep", "b")...)...); err != nil {
@@ -173,6 +166,7 @@ func TestLastAndHas(t *testing.T) {
 }
 
 func TestFollowGoesOnAfterAnOutage(t *testing.T) {
+	t.Parallel()
 	b := newBus(t)
 	l := open(t, b)
 	if err := l.Append(t.Context(), life("ep", "a")...); err != nil {
@@ -188,7 +182,7 @@ func TestFollowGoesOnAfterAnOutage(t *testing.T) {
 	}
 	b.Stop()
 	b.Start()
-	eventually(t, "the events are appended", func() bool { return l.Append(t.Context(), life("ep", "b")...) == nil })
+	testenv.Eventually(t, "the events are appended", func() bool { return l.Append(t.Context(), life("ep", "b")...) == nil })
 	for want := uint64(5); want <= 8; want++ {
 		if e := <-got; e.Seq != want || e.Job != "b" {
 			t.Errorf("got %d of %s, want %d", e.Seq, e.Job, want)
@@ -201,6 +195,7 @@ func TestFollowGoesOnAfterAnOutage(t *testing.T) {
 }
 
 func TestKindOf(t *testing.T) {
+	t.Parallel()
 	for _, s := range job.Statuses() {
 		if got := KindOf(s); s.Terminal() != (got != "") {
 			t.Errorf("%s: got %q", s, got)

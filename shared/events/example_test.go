@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus/bustest"
 	"flightline/shared/events"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -87,7 +87,8 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 func TestTheExamplesDoWhatTheySay(t *testing.T) {
-	b := bustest.New(t)
+	t.Parallel()
+	b := testenv.NewServer(t)
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +130,7 @@ func TestTheExamplesDoWhatTheySay(t *testing.T) {
 
 // The document shows the examples as they are here.
 func TestTheDocumentHasTheExamples(t *testing.T) {
+	t.Parallel()
 	document, err := os.ReadFile("../../docs/events.md")
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
 )
 
@@ -30,6 +31,7 @@ func told(t *testing.T, l *Log, n int, kinds ...Kind) {
 }
 
 func TestBeforeReadsAllOfTheKindsBackwards(t *testing.T) {
+	t.Parallel()
 	b := newBus(t)
 	l := open(t, b)
 	told(t, l, 60, Queued, Started, Completed, Failed)
@@ -80,6 +82,7 @@ func backwards(t *testing.T, l *Log, p Past) (seqs []uint64) {
 }
 
 func TestBeforeEndsAtAnInstant(t *testing.T) {
+	t.Parallel()
 	b := newBus(t)
 	l := open(t, b)
 	told(t, l, 5, Failed)
@@ -96,13 +99,14 @@ func TestBeforeEndsAtAnInstant(t *testing.T) {
 }
 
 func TestBeforeOfAnEmptyLogAndInAnOutage(t *testing.T) {
+	t.Parallel()
 	b := newBus(t)
 	l := open(t, b)
 	if page, next, err := l.Before(t.Context(), "ep", Past{Most: 5}); len(page) > 0 || next != 0 || err != nil {
 		t.Errorf("got %v, %d, %v, want nothing", page, next, err)
 	}
 	b.Stop()
-	if _, _, err := l.Before(t.Context(), "ep", Past{Most: 5}); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
+	if _, _, err := l.Before(t.Context(), "ep", Past{Most: 5}); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("got %v, want bus.ErrUnavailable", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // The oldest events go, but none that is not counted; a reader whose place is gone
-// hears what is left.
+// gets what is left.
 func TestTrimRemovesTheOldestThatAreCounted(t *testing.T) {
 	t.Parallel()
 	l := open(t, newBus(t))

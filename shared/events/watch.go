@@ -2,20 +2,25 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sort"
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"flightline/shared/job"
+	"flightline/shared/retry"
 	"flightline/streams"
 )
 
 const (
-	// watchMost is how many events a watch returns at once.
-	watchMost = 200
+	// maxWatchPage is how many events a watch returns at once.
+	maxWatchPage = 200
 	// lagPause is the wait for a replica that has not got what the leader has.
 	lagPause = 50 * time.Millisecond
 )
@@ -40,20 +45,20 @@ type Watching struct {
 	Once bool
 }
 
-// Watch tells one watcher each event once, in the order of the log. It is for
+// Watch passes each event to one watcher once, in the order of the log. It is for
 // one goroutine, but for Close.
 type Watch struct {
 	t      *Tail
 	w      Watching
 	filter string
-	after  uint64 // all up to it was told
+	after  uint64 // all up to it was passed on
 	until  uint64 // where a watch that is Once ends
 	close  func()
 }
 
 // Watch begins to watch; the caller must Close it. Where it begins is on the
 // disk: else a power loss could give the sequences before to other events, which
-// it would not tell. It returns ErrUnavailable.
+// it would not tell. It returns bus.ErrUnavailable.
 func (t *Tail) Watch(ctx context.Context, w Watching) (*Watch, error) {
 	v := &Watch{t: t, w: w, filter: streams.EventFilter(w.Endpoint, "", w.Job), after: w.After}
 	if len(w.Kinds) == 1 {
@@ -86,12 +91,12 @@ func (t *Tail) Watch(ctx context.Context, w Watching) (*Watch, error) {
 // Close ends the watch. Further calls do nothing.
 func (v *Watch) Close() { v.close() }
 
-// After is the sequence up to which all was told, or left out: another watch
+// After is the sequence up to which all was passed on, or left out: another watch
 // that resumes there misses nothing.
 func (v *Watch) After() uint64 { return v.after }
 
 // before is the sequence before that of the first event written since, last if
-// there is none.
+// none exists.
 func (v *Watch) before(ctx context.Context, last uint64) (uint64, error) {
 	for {
 		first, err := v.t.log.firstSince(ctx, v.filter, v.w.Since)
@@ -105,7 +110,7 @@ func (v *Watch) before(ctx context.Context, last uint64) (uint64, error) {
 		case err != nil:
 			return 0, err
 		}
-		if err := pause(ctx, lagPause); err != nil { // a replica answered that has not got it yet
+		if err := retry.Sleep(ctx, lagPause); err != nil { // a replica answered that has not got it yet
 			return 0, away(ctx, "read events", err)
 		}
 	}
@@ -113,7 +118,7 @@ func (v *Watch) before(ctx context.Context, last uint64) (uint64, error) {
 
 // Next returns the next events, some 200 at most, and waits for them. When ctx
 // ends it returns none, and no error; at the end of a watch that is Once
-// io.EOF; and ErrUnavailable, after which it may be called again.
+// io.EOF; and bus.ErrUnavailable, after which it may be called again.
 func (v *Watch) Next(ctx context.Context) ([]Event, error) {
 	for ctx.Err() == nil {
 		if v.over() {
@@ -159,7 +164,7 @@ func (v *Watch) recent() (some []Event, news <-chan struct{}, reached uint64, be
 	for _, e := range t.recent[first:] {
 		v.after = e.Seq
 		if v.wants(e) {
-			if some = append(some, e); len(some) == watchMost {
+			if some = append(some, e); len(some) == maxWatchPage {
 				return some, nil, 0, false
 			}
 		}
@@ -170,7 +175,7 @@ func (v *Watch) recent() (some []Event, news <-chan struct{}, reached uint64, be
 // catchUp reads the next page from the log itself, no further than reached,
 // and moves on: to reached, if nothing comes before.
 func (v *Watch) catchUp(ctx context.Context, reached uint64) ([]Event, error) {
-	page, err := v.t.log.matching(ctx, v.filter, v.after, watchMost)
+	page, err := v.t.log.matching(ctx, v.filter, v.after, maxWatchPage)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +190,7 @@ func (v *Watch) catchUp(ctx context.Context, reached uint64) ([]Event, error) {
 		}
 	}
 	v.after = seen
-	if len(page) == watchMost && page[watchMost-1].Seq <= reached {
+	if len(page) == maxWatchPage && page[maxWatchPage-1].Seq <= reached {
 		return some, nil
 	}
 	if len(page) == 0 || page[len(page)-1].Seq <= reached { // it is all, unless a replica lags
@@ -195,15 +200,15 @@ func (v *Watch) catchUp(ctx context.Context, reached uint64) ([]Event, error) {
 		case err != nil:
 			return some, tolerate(err, len(some))
 		case newest.Seq > seen && seen < reached:
-			return some, tolerate(pause(ctx, lagPause), len(some))
+			return some, tolerate(retry.Sleep(ctx, lagPause), len(some))
 		}
 	}
 	v.after = reached
 	return some, nil
 }
 
-// tolerate forgets an error that comes after events, which must be told first:
-// they count as told.
+// tolerate forgets an error that comes after events, which must be passed on first:
+// they count as passed on.
 func tolerate(err error, events int) error {
 	if events > 0 {
 		return nil
@@ -222,11 +227,42 @@ func (v *Watch) wants(e Event) bool {
 	return !e.Submitted.Before(v.w.Submitted)
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// Position returns how far the reader of that name had come when it last said
+// so, 0 if it never did. It returns bus.ErrUnavailable.
+func (l *Log) Position(ctx context.Context, name string) (uint64, error) {
+	kv, err := l.bucket(ctx, streams.BucketPositions)
+	if err != nil {
+		return 0, err
 	}
+	entry, err := kv.Get(ctx, name)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, away(ctx, "read position of "+name, err)
+	}
+	var seq uint64
+	if err := json.Unmarshal(entry.Value(), &seq); err != nil {
+		return 0, fmt.Errorf("read position of %s: %w", name, err)
+	}
+	return seq, nil
+}
+
+// SetPosition says that all up to seq is done. It needs no comparison: if two
+// readers of a name say so, both are right. It returns bus.ErrUnavailable.
+func (l *Log) SetPosition(ctx context.Context, name string, seq uint64) error {
+	kv, err := l.bucket(ctx, streams.BucketPositions)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(seq)
+	if err != nil {
+		return fmt.Errorf("write position of %s: %w", name, err)
+	}
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if _, err := kv.Put(within, name, data); err != nil {
+		return away(ctx, "write position of "+name, err)
+	}
+	return nil
 }

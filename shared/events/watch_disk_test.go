@@ -6,9 +6,13 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"flightline/shared/bus"
+	"flightline/shared/testenv"
 )
 
 func TestOnlyWhatIsOnTheDiskIsTold(t *testing.T) {
+	t.Parallel()
 	l := open(t, newBus(t))
 	gate := make(chan struct{}, 2)
 	gate <- struct{}{} // where the watch begins
@@ -22,9 +26,9 @@ func TestOnlyWhatIsOnTheDiskIsTold(t *testing.T) {
 		}
 	})
 	v := watch(t, tail, Watching{Endpoint: "ep"})
-	eventually(t, "the first look", func() bool { return len(gate) == 0 })
+	testenv.Eventually(t, "the first look", func() bool { return len(gate) == 0 })
 	mustAppend(t, l, life("ep", "a")...)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*lookEvery)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*pollInterval)
 	defer cancel()
 	if got, err := v.Next(ctx); len(got) > 0 || err != nil {
 		t.Errorf("got %v, %v before it is on the disk", ids(got), err)
@@ -35,8 +39,9 @@ func TestOnlyWhatIsOnTheDiskIsTold(t *testing.T) {
 	}
 }
 
-// What a watch is told to begin behind may be told to clients, who resume there.
+// The place at which a watch begins may be sent to clients, who resume there.
 func TestAWatchBeginsBehindWhatIsOnTheDisk(t *testing.T) {
+	t.Parallel()
 	l := open(t, newBus(t))
 	mustAppend(t, l, life("ep", "a")...)
 	lost := errors.New("the power is gone")
@@ -47,8 +52,8 @@ func TestAWatchBeginsBehindWhatIsOnTheDisk(t *testing.T) {
 	})
 	for name, w := range map[string]Watching{"now": {}, "since": {Since: time.Now().Add(-time.Hour)}} {
 		w.Endpoint = "ep"
-		if _, err := tail.Watch(t.Context(), w); !errors.Is(err, ErrUnavailable) || !errors.Is(err, lost) {
-			t.Errorf("%s: got %v, want %v", name, err, ErrUnavailable)
+		if _, err := tail.Watch(t.Context(), w); !errors.Is(err, bus.ErrUnavailable) || !errors.Is(err, lost) {
+			t.Errorf("%s: got %v, want %v", name, err, bus.ErrUnavailable)
 		}
 	}
 	if asked != 2 || tail.watched() {

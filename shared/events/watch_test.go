@@ -11,10 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
-// tail is one that runs until the end of the test.
+// tail runs a Tail until the end of the test.
 func tail(t *testing.T, l *Log, durable Durable) *Tail {
 	t.Helper()
 	tail := NewTail(l, durable)
@@ -45,7 +47,7 @@ func (v *Watch) some(t *testing.T, n int) (got []string) {
 		if errors.Is(err, io.EOF) {
 			return got
 		}
-		if errors.Is(err, ErrUnavailable) {
+		if errors.Is(err, bus.ErrUnavailable) {
 			continue
 		}
 		if err != nil || ctx.Err() != nil {
@@ -74,13 +76,14 @@ func mustAppend(t *testing.T, l *Log, list ...Event) {
 func appendAgain(t *testing.T, l *Log, list []Event) error {
 	t.Helper()
 	for late := time.Now().Add(patience); ; {
-		if err := l.Append(t.Context(), list...); !errors.Is(err, ErrUnavailable) || time.Now().After(late) {
+		if err := l.Append(t.Context(), list...); !errors.Is(err, bus.ErrUnavailable) || time.Now().After(late) {
 			return err
 		}
 	}
 }
 
 func TestAWatchBeginsWhereItIsTold(t *testing.T) {
+	t.Parallel()
 	l := open(t, newBus(t))
 	before, after := life("ep", "a"), life("ep", "b")
 	mustAppend(t, l, before...)
@@ -118,6 +121,7 @@ func TestAWatchBeginsWhereItIsTold(t *testing.T) {
 }
 
 func TestAWatchThatIsOnceEndsWithWhatThereIs(t *testing.T) {
+	t.Parallel()
 	l := open(t, newBus(t))
 	tail := tail(t, l, nil)
 	if got := watch(t, tail, Watching{Endpoint: "ep", Once: true, Resume: true}).some(t, 0); got != nil {
@@ -139,6 +143,7 @@ func TestAWatchThatIsOnceEndsWithWhatThereIs(t *testing.T) {
 // Watchers that begin anywhere and stop anywhere, while others write and the
 // server is away for a moment, hear each event once and in order.
 func TestWatchersHearEachEventOnceAndInOrder(t *testing.T) {
+	t.Parallel()
 	const jobs, watchers = 1500, 8
 	b := newBus(t)
 	l := open(t, b)
@@ -157,21 +162,21 @@ func TestWatchersHearEachEventOnceAndInOrder(t *testing.T) {
 	mustAppend(t, l, list[:len(list)/2]...)
 	b.Stop()
 	b.Start()
-	eventually(t, "the rest is appended", func() bool { return l.Append(t.Context(), list...) == nil })
+	testenv.Eventually(t, "the rest is appended", func() bool { return l.Append(t.Context(), list...) == nil })
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nobody is left", func() bool { return !tail.watched() })
+	testenv.Eventually(t, "nobody is left", func() bool { return !tail.watched() })
 }
 
-// stopAndGo reads n events, and begins anew behind the last after each part.
+// stopAndGo reads n events, and begins again behind the last after each part.
 func stopAndGo(ctx context.Context, tail *Tail, n, part int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	told, after, count := map[job.ID]int{}, uint64(0), 0
 	for count < n && ctx.Err() == nil {
 		v, err := tail.Watch(ctx, Watching{Endpoint: "ep", Resume: true, After: after})
-		if errors.Is(err, ErrUnavailable) {
+		if errors.Is(err, bus.ErrUnavailable) {
 			continue
 		}
 		if err != nil {
@@ -179,7 +184,7 @@ func stopAndGo(ctx context.Context, tail *Tail, n, part int) error {
 		}
 		for got := 0; got < part && count < n && ctx.Err() == nil; {
 			page, err := v.Next(ctx)
-			if err != nil && !errors.Is(err, ErrUnavailable) {
+			if err != nil && !errors.Is(err, bus.ErrUnavailable) {
 				return err
 			}
 			for _, e := range page {
@@ -201,6 +206,7 @@ func stopAndGo(ctx context.Context, tail *Tail, n, part int) error {
 }
 
 func TestNobodyIsAskedWhileNobodyWatches(t *testing.T) {
+	t.Parallel()
 	b := newBus(t)
 	conn := b.Connect(t)
 	l, err := New(conn, b.JS, nil)
@@ -209,11 +215,11 @@ func TestNobodyIsAskedWhileNobodyWatches(t *testing.T) {
 	}
 	tail := tail(t, l, nil)
 	v := watch(t, tail, Watching{Endpoint: "ep"})
-	eventually(t, "it reads", func() bool { return conn.Stats().OutMsgs > 3 })
+	testenv.Eventually(t, "it reads", func() bool { return conn.Stats().OutMsgs > 3 })
 	v.Close()
-	eventually(t, "it does no more", func() bool {
+	testenv.Eventually(t, "it does no more", func() bool {
 		before := conn.Stats().OutMsgs
-		<-time.After(3 * lookEvery)
+		<-time.After(3 * pollInterval)
 		return conn.Stats().OutMsgs == before
 	})
 }

@@ -32,7 +32,7 @@ const (
 
 // Look says what machine this is. VCPUs and memory are those of the container,
 // if one limits them. That there are no GPUs, or no library that knows them,
-// is told at level debug at most; a nil log is silence.
+// is logged at level debug at most; a nil log is silence.
 func Look(ctx context.Context, log *slog.Logger) pod.Machine {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -53,7 +53,7 @@ func Look(ctx context.Context, log *slog.Logger) pod.Machine {
 }
 
 // ID names this machine, the same after a restart and for every program on it,
-// and tells nothing else about it. It is "" where the machine has no such
+// and reveals nothing else about it. It is "" where the machine has no such
 // thing, as most containers.
 func ID() string { return idFrom("/etc/machine-id", "/var/lib/dbus/machine-id") }
 

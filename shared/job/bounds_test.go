@@ -10,7 +10,7 @@ import (
 	"flightline/shared/job"
 )
 
-// The API promises these numbers (contract, "Limits"; product.md 7 and 14).
+// The API promises these numbers (docs/design/product.md#limits).
 func TestBoundsAreThoseOfTheContract(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, d := range map[string]struct{ got, want time.Duration }{

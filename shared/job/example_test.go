@@ -3,6 +3,7 @@ package job_test
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"flightline/shared/job"
 )
@@ -27,4 +28,21 @@ func ExampleStatus_Next() {
 	// Output:
 	// COMPLETED true
 	// job: cannot cancel while COMPLETED true
+}
+
+// A request that is wrong names the field.
+func ExampleFieldError() {
+	_, err := job.NewRequest([]byte(`{"input":{},"policy":{"ttl":5}}`))
+	if wrong, ok := errors.AsType[*job.FieldError](err); ok {
+		fmt.Println(wrong.Field, errors.Is(err, job.ErrInvalid))
+	}
+	// Output: policy.ttl true
+}
+
+// A job is gone when its ttl or its retention is over, whichever ends first.
+func ExampleJob_GoneAt() {
+	submitted := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	j := job.Job{Status: job.Completed, Submitted: submitted, Expires: submitted.Add(time.Hour), RetainUntil: submitted.Add(30 * time.Minute)}
+	fmt.Println(j.GoneAt().Sub(submitted), j.Visible(submitted.Add(29*time.Minute)), j.Visible(submitted.Add(31*time.Minute)))
+	// Output: 30m0s true false
 }

@@ -11,7 +11,8 @@ import (
 var ErrNotFound = errors.New("job: not found")
 
 // ID names a job. It is opaque to clients, matches [A-Za-z0-9_-]{1,128}, and
-// begins with "sync-" if the job was submitted by /runsync (product.md 1).
+// begins with "sync-" if the job was submitted by /runsync
+// (docs/design/product.md#ids).
 type ID string
 
 // SyncPrefix begins the id of a job submitted by /runsync (the contract).
@@ -43,17 +44,17 @@ const (
 type Class string
 
 // Normal jobs go first. LowPriority ones are waited on last and never counted
-// by the autoscaler (product.md 10).
+// by the autoscaler (docs/design/product.md#low-priority).
 const (
 	Normal      Class = "n"
 	LowPriority Class = "l"
 )
 
-// Classes lists the classes, the one that goes first first.
+// Classes lists the classes in the order in which they are handed out.
 func Classes() []Class { return []Class{Normal, LowPriority} }
 
 // Job is one attempt of a job as its record, or its queue message while it has
-// no record, tells it. The zero time means "not yet" or "not at all".
+// no record, says. The zero time means "not yet" or "not at all".
 type Job struct {
 	ID       ID
 	Endpoint string
@@ -88,20 +89,21 @@ type Job struct {
 	Worker           string
 	Webhook          string
 
-	// Trace is the W3C trace context of whoever queued this attempt, or that its
+	// Trace is the W3C trace context of the request that queued this attempt, or that its
 	// trace is not recorded, as package telemetry writes it; "" if there is none.
 	Trace string
 	// Origin is that of the submission, if Trace is a retry's.
 	Origin string
 
 	// Output is the result, or while IN_PROGRESS the last progress. It is
-	// empty if there is none, and if it lies beside the record until it is
+	// empty if there is none, and if it is stored beside the record, until it is
 	// loaded.
 	Output json.RawMessage
 	Error  string
 }
 
-// Retries counts the extra pick-ups of all attempts (product.md 5).
+// Retries counts the extra pick-ups of all attempts
+// (docs/design/product.md#lost-workers-and-retries).
 func (j *Job) Retries() int { return max(0, j.Earlier+j.Run-1) }
 
 // Delay is the time the attempt waited before its current or last run, 0 if it

@@ -14,7 +14,7 @@ import (
 	"flightline/shared/job"
 )
 
-var update = flag.Bool("update", false, "write the generated documents anew")
+var update = flag.Bool("update", false, "rewrite the generated documents")
 
 const lifecycleFile = "../../docs/job-lifecycle.md"
 
@@ -22,24 +22,24 @@ const lifecycleFile = "../../docs/job-lifecycle.md"
 var statusMeans = map[job.Status]string{
 	job.InQueue:    "The job waits for a worker. It has a queue message and, unless it was given back or its ttl was changed, no record yet.",
 	job.InProgress: "A worker holds it: a record names the run, the worker, the deadline and the lease.",
-	job.Completed:  "The handler returned. The record has the output, or says where its parts lie.",
+	job.Completed:  "The handler returned. The record has the output, or says where its parts are.",
 	job.Failed:     "The handler returned an error or panicked, the output was too large, or too many workers were lost. The input is kept for a retry.",
 	job.TimedOut:   "A run passed its execution timeout. The input is kept for a retry.",
 	job.Cancelled:  "A caller cancelled the job, purged the queue, or deleted the endpoint.",
 }
 
 var triggerMeans = map[job.Trigger]struct{ who, what string }{
-	job.PickUp:   {"a worker", "takes a waiting job, or takes over one whose worker fell silent; `run` grows by one, and the clock of the execution timeout starts anew"},
-	job.Touch:    {"worker, caller", "changes progress, ttl or a sign of life and never the status; nobody counts it"},
-	job.Succeed:  {"the holder", "delivers the handler's output"},
-	job.Fail:     {"the holder; whoever finds the last worker lost", "ends the attempt with an error text"},
-	job.TimeOut:  {"the holder; the due consumer; any reader 2 s later", "ends a run that is past its deadline"},
-	job.Cancel:   {"a caller", "ends the attempt; a running handler's context ends within a second"},
-	job.GiveBack: {"a worker that stops", "returns the job unfinished; it waits again at once and no worker counts as lost"},
-	job.Retry:    {"a caller", "begins the next attempt under the same id, with the same input and the same ttl"},
+	job.Claim:   {"a worker", "takes a waiting job, or takes over a job whose worker fell silent; `run` grows by one, and the clock of the execution timeout starts again"},
+	job.Touch:   {"worker, caller", "changes progress, ttl or a sign of life and never the status; nobody counts it"},
+	job.Succeed: {"the holder", "delivers the handler's output"},
+	job.Fail:    {"the holder; the process that finds the last worker lost", "ends the attempt with an error text"},
+	job.TimeOut: {"the holder; the due consumer; any reader 2 s later", "ends a run that is past its deadline"},
+	job.Cancel:  {"a caller", "ends the attempt; a running handler's context ends within a second"},
+	job.Release: {"a worker that stops", "returns the job unfinished; it waits again at once and no worker counts as lost"},
+	job.Retry:   {"a caller", "begins the next attempt under the same id, with the same input and the same ttl"},
 }
 
-// The document is what the code says; -update writes it anew.
+// The document is what the code says; -update rewrites it.
 func TestGeneratedJobLifecycle(t *testing.T) {
 	for _, s := range job.Statuses() {
 		if statusMeans[s] == "" {
@@ -80,7 +80,9 @@ func lifecycle(t *testing.T) string {
 A job has one or more attempts; each retry begins one. An attempt has one record and exactly one outcome, and may be picked up several
 times: each pick-up is a run. A status changes by the table below and in one place, ` + "`shared/queue/move.go`" + `; what is not in the
 table does not happen. How the writes go is in [architecture.md](architecture.md), where they go in [bus.md](bus.md).
-
+`)
+	writeDiagram(&b)
+	b.WriteString(`
 ## Statuses
 
 | status | over? | what it means |
@@ -100,6 +102,19 @@ table does not happen. How the writes go is in [architecture.md](architecture.md
 	writeTable(&b)
 	writeInstants(t, &b)
 	return b.String()
+}
+
+// writeDiagram draws the transitions that change the status.
+func writeDiagram(b *strings.Builder) {
+	b.WriteString("\n```mermaid\nstateDiagram-v2\n  [*] --> IN_QUEUE: submit\n")
+	for _, from := range job.Statuses() {
+		for _, by := range job.Triggers() {
+			if to, err := from.Next(by); err == nil && to != from {
+				fmt.Fprintf(b, "  %s --> %s: %s\n", from, to, by)
+			}
+		}
+	}
+	b.WriteString("```\n")
 }
 
 func writeTable(b *strings.Builder) {
@@ -125,7 +140,7 @@ func writeTable(b *strings.Builder) {
 	}
 	b.WriteString(`
 Cancelling a ` + "`CANCELLED`" + ` job is answered as if it had just been cancelled. A retry that meets another retry's attempt has what it
-wanted. The outcome of a run that no longer holds the job is refused: the worker hears that its lease is lost.
+wanted. The outcome of a run that no longer holds the job is refused: the worker has lost its lease.
 `)
 }
 

@@ -2,7 +2,7 @@ package job
 
 import "time"
 
-// Bounds of the contract ("Limits") and of product.md. MB is 2^20 bytes.
+// Bounds that the API promises (docs/design/product.md#limits), in bytes.
 const (
 	// MaxBody is the largest body of /run.
 	MaxBody = 10 << 20
@@ -26,7 +26,7 @@ const (
 
 	MinTTL = 10 * time.Second
 	MaxTTL = 7 * 24 * time.Hour
-	// MinChangedTTL is the least that /status?ttl= accepts (product.md 7).
+	// MinChangedTTL is the least that /status?ttl= accepts (docs/design/product.md#ttl).
 	MinChangedTTL = time.Second
 
 	DefaultWait = 90 * time.Second

@@ -33,14 +33,15 @@ func (e *FieldError) Error() string {
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
 // Policy is what the caller asked for; the zero value of a field means that
-// it was not given, and the endpoint's setting holds (product.md 17).
+// it was not given, and the endpoint's setting holds
+// (docs/design/product.md#precedence).
 type Policy struct {
 	ExecutionTimeout time.Duration
 	TTL              time.Duration
 	LowPriority      bool
 }
 
-// Request is a valid submission (contract, "Job submission body").
+// Request is a valid submission: the body of /run and /runsync.
 type Request struct {
 	// Input is a JSON object, verbatim.
 	Input   json.RawMessage
@@ -187,4 +188,18 @@ func s3Config(raw json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	return raw, nil
+}
+
+// CompactJSON checks that v is JSON and returns it on one line; nil for nothing
+// (docs/design/runpod-clients.md#answers).
+func CompactJSON(v json.RawMessage) (json.RawMessage, error) {
+	if len(v) == 0 {
+		return nil, nil
+	}
+	var b bytes.Buffer
+	b.Grow(len(v))
+	if err := json.Compact(&b, v); err != nil {
+		return nil, fmt.Errorf("job: output is not JSON: %w", err)
+	}
+	return b.Bytes(), nil
 }

@@ -123,7 +123,7 @@ func TestNewRequestRefuses(t *testing.T) {
 	}
 }
 
-// What the caller is told never quotes a secret.
+// An error text never quotes a secret.
 func TestNewRequestDoesNotRepeatSecrets(t *testing.T) {
 	const secret = "hunter2"
 	for _, body := range []string{

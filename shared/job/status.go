@@ -22,18 +22,18 @@ const (
 // Trigger is what happens to a job.
 type Trigger string
 
-// The triggers of data-model.md. A lost worker is PickUp (another worker takes
-// over) or, after too many, Fail. Touch changes instants or progress and never
-// the status.
+// The triggers (docs/design/data-model.md#triggers). A lost worker is Claim by
+// another worker or, after too many, Fail. Touch changes instants or progress
+// and never the status.
 const (
-	PickUp   Trigger = "pick up"
-	Touch    Trigger = "touch"
-	Succeed  Trigger = "complete"
-	Fail     Trigger = "fail"
-	TimeOut  Trigger = "time out"
-	Cancel   Trigger = "cancel"
-	GiveBack Trigger = "give back"
-	Retry    Trigger = "retry"
+	Claim   Trigger = "claim"
+	Touch   Trigger = "touch"
+	Succeed Trigger = "complete"
+	Fail    Trigger = "fail"
+	TimeOut Trigger = "time out"
+	Cancel  Trigger = "cancel"
+	Release Trigger = "release"
+	Retry   Trigger = "retry"
 )
 
 // Statuses lists every status in the order of a job's life.
@@ -41,16 +41,11 @@ func Statuses() []Status {
 	return []Status{InQueue, InProgress, Completed, Failed, TimedOut, Cancelled}
 }
 
-// Triggers lists every trigger.
-func Triggers() []Trigger {
-	return []Trigger{PickUp, Touch, Succeed, Fail, TimeOut, Cancel, GiveBack, Retry}
-}
-
 // table is the whole life of an attempt, and Retry, which begins the next one.
 // What is not in it does not happen.
 var table = map[Status]map[Trigger]Status{
-	InQueue:    {PickUp: InProgress, Touch: InQueue, Cancel: Cancelled},
-	InProgress: {PickUp: InProgress, Touch: InProgress, Succeed: Completed, Fail: Failed, TimeOut: TimedOut, Cancel: Cancelled, GiveBack: InQueue},
+	InQueue:    {Claim: InProgress, Touch: InQueue, Cancel: Cancelled},
+	InProgress: {Claim: InProgress, Touch: InProgress, Succeed: Completed, Fail: Failed, TimeOut: TimedOut, Cancel: Cancelled, Release: InQueue},
 	Completed:  {Touch: Completed},
 	Failed:     {Touch: Failed, Retry: InQueue},
 	TimedOut:   {Touch: TimedOut, Retry: InQueue},
@@ -99,3 +94,9 @@ func (e *TransitionError) Error() string {
 
 // Unwrap makes errors.Is(err, ErrConflict) hold.
 func (e *TransitionError) Unwrap() error { return ErrConflict }
+
+// Retryable reports whether a job in this status may be retried.
+func (s Status) Retryable() bool {
+	_, err := s.Next(Retry)
+	return err == nil
+}

@@ -7,22 +7,22 @@ import (
 	"flightline/shared/job"
 )
 
-// lives is the contract's table of transitions with data-model.md's triggers,
-// written down a second time, by hand: a change of the one must be meant.
+// lives is the table of transitions (docs/design/data-model.md#triggers), written
+// a second time by hand, so that no transition changes by accident.
 var lives = map[job.Status]map[job.Trigger]job.Status{
 	job.InQueue: {
-		job.PickUp: job.InProgress,
+		job.Claim:  job.InProgress,
 		job.Touch:  job.InQueue,
 		job.Cancel: job.Cancelled,
 	},
 	job.InProgress: {
-		job.PickUp:   job.InProgress,
-		job.Touch:    job.InProgress,
-		job.Succeed:  job.Completed,
-		job.Fail:     job.Failed,
-		job.TimeOut:  job.TimedOut,
-		job.Cancel:   job.Cancelled,
-		job.GiveBack: job.InQueue,
+		job.Claim:   job.InProgress,
+		job.Touch:   job.InProgress,
+		job.Succeed: job.Completed,
+		job.Fail:    job.Failed,
+		job.TimeOut: job.TimedOut,
+		job.Cancel:  job.Cancelled,
+		job.Release: job.InQueue,
 	},
 	job.Completed: {job.Touch: job.Completed},
 	job.Failed:    {job.Touch: job.Failed, job.Retry: job.InQueue},

@@ -7,6 +7,23 @@ func (j *Job) Overdue(now time.Time) bool {
 	return j.Status == InProgress && !j.Deadline.IsZero() && !now.Before(j.Deadline)
 }
 
+// UnixMilli returns t in Unix milliseconds, as what is stored has it; 0 for the
+// zero time.
+func UnixMilli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// FromUnixMilli is the inverse of UnixMilli.
+func FromUnixMilli(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
 // CutError returns text as it may be kept in a record: at most MaxError bytes,
 // cut at a character boundary and marked when it was longer.
 func CutError(text string) string {

@@ -1,38 +1,34 @@
 package metrics_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"flightline/shared/bus/bustest"
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/metrics"
+	"flightline/shared/testenv"
 )
 
 func until(t *testing.T, r *metrics.Registry, lines ...string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; <-time.After(20 * time.Millisecond) {
-		got, missing := scrape(r), ""
+	testenv.EventuallyNone(t, func() string {
+		got := scrape(r)
 		for _, line := range lines {
 			if !strings.Contains(got, line+"\n") {
-				missing = line
+				return fmt.Sprintf("got no %s in\n%s", line, got)
 			}
 		}
-		if missing == "" {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("got no %s in\n%s", missing, got)
-		}
-	}
+		return ""
+	})
 }
 
 func TestTheConnectionIsSeen(t *testing.T) {
-	server := bustest.New(t)
+	server := testenv.NewServer(t)
 	r := metrics.New(server.NC)
 	until(t, r, "flightline_nats_connected 1", "flightline_nats_reconnects_total 0", "flightline_jetstream_errors_total 0")
 	server.Stop()

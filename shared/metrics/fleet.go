@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// fleetAge is how old what is told about endpoints may be, fleetWithin how
+	// fleetAge bounds the age of the gauges of endpoints, fleetWithin how
 	// long reading it may take: Prometheus waits 10 s.
 	fleetAge    = time.Second
 	fleetWithin = 5 * time.Second
@@ -30,7 +30,7 @@ const (
 type Fleet struct {
 	Queue    *queue.Queue
 	Registry *registry.Registry
-	// Log hears of what could not be read. nil means silence.
+	// Log gets what could not be read. nil means silence.
 	Log *slog.Logger
 }
 
@@ -56,7 +56,7 @@ type fleet struct {
 // Describe says nothing: the labels are not known beforehand.
 func (f *fleet) Describe(chan<- *prometheus.Desc) {}
 
-// Collect tells what was read at most fleetAge ago.
+// Collect sends the gauges, which were read at most fleetAge ago.
 func (f *fleet) Collect(out chan<- prometheus.Metric) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,6 +125,7 @@ func (f *fleet) endpoint(ctx context.Context, e endpoint.Endpoint) ([]prometheus
 		gauge(depth, float64(stats.Queued-stats.QueuedLow), e.ID, "normal"),
 		gauge(depth, float64(stats.QueuedLow), e.ID, "low"),
 		gauge(running, float64(stats.Running), e.ID),
+		gauge(lost, float64(f.Registry.Workers.CountLost(stats.Held, now)), e.ID),
 	)
 	wait, err := f.Queue.OldestWait(ctx, e, job.Normal)
 	if err != nil {

@@ -1,10 +1,13 @@
-// Package metrics exposes what a process did to Prometheus. What counts is told
+// Package metrics exposes what a process did to Prometheus. Counters are fed
 // by hooks of the other packages, none of which knows Prometheus; what is so at
-// the moment is read when somebody asks (Fleet). A Registry is passed in: there
-// is none of the process.
+// the moment is read when somebody asks (Fleet). A Registry is passed in;
+// no package has a global one.
 //
 // No label has the id of a job, a path or an address. An endpoint that was
 // deleted loses its series, and at most MostEndpoints have some.
+//
+// A new metric: its name, labels and help text in names.go, which
+// docs/metrics.md is generated from, and the hook that feeds it in metrics.go.
 package metrics
 
 import (
@@ -16,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"flightline/shared/deliveries"
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
@@ -40,8 +44,8 @@ type Registry struct {
 	http                                     routes
 }
 
-// New returns a registry with the metrics of the process and of Go, and what
-// the connection tells.
+// New returns a registry with the metrics of the process and of Go, and those
+// of the connection.
 func New(nc *nats.Conn) *Registry {
 	r := &Registry{
 		all: prometheus.NewRegistry(), endpoints: &admitted{ids: map[string]bool{}},
@@ -107,7 +111,7 @@ func (r *Registry) AddMissing(missing func() []string) {
 func (r *Registry) Stale(endpoint string) { r.stale.WithLabelValues(r.endpoints.label(endpoint)).Inc() }
 
 // Tried counts an attempt to deliver a webhook.
-func (r *Registry) Tried(outcome queue.DeliveryOutcome) {
+func (r *Registry) Tried(outcome deliveries.Outcome) {
 	r.hooks.WithLabelValues(string(outcome)).Inc()
 }
 

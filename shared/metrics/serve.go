@@ -58,7 +58,7 @@ func (r *Registry) Serve(ctx context.Context, l net.Listener, allow func(host st
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 		defer cancel()
 		if server.Shutdown(within) != nil {
-			_ = server.Close() // whoever still reads has had his time
+			_ = server.Close() // what still reads has had its time
 		}
 	}()
 	err := server.Serve(l)

@@ -20,7 +20,7 @@ var document []byte
 // JSON returns a copy of the description.
 func JSON() []byte { return bytes.Clone(document) }
 
-// Routes serves the description at Path to whoever asks; no key is needed.
+// Routes serves the description at Path, without a key.
 func Routes(app *fiber.App) {
 	app.Get(Path, func(c *fiber.Ctx) error {
 		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)

@@ -68,7 +68,7 @@ func TestBadCatalogsNameTheField(t *testing.T) {
 		return `{"savingsPlans":[{"id":"s","podId":"p","startTime":"2026-01-01T00:00:00Z","endTime":"2027-01-01T00:00:00Z"` + rest + `}]}`
 	}
 	for text, want := range map[string]string{
-		``: "the catalogue is not valid JSON", `null`: "one JSON object", `[]`: "the catalogue must be an object", `{} {}`: "one JSON object", `{"gpus":{}}`: "gpus is no field",
+		``: "the catalogue is not valid JSON", `null`: "one JSON object", `[]`: "the catalogue must be an object", `{} {}`: "one JSON object", `{"gpus":{}}`: "gpus is not a known field",
 		`{"gpuTypes":{"L4":{"securePrice":"1"}}}`:            "gpuTypes.L4.securePrice must be a number",
 		`{"machines":"x"}`:                                   "machines must be an object",
 		plan(`,"costPerHr":[]`):                              "savingsPlans[0].costPerHr must be a number",

@@ -1,12 +1,17 @@
 package pod
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"path"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -18,6 +23,8 @@ const (
 	// MaxText bounds images, paths and ids of others, in bytes, MaxReadme a readme.
 	MaxText   = 1024
 	MaxReadme = 64 << 10
+	// MaxGPUTypes bounds the kinds of GPU that a pod asks for.
+	MaxGPUTypes = 100
 	// MaxWords bounds the words of entrypoint and command each, MaxWordBytes
 	// their length together; MaxEnv the variables, MaxEnvBytes their names and
 	// values together; and MaxPorts the ports.
@@ -126,6 +133,9 @@ func (s Spec) Check() error {
 	if err := checkPorts(s.Ports); err != nil {
 		return err
 	}
+	if err := checkGPUTypes(s.GPUTypes); err != nil {
+		return err
+	}
 	if err := CheckCapabilities("capabilities", s.Capabilities); err != nil {
 		return err
 	}
@@ -145,6 +155,18 @@ func (s Spec) checkNumbers() error {
 	} {
 		if math.IsNaN(b.value) || b.value < 0 || b.value > b.most {
 			return &FieldError{b.field, "must be between 0 and " + strconv.FormatFloat(b.most, 'f', -1, 64)}
+		}
+	}
+	return nil
+}
+
+func checkGPUTypes(kinds []string) error {
+	if len(kinds) > MaxGPUTypes {
+		return &FieldError{"gpuTypeIds", fmt.Sprintf("must name at most %d kinds", MaxGPUTypes)}
+	}
+	for i, kind := range kinds {
+		if n := utf8.RuneCountInString(kind); n < 1 || n > MaxName {
+			return &FieldError{fmt.Sprintf("gpuTypeIds[%d]", i), fmt.Sprintf("must have 1 to %d characters", MaxName)}
 		}
 	}
 	return nil
@@ -224,3 +246,125 @@ func checkPorts(ports []string) error {
 func cleanPath(p string) bool {
 	return len(p) <= MaxText && path.IsAbs(p) && !strings.ContainsAny(p, "\x00\r\n:") && path.Clean(p) == p
 }
+
+// Misread says in the document's own words why encoding/json could not read
+// raw, nil if err is nil. The Field is the path of the value that is wrong, as
+// "env.A" or "command[0]", "" if it is the whole document, and "an instant" if
+// one is wrong: which is not known then.
+func Misread(raw []byte, err error) *FieldError {
+	if err == nil {
+		return nil
+	}
+	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return &FieldError{pathAt(raw, mistyped.Offset), "must be " + wanted(mistyped.Type)}
+	}
+	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
+		if plain, err := strconv.Unquote(name); err == nil {
+			return &FieldError{plain, "is not a known field"}
+		}
+	}
+	if _, untimely := errors.AsType[*time.ParseError](err); untimely || strings.HasPrefix(err.Error(), notText) {
+		return &FieldError{"an instant", "must be like 2026-01-31T12:00:00Z"} // encoding/json does not say where
+	}
+	return &FieldError{"", "is not valid JSON"}
+}
+
+// notText begins the error of a time.Time that is read from no string; it has
+// no type.
+const notText = "Time.UnmarshalJSON:"
+
+// wanted says in JSON's words what takes a value of this type.
+func wanted(t reflect.Type) string {
+	switch t.Kind() { //nolint:exhaustive // no other kind is in a document
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Slice:
+		return "an array"
+	}
+	return "an object"
+}
+
+// maxPath bounds a path in an error text, in bytes.
+const maxPath = 200
+
+// pathAt is the path of the value that ends at the offset or, if it is an object
+// or an array, begins there. It is "" for the document itself, and cut before a
+// name that people could not read.
+func pathAt(raw []byte, offset int64) string {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	var path steps
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return "" // io.EOF: no value is there
+		}
+		if path.take(token) && decoder.InputOffset() >= offset {
+			return path.String()
+		}
+		path.leave(token)
+	}
+}
+
+// step is an object or array that has begun, and where in it we are.
+type step struct {
+	array, named bool
+	name         string
+	index        int
+}
+
+type steps []step
+
+// take moves to what the token is, and reports whether a value begins with it.
+func (s steps) take(token json.Token) bool {
+	end := token == json.Delim('}') || token == json.Delim(']')
+	if len(s) == 0 || end {
+		return !end
+	}
+	at := &s[len(s)-1]
+	switch name, text := token.(string); {
+	case at.array:
+		at.index++
+	case !at.named && text:
+		at.name, at.named = name, true
+		return false
+	}
+	at.named = false
+	return true
+}
+
+// leave enters what begins with the token, or leaves what ends with it.
+func (s *steps) leave(token json.Token) {
+	switch token {
+	case json.Delim('{'):
+		*s = append(*s, step{})
+	case json.Delim('['):
+		*s = append(*s, step{array: true, index: -1})
+	case json.Delim('}'), json.Delim(']'):
+		*s = (*s)[:len(*s)-1]
+	}
+}
+
+func (s steps) String() string {
+	var path strings.Builder
+	for i, at := range s {
+		switch {
+		case at.array:
+			path.WriteString("[" + strconv.Itoa(at.index) + "]")
+			continue
+		case path.Len()+len(at.name) > maxPath || strings.ContainsFunc(at.name, unprintable):
+			return path.String()
+		case i > 0:
+			path.WriteByte('.')
+		}
+		path.WriteString(at.name)
+	}
+	return path.String()
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }

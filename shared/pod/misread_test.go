@@ -50,7 +50,7 @@ func TestMisreadNamesTheValueByItsPath(t *testing.T) {
 		`{"at":{}}`:                      "an instant must be like 2026-01-31T12:00:00Z",
 		`{"at":"2026-13-01T00:00:00Z"}`:  "an instant must be like 2026-01-31T12:00:00Z",
 		`{"at":"a\u0000b"}`:              "an instant must be like 2026-01-31T12:00:00Z", // no word of it
-		`{"nam":1}`:                      "nam is no field that there is",
+		`{"nam":1}`:                      "nam is not a known field",
 		`[]`:                             " must be an object",
 		`"x"`:                            " must be an object",
 		`{"name":`:                       " is not valid JSON",
@@ -67,7 +67,7 @@ func TestMisreadNamesTheValueByItsPath(t *testing.T) {
 	}
 }
 
-// Whatever is wrong, it is told, and in words that can be printed.
+// Each mistake gets an error text, and it can be printed.
 func FuzzMisread(f *testing.F) {
 	f.Add(`{"env":{"A":1}}`)
 	f.Add(`{"list":[{"a":[[1]]}],"name":{}}`)

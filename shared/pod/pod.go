@@ -4,8 +4,14 @@
 package pod
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"maps"
+	"path"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -55,7 +61,7 @@ type Pod struct {
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"`
 	Changed time.Time `json:"changed"`
-	// Change tells in words what happened at Changed, By as what; By is "" of
+	// Change says in words what happened at Changed, By as what; By is "" of
 	// pods that have only been made.
 	Change string  `json:"change"`
 	By     Trigger `json:"by,omitempty"`
@@ -84,6 +90,9 @@ type Spec struct {
 	GPUs     int     `json:"gpus,omitempty"`
 	VCPUs    float64 `json:"vcpus,omitempty"`
 	MemoryGB float64 `json:"memoryGb,omitempty"`
+	// GPUTypes are the kinds of GPU that were asked for, as their driver spells
+	// them; nil for any.
+	GPUTypes []string `json:"gpuTypes,omitempty"`
 	// Capabilities are those of Linux that a container keeps, as "CHOWN" or "ALL";
 	// it has none of the others. The machine's operator says which may be asked for.
 	Capabilities []string `json:"capabilities,omitempty"`
@@ -116,7 +125,7 @@ func ValidID(id string) bool { return validID.MatchString(id) }
 
 // Errors of pods, templates and volumes.
 var (
-	// ErrNotFound means that there is none of that id.
+	// ErrNotFound means that no pod, template or volume has the id.
 	ErrNotFound = errors.New("pod: not found")
 	// ErrInvalid is what every FieldError unwraps to.
 	ErrInvalid = errors.New("pod: invalid")
@@ -125,3 +134,256 @@ var (
 	// ErrLocked means that the pod is locked.
 	ErrLocked = errors.New("pod: locked")
 )
+
+// Status is desiredStatus of the contract.
+type Status string
+
+// The statuses.
+const (
+	Running    Status = "RUNNING"
+	Exited     Status = "EXITED"
+	Terminated Status = "TERMINATED"
+)
+
+// Trigger is what happens to a pod.
+type Trigger string
+
+// The triggers.
+const (
+	// Start is a request to run again.
+	Start Trigger = "start"
+	// Restart is a request to end what runs and to run again, in one write.
+	Restart Trigger = "restart"
+	// Stop is a request to stop.
+	Stop Trigger = "stop"
+	// Exit is that it ended by itself, or vanished.
+	Exit Trigger = "exit"
+	// Leave is that its worker was done, and said so.
+	Leave Trigger = "leave"
+	// Remove is its deletion.
+	Remove Trigger = "remove"
+)
+
+// transitions is the table.
+var transitions = map[Status]map[Trigger]Status{
+	Running: {Start: Running, Restart: Running, Stop: Exited, Exit: Exited, Leave: Exited, Remove: Terminated},
+	Exited:  {Start: Running, Restart: Running, Stop: Exited, Exit: Exited, Leave: Exited, Remove: Terminated},
+	// A pod that is gone stays gone.
+	Terminated: {Exit: Terminated, Leave: Terminated, Remove: Terminated},
+}
+
+// Next is the status after the trigger, or a *TransitionError, which is an
+// ErrConflict.
+func (s Status) Next(by Trigger) (Status, error) {
+	next, ok := transitions[s][by]
+	if !ok {
+		return s, &TransitionError{From: s, By: by}
+	}
+	return next, nil
+}
+
+// TransitionError says that a trigger is not possible in a status.
+type TransitionError struct {
+	From Status
+	By   Trigger
+}
+
+func (e *TransitionError) Error() string { return fmt.Sprintf("pod: cannot %s while %s", e.By, e.From) }
+
+// Unwrap makes errors.Is(err, ErrConflict) hold.
+func (e *TransitionError) Unwrap() error { return ErrConflict }
+
+// Drain asks the worker of a pod to take no more jobs, to finish those that it
+// runs, and to leave. The zero value asks for nothing. A worker over NATS
+// reads it here; a worker over HTTP gets no more jobs.
+type Drain struct {
+	// At is when it was asked, in server time.
+	At time.Time `json:"at,omitzero"`
+	// Why is the reason, for people.
+	Why string `json:"why,omitempty"`
+}
+
+// Drains reports whether a worker that began at began is to drain. What was
+// asked of an earlier life of it is past, unless a driver runs the pod: that
+// starts no worker that is to drain.
+func (p Pod) Drains(began time.Time) bool {
+	return !p.Drain.At.IsZero() && (p.Driver != "" || !p.Drain.At.Before(began))
+}
+
+// MaxCapabilities bounds the capabilities of a container. Linux has 41.
+const MaxCapabilities = 64
+
+var capabilityForm = regexp.MustCompile(`^[A-Z][A-Z_]{1,39}$`)
+
+// CheckCapabilities returns a *FieldError for a name that is no capability as
+// Docker spells it: "CHOWN", without the prefix "CAP_", or "ALL".
+func CheckCapabilities(field string, names []string) error {
+	if len(names) > MaxCapabilities {
+		return &FieldError{field, fmt.Sprintf("must have at most %d names", MaxCapabilities)}
+	}
+	for i, name := range names {
+		if !capabilityForm.MatchString(name) || len(name) > 4 && name[:4] == "CAP_" {
+			return &FieldError{fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("must be a capability like CHOWN, or ALL, got %.50q", name)}
+		}
+	}
+	return nil
+}
+
+// CheckVolumePath returns a *FieldError unless p is a folder directly below
+// root, the folder for volumes of the hosts. Deeper ones are refused: a pod
+// that has a folder mounted could replace a folder in it by a link while
+// another pod starts. An empty root allows no path, an empty p is no path.
+func CheckVolumePath(root, p string) error {
+	switch {
+	case p == "":
+		return nil
+	case root == "":
+		return &FieldError{"path", fmt.Sprintf("must be empty, got %q: this installation has no --volume-root, so pods get no folder of the host", p)}
+	case !cleanPath(p):
+		return &FieldError{"path", "must be an absolute path without '..'"}
+	case root == "/" || path.Dir(p) != root || p == root:
+		return &FieldError{"path", fmt.Sprintf("must be a folder directly below %s (--volume-root), got %q", root, p)}
+	}
+	return nil
+}
+
+// Worker is what the environment of a worker is made from that is built on
+// RunPod's SDK.
+type Worker struct {
+	// BaseURL is where it reaches the gateway, as "http://host:port".
+	BaseURL string
+	// Endpoint and ID are ids; the worker's is that of its pod.
+	Endpoint, ID string
+	// Token lets it in.
+	Token string
+	// PingInterval is how often it should ping, in whole milliseconds.
+	PingInterval time.Duration
+	// Env is set besides. What the platform sets itself wins.
+	Env map[string]string
+}
+
+// Variable is one of an environment.
+type Variable struct{ Name, Value string }
+
+// WorkerEnvironment is the whole environment that a worker needs: first what
+// RunPod's SDK reads, then Env by name. The addresses have the worker's id in
+// them and need a ?, since the SDK appends its parameters; it puts the job's id
+// in place of $ID.
+func WorkerEnvironment(w Worker) []Variable {
+	at := func(operation, rest string) string {
+		return fmt.Sprintf("%s/v2/%s/%s/%s%s?gpu=any", strings.TrimRight(w.BaseURL, "/"), w.Endpoint, operation, w.ID, rest)
+	}
+	all := []Variable{
+		{"RUNPOD_WEBHOOK_GET_JOB", at("job-take", "")},
+		{"RUNPOD_WEBHOOK_POST_OUTPUT", at("job-done", "/$ID")},
+		{"RUNPOD_WEBHOOK_POST_STREAM", at("job-stream", "/$ID")},
+		{"RUNPOD_WEBHOOK_PING", at("ping", "")},
+		{"RUNPOD_PING_INTERVAL", fmt.Sprint(w.PingInterval.Milliseconds())},
+		{keyVariable, w.Token},
+		{"RUNPOD_POD_ID", w.ID},
+		{"RUNPOD_ENDPOINT_ID", w.Endpoint},
+	}
+	for _, v := range []Variable{
+		{"RUNPOD_SKIP_AUTO_SYSTEM_CHECKS", "true"},
+		{"RUNPOD_LOG_LEVEL", "INFO"},
+		{"RUNPOD_DEBUG_LEVEL", "INFO"},
+	} {
+		if _, own := w.Env[v.Name]; !own {
+			all = append(all, v)
+		}
+	}
+	given := len(all)
+	for _, name := range slices.Sorted(maps.Keys(w.Env)) {
+		if !slices.ContainsFunc(all[:given], func(v Variable) bool { return v.Name == name }) {
+			all = append(all, Variable{name, w.Env[name]})
+		}
+	}
+	return all
+}
+
+// keyVariable holds a worker's token.
+const keyVariable = "RUNPOD_AI_API_KEY"
+
+// Hidden stands for the value of a secret in answers. An update that sends it
+// back keeps the value.
+const Hidden = "***"
+
+var (
+	// secretName finds the words that people put in names of secrets.
+	secretName = regexp.MustCompile(`(?i)KEY|SECRET|TOKEN|PASSW|PASSPHRASE|PWD|CREDENTIAL|PRIVATE|AUTH|BEARER|COOKIE|SIGNATURE|(^|_)(PAT|DSN|PASS)($|_)`)
+	// login finds the login within an address: scheme://user:password@host, or
+	// scheme://token@host.
+	login = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s]+@`)
+	// given finds what connection strings and signed addresses give: password=….
+	given = regexp.MustCompile(`(?i)((?:passw(?:or)?d|pwd|secret|token|signature|key|[?&]sig)=)[^&;\s]+`)
+	// token finds keys by the form that their makers gave them; fl_ and fw_ are ours.
+	token = regexp.MustCompile(`\b(?:f[lw]_[A-Za-z0-9_-]{40}|(?:sk-|rpa_|hf_|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA)[A-Za-z0-9_-]{12,})`)
+)
+
+// Secret reports whether the value of a variable is to be shown to nobody, by
+// its name, or because it holds a login or has the form of a key. It errs on the
+// side of hiding.
+func Secret(name, value string) bool {
+	return secretName.MatchString(name) || login.MatchString(value) || given.MatchString(value) || token.MatchString(value)
+}
+
+// copied is from how many bytes on a secret is looked for elsewhere.
+const copied = 8
+
+// Redact is env with Hidden in place of secrets; never nil. A value that holds a
+// secret of 8 bytes or more is hidden too, whatever its name.
+func Redact(env map[string]string) map[string]string {
+	secrets := secretsOf(env)
+	shown := make(map[string]string, len(env))
+	for name, value := range env {
+		holds := func(secret string) bool { return strings.Contains(value, secret) }
+		if value != "" && (Secret(name, value) || slices.ContainsFunc(secrets, holds)) {
+			value = Hidden
+		}
+		shown[name] = value
+	}
+	return shown
+}
+
+// Conceal is text, such as what a program wrote when it ended, with Hidden in
+// place of the secrets of its environment that have 8 bytes or more, and of what
+// has the form of a login or of a key.
+func Conceal(text string, env map[string]string) string {
+	for _, secret := range secretsOf(env) {
+		text = strings.ReplaceAll(text, secret, Hidden)
+	}
+	text = login.ReplaceAllString(text, "${1}"+Hidden+"@")
+	text = given.ReplaceAllString(text, "${1}"+Hidden)
+	return token.ReplaceAllString(text, Hidden)
+}
+
+// secretsOf are the secrets of env that are looked for elsewhere, the longest
+// first, for one may be part of another.
+func secretsOf(env map[string]string) []string {
+	var secrets []string
+	for name, value := range env {
+		if len(value) >= copied && Secret(name, value) {
+			secrets = append(secrets, value)
+		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	return secrets
+}
+
+// Restore is env as an update sent it, with what old has in place of Hidden. It
+// returns a *FieldError for a hidden value that old lacks, and for what no
+// environment can hold.
+func Restore(env, old map[string]string) (map[string]string, error) {
+	whole := maps.Clone(env)
+	for name, value := range env {
+		if value != Hidden {
+			continue
+		}
+		before, was := old[name]
+		if !was {
+			return nil, &FieldError{"env." + name, `is "` + Hidden + `", which keeps the present value, but it has no value`}
+		}
+		whole[name] = before
+	}
+	return whole, checkEnv(whole)
+}

@@ -1,6 +1,8 @@
 package pod
 
-import "time"
+import (
+	"time"
+)
 
 // Template is what pods and endpoints can be made from.
 type Template struct {
@@ -24,4 +26,44 @@ type Volume struct {
 	// Path is where it is on the hosts, for drivers that mount it.
 	Path    string    `json:"path,omitempty"`
 	Created time.Time `json:"created"`
+}
+
+// Machine is what a pod runs on, as far as it could find out; a zero value
+// means unknown.
+type Machine struct {
+	// Hostname of the host or container.
+	Hostname string `json:"hostname,omitempty"`
+	// OS and Arch are spelled as Go spells them.
+	OS   string `json:"os,omitempty"`
+	Arch string `json:"arch,omitempty"`
+	CPU  CPU    `json:"cpu,omitzero"`
+	// VCPUs and MemoryGB (2^30 bytes) are the host's, or the container's limit
+	// if that is less.
+	VCPUs    float64 `json:"vcpus,omitempty"`
+	MemoryGB float64 `json:"memoryGb,omitempty"`
+	// DiskGB is the size of the file system that the worker runs in.
+	DiskGB float64 `json:"diskGb,omitempty"`
+	// Addresses are those of the host that are neither loopback nor link-local.
+	Addresses []string `json:"addresses,omitempty"`
+	GPUs      []GPU    `json:"gpus,omitempty"`
+	// GPUDriver is the version of the GPU driver.
+	GPUDriver string `json:"gpuDriver,omitempty"`
+	// Version is that of the worker's program.
+	Version string `json:"version,omitempty"`
+}
+
+// CPU is the host's processor.
+type CPU struct {
+	Model  string `json:"model,omitempty"`
+	Vendor string `json:"vendor,omitempty"`
+	// Cores are physical, of all sockets; Threads logical.
+	Cores   int `json:"cores,omitempty"`
+	Threads int `json:"threads,omitempty"`
+}
+
+// GPU is one accelerator.
+type GPU struct {
+	Name     string  `json:"name"`
+	UUID     string  `json:"uuid,omitempty"`
+	MemoryGB float64 `json:"memoryGb,omitempty"`
 }

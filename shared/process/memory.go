@@ -19,11 +19,11 @@ const garbage = 400
 // as much garbage as that may gather.
 const maxGarbage = 512 << 20
 
-// SpareCollector has the garbage collector run less often, and as often as it
+// TuneGC has the garbage collector run less often, and as often as it
 // must once much is in use, or the process takes half of the memory that it may have. percent and
 // limit are what the user set in GOGC and GOMEMLIMIT; that stays as it is, and
 // a GOGC of "" means that nothing was set.
-func SpareCollector(percent, limit string) {
+func TuneGC(percent, limit string) {
 	if percent != "" {
 		return
 	}
@@ -39,6 +39,8 @@ func SpareCollector(percent, limit string) {
 }
 
 // afterCollection adjusts the percentage, which is current, after each collection.
+// It needs no goroutine that somebody would have to end: the finalizer of a new
+// object runs after the next collection.
 func afterCollection(current int) {
 	type sentinel struct{ _ *byte } // a pointer, or the runtime would keep it beside others
 	runtime.SetFinalizer(new(sentinel), func(*sentinel) {

@@ -16,13 +16,13 @@ func TestMemoryIsTheContainersIfItIsLess(t *testing.T) {
 		info, limit string
 		want        int64
 	}{
-		"the machine's":         {info, "max\n", 2 << 20},
-		"the container's":       {info, "4096\n", 4096},
-		"a limit that is none":  {info, "9223372036854771712\n", 2 << 20},
-		"only a limit":          {"", "4096\n", 4096},
-		"nothing":               {"", "", 0},
-		"nonsense":              {"MemTotal: much\n", "-1", 0},
-		"more than can be told": {"MemTotal: 9223372036854775807 kB\n", "", 0},
+		"the machine's":            {info, "max\n", 2 << 20},
+		"the container's":          {info, "4096\n", 4096},
+		"a limit that is none":     {info, "9223372036854771712\n", 2 << 20},
+		"only a limit":             {"", "4096\n", 4096},
+		"nothing":                  {"", "", 0},
+		"nonsense":                 {"MemTotal: much\n", "-1", 0},
+		"more than an int64 holds": {"MemTotal: 9223372036854775807 kB\n", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -39,21 +39,21 @@ func TestMemoryIsTheContainersIfItIsLess(t *testing.T) {
 	}
 }
 
-func TestSpareCollectorLeavesWhatTheUserSet(t *testing.T) {
+func TestTuneGCLeavesWhatTheUserSet(t *testing.T) {
 	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64)
 	t.Cleanup(func() {
 		debug.SetGCPercent(percent)
 		debug.SetMemoryLimit(limit)
 	})
-	SpareCollector("100", "")
+	TuneGC("100", "")
 	if got := debug.SetGCPercent(100); got != 100 {
 		t.Errorf("with GOGC=100: got %d", got)
 	}
-	SpareCollector("", "1GiB")
+	TuneGC("", "1GiB")
 	if p, l := debug.SetGCPercent(100), debug.SetMemoryLimit(-1); p != garbage || l != math.MaxInt64 {
 		t.Errorf("with GOMEMLIMIT: got %d percent and a limit of %d, want %d and the user's", p, l, garbage)
 	}
-	SpareCollector("", "")
+	TuneGC("", "")
 	if l := debug.SetMemoryLimit(-1); l == math.MaxInt64 {
 		t.Skip("this system does not say how much memory it has")
 	} else if l < 1<<20 {

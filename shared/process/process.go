@@ -1,6 +1,7 @@
 // Package process runs the parts of a program together and stops them in
 // order: what was started last, and so may need what was started before it,
-// stops first. With main it is all that knows of signals and exit codes.
+// stops first. It knows the signals, and the exit codes that all commands share; those
+// of client commands alone are in services/cli/exit.go.
 package process
 
 import (
@@ -35,7 +36,7 @@ const StopGrace = 10 * time.Second
 // running: the process should end.
 var ErrStuck = errors.New("process: did not stop in time")
 
-// Part is something that runs until it is told to stop.
+// Part is something that runs until its context ends.
 type Part struct {
 	// Name is how logs and errors call the part. Required.
 	Name string
@@ -71,8 +72,8 @@ type part struct {
 //
 // It returns nil if ctx was the reason and every part stopped without an
 // error, else the parts' errors, each with its part's name, joined; ErrStuck
-// among them for a part that was given up. A part's context.Canceled after it
-// was told to stop is no error. A panic in a part is not recovered.
+// among them for a part that was given up. A part's context.Canceled after its
+// context ended is no error. A panic in a part is not recovered.
 func Run(ctx context.Context, log *slog.Logger, parts ...Part) error {
 	failed := make(chan struct{}, len(parts))
 	running := make([]*part, 0, len(parts))
@@ -127,7 +128,7 @@ func waitForEnd(ctx context.Context, running []*part, failed <-chan struct{}) {
 	}
 }
 
-// halt tells the part to stop and waits for it, but no longer than its grace.
+// halt stops the part and waits for it, but no longer than its grace.
 func (p *part) halt(log *slog.Logger) error {
 	p.stop()
 	grace := cmp.Or(p.Grace, StopGrace)
@@ -139,7 +140,7 @@ func (p *part) halt(log *slog.Logger) error {
 		case <-p.done:
 			return p.err
 		case <-notice.C:
-			log.Info("still stopping; a second Ctrl-C ends the process at once", "waiting_for", p.waiting(), "at_most", grace)
+			log.Warn("still stopping; a second Ctrl-C ends the process at once", "waiting_for", p.waiting(), "at_most", grace)
 		case <-late.C:
 			return fmt.Errorf("%s: %w (%v)", p.Name, ErrStuck, grace)
 		}

@@ -7,15 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // lead makes a node the leader of a stream.
 func (c *trio) lead(t *testing.T, node int, stream string) {
 	t.Helper()
-	eventually(t, "the node leads "+stream, func() bool {
+	testenv.Eventually(t, "the node leads "+stream, func() bool {
 		if c.StreamLeader(stream) == node {
 			return true
 		}
@@ -45,22 +46,34 @@ func TestALeaderLeftAloneDoesNotSayThatThereIsNoJob(t *testing.T) {
 	const alone = 0
 	c.lead(t, alone, streams.Jobs(c.e.ID))
 	c.lead(t, alone, streams.Records(c.e.Partition))
-	for node := range bustest.Nodes {
+	for node := range testenv.Nodes {
 		if node != alone {
 			c.StopNode(node)
 		}
 	}
-	if _, err := c.q.Status(t.Context(), c.e, unknown); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v while no majority is there, want %v", err, ErrUnavailable)
+	if _, err := c.q.Status(t.Context(), c.e, unknown); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("got %v while no majority is there, want %v", err, bus.ErrUnavailable)
 	}
 }
 
 func TestAServerThatIsAloneConfirmsNothing(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
+	commits, err := s.NC.SubscribeSync(bus.MsgDelete(">"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.NC.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.q.Status(t.Context(), s.e, NewID(job.Async)); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("got %v, want %v", err, job.ErrNotFound)
 	}
-	if s.q.clustered.Load() || len(s.q.commits.groups) > 0 {
-		t.Errorf("clustered: %v, commits: %d; want none", s.q.clustered.Load(), len(s.q.commits.groups))
+	if err := s.NC.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	n, _, err := commits.Pending()
+	if err != nil || s.q.bus.Clustered() || n > 0 {
+		t.Errorf("clustered: %v, commits: %d, %v; want none", s.q.bus.Clustered(), n, err)
 	}
 }

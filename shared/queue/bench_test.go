@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"flightline/shared/bus/bustest"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -21,9 +21,9 @@ import (
 // benchInput has 256 bytes.
 var benchInput = json.RawMessage(`{"text":"` + strings.Repeat("x", 245) + `"}`)
 
-func newBench(b *testing.B) *site {
+func newBench(b *testing.B) *env {
 	b.Helper()
-	bus := bustest.New(b)
+	bus := testenv.NewServer(b)
 	if err := streams.Apply(b.Context(), bus.JS, streams.Config{}); err != nil {
 		b.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func newBench(b *testing.B) *site {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := &site{Bus: bus, e: e}
+	s := &env{Server: bus, e: e}
 	if s.q, err = New(b.Context(), s.Connect(b), Config{}); err != nil {
 		b.Fatal(err)
 	}
@@ -51,26 +51,26 @@ func newBench(b *testing.B) *site {
 	return s
 }
 
-func (s *site) benchSubmit(b *testing.B) {
+func (s *env) benchSubmit(b *testing.B) {
 	b.Helper()
 	if _, err := s.q.Submit(b.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: benchInput, Caller: job.Caller{Key: "bench"}}); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (s *site) benchTaker(b *testing.B) *Taker {
+func (s *env) benchTaker(b *testing.B) *Consumer {
 	b.Helper()
-	taker, err := s.q.Take(b.Context(), s.e, "bench", 1)
+	consumer, err := s.q.Consume(b.Context(), s.e, "bench", 1)
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(taker.Close)
-	return taker
+	b.Cleanup(consumer.Close)
+	return consumer
 }
 
-func benchNext(b *testing.B, taker *Taker) *Lease {
+func benchNext(b *testing.B, consumer *Consumer) *Lease {
 	b.Helper()
-	l, err := taker.Next(b.Context())
+	l, err := consumer.Next(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -93,12 +93,12 @@ func BenchmarkSubmit(b *testing.B) {
 
 func BenchmarkPickUp(b *testing.B) {
 	s := newBench(b)
-	taker := s.benchTaker(b)
+	consumer := s.benchTaker(b)
 	for b.Loop() {
 		b.StopTimer()
 		s.benchSubmit(b)
 		b.StartTimer()
-		l := benchNext(b, taker)
+		l := benchNext(b, consumer)
 		b.StopTimer()
 		benchComplete(b, l)
 		b.StartTimer()
@@ -107,11 +107,11 @@ func BenchmarkPickUp(b *testing.B) {
 
 func BenchmarkComplete(b *testing.B) {
 	s := newBench(b)
-	taker := s.benchTaker(b)
+	consumer := s.benchTaker(b)
 	for b.Loop() {
 		b.StopTimer()
 		s.benchSubmit(b)
-		l := benchNext(b, taker)
+		l := benchNext(b, consumer)
 		b.StartTimer()
 		benchComplete(b, l)
 	}
@@ -119,22 +119,22 @@ func BenchmarkComplete(b *testing.B) {
 
 func BenchmarkCycle(b *testing.B) {
 	s := newBench(b)
-	taker := s.benchTaker(b)
+	consumer := s.benchTaker(b)
 	for b.Loop() {
 		s.benchSubmit(b)
-		benchComplete(b, benchNext(b, taker))
+		benchComplete(b, benchNext(b, consumer))
 	}
 }
 
 // What /runsync does: the caller waits while a worker takes the job.
 func BenchmarkRunsync(b *testing.B) {
 	s := newBench(b)
-	taker := s.benchTaker(b)
+	consumer := s.benchTaker(b)
 	ctx, stop := context.WithCancel(b.Context())
 	var g errgroup.Group
 	g.Go(func() error {
 		for {
-			l, err := taker.Next(ctx)
+			l, err := consumer.Next(ctx)
 			if errors.Is(err, context.Canceled) {
 				return nil
 			}
@@ -155,7 +155,7 @@ func BenchmarkRunsync(b *testing.B) {
 	}
 }
 
-func (s *site) benchRunSync(b *testing.B) {
+func (s *env) benchRunSync(b *testing.B) {
 	b.Helper()
 	id := NewID(job.Sync)
 	w, err := s.q.Watch(s.e, id)

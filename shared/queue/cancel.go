@@ -4,29 +4,30 @@ import (
 	"context"
 	"errors"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
-	"flightline/streams"
+	"flightline/shared/record"
 )
 
-// Cancel ends a job that waits or runs; a running handler is told at once. A
+// Cancel ends a job that waits or runs; a running handler learns of it at once. A
 // job that is CANCELLED already is returned as it is; for one that ended
 // otherwise it returns a *job.TransitionError. Others: job.ErrNotFound,
-// ErrUnavailable.
+// bus.ErrUnavailable.
 func (q *Queue) Cancel(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	at := placeOf(e)
+	at := record.LocationOf(e)
 	for {
-		r, err := q.latest(ctx, at, id)
+		r, err := q.current(ctx, at, id)
 		if err != nil {
 			return nil, err
 		}
 		if r.Status == job.Cancelled {
-			return &r.Job, q.seen(ctx, at, r)
+			return &r.Job, q.waitRecordDurable(ctx, at, r)
 		}
 		ended, err := q.cancel(ctx, at, r)
-		if errors.Is(err, errConflict) {
+		if errors.Is(err, bus.ErrConflict) {
 			continue
 		}
 		if err != nil {
@@ -36,18 +37,18 @@ func (q *Queue) Cancel(ctx context.Context, e endpoint.Endpoint, id job.ID) (*jo
 	}
 }
 
-// cancel writes the record, then tells the holder and removes the message. If
-// the record cannot be written because somebody else did, errConflict.
-func (q *Queue) cancel(ctx context.Context, at place, r *record) (*record, error) {
+// cancel writes the record, then notifies the holder and removes the message. If
+// the record cannot be written because somebody else did, bus.ErrConflict.
+func (q *Queue) cancel(ctx context.Context, at record.Location, r *record.Record) (*record.Record, error) {
 	ended, err := q.move(ctx, at, r, job.Cancel, nil)
 	if err != nil {
 		return nil, err
 	}
 	if r.Status == job.InProgress {
-		q.nudge(at, r.ID)
+		q.notify(at, r.ID)
 	}
-	if r.seq == 0 && r.server == q.nc.ConnectedServerId() { // r is the queue message
-		q.deleteSeq(ctx, streams.Jobs(at.endpoint), r.queueSeq)
+	if r.Seq == 0 && r.Server == q.nc.ConnectedServerId() { // r is the queue message
+		q.deleteMessage(ctx, at, r.QueueSeq)
 	} else {
 		q.dropMessage(ctx, at, ended.ID, ended.Attempt)
 	}

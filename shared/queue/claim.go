@@ -9,23 +9,25 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
-// slowPickup is how long the write of a pick-up may take before the clock of the
+// slowClaim is how long the write of a pick-up may take before the clock of the
 // run is started again: the handler has not begun.
-const slowPickup = time.Second
+const slowClaim = time.Second
 
-// claimTimeout bounds a claim: a delivery is this taker's for a lease.
-func (t *Taker) claimTimeout() time.Duration { return max(answerWithin, t.e.Lease/2) }
+// claimTimeout bounds a claim: a delivery is this consumer's for a lease.
+func (t *Consumer) claimTimeout() time.Duration { return max(bus.CallTimeout, t.e.Lease/2) }
 
 // claim turns a delivery into a lease, or into nothing if the job is not to be
 // run: then it is dropped or left for later.
-func (t *Taker) claim(ctx context.Context, m *received) (*Lease, error) {
+func (t *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
 	msg, delivered, err := t.open(m.Msg)
 	if err != nil {
-		t.q.log.ErrorContext(ctx, "queue message cannot be read and is left in the queue", "endpoint", t.at.endpoint, "job", streams.JobOf(m.Subject), "subject", m.Subject, "error", err)
+		t.q.log.ErrorContext(ctx, "queue message cannot be read and is left in the queue", "endpoint", t.at.Endpoint, "job", streams.JobOf(m.Subject), "subject", m.Subject, "err", err)
 		m.postpone(t.e.Lease, t.e.Lease)
 		return nil, err
 	}
@@ -33,7 +35,7 @@ func (t *Taker) claim(ctx context.Context, m *received) (*Lease, error) {
 	if alone {
 		defer t.unclaimed(msg.ID)
 	}
-	var r *record
+	var r *record.Record
 	if delivered > 1 {
 		if r, err = t.read(ctx, msg); err != nil {
 			m.postpone(t.e.Lease, time.Second)
@@ -47,7 +49,7 @@ func (t *Taker) claim(ctx context.Context, m *received) (*Lease, error) {
 	}
 	for {
 		lease, err := t.act(ctx, m, msg, r, !alone)
-		if errors.Is(err, errConflict) {
+		if errors.Is(err, bus.ErrConflict) {
 			if r, err = t.read(ctx, msg); err == nil {
 				continue
 			}
@@ -62,17 +64,17 @@ func (t *Taker) claim(ctx context.Context, m *received) (*Lease, error) {
 
 // waits reports whether the queue message of a delivery is still there. One that
 // is not belongs to a job that ended, and whose record may be gone too.
-func (t *Taker) waits(ctx context.Context, msg *record) (bool, error) {
-	there, err := t.q.leaderSeq(ctx, streams.Jobs(t.at.endpoint), msg.queueSeq)
-	if errors.Is(err, errNoMessage) {
+func (t *Consumer) waits(ctx context.Context, msg *record.Record) (bool, error) {
+	there, err := t.q.bus.LeaderAt(ctx, streams.Jobs(t.at.Endpoint), msg.QueueSeq)
+	if errors.Is(err, bus.ErrNoMessage) {
 		return false, nil
 	}
-	return err == nil && streams.JobOf(there.subject) == msg.ID, err
+	return err == nil && streams.JobOf(there.Subject) == msg.ID, err
 }
 
-// claimed marks a job as being picked up by this taker and reports whether
+// claimed marks a job as being picked up by this consumer and reports whether
 // nobody here does so, or runs it, already.
-func (t *Taker) claimed(id job.ID) bool {
+func (t *Consumer) claimed(id job.ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.claiming[id] || t.leases[id] != nil {
@@ -82,121 +84,120 @@ func (t *Taker) claimed(id job.ID) bool {
 	return true
 }
 
-func (t *Taker) unclaimed(id job.ID) {
+func (t *Consumer) unclaimed(id job.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.claiming, id)
 }
 
-func (t *Taker) read(ctx context.Context, msg *record) (*record, error) {
-	r, err := t.q.readRecord(ctx, t.at, msg.ID, msg.Attempt)
-	if errors.Is(err, errNoMessage) {
-		return nil, nil //nolint:nilnil // no record is a fact that judge knows
+func (t *Consumer) read(ctx context.Context, msg *record.Record) (*record.Record, error) {
+	r, err := t.q.read.record(ctx, t.at, msg.ID, msg.Attempt)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return nil, nil //nolint:nilnil // no record is a fact that decide knows
 	}
 	return r, err
 }
 
 // open reads a delivered queue message.
-func (t *Taker) open(m *nats.Msg) (msg *record, delivered uint64, err error) {
+func (t *Consumer) open(m *nats.Msg) (msg *record.Record, delivered uint64, err error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return nil, 0, fmt.Errorf("read delivery: %w", err)
 	}
 	id := streams.JobOf(m.Subject)
-	msg, err = t.q.decode(t.at, id, &stored{header: m.Header, data: m.Data})
+	msg, err = t.q.read.decode(t.at, id, &bus.Message{Header: m.Header, Data: m.Data})
 	if err != nil {
 		return nil, 0, err
 	}
-	msg.queueSeq, msg.queueServer, msg.ack = meta.Sequence.Stream, t.q.serverTag(), m.Reply
+	msg.QueueSeq, msg.QueueServer, msg.AckSubject = meta.Sequence.Stream, t.q.serverTag(), m.Reply
 	return msg, meta.NumDelivered, nil
 }
 
-// act does what judge says. errConflict: the record is another by now.
-func (t *Taker) act(ctx context.Context, m *received, msg, r *record, running bool) (*Lease, error) {
-	d := delivery{
-		seq: msg.queueSeq, expires: msg.Expires, holder: t.id, running: running,
-		now: t.q.Now(), service: t.q.service.age(), lease: t.e.Lease, maxLost: t.e.MaxLost,
+// act does what decide says. bus.ErrConflict: the record is another by now.
+func (t *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, running bool) (*Lease, error) {
+	d := deliveryFacts{
+		seq: msg.QueueSeq, expires: msg.Expires, holder: t.id, running: running,
+		now: t.q.Now(), available: t.q.bus.Availability().Age(), lease: t.e.Lease, maxLost: t.e.MaxLost,
 	}
-	decided := judge(r, d)
-	if decided == ask {
-		alive, served, err := t.q.askHolder(ctx, t.at, r)
+	decided := decide(r, d)
+	if decided == decideAsk {
+		alive, served, err := askHolder(ctx, t.q.bus, t.at, r)
 		if err != nil {
 			return nil, err
 		}
-		d.now, d.asked, d.alive, d.service = t.q.Now(), true, alive, max(t.q.service.age(), served)
-		decided = judge(r, d)
+		d.now, d.asked, d.alive, d.available = t.q.Now(), true, alive, max(t.q.bus.Availability().Age(), served)
+		decided = decide(r, d)
 	}
 	switch decided {
-	case begin:
+	case decideBegin:
 		return t.begin(ctx, m, msg)
-	case resume, adopt, handAgain:
+	case decideResume, decideAdopt, decideHandAgain:
 		return t.run(ctx, msg, r, r.Lost)
-	case takeOver:
+	case decideTakeOver:
 		return t.run(ctx, msg, r, r.Lost+1)
-	case giveUp:
-		_, err := t.q.move(ctx, t.at, r, job.Fail, func(n *record) {
-			n.Lost++
-			n.keepFor(msg)
-			n.Error = fmt.Sprintf("worker lost: %d workers fell silent while they ran this attempt", n.Lost)
+	case decideGiveUp:
+		_, err := t.q.move(ctx, t.at, r, job.Fail, func(n *record.Record) {
+			keepInput(n, msg)
+			failLost(n, fmt.Sprintf("worker lost: this attempt was handed out %d times, and %d workers fell silent while they ran it", n.Run, n.Lost+1))
 		})
 		return nil, t.finished(ctx, msg, r, err)
-	case tooLate:
-		_, err := t.q.move(ctx, t.at, r, job.TimeOut, func(n *record) { n.keepFor(msg); n.Error = job.ErrTextTimedOut })
+	case decideTimeOut:
+		_, err := t.q.move(ctx, t.at, r, job.TimeOut, func(n *record.Record) { keepInput(n, msg); n.Error = job.ErrTextTimedOut })
 		return nil, t.finished(ctx, msg, r, err)
-	case drop:
+	case decideDrop:
 		t.q.dropDelivered(ctx, t.at, msg)
 		return nil, nil //nolint:nilnil // nothing to run
-	case stray:
+	case decideDetach:
 		return nil, t.q.detach(ctx, t.at, r, msg)
-	case requeue:
+	case decideRequeue:
 		return nil, t.q.finishRequeue(ctx, t.at, r)
-	case hold, ask:
-		m.postpone(t.e.Lease, patience(d))
+	case decideHold, decideAsk:
+		m.postpone(t.e.Lease, redeliveryDelay(d))
 	}
 	return nil, nil //nolint:nilnil // nothing to run
 }
 
-func (t *Taker) finished(ctx context.Context, msg, r *record, err error) error {
+func (t *Consumer) finished(ctx context.Context, msg, r *record.Record, err error) error {
 	if err != nil {
 		return err
 	}
 	t.q.dropDelivered(ctx, t.at, msg)
-	t.q.nudge(t.at, r.ID)
+	t.q.notify(t.at, r.ID)
 	return nil
 }
 
-// remember keeps the start of a run that another one follows, of the last
+// rememberStart keeps the start of a run that another one follows, of the last
 // begunMost ones: a worker that keeps giving back must not grow the record.
-func (r *record) remember(start time.Time) {
+func rememberStart(r *record.Record, start time.Time) {
 	const begunMost = 32
 	if start.IsZero() {
 		return
 	}
-	r.begun = append(slices.Clone(r.begun), start)
-	r.begun = r.begun[max(0, len(r.begun)-begunMost):]
+	r.StartTimes = append(slices.Clone(r.StartTimes), start)
+	r.StartTimes = r.StartTimes[max(0, len(r.StartTimes)-begunMost):]
 }
 
-// keepFor puts into r what a retry needs: the attempt's input and s3Config.
-func (r *record) keepFor(msg *record) {
-	if r.input == nil && r.inRef == nil {
-		r.input, r.inRef = msg.input, msg.inRef
+// keepInput puts into r what a retry needs: the attempt's input and s3Config.
+func keepInput(r, msg *record.Record) {
+	if r.Input == nil && r.InputRef == nil {
+		r.Input, r.InputRef = msg.Input, msg.InputRef
 	}
-	if r.s3 == nil {
-		r.s3 = msg.s3
+	if r.S3Config == nil {
+		r.S3Config = msg.S3Config
 	}
 }
 
 // begin picks up an attempt that has no record. A process that was suspended
 // between the delivery and the write may have created the record of a job that
 // ended and was forgotten: if its queue message is gone, the record expires.
-func (t *Taker) begin(ctx context.Context, m *received, msg *record) (*Lease, error) {
+func (t *Consumer) begin(ctx context.Context, m *received, msg *record.Record) (*Lease, error) {
 	l, err := t.run(ctx, msg, msg, 0)
 	if err != nil || m.fresh(time.Now(), t.e.Lease) {
 		return l, err
 	}
 	waits, err := t.waits(ctx, msg)
 	if err == nil && !waits {
-		err = l.write(ctx, job.Touch, func(n *record) { n.Expires = n.changed })
+		err = l.write(ctx, job.Touch, func(n *record.Record) { n.Expires = n.Changed })
 	}
 	if err != nil || !waits {
 		t.release(l)
@@ -207,52 +208,118 @@ func (t *Taker) begin(ctx context.Context, m *received, msg *record) (*Lease, er
 
 // run picks the attempt up: from is the record, or the queue message if there
 // is none yet.
-func (t *Taker) run(ctx context.Context, msg, from *record, lost int) (*Lease, error) {
-	input := msg.input
-	if msg.inRef != nil {
+func (t *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) (*Lease, error) {
+	input := msg.Input
+	if msg.InputRef != nil {
 		var err error
-		if input, err = t.q.loadPayload(ctx, t.at, msg.inRef); err != nil {
+		if input, err = record.LoadPayload(ctx, t.q.bus, msg.InputRef); err != nil {
 			return nil, err
 		}
 	}
 	stale := from.Status == job.InProgress
-	r, err := t.q.move(ctx, t.at, from, job.PickUp, func(n *record) {
-		now := n.changed
-		n.remember(n.Started)
+	r, err := t.q.move(ctx, t.at, from, job.Claim, func(n *record.Record) {
+		now := n.Changed
+		rememberStart(n, n.Started)
 		n.Run++
-		if stale && n.confirm > 0 {
-			n.astray++
+		if stale && n.AckTimeout > 0 {
+			n.Undelivered++
 		}
-		n.confirm = t.confirm
+		n.AckTimeout = t.confirm
 		n.Lost = lost
-		n.Worker, n.holder, n.ack = t.worker, t.id, msg.ack
-		n.queueSeq, n.queueServer = msg.queueSeq, msg.queueServer
-		n.queueExpires = later(n.queueExpires, msg.queueExpires)
+		n.Worker, n.Holder, n.AckSubject = t.worker, t.id, msg.AckSubject
+		n.QueueSeq, n.QueueServer = msg.QueueSeq, msg.QueueServer
+		n.QueueExpires = later(n.QueueExpires, msg.QueueExpires)
 		n.Started, n.Deadline = now, now.Add(n.ExecutionTimeout)
-		n.requeued, n.detached = false, false
-		n.beside = n.beside || msg.inRef != nil
-		n.input, n.inRef, n.s3, n.output, n.Output = nil, nil, nil, nil, nil
+		n.Requeued, n.Detached = false, false
+		n.ExternalPayload = n.ExternalPayload || msg.InputRef != nil
+		n.Input, n.InputRef, n.S3Config, n.InlineOutput, n.Output = nil, nil, nil, nil, nil
 	})
-	if err == nil && t.q.Now().Sub(r.changed) > slowPickup {
-		r, err = t.q.move(ctx, t.at, r, job.Touch, func(n *record) {
-			n.Started, n.Deadline = n.changed, n.changed.Add(n.ExecutionTimeout)
+	if err == nil && t.q.Now().Sub(r.Changed) > slowClaim {
+		r, err = t.q.move(ctx, t.at, r, job.Touch, func(n *record.Record) {
+			n.Started, n.Deadline = n.Changed, n.Changed.Add(n.ExecutionTimeout)
 		})
 	}
 	if err != nil {
 		return nil, err
 	}
-	t.q.point(AfterRecord)
+	t.q.Reach(AfterRecord)
 	if stale {
-		t.q.nudge(t.at, r.ID)
+		t.q.notify(t.at, r.ID)
 	}
-	l := &Lease{Job: r.Job, Input: input, S3Config: msg.s3, t: t, msg: msg, rec: r, ackTo: r.ack, given: r.queueServer, changed: make(chan struct{}, 1)}
+	l := &Lease{Job: r.Job, Input: input, S3Config: msg.S3Config, t: t, msg: msg, rec: r, ackTo: r.AckSubject, given: r.QueueServer, changed: make(chan struct{}, 1)}
 	l.touch()
 	t.hold(l)
 	return l, nil
 }
 
-// nudge tells the holder of a job, if there is one, to look at its record.
+// notify asks the holder of a job, if it has one, to read its record.
 // It may be lost; the next heartbeat looks anyway.
-func (q *Queue) nudge(at place, id job.ID) {
-	_ = q.nc.Publish(streams.Nudge(at.endpoint, id), nil)
+func (q *Queue) notify(at record.Location, id job.ID) {
+	_ = q.nc.Publish(streams.Nudge(at.Endpoint, id), nil)
+}
+
+// A sequence, and an ack subject, which has one, name a queue message for as
+// long as the server runs that gave them. A server that starts again after a
+// power loss may have lost its last messages, and gives their sequences to
+// others; the record of a lost one may be there all the same. So a record says
+// which start of which server its sequence is of. While that serves, an ack is
+// one message without an answer; afterwards the queue message is looked up by
+// its job first.
+
+// serverTag names the present start of the connected server in a record.
+func (q *Queue) serverTag() string {
+	const length = 8
+	id := q.nc.ConnectedServerId()
+	return id[max(0, len(id)-length):]
+}
+
+// sameServer reports whether the sequences of the server start tag still name the
+// same messages. For what another process was given (far), the nodes of a
+// cluster count as one server: they lose what a majority has only if all of them
+// lose power at once (docs/operating.md).
+func (q *Queue) sameServer(tag string, far bool) bool {
+	return tag != "" && (tag == q.serverTag() || far && q.nc.ConnectedClusterName() != "")
+}
+
+// named reports whether the lease's ack subject names the queue message of its
+// attempt.
+func (l *Lease) named(ctx context.Context) bool {
+	if l.t.q.sameServer(l.given, l.far) {
+		return true
+	}
+	msg, err := l.t.q.read.message(ctx, l.t.at, l.Job.ID)
+	return err == nil && msg.Attempt == l.Job.Attempt && msg.QueueSeq == l.rec.QueueSeq
+}
+
+// dropMessage removes the queue message of an attempt that is over, wherever it
+// is in the queue: a longer ttl may have replaced it, and a restart moved it.
+func (q *Queue) dropMessage(ctx context.Context, at record.Location, id job.ID, attempt int) {
+	if msg, err := q.read.message(ctx, at, id); err == nil && msg.Attempt == attempt {
+		q.deleteMessage(ctx, at, msg.QueueSeq)
+	}
+}
+
+// dropDelivered removes a queue message that was delivered to this process.
+func (q *Queue) dropDelivered(ctx context.Context, at record.Location, msg *record.Record) {
+	if q.sameServer(msg.QueueServer, false) {
+		q.deleteMessage(ctx, at, msg.QueueSeq)
+	}
+}
+
+// deleteMessage removes a queue message that a record has decided, by its sequence,
+// never by its subject, where a retry may wait. It may fail: the next delivery
+// finds the record and removes the message.
+func (q *Queue) deleteMessage(ctx context.Context, at record.Location, seq uint64) {
+	q.Reach(BeforeDelete)
+	if seq != 0 {
+		q.bus.Delete(ctx, streams.Jobs(at.Endpoint), seq)
+	}
+}
+
+// later returns the later of two instants.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

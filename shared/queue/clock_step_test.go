@@ -17,58 +17,22 @@ import (
 
 	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
-
-func TestHowFarTheClockWasSetSince(t *testing.T) {
-	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	at := noon.Add
-	const hour, minute = time.Hour, time.Minute
-	forward := []step{{at(hour), hour}}                    // at noon
-	back := []step{{at(-hour), -hour}}                     // at noon
-	there := []step{{at(hour), hour}, {at(minute), -hour}} // and back after a minute
-	tests := map[string]struct {
-		steps   []step
-		of, now time.Duration // the run's start, as the clock showed it, and now; from noon
-		want    time.Duration
-	}{
-		"no step":                         {nil, -minute, 0, 0},
-		"forward, before":                 {forward, -minute, hour, hour},
-		"forward, long before":            {forward, -20 * hour, hour, hour},
-		"forward, by who had not noticed": {forward, 3 * time.Second, hour + 4*time.Second, hour},
-		"forward, after":                  {forward, hour + minute, hour + 2*minute, 0},
-		"forward, by who noticed earlier": {forward, hour - time.Second, hour, 0},
-		"back, before":                    {back, -minute, -hour + minute, -hour},
-		"back, by who had not noticed":    {back, 3 * time.Second, -hour + 4*time.Second, -hour},
-		"back, long before":               {back, -3 * hour, -hour + minute, -hour},
-		"back, after":                     {back, -hour + minute, -hour + 2*minute, 0},
-		"back, by a clock ahead of this":  {back, -hour + 2*minute + time.Second, -hour + 2*minute, 0},
-		"back, shown twice":               {back, -30 * minute, -20 * minute, 0},
-		"there and back, before both":     {there, -minute, 2 * minute, 0},
-		"there and back, between":         {there, hour + 30*time.Second, 2 * minute, -hour},
-		"there and back, after":           {there, 90 * time.Second, 2 * minute, 0},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := stepped(tc.steps, at(tc.of), at(tc.now)); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
 
 // The server's clock is set by an hour, forth and back, while jobs run: their
 // holders have as much time as before, and nobody else ends them.
 func TestAStepOfTheServersClockEndsNoRun(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newEnv(t)
 	server := stepping(t, s.Config())
 	holder, other := server.queue(t), server.queue(t)
-	take := s.taker(t, holder, "holder")
+	take := s.consumer(t, holder, "holder")
 	for _, to := range []time.Duration{time.Hour, 0, -time.Hour, 0} {
 		id := s.submit(t)
 		l := next(t, take)
 		server.set(to)
-		eventually(t, "both have seen the step", func() bool {
+		testenv.Eventually(t, "both have seen the step", func() bool {
 			return near(holder.Until(time.Now().Add(to))) && near(other.Until(time.Now().Add(to)))
 		})
 		if err := l.Extend(t.Context()); err != nil {
@@ -89,17 +53,15 @@ func TestAStepOfTheServersClockEndsNoRun(t *testing.T) {
 // What is delivered again because of a step is not taken over.
 func TestAStepOfTheServersClockProvesNoSilence(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newEnv(t)
 	server := stepping(t, s.Config())
 	q := server.queue(t)
-	eventually(t, "service for a lease", func() bool { return q.service.age() > s.e.Lease })
+	testenv.Eventually(t, "service for a lease", func() bool { return q.bus.Availability().Age() > s.e.Lease })
 	before := time.Now()
 	server.set(time.Hour)
-	eventually(t, "the step is seen", func() bool { return near(q.Until(time.Now().Add(time.Hour))) })
-	eventually(t, "service again", func() bool { return q.service.age() > 0 })
-	q.service.mu.Lock()
-	defer q.service.mu.Unlock()
-	if !q.service.since.After(before) {
+	testenv.Eventually(t, "the step is seen", func() bool { return near(q.Until(time.Now().Add(time.Hour))) })
+	testenv.Eventually(t, "service again", func() bool { return q.bus.Availability().Age() > 0 })
+	if served := q.bus.Availability().Age(); served >= time.Since(before) {
 		t.Error("service counts as uninterrupted, want it to begin with the step")
 	}
 }
@@ -184,12 +146,7 @@ func (s *steppingServer) told(line []byte) []byte {
 
 func (s *steppingServer) queue(t *testing.T) *Queue {
 	t.Helper()
-	nc, err := bus.Connect(s.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	q, err := New(t.Context(), nc, Config{})
+	q, err := New(t.Context(), testenv.Connect(t, s.Config), Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,23 +10,24 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
-// trio is a site on three nodes.
+// trio is an env on three nodes.
 type trio struct {
-	*bustest.Cluster
-	q     *Queue
-	e     endpoint.Endpoint
-	taker *Taker
+	*testenv.Cluster
+	q        *Queue
+	e        endpoint.Endpoint
+	consumer *Consumer
 }
 
 func newTrio(t *testing.T) *trio {
 	t.Helper()
-	c := &trio{Cluster: bustest.NewCluster(t)}
+	c := &trio{Cluster: testenv.NewCluster(t)}
 	var err error
 	if c.e, err = (endpoint.Endpoint{ID: "ep"}).Complete(); err != nil {
 		t.Fatal(err)
@@ -41,10 +42,10 @@ func newTrio(t *testing.T) *trio {
 	if err := c.q.CreateEndpoint(t.Context(), c.e); err != nil {
 		t.Fatal(err)
 	}
-	if c.taker, err = c.q.Take(t.Context(), c.e, "w", 1); err != nil {
+	if c.consumer, err = c.q.Consume(t.Context(), c.e, "w", 1); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.taker.Close)
+	t.Cleanup(c.consumer.Close)
 	ctx, cancel := context.WithCancel(context.Background())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.q.Run(ctx) })
@@ -67,7 +68,7 @@ func (c *trio) submit(t *testing.T) job.ID {
 		if err == nil {
 			return id
 		}
-		if !errors.Is(err, ErrUnavailable) {
+		if !errors.Is(err, bus.ErrUnavailable) {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +83,7 @@ func TestThreeNodes(t *testing.T) {
 	c := newTrio(t)
 	t.Run("a job runs", func(t *testing.T) {
 		id := c.submit(t)
-		finish(t, next(t, c.taker))
+		finish(t, next(t, c.consumer))
 		for range 50 { // a stale replica would answer one of them
 			if j, err := c.q.Status(t.Context(), c.e, id); err != nil || j.Status != job.Completed {
 				t.Fatalf("got %v, %v right after the result", j, err)
@@ -93,13 +94,13 @@ func TestThreeNodes(t *testing.T) {
 	for _, stream := range []string{streams.Records(0), streams.Jobs(c.e.ID)} {
 		t.Run("the leader of "+stream+" goes while a job runs", func(t *testing.T) {
 			first := c.submit(t)
-			held := next(t, c.taker)
+			held := next(t, c.consumer)
 			node := c.StreamLeader(stream)
 			c.StopNode(node)
 			defer c.StartNode(node)
 			second := c.submit(t)
 			finish(t, held)
-			l := next(t, c.taker)
+			l := next(t, c.consumer)
 			if l.Job.ID != second || held.Job.ID != first || l.Job.Lost != 0 {
 				t.Errorf("took %s (lost %d), want %s", l.Job.ID, l.Job.Lost, second)
 			}
@@ -114,7 +115,7 @@ func TestThreeNodes(t *testing.T) {
 // submitTwice has two processes submit the same jobs while the queue's leader
 // goes; all must be told of success, and each job must be listed and run once.
 func (c *trio) submitTwice(t *testing.T) {
-	other, err := New(t.Context(), c.Connect(t), Config{Replicas: bustest.Nodes})
+	other, err := New(t.Context(), c.Connect(t), Config{Replicas: testenv.Nodes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,20 +137,20 @@ func (c *trio) submitTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(ids)
-	s := &site{e: c.e}
-	eventually(t, "any replica lists each job once", func() bool {
-		return slices.Equal(ids, slices.Sorted(slices.Values(idsOf(s.pages(t, other.ListLive, Window{Most: 7})))))
+	s := &env{e: c.e}
+	testenv.Eventually(t, "any replica lists each job once", func() bool {
+		return slices.Equal(ids, slices.Sorted(slices.Values(idsOf(s.pages(t, other.ListLive, ListOptions{Most: 7})))))
 	})
 	c.StartNode(node)
 	for range ids {
-		l := next(t, c.taker)
+		l := next(t, c.consumer)
 		finish(t, l)
 		if l.Job.Run != 1 || l.Job.Attempt != 1 {
 			t.Errorf("got run %d of attempt %d, want the first", l.Job.Run, l.Job.Attempt)
 		}
 	}
-	eventually(t, "any replica lists each end once", func() bool {
-		ended := s.pages(t, other.ListEnded, Window{Most: 7})
+	testenv.Eventually(t, "any replica lists each end once", func() bool {
+		ended := s.pages(t, other.ListEnded, ListOptions{Most: 7})
 		got := map[job.ID]int{}
 		for _, j := range ended {
 			got[j.ID]++
@@ -164,8 +165,8 @@ func (c *trio) submitTwice(t *testing.T) {
 // submitAgain does what a client with an idempotency key does with a 503.
 func submitAgain(ctx context.Context, q *Queue, e endpoint.Endpoint, id job.ID) error {
 	for {
-		_, _, err := q.SubmitAgain(ctx, e, id, job.Async, job.Request{Input: json.RawMessage(`{"n":1}`)})
-		if !errors.Is(err, ErrUnavailable) {
+		_, _, err := q.SubmitIdempotent(ctx, e, id, job.Async, job.Request{Input: json.RawMessage(`{"n":1}`)})
+		if !errors.Is(err, bus.ErrUnavailable) {
 			return err
 		}
 	}
@@ -179,7 +180,7 @@ func finish(t *testing.T, l *Lease) {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, ErrUnavailable) {
+		if !errors.Is(err, bus.ErrUnavailable) {
 			t.Fatalf("complete: %v", err)
 		}
 	}

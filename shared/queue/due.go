@@ -10,58 +10,58 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/shared/retry"
 	"flightline/streams"
 )
 
 // Deadlines ends runs whose deadline has passed though their holder does not
 // say so, until ctx ends. Every api instance runs it; they share the work. It
-// also answers workers that ask for how long JetStream has served. A firing that finds nothing to do is dropped: the schedule fires again until
-// the record changes.
+// also answers workers that ask for how long JetStream has served. A firing that
+// finds nothing to do is dropped: the schedule fires again until the record
+// changes.
 func (q *Queue) Deadlines(ctx context.Context, partitions int) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return q.answerAvailability(ctx) })
+	g.Go(func() error { return answerAvailability(ctx, q.bus) })
 	for p := range max(1, partitions) {
-		g.Go(func() error { return q.deadlinesOf(ctx, p) })
+		g.Go(func() error { return deadlines{q, p}.run(ctx) })
 	}
 	return g.Wait()
 }
 
-func (q *Queue) deadlinesOf(ctx context.Context, p int) error {
+// deadlines ends what is overdue in one partition.
+type deadlines struct {
+	q         *Queue
+	partition int
+}
+
+func (d deadlines) run(ctx context.Context) error {
 	const pause = 500 * time.Millisecond
 	for ctx.Err() == nil {
-		if err := q.consumeDue(ctx, p); err != nil && ctx.Err() == nil {
-			q.log.WarnContext(ctx, "deadlines are not watched, trying again", "partition", p, "error", err)
+		if err := d.consume(ctx); err != nil && ctx.Err() == nil {
+			d.q.log.WarnContext(ctx, "deadlines are not watched, trying again", "partition", d.partition, "err", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = retry.Sleep(ctx, pause) // the loop sees the end of ctx
 	}
 	return nil
 }
 
-func (q *Queue) consumeDue(ctx context.Context, p int) error {
-	within, cancel := bounded(ctx)
+func (d deadlines) consume(ctx context.Context) error {
+	within, cancel := bus.Bounded(ctx)
 	defer cancel()
-	consumer, err := q.js.Consumer(within, streams.Records(p), streams.DueConsumer)
+	consumer, err := d.q.js.Consumer(within, streams.Records(d.partition), streams.DueConsumer)
 	if err != nil {
 		return fmt.Errorf("bind consumer %s: %w", streams.DueConsumer, err)
 	}
 	const atOnce = 64
 	g := &errgroup.Group{}
 	g.SetLimit(atOnce)
-	failed := make(chan error, 1)
+	untilGone, gone := bus.ConsumerGone()
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
-		g.Go(func() error { q.due(ctx, p, m); return nil })
-	}, jetstream.PullMaxMessages(atOnce), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-		if errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) {
-			select {
-			case failed <- err:
-			default:
-			}
-		}
-	}))
+		g.Go(func() error { d.fire(ctx, m); return nil })
+	}, jetstream.PullMaxMessages(atOnce), untilGone)
 	if err != nil {
 		return fmt.Errorf("consume %s: %w", streams.DueConsumer, err)
 	}
@@ -73,27 +73,27 @@ func (q *Queue) consumeDue(ctx context.Context, p int) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case err := <-failed:
+	case err := <-gone:
 		return err
 	}
 }
 
-// due handles one firing.
-func (q *Queue) due(ctx context.Context, p int, m jetstream.Msg) {
+// fire handles one firing.
+func (d deadlines) fire(ctx context.Context, m jetstream.Msg) {
 	ep, id, attempt, err := streams.ParseDue(m.Subject())
 	if err != nil {
-		q.log.ErrorContext(ctx, "timer dropped", "error", err)
+		d.q.log.ErrorContext(ctx, "timer dropped", "err", err)
 		_ = m.Term()
 		return
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	at := place{ep, p}
-	r, err := q.readRecord(ctx, at, id, attempt)
+	at := record.Location{Endpoint: ep, Partition: d.partition}
+	r, err := d.q.read.record(ctx, at, id, attempt)
 	if err == nil {
-		_, err = q.overdue(ctx, at, r)
+		_, err = d.overdue(ctx, at, r)
 	}
-	if errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrMissing) {
+	if errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, bus.ErrMissing) {
 		_ = m.NakWithDelay(time.Second)
 		return
 	}
@@ -102,52 +102,51 @@ func (q *Queue) due(ctx context.Context, p int, m jetstream.Msg) {
 
 // overdue ends a run that is past its deadline, or whose holder alone kept it
 // and fell silent. It returns nil if there is nothing to end.
-func (q *Queue) overdue(ctx context.Context, at place, r *record) (*record, error) {
-	now := q.Now()
+func (d deadlines) overdue(ctx context.Context, at record.Location, r *record.Record) (*record.Record, error) {
+	now := d.q.Now()
 	switch {
 	case r.Status != job.InProgress || !now.Before(r.Expires):
 		return nil, nil //nolint:nilnil // nothing to end
 	case r.Overdue(now):
-		return q.timeOut(ctx, at, r)
-	case r.detached && now.Sub(r.changed) > r.lease && q.service.age() > r.lease:
-		if alive, _, err := q.askHolder(ctx, at, r); err != nil || alive {
+		return d.q.timeOut(ctx, at, r)
+	case r.Detached && now.Sub(r.Changed) > r.Lease && d.q.bus.Availability().Age() > r.Lease:
+		if alive, _, err := askHolder(ctx, d.q.bus, at, r); err != nil || alive {
 			return nil, err
 		}
-		return q.end(ctx, at, r, job.Fail, func(n *record) {
-			n.Lost++
-			n.Error = "worker lost: it fell silent after the job's ttl was made longer"
+		return d.q.end(ctx, at, r, job.Fail, func(n *record.Record) {
+			failLost(n, "worker lost: it fell silent after the job's ttl was made longer")
 		})
 	}
 	return nil, nil //nolint:nilnil // nothing to end
 }
 
 // timeOut ends a run on behalf of its holder.
-func (q *Queue) timeOut(ctx context.Context, at place, r *record) (*record, error) {
-	return q.end(ctx, at, r, job.TimeOut, func(n *record) { n.Error = job.ErrTextTimedOut })
+func (q *Queue) timeOut(ctx context.Context, at record.Location, r *record.Record) (*record.Record, error) {
+	return q.end(ctx, at, r, job.TimeOut, func(n *record.Record) { n.Error = job.ErrTextTimedOut })
 }
 
 // end writes an outcome that the holder did not, keeps the input for a retry,
-// tells the holder, and removes the queue message.
-func (q *Queue) end(ctx context.Context, at place, r *record, by job.Trigger, change func(*record)) (*record, error) {
-	msg, err := q.readMessage(ctx, at, r.ID)
-	if err != nil && !errors.Is(err, errNoMessage) {
+// notifies the holder, and removes the queue message.
+func (q *Queue) end(ctx context.Context, at record.Location, r *record.Record, by job.Trigger, change func(*record.Record)) (*record.Record, error) {
+	msg, err := q.read.message(ctx, at, r.ID)
+	if err != nil && !errors.Is(err, bus.ErrNoMessage) {
 		return nil, err
 	}
 	if msg == nil || msg.Attempt > r.Attempt {
-		if gone, err := q.ghost(ctx, at, r); err != nil || gone {
+		if gone, err := q.removeResurrected(ctx, at, r); err != nil || gone {
 			return nil, cmp.Or(err, job.ErrNotFound)
 		}
 	}
-	ended, err := q.move(ctx, at, r, by, func(n *record) {
+	ended, err := q.move(ctx, at, r, by, func(n *record.Record) {
 		if msg != nil && msg.Attempt == n.Attempt {
-			n.keepFor(msg)
+			keepInput(n, msg)
 		}
 		change(n)
 	})
 	if err != nil {
 		return nil, err
 	}
-	q.nudge(at, r.ID)
+	q.notify(at, r.ID)
 	q.dropMessage(ctx, at, r.ID, r.Attempt)
 	return ended, nil
 }

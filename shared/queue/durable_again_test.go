@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
 )
 
@@ -16,35 +17,35 @@ import (
 func TestARepeatedCallWaitsForTheDiskToo(t *testing.T) {
 	t.Parallel()
 	input := job.Request{Input: json.RawMessage(`{"n":1}`)}
-	tests := map[string]func(s *site, q *Queue, id job.ID) error{
-		"cancel": func(s *site, q *Queue, id job.ID) error {
+	tests := map[string]func(s *env, q *Queue, id job.ID) error{
+		"cancel": func(s *env, q *Queue, id job.ID) error {
 			_, err := q.Cancel(t.Context(), s.e, id)
 			return err
 		},
-		"ttl": func(s *site, q *Queue, id job.ID) error {
+		"ttl": func(s *env, q *Queue, id job.ID) error {
 			_, err := q.SetTTL(t.Context(), s.e, id, time.Hour)
 			return err
 		},
-		"submit": func(s *site, q *Queue, id job.ID) error {
-			_, _, err := q.SubmitAgain(t.Context(), s.e, id, job.Async, input)
+		"submit": func(s *env, q *Queue, id job.ID) error {
+			_, _, err := q.SubmitIdempotent(t.Context(), s.e, id, job.Async, input)
 			return err
 		},
-		"a look at what was submitted": func(s *site, q *Queue, id job.ID) error {
-			_, err := q.Accepted(t.Context(), s.e, id)
+		"a look at what was submitted": func(s *env, q *Queue, id job.ID) error {
+			_, err := q.DurableStatus(t.Context(), s.e, id)
 			return err
 		},
 	}
 	for name, call := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t)
+			s := newEnv(t)
 			id := s.submit(t)
 			if err := call(s, s.q, id); err != nil {
 				t.Fatal(err)
 			}
 			g := &gate{broken: 1 << 30}
-			if err := call(s, s.queue(t, Config{Durable: g.sync}), id); !errors.Is(err, ErrUnavailable) {
-				t.Errorf("again, while nothing gets to the disk: got %v, want ErrUnavailable", err)
+			if err := call(s, s.queue(t, Config{Durable: g.sync}), id); !errors.Is(err, bus.ErrUnavailable) {
+				t.Errorf("again, while nothing gets to the disk: got %v, want bus.ErrUnavailable", err)
 			}
 		})
 	}
@@ -53,9 +54,9 @@ func TestARepeatedCallWaitsForTheDiskToo(t *testing.T) {
 // Of retries that come at once each is answered for the one that came first.
 func TestARetryThatMeetsAnotherWaitsForTheDiskToo(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newEnv(t)
 	id := s.submit(t)
-	if _, err := next(t, s.taker(t, s.q, "w")).Fail(t.Context(), "no"); err != nil {
+	if _, err := next(t, s.consumer(t, s.q, "w")).Fail(t.Context(), "no"); err != nil {
 		t.Fatal(err)
 	}
 	g := &gate{broken: 1 << 30}
@@ -77,15 +78,15 @@ func TestARetryThatMeetsAnotherWaitsForTheDiskToo(t *testing.T) {
 // on the disk, is not told so by the record alone.
 func TestARepeatedOutcomeWaitsForTheDiskToo(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newEnv(t)
 	s.submit(t)
 	g := &gate{}
 	q := s.queue(t, Config{Durable: g.sync})
-	l := next(t, s.taker(t, q, "w"))
+	l := next(t, s.consumer(t, q, "w"))
 	g.breakFor(1 << 30)
 	for range 2 {
-		if _, err := l.Complete(t.Context(), nil); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("while nothing gets to the disk: got %v, want ErrUnavailable", err)
+		if _, err := l.Complete(t.Context(), nil); !errors.Is(err, bus.ErrUnavailable) {
+			t.Errorf("while nothing gets to the disk: got %v, want bus.ErrUnavailable", err)
 		}
 	}
 	g.breakFor(0)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/bus/barrier"
+	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/streams"
 )
@@ -50,42 +50,16 @@ func (g *gate) breakFor(waits int) {
 	g.broken = waits
 }
 
-// serveBarrier is the process that has the server. It ends with the test or
-// by the returned function.
-func (s *site) serveBarrier(t *testing.T, sync barrier.Func) (end func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	nc, done := s.Connect(t), make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := barrier.Serve(ctx, nc, streams.DurablePrefix, sync); err != nil {
-			t.Error(err)
-		}
-	}()
-	end = func() { cancel(); <-done }
-	t.Cleanup(end)
-	return end
-}
-
-func (s *site) barrierIsServed(t *testing.T) {
-	t.Helper()
-	for there, r := false, barrier.NewRemote(s.NC, streams.DurablePrefix); !there; {
-		var err error
-		if there, err = r.Exists(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestEveryWriteOfAJobWaitsAtTheBarrier(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	g := &gate{}
 	s.q = s.queue(t, Config{Durable: g.sync})
-	s.submit(t, func(r *job.Request) { r.Input = json.RawMessage(`"` + strings.Repeat("x", inlineMost) + `"`) })
+	s.submit(t, func(r *job.Request) { r.Input = json.RawMessage(`"` + strings.Repeat("x", maxInlinePayload) + `"`) })
 	if g.at(streams.Jobs("ep")) != 1 || g.at(streams.Payloads(0)) == 0 {
 		t.Errorf("submitted: got waits %v, want one for the job and some for its input", g.waited)
 	}
-	l := next(t, s.taker(t, s.q, "w"))
+	l := next(t, s.consumer(t, s.q, "w"))
 	records := g.at(streams.Records(0))
 	if records == 0 {
 		t.Errorf("taken: got waits %v, want one for the record", g.waited)
@@ -105,22 +79,24 @@ func TestEveryWriteOfAJobWaitsAtTheBarrier(t *testing.T) {
 }
 
 func TestAWriteThatMayNotBeOnTheDiskIsLookedForAgainAndNotMadeTwice(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	g := &gate{broken: 2}
 	s.q = s.queue(t, Config{Durable: g.sync})
 	id := s.submit(t)
 	if got := g.at(streams.Jobs("ep")); got != 3 {
 		t.Errorf("got %d waits, want three", got)
 	}
-	taker := s.taker(t, s.q, "w")
-	if l := next(t, taker); l.Job.ID != id {
+	consumer := s.consumer(t, s.q, "w")
+	if l := next(t, consumer); l.Job.ID != id {
 		t.Errorf("got job %s, want %s", l.Job.ID, id)
 	}
-	nothing(t, s.taker(t, s.q, "other"), 100*time.Millisecond)
+	nothing(t, s.consumer(t, s.q, "other"), 100*time.Millisecond)
 }
 
 func TestABrokenDiskIsUnavailableWithinFiveSeconds(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	g := &gate{}
 	s.q = s.queue(t, Config{Durable: g.sync})
 	g.breakFor(1 << 30)
@@ -135,10 +111,11 @@ func TestABrokenDiskIsUnavailableWithinFiveSeconds(t *testing.T) {
 }
 
 func TestAnotherProcessWaitsAtTheBarrierThatIsServed(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	g := &gate{}
-	end := s.serveBarrier(t, g.sync)
-	s.barrierIsServed(t)
+	end := s.ServeBarrier(t, streams.DurablePrefix, g.sync)
+	s.WaitForBarrier(t, streams.DurablePrefix)
 	s.q = s.queue(t, Config{})
 	s.submit(t)
 	if got := g.at(streams.Jobs("ep")); got != 1 {
@@ -152,14 +129,15 @@ func TestAnotherProcessWaitsAtTheBarrierThatIsServed(t *testing.T) {
 }
 
 func TestABarrierThatIsServedLaterIsFound(t *testing.T) {
-	s := newSite(t)
-	if s.q.barrier.Load() != nil {
+	t.Parallel()
+	s := newEnv(t)
+	if s.q.bus.HasBarrier() {
 		t.Fatal("got a barrier that nobody serves")
 	}
 	g := &gate{}
-	s.serveBarrier(t, g.sync)
+	s.ServeBarrier(t, streams.DurablePrefix, g.sync)
 	deadline := time.After(soon)
-	for tick := time.NewTicker(10 * time.Millisecond); s.q.barrier.Load() == nil; {
+	for tick := time.NewTicker(10 * time.Millisecond); !s.q.bus.HasBarrier(); {
 		select {
 		case <-tick.C:
 		case <-deadline:
@@ -173,7 +151,8 @@ func TestABarrierThatIsServedLaterIsFound(t *testing.T) {
 }
 
 func TestAWriteIsLookedForAgainAfterTheServerWasStartedAnew(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	var restart sync.Once
 	var q *Queue
 	startAnew := func() {
@@ -188,8 +167,8 @@ func TestAWriteIsLookedForAgainAfterTheServerWasStartedAnew(t *testing.T) {
 		restart.Do(startAnew)
 		return nil
 	}})
-	if err := q.durable(t.Context(), streams.Records(0), q.nc.ConnectedServerId()); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
+	if err := q.bus.WaitDurable(t.Context(), streams.Records(0), q.nc.ConnectedServerId()); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("got %v, want bus.ErrUnavailable", err)
 	}
 	s.q = q
 	id := s.submit(t)

@@ -13,20 +13,22 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // hauntable makes a queue that forgets soon, and a job that runs there.
-func hauntable(t *testing.T) (s *site, q *Queue, l *Lease) {
+func hauntable(t *testing.T) (s *env, q *Queue, l *Lease) {
 	t.Helper()
-	s = newSite(t, func(e *endpoint.Endpoint) { e.Retention, e.Lease = 3*time.Second, time.Minute })
-	q = s.queue(t, Config{ForgetGrace: time.Millisecond})
+	s = newEnv(t, func(e *endpoint.Endpoint) { e.Retention, e.Lease = 3*time.Second, time.Minute })
+	q = s.queue(t, Config{RemovalGrace: time.Millisecond})
 	s.submit(t)
-	return s, q, next(t, s.taker(t, s.q, "w"))
+	return s, q, next(t, s.consumer(t, s.q, "w"))
 }
 
 // written is the last write of the job's record, as a killed server brings it back.
-func (s *site) written(t *testing.T, j *job.Job) *nats.Msg {
+func (s *env) written(t *testing.T, j *job.Job) *nats.Msg {
 	t.Helper()
 	stream, err := s.JS.Stream(t.Context(), streams.Records(0))
 	if err != nil {
@@ -37,7 +39,7 @@ func (s *site) written(t *testing.T, j *job.Job) *nats.Msg {
 		t.Fatal(err)
 	}
 	back := nats.NewMsg(m.Subject)
-	back.Data, back.Header[metaHeader], back.Header[changeHeader] = m.Data, m.Header[metaHeader], m.Header[changeHeader]
+	back.Data, back.Header[record.MetaHeader], back.Header[record.ChangeHeader] = m.Data, m.Header[record.MetaHeader], m.Header[record.ChangeHeader]
 	return back
 }
 
@@ -49,17 +51,17 @@ func TestAGhostIsNotTakenForTheLiving(t *testing.T) {
 	}
 	facts := factsOf(t, q, 0, over(l.Job.ID))
 	s.forget(t, q, facts[len(facts)-1])
-	gone := func() bool { return s.left(t, streams.Records(0)) == 0 }
+	gone := func() bool { return s.Messages(t, streams.Records(0)) == 0 }
 	tests := map[string]func() error{
 		"its status":  func() error { _, err := q.Status(t.Context(), s.e, l.Job.ID); return err },
 		"its cancel":  func() error { _, err := q.Cancel(t.Context(), s.e, l.Job.ID); return err },
 		"another ttl": func() error { _, err := q.SetTTL(t.Context(), s.e, l.Job.ID, time.Hour); return err },
 		"its old timeout": func() error {
-			r, err := q.readRecord(t.Context(), placeOf(s.e), l.Job.ID, 1)
+			r, err := q.read.record(t.Context(), record.LocationOf(s.e), l.Job.ID, 1)
 			if err != nil {
 				return err
 			}
-			_, err = q.timeOut(t.Context(), placeOf(s.e), r)
+			_, err = q.timeOut(t.Context(), record.LocationOf(s.e), r)
 			return err
 		},
 	}
@@ -78,7 +80,7 @@ func TestAGhostIsNotTakenForTheLiving(t *testing.T) {
 
 func TestARunThatLastsIsNoGhost(t *testing.T) {
 	s, q, l := hauntable(t)
-	eventually(t, "the run is older than a ghost could be", func() bool {
+	testenv.Eventually(t, "the run is older than a ghost could be", func() bool {
 		return q.Now().Sub(l.Job.Started) > endpoint.MinRetention+time.Second
 	})
 	if j, err := q.Status(t.Context(), s.e, l.Job.ID); err != nil || j.Status != job.InProgress {
@@ -92,11 +94,13 @@ func TestARunThatLastsIsNoGhost(t *testing.T) {
 // What lives without its queue message cannot be told from a ghost, so its
 // record is not removed at all.
 func TestRecordsWhoseMessageProvesNothingAreKept(t *testing.T) {
+	t.Parallel()
 	big := json.RawMessage(`{"x":"` + strings.Repeat("x", 300<<10) + `"}`)
 	for name, running := range map[string]bool{"its message was replaced": false, "it was detached": true} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, func(e *endpoint.Endpoint) { e.Retention, e.TTL = time.Second, time.Minute })
-			q := s.queue(t, Config{ForgetGrace: time.Millisecond})
+			t.Parallel()
+			s := newEnv(t, func(e *endpoint.Endpoint) { e.Retention, e.TTL = time.Second, time.Minute })
+			q := s.queue(t, Config{RemovalGrace: time.Millisecond})
 			id := s.submit(t, func(r *job.Request) { r.Input = big })
 			longer := func() {
 				if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
@@ -106,7 +110,7 @@ func TestRecordsWhoseMessageProvesNothingAreKept(t *testing.T) {
 			if !running {
 				longer()
 			}
-			l := next(t, s.taker(t, s.q, "w"))
+			l := next(t, s.consumer(t, s.q, "w"))
 			if running {
 				longer()
 			}
@@ -118,10 +122,10 @@ func TestRecordsWhoseMessageProvesNothingAreKept(t *testing.T) {
 			}
 			facts := factsOf(t, q, 0, over(id))
 			s.forget(t, q, facts[len(facts)-1])
-			if n := s.left(t, streams.Records(0)); n != 1 {
+			if n := s.Messages(t, streams.Records(0)); n != 1 {
 				t.Errorf("got %d records, want the one kept", n)
 			}
-			if n := s.left(t, streams.Payloads(0)); n != 0 {
+			if n := s.Messages(t, streams.Payloads(0)); n != 0 {
 				t.Errorf("got %d messages of payloads left", n)
 			}
 			if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
@@ -133,25 +137,26 @@ func TestRecordsWhoseMessageProvesNothingAreKept(t *testing.T) {
 
 // With the last attempt forgotten, the one before must not be what is told.
 func TestForgetTakesEarlierAttemptsAlong(t *testing.T) {
-	s := newSite(t, func(e *endpoint.Endpoint) { e.Retention = time.Hour })
-	q := s.queue(t, Config{ForgetGrace: time.Millisecond})
-	taker := s.taker(t, s.q, "w")
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Retention = time.Hour })
+	q := s.queue(t, Config{RemovalGrace: time.Millisecond})
+	consumer := s.consumer(t, s.q, "w")
 	id := s.submit(t)
-	if _, err := next(t, taker).Fail(t.Context(), "no"); err != nil {
+	if _, err := next(t, consumer).Fail(t.Context(), "no"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := next(t, taker).Complete(t.Context(), nil); err != nil {
+	if _, err := next(t, consumer).Complete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Millisecond); !errors.Is(err, job.ErrNotFound) {
 		t.Fatalf("got %v, want the job over", err)
 	}
-	facts := factsOf(t, q, 0, func(f Fact) bool { return f.Job.Attempt == 2 && f.Touch })
+	facts := factsOf(t, q, 0, func(f RecordChange) bool { return f.Job.Attempt == 2 && f.Touch })
 	s.forget(t, q, facts[len(facts)-1])
-	if n := s.left(t, streams.Records(0)); n != 1 {
+	if n := s.Messages(t, streams.Records(0)); n != 1 {
 		t.Errorf("got %d records, want that of the last attempt kept", n)
 	}
 	if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
@@ -162,10 +167,11 @@ func TestForgetTakesEarlierAttemptsAlong(t *testing.T) {
 // A killed server brings an earlier attempt back as its end was written first. So
 // its record stays after its ttl was changed, and the record that hides it too.
 func TestForgetKeepsAnEarlierAttemptWhoseTTLWasChanged(t *testing.T) {
-	s := newSite(t, func(e *endpoint.Endpoint) { e.Retention = 3 * time.Second })
-	q := s.queue(t, Config{ForgetGrace: time.Millisecond})
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Retention = 3 * time.Second })
+	q := s.queue(t, Config{RemovalGrace: time.Millisecond})
 	id := s.submit(t)
-	if _, err := next(t, s.taker(t, s.q, "w")).Fail(t.Context(), "no"); err != nil {
+	if _, err := next(t, s.consumer(t, s.q, "w")).Fail(t.Context(), "no"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
@@ -177,9 +183,9 @@ func TestForgetKeepsAnEarlierAttemptWhoseTTLWasChanged(t *testing.T) {
 	if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
 		t.Fatal(err)
 	}
-	facts := factsOf(t, q, 0, func(f Fact) bool { return f.Job.Attempt == 2 && f.Job.Status == job.Cancelled })
+	facts := factsOf(t, q, 0, func(f RecordChange) bool { return f.Job.Attempt == 2 && f.Job.Status == job.Cancelled })
 	s.forget(t, q, facts[len(facts)-1])
-	if n := s.left(t, streams.Records(0)); n != 2 {
+	if n := s.Messages(t, streams.Records(0)); n != 2 {
 		t.Errorf("got %d records, want those of both attempts", n)
 	}
 	if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
@@ -209,11 +215,11 @@ func TestAGhostBehindALaterAttemptIsKnown(t *testing.T) {
 			return err
 		},
 		"its old timeout": func() error {
-			r, err := q.readRecord(t.Context(), placeOf(s.e), l.Job.ID, 1)
+			r, err := q.read.record(t.Context(), record.LocationOf(s.e), l.Job.ID, 1)
 			if err != nil {
 				return err
 			}
-			if _, err = q.timeOut(t.Context(), placeOf(s.e), r); !errors.Is(err, job.ErrNotFound) {
+			if _, err = q.timeOut(t.Context(), record.LocationOf(s.e), r); !errors.Is(err, job.ErrNotFound) {
 				t.Errorf("got %v, want job.ErrNotFound", err)
 			}
 			return nil
@@ -226,7 +232,7 @@ func TestAGhostBehindALaterAttemptIsKnown(t *testing.T) {
 		if err := look(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if n := s.left(t, streams.Records(0)); n != 0 {
+		if n := s.Messages(t, streams.Records(0)); n != 0 {
 			t.Errorf("%s: got %d records, want the ghost removed", name, n)
 		}
 	}
@@ -261,7 +267,7 @@ func TestARunWhoseQueueWasCutOffIsNoGhost(t *testing.T) {
 	for range 30 {
 		s.submit(t)
 	}
-	eventually(t, "the run is older than a ghost could be", func() bool {
+	testenv.Eventually(t, "the run is older than a ghost could be", func() bool {
 		return q.Now().Sub(l.Job.Started) > endpoint.MinRetention+time.Second
 	})
 	if j, err := q.Status(t.Context(), s.e, l.Job.ID); err != nil || j.Status != job.InProgress {

@@ -11,7 +11,7 @@ import (
 )
 
 // handedOut is what ListHandedOut returns, in order.
-func (s *site) handedOut(t *testing.T, class job.Class) []job.ID {
+func (s *env) handedOut(t *testing.T, class job.Class) []job.ID {
 	t.Helper()
 	ids, err := s.q.ListHandedOut(t.Context(), s.e, class)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *site) handedOut(t *testing.T, class job.Class) []job.ID {
 }
 
 // deliver hands out n messages of a class to nobody who would pick them up.
-func (s *site) deliver(t *testing.T, class job.Class, n int) {
+func (s *env) deliver(t *testing.T, class job.Class, n int) {
 	t.Helper()
 	inbox := s.q.nc.NewInbox()
 	sub, err := s.q.nc.SubscribeSync(inbox)
@@ -30,7 +30,7 @@ func (s *site) deliver(t *testing.T, class job.Class, n int) {
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := s.q.sendPull(s.e.ID, class, inbox, n, soon); err != nil {
+	if err := sendPull(s.q.nc, s.e.ID, class, inbox, n, soon); err != nil {
 		t.Fatal(err)
 	}
 	for range n {
@@ -41,13 +41,14 @@ func (s *site) deliver(t *testing.T, class job.Class, n int) {
 }
 
 func TestJobsThatWereHandedOutAreListedAndCountedAsTheyStand(t *testing.T) {
-	s := newSite(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
 	low := func(r *job.Request) { r.Policy.LowPriority = true }
 	if got := s.handedOut(t, job.Normal); len(got) > 0 {
 		t.Errorf("no job: got %v, want none", got)
 	}
 	done, back, runs := s.submit(t), s.submit(t), s.submit(t)
-	w, v := s.taker(t, s.q, "w"), s.taker(t, s.q, "v")
+	w, v := s.consumer(t, s.q, "w"), s.consumer(t, s.q, "v")
 	if _, err := next(t, w).Complete(t.Context(), []byte(`1`)); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestJobsThatWereHandedOutAreListedAndCountedAsTheyStand(t *testing.T) {
 		t.Fatalf("got %s and %s, want %s and %s", lease.Job.ID, l.Job.ID, back, runs)
 	}
 	w.Close()
-	if err := lease.GiveBack(t.Context()); err != nil {
+	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	silent, lowly := s.submit(t), s.submit(t, low)
@@ -78,7 +79,7 @@ func TestJobsThatWereHandedOutAreListedAndCountedAsTheyStand(t *testing.T) {
 		5: {Queued: 2, QueuedLow: 1, Running: 5, RunningLow: 1}, // all are held, as far as workers say
 		4: {Queued: 5, QueuedLow: 2, Running: 2},                // what cannot be read counts as handed out
 	} {
-		if got, err := s.q.CountByStatus(t.Context(), s.e, named); err != nil || got != want {
+		if got, err := s.q.CountByStatus(t.Context(), s.e, named); err != nil || got.Stats != want {
 			t.Errorf("workers name %d: got %+v, %v, want %+v", named, got, err, want)
 		}
 	}
@@ -86,16 +87,17 @@ func TestJobsThatWereHandedOutAreListedAndCountedAsTheyStand(t *testing.T) {
 
 // A message that a crash left behind a decided job is no job that waits.
 func TestWhatIsDecidedIsNotCountedAsWaiting(t *testing.T) {
-	s := newSite(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
 	s.submit(t)
-	lease := next(t, s.taker(t, s.q, "w"))
+	lease := next(t, s.consumer(t, s.q, "w"))
 	lease.mu.Lock()
-	lease.rec.ack = s.q.nc.NewInbox() // its acknowledgement is lost
+	lease.rec.AckSubject = s.q.nc.NewInbox() // its acknowledgement is lost
 	lease.mu.Unlock()
 	if _, err := lease.Complete(t.Context(), []byte(`1`)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.q.CountByStatus(t.Context(), s.e, 0); err != nil || got != (Stats{Running: 1}) {
+	if got, err := s.q.CountByStatus(t.Context(), s.e, 0); err != nil || got.Stats != (Stats{Running: 1}) {
 		t.Errorf("got %+v, %v, want its message only", got, err)
 	}
 }

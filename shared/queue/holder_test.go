@@ -11,6 +11,8 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -27,16 +29,17 @@ func expired(t *testing.T, q *Queue, l *Lease) {
 // A worker that beats keeps its job although the server hands it out again, and
 // whoever gets it has seen good service for more than a lease.
 func TestALivingHolderIsAskedAndKeepsItsJob(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	second := s.queue(t, Config{})
-	eventually(t, "served for a lease", func() bool { return second.service.age() > s.e.Lease })
+	testenv.Eventually(t, "served for a lease", func() bool { return second.bus.Availability().Age() > s.e.Lease })
 	id := s.submit(t)
-	l := next(t, s.taker(t, s.q, "holder"))
+	l := next(t, s.consumer(t, s.q, "holder"))
 	ctx, stop := context.WithCancel(t.Context())
 	wait := beat(ctx, t, s.e.Lease, []*Lease{l})
 	for range 3 {
 		expired(t, s.q, l)
-		nothing(t, s.taker(t, second, "other"), s.e.Lease)
+		nothing(t, s.consumer(t, second, "other"), s.e.Lease)
 	}
 	stop()
 	wait()
@@ -48,25 +51,26 @@ func TestALivingHolderIsAskedAndKeepsItsJob(t *testing.T) {
 
 // The same for a worker that is heard of by a gateway.
 func TestALivingRemoteHolderIsAskedAndKeepsItsJob(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	second := s.queue(t, Config{})
-	eventually(t, "served for a lease", func() bool { return second.service.age() > s.e.Lease })
+	testenv.Eventually(t, "served for a lease", func() bool { return second.bus.Availability().Age() > s.e.Lease })
 	id, l := s.handed(t, "remote")
-	stop, err := s.q.Nudged(s.e, func(job.ID) {})
+	stop, err := s.q.OnNotify(s.e, func(job.ID) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	if err := s.q.Keep(t.Context(), s.e, id, "remote"); err != nil {
+	if err := s.q.Heartbeat(t.Context(), s.e, id, "remote"); err != nil {
 		t.Fatal(err)
 	}
 	expired(t, s.q, l)
-	nothing(t, s.taker(t, second, "other"), s.e.Lease/2)
-	if err := s.q.Keep(t.Context(), s.e, id, "remote"); err != nil {
+	nothing(t, s.consumer(t, second, "other"), s.e.Lease/2)
+	if err := s.q.Heartbeat(t.Context(), s.e, id, "remote"); err != nil {
 		t.Errorf("the worker lost its job: %v", err)
 	}
 	// Nobody hears of it for a lease: now it is lost.
-	l2 := next(t, s.taker(t, second, "other"))
+	l2 := next(t, s.consumer(t, second, "other"))
 	if l2.Job.ID != id || l2.Job.Lost != 1 {
 		t.Errorf("got %+v, want the job of the silent worker", l2.Job)
 	}
@@ -75,16 +79,17 @@ func TestALivingRemoteHolderIsAskedAndKeepsItsJob(t *testing.T) {
 // Workers that end before they have lived for a lease take over all the same, if
 // somebody else has seen good service for as long.
 func TestANewProcessTakesOverOnTheWordOfAnOlderOne(t *testing.T) {
-	s := newSite(t, func(e *endpoint.Endpoint) { e.Lease = 5 * time.Second })
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = 5 * time.Second })
 	s.deadlines(t)
 	id := s.submit(t)
 	holder := s.queue(t, Config{})
-	l := next(t, s.taker(t, holder, "dies"))
-	eventually(t, "the holder has been silent for a lease", func() bool { return !l.alive() && s.q.service.age() > s.e.Lease })
+	l := next(t, s.consumer(t, holder, "dies"))
+	testenv.Eventually(t, "the holder has been silent for a lease", func() bool { return !l.alive() && s.q.bus.Availability().Age() > s.e.Lease })
 	expired(t, s.q, l)
 	young := s.queue(t, Config{})
-	got := next(t, s.taker(t, young, "young"))
-	if age := young.service.age(); got.Job.ID != id || got.Job.Lost != 1 || age >= s.e.Lease {
+	got := next(t, s.consumer(t, young, "young"))
+	if age := young.bus.Availability().Age(); got.Job.ID != id || got.Job.Lost != 1 || age >= s.e.Lease {
 		t.Errorf("got %+v after %s of service, want the job of the silent worker within a lease", got.Job, age)
 	}
 }
@@ -92,13 +97,14 @@ func TestANewProcessTakesOverOnTheWordOfAnOlderOne(t *testing.T) {
 // A delivery that is older than the record's life is dropped: the job ended and
 // was forgotten while the worker was suspended.
 func TestADeliveryOlderThanItsJobRunsNothing(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t)
 	q := s.queue(t, Config{})
-	w := s.taker(t, q, "suspended")
+	w := s.consumer(t, q, "suspended")
 	old := s.delivery(t, q)
 	old.steady = false
-	l := next(t, s.taker(t, s.q, "other")) // after a lease
+	l := next(t, s.consumer(t, s.q, "other")) // after a lease
 	if _, err := l.Complete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -114,12 +120,13 @@ func TestADeliveryOlderThanItsJobRunsNothing(t *testing.T) {
 
 // The same, suspended between the look at the queue and the write of the record.
 func TestAPickUpThatComesTooLateExpires(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t)
 	q := s.queue(t, Config{})
-	w := s.taker(t, q, "suspended")
+	w := s.consumer(t, q, "suspended")
 	old := s.delivery(t, q)
-	l := next(t, s.taker(t, s.q, "other"))
+	l := next(t, s.consumer(t, s.q, "other"))
 	if _, err := l.Complete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -163,25 +170,14 @@ func TestAnOldDeliveryIsNotGivenBack(t *testing.T) {
 	}
 }
 
-func TestElapsedCountsASuspension(t *testing.T) {
-	from := time.Now()
-	to := from.Add(time.Second)
-	if got := elapsed(from, to); got != time.Second {
-		t.Errorf("got %v, want 1s", got)
-	}
-	// The wall clock went on for an hour, the monotonic one did not.
-	if got := elapsed(from, to.Round(0).Add(time.Hour)); got != time.Hour+time.Second {
-		t.Errorf("got %v, want 1h0m1s", got)
-	}
-}
-
 // A pick-up whose write took long starts the clock of the run when it was taken:
 // the handler has not begun.
 func TestAnOutageAtThePickUpDoesNotCountAsRunning(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t, func(r *job.Request) { r.Policy.ExecutionTimeout = 5 * time.Second })
 	old := s.delivery(t, s.q)
-	w := s.taker(t, s.q, "w")
+	w := s.consumer(t, s.q, "w")
 	got := make(chan *Lease, 1)
 	s.Stop()
 	go func() {
@@ -193,7 +189,7 @@ func TestAnOutageAtThePickUpDoesNotCountAsRunning(t *testing.T) {
 		}
 		got <- l
 	}()
-	away := time.NewTimer(2 * slowPickup)
+	away := time.NewTimer(2 * slowClaim)
 	<-away.C
 	s.Start()
 	back := s.q.Now()
@@ -208,7 +204,7 @@ func TestAnOutageAtThePickUpDoesNotCountAsRunning(t *testing.T) {
 
 // delivery is that of the next queue message to a process that has done
 // nothing with it yet.
-func (s *site) delivery(t *testing.T, q *Queue) *received {
+func (s *env) delivery(t *testing.T, q *Queue) *received {
 	t.Helper()
 	inbox := make(chan *nats.Msg, 1)
 	name := q.nc.NewInbox()
@@ -217,7 +213,7 @@ func (s *site) delivery(t *testing.T, q *Queue) *received {
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := q.sendPull(s.e.ID, job.Normal, name, 1, pullExpires); err != nil {
+	if err := sendPull(q.nc, s.e.ID, job.Normal, name, 1, pullExpires); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -234,13 +230,14 @@ func (s *site) delivery(t *testing.T, q *Queue) *received {
 
 // forgetNow removes the record of a job that ended, as the recorder does when
 // its retention is over.
-func (s *site) forgetNow(t *testing.T, id job.ID) {
+func (s *env) forgetNow(t *testing.T, id job.ID) {
 	t.Helper()
-	r, err := s.q.readRecord(t.Context(), placeOf(s.e), id, 1)
+	testenv.Eventually(t, "its ack is processed", func() bool { return s.Messages(t, streams.Jobs(s.e.ID)) == 0 })
+	r, err := s.q.read.record(t.Context(), record.LocationOf(s.e), id, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.q.remove(t.Context(), streams.Records(s.e.Partition), r.seq); err != nil {
+	if err := s.q.bus.Remove(t.Context(), streams.Records(s.e.Partition), r.Seq); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
@@ -25,7 +26,7 @@ const (
 	// DefectMessage: the job has not ended, and its queue lost its message.
 	DefectMessage DefectKind = "message"
 	// DefectLeftover: the job has not ended, and its message was removed from its
-	// queue. NATS was killed and brought a forgotten record back (ghost.go).
+	// queue. NATS was killed and brought a forgotten record back (read.go).
 	DefectLeftover DefectKind = "leftover"
 )
 
@@ -38,28 +39,24 @@ type Defect struct {
 	Err      error
 }
 
-// Inspect checks one message of a queue, of the records, the webhooks or the log
-// of deliveries, as bus.BatchGet read it, and what it needs elsewhere. It changes
+// Inspect checks one message of a queue or of the records, as bus.BatchGet read
+// it, and what it needs elsewhere. It changes
 // nothing. It returns nil for a job without a defect, that is hidden by its
 // age, or that was written again meanwhile, and for messages of other streams. It
-// returns ErrUnavailable.
+// returns bus.ErrUnavailable.
 //
 // A queue message without a record is as it should be: the record begins with the
 // pick-up. So is a message whose attempt has ended: the next delivery removes it.
 func (q *Queue) Inspect(ctx context.Context, stream string, m *nats.Msg) (*Defect, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	got := &stored{subject: m.Header.Get(jetstream.SubjectHeader), seq: bus.Sequence(m), header: m.Header, data: m.Data}
+	got := &bus.Message{Subject: m.Header.Get(jetstream.SubjectHeader), Seq: bus.Sequence(m), Header: m.Header, Data: m.Data}
 	part, _ := streams.PartOf(stream)
-	switch {
-	case part == streams.PartJobs:
-		return q.inspectQueued(ctx, stream, got)
-	case part == streams.PartRecords:
-		return q.inspectRecord(ctx, stream, got)
-	case stream == streams.Webhooks, stream == streams.Undelivered:
-		return q.inspectCompletion(ctx, stream, got)
-	case stream == streams.Deliveries:
-		return inspectDelivery(got), nil
+	if part == streams.PartJobs {
+		return q.read.inspectQueued(ctx, stream, got)
+	}
+	if part == streams.PartRecords {
+		return q.read.inspectRecord(ctx, stream, got)
 	}
 	return nil, nil //nolint:nilnil // no defect is no error
 }
@@ -68,89 +65,89 @@ func malformed(endpoint string, id job.ID, err error) (*Defect, error) {
 	return &Defect{DefectForm, endpoint, id, err}, nil
 }
 
-func (q *Queue) inspectQueued(ctx context.Context, stream string, m *stored) (*Defect, error) {
-	at := place{endpoint: streams.EndpointOf(m.subject)}
-	r, err := decode(at, streams.JobOf(m.subject), m)
+func (rd reader) inspectQueued(ctx context.Context, stream string, m *bus.Message) (*Defect, error) {
+	at := record.Location{Endpoint: streams.EndpointOf(m.Subject)}
+	r, err := record.Decode(at, streams.JobOf(m.Subject), m)
 	if err != nil {
-		return malformed(at.endpoint, streams.JobOf(m.subject), err)
+		return malformed(at.Endpoint, streams.JobOf(m.Subject), err)
 	}
-	if !r.Visible(q.Now()) || r.inRef == nil {
+	if !r.Visible(rd.bus.Now()) || r.InputRef == nil {
 		return nil, nil //nolint:nilnil // no defect is no error
 	}
-	d, err := q.inspectPayload(ctx, r, r.inRef)
+	d, err := CheckPayload(ctx, rd.bus, r, r.InputRef)
 	if d == nil || err != nil {
 		return nil, err
 	}
-	if at.partition, err = streams.PartitionOf(r.inRef.Subject); err != nil {
+	if at.Partition, err = streams.PartitionOf(r.InputRef.Subject); err != nil {
 		return d, nil //nolint:nilerr // that is the defect
 	}
-	record, err := q.readRecord(ctx, at, r.ID, r.Attempt)
+	record, err := rd.record(ctx, at, r.ID, r.Attempt)
 	if err == nil && record.Status.Terminal() { // the message is left over
 		return nil, nil //nolint:nilnil // no defect is no error
 	}
-	if err != nil && !errors.Is(err, errNoMessage) {
+	if err != nil && !errors.Is(err, bus.ErrNoMessage) {
 		return nil, err
 	}
-	return q.confirm(ctx, stream, m.seq, d)
+	return ConfirmDefect(ctx, rd.bus, stream, m.Seq, d)
 }
 
-func (q *Queue) inspectRecord(ctx context.Context, stream string, m *stored) (*Defect, error) {
-	if !strings.Contains(m.subject, ".r.") {
+func (rd reader) inspectRecord(ctx context.Context, stream string, m *bus.Message) (*Defect, error) {
+	if !strings.Contains(m.Subject, ".r.") {
 		return nil, nil //nolint:nilnil // a timer
 	}
-	ep, id, _, err := streams.ParseRecord(m.subject)
+	ep, id, _, err := streams.ParseRecord(m.Subject)
 	if err != nil {
 		return malformed("", "", err)
 	}
-	r, err := decode(place{endpoint: ep}, id, m)
+	r, err := record.Decode(record.Location{Endpoint: ep}, id, m)
 	if err != nil {
 		return malformed(ep, id, err)
 	}
-	if !r.Visible(q.Now()) {
+	if !r.Visible(rd.bus.Now()) {
 		return nil, nil //nolint:nilnil // no defect is no error
 	}
-	for _, ref := range r.needed() {
-		if d, err := q.inspectPayload(ctx, r, ref); d != nil || err != nil {
+	for _, ref := range neededPayloads(r) {
+		if d, err := CheckPayload(ctx, rd.bus, r, ref); d != nil || err != nil {
 			if err != nil {
 				return nil, err
 			}
-			return q.confirm(ctx, stream, m.seq, d)
+			return ConfirmDefect(ctx, rd.bus, stream, m.Seq, d)
 		}
 	}
-	d, err := q.inspectPending(ctx, r)
+	d, err := rd.inspectPending(ctx, r)
 	if d == nil || err != nil {
 		return nil, err
 	}
-	return q.confirm(ctx, stream, m.seq, d)
+	return ConfirmDefect(ctx, rd.bus, stream, m.Seq, d)
 }
 
-// needed are the payloads that somebody may yet read: the input of an attempt
+// neededPayloads are the payloads that somebody may yet read: the input of an attempt
 // that may run or be retried, and an output.
-func (r *record) needed() []*payloadRef {
-	var all []*payloadRef
-	if r.inRef != nil && (!r.Status.Terminal() || retryable(r.Status)) {
-		all = append(all, r.inRef)
+func neededPayloads(r *record.Record) []*record.PayloadRef {
+	var all []*record.PayloadRef
+	if r.InputRef != nil && (!r.Status.Terminal() || r.Status.Retryable()) {
+		all = append(all, r.InputRef)
 	}
-	if r.outRef != nil {
-		all = append(all, r.outRef)
+	if r.OutputRef != nil {
+		all = append(all, r.OutputRef)
 	}
 	return all
 }
 
 // inspectPending looks for the queue message of an attempt that has not ended.
-func (q *Queue) inspectPending(ctx context.Context, r *record) (*Defect, error) {
-	if r.Status.Terminal() || r.detached {
+func (rd reader) inspectPending(ctx context.Context, r *record.Record) (*Defect, error) {
+	if r.Status.Terminal() || r.Detached {
 		return nil, nil //nolint:nilnil // no defect is no error
 	}
-	at := place{endpoint: r.Endpoint}
-	_, err := q.readMessage(ctx, at, r.ID)
-	if err == nil || errors.Is(err, ErrMissing) {
+	at := record.Location{Endpoint: r.Endpoint}
+	_, err := rd.message(ctx, at, r.ID)
+	if err == nil || errors.Is(err, bus.ErrMissing) {
 		return nil, nil //nolint:nilnil // the doctor names a missing queue by itself
 	}
-	if !errors.Is(err, errNoMessage) {
+	if !errors.Is(err, bus.ErrNoMessage) {
 		return nil, err
 	}
-	removed, proof := q.proves(ctx, at, r)
+	removed, proof := rd.queueIsOriginal(ctx, at, r)
 	if proof != nil {
 		return nil, proof
 	}
@@ -160,58 +157,20 @@ func (q *Queue) inspectPending(ctx context.Context, r *record) (*Defect, error) 
 	return &Defect{DefectMessage, r.Endpoint, r.ID, err}, nil
 }
 
-func (q *Queue) inspectPayload(ctx context.Context, r *record, ref *payloadRef) (*Defect, error) {
-	p, err := streams.PartitionOf(ref.Subject)
-	if err == nil {
-		_, err = q.loadPayload(ctx, place{r.Endpoint, p}, ref)
-	}
-	if err == nil || errors.Is(err, ErrUnavailable) {
+// CheckPayload reads a payload of r, which is beside it; nil if it is whole. It
+// returns bus.ErrUnavailable.
+func CheckPayload(ctx context.Context, c *bus.Client, r *record.Record, ref *record.PayloadRef) (*Defect, error) {
+	_, err := record.LoadPayload(ctx, c, ref)
+	if err == nil || errors.Is(err, bus.ErrUnavailable) {
 		return nil, err
 	}
 	return &Defect{DefectPayload, r.Endpoint, r.ID, err}, nil
 }
 
-func (q *Queue) inspectCompletion(ctx context.Context, stream string, m *stored) (*Defect, error) {
-	ep, id, _, err := streams.ParseCompletion(m.subject)
-	if err != nil {
-		return malformed("", "", err)
-	}
-	r, err := decode(place{endpoint: ep}, id, m)
-	if err != nil {
-		return malformed(ep, id, err)
-	}
-	for _, ref := range []*payloadRef{r.inRef, r.outRef} {
-		if ref == nil {
-			continue
-		}
-		if d, err := q.inspectPayload(ctx, r, ref); err != nil || d != nil {
-			if err != nil {
-				return nil, err
-			}
-			return q.confirm(ctx, stream, m.seq, d)
-		}
-	}
-	return nil, nil //nolint:nilnil // no defect is no error
-}
-
-func inspectDelivery(m *stored) *Defect {
-	if ep, several := streams.ParseFirstTries(m.subject); several {
-		if _, err := appendFirstTries(nil, ep, m.data, m.seq); err != nil {
-			return &Defect{Kind: DefectForm, Endpoint: ep, Err: err}
-		}
-		return nil
-	}
-	d, err := deliveryOf(m.subject, m.data, m.seq)
-	if err != nil {
-		return &Defect{DefectForm, d.Endpoint, d.Job, err}
-	}
-	return nil
-}
-
-// confirm returns the defect if its message is still the newest on its subject.
-func (q *Queue) confirm(ctx context.Context, stream string, seq uint64, d *Defect) (*Defect, error) {
-	_, err := q.leaderSeq(ctx, stream, seq)
-	if errors.Is(err, errNoMessage) {
+// ConfirmDefect returns the defect if its message is still the newest on its subject.
+func ConfirmDefect(ctx context.Context, c *bus.Client, stream string, seq uint64, d *Defect) (*Defect, error) {
+	_, err := c.LeaderAt(ctx, stream, seq)
+	if errors.Is(err, bus.ErrNoMessage) {
 		return nil, nil //nolint:nilnil // it was written again, or removed
 	}
 	if err != nil {

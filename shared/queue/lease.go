@@ -2,20 +2,23 @@ package queue
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
+	"flightline/shared/bus"
+	"flightline/shared/chunks"
 	"flightline/shared/job"
+	"flightline/shared/mutation"
+	"flightline/shared/record"
+	"flightline/streams"
 )
 
 // Lease is a worker's hold on one run of a job: (job, attempt, run). It lasts
-// while it is extended, and ends with an outcome, with GiveBack, or with
+// while it is extended, and ends with an outcome, with Release, or with
 // ErrLost. It is safe for concurrent use.
 type Lease struct {
 	// Job is the job as it was picked up.
@@ -25,8 +28,8 @@ type Lease struct {
 	// S3Config is the submission's, or nil. It is a secret.
 	S3Config json.RawMessage
 
-	t       *Taker
-	msg     *record // the queue message; nil until a far lease needs it
+	t       *Consumer
+	msg     *record.Record // the queue message; nil until a far lease needs it
 	changed chan struct{}
 	ackTo   string // the subject that extends and ends the lease
 	given   string // the server start that gave it
@@ -35,21 +38,14 @@ type Lease struct {
 	// time. Nil while it is not this process's affair.
 	extended atomic.Pointer[time.Time]
 
-	mu    sync.Mutex
-	rec   *record // as this process last saw it
-	seen  *record // the record of this run once it was found ended
-	chunk uint64  // last sequence on the output subject of this run
-	// behind: chunk must be looked up first, because other processes emit too.
-	behind bool
-	// What Emit could not finish: the chunk's hash, its messages that are not
-	// known to be stored, and whether the first of them may be.
-	emitting [sha256.Size]byte
-	unsent   []*nats.Msg
-	unsure   bool
+	mu     sync.Mutex
+	rec    *record.Record // as this process last saw it
+	seen   *record.Record // the record of this run once it was found ended
+	output *chunks.Writer // see writer
 }
 
 // Changed receives a value when somebody else wrote the job's record. Call
-// Extend then: it tells whether the lease is lost or its limits moved.
+// Extend then: it reports whether the lease is lost, and reads its limits.
 func (l *Lease) Changed() <-chan struct{} { return l.changed }
 
 func (l *Lease) signal() {
@@ -64,7 +60,7 @@ func (l *Lease) signal() {
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.rec.deadline()
+	return l.rec.CurrentDeadline()
 }
 
 // Expires is when the job's ttl ends it, in server time.
@@ -77,18 +73,18 @@ func (l *Lease) Expires() time.Time {
 // Extend is the heartbeat: call it every third of the endpoint's lease, and
 // when Changed receives. It returns ErrLost once the job was cancelled, timed
 // out, expired, or given to another worker: the handler should stop, its
-// result is not wanted. ErrUnavailable means that nothing is known; go on and
+// result is not wanted. bus.ErrUnavailable means that nothing is known; go on and
 // try again.
 func (l *Lease) Extend(ctx context.Context) error {
 	// Before the lock: another call may hold it for as long as JetStream does
 	// not answer, and the heartbeat must not wait for that. It is lost while
 	// NATS is away; so are the deliveries that it prevents.
-	sent := l.t.q.current(l.given, l.far)
+	sent := l.t.q.sameServer(l.given, l.far)
 	if sent {
 		_ = l.t.q.nc.Publish(l.ackTo, []byte("+WPI"))
 	}
 	l.touch()
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +103,7 @@ func (l *Lease) touch() {
 }
 
 // alive reports whether the holder has extended the lease within its time, by the
-// monotonic clock: a wall clock that is set forward makes nobody silent.
+// monotonic clock: a wall clock that is set forward makes no holder silent.
 func (l *Lease) alive() bool {
 	last := l.extended.Load()
 	return last != nil && time.Since(*last) < l.t.e.Lease
@@ -116,17 +112,17 @@ func (l *Lease) alive() bool {
 // lives says in the record that the holder lives, where that is not the
 // business of the queue message alone.
 func (l *Lease) lives(ctx context.Context) error {
-	if !l.rec.detached && l.rec.confirm == 0 {
+	if !l.rec.Detached && l.rec.AckTimeout == 0 {
 		return nil
 	}
-	return l.write(ctx, job.Touch, func(n *record) { n.confirm = 0 })
+	return l.write(ctx, job.Touch, func(n *record.Record) { n.AckTimeout = 0 })
 }
 
 // refresh reads the record and checks that the run still holds it.
 func (l *Lease) refresh(ctx context.Context) error {
-	r, err := l.t.q.readRecord(ctx, l.t.at, l.Job.ID, l.Job.Attempt)
+	r, err := l.t.q.read.record(ctx, l.t.at, l.Job.ID, l.Job.Attempt)
 	switch {
-	case errors.Is(err, errNoMessage):
+	case errors.Is(err, bus.ErrNoMessage):
 		return l.lost()
 	case err != nil:
 		return err
@@ -147,14 +143,14 @@ func (l *Lease) lost() error {
 
 // write moves the record while this run holds it. A conflict with a touch of
 // somebody else is no loss: it reads and tries again.
-func (l *Lease) write(ctx context.Context, by job.Trigger, change func(*record)) error {
+func (l *Lease) write(ctx context.Context, by job.Trigger, change func(*record.Record)) error {
 	for {
 		r, err := l.t.q.move(ctx, l.t.at, l.rec, by, change)
 		if err == nil {
 			l.rec = r
 			return nil
 		}
-		if !errors.Is(err, errConflict) {
+		if !errors.Is(err, bus.ErrConflict) {
 			return err
 		}
 		if err := l.refresh(ctx); err != nil {
@@ -169,16 +165,211 @@ func (l *Lease) Progress(ctx context.Context, v json.RawMessage) error {
 	if len(v) > job.MaxProgress {
 		return ErrProgressTooLarge
 	}
-	v, err := compact(v)
+	v, err := job.CompactJSON(v)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.t.q.Now().Before(l.rec.Expires) {
 		return l.lost()
 	}
-	return l.write(ctx, job.Touch, func(n *record) { n.output, n.Output, n.confirm = v, v, 0 })
+	return l.write(ctx, job.Touch, func(n *record.Record) { n.InlineOutput, n.Output, n.AckTimeout = v, v, 0 })
+}
+
+// Emit appends a chunk to the run's output: the very element that readers of
+// the job's stream will see, as {"output": …}, JSON. One over job.MaxChunk is
+// split if that is possible; for any other Emit returns chunks.ErrTooLarge. It
+// returns ErrLost once the run no longer holds the job as far as this process
+// knows, and bus.ErrUnavailable, after which it may be repeated.
+func (l *Lease) Emit(ctx context.Context, chunk json.RawMessage) error {
+	encoded, err := chunks.Encode(chunk) // before the lock: heartbeats wait for it
+	if err != nil {
+		return err
+	}
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rec.Status != job.InProgress || l.seen != nil || !l.t.q.Now().Before(l.rec.Expires) {
+		return ErrLost
+	}
+	if err := l.received(ctx); err != nil {
+		return err
+	}
+	return l.writer().Emit(ctx, encoded, l.rec.RemovedAfter())
+}
+
+// writer returns the writer of the run's output, made when it is first needed.
+func (l *Lease) writer() *chunks.Writer {
+	if l.output == nil {
+		l.output = chunks.NewWriter(l.t.q.bus, l.t.at, &l.Job, l.far)
+	}
+	return l.output
+}
+
+// Complete ends the run with its output, JSON or nothing; more than
+// job.MaxOutput ends it as FAILED. Past the deadline it is TIMED_OUT. It
+// returns the job as it stands, ErrLost if the run no longer holds it, or
+// bus.ErrUnavailable, after which it may be repeated.
+func (l *Lease) Complete(ctx context.Context, output json.RawMessage) (*job.Job, error) {
+	out, err := job.CompactJSON(output)
+	switch {
+	case err != nil:
+		return l.Fail(ctx, err.Error())
+	case len(out) > job.MaxOutput:
+		return l.Fail(ctx, fmt.Sprintf("%s: the output has %d bytes, at most %d are kept", job.ErrTextOutputTooLarge, len(out), job.MaxOutput))
+	}
+	return l.observed(l.end(ctx, job.Succeed, out, ""))
+}
+
+// Fail ends the run with an error text, of which job.MaxError bytes are kept.
+// It returns what Complete does.
+func (l *Lease) Fail(ctx context.Context, text string) (*job.Job, error) {
+	return l.FailWith(ctx, text, nil)
+}
+
+// FailWith is Fail with an output beside the error, JSON or nothing. What
+// Complete would refuse is left out, and the error begins with that.
+func (l *Lease) FailWith(ctx context.Context, text string, output json.RawMessage) (*job.Job, error) {
+	out, err := job.CompactJSON(output)
+	switch {
+	case err != nil:
+		out, text = nil, fmt.Sprintf("(its output is left out: %v) %s", err, text)
+	case len(out) > job.MaxOutput:
+		out, text = nil, fmt.Sprintf("(its output is left out: it has %d bytes, at most %d are kept) %s", len(out), job.MaxOutput, text)
+	}
+	return l.observed(l.end(ctx, job.Fail, out, job.CutError(text)))
+}
+
+// TimeOut ends a run that is past its deadline. It returns what Complete does.
+func (l *Lease) TimeOut(ctx context.Context) (*job.Job, error) {
+	return l.end(ctx, job.TimeOut, nil, job.ErrTextTimedOut)
+}
+
+// end writes the outcome and only then lets the queue message go. A crash in
+// between brings the message back, and its next delivery finds the record.
+func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text string) (*job.Job, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rec.Status.Terminal() { // an earlier call whose answer was lost to the caller
+		j := l.rec.Job
+		return &j, nil
+	}
+	now := l.t.q.Now()
+	if !now.Before(l.rec.Expires) {
+		return nil, l.lost()
+	}
+	if l.rec.Overdue(now) {
+		by, output, text = job.TimeOut, nil, job.ErrTextTimedOut
+	}
+	emitted, err := l.lookBack(ctx, by)
+	if err != nil {
+		return nil, err
+	}
+	if mutation.DeleteFirst {
+		l.ack(ctx)
+	}
+	var ref *record.PayloadRef
+	if len(output) > maxInlinePayload {
+		if ref, err = l.t.q.storePayload(ctx, l.t.at, l.rec, streams.Out, output, l.rec.RemovedAfter()); err != nil {
+			return nil, err
+		}
+		output = nil
+	}
+	err = l.write(ctx, by, func(n *record.Record) {
+		if l.msg != nil {
+			keepInput(n, l.msg)
+		}
+		n.InlineOutput, n.OutputRef, n.Error, n.Emitted = output, ref, text, emitted
+	})
+	switch {
+	case errors.Is(err, ErrLost) && l.ended(by): // an earlier call wrote it and lost the answer
+		if err := l.t.q.waitRecordDurable(ctx, l.t.at, l.seen); err != nil {
+			return nil, err
+		}
+		l.rec = l.seen
+	case err != nil:
+		return nil, err
+	}
+	l.ack(ctx)
+	l.t.release(l)
+	j := l.rec.Job
+	return &j, nil
+}
+
+// ended reports whether the record that ended this run is what the holder
+// itself wrote: no other process completes a run, and one that fails it counts
+// its worker as lost.
+func (l *Lease) ended(by job.Trigger) bool {
+	if l.seen == nil {
+		return false
+	}
+	want, err := job.InProgress.Next(by)
+	return err == nil && l.seen.Status == want && l.seen.Lost == l.Job.Lost
+}
+
+// ack lets the queue message go. It proves nothing and may be lost.
+func (l *Lease) ack(ctx context.Context) {
+	l.t.q.Reach(BeforeDelete)
+	if !l.t.q.sameServer(l.given, l.far) {
+		l.t.q.dropMessage(ctx, l.t.at, l.Job.ID, l.Job.Attempt)
+		return
+	}
+	_ = l.t.q.nc.Publish(l.rec.AckSubject, []byte("+ACK"))
+}
+
+// Release ends the lease without an outcome: the job waits again, at once and
+// without a lost worker. It returns ErrLost or bus.ErrUnavailable.
+func (l *Lease) Release(ctx context.Context) error {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rec.Detached {
+		return l.releaseDetached(ctx)
+	}
+	err := l.write(ctx, job.Release, func(n *record.Record) {
+		n.Deadline, n.AckTimeout = time.Time{}, 0
+		n.InlineOutput, n.Output = nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	if l.named(ctx) {
+		_ = l.t.q.nc.Publish(l.rec.AckSubject, []byte("-NAK")) // lost, it costs one lease of waiting
+	}
+	l.t.release(l)
+	return nil
+}
+
+// releaseDetached queues a message again for a job whose own one may be gone:
+// the record first says that one will come, so that its consumer goes on from it.
+// A crash in between leaves a silent holder, which the due consumer ends.
+func (l *Lease) releaseDetached(ctx context.Context) error {
+	if err := l.loadMessage(ctx); err != nil {
+		return err
+	}
+	if err := l.write(ctx, job.Touch, func(n *record.Record) { n.Requeued, n.AckTimeout = true, 0 }); err != nil {
+		return err
+	}
+	var expect uint64
+	waiting, err := l.t.q.read.message(ctx, l.t.at, l.Job.ID)
+	switch {
+	case err == nil:
+		expect = waiting.QueueSeq
+	case !errors.Is(err, bus.ErrNoMessage):
+		return err
+	}
+	again := *l.msg
+	again.Expires, again.Input, again.InputRef = l.rec.Expires, l.rec.Input, l.rec.InputRef
+	if err := l.t.q.enqueue(ctx, l.t.at, &again, expect); err != nil && !errors.Is(err, bus.ErrConflict) {
+		return err
+	}
+	l.t.release(l)
+	return nil
 }

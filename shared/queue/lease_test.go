@@ -4,23 +4,24 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 func TestLostWorkerIsReplacedAfterItsLease(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	second := s.queue(t, Config{})
-	eventually(t, "served for a lease", func() bool { return second.service.age() > s.e.Lease })
+	testenv.Eventually(t, "served for a lease", func() bool { return second.bus.Availability().Age() > s.e.Lease })
 	inTime(t, s.e.Lease+askTimeout+time.Second, func() time.Duration {
 		id := s.submit(t)
-		first := next(t, s.taker(t, s.q, "dies"))
+		first := next(t, s.consumer(t, s.q, "dies"))
 		start := time.Now()
-		l := next(t, s.taker(t, second, "lives"))
+		l := next(t, s.consumer(t, second, "lives"))
 		took := time.Since(start)
 		if l.Job.Run != 2 || l.Job.Lost != 1 {
 			t.Errorf("run %d lost %d, want 2 and 1", l.Job.Run, l.Job.Lost)
@@ -39,11 +40,12 @@ func TestLostWorkerIsReplacedAfterItsLease(t *testing.T) {
 }
 
 func TestHeartbeatKeepsTheLease(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	second := s.queue(t, Config{})
-	eventually(t, "served for a lease", func() bool { return second.service.age() > s.e.Lease })
+	testenv.Eventually(t, "served for a lease", func() bool { return second.bus.Availability().Age() > s.e.Lease })
 	s.submit(t)
-	l := next(t, s.taker(t, s.q, "w"))
+	l := next(t, s.consumer(t, s.q, "w"))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*s.e.Lease)
 	defer cancel()
 	go func() {
@@ -60,51 +62,57 @@ func TestHeartbeatKeepsTheLease(t *testing.T) {
 			}
 		}
 	}()
-	nothing(t, s.taker(t, second, "other"), 3*s.e.Lease-100*time.Millisecond)
+	nothing(t, s.consumer(t, second, "other"), 3*s.e.Lease-100*time.Millisecond)
 }
 
 func TestTooManyLostWorkersFailTheJob(t *testing.T) {
-	s := newSite(t, func(e *endpoint.Endpoint) { e.MaxLost = 2 })
-	eventually(t, "served for a lease", func() bool { return s.q.service.age() > s.e.Lease })
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.MaxLost = 2 })
+	testenv.Eventually(t, "served for a lease", func() bool { return s.q.bus.Availability().Age() > s.e.Lease })
 	id := s.submit(t)
-	taker := s.taker(t, s.q, "w")
-	next(t, taker)
-	other := s.taker(t, s.q, "w2")
-	next(t, other)
+	consumer := s.consumer(t, s.q, "w")
+	next(t, consumer)
+	other := s.consumer(t, s.q, "w2")
+	if err := next(t, other).Progress(t.Context(), json.RawMessage(`"half"`)); err != nil {
+		t.Fatal(err)
+	}
 	third, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
-	w3 := s.taker(t, s.q, "w3")
+	w3 := s.consumer(t, s.q, "w3")
 	go func() { _, err := w3.Next(third); ended <- err }()
-	eventually(t, "the job is over", func() bool { return s.status(t, id).Status.Terminal() })
+	testenv.Eventually(t, "the job is over", func() bool { return s.status(t, id).Status.Terminal() })
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the third worker got a job: %v", err)
 	}
-	if j := s.want(t, id, job.Failed); !strings.Contains(j.Error, "worker lost") || j.Lost != 2 {
-		t.Errorf("error %q lost %d", j.Error, j.Lost)
+	const want = "worker lost: this attempt was handed out 2 times, and 2 workers fell silent while they ran it"
+	if j := s.want(t, id, job.Failed); j.Error != want || j.Lost != 2 || j.Output != nil {
+		t.Errorf("got %q, lost %d, output %s, want %q, 2 and no output: its progress was none", j.Error, j.Lost, j.Output, want)
 	}
 }
 
 func TestGiveBackIsNotCounted(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t)
-	l := next(t, s.taker(t, s.q, "a"))
-	if err := l.GiveBack(t.Context()); err != nil {
+	l := next(t, s.consumer(t, s.q, "a"))
+	if err := l.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.want(t, id, job.InQueue)
-	again := next(t, s.taker(t, s.q, "b"))
+	again := next(t, s.consumer(t, s.q, "b"))
 	if again.Job.Lost != 0 || again.Job.Run != 2 {
 		t.Errorf("lost %d run %d, want 0 and 2", again.Job.Lost, again.Job.Run)
 	}
 }
 
 func TestDeadlineEndsAForgottenRun(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.deadlines(t)
 	id := s.submit(t, func(r *job.Request) { r.Policy.ExecutionTimeout = time.Second })
-	l := next(t, s.taker(t, s.q, "w"))
+	l := next(t, s.consumer(t, s.q, "w"))
 	w, err := s.q.Watch(s.e, id)
 	if err != nil {
 		t.Fatal(err)
@@ -126,10 +134,11 @@ func TestDeadlineEndsAForgottenRun(t *testing.T) {
 }
 
 func TestLateResultIsTimedOut(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t, func(r *job.Request) { r.Policy.ExecutionTimeout = 50 * time.Millisecond })
-	l := next(t, s.taker(t, s.q, "w"))
-	eventually(t, "past the deadline", func() bool { return s.q.Until(l.Deadline()) < 0 })
+	l := next(t, s.consumer(t, s.q, "w"))
+	testenv.Eventually(t, "past the deadline", func() bool { return s.q.Until(l.Deadline()) < 0 })
 	if j, err := l.Complete(t.Context(), json.RawMessage(`1`)); err != nil || j.Status != job.TimedOut {
 		t.Fatalf("got %v, %v", j, err)
 	}

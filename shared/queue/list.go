@@ -2,8 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,11 +11,12 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
-// Window is a part of a list that is read from its newest end.
-type Window struct {
+// ListOptions is a part of a list that is read from its newest end.
+type ListOptions struct {
 	// Before is where to go on: what the call before returned as next. 0 means
 	// the newest end.
 	Before uint64
@@ -29,19 +28,19 @@ type Window struct {
 	Since time.Time
 }
 
-func (w Window) wants(s job.Status) bool {
+func (w ListOptions) wants(s job.Status) bool {
 	return len(w.Statuses) == 0 || slices.Contains(w.Statuses, s)
 }
 
-// Listed is a job in a list, without output.
-type Listed struct {
+// ListItem is a job in a list, without output.
+type ListItem struct {
 	Job job.Job
 	// Seq is its place; a later page goes on before it.
 	Seq uint64
 }
 
 // listChunks is how many times one call may go on after it found too little:
-// what it costs is bounded, however much there is that nobody wants.
+// what it costs is bounded, however much is not wanted.
 const listChunks = 8
 
 // ListLive returns the endpoint's jobs that are IN_QUEUE or IN_PROGRESS, in the
@@ -49,50 +48,50 @@ const listChunks = 8
 // the following page, 0 after the last one; a page may be short or empty all
 // the same. Its cost depends on Most, not on the number of jobs: it walks over
 // queue messages and looks up the records of those on the page. Any replica may
-// answer, so the last writes may be missing. It returns ErrUnavailable.
+// answer, so the last writes may be missing. It returns bus.ErrUnavailable.
 //
 // A run whose ttl was lengthened is listed until the ttl it had before is over:
 // its queue message ends then.
-func (q *Queue) ListLive(ctx context.Context, e endpoint.Endpoint, w Window) (jobs []Listed, next uint64, err error) {
-	ctx, cancel := bounded(ctx)
+func (q *Queue) ListLive(ctx context.Context, e endpoint.Endpoint, w ListOptions) (jobs []ListItem, next uint64, err error) {
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	at := placeOf(e)
+	at := record.LocationOf(e)
 	if w.Before == 0 && !w.wants(job.InQueue) {
-		if w.Before, err = q.delivered(ctx, e.ID); err != nil || w.Before == 0 {
+		if w.Before, err = q.read.deliveredBefore(ctx, e.ID); err != nil || w.Before == 0 {
 			return nil, 0, err
 		}
 	}
-	return q.walk(ctx, streams.Jobs(e.ID), ">", w, func(got []*nats.Msg) ([]*record, error) { return q.live(ctx, at, got) })
+	return w.walk(ctx, q.read, streams.Jobs(e.ID), ">", func(got []*nats.Msg) ([]*record.Record, error) { return q.read.live(ctx, at, got) })
 }
 
 // ListEnded returns the endpoint's jobs that are over and can still be read, in
 // the order of the last write, the newest first; else it is like ListLive. A
 // job that was retried is left out.
-func (q *Queue) ListEnded(ctx context.Context, e endpoint.Endpoint, w Window) (jobs []Listed, next uint64, err error) {
-	ctx, cancel := bounded(ctx)
+func (q *Queue) ListEnded(ctx context.Context, e endpoint.Endpoint, w ListOptions) (jobs []ListItem, next uint64, err error) {
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	at := placeOf(e)
-	jobs, next, err = q.walk(ctx, streams.Records(e.Partition), streams.AnyAttempt(e.Partition, e.ID, "*"), w,
-		func(got []*nats.Msg) ([]*record, error) { return q.ended(ctx, at, got) })
-	if err == nil && len(jobs) > 0 { // nobody sees an end that a power loss may undo
-		err = q.durable(ctx, streams.Records(e.Partition), q.nc.ConnectedServerId())
+	at := record.LocationOf(e)
+	jobs, next, err = w.walk(ctx, q.read, streams.Records(e.Partition), streams.AnyAttempt(e.Partition, e.ID, "*"),
+		func(got []*nats.Msg) ([]*record.Record, error) { return q.read.ended(ctx, at, got) })
+	if err == nil && len(jobs) > 0 { // readers must not see an end that a power loss may undo
+		err = q.bus.WaitDurable(ctx, streams.Records(e.Partition), q.nc.ConnectedServerId())
 	}
 	return jobs, next, err
 }
 
 // walk reads a stream backwards until the window is full, or for listChunks.
 // of turns messages into the records that may be shown, nil for the others.
-func (q *Queue) walk(ctx context.Context, stream, filter string, w Window, of func([]*nats.Msg) ([]*record, error)) (jobs []Listed, next uint64, err error) {
-	first, last, err := q.ends(ctx, stream)
+func (w ListOptions) walk(ctx context.Context, rd reader, stream, filter string, of func([]*nats.Msg) ([]*record.Record, error)) (jobs []ListItem, next uint64, err error) {
+	first, last, err := rd.ends(ctx, stream)
 	if err != nil || last == 0 {
 		return nil, 0, err
 	}
-	back := bus.Back{Stream: streams.DirectGet(stream), Filter: filter, First: first, Before: w.Before, Most: max(1, w.Most)}
+	back := bus.Back{Stream: stream, Filter: filter, First: first, Before: w.Before, Most: max(1, w.Most)}
 	if w.Before == 0 || w.Before > last {
 		back.Before = last + 1
 	}
 	for range listChunks {
-		got, next, err := q.backwards(ctx, back)
+		got, next, err := rd.bus.Backwards(ctx, back)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -101,7 +100,7 @@ func (q *Queue) walk(ctx context.Context, stream, filter string, w Window, of fu
 			return nil, 0, err
 		}
 		var taken int
-		if jobs, taken = q.take(jobs, got, found, w); taken < len(got) || len(jobs) == back.Most && next > 0 {
+		if jobs, taken = w.add(jobs, got, found, rd.bus.Now()); taken < len(got) || len(jobs) == back.Most && next > 0 {
 			return jobs, bus.Sequence(got[taken-1]), nil
 		}
 		if next == 0 || len(got) > 0 && writtenBefore(got[len(got)-1], w.Since) {
@@ -112,10 +111,9 @@ func (q *Queue) walk(ctx context.Context, stream, filter string, w Window, of fu
 	return jobs, back.Before, nil
 }
 
-// take adds to jobs what the window wants of the records found, until it is
+// add adds to jobs what the window wants of the records found, until it is
 // full, and returns how many it has looked at.
-func (q *Queue) take(jobs []Listed, got []*nats.Msg, found []*record, w Window) ([]Listed, int) {
-	now := q.Now()
+func (w ListOptions) add(jobs []ListItem, got []*nats.Msg, found []*record.Record, now time.Time) ([]ListItem, int) {
 	for i, r := range found {
 		if r == nil || !r.Visible(now) || !w.wants(r.Status) {
 			continue
@@ -124,7 +122,7 @@ func (q *Queue) take(jobs []Listed, got []*nats.Msg, found []*record, w Window) 
 			return jobs, i
 		}
 		r.Output = nil
-		jobs = append(jobs, Listed{r.Job, bus.Sequence(got[i])})
+		jobs = append(jobs, ListItem{r.Job, bus.Sequence(got[i])})
 	}
 	return jobs, len(found)
 }
@@ -135,40 +133,152 @@ func writtenBefore(m *nats.Msg, t time.Time) bool {
 	return err == nil && written.Before(t)
 }
 
-func (q *Queue) backwards(ctx context.Context, b bus.Back) (got []*nats.Msg, next uint64, err error) {
-	got, err = untilAnswered(ctx, func() ([]*nats.Msg, error) {
-		var err error
-		got, next, err = bus.Backwards(ctx, q.nc, b)
-		return got, unanswered(err)
-	})
-	return got, next, err
+// parseQueued reads what the header of a queue message says.
+func parseQueued(at record.Location, m *nats.Msg) (*record.Record, error) {
+	id := streams.JobOf(m.Header.Get(jetstream.SubjectHeader))
+	r, _, err := record.ParseHeader(at, id, m.Header, 0)
+	if err != nil {
+		return nil, err
+	}
+	r.QueueSeq = bus.Sequence(m)
+	return r, nil
 }
 
-func unanswered(err error) error {
-	if errors.Is(err, bus.ErrNoAnswer) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+// Lookup reads where several jobs stand, in few requests and without output.
+// Jobs that cannot be seen, or no longer, are left out. Any replica may answer,
+// so the last writes may be missing. It returns bus.ErrUnavailable.
+func (q *Queue) Lookup(ctx context.Context, e endpoint.Endpoint, ids []job.ID) (map[job.ID]job.Job, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	newest, err := q.read.rawOf(ctx, record.LocationOf(e), ids)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	now, seen := q.Now(), make(map[job.ID]job.Job, len(newest))
+	for id, r := range newest {
+		if r.Visible(now) {
+			r.Output = nil
+			seen[id] = r.Job
+		}
+	}
+	return seen, q.bus.WaitDurable(ctx, streams.Records(e.Partition), q.nc.ConnectedServerId())
+}
+
+// maxHandedOut bounds the jobs of a class that ListHandedOut reads.
+const maxHandedOut = 500
+
+// ListHandedOut returns the jobs of a class that were handed out to a worker at
+// least once and are not acknowledged: the 500 that were queued last. Some may
+// have been decided a moment ago. A queue message that cannot be read is left
+// out. It costs about a request for each job. Any replica may answer, so the
+// last writes may be missing. It returns bus.ErrUnavailable.
+func (q *Queue) ListHandedOut(ctx context.Context, e endpoint.Endpoint, class job.Class) ([]job.ID, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	got, err := q.read.handedOut(ctx, record.LocationOf(e), class)
+	ids := make([]job.ID, len(got))
+	for i, m := range got {
+		ids[i] = streams.JobOf(m.Header.Get(jetstream.SubjectHeader))
+	}
+	return ids, err
+}
+
+// ByStatus counts every job as Status shows it: a job that was handed out and is IN_QUEUE
+// counts as Queued, not as Running.
+type ByStatus struct {
+	Stats
+	// Held are the jobs that are IN_PROGRESS, as far as their records were read.
+	Held []job.Job
+}
+
+// CountByStatus is Stats by status. named is how many jobs the living workers of the
+// endpoint name in their heartbeats: only while more are handed out are their records
+// read, of the last 500 of each class. It returns bus.ErrUnavailable.
+func (q *Queue) CountByStatus(ctx context.Context, e endpoint.Endpoint, named int) (ByStatus, error) {
+	s, err := q.Stats(ctx, e)
+	if err != nil || s.Running <= named {
+		return ByStatus{Stats: s}, err
+	}
+	c := q.stats.entry(e.ID)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of.Equal(c.asked) {
+		return c.byStatus, nil
+	}
+	s = c.stats
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	low, held, err := q.read.countWaiting(ctx, record.LocationOf(e), job.LowPriority, s.RunningLow)
+	if err != nil {
+		return ByStatus{}, err
+	}
+	normal, more, err := q.read.countWaiting(ctx, record.LocationOf(e), job.Normal, s.Running-s.RunningLow)
+	if err != nil {
+		return ByStatus{}, err
+	}
+	s.Queued, s.QueuedLow = s.Queued+normal+low, s.QueuedLow+low
+	s.Running, s.RunningLow = s.Running-normal-low, s.RunningLow-low
+	c.byStatus, c.of = ByStatus{s, append(held, more...)}, c.asked
+	return c.byStatus, nil
+}
+
+// rawOf is the highest attempt of each job: its record, or its queue
+// message while it has no record. Messages are read first: what is taken from
+// the queue in between has a record by then.
+func (rd reader) rawOf(ctx context.Context, at record.Location, ids []job.ID) (map[job.ID]*record.Record, error) {
+	var waiting, records []string
+	for _, id := range ids {
+		waiting = append(waiting, streams.AnyClass(at.Endpoint, id))
+		records = append(records, streams.AnyAttempt(at.Partition, at.Endpoint, id))
+	}
+	queued, err := rd.bus.LastOf(ctx, streams.Jobs(at.Endpoint), waiting)
+	if err != nil {
+		return nil, err
+	}
+	decided, err := rd.bus.LastOf(ctx, streams.Records(at.Partition), records)
+	if err != nil {
+		return nil, err
+	}
+	newest := make(map[job.ID]*record.Record, len(ids))
+	for _, m := range decided {
+		r, err := headOf(at.Partition, m.Header.Get(jetstream.SubjectHeader), m.Header, bus.Sequence(m))
+		if err != nil {
+			return nil, err
+		}
+		if old := newest[r.ID]; old == nil || old.Attempt < r.Attempt {
+			newest[r.ID] = r
+		}
+	}
+	for _, m := range queued {
+		r, err := parseQueued(at, m)
+		if err != nil {
+			return nil, err
+		}
+		if old := newest[r.ID]; old == nil || old.Attempt < r.Attempt {
+			newest[r.ID] = r
+		}
+	}
+	return newest, nil
 }
 
 // live are the records of queue messages; nil for a message that is left over
 // from an attempt that has ended.
-func (q *Queue) live(ctx context.Context, at place, got []*nats.Msg) ([]*record, error) {
-	found, subjects := make([]*record, len(got)), make([]string, len(got))
+func (rd reader) live(ctx context.Context, at record.Location, got []*nats.Msg) ([]*record.Record, error) {
+	found, subjects := make([]*record.Record, len(got)), make([]string, len(got))
 	for i, m := range got {
-		r, err := q.waiting(at, m)
+		r, err := parseQueued(at, m)
 		if err != nil {
 			return nil, err
 		}
-		found[i], subjects[i] = r, streams.RecordSubject(at.partition, at.endpoint, r.ID, r.Attempt)
+		found[i], subjects[i] = r, streams.RecordSubject(at.Partition, at.Endpoint, r.ID, r.Attempt)
 	}
-	records, err := q.lastOf(ctx, streams.Records(at.partition), subjects)
+	records, err := rd.bus.LastOf(ctx, streams.Records(at.Partition), subjects)
 	if err != nil {
 		return nil, err
 	}
-	decided := make(map[job.ID]*record, len(records))
+	decided := make(map[job.ID]*record.Record, len(records))
 	for _, m := range records {
-		r, err := headOf(at.partition, m.Header.Get("Nats-Subject"), m.Header, bus.Sequence(m))
+		r, err := headOf(at.Partition, m.Header.Get(jetstream.SubjectHeader), m.Header, bus.Sequence(m))
 		if err != nil {
 			return nil, err
 		}
@@ -185,14 +295,106 @@ func (q *Queue) live(ctx context.Context, at place, got []*nats.Msg) ([]*record,
 	return found, nil
 }
 
-// waiting is what the header of a queue message says.
-func (q *Queue) waiting(at place, m *nats.Msg) (*record, error) {
-	id := streams.JobOf(m.Header.Get("Nats-Subject"))
-	w, err := parseWire(m.Header.Get(metaHeader))
-	if err != nil {
-		return nil, fmt.Errorf("decode job %s: %w", id, err)
+// ended are the records that messages hold; nil for an attempt that has not
+// ended, or that another one followed.
+func (rd reader) ended(ctx context.Context, at record.Location, got []*nats.Msg) ([]*record.Record, error) {
+	found := make([]*record.Record, len(got))
+	var again []job.ID // may have been retried
+	for i, m := range got {
+		r, err := headOf(at.Partition, m.Header.Get(jetstream.SubjectHeader), m.Header, bus.Sequence(m))
+		if err != nil {
+			return nil, err
+		}
+		if !r.Status.Terminal() {
+			continue
+		}
+		found[i] = r
+		if r.Status.Retryable() {
+			again = append(again, r.ID)
+		}
 	}
-	r := w.record(at, id, 0)
-	r.queueSeq = bus.Sequence(m)
-	return r, nil
+	if len(again) == 0 {
+		return found, nil
+	}
+	newest, err := rd.rawOf(ctx, at, again)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range found {
+		if r != nil && newest[r.ID] != nil && newest[r.ID].Attempt > r.Attempt {
+			found[i] = nil
+		}
+	}
+	return found, nil
+}
+
+// deliveredBefore is the sequence that all messages come before that a worker was
+// ever given; 0: none was.
+func (rd reader) deliveredBefore(ctx context.Context, endpoint string) (uint64, error) {
+	var before uint64
+	for _, class := range job.Classes() {
+		info, err := rd.consumer(ctx, endpoint, class)
+		if err != nil {
+			return 0, err
+		}
+		if info.Delivered.Stream > 0 {
+			before = max(before, info.Delivered.Stream+1)
+		}
+	}
+	return before, nil
+}
+
+// ends are the first and the last sequence of a stream; 0 if it is empty.
+func (rd reader) ends(ctx context.Context, stream string) (first, last uint64, err error) {
+	state, err := rd.bus.StreamState(ctx, stream)
+	if err != nil || state.Messages == 0 {
+		return 0, 0, err
+	}
+	return state.FirstSeq, state.LastSeq, nil
+}
+
+// handedOut reads the queue messages of ListHandedOut, without their data.
+func (rd reader) handedOut(ctx context.Context, at record.Location, class job.Class) ([]*nats.Msg, error) {
+	info, err := rd.consumer(ctx, at.Endpoint, class)
+	if err != nil || info.Out == 0 {
+		return nil, err
+	}
+	got, _, err := rd.bus.Backwards(ctx, bus.Back{
+		Stream: streams.Jobs(at.Endpoint), Filter: streams.ClassFilter(at.Endpoint, class),
+		First: info.AckFloor.Stream + 1, Before: info.Delivered.Stream + 1, Most: min(info.Out, maxHandedOut),
+	})
+	readable := make([]*nats.Msg, 0, len(got))
+	for _, m := range got {
+		if _, err := parseQueued(at, m); err == nil { // else claim logs it at each delivery
+			readable = append(readable, m)
+		}
+	}
+	return readable, err
+}
+
+// countWaiting returns how many jobs of a class are IN_QUEUE of those that were
+// handed out, which are out, and the jobs of them that are IN_PROGRESS.
+func (rd reader) countWaiting(ctx context.Context, at record.Location, class job.Class, out int) (waiting int, held []job.Job, err error) {
+	if out == 0 {
+		return 0, nil, nil
+	}
+	got, err := rd.handedOut(ctx, at, class)
+	if err != nil {
+		return 0, nil, err
+	}
+	found, err := rd.live(ctx, at, got)
+	if err != nil {
+		return 0, nil, err
+	}
+	now := rd.bus.Now()
+	for _, r := range found {
+		switch {
+		case r == nil || !r.Visible(now):
+		case r.Status == job.InQueue:
+			waiting++
+		case r.Status == job.InProgress:
+			held = append(held, r.Job)
+		}
+	}
+	return min(waiting, out), held, nil
 }

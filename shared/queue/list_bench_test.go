@@ -26,7 +26,7 @@ func BenchmarkList(b *testing.B) {
 		if err := g.Wait(); err != nil {
 			b.Fatal(err)
 		}
-		for name, w := range map[string]Window{"newest": {Most: 10}, "middle": {Most: 10, Before: uint64(n / 2)}} {
+		for name, w := range map[string]ListOptions{"newest": {Most: 10}, "middle": {Most: 10, Before: uint64(n / 2)}} {
 			b.Run(fmt.Sprintf("%s of %d", name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

@@ -12,22 +12,22 @@ import (
 // A page costs the same whether ten jobs wait or twenty thousand, and finds
 // those that run behind them. Messages are counted, not time.
 func TestThePageOfALongQueueCostsNoMore(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	q := s.queue(t, Config{})
-	taker := s.taker(t, s.q, "w")
+	consumer := s.consumer(t, s.q, "w")
 	s.submitMany(t, 10)
-	next(t, taker)
-	few := s.cost(t, q, Window{Most: 10})
+	next(t, consumer)
+	few := s.cost(t, q, ListOptions{Most: 10})
 	s.submitMany(t, 20_000)
 	for _, at := range []struct {
 		name string
-		w    Window
+		w    ListOptions
 		n    int
 	}{
-		{"the newest", Window{Most: 10}, 10},
-		{"in the middle", Window{Most: 10, Before: 9_000}, 10},
-		{"those that run", Window{Most: 10, Statuses: []job.Status{job.InProgress}}, 1},
-		{"those that wait", Window{Most: 10, Statuses: []job.Status{job.InQueue}}, 10},
+		{"the newest", ListOptions{Most: 10}, 10},
+		{"in the middle", ListOptions{Most: 10, Before: 9_000}, 10},
+		{"those that run", ListOptions{Most: 10, Statuses: []job.Status{job.InProgress}}, 1},
+		{"those that wait", ListOptions{Most: 10, Statuses: []job.Status{job.InQueue}}, 10},
 	} {
 		got, _, err := q.ListLive(t.Context(), s.e, at.w)
 		if err != nil || len(got) != at.n {
@@ -40,7 +40,7 @@ func TestThePageOfALongQueueCostsNoMore(t *testing.T) {
 }
 
 // cost is how many messages a page takes, in both directions.
-func (s *site) cost(t *testing.T, q *Queue, w Window) int {
+func (s *env) cost(t *testing.T, q *Queue, w ListOptions) int {
 	t.Helper()
 	least := 1 << 30
 	for range 5 { // the clock's probes are counted too
@@ -54,7 +54,7 @@ func (s *site) cost(t *testing.T, q *Queue, w Window) int {
 	return least
 }
 
-func (s *site) submitMany(t *testing.T, n int) {
+func (s *env) submitMany(t *testing.T, n int) {
 	t.Helper()
 	var g errgroup.Group
 	g.SetLimit(64)

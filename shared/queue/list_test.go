@@ -9,14 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
-type lister func(context.Context, endpoint.Endpoint, Window) ([]Listed, uint64, error)
+type lister func(context.Context, endpoint.Endpoint, ListOptions) ([]ListItem, uint64, error)
 
 // pages reads a list to its end.
-func (s *site) pages(t *testing.T, list lister, w Window) []job.Job {
+func (s *env) pages(t *testing.T, list lister, w ListOptions) []job.Job {
 	t.Helper()
 	var jobs []job.Job
 	for {
@@ -47,10 +49,11 @@ func idsOf(jobs []job.Job) (ids []job.ID) {
 // The lists of an endpoint have each job once, where its status says, after
 // whatever happened to the jobs, in pages of whatever size.
 func TestListsHaveEachJobOnce(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	other := newOther(t, s)
 	random := rand.New(rand.NewPCG(1, 2))
-	taker := s.taker(t, s.q, "w")
+	consumer := s.consumer(t, s.q, "w")
 	var all []job.ID
 	var held []*Lease
 	for range 300 {
@@ -59,7 +62,7 @@ func TestListsHaveEachJobOnce(t *testing.T) {
 			all = append(all, s.submit(t))
 			other()
 		case n < 8:
-			s.mayEnd(t, random, taker, &held)
+			s.mayEnd(t, random, consumer, &held)
 		case n == 8:
 			_, err := s.q.Cancel(t.Context(), s.e, all[random.IntN(len(all))])
 			notMoreThan(t, err, job.ErrConflict)
@@ -79,7 +82,7 @@ func TestListsHaveEachJobOnce(t *testing.T) {
 			if status.Terminal() {
 				list = s.q.ListEnded
 			}
-			got := idsOf(s.pages(t, list, Window{Most: most, Statuses: []job.Status{status}}))
+			got := idsOf(s.pages(t, list, ListOptions{Most: most, Statuses: []job.Status{status}}))
 			sorted := slices.Sorted(slices.Values(got))
 			if expected := slices.Sorted(slices.Values(want[status])); !slices.Equal(sorted, expected) {
 				t.Errorf("%s in pages of %d: got %d %v, want %d %v", status, most, len(sorted), sorted, len(expected), expected)
@@ -101,7 +104,7 @@ func TestListsHaveEachJobOnce(t *testing.T) {
 }
 
 // newOther submits jobs of another endpoint of the same partition.
-func newOther(t *testing.T, s *site) func() {
+func newOther(t *testing.T, s *env) func() {
 	t.Helper()
 	e := s.e
 	e.ID = "other"
@@ -120,11 +123,11 @@ func newOther(t *testing.T, s *site) func() {
 }
 
 // mayEnd picks up a job, if one waits, and ends it, gives it back or holds it.
-func (s *site) mayEnd(t *testing.T, random *rand.Rand, taker *Taker, held *[]*Lease) {
+func (s *env) mayEnd(t *testing.T, random *rand.Rand, consumer *Consumer, held *[]*Lease) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	l, err := taker.Next(ctx)
+	l, err := consumer.Next(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
@@ -151,48 +154,50 @@ func notMoreThan(t *testing.T, err, allowed error) {
 	}
 }
 
-func (s *site) listsAreNewestFirst(t *testing.T) {
+func (s *env) listsAreNewestFirst(t *testing.T) {
 	t.Helper()
-	live := s.pages(t, s.q.ListLive, Window{Most: 9})
+	live := s.pages(t, s.q.ListLive, ListOptions{Most: 9})
 	if !slices.IsSortedFunc(live, func(a, b job.Job) int { return b.Queued.Compare(a.Queued) }) {
 		t.Errorf("live jobs are not sorted by when they were queued: %v", live)
 	}
-	ended := s.pages(t, s.q.ListEnded, Window{Most: 9})
+	ended := s.pages(t, s.q.ListEnded, ListOptions{Most: 9})
 	if !slices.IsSortedFunc(ended, func(a, b job.Job) int { return b.Finished.Compare(a.Finished) }) {
 		t.Errorf("ended jobs are not sorted by when they ended: %v", ended)
 	}
 }
 
 func TestListsHideWhatIsGone(t *testing.T) {
-	s := newSite(t, func(e *endpoint.Endpoint) { e.Retention = time.Second })
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Retention = time.Second })
 	s.submit(t)
-	if _, err := next(t, s.taker(t, s.q, "w")).Complete(t.Context(), json.RawMessage(`{"secret":1}`)); err != nil {
+	if _, err := next(t, s.consumer(t, s.q, "w")).Complete(t.Context(), json.RawMessage(`{"secret":1}`)); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.pages(t, s.q.ListEnded, Window{Most: 5}); len(got) != 1 || got[0].Output != nil {
+	if got := s.pages(t, s.q.ListEnded, ListOptions{Most: 5}); len(got) != 1 || got[0].Output != nil {
 		t.Fatalf("got %+v, want the finished job without its output", got)
 	}
-	eventually(t, "the result's retention is over", func() bool { return len(s.pages(t, s.q.ListEnded, Window{Most: 5})) == 0 })
+	testenv.Eventually(t, "the result's retention is over", func() bool { return len(s.pages(t, s.q.ListEnded, ListOptions{Most: 5})) == 0 })
 	waits := s.submit(t)
 	if _, err := s.q.SetTTL(t.Context(), s.e, waits, job.MinChangedTTL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the waiting job expires", func() bool { return len(s.pages(t, s.q.ListLive, Window{Most: 5})) == 0 })
+	testenv.Eventually(t, "the waiting job expires", func() bool { return len(s.pages(t, s.q.ListLive, ListOptions{Most: 5})) == 0 })
 }
 
 func TestListsDuringAnOutage(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.submit(t)
 	s.Stop()
 	for name, list := range map[string]lister{"live": s.q.ListLive, "ended": s.q.ListEnded} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		if _, _, err := list(ctx, s.e, Window{Most: 1}); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("%s: got %v, want ErrUnavailable", name, err)
+		if _, _, err := list(ctx, s.e, ListOptions{Most: 1}); !errors.Is(err, bus.ErrUnavailable) {
+			t.Errorf("%s: got %v, want bus.ErrUnavailable", name, err)
 		}
 		cancel()
 	}
 	s.Start()
-	if got := s.pages(t, s.q.ListLive, Window{Most: 1}); len(got) != 1 {
+	if got := s.pages(t, s.q.ListLive, ListOptions{Most: 1}); len(got) != 1 {
 		t.Errorf("afterwards: got %v, want the job", got)
 	}
 }

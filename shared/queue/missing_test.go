@@ -11,13 +11,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // register stores the endpoint in its bucket, as control does.
-func (s *site) register(t *testing.T) {
+func (s *env) register(t *testing.T) {
 	t.Helper()
 	kv, err := s.JS.KeyValue(t.Context(), streams.BucketEndpoints)
 	if err != nil {
@@ -36,24 +39,25 @@ func (s *site) register(t *testing.T) {
 // An endpoint has a record before it has a queue, and counts are asked for at
 // once: that is no alarm.
 func TestAQueueThatIsNotMadeYetIsNoAlarm(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.e.ID = "new"
 	value, err := json.Marshal(s.e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.JS.Publish(t.Context(), streams.EndpointSubject(streams.BucketEndpoints, s.e.ID), value); err != nil {
+	if _, err := s.JS.Publish(t.Context(), streams.KeySubject(streams.BucketEndpoints, s.e.ID), value); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.q.StatsNow(t.Context(), s.e); !errors.Is(err, ErrMissing) {
-		t.Errorf("got %v, want ErrMissing", err)
+	if _, err := s.q.StatsNow(t.Context(), s.e); !errors.Is(err, bus.ErrMissing) {
+		t.Errorf("got %v, want bus.ErrMissing", err)
 	}
 	if got := s.q.Missing(); len(got) > 0 {
 		t.Errorf("got an alarm for %v, want none", got)
 	}
 	s.register(t)
-	if _, err := s.q.StatsNow(t.Context(), s.e); !errors.Is(err, ErrMissing) {
-		t.Errorf("made before: got %v, want ErrMissing", err)
+	if _, err := s.q.StatsNow(t.Context(), s.e); !errors.Is(err, bus.ErrMissing) {
+		t.Errorf("made before: got %v, want bus.ErrMissing", err)
 	}
 	if got := s.q.Missing(); len(got) != 1 {
 		t.Errorf("made before: got alarms for %v, want one", got)
@@ -61,8 +65,8 @@ func TestAQueueThatIsNotMadeYetIsNoAlarm(t *testing.T) {
 }
 
 // restart damages the files of the endpoint's queue while the server is stopped.
-// It returns when the site and these queues are connected again.
-func (s *site) restart(t *testing.T, damage func(dir string) error, queues ...*Queue) {
+// It returns when the env and these queues are connected again.
+func (s *env) restart(t *testing.T, damage func(dir string) error, queues ...*Queue) {
 	t.Helper()
 	back := []chan nats.Status{s.NC.StatusChanged(nats.CONNECTED)}
 	for _, q := range append(queues, s.q) {
@@ -89,15 +93,15 @@ func flipSettings(dir string) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// oldRun is a job that has run for longer than a record is safe from ghost.
-func oldRun(t *testing.T) (s *site, q *Queue, l *Lease) {
+// oldRun is a job that has run for longer than a record is safe from removeResurrected.
+func oldRun(t *testing.T) (s *env, q *Queue, l *Lease) {
 	t.Helper()
-	s = newSite(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
+	s = newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
 	s.register(t)
-	q = s.queue(t, Config{ForgetGrace: time.Millisecond})
+	q = s.queue(t, Config{RemovalGrace: time.Millisecond})
 	s.submit(t)
-	l = next(t, s.taker(t, s.q, "w"))
-	eventually(t, "the run is old", func() bool { return q.Now().Sub(l.Job.Started) > endpoint.MinRetention+time.Second })
+	l = next(t, s.consumer(t, s.q, "w"))
+	testenv.Eventually(t, "the run is old", func() bool { return q.Now().Sub(l.Job.Started) > endpoint.MinRetention+time.Second })
 	return s, q, l
 }
 
@@ -110,7 +114,7 @@ func TestAMissingQueueRemovesNothing(t *testing.T) {
 			t.Parallel()
 			s, q, l := oldRun(t)
 			s.restart(t, damage, q)
-			at, id := placeOf(s.e), l.Job.ID
+			at, id := record.LocationOf(s.e), l.Job.ID
 			for call, do := range map[string]func() error{
 				"status": func() error { _, err := q.Status(t.Context(), s.e, id); return err },
 				"cancel": func() error { _, err := q.Cancel(t.Context(), s.e, id); return err },
@@ -118,13 +122,13 @@ func TestAMissingQueueRemovesNothing(t *testing.T) {
 				"ttl":    func() error { _, err := q.SetTTL(t.Context(), s.e, id, time.Hour); return err },
 				"purge":  func() error { _, err := q.Purge(t.Context(), s.e); return err },
 				"count":  func() error { _, err := q.StatsNow(t.Context(), s.e); return err },
-				"list":   func() error { _, _, err := q.ListLive(t.Context(), s.e, Window{Most: 1}); return err },
+				"list":   func() error { _, _, err := q.ListLive(t.Context(), s.e, ListOptions{Most: 1}); return err },
 				"submit": func() error {
 					_, err := q.Submit(t.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: json.RawMessage(`1`)})
 					return err
 				},
 				"timeout": func() error {
-					r, err := q.readRecord(t.Context(), at, id, 1)
+					r, err := q.read.record(t.Context(), at, id, 1)
 					if err == nil {
 						_, err = q.timeOut(t.Context(), at, r)
 					}
@@ -132,9 +136,9 @@ func TestAMissingQueueRemovesNothing(t *testing.T) {
 				},
 			} {
 				err := do()
-				missing, ok := errors.AsType[*MissingError](err)
-				if !ok || missing.Stream != streams.Jobs(s.e.ID) || !errors.Is(err, ErrUnavailable) {
-					t.Errorf("%s: got %v, want a MissingError that names the queue", call, err)
+				missing, ok := errors.AsType[*bus.MissingError](err)
+				if !ok || missing.Stream != streams.Jobs(s.e.ID) || !errors.Is(err, bus.ErrUnavailable) {
+					t.Errorf("%s: got %v, want a bus.MissingError that names the queue", call, err)
 				}
 			}
 			if got := q.Missing(); len(got) != 1 || got[0] != streams.Jobs(s.e.ID) {
@@ -156,7 +160,7 @@ func TestAMissingQueueRemovesNothing(t *testing.T) {
 // The settings are repaired for good when the queue is made again.
 func TestARepairedQueueOutlivesTheNextStart(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newEnv(t)
 	s.register(t)
 	id := s.submit(t)
 	s.restart(t, flipSettings)
@@ -165,7 +169,7 @@ func TestARepairedQueueOutlivesTheNextStart(t *testing.T) {
 	}
 	s.restart(t, func(string) error { return nil })
 	s.want(t, id, job.InQueue)
-	if l := next(t, s.taker(t, s.q, "w")); l.Job.ID != id {
+	if l := next(t, s.consumer(t, s.q, "w")); l.Job.ID != id {
 		t.Errorf("got %s, want the job that waited", l.Job.ID)
 	}
 }
@@ -174,19 +178,19 @@ func TestARepairedQueueOutlivesTheNextStart(t *testing.T) {
 // back. The queue of an endpoint that was deleted is missing on purpose.
 func TestForgetWaitsForAMissingQueue(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(e *endpoint.Endpoint) { e.Retention = time.Second })
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Retention = time.Second })
 	s.register(t)
-	q := s.queue(t, Config{ForgetGrace: time.Millisecond})
+	q := s.queue(t, Config{RemovalGrace: time.Millisecond})
 	s.submit(t)
-	l := next(t, s.taker(t, s.q, "w"))
+	l := next(t, s.consumer(t, s.q, "w"))
 	if _, err := l.Complete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	s.restart(t, flipSettings, q)
 	f := factsOf(t, q, 0, over(l.Job.ID))
 	last := f[len(f)-1]
-	eventually(t, "its retention is over", func() bool { return q.Now().After(q.ForgetAt(&last.Job)) })
-	if done, err := q.Forget(t.Context(), 0, last.Seq); done || !strings.Contains(err.Error(), streams.Jobs(s.e.ID)) {
+	testenv.Eventually(t, "its retention is over", func() bool { return q.Now().After(q.RemovableAt(&last.Job)) })
+	if done, err := q.RemoveRecord(t.Context(), 0, last.Seq); done || !strings.Contains(err.Error(), streams.Jobs(s.e.ID)) {
 		t.Fatalf("got %t, %v; want it kept", done, err)
 	}
 	kv, err := s.JS.KeyValue(t.Context(), streams.BucketEndpoints)

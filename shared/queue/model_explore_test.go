@@ -2,32 +2,44 @@ package queue
 
 import (
 	"flag"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// mNext is a state that follows another, how, and what it breaks.
+// mNext is a state that follows another, what happened, and what it breaks.
 type mNext struct {
 	world     mWorld
-	how       string
+	who, did  string
 	violation string
 }
 
-// successors are all states that one step leads to.
-func (w mWorld) successors(rules mRules) []mNext {
-	var all []mNext
-	add := func(how string, do func(*mWorld) string) {
-		next := w
-		violation := do(&next)
-		all = append(all, mNext{next, how, violation})
+// mWorkerNames and mAttemptNames spare a string for each of a million steps.
+var (
+	mWorkerNames  = [mWorkers]string{"worker " + mName(0), "worker " + mName(1)}
+	mAttemptNames = [2]string{"attempt 0", "attempt 1"}
+)
+
+type (
+	mStepFunc  = func(who, did string, do func(*mWorld))
+	mCheckFunc = func(who, did string, do func(*mWorld) string)
+)
+
+// successors appends all states that one step leads to.
+func (w mWorld) successors(rules mRules, all []mNext) []mNext {
+	add := func(who, did string, do func(*mWorld) string) {
+		all = append(all, mNext{world: w, who: who, did: did})
+		next := &all[len(all)-1]
+		next.violation = do(&next.world)
 	}
-	quietly := func(how string, do func(*mWorld)) { add(how, func(n *mWorld) string { do(n); return "" }) }
+	quietly := func(who, did string, do func(*mWorld)) {
+		all = append(all, mNext{world: w, who: who, did: did})
+		do(&all[len(all)-1].world)
+	}
 	urgent := false
 	for i := range uint8(mWorkers) {
 		k := w.workers[i]
-		name := "worker " + mName(i)
+		name := mWorkerNames[i]
 		if !k.dead && !k.suspended {
 			urgent = w.workerSteps(i, name, rules, add, quietly) || urgent
 		}
@@ -35,38 +47,38 @@ func (w mWorld) successors(rules mRules) []mNext {
 	}
 	w.serverSteps(quietly)
 	if !urgent {
-		quietly("time passes", func(n *mWorld) { n.tick(rules) })
+		quietly("time", "passes", func(n *mWorld) { n.tick(rules) })
 	}
 	return all
 }
 
 // workerSteps are those of a worker that runs. It reports whether one of them
 // takes no time, so that none may pass before.
-func (w mWorld) workerSteps(i uint8, name string, rules mRules, add func(string, func(*mWorld) string), quietly func(string, func(*mWorld))) (urgent bool) {
+func (w mWorld) workerSteps(i uint8, name string, rules mRules, add mCheckFunc, quietly mStepFunc) (urgent bool) {
 	k := w.workers[i]
 	served := !w.frozen && !k.cut
 	if k.socket && k.step == mIdle {
-		quietly(name+" gives back what it reads", func(n *mWorld) { n.releases(i, rules) })
+		quietly(name, "gives back what it reads", func(n *mWorld) { n.releases(i, rules) })
 		if served {
-			add(name+" reads a delivery", func(n *mWorld) string { return n.reads(i, rules) })
+			add(name, "reads a delivery", func(n *mWorld) string { return n.reads(i, rules) })
 		}
 		urgent = true
 	}
 	switch {
 	case k.step == mIdle && !k.socket && !k.pull && served:
-		quietly(name+" pulls", func(n *mWorld) { n.workers[i].pull = true })
+		quietly(name, "pulls", func(n *mWorld) { n.workers[i].pull = true })
 	case k.step == mWriting && served:
-		add(name+" writes", func(n *mWorld) string { return n.writes(i, rules) })
+		add(name, "writes", func(n *mWorld) string { return n.writes(i, rules) })
 		urgent = true
 	case k.step == mHandling && served:
 		holds := w.records[k.attempt].status == mRunning && w.records[k.attempt].holder == i && w.records[k.attempt].run == k.run
-		quietly(name+" ends its job", func(n *mWorld) { n.ends(i, holds, true) })
-		quietly(name+" ends its job, the ack is lost", func(n *mWorld) { n.ends(i, holds, false) })
+		quietly(name, "ends its job", func(n *mWorld) { n.ends(i, holds, true) })
+		quietly(name, "ends its job, the ack is lost", func(n *mWorld) { n.ends(i, holds, false) })
 		if holds && w.returns > 0 {
-			quietly(name+" gives its job back", func(n *mWorld) { n.givesBack(i) })
+			quietly(name, "gives its job back", func(n *mWorld) { n.givesBack(i) })
 		}
 	case k.step == mNaking && served:
-		quietly(name+" tells the server", func(n *mWorld) { n.workers[i].step = mIdle; n.nak(k.attempt) })
+		quietly(name, "tells the server", func(n *mWorld) { n.workers[i].step = mIdle; n.nak(k.attempt) })
 		urgent = true
 	}
 	return urgent
@@ -109,52 +121,52 @@ func (w *mWorld) givesBack(i uint8) {
 }
 
 // faults are what may happen to a worker at any time.
-func (w mWorld) faults(i uint8, name string, quietly func(string, func(*mWorld))) {
+func (w mWorld) faults(i uint8, name string, quietly mStepFunc) {
 	k := w.workers[i]
 	if k.dead {
 		return
 	}
 	if k.suspended {
-		quietly(name+" is resumed", func(n *mWorld) { n.workers[i].suspended = false })
+		quietly(name, "is resumed", func(n *mWorld) { n.workers[i].suspended = false })
 	} else if w.suspensions > 0 {
-		quietly(name+" is suspended", func(n *mWorld) { n.suspensions--; n.workers[i].suspended = true })
+		quietly(name, "is suspended", func(n *mWorld) { n.suspensions--; n.workers[i].suspended = true })
 	}
 	if k.cut {
-		quietly(name+" is reachable again", func(n *mWorld) { n.workers[i].cut = false })
+		quietly(name, "is reachable again", func(n *mWorld) { n.workers[i].cut = false })
 	} else if w.cuts > 0 {
-		quietly(name+" is cut off", func(n *mWorld) { n.cuts--; n.workers[i].cut, n.workers[i].pull = true, false })
+		quietly(name, "is cut off", func(n *mWorld) { n.cuts--; n.workers[i].cut, n.workers[i].pull = true, false })
 	}
 	if w.kills > 0 {
-		quietly(name+" is killed", func(n *mWorld) { n.kills--; n.workers[i] = mWorker{dead: true, silent: true} })
+		quietly(name, "is killed", func(n *mWorld) { n.kills--; n.workers[i] = mWorker{dead: true, silent: true} })
 	}
 }
 
-func (w mWorld) serverSteps(quietly func(string, func(*mWorld))) {
+func (w mWorld) serverSteps(quietly mStepFunc) {
 	if w.frozen {
-		quietly("the server goes on", func(n *mWorld) { n.frozen = false; n.expire() })
+		quietly("the server", "goes on", func(n *mWorld) { n.frozen = false; n.expire() })
 		return
 	}
 	if w.freezes > 0 {
-		quietly("the server stands still", func(n *mWorld) { n.freezes--; n.frozen = true })
+		quietly("the server", "stands still", func(n *mWorld) { n.freezes--; n.frozen = true })
 	}
 	if w.restarts > 0 {
-		quietly("the server is killed and back", func(n *mWorld) { n.restarts--; n.restart() })
+		quietly("the server", "is killed and back", func(n *mWorld) { n.restarts--; n.restart() })
 	}
 	for i, k := range w.workers {
 		if (w.message == mWaiting || w.message == mListed) && k.pull && !k.dead && !k.cut && !k.socket {
-			quietly("the server delivers to worker "+mName(uint8(i)), func(n *mWorld) { n.deliver(uint8(i)) })
+			quietly(mWorkerNames[i], "is given a delivery by the server", func(n *mWorld) { n.deliver(uint8(i)) })
 		}
 	}
 	for a := range w.records {
 		switch {
 		case w.records[a].status == mEnded && w.records[a].ended == mKept && (int(w.attempt) != a || w.message == mGone):
-			quietly(fmt.Sprintf("attempt %d is forgotten", a), func(n *mWorld) { n.records[a] = mRecord{status: mForgotten} })
+			quietly(mAttemptNames[a], "is forgotten", func(n *mWorld) { n.records[a] = mRecord{status: mForgotten} })
 		case w.records[a].status == mEnded && int(w.attempt) == a:
-			quietly("the message of the end is removed", func(n *mWorld) { n.remove(uint8(a)) })
+			quietly("the message of the end", "is removed", func(n *mWorld) { n.remove(uint8(a)) })
 		}
 	}
 	if w.retries > 0 && w.records[0].status == mEnded && w.message == mGone {
-		quietly("the job is retried", func(n *mWorld) { n.retries--; n.attempt, n.message, n.again = 1, mWaiting, false })
+		quietly("the job", "is retried", func(n *mWorld) { n.retries--; n.attempt, n.message, n.again = 1, mWaiting, false })
 	}
 }
 
@@ -164,7 +176,7 @@ func (w *mWorld) deliver(i uint8) {
 	w.message, w.timer, w.again = mOut, 0, true
 }
 
-// restart forgets what was handed out (streams, F11) and breaks connections.
+// restart forgets what was handed out (docs/design/jetstream.md#f11) and breaks connections.
 func (w *mWorld) restart() {
 	if w.message != mGone {
 		w.message, w.again = mWaiting, false
@@ -237,32 +249,34 @@ func (w *mWorld) age(k *mWorker) {
 // one that breaks an invariant, "" if there is none.
 func explore(first mWorld, rules mRules) (states int, way string) {
 	type step struct {
-		from mWorld
-		how  string
+		world    mWorld
+		from     int // its index, which is lower
+		who, did string
 	}
-	seen := map[mWorld]step{first: {}}
-	queue := []mWorld{first}
-	trace := func(w mWorld, last string) string {
-		steps := []string{last}
-		for at := w; at != first; at = seen[at].from {
-			steps = append(steps, seen[at].how)
+	seen := map[mWorld]struct{}{first: {}}
+	reached := []step{{world: first}}
+	trace := func(at int, last mNext) string {
+		steps := []string{last.who + " " + last.did}
+		for ; at > 0; at = reached[at].from {
+			steps = append(steps, reached[at].who+" "+reached[at].did)
 		}
 		slices.Reverse(steps)
-		return strings.Join(steps, "\n  ")
+		return strings.Join(steps, "\n  ") + ": " + last.violation
 	}
-	for len(queue) > 0 {
-		w := queue[0]
-		queue = queue[1:]
-		for _, next := range w.successors(rules) {
-			if next.violation == "" {
+	var successors []mNext
+	for at := 0; at < len(reached); at++ {
+		successors = reached[at].world.successors(rules, successors[:0])
+		for _, next := range successors {
+			_, known := seen[next.world]
+			if next.violation == "" && !known {
 				next.violation = next.world.broken(rules)
 			}
 			if next.violation != "" {
-				return len(seen), trace(w, next.how+": "+next.violation)
+				return len(seen), trace(at, next)
 			}
-			if _, known := seen[next.world]; !known {
-				seen[next.world] = step{w, next.how}
-				queue = append(queue, next.world)
+			if !known {
+				seen[next.world] = struct{}{}
+				reached = append(reached, step{next.world, at, next.who, next.did})
 			}
 		}
 	}

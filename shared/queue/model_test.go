@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/record"
 )
 
 // A model of one job, its queue message, its records and the workers that may
 // run it, small enough to be explored whole (model_explore_test.go). What a
-// worker does with a delivery is decided by the product's own functions: judge,
+// worker does with a delivery is decided by the product's own functions: decide,
 // patience and received.fresh. What the server does is as the facts of streams
 // pin it: facts_freeze_test.go, facts_acks_test.go and facts_crash_test.go.
 
@@ -81,7 +82,7 @@ type mWorker struct {
 	late     uint8 // ticks since the delivery was read
 	fresh    bool  // it was steady then
 	base     mRecord
-	decided  verdict
+	decided  decision
 	run      uint8
 	extended uint8 // ticks since it last said that it lives, mLease at most
 	silent   bool  // it did not live for a lease, or was dead, in this run
@@ -106,21 +107,21 @@ type mWorld struct {
 	freezes, restarts, suspensions, kills, cuts, returns, retries uint8
 }
 
-// record is the attempt's record as judge sees it, nil if there is none.
-func (w *mWorld) record(attempt uint8) *record {
+// record is the attempt's record as decide sees it, nil if there is none.
+func (w *mWorld) record(attempt uint8) *record.Record {
 	m := w.records[attempt]
 	now := time.UnixMilli(0)
-	r := &record{Job: job.Job{Run: int(m.run), Lost: int(m.lost), Expires: now.Add(time.Hour), Deadline: now.Add(time.Hour)}, holder: mName(m.holder), queueSeq: uint64(attempt)}
+	r := &record.Record{Job: job.Job{Run: int(m.run), Lost: int(m.lost), Expires: now.Add(time.Hour), Deadline: now.Add(time.Hour)}, Holder: mName(m.holder), QueueSeq: uint64(attempt)}
 	switch m.status {
 	case mNone, mForgotten:
 		return nil
 	case mRunning:
-		r.restoreStatus(job.InProgress)
+		r.Status = job.InProgress
 	case mGivenBack:
-		r.restoreStatus(job.InQueue)
+		r.Status = job.InQueue
 		r.Deadline = time.Time{}
 	case mEnded:
-		r.restoreStatus(job.Failed)
+		r.Status = job.Failed
 	}
 	return r
 }
@@ -147,34 +148,34 @@ func (w *mWorld) freshAt(k *mWorker) bool {
 	return m.fresh(at.Add(time.Duration(k.late)*mTick), mLease*mTick)
 }
 
-// decides calls judge, and asks the holder where judge says so.
+// decides calls decide, and asks the holder where decide says so.
 func (w *mWorld) decides(i uint8, rules mRules) (violation string) {
 	k := &w.workers[i]
 	r := w.record(k.attempt)
-	d := delivery{
+	d := deliveryFacts{
 		seq: uint64(k.attempt), expires: time.UnixMilli(0).Add(time.Hour), holder: mName(i), now: time.UnixMilli(0),
-		service: time.Duration(k.service) * mTick, lease: mLease * mTick, maxLost: mLost, asked: !rules.ask,
+		available: time.Duration(k.service) * mTick, lease: mLease * mTick, maxLost: mLost, asked: !rules.ask,
 	}
-	v := judge(r, d)
-	if v == ask {
+	v := decide(r, d)
+	if v == decideAsk {
 		holder := w.workers[w.records[k.attempt].holder]
 		d.asked = true
 		d.alive = holder.lives() && holder.step == mHandling && holder.run == w.records[k.attempt].run && holder.extended < mLease
-		v = judge(r, d)
+		v = decide(r, d)
 	}
 	switch v {
-	case begin, resume, adopt, takeOver, giveUp:
+	case decideBegin, decideResume, decideAdopt, decideTakeOver, decideGiveUp:
 		k.step, k.decided, k.base = mWriting, v, w.records[k.attempt]
-		if v == takeOver || v == giveUp {
+		if v == decideTakeOver || v == decideGiveUp {
 			return w.checkTakeover(k.attempt)
 		}
-	case drop:
+	case decideDrop:
 		if w.there(k.attempt) {
 			w.remove(k.attempt)
 		}
-	case hold:
+	case decideHold:
 		w.postpone(k)
-	case handAgain, tooLate, stray, requeue, ask:
+	case decideHandAgain, decideTimeOut, decideDetach, decideRequeue, decideAsk:
 		return "unexpected decision"
 	}
 	return ""
@@ -210,16 +211,16 @@ func (w *mWorld) writes(i uint8, rules mRules) (violation string) {
 		return w.decides(i, rules)
 	}
 	forgotten := r.status == mForgotten
-	if k.decided == giveUp {
+	if k.decided == decideGiveUp {
 		w.end(k.attempt)
 		k.step = mIdle
 		return ""
 	}
 	next := mRecord{status: mRunning, holder: i, run: r.run + 1, lost: r.lost, version: r.version + 1}
-	if k.decided == takeOver {
+	if k.decided == decideTakeOver {
 		next.lost++
 	}
-	if rules.verify && k.decided == begin && !w.freshAt(k) && !w.there(k.attempt) {
+	if rules.verify && k.decided == decideBegin && !w.freshAt(k) && !w.there(k.attempt) {
 		k.step = mIdle // the record that it made expires at once
 		return ""
 	}
@@ -231,7 +232,7 @@ func (w *mWorld) writes(i uint8, rules mRules) (violation string) {
 	return ""
 }
 
-// remove takes the message of an attempt that ended away. Queue.Forget looks
+// remove takes the message of an attempt that ended away. Queue.RemoveRecord looks
 // again later for a message that it saw. That it looks for the first time within
 // the milliseconds between this and another worker's read of its own delivery is
 // left out.

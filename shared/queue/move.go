@@ -9,106 +9,113 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/mutation"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
 // become is the only place that gives an attempt a new status, by the table in
 // shared/job. It returns a *job.TransitionError if by is not possible.
-func (r *record) become(by job.Trigger) error {
+func become(r *record.Record, by job.Trigger) error {
 	next, err := r.Status.Next(by)
 	if err != nil {
 		return err
 	}
-	r.restoreStatus(next)
+	r.Status = next
 	return nil
 }
 
-// restoreStatus sets the status that was stored, or that the table led to.
-func (r *record) restoreStatus(s job.Status) { r.Status = s }
-
 // move takes an attempt one step: it applies the trigger and change to a copy
-// of from and writes it where from still lies (from.seq; 0: creates it). It is
+// of from and writes it where from still lies (from.Seq; 0: creates it). It is
 // the one write path of records. It returns the record as written;
-// errConflict if somebody else wrote first: read and decide again.
-func (q *Queue) move(ctx context.Context, at place, from *record, by job.Trigger, change func(*record)) (*record, error) {
+// bus.ErrConflict if somebody else wrote first: read and decide again.
+func (q *Queue) move(ctx context.Context, at record.Location, from *record.Record, by job.Trigger, change func(*record.Record)) (*record.Record, error) {
 	next := *from
-	if err := next.become(by); err != nil {
+	if err := become(&next, by); err != nil {
 		return nil, err
 	}
 	now := q.Now()
-	next.changed = now
+	next.Changed = now
 	if change != nil {
 		change(&next)
 	}
-	next.kept = next.kept || next.requeued || next.detached
+	next.RetainOnDisk = next.RetainOnDisk || next.Requeued || next.Detached
 	if next.Status.Terminal() && !from.Status.Terminal() {
-		next.finish(now)
+		finishAttempt(&next, now)
 	}
 	seq, err := q.write(ctx, at, &next, by, now)
 	if err != nil {
 		return nil, err
 	}
-	next.seq, next.server = seq, q.nc.ConnectedServerId()
+	next.Seq, next.Server = seq, q.nc.ConnectedServerId()
 	if next.Status.Terminal() && by != job.Touch {
-		q.point(AfterTerminalWrite)
+		q.Reach(AfterTerminalWrite)
 	}
 	return &next, nil
 }
 
-// finish sets what ends with the attempt.
-func (r *record) finish(now time.Time) {
-	r.Finished, r.RetainUntil = now, now.Add(r.keep)
-	r.Deadline = time.Time{}
-	r.requeued, r.detached, r.confirm = false, false, 0
-	r.beside = r.beside || r.inRef != nil || r.outRef != nil
-	if r.Status == job.Completed || r.Status == job.Cancelled {
-		r.s3 = nil // a secret that nobody needs any more
-		if r.Webhook == "" {
-			r.input, r.inRef = nil, nil // no retry and no webhook will ask for it
-		}
-	}
-	if r.Status != job.Completed {
-		r.output, r.outRef = nil, nil
-	}
-	r.Output = r.output
+// failLost is the change that fails a run whose worker was lost. Its progress is
+// no output of a failure.
+func failLost(r *record.Record, text string) {
+	r.Lost++
+	r.InlineOutput, r.Error = nil, text
 }
 
-func (q *Queue) write(ctx context.Context, at place, r *record, by job.Trigger, now time.Time) (uint64, error) {
-	kind := decision
-	if by == job.Touch {
-		kind = touch
+// finishAttempt sets what ends with the attempt.
+func finishAttempt(r *record.Record, now time.Time) {
+	r.Finished, r.RetainUntil = now, now.Add(r.Retention)
+	r.Deadline = time.Time{}
+	r.Requeued, r.Detached, r.AckTimeout = false, false, 0
+	r.ExternalPayload = r.ExternalPayload || r.InputRef != nil || r.OutputRef != nil
+	if r.Status == job.Completed || r.Status == job.Cancelled {
+		r.S3Config = nil // a secret that is not needed any more
+		if r.Webhook == "" {
+			r.Input, r.InputRef = nil, nil // no retry and no webhook will ask for it
+		}
 	}
-	m, err := r.message(streams.RecordSubject(at.partition, at.endpoint, r.ID, r.Attempt), kind)
+	if r.Status != job.Completed && r.Status != job.Failed {
+		r.InlineOutput, r.OutputRef = nil, nil
+	}
+	r.Output = r.InlineOutput
+}
+
+func (q *Queue) write(ctx context.Context, at record.Location, r *record.Record, by job.Trigger, now time.Time) (uint64, error) {
+	kind := record.Decision
+	if by == job.Touch {
+		kind = record.Touch
+	}
+	m, err := r.Message(streams.RecordSubject(at.Partition, at.Endpoint, r.ID, r.Attempt), kind)
 	if err != nil {
 		return 0, err
 	}
-	keep := r.physical().Add(streams.Margin)
-	if plantShortTTL && r.Status.Terminal() {
+	keep := r.RemovedAfter().Add(streams.Margin)
+	if mutation.ShortTTL && r.Status.Terminal() {
 		keep = r.RetainUntil
 	}
-	m.Header.Set(jetstream.MsgTTLHeader, ttlHeader(now, keep))
+	m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(now, keep))
 	if r.Status == job.InProgress {
-		m.Header.Set(jetstream.ScheduleHeader, fmt.Sprintf("@every %ds", r.alarm(now)))
-		m.Header.Set(jetstream.ScheduleTargetHeader, streams.DueSubject(at.partition, at.endpoint, r.ID, r.Attempt))
+		m.Header.Set(jetstream.ScheduleHeader, fmt.Sprintf("@every %ds", scheduleInterval(r, now)))
+		m.Header.Set(jetstream.ScheduleTargetHeader, streams.DueSubject(at.Partition, at.Endpoint, r.ID, r.Attempt))
 		m.Header.Set(jetstream.ScheduleTTLHeader, streams.DueTTL())
 	}
-	seq, err := q.publish(ctx, streams.Records(at.partition), m, nuid.Next(), r.seq)
+	seq, err := q.bus.Publish(ctx, streams.Records(at.Partition), m, nuid.Next(), r.Seq)
 	if err != nil {
 		return 0, fmt.Errorf("%s job %s: %w", by, r.ID, err)
 	}
 	return seq, nil
 }
 
-// alarm is the period, in seconds, of the schedule that an IN_PROGRESS record
+// scheduleInterval is the period, in seconds, of the schedule that an IN_PROGRESS record
 // carries: it fires after the deadline, and at least once a minute since a
-// server that was killed begins to count anew. A detached record has its
+// server that was killed begins to count again. A detached record has its
 // holder's silence to be watched too.
-func (r *record) alarm(now time.Time) int {
+func scheduleInterval(r *record.Record, now time.Time) int {
 	const most = 60
-	left := int(math.Ceil(r.deadline().Sub(now).Seconds())) + 1
-	if r.detached {
-		left = min(left, int(math.Ceil(r.lease.Seconds())))
+	left := int(math.Ceil(r.CurrentDeadline().Sub(now).Seconds())) + 1
+	if r.Detached {
+		left = min(left, int(math.Ceil(r.Lease.Seconds())))
 	}
 	return max(1, min(left, most))
 }

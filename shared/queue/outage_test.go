@@ -12,6 +12,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 // beat extends the leases until ctx ends and reports any that is lost.
@@ -40,9 +41,10 @@ func beat(ctx context.Context, t *testing.T, lease time.Duration, leases []*Leas
 
 // An outage of NATS of any length runs no job twice and counts no worker lost.
 func TestOutageLongerThanTwoLeasesRunsNothingTwice(t *testing.T) {
+	t.Parallel()
 	const jobs = 50
-	s := newSite(t)
-	holder := s.taker(t, s.q, "holder")
+	s := newEnv(t)
+	holder := s.consumer(t, s.q, "holder")
 	leases := make([]*Lease, jobs)
 	for i := range leases {
 		s.submit(t)
@@ -50,16 +52,16 @@ func TestOutageLongerThanTwoLeasesRunsNothingTwice(t *testing.T) {
 	}
 	// Idle workers wait all the while, one of them since long before.
 	others := s.queue(t, Config{})
-	eventually(t, "the other worker has been served for a lease", func() bool { return others.service.age() > s.e.Lease })
+	testenv.Eventually(t, "the other worker has been served for a lease", func() bool { return others.bus.Availability().Age() > s.e.Lease })
 	idle, stopIdle := context.WithCancel(t.Context())
 	defer stopIdle()
 	var second atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
-		taker := s.taker(t, others, "idle")
+		consumer := s.consumer(t, others, "idle")
 		wg.Go(func() {
 			for {
-				if _, err := taker.Next(idle); err != nil {
+				if _, err := consumer.Next(idle); err != nil {
 					return
 				}
 				second.Add(1)
@@ -73,7 +75,7 @@ func TestOutageLongerThanTwoLeasesRunsNothingTwice(t *testing.T) {
 	away := time.NewTimer(2 * s.e.Lease)
 	<-away.C
 	s.Start()
-	eventually(t, "the holder has been served for two leases again", func() bool { return s.q.service.age() > 2*s.e.Lease })
+	testenv.Eventually(t, "the holder has been served for two leases again", func() bool { return s.q.bus.Availability().Age() > 2*s.e.Lease })
 	cancel()
 	stop()
 	for _, l := range leases {
@@ -90,7 +92,8 @@ func TestOutageLongerThanTwoLeasesRunsNothingTwice(t *testing.T) {
 
 // Everything between the outcome and the delete may be repeated, however late.
 func TestCrashBetweenOutcomeAndDeleteDoesNotRunTheJobAgain(t *testing.T) {
-	s := newSite(t, func(e *endpoint.Endpoint) { e.Retention = 100 * time.Millisecond })
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Retention = 100 * time.Millisecond })
 	id := s.submit(t)
 	nc := s.Connect(t)
 	dying, err := New(t.Context(), nc, Config{Point: func(p Point) {
@@ -101,14 +104,14 @@ func TestCrashBetweenOutcomeAndDeleteDoesNotRunTheJobAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	taker, err := dying.Take(t.Context(), s.e, "dies", 1)
+	consumer, err := dying.Consume(t.Context(), s.e, "dies", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := next(t, taker).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
+	if _, err := next(t, consumer).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "past retention", func() bool {
+	testenv.Eventually(t, "past retention", func() bool {
 		_, err := s.q.Status(t.Context(), s.e, id)
 		return errors.Is(err, job.ErrNotFound)
 	})
@@ -116,17 +119,19 @@ func TestCrashBetweenOutcomeAndDeleteDoesNotRunTheJobAgain(t *testing.T) {
 	if err != nil || info.CachedInfo().State.Msgs != 1 {
 		t.Fatalf("the queue message went although the process died before it: %v", err)
 	}
-	nothing(t, s.taker(t, s.q, "starts later"), 3*s.e.Lease)
+	nothing(t, s.consumer(t, s.q, "starts later"), 3*s.e.Lease)
 	s.empty(t)
 }
 
 func TestWorkerClockAnHourAheadLosesNothing(t *testing.T) {
+	t.Parallel()
 	for name, skew := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
+			t.Parallel()
+			s := newEnv(t)
 			skewed := s.queue(t, Config{Now: func() time.Time { return time.Now().Add(skew) }})
 			id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 10 * time.Second })
-			l := next(t, s.taker(t, skewed, "skewed"))
+			l := next(t, s.consumer(t, skewed, "skewed"))
 			if d := skewed.Until(l.Deadline()); d > l.Job.ExecutionTimeout || d < l.Job.ExecutionTimeout-time.Second {
 				t.Errorf("the deadline is %v away, want about %v", d, l.Job.ExecutionTimeout)
 			}
@@ -141,7 +146,8 @@ func TestWorkerClockAnHourAheadLosesNothing(t *testing.T) {
 }
 
 func TestTakeoverBetweenTwoLargeOutputsKeepsOneWhole(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t)
 	outputs := map[string]json.RawMessage{}
 	for _, c := range []string{"a", "b"} {
@@ -154,15 +160,15 @@ func TestTakeoverBetweenTwoLargeOutputsKeepsOneWhole(t *testing.T) {
 			<-resume
 		}
 	}})
-	first := next(t, s.taker(t, slow, "a"))
+	first := next(t, s.consumer(t, slow, "a"))
 	done := make(chan error, 1)
 	go func() {
 		_, err := first.Complete(t.Context(), outputs["a"])
 		done <- err
 	}()
 	<-stalled
-	eventually(t, "served for a lease", func() bool { return s.q.service.age() > s.e.Lease })
-	second := next(t, s.taker(t, s.q, "b"))
+	testenv.Eventually(t, "served for a lease", func() bool { return s.q.bus.Availability().Age() > s.e.Lease })
+	second := next(t, s.consumer(t, s.q, "b"))
 	go close(resume)
 	_, secondErr := second.Complete(t.Context(), outputs["b"])
 	firstErr := <-done
@@ -180,12 +186,13 @@ func TestTakeoverBetweenTwoLargeOutputsKeepsOneWhole(t *testing.T) {
 
 // A pick-up whose answer is lost is adopted by the process that wrote it.
 func TestPickUpWithALostAnswerIsNoLostWorker(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.submit(t)
-	taker := s.taker(t, s.q, "w")
-	l := next(t, taker)
-	taker.release(l) // as if the answer to the pick-up had never come
-	again := next(t, taker)
+	consumer := s.consumer(t, s.q, "w")
+	l := next(t, consumer)
+	consumer.release(l) // as if the answer to the pick-up had never come
+	again := next(t, consumer)
 	if again.Job.Lost != 0 || again.Job.Run != 2 {
 		t.Errorf("lost %d run %d, want 0 and 2", again.Job.Lost, again.Job.Run)
 	}

@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
-func (s *site) pause(t *testing.T, d time.Duration) {
+func (s *env) pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	s.e.PausedUntil = s.q.Now().Add(d)
 	if err := s.q.Pause(t.Context(), s.e); err != nil {
@@ -16,7 +17,7 @@ func (s *site) pause(t *testing.T, d time.Duration) {
 	}
 }
 
-func (s *site) resume(t *testing.T) {
+func (s *env) resume(t *testing.T) {
 	t.Helper()
 	s.e.PausedUntil = time.Time{}
 	if err := s.q.Pause(t.Context(), s.e); err != nil {
@@ -27,12 +28,13 @@ func (s *site) resume(t *testing.T) {
 // While paused, jobs are accepted and none is handed out, also to a worker that
 // was waiting before; those that run keep their lease and end.
 func TestAPausedEndpointHandsNothingOut(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	running := s.submit(t)
-	w := s.taker(t, s.q, "w")
+	w := s.consumer(t, s.q, "w")
 	l := next(t, w)
 	got := make(chan *Lease, 1)
-	other := s.taker(t, s.q, "other")
+	other := s.consumer(t, s.q, "other")
 	go func() {
 		l, _ := other.Next(t.Context())
 		got <- l
@@ -57,7 +59,10 @@ func TestAPausedEndpointHandsNothingOut(t *testing.T) {
 	select {
 	case l := <-got:
 		if l == nil || l.Job.ID != waiting {
-			t.Errorf("got %+v, want the one that waited", l)
+			t.Fatalf("got %+v, want the one that waited", l)
+		}
+		if _, err := l.Complete(t.Context(), nil); err != nil { // else it comes again after a lease
+			t.Errorf("complete: %v", err)
 		}
 	case <-time.After(soon):
 		t.Fatal("nothing was handed out after the pause")
@@ -69,10 +74,11 @@ func TestAPausedEndpointHandsNothingOut(t *testing.T) {
 
 // Nobody has to do anything for a pause to end.
 func TestAPauseEndsByItself(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.pause(t, 2*time.Second)
 	id := s.submit(t)
-	w := s.taker(t, s.q, "w")
+	w := s.consumer(t, s.q, "w")
 	nothing(t, w, time.Second)
 	if l := next(t, w); l.Job.ID != id {
 		t.Errorf("got %s, want %s", l.Job.ID, id)
@@ -83,7 +89,8 @@ func TestAPauseEndsByItself(t *testing.T) {
 }
 
 func TestCancelAndTTLHoldWhilePaused(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.deadlines(t)
 	s.pause(t, time.Hour)
 	id := s.submit(t)
@@ -95,7 +102,7 @@ func TestCancelAndTTLHoldWhilePaused(t *testing.T) {
 	if _, err := s.q.SetTTL(t.Context(), s.e, short, time.Millisecond); err != nil && !errors.Is(err, job.ErrNotFound) {
 		t.Fatal(err)
 	}
-	eventually(t, "the ttl ends it", func() bool {
+	testenv.Eventually(t, "the ttl ends it", func() bool {
 		_, err := s.q.Status(t.Context(), s.e, short)
 		return errors.Is(err, job.ErrNotFound)
 	})
@@ -104,9 +111,10 @@ func TestCancelAndTTLHoldWhilePaused(t *testing.T) {
 // The consumers say that nothing waits; the purge finds it all the same, and
 // spares what runs.
 func TestPurgeOfAPausedEndpoint(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	running := s.submit(t)
-	l := next(t, s.taker(t, s.q, "w"))
+	l := next(t, s.consumer(t, s.q, "w"))
 	s.pause(t, time.Hour)
 	const n = 600
 	ids := make([]job.ID, n)
@@ -130,9 +138,10 @@ func TestPurgeOfAPausedEndpoint(t *testing.T) {
 }
 
 func TestDeletingAPausedEndpointCancelsItsJobs(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	running := s.submit(t)
-	next(t, s.taker(t, s.q, "w"))
+	next(t, s.consumer(t, s.q, "w"))
 	s.pause(t, time.Hour)
 	waiting := s.submit(t)
 	if err := s.q.DeleteEndpoint(t.Context(), s.e); err != nil {

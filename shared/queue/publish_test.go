@@ -6,11 +6,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
 )
 
 // While the write whose answer was lost is in flight, no reader sees it, and
 // the server refuses another one: that must not be taken for somebody else's.
 func TestAWriteInFlightMayBeTheOneWhoseAnswerWasLost(t *testing.T) {
+	t.Parallel()
 	const (
 		away     = `{"error":{"code":503,"err_code":10008,"description":"away"}}`
 		inFlight = `{"error":{"code":400,"err_code":10164,"description":"in flight"}}`
@@ -22,12 +25,13 @@ func TestAWriteInFlightMayBeTheOneWhoseAnswerWasLost(t *testing.T) {
 		want    error
 	}{
 		"the first answer was lost": {[]string{away, inFlight, stored}, nil},
-		"none was":                  {[]string{inFlight}, errConflict},
-		"somebody else was first":   {[]string{away, taken}, errConflict},
+		"none was":                  {[]string{inFlight}, bus.ErrConflict},
+		"somebody else was first":   {[]string{away, taken}, bus.ErrConflict},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
+			t.Parallel()
+			s := newEnv(t)
 			if _, err := s.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S"}); err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +47,7 @@ func TestAWriteInFlightMayBeTheOneWhoseAnswerWasLost(t *testing.T) {
 			if err := s.NC.Flush(); err != nil {
 				t.Fatal(err)
 			}
-			seq, err := s.q.publish(t.Context(), "S", &nats.Msg{Subject: "stream.that.answers", Header: nats.Header{}}, "token", 0)
+			seq, err := s.q.bus.Publish(t.Context(), "S", &nats.Msg{Subject: "stream.that.answers", Header: nats.Header{}}, "token", 0)
 			if !errors.Is(err, tc.want) || err == nil && seq != 7 {
 				t.Errorf("got %d, %v; want %v", seq, err, tc.want)
 			}

@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
@@ -21,13 +24,13 @@ const purgeAtOnce = 256
 // Purge turns every job that waits into CANCELLED and returns how many it did;
 // a running job is never touched, a job submitted meanwhile may stay. It
 // competes with the workers for each message, so the count is exact. Once
-// begun it goes on although ctx is cancelled. It returns ErrUnavailable with
+// begun it goes on although ctx is cancelled. It returns bus.ErrUnavailable with
 // the number so far.
 func (q *Queue) Purge(ctx context.Context, e endpoint.Endpoint) (int, error) {
 	ctx = context.WithoutCancel(ctx)
 	var removed atomic.Int64
 	for _, class := range job.Classes() {
-		p := &purge{q: q, at: placeOf(e), class: class, lease: e.Lease, removed: &removed}
+		p := &purge{q: q, at: record.LocationOf(e), class: class, lease: e.Lease, removed: &removed}
 		if err := p.run(ctx); err != nil {
 			return int(removed.Load()), fmt.Errorf("purge %s: %w", e.ID, err)
 		}
@@ -38,7 +41,7 @@ func (q *Queue) Purge(ctx context.Context, e endpoint.Endpoint) (int, error) {
 // purge empties one class.
 type purge struct {
 	q       *Queue
-	at      place
+	at      record.Location
 	class   job.Class
 	lease   time.Duration
 	removed *atomic.Int64
@@ -55,7 +58,7 @@ func (p *purge) run(ctx context.Context) error {
 	arrived := make(chan *nats.Msg, 2*purgeAtOnce)
 	sub, err := p.q.nc.ChanSubscribe(inbox, arrived)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", bus.ErrUnavailable, err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection is gone then
 	for more := true; more; {
@@ -68,22 +71,22 @@ func (p *purge) run(ctx context.Context) error {
 
 // lastSeq is the sequence of the newest message of the class, 0 if none waits.
 func (p *purge) lastSeq(ctx context.Context) (uint64, error) {
-	within, cancel := bounded(ctx)
+	within, cancel := bus.Bounded(ctx)
 	defer cancel()
-	m, err := p.q.leaderLast(within, streams.Jobs(p.at.endpoint), streams.ClassFilter(p.at.endpoint, p.class))
-	if errors.Is(err, errNoMessage) {
+	m, err := p.q.bus.LeaderLast(within, streams.Jobs(p.at.Endpoint), streams.ClassFilter(p.at.Endpoint, p.class))
+	if errors.Is(err, bus.ErrNoMessage) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	return m.seq, nil
+	return m.Seq, nil
 }
 
-// batch fetches what waits now and ends it; more tells whether to fetch again.
+// batch fetches what waits now and ends it; more: fetch again.
 func (p *purge) batch(ctx context.Context, inbox string, arrived <-chan *nats.Msg) (more bool, err error) {
-	if err := p.q.sendPull(p.at.endpoint, p.class, inbox, purgeAtOnce, 0); err != nil {
-		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	if err := sendPull(p.q.nc, p.at.Endpoint, p.class, inbox, purgeAtOnce, 0); err != nil {
+		return false, fmt.Errorf("%w: %w", bus.ErrUnavailable, err)
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	defer func() {
@@ -91,7 +94,7 @@ func (p *purge) batch(ctx context.Context, inbox string, arrived <-chan *nats.Ms
 			err = waited
 		}
 	}()
-	within := time.NewTimer(answerWithin)
+	within := time.NewTimer(bus.CallTimeout)
 	defer within.Stop()
 	for n := 0; n < purgeAtOnce; {
 		select {
@@ -111,7 +114,7 @@ func (p *purge) batch(ctx context.Context, inbox string, arrived <-chan *nats.Ms
 			more = true
 			g.Go(func() error { return p.one(gctx, m, meta.Sequence.Stream) })
 		case <-within.C:
-			return false, ErrUnavailable
+			return false, bus.ErrUnavailable
 		}
 	}
 	return more, nil
@@ -119,14 +122,14 @@ func (p *purge) batch(ctx context.Context, inbox string, arrived <-chan *nats.Ms
 
 // one ends a fetched job, unless it turns out to run.
 func (p *purge) one(ctx context.Context, m *nats.Msg, seq uint64) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	id := streams.JobOf(m.Subject)
-	from, err := decode(p.at, id, &stored{server: p.q.nc.ConnectedServerId(), header: m.Header, data: m.Data})
+	from, err := record.Decode(p.at, id, &bus.Message{Server: p.q.nc.ConnectedServerId(), Header: m.Header, Data: m.Data})
 	if err != nil {
 		return err
 	}
-	from.queueSeq = seq
+	from.QueueSeq = seq
 	running, err := p.end(ctx, from)
 	switch {
 	case err != nil:
@@ -137,9 +140,9 @@ func (p *purge) one(ctx context.Context, m *nats.Msg, seq uint64) error {
 	return err
 }
 
-// end cancels a job as its queue message, or its record, tells it; running is
-// true for one that somebody holds.
-func (p *purge) end(ctx context.Context, from *record) (running bool, err error) {
+// end cancels a job as its queue message, or its record, has it; running is
+// true for a job that a worker holds.
+func (p *purge) end(ctx context.Context, from *record.Record) (running bool, err error) {
 	id, attempt := from.ID, from.Attempt
 	for {
 		_, err := p.q.cancel(ctx, p.at, from)
@@ -147,15 +150,15 @@ func (p *purge) end(ctx context.Context, from *record) (running bool, err error)
 			p.removed.Add(1)
 			return false, nil
 		}
-		if !errors.Is(err, errConflict) {
+		if !errors.Is(err, bus.ErrConflict) {
 			return false, err
 		}
-		from, err = p.q.readRecord(ctx, p.at, id, attempt)
-		if errors.Is(err, errNoMessage) { // the other write failed, or the job was forgotten since
-			from, err = p.q.readMessage(ctx, p.at, id)
+		from, err = p.q.read.record(ctx, p.at, id, attempt)
+		if errors.Is(err, bus.ErrNoMessage) { // the other write failed, or the job was forgotten since
+			from, err = p.q.read.message(ctx, p.at, id)
 		}
 		switch {
-		case errors.Is(err, errNoMessage):
+		case errors.Is(err, bus.ErrNoMessage):
 			return false, nil
 		case err != nil:
 			return false, err
@@ -167,5 +170,131 @@ func (p *purge) end(ctx context.Context, from *record) (running bool, err error)
 		case from.Status == job.InProgress:
 			return true, nil
 		}
+	}
+}
+
+// walk ends what waits though no fetch brings it: what was put off (nak with a
+// delay), which counts as handed out, all jobs of a paused endpoint, and those that
+// the server does not count (reader.consumers). The record decides whose each job is.
+func (p *purge) walk(ctx context.Context) error {
+	first, err := p.firstSeq(ctx)
+	if err != nil || first == 0 {
+		return err
+	}
+	for from := first; from <= p.until; {
+		got, err := p.some(ctx, from)
+		if err != nil || len(got) == 0 {
+			return err
+		}
+		g, gctx := errgroup.WithContext(ctx)
+		for _, m := range got {
+			seq := bus.Sequence(m)
+			from = seq + 1
+			if seq <= p.until && p.mine(m) {
+				g.Go(func() error { return p.cancelWaiting(gctx, m, seq) })
+			}
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// firstSeq is the sequence of the oldest message of the class; 0: it has none.
+func (p *purge) firstSeq(ctx context.Context) (uint64, error) {
+	within, cancel := bus.Bounded(ctx)
+	defer cancel()
+	m, err := p.q.bus.LeaderNext(within, streams.Jobs(p.at.Endpoint), streams.ClassFilter(p.at.Endpoint, p.class), 1)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return m.Seq, nil
+}
+
+// some reads queue messages of both classes: to filter them the server would
+// count all there are, each time.
+func (p *purge) some(ctx context.Context, from uint64) ([]*nats.Msg, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	return p.q.bus.BatchGet(ctx, streams.Jobs(p.at.Endpoint), bus.Batch{From: from, Filter: ">", Most: purgeAtOnce})
+}
+
+// mine reports whether a queue message is of the class.
+func (p *purge) mine(m *nats.Msg) bool {
+	subject := m.Header.Get(jetstream.SubjectHeader)
+	return subject == streams.JobSubject(p.at.Endpoint, p.class, streams.JobOf(subject))
+}
+
+// cancelWaiting cancels the job of a queue message that was read, unless it runs.
+func (p *purge) cancelWaiting(ctx context.Context, m *nats.Msg, seq uint64) error {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	id := streams.JobOf(m.Header.Get(jetstream.SubjectHeader))
+	from, err := record.Decode(p.at, id, &bus.Message{Server: p.q.nc.ConnectedServerId(), Header: m.Header, Data: m.Data})
+	if err != nil {
+		return err
+	}
+	from.QueueSeq = seq
+	_, err = p.end(ctx, from)
+	return err
+}
+
+// DeleteEndpoint cancels every job that waits or runs, so that its caller
+// learns what happened, and removes the endpoint's queue. Nobody may submit any
+// more when it is called. It may be repeated.
+func (q *Queue) DeleteEndpoint(ctx context.Context, e endpoint.Endpoint) error {
+	if _, err := q.js.Stream(ctx, streams.Jobs(e.ID)); err != nil {
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		return fmt.Errorf("delete queue of %s: %w", e.ID, bus.Unavailable(err))
+	}
+	if _, err := q.Purge(ctx, e); err != nil {
+		return err
+	}
+	if err := q.cancelRunning(ctx, e); err != nil {
+		return err
+	}
+	if err := q.js.DeleteStream(ctx, streams.Jobs(e.ID)); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("delete queue of %s: %w", e.ID, bus.Unavailable(err))
+	}
+	return nil
+}
+
+// OfEarlier reports whether a job was accepted by an endpoint of the same id
+// that was deleted before e was made. Submit gives e no job that is older than
+// e itself, whatever the clocks say.
+func OfEarlier(e endpoint.Endpoint, j *job.Job) bool {
+	made := e.Created.Truncate(time.Millisecond) // as precise as a job's times
+	return j.Submitted.Before(made) && j.Queued.Before(made)
+}
+
+// cancelRunning cancels what is left in the queue after a purge: jobs that are
+// handed out.
+func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {
+	const atOnce = 256
+	for from := uint64(1); ; {
+		within, cancel := bus.Bounded(ctx)
+		left, err := q.bus.BatchGet(within, streams.Jobs(e.ID), bus.Batch{From: from, Filter: streams.AllJobs(e.ID), Most: atOnce})
+		cancel()
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		for _, m := range left {
+			subject := m.Header.Get(jetstream.SubjectHeader)
+			id := streams.JobOf(subject)
+			if _, err := q.Cancel(ctx, e, id); err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) {
+				return fmt.Errorf("cancel job %s: %w", id, err)
+			}
+		}
+		var last uint64
+		if _, err := fmt.Sscan(left[len(left)-1].Header.Get(jetstream.SequenceHeader), &last); err != nil {
+			return fmt.Errorf("read queue of %s: %w", e.ID, err)
+		}
+		from = last + 1
 	}
 }

@@ -5,20 +5,22 @@ import (
 	"testing"
 
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
 // A write that came first may have failed, so that there is no record of it: the
 // job still waits. One without a message either is gone.
 func TestPurgeAfterAConflictWithAWriteThatFailed(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t)
-	at := placeOf(s.e)
-	lost, err := s.q.readMessage(t.Context(), at, id)
+	at := record.LocationOf(s.e)
+	lost, err := s.q.read.message(t.Context(), at, id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost.seq = 999 // as if a record had been there
+	lost.Seq = 999 // as if a record had been there
 	again := *lost
 	var removed atomic.Int64
 	p := &purge{q: s.q, at: at, removed: &removed}

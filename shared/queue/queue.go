@@ -1,10 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
-	"flightline/shared/bus/barrier"
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
+	"flightline/shared/job"
 	"flightline/streams"
 )
 
@@ -21,7 +22,7 @@ import (
 type Config struct {
 	// Replicas is that of the streams made for endpoints, 1 or 3. 0 means 1.
 	Replicas int
-	// Log receives what nobody is waiting to hear. Nil discards it.
+	// Log receives what no caller is waiting for. Nil discards it.
 	Log *slog.Logger
 	// Now is the local clock. Nil means time.Now. Only its pace matters: every
 	// instant in a record is the server's time.
@@ -31,9 +32,9 @@ type Config struct {
 	// SyncAlways passes embedded.Barrier.Sync. Nil asks on the bus for such a
 	// process; without one, the server's own sync setting decides.
 	Durable func(ctx context.Context, stream string) error
-	// ForgetGrace is how long after the end of its retention a record stays at
+	// RemovalGrace is how long after the end of its retention a record stays at
 	// least, for calls that still saw it. 0 means 10 s.
-	ForgetGrace time.Duration
+	RemovalGrace time.Duration
 	// TrustAbsence: a job that the leader does not have counts as absent, though
 	// in a cluster it may be a leader that was cut off. For a process that may not
 	// ask for more, as a worker's user of NATS.
@@ -63,54 +64,48 @@ const (
 	BeforeDelete       Point = "before the delete"
 )
 
-// answerWithin bounds every call, so that nobody hangs while JetStream is away
-// (the issue promises 5 s).
-const answerWithin = 4500 * time.Millisecond
-
-// Queue is a process's door to the jobs. It is safe for concurrent use.
+// Queue is how a process submits, runs and reads jobs. It is safe for concurrent use.
 type Queue struct {
-	nc      *nats.Conn
-	js      jetstream.JetStream
-	cfg     Config
-	log     *slog.Logger
-	clock   *clock
-	service *service
-	stats   statsCache
-	lines   lines
-	rooms   rooms
-	missing missing
-	commits commits
-	kept    keptRuns
-	outputs *semaphore.Weighted          // bytes of outputs that are read at a time
-	barrier atomic.Pointer[barrier.Func] // nil while there is none
-	// clustered: the server that was asked last is one of several.
-	clustered atomic.Bool
+	bus        *bus.Client
+	nc         *nats.Conn // the client's
+	read       reader
+	js         jetstream.JetStream
+	cfg        Config
+	log        *slog.Logger
+	stats      statsCache
+	usage      *usageTable
+	missing    *missing
+	heartbeats heartbeats
+	outputs    *semaphore.Weighted // bytes of outputs that are read at a time
 }
 
 // New binds a queue to a connection and measures the server's time; the shared
 // streams must exist (streams.Apply). It starts nothing. It returns
-// ErrUnavailable if JetStream does not answer.
+// bus.ErrUnavailable if JetStream does not answer.
 func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, fmt.Errorf("open jetstream: %w", err)
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	q := &Queue{nc: nc, js: js, cfg: cfg, log: cfg.Log, clock: newClock(cfg.Now), service: newService(), outputs: semaphore.NewWeighted(maxOutputsRead)}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	if err := q.measure(ctx); err != nil {
+	if cfg.HasSpace == nil {
+		cfg.HasSpace = func() error { return nil }
+	}
+	q := &Queue{nc: nc, cfg: cfg, log: cfg.Log, outputs: semaphore.NewWeighted(maxOutputsRead)}
+	q.missing = &missing{bucket: cmp.Or(cfg.EndpointsBucket, streams.BucketEndpoints), now: cfg.Now, log: cfg.Log}
+	var err error
+	if q.bus, err = bus.NewClient(ctx, nc, bus.ClientConfig{
+		ClockStream: streams.Records(0), DurablePrefix: streams.DurablePrefix, Durable: cfg.Durable,
+		Log: cfg.Log, Now: cfg.Now, Missing: q.missing.explain,
+		Unanswered: cfg.Observer.Unanswered, Unwritten: cfg.Observer.Unwritten,
+	}); err != nil {
 		return nil, err
 	}
-	if cfg.Durable != nil {
-		q.barrier.Store((*barrier.Func)(&cfg.Durable))
-	}
-	if err := q.findBarrier(ctx); err != nil {
+	q.missing.bus = q.bus
+	q.read = reader{q.bus, cfg.TrustAbsence}
+	q.usage = &usageTable{read: q.read, log: cfg.Log}
+	if q.js, err = q.bus.JetStream(); err != nil {
 		return nil, err
 	}
 	return q, nil
@@ -120,59 +115,84 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 // gap, until ctx ends. It must run while the queue is used.
 func (q *Queue) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return q.probeEvery(ctx, probeInterval) })
-	g.Go(func() error { return q.watchConnection(ctx) })
-	g.Go(func() error { return q.lookForBarrier(ctx) })
-	g.Go(func() error { return q.measureRooms(ctx) })
+	g.Go(func() error { return q.bus.Run(ctx) })
+	g.Go(func() error { return q.usage.run(ctx) })
 	return g.Wait()
 }
 
+// Bus is the client that the queue writes and reads through.
+func (q *Queue) Bus() *bus.Client { return q.bus }
+
 // Now is the server's time as this process knows it.
-func (q *Queue) Now() time.Time { return q.clock.now() }
+func (q *Queue) Now() time.Time { return q.bus.Now() }
 
 // Until is how long it is until the server's clock shows t; negative once past.
-func (q *Queue) Until(t time.Time) time.Duration { return t.Sub(q.Now()) }
+func (q *Queue) Until(t time.Time) time.Duration { return q.bus.Until(t) }
 
 // CreateEndpoint makes the endpoint's work queue and consumers exist and
 // applies its present lease. It may be repeated. A queue that was lost is made
-// again, with an error in the log. It returns ErrUnavailable.
+// again, with an error in the log. It returns bus.ErrUnavailable.
 func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*answerWithin) // three replicas take their time
+	ctx, cancel := context.WithTimeout(ctx, 2*bus.CallTimeout) // three replicas take their time
 	defer cancel()
-	lost, err := untilAnswered(ctx, func() (*jetstream.StreamInfo, error) {
+	lost, err := bus.UntilAnswered(ctx, func() (*jetstream.StreamInfo, error) {
 		lost, err := streams.RecoverEndpoint(ctx, q.js, streams.Config{Replicas: q.cfg.Replicas}, e)
-		return lost, foreign(err)
+		return lost, bus.Unavailable(err)
 	})
 	if err != nil {
 		return err
 	}
-	q.recovered(ctx, e.ID, lost)
+	q.missing.recovered(ctx, e.ID, lost)
 	for _, stream := range []string{streams.Jobs(e.ID), streams.Bucket(streams.BucketEndpoints)} {
-		if err := q.durable(ctx, stream, q.nc.ConnectedServerId()); err != nil {
+		if err := q.bus.WaitDurable(ctx, stream, q.nc.ConnectedServerId()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (q *Queue) point(p Point) {
+// Reach calls Config.Point, for packages that store beside the queue.
+func (q *Queue) Reach(p Point) {
 	if q.cfg.Point != nil {
 		q.cfg.Point(p)
 	}
 }
 
-// bounded gives a call its end, if its caller's is later.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= answerWithin {
-		return ctx, func() {}
+// Observer hears what this process did, in the goroutine that did it: its
+// functions must be quick and safe for concurrent use. One that is nil is not
+// called.
+type Observer struct {
+	// Submitted: a job was accepted.
+	Submitted func(endpoint string, mode job.Mode)
+	// Stale: the outcome of a run came when the run no longer held its job, and
+	// was dropped.
+	Stale func(endpoint string)
+	// Unanswered: JetStream did not answer a request.
+	Unanswered func()
+	// Unwritten: a write to the stream was not acknowledged.
+	Unwritten func(stream string)
+}
+
+func (q *Queue) submitted(j *job.Job) {
+	if q.cfg.Observer.Submitted != nil {
+		q.cfg.Observer.Submitted(j.Endpoint, j.Mode)
 	}
-	return context.WithTimeout(ctx, answerWithin)
 }
 
-// place is where an endpoint's messages lie.
-type place struct {
-	endpoint  string
-	partition int
+// observed reports the outcome of a run to the observer.
+func (l *Lease) observed(j *job.Job, err error) (*job.Job, error) {
+	if err != nil && errors.Is(err, ErrLost) && l.t.q.cfg.Observer.Stale != nil {
+		l.t.q.cfg.Observer.Stale(l.t.at.Endpoint)
+	}
+	return j, err
 }
 
-func placeOf(e endpoint.Endpoint) place { return place{e.ID, e.Partition} }
+var (
+	// ErrLost means that the lease is over: the job was cancelled, timed out,
+	// expired, or given to another worker. What the handler produced is not wanted.
+	ErrLost = errors.New("queue: the lease is lost")
+	// ErrClosed means that the Consumer was closed.
+	ErrClosed = errors.New("queue: the consumer is closed")
+	// ErrProgressTooLarge means that a progress value exceeds job.MaxProgress.
+	ErrProgressTooLarge = errors.New("queue: the progress value is larger than 64 KB")
+)

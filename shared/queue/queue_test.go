@@ -12,10 +12,11 @@ import (
 )
 
 func TestJobRunsFromSubmissionToResult(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t)
 	s.want(t, id, job.InQueue)
-	l := next(t, s.taker(t, s.q, "w1"))
+	l := next(t, s.consumer(t, s.q, "w1"))
 	if string(l.Input) != `{"n":1}` {
 		t.Errorf("input is %s", l.Input)
 	}
@@ -42,9 +43,11 @@ func TestJobRunsFromSubmissionToResult(t *testing.T) {
 }
 
 func TestWaiterIsWoken(t *testing.T) {
-	for name, output := range map[string]string{"in the header": `"<b> & é\u2028\r\n"`, "in the body": `"` + strings.Repeat("x", 2*shortMost) + `"`, "none": ``, "beside": `"` + strings.Repeat("y", 1<<20) + `"`} {
+	t.Parallel()
+	for name, output := range map[string]string{"in the header": `"<b> & é\u2028\r\n"`, "in the body": `"` + strings.Repeat("x", 8<<10) + `"`, "none": ``, "beside": `"` + strings.Repeat("y", 1<<20) + `"`} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
+			t.Parallel()
+			s := newEnv(t)
 			id := NewID(job.Sync)
 			w, err := s.q.Watch(s.e, id)
 			if err != nil {
@@ -56,10 +59,10 @@ func TestWaiterIsWoken(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.Submitted(j)
-			if _, err := next(t, s.taker(t, s.q, "w")).Complete(t.Context(), json.RawMessage(output)); err != nil {
+			if _, err := next(t, s.consumer(t, s.q, "w")).Complete(t.Context(), json.RawMessage(output)); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), pollEvery/2)
+			ctx, cancel := context.WithTimeout(t.Context(), pollInterval/2)
 			defer cancel()
 			got, err := w.Wait(ctx)
 			if err != nil || got.Status != job.Completed || string(got.Output) != output {
@@ -70,10 +73,11 @@ func TestWaiterIsWoken(t *testing.T) {
 }
 
 func TestLargePayloadsComeBackWhole(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	big := json.RawMessage(`{"x":"` + strings.Repeat("z", 8<<20) + `"}`)
 	id := s.submit(t, func(r *job.Request) { r.Input = big })
-	l := next(t, s.taker(t, s.q, "w"))
+	l := next(t, s.consumer(t, s.q, "w"))
 	if string(l.Input) != string(big) {
 		t.Fatalf("input has %d bytes, want %d", len(l.Input), len(big))
 	}
@@ -86,9 +90,10 @@ func TestLargePayloadsComeBackWhole(t *testing.T) {
 }
 
 func TestOutputOverTheLimitIsFailed(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t)
-	l := next(t, s.taker(t, s.q, "w"))
+	l := next(t, s.consumer(t, s.q, "w"))
 	if _, err := l.Complete(t.Context(), json.RawMessage(`"`+strings.Repeat("z", job.MaxOutput)+`"`)); err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +102,41 @@ func TestOutputOverTheLimitIsFailed(t *testing.T) {
 	}
 }
 
+func TestAFailureKeepsTheOutputBesideItsError(t *testing.T) {
+	t.Parallel()
+	large := `"` + strings.Repeat("z", maxInlinePayload+1) + `"`
+	for name, tc := range map[string]struct{ output, kept, text string }{
+		"small":     {`{"details": [1]}`, `{"details":[1]}`, "no"},
+		"large":     {large, large, "no"},
+		"too large": {`"` + strings.Repeat("z", job.MaxOutput) + `"`, "", "(its output is left out: it has 20971522 bytes, at most 20971520 are kept) no"},
+		"no JSON":   {`{`, "", "(its output is left out: "},
+		"none":      {``, ``, "no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			id := s.submit(t)
+			l := next(t, s.consumer(t, s.q, "w"))
+			for range 2 { // once more, as a worker whose answer was lost
+				if _, err := l.FailWith(t.Context(), "no", json.RawMessage(tc.output)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if j := s.want(t, id, job.Failed); !strings.HasPrefix(j.Error, tc.text) || string(j.Output) != tc.kept {
+				t.Errorf("got %.200q and %d bytes of output, want %q and %d", j.Error, len(j.Output), tc.text, len(tc.kept))
+			}
+			if j, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil || j.Output != nil || j.Error != "" {
+				t.Errorf("retry: got %+v, %v, want neither output nor error", j, err)
+			}
+		})
+	}
+}
+
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	t.Run("waiting", func(t *testing.T) {
-		s := newSite(t)
+		t.Parallel()
+		s := newEnv(t)
 		id := s.submit(t)
 		if j, err := s.q.Cancel(t.Context(), s.e, id); err != nil || j.Status != job.Cancelled {
 			t.Fatalf("got %v, %v", j, err)
@@ -113,9 +150,10 @@ func TestCancel(t *testing.T) {
 		}
 	})
 	t.Run("running", func(t *testing.T) {
-		s := newSite(t)
+		t.Parallel()
+		s := newEnv(t)
 		id := s.submit(t)
-		l := next(t, s.taker(t, s.q, "w"))
+		l := next(t, s.consumer(t, s.q, "w"))
 		if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +171,8 @@ func TestCancel(t *testing.T) {
 		s.want(t, id, job.Cancelled)
 	})
 	t.Run("unknown", func(t *testing.T) {
-		s := newSite(t)
+		t.Parallel()
+		s := newEnv(t)
 		if _, err := s.q.Cancel(t.Context(), s.e, "nobody"); !errors.Is(err, job.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
@@ -141,14 +180,14 @@ func TestCancel(t *testing.T) {
 }
 
 func TestRetryRunsTheSameInputAgain(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	big := json.RawMessage(`{"x":"` + strings.Repeat("z", 1<<20) + `"}`)
 	for name, input := range map[string]json.RawMessage{"inline": json.RawMessage(`{"n":7}`), "beside": big} {
 		t.Run(name, func(t *testing.T) {
 			id := s.submit(t, func(r *job.Request) { r.Input = input; r.S3Config = json.RawMessage(`{"accessId":"a"}`) })
-			taker := s.taker(t, s.q, "w")
-			defer taker.Close()
-			if _, err := next(t, taker).Fail(t.Context(), "boom"); err != nil {
+			consumer := s.consumer(t, s.q, "w")
+			defer consumer.Close()
+			if _, err := next(t, consumer).Fail(t.Context(), "boom"); err != nil {
 				t.Fatal(err)
 			}
 			if j := s.want(t, id, job.Failed); j.Error != "boom" {
@@ -158,7 +197,7 @@ func TestRetryRunsTheSameInputAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.want(t, id, job.InQueue)
-			l := next(t, taker)
+			l := next(t, consumer)
 			if string(l.Input) != string(input) || l.Job.Attempt != 2 || string(l.S3Config) != `{"accessId":"a"}` {
 				t.Errorf("attempt %d with %d bytes", l.Job.Attempt, len(l.Input))
 			}
@@ -172,48 +211,11 @@ func TestRetryRunsTheSameInputAgain(t *testing.T) {
 	}
 }
 
-func TestChunks(t *testing.T) {
-	s := newSite(t)
-	id := s.submit(t)
-	l := next(t, s.taker(t, s.q, "w"))
-	long := `"` + strings.Repeat("é", job.MaxChunk) + `"`
-	exact := `"` + strings.Repeat("e", job.MaxChunk-2) + `"`
-	for _, c := range []string{`{"output":1}`, exact, long} {
-		if err := l.Emit(t.Context(), json.RawMessage(c)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := l.Emit(t.Context(), json.RawMessage(`[`+long+`]`)); !errors.Is(err, ErrChunkTooLarge) {
-		t.Errorf("got %v, want ErrChunkTooLarge", err)
-	}
-	chunks, err := s.q.Chunks(t.Context(), s.e, id, 0, 100)
-	if err != nil || len(chunks) < 4 {
-		t.Fatalf("got %d chunks, %v", len(chunks), err)
-	}
-	if string(chunks[0].Data) != `{"output":1}` || string(chunks[1].Data) != exact {
-		t.Error("chunks are not verbatim")
-	}
-	var text strings.Builder
-	for _, c := range chunks[2:] {
-		var part string
-		if err := json.Unmarshal(c.Data, &part); err != nil || len(c.Data) > job.MaxChunk {
-			t.Fatalf("a piece of %d bytes: %v", len(c.Data), err)
-		}
-		text.WriteString(part)
-	}
-	if text.String() != strings.Repeat("é", job.MaxChunk) {
-		t.Error("the pieces are not the string")
-	}
-	rest, err := s.q.Chunks(t.Context(), s.e, id, chunks[1].Seq, 100)
-	if err != nil || len(rest) != len(chunks)-2 {
-		t.Errorf("after the second: %d, %v", len(rest), err)
-	}
-}
-
 func TestDeleteEndpoint(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	running := s.submit(t)
-	l := next(t, s.taker(t, s.q, "w"))
+	l := next(t, s.consumer(t, s.q, "w"))
 	waiting := s.submit(t)
 	if err := s.q.DeleteEndpoint(t.Context(), s.e); err != nil {
 		t.Fatal(err)
@@ -229,7 +231,8 @@ func TestDeleteEndpoint(t *testing.T) {
 }
 
 func TestUnavailableWithinFiveSeconds(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.Stop()
 	inTime(t, 5*time.Second, func() time.Duration {
 		took, _ := s.unavailable(t)

@@ -1,58 +1,34 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
-// readRecord reads the record of one attempt from the leader; errNoMessage.
-func (q *Queue) readRecord(ctx context.Context, at place, id job.ID, attempt int) (*record, error) {
-	return q.readLast(ctx, at, id, streams.Records(at.partition), streams.RecordSubject(at.partition, at.endpoint, id, attempt))
+// ReadAttempt reads the record of one attempt from the leader, also one that has
+// expired. It returns bus.ErrNoMessage and bus.ErrUnavailable.
+func (q *Queue) ReadAttempt(ctx context.Context, at record.Location, id job.ID, attempt int) (*record.Record, error) {
+	return q.read.record(ctx, at, id, attempt)
 }
 
-// readMessage reads the job's queue message from the leader; errNoMessage.
-// It says IN_QUEUE, whatever the record says.
-func (q *Queue) readMessage(ctx context.Context, at place, id job.ID) (*record, error) {
-	r, err := q.readLast(ctx, at, id, streams.Jobs(at.endpoint), streams.AnyClass(at.endpoint, id))
-	if err != nil {
-		return nil, err
-	}
-	r.queueSeq, r.seq = r.seq, 0 // nothing is stored in the record yet
-	return r, nil
-}
-
-func (q *Queue) readLast(ctx context.Context, at place, id job.ID, stream, subject string) (*record, error) {
-	m, err := q.leaderLast(ctx, stream, subject)
-	if err != nil {
-		return nil, err
-	}
-	return q.decode(at, id, m)
-}
-
-// decode reads a record whose deadline this process is to judge.
-func (q *Queue) decode(at place, id job.ID, m *stored) (*record, error) {
-	r, err := decode(at, id, m)
-	if err != nil {
-		return nil, err
-	}
-	r.clock = q.clock
-	return r, nil
-}
-
-// latest reads where a job stands: the record of its highest attempt, or the
-// queue message of an attempt that has none yet. It hides what has expired
-// (job.ErrNotFound), ends a run that everybody forgot, and finishes a ttl change
-// that failed halfway.
-func (q *Queue) latest(ctx context.Context, at place, id job.ID) (*record, error) {
+// current reads where a job stands: the record of its highest attempt, or the
+// queue message of an attempt that has no record yet. It hides what has expired
+// or is past its retention (job.ErrNotFound). It may write: it removes a record
+// that a killed server brought back, finishes a ttl change that was cut off, and
+// times out a run that is overdue and that its holder did not end.
+func (q *Queue) current(ctx context.Context, at record.Location, id job.ID) (*record.Record, error) {
 	if !id.Valid() {
 		return nil, job.ErrNotFound
 	}
-	r, err := q.newest(ctx, at, id)
+	r, err := q.read.raw(ctx, at, id)
 	if err != nil {
 		return nil, err
 	}
@@ -60,137 +36,89 @@ func (q *Queue) latest(ctx context.Context, at place, id job.ID) (*record, error
 	if !r.Visible(now) {
 		return nil, job.ErrNotFound
 	}
-	switch gone, err := q.ghost(ctx, at, r); {
-	case gone || errors.Is(err, errConflict):
-		return q.latest(ctx, at, id)
+	switch gone, err := q.removeResurrected(ctx, at, r); {
+	case gone || errors.Is(err, bus.ErrConflict):
+		return q.current(ctx, at, id)
 	case err != nil:
 		return nil, err
 	}
-	if err := q.finishRequeue(ctx, at, r); errors.Is(err, errConflict) {
-		return q.latest(ctx, at, id)
+	if err := q.finishRequeue(ctx, at, r); errors.Is(err, bus.ErrConflict) {
+		return q.current(ctx, at, id)
 	} else if err != nil {
 		return nil, err
 	}
-	if r.Overdue(now.Add(-forgotten)) {
+	if r.Overdue(now.Add(-deadlineGrace)) {
 		ended, err := q.timeOut(ctx, at, r)
-		if errors.Is(err, errConflict) {
-			return q.newest(ctx, at, id)
+		if errors.Is(err, bus.ErrConflict) {
+			return q.read.raw(ctx, at, id)
 		}
 		return ended, err
 	}
 	return r, nil
 }
 
-// newest is the record of a job's highest attempt, or its queue message while
-// there is none, also one that has expired; job.ErrNotFound.
-func (q *Queue) newest(ctx context.Context, at place, id job.ID) (*record, error) {
-	lookUp := func() (*record, error) { return q.lookUp(ctx, at, id) }
-	r, err := lookUp()
-	if errors.Is(err, job.ErrNotFound) {
-		return q.absent(ctx, at, lookUp)
-	}
-	return r, err
-}
-
-// lookUp is newest as far as the leaders know that are asked.
-func (q *Queue) lookUp(ctx context.Context, at place, id job.ID) (*record, error) {
-	records, anyOne := streams.Records(at.partition), streams.AnyAttempt(at.partition, at.endpoint, id)
-	r, err := q.readLast(ctx, at, id, records, anyOne)
-	if err != nil && !errors.Is(err, errNoMessage) {
-		return nil, err
-	}
-	if r != nil && !retryable(r.Status) {
-		return r, nil
-	}
-	waiting, err := q.readMessage(ctx, at, id)
-	switch {
-	case err == nil && (r == nil || waiting.Attempt > r.Attempt):
-		return waiting, nil
-	case err != nil && !errors.Is(err, errNoMessage):
-		return nil, err
-	case r != nil:
-		return q.newerThan(ctx, at, r)
-	}
-	// The record may have been written, and the message removed, in between.
-	r, err = q.readLast(ctx, at, id, records, anyOne)
-	if errors.Is(err, errNoMessage) {
-		return nil, job.ErrNotFound
-	}
-	return r, err
-}
-
-// newerThan guards against a touch that was written to attempt n after a retry
-// had already begun attempt n+1: the newest write is then not the newest attempt.
-func (q *Queue) newerThan(ctx context.Context, at place, r *record) (*record, error) {
-	for {
-		next, err := q.readRecord(ctx, at, r.ID, r.Attempt+1)
-		if errors.Is(err, errNoMessage) {
-			return r, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		r = next
-	}
-}
-
-func retryable(s job.Status) bool {
-	_, err := s.Next(job.Retry)
-	return err == nil
+// Current returns the record of a job's latest attempt, or its queue message while
+// it has no record, without an output that is stored beside it. It returns
+// job.ErrNotFound if it does not exist, its ttl is over, or its retention is, and
+// bus.ErrUnavailable.
+func (q *Queue) Current(ctx context.Context, e endpoint.Endpoint, id job.ID) (*record.Record, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	return q.current(ctx, record.LocationOf(e), id)
 }
 
 // Status reads a job with its output. It returns job.ErrNotFound if there is
 // none, its ttl is over, or its retention is.
 func (q *Queue) Status(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	r, err := q.latest(ctx, placeOf(e), id)
+	r, err := q.current(ctx, record.LocationOf(e), id)
 	if err != nil {
 		return nil, err
 	}
-	return q.loaded(ctx, placeOf(e), r)
+	return q.loaded(ctx, record.LocationOf(e), r)
 }
 
-// seen returns when the end that a caller is about to see is on the disk.
-func (q *Queue) seen(ctx context.Context, at place, r *record) error {
+// waitRecordDurable returns when the end that a caller is about to see is on the disk.
+func (q *Queue) waitRecordDurable(ctx context.Context, at record.Location, r *record.Record) error {
 	if !r.Status.Terminal() {
 		return nil
 	}
-	return q.durable(ctx, streams.Records(at.partition), r.server)
+	return q.bus.WaitDurable(ctx, streams.Records(at.Partition), r.Server)
 }
 
-// accepted returns when all that r shows is on the disk: the record, and the
+// waitJobDurable returns when all that r shows is on the disk: the record, and the
 // queue message that it may rest on.
-func (q *Queue) accepted(ctx context.Context, at place, r *record) error {
-	if err := q.durable(ctx, streams.Jobs(at.endpoint), r.server); err != nil {
+func (q *Queue) waitJobDurable(ctx context.Context, at record.Location, r *record.Record) error {
+	if err := q.bus.WaitDurable(ctx, streams.Jobs(at.Endpoint), r.Server); err != nil {
 		return err
 	}
-	return q.durable(ctx, streams.Records(at.partition), r.server)
+	return q.bus.WaitDurable(ctx, streams.Records(at.Partition), r.Server)
 }
 
-// Accepted is Status for an answer that promises, as that of Submit did, that
+// DurableStatus is Status for an answer that promises, as that of Submit did, that
 // the job is on the disk.
-func (q *Queue) Accepted(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
-	ctx, cancel := bounded(ctx)
+func (q *Queue) DurableStatus(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	r, err := q.latest(ctx, placeOf(e), id)
+	r, err := q.current(ctx, record.LocationOf(e), id)
 	if err == nil {
-		err = q.accepted(ctx, placeOf(e), r)
+		err = q.waitJobDurable(ctx, record.LocationOf(e), r)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return q.loaded(ctx, placeOf(e), r)
+	return q.loaded(ctx, record.LocationOf(e), r)
 }
 
-// Known is the newest of a job that is still on the disk, also of one whose ttl
-// or retention is over. It returns job.ErrNotFound and ErrUnavailable.
-func (q *Queue) Known(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
-	ctx, cancel := bounded(ctx)
+// StoredJob is a job as its newest record on the disk has it, also after the end of
+// its ttl or retention. It returns job.ErrNotFound and bus.ErrUnavailable.
+func (q *Queue) StoredJob(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	r, err := q.newest(ctx, placeOf(e), id)
+	r, err := q.read.raw(ctx, record.LocationOf(e), id)
 	if err == nil {
-		err = q.accepted(ctx, placeOf(e), r)
+		err = q.waitJobDurable(ctx, record.LocationOf(e), r)
 	}
 	if err != nil {
 		return nil, err
@@ -198,13 +126,13 @@ func (q *Queue) Known(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job
 	return &r.Job, nil
 }
 
-// loaded is the job of a record, with an output that lies beside it.
-func (q *Queue) loaded(ctx context.Context, at place, r *record) (*job.Job, error) {
-	if err := q.seen(ctx, at, r); err != nil {
+// loaded is the job of a record, with an output that is beside it.
+func (q *Queue) loaded(ctx context.Context, at record.Location, r *record.Record) (*job.Job, error) {
+	if err := q.waitRecordDurable(ctx, at, r); err != nil {
 		return nil, err
 	}
-	if r.outRef != nil {
-		out, err := q.loadOutput(ctx, at, r.outRef)
+	if r.OutputRef != nil {
+		out, err := q.loadOutput(ctx, r.OutputRef)
 		if err != nil {
 			return nil, err
 		}
@@ -228,7 +156,7 @@ func WithOutputClaim(ctx context.Context, claim func(bytes int) error) context.C
 const maxOutputsRead = 32 << 20
 
 // loadOutput reads an output for a caller, in its turn.
-func (q *Queue) loadOutput(ctx context.Context, at place, ref *payloadRef) ([]byte, error) {
+func (q *Queue) loadOutput(ctx context.Context, ref *record.PayloadRef) ([]byte, error) {
 	if claim, ok := ctx.Value(outputClaim{}).(func(int) error); ok {
 		if err := claim(ref.Size); err != nil {
 			return nil, err
@@ -236,8 +164,47 @@ func (q *Queue) loadOutput(ctx context.Context, at place, ref *payloadRef) ([]by
 	}
 	bytes := min(int64(ref.Size), maxOutputsRead)
 	if err := q.outputs.Acquire(ctx, bytes); err != nil {
-		return nil, fmt.Errorf("%w: read the output: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: read the output: %w", bus.ErrUnavailable, err)
 	}
 	defer q.outputs.Release(bytes)
-	return q.loadPayload(ctx, at, ref)
+	return record.LoadPayload(ctx, q.bus, ref)
+}
+
+// A server that was killed builds its streams again from their files, and a
+// message that gave way to a newer one on its subject left no mark there. So
+// if the newer one was removed meanwhile, the older one is back: a record that
+// was forgotten says IN_PROGRESS again. Such a resurrected record differs from a living one
+// by its queue message, which a run that goes on has, and which was removed
+// in a way that leaves a mark. Records for which that is not so, because their
+// message was replaced, the run detached from it, or an end had its ttl
+// changed, are kept on disk to their physical end (docs/adr/0013).
+
+// removeResurrected reports whether r, which has not ended, is one, and removes it. It asks
+// only if r is so old that it may have been forgotten. A message of a later
+// attempt is none of r's: a retry follows an end. It returns bus.ErrConflict if r
+// is no longer what is stored.
+func (q *Queue) removeResurrected(ctx context.Context, at record.Location, r *record.Record) (bool, error) {
+	young := cmp.Or(q.cfg.RemovalGrace, removalGrace) + endpoint.MinRetention
+	if r.Status.Terminal() || r.Seq == 0 || r.RetainOnDisk || q.Now().Sub(r.Changed) < young {
+		return false, nil
+	}
+	switch msg, err := q.read.message(ctx, at, r.ID); {
+	case err == nil && msg.Attempt <= r.Attempt:
+		return false, nil
+	case err != nil && !errors.Is(err, bus.ErrNoMessage):
+		return false, err
+	}
+	if proven, err := q.read.queueIsOriginal(ctx, at, r); err != nil || !proven {
+		return false, err
+	}
+	now, err := q.read.record(ctx, at, r.ID, r.Attempt) // an end is written before its message goes
+	switch {
+	case errors.Is(err, bus.ErrNoMessage):
+		return true, nil
+	case err != nil:
+		return false, err
+	case now.Seq != r.Seq:
+		return false, bus.ErrConflict
+	}
+	return true, q.bus.Remove(ctx, streams.Records(at.Partition), r.Seq)
 }

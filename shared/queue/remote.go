@@ -2,32 +2,37 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
 // A worker that is reached through others, as one of RunPod's is through the
 // gateway, holds its jobs by their records alone: these name the worker, and
 // the subject that extends the lease. So whichever process hears of such a
-// worker takes the lease up with Held, before and after a restart.
+// worker takes the lease up with LeaseOf, before and after a restart.
 
-// LostError says how a job stands that a worker does not hold, or no longer.
+// NotHeldError says how a job stands that a worker does not hold, or no longer.
 // It unwraps to ErrLost.
-type LostError struct {
+type NotHeldError struct {
 	// Status is "" if there is no such job.
 	Status job.Status
-	// Worker is who ran it last, or runs it, "" for nobody.
+	// Worker runs the job, or ran it last; "": no worker did.
 	Worker string
 }
 
-func (e *LostError) Error() string {
+func (e *NotHeldError) Error() string {
 	if e.Status == "" {
 		return "queue: the lease is lost: there is no such job"
 	}
@@ -35,16 +40,16 @@ func (e *LostError) Error() string {
 }
 
 // Unwrap makes errors.Is(err, ErrLost) hold.
-func (e *LostError) Unwrap() error { return ErrLost }
+func (e *NotHeldError) Unwrap() error { return ErrLost }
 
-// TakeRemote binds a taker for a worker that other processes may speak for
+// ConsumeRemote binds a consumer for a worker that other processes may speak for
 // too: use NextIf, not Next. A run that it hands out must be heard of within
-// confirm (Keep, Emit, Progress or an outcome), else it is handed out again and
+// confirm (Heartbeat, Emit, Progress or an outcome), else it is handed out again and
 // no worker counts as lost; the third time one does. confirm is cut to the
 // endpoint's lease. Close it.
-func (q *Queue) TakeRemote(e endpoint.Endpoint, worker string, confirm time.Duration) *Taker {
-	return &Taker{
-		q: q, e: e, at: placeOf(e), worker: worker, id: nuid.Next(), confirm: max(time.Millisecond, min(confirm, e.Lease)),
+func (q *Queue) ConsumeRemote(e endpoint.Endpoint, worker string, confirm time.Duration) *Consumer {
+	return &Consumer{
+		q: q, e: e, at: record.LocationOf(e), worker: worker, id: nuid.Next(), confirm: max(time.Millisecond, min(confirm, e.Lease)),
 		closed: make(chan struct{}), leases: map[job.ID]*Lease{}, claiming: map[job.ID]bool{},
 	}
 }
@@ -53,7 +58,7 @@ func (q *Queue) TakeRemote(e endpoint.Endpoint, worker string, confirm time.Dura
 // is a job, before it is picked up, and false leaves the job to others and
 // returns ErrClosed. Once ctx ends, a job that is being picked up is still
 // returned.
-func (t *Taker) NextIf(ctx context.Context, wanted func() bool) (*Lease, error) {
+func (t *Consumer) NextIf(ctx context.Context, wanted func() bool) (*Lease, error) {
 	s, err := t.enter()
 	if err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ func (t *Taker) NextIf(ctx context.Context, wanted func() bool) (*Lease, error) 
 			m.release(t.e.Lease)
 			return nil, ErrClosed
 		}
-		t.q.point(AfterDelivery)
+		t.q.Reach(AfterDelivery)
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.claimTimeout())
 		lease, err := t.claim(within, m)
 		cancel()
@@ -81,44 +86,44 @@ func (t *Taker) NextIf(ctx context.Context, wanted func() bool) (*Lease, error) 
 	}
 }
 
-// hand lets go of a lease that whoever hears of its worker will take up. The
+// hand lets go of a lease that the next process that hears of its worker takes up. The
 // queue message comes again after confirm, unless it is extended before.
-func (t *Taker) hand(l *Lease) *Lease {
+func (t *Consumer) hand(l *Lease) *Lease {
 	t.release(l)
-	l.far, l.behind = true, true
-	if t.confirm < t.e.Lease && t.q.current(l.given, false) {
+	l.far = true
+	if t.confirm < t.e.Lease && t.q.sameServer(l.given, false) {
 		_ = t.q.nc.Publish(l.ackTo, fmt.Appendf(nil, `-NAK {"delay":%d}`, t.confirm.Nanoseconds()))
 	}
 	return l
 }
 
-// Held takes up the lease of the run in which worker holds the job, as its
-// record tells. It returns a *LostError if the worker does not hold the job,
-// and ErrUnavailable.
-func (q *Queue) Held(ctx context.Context, e endpoint.Endpoint, id job.ID, worker string) (*Lease, error) {
+// LeaseOf takes up the lease of the run in which worker holds the job, as its
+// record tells. It returns a *NotHeldError if the worker does not hold the job,
+// and bus.ErrUnavailable.
+func (q *Queue) LeaseOf(ctx context.Context, e endpoint.Endpoint, id job.ID, worker string) (*Lease, error) {
 	if !id.Valid() {
-		return nil, &LostError{}
+		return nil, &NotHeldError{}
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	at := placeOf(e)
-	r, err := q.newest(ctx, at, id)
+	at := record.LocationOf(e)
+	r, err := q.read.raw(ctx, at, id)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
-		return nil, &LostError{}
+		return nil, &NotHeldError{}
 	case err != nil:
 		return nil, err
 	case r.Status != job.InProgress || r.Worker != worker || !q.Now().Before(r.Expires):
-		return nil, &LostError{r.Status, r.Worker}
+		return nil, &NotHeldError{r.Status, r.Worker}
 	}
-	t := &Taker{q: q, e: e, at: at, worker: worker, id: r.holder}
-	return &Lease{Job: r.Job, t: t, rec: r, ackTo: r.ack, given: r.queueServer, far: true, behind: true, changed: make(chan struct{}, 1)}, nil
+	t := &Consumer{q: q, e: e, at: at, worker: worker, id: r.Holder}
+	return &Lease{Job: r.Job, t: t, rec: r, ackTo: r.AckSubject, given: r.QueueServer, far: true, changed: make(chan struct{}, 1)}, nil
 }
 
-// Keep extends the lease by which worker holds the job. It returns what Held
-// does; the worker should stop a job for which that is a *LostError.
-func (q *Queue) Keep(ctx context.Context, e endpoint.Endpoint, id job.ID, worker string) error {
-	l, err := q.Held(ctx, e, id, worker)
+// Heartbeat extends the lease by which worker holds the job. It returns what LeaseOf
+// does; the worker should stop a job for which that is a *NotHeldError.
+func (q *Queue) Heartbeat(ctx context.Context, e endpoint.Endpoint, id job.ID, worker string) error {
+	l, err := q.LeaseOf(ctx, e, id, worker)
 	if err != nil {
 		return err
 	}
@@ -126,19 +131,19 @@ func (q *Queue) Keep(ctx context.Context, e endpoint.Endpoint, id job.ID, worker
 		_ = q.nc.Publish(l.ackTo, []byte("+WPI"))
 	}
 	if err = l.extend(ctx); !errors.Is(err, ErrLost) {
-		q.kept.add(&l.Job, e.Lease)
+		q.heartbeats.add(&l.Job, e.Lease)
 		return err
 	}
 	// It ended since we looked: say how.
-	if _, err = q.Held(ctx, e, id, worker); err == nil {
-		err = &LostError{}
+	if _, err = q.LeaseOf(ctx, e, id, worker); err == nil {
+		err = &NotHeldError{}
 	}
 	return err
 }
 
 // extend writes that the holder lives.
 func (l *Lease) extend(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,40 +152,23 @@ func (l *Lease) extend(ctx context.Context) error {
 
 // received says in the record, once, that the worker has the job.
 func (l *Lease) received(ctx context.Context) error {
-	if l.rec.confirm == 0 {
+	if l.rec.AckTimeout == 0 {
 		return nil
 	}
 	return l.lives(ctx)
 }
 
-// catchUp finds where the run's output ends, if other processes emit too.
-func (l *Lease) catchUp(ctx context.Context) error {
-	if !l.behind {
-		return nil
-	}
-	last, err := l.t.q.leaderLast(ctx, streams.Output(l.t.at.partition), l.outputSubject())
-	switch {
-	case errors.Is(err, errNoMessage):
-		l.chunk = 0
-	case err != nil:
-		return err
-	default:
-		l.chunk = last.seq
-	}
-	l.behind = false
-	return nil
-}
-
 // lookBack fetches what the end of a run must know and this process may not:
 // whether there are chunks, and the input, if a retry or a webhook may want it.
-func (l *Lease) lookBack(ctx context.Context, by job.Trigger) error {
-	if !l.far {
-		return nil
+func (l *Lease) lookBack(ctx context.Context, by job.Trigger) (emitted bool, err error) {
+	if !l.far && l.output == nil {
+		return false, nil
 	}
-	if err := l.catchUp(ctx); err != nil || by == job.Succeed && l.rec.Webhook == "" {
-		return err
+	emitted, err = l.writer().Emitted(ctx)
+	if err != nil || !l.far || by == job.Succeed && l.rec.Webhook == "" {
+		return emitted, err
 	}
-	return l.loadMessage(ctx)
+	return emitted, l.loadMessage(ctx)
 }
 
 // loadMessage reads the queue message of a far lease. One that is gone keeps
@@ -189,11 +177,11 @@ func (l *Lease) loadMessage(ctx context.Context) error {
 	if l.msg != nil {
 		return nil
 	}
-	msg, err := l.t.q.readMessage(ctx, l.t.at, l.Job.ID)
+	msg, err := l.t.q.read.message(ctx, l.t.at, l.Job.ID)
 	switch {
 	case err == nil && msg.Attempt == l.Job.Attempt:
 		l.msg = msg
-	case err == nil || errors.Is(err, errNoMessage):
+	case err == nil || errors.Is(err, bus.ErrNoMessage):
 		l.msg = l.rec
 	default:
 		return err
@@ -201,13 +189,13 @@ func (l *Lease) loadMessage(ctx context.Context) error {
 	return nil
 }
 
-// Halted returns the worker whose run of the job was ended by somebody else
-// (cancelled, timed out or expired), "" if there is none. It returns
-// ErrUnavailable.
-func (q *Queue) Halted(ctx context.Context, e endpoint.Endpoint, id job.ID) (worker string, err error) {
-	ctx, cancel := bounded(ctx)
+// StoppedWorker returns the worker whose run of the job was ended by somebody else
+// (cancelled, timed out or expired); "": no run was. It returns
+// bus.ErrUnavailable.
+func (q *Queue) StoppedWorker(ctx context.Context, e endpoint.Endpoint, id job.ID) (worker string, err error) {
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	r, err := q.newest(ctx, placeOf(e), id)
+	r, err := q.read.raw(ctx, record.LocationOf(e), id)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
 		return "", nil
@@ -218,3 +206,153 @@ func (q *Queue) Halted(ctx context.Context, e endpoint.Endpoint, id job.ID) (wor
 	}
 	return "", nil
 }
+
+// A message that is delivered again does not prove that the holder of its job
+// fell silent: one whose lease ended while the server stood still stays in the
+// server's redelivery list, whatever the holder says afterwards
+// (streams/facts_freeze_test.go). So the holder is asked before its run is
+// taken over (docs/adr/0029).
+
+const (
+	// askTimeout is how long a holder has to answer.
+	askTimeout = time.Second
+	// askRetryInterval is when the question is repeated: core NATS may lose it.
+	askRetryInterval = askTimeout / 2
+)
+
+// askBody makes a nudge a question.
+const askBody = "ask"
+
+func isAsk(m *nats.Msg) bool { return string(m.Data) == askBody }
+
+// holderAnswer is what a process knows that was asked about the holder of a job.
+type holderAnswer struct {
+	// Attempt and Run name the run whose worker lives; 0: the sender knows none.
+	Attempt int `json:"attempt,omitempty"`
+	Run     int `json:"run,omitempty"`
+	// ServedMs is for how long JetStream has served the sender without a gap.
+	ServedMs int64 `json:"servedMs,omitempty"`
+}
+
+// askHolder asks whether the worker of r's run lives, and those who watch
+// JetStream for how long it has served. It returns as soon as the worker has
+// answered, or after askTimeout.
+func askHolder(ctx context.Context, c *bus.Client, at record.Location, r *record.Record) (alive bool, served time.Duration, err error) {
+	answers := make(chan *nats.Msg, 64)
+	sub, err := c.Conn().ChanSubscribe(streams.HolderAnswer(at.Endpoint, r.ID), answers)
+	if err != nil {
+		return false, 0, fmt.Errorf("ask the holder of job %s: %w: %w", r.ID, bus.ErrUnavailable, err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	late, repeat := time.NewTimer(askTimeout), time.NewTicker(askRetryInterval)
+	defer late.Stop()
+	defer repeat.Stop()
+	question := func() { _ = c.Conn().Publish(streams.Nudge(at.Endpoint, r.ID), []byte(askBody)) }
+	question()
+	for {
+		select {
+		case m := <-answers:
+			var a holderAnswer
+			if json.Unmarshal(m.Data, &a) != nil {
+				continue
+			}
+			if a.Attempt == r.Attempt && a.Run == r.Run {
+				return true, served, nil
+			}
+			served = max(served, time.Duration(a.ServedMs)*time.Millisecond)
+		case <-repeat.C:
+			question()
+		case <-late.C:
+			return false, served, nil
+		case <-ctx.Done():
+			return false, served, fmt.Errorf("ask the holder of job %s: %w: %w", r.ID, bus.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+func answerQuestion(nc *nats.Conn, endpointID string, id job.ID, a holderAnswer) {
+	body, err := json.Marshal(a)
+	if err == nil {
+		_ = nc.Publish(streams.HolderAnswer(endpointID, id), body)
+	}
+}
+
+// answerAvailability answers questions about holders with how long JetStream
+// has served this process, until ctx ends: workers that end soon after their
+// start cannot know it themselves.
+func answerAvailability(ctx context.Context, c *bus.Client) error {
+	sub, err := c.Conn().Subscribe(streams.AnyNudge, func(m *nats.Msg) {
+		if isAsk(m) {
+			answerQuestion(c.Conn(), streams.EndpointOf(m.Subject), streams.JobOf(m.Subject), holderAnswer{ServedMs: c.Availability().Age().Milliseconds()})
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("listen for questions about holders: %w: %w", bus.ErrUnavailable, err)
+	}
+	<-ctx.Done()
+	return sub.Unsubscribe()
+}
+
+// heartbeats are the runs of remote workers that this process has heard of within
+// their lease.
+type heartbeats struct {
+	mu    sync.Mutex
+	runs  map[job.ID]heartbeat
+	swept time.Time
+}
+
+type heartbeat struct {
+	attempt, run int
+	at           time.Time
+	lease        time.Duration
+}
+
+func (k *heartbeats) add(j *job.Job, lease time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if k.runs == nil {
+		k.runs = make(map[job.ID]heartbeat)
+	}
+	if now.Sub(k.swept) > endpoint.MinLease {
+		for id, r := range k.runs {
+			if now.Sub(r.at) >= r.lease {
+				delete(k.runs, id)
+			}
+		}
+		k.swept = now
+	}
+	k.runs[j.ID] = heartbeat{j.Attempt, j.Run, now, lease}
+}
+
+// find returns the run of the job whose worker was heard of within its lease.
+func (k *heartbeats) find(id job.ID) (r heartbeat, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r, ok = k.runs[id]
+	return r, ok && time.Since(r.at) < r.lease
+}
+
+// OnNotify calls each for every job of the endpoint whose record somebody else
+// than its holder wrote while it was held, one after the other, until stop is
+// called. It may miss some. Meanwhile it answers, for the jobs that Heartbeat was
+// called for within their lease, that their worker lives. It returns
+// bus.ErrUnavailable.
+func (q *Queue) OnNotify(e endpoint.Endpoint, each func(job.ID)) (stop func(), err error) {
+	sub, err := q.nc.Subscribe(streams.Nudges(e.ID), func(m *nats.Msg) {
+		id := streams.JobOf(m.Subject)
+		if !isAsk(m) {
+			each(id)
+		} else if r, ok := q.heartbeats.find(id); ok {
+			answerQuestion(q.nc, e.ID, id, holderAnswer{Attempt: r.attempt, Run: r.run})
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the jobs of %s: %w: %w", e.ID, bus.ErrUnavailable, err)
+	}
+	return func() { _ = sub.Unsubscribe() }, nil
+}
+
+// Notify asks the process that holds the job, or speaks for its worker, to read its
+// record.
+func (q *Queue) Notify(e endpoint.Endpoint, id job.ID) { q.notify(record.LocationOf(e), id) }

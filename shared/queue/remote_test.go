@@ -10,25 +10,28 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"flightline/shared/chunks"
 	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/shared/testenv"
 )
 
 func always() bool { return true }
 
 // handed is a job that was handed to a worker by one process, as another one
 // takes it up.
-func (s *site) handed(t *testing.T, worker string, change ...func(*job.Request)) (job.ID, *Lease) {
+func (s *env) handed(t *testing.T, worker string, change ...func(*job.Request)) (job.ID, *Lease) {
 	t.Helper()
 	id := s.submit(t, change...)
-	taker := s.q.TakeRemote(s.e, worker, time.Minute)
-	defer taker.Close()
+	consumer := s.q.ConsumeRemote(s.e, worker, time.Minute)
+	defer consumer.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	got, err := taker.NextIf(ctx, always)
+	got, err := consumer.NextIf(ctx, always)
 	if err != nil || got.Job.ID != id {
 		t.Fatalf("got %+v, %v, want %s", got, err, id)
 	}
-	l, err := s.queue(t, Config{}).Held(t.Context(), s.e, id, worker)
+	l, err := s.queue(t, Config{}).LeaseOf(t.Context(), s.e, id, worker)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +39,7 @@ func (s *site) handed(t *testing.T, worker string, change ...func(*job.Request))
 }
 
 func TestAnyProcessTakesALeaseUp(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	outcomes := map[string]struct {
 		do           func(*Lease) error
 		want         job.Status
@@ -44,7 +47,7 @@ func TestAnyProcessTakesALeaseUp(t *testing.T) {
 	}{
 		"complete":  {func(l *Lease) error { _, err := l.Complete(t.Context(), []byte(`{"a": 1}`)); return err }, job.Completed, `{"a":1}`, ""},
 		"fail":      {func(l *Lease) error { _, err := l.Fail(t.Context(), "no"); return err }, job.Failed, "", "no"},
-		"give back": {func(l *Lease) error { return l.GiveBack(t.Context()) }, job.InQueue, "", ""},
+		"give back": {func(l *Lease) error { return l.Release(t.Context()) }, job.InQueue, "", ""},
 		"progress":  {func(l *Lease) error { return l.Progress(t.Context(), []byte(`1`)) }, job.InProgress, "1", ""},
 	}
 	for name, tc := range outcomes {
@@ -65,12 +68,14 @@ func TestAnyProcessTakesALeaseUp(t *testing.T) {
 }
 
 func TestARetryAfterAFarFailureHasItsInput(t *testing.T) {
+	t.Parallel()
 	for name, input := range map[string]json.RawMessage{
 		"inline": json.RawMessage(`{"a":1}`),
-		"beside": json.RawMessage(fmt.Sprintf(`{"a":%q}`, make([]byte, inlineMost))),
+		"beside": json.RawMessage(fmt.Sprintf(`{"a":%q}`, make([]byte, maxInlinePayload))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
+			t.Parallel()
+			s := newEnv(t)
 			secret := json.RawMessage(`{"accessId":"a"}`)
 			id, l := s.handed(t, "w", func(r *job.Request) { r.Input, r.S3Config = input, secret })
 			if _, err := l.Fail(t.Context(), "no"); err != nil {
@@ -79,7 +84,7 @@ func TestARetryAfterAFarFailureHasItsInput(t *testing.T) {
 			if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 				t.Fatal(err)
 			}
-			again := next(t, s.taker(t, s.q, "other"))
+			again := next(t, s.consumer(t, s.q, "other"))
 			if string(again.Input) != string(input) || string(again.S3Config) != string(secret) {
 				t.Errorf("got %d bytes and %s, want %d and %s", len(again.Input), again.S3Config, len(input), secret)
 			}
@@ -88,34 +93,36 @@ func TestARetryAfterAFarFailureHasItsInput(t *testing.T) {
 }
 
 func TestHeldIsForTheHolderAlone(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id, l := s.handed(t, "w")
 	waiting := s.submit(t)
-	lost := func(what string, id job.ID, worker string, want LostError) {
+	lost := func(what string, id job.ID, worker string, want NotHeldError) {
 		t.Helper()
-		_, err := s.q.Held(t.Context(), s.e, id, worker)
-		got, ok := errors.AsType[*LostError](err)
+		_, err := s.q.LeaseOf(t.Context(), s.e, id, worker)
+		got, ok := errors.AsType[*NotHeldError](err)
 		if !ok || *got != want || !errors.Is(err, ErrLost) {
 			t.Errorf("%s: got %v, want %+v", what, err, want)
 		}
-		if err := s.q.Keep(t.Context(), s.e, id, worker); !errors.Is(err, ErrLost) {
+		if err := s.q.Heartbeat(t.Context(), s.e, id, worker); !errors.Is(err, ErrLost) {
 			t.Errorf("%s: keep: got %v, want ErrLost", what, err)
 		}
 	}
-	lost("another worker", id, "other", LostError{job.InProgress, "w"})
-	lost("waiting", waiting, "w", LostError{job.InQueue, ""})
-	lost("unknown", "no-such-job", "w", LostError{})
-	lost("no id", "a b", "w", LostError{})
+	lost("another worker", id, "other", NotHeldError{job.InProgress, "w"})
+	lost("waiting", waiting, "w", NotHeldError{job.InQueue, ""})
+	lost("unknown", "no-such-job", "w", NotHeldError{})
+	lost("no id", "a b", "w", NotHeldError{})
 	if _, err := l.Complete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	lost("ended", id, "w", LostError{job.Completed, "w"})
+	lost("ended", id, "w", NotHeldError{job.Completed, "w"})
 }
 
 func TestChunksOfSeveralProcessesAreInOrder(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id, one := s.handed(t, "w")
-	two, err := s.queue(t, Config{}).Held(t.Context(), s.e, id, "w")
+	two, err := s.queue(t, Config{}).LeaseOf(t.Context(), s.e, id, "w")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,55 +134,60 @@ func TestChunksOfSeveralProcessesAreInOrder(t *testing.T) {
 		}
 		want = append(want, data)
 	}
-	chunks, err := s.q.Chunks(t.Context(), s.e, id, 0, 100)
+	f, err := chunks.Follow(s.q, s.e, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	list, _, _, err := f.Read(t.Context(), 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, c := range chunks {
+	for _, c := range list {
 		got = append(got, string(c.Data))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("chunks (-want +got):\n%s", diff)
 	}
-	three, err := s.q.Held(t.Context(), s.e, id, "w")
+	three, err := s.q.LeaseOf(t.Context(), s.e, id, "w")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := three.Complete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	r, err := s.q.newest(t.Context(), placeOf(s.e), id)
-	if err != nil || !r.emitted {
+	r, err := s.q.read.raw(t.Context(), record.LocationOf(s.e), id)
+	if err != nil || !r.Emitted {
 		t.Errorf("got %+v, %v, want a record that tells of chunks", r, err)
 	}
 }
 
 func TestASignOfLifeConfirmsARunOnce(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	for name, sign := range map[string]func(context.Context, *Lease) error{
-		"keep":     func(ctx context.Context, l *Lease) error { return s.q.Keep(ctx, s.e, l.Job.ID, "w") },
+		"keep":     func(ctx context.Context, l *Lease) error { return s.q.Heartbeat(ctx, s.e, l.Job.ID, "w") },
 		"extend":   func(ctx context.Context, l *Lease) error { return l.Extend(ctx) },
 		"emit":     func(ctx context.Context, l *Lease) error { return l.Emit(ctx, []byte(`1`)) },
 		"progress": func(ctx context.Context, l *Lease) error { return l.Progress(ctx, []byte(`1`)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			id, l := s.handed(t, "w")
-			before, err := s.q.newest(t.Context(), placeOf(s.e), id)
-			if err != nil || before.confirm != s.e.Lease {
-				t.Fatalf("got %v, %v, want the lease, as a minute is more", before.confirm, err)
+			before, err := s.q.read.raw(t.Context(), record.LocationOf(s.e), id)
+			if err != nil || before.AckTimeout != s.e.Lease {
+				t.Fatalf("got %v, %v, want the lease, as a minute is more", before.AckTimeout, err)
 			}
 			if err := sign(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
-			after, err := s.q.newest(t.Context(), placeOf(s.e), id)
-			if err != nil || after.confirm != 0 || after.seq == before.seq {
-				t.Errorf("got %v, %v, want it confirmed", after.confirm, err)
+			after, err := s.q.read.raw(t.Context(), record.LocationOf(s.e), id)
+			if err != nil || after.AckTimeout != 0 || after.Seq == before.Seq {
+				t.Errorf("got %v, %v, want it confirmed", after.AckTimeout, err)
 			}
-			if err := s.q.Keep(t.Context(), s.e, id, "w"); err != nil {
+			if err := s.q.Heartbeat(t.Context(), s.e, id, "w"); err != nil {
 				t.Fatal(err)
 			}
-			if again, err := s.q.newest(t.Context(), placeOf(s.e), id); err != nil || again.seq != after.seq {
+			if again, err := s.q.read.raw(t.Context(), record.LocationOf(s.e), id); err != nil || again.Seq != after.Seq {
 				t.Errorf("the second sign wrote the record again, %v", err)
 			}
 			if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
@@ -186,26 +198,28 @@ func TestASignOfLifeConfirmsARunOnce(t *testing.T) {
 }
 
 func TestAJobThatNobodyWantsAnyMoreIsLeft(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t)
-	taker := s.q.TakeRemote(s.e, "gone", time.Minute)
-	defer taker.Close()
-	if l, err := taker.NextIf(t.Context(), func() bool { return false }); !errors.Is(err, ErrClosed) {
+	consumer := s.q.ConsumeRemote(s.e, "gone", time.Minute)
+	defer consumer.Close()
+	if l, err := consumer.NextIf(t.Context(), func() bool { return false }); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %+v, %v, want ErrClosed", l, err)
 	}
 	if j, err := s.q.Status(t.Context(), s.e, id); err != nil || j.Run != 0 {
 		t.Errorf("got %+v, %v, want it untouched", j, err)
 	}
-	if l := next(t, s.taker(t, s.q, "w")); l.Job.ID != id {
+	if l := next(t, s.consumer(t, s.q, "w")); l.Job.ID != id {
 		t.Errorf("got %s, want %s", l.Job.ID, id)
 	}
 }
 
 func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	halted := func(what string, id job.ID, want string) {
 		t.Helper()
-		if got, err := s.q.Halted(t.Context(), s.e, id); got != want || err != nil {
+		if got, err := s.q.StoppedWorker(t.Context(), s.e, id); got != want || err != nil {
 			t.Errorf("%s: got %q, %v, want %q", what, got, err, want)
 		}
 	}
@@ -213,7 +227,7 @@ func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
 	halted("running", id, "")
 	halted("unknown", "no-such-job", "")
 	heard := make(chan job.ID, 1)
-	stop, err := s.q.Nudged(s.e, func(id job.ID) { heard <- id })
+	stop, err := s.q.OnNotify(s.e, func(id job.ID) { heard <- id })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +251,7 @@ func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
 	if _, err := s.q.SetTTL(t.Context(), s.e, short, time.Millisecond); err != nil && !errors.Is(err, job.ErrNotFound) {
 		t.Fatal(err)
 	}
-	eventually(t, "its ttl is over", func() bool {
+	testenv.Eventually(t, "its ttl is over", func() bool {
 		_, err := s.q.Status(t.Context(), s.e, short)
 		return errors.Is(err, job.ErrNotFound)
 	})
@@ -246,7 +260,8 @@ func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
 
 // A worker that pings a job while it ends is told how, whenever that is.
 func TestAPingThatMeetsTheEndIsToldHow(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	for range 30 {
 		id, _ := s.handed(t, "w")
 		ended := make(chan error, 1)
@@ -256,9 +271,9 @@ func TestAPingThatMeetsTheEndIsToldHow(t *testing.T) {
 		}()
 		var err error
 		for err == nil {
-			err = s.q.Keep(t.Context(), s.e, id, "w")
+			err = s.q.Heartbeat(t.Context(), s.e, id, "w")
 		}
-		if _, ok := errors.AsType[*LostError](err); !ok {
+		if _, ok := errors.AsType[*NotHeldError](err); !ok {
 			t.Errorf("got %v, want a LostError", err)
 		}
 		if err := <-ended; err != nil {

@@ -1,15 +1,21 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/streams"
 )
 
 // ErrFull is what every FullError unwraps to.
@@ -56,7 +62,7 @@ const (
 	// minMeasureAge is how old a measurement gets before a refusal asks for a new one.
 	minMeasureAge = 100 * time.Millisecond
 	// crowdedMeasureAge is how old the measurement of a queue gets that is more
-	// than half full, if nobody submits.
+	// than half full, if no job is submitted.
 	crowdedMeasureAge = 5 * time.Second
 	// maxMeasureAge is how old a measurement of a queue gets while jobs come and
 	// less than half of the limit is used.
@@ -78,20 +84,22 @@ func (l load) over(limit load, parts int64) bool {
 	return l.bytes > limit.bytes/parts || l.jobs > limit.jobs/parts
 }
 
-// rooms knows how much the queues hold that this process submits to, and which of
-// that which key submitted. A queue is measured in the background: a submission
+// usageTable has how much the queues hold that this process submits to, and how
+// much of that each key submitted. A queue is measured in the background: a submission
 // is compared with the last measurement and what this process accepted since.
-type rooms struct {
+type usageTable struct {
+	read     reader
+	log      *slog.Logger
 	mu       sync.Mutex
-	of       map[string]*room
+	of       map[string]*queueUsage
 	keys     map[string]*keyUse // those with something in a history
 	answered time.Time          // when queues were last measured, or none was due
 	// measuring has one measurement of a queue at a time.
 	measuring singleflight.Group
 }
 
-type room struct {
-	at       place
+type queueUsage struct {
+	at       record.Location
 	limit    load
 	measured time.Time // when used was true; zero if never
 	used     load
@@ -102,7 +110,7 @@ type room struct {
 
 // due reports whether a queue has to be measured: as soon as there are jobs,
 // often while it is half full, and seldom otherwise.
-func (r *room) due(now time.Time) bool {
+func (r *queueUsage) due(now time.Time) bool {
 	age := now.Sub(r.measured)
 	crowded := r.used.plus(r.accepted).over(r.limit, 2)
 	if r.asked == 0 {
@@ -112,22 +120,22 @@ func (r *room) due(now time.Time) bool {
 }
 
 // full returns a *FullError if there is no room for size.
-func (r *room) full(size load) error {
+func (r *queueUsage) full(size load) error {
 	used := r.used.plus(r.accepted)
 	switch after := used.plus(size); {
 	case after.bytes > r.limit.bytes:
-		return &FullError{Endpoint: r.at.endpoint, Field: fieldQueueBytes, Size: size.bytes, Used: used.bytes, Limit: r.limit.bytes}
+		return &FullError{Endpoint: r.at.Endpoint, Field: fieldQueueBytes, Size: size.bytes, Used: used.bytes, Limit: r.limit.bytes}
 	case after.jobs > r.limit.jobs:
-		return &FullError{Endpoint: r.at.endpoint, Field: fieldQueueJobs, Size: size.jobs, Used: used.jobs, Limit: r.limit.jobs}
+		return &FullError{Endpoint: r.at.Endpoint, Field: fieldQueueJobs, Size: size.jobs, Used: used.jobs, Limit: r.limit.jobs}
 	}
 	return nil
 }
 
-// admit counts a submission of so many bytes, or returns a *FullError.
-func (s *rooms) admit(e endpoint.Endpoint, bytes int64, by job.Caller, now time.Time) error {
+// reserve counts a submission of so many bytes, or returns a *FullError.
+func (s *usageTable) reserve(e endpoint.Endpoint, bytes int64, by job.Caller, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.room(e)
+	r := s.usageOf(e)
 	r.asked++
 	size := load{bytes, 1}
 	if now.Sub(r.measured) < maxRefusalAge {
@@ -142,16 +150,204 @@ func (s *rooms) admit(e endpoint.Endpoint, bytes int64, by job.Caller, now time.
 	return nil
 }
 
-// room returns that of an endpoint, with its limits of now; mu must be held.
-func (s *rooms) room(e endpoint.Endpoint) *room {
+// usageOf returns the usage of an endpoint's queue, made if it is new, with the
+// endpoint's present limits; mu must be held.
+func (s *usageTable) usageOf(e endpoint.Endpoint) *queueUsage {
 	if s.of == nil {
-		s.of, s.keys = map[string]*room{}, map[string]*keyUse{}
+		s.of, s.keys = map[string]*queueUsage{}, map[string]*keyUse{}
 	}
 	r := s.of[e.ID]
 	if r == nil {
-		r = &room{at: placeOf(e)}
+		r = &queueUsage{at: record.LocationOf(e)}
 		s.of[e.ID] = r
 	}
 	r.limit = load{e.QueueBytes(), e.QueueJobs()}
 	return r
+}
+
+// run measures the queues that are due until ctx ends.
+func (s *usageTable) run(ctx context.Context) error {
+	tick := time.NewTicker(measureInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		due := s.due(time.Now())
+		answered := len(due) == 0
+		for _, id := range due {
+			answered = s.measure(ctx, id) || answered
+		}
+		if answered {
+			s.wasAnswered(time.Now())
+		}
+	}
+}
+
+// due are the endpoints whose queues have to be measured.
+func (s *usageTable) due(now time.Time) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	near := s.near()
+	var due []string
+	for id, r := range s.of {
+		if r.due(now) || r.dueFor(near, now) {
+			due = append(due, id)
+		}
+	}
+	return due
+}
+
+// measuredAt is when the endpoint's queue was last measured.
+func (s *usageTable) measuredAt(endpointID string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.of[endpointID]; r != nil {
+		return r.measured
+	}
+	return time.Time{}
+}
+
+func (s *usageTable) wasAnswered(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = now
+}
+
+// admit counts a submission of so many bytes, or returns a *FullError. A queue is
+// measured before it refuses a job, unless that was done just now: jobs may have
+// ended since the last measurement.
+func (s *usageTable) admit(ctx context.Context, e endpoint.Endpoint, bytes int64, by job.Caller) error {
+	err := s.reserve(e, bytes, by, time.Now())
+	full, isFull := errors.AsType[*FullError](err)
+	if !isFull || full.Endpoint == "" || time.Since(s.measuredAt(e.ID)) < minMeasureAge || !s.measure(ctx, e.ID) {
+		return err
+	}
+	return s.reserve(e, bytes, by, time.Now())
+}
+
+// measure asks the server, and reports whether it answered. Without an answer
+// the last measurement stands. Calls for one endpoint at the same time share an
+// answer.
+func (s *usageTable) measure(ctx context.Context, endpointID string) (answered bool) {
+	got, _, _ := s.measuring.Do(endpointID, func() (any, error) {
+		return s.measureOnce(context.WithoutCancel(ctx), endpointID), nil
+	})
+	return got.(bool) //nolint:forcetypeassert // it is
+}
+
+func (s *usageTable) measureOnce(ctx context.Context, endpointID string) (answered bool) {
+	ctx, cancel := context.WithTimeout(ctx, bus.CallTimeout)
+	defer cancel()
+	s.mu.Lock()
+	r := s.of[endpointID]
+	if r == nil { // the endpoint is gone
+		s.mu.Unlock()
+		return true
+	}
+	before := *r
+	s.mu.Unlock()
+	got, err := s.read.measure(ctx, before.at)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case errors.Is(err, bus.ErrNoMessage): // the endpoint is gone
+		r.history.trim(0, time.Time{}, s.drop)
+		delete(s.of, endpointID)
+		return true
+	case err != nil:
+		s.log.DebugContext(ctx, "queue not measured", "endpoint", endpointID, "err", err)
+		return false
+	}
+	r.used, r.measured = got.used, time.Now()
+	r.asked -= before.asked
+	r.accepted = r.accepted.minus(before.accepted)
+	r.history.trim(r.used.jobs+r.accepted.jobs, got.first, s.drop)
+	return true
+}
+
+// measurement is how a queue is.
+type measurement struct {
+	used load
+	// first is a time by the local clock; what was accepted before has ended.
+	first time.Time
+}
+
+// submitTimeout is longer than it takes from the acceptance of a job until the
+// server has it.
+const submitTimeout = bus.CallTimeout + time.Second
+
+// ErrNoSpace is what every SpaceError unwraps to.
+var ErrNoSpace = errors.New("queue: no space")
+
+// SpaceError means that the storage is nearly full: what is left is kept for jobs
+// that were accepted. The job was not accepted.
+type SpaceError struct {
+	// Free is what is left, Reserve what is kept, both in bytes.
+	Free, Reserve uint64
+}
+
+func (e *SpaceError) Error() string {
+	return fmt.Sprintf("the storage is nearly full: %d bytes are free, and %d are kept for jobs that were accepted; try again later", e.Free, e.Reserve)
+}
+
+// Unwrap makes errors.Is(err, ErrNoSpace) hold.
+func (e *SpaceError) Unwrap() error { return ErrNoSpace }
+
+// streamState returns bus.ErrNoMessage if there is no such stream.
+func (rd reader) streamState(ctx context.Context, stream string) (bus.StreamState, error) {
+	var info struct {
+		Error *bus.APIError   `json:"error"`
+		State bus.StreamState `json:"state"`
+	}
+	if err := rd.bus.Query(ctx, bus.StreamInfo(stream), nil, &info); err != nil {
+		return bus.StreamState{}, err
+	}
+	if info.Error.NoStream() {
+		return bus.StreamState{}, bus.ErrNoMessage
+	}
+	if info.Error != nil {
+		return bus.StreamState{}, fmt.Errorf("measure %s: %w", stream, info.Error)
+	}
+	return info.State, nil
+}
+
+// measure counts an endpoint's queue messages, one for each job that waits or
+// runs, and what they and the inputs beside them take. The latter are counted,
+// and taken to be as large as the partition's payloads on average.
+func (rd reader) measure(ctx context.Context, at record.Location) (measurement, error) {
+	queued, err := rd.streamState(ctx, streams.Jobs(at.Endpoint))
+	if err != nil {
+		return measurement{}, err
+	}
+	m := measurement{used: load{queued.Bytes, queued.Messages}}
+	if queued.Messages > 0 {
+		m.first = time.Now().Add(rd.bus.Until(queued.FirstTime) - submitTimeout)
+	}
+	parts, err := rd.inputParts(ctx, at)
+	if err != nil || parts == 0 {
+		return m, err
+	}
+	payloads, err := rd.streamState(ctx, streams.Payloads(at.Partition))
+	if err != nil {
+		return measurement{}, err
+	}
+	m.used.bytes += payloads.Bytes / max(1, payloads.Messages) * parts
+	return m, nil
+}
+
+// inputParts counts the messages that hold inputs beside an endpoint's queue.
+func (rd reader) inputParts(ctx context.Context, at record.Location) (int64, error) {
+	first, err := rd.bus.BatchGet(ctx, streams.Payloads(at.Partition),
+		bus.Batch{Filter: streams.InputFilter(at.Partition, at.Endpoint), Most: 1, MaxBytes: 1})
+	if err != nil || len(first) == 0 {
+		return 0, err
+	}
+	more, err := strconv.ParseInt(first[0].Header.Get(bus.PendingHeader), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("count inputs of %s: %w", at.Endpoint, err)
+	}
+	return 1 + more, nil
 }

@@ -13,7 +13,7 @@ import (
 // A key is refused by what it has at all endpoints; others are not.
 func TestAKeyHasSoMuchWaitingAtAllEndpoints(t *testing.T) {
 	now := time.Now()
-	s := rooms{answered: now}
+	s := usageTable{answered: now}
 	for i, step := range []struct {
 		endpoint, key string
 		bytes         int64
@@ -31,7 +31,7 @@ func TestAKeyHasSoMuchWaitingAtAllEndpoints(t *testing.T) {
 	} {
 		step.limit.Key = step.key
 		e := endpoint.Endpoint{ID: step.endpoint, MaxQueueBytes: endpoint.MaxMaxQueueBytes}
-		err := s.admit(e, step.bytes, step.limit, now)
+		err := s.reserve(e, step.bytes, step.limit, now)
 		full, refused := errors.AsType[*FullError](err)
 		if refused != (step.want != FullError{}) || refused && *full != step.want {
 			t.Errorf("step %d: got %v, want %v", i, err, &step.want)
@@ -42,7 +42,7 @@ func TestAKeyHasSoMuchWaitingAtAllEndpoints(t *testing.T) {
 	}
 	s.keys["a"].limit = load{1, 1}
 	s.answered = now.Add(-maxRefusalAge)
-	if err := s.admit(endpoint.Endpoint{ID: "one"}, 1, job.Caller{Key: "a", MaxJobs: 1}, now); err != nil {
+	if err := s.reserve(endpoint.Endpoint{ID: "one"}, 1, job.Caller{Key: "a", MaxJobs: 1}, now); err != nil {
 		t.Errorf("while queues cannot be measured: %v", err)
 	}
 }
@@ -70,9 +70,9 @@ func TestQueuesAreMeasuredForKeysNearTheirQuota(t *testing.T) {
 		if test.use.limit == (load{}) {
 			test.use.limit = load{10, 10}
 		}
-		r := room{limit: load{1000, 1000}, measured: now.Add(-test.age), asked: test.asked}
+		r := queueUsage{limit: load{1000, 1000}, measured: now.Add(-test.age), asked: test.asked}
 		r.history.add("a", load{1, 1}, now)
-		s := rooms{of: map[string]*room{"ep": &r}, keys: map[string]*keyUse{"a": &test.use}}
+		s := usageTable{of: map[string]*queueUsage{"ep": &r}, keys: map[string]*keyUse{"a": &test.use}}
 		if got := len(s.due(now)) == 1; got != test.want {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
@@ -86,7 +86,7 @@ func TestQueuesAreMeasuredForKeysNearTheirQuota(t *testing.T) {
 // another key uses, too, and after the endpoint is deleted.
 func TestAKeysJobsThatEndedMakeRoom(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(*endpoint.Endpoint) {})
+	s := newEnv(t, func(*endpoint.Endpoint) {})
 	ours, theirs := job.Caller{Key: "ours", MaxJobs: 3}, job.Caller{Key: "theirs", MaxJobs: 3}
 	submit := func(by job.Caller) error {
 		_, err := s.q.Submit(t.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: json.RawMessage(`{}`), Caller: by})
@@ -107,7 +107,7 @@ func TestAKeysJobsThatEndedMakeRoom(t *testing.T) {
 	if err := submit(theirs); err != nil {
 		t.Errorf("another key: %v", err)
 	}
-	if _, err := next(t, s.taker(t, s.q, "w")).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
+	if _, err := next(t, s.consumer(t, s.q, "w")).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(soon); ; <-time.After(50 * time.Millisecond) { // the server removes the message some time after its ack
@@ -123,10 +123,10 @@ func TestAKeysJobsThatEndedMakeRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.measured(t)
-	s.q.rooms.mu.Lock()
-	defer s.q.rooms.mu.Unlock()
-	if len(s.q.rooms.keys) > 0 || len(s.q.rooms.of) > 0 {
-		t.Errorf("got %d keys and %d rooms after the endpoint was deleted, want none", len(s.q.rooms.keys), len(s.q.rooms.of))
+	s.q.usage.mu.Lock()
+	defer s.q.usage.mu.Unlock()
+	if len(s.q.usage.keys) > 0 || len(s.q.usage.of) > 0 {
+		t.Errorf("got %d keys and %d rooms after the endpoint was deleted, want none", len(s.q.usage.keys), len(s.q.usage.of))
 	}
 }
 
@@ -134,11 +134,11 @@ func TestAKeysJobsThatEndedMakeRoom(t *testing.T) {
 func BenchmarkAdmit(b *testing.B) {
 	for name, by := range map[string]job.Caller{"of a key": {Key: "a"}, "without a key": {}} {
 		b.Run(name, func(b *testing.B) {
-			var s rooms
+			var s usageTable
 			e := endpoint.Endpoint{ID: "ep"}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.admit(e, 256, by, time.Now()); err != nil {
+				if err := s.reserve(e, 256, by, time.Now()); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -9,27 +9,26 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
-	"flightline/streams"
 )
 
 func TestAQueueIsMeasuredWhenItMatters(t *testing.T) {
 	now := time.Now()
 	limit, one := load{100, 100}, load{1, 1}
 	for name, test := range map[string]struct {
-		room room
+		room queueUsage
 		want bool
 	}{
-		"no job came":                         {room{}, false},
-		"the first job came":                  {room{asked: 1, accepted: one}, true},
-		"little is used":                      {room{asked: 1, accepted: one, used: load{40, 40}, measured: now.Add(-29 * time.Second)}, false},
-		"little was used, a while ago":        {room{asked: 1, accepted: one, used: load{40, 40}, measured: now.Add(-30 * time.Second)}, true},
-		"more than half of the bytes is used": {room{asked: 1, accepted: one, used: load{bytes: 50}, measured: now.Add(-time.Second)}, true},
-		"more than half of the jobs is there": {room{asked: 1, accepted: one, used: load{jobs: 50}, measured: now.Add(-time.Second)}, true},
-		"much was accepted":                   {room{asked: 1, accepted: load{11, 1}, measured: now.Add(-time.Second)}, true},
-		"many were accepted":                  {room{asked: 11, accepted: load{0, 11}, measured: now.Add(-time.Second)}, true},
-		"it is full, and one came":            {room{asked: 1, used: load{bytes: 99}, measured: now.Add(-time.Second)}, true},
-		"it is full, and none came":           {room{used: load{bytes: 99}, measured: now.Add(-4 * time.Second)}, false},
-		"it is full, and none came for long":  {room{used: load{jobs: 99}, measured: now.Add(-5 * time.Second)}, true},
+		"no job came":                         {queueUsage{}, false},
+		"the first job came":                  {queueUsage{asked: 1, accepted: one}, true},
+		"little is used":                      {queueUsage{asked: 1, accepted: one, used: load{40, 40}, measured: now.Add(-29 * time.Second)}, false},
+		"little was used, a while ago":        {queueUsage{asked: 1, accepted: one, used: load{40, 40}, measured: now.Add(-30 * time.Second)}, true},
+		"more than half of the bytes is used": {queueUsage{asked: 1, accepted: one, used: load{bytes: 50}, measured: now.Add(-time.Second)}, true},
+		"more than half of the jobs is there": {queueUsage{asked: 1, accepted: one, used: load{jobs: 50}, measured: now.Add(-time.Second)}, true},
+		"much was accepted":                   {queueUsage{asked: 1, accepted: load{11, 1}, measured: now.Add(-time.Second)}, true},
+		"many were accepted":                  {queueUsage{asked: 11, accepted: load{0, 11}, measured: now.Add(-time.Second)}, true},
+		"it is full, and one came":            {queueUsage{asked: 1, used: load{bytes: 99}, measured: now.Add(-time.Second)}, true},
+		"it is full, and none came":           {queueUsage{used: load{bytes: 99}, measured: now.Add(-4 * time.Second)}, false},
+		"it is full, and none came for long":  {queueUsage{used: load{jobs: 99}, measured: now.Add(-5 * time.Second)}, true},
 	} {
 		test.room.limit = limit
 		if got := test.room.due(now); got != test.want {
@@ -42,20 +41,20 @@ func TestASubmissionIsRefusedByAFreshMeasurementOnly(t *testing.T) {
 	now := time.Now()
 	e := endpoint.Endpoint{ID: "ep", MaxQueueBytes: 100, MaxQueueJobs: 10}
 	for name, test := range map[string]struct {
-		room room
+		room queueUsage
 		size int64
 		want FullError // zero for admitted
 	}{
-		"never measured":             {room{}, 200, FullError{}},
-		"there is room":              {room{used: load{40, 4}, accepted: load{40, 5}, measured: now}, 20, FullError{}},
-		"no room for the bytes":      {room{used: load{40, 4}, accepted: load{40, 4}, measured: now}, 21, FullError{"ep", "maxQueueBytes", 21, 80, 100}},
-		"no room for a job":          {room{used: load{4, 5}, accepted: load{4, 5}, measured: now}, 0, FullError{"ep", "maxQueueJobs", 1, 10, 10}},
-		"there was none, a time ago": {room{used: load{200, 20}, measured: now.Add(-maxRefusalAge)}, 21, FullError{}},
+		"never measured":             {queueUsage{}, 200, FullError{}},
+		"there is room":              {queueUsage{used: load{40, 4}, accepted: load{40, 5}, measured: now}, 20, FullError{}},
+		"no room for the bytes":      {queueUsage{used: load{40, 4}, accepted: load{40, 4}, measured: now}, 21, FullError{"ep", "maxQueueBytes", 21, 80, 100}},
+		"no room for a job":          {queueUsage{used: load{4, 5}, accepted: load{4, 5}, measured: now}, 0, FullError{"ep", "maxQueueJobs", 1, 10, 10}},
+		"there was none, a time ago": {queueUsage{used: load{200, 20}, measured: now.Add(-maxRefusalAge)}, 21, FullError{}},
 	} {
-		test.room.at.endpoint = "ep"
-		s := rooms{of: map[string]*room{"ep": &test.room}}
+		test.room.at.Endpoint = "ep"
+		s := usageTable{of: map[string]*queueUsage{"ep": &test.room}}
 		before := test.room.accepted
-		err := s.admit(e, test.size, job.Caller{}, now)
+		err := s.reserve(e, test.size, job.Caller{}, now)
 		full, refused := errors.AsType[*FullError](err)
 		if refused != (test.want != FullError{}) || refused && *full != test.want {
 			t.Errorf("%s: got %v, want %v", name, err, &test.want)
@@ -81,7 +80,7 @@ func TestAFullErrorNamesTheBound(t *testing.T) {
 // makes room for one.
 func TestAQueueOfSoManyJobsRefusesOneMore(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(e *endpoint.Endpoint) { e.MaxQueueJobs = 3 })
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.MaxQueueJobs = 3 })
 	submit := func() error {
 		_, err := s.q.Submit(t.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: json.RawMessage(`{}`)})
 		s.measured(t)
@@ -96,7 +95,7 @@ func TestAQueueOfSoManyJobsRefusesOneMore(t *testing.T) {
 	if want := (FullError{Endpoint: s.e.ID, Field: "maxQueueJobs", Size: 1, Used: 3, Limit: 3}); !isFull || *full != want {
 		t.Fatalf("got %v, want %v", full, &want)
 	}
-	if _, err := next(t, s.taker(t, s.q, "w")).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
+	if _, err := next(t, s.consumer(t, s.q, "w")).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(soon); ; <-time.After(50 * time.Millisecond) { // the server removes the message some time after its ack
@@ -113,15 +112,15 @@ func TestAQueueOfSoManyJobsRefusesOneMore(t *testing.T) {
 // measurement makes room at once, so a small bound does not bound the rate.
 func TestAnEndMakesRoomAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(e *endpoint.Endpoint) { e.MaxQueueJobs = 1 })
-	taker := s.taker(t, s.q, "w")
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.MaxQueueJobs = 1 })
+	consumer := s.consumer(t, s.q, "w")
 	s.submit(t)
 	for range 10 {
 		s.measured(t) // the queue is full
-		if _, err := next(t, taker).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
+		if _, err := next(t, consumer).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
 			t.Fatal(err)
 		}
-		s.eventuallyLeft(t, streams.Jobs(s.e.ID), 0)
+		s.empty(t)
 		<-time.After(minMeasureAge) // no earlier measurement counts for a refusal
 		s.submit(t)
 	}
@@ -135,7 +134,7 @@ func TestAFullQueueRefusesJobsAndNothingElse(t *testing.T) {
 	for name, size := range map[string]int{"in the message": 200 << 10, "beside it": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, func(e *endpoint.Endpoint) { e.MaxQueueBytes = 4 << 20 })
+			s := newEnv(t, func(e *endpoint.Endpoint) { e.MaxQueueBytes = 4 << 20 })
 			input := json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
 			accepted := []job.ID{}
 			var full *FullError
@@ -164,8 +163,8 @@ func TestAFullQueueRefusesJobsAndNothingElse(t *testing.T) {
 			if _, err := s.q.SetTTL(t.Context(), s.e, accepted[1], 48*time.Hour); err != nil {
 				t.Errorf("a longer ttl: %v", err)
 			}
-			taker := s.taker(t, s.q, "w")
-			l := next(t, taker)
+			consumer := s.consumer(t, s.q, "w")
+			l := next(t, consumer)
 			if _, err := l.Fail(t.Context(), "once"); err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +172,7 @@ func TestAFullQueueRefusesJobsAndNothingElse(t *testing.T) {
 				t.Errorf("a retry: %v", err)
 			}
 			for range accepted {
-				if _, err := next(t, taker).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
+				if _, err := next(t, consumer).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -185,18 +184,18 @@ func TestAFullQueueRefusesJobsAndNothingElse(t *testing.T) {
 }
 
 // measured measures the queue now.
-func (s *site) measured(t *testing.T) {
+func (s *env) measured(t *testing.T) {
 	t.Helper()
-	if !s.q.measureRoom(t.Context(), s.e.ID) {
+	if !s.q.usage.measure(t.Context(), s.e.ID) {
 		t.Error("the queue could not be measured")
 	}
-	s.q.rooms.wasAnswered(time.Now())
+	s.q.usage.wasAnswered(time.Now())
 }
 
 // Once jobs have ended, new ones are accepted.
 func TestAQueueThatWasFullAcceptsJobsAgain(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(e *endpoint.Endpoint) { e.MaxQueueBytes = 1 << 20 })
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.MaxQueueBytes = 1 << 20 })
 	input := json.RawMessage(`"` + strings.Repeat("x", 200<<10) + `"`)
 	submit := func() error {
 		_, err := s.q.Submit(t.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: input})
@@ -209,9 +208,9 @@ func TestAQueueThatWasFullAcceptsJobsAgain(t *testing.T) {
 			t.Fatal("got 100 jobs, want the queue to be full")
 		}
 	}
-	taker := s.taker(t, s.q, "w")
+	consumer := s.consumer(t, s.q, "w")
 	for range n {
-		if _, err := next(t, taker).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
+		if _, err := next(t, consumer).Complete(t.Context(), json.RawMessage(`1`)); err != nil {
 			t.Fatal(err)
 		}
 	}

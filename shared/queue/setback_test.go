@@ -7,13 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // jobsDir is the folder of the endpoint's queue.
-func (s *site) jobsDir(t *testing.T) string {
+func (s *env) jobsDir(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(s.Dir(), "jetstream", "*", "streams", streams.Jobs(s.e.ID)))
 	if err != nil || len(found) != 1 {
@@ -24,7 +27,7 @@ func (s *site) jobsDir(t *testing.T) string {
 
 // loseQueue kills the server and starts it again with the queue as before, as
 // after a power loss when the records had got to the disk and the queue had not.
-func (s *site) loseQueue(t *testing.T, before string) {
+func (s *env) loseQueue(t *testing.T, before string) {
 	t.Helper()
 	s.Kill()
 	dir := s.jobsDir(t)
@@ -37,9 +40,9 @@ func (s *site) loseQueue(t *testing.T, before string) {
 // untilBack calls until NATS answers again.
 func untilBack(t *testing.T, call func() error) {
 	t.Helper()
-	eventually(t, "JetStream answers", func() bool {
+	testenv.Eventually(t, "JetStream answers", func() bool {
 		err := call()
-		if err != nil && !errors.Is(err, ErrUnavailable) {
+		if err != nil && !errors.Is(err, bus.ErrUnavailable) {
 			t.Fatal(err)
 		}
 		return err == nil
@@ -50,24 +53,24 @@ func untilBack(t *testing.T, call func() error) {
 // old one must not reach the job that has it now.
 func TestAJobIsLeftAloneByThatWhoseSequenceItWasGiven(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(s *site, held *Lease) error{
-		"completed": func(_ *site, held *Lease) error { _, err := held.Complete(t.Context(), nil); return err },
-		"given back": func(_ *site, held *Lease) error {
-			return held.GiveBack(t.Context())
+	tests := map[string]func(s *env, held *Lease) error{
+		"completed": func(_ *env, held *Lease) error { _, err := held.Complete(t.Context(), nil); return err },
+		"given back": func(_ *env, held *Lease) error {
+			return held.Release(t.Context())
 		},
-		"cancelled": func(s *site, held *Lease) error {
+		"cancelled": func(s *env, held *Lease) error {
 			_, err := s.q.Cancel(t.Context(), s.e, held.Job.ID)
 			return err
 		},
-		"timed out by another": func(s *site, held *Lease) error {
-			r, err := s.q.readRecord(t.Context(), placeOf(s.e), held.Job.ID, 1)
+		"timed out by another": func(s *env, held *Lease) error {
+			r, err := s.q.read.record(t.Context(), record.LocationOf(s.e), held.Job.ID, 1)
 			if err == nil {
-				_, err = s.q.timeOut(t.Context(), placeOf(s.e), r)
+				_, err = s.q.timeOut(t.Context(), record.LocationOf(s.e), r)
 			}
 			return err
 		},
-		"completed through another process": func(s *site, held *Lease) error {
-			l, err := s.queue(t, Config{}).Held(t.Context(), s.e, held.Job.ID, held.Job.Worker)
+		"completed through another process": func(s *env, held *Lease) error {
+			l, err := s.queue(t, Config{}).LeaseOf(t.Context(), s.e, held.Job.ID, held.Job.Worker)
 			if err == nil {
 				_, err = l.Complete(t.Context(), nil)
 			}
@@ -77,13 +80,13 @@ func TestAJobIsLeftAloneByThatWhoseSequenceItWasGiven(t *testing.T) {
 	for name, end := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
+			s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
 			before := t.TempDir()
 			if err := os.CopyFS(before, os.DirFS(s.jobsDir(t))); err != nil {
 				t.Fatal(err)
 			}
 			s.submit(t)
-			held := next(t, s.taker(t, s.q, "a"))
+			held := next(t, s.consumer(t, s.q, "a"))
 			s.loseQueue(t, before)
 			var id job.ID
 			untilBack(t, func() error {
@@ -91,16 +94,16 @@ func TestAJobIsLeftAloneByThatWhoseSequenceItWasGiven(t *testing.T) {
 				_, err := s.q.Submit(t.Context(), s.e, id, job.Async, job.Request{Input: []byte(`2`)})
 				return err
 			})
-			b := next(t, s.taker(t, s.queue(t, Config{}), "b"))
-			if b.Job.ID != id || b.rec.queueSeq != held.rec.queueSeq {
-				t.Fatalf("got job %s under sequence %d, want %s under %d", b.Job.ID, b.rec.queueSeq, id, held.rec.queueSeq)
+			b := next(t, s.consumer(t, s.queue(t, Config{}), "b"))
+			if b.Job.ID != id || b.rec.QueueSeq != held.rec.QueueSeq {
+				t.Fatalf("got job %s under sequence %d, want %s under %d", b.Job.ID, b.rec.QueueSeq, id, held.rec.QueueSeq)
 			}
 			untilBack(t, func() error { return end(s, held) })
 			if err := s.NC.Flush(); err != nil {
 				t.Fatal(err)
 			}
-			nothing(t, s.taker(t, s.queue(t, Config{}), "c"), 500*time.Millisecond)
-			if n := s.left(t, streams.Jobs(s.e.ID)); n != 1 {
+			nothing(t, s.consumer(t, s.queue(t, Config{}), "c"), 500*time.Millisecond)
+			if n := s.Messages(t, streams.Jobs(s.e.ID)); n != 1 {
 				t.Errorf("got %d messages in the queue, want the running job's", n)
 			}
 			if j, err := b.Complete(t.Context(), nil); err != nil || j.Status != job.Completed || j.Run != 1 {

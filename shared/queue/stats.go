@@ -3,11 +3,16 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
@@ -35,7 +40,7 @@ type counted struct {
 	asked time.Time
 	stats Stats
 	// byStatus is what CountByStatus made of the stats that were asked for then.
-	byStatus Stats
+	byStatus ByStatus
 	of       time.Time
 }
 
@@ -52,7 +57,7 @@ func (c *statsCache) entry(endpoint string) *counted {
 }
 
 // Stats counts the endpoint's jobs, at most a second ago. It returns
-// ErrUnavailable.
+// bus.ErrUnavailable.
 func (q *Queue) Stats(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
 	return q.statsSince(ctx, e, time.Now().Add(-statsAge))
 }
@@ -70,10 +75,10 @@ func (q *Queue) statsSince(ctx context.Context, e endpoint.Endpoint, since time.
 	if c.asked.After(since) {
 		return c.stats, nil
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	asked := time.Now()
-	s, err := q.count(ctx, e.ID)
+	s, err := q.read.count(ctx, e.ID)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -81,8 +86,177 @@ func (q *Queue) statsSince(ctx context.Context, e endpoint.Endpoint, since time.
 	return s, nil
 }
 
-func (q *Queue) count(ctx context.Context, endpoint string) (Stats, error) {
-	normal, low, err := q.bothClasses(ctx, endpoint)
+// OldestWait returns how long the first waiting job of a class has waited, 0 if
+// none waits. A job that comes back from a lost worker does not count as
+// waiting. It takes two requests, however many jobs there are, and returns
+// bus.ErrUnavailable.
+func (q *Queue) OldestWait(ctx context.Context, e endpoint.Endpoint, class job.Class) (time.Duration, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	doing := "find the oldest job of " + e.ID
+	stream := streams.Jobs(e.ID)
+	info, err := q.read.consumer(ctx, e.ID, class)
+	if err != nil {
+		return 0, err
+	}
+	// The server's count of those that wait may be too low: see reader.consumers.
+	// Jobs are handed out in the order of their sequences.
+	found, err := q.bus.BatchGet(ctx, stream, bus.Batch{
+		From: info.Delivered.Stream + 1, Filter: streams.ClassFilter(e.ID, class), Most: 1,
+	})
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	stored, err := time.Parse(time.RFC3339Nano, found[0].Header.Get(nats.JSTimeStamp))
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", doing, err)
+	}
+	return max(0, -q.Until(stored)), nil
+}
+
+// Position is where a job stands and, if it waits, how many come first.
+type Position struct {
+	// Job has no Output.
+	Job job.Job
+	// Least and Most bound how many jobs will be handed out before it; they are
+	// the same if the number is exact, and 0 if the job does not wait.
+	Least, Most int
+	// Offered: the job waits though it was handed out already. Its worker
+	// has not claimed it yet, or released it; it comes again, at
+	// the latest when a lease is over.
+	Offered bool
+}
+
+// positionScan is how many places are looked at, one by one, to turn the bounds
+// of a position into a number.
+const positionScan = 500
+
+// Position returns where a job stands. The number of jobs before it is computed
+// from what the consumers count, so it costs a few requests however long the
+// queue is. It is exact if the job is among the first or the last 500 places
+// of the queue, or if neither the other class nor jobs that were cancelled
+// left gaps; else its bounds are those that the gaps allow. The queue moves
+// on meanwhile. It returns job.ErrNotFound and bus.ErrUnavailable.
+func (q *Queue) Position(ctx context.Context, e endpoint.Endpoint, id job.ID) (Position, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	at := record.LocationOf(e)
+	r, err := q.current(ctx, at, id)
+	if err != nil {
+		return Position{}, err
+	}
+	p := Position{Job: r.Job}
+	p.Job.Output = nil
+	if r.Status != job.InQueue {
+		return p, q.bus.WaitDurable(ctx, streams.Records(e.Partition), q.nc.ConnectedServerId())
+	}
+	normal, low, err := q.read.consumers(ctx, e.ID)
+	if err != nil {
+		return Position{}, err
+	}
+	own := normal
+	if r.Class == job.LowPriority {
+		own = low
+	}
+	if r.QueueSeq <= own.Delivered.Stream {
+		p.Offered = true
+		return p, nil
+	}
+	_, last, err := q.read.ends(ctx, streams.Jobs(e.ID))
+	if err != nil {
+		return Position{}, err
+	}
+	b := aheadOf(r.QueueSeq, own.Delivered.Stream, last, own.Pending)
+	if b, err = q.read.narrow(ctx, at, r, own, last, b); err != nil {
+		return Position{}, err
+	}
+	p.Least, p.Most = b.least, b.most
+	if r.Class == job.LowPriority {
+		p.Least, p.Most = b.least+normal.Pending, b.most+normal.Pending
+	}
+	return p, nil
+}
+
+// between are the bounds of a count.
+type between struct{ least, most int }
+
+// aheadOf bounds how many messages of a class come before the sequence seq, of
+// pending ones that follow the sequence delivered; last is the stream's last.
+// Each sequence holds one message at most: so many fit before, and so many of
+// the pending ones do not fit behind.
+func aheadOf(seq, delivered, last uint64, pending int) between {
+	before, behind := 0, 0
+	if seq > delivered+1 {
+		before = int(seq - delivered - 1) //nolint:gosec // far below 2^63
+	}
+	if last > seq {
+		behind = int(last - seq) //nolint:gosec // as above
+	}
+	most := max(0, min(pending-1, before))
+	return between{least: min(most, max(0, pending-1-behind)), most: most}
+}
+
+// Pause makes the endpoint hand out no jobs until its PausedUntil, or hand them
+// out again if that is over: what its record says takes effect. Jobs are
+// accepted meanwhile, those that run go on, and cancel, ttl and timeout hold.
+// It may be repeated. It returns bus.ErrUnavailable.
+func (q *Queue) Pause(ctx context.Context, e endpoint.Endpoint) error {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	_, err := bus.UntilAnswered(ctx, func() (struct{}, error) {
+		return struct{}{}, bus.Unavailable(streams.Pause(ctx, q.js, e, q.Now()))
+	})
+	return err
+}
+
+// consumerInfo is what a class's consumer says of itself.
+type consumerInfo struct {
+	Error     *bus.APIError `json:"error"`
+	Delivered struct {
+		// Stream is the last message that was handed out for the first time.
+		Stream uint64 `json:"stream_seq"` //nolint:tagliatelle // the server's name
+	} `json:"delivered"`
+	// AckFloor is a message that no unacknowledged one comes before.
+	AckFloor struct {
+		Stream uint64 `json:"stream_seq"` //nolint:tagliatelle // as above
+	} `json:"ack_floor"` //nolint:tagliatelle // as above
+	// Pending counts those that come after the last delivered one, Out those that
+	// were delivered and are not acknowledged.
+	Pending int `json:"num_pending"`     //nolint:tagliatelle // as above
+	Out     int `json:"num_ack_pending"` //nolint:tagliatelle // as above
+}
+
+func (rd reader) consumer(ctx context.Context, endpoint string, c job.Class) (info consumerInfo, err error) {
+	err = rd.bus.Query(ctx, bus.ConsumerInfo(streams.Jobs(endpoint), streams.Consumer(c)), nil, &info)
+	if err == nil && info.Error != nil {
+		err = rd.bus.Explain(ctx, info.Error, streams.Jobs(endpoint), "look at "+streams.Jobs(endpoint))
+	}
+	return info, err
+}
+
+// consumers counts the jobs of both classes. The server's count of those that
+// wait stays too low once a consumer was looked at while a message was being
+// removed (checkNumPending of nats-server 2.15.2): a job that waits alone would
+// count as none, and start no worker. What the stream has beyond both counts is
+// taken for normal jobs.
+func (rd reader) consumers(ctx context.Context, endpoint string) (normal, low consumerInfo, err error) {
+	if normal, err = rd.consumer(ctx, endpoint, job.Normal); err != nil {
+		return normal, low, err
+	}
+	if low, err = rd.consumer(ctx, endpoint, job.LowPriority); err != nil {
+		return normal, low, err
+	}
+	// Asked last: what ends meanwhile is not taken for a job that waits.
+	all, err := rd.streamState(ctx, streams.Jobs(endpoint))
+	if errors.Is(err, bus.ErrNoMessage) {
+		err = nil // deleted meanwhile
+	}
+	normal.Pending += max(0, int(all.Messages)-normal.Pending-normal.Out-low.Pending-low.Out)
+	return normal, low, err
+}
+
+func (rd reader) count(ctx context.Context, endpoint string) (Stats, error) {
+	normal, low, err := rd.consumers(ctx, endpoint)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -92,23 +266,25 @@ func (q *Queue) count(ctx context.Context, endpoint string) (Stats, error) {
 	}, nil
 }
 
-// bothClasses counts the jobs of both classes. The server's count of those that
-// wait stays too low once a consumer was looked at while a message was being
-// removed (checkNumPending of nats-server 2.15.2): a job that waits alone would
-// count as none, and start no worker. What the stream has beyond both counts is
-// taken for normal jobs.
-func (q *Queue) bothClasses(ctx context.Context, endpoint string) (normal, low consumerInfo, err error) {
-	if normal, err = q.consumerInfo(ctx, endpoint, job.Normal); err != nil {
-		return normal, low, err
+// narrow counts what is before the message, or behind it, if that is near.
+func (rd reader) narrow(ctx context.Context, at record.Location, r *record.Record, own consumerInfo, last uint64, b between) (between, error) {
+	filter := streams.ClassFilter(at.Endpoint, r.Class)
+	count := func(from, to uint64) (int, error) {
+		got, _, err := rd.bus.Backwards(ctx, bus.Back{
+			Stream: streams.Jobs(at.Endpoint), Filter: filter, First: from, Before: to, Most: positionScan,
+		})
+		return len(got), err
 	}
-	if low, err = q.consumerInfo(ctx, endpoint, job.LowPriority); err != nil {
-		return normal, low, err
+	switch {
+	case b.least == b.most:
+		return b, nil
+	case r.QueueSeq-own.Delivered.Stream <= positionScan:
+		n, err := count(own.Delivered.Stream+1, r.QueueSeq)
+		return between{n, n}, err
+	case last-r.QueueSeq < positionScan:
+		n, err := count(r.QueueSeq+1, last+1)
+		n = max(0, own.Pending-1-n)
+		return between{n, n}, err
 	}
-	// Asked last: what ends meanwhile is not taken for a job that waits.
-	all, err := q.streamState(ctx, streams.Jobs(endpoint))
-	if errors.Is(err, errNoMessage) {
-		err = nil // deleted meanwhile
-	}
-	normal.Pending += max(0, int(all.Messages)-normal.Pending-normal.Out-low.Pending-low.Out)
-	return normal, low, err
+	return b, nil
 }

@@ -10,7 +10,7 @@ import (
 
 // miscounted makes the server count one message too few of those that wait: a
 // consumer is looked at again and again while messages are removed.
-func (s *site) miscounted(t *testing.T) {
+func (s *env) miscounted(t *testing.T) {
 	t.Helper()
 	const rounds, each = 200, 50
 	name := streams.Jobs(s.e.ID)
@@ -50,7 +50,7 @@ func (s *site) miscounted(t *testing.T) {
 			}
 		}
 		seq := store("counted")
-		info, err := s.q.consumerInfo(t.Context(), s.e.ID, job.Normal)
+		info, err := s.q.read.consumer(t.Context(), s.e.ID, job.Normal)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,8 @@ func (s *site) miscounted(t *testing.T) {
 // A job that waits counts, has a wait and a place, though the server's own count
 // is too low: it must ask for a worker.
 func TestAJobThatTheServerDoesNotCountWaits(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.miscounted(t)
 	s.submit(t, func(r *job.Request) { r.Policy.LowPriority = true })
 	s.submit(t)
@@ -86,7 +87,8 @@ func TestAJobThatTheServerDoesNotCountWaits(t *testing.T) {
 
 // A purge ends such a job, too: a fetch that does not wait brings none.
 func TestAPurgeEndsAJobThatTheServerDoesNotCount(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.miscounted(t)
 	id := s.submit(t)
 	if n, err := s.q.Purge(t.Context(), s.e); err != nil || n != 1 {

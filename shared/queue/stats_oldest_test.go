@@ -8,7 +8,8 @@ import (
 )
 
 func TestTheOldestWaitIsThatOfTheFirstWhoseTurnItIs(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	oldest := func(class job.Class) time.Duration {
 		t.Helper()
 		got, err := s.q.OldestWait(t.Context(), s.e, class)
@@ -32,12 +33,12 @@ func TestTheOldestWaitIsThatOfTheFirstWhoseTurnItIs(t *testing.T) {
 	if first < 300*time.Millisecond {
 		t.Errorf("the first of two: got %s, want 300 ms and more", first)
 	}
-	taker, err := s.q.Take(t.Context(), s.e, "w", 1)
+	consumer, err := s.q.Consume(t.Context(), s.e, "w", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taker.Close()
-	if _, err := taker.Next(t.Context()); err != nil {
+	defer consumer.Close()
+	if _, err := consumer.Next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, most := oldest(job.Normal), time.Since(between)+100*time.Millisecond; got > most || got == 0 {

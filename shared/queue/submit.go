@@ -2,14 +2,19 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/shared/retry"
 	"flightline/streams"
 )
 
@@ -28,17 +33,17 @@ func NewID(mode job.Mode) job.ID {
 // into the queue, and it is never lost. An error means that the job was not
 // accepted as far as this process knows, and with a *FullError or a *SpaceError it
 // was not: the endpoint's queue, the quota of the caller's key, or the storage has
-// no room for it. With ErrUnavailable it may run all the same.
+// no room for it. With bus.ErrUnavailable it may run all the same.
 func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (*job.Job, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	if err := q.hasSpace(); err != nil {
+	if err := q.cfg.HasSpace(); err != nil {
 		return nil, err
 	}
-	if err := q.admit(ctx, e, int64(len(r.Input)), r.Caller); err != nil {
+	if err := q.usage.admit(ctx, e, int64(len(r.Input)), r.Caller); err != nil {
 		return nil, err
 	}
-	at, rec := placeOf(e), q.newRecord(e, id, mode, r)
+	at, rec := record.LocationOf(e), q.newRecord(e, id, mode, r)
 	if err := q.placeInput(ctx, at, rec, r.Input); err != nil {
 		return nil, err
 	}
@@ -50,23 +55,23 @@ func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode
 	return &j, nil
 }
 
-// newRecord applies the precedence of product.md 17: the job's policy, then
-// the endpoint's setting.
-func (q *Queue) newRecord(e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) *record {
+// newRecord returns the record of a new job: the job's policy comes before the
+// endpoint's setting (docs/design/product.md#precedence).
+func (q *Queue) newRecord(e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) *record.Record {
 	now := q.Now()
 	if now.Before(e.Created) { // two clocks: what is older belongs to an earlier endpoint of that id
 		now = e.Created
 	}
-	rec := &record{
+	rec := &record.Record{
 		Job: job.Job{
 			ID: id, Endpoint: e.ID, Mode: mode, Class: job.Normal, Attempt: 1,
 			Submitted: now, Queued: now, ExecutionTimeout: e.ExecutionTimeout, Expires: now.Add(e.TTL), Webhook: r.Webhook, Trace: r.Trace,
 		},
-		keep: e.Retention, lease: e.Lease, s3: r.S3Config,
+		Retention: e.Retention, Lease: e.Lease, S3Config: r.S3Config,
 	}
-	rec.restoreStatus(job.InQueue)
+	rec.Status = job.InQueue
 	if mode == job.Sync {
-		rec.keep = e.SyncRetention
+		rec.Retention = e.SyncRetention
 	}
 	if r.Policy.ExecutionTimeout > 0 {
 		rec.ExecutionTimeout = r.Policy.ExecutionTimeout
@@ -81,18 +86,43 @@ func (q *Queue) newRecord(e endpoint.Endpoint, id job.ID, mode job.Mode, r job.R
 }
 
 // enqueue publishes r as the queue message of its attempt, replacing the one
-// of sequence expect (0: there is none). The server removes it when the job
+// of sequence expect (0: none). The server removes it when the job
 // expires.
-func (q *Queue) enqueue(ctx context.Context, at place, r *record, expect uint64) error {
+func (q *Queue) enqueue(ctx context.Context, at record.Location, r *record.Record, expect uint64) error {
 	now := q.Now()
-	r.queueExpires, r.changed = r.Expires, now
-	m, err := r.message(streams.JobSubject(at.endpoint, r.Class, r.ID), decision)
+	r.QueueExpires, r.Changed = r.Expires, now
+	m, err := r.Message(streams.JobSubject(at.Endpoint, r.Class, r.ID), record.Decision)
 	if err != nil {
 		return err
 	}
-	m.Header.Set(jetstream.MsgTTLHeader, ttlHeader(now, r.Expires))
-	if _, err := q.publish(ctx, streams.Jobs(at.endpoint), m, nuid.Next(), expect); err != nil {
+	m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(now, r.Expires))
+	if _, err := q.bus.Publish(ctx, streams.Jobs(at.Endpoint), m, nuid.Next(), expect); err != nil {
 		return fmt.Errorf("queue job %s: %w", r.ID, err)
 	}
 	return nil
+}
+
+// submitRetryDelay is the pause before a submission that met another is tried again.
+const submitRetryDelay = 50 * time.Millisecond
+
+// SubmitIdempotent is Submit for a job that somebody may have submitted under this
+// id already, with the same request: if it waits in the queue, queued is true
+// and that is success. The caller has made sure that no client knows the job: a
+// job that ran and was expired would run once more. It may be repeated.
+func (q *Queue) SubmitIdempotent(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (j *job.Job, queued bool, err error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	for {
+		j, err = q.Submit(ctx, e, id, mode, r)
+		if !errors.Is(err, bus.ErrConflict) {
+			return j, false, err
+		}
+		if j, err = q.DurableStatus(ctx, e, id); !errors.Is(err, job.ErrNotFound) {
+			return j, err == nil, err
+		}
+		// The other's write is in flight, and may still fail.
+		if err := retry.Sleep(ctx, submitRetryDelay); err != nil {
+			return nil, false, fmt.Errorf("queue job %s again: %w: %w", id, bus.ErrUnavailable, err)
+		}
+	}
 }

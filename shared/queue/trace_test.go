@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
@@ -14,8 +15,9 @@ const (
 )
 
 func TestAJobCarriesItsTraceThroughRunsAndRetries(t *testing.T) {
-	s := newSite(t)
-	taker := s.taker(t, s.q, "w1")
+	t.Parallel()
+	s := newEnv(t)
+	consumer := s.consumer(t, s.q, "w1")
 	id := s.submit(t, func(r *job.Request) { r.Trace = submitted })
 	wants := func(when string, j *job.Job, trace, origin string) {
 		t.Helper()
@@ -23,12 +25,12 @@ func TestAJobCarriesItsTraceThroughRunsAndRetries(t *testing.T) {
 			t.Errorf("%s: got the trace %q from %q, want %q from %q", when, j.Trace, j.Origin, trace, origin)
 		}
 	}
-	l := next(t, taker)
+	l := next(t, consumer)
 	wants("the first run", &l.Job, submitted, "")
-	if err := l.GiveBack(t.Context()); err != nil {
+	if err := l.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l = next(t, taker)
+	l = next(t, consumer)
 	wants("the second run", &l.Job, submitted, "")
 	fail := func() {
 		t.Helper()
@@ -49,7 +51,7 @@ func TestAJobCarriesItsTraceThroughRunsAndRetries(t *testing.T) {
 		} else {
 			wants("a retry", j, trace, submitted)
 		}
-		if l = next(t, taker); l.Job.Trace != j.Trace || l.Job.Origin != j.Origin {
+		if l = next(t, consumer); l.Job.Trace != j.Trace || l.Job.Origin != j.Origin {
 			t.Errorf("retry %d: got %+v, want the trace of the retry", when, l.Job)
 		}
 		fail()
@@ -57,13 +59,14 @@ func TestAJobCarriesItsTraceThroughRunsAndRetries(t *testing.T) {
 }
 
 func TestAJobWithoutATraceHasNothingOfItInItsMessage(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t)
-	m, err := s.q.leaderLast(t.Context(), streams.Jobs(s.e.ID), streams.AnyClass(s.e.ID, id))
+	m, err := s.q.bus.LeaderLast(t.Context(), streams.Jobs(s.e.ID), streams.AnyClass(s.e.ID, id))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if meta := m.header.Get(metaHeader); meta == "" || strings.Contains(meta, "trace") || strings.Contains(meta, "origin") {
+	if meta := m.Header.Get(record.MetaHeader); meta == "" || strings.Contains(meta, "trace") || strings.Contains(meta, "origin") {
 		t.Errorf("got %s, want no trace", meta)
 	}
 }

@@ -5,38 +5,47 @@ import (
 	"errors"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
 // SetTTL sets the job's ttl, counted from its submission, in any status
-// (product.md 7). The same value again changes nothing; a value that is over
+// (docs/design/product.md#ttl). The same value again changes nothing; a value that is over
 // already ends the job. A longer ttl moves a waiting job to the end of the
 // queue, and makes the loss of a running job's worker FAILED, since the
 // queue message may go before the job does. It returns job.ErrNotFound and
-// ErrUnavailable.
+// bus.ErrUnavailable.
 func (q *Queue) SetTTL(ctx context.Context, e endpoint.Endpoint, id job.ID, ttl time.Duration) (*job.Job, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	return q.setTTL(ctx, placeOf(e), id, ttl)
+	return ttlChange{q: q, at: record.LocationOf(e)}.set(ctx, id, ttl)
 }
 
-func (q *Queue) setTTL(ctx context.Context, at place, id job.ID, ttl time.Duration) (*job.Job, error) {
+// ttlChange is a change of a job's ttl. The job may end, or be retried, meanwhile.
+type ttlChange struct {
+	q   *Queue
+	at  record.Location
+	end time.Time // the new expiry
+}
+
+func (c ttlChange) set(ctx context.Context, id job.ID, ttl time.Duration) (*job.Job, error) {
 	for {
-		r, err := q.latest(ctx, at, id)
+		r, err := c.q.current(ctx, c.at, id)
 		if err != nil {
 			return nil, err
 		}
-		end := r.Submitted.Add(ttl).Truncate(time.Millisecond) // as precise as a record
-		if end.Equal(r.Expires) {
-			if err := q.accepted(ctx, at, r); err != nil {
+		c.end = r.Submitted.Add(ttl).Truncate(time.Millisecond) // as precise as a record
+		if c.end.Equal(r.Expires) {
+			if err := c.q.waitJobDurable(ctx, c.at, r); err != nil {
 				return nil, err
 			}
-			return q.loaded(ctx, at, r)
+			return c.q.loaded(ctx, c.at, r)
 		}
-		changed, err := q.setExpiry(ctx, at, r, end)
-		if errors.Is(err, errConflict) {
+		changed, err := c.apply(ctx, r)
+		if errors.Is(err, bus.ErrConflict) {
 			continue
 		}
 		if err != nil {
@@ -44,173 +53,174 @@ func (q *Queue) setTTL(ctx context.Context, at place, id job.ID, ttl time.Durati
 		}
 		// A retry that read the attempt before this write may have queued the
 		// next one with the old ttl; a later one looks at this write (inherit).
-		if retried, err := q.retriedMeanwhile(ctx, at, r); err != nil || retried {
+		if retried, err := c.retriedMeanwhile(ctx, r); err != nil || retried {
 			if err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if !q.Now().Before(end) {
+		if !c.q.Now().Before(c.end) {
 			return nil, job.ErrNotFound
 		}
-		return q.loaded(ctx, at, changed)
+		return c.q.loaded(ctx, c.at, changed)
 	}
 }
 
-func (q *Queue) retriedMeanwhile(ctx context.Context, at place, r *record) (bool, error) {
-	if !retryable(r.Status) {
+func (c ttlChange) retriedMeanwhile(ctx context.Context, r *record.Record) (bool, error) {
+	if !r.Status.Retryable() {
 		return false, nil
 	}
-	now, err := q.newest(ctx, at, r.ID)
+	now, err := c.q.read.raw(ctx, c.at, r.ID)
 	if err != nil {
 		return false, err
 	}
 	return now.Attempt > r.Attempt, nil
 }
 
-// setExpiry does it for what the job is now; errConflict if it no longer is.
-func (q *Queue) setExpiry(ctx context.Context, at place, r *record, end time.Time) (*record, error) {
+// apply changes the expiry of what the job is now. It returns bus.ErrConflict if it
+// no longer is.
+func (c ttlChange) apply(ctx context.Context, r *record.Record) (*record.Record, error) {
 	switch {
-	case r.Status == job.InQueue && end.After(r.queueExpires):
-		return q.requeue(ctx, at, r, end)
+	case r.Status == job.InQueue && c.end.After(r.QueueExpires):
+		return c.requeue(ctx, r)
 	case r.Status == job.InQueue:
-		changed, err := q.move(ctx, at, r, job.Touch, func(n *record) { n.Expires = end; n.withoutPayload() })
-		if err == nil && !q.Now().Before(end) {
-			q.dropMessage(ctx, at, changed.ID, changed.Attempt) // it is over now
+		changed, err := c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) { n.Expires = c.end; dropPayload(n) })
+		if err == nil && !c.q.Now().Before(c.end) {
+			c.q.dropMessage(ctx, c.at, changed.ID, changed.Attempt) // it is over now
 		}
 		return changed, err
 	case r.Status == job.InProgress:
-		changed, err := q.touchRunning(ctx, at, r, end)
+		changed, err := c.applyRunning(ctx, r)
 		if err == nil {
-			q.nudge(at, r.ID)
+			c.q.notify(c.at, r.ID)
 		}
 		return changed, err
 	}
-	return q.touchEnded(ctx, at, r, end)
+	return c.applyEnded(ctx, r)
 }
 
-// withoutPayload drops what the queue message keeps.
-func (r *record) withoutPayload() { r.input, r.inRef, r.s3 = nil, nil, nil }
+// dropPayload drops what the queue message keeps.
+func dropPayload(r *record.Record) { r.Input, r.InputRef, r.S3Config = nil, nil, nil }
 
 // requeue publishes the queue message again with a longer age. The record
 // says first that this is happening, and has what the message has: a worker who
 // gets the old message meanwhile waits for the new one, and a change that fails
 // between the two writes is finished by the next reader (finishRequeue).
-func (q *Queue) requeue(ctx context.Context, at place, r *record, end time.Time) (*record, error) {
-	msg, err := q.readMessage(ctx, at, r.ID)
-	if errors.Is(err, errNoMessage) {
-		return nil, errConflict
+func (c ttlChange) requeue(ctx context.Context, r *record.Record) (*record.Record, error) {
+	msg, err := c.q.read.message(ctx, c.at, r.ID)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return nil, bus.ErrConflict
 	}
 	if err != nil {
 		return nil, err
 	}
 	longer := *msg
-	longer.Expires = end
-	if longer.inRef, err = q.carry(ctx, at, &longer, streams.In, msg.inRef); err != nil {
+	longer.Expires = c.end
+	if longer.InputRef, err = c.q.carry(ctx, c.at, &longer, streams.In, msg.InputRef); err != nil {
 		return nil, err
 	}
-	changed, err := q.move(ctx, at, r, job.Touch, func(n *record) {
-		n.Expires, n.queueExpires, n.queueSeq, n.requeued = end, end, msg.queueSeq, true
-		n.input, n.inRef, n.s3 = longer.input, longer.inRef, longer.s3
+	changed, err := c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) {
+		n.Expires, n.QueueExpires, n.QueueSeq, n.Requeued = c.end, c.end, msg.QueueSeq, true
+		n.Input, n.InputRef, n.S3Config = longer.Input, longer.InputRef, longer.S3Config
 	})
 	if err != nil {
 		return nil, err
 	}
-	q.point(AfterRecord)
-	return changed, q.finishRequeue(ctx, at, changed)
+	c.q.Reach(AfterRecord)
+	return changed, c.q.finishRequeue(ctx, c.at, changed)
 }
 
 // finishRequeue publishes the longer queue message that the record r announces,
-// unless it is in the queue already. It returns errConflict if another message
+// unless it is in the queue already. It returns bus.ErrConflict if another message
 // was published at the same time, and job.ErrNotFound if the message is gone and
 // r, written by an older version, does not have what it had.
-func (q *Queue) finishRequeue(ctx context.Context, at place, r *record) error {
-	if r.Status != job.InQueue || !r.requeued {
+func (q *Queue) finishRequeue(ctx context.Context, at record.Location, r *record.Record) error {
+	if r.Status != job.InQueue || !r.Requeued {
 		return nil
 	}
 	again := *r
-	msg, err := q.readMessage(ctx, at, r.ID)
+	msg, err := q.read.message(ctx, at, r.ID)
 	switch {
-	case err == nil && (msg.Attempt != r.Attempt || !r.unfinished(msg.Expires)):
+	case err == nil && (msg.Attempt != r.Attempt || !requeueUnfinished(r, msg.Expires)):
 		return nil
 	case err == nil:
-		again.queueSeq = msg.queueSeq
-		again.keepFor(msg)
-	case !errors.Is(err, errNoMessage):
+		again.QueueSeq = msg.QueueSeq
+		keepInput(&again, msg)
+	case !errors.Is(err, bus.ErrNoMessage):
 		return err
-	case r.input == nil && r.inRef == nil:
+	case r.Input == nil && r.InputRef == nil:
 		return job.ErrNotFound
 	default:
-		again.queueSeq = 0
+		again.QueueSeq = 0
 	}
-	again.Expires, again.requeued = r.queueExpires, false
-	return q.enqueue(ctx, at, &again, again.queueSeq)
+	again.Expires, again.Requeued = r.QueueExpires, false
+	return q.enqueue(ctx, at, &again, again.QueueSeq)
 }
 
-// unfinished reports whether a queue message that expires then is older than
+// requeueUnfinished reports whether a queue message that expires then is older than
 // the one that r announces.
-func (r *record) unfinished(expires time.Time) bool {
-	return r.Status == job.InQueue && r.requeued && expires.Before(r.queueExpires)
+func requeueUnfinished(r *record.Record, expires time.Time) bool {
+	return r.Status == job.InQueue && r.Requeued && expires.Before(r.QueueExpires)
 }
 
-// touchRunning moves the expiry of a run. A longer one detaches the run from
+// applyRunning moves the expiry of a run. A longer one detaches the run from
 // its queue message, whose own age cannot be changed while it is held.
-func (q *Queue) touchRunning(ctx context.Context, at place, r *record, end time.Time) (*record, error) {
-	if !end.After(r.queueExpires) || r.detached {
-		return q.move(ctx, at, r, job.Touch, func(n *record) { n.Expires = end })
+func (c ttlChange) applyRunning(ctx context.Context, r *record.Record) (*record.Record, error) {
+	if !c.end.After(r.QueueExpires) || r.Detached {
+		return c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) { n.Expires = c.end })
 	}
-	msg, err := q.readMessage(ctx, at, r.ID)
-	if errors.Is(err, errNoMessage) {
-		return nil, errConflict
+	msg, err := c.q.read.message(ctx, c.at, r.ID)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return nil, bus.ErrConflict
 	}
 	if err != nil {
 		return nil, err
 	}
 	longer := *msg
-	longer.Run, longer.Expires = r.Run, end
-	if longer.inRef, err = q.carry(ctx, at, &longer, streams.In, msg.inRef); err != nil {
+	longer.Run, longer.Expires = r.Run, c.end
+	if longer.InputRef, err = c.q.carry(ctx, c.at, &longer, streams.In, msg.InputRef); err != nil {
 		return nil, err
 	}
-	return q.move(ctx, at, r, job.Touch, func(n *record) {
-		n.Expires, n.detached = end, true
-		n.keepFor(&longer)
+	return c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) {
+		n.Expires, n.Detached = c.end, true
+		keepInput(n, &longer)
 	})
 }
 
 // detach lets a run go on without its queue message, which was replaced while
 // it was being picked up; the replacement is removed.
-func (q *Queue) detach(ctx context.Context, at place, r, msg *record) error {
-	_, err := q.move(ctx, at, r, job.Touch, func(n *record) {
-		n.detached = true
-		n.keepFor(msg)
+func (q *Queue) detach(ctx context.Context, at record.Location, r, msg *record.Record) error {
+	_, err := q.move(ctx, at, r, job.Touch, func(n *record.Record) {
+		n.Detached = true
+		keepInput(n, msg)
 	})
 	if err != nil {
 		return err
 	}
 	q.dropDelivered(ctx, at, msg)
-	q.nudge(at, r.ID)
+	q.notify(at, r.ID)
 	return nil
 }
 
-func (q *Queue) touchEnded(ctx context.Context, at place, r *record, end time.Time) (*record, error) {
-	in, out := r.inRef, r.outRef
-	if end.After(r.physical()) {
+func (c ttlChange) applyEnded(ctx context.Context, r *record.Record) (*record.Record, error) {
+	in, out := r.InputRef, r.OutputRef
+	if c.end.After(r.RemovedAfter()) {
 		longer := *r
-		longer.Expires = end
+		longer.Expires = c.end
 		var err error
-		in, err = q.carry(ctx, at, &longer, streams.In, r.inRef)
-		if errors.Is(err, errPayload) && !retryable(r.Status) {
+		in, err = c.q.carry(ctx, c.at, &longer, streams.In, r.InputRef)
+		if errors.Is(err, record.ErrPayloadGone) && !r.Status.Retryable() {
 			in, err = nil, nil // the webhook has its copy, and it was dropped
 		}
 		if err != nil {
 			return nil, err
 		}
-		if out, err = q.carry(ctx, at, &longer, streams.Out, r.outRef); err != nil {
+		if out, err = c.q.carry(ctx, c.at, &longer, streams.Out, r.OutputRef); err != nil {
 			return nil, err
 		}
 	}
-	return q.move(ctx, at, r, job.Touch, func(n *record) {
-		n.Expires, n.inRef, n.outRef = end, in, out
-		n.kept = true // without it the end as it was written first could come back
+	return c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) {
+		n.Expires, n.InputRef, n.OutputRef = c.end, in, out
+		n.RetainOnDisk = true // without it the end as it was written first could come back
 	})
 }

@@ -12,16 +12,18 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // What a longer ttl would carry on may have gone already, because nobody asks
 // for it any more.
 func TestALongerTTLOfAnEndedJobWithoutItsInput(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	big := json.RawMessage(`{"x":"` + strings.Repeat("x", 300<<10) + `"}`)
 	id := s.submit(t, func(r *job.Request) { r.Input, r.Webhook = big, "https://example.test/" })
-	if _, err := next(t, s.taker(t, s.q, "w")).Complete(t.Context(), big); err != nil {
+	if _, err := next(t, s.consumer(t, s.q, "w")).Complete(t.Context(), big); err != nil {
 		t.Fatal(err)
 	}
 	facts := factsOf(t, s.q, 0, over(id))
@@ -37,10 +39,11 @@ func TestALongerTTLOfAnEndedJobWithoutItsInput(t *testing.T) {
 // A longer ttl replaces the queue message; whatever ends the job then has to
 // take the new one along.
 func TestAJobWhoseMessageWasReplacedLeavesNoneBehind(t *testing.T) {
-	tests := map[string]func(s *site, id job.ID) error{
-		"cancelled": func(s *site, id job.ID) error { _, err := s.q.Cancel(t.Context(), s.e, id); return err },
-		"purged":    func(s *site, _ job.ID) error { _, err := s.q.Purge(t.Context(), s.e); return err },
-		"expired": func(s *site, id job.ID) error {
+	t.Parallel()
+	tests := map[string]func(s *env, id job.ID) error{
+		"cancelled": func(s *env, id job.ID) error { _, err := s.q.Cancel(t.Context(), s.e, id); return err },
+		"purged":    func(s *env, _ job.ID) error { _, err := s.q.Purge(t.Context(), s.e); return err },
+		"expired": func(s *env, id job.ID) error {
 			if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Nanosecond); !errors.Is(err, job.ErrNotFound) {
 				return fmt.Errorf("got %w, want the job over", err)
 			}
@@ -49,7 +52,8 @@ func TestAJobWhoseMessageWasReplacedLeavesNoneBehind(t *testing.T) {
 	}
 	for name, end := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
+			t.Parallel()
+			s := newEnv(t)
 			id := s.submit(t)
 			if _, err := s.q.SetTTL(t.Context(), s.e, id, s.e.TTL+time.Hour); err != nil {
 				t.Fatal(err)
@@ -57,7 +61,7 @@ func TestAJobWhoseMessageWasReplacedLeavesNoneBehind(t *testing.T) {
 			if err := end(s, id); err != nil {
 				t.Fatal(err)
 			}
-			if n := s.left(t, streams.Jobs(s.e.ID)); n != 0 {
+			if n := s.Messages(t, streams.Jobs(s.e.ID)); n != 0 {
 				t.Errorf("got %d messages left in the queue", n)
 			}
 		})
@@ -65,9 +69,10 @@ func TestAJobWhoseMessageWasReplacedLeavesNoneBehind(t *testing.T) {
 }
 
 func TestTTLEndsAJobInAnyState(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	short := func(r *job.Request) { r.Policy.TTL = time.Second }
-	w := s.taker(t, s.q, "w")
+	w := s.consumer(t, s.q, "w")
 	finished := s.submit(t, short)
 	if _, err := next(t, w).Complete(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -76,7 +81,7 @@ func TestTTLEndsAJobInAnyState(t *testing.T) {
 	l := next(t, w)
 	waiting := s.submit(t, short)
 	for _, id := range []job.ID{finished, running, waiting} {
-		eventually(t, "gone", func() bool {
+		testenv.Eventually(t, "gone", func() bool {
 			_, err := s.q.Status(t.Context(), s.e, id)
 			return errors.Is(err, job.ErrNotFound)
 		})
@@ -88,16 +93,16 @@ func TestTTLEndsAJobInAnyState(t *testing.T) {
 }
 
 func TestSetTTL(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	t.Run("waiting, shorter", func(t *testing.T) {
 		id := s.submit(t)
 		j, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour)
 		if err != nil || j.Status != job.InQueue || !j.Expires.Equal(j.Submitted.Add(time.Hour).Truncate(time.Millisecond)) && j.Expires.Sub(j.Submitted) != time.Hour {
 			t.Fatalf("got %+v, %v", j, err)
 		}
-		taker := s.taker(t, s.q, "w")
-		defer taker.Close()
-		l := next(t, taker)
+		consumer := s.consumer(t, s.q, "w")
+		defer consumer.Close()
+		l := next(t, consumer)
 		if got := l.Job.Expires.Sub(l.Job.Submitted); got != time.Hour || string(l.Input) != `{"n":1}` {
 			t.Errorf("runs with ttl %v and input %s", got, l.Input)
 		}
@@ -109,10 +114,10 @@ func TestSetTTL(t *testing.T) {
 		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "past the old ttl", func() bool { return s.q.Until(s.status(t, id).Submitted.Add(2500*time.Millisecond)) < 0 })
-		taker := s.taker(t, s.q, "w")
-		defer taker.Close()
-		l := next(t, taker)
+		testenv.Eventually(t, "past the old ttl", func() bool { return s.q.Until(s.status(t, id).Submitted.Add(2500*time.Millisecond)) < 0 })
+		consumer := s.consumer(t, s.q, "w")
+		defer consumer.Close()
+		l := next(t, consumer)
 		if string(l.Input) != string(big) || l.Job.Run != 1 {
 			t.Errorf("input %d bytes, run %d", len(l.Input), l.Job.Run)
 		}
@@ -121,13 +126,13 @@ func TestSetTTL(t *testing.T) {
 	})
 	t.Run("running, longer", func(t *testing.T) {
 		id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 2 * time.Second })
-		taker := s.taker(t, s.q, "w")
-		defer taker.Close()
-		l := next(t, taker)
+		consumer := s.consumer(t, s.q, "w")
+		defer consumer.Close()
+		l := next(t, consumer)
 		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "past the old ttl", func() bool { return s.q.Until(l.Job.Submitted.Add(2500*time.Millisecond)) < 0 })
+		testenv.Eventually(t, "past the old ttl", func() bool { return s.q.Until(l.Job.Submitted.Add(2500*time.Millisecond)) < 0 })
 		if err := l.Extend(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -137,13 +142,13 @@ func TestSetTTL(t *testing.T) {
 		if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 			t.Fatal(err)
 		}
-		if l := next(t, taker); l.Job.Attempt != 2 || string(l.Input) != `{"n":1}` {
+		if l := next(t, consumer); l.Job.Attempt != 2 || string(l.Input) != `{"n":1}` {
 			t.Errorf("attempt %d input %s", l.Job.Attempt, l.Input)
 		}
 	})
 	t.Run("over", func(t *testing.T) {
 		id := s.submit(t)
-		eventually(t, "over", func() bool { return s.q.Until(s.status(t, id).Submitted.Add(time.Second)) < 0 })
+		testenv.Eventually(t, "over", func() bool { return s.q.Until(s.status(t, id).Submitted.Add(time.Second)) < 0 })
 		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Second); !errors.Is(err, job.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
@@ -151,34 +156,36 @@ func TestSetTTL(t *testing.T) {
 }
 
 func TestSilentHolderWithALongerTTLIsFailed(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.deadlines(t)
 	id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 2 * time.Second })
-	next(t, s.taker(t, s.q, "dies"))
+	next(t, s.consumer(t, s.q, "dies"))
 	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "failed", func() bool { return s.status(t, id).Status == job.Failed })
+	testenv.Eventually(t, "failed", func() bool { return s.status(t, id).Status == job.Failed })
 	if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
 		t.Errorf("retry: %v", err)
 	}
 }
 
 func TestGiveBackWithALongerTTL(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 2 * time.Second })
-	l := next(t, s.taker(t, s.q, "a"))
+	l := next(t, s.consumer(t, s.q, "a"))
 	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Extend(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "past the old ttl", func() bool { return s.q.Until(l.Job.Submitted.Add(2500*time.Millisecond)) < 0 })
-	if err := l.GiveBack(t.Context()); err != nil {
+	testenv.Eventually(t, "past the old ttl", func() bool { return s.q.Until(l.Job.Submitted.Add(2500*time.Millisecond)) < 0 })
+	if err := l.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	again := next(t, s.taker(t, s.q, "b"))
+	again := next(t, s.consumer(t, s.q, "b"))
 	if again.Job.Lost != 0 || again.Job.Run != 2 {
 		t.Errorf("lost %d run %d, want 0 and 2", again.Job.Lost, again.Job.Run)
 	}
@@ -186,9 +193,10 @@ func TestGiveBackWithALongerTTL(t *testing.T) {
 
 // The queue message has the age of the first ttl; nobody may meet it for ever.
 func TestShorterTTLLeavesNothingInTheQueue(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	running := s.submit(t)
-	next(t, s.taker(t, s.q, "silent"))
+	next(t, s.consumer(t, s.q, "silent"))
 	waiting := s.submit(t)
 	for _, id := range []job.ID{running, waiting} {
 		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Second); err != nil && !errors.Is(err, job.ErrNotFound) {
@@ -197,13 +205,13 @@ func TestShorterTTLLeavesNothingInTheQueue(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	taker := s.taker(t, s.q, "w")
+	consumer := s.consumer(t, s.q, "w")
 	go func() {
 		for ctx.Err() == nil {
-			_, _ = taker.Next(ctx) // it may still begin within the second; then it expires in its hands
+			_, _ = consumer.Next(ctx) // it may still begin within the second; then it expires in its hands
 		}
 	}()
-	eventually(t, "both are gone", func() bool {
+	testenv.Eventually(t, "both are gone", func() bool {
 		for _, id := range []job.ID{running, waiting} {
 			if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
 				return false
@@ -211,19 +219,20 @@ func TestShorterTTLLeavesNothingInTheQueue(t *testing.T) {
 		}
 		return true
 	})
-	taker.Close()
-	last := s.taker(t, s.q, "last")
+	consumer.Close()
+	last := s.consumer(t, s.q, "last")
 	go func() { _, _ = last.Next(ctx) }()
 	s.empty(t)
 }
 
 // A retry and a ttl that cross: whoever writes last has seen the other.
 func TestATTLSetWhileTheJobIsRetriedHolds(t *testing.T) {
-	s := newSite(t)
-	taker := s.taker(t, s.q, "w")
+	t.Parallel()
+	s := newEnv(t)
+	consumer := s.consumer(t, s.q, "w")
 	for range 20 {
 		id := s.submit(t)
-		if _, err := next(t, taker).Fail(t.Context(), "no"); err != nil {
+		if _, err := next(t, consumer).Fail(t.Context(), "no"); err != nil {
 			t.Fatal(err)
 		}
 		g, ctx := errgroup.WithContext(t.Context())

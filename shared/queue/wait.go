@@ -8,18 +8,20 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/streams"
 )
 
-// pollEvery backs up the waiters' subscription, which may miss a message.
-const pollEvery = 5 * time.Second
+// pollInterval backs up the waiters' subscription, which may miss a message.
+const pollInterval = 5 * time.Second
 
 // Watch waits for the end of one job. It costs one subscription, no consumer.
 type Watch struct {
 	q       *Queue
-	at      place
+	at      record.Location
 	id      job.ID
 	sub     *nats.Subscription
 	moved   chan *nats.Msg
@@ -32,7 +34,7 @@ func (q *Queue) Watch(e endpoint.Endpoint, id job.ID) (*Watch, error) {
 }
 
 // WatchNew begins to watch a job that is about to be submitted: watch first,
-// then submit and tell Submitted, and nothing is missed. It hears of the first
+// then submit and call Submitted, and nothing is missed. It hears of the first
 // attempt only, for which the server has less to look up. Close it.
 func (q *Queue) WatchNew(e endpoint.Endpoint, id job.ID) (*Watch, error) {
 	return q.watch(e, id, streams.MovedFirst(e.ID, id))
@@ -40,13 +42,13 @@ func (q *Queue) WatchNew(e endpoint.Endpoint, id job.ID) (*Watch, error) {
 
 func (q *Queue) watch(e endpoint.Endpoint, id job.ID, subject string) (*Watch, error) {
 	const bursts = 16 // a waiter needs the last one only; older ones may be dropped
-	w := &Watch{q: q, at: placeOf(e), id: id, moved: make(chan *nats.Msg, bursts)}
+	w := &Watch{q: q, at: record.LocationOf(e), id: id, moved: make(chan *nats.Msg, bursts)}
 	if !id.Valid() {
 		return nil, job.ErrNotFound
 	}
 	sub, err := q.nc.ChanSubscribe(subject, w.moved)
 	if err != nil {
-		return nil, fmt.Errorf("watch job %s: %w: %w", id, ErrUnavailable, err)
+		return nil, fmt.Errorf("watch job %s: %w: %w", id, bus.ErrUnavailable, err)
 	}
 	w.sub = sub
 	return w, nil
@@ -84,7 +86,7 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 			switch {
 			case r == nil:
 				look = true
-			case r.Status.Terminal() && r.told && r.Visible(w.q.Now()) && w.q.seen(ctx, w.at, r.record) == nil:
+			case r.Status.Terminal() && r.whole && r.Visible(w.q.Now()) && w.q.waitRecordDurable(ctx, w.at, r.Record) == nil:
 				return &r.Job, nil
 			default:
 				if look = r.Status.Terminal(); !look && !r.Expires.Equal(w.expires) {
@@ -98,33 +100,32 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 
 // pause is how long Wait relies on being told: the server does not say that a
 // job expired.
-func (w *Watch) pause() time.Duration { return min(w.q.Until(w.expires), pollEvery) }
+func (w *Watch) pause() time.Duration { return min(w.q.Until(w.expires), pollInterval) }
 
-// heard is what a repeated header says; told: all that a caller may see.
+// heard is what a repeated header says; whole: all that a caller may see.
 type heard struct {
-	*record
-	told bool
+	*record.Record
+	whole bool
 }
 
 func (w *Watch) hear(m *nats.Msg) *heard {
-	meta, err := parseWire(m.Header.Get(metaHeader))
+	r, whole, err := record.ParseHeader(w.at, w.id, m.Header, 0)
 	if err != nil {
 		return nil
 	}
-	r := meta.record(w.at, w.id, 0)
-	r.server = w.q.nc.ConnectedServerId()
-	return &heard{r, meta.tellsAll()}
+	r.Server = w.q.nc.ConnectedServerId()
+	return &heard{r, whole}
 }
 
 // look reads where the job stands; nil if there is more to wait for, or if
-// JetStream did not tell all.
+// JetStream did not answer.
 func (w *Watch) look(ctx context.Context) (*job.Job, error) {
-	within, cancel := bounded(ctx)
+	within, cancel := bus.Bounded(ctx)
 	defer cancel()
 	j, err := w.ended(within)
-	if errors.Is(err, ErrUnavailable) || err != nil && within.Err() != nil {
+	if errors.Is(err, bus.ErrUnavailable) || err != nil && within.Err() != nil {
 		if w.expires.IsZero() {
-			w.expires = w.q.Now().Add(pollEvery)
+			w.expires = w.q.Now().Add(pollInterval)
 		}
 		return nil, ctx.Err()
 	}
@@ -133,7 +134,7 @@ func (w *Watch) look(ctx context.Context) (*job.Job, error) {
 
 // ended reads the job; nil if it has not ended.
 func (w *Watch) ended(ctx context.Context) (*job.Job, error) {
-	r, err := w.q.latest(ctx, w.at, w.id)
+	r, err := w.q.current(ctx, w.at, w.id)
 	if err != nil {
 		return nil, err
 	}

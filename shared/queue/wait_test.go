@@ -6,23 +6,25 @@ import (
 	"testing"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // A job that is over is no error because JetStream is away when its end, or what
 // lies beside it, is read.
 func TestAWaitSitsOutAnOutageAfterTheEnd(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	g := &gate{}
 	waits := s.queue(t, Config{Durable: g.sync})
-	for name, output := range map[string]string{"short": `1`, "beside the record": `"` + strings.Repeat("x", 2*inlineMost) + `"`} {
+	for name, output := range map[string]string{"short": `1`, "beside the record": `"` + strings.Repeat("x", 2*maxInlinePayload) + `"`} {
 		id := s.submit(t)
 		w, err := waits.Watch(s.e, id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(w.Close)
-		if _, err := next(t, s.taker(t, s.q, name)).Complete(t.Context(), json.RawMessage(output)); err != nil {
+		if _, err := next(t, s.consumer(t, s.q, name)).Complete(t.Context(), json.RawMessage(output)); err != nil {
 			t.Fatal(err)
 		}
 		g.breakFor(1 << 30)
@@ -36,9 +38,9 @@ func TestAWaitSitsOutAnOutageAfterTheEnd(t *testing.T) {
 			j, err := w.Wait(t.Context())
 			ended <- end{j, err}
 		}()
-		eventually(t, "it meets the outage", func() bool { return g.at(streams.Records(0)) > before || len(ended) > 0 })
+		testenv.Eventually(t, "it meets the outage", func() bool { return g.at(streams.Records(0)) > before || len(ended) > 0 })
 		g.breakFor(0)
-		eventually(t, "it is told", func() bool {
+		testenv.Eventually(t, "it is told", func() bool {
 			if err := s.NC.Publish(streams.MovedFirst(s.e.ID, id), nil); err != nil { // spares the pause until the poll
 				t.Fatal(err)
 			}

@@ -3,26 +3,29 @@ package registry
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/retry"
 )
 
 const (
-	// Trust is how long a cache answers after it was last known to be complete.
-	Trust = 2 * time.Second
-	// checkEvery is the pause between two comparisons with the bucket.
-	checkEvery = 500 * time.Millisecond
+	// MaxStaleness is how long a cache answers after it was last known to be complete.
+	MaxStaleness = 2 * time.Second
+	// checkInterval is the pause between two comparisons with the bucket.
+	checkInterval = 500 * time.Millisecond
 	// maxBehind is how many of them may find the same write missing before the
-	// watch is thought to be broken and begun anew.
+	// watch is thought to be broken and begun again.
 	maxBehind = 3
-	// watchPause is the pause before a watch that ended is begun anew.
+	// watchPause is the pause before a watch that ended is begun again.
 	watchPause = 250 * time.Millisecond
-	// pruneEvery is the pause between two looks for what expired.
-	pruneEvery = 10 * time.Minute
+	// pruneInterval is the pause between two looks for what expired.
+	pruneInterval = 10 * time.Minute
 )
 
 // cache is a bucket in memory. Its zero state, and the state after Run ended,
@@ -38,6 +41,7 @@ type cache[T any] struct {
 	mu       sync.RWMutex
 	entries  map[string]entry[T]
 	applied  uint64    // the last write to the bucket that is in entries
+	begun    time.Time // when the present watch had its first round; local clock
 	complete time.Time // when entries were last known to hold all writes; local clock
 	changed  chan struct{}
 	pruned   time.Time // when what expired was last looked for
@@ -88,7 +92,7 @@ func (c *cache[T]) find(ctx context.Context, key string) (entry[T], error) {
 }
 
 // vouches reports whether memory may be believed; mu must be held.
-func (c *cache[T]) vouches() bool { return time.Since(c.complete) < Trust }
+func (c *cache[T]) vouches() bool { return time.Since(c.complete) < MaxStaleness }
 
 // all returns the entries that pass keep, if the cache vouches for them.
 func (c *cache[T]) all(keep func(entry[T]) bool) (entries []entry[T], vouched bool) {
@@ -100,6 +104,13 @@ func (c *cache[T]) all(keep func(entry[T]) bool) (entries []entry[T], vouched bo
 		}
 	}
 	return entries, c.vouches()
+}
+
+// age is for how long the present watch has been followed.
+func (c *cache[T]) age() time.Duration {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return time.Since(c.begun)
 }
 
 // seen returns the sequence of the last write applied, and a channel that is
@@ -124,14 +135,10 @@ func (c *cache[T]) put(e entry[T]) {
 func (c *cache[T]) run(ctx context.Context) error {
 	for {
 		err := c.follow(ctx)
-		pause := time.NewTimer(watchPause)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return nil
-		case <-pause.C:
-			c.log.WarnContext(ctx, "registry watch ended, starting again", "bucket", c.table.bucket, "err", err)
+		if retry.Sleep(ctx, watchPause) != nil {
+			return nil //nolint:nilerr // ctx has ended, as it may
 		}
+		c.log.WarnContext(ctx, "registry watch ended, starting again", "bucket", c.table.bucket, "err", err)
 	}
 }
 
@@ -155,7 +162,7 @@ func (c *cache[T]) follow(ctx context.Context) error {
 	}
 	defer func() { _ = watch.Stop() }() // it ends with ctx in any case
 	first := map[string]entry[T]{}
-	check := time.NewTicker(checkEvery)
+	check := time.NewTicker(checkInterval)
 	defer check.Stop()
 	var behind lag
 	for {
@@ -188,7 +195,8 @@ func (c *cache[T]) begin(entries map[string]entry[T], upTo uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries = entries
-	c.complete = time.Now()
+	c.begun = time.Now()
+	c.complete = c.begun
 	c.advance(upTo)
 }
 
@@ -213,7 +221,7 @@ func (c *cache[T]) apply(entries map[string]entry[T], got jetstream.KeyValueEntr
 	entries[e.key] = e
 }
 
-// advance tells those who wait for a later write; mu must be held.
+// advance wakes those who wait for a later write; mu must be held.
 func (c *cache[T]) advance(to uint64) {
 	c.applied = to
 	close(c.changed)
@@ -228,7 +236,7 @@ type lag struct {
 
 // prune drops what expired, now and then; mu must be held.
 func (c *cache[T]) prune(now time.Time) {
-	if c.expired == nil || now.Sub(c.pruned) < pruneEvery {
+	if c.expired == nil || now.Sub(c.pruned) < pruneInterval {
 		return
 	}
 	c.pruned = now
@@ -255,4 +263,47 @@ func (c *cache[T]) check(ctx context.Context, behind *lag) (broken bool) {
 	}
 	behind.times++
 	return behind.times > maxBehind
+}
+
+const (
+	// unknownAge is how long a key that a bucket did not have is not asked for again.
+	unknownAge = time.Second
+	// unknownSlots bounds what is remembered; a key takes the slot of another.
+	unknownSlots = 1024
+)
+
+// unknowns remembers which keys a bucket did not have. It is safe for concurrent
+// use.
+type unknowns struct {
+	seed  maphash.Seed
+	mu    sync.Mutex
+	slots [unknownSlots]unknownKey
+}
+
+type unknownKey struct {
+	key   string
+	asked time.Time
+}
+
+func newUnknowns() *unknowns { return &unknowns{seed: maphash.MakeSeed()} }
+
+func (u *unknowns) slot(key string) *unknownKey {
+	return &u.slots[maphash.String(u.seed, key)%unknownSlots]
+}
+
+// has reports whether the bucket did not have the key when it was last asked, less
+// than unknownAge ago.
+func (u *unknowns) has(key string) bool {
+	slot := u.slot(key)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slot.key == key && time.Since(slot.asked) < unknownAge
+}
+
+// add notes that the bucket did not have the key. It keeps the string.
+func (u *unknowns) add(key string) {
+	slot := u.slot(key)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	*slot = unknownKey{key, time.Now()}
 }

@@ -8,21 +8,22 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // On three nodes a claim is in flight for a while, and its leader may go: of
-// those who claim the same there is one that is first all the same.
+// those who claim the same exactly one is first all the same.
 func TestOnThreeNodesOneOfManyClaimsIsFirst(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
 	const names, claimants = 30, 4
-	c := bustest.NewCluster(t)
-	if err := streams.Apply(t.Context(), c.JS, streams.Config{Replicas: bustest.Nodes}); err != nil {
+	c := testenv.NewCluster(t)
+	if err := streams.Apply(t.Context(), c.JS, streams.Config{Replicas: testenv.Nodes}); err != nil {
 		t.Fatal(err)
 	}
 	var instances []*registry.Registry
@@ -73,7 +74,7 @@ func claimed(t *testing.T, r *registry.Registry, name string, s registry.Submiss
 	t.Helper()
 	for {
 		got, _, err := r.Idempotency.Claim(t.Context(), name, s)
-		if !errors.Is(err, registry.ErrUnavailable) {
+		if !errors.Is(err, bus.ErrUnavailable) {
 			return got, err
 		}
 	}

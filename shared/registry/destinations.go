@@ -23,13 +23,13 @@ const (
 	// failuresAge is how long failures of a destination that is not paused are
 	// remembered after the last one.
 	failuresAge = 7 * 24 * time.Hour
-	// failuresMost is about how many such destinations an endpoint has; the
+	// maxFailures is about how many such destinations an endpoint has; the
 	// oldest give way. They are counted at every failuresCheck-th new one.
-	failuresMost, failuresCheck = 1000, 50
+	maxFailures, failuresCheck = 1000, 50
 )
 
 // Destination is a receiver of an endpoint's webhooks that keeps failing, or
-// is paused. One that answers has no entry, and failures are forgotten 7 days
+// is paused. A receiver that answers has no entry, and failures are forgotten 7 days
 // after the last one, or when about 1000 other destinations of the endpoint
 // failed since.
 type Destination struct {
@@ -87,7 +87,7 @@ func destinationKey(endpoint, origin string) string {
 	return string(hex.AppendEncode(append(append(key, endpoint...), '.'), sum[:16]))
 }
 
-// Get tells how a destination stands, from memory: the zero Destination if
+// Get says how a destination stands, from memory: the zero Destination if
 // nothing is known against it. It may be as old as a heartbeat; Find is not.
 func (d *Destinations) Get(ctx context.Context, endpoint, origin string) (Destination, error) {
 	got, _, vouched := d.cache.get(destinationKey(endpoint, origin))
@@ -122,7 +122,7 @@ func (d *Destinations) List(ctx context.Context, endpoint string) ([]Destination
 	return all, nil
 }
 
-// Pause stops deliveries to the origin until Resume; one that is paused
+// Pause stops deliveries to the origin until Resume. An origin that is paused
 // already keeps its reason.
 func (d *Destinations) Pause(ctx context.Context, endpoint, origin, reason string, now time.Time) (Destination, error) {
 	return d.change(ctx, endpoint, origin, func(x *Destination) {
@@ -132,9 +132,9 @@ func (d *Destinations) Pause(ctx context.Context, endpoint, origin, reason strin
 	})
 }
 
-// Patience is how much a destination may fail before it is paused: both must
+// FailurePolicy is how much a destination may fail before it is paused: both must
 // be reached. Webhooks 0 means without end.
-type Patience struct {
+type FailurePolicy struct {
 	// Webhooks given up in a row.
 	Webhooks int
 	// For is how long ago the first of them was given up.
@@ -142,8 +142,8 @@ type Patience struct {
 }
 
 // GaveUp counts a webhook given up for the reason, and pauses the destination
-// once the patience is at its end.
-func (d *Destinations) GaveUp(ctx context.Context, endpoint, origin string, p Patience, reason string, now time.Time) (Destination, error) {
+// once the policy says so.
+func (d *Destinations) GaveUp(ctx context.Context, endpoint, origin string, p FailurePolicy, reason string, now time.Time) (Destination, error) {
 	return d.change(ctx, endpoint, origin, func(x *Destination) {
 		if x.Failures == 0 {
 			x.First = now
@@ -218,4 +218,40 @@ func (d *Destinations) change(ctx context.Context, endpoint, origin string, chan
 		}
 	}
 	return Destination{}, fmt.Errorf("change %s: %w", key, ErrConflict)
+}
+
+// bound counts what is new of an endpoint, and now and then removes the oldest
+// that are not paused, so that callers who name webhooks cannot fill the
+// bucket. What it does not get done is left to the next time.
+func (d *Destinations) bound(ctx context.Context, endpoint string) {
+	d.mu.Lock()
+	n := d.made[endpoint]
+	d.made[endpoint] = (n + 1) % failuresCheck
+	d.mu.Unlock()
+	if n != 0 {
+		return
+	}
+	entries, err := d.table.list(ctx, endpoint+".*")
+	if err != nil {
+		d.cache.log.DebugContext(ctx, "destinations not counted", "endpoint", endpoint, "err", err)
+		return
+	}
+	for _, e := range d.surplus(entries) {
+		// Only as it was read: it may fail again, or be paused, meanwhile.
+		if now, err := d.table.get(ctx, e.key); err == nil && now.revision == e.revision {
+			_ = d.table.remove(ctx, now)
+		}
+	}
+}
+
+// surplus are the destinations beyond maxFailures that are not paused, and
+// those that are forgotten: what failed last is kept.
+func (d *Destinations) surplus(entries []entry[Destination]) []entry[Destination] {
+	entries = slices.DeleteFunc(entries, func(e entry[Destination]) bool { return e.value.Paused })
+	slices.SortFunc(entries, func(a, b entry[Destination]) int { return b.written.Compare(a.written) })
+	keep := min(len(entries), maxFailures)
+	for keep > 0 && d.table.isExpired(entries[keep-1]) {
+		keep--
+	}
+	return entries[keep:]
 }

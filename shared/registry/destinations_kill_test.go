@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/streams"
 )
 
 // What gave way to a newer message of its key comes back when the newer one
@@ -18,7 +21,7 @@ func TestADestinationThatWasResumedIsNotPausedAfterAKill(t *testing.T) {
 		return err
 	}
 	fail := func(d *Destinations) error {
-		_, err := d.GaveUp(t.Context(), "ep", origin, Patience{}, "x", time.Now())
+		_, err := d.GaveUp(t.Context(), "ep", origin, FailurePolicy{}, "x", time.Now())
 		return err
 	}
 	resume := func(d *Destinations) error { return d.Resume(t.Context(), "ep", origin) }
@@ -48,7 +51,7 @@ func TestADestinationThatWasResumedIsNotPausedAfterAKill(t *testing.T) {
 			b.Kill()
 			b.Start()
 			got, err := d.Find(t.Context(), "ep", origin)
-			for errors.Is(err, ErrUnavailable) { // the connection is not back
+			for errors.Is(err, bus.ErrUnavailable) { // the connection is not back
 				got, err = d.Find(t.Context(), "ep", origin)
 			}
 			if err != nil || got.Paused {
@@ -63,9 +66,9 @@ func TestADestinationThatWasResumedIsNotPausedAfterAKill(t *testing.T) {
 func waitUntilExpired[T any](t *testing.T, table *Table[T], key string) {
 	t.Helper()
 	for {
-		m, err := table.stream.GetLastMsgForSubject(t.Context(), table.subject+key)
+		m, err := table.bus.LeaderLast(t.Context(), streams.Bucket(table.bucket), table.subject+key)
 		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && m.Header.Get(jetstream.MsgTTLHeader) == "":
+		case errors.Is(err, bus.ErrNoMessage) || err == nil && m.Header.Get(jetstream.MsgTTLHeader) == "":
 			return
 		case err != nil:
 			t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"flightline/streams"
 )
 
 func destinationsOf(t *testing.T) *Destinations {
@@ -17,7 +19,7 @@ func destinationsOf(t *testing.T) *Destinations {
 func TestADestinationIsPausedWhenPatienceEnds(t *testing.T) {
 	d := destinationsOf(t)
 	begin := time.Now().UTC()
-	patience := Patience{Webhooks: 3, For: time.Hour}
+	patience := FailurePolicy{Webhooks: 3, For: time.Hour}
 	steps := []struct {
 		after  time.Duration
 		paused bool
@@ -52,14 +54,14 @@ func TestADestinationIsPausedWhenPatienceEnds(t *testing.T) {
 func TestAnAnswerEndsTheCount(t *testing.T) {
 	d := destinationsOf(t)
 	for range 2 {
-		if got, err := d.GaveUp(t.Context(), "ep", "http://h:80", Patience{Webhooks: 2}, "x", time.Now()); err != nil || got.Paused {
+		if got, err := d.GaveUp(t.Context(), "ep", "http://h:80", FailurePolicy{Webhooks: 2}, "x", time.Now()); err != nil || got.Paused {
 			t.Fatalf("got %+v, %v", got, err)
 		}
 		if err := d.Answered(t.Context(), "ep", "http://h:80"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, err := d.GaveUp(t.Context(), "ep", "http://h:80", Patience{}, "x", time.Now()); err != nil || got.Paused {
+	if got, err := d.GaveUp(t.Context(), "ep", "http://h:80", FailurePolicy{}, "x", time.Now()); err != nil || got.Paused {
 		t.Errorf("got %+v, %v: no patience set means never", got, err)
 	}
 }
@@ -69,7 +71,7 @@ func TestFailuresOfSeveralInstancesAddUp(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if _, err := d.GaveUp(t.Context(), "ep", "http://h:80", Patience{}, "x", time.Now()); err != nil {
+			if _, err := d.GaveUp(t.Context(), "ep", "http://h:80", FailurePolicy{}, "x", time.Now()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -96,14 +98,14 @@ func TestADestinationIsNotKeptForGoodUnlessItWasPaused(t *testing.T) {
 	d := destinationsOf(t)
 	ttl := func(origin string) string {
 		t.Helper()
-		m, err := d.table.stream.GetLastMsgForSubject(t.Context(), d.table.subject+destinationKey("ep", origin))
+		m, err := d.table.bus.LeaderLast(t.Context(), streams.Bucket(d.table.bucket), d.table.subject+destinationKey("ep", origin))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return m.Header.Get("Nats-TTL")
 	}
 	const origin = "http://h:80"
-	gaveUp := func(p Patience) {
+	gaveUp := func(p FailurePolicy) {
 		t.Helper()
 		if _, err := d.GaveUp(t.Context(), "ep", origin, p, "x", time.Now()); err != nil {
 			t.Fatal(err)
@@ -114,17 +116,17 @@ func TestADestinationIsNotKeptForGoodUnlessItWasPaused(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		{"it fails", func() error { gaveUp(Patience{}); return nil }, "604800s"},
-		{"it fails again", func() error { gaveUp(Patience{}); return nil }, "604800s"},
+		{"it fails", func() error { gaveUp(FailurePolicy{}); return nil }, "604800s"},
+		{"it fails again", func() error { gaveUp(FailurePolicy{}); return nil }, "604800s"},
 		{"it answers", func() error { return d.Answered(t.Context(), "ep", origin) }, "168h0m0s"},
-		{"it fails after that", func() error { gaveUp(Patience{}); return nil }, "604800s"},
+		{"it fails after that", func() error { gaveUp(FailurePolicy{}); return nil }, "604800s"},
 		{"it is paused", func() error { _, err := d.Pause(t.Context(), "ep", origin, "x", time.Now()); return err }, ""},
-		{"it fails while paused", func() error { gaveUp(Patience{}); return nil }, ""},
+		{"it fails while paused", func() error { gaveUp(FailurePolicy{}); return nil }, ""},
 		{"it is resumed", func() error { return d.Resume(t.Context(), "ep", origin) }, ""},
 		{"it is resumed again", func() error { return d.Resume(t.Context(), "ep", origin) }, ""},
-		{"it fails after that", func() error { gaveUp(Patience{}); return nil }, ""},
+		{"it fails after that", func() error { gaveUp(FailurePolicy{}); return nil }, ""},
 		{"it answers", func() error { return d.Answered(t.Context(), "ep", origin) }, ""},
-		{"patience ends at once", func() error { gaveUp(Patience{Webhooks: 1}); return nil }, ""},
+		{"patience ends at once", func() error { gaveUp(FailurePolicy{Webhooks: 1}); return nil }, ""},
 		{"the endpoint is deleted", func() error { return d.Drop(t.Context(), "ep") }, ""},
 	}
 	for _, step := range steps {
@@ -142,14 +144,14 @@ func TestADestinationIsNotKeptForGoodUnlessItWasPaused(t *testing.T) {
 func TestAnEndpointHasABoundedNumberOfFailingDestinations(t *testing.T) {
 	d := destinationsOf(t)
 	for _, origin := range []string{"http://paused:80", "http://first:80"} {
-		if _, err := d.GaveUp(t.Context(), "ep", origin, Patience{}, "x", time.Now()); err != nil {
+		if _, err := d.GaveUp(t.Context(), "ep", origin, FailurePolicy{}, "x", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := d.Pause(t.Context(), "ep", "http://paused:80", "x", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.GaveUp(t.Context(), "other", "http://first:80", Patience{}, "x", time.Now()); err != nil {
+	if _, err := d.GaveUp(t.Context(), "other", "http://first:80", FailurePolicy{}, "x", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -157,20 +159,20 @@ func TestAnEndpointHasABoundedNumberOfFailingDestinations(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			for i := range names {
-				if _, err := d.GaveUp(t.Context(), "ep", fmt.Sprintf("http://h%d:80", i), Patience{}, "x", time.Now()); err != nil {
+				if _, err := d.GaveUp(t.Context(), "ep", fmt.Sprintf("http://h%d:80", i), FailurePolicy{}, "x", time.Now()); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
-	for i := range failuresMost + 3*failuresCheck {
+	for i := range maxFailures + 3*failuresCheck {
 		names <- i
 	}
 	close(names)
 	wg.Wait()
 	list, err := d.List(t.Context(), "ep")
-	if err != nil || len(list) > failuresMost+failuresCheck+1 || len(list) < failuresMost {
-		t.Errorf("got %d, %v, want about %d", len(list), err, failuresMost)
+	if err != nil || len(list) > maxFailures+failuresCheck+1 || len(list) < maxFailures {
+		t.Errorf("got %d, %v, want about %d", len(list), err, maxFailures)
 	}
 	has := func(list []Destination, origin string) bool {
 		return slices.ContainsFunc(list, func(x Destination) bool { return x.Origin == origin })
@@ -205,12 +207,12 @@ func TestWhichDestinationsGiveWay(t *testing.T) {
 	}{
 		"none":            {nil, 0},
 		"few":             {of(3, 0, false), 0},
-		"as many as may":  {of(failuresMost, 0, false), 0},
-		"two too many":    {of(failuresMost+2, 0, false), 2},
+		"as many as may":  {of(maxFailures, 0, false), 0},
+		"two too many":    {of(maxFailures+2, 0, false), 2},
 		"old ones":        {append(of(3, week, false), of(2, 0, false)...), 3},
 		"all are old":     {of(4, week, false), 4},
-		"all are paused":  {of(failuresMost+5, week, true), 0},
-		"some are paused": {append(of(failuresMost, 0, true), of(failuresMost+1, 0, false)...), 1},
+		"all are paused":  {of(maxFailures+5, week, true), 0},
+		"some are paused": {append(of(maxFailures, 0, true), of(maxFailures+1, 0, false)...), 1},
 	} {
 		if got := d.surplus(test.entries); len(got) != test.want {
 			t.Errorf("%s: got %d, want %d", name, len(got), test.want)
@@ -218,7 +220,7 @@ func TestWhichDestinationsGiveWay(t *testing.T) {
 	}
 }
 
-// The bucket tells nobody of a value whose time came: memory lets go of it by
+// The bucket announces no value whose time came: memory lets go of it by
 // itself.
 func TestTheCacheLetsGoOfWhatExpired(t *testing.T) {
 	c := newAgingCache(&agingTable[Destination]{Table: &Table[Destination]{}, ttl: failuresAge, expires: func(d Destination) bool { return !d.Paused }}, nil)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/retry"
 	"flightline/streams"
 )
 
@@ -16,8 +17,8 @@ const (
 	// renewals is how often the winner renews within the time that the bucket
 	// keeps an unrenewed value: every 4 s of 12.
 	renewals = 3
-	// standbyEvery is the pause between two looks of a standby.
-	standbyEvery = 500 * time.Millisecond
+	// standbyInterval is the pause between two looks of a standby.
+	standbyInterval = 500 * time.Millisecond
 )
 
 // Election lets one of several instances be active in a role. What the active
@@ -38,7 +39,7 @@ type Leader struct {
 
 // NewElection returns the instance's way into the election for a role; both
 // match [A-Za-z0-9_-]{1,128}, and instance is new with each start. It starts
-// nothing. A nil log is silence. It returns ErrInvalid and ErrUnavailable.
+// nothing. A nil log is silence. It returns ErrInvalid and bus.ErrUnavailable.
 func NewElection(ctx context.Context, js jetstream.JetStream, role, instance string, log *slog.Logger) (*Election, error) {
 	if !workerID.MatchString(role) || !workerID.MatchString(instance) {
 		return nil, fmt.Errorf("%w: instance %q of role %q", ErrInvalid, instance, role)
@@ -86,10 +87,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context) error) er
 		if !errors.Is(err, ErrExists) && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "election not possible, trying again", "err", err)
 		}
-		select {
-		case <-time.After(standbyEvery):
-		case <-ctx.Done():
-		}
+		_ = retry.Sleep(ctx, standbyInterval) // the loop ends with ctx
 	}
 	return nil
 }
@@ -109,8 +107,8 @@ func (e *Election) win(ctx context.Context) (uint64, error) {
 	return e.table.Update(ctx, e.role, me, revision)
 }
 
-// lead runs f for as long as this instance has the role. done tells the end of
-// f by itself, or of ctx, from the loss of the role.
+// lead runs f for as long as this instance has the role. done means that f
+// ended by itself or with ctx, rather than by the loss of the role.
 func (e *Election) lead(ctx context.Context, asked time.Time, revision uint64, f func(context.Context) error) (done bool, err error) {
 	e.log.InfoContext(ctx, "active")
 	held, release := context.WithCancel(ctx)
@@ -159,7 +157,7 @@ func (e *Election) renew(ctx context.Context, asked time.Time, revision uint64, 
 		case errors.Is(err, errTaken) || time.Since(asked) >= e.ttl:
 			return err
 		default:
-			pause = min(standbyEvery, time.Until(asked.Add(e.ttl)))
+			pause = min(standbyInterval, time.Until(asked.Add(e.ttl)))
 		}
 	}
 }
@@ -188,7 +186,7 @@ func (e *Election) own(ctx context.Context) (uint64, error) {
 
 // leave gives the role back, if it is still ours.
 func (e *Election) leave(ctx context.Context) {
-	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	there, revision, err := e.table.Get(leaving, e.role)
 	if err == nil && there.Instance == e.id {

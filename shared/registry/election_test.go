@@ -10,13 +10,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus/bustest"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // leadersFor makes the bucket forget a leader after ttl.
-func leadersFor(t *testing.T, b *bustest.Bus, ttl time.Duration) {
+func leadersFor(t *testing.T, b *testenv.Server, ttl time.Duration) {
 	t.Helper()
 	stream, err := b.JS.Stream(t.Context(), streams.Bucket(streams.BucketLeaders))
 	if err != nil {
@@ -41,7 +41,7 @@ type candidate struct {
 	stopped chan error
 }
 
-func stand(t *testing.T, b *bustest.Bus, id string) *candidate {
+func stand(t *testing.T, b *testenv.Server, id string) *candidate {
 	t.Helper()
 	c := &candidate{nc: b.Connect(t), stopped: make(chan error, 1)}
 	js, err := jetstream.New(c.nc)
@@ -83,10 +83,10 @@ func TestOneIsActiveAndAStandbyTakesOverAtOnceAfterAnOrderlyStop(t *testing.T) {
 	b := newBus(t)
 	leadersFor(t, b, 10*patience) // so that only the stop ends the first one's term
 	first := stand(t, b, "first")
-	eventually(t, "the first is active", patience, first.active.Load)
+	testenv.Eventually(t, "the first is active", first.active.Load)
 	second := stand(t, b, "second")
 	first.end(t)
-	eventually(t, "the second is active", patience, second.active.Load)
+	testenv.Eventually(t, "the second is active", second.active.Load)
 	if n := second.terms.Load(); n != 1 {
 		t.Errorf("got %d terms of the second, want 1: it was active beside the first", n)
 	}
@@ -96,18 +96,18 @@ func TestAStandbyTakesOverFromOneThatDied(t *testing.T) {
 	b := newBus(t)
 	leadersFor(t, b, time.Second)
 	first := stand(t, b, "first")
-	eventually(t, "the first is active", patience, first.active.Load)
+	testenv.Eventually(t, "the first is active", first.active.Load)
 	second := stand(t, b, "second")
 	first.nc.Close() // as a crash does
-	eventually(t, "the first has given up", patience, func() bool { return !first.active.Load() })
-	eventually(t, "the second is active", patience, second.active.Load)
+	testenv.Eventually(t, "the first has given up", func() bool { return !first.active.Load() })
+	testenv.Eventually(t, "the second is active", second.active.Load)
 }
 
 func TestTheActiveOneStaysSoWhileItRenews(t *testing.T) {
 	b := newBus(t)
 	leadersFor(t, b, 500*time.Millisecond)
 	first := stand(t, b, "first")
-	eventually(t, "the first is active", patience, first.active.Load)
+	testenv.Eventually(t, "the first is active", first.active.Load)
 	second := stand(t, b, "second")
 	time.AfterFunc(2*time.Second, second.stop)
 	if err := <-second.stopped; err != nil {
@@ -124,7 +124,7 @@ func TestTheOneWhoseRoleWasTakenGivesUp(t *testing.T) {
 	b := newBus(t)
 	leadersFor(t, b, time.Second)
 	first := stand(t, b, "first")
-	eventually(t, "the first is active", patience, first.active.Load)
+	testenv.Eventually(t, "the first is active", first.active.Load)
 	table, err := registry.OpenTable[registry.Leader](t.Context(), b.JS, streams.BucketLeaders)
 	if err != nil {
 		t.Fatal(err)
@@ -143,18 +143,18 @@ func TestTheOneWhoseRoleWasTakenGivesUp(t *testing.T) {
 	if first.active.Load() {
 		t.Error("the first is active though another has the role")
 	}
-	eventually(t, "the first is active again", patience, first.active.Load)
+	testenv.Eventually(t, "the first is active again", first.active.Load)
 }
 
 func TestAnOutageEndsATermAndTheNextOneBegins(t *testing.T) {
 	b := newBus(t)
 	leadersFor(t, b, time.Second)
 	first := stand(t, b, "first")
-	eventually(t, "the first is active", patience, first.active.Load)
+	testenv.Eventually(t, "the first is active", first.active.Load)
 	b.Stop()
-	eventually(t, "the first has given up", patience, func() bool { return !first.active.Load() })
+	testenv.Eventually(t, "the first has given up", func() bool { return !first.active.Load() })
 	b.Start()
-	eventually(t, "the first is active again", patience, first.active.Load)
+	testenv.Eventually(t, "the first is active again", first.active.Load)
 }
 
 func TestAnElectionEndsWithItsWork(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"flightline/streams"
 )
 
-// maxUpdates is how often Update begins anew when others change the same
+// maxUpdates is how often Update begins again when others change the same
 // endpoint at the same time.
 const maxUpdates = 10
 
@@ -38,8 +38,8 @@ func newEndpoints(ctx context.Context, js jetstream.JetStream, log *slog.Logger)
 	return &Endpoints{table: t, cache: newCache(t, log), shown: shown}, nil
 }
 
-// Get returns the endpoint, from memory if it can. One that is being deleted
-// is endpoint.ErrNotFound like one that never was.
+// Get returns the endpoint, from memory if it can. An endpoint that is
+// being deleted is endpoint.ErrNotFound, as if it never was.
 func (e *Endpoints) Get(ctx context.Context, id string) (endpoint.Endpoint, error) {
 	if !endpoint.ValidID(id) {
 		return endpoint.Endpoint{}, endpoint.ErrNotFound
@@ -57,7 +57,7 @@ func (e *Endpoints) Get(ctx context.Context, id string) (endpoint.Endpoint, erro
 	return got.value, nil
 }
 
-// Find returns the endpoint as the bucket has it, also one that is being
+// Find returns the endpoint as the bucket has it, also while it is being
 // deleted, or endpoint.ErrNotFound.
 func (e *Endpoints) Find(ctx context.Context, id string) (endpoint.Endpoint, error) {
 	if !endpoint.ValidID(id) {
@@ -76,7 +76,7 @@ func unknown(err error) error {
 }
 
 // Create stores a new endpoint with its defaults filled in and Version 1. It
-// returns endpoint.ErrExists if the id is taken, also by one that is being
+// returns endpoint.ErrExists if the id is taken, also by an endpoint that is being
 // deleted, or an *endpoint.FieldError.
 func (e *Endpoints) Create(ctx context.Context, made endpoint.Endpoint) (endpoint.Endpoint, error) {
 	made, err := made.Complete()
@@ -118,7 +118,7 @@ func (e *Endpoints) Update(ctx context.Context, id string, change func(endpoint.
 
 // MarkDeleting makes the endpoint refuse everything from now on and returns it
 // with the revision of the mark, for Instances.WaitSeen. Marking it again is
-// fine. One that was made anew since is endpoint.ErrNotFound.
+// fine. An endpoint that was made again since is endpoint.ErrNotFound.
 func (e *Endpoints) MarkDeleting(ctx context.Context, which endpoint.Endpoint) (endpoint.Endpoint, uint64, error) {
 	return e.update(ctx, which.ID, func(old endpoint.Endpoint) (endpoint.Endpoint, error) {
 		switch {
@@ -136,8 +136,8 @@ func (e *Endpoints) MarkDeleting(ctx context.Context, which endpoint.Endpoint) (
 // errUnchanged is how a change says that there is nothing to write.
 var errUnchanged = errors.New("registry: nothing to change")
 
-// Unmark takes the mark back: the endpoint serves again. One that was made anew
-// since is endpoint.ErrNotFound.
+// Unmark takes the mark back: the endpoint serves again. An endpoint that was made
+// again since is endpoint.ErrNotFound.
 func (e *Endpoints) Unmark(ctx context.Context, which endpoint.Endpoint) error {
 	_, _, err := e.update(ctx, which.ID, func(old endpoint.Endpoint) (endpoint.Endpoint, error) {
 		if !old.Created.Equal(which.Created) {
@@ -193,8 +193,8 @@ func (e *Endpoints) update(ctx context.Context, id string, change func(endpoint.
 }
 
 // Delete forgets the endpoint. It is the last step of a deletion: the id is
-// free from here on. One that does not exist any more is no error, and one that
-// was made anew since stays. It returns ErrConflict if the endpoint was changed
+// free from here on. It is no error if the endpoint is gone; an endpoint
+// that was made again since stays. It returns ErrConflict if the endpoint was changed
 // at the same time.
 func (e *Endpoints) Delete(ctx context.Context, which endpoint.Endpoint) error {
 	old, err := e.table.get(ctx, which.ID)
@@ -253,4 +253,83 @@ func (e *Endpoints) list(ctx context.Context, deleting bool) ([]endpoint.Endpoin
 	all = slices.DeleteFunc(all, func(x endpoint.Endpoint) bool { return x.Deleting != deleting })
 	slices.SortFunc(all, func(a, b endpoint.Endpoint) int { return strings.Compare(a.ID, b.ID) })
 	return all, nil
+}
+
+// shownEndpoint is an endpoint as workers may read it. They have no access to
+// the bucket of endpoints, which holds secrets: the environment, and what signs
+// webhooks.
+type shownEndpoint struct {
+	endpoint.Endpoint
+	// Source is the revision of the endpoint that this was made from.
+	Source uint64 `json:"source"`
+}
+
+// show writes what workers may read of the endpoint at this revision, unless a
+// later one is shown already.
+func (e *Endpoints) show(ctx context.Context, of endpoint.Endpoint, revision uint64) error {
+	made := shownEndpoint{of.ForWorkers(), revision}
+	for range maxUpdates {
+		old, err := e.shown.get(ctx, of.ID)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			_, err = e.shown.Create(ctx, of.ID, made)
+		case err == nil && old.value.Source >= revision:
+			return nil
+		case err == nil:
+			_, err = e.shown.Update(ctx, of.ID, made, old.revision)
+		}
+		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrExists) {
+			return err
+		}
+	}
+	return fmt.Errorf("show endpoint %s to workers: %w", of.ID, ErrConflict)
+}
+
+// hide removes what workers read of an endpoint, if there is no such endpoint.
+func (e *Endpoints) hide(ctx context.Context, id string) error {
+	shown, err := e.shown.get(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := e.table.get(ctx, id); !errors.Is(err, ErrNotFound) {
+		return err // nil: it was made again
+	}
+	if err := e.shown.deleteAt(ctx, id, shown.revision); !errors.Is(err, ErrConflict) {
+		return err
+	}
+	return nil
+}
+
+// ShowAll makes what workers read of the endpoints true, after an upgrade or a
+// crash between the two writes.
+func (e *Endpoints) ShowAll(ctx context.Context) error {
+	all, err := e.table.list(ctx, jetstream.AllKeys)
+	if err != nil {
+		return err
+	}
+	shown, err := e.shown.list(ctx, jetstream.AllKeys)
+	if err != nil {
+		return err
+	}
+	left := make(map[string]uint64, len(shown))
+	for _, s := range shown {
+		left[s.key] = s.value.Source
+	}
+	for _, x := range all {
+		if left[x.key] < x.revision {
+			if err := e.show(ctx, x.value, x.revision); err != nil {
+				return err
+			}
+		}
+		delete(left, x.key)
+	}
+	for id := range left {
+		if err := e.hide(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
 )
 
 // Errors of the tables and of the kinds above them.
@@ -17,9 +19,6 @@ var (
 	ErrExists = errors.New("registry: exists already")
 	// ErrConflict means that somebody else changed the value since it was read.
 	ErrConflict = errors.New("registry: changed meanwhile")
-	// ErrUnavailable means that JetStream is away; nothing is known of the
-	// outcome of a write.
-	ErrUnavailable = errors.New("registry: JetStream is unavailable")
 	// ErrUnauthorized means that no such API key exists.
 	ErrUnauthorized = errors.New("registry: unknown API key")
 	// ErrInvalid means a scope, name or id that cannot be; the text says which.
@@ -34,12 +33,13 @@ const callTimeout = 2 * time.Second
 // The end of the caller's own ctx stays what it is.
 func explain(ctx context.Context, doing string, err error) error {
 	var api *jetstream.APIError
+	var refused *bus.APIError
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, jetstream.ErrKeyNotFound), errors.Is(err, jetstream.ErrMsgNotFound):
+	case errors.Is(err, jetstream.ErrKeyNotFound), errors.Is(err, bus.ErrNoMessage):
 		return fmt.Errorf("%s: %w", doing, ErrNotFound)
 	// First: its code makes it an ErrKeyExists too.
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
@@ -48,8 +48,8 @@ func explain(ctx context.Context, doing string, err error) error {
 		return fmt.Errorf("%s: %w", doing, ErrExists)
 	case errors.Is(err, jetstream.ErrInvalidKey):
 		return fmt.Errorf("%s: %w: not a key", doing, ErrInvalid)
-	case errors.As(err, &api) && api.Code < 500:
+	case errors.As(err, &api) && api.Code < 500, errors.As(err, &refused), errors.Is(err, bus.ErrUnavailable):
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
+	return fmt.Errorf("%s: %w: %w", doing, bus.ErrUnavailable, err)
 }

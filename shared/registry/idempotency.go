@@ -9,11 +9,13 @@ import (
 	"strconv"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/retry"
 )
 
-// A claim that meets one that nobody can read yet is tried again, claims times
+// A claim that meets a claim that cannot be read yet is tried again, claims times
 // with a pause before each.
 const (
 	claims     = 30
@@ -37,14 +39,14 @@ type Submission struct {
 // Same reports whether another request with the key asks for the same.
 func (s Submission) Same(mode job.Mode, body string) bool { return s.Mode == mode && s.Body == body }
 
-// Idempotency remembers Idempotency-Keys for 24 hours (product.md 12).
+// Idempotency remembers Idempotency-Keys for 24 hours (docs/design/product.md#idempotency-keys).
 type Idempotency struct {
 	table *Table[Submission]
 }
 
 // IdempotencyKey names the key that a caller gave to its requests: keys of
-// other callers, and of other endpoints, also of one that had the same id
-// before, are others. Neither of the two can be read from it.
+// other callers, and of other endpoints, also of an earlier endpoint of the same
+// id, are others. Neither of the two can be read from it.
 func IdempotencyKey(e endpoint.Endpoint, caller, key string) string {
 	h := sha256.New()
 	for _, part := range []string{e.ID, strconv.FormatInt(e.Created.UnixMilli(), 10), caller, key} {
@@ -55,7 +57,7 @@ func IdempotencyKey(e endpoint.Endpoint, caller, key string) string {
 
 // Claim returns what name stands for: s, if nothing did before, and first is
 // true; else the submission that came first. Of many that claim at once one is
-// first, wherever they are. It returns ErrUnavailable; then s may stand there
+// first, wherever they are. It returns bus.ErrUnavailable; then s may stand there
 // all the same, and will be found by the next Claim.
 func (i *Idempotency) Claim(ctx context.Context, name string, s Submission) (claimed Submission, first bool, err error) {
 	for range claims {
@@ -70,13 +72,11 @@ func (i *Idempotency) Claim(ctx context.Context, name string, s Submission) (cla
 		}
 		// Its 24 hours are over just now; or it is in flight to the replicas,
 		// and may still fail.
-		select {
-		case <-time.After(claimPause):
-		case <-ctx.Done():
-			return Submission{}, false, ctx.Err()
+		if err := retry.Sleep(ctx, claimPause); err != nil {
+			return Submission{}, false, err
 		}
 	}
-	return Submission{}, false, fmt.Errorf("claim %s: %w", name, ErrUnavailable)
+	return Submission{}, false, fmt.Errorf("claim %s: %w", name, bus.ErrUnavailable)
 }
 
 // Accept notes that the job of a claimed submission is in the queue. That

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/registry"
@@ -69,8 +70,8 @@ func TestClaimsInAnOutageFail(t *testing.T) {
 	b := newBus(t)
 	i := open(t, b).Idempotency
 	b.Stop()
-	if _, _, err := i.Claim(t.Context(), "name", registry.Submission{Job: "j"}); !errors.Is(err, registry.ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
+	if _, _, err := i.Claim(t.Context(), "name", registry.Submission{Job: "j"}); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("got %v, want bus.ErrUnavailable", err)
 	}
 }
 
@@ -82,11 +83,11 @@ func TestIdempotencyKeysOfOthersAreOthers(t *testing.T) {
 		t.Errorf("got %s, want %s again", again, want)
 	}
 	for name, other := range map[string]string{
-		"endpoint":           registry.IdempotencyKey(endpoint.Endpoint{ID: "ep2", Created: now}, "caller", "key"),
-		"endpoint made anew": registry.IdempotencyKey(endpoint.Endpoint{ID: "ep", Created: now.Add(time.Second)}, "caller", "key"),
-		"caller":             registry.IdempotencyKey(e, "caller2", "key"),
-		"key":                registry.IdempotencyKey(e, "caller", "key2"),
-		"border":             registry.IdempotencyKey(e, "callerk", "ey"),
+		"endpoint":            registry.IdempotencyKey(endpoint.Endpoint{ID: "ep2", Created: now}, "caller", "key"),
+		"endpoint made again": registry.IdempotencyKey(endpoint.Endpoint{ID: "ep", Created: now.Add(time.Second)}, "caller", "key"),
+		"caller":              registry.IdempotencyKey(e, "caller2", "key"),
+		"key":                 registry.IdempotencyKey(e, "caller", "key2"),
+		"border":              registry.IdempotencyKey(e, "callerk", "ey"),
 	} {
 		if other == want {
 			t.Errorf("another %s: got the same name", name)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 func TestAnInstallationHasOneIDForAll(t *testing.T) {
@@ -29,7 +30,7 @@ func TestAnInstallationHasOneIDForAll(t *testing.T) {
 	}
 	b.Stop()
 	b.Start()
-	eventually(t, "the id is there after a restart", patience, func() bool {
+	testenv.Eventually(t, "the id is there after a restart", func() bool {
 		again, err := registry.Installation(t.Context(), b.JS)
 		return err == nil && again == ids[0]
 	})

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// seenWithin bounds WaitSeen. It is longer than Trust, and a call under way
+	// seenTimeout bounds WaitSeen. It is longer than MaxStaleness, and a call under way
 	// when a cache lost it.
-	seenWithin = 5 * time.Second
-	// seenEvery is the pause between two looks.
-	seenEvery = 50 * time.Millisecond
-	// leaveWithin bounds the goodbye of an instance.
-	leaveWithin = 2 * time.Second
+	seenTimeout = 5 * time.Second
+	// seenInterval is the pause between two looks.
+	seenInterval = 50 * time.Millisecond
+	// leaveTimeout bounds the goodbye of an instance.
+	leaveTimeout = 2 * time.Second
 )
 
 // Instance is a process that serves requests about endpoints.
@@ -47,7 +47,7 @@ func (i *Instances) Announce(ctx context.Context, instance Instance) error {
 		return fmt.Errorf("%w: instance %q", ErrInvalid, instance.ID)
 	}
 	defer func() {
-		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
 		_ = i.table.Delete(leave, instance.ID) // else it expires
 	}()
@@ -94,10 +94,10 @@ func (i *Instances) Machines(ctx context.Context) (map[pod.Driver][]string, erro
 
 // WaitSeen returns nil once every living instance has seen the revision of an
 // endpoint that Endpoints.MarkDeleting returned. After 5 s it returns nil in
-// any case: an instance that lags for Trust no longer believes its cache and
+// any case: an instance that lags for MaxStaleness no longer believes its cache and
 // sees the bucket itself.
 func (i *Instances) WaitSeen(ctx context.Context, revision uint64) error {
-	deadline := time.NewTimer(seenWithin)
+	deadline := time.NewTimer(seenTimeout)
 	defer deadline.Stop()
 	for {
 		instances, err := i.table.List(ctx)
@@ -108,7 +108,7 @@ func (i *Instances) WaitSeen(ctx context.Context, revision uint64) error {
 			return nil
 		}
 		select {
-		case <-time.After(seenEvery):
+		case <-time.After(seenInterval):
 		case <-deadline.C:
 			return nil
 		case <-ctx.Done():

@@ -18,7 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
 	"flightline/streams"
 )
 
@@ -45,7 +45,7 @@ type Key struct {
 	// Hash is the SHA-256 of the key, in hex.
 	Hash string `json:"hash"`
 	// Quota bounds what the key may ask for.
-	Quota limit.Quota `json:"quota,omitzero"`
+	Quota ratelimit.Quota `json:"quota,omitzero"`
 }
 
 // Allows reports whether the key may do what needs need, on the endpoint; for
@@ -61,7 +61,7 @@ type KeySpec struct {
 	// Scopes are at least one.
 	Scopes []Scope
 	// Quota bounds what the key may ask for; zero means the defaults.
-	Quota limit.Quota
+	Quota ratelimit.Quota
 }
 
 func (s KeySpec) check() error {
@@ -130,7 +130,7 @@ func (k *Keys) Put(ctx context.Context, plain string, spec KeySpec) (Key, error)
 			revision, err = k.table.Create(ctx, key.ID, key)
 		case err == nil:
 			key.Created = old.value.Created
-			if spec.Quota == (limit.Quota{}) {
+			if spec.Quota == (ratelimit.Quota{}) {
 				key.Quota = old.value.Quota
 			}
 			revision, err = k.table.Update(ctx, key.ID, key, old.revision)
@@ -183,9 +183,9 @@ func (k *Keys) List(ctx context.Context) ([]Key, error) {
 }
 
 // ChangeQuota applies the change to the quota of the key of this ID; it holds
-// everywhere within Trust. It returns ErrNotFound if there is no such key, an
+// everywhere within MaxStaleness. It returns ErrNotFound if there is no such key, an
 // ErrInvalid, and ErrConflict if others keep changing the key.
-func (k *Keys) ChangeQuota(ctx context.Context, id string, change limit.QuotaChange) (Key, error) {
+func (k *Keys) ChangeQuota(ctx context.Context, id string, change ratelimit.QuotaChange) (Key, error) {
 	if !validKeyID(id) {
 		return Key{}, ErrNotFound
 	}
@@ -211,8 +211,8 @@ func (k *Keys) ChangeQuota(ctx context.Context, id string, change limit.QuotaCha
 	return Key{}, fmt.Errorf("change quota of key %s: %w", id, ErrConflict)
 }
 
-// Revoke makes the key of this ID worthless, everywhere within Trust. It
-// returns ErrNotFound if there is none.
+// Revoke refuses the key of this ID from now on, everywhere within MaxStaleness. It
+// returns ErrNotFound if none exists.
 func (k *Keys) Revoke(ctx context.Context, id string) error {
 	if !validKeyID(id) {
 		return ErrNotFound

@@ -12,8 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"flightline/shared/limit"
+	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -143,11 +144,11 @@ func TestCheckAndRevoke(t *testing.T) {
 		}
 	}
 	other := running(t, b)
-	eventually(t, "the other is warm", patience, func() bool { _, err := other.Keys.Check(t.Context(), plain); return err == nil })
+	testenv.Eventually(t, "the other is warm", func() bool { _, err := other.Keys.Check(t.Context(), plain); return err == nil })
 	if err := maker.Keys.Revoke(t.Context(), key.ID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other instance refuses", time.Second, func() bool {
+	testenv.Within(t, time.Second, "the other instance refuses", func() bool {
 		_, err := other.Keys.Check(t.Context(), plain)
 		return errors.Is(err, registry.ErrUnauthorized)
 	})
@@ -205,7 +206,7 @@ func TestChangesOfAQuotaAllHold(t *testing.T) {
 		g.Go(func() error {
 			for n := range int64(5) {
 				name := []string{"requests", "concurrent"}[i]
-				if _, err := r.Keys.ChangeQuota(t.Context(), key.ID, limit.QuotaChange{name: new(n)}); err != nil {
+				if _, err := r.Keys.ChangeQuota(t.Context(), key.ID, ratelimit.QuotaChange{name: new(n)}); err != nil {
 					return err
 				}
 			}
@@ -219,7 +220,7 @@ func TestChangesOfAQuotaAllHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, r := range map[string]*registry.Registry{"one": one, "other": other} {
-		eventually(t, name+" knows the quota", registry.Trust+3*time.Second, func() bool {
+		testenv.Within(t, registry.MaxStaleness+3*time.Second, name+" knows the quota", func() bool {
 			got, err := r.Keys.Check(t.Context(), "my-own-key")
 			return err == nil && got.Quota.String() == "concurrent=4,requests=4"
 		})
@@ -240,8 +241,8 @@ func TestRevokedKeyIsRefusedThoughTheWatchBroke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the victim's watch stands", patience, func() bool { return len(consumers(t, b.JS)) == 1 })
-	eventually(t, "the victim is warm", patience, func() bool { _, err := victim.Keys.Check(t.Context(), plain); return err == nil })
+	testenv.Eventually(t, "the victim's watch stands", func() bool { return len(consumers(t, b.JS)) == 1 })
+	testenv.Eventually(t, "the victim is warm", func() bool { _, err := victim.Keys.Check(t.Context(), plain); return err == nil })
 	stream, err := b.JS.Stream(t.Context(), "KV_"+streams.BucketKeys)
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +255,7 @@ func TestRevokedKeyIsRefusedThoughTheWatchBroke(t *testing.T) {
 	if err := maker.Keys.Revoke(t.Context(), key.ID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the key is refused", registry.Trust+3*time.Second, func() bool {
+	testenv.Within(t, registry.MaxStaleness+3*time.Second, "the key is refused", func() bool {
 		_, err := victim.Keys.Check(t.Context(), plain)
 		return errors.Is(err, registry.ErrUnauthorized)
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 )
 
 func TestWorkersAreCountedByState(t *testing.T) {
@@ -26,7 +27,7 @@ func TestWorkersAreCountedByState(t *testing.T) {
 	}
 	for name, r := range map[string]*registry.Registry{"cold": beater, "warm": running(t, b)} {
 		want := registry.WorkerCounts{States: map[string]int{registry.WorkerIdle: 1, registry.WorkerRunning: 2}, Jobs: 2}
-		eventually(t, name+" counts ep1", patience, func() bool {
+		testenv.Eventually(t, name+" counts ep1", func() bool {
 			got, err := r.Workers.Counts(t.Context(), "ep1")
 			return err == nil && cmp.Equal(got, want)
 		})
@@ -61,7 +62,7 @@ func TestWaitSeenWaitsForEveryInstance(t *testing.T) {
 	inBackground(t, func(ctx context.Context) error {
 		return api.Instances.Announce(ctx, registry.Instance{ID: "api-1", Role: "api"})
 	})
-	eventually(t, "the instance is there", patience, func() bool {
+	testenv.Eventually(t, "the instance is there", func() bool {
 		list, err := control.Instances.List(t.Context())
 		return err == nil && len(list) == 1
 	})
@@ -90,7 +91,7 @@ func TestWaitSeenDoesNotWaitForeverForOneThatLags(t *testing.T) {
 	inBackground(t, func(ctx context.Context) error {
 		return stuck.Instances.Announce(ctx, registry.Instance{ID: "stuck", Role: "api"})
 	})
-	eventually(t, "the instance is there", patience, func() bool {
+	testenv.Eventually(t, "the instance is there", func() bool {
 		list, err := control.Instances.List(t.Context())
 		return err == nil && len(list) == 1
 	})
@@ -112,7 +113,7 @@ func TestAnInstanceThatLeavesIsGoneAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Instances.Announce(ctx, registry.Instance{ID: "api-1"}) }()
-	eventually(t, "it is there", patience, func() bool { l, err := r.Instances.List(t.Context()); return err == nil && len(l) == 1 })
+	testenv.Eventually(t, "it is there", func() bool { l, err := r.Instances.List(t.Context()); return err == nil && len(l) == 1 })
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("got %v, want nil", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -121,7 +122,7 @@ func (p *Pods) Update(ctx context.Context, id string, change func(pod.Pod) (pod.
 }
 
 // Drain asks the pod's worker to take no more jobs and to leave once it has
-// none, as of now; why tells people what for. Asking again changes nothing. It
+// none, as of now; why is the reason, for people. Asking again changes nothing. It
 // returns the pod, or pod.ErrNotFound, or pod.ErrLocked.
 func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Pod, error) {
 	var kept pod.Pod
@@ -202,4 +203,182 @@ func unknownPod(err error) error {
 		return pod.ErrNotFound
 	}
 	return err
+}
+
+// podBucket is a bucket of pods, and its copy in memory.
+type podBucket struct {
+	table *agingTable[pod.Pod]
+	cache *cache[pod.Pod]
+}
+
+func newPodBucket(ctx context.Context, js jetstream.JetStream, log *slog.Logger, bucket string) (podBucket, error) {
+	t, err := openAgingTable(ctx, js, bucket, podTTL, func(p pod.Pod) bool { return p.Expires })
+	if err != nil {
+		return podBucket{}, err
+	}
+	return podBucket{table: t, cache: newAgingCache(t, log)}, nil
+}
+
+// create stores the pod and returns it as it is then, or ErrExists.
+func (b podBucket) create(ctx context.Context, key string, made pod.Pod) (pod.Pod, error) {
+	made.Expires = expires(made)
+	written, err := b.table.create(ctx, key, made)
+	if err == nil {
+		b.cache.put(written)
+	}
+	return made, err
+}
+
+// expires reports whether the record of a pod expires unless it is renewed. Programs
+// make the pods of endpoints, in numbers without bound; people make the others.
+func expires(p pod.Pod) bool { return p.Endpoint != "" }
+
+// renew keeps the records of pods that run from expiring.
+func (b podBucket) renew(ctx context.Context) error {
+	entries, err := b.all(ctx)
+	if err != nil {
+		return err
+	}
+	return b.table.renew(ctx, slices.DeleteFunc(entries, func(e entry[pod.Pod]) bool { return e.value.Status != pod.Running }))
+}
+
+// update is Pods.Update for a key.
+func (b podBucket) update(ctx context.Context, key string, change func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) {
+	for range maxUpdates {
+		old, err := b.table.read(ctx, key)
+		if err != nil {
+			return pod.Pod{}, unknownPod(err)
+		}
+		changed, err := change(old.value)
+		if err != nil {
+			return pod.Pod{}, err
+		}
+		changed.Expires = expires(changed)
+		written, err := b.table.replace(ctx, key, changed, old)
+		if errors.Is(err, ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return pod.Pod{}, err
+		}
+		b.cache.put(written)
+		return changed, nil
+	}
+	return pod.Pod{}, fmt.Errorf("update pod %s: %w", key, ErrConflict)
+}
+
+// all returns every entry, from memory if it can.
+func (b podBucket) all(ctx context.Context) ([]entry[pod.Pod], error) {
+	entries, vouched := b.cache.all(func(entry[pod.Pod]) bool { return true })
+	if vouched {
+		return entries, nil
+	}
+	entries, err := b.table.list(ctx, jetstream.AllKeys)
+	return b.table.valid(entries), err
+}
+
+// Move lets trigger happen to the pod: it is the only writer of a pod's
+// status. Change says, for people, what happened, as of now; both are kept with the
+// trigger, and Started with a start, only if the status became another; secrets
+// of the pod's environment are kept out of Change. Mutate, if it is not nil, may
+// set anything else, and is called again if somebody else was faster. Repeating
+// a Move writes nothing.
+//
+// It returns the pod as it is then, or pod.ErrNotFound, a *pod.TransitionError
+// if the pod's status does not allow it, or pod.ErrLocked for the stop or the
+// removal of a locked pod.
+func (p *Pods) Move(ctx context.Context, id string, by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod)) (pod.Pod, error) {
+	return movePod(func(do func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) { return p.Update(ctx, id, do) }, by, change, now, mutate)
+}
+
+// movePod is Move with the update of one pod's record.
+func movePod(update func(func(pod.Pod) (pod.Pod, error)) (pod.Pod, error), by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod)) (pod.Pod, error) {
+	var kept pod.Pod
+	moved, err := update(func(old pod.Pod) (pod.Pod, error) {
+		kept = old
+		next, err := moveOf(old, by, change, now, mutate)
+		if err == nil && reflect.DeepEqual(old, next) {
+			return next, errUnchanged
+		}
+		return next, err
+	})
+	if errors.Is(err, errUnchanged) {
+		return kept, nil
+	}
+	return moved, err
+}
+
+// moveOf is the pod after the trigger. It leaves the maps and slices of old alone
+// as far as mutate does.
+func moveOf(old pod.Pod, by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod)) (pod.Pod, error) {
+	next := old
+	var err error
+	if next.Status, err = old.Status.Next(by); err != nil {
+		return old, err
+	}
+	if old.Locked && (by == pod.Restart || old.Status != next.Status && (by == pod.Stop || by == pod.Remove)) {
+		return old, fmt.Errorf("%s pod %s: %w", by, old.ID, pod.ErrLocked)
+	}
+	if next.Status != old.Status || by == pod.Restart {
+		next.Changed, next.Change, next.By = now.UTC(), pod.Conceal(change, old.Spec.Env), by
+		if by == pod.Start || by == pod.Restart {
+			next.Started = next.Changed
+			if old.Driver != "" {
+				next.Drain = pod.Drain{} // else its worker's start decides; see Appear
+				next.Starts++
+			}
+		}
+	}
+	if mutate != nil {
+		mutate(&next)
+	}
+	return next, nil
+}
+
+// Appear is WorkerPods.Appear, but leaves a pod of a driver to that driver. It
+// returns a pod.ErrConflict if a driver runs the pod for another endpoint.
+func (p *Pods) Appear(ctx context.Context, seen pod.Pod, began, now time.Time) (pod.Pod, error) {
+	old, err := p.driven.table.read(ctx, seen.ID)
+	switch {
+	case errors.Is(err, ErrNotFound), err == nil && isOwners(old.value):
+		return p.own.Appear(ctx, seen, began, now)
+	case err == nil && old.value.Endpoint != seen.Endpoint:
+		return old.value, fmt.Errorf("pod %s: %w: it works for endpoint %q", seen.ID, pod.ErrConflict, old.value.Endpoint)
+	}
+	return old.value, err
+}
+
+// appeared is the record of a pod that nobody here started.
+func appeared(seen pod.Pod, now time.Time) pod.Pod {
+	seen.Status, seen.Driver = pod.Running, ""
+	seen.Created, seen.Changed, seen.Change = now.UTC(), now.UTC(), "its worker appeared"
+	if seen.Started.IsZero() {
+		seen.Started = seen.Created
+	}
+	if seen.Name == "" {
+		seen.Name = seen.ID
+	}
+	return seen
+}
+
+// completed is old with what its worker knows better.
+func completed(old, seen pod.Pod, began time.Time) pod.Pod {
+	known := !reflect.DeepEqual(seen.Machine, pod.Machine{})
+	if !old.Drains(began) {
+		old.Drain = pod.Drain{}
+	}
+	if known {
+		old.Machine = seen.Machine
+	}
+	if seen.MachineID != "" {
+		old.MachineID = seen.MachineID
+	}
+	if seen.Spec.Image != "" || len(seen.Spec.Command) > 0 {
+		old.Spec.Image, old.Spec.Command = seen.Spec.Image, seen.Spec.Command
+	}
+	if !seen.Started.IsZero() {
+		old.Started = seen.Started
+	}
+	old.EndpointVersion = max(old.EndpointVersion, seen.EndpointVersion)
+	return old
 }

@@ -33,7 +33,7 @@ func TestAppear(t *testing.T) {
 		"running, the same": {
 			new(with(fresh, func(p *pod.Pod) { p.Changed = at(2) })), with(fresh, func(p *pod.Pod) { p.Changed = at(2) }), nil,
 		},
-		"running, started anew": {
+		"running, started again": {
 			new(with(fresh, func(p *pod.Pod) { p.Started, p.Machine, p.Changed, p.Name = at(0), pod.Machine{}, at(2), "mine" })),
 			with(fresh, func(p *pod.Pod) { p.Changed, p.Name = at(2), "mine" }), nil,
 		},

@@ -10,6 +10,7 @@ import (
 
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -41,7 +42,7 @@ func TestNothingThatAWorkerWritesIsADriversPod(t *testing.T) {
 		driven,
 	}
 	for name, reader := range map[string]*registry.Registry{"cold": r, "warm": running(t, b)} {
-		eventually(t, name+" lists them", patience, func() bool {
+		testenv.Eventually(t, name+" lists them", func() bool {
 			got, err := reader.Pods.List(t.Context())
 			return err == nil && cmp.Equal(want, got)
 		})

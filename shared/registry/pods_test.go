@@ -21,18 +21,23 @@ func TestMoveIsTheTable(t *testing.T) {
 		to     pod.Status
 		err    error
 	}{
-		"a stop":               {pod.Running, false, pod.Stop, pod.Exited, nil},
-		"an exit":              {pod.Running, false, pod.Exit, pod.Exited, nil},
-		"a start":              {pod.Exited, false, pod.Start, pod.Running, nil},
-		"a removal":            {pod.Exited, false, pod.Remove, pod.Terminated, nil},
-		"again":                {pod.Terminated, false, pod.Remove, pod.Terminated, nil},
-		"what runs":            {pod.Running, false, pod.Start, pod.Running, nil},
-		"what is gone":         {pod.Terminated, false, pod.Start, pod.Terminated, pod.ErrConflict},
-		"a stop of a locked":   {pod.Running, true, pod.Stop, pod.Running, pod.ErrLocked},
-		"a removal of locked":  {pod.Exited, true, pod.Remove, pod.Exited, pod.ErrLocked},
-		"a locked one exits":   {pod.Running, true, pod.Exit, pod.Exited, nil},
-		"a locked one starts":  {pod.Exited, true, pod.Start, pod.Running, nil},
-		"a stop of what is so": {pod.Exited, true, pod.Stop, pod.Exited, nil},
+		"a stop":                {pod.Running, false, pod.Stop, pod.Exited, nil},
+		"an exit":               {pod.Running, false, pod.Exit, pod.Exited, nil},
+		"a start":               {pod.Exited, false, pod.Start, pod.Running, nil},
+		"a restart":             {pod.Running, false, pod.Restart, pod.Running, nil},
+		"a restart from EXITED": {pod.Exited, false, pod.Restart, pod.Running, nil},
+		"a restart of a locked": {pod.Running, true, pod.Restart, pod.Running, pod.ErrLocked},
+		"a reset of a locked":   {pod.Exited, true, pod.Restart, pod.Exited, pod.ErrLocked},
+		"a restart of gone":     {pod.Terminated, false, pod.Restart, pod.Terminated, pod.ErrConflict},
+		"a removal":             {pod.Exited, false, pod.Remove, pod.Terminated, nil},
+		"again":                 {pod.Terminated, false, pod.Remove, pod.Terminated, nil},
+		"what runs":             {pod.Running, false, pod.Start, pod.Running, nil},
+		"what is gone":          {pod.Terminated, false, pod.Start, pod.Terminated, pod.ErrConflict},
+		"a stop of a locked":    {pod.Running, true, pod.Stop, pod.Running, pod.ErrLocked},
+		"a removal of locked":   {pod.Exited, true, pod.Remove, pod.Exited, pod.ErrLocked},
+		"a locked one exits":    {pod.Running, true, pod.Exit, pod.Exited, nil},
+		"a locked one starts":   {pod.Exited, true, pod.Start, pod.Running, nil},
+		"a stop of what is so":  {pod.Exited, true, pod.Stop, pod.Exited, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := "p" + time.Now().Format("150405.000000000")[7:]
@@ -47,13 +52,14 @@ func TestMoveIsTheTable(t *testing.T) {
 				t.Fatalf("got %v %v %v, want %v %v", got.Status, err, lost, tc.to, tc.err)
 			}
 			want := before.Change
-			if tc.to != tc.from {
+			moved := tc.to != tc.from || tc.by == pod.Restart && tc.err == nil
+			if moved {
 				want = "after"
 			}
-			if moved := tc.to != tc.from; moved != (got.By == tc.by) {
+			if moved != (got.By == tc.by) {
 				t.Errorf("got %q as the last trigger, want %q if the status changed: %v", got.By, tc.by, moved)
 			}
-			if got.Change != want || got.Changed.Equal(later) != (want == "after") || got.Started.Equal(later) != (tc.by == pod.Start && tc.to != tc.from) {
+			if got.Change != want || got.Changed.Equal(later) != (want == "after") || got.Started.Equal(later) != (moved && (tc.by == pod.Start || tc.by == pod.Restart)) {
 				t.Errorf("got %q at %v, started %v, want %q", got.Change, got.Changed, got.Started, want)
 			}
 		})

@@ -2,9 +2,13 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -27,8 +31,8 @@ type Registry struct {
 	Destinations *Destinations
 	// Pods, Templates and Volumes are what workers run in, and from.
 	Pods      *Pods
-	Templates *Things[pod.Template]
-	Volumes   *Things[pod.Volume]
+	Templates *Store[pod.Template]
+	Volumes   *Store[pod.Volume]
 	// Scaling is what the autoscaler decided.
 	Scaling *Scaling
 }
@@ -71,7 +75,7 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 	if err != nil {
 		return nil, err
 	}
-	templates, volumes, err := newThings(ctx, js)
+	templates, volumes, err := newStores(ctx, js)
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +100,14 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 	}, nil
 }
 
-// newThings opens what pods are made from.
-func newThings(ctx context.Context, js jetstream.JetStream) (*Things[pod.Template], *Things[pod.Volume], error) {
+// newStores opens what pods are made from.
+func newStores(ctx context.Context, js jetstream.JetStream) (*Store[pod.Template], *Store[pod.Volume], error) {
 	templates, err := OpenTable[pod.Template](ctx, js, streams.BucketTemplates)
 	if err != nil {
 		return nil, nil, err
 	}
 	volumes, err := OpenTable[pod.Volume](ctx, js, streams.BucketVolumes)
-	return &Things[pod.Template]{table: templates}, &Things[pod.Volume]{table: volumes}, err
+	return &Store[pod.Template]{table: templates}, &Store[pod.Volume]{table: volumes}, err
 }
 
 // SetPodTTL sets how long the records of workers' pods, and the tokens of fleets'
@@ -124,4 +128,53 @@ func (r *Registry) Run(ctx context.Context) error {
 	g.Go(func() error { return r.Pods.driven.cache.run(ctx) })
 	g.Go(func() error { return r.Pods.own.cache.run(ctx) })
 	return g.Wait()
+}
+
+// Follow is Run for the caches of these buckets alone; what the others hold is
+// asked for each time it is needed. Names of other buckets do nothing.
+func (r *Registry) Follow(ctx context.Context, buckets []string) error {
+	caches := map[string]func(context.Context) error{
+		streams.BucketEndpoints:    r.Endpoints.cache.run,
+		streams.BucketKeys:         r.Keys.cache.run,
+		streams.BucketWorkers:      r.Workers.cache.run,
+		streams.BucketTokens:       r.Tokens.cache.run,
+		streams.BucketDestinations: r.Destinations.cache.run,
+		streams.BucketPods:         r.Pods.driven.cache.run,
+		streams.BucketWorkerPods:   r.Pods.own.cache.run,
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { // also if there is nothing to follow
+		<-ctx.Done()
+		return nil
+	})
+	for name, run := range caches {
+		if slices.Contains(buckets, name) {
+			g.Go(func() error { return run(ctx) })
+		}
+	}
+	return g.Wait()
+}
+
+// installationKey is where the id stands, beside what else is never forgotten.
+const installationKey = "installation"
+
+// Installation returns the id of the Flightline that this bus is, made when
+// somebody first asks and the same ever after, for all processes: "fl-" and 12
+// hexadecimal digits. It distinguishes what one Flightline runs on a machine from what
+// another runs there. It returns bus.ErrUnavailable.
+func Installation(ctx context.Context, js jetstream.JetStream) (string, error) {
+	table, err := OpenTable[string](ctx, js, streams.BucketPositions)
+	if err != nil {
+		return "", err
+	}
+	id, _, err := table.Get(ctx, installationKey)
+	if !errors.Is(err, ErrNotFound) {
+		return id, err
+	}
+	made := "fl-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12]
+	_, err = table.Create(ctx, installationKey, made)
+	if errors.Is(err, ErrExists) { // somebody else was faster
+		made, _, err = table.Get(ctx, installationKey)
+	}
+	return made, err
 }

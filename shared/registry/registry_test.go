@@ -10,9 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"flightline/shared/bus/bustest"
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -21,9 +22,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds every wait for a fact.
 const patience = 2 * time.Minute
 
-func newBus(t testing.TB) *bustest.Bus {
+func newBus(t testing.TB) *testenv.Server {
 	t.Helper()
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func newBus(t testing.TB) *bustest.Bus {
 }
 
 // open returns a registry without Run: it reads the bucket each time.
-func open(t testing.TB, b *bustest.Bus) *registry.Registry {
+func open(t testing.TB, b *testenv.Server) *registry.Registry {
 	t.Helper()
 	r, err := registry.New(t.Context(), b.JS, nil)
 	if err != nil {
@@ -41,7 +42,7 @@ func open(t testing.TB, b *bustest.Bus) *registry.Registry {
 }
 
 // running returns a registry whose caches follow the buckets.
-func running(t testing.TB, b *bustest.Bus) *registry.Registry {
+func running(t testing.TB, b *testenv.Server) *registry.Registry {
 	t.Helper()
 	r := open(t, b)
 	inBackground(t, r.Run)
@@ -59,21 +60,6 @@ func inBackground(t testing.TB, f func(context.Context) error) {
 		}
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
-}
-
-func eventually(t *testing.T, what string, within time.Duration, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
-		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		}
-	}
 }
 
 func TestEndpointIsCreatedOnce(t *testing.T) {
@@ -165,7 +151,7 @@ func TestDeletingEndpointRefusesEverywhereAndItsIDIsTakenUntilTheEnd(t *testing.
 	r, other := running(t, b), running(t, b)
 	e := create(t, r, "ep1")
 	create(t, r, "ep2")
-	eventually(t, "the other instance knows it", patience, func() bool {
+	testenv.Eventually(t, "the other instance knows it", func() bool {
 		_, err := other.Endpoints.Get(t.Context(), "ep1")
 		return err == nil
 	})
@@ -179,7 +165,7 @@ func TestDeletingEndpointRefusesEverywhereAndItsIDIsTakenUntilTheEnd(t *testing.
 	if _, err := r.Endpoints.Get(t.Context(), "ep1"); !errors.Is(err, endpoint.ErrNotFound) {
 		t.Errorf("here: got %v, want ErrNotFound", err)
 	}
-	eventually(t, "the other refuses it", time.Second, func() bool {
+	testenv.Within(t, time.Second, "the other refuses it", func() bool {
 		_, err := other.Endpoints.Get(t.Context(), "ep1")
 		return errors.Is(err, endpoint.ErrNotFound)
 	})
@@ -191,7 +177,7 @@ func TestDeletingEndpointRefusesEverywhereAndItsIDIsTakenUntilTheEnd(t *testing.
 		t.Errorf("list: got %+v, %v, want ep2", list, err)
 	}
 	for name, x := range map[string]*registry.Registry{"here": r, "the other": other, "one without Run": open(t, b)} {
-		eventually(t, name+" knows ep2 alone", patience, func() bool {
+		testenv.Eventually(t, name+" knows ep2 alone", func() bool {
 			known, err := x.Endpoints.Known(t.Context())
 			return err == nil && len(known) == 1 && known[0].ID == "ep2"
 		})
@@ -212,7 +198,7 @@ func TestDeletingEndpointRefusesEverywhereAndItsIDIsTakenUntilTheEnd(t *testing.
 	}
 }
 
-// Whoever deletes an endpoint may be late: one of the same id was made anew.
+// A deletion may be late: an endpoint of the same id was made again.
 func TestAnEndpointMadeAnewIsNotDeletedWithTheOneBefore(t *testing.T) {
 	b := newBus(t)
 	r := open(t, b)
@@ -257,16 +243,16 @@ func TestWithoutTheBusCallsAreUnavailableWithin5s(t *testing.T) {
 	for name, call := range calls {
 		began := time.Now()
 		err := call()
-		if took := time.Since(began); !errors.Is(err, registry.ErrUnavailable) || took > patience/4 {
-			t.Errorf("%s: got %v after %s, want ErrUnavailable in seconds", name, err, took)
+		if took := time.Since(began); !errors.Is(err, bus.ErrUnavailable) || took > patience/4 {
+			t.Errorf("%s: got %v after %s, want bus.ErrUnavailable in seconds", name, err, took)
 		}
 	}
-	eventually(t, "the cache stops vouching", patience, func() bool {
+	testenv.Eventually(t, "the cache stops vouching", func() bool {
 		_, err := r.Endpoints.Get(t.Context(), "ep1")
-		return errors.Is(err, registry.ErrUnavailable)
+		return errors.Is(err, bus.ErrUnavailable)
 	})
 	b.Start()
-	eventually(t, "it comes back", patience, func() bool {
+	testenv.Eventually(t, "it comes back", func() bool {
 		_, err := r.Endpoints.Get(t.Context(), "ep1")
 		return err == nil
 	})

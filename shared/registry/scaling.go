@@ -103,7 +103,7 @@ func newScaling(ctx context.Context, js jetstream.JetStream) (*Scaling, error) {
 }
 
 // Alive reports whether an autoscaler is active, within the 15 s that its
-// election takes to notice its end. It returns ErrUnavailable.
+// election takes to notice its end. It returns bus.ErrUnavailable.
 func (s *Scaling) Alive(ctx context.Context) (bool, error) {
 	_, _, err := s.leaders.Get(ctx, RoleAutoscaler)
 	if errors.Is(err, ErrNotFound) {
@@ -112,7 +112,7 @@ func (s *Scaling) Alive(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Append writes a decision. It returns ErrInvalid and ErrUnavailable.
+// Append writes a decision. It returns ErrInvalid and bus.ErrUnavailable.
 func (s *Scaling) Append(ctx context.Context, d Decision) error {
 	if !endpoint.ValidID(d.Endpoint) {
 		return fmt.Errorf("%w: decision about %q", ErrInvalid, d.Endpoint)
@@ -155,7 +155,7 @@ func (s *Scaling) History(ctx context.Context, endpointID string, most int) ([]D
 	}
 	state := stream.CachedInfo().State
 	found, _, err := bus.Backwards(call, s.js.Conn(), bus.Back{
-		Stream: streams.DirectGet(streams.Scaling), Filter: streams.ScalingSubject(endpointID),
+		Stream: streams.Scaling, Filter: streams.ScalingSubject(endpointID),
 		First: state.FirstSeq, Before: state.LastSeq + 1, Most: min(max(1, most), MostDecisions), Data: true,
 	})
 	if err != nil {

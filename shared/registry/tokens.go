@@ -21,8 +21,8 @@ import (
 // tokenPrefix begins a worker's token; 40 random characters follow.
 const tokenPrefix = "fw_"
 
-// Token lets one worker in that speaks HTTP, on one endpoint. What is kept is
-// its hash, and what that worker has been told.
+// Token lets one worker in over HTTP, on one endpoint. What is kept is
+// its hash, and what that worker was asked to do.
 type Token struct {
 	Endpoint string `json:"endpoint"`
 	// Worker is an id like that of Worker.ID.
@@ -37,6 +37,9 @@ type Token struct {
 	// Refreshed is when the worker last said that it restarts itself, in server
 	// time; zero if it never did.
 	Refreshed time.Time `json:"refreshed,omitzero"`
+	// Disconnected is when the worker was seen to have left a poll before its answer,
+	// in server time; zero if it has polled since.
+	Disconnected time.Time `json:"disconnected,omitzero"`
 	// Expires means that the token expires unless Renew keeps it.
 	Expires bool `json:"expires,omitempty"`
 }
@@ -58,7 +61,7 @@ func newTokens(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*
 }
 
 // Issue makes a token for a worker, "fw_" and 40 random characters, and returns
-// it in plain this once. An earlier token of the worker is worthless then, and
+// it in plain this once. An earlier token of the worker is revoked, and
 // it drains no longer. It returns an ErrInvalid for ids that cannot be. The token
 // is good until it is revoked: it may be in a configuration file.
 func (t *Tokens) Issue(ctx context.Context, endpointID, worker string) (plain string, made Token, err error) {
@@ -150,17 +153,43 @@ func (t *Tokens) Find(ctx context.Context, endpointID, worker string) (Token, er
 // Drain says that the worker gets no more jobs, until a new token is issued
 // for it. It returns ErrNotFound.
 func (t *Tokens) Drain(ctx context.Context, endpointID, worker string) (Token, error) {
-	return t.change(ctx, endpointID, worker, func(k *Token) { k.Draining = true })
+	return t.change(ctx, endpointID, worker, func(k *Token) bool { k.Draining = true; return true })
 }
 
 // Refresh says that the worker restarts itself at the time at. It returns
 // ErrNotFound.
 func (t *Tokens) Refresh(ctx context.Context, endpointID, worker string, at time.Time) error {
-	_, err := t.change(ctx, endpointID, worker, func(k *Token) { k.Refreshed = at })
+	_, err := t.change(ctx, endpointID, worker, func(k *Token) bool { k.Refreshed = at; return true })
 	return err
 }
 
-func (t *Tokens) change(ctx context.Context, endpointID, worker string, do func(*Token)) (Token, error) {
+// Disconnect notes that the worker left a poll at the time at, which it began with the
+// token of this hash. A note that is about as old stays. It returns ErrNotFound.
+func (t *Tokens) Disconnect(ctx context.Context, endpointID, worker, hash string, at time.Time) error {
+	_, err := t.change(ctx, endpointID, worker, func(k *Token) (changed bool) {
+		if k.Hash != hash || !k.Disconnected.IsZero() && at.Sub(k.Disconnected).Abs() < time.Second {
+			return false
+		}
+		k.Disconnected = at
+		return true
+	})
+	return err
+}
+
+// Reconnect removes this note of Disconnect, and no other one. It returns ErrNotFound.
+func (t *Tokens) Reconnect(ctx context.Context, endpointID, worker string, noted time.Time) error {
+	_, err := t.change(ctx, endpointID, worker, func(k *Token) (changed bool) {
+		if !k.Disconnected.Equal(noted) {
+			return false
+		}
+		k.Disconnected = time.Time{}
+		return true
+	})
+	return err
+}
+
+// change writes what do makes of the token, unless it reports that nothing changed.
+func (t *Tokens) change(ctx context.Context, endpointID, worker string, do func(*Token) (changed bool)) (Token, error) {
 	if !validWorker(endpointID, worker) {
 		return Token{}, ErrNotFound
 	}
@@ -170,7 +199,9 @@ func (t *Tokens) change(ctx context.Context, endpointID, worker string, do func(
 		if err != nil {
 			return Token{}, err
 		}
-		do(&got.value)
+		if !do(&got.value) {
+			return got.value, nil
+		}
 		changed, err := t.table.replace(ctx, key, got.value, got)
 		if errors.Is(err, ErrConflict) {
 			continue
@@ -184,8 +215,8 @@ func (t *Tokens) change(ctx context.Context, endpointID, worker string, do func(
 	return Token{}, fmt.Errorf("change the token of %s: %w", key, ErrConflict)
 }
 
-// Revoke makes the worker's token worthless, everywhere within Trust. It
-// returns ErrNotFound if there is none.
+// Revoke refuses the worker's token from now on, everywhere within MaxStaleness. It
+// returns ErrNotFound if none exists.
 func (t *Tokens) Revoke(ctx context.Context, endpointID, worker string) error {
 	if !validWorker(endpointID, worker) {
 		return ErrNotFound

@@ -117,3 +117,32 @@ func TestTokensOfIDsThatCannotBe(t *testing.T) {
 		t.Errorf("got %v, want endpoint.ErrNotFound", err)
 	}
 }
+
+func TestOnlyTheNoteThatWasSeenIsRemoved(t *testing.T) {
+	t.Parallel()
+	r := open(t, newBus(t))
+	_, made, err := r.Tokens.Issue(t.Context(), "ep", "w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := time.Now().UTC().Truncate(time.Millisecond)
+	later := first.Add(time.Minute)
+	for i, step := range []struct {
+		do   func() error
+		want time.Time
+	}{
+		{func() error { return r.Tokens.Disconnect(t.Context(), "ep", "w1", "of another token", first) }, time.Time{}},
+		{func() error { return r.Tokens.Disconnect(t.Context(), "ep", "w1", made.Hash, first) }, first},
+		{func() error { return r.Tokens.Disconnect(t.Context(), "ep", "w1", made.Hash, first.Add(time.Second/2)) }, first},
+		{func() error { return r.Tokens.Disconnect(t.Context(), "ep", "w1", made.Hash, later) }, later},
+		{func() error { return r.Tokens.Reconnect(t.Context(), "ep", "w1", first) }, later},
+		{func() error { return r.Tokens.Reconnect(t.Context(), "ep", "w1", later) }, time.Time{}},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		if got, err := r.Tokens.Find(t.Context(), "ep", "w1"); err != nil || !got.Disconnected.Equal(step.want) {
+			t.Errorf("step %d: got %s, %v, want %s", i, got.Disconnected, err, step.want)
+		}
+	}
+}

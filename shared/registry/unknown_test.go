@@ -7,14 +7,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"flightline/shared/bus"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 // leaderReads counts the reads of a bucket's leader that r's bus sees.
 func leaderReads(t testing.TB, nc *nats.Conn, bucket string) func() int {
 	t.Helper()
-	sub, err := nc.SubscribeSync(streams.LeaderGet(streams.Bucket(bucket)))
+	sub, err := nc.SubscribeSync(bus.LeaderGet(streams.Bucket(bucket)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,7 @@ func TestAKeyWorksThoughItWasUnknownAMomentAgo(t *testing.T) {
 	if _, err := maker.Keys.Check(t.Context(), plain); err != nil {
 		t.Errorf("where it was made: %v", err)
 	}
-	eventually(t, "it works elsewhere", patience, func() bool { return other.Keys.Known(plain) })
+	testenv.Eventually(t, "it works elsewhere", func() bool { return other.Keys.Known(plain) })
 	if _, err := other.Keys.Check(t.Context(), plain); err != nil {
 		t.Errorf("elsewhere: %v", err)
 	}

@@ -19,6 +19,9 @@ import (
 // three missed ones and it is gone.
 const BeatEvery = 5 * time.Second
 
+// lastKept is how long memory keeps the last heartbeat of a worker that is gone.
+const lastKept = time.Hour
+
 // States of a worker, as /health counts them.
 const (
 	WorkerInitializing = "initializing"
@@ -40,7 +43,7 @@ type Worker struct {
 	// Running are the ids of the jobs it holds.
 	Running []string `json:"running,omitempty"`
 	// Rested is how long ago it took or ended its last job, while it holds none.
-	// 0 means that whoever beats for it does not know.
+	// 0 means that the sender of its heartbeats does not know.
 	Rested time.Duration `json:"rested,omitempty"`
 	// Native workers speak NATS, and read in their pod's record that they are to
 	// drain; Draining ones have, take no more jobs, and leave once they hold none.
@@ -96,7 +99,9 @@ func newWorkers(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (
 	if err != nil {
 		return nil, explain(ctx, "look at bucket "+t.bucket, err)
 	}
-	return &Workers{table: t, cache: newCache(t, log), ttl: status.TTL()}, nil
+	w := &Workers{table: t, cache: newCache(t, log), ttl: status.TTL()}
+	w.cache.expired = func(e entry[Worker]) bool { return time.Since(e.received) > lastKept }
+	return w, nil
 }
 
 // Beat says that the worker lives and what it does. It counts as gone 15 s

@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"flightline/streams"
+	"flightline/shared/bus"
 )
 
 // Failure is a stream that refuses writes since one failed.
@@ -27,15 +27,15 @@ type Failure struct {
 const codeGeneral = 10051
 
 // Check asks the server for the failed write that it keeps of a stream. It
-// returns nil if there is none, or no such stream, and an error if the server
+// returns nil if none exists, or no such stream, and an error if the server
 // does not answer. The question is a purge that matches no message: it removes
 // nothing, and one server that is alone writes nothing for it.
 func Check(ctx context.Context, nc *nats.Conn, stream string) (*Failure, error) {
-	question, err := json.Marshal(map[string]string{"filter": streams.CheckFilter})
+	question, err := json.Marshal(map[string]string{"filter": bus.CheckFilter})
 	if err != nil {
 		return nil, fmt.Errorf("check the store of %s: %w", stream, err)
 	}
-	answer, err := nc.RequestWithContext(ctx, streams.StreamPurge(stream), question)
+	answer, err := nc.RequestWithContext(ctx, bus.StreamPurge(stream), question)
 	if err != nil {
 		return nil, fmt.Errorf("check the store of %s: %w", stream, err)
 	}

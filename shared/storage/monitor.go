@@ -36,7 +36,7 @@ type Config struct {
 	Streams []string
 	// More are failures that the server does not know of. Nil means none.
 	More func() []Failure
-	// Log hears of each stream that refuses writes, and when it takes them
+	// Log gets each stream that refuses writes, and when it takes them
 	// again. Nil discards it.
 	Log *slog.Logger
 }
@@ -146,7 +146,7 @@ func (m *Monitor) due(sweep bool) []string {
 }
 
 // note keeps what came of a check: f is nil for a stream that takes writes, err
-// not nil for one that did not answer.
+// not nil for a stream that did not answer.
 func (m *Monitor) note(ctx context.Context, stream string, f *Failure, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

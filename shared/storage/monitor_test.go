@@ -10,24 +10,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus/bustest"
 	"flightline/shared/storage"
+	"flightline/shared/testenv"
 )
 
-const soon = 30 * time.Second
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(soon); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
-}
-
-func newStream(t *testing.T, b *bustest.Bus, name string) {
+func newStream(t *testing.T, b *testenv.Server, name string) {
 	t.Helper()
 	cfg := jetstream.StreamConfig{Name: name, Subjects: []string{strings.ToLower(name) + ".>"}}
 	if _, err := b.JS.CreateStream(t.Context(), cfg); err != nil {
@@ -52,7 +39,7 @@ func run(t *testing.T, cfg storage.Config) *storage.Monitor {
 }
 
 // fill writes until a write is not answered.
-func fill(t *testing.T, b *bustest.Bus, subject string) {
+func fill(t *testing.T, b *testenv.Server, subject string) {
 	t.Helper()
 	for range 20 {
 		_, err := b.NC.Request(subject, make([]byte, 900<<10), 2*time.Second)
@@ -69,7 +56,7 @@ func fill(t *testing.T, b *bustest.Bus, subject string) {
 // in their way any more, until the server is restarted.
 func TestAMonitorKnowsWhichStreamsRefuseWrites(t *testing.T) {
 	t.Parallel()
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	for _, name := range []string{"SWEPT", "SUSPECTED", "FINE"} {
 		newStream(t, b, name)
 	}
@@ -77,10 +64,10 @@ func TestAMonitorKnowsWhichStreamsRefuseWrites(t *testing.T) {
 	m := run(t, storage.Config{NC: b.NC, Streams: []string{"SWEPT", "FINE", "MISSING"}})
 	fill(t, b, "swept.x")
 	fill(t, b, "suspected.x")
-	eventually(t, "the swept stream is known to refuse writes", func() bool { return len(m.Failed()) == 1 })
+	testenv.Eventually(t, "the swept stream is known to refuse writes", func() bool { return len(m.Failed()) == 1 })
 	m.Suspect("SUSPECTED")
 	m.Suspect("FINE")
-	eventually(t, "both are known to refuse writes", func() bool { return len(m.Failed()) == 2 })
+	testenv.Eventually(t, "both are known to refuse writes", func() bool { return len(m.Failed()) == 2 })
 	failed := m.Failed()
 	if failed[0].Stream != "SUSPECTED" || !strings.HasSuffix(failed[0].Reason, "is a directory") || failed[1].Stream != "SWEPT" {
 		t.Errorf("got %+v, want both and the server's reason", failed)
@@ -96,7 +83,7 @@ func TestAMonitorKnowsWhichStreamsRefuseWrites(t *testing.T) {
 	}
 	b.Stop()
 	b.Start()
-	eventually(t, "none refuses writes", func() bool { return len(m.Failed()) == 0 })
+	testenv.Eventually(t, "none refuses writes", func() bool { return len(m.Failed()) == 0 })
 }
 
 func TestCause(t *testing.T) {

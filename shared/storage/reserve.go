@@ -33,7 +33,7 @@ type SpaceConfig struct {
 	Look func(context.Context) (Space, error)
 	// Interval is the pause between two looks. Required.
 	Interval time.Duration
-	// Log hears when space is low, and when it is not any more. Nil discards it.
+	// Log gets a line when space is low, and when it is not any more. Nil discards it.
 	Log *slog.Logger
 }
 

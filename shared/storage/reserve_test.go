@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"flightline/shared/storage"
+	"flightline/shared/testenv"
 )
 
 func TestSpaceLow(t *testing.T) {
@@ -55,12 +56,12 @@ func TestASpaceMonitorKnowsWhetherSpaceIsLow(t *testing.T) {
 		}
 	})
 	free.Store(3)
-	eventually(t, "it is low", func() bool { s, low := m.Low(); return low && s.Free == 3 && s.Reserve() == 5 })
+	testenv.Eventually(t, "it is low", func() bool { s, low := m.Low(); return low && s.Free == 3 && s.Reserve() == 5 })
 	fails.Store(true)
 	if _, low := m.Low(); !low {
 		t.Error("got not low while it cannot be measured, want what was last known")
 	}
 	fails.Store(false)
 	free.Store(5)
-	eventually(t, "there is space", func() bool { _, low := m.Low(); return !low })
+	testenv.Eventually(t, "there is space", func() bool { _, low := m.Low(); return !low })
 }

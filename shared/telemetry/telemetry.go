@@ -4,8 +4,8 @@
 //
 // A job carries the W3C trace context of the span that queued it (job.Trace),
 // as a line, or only that its trace is not recorded (Carry). The span of a run
-// has an id that is made from the job, the attempt and the run. So whoever is
-// told of a run, in whichever process, can name its span: a run that follows
+// has an id that is made from the job, the attempt and the run. So each process
+// that knows a run can name its span: a run that follows
 // another one links to it, and nothing is written to make that possible.
 //
 // Where traces are off there is no Tracer, and what is called here costs
@@ -73,8 +73,8 @@ func (t *Tracer) Start(ctx context.Context, name string, opts ...trace.SpanStart
 }
 
 // Request begins the span of a request of that method, in the trace that its
-// two headers name, if they name one. What else it is about is told later.
-// Carry tells what a job that the request queues takes with it.
+// two headers name, if they name one. Its attributes are added later.
+// Carry returns what a job that the request queues takes with it.
 func (t *Tracer) Request(ctx context.Context, method, parent, state string) (context.Context, trace.Span) {
 	caller := remote(parent, state)
 	ctx, span := t.tracer.Start(trace.ContextWithSpanContext(ctx, caller), method,
@@ -108,7 +108,7 @@ func (t *Tracer) Process(ctx context.Context, j *job.Job) context.Context {
 	return trace.ContextWithSpan(ctx, t.process(ctx, j, time.Time{}))
 }
 
-// Ran tells of a run after it has ended, at once and now: one that began at
+// Ran makes the span of a run that has ended, at once and now: a run that began at
 // began, by the local clock.
 func (t *Tracer) Ran(ctx context.Context, j *job.Job, began time.Time, outcome string) {
 	if t == nil {

@@ -2,10 +2,14 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -15,7 +19,7 @@ import (
 	"flightline/shared/telemetry"
 )
 
-// Config is what an app may be told. The zero value is good.
+// Config are the settings of an app. The zero value is good.
 type Config struct {
 	// BodyLimit is the largest body, in bytes, that any route may see; each
 	// route sets its own limit with MaxBody. 0 means 20 MiB and 64 KiB: a body
@@ -52,7 +56,7 @@ type Config struct {
 	Hosts Hosts
 	// Tracer makes a span of each request. nil means none.
 	Tracer *telemetry.Tracer
-	// Log hears of errors that are ours. nil means silence.
+	// Log gets errors that are ours. nil means silence.
 	Log *slog.Logger
 }
 
@@ -99,7 +103,7 @@ func New(cfg Config) *fiber.App {
 	}
 	app.Server().HeaderReceived = b.header
 	app.Server().ExpectHandler = b.expect
-	app.Server().Handler = b.handle(beforeRouting(app, app.Server().Handler))
+	app.Server().Handler = b.handle(beforeRouting(app.Server().Handler))
 	app.Server().ErrorHandler = refusal(app.Server().ErrorHandler)
 	app.Use(identify(appState{log: log, refused: newRefusals(), memory: b.memory}))
 	if cfg.Hosts != nil {
@@ -117,14 +121,16 @@ func New(cfg Config) *fiber.App {
 
 // beforeRouting does what must be done before Fiber looks at the path, or
 // would be answered by it in plain text.
-func beforeRouting(app *fiber.App, route fasthttp.RequestHandler) fasthttp.RequestHandler {
+//
+// Fiber answers a method that it does not know in plain text. No route takes TRACE,
+// so such a request is answered like that one: 405 with Allow, or 404.
+func beforeRouting(route fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		collapseSlashes(&ctx.Request)
-		if slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
-			route(ctx)
-			return
+		if !slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+			ctx.Request.Header.SetMethod(fiber.MethodTrace)
 		}
-		answer(app, ctx, fiber.ErrMethodNotAllowed)
+		route(ctx)
 	}
 }
 
@@ -194,4 +200,90 @@ func collapseSlashes(r *fasthttp.Request) {
 		clean = append(append(clean, '?'), query...)
 	}
 	r.SetRequestURIBytes(clean)
+}
+
+// stopWithin is how long Serve waits for the requests under way. Handlers that
+// hold an answer let go at once (LongPoll).
+const stopWithin = 10 * time.Second
+
+// Serve answers requests on the listener until ctx ends, then lets those under
+// way finish, and returns nil. A request that has not arrived after 3 s is answered 408.
+// It returns an error if the listener breaks, or if requests were still under way after
+// 10 s. It closes the listener.
+func Serve(ctx context.Context, app *fiber.App, listener net.Listener) error {
+	served := make(chan error, 1)
+	connections := &connections{open: map[*conn]struct{}{}}
+	go func() { served <- app.Listener(listening{listener, connections}) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", listener.Addr(), orClosed(err))
+	case <-ctx.Done():
+	}
+	connections.receiveUntil(time.Now().Add(receiveTimeout))
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	err := app.ShutdownWithContext(grace)
+	_ = listener.Close() // closed already, unless the end came before the start
+	if err != nil {
+		return fmt.Errorf("stop serving %s: %w", listener.Addr(), err)
+	}
+	return <-served
+}
+
+// orClosed gives a name to the end of a listener that nobody asked for.
+func orClosed(err error) error {
+	if err == nil {
+		return net.ErrClosed
+	}
+	return err
+}
+
+// containerHost is the name by which containers reach this machine. Nobody can
+// point it elsewhere: its top-level domain is reserved.
+const containerHost = "host.docker.internal"
+
+// Hosts are the names by which a server may be asked, besides those of loopback: a
+// page of a site whose name was pointed at 127.0.0.1 must not reach it (DNS
+// rebinding). Nil means any name.
+type Hosts []string
+
+// Allow reports whether the value of a Host header is a loopback address, localhost,
+// the name for containers, or one of the names. The port does not count. No browser
+// sends an empty one, which HTTP/1.0 allows.
+func (h Hosts) Allow(host string) bool {
+	if h == nil || host == "" {
+		return true
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback() || slices.Contains(h, host)
+	}
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || host == containerHost || slices.Contains(h, host)
+}
+
+// check refuses a request by another name.
+func (h Hosts) check(c *fiber.Ctx) error {
+	if host := string(c.Request().Host()); !h.Allow(host) {
+		return Errorf(InvalidRequest, "host %.200q is not served here: use a loopback address, or allow the name with --host", host)
+	}
+	return c.Next()
+}
+
+// observe calls seen for each request, once its answer has a status. The
+// route's strings live as long as the app does.
+func observe(seen func(method, route string, status int, took time.Duration)) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		start := time.Now()
+		if err := c.Next(); err != nil {
+			if err := c.App().ErrorHandler(c, err); err != nil {
+				return err
+			}
+		}
+		r := c.Route()
+		seen(r.Method, r.Path, c.Response().StatusCode(), time.Since(start))
+		return nil
+	}
 }

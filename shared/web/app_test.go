@@ -29,12 +29,16 @@ func TestRoutingErrorsAreJSON(t *testing.T) {
 		"markup":         {"GET", "/<script>", web.NotFound},
 		"wrong method":   {"GET", "/thing/1", web.MethodNotAllowed},
 		"no such method": {"BREW", "/thing/1", web.MethodNotAllowed},
+		"neither":        {"BREW", "/nowhere", web.NotFound},
 		"case matters":   {"POST", "/Thing/1", web.NotFound},
 	}
 	for name, tc := range tests {
 		got := do(t, request(t, tc.method, base+tc.path, nil))
 		if got.status != tc.code.Status() || got.body["code"] != string(tc.code) {
 			t.Errorf("%s: got %d %v, want %s", name, got.status, got.body, tc.code)
+		}
+		if allow := got.header.Get("Allow"); (tc.code == web.MethodNotAllowed) != (allow == "POST") {
+			t.Errorf("%s: got Allow %q, want POST with a 405 only", name, allow)
 		}
 	}
 	v1 := do(t, request(t, "GET", base+"/v1/nowhere", nil))

@@ -2,10 +2,16 @@ package web
 
 import (
 	"bufio"
+	"errors"
+	"io"
+	"net"
+	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
+
+	"flightline/shared/registry"
 )
 
 // MaxBody refuses bodies of more than limit bytes with 413, and encoded ones
@@ -58,5 +64,257 @@ func answerAndDiscard(ctx *fasthttp.RequestCtx) {
 		if _, err := conn.Read(buffer); err != nil {
 			return
 		}
+	}
+}
+
+// bodies reads the bodies of requests before they are handled. fasthttp leaves
+// that to it: what fasthttp reads by itself has memory for its whole length at
+// once, also for a client without a key.
+type bodies struct {
+	*memory
+	app       *fiber.App
+	limit     int           // of a body
+	timeout   time.Duration // for a large body
+	known     func(*fiber.Ctx) error
+	oversized func(*fiber.Ctx) bool
+}
+
+// smallBuffer is the buffer for a body that may be small: one more byte shows that it is not.
+const smallBuffer = SmallBody + 1
+
+// smallBuffers are for bodies of up to SmallBody bytes.
+var smallBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// handle reads the body, then has the request handled.
+func (b *bodies) handle(next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		if !ctx.Request.IsBodyStream() {
+			next(ctx)
+			b.boundAnswer(ctx)
+			return
+		}
+		buffer := smallBuffers.Get().(*[]byte) //nolint:forcetypeassert // we put nothing else
+		r := reading{bodies: b, ctx: ctx, size: ctx.Request.Header.ContentLength(), body: (*buffer)[:0]}
+		defer func() {
+			ctx.Request.ResetBody()
+			smallBuffers.Put(buffer)
+		}()
+		if err := r.read(buffer); err != nil {
+			r.claim.release()
+			b.refuse(ctx, r.size, err)
+			return
+		}
+		ctx.Request.SetBodyRaw(r.body)
+		r.body = nil // handlers let go of it
+		if r.claim != nil {
+			ctx.SetUserValue(localClaim{}, r.claim)
+		}
+		next(ctx)
+		b.boundAnswer(ctx)
+	}
+}
+
+// reading is a body that is being read.
+type reading struct {
+	*bodies
+	ctx   *fasthttp.RequestCtx
+	size  int // as announced, -1 if it was not
+	body  []byte
+	claim *claim // of a body that proved large, nil before
+	pace  pace
+	last  time.Time // a large body has come by then, or is not read
+}
+
+// read reads the body to its end, into the buffer while it is small.
+func (r *reading) read(buffer *[]byte) error {
+	stream := r.ctx.RequestBodyStream()
+	if r.size > SmallBody {
+		if err := r.admit(); err != nil {
+			return err
+		}
+	}
+	for {
+		if err := r.prepare(buffer); err != nil {
+			return err
+		}
+		n, err := stream.Read(r.body[len(r.body):cap(r.body)])
+		r.body = r.body[:len(r.body)+n]
+		if r.claim != nil {
+			r.pace.advance(n, time.Now())
+		}
+		switch {
+		case len(r.body) > r.limit:
+			return fiber.ErrRequestEntityTooLarge
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// prepare makes room for the next bytes, and sets by when they must come.
+func (r *reading) prepare(buffer *[]byte) error {
+	if len(r.body) == cap(r.body) && len(r.body) != r.size {
+		if err := r.extend(); err != nil {
+			return err
+		}
+		if cap(r.body) <= smallBuffer {
+			*buffer = r.body
+		}
+	}
+	if r.claim == nil {
+		return nil
+	}
+	return r.setDeadline()
+}
+
+// setDeadline sets by when the next bytes of a large body must come.
+func (r *reading) setDeadline() error {
+	deadline := r.pace.deadline
+	if r.last.Before(deadline) {
+		deadline = r.last
+	}
+	return r.ctx.Conn().SetReadDeadline(deadline)
+}
+
+// extend makes room for more of the body. Memory follows what has come: four
+// times as much each time, and no more than was announced.
+func (r *reading) extend() error {
+	const least, factor = 4 << 10, 4
+	size := max(least, factor*cap(r.body))
+	if cap(r.body) < smallBuffer {
+		r.body = append(make([]byte, 0, min(max(size, r.size), smallBuffer)), r.body...)
+		return nil
+	}
+	if r.claim == nil {
+		if err := r.admit(); err != nil {
+			return err
+		}
+	}
+	size = min(size, r.limit+1)
+	if r.size >= 0 {
+		size = min(size, r.size)
+	}
+	if err := r.claim.grow(size); err != nil {
+		return err
+	}
+	r.body = append(make([]byte, 0, size), r.body...)
+	return nil
+}
+
+// admit decides whether a large body is read, and begins its claim.
+func (r *reading) admit() error {
+	if err := r.allow(r.ctx, r.size); err != nil {
+		return err
+	}
+	r.claim = r.memory.claim(bearer(string(r.ctx.Request.Header.Peek(fiber.HeaderAuthorization))))
+	now := time.Now()
+	r.pace, r.last = newPace(now), now.Add(r.timeout)
+	return nil
+}
+
+// allow refuses a large body without a good key, or over the limit.
+func (b *bodies) allow(ctx *fasthttp.RequestCtx, size int) error {
+	if len(ctx.Request.Header.Peek(fiber.HeaderAuthorization)) == 0 {
+		return registry.ErrUnauthorized
+	}
+	if b.known != nil {
+		collapseSlashes(&ctx.Request)
+		c := b.app.AcquireCtx(ctx)
+		defer b.app.ReleaseCtx(c)
+		if err := b.known(c); err != nil {
+			return err
+		}
+	}
+	if size > b.limit {
+		return fiber.ErrRequestEntityTooLarge
+	}
+	return nil
+}
+
+// header is fasthttp's HeaderReceived. Of a large body fasthttp then waits for
+// no more than the first byte before the body is judged.
+func (b *bodies) header(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	if h.ContentLength() > SmallBody {
+		return fasthttp.RequestConfig{MaxRequestBodySize: 1}
+	}
+	return fasthttp.RequestConfig{}
+}
+
+// expect is fasthttp's ExpectHandler: it answers before a large body is sent
+// that would be refused.
+func (b *bodies) expect(ctx *fasthttp.RequestCtx) int {
+	size := ctx.Request.Header.ContentLength()
+	if size <= SmallBody {
+		return fasthttp.StatusContinue
+	}
+	err := b.allow(ctx, size)
+	if err == nil {
+		probe := b.claim(bearer(string(ctx.Request.Header.Peek(fiber.HeaderAuthorization))))
+		defer probe.release()
+		err = probe.grow(min(size, b.limit))
+	}
+	if err == nil {
+		return fasthttp.StatusContinue
+	}
+	b.answer(ctx, size, err)
+	return ctx.Response.StatusCode()
+}
+
+// refuse answers a body that was not read to its end, and ends the connection.
+func (b *bodies) refuse(ctx *fasthttp.RequestCtx, size int, err error) {
+	b.answer(ctx, size, err)
+	answerAndDiscard(ctx)
+}
+
+// answer answers a body that is not read.
+func (b *bodies) answer(ctx *fasthttp.RequestCtx, size int, err error) {
+	if errors.Is(err, fiber.ErrRequestEntityTooLarge) && size >= 0 && b.answerOversized(ctx) {
+		return
+	}
+	answer(b.app, ctx, unread(err))
+}
+
+// answerOversized lets the config's own answer go first.
+func (b *bodies) answerOversized(ctx *fasthttp.RequestCtx) bool {
+	if b.oversized == nil {
+		return false
+	}
+	collapseSlashes(&ctx.Request)
+	c := b.app.AcquireCtx(ctx)
+	defer b.app.ReleaseCtx(c)
+	return b.oversized(c)
+}
+
+// unread gives what ended the reading of a body the form of an answer.
+func unread(err error) error {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return fiber.ErrRequestTimeout
+	}
+	if answerOf(err).Code != Internal {
+		return err
+	}
+	return fiber.ErrBadRequest // broken chunks, or the client went
+}
+
+// answer is what a handler's error would be answered with.
+func answer(app *fiber.App, ctx *fasthttp.RequestCtx, err error) {
+	c := app.AcquireCtx(ctx)
+	defer app.ReleaseCtx(c)
+	if app.ErrorHandler(c, err) != nil {
+		ctx.SetStatusCode(fiber.StatusInternalServerError)
+	}
+}
+
+// refusal answers a request whose header could not be read. A connection that
+// sent nothing ends without an answer.
+func refusal(next func(*fasthttp.RequestCtx, error)) func(*fasthttp.RequestCtx, error) {
+	return func(ctx *fasthttp.RequestCtx, err error) {
+		if c, ok := ctx.Conn().(interface{ silent() bool }); ok && c.silent() {
+			_ = ctx.Conn().Close() // fasthttp's answer to no request goes nowhere
+			return
+		}
+		next(ctx, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -50,19 +51,19 @@ type secure struct {
 }
 
 // Handshake does so within 10 s, fewer than a request may take. A client that
-// speaks plain HTTP is told what it did wrong.
+// speaks plain HTTP gets an answer that says so.
 func (c secure) Handshake() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shakeWithin)
 	defer cancel()
 	err := c.tls.HandshakeContext(ctx)
 	plain, ok := errors.AsType[tls.RecordHeaderError](err)
 	if ok && plain.Conn != nil && isHTTP(plain.RecordHeader) {
-		_, _ = io.WriteString(plain.Conn, needsTLS) // what it is for is told; the connection ends
+		_, _ = io.WriteString(plain.Conn, needsTLS) // the answer says why; the connection ends
 	}
 	return err
 }
 
-// ConnectionState tells fasthttp which protocol was agreed on: none.
+// ConnectionState is for fasthttp: no protocol was agreed on.
 func (c secure) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 
 // needsTLS is the answer to plain HTTP where TLS is spoken.
@@ -167,5 +168,134 @@ func inner(conn net.Conn) net.Conn {
 			return conn
 		}
 		conn = wrapped.NetConn()
+	}
+}
+
+// receiveTimeout is how long a request that has begun may take to arrive once the
+// server stops. It is well below stopWithin: a client that sends slowly must not
+// keep the process from an orderly end.
+const receiveTimeout = 3 * time.Second
+
+// connections are the open connections of a listener.
+type connections struct {
+	mu    sync.Mutex
+	open  map[*conn]struct{}
+	until time.Time // zero before the stop
+}
+
+func (s *connections) add(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[c] = struct{}{}
+	if !s.until.IsZero() {
+		c.receiveUntil(s.until)
+	}
+}
+
+func (s *connections) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+// receiveUntil bounds what all connections receive, the later ones too.
+func (s *connections) receiveUntil(end time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until = end
+	for c := range s.open {
+		c.receiveUntil(end)
+	}
+}
+
+// receiving is the deadline of reading, and its bound.
+type receiving struct {
+	mu    sync.Mutex
+	bound time.Time // zero for none
+}
+
+// receiveUntil bounds the deadlines of reading, and sets one. An answer may still
+// be written.
+func (c *conn) receiveUntil(end time.Time) {
+	c.receiving.mu.Lock()
+	defer c.receiving.mu.Unlock()
+	c.receiving.bound = end
+	_ = c.Conn.SetReadDeadline(end) // it is closed
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(end time.Time) error {
+	c.receiving.mu.Lock()
+	defer c.receiving.mu.Unlock()
+	if bound := c.receiving.bound; !bound.IsZero() && (end.IsZero() || bound.Before(end)) {
+		end = bound
+	}
+	return c.Conn.SetReadDeadline(end)
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.of.remove(c)
+	return c.Conn.Close()
+}
+
+const (
+	// writeTimeout is how long a client may take nothing of a small answer, or of a
+	// piece of a streamed one.
+	writeTimeout = 30 * time.Second
+	// writeDeadlineSlack is by how much the deadline of a small write may be
+	// earlier, so that it is not set for each.
+	writeDeadlineSlack = 5 * time.Second
+)
+
+// Write implements net.Conn. The client must take a large answer at the least
+// rate, and a small one within 30 s.
+func (c *conn) Write(p []byte) (int, error) {
+	now := time.Now()
+	if len(p) <= SmallBody {
+		if c.writeUntil.Sub(now) < writeTimeout-writeDeadlineSlack {
+			if err := c.setWriteDeadline(now.Add(writeTimeout)); err != nil {
+				return 0, err
+			}
+		}
+		return c.Conn.Write(p)
+	}
+	for written := 0; ; {
+		if err := c.setWriteDeadline(time.Now().Add(paceTimeout)); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(p[written:min(len(p), written+pacePart)])
+		written += n
+		if err != nil || written == len(p) {
+			return written, err
+		}
+	}
+}
+
+func (c *conn) setWriteDeadline(deadline time.Time) error {
+	c.writeUntil = deadline
+	return c.SetWriteDeadline(deadline)
+}
+
+// A client that sends a body, or takes an answer, of more than 64 KiB has
+// paceTimeout for each pacePart of it: 16 KB/s. What the system buffers earns no
+// time for later.
+const (
+	paceTimeout = 10 * time.Second
+	pacePart    = 160 << 10 // bytes
+)
+
+// pace is a transfer that has to keep up the least rate.
+type pace struct {
+	deadline time.Time // of the part under way
+	left     int       // of that part, in bytes
+}
+
+func newPace(now time.Time) pace { return pace{now.Add(paceTimeout), pacePart} }
+
+// advance notes that so many bytes have come, or gone.
+func (p *pace) advance(bytes int, now time.Time) {
+	if p.left -= bytes; p.left <= 0 {
+		*p = newPace(now)
 	}
 }

@@ -58,7 +58,8 @@ func (c *ConnLimit) Listener(l net.Listener, plain bool) net.Listener {
 	return &limitedListener{l, c, plain}
 }
 
-// acquire counts a connection of the address, unless there are too many.
+// acquire counts a connection of the address. It returns false, and counts
+// nothing, if the address or the process has its maximum.
 func (c *ConnLimit) acquire(address netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/testenv"
 	"flightline/shared/web"
 )
 
@@ -49,7 +50,7 @@ func TestConnectionsAreBoundedInSumAndPerAddress(t *testing.T) {
 	web.NewHealth("v", nil).Routes(app)
 	addr := serveOn(t, app, func(l net.Listener) net.Listener { return limit.Listener(l, true) })
 	open := func(n int32) {
-		until(t, fmt.Sprintf("%d connections are open", n), func() bool { return app.Server().GetOpenConnectionsCount() == n })
+		testenv.Eventually(t, fmt.Sprintf("%d connections are open", n), func() bool { return app.Server().GetOpenConnectionsCount() == n })
 	}
 	var held []net.Conn
 	for range perAddress {
@@ -63,7 +64,7 @@ func TestConnectionsAreBoundedInSumAndPerAddress(t *testing.T) {
 		t.Errorf("a connection of another address: got %d, want 200", got)
 	}
 	open(perAddress)
-	until(t, "no more fit", func() bool { // fasthttp counts a connection out before it closes it
+	testenv.Eventually(t, "no more fit", func() bool { // fasthttp counts a connection out before it closes it
 		from(t, "127.0.0.2", addr)
 		return app.Server().GetOpenConnectionsCount() == most
 	})
@@ -71,7 +72,7 @@ func TestConnectionsAreBoundedInSumAndPerAddress(t *testing.T) {
 		t.Errorf("connection %d: got 200, want none", most+1)
 	}
 	_ = held[0].Close()
-	until(t, "there is room again", func() bool { return healthz(t, from(t, "127.0.0.3", addr)) == http.StatusOK })
+	testenv.Eventually(t, "there is room again", func() bool { return healthz(t, from(t, "127.0.0.3", addr)) == http.StatusOK })
 	if got := strings.Count(logged.String(), "connections refused"); got != 1 {
 		t.Errorf("got %d lines in the log, want 1:\n%s", got, logged.String())
 	}

@@ -1,6 +1,7 @@
 // Package web is what every HTTP service of Flightline stands on: a Fiber app
-// with request ids, recovery from panics, authentication, body limits and THE
-// table that turns errors into answers, and [Serve] to run it.
+// with request ids, recovery from panics, authentication, body limits and the one
+// table of error codes (errors.go: the codes with their status, and the errors of
+// other packages with their code), and [Serve] to run it.
 //
 // A handler returns errors; [answerError] alone decides what a client learns
 // of them. Every answer that is an error is a JSON object
@@ -12,5 +13,5 @@
 //
 // Fiber reuses the memory of a request: strings and bytes that outlive the
 // handler must be copied. A request's context does not end when the client
-// leaves; handlers that wait use [Hold].
+// leaves; handlers that wait use [LongPoll].
 package web

@@ -2,16 +2,22 @@ package web
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/google/uuid"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
-	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/queue"
@@ -34,7 +40,7 @@ const (
 	MethodNotAllowed Code = "method_not_allowed" // 405
 	PodNotFound      Code = "pod_not_found"      // 404: never made, or gone for a day
 	PodConflict      Code = "pod_conflict"       // 409: its status, its lock or its owner does not allow it
-	InUse            Code = "in_use"             // 409: a template or network volume that a pod or an endpoint uses
+	InUse            Code = "in_use"             // 409: a template or network volume that something uses, a webhook secret that still signs
 	RequestTimeout   Code = "request_timeout"    // 408: the request was sent too slowly
 	BodyTooLarge     Code = "body_too_large"     // 413
 	EndpointExists   Code = "endpoint_exists"    // 409
@@ -101,10 +107,8 @@ var table = []struct {
 	{endpoint.ErrBusy, EndpointBusy, "the endpoint has jobs; ?force=true cancels and deletes them"},
 	{queue.ErrFull, TooManyRequests, ""},
 	{queue.ErrNoSpace, Unavailable, ""},
-	{queue.ErrMissing, Unavailable, ""},
-	{queue.ErrUnavailable, Unavailable, unavailableText},
-	{registry.ErrUnavailable, Unavailable, unavailableText},
-	{events.ErrUnavailable, Unavailable, unavailableText},
+	{bus.ErrMissing, Unavailable, ""},
+	{bus.ErrUnavailable, Unavailable, unavailableText},
 	{registry.ErrConflict, Unavailable, "others keep changing this; try again"},
 	{context.DeadlineExceeded, Unavailable, unavailableText},
 	{context.Canceled, Unavailable, "the server is stopping; try again"},
@@ -166,7 +170,7 @@ func detail(err error, code Code) Error {
 		_, text, _ := strings.Cut(err.Error(), registry.ErrInvalid.Error()+": ")
 		return Error{code, text}
 	}
-	if missing, ok := errors.AsType[*queue.MissingError](err); ok {
+	if missing, ok := errors.AsType[*bus.MissingError](err); ok {
 		return Error{code, fmt.Sprintf("the stream %s is missing or cannot be read; nothing was changed; an operator must run 'flightline doctor'", missing.Stream)}
 	}
 	return Error{code, strings.ReplaceAll(string(code), "_", " ")}
@@ -190,4 +194,161 @@ func answerOfFiber(err *fiber.Error) Error {
 		return Error{Internal, internalText}
 	}
 	return Error{InvalidRequest, "the request is not valid HTTP"}
+}
+
+// OpenAIError is an error as OpenAI's clients read it.
+type OpenAIError struct {
+	Message string `json:"message"`
+	// Type is a kind of errors, as "invalid_request_error".
+	Type string `json:"type"`
+	// Param is the parameter that is wrong, nil if it is none.
+	Param *string `json:"param"`
+	// Code is a text or, of some engines, the HTTP status; nil means none.
+	Code any `json:"code"`
+}
+
+// OpenAIBody is the JSON of an error on the OpenAI route.
+type OpenAIBody struct {
+	Error OpenAIError `json:"error"`
+	// RequestID is "" in what does not come from this package.
+	RequestID string `json:"requestId,omitempty"`
+}
+
+// OpenAIType is the type that goes with an HTTP status.
+func OpenAIType(status int) string {
+	switch {
+	case status == http.StatusUnauthorized:
+		return "authentication_error"
+	case status == http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case status >= http.StatusInternalServerError:
+		return "server_error"
+	}
+	return "invalid_request_error"
+}
+
+// openAIOf is a's answer for OpenAI's clients.
+func openAIOf(a Error, requestID string) OpenAIBody {
+	return OpenAIBody{
+		Error:     OpenAIError{Message: a.Text, Type: OpenAIType(a.Code.Status()), Code: a.Code},
+		RequestID: requestID,
+	}
+}
+
+// forOpenAI reports whether the path is one beneath /v2/ENDPOINT/openai/, whose
+// errors have the shape that OpenAI's clients read.
+func forOpenAI(path string) bool {
+	rest, ok := strings.CutPrefix(path, "/v2/")
+	_, rest, _ = strings.Cut(rest, "/")
+	return ok && strings.HasPrefix(rest, "openai/")
+}
+
+// HeaderRequestID carries the id of a request in its answer. An id that the
+// client sends is ignored: RunPod's Python client puts a job's id there.
+const HeaderRequestID = "X-Request-ID"
+
+// HeaderJobID names the job in the answer to a submission, also in an answer
+// without an id: of a 503 it is unknown whether the job was accepted.
+const HeaderJobID = "X-Job-Id"
+
+// localRequestID is where the id is kept while the request is handled.
+const localRequestID = "requestId"
+
+// retryAfter is what 503 advises, and 429 unless the limit says more, in seconds.
+const retryAfter = "1"
+
+// errorBody is the JSON of every error. Message and Status are for RunPod's
+// REST clients, beneath /v1 only: to its queue clients a "status" is a job's,
+// and the asyncio one would ask for ever until 404 becomes final (ADR 0008).
+type errorBody struct {
+	Error     string `json:"error"`
+	Message   string `json:"message,omitempty"`
+	Code      Code   `json:"code"`
+	Status    int    `json:"status,omitempty"`
+	RequestID string `json:"requestId"`
+}
+
+// RequestID returns the id of the request, a UUID of version 7. It is made at
+// the first call, which is that of the first middleware unless the request
+// could not be parsed.
+func RequestID(c *fiber.Ctx) string {
+	if id, ok := c.Locals(localRequestID).(string); ok {
+		return id
+	}
+	id := newRequestID()
+	c.Locals(localRequestID, id)
+	return id
+}
+
+// newRequestID is a UUID of version 7. It keeps no secret, so the kernel is not
+// asked for its random bits: that takes longer than all the rest.
+func newRequestID() string {
+	var id uuid.UUID
+	const version, variant = 7 << 12, 1 << 63
+	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().UnixMilli())<<16|version|rand.Uint64N(1<<12)) //nolint:gosec // see above
+	binary.BigEndian.PutUint64(id[8:], variant|rand.Uint64N(1<<62))                                    //nolint:gosec // see above
+	return id.String()
+}
+
+// answerError is Fiber's ErrorHandler. What is our own fault is logged here
+// and nowhere else.
+func answerError(log *slog.Logger) fiber.ErrorHandler {
+	return func(c *fiber.Ctx, err error) error {
+		a := answerOf(err)
+		status := a.Code.Status()
+		if status >= http.StatusInternalServerError {
+			log.LogAttrs(c.UserContext(), levelOf(a.Code), "request failed",
+				slog.String("request_id", RequestID(c)), slog.String("method", strings.Clone(c.Method())),
+				slog.String("route", strings.Clone(c.Route().Path)), slog.String("endpoint", param(c, "endpoint")),
+				slog.String("job", jobNamed(c)), slog.String("code", string(a.Code)), slog.Any("err", err))
+		}
+		body := errorBody{Error: a.Text, Code: a.Code, RequestID: RequestID(c)}
+		if strings.HasPrefix(c.Path(), "/v1/") {
+			body.Message, body.Status = a.Text, status
+		}
+		openAI := forOpenAI(c.Path())
+		if !openAI || len(c.Response().Header.Peek(HeaderRequestID)) == 0 { // there it may be the job's id
+			c.Set(HeaderRequestID, body.RequestID)
+		}
+		switch a.Code { //nolint:exhaustive // the others need no header
+		case Unauthorized:
+			c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+		case Unavailable, TooManyRequests:
+			if len(c.Response().Header.Peek(fiber.HeaderRetryAfter)) == 0 {
+				c.Set(fiber.HeaderRetryAfter, retryAfter)
+			}
+		}
+		if openAI {
+			return c.Status(status).JSON(openAIOf(a, body.RequestID))
+		}
+		return c.Status(status).JSON(body)
+	}
+}
+
+// jobNamed is the job that the path names, or that the answer to a submission
+// does, "" if neither names one.
+func jobNamed(c *fiber.Ctx) string {
+	if !strings.HasPrefix(c.Route().Path, "/v2/") {
+		return ""
+	}
+	if id := param(c, "id"); id != "" {
+		return id
+	}
+	return string(c.Response().Header.Peek(HeaderJobID))
+}
+
+// param is a part of the path that outlives the request, "" if none exists:
+// a request that could not be parsed has no route, and Fiber panics.
+func param(c *fiber.Ctx, name string) string {
+	if !slices.Contains(c.Route().Params, name) {
+		return ""
+	}
+	return strings.Clone(c.Params(name))
+}
+
+func levelOf(code Code) slog.Level {
+	if code == Unavailable {
+		return slog.LevelWarn
+	}
+	return slog.LevelError
 }

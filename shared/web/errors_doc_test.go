@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write the generated documents anew")
 
 const errorsFile = "../../docs/errors.md"
 
-// meanings are what each code tells a client, and what the client does then.
+// meanings are what each code means to a client, and what the client does then.
 var meanings = map[web.Code]struct{ means, then string }{
 	web.InvalidRequest:      {"the body or a parameter is wrong; the text names the field and what it may be", "correct it"},
 	web.JobFinished:         {"a job that ended otherwise cannot be cancelled", "look at its status"},
@@ -29,7 +29,7 @@ var meanings = map[web.Code]struct{ means, then string }{
 	web.MethodNotAllowed:    {"the route exists, but not with this method; `Allow` lists those it has", "use one of them"},
 	web.PodNotFound:         {"no such pod: it was never made, or is gone for more than a day", "correct the address"},
 	web.PodConflict:         {"the pod is locked, TERMINATED, or its owner runs it; the text tells", "unlock it, or act where it runs"},
-	web.InUse:               {"a pod or an endpoint uses the template or network volume; the text names it", "delete or change that first"},
+	web.InUse:               {"a pod or an endpoint uses the template or network volume; the webhook secret before the present one still signs; the text names it", "delete or change that first, or wait for the end of the overlap"},
 	web.RequestTimeout:      {"the request was sent too slowly, or not to its end; the connection ends", "send it again on a new connection"},
 	web.BodyTooLarge:        {"the body is over the route's limit; the text tells both sizes", "send less"},
 	web.EndpointExists:      {"the id is taken", "take another, or change the one there is"},
@@ -40,7 +40,7 @@ var meanings = map[web.Code]struct{ means, then string }{
 	web.Unavailable:         {"JetStream is away, the server is stopping, or the storage is nearly full, which the text says: the job was not accepted then. In the other cases it is not known whether a submission was accepted: `X-Job-Id` names the job, and `/status` tells", "wait for `Retry-After`, then try again"},
 }
 
-// The document is the table of this package; -update writes it anew.
+// The document is the table of this package; -update rewrites it.
 func TestGeneratedErrors(t *testing.T) {
 	got := errorsDocument(t)
 	if *update {

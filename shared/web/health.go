@@ -44,7 +44,7 @@ type ShownError string
 
 func (e ShownError) Error() string { return string(e) }
 
-// Health tells balancers and supervisors how the process is.
+// Health answers balancers and supervisors how the process is.
 type Health struct {
 	version  string
 	roles    []string
@@ -70,7 +70,7 @@ func NewHealth(version string, roles []string, checks ...Check) *Health {
 
 // Routes adds /healthz, which is 200 as long as the process answers, and
 // /readyz, which is 503 while it cannot serve: a process must not be restarted
-// because NATS is away. Both have the same body.
+// because NATS is away. Both have the same body. "/" says what this server is.
 //
 // To a request that arrives at a route added later while the process stops, the
 // answer says that the connection ends: the next one is made elsewhere.
@@ -81,6 +81,9 @@ func (h *Health) Routes(app *fiber.App) {
 		}
 		return c.Next()
 	})
+	app.Get("/", func(c *fiber.Ctx) error {
+		return c.JSON(aboutView{Name: "flightline", Version: h.version, OpenAPI: "/openapi.json", Health: "/readyz"})
+	})
 	app.Get("/healthz", func(c *fiber.Ctx) error { return c.JSON(h.look(c.UserContext())) })
 	app.Get("/readyz", func(c *fiber.Ctx) error {
 		view := h.look(c.UserContext())
@@ -89,6 +92,14 @@ func (h *Health) Routes(app *fiber.App) {
 		}
 		return c.JSON(view)
 	})
+}
+
+// aboutView is the body of "/": for people who open the address in a browser.
+type aboutView struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	OpenAPI string `json:"openapi"`
+	Health  string `json:"health"`
 }
 
 // healthView is the body of both.

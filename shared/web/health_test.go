@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -117,7 +118,7 @@ func TestACheckMaySayMore(t *testing.T) {
 	}
 }
 
-// A client that keeps its connection is told to open another one, which a
+// A client that keeps its connection has to open another one, which a
 // balancer leads elsewhere.
 func TestAProcessThatStopsKeepsNoConnection(t *testing.T) {
 	app := web.New(web.Config{})
@@ -139,5 +140,28 @@ func TestAProcessThatStopsKeepsNoConnection(t *testing.T) {
 		}
 		stop()
 		<-drained.Done()
+	}
+}
+
+// Who opens the address in a browser learns what the server is, without a key.
+func TestTheRootSaysWhatThisIs(t *testing.T) {
+	app := web.New(web.Config{})
+	web.NewHealth("v1.2.3", nil).Routes(app)
+	for method, want := range map[string]struct {
+		status int
+		body   string
+	}{
+		http.MethodGet:  {200, `{"name":"flightline","version":"v1.2.3","openapi":"/openapi.json","health":"/readyz"}`},
+		http.MethodPost: {405, ""},
+	} {
+		res, err := app.Test(httptest.NewRequestWithContext(t.Context(), method, "/", nil), -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != want.status || want.body != "" && string(body) != want.body {
+			t.Errorf("%s: got %d %s, %v, want %d %s", method, res.StatusCode, body, err, want.status, want.body)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -70,7 +71,7 @@ func (m *memory) claim(key string) *claim {
 }
 
 // grow waits a little for room until the claim has so many bytes, which may be
-// fewer than it has. It returns errNoRoom if there is none, and keeps what it had.
+// fewer than it has. It returns errNoRoom if none exists, and keeps what it had.
 func (c *claim) grow(bytes int) error {
 	more := min(int64(bytes), c.memory.share) - c.bytes
 	if more <= 0 {
@@ -127,3 +128,62 @@ func BodyDone(c *fiber.Ctx) {
 
 // DropBody lets go of the request's body, which must not be read afterwards.
 func DropBody(c *fiber.Ctx) { c.Request().ResetBody() }
+
+// ClaimAnswer claims room for an answer of so many bytes before they are read, so
+// that no work is done for a client that gets no room. It waits for at most 1 s and
+// returns an Unavailable. The room is given back once the answer is written.
+func ClaimAnswer(c *fiber.Ctx, bytes int) error {
+	state := stateOf(c)
+	if bytes <= SmallBody || state == nil {
+		return nil
+	}
+	held, _ := c.Locals(localClaim{}).(*claim)
+	if held == nil || held.of == nil {
+		held = state.memory.claim(Key(c))
+		c.Locals(localClaim{}, held)
+	}
+	return held.grow(max(bytes+answerSlack, int(held.bytes)))
+}
+
+// answerSlack is for what an answer has beside an output, in bytes.
+const answerSlack = 4 << 10
+
+// boundAnswer claims room for a large answer until it is written, in place of
+// what was claimed before. Without room the answer is 503.
+func (b *bodies) boundAnswer(ctx *fasthttp.RequestCtx) {
+	held, _ := ctx.UserValue(localClaim{}).(*claim)
+	if !largeAnswer(&ctx.Response) {
+		held.release()
+		return
+	}
+	if held == nil || held.of == nil {
+		held = b.claim(bearer(string(ctx.Request.Header.Peek(fiber.HeaderAuthorization))))
+	}
+	ctx.Request.ResetBody()
+	if err := held.grow(len(ctx.Response.Body())); err != nil {
+		held.release()
+		ctx.Response.SetBodyRaw(nil) // or its buffer would be kept
+		answer(b.app, ctx, err)
+		return
+	}
+	afterAnswer(ctx, held.release)
+}
+
+// largeAnswer reports whether the answer counts in the budget.
+func largeAnswer(r *fasthttp.Response) bool { return !r.IsBodyStream() && len(r.Body()) > SmallBody }
+
+// afterAnswer calls do once the answer was written, or will not be.
+func afterAnswer(ctx *fasthttp.RequestCtx, do func()) {
+	if c, ok := ctx.Conn().(interface{ afterAnswer(func()) }); ok {
+		c.afterAnswer(do)
+		return
+	}
+	do() // no connection of ours
+}
+
+// AfterAnswer calls do once the answer is written, or will not be. It is for
+// what must be held as long as the client takes to read a LargeAnswer.
+func AfterAnswer(c *fiber.Ctx, do func()) { afterAnswer(c.Context(), do) }
+
+// LargeAnswer reports whether the answer has over 64 KiB, and is no Stream.
+func LargeAnswer(c *fiber.Ctx) bool { return largeAnswer(c.Response()) }

@@ -18,6 +18,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/shared/web"
 )
 
@@ -198,14 +199,14 @@ func TestABodysRoomIsTakenUntilItsHandlerIsDoneWithIt(t *testing.T) {
 			}
 			if test.body != "" {
 				<-begun
-			} // else nothing tells when the head is read
-			until(t, fmt.Sprintf("another: %d", test.want), func() bool { return post(t, addr, 100_000) == test.want })
+			} // else nothing shows when the head is read
+			testenv.Eventually(t, fmt.Sprintf("another: %d", test.want), func() bool { return post(t, addr, 100_000) == test.want })
 			if got := post(t, addr, 1000); got != 200 {
 				t.Errorf("a small one: got %d, want 200", got)
 			}
 			letGo()
 			_ = conn.Close()
-			until(t, "the room is back", func() bool { return post(t, addr, 1000_000) == 200 })
+			testenv.Eventually(t, "the room is back", func() bool { return post(t, addr, 1000_000) == 200 })
 		})
 	}
 }
@@ -223,7 +224,7 @@ func TestRoomComesBackFromClientsThatWentInTheMiddle(t *testing.T) {
 			}
 			_ = conn.Close()
 		}
-		until(t, name+": the room is back", func() bool { return post(t, addr, 1000_000) == 200 })
+		testenv.Eventually(t, name+": the room is back", func() bool { return post(t, addr, 1000_000) == 200 })
 	}
 }
 
@@ -239,17 +240,6 @@ func TestAnExpectedBodyIsRefusedBeforeItIsSent(t *testing.T) {
 	status, body := answered(t, asking) // and no 100 before it
 	if status != 503 || body["code"] != "unavailable" {
 		t.Errorf("got %d %v, want 503", status, body)
-	}
-}
-
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-		<-time.After(20 * time.Millisecond)
 	}
 }
 
@@ -339,7 +329,7 @@ func TestClientsThatDoNotReadHoldNothingForLong(t *testing.T) {
 	for range clients {
 		held = append(held, ask("slow"))
 	}
-	until(t, "what has no room is answered", func() bool { return after.Load() == clients-2 })
+	testenv.Eventually(t, "what has no room is answered", func() bool { return after.Load() == clients-2 })
 	for range 3 {
 		resp, err := http.ReadResponse(bufio.NewReader(ask("another")), nil)
 		if err != nil {
@@ -351,7 +341,7 @@ func TestClientsThatDoNotReadHoldNothingForLong(t *testing.T) {
 			t.Errorf("a client with another key: got %d, %d bytes, %v, want 200 and %d", resp.StatusCode, n, err, size)
 		}
 	}
-	until(t, "those that do not read are cut off", func() bool { return after.Load() == clients+3 })
+	testenv.Eventually(t, "those that do not read are cut off", func() bool { return after.Load() == clients+3 })
 	whole := 0
 	for _, conn := range held {
 		if n, _ := io.Copy(io.Discard, conn); n > size {
@@ -404,5 +394,5 @@ func TestAnAnswersRoomIsClaimedBeforeItIsRead(t *testing.T) {
 	if got := <-held; got != 200 {
 		t.Errorf("the first: got %d, want 200", got)
 	}
-	until(t, "the room is back", func() bool { return get("one", "") == 200 })
+	testenv.Eventually(t, "the room is back", func() bool { return get("one", "") == 200 })
 }

@@ -86,7 +86,7 @@ func TestARevokedKeyEndsItsHeldAnswer(t *testing.T) {
 			keys, held, why := newCounted(), make(chan struct{}, 1), make(chan error, 1)
 			app := web.New(web.Config{})
 			app.Get("/v2/:endpoint/x", web.Auth(keys, registry.Submit), func(c *fiber.Ctx) error {
-				ctx, release := web.Hold(c, time.Hour)
+				ctx, release := web.LongPoll(c, time.Hour)
 				if !tt.streamed {
 					defer release()
 					held <- struct{}{}

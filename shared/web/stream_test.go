@@ -22,7 +22,7 @@ func streamer(pieces <-chan string, failure error) (app *fiber.App, ended chan s
 	app = web.New(web.Config{})
 	ended = make(chan struct{}, 1)
 	app.Get("/", func(c *fiber.Ctx) error {
-		held, release := web.Hold(c, time.Hour)
+		held, release := web.LongPoll(c, time.Hour)
 		web.Stream(c, func() ([]byte, error) {
 			select {
 			case piece, more := <-pieces:

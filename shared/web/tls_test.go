@@ -13,8 +13,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"flightline/shared/certs"
-	"flightline/shared/certs/certstest"
+	"flightline/shared/tlsconfig"
+	"flightline/shared/tlsconfig/certstest"
 	"flightline/shared/web"
 )
 
@@ -24,20 +24,20 @@ func serveTLS(t *testing.T, app *fiber.App) (address string, client *tls.Config)
 	t.Helper()
 	a := certstest.New(t)
 	cert, key := a.Issue("server")
-	shown, err := certs.Open(certs.Files{Cert: cert, Key: key}, nil)
+	shown, err := tlsconfig.Open(tlsconfig.Files{Cert: cert, Key: key}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err = certs.Client{CA: a.CA()}.Config()
+	client, err = tlsconfig.Client{CA: a.CA()}.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return serveOn(t, app, func(l net.Listener) net.Listener { return tls.NewListener(l, shown.Config()) }), client
 }
 
-// Over TLS what a client that leaves sends last lies unread in the socket, so
+// Over TLS what a client that leaves sends last is unread in the socket, so
 // its end must be seen behind that.
-func TestHoldOverTLSEndsWhenTheClientLeaves(t *testing.T) {
+func TestLongPollOverTLSEndsWhenTheClientLeaves(t *testing.T) {
 	for name, leave := range map[string]func(*tls.Conn) error{
 		"closed":               func(c *tls.Conn) error { return c.Close() },
 		"gone without a word":  func(c *tls.Conn) error { return c.NetConn().Close() },
@@ -56,7 +56,7 @@ func TestHoldOverTLSEndsWhenTheClientLeaves(t *testing.T) {
 	}
 }
 
-func TestHoldOverTLSSurvivesAClientThatWaits(t *testing.T) {
+func TestLongPollOverTLSSurvivesAClientThatWaits(t *testing.T) {
 	app, held, why := holder(2500 * time.Millisecond)
 	address, config := serveTLS(t, app)
 	conn := dialTLS(t, address, config)

@@ -15,7 +15,7 @@ import (
 
 // traced puts each request into a span, within the caller's trace if it names
 // one. The span ends with the handler: an answer that is streamed goes on after
-// that. Whoever only asks whether we live gets none.
+// that. Health checks have no span.
 func traced(t *telemetry.Tracer) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		if path := c.Path(); path == "/healthz" || path == "/readyz" {

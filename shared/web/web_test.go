@@ -16,8 +16,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"go.uber.org/goleak"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
-	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/queue"
@@ -119,10 +119,8 @@ func TestErrorTable(t *testing.T) {
 		"nothing":              {registry.ErrNotFound, web.NotFound, "not found"},
 		"taken":                {endpoint.ErrExists, web.EndpointExists, "exists"},
 		"busy":                 {endpoint.ErrBusy, web.EndpointBusy, "force=true"},
-		"queue missing":        {fmt.Errorf("x: %w: %w", &queue.MissingError{Stream: "JOBS_ep", Doing: "read JOBS_ep"}, secret), web.Unavailable, "the stream JOBS_ep is missing"},
-		"queue away":           {fmt.Errorf("x: %w: %w", queue.ErrUnavailable, secret), web.Unavailable, "try again"},
-		"registry away":        {fmt.Errorf("x: %w: %w", registry.ErrUnavailable, secret), web.Unavailable, "try again"},
-		"events away":          {fmt.Errorf("x: %w: %w", events.ErrUnavailable, secret), web.Unavailable, "try again"},
+		"queue missing":        {fmt.Errorf("x: %w: %w", &bus.MissingError{Stream: "JOBS_ep", Doing: "read JOBS_ep"}, secret), web.Unavailable, "the stream JOBS_ep is missing"},
+		"queue away":           {fmt.Errorf("x: %w: %w", bus.ErrUnavailable, secret), web.Unavailable, "try again"},
 		"another's key":        {web.Errorf(web.IdempotencyMismatch, "the key is taken"), web.IdempotencyMismatch, "taken"},
 		"contended":            {registry.ErrConflict, web.Unavailable, "try again"},
 		"late":                 {context.DeadlineExceeded, web.Unavailable, "try again"},

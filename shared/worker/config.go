@@ -64,7 +64,7 @@ type Config struct {
 	// secrets out of them. Both may be empty.
 	Image   string
 	Command []string
-	// Log hears what goes wrong, and of each job at level debug. Inputs,
+	// Log gets what goes wrong, and each job at level debug. Inputs,
 	// outputs and s3Config are never in it. nil means silence.
 	Log *slog.Logger
 	// Tracer makes a span of each run, in which the handler is called. nil means

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv/backend"
 	"flightline/shared/worker"
 )
 
@@ -85,7 +86,7 @@ func TestWhatWasWrittenWithoutAnAnswerIsThereOnce(t *testing.T) {
 	for name, h := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t)
+			s := newEnv(t)
 			c := newCable(t, s.Config().URL)
 			var runs atomic.Int32
 			started := make(chan struct{}, 10)
@@ -101,9 +102,8 @@ func TestWhatWasWrittenWithoutAnAnswerIsThereOnce(t *testing.T) {
 			<-away.C
 			c.mute.Store(false)
 			j := s.wantEnd(t, id, job.Completed, `"done"`, "")
-			chunks, err := s.q.Chunks(t.Context(), s.e, id, 0, 10)
-			if err != nil || name == "a chunk" && len(chunks) != 3 {
-				t.Errorf("got chunks %v, %v, want 3", chunks, err)
+			if chunks := backend.Chunks(t, s.q, s.e, id); name == "a chunk" && len(chunks) != 3 {
+				t.Errorf("got chunks %v, want 3", chunks)
 			}
 			if runs.Load() != 1 || j.Lost != 0 {
 				t.Errorf("got %d runs, %d lost, want one", runs.Load(), j.Lost)

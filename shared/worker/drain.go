@@ -9,14 +9,14 @@ import (
 	"flightline/shared/registry"
 )
 
-// look reads the pod's record, where a request to drain is, once between two
+// readPod reads the pod's record, where a request to drain is, once between two
 // heartbeats. That NATS does not answer is no error: the request stays there.
-func (p *presence) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+func (p *presence) readPod(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	p.beating.Lock()
 	defer p.beating.Unlock()
-	if p.drainedFor() != "" || time.Since(p.looked) < registry.BeatEvery-beatApart/2 {
+	if p.drainReason() != "" || time.Since(p.looked) < registry.BeatEvery-beatApart/2 {
 		return
 	}
 	own, err := p.pods.Get(ctx, p.pod.Endpoint, p.pod.ID)
@@ -25,11 +25,11 @@ func (p *presence) look(ctx context.Context) {
 		return
 	}
 	p.looked = time.Now()
-	p.heed(own)
+	p.applyDrain(own)
 }
 
-// heed drains the worker if its pod's record asks for that.
-func (p *presence) heed(own pod.Pod) {
+// applyDrain drains the worker if its pod's record asks for that.
+func (p *presence) applyDrain(own pod.Pod) {
 	if own.Endpoint != p.endpoint.ID || !own.Drains(p.pod.Started) {
 		return
 	}
@@ -43,8 +43,8 @@ func (p *presence) heed(own pod.Pod) {
 	p.tell()
 }
 
-// drainedFor is why the worker drains, "" if it does not.
-func (p *presence) drainedFor() string {
+// drainReason is why the worker drains, "" if it does not.
+func (p *presence) drainReason() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.why

@@ -11,7 +11,8 @@ import (
 )
 
 func TestJobsThatFinishWithinTheGraceAreFinished(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	started, leave := make(chan struct{}, 1), make(chan struct{})
 	w := s.run(t, worker.Config{}, func(ctx context.Context, _ *worker.Job) (any, error) {
 		started <- struct{}{}
@@ -32,7 +33,8 @@ func TestJobsThatFinishWithinTheGraceAreFinished(t *testing.T) {
 }
 
 func TestJobsThatOutlastTheGraceRunElsewhereAtOnce(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	h := newObedient()
 	w := s.run(t, worker.Config{ID: "first", Concurrency: 2, Grace: -1}, h.handle)
 	ids := []job.ID{s.submit(t), s.submit(t)}
@@ -65,7 +67,8 @@ func TestJobsThatOutlastTheGraceRunElsewhereAtOnce(t *testing.T) {
 }
 
 func TestAHandlerThatDoesNotStopIsReported(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	started, leave := make(chan struct{}, 1), make(chan struct{})
 	w := s.run(t, worker.Config{Grace: -1}, func(context.Context, *worker.Job) (any, error) {
 		started <- struct{}{}

@@ -10,7 +10,7 @@ import (
 	"flightline/shared/worker"
 )
 
-// obedient is a handler that runs until its context ends, and what it tells.
+// obedient is a handler that runs until its context ends, and what it reports.
 type obedient struct {
 	started chan *worker.Job
 	causes  chan error
@@ -28,7 +28,8 @@ func (o obedient) handle(ctx context.Context, j *worker.Job) (any, error) {
 }
 
 func TestTheDeadlineEndsTheRun(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	h := newObedient()
 	s.run(t, worker.Config{}, h.handle)
 	id := s.submit(t, timeout(time.Second))
@@ -39,7 +40,8 @@ func TestTheDeadlineEndsTheRun(t *testing.T) {
 }
 
 func TestAHandlerThatIgnoresItsDeadlineKeepsItsSlotAndNothingElse(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	started, leave := make(chan string, 2), make(chan struct{})
 	s.run(t, worker.Config{}, func(_ context.Context, j *worker.Job) (any, error) {
 		started <- j.ID
@@ -59,7 +61,7 @@ func TestAHandlerThatIgnoresItsDeadlineKeepsItsSlotAndNothingElse(t *testing.T) 
 }
 
 func TestACancelReachesTheHandlerWithoutAHeartbeat(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	h := newObedient()
 	s.run(t, worker.Config{}, h.handle)
 	id := s.submit(t)
@@ -78,7 +80,8 @@ func TestACancelReachesTheHandlerWithoutAHeartbeat(t *testing.T) {
 }
 
 func TestTheTTLEndsTheRunAndTheJob(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	h := newObedient()
 	s.run(t, worker.Config{}, h.handle)
 	id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 2 * time.Second })
@@ -91,7 +94,8 @@ func TestTheTTLEndsTheRunAndTheJob(t *testing.T) {
 }
 
 func TestAShorterTTLReachesTheHandler(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	h := newObedient()
 	s.run(t, worker.Config{}, h.handle)
 	id := s.submit(t)

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"flightline/shared/queue"
+	"flightline/shared/chunks"
 )
 
-// Why a handler's context ended, as context.Cause tells. In all these cases
+// Why a handler's context ended, as context.Cause returns. In all these cases
 // the handler's result is dropped.
 var (
 	// ErrCancelled: a caller cancelled the job.
@@ -26,7 +26,7 @@ var (
 	ErrDraining = errors.New("worker: stopping")
 	// ErrChunkTooLarge: Emit was given a value, not a string, of more than
 	// 1 MB. The job is FAILED.
-	ErrChunkTooLarge = queue.ErrChunkTooLarge
+	ErrChunkTooLarge = chunks.ErrTooLarge
 )
 
 // ErrStuck is what Run returns if, some seconds after the grace, a handler has

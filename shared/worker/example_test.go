@@ -27,7 +27,7 @@ func upper(ctx context.Context, j *worker.Job) (any, error) {
 	return map[string]string{"text": strings.ToUpper(in.Text)}, nil
 }
 
-// A worker runs until it is told to stop, and then finishes what it has begun.
+// A worker runs until its context ends, and then finishes what it has begun.
 func ExampleRun() { //nolint:testableexamples // it needs a bus; upper is shown with its output below
 	ctx, stop := process.Signals(context.Background()) // SIGINT and SIGTERM
 	defer stop()

@@ -15,8 +15,8 @@ const (
 	// third of the shortest lease, so that an endpoint's lease may be made
 	// shorter while jobs run.
 	mostBetweenBeats = endpoint.MinLease / 3
-	// beatAgain is the pause after a heartbeat that NATS did not answer.
-	beatAgain = 250 * time.Millisecond
+	// beatRetryDelay is the pause after a heartbeat that NATS did not answer.
+	beatRetryDelay = 250 * time.Millisecond
 )
 
 // heartbeat extends the lease of one run until it is stopped. It begins when
@@ -80,7 +80,7 @@ func (h *heartbeat) stop() {
 }
 
 // beat extends the lease now and from then on until ctx ends, and at once when
-// somebody else changed the record. It tells of moved limits, and ends the run
+// somebody else changed the record. It reports moved limits, and ends the run
 // when the lease is lost. That NATS does not answer ends nothing.
 func (h *heartbeat) beat(ctx context.Context) {
 	next := time.NewTimer(0)
@@ -108,7 +108,7 @@ func (h *heartbeat) beat(ctx context.Context) {
 			return
 		default:
 			h.w.log.DebugContext(ctx, "heartbeat unanswered", "job", h.lease.Job.ID, "err", err)
-			pause = min(h.every, beatAgain)
+			pause = min(h.every, beatRetryDelay)
 		}
 		next.Reset(pause)
 	}

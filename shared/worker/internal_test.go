@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
-	"flightline/shared/queue"
 )
 
 func TestLossOf(t *testing.T) {
@@ -23,7 +23,7 @@ func TestLossOf(t *testing.T) {
 		"taken over":    {&job.Job{Attempt: 1, Status: job.InProgress}, nil, ErrLost},
 		"given up":      {&job.Job{Attempt: 1, Status: job.Failed}, nil, ErrLost},
 		"retried since": {&job.Job{Attempt: 2, Status: job.Cancelled}, nil, ErrLost},
-		"not known":     {nil, queue.ErrUnavailable, ErrLost},
+		"not known":     {nil, bus.ErrUnavailable, ErrLost},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -35,6 +35,7 @@ func TestLossOf(t *testing.T) {
 }
 
 func TestTheFirstLimitEndsTheRun(t *testing.T) {
+	t.Parallel()
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	for name, tt := range map[string]struct {
 		lim  limits
@@ -52,7 +53,8 @@ func TestTheFirstLimitEndsTheRun(t *testing.T) {
 }
 
 func TestPersistEndsWithAFinalErrorOrItsContext(t *testing.T) {
-	away, final := queue.ErrUnavailable, errors.New("final")
+	t.Parallel()
+	away, final := bus.ErrUnavailable, errors.New("final")
 	answers := []error{away, away, final}
 	tries := 0
 	err := persist(t.Context(), known, func() error { tries++; return answers[tries-1] })

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"flightline/shared/bus"
+	"flightline/shared/chunks"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 )
@@ -23,7 +25,7 @@ type Job struct {
 	ID string
 	// Input is the JSON object that the caller submitted.
 	Input json.RawMessage
-	// Webhook is the address that hears of the outcome, or "".
+	// Webhook is the address that is called with the outcome, or "".
 	Webhook string
 
 	// Attempt counts from 1, one more for each retry that a caller asked for.
@@ -77,7 +79,7 @@ func (j *Job) Emit(ctx context.Context, v any) error {
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, queue.ErrChunkTooLarge):
+	case errors.Is(err, chunks.ErrTooLarge):
 		j.end(ErrChunkTooLarge)
 	case errors.Is(err, queue.ErrLost):
 		return ErrLost
@@ -99,7 +101,7 @@ func (j *Job) Progress(ctx context.Context, v any) error {
 	}
 	err = j.lease.Progress(ctx, value)
 	switch {
-	case errors.Is(err, queue.ErrUnavailable):
+	case errors.Is(err, bus.ErrUnavailable):
 		return nil
 	case errors.Is(err, queue.ErrLost):
 		return ErrLost
@@ -120,7 +122,7 @@ func (j Job) String() string { return fmt.Sprintf("job %s attempt %d run %d", j.
 // GoString is String.
 func (j Job) GoString() string { return j.String() }
 
-// LogValue is what String tells, with keys.
+// LogValue has what String has, with keys.
 func (j Job) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("job", j.ID), slog.Int("attempt", j.Attempt), slog.Int("run", j.Run))
 }

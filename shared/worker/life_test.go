@@ -7,12 +7,14 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/shared/worker"
 	"flightline/streams"
 )
 
 func TestAWorkerRegistersWhileItRuns(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	started, leave := make(chan struct{}, 1), make(chan struct{})
 	w := s.run(t, worker.Config{ID: "pod-1", Concurrency: 4, Version: "v1"}, func(context.Context, *worker.Job) (any, error) {
 		started <- struct{}{}
@@ -33,12 +35,12 @@ func TestAWorkerRegistersWhileItRuns(t *testing.T) {
 	}
 	id := s.submit(t)
 	got(t, started, "the job")
-	until(t, "it is running", func() bool {
+	testenv.Eventually(t, "it is running", func() bool {
 		x := list()[0]
 		return x.State == registry.WorkerRunning && len(x.Running) == 1 && x.Running[0] == string(id)
 	})
 	close(leave)
-	until(t, "it is idle again", func() bool { return list()[0].State == registry.WorkerIdle })
+	testenv.Eventually(t, "it is idle again", func() bool { return list()[0].State == registry.WorkerIdle })
 	w.stop()
 	if err := w.wait(); err != nil || len(list()) != 0 {
 		t.Errorf("got %v, %+v, want it gone", err, list())
@@ -46,7 +48,8 @@ func TestAWorkerRegistersWhileItRuns(t *testing.T) {
 }
 
 func TestAWorkerEndsWithItsEndpoint(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	w := s.run(t, worker.Config{}, returns(nil, nil))
 	if err := s.reg.Endpoints.Delete(t.Context(), s.e); err != nil {
 		t.Fatal(err)
@@ -57,7 +60,7 @@ func TestAWorkerEndsWithItsEndpoint(t *testing.T) {
 }
 
 func TestWhatCannotStartSaysWhy(t *testing.T) {
-	s := newSite(t)
+	s := newEnv(t)
 	h := returns(nil, nil)
 	tests := map[string]struct {
 		cfg     worker.Config
@@ -80,7 +83,8 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 }
 
 func TestAConnectionThatIsGivenStaysOpen(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	ctx, stop := context.WithCancel(t.Context())
 	cfg := worker.Config{NC: s.NC, Endpoint: "ep", OnReady: stop}
 	if err := worker.Run(ctx, cfg, returns(nil, nil)); err != nil {

@@ -3,17 +3,21 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/backend"
 	"flightline/shared/worker"
 )
 
 func TestAnOutageOfSeveralLeasesRunsNoJobTwice(t *testing.T) {
+	t.Parallel()
 	const jobs = 50
-	s := newSite(t, brief)
+	s := newEnv(t, brief)
 	var runs atomic.Int32
 	started, early, late := make(chan struct{}, jobs), make(chan struct{}), make(chan struct{})
 	// Two workers, so that one could take over what the other holds.
@@ -42,7 +46,7 @@ func TestAnOutageOfSeveralLeasesRunsNoJobTwice(t *testing.T) {
 	away := time.NewTimer(3 * lease)
 	<-away.C
 	s.Start()
-	until(t, "the early ones are delivered", func() bool {
+	testenv.Eventually(t, "the early ones are delivered", func() bool {
 		stats, err := s.q.Stats(t.Context(), s.e)
 		return err == nil && stats.Running <= jobs/2+1
 	})
@@ -57,9 +61,47 @@ func TestAnOutageOfSeveralLeasesRunsNoJobTwice(t *testing.T) {
 	}
 }
 
+// lines gets the first line of a log that nobody has read yet.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+func TestAWorkerStartsOnceJetStreamAnswers(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	nc := testenv.Connect(t, s.Config())
+	s.Stop()
+	warned := make(lines, 1)
+	log := slog.New(slog.NewTextHandler(warned, nil))
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		ended <- worker.Run(ctx, worker.Config{NC: nc, Endpoint: s.e.ID, Log: log, OnReady: func() { close(ready) }}, newObedient().handle)
+	}()
+	select {
+	case <-warned:
+	case err := <-ended:
+		t.Fatalf("got %v while JetStream was away, want another try", err)
+	}
+	s.Start()
+	got(t, ready, "the start")
+	stop()
+	if err := got(t, ended, "the end"); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestChunksOutlastAnOutage(t *testing.T) {
+	t.Parallel()
 	const chunks = 2000
-	s := newSite(t, brief)
+	s := newEnv(t, brief)
 	tenth := make(chan struct{})
 	s.run(t, worker.Config{}, func(ctx context.Context, j *worker.Job) (any, error) {
 		for i := range chunks {
@@ -82,14 +124,14 @@ func TestChunksOutlastAnOutage(t *testing.T) {
 	<-away.C
 	s.Start()
 	s.wantEnd(t, id, job.Completed, `"all"`, "")
-	got, err := s.q.Chunks(t.Context(), s.e, id, 0, 2*chunks)
-	if err != nil || len(got) != chunks {
-		t.Errorf("got %d chunks, %v, want %d", len(got), err, chunks)
+	if got := backend.Chunks(t, s.q, s.e, id); len(got) != chunks {
+		t.Errorf("got %d chunks, want %d", len(got), chunks)
 	}
 }
 
 func TestALostWorkersJobRunsElsewhere(t *testing.T) {
-	s := newSite(t, brief)
+	t.Parallel()
+	s := newEnv(t, brief)
 	nc := s.Connect(t)
 	taken := make(chan struct{})
 	ctx, stop := context.WithCancel(context.Background())

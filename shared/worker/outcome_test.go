@@ -14,6 +14,8 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/testenv"
+	"flightline/shared/testenv/backend"
 	"flightline/shared/worker"
 )
 
@@ -40,7 +42,7 @@ func TestOutcomeIsWhatTheHandlerMakesOfTheJob(t *testing.T) {
 			job.Failed, ``, "handler panicked: it ended its goroutine",
 		},
 	}
-	s := newSite(t)
+	s := newEnv(t)
 	var mu sync.Mutex
 	handlers := map[string]worker.Handler{}
 	s.run(t, worker.Config{Concurrency: len(tests)}, func(ctx context.Context, j *worker.Job) (any, error) {
@@ -80,7 +82,8 @@ type explosive struct{}
 func (explosive) MarshalJSON() ([]byte, error) { panic("boom") }
 
 func TestAPanicsStackIsInTheLogOnly(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	var log strings.Builder
 	w := s.run(t, worker.Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, panics("secret-4711"))
 	j := s.ended(t, s.submit(t))
@@ -97,7 +100,8 @@ func TestAPanicsStackIsInTheLogOnly(t *testing.T) {
 }
 
 func TestTheHandlerSeesTheJob(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	jobs := make(chan *worker.Job, 1)
 	s.run(t, worker.Config{}, func(_ context.Context, j *worker.Job) (any, error) {
 		jobs <- j
@@ -125,7 +129,8 @@ func TestTheHandlerSeesTheJob(t *testing.T) {
 }
 
 func TestChunksAndProgressReachTheCaller(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	goOn, reported := make(chan struct{}), make(chan struct{})
 	s.run(t, worker.Config{}, func(ctx context.Context, j *worker.Job) (any, error) {
 		for i := range 3 {
@@ -145,16 +150,16 @@ func TestChunksAndProgressReachTheCaller(t *testing.T) {
 	if j, err := s.q.Status(t.Context(), s.e, id); err != nil || string(j.Output) != `"half"` || j.Status != job.InProgress {
 		t.Errorf("got %+v, %v, want progress", j, err)
 	}
-	chunks, err := s.q.Chunks(t.Context(), s.e, id, 0, 10)
-	if err != nil || len(chunks) != 3 || string(chunks[2].Data) != `{"output":2}` {
-		t.Errorf("got chunks %v, %v, want the outputs 0 1 2", chunks, err)
+	if chunks := backend.Chunks(t, s.q, s.e, id); len(chunks) != 3 || string(chunks[2].Data) != `{"output":2}` {
+		t.Errorf("got chunks %v, want the outputs 0 1 2", chunks)
 	}
 	close(goOn)
 	s.wantEnd(t, id, job.Completed, `"done"`, "")
 }
 
 func TestAChunkThatIsTooLargeFailsTheJob(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.run(t, worker.Config{}, func(ctx context.Context, j *worker.Job) (any, error) {
 		err := j.Emit(ctx, []string{strings.Repeat("x", job.MaxChunk)})
 		if !errors.Is(err, worker.ErrChunkTooLarge) || !errors.Is(context.Cause(ctx), worker.ErrChunkTooLarge) {
@@ -166,18 +171,16 @@ func TestAChunkThatIsTooLargeFailsTheJob(t *testing.T) {
 }
 
 func TestAStringThatIsTooLargeIsSplit(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	text := strings.Repeat("é", job.MaxChunk)
 	s.run(t, worker.Config{}, func(ctx context.Context, j *worker.Job) (any, error) {
 		return nil, j.Emit(ctx, text)
 	})
 	id := s.submit(t)
 	s.ended(t, id)
-	chunks, err := s.q.Chunks(t.Context(), s.e, id, 0, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got strings.Builder
+	chunks := backend.Chunks(t, s.q, s.e, id)
 	for _, c := range chunks {
 		var element struct {
 			Output string `json:"output"`
@@ -193,7 +196,8 @@ func TestAStringThatIsTooLargeIsSplit(t *testing.T) {
 }
 
 func TestAnOutputThatIsTooLargeFailsTheJob(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	s.run(t, worker.Config{}, returns(strings.Repeat("x", job.MaxOutput), nil))
 	if j := s.ended(t, s.submit(t)); j.Status != job.Failed || !strings.HasPrefix(j.Error, job.ErrTextOutputTooLarge) {
 		t.Errorf("got %s %q", j.Status, j.Error)
@@ -201,8 +205,9 @@ func TestAnOutputThatIsTooLargeFailsTheJob(t *testing.T) {
 }
 
 func TestConcurrencyIsHowManyJobsRunAtOnce(t *testing.T) {
+	t.Parallel()
 	const slots, jobs = 3, 9
-	s := newSite(t)
+	s := newEnv(t)
 	enter, leave := make(chan struct{}, jobs), make(chan struct{})
 	s.run(t, worker.Config{Concurrency: slots}, func(context.Context, *worker.Job) (any, error) {
 		enter <- struct{}{}
@@ -216,7 +221,7 @@ func TestConcurrencyIsHowManyJobsRunAtOnce(t *testing.T) {
 	for range slots {
 		got(t, enter, "a job in each slot")
 	}
-	until(t, "as many are in progress", func() bool {
+	testenv.Eventually(t, "as many are in progress", func() bool {
 		stats, err := s.q.Stats(t.Context(), s.e)
 		return err == nil && stats == (queue.Stats{Queued: jobs - slots, Running: slots})
 	})

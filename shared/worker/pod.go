@@ -10,9 +10,9 @@ import (
 	"flightline/shared/registry"
 )
 
-// gapAfter is how long the worker may not have been heard of before it makes
+// maxBeatGap is how long the worker may not have been heard of before it makes
 // sure that its pod is not taken for gone: less than a heartbeat lives.
-const gapAfter = 2 * registry.BeatEvery
+const maxBeatGap = 2 * registry.BeatEvery
 
 // podOf is the pod of this worker, with what its machine is.
 func podOf(ctx context.Context, cfg Config, endpoint string, version int, started time.Time) pod.Pod {
@@ -24,7 +24,7 @@ func podOf(ctx context.Context, cfg Config, endpoint string, version int, starte
 	}
 }
 
-// hostOf is what the heartbeat tells of the machine.
+// hostOf is what the heartbeat says of the machine.
 func hostOf(m pod.Machine) registry.Host {
 	return registry.Host{
 		Name: m.Hostname, OS: m.OS, Arch: m.Arch, CPUs: m.CPU.Threads, Version: m.Version,
@@ -34,14 +34,14 @@ func hostOf(m pod.Machine) registry.Host {
 // appear makes the pod's record say that it runs: at the start, and when the
 // worker was not heard of for so long that somebody may have thought it gone.
 func (p *presence) appear(ctx context.Context) {
-	if p.appeared && time.Since(p.heard) < gapAfter {
+	if p.appeared && time.Since(p.heard) < maxBeatGap {
 		return
 	}
 	kept, err := p.pods.Appear(ctx, p.pod, p.pod.Started, p.clock())
 	switch {
 	case err == nil:
 		p.appeared, p.shown, p.looked = true, kept.Driver == "", time.Now()
-		p.heed(kept)
+		p.applyDrain(kept)
 	case errors.Is(err, pod.ErrConflict), errors.Is(err, registry.ErrInvalid):
 		p.appeared, p.shown = true, false // it will not be otherwise
 		p.log.WarnContext(ctx, "no pod of this worker is shown", "err", err)
@@ -58,7 +58,7 @@ func (p *presence) vanish(ctx context.Context) {
 		return
 	}
 	change := "its worker left"
-	if why := p.drainedFor(); why != "" {
+	if why := p.drainReason(); why != "" {
 		change = "its worker was drained, and left: " + why
 	}
 	_, err := p.pods.Move(ctx, p.pod.Endpoint, p.pod.ID, pod.Leave, change, p.clock())

@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/bus/bustest"
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
 func TestAPodThatWasTakenForGoneComesBackAfterASilence(t *testing.T) {
-	b := bustest.New(t)
+	t.Parallel()
+	b := testenv.NewServer(t)
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func TestAPodThatWasTakenForGoneComesBackAfterASilence(t *testing.T) {
 	if got := status(); got != pod.Exited {
 		t.Errorf("got %s, want no look at the record while it is heard", got)
 	}
-	p.heard = p.heard.Add(-gapAfter)
+	p.heard = p.heard.Add(-maxBeatGap)
 	p.beat(t.Context())
 	if got := status(); got != pod.Running {
 		t.Errorf("after a silence: got %s, want RUNNING", got)

@@ -8,7 +8,7 @@ import (
 	"flightline/shared/worker"
 )
 
-func (s *site) pod(t *testing.T, id string) pod.Pod {
+func (s *env) pod(t *testing.T, id string) pod.Pod {
 	t.Helper()
 	p, err := s.reg.Pods.Get(t.Context(), id)
 	if err != nil {
@@ -18,7 +18,8 @@ func (s *site) pod(t *testing.T, id string) pod.Pod {
 }
 
 func TestAWorkersPodIsTrue(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	w := s.run(t, worker.Config{ID: "pod-1", Version: "v1", Command: []string{"serve", "model"}}, returns(nil, nil))
 	p := s.pod(t, "pod-1")
 	if p.Status != pod.Running || p.Endpoint != s.e.ID || p.EndpointVersion != s.e.Version || p.Driver != "" || p.Started.IsZero() {
@@ -48,7 +49,8 @@ func TestAWorkersPodIsTrue(t *testing.T) {
 // Two endpoints may have workers of one id; the second one's end is not the first
 // one's.
 func TestAWorkerDoesNotEndThePodOfAnother(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	now := time.Now().UTC()
 	others := pod.Pod{ID: "pod-1", Endpoint: "other", Status: pod.Running, Created: now, Changed: now}
 	if err := s.reg.Pods.Create(t.Context(), others); err != nil {
@@ -65,7 +67,8 @@ func TestAWorkerDoesNotEndThePodOfAnother(t *testing.T) {
 }
 
 func TestHowAPodOfADriverEndedIsTheDriversToSay(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	now := time.Now().UTC()
 	made := pod.Pod{ID: "pod-1", Endpoint: s.e.ID, Status: pod.Running, Driver: pod.Process, MachineID: "m", Created: now, Changed: now}
 	if err := s.reg.Pods.Create(t.Context(), made); err != nil {

@@ -20,11 +20,11 @@ const (
 	// most 1 s old, and thousands of short jobs a second are not worth
 	// thousands of writes.
 	beatApart = time.Second
-	// beatWithin bounds one registration.
-	beatWithin = 3 * time.Second
+	// beatTimeout bounds one registration.
+	beatTimeout = 3 * time.Second
 )
 
-// presence tells the others that this worker exists and what it does, and
+// presence publishes that this worker exists and what it does, and
 // notices when its endpoint is gone.
 type presence struct {
 	workers   *registry.Workers
@@ -75,7 +75,7 @@ func (p *presence) finished(id job.ID) {
 	p.signal(0)
 }
 
-// signal tells run of a change of state, which there is if that many jobs run
+// signal wakes run at a change of state, which there is if that many jobs run
 // now.
 func (p *presence) signal(jobs int) {
 	if len(p.running) == jobs {
@@ -104,7 +104,7 @@ func (p *presence) run(ctx context.Context) error {
 			return nil
 		case <-apart.C:
 		}
-		p.look(ctx)
+		p.readPod(ctx)
 		select {
 		case <-p.changed:
 		default:
@@ -123,7 +123,7 @@ func (p *presence) run(ctx context.Context) error {
 // beat registers the worker as it is now. That NATS does not answer is no
 // error: the next beat comes soon.
 func (p *presence) beat(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	p.beating.Lock()
 	defer p.beating.Unlock()
@@ -152,7 +152,7 @@ func (p *presence) now() registry.Worker {
 // check returns endpoint.ErrNotFound if the endpoint is known to be gone, or
 // is another one of the same id.
 func (p *presence) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	e, err := p.endpoints.Get(ctx, p.endpoint.ID)
 	if errors.Is(err, endpoint.ErrNotFound) || err == nil && !e.Created.Equal(p.endpoint.Created) {

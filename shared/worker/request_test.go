@@ -8,11 +8,12 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
 	"flightline/shared/worker"
 )
 
 // ask drains a worker by request.
-func (s *site) ask(t *testing.T, id string) {
+func (s *env) ask(t *testing.T, id string) {
 	t.Helper()
 	if _, err := s.reg.Pods.Drain(t.Context(), id, "by request", s.q.Now()); err != nil {
 		t.Fatal(err)
@@ -20,9 +21,9 @@ func (s *site) ask(t *testing.T, id string) {
 }
 
 // obeyed waits until the worker says that it drains.
-func (s *site) obeyed(t *testing.T, id string) {
+func (s *env) obeyed(t *testing.T, id string) {
 	t.Helper()
-	until(t, id+" says that it drains", func() bool {
+	testenv.Eventually(t, id+" says that it drains", func() bool {
 		workers, err := s.reg.Workers.List(t.Context(), s.e.ID)
 		for _, w := range workers {
 			if err == nil && w.ID == id && w.Draining && w.Native {
@@ -34,7 +35,7 @@ func (s *site) obeyed(t *testing.T, id string) {
 }
 
 // left checks that the worker ended in order, and that its pod says why.
-func (s *site) left(t *testing.T, w *running, id string) {
+func (s *env) left(t *testing.T, w *running, id string) {
 	t.Helper()
 	if err := w.wait(); err != nil {
 		t.Errorf("got %v, want a clean end", err)
@@ -46,7 +47,7 @@ func (s *site) left(t *testing.T, w *running, id string) {
 
 func TestAWorkerDrainedByRequestFinishesItsJobAndLeaves(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newEnv(t)
 	started, leave := make(chan struct{}, 1), make(chan struct{})
 	first := s.run(t, worker.Config{ID: "first", Grace: -1}, func(ctx context.Context, _ *worker.Job) (any, error) {
 		started <- struct{}{}
@@ -70,11 +71,11 @@ func TestAWorkerDrainedByRequestFinishesItsJobAndLeaves(t *testing.T) {
 
 func TestAnIdleWorkerThatIsDrainedLeavesAndCanBeStartedAgain(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newEnv(t)
 	w := s.run(t, worker.Config{ID: "w1"}, returns("one", nil))
 	s.ask(t, "w1")
 	s.left(t, w, "w1")
-	until(t, "its registration is gone", func() bool {
+	testenv.Eventually(t, "its registration is gone", func() bool {
 		workers, err := s.reg.Workers.List(t.Context(), s.e.ID)
 		return err == nil && len(workers) == 0
 	})
@@ -87,7 +88,7 @@ func TestAnIdleWorkerThatIsDrainedLeavesAndCanBeStartedAgain(t *testing.T) {
 
 func TestARequestToDrainOutlastsAnOutage(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newEnv(t)
 	started, leave := make(chan struct{}, 1), make(chan struct{})
 	w := s.run(t, worker.Config{ID: "w1"}, func(ctx context.Context, _ *worker.Job) (any, error) {
 		started <- struct{}{}
@@ -100,7 +101,7 @@ func TestARequestToDrainOutlastsAnOutage(t *testing.T) {
 	s.Stop()
 	// Meanwhile somebody thought it gone, as the autoscaler does with the silent.
 	s.Start()
-	until(t, "it is taken for gone", func() bool {
+	testenv.Eventually(t, "it is taken for gone", func() bool {
 		_, err := s.reg.Pods.Move(t.Context(), "w1", pod.Exit, "its worker fell silent", s.q.Now(), nil)
 		return err == nil
 	})
@@ -114,7 +115,7 @@ func TestARequestToDrainOutlastsAnOutage(t *testing.T) {
 
 func TestTheEndOfAWorkerThatDrainsBeginsItsGrace(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newEnv(t)
 	h := newObedient()
 	w := s.run(t, worker.Config{ID: "w1", Grace: -1}, h.handle)
 	id := s.submit(t)
@@ -133,10 +134,10 @@ func TestTheEndOfAWorkerThatDrainsBeginsItsGrace(t *testing.T) {
 	}
 }
 
-// The worker of a driver's pod may be told before it begins.
+// The worker of a driver's pod may be asked to drain before it begins.
 func TestADriversWorkerObeysWhatItWasToldBefore(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newEnv(t)
 	now := s.q.Now().UTC()
 	if err := s.reg.Pods.Create(t.Context(), pod.Pod{
 		ID: "w1", Endpoint: s.e.ID, Status: pod.Running, Driver: pod.Process, Created: now, Changed: now,

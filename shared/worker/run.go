@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// returnWithin is how long a handler may take to notice that the worker
+	// drainReturnTimeout is how long a handler may take to notice that the worker
 	// stops before its job is given back while it still runs.
-	returnWithin = 200 * time.Millisecond
-	// askWhy bounds finding out why a lease was lost.
-	askWhy = 500 * time.Millisecond
+	drainReturnTimeout = 200 * time.Millisecond
+	// lossLookupTimeout bounds finding out why a lease was lost.
+	lossLookupTimeout = 500 * time.Millisecond
 )
 
 // limits are the instants that end a run, in server time.
@@ -36,7 +36,7 @@ func (l limits) first() (time.Time, error) {
 // handler has returned too. jobs ends when the worker gives its jobs up.
 func (w *worker) hold(alive, jobs context.Context, l *queue.Lease) {
 	alive = w.cfg.Tracer.Process(alive, &l.Job)
-	defer telemetry.End(alive, telemetry.Lost) // unless its end was told before
+	defer telemetry.End(alive, telemetry.Lost) // unless its end was recorded before
 	ctx, end := context.WithCancelCause(telemetry.Within(jobs, alive))
 	defer end(nil)
 	w.presence.started(l.Job.ID)
@@ -80,7 +80,7 @@ func (w *worker) await(ctx, alive context.Context, beats *heartbeat, result <-ch
 
 // whyLost gives the loss of a lease its name.
 func (w *worker) whyLost(ctx context.Context, l *queue.Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, askWhy)
+	ctx, cancel := context.WithTimeout(ctx, lossLookupTimeout)
 	defer cancel()
 	now, err := w.q.Status(ctx, w.endpoint, l.Job.ID)
 	return lossOf(&l.Job, now, err)
@@ -108,16 +108,22 @@ func (w *worker) conclude(ctx context.Context, l *queue.Lease, why error, result
 	w.log.DebugContext(ctx, "run ended", "job", l.Job.ID, "why", why)
 	switch {
 	case errors.Is(why, ErrDeadline):
-		w.settle(ctx, l, func() error { return ended(ctx)(l.TimeOut(ctx)) })
+		w.settle(ctx, l, func() error {
+			now, err := l.TimeOut(ctx)
+			return endSpan(ctx, now, err)
+		})
 	case errors.Is(why, ErrChunkTooLarge):
-		w.settle(ctx, l, func() error { return ended(ctx)(l.Fail(ctx, job.ErrTextChunkTooLarge)) })
+		w.settle(ctx, l, func() error {
+			now, err := l.Fail(ctx, job.ErrTextChunkTooLarge)
+			return endSpan(ctx, now, err)
+		})
 	case errors.Is(why, ErrDraining):
 		select {
 		case <-result:
-		case <-time.After(returnWithin):
+		case <-time.After(drainReturnTimeout):
 		}
 		w.settle(ctx, l, func() error {
-			err := l.GiveBack(ctx)
+			err := l.Release(ctx)
 			if err == nil {
 				telemetry.End(ctx, telemetry.GivenBack)
 			}
@@ -130,7 +136,7 @@ func (w *worker) conclude(ctx context.Context, l *queue.Lease, why error, result
 	}
 }
 
-// deliver settles a run with what its handler made of it.
+// deliver stores the outcome of the handler: the job is FAILED or COMPLETED.
 func (w *worker) deliver(ctx context.Context, l *queue.Lease, out outcome) {
 	w.settle(ctx, l, func() error {
 		var now *job.Job
@@ -140,26 +146,27 @@ func (w *worker) deliver(ctx context.Context, l *queue.Lease, out outcome) {
 		} else {
 			now, err = l.Complete(ctx, out.output)
 		}
-		if err == nil {
+		switch {
+		case err == nil && out.failed != "":
+			w.log.InfoContext(ctx, "job failed", "job", l.Job.ID, "error", out.failed)
+		case err == nil:
 			w.log.DebugContext(ctx, "job ended", "job", l.Job.ID, "status", now.Status)
 		}
-		return ended(ctx)(now, err)
+		return endSpan(ctx, now, err)
 	})
 }
 
-// ended ends the span of the run once its outcome is taken.
-func ended(ctx context.Context) func(*job.Job, error) error {
-	return func(now *job.Job, err error) error {
-		if err == nil {
-			telemetry.End(ctx, string(now.Status))
-		}
-		return err
+// endSpan ends the span of the run once its outcome is stored.
+func endSpan(ctx context.Context, now *job.Job, err error) error {
+	if err == nil {
+		telemetry.End(ctx, string(now.Status))
 	}
+	return err
 }
 
 // settle repeats try until it succeeds, the lease is lost, or ctx ends, when
 // the lease runs out and another worker takes over. An answer that cannot be
-// understood is repeated like one that does not come: giving up would throw a
+// understood is repeated like a missing answer: giving up would throw a
 // result away, and the job's deadline ends it in any case.
 func (w *worker) settle(ctx context.Context, l *queue.Lease, try func() error) {
 	err := persist(ctx, func(err error) bool { return errors.Is(err, queue.ErrLost) }, func() error {

@@ -8,9 +8,8 @@ import (
 	"net/url"
 )
 
-// S3Config is the bucket that the caller lends to the job (contract, "S3
-// configuration"). It is a secret: printed and logged it shows its address
-// and bucket only.
+// S3Config is the bucket that the caller lends to the job. It is a secret:
+// printed and logged it shows its address and bucket only.
 type S3Config struct {
 	AccessID     string `json:"accessId"`
 	AccessSecret string `json:"accessSecret"`
@@ -18,8 +17,8 @@ type S3Config struct {
 	EndpointURL  string `json:"endpointUrl"`
 }
 
-// S3Config returns the job's s3Config; false if the caller gave none, or one
-// that is not of that form. Package worker/s3 makes a client of it.
+// S3Config returns the job's s3Config; false if the caller gave none, or gave
+// another form. Package worker/s3 makes a client of it.
 func (j *Job) S3Config() (S3Config, bool) {
 	var c S3Config
 	if len(j.s3) == 0 || json.Unmarshal(j.s3, &c) != nil {

@@ -13,8 +13,9 @@ import (
 )
 
 func TestS3ConfigIsNeverPrinted(t *testing.T) {
+	t.Parallel()
 	const id, hush = "AKIA4711", "hush"
-	s := newSite(t)
+	s := newEnv(t)
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	printed := make(chan string, 1)

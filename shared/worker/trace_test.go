@@ -11,12 +11,14 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/telemetry"
+	"flightline/shared/testenv"
 	"flightline/shared/worker"
 )
 
 // Each end of a run ends its span, with what came of it.
 func TestARunIsASpanUntilItsOutcomeIsTaken(t *testing.T) {
-	s := newSite(t)
+	t.Parallel()
+	s := newEnv(t)
 	recorded := tracetest.NewSpanRecorder()
 	tracer := telemetry.New(sdk.NewTracerProvider(sdk.WithSpanProcessor(recorded)))
 	inside, started := make(chan trace.SpanContext, 1), make(chan struct{}, 1)
@@ -31,7 +33,7 @@ func TestARunIsASpanUntilItsOutcomeIsTaken(t *testing.T) {
 	})
 	outcome := func(id job.ID) (span sdk.ReadOnlySpan, outcome string) {
 		t.Helper()
-		until(t, "the span has ended", func() bool {
+		testenv.Eventually(t, "the span has ended", func() bool {
 			for _, span = range recorded.Ended() {
 				attrs := attribute.NewSet(span.Attributes()...)
 				message, _ := attrs.Value("messaging.message.id")

@@ -19,11 +19,15 @@ import (
 )
 
 const (
-	// settleWithin is how long, after the grace, Run waits for handlers to
+	// settleTimeout is how long, after the grace, Run waits for handlers to
 	// return and for NATS to take their results.
-	settleWithin = 5 * time.Second
+	settleTimeout = 5 * time.Second
 	// farewell bounds taking the worker's registration back.
 	farewell = 2 * time.Second
+	// startTimeout is how long JetStream may be away when a worker starts, and
+	// startAttemptTimeout bounds one attempt.
+	startTimeout        = 2 * time.Minute
+	startAttemptTimeout = 10 * time.Second
 )
 
 // worker runs the jobs of one endpoint.
@@ -49,7 +53,8 @@ type worker struct {
 // It returns at once with ErrConfig, endpoint.ErrNotFound, or an error of
 // bus.Connect if it cannot start; ErrStuck if it cannot stop; and
 // endpoint.ErrNotFound, after an orderly stop, if the endpoint is deleted.
-// An outage of NATS is sat out.
+// An outage of JetStream is waited out: for two minutes at the start, then for as
+// long as it takes.
 func Run(ctx context.Context, cfg Config, h Handler) error {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -63,11 +68,31 @@ func Run(ctx context.Context, cfg Config, h Handler) error {
 		return err
 	}
 	defer hangUp()
-	w, err := bind(ctx, nc, cfg, h)
+	w, err := bindPatiently(ctx, nc, cfg, h)
 	if err != nil {
-		return fmt.Errorf("start worker of endpoint %s: %w", cfg.Endpoint, err)
+		return fmt.Errorf("start worker of endpoint %q: %w", cfg.Endpoint, err)
 	}
 	return w.run(ctx)
+}
+
+// bindPatiently tries again while JetStream does not answer.
+func bindPatiently(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (w *worker, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	known := func(err error) bool {
+		if known(err) && !errors.Is(err, context.DeadlineExceeded) {
+			return true
+		}
+		cfg.Log.WarnContext(ctx, "JetStream is not ready, trying again", "endpoint", cfg.Endpoint, "err", err)
+		return false
+	}
+	err = persist(ctx, known, func() error {
+		attempt, done := context.WithTimeout(ctx, startAttemptTimeout)
+		defer done()
+		w, err = bind(attempt, nc, cfg, h)
+		return err
+	})
+	return w, err
 }
 
 func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, error) {
@@ -109,7 +134,7 @@ func (w *worker) run(ctx context.Context) error {
 				stopTaking(err)
 				return err
 			}
-			return nil // it was told to stop
+			return nil // its context ended
 		})
 	}
 	err := w.work(ctx, alive)
@@ -120,11 +145,11 @@ func (w *worker) run(ctx context.Context) error {
 // work takes and runs jobs until ctx is done, and then drains. alive ends
 // later than any job.
 func (w *worker) work(ctx, alive context.Context) error {
-	taker, err := w.q.Take(alive, w.endpoint, w.cfg.ID, w.cfg.Concurrency)
+	consumer, err := w.q.Consume(alive, w.endpoint, w.cfg.ID, w.cfg.Concurrency)
 	if err != nil {
 		return err
 	}
-	defer taker.Close()
+	defer consumer.Close()
 	jobs, giveUp := context.WithCancelCause(alive)
 	defer giveUp(nil)
 
@@ -132,7 +157,7 @@ func (w *worker) work(ctx, alive context.Context) error {
 	defer enough()
 	var slots sync.WaitGroup
 	for range w.cfg.Concurrency {
-		slots.Go(func() { w.slot(taking, alive, jobs, taker) })
+		slots.Go(func() { w.slot(taking, alive, jobs, consumer) })
 	}
 	w.presence.beat(alive)
 	w.cfg.OnReady()
@@ -141,11 +166,11 @@ func (w *worker) work(ctx, alive context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-w.presence.drained:
-		w.log.InfoContext(ctx, "draining by request", "reason", w.presence.drainedFor())
+		w.log.InfoContext(ctx, "draining by request", "reason", w.presence.drainReason())
 	}
 	enough()
-	taker.Close()
-	defer taker.Wait()
+	consumer.Close()
+	defer consumer.Wait()
 	return w.drain(ctx, &slots, giveUp)
 }
 
@@ -166,7 +191,7 @@ func (w *worker) drain(ctx context.Context, slots *sync.WaitGroup, giveUp contex
 		return nil
 	}
 	giveUp(ErrDraining)
-	if within(empty, settleWithin) {
+	if within(empty, settleTimeout) {
 		return nil
 	}
 	return ErrStuck
@@ -185,10 +210,10 @@ func within(done <-chan struct{}, d time.Duration) bool {
 
 // slot runs one job after the other. It asks with alive, not with taking: a
 // pick-up that is cut off in the middle would look like a lost worker. The
-// taker's end is what stops it.
-func (w *worker) slot(taking, alive, jobs context.Context, taker *queue.Taker) {
+// consumer's end is what stops it.
+func (w *worker) slot(taking, alive, jobs context.Context, consumer *queue.Consumer) {
 	for {
-		lease, err := taker.Next(alive)
+		lease, err := consumer.Next(alive)
 		if err != nil {
 			return
 		}
@@ -196,6 +221,6 @@ func (w *worker) slot(taking, alive, jobs context.Context, taker *queue.Taker) {
 			w.hold(alive, jobs, lease)
 			continue
 		}
-		w.settle(alive, lease, func() error { return lease.GiveBack(alive) }) // picked up while the taker closed
+		w.settle(alive, lease, func() error { return lease.Release(alive) }) // picked up while the consumer closed
 	}
 }

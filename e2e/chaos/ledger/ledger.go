@@ -98,7 +98,7 @@ func Open(path string) (*Reader, error) {
 // Close closes the file.
 func (r *Reader) Close() error { return r.f.Close() }
 
-// Next returns the next entry; ok is false if there is none yet.
+// Next returns the next entry; ok is false if it is not written yet.
 func (r *Reader) Next() (e Entry, ok bool, err error) {
 	part, err := r.r.ReadString('\n')
 	r.rest += part

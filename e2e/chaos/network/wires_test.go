@@ -4,10 +4,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"flightline/shared/testenv/port"
 )
 
 func TestWiresLeadAroundEachNode(t *testing.T) {
-	free, err := FreeAddresses(WireCount(3))
+	free, err := port.Free(WireCount(3))
 	if err != nil {
 		t.Fatal(err)
 	}

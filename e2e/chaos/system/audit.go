@@ -144,7 +144,7 @@ func (r rule) cause(o run, next time.Time, incidents []incident) harm {
 // last fault.
 func (r rule) late(j *job, calm time.Time) []violation {
 	if r.end == 0 || j.accepted.IsZero() || j.ended.IsZero() {
-		return nil // one that has not ended is lost
+		return nil // a job that has not ended is lost
 	}
 	from := j.accepted
 	if calm.After(from) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flightline/e2e/chaos/network"
+	"flightline/shared/testenv/port"
 )
 
 // cluster is three NATS servers and two `flightline serve all`.
@@ -30,7 +31,7 @@ const (
 
 // layOut chooses addresses and writes the configurations.
 func (w *world) layOut() error {
-	addresses, err := network.FreeAddresses(2*clusterNodes + clusterServers + network.WireCount(clusterNodes))
+	addresses, err := port.Free(2*clusterNodes + clusterServers + network.WireCount(clusterNodes))
 	if err != nil {
 		return err
 	}
@@ -146,6 +147,20 @@ func (w *world) clusterWorkers(ctx context.Context, n, slots int) (fleet []*proc
 		err = errors.Join(err, p.says(ctx, "flightline worker ready"))
 	}
 	return fleet, err
+}
+
+// holdRoutes delays all that the nodes send each other by up to d, far less than
+// they need to take one another for dead.
+func (c *cluster) holdRoutes(ctx context.Context, d time.Duration) {
+	for i := range clusterNodes {
+		for j := range i {
+			for _, r := range c.wires.Between(i, j) {
+				r.Cut()
+				defer r.Mend()
+			}
+		}
+	}
+	wait(ctx, d)
 }
 
 // cut separates a node from the others and from those who are not near, for so

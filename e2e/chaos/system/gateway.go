@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"flightline/e2e/chaos/network"
+	"flightline/shared/testenv/port"
 )
 
 // natsEnv are the settings by which another process reaches dev's NATS.
@@ -37,7 +37,7 @@ func (w *world) serve(ctx context.Context, name, program string, roles ...string
 	if err != nil {
 		return nil, "", err
 	}
-	ports, err := network.FreeAddresses(1)
+	ports, err := port.Free(1)
 	if err != nil {
 		return nil, "", err
 	}

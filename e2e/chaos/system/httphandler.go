@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,25 +17,48 @@ import (
 // httpHandler runs jobs for `flightline worker --url`: many more in a second
 // than a command could. Its path names the worker.
 type httpHandler struct {
+	url  string // without the name of a worker
 	book *ledger.File
 	runs atomic.Int64
+
+	mu    sync.Mutex
+	begin map[string]chan struct{} // by worker, closed when its next run begins
 }
 
-// serveHandler starts an httpHandler and returns its address, without the name
-// of a worker.
-func (w *world) serveHandler() (string, error) {
+// serveHandler starts the handler of the workers that start after it.
+func (w *world) serveHandler() error {
 	book, err := ledger.Append(w.ledger())
 	if err != nil {
-		return "", err
+		return err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it returns at once
 	if err != nil {
-		return "", fmt.Errorf("serve jobs: %w", err)
+		return fmt.Errorf("serve jobs: %w", err)
 	}
-	s := &http.Server{Handler: &httpHandler{book: book}, ReadHeaderTimeout: callTimeout}
+	w.jobs = &httpHandler{url: "http://" + l.Addr().String() + "/", book: book, begin: map[string]chan struct{}{}}
+	s := &http.Server{Handler: w.jobs, ReadHeaderTimeout: callTimeout}
 	w.ends.Go(func() { _ = s.Serve(l) }) // until close
 	w.closers = append(w.closers, func() { _ = s.Close() })
-	return "http://" + l.Addr().String() + "/", nil
+	return nil
+}
+
+// nextRun is closed when the worker's next run begins.
+func (h *httpHandler) nextRun(worker string) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.begin[worker] == nil {
+		h.begin[worker] = make(chan struct{})
+	}
+	return h.begin[worker]
+}
+
+func (h *httpHandler) began(worker string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.begin[worker]; c != nil {
+		close(c)
+		delete(h.begin, worker)
+	}
 }
 
 // ServeHTTP runs a job. A run whose worker hangs up has not finished.
@@ -55,6 +79,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	h.began(e.Worker)
 	if !wait(r.Context(), time.Until(j.Input.Until(time.Now()))) {
 		return
 	}

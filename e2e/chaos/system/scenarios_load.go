@@ -3,7 +3,6 @@ package system
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -61,14 +60,16 @@ func rollingStop(ctx context.Context, w *world) error {
 	return rollThrough(ctx, w)
 }
 
-// rollThrough stops each worker of an installation that runs.
-func rollThrough(ctx context.Context, w *world) (err error) {
-	const callers, backlog, tick, every = 32, 1000, 400 * time.Millisecond, 2 * time.Second
+// rollThrough stops each worker of an installation that runs, while jobs are on
+// their way to it: all its slots asked at once, and more jobs wait than they
+// hold.
+func rollThrough(ctx context.Context, w *world) error {
+	const callers, backlog, tick = 32, 1000, 400 * time.Millisecond
 	steps := 12
 	if w.cfg.Short {
 		steps = 6
 	}
-	if w.jobsURL, err = w.serveHandler(); err != nil {
+	if err := w.serveHandler(); err != nil {
 		return err
 	}
 	fleet := make([]*process, fleetSize)
@@ -77,14 +78,17 @@ func rollThrough(ctx context.Context, w *world) (err error) {
 			return err
 		}
 	}
+	loading, endLoad := context.WithCancel(ctx)
+	defer endLoad()
 	load := func() {
-		w.callers.saturate(ctx, callers, backlog, time.Duration(steps)*every, ledger.Input{Milliseconds: 100, Tick: int(tick.Milliseconds())})
+		w.callers.saturate(loading, callers, backlog, ledger.Input{Milliseconds: 100, Tick: int(tick.Milliseconds())})
 	}
 	return w.during(load, func() error {
+		defer endLoad()
 		for i := range steps {
-			// All slots of the worker are free at the tick, and ask for a job.
-			next := time.Now().Add(every).Truncate(tick).Add(between(w.rng, 0, 30*time.Millisecond))
-			wait(ctx, time.Until(next))
+			if err := w.filled(ctx, fleet[i%fleetSize], tick); err != nil {
+				return err
+			}
 			if err := w.replace(ctx, fleet, i%fleetSize, 1+i); err != nil {
 				return err
 			}
@@ -93,12 +97,48 @@ func rollThrough(ctx context.Context, w *world) (err error) {
 	})
 }
 
-// rollSlots is how many jobs a worker of rollThrough runs at once.
-const rollSlots = 64
+// filled waits until a worker begins the first of the jobs that its free slots
+// asked for. All its slots become free at each tick.
+func (w *world) filled(ctx context.Context, p *process, tick time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	const enough = (fleetSize + 1) * rollSlots
+	err := until(ctx, readyTimeout, func() error {
+		if n := w.callers.open.Load(); n < enough {
+			return fmt.Errorf("%d jobs wait or run, want %d", n, enough)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for range 3 { // a new worker's slots become free together at its second tick
+		wait(ctx, time.Until(time.Now().Add(tick).Truncate(tick)))
+		select {
+		case <-w.jobs.nextRun(p.name):
+		case <-ctx.Done():
+			return fmt.Errorf("worker %s begins no job: %w", p.name, ctx.Err())
+		}
+	}
+	return nil
+}
+
+const (
+	// rollSlots is how many jobs a worker of rollThrough runs at once.
+	rollSlots = 64
+	// routeDelay is how long a delivery between nodes takes at most while a worker
+	// is asked to stop.
+	routeDelay = 300 * time.Millisecond
+)
 
 // replace asks a worker to stop and starts another one in its place.
 func (w *world) replace(ctx context.Context, fleet []*process, i, n int) error {
 	old := fleet[i]
+	var held sync.WaitGroup
+	defer held.Wait()
+	if w.cluster != nil { // jobs from another node are on their way for longer than the worker needs to hear
+		held.Go(func() { w.cluster.holdRoutes(ctx, routeDelay) })
+	}
 	if _, err := w.harmWorker(asked, old); err != nil {
 		return err
 	}
@@ -109,11 +149,6 @@ func (w *world) replace(ctx context.Context, fleet []*process, i, n int) error {
 		w.violate(ruleProcess, "%v", err)
 	}
 	return nil
-}
-
-// between draws a duration.
-func between(rng *rand.Rand, least, most time.Duration) time.Duration {
-	return least + time.Duration(rng.Int64N(int64(most-least)+1))
 }
 
 // stopTimeout is how long a worker may take to stop: its grace is 10 s.

@@ -65,7 +65,7 @@ func scalerKill(ctx context.Context, w *world) error {
 }
 
 func scalerRestart(ctx context.Context, w *world) error {
-	if err := w.scaled(ctx, "--fleet-grace", "1s"); err != nil {
+	if err := w.scaled(ctx, "--worker-shutdown-timeout", "1s"); err != nil {
 		return err
 	}
 	gate := w.gate("restart")

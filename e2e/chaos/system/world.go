@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"flightline/e2e/chaos/ledger"
-	"flightline/e2e/chaos/network"
+	"flightline/shared/testenv/port"
 )
 
 // world is one installation and its callers, in a folder and on ports of its
@@ -40,7 +40,7 @@ type world struct {
 	closers   []func()
 	// workerEnv is the environment of workers, on top of the test's.
 	workerEnv []string
-	jobsURL   string // of the handler over HTTP, "" if workers run a command
+	jobs      *httpHandler // nil if workers run a command
 
 	ends    sync.WaitGroup
 	mu      sync.Mutex
@@ -70,7 +70,7 @@ func newWorld(ctx context.Context, cfg Config, s scenario) (*world, error) {
 		cfg: cfg, dir: dir, done: map[string]int{}, book: newBook(s.rule), program: cfg.Binary,
 		rng: rand.New(rand.NewPCG(cfg.Seed, 1)), //nolint:gosec // chance, no secret
 	}
-	ports, err := network.FreeAddresses(2)
+	ports, err := port.Free(2)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (w *world) undamaged() error {
 // endpoint makes the endpoint of the test, as a user does: by the command line.
 func (w *world) endpoint(ctx context.Context, args ...string) error {
 	args = append([]string{
-		"endpoint", "create", endpointName, "--url", "http://" + w.listen, "--api-key", apiKey, "--patience", "1m",
+		"endpoint", "create", endpointName, "--url", "http://" + w.listen, "--api-key", apiKey, "--retry-timeout", "1m",
 		"--lease", w.book.rule.lease.String(),
 	}, args...)
 	_, err := w.output(ctx, w.cfg.Binary, args...)
@@ -194,8 +194,8 @@ func (w *world) beginWorker(name string, slots int) (*process, error) {
 	if w.cluster == nil {
 		args = append(args, "--data", w.data())
 	}
-	if w.jobsURL != "" {
-		return w.start(name, env, w.cfg.Binary, append(args, "--url", w.jobsURL+name)...)
+	if w.jobs != nil {
+		return w.start(name, env, w.cfg.Binary, append(args, "--url", w.jobs.url+name)...)
 	}
 	return w.start(name, env, w.cfg.Binary, append(args, "--", w.cfg.Handler, w.ledger())...)
 }
@@ -241,3 +241,24 @@ func (w *world) close(keep bool) error {
 	}
 	return nil
 }
+
+// begun waits until so many runs have begun.
+func (w *world) begun(ctx context.Context, runs int) error {
+	return until(ctx, readyTimeout, func() error {
+		if n := w.book.runs(); n < runs {
+			return fmt.Errorf("%d runs have begun, want %d", n, runs)
+		}
+		return nil
+	})
+}
+
+// open makes the file that gates wait for.
+func (w *world) open(gate string) error {
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		return fmt.Errorf("open a gate: %w", err)
+	}
+	return nil
+}
+
+// gate is the path of a file for Input.Gate.
+func (w *world) gate(name string) string { return filepath.Join(w.dir, "gate-"+name) }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
 )
 
 // patience bounds every wait for a fact.
@@ -57,7 +58,7 @@ func (r rig) find(t *testing.T, id string) (Instance, bool) {
 func (r rig) ended(t *testing.T, id string) Instance {
 	t.Helper()
 	var x Instance
-	eventually(t, id+" ended", func() bool {
+	testenv.Eventually(t, id+" ended", func() bool {
 		var found bool
 		x, found = r.find(t, id)
 		return found && !x.Running
@@ -71,15 +72,6 @@ func (r rig) stop(t *testing.T, id string, grace time.Duration) {
 	defer cancel()
 	if err := r.driver.Stop(ctx, id, grace); err != nil {
 		t.Fatalf("stop %s: %v", id, err)
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for late := time.Now().Add(patience); !holds(); <-time.After(10 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
 	}
 }
 
@@ -180,7 +172,7 @@ var conform = map[string]func(*testing.T, rig){
 		r.start(t, "p1", "run")
 		x, found := r.find(t, "p1")
 		if !found || !x.Running || x.Code != 0 || x.Reason != "" || x.Started.Before(first.Ended) {
-			t.Errorf("got %+v %v, want it running anew", x, found)
+			t.Errorf("got %+v %v, want it running again", x, found)
 		}
 	},
 	"what does not end in time is killed": func(t *testing.T, r rig) {

@@ -37,7 +37,7 @@ func hangingEngine(fetched chan<- string) http.Handler {
 
 func TestImagesThatTakeLongToFetchKeepNoContainerWaiting(t *testing.T) {
 	t.Parallel()
-	const many = startsAtOnce + 4
+	const many = maxConcurrentStarts + 4
 	fetched := make(chan string, many)
 	engine := httptest.NewServer(hangingEngine(fetched))
 	defer engine.Close()

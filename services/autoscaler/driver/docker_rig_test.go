@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/moby/moby/client"
 
-	"flightline/e2e/need"
+	"flightline/e2e/require"
 )
 
 // image is one of the helper alone, made once and removed with the last test.
@@ -71,7 +71,7 @@ func newDocker(t *testing.T, cfg DockerConfig) *Docker {
 	cfg.Installation = "fltest-" + uuid.NewString()[:8]
 	d := connect(t, cfg)
 	if _, _, err := d.Machine(t.Context()); err != nil {
-		need.Skip(t, "docker", "no engine answers: "+err.Error())
+		require.Skip(t, "docker", "no engine answers: "+err.Error())
 	}
 	if err := importImage(); err != nil {
 		t.Fatal(err)

@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 
@@ -39,7 +43,7 @@ func (d *Docker) Start(ctx context.Context, s Start) error {
 	if err != nil || id == "" {
 		return err
 	}
-	call, cancel := context.WithTimeout(ctx, callWithin)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := d.engine.ContainerStart(call, id, client.ContainerStartOptions{}); err != nil {
 		d.discard(ctx, id)
@@ -48,9 +52,10 @@ func (d *Docker) Start(ctx context.Context, s Start) error {
 	return nil
 }
 
-// clear reports whether the pod runs, and removes its container if it does not.
+// clear reports whether the pod runs, or another one of us is about to start it, and
+// removes its container if neither is so.
 func (d *Docker) clear(ctx context.Context, podID string) (runs bool, err error) {
-	call, cancel := context.WithTimeout(ctx, callWithin)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	found, err := d.engine.ContainerInspect(call, d.container(podID), client.ContainerInspectOptions{})
 	if errdefs.IsNotFound(err) {
@@ -59,15 +64,25 @@ func (d *Docker) clear(ctx context.Context, podID string) (runs bool, err error)
 	if err != nil {
 		return false, explain(ctx, "look for the container of pod "+podID, err)
 	}
-	if state := found.Container.State; state != nil && alive(state.Status) {
+	if state := found.Container.State; state != nil && (alive(state.Status) || isStarting(state.Status, found.Container.Created)) {
 		return true, nil
 	}
 	// By its id: what another one made meanwhile is left alone.
 	_, err = d.engine.ContainerRemove(call, found.Container.ID, client.ContainerRemoveOptions{RemoveVolumes: true})
+	if errdefs.IsConflict(err) { // its maker started it meanwhile, or another one removes it
+		return true, nil
+	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return false, explain(ctx, "remove the ended container of pod "+podID, err)
 	}
 	return false, nil
+}
+
+// isStarting reports whether a container was made, at an instant as the engine
+// writes it, so recently that its maker is about to start it.
+func isStarting(state container.ContainerState, made string) bool {
+	at, err := time.Parse(time.RFC3339Nano, made)
+	return err == nil && state == container.StateCreated && time.Since(at) < createdTimeout
 }
 
 // create makes the container, fetching its image as the policy has it. The id
@@ -95,7 +110,7 @@ func (d *Docker) create(ctx context.Context, body client.ContainerCreateOptions)
 }
 
 func (d *Docker) tryCreate(ctx context.Context, body client.ContainerCreateOptions) (client.ContainerCreateResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return d.engine.ContainerCreate(ctx, body)
 }
@@ -105,7 +120,7 @@ func (d *Docker) tryCreate(ctx context.Context, body client.ContainerCreateOptio
 func (d *Docker) pull(ctx context.Context, image string) error {
 	<-d.turns
 	defer func() { d.turns <- struct{}{} }()
-	call, cancel := context.WithTimeout(ctx, pullWithin)
+	call, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 	d.log.InfoContext(ctx, "image is fetched", "image", image)
 	answer, err := d.engine.ImagePull(call, image, client.ImagePullOptions{})
@@ -123,7 +138,7 @@ func (d *Docker) pull(ctx context.Context, image string) error {
 
 // discard removes a container that could not be started.
 func (d *Docker) discard(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	if _, err := d.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true}); err != nil {
 		d.log.DebugContext(ctx, "container left that could not be started", "container", id, "err", err)
@@ -196,4 +211,81 @@ func (d *Docker) ports(list []string) (network.PortSet, network.PortMap, error) 
 		exposed[p], bindings[p] = struct{}{}, []network.PortBinding{{HostIP: d.publish}}
 	}
 	return exposed, bindings, nil
+}
+
+// MaxPIDs bounds the processes and threads of a container: far above what a
+// worker with many GPUs has, and below what the machine has in all.
+const MaxPIDs = 16384
+
+// sockets by which an engine is reached; who may write to one is root.
+var sockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock"}
+
+// allowed returns a pod.ErrInvalid if the machine does not allow one of the
+// capabilities.
+func (d *Docker) allowed(capabilities []string) error {
+	if slices.Contains(d.cfg.Capabilities, "ALL") {
+		return nil
+	}
+	for _, name := range capabilities {
+		if !slices.Contains(d.cfg.Capabilities, name) {
+			return fmt.Errorf("%w: capability %s is not allowed on this machine; --docker-capabilities allows %s",
+				pod.ErrInvalid, name, orNone(d.cfg.Capabilities))
+		}
+	}
+	return nil
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// mounts are the pod's volumes. It returns a pod.ErrInvalid for a folder that
+// no pod may have.
+func (d *Docker) mounts(s Start) ([]mount.Mount, error) {
+	if s.Volume == "" || s.Spec.VolumePath == "" {
+		return nil, nil
+	}
+	folder, err := d.mountable(s.Volume)
+	if err != nil {
+		return nil, fmt.Errorf("%w: network volume: %w", pod.ErrInvalid, err)
+	}
+	return []mount.Mount{{Type: mount.TypeBind, Source: folder, Target: s.Spec.VolumePath}}, nil
+}
+
+// mountable returns the folder that the path leads to, if a pod may have it: it
+// is directly below the root, also after all links, and holds no socket of an
+// engine. Only the operator writes to the root itself, so what is found here
+// is what the engine mounts.
+func (d *Docker) mountable(volume string) (string, error) {
+	if err := pod.CheckVolumePath(d.cfg.VolumeRoot, volume); err != nil {
+		return "", err
+	}
+	socket, local := strings.CutPrefix(d.cfg.Host, "unix://")
+	if !local {
+		return "", fmt.Errorf("path %q cannot be checked: the engine is not on this machine", volume)
+	}
+	root, err := filepath.EvalSymlinks(d.cfg.VolumeRoot)
+	if err != nil {
+		return "", fmt.Errorf("--volume-root: %w", err)
+	}
+	folder, err := filepath.EvalSymlinks(volume)
+	if err != nil {
+		return "", fmt.Errorf("path: %w", err)
+	}
+	if filepath.Dir(folder) != root || folder == root {
+		return "", fmt.Errorf("path %q leads to %q, which is not directly below %s (--volume-root)", volume, folder, root)
+	}
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("path %q is not a folder", volume)
+	}
+	for _, name := range append(slices.Clip(sockets), socket) {
+		at, err := filepath.EvalSymlinks(name)
+		if err == nil && strings.HasPrefix(at, folder+string(filepath.Separator)) {
+			return "", fmt.Errorf("path %q holds the socket of an engine", volume)
+		}
+	}
+	return folder, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
 )
 
 func dockerRig(d *Docker) rig {
@@ -56,7 +57,7 @@ func TestAContainerIsWhatItsSpecSays(t *testing.T) {
 	if x.PublicIP != "127.0.0.1" || x.PortMappings[8080] == 0 {
 		t.Errorf("got %+v, want port 8080 on loopback", x)
 	}
-	eventually(t, "the port answers", func() bool {
+	testenv.Eventually(t, "the port answers", func() bool {
 		c, err := net.DialTimeout("tcp", net.JoinHostPort(x.PublicIP, strconv.Itoa(x.PortMappings[8080])), time.Second)
 		if err != nil {
 			return false
@@ -117,7 +118,7 @@ func TestStartsByTwoDriversStartOne(t *testing.T) {
 		})
 	}
 	starts.Wait()
-	eventually(t, "it runs", func() bool { x, _ := dockerRig(first).find(t, "p1"); return x.Running })
+	testenv.Eventually(t, "it runs", func() bool { x, _ := dockerRig(first).find(t, "p1"); return x.Running })
 }
 
 func TestAnImageThatIsNotThereIsRefused(t *testing.T) {

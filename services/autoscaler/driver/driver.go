@@ -14,7 +14,7 @@ import (
 // ErrUnavailable means that the engine beneath does not answer now.
 var ErrUnavailable = errors.New("driver: not available")
 
-// Driver runs pods on one machine. All methods bear repeating: what was done
+// Driver runs pods on one machine. All methods may be repeated: what was done
 // already is no error.
 type Driver interface {
 	// Name is what pods call it.
@@ -22,11 +22,11 @@ type Driver interface {
 	// Machine is the id of the machine, the same after a restart, and what it
 	// is. No two drivers that run pods apart have the same id.
 	Machine(ctx context.Context) (id string, machine pod.Machine, err error)
-	// Start makes the pod run. One that runs already is left alone; one that
+	// Start makes the pod run. A pod that runs already is left alone; a pod that
 	// ended is started again.
 	Start(ctx context.Context, start Start) error
 	// Stop asks the pod to end and kills it, with all that it started, when
-	// grace is over. It returns once the pod has ended, or with ctx. One that
+	// grace is over. It returns once the pod has ended, or with ctx. A pod that
 	// never was is no error.
 	Stop(ctx context.Context, podID string, grace time.Duration) error
 	// List returns the pods that run here, and those that ended and were not

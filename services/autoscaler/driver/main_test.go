@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if flag.Arg(0) == "parent" {
-		beParent(flag.Arg(1), flag.Args()[2:])
+	if program := programs[flag.Arg(0)]; program != nil {
+		program(flag.Args()[1:])
 	}
 	goleak.VerifyTestMain(cleaner{m})
 }

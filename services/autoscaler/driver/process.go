@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,14 +33,17 @@ type ProcessConfig struct {
 	// LogBytes bounds what is kept of one pod's output; twice as much may lie
 	// there. 0 means 1 MiB.
 	LogBytes int64
-	// Log hears what goes wrong. nil means silence.
+	// Reaper is the command line that calls RunReaper, to which the mark and the
+	// grace are appended. Empty means that there is no reaper. Linux only.
+	Reaper []string
+	// Log gets what goes wrong. nil means silence.
 	Log *slog.Logger
 }
 
 const (
 	defaultLogBytes = 1 << 20
-	// killedWithin bounds the wait for processes that were sent SIGKILL.
-	killedWithin = 5 * time.Second
+	// killTimeout bounds the wait for processes that were sent SIGKILL.
+	killTimeout = 5 * time.Second
 	// orphanGrace is what processes get to end after this program was killed.
 	orphanGrace = 3 * time.Second
 )
@@ -54,9 +60,10 @@ const (
 // A pod is its command and all that this starts: they share a session, and an
 // environment variable by which they are found if they leave it. When the
 // command ends, the rest is killed. When this program ends, however it ends,
-// its pods end: the kernel tells the command, and a watchman that outlives us
-// by seconds kills what goes on; where there is no watchman (no sh, no /proc)
-// it is done by the next Process of the same folder, before that starts anything.
+// its pods end: the kernel asks the command to, and a reaper that outlives this
+// program by seconds kills what goes on. Where there is no reaper (see
+// ProcessConfig.Reaper) the next Process of the same folder does it, before it
+// starts anything.
 //
 // A pod gets the environment it is started with, and of ours PATH, HOME, LANG
 // and TMPDIR, no more. Limits of its Spec are not enforced, ports not mapped.
@@ -68,7 +75,8 @@ type Process struct {
 	lock    *os.File
 	forks   chan fork
 	forker  sync.WaitGroup
-	watch   *watchman
+	reaping sync.Once // starts reaper with the first pod
+	reaper  *reaper
 
 	looked  sync.Once
 	facts   pod.Machine
@@ -110,7 +118,6 @@ func NewProcess(ctx context.Context, cfg ProcessConfig) (*Process, error) {
 	}
 	p.fleet = p.machine + "." + uuid.NewString()
 	p.forker.Go(p.fork)
-	p.watch = p.newWatchman(ctx)
 	return p, nil
 }
 
@@ -136,7 +143,7 @@ func (p *Process) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	return killMarked(ctx, fleetVariable+"="+p.machine+".", killedWithin)
+	return killMarked(ctx, fleetVariable+"="+p.machine+".", killTimeout)
 }
 
 // fork starts commands from one thread that lives as long as the driver: Linux
@@ -181,7 +188,7 @@ func (p *Process) Close(ctx context.Context) error {
 	p.waiting.Wait()
 	close(p.forks)
 	p.forker.Wait()
-	p.watch.dismiss()
+	p.reaper.dismiss()
 	return p.lock.Close()
 }
 
@@ -193,4 +200,206 @@ func (p *Process) Name() pod.Driver { return pod.Process }
 func (p *Process) Machine(ctx context.Context) (string, pod.Machine, error) {
 	p.looked.Do(func() { p.facts = host.Look(context.WithoutCancel(ctx), p.log) })
 	return p.machine, p.facts, nil
+}
+
+var errClosed = errors.New("driver: closed")
+
+// process is one pod, alive or ended.
+type process struct {
+	cmd  *exec.Cmd     // nil if an earlier life started it
+	done chan struct{} // closed once it ended
+	log  *podLog       // nil if an earlier life started it
+
+	mu     sync.Mutex
+	record record
+}
+
+func ended(r record) *process {
+	x := &process{done: make(chan struct{}), record: r}
+	close(x.done)
+	return x
+}
+
+func (x *process) running() bool {
+	select {
+	case <-x.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Start implements Driver. The command is looked up in our PATH. It returns a
+// pod.ErrInvalid for a command that cannot be run.
+func (p *Process) Start(ctx context.Context, s Start) error {
+	if !pod.ValidID(s.PodID) {
+		return fmt.Errorf("%w: pod id %q", pod.ErrInvalid, s.PodID)
+	}
+	argv := slices.Concat(s.Spec.Entrypoint, s.Spec.Command)
+	if len(argv) == 0 {
+		return fmt.Errorf("%w: pod %s has no command", pod.ErrInvalid, s.PodID)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errClosed
+	}
+	if x := p.pods[s.PodID]; x != nil && x.running() {
+		return nil
+	}
+	p.reaping.Do(func() { p.reaper = p.startReaper(ctx) })
+	x, err := p.launch(context.WithoutCancel(ctx), s, argv)
+	if err != nil {
+		return fmt.Errorf("start pod %s: %w", s.PodID, err)
+	}
+	p.pods[s.PodID] = x
+	return nil
+}
+
+func (p *Process) launch(ctx context.Context, s Start, argv []string) (*process, error) {
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", pod.ErrInvalid, err)
+	}
+	log, err := p.openLog(s.PodID)
+	if err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{
+		Path: path, Args: argv, Env: p.environment(s), Stdout: log.out.w, Stderr: log.err.w, SysProcAttr: leader(),
+	}
+	err = p.start(cmd)
+	log.started()
+	if err != nil {
+		log.close(0)
+		return nil, fmt.Errorf("%w: %w", pod.ErrInvalid, err)
+	}
+	x := &process{cmd: cmd, done: make(chan struct{}), log: log, record: record{
+		PodID: s.PodID, Endpoint: s.Endpoint, Life: s.Life, PID: cmd.Process.Pid, Started: time.Now().UTC(),
+		Birth: birthOf(cmd.Process.Pid), Boot: bootID(),
+	}}
+	if err := p.write(x.record); err != nil {
+		p.log.WarnContext(ctx, "pod not recorded, it is found by its environment", "pod", s.PodID, "err", err)
+	}
+	p.waiting.Go(func() { p.wait(ctx, x) })
+	return x, nil
+}
+
+// environment is that of the pod: what it is started with, where programs and
+// files of this host are, and how its processes are known.
+func (p *Process) environment(s Start) []string {
+	all := map[string]string{}
+	for _, v := range os.Environ() {
+		switch name, value, _ := strings.Cut(v, "="); name {
+		case "PATH", "HOME", "LANG", "TMPDIR":
+			all[name] = value
+		}
+	}
+	maps.Copy(all, s.Env)
+	all[fleetVariable], all[podVariable] = p.fleet, s.PodID
+	env := make([]string, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		env = append(env, name+"="+all[name])
+	}
+	return env
+}
+
+// wait sees to the end of a pod: the rest of it is killed, how it ended kept.
+func (p *Process) wait(ctx context.Context, x *process) {
+	defer close(x.done)
+	pid := x.cmd.Process.Pid
+	awaitExit(pid)
+	killGroup(pid) // before its number is free
+	_ = x.cmd.Wait()
+	marks := []string{fleetVariable + "=" + p.fleet, podVariable + "=" + x.record.PodID}
+	if err := killMarkedAll(ctx, marks, killTimeout); err != nil {
+		p.log.WarnContext(ctx, "processes of a pod that ended go on", "pod", x.record.PodID, "err", err)
+	}
+	x.log.close(logDrainTimeout)
+
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.record.Ended = time.Now().UTC()
+	x.record.Code, x.record.Reason = x.cmd.ProcessState.ExitCode(), x.log.tail()
+	if x.record.Code < 0 { // a signal has no code
+		x.record.Reason = strings.TrimSuffix(x.cmd.ProcessState.String()+": "+x.record.Reason, ": ")
+	}
+	if err := p.write(x.record); err != nil {
+		p.log.WarnContext(ctx, "end of a pod not recorded", "pod", x.record.PodID, "err", err)
+	}
+}
+
+// Stop implements Driver.
+func (p *Process) Stop(ctx context.Context, podID string, grace time.Duration) error {
+	p.mu.Lock()
+	x := p.pods[podID]
+	p.mu.Unlock()
+	if x == nil || !x.running() {
+		return nil
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	stopped := make(chan struct{})
+	p.waiting.Go(func() { // goes on when ctx ends, so that grace is kept
+		defer close(stopped)
+		x.end(late.Done(), p.fleet)
+	})
+	select {
+	case <-stopped:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end asks the pod to end, and kills it when late is closed. It returns when
+// it has ended.
+func (x *process) end(late <-chan struct{}, fleet string) {
+	terminateGroup(x.cmd.Process.Pid, x.done)
+	select {
+	case <-x.done:
+		return
+	case <-late:
+	}
+	for again := time.NewTicker(time.Second); ; {
+		killPod(x.cmd.Process.Pid, []string{fleetVariable + "=" + fleet, podVariable + "=" + x.record.PodID}, x.done)
+		select {
+		case <-x.done:
+			again.Stop()
+			return
+		case <-again.C: // what it forked while we looked
+		}
+	}
+}
+
+// List implements Driver.
+func (p *Process) List(context.Context) ([]Instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]Instance, 0, len(p.pods))
+	for _, id := range slices.Sorted(maps.Keys(p.pods)) {
+		all = append(all, p.pods[id].instance())
+	}
+	return all, nil
+}
+
+func (x *process) instance() Instance {
+	running := x.running()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return Instance{
+		PodID: x.record.PodID, Endpoint: x.record.Endpoint, Life: x.record.Life, Running: running,
+		Code: x.record.Code, Reason: x.record.Reason, Started: x.record.Started, Ended: x.record.Ended,
+	}
+}
+
+// Forget implements Driver. It refuses a pod that runs.
+func (p *Process) Forget(_ context.Context, podID string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x := p.pods[podID]; x != nil && x.running() {
+		return fmt.Errorf("forget pod %s: %w: it runs", podID, pod.ErrConflict)
+	}
+	delete(p.pods, podID)
+	return p.erase(podID)
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"flightline/shared/retry"
 )
 
 // leader makes a command the leader of a session, which the kernel asks to end
@@ -33,7 +35,7 @@ func awaitExit(pid int) {
 	}
 }
 
-// birthOf is when a process began, in ticks since the boot; "" if there is none.
+// birthOf is when a process began, in ticks since the boot; "" if it does not exist.
 func birthOf(pid int) string {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -47,7 +49,7 @@ func birthOf(pid int) string {
 	return fields[19]
 }
 
-// bootID tells this boot from another one.
+// bootID identifies this boot of the machine.
 func bootID() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // "" says that it is unknown
 	return strings.TrimSpace(string(text))
@@ -62,7 +64,7 @@ func killRecorded(r record) {
 }
 
 // killMarked kills every process whose environment has a variable that begins
-// with mark, again and again until there is none.
+// with mark, again and again until none is left.
 func killMarked(ctx context.Context, mark string, within time.Duration) error {
 	return killAll(ctx, within, func(env [][]byte) bool {
 		return slices.ContainsFunc(env, func(v []byte) bool { return bytes.HasPrefix(v, []byte(mark)) })
@@ -83,29 +85,32 @@ func hasAll(env [][]byte, marks []string) bool {
 	return true
 }
 
-func killAll(ctx context.Context, within time.Duration, match func([][]byte) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+func killAll(ctx context.Context, timeout time.Duration, match func([][]byte) bool) error {
+	const interval = 10 * time.Millisecond
+	return awaitNone(ctx, timeout, interval, match, syscall.SIGKILL)
+}
+
+// awaitNone returns nil once no process matches. At each look, one an interval, it
+// sends the signal to those that do; 0 sends nothing.
+func awaitNone(ctx context.Context, timeout, interval time.Duration, match func([][]byte) bool, signal syscall.Signal) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for again := time.NewTicker(10 * time.Millisecond); ; {
+	for {
 		left := matching(match)
 		if len(left) == 0 {
-			again.Stop()
 			return nil
 		}
 		for _, pid := range left {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+			_ = syscall.Kill(pid, signal)
 		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
-			return fmt.Errorf("processes %v go on: %w", left, ctx.Err())
+		if err := retry.Sleep(ctx, interval); err != nil {
+			return fmt.Errorf("processes %v go on: %w", left, err)
 		}
 	}
 }
 
-// matching are the processes with such an environment. One that has ended and
-// is waited for has none.
+// matching are the processes with such an environment. A process that has ended and
+// is waited for has no environment.
 func matching(match func([][]byte) bool) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -4,6 +4,9 @@ package driver
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"time"
 )
 
@@ -30,8 +33,13 @@ func killPod(pid int, _ []string, done <-chan struct{}) {
 	}
 }
 
-type watchman struct{}
+type reaper struct{}
 
-func (p *Process) newWatchman(context.Context) *watchman { return nil }
+func (p *Process) startReaper(context.Context) *reaper { return nil }
 
-func (w *watchman) dismiss() {}
+func (r *reaper) dismiss() {}
+
+// RunReaper returns errors.ErrUnsupported: here it could not find the processes.
+func RunReaper(context.Context, io.Reader, string, time.Duration) error {
+	return fmt.Errorf("driver: reaper: %w", errors.ErrUnsupported)
+}

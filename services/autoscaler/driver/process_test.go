@@ -13,8 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
 )
 
 func newProcess(t *testing.T, cfg ProcessConfig) *Process {
@@ -80,7 +82,7 @@ func TestAPodEndsWithAllThatItStarted(t *testing.T) {
 			r := processRig(t, p)
 			r.start(t, "p1", "spawn")
 			r.start(t, "p2", "run")
-			eventually(t, "three processes", func() bool { return len(living(p.fleet)) == 3 })
+			testenv.Eventually(t, "three processes", func() bool { return len(living(p.fleet)) == 3 })
 			end(t, p, r)
 			r.ended(t, "p1")
 			if x, _ := r.find(t, "p2"); x.Running == (name == "closed") || len(living(p.fleet)) != map[bool]int{true: 1}[x.Running] {
@@ -165,7 +167,7 @@ func TestHowAPodEndedSurvivesARestart(t *testing.T) {
 // beParent is the program that is killed: it starts the pods "p-<argument>"
 // and never ends.
 func beParent(folder string, podArgs []string) {
-	p, err := NewProcess(context.Background(), ProcessConfig{Folder: folder})
+	p, err := NewProcess(context.Background(), ProcessConfig{Folder: folder, Reaper: []string{os.Args[0], "reaper"}})
 	for _, arg := range podArgs[1:] {
 		if err == nil {
 			err = p.Start(context.Background(), Start{PodID: "p-" + arg, Spec: pod.Spec{Command: []string{podArgs[0], arg}}})
@@ -175,7 +177,20 @@ func beParent(folder string, podArgs []string) {
 	select {}
 }
 
-// parent starts a program that runs pods, and kills it.
+// beReaper is the program that ends what the killed one left.
+func beReaper(mark, grace string) {
+	d, err := time.ParseDuration(grace)
+	if err == nil {
+		err = RunReaper(context.Background(), os.Stdin, mark, d)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:forbidigo // it is a program
+	}
+	os.Exit(0) //nolint:forbidigo // it is a program
+}
+
+// killedParent starts a program that runs pods, and kills it.
 func killedParent(t *testing.T, folder string, pods ...string) (fleet string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -195,7 +210,7 @@ func killedParent(t *testing.T, folder string, pods ...string) (fleet string) {
 	if err != nil || len(words) != 3 || words[2] != "<nil>" {
 		t.Fatalf("got %q, %v", line, err)
 	}
-	eventually(t, "the processes", func() bool {
+	testenv.Eventually(t, "the processes", func() bool {
 		return len(living(words[1])) == len(pods)+strings.Count(strings.Join(pods, ""), "spawn")
 	})
 	_ = cmd.Process.Kill()
@@ -205,13 +220,13 @@ func killedParent(t *testing.T, folder string, pods ...string) (fleet string) {
 
 func TestNothingOutlivesAKilledParent(t *testing.T) {
 	fleet := killedParent(t, t.TempDir(), "run", "spawn", "stubborn")
-	eventually(t, "all processes ended", func() bool { return len(living(fleet)) == 0 && !watched(fleet) })
+	testenv.Eventually(t, "all processes ended", func() bool { return len(living(fleet)) == 0 && !hasReaper(fleet) })
 }
 
 func TestWhatAKilledParentLeftIsKilledByTheNext(t *testing.T) {
 	folder := t.TempDir()
 	fleet := killedParent(t, folder, "spawn", "stubborn")
-	p := newProcess(t, ProcessConfig{Folder: folder}) // sooner than the watchman
+	p := newProcess(t, ProcessConfig{Folder: folder}) // sooner than the reaper
 	if left := living(p.machine + "."); len(left) != 0 {
 		t.Errorf("got %v, want none", left)
 	}
@@ -222,17 +237,17 @@ func TestWhatAKilledParentLeftIsKilledByTheNext(t *testing.T) {
 			t.Errorf("got %+v %v, want it ended", x, found)
 		}
 	}
-	eventually(t, "the first one's watchman left", func() bool { return !watched(fleet) })
+	testenv.Eventually(t, "the first one's reaper left", func() bool { return !hasReaper(fleet) })
 	if x, _ := r.find(t, "p1"); !x.Running {
 		t.Errorf("got %+v, want it left alone", x)
 	}
 }
 
-// watched reports whether the fleet still has its watchman.
-func watched(fleet string) bool {
+// hasReaper reports whether the fleet still has its reaper.
+func hasReaper(fleet string) bool {
 	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	return slices.ContainsFunc(names, func(name string) bool {
 		text, _ := os.ReadFile(name)
-		return strings.Contains(string(text), "flightline-watchman\x00"+fleetVariable+"="+fleet)
+		return strings.Contains(string(text), "reaper\x00"+fleetVariable+"="+fleet)
 	})
 }

@@ -27,6 +27,27 @@ type Group struct {
 	next *run // the one that new callers join; nil until there is one
 }
 
+// Groups has a Group for each key. The zero value is ready for use.
+type Groups struct {
+	mu     sync.Mutex
+	groups map[string]*Group
+}
+
+// Of returns the key's Group.
+func (g *Groups) Of(key string) *Group {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	group := g.groups[key]
+	if group == nil {
+		if g.groups == nil {
+			g.groups = map[string]*Group{}
+		}
+		group = NewGroup()
+		g.groups[key] = group
+	}
+	return group
+}
+
 type run struct {
 	done chan struct{} // closed at the end, which makes the others valid
 	err  error

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -86,14 +85,12 @@ func answer(ctx context.Context, sync Func, stream string) string {
 type Remote struct {
 	nc     *nats.Conn
 	prefix string
-
-	mu     sync.Mutex
-	groups map[string]*Group // by stream
+	groups Groups // by stream
 }
 
 // NewRemote returns the barrier that is served at prefix. It sends nothing.
 func NewRemote(nc *nats.Conn, prefix string) *Remote {
-	return &Remote{nc: nc, prefix: prefix, groups: map[string]*Group{}}
+	return &Remote{nc: nc, prefix: prefix}
 }
 
 // Exists asks whether there is a barrier. Nobody there to answer means that
@@ -114,7 +111,7 @@ func (r *Remote) Exists(ctx context.Context) (bool, error) {
 // if there is none any more, and ctx's error or nats.ErrTimeout without an
 // answer in 1.5 s.
 func (r *Remote) Sync(ctx context.Context, stream string) error {
-	return r.group(stream).Do(ctx, func(ctx context.Context) error {
+	return r.groups.Of(stream).Do(ctx, func(ctx context.Context) error {
 		got, err := r.ask(ctx, stream)
 		if err == nil && got != answerDone {
 			err = errors.New(got)
@@ -124,17 +121,6 @@ func (r *Remote) Sync(ctx context.Context, stream string) error {
 		}
 		return nil
 	})
-}
-
-func (r *Remote) group(stream string) *Group {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g := r.groups[stream]
-	if g == nil {
-		g = NewGroup()
-		r.groups[stream] = g
-	}
-	return g
 }
 
 func (r *Remote) ask(ctx context.Context, stream string) (string, error) {

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus/barrier"
-	"flightline/shared/bus/bustest"
+	"flightline/shared/testenv"
 )
 
 const prefix = "durable."
 
 // serve serves the barrier until the test ends or the returned function is
 // called, and returns once it is found.
-func serve(t *testing.T, b *bustest.Bus, sync barrier.Func) (end func()) {
+func serve(t *testing.T, b *testenv.Server, sync barrier.Func) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	nc := b.Connect(t)
@@ -48,7 +48,7 @@ func serve(t *testing.T, b *bustest.Bus, sync barrier.Func) (end func()) {
 }
 
 func TestExists(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	r := barrier.NewRemote(b.NC, prefix)
 	if there, err := r.Exists(t.Context()); there || err != nil {
 		t.Errorf("nobody serves: got %v, %v; want false", there, err)
@@ -72,7 +72,7 @@ func TestExists(t *testing.T) {
 }
 
 func TestSyncGoesThroughNATSAndErrorsComeBack(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	r := barrier.NewRemote(b.NC, prefix)
 	if err := r.Sync(t.Context(), "S"); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("nobody serves: got %v, want ErrNoResponders", err)
@@ -93,7 +93,7 @@ func TestSyncGoesThroughNATSAndErrorsComeBack(t *testing.T) {
 
 func TestWritersOfAProcessShareRequests(t *testing.T) {
 	const writers, each = 64, 20
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	var requests atomic.Int32
 	serve(t, b, func(context.Context, string) error {
 		requests.Add(1)
@@ -121,7 +121,7 @@ func TestWritersOfAProcessShareRequests(t *testing.T) {
 }
 
 func TestStreamsDoNotWaitForEachOther(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	goOn := make(chan struct{})
 	serve(t, b, func(ctx context.Context, stream string) error {
 		if stream == "SLOW" {
@@ -145,7 +145,7 @@ func TestStreamsDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestAWaitEndsWhenTheServerGoes(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	began := make(chan struct{}, 100)
 	serve(t, b, func(ctx context.Context, _ string) error {
 		began <- struct{}{}
@@ -175,7 +175,7 @@ func TestAWaitEndsWhenTheServerGoes(t *testing.T) {
 }
 
 func TestSyncIsBoundByItsContext(t *testing.T) {
-	b := bustest.New(t)
+	b := testenv.NewServer(t)
 	serve(t, b, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
 	r := barrier.NewRemote(b.NC, prefix)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

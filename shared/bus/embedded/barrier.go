@@ -113,7 +113,7 @@ func (b *Barrier) sweep() {
 	}
 }
 
-// forget drops a stream that is gone; one that is made anew starts afresh.
+// forget drops a stream that is gone; a new stream of the name starts afresh.
 func (b *Barrier) forget(stream string, f *streamFiles) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

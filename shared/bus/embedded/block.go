@@ -12,7 +12,7 @@ import (
 )
 
 // A block is a file of records, one behind the other, as nats-server 2.15 writes
-// them. A record is a message, one that was erased, or a tombstone of a message
+// them. A record is a message, an erased message, or a tombstone of a message
 // in any block:
 //
 //	4 bytes   length of the record; the highest bit: it has headers
@@ -57,7 +57,7 @@ type record struct {
 	stored bool
 }
 
-// at reads the record at an offset; ok is false if there is none whose checksum
+// at reads the record at an offset; ok is false without a record whose checksum
 // is right. In a search among garbage, plausible is asked first.
 func (b *block) at(offset int, plausible func(record) bool) (r record, ok bool) {
 	left := b.data[offset:]
@@ -94,7 +94,7 @@ func (b *block) checksum(rec []byte, from, to int) []byte {
 type gap struct {
 	from, to int // offsets
 	// before is the last sequence in front of it, after the first one behind
-	// it; 0 if there is none.
+	// it; 0 without one.
 	before, after uint64
 }
 
@@ -120,7 +120,7 @@ func (b *block) gaps() (found []gap, last uint64) {
 	return found, last
 }
 
-// next is the offset of the next record, the end of the block if there is none.
+// next is the offset of the next record, the end of the block after the last.
 func (b *block) next(offset int, last uint64) int {
 	const ahead = 1 << 40 // far more messages than a block holds
 	oldest, newest := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano(), time.Now().AddDate(10, 0, 0).UnixNano()

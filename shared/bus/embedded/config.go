@@ -1,5 +1,5 @@
 // Package embedded runs a durable NATS JetStream server inside this process.
-// It is the only package that may import nats-server: whoever imports it
+// It is the only package that may import nats-server: an importer
 // links a whole message server.
 //
 // A server is safe unless told otherwise: it listens on no port, and once it
@@ -85,7 +85,7 @@ type Config struct {
 	ServerName string
 	// Cluster makes this server one node of several. nil means alone.
 	Cluster *Cluster
-	// Log hears what the server has to say: its notices as debug lines, its
+	// Log gets what the server logs: its notices as debug lines, its
 	// warnings and errors as such. nil means silence.
 	Log *slog.Logger
 }
@@ -117,6 +117,11 @@ func (c Config) validate() error {
 	return nil
 }
 
+// unbounded is a bound of the store that no disk reaches. The server's own one would be
+// three quarters of what was free at its start: it would refuse writes that the disk
+// takes, and those that make room too, until the next start.
+const unbounded = 1 << 60
+
 func (c Config) options() (*server.Options, error) {
 	if c.File != "" {
 		return c.fileOptions()
@@ -134,6 +139,8 @@ func (c Config) options() (*server.Options, error) {
 		DontListen:   c.Listen == "",
 		NoSigs:       true, // signals belong to package process
 		TLSConfig:    c.TLS,
+
+		JetStreamMaxStore: unbounded,
 	}
 	if c.Listen != "" {
 		var err error

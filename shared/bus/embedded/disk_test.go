@@ -115,13 +115,17 @@ func createStream(t testing.TB, nc *nats.Conn, name string) jetstream.Stream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: name, Subjects: []string{strings.ToLower(name) + ".>"},
-	})
-	if err != nil {
-		t.Fatal(err)
+	for late := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
+		stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: name, Subjects: []string{strings.ToLower(name) + ".>"},
+		})
+		if err == nil {
+			return stream
+		}
+		if time.Now().After(late) { // the files of a deleted stream of this name may go after the answer
+			t.Fatal(err)
+		}
 	}
-	return stream
 }
 
 // put stores a message of size bytes and returns once it is acknowledged.

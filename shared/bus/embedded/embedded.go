@@ -21,12 +21,15 @@ import (
 const jobsAccount = server.DEFAULT_GLOBAL_ACCOUNT
 
 // leaderPoll is the pause between two looks for a leader, which the server
-// tells nobody about.
+// does not announce.
 const leaderPoll = 10 * time.Millisecond
 
 // readyWithin bounds the wait for listeners after the store was recovered,
 // which is all that can take long.
 const readyWithin = 10 * time.Second
+
+// startInterval is the pause between two looks at a start.
+const startInterval = 10 * time.Millisecond
 
 // Server is a running server. Its methods may be called by several
 // goroutines at once.
@@ -81,9 +84,9 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var d *door
+	var d *guestAuthenticator
 	if len(s.cfg.Guests) > 0 {
-		d = newDoor(s.cfg)
+		d = newGuestAuthenticator(s.cfg)
 		opts.CustomClientAuthentication = d
 	}
 	ns, err := server.NewServer(opts)
@@ -98,12 +101,8 @@ func (s *Server) start(ctx context.Context) error {
 		defer close(started)
 		ns.Start()
 	}()
-	select {
-	case <-started:
-	case <-ctx.Done():
-		ns.Shutdown()
-		<-started
-		return ctx.Err()
+	if err := await(ctx, ns, started); err != nil {
+		return err
 	}
 	if d != nil {
 		if err := d.prepare(ns); err != nil {
@@ -111,6 +110,26 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	}
 	return ready(ns, log)
+}
+
+// await returns when the server has started, or was shut down because ctx is done. A
+// Start does not notice a Shutdown that comes before it has reached the store: it
+// would go on, and its server would run for ever.
+func await(ctx context.Context, ns *server.Server, started <-chan struct{}) error {
+	look := time.NewTicker(startInterval)
+	defer look.Stop()
+	for {
+		select {
+		case <-started:
+			return nil
+		case <-look.C:
+			if ctx.Err() != nil && ns.JetStreamEnabled() {
+				ns.Shutdown()
+				<-started
+				return ctx.Err()
+			}
+		}
+	}
 }
 
 // ready returns once the server listens, or with what it found wrong: it opens
@@ -135,7 +154,7 @@ func (s *Server) Damage() []Damage { return s.damage }
 
 // Connect opens a connection that goes over no network. It is the caller's to
 // close, reconnects after a Restart, and is of no use once the server was
-// stopped. The name tells it from others; "" means flightline.
+// stopped. The name distinguishes it from others; "" means flightline.
 func (s *Server) Connect(name string) (*nats.Conn, error) {
 	return bus.Connect(bus.Config{
 		InProcess: s, Name: name, User: s.cfg.User, Password: s.cfg.Password, Log: s.cfg.Log,

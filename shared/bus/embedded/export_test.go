@@ -1,6 +1,9 @@
 package embedded
 
-import "os"
+import (
+	"log/slog"
+	"os"
+)
 
 // SetFsync makes the barrier call fsync instead of (*os.File).Sync.
 func (b *Barrier) SetFsync(fsync func(*os.File) error) { b.fsync = fsync }
@@ -18,4 +21,9 @@ func (b *Barrier) Open() (open, known int) {
 		f.mu.Unlock()
 	}
 	return open, len(b.files)
+}
+
+// NewLogger is the logger that the server gets.
+func NewLogger(log *slog.Logger) interface{ Warnf(format string, v ...any) } {
+	return &logger{log: log}
 }

@@ -14,7 +14,7 @@ import (
 	"flightline/shared/bus/barrier"
 )
 
-// posix tells systems that can fsync a directory, and rename over a file that
+// posix reports whether the system can fsync a directory, and rename over a file that
 // is open.
 const posix = runtime.GOOS != "windows"
 
@@ -123,9 +123,9 @@ func (f *streamFiles) appeared(path string) {
 	}
 }
 
-// syncFile fsyncs one file, and passes over one that was removed. A block
+// syncFile fsyncs one file, and passes over a removed file. A block
 // stays open: it is likely the one that grows, and an error that the kernel
-// met while writing it is told to those who had it open then.
+// met while writing it is reported to those who had it open then.
 func (f *streamFiles) syncFile(path string, now fs.FileInfo, fsync func(*os.File) error) error {
 	file, err := f.openFile(path, now)
 	if errors.Is(err, fs.ErrNotExist) {

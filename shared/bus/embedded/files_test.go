@@ -131,7 +131,7 @@ func TestADeletedStreamIsForgottenAndOneMadeAnewStartsAfresh(t *testing.T) {
 }
 
 // deleteStream deletes S and returns when its files are gone too, which in one
-// of twenty cases is later than the answer. Until then it cannot be made anew.
+// of twenty cases is later than the answer. Until then it cannot be made again.
 func deleteStream(t *testing.T, js jetstream.JetStream, store string) {
 	t.Helper()
 	if err := js.DeleteStream(t.Context(), "S"); err != nil {

@@ -22,21 +22,21 @@ type Guest struct {
 	Requests []string
 }
 
-// door tells guests from the others who may come in.
-type door struct {
+// guestAuthenticator authenticates guests and other clients.
+type guestAuthenticator struct {
 	cfg Config
-	// open is closed once the accounts exist, and accounts not written any more.
-	open     chan struct{}
-	accounts map[string]*server.Account // by guest
+	// accountsReady is closed once the accounts exist, and accounts not written any more.
+	accountsReady chan struct{}
+	accounts      map[string]*server.Account // by guest
 }
 
-func newDoor(cfg Config) *door {
-	return &door{cfg: cfg, open: make(chan struct{}), accounts: map[string]*server.Account{}}
+func newGuestAuthenticator(cfg Config) *guestAuthenticator {
+	return &guestAuthenticator{cfg: cfg, accountsReady: make(chan struct{}), accounts: map[string]*server.Account{}}
 }
 
 // prepare makes the accounts of the guests. That must be after the start: a
 // server with several accounts at its start enables JetStream in none.
-func (d *door) prepare(ns *server.Server) error {
+func (d *guestAuthenticator) prepare(ns *server.Server) error {
 	main := ns.GlobalAccount()
 	for _, guest := range d.cfg.Guests {
 		account, err := ns.RegisterAccount("guest-" + guest.User)
@@ -53,12 +53,12 @@ func (d *door) prepare(ns *server.Server) error {
 		}
 		d.accounts[guest.User] = account
 	}
-	close(d.open)
+	close(d.accountsReady)
 	return nil
 }
 
 // Check implements server.Authentication.
-func (d *door) Check(c server.ClientAuthentication) bool {
+func (d *guestAuthenticator) Check(c server.ClientAuthentication) bool {
 	shown := c.GetOpts()
 	if same(shown.Username, d.cfg.User) && same(shown.Password, d.cfg.Password) {
 		return true
@@ -70,7 +70,7 @@ func (d *door) Check(c server.ClientAuthentication) bool {
 		within, cancel := context.WithTimeout(context.Background(), readyWithin)
 		defer cancel()
 		select {
-		case <-d.open:
+		case <-d.accountsReady:
 		case <-within.Done():
 			return false
 		}

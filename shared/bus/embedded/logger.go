@@ -3,6 +3,7 @@ package embedded
 import (
 	"fmt"
 	"log/slog"
+	"regexp"
 	"sync"
 )
 
@@ -31,11 +32,24 @@ func (l *logger) Noticef(format string, v ...any) {
 // nothing else could be: the advice is for configuration files.
 const plaintext = "Plaintext passwords detected, use nkeys or bcrypt"
 
+// rebuilt matches what the server says when it was killed and reads a stream's index
+// from its blocks again. It loses nothing: the index is written now and then, and what
+// is damaged in the blocks is reported as Damage. Queues lose whole blocks with their
+// jobs; of another stream, a block that is not there stays a warning.
+var rebuilt = regexp.MustCompile(`^Filestore \[[^\]]*\] (` +
+	`Stream state outdated, |Recovering stream state from index errored: prior state file$|` +
+	`(TTL|Message scheduling|Sourcing) state is outdated; )` +
+	`|^Filestore \[(JOBS_[^\]]*|WEBHOOKS)\] Stream state detected prior state, could not locate msg block `)
+
 func (l *logger) Warnf(format string, v ...any) {
-	if format == plaintext {
-		return
+	text := fmt.Sprintf(format, v...)
+	switch {
+	case format == plaintext:
+	case rebuilt.MatchString(text):
+		l.log.Info("nats server", "text", text)
+	default:
+		l.log.Warn("nats server", "text", text)
 	}
-	l.log.Warn("nats server", "text", fmt.Sprintf(format, v...))
 }
 
 func (l *logger) Errorf(format string, v ...any) {

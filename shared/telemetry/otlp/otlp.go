@@ -19,8 +19,8 @@ import (
 	"flightline/shared/telemetry"
 )
 
-// closeWithin bounds sending what is left at the end.
-const closeWithin = 3 * time.Second
+// closeTimeout bounds sending what is left at the end.
+const closeTimeout = 3 * time.Second
 
 // Sender makes spans and sends them. A nil one means that traces are off.
 type Sender struct {
@@ -32,7 +32,7 @@ type Sender struct {
 // Open starts sending as the environment, by name, says. It returns nil if
 // that names no endpoint or switches traces off, and ErrConfig if it makes no
 // sense. service is the name of the process unless OTEL_SERVICE_NAME is set. Log
-// hears of spans that could not be sent. Close the sender.
+// gets spans that could not be sent. Close the sender.
 func Open(ctx context.Context, environment map[string]string, service, version string, log *slog.Logger) (*Sender, error) {
 	s, on, err := settingsOf(environment)
 	if err != nil || !on {
@@ -98,7 +98,7 @@ func (s *Sender) Close(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := s.provider.Shutdown(ctx); err != nil {
 		// The library leaves its sending goroutine behind: end what it sends.

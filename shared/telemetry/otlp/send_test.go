@@ -217,7 +217,7 @@ func TestSpansAreSafeForConcurrentUse(t *testing.T) {
 
 const caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
 
-// What is not recorded costs next to nothing, and everybody hears that it is not.
+// What is not recorded costs next to nothing, and every process knows that it is not.
 func TestAJobOfATraceThatIsNotRecorded(t *testing.T) {
 	for name, c := range map[string]struct {
 		sampler string

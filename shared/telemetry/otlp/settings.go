@@ -34,7 +34,9 @@ type settings struct {
 	parentBased bool
 }
 
-// settingsOf reads the variables. on is false if no endpoint is named, or
+// settingsOf reads the variables. The SDK reads most of them too, but from the
+// process alone, and it ignores a value that makes no sense, which is to end the
+// process here (docs/tracing.md). on is false if no endpoint is named, or
 // traces are switched off.
 func settingsOf(env map[string]string) (s settings, on bool, err error) {
 	endpoint := env[prefixTraces+"ENDPOINT"]

@@ -1,9 +1,0 @@
-package contract
-
-import (
-	"testing"
-
-	"flightline/e2e/site"
-)
-
-func TestMain(m *testing.M) { site.Main(m) }

@@ -1,0 +1,303 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/streams"
+)
+
+var (
+	// ErrNothing means that the server has no Flightline to copy.
+	ErrNothing = errors.New("there is no Flightline on this NATS")
+	// ErrNotEmpty means that there is something where the backup, or what it
+	// holds, is to go.
+	ErrNotEmpty = errors.New("not empty")
+)
+
+// Backup copies all streams and buckets to a new folder while they are in use.
+// It returns ErrNothing, ErrNotEmpty or streams.ErrSchema before anything is
+// written. A folder that an error leaves behind is no backup, and Restore
+// refuses it. version is the program's own.
+func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.Logger) (Manifest, error) {
+	m := Manifest{Format: format, Version: version, Began: time.Now().UTC()}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return m, fmt.Errorf("open jetstream: %w", err)
+	}
+	var found bool
+	if m.Schema, found, err = streams.SchemaOf(ctx, js); err != nil {
+		return m, err
+	}
+	if !found {
+		return m, ErrNothing
+	}
+	if err := streams.CheckSchema(m.Schema); err != nil {
+		return m, err
+	}
+	names, err := ourStreams(ctx, js)
+	if err != nil {
+		return m, err
+	}
+	if err := emptyFolder(dir); err != nil {
+		return m, err
+	}
+	written := new(sums)
+	b := &copying{nc: nc, js: js, dir: dir, written: written, log: log}
+	if m.Streams, err = b.all(ctx, names); err != nil {
+		return m, err
+	}
+	m.Ended = time.Now().UTC()
+	return m, finish(dir, m, written)
+}
+
+// copying is one run of Backup.
+type copying struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	dir     string
+	written *sums
+	log     *slog.Logger
+}
+
+// all copies the streams in their order. What was written to the payloads since
+// their copy is read after all else: outputs that the records refer to.
+func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
+	var done []Copy
+	var payloads []int
+	for _, name := range names {
+		c := Copy{Name: name}
+		err := b.snapshot(ctx, &c)
+		part, _ := streams.PartOf(name)
+		if err == nil && part == streams.PartPayloads {
+			payloads = append(payloads, len(done))
+		} else if err == nil {
+			err = b.copyTail(ctx, &c)
+		}
+		if err != nil && part == streams.PartJobs && deleted(ctx, b.js, name) { // with its endpoint
+			b.log.WarnContext(ctx, "stream was deleted during the backup", "stream", name)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("copy stream %s: %w", name, err)
+		}
+		b.log.InfoContext(ctx, "stream copied", "stream", name, "messages", c.Messages, "bytes", c.Bytes, "later", c.Later)
+		done = append(done, c)
+	}
+	for _, i := range payloads {
+		if err := b.copyTail(ctx, &done[i]); err != nil {
+			return nil, fmt.Errorf("copy stream %s: %w", done[i].Name, err)
+		}
+	}
+	return done, nil
+}
+
+func ourStreams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
+	list := js.StreamNames(ctx)
+	var names []string
+	for name := range list.Name() {
+		names = append(names, name)
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("list streams: %w", err)
+	}
+	return streams.BackupOrder(names), nil
+}
+
+// emptyFolder makes the folder. A folder that exists must be empty.
+func emptyFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("folder %s: %w: each backup needs a folder of its own", dir, ErrNotEmpty)
+	}
+	return nil
+}
+
+// snapshot writes the server's copy of a stream.
+func (b *copying) snapshot(ctx context.Context, c *Copy) error {
+	return writeFile(b.dir, snapshotFile(c.Name), b.written, func(w io.Writer) error {
+		d, size, err := snapshot(ctx, b.nc, c.Name, &reporting{Writer: w, reported: time.Now(), report: func(bytes int64) {
+			b.log.InfoContext(ctx, "copying", "stream", c.Name, "bytes", bytes)
+		}})
+		if err != nil {
+			return err
+		}
+		c.Config, c.State, c.Bytes = d.Config, d.State, size
+		var state struct {
+			Messages uint64 `json:"messages"`
+			LastSeq  uint64 `json:"last_seq"` //nolint:tagliatelle // as NATS spells it
+		}
+		err = json.Unmarshal(c.State, &state)
+		c.Messages, c.last = state.Messages, state.LastSeq
+		return err
+	})
+}
+
+// reporting is a writer that says every progressInterval how much was written.
+type reporting struct {
+	io.Writer
+	report   func(bytes int64)
+	bytes    int64
+	reported time.Time
+}
+
+func (r *reporting) Write(p []byte) (int, error) {
+	n, err := r.Writer.Write(p)
+	r.bytes += int64(n)
+	if time.Since(r.reported) >= progressInterval {
+		r.reported = time.Now()
+		r.report(r.bytes)
+	}
+	return n, err
+}
+
+// copyTail writes what was written to the stream since its state was taken.
+func (b *copying) copyTail(ctx context.Context, c *Copy) error {
+	return writeFile(b.dir, tailFile(c.Name), b.written, func(w io.Writer) (err error) {
+		c.Later, err = copyTail(ctx, b.nc, b.js, c.Name, c.last, w)
+		return err
+	})
+}
+
+// writeFile makes a file of what fill writes and notes its sum.
+func writeFile(dir, name string, written *sums, fill func(io.Writer) error) error {
+	file, err := create(dir, name)
+	if err != nil {
+		return err
+	}
+	err = fill(file)
+	sum, closed := file.close()
+	if err := errors.Join(err, closed); err != nil {
+		return err
+	}
+	written.add(name, sum)
+	return nil
+}
+
+const (
+	// format is the version of the folder's layout.
+	format = 1
+	// manifestFile says what is in the folder, sumsFile what each file's SHA-256
+	// is, as sha256sum -c reads it. It is written last: without it the backup
+	// did not come to its end.
+	manifestFile = "manifest.json"
+	sumsFile     = "SHA256SUMS"
+)
+
+// ErrArchive means that a folder holds no whole, unchanged backup that this
+// program can read.
+var ErrArchive = errors.New("not a good backup")
+
+// Manifest says what a backup holds.
+type Manifest struct {
+	Format int `json:"format"`
+	// Schema is that of the bus (streams.Schema), Version that of the program
+	// that made the backup.
+	Schema  int    `json:"schema"`
+	Version string `json:"version"`
+	// Began and Ended are by the clock of the machine that made it. Jobs that
+	// were accepted before Began are in it.
+	Began   time.Time `json:"began"`
+	Ended   time.Time `json:"ended"`
+	Streams []Copy    `json:"streams"`
+}
+
+// Copy is the copy of one stream.
+type Copy struct {
+	Name string `json:"name"`
+	// Config and State are the server's own, as its API has them.
+	Config json.RawMessage `json:"config"`
+	State  json.RawMessage `json:"state"`
+	// Messages is what State counts, Bytes the size of the copy, Later how many
+	// messages were written meanwhile.
+	Messages uint64 `json:"messages"`
+	Bytes    int64  `json:"bytes"`
+	Later    int    `json:"later"`
+
+	last uint64 // the stream's last sequence when the copy began
+}
+
+func snapshotFile(stream string) string { return stream + ".snapshot" }
+func tailFile(stream string) string     { return stream + ".later" }
+
+// summed is a file that knows its SHA-256 when it is closed.
+type summed struct {
+	file *os.File
+	buf  *bufio.Writer
+	sum  interface {
+		io.Writer
+		Sum([]byte) []byte
+	}
+}
+
+func create(dir, name string) (*summed, error) {
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	s := &summed{file: file, sum: sha256.New()}
+	s.buf = bufio.NewWriterSize(io.MultiWriter(file, s.sum), 1<<20)
+	return s, nil
+}
+
+func (s *summed) Write(p []byte) (int, error) { return s.buf.Write(p) }
+
+// close puts the file on the disk and returns its SHA-256 in hex.
+func (s *summed) close() (string, error) {
+	err := errors.Join(s.buf.Flush(), s.file.Sync(), s.file.Close())
+	return hex.EncodeToString(s.sum.Sum(nil)), err
+}
+
+// sums are the SHA-256 of the files by their names, in the order written.
+type sums struct{ lines []string }
+
+func (s *sums) add(name, sum string) { s.lines = append(s.lines, sum+"  "+name+"\n") }
+
+// finish writes the manifest and then the sums, and puts the folder itself on
+// the disk.
+func finish(dir string, m Manifest, s *sums) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the manifest: %w", err)
+	}
+	for _, f := range []struct{ name, text string }{{manifestFile, string(data) + "\n"}, {sumsFile, ""}} {
+		if f.name == sumsFile {
+			f.text = strings.Join(s.lines, "")
+		}
+		file, err := create(dir, f.name)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(file, f.text)
+		sum, closed := file.close()
+		if err := errors.Join(err, closed); err != nil {
+			return fmt.Errorf("write %s: %w", f.name, err)
+		}
+		s.add(f.name, sum)
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

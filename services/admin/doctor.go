@@ -1,0 +1,378 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/registry"
+	"flightline/shared/storage"
+	"flightline/streams"
+)
+
+// DoctorConfig is what the doctor takes for right.
+type DoctorConfig struct {
+	// Replicas, Partitions and EventsAge are the installation's settings, with
+	// the defaults of streams.Config.
+	Replicas, Partitions int
+	EventsAge            time.Duration
+	// Fix makes streams, consumers and buckets as they should be before it looks.
+	// It takes no copy away from a stream that has more than Replicas.
+	Fix bool
+	// Deep reads every message of every stream, in bounded memory.
+	Deep bool
+	// Sync is the setting of --sync of a dev that is asked: always, group or interval;
+	// "" of another NATS, of which it cannot be known.
+	Sync string
+	// Log gets what was fixed. Required.
+	Log *slog.Logger
+}
+
+func (c DoctorConfig) streams() streams.Config {
+	return streams.Config{Replicas: c.Replicas, Partitions: c.Partitions, EventsAge: c.EventsAge}
+}
+
+// State is how a check came out.
+type State string
+
+// States of a finding.
+const (
+	OK   State = "ok"
+	Warn State = "warn"
+	Fail State = "fail"
+)
+
+// Finding is what a check found.
+type Finding struct {
+	Check string `json:"check"`
+	State State  `json:"state"`
+	Text  string `json:"text"`
+	// Hint is what to do about it, "" if nothing.
+	Hint string `json:"hint,omitempty"`
+}
+
+// Report is all that was found.
+type Report struct {
+	Findings []Finding `json:"findings"`
+}
+
+// Failed reports whether something has to be done.
+func (r Report) Failed() bool {
+	for _, f := range r.Findings {
+		if f.State == Fail {
+			return true
+		}
+	}
+	return false
+}
+
+// within bounds each question that the doctor asks.
+const within = 5 * time.Second
+
+// checker is one run of the doctor.
+type checker struct {
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	cfg    DoctorConfig
+	report Report
+}
+
+func (x *checker) add(check string, state State, text, hint string) {
+	x.report.Findings = append(x.report.Findings, Finding{check, state, text, hint})
+}
+
+// Doctor looks at NATS and at what Flightline keeps there. What is wrong is in
+// the report; an error means that it could not look at all, or that ctx ended
+// while it read: then the report has what was found so far.
+func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error) {
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(within))
+	if err != nil {
+		return Report{}, fmt.Errorf("open jetstream: %w", err)
+	}
+	x := &checker{nc: nc, js: js, cfg: cfg}
+	x.server()
+	if !x.account(ctx) || !x.schema(ctx) {
+		return x.report, nil
+	}
+	if cfg.Fix {
+		if err := x.fix(ctx); err != nil {
+			x.add("fix", Fail, err.Error(), "")
+		}
+	}
+	endpoints, err := x.endpoints(ctx)
+	x.clock(ctx)
+	infos := x.streams(ctx, endpoints)
+	switch {
+	case err != nil:
+		x.add("endpoints", Fail, err.Error(), "no queue was looked at: run the doctor again, or look at "+streams.Bucket(streams.BucketEndpoints))
+	case infos != nil:
+		x.queues(infos, endpoints)
+	}
+	x.instances(ctx)
+	x.permissions(ctx)
+	if cfg.Deep && infos != nil {
+		err = x.deep(ctx, infos)
+		return x.report, err
+	}
+	return x.report, nil
+}
+
+// fix makes the shared streams, and those of the endpoints if they are known, as
+// they should be.
+func (x *checker) fix(ctx context.Context) error {
+	if err := streams.Apply(ctx, x.js, x.cfg.streams()); err != nil {
+		return err
+	}
+	endpoints, err := x.endpoints(ctx)
+	if err != nil {
+		return fmt.Errorf("the queues were left as they are: %w", err)
+	}
+	for _, e := range endpoints {
+		if err := streams.ApplyEndpoint(ctx, x.js, x.cfg.streams(), e); err != nil {
+			return err
+		}
+	}
+	x.cfg.Log.InfoContext(ctx, "streams, consumers and buckets applied", "endpoints", len(endpoints))
+	return nil
+}
+
+// endpoints are those that exist, also those that are being deleted.
+func (x *checker) endpoints(ctx context.Context) ([]endpoint.Endpoint, error) {
+	table, err := registry.OpenTable[endpoint.Endpoint](ctx, x.js, streams.BucketEndpoints)
+	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return table.List(ctx)
+}
+
+const (
+	// maxAssets is how many streams and consumers with several copies one server
+	// should have, by what NATS's maintainers say: each is a raft group.
+	maxAssets = 2000
+	// assetsPerEndpoint is a queue and its two consumers.
+	assetsPerEndpoint = 3
+)
+
+// assetsOf counts the raft groups of the server that has most of them: streams
+// with several copies, and their consumers, which lie on the same servers.
+func assetsOf(there map[string]*jetstream.StreamInfo) int {
+	on, most := map[string]int{}, 0
+	for _, info := range there {
+		if info.Config.Replicas <= 1 || info.Cluster == nil {
+			continue
+		}
+		servers := []string{info.Cluster.Leader}
+		for _, peer := range info.Cluster.Replicas {
+			servers = append(servers, peer.Name)
+		}
+		for _, name := range servers {
+			on[name] += 1 + info.State.Consumers
+			most = max(most, on[name])
+		}
+	}
+	return most
+}
+
+// crowded judges the number of raft groups of a server.
+func crowded(assets int) (state State, text, hint string) {
+	text = fmt.Sprintf("%d of %d streams and consumers that a server should have with copies", assets, maxAssets)
+	if assets*10 < maxAssets*8 {
+		return OK, text, ""
+	}
+	return Warn, text, fmt.Sprintf("each endpoint takes %d, so about 650 endpoints fit on three servers: delete some, or use more servers or a second NATS", assetsPerEndpoint)
+}
+
+// stores looks for streams that refuse writes since one failed.
+func (x *checker) stores(ctx context.Context, there map[string]*jetstream.StreamInfo) {
+	asked, failures := 0, 0
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		if _, ours := streams.PartOf(name); !ours {
+			continue
+		}
+		asking, cancel := context.WithTimeout(ctx, within)
+		failed, err := storage.Check(asking, x.nc, name)
+		cancel()
+		if err != nil {
+			x.add("stores", Warn, err.Error(), "let this user ask on "+bus.StreamPurge(name))
+			return
+		}
+		asked++
+		if failed != nil {
+			failures++
+			x.add("store of "+name, Fail, "it refuses all writes since one failed: "+failed.Reason,
+				"see that the disk of NATS takes writes, then restart NATS; flightline dev restarts its own by itself")
+		}
+	}
+	if failures == 0 {
+		x.add("stores", OK, fmt.Sprintf("none of %d streams and buckets refuses writes", asked), "")
+	}
+}
+
+// byDoctor is what to do where something is missing or differs.
+const byDoctor = "doctor --fix, with the same --replicas, --partitions and --events-retention as serve"
+
+// streams compares what there is with what should be, and returns what there is,
+// nil if it cannot be known.
+func (x *checker) streams(ctx context.Context, endpoints []endpoint.Endpoint) map[string]*jetstream.StreamInfo {
+	there := map[string]*jetstream.StreamInfo{}
+	list := x.js.ListStreams(ctx)
+	for info := range list.Info() {
+		there[info.Config.Name] = info
+	}
+	if err := list.Err(); err != nil {
+		x.add("streams", Fail, err.Error(), "let this user ask for $JS.API.STREAM.LIST")
+		return nil
+	}
+	x.durability(there)
+	if assets := assetsOf(there); assets > 0 {
+		state, text, hint := crowded(assets)
+		x.add("raft groups", state, text, hint)
+	}
+	before := len(x.report.Findings)
+	wanted := streams.AllWanted(x.cfg.streams(), endpoints)
+	for _, w := range wanted {
+		got := there[w.Config.Name]
+		if got == nil {
+			text, hint := missingStream(w.Config.Name)
+			x.add("stream "+w.Config.Name, Fail, text, hint)
+			continue
+		}
+		if diff := streams.Differences(w.Config, got.Config); len(diff) > 0 {
+			x.add("stream "+w.Config.Name, Warn, strings.Join(diff, "; "), byDoctor)
+		}
+		x.consumers(ctx, w)
+		x.replicas(got)
+		x.recovered(got)
+	}
+	if len(x.report.Findings) == before {
+		x.add("streams", OK, fmt.Sprintf("%d streams and buckets are as they should be", len(wanted)), "")
+	}
+	x.stores(ctx, there)
+	return there
+}
+
+// missingStream says what it means that a stream is missing, and what to do.
+func missingStream(name string) (text, hint string) {
+	if _, queue := streams.EndpointOfQueue(name); queue {
+		return "missing or unreadable: calls that need this queue are refused, its jobs are kept as they are",
+			"look for '" + name + "' in the log of NATS and for its files; then " + byDoctor + ": what its files hold comes back, else the jobs that waited are gone"
+	}
+	return "missing", byDoctor
+}
+
+// lossShown is how long the loss of a queue is shown: no job of then is left after it.
+const lossShown = job.MaxTTL + time.Hour
+
+// recovered looks for a queue that lost messages.
+func (x *checker) recovered(info *jetstream.StreamInfo) {
+	if at := streams.Recovered(info.Config.Metadata); time.Since(at) < lossShown {
+		x.add("stream "+info.Config.Name, Warn, "it was lost or damaged: found "+at.UTC().Format(time.RFC3339),
+			"jobs that waited then may be gone: see the log of control, or of dev; this line ends after "+lossShown.String())
+	}
+}
+
+func (x *checker) consumers(ctx context.Context, w streams.Wanted) {
+	for _, want := range w.Consumers {
+		name := fmt.Sprintf("consumer %s of %s", want.Durable, w.Config.Name)
+		got, err := x.js.Consumer(ctx, w.Config.Name, want.Durable)
+		switch {
+		case notFound(err):
+			x.add(name, Fail, "missing: nothing is handed out", byDoctor)
+		case err != nil:
+			x.add(name, Fail, err.Error(), "")
+		default:
+			if diff := streams.ConsumerDifferences(want, got.CachedInfo().Config); len(diff) > 0 {
+				x.add(name, Warn, strings.Join(diff, "; "), byDoctor)
+			}
+		}
+	}
+}
+
+// replicas looks for copies that are away or behind.
+func (x *checker) replicas(info *jetstream.StreamInfo) {
+	if info.Cluster == nil || info.Config.Replicas <= 1 {
+		return
+	}
+	if info.Cluster.Leader == "" {
+		x.add("stream "+info.Config.Name, Fail, "no leader", "two of its three servers must run")
+	}
+	for _, peer := range info.Cluster.Replicas {
+		switch {
+		case peer.Offline:
+			x.add("stream "+info.Config.Name, Fail, "the copy on "+peer.Name+" is offline",
+				"look at that server: it is away, or has switched JetStream off after a full disk until it is restarted")
+		case !peer.Current:
+			x.add("stream "+info.Config.Name, Warn, fmt.Sprintf("the copy on %s is not current (%d behind)", peer.Name, peer.Lag), "look at that server")
+		}
+	}
+}
+
+// queues looks for endpoints and queues that lack each other.
+func (x *checker) queues(there map[string]*jetstream.StreamInfo, endpoints []endpoint.Endpoint) {
+	known := map[string]bool{}
+	for _, e := range endpoints {
+		known[streams.Jobs(e.ID)] = true
+		if e.Partition >= max(1, x.cfg.Partitions) {
+			x.add("endpoint "+e.ID, Warn, fmt.Sprintf("it is in partition %d", e.Partition), fmt.Sprintf("give doctor and serve --partitions %d or more", e.Partition+1))
+		}
+	}
+	var lost []string
+	for name := range there {
+		if part, ours := streams.PartOf(name); ours && part == streams.PartJobs && !known[name] {
+			lost = append(lost, name)
+		}
+	}
+	slices.Sort(lost)
+	for _, name := range lost {
+		x.add("queue "+name, Warn, fmt.Sprintf("it has %d messages and no endpoint", there[name].State.Msgs), "make the endpoint again, or delete the stream")
+	}
+	if len(lost) == 0 {
+		x.add("endpoints", OK, fmt.Sprintf("%d endpoints, no queue without one", len(endpoints)), "")
+	}
+}
+
+// maxSilence is how old a heartbeat may be; the bucket forgets older ones.
+const maxSilence = 3 * registry.BeatEvery
+
+// instances looks at who beats. The bucket forgets those that do not.
+func (x *checker) instances(ctx context.Context) {
+	kv, err := x.js.KeyValue(ctx, streams.BucketInstances)
+	if err != nil {
+		return // told as a missing stream
+	}
+	keys, err := kv.ListKeys(ctx)
+	if err != nil {
+		x.add("instances", Warn, err.Error(), "")
+		return
+	}
+	alive, stale := 0, 0
+	for key := range keys.Keys() {
+		entry, err := kv.Get(ctx, key)
+		switch {
+		case err != nil: // gone since
+		case time.Since(entry.Created()) > maxSilence+maxClockOffset:
+			stale++
+		default:
+			alive++
+		}
+	}
+	if stale > 0 {
+		x.add("instances", Warn, fmt.Sprintf("%d beat, %d do not and are still listed", alive, stale), "the max age of "+streams.Bucket(streams.BucketInstances)+" or a clock is wrong")
+		return
+	}
+	x.add("instances", OK, fmt.Sprintf("%d instances of api and gateway beat", alive), "")
+}

@@ -1,0 +1,52 @@
+package admin
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAged(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]State{
+		"2.9.25": Fail, "2.13.9": Fail, "2.14.0-RC.1": Warn, "2.14.0": Warn, "2.15.1": Warn, "2.15.2": OK, "2.15.3-beta": OK, "2.16.0": OK, "3.0.0": OK, "dev": OK,
+	} {
+		if got, hint := aged(version); got != want || (hint == "") != (want == OK) {
+			t.Errorf("%s: got %s with the hint %q, want %s", version, got, hint, want)
+		}
+	}
+}
+
+func TestApart(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		offset, trip time.Duration
+		want         State
+	}{
+		{0, 0, OK},
+		{time.Second, 0, OK},
+		{1100 * time.Millisecond, 0, Warn},
+		{-1100 * time.Millisecond, 0, Warn},
+		{1100 * time.Millisecond, 200 * time.Millisecond, OK}, // it is not known so exactly
+		{-time.Hour, 200 * time.Millisecond, Warn},
+	} {
+		if got := apart(test.offset, test.trip); got != test.want {
+			t.Errorf("%v in a trip of %v: got %s, want %s", test.offset, test.trip, got, test.want)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	const mb = 1 << 20
+	for _, test := range []struct {
+		used  uint64
+		limit int64
+		want  State
+	}{
+		{mb, -1, OK}, {mb, 0, OK}, {70 * mb, 100 * mb, OK}, {80 * mb, 100 * mb, Warn}, {94 * mb, 100 * mb, Warn}, {95 * mb, 100 * mb, Fail}, {200 * mb, 100 * mb, Fail},
+	} {
+		if got, text := usage(test.used, test.limit); got != test.want {
+			t.Errorf("%d of %d: got %s %q, want %s", test.used, test.limit, got, text, test.want)
+		}
+	}
+}

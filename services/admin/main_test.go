@@ -1,0 +1,14 @@
+package admin_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"flightline/shared/testenv"
+)
+
+func TestMain(m *testing.M) {
+	testenv.SetParallel(3)
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,171 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/streams"
+)
+
+// RestoreConfig is what may differ from the installation that was copied.
+type RestoreConfig struct {
+	// Replicas is 1 on a single node and 3 in a cluster. 0 means as it was.
+	Replicas int
+	// Log gets a line for each stream. Required.
+	Log *slog.Logger
+}
+
+// Restore brings a backup back to a NATS on which there is no Flightline, and
+// none is running: it reads all of the backup first, and refuses it whole with
+// ErrArchive or streams.ErrSchema, and a server that has any of the streams with
+// ErrNotEmpty. What an error leaves half done it removes again.
+func Restore(ctx context.Context, nc *nats.Conn, dir string, cfg RestoreConfig) (Manifest, error) {
+	m, err := Verify(ctx, dir)
+	if ctx.Err() != nil {
+		return m, fmt.Errorf("read the backup: %w", ctx.Err())
+	}
+	if err != nil {
+		return m, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return m, fmt.Errorf("open jetstream: %w", err)
+	}
+	there, err := ourStreams(ctx, js)
+	if err != nil {
+		return m, err
+	}
+	if len(there) > 0 {
+		return m, fmt.Errorf("this NATS has %s: %w: restore to one on which Flightline has not been started yet", strings.Join(there, ", "), ErrNotEmpty)
+	}
+	// The bucket without which nothing starts comes last.
+	first := streams.Bucket(streams.BucketEndpoints)
+	slices.SortStableFunc(m.Streams, func(a, b Copy) int { return btoi(a.Name == first) - btoi(b.Name == first) })
+	for i, c := range m.Streams {
+		written, err := restoreStream(ctx, nc, js, dir, c, cfg.Replicas)
+		if err != nil {
+			err = fmt.Errorf("restore stream %s: %w", c.Name, err)
+			return m, errors.Join(err, undo(ctx, js, m.Streams[:i+1]))
+		}
+		cfg.Log.InfoContext(ctx, "stream restored", "stream", c.Name, "messages", c.Messages, "later", written)
+	}
+	return m, nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// undoTimeout bounds the removal of what was restored after an interrupt, which
+// is to end the program within a second.
+const undoTimeout = 700 * time.Millisecond
+
+// undo removes the streams that were restored; there were none before. Its error
+// names those that may be left.
+func undo(ctx context.Context, js jetstream.JetStream, done []Copy) error {
+	interrupted := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx)
+	if interrupted {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, undoTimeout)
+		defer cancel()
+	}
+	var left []string
+	for _, c := range done {
+		if err := js.DeleteStream(ctx, c.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			left = append(left, c.Name)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return fmt.Errorf("these streams may be left, remove them before the next restore: %s", strings.Join(left, ", "))
+}
+
+func restoreStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, dir string, c Copy, replicas int) (int, error) {
+	config, err := withReplicas(c.Config, replicas)
+	if err != nil {
+		return 0, err
+	}
+	file, _, err := openPlain(dir, snapshotFile(c.Name))
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	if err := restoreSnapshot(ctx, nc, c.Name, described{config, c.State}, file); err != nil {
+		return 0, err
+	}
+	if err := resume(ctx, js, c.Name); err != nil {
+		return 0, err
+	}
+	rest, _, err := openPlain(dir, tailFile(c.Name))
+	if err != nil {
+		return 0, err
+	}
+	defer rest.Close() //nolint:errcheck // it was only read
+	return replay(ctx, js, c.Name, rest)
+}
+
+// withReplicas is the configuration with another number of replicas, all else
+// being as the server had it.
+func withReplicas(config json.RawMessage, replicas int) (json.RawMessage, error) {
+	if replicas == 0 {
+		return config, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(config, &fields); err != nil {
+		return nil, fmt.Errorf("%w: config: %w", ErrArchive, err)
+	}
+	fields["num_replicas"] = json.RawMessage(fmt.Sprint(replicas))
+	return json.Marshal(fields)
+}
+
+// resume sets the consumers of a restored stream to where they are safe: the
+// server copies them after the messages, so they may believe to have handed out
+// what is not there yet, or was not acknowledged then. In a work queue each
+// message is handed out again, as its record decides what becomes of it;
+// elsewhere what comes after the last acknowledgement is.
+func resume(ctx context.Context, js jetstream.JetStream, stream string) error {
+	s, err := settled(ctx, js, stream)
+	if err != nil {
+		return err
+	}
+	list := s.ListConsumers(ctx)
+	var all []*jetstream.ConsumerInfo
+	for info := range list.Info() {
+		all = append(all, info)
+	}
+	if err := list.Err(); err != nil {
+		return err
+	}
+	state := s.CachedInfo().State
+	for _, info := range all {
+		var err error
+		switch {
+		case info.Config.Durable == "":
+			err = s.DeleteConsumer(ctx, info.Name) // its reader is gone
+		case s.CachedInfo().Config.Retention == jetstream.WorkQueuePolicy:
+			// To delete it and make it again can fail: the server (2.15) may still be
+			// writing the file of the first, and takes away that of the second.
+			_, err = s.ResetConsumerToSequence(ctx, info.Name, 1)
+		default:
+			_, err = s.ResetConsumerToSequence(ctx, info.Name, max(1, min(info.AckFloor.Stream, state.LastSeq)+1))
+		}
+		if err != nil {
+			return fmt.Errorf("set consumer %s back: %w", info.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"flightline/services/admin"
+	"flightline/services/cli"
+	"flightline/shared/bus"
+	"flightline/shared/terminal"
+)
+
+// OperateConfig is what the commands of an operator may be given. Without an
+// address they go to the running dev.
+type OperateConfig struct {
+	NATS
+	Data      string `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"data folder of the running dev, whose NATS is meant if no address is given"`
+	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+}
+
+// RestoreConfig are the settings of `flightline restore`.
+type RestoreConfig struct {
+	OperateConfig
+	Replicas int `flag:"replicas" env:"FLIGHTLINE_REPLICAS" help:"copies of each stream: 1 on one NATS server, 3 in a cluster; as they were unless it is given"`
+}
+
+// DoctorConfig are the settings of `flightline doctor`.
+type DoctorConfig struct {
+	OperateConfig
+	Replicas   int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream that there should be; the same as for serve"`
+	Partitions int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"partitions that there should be; the same as for serve"`
+	EventsAge  time.Duration `flag:"events-retention" env:"FLIGHTLINE_EVENTS_RETENTION" old:"events-age" envDefault:"168h" help:"how long events should be kept; the same as for serve"`
+	Deep       bool          `flag:"deep" env:"FLIGHTLINE_DOCTOR_DEEP" help:"read every message of every stream too, and say what is damaged; it changes nothing"`
+	Fix        bool          `flag:"fix" env:"FLIGHTLINE_DOCTOR_FIX" help:"make streams, consumers and buckets as they should be"`
+}
+
+// OperateCommands are backup, restore and doctor.
+func OperateCommands(environment map[string]string, version string) []*cobra.Command {
+	return []*cobra.Command{backupCommand(environment, version), restoreCommand(environment), doctorCommand(environment)}
+}
+
+func backupCommand(environment map[string]string, version string) *cobra.Command {
+	cfg := new(OperateConfig)
+	c := &cobra.Command{
+		Use: "backup DIR", Short: "Copy all jobs, endpoints and keys to a new folder, while all runs", Args: cobra.ExactArgs(1),
+		Long: "Copy all streams and buckets to a new folder, while all runs. Every job that was\n" +
+			"accepted before the backup began is in it. The folder holds secrets: the hashes\n" +
+			"of API keys, webhook secrets, and what jobs were given.",
+	}
+	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
+		return cfg.with(cmd, "backup", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
+			m, err := admin.Backup(ctx, nc, args[0], version, log)
+			if err != nil {
+				return err
+			}
+			return reportBackup(cmd.OutOrStdout(), "backup complete", args[0], m)
+		})
+	})
+	return c
+}
+
+func restoreCommand(environment map[string]string) *cobra.Command {
+	cfg := new(RestoreConfig)
+	c := &cobra.Command{
+		Use: "restore DIR", Short: "Bring a backup back to a NATS without Flightline", Args: cobra.ExactArgs(1),
+		Long: "Bring a backup back to a NATS on which Flightline has not been started: start\n" +
+			"NATS, restore, then start Flightline. The backup is read whole before anything\n" +
+			"is written.",
+	}
+	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
+		if err := replicasInBounds(cfg.Replicas); cfg.Replicas != 0 && err != nil {
+			return err
+		}
+		return cfg.with(cmd, "restore", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
+			m, err := admin.Restore(ctx, nc, args[0], admin.RestoreConfig{Replicas: cfg.Replicas, Log: log})
+			if err != nil {
+				return err
+			}
+			return reportBackup(cmd.OutOrStdout(), "restore complete", args[0], m)
+		})
+	})
+	return c
+}
+
+func doctorCommand(environment map[string]string) *cobra.Command {
+	cfg, output := new(DoctorConfig), ""
+	c := &cobra.Command{
+		Use: "doctor", Short: "Look for what is wrong with NATS and with what Flightline keeps there", Args: cobra.NoArgs,
+		Long: "Look for what is wrong with NATS and with what Flightline keeps there. Each line\n" +
+			"is ok, warn or fail, with what to do about it; fail makes the exit code 1.\n" +
+			"With --deep it also reads all that is stored, which takes a while.",
+	}
+	configure(c, environment, cfg, func(cmd *cobra.Command, _ []string) error {
+		if output != "table" && output != "json" {
+			return &cli.UsageError{Err: fmt.Errorf("--output %s: must be table or json", output)}
+		}
+		if err := cmp.Or(replicasInBounds(cfg.Replicas), partitionsInBounds(cfg.Partitions), eventsAgeInBounds(cfg.EventsAge)); err != nil {
+			return err
+		}
+		return cfg.with(cmd, "doctor", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
+			report, err := admin.Doctor(ctx, nc, admin.DoctorConfig{
+				Replicas: cfg.Replicas, Partitions: cfg.Partitions, EventsAge: cfg.EventsAge, Fix: cfg.Fix, Deep: cfg.Deep, Sync: cfg.sync(), Log: log,
+			})
+			if err != nil && len(report.Findings) == 0 {
+				return err
+			}
+			if err != nil {
+				return errors.Join(err, ignoreUnwell(showReport(cmd.OutOrStdout(), output, report)))
+			}
+			return showReport(cmd.OutOrStdout(), output, report)
+		})
+	})
+	c.Flags().StringVarP(&output, "output", "o", "table", "form of the answer: table or json")
+	return c
+}
+
+// sync is the durability of the dev that is meant, "" of another NATS.
+func (c OperateConfig) sync() string {
+	r, err := cli.FindRunning(c.Data)
+	if err != nil || c.NATSURL != "" && c.NATSURL != r.NATSURL {
+		return ""
+	}
+	return r.Sync
+}
+
+// with calls do with a connection to the NATS that is meant.
+func (c OperateConfig) with(cmd *cobra.Command, name string, do func(context.Context, *nats.Conn, *slog.Logger) error) error {
+	log, err := newLogger(cmd.ErrOrStderr(), c.LogLevel, c.LogFormat)
+	if err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	found, err := c.find(c.Data)
+	if err != nil {
+		return err
+	}
+	settings := found.bus(name, log)
+	settings.Wait = false
+	nc, err := bus.Connect(settings)
+	if err != nil {
+		return &cli.CodedError{Code: cli.ExitUnreachable, Err: err}
+	}
+	defer nc.Close()
+	return do(cmd.Context(), nc, log)
+}
+
+func reportBackup(out io.Writer, what, dir string, m admin.Manifest) error {
+	var messages uint64
+	for _, c := range m.Streams {
+		messages += c.Messages
+	}
+	_, err := fmt.Fprintf(out, "%s: %s (%d streams, %d messages, schema %d, begun %s)\n", what, dir, len(m.Streams), messages, m.Schema, m.Began.Format(time.RFC3339))
+	return err
+}
+
+// errUnwell is a report with a fail in it.
+var errUnwell = errors.New("something needs to be done")
+
+// ignoreUnwell leaves out that the report has a fail: it is not all of it.
+func ignoreUnwell(err error) error {
+	if errors.Is(err, errUnwell) {
+		return nil
+	}
+	return err
+}
+
+func showReport(out io.Writer, form string, r admin.Report) error {
+	if form == "json" {
+		if err := json.NewEncoder(out).Encode(r); err != nil {
+			return err
+		}
+	} else {
+		var rows [][]string
+		for _, f := range r.Findings {
+			rows = append(rows, []string{fmt.Sprint(f.State), f.Check, f.Text})
+			if f.Hint != "" {
+				rows = append(rows, []string{"", "", "→ " + f.Hint})
+			}
+		}
+		if err := terminal.WrappedTable(out, rows); err != nil {
+			return err
+		}
+	}
+	if r.Failed() {
+		return errUnwell
+	}
+	return nil
+}

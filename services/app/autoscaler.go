@@ -1,0 +1,194 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"flightline/services/autoscaler"
+	"flightline/services/autoscaler/driver"
+	"flightline/services/cli"
+	"flightline/shared/pod"
+	"flightline/shared/process"
+	"flightline/shared/registry"
+)
+
+// Fleets are the settings of `flightline serve autoscaler`.
+type Fleets struct {
+	Drivers     string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" help:"what starts workers here, with commas between them: process (an endpoint's command runs on this host with the rights of this program), docker; none only says how many there should be"`
+	GatewayURL  string `flag:"gateway-url" env:"FLIGHTLINE_GATEWAY_URL" help:"http or https address at which the workers that are started reach the gateway; this process's own by default, and required where a driver starts workers without the role gateway beside it"`
+	FleetFolder string `flag:"fleet-folder" env:"FLIGHTLINE_FLEET_FOLDER" envDefault:".flightline/fleet" help:"folder of the driver process; made if it is not there, and used by one autoscaler"`
+	Engine
+	Ending
+	reaper []string // the command line of ReaperCommand; none of a test
+}
+
+// Ending is how the driver process ends.
+type Ending struct {
+	FleetGrace time.Duration `flag:"worker-shutdown-timeout" env:"FLIGHTLINE_WORKER_SHUTDOWN_TIMEOUT" old:"fleet-grace" envDefault:"15s" help:"how long workers of the driver process, which end with this program, may go on with their jobs once it is asked to stop, at most 10m; then their jobs are given back. Containers go on"`
+}
+
+// maxFleetGrace bounds it: supervisors kill what takes longer to stop.
+const maxFleetGrace = 10 * time.Minute
+
+// Engine is where the driver docker starts containers.
+type Engine struct {
+	DockerHost         string `flag:"docker-host" env:"FLIGHTLINE_DOCKER_HOST" help:"address of the Docker engine; unix:///var/run/docker.sock by default"`
+	DockerCapabilities string `flag:"docker-capabilities" env:"FLIGHTLINE_DOCKER_CAPABILITIES" help:"Linux capabilities that containers may ask for, with commas between them, like CHOWN,SETUID; ALL for all; none by default"`
+	VolumeRoot         string `flag:"volume-root" env:"FLIGHTLINE_VOLUME_ROOT" help:"folder of the host whose folders may be network volumes of pods, for the roles control and autoscaler; pods get no folder of the host without it"`
+	DockerNetwork      string `flag:"docker-network" env:"FLIGHTLINE_DOCKER_NETWORK" help:"network of the containers: bridge, host, none or a name; the engine's own by default, and host in dev, which listens where no other reaches it"`
+}
+
+// capabilities are the names that --docker-capabilities gives.
+func (e Engine) capabilities() []string {
+	return strings.FieldsFunc(e.DockerCapabilities, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// fleets are the settings of a dev, which keeps all in its data folder.
+func (c Config) fleets() Fleets {
+	engine := c.Engine
+	engine.DockerNetwork = cmp.Or(engine.DockerNetwork, "host")
+	return Fleets{Drivers: c.Drivers, FleetFolder: filepath.Join(c.Data, "fleet"), Engine: engine, Ending: c.Ending, reaper: c.reaper}
+}
+
+// fleets is what the role autoscaler is made from. The zero value has no driver.
+type fleets struct {
+	settings   Fleets
+	names      []pod.Driver
+	gatewayURL string
+	drivers    []driver.Driver
+}
+
+// plan checks the settings.
+func (f Fleets) plan(ownURL string) (*fleets, error) {
+	if f.FleetGrace < 0 || f.FleetGrace > maxFleetGrace {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--worker-shutdown-timeout %s: must be 0 to %s", f.FleetGrace, maxFleetGrace)}
+	}
+	names, err := f.names()
+	return &fleets{settings: f, gatewayURL: cmp.Or(f.GatewayURL, ownURL), names: names}, err
+}
+
+// names are those of the drivers.
+func (f Fleets) names() ([]pod.Driver, error) {
+	var names []pod.Driver
+	for text := range strings.SplitSeq(f.Drivers, ",") {
+		switch name := pod.Driver(strings.TrimSpace(text)); name {
+		case "", "none", pod.External:
+		case pod.Process, pod.Docker:
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		default:
+			return nil, &cli.UsageError{Err: fmt.Errorf("--drivers %q: must be of process, docker, or none", text)}
+		}
+	}
+	return names, nil
+}
+
+// errDriver is what no waiting for NATS heals.
+var errDriver = errors.New("--drivers")
+
+// open makes the drivers that are not made yet, for the installation of this id.
+func (f *fleets) open(ctx context.Context, installation string, log *slog.Logger) error {
+	for _, name := range f.names[len(f.drivers):] {
+		var d driver.Driver
+		var err error
+		if name == pod.Process {
+			d, err = driver.NewProcess(ctx, driver.ProcessConfig{Folder: filepath.Clean(f.settings.FleetFolder), Reaper: f.settings.reaper, Log: log})
+		} else {
+			d, err = driver.NewDocker(driver.DockerConfig{
+				Host: f.settings.DockerHost, Network: f.settings.DockerNetwork, Installation: installation, Log: log,
+				Capabilities: f.settings.capabilities(), VolumeRoot: f.settings.VolumeRoot,
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("%w %s: %w", errDriver, name, err)
+		}
+		f.drivers = append(f.drivers, d)
+	}
+	return nil
+}
+
+// reaperName is the command that RunReaper is called by.
+const reaperName = "fleet-reaper"
+
+// reaperOf is the command line of ReaperCommand in the program that cmd is a
+// command of; none if it has no such command.
+func reaperOf(cmd *cobra.Command) []string {
+	self, err := os.Executable()
+	found, _, missing := cmd.Root().Find([]string{reaperName})
+	if err != nil || missing != nil || found.Name() != reaperName {
+		return nil
+	}
+	return []string{self, reaperName}
+}
+
+// ReaperCommand is `flightline fleet-reaper`, which the autoscaler starts beside
+// its workers and no person does: it ends what they leave if the autoscaler is
+// killed. It does not end on SIGTERM: its stdin says when to.
+func ReaperCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: reaperName + " MARK GRACE", Hidden: true, Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			grace, err := time.ParseDuration(args[1])
+			if err != nil {
+				return &cli.UsageError{Err: fmt.Errorf("grace must be a duration such as 3s, got %q", args[1])}
+			}
+			return driver.RunReaper(context.WithoutCancel(cmd.Context()), cmd.InOrStdin(), args[0], grace)
+		},
+	}
+}
+
+// close stops the workers that the drivers run in this process. It may be called
+// twice.
+func (f *fleets) close(ctx context.Context) error {
+	var errs []error
+	for _, d := range f.drivers {
+		switch c := d.(type) {
+		case interface{ Close(context.Context) error }:
+			errs = append(errs, c.Close(ctx))
+		case io.Closer:
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// scale adds the autoscaler, of which one leads.
+func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error {
+	installation, err := registry.Installation(ctx, js)
+	if err != nil {
+		return err
+	}
+	if err := p.fleets.open(ctx, installation, p.log); err != nil {
+		return err
+	}
+	instance := uuid.NewString()
+	election, err := registry.NewElection(ctx, js, registry.RoleAutoscaler, instance, p.log)
+	if err != nil {
+		return err
+	}
+	n.stands(roleAutoscaler, election, instance)
+	s, err := autoscaler.New(autoscaler.Config{GatewayURL: p.fleets.gatewayURL, Closing: grace(p.fleets.settings.FleetGrace), Log: p.log},
+		autoscaler.Deps{Queue: n.queue, Registry: n.registry, Election: election, Drivers: p.fleets.drivers})
+	if err != nil {
+		return err
+	}
+	n.first = append(n.first, process.Part{
+		Name: roleAutoscaler, Run: s.Run, Grace: p.fleets.settings.FleetGrace + process.StopGrace,
+		Waiting: func() string { return "the jobs of workers that end with this process" },
+	})
+	return nil
+}

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/testenv"
+)
+
+// lines hands over what is logged.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	select {
+	case l <- string(p):
+	default: // nobody looks any more
+	}
+	return len(p), nil
+}
+
+// servedWith is what a process with these settings of NATS ends with, and
+// what it logs until a line holds until.
+func servedWith(t *testing.T, n NATS, until string) (logged string, err error) {
+	t.Helper()
+	cfg, err := parsed(nil, "--listen", "127.0.0.1:0", "--metrics-listen", "off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.NATS = n
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	heard, ended := make(lines, 100), make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, cfg, "", []string{roleRecorder}, io.Discard, slog.New(slog.NewTextHandler(heard, nil)), nil)
+	}()
+	for {
+		select {
+		case line := <-heard:
+			logged += line
+			if until != "" && strings.Contains(line, until) {
+				cancel()
+				return logged, <-ended
+			}
+		case err := <-ended:
+			return logged, err
+		}
+	}
+}
+
+func TestNATSThatIsAwayIsNamedWithTheReason(t *testing.T) {
+	logged, err := servedWith(t, NATS{NATSURL: "nats://u:hush@127.0.0.1:1"}, "127.0.0.1:1: nats: no servers available")
+	if err == nil || strings.Contains(logged+err.Error(), "hush") || strings.Contains(logged, "outbound buffer") {
+		t.Errorf("got %v and %s", err, logged)
+	}
+	if logged == "" || !strings.Contains(err.Error(), "127.0.0.1:1: nats: no servers available") {
+		t.Errorf("got %v, want the address and the reason", err)
+	}
+}
+
+func TestAWrongPasswordForNATSIsSaidAtOnce(t *testing.T) {
+	b := testenv.NewServer(t)
+	_, err := servedWith(t, NATS{NATSURL: b.Config().URL, NATSUser: "api", NATSPassword: "hush"}, "")
+	if !errors.Is(err, nats.ErrAuthorization) || !strings.Contains(err.Error(), "Authorization Violation") || strings.Contains(err.Error(), "hush") {
+		t.Errorf("got %v, want ErrAuthorization", err)
+	}
+}

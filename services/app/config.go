@@ -1,0 +1,305 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"flightline/services/cli"
+	"flightline/shared/web"
+)
+
+// newLogger writes lines of this level and above to w, where answers do not go.
+func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	var least slog.Level
+	if err := least.UnmarshalText([]byte(level)); err != nil {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--log-level %q: must be debug, info, warn or error", level)}
+	}
+	opts := &slog.HandlerOptions{Level: least}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	}
+	return nil, &cli.UsageError{Err: fmt.Errorf("--log-format %q: must be text or json", format)}
+}
+
+// NATS is where a NATS that runs elsewhere is, and how to get in.
+type NATS struct {
+	NATSURL      string `flag:"nats-url" env:"NATS_URL" help:"address of NATS, or several with commas between them"`
+	NATSCreds    string `flag:"nats-creds" env:"NATS_CREDS" help:"path of a NATS credentials file"`
+	NATSUser     string `flag:"nats-user" env:"FLIGHTLINE_NATS_USER" help:"user for NATS"`
+	NATSPassword string `flag:"nats-password" env:"FLIGHTLINE_NATS_PASSWORD" secret:"yes" help:"password for NATS"`
+	NATSInbox    string `flag:"nats-inbox-prefix" env:"FLIGHTLINE_NATS_INBOX_PREFIX" old:"nats-inbox" help:"inbox prefix, for NATS users restricted to one; _INBOX by default"`
+	NATSCA       string `flag:"nats-ca" env:"FLIGHTLINE_NATS_CA" help:"path of the CA certificates for NATS, as PEM; enables and requires TLS"`
+	NATSCert     string `flag:"nats-cert" env:"FLIGHTLINE_NATS_CERT" help:"path of the certificate, as PEM, that is shown to NATS"`
+	NATSKey      string `flag:"nats-key" env:"FLIGHTLINE_NATS_KEY" help:"path of its key, as PEM"`
+}
+
+// TLS names the files of what all our listeners show.
+type TLS struct {
+	TLSCert string `flag:"tls-cert" env:"FLIGHTLINE_TLS_CERT" help:"path of the certificate, as PEM, that every listener shows, followed by those between it and its authority; read again when it changes. Without one they are plain"`
+	TLSKey  string `flag:"tls-key" env:"FLIGHTLINE_TLS_KEY" help:"path of its key, as PEM, which not everybody on the machine may read"`
+}
+
+// Connections bounds those that are open at a time.
+type Connections struct {
+	MaxConnections           int `flag:"max-connections" env:"FLIGHTLINE_MAX_CONNECTIONS" help:"most connections that are open at a time, for HTTP and metrics together; 0 means half of the files that the process may open, at most 16384"`
+	MaxConnectionsPerAddress int `flag:"max-connections-per-address" env:"FLIGHTLINE_MAX_CONNECTIONS_PER_ADDRESS" help:"most of them from one client address, or from one IPv6 network of 64 bits; 0 means half of all. Behind a proxy, which is one address, give as many as --max-connections"`
+}
+
+// check returns what is wrong with the settings.
+func (c Connections) check() error {
+	if c.MaxConnections < 0 {
+		return &cli.UsageError{Err: fmt.Errorf("--max-connections %d: must be 0 or more", c.MaxConnections)}
+	}
+	if c.MaxConnectionsPerAddress < 0 {
+		return &cli.UsageError{Err: fmt.Errorf("--max-connections-per-address %d: must be 0 or more", c.MaxConnectionsPerAddress)}
+	}
+	return nil
+}
+
+// limit is the limit of the settings.
+func (c Connections) limit(log *slog.Logger) *web.ConnLimit {
+	return web.NewConnLimit(c.MaxConnections, c.MaxConnectionsPerAddress, log)
+}
+
+// StreamForm is how /stream answers a program that does not say what it reads.
+type StreamForm struct {
+	StreamFormat string `flag:"stream-format" env:"FLIGHTLINE_STREAM_FORMAT" envDefault:"array" help:"form of /stream where neither the request nor its endpoint decides: array (the contract's) or object (what most programs that poll by hand read)"`
+}
+
+func (s StreamForm) check() error {
+	if s.StreamFormat != "array" && s.StreamFormat != "object" {
+		return wrong("stream-format", s.StreamFormat, "array or object")
+	}
+	return nil
+}
+
+// LogSizes bound what is kept besides jobs.
+type LogSizes struct {
+	EventsMaxBytes     int64 `flag:"events-max-bytes" env:"FLIGHTLINE_EVENTS_MAX_BYTES" envDefault:"4294967296" help:"bytes that the log of events may take, 16777216 or more; the oldest go first; 0 is no bound"`
+	DeliveriesMaxBytes int64 `flag:"deliveries-max-bytes" env:"FLIGHTLINE_DELIVERIES_MAX_BYTES" envDefault:"1073741824" help:"bytes that the log of webhook deliveries may take, 16777216 or more; the oldest go first; 0 is no bound"`
+}
+
+// minLogBytes is the smallest bound of a log: it has to reach back some minutes.
+const minLogBytes = 16 << 20
+
+func (s LogSizes) check() error {
+	for _, size := range []struct {
+		flag string
+		n    int64
+	}{{"events-max-bytes", s.EventsMaxBytes}, {"deliveries-max-bytes", s.DeliveriesMaxBytes}} {
+		if size.n != 0 && size.n < minLogBytes {
+			return wrong(size.flag, size.n, fmt.Sprintf("0, or %d or more", minLogBytes))
+		}
+	}
+	return nil
+}
+
+// Config are the settings of `flightline dev`.
+type Config struct {
+	Listen        string `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
+	Data          string `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"folder that keeps everything; made if it is not there"`
+	APIKey        string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of an administrator, 8 bytes or more; by default a random one is made once and kept"`
+	Host          string `flag:"host" env:"FLIGHTLINE_HOST" help:"names, with commas between them, by which HTTP and metrics may be asked besides those of loopback; without any, a listener that is not on loopback may be asked by every name"`
+	NATSListen    string `flag:"nats-listen" env:"FLIGHTLINE_NATS_LISTEN" help:"address for NATS clients, or off; 127.0.0.1:4222 by default, or a free port if that is taken"`
+	Sync          string `flag:"sync" env:"FLIGHTLINE_SYNC" envDefault:"always" help:"when an accepted job is on disk: always (before the answer, each write by itself), group (before the answer, one fsync for all who wait) or interval (within 2 minutes: a power loss loses jobs)"`
+	Limits        string `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
+	MetricsListen string `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 by default, or a free port if that is taken"`
+	Drivers       string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" envDefault:"process" help:"what starts workers of endpoints here, with commas between them: process (an endpoint's command runs on this host), docker, none"`
+	Catalog       string `flag:"price-catalog" env:"FLIGHTLINE_PRICE_CATALOG" old:"catalog" help:"JSON file with prices and places of machines; see pods.md"`
+	StreamForm
+	LogSizes
+	NoDemo    bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
+	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+	Connections
+	TLS
+	Engine
+	Ending
+	reaper  []string // as in Fleets
+	program string   // as the user started it
+}
+
+// ServeConfig are the settings of `flightline serve`.
+type ServeConfig struct {
+	Listen        string        `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
+	Replicas      int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream: 1 on one NATS server, 3 in a cluster"`
+	CreateStreams string        `flag:"create-streams" env:"FLIGHTLINE_CREATE_STREAMS" old:"streams" envDefault:"true" help:"true makes the streams and buckets if they are not there; false waits, up to two minutes, until another process has: for a user who may not make them"`
+	Partitions    int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"streams that share the records of all endpoints, 1 to 1024; it may grow, and a smaller number than there are changes nothing"`
+	EventsAge     time.Duration `flag:"events-retention" env:"FLIGHTLINE_EVENTS_RETENTION" old:"events-age" envDefault:"168h" help:"how long events can be read (1h or more); the same for all processes, the last one started decides"`
+	LogSizes
+	DrainDelay    time.Duration `flag:"drain-delay" env:"FLIGHTLINE_DRAIN_DELAY" envDefault:"0s" help:"how long to serve on, at most 1m, after SIGTERM made /readyz answer 503: as long as the balancer in front needs to notice"`
+	BootstrapKey  string        `flag:"bootstrap-key" env:"FLIGHTLINE_BOOTSTRAP_KEY" secret:"yes" help:"API key of an administrator to put in at each start, 8 bytes or more; none by default"`
+	Limits        string        `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
+	MetricsListen string        `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 by default, or a free port if that is taken"`
+	Catalog       string        `flag:"price-catalog" env:"FLIGHTLINE_PRICE_CATALOG" old:"catalog" help:"JSON file with prices and places of machines; see pods.md"`
+	StreamForm
+	Connections
+	TLS
+	TLSClientCA string `flag:"tls-client-ca" env:"FLIGHTLINE_TLS_CLIENT_CA" help:"path of CA certificates, as PEM; each client, Prometheus too, must then show a certificate that they signed, besides its key"`
+	NATS
+	Webhooks
+	Fleets
+	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+}
+
+// A struct of settings says where each comes from: `flag` names its flag,
+// `env` its variable, `envDefault` what holds without either, `help` what it
+// means. One with `secret` is never shown. `old` is the flag's former name, which
+// still works, as does its variable.
+
+// configure gives the command a flag for each of the settings, which already
+// hold what the environment says. What is wrong there is reported when the command
+// runs, so that others can be run all the same. settings points to a struct.
+func configure(c *cobra.Command, environment map[string]string, settings any, run func(*cobra.Command, []string) error) {
+	renamed := map[string]pflag.NormalizedName{}
+	environment = maps.Clone(environment)
+	findRenamed(reflect.TypeOf(settings).Elem(), renamed, environment)
+	wrong := env.ParseWithOptions(settings, env.Options{Environment: environment})
+	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return cmp.Or(renamed[name], pflag.NormalizedName(name))
+	})
+	addFlags(c.Flags(), settings)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if wrong != nil {
+			return &cli.UsageError{Err: nameVariableInError(wrong, settings)}
+		}
+		return run(cmd, args)
+	}
+}
+
+// findRenamed fills names with the settings' old flags, and gives a variable
+// that is set by its old name only its new one.
+func findRenamed(settings reflect.Type, names map[string]pflag.NormalizedName, environment map[string]string) {
+	for field := range settings.Fields() {
+		old := field.Tag.Get("old")
+		switch {
+		case field.Anonymous:
+			findRenamed(field.Type, names, environment)
+		case old != "":
+			names[old] = pflag.NormalizedName(field.Tag.Get("flag"))
+			value, set := environment[oldVariable(old)]
+			if _, too := environment[field.Tag.Get("env")]; set && !too {
+				environment[field.Tag.Get("env")] = value
+			}
+		}
+	}
+}
+
+// Variables are the names of all variables that commands of this package read, the old
+// ones included.
+func Variables() []string {
+	var names []string
+	for _, settings := range []any{Config{}, ServeConfig{}, WorkConfig{}, RestoreConfig{}, DoctorConfig{}, NATSConfig{}} {
+		names = appendVariables(names, reflect.TypeOf(settings))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func appendVariables(to []string, settings reflect.Type) []string {
+	for field := range settings.Fields() {
+		if field.Anonymous {
+			to = appendVariables(to, field.Type)
+			continue
+		}
+		if old := field.Tag.Get("old"); old != "" {
+			to = append(to, oldVariable(old))
+		}
+		if name := field.Tag.Get("env"); strings.HasPrefix(name, "FLIGHTLINE_") {
+			to = append(to, name)
+		}
+	}
+	return to
+}
+
+// oldVariable is the former variable of a setting, from its former flag.
+func oldVariable(flag string) string {
+	return "FLIGHTLINE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// nameVariableInError replaces the field of an error by its environment variable.
+func nameVariableInError(err error, settings any) error {
+	all, ok := errors.AsType[env.AggregateError](err)
+	if !ok {
+		return err
+	}
+	variables := map[string]string{}
+	nameVariables(variables, reflect.TypeOf(settings).Elem())
+	for _, one := range all.Errors {
+		if unread, ok := errors.AsType[env.ParseError](one); ok {
+			return fmt.Errorf("%s: must be %s", variables[unread.Name], formOf(unread.Type))
+		}
+	}
+	return err
+}
+
+func nameVariables(to map[string]string, settings reflect.Type) {
+	for field := range settings.Fields() {
+		if field.Anonymous {
+			nameVariables(to, field.Type)
+			continue
+		}
+		to[field.Name] = field.Tag.Get("env")
+	}
+}
+
+func formOf(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "a duration like 90s or 10m"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	}
+	return "a whole number"
+}
+
+func addFlags(f *pflag.FlagSet, settings any) {
+	for field, value := range reflect.ValueOf(settings).Elem().Fields() {
+		if field.Anonymous {
+			addFlags(f, value.Addr().Interface())
+			continue
+		}
+		if !field.IsExported() { // no setting
+			continue
+		}
+		name, help := field.Tag.Get("flag"), usage(field)
+		switch at := value.Addr().Interface().(type) {
+		case *string:
+			f.StringVar(at, name, *at, help)
+		case *int:
+			f.IntVar(at, name, *at, help)
+		case *int64:
+			f.Int64Var(at, name, *at, help)
+		case *bool:
+			f.BoolVar(at, name, *at, help)
+		case *time.Duration:
+			f.DurationVar(at, name, *at, help)
+		default:
+			panic(fmt.Sprintf("settings: no flag for %s of type %T", field.Name, at))
+		}
+		if field.Tag.Get("secret") != "" {
+			f.Lookup(name).DefValue = "" // help must not show it
+			cli.SecretFlag(f, name)
+		}
+	}
+}
+
+func usage(field reflect.StructField) string {
+	return fmt.Sprintf("%s [%s]", field.Tag.Get("help"), field.Tag.Get("env"))
+}

@@ -1,0 +1,148 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"flightline/services/cli"
+	"flightline/shared/client"
+	"flightline/shared/registry"
+	"flightline/shared/tlsconfig"
+)
+
+// storeDir is where NATS keeps its streams, in the data folder.
+const storeDir = "jetstream"
+
+// dataDir is the data folder, and what dev.json in it says about us. The file
+// stays when dev stops, without the addresses: it keeps the secrets.
+type dataDir struct {
+	cli.Running
+	dir string
+	// replaced is the API key of the last start if this one has another.
+	replaced string
+}
+
+// openDataDir makes the folder and reads its secrets; those it lacks are made up.
+// It writes nothing yet: another dev may own the folder.
+func openDataDir(cfg Config) (*dataDir, error) {
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("--data: %w", err)
+	}
+	if err := noLinks(cfg.Data); err != nil {
+		return nil, fmt.Errorf("--data: %w", err)
+	}
+	kept, err := cli.ReadRunning(cfg.Data)
+	if err != nil && !errors.Is(err, cli.ErrNotRunning) {
+		return nil, err
+	}
+	h := &dataDir{dir: cfg.Data, Running: cli.Running{
+		APIKey:         cmp.Or(cfg.APIKey, kept.APIKey, "fl_"+rand.Text()),
+		NATSUser:       cmp.Or(kept.NATSUser, "flightline"),
+		NATSPassword:   cmp.Or(kept.NATSPassword, rand.Text()),
+		EventsUser:     cmp.Or(kept.EventsUser, "events"),
+		EventsPassword: cmp.Or(kept.EventsPassword, rand.Text()),
+		NATSURL:        kept.NATSURL, // of the last start
+		Sync:           cfg.Sync,
+		PID:            os.Getpid(),
+	}}
+	if cfg.TLSCert != "" {
+		if h.TLSCert, err = filepath.Abs(cfg.TLSCert); err != nil {
+			return nil, fmt.Errorf("--tls-cert: %w", err)
+		}
+	}
+	if kept.APIKey != h.APIKey {
+		h.replaced = kept.APIKey
+	}
+	return h, nil
+}
+
+// noLinks refuses a data folder in which a file of ours, or one of the store, is a
+// link, a pipe or a device: it leads to what is not ours. The folder itself may be
+// a link; what pods leave in theirs is not looked at.
+func noLinks(data string) error {
+	entries, err := os.ReadDir(data)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := plain(filepath.Join(data, e.Name()), e); err != nil {
+			return err
+		}
+	}
+	err = filepath.WalkDir(filepath.Join(data, storeDir), func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return plain(path, e)
+	})
+	if errors.Is(err, fs.ErrNotExist) { // the first start
+		return nil
+	}
+	return err
+}
+
+func plain(path string, e fs.DirEntry) error {
+	switch mode := e.Type(); {
+	case mode.IsRegular(), mode.IsDir():
+		return nil
+	case mode&fs.ModeSymlink != 0:
+		return fmt.Errorf("%s is a link, want a plain file or folder", path)
+	default:
+		return fmt.Errorf("%s is a %v, want a plain file or folder", path, mode)
+	}
+}
+
+// client is ours, as an administrator's; it believes what we show.
+func (h *dataDir) client(version string) (*client.Client, error) {
+	believed, err := tlsconfig.Client{CA: h.TLSCert}.Config()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(h.URL, h.APIKey, client.WithTLS(believed), client.WithUserAgent("flightline-dev/"+version))
+}
+
+// open lets other commands find us. A key that was replaced opens nothing any
+// more.
+func (h *dataDir) open(ctx context.Context, reg *registry.Registry) error {
+	if h.replaced != "" {
+		if err := revoke(ctx, reg.Keys, h.replaced); err != nil {
+			return err
+		}
+	}
+	return h.Announce(h.dir)
+}
+
+func revoke(ctx context.Context, keys *registry.Keys, plain string) error {
+	key, err := keys.Check(ctx, plain)
+	if errors.Is(err, registry.ErrUnauthorized) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return keys.Revoke(ctx, key.ID)
+}
+
+// close lets nobody look for us any more.
+func (h *dataDir) close() error {
+	h.URL, h.MetricsURL, h.PID = "", "", 0
+	return h.Announce(h.dir)
+}
+
+// admit puts the administrator's key in, unless it is "".
+func admit(ctx context.Context, reg *registry.Registry, key string) error {
+	if key == "" {
+		return nil
+	}
+	_, err := reg.Keys.Put(ctx, key, registry.KeySpec{Name: "administrator", Scopes: registry.AllScopes()})
+	if errors.Is(err, registry.ErrInvalid) {
+		return &cli.UsageError{Err: fmt.Errorf("the administrator's key: %w", err)}
+	}
+	return err
+}

@@ -1,0 +1,118 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"flightline/services/cli"
+	"flightline/shared/process"
+	"flightline/shared/ratelimit"
+	"flightline/shared/storage"
+	"flightline/shared/telemetry"
+)
+
+// Command is `flightline dev`; program is how the user started it.
+func Command(environment map[string]string, version, program string) *cobra.Command {
+	cfg := new(Config)
+	c := &cobra.Command{
+		Use: "dev", Short: "Run everything in one process, to try it and to develop against", Args: cobra.NoArgs,
+		Long: "Run everything in one process: the API, a durable JetStream in the data folder,\n" +
+			"and, to have something to look at, the endpoint echo with a worker that returns\n" +
+			"its input. Other commands started in the same folder find it by themselves.",
+	}
+	configure(c, environment, cfg, func(cmd *cobra.Command, _ []string) error {
+		cfg.reaper, cfg.program = reaperOf(cmd), program
+		log, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel, cfg.LogFormat)
+		if err != nil {
+			return err
+		}
+		return traced(cmd.Context(), environment, "flightline-dev", version, log, func(log *slog.Logger, tracer *telemetry.Tracer) error {
+			return Run(cmd.Context(), *cfg, version, cmd.OutOrStdout(), log, tracer)
+		})
+	})
+	return c
+}
+
+// check returns the limits of the settings, which must be good.
+func (c Config) check() (ratelimit.Table, error) {
+	if !slices.Contains([]string{syncAlways, syncGroup, syncInterval}, c.Sync) {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--sync %q: must be always, group or interval", c.Sync)}
+	}
+	_, unknown := c.fleets().names()
+	_, unread := catalogOf(c.Catalog)
+	if err := cmp.Or(
+		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), addressOf("nats-listen", c.NATSListen, natsOff),
+		hostsOf(c.Host), keyOf("api-key", c.APIKey), unknown, c.Engine.check(), c.Connections.check(), c.LogSizes.check(), c.StreamForm.check(), unread,
+	); err != nil {
+		return nil, err
+	}
+	return limitsOf(c.Limits)
+}
+
+// Run runs everything until ctx ends or a part fails. What people should know
+// goes to out. A nil tracer makes no traces.
+func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *slog.Logger, tracer *telemetry.Tracer) (err error) {
+	limits, err := cfg.check()
+	if err != nil {
+		return err
+	}
+	h, err := openDataDir(cfg)
+	if err != nil {
+		return err
+	}
+	shown, err := cfg.certificate(log)
+	if err != nil {
+		return err
+	}
+	b, err := startBus(ctx, cfg, h.Running, shown, out, log)
+	if err != nil {
+		return err
+	}
+	defer b.stop(ctx)
+	open, err := openListeners(ctx, cfg.Listen, cfg.MetricsListen, cfg.limit(log), shown, log)
+	if err != nil {
+		return err
+	}
+	defer open.close()
+	fleet, err := cfg.fleets().plan(open.url())
+	if err != nil {
+		return err
+	}
+	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
+	n, err := assemble(ctx, plan{
+		nc: b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
+		webhooks: loopbackWebhooks(open.url()), durable: b.durable(cfg.Sync), restarts: true, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
+		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),
+		version: version, log: log, tracer: tracer,
+	})
+	if err != nil {
+		return err
+	}
+	if err := b.letRead(ctx); err != nil {
+		return err
+	}
+	h.URL, h.MetricsURL, h.NATSURL = open.url(), open.metricsURL(), open.named(nearby(b.server.URL()))
+	if err := h.open(ctx, n.registry); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	c, err := h.client(version)
+	if err != nil {
+		return err
+	}
+	if err := open.announceMetrics(out); err != nil {
+		return err
+	}
+	t := &demo{client: c, nc: b.nc, url: h.URL, data: cfg.Data, program: cfg.program, demo: !cfg.NoDemo, version: version, out: out, log: log, tracer: tracer}
+	m := &restarter{server: b.server, failed: n.storage.Failed, restarted: n.storage.Recheck, log: log}
+	parts := append([]process.Part{{Name: "bus", Run: b.run, Waiting: func() string { return "NATS closes its streams" }}, {Name: "barrier", Run: b.serveBarrier(cfg.Sync)}, {Name: "restarter", Run: m.run}}, n.parts...)
+	return process.Run(ctx, log, append(parts, process.Part{Name: "demo", Run: t.run}, unready(n.health))...)
+}

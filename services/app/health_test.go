@@ -1,0 +1,65 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"flightline/shared/process"
+	"flightline/shared/web"
+)
+
+// A fleet ends before HTTP does, and takes its time: the process is unready from
+// the beginning, and serves until then.
+func TestAProcessIsUnreadyWhileItsPartsEnd(t *testing.T) {
+	h := web.NewHealth("v1", nil)
+	app := web.New(web.Config{})
+	h.Routes(app)
+	ready := func() int {
+		t.Helper()
+		res, err := app.Test(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", http.NoBody), -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		return res.StatusCode
+	}
+	ending, end := make(chan struct{}), make(chan struct{})
+	served := make(chan struct{})
+	serve := func(ctx context.Context) error {
+		<-ctx.Done()
+		close(served)
+		return nil
+	}
+	fleet := process.Part{Name: roleAutoscaler, Run: func(ctx context.Context) error {
+		<-ctx.Done()
+		close(ending)
+		<-end
+		return nil
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() {
+		done <- process.Run(ctx, slog.New(slog.DiscardHandler), httpPart(plan{}, h, serve), fleet, unready(h))
+	}()
+	if got := ready(); got != http.StatusOK {
+		t.Errorf("before the end: got %d, want 200", got)
+	}
+	stop()
+	<-ending
+	if got := ready(); got != http.StatusServiceUnavailable {
+		t.Errorf("while the fleet ends: got %d, want 503", got)
+	}
+	select {
+	case <-served:
+		t.Error("it no longer serves, want it to until the fleet has ended")
+	default:
+	}
+	close(end)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,361 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/services/api"
+	"flightline/services/cli"
+	"flightline/services/control"
+	"flightline/services/gateway"
+	"flightline/services/recorder"
+	"flightline/services/webhook"
+	"flightline/shared/bus"
+	"flightline/shared/bus/barrier"
+	"flightline/shared/events"
+	"flightline/shared/metrics"
+	"flightline/shared/openapi"
+	"flightline/shared/process"
+	"flightline/shared/queue"
+	"flightline/shared/ratelimit"
+	"flightline/shared/registry"
+	"flightline/shared/storage"
+	"flightline/shared/telemetry"
+	"flightline/shared/web"
+	"flightline/streams"
+)
+
+// The roles that can be served.
+const (
+	roleAPI        = "api"
+	roleControl    = "control"
+	roleGateway    = "gateway"
+	roleRecorder   = "recorder"
+	roleWebhook    = "webhook"
+	roleAutoscaler = "autoscaler"
+	roleAll        = "all"
+)
+
+// roles lists those that have a part of their own.
+func roles() []string {
+	return []string{roleAPI, roleControl, roleGateway, roleRecorder, roleWebhook, roleAutoscaler}
+}
+
+// plan is what a node is made from.
+type plan struct {
+	nc       *nats.Conn
+	bus      bus.Config // what nc was made from
+	listener net.Listener
+	// roles are some of roles().
+	roles                []string
+	replicas, partitions int
+	// waitForStreams leaves making them to another process.
+	waitForStreams bool
+	// eventsAge is how long events are kept, 0 for the default.
+	eventsAge time.Duration
+	logs      LogSizes
+	// adminKey is put in, unless it is "".
+	adminKey string
+	// webhooks are the settings of the role, without the log.
+	webhooks webhook.Config
+	// fleets are the drivers of the role autoscaler.
+	fleets *fleets
+	// limits of the queue API's operations, nil for none.
+	limits ratelimit.Table
+	// streamFormat is the form of /stream where nothing else decides.
+	streamFormat string
+	// catalog is the path of the file of prices and places, "" for none.
+	catalog string
+	// alsoFailed are streams that refuse writes for a reason NATS does not know,
+	// nil for none.
+	alsoFailed func() []storage.Failure
+	// store is the folder of the store of this process's NATS, "" for one elsewhere.
+	store string
+	// restarts says that this process restarts NATS when a stream refuses writes.
+	restarts bool
+	// durable is where writers wait, nil if the server's setting decides.
+	durable barrier.Func
+	// version is what health reports.
+	version string
+	// drainDelay is how long it serves on after it said that it stops.
+	drainDelay time.Duration
+	// metricsAt is where metrics are scraped, nil for nowhere.
+	metricsAt net.Listener
+	// hosts and metricsHosts are the names that the listeners may be asked by.
+	hosts, metricsHosts web.Hosts
+	metrics             *metrics.Registry // of this attempt to assemble
+	log                 *slog.Logger
+	// tracer makes spans, nil makes none.
+	tracer *telemetry.Tracer
+}
+
+// node is the roles of one process, ready to run.
+type node struct {
+	registry *registry.Registry
+	queue    *queue.Queue
+	events   *events.Log
+	parts    []process.Part // in the order of their start
+	first    []process.Part // to stop: those whose end needs the requests answered
+	standing []web.Check    // of the roles of which one is active
+	health   *web.Health
+	storage  *storage.Monitor
+	space    *storage.SpaceMonitor
+}
+
+// assemble makes the streams exist and builds the roles on top. It starts
+// nothing.
+func assemble(ctx context.Context, p plan) (*node, error) {
+	p.metrics = metrics.New(p.nc)
+	js, err := jetstream.New(p.nc)
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	if p.partitions, err = partitionsOf(ctx, js, p.partitions); err != nil {
+		return nil, err
+	}
+	prepare := streams.Apply
+	if p.waitForStreams {
+		prepare = streams.Check
+	}
+	if err := prepare(ctx, js, streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge}); err != nil {
+		return nil, err
+	}
+	n := &node{storage: monitorOf(p), space: p.spaceMonitor(js)}
+	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Durable: p.durable, HasSpace: hasSpace(n.space), Observer: n.observer(p.metrics), Log: p.log})
+	if err != nil {
+		return nil, err
+	}
+	p.metrics.AddMissing(q.Missing)
+	reg, err := registry.New(ctx, js, p.log)
+	if err != nil {
+		return nil, err
+	}
+	if err := admit(ctx, reg, p.adminKey); err != nil {
+		return nil, err
+	}
+	log, err := events.New(p.nc, js, p.log)
+	if err != nil {
+		return nil, err
+	}
+	n.registry, n.queue, n.events = reg, q, log
+	n.parts = []process.Part{
+		{Name: "storage", Run: n.storage.Run},
+		{Name: "queue", Run: q.Run},
+		{Name: "registry", Run: func(ctx context.Context) error { return reg.Follow(ctx, cachesOf(p.roles)) }},
+	}
+	if slices.Contains(p.roles, roleRecorder) {
+		if err := n.record(ctx, p, js); err != nil {
+			return nil, err
+		}
+	}
+	if slices.Contains(p.roles, roleWebhook) {
+		if err := n.addWebhooks(p); err != nil {
+			return nil, err
+		}
+	}
+	if slices.Contains(p.roles, roleAutoscaler) {
+		if err := n.scale(ctx, p, js); err != nil {
+			return nil, err
+		}
+	}
+	if err := n.serve(p, js); err != nil { //nolint:contextcheck // requests bring their own
+		return nil, err
+	}
+	n.parts = append(n.parts, n.first...)
+	return n, nil
+}
+
+// cachesOf are the buckets that these roles keep copies of.
+func cachesOf(roles []string) []string {
+	var all []string
+	for _, role := range roles {
+		all = append(all, streams.Caches(streams.Role(role))...)
+	}
+	return all
+}
+
+// record adds the recorder, which stands by while another one is active.
+func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error {
+	instance := uuid.NewString()
+	election, err := registry.NewElection(ctx, js, roleRecorder, instance, p.log)
+	if err != nil {
+		return err
+	}
+	n.stands(roleRecorder, election, instance)
+	s, err := recorder.New(recorder.Config{Partitions: p.partitions, EventsMaxBytes: p.logs.EventsMaxBytes, Counted: p.metrics.Counted, Log: p.log},
+		recorder.Deps{Queue: n.queue, Events: n.events, Election: election})
+	if err != nil {
+		return err
+	}
+	n.parts = append(n.parts, process.Part{Name: roleRecorder, Run: s.Run})
+	p.metrics.AddLag(lagOf(s, election, instance)) //nolint:contextcheck // a scrape brings its own
+	return nil
+}
+
+// serve adds the parts of the roles that answer requests, HTTP last: it is
+// what needs all others.
+func (n *node) serve(p plan, js jetstream.JetStream) error {
+	n.expose(p)
+	cfg := web.Config{Known: n.known, Hosts: p.hosts, Observed: p.metrics.Answered, Log: p.log, Tracer: p.tracer}
+	gw, err := n.newGateway(p, &cfg)
+	if err != nil {
+		return err
+	}
+	app := web.New(cfg)
+	n.health = n.healthOf(p, js)
+	n.health.Routes(app)
+	openapi.Routes(app)
+	if gw != nil {
+		gw.Routes(app)
+		n.parts = append(n.parts, process.Part{Name: roleGateway, Run: gw.Run})
+	}
+	if slices.Contains(p.roles, roleControl) {
+		catalog, err := catalogOf(p.catalog)
+		if err != nil {
+			return err
+		}
+		s, err := control.New(control.Config{Partitions: p.partitions, VolumeRoot: p.fleets.settings.VolumeRoot, Catalog: catalog, Log: p.log},
+			control.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
+		if err != nil {
+			return err
+		}
+		s.Routes(app)
+		n.parts = append(n.parts, process.Part{Name: roleControl, Run: s.Run})
+		if !p.restarts { // else the server read its files itself
+			n.parts = append(n.parts, p.verify(js, n.registry))
+		}
+	}
+	if slices.Contains(p.roles, roleAPI) {
+		s, err := api.New(api.Config{Limits: p.limits, StreamFormat: p.streamFormat, Log: p.log},
+			api.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
+		if err != nil {
+			return err
+		}
+		s.Routes(app)
+		deadlines := func(ctx context.Context) error { return n.queue.Deadlines(ctx, p.partitions) }
+		n.parts = append(n.parts, process.Part{Name: "space", Run: n.space.Run}, process.Part{Name: roleAPI, Run: s.Run}, process.Part{Name: "deadlines", Run: deadlines})
+	}
+	answering := httpPart(p, n.health, func(ctx context.Context) error { return web.Serve(ctx, app, p.listener) })
+	answering.Waiting = func() string { return fmt.Sprintf("%d open connections", app.Server().GetOpenConnectionsCount()) }
+	n.parts = append(n.parts, answering)
+	return nil
+}
+
+// maxPostBytes is the largest result that is read: one of 20 MB, as Python
+// writes it. It takes no more memory than a body of 20 MB.
+const maxPostBytes = 32 << 20
+
+// newGateway makes the gateway, nil if it is not among the roles, and sets cfg up
+// for it.
+func (n *node) newGateway(p plan, cfg *web.Config) (*gateway.Service, error) {
+	if !slices.Contains(p.roles, roleGateway) {
+		return nil, nil //nolint:nilnil // no such role is no error
+	}
+	s, err := gateway.New(gateway.Config{Stale: p.metrics.Stale, Log: p.log, Tracer: p.tracer}, gateway.Deps{Queue: n.queue, Registry: n.registry})
+	if err != nil {
+		return nil, err
+	}
+	cfg.BodyLimit, cfg.Oversized = maxPostBytes, s.Oversized
+	cfg.Known = func(c *fiber.Ctx) error {
+		if ofWorker, err := s.Known(c); ofWorker {
+			return err
+		}
+		return n.known(c)
+	}
+	return s, nil
+}
+
+// known is the web.Config's: it returns nil for the key of a caller.
+func (n *node) known(c *fiber.Ctx) error {
+	ctx, cancel := context.WithTimeout(c.UserContext(), web.AnswerWithin)
+	defer cancel()
+	_, err := n.registry.Keys.Check(ctx, web.Key(c))
+	return err
+}
+
+// errDisconnected is what the check of the connection fails with.
+var errDisconnected = errors.New("not connected")
+
+// healthOf is what the process says of itself. JetStream has to be answered by
+// the leader of a stream that every role needs.
+func (n *node) healthOf(p plan, js jetstream.JetStream) *web.Health {
+	checks := []web.Check{
+		{Name: "nats", Look: func(context.Context) error {
+			if p.nc.Status() != nats.CONNECTED {
+				return errDisconnected
+			}
+			return nil
+		}},
+		{Name: "jetstream", Look: func(ctx context.Context) error {
+			_, err := js.Stream(ctx, streams.Bucket(streams.BucketEndpoints))
+			return err
+		}},
+		{Name: "storage", Look: func(context.Context) error { return n.takesWrites(p.restarts) }},
+	}
+	checks = append(checks, spaceCheck(n.space), web.Check{Name: "streams", Say: func(context.Context) string { return missingWord(n.queue.Missing()) }})
+	return web.NewHealth(p.version, p.roles, append(checks, n.standing...)...)
+}
+
+// missingWord says how many streams were found missing; "" for none. The process
+// stays ready: it serves the endpoints that have theirs.
+func missingWord(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d missing", len(names))
+}
+
+// stands adds to health whether this process is the active one of the role.
+// A standby is as ready: it has nothing to answer.
+func (n *node) stands(role string, election *registry.Election, instance string) {
+	n.standing = append(n.standing, web.Check{Name: role, Say: func(ctx context.Context) string {
+		leader, err := election.Active(ctx)
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+			return "nobody is active"
+		case err != nil:
+			return "unknown"
+		case leader.Instance == instance:
+			return "active"
+		}
+		return "standby"
+	}})
+}
+
+// httpPart returns the part that serves HTTP. When it is stopped, /readyz fails for
+// the plan's drain delay first, while requests are still served.
+func httpPart(p plan, h *web.Health, serve func(context.Context) error) process.Part {
+	return process.Part{Name: "http", Grace: p.drainDelay + process.StopGrace, Run: func(ctx context.Context) error {
+		drained, done := h.Drained(ctx, p.drainDelay)
+		defer done()
+		return serve(drained)
+	}}
+}
+
+// unready says that the process stops. It is the last part, the first to stop:
+// those between it and HTTP may take long to end.
+func unready(h *web.Health) process.Part {
+	return process.Part{Name: "ready", Run: func(ctx context.Context) error {
+		<-ctx.Done()
+		h.Stop()
+		return nil
+	}}
+}
+
+// drains checks the setting of the delay.
+func (c ServeConfig) drains() error {
+	if c.DrainDelay < 0 || c.DrainDelay > maxDrainDelay {
+		return &cli.UsageError{Err: fmt.Errorf("--drain-delay %s: must be 0 to %s", c.DrainDelay, maxDrainDelay)}
+	}
+	return nil
+}

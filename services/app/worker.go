@@ -1,0 +1,173 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"flightline/services/cli"
+	"flightline/services/worker"
+	"flightline/shared/endpoint"
+	"flightline/shared/process"
+	"flightline/shared/telemetry"
+	sdk "flightline/shared/worker"
+)
+
+// WorkConfig are the settings of `flightline worker`.
+type WorkConfig struct {
+	URL         string        `flag:"url" env:"FLIGHTLINE_WORKER_URL" help:"http or https address to which each job is POSTed, instead of a command"`
+	Concurrency int           `flag:"concurrency" env:"FLIGHTLINE_WORKER_CONCURRENCY" envDefault:"1" help:"jobs to run at once"`
+	Grace       time.Duration `flag:"grace" env:"FLIGHTLINE_WORKER_GRACE" envDefault:"10s" help:"how long running jobs may go on after SIGTERM; then they are given back"`
+	ID          string        `flag:"id" env:"FLIGHTLINE_WORKER_ID" help:"id of this worker, as of its pod; RUNPOD_POD_ID where a driver started it for this endpoint, else a random one"`
+	Data        string        `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"data folder of the running dev, which is used if no address of NATS is given"`
+	NATS
+	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+}
+
+// WorkerCommand is `flightline worker`.
+func WorkerCommand(environment map[string]string, version string) *cobra.Command {
+	cfg := new(WorkConfig)
+	c := &cobra.Command{
+		Use: "worker ENDPOINT -- COMMAND...", Short: "Run an endpoint's jobs by a command or a local HTTP server",
+		Long: "Run an endpoint's jobs by a command, started for each job, or by an HTTP server\n" +
+			"on this machine.\n\n" +
+			"The job comes as one JSON document on standard input, or as the body of a POST.\n" +
+			"The last line of output, a JSON document, is the job's output; lines of JSON\n" +
+			"before it are chunks of its stream. If no line is JSON, the text is the output. A\n" +
+			"command that exits with another code than 0 fails the job with the end of its\n" +
+			"standard error.",
+		Example: "  flightline worker upper -- jq -c '{text: .input.text | ascii_upcase}'\n" +
+			"  flightline worker upper --url http://127.0.0.1:9000/run --concurrency 4",
+		Args: cobra.MinimumNArgs(1),
+	}
+	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
+		if dash := cmd.ArgsLenAtDash(); len(args) > 1 && dash != 1 {
+			return &cli.UsageError{Err: errors.New("the command goes after --, as in: flightline worker ENDPOINT -- COMMAND")}
+		}
+		if cfg.ID == "" && len(args) > 0 && environment["RUNPOD_ENDPOINT_ID"] == args[0] {
+			cfg.ID = environment["RUNPOD_POD_ID"] // a driver started it
+		}
+		log, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel, cfg.LogFormat)
+		if err != nil {
+			return err
+		}
+		return traced(cmd.Context(), environment, "flightline-worker", version, log, func(log *slog.Logger, tracer *telemetry.Tracer) error {
+			return work(cmd.Context(), *cfg, args[0], args[1:], childEnvironment(environment), version, cmd.OutOrStdout(), log, tracer)
+		})
+	})
+	return c
+}
+
+// work runs jobs until ctx ends. One line goes to out when it is ready.
+func work(ctx context.Context, cfg WorkConfig, id string, command, env []string, version string, out io.Writer, log *slog.Logger, tracer *telemetry.Tracer) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	bus, err := cfg.find(cfg.Data)
+	if err != nil {
+		return err
+	}
+	s, err := worker.New(worker.Config{
+		Worker: sdk.Config{
+			Endpoint: id, ID: cfg.ID, Concurrency: cfg.Concurrency, Grace: grace(cfg.Grace), Version: version, Tracer: tracer,
+			NATSURL: bus.NATSURL, CredsFile: bus.NATSCreds, User: bus.NATSUser, Password: bus.NATSPassword,
+			InboxPrefix: bus.NATSInbox, TLS: bus.tls(),
+			OnReady: func() { _, _ = fmt.Fprintf(out, "flightline worker ready: %s\n", id) },
+		},
+		Command: command, Env: env, URL: cfg.URL,
+	}, log)
+	if errors.Is(err, worker.ErrConfig) {
+		return &cli.UsageError{Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	return asExit(process.Run(ctx, log, process.Part{Name: "worker", Run: s.Run, Grace: cfg.Grace + process.StopGrace, Waiting: s.Waiting}))
+}
+
+func (c WorkConfig) check() error {
+	switch {
+	case c.Concurrency < 1:
+		return wrong("concurrency", c.Concurrency, "1 or more")
+	case c.Grace < 0:
+		return wrong("grace", c.Grace, "0s or more")
+	}
+	return cmp.Or(urlOf("url", c.URL, "http", "https"), c.NATS.check())
+}
+
+// find returns these settings, or if they name no address those of a dev that
+// runs with this data folder.
+func (n NATS) find(data string) (NATS, error) {
+	if n.NATSURL != "" {
+		return n, nil
+	}
+	r, err := cli.FindRunning(data)
+	switch {
+	case errors.Is(err, cli.ErrNotRunning):
+		return n, &cli.CodedError{Code: cli.ExitUnreachable, Err: fmt.Errorf("%w; where is NATS? Give --nats-url, or set NATS_URL", err)}
+	case err != nil:
+		return n, err
+	case r.NATSURL == "":
+		return n, &cli.CodedError{Code: cli.ExitUnreachable, Err: errors.New("the running dev lets nobody in over NATS: it was started with --nats-listen off")}
+	}
+	return NATS{NATSURL: r.NATSURL, NATSUser: r.NATSUser, NATSPassword: r.NATSPassword, NATSCA: r.TLSCert}, nil
+}
+
+// asExit gives errors of the SDK the exit codes of the command line.
+func asExit(err error) error {
+	switch {
+	case errors.Is(err, sdk.ErrConfig):
+		return &cli.UsageError{Err: err}
+	case errors.Is(err, endpoint.ErrNotFound):
+		return &cli.CodedError{Code: cli.ExitNotFound, Err: err}
+	case errors.Is(err, nats.ErrNoServers):
+		return &cli.CodedError{Code: cli.ExitUnreachable, Err: err}
+	}
+	return err
+}
+
+// grace is what was typed as the SDK takes it, for which 0 is its default.
+func grace(typed time.Duration) time.Duration {
+	if typed == 0 {
+		return -1
+	}
+	return typed
+}
+
+// ours are the variables by which processes of a fleet are known.
+var ours = []string{"FLIGHTLINE_FLEET", "FLIGHTLINE_POD"}
+
+// secret reports whether a variable is none of a job's command's business: all
+// that says where Flightline's parts are and which process this is, files of that included,
+// the token of a worker, and what lets spans in somewhere.
+func secret(name string) bool {
+	switch {
+	case slices.Contains(ours, name):
+		return false
+	case strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_"):
+		return strings.HasSuffix(name, "HEADERS") || strings.HasSuffix(name, "_CLIENT_KEY")
+	}
+	return strings.HasPrefix(name, "FLIGHTLINE_") || strings.HasPrefix(name, "NATS_") || name == "RUNPOD_AI_API_KEY"
+}
+
+// childEnvironment is the environment without our secrets.
+func childEnvironment(environment map[string]string) []string {
+	var entries []string
+	for _, name := range slices.Sorted(maps.Keys(environment)) {
+		if !secret(name) {
+			entries = append(entries, name+"="+environment[name])
+		}
+	}
+	return entries
+}

@@ -1,0 +1,207 @@
+package autoscaler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+const (
+	// closeTimeout bounds what is to be written when the driver's pods end, and
+	// the end of those that do not work.
+	closeTimeout = 3 * time.Second
+	// lastPart of the time for jobs is left when a worker that was only given no
+	// more of them is asked to end.
+	lastPart = 5
+)
+
+// closer is a driver whose pods end with this program.
+type closer interface {
+	Close(ctx context.Context) error
+}
+
+// close ends the driver's pods, if they are to end with us, and says so. What
+// goes by is what runs: a worker that was removed may still have jobs.
+func (a *agent) close(ctx context.Context) {
+	ending, ok := a.driver.(closer)
+	if !ok {
+		return
+	}
+	look, done := context.WithTimeout(ctx, closeTimeout)
+	running, err := a.driver.List(look)
+	done()
+	a.warn(ctx, "pods not listed, they end at once", a.machine, err)
+	var ends sync.WaitGroup
+	for _, i := range running {
+		if i.Running {
+			ends.Go(func() { a.endPod(ctx, i.PodID) })
+		}
+	}
+	ends.Wait()
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	err = ending.Close(ctx)
+	left, listErr := a.mine(ctx)
+	a.warn(ctx, "pods not ended", a.machine, cmp.Or(err, listErr))
+	for _, p := range left {
+		a.closed(ctx, p)
+	}
+}
+
+// endPod ends a pod that runs. A worker has time to end its jobs. A pod that works
+// for no endpoint is ended at once, and that noted: others soon take it for gone.
+func (a *agent) endPod(ctx context.Context, id string) {
+	look, done := context.WithTimeout(ctx, closeTimeout)
+	p, err := a.registry.Pods.Get(look, id)
+	done()
+	if err != nil {
+		a.warn(ctx, "pod not looked at, it ends at once", id, err)
+		return
+	}
+	var ended bool
+	if p.Endpoint != "" {
+		ended = a.finish(ctx, p)
+	} else {
+		ended = a.stop(ctx, p, closeTimeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	switch {
+	case !ended:
+	case p.Status != pod.Running:
+		a.revokeToken(ctx, p)
+		a.warn(ctx, "ended pod not forgotten", id, a.driver.Forget(ctx, id))
+	case p.Endpoint == "" && a.here(p):
+		a.closed(ctx, p)
+	}
+}
+
+// closed notes the end of a pod that ended with us. Others are started where a
+// fleet's are needed.
+func (a *agent) closed(ctx context.Context, p pod.Pod) {
+	const why = "its autoscaler was stopped"
+	by := pod.Exit
+	if fleet(p) && !p.Locked {
+		by = pod.Remove
+	}
+	_, err := a.registry.Pods.Move(ctx, p.ID, by, why, a.queue.Now(), nil)
+	if errors.Is(err, pod.ErrLocked) { // since we looked
+		_, err = a.registry.Pods.Move(ctx, p.ID, pod.Exit, why, a.queue.Now(), nil)
+	}
+	a.warn(ctx, "end of a pod not noted", p.ID, err)
+	a.revokeToken(ctx, p)
+}
+
+// mine are the pods that should run here.
+func (a *agent) mine(ctx context.Context) ([]pod.Pod, error) {
+	pods, err := a.registry.Pods.List(ctx)
+	var mine []pod.Pod
+	for _, p := range pods {
+		if p.Status == pod.Running && a.here(p) {
+			mine = append(mine, p)
+		}
+	}
+	return mine, err
+}
+
+// here reports whether the pod is this driver's.
+func (a *agent) here(p pod.Pod) bool {
+	return p.MachineID == a.machine && p.Driver == a.driver.Name()
+}
+
+// finish lets a worker end its jobs for Closing, and ends it. A worker that speaks
+// NATS, or says that it has no job, is asked to end at once: it ends what it has
+// first. A worker that speaks HTTP and has some is given no more, and asked to end
+// when it has none. What it does not end is given back. It reports whether the
+// worker has ended.
+func (a *agent) finish(ctx context.Context, p pod.Pod) bool {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Closing)
+	defer cancel()
+	until, _ := ctx.Deadline()
+	w, _, err := a.heard(ctx, p)
+	if _, none := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID); none == nil && err == nil && !w.Native && len(w.Running) > 0 {
+		quiet, stop := context.WithDeadline(ctx, until.Add(-a.cfg.Closing/lastPart))
+		a.awaitQuiet(quiet, p, a.queue.Now())
+		stop()
+	}
+	return a.stop(context.WithoutCancel(ctx), p, time.Until(until))
+}
+
+// stop ends a worker. Unless it failed, the jobs that it still had are noted in
+// its record, so that a gateway can release them: no worker was lost. It may have
+// taken some while it ended, so its last heartbeat counts; a worker that spoke before and
+// is no longer heard of was silent for long, unless it took its leave.
+func (a *agent) stop(ctx context.Context, p pod.Pod, grace time.Duration) bool {
+	before, _, _ := a.heard(ctx, p)
+	if err := a.driver.Stop(ctx, p.ID, max(0, grace)); err != nil {
+		a.warn(ctx, "pod not stopped", p.ID, err)
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	w, heard, err := a.heard(ctx, p)
+	if err != nil || !heard && !before.Native {
+		w = before
+	}
+	if len(w.Running) == 0 || p.Failed() {
+		return true
+	}
+	_, err = a.registry.Pods.Update(ctx, p.ID, func(p pod.Pod) (pod.Pod, error) {
+		p.Cut = w.Running
+		return p, nil
+	})
+	a.warn(ctx, "jobs of a pod not noted, their leases end", p.ID, err)
+	return true
+}
+
+// heard is the worker's last heartbeat.
+func (a *agent) heard(ctx context.Context, p pod.Pod) (w registry.Worker, heard bool, err error) {
+	if p.Endpoint == "" {
+		return w, false, nil
+	}
+	workers, err := a.registry.Workers.List(ctx, p.Endpoint)
+	for _, x := range workers {
+		if x.ID == p.ID {
+			return x, true, err
+		}
+	}
+	return w, false, err
+}
+
+// awaitQuiet waits until a worker, which has been draining since then, has no
+// job, or is gone.
+func (a *agent) awaitQuiet(ctx context.Context, p pod.Pod, since time.Time) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	each(ctx, quietInterval, nil, func() {
+		w, heard, err := a.heard(ctx, p)
+		if err == nil && (!heard || drained(w, heard, since, a.queue.Now()) || !a.runs(ctx, p.ID)) {
+			cancel()
+		}
+	})
+}
+
+// runs reports whether the driver has the pod, and it has not ended. All that
+// wait for workers share its answers.
+func (a *agent) runs(ctx context.Context, id string) bool {
+	a.asking.Lock()
+	defer a.asking.Unlock()
+	if time.Since(a.asked) >= quietInterval/2 {
+		within, cancel := context.WithTimeout(ctx, listTimeout)
+		defer cancel()
+		running, err := a.driver.List(within)
+		if err != nil {
+			return true
+		}
+		a.running, a.asked = map[string]bool{}, time.Now()
+		for _, i := range running {
+			a.running[i.PodID] = i.Running
+		}
+	}
+	return a.running[id]
+}

@@ -1,0 +1,176 @@
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
+)
+
+const (
+	// maxConcurrentEndpoints bounds how many endpoints are looked at side by side.
+	maxConcurrentEndpoints = 8
+	// externalInterval is the pause between two looks at an endpoint whose workers
+	// somebody else starts.
+	externalInterval = 5 * time.Second
+	// reconcileInterval is the pause between two looks at all pods.
+	reconcileInterval = 2 * time.Second
+	// repeatInterval is how long a decision stands unchanged before it is written again.
+	repeatInterval = 24 * time.Hour
+)
+
+// leader is one term as the active instance. Nothing of it is needed by the
+// next: what it forgets costs time only.
+type leader struct {
+	*Service
+	endpoints      map[string]*endpointState
+	reconciler     *reconciler
+	lastReconciled time.Time
+	arrivals       *queue.EnqueueNotifier
+	known          background
+}
+
+// endpointState is what the leader remembers of an endpoint.
+type endpointState struct {
+	memory memory
+	last   registry.Decision // the last one written
+	loaded bool              // last is what the stream has
+	states map[string]stateSince
+	looked time.Time
+	of     endpoint.Endpoint
+	alive  int // workers, when it was looked at
+	count  jobCount
+	handed handed
+}
+
+// stateSince is a worker's state, and since when.
+type stateSince struct {
+	state state
+	since time.Time
+}
+
+// lead is one term.
+func (s *Service) lead(ctx context.Context) error {
+	l := &leader{Service: s, endpoints: map[string]*endpointState{}, reconciler: newReconciler(s), arrivals: s.queue.EnqueueNotifier()}
+	defer l.arrivals.Close()
+	tick, again := time.NewTicker(s.cfg.Every), time.NewTimer(0)
+	defer tick.Stop()
+	defer again.Stop()
+	hasty := map[string]int{} // how often they were looked at in haste
+	l.runRound(ctx, nil)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			l.runRound(ctx, nil)
+			continue
+		case m := <-l.arrivals.Told():
+			l.noteArrivals(m, hasty)
+		case <-again.C:
+		}
+		if pause := l.hurry(ctx, hasty); pause > 0 {
+			again.Reset(pause)
+		}
+	}
+}
+
+// runRound looks at all endpoints that are due, or at some alone.
+func (l *leader) runRound(ctx context.Context, only map[string]int) {
+	if err := l.round(ctx, only); err != nil && ctx.Err() == nil {
+		l.reconciler.forgetTimes() // who was silent could not be heard
+		l.log.WarnContext(ctx, "fleets not looked at, all stays as it is", "err", err)
+	}
+}
+
+func (l *leader) round(ctx context.Context, only map[string]int) error {
+	v, err := l.readView(ctx)
+	if err != nil {
+		return err
+	}
+	if v.unwell() { // they must be counted as failed before others are started
+		l.lastReconciled = v.now
+		l.reconciler.reconcile(ctx, v)
+		if v, err = l.readView(ctx); err != nil {
+			return err
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(maxConcurrentEndpoints)
+	for _, e := range v.endpoints {
+		m := l.endpoints[e.ID]
+		if m == nil {
+			m = &endpointState{states: map[string]stateSince{}}
+			l.endpoints[e.ID] = m
+		}
+		_, hasty := only[e.ID]
+		if only != nil && !hasty || !hasty && e.Fleet.External() && e.Version == m.of.Version && v.now.Sub(m.looked) < externalInterval {
+			continue
+		}
+		m.looked, m.of, m.count.hasty = v.now, e, hasty
+		g.Go(func() error {
+			if err := l.scale(ctx, v, e, m); err != nil && ctx.Err() == nil {
+				l.log.WarnContext(ctx, "fleet not scaled, trying again", "endpoint", e.ID, "err", err)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // nobody returns an error
+	if only == nil {
+		l.dropDeleted(ctx, v)
+		l.reconcileIfDue(ctx, v)
+	}
+	return nil
+}
+
+// dropDeleted drops what is kept of endpoints that no longer exist.
+func (l *leader) dropDeleted(ctx context.Context, v *view) {
+	there := make(map[string]bool, len(v.endpoints))
+	for _, e := range v.endpoints {
+		there[e.ID] = true
+	}
+	for id := range l.endpoints {
+		if there[id] {
+			continue
+		}
+		l.arrivals.Forget(id)
+		if err := l.registry.Scaling.Drop(ctx, id); err == nil {
+			delete(l.endpoints, id)
+		}
+	}
+}
+
+// reconcileIfDue reconciles all pods once in reconcileInterval.
+func (l *leader) reconcileIfDue(ctx context.Context, v *view) {
+	if v.now.Sub(l.lastReconciled) >= reconcileInterval {
+		l.lastReconciled = v.now
+		l.reconciler.reconcile(ctx, v)
+	}
+}
+
+// scale samples, decides and applies.
+func (l *leader) scale(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState) error {
+	if !m.loaded {
+		last, err := l.registry.Scaling.Last(ctx, e.ID)
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			return err
+		}
+		m.last, m.memory.wanted, m.loaded = last, last.Wanted, true
+	}
+	in := l.sample(ctx, v, e, m)
+	out := decide(e, in.sample, m.memory, v.now)
+	m.memory = out.memory
+	m.alive = out.wanted
+	if !e.Fleet.External() {
+		m.alive = count(in.members, starting, idle, busy) + out.start
+	}
+	if err := l.recordDecision(ctx, v, e, m, in.sample, out); err != nil {
+		return err
+	}
+	return l.apply(ctx, v, e, m, in, out)
+}

@@ -1,5 +1,0 @@
-//go:build !plant_orphans
-
-package autoscaler
-
-const plantNoOrphans = false

@@ -1,0 +1,234 @@
+package autoscaler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+const (
+	// absenceTimeout is how long a machine must have been gone, after its instance
+	// expired, and a worker that its owner started.
+	absenceTimeout = 5 * time.Second
+	// silenceTimeout is how long a worker of a fleet may be silent while its machine
+	// is there.
+	silenceTimeout = time.Minute
+	// endedPodTTL is how long a pod that is gone can be read.
+	endedPodTTL = 24 * time.Hour
+	// maxEndedPods bounds them, for each endpoint.
+	maxEndedPods = 1000
+)
+
+// reconciler makes the records of pods true whose workers, machines or endpoints
+// are gone.
+type reconciler struct {
+	*Service
+	// absentSince is since when a pod was not heard of, and nothing excused it.
+	absentSince map[string]time.Time
+	// heard are the pods that were heard of in this term.
+	heard map[string]bool
+	began time.Time
+}
+
+func newReconciler(s *Service) *reconciler {
+	return &reconciler{Service: s, absentSince: map[string]time.Time{}, heard: map[string]bool{}, began: s.queue.Now()}
+}
+
+// forgetTimes begins again to count how long pods are silent.
+func (r *reconciler) forgetTimes() { clear(r.absentSince) }
+
+// finding is what should happen to a pod.
+type finding struct {
+	by  pod.Trigger // "" for nothing
+	why string
+}
+
+// reconcile looks at all pods.
+func (r *reconciler) reconcile(ctx context.Context, v *view) {
+	known := map[string]endpoint.Endpoint{}
+	for _, e := range v.endpoints {
+		known[e.ID] = e
+	}
+	there := map[string]bool{}
+	for _, p := range v.pods {
+		there[p.ID] = true
+		if p.Status == pod.Running && p.Endpoint == "" {
+			r.examineStandalone(ctx, v, p)
+		}
+		if p.Status != pod.Running || p.Endpoint == "" {
+			continue
+		}
+		e, exists := known[p.Endpoint]
+		if !exists && !r.deleted(ctx, p.Endpoint) {
+			continue
+		}
+		found := r.examine(v, p, e, exists)
+		if found.by == "" {
+			continue
+		}
+		r.correct(ctx, v, p, found)
+	}
+	for id := range r.absentSince {
+		if !there[id] {
+			delete(r.absentSince, id)
+		}
+	}
+	for id := range r.heard {
+		if !there[id] {
+			delete(r.heard, id)
+		}
+	}
+	r.forget(ctx, v)
+	r.renew(ctx, v)
+}
+
+// renew keeps the records of pods that run, and the tokens of fleets' workers, from
+// expiring. Those of pods that nobody looks after expire.
+func (r *reconciler) renew(ctx context.Context, v *view) {
+	runs := make(map[string]bool, len(v.pods))
+	for _, p := range v.pods {
+		runs[p.Endpoint+"."+p.ID] = p.Status == pod.Running
+	}
+	err := r.registry.Tokens.Renew(ctx, func(endpointID, worker string) bool { return runs[endpointID+"."+worker] })
+	if err = errors.Join(err, r.registry.Pods.Renew(ctx)); err != nil && ctx.Err() == nil {
+		r.log.WarnContext(ctx, "records of pods not renewed, trying again", "err", err)
+	}
+}
+
+// correct lets the finding happen to the pod. A locked one is not removed.
+func (r *reconciler) correct(ctx context.Context, v *view, p pod.Pod, found finding) {
+	_, err := r.registry.Pods.At(p.Endpoint).Move(ctx, p.ID, found.by, found.why, v.now, nil)
+	switch {
+	case errors.Is(err, pod.ErrLocked):
+	case err != nil && !errors.Is(err, pod.ErrNotFound):
+		r.log.WarnContext(ctx, "record of a pod not corrected, trying again", "pod", p.ID, "err", err)
+	default:
+		r.log.InfoContext(ctx, "pod is gone", "pod", p.ID, "endpoint", p.Endpoint, "reason", found.why)
+		r.wake()
+	}
+}
+
+// examineStandalone looks after a pod that works for no endpoint: its machine may be gone,
+// or there may be none to run it.
+func (r *reconciler) examineStandalone(ctx context.Context, v *view, p pod.Pod) {
+	switch {
+	case p.Driver == "" || p.Driver == pod.External:
+	case p.MachineID != "":
+		if found := r.examineLone(v, p); found.by != "" {
+			r.correct(ctx, v, p, found)
+		}
+	case len(v.machines[p.Driver]) == 0 && p.Change != waitsFor(p.Driver):
+		_, err := r.registry.Pods.Update(ctx, p.ID, func(x pod.Pod) (pod.Pod, error) {
+			if x.Status == pod.Running && x.MachineID == "" {
+				x.Changed, x.Change = v.now.UTC(), waitsFor(x.Driver)
+			}
+			return x, nil
+		})
+		if err != nil {
+			r.log.DebugContext(ctx, "pod that waits not told so, trying again", "pod", p.ID, "err", err)
+		}
+	}
+}
+
+// examineLone says what should happen to a pod of a driver and no endpoint.
+func (r *reconciler) examineLone(v *view, p pod.Pod) finding {
+	if slices.Contains(v.machines[p.Driver], p.MachineID) {
+		delete(r.absentSince, p.ID)
+		return finding{}
+	}
+	return r.silent(v, p, absenceTimeout, finding{pod.Exit, vanished})
+}
+
+// waitsFor is the last change of a pod that no machine can run.
+func waitsFor(d pod.Driver) string {
+	return fmt.Sprintf("it waits: no autoscaler with the driver %s runs", d)
+}
+
+// deleted reports whether there is no such endpoint: memory may lack a
+// new one.
+func (r *reconciler) deleted(ctx context.Context, endpointID string) bool {
+	e, err := r.registry.Endpoints.Find(ctx, endpointID)
+	return errors.Is(err, endpoint.ErrNotFound) || err == nil && e.Deleting
+}
+
+// examine says what should happen to a pod that should run.
+func (r *reconciler) examine(v *view, p pod.Pod, e endpoint.Endpoint, exists bool) finding {
+	w, heard := v.worker(p)
+	heard = heard && w.State != registry.WorkerInitializing
+	if heard {
+		r.heard[p.ID] = true
+	}
+	gone := !slices.Contains(v.machines[p.Driver], p.MachineID)
+	switch {
+	case fleet(p) && !exists:
+		return finding{pod.Remove, "its endpoint was deleted"}
+	case fleet(p) && e.Fleet.External():
+		return finding{pod.Remove, "its endpoint has no driver any more"}
+	case fleet(p) && heard && w.State == registry.WorkerUnhealthy:
+		return finding{pod.Exit, "it said that it is unhealthy"}
+	case heard:
+		delete(r.absentSince, p.ID)
+		return finding{}
+	case !fleet(p):
+		return r.silent(v, p, absenceTimeout, finding{ownersEnd(exists), "its worker fell silent"})
+	case gone:
+		return r.silent(v, p, absenceTimeout, finding{pod.Exit, vanished})
+	case r.heard[p.ID]:
+		return r.silent(v, p, silenceTimeout, finding{pod.Exit, fmt.Sprintf("it was not heard of for %s", silenceTimeout)})
+	}
+	delete(r.absentSince, p.ID)
+	if v.now.Sub(later(r.began, later(p.Created, p.Started))) >= r.cfg.Startup {
+		return finding{pod.Exit, fmt.Sprintf("it asked for no job within %s of its start; a worker does, by RunPod's SDK, the Go SDK or 'flightline worker'", r.cfg.Startup)}
+	}
+	return finding{}
+}
+
+// ownersEnd is what happens to the pod of a worker that its owner started: if
+// the endpoint is gone it was removed with that.
+func ownersEnd(exists bool) pod.Trigger {
+	if exists {
+		return pod.Exit
+	}
+	return pod.Remove
+}
+
+// silent is the finding, once nothing was heard of the pod for that long.
+func (r *reconciler) silent(v *view, p pod.Pod, most time.Duration, found finding) finding {
+	since, counted := r.absentSince[p.ID]
+	if !counted {
+		r.absentSince[p.ID] = v.now
+		return finding{}
+	}
+	if v.now.Sub(since) < most {
+		return finding{}
+	}
+	delete(r.absentSince, p.ID)
+	return found
+}
+
+// forget removes the records of workers that are gone for a day, and of pods
+// that were removed.
+func (r *reconciler) forget(ctx context.Context, v *view) {
+	ended := slices.DeleteFunc(slices.Clone(v.pods), func(p pod.Pod) bool {
+		return p.Status == pod.Running || p.Status == pod.Exited && p.Endpoint == ""
+	})
+	slices.SortFunc(ended, func(a, b pod.Pod) int { return cmp.Or(b.Changed.Compare(a.Changed), cmp.Compare(a.ID, b.ID)) })
+	kept := map[string]int{}
+	for _, p := range ended {
+		if kept[p.Endpoint]++; kept[p.Endpoint] <= maxEndedPods && v.now.Sub(p.Changed) < endedPodTTL {
+			continue
+		}
+		if err := r.registry.Pods.Forget(ctx, p); err != nil {
+			r.log.Log(ctx, slog.LevelDebug, "pod not forgotten, trying again", "pod", p.ID, "err", err)
+			return
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package conformance
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+const sectionStates = "States and transitions"
+
+func ending() []Scenario {
+	return []Scenario{
+		{
+			Name: "cancel-queued", Section: sectionStates, Shows: "`/cancel` of a waiting job answers CANCELLED, and it stays so",
+			Needs: []string{needIdle}, when: beforeWork, play: cancelQueued,
+		},
+		{
+			Name: "cancel-running", Section: sectionStates, Shows: "`/cancel` of a running job answers CANCELLED at once, and it stays so",
+			Needs: []string{needSlow}, when: atWork, play: cancelRunning,
+		},
+		{
+			Name: "retry-failed", Section: sectionStates, Shows: "`/retry` of a FAILED job answers IN_QUEUE with the same id, and it runs again",
+			Needs: []string{needFailing}, when: atWork, play: retryFailed,
+		},
+		{
+			Name: "retry-input", Section: sectionStates, Shows: "what is retried has its original input; the earlier result is removed",
+			Needs: []string{needWorker}, when: atWork, play: retryInput,
+		},
+		{Name: "retry-completed", Section: sectionStates, Shows: "`/retry` of a COMPLETED job is 400", when: atWork, play: retryCompleted},
+		{
+			Name: "retry-queued", Section: sectionStates, Shows: "`/retry` of a waiting job is 400",
+			Needs: []string{needIdle}, when: beforeWork, play: retryQueued,
+		},
+		{
+			Name: "retry-cancelled", Section: sectionStates, Shows: "`/retry` of a CANCELLED job is 400",
+			Needs: []string{needIdle}, when: beforeWork, play: retryCancelled,
+		},
+		{
+			Name: "retry-running", Section: sectionStates, Shows: "`/retry` of a running job is 400, and it runs on",
+			Needs: []string{needSlow}, when: atWork, play: retryRunning,
+		},
+		{
+			Name: "purge", Section: "Purge result", Shows: "`/purge-queue` tells how many waiting jobs it removed; none of them waits on",
+			Needs: []string{needPurge}, when: aloneBeforeWork, play: purge,
+		},
+		{
+			Name: "purge-running", Section: sectionStates, Shows: "`/purge-queue` leaves a job that runs alone",
+			Needs: []string{needWorker}, when: lastAlone, play: purgeRunning,
+		},
+		{
+			Name: "rate-purge", Section: "Rate limits", Shows: "the third `/purge-queue` within 10 s is 429, with `Retry-After`",
+			Needs: []string{needPurge, needRates}, when: lastAlone, play: ratePurge,
+		},
+		{
+			Name: "rate-cancel", Section: "Rate limits", Shows: "of 101 `/cancel` within 10 s one is 429, with `Retry-After`",
+			Needs: []string{needRates}, when: lastAlone, play: rateCancel,
+		},
+	}
+}
+
+func cancelQueued(p *play) {
+	endpoint := p.w.cfg.Idle
+	id := p.submit(endpoint, task{}, nil)
+	p.cancelled(endpoint, id)
+}
+
+// cancelled cancels the job and sees that it is and stays CANCELLED.
+func (p *play) cancelled(endpoint, id string) {
+	a := p.post(endpoint, "/cancel/"+id, "")
+	p.field("/cancel", a, "id", id)
+	p.field("/cancel", a, "status", "CANCELLED")
+	for range 2 {
+		a = p.get(endpoint, "/status/"+id)
+		p.field("/status", a, "status", "CANCELLED")
+		p.pause(time.Second)
+	}
+}
+
+func cancelRunning(p *play) {
+	endpoint := p.w.cfg.Slow
+	id := p.submit(endpoint, task{SleepMs: 6000}, nil)
+	p.until(endpoint, id, "IN_PROGRESS")
+	began := time.Now()
+	p.cancelled(endpoint, id)
+	if took := time.Since(began); !p.done() && took > 10*time.Second {
+		p.failf("/cancel: took %v, want it at once", took.Round(time.Millisecond))
+	}
+	if p.w.cfg.worker() {
+		p.pause(5 * time.Second) // by now the worker has told a result
+		p.field("/status after the handler's end", p.get(endpoint, "/status/"+id), "status", "CANCELLED")
+	}
+}
+
+// retry wants the job to be queued again.
+func (p *play) retry(endpoint, id string) {
+	a := p.post(endpoint, "/retry/"+id, "")
+	p.field("/retry", a, "id", id)
+	p.field("/retry", a, "status", "IN_QUEUE")
+}
+
+func retryFailed(p *play) {
+	endpoint := p.w.cfg.Failing
+	id := p.submit(endpoint, task{Fail: "each time"}, nil)
+	p.until(endpoint, id, "FAILED")
+	p.retry(endpoint, id)
+	p.until(endpoint, id, "FAILED")
+}
+
+func retryInput(p *play) {
+	endpoint := p.w.cfg.Endpoint
+	id := p.submit(endpoint, task{Fail: "the first time", Once: true, SleepMs: 3000}, nil)
+	p.until(endpoint, id, "FAILED")
+	p.retry(endpoint, id)
+	a := p.get(endpoint, "/status/"+id)
+	p.field("/status after /retry", a, "status", "IN_QUEUE", "IN_PROGRESS")
+	if a.object["error"] != nil || a.object["output"] != nil {
+		p.failf("/status after /retry: got %s, want the earlier result removed", a)
+	}
+	a = p.until(endpoint, id, "COMPLETED")
+	p.same("output of the retry", a.object["output"], `{"conform":{"fail":"the first time","once":true,"sleepMs":3000}}`)
+}
+
+func retryCompleted(p *play) {
+	endpoint := p.w.cfg.Endpoint
+	id := p.submit(endpoint, task{}, nil)
+	p.until(endpoint, id, "COMPLETED")
+	p.want("/retry", p.post(endpoint, "/retry/"+id, ""), http.StatusBadRequest)
+	p.field("/status", p.get(endpoint, "/status/"+id), "status", "COMPLETED")
+}
+
+func retryQueued(p *play) {
+	endpoint := p.w.cfg.Idle
+	id := p.submit(endpoint, task{}, nil)
+	p.want("/retry", p.post(endpoint, "/retry/"+id, ""), http.StatusBadRequest)
+	p.field("/status", p.get(endpoint, "/status/"+id), "status", "IN_QUEUE")
+	p.abandon(endpoint, id)
+}
+
+func retryCancelled(p *play) {
+	endpoint := p.w.cfg.Idle
+	id := p.submit(endpoint, task{}, nil)
+	p.field("/cancel", p.post(endpoint, "/cancel/"+id, ""), "status", "CANCELLED")
+	p.want("/retry", p.post(endpoint, "/retry/"+id, ""), http.StatusBadRequest)
+	p.field("/status", p.get(endpoint, "/status/"+id), "status", "CANCELLED")
+}
+
+func retryRunning(p *play) {
+	endpoint := p.w.cfg.Slow
+	id := p.submit(endpoint, task{SleepMs: 4000}, nil)
+	p.until(endpoint, id, "IN_PROGRESS")
+	p.want("/retry", p.post(endpoint, "/retry/"+id, ""), http.StatusBadRequest)
+	p.field("/status", p.get(endpoint, "/status/"+id), "status", "IN_PROGRESS", "COMPLETED")
+	p.abandon(endpoint, id)
+}
+
+func purge(p *play) {
+	endpoint := p.w.cfg.Idle
+	p.purged(endpoint)
+	var ids []string
+	for range 3 {
+		ids = append(ids, p.submit(endpoint, task{}, nil))
+	}
+	a := p.purged(endpoint)
+	if n := p.whole("/purge-queue", a.object, "removed"); !p.done() && (n != 3 || a.text("status") == "") {
+		p.failf("/purge-queue: got %s, want removed 3 and a status", a)
+	}
+	for _, id := range ids {
+		a := p.get(endpoint, "/status/"+id)
+		p.want("/status of what was purged", a, http.StatusOK, http.StatusNotFound)
+		if got := a.text("status"); got == "IN_QUEUE" || got == "IN_PROGRESS" {
+			p.failf("/status of what was purged: got %s", a)
+		}
+	}
+}
+
+// limited is how long a rate limit is waited out.
+const limited = 11 * time.Second
+
+// purged purges, after a while if there were purges just before.
+func (p *play) purged(endpoint string) answer {
+	a := p.post(endpoint, "/purge-queue", "")
+	if a.status == http.StatusTooManyRequests {
+		p.pause(limited)
+		a = p.post(endpoint, "/purge-queue", "")
+	}
+	p.want("/purge-queue", a, http.StatusOK)
+	return a
+}
+
+func purgeRunning(p *play) {
+	endpoint := p.w.cfg.Endpoint
+	id := p.submit(endpoint, task{SleepMs: 15_000}, nil) // longer than the limit of purges
+	p.until(endpoint, id, "IN_PROGRESS")
+	p.purged(endpoint)
+	p.field("/status of what runs", p.get(endpoint, "/status/"+id), "status", "IN_PROGRESS")
+	p.abandon(endpoint, id)
+}
+
+func ratePurge(p *play) {
+	p.pause(limited) // what other scenarios did is forgotten
+	for i := range 3 {
+		a := p.post(p.w.cfg.Idle, "/purge-queue", "")
+		if i < 2 {
+			p.want("/purge-queue within its limit", a, http.StatusOK)
+			continue
+		}
+		p.want("the third /purge-queue", a, http.StatusTooManyRequests)
+		p.after(a)
+	}
+}
+
+// after wants the header that says when to come back.
+func (p *play) after(a answer) {
+	if !p.done() && a.header.Get("Retry-After") == "" {
+		p.failf("429: got no Retry-After")
+	}
+}
+
+func rateCancel(p *play) {
+	p.pause(limited)
+	if p.done() {
+		return
+	}
+	const lanes = 8 // all are to be within 10 s
+	var wg sync.WaitGroup
+	answers := make([]answer, 101)
+	for lane := range lanes {
+		wg.Go(func() {
+			for i := lane; i < len(answers); i += lanes {
+				answers[i], _ = p.w.send(p.ctx, call{method: "POST", path: "/v2/" + p.w.cfg.Endpoint + "/cancel/conform-unknown"}) // one that failed was no 429
+			}
+		})
+	}
+	wg.Wait()
+	refused := 0
+	for _, a := range answers {
+		p.want("/cancel of an unknown job", a, http.StatusNotFound, http.StatusTooManyRequests)
+		if a.status == http.StatusTooManyRequests {
+			refused++
+			p.after(a)
+		}
+	}
+	if refused == 0 {
+		p.failf("/cancel: got no 429 in %d requests", len(answers))
+	}
+}

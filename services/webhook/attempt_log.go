@@ -1,0 +1,67 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"flightline/shared/deliveries"
+)
+
+// maxUnlogged bounds the successes that are not yet in the log of deliveries.
+// Together with the posts that run they bound what a crash delivers twice.
+const maxUnlogged = 768
+
+// attemptLog writes successes down beside the posts that follow them, so that
+// a host's next post does not wait for the disk.
+type attemptLog struct {
+	slots   chan struct{}
+	writers sync.WaitGroup
+}
+
+func newAttemptLog() *attemptLog { return &attemptLog{slots: make(chan struct{}, maxUnlogged)} }
+
+// add runs write. It blocks while maxUnlogged writes are under way.
+func (l *attemptLog) add(write func()) {
+	l.slots <- struct{}{}
+	l.writers.Go(func() {
+		defer func() { <-l.slots }()
+		write()
+	})
+}
+
+// close returns when all writes have ended.
+func (l *attemptLog) close() { l.writers.Wait() }
+
+// logSuccess appends a success to the log and takes the task out of the queue.
+func (s *Service) logSuccess(ctx context.Context, t *task, d deliveries.Attempt, after uint64) {
+	ctx = s.withTrace(ctx, t)
+	if err := s.logDelivery(ctx, t, d, after); err != nil {
+		s.postpone(ctx, t, err)
+		return
+	}
+	s.point(AfterLog)
+	s.observe(d.Outcome)
+	t.Ack(ctx)
+	s.resetFailures(ctx, t)
+}
+
+// logDelivery appends an attempt. If another attempt was logged meanwhile, a
+// success is appended after it unless that was a success too; a failure is
+// deliveries.ErrLogged.
+func (s *Service) logDelivery(ctx context.Context, t *task, d deliveries.Attempt, after uint64) error {
+	for {
+		err := s.deliveries.Append(ctx, d, after)
+		if !errors.Is(err, deliveries.ErrLogged) || d.Outcome != deliveries.Delivered {
+			return err
+		}
+		last, err := s.deliveries.Last(ctx, t.Task)
+		if err != nil {
+			return err
+		}
+		if last.Outcome == deliveries.Delivered && last.Replay == d.Replay || last.Seq == after {
+			return nil
+		}
+		after = last.Seq
+	}
+}

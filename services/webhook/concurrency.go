@@ -1,0 +1,39 @@
+package webhook
+
+import "time"
+
+// concurrency is the number of attempts at once that a host gets, and how long
+// its attempts take.
+type concurrency struct {
+	limit int
+	// took is a moving average of the duration of attempts, 0 before the first
+	// one ended.
+	took time.Duration
+	// since is when the first attempt was wanted.
+	since time.Time
+}
+
+// expectedWait is how long n tasks are expected to take. Before the first
+// answer, an attempt is expected to take as long as it has been waited for.
+func (c concurrency) expectedWait(n int) time.Duration {
+	took := c.took
+	if took == 0 {
+		took = time.Since(c.since)
+	}
+	return time.Duration(n) * took / time.Duration(c.limit)
+}
+
+// after is the concurrency once another attempt has ended: one more at once
+// after a success, up to limit, half as many after a failure.
+func (c concurrency) after(took time.Duration, ok bool, limit int) concurrency {
+	if c.took > 0 {
+		took = (7*c.took + took) / 8
+	}
+	c.took = max(took, 1)
+	if ok {
+		c.limit = min(c.limit+1, limit)
+	} else {
+		c.limit = max(c.limit/2, 1)
+	}
+	return c
+}

@@ -1,0 +1,18 @@
+package bus
+
+import (
+	"testing"
+	"time"
+)
+
+func TestElapsedCountsASuspension(t *testing.T) {
+	from := time.Now()
+	to := from.Add(time.Second)
+	if got := Elapsed(from, to); got != time.Second {
+		t.Errorf("got %v, want 1s", got)
+	}
+	// The wall clock went on for an hour, the monotonic one did not.
+	if got := Elapsed(from, to.Round(0).Add(time.Hour)); got != time.Hour+time.Second {
+		t.Errorf("got %v, want 1h0m1s", got)
+	}
+}

@@ -1,0 +1,171 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Message is a message as a stream holds it.
+type Message struct {
+	Subject string
+	Seq     uint64
+	Time    time.Time
+	Server  string // the id of the server that it was read from
+	Header  nats.Header
+	Data    []byte
+}
+
+// Msg is the message as BatchGet returns it.
+func (m *Message) Msg() *nats.Msg {
+	got := &nats.Msg{Header: maps.Clone(m.Header), Data: m.Data}
+	if got.Header == nil {
+		got.Header = nats.Header{}
+	}
+	got.Header.Set(jetstream.SubjectHeader, m.Subject)
+	got.Header.Set(jetstream.SequenceHeader, strconv.FormatUint(m.Seq, 10))
+	got.Header.Set(jetstream.TimeStampHeaer, m.Time.Format(time.RFC3339Nano))
+	return got
+}
+
+// LeaderLast reads the last message on subject, which may have wildcards, from the
+// stream's leader: a direct get may be answered by a replica that has not applied
+// the newest write. It returns ErrNoMessage if nothing matches, and what
+// ClientConfig.Missing says if the stream does not exist.
+func (c *Client) LeaderLast(ctx context.Context, stream, subject string) (*Message, error) {
+	return c.leaderGet(ctx, stream, map[string]any{"last_by_subj": subject})
+}
+
+// LeaderNext reads the first message on subject, which may have wildcards, from a
+// sequence on, as LeaderLast does.
+func (c *Client) LeaderNext(ctx context.Context, stream, subject string, from uint64) (*Message, error) {
+	return c.leaderGet(ctx, stream, map[string]any{"seq": from, "next_by_subj": subject})
+}
+
+// LeaderAt reads one message by its sequence, as LeaderLast does.
+func (c *Client) LeaderAt(ctx context.Context, stream string, seq uint64) (*Message, error) {
+	return c.leaderGet(ctx, stream, map[string]any{"seq": seq})
+}
+
+func (c *Client) leaderGet(ctx context.Context, stream string, request map[string]any) (*Message, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", stream, err)
+	}
+	return UntilAnswered(ctx, func() (*Message, error) { return c.tryLeaderGet(ctx, stream, body) })
+}
+
+func (c *Client) tryLeaderGet(ctx context.Context, stream string, body []byte) (*Message, error) {
+	server := c.nc.ConnectedServerId()
+	answer, err := c.Request(ctx, LeaderGet(stream), body)
+	if err != nil {
+		return nil, err
+	}
+	var got struct {
+		Error   *APIError `json:"error"`
+		Message *struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Time    time.Time `json:"time"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(answer.Data, &got); err != nil {
+		return nil, fmt.Errorf("read %s: %w", stream, err)
+	}
+	if got.Error != nil {
+		return nil, c.Explain(ctx, got.Error, stream, "read "+stream)
+	}
+	m := &Message{Subject: got.Message.Subject, Seq: got.Message.Seq, Time: got.Message.Time, Server: server, Data: got.Message.Data}
+	if len(got.Message.Header) > 0 {
+		if m.Header, err = nats.DecodeHeadersMsg(got.Message.Header); err != nil {
+			return nil, fmt.Errorf("read headers of %s: %w", got.Message.Subject, err)
+		}
+	}
+	return m, nil
+}
+
+// DirectNext reads the first message of subject from a sequence on, from any
+// replica. It returns ErrNoMessage.
+func (c *Client) DirectNext(ctx context.Context, stream, subject string, from uint64) (*nats.Msg, error) {
+	return c.directGet(ctx, stream, subject, map[string]any{"seq": from, "next_by_subj": subject})
+}
+
+// DirectSince is DirectNext from the first message on that was stored at t or later.
+func (c *Client) DirectSince(ctx context.Context, stream, subject string, t time.Time) (*nats.Msg, error) {
+	return c.directGet(ctx, stream, subject, map[string]any{"start_time": t.UTC(), "next_by_subj": subject})
+}
+
+func (c *Client) directGet(ctx context.Context, stream, subject string, request map[string]any) (*nats.Msg, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", subject, err)
+	}
+	return UntilAnswered(ctx, func() (*nats.Msg, error) {
+		m, err := c.Request(ctx, DirectGet(stream), body)
+		if err != nil {
+			return nil, err
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+			return m, nil
+		case "404":
+			return nil, ErrNoMessage
+		default:
+			return nil, fmt.Errorf("%w: read %s: %s %s", ErrUnavailable, subject, status, m.Header.Get("Description"))
+		}
+	})
+}
+
+// BatchGet is the function BatchGet, repeated while JetStream is away.
+func (c *Client) BatchGet(ctx context.Context, stream string, b Batch) ([]*nats.Msg, error) {
+	return UntilAnswered(ctx, func() ([]*nats.Msg, error) { return BatchGet(ctx, c.nc, stream, b) })
+}
+
+// LastOf is the function LastOf, repeated while JetStream is away.
+func (c *Client) LastOf(ctx context.Context, stream string, subjects []string) ([]*nats.Msg, error) {
+	return UntilAnswered(ctx, func() ([]*nats.Msg, error) { return LastOf(ctx, c.nc, stream, subjects) })
+}
+
+// Backwards is the function Backwards, repeated while JetStream is away.
+func (c *Client) Backwards(ctx context.Context, b Back) (got []*nats.Msg, next uint64, err error) {
+	got, err = UntilAnswered(ctx, func() ([]*nats.Msg, error) {
+		var err error
+		got, next, err = Backwards(ctx, c.nc, b)
+		return got, err
+	})
+	return got, next, err
+}
+
+// StreamState is what a stream holds.
+type StreamState struct {
+	Messages int64  `json:"messages"`
+	Bytes    int64  `json:"bytes"`
+	FirstSeq uint64 `json:"first_seq"` //nolint:tagliatelle // the server's name
+	LastSeq  uint64 `json:"last_seq"`  //nolint:tagliatelle // as above
+	// FirstTime is when the oldest message was stored, by the server's clock.
+	FirstTime time.Time `json:"first_ts"` //nolint:tagliatelle // as above
+}
+
+// StreamState asks the stream's leader what it holds. It returns what
+// ClientConfig.Missing says if the stream does not exist.
+func (c *Client) StreamState(ctx context.Context, stream string) (StreamState, error) {
+	var info struct {
+		Error *APIError   `json:"error"`
+		State StreamState `json:"state"`
+	}
+	if err := c.Query(ctx, StreamInfo(stream), nil, &info); err != nil {
+		return StreamState{}, err
+	}
+	if info.Error != nil {
+		return StreamState{}, c.Explain(ctx, info.Error, stream, "look at "+stream)
+	}
+	return info.State, nil
+}

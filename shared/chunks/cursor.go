@@ -1,0 +1,66 @@
+package chunks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"flightline/shared/bus"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// Cursor is how far the readers of a job's stream have come that keep no count
+// themselves. They share it.
+type Cursor struct {
+	// Seq is that of the last chunk they were given; 0 before the first.
+	Seq uint64
+
+	rev uint64 // of the message that holds it; 0: no message does
+}
+
+// ReadCursor reads the cursor of a job, which need not exist. It returns
+// bus.ErrUnavailable.
+func ReadCursor(ctx context.Context, c *bus.Client, endpointID string, id job.ID) (Cursor, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	m, err := c.LeaderLast(ctx, streams.Bucket(streams.BucketCursors), streams.CursorSubject(endpointID, id))
+	if errors.Is(err, bus.ErrNoMessage) {
+		return Cursor{}, nil
+	}
+	if err != nil {
+		return Cursor{}, err
+	}
+	seq, err := strconv.ParseUint(string(m.Data), 10, 64)
+	if err != nil {
+		return Cursor{}, fmt.Errorf("read cursor of job %s: %w", id, err)
+	}
+	return Cursor{Seq: seq, rev: m.Seq}, nil
+}
+
+// MoveCursor moves from, a cursor of j as it was read, on to the sequence seq.
+// It never moves one back: if another reader was faster and came further, it
+// does nothing. The cursor lives an hour longer than the job may. It returns
+// bus.ErrUnavailable.
+func MoveCursor(ctx context.Context, c *bus.Client, j *job.Job, from Cursor, seq uint64) error {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	for from.Seq < seq {
+		m := &nats.Msg{Subject: streams.CursorSubject(j.Endpoint, j.ID), Header: nats.Header{}}
+		m.Data = strconv.AppendUint(nil, seq, 10)
+		m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(c.Now(), j.Expires.Add(streams.Margin)))
+		_, err := c.Publish(ctx, streams.Bucket(streams.BucketCursors), m, nuid.Next(), from.rev)
+		if !errors.Is(err, bus.ErrConflict) {
+			return err
+		}
+		if from, err = ReadCursor(ctx, c, j.Endpoint, j.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

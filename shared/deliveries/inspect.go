@@ -1,0 +1,64 @@
+package deliveries
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/queue"
+	"flightline/shared/record"
+	"flightline/streams"
+)
+
+// Inspect checks one message of the tasks, the dead letters or the log, as
+// bus.BatchGet read it, and the payloads that it names. It changes nothing. It
+// returns nil for a message without a defect, for a message that was written again
+// meanwhile, and for messages of other streams. It returns bus.ErrUnavailable.
+func (s *Store) Inspect(ctx context.Context, stream string, m *nats.Msg) (*queue.Defect, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	got := &bus.Message{Subject: m.Header.Get(jetstream.SubjectHeader), Seq: bus.Sequence(m), Header: m.Header, Data: m.Data}
+	switch stream {
+	case streams.Webhooks, streams.Undelivered:
+		return s.inspectTask(ctx, stream, got)
+	case streams.Deliveries:
+		return inspectAttempt(got), nil
+	}
+	return nil, nil //nolint:nilnil // no defect is no error
+}
+
+func (s *Store) inspectTask(ctx context.Context, stream string, m *bus.Message) (*queue.Defect, error) {
+	ep, id, _, err := streams.ParseWebhook(m.Subject)
+	if err != nil {
+		return &queue.Defect{Kind: queue.DefectForm, Err: err}, nil //nolint:nilerr // that is the defect
+	}
+	r, err := record.Decode(record.Location{Endpoint: ep}, id, m)
+	if err != nil {
+		return &queue.Defect{Kind: queue.DefectForm, Endpoint: ep, Job: id, Err: err}, nil //nolint:nilerr // that is the defect
+	}
+	for _, ref := range []*record.PayloadRef{r.InputRef, r.OutputRef} {
+		if ref == nil {
+			continue
+		}
+		if d, err := queue.CheckPayload(ctx, s.bus, r, ref); err != nil || d != nil {
+			if err != nil {
+				return nil, err
+			}
+			return queue.ConfirmDefect(ctx, s.bus, stream, m.Seq, d)
+		}
+	}
+	return nil, nil //nolint:nilnil // no defect is no error
+}
+
+func inspectAttempt(m *bus.Message) *queue.Defect {
+	if streams.SharedDeliveries(m.Subject) {
+		return nil
+	}
+	d, err := parseAttempt(m.Subject, m.Data, m.Seq)
+	if err != nil {
+		return &queue.Defect{Kind: queue.DefectForm, Endpoint: d.Endpoint, Job: d.Job, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package deliveries
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/shared/retry"
+	"flightline/streams"
+)
+
+const (
+	// replayHeader has the token of a redrive or replay.
+	replayHeader = "Flightline-Replay"
+	// triedHeader marks a task that may have been tried as another message.
+	triedHeader = "Flightline-Tried"
+)
+
+// Task is the end of an attempt that waits for its webhook. The function
+// that Consume calls with it ends it by Ack, Nak or DeadLetter.
+// Otherwise it is redelivered streams.WebhookWait after it came or after the
+// last Extend.
+type Task struct {
+	// Job has no more than ID, Endpoint, Status, Attempt, Submitted, Queued,
+	// Finished, Webhook and Trace before Load.
+	Job job.Job
+	// Input is the job's input after Load.
+	Input json.RawMessage
+	// Replay is "" the first time, and different each time it is replayed.
+	Replay string
+	// Fresh means that its message shows no earlier attempt, so that Last
+	// would find none. Append decides.
+	Fresh bool
+	// Ends is when it expires, delivered or not, in server time.
+	Ends time.Time
+
+	s    *Store
+	refs [2]*record.PayloadRef
+	msg  jetstream.Msg
+	// seq is its sequence in WEBHOOKS, as numbered by server.
+	seq    uint64
+	server string
+}
+
+// Load reads the whole job with its input and output. It returns
+// ErrPayloadGone, job.ErrNotFound if the task is no longer in the queue,
+// and bus.ErrUnavailable.
+func (c *Task) Load(ctx context.Context) error {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	m, err := c.readDirect(ctx)
+	if err != nil {
+		m, err = c.read(ctx)
+	}
+	if errors.Is(err, bus.ErrNoMessage) {
+		return job.ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	r, err := record.Decode(record.Location{Endpoint: c.Job.Endpoint}, c.Job.ID, m)
+	if err != nil {
+		return err
+	}
+	c.Job, c.Input, c.refs = r.Job, r.Input, [2]*record.PayloadRef{r.InputRef, r.OutputRef}
+	if r.InputRef != nil {
+		if c.Input, err = record.LoadPayload(ctx, c.s.bus, r.InputRef); err != nil {
+			return err
+		}
+	}
+	if r.OutputRef != nil {
+		c.Job.Output, err = record.LoadPayload(ctx, c.s.bus, r.OutputRef)
+	}
+	return err
+}
+
+// readDirect reads the whole message from any replica. A replica may lack it.
+func (c *Task) readDirect(ctx context.Context) (*bus.Message, error) {
+	subject := streams.WebhookSubject(c.Job.Endpoint, c.Job.ID, c.Job.Attempt)
+	m, err := c.s.bus.DirectNext(ctx, streams.Webhooks, subject, c.seq)
+	if err != nil {
+		return nil, err
+	}
+	if bus.Sequence(m) != c.seq {
+		return nil, bus.ErrNoMessage
+	}
+	return &bus.Message{Subject: subject, Seq: c.seq, Header: m.Header, Data: m.Data}, nil
+}
+
+// read reads the whole message from the leader. It returns bus.ErrNoMessage if
+// the message is gone; another one may have its sequence (see numbered).
+func (c *Task) read(ctx context.Context) (*bus.Message, error) {
+	m, err := c.s.bus.LeaderAt(ctx, streams.Webhooks, c.seq)
+	if err == nil && m.Subject != streams.WebhookSubject(c.Job.Endpoint, c.Job.ID, c.Job.Attempt) {
+		return nil, bus.ErrNoMessage
+	}
+	return m, err
+}
+
+// Extend extends the lease of the task by streams.WebhookWait. It fails silently;
+// then the task may be delivered twice.
+func (c *Task) Extend() {
+	if c.numbered() {
+		_ = c.msg.InProgress()
+	}
+}
+
+// Nak returns the task to the queue; it is redelivered after d, to any process.
+func (c *Task) Nak(d time.Duration) {
+	switch {
+	case !c.numbered(): // it comes again by itself
+	case d <= 0:
+		_ = c.msg.Nak()
+	default:
+		_ = c.msg.NakWithDelay(d)
+	}
+}
+
+// numbered reports whether the task's sequence still names it.
+func (c *Task) numbered() bool { return c.s.numbered(c.server) }
+
+// numbered reports whether the sequences that server gave still name the same
+// messages. After a power loss, a single server may reuse the sequences of
+// messages that it delivered before they were on the disk. Replicas, and a
+// server that delivers only what is on the disk, never reuse one.
+func (s *Store) numbered(server string) bool {
+	return !s.bus.HasBarrier() || s.bus.Conn().ConnectedServerId() == server
+}
+
+// Ack removes the task and its copies of payloads. It may fail silently: then
+// the task is redelivered, and the log of deliveries must show that it is done.
+func (c *Task) Ack(ctx context.Context) {
+	if c.numbered() {
+		_ = c.msg.Ack()
+	}
+	if c.refs == [2]*record.PayloadRef{} {
+		return
+	}
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	for _, ref := range c.refs {
+		if ref == nil {
+			continue
+		}
+		p, err := streams.PartitionOf(ref.Subject)
+		if err == nil {
+			err = c.s.bus.Purge(ctx, streams.Payloads(p), ref.Subject)
+		}
+		if err != nil {
+			c.s.log.DebugContext(ctx, "copy not removed, it expires", "endpoint", c.Job.Endpoint, "job", c.Job.ID, "err", err)
+		}
+	}
+}
+
+// consumeRetryDelay is the pause before tasks are requested again after a failure.
+const consumeRetryDelay = 500 * time.Millisecond
+
+// maxPulledTasks is how many tasks are requested at a time. They come without
+// payloads.
+const maxPulledTasks = 4096
+
+// Consume calls each with every task that is due, until ctx ends and
+// through outages. Several processes share the tasks. each must not block.
+func (s *Store) Consume(ctx context.Context, each func(*Task)) error {
+	for ctx.Err() == nil {
+		if err := s.consume(ctx, each); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "webhook tasks are not read, trying again", "err", err)
+		}
+		_ = retry.Sleep(ctx, consumeRetryDelay) // the loop sees the end of ctx
+	}
+	return nil
+}
+
+func (s *Store) consume(ctx context.Context, each func(*Task)) error {
+	within, cancel := bus.Bounded(ctx)
+	defer cancel()
+	back := s.bus.Availability().Reconnected() // before the server is read: so a reconnection closes it
+	server := s.bus.Conn().ConnectedServerId()
+	consumer, err := s.js.Consumer(within, streams.Webhooks, streams.WebhookConsumer)
+	if err != nil {
+		return fmt.Errorf("bind consumer %s: %w", streams.WebhookConsumer, err)
+	}
+	untilGone, gone := bus.ConsumerGone()
+	consuming, err := consumer.Consume(func(m jetstream.Msg) {
+		c, err := s.taskOf(m)
+		if err != nil {
+			s.log.ErrorContext(ctx, "webhook task dropped", "subject", m.Subject(), "err", err)
+			if s.numbered(server) {
+				_ = m.Term()
+			}
+			return
+		}
+		c.server = server
+		each(c)
+	}, jetstream.PullMaxMessages(maxPulledTasks), untilGone)
+	if err != nil {
+		return fmt.Errorf("consume %s: %w", streams.WebhookConsumer, err)
+	}
+	defer func() {
+		consuming.Stop()
+		<-consuming.Closed()
+	}()
+	select {
+	case <-ctx.Done():
+	case <-consuming.Closed():
+		return errors.New("deliveries: the server refuses to hand out webhook tasks")
+	case <-back:
+		consuming.Drain() // earlier messages may be the other server's
+		select {
+		case <-ctx.Done():
+		case <-consuming.Closed():
+		}
+	case err := <-gone:
+		return err
+	}
+	return nil
+}
+
+func (s *Store) taskOf(m jetstream.Msg) (*Task, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", m.Subject(), err)
+	}
+	ep, id, _, err := streams.ParseWebhook(m.Subject())
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := record.ParseHeader(record.Location{Endpoint: ep}, id, m.Headers(), meta.Sequence.Stream)
+	if err != nil {
+		return nil, err
+	}
+	c := &Task{
+		Job: job.Job{
+			ID: id, Endpoint: ep, Status: r.Status, Attempt: r.Attempt, Submitted: r.Submitted, Queued: r.Queued, Finished: r.Finished,
+			Webhook: strings.Clone(r.Webhook), Trace: strings.Clone(r.Trace), // not the message's memory
+		},
+		Replay: m.Headers().Get(replayHeader), s: s, refs: [2]*record.PayloadRef{r.InputRef, r.OutputRef}, msg: m, seq: r.Seq,
+	}
+	c.Ends = endOf(meta.Timestamp, m.Headers().Get(jetstream.MsgTTLHeader))
+	c.Fresh = meta.NumDelivered == 1 && c.Replay == "" && m.Headers().Get(triedHeader) == ""
+	clear(m.Headers()) // thousands wait in memory; Load reads them again
+	return c, nil
+}
+
+// endOf returns when the server removes a message that it stored at since.
+func endOf(since time.Time, ttl string) time.Time {
+	if d, err := time.ParseDuration(ttl); err == nil {
+		return since.Add(d)
+	}
+	return since.Add(streams.WebhooksAge)
+}

@@ -1,0 +1,303 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/shared/retry"
+	"flightline/streams"
+)
+
+// RecordChange is what the headers of the newest write of a record have: enough for
+// the events and counts of its attempt.
+type RecordChange struct {
+	// Job has its Output and Error only if they are short.
+	Job job.Job
+	// Partition is that of the record, Seq the sequence of the write in that
+	// partition's stream.
+	Partition int
+	Seq       uint64
+	// Written is the server's time of the write. One at or after Job.Expires
+	// was never seen by anybody.
+	Written time.Time
+	// Starts are the starts of runs 1 to Job.Run of the attempt. The zero time
+	// stands for a run so long ago that the record has forgotten it.
+	Starts []time.Time
+	// Touch: the write moved no status, and counts nothing.
+	Touch bool
+	// ExternalPayload: a payload is stored beside the record, and is copied when a
+	// webhook is enqueued.
+	ExternalPayload bool
+}
+
+// changesRetryDelay is how long Changes waits before it asks again after a failure.
+const changesRetryDelay = 500 * time.Millisecond
+
+// Changes calls each for the newest write of every record of partition p, in the
+// order of writing, after the sequence after, and for further writes as they
+// come. Of several writes of one record it may skip all but the newest. It
+// sits out an outage; it ends with nil when ctx ends, and with the error that
+// each returned.
+func (q *Queue) Changes(ctx context.Context, p int, after uint64, each func(RecordChange) error) error {
+	var refused error
+	for ctx.Err() == nil {
+		err := q.readChanges(ctx, p, after, func(f RecordChange) error {
+			refused = each(f)
+			after = f.Seq
+			return refused
+		})
+		if refused != nil {
+			return refused
+		}
+		if err != nil && ctx.Err() == nil {
+			q.log.WarnContext(ctx, "records are not read, trying again", "partition", p, "err", err)
+		}
+		_ = retry.Sleep(ctx, changesRetryDelay) // the loop sees the end of ctx
+	}
+	return nil
+}
+
+func (q *Queue) readChanges(ctx context.Context, p int, after uint64, each func(RecordChange) error) error {
+	consumer, err := q.js.OrderedConsumer(ctx, streams.Records(p), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{streams.RecordFilter(p)}, HeadersOnly: true,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+	})
+	if err != nil {
+		return fmt.Errorf("read records of partition %d: %w", p, err)
+	}
+	writes, err := consumer.Messages()
+	if err != nil {
+		return fmt.Errorf("read records of partition %d: %w", p, err)
+	}
+	defer writes.Stop()
+	defer context.AfterFunc(ctx, writes.Stop)()
+	for {
+		m, err := writes.Next()
+		if err != nil {
+			return fmt.Errorf("read records of partition %d: %w", p, err)
+		}
+		f, err := changeOf(p, m)
+		if err != nil {
+			q.log.ErrorContext(ctx, "record skipped", "err", err)
+			continue
+		}
+		if err := each(f); err != nil {
+			return err
+		}
+	}
+}
+
+func changeOf(p int, m jetstream.Msg) (RecordChange, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return RecordChange{}, fmt.Errorf("read %s: %w", m.Subject(), err)
+	}
+	r, err := headOf(p, m.Subject(), m.Headers(), meta.Sequence.Stream)
+	if err != nil {
+		return RecordChange{}, err
+	}
+	return RecordChange{Job: r.Job, Partition: p, Seq: r.Seq, Written: meta.Timestamp, Starts: runStarts(r), Touch: m.Headers().Get(record.ChangeHeader) == record.Touch, ExternalPayload: r.ExternalPayload}, nil
+}
+
+// headOf reads what the header of a stored record says.
+func headOf(p int, subject string, header nats.Header, seq uint64) (*record.Record, error) {
+	ep, id, _, err := streams.ParseRecord(subject)
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := record.ParseHeader(record.Location{Endpoint: ep, Partition: p}, id, header, seq)
+	return r, err
+}
+
+// runStarts are those of all runs, the first ones zero if they are forgotten.
+func runStarts(r *record.Record) []time.Time {
+	starts := make([]time.Time, r.Run)
+	known := append(slices.Clone(r.StartTimes), r.Started)
+	for i := 1; i <= min(len(known), r.Run); i++ {
+		starts[r.Run-i] = known[len(known)-i]
+	}
+	return starts
+}
+
+// LastChange is the sequence of the last write of partition p; what is between
+// it and the RecordChange at hand is the lag. It returns bus.ErrUnavailable.
+func (q *Queue) LastChange(ctx context.Context, p int) (uint64, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	stream, err := q.js.Stream(ctx, streams.Records(p))
+	if err != nil {
+		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
+			return 0, ctx.Err()
+		}
+		return 0, bus.Unavailable(err)
+	}
+	return stream.CachedInfo().State.LastSeq, nil
+}
+
+// OldestChange is when the oldest of the newest writes of the records of
+// partition p after the sequence after was written, in server time; the zero
+// time if there is none. It returns bus.ErrUnavailable.
+func (q *Queue) OldestChange(ctx context.Context, p int, after uint64) (time.Time, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	m, err := q.bus.LeaderNext(ctx, streams.Records(p), streams.RecordFilter(p), after+1)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	return m.Time, nil
+}
+
+// removalGrace is Config.RemovalGrace if that is 0: longer than any call lasts
+// that still saw the job.
+const removalGrace = 10 * time.Second
+
+// RemovableAt is when RemoveRecord may remove a terminal attempt, in server time.
+func (q *Queue) RemovableAt(j *job.Job) time.Time {
+	return j.GoneAt().Add(cmp.Or(q.cfg.RemovalGrace, removalGrace))
+}
+
+// RemoveRecord removes the attempt whose record's newest write in partition p is
+// seq, with its payloads and chunks, if it is over, its retention is, and its
+// queue message is gone (docs/design/data-model.md#principles, 4). The caller has
+// made sure that the events of this attempt and those before are on the disk.
+// done is false if it is too early: ask again. It may be repeated, and returns
+// bus.ErrUnavailable.
+func (q *Queue) RemoveRecord(ctx context.Context, p int, seq uint64) (done bool, err error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	m, err := q.bus.LeaderAt(ctx, streams.Records(p), seq)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return true, nil // written again since, or forgotten
+	}
+	if err != nil {
+		return false, err
+	}
+	r, err := headOf(p, m.Subject, m.Header, m.Seq)
+	switch {
+	case err != nil:
+		return false, err
+	case !r.Status.Terminal():
+		return true, nil // it ends with another write
+	case q.Now().Before(q.RemovableAt(&r.Job)):
+		return false, nil
+	}
+	x := removal{q.read, record.Location{Endpoint: r.Endpoint, Partition: p}, r}
+	later, waits, err := x.follower(ctx)
+	if err != nil || waits {
+		return false, err
+	}
+	if !later {
+		if err := x.parts(ctx); err != nil {
+			return false, err
+		}
+	}
+	kept, err := x.earlier(ctx)
+	if err != nil {
+		return false, err
+	}
+	if r.RetainOnDisk || kept {
+		return true, nil
+	}
+	return true, q.bus.Remove(ctx, streams.Records(p), seq)
+}
+
+// removal removes what the finished attempt r leaves besides its record.
+type removal struct {
+	reader
+	at record.Location
+	r  *record.Record
+}
+
+// earlier removes the records of earlier attempts first: with x.r gone the
+// last of them would be taken for where the job stands. kept: one of them stays to
+// its physical end, and so must r.
+func (x removal) earlier(ctx context.Context) (kept bool, err error) {
+	for attempt := x.r.Attempt - 1; attempt > 0; attempt-- {
+		earlier, err := x.record(ctx, x.at, x.r.ID, attempt)
+		if errors.Is(err, bus.ErrNoMessage) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		if earlier.RetainOnDisk {
+			kept = true
+			continue
+		}
+		if err := x.bus.Remove(ctx, streams.Records(x.at.Partition), earlier.Seq); err != nil {
+			return false, err
+		}
+	}
+	return kept, nil
+}
+
+// follower looks for what is in the queue under the job of the finished
+// attempt r. later: a later attempt, which needs the payloads. waits: a
+// message of r itself; it is removed, and must be seen to be gone before the
+// record that decides about it may go.
+func (x removal) follower(ctx context.Context) (later, waits bool, err error) {
+	msg, err := x.message(ctx, x.at, x.r.ID)
+	if err != nil && !errors.Is(err, bus.ErrNoMessage) {
+		return false, false, err
+	}
+	if msg != nil && msg.Attempt <= x.r.Attempt {
+		return false, true, x.bus.Remove(ctx, streams.Jobs(x.at.Endpoint), msg.QueueSeq)
+	}
+	if msg != nil {
+		return true, false, nil
+	}
+	if !x.r.Status.Retryable() {
+		return false, false, nil // the last attempt there can be
+	}
+	_, err = x.record(ctx, x.at, x.r.ID, x.r.Attempt+1)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return false, false, nil
+	}
+	return err == nil, false, err
+}
+
+// parts removes what is beside the record of a job's last attempt. An
+// ordinary job has nothing there and costs no call. A run that did not complete
+// may have left an output that no record names.
+func (x removal) parts(ctx context.Context) error {
+	again := x.r.Attempt > 1 || x.r.Run > 1 || x.r.Run > 0 && x.r.Status != job.Completed
+	if again || x.r.ExternalPayload {
+		if err := x.bus.Purge(ctx, streams.Payloads(x.at.Partition), streams.AnyPayload(x.at.Partition, x.at.Endpoint, x.r.ID)); err != nil {
+			return err
+		}
+	}
+	if again || x.r.Emitted {
+		return x.bus.Purge(ctx, streams.Output(x.at.Partition), streams.AnyOutput(x.at.Partition, x.at.Endpoint, x.r.ID))
+	}
+	return nil
+}
+
+// SpareInput reports whether the attempt may have a large input that is
+// not needed again: it cannot be retried, and the webhook has its copy.
+func (f RecordChange) SpareInput() bool {
+	return f.ExternalPayload && f.Job.Status.Terminal() && !f.Job.Status.Retryable()
+}
+
+// DropInput removes a large input that is spare. It may be repeated and
+// returns bus.ErrUnavailable.
+func (q *Queue) DropInput(ctx context.Context, f RecordChange) error {
+	if !f.SpareInput() {
+		return nil
+	}
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	return q.bus.Purge(ctx, streams.Payloads(f.Partition), streams.AnyInput(f.Partition, f.Job.Endpoint, f.Job.ID))
+}

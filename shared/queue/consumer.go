@@ -1,0 +1,462 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"flightline/shared/bus"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/mutation"
+	"flightline/shared/record"
+	"flightline/streams"
+)
+
+// Consumer takes the jobs of one endpoint for one worker. It holds one open pull
+// for each free slot, asks for low-priority jobs only while no normal one
+// comes, and never fetches a job that no slot is free for.
+type Consumer struct {
+	q      *Queue
+	e      endpoint.Endpoint
+	at     record.Location
+	worker string
+	id     string // of this consumer: what its records name as their holder
+
+	// confirm is how long a run may go without a sign of its worker; 0: none is
+	// needed (remote.go).
+	confirm time.Duration
+
+	notifications *nats.Subscription
+	closed        chan struct{}
+	once          sync.Once
+
+	pulls sync.WaitGroup // whose subscriptions are open
+
+	mu       sync.Mutex
+	free     []*puller // slots that no call of Next uses
+	all      []*puller
+	leases   map[job.ID]*Lease // held now
+	claiming map[job.ID]bool   // being picked up
+}
+
+// Consume binds a consumer with slots concurrent calls of Next in mind; more are
+// possible. worker is the id that records show as workerId. Close it.
+func (q *Queue) Consume(ctx context.Context, e endpoint.Endpoint, worker string, slots int) (*Consumer, error) {
+	t := &Consumer{
+		q: q, e: e, at: record.LocationOf(e), worker: worker, closed: make(chan struct{}),
+		leases: make(map[job.ID]*Lease, slots), claiming: make(map[job.ID]bool), id: nuid.Next(),
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.notifications, err = q.nc.Subscribe(streams.Nudges(e.ID), t.notify); err != nil {
+		return nil, fmt.Errorf("take jobs of %s: %w: %w", e.ID, bus.ErrUnavailable, err)
+	}
+	return t, nil
+}
+
+// Close stops taking: every call of Next returns ErrClosed, and what the
+// server delivers late is given back at once. Leases stay valid, and are
+// nudged until they end or the connection closes.
+func (t *Consumer) Close() {
+	t.once.Do(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		close(t.closed)
+		for _, s := range t.all {
+			s.close()
+		}
+	})
+}
+
+// Wait returns once a closed consumer has given back all that the server may still
+// have delivered to it: at once on a server that is alone, within pullExpires in
+// a cluster. Without a connection there is nothing to give back.
+func (t *Consumer) Wait() {
+	if !t.q.nc.IsConnected() {
+		return
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the connection at the latest
+		t.pulls.Wait()
+		close(ended)
+	}()
+	late := time.NewTimer(pullExpires + time.Second)
+	defer late.Stop()
+	select {
+	case <-ended:
+	case <-late.C:
+	}
+}
+
+// Next waits for a job and picks it up. It returns ctx.Err() once ctx ends and
+// ErrClosed once the consumer is closed; everything else it sits out.
+func (t *Consumer) Next(ctx context.Context) (*Lease, error) {
+	s, err := t.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer t.leave(s)
+	for {
+		m, err := s.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t.q.Reach(AfterDelivery)
+		within, cancel := context.WithTimeout(ctx, t.claimTimeout())
+		lease, err := t.claim(within, m)
+		cancel()
+		if lease != nil {
+			return lease, nil
+		}
+		if err != nil && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (t *Consumer) enter() (*puller, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.closed:
+		return nil, ErrClosed
+	default:
+	}
+	if n := len(t.free); n > 0 {
+		s := t.free[n-1]
+		t.free = t.free[:n-1]
+		return s, nil
+	}
+	s, err := t.newPuller()
+	if err != nil {
+		return nil, err
+	}
+	t.all = append(t.all, s)
+	return s, nil
+}
+
+func (t *Consumer) leave(s *puller) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.free = append(t.free, s)
+}
+
+// notify asks the holder of a job to read its record, and answers whether it
+// lives.
+func (t *Consumer) notify(m *nats.Msg) {
+	t.mu.Lock()
+	l := t.leases[streams.JobOf(m.Subject)]
+	t.mu.Unlock()
+	if l == nil {
+		return
+	}
+	if isAsk(m) && l.alive() {
+		answerQuestion(t.q.nc, t.at.Endpoint, l.Job.ID, holderAnswer{Attempt: l.Job.Attempt, Run: l.Job.Run})
+	}
+	l.signal()
+}
+
+func (t *Consumer) hold(l *Lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leases[l.Job.ID] = l
+}
+
+func (t *Consumer) release(l *Lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leases[l.Job.ID] == l {
+		delete(t.leases, l.Job.ID)
+	}
+}
+
+const (
+	// pullExpires is how long the server keeps a pull open.
+	pullExpires = 5 * time.Second
+	// lowAfter is how long a slot waits for a normal job before it asks for a
+	// low-priority one too.
+	lowAfter = 20 * time.Millisecond
+	// pullPause keeps a refused pull from being repeated at once.
+	pullPause = 100 * time.Millisecond
+)
+
+// puller is one place for a job, with a pull for each class.
+type puller struct {
+	t                             *Consumer
+	normal, low                   *pull
+	repullTimer, lowPriorityTimer *time.Timer // of a call of once
+}
+
+func (t *Consumer) newPuller() (*puller, error) {
+	s := &puller{t: t, repullTimer: time.NewTimer(pullExpires), lowPriorityTimer: time.NewTimer(lowAfter)}
+	s.stop()
+	var err error
+	if s.normal, err = t.newPull(job.Normal); err != nil {
+		return nil, err
+	}
+	if s.low, err = t.newPull(job.LowPriority); err != nil {
+		_ = s.normal.sub.Unsubscribe()
+		return nil, err
+	}
+	return s, nil
+}
+
+// close ends the slot's pulls; what is under way is given back.
+func (s *puller) close() {
+	s.normal.close()
+	s.low.close()
+}
+
+// stop silences the timers; what one sent before it goes nowhere.
+func (s *puller) stop() {
+	s.repullTimer.Stop()
+	s.lowPriorityTimer.Stop()
+}
+
+// next waits for a delivery, normal ones first.
+func (s *puller) next(ctx context.Context) (*received, error) {
+	s.normal.wait(true)
+	s.low.wait(true)
+	defer s.normal.wait(false)
+	defer s.low.wait(false)
+	for {
+		m, err := s.once(ctx)
+		if m != nil || err != nil {
+			return m, err
+		}
+	}
+}
+
+// once waits until a job comes, or until there is reason to ask again: then it
+// returns nothing.
+func (s *puller) once(ctx context.Context) (*received, error) {
+	back := s.t.q.bus.Availability().Reconnected()
+	s.normal.ask()
+	s.repullTimer.Reset(pullExpires + pullPause)
+	s.lowPriorityTimer.Reset(lowAfter)
+	defer s.stop()
+	for {
+		select {
+		case m := <-s.normal.got:
+			return m, nil
+		case m := <-s.low.got:
+			return s.preferNormal(m), nil
+		case <-s.lowPriorityTimer.C:
+			s.low.ask()
+		case refused := <-s.normal.ended:
+			if refused { // the consumer moved to another node, or is away
+				s.t.q.bus.Availability().Failed()
+				return nil, s.pause(ctx)
+			}
+			return nil, nil //nolint:nilnil // it expired, as pulls do
+		case <-s.repullTimer.C: // not even the end of the pull was told
+			s.t.q.bus.Availability().Failed()
+			s.forget()
+			return nil, nil //nolint:nilnil // ask again
+		case <-back:
+			s.forget()      // the server may have forgotten them too
+			return nil, nil //nolint:nilnil // ask again
+		case <-s.t.closed:
+			return nil, ErrClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *puller) preferNormal(low *received) *received {
+	select {
+	case m := <-s.normal.got:
+		low.release(s.t.e.Lease)
+		return m
+	default:
+		return low
+	}
+}
+
+func (s *puller) forget() {
+	s.normal.forget()
+	s.low.forget()
+}
+
+func (s *puller) pause(ctx context.Context) error {
+	s.forget()
+	select {
+	case <-time.After(pullPause):
+		return nil
+	case <-s.t.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// pull is a slot's request for one job of a class, open at the server for
+// pullExpires. Its inbox lives as long as the consumer: a pull that brought
+// nothing serves the next call, and a job that it brings while the slot is not
+// waiting goes back at once. Closing the inbox at every job instead cost each
+// job a subscription (docs/adr/0006).
+type pull struct {
+	t       *Consumer
+	subject string // of the request
+	body    []byte
+	inbox   string
+	sub     *nats.Subscription
+	got     chan *received // the job that came while the slot waited
+	ended   chan bool      // the server ended the pull; true: it refused it
+
+	mu      sync.Mutex
+	waiting bool
+	closing bool
+	open    time.Time // until then it is open
+	ends    time.Time // until then the server may keep it, also if it was forgotten
+}
+
+func (t *Consumer) newPull(c job.Class) (*pull, error) {
+	p := &pull{
+		t: t, subject: pullSubject(t.at.Endpoint, c), body: pullBody(1, pullExpires), inbox: t.q.nc.NewInbox(),
+		got: make(chan *received, 1), ended: make(chan bool, 1),
+	}
+	var err error
+	if p.sub, err = t.q.nc.Subscribe(p.inbox, p.deliver); err != nil {
+		return nil, fmt.Errorf("take jobs of %s: %w: %w", t.e.ID, bus.ErrUnavailable, err)
+	}
+	t.pulls.Add(1)
+	p.sub.SetClosedHandler(func(string) { t.pulls.Done() })
+	return p, nil
+}
+
+// close ends the pull and gives back what it still brings. On a server that is
+// alone the end of the subscription ends the pull too. In a cluster a delivery
+// may be on its way from another node when the subscription ends at this one,
+// and would be held without a worker for a lease: there it lasts as long as the pull.
+func (p *pull) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closing = true
+	left := time.Until(p.ends)
+	if left <= 0 || p.t.q.nc.ConnectedClusterName() == "" || mutation.CloseAtOnce {
+		_ = p.sub.Drain()
+		return
+	}
+	time.AfterFunc(left+pullPause, func() { _ = p.sub.Drain() })
+}
+
+func (p *pull) deliver(m *nats.Msg) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open, p.ends = time.Time{}, time.Time{}
+	if p.closing {
+		defer func() { _ = p.sub.Drain() }()
+	}
+	if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 {
+		select {
+		case p.ended <- status != "408" && status != "404":
+		default:
+		}
+		return
+	}
+	got := &received{Msg: m, at: time.Now(), steady: p.t.q.bus.Availability().Steady()}
+	if p.waiting {
+		select {
+		case p.got <- got:
+			return
+		default:
+		}
+	}
+	got.release(p.t.e.Lease)
+}
+
+// wait says whether the slot waits. What came and was not taken goes back.
+func (p *pull) wait(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = on
+	if on {
+		return
+	}
+	select {
+	case m := <-p.got:
+		m.release(p.t.e.Lease)
+	default:
+	}
+}
+
+// ask opens the pull unless it is open.
+func (p *pull) ask() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Before(p.open) {
+		return
+	}
+	select {
+	case <-p.ended: // of an older one
+	default:
+	}
+	if p.t.q.nc.PublishRequest(p.subject, p.inbox, p.body) == nil {
+		p.open = now.Add(pullExpires)
+		p.ends = p.open
+	}
+}
+
+func (p *pull) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = time.Time{}
+}
+
+// sendPull asks the consumer of a class for up to batch messages on inbox.
+// expires 0 takes only what waits now.
+func sendPull(nc *nats.Conn, endpoint string, c job.Class, inbox string, batch int, expires time.Duration) error {
+	return nc.PublishRequest(pullSubject(endpoint, c), inbox, pullBody(batch, expires))
+}
+
+func pullSubject(endpoint string, c job.Class) string {
+	return bus.PullNext(streams.Jobs(endpoint), streams.Consumer(c))
+}
+
+func pullBody(batch int, expires time.Duration) []byte {
+	if expires == 0 {
+		return fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, batch)
+	}
+	return fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, batch, expires.Nanoseconds())
+}
+
+// received is a delivery as it reached this process.
+type received struct {
+	*nats.Msg
+	at time.Time
+	// steady: it was sent just before. Otherwise it may have waited in a buffer
+	// of a suspended process, for longer than a lease and than its job.
+	steady bool
+}
+
+// fresh reports whether the delivery is this process's still: after a lease the
+// message may be another worker's, and what is acknowledged would be that
+// worker's run.
+func (m *received) fresh(now time.Time, lease time.Duration) bool {
+	return mutation.AlwaysFresh || m.steady && bus.Elapsed(m.at, now) < lease/2
+}
+
+// release gives the message back at once. A delivery that is not fresh is left
+// alone: the server redelivers it when its lease ends, or has done so.
+func (m *received) release(lease time.Duration) {
+	if m.fresh(time.Now(), lease) {
+		_ = m.Nak() // lost, it costs one lease of waiting, no job
+	}
+}
+
+// postpone asks for the message again after delay, as release does.
+func (m *received) postpone(lease, delay time.Duration) {
+	if m.fresh(time.Now(), lease) {
+		_ = m.NakWithDelay(delay)
+	}
+}

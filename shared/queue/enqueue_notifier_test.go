@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"flightline/shared/job"
+	"flightline/shared/testenv"
+)
+
+// told returns the endpoint that the next arrival is about, "" if none comes.
+func told(a *EnqueueNotifier, within time.Duration) string {
+	select {
+	case m := <-a.Told():
+		return a.Arrived(m)
+	case <-time.After(within):
+		return ""
+	}
+}
+
+func TestOneArrivalIsToldAndNoneOfThoseThatFollow(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	a := s.queue(t, Config{}).EnqueueNotifier()
+	defer a.Close()
+	for _, class := range []bool{false, true} {
+		for range 2 { // the second does nothing
+			if err := a.Await("ep", true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := a.q.StatsNow(t.Context(), s.e); err != nil { // the server has heard of it by now
+			t.Fatal(err)
+		}
+		if !a.Awaits("ep", true) {
+			t.Error("awaited: got false, want true")
+		}
+		for range 3 {
+			s.submit(t, func(r *job.Request) { r.Policy.LowPriority = class })
+		}
+		if got := told(a, soon); got != "ep" {
+			t.Fatalf("low priority %v: got %q, want ep", class, got)
+		}
+		if a.Awaits("ep", true) {
+			t.Error("awaited once it was told: got true, want false")
+		}
+		if got := told(a, 200*time.Millisecond); got != "" {
+			t.Errorf("low priority %v: got %q once more, want nothing", class, got)
+		}
+	}
+	if err := a.Await("no/id", true); err == nil {
+		t.Error("an id that cannot be: got nil, want an error")
+	}
+}
+
+func TestLowPriorityIsToldOnlyIfItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	a := s.queue(t, Config{}).EnqueueNotifier()
+	defer a.Close()
+	if err := a.Await("ep", false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.q.StatsNow(t.Context(), s.e); err != nil {
+		t.Fatal(err)
+	}
+	s.submit(t, func(r *job.Request) { r.Policy.LowPriority = true })
+	if got := told(a, 200*time.Millisecond); got != "" || !a.Awaits("ep", false) || a.Awaits("ep", true) {
+		t.Errorf("a low-priority job: got %q, awaited %v, all %v; want nothing, true, false", got, a.Awaits("ep", false), a.Awaits("ep", true))
+	}
+	s.submit(t)
+	if got := told(a, soon); got != "ep" {
+		t.Errorf("got %q, want ep", got)
+	}
+}
+
+func TestAnEndpointThatIsForgottenIsNotToldOf(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	a := s.queue(t, Config{}).EnqueueNotifier()
+	defer a.Close()
+	if err := a.Await("ep", true); err != nil {
+		t.Fatal(err)
+	}
+	a.Forget("ep")
+	if _, err := a.q.StatsNow(t.Context(), s.e); err != nil {
+		t.Fatal(err)
+	}
+	s.submit(t)
+	if got := told(a, 200*time.Millisecond); got != "" || a.Awaits("ep", true) {
+		t.Errorf("got %q, awaited %v; want nothing, false", got, a.Awaits("ep", true))
+	}
+}
+
+// What came while the server was away was not told, so nobody may rely on it.
+func TestNothingIsAwaitedAcrossAnOutage(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	a := s.q.EnqueueNotifier()
+	defer a.Close()
+	if err := a.Await("ep", true); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	s.Start()
+	for end := time.Now().Add(soon); !s.q.nc.IsConnected() || s.q.nc.Stats().Reconnects == 0; {
+		if time.Now().After(end) {
+			t.Fatal("not connected again")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if a.Awaits("ep", true) {
+		t.Error("after an outage: got true, want false")
+	}
+	if err := a.Await("ep", true); err != nil || !a.Awaits("ep", true) {
+		t.Fatalf("awaited anew: got %v, %v; want nil, true", err, a.Awaits("ep", true))
+	}
+	for end := time.Now().Add(soon); ; {
+		if _, err := s.q.StatsNow(t.Context(), s.e); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	s.submit(t)
+	if got := told(a, soon); got != "ep" {
+		t.Errorf("got %q, want ep", got)
+	}
+}
+
+func TestStatsNowKnowsOfTheLastJob(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	for want := range 5 {
+		// The server may count a message a moment after it acknowledged it.
+		testenv.Eventually(t, fmt.Sprint(want, " are counted"), func() bool {
+			got, err := s.q.StatsNow(t.Context(), s.e)
+			return err == nil && got.Queued == want
+		})
+		s.submit(t)
+	}
+	if got, err := s.q.Stats(t.Context(), s.e); err != nil || got.Queued != 4 {
+		t.Errorf("of a moment ago: got %+v, %v; want 4", got, err)
+	}
+}
+
+func TestManyThatAwaitAnEndpointAtOnceLeaveOneSubscription(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	q := s.queue(t, Config{})
+	a := q.EnqueueNotifier()
+	before := q.nc.NumSubscriptions()
+	for range 500 {
+		a.Forget("ep")
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for range 8 {
+			all.Go(func() {
+				<-begin
+				if err := a.Await("ep", true); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+	}
+	if got := q.nc.NumSubscriptions() - before; got != 1 {
+		t.Errorf("awaited: got %d subscriptions, want 1", got)
+	}
+	a.Close()
+	if got := q.nc.NumSubscriptions() - before; got != 0 {
+		t.Errorf("closed: got %d subscriptions, want 0", got)
+	}
+}

@@ -1,0 +1,184 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/bus"
+	"flightline/shared/job"
+	"flightline/shared/record"
+	"flightline/streams"
+)
+
+// reader reads what is stored of jobs: records, queue messages, and what the
+// consumers count. It changes nothing and hides nothing; Queue.current hides what
+// has expired.
+type reader struct {
+	bus *bus.Client
+	// trustAbsence is that of Config.
+	trustAbsence bool
+}
+
+// record reads the record of one attempt from the leader; bus.ErrNoMessage.
+func (rd reader) record(ctx context.Context, at record.Location, id job.ID, attempt int) (*record.Record, error) {
+	return rd.last(ctx, at, id, streams.Records(at.Partition), streams.RecordSubject(at.Partition, at.Endpoint, id, attempt))
+}
+
+// message reads the job's queue message from the leader; bus.ErrNoMessage.
+// It says IN_QUEUE, whatever the record says.
+func (rd reader) message(ctx context.Context, at record.Location, id job.ID) (*record.Record, error) {
+	r, err := rd.last(ctx, at, id, streams.Jobs(at.Endpoint), streams.AnyClass(at.Endpoint, id))
+	if err != nil {
+		return nil, err
+	}
+	r.QueueSeq, r.Seq = r.Seq, 0 // nothing is stored in the record yet
+	return r, nil
+}
+
+func (rd reader) last(ctx context.Context, at record.Location, id job.ID, stream, subject string) (*record.Record, error) {
+	m, err := rd.bus.LeaderLast(ctx, stream, subject)
+	if err != nil {
+		return nil, err
+	}
+	return rd.decode(at, id, m)
+}
+
+// decode reads a record whose deadline this process is to decide.
+func (rd reader) decode(at record.Location, id job.ID, m *bus.Message) (*record.Record, error) {
+	r, err := record.Decode(at, id, m)
+	if err != nil {
+		return nil, err
+	}
+	r.Clock = rd.bus.Clock()
+	return r, nil
+}
+
+// lookUp is raw as far as the leaders know that are asked.
+func (rd reader) lookUp(ctx context.Context, at record.Location, id job.ID) (*record.Record, error) {
+	records, anyOne := streams.Records(at.Partition), streams.AnyAttempt(at.Partition, at.Endpoint, id)
+	r, err := rd.last(ctx, at, id, records, anyOne)
+	if err != nil && !errors.Is(err, bus.ErrNoMessage) {
+		return nil, err
+	}
+	if r != nil && !r.Status.Retryable() {
+		return r, nil
+	}
+	waiting, err := rd.message(ctx, at, id)
+	switch {
+	case err == nil && (r == nil || waiting.Attempt > r.Attempt):
+		return waiting, nil
+	case err != nil && !errors.Is(err, bus.ErrNoMessage):
+		return nil, err
+	case r != nil:
+		return rd.newerThan(ctx, at, r)
+	}
+	// The record may have been written, and the message removed, in between.
+	r, err = rd.last(ctx, at, id, records, anyOne)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return nil, job.ErrNotFound
+	}
+	return r, err
+}
+
+// newerThan guards against a touch that was written to attempt n after a retry
+// had already begun attempt n+1: the newest write is then not the newest attempt.
+func (rd reader) newerThan(ctx context.Context, at record.Location, r *record.Record) (*record.Record, error) {
+	for {
+		next, err := rd.record(ctx, at, r.ID, r.Attempt+1)
+		if errors.Is(err, bus.ErrNoMessage) {
+			return r, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		r = next
+	}
+}
+
+// raw is the record of a job's highest attempt, or its queue message while
+// it has no record, also after it has expired; job.ErrNotFound.
+func (rd reader) raw(ctx context.Context, at record.Location, id job.ID) (*record.Record, error) {
+	lookUp := func() (*record.Record, error) { return rd.lookUp(ctx, at, id) }
+	r, err := lookUp()
+	if errors.Is(err, job.ErrNotFound) {
+		return rd.confirmAbsent(ctx, at, lookUp)
+	}
+	return r, err
+}
+
+// errMoved means that the connection went to another server between two requests
+// that belong together.
+var errMoved = fmt.Errorf("%w: the connection went to another server", bus.ErrUnavailable)
+
+// confirmAbsent is lookUp's job.ErrNotFound, once it is confirmed; else what lookUp
+// finds then, or bus.ErrUnavailable. A server that is alone needs no confirmation.
+//
+// In a cluster a leader that was cut off goes on to answer reads for 10 to 20 s.
+// It lacks what was stored on the other side of the cut since. So the absence of
+// a job is confirmed: both leaders commit an entry that changes nothing, which
+// takes a majority, and the job is looked for again. An entry that arrives at an
+// old leader too ends its leadership, if it still reaches anybody.
+func (rd reader) confirmAbsent(ctx context.Context, at record.Location, lookUp func() (*record.Record, error)) (*record.Record, error) {
+	if rd.trustAbsence || !rd.bus.Clustered() {
+		return nil, job.ErrNotFound
+	}
+	return bus.UntilAnswered(ctx, func() (*record.Record, error) {
+		server := rd.bus.Conn().ConnectedServerId()
+		var both errgroup.Group
+		both.Go(func() error {
+			stream := streams.Jobs(at.Endpoint)
+			err := rd.bus.Commit(ctx, stream, bus.MsgDelete(stream), `{"seq":0}`)
+			if errors.Is(err, errDeleted) {
+				return nil
+			}
+			return err
+		})
+		both.Go(func() error {
+			stream := streams.Records(at.Partition)
+			return rd.bus.Commit(ctx, stream, bus.StreamPurge(stream), `{"filter":"`+bus.CheckFilter+`"}`)
+		})
+		if err := both.Wait(); err != nil {
+			return nil, err
+		}
+		r, err := lookUp()
+		if errors.Is(err, job.ErrNotFound) && rd.bus.Conn().ConnectedServerId() != server {
+			return nil, errMoved
+		}
+		return r, err
+	})
+}
+
+// queueIsOriginal reports whether this queue held r's message, so that it
+// was removed there: a queue that was made again after it had been lost, lost
+// messages to damaged files, or went back with its server proves nothing. That
+// of a deleted endpoint proves enough.
+func (rd reader) queueIsOriginal(ctx context.Context, at record.Location, r *record.Record) (bool, error) {
+	var info struct {
+		Error  *bus.APIError `json:"error"`
+		Config struct {
+			Metadata map[string]string `json:"metadata"`
+		} `json:"config"`
+		State struct {
+			Last uint64           `json:"last_seq"` //nolint:tagliatelle // the server's name
+			Lost *json.RawMessage `json:"lost"`
+		} `json:"state"`
+	}
+	stream := streams.Jobs(at.Endpoint)
+	const lostToo = `{"deleted_details":true}` // only such an answer names what the server lost
+	if err := rd.bus.Query(ctx, bus.StreamInfo(stream), []byte(lostToo), &info); err != nil {
+		return false, err
+	}
+	if info.Error != nil {
+		err := rd.bus.Explain(ctx, info.Error, stream, "look at "+stream)
+		if errors.Is(err, errDeleted) {
+			return true, nil
+		}
+		return false, err
+	}
+	lost := r.Changed.Before(streams.Recovered(info.Config.Metadata))
+	return !lost && info.State.Lost == nil && r.QueueSeq <= info.State.Last, nil
+}

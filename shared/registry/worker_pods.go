@@ -1,0 +1,172 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/pod"
+	"flightline/streams"
+)
+
+// ForWorker is the part of a Registry that a worker may use.
+type ForWorker struct {
+	// Endpoints have what endpoint.Endpoint.ForWorkers returns. They can be read
+	// one by one only.
+	Endpoints *Endpoints
+	Workers   *Workers
+	Pods      *WorkerPods
+}
+
+// NewForWorker binds to the buckets that workers may use. It starts nothing. A
+// nil log is silence.
+func NewForWorker(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*ForWorker, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	shown, err := OpenTable[endpoint.Endpoint](ctx, js, streams.BucketWorkerEndpoints)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := newWorkers(ctx, js, log)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := newWorkerPods(ctx, js, log)
+	if err != nil {
+		return nil, err
+	}
+	return &ForWorker{Endpoints: &Endpoints{table: shown, cache: newCache(shown, log)}, Workers: workers, Pods: pods}, nil
+}
+
+// WorkerPods are the pods that no driver runs, by endpoint and id, as their
+// workers, or gateways for them, put them on record. A worker may write what it
+// likes there, so nothing is run from it: Pods shows it without a driver. Of a
+// driver's pod the bucket has what its worker may know: the request to drain.
+type WorkerPods struct{ podBucket }
+
+func newWorkerPods(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*WorkerPods, error) {
+	b, err := newPodBucket(ctx, js, log, streams.BucketWorkerPods)
+	if err != nil {
+		return nil, err
+	}
+	b.table.skipsUnreadable = true
+	return &WorkerPods{b}, nil
+}
+
+// isOwners reports whether a pod belongs into WorkerPods.
+func isOwners(p pod.Pod) bool { return p.Driver == "" && p.Endpoint != "" }
+
+func ownKey(endpointID, id string) string { return endpointID + "." + id }
+
+// ownersView is the pod that a worker put on record, without what a worker does
+// not decide.
+func ownersView(e entry[pod.Pod]) pod.Pod {
+	p := e.value
+	p.Endpoint, p.ID, _ = strings.Cut(e.key, ".")
+	p.Driver, p.Owner, p.Cut = "", "", nil
+	if _, err := p.Status.Next(pod.Exit); err != nil {
+		p.Status = pod.Exited
+	}
+	return p
+}
+
+// Get returns the worker's own record of its pod, or pod.ErrNotFound. Its
+// Driver is set if a driver runs the pod and has asked it to drain.
+func (w *WorkerPods) Get(ctx context.Context, endpointID, id string) (pod.Pod, error) {
+	if !endpoint.ValidID(endpointID) || !pod.ValidID(id) {
+		return pod.Pod{}, pod.ErrNotFound
+	}
+	got, err := w.table.read(ctx, ownKey(endpointID, id))
+	return got.value, unknownPod(err)
+}
+
+// find returns the last written record of this id, at one endpoint or, with "",
+// at any; or ErrNotFound.
+func (w *WorkerPods) find(ctx context.Context, endpointID, id string) (entry[pod.Pod], error) {
+	if endpointID != "" {
+		return w.table.read(ctx, ownKey(endpointID, id))
+	}
+	return w.table.find(ctx, ownKey("*", id))
+}
+
+// Move is Pods.Move for the worker's own record.
+func (w *WorkerPods) Move(ctx context.Context, endpointID, id string, by pod.Trigger, change string, now time.Time) (pod.Pod, error) {
+	return movePod(func(do func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) {
+		return w.update(ctx, ownKey(endpointID, id), do)
+	}, by, change, now, nil)
+}
+
+// Appear says that the worker of this pod lives, so that there is a true
+// record of it: one is made if none exists, and a pod that its owner runs
+// and that was EXITED runs again, as of now. What seen knows of the machine,
+// the spec and the start is kept; its zero values change nothing. That an
+// earlier life was to drain is past. Repeating it writes nothing.
+//
+// A pod that was removed stays so, unless that was before began, when this
+// life of the worker began; then it is another pod of the same id. Appear
+// returns a *pod.TransitionError for a pod that stays removed, and an ErrInvalid
+// for an id that cannot be.
+func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.Time) (pod.Pod, error) {
+	if !endpoint.ValidID(seen.Endpoint) || !pod.ValidID(seen.ID) {
+		return pod.Pod{}, fmt.Errorf("%w: pod %q of endpoint %q", ErrInvalid, seen.ID, seen.Endpoint)
+	}
+	for range maxUpdates {
+		old, err := w.Get(ctx, seen.Endpoint, seen.ID)
+		switch {
+		case errors.Is(err, pod.ErrNotFound):
+			made, err := w.create(ctx, ownKey(seen.Endpoint, seen.ID), appeared(seen, now))
+			if !errors.Is(err, ErrExists) {
+				return made, err
+			}
+			continue
+		case err != nil:
+			return pod.Pod{}, err
+		case old.Status == pod.Terminated && old.Changed.Before(began):
+			if err := w.table.clear(ctx, ownKey(seen.Endpoint, seen.ID)); err != nil {
+				return old, err
+			}
+			continue
+		}
+		if next := completed(old, seen, began); old.Status == pod.Running && reflect.DeepEqual(old, next) {
+			return old, nil
+		}
+		return movePod(func(do func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) {
+			return w.update(ctx, ownKey(seen.Endpoint, seen.ID), do)
+		}, pod.Start, "its worker is back", now, func(x *pod.Pod) { *x = completed(*x, seen, began) })
+	}
+	return pod.Pod{}, fmt.Errorf("pod %s appears: %w", seen.ID, ErrConflict)
+}
+
+// tellDrain lets the worker of a driver's pod read that it is to drain.
+func (w *WorkerPods) tellDrain(ctx context.Context, asked pod.Pod, now time.Time) error {
+	key := ownKey(asked.Endpoint, asked.ID)
+	for range maxUpdates {
+		_, err := w.update(ctx, key, func(old pod.Pod) (pod.Pod, error) {
+			if old.Driver == asked.Driver && old.Drain == asked.Drain {
+				return old, errUnchanged
+			}
+			old.Driver, old.Drain = asked.Driver, asked.Drain
+			return old, nil
+		})
+		if errors.Is(err, errUnchanged) {
+			return nil
+		}
+		if !errors.Is(err, pod.ErrNotFound) {
+			return err
+		}
+		made := appeared(pod.Pod{ID: asked.ID, Endpoint: asked.Endpoint}, now)
+		made.Driver, made.Drain = asked.Driver, asked.Drain
+		if _, err := w.create(ctx, key, made); !errors.Is(err, ErrExists) {
+			return err
+		}
+	}
+	return fmt.Errorf("tell pod %s to drain: %w", asked.ID, ErrConflict)
+}
