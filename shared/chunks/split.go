@@ -6,23 +6,21 @@ import (
 	"maps"
 	"slices"
 	"unicode/utf8"
-
-	"flightline/shared/job"
 )
 
 // longestCharacter is the most bytes that a character takes within a JSON
 // string: a pair of \u escapes.
 const longestCharacter = 12
 
-// split cuts a chunk over job.MaxChunk into several, if what makes it so large
-// is a string: the chunk itself, or its output. What an object has besides its
+// split cuts a chunk over limit bytes into several, if what makes it so large is
+// a string: the chunk itself, or its output. What an object has besides its
 // output stays with the first piece. data is JSON.
-func split(data []byte) ([][]byte, error) {
-	if len(data) <= job.MaxChunk {
+func split(data []byte, limit int) ([][]byte, error) {
+	if len(data) <= limit {
 		return [][]byte{data}, nil
 	}
 	if data[0] == '"' {
-		return cut(data, nil, nil, nil)
+		return cut(data, limit, nil, nil, nil)
 	}
 	var element map[string]json.RawMessage
 	if data[0] != '{' || json.Unmarshal(data, &element) != nil {
@@ -37,7 +35,7 @@ func split(data []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cut(output, []byte(`{"output":`), rest, []byte(`}`))
+	return cut(output, limit, []byte(`{"output":`), rest, []byte(`}`))
 }
 
 // spelled is an object from the inside, each field after a comma, the values as
@@ -57,11 +55,11 @@ func spelled(element map[string]json.RawMessage) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// cut makes chunks of the parts of a JSON string: each with head before it and
-// tail behind, and the first with rest between it and tail.
-func cut(text, head, rest, tail []byte) ([][]byte, error) {
+// cut makes chunks of limit bytes of the parts of a JSON string: each with head
+// before it and tail behind, and the first with rest between it and tail.
+func cut(text []byte, limit int, head, rest, tail []byte) ([][]byte, error) {
 	inside := text[1 : len(text)-1]
-	room := job.MaxChunk - len(head) - len(tail) - len(`""`)
+	room := limit - len(head) - len(tail) - len(`""`)
 	if room-len(rest) < longestCharacter {
 		return nil, ErrTooLarge
 	}

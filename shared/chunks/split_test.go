@@ -35,7 +35,7 @@ func TestSplit(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			pieces, err := split([]byte(test.chunk))
+			pieces, err := split([]byte(test.chunk), job.MaxChunk)
 			if test.pieces == 0 {
 				if !errors.Is(err, ErrTooLarge) {
 					t.Errorf("got %d pieces, %v, want ErrTooLarge", len(pieces), err)
@@ -45,7 +45,7 @@ func TestSplit(t *testing.T) {
 			if err != nil || len(pieces) != test.pieces {
 				t.Fatalf("got %d pieces, %v, want %d", len(pieces), err, test.pieces)
 			}
-			joined(t, test.chunk, pieces)
+			joined(t, test.chunk, job.MaxChunk, pieces)
 		})
 	}
 }
@@ -53,8 +53,9 @@ func TestSplit(t *testing.T) {
 // fill1 is a number of n digits.
 func fill1(n int) string { return strings.Repeat("1", n) }
 
-// joined fails unless the pieces together say what the chunk does.
-func joined(t *testing.T, chunk string, pieces [][]byte) {
+// joined fails unless the pieces, of limit bytes at most, together say what the
+// chunk does.
+func joined(t *testing.T, chunk string, limit int, pieces [][]byte) {
 	t.Helper()
 	if len(pieces) == 1 {
 		if string(pieces[0]) != chunk {
@@ -64,7 +65,7 @@ func joined(t *testing.T, chunk string, pieces [][]byte) {
 	}
 	var got strings.Builder
 	for i, piece := range pieces {
-		if len(piece) > job.MaxChunk || !json.Valid(piece) {
+		if len(piece) > limit || !json.Valid(piece) {
 			t.Fatalf("piece %d: %d bytes, valid %v", i, len(piece), json.Valid(piece))
 		}
 		got.WriteString(textOf(t, piece))
@@ -98,11 +99,12 @@ func textOf(t *testing.T, chunk []byte) string {
 
 // Whatever the text, no character is torn: torn ones would come out as U+FFFD.
 func FuzzSplit(f *testing.F) {
+	const limit = 120
 	for _, text := range []string{"x", `\ud83d\ude00`, "é漢😀", `\\\"`, `\ud83d`, `\u00e9\n`, "\u2028"} {
 		f.Add(text, true)
 	}
 	f.Fuzz(func(t *testing.T, text string, element bool) {
-		inside := strings.Repeat(text, job.MaxChunk/max(1, len(text))+2)
+		inside := strings.Repeat(text, limit/max(1, len(text))+2)
 		chunk := `"` + inside + `"`
 		if element {
 			chunk = `{"output":` + chunk + `,"metrics":1}`
@@ -110,10 +112,10 @@ func FuzzSplit(f *testing.F) {
 		if !json.Valid([]byte(chunk)) || strings.ContainsRune(text, 0xFFFD) || len(text) == 0 {
 			t.Skip()
 		}
-		pieces, err := split([]byte(chunk))
+		pieces, err := split([]byte(chunk), limit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		joined(t, chunk, pieces)
+		joined(t, chunk, limit, pieces)
 	})
 }

@@ -71,7 +71,7 @@ func Encode(chunk json.RawMessage) (Encoded, error) {
 	if err != nil {
 		return Encoded{}, err
 	}
-	pieces, err := split(data)
+	pieces, err := split(data, job.MaxChunk)
 	return Encoded{pieces, sha256.Sum256(data)}, err
 }
 
