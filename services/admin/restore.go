@@ -155,7 +155,7 @@ func resume(ctx context.Context, js jetstream.JetStream, stream string) error {
 		var err error
 		switch {
 		case info.Config.Durable == "":
-			err = s.DeleteConsumer(ctx, info.Name) // its reader is gone
+			err = drop(ctx, s, info.Name) // its reader is gone
 		case s.CachedInfo().Config.Retention == jetstream.WorkQueuePolicy:
 			// To delete it and make it again can fail: the server (2.15) may still be
 			// writing the file of the first, and takes away that of the second.
@@ -168,4 +168,14 @@ func resume(ctx context.Context, js jetstream.JetStream, stream string) error {
 		}
 	}
 	return nil
+}
+
+// drop deletes a consumer, which the server may have done by itself since it was
+// listed: one that is not durable goes once nobody has used it for a while.
+func drop(ctx context.Context, s jetstream.Stream, consumer string) error {
+	err := s.DeleteConsumer(ctx, consumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil
+	}
+	return err
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"flightline/shared/testenv"
 )
 
@@ -31,5 +33,25 @@ func TestTheEndOfACopyWaitsForNoLostAnswer(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("it waits on")
+	}
+}
+
+// The server takes away by itself what is not durable and has no reader, also
+// between the list of a restored stream's consumers and their removal.
+func TestAConsumerThatIsGoneAlreadyCountsAsDropped(t *testing.T) {
+	t.Parallel()
+	b := testenv.NewServer(t)
+	s, err := b.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := drop(t.Context(), s, c.CachedInfo().Name); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
 	}
 }
