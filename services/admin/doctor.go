@@ -32,9 +32,11 @@ type DoctorConfig struct {
 	Fix bool
 	// Deep reads every message of every stream, in bounded memory.
 	Deep bool
-	// Sync is the setting of --sync of a dev that is asked: always, group or interval;
-	// "" of another NATS, of which it cannot be known.
-	Sync string
+	// Sync is when a dev that is asked has a write on its disk: always, group or
+	// interval; "" of another NATS, of which it cannot be known. FileSystem is the
+	// type of the dev's file system, and TearsRenames whether group may lose jobs there.
+	Sync, FileSystem string
+	TearsRenames     bool
 	// Log gets what was fixed. Required.
 	Log *slog.Logger
 }

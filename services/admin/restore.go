@@ -171,7 +171,7 @@ func resume(ctx context.Context, js jetstream.JetStream, stream string) error {
 }
 
 // drop deletes a consumer, which the server may have done by itself since it was
-// listed: one that is not durable goes once nobody has used it for a while.
+// listed: a consumer that is not durable goes once nobody has used it for a while.
 func drop(ctx context.Context, s jetstream.Stream, consumer string) error {
 	err := s.DeleteConsumer(ctx, consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {

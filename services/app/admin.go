@@ -108,8 +108,10 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 			return err
 		}
 		return cfg.with(cmd, "doctor", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
+			dev := cfg.dev()
 			report, err := admin.Doctor(ctx, nc, admin.DoctorConfig{
-				Replicas: cfg.Replicas, Partitions: cfg.Partitions, EventsAge: cfg.EventsAge, Fix: cfg.Fix, Deep: cfg.Deep, Sync: cfg.sync(), Log: log,
+				Replicas: cfg.Replicas, Partitions: cfg.Partitions, EventsAge: cfg.EventsAge, Fix: cfg.Fix, Deep: cfg.Deep, Log: log,
+				Sync: dev.Sync, FileSystem: dev.FileSystem, TearsRenames: dev.TearsRenames,
 			})
 			if err != nil && len(report.Findings) == 0 {
 				return err
@@ -124,13 +126,13 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 	return c
 }
 
-// sync is the durability of the dev that is meant, "" of another NATS.
-func (c OperateConfig) sync() string {
+// dev is the one that is meant, the zero value for another NATS.
+func (c OperateConfig) dev() cli.Running {
 	r, err := cli.FindRunning(c.Data)
 	if err != nil || c.NATSURL != "" && c.NATSURL != r.NATSURL {
-		return ""
+		return cli.Running{}
 	}
-	return r.Sync
+	return r
 }
 
 // with calls do with a connection to the NATS that is meant.

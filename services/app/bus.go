@@ -26,10 +26,23 @@ import (
 
 // The settings of --sync.
 const (
+	syncAuto     = "auto" // group or always, as syncOn says
 	syncAlways   = "always"
 	syncGroup    = "group"
 	syncInterval = "interval"
 )
+
+// syncOn is a setting of --sync on a file system that tears renames, or does not:
+// the server renames a file without an fsync when it compacts a block.
+func syncOn(setting string, tears bool) string {
+	switch {
+	case setting != syncAuto:
+		return setting
+	case tears:
+		return syncAlways
+	}
+	return syncGroup
+}
 
 // netOf is the server's own pause between two fsyncs: short where the barrier
 // does the work, for what the barrier leaves out; else the server's default.
@@ -48,6 +61,7 @@ const busStopTimeout = 2 * time.Second
 type busServer struct {
 	server *embedded.Server
 	nc     *nats.Conn
+	sync   string // always, group or interval
 	log    *slog.Logger
 	once   sync.Once // stop
 }
@@ -64,10 +78,13 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *tlsconfig.S
 	case tlsconfig.Exposed(address):
 		log.WarnContext(ctx, "plain NATS where other machines may reach it: passwords and jobs can be read on the way; give --tls-cert and --tls-key", "address", address)
 	}
+	if r.Sync == syncGroup && r.TearsRenames {
+		log.WarnContext(ctx, "a power loss may lose accepted jobs: --sync group is for ext4, use always", "file_system", r.FileSystem)
+	}
 	server, err := embedded.Start(ctx, embedded.Config{
 		Dir: filepath.Join(cfg.Data, storeDir), Listen: address, User: r.NATSUser, Password: r.NATSPassword, TLS: secured,
 		Guests:     []embedded.Guest{{User: r.EventsUser, Password: r.EventsPassword, Requests: streams.EventReader()}},
-		SyncAlways: cfg.Sync == syncAlways, SyncInterval: netOf(cfg.Sync), MaxConns: maxNATSConns(process.MaxFiles()), Mend: true, Log: log,
+		SyncAlways: r.Sync == syncAlways, SyncInterval: netOf(r.Sync), MaxConns: maxNATSConns(process.MaxFiles()), Mend: true, Log: log,
 	})
 	if errors.Is(err, embedded.ErrInUse) {
 		return nil, inUse(cfg.Data)
@@ -86,7 +103,7 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *tlsconfig.S
 		server.Stop()
 		return nil, err
 	}
-	return &busServer{server: server, nc: nc, log: log}, nil
+	return &busServer{server: server, nc: nc, sync: r.Sync, log: log}, nil
 }
 
 // maxNATSConns is how many clients NATS may have in a process that may open so many
@@ -107,8 +124,8 @@ func (b *busServer) letRead(ctx context.Context) error {
 
 // durable is the barrier at which this process's writers wait, nil if the
 // server's own setting decides.
-func (b *busServer) durable(sync string) barrier.Func {
-	if sync != syncGroup {
+func (b *busServer) durable() barrier.Func {
+	if b.sync != syncGroup {
 		return nil
 	}
 	return b.server.Barrier().Sync
@@ -116,10 +133,8 @@ func (b *busServer) durable(sync string) barrier.Func {
 
 // serveBarrier lets the writers of other processes wait there too, or answers
 // them that no barrier exists.
-func (b *busServer) serveBarrier(sync string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		return barrier.Serve(ctx, b.nc, streams.DurablePrefix, b.durable(sync))
-	}
+func (b *busServer) serveBarrier(ctx context.Context) error {
+	return barrier.Serve(ctx, b.nc, streams.DurablePrefix, b.durable())
 }
 
 // run keeps the bus up for as long as the other parts need it.

@@ -24,6 +24,29 @@ func refusal(t *testing.T, env map[string]string, line ...string) error {
 	return root.ExecuteContext(t.Context())
 }
 
+func TestSharedFsyncIsTheDefaultWhereNoRenameTears(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		setting string
+		tears   bool
+		want    string
+	}{
+		{"auto", false, "group"},
+		{"auto", true, "always"},
+		{"always", false, "always"},
+		{"always", true, "always"},
+		{"group", false, "group"},
+		{"group", true, "group"},
+		{"interval", false, "interval"},
+		{"interval", true, "interval"},
+	}
+	for _, test := range tests {
+		if got := syncOn(test.setting, test.tears); got != test.want {
+			t.Errorf("%s, tears %v: got %s, want %s", test.setting, test.tears, got, test.want)
+		}
+	}
+}
+
 // Each names the setting and what it must be, before anything is begun.
 func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	t.Chdir(t.TempDir())

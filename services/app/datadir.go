@@ -12,6 +12,7 @@ import (
 
 	"flightline/services/cli"
 	"flightline/shared/client"
+	"flightline/shared/disk"
 	"flightline/shared/registry"
 	"flightline/shared/tlsconfig"
 )
@@ -37,6 +38,7 @@ func openDataDir(cfg Config) (*dataDir, error) {
 	if err := noLinks(cfg.Data); err != nil {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
+	kind, tears := disk.FileSystem(cfg.Data)
 	kept, err := cli.ReadRunning(cfg.Data)
 	if err != nil && !errors.Is(err, cli.ErrNotRunning) {
 		return nil, err
@@ -48,7 +50,9 @@ func openDataDir(cfg Config) (*dataDir, error) {
 		EventsUser:     cmp.Or(kept.EventsUser, "events"),
 		EventsPassword: cmp.Or(kept.EventsPassword, rand.Text()),
 		NATSURL:        kept.NATSURL, // of the last start
-		Sync:           cfg.Sync,
+		Sync:           syncOn(cfg.Sync, tears),
+		FileSystem:     kind,
+		TearsRenames:   tears,
 		PID:            os.Getpid(),
 	}}
 	if cfg.TLSCert != "" {

@@ -43,8 +43,8 @@ func Command(environment map[string]string, version, program string) *cobra.Comm
 
 // check returns the limits of the settings, which must be good.
 func (c Config) check() (ratelimit.Table, error) {
-	if !slices.Contains([]string{syncAlways, syncGroup, syncInterval}, c.Sync) {
-		return nil, &cli.UsageError{Err: fmt.Errorf("--sync %q: must be always, group or interval", c.Sync)}
+	if !slices.Contains([]string{syncAuto, syncAlways, syncGroup, syncInterval}, c.Sync) {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--sync %q: must be auto, always, group or interval", c.Sync)}
 	}
 	_, unknown := c.fleets().names()
 	_, unread := catalogOf(c.Catalog)
@@ -89,7 +89,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
 	n, err := assemble(ctx, plan{
 		nc: b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
-		webhooks: loopbackWebhooks(open.url()), durable: b.durable(cfg.Sync), restarts: true, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
+		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
 		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),
 		version: version, log: log, tracer: tracer,
 	})
@@ -113,6 +113,6 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	}
 	t := &demo{client: c, nc: b.nc, url: h.URL, data: cfg.Data, program: cfg.program, demo: !cfg.NoDemo, version: version, out: out, log: log, tracer: tracer}
 	m := &restarter{server: b.server, failed: n.storage.Failed, restarted: n.storage.Recheck, log: log}
-	parts := append([]process.Part{{Name: "bus", Run: b.run, Waiting: func() string { return "NATS closes its streams" }}, {Name: "barrier", Run: b.serveBarrier(cfg.Sync)}, {Name: "restarter", Run: m.run}}, n.parts...)
+	parts := append([]process.Part{{Name: "bus", Run: b.run, Waiting: func() string { return "NATS closes its streams" }}, {Name: "barrier", Run: b.serveBarrier}, {Name: "restarter", Run: m.run}}, n.parts...)
 	return process.Run(ctx, log, append(parts, process.Part{Name: "demo", Run: t.run}, unready(n.health))...)
 }

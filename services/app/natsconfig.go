@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"flightline/services/cli"
+	"flightline/shared/disk"
 	"flightline/shared/endpoint"
 	"flightline/streams"
 )
@@ -168,7 +169,7 @@ func put(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder: %w", err)
 	}
-	if err := cli.WritePrivate(path, []byte(text)); err != nil {
+	if err := disk.ReplaceFile(path, []byte(text)); err != nil {
 		return fmt.Errorf("write a file: %w", err)
 	}
 	return nil

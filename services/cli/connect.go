@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"flightline/shared/client"
+	"flightline/shared/disk"
 	"flightline/shared/tlsconfig"
 )
 
@@ -114,9 +115,13 @@ type Running struct {
 	// TLSCert is the path of the certificate that HTTP and NATS show, which is to
 	// be believed; "" if both are plain.
 	TLSCert string `json:"tlsCert,omitempty"`
-	// Sync is the setting of --sync.
-	Sync string `json:"sync,omitempty"`
-	PID  int    `json:"pid"`
+	// Sync is when a write is on the disk: always, group or interval. FileSystem is
+	// the type of the file system of the data, "" if unknown, and TearsRenames
+	// whether group may lose jobs there.
+	Sync         string `json:"sync,omitempty"`
+	FileSystem   string `json:"fileSystem,omitempty"`
+	TearsRenames bool   `json:"tearsRenames,omitempty"`
+	PID          int    `json:"pid"`
 }
 
 // RunningPath is the file in which the dev with this data folder says how to
@@ -159,28 +164,10 @@ func (r Running) Announce(data string) error {
 	if err != nil {
 		return err
 	}
-	if err := WritePrivate(RunningPath(data), append(content, '\n')); err != nil {
+	if err := disk.ReplaceFile(RunningPath(data), append(content, '\n')); err != nil {
 		return fmt.Errorf("announce: %w", err)
 	}
 	return nil
-}
-
-// WritePrivate writes a file that only its owner may read, all of it or nothing.
-// What was there is replaced; a link is not followed.
-func WritePrivate(path string, content []byte) error {
-	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
 }
 
 const (

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"flightline/shared/disk"
 	"flightline/shared/pod"
 )
 
@@ -54,11 +55,7 @@ func (p *Process) write(r record) error {
 	if err != nil {
 		return err
 	}
-	name := p.file(r.PodID, recordEnd)
-	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return disk.ReplaceFile(p.file(r.PodID, recordEnd), text)
 }
 
 // readAll returns the records of the folder. What cannot be read is forgotten:

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/minio/highwayhash"
+
+	"flightline/shared/disk"
 )
 
 // DamagedDir is the directory below Config.Dir that keeps damaged files as they
@@ -203,7 +205,7 @@ func (m *mender) messages(s *storedStream) error {
 			m.found = append(m.found, Damage{s.name, path, g.from, g.to - g.from, g.most(), torn})
 		}
 		last = max(last, gaps[len(gaps)-1].sequence())
-		if err := errors.Join(m.keep(s, path, data), replaceFile(filepath.Join(s.dir, path), b.mended(gaps))); err != nil {
+		if err := errors.Join(m.keep(s, path, data), disk.ReplaceFile(filepath.Join(s.dir, path), b.mended(gaps))); err != nil {
 			return err
 		}
 	}
@@ -230,18 +232,5 @@ func (m *mender) keep(s *storedStream, path string, data []byte) error {
 		return err
 	}
 	name := fmt.Sprintf("%s-%s-%s", time.Now().UTC().Format("20060102T150405.000"), s.name, strings.ReplaceAll(path, string(filepath.Separator), "-"))
-	return replaceFile(filepath.Join(dir, name), data)
-}
-
-// replaceFile writes all of a file or nothing.
-func replaceFile(path string, data []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return disk.ReplaceFile(filepath.Join(dir, name), data)
 }

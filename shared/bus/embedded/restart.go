@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"flightline/shared/disk"
 )
 
 // ErrCluster reports that a node of a cluster cannot be restarted like this.
@@ -155,17 +157,5 @@ func rewrite(path, copied string) error {
 	if err := os.Rename(copied, path); err != nil {
 		return err
 	}
-	return syncPath(filepath.Dir(path))
-}
-
-// syncPath fsyncs a directory, where the system can.
-func syncPath(path string) error {
-	if !posix {
-		return nil
-	}
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return disk.SyncDir(filepath.Dir(path))
 }
