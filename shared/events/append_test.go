@@ -3,6 +3,7 @@ package events
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,6 +56,30 @@ func TestWavesKeepTheOrderOfAJob(t *testing.T) {
 	}
 	if want := []int{3, 2, 1, 1}; !cmp.Equal(got, want) {
 		t.Errorf("got waves of %v, want %v", got, want)
+	}
+}
+
+// The recorder appends up to 40 times a second, also when few jobs end.
+func TestAnAppendTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
+	const times, most = 20, 256 << 10 // with the server's share; SubscribeSync alone takes twice as much
+	l, e := open(t, newBus(t)), life("ep", "a")[0]
+	allocated := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.TotalAlloc
+	}
+	appendOnce := func() {
+		if err := l.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	appendOnce() // the server makes its buffers
+	before := allocated()
+	for range times {
+		appendOnce()
+	}
+	if got := (allocated() - before) / times; got > most {
+		t.Errorf("an append of one event takes %d bytes, want at most %d", got, most)
 	}
 }
 

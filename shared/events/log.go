@@ -224,20 +224,27 @@ func waves(list []Event) [][]Event {
 // pipe sends many writes without waiting for each answer. It has an inbox of
 // its own, so answers that come too late reach nobody.
 type pipe struct {
-	nc    *nats.Conn
-	sub   *nats.Subscription
-	inbox string
-	sent  int
+	nc      *nats.Conn
+	sub     *nats.Subscription
+	answers chan *nats.Msg
+	timeout *time.Timer
+	inbox   string
+	sent    int
 }
 
+// openPipe does not use SubscribeSync, which makes half a megabyte of room for the
+// answers: no more than window of them are waited for.
 func (l *Log) openPipe() (*pipe, error) {
-	p := &pipe{nc: l.nc, inbox: l.nc.NewInbox()}
+	p := &pipe{nc: l.nc, inbox: l.nc.NewInbox(), answers: make(chan *nats.Msg, window), timeout: time.NewTimer(answerTimeout)}
 	var err error
-	p.sub, err = l.nc.SubscribeSync(p.inbox + ".*")
+	p.sub, err = l.nc.ChanSubscribe(p.inbox+".*", p.answers)
 	return p, err
 }
 
-func (p *pipe) close() { _ = p.sub.Unsubscribe() } // it fails with the connection, which took it along
+func (p *pipe) close() {
+	p.timeout.Stop()
+	_ = p.sub.Unsubscribe() // it fails with the connection, which took it along
+}
 
 // send returns once all of the wave are acknowledged or were there.
 func (p *pipe) send(ctx context.Context, wave []Event) error {
@@ -271,11 +278,14 @@ func (p *pipe) send(ctx context.Context, wave []Event) error {
 // settle takes one answer. Whose it is does not matter: one failure makes all
 // be sent again.
 func (p *pipe) settle(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	m, err := p.sub.NextMsgWithContext(within)
-	if err != nil {
-		return away(ctx, "append events", err)
+	p.timeout.Reset(answerTimeout)
+	var m *nats.Msg
+	select {
+	case m = <-p.answers:
+	case <-ctx.Done():
+		return away(ctx, "append events", ctx.Err())
+	case <-p.timeout.C:
+		return away(ctx, "append events", nats.ErrTimeout)
 	}
 	if len(m.Data) == 0 { // no responders
 		return away(ctx, "append events", nats.ErrNoResponders)
