@@ -148,6 +148,13 @@ func TestOnlyTheNewestFactOfAnAttemptIsRecorded(t *testing.T) {
 	}
 }
 
+func TestFactsWithoutWebhooksAreNotCopied(t *testing.T) { //nolint:paralleltest // it counts allocations
+	facts := []queue.RecordChange{fact(runs(20)), fact(ends(job.Completed, 40, 20))}
+	if n := testing.AllocsPerRun(100, func() { byWeight(facts) }); n != 0 {
+		t.Errorf("got %v allocations, want none", n)
+	}
+}
+
 // What is due but not yet recorded for good has to stay.
 func TestOnlyWhatIsDueAndRecordedIsReady(t *testing.T) {
 	t.Parallel()

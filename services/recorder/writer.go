@@ -45,13 +45,15 @@ type writer struct {
 func (w *writer) run(ctx context.Context, facts <-chan queue.RecordChange) error {
 	tick := time.NewTicker(positionInterval)
 	defer tick.Stop()
+	var batch []queue.RecordChange // its room serves for the next one too
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return nil
 		case f := <-facts:
-			err = w.record(ctx, gather(ctx, f, facts))
+			batch = gather(ctx, append(batch[:0], f), facts)
+			err = w.record(ctx, batch)
 		case <-tick.C:
 			err = w.savePosition(ctx)
 		}
@@ -61,10 +63,8 @@ func (w *writer) run(ctx context.Context, facts <-chan queue.RecordChange) error
 	}
 }
 
-// gather waits a little for further facts.
-func gather(ctx context.Context, first queue.RecordChange, facts <-chan queue.RecordChange) []queue.RecordChange {
-	batch := make([]queue.RecordChange, 1, 64)
-	batch[0] = first
+// gather waits a little for further facts, and appends them to the batch.
+func gather(ctx context.Context, batch []queue.RecordChange, facts <-chan queue.RecordChange) []queue.RecordChange {
 	late := time.NewTimer(linger)
 	defer late.Stop()
 	for len(batch) < maxBatch {
@@ -88,6 +88,7 @@ func (w *writer) record(ctx context.Context, batch []queue.RecordChange) error {
 	if err := w.durable(ctx, streams.Records(w.p.number)); err != nil {
 		return err
 	}
+	last := batch[len(batch)-1].Seq
 	light, heavy := byWeight(newest(batch))
 	if err := w.recordAll(ctx, light, maxConcurrentWebhooks); err != nil {
 		return err
@@ -95,8 +96,7 @@ func (w *writer) record(ctx context.Context, batch []queue.RecordChange) error {
 	if err := w.recordAll(ctx, heavy, maxConcurrentCopies); err != nil {
 		return err
 	}
-	last := batch[len(batch)-1]
-	w.p.done.Store(last.Seq)
+	w.p.done.Store(last)
 	w.s.point(AfterEvents)
 	return nil
 }
@@ -140,6 +140,9 @@ func byWeight(facts []queue.RecordChange) (light, heavy []queue.RecordChange) {
 			weighs[f.Job.ID] = true
 		}
 	}
+	if len(weighs) == 0 {
+		return facts, nil
+	}
 	for _, f := range facts {
 		if weighs[f.Job.ID] {
 			heavy = append(heavy, f)
@@ -150,13 +153,13 @@ func byWeight(facts []queue.RecordChange) (light, heavy []queue.RecordChange) {
 	return light, heavy
 }
 
-// newest leaves the last fact of each attempt.
+// newest leaves the last fact of each attempt, in the place of the batch.
 func newest(batch []queue.RecordChange) []queue.RecordChange {
 	last := make(map[attempt]int, len(batch))
 	for i, f := range batch {
 		last[attemptOf(f)] = i
 	}
-	facts := batch[:0:0]
+	facts := batch[:0]
 	for i, f := range batch {
 		if last[attemptOf(f)] == i {
 			facts = append(facts, f)
@@ -175,15 +178,15 @@ func (w *writer) announce(ctx context.Context, facts []queue.RecordChange, atOnc
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	var failed atomic.Bool
-	for _, f := range facts {
-		if !toAnnounce(f) {
+	for i := range facts {
+		if !toAnnounce(facts[i]) {
 			continue
 		}
 		g.Go(func() error {
 			if failed.Load() {
 				return nil
 			}
-			err := w.announceOne(ctx, f)
+			err := w.announceOne(ctx, facts[i])
 			if err != nil {
 				failed.Store(true)
 			}
