@@ -10,19 +10,23 @@ import (
 	"strings"
 )
 
-// garbage is how much garbage, in percent of what is in use, may gather before
-// it is collected. Our processes have little in use and make much garbage:
-// with Go's own 100 they collect all the time, which costs a tenth of a job.
-const garbage = 400
+const (
+	// mostGarbage is how much garbage, in percent of what is in use, may gather
+	// before it is collected while little is in use. Our processes have little in use
+	// and make much garbage: with Go's own 100 they collect all the time, which
+	// costs a tenth of a job.
+	mostGarbage = 400
+	// leastGarbage is that percentage while much is in use.
+	leastGarbage = 50
+	// garbageBudget bounds the garbage in between, in bytes: with half of it
+	// collecting costs a tenth of a job again.
+	garbageBudget = 128 << 20
+)
 
-// maxGarbage bounds that garbage, in bytes, unless more than that is in use: then
-// as much garbage as that may gather.
-const maxGarbage = 512 << 20
-
-// TuneGC has the garbage collector run less often, and as often as it
-// must once much is in use, or the process takes half of the memory that it may have. percent and
-// limit are what the user set in GOGC and GOMEMLIMIT; that stays as it is, and
-// a GOGC of "" means that nothing was set.
+// TuneGC has the garbage collector run less often while little is in use, more
+// often as more is, and as often as it must once the process takes half of the
+// memory that it may have. percent and limit are what the user set in GOGC and
+// GOMEMLIMIT; that stays as it is, and a GOGC of "" means that nothing was set.
 func TuneGC(percent, limit string) {
 	if percent != "" {
 		return
@@ -34,8 +38,8 @@ func TuneGC(percent, limit string) {
 		}
 		debug.SetMemoryLimit(all / 2)
 	}
-	debug.SetGCPercent(garbage)
-	afterCollection(garbage)
+	debug.SetGCPercent(mostGarbage)
+	afterCollection(mostGarbage)
 }
 
 // afterCollection adjusts the percentage, which is current, after each collection.
@@ -55,10 +59,10 @@ func afterCollection(current int) {
 }
 
 // garbageOf is how much garbage may gather while live bytes are in use, in percent
-// of them: 100 to 400.
+// of them (docs/adr/0051-garbage.md).
 func garbageOf(live uint64) int {
 	const all = 100
-	return int(min(garbage, max(all, maxGarbage*all/max(live, 1))))
+	return int(min(mostGarbage, max(leastGarbage, garbageBudget*all/max(live, 1))))
 }
 
 // memory is the machine's memory in bytes, or the container's limit if that is
