@@ -166,3 +166,26 @@ func TestChangesAreAnsweredOnceTheyAreOnTheDisk(t *testing.T) {
 		s.expect(tc.method+" "+tc.path, s.do(tc.method, tc.path, tc.body), 503, "unavailable", "storage")
 	}
 }
+
+// Reading all endpoints for each new one made a thousand of them slow, and the
+// process large.
+func TestAnEndpointIsMadeWithoutReadingTheOthers(t *testing.T) {
+	s := start(t)
+	reads, err := s.bus.NC.SubscribeSync("$JS.API.CONSUMER.CREATE." + streams.Bucket(streams.BucketEndpoints) + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	testenv.EventuallyNone(t, func() string { // the copy in memory is filled first
+		before, _, _ := reads.Pending()
+		s.expect("create", s.do("POST", "/endpoints", fmt.Sprintf(`{"id":"ep%d"}`, made)), 200, "", "")
+		made++
+		if err := s.bus.NC.Flush(); err != nil {
+			return err.Error()
+		}
+		if after, _, _ := reads.Pending(); after > before {
+			return fmt.Sprintf("endpoint %d: got all endpoints read %d times, want none", made, after-before)
+		}
+		return ""
+	})
+}

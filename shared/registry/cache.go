@@ -40,6 +40,7 @@ type cache[T any] struct {
 
 	mu       sync.RWMutex
 	entries  map[string]entry[T]
+	changes  uint64    // how often entries changed
 	applied  uint64    // the last write to the bucket that is in entries
 	begun    time.Time // when the present watch had its first round; local clock
 	complete time.Time // when entries were last known to hold all writes; local clock
@@ -106,6 +107,26 @@ func (c *cache[T]) all(keep func(entry[T]) bool) (entries []entry[T], vouched bo
 	return entries, c.vouches()
 }
 
+// count is how many entries pass, if the cache vouches for them.
+func (c *cache[T]) count(pass func(entry[T]) bool) (n int, vouched bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, e := range c.entries {
+		if pass(e) && !c.isExpired(e) {
+			n++
+		}
+	}
+	return n, c.vouches()
+}
+
+// version is another number after each change of the entries, though not once one
+// expires. Without vouched nothing follows from it.
+func (c *cache[T]) version() (changes uint64, vouched bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.changes, c.vouches()
+}
+
 // age is for how long the present watch has been followed.
 func (c *cache[T]) age() time.Duration {
 	c.mu.RLock()
@@ -128,6 +149,7 @@ func (c *cache[T]) put(e entry[T]) {
 	defer c.mu.Unlock()
 	if e.revision > c.applied && e.revision > c.entries[e.key].revision {
 		c.entries[e.key] = e
+		c.changes++
 	}
 }
 
@@ -195,6 +217,7 @@ func (c *cache[T]) begin(entries map[string]entry[T], upTo uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries = entries
+	c.changes++
 	c.begun = time.Now()
 	c.complete = c.begun
 	c.advance(upTo)
@@ -204,6 +227,7 @@ func (c *cache[T]) applyLive(got jetstream.KeyValueEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.apply(c.entries, got)
+	c.changes++
 	c.advance(got.Revision())
 }
 

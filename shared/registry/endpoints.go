@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,6 +25,14 @@ type Endpoints struct {
 	table *Table[endpoint.Endpoint]
 	cache *cache[endpoint.Endpoint]
 	shown *Table[shownEndpoint] // to workers; nil in one of them
+	known knownEndpoints
+}
+
+// knownEndpoints is what Known last made of the cache.
+type knownEndpoints struct {
+	mu      sync.Mutex
+	changes uint64 // the cache's version before it was read
+	list    []endpoint.Endpoint
 }
 
 func newEndpoints(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Endpoints, error) {
@@ -231,18 +240,49 @@ func (e *Endpoints) Deleting(ctx context.Context) ([]endpoint.Endpoint, error) {
 }
 
 // Known is List from memory if it can; then it may lack what was written a
-// moment ago.
+// moment ago. Callers share the list, and must not change it.
 func (e *Endpoints) Known(ctx context.Context) ([]endpoint.Endpoint, error) {
-	entries, vouched := e.cache.all(func(x entry[endpoint.Endpoint]) bool { return !x.value.Deleting })
+	changes, vouched := e.cache.version()
 	if !vouched {
 		return e.List(ctx)
 	}
-	all := make([]endpoint.Endpoint, 0, len(entries))
-	for _, x := range entries {
-		all = append(all, x.value)
+	e.known.mu.Lock()
+	defer e.known.mu.Unlock()
+	if e.known.list == nil || e.known.changes != changes {
+		e.known.changes, e.known.list = changes, e.readKnown()
 	}
-	slices.SortFunc(all, func(a, b endpoint.Endpoint) int { return strings.Compare(a.ID, b.ID) })
-	return all, nil
+	return e.known.list, nil
+}
+
+func (e *Endpoints) readKnown() []endpoint.Endpoint {
+	entries, _ := e.cache.all(func(x entry[endpoint.Endpoint]) bool { return !x.value.Deleting })
+	list := make([]endpoint.Endpoint, 0, len(entries))
+	for _, x := range entries {
+		list = append(list, x.value)
+	}
+	slices.SortFunc(list, func(a, b endpoint.Endpoint) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+// KnownOf counts the endpoints that the key has created, from memory if it can; then
+// it may be wrong about the last moment.
+func (e *Endpoints) KnownOf(ctx context.Context, key string) (int, error) {
+	n, vouched := e.cache.count(func(x entry[endpoint.Endpoint]) bool { return !x.value.Deleting && x.value.Owner == key })
+	if !vouched {
+		return e.CountOf(ctx, key)
+	}
+	return n, nil
+}
+
+// CountOf counts the endpoints that the key has created. It reads all endpoints.
+func (e *Endpoints) CountOf(ctx context.Context, key string) (n int, err error) {
+	all, err := e.List(ctx)
+	for _, x := range all {
+		if x.Owner == key {
+			n++
+		}
+	}
+	return n, err
 }
 
 func (e *Endpoints) list(ctx context.Context, deleting bool) ([]endpoint.Endpoint, error) {
