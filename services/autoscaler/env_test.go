@@ -45,6 +45,12 @@ func newEnv(t *testing.T) *env {
 func newSiteOf(t *testing.T, podTTL time.Duration) *env {
 	t.Helper()
 	t.Parallel()
+	return openEnv(t, podTTL)
+}
+
+// openEnv lets no other test run meanwhile.
+func openEnv(t *testing.T, podTTL time.Duration) *env {
+	t.Helper()
 	s := &env{t: t, Server: testenv.NewServer(t), podTTL: podTTL}
 	if err := streams.Apply(t.Context(), s.JS, streams.Config{}); err != nil {
 		t.Fatal(err)

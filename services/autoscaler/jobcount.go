@@ -53,6 +53,10 @@ func (l *leader) count(ctx context.Context, now time.Time, e endpoint.Endpoint, 
 		return n.stats, nil
 	}
 	n.quiet = n.quiet && listens
+	if l.stillEmpty(ctx, e, n) {
+		n.counted = now
+		return n.stats, nil
+	}
 	ask := l.queue.Stats
 	if n.hasty {
 		ask = l.queue.StatsNow
@@ -85,6 +89,15 @@ func (l *leader) count(ctx context.Context, now time.Time, e endpoint.Endpoint, 
 		}
 	}
 	return stats, nil
+}
+
+// stillEmpty reports whether a queue that was empty is empty, and no job was announced.
+func (l *leader) stillEmpty(ctx context.Context, e endpoint.Endpoint, n *jobCount) bool {
+	if !n.quiet || n.hasty || n.stats != (queue.Stats{}) {
+		return false
+	}
+	empty, err := l.queue.IsEmpty(ctx, e)
+	return err == nil && empty
 }
 
 // noteArrivals notes which endpoints got a job that a worker is to be started for.

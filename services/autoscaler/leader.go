@@ -102,7 +102,8 @@ func (l *leader) round(ctx context.Context, only map[string]int) error {
 	}
 	var g errgroup.Group
 	g.SetLimit(maxConcurrentEndpoints)
-	for _, e := range v.endpoints {
+	for i := range v.endpoints {
+		e := &v.endpoints[i] // a copy for the closure would be made for those too that are not due
 		m := l.endpoints[e.ID]
 		if m == nil {
 			m = &endpointState{states: map[string]stateSince{}}
@@ -112,9 +113,9 @@ func (l *leader) round(ctx context.Context, only map[string]int) error {
 		if only != nil && !hasty || !hasty && e.Fleet.External() && e.Version == m.of.Version && v.now.Sub(m.looked) < externalInterval {
 			continue
 		}
-		m.looked, m.of, m.count.hasty = v.now, e, hasty
+		m.looked, m.of, m.count.hasty = v.now, *e, hasty
 		g.Go(func() error {
-			if err := l.scale(ctx, v, e, m); err != nil && ctx.Err() == nil {
+			if err := l.scale(ctx, v, *e, m); err != nil && ctx.Err() == nil {
 				l.log.WarnContext(ctx, "fleet not scaled, trying again", "endpoint", e.ID, "err", err)
 			}
 			return nil
@@ -130,12 +131,11 @@ func (l *leader) round(ctx context.Context, only map[string]int) error {
 
 // dropDeleted drops what is kept of endpoints that no longer exist.
 func (l *leader) dropDeleted(ctx context.Context, v *view) {
-	there := make(map[string]bool, len(v.endpoints))
-	for _, e := range v.endpoints {
-		there[e.ID] = true
+	if len(l.endpoints) == len(v.endpoints) { // round has added those that are new
+		return
 	}
 	for id := range l.endpoints {
-		if there[id] {
+		if _, exists := v.endpoint(id); exists {
 			continue
 		}
 		l.arrivals.Forget(id)

@@ -250,3 +250,65 @@ func TestWorkersThatDrainAreNotTakenForBusy(t *testing.T) {
 		return ""
 	})
 }
+
+// With a thousand endpoints, these are most of the requests of an idle process.
+func TestAnEmptyQueueIsRecountedWithOneRequest(t *testing.T) {
+	s := newEnv(t)
+	e := s.endpoint("ep")
+	l, m, now := s.leader(), &endpointState{}, s.queue.Now()
+	after := announceDelay
+	count := func() {
+		t.Helper()
+		if _, err := l.count(t.Context(), now.Add(after), e, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for count(); !m.count.quiet; count() {
+		after += announceDelay
+	}
+	listen := func(subject string) func() int {
+		sub, err := s.NC.SubscribeSync(subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() int { n, _, _ := sub.Pending(); return n }
+	}
+	states := listen(bus.StreamInfo(streams.Jobs("ep")))
+	counts := listen(bus.ConsumerInfo(streams.Jobs("ep"), "*"))
+	testenv.EventuallyNone(t, func() string { // a count may be some moments old
+		after += recountInterval
+		if count(); !m.count.quiet {
+			t.Fatal("got it counted, want it listened to")
+		}
+		if states() == 0 {
+			return "nothing was asked"
+		}
+		return ""
+	})
+	if n := counts(); n > 0 {
+		t.Errorf("got %d questions about consumers, want none", n)
+	}
+}
+
+// What a round allocates for each endpoint that is not due makes an idle process
+// large.
+func TestARoundAllocatesNothingForEndpointsThatAreNotDue(t *testing.T) { //nolint:paralleltest // it counts what this process allocates
+	s := openEnv(t, 0)
+	const endpoints = 100
+	for i := range endpoints {
+		e := ep(elsewhere)
+		e.ID = fmt.Sprint("ep", i)
+		if _, err := s.registry.Endpoints.Create(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := s.leader()
+	testenv.EventuallyNone(t, func() string { // beside what the others do meanwhile
+		const rounds = 10
+		allocs := testing.AllocsPerRun(rounds, func() { l.runRound(t.Context(), nil) })
+		if len(l.endpoints) == endpoints && allocs < endpoints/2 {
+			return ""
+		}
+		return fmt.Sprintf("got %.0f allocations in a round with %d endpoints, want fewer than one for two endpoints", allocs, len(l.endpoints))
+	})
+}

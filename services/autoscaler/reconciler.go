@@ -53,10 +53,6 @@ type finding struct {
 
 // reconcile looks at all pods.
 func (r *reconciler) reconcile(ctx context.Context, v *view) {
-	known := map[string]endpoint.Endpoint{}
-	for _, e := range v.endpoints {
-		known[e.ID] = e
-	}
 	there := map[string]bool{}
 	for _, p := range v.pods {
 		there[p.ID] = true
@@ -66,7 +62,7 @@ func (r *reconciler) reconcile(ctx context.Context, v *view) {
 		if p.Status != pod.Running || p.Endpoint == "" {
 			continue
 		}
-		e, exists := known[p.Endpoint]
+		e, exists := v.endpoint(p.Endpoint)
 		if !exists && !r.deleted(ctx, p.Endpoint) {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"flightline/shared/endpoint"
@@ -165,7 +166,7 @@ type background struct {
 // view is everything that is the same for all endpoints at one look.
 type view struct {
 	now       time.Time
-	endpoints []endpoint.Endpoint
+	endpoints []endpoint.Endpoint // by id; not to be changed
 	pods      []pod.Pod
 	workers   map[string]registry.Worker // by id of endpoint and pod
 	machines  map[pod.Driver][]string
@@ -175,6 +176,15 @@ type view struct {
 	// fleets are the pods, and externalWorkers the workers, by endpoint.
 	fleets          map[string][]pod.Pod
 	externalWorkers map[string][]registry.Worker
+}
+
+// endpoint is the endpoint of this id, unless it is being deleted.
+func (v *view) endpoint(id string) (e endpoint.Endpoint, exists bool) {
+	i, exists := slices.BinarySearchFunc(v.endpoints, id, func(e endpoint.Endpoint, id string) int { return strings.Compare(e.ID, id) })
+	if exists {
+		e = v.endpoints[i]
+	}
+	return e, exists
 }
 
 func (v *view) worker(p pod.Pod) (registry.Worker, bool) {

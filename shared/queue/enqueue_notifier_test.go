@@ -146,6 +146,26 @@ func TestStatsNowKnowsOfTheLastJob(t *testing.T) {
 	}
 }
 
+func TestAQueueIsEmptyOnceItsLastJobHasEnded(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	want := func(what string, empty bool) {
+		t.Helper()
+		if got, err := s.q.IsEmpty(t.Context(), s.e); err != nil || got != empty {
+			t.Errorf("%s: got %v, %v, want %v", what, got, err, empty)
+		}
+	}
+	want("a new queue", true)
+	s.submit(t, func(r *job.Request) { r.Policy.LowPriority = true })
+	want("a job waits", false)
+	l := next(t, s.consumer(t, s.q, "w"))
+	want("it was handed out", false)
+	if _, err := l.Complete(t.Context(), []byte(`1`)); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "it has ended", func() bool { empty, err := s.q.IsEmpty(t.Context(), s.e); return err == nil && empty })
+}
+
 func TestManyThatAwaitAnEndpointAtOnceLeaveOneSubscription(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)

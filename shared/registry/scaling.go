@@ -94,12 +94,13 @@ type Decision struct {
 // Scaling is what the autoscaler decided, by endpoint.
 type Scaling struct {
 	js      jetstream.JetStream
+	bus     *bus.Client
 	leaders *Table[Leader]
 }
 
 func newScaling(ctx context.Context, js jetstream.JetStream) (*Scaling, error) {
 	leaders, err := OpenTable[Leader](ctx, js, streams.BucketLeaders)
-	return &Scaling{js: js, leaders: leaders}, err
+	return &Scaling{js: js, bus: bus.Bind(js.Conn()), leaders: leaders}, err
 }
 
 // Alive reports whether an autoscaler is active, within the 15 s that its
@@ -129,14 +130,21 @@ func (s *Scaling) Append(ctx context.Context, d Decision) error {
 
 // Last returns what holds now, or ErrNotFound if nothing was ever decided.
 func (s *Scaling) Last(ctx context.Context, endpointID string) (Decision, error) {
-	all, err := s.History(ctx, endpointID, 1)
-	if err == nil && len(all) == 0 {
-		err = fmt.Errorf("last decision about %s: %w", endpointID, ErrNotFound)
+	if !endpoint.ValidID(endpointID) {
+		return Decision{}, endpoint.ErrNotFound
 	}
+	doing := "read the last decision about " + endpointID
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	found, err := s.bus.LeaderLast(call, streams.Scaling, streams.ScalingSubject(endpointID))
 	if err != nil {
-		return Decision{}, err
+		return Decision{}, explain(ctx, doing, err)
 	}
-	return all[0], nil
+	var last Decision
+	if err := json.Unmarshal(found.Data, &last); err != nil {
+		return Decision{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	return last, nil
 }
 
 // History returns the last decisions about an endpoint, the newest first, at

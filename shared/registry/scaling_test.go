@@ -62,6 +62,9 @@ func TestADecisionNeedsAnEndpoint(t *testing.T) {
 	if _, err := s.History(t.Context(), "a.b", 1); !errors.Is(err, endpoint.ErrNotFound) {
 		t.Errorf("history: got %v, want endpoint.ErrNotFound", err)
 	}
+	if _, err := s.Last(t.Context(), "*"); !errors.Is(err, endpoint.ErrNotFound) {
+		t.Errorf("last: got %v, want endpoint.ErrNotFound", err)
+	}
 	if err := s.Drop(t.Context(), "*"); !errors.Is(err, endpoint.ErrNotFound) {
 		t.Errorf("drop: got %v, want endpoint.ErrNotFound", err)
 	}
@@ -82,5 +85,25 @@ func TestAnAutoscalerIsAliveWhileItLeads(t *testing.T) {
 	}
 	if alive, err := s.Alive(t.Context()); !alive || err != nil {
 		t.Errorf("alive: got %v, %v, want true", alive, err)
+	}
+}
+
+// An autoscaler that begins to lead reads it for each endpoint there is.
+func TestTheLastDecisionTakesOneRequest(t *testing.T) {
+	b := newBus(t)
+	s := open(t, b).Scaling
+	for i := range 3 {
+		if err := s.Append(t.Context(), registry.Decision{Endpoint: "echo", Wanted: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, want := range map[string]error{"echo": nil, "none": registry.ErrNotFound} {
+		before := b.NC.Stats().OutMsgs
+		if _, err := s.Last(t.Context(), id); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", id, err, want)
+		}
+		if sent := b.NC.Stats().OutMsgs - before; sent != 1 {
+			t.Errorf("%s: got %d requests, want one", id, sent)
+		}
 	}
 }
