@@ -149,3 +149,38 @@ func TestStreamInfoTellsTheServersTime(t *testing.T) {
 		t.Errorf("got %v, want an instant after %v and before now", info.TimeStamp, before)
 	}
 }
+
+// F14: a server that stopped between an ack and the removal of its message keeps
+// that, and says nothing of it.
+func TestF14WhatWasAcknowledgedStaysIfTheServerStopsBeforeItRemovesIt(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	back := func() {
+		b.Start()
+		testenv.Eventually(t, "the server is back", func() bool {
+			_, err := b.JS.Stream(t.Context(), streams.Jobs(b.e.ID))
+			return err == nil
+		})
+	}
+	publish(t.Context(), t, b.JS, message(streams.JobSubject(b.e.ID, job.Normal, "job"), ""))
+	held := fetch(t, b.JS, b.e.ID)
+	b.Stop()
+	restore := b.SaveMessages(t, streams.Jobs(b.e.ID))
+	back()
+	if err := held.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Stop()
+	restore()
+	back()
+	c, err := b.JS.Consumer(t.Context(), streams.Jobs(b.e.ID), streams.Consumer(job.Normal))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := c.CachedInfo(); info.NumPending != 0 || info.NumAckPending != 0 || info.AckFloor.Stream != 1 {
+		t.Errorf("got %d waiting, %d out, ack floor %d; want it acknowledged", info.NumPending, info.NumAckPending, info.AckFloor.Stream)
+	}
+	if n := b.Messages(t, streams.Jobs(b.e.ID)); n != 1 {
+		t.Errorf("got %d messages, want the one: if the server removes it now, deliveries.removeLeftovers may go", n)
+	}
+}

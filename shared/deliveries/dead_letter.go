@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -182,8 +183,8 @@ func (s *Store) deadLettersFrom(ctx context.Context, from uint64, filter string)
 }
 
 // replay moves one dead letter back and reports whether it is in the queue now. A
-// task that an earlier replay queued, and that is still to be tried, counts; any
-// other is about to leave, and the dead letter stays.
+// task that an earlier replay of this dead letter queued, and that is still to be
+// tried, counts; any other is about to leave, and the dead letter stays.
 func (s *Store) replay(ctx context.Context, m *nats.Msg, until time.Time) (bool, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
@@ -196,7 +197,8 @@ func (s *Store) replay(ctx context.Context, m *nats.Msg, until time.Time) (bool,
 		return false, err
 	}
 	again := s.carried(streams.WebhookSubject(ep, id, attempt), m.Header, m.Data, r.Finished)
-	again.Header.Set(triedHeader, "yes")
+	letter := strconv.FormatUint(bus.Sequence(m), 10)
+	again.Header.Set(triedHeader, letter)
 	if Reason(m.Header.Get(reasonHeader)) == ReasonGivenUp {
 		again.Header.Set(replayHeader, nuid.Next())
 	}
@@ -204,7 +206,7 @@ func (s *Store) replay(ctx context.Context, m *nats.Msg, until time.Time) (bool,
 	if err != nil {
 		return false, fmt.Errorf("replay the webhook of job %s: %w", id, err)
 	}
-	if there != nil && there.Header.Get(triedHeader) == "" {
+	if there != nil && there.Header.Get(triedHeader) != letter {
 		return false, nil
 	}
 	return true, s.bus.Remove(ctx, streams.Undelivered, bus.Sequence(m))

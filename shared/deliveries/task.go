@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,7 +21,8 @@ import (
 const (
 	// replayHeader has the token of a redrive or replay.
 	replayHeader = "Flightline-Replay"
-	// triedHeader marks a task that may have been tried as another message.
+	// triedHeader marks a task that may have been tried as another message. It has
+	// the sequence of the dead letter that it was.
 	triedHeader = "Flightline-Tried"
 )
 
@@ -169,7 +171,11 @@ const maxPulledTasks = 4096
 
 // Consume calls each with every task that is due, until ctx ends and
 // through outages. Several processes share the tasks. each must not block.
+// Meanwhile it removes tasks that a server which stopped left behind.
 func (s *Store) Consume(ctx context.Context, each func(*Task)) error {
+	var removing sync.WaitGroup
+	removing.Go(func() { s.removeLeftovers(ctx) })
+	defer removing.Wait()
 	for ctx.Err() == nil {
 		if err := s.consume(ctx, each); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "webhook tasks are not read, trying again", "err", err)

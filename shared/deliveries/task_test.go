@@ -116,26 +116,40 @@ func (lingering) Ack() error { return nil }
 
 func TestAReplayWaitsUntilTheKeptOneHasLeftTheQueue(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t)
-	id := s.ended(t, `{"n":0}`)
-	from := s.tasks(t)
-	c := nextTask(t, from)
-	leaves := c.msg
-	c.msg = lingering{leaves}
-	if err := c.DeadLetter(t.Context(), ReasonGivenUp, "https://a:443"); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := s.d.Redrive(t.Context(), "ep", RedriveQuery{}); n != 0 || err != nil {
-		t.Errorf("while it is there: got %d, %v, want none", n, err)
-	}
-	s.eventuallyLeft(t, streams.Undelivered, 1) // else it would be lost with the other
-	time.AfterFunc(100*time.Millisecond, func() { _ = leaves.Ack() })
-	if n, err := s.d.Redrive(t.Context(), "ep", RedriveQuery{}); n != 1 || err != nil {
-		t.Errorf("when it leaves: got %d, %v, want 1", n, err)
-	}
-	s.eventuallyLeft(t, streams.Undelivered, 0)
-	if again := nextTask(t, from); again.Job.ID != id {
-		t.Errorf("got the webhook task of %s, want that of %s", again.Job.ID, id)
+	for name, replayed := range map[string]bool{"the first time": false, "as a replay": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			id := s.ended(t, `{"n":0}`)
+			from := s.tasks(t)
+			c := nextTask(t, from)
+			if replayed {
+				if err := c.DeadLetter(t.Context(), ReasonPaused, "https://a:443"); err != nil {
+					t.Fatal(err)
+				}
+				if err := replayKept(t.Context(), s, id); err != nil {
+					t.Fatal(err)
+				}
+				c = nextTask(t, from)
+			}
+			leaves := c.msg
+			c.msg = lingering{leaves}
+			if err := c.DeadLetter(t.Context(), ReasonGivenUp, "https://a:443"); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := s.d.Redrive(t.Context(), "ep", RedriveQuery{}); n != 0 || err != nil {
+				t.Errorf("while it is there: got %d, %v, want none", n, err)
+			}
+			s.eventuallyLeft(t, streams.Undelivered, 1) // else it would be lost with the other
+			time.AfterFunc(100*time.Millisecond, func() { _ = leaves.Ack() })
+			if n, err := s.d.Redrive(t.Context(), "ep", RedriveQuery{}); n != 1 || err != nil {
+				t.Errorf("when it leaves: got %d, %v, want 1", n, err)
+			}
+			s.eventuallyLeft(t, streams.Undelivered, 0)
+			if again := nextTask(t, from); again.Job.ID != id {
+				t.Errorf("got the webhook task of %s, want that of %s", again.Job.ID, id)
+			}
+		})
 	}
 }
 

@@ -247,7 +247,7 @@ func (rd reader) consumer(ctx context.Context, endpoint string, c job.Class) (in
 // wait stays too low once a consumer was looked at while a message was being
 // removed (checkNumPending of nats-server 2.15.2): a job that waits alone would
 // count as none, and start no worker. What the stream has beyond both counts is
-// taken for normal jobs.
+// taken for normal jobs, unless it is acknowledged.
 func (rd reader) consumers(ctx context.Context, endpoint string) (normal, low consumerInfo, err error) {
 	if normal, err = rd.consumer(ctx, endpoint, job.Normal); err != nil {
 		return normal, low, err
@@ -260,8 +260,28 @@ func (rd reader) consumers(ctx context.Context, endpoint string) (normal, low co
 	if errors.Is(err, bus.ErrNoMessage) {
 		err = nil // deleted meanwhile
 	}
-	normal.Pending += max(0, int(all.Messages)-normal.Pending-normal.Out-low.Pending-low.Out)
+	beyond := int(all.Messages) - normal.Pending - normal.Out - low.Pending - low.Out
+	for c, info := range map[job.Class]consumerInfo{job.Normal: normal, job.LowPriority: low} {
+		if beyond <= 0 || err != nil {
+			break
+		}
+		var left int
+		left, err = rd.leftovers(ctx, endpoint, c, all.FirstSeq, info.AckFloor.Stream, beyond)
+		beyond -= left
+	}
+	normal.Pending += max(0, beyond)
 	return normal, low, err
+}
+
+// leftovers counts, up to most, the messages of a class from first to the ack
+// floor of its consumer. A single server that stopped between an ack and the removal
+// keeps them, and hands them out no more (docs/design/jetstream.md#f14); each goes
+// before its record.
+func (rd reader) leftovers(ctx context.Context, endpoint string, c job.Class, first, floor uint64, most int) (int, error) {
+	found, _, err := rd.bus.Backwards(ctx, bus.Back{
+		Stream: streams.Jobs(endpoint), Filter: streams.ClassFilter(endpoint, c), First: first, Before: floor + 1, Most: most,
+	})
+	return len(found), err
 }
 
 func (rd reader) count(ctx context.Context, endpoint string) (Stats, error) {

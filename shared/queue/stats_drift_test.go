@@ -3,8 +3,11 @@ package queue
 import (
 	"sync"
 	"testing"
+	"time"
 
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -96,5 +99,42 @@ func TestAPurgeEndsAJobThatTheServerDoesNotCount(t *testing.T) {
 	}
 	if j := s.status(t, id); j.Status != job.Cancelled {
 		t.Errorf("got %s, want CANCELLED", j.Status)
+	}
+}
+
+// A job that is over does not wait, though its message is there: the server stopped
+// after it took the ack, and before it removed the message.
+func TestAJobThatIsOverDoesNotWaitThoughItsMessageIsThere(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
+	back := func() {
+		s.Start()
+		testenv.Eventually(t, "the server is back", func() bool {
+			_, err := s.JS.Stream(t.Context(), streams.Jobs(s.e.ID))
+			return err == nil && s.q.nc.Flush() == nil
+		})
+	}
+	s.submit(t)
+	lease := next(t, s.consumer(t, s.q, "w"))
+	s.Stop()
+	restore := s.SaveMessages(t, streams.Jobs(s.e.ID))
+	back()
+	if _, err := lease.Complete(t.Context(), []byte(`1`)); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "its message is removed", func() bool { return s.Messages(t, streams.Jobs(s.e.ID)) == 0 })
+	s.Stop()
+	restore()
+	back()
+	if n := s.Messages(t, streams.Jobs(s.e.ID)); n != 1 {
+		t.Fatalf("got %d messages, want the one to be back", n)
+	}
+	if got, err := s.q.StatsNow(t.Context(), s.e); err != nil || got != (Stats{}) {
+		t.Errorf("got %+v, %v, want none", got, err)
+	}
+	s.submit(t, func(r *job.Request) { r.Policy.LowPriority = true })
+	s.submit(t)
+	if got, err := s.q.StatsNow(t.Context(), s.e); err != nil || got != (Stats{Queued: 2, QueuedLow: 1}) {
+		t.Errorf("got %+v, %v, want the two that wait", got, err)
 	}
 }

@@ -141,6 +141,27 @@ func (s *Server) BreakStore(stream string) (mend func()) {
 	}
 }
 
+// SaveMessages copies the messages of a stream while the server is stopped. restore
+// puts them back while it is stopped again. The consumers keep their own state: so
+// a server is found that stopped between an ack and the removal of its message.
+func (s *Server) SaveMessages(t testing.TB, stream string) (restore func()) {
+	t.Helper()
+	messages, saved := filepath.Join(s.StreamDir(stream), "msgs"), tempDir(t)
+	if err := os.CopyFS(saved, os.DirFS(messages)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		err := os.RemoveAll(messages)
+		if err == nil {
+			err = os.CopyFS(messages, os.DirFS(saved))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Connect opens one more connection, closed at the end of t's test.
 func (s *Server) Connect(t testing.TB) *nats.Conn {
 	t.Helper()
