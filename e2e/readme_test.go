@@ -179,6 +179,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\d+ (streams|messages)`), "N $1"},
 	{regexp.MustCompile(`(?m)^go: .*\n`), ""}, // as it loads modules
 	{regexp.MustCompile(`Time":\d+`), `Time":N`},
+	{regexp.MustCompile(`(?m)^id: \d+$`), "id: CURSOR"},
 	{regexp.MustCompile(`[ \t]+`), " "},
 	{regexp.MustCompile(`(?m) $`), ""},
 }

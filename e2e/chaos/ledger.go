@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,11 +174,12 @@ func (s *site) each(ctx context.Context, name string, do func(*jetstream.RawStre
 	}
 }
 
-// chunks reads all streamed output, by run, in the order in which it is stored.
+// chunks reads all streamed output, by run, in the order in which it is stored. A
+// message has a chunk on each line.
 func (s *site) chunks(ctx context.Context) (map[string][][]byte, error) {
 	found := map[string][][]byte{}
 	err := s.each(ctx, streams.Output(0), func(m *jetstream.RawStreamMsg) {
-		found[m.Subject] = append(found[m.Subject], m.Data)
+		found[m.Subject] = append(found[m.Subject], bytes.Split(m.Data, []byte("\n"))...)
 	})
 	return found, err
 }

@@ -165,6 +165,11 @@ func (w *workerRole) chatter(ctx context.Context, l *queue.Lease, b behaviour) {
 		if l.Emit(ctx, chunk) != nil {
 			return
 		}
+	}
+	if l.Flush(ctx) != nil {
+		return
+	}
+	for n := range b.chunks {
 		e := w.entryOf(l, emitted)
 		e.Value = int64(n)
 		w.books.write(e)

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -63,6 +66,89 @@ func BenchmarkEvents(b *testing.B) {
 			b.ReportMetric(float64(n*b.N)/time.Since(began).Seconds(), "chunks/s")
 		})
 	}
+}
+
+// BenchmarkFirstChunk measures the time from the beginning of a submission until a
+// client of server-sent events has the first of four chunks, n jobs at a time.
+func BenchmarkFirstChunk(b *testing.B) {
+	for _, n := range []int{1, 32} {
+		b.Run(fmt.Sprintf("streams=%d", n), func(b *testing.B) {
+			s := benchSystem(b)
+			consumer, err := s.queue.Consume(b.Context(), s.endpoint, "w", n)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer consumer.Close()
+			var workers, clients sync.WaitGroup
+			for range n {
+				workers.Go(func() { emitFour(b, consumer) })
+			}
+			took := make([]time.Duration, n*b.N)
+			b.ResetTimer()
+			for i := range n {
+				clients.Go(func() {
+					for k := range b.N {
+						took[i*b.N+k] = s.firstEvent(b)
+					}
+				})
+			}
+			clients.Wait()
+			b.StopTimer()
+			consumer.Close()
+			workers.Wait()
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+		})
+	}
+}
+
+// emitFour runs jobs until the consumer is closed.
+func emitFour(b *testing.B, consumer *queue.Consumer) {
+	b.Helper()
+	for {
+		l, err := consumer.Next(b.Context())
+		if err != nil {
+			return
+		}
+		for range 4 {
+			if err := l.Emit(b.Context(), json.RawMessage(`{"output":"a token or two"}`)); err != nil {
+				b.Error(err)
+			}
+		}
+		if _, err := l.Complete(b.Context(), nil); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// firstEvent submits a job and reads its stream.
+func (s *env) firstEvent(b *testing.B) (first time.Duration) {
+	b.Helper()
+	began := time.Now()
+	id := queue.NewID(job.Async)
+	if _, err := s.queue.Submit(b.Context(), s.endpoint, id, job.Async, job.Request{Input: json.RawMessage(`{}`)}); err != nil {
+		b.Error(err)
+		return 0
+	}
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.base+"/ep/stream/"+string(id)+"?format=sse", nil)
+	if err != nil {
+		b.Error(err)
+		return 0
+	}
+	req.Header.Set("Authorization", "Bearer "+adminKey)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.Error(err)
+		return 0
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if first == 0 && bytes.HasPrefix(lines.Bytes(), []byte("data: ")) {
+			first = time.Since(began)
+		}
+	}
+	return first
 }
 
 // countEvents reads a stream to its end.

@@ -20,6 +20,9 @@ func (s *env) emit(lease *queue.Lease, outputs ...string) {
 		if err := lease.Emit(s.t.Context(), json.RawMessage(`{"output":`+output+`}`)); err != nil {
 			s.t.Fatal(err)
 		}
+		if err := lease.Flush(s.t.Context()); err != nil { // each in a message of its own
+			s.t.Fatal(err)
+		}
 	}
 }
 

@@ -64,3 +64,27 @@ func MoveCursor(ctx context.Context, c *bus.Client, j *job.Job, from Cursor, seq
 	}
 	return nil
 }
+
+// sequenceBits is how much of a chunk's place is the sequence of its message. What
+// is above says which chunk of the message it is; together they fit into the 53
+// bits that all JSON parsers read exactly.
+const sequenceBits = 43
+
+// cursorOf is the place of the chunk i of the n in the message seq. That of the
+// last is the sequence itself, since its reader has read all of the message.
+func cursorOf(seq uint64, i, n int) uint64 {
+	if i == n-1 {
+		return seq
+	}
+	return uint64(i+1)<<sequenceBits | seq //nolint:gosec // i is small
+}
+
+// splitCursor returns the sequence behind which to read on, and how many chunks of
+// the next message were read before.
+func splitCursor(after uint64) (seq uint64, read int) {
+	seq, read = after&(1<<sequenceBits-1), int(after>>sequenceBits)
+	if read > 0 && seq > 0 {
+		seq--
+	}
+	return seq, read
+}

@@ -1,5 +1,6 @@
-// Package chunks has what a job emits while it runs: its stream. A Writer appends
-// the chunks of a run, a Follower reads them as they come and sees the end of the
+// Package chunks has what a job emits while it runs: its stream. A Window appends
+// the chunks of a run while the run goes on, a Writer those of a run that several
+// processes write for. A Follower reads them as they come and sees the end of the
 // job after the last of them, and a Cursor is how far the readers have come that
 // keep no count themselves.
 //
@@ -17,7 +18,8 @@ import (
 // Chunk is one element of a job's stream.
 type Chunk struct {
 	// Seq is its place in the stream: pass it as after to read on from there. It
-	// grows, also from run to run, and is never 0.
+	// is never 0. The last of the chunks that were read together has the sequence
+	// of their message, which grows, also from run to run; see cursorOf.
 	Seq uint64
 	// Data is the element as it was emitted, on one line.
 	Data json.RawMessage

@@ -90,6 +90,9 @@ func emit(t *testing.T, l *queue.Lease, data ...string) {
 		if err := l.Emit(t.Context(), json.RawMessage(c)); err != nil {
 			t.Fatal(err)
 		}
+		if err := l.Flush(t.Context()); err != nil { // each in a message of its own
+			t.Fatal(err)
+		}
 	}
 }
 

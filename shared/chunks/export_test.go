@@ -45,3 +45,9 @@ func (f *Follower) WaitsAfterRead(ctx context.Context, brought bool) bool {
 	f.wake()
 	return f.wait(ctx, time.Hour)
 }
+
+// The bounds of a Window.
+const (
+	MaxWindow      = maxWindow
+	MaxWindowBytes = maxWindowBytes
+)

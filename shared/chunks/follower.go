@@ -208,8 +208,10 @@ type batch struct {
 
 // look finds what there is behind after.
 func (f *Follower) look(ctx context.Context, after uint64, most int) (chunks []Chunk, more bool, err error) {
+	seq, known := splitCursor(after)
 	for {
-		read, sure, err := f.consistent(ctx, after, most)
+		read, sure, err := f.consistent(ctx, seq, most)
+		read.chunks = skip(read.chunks, seq+1, known)
 		switch {
 		case err != nil:
 			return nil, false, err
@@ -229,6 +231,18 @@ func (f *Follower) look(ctx context.Context, after uint64, most int) (chunks []C
 			return read.chunks, more, nil
 		}
 	}
+}
+
+// skip leaves out the chunks of the message seq that were read before.
+func skip(chunks []Chunk, seq uint64, known int) []Chunk {
+	for len(chunks) > 0 {
+		of, read := splitCursor(chunks[0].Seq)
+		if read == 0 || read > known || of+1 != seq {
+			break
+		}
+		chunks = chunks[1:]
+	}
+	return chunks
 }
 
 // consistent reads chunks first and the record after them. If the run is still
@@ -325,7 +339,7 @@ func (f *Follower) there(subject string) uint64 {
 	return max(f.last, f.heard.seq)
 }
 
-// readLeader reads the messages of one chunk.
+// readLeader reads the messages of one chunk, or the message of several.
 func (f *Follower) readLeader(ctx context.Context, stream, subject string, after uint64) ([]*nats.Msg, error) {
 	var msgs []*nats.Msg
 	for {
@@ -338,7 +352,8 @@ func (f *Follower) readLeader(ctx context.Context, stream, subject string, after
 		}
 		after = m.Seq
 		msgs = append(msgs, m.Msg())
-		if part := m.Header.Get(partHeader); part == wholeChunk || part == lastPart && len(msgs) > 1 {
+		switch part := m.Header.Get(partHeader); {
+		case part == wholeChunk, part == chunkLines, part == lastPart && len(msgs) > 1:
 			return msgs, nil
 		}
 	}

@@ -36,12 +36,13 @@ func (r *reader) next(ctx context.Context) (chunks []string, j *job.Job, more bo
 		most = 100
 	}
 	got, j, more, err := r.f.Next(ctx, r.after, most)
+	before := r.after
 	for _, c := range got {
-		if c.Seq <= r.after {
-			return nil, nil, false, fmt.Errorf("sequence %d after %d", c.Seq, r.after)
-		}
 		r.after = c.Seq
 		chunks = append(chunks, string(c.Data))
+	}
+	if len(got) > 0 && r.after <= before { // the last of what was read has the sequence of its message
+		return nil, nil, false, fmt.Errorf("sequence %d after %d", r.after, before)
 	}
 	return chunks, j, more, err
 }

@@ -1,6 +1,7 @@
 package chunks
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -19,8 +20,8 @@ import (
 	"flightline/streams"
 )
 
-// partHeader says whether a message is a whole chunk, the first part of one, or
-// the last.
+// partHeader says whether a message is a whole chunk, the first part of one, the
+// last, or several chunks.
 const partHeader = "Flightline-Part"
 
 // The values of partHeader.
@@ -28,10 +29,11 @@ const (
 	wholeChunk = "whole"
 	firstPart  = "more"
 	lastPart   = "last"
+	chunkLines = "lines" // one chunk a line
 )
 
-// Writer appends chunks to the output of one run, in order and each once. The
-// zero Writer is not usable. It is for one goroutine.
+// Writer appends chunks to the output of one run, in order and each once, and waits
+// for each. The zero Writer is not usable. It is for one goroutine.
 type Writer struct {
 	bus             *bus.Client
 	stream, subject string
@@ -68,7 +70,7 @@ type Encoded struct {
 // ErrTooLarge.
 func Encode(chunk json.RawMessage) (Encoded, error) {
 	data, err := job.CompactJSON(chunk)
-	if err != nil {
+	if err != nil || len(data) == 0 {
 		return Encoded{}, err
 	}
 	pieces, err := split(data, job.MaxChunk)
@@ -99,26 +101,43 @@ func (w *Writer) Emitted(ctx context.Context) (bool, error) {
 	return w.last > 0, err
 }
 
+// pack adds the message of several chunks, or the messages of one, to what flush
+// stores.
+func (w *Writer) pack(pieces []piece) {
+	if len(pieces) == 1 {
+		w.unsent = append(w.unsent, w.parts(pieces[0].data, pieces[0].until)...)
+		return
+	}
+	lines, until := make([][]byte, len(pieces)), pieces[0].until
+	for i, p := range pieces {
+		lines[i] = p.data
+		if p.until.After(until) {
+			until = p.until
+		}
+	}
+	w.unsent = append(w.unsent, w.message(chunkLines, bytes.Join(lines, newline), until))
+}
+
+var newline = []byte("\n")
+
 // parts are the messages of one chunk, at most two. Only this run writes to the
 // subject.
 func (w *Writer) parts(data []byte, until time.Time) []*nats.Msg {
-	var parts []*nats.Msg
-	for start := 0; start < len(data); start += record.PartSize {
-		end := min(start+record.PartSize, len(data))
-		m := &nats.Msg{Subject: w.subject, Data: data[start:end], Header: nats.Header{}}
-		switch {
-		case len(data) <= record.PartSize:
-			m.Header.Set(partHeader, wholeChunk)
-		case end < len(data):
-			m.Header.Set(partHeader, firstPart)
-		default:
-			m.Header.Set(partHeader, lastPart)
-		}
-		m.Header.Set(bus.TokenHeader, nuid.Next())
-		m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(w.bus.Now(), until.Add(streams.Margin)))
-		parts = append(parts, m)
+	if len(data) <= record.PartSize {
+		return []*nats.Msg{w.message(wholeChunk, data, until)}
 	}
-	return parts
+	return []*nats.Msg{
+		w.message(firstPart, data[:record.PartSize], until),
+		w.message(lastPart, data[record.PartSize:], until),
+	}
+}
+
+func (w *Writer) message(part string, data []byte, until time.Time) *nats.Msg {
+	m := &nats.Msg{Subject: w.subject, Data: data, Header: nats.Header{}}
+	m.Header.Set(partHeader, part)
+	m.Header.Set(bus.TokenHeader, nuid.Next())
+	m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(w.bus.Now(), until.Add(streams.Margin)))
+	return m
 }
 
 // flush stores what is unsent, in order.
@@ -170,17 +189,19 @@ func assemble(msgs []*nats.Msg, j *job.Job) ([]Chunk, error) {
 	var chunks []Chunk
 	var first []byte
 	for _, m := range msgs {
-		data := m.Data
+		lines := [][]byte{m.Data}
 		switch m.Header.Get(partHeader) {
 		case wholeChunk:
+		case chunkLines:
+			lines = bytes.Split(m.Data, newline)
 		case firstPart:
-			first = data
+			first = m.Data
 			continue
 		case lastPart:
 			if first == nil {
 				continue
 			}
-			data = slices.Concat(first, data)
+			lines[0] = slices.Concat(first, m.Data)
 		default:
 			return nil, fmt.Errorf("chunks: %s: unknown %s %q", m.Subject, partHeader, m.Header.Get(partHeader))
 		}
@@ -188,7 +209,9 @@ func assemble(msgs []*nats.Msg, j *job.Job) ([]Chunk, error) {
 		if err != nil {
 			return nil, err
 		}
-		chunks = append(chunks, Chunk{Seq: seq, Data: data, Attempt: j.Attempt, Run: j.Run})
+		for i, data := range lines {
+			chunks = append(chunks, Chunk{Seq: cursorOf(seq, i, len(lines)), Data: data, Attempt: j.Attempt, Run: j.Run})
+		}
 		first = nil
 	}
 	return chunks, nil

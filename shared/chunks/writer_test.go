@@ -23,6 +23,9 @@ func TestChunks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := l.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := l.Emit(t.Context(), json.RawMessage(`[`+long+`]`)); !errors.Is(err, chunks.ErrTooLarge) {
 		t.Errorf("got %v, want chunks.ErrTooLarge", err)
 	}

@@ -39,5 +39,6 @@ const (
 	ErrTextTimedOut       = "executionTimeout exceeded"
 	ErrTextOutputTooLarge = "output_too_large"
 	ErrTextChunkTooLarge  = "chunk_too_large"
+	ErrTextChunkNotStored = "chunk_not_stored"
 	ErrTextPanic          = "handler panicked"
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -114,6 +115,46 @@ func BenchmarkComplete(b *testing.B) {
 		l := benchNext(b, consumer)
 		b.StartTimer()
 		benchComplete(b, l)
+	}
+}
+
+// BenchmarkEmit measures chunks of n runs that emit at the same time, while nobody
+// reads them.
+func BenchmarkEmit(b *testing.B) {
+	for _, n := range []int{1, 32} {
+		b.Run(fmt.Sprintf("streams=%d", n), func(b *testing.B) {
+			s := newBench(b)
+			consumer, err := s.q.Consume(b.Context(), s.e, "w", n)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer consumer.Close()
+			leases := make([]*Lease, n)
+			for i := range leases {
+				s.benchSubmit(b)
+				if leases[i], err = consumer.Next(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			chunk := json.RawMessage(`{"output":"a token or two"}`)
+			b.ResetTimer()
+			var g errgroup.Group
+			for _, l := range leases {
+				g.Go(func() error {
+					for range b.N {
+						if err := l.Emit(b.Context(), chunk); err != nil {
+							return err
+						}
+					}
+					_, err := l.Complete(b.Context(), nil)
+					return err
+				})
+			}
+			if err := g.Wait(); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "chunks/s")
+		})
 	}
 }
 

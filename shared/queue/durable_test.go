@@ -64,7 +64,7 @@ func TestEveryWriteOfAJobWaitsAtTheBarrier(t *testing.T) {
 	if records == 0 {
 		t.Errorf("taken: got waits %v, want one for the record", g.waited)
 	}
-	if err := l.Emit(t.Context(), json.RawMessage(`1`)); err != nil {
+	if err := errors.Join(l.Emit(t.Context(), json.RawMessage(`1`)), l.Flush(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if g.at(streams.Output(0)) != 1 {

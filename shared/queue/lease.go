@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,10 +39,12 @@ type Lease struct {
 	// time. Nil while it is not this process's affair.
 	extended atomic.Pointer[time.Time]
 
-	mu     sync.Mutex
-	rec    *record.Record // as this process last saw it
-	seen   *record.Record // the record of this run once it was found ended
-	output *chunks.Writer // see writer
+	mu   sync.Mutex
+	rec  *record.Record // as this process last saw it
+	seen *record.Record // the record of this run once it was found ended
+	// The run's output, made when it is first needed: output if far, else window.
+	output *chunks.Writer
+	window *chunks.Window
 }
 
 // Changed receives a value when somebody else wrote the job's record. Call
@@ -93,6 +96,9 @@ func (l *Lease) Extend(ctx context.Context) error {
 	}
 	if !sent && l.named(ctx) {
 		_ = l.t.q.nc.Publish(l.ackTo, []byte("+WPI"))
+	}
+	if l.window != nil {
+		l.window.Resume(ctx)
 	}
 	return l.lives(ctx)
 }
@@ -184,6 +190,10 @@ func (l *Lease) Progress(ctx context.Context, v json.RawMessage) error {
 // split if that is possible; for any other Emit returns chunks.ErrTooLarge. It
 // returns ErrLost once the run no longer holds the job as far as this process
 // knows, and bus.ErrUnavailable, after which it may be repeated.
+//
+// Emit returns before the chunk is stored, unless other processes have a part in
+// the run. The outcome is written after all chunks; a chunk that cannot be stored fails
+// the run, and a later Emit returns why.
 func (l *Lease) Emit(ctx context.Context, chunk json.RawMessage) error {
 	encoded, err := chunks.Encode(chunk) // before the lock: heartbeats wait for it
 	if err != nil {
@@ -191,23 +201,81 @@ func (l *Lease) Emit(ctx context.Context, chunk json.RawMessage) error {
 	}
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.rec.Status != job.InProgress || l.seen != nil || !l.t.q.Now().Before(l.rec.Expires) {
-		return ErrLost
-	}
-	if err := l.received(ctx); err != nil {
+	window, until, err := l.emit(ctx, encoded)
+	if err != nil || window == nil {
 		return err
 	}
-	return l.writer().Emit(ctx, encoded, l.rec.RemovedAfter())
+	err = window.Emit(ctx, encoded, until) // without the lock: it may have to wait
+	if errors.Is(err, chunks.ErrSealed) {
+		return ErrLost
+	}
+	return err
 }
 
-// writer returns the writer of the run's output, made when it is first needed.
+// emit appends a chunk of a far lease. For any other it returns where to put the
+// chunk, and until when it is needed.
+func (l *Lease) emit(ctx context.Context, chunk chunks.Encoded) (*chunks.Window, time.Time, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	until := l.rec.RemovedAfter()
+	if l.rec.Status != job.InProgress || l.seen != nil || !l.t.q.Now().Before(l.rec.Expires) {
+		return nil, until, ErrLost
+	}
+	if err := l.received(ctx); err != nil {
+		return nil, until, err
+	}
+	if l.far {
+		return nil, until, l.writer().Emit(ctx, chunk, until)
+	}
+	if l.window == nil {
+		l.window = chunks.NewWindow(chunks.NewWriter(l.t.q.bus, l.t.at, &l.Job, false))
+	}
+	return l.window, until, nil
+}
+
+// writer returns the writer of a far run's output.
 func (l *Lease) writer() *chunks.Writer {
 	if l.output == nil {
-		l.output = chunks.NewWriter(l.t.q.bus, l.t.at, &l.Job, l.far)
+		l.output = chunks.NewWriter(l.t.q.bus, l.t.at, &l.Job, true)
 	}
 	return l.output
+}
+
+// Flush returns once all chunks are stored. It returns bus.ErrUnavailable, or why
+// a chunk cannot be stored.
+func (l *Lease) Flush(ctx context.Context) error {
+	l.mu.Lock()
+	window := l.window
+	l.mu.Unlock()
+	if window == nil {
+		return nil
+	}
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	return window.Flush(ctx)
+}
+
+// flushTimeout bounds the wait for the chunks in a call that ends the run. It leaves
+// time to find out whether the run still holds the job.
+const flushTimeout = bus.CallTimeout / 2
+
+// notStoredText is the error of a run one of whose chunks cannot be stored.
+func notStoredText(err error) string {
+	return job.CutError(fmt.Sprintf("%s: %v", job.ErrTextChunkNotStored, err))
+}
+
+// settle takes no further chunks, and returns once all are stored. It returns what
+// Flush does; again says that it may be repeated.
+func (l *Lease) settle(ctx context.Context) (again bool, err error) {
+	l.mu.Lock()
+	if l.window != nil {
+		l.window.Seal()
+	}
+	l.mu.Unlock()
+	within, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	err = l.Flush(within)
+	return errors.Is(err, bus.ErrUnavailable) || err != nil && ctx.Err() != nil, err
 }
 
 // Complete ends the run with its output, JSON or nothing; more than
@@ -254,6 +322,7 @@ func (l *Lease) TimeOut(ctx context.Context) (*job.Job, error) {
 func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text string) (*job.Job, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
+	again, notStored := l.settle(ctx) // before the lock: heartbeats wait for it
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rec.Status.Terminal() { // an earlier call whose answer was lost to the caller
@@ -264,8 +333,14 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	if !now.Before(l.rec.Expires) {
 		return nil, l.lost()
 	}
-	if l.rec.Overdue(now) {
+	if again {
+		return nil, cmp.Or(l.refresh(ctx), notStored)
+	}
+	switch {
+	case l.rec.Overdue(now):
 		by, output, text = job.TimeOut, nil, job.ErrTextTimedOut
+	case notStored != nil && by == job.Succeed:
+		by, output, text = job.Fail, nil, notStoredText(notStored)
 	}
 	emitted, err := l.lookBack(ctx, by)
 	if err != nil {

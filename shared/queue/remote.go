@@ -161,11 +161,11 @@ func (l *Lease) received(ctx context.Context) error {
 // lookBack fetches what the end of a run must know and this process may not:
 // whether there are chunks, and the input, if a retry or a webhook may want it.
 func (l *Lease) lookBack(ctx context.Context, by job.Trigger) (emitted bool, err error) {
-	if !l.far && l.output == nil {
-		return false, nil
+	if !l.far {
+		return l.window != nil && l.window.Emitted(), nil
 	}
 	emitted, err = l.writer().Emitted(ctx)
-	if err != nil || !l.far || by == job.Succeed && l.rec.Webhook == "" {
+	if err != nil || by == job.Succeed && l.rec.Webhook == "" {
 		return emitted, err
 	}
 	return emitted, l.loadMessage(ctx)

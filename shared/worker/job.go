@@ -63,9 +63,12 @@ func (w *worker) newJob(l *queue.Lease, end context.CancelCauseFunc) *Job {
 // string over 1 MB, that object around it included, several chunks are made;
 // any other value over 1 MB is ErrChunkTooLarge and fails the job.
 //
-// While NATS is away Emit waits, until ctx ends: no chunk is lost to an outage,
-// and none is there twice. Its other errors mean that v cannot be encoded
-// or that the job is no longer this worker's (ErrLost).
+// Emit returns before v is stored, which happens at once; up to 2048 chunks or
+// 2 MB may wait for that. While they do Emit waits, until ctx ends: no chunk is
+// lost to an outage, and none is there twice. The job's outcome is written after all
+// its chunks, and a chunk that cannot be stored fails the job. Emit's other errors
+// mean that, that v cannot be encoded, or that the job is no longer this worker's
+// (ErrLost).
 func (j *Job) Emit(ctx context.Context, v any) error {
 	output, err := encode(v)
 	if err != nil {

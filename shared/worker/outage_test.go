@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -126,6 +127,38 @@ func TestChunksOutlastAnOutage(t *testing.T) {
 	s.wantEnd(t, id, job.Completed, `"all"`, "")
 	if got := backend.Chunks(t, s.q, s.e, id); len(got) != chunks {
 		t.Errorf("got %d chunks, want %d", len(got), chunks)
+	}
+}
+
+func TestAJobThatEndsInAnOutageHasAllItsChunks(t *testing.T) {
+	t.Parallel()
+	const chunks = 500
+	s := newEnv(t)
+	started, away := make(chan struct{}), make(chan struct{})
+	s.run(t, worker.Config{}, func(ctx context.Context, j *worker.Job) (any, error) {
+		close(started)
+		<-away
+		for i := range chunks {
+			if err := j.Emit(ctx, i); err != nil {
+				return nil, err
+			}
+		}
+		return "all", nil
+	})
+	id := s.submit(t)
+	got(t, started, "the job")
+	s.Stop()
+	close(away)
+	s.Start()
+	s.wantEnd(t, id, job.Completed, `"all"`, "")
+	list := backend.Chunks(t, s.q, s.e, id)
+	for i, c := range list {
+		if want := fmt.Sprintf(`{"output":%d}`, i); string(c.Data) != want {
+			t.Fatalf("chunk %d is %s", i, c.Data)
+		}
+	}
+	if len(list) != chunks {
+		t.Errorf("got %d chunks, want %d", len(list), chunks)
 	}
 }
 

@@ -150,9 +150,10 @@ func TestChunksAndProgressReachTheCaller(t *testing.T) {
 	if j, err := s.q.Status(t.Context(), s.e, id); err != nil || string(j.Output) != `"half"` || j.Status != job.InProgress {
 		t.Errorf("got %+v, %v, want progress", j, err)
 	}
-	if chunks := backend.Chunks(t, s.q, s.e, id); len(chunks) != 3 || string(chunks[2].Data) != `{"output":2}` {
-		t.Errorf("got chunks %v, want the outputs 0 1 2", chunks)
-	}
+	testenv.Eventually(t, "the outputs 0 1 2 are there", func() bool {
+		chunks := backend.Chunks(t, s.q, s.e, id)
+		return len(chunks) == 3 && string(chunks[2].Data) == `{"output":2}`
+	})
 	close(goOn)
 	s.wantEnd(t, id, job.Completed, `"done"`, "")
 }
