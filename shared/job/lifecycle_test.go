@@ -175,7 +175,7 @@ A result is readable until its retention or its ttl ends, whichever comes first,
 | body of `+"`/run`"+` | %s |
 | body of `+"`/runsync`"+` | %s |
 | output | %s; a larger one is `+"`%s`"+` with `+"`%s`"+` |
-| chunk | %s; a longer string is split, any other value ends the job `+"`%s`"+` with `+"`%s`"+` |
+| chunk | %s; a longer string is split, any other value ends the job `+"`%s`"+` with `+"`%s`"+`; a chunk that cannot be stored, with `+"`%s`"+` |
 | progress | %s |
 | error text | %s; a longer one is cut at a character and marked |
 | `+"`s3Config`"+` | %s |
@@ -183,7 +183,7 @@ A result is readable until its retention or its ttl ends, whichever comes first,
 
 KB is 2^10 bytes, MB 2^20.
 `, size(job.MaxBody), size(job.MaxSyncBody), size(job.MaxOutput), job.Failed, job.ErrTextOutputTooLarge,
-		size(job.MaxChunk), job.Failed, job.ErrTextChunkTooLarge,
+		size(job.MaxChunk), job.Failed, job.ErrTextChunkTooLarge, job.ErrTextChunkNotStored,
 		size(job.MaxProgress), size(job.MaxError), size(job.MaxS3Config), size(job.MaxWebhook))
 }
 
