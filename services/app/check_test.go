@@ -24,7 +24,7 @@ func refusal(t *testing.T, env map[string]string, line ...string) error {
 	return root.ExecuteContext(t.Context())
 }
 
-func TestSharedFsyncIsTheDefaultWhereNoRenameTears(t *testing.T) {
+func TestAutoSharesFsyncsWhereNoRenameTears(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		setting string

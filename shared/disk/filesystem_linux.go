@@ -2,6 +2,7 @@ package disk
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -25,6 +26,9 @@ func FileSystem(dir string) (kind string, tears bool) {
 	}
 	var on mountinfo.Info
 	for _, m := range mounts {
+		if !below(m.Mountpoint, path) { // the filter passes /data for /data2 too
+			continue
+		}
 		if len(m.Mountpoint) >= len(on.Mountpoint) { // of two at the same place the later one is seen
 			on = *m
 		}
@@ -32,8 +36,16 @@ func FileSystem(dir string) (kind string, tears bool) {
 	return on.FSType, tearsRenames(on.FSType, on.VFSOptions)
 }
 
+// below reports whether a path is that of a mount point, or below it.
+func below(mountpoint, path string) bool {
+	return mountpoint == path || strings.HasPrefix(path, strings.TrimSuffix(mountpoint, "/")+"/")
+}
+
 // tearsRenames says it of a type and its mount options. Only ext4 is known to have
-// the content there first, unless it was mounted with noauto_da_alloc.
+// the content there first, unless an option of the mount gives that up.
 func tearsRenames(kind, options string) bool {
-	return kind != "ext4" || strings.Contains(","+options+",", ",noauto_da_alloc,")
+	unsafe := func(option string) bool {
+		return option == "noauto_da_alloc" || option == "data=writeback" || option == "nobarrier" || option == "barrier=0"
+	}
+	return kind != "ext4" || slices.ContainsFunc(strings.Split(options, ","), unsafe)
 }

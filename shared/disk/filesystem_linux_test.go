@@ -17,6 +17,8 @@ func TestOnlyExt4AsItIsMountedByDefaultTearsNoRename(t *testing.T) {
 		{"ext4", "rw,noauto_da_alloc", true},
 		{"ext4", "noauto_da_alloc,rw", true},
 		{"ext4", "rw,data=journal", false},
+		{"ext4", "rw,data=writeback", true},
+		{"ext4", "rw,nobarrier", true},
 		{"ext3", "rw", true},
 		{"xfs", "rw", true},
 		{"btrfs", "rw", true},
@@ -26,6 +28,24 @@ func TestOnlyExt4AsItIsMountedByDefaultTearsNoRename(t *testing.T) {
 	for _, test := range tests {
 		if got := tearsRenames(test.kind, test.options); got != test.want {
 			t.Errorf("%s with %s: got %v, want %v", test.kind, test.options, got, test.want)
+		}
+	}
+}
+
+func TestAMountPointIsNoPrefixOfANeighboursName(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		mountpoint, path string
+		want             bool
+	}{
+		{"/", "/data", true},
+		{"/data", "/data", true},
+		{"/data", "/data/fl", true},
+		{"/data", "/data2/fl", false},
+		{"/data/fl", "/data", false},
+	} {
+		if got := below(test.mountpoint, test.path); got != test.want {
+			t.Errorf("%s below %s: got %v, want %v", test.path, test.mountpoint, got, test.want)
 		}
 	}
 }
