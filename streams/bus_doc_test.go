@@ -35,7 +35,7 @@ var roles = map[string]struct{ what, writes, reads, kept string }{
 	"KV_records_<p>":   {"one record per attempt, from its first decision on; and its timers", "`queue.move` by compare-and-set; the server's schedule", "everyone", "the job's ttl and an hour"},
 	"OUTPUT_<p>":       {"chunks that handlers emit", "the worker of the run", "stream readers", "the job's ttl and an hour"},
 	"PAYLOADS_<p>":     {"inputs and outputs over 256 KB, in parts", "submit, workers, a longer ttl", "workers, readers", "the job's ttl and an hour"},
-	"EVENTS":           {"what happened to jobs, without inputs and outputs; a subject is written once", "recorder", "`/requests`, counts, subscribers", "7 days (settable)"},
+	"EVENTS":           {"what happened to jobs, without inputs and outputs; a message has the events of many jobs of an endpoint", "recorder", "`/requests`, counts, subscribers", "7 days (settable)"},
 	"WEBHOOKS":         {"webhook tasks that a webhook is to hear of", "recorder", "webhook", "its delivery, 7 days"},
 	"UNDELIVERED":      {"webhook tasks that were given up, or whose destination is paused", "webhook", "webhook, replay", "its replay, 7 days"},
 	"DELIVERIES":       {"each attempt to deliver a webhook task; the last one of a subject says how many there were; several that succeeded at once share a message", "webhook", "webhook, control", "7 days"},

@@ -165,8 +165,8 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 	}
 }
 
-// eventsConfig: a subject is written once, so that an event that is published
-// again is refused (expected sequence 0).
+// eventsConfig has no bound on messages: the recorder trims the log, and never what
+// it still has to read (docs/adr/0057).
 func eventsConfig(c Config) jetstream.StreamConfig {
 	age := c.EventsAge
 	if age == 0 {

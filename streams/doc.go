@@ -16,7 +16,7 @@
 //	OUTPUT_<p>         output.<p>.<endpoint>.<job>.<attempt>.<run>   the run's worker      stream readers       rest of the ttl + 1 h
 //	PAYLOADS_<p>       payloads.<p>.<endpoint>.<job>.….<token>       submit, workers       workers, readers     rest of the ttl + 1 h
 //	                   kept.<p>.<endpoint>.<job>.….<token>           recorder              webhook              7 d + 1 h
-//	EVENTS             events.<endpoint>.<kind>.<job>.<attempt>.<run> recorder              requests, subscribers 7 d (settable)
+//	EVENTS             events.<endpoint>.<kind or ->.…               recorder              requests, subscribers 7 d (settable)
 //	WEBHOOKS           webhooks.<endpoint>.<job>.<attempt>           recorder              webhook              until delivered; 7 d
 //	UNDELIVERED        undelivered.<endpoint>.<job>.<attempt>        webhook               webhook, control     until delivered; 7 d
 //	DELIVERIES         deliveries.<endpoint>.<job>.<attempt>         webhook               webhook, control     7 d

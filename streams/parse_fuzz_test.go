@@ -9,7 +9,7 @@ import (
 // are spelled as we spell them.
 func FuzzParseSubjects(f *testing.F) {
 	for _, s := range []string{
-		RecordSubject(0, "ep", "id", 1), EventSubject("ep", "queued", "id", 1, 0), DueSubject(3, "ep", "id", 2),
+		RecordSubject(0, "ep", "id", 1), EventSubject("ep", "queued", "id", 1, 0), EntrySubject("ep", func(kind string) bool { return kind == "queued" }), DueSubject(3, "ep", "id", 2),
 		"webhooks.ep.id.1", "deliveries.ep.~.178", "undelivered.ep.id.-1", "......", "events.a.b.c.+1.x", "$KV.records_0.r.ep.id.9999999999999999999",
 	} {
 		f.Add(s)
@@ -28,6 +28,9 @@ func FuzzParseSubjects(f *testing.F) {
 		}
 		if e, kind, id, _, _, err := ParseEvent(s); err == nil {
 			has("event", e, kind, string(id))
+		}
+		if e, err := ParseEntry(s); err == nil {
+			has("entry", e)
 		}
 		if e, id, _, err := ParseDue(s); err == nil {
 			has("timer", e, string(id))

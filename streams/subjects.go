@@ -189,23 +189,59 @@ func ParseRecord(subject string) (endpoint string, id job.ID, attempt int, err e
 // Events is the name of the stream that logs what happened to jobs.
 const Events = "EVENTS"
 
-// EventSubject is the one place of one event. run is 0 for what happens before
-// the first pick-up.
+// EventKinds are the kinds of events, in the order of a job's life.
+func EventKinds() []string {
+	return []string{"queued", "started", "completed", "failed", "cancelled", "timed_out"}
+}
+
+// noKind stands in the subject of a log entry for a kind of which it has no event.
+const noKind = "-"
+
+// EntrySubject is that of an entry of the log, which has events of one endpoint
+// (docs/adr/0057): events.<endpoint>, and a token for each of EventKinds, which is
+// the kind if has reports that the entry has such an event, else "-".
+func EntrySubject(endpoint string, has func(kind string) bool) string {
+	tokens := []string{"events", endpoint}
+	for _, kind := range EventKinds() {
+		if !has(kind) {
+			kind = noKind
+		}
+		tokens = append(tokens, kind)
+	}
+	return strings.Join(tokens, ".")
+}
+
+// ParseEntry returns the endpoint of an EntrySubject.
+func ParseEntry(subject string) (endpoint string, err error) {
+	t := strings.Split(subject, ".")
+	if len(t) != 2+len(EventKinds()) || t[0] != "events" {
+		return "", fmt.Errorf("streams: %q is no entry of the log", subject)
+	}
+	return t[1], nil
+}
+
+// EntryFilters match the entries of an endpoint that have events of a kind; a kind
+// of "" stands for any. The second filter matches the events that a version before
+// docs/adr/0057 wrote, each in a message of its own; without a kind one filter
+// matches both.
+func EntryFilters(endpoint, kind string) []string {
+	if kind == "" {
+		return []string{"events." + endpoint + ".>"}
+	}
+	tokens := []string{"events", endpoint}
+	for _, k := range EventKinds() {
+		if k != kind {
+			k = "*"
+		}
+		tokens = append(tokens, k)
+	}
+	return []string{strings.Join(tokens, "."), "events." + endpoint + "." + kind + ".*.*.*"}
+}
+
+// EventSubject is where a version before docs/adr/0057 wrote one event. run is 0 for
+// what happens before the first pick-up.
 func EventSubject(endpoint, kind string, id job.ID, attempt, run int) string {
 	return fmt.Sprintf("events.%s.%s.%s.%d.%d", endpoint, kind, id, attempt, run)
-}
-
-// EventFilter matches the events of an endpoint, kind and job; "" stands for
-// any of them.
-func EventFilter(endpoint, kind string, id job.ID) string {
-	return "events." + orAny(endpoint) + "." + orAny(kind) + "." + orAny(string(id)) + ".*.*"
-}
-
-func orAny(token string) string {
-	if token == "" {
-		return "*"
-	}
-	return token
 }
 
 // ParseEvent takes an EventSubject apart.

@@ -131,3 +131,11 @@ func PartitionOf(payload string) (int, error) {
 	}
 	return p, nil
 }
+
+// orAny is the token, or the wildcard if it is "".
+func orAny(token string) string {
+	if token == "" {
+		return "*"
+	}
+	return token
+}

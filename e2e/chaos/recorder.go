@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -103,7 +102,6 @@ const recordedTimeout = 30 * time.Second
 
 // logged is an event as it is in the log, read with this package's own eyes.
 type logged struct {
-	seq          uint64
 	endpoint     string
 	kind         string
 	job          string
@@ -158,11 +156,8 @@ func (s *site) endpointIDs() (ids []string) {
 func (s *site) readRecord(ctx context.Context) (*recordOf, error) {
 	return persist(ctx, func() (*recordOf, error) {
 		r := &recordOf{totals: map[string]totals{}}
-		err := s.scan(ctx, streams.Events, func(subject string, seq uint64) {
-			t := strings.Split(subject, ".") // events.<endpoint>.<kind>.<job>.<attempt>.<run>
-			attempt, _ := strconv.Atoi(t[4])
-			run, _ := strconv.Atoi(t[5])
-			r.log = append(r.log, logged{seq, t[1], t[2], t[3], attempt, run})
+		err := s.each(ctx, streams.Events, func(m *jetstream.RawStreamMsg) {
+			r.log = append(r.log, loggedIn(m.Subject, m.Data)...)
 		})
 		if err != nil {
 			return nil, err
@@ -175,6 +170,32 @@ func (s *site) readRecord(ctx context.Context) (*recordOf, error) {
 		})
 		return r, err
 	})
+}
+
+// loggedIn reads an entry of the log, in the form that docs/events.md describes.
+func loggedIn(subject string, data []byte) (list []logged) {
+	var entry struct {
+		Attempts []struct {
+			Job     string `json:"job"`
+			Attempt int    `json:"attempt"`
+			Events  []struct {
+				Kind string `json:"kind"`
+				Run  int    `json:"run"`
+			} `json:"events"`
+		} `json:"attempts"`
+	}
+	if json.Unmarshal(data, &entry) != nil {
+		return nil
+	}
+	endpoint := strings.Split(subject, ".")[1]
+	for _, a := range entry.Attempts {
+		run := 0
+		for _, e := range a.Events {
+			run = max(run, e.Run)
+			list = append(list, logged{endpoint, e.Kind, a.Job, max(1, a.Attempt), run})
+		}
+	}
+	return list
 }
 
 // told: the log has every event of every attempt, once and in order, and

@@ -87,17 +87,21 @@ func (s *telling) durably(ctx context.Context, n int) (h heard, err error) {
 			if m, err = consumer.Next(jetstream.FetchMaxWait(program.Soon)); err != nil {
 				break
 			}
-			e, bad := eventlog.FromMsg(m)
+			list, bad := eventlog.FromMsg(m)
 			if err = bad; err != nil {
 				break
 			}
-			if !handled[e.ID()] {
-				handled[e.ID()] = true
-				h.add(e.Job, e.Attempt, e.Run, e.Kind.Type())
-				if h.count%20 == 0 {
-					err = m.Nak()
-					continue
+			again := false
+			for _, e := range list {
+				if !handled[e.ID()] {
+					handled[e.ID()] = true
+					h.add(e.Job, e.Attempt, e.Run, e.Kind.Type())
+					again = again || h.count%20 == 0
 				}
+			}
+			if again {
+				err = m.Nak()
+				continue
 			}
 			if err = m.DoubleAck(ctx); err != nil || h.count == n {
 				break

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +29,7 @@ func (s *Service) eventsOfEndpoint(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return s.tellEvents(ctx, c, e, "")
+	return s.tellEvents(ctx, c, e, events.Watching{})
 }
 
 // eventsOfJob answers with the events of one job, which may be gone.
@@ -40,65 +40,101 @@ func (s *Service) eventsOfJob(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	w := events.Watching{Job: id}
 	if s.events != nil {
-		if err := s.known(ctx, e, id); err != nil {
+		if err := s.locate(ctx, e, &w); err != nil {
 			return err
 		}
 	}
-	return s.tellEvents(ctx, c, e, id)
+	return s.tellEvents(ctx, c, e, w)
 }
 
-// known returns job.ErrNotFound for a job of which there is no event and that
-// cannot be read either.
-func (s *Service) known(ctx context.Context, e endpoint.Endpoint, id job.ID) error {
-	last, err := s.events.Last(ctx, e.ID, id)
-	switch {
-	case errors.Is(err, events.ErrNotFound):
-	case err != nil:
-		return err
-	case !last.Submitted.Before(submittedSince(e)):
-		return nil
+const (
+	// eventSlack is how much earlier than it happened an event may have been written,
+	// by clocks that differ; idSlack the same for the clock that made the job's id.
+	eventSlack, idSlack = 2 * time.Second, time.Minute
+)
+
+// locate says where in the log the events of w.Job are. It returns job.ErrNotFound
+// for a job of which there is no event and that cannot be read either.
+func (s *Service) locate(ctx context.Context, e endpoint.Endpoint, w *events.Watching) error {
+	j, err := s.queue.Status(ctx, e, w.Job)
+	if errors.Is(err, job.ErrNotFound) {
+		return s.locateGone(ctx, e, w)
 	}
-	_, err = s.queue.Status(ctx, e, id) // a waiting job has no event yet
+	if err != nil {
+		return err
+	}
+	w.NotBefore = j.Submitted.Add(-eventSlack)
+	if j.Attempt == 1 && j.Run == 1 { // the first event is written with the start
+		w.NotBefore = j.Started.Add(-eventSlack)
+	}
+	if j.Status.Terminal() {
+		w.Attempt = j.Attempt
+	}
+	return nil
+}
+
+// locateGone looks for the first event of a job that cannot be read any more.
+func (s *Service) locateGone(ctx context.Context, e endpoint.Endpoint, w *events.Watching) error {
+	found := false
+	err := s.events.ScanSince(ctx, e.ID, w.Job, madeSince(e, w.Job), func(entry events.Entry) bool {
+		found = slices.ContainsFunc(entry.Events, func(ev events.Event) bool {
+			return ev.Job == w.Job && !ev.Submitted.Before(submittedSince(e))
+		})
+		w.NotBefore = entry.Written
+		return !found
+	})
+	if err == nil && !found {
+		return job.ErrNotFound
+	}
 	return err
+}
+
+// madeSince is an instant before which no event of the job was written.
+func madeSince(e endpoint.Endpoint, id job.ID) time.Time {
+	since := submittedSince(e)
+	if made, ok := id.Made(); ok && made.Add(-idSlack).After(since) {
+		since = made.Add(-idSlack)
+	}
+	return since
 }
 
 // submittedSince separates the jobs of an endpoint from those of an earlier one of
 // the same id, as queue.OfEarlier does: by the server's time, in milliseconds.
 func submittedSince(e endpoint.Endpoint) time.Time { return e.Created.Truncate(time.Millisecond) }
 
-// tellEvents answers with the events of a job, or of all if id is "".
-func (s *Service) tellEvents(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID) error {
-	w, err := watchingOf(c, s.queue.Now())
-	if err != nil {
+// tellEvents answers with the events of w.Job, or of all jobs.
+func (s *Service) tellEvents(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, w events.Watching) error {
+	if err := watch(c, s.queue.Now(), &w); err != nil {
 		return err
 	}
 	if s.tail == nil {
 		return web.Errorf(web.NotFound, "this server has no log of events")
 	}
-	w.Endpoint, w.Job, w.Submitted = e.ID, id, submittedSince(e)
-	watch, err := s.tail.Watch(ctx, w)
+	w.Endpoint, w.Submitted = e.ID, submittedSince(e)
+	watched, err := s.tail.Watch(ctx, w)
 	if err != nil {
 		return err
 	}
-	s.sendEvents(c, watch, e.ID)
+	s.sendEvents(c, watched, e.ID)
 	return nil
 }
 
-// watchingOf reads what the request wants to hear.
-func watchingOf(c *fiber.Ctx, now time.Time) (w events.Watching, err error) {
+// watch reads what the request wants to hear.
+func watch(c *fiber.Ctx, now time.Time, w *events.Watching) (err error) {
 	if w.Kinds, err = kindsOf(c.Query("type")); err != nil {
-		return w, err
+		return err
 	}
 	if w.Since, err = web.Since(c.Query("since"), now); err != nil {
-		return w, err
+		return err
 	}
 	switch c.Query("follow") {
 	case "", "true":
 	case "false":
 		w.Once = true
 	default:
-		return w, web.Errorf(web.InvalidRequest, "follow is invalid; must be true or false")
+		return web.Errorf(web.InvalidRequest, "follow is invalid; must be true or false")
 	}
 	text, name := c.Query("cursor"), "cursor"
 	w.Resume = c.Context().QueryArgs().Has(name)
@@ -106,12 +142,12 @@ func watchingOf(c *fiber.Ctx, now time.Time) (w events.Watching, err error) {
 		text, name, w.Resume = id, headerLastEventID, true
 	}
 	if !w.Resume {
-		return w, nil
+		return nil
 	}
-	if w.After, err = strconv.ParseUint(strings.TrimSpace(text), 10, 64); err != nil {
-		return w, web.Errorf(web.InvalidRequest, "%s is invalid; must be the id of an event, or 0", name)
+	if w.After, err = events.ParseCursor(strings.TrimSpace(text)); err != nil {
+		return web.Errorf(web.InvalidRequest, "%s is invalid; must be the id of an event, or 0", name)
 	}
-	return w, nil
+	return nil
 }
 
 // kindsOf reads a list of types, separated by commas.
@@ -173,7 +209,7 @@ func (v *subscription) next() ([]byte, error) {
 	v.text.Reset() // it was written
 	if !v.begun {
 		v.begun = true
-		fmt.Fprintf(&v.text, "retry: %d\nid: %d\n\n", comeBack.Milliseconds(), v.watch.After())
+		fmt.Fprintf(&v.text, "retry: %d\nid: %s\n\n", comeBack.Milliseconds(), events.Cursor(v.watch.After()))
 		return v.text.Bytes(), nil
 	}
 	ctx, cancel := context.WithTimeout(v.held, keepAlive)
@@ -194,7 +230,7 @@ func (v *subscription) next() ([]byte, error) {
 	case v.held.Err() != nil:
 		return nil, io.EOF // the server stops, or the hour is over; the client comes back
 	default:
-		fmt.Fprintf(&v.text, ": keep-alive\nid: %d\n\n", v.watch.After())
+		fmt.Fprintf(&v.text, ": keep-alive\nid: %s\n\n", events.Cursor(v.watch.After()))
 	}
 	return v.text.Bytes(), nil
 }
@@ -227,7 +263,7 @@ func (v *subscription) tell(list []events.Event) error {
 			return fmt.Errorf("encode event %s: %w", e.ID(), err)
 		}
 		v.text.WriteString("id: ")
-		v.text.Write(strconv.AppendUint(v.text.AvailableBuffer(), e.Seq, 10))
+		v.text.WriteString(events.Cursor(e.Seq))
 		v.text.WriteString("\nevent: ")
 		v.text.WriteString(e.Kind.Type())
 		v.text.WriteString("\ndata: ")

@@ -100,19 +100,19 @@ func TestSubscribersHearWhatIsNewAndResume(t *testing.T) {
 	}
 	e.wantBegun()
 	appendTo(t, log, life...)
-	e.wantNames("4 job.queued new", "5 job.started new", "6 job.failed new")
+	e.wantNames("2.4093 job.queued new", "2.4094 job.started new", "2 job.failed new")
 
 	other := life[0]
 	other.Endpoint = "other"
 	appendTo(t, log, other)
 	for path, want := range map[string][]string{
-		"/ep/events?since=1h&follow=false":                            {"1 job.queued old", "2 job.started old", "3 job.failed old", "4 job.queued new", "5 job.started new", "6 job.failed new"},
-		"/ep/events?cursor=0&follow=false&type=job.failed":            {"3 job.failed old", "6 job.failed new"},
-		"/ep/events?cursor=4&follow=false":                            {"5 job.started new", "6 job.failed new"},
-		"/ep/events/old?cursor=1&follow=false":                        {"2 job.started old", "3 job.failed old"},
-		"/ep/events/new?since=2000-01-01T00:00:00Z&follow=false":      {"4 job.queued new", "5 job.started new", "6 job.failed new"},
+		"/ep/events?since=1h&follow=false":                            {"1.4093 job.queued old", "1.4094 job.started old", "1 job.failed old", "2.4093 job.queued new", "2.4094 job.started new", "2 job.failed new"},
+		"/ep/events?cursor=0&follow=false&type=job.failed":            {"1 job.failed old", "2 job.failed new"},
+		"/ep/events?cursor=2.4093&follow=false":                       {"2.4094 job.started new", "2 job.failed new"},
+		"/ep/events/old?cursor=1.4093&follow=false":                   {"1.4094 job.started old", "1 job.failed old"},
+		"/ep/events/new?since=2000-01-01T00:00:00Z&follow=false":      {"2.4093 job.queued new", "2.4094 job.started new", "2 job.failed new"},
 		"/ep/events?follow=false":                                     nil,
-		"/ep/events?cursor=0&follow=false&type=job.failed,job.queued": {"1 job.queued old", "3 job.failed old", "4 job.queued new", "6 job.failed new"},
+		"/ep/events?cursor=0&follow=false&type=job.failed,job.queued": {"1.4093 job.queued old", "1 job.failed old", "2.4093 job.queued new", "2 job.failed new"},
 	} {
 		r := s.readEvents(path, "")
 		r.wantBegun()
@@ -120,9 +120,9 @@ func TestSubscribersHearWhatIsNewAndResume(t *testing.T) {
 		r.want("event: end|data: {}")
 		r.wantEnd()
 	}
-	resumed := s.readEvents("/ep/events?cursor=1", "5") // the newer of the two counts
-	resumed.want("retry: 1000|id: 5")
-	resumed.wantNames("6 job.failed new")
+	resumed := s.readEvents("/ep/events?cursor=1", "2.4094") // the newer of the two counts
+	resumed.want("retry: 1000|id: 2.4094")
+	resumed.wantNames("2 job.failed new")
 }
 
 func TestGeneratedEventStream(t *testing.T) {
@@ -192,7 +192,7 @@ func TestEventsOfAJobThatWaitsMayBeFollowed(t *testing.T) {
 	e.wantBegun()
 	appendTo(t, log, lifeOf("another")...)
 	appendTo(t, log, lifeOf(id)...)
-	e.wantNames("4 job.queued "+id, "5 job.started "+id, "6 job.failed "+id)
+	e.wantNames("2.4093 job.queued "+id, "2.4094 job.started "+id, "2 job.failed "+id)
 }
 
 func TestAnEndpointMadeAgainDoesNotTellOfTheOneBefore(t *testing.T) {
@@ -207,7 +207,7 @@ func TestAnEndpointMadeAgainDoesNotTellOfTheOneBefore(t *testing.T) {
 	appendTo(t, log, first...)
 	e := s.readEvents("/ep/events?cursor=0", "")
 	e.wantBegun()
-	e.wantNames("4 job.queued first", "5 job.started first", "6 job.failed first")
+	e.wantNames("2.4093 job.queued first", "2.4094 job.started first", "2 job.failed first")
 	if a := s.do("GET", "/ep/events/before", ""); a.status != http.StatusNotFound {
 		t.Errorf("its job: got %d, want 404", a.status)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"slices"
 	"strconv"
@@ -184,24 +183,42 @@ func (s *Service) untold(ctx context.Context, e endpoint.Endpoint, w queue.ListO
 	if err != nil {
 		return nil, err
 	}
+	later, err := s.ends(ctx, e, w.Since, walked)
+	if err != nil {
+		return nil, err
+	}
+	for _, ev := range told {
+		later[end{ev.Job, ev.Attempt, ev.Status}] = true
+	}
 	var page []queue.ListItem
 	for _, l := range recent {
-		of := func(ev events.Event) bool {
-			return ev.Job == l.Job.ID && ev.Attempt == l.Job.Attempt && ev.Status == l.Job.Status
+		if !later[end{l.Job.ID, l.Job.Attempt, l.Job.Status}] {
+			page = append(page, queue.ListItem{Job: l.Job}) // it has no place among the events
 		}
-		if slices.ContainsFunc(told, of) {
-			continue
-		}
-		last, err := s.events.Last(ctx, e.ID, l.Job.ID)
-		switch {
-		case err != nil && !errors.Is(err, events.ErrNotFound):
-			return nil, err
-		case err == nil && of(last) && last.Seq <= walked:
-			continue // on a later page
-		}
-		page = append(page, queue.ListItem{Job: l.Job}) // it has no place among the events
 	}
 	return page, nil
+}
+
+// end names the end of an attempt.
+type end struct {
+	job     job.ID
+	attempt int
+	status  job.Status
+}
+
+// ends are those in the log from since on, up to the sequence upTo: a page that was
+// walked over has them, or a later one.
+func (s *Service) ends(ctx context.Context, e endpoint.Endpoint, since time.Time, upTo uint64) (map[end]bool, error) {
+	found := map[end]bool{}
+	err := s.events.ScanSince(ctx, e.ID, "", since.Add(-eventSlack), func(entry events.Entry) bool {
+		for _, ev := range entry.Events {
+			if ev.Seq <= upTo && ev.Status.Terminal() {
+				found[end{ev.Job, ev.Attempt, ev.Status}] = true
+			}
+		}
+		return len(entry.Events) == 0 || entry.Events[0].Seq <= upTo
+	})
+	return found, err
 }
 
 const (

@@ -217,7 +217,7 @@ func (s *Service) replay(ctx context.Context, c *fiber.Ctx, sub *submission) err
 // job.ErrNotFound means that it may not even have been queued.
 func (s *Service) lastKnown(ctx context.Context, sub *submission) (job.Status, error) {
 	if s.events != nil {
-		last, err := s.events.Last(ctx, sub.endpoint.ID, sub.id)
+		last, err := s.events.Last(ctx, sub.endpoint.ID, sub.id, madeSince(sub.endpoint, sub.id))
 		if !errors.Is(err, events.ErrNotFound) {
 			return last.Status, err
 		}

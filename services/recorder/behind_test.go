@@ -40,7 +40,7 @@ func (s *env) idle(t *testing.T, cfg queue.Config) *Service {
 func (r *Service) begin(t *testing.T, keep *retention) (stop func()) {
 	t.Helper()
 	return testenv.Background(t, func(ctx context.Context) error {
-		if err := r.session(ctx, &r.parts[0], keep); ctx.Err() == nil {
+		if err := r.session(ctx, keep); ctx.Err() == nil {
 			return err
 		}
 		return nil
@@ -75,7 +75,7 @@ func TestASessionOnAStoreThatWentBackSkipsNothing(t *testing.T) {
 	s, _ := newEnv(t)
 	r := s.idle(t, queue.Config{})
 	s.play(t, len(lives))
-	r.parts[0].saved.Store(1 << 20)
+	r.parts[0].save(events.Checkpoint{Records: 1 << 20})
 	stop := r.begin(t, newRetention(r))
 	testenv.EventuallyNone(t, func() string {
 		if got := s.told(t); len(got) < len(s.want) {
@@ -99,8 +99,7 @@ func TestARepeatedSessionKnowsEachEndOnce(t *testing.T) {
 	p, keep := &r.parts[0], newRetention(r)
 	keep.push(due{seq: 1, partition: 1}) // another's
 	for range 3 {
-		p.saved.Store(0)
-		p.done.Store(0)
+		p.start(events.Checkpoint{})
 		stop := r.begin(t, keep)
 		testenv.EventuallyNone(t, func() string {
 			oldest, err := r.queue.OldestChange(t.Context(), 0, p.done.Load())
@@ -146,7 +145,11 @@ func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
 	if _, err := s.JS.Publish(t.Context(), streams.RecordSubject(0, s.e.ID, bad.Job.ID, 1), json.RawMessage(`no record`)); err != nil {
 		t.Fatal(err)
 	}
-	w := &writer{s: r, p: &r.parts[0]}
+	log, err := r.events.NewAppender(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{s: r, p: &r.parts[0], log: log}
 	if err := w.announce(t.Context(), []queue.RecordChange{good, bad}, maxConcurrentCopies); err == nil {
 		t.Fatal("what is no record was announced")
 	}
@@ -183,7 +186,11 @@ func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
 	if _, err := s.JS.Publish(t.Context(), streams.RecordSubject(0, s.e.ID, bad.Job.ID, 1), json.RawMessage(`no record`)); err != nil {
 		t.Fatal(err)
 	}
-	w := &writer{s: r, p: &r.parts[0], keep: newRetention(r), server: r.events.Server(), known: newKnown()}
+	log, err := r.events.NewAppender(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{s: r, p: &r.parts[0], keep: newRetention(r), server: r.events.Server(), log: log, told: told{}}
 	if err := w.record(t.Context(), []queue.RecordChange{bad, again, quiet}); err == nil {
 		t.Fatal("what is no record was announced")
 	}
@@ -191,8 +198,8 @@ func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
 		fact queue.RecordChange
 		want bool
 	}{{quiet, true}, {bad, false}, {again, false}} {
-		list := eventsOf(c.fact)
-		if got, err := r.events.Has(t.Context(), list[len(list)-1]); err != nil || got != c.want {
+		got, err := w.endIsThere(t.Context(), c.fact)
+		if err != nil || got != c.want {
 			t.Errorf("attempt %d of %s: told %v, %v, want %v", c.fact.Job.Attempt, c.fact.Job.ID, got, err, c.want)
 		}
 	}

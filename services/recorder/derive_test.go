@@ -109,28 +109,50 @@ func TestEventsCountRetriesOfAllAttempts(t *testing.T) {
 	}
 }
 
-func TestKnownEventsAreNotSentAgain(t *testing.T) {
+func TestWhatTheLogHasIsNotAppendedAgain(t *testing.T) {
 	t.Parallel()
-	k := newKnown()
 	running, over := fact(runs(20)), fact(ends(job.Completed, 40, 20))
-	if got := len(k.missing(running)); got != 2 {
-		t.Errorf("got %d events, want 2", got)
+	changed := over
+	changed.Touch = true
+	of := func(f queue.RecordChange, events int, over bool) told {
+		return told{attemptOf(f): {events: events, over: over}}
+	}
+	for name, tt := range map[string]struct {
+		told  told
+		f     queue.RecordChange
+		want  int
+		known bool
+	}{
+		"nothing of a run":                  {told{}, running, 2, true},
+		"nothing of an end":                 {told{}, over, 3, true},
+		"nothing, or all, of a changed end": {told{}, changed, 3, false},
+		"the queued event":                  {of(running, 1, false), running, 1, true},
+		"all of a run":                      {of(running, 2, false), running, 0, true},
+		"the run of an end":                 {of(over, 2, false), over, 1, true},
+		"the run of a changed end":          {of(over, 2, false), changed, 1, true},
+		"the end":                           {of(over, 3, true), over, 0, true},
+		"a changed end":                     {of(over, 3, true), changed, 0, true},
+	} {
+		got, known := tt.told.missing(tt.f)
+		if len(got) != tt.want || known != tt.known {
+			t.Errorf("%s: got %d events, %t, want %d, %t", name, len(got), known, tt.want, tt.known)
+		}
+	}
+	k := told{}
+	k.add(running)
+	if got := k.checkpoint(at(50)); len(got) != 1 || got[0].Events != 2 || got[0].Job != "j" {
+		t.Errorf("got the checkpoint %+v, want the run", got)
+	}
+	if got := toldUntil(events.Checkpoint{Unfinished: k.checkpoint(at(50))}); !cmp.Equal(got, k, cmp.AllowUnexported(progress{}, attempt{})) {
+		t.Errorf("got %+v from the checkpoint, want %+v", got, k)
+	}
+	if got := k.checkpoint(at(100).Add(expiredFor + time.Second)); len(got)+len(k) > 0 {
+		t.Errorf("got %+v of an attempt that expired long ago, want none", got)
 	}
 	k.add(running)
-	if got := k.missing(over); len(got) != 1 || got[0].Kind != events.Completed {
-		t.Errorf("got %+v, want the end alone", got)
-	}
 	k.add(over)
-	if len(k.young)+len(k.old) != 0 {
-		t.Errorf("a finished attempt is remembered: %v %v", k.young, k.old)
-	}
-	for i := range 3 * maxKnown {
-		f := fact(runs(20))
-		f.Job.ID = job.ID(fmt.Sprint(i))
-		k.add(f)
-	}
-	if n := len(k.young) + len(k.old); n > 2*maxKnown {
-		t.Errorf("%d attempts are remembered, want at most %d", n, 2*maxKnown)
+	if len(k) != 0 {
+		t.Errorf("a finished attempt is remembered: %v", k)
 	}
 }
 

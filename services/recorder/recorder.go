@@ -4,11 +4,12 @@
 //
 // Events follow from the facts in a record, not from its revisions: from
 // whatever write of an attempt the recorder sees, it appends every event of
-// the attempt that may not be there. Each event has one place, so an event
-// that is appended again changes nothing. The recorder remembers how far it has
-// come only once the events are on the disk, and removes no record before. So
-// a crash between any two steps, or two recorders that both believe to be
-// active, cost time and nothing else.
+// the attempt that is not in the log. What is there it knows: it is the only one
+// that appends, remembers the attempts that may get further events, and reads what
+// was appended since its last checkpoint when it begins, or when an append fails. The
+// checkpoint is written once the events are on the disk, and no record behind it is
+// removed. So a crash between any two steps, or two recorders that both believe to
+// be active, cost time and nothing else (docs/adr/0057).
 package recorder
 
 import (
@@ -16,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -78,9 +80,25 @@ type Service struct {
 // partition is how far one partition has been recorded.
 type partition struct {
 	number int
-	// done is the last write whose events were acknowledged, saved the last
-	// that the position says; records after it must stay.
-	done, saved atomic.Uint64
+	// checkpoint is the last that this term has written or found.
+	checkpoint events.Checkpoint
+	// done is the last write whose events were acknowledged, saved the last that
+	// the checkpoint says; records after it must stay, and so must the log's entries
+	// after logged, which is the checkpoint's too.
+	done, saved, logged atomic.Uint64
+}
+
+// start begins at a checkpoint.
+func (p *partition) start(c events.Checkpoint) {
+	p.done.Store(c.Records)
+	p.save(c)
+}
+
+// save notes a checkpoint that was written.
+func (p *partition) save(c events.Checkpoint) {
+	p.checkpoint = c
+	p.saved.Store(c.Records)
+	p.logged.Store(c.Log)
 }
 
 func (p *partition) position() string { return "records_" + strconv.Itoa(p.number) }
@@ -121,16 +139,23 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) lead(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	keep := newRetention(s)
-	for i := range s.parts {
-		p := &s.parts[i]
-		g.Go(func() error { return s.recordAll(ctx, p, keep) })
-	}
+	g.Go(func() error { return s.recordAll(ctx, keep) })
 	g.Go(func() error { return keep.run(ctx) })
 	if s.cfg.EventsMaxBytes > 0 {
-		g.Go(func() error { bus.KeepTrimmed(ctx, s.log, "events", s.cfg.EventsMaxBytes, s.events.Trim); return nil })
+		g.Go(func() error { bus.KeepTrimmed(ctx, s.log, "events", s.cfg.EventsMaxBytes, s.trim); return nil })
 	}
 	g.Go(func() error { return s.events.Count(ctx, s.queue.Bus().Durable, s.cfg.Counted) })
 	return g.Wait()
+}
+
+// trim removes the oldest entries of the log, but none behind a checkpoint: the next
+// session reads them.
+func (s *Service) trim(ctx context.Context, maxBytes int64) (uint64, error) {
+	keep := uint64(math.MaxUint64)
+	for i := range s.parts {
+		keep = min(keep, s.parts[i].logged.Load()+1)
+	}
+	return s.events.Trim(ctx, maxBytes, keep)
 }
 
 // Lag is how far this recorder is behind; it means something only while it is

@@ -169,7 +169,7 @@ func TestAnEndIsAnnouncedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As if the first had died before its position.
-	if err := log.SetPosition(t.Context(), "records_0", 0); err != nil {
+	if err := log.SetCheckpoint(t.Context(), "records_0", events.Checkpoint{}); err != nil {
 		t.Fatal(err)
 	}
 	again := make(chan struct{}, 1)
@@ -240,7 +240,6 @@ func TestTheLogOfEventsIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.play(t, 10*len(lives))
 	size := func() uint64 {
 		stream, err := s.JS.Stream(t.Context(), streams.Events)
 		if err != nil {
@@ -254,6 +253,9 @@ func TestTheLogOfEventsIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Background(t, r.Run)
+	for range 10 { // in many entries
+		s.play(t, len(lives))
+	}
 	testenv.EventuallyNone(t, func() string {
 		if n := size(); n == 0 || n > bound {
 			return fmt.Sprintf("%d bytes", n)

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/retry"
 )
@@ -13,20 +14,22 @@ import (
 // retryDelay is the pause after a failure.
 const retryDelay = 500 * time.Millisecond
 
-// recordAll records a partition, and recalls what was recorded before this
-// term, until ctx ends. After a failure it goes back to the last position that
+// recordAll records all partitions, and recalls what was recorded before this
+// term, until ctx ends. After a failure it goes back to the last checkpoint that
 // this term wrote, not to one of another recorder: what is in between this
 // one has to know too, to remove it in time.
-func (s *Service) recordAll(ctx context.Context, p *partition, keep *retention) error {
-	start := s.startPatiently(ctx, p)
-	p.done.Store(start)
-	p.saved.Store(start)
+func (s *Service) recordAll(ctx context.Context, keep *retention) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.recall(ctx, p.number, start, keep) })
+	for i := range s.parts {
+		p := &s.parts[i]
+		p.start(s.startPatiently(ctx, p))
+		start := p.saved.Load()
+		g.Go(func() error { return s.recall(ctx, p.number, start, keep) })
+	}
 	g.Go(func() error {
 		for ctx.Err() == nil {
-			if err := s.session(ctx, p, keep); err != nil && ctx.Err() == nil {
-				s.log.WarnContext(ctx, "recording interrupted, trying again", "partition", p.number, "err", err)
+			if err := s.session(ctx, keep); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "recording interrupted, trying again", "err", err)
 				_ = retry.Sleep(ctx, retryDelay)
 			}
 		}
@@ -35,10 +38,14 @@ func (s *Service) recordAll(ctx context.Context, p *partition, keep *retention) 
 	return g.Wait()
 }
 
-// startPatiently is startAt when JetStream answers, or 0 at the end of ctx.
-func (s *Service) startPatiently(ctx context.Context, p *partition) uint64 {
+// startPatiently is the checkpoint of a partition when JetStream answers, or the zero
+// value at the end of ctx.
+func (s *Service) startPatiently(ctx context.Context, p *partition) events.Checkpoint {
 	for ctx.Err() == nil {
-		start, err := s.startAt(ctx, p)
+		start, err := s.events.Checkpoint(ctx, p.position())
+		if err == nil {
+			start, err = s.checked(ctx, p, start)
+		}
 		if err == nil {
 			return start
 		}
@@ -47,57 +54,79 @@ func (s *Service) startPatiently(ctx context.Context, p *partition) uint64 {
 			_ = retry.Sleep(ctx, retryDelay)
 		}
 	}
-	return 0
+	return events.Checkpoint{}
 }
 
-// startAt is where a term begins.
-func (s *Service) startAt(ctx context.Context, p *partition) (uint64, error) {
-	after, err := s.events.Position(ctx, p.position())
-	if err != nil {
-		return 0, err
-	}
-	return s.checked(ctx, p, after)
-}
-
-// checked is a position, or 0 if the store has gone back behind it, as a power
-// loss may make it: what was written since has the same sequences.
-func (s *Service) checked(ctx context.Context, p *partition, after uint64) (uint64, error) {
+// checked is a checkpoint, or the zero value if the store has gone back behind it, as
+// a power loss may make it: what was written since has the same sequences.
+func (s *Service) checked(ctx context.Context, p *partition, c events.Checkpoint) (events.Checkpoint, error) {
 	last, err := s.queue.LastChange(ctx, p.number)
 	if err != nil {
-		return 0, err
+		return events.Checkpoint{}, err
 	}
-	if after > last {
-		s.log.WarnContext(ctx, "there are fewer writes than were recorded, recording all", "partition", p.number, "position", after, "last", last)
-		return 0, nil
+	if c.Records > last {
+		s.log.WarnContext(ctx, "there are fewer writes than were recorded, recording all", "partition", p.number, "position", c.Records, "last", last)
+		return events.Checkpoint{}, nil
 	}
-	return after, nil
+	return c, nil
 }
 
-// session records from the last position on. It ends with an error, or with
-// nil at the end of ctx.
-func (s *Service) session(ctx context.Context, p *partition, keep *retention) error {
-	server := s.events.Server()
-	after, err := s.checked(ctx, p, p.saved.Load())
+// session records all partitions from their last checkpoints on. It ends with an
+// error, or with nil at the end of ctx.
+func (s *Service) session(ctx context.Context, keep *retention) error {
+	writers, err := s.open(ctx, keep)
 	if err != nil {
 		return err
 	}
-	p.saved.Store(after)
-	p.done.Store(after)
-	keep.dropAfter(p.number, after) // they are recorded again
-	w := &writer{s: s, p: p, keep: keep, server: server, known: newKnown()}
-	facts := make(chan queue.RecordChange, maxBatch)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		return s.queue.Changes(ctx, p.number, after, func(f queue.RecordChange) error {
-			f.Job.Output = nil // no event has it
-			select {
-			case facts <- f:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+	for _, w := range writers {
+		after, facts := w.p.saved.Load(), make(chan queue.RecordChange, maxBatch)
+		keep.dropAfter(w.p.number, after) // they are recorded again
+		g.Go(func() error {
+			return s.queue.Changes(ctx, w.p.number, after, func(f queue.RecordChange) error {
+				f.Job.Output = nil // no event has it
+				select {
+				case facts <- f:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
 		})
-	})
-	g.Go(func() error { return w.run(ctx, facts) })
+		g.Go(func() error { return w.run(ctx, facts) })
+	}
 	return g.Wait()
+}
+
+// open returns the writers of a session, which know what is in the log: what the
+// checkpoints say, and what was appended since.
+func (s *Service) open(ctx context.Context, keep *retention) ([]*writer, error) {
+	server := s.events.Server()
+	log, err := s.events.NewAppender(ctx)
+	if err != nil {
+		return nil, err
+	}
+	writers, from := make([]*writer, len(s.parts)), log.Last()+1
+	for i := range s.parts {
+		p := &s.parts[i]
+		start, err := s.checked(ctx, p, p.checkpoint)
+		if err != nil {
+			return nil, err
+		}
+		p.start(start)
+		w := &writer{s: s, p: p, keep: keep, server: server, log: log, told: toldUntil(start)}
+		if w.replayed, err = s.queue.LastChange(ctx, p.number); err != nil {
+			return nil, err
+		}
+		writers[i], from = w, min(from, start.Log+1)
+	}
+	err = s.events.Scan(ctx, from, func(entry events.Entry) bool {
+		for _, w := range writers {
+			if entry.Seq > w.p.checkpoint.Log && (entry.Partition == w.p.number || entry.Partition < 0) {
+				w.told.read(entry)
+			}
+		}
+		return true
+	})
+	return writers, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +24,12 @@ const (
 	// linger is how long a fact waits for others: a short job's start and end
 	// become one fact, and an fsync is shared.
 	linger = 25 * time.Millisecond
-	// positionInterval is the pause between two writes of the position.
-	positionInterval = 250 * time.Millisecond
+	// positionInterval is the pause between two checkpoints, positionPerAttempt what
+	// it is at least for each attempt that they have to name.
+	positionInterval, positionPerAttempt = 250 * time.Millisecond, 100 * time.Microsecond
+	// maxUnread is how many entries of other partitions may be behind the checkpoint of
+	// an idle one: the next session reads them, and until then they are not trimmed.
+	maxUnread = 4096
 	// maxConcurrentWebhooks bounds the webhooks announced side by side, maxConcurrentCopies those
 	// among them whose payloads have to be copied, of up to 20 MB each.
 	maxConcurrentWebhooks, maxConcurrentCopies = 16, 4
@@ -34,16 +40,19 @@ type writer struct {
 	s    *Service
 	p    *partition
 	keep *retention
-	// server is the one that acknowledged all since the position.
+	// server acknowledged all since the checkpoint.
 	server string
-	known  *known
+	log    *events.Appender
+	told   told
+	// replayed is the last write that may have been recorded before this session.
+	replayed uint64
 	// spare are ended attempts whose large inputs may go once their events are
 	// on the disk: until then their webhooks may have to be announced again.
 	spare []queue.RecordChange
 }
 
 func (w *writer) run(ctx context.Context, facts <-chan queue.RecordChange) error {
-	tick := time.NewTicker(positionInterval)
+	tick := time.NewTimer(positionInterval)
 	defer tick.Stop()
 	var batch []queue.RecordChange // its room serves for the next one too
 	for {
@@ -56,6 +65,7 @@ func (w *writer) run(ctx context.Context, facts <-chan queue.RecordChange) error
 			err = w.record(ctx, batch)
 		case <-tick.C:
 			err = w.savePosition(ctx)
+			tick.Reset(max(positionInterval, time.Duration(len(w.told))*positionPerAttempt))
 		}
 		if err != nil {
 			return err
@@ -97,29 +107,33 @@ func (w *writer) record(ctx context.Context, batch []queue.RecordChange) error {
 		return err
 	}
 	w.p.done.Store(last)
+	if last >= w.replayed {
+		w.replayed = math.MaxUint64
+		w.told.forgetEnds()
+	}
 	w.s.point(AfterEvents)
 	return nil
 }
 
-// recordAll announces the ends among the facts, so many at once, and appends the
-// events of all.
+// recordAll announces the ends among the facts that are not in the log, so many at
+// once, and appends the events of all.
 func (w *writer) recordAll(ctx context.Context, facts []queue.RecordChange, atOnce int) error {
 	if len(facts) == 0 {
 		return nil
 	}
-	if err := w.announce(ctx, facts, atOnce); err != nil {
+	missing, ends, err := w.missing(ctx, facts)
+	if err != nil {
+		return err
+	}
+	if err := w.announce(ctx, ends, atOnce); err != nil {
 		return err
 	}
 	w.s.point(AfterAnnounce)
-	var missing []events.Event
-	for _, f := range facts {
-		missing = append(missing, w.known.missing(f)...)
-	}
-	if err := w.s.events.Append(ctx, missing...); err != nil {
+	if err := w.log.Append(ctx, w.p.number, w.p.saved.Load(), missing...); err != nil {
 		return err
 	}
 	for _, f := range facts {
-		w.known.add(f)
+		w.told.add(f)
 		if f.Job.Status.Terminal() {
 			w.keep.add(f)
 		}
@@ -128,6 +142,47 @@ func (w *writer) recordAll(ctx context.Context, facts []queue.RecordChange, atOn
 		}
 	}
 	return nil
+}
+
+// missing lists the events of facts that are not in the log, and the facts whose end
+// is among them.
+func (w *writer) missing(ctx context.Context, facts []queue.RecordChange) (list []events.Event, ends []queue.RecordChange, err error) {
+	for _, f := range facts {
+		some, known := w.told.missing(f)
+		if !known && f.EndSeq <= w.p.done.Load() {
+			there, err := w.endIsThere(ctx, f)
+			if err != nil {
+				return nil, nil, err
+			}
+			if there {
+				some = nil
+			}
+		}
+		if list = append(list, some...); len(some) > 0 && over(some) {
+			ends = append(ends, f)
+		}
+	}
+	return list, ends, nil
+}
+
+// clockSlack is how much earlier than an end its entry may have been written, by
+// clocks that differ.
+const clockSlack = 2 * time.Second
+
+// endIsThere looks in the log for the end of an attempt whose ttl was changed
+// afterwards. The recorder need not have seen the end itself, which the change
+// replaced. Its entry is before those whose Entry.After has passed it.
+func (w *writer) endIsThere(ctx context.Context, f queue.RecordChange) (there bool, err error) {
+	err = w.s.events.ScanSince(ctx, f.Job.Endpoint, "", f.Job.Finished.Add(-clockSlack), func(entry events.Entry) bool {
+		if f.EndSeq > 0 && entry.Partition >= 0 && entry.After >= f.EndSeq {
+			return false
+		}
+		there = slices.ContainsFunc(entry.Events, func(e events.Event) bool {
+			return e.Job == f.Job.ID && e.Attempt == f.Job.Attempt && e.Status.Terminal()
+		})
+		return !there
+	})
+	return there, err
 }
 
 // byWeight sets aside the jobs of which an end has payloads that its webhook
@@ -171,10 +226,17 @@ func newest(batch []queue.RecordChange) []queue.RecordChange {
 func toAnnounce(f queue.RecordChange) bool { return f.Job.Webhook != "" && ended(f) }
 
 // announce queues the ends that a webhook asked for, before their events: an
-// end whose event is there was announced, and may have been delivered since.
-// It begins none any more once one has failed, but lets those that are under
-// way finish: the next try finds what they announced, and has less to do.
+// end whose event is there was announced, and may have been delivered since. So it
+// asks once more whether another recorder has appended meanwhile. It begins none any
+// more once one has failed, but lets those that are under way finish: the next try
+// finds what they announced, and has less to do.
 func (w *writer) announce(ctx context.Context, facts []queue.RecordChange, atOnce int) error {
+	if !slices.ContainsFunc(facts, toAnnounce) {
+		return nil
+	}
+	if err := w.log.Alone(ctx); err != nil {
+		return err
+	}
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	var failed atomic.Bool
@@ -186,7 +248,7 @@ func (w *writer) announce(ctx context.Context, facts []queue.RecordChange, atOnc
 			if failed.Load() {
 				return nil
 			}
-			err := w.announceOne(ctx, facts[i])
+			err := w.s.deliveries.Enqueue(ctx, facts[i])
 			if err != nil {
 				failed.Store(true)
 			}
@@ -196,22 +258,14 @@ func (w *writer) announce(ctx context.Context, facts []queue.RecordChange, atOnc
 	return g.Wait()
 }
 
-func (w *writer) announceOne(ctx context.Context, f queue.RecordChange) error {
-	list := eventsOf(f)
-	recorded, err := w.s.events.Has(ctx, list[len(list)-1])
-	if err != nil || recorded {
-		return err
-	}
-	return w.s.deliveries.Enqueue(ctx, f)
-}
-
-// savePosition remembers how far the events are on the disk, when what only
+// savePosition writes a checkpoint once the events are on the disk, and what only
 // they made needless is gone.
 func (w *writer) savePosition(ctx context.Context) error {
-	done := w.p.done.Load()
-	if done == w.p.saved.Load() {
+	c := events.Checkpoint{Records: w.p.done.Load(), Log: w.log.Last()}
+	if c.Records == w.p.saved.Load() && c.Log-w.p.checkpoint.Log < maxUnread {
 		return nil
 	}
+	c.Unfinished = w.told.checkpoint(w.s.queue.Now())
 	if err := w.durable(ctx, streams.Events); err != nil {
 		return err
 	}
@@ -221,10 +275,15 @@ func (w *writer) savePosition(ctx context.Context) error {
 		}
 	}
 	w.spare = nil
-	if err := w.s.events.SetPosition(ctx, w.p.position(), done); err != nil {
+	err := w.s.events.SetCheckpoint(ctx, w.p.position(), c)
+	if errors.Is(err, events.ErrTooLarge) { // the log behind the last checkpoint has them
+		c.Log, c.Unfinished = w.p.checkpoint.Log, w.p.checkpoint.Unfinished
+		err = w.s.events.SetCheckpoint(ctx, w.p.position(), c)
+	}
+	if err != nil {
 		return err
 	}
-	w.p.saved.Store(done)
+	w.p.save(c)
 	w.s.point(AfterPosition)
 	return nil
 }

@@ -1,20 +1,20 @@
 package events
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
 	"flightline/shared/job"
-	"flightline/shared/testenv"
 )
 
-func TestEachEventIsThereOnceAndInOrderWhoeverAppends(t *testing.T) {
+func TestEachEventIsThereOnceAndInOrderWithSeveralWriters(t *testing.T) {
 	t.Parallel()
 	const jobs, writers = 300, 4
 	b := newBus(t)
@@ -46,16 +46,80 @@ func TestEachEventIsThereOnceAndInOrderWhoeverAppends(t *testing.T) {
 	}
 }
 
-func TestWavesKeepTheOrderOfAJob(t *testing.T) {
+// One of two appenders writes, and the other one learns of it, at the first try.
+func TestAnAppenderThatWasOvertakenAppendsNoMore(t *testing.T) {
 	t.Parallel()
-	list := append(life("ep", "a"), life("ep", "b")[:2]...)
-	list = append(list, life("other", "a")[0])
-	var got []int
-	for _, wave := range waves(list) {
-		got = append(got, len(wave))
+	l := open(t, newBus(t))
+	first, err := l.NewAppender(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if want := []int{3, 2, 1, 1}; !cmp.Equal(got, want) {
-		t.Errorf("got waves of %v, want %v", got, want)
+	second, err := l.NewAppender(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmp.Or(first.Alone(t.Context()), first.Append(t.Context(), 0, 0, life("ep", "a")...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Alone(t.Context()); !errors.Is(err, ErrOvertaken) {
+		t.Errorf("got %v, want ErrOvertaken", err)
+	}
+	for range 2 {
+		if err := second.Append(t.Context(), 0, 0, life("ep", "b")...); !errors.Is(err, ErrOvertaken) {
+			t.Errorf("got %v, want ErrOvertaken", err)
+		}
+	}
+	if err := first.Append(t.Context(), 0, 0, life("ep", "c")...); err != nil {
+		t.Error(err)
+	}
+	if got := all(t, l); len(got) != 8 {
+		t.Errorf("got %d events, want 8", len(got))
+	}
+}
+
+// One entry of another process makes room for the second of an append whose first is
+// refused.
+func TestAnOvertakenAppendOfSeveralEntriesLeavesNone(t *testing.T) {
+	t.Parallel()
+	l := open(t, newBus(t))
+	a, err := l.NewAppender(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, l, life("ep", "a")...)
+	if err := a.Append(t.Context(), 0, 0, append(life("ep", "b"), life("another", "c")...)...); !errors.Is(err, ErrOvertaken) {
+		t.Errorf("got %v, want ErrOvertaken", err)
+	}
+	if got := all(t, l); len(got) != 4 {
+		t.Errorf("got %d events, want those of the other process alone, 4", len(got))
+	}
+}
+
+// Many large entries keep their order.
+func TestALargeAppendIsSplit(t *testing.T) {
+	t.Parallel()
+	const jobs, endpoints = 3000, 3
+	l := open(t, newBus(t))
+	var list []Event
+	for i := range jobs {
+		list = append(list, life(fmt.Sprintf("ep%d", i%endpoints), fmt.Sprintf("job-%04d", i))...)
+	}
+	mustAppend(t, l, list...)
+	next := map[string]int{}
+	_, want := byEndpoint(list)
+	got := all(t, l)
+	for i, e := range got {
+		if i > 0 && e.Seq <= got[i-1].Seq {
+			t.Fatalf("got sequence %d after %d", e.Seq, got[i-1].Seq)
+		}
+		if w := want[e.Endpoint][next[e.Endpoint]]; e.ID() != w.ID() {
+			t.Fatalf("got %s, want %s", e.ID(), w.ID())
+		}
+		next[e.Endpoint]++
+	}
+	last, err := l.lastEntry(t.Context())
+	if err != nil || len(got) != len(list) || last < 2*endpoints || last > jobs/20 {
+		t.Errorf("got %d events of %d in %d entries, %v", len(got), len(list), last, err)
 	}
 }
 
@@ -83,22 +147,26 @@ func TestAnAppendTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it m
 	}
 }
 
-func TestAppendDuringAnOutageMayBeRepeated(t *testing.T) {
+func TestAppendDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	b := newBus(t)
 	l := open(t, b)
-	if err := l.Append(t.Context(), life("ep", "a")[:2]...); err != nil {
+	a, err := l.NewAppender(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Append(t.Context(), 0, 0, life("ep", "a")[:2]...); err != nil {
 		t.Fatal(err)
 	}
 	b.Stop()
-	if err := l.Append(t.Context(), life("ep", "a")...); !errors.Is(err, bus.ErrUnavailable) {
+	if err := a.Append(t.Context(), 0, 0, life("ep", "a")[2:]...); !errors.Is(err, bus.ErrUnavailable) {
 		t.Errorf("got %v, want bus.ErrUnavailable", err)
 	}
-	if _, err := l.Last(t.Context(), "ep", "a"); !errors.Is(err, bus.ErrUnavailable) {
+	if _, err := l.Last(t.Context(), "ep", "a", time.Time{}); !errors.Is(err, bus.ErrUnavailable) {
 		t.Errorf("got %v, want bus.ErrUnavailable", err)
 	}
 	b.Start()
-	testenv.Eventually(t, "the events are appended", func() bool { return l.Append(t.Context(), life("ep", "a")...) == nil })
+	mustAppend(t, l, life("ep", "a")...)
 	if got := all(t, l); len(got) != 4 {
 		t.Errorf("got %d events, want 4", len(got))
 	}

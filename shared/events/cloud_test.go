@@ -62,14 +62,17 @@ func TestAConsumerReadsEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m, err := consumer.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := FromMsg(m)
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("got %d events, %v", len(got), err)
+	}
 	for i := range want {
-		m, err := consumer.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := FromMsg(m)
-		if err != nil || got.ID() != want[i].ID() || got.Seq != uint64(i+1) || got.Error != want[i].Error {
-			t.Errorf("got %+v, %v, want %s", got, err, want[i].ID())
+		if got[i].ID() != want[i].ID() || got[i].Seq != placed(1, i, len(want)) || got[i].Error != want[i].Error {
+			t.Errorf("got %+v, want %s", got[i], want[i].ID())
 		}
 	}
 }

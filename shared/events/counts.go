@@ -29,41 +29,51 @@ type Totals struct {
 // counts is the value under an endpoint in the bucket.
 type counts struct {
 	Totals
-	// Seq is that of the last event that changed the totals.
+	// Seq is that of the last entry of the log that changed the totals.
 	Seq uint64 `json:"seq"`
 	// Since is when an endpoint of this id was last deleted, in milliseconds:
 	// what happens to its jobs afterwards is not the next one's.
 	Since int64 `json:"since,omitempty"`
 }
 
-// with counts e, unless it is counted already.
-func (c counts) with(e Event) counts {
-	if e.Seq <= c.Seq || e.Submitted.UnixMilli() <= c.Since {
+// with counts the events of an entry, unless they are counted already.
+func (c counts) with(entry Entry) counts {
+	if entry.Seq <= c.Seq {
 		return c
 	}
 	before := c.Totals
-	switch e.Kind {
-	case Completed:
-		c.Completed++
-	case Failed:
-		c.Failed++
-	case Cancelled:
-		c.Cancelled++
-	case TimedOut:
-		c.TimedOut++
-	case Started:
-		if e.Run > 1 {
-			c.Retried++
-		}
-	case Queued:
-		if e.Attempt > 1 {
-			c.Retried++
+	for _, e := range entry.Events {
+		if e.Submitted.UnixMilli() > c.Since {
+			c.Totals = c.Totals.with(e)
 		}
 	}
 	if c.Totals != before {
-		c.Seq = e.Seq
+		c.Seq = entry.Seq
 	}
 	return c
+}
+
+// with counts an event.
+func (t Totals) with(e Event) Totals {
+	switch e.Kind {
+	case Completed:
+		t.Completed++
+	case Failed:
+		t.Failed++
+	case Cancelled:
+		t.Cancelled++
+	case TimedOut:
+		t.TimedOut++
+	case Started:
+		if e.Run > 1 {
+			t.Retried++
+		}
+	case Queued:
+		if e.Attempt > 1 {
+			t.Retried++
+		}
+	}
+	return t
 }
 
 // Totals returns what is counted for an endpoint, zero if nothing is. While a
@@ -146,7 +156,7 @@ func (l *Log) putCounts(ctx context.Context, endpoint string, k kept) (uint64, e
 const (
 	// countInterval is the pause between two writes of counts.
 	countInterval = 200 * time.Millisecond
-	// countsPosition is the key, among the positions, of the last event that
+	// countsPosition is the key, among the positions, of the last entry that
 	// all counts include.
 	countsPosition = "counts"
 	// maxKnownCounts bounds the counts that a fold remembers instead of reading them.
@@ -165,8 +175,8 @@ type Durable func(ctx context.Context, stream string) error
 func (l *Log) Count(ctx context.Context, durable Durable, each func(Event)) error {
 	f := &fold{l: l, durable: durable, each: each, known: map[string]kept{}}
 	for ctx.Err() == nil {
-		n, err := f.step(ctx)
-		if n == maxPage && err == nil {
+		full, err := f.step(ctx)
+		if full && err == nil {
 			continue
 		}
 		if err != nil && ctx.Err() == nil {
@@ -184,59 +194,63 @@ type fold struct {
 	durable Durable
 	each    func(Event)
 	known   map[string]kept // by endpoint; a guess, which compare-and-set checks
-	after   uint64          // the last event that is in all counts
+	after   uint64          // the last entry that is in all counts
 	placed  bool            // after has been read
 }
 
-// step counts the next events and returns how many there were.
-func (f *fold) step(ctx context.Context) (int, error) {
+// step counts the next entries. full: more follow.
+func (f *fold) step(ctx context.Context) (full bool, err error) {
 	if !f.placed {
 		after, err := f.l.Position(ctx, countsPosition)
 		if err != nil {
-			return 0, err
+			return false, err
 		}
 		f.after, f.placed = after, true
 	}
 	server := f.l.Server()
-	page, err := f.l.page(ctx, f.after)
-	if err != nil || len(page) == 0 {
-		return 0, err
+	page, err := f.l.read(ctx, reading{filter: anySubject, from: f.after + 1, most: maxEntries})
+	if err != nil || len(page.entries) == 0 {
+		return false, err
 	}
 	if f.durable != nil {
 		if err := f.durable(ctx, streams.Events); err != nil {
-			return 0, fmt.Errorf("wait for %s to be on the disk: %w", streams.Events, err)
+			return false, fmt.Errorf("wait for %s to be on the disk: %w", streams.Events, err)
 		}
 	}
 	if f.l.Server() != server {
-		return 0, fmt.Errorf("count events: %w: the server was restarted", bus.ErrUnavailable)
+		return false, fmt.Errorf("count events: %w: the server was restarted", bus.ErrUnavailable)
 	}
-	for endpoint, list := range byEndpoint(page) {
+	lists := map[string][]Entry{}
+	for _, entry := range page.entries {
+		lists[entry.Endpoint] = append(lists[entry.Endpoint], entry)
+	}
+	for endpoint, list := range lists {
 		if err := f.add(ctx, endpoint, list); err != nil {
-			return 0, err
+			return false, err
 		}
 	}
-	f.after = page[len(page)-1].Seq
+	f.after = page.next - 1
 	if err := f.l.SetPosition(ctx, countsPosition, f.after); err != nil {
-		return 0, err
+		return false, err
 	}
-	if f.each != nil {
-		for _, e := range page {
+	f.pass(page.entries)
+	return page.more, nil
+}
+
+// pass calls each for what is counted.
+func (f *fold) pass(entries []Entry) {
+	if f.each == nil {
+		return
+	}
+	for _, entry := range entries {
+		for _, e := range entry.Events {
 			f.each(e)
 		}
 	}
-	return len(page), nil
 }
 
-func byEndpoint(page []Event) map[string][]Event {
-	lists := map[string][]Event{}
-	for _, e := range page {
-		lists[e.Endpoint] = append(lists[e.Endpoint], e)
-	}
-	return lists
-}
-
-// add counts the events of one endpoint that its counts do not include yet.
-func (f *fold) add(ctx context.Context, endpoint string, list []Event) error {
+// add counts the entries of one endpoint that its counts do not include yet.
+func (f *fold) add(ctx context.Context, endpoint string, list []Entry) error {
 	for {
 		err := f.addOnce(ctx, endpoint, list)
 		if !errors.Is(err, errChanged) {
@@ -246,7 +260,7 @@ func (f *fold) add(ctx context.Context, endpoint string, list []Event) error {
 }
 
 // addOnce is add, or errChanged if somebody else counts as well.
-func (f *fold) addOnce(ctx context.Context, endpoint string, list []Event) (err error) {
+func (f *fold) addOnce(ctx context.Context, endpoint string, list []Entry) (err error) {
 	k, ok := f.known[endpoint]
 	if !ok {
 		if k, err = f.l.counts(ctx, endpoint); err != nil {
@@ -254,8 +268,8 @@ func (f *fold) addOnce(ctx context.Context, endpoint string, list []Event) (err 
 		}
 	}
 	before := k.value
-	for _, e := range list {
-		k.value = k.value.with(e)
+	for _, entry := range list {
+		k.value = k.value.with(entry)
 	}
 	if k.value != before {
 		if k.revision, err = f.l.putCounts(ctx, endpoint, k); err != nil {

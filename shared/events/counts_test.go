@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,17 +35,16 @@ func TestWhatCounts(t *testing.T) {
 		"of an endpoint that was gone": {Event{Kind: Completed, Submitted: at(500), Attempt: 1}, old.Totals, 10},
 	}
 	for name, tt := range tests {
-		if tt.e.Seq == 0 {
-			tt.e.Seq = 11
-		}
+		entry := Entry{Seq: cmp.Or(tt.e.Seq, 11)}
 		if tt.e.Submitted.IsZero() {
 			tt.e.Submitted = at(501)
 		}
-		got := old.with(tt.e)
+		entry.Events = []Event{tt.e}
+		got := old.with(entry)
 		if got.Totals != tt.want || got.Seq != tt.seq || got.Since != old.Since {
 			t.Errorf("%s: got %+v, want %+v at %d", name, got, tt.want, tt.seq)
 		}
-		if again := got.with(tt.e); again != got {
+		if again := got.with(entry); again != got {
 			t.Errorf("%s: counted twice: got %+v, want %+v", name, again, got)
 		}
 	}
@@ -185,12 +185,12 @@ func TestAnEndpointMadeAgainStartsFromZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantTotals(t, l, "ep", Totals{Failed: 1, Retried: 1})
-	if after, err := l.Position(t.Context(), countsPosition); err != nil || after > 12 {
+	if after, err := l.Position(t.Context(), countsPosition); err != nil || after > 2 {
 		t.Errorf("got position %d, %v", after, err)
 	}
 	testenv.Eventually(t, "all is counted", func() bool {
 		after, err := l.Position(t.Context(), countsPosition)
-		return err == nil && after == 12
+		return err == nil && after == 2
 	})
 	wantTotals(t, l, "ep", Totals{Failed: 1, Retried: 1})
 }

@@ -1,17 +1,11 @@
 package events
 
 import (
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"flightline/shared/job"
-	"flightline/streams"
 )
 
 // Kind is what happened; a token of the event's subject.
@@ -63,8 +57,8 @@ type Event struct {
 	// nobody remembers has the time of the event before it.
 	At time.Time
 
-	// Seq and Written are the event's place in EVENTS and when it got there.
-	// They are set on reading.
+	// Seq is the event's place in the log, later ones have greater ones (Cursor is
+	// its text); Written is when it got there. They are set on reading.
 	Seq     uint64
 	Written time.Time
 
@@ -85,79 +79,6 @@ type Event struct {
 
 // maxErrorBytes is how much of an error text an event keeps, in bytes.
 const maxErrorBytes = 1 << 10
-
-// wire is an event's JSON; the subject has the rest. Instants are Unix
-// milliseconds.
-type wire struct {
-	At          int64      `json:"at"`
-	Mode        job.Mode   `json:"mode"`
-	Class       job.Class  `json:"class"`
-	Status      job.Status `json:"status"`
-	Worker      string     `json:"worker,omitempty"`
-	Retries     int        `json:"retries,omitempty"`
-	Lost        int        `json:"lost,omitempty"`
-	Submitted   int64      `json:"submitted"`
-	Queued      int64      `json:"queued"`
-	Started     int64      `json:"started,omitempty"`
-	Finished    int64      `json:"finished,omitempty"`
-	Expires     int64      `json:"expires"`
-	RetainUntil int64      `json:"retainUntil,omitempty"`
-	Error       string     `json:"error,omitempty"`
-}
-
-// message encodes e. Its place must be empty.
-func (e Event) message() (*nats.Msg, error) {
-	body, err := json.Marshal(wire{
-		At: job.UnixMilli(e.At), Mode: e.Mode, Class: e.Class, Status: e.Status, Worker: e.Worker, Retries: e.Retries, Lost: e.Lost,
-		Submitted: job.UnixMilli(e.Submitted), Queued: job.UnixMilli(e.Queued), Started: job.UnixMilli(e.Started), Finished: job.UnixMilli(e.Finished),
-		Expires: job.UnixMilli(e.Expires), RetainUntil: job.UnixMilli(e.RetainUntil), Error: cut(e.Error),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode event %s of job %s: %w", e.Kind, e.Job, err)
-	}
-	return &nats.Msg{
-		Subject: streams.EventSubject(e.Endpoint, string(e.Kind), e.Job, e.Attempt, e.Run),
-		Header:  nats.Header{jetstream.ExpectedLastSubjSeqHeader: {"0"}},
-		Data:    body,
-	}, nil
-}
-
-// Check returns an error if m, a message of EVENTS as bus.BatchGet read it, is
-// no event.
-func Check(m *nats.Msg) error {
-	_, err := decode(m)
-	return err
-}
-
-// decode reads an event as a direct get brings it.
-func decode(m *nats.Msg) (Event, error) {
-	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
-	if err != nil {
-		return Event{}, fmt.Errorf("read event: sequence: %w", err)
-	}
-	written, err := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
-	if err != nil {
-		return Event{}, fmt.Errorf("read event %d: time: %w", seq, err)
-	}
-	return parse(m.Header.Get(jetstream.SubjectHeader), m.Data, seq, written)
-}
-
-func parse(subject string, body []byte, seq uint64, written time.Time) (Event, error) {
-	endpoint, kind, id, attempt, run, err := streams.ParseEvent(subject)
-	if err != nil {
-		return Event{}, fmt.Errorf("read event %d: %w", seq, err)
-	}
-	var w wire
-	if err := json.Unmarshal(body, &w); err != nil {
-		return Event{}, fmt.Errorf("read event %d: %w", seq, err)
-	}
-	return Event{
-		Kind: Kind(kind), Endpoint: endpoint, Job: id, Attempt: attempt, Run: run, At: job.FromUnixMilli(w.At), Seq: seq, Written: written,
-		Mode: w.Mode, Class: w.Class, Status: w.Status, Worker: w.Worker, Retries: w.Retries, Lost: w.Lost,
-		Submitted: job.FromUnixMilli(w.Submitted), Queued: job.FromUnixMilli(w.Queued), Started: job.FromUnixMilli(w.Started), Finished: job.FromUnixMilli(w.Finished),
-		Expires: job.FromUnixMilli(w.Expires), RetainUntil: job.FromUnixMilli(w.RetainUntil), Error: w.Error,
-	}, nil
-}
 
 // cut shortens an error text at a character boundary.
 func cut(text string) string {
@@ -198,8 +119,8 @@ type Cloud struct {
 	// Time is when it happened, in server time, RFC 3339.
 	Time            string `json:"time"`
 	DataContentType string `json:"datacontenttype"`
-	// Sequence is the event's place in the log, 20 digits (the CloudEvents
-	// extension of that name): later ones are greater, also as text.
+	// Sequence is Event.Seq, 20 digits (the CloudEvents extension of that name):
+	// later ones are greater, also as text.
 	Sequence string    `json:"sequence"`
 	Data     CloudData `json:"data"`
 }
@@ -273,15 +194,6 @@ func readableUntil(e Event) time.Time {
 	}
 	j := job.Job{RetainUntil: e.RetainUntil, Expires: e.Expires}
 	return j.GoneAt()
-}
-
-// FromMsg reads an event from a message that a consumer of EVENTS got.
-func FromMsg(m jetstream.Msg) (Event, error) {
-	meta, err := m.Metadata()
-	if err != nil {
-		return Event{}, fmt.Errorf("read event: %w", err)
-	}
-	return parse(m.Subject(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
 }
 
 // stamp is an instant with milliseconds, "" for the zero time.

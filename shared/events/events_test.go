@@ -86,7 +86,7 @@ func all(t *testing.T, l *Log) []Event {
 	t.Helper()
 	var list []Event
 	for after := uint64(0); ; after = list[len(list)-1].Seq {
-		page, err := l.page(t.Context(), after)
+		page, _, err := l.page(t.Context(), after)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestEventsComeBackAsTheyWere(t *testing.T) {
 	}
 	got := all(t, l)
 	for i := range got {
-		if got[i].Seq != uint64(i+1) || time.Since(got[i].Written) > patience {
+		if got[i].Seq != placed(1, i, len(want)) || time.Since(got[i].Written) > patience {
 			t.Errorf("event %d: got sequence %d, written %s", i, got[i].Seq, got[i].Written)
 		}
 		got[i].Seq, got[i].Written = 0, time.Time{}
@@ -115,21 +115,65 @@ func TestEventsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestTheWireFormOfAnEvent(t *testing.T) {
+func TestTheWireFormOfAnEntry(t *testing.T) {
 	t.Parallel()
-	list := life("ep", "a")
-	for i, want := range []string{
-		`events.ep.queued.a.1.0 {"at":1000,"mode":"async","class":"n","status":"IN_QUEUE","submitted":1000,"queued":1000,"expires":90000}`,
-		`events.ep.started.a.1.1 {"at":2000,"mode":"async","class":"n","status":"IN_PROGRESS","submitted":1000,"queued":1000,"started":2000,"expires":90000}`,
-		`events.ep.started.a.1.2 {"at":3000,"mode":"async","class":"n","status":"IN_PROGRESS","worker":"w","retries":1,"lost":1,"submitted":1000,"queued":1000,"started":3000,"expires":90000}`,
-		`events.ep.failed.a.1.2 {"at":4000,"mode":"async","class":"n","status":"FAILED","worker":"w","retries":1,"lost":1,"submitted":1000,"queued":1000,"started":3000,"finished":4000,"expires":90000,"retainUntil":9000,"error":"no"}`,
+	list := append(life("ep", "a"), life("ep", "b")[:1]...)
+	list[4].Attempt, list[4].Mode, list[4].Class, list[4].Queued = 2, job.Sync, job.LowPriority, at(1500)
+	got, err := entriesOf(list, 1, 7)
+	if err != nil || len(got) != 1 {
+		t.Fatalf("got %d messages, %v", len(got), err)
+	}
+	want := `events.ep.queued.started.-.failed.-.- {"partition":1,"after":7,"attempts":[` +
+		`{"job":"a","submitted":1000,"expires":89000,"events":[{"kind":"queued"},{"kind":"started","at":1000,"run":1},` +
+		`{"kind":"started","at":2000,"run":2,"worker":"w","retries":1,"lost":1},{"kind":"failed","at":3000,"retained":5000,"error":"no"}]},` +
+		`{"job":"b","attempt":2,"mode":"sync","class":"l","submitted":1000,"queued":500,"expires":89000,"events":[{"kind":"queued"}]}]}`
+	if text := got[0].Subject + " " + string(got[0].Data); text != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}
+
+// What an earlier version wrote is read, between entries too.
+func TestAnEventOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	l := open(t, b)
+	want := life("ep", "a")
+	for i, body := range []string{
+		`{"at":1000,"mode":"async","class":"n","status":"IN_QUEUE","submitted":1000,"queued":1000,"expires":90000}`,
+		`{"at":2000,"mode":"async","class":"n","status":"IN_PROGRESS","submitted":1000,"queued":1000,"started":2000,"expires":90000}`,
+		`{"at":3000,"mode":"async","class":"n","status":"IN_PROGRESS","worker":"w","retries":1,"lost":1,"submitted":1000,"queued":1000,"started":3000,"expires":90000}`,
+		`{"at":4000,"mode":"async","class":"n","status":"FAILED","worker":"w","retries":1,"lost":1,"submitted":1000,"queued":1000,"started":3000,"finished":4000,"expires":90000,"retainUntil":9000,"error":"no"}`,
 	} {
-		m, err := list[i].message()
-		if err != nil {
+		if _, err := b.JS.Publish(t.Context(), streams.EventSubject("ep", string(want[i].Kind), "a", 1, want[i].Run), []byte(body)); err != nil {
 			t.Fatal(err)
 		}
-		if got := m.Subject + " " + string(m.Data); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
+	}
+	mustAppend(t, l, life("ep", "b")...)
+	want = append(want, life("ep", "b")...)
+	got := all(t, l)
+	for i := range got {
+		got[i].Seq, got[i].Written = 0, time.Time{}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	page, next, err := l.Before(t.Context(), "ep", Past{Kinds: []Kind{Failed}, Most: 5})
+	if err != nil || len(page) != 2 || next != 0 || page[0].Job != "b" || page[1].Job != "a" {
+		t.Errorf("got %v, %d, %v, want both failures", ids(page), next, err)
+	}
+}
+
+func TestCursors(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]uint64{"0": endOf(0), "41": endOf(41), "41.4090": placed(41, 0, 6), "41.0": placed(41, 0, maxInEntry)} {
+		got, err := ParseCursor(text)
+		if err != nil || got != want || Cursor(got) != text {
+			t.Errorf("%s: got %d, %v, as text %s, want %d", text, got, err, Cursor(got), want)
+		}
+	}
+	for _, text := range []string{"", "x", "-1", "1.", "1.4096", "1.2.3", "4503599627370496", "1e3"} {
+		if got, err := ParseCursor(text); err == nil {
+			t.Errorf("%q: got %d, want an error", text, got)
 		}
 	}
 }
@@ -142,25 +186,19 @@ func TestALongErrorIsCutAtACharacter(t *testing.T) {
 	}
 }
 
-func TestLastAndHas(t *testing.T) {
+func TestLast(t *testing.T) {
 	t.Parallel()
 	l := open(t, newBus(t))
-	list := life("ep", "a")
-	if err := l.Append(t.Context(), append(list[:3:3], life("ep", "b")...)...); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := l.Last(t.Context(), "ep", "a"); err != nil || got.Kind != Started || got.Run != 2 || got.Worker != "w" {
+	mustAppend(t, l, append(life("ep", "a")[:3:3], life("ep", "b")...)...)
+	if got, err := l.Last(t.Context(), "ep", "a", time.Time{}); err != nil || got.Kind != Started || got.Run != 2 || got.Worker != "w" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if got, err := l.Last(t.Context(), "ep", "b"); err != nil || got.Kind != Failed || got.Written.IsZero() {
+	if got, err := l.Last(t.Context(), "ep", "b", time.Now().Add(-time.Hour)); err != nil || got.Kind != Failed || got.Written.IsZero() {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := l.Last(t.Context(), "ep", "c"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("got %v, want ErrNotFound", err)
-	}
-	for i, want := range []bool{true, true, true, false} {
-		if got, err := l.Has(t.Context(), list[i]); err != nil || got != want {
-			t.Errorf("event %d: got %t, %v; want %t", i, got, err, want)
+	for id, since := range map[job.ID]time.Time{"c": {}, "b": time.Now().Add(time.Hour)} {
+		if _, err := l.Last(t.Context(), "ep", id, since); !errors.Is(err, ErrNotFound) {
+			t.Errorf("got %v, want ErrNotFound", err)
 		}
 	}
 }
@@ -175,16 +213,16 @@ func TestFollowGoesOnAfterAnOutage(t *testing.T) {
 	got := make(chan Event, 16)
 	reader := open(t, b)
 	running(t, func(ctx context.Context) error {
-		return reader.Follow(ctx, 1, func(e Event) error { got <- e; return nil })
+		return reader.Follow(ctx, placed(1, 0, 4), func(e Event) error { got <- e; return nil })
 	})
 	for range 3 {
 		<-got
 	}
 	b.Stop()
 	b.Start()
-	testenv.Eventually(t, "the events are appended", func() bool { return l.Append(t.Context(), life("ep", "b")...) == nil })
-	for want := uint64(5); want <= 8; want++ {
-		if e := <-got; e.Seq != want || e.Job != "b" {
+	mustAppend(t, l, life("ep", "b")...)
+	for i := range 4 {
+		if e, want := <-got, placed(2, i, 4); e.Seq != want || e.Job != "b" {
 			t.Errorf("got %d of %s, want %d", e.Seq, e.Job, want)
 		}
 	}

@@ -39,14 +39,16 @@ func follow(ctx context.Context, nc *nats.Conn, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		e, err := events.FromMsg(m)
+		list, err := events.FromMsg(m)
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintln(out, e.Kind.Type(), e.Job, e.Attempt, e.Status); err != nil {
-			return err
+		for _, e := range list {
+			if _, err := fmt.Fprintln(out, e.Kind.Type(), e.Job, e.Attempt, e.Status); err != nil {
+				return err
+			}
 		}
-		if err := m.Ack(); err != nil { // until here, a crash brings the event again
+		if err := m.Ack(); err != nil { // until here, a crash brings the events again
 			return err
 		}
 	}
@@ -106,8 +108,10 @@ func TestTheExamplesDoWhatTheySay(t *testing.T) {
 		list = append(list, events.Event{Endpoint: "ep", Job: id, Attempt: 1, Kind: events.Completed, Run: 1, Status: job.Completed})
 		want += fmt.Sprintf("job.completed %s 1 COMPLETED\n", id)
 	}
-	if err := log.Append(t.Context(), list...); err != nil {
-		t.Fatal(err)
+	for _, e := range list { // each is an entry
+		if err := log.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var after uint64
 	for name, f := range map[string]func(context.Context, io.Writer) error{

@@ -3,7 +3,6 @@ package events
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,8 +18,8 @@ type Past struct {
 	Kinds []Kind
 	// Since leaves out what was written before. The zero time means nothing.
 	Since time.Time
-	// Before is where to go on: what the call before returned as next. 0 means
-	// the newest end.
+	// Before is where to go on: what the call before returned as next, or the
+	// sequence of an event. 0 means the newest end.
 	Before uint64
 	// Most bounds the number of events; at least 1.
 	Most int
@@ -34,25 +33,24 @@ type Past struct {
 func (l *Log) Before(ctx context.Context, endpoint string, p Past) (page []Event, next uint64, err error) {
 	p.Most = max(1, p.Most)
 	if p.Before == 0 {
-		last, err := l.lastSequence(ctx)
+		last, err := l.lastEntry(ctx)
 		if err != nil || last == 0 {
 			return nil, 0, err
 		}
-		p.Before = last + 1
+		p.Before = endOf(last) + 1
 	}
-	filters := []string{streams.EventFilter(endpoint, "", "")}
-	if len(p.Kinds) > 0 {
-		filters = filters[:0]
-		for _, kind := range p.Kinds {
-			filters = append(filters, streams.EventFilter(endpoint, string(kind), ""))
-		}
+	kinds := p.Kinds
+	if len(kinds) == 0 {
+		kinds = []Kind{""}
 	}
-	for _, filter := range filters {
-		some, until, err := l.walk(ctx, filter, p)
-		if err != nil {
-			return nil, 0, err
+	for _, kind := range kinds {
+		for _, filter := range streams.EntryFilters(endpoint, string(kind)) {
+			some, until, err := l.walk(ctx, filter, kind, p)
+			if err != nil {
+				return nil, 0, err
+			}
+			page, next = append(page, some...), max(next, until)
 		}
-		page, next = append(page, some...), max(next, until)
 	}
 	return newest(page, next, p.Most)
 }
@@ -69,56 +67,47 @@ func newest(page []Event, next uint64, most int) ([]Event, uint64, error) {
 	return page, next, nil
 }
 
-// walk reads the events of one filter backwards.
-func (l *Log) walk(ctx context.Context, filter string, p Past) ([]Event, uint64, error) {
+// maxWalkEntries is how many entries a walk reads at once, maxWalks how often.
+const maxWalkEntries, maxWalks = 16, 16
+
+// walk reads the events of a kind, "" for all, in the entries of one filter
+// backwards, until there are enough. next is 0 at the oldest entry.
+func (l *Log) walk(ctx context.Context, filter string, kind Kind, p Past) (some []Event, next uint64, err error) {
 	first, err := l.firstSince(ctx, filter, p.Since)
 	if err != nil || first == 0 {
 		return nil, 0, err
 	}
-	got, next, err := bus.Backwards(ctx, l.nc, bus.Back{
-		Stream: streams.Events, Filter: filter, First: first, Before: p.Before, Most: p.Most, Data: true,
-	})
-	if err != nil {
-		return nil, 0, away(ctx, "read events", err)
-	}
-	some := make([]Event, 0, len(got))
-	for _, m := range got {
-		e, err := decode(m)
+	next = p.Before
+	for range maxWalks {
+		got, before, err := bus.Backwards(ctx, l.nc, bus.Back{
+			Stream: streams.Events, Filter: filter, First: first, Before: (next-1)>>placeBits + 1, Most: min(p.Most, maxWalkEntries), Data: true,
+		})
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, away(ctx, "read events", err)
 		}
-		some = append(some, e)
+		for _, m := range got {
+			entry, err := decode(m)
+			if err != nil {
+				return nil, 0, err
+			}
+			some = append(some, entry.backwards(kind, p.Before)...)
+		}
+		if next = before << placeBits; next == 0 || len(some) >= p.Most {
+			break
+		}
 	}
 	return some, next, nil
 }
 
-// lastSequence is that of the last event of all; 0 if none exists.
-func (l *Log) lastSequence(ctx context.Context) (uint64, error) {
-	within, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	state, err := l.bus.StreamState(within, streams.Events)
-	if err != nil {
-		return 0, away(ctx, "look at "+streams.Events, err)
+// backwards lists an entry's events of a kind, "" for all, before a sequence, the last
+// one first.
+func (entry Entry) backwards(kind Kind, before uint64) (list []Event) {
+	for _, e := range slices.Backward(entry.Events) {
+		if e.Seq < before && (kind == "" || e.Kind == kind) {
+			list = append(list, e)
+		}
 	}
-	return state.LastSeq, nil
-}
-
-// firstSince is the sequence of the first event of the filter that was written
-// at or after since; 0 if none exists.
-func (l *Log) firstSince(ctx context.Context, filter string, since time.Time) (uint64, error) {
-	if since.IsZero() {
-		return 1, nil
-	}
-	within, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	m, err := l.bus.DirectSince(within, streams.Events, filter, since)
-	switch {
-	case errors.Is(err, bus.ErrNoMessage):
-		return 0, nil
-	case err != nil:
-		return 0, away(ctx, "read events", err)
-	}
-	return bus.Sequence(m), nil
+	return list
 }
 
 // tailKeeps is how many of the newest events a tail remembers; who is further
@@ -137,8 +126,8 @@ type Tail struct {
 	// placed means that reached and recent are right; they are not before the
 	// first look, nor after all watchers have left.
 	placed bool
-	// reached is the last event that may be passed on, recent those after from up to
-	// it.
+	// reached is the sequence of the last event that may be passed on, recent those
+	// after from up to it.
 	from, reached uint64
 	recent        []Event
 	news          chan struct{} // closed when there are some
@@ -162,8 +151,8 @@ func (t *Tail) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		n, err := t.step(ctx)
-		t.log.rest(ctx, "tell new events", n, err)
+		full, err := t.step(ctx)
+		t.log.rest(ctx, "tell new events", full, err)
 	}
 	return nil
 }
@@ -178,27 +167,26 @@ func (t *Tail) watched() bool {
 	return t.watchers > 0
 }
 
-// step reads the next events and returns how many there were.
-func (t *Tail) step(ctx context.Context) (int, error) {
+// step reads the next events. full: more follow.
+func (t *Tail) step(ctx context.Context) (full bool, err error) {
 	t.mu.Lock()
 	placed, after := t.placed, t.reached
 	t.mu.Unlock()
 	server := t.log.Server()
 	var page []Event
-	var err error
 	if placed {
-		page, err = t.log.page(ctx, after)
+		page, full, err = t.log.page(ctx, after)
 	} else {
 		after, err = t.log.lastSequence(ctx)
 	}
 	if err != nil || placed && len(page) == 0 {
-		return 0, err
+		return false, err
 	}
 	if err := t.safe(ctx, server); err != nil {
-		return 0, err
+		return false, err
 	}
 	t.add(after, page)
-	return len(page), nil
+	return full, nil
 }
 
 // safe returns once what was read from a server is on the disk. It returns
@@ -228,7 +216,7 @@ func (t *Tail) add(after uint64, page []Event) {
 	}
 	if over := len(t.recent) - tailKeeps; over > 0 {
 		t.from = t.recent[over-1].Seq
-		t.recent = append(make([]Event, 0, tailKeeps+maxPage), t.recent[over:]...)
+		t.recent = slices.Clone(t.recent[over:])
 	}
 	close(t.news)
 	t.news = make(chan struct{})

@@ -16,20 +16,24 @@ func TestTrimRemovesTheOldestThatAreCounted(t *testing.T) {
 		mustAppend(t, l, life("ep", fmt.Sprintf("job-%d", i))...)
 	}
 	before := all(t, l)
-	if removed, err := l.Trim(t.Context(), 1); removed != 0 || err != nil {
+	if removed, err := l.Trim(t.Context(), 1, 100); removed != 0 || err != nil {
 		t.Errorf("nothing is counted: got %d removed, %v", removed, err)
 	}
-	const counted = 50
+	const counted = 20
 	if err := l.SetPosition(t.Context(), countsPosition, counted); err != nil {
 		t.Fatal(err)
 	}
-	if removed, err := l.Trim(t.Context(), 1<<30); removed != 0 || err != nil {
+	if removed, err := l.Trim(t.Context(), 1<<30, 100); removed != 0 || err != nil {
 		t.Errorf("there is room: got %d removed, %v", removed, err)
 	}
-	if removed, err := l.Trim(t.Context(), 1); removed != counted || err != nil {
+	const kept = 11
+	if removed, err := l.Trim(t.Context(), 1, kept); removed != kept-1 || err != nil {
+		t.Errorf("got %d removed, %v, want the %d before what is to stay", removed, err, kept-1)
+	}
+	if removed, err := l.Trim(t.Context(), 1, 100); removed != counted-kept+1 || err != nil {
 		t.Errorf("got %d removed, %v, want the %d that are counted", removed, err, counted)
 	}
-	left := ids(before[counted:])
+	left := ids(before[4*counted:])
 	if diff := cmp.Diff(left, ids(all(t, l))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

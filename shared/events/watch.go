@@ -2,16 +2,12 @@ package events
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sort"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/job"
 	"flightline/shared/retry"
@@ -19,10 +15,10 @@ import (
 )
 
 const (
-	// maxWatchPage is how many events a watch returns at once.
+	// maxWatchPage is about how many events a watch returns at once.
 	maxWatchPage = 200
-	// lagPause is the wait for a replica that has not got what the leader has.
-	lagPause = 50 * time.Millisecond
+	// maxWatchEntries is how many entries a watch reads at once.
+	maxWatchEntries = 8
 )
 
 // Watching says what is watched.
@@ -41,8 +37,13 @@ type Watching struct {
 	After  uint64
 	Resume bool
 	Since  time.Time
-	// Once ends it with the last event that there is now.
-	Once bool
+	// NotBefore is an instant before which nothing of the kind was written, so that
+	// the log before it need not be read. The zero time means that it is unknown.
+	NotBefore time.Time
+	// Once ends it with the last event that there is now, or, if Attempt is set, with
+	// the end of that attempt of the Job.
+	Once    bool
+	Attempt int
 }
 
 // Watch passes each event to one watcher once, in the order of the log. It is for
@@ -53,6 +54,7 @@ type Watch struct {
 	filter string
 	after  uint64 // all up to it was passed on
 	until  uint64 // where a watch that is Once ends
+	ended  bool   // it has had the end of Watching.Attempt
 	close  func()
 }
 
@@ -60,10 +62,7 @@ type Watch struct {
 // disk: else a power loss could give the sequences before to other events, which
 // it would not tell. It returns bus.ErrUnavailable.
 func (t *Tail) Watch(ctx context.Context, w Watching) (*Watch, error) {
-	v := &Watch{t: t, w: w, filter: streams.EventFilter(w.Endpoint, "", w.Job), after: w.After}
-	if len(w.Kinds) == 1 {
-		v.filter = streams.EventFilter(w.Endpoint, string(w.Kinds[0]), w.Job)
-	}
+	v := &Watch{t: t, w: w, filter: streams.EntryFilters(w.Endpoint, "")[0]}
 	server := t.log.Server()
 	last, err := t.log.lastSequence(ctx)
 	if err == nil {
@@ -73,19 +72,35 @@ func (t *Tail) Watch(ctx context.Context, w Watching) (*Watch, error) {
 		return nil, err
 	}
 	v.until = last
-	if !w.Resume {
-		v.after = last
-		if !w.Since.IsZero() {
-			begin, err := v.before(ctx, last)
-			if err != nil {
-				return nil, err
-			}
-			v.after = min(begin, last)
-		}
+	if v.after, err = v.begin(ctx, last); err != nil {
+		return nil, err
 	}
 	t.enter()
 	v.close = sync.OnceFunc(t.leave)
 	return v, nil
+}
+
+// begin is the sequence behind which the watch begins; last is the log's end.
+func (v *Watch) begin(ctx context.Context, last uint64) (uint64, error) {
+	since := v.w.NotBefore
+	switch {
+	case v.w.Resume:
+	case v.w.Since.IsZero():
+		return last, nil
+	case v.w.Since.After(since):
+		since = v.w.Since
+	}
+	if since.IsZero() {
+		return v.w.After, nil
+	}
+	first, err := v.t.log.firstSince(ctx, v.filter, since)
+	switch {
+	case err != nil:
+		return 0, err
+	case first == 0:
+		return max(v.w.After, last), nil
+	}
+	return max(v.w.After, min(endOf(first-1), last)), nil
 }
 
 // Close ends the watch. Further calls do nothing.
@@ -95,28 +110,7 @@ func (v *Watch) Close() { v.close() }
 // that resumes there misses nothing.
 func (v *Watch) After() uint64 { return v.after }
 
-// before is the sequence before that of the first event written since, last if
-// none exists.
-func (v *Watch) before(ctx context.Context, last uint64) (uint64, error) {
-	for {
-		first, err := v.t.log.firstSince(ctx, v.filter, v.w.Since)
-		if err != nil || first > 0 {
-			return max(first, 1) - 1, err
-		}
-		newest, err := v.t.log.last(ctx, v.filter)
-		switch {
-		case errors.Is(err, ErrNotFound), err == nil && newest.Written.Before(v.w.Since):
-			return last, nil
-		case err != nil:
-			return 0, err
-		}
-		if err := retry.Sleep(ctx, lagPause); err != nil { // a replica answered that has not got it yet
-			return 0, away(ctx, "read events", err)
-		}
-	}
-}
-
-// Next returns the next events, some 200 at most, and waits for them. When ctx
+// Next returns the next events, not more than some entries have, and waits for them. When ctx
 // ends it returns none, and no error; at the end of a watch that is Once
 // io.EOF; and bus.ErrUnavailable, after which it may be called again.
 func (v *Watch) Next(ctx context.Context) ([]Event, error) {
@@ -132,6 +126,8 @@ func (v *Watch) Next(ctx context.Context) ([]Event, error) {
 			}
 		}
 		if len(some) > 0 {
+			last := some[len(some)-1]
+			v.ended = v.w.Attempt > 0 && last.Attempt >= v.w.Attempt && last.Status.Terminal()
 			return some, nil
 		}
 		if behind || v.over() {
@@ -146,7 +142,7 @@ func (v *Watch) Next(ctx context.Context) ([]Event, error) {
 }
 
 // over reports whether a watch that is Once has told all.
-func (v *Watch) over() bool { return v.w.Once && v.after >= v.until }
+func (v *Watch) over() bool { return v.w.Once && (v.ended || v.after >= v.until) }
 
 // recent takes what the tail remembers. behind says that it does not remember
 // all that there is up to reached.
@@ -172,34 +168,36 @@ func (v *Watch) recent() (some []Event, news <-chan struct{}, reached uint64, be
 	return some, t.news, 0, false
 }
 
-// catchUp reads the next page from the log itself, no further than reached,
+// catchUp reads the next entries from the log itself, no further than reached,
 // and moves on: to reached, if nothing comes before.
 func (v *Watch) catchUp(ctx context.Context, reached uint64) ([]Event, error) {
-	page, err := v.t.log.matching(ctx, v.filter, v.after, maxWatchPage)
+	r := reading{filter: v.filter, job: v.w.Job, from: entryAfter(v.after), most: maxWatchEntries}
+	if r.job != "" {
+		r.most = maxEntries // few of them are decoded
+	}
+	got, err := v.t.log.read(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	var some []Event
-	seen := v.after
-	for _, e := range page {
-		if e.Seq > reached {
-			break
-		}
-		if seen = e.Seq; v.wants(e) {
-			some = append(some, e)
+	for _, entry := range got.entries {
+		for _, e := range entry.Events {
+			if e.Seq > v.after && e.Seq <= reached && v.wants(e) {
+				some = append(some, e)
+			}
 		}
 	}
-	v.after = seen
-	if len(page) == maxWatchPage && page[maxWatchPage-1].Seq <= reached {
-		return some, nil
-	}
-	if len(page) == 0 || page[len(page)-1].Seq <= reached { // it is all, unless a replica lags
-		newest, err := v.t.log.last(ctx, v.filter)
+	if seen := endOf(got.next - 1); seen < reached {
+		v.after = max(v.after, seen)
+		if got.more {
+			return some, nil
+		}
+		newest, _, err := v.t.log.last(ctx, v.filter) // it is all, unless a replica lags
 		switch {
 		case errors.Is(err, ErrNotFound):
 		case err != nil:
 			return some, tolerate(err, len(some))
-		case newest.Seq > seen && seen < reached:
+		case newest >= got.next:
 			return some, tolerate(retry.Sleep(ctx, lagPause), len(some))
 		}
 	}
@@ -225,44 +223,4 @@ func (v *Watch) wants(e Event) bool {
 		return false
 	}
 	return !e.Submitted.Before(v.w.Submitted)
-}
-
-// Position returns how far the reader of that name had come when it last said
-// so, 0 if it never did. It returns bus.ErrUnavailable.
-func (l *Log) Position(ctx context.Context, name string) (uint64, error) {
-	kv, err := l.bucket(ctx, streams.BucketPositions)
-	if err != nil {
-		return 0, err
-	}
-	entry, err := kv.Get(ctx, name)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, away(ctx, "read position of "+name, err)
-	}
-	var seq uint64
-	if err := json.Unmarshal(entry.Value(), &seq); err != nil {
-		return 0, fmt.Errorf("read position of %s: %w", name, err)
-	}
-	return seq, nil
-}
-
-// SetPosition says that all up to seq is done. It needs no comparison: if two
-// readers of a name say so, both are right. It returns bus.ErrUnavailable.
-func (l *Log) SetPosition(ctx context.Context, name string, seq uint64) error {
-	kv, err := l.bucket(ctx, streams.BucketPositions)
-	if err != nil {
-		return err
-	}
-	data, err := json.Marshal(seq)
-	if err != nil {
-		return fmt.Errorf("write position of %s: %w", name, err)
-	}
-	within, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	if _, err := kv.Put(within, name, data); err != nil {
-		return away(ctx, "write position of "+name, err)
-	}
-	return nil
 }

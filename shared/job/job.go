@@ -3,6 +3,8 @@ package job
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -29,6 +31,18 @@ func (id ID) Valid() bool {
 		}
 	}
 	return len(id) > 0 && len(id) <= maxID
+}
+
+// Made is when the id was made up, by the clock of the process that took the job: a
+// UUID of version 7 says so. ok is false for another id.
+func (id ID) Made() (at time.Time, ok bool) {
+	const hyphen, version, length = 8, 14, 36
+	text := strings.TrimPrefix(string(id), SyncPrefix)
+	if len(text) != length || text[hyphen] != '-' || text[version] != '7' {
+		return time.Time{}, false
+	}
+	ms, err := strconv.ParseInt(text[:hyphen]+text[hyphen+1:version-1], 16, 64)
+	return time.UnixMilli(ms), err == nil
 }
 
 // Mode is how a job was submitted; it decides the retention.

@@ -33,8 +33,11 @@ type RecordChange struct {
 	// Starts are the starts of runs 1 to Job.Run of the attempt. The zero time
 	// stands for a run so long ago that the record has forgotten it.
 	Starts []time.Time
-	// Touch: the write moved no status, and counts nothing.
-	Touch bool
+	// Touch: the write moved no status, and counts nothing. EndSeq is the sequence of
+	// the write that ended the attempt before it; 0 if none did, or a version that
+	// did not say so wrote it.
+	Touch  bool
+	EndSeq uint64
 	// ExternalPayload: a payload is stored beside the record, and is copied when a
 	// webhook is enqueued.
 	ExternalPayload bool
@@ -106,7 +109,7 @@ func changeOf(p int, m jetstream.Msg) (RecordChange, error) {
 	if err != nil {
 		return RecordChange{}, err
 	}
-	return RecordChange{Job: r.Job, Partition: p, Seq: r.Seq, Written: meta.Timestamp, Starts: runStarts(r), Touch: m.Headers().Get(record.ChangeHeader) == record.Touch, ExternalPayload: r.ExternalPayload}, nil
+	return RecordChange{Job: r.Job, Partition: p, Seq: r.Seq, Written: meta.Timestamp, Starts: runStarts(r), Touch: m.Headers().Get(record.ChangeHeader) == record.Touch, EndSeq: r.EndSeq, ExternalPayload: r.ExternalPayload}, nil
 }
 
 // headOf reads what the header of a stored record says.

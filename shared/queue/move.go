@@ -42,8 +42,12 @@ func (q *Queue) move(ctx context.Context, at record.Location, from *record.Recor
 		change(&next)
 	}
 	next.RetainOnDisk = next.RetainOnDisk || next.Requeued || next.Detached
-	if next.Status.Terminal() && !from.Status.Terminal() {
+	switch {
+	case !next.Status.Terminal():
+	case !from.Status.Terminal():
 		finishAttempt(&next, now)
+	case next.EndSeq == 0:
+		next.EndSeq = from.Seq
 	}
 	seq, err := q.write(ctx, at, &next, by, now)
 	if err != nil {

@@ -70,6 +70,9 @@ type Record struct {
 	// Detached: the queue message may be removed before the job ends. So the holder
 	// writes its heartbeats to the record, and its silence is FAILED.
 	Detached bool
+	// EndSeq is the stream sequence of the write that ended the attempt, once another
+	// write followed it.
+	EndSeq uint64
 
 	// Input is the input if it is in the message, InputRef if it is beside it.
 	Input    []byte
@@ -133,7 +136,7 @@ func (r *Record) wire() wire {
 		Deadline: job.UnixMilli(r.Deadline), Expires: job.UnixMilli(r.Expires), RetainUntil: job.UnixMilli(r.RetainUntil),
 		Timeout: r.ExecutionTimeout.Milliseconds(), Keep: r.Retention.Milliseconds(), Lease: r.Lease.Milliseconds(),
 		QueueSeq: r.QueueSeq, QueueServer: r.QueueServer, QueueExpires: job.UnixMilli(r.QueueExpires), Ack: r.AckSubject, Holder: r.Holder, Changed: job.UnixMilli(r.Changed),
-		Requeued: r.Requeued, Detached: r.Detached, Begun: millis(r.StartTimes), Emitted: r.Emitted, Beside: r.ExternalPayload, Kept: r.RetainOnDisk,
+		Requeued: r.Requeued, Detached: r.Detached, EndSeq: r.EndSeq, Begun: millis(r.StartTimes), Emitted: r.Emitted, Beside: r.ExternalPayload, Kept: r.RetainOnDisk,
 		Confirm: r.AckTimeout.Milliseconds(), Astray: int64(r.Undelivered), Worker: r.Worker, Webhook: r.Webhook, Trace: r.Trace, Origin: r.Origin,
 		Input: int64(len(r.Input)), S3: int64(len(r.S3Config)), InRef: r.InputRef, OutRef: r.OutputRef,
 	}
@@ -209,7 +212,7 @@ func (w *wire) record(at Location, id job.ID, seq uint64) *Record {
 		},
 		Retention: time.Duration(w.Keep) * time.Millisecond, Lease: time.Duration(w.Lease) * time.Millisecond,
 		QueueSeq: w.QueueSeq, QueueServer: w.QueueServer, QueueExpires: job.FromUnixMilli(w.QueueExpires), AckSubject: w.Ack, Holder: w.Holder, Changed: job.FromUnixMilli(w.Changed),
-		Requeued: w.Requeued, Detached: w.Detached, StartTimes: instants(w.Begun), Emitted: w.Emitted, ExternalPayload: w.Beside, RetainOnDisk: w.Kept,
+		Requeued: w.Requeued, Detached: w.Detached, EndSeq: w.EndSeq, StartTimes: instants(w.Begun), Emitted: w.Emitted, ExternalPayload: w.Beside, RetainOnDisk: w.Kept,
 		AckTimeout: time.Duration(w.Confirm) * time.Millisecond, Undelivered: int(w.Astray), InputRef: w.InRef, OutputRef: w.OutRef, Seq: seq,
 		InlineOutput: w.Said,
 	}

@@ -43,6 +43,7 @@ type wire struct {
 	Changed      int64      `json:"changed"`
 	Requeued     bool       `json:"requeued,omitempty"`
 	Detached     bool       `json:"detached,omitempty"`
+	EndSeq       uint64     `json:"endSeq,omitempty"`
 	Begun        []int64    `json:"begun,omitempty"`
 	Emitted      bool       `json:"emitted,omitempty"`
 	Beside       bool       `json:"beside,omitempty"`
@@ -104,6 +105,7 @@ var fields = []field{
 	{key: "changed", always: true, number: func(w *wire) *int64 { return &w.Changed }},
 	{key: "requeued", flag: func(w *wire) *bool { return &w.Requeued }},
 	{key: "detached", flag: func(w *wire) *bool { return &w.Detached }},
+	{key: "endSeq", seq: func(w *wire) *uint64 { return &w.EndSeq }},
 	{key: "begun", other: func(w *wire) any {
 		if len(w.Begun) == 0 {
 			return nil

@@ -1,0 +1,163 @@
+package events
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// Checkpoint says how far the writes of a partition's records are in the log, and
+// what of it an appender has to know. The zero value knows nothing: all
+// of the log has to be read.
+type Checkpoint struct {
+	// Records is the last write whose events are in the log, on the disk.
+	Records uint64
+	// Log is the log's last entry at that time.
+	Log uint64
+	// Unfinished are the attempts that have events in the log up to there and may get
+	// more, and those whose end is in the log but was written after Records.
+	Unfinished []Recorded
+}
+
+// Recorded is how much of an attempt is in the log.
+type Recorded struct {
+	Endpoint string    `json:"endpoint"`
+	Job      job.ID    `json:"job"`
+	Attempt  int       `json:"attempt"`
+	Events   int       `json:"events"` // how many
+	Over     bool      `json:"over,omitempty"`
+	Expires  time.Time `json:"expires"`
+}
+
+// wireCheckpoint is its JSON. Unfinished is compressed, as ids take most of it and a
+// message of the bus has an end: some 30 bytes an attempt.
+type wireCheckpoint struct {
+	Records    uint64 `json:"records"`
+	Log        uint64 `json:"log"`
+	Unfinished []byte `json:"unfinished,omitempty"`
+}
+
+// Checkpoint returns the checkpoint of that name, or the zero value. Of one
+// that a version before docs/adr/0057 wrote it has Records alone. It returns
+// bus.ErrUnavailable.
+func (l *Log) Checkpoint(ctx context.Context, name string) (Checkpoint, error) {
+	data, err := l.positionValue(ctx, name)
+	if err != nil || data == nil {
+		return Checkpoint{}, err
+	}
+	c, err := parseCheckpoint(data)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("read position of %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// ErrTooLarge means that a checkpoint has more unfinished attempts than a message of
+// the bus takes, some 30,000 of them in 1 MB.
+var ErrTooLarge = errors.New("events: a checkpoint is larger than a message may be")
+
+// SetCheckpoint stores a checkpoint. It needs no comparison: if two appenders say
+// how far they have come, both are right. It returns ErrTooLarge or
+// bus.ErrUnavailable.
+func (l *Log) SetCheckpoint(ctx context.Context, name string, c Checkpoint) error {
+	w := wireCheckpoint{Records: c.Records, Log: c.Log}
+	if len(c.Unfinished) > 0 {
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		if err := errors.Join(json.NewEncoder(z).Encode(c.Unfinished), z.Close()); err != nil {
+			return fmt.Errorf("write position of %s: %w", name, err)
+		}
+		w.Unfinished = packed.Bytes()
+	}
+	return l.setPositionValue(ctx, name, w)
+}
+
+// maxUnfinishedBytes bounds what a checkpoint is unpacked to.
+const maxUnfinishedBytes = 256 << 20
+
+func parseCheckpoint(data []byte) (c Checkpoint, err error) {
+	if json.Unmarshal(data, &c.Records) == nil {
+		return c, nil
+	}
+	var w wireCheckpoint
+	if err := json.Unmarshal(data, &w); err != nil {
+		return c, err
+	}
+	c.Records, c.Log = w.Records, w.Log
+	if len(w.Unfinished) == 0 {
+		return c, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(w.Unfinished))
+	if err != nil {
+		return c, err
+	}
+	return c, json.NewDecoder(io.LimitReader(z, maxUnfinishedBytes)).Decode(&c.Unfinished)
+}
+
+// Position returns how far the reader of that name had come when it last said
+// so, 0 if it never did. It returns bus.ErrUnavailable.
+func (l *Log) Position(ctx context.Context, name string) (uint64, error) {
+	data, err := l.positionValue(ctx, name)
+	if err != nil || data == nil {
+		return 0, err
+	}
+	var seq uint64
+	if err := json.Unmarshal(data, &seq); err != nil {
+		return 0, fmt.Errorf("read position of %s: %w", name, err)
+	}
+	return seq, nil
+}
+
+// SetPosition says that all up to seq is done. It needs no comparison: if two
+// readers of a name say so, both are right. It returns bus.ErrUnavailable.
+func (l *Log) SetPosition(ctx context.Context, name string, seq uint64) error {
+	return l.setPositionValue(ctx, name, seq)
+}
+
+// positionValue is the JSON of a position, nil if it was never set.
+func (l *Log) positionValue(ctx context.Context, name string) ([]byte, error) {
+	kv, err := l.bucket(ctx, streams.BucketPositions)
+	if err != nil {
+		return nil, err
+	}
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	entry, err := kv.Get(within, name)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, away(ctx, "read position of "+name, err)
+	}
+	return entry.Value(), nil
+}
+
+func (l *Log) setPositionValue(ctx context.Context, name string, value any) error {
+	kv, err := l.bucket(ctx, streams.BucketPositions)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("write position of %s: %w", name, err)
+	}
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if _, err := kv.Put(within, name, data); errors.Is(err, nats.ErrMaxPayload) {
+		return fmt.Errorf("write position of %s: %w: %d bytes", name, ErrTooLarge, len(data))
+	} else if err != nil {
+		return away(ctx, "write position of "+name, err)
+	}
+	return nil
+}

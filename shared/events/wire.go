@@ -1,0 +1,300 @@
+package events
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+const (
+	// maxEntryBytes is about how large an entry gets, an attempt with many runs
+	// aside.
+	maxEntryBytes = 64 << 10
+	// maxInLine bounds the events of an attempt that are written together.
+	maxInLine = 512
+)
+
+// wireEntry is an entry's JSON. The endpoint is in the subject.
+type wireEntry struct {
+	Partition int               `json:"partition"`
+	After     uint64            `json:"after"`
+	Attempts  []json.RawMessage `json:"attempts"`
+}
+
+// wireAttempt has events of one attempt that follow each other. Instants are
+// milliseconds since Submitted, which are Unix milliseconds.
+type wireAttempt struct {
+	Job       job.ID      `json:"job"`
+	Attempt   int         `json:"attempt,omitempty"` // 0: the first
+	Mode      job.Mode    `json:"mode,omitempty"`    // "": async
+	Class     job.Class   `json:"class,omitempty"`   // "": n
+	Submitted int64       `json:"submitted"`
+	Queued    int64       `json:"queued,omitempty"`
+	Expires   int64       `json:"expires"`
+	Events    []wireEvent `json:"events"`
+}
+
+// wireEvent is one event. Run, Worker, Retries, Lost and Started are those of the
+// event before it in the attempt unless they are there; Started of a started event is
+// its At.
+type wireEvent struct {
+	Kind    Kind   `json:"kind"`
+	At      int64  `json:"at,omitempty"`
+	Run     int    `json:"run,omitempty"`
+	Worker  string `json:"worker,omitempty"`
+	Retries int    `json:"retries,omitempty"`
+	Lost    int    `json:"lost,omitempty"`
+	Started *int64 `json:"started,omitempty"`
+	// Retained is how long after At the result can be read.
+	Retained *int64 `json:"retained,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+// attemptOf is what e says of its attempt.
+func attemptOf(e Event) wireAttempt {
+	a := wireAttempt{Job: e.Job, Attempt: e.Attempt, Mode: e.Mode, Class: e.Class, Submitted: job.UnixMilli(e.Submitted)}
+	a.Queued, a.Expires = job.UnixMilli(e.Queued)-a.Submitted, job.UnixMilli(e.Expires)-a.Submitted
+	if a.Attempt == 1 {
+		a.Attempt = 0
+	}
+	if a.Mode == job.Async {
+		a.Mode = ""
+	}
+	if a.Class == job.Normal {
+		a.Class = ""
+	}
+	return a
+}
+
+// follows reports whether e can be written behind another event of the attempt:
+// nothing that is inherited has become zero.
+func follows(before, e Event) bool {
+	return before.Job == e.Job && before.Attempt == e.Attempt && before.Mode == e.Mode && before.Class == e.Class &&
+		before.Submitted.Equal(e.Submitted) && before.Queued.Equal(e.Queued) && before.Expires.Equal(e.Expires) &&
+		inherits(before.Run, e.Run) && inherits(before.Worker, e.Worker) && inherits(before.Retries, e.Retries) &&
+		inherits(before.Lost, e.Lost) && inherits(job.UnixMilli(before.Started), job.UnixMilli(e.Started))
+}
+
+func inherits[T comparable](before, now T) bool {
+	var zero T
+	return before == zero || now != zero
+}
+
+// eventBehind is e as it is written behind another event of its attempt.
+func eventBehind(before, e Event) wireEvent {
+	since := func(t, base time.Time) *int64 {
+		ms := job.UnixMilli(t) - job.UnixMilli(base)
+		return &ms
+	}
+	w := wireEvent{Kind: e.Kind, At: *since(e.At, e.Submitted), Error: cut(e.Error)}
+	if e.Run != before.Run {
+		w.Run = e.Run
+	}
+	if e.Worker != before.Worker {
+		w.Worker = e.Worker
+	}
+	if e.Retries != before.Retries {
+		w.Retries = e.Retries
+	}
+	if e.Lost != before.Lost {
+		w.Lost = e.Lost
+	}
+	started := before.Started
+	if e.Kind == Started {
+		started = e.At
+	}
+	if !e.Started.Equal(started) {
+		w.Started = since(e.Started, e.Submitted)
+	}
+	if !e.RetainUntil.IsZero() {
+		w.Retained = since(e.RetainUntil, e.At)
+	}
+	return w
+}
+
+// line is the JSON of events of one attempt, and which of them it has.
+type line struct {
+	text   json.RawMessage
+	events []Event
+}
+
+// linesOf writes a list of one endpoint's events.
+func linesOf(list []Event) ([]line, error) {
+	var lines []line
+	for len(list) > 0 {
+		n := 1
+		for n < min(len(list), maxInLine) && follows(list[n-1], list[n]) {
+			n++
+		}
+		a, before := attemptOf(list[0]), Event{}
+		for _, e := range list[:n] {
+			a.Events = append(a.Events, eventBehind(before, e))
+			before = e
+		}
+		text, err := json.Marshal(a)
+		if err != nil {
+			return nil, fmt.Errorf("encode events of job %s: %w", list[0].Job, err)
+		}
+		lines, list = append(lines, line{text, list[:n]}), list[n:]
+	}
+	return lines, nil
+}
+
+// entriesOf writes events of one endpoint as messages of the log.
+func entriesOf(list []Event, partition int, after uint64) ([]*nats.Msg, error) {
+	lines, err := linesOf(list)
+	if err != nil {
+		return nil, err
+	}
+	var messages []*nats.Msg
+	for len(lines) > 0 {
+		n, size, events := 0, 0, 0
+		for n < len(lines) && (n == 0 || size+len(lines[n].text) <= maxEntryBytes && events+len(lines[n].events) <= maxInEntry) {
+			size, events = size+len(lines[n].text), events+len(lines[n].events)
+			n++
+		}
+		w, kinds := wireEntry{Partition: partition, After: after}, map[string]bool{}
+		for _, l := range lines[:n] {
+			w.Attempts = append(w.Attempts, l.text)
+			for _, e := range l.events {
+				kinds[string(e.Kind)] = true
+			}
+		}
+		body, err := json.Marshal(w)
+		if err != nil {
+			return nil, fmt.Errorf("encode events of %s: %w", list[0].Endpoint, err)
+		}
+		subject := streams.EntrySubject(list[0].Endpoint, func(kind string) bool { return kinds[kind] })
+		messages, lines = append(messages, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: body}), lines[n:]
+	}
+	return messages, nil
+}
+
+func parseEntry(subject string, body []byte) (Entry, error) {
+	endpoint, err := streams.ParseEntry(subject)
+	if err != nil {
+		return Entry{}, err
+	}
+	var w struct {
+		Partition int           `json:"partition"`
+		After     uint64        `json:"after"`
+		Attempts  []wireAttempt `json:"attempts"`
+	}
+	if err := json.Unmarshal(body, &w); err != nil {
+		return Entry{}, err
+	}
+	entry := Entry{Endpoint: endpoint, Partition: w.Partition, After: w.After}
+	for _, a := range w.Attempts {
+		entry.Events = append(entry.Events, a.list(endpoint)...)
+	}
+	if n := len(entry.Events); n == 0 || n > maxInEntry {
+		return Entry{}, fmt.Errorf("the entry has %d events, not 1 to %d", n, maxInEntry)
+	}
+	return entry, nil
+}
+
+// list are the events of an attempt.
+func (a wireAttempt) list(endpoint string) []Event {
+	since := func(ms int64) time.Time { return job.FromUnixMilli(a.Submitted + ms) }
+	e := Event{
+		Endpoint: endpoint, Job: a.Job, Attempt: max(1, a.Attempt), Mode: job.Async, Class: job.Normal,
+		Submitted: job.FromUnixMilli(a.Submitted), Queued: since(a.Queued), Expires: since(a.Expires),
+	}
+	if a.Mode != "" {
+		e.Mode = a.Mode
+	}
+	if a.Class != "" {
+		e.Class = a.Class
+	}
+	list := make([]Event, 0, len(a.Events))
+	for _, w := range a.Events {
+		e.Kind, e.At, e.Error, e.Status = w.Kind, since(w.At), w.Error, w.Kind.status()
+		e.Finished, e.RetainUntil = time.Time{}, time.Time{}
+		if e.Status.Terminal() {
+			e.Finished = e.At
+		}
+		if w.Retained != nil {
+			e.RetainUntil = since(w.At + *w.Retained)
+		}
+		if w.Run != 0 {
+			e.Run = w.Run
+		}
+		if w.Worker != "" {
+			e.Worker = w.Worker
+		}
+		if w.Retries != 0 {
+			e.Retries = w.Retries
+		}
+		if w.Lost != 0 {
+			e.Lost = w.Lost
+		}
+		switch {
+		case w.Started != nil:
+			e.Started = since(*w.Started)
+		case w.Kind == Started:
+			e.Started = e.At
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// status is the one that an event of the kind leads to, "" of an unknown kind.
+func (k Kind) status() job.Status {
+	switch k {
+	case Queued:
+		return job.InQueue
+	case Started:
+		return job.InProgress
+	case Completed:
+		return job.Completed
+	case Failed:
+		return job.Failed
+	case Cancelled:
+		return job.Cancelled
+	case TimedOut:
+		return job.TimedOut
+	}
+	return ""
+}
+
+// wireSingle is the JSON of one event as a version before docs/adr/0057 wrote it;
+// the subject has the rest. Instants are Unix milliseconds.
+type wireSingle struct {
+	At          int64      `json:"at"`
+	Mode        job.Mode   `json:"mode"`
+	Class       job.Class  `json:"class"`
+	Status      job.Status `json:"status"`
+	Worker      string     `json:"worker"`
+	Retries     int        `json:"retries"`
+	Lost        int        `json:"lost"`
+	Submitted   int64      `json:"submitted"`
+	Queued      int64      `json:"queued"`
+	Started     int64      `json:"started"`
+	Finished    int64      `json:"finished"`
+	Expires     int64      `json:"expires"`
+	RetainUntil int64      `json:"retainUntil"`
+	Error       string     `json:"error"`
+}
+
+func parseSingle(subject string, body []byte) (Entry, error) {
+	endpoint, kind, id, attempt, run, err := streams.ParseEvent(subject)
+	if err != nil {
+		return Entry{}, err
+	}
+	var w wireSingle
+	if err := json.Unmarshal(body, &w); err != nil {
+		return Entry{}, err
+	}
+	return Entry{Endpoint: endpoint, Partition: -1, Events: []Event{{
+		Kind: Kind(kind), Endpoint: endpoint, Job: id, Attempt: attempt, Run: run, At: job.FromUnixMilli(w.At),
+		Mode: w.Mode, Class: w.Class, Status: w.Status, Worker: w.Worker, Retries: w.Retries, Lost: w.Lost,
+		Submitted: job.FromUnixMilli(w.Submitted), Queued: job.FromUnixMilli(w.Queued), Started: job.FromUnixMilli(w.Started), Finished: job.FromUnixMilli(w.Finished),
+		Expires: job.FromUnixMilli(w.Expires), RetainUntil: job.FromUnixMilli(w.RetainUntil), Error: w.Error,
+	}}}, nil
+}
