@@ -188,7 +188,9 @@ func (s *history) findGaps() {
 func (v *evidence) causes(s *history) []violation {
 	var found []violation
 	for i, w := range s.writes {
-		lostOne := w.Status == failed && s.began(w) && w.Lost > s.lostBefore(i)
+		last := s.writeBefore(i)
+		// A failure that is the first write seen of its run has the losses of runs before.
+		lostOne := w.Status == failed && s.began(w) && w.Run == last.Run && w.Lost > last.Lost
 		if (w.Status != inProgress || !s.began(w) || w.Run < 2) && !lostOne {
 			continue
 		}
@@ -196,7 +198,7 @@ func (v *evidence) causes(s *history) []violation {
 		if lostOne {
 			before = w.Run
 		}
-		if why := v.cause(s, w, before); why == "" || why == "gave back" && w.Lost > s.lostBefore(i) {
+		if why := v.cause(s, w, before); why == "" || why == "gave back" && w.Lost > last.Lost {
 			found = append(found, violation{"no run without cause", s.id, fmt.Sprintf(
 				"attempt %d: %s as run %d with %d lost at %s, but run %d %s", w.attempt, w.Status, w.Run, w.Lost, w.at.Format("05.000"), before, orNothing(why))})
 		}
@@ -216,15 +218,15 @@ func orNothing(why string) string {
 	return why
 }
 
-// lostBefore is the number of lost workers in the write before the i-th, of
-// the same attempt.
-func (s *history) lostBefore(i int) int {
+// writeBefore is the write before the i-th, of the same attempt; the zero value if
+// none was seen.
+func (s *history) writeBefore(i int) write {
 	for j := i - 1; j >= 0; j-- {
 		if s.writes[j].attempt == s.writes[i].attempt {
-			return s.writes[j].Lost
+			return s.writes[j]
 		}
 	}
-	return 0
+	return write{}
 }
 
 // cause is why the run was over when w was written, "" if it was not.
