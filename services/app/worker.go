@@ -26,6 +26,9 @@ import (
 // WorkConfig are the settings of `flightline worker`.
 type WorkConfig struct {
 	URL         string        `flag:"url" env:"FLIGHTLINE_WORKER_URL" help:"http or https address to which each job is POSTed, instead of a command"`
+	Upstream    string        `flag:"openai-upstream" env:"FLIGHTLINE_WORKER_OPENAI_UPSTREAM" help:"http or https address of a server that speaks OpenAI's API, like vLLM, SGLang, llama.cpp or Ollama, to which the jobs of the OpenAI route are passed on; with a command, that starts the server"`
+	Health      string        `flag:"upstream-health" env:"FLIGHTLINE_WORKER_UPSTREAM_HEALTH" help:"path that the server answers with 2xx while it is ready; /health by default, and /v1/models where that is 404"`
+	UpstreamKey string        `flag:"upstream-key" env:"FLIGHTLINE_WORKER_UPSTREAM_KEY" secret:"yes" help:"API key for the server"`
 	Concurrency int           `flag:"concurrency" env:"FLIGHTLINE_WORKER_CONCURRENCY" envDefault:"1" help:"jobs to run at once"`
 	Grace       time.Duration `flag:"grace" env:"FLIGHTLINE_WORKER_GRACE" envDefault:"10s" help:"how long running jobs may go on after SIGTERM; then they are given back"`
 	ID          string        `flag:"id" env:"FLIGHTLINE_WORKER_ID" help:"id of this worker, as of its pod; RUNPOD_POD_ID where a driver started it for this endpoint, else a random one"`
@@ -39,16 +42,20 @@ type WorkConfig struct {
 func WorkerCommand(environment map[string]string, version string) *cobra.Command {
 	cfg := new(WorkConfig)
 	c := &cobra.Command{
-		Use: "worker ENDPOINT -- COMMAND...", Short: "Run an endpoint's jobs by a command or a local HTTP server",
+		Use: "worker ENDPOINT -- COMMAND...", Short: "Run an endpoint's jobs by a command, an HTTP server or a model server",
 		Long: "Run an endpoint's jobs by a command, started for each job, or by an HTTP server\n" +
 			"on this machine.\n\n" +
 			"The job comes as one JSON document on standard input, or as the body of a POST.\n" +
 			"The last line of output, a JSON document, is the job's output; lines of JSON\n" +
 			"before it are chunks of its stream. If no line is JSON, the text is the output. A\n" +
 			"command that exits with another code than 0 fails the job with the end of its\n" +
-			"standard error.",
+			"standard error.\n\n" +
+			"With --openai-upstream, the jobs of /v2/ENDPOINT/openai/v1/… are passed on to a\n" +
+			"server that speaks OpenAI's API, while it is ready. A command after -- starts that\n" +
+			"server, and ends with the worker.",
 		Example: "  flightline worker upper -- jq -c '{text: .input.text | ascii_upcase}'\n" +
-			"  flightline worker upper --url http://127.0.0.1:9000/run --concurrency 4",
+			"  flightline worker upper --url http://127.0.0.1:9000/run --concurrency 4\n" +
+			"  flightline worker chat --openai-upstream http://127.0.0.1:11434 --concurrency 8",
 		Args: cobra.MinimumNArgs(1),
 	}
 	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
@@ -86,6 +93,7 @@ func work(ctx context.Context, cfg WorkConfig, id string, command, env []string,
 			OnReady: func() { _, _ = fmt.Fprintf(out, "flightline worker ready: %s\n", id) },
 		},
 		Command: command, Env: env, URL: cfg.URL,
+		Upstream: worker.Upstream{URL: cfg.Upstream, Health: cfg.Health, Key: cfg.UpstreamKey},
 	}, log)
 	if errors.Is(err, worker.ErrConfig) {
 		return &cli.UsageError{Err: err}
@@ -103,7 +111,7 @@ func (c WorkConfig) check() error {
 	case c.Grace < 0:
 		return wrong("grace", c.Grace, "0s or more")
 	}
-	return cmp.Or(urlOf("url", c.URL, "http", "https"), c.NATS.check())
+	return cmp.Or(urlOf("url", c.URL, "http", "https"), urlOf("openai-upstream", c.Upstream, "http", "https"), c.NATS.check())
 }
 
 // find returns these settings, or if they name no address those of a dev that

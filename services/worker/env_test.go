@@ -68,7 +68,7 @@ func (s *env) serve(t *testing.T, h http.HandlerFunc) {
 
 func (s *env) run(t *testing.T, cfg Config) {
 	t.Helper()
-	cfg.Worker = sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID, Grace: -1}
+	cfg.Worker = sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID, Grace: -1, OnReady: cfg.Worker.OnReady}
 	service, err := New(cfg, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,10 @@
 // When the job is cancelled, runs out of time, or the worker stops, the
 // command and all processes of its group get SIGTERM, and a second later
 // SIGKILL.
+//
+// The third way is a server that speaks OpenAI's API, to which the jobs of the
+// OpenAI route are passed on while it is ready. A command is then that of the
+// server, which runs as long as the worker.
 package worker
 
 import (
@@ -38,13 +42,14 @@ import (
 // ErrConfig is what New returns if the Config cannot be used.
 var ErrConfig = errors.New("worker: configuration")
 
-// Config says whose jobs are run, and by what: exactly one of Command and URL
-// is set.
+// Config says whose jobs are run, and by what: exactly one of Command, URL and
+// Upstream is set, or Command with Upstream.
 type Config struct {
 	// Worker is the endpoint, the bus and the bounds. Its Concurrency, 0
 	// meaning 1, is also how many commands run at once. Its Log is not used.
 	Worker sdk.Config
-	// Command is the program, looked up in PATH, and its arguments.
+	// Command is the program, looked up in PATH, and its arguments. With Upstream it
+	// is started once, and is the server.
 	Command []string
 	// Dir is the command's working directory. "" means ours.
 	Dir string
@@ -53,6 +58,8 @@ type Config struct {
 	Env []string
 	// URL is the http or https address to which each job is POSTed.
 	URL string
+	// Upstream is the OpenAI server to which jobs are passed on. An empty URL means none.
+	Upstream Upstream
 }
 
 // Service is a worker that is about to run.
@@ -61,6 +68,9 @@ type Service struct {
 	handler sdk.Handler
 	running running
 	close   func()
+
+	upstream *upstream // nil: jobs are not passed on to one
+	server   *command  // nil: somebody else runs it
 }
 
 // New makes a worker of cfg. It starts nothing. It returns ErrConfig, also if
@@ -72,35 +82,60 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 	cfg.Worker.Log, cfg.Worker.ID = log, cmp.Or(cfg.Worker.ID, uuid.NewString())
 	log = log.With("endpoint", cfg.Worker.Endpoint, "worker", cfg.Worker.ID)
 	s := &Service{cfg: cfg.Worker, close: func() {}}
-	switch {
-	case (len(cfg.Command) == 0) == (cfg.URL == ""):
-		return nil, fmt.Errorf("%w: either a command or a URL is needed", ErrConfig)
-	case cfg.URL != "":
-		u, err := url.Parse(cfg.URL)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			return nil, fmt.Errorf("%w: the URL must be an http or https one", ErrConfig)
-		}
-		server := newServer(cfg.URL, cmp.Or(cfg.Worker.Concurrency, 1), log)
-		s.handler, s.close = server.run, server.close
-	default:
-		path, err := exec.LookPath(cfg.Command[0])
-		if err != nil {
-			return nil, fmt.Errorf("%w: command: %w", ErrConfig, err)
-		}
-		if s.cfg.Command == nil {
-			s.cfg.Command = cfg.Command
-		}
-		c := &command{path: path, args: cfg.Command, dir: cfg.Dir, env: cfg.Env, log: log}
-		s.handler = c.run
+	if s.cfg.Command == nil {
+		s.cfg.Command = cfg.Command
+	}
+	if err := s.build(cfg, log); err != nil {
+		return nil, err
 	}
 	return s, nil
+}
+
+// build makes the handler, and what it needs.
+func (s *Service) build(cfg Config, log *slog.Logger) (err error) {
+	concurrency := cmp.Or(cfg.Worker.Concurrency, 1)
+	commands, urls, upstreams := len(cfg.Command) > 0, cfg.URL != "", cfg.Upstream.URL != ""
+	switch {
+	case upstreams && urls, !upstreams && commands == urls:
+		return fmt.Errorf("%w: either a command, a URL or an upstream is needed", ErrConfig)
+	case upstreams:
+		if s.upstream, err = newUpstream(cfg.Upstream, concurrency, log); err != nil {
+			return err
+		}
+		s.handler, s.close = s.upstream.run, s.upstream.close
+	case urls:
+		u, err := url.Parse(cfg.URL)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return fmt.Errorf("%w: the URL must be an http or https one", ErrConfig)
+		}
+		server := newServer(cfg.URL, concurrency, log)
+		s.handler, s.close = server.run, server.close
+	}
+	if !commands {
+		return nil
+	}
+	path, err := exec.LookPath(cfg.Command[0])
+	if err != nil {
+		return fmt.Errorf("%w: command: %w", ErrConfig, err)
+	}
+	c := &command{path: path, args: cfg.Command, dir: cfg.Dir, env: cfg.Env, log: log}
+	if upstreams {
+		s.server = c
+	} else {
+		s.handler = c.run
+	}
+	return nil
 }
 
 // Run runs jobs until ctx is done, and then stops as the SDK's Run does, whose
 // errors it returns.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.close()
-	err := sdk.Run(ctx, s.cfg, s.running.track(s.handler))
+	work := s.work
+	if s.upstream != nil {
+		work = s.runUpstream
+	}
+	err := work(ctx)
 	if errors.Is(err, endpoint.ErrNotFound) {
 		err = fmt.Errorf("%w: 'flightline endpoint list' shows those there are, 'flightline endpoint create %s' makes it", err, s.cfg.Endpoint)
 	}

@@ -67,6 +67,9 @@ func workerLost() *failure {
 func failureOf(j *job.Job) *failure {
 	switch j.Status {
 	case job.Failed:
+		if strings.HasPrefix(j.Error, job.ErrTextOutputTooLarge) {
+			return tooLarge()
+		}
 		return failureOfText(j.Error).with(j.Output)
 	case job.TimedOut:
 		return newFailure(http.StatusGatewayTimeout, "the job timed out: "+j.Error, "", CodeTimedOut)
@@ -126,8 +129,8 @@ func orElse(value, standard any) any {
 	return value
 }
 
-// upstream is how worker-vllm reports what its engine answered.
-var upstream = regexp.MustCompile(`(?s)^vLLM returned HTTP ([45]\d\d): (.*)$`)
+// upstream is how worker-vllm, and our own worker, report what the engine answered.
+var upstream = regexp.MustCompile(`(?s)^(?:vLLM|upstream) returned HTTP ([45]\d\d): (.*)$`)
 
 // failureOfWords is an error of this text, or what the engine answered that it
 // quotes: its status and its body.

@@ -30,6 +30,7 @@ func TestAJobsErrorIsToldAsOpenAIsWouldBe(t *testing.T) {
 		"a code that is no number":  {`{'message': 'no', 'code': nan}`, 500, `{"error":{"message":"no","type":"server_error","param":null,"code":"job_failed"}}`},
 		"a code that is a list":     {`{'message': 'no', 'code': [1]}`, 500, `{"error":{"message":"no","type":"server_error","param":null,"code":"job_failed"}}`},
 		"what the engine answered":  {`vLLM returned HTTP 400: {"error":{"message":"bad","code":400}}`, 400, `{"error":{"message":"bad","code":400}}`},
+		"what ours answered":        {`upstream returned HTTP 404: {"error":{"message":"x"}}`, 404, `{"error":{"message":"x"}}`},
 		"the same in a dict":        {`{'message': 'vLLM returned HTTP 422: {"error": {"message": "it\'s bad"}}', 'type': 'x'}`, 422, `{"error": {"message": "it's bad"}}`},
 		"an older engine's":         {`vLLM returned HTTP 404: {"object":"error","message":"bad","type":"BadRequestError","param":null,"code":400}`, 404, `{"error":` + bad + `}`},
 		"another shape of it":       {`vLLM returned HTTP 422: {"detail":["x"]}`, 422, `{"detail":["x"]}`},
@@ -42,6 +43,13 @@ func TestAJobsErrorIsToldAsOpenAIsWouldBe(t *testing.T) {
 		if got := failureOfText(tc.text); got.status != tc.status || string(got.body) != tc.body {
 			t.Errorf("%s: got %d %s, want %d %s", name, got.status, got.body, tc.status, tc.body)
 		}
+	}
+}
+
+func TestAnOutputThatIsTooLargeHasItsCode(t *testing.T) {
+	got := failureOf(&job.Job{Status: job.Failed, Error: job.ErrTextOutputTooLarge + ": 21 MB"})
+	if got.status != 502 || !strings.Contains(string(got.body), `"code":"`+CodeTooLarge+`"`) {
+		t.Errorf("got %d %s", got.status, got.body)
 	}
 }
 

@@ -1,0 +1,65 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	sdk "flightline/shared/worker"
+)
+
+// stopTimeout is how long a model server may take to end after SIGTERM.
+const stopTimeout = 5 * time.Second
+
+// errServerEnded ends a worker whose model server ended.
+var errServerEnded = errors.New("worker: the model server ended")
+
+// serve runs the server to its end, or until ctx ends: then it, and what it
+// started, gets SIGTERM, and SIGKILL after stopTimeout. What it prints is logged.
+func (c *command) serve(ctx context.Context) error {
+	say := func(stream string) *tail {
+		return &tail{most: stderrTail, line: func(line []byte) { c.log.InfoContext(ctx, "model server says", stream, string(line)) }}
+	}
+	stderr := say("stderr")
+	cmd := c.prepare(ctx, nil, stderr)
+	cmd.Stdin, cmd.Stdout, cmd.WaitDelay = nil, say("stdout"), stopTimeout
+	err := cmd.Run()
+	if cmd.Process != nil {
+		killGroup(cmd)
+	}
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // it was stopped
+	}
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	return fmt.Errorf("%w: %w", errServerEnded, failure(err, stderr.String()))
+}
+
+// runUpstream works while the model server is ready. It starts the server before, and
+// stops it when the last job has ended, if there is a command for it. The end of the
+// server is an error.
+func (s *Service) runUpstream(ctx context.Context) error {
+	if s.server == nil {
+		return s.upstream.whileReady(ctx, s.work)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	ended := make(chan error, 1)
+	go func() { // waited for below
+		err := s.server.serve(serving)
+		stop()
+		ended <- err
+	}()
+	err := s.upstream.whileReady(ctx, s.work)
+	stopServing()
+	return errors.Join(<-ended, err)
+}
+
+// work runs jobs until ctx is done.
+func (s *Service) work(ctx context.Context) error {
+	return sdk.Run(ctx, s.cfg, s.running.track(s.handler))
+}

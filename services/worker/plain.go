@@ -1,0 +1,143 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"flightline/shared/job"
+	sdk "flightline/shared/worker"
+)
+
+// batch is what worker-vllm yields for a job without openai_route: some of the text,
+// and the tokens counted so far.
+type batch struct {
+	Choices []batchChoice `json:"choices"`
+	Usage   *batchUsage   `json:"usage,omitempty"`
+}
+
+type batchChoice struct {
+	Tokens []string `json:"tokens"`
+}
+
+type batchUsage struct {
+	Input  int `json:"input"`
+	Output int `json:"output"`
+}
+
+// runPlain runs a job with prompt or messages. Its output is a list of batches; with
+// stream each is a chunk, and the output is none.
+func (u *upstream) runPlain(ctx context.Context, j *sdk.Job, c call) (any, error) {
+	if c.noModel {
+		if err := u.nameModel(ctx, &c); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := u.send(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if kindOf(answer) != "text/event-stream" {
+		return readBatch(ctx, answer.Body)
+	}
+	var rest string
+	return nil, passOn(ctx, answer.Body, func(text string) error {
+		lines := strings.Split(rest+text, "\n")
+		rest = lines[len(lines)-1] // "" unless a line was too long to be held back
+		for _, line := range lines[:len(lines)-1] {
+			data, found := strings.CutPrefix(line, "data:")
+			if !found {
+				continue
+			}
+			if b, ok := batchOf([]byte(data)); ok {
+				if err := j.Emit(ctx, b); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// readBatch reads an answer in one piece.
+func readBatch(ctx context.Context, from io.Reader) (any, error) {
+	body, err := io.ReadAll(io.LimitReader(from, job.MaxOutput))
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, failure502("the model server's answer broke off: %v", err)
+	}
+	b, ok := batchOf(body)
+	if !ok {
+		return nil, failure502("the model server's answer is no completion: %.200q", body)
+	}
+	return []batch{b}, nil
+}
+
+// batchOf reads a completion, or an event of its stream. ok is false for what says
+// nothing, such as [DONE].
+func batchOf(data []byte) (b batch, ok bool) {
+	type message struct {
+		Content string `json:"content"`
+	}
+	var read struct {
+		Choices []struct {
+			Text    string  `json:"text"`
+			Message message `json:"message"`
+			Delta   message `json:"delta"`
+		} `json:"choices"`
+		Usage *struct {
+			Input  int `json:"prompt_tokens"`     //nolint:tagliatelle // OpenAI's names
+			Output int `json:"completion_tokens"` //nolint:tagliatelle // as above
+		} `json:"usage"`
+	}
+	if json.Unmarshal(bytes.TrimSpace(data), &read) != nil {
+		return b, false
+	}
+	b.Choices = []batchChoice{}
+	for _, choice := range read.Choices {
+		if text := choice.Text + choice.Message.Content + choice.Delta.Content; text != "" {
+			b.Choices = append(b.Choices, batchChoice{Tokens: []string{text}})
+		}
+	}
+	if read.Usage != nil {
+		b.Usage = &batchUsage{read.Usage.Input, read.Usage.Output}
+	}
+	return b, len(b.Choices) > 0 || b.Usage != nil
+}
+
+// nameModel puts the first model of the server into the call.
+func (u *upstream) nameModel(ctx context.Context, c *call) error {
+	answer, err := u.send(ctx, call{method: http.MethodGet, route: pathModels})
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	var models struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	err = json.NewDecoder(io.LimitReader(answer.Body, job.MaxOutput)).Decode(&models)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil || len(models.Data) == 0:
+		return failure502("the model server names no model; name one in input.model")
+	}
+	body := map[string]json.RawMessage{}
+	if err := json.Unmarshal(c.body, &body); err != nil {
+		return err
+	}
+	body["model"], err = json.Marshal(models.Data[0].ID)
+	if err != nil {
+		return err
+	}
+	c.body, err = json.Marshal(body)
+	return err
+}

@@ -1,0 +1,338 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"flightline/shared/job"
+	"flightline/shared/testenv"
+	sdk "flightline/shared/worker"
+)
+
+// chatStream is the body of a request for a stream.
+const chatStream = `{"model":"m","stream":true}`
+
+// pass runs a worker that passes jobs on to a server with this handler, which is
+// ready, and returns the server.
+func (s *env) pass(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != pathHealth {
+			h(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	s.run(t, Config{Upstream: Upstream{URL: server.URL + "/v1/", Key: "secret-key"}})
+	return server
+}
+
+func (s *env) route(t *testing.T, route, body string) job.ID {
+	t.Helper()
+	return s.submit(t, func(r *job.Request) {
+		r.Input = json.RawMessage(fmt.Sprintf(`{"openai_route":%q,"openai_input":%s}`, route, body))
+	})
+}
+
+func TestAnUpstreamsAnswerIsTheJobsOutcome(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		handler http.HandlerFunc
+		status  job.Status
+		output  string
+		err     string
+	}{
+		"JSON":      {answers(200, "application/json", `{"n":1}`), job.Completed, `[{"n":1}]`, ""},
+		"a list":    {answers(200, "application/json", `[1,2]`), job.Completed, `[[1,2]]`, ""},
+		"text":      {answers(200, "text/plain", "hello"), job.Completed, `["hello"]`, ""},
+		"nothing":   {answers(204, "", ""), job.Completed, ``, ""},
+		"no text":   {answers(200, "audio/mpeg", "\xff\xfe"), job.Failed, ``, `{"message":"the model server answered with audio/mpeg, which is neither JSON nor text","type":"server_error","code":502}`},
+		"refused":   {answers(422, "application/json", `{"error":{"code":1}}`), job.Failed, ``, `upstream returned HTTP 422: {"error":{"code":1}}`},
+		"broken":    {answers(503, "text/plain", "overloaded\n"), job.Failed, ``, `upstream returned HTTP 503: overloaded`},
+		"elsewhere": {answers(302, "", ""), job.Failed, ``, `{"message":"the model server answered 302 Found, which is not followed","type":"server_error","code":502}`},
+		"too much": {
+			answers(200, "application/json", `"`+strings.Repeat("x", job.MaxOutput)+`"`),
+			job.Failed, ``, "output_too_large: the model server's answer is longer than 20 MB",
+		},
+		"cut off": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "100")
+				_, _ = io.WriteString(w, `{"n"`)
+			},
+			job.Failed, ``, `{"message":"the model server's answer broke off: unexpected EOF","type":"server_error","code":502}`,
+		},
+		"gone": {
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			job.Failed, ``, `{"message":"the model server did not answer: EOF","type":"server_error","code":502}`,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			s.pass(t, tt.handler)
+			j := s.ended(t, s.route(t, "/v1/chat/completions", `{"model":"m"}`))
+			if j.Status != tt.status || string(j.Output) != tt.output || j.Error != tt.err {
+				t.Errorf("got %s %.100s %q, want %s %s %q", j.Status, j.Output, j.Error, tt.status, tt.output, tt.err)
+			}
+		})
+	}
+}
+
+// The method, path, body and key are what an OpenAI client would send.
+func TestAnUpstreamGetsTheRequest(t *testing.T) {
+	s := newEnv(t)
+	s.pass(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got, err := json.Marshal([]string{r.Method, r.URL.EscapedPath(), r.Header.Get("Authorization"), string(body)})
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = w.Write(got)
+	})
+	for _, tc := range [][3]string{
+		{"/v1/models", `{}`, `[["GET","/v1/models","Bearer secret-key",""]]`},
+		{"/v1/models/a%2Fb", `null`, `[["GET","/v1/models/a%2Fb","Bearer secret-key",""]]`},
+		{"/v1/any/thing", `{"n": 1}`, `[["POST","/v1/any/thing","Bearer secret-key","{\"n\": 1}"]]`},
+	} {
+		if got := string(s.ended(t, s.route(t, tc[0], tc[1])).Output); got != tc[2] {
+			t.Errorf("%s %s: got %s, want %s", tc[0], tc[1], got, tc[2])
+		}
+	}
+}
+
+func TestAnUpstreamsStreamIsPassedOnAsItComes(t *testing.T) {
+	s := newEnv(t)
+	goOn := make(chan struct{})
+	s.pass(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		_, _ = io.WriteString(w, "data: \"é\"\n\ndata: \"\xc3")
+		_ = http.NewResponseController(w).Flush()
+		<-goOn
+		_, _ = io.WriteString(w, "\xa9\"\n\ndata: [DONE]\n\n")
+	})
+	id := s.route(t, "/v1/chat/completions", chatStream)
+	testenv.Eventually(t, "the first event", func() bool { return len(s.chunks(t, id)) == 1 })
+	close(goOn)
+	if j := s.ended(t, id); j.Status != job.Completed || len(j.Output) != 0 {
+		t.Errorf("got %s %s", j.Status, j.Output)
+	}
+	var all strings.Builder
+	for _, chunk := range s.chunks(t, id) {
+		var text string
+		if err := json.Unmarshal([]byte(chunk), &text); err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(text)
+	}
+	if want := "data: \"é\"\n\ndata: \"é\"\n\ndata: [DONE]\n\n"; all.String() != want {
+		t.Errorf("got %q, want %q", all.String(), want)
+	}
+}
+
+func TestAStreamThatIsCutOffFailsItsJob(t *testing.T) {
+	s := newEnv(t)
+	s.pass(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: 1\n\n")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	id := s.route(t, "/v1/chat/completions", chatStream)
+	j := s.ended(t, id)
+	if j.Status != job.Failed || !strings.Contains(j.Error, "broke off: unexpected EOF") || len(s.chunks(t, id)) != 1 {
+		t.Errorf("got %s %q, %d chunks", j.Status, j.Error, len(s.chunks(t, id)))
+	}
+}
+
+func TestACancelEndsTheRequestToTheUpstream(t *testing.T) {
+	s := newEnv(t)
+	hungUp := make(chan struct{})
+	s.pass(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: 1\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(hungUp)
+	})
+	id := s.route(t, "/v1/chat/completions", chatStream)
+	testenv.Eventually(t, "the first event", func() bool { return len(s.chunks(t, id)) == 1 })
+	if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
+		t.Fatal(err)
+	}
+	<-hungUp
+}
+
+// A worker takes jobs while its server is ready only. A job that it took when the
+// server had gone runs once it is back.
+func TestJobsWaitForTheUpstream(t *testing.T) {
+	s := newEnv(t)
+	var loaded atomic.Bool
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == pathHealth:
+			http.NotFound(w, r) // as Ollama does
+		case !loaded.Load():
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			_, _ = io.WriteString(w, `{}`)
+		}
+	})
+	first := httptest.NewServer(handler)
+	var ready atomic.Int32
+	s.run(t, Config{Upstream: Upstream{URL: first.URL}, Worker: sdk.Config{OnReady: func() { ready.Add(1) }}})
+	before := s.route(t, "/v1/models", `{}`)
+	loaded.Store(true)
+	if j := s.ended(t, before); j.Status != job.Completed || j.Run != 1 {
+		t.Fatalf("got %s, run %d: %s", j.Status, j.Run, j.Error)
+	}
+
+	address := first.Listener.Addr().String()
+	first.Close()
+	during := s.route(t, "/v1/models", `{}`)
+	testenv.Eventually(t, "the job is given back", func() bool {
+		j, err := s.q.Status(t.Context(), s.e, during)
+		return err == nil && j.Status == job.InQueue && j.Run == 1
+	})
+	again := httptest.NewUnstartedServer(handler)
+	var err error
+	if again.Listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	again.Start()
+	t.Cleanup(again.Close)
+	if j := s.ended(t, during); j.Status != job.Completed || ready.Load() != 2 {
+		t.Errorf("got %s after %d starts: %s", j.Status, ready.Load(), j.Error)
+	}
+}
+
+func TestAWorkerEndsWithTheServerThatItStarted(t *testing.T) {
+	s := newEnv(t)
+	server := httptest.NewServer(http.NotFoundHandler()) // not ready
+	t.Cleanup(server.Close)
+	service, err := New(Config{
+		Worker: sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID}, Upstream: Upstream{URL: server.URL},
+		Command: []string{"sh", "-c", "echo no memory >&2; exit 3"},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = service.Run(t.Context())
+	if !errors.Is(err, errServerEnded) || !strings.Contains(err.Error(), "exit status 3: no memory") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The forms of RunPod's worker-vllm without a route.
+func TestAJobWithAPromptIsACompletion(t *testing.T) {
+	s := newEnv(t)
+	s.pass(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch {
+		case r.URL.Path == pathModels:
+			_, _ = io.WriteString(w, `{"data":[{"id":"first"}]}`)
+		case strings.Contains(string(body), `"stream":true`):
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n")
+		default:
+			text, _ := json.Marshal(r.URL.Path + string(body))
+			_, _ = fmt.Fprintf(w, `{"choices":[{"text":%s}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`, text)
+		}
+	})
+	send := func(input string) job.ID {
+		return s.submit(t, func(r *job.Request) { r.Input = json.RawMessage(input) })
+	}
+	want := `[{"choices":[{"tokens":["/v1/completions{\"max_tokens\":3,\"model\":\"first\",\"prompt\":\"p\",\"stream\":false}"]}],"usage":{"input":1,"output":2}}]`
+	if j := s.ended(t, send(`{"prompt":"p","sampling_params":{"max_tokens":3}}`)); string(j.Output) != want {
+		t.Errorf("got %s %s, want %s", j.Output, j.Error, want)
+	}
+	id := send(`{"messages":[],"model":"m","stream":true}`)
+	if j := s.ended(t, id); j.Status != job.Completed {
+		t.Errorf("got %s %s", j.Status, j.Error)
+	}
+	if got := strings.Join(s.chunks(t, id), " "); got != `{"choices":[{"tokens":["a"]}]} {"choices":[],"usage":{"input":1,"output":2}}` {
+		t.Errorf("got chunks %s", got)
+	}
+}
+
+func TestCallsThatAreRefused(t *testing.T) {
+	for input, want := range map[string]string{
+		`{}`:                                          `"code":400`,
+		`{"openai_route":1}`:                          `"code":400`,
+		`{"openai_route":"/v1/a?b"}`:                  `"code":400`,
+		`{"openai_route":"/v1/%zz"}`:                  `"code":400`,
+		`{"openai_route":"/api/delete"}`:              `"code":404`,
+		`{"openai_route":"/v1/../sleep"}`:             `"code":404`,
+		`{"openai_route":"/v1/%2e%2e/sleep"}`:         `"code":404`,
+		`{"openai_route":"/v1","openai_input":{}}`:    `"code":404`,
+		`{"openai_route":"/v1/a","openai_input":[1]}`: `"code":400`,
+		`{"prompt":"a","sampling_params":1}`:          `"code":400`,
+	} {
+		if _, err := callOf(json.RawMessage(input)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", input, err, want)
+		}
+	}
+}
+
+func TestWhenAServerCountsAsDown(t *testing.T) {
+	start := time.Now()
+	for name, tc := range map[string]struct {
+		seen  []health
+		every time.Duration
+		down  bool
+	}{
+		"a hiccup":           {[]health{away, away}, time.Second, false},
+		"it refuses":         {[]health{away, away, away}, time.Second, true},
+		"it came back":       {[]health{away, away, healthy, away, away}, time.Second, false},
+		"it computes":        {[]health{silent, silent, silent}, 10 * time.Second, false},
+		"it does not answer": {[]health{silent, silent, silent, silent}, 10 * time.Second, true},
+	} {
+		var d downtime
+		down := false
+		for i, seen := range tc.seen {
+			down = d.observe(seen, start.Add(time.Duration(i)*tc.every))
+		}
+		if down != tc.down {
+			t.Errorf("%s: got %v, want %v", name, down, tc.down)
+		}
+	}
+}
+
+// Neither the login of the address nor the key is in a log line or an error.
+func TestNoLogShowsTheUpstreamsSecrets(t *testing.T) {
+	var log strings.Builder
+	u, err := newUpstream(Upstream{URL: "http://user:pa55@127.0.0.1:1", Key: "k3y"}, 1, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := u.look(t.Context())
+	_, err = u.sendOnce(t.Context(), call{method: http.MethodGet, route: pathModels}) //nolint:bodyclose // there is no answer
+	if seen != away || err == nil || strings.Contains(log.String()+err.Error(), "pa55") || strings.Contains(log.String()+err.Error(), "k3y") {
+		t.Errorf("got %v, %v, %s", seen, err, &log)
+	}
+	for _, url := range []string{"ftp://u:pa55@h", "http://u:pa55@h/?q=1", "http://[u:pa55@h"} {
+		if _, err := newUpstream(Upstream{URL: url}, 1, nil); !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "pa55") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func FuzzCallOf(f *testing.F) {
+	f.Add(`{"openai_route":"/v1/chat/completions","openai_input":{"model":"m"}}`)
+	f.Add(`{"prompt":"p","sampling_params":{}}`)
+	f.Fuzz(func(t *testing.T, input string) {
+		c, err := callOf(json.RawMessage(input))
+		if err == nil && !strings.HasPrefix(c.route, "/v1/") && !strings.Contains(c.route, "%") {
+			t.Errorf("got the route %q", c.route)
+		}
+	})
+}
