@@ -152,6 +152,9 @@ func (s *session) installPython(t *testing.T) {
 
 // standInEngine answers as Ollama and vLLM do, whatever it is asked.
 func standInEngine(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet { // it is ready
+		return
+	}
 	var asked struct {
 		Stream bool `json:"stream"`
 	}
