@@ -189,7 +189,7 @@ func (v *evidence) causes(s *history) []violation {
 	var found []violation
 	for i, w := range s.writes {
 		last := s.writeBefore(i)
-		// A failure that is the first write seen of its run has the losses of runs before.
+		// What is the first write seen of its run has the losses of runs before.
 		lostOne := w.Status == failed && s.began(w) && w.Run == last.Run && w.Lost > last.Lost
 		if (w.Status != inProgress || !s.began(w) || w.Run < 2) && !lostOne {
 			continue
@@ -198,7 +198,7 @@ func (v *evidence) causes(s *history) []violation {
 		if lostOne {
 			before = w.Run
 		}
-		if why := v.cause(s, w, before); why == "" || why == "gave back" && w.Lost > last.Lost {
+		if why := v.cause(s, w, before); why == "" || why == "gave back" && last.Run == before && w.Lost > last.Lost {
 			found = append(found, violation{"no run without cause", s.id, fmt.Sprintf(
 				"attempt %d: %s as run %d with %d lost at %s, but run %d %s", w.attempt, w.Status, w.Run, w.Lost, w.at.Format("05.000"), before, orNothing(why))})
 		}

@@ -12,13 +12,14 @@ func TestCausesOfAFailureBehindAWriteThatWasNotSeen(t *testing.T) {
 	written := func(seq uint64, status string, run, lost int) write {
 		return write{seq: seq, attempt: 1, at: at, recordHead: recordHead{Status: status, Run: run, Lost: lost, Worker: "w"}}
 	}
-	work := []entry{{Kind: began, Who: "w", Attempt: 1, Run: 1}, {Kind: began, Who: "w", Attempt: 1, Run: 2}}
+	work := []entry{{Kind: began, Who: "w", Attempt: 1, Run: 1}, {Kind: began, Who: "w", Attempt: 1, Run: 2}, {Kind: gaveBack, Who: "w", Attempt: 1, Run: 2}}
 	v := &evidence{deaths: map[string]int64{}}
 	for name, test := range map[string]struct {
 		writes []write
 		want   int
 	}{
 		"run 2 fails by itself":       {[]write{written(1, inProgress, 1, 0), written(3, failed, 2, 1)}, 0},
+		"run 2 is given back":         {[]write{written(1, inProgress, 1, 0), written(4, inProgress, 3, 1)}, 0},
 		"run 1 fails without a cause": {[]write{written(1, inProgress, 1, 0), written(3, failed, 1, 1)}, 1},
 		"run 2 fails without a cause": {[]write{written(3, inProgress, 2, 1), written(4, failed, 2, 2)}, 2},
 	} {

@@ -160,6 +160,9 @@ func (s *history) operations() operations {
 		if e.Kind == began { // the pick-up was before; how long before, the observer knows
 			ops.add(event{what: "write", status: inProgress, attempt: e.Attempt, run: e.Run, gap: s.gaps[e.Attempt]}, s.pickedUp(e), e.At)
 		}
+		if e.Kind == gaveBack { // the observer may miss it: the next run begins at once
+			ops.add(event{what: "write", status: inQueue, attempt: e.Attempt, run: e.Run, gap: s.gaps[e.Attempt]}, e.Call, e.At)
+		}
 		if e.Kind == ended {
 			ops.add(event{what: "write", status: e.Status, attempt: e.Attempt, run: e.Run, gap: s.gaps[e.Attempt]}, e.Call, e.At)
 		}
