@@ -49,11 +49,8 @@ func (s *Service) eventsOfJob(c *fiber.Ctx) error {
 	return s.tellEvents(ctx, c, e, w)
 }
 
-const (
-	// eventSlack is how much earlier than it happened an event may have been written,
-	// by clocks that differ; idSlack the same for the clock that made the job's id.
-	eventSlack, idSlack = 2 * time.Second, time.Minute
-)
+// idSlack is to the clock that made a job's id what events.ClockSlack is to others.
+const idSlack = time.Minute
 
 // locate says where in the log the events of w.Job are. It returns job.ErrNotFound
 // for a job of which there is no event and that cannot be read either.
@@ -65,9 +62,9 @@ func (s *Service) locate(ctx context.Context, e endpoint.Endpoint, w *events.Wat
 	if err != nil {
 		return err
 	}
-	w.NotBefore = j.Submitted.Add(-eventSlack)
+	w.NotBefore = j.Submitted.Add(-events.ClockSlack)
 	if j.Attempt == 1 && j.Run == 1 { // the first event is written with the start
-		w.NotBefore = j.Started.Add(-eventSlack)
+		w.NotBefore = j.Started.Add(-events.ClockSlack)
 	}
 	if j.Status.Terminal() {
 		w.Attempt = j.Attempt

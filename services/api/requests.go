@@ -183,7 +183,11 @@ func (s *Service) untold(ctx context.Context, e endpoint.Endpoint, w queue.ListO
 	if err != nil {
 		return nil, err
 	}
-	later, err := s.ends(ctx, e, w.Since, walked)
+	if len(recent) == 0 {
+		return nil, nil
+	}
+	oldest := slices.MinFunc(recent, func(a, b queue.ListItem) int { return a.Job.Finished.Compare(b.Job.Finished) })
+	later, err := s.ends(ctx, e, oldest.Job.Finished, walked)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +214,7 @@ type end struct {
 // walked over has them, or a later one.
 func (s *Service) ends(ctx context.Context, e endpoint.Endpoint, since time.Time, upTo uint64) (map[end]bool, error) {
 	found := map[end]bool{}
-	err := s.events.ScanSince(ctx, e.ID, "", since.Add(-eventSlack), func(entry events.Entry) bool {
+	err := s.events.ScanSince(ctx, e.ID, "", since.Add(-events.ClockSlack), func(entry events.Entry) bool {
 		for _, ev := range entry.Events {
 			if ev.Seq <= upTo && ev.Status.Terminal() {
 				found[end{ev.Job, ev.Attempt, ev.Status}] = true

@@ -165,15 +165,11 @@ func (w *writer) missing(ctx context.Context, facts []queue.RecordChange) (list 
 	return list, ends, nil
 }
 
-// clockSlack is how much earlier than an end its entry may have been written, by
-// clocks that differ.
-const clockSlack = 2 * time.Second
-
 // endIsThere looks in the log for the end of an attempt whose ttl was changed
 // afterwards. The recorder need not have seen the end itself, which the change
 // replaced. Its entry is before those whose Entry.After has passed it.
 func (w *writer) endIsThere(ctx context.Context, f queue.RecordChange) (there bool, err error) {
-	err = w.s.events.ScanSince(ctx, f.Job.Endpoint, "", f.Job.Finished.Add(-clockSlack), func(entry events.Entry) bool {
+	err = w.s.events.ScanSince(ctx, f.Job.Endpoint, "", f.Job.Finished.Add(-events.ClockSlack), func(entry events.Entry) bool {
 		if f.EndSeq > 0 && entry.Partition >= 0 && entry.After >= f.EndSeq {
 			return false
 		}

@@ -52,12 +52,7 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, application/x-ndjson")
-	if parent, state := telemetry.Headers(telemetry.Line(ctx)); parent != "" {
-		request.Header.Set(telemetry.HeaderParent, parent)
-		if state != "" {
-			request.Header.Set(telemetry.HeaderState, state)
-		}
-	}
+	trace(ctx, request)
 	answer, err := s.client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask the server: %w", err)
@@ -71,6 +66,16 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 		return s.stream(ctx, j, answer.Body)
 	}
 	return outputOf(answer.Body)
+}
+
+// trace sends the job's trace along, if it has one.
+func trace(ctx context.Context, request *http.Request) {
+	if parent, state := telemetry.Headers(telemetry.Line(ctx)); parent != "" {
+		request.Header.Set(telemetry.HeaderParent, parent)
+		if state != "" {
+			request.Header.Set(telemetry.HeaderState, state)
+		}
+	}
 }
 
 // outputOf reads an answer that is one JSON document or nothing.

@@ -18,7 +18,6 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/retry"
-	"flightline/shared/telemetry"
 	sdk "flightline/shared/worker"
 )
 
@@ -125,12 +124,7 @@ func (u *upstream) sendOnce(ctx context.Context, c call) (*http.Response, error)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
-	if parent, state := telemetry.Headers(telemetry.Line(ctx)); parent != "" {
-		request.Header.Set(telemetry.HeaderParent, parent)
-		if state != "" {
-			request.Header.Set(telemetry.HeaderState, state)
-		}
-	}
+	trace(ctx, request)
 	answer, err := u.client.Do(request)
 	switch wrapped := (*url.Error)(nil); {
 	case ctx.Err() != nil:

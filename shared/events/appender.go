@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
 )
 
 // ErrOvertaken means that another process has appended to the log: what this one
@@ -118,8 +120,7 @@ func (a *Appender) send(ctx context.Context, messages []*nats.Msg) error {
 		within, cancel := context.WithTimeout(ctx, answerTimeout)
 		ack, err := a.l.js.PublishMsg(within, m, jetstream.WithExpectLastSequence(a.last))
 		cancel()
-		if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
-			(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
+		if bus.IsConflict(err) {
 			return ErrOvertaken
 		}
 		if err != nil {

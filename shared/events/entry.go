@@ -30,6 +30,10 @@ type Entry struct {
 	Events []Event
 }
 
+// ClockSlack is how much earlier than it happened an event may have been written, by
+// clocks that differ.
+const ClockSlack = 2 * time.Second
+
 // The sequence of an event is its entry's and its place in the entry. The last
 // event of an entry has the greatest place that there is, so that a reader of it goes
 // on with the next entry.

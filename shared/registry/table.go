@@ -294,7 +294,7 @@ func (t *agingTable[T]) replace(ctx context.Context, key string, v T, old entry[
 			m.Header.Set(jetstream.MsgTTLHeader, strconv.Itoa(int(made.ttl/time.Second))+"s")
 		}
 		ack, err := t.js.PublishMsg(ctx, m)
-		if isConflict(err) {
+		if bus.IsConflict(err) {
 			return 0, jetstream.ErrKeyRevisionMismatch
 		}
 		if err != nil {
@@ -305,13 +305,6 @@ func (t *agingTable[T]) replace(ctx context.Context, key string, v T, old entry[
 	made.written = time.Now()
 	made.received = made.written
 	return made, err
-}
-
-// isConflict reports whether the server refused a write because of its expected
-// sequence.
-func isConflict(err error) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
 // remove replaces old, as get or read returned it, by a delete marker, or returns
