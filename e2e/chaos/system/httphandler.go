@@ -20,13 +20,17 @@ type httpHandler struct {
 	url  string // without the name of a worker
 	book *ledger.File
 	runs atomic.Int64
+	// mayEnd, if it is not nil, makes the runs of jobs with a tick end at the first
+	// tick at which it returns true.
+	mayEnd func() bool
 
 	mu    sync.Mutex
 	begin map[string]chan struct{} // by worker, closed when its next run begins
 }
 
-// serveHandler starts the handler of the workers that start after it.
-func (w *world) serveHandler() error {
+// serveHandler starts the handler of the workers that start after it. mayEnd may be
+// nil.
+func (w *world) serveHandler(mayEnd func() bool) error {
 	book, err := ledger.Append(w.ledger())
 	if err != nil {
 		return err
@@ -35,7 +39,7 @@ func (w *world) serveHandler() error {
 	if err != nil {
 		return fmt.Errorf("serve jobs: %w", err)
 	}
-	w.jobs = &httpHandler{url: "http://" + l.Addr().String() + "/", book: book, begin: map[string]chan struct{}{}}
+	w.jobs = &httpHandler{url: "http://" + l.Addr().String() + "/", book: book, mayEnd: mayEnd, begin: map[string]chan struct{}{}}
 	s := &http.Server{Handler: w.jobs, ReadHeaderTimeout: callTimeout}
 	w.ends.Go(func() { _ = s.Serve(l) }) // until close
 	w.closers = append(w.closers, func() { _ = s.Close() })
@@ -80,8 +84,10 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.began(e.Worker)
-	if !wait(r.Context(), time.Until(j.Input.Until(time.Now()))) {
-		return
+	for over := false; !over; over = j.Input.Tick == 0 || h.mayEnd == nil || h.mayEnd() {
+		if !wait(r.Context(), time.Until(j.Input.Until(time.Now()))) {
+			return
+		}
 	}
 	e.Kind = ledger.End
 	if err := h.book.Write(e); err != nil {

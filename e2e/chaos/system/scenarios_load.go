@@ -62,14 +62,17 @@ func rollingStop(ctx context.Context, w *world) error {
 
 // rollThrough stops each worker of an installation that runs, while jobs are on
 // their way to it: all its slots asked at once, and more jobs wait than they
-// hold.
+// hold. Jobs end no faster than others come, however slow submission is.
 func rollThrough(ctx context.Context, w *world) error {
 	const callers, backlog, tick = 32, 1000, 400 * time.Millisecond
 	steps := 12
 	if w.cfg.Short {
 		steps = 6
 	}
-	if err := w.serveHandler(); err != nil {
+	loading, endLoad := context.WithCancel(ctx)
+	defer endLoad()
+	enough := func() bool { return loading.Err() != nil || w.callers.open.Load() >= rollOpen }
+	if err := w.serveHandler(enough); err != nil {
 		return err
 	}
 	fleet := make([]*process, fleetSize)
@@ -78,8 +81,6 @@ func rollThrough(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	loading, endLoad := context.WithCancel(ctx)
-	defer endLoad()
 	load := func() {
 		w.callers.saturate(loading, callers, backlog, ledger.Input{Milliseconds: 100, Tick: int(tick.Milliseconds())})
 	}
@@ -102,10 +103,9 @@ func rollThrough(ctx context.Context, w *world) error {
 func (w *world) filled(ctx context.Context, p *process, tick time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	const enough = (fleetSize + 1) * rollSlots
 	err := until(ctx, readyTimeout, func() error {
-		if n := w.callers.open.Load(); n < enough {
-			return fmt.Errorf("%d jobs wait or run, want %d", n, enough)
+		if n := w.callers.open.Load(); n < rollOpen {
+			return fmt.Errorf("%d jobs wait or run, want %d", n, rollOpen)
 		}
 		return nil
 	})
@@ -126,6 +126,8 @@ func (w *world) filled(ctx context.Context, p *process, tick time.Duration) erro
 const (
 	// rollSlots is how many jobs a worker of rollThrough runs at once.
 	rollSlots = 64
+	// rollOpen is how many jobs wait or run at least while a worker is asked to stop.
+	rollOpen = (fleetSize + 1) * rollSlots
 	// routeDelay is how long a delivery between nodes takes at most while a worker
 	// is asked to stop.
 	routeDelay = 300 * time.Millisecond

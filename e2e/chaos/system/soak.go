@@ -84,7 +84,7 @@ func soakWork(n int) int {
 
 // begin starts the installation, and returns the faults that are done to it.
 func (k Soak) begin(ctx context.Context, w *world) (faults []fault, err error) {
-	if err := w.serveHandler(); err != nil {
+	if err := w.serveHandler(nil); err != nil {
 		return nil, err
 	}
 	if k.Nodes == 3 {
