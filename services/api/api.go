@@ -20,6 +20,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"flightline/services/api/openai"
 	"flightline/shared/events"
@@ -42,6 +43,9 @@ type Config struct {
 	// StreamFormat is the form of /stream where neither the request nor its
 	// endpoint decides: "array" (also ""), as the contract says, or "object".
 	StreamFormat string
+	// MaxSubmitting is how many submissions may be with the bus at a time; others wait
+	// up to a second for their turn and are then answered 503. 0 means 256.
+	MaxSubmitting int
 	// Log receives what no answer says. nil discards it.
 	Log *slog.Logger
 }
@@ -67,6 +71,7 @@ type Service struct {
 	events   *events.Log
 	tail     *events.Tail // nil without events
 	limits   *limits
+	turns    *semaphore.Weighted // of submissions
 	openAI   *openai.Handler
 }
 
@@ -79,15 +84,18 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Instance == "" {
 		cfg.Instance = uuid.NewString()
 	}
+	if cfg.MaxSubmitting == 0 {
+		cfg.MaxSubmitting = maxSubmitting
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events,
-		limits: newLimits(cfg, deps.Registry),
+		limits: newLimits(cfg, deps.Registry), turns: semaphore.NewWeighted(int64(cfg.MaxSubmitting)),
 	}
 	s.openAI = openai.New(openai.Config{
-		Queue: deps.Queue, Registry: deps.Registry, Submit: s.queueJob, Caller: s.limits.caller,
+		Queue: deps.Queue, Registry: deps.Registry, Submit: s.queueInTurn, Caller: s.limits.caller,
 		SendEvents: sendAsItComes, MaxSilence: keepAlive, Log: cfg.Log,
 	})
 	if deps.Events != nil {

@@ -37,6 +37,7 @@ type submission struct {
 	request  job.Request
 	wait     time.Duration   // for the job's end; 0 answers at once
 	key      *idempotencyKey // nil without the header
+	turn     turn            // until the job is queued
 }
 
 // idempotencyKey lets a submission come several times and run once.
@@ -74,6 +75,10 @@ func (s *Service) submit(c *fiber.Ctx, mode job.Mode, wait time.Duration) error 
 	}
 	web.DropBody(c) // up to 20 MB, not needed while the client waits
 	sub.request.Caller = s.limits.caller(c)
+	if sub.turn, err = takeTurn(ctx, s.turns); err != nil {
+		return err
+	}
+	defer sub.turn.end()
 	if sub.key != nil {
 		return s.submitOnce(ctx, c, &sub)
 	}
@@ -106,10 +111,11 @@ func (s *Service) answerSubmission(ctx context.Context, c *fiber.Ctx, sub *submi
 	return s.await(c, sub.endpoint, sub.id, watch, sub.wait) //nolint:contextcheck // it outlasts ctx
 }
 
-// enqueue queues the job. With an idempotency key an earlier request may have queued
+// enqueue queues the job and ends the submission's turn. With an idempotency key an earlier request may have queued
 // it, which repeated reports; the key is then marked as accepted. That the mark may
 // fail is why a key without one proves nothing.
 func (s *Service) enqueue(ctx context.Context, sub *submission) (j *job.Job, repeated bool, err error) {
+	defer sub.turn.end()
 	if sub.key == nil {
 		j, err = s.queueJob(ctx, sub.endpoint, sub.id, sub.mode, sub.request)
 		return j, false, err
@@ -123,6 +129,16 @@ func (s *Service) enqueue(ctx context.Context, sub *submission) (j *job.Job, rep
 		s.log.DebugContext(ctx, "idempotency key not marked, the job's own traces decide", "endpoint", sub.endpoint.ID, "job", sub.id, "err", err)
 	}
 	return j, repeated, nil
+}
+
+// queueInTurn is queueJob for a submission that has no turn yet.
+func (s *Service) queueInTurn(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (*job.Job, error) {
+	turn, err := takeTurn(ctx, s.turns)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.end()
+	return s.queueJob(ctx, e, id, mode, r)
 }
 
 // queueJob is queue.Submit with the context of the request's span, if there is one.
@@ -200,6 +216,7 @@ func (s *Service) replay(ctx context.Context, c *fiber.Ctx, sub *submission) err
 	if sub.wait == 0 {
 		return c.JSON(api.JobStatus{ID: sub.id, Status: job.InQueue})
 	}
+	sub.turn.end()
 	sub.request = job.Request{} // up to 20 MB, whose room is given back while the client waits
 	err = s.answerStatus(ctx, c, sub.endpoint, sub.id, sub.wait)
 	if errors.Is(err, job.ErrNotFound) { // it ended in the meantime, and its retention too

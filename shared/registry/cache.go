@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/singleflight"
 
+	"flightline/shared/bus"
 	"flightline/shared/retry"
 )
 
@@ -37,6 +39,7 @@ type cache[T any] struct {
 	expired func(entry[T]) bool
 
 	unknown *unknowns
+	reads   singleflight.Group // of the bucket, by key
 
 	mu       sync.RWMutex
 	entries  map[string]entry[T]
@@ -75,14 +78,10 @@ func (c *cache[T]) get(key string) (e entry[T], found, vouched bool) {
 // ErrNotFound for unknownAge without another question, unless the watch brings it.
 // For keys that strangers make up.
 func (c *cache[T]) find(ctx context.Context, key string) (entry[T], error) {
-	got, found, vouched := c.get(key)
-	switch {
-	case found && vouched:
-		return got, nil
-	case !found && c.unknown.has(key):
+	if _, found, _ := c.get(key); !found && c.unknown.has(key) {
 		return entry[T]{}, ErrNotFound
 	}
-	got, err := c.table.get(ctx, key)
+	got, err := c.load(ctx, key)
 	if err == nil && c.isExpired(got) {
 		err = ErrNotFound
 	}
@@ -90,6 +89,35 @@ func (c *cache[T]) find(ctx context.Context, key string) (entry[T], error) {
 		c.unknown.add(key)
 	}
 	return got, err
+}
+
+// load answers from memory, or asks the bucket. While memory has the key and may not
+// be believed, as when the bus is slow, those who ask at the same time share a read
+// that is younger than MaxStaleness: a read for each would keep the bus slow.
+func (c *cache[T]) load(ctx context.Context, key string) (entry[T], error) {
+	known, found, vouched := c.get(key)
+	switch {
+	case found && vouched:
+		return known, nil
+	case !found:
+		return c.table.get(ctx, key)
+	}
+	read := c.reads.DoChan(key, func() (any, error) {
+		defer time.AfterFunc(MaxStaleness, func() { c.reads.Forget(key) }).Stop()
+		ctx, cancel := bus.Bounded(context.WithoutCancel(ctx))
+		defer cancel()
+		return c.table.get(ctx, key)
+	})
+	select {
+	case got := <-read:
+		e, _ := got.Val.(entry[T])
+		if known.revision > e.revision && got.Err == nil { // this process wrote meanwhile
+			e = known
+		}
+		return e, got.Err
+	case <-ctx.Done():
+		return entry[T]{}, explain(ctx, "get "+key+" in "+c.table.bucket, ctx.Err())
+	}
 }
 
 // vouches reports whether memory may be believed; mu must be held.

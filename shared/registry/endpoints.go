@@ -53,12 +53,9 @@ func (e *Endpoints) Get(ctx context.Context, id string) (endpoint.Endpoint, erro
 	if !endpoint.ValidID(id) {
 		return endpoint.Endpoint{}, endpoint.ErrNotFound
 	}
-	got, found, vouched := e.cache.get(id)
-	if !found || !vouched {
-		var err error
-		if got, err = e.table.get(ctx, id); err != nil {
-			return endpoint.Endpoint{}, unknown(err)
-		}
+	got, err := e.cache.load(ctx, id)
+	if err != nil {
+		return endpoint.Endpoint{}, unknown(err)
 	}
 	if got.value.Deleting {
 		return endpoint.Endpoint{}, endpoint.ErrNotFound

@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
+	"flightline/shared/endpoint"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
 	"flightline/streams"
@@ -58,6 +60,48 @@ func TestAnUnknownKeyIsAskedForOnceASecond(t *testing.T) {
 		}
 		if got := reads(); got == 0 || got > times/10 {
 			t.Errorf("%s: got %d reads for %d times the same unknown key, want one a second", bucket, got, times)
+		}
+	}
+}
+
+// Memory that was not compared with the bucket for a while, as when the bus is slow,
+// does not answer. All who ask then share a read: a read for each would keep the bus
+// slow.
+func TestThoseWhoAskAtTheSameTimeShareARead(t *testing.T) {
+	b := newBus(t)
+	r := open(t, b)
+	stop := testenv.Background(t, r.Run)
+	spec := endpoint.Endpoint{ID: "shared"}
+	if _, err := r.Keys.Put(t.Context(), "fl_shared", all("")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Endpoints.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	asks := map[string]func() error{
+		streams.BucketKeys:      func() error { _, err := r.Keys.Check(t.Context(), "fl_shared"); return err },
+		streams.BucketEndpoints: func() error { _, err := r.Endpoints.Get(t.Context(), "shared"); return err },
+	}
+	for bucket, ask := range asks {
+		reads := leaderReads(t, b.NC, bucket)
+		testenv.Eventually(t, "memory is not believed any more", func() bool {
+			if err := ask(); err != nil {
+				t.Fatal(err)
+			}
+			return reads() > 0
+		})
+		const times = 200
+		before := reads()
+		var asking errgroup.Group
+		for range times {
+			asking.Go(ask)
+		}
+		if err := asking.Wait(); err != nil {
+			t.Error(err)
+		}
+		if got := reads() - before; got == 0 || got > times/4 {
+			t.Errorf("%s: got %d reads for %d at the same time, want few", bucket, got, times)
 		}
 	}
 }

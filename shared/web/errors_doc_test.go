@@ -37,7 +37,7 @@ var meanings = map[web.Code]struct{ means, then string }{
 	web.IdempotencyMismatch: {"the `Idempotency-Key` was used within 24 hours for another operation or body", "use a new key for each request"},
 	web.TooManyRequests:     {"a rate limit is reached, the endpoint's queue has no room for the job (`maxQueueBytes`, `maxQueueJobs`), a quota of the key is used up, or the client's address sent too many unknown keys; the text says which, and the bound. The job was not accepted", "wait for `Retry-After`, then longer each time"},
 	web.Internal:            {"our fault; `requestId` finds the log line", "report it"},
-	web.Unavailable:         {"JetStream is away, the server is stopping, or the storage is nearly full, which the text says: the job was not accepted then. In the other cases it is not known whether a submission was accepted: `X-Job-Id` names the job, and `/status` tells", "wait for `Retry-After`, then try again"},
+	web.Unavailable:         {"JetStream is away, the server is stopping, too many submissions are under way, or the storage is nearly full; a request with one of the latter two, which the text names, submitted nothing. In the other cases it is not known whether a submission was accepted: `X-Job-Id` names the job, and `/status` tells", "wait for `Retry-After`, then try again"},
 }
 
 // The document is the table of this package; -update rewrites it.

@@ -26,7 +26,8 @@ type callers struct {
 	stopReading context.CancelFunc
 
 	next    atomic.Int64  // the number of the next job
-	open    atomic.Int64  // jobs that were accepted and have not ended
+	accepts atomic.Int64  // jobs that were accepted
+	open    atomic.Int64  // of these, those that have not ended
 	looking chan struct{} // a slot for each caller that follows a job
 	calls   sync.WaitGroup
 	mu      sync.Mutex
@@ -64,6 +65,7 @@ func (c *callers) submit(ctx context.Context, in ledger.Input) error {
 	if err := c.accepted(ctx, in); err != nil {
 		return err
 	}
+	c.accepts.Add(1)
 	c.open.Add(1)
 	c.calls.Go(func() {
 		defer c.open.Add(-1)

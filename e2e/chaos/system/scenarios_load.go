@@ -3,6 +3,7 @@ package system
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -28,6 +29,10 @@ func loadScenarios() []scenario {
 			name: "dev-kill", does: "kill -9 of dev alone under load, again and again; its workers live on",
 			rule: rule{end: 2 * minLease}, act: devKill,
 		},
+		{
+			name: "retry-storm", does: "dev stands still for 1.4 leases under as many jobs as it can take, each tried again until it is accepted", long: true,
+			rule: rule{end: 12 * minLease}, act: retryStorm,
+		},
 	}
 }
 
@@ -46,6 +51,49 @@ func (w *world) during(load func(), faults func() error) error {
 	w.book.calmed()
 	loading.Wait()
 	return err
+}
+
+// retryStorm makes callers try thousands of submissions again at once, with no limit
+// but the server's own. It must go on accepting at a tenth of its rate at least,
+// replays included. A server that works on more than it can answer in time accepts
+// ever less.
+func retryStorm(ctx context.Context, w *world) error {
+	const callers, workers = 64, 4
+	input := ledger.Input{Milliseconds: 20}
+	if err := w.startDev(ctx, "--limits", "off"); err != nil {
+		return err
+	}
+	if err := w.endpoint(ctx); err != nil {
+		return err
+	}
+	if err := w.serveHandler(nil); err != nil {
+		return err
+	}
+	for i := range workers {
+		if _, err := w.beginWorker(fmt.Sprintf("w0-%d", i), rollSlots); err != nil {
+			return err
+		}
+	}
+	acceptedIn := func(d time.Duration, during func(context.Context)) int64 {
+		before := w.callers.accepts.Load()
+		ctx, cancel := context.WithTimeout(ctx, d)
+		defer cancel()
+		during(ctx)
+		return w.callers.accepts.Load() - before
+	}
+	calm := acceptedIn(minLease, func(ctx context.Context) { w.callers.saturate(ctx, callers, math.MaxInt, input) })
+	rate := int(calm) / int(minLease/time.Second)
+	return w.underLoad(ctx, rate, 2*minLease, func(int) time.Duration { return 20 * time.Millisecond }, func() error {
+		if err := w.frozen(ctx, w.dev, freezeTime); err != nil {
+			return err
+		}
+		storm := acceptedIn(minLease, func(ctx context.Context) { <-ctx.Done() })
+		w.note("%d jobs were accepted in a lease by %d callers, %d in the lease after dev stood still", calm, callers, storm)
+		if storm < calm/10 {
+			w.violate(ruleServes, "%d jobs are accepted in a lease of the storm, want a tenth of %d at least", storm, calm)
+		}
+		return nil
+	})
 }
 
 // rollingStop stops one worker after the other under so much load that each is
