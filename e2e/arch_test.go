@@ -31,7 +31,7 @@ const (
 // for all packages below it. A new package takes its place here first.
 var layers = [][]string{
 	{"shared/mutation", "shared/bus/barrier", "shared/retry", "shared/terminal", "shared/disk", "shared/testenv/port"},
-	{"shared/job", "shared/endpoint", "shared/pod", "shared/ratelimit", "shared/process", "shared/bus", "shared/tlsconfig", "shared/netguard", "shared/web/framingtest", "e2e/require", "e2e/chaos/ledger", "e2e/chaos/network"},
+	{"shared/job", "shared/endpoint", "shared/pod", "shared/ratelimit", "shared/stats", "shared/process", "shared/bus", "shared/tlsconfig", "shared/netguard", "shared/web/framingtest", "e2e/require", "e2e/chaos/ledger", "e2e/chaos/network"},
 	{"streams", "shared/api", "shared/tlsconfig/certstest", "shared/bus/embedded", "shared/host", "shared/telemetry", "e2e/checkout"},
 	{"shared/record"},
 	{"shared/chunks"},
@@ -76,7 +76,7 @@ func TestClientsSpeakHTTPOnly(t *testing.T) {
 
 // What a thing is does not depend on where it is kept.
 func TestDomainNeedsTheStandardLibraryOnly(t *testing.T) {
-	for _, name := range []string{"shared/job", "shared/endpoint", "shared/pod", "shared/ratelimit"} {
+	for _, name := range []string{"shared/job", "shared/endpoint", "shared/pod", "shared/ratelimit", "shared/stats"} {
 		for _, dep := range find(t, name).Deps {
 			if !standard(dep) {
 				t.Errorf("%s links %s", name, dep)

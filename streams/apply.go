@@ -68,7 +68,7 @@ func copiesOf(ctx context.Context, js jetstream.JetStream, name string) (int, er
 // bucketConfigs has.
 func sharedConfigs(c Config) []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{
-		eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), cursorsConfig(c), scalingConfig(c),
+		eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), cursorsConfig(c), scalingConfig(c), statsConfig(c),
 		agingConfig(c, BucketDestinations), agingConfig(c, BucketTokens), agingConfig(c, BucketPods), agingConfig(c, BucketWorkerPods),
 	}
 }

@@ -40,6 +40,7 @@ var roles = map[string]struct{ what, writes, reads, kept string }{
 	"UNDELIVERED":      {"webhook tasks that were given up, or whose destination is paused", "webhook", "webhook, replay", "its replay, 7 days"},
 	"DELIVERIES":       {"each attempt to deliver a webhook task; the last one of a subject says how many there were; several that succeeded at once share a message", "webhook", "webhook, control", "7 days"},
 	"SCALING":          {"what the autoscaler decided about an endpoint's workers, and why", "autoscaler", "explain, scale", "7 days, 1000 per endpoint"},
+	"STATS":            {"points in time with counts and percentiles, failures by cause, and where in the log the jobs of a worker or a cause are; one message is one block of time", "recorder", "stats, failures, overview, `/requests`", "7 days by minute, 90 days by hour"},
 	"pods":             {"what drivers run, alive or gone", "control, autoscaler", "control, autoscaler", "a day after they ended; a worker's: 7 days after its last renewal"},
 	"worker_endpoints": {"what workers may read of endpoints: no secret, nothing that they do not need", "control", "workers", "the endpoint is deleted"},
 	"worker_pods":      {"what other workers run in, as they or gateways say; whether a driver's worker is to drain", "workers, gateway, control, autoscaler", "control, autoscaler, workers", "a day after they ended; 7 days after their last renewal"},

@@ -21,6 +21,7 @@
 //	UNDELIVERED        undelivered.<endpoint>.<job>.<attempt>        webhook               webhook, control     until delivered; 7 d
 //	DELIVERIES         deliveries.<endpoint>.<job>.<attempt>         webhook               webhook, control     7 d
 //	destinations       KV                                            webhook, control      webhook, control     until resumed; 7 d unless paused
+//	STATS              stats.<endpoint>.<kind>.…<start>              recorder              stats, requests      7 d by minute; 90 d by hour
 //	counts, positions  KV                                            recorder              health, recorder     until deleted
 //	leaders            KV                                            the active instance   its standbys         12 s after the last
 //	idempotency        KV                                            submit                submit               24 h

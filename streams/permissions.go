@@ -128,7 +128,7 @@ func Caches(r Role) []string {
 	case RoleWebhook:
 		return []string{BucketEndpoints, BucketDestinations}
 	case RoleRecorder:
-		return []string{BucketEndpoints}
+		return []string{BucketEndpoints, BucketWorkers}
 	case RoleAutoscaler:
 		return []string{BucketEndpoints, BucketWorkers, BucketTokens, BucketPods, BucketWorkerPods}
 	case RoleWorker, RoleReader, RoleAdmin:
@@ -150,7 +150,7 @@ func controlAccess(c Config) Access {
 		Follows: append(buckets(BucketEndpoints, BucketWorkerEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates,
 			BucketVolumes, BucketDestinations, BucketCounts, BucketPositions, BucketLeaders), Undelivered, Deliveries),
 		Takes: map[string][]string{Any: classes()}, Counts: []string{Webhooks},
-		Removes: []string{Any, Undelivered}, Purges: append(parts(c, Payloads), Scaling, Undelivered, Deliveries),
+		Removes: []string{Any, Undelivered}, Purges: append(parts(c, Payloads), Scaling, Stats, Undelivered, Deliveries),
 		Hears: []string{"moved.>"},
 	}
 }
@@ -162,7 +162,7 @@ func apiAccess(c Config) Access {
 	}
 	return Access{
 		Writes: slices.Concat(recordsOf(c, "*"), []string{"jobs.>", "payloads.>", "nudge.*.*", "holder.*.*"}, keysOf(BucketInstances, BucketIdempotency, BucketCursors)),
-		Reads:  append(jobStreams(c), append(buckets(BucketIdempotency, BucketCursors), Scaling, Deliveries, Undelivered, Webhooks)...),
+		Reads:  append(jobStreams(c), append(buckets(BucketIdempotency, BucketCursors), Scaling, Stats, Deliveries, Undelivered, Webhooks)...),
 		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketDestinations,
 			BucketCounts, BucketPositions, BucketLeaders), Events),
 		Takes: due, Removes: append(parts(c, Records), Any), Hears: []string{"moved.>", "emitted.>", AnyNudge, "holder.>"},
@@ -181,10 +181,10 @@ func gatewayAccess(c Config) Access {
 
 func recorderAccess(c Config) Access {
 	return Access{
-		Writes: slices.Concat(parts(c, func(p int) string { return recordsPrefix(p) + "r.>" }), []string{"events.>", "webhooks.>", "kept.>"},
+		Writes: slices.Concat(parts(c, func(p int) string { return recordsPrefix(p) + "r.>" }), []string{"events.>", "stats.>", "webhooks.>", "kept.>"},
 			keysOf(BucketCounts, BucketPositions, BucketLeaders)),
-		Reads:   append(jobStreams(c), Webhooks, Undelivered),
-		Follows: slices.Concat(parts(c, Records), []string{Events}, buckets(BucketEndpoints, BucketCounts, BucketPositions, BucketLeaders)),
+		Reads:   append(jobStreams(c), Webhooks, Undelivered, Stats),
+		Follows: slices.Concat(parts(c, Records), []string{Events}, buckets(BucketEndpoints, BucketWorkers, BucketCounts, BucketPositions, BucketLeaders)),
 		Removes: append(parts(c, Records), Any), Purges: append(parts(c, Payloads), parts(c, Output)...),
 	}
 }

@@ -13,7 +13,7 @@ import (
 // buckets, and the form of what is in them. It is raised by each change that a
 // program of the version before could not live with, together with a row of
 // upgrades.
-const Schema = 5
+const Schema = 6
 
 // schemaKey is where the version stands: in the metadata of the bucket of
 // endpoints, without which nothing can start.
@@ -35,9 +35,10 @@ type upgrade func(ctx context.Context, js jetstream.JetStream, c Config) error
 // 4 brought values with a TTL to the buckets of tokens and pods, which the program
 // before would not renew, and a setting of theirs that it would try to take back.
 // 5 brought entries of many events (docs/adr/0057); what is in the log may stay as it is.
+// 6 brought STATS (docs/adr/0059), which older programs do not know.
 func upgrades() map[int]upgrade {
 	nothing := func(context.Context, jetstream.JetStream, Config) error { return nil }
-	return map[int]upgrade{1: nothing, 2: nothing, 3: moveOwnersPods, 4: nothing, 5: nothing}
+	return map[int]upgrade{1: nothing, 2: nothing, 3: moveOwnersPods, 4: nothing, 5: nothing, 6: nothing}
 }
 
 // SchemaOf reads the version that the bus has: 0 for a bus from before

@@ -22,7 +22,8 @@ const (
 	// position is in the copies that follow; what is before it is read again
 	// and recognised.
 	PartPositions
-	// PartCounts has in each value the last event that it includes.
+	// PartCounts has in each value, and in each block of STATS, the last event that it
+	// includes.
 	PartCounts
 	// PartEvents is the log, and the webhooks it leads to.
 	PartEvents
@@ -47,7 +48,7 @@ func PartOf(stream string) (part Part, ok bool) {
 	switch {
 	case stream == Bucket(BucketPositions):
 		return PartPositions, true
-	case stream == Bucket(BucketCounts):
+	case stream == Bucket(BucketCounts), stream == Stats:
 		return PartCounts, true
 	case stream == Events, stream == Webhooks:
 		return PartEvents, true

@@ -203,7 +203,7 @@ func TestStatusSetsTheTTL(t *testing.T) {
 func eventsOf(s *env) *events.Log {
 	s.t.Helper()
 	log := s.at.Events(s.t)
-	testenv.Background(s.t, func(ctx context.Context) error { return log.Count(ctx, nil, nil) })
+	testenv.Background(s.t, func(ctx context.Context) error { return log.Count(ctx, events.Counting{}) })
 	return log
 }
 

@@ -193,7 +193,7 @@ func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error
 	}
 	n.stands(roleRecorder, election, instance)
 	s, err := recorder.New(recorder.Config{Partitions: p.partitions, EventsMaxBytes: p.logs.EventsMaxBytes, Counted: p.metrics.Counted, Log: p.log},
-		recorder.Deps{Queue: n.queue, Events: n.events, Election: election})
+		recorder.Deps{Queue: n.queue, Events: n.events, Registry: n.registry, Election: election})
 	if err != nil {
 		return err
 	}

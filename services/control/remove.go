@@ -95,7 +95,11 @@ func (s *Service) dropQueue(ctx context.Context, e endpoint.Endpoint) error {
 }
 
 func (s *Service) dropCounts(ctx context.Context, e endpoint.Endpoint) error {
-	if err := s.events.DropCounts(ctx, e.ID, s.queue.Now()); err != nil {
+	err := s.events.DropCounts(ctx, e.ID, s.queue.Now())
+	if err == nil {
+		err = s.events.DropStats(ctx, e.ID)
+	}
+	if err != nil {
 		return fmt.Errorf("delete endpoint %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 	}
 	return nil

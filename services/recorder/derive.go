@@ -4,6 +4,7 @@ import (
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/stats"
 )
 
 // eventsOf lists what happened to the attempt of a fact so far, in order:
@@ -38,6 +39,7 @@ func eventsOf(f queue.RecordChange) []events.Event {
 	end := base
 	end.Kind, end.Run, end.At, end.Status = events.KindOf(j.Status), j.Run, j.Finished, j.Status
 	end.Worker, end.Retries, end.Lost, end.Error = j.Worker, retries(j, j.Run), j.Lost, j.Error
+	end.Cause = stats.Cause(j.Error)
 	end.Started, end.Finished, end.RetainUntil = j.Started, j.Finished, j.RetainUntil
 	return append(list, end)
 }

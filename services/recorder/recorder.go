@@ -62,6 +62,8 @@ const (
 type Deps struct {
 	Queue  *queue.Queue
 	Events *events.Log
+	// Registry knows the workers that the points of STATS count. nil leaves them out.
+	Registry *registry.Registry
 	// Election decides which instance is active. nil means that this one is.
 	Election *registry.Election
 }
@@ -74,6 +76,7 @@ type Service struct {
 	deliveries *deliveries.Store
 	events     *events.Log
 	election   *registry.Election
+	registry   *registry.Registry
 	parts      []partition
 }
 
@@ -117,7 +120,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, fmt.Errorf("recorder: %w", err)
 	}
 	s := &Service{
-		cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, events: deps.Events, election: deps.Election,
+		cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, events: deps.Events, election: deps.Election, registry: deps.Registry,
 		parts: make([]partition, max(1, cfg.Partitions)),
 	}
 	for i := range s.parts {
@@ -144,7 +147,7 @@ func (s *Service) lead(ctx context.Context) error {
 	if s.cfg.EventsMaxBytes > 0 {
 		g.Go(func() error { bus.KeepTrimmed(ctx, s.log, "events", s.cfg.EventsMaxBytes, s.trim); return nil })
 	}
-	g.Go(func() error { return s.events.Count(ctx, s.queue.Bus().Durable, s.cfg.Counted) })
+	g.Go(func() error { return s.events.Count(ctx, s.counting()) })
 	return g.Wait()
 }
 

@@ -113,6 +113,16 @@ const (
 // so the newest writes may be missing. It returns ErrUnavailable when JetStream is
 // away, and ctx.Err().
 func LastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
+	return lastOfAll(ctx, nc, stream, subjects, func(m *nats.Msg) { m.Data = nil })
+}
+
+// LastWithData is LastOf with the data of the messages.
+func LastWithData(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
+	return lastOfAll(ctx, nc, stream, subjects, func(*nats.Msg) {})
+}
+
+// lastOfAll calls each for every message as it comes.
+func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []string, each func(*nats.Msg)) ([]*nats.Msg, error) {
 	var found []*nats.Msg
 	for len(subjects) > 0 {
 		some := subjects[:min(lastSubjects, len(subjects))]
@@ -121,6 +131,9 @@ func LastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string
 			got, err := lastOf(ctx, nc, stream, some, from)
 			if err != nil {
 				return nil, err
+			}
+			for _, m := range got {
+				each(m)
 			}
 			found = append(found, got...)
 			if more = len(got) > 0; more {
@@ -137,9 +150,5 @@ func lastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", stream, err)
 	}
-	got, err := readBatch(ctx, nc, DirectGet(stream), request, lastMost, stream)
-	for _, m := range got {
-		m.Data = nil
-	}
-	return got, err
+	return readBatch(ctx, nc, DirectGet(stream), request, lastMost, stream)
 }

@@ -11,6 +11,7 @@ import (
 
 	"flightline/shared/bus"
 	"flightline/shared/retry"
+	"flightline/shared/stats"
 	"flightline/streams"
 )
 
@@ -167,15 +168,28 @@ const (
 // call is on the disk; nil stands for a server that needs no asking.
 type Durable func(ctx context.Context, stream string) error
 
-// Count keeps the totals of all endpoints up to date, until ctx ends. Only
-// events that are on the disk count. Several may run at once: each event
-// counts once. It calls each, unless it is nil, for every event once it is
-// counted, in their order; a crash may skip some, and several that count at
-// once may each pass it.
-func (l *Log) Count(ctx context.Context, durable Durable, each func(Event)) error {
-	f := &fold{l: l, durable: durable, each: each, known: map[string]kept{}}
+// Counting is what Count needs besides the log. The zero value is good.
+type Counting struct {
+	// Durable makes that only events count that are on the disk.
+	Durable Durable
+	// Each is called for every event once it is counted, in their order; a crash may
+	// skip some, and several that count at once may each pass it. nil does without.
+	Each func(Event)
+	// Sample looks at the workers of all endpoints. nil leaves them out of the points.
+	Sample func(context.Context) ([]stats.Sample, error)
+	// Now is the server's time. nil is time.Now.
+	Now func() time.Time
+}
+
+// Count keeps the totals of all endpoints up to date, and STATS, until ctx ends. Several
+// may run at once: each event counts once.
+func (l *Log) Count(ctx context.Context, c Counting) error {
+	f := newFold(l, c)
 	for ctx.Err() == nil {
 		full, err := f.step(ctx)
+		if err == nil {
+			err = f.stats.keep(ctx, f.after)
+		}
 		if full && err == nil {
 			continue
 		}
@@ -188,36 +202,61 @@ func (l *Log) Count(ctx context.Context, durable Durable, each func(Event)) erro
 	return nil
 }
 
-// fold is one run of Count.
+// fold is one run of Count. It begins at the earlier of two positions, that of the
+// counts and that of STATS: each value says itself which entries it includes.
 type fold struct {
+	Counting
+
 	l       *Log
-	durable Durable
-	each    func(Event)
+	stats   *statsFold
 	known   map[string]kept // by endpoint; a guess, which compare-and-set checks
-	after   uint64          // the last entry that is in all counts
-	placed  bool            // after has been read
+	after   uint64          // the last entry that was read
+	counted uint64          // the last entry that is in all counts
+	server  string          // that everything since the position was read from and written to
+	placed  bool            // the positions have been read
+}
+
+func newFold(l *Log, c Counting) *fold {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &fold{Counting: c, l: l, stats: newStatsFold(l, c), known: map[string]kept{}}
+}
+
+// start goes back to what is on the bus.
+func (f *fold) start(ctx context.Context) error {
+	f.server = f.l.Server()
+	counted, err := f.l.Position(ctx, countsPosition)
+	if err != nil {
+		return err
+	}
+	folded, err := f.stats.start(ctx, counted)
+	if err != nil {
+		return err
+	}
+	clear(f.known)
+	f.stats.reset()
+	f.after, f.counted, f.placed = min(counted, folded), counted, true
+	return nil
 }
 
 // step counts the next entries. full: more follow.
 func (f *fold) step(ctx context.Context) (full bool, err error) {
 	if !f.placed {
-		after, err := f.l.Position(ctx, countsPosition)
-		if err != nil {
+		if err := f.start(ctx); err != nil {
 			return false, err
 		}
-		f.after, f.placed = after, true
 	}
-	server := f.l.Server()
 	page, err := f.l.read(ctx, reading{filter: anySubject, from: f.after + 1, most: maxEntries})
 	if err != nil || len(page.entries) == 0 {
 		return false, err
 	}
-	if f.durable != nil {
-		if err := f.durable(ctx, streams.Events); err != nil {
+	if f.Durable != nil {
+		if err := f.Durable(ctx, streams.Events); err != nil {
 			return false, fmt.Errorf("wait for %s to be on the disk: %w", streams.Events, err)
 		}
 	}
-	if f.l.Server() != server {
+	if f.l.Server() != f.server {
 		return false, fmt.Errorf("count events: %w: the server was restarted", bus.ErrUnavailable)
 	}
 	lists := map[string][]Entry{}
@@ -229,30 +268,40 @@ func (f *fold) step(ctx context.Context) (full bool, err error) {
 			return false, err
 		}
 	}
-	f.after = page.next - 1
-	if err := f.l.SetPosition(ctx, countsPosition, f.after); err != nil {
-		return false, err
+	before := f.counted
+	if f.after = page.next - 1; f.after > f.counted {
+		if err := f.l.SetPosition(ctx, countsPosition, f.after); err != nil {
+			return false, err
+		}
+		f.counted = f.after
 	}
-	f.pass(page.entries)
+	f.pass(page.entries, before)
 	return page.more, nil
 }
 
-// pass calls each for what is counted.
-func (f *fold) pass(entries []Entry) {
-	if f.each == nil {
+// pass calls Each for what is counted, unless it was counted before this run.
+func (f *fold) pass(entries []Entry, counted uint64) {
+	if f.Each == nil {
 		return
 	}
 	for _, entry := range entries {
+		if entry.Seq <= counted {
+			continue
+		}
 		for _, e := range entry.Events {
-			f.each(e)
+			f.Each(e)
 		}
 	}
 }
 
-// add counts the entries of one endpoint that its counts do not include yet.
+// add counts the entries of one endpoint that its counts do not include yet, and adds
+// them to its blocks.
 func (f *fold) add(ctx context.Context, endpoint string, list []Entry) error {
 	for {
 		err := f.addOnce(ctx, endpoint, list)
+		if err == nil {
+			return f.stats.add(ctx, f.known[endpoint].value.Since, list)
+		}
 		if !errors.Is(err, errChanged) {
 			return err
 		}

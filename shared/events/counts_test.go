@@ -72,7 +72,7 @@ func TestSeveralFoldersCountEachEventOnce(t *testing.T) {
 	b := newBus(t)
 	for range 3 {
 		l := open(t, b)
-		running(t, func(ctx context.Context) error { return l.Count(ctx, nil, nil) })
+		running(t, func(ctx context.Context) error { return l.Count(ctx, Counting{}) })
 	}
 	l := open(t, b)
 	for i := range jobs {
@@ -113,12 +113,12 @@ func TestAFolderThatStopsAnywhereLosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		short, stop := context.WithTimeout(ctx, time.Duration(i)*time.Millisecond)
-		f := &fold{l: dying, known: map[string]kept{}, durable: func(context.Context, string) error {
+		f := newFold(dying, Counting{Durable: func(context.Context, string) error {
 			if i%5 == 0 {
 				return broken
 			}
 			return nil
-		}}
+		}})
 		for short.Err() == nil {
 			_, _ = f.step(short) // ends in the middle
 		}
@@ -128,7 +128,7 @@ func TestAFolderThatStopsAnywhereLosesNothing(t *testing.T) {
 	if err := <-filled; err != nil {
 		t.Fatal(err)
 	}
-	running(t, func(ctx context.Context) error { return open(t, b).Count(ctx, nil, nil) }) //nolint:contextcheck // open has the test's own
+	running(t, func(ctx context.Context) error { return open(t, b).Count(ctx, Counting{}) }) //nolint:contextcheck // open has the test's own
 	for i := range endpoints {
 		n := int64((jobs + endpoints - 1 - i) / endpoints)
 		wantTotals(t, l, fmt.Sprintf("ep%d", i), Totals{Failed: n, Retried: n})
@@ -143,17 +143,17 @@ func TestOnlyEventsOnTheDiskCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := ""
-	f := &fold{l: l, known: map[string]kept{}, durable: func(_ context.Context, stream string) error {
+	f := newFold(l, Counting{Durable: func(_ context.Context, stream string) error {
 		asked = stream
 		return errors.New("not on the disk")
-	}}
+	}})
 	if _, err := f.step(t.Context()); err == nil || asked != streams.Events {
 		t.Errorf("got %v, having asked for %q", err, asked)
 	}
 	if got, err := l.Totals(t.Context(), "ep"); err != nil || got != (Totals{}) {
 		t.Errorf("got %+v, %v; want nothing", got, err)
 	}
-	f.durable = func(context.Context, string) error { // a power loss while waiting
+	f.Durable = func(context.Context, string) error { // a power loss while waiting
 		b.Stop()
 		b.Start() //nolint:contextcheck // the test's own
 		testenv.Eventually(t, "the connection is back", func() bool { return l.Server() != "" })
@@ -168,7 +168,7 @@ func TestAnEndpointMadeAgainStartsFromZero(t *testing.T) {
 	t.Parallel()
 	b := newBus(t)
 	l := open(t, b)
-	running(t, func(ctx context.Context) error { return l.Count(ctx, nil, nil) })
+	running(t, func(ctx context.Context) error { return l.Count(ctx, Counting{}) })
 	if err := l.Append(t.Context(), life("ep", "a")...); err != nil {
 		t.Fatal(err)
 	}

@@ -73,8 +73,9 @@ type Event struct {
 	Retries, Lost int
 	// What is not yet, or not known, is zero.
 	Submitted, Queued, Started, Finished, Expires, RetainUntil time.Time
-	// Error is that of an attempt that failed, at most 1 KB of it.
-	Error string
+	// Error is that of an attempt that failed, at most 1 KB of it; Cause is the line of
+	// the whole error that says what went wrong (stats.Cause).
+	Error, Cause string
 }
 
 // maxErrorBytes is how much of an error text an event keeps, in bytes.

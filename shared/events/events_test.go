@@ -78,6 +78,7 @@ func life(endpoint, id string) []Event {
 	second.Worker, second.Retries, second.Lost = "w", 1, 1
 	end.Kind, end.Run, end.At, end.Status, end.Worker, end.Retries, end.Lost = Failed, 2, at(4000), job.Failed, "w", 1, 1
 	end.Started, end.Finished, end.RetainUntil, end.Error = at(3000), at(4000), at(9000), "no"
+	end.Cause = "no"
 	return []Event{queued, first, second, end}
 }
 

@@ -97,9 +97,13 @@ func (l *Log) Trim(ctx context.Context, maxBytes int64, keep uint64) (uint64, er
 	if err != nil {
 		return 0, err
 	}
+	folded, err := l.Position(ctx, statsPosition)
+	if err != nil {
+		return 0, err
+	}
 	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	removed, err := bus.Trim(within, l.js, streams.Events, maxBytes, min(keep, counted+1))
+	removed, err := bus.Trim(within, l.js, streams.Events, maxBytes, min(keep, counted+1, folded+1))
 	if err != nil {
 		return 0, away(ctx, "trim the log", err)
 	}

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"flightline/shared/job"
+	"flightline/shared/stats"
 	"flightline/streams"
 )
 
@@ -53,6 +55,8 @@ type wireEvent struct {
 	// Retained is how long after At the result can be read.
 	Retained *int64 `json:"retained,omitempty"`
 	Error    string `json:"error,omitempty"`
+	// Cause is there if it is not that of Error, which is cut off.
+	Cause string `json:"cause,omitempty"`
 }
 
 // attemptOf is what e says of its attempt.
@@ -92,6 +96,9 @@ func eventBehind(before, e Event) wireEvent {
 		return &ms
 	}
 	w := wireEvent{Kind: e.Kind, At: *since(e.At, e.Submitted), Error: cut(e.Error)}
+	if e.Cause != "" && e.Cause != stats.Cause(w.Error) {
+		w.Cause = e.Cause
+	}
 	if e.Run != before.Run {
 		w.Run = e.Run
 	}
@@ -214,7 +221,7 @@ func (a wireAttempt) list(endpoint string) []Event {
 	list := make([]Event, 0, len(a.Events))
 	for _, w := range a.Events {
 		e.Kind, e.At, e.Error, e.Status = w.Kind, since(w.At), w.Error, w.Kind.status()
-		e.Finished, e.RetainUntil = time.Time{}, time.Time{}
+		e.Cause, e.Finished, e.RetainUntil = cmp.Or(w.Cause, stats.Cause(w.Error)), time.Time{}, time.Time{}
 		if e.Status.Terminal() {
 			e.Finished = e.At
 		}
@@ -295,6 +302,6 @@ func parseSingle(subject string, body []byte) (Entry, error) {
 		Kind: Kind(kind), Endpoint: endpoint, Job: id, Attempt: attempt, Run: run, At: job.FromUnixMilli(w.At),
 		Mode: w.Mode, Class: w.Class, Status: w.Status, Worker: w.Worker, Retries: w.Retries, Lost: w.Lost,
 		Submitted: job.FromUnixMilli(w.Submitted), Queued: job.FromUnixMilli(w.Queued), Started: job.FromUnixMilli(w.Started), Finished: job.FromUnixMilli(w.Finished),
-		Expires: job.FromUnixMilli(w.Expires), RetainUntil: job.FromUnixMilli(w.RetainUntil), Error: w.Error,
+		Expires: job.FromUnixMilli(w.Expires), RetainUntil: job.FromUnixMilli(w.RetainUntil), Error: w.Error, Cause: stats.Cause(w.Error),
 	}}}, nil
 }

@@ -1,0 +1,112 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/stats"
+	"flightline/streams"
+)
+
+// PointAt is a point with the instant at which its time begins.
+type PointAt struct {
+	At time.Time
+	stats.Point
+}
+
+// Points returns the points of an endpoint that begin at or after from and before to,
+// in their order, by the minute or by the hour: step is time.Minute or time.Hour. A
+// time in which nothing happened has none. What happened in the last seconds may be
+// missing. It returns bus.ErrUnavailable.
+func (l *Log) Points(ctx context.Context, endpoint string, from, to time.Time, step time.Duration) ([]PointAt, error) {
+	all, err := l.PointsOf(ctx, []string{endpoint}, from, to, step)
+	return all[endpoint], err
+}
+
+// PointsOf is Points of several endpoints. It costs a few requests, however many jobs
+// there were.
+func (l *Log) PointsOf(ctx context.Context, endpoints []string, from, to time.Time, step time.Duration) (map[string][]PointAt, error) {
+	kind := streams.StatsMinutes
+	if step == time.Hour {
+		kind = streams.StatsHours
+	}
+	blocks, err := l.blocks(ctx, keysWithin(endpoints, kind, from, to))
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string][]PointAt, len(endpoints))
+	for key, b := range blocks {
+		for i, p := range b.Points {
+			at := time.Unix(key.start, 0).Add(time.Duration(i) * stepOf(kind)).UTC()
+			if !at.Before(from) && at.Before(to) {
+				all[key.endpoint] = append(all[key.endpoint], PointAt{at, *p})
+			}
+		}
+	}
+	for _, list := range all {
+		slices.SortFunc(list, func(a, b PointAt) int { return a.At.Compare(b.At) })
+	}
+	return all, nil
+}
+
+// Failures returns the failures of each endpoint in the hours that from and to are in
+// and those between, by their causes, the most frequent first. It returns
+// bus.ErrUnavailable.
+func (l *Log) Failures(ctx context.Context, endpoints []string, from, to time.Time) (map[string]stats.Failures, error) {
+	blocks, err := l.blocks(ctx, keysWithin(endpoints, streams.StatsFailures, from, to))
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]stats.Failures, len(endpoints))
+	for _, key := range slices.SortedFunc(maps.Keys(blocks), func(a, b blockKey) int { return cmp.Compare(a.start, b.start) }) {
+		merged := all[key.endpoint]
+		merged.Merge(blocks[key].Failures)
+		all[key.endpoint] = merged
+	}
+	for _, list := range all {
+		slices.SortFunc(list, func(a, b stats.Group) int {
+			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.Last, a.Last), cmp.Compare(a.Fingerprint, b.Fingerprint))
+		})
+	}
+	return all, nil
+}
+
+// keysWithin names the blocks without a name that have a time from from to to.
+func keysWithin(endpoints []string, kind streams.StatsKind, from, to time.Time) []blockKey {
+	var keys []blockKey
+	for _, endpoint := range endpoints {
+		for key := keyAt(endpoint, kind, "", from); key.start < to.Unix(); key.start += int64(kind.Length() / time.Second) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// blocks reads blocks; those that are not there are left out.
+func (l *Log) blocks(ctx context.Context, keys []blockKey) (map[blockKey]*block, error) {
+	subjects, bySubject := make([]string, len(keys)), make(map[string]blockKey, len(keys))
+	for i, key := range keys {
+		subjects[i] = key.subject()
+		bySubject[subjects[i]] = key
+	}
+	got, err := bus.LastWithData(ctx, l.nc, streams.Stats, subjects)
+	if err != nil {
+		return nil, away(ctx, "read "+streams.Stats, err)
+	}
+	found := make(map[blockKey]*block, len(got))
+	for _, m := range got {
+		subject := m.Header.Get(jetstream.SubjectHeader)
+		b, err := parseBlock(subject, m.Data)
+		if err != nil {
+			return nil, err
+		}
+		found[bySubject[subject]] = b
+	}
+	return found, nil
+}

@@ -1,0 +1,327 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"flightline/shared/job"
+	"flightline/shared/stats"
+	"flightline/shared/testenv"
+	"flightline/streams"
+)
+
+// noon is when the jobs of these tests are, clock a server's time that a test moves.
+var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+
+type clock struct{ ms atomic.Int64 }
+
+func newClock(t time.Time) *clock {
+	c := &clock{}
+	c.ms.Store(t.UnixMilli())
+	return c
+}
+
+func (c *clock) now() time.Time          { return time.UnixMilli(c.ms.Load()).UTC() }
+func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+// runs is what happens to the n-th job of an endpoint: it waits for a second, runs for
+// two and fails or completes in the minute of its number.
+func runs(endpoint string, n int, failure string) []Event {
+	at := noon.Add(time.Duration(n) * time.Minute)
+	e := Event{
+		Endpoint: endpoint, Job: job.ID(fmt.Sprintf("%s-%d", endpoint, n)), Attempt: 1, Mode: job.Async, Class: job.Normal,
+		Submitted: at, Queued: at, Expires: at.Add(time.Hour),
+	}
+	queued, started, end := e, e, e
+	queued.Kind, queued.At, queued.Status = Queued, at, job.InQueue
+	started.Kind, started.Run, started.At, started.Status, started.Worker = Started, 1, at.Add(time.Second), job.InProgress, "w1"
+	started.Started = started.At
+	end.Kind, end.Run, end.At, end.Status, end.Worker, end.Started = Completed, 1, at.Add(3*time.Second), job.Completed, "w1", started.At
+	end.Finished, end.RetainUntil = end.At, end.At.Add(24*time.Hour)
+	if failure != "" {
+		end.Kind, end.Status, end.Error = Failed, job.Failed, failure
+	}
+	return []Event{queued, started, end}
+}
+
+// foldAll folds all that is in the log, and writes it.
+func foldAll(t *testing.T, f *fold, c *clock) error {
+	t.Helper()
+	for {
+		full, err := f.step(t.Context())
+		if err == nil {
+			c.advance(saveInterval)
+			err = f.stats.keep(t.Context(), f.after)
+		}
+		if err != nil || !full {
+			return err
+		}
+	}
+}
+
+// shown is a point as this test compares it.
+func shown(p PointAt) string {
+	return fmt.Sprintf("%s: %d submitted, %d completed, %d failed, delay %v of %d, execution %v of %d", p.At.Format("15:04"), p.Submitted, p.Completed, p.Failed,
+		p.Delay.Quantile(0.5), p.Delay.Count(), p.Execution.Quantile(0.5), p.Execution.Count())
+}
+
+func TestPointsByMinuteAndByHour(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	l, c := open(t, b), newClock(noon.Add(3*time.Hour))
+	f := newFold(l, Counting{Now: c.now})
+	for _, n := range []int{0, 1, 1, 75} {
+		list := runs("ep", n, "")
+		if n == 75 {
+			list = runs("ep", n, "no file 7")
+		}
+		if err := l.Append(t.Context(), list...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := foldAll(t, f, c); err != nil {
+		t.Fatal(err)
+	}
+	for step, want := range map[time.Duration][]string{
+		time.Minute: {
+			"12:00: 1 submitted, 1 completed, 0 failed, delay 1.008s of 1, execution 2.016s of 1",
+			"12:01: 2 submitted, 2 completed, 0 failed, delay 1.008s of 2, execution 2.016s of 2",
+			"13:15: 1 submitted, 0 completed, 1 failed, delay 1.008s of 1, execution 2.016s of 1",
+		},
+		time.Hour: {
+			"12:00: 3 submitted, 3 completed, 0 failed, delay 1.008s of 3, execution 2.016s of 3",
+			"13:00: 1 submitted, 0 completed, 1 failed, delay 1.008s of 1, execution 2.016s of 1",
+		},
+	} {
+		points, err := l.Points(t.Context(), "ep", noon, noon.Add(2*time.Hour), step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range points {
+			got = append(got, shown(p))
+		}
+		if delta := cmp.Diff(want, got); delta != "" {
+			t.Errorf("by %v: %s", step, delta)
+		}
+	}
+	if points, err := l.Points(t.Context(), "ep", noon.Add(time.Minute), noon.Add(75*time.Minute), time.Minute); err != nil || len(points) != 1 {
+		t.Errorf("a part: got %v and %v, want one point", points, err)
+	}
+	failures, err := l.Failures(t.Context(), []string{"ep", "none"}, noon, noon.Add(2*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := noon.Add(75*time.Minute + 3*time.Second).UnixMilli()
+	want := map[string]stats.Failures{"ep": {{Fingerprint: stats.Fingerprint("no file 8"), Cause: "no file 7", Count: 1, First: at, Last: at, LastJobs: []string{"ep-75"}}}}
+	if delta := cmp.Diff(want, failures); delta != "" {
+		t.Error(delta)
+	}
+	if err := l.DropStats(t.Context(), "ep"); err != nil {
+		t.Fatal(err)
+	}
+	if points, err := l.Points(t.Context(), "ep", noon, noon.Add(2*time.Hour), time.Hour); err != nil || len(points) != 0 {
+		t.Errorf("after the endpoint's end: got %v and %v", points, err)
+	}
+}
+
+// Folds that end anywhere, go back to a position, or run at once: the sums of STATS are
+// those of the counts.
+func TestStatsAreTheCountsWhateverHappens(t *testing.T) {
+	t.Parallel()
+	const jobs = 120
+	b := newBus(t)
+	l, c := open(t, b), newClock(noon.Add(3*time.Hour))
+	broken := errors.New("broken")
+	for i := range jobs {
+		failure := ""
+		if i%3 == 0 {
+			failure = "KeyError: 'x'"
+		}
+		if err := l.Append(t.Context(), runs(fmt.Sprintf("ep%d", i%2), i%60, failure)...); err != nil {
+			t.Fatal(err)
+		}
+		if i%10 != 9 {
+			continue
+		}
+		dying, calls := newFold(open(t, b), Counting{Now: c.now}), 0
+		dying.Durable, dying.stats.Durable = failing(&calls, i/10, broken), failing(&calls, i/10, broken)
+		for range 3 {
+			if err := foldAll(t, dying, c); err != nil && !errors.Is(err, broken) && !errors.Is(err, errChanged) {
+				t.Fatal(err)
+			} else if err != nil {
+				dying.placed = false
+			}
+		}
+		if i%20 == 9 { // as after a crash before the position was written
+			if err := l.SetPosition(t.Context(), statsPosition, uint64(i/3)); err != nil { //nolint:gosec // small
+				t.Fatal(err)
+			}
+		}
+	}
+	var folds []*fold
+	for range 3 {
+		folds = append(folds, newFold(open(t, b), Counting{Now: c.now}))
+	}
+	for range 4 { // two of them lose each race
+		for _, f := range folds {
+			if err := foldAll(t, f, c); err != nil {
+				f.placed = false
+			}
+		}
+	}
+	for i := range 2 {
+		endpoint := fmt.Sprintf("ep%d", i)
+		totals, err := l.Totals(t.Context(), endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []time.Duration{time.Minute, time.Hour} {
+			points, err := l.Points(t.Context(), endpoint, noon, noon.Add(2*time.Hour), step)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sum stats.Point
+			for _, p := range points {
+				sum.Merge(p.Point)
+			}
+			got := Totals{Completed: sum.Completed, Failed: sum.Failed, Cancelled: sum.Cancelled, TimedOut: sum.TimedOut, Retried: sum.Retried}
+			if got != totals || totals.Completed+totals.Failed != jobs/2 {
+				t.Errorf("%s by %v: got %+v, want %+v", endpoint, step, got, totals)
+			}
+			if sum.Submitted != jobs/2 || sum.Delay.Count() != jobs/2 || sum.Execution.Count() != jobs/2 {
+				t.Errorf("%s by %v: got %d submitted, %d delays, %d executions, want %d", endpoint, step, sum.Submitted, sum.Delay.Count(), sum.Execution.Count(), jobs/2)
+			}
+		}
+		failures, err := l.Failures(t.Context(), []string{endpoint}, noon, noon.Add(2*time.Hour))
+		if err != nil || len(failures[endpoint]) != 1 || failures[endpoint][0].Count != totals.Failed {
+			t.Errorf("%s: got failures %+v and %v, want %d", endpoint, failures, err, totals.Failed)
+		}
+	}
+}
+
+// failing fails the n-th call of several functions that share calls.
+func failing(calls *int, n int, err error) Durable {
+	return func(context.Context, string) error {
+		*calls++
+		if *calls == n+1 {
+			return err
+		}
+		return nil
+	}
+}
+
+// A job of an endpoint that was deleted is not its successor's.
+func TestStatsOfADeletedEndpointEnd(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	l, c := open(t, b), newClock(noon.Add(3*time.Hour))
+	f := newFold(l, Counting{Now: c.now})
+	if err := l.DropCounts(t.Context(), "ep", noon.Add(30*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		if err := l.Append(t.Context(), runs("ep", n, "no")...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := foldAll(t, f, c); err != nil {
+		t.Fatal(err)
+	}
+	points, err := l.Points(t.Context(), "ep", noon, noon.Add(time.Hour), time.Minute)
+	if err != nil || len(points) != 1 || points[0].Failed != 1 {
+		t.Errorf("got %+v and %v, want one failure", points, err)
+	}
+}
+
+// Several recorders that look at the workers at once count each look once.
+func TestSamplesCountOnce(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	c := newClock(noon)
+	counting := Counting{Now: c.now, Sample: func(context.Context) ([]stats.Sample, error) {
+		return []stats.Sample{{Endpoint: "ep", Workers: 3, BusyGPUs: 2}}, nil
+	}}
+	folds := []*fold{newFold(open(t, b), counting), newFold(open(t, b), counting)}
+	for range 8 {
+		for _, f := range folds {
+			if _, err := f.step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			f.stats.written = time.Time{}
+			if err := f.stats.keep(t.Context(), f.after); errors.Is(err, errChanged) {
+				f.placed = false
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.advance(sampleInterval / 2)
+	}
+	points, err := open(t, b).Points(t.Context(), "ep", noon, noon.Add(time.Hour), time.Minute)
+	if err != nil || len(points) != 1 || points[0].Workers != 3 || points[0].BusyGPUSeconds != 120 {
+		t.Errorf("got %+v and %v, want 3 workers and 120 s in one point", points, err)
+	}
+}
+
+// Blocks go when their time has come, also those that were written late.
+func TestBlocksExpire(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	l, c := open(t, b), newClock(noon.Add(streams.StatsByMinuteAge+time.Hour))
+	f := newFold(l, Counting{Now: c.now})
+	if err := l.Append(t.Context(), runs("ep", 0, "no")...); err != nil {
+		t.Fatal(err)
+	}
+	if err := foldAll(t, f, c); err != nil {
+		t.Fatal(err)
+	}
+	state, err := l.bus.StreamState(t.Context(), streams.Stats)
+	if err != nil || state.Messages != 1 {
+		t.Errorf("got %d blocks and %v, want that of hours", state.Messages, err)
+	}
+	key := keyAt("ep", streams.StatsMinutes, "", c.now().Add(-streams.StatsByMinuteAge-10*time.Minute-time.Second))
+	if err := f.stats.put(t.Context(), key, &knownBlock{}); err != nil { // its ttl is the least that there is
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the block expires", func() bool {
+		state, err := l.bus.StreamState(t.Context(), streams.Stats)
+		return err == nil && state.Messages == 1
+	})
+}
+
+// What the log costs the fold, and a page of it with STATS.
+func BenchmarkFold(b *testing.B) {
+	var list []Event
+	for n := range 500 {
+		list = append(list, runs("ep", n%3, "")...)
+	}
+	entry := Entry{Seq: 1, Written: noon, Endpoint: "ep", Events: list}
+	b.Run("counts", func(b *testing.B) {
+		for i := range b.N {
+			entry.Seq = uint64(i + 1) //nolint:gosec // not negative
+			_ = counts{}.with(entry)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*500), "ns/job")
+	})
+	b.Run("stats", func(b *testing.B) {
+		f := newStatsFold(&Log{}, Counting{Now: func() time.Time { return noon }})
+		for _, at := range []time.Time{noon, noon.Add(3 * time.Minute)} {
+			for _, key := range []blockKey{keyAt("ep", streams.StatsMinutes, "", at), keyAt("ep", streams.StatsHours, "", at), keyAt("ep", streams.StatsWorker, "w1", at)} {
+				f.known[key] = &knownBlock{}
+			}
+		}
+		for i := range b.N {
+			entry.Seq = uint64(i + 1) //nolint:gosec // not negative
+			if err := f.add(b.Context(), 0, []Entry{entry}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*500), "ns/job")
+	})
+}
