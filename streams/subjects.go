@@ -57,6 +57,9 @@ func AnyAttempt(p int, endpoint string, id job.ID) string {
 	return recordsPrefix(p) + "r." + endpoint + "." + string(id) + ".*"
 }
 
+// AnyEndpointsRecord matches the records of all attempts of a job of whatever endpoint.
+func AnyEndpointsRecord(p int, id job.ID) string { return AnyAttempt(p, "*", id) }
+
 // DueSubject is the timer key that the schedule of a record fires on.
 func DueSubject(p int, endpoint string, id job.ID, attempt int) string {
 	return recordsPrefix(p) + "due." + endpoint + "." + string(id) + "." + strconv.Itoa(attempt)

@@ -156,4 +156,12 @@ func (s *Service) Routes(app *fiber.App) {
 	v2.Get("/explain/:id", read, s.limited(ratelimit.Explain), small, s.explain)
 	v2.Get("/scale", read, s.limited(ratelimit.Scale), small, s.scale)
 	v2.Get("/health", read, small, s.health)
+	v2.Get("/stats", read, s.limited(ratelimit.Stats), small, s.stats)
+	v2.Get("/failures", read, s.limited(ratelimit.Stats), small, s.failures)
+
+	some := web.AuthSome(s.registry.Keys, registry.Read)
+	v1 := app.Group("/v1")
+	v1.Get("/overview", some, s.limited(ratelimit.Stats), small, s.overview)
+	v1.Get("/failures", some, s.limited(ratelimit.Stats), small, s.allFailures)
+	v1.Get("/jobs/:id", some, s.limited(ratelimit.Stats), small, s.findJob)
 }

@@ -1,10 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +19,8 @@ import (
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/registry"
+	"flightline/shared/stats"
 	"flightline/shared/web"
 )
 
@@ -44,8 +48,18 @@ type listQuery struct {
 	endpoint endpoint.Endpoint
 	// statuses are in the order of job.Statuses; none means all.
 	statuses []job.Status
-	limit    int
-	at       position
+	// worker and fingerprint are those wanted; "" means all.
+	worker, fingerprint string
+	limit               int
+	at                  position
+}
+
+// filtered reports whether only the jobs of a worker or a cause are wanted.
+func (q listQuery) filtered() bool { return q.worker != "" || q.fingerprint != "" }
+
+// has reports whether a job is of the worker and the cause.
+func (q listQuery) has(j job.Job) bool {
+	return (q.worker == "" || j.Worker == q.worker) && (q.fingerprint == "" || j.Status == job.Failed && stats.Fingerprint(j.Error) == q.fingerprint)
 }
 
 // position is how far a list has come, in each of the two streams that it is
@@ -63,13 +77,13 @@ func (s *Service) list(ctx context.Context, e endpoint.Endpoint, q listQuery) (p
 	var live, ended []queue.ListItem
 	next = position{done, done}
 	if len(liveOnes) > 0 && q.at.live != done {
-		live, next.live, err = s.queue.ListLive(ctx, e, queue.ListOptions{Before: q.at.live, Most: q.limit, Statuses: liveOnes})
+		live, next.live, err = s.listLive(ctx, e, q, queue.ListOptions{Before: q.at.live, Most: q.limit, Statuses: liveOnes})
 		if err != nil {
 			return nil, next, err
 		}
 	}
 	if len(endedOnes) > 0 && q.at.ended != done {
-		ended, next.ended, err = s.listEnded(ctx, e, queue.ListOptions{Before: q.at.ended, Most: q.limit, Statuses: endedOnes})
+		ended, next.ended, err = s.listEnded(ctx, e, q, queue.ListOptions{Before: q.at.ended, Most: q.limit, Statuses: endedOnes})
 		if err != nil {
 			return nil, next, err
 		}
@@ -119,18 +133,75 @@ func merge(live, ended []queue.ListItem, next position, limit int) ([]job.Job, p
 	return page, next
 }
 
+// listLive lists jobs that wait or run. Those of a worker are the ones that it runs, as
+// its heartbeat says; none has failed.
+func (s *Service) listLive(ctx context.Context, e endpoint.Endpoint, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
+	switch {
+	case !q.filtered():
+		return s.queue.ListLive(ctx, e, w)
+	case q.fingerprint != "" || !slices.Contains(w.Statuses, job.InProgress):
+		return nil, 0, nil
+	}
+	workers, err := s.registry.Workers.List(ctx, e.ID)
+	if err != nil {
+		return nil, 0, err
+	}
+	at := slices.IndexFunc(workers, func(w registry.Worker) bool { return w.ID == q.worker })
+	if at < 0 {
+		return nil, 0, nil
+	}
+	ids := make([]job.ID, len(workers[at].Running))
+	for i, id := range workers[at].Running {
+		ids[i] = job.ID(id)
+	}
+	jobs, err := s.queue.Lookup(ctx, e, ids)
+	if err != nil {
+		return nil, 0, err
+	}
+	list, next := runningOf(jobs, q, w)
+	return list, next, nil
+}
+
+// tieBits are for jobs of a worker that were queued in the same millisecond.
+const tieBits = 12
+
+// runningOf takes a page of the jobs that a worker runs, the one that was queued last
+// first. Their places are made of that time.
+func runningOf(jobs map[job.ID]job.Job, q listQuery, w queue.ListOptions) (list []queue.ListItem, next uint64) {
+	for _, j := range jobs {
+		if j.Status == job.InProgress && q.has(j) {
+			list = append(list, queue.ListItem{Job: j})
+		}
+	}
+	slices.SortFunc(list, func(a, b queue.ListItem) int {
+		return cmp.Or(b.Job.Queued.Compare(a.Job.Queued), strings.Compare(string(a.Job.ID), string(b.Job.ID)))
+	})
+	for i := range slices.Backward(list) {
+		list[i].Seq = uint64(list[i].Job.Queued.UnixMilli()) << tieBits //nolint:gosec // after 1970
+		if i+1 < len(list) && list[i+1].Seq >= list[i].Seq {
+			list[i].Seq = list[i+1].Seq + 1
+		}
+	}
+	list = slices.DeleteFunc(list, func(l queue.ListItem) bool { return w.Before != 0 && l.Seq >= w.Before })
+	if len(list) > w.Most {
+		return list[:w.Most], list[w.Most-1].Seq
+	}
+	return list, 0
+}
+
 // listEnded lists jobs that are over. All of them are in the records; of some
-// statuses only, few may be among many others there, so they are found by
-// their events, of which each status has its own.
-func (s *Service) listEnded(ctx context.Context, e endpoint.Endpoint, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
-	if _, all := split(nil); s.events == nil || len(w.Statuses) == len(all) {
-		return s.queue.ListEnded(ctx, e, w)
+// statuses only, or of a worker or a cause, few may be among many others there, so
+// they are found by their events.
+func (s *Service) listEnded(ctx context.Context, e endpoint.Endpoint, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
+	if _, all := split(nil); s.events == nil || len(w.Statuses) == len(all) && !q.filtered() {
+		page, next, err := s.queue.ListEnded(ctx, e, w)
+		return slices.DeleteFunc(page, func(l queue.ListItem) bool { return !q.has(l.Job) }), next, err
 	}
 	past := events.Past{Before: w.Before, Most: w.Most, Since: s.queue.Now().Add(-max(e.Retention, e.SyncRetention) - time.Hour)}
 	for _, status := range w.Statuses {
 		past.Kinds = append(past.Kinds, events.KindOf(status))
 	}
-	told, next, err := s.events.Before(ctx, e.ID, past)
+	told, next, err := s.told(ctx, e, q, past)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -139,7 +210,20 @@ func (s *Service) listEnded(ctx context.Context, e endpoint.Endpoint, w queue.Li
 		return page, next, err
 	}
 	untold, err := s.untold(ctx, e, w, told, next)
+	untold = slices.DeleteFunc(untold, func(l queue.ListItem) bool { return !q.has(l.Job) })
 	return append(untold, page...), next, err
+}
+
+// told are the ends that the log has.
+func (s *Service) told(ctx context.Context, e endpoint.Endpoint, q listQuery, past events.Past) ([]events.Event, uint64, error) {
+	if !q.filtered() {
+		return s.events.Before(ctx, e.ID, past)
+	}
+	list, next, err := s.events.EndsBefore(ctx, e.ID, events.Ends{Worker: q.worker, Fingerprint: q.fingerprint, Past: past})
+	if q.worker != "" && q.fingerprint != "" {
+		list = slices.DeleteFunc(list, func(ev events.Event) bool { return stats.Fingerprint(ev.Cause) != q.fingerprint })
+	}
+	return list, next, err
 }
 
 // still are the jobs whose end was told and can still be read: not retried,
@@ -236,7 +320,10 @@ func listOf(page []job.Job, q listQuery, next position) api.RequestsPage {
 		full := viewOf(&j)
 		r := api.ListedJob{
 			ID: full.ID, Status: full.Status, DelayTime: full.DelayTime, ExecutionTime: full.ExecutionTime,
-			Retries: full.Retries, WorkerID: full.WorkerID, SubmittedAt: web.FormatTime(j.Submitted), FinishedAt: web.FormatTime(j.Finished),
+			Retries: full.Retries, WorkerID: full.WorkerID, Error: stats.Cause(full.Error), SubmittedAt: web.FormatTime(j.Submitted), FinishedAt: web.FormatTime(j.Finished),
+		}
+		if j.Status == job.Failed {
+			r.Fingerprint = stats.Fingerprint(full.Error)
 		}
 		if j.Status != job.InQueue {
 			r.StartedAt = web.FormatTime(j.Started)
@@ -250,15 +337,16 @@ func listOf(page []job.Job, q listQuery, next position) api.RequestsPage {
 }
 
 func listQueryOf(c *fiber.Ctx, e endpoint.Endpoint) (listQuery, error) {
-	q := listQuery{endpoint: e, limit: defaultLimit}
+	q := listQuery{endpoint: e}
 	var err error
 	if q.statuses, err = statusesOf(c.Query("status")); err != nil {
 		return q, err
 	}
-	if c.Context().QueryArgs().Has("limit") {
-		if q.limit, err = strconv.Atoi(c.Query("limit")); err != nil || q.limit < 1 || q.limit > maxLimit {
-			return q, web.Errorf(web.InvalidRequest, "limit is invalid; must be between 1 and %d", maxLimit)
-		}
+	if q.worker, q.fingerprint, err = filtersOf(c); err != nil {
+		return q, err
+	}
+	if q.limit, err = limitOf(c, defaultLimit, maxLimit); err != nil {
+		return q, err
 	}
 	if c.Context().QueryArgs().Has("cursor") {
 		if q.at, err = positionOf(c.Query("cursor"), q); err != nil {
@@ -266,6 +354,20 @@ func listQueryOf(c *fiber.Ctx, e endpoint.Endpoint) (listQuery, error) {
 		}
 	}
 	return q, nil
+}
+
+var validWorker = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// filtersOf reads the parameters worker and fingerprint.
+func filtersOf(c *fiber.Ctx) (worker, fingerprint string, err error) {
+	worker, fingerprint = strings.Clone(c.Query("worker")), strings.Clone(c.Query("fingerprint"))
+	if c.Context().QueryArgs().Has("worker") && !validWorker.MatchString(worker) {
+		return "", "", web.Errorf(web.InvalidRequest, "worker is invalid; must be 1 to 128 of A-Z, a-z, 0-9, _ and -")
+	}
+	if c.Context().QueryArgs().Has("fingerprint") && !stats.ValidFingerprint(fingerprint) {
+		return "", "", web.Errorf(web.InvalidRequest, "fingerprint is invalid; must be 16 hexadecimal digits in lower case")
+	}
+	return worker, fingerprint, nil
 }
 
 // statusesOf reads a list of statuses, separated by commas, in whatever order.
@@ -307,6 +409,9 @@ func (q listQuery) check(b []byte) uint32 {
 	for _, status := range q.statuses {
 		_, _ = h.Write([]byte(" " + status))
 	}
+	if q.filtered() {
+		_, _ = h.Write([]byte(" worker " + q.worker + " fingerprint " + q.fingerprint))
+	}
 	return h.Sum32()
 }
 
@@ -318,7 +423,7 @@ func positionOf(text string, q listQuery) (position, error) {
 	live, n := binary.Uvarint(body)
 	ended, m := binary.Uvarint(body[max(0, n):])
 	if err != nil || len(sum) < 4 || n <= 0 || m <= 0 || n+m != len(body) || binary.BigEndian.Uint32(sum) != q.check(body) {
-		return p, web.Errorf(web.InvalidRequest, "cursor is invalid; take it from the page before, with the same endpoint and status")
+		return p, web.Errorf(web.InvalidRequest, "cursor is invalid; take it from the page before, with the same endpoint, status, worker and fingerprint")
 	}
 	return position{live, ended}, nil
 }

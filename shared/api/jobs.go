@@ -40,7 +40,7 @@ type RequestsPage struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// ListedJob is a job without its input, output and error. Times between are
+// ListedJob is a job without its input and output. Times between are
 // milliseconds; instants are RFC 3339 in UTC.
 type ListedJob struct {
 	ID            job.ID     `json:"id"`
@@ -49,9 +49,13 @@ type ListedJob struct {
 	ExecutionTime *int64     `json:"executionTime,omitempty"`
 	Retries       int        `json:"retries,omitempty"`
 	WorkerID      string     `json:"workerId,omitempty"`
-	SubmittedAt   string     `json:"submittedAt"`
-	StartedAt     string     `json:"startedAt,omitempty"`
-	FinishedAt    string     `json:"finishedAt,omitempty"`
+	// Error is the line of a failed job's error that says what went wrong, Fingerprint
+	// names that cause.
+	Error       string `json:"error,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+	SubmittedAt string `json:"submittedAt"`
+	StartedAt   string `json:"startedAt,omitempty"`
+	FinishedAt  string `json:"finishedAt,omitempty"`
 }
 
 // Purged answers purge-queue: how many waiting jobs it cancelled.

@@ -17,6 +17,9 @@ import (
 type RequestsOptions struct {
 	// Statuses are those wanted. None means all.
 	Statuses []job.Status
+	// Worker is the one of the last run, Fingerprint that of the cause of a failure. ""
+	// means all.
+	Worker, Fingerprint string
 	// Limit bounds the page, 1 to 100. 0 leaves it to the server, which takes 10.
 	Limit int
 	// Cursor is that of the page before, of the same list. "" is the first page.
@@ -33,9 +36,12 @@ type RequestsPage struct {
 	Raw json.RawMessage
 }
 
-// ListedJob is a job in a list: what Status returns but its output and error.
+// ListedJob is a job in a list: what Status returns but its output. Of its error it has
+// the line that says what went wrong.
 type ListedJob struct {
 	Job
+	// Fingerprint names the cause of a failure, "" for a job that has not FAILED.
+	Fingerprint string
 	// What is not yet is zero. Instants are those of the server's clock.
 	Submitted, Started, Finished time.Time
 }
@@ -51,6 +57,12 @@ func (c *Client) Requests(ctx context.Context, endpoint string, o RequestsOption
 			names = append(names, string(status))
 		}
 		query.Set("status", strings.Join(names, ","))
+	}
+	if o.Worker != "" {
+		query.Set("worker", o.Worker)
+	}
+	if o.Fingerprint != "" {
+		query.Set("fingerprint", o.Fingerprint)
 	}
 	if o.Limit != 0 {
 		query.Set("limit", strconv.Itoa(o.Limit))
@@ -85,6 +97,7 @@ func (p RequestsPage) MarshalJSON() ([]byte, error) { return rawOr(p.Raw) }
 // UnmarshalJSON reads an element of the API's list.
 func (l *ListedJob) UnmarshalJSON(data []byte) error {
 	var wire struct {
+		Fingerprint string    `json:"fingerprint"`
 		SubmittedAt time.Time `json:"submittedAt"`
 		StartedAt   time.Time `json:"startedAt"`
 		FinishedAt  time.Time `json:"finishedAt"`
@@ -95,6 +108,7 @@ func (l *ListedJob) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
+	l.Fingerprint = wire.Fingerprint
 	l.Submitted, l.Started, l.Finished = wire.SubmittedAt, wire.StartedAt, wire.FinishedAt
 	return nil
 }

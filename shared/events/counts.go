@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -84,6 +85,28 @@ func (l *Log) Totals(ctx context.Context, endpoint string) (Totals, error) {
 	defer cancel()
 	kept, err := l.counts(within, endpoint)
 	return kept.value.Totals, err
+}
+
+// TotalsOf is Totals of several endpoints, in few requests. Any replica may answer.
+func (l *Log) TotalsOf(ctx context.Context, endpoints []string) (map[string]Totals, error) {
+	subjects := make([]string, len(endpoints))
+	for i, endpoint := range endpoints {
+		subjects[i] = streams.KeySubject(streams.BucketCounts, endpoint)
+	}
+	got, err := bus.LastWithData(ctx, l.nc, streams.Bucket(streams.BucketCounts), subjects)
+	if err != nil {
+		return nil, away(ctx, "read the counts", err)
+	}
+	all := make(map[string]Totals, len(got))
+	for _, m := range got {
+		var c counts
+		endpoint := strings.TrimPrefix(m.Header.Get(jetstream.SubjectHeader), streams.KeySubject(streams.BucketCounts, ""))
+		if err := json.Unmarshal(m.Data, &c); err != nil {
+			return nil, fmt.Errorf("read counts of %s: %w", endpoint, err)
+		}
+		all[endpoint] = c.Totals
+	}
+	return all, nil
 }
 
 // DropCounts forgets what was counted for an endpoint that is being deleted.

@@ -21,7 +21,7 @@ import (
 // RecordChange is what the headers of the newest write of a record have: enough for
 // the events and counts of its attempt.
 type RecordChange struct {
-	// Job has its Output and Error only if they are short.
+	// Job has its Output only if it is short, and of a long Error the cause.
 	Job job.Job
 	// Partition is that of the record, Seq the sequence of the write in that
 	// partition's stream.

@@ -28,14 +28,15 @@ const (
 	Requests   = "requests"
 	Explain    = "explain"
 	Scale      = "scale"
+	Stats      = "stats" // and failures
 )
 
 // Key names the bounds of all operations of one API key, at all endpoints
 // together. An endpoint has none of them.
 const Key = "key"
 
-// Defaults returns the bounds of the API's contract. It names no retry, explain
-// and scale: each has the numbers of cancel, for itself, so that scale can be
+// Defaults returns the bounds of the API's contract. It names no retry, explain,
+// scale and stats: each has the numbers of cancel, for itself, so that scale can be
 // asked every second by a few. Nor does it name a key.
 func Defaults() Table {
 	return Table{
@@ -50,6 +51,7 @@ func Defaults() Table {
 		Requests:   {10, 2},
 		Explain:    {100, 20},
 		Scale:      {100, 20},
+		Stats:      {100, 20},
 		Key:        {20000, 2000},
 	}
 }

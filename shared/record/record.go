@@ -5,6 +5,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/stats"
 )
 
 // Location is where the messages of an endpoint are stored.
@@ -153,6 +155,8 @@ func (r *Record) encode() (wire, []byte) {
 	}
 	if len(text) <= maxInlineText {
 		w.Why, text = text, ""
+	} else {
+		w.Cause = stats.Cause(text)
 	}
 	w.Output, w.Error = int64(len(output)), int64(len(text))
 	body := make([]byte, 0, len(r.Input)+len(r.S3Config)+len(output)+len(text))
@@ -189,7 +193,7 @@ func Decode(at Location, id job.ID, m *bus.Message) (*Record, error) {
 }
 
 // ParseHeader reads what the header of a message says, which Message wrote and
-// which has the sequence seq. whole: that is all that a caller may see of the
+// which has the sequence seq. Of a long error it has the cause (stats.Cause). whole: that is all that a caller may see of the
 // job; else its output or error is in the body, or beside it.
 func ParseHeader(at Location, id job.ID, header nats.Header, seq uint64) (r *Record, whole bool, err error) {
 	w, err := parseWire(header.Get(MetaHeader))
@@ -208,7 +212,7 @@ func (w *wire) record(at Location, id job.ID, seq uint64) *Record {
 			Submitted: job.FromUnixMilli(w.Submitted), Queued: job.FromUnixMilli(w.Queued), Started: job.FromUnixMilli(w.Started), Finished: job.FromUnixMilli(w.Finished),
 			Deadline: job.FromUnixMilli(w.Deadline), Expires: job.FromUnixMilli(w.Expires), RetainUntil: job.FromUnixMilli(w.RetainUntil),
 			ExecutionTimeout: time.Duration(w.Timeout) * time.Millisecond, Worker: w.Worker, Webhook: w.Webhook,
-			Trace: w.Trace, Origin: w.Origin, Output: w.Said, Error: w.Why,
+			Trace: w.Trace, Origin: w.Origin, Output: w.Said, Error: cmp.Or(w.Why, w.Cause),
 		},
 		Retention: time.Duration(w.Keep) * time.Millisecond, Lease: time.Duration(w.Lease) * time.Millisecond,
 		QueueSeq: w.QueueSeq, QueueServer: w.QueueServer, QueueExpires: job.FromUnixMilli(w.QueueExpires), AckSubject: w.Ack, Holder: w.Holder, Changed: job.FromUnixMilli(w.Changed),

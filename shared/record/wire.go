@@ -60,10 +60,13 @@ type wire struct {
 	Error        int64      `json:"error,omitempty"`
 	// Said and Why are a short output and error, here instead of in the body,
 	// so that a waiter needs no second read.
-	Said   json.RawMessage `json:"said,omitempty"`
-	Why    string          `json:"why,omitempty"`
-	InRef  *PayloadRef     `json:"inRef,omitempty"`
-	OutRef *PayloadRef     `json:"outRef,omitempty"`
+	Said json.RawMessage `json:"said,omitempty"`
+	Why  string          `json:"why,omitempty"`
+	// Cause is the line of a long error that says what went wrong, for those who read the
+	// header alone.
+	Cause  string      `json:"cause,omitempty"`
+	InRef  *PayloadRef `json:"inRef,omitempty"`
+	OutRef *PayloadRef `json:"outRef,omitempty"`
 }
 
 // field is one member of the JSON, of one kind.
@@ -127,6 +130,7 @@ var fields = []field{
 	{key: "error", number: func(w *wire) *int64 { return &w.Error }},
 	{key: "said", raw: func(w *wire) *json.RawMessage { return &w.Said }},
 	{key: "why", text: func(w *wire) *string { return &w.Why }},
+	{key: "cause", text: func(w *wire) *string { return &w.Cause }},
 	{key: "inRef", other: func(w *wire) any { return w.InRef.orNothing() }},
 	{key: "outRef", other: func(w *wire) any { return w.OutRef.orNothing() }},
 }

@@ -54,6 +54,11 @@ func (k Key) Allows(endpointID string, need Permission) bool {
 	return slices.ContainsFunc(k.Scopes, func(s Scope) bool { return s.allows(endpointID, need) })
 }
 
+// AllowsSome reports whether the key may do what needs need on at least one endpoint.
+func (k Key) AllowsSome(need Permission) bool {
+	return slices.ContainsFunc(k.Scopes, func(s Scope) bool { return s.Endpoint != "" && s.allows(s.Endpoint, need) })
+}
+
 // KeySpec is what a key is made from.
 type KeySpec struct {
 	// Name is for people, at most 191 characters; it may be "".

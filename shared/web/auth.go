@@ -28,6 +28,16 @@ type Keys interface {
 type guard struct {
 	keys Keys
 	need registry.Permission
+	// any: on some endpoint is enough; the handler looks which.
+	any bool
+}
+
+// allows reports whether the key opens a route of the endpoint.
+func (g guard) allows(key registry.Key, endpoint string) bool {
+	if g.any {
+		return key.AllowsSome(g.need)
+	}
+	return key.Allows(endpoint, g.need)
 }
 
 type (
@@ -42,12 +52,21 @@ type (
 // unknown keys gets 429 for them. A request that is held (LongPoll) is answered 401, or
 // its streamed answer is cut off, within two seconds after its key was revoked.
 func Auth(keys Keys, need registry.Permission) fiber.Handler {
-	g := &guard{keys, need}
+	return guard{keys: keys, need: need}.handler()
+}
+
+// AuthSome is Auth for a route of all endpoints: it lets requests pass whose key allows
+// need on at least one. The handler answers with those that Caller allows.
+func AuthSome(keys Keys, need registry.Permission) fiber.Handler {
+	return guard{keys: keys, need: need, any: true}.handler()
+}
+
+func (g guard) handler() fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		if err := g.admit(c); err != nil {
 			return err
 		}
-		c.Locals(localGuard{}, g)
+		c.Locals(localGuard{}, &g)
 		err := c.Next()
 		if revoked, held := c.Locals(localRevoked{}).(*atomic.Bool); held && revoked.Load() {
 			return registry.ErrUnauthorized
@@ -59,7 +78,7 @@ func Auth(keys Keys, need registry.Permission) fiber.Handler {
 // Allow is Auth for a handler whose need depends on the request. The request is
 // not held on the strength of it.
 func Allow(c *fiber.Ctx, keys Keys, need registry.Permission) error {
-	return guard{keys, need}.admit(c)
+	return guard{keys: keys, need: need}.admit(c)
 }
 
 func (g guard) admit(c *fiber.Ctx) error {
@@ -77,7 +96,7 @@ func (g guard) admit(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	if !key.Allows(c.Params("endpoint"), g.need) {
+	if !g.allows(key, c.Params("endpoint")) {
 		return registry.ErrUnauthorized
 	}
 	c.Locals(caller{}, &key)
@@ -121,7 +140,7 @@ func (p *pass) lost(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookInterval)
 	defer cancel()
 	key, err := p.guard.keys.Check(ctx, p.plain)
-	if errors.Is(err, registry.ErrUnauthorized) || err == nil && !key.Allows(p.endpoint, p.guard.need) {
+	if errors.Is(err, registry.ErrUnauthorized) || err == nil && !p.guard.allows(key, p.endpoint) {
 		p.revoked.Store(true)
 		return true
 	}

@@ -1,10 +1,38 @@
 package web
 
-import "time"
+import (
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+)
 
 // Since reads the parameter since: an instant, or how long before now it was, as
 // 10m. "" is the zero time. The error is an InvalidRequest.
-func Since(text string, now time.Time) (time.Time, error) {
+func Since(text string, now time.Time) (time.Time, error) { return instantOf("since", text, now) }
+
+// Span reads the parameters from and to, which are as since. Without to it is now, without
+// from it is standard before to. The span must not be empty, nor longer than most.
+func Span(c *fiber.Ctx, now time.Time, standard, most time.Duration) (from, to time.Time, err error) {
+	if to, err = instantOf("to", c.Query("to"), now); err != nil {
+		return from, to, err
+	}
+	if to.IsZero() {
+		to = now
+	}
+	if from, err = instantOf("from", c.Query("from"), now); err != nil {
+		return from, to, err
+	}
+	if from.IsZero() {
+		from = to.Add(-standard)
+	}
+	if span := to.Sub(from); span <= 0 || span > most {
+		return from, to, Errorf(InvalidRequest, "from to to is invalid; must be more than 0s and at most %v, got %v", most, span)
+	}
+	return from, to, nil
+}
+
+// instantOf reads the parameter of that name.
+func instantOf(name, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -13,7 +41,7 @@ func Since(text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, Errorf(InvalidRequest, "since is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h")
+		return time.Time{}, Errorf(InvalidRequest, "%s is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h", name)
 	}
 	return at, nil
 }

@@ -1,0 +1,233 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/api"
+	"flightline/shared/endpoint"
+	"flightline/shared/events"
+	"flightline/shared/job"
+	"flightline/shared/registry"
+	"flightline/shared/stats"
+	"flightline/shared/web"
+)
+
+const (
+	// defaultOverview and maxOverview bound the endpoints of one answer.
+	defaultOverview, maxOverview = 100, 1000
+	// maxConcurrentLooks bounds the endpoints that one answer looks at side by side.
+	maxConcurrentLooks = 16
+	// overviewMinutes is how many minutes LastHour has.
+	overviewMinutes = 60
+)
+
+// overview answers how the endpoints stand that the key may read, in one request.
+func (s *Service) overview(c *fiber.Ctx) error {
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	limit, err := limitOf(c, defaultOverview, maxOverview)
+	if err != nil {
+		return err
+	}
+	endpoints, err := s.readable(ctx, c)
+	if err != nil {
+		return err
+	}
+	after := strings.Clone(c.Query("cursor"))
+	if c.Context().QueryArgs().Has("cursor") && !endpoint.ValidID(after) {
+		return web.Errorf(web.InvalidRequest, "cursor is invalid; take it from the answer before")
+	}
+	endpoints = slices.DeleteFunc(endpoints, func(e endpoint.Endpoint) bool { return e.ID <= after })
+	v := api.Overview{Endpoints: []api.EndpointOverview{}}
+	if len(endpoints) > limit {
+		endpoints = endpoints[:limit]
+		v.Cursor = endpoints[limit-1].ID
+	}
+	if v.Endpoints, err = s.overviews(ctx, endpoints); err != nil {
+		return err
+	}
+	v.At = web.FormatTime(s.queue.Now())
+	return c.JSON(v)
+}
+
+// overviews looks at endpoints: what all of them have together first, then at the queue of
+// each.
+func (s *Service) overviews(ctx context.Context, endpoints []endpoint.Endpoint) ([]api.EndpointOverview, error) {
+	now := s.queue.Now()
+	first := now.Truncate(time.Minute).Add(-(overviewMinutes - 1) * time.Minute)
+	var points map[string][]events.PointAt
+	var totals map[string]events.Totals
+	var err error
+	if s.events != nil {
+		ids := make([]string, len(endpoints))
+		for i, e := range endpoints {
+			ids[i] = e.ID
+		}
+		if points, err = s.events.PointsOf(ctx, ids, first, now, time.Minute); err != nil {
+			return nil, err
+		}
+		if totals, err = s.events.TotalsOf(ctx, ids); err != nil {
+			return nil, err
+		}
+	}
+	workers, paused, err := s.allWorkers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]api.EndpointOverview, len(endpoints))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxConcurrentLooks)
+	for i, e := range endpoints {
+		g.Go(func() error {
+			l := look{endpoint: e, now: now, workers: registry.CountWorkers(workers[e.ID]), totals: totals[e.ID], pausedReceivers: paused[e.ID]}
+			for _, p := range points[e.ID] {
+				if !p.At.Before(e.Created.Truncate(time.Minute)) {
+					l.points = append(l.points, p)
+				}
+			}
+			err := s.lookAt(ctx, &l)
+			all[i] = l.view(first)
+			return err
+		})
+	}
+	return all, g.Wait()
+}
+
+// allWorkers are the living workers by endpoint, and how many receivers of webhooks are
+// paused.
+func (s *Service) allWorkers(ctx context.Context) (workers map[string][]registry.Worker, paused map[string]int, err error) {
+	living, err := s.registry.Workers.List(ctx, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	workers, paused = map[string][]registry.Worker{}, map[string]int{}
+	for _, w := range living {
+		workers[w.Endpoint] = append(workers[w.Endpoint], w)
+	}
+	destinations, err := s.registry.Destinations.List(ctx, "")
+	for _, d := range destinations {
+		if d.Paused {
+			paused[d.Endpoint]++
+		}
+	}
+	return workers, paused, err
+}
+
+// look is what is known of one endpoint for its overview.
+type look struct {
+	endpoint        endpoint.Endpoint
+	now             time.Time
+	workers         registry.WorkerCounts
+	totals          events.Totals
+	pausedReceivers int
+	points          []events.PointAt
+	jobs            api.JobCounts
+	// oldest is how long the first waiting job has waited, decision the autoscaler's
+	// last one; both are looked for while jobs wait.
+	oldest   time.Duration
+	decision *registry.Decision
+}
+
+// lookAt asks for what the endpoint's own queue knows.
+func (s *Service) lookAt(ctx context.Context, l *look) error {
+	counts, err := s.queue.CountByStatus(ctx, l.endpoint, l.workers.Jobs)
+	if err != nil {
+		return err
+	}
+	health := healthOf(counts.Stats, l.totals, l.workers.States)
+	l.jobs = health.Jobs
+	l.jobs.WorkerLost = s.registry.Workers.CountLost(counts.Held, l.now)
+	if l.jobs.InQueue == 0 {
+		return nil
+	}
+	if l.oldest, err = s.queue.OldestWait(ctx, l.endpoint, job.Normal); err != nil {
+		return err
+	}
+	l.decision, _, err = s.decided(ctx, l.endpoint)
+	return err
+}
+
+// view is the overview of the hour whose first minute is first.
+func (l *look) view(first time.Time) api.EndpointOverview {
+	return api.EndpointOverview{
+		ID: l.endpoint.ID, Name: l.endpoint.Name, Paused: l.endpoint.Paused(l.now), Jobs: l.jobs, Workers: workersOf(l.workers.States),
+		LastHour: lastHourOf(l.points, first), Attention: l.attention(),
+	}
+}
+
+func lastHourOf(points []events.PointAt, first time.Time) api.LastHour {
+	h := api.LastHour{
+		Completed: make([]int64, overviewMinutes), Failed: make([]int64, overviewMinutes), DelayP50Ms: make([]int64, overviewMinutes),
+		DelayP95Ms: make([]int64, overviewMinutes), ExecutionP50Ms: make([]int64, overviewMinutes),
+	}
+	for _, p := range points {
+		i := int(p.At.Sub(first) / time.Minute)
+		if i < 0 || i >= overviewMinutes {
+			continue
+		}
+		h.Completed[i], h.Failed[i] = p.Completed, p.Failed+p.TimedOut
+		h.DelayP50Ms[i], h.DelayP95Ms[i] = p.Delay.Quantile(0.5).Milliseconds(), p.Delay.Quantile(0.95).Milliseconds()
+		h.ExecutionP50Ms[i] = p.Execution.Quantile(0.5).Milliseconds()
+	}
+	return h
+}
+
+const (
+	// longWait is how long a job waits before a person is asked to look.
+	longWait = 5 * time.Minute
+	// minFailures and failureShare are how many of the last hour's attempts have to fail,
+	// and which share of them.
+	minFailures, failureShare = 5, 0.1
+)
+
+// attention says what needs a person, the most urgent first.
+func (l *look) attention() []api.Attention {
+	list := []api.Attention{}
+	add := func(when bool, code, format string, args ...any) {
+		if when {
+			list = append(list, api.Attention{Code: code, Text: fmt.Sprintf(format, args...)})
+		}
+	}
+	alive := l.workers.States[registry.WorkerIdle] + l.workers.States[registry.WorkerRunning] + l.workers.States[registry.WorkerInitializing]
+	paused := l.endpoint.Paused(l.now)
+	backoff := l.decision != nil && l.decision.Reason == registry.ScalingBackoff
+	add(l.jobs.WorkerLost > 0, api.NeedsWorkerLost, "%d jobs in progress have lost their worker", l.jobs.WorkerLost)
+	if l.decision != nil && !paused {
+		add(backoff, api.NeedsBackoff, "workers end soon after their start: %s", l.decision.Text)
+		add(slices.Contains([]string{registry.ScalingNoMachine, registry.ScalingInvalid, registry.ScalingUnknown}, l.decision.Reason),
+			api.NeedsScaling, "the autoscaler: %s", l.decision.Text)
+	}
+	add(alive == 0 && l.jobs.InQueue > 0 && !paused && !backoff, api.NeedsNoWorker, "%d jobs wait and no worker lives", l.jobs.InQueue)
+	var hour stats.Point
+	for _, p := range l.points {
+		hour.Merge(p.Point)
+	}
+	failed, over := hour.Failed+hour.TimedOut, hour.Failed+hour.TimedOut+hour.Completed
+	add(failed >= minFailures && float64(failed) >= failureShare*float64(over), api.NeedsFailures, "%d of %d attempts failed in the last hour", failed, over)
+	add(l.oldest >= longWait && !paused, api.NeedsOldestWait, "the first job has waited for %s", lasting(l.oldest))
+	add(l.pausedReceivers > 0, api.NeedsWebhooksPaused, "%d receivers of webhooks are paused", l.pausedReceivers)
+	add(paused, api.NeedsPaused, "the endpoint is paused until %s; %d jobs wait", web.FormatTime(l.endpoint.PausedUntil), l.jobs.InQueue)
+	return list
+}
+
+// findJob answers which endpoint a job is of, among those that the key may read.
+func (s *Service) findJob(c *fiber.Ctx) error {
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	endpoints, err := s.readable(ctx, c)
+	if err != nil {
+		return err
+	}
+	j, err := s.queue.Find(ctx, endpoints, job.ID(strings.Clone(c.Params("id"))))
+	if err != nil {
+		return err
+	}
+	return c.JSON(api.FoundJob{Endpoint: j.Endpoint, ID: j.ID, Status: j.Status})
+}

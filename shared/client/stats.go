@@ -1,0 +1,85 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"flightline/shared/api"
+	"flightline/shared/job"
+)
+
+// Answers about what happened, as the API gives them. Instants are RFC 3339 in UTC.
+type (
+	Stats            = api.Stats
+	StatsPoint       = api.StatsPoint
+	FailureGroup     = api.FailureGroup
+	FoundJob         = api.FoundJob
+	Overview         = api.Overview
+	EndpointOverview = api.EndpointOverview
+)
+
+// StatsOptions say which time is wanted. The zero value is the last hour by the minute.
+type StatsOptions struct {
+	// From and To bound the time. The zero times are an hour before To, and now.
+	From, To time.Time
+	// Step is time.Minute or time.Hour. 0 leaves it to the server: an hour for more than
+	// 24 hours. There are at most 2880 steps.
+	Step time.Duration
+}
+
+// Stats counts what happened at an endpoint, by the minute or by the hour. It needs the
+// read permission.
+func (c *Client) Stats(ctx context.Context, endpoint string, o StatsOptions) (*Stats, error) {
+	query := spanOf(o.From, o.To)
+	if o.Step != 0 {
+		query.Set("step", strconv.Itoa(int(o.Step/time.Second)))
+	}
+	return one[Stats](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "stats"), query: query})
+}
+
+// Failures groups the failures of an endpoint by their cause, those of all endpoints that
+// the key may read for "". from and to may be zero, for the last 24 hours. It needs the
+// read permission.
+func (c *Client) Failures(ctx context.Context, endpoint string, from, to time.Time) ([]FailureGroup, error) {
+	path := v1("failures")
+	if endpoint != "" {
+		path = v2(endpoint, "failures")
+	}
+	var list []FailureGroup
+	err := c.do(ctx, call{method: http.MethodGet, path: path, query: spanOf(from, to)}, &list)
+	return list, err
+}
+
+func spanOf(from, to time.Time) url.Values {
+	query := url.Values{}
+	if !from.IsZero() {
+		query.Set("from", from.UTC().Format(time.RFC3339Nano))
+	}
+	if !to.IsZero() {
+		query.Set("to", to.UTC().Format(time.RFC3339Nano))
+	}
+	return query
+}
+
+// FindJob finds a job without its endpoint, among the endpoints that the key may read.
+// The error is an *Error with the code job_not_found if none has it.
+func (c *Client) FindJob(ctx context.Context, id job.ID) (*FoundJob, error) {
+	return one[FoundJob](ctx, c, call{method: http.MethodGet, path: v1("jobs", string(id))})
+}
+
+// Overview tells how the endpoints stand that the key may read, at most limit of them (1
+// to 1000; 0 leaves it to the server, which takes 100). cursor is that of the answer
+// before, "" for the first.
+func (c *Client) Overview(ctx context.Context, limit int, cursor string) (*Overview, error) {
+	query := url.Values{}
+	if limit != 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	return one[Overview](ctx, c, call{method: http.MethodGet, path: v1("overview"), query: query})
+}
