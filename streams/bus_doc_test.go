@@ -46,6 +46,8 @@ var roles = map[string]struct{ what, writes, reads, kept string }{
 	"worker_pods":      {"what other workers run in, as they or gateways say; whether a driver's worker is to drain", "workers, gateway, control, autoscaler", "control, autoscaler, workers", "a day after they ended; 7 days after their last renewal"},
 	"templates":        {"what pods and endpoints can be made from", "control", "control, autoscaler", "it is deleted"},
 	"volumes":          {"network volumes", "control", "control, autoscaler", "it is deleted"},
+	"machines":         {"what each machine that runs pods reports of its GPUs", "autoscaler", "control, autoscaler", "15 s after the last report"},
+	"gpus":             {"which pods hold each GPU, by its UUID", "autoscaler, by compare-and-set", "control, autoscaler", "a GPU without holders keeps an empty value"},
 	"destinations":     {"receivers that keep failing, or are paused", "webhook, control", "webhook, control", "they answer again, or are resumed; 7 days after the last failure unless paused, 1000 per endpoint"},
 	"counts":           {"how many attempts ended how, per endpoint: the events, folded", "recorder", "health", "the endpoint is deleted"},
 	"positions":        {"how far the recorder has come", "recorder", "recorder", "never"},

@@ -161,6 +161,8 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 		bucket(BucketTemplates, 0),
 		bucket(BucketVolumes, 0),
 		bucket(BucketIdempotency, idempotencyAge),
+		bucket(BucketMachines, presence),
+		bucket(BucketGPUs, 0),
 		versioned, // last: it says that all else is there
 	}
 }

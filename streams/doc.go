@@ -29,6 +29,8 @@
 //	endpoints, keys    KV                                            control               all                  until deleted
 //	tokens             KV                                            control, gateway      gateway, control     until revoked
 //	workers, instances KV                                            heartbeats            health, control      15 s after the last
+//	machines           KV                                            autoscaler            autoscaler, control  15 s after the last
+//	gpus               KV                                            autoscaler            autoscaler, control  until the pod is gone
 //
 // Core subjects, never stored: moved.<endpoint>.<job>.<attempt> repeats the
 // headers of every record write (for waiters); emitted.<p>.<endpoint>.<job>.…

@@ -148,7 +148,7 @@ func controlAccess(c Config) Access {
 			keysOf(BucketEndpoints, BucketWorkerEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketDestinations, BucketCounts)),
 		Reads: append(jobStreams(c), Events, Webhooks, Undelivered, Deliveries, Scaling),
 		Follows: append(buckets(BucketEndpoints, BucketWorkerEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates,
-			BucketVolumes, BucketDestinations, BucketCounts, BucketPositions, BucketLeaders), Undelivered, Deliveries),
+			BucketVolumes, BucketDestinations, BucketCounts, BucketPositions, BucketLeaders, BucketMachines, BucketGPUs), Undelivered, Deliveries),
 		Takes: map[string][]string{Any: classes()}, Counts: []string{Webhooks},
 		Removes: []string{Any, Undelivered}, Purges: append(parts(c, Payloads), Scaling, Stats, Undelivered, Deliveries),
 		Hears: []string{"moved.>"},
@@ -200,9 +200,9 @@ func webhookAccess(c Config) Access {
 
 func autoscalerAccess(_ Config) Access {
 	return Access{
-		Writes:  append(keysOf(BucketLeaders, BucketPods, BucketWorkerPods, BucketTokens, BucketWorkers, BucketInstances), "scaling.*", "$KV."+BucketPositions+".installation"),
+		Writes:  append(keysOf(BucketLeaders, BucketPods, BucketWorkerPods, BucketTokens, BucketWorkers, BucketInstances, BucketMachines, BucketGPUs), "scaling.*", "$KV."+BucketPositions+".installation"),
 		Reads:   []string{Scaling, Any, Bucket(BucketPositions)},
-		Follows: buckets(BucketEndpoints, BucketWorkers, BucketTokens, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketLeaders, BucketCounts),
+		Follows: buckets(BucketEndpoints, BucketWorkers, BucketTokens, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketLeaders, BucketCounts, BucketMachines, BucketGPUs),
 		Counts:  []string{Any}, Purges: []string{Scaling}, Hears: []string{"jobs.>"},
 	}
 }

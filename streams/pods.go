@@ -14,6 +14,10 @@ const (
 	BucketWorkerPods = "worker_pods"
 	BucketTemplates  = "templates"
 	BucketVolumes    = "volumes"
+	// BucketMachines has what each machine reports of its GPUs, by the machine's id;
+	// BucketGPUs who holds each GPU, by its UUID.
+	BucketMachines = "machines"
+	BucketGPUs     = "gpus"
 )
 
 // Scaling is the name of the stream of the autoscaler's decisions. The last

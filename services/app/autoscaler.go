@@ -48,12 +48,31 @@ type Engine struct {
 	DockerHost         string `flag:"docker-host" env:"FLIGHTLINE_DOCKER_HOST" help:"address of the Docker engine; unix:///var/run/docker.sock by default"`
 	DockerCapabilities string `flag:"docker-capabilities" env:"FLIGHTLINE_DOCKER_CAPABILITIES" help:"Linux capabilities that containers may ask for, with commas between them, like CHOWN,SETUID; ALL for all; none by default"`
 	VolumeRoot         string `flag:"volume-root" env:"FLIGHTLINE_VOLUME_ROOT" help:"folder of the host whose folders may be network volumes of pods, for the roles control and autoscaler; pods get no folder of the host without it"`
+	GPUs               string `flag:"gpus" env:"FLIGHTLINE_GPUS" help:"JSON file with the GPUs of this machine, in place of those that it says it has: [{\"uuid\":\"GPU-1\",\"vendor\":\"nvidia\",\"name\":\"NVIDIA L4\",\"memoryMb\":24576}]; read again every few seconds; see gpus.md"`
 	DockerNetwork      string `flag:"docker-network" env:"FLIGHTLINE_DOCKER_NETWORK" help:"network of the containers: bridge, host, none or a name; the engine's own by default, and host in dev, which listens where no other reaches it"`
 }
 
 // capabilities are the names that --docker-capabilities gives.
 func (e Engine) capabilities() []string {
 	return strings.FieldsFunc(e.DockerCapabilities, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// readGPUs reads the file of --gpus; nil without one.
+func (e Engine) readGPUs() func() ([]pod.GPU, error) {
+	if e.GPUs == "" {
+		return nil
+	}
+	return func() ([]pod.GPU, error) {
+		text, err := os.ReadFile(e.GPUs)
+		if err != nil {
+			return nil, fmt.Errorf("--gpus: %w", err)
+		}
+		found, err := pod.ParseGPUs(text)
+		if err != nil {
+			return nil, fmt.Errorf("--gpus %s: %w", e.GPUs, err)
+		}
+		return found, nil
+	}
 }
 
 // fleets are the settings of a dev, which keeps all in its data folder.
@@ -181,7 +200,7 @@ func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error 
 		return err
 	}
 	n.stands(roleAutoscaler, election, instance)
-	s, err := autoscaler.New(autoscaler.Config{GatewayURL: p.fleets.gatewayURL, Closing: grace(p.fleets.settings.FleetGrace), Log: p.log},
+	s, err := autoscaler.New(autoscaler.Config{GatewayURL: p.fleets.gatewayURL, Closing: grace(p.fleets.settings.FleetGrace), GPUs: p.fleets.settings.readGPUs(), Log: p.log},
 		autoscaler.Deps{Queue: n.queue, Registry: n.registry, Election: election, Drivers: p.fleets.drivers})
 	if err != nil {
 		return err

@@ -158,6 +158,11 @@ func (e Engine) check() error {
 	if r := e.VolumeRoot; r != "" && (!filepath.IsAbs(r) || filepath.Clean(r) != r || r == "/") {
 		return wrong("volume-root", r, "an absolute path without '..', and not /")
 	}
+	if read := e.readGPUs(); read != nil {
+		if _, err := read(); err != nil {
+			return &cli.UsageError{Err: err}
+		}
+	}
 	return urlOf("docker-host", e.DockerHost, "unix", "tcp", "http", "https")
 }
 

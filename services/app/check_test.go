@@ -84,6 +84,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"serve all --docker-network a/b":        "--docker-network",
 		"serve all --fleet-folder=":             "--fleet-folder",
 		"serve all --volume-root /":             `--volume-root "/": must be an absolute path without '..', and not /`,
+		"dev --gpus /nonexistent":               "--gpus: open /nonexistent",
 		"dev --volume-root volumes":             "--volume-root",
 		"dev --volume-root /srv/../etc":         "--volume-root",
 		"dev --docker-capabilities cap_chown":   `--docker-capabilities "cap_chown": must be capabilities like CHOWN,SETUID, or ALL`,

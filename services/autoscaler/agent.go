@@ -47,6 +47,8 @@ type agent struct {
 	mu   sync.Mutex
 	busy map[string]bool // pods that are being started or stopped
 	work sync.WaitGroup
+	// inventory are the GPUs, as they were last read.
+	inventory []pod.GPU
 
 	asking  sync.Mutex
 	asked   time.Time       // local clock
@@ -66,6 +68,14 @@ func (a *agent) run(ctx context.Context) error {
 	if !a.awaitDriver(ctx) {
 		return nil
 	}
+	reporting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var reports sync.WaitGroup
+	reports.Go(func() { a.report(reporting) }) // until what runs here has ended
+	defer func() {
+		stop()
+		reports.Wait()
+		a.withdraw(reporting)
+	}()
 	g, held := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return a.registry.Instances.Announce(held, registry.Instance{ID: a.machine, Role: registry.DriverRole(a.driver.Name())})
@@ -108,7 +118,11 @@ func (a *agent) awaitDriver(ctx context.Context) bool {
 		id, facts, err := a.driver.Machine(within)
 		cancel()
 		if err == nil {
-			a.machine, a.facts = id, facts
+			a.machine, a.facts, a.inventory = id, facts, facts.GPUs
+			if a.cfg.GPUs != nil {
+				a.inventory = nil
+				a.look(ctx)
+			}
 			return true
 		}
 		a.log.WarnContext(ctx, "driver not available, trying again", "driver", a.driver.Name(), "err", err)
@@ -182,7 +196,7 @@ func (a *agent) claim(ctx context.Context, seen pod.Pod) bool {
 		if p.MachineID != "" && p.MachineID != a.machine || p.Status != pod.Running {
 			return p, errClaimed
 		}
-		p.MachineID, p.Machine = a.machine, a.facts
+		p.MachineID, p.Machine = a.machine, a.machineFacts()
 		return p, nil
 	})
 	if err != nil && !errors.Is(err, errClaimed) && ctx.Err() == nil {
@@ -276,7 +290,7 @@ func (a *agent) started(ctx context.Context, was pod.Pod, now time.Time) error {
 		if p.Status != pod.Running || p.Starts != was.Starts {
 			return p, errClaimed
 		}
-		if p.Started, p.Machine = now, a.facts; p.Change == waitsFor(p.Driver) {
+		if p.Started, p.Machine = now, a.machineFacts(); p.Change == waitsFor(p.Driver) {
 			p.Changed, p.Change = now, "started"
 		}
 		return p, nil
@@ -290,7 +304,7 @@ func (a *agent) started(ctx context.Context, was pod.Pod, now time.Time) error {
 // lacks says what of the spec this machine does not have, as far as that is
 // known, "" for nothing. An engine says so itself.
 func (a *agent) lacks(s pod.Spec) string {
-	if have := len(a.facts.GPUs); a.driver.Name() == pod.Process && s.GPUs > have {
+	if have := len(a.gpus()); a.driver.Name() == pod.Process && s.GPUs > have {
 		return fmt.Sprintf("gpuCount is %d, and the machine has %d GPUs", s.GPUs, have)
 	}
 	return ""

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/services/autoscaler/driver"
+	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 )
@@ -45,6 +46,9 @@ type Config struct {
 	Closing time.Duration
 	// Startup is how long a worker may take until it is first heard of. 0 means 7 min.
 	Startup time.Duration
+	// GPUs reads the GPUs of this machine in place of its drivers, again every few
+	// seconds. nil means those that the machine says it has.
+	GPUs func() ([]pod.GPU, error)
 	// Log gets what no answer reports. nil means silence.
 	Log *slog.Logger
 }

@@ -109,7 +109,7 @@ func (sh *shell) root() *cobra.Command {
 		c.GroupID = groupJobs
 		root.AddCommand(sh.client(c))
 	}
-	for _, c := range []*cobra.Command{sh.endpointCommand(), sh.keyCommand(), sh.podCommand(), sh.templateCommand(), sh.volumeCommand(), sh.webhookCommand(), sh.envCommand()} {
+	for _, c := range []*cobra.Command{sh.endpointCommand(), sh.keyCommand(), sh.podCommand(), sh.templateCommand(), sh.volumeCommand(), machineCommand(sh), sh.webhookCommand(), sh.envCommand()} {
 		c.GroupID = groupThings
 		root.AddCommand(sh.client(c))
 	}

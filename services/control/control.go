@@ -249,6 +249,7 @@ func (s *Service) podRoutes(v1 fiber.Router, guarded func(fiber.Handler) []fiber
 	seen := func(h fiber.Handler) []fiber.Handler { return append(slices.Clip(look), h) }
 	kept := func(h fiber.Handler, bucket string) []fiber.Handler { return guarded(s.durably(h, bucket)) }
 
+	v1.Get("/machines", seen(s.listMachines)...)
 	v1.Get("/pods", seen(s.listPods)...)
 	v1.Get("/pods/:pod", seen(s.getPod)...)
 	v1.Post("/pods", kept(s.createPod, streams.BucketPods)...)

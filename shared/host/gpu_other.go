@@ -9,5 +9,15 @@ import (
 	"flightline/shared/pod"
 )
 
-// gpus asks the driver, which does not tell the memory.
-func gpus(_ context.Context, _ *slog.Logger) (found []pod.GPU, driver string) { return gpusIn(nvidia) }
+// nvidiaGPUs asks nvidia-smi, and where that is missing the driver, which does not
+// know the memory.
+func nvidiaGPUs(ctx context.Context, log *slog.Logger) (found []pod.GPU, driver string) {
+	found, driver, err := smi(ctx)
+	if err != nil {
+		log.DebugContext(ctx, "gpus not asked for", "err", err)
+	}
+	if len(found) > 0 {
+		return found, driver
+	}
+	return gpusIn(nvidia)
+}

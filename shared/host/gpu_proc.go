@@ -16,9 +16,13 @@ var driverVersion = regexp.MustCompile(`\b\d+(\.\d+)+\b`)
 func gpusIn(dir string) (found []pod.GPU, driver string) {
 	cards, _ := filepath.Glob(filepath.Join(dir, "gpus", "*", "information")) // the pattern is good
 	for _, card := range cards {
-		found = append(found, pod.GPU{Name: fact(card, "Model"), UUID: fact(card, "GPU UUID")})
+		found = append(found, pod.GPU{Vendor: pod.NVIDIA, Name: fact(card, "Model"), UUID: fact(card, "GPU UUID")})
 	}
-	return found, driverVersion.FindString(fact(filepath.Join(dir, "version"), "NVRM version"))
+	driver = driverVersion.FindString(fact(filepath.Join(dir, "version"), "NVRM version"))
+	for i := range found {
+		found[i].Driver = driver
+	}
+	return found, driver
 }
 
 // fact is the value of the first line "key : value" of a file of /proc, or "".

@@ -48,8 +48,23 @@ func Look(ctx context.Context, log *slog.Logger) pod.Machine {
 	if usage, err := disk.UsageWithContext(ctx, here()); err == nil {
 		m.DiskGB = inGB(float64(usage.Total))
 	}
-	m.GPUs, m.GPUDriver = gpus(ctx, log)
+	m.GPUs, m.GPUDriver = GPUs(ctx, log)
 	return m
+}
+
+// GPUs are the machine's accelerators now, with what is known of their health, and
+// the version of NVIDIA's driver, else of AMD's. That there are none is no error; a nil
+// log is silence.
+func GPUs(ctx context.Context, log *slog.Logger) (found []pod.GPU, driver string) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	found, driver = nvidiaGPUs(ctx, log)
+	cards := amdIn(drm, amdgpu)
+	if driver == "" && len(cards) > 0 {
+		driver = cards[0].Driver
+	}
+	return append(found, cards...), driver
 }
 
 // ID names this machine, the same after a restart and for every program on it,

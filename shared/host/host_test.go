@@ -70,11 +70,44 @@ func TestGPUsAreThoseOfTheDriver(t *testing.T) {
 		"gpus/0000:19:00.0/information": "Model: \t\t NVIDIA H200\nIRQ:   \t\t 76\nGPU UUID: \t GPU-0a1b\nBus Type: \t PCIe\n",
 	})
 	got, driver := gpusIn(dir)
-	if diff := cmp.Diff([]pod.GPU{{Name: "NVIDIA H200", UUID: "GPU-0a1b"}}, got); diff != "" || driver != "570.124.06" {
+	if diff := cmp.Diff([]pod.GPU{{Vendor: pod.NVIDIA, Name: "NVIDIA H200", UUID: "GPU-0a1b", Driver: "570.124.06"}}, got); diff != "" || driver != "570.124.06" {
 		t.Errorf("driver %q, %s", driver, diff)
 	}
 	if got, driver := gpusIn(filepath.Join(dir, "absent")); len(got) != 0 || driver != "" {
 		t.Errorf("got %+v, driver %q, want none", got, driver)
+	}
+}
+
+func TestGPUsOfNvidiaSMI(t *testing.T) {
+	card := func(uuid, ecc, recovery string) string {
+		return "<gpu id=\"00000000:01:00.0\"><product_name>NVIDIA L4</product_name><uuid>" + uuid + "</uuid><fb_memory_usage><total>23034 MiB</total><used>1 MiB</used></fb_memory_usage>" +
+			"<ecc_errors><volatile><dram_uncorrectable>" + ecc + "</dram_uncorrectable></volatile></ecc_errors><gpu_recovery_action>" + recovery + "</gpu_recovery_action></gpu>"
+	}
+	got, driver, err := parseSMI([]byte(`<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd"><nvidia_smi_log><driver_version>570.1</driver_version><cuda_version>12.8</cuda_version>` +
+		card("GPU-1", "0", "None") + card("GPU-2", "N/A", "N/A") + card("GPU-3", "2", "None") + card("GPU-4", "0", "Reset") + `</nvidia_smi_log>`))
+	like := func(uuid, health string) pod.GPU {
+		return pod.GPU{Vendor: pod.NVIDIA, Name: "NVIDIA L4", UUID: uuid, MemoryMB: 23034, MemoryGB: 22.49, Driver: "570.1", CUDA: "12.8", Health: health}
+	}
+	want := []pod.GPU{like("GPU-1", ""), like("GPU-2", ""), like("GPU-3", "2 uncorrectable memory errors since the driver was loaded"), like("GPU-4", "the driver asks for recovery: Reset")}
+	if diff := cmp.Diff(want, got); err != nil || driver != "570.1" || diff != "" {
+		t.Errorf("driver %q, err %v, %s", driver, err, diff)
+	}
+	if _, _, err := parseSMI([]byte("NVIDIA-SMI has failed")); err == nil {
+		t.Error("got no error for what is not XML")
+	}
+}
+
+func TestGPUsOfAMD(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"card0/device/vendor": "0x1002\n", "card0/device/unique_id": "a1b2c3\n", "card0/device/product_name": "AMD Instinct MI210\n", "card0/device/mem_info_vram_total": "68702699520\n",
+		"card0-DP-1/device/vendor": "0x1002\n", "card0-DP-1/device/unique_id": "a1b2c3\n",
+		"card1/device/vendor": "0x1002\n", // within a processor
+		"card2/device/vendor": "0x10de\n", "card2/device/unique_id": "ffff\n",
+		"driver/version": "6.8.5\n",
+	})
+	want := []pod.GPU{{Vendor: pod.AMD, UUID: "GPU-a1b2c3", Name: "AMD Instinct MI210", MemoryMB: 65520, MemoryGB: 63.98, Driver: "6.8.5"}}
+	if diff := cmp.Diff(want, amdIn(dir, filepath.Join(dir, "driver"))); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -61,9 +61,28 @@ type CPU struct {
 	Threads int `json:"threads,omitempty"`
 }
 
-// GPU is one accelerator.
+// Vendors of accelerators that drivers know how to give to a pod. Others are given by
+// their UUID in FLIGHTLINE_GPU_UUIDS alone.
+const (
+	NVIDIA = "nvidia"
+	AMD    = "amd"
+)
+
+// GPU is one accelerator, as far as its machine could find out; a zero value means
+// unknown.
 type GPU struct {
-	Name     string  `json:"name"`
+	Name string `json:"name"`
+	// UUID is the same on every machine and after a restart. A GPU without one cannot
+	// be claimed.
 	UUID     string  `json:"uuid,omitempty"`
 	MemoryGB float64 `json:"memoryGb,omitempty"`
+	// Vendor is NVIDIA, AMD or another name in lower case.
+	Vendor string `json:"vendor,omitempty"`
+	// MemoryMB is the memory in units of 2^20 bytes.
+	MemoryMB int `json:"memoryMb,omitempty"`
+	// Driver is the version of its driver, CUDA the newest CUDA that this runs, as "12.4".
+	Driver string `json:"driver,omitempty"`
+	CUDA   string `json:"cuda,omitempty"`
+	// Health says what is wrong, "" for nothing that is known.
+	Health string `json:"health,omitempty"`
 }

@@ -35,6 +35,8 @@ type Registry struct {
 	Volumes   *Store[pod.Volume]
 	// Scaling is what the autoscaler decided.
 	Scaling *Scaling
+	// GPUs are the accelerators of all machines, and who holds them.
+	GPUs *GPUs
 }
 
 // New binds to the buckets that streams.Apply made. It starts nothing. A nil
@@ -79,7 +81,7 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 	if err != nil {
 		return nil, err
 	}
-	scaling, err := newScaling(ctx, js)
+	scaling, gpus, err := newFleets(ctx, js)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +99,7 @@ func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Regist
 		Templates: templates,
 		Volumes:   volumes,
 		Scaling:   scaling,
+		GPUs:      gpus,
 	}, nil
 }
 
@@ -108,6 +111,16 @@ func newStores(ctx context.Context, js jetstream.JetStream) (*Store[pod.Template
 	}
 	volumes, err := OpenTable[pod.Volume](ctx, js, streams.BucketVolumes)
 	return &Store[pod.Template]{table: templates}, &Store[pod.Volume]{table: volumes}, err
+}
+
+// newFleets opens what autoscalers decide and claim.
+func newFleets(ctx context.Context, js jetstream.JetStream) (*Scaling, *GPUs, error) {
+	scaling, err := newScaling(ctx, js)
+	if err != nil {
+		return nil, nil, err
+	}
+	gpus, err := newGPUs(ctx, js)
+	return scaling, gpus, err
 }
 
 // SetPodTTL sets how long the records of workers' pods, and the tokens of fleets'

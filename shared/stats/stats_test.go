@@ -150,7 +150,8 @@ func TestFingerprint(t *testing.T) {
 		{"worker w7 was lost", "worker w12 was lost"},
 		{"took 1.5 s of 2 s", "took 12.25 s of 200 s"},
 		{"can't load 'a' and don't know why", "can't load 'b c' and don't know why"},
-		{"no model"}, {"no module"},
+		{"no model"},
+		{"no module"},
 	}
 	seen := map[string]int{}
 	for i, list := range lists {

@@ -1,0 +1,37 @@
+package api
+
+// MachineInventory is a machine that runs pods, with its GPUs.
+type MachineInventory struct {
+	// ID is the machineId of its pods.
+	ID string `json:"id"`
+	// Driver is what runs pods there: "process" or "docker".
+	Driver   string       `json:"driver"`
+	Hostname string       `json:"hostname,omitempty"`
+	GPUs     []MachineGPU `json:"gpus"`
+}
+
+// MachineGPU is one GPU of a machine; what is not known is absent.
+type MachineGPU struct {
+	UUID     string `json:"uuid"`
+	Vendor   string `json:"vendor,omitempty"`
+	Name     string `json:"name,omitempty"`
+	MemoryMb int    `json:"memoryMb,omitempty"`
+	// DriverVersion is that of the GPU's driver, CUDAVersion the newest CUDA that it runs.
+	DriverVersion string `json:"driverVersion,omitempty"`
+	CUDAVersion   string `json:"cudaVersion,omitempty"`
+	// Healthy is false if Problem says what is wrong.
+	Healthy bool   `json:"healthy"`
+	Problem string `json:"problem,omitempty"`
+	// FreeShare is what no pod holds, 0 to 1.
+	FreeShare float64    `json:"freeShare"`
+	Claims    []GPUClaim `json:"claims"`
+}
+
+// GPUClaim is a pod that holds a GPU, or a share of it.
+type GPUClaim struct {
+	PodID      string `json:"podId"`
+	EndpointID string `json:"endpointId,omitempty"`
+	// Share is more than 0 and at most 1, by memory.
+	Share     float64 `json:"share"`
+	ClaimedAt string  `json:"claimedAt"`
+}

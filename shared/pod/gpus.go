@@ -1,0 +1,74 @@
+package pod
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+)
+
+// MaxInventory bounds the accelerators of one machine.
+const MaxInventory = 64
+
+var (
+	gpuUUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+	vendor  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+)
+
+// ValidGPU reports whether uuid may name an accelerator.
+func ValidGPU(uuid string) bool { return gpuUUID.MatchString(uuid) }
+
+// ParseGPUs reads the accelerators of a machine from JSON, a list of objects:
+//
+//	[{"uuid":"GPU-1","vendor":"nvidia","name":"NVIDIA L4","memoryMb":24576}]
+//
+// driver, cuda and health may be given too. An empty list is a machine without any. It
+// returns a *FieldError that names the field as "[0].uuid".
+func ParseGPUs(text []byte) ([]GPU, error) {
+	var found []GPU
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&found); err != nil {
+		return nil, &FieldError{"", "must be a JSON list of GPUs: " + err.Error()}
+	}
+	if found == nil || decoder.More() {
+		return nil, &FieldError{"", "must be one JSON list of GPUs"}
+	}
+	if len(found) > MaxInventory {
+		return nil, &FieldError{"", fmt.Sprintf("must have at most %d GPUs, got %d", MaxInventory, len(found))}
+	}
+	seen := map[string]bool{}
+	for i, g := range found {
+		if err := g.check(fmt.Sprintf("[%d].", i)); err != nil {
+			return nil, err
+		}
+		if seen[g.UUID] {
+			return nil, &FieldError{fmt.Sprintf("[%d].uuid", i), fmt.Sprintf("must differ from the others, got %q again", g.UUID)}
+		}
+		seen[g.UUID] = true
+		found[i].MemoryGB = math.Round(float64(g.MemoryMB)/1024*100) / 100
+	}
+	return found, nil
+}
+
+func (g GPU) check(at string) error {
+	switch {
+	case !ValidGPU(g.UUID):
+		return &FieldError{at + "uuid", fmt.Sprintf("must be 1 to 128 letters, digits, - and _, got %.50q", g.UUID)}
+	case !vendor.MatchString(g.Vendor):
+		return &FieldError{at + "vendor", fmt.Sprintf("must be a name in lower case like nvidia or amd, got %.50q", g.Vendor)}
+	case g.Name == "" || len(g.Name) > MaxName:
+		return &FieldError{at + "name", fmt.Sprintf("must have 1 to %d bytes, got %d", MaxName, len(g.Name))}
+	case g.MemoryMB < 1 || g.MemoryMB > 1<<30:
+		return &FieldError{at + "memoryMb", fmt.Sprintf("must be between 1 and %d, got %d", 1<<30, g.MemoryMB)}
+	case g.CUDA != "" && !ValidCUDA(g.CUDA):
+		return &FieldError{at + "cuda", fmt.Sprintf("must be a version like 12.4, got %.50q", g.CUDA)}
+	}
+	return nil
+}
+
+var cudaVersion = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,3}$`)
+
+// ValidCUDA reports whether text is a version of CUDA as "12.4".
+func ValidCUDA(text string) bool { return cudaVersion.MatchString(text) }

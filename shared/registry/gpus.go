@@ -1,0 +1,171 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/pod"
+	"flightline/streams"
+)
+
+// WholeGPU is the share, in hundredths, of a holder that shares its card with none.
+const WholeGPU = 100
+
+// ErrTaken means that what is left of a GPU is less than what was asked for.
+var ErrTaken = errors.New("registry: the GPU is taken")
+
+// Inventory is what a machine reports of its GPUs. It expires 15 s after the last report.
+type Inventory struct {
+	// ID is the machine's, as Instances.Machines has it; it runs pods by Driver.
+	ID       string     `json:"id"`
+	Driver   pod.Driver `json:"driver"`
+	Hostname string     `json:"hostname,omitempty"`
+	// GPUs are by no order; one without a UUID is left out, for it cannot be claimed.
+	GPUs []pod.GPU `json:"gpus"`
+}
+
+// GPUHolder is a pod that has claimed a GPU, or a share of it.
+type GPUHolder struct {
+	Pod string `json:"pod"`
+	// Endpoint is "" for a pod that works for none.
+	Endpoint string `json:"endpoint,omitempty"`
+	// Machine and Driver are what runs the pod.
+	Machine string     `json:"machine"`
+	Driver  pod.Driver `json:"driver"`
+	// Share is in hundredths, 1 to WholeGPU.
+	Share int `json:"share"`
+	// Since is when it was claimed, in server time.
+	Since time.Time `json:"since"`
+}
+
+// GPUClaims are who holds one GPU.
+type GPUClaims struct {
+	UUID    string      `json:"uuid"`
+	Holders []GPUHolder `json:"holders,omitempty"`
+}
+
+// Used is the sum of the shares, in hundredths.
+func (c GPUClaims) Used() int {
+	used := 0
+	for _, h := range c.Holders {
+		used += h.Share
+	}
+	return used
+}
+
+// GPUs are the accelerators of all machines, and who holds them. A claim is keyed by
+// the UUID alone, which is the same whatever program reports the card (docs/adr/0061).
+type GPUs struct {
+	machines *Table[Inventory]
+	claims   *Table[GPUClaims]
+}
+
+func newGPUs(ctx context.Context, js jetstream.JetStream) (*GPUs, error) {
+	machines, err := OpenTable[Inventory](ctx, js, streams.BucketMachines)
+	if err != nil {
+		return nil, err
+	}
+	claims, err := OpenTable[GPUClaims](ctx, js, streams.BucketGPUs)
+	return &GPUs{machines: machines, claims: claims}, err
+}
+
+// Report says which GPUs a machine has; it is to be repeated every BeatEvery. It
+// returns an ErrInvalid for an id that cannot be.
+func (g *GPUs) Report(ctx context.Context, i Inventory) error {
+	if !pod.ValidID(i.ID) {
+		return fmt.Errorf("%w: machine %q", ErrInvalid, i.ID)
+	}
+	i.GPUs = slices.DeleteFunc(slices.Clone(i.GPUs), func(c pod.GPU) bool { return !pod.ValidGPU(c.UUID) })
+	return g.machines.Put(ctx, i.ID, i)
+}
+
+// Withdraw says that a machine has left; its claims stay.
+func (g *GPUs) Withdraw(ctx context.Context, machine string) error {
+	return g.machines.Delete(ctx, machine)
+}
+
+// Machines returns what the machines that live have reported, by id.
+func (g *GPUs) Machines(ctx context.Context) ([]Inventory, error) {
+	all, err := g.machines.List(ctx)
+	slices.SortFunc(all, func(a, b Inventory) int { return strings.Compare(a.ID, b.ID) })
+	return all, err
+}
+
+// Claims returns the claims of all GPUs that somebody holds, by UUID.
+func (g *GPUs) Claims(ctx context.Context) (map[string]GPUClaims, error) {
+	all, err := g.claims.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := map[string]GPUClaims{}
+	for _, c := range all {
+		if len(c.Holders) > 0 {
+			held[c.UUID] = c
+		}
+	}
+	return held, nil
+}
+
+// Claim gives the pod its share of a GPU, or returns ErrTaken if less is left. A pod
+// that holds it already keeps what it has. Of two that claim at once one has it: the
+// value is written by its revision.
+func (g *GPUs) Claim(ctx context.Context, uuid string, h GPUHolder) error {
+	if !pod.ValidGPU(uuid) || h.Share < 1 || h.Share > WholeGPU {
+		return fmt.Errorf("%w: claim of %d hundredths of GPU %q", ErrInvalid, h.Share, uuid)
+	}
+	return g.change(ctx, uuid, func(c GPUClaims) (GPUClaims, error) {
+		if slices.ContainsFunc(c.Holders, func(x GPUHolder) bool { return x.Pod == h.Pod && x.Machine == h.Machine }) {
+			return c, errUnchanged
+		}
+		if c.Used()+h.Share > WholeGPU {
+			return c, fmt.Errorf("claim GPU %s for pod %s: %w", uuid, h.Pod, ErrTaken)
+		}
+		c.Holders = append(slices.Clone(c.Holders), h)
+		return c, nil
+	})
+}
+
+// Release takes the claim of a pod on a machine back; that it has none is no error.
+func (g *GPUs) Release(ctx context.Context, uuid, podID, machine string) error {
+	return g.change(ctx, uuid, func(c GPUClaims) (GPUClaims, error) {
+		left := slices.DeleteFunc(slices.Clone(c.Holders), func(x GPUHolder) bool { return x.Pod == podID && x.Machine == machine })
+		if len(left) == len(c.Holders) {
+			return c, errUnchanged
+		}
+		c.Holders = left
+		return c, nil
+	})
+}
+
+// change stores what f makes of the claims of a GPU.
+func (g *GPUs) change(ctx context.Context, uuid string, f func(GPUClaims) (GPUClaims, error)) error {
+	for range maxUpdates {
+		old, revision, err := g.claims.Get(ctx, uuid)
+		missing := errors.Is(err, ErrNotFound)
+		if err != nil && !missing {
+			return err
+		}
+		old.UUID = uuid
+		changed, err := f(old)
+		switch {
+		case errors.Is(err, errUnchanged):
+			return nil
+		case err != nil:
+			return err
+		case missing:
+			_, err = g.claims.Create(ctx, uuid, changed)
+		default:
+			_, err = g.claims.Update(ctx, uuid, changed, revision)
+		}
+		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrExists) {
+			return err
+		}
+	}
+	return fmt.Errorf("change the claims of GPU %s: %w", uuid, ErrConflict)
+}
