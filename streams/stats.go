@@ -13,9 +13,11 @@ import (
 const Stats = "STATS"
 
 const (
-	// StatsByMinuteAge and StatsByHourAge are how long after its end a block of
-	// points by minute, and of failures, or of points by hour is kept.
-	StatsByMinuteAge, StatsByHourAge = 7 * 24 * time.Hour, 90 * 24 * time.Hour
+	// StatsByMinuteAge is how long a block of points by minute, or of failures, is kept
+	// after its end.
+	StatsByMinuteAge = 7 * 24 * time.Hour
+	// StatsByHourAge is how long a block of points by hour is kept after its end.
+	StatsByHourAge = 90 * 24 * time.Hour
 	// statsAge bounds what was written without a ttl.
 	statsAge = StatsByHourAge + 2*24*time.Hour
 )

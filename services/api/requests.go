@@ -177,7 +177,7 @@ func runningOf(jobs map[job.ID]job.Job, q listQuery, w queue.ListOptions) (list 
 		return cmp.Or(b.Job.Queued.Compare(a.Job.Queued), strings.Compare(string(a.Job.ID), string(b.Job.ID)))
 	})
 	for i := range slices.Backward(list) {
-		list[i].Seq = uint64(list[i].Job.Queued.UnixMilli()) << tieBits //nolint:gosec // after 1970
+		list[i].Seq = uint64(list[i].Job.Queued.UnixMilli()) << tieBits
 		if i+1 < len(list) && list[i+1].Seq >= list[i].Seq {
 			list[i].Seq = list[i+1].Seq + 1
 		}

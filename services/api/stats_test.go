@@ -35,7 +35,7 @@ func (s *env) get(key, path string, v any) answer {
 	return got
 }
 
-// record tells the log the end of a job, as the recorder does.
+// record writes the end of a job to the log, as the recorder does.
 func (s *env) record(id string) {
 	s.t.Helper()
 	j, err := s.queue.Status(s.t.Context(), s.endpoint, job.ID(id))
@@ -128,9 +128,9 @@ func TestWhatHappenedIsShown(t *testing.T) {
 func TestAJobIsFoundWithoutItsEndpoint(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, eventsOf)
-	ended, running := s.submit(), ""
+	ended := s.submit()
 	s.complete(`1`)
-	running = s.submit()
+	running := s.submit()
 	s.take()
 	waiting := s.submit()
 	other, _, err := s.registry.Keys.Create(t.Context(), registry.KeySpec{Scopes: []registry.Scope{{Permission: registry.Read, Endpoint: "another"}}})

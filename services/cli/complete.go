@@ -55,7 +55,7 @@ func (sh *shell) idsOf(ctx context.Context, noun, name string, before []string) 
 	switch {
 	case name == "ENDPOINT", name == "ID" && noun == "endpoint":
 		return ids(c.Endpoints().List(ctx))(func(e client.Endpoint) string { return e.ID })
-	case name == "JOB":
+	case name == "JOB" && len(before) > 0:
 		page, err := c.Requests(ctx, before[0], client.RequestsOptions{Limit: 100})
 		if err != nil {
 			return nil, err

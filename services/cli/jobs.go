@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,7 @@ func (sh *shell) jobCommands() []*cobra.Command {
 		sh.onJob("cancel", "End a job that waits or runs", (*client.Client).Cancel),
 		sh.onJob("retry", "Queue a FAILED or TIMED_OUT job again", (*client.Client).Retry),
 		sh.purgeCommand(), sh.healthCommand(), sh.requestsCommand(), sh.explainCommand(),
+		findCommand(sh), statsCommand(sh), failuresCommand(sh), overviewCommand(sh),
 	}
 }
 
@@ -230,16 +232,24 @@ func (sh *shell) requestsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return sh.showRequests(args[0], statuses, page)
+			var of []string
+			for _, filter := range [][2]string{{"--status", strings.Join(statuses, ",")}, {"--worker", o.Worker}, {"--fingerprint", o.Fingerprint}} {
+				if filter[1] != "" {
+					of = append(of, filter[0], filter[1])
+				}
+			}
+			return sh.showRequests(args[0], of, page)
 		}),
 	}
 	c.Flags().StringSliceVar(&statuses, "status", nil, "only jobs that are `STATUS`, or one of several separated by commas")
+	c.Flags().StringVar(&o.Worker, "worker", "", "only jobs whose last run was at this `WORKER`")
+	c.Flags().StringVar(&o.Fingerprint, "fingerprint", "", "only jobs that failed with this cause, a `FINGERPRINT` of 'flightline failures'")
 	c.Flags().IntVar(&o.Limit, "limit", 0, "how many jobs at most (1 to 100; default 10)")
 	c.Flags().StringVar(&o.Cursor, "cursor", "", "go on where an earlier list ended")
 	return c
 }
 
-func (sh *shell) showRequests(endpoint string, statuses []string, page *client.RequestsPage) error {
+func (sh *shell) showRequests(endpoint string, filters []string, page *client.RequestsPage) error {
 	rows := [][]string{{"ID", "STATUS", "SUBMITTED", "DELAY", "EXECUTION", "RETRIES", "WORKER"}}
 	for _, j := range page.Requests {
 		rows = append(rows, []string{
@@ -254,11 +264,8 @@ func (sh *shell) showRequests(endpoint string, statuses []string, page *client.R
 	if page.Cursor == "" || sh.flags.output == "json" {
 		return nil
 	}
-	of := ""
-	if len(statuses) > 0 {
-		of = " --status " + strings.Join(statuses, ",")
-	}
-	_, err := fmt.Fprintf(sh.Err, "more: %s requests %s%s --cursor %s\n", sh.Program, endpoint, of, clean(page.Cursor))
+	again := slices.Concat([]string{sh.Program, "requests", endpoint}, filters, []string{"--cursor", clean(page.Cursor)})
+	_, err := fmt.Fprintln(sh.Err, "more:", strings.Join(again, " "))
 	return err
 }
 

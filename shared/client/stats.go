@@ -11,13 +11,19 @@ import (
 	"flightline/shared/job"
 )
 
-// Answers about what happened, as the API gives them. Instants are RFC 3339 in UTC.
+// The answers of the statistics routes. Instants are RFC 3339 in UTC.
 type (
-	Stats            = api.Stats
-	StatsPoint       = api.StatsPoint
-	FailureGroup     = api.FailureGroup
-	FoundJob         = api.FoundJob
-	Overview         = api.Overview
+	// Stats counts what happened at an endpoint.
+	Stats = api.Stats
+	// StatsPoint counts what happened in one step of time.
+	StatsPoint = api.StatsPoint
+	// FailureGroup is the failures of one cause at an endpoint.
+	FailureGroup = api.FailureGroup
+	// FoundJob names the endpoint of a job.
+	FoundJob = api.FoundJob
+	// Overview lists endpoints with their state.
+	Overview = api.Overview
+	// EndpointOverview is the state of one endpoint.
 	EndpointOverview = api.EndpointOverview
 )
 
@@ -70,7 +76,7 @@ func (c *Client) FindJob(ctx context.Context, id job.ID) (*FoundJob, error) {
 	return one[FoundJob](ctx, c, call{method: http.MethodGet, path: v1("jobs", string(id))})
 }
 
-// Overview tells how the endpoints stand that the key may read, at most limit of them (1
+// Overview lists the endpoints that the key may read with their state, at most limit of them (1
 // to 1000; 0 leaves it to the server, which takes 100). cursor is that of the answer
 // before, "" for the first.
 func (c *Client) Overview(ctx context.Context, limit int, cursor string) (*Overview, error) {

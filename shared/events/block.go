@@ -107,8 +107,8 @@ type entryList struct {
 	last   uint64
 }
 
-// add appends a sequence that is greater than all in the list; one that is there
-// already changes nothing.
+// add appends a sequence that is greater than all in the list. The last sequence again
+// changes nothing.
 func (l *entryList) add(seq uint64) {
 	if seq > l.last {
 		l.packed, l.last = binary.AppendUvarint(l.packed, seq-l.last), seq

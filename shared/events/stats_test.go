@@ -160,7 +160,7 @@ func TestStatsAreTheCountsWhateverHappens(t *testing.T) {
 			}
 		}
 		if i%20 == 9 { // as after a crash before the position was written
-			if err := l.SetPosition(t.Context(), statsPosition, uint64(i/3)); err != nil { //nolint:gosec // small
+			if err := l.SetPosition(t.Context(), statsPosition, uint64(i/3)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -304,7 +304,7 @@ func BenchmarkFold(b *testing.B) {
 	entry := Entry{Seq: 1, Written: noon, Endpoint: "ep", Events: list}
 	b.Run("counts", func(b *testing.B) {
 		for i := range b.N {
-			entry.Seq = uint64(i + 1) //nolint:gosec // not negative
+			entry.Seq = uint64(i + 1)
 			_ = counts{}.with(entry)
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*500), "ns/job")
@@ -317,7 +317,7 @@ func BenchmarkFold(b *testing.B) {
 			}
 		}
 		for i := range b.N {
-			entry.Seq = uint64(i + 1) //nolint:gosec // not negative
+			entry.Seq = uint64(i + 1)
 			if err := f.add(b.Context(), 0, []Entry{entry}); err != nil {
 				b.Fatal(err)
 			}

@@ -109,7 +109,7 @@ func (t *Consumer) open(m *nats.Msg) (msg *record.Record, delivered uint64, err 
 	if err != nil {
 		return nil, 0, err
 	}
-	msg.QueueSeq, msg.QueueServer, msg.AckSubject = meta.Sequence.Stream, t.q.serverTag(), m.Reply
+	msg.QueueSeq, msg.QueueServer, msg.AckSubject = meta.Sequence.Stream, serverTag(t.q.nc), m.Reply
 	return msg, meta.NumDelivered, nil
 }
 
@@ -267,9 +267,9 @@ func (q *Queue) notify(at record.Location, id job.ID) {
 // its job first.
 
 // serverTag names the present start of the connected server in a record.
-func (q *Queue) serverTag() string {
+func serverTag(nc *nats.Conn) string {
 	const length = 8
-	id := q.nc.ConnectedServerId()
+	id := nc.ConnectedServerId()
 	return id[max(0, len(id)-length):]
 }
 
@@ -278,7 +278,7 @@ func (q *Queue) serverTag() string {
 // cluster count as one server: they lose what a majority has only if all of them
 // lose power at once (docs/operating.md).
 func (q *Queue) sameServer(tag string, far bool) bool {
-	return tag != "" && (tag == q.serverTag() || far && q.nc.ConnectedClusterName() != "")
+	return tag != "" && (tag == serverTag(q.nc) || far && q.nc.ConnectedClusterName() != "")
 }
 
 // named reports whether the lease's ack subject names the queue message of its

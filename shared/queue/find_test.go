@@ -77,8 +77,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// BenchmarkFind finds a job that is over and one that waits, among 20 endpoints and few
-// jobs or many.
+// BenchmarkFind finds an ended job and a waiting job, among 20 endpoints and few jobs or
+// many.
 func BenchmarkFind(b *testing.B) {
 	s := newBench(b)
 	all := (&env{q: s.q, e: s.e}).more(b, 19)

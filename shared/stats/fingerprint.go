@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -63,16 +64,16 @@ func stepToCause(text string) string {
 
 // lastWith is the last line that has the words, -1 if none has.
 func lastWith(lines []string, words string) int {
-	for i := len(lines) - 1; i >= 0; i-- {
-		if strings.Contains(lines[i], words) {
+	for i, line := range slices.Backward(lines) {
+		if strings.Contains(line, words) {
 			return i
 		}
 	}
 	return -1
 }
 
-// jsonCause is what a JSON object says of an error, also one that was cut off; "" if it
-// says nothing.
+// jsonCause is the error that a JSON object names, even of a truncated object; "" if it
+// names none.
 func jsonCause(text string) string {
 	kind := strings.TrimSuffix(strings.TrimPrefix(jsonText(text, "error_type"), "<class '"), "'>")
 	for _, key := range []string{"error_message", "message", "error", "detail"} {

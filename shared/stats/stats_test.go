@@ -19,7 +19,7 @@ import (
 // Each quantile is within 3.2 % of that of the values themselves, over all sizes.
 func TestQuantilesAreNearlyRight(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	random := rand.New(rand.NewPCG(1, 2))
 	for _, largest := range []float64{10, 1000, 60_000, 7 * 24 * 3600_000} {
 		var h stats.Histogram
 		var values []float64
