@@ -24,7 +24,7 @@ func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 		return err
 	}
 	for p := range c.PartitionCount() {
-		if err := ensureStreams(ctx, js, recordsConfig(c, p), outputConfig(c, p), payloadsConfig(c, p)); err != nil {
+		if err := ensureStreams(ctx, js, recordsConfig(c, p), outputConfig(c, p), payloadsConfig(c, p), logsConfig(c, p)); err != nil {
 			return err
 		}
 		if err := ensureConsumer(ctx, js, Records(p), dueConfig(p)); err != nil {

@@ -35,6 +35,7 @@ var roles = map[string]struct{ what, writes, reads, kept string }{
 	"KV_records_<p>":   {"one record per attempt, from its first decision on; and its timers", "`queue.move` by compare-and-set; the server's schedule", "everyone", "the job's ttl and an hour"},
 	"OUTPUT_<p>":       {"chunks that handlers emit", "the worker of the run", "stream readers", "the job's ttl and an hour"},
 	"PAYLOADS_<p>":     {"inputs and outputs over 256 KB, in parts", "submit, workers, a longer ttl", "workers, readers", "the job's ttl and an hour"},
+	"LOGS_<p>":         {"what workers print, redacted; a message has many lines of one worker", "autoscaler (of the workers that it starts), workers", "`/logs`", "3 days, 256 MiB in all partitions (settable)"},
 	"EVENTS":           {"what happened to jobs, without inputs and outputs; a message has the events of many jobs of an endpoint", "recorder", "`/requests`, counts, subscribers", "7 days (settable)"},
 	"WEBHOOKS":         {"webhook tasks that a webhook is to hear of", "recorder", "webhook", "its delivery, 7 days"},
 	"UNDELIVERED":      {"webhook tasks that were given up, or whose destination is paused", "webhook", "webhook, replay", "its replay, 7 days"},
@@ -89,8 +90,8 @@ func TestGeneratedBus(t *testing.T) {
 func withNames(text string) string {
 	return strings.NewReplacer(
 		anEndpoint, "<endpoint>", fmt.Sprint(anAttempt), "<attempt>", fmt.Sprint(aRun), "<run>",
-		"records_0", "records_<p>", "OUTPUT_0", "OUTPUT_<p>", "PAYLOADS_0", "PAYLOADS_<p>",
-		"output.0.", "output.<p>.", "payloads.0.", "payloads.<p>.", "emitted.0.", "emitted.<p>.",
+		"records_0", "records_<p>", "OUTPUT_0", "OUTPUT_<p>", "LOGS_0", "LOGS_<p>", "PAYLOADS_0", "PAYLOADS_<p>",
+		"output.0.", "output.<p>.", "payloads.0.", "payloads.<p>.", "emitted.0.", "emitted.<p>.", "logs.0.", "logs.<p>.", "logged.0.", "logged.<p>.",
 	).Replace(text)
 }
 
@@ -128,7 +129,7 @@ func allStreams(t *testing.T, js jetstream.JetStream) []*jetstream.StreamInfo {
 	if err := list.Err(); err != nil {
 		t.Fatal(err)
 	}
-	order := []string{"JOBS_", "KV_records", "OUTPUT", "PAYLOADS", "KV_"}
+	order := []string{"JOBS_", "KV_records", "OUTPUT", "PAYLOADS", "LOGS_", "KV_"}
 	rank := func(s *jetstream.StreamInfo) int {
 		return slices.IndexFunc(order, func(prefix string) bool { return strings.HasPrefix(s.Config.Name, prefix) })
 	}
@@ -231,6 +232,7 @@ func writeSubjects(doc *strings.Builder) {
 		{"DueSubject", streams.DueSubject(aPartition, anEndpoint, id, anAttempt), "where the record's schedule fires"},
 		{"OutputSubject", streams.OutputSubject(aPartition, anEndpoint, id, anAttempt, aRun), "the chunks of a run"},
 		{"PayloadSubject", streams.PayloadSubject(aPartition, anEndpoint, id, anAttempt, aRun, "<in or out>", "<token>"), "the parts of a payload; the token keeps two writers apart"},
+		{"LogSubject", streams.LogSubject(aPartition, anEndpoint, "<worker>"), "lines that a worker printed"},
 		{"WebhookSubject", streams.WebhookSubject(anEndpoint, id, anAttempt), "the webhook task of an attempt, to be delivered"},
 		{"UndeliveredSubject", streams.UndeliveredSubject(anEndpoint, id, anAttempt), "a webhook task that nobody tries to deliver"},
 		{"DeliverySubject", streams.DeliverySubject(anEndpoint, id, anAttempt), "the attempts to deliver it"},

@@ -19,6 +19,11 @@ type Config struct {
 	Partitions int
 	// EventsAge is how long events are kept. 0 means 7 days.
 	EventsAge time.Duration
+	// LogsAge is how long what workers print is kept. 0 means 3 days.
+	LogsAge time.Duration
+	// LogsMaxBytes bounds it, of all partitions together; each has 16 MiB at least.
+	// 0 means 256 MiB, less than 0 no bound.
+	LogsMaxBytes int64
 }
 
 func (c Config) replicas() int { return max(1, c.Replicas) }

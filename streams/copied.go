@@ -103,7 +103,7 @@ func wantedOf(name string) (jetstream.StreamConfig, bool) {
 	if id, ok := strings.CutPrefix(name, Jobs("")); ok {
 		return JobsConfig(Config{}, id), endpoint.ValidID(id)
 	}
-	for _, of := range []func(Config, int) jetstream.StreamConfig{recordsConfig, outputConfig, payloadsConfig} {
+	for _, of := range []func(Config, int) jetstream.StreamConfig{recordsConfig, outputConfig, payloadsConfig, logsConfig} {
 		prefix := strings.TrimSuffix(of(Config{}, 0).Name, "0")
 		number, ok := strings.CutPrefix(name, prefix)
 		if p, err := strconv.Atoi(number); ok && err == nil && p >= 0 {

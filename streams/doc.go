@@ -16,6 +16,7 @@
 //	OUTPUT_<p>         output.<p>.<endpoint>.<job>.<attempt>.<run>   the run's worker      stream readers       rest of the ttl + 1 h
 //	PAYLOADS_<p>       payloads.<p>.<endpoint>.<job>.….<token>       submit, workers       workers, readers     rest of the ttl + 1 h
 //	                   kept.<p>.<endpoint>.<job>.….<token>           recorder              webhook              7 d + 1 h
+//	LOGS_<p>           logs.<p>.<endpoint>.<worker>                  autoscaler, workers   logs                 3 d, 256 MiB (settable)
 //	EVENTS             events.<endpoint>.<kind or ->.…               recorder              requests, subscribers 7 d (settable)
 //	WEBHOOKS           webhooks.<endpoint>.<job>.<attempt>           recorder              webhook              until delivered; 7 d
 //	UNDELIVERED        undelivered.<endpoint>.<job>.<attempt>        webhook               webhook, control     until delivered; 7 d
@@ -34,7 +35,8 @@
 //
 // Core subjects, never stored: moved.<endpoint>.<job>.<attempt> repeats the
 // headers of every record write (for waiters); emitted.<p>.<endpoint>.<job>.…
-// those of every chunk (for stream readers); nudge.<endpoint>.<job> makes a
+// those of every chunk (for stream readers); logged.<p>.<endpoint>.<worker> those of
+// every batch of lines (for readers of logs); nudge.<endpoint>.<job> makes a
 // holder read its record again; durable.<stream> asks the process of a
 // server without a cluster to fsync the stream, and durable.? whether that is left to
 // its clients.

@@ -150,7 +150,7 @@ func controlAccess(c Config) Access {
 		Follows: append(buckets(BucketEndpoints, BucketWorkerEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates,
 			BucketVolumes, BucketDestinations, BucketCounts, BucketPositions, BucketLeaders, BucketMachines, BucketGPUs), Undelivered, Deliveries),
 		Takes: map[string][]string{Any: classes()}, Counts: []string{Webhooks},
-		Removes: []string{Any, Undelivered}, Purges: append(parts(c, Payloads), Scaling, Stats, Undelivered, Deliveries),
+		Removes: []string{Any, Undelivered}, Purges: slices.Concat(parts(c, Payloads), parts(c, Logs), []string{Scaling, Stats, Undelivered, Deliveries}),
 		Hears: []string{"moved.>"},
 	}
 }
@@ -162,10 +162,10 @@ func apiAccess(c Config) Access {
 	}
 	return Access{
 		Writes: slices.Concat(recordsOf(c, "*"), []string{"jobs.>", "payloads.>", "nudge.*.*", "holder.*.*"}, keysOf(BucketInstances, BucketIdempotency, BucketCursors)),
-		Reads:  append(jobStreams(c), append(buckets(BucketIdempotency, BucketCursors), Scaling, Stats, Deliveries, Undelivered, Webhooks)...),
+		Reads:  slices.Concat(jobStreams(c), parts(c, Logs), buckets(BucketIdempotency, BucketCursors), []string{Scaling, Stats, Deliveries, Undelivered, Webhooks}),
 		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketDestinations,
 			BucketCounts, BucketPositions, BucketLeaders), Events),
-		Takes: due, Removes: append(parts(c, Records), Any), Hears: []string{"moved.>", "emitted.>", AnyNudge, "holder.>"},
+		Takes: due, Removes: append(parts(c, Records), Any), Hears: []string{"moved.>", "emitted.>", "logged.>", AnyNudge, "holder.>"},
 	}
 }
 
@@ -198,10 +198,10 @@ func webhookAccess(c Config) Access {
 	}
 }
 
-func autoscalerAccess(_ Config) Access {
+func autoscalerAccess(c Config) Access {
 	return Access{
-		Writes:  append(keysOf(BucketLeaders, BucketPods, BucketWorkerPods, BucketTokens, BucketWorkers, BucketInstances, BucketMachines, BucketGPUs), "scaling.*", "$KV."+BucketPositions+".installation"),
-		Reads:   []string{Scaling, Any, Bucket(BucketPositions)},
+		Writes:  append(keysOf(BucketLeaders, BucketPods, BucketWorkerPods, BucketTokens, BucketWorkers, BucketInstances, BucketMachines, BucketGPUs), "scaling.*", "logs.>", "$KV."+BucketPositions+".installation"),
+		Reads:   append(parts(c, Logs), Scaling, Any, Bucket(BucketPositions)),
 		Follows: buckets(BucketEndpoints, BucketWorkers, BucketTokens, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketLeaders, BucketCounts, BucketMachines, BucketGPUs),
 		Counts:  []string{Any}, Purges: []string{Scaling}, Hears: []string{"jobs.>"},
 	}
@@ -213,7 +213,7 @@ func workerAccess(c Config, endpoint string) Access {
 		queue = Jobs(endpoint)
 	}
 	return Access{
-		Writes: slices.Concat(recordsOf(c, endpoint), []string{"output.*." + endpoint + ".>", "payloads.*." + endpoint + ".>", "nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
+		Writes: slices.Concat(recordsOf(c, endpoint), []string{"output.*." + endpoint + ".>", "payloads.*." + endpoint + ".>", "logs.*." + endpoint + ".*", "nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
 			[]string{"$KV." + BucketWorkerPods + "." + endpoint + ".*", "$KV." + BucketWorkers + "." + endpoint + ".*"}),
 		Reads: slices.Concat([]string{queue}, parts(c, Records), parts(c, Payloads), parts(c, Output), buckets(BucketWorkerEndpoints, BucketWorkerPods, BucketWorkers)),
 		Takes: map[string][]string{queue: classes()}, Removes: []string{queue}, Hears: []string{"nudge." + endpoint + ".*", "holder." + endpoint + ".*"},

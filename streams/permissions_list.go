@@ -127,7 +127,7 @@ func denied(c Config, a Access, purges []string, infos bool) []string {
 
 // Shared are the names of all streams but the queues of endpoints.
 func Shared(c Config) []string {
-	all := slices.Concat(parts(c, Records), parts(c, Output), parts(c, Payloads))
+	all := slices.Concat(parts(c, Records), parts(c, Output), parts(c, Payloads), parts(c, Logs))
 	for _, s := range sharedConfigs(c) {
 		all = append(all, s.Name)
 	}

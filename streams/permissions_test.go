@@ -60,7 +60,7 @@ func TestAWorkerHasItsOwnEndpointOnly(t *testing.T) {
 // Streams that are shared are named, each partition's too.
 func TestSharedNamesEveryStream(t *testing.T) {
 	got := streams.Shared(streams.Config{Partitions: 2})
-	for _, want := range []string{"KV_records_1", "OUTPUT_1", "PAYLOADS_1", "EVENTS", "SCALING", "KV_keys", "KV_cursors"} {
+	for _, want := range []string{"KV_records_1", "OUTPUT_1", "PAYLOADS_1", "LOGS_1", "EVENTS", "SCALING", "KV_keys", "KV_cursors"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("got %v, want %s in it", got, want)
 		}

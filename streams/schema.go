@@ -37,6 +37,7 @@ type upgrade func(ctx context.Context, js jetstream.JetStream, c Config) error
 // 5 brought entries of many events (docs/adr/0057); what is in the log may stay as it is.
 // 6 brought STATS (docs/adr/0059), which older programs do not know.
 // It also brought the buckets machines and gpus (docs/adr/0061): an older autoscaler claims no GPU.
+// It also brought LOGS_<p> (docs/adr/0063): an older program would not copy it in a backup.
 func upgrades() map[int]upgrade {
 	nothing := func(context.Context, jetstream.JetStream, Config) error { return nil }
 	return map[int]upgrade{1: nothing, 2: nothing, 3: moveOwnersPods, 4: nothing, 5: nothing, 6: nothing}

@@ -39,7 +39,8 @@ const (
 	PartJobs
 	// PartRecords are the records, which decide.
 	PartRecords
-	// PartOutput are the chunks of streams, which go with their record.
+	// PartOutput are the chunks of streams, which go with their record, and what workers
+	// print, which nothing refers to.
 	PartOutput
 )
 
@@ -60,7 +61,7 @@ func PartOf(stream string) (part Part, ok bool) {
 		return PartRecords, true
 	case isPartition(stream, Payloads):
 		return PartPayloads, true
-	case isPartition(stream, Output):
+	case isPartition(stream, Output), isPartition(stream, Logs):
 		return PartOutput, true
 	case slices.Contains(sharedNames(), stream):
 		return PartThings, true

@@ -24,7 +24,7 @@ func AllWanted(c Config, endpoints []endpoint.Endpoint) []Wanted {
 	var all []Wanted
 	for p := range c.PartitionCount() {
 		all = append(all, Wanted{recordsConfig(c, p), []jetstream.ConsumerConfig{dueConfig(p)}},
-			Wanted{Config: outputConfig(c, p)}, Wanted{Config: payloadsConfig(c, p)})
+			Wanted{Config: outputConfig(c, p)}, Wanted{Config: payloadsConfig(c, p)}, Wanted{Config: logsConfig(c, p)})
 	}
 	for _, s := range sharedConfigs(c) {
 		w := Wanted{Config: s}

@@ -24,7 +24,7 @@ const tight = `
 max_payload: 512KB
 accounts {
   A {
-    jetstream { max_file: 200MB, max_streams: %d }
+    jetstream { max_file: 400MB, max_streams: %d }
     users: [
       { user: admin, password: secret }
       { user: blind, password: secret, permissions: { publish: { deny: [%q] } } }
@@ -56,7 +56,7 @@ func as(t *testing.T, url, user string) *nats.Conn {
 // told with what to do about them.
 func TestDoctorTellsOfLimitsAndPermissions(t *testing.T) {
 	t.Parallel() // it waits for an answer that is not allowed
-	url := tightServer(t, 24)
+	url := tightServer(t, 30)
 	js, err := jetstream.New(as(t, url, "admin"))
 	if err != nil {
 		t.Fatal(err)
@@ -65,8 +65,8 @@ func TestDoctorTellsOfLimitsAndPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, err := js.AccountInfo(t.Context())
-	if err != nil || info.Streams*10 <= 24*9 {
-		t.Fatalf("got %d streams, %v, want nearly 24: change the limit of this test", info.Streams, err)
+	if err != nil || info.Streams*10 <= 30*9 {
+		t.Fatalf("got %d streams, %v, want nearly 30: change the limit of this test", info.Streams, err)
 	}
 	for user, want := range map[string]map[string]admin.State{
 		"admin": {"max_payload": admin.Fail, "streams": admin.Warn, "permissions": admin.OK, "storage": admin.OK},
@@ -83,7 +83,7 @@ func TestDoctorTellsOfLimitsAndPermissions(t *testing.T) {
 		}
 	}
 	r, err := admin.Doctor(t.Context(), as(t, url, "admin"), admin.DoctorConfig{Log: slog.New(slog.DiscardHandler)})
-	if f := found(r, "storage"); err != nil || !strings.Contains(f.Text, "of 200.0 MB used") {
+	if f := found(r, "storage"); err != nil || !strings.Contains(f.Text, "of 400.0 MB used") {
 		t.Errorf("got %+v, %v, want the limit of the account's disk", f, err)
 	}
 }

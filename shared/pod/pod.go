@@ -5,6 +5,7 @@ package pod
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -348,13 +349,50 @@ func Redact(env map[string]string) map[string]string {
 // Conceal is text, such as what a program wrote when it ended, with Hidden in
 // place of the secrets of its environment that have 8 bytes or more, and of what
 // has the form of a login or of a key.
-func Conceal(text string, env map[string]string) string {
-	for _, secret := range secretsOf(env) {
-		text = strings.ReplaceAll(text, secret, Hidden)
+func Conceal(text string, env map[string]string) string { return Concealer(env)(text) }
+
+// Concealer is Conceal for many texts. A secret of several lines is hidden by the
+// line too, and in the form in which JSON has it.
+func Concealer(env map[string]string) func(text string) string {
+	var pairs []string
+	for _, secret := range spellings(secretsOf(env)) {
+		pairs = append(pairs, secret, Hidden)
 	}
-	text = login.ReplaceAllString(text, "${1}"+Hidden+"@")
-	text = given.ReplaceAllString(text, "${1}"+Hidden)
-	return token.ReplaceAllString(text, Hidden)
+	known := strings.NewReplacer(pairs...)
+	return func(text string) string {
+		text = known.Replace(text)
+		text = login.ReplaceAllString(text, "${1}"+Hidden+"@")
+		text = given.ReplaceAllString(text, "${1}"+Hidden)
+		return token.ReplaceAllString(text, Hidden)
+	}
+}
+
+// spellings are the secrets, their lines, and what JSON makes of either; the longest
+// first.
+func spellings(secrets []string) []string {
+	all := slices.Clone(secrets)
+	for _, secret := range secrets {
+		for line := range strings.Lines(secret) {
+			if line = strings.TrimSpace(line); len(line) >= copied {
+				all = append(all, line)
+			}
+		}
+	}
+	for _, text := range slices.Clone(all) {
+		encoded, err := json.Marshal(text)
+		if err != nil {
+			continue // strings are always JSON
+		}
+		if inner := string(encoded[1 : len(encoded)-1]); inner != text {
+			all = append(all, inner)
+		}
+	}
+	return longestFirst(all)
+}
+
+func longestFirst(texts []string) []string {
+	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	return slices.Compact(texts)
 }
 
 // secretsOf are the secrets of env that are looked for elsewhere, the longest
@@ -366,8 +404,7 @@ func secretsOf(env map[string]string) []string {
 			secrets = append(secrets, value)
 		}
 	}
-	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	return secrets
+	return longestFirst(secrets)
 }
 
 // Restore is env as an update sent it, with what old has in place of Hidden. It

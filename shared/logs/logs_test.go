@@ -1,0 +1,323 @@
+package logs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"flightline/shared/bus"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/logs"
+	"flightline/shared/testenv"
+	"flightline/streams"
+)
+
+// env is a server with the stream, and an endpoint.
+type env struct {
+	*testenv.Server
+	bus *bus.Client
+	e   endpoint.Endpoint
+}
+
+func newEnv(t *testing.T) env {
+	t.Helper()
+	s := env{Server: testenv.NewServer(t), e: endpoint.Endpoint{ID: "ep"}}
+	if err := streams.Apply(t.Context(), s.JS, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	s.bus = bus.Bind(s.NC)
+	return s
+}
+
+// record runs a recorder until stop is called.
+func (s env) record(t *testing.T, worker string, secrets map[string]string) (r *logs.Recorder, stop func()) {
+	t.Helper()
+	r = logs.NewRecorder(s.bus, logs.Source{Endpoint: "ep", Worker: worker, Env: secrets}, nil)
+	done := make(chan error, 1)
+	go func() { done <- r.Run(context.WithoutCancel(t.Context())) }()
+	return r, func() {
+		r.End()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// print writes text to an output of a worker, and returns when it is stored.
+func (s env) print(t *testing.T, worker string, secrets map[string]string, text string) {
+	t.Helper()
+	r, stop := s.record(t, worker, secrets)
+	out := r.Stream(logs.Stdout)
+	if n, err := io.WriteString(out, text); n != len(text) || err != nil {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	_ = out.Close()
+	stop()
+}
+
+// all are the lines that there are.
+func (s env) all(t *testing.T, w logs.Watching) []logs.Entry {
+	t.Helper()
+	w.Endpoint, w.Once = s.e, true
+	if w.After == (logs.Cursor{}) && w.Since.IsZero() {
+		w.Resume = true
+	}
+	v, err := logs.NewWatch(t.Context(), s.bus, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	var all []logs.Entry
+	for {
+		some, err := v.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, some...)
+	}
+}
+
+func texts(entries []logs.Entry) string {
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Text)
+	}
+	return strings.Join(all, "|")
+}
+
+func TestLinesAreKeptAsTheyWerePrinted(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	for name, test := range map[string]struct{ printed, want string }{
+		"lines":             {"one\ntwo\r\n\nthree\n", "one|two||three"},
+		"no newline":        {"one\ntwo", "one|two"},
+		"a progress bar":    {"10%\r20%\rdone\n", "done"},
+		"invalid UTF-8":     {"a\xff\xfeb\n", "a\uFFFDb"},
+		"a long line":       {long + "\nnext\n", long[:logs.MaxLine] + "|next"},
+		"a long last line":  {long, long[:logs.MaxLine]},
+		"a cut character":   {strings.Repeat("x", logs.MaxLine-1) + "é\n", strings.Repeat("x", logs.MaxLine-1)},
+		"control, and HTML": {"<b>\x00\x1b[1m&\n", "<b>\x00\x1b[1m&"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			s.print(t, "w", nil, test.printed)
+			got := s.all(t, logs.Watching{})
+			if texts(got) != test.want {
+				t.Errorf("got %.200q, want %.200q", texts(got), test.want)
+			}
+			for _, e := range got {
+				if !utf8.ValidString(e.Text) || e.Cut != (len(e.Text) >= logs.MaxLine-1) || e.Worker != "w" || e.Stream != logs.Stdout || e.Time.IsZero() {
+					t.Errorf("got %.200v", e)
+				}
+			}
+		})
+	}
+}
+
+// A line is the same in pieces of whatever length.
+func TestLinesComeInPieces(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	text := "one\ntwo " + strings.Repeat("é", 9000) + "\nthree"
+	r, stop := s.record(t, "w", nil)
+	out := r.Stream(logs.Stderr)
+	for _, b := range []byte(text) {
+		_, _ = out.Write([]byte{b})
+	}
+	_ = out.Close()
+	stop()
+	got := s.all(t, logs.Watching{})
+	if len(got) != 3 || got[0].Text != "one" || got[2].Text != "three" || !got[1].Cut || !strings.HasPrefix(text[4:], got[1].Text) {
+		t.Errorf("got %.300v", got)
+	}
+}
+
+func TestSecretsAreHidden(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	secrets := map[string]string{
+		"API_TOKEN": "hunter2-hunter2", "PRIVATE_KEY": "-----BEGIN-----\nc2VjcmV0c2VjcmV0\n-----END-----", "PASSWORD": `quote"quote"q`, "MODEL": "public-model-name",
+	}
+	edge := strings.Repeat("x", logs.MaxLine-5)
+	s.print(t, "w", secrets, strings.Join([]string{
+		"token hunter2-hunter2 of public-model-name", "c2VjcmV0c2VjcmV0", `{"p":"quote\"quote\"q"}`, "https://me:pw@host/x", "hf_abcdefghijklmnopqrst", edge + "hunter2-hunter2",
+	}, "\n"))
+	got := s.all(t, logs.Watching{})
+	want := "token *** of public-model-name|***|{\"p\":\"***\"}|https://***@host/x|***|" + edge + "***"
+	if texts(got) != want {
+		t.Errorf("got %.400q, want %.400q", texts(got), want)
+	}
+}
+
+func TestLinesNameTheirJobAndLevel(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	for _, test := range []struct {
+		line  string
+		job   job.ID
+		level string
+	}{
+		{`{"requestId": "j-1", "message": "hello", "level": "INFO"}`, "j-1", "info"},
+		{`{"requestId": null, "message": "hello", "level": "WARNING"}`, "", "warn"},
+		{`{"time":"x","level":"ERROR","msg":"no","job":"j-2"}`, "j-2", "error"},
+		{`time=2026-01-01T00:00:00Z level=INFO msg="command says" job=j-3 run=1 stderr=x`, "j-3", "info"},
+		{`INFO   | j-4 | Started.`, "j-4", "info"},
+		{`ERROR  | Failed.`, "", "error"},
+		{`{"job": 5}`, "", ""},
+		{`{not json`, "", ""},
+		{`the job=x y/z`, "x", ""},
+		{`plain`, "", ""},
+	} {
+		s.print(t, "w", nil, test.line+"\n")
+		all := s.all(t, logs.Watching{})
+		if got := all[len(all)-1]; got.Job != test.job || got.Level != test.level || got.Text != test.line {
+			t.Errorf("%s: got %+v", test.line, got)
+		}
+	}
+	if got := s.all(t, logs.Watching{Job: "j-2"}); len(got) != 1 {
+		t.Errorf("of one job: got %v", got)
+	}
+}
+
+// A flood costs the writer nothing, and the bus what the rate allows; a line says
+// how many are missing.
+func TestAFloodIsDroppedAndCounted(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	r, stop := s.record(t, "w", nil)
+	out := r.Stream(logs.Stdout)
+	line := strings.Repeat("y", 99) + "\n"
+	piece, pieces := bytes.Repeat([]byte(line), 1000), 1000 // 100 MB
+	began := time.Now()
+	for range pieces {
+		_, _ = out.Write(piece)
+	}
+	took := time.Since(began)
+	stop()
+	kept, dropped := 0, 0
+	for _, e := range s.all(t, logs.Watching{}) {
+		var n int
+		switch {
+		case e.Stream != logs.Dropped:
+			kept++
+		case must(fmt.Sscanf(e.Text, "%d line", &n)) == 1:
+			dropped += n
+		}
+	}
+	if kept+dropped != 1000*pieces || dropped == 0 || kept == 0 {
+		t.Errorf("got %d lines and %d dropped, want %d together", kept, dropped, 1000*pieces)
+	}
+	if most := int((took.Seconds()+2)*logs.MaxRate/100) + 2<<20/100; kept > most {
+		t.Errorf("got %d lines kept in %v, want %d at most", kept, took, most)
+	}
+}
+
+func must(n int, _ error) int { return n }
+
+// While the bus is away lines wait, and what there is no room for is counted.
+func TestAnOutageIsSatOut(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	r, stop := s.record(t, "w", nil)
+	out := r.Stream(logs.Stdout)
+	s.Stop()
+	_, _ = io.WriteString(out, "one\ntwo\n")
+	_, _ = out.Write(bytes.Repeat([]byte("more\n"), 1_000_000))
+	s.Start()
+	_, _ = io.WriteString(out, "last\n")
+	testenv.Eventually(t, "the lines are there", func() bool {
+		found, err := s.JS.Stream(t.Context(), streams.Logs(0))
+		return err == nil && found.CachedInfo().State.Msgs > 0
+	})
+	stop()
+	got := s.all(t, logs.Watching{})
+	if len(got) < 3 || got[0].Text != "one" || got[1].Text != "two" {
+		t.Fatalf("got %d lines: %.300v", len(got), got)
+	}
+	if dropped := got[len(got)-1]; dropped.Stream != logs.Dropped && got[len(got)-2].Stream != logs.Dropped {
+		t.Errorf("got no word of what is missing: %.300v", got[len(got)-2:])
+	}
+}
+
+// A reader that comes back where it was misses nothing, and reads nothing twice.
+func TestAReaderResumesAnywhere(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	for i := range 3 {
+		s.print(t, fmt.Sprintf("w%d", i), nil, fmt.Sprintf("a%d\nb%d\nc%d\n", i, i, i))
+	}
+	whole := s.all(t, logs.Watching{})
+	if texts(whole) != "a0|b0|c0|a1|b1|c1|a2|b2|c2" {
+		t.Fatalf("got %s", texts(whole))
+	}
+	for i, e := range whole {
+		at, err := logs.ParseCursor(e.Cursor.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := texts(s.all(t, logs.Watching{After: at, Resume: true})), texts(whole[i+1:]); got != want {
+			t.Errorf("after %s: got %s, want %s", e.Cursor, got, want)
+		}
+	}
+	if got := texts(s.all(t, logs.Watching{Worker: "w1"})); got != "a1|b1|c1" {
+		t.Errorf("of one worker: got %s", got)
+	}
+	if got := texts(s.all(t, logs.Watching{Since: whole[3].Time})); !strings.HasSuffix(got, "a2|b2|c2") {
+		t.Errorf("since: got %s", got)
+	}
+	for _, bad := range []string{"", "x", "-1", "1-", "0-1", "1-x", "1-2-3", "99999999999999999999"} {
+		if _, err := logs.ParseCursor(bad); !errors.Is(err, logs.ErrCursor) {
+			t.Errorf("%q: got %v", bad, err)
+		}
+	}
+}
+
+// A reader that waits gets lines as they come, and none from before.
+func TestAReaderFollows(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	s.print(t, "w", nil, "before\n")
+	v, err := logs.NewWatch(t.Context(), s.bus, logs.Watching{Endpoint: s.e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	r, stop := s.record(t, "w", nil)
+	for i := range 3 {
+		want := fmt.Sprintf("line %d", i)
+		r.Log(logs.Logger, time.Time{}, "j", "info", want)
+		got, err := v.Next(t.Context())
+		if err != nil || len(got) != 1 || got[0].Text != want || got[0].Job != "j" {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	}
+	stop()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := v.Next(ended); got != nil || err != nil {
+		t.Errorf("at the end: got %v, %v", got, err)
+	}
+}
+
+// An endpoint that is made again under an id has none of the lines of the first.
+func TestAnEarlierEndpointsLinesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	s.print(t, "w", nil, "old\n")
+	s.e.Created = time.Now()
+	s.print(t, "w", nil, "new\n")
+	if got := texts(s.all(t, logs.Watching{})); got != "new" {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,297 @@
+package logs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/retry"
+	"flightline/streams"
+)
+
+// ErrCursor means that a text is no cursor.
+var ErrCursor = errors.New("logs: not a cursor")
+
+// Cursor is a place in the lines of a partition. The zero value is their beginning.
+type Cursor struct {
+	seq  uint64 // of a message
+	line int    // the last line of it that was passed, -1 for all
+}
+
+// String is what ParseCursor reads: "0", "12" behind message 12, or "12-3" behind the
+// fourth line of it.
+func (c Cursor) String() string {
+	text := strconv.FormatUint(c.seq, 10)
+	if c.seq > 0 && c.line >= 0 {
+		text += "-" + strconv.Itoa(c.line)
+	}
+	return text
+}
+
+// ParseCursor reads a Cursor's String. It returns ErrCursor.
+func ParseCursor(text string) (Cursor, error) {
+	number, line, partly := strings.Cut(text, "-")
+	seq, err := strconv.ParseUint(number, 10, 63)
+	c := Cursor{seq: seq, line: -1}
+	if partly && err == nil {
+		var n uint64
+		n, err = strconv.ParseUint(line, 10, 31)
+		c.line = int(n)
+	}
+	if err != nil || seq == 0 && partly {
+		return Cursor{}, fmt.Errorf("%w: %q", ErrCursor, text)
+	}
+	if seq == 0 {
+		return Cursor{}, nil
+	}
+	return c, nil
+}
+
+// passed reports whether a line is at or before the cursor.
+func (c Cursor) passed(seq uint64, line int) bool {
+	return seq < c.seq || seq == c.seq && (c.line < 0 || line <= c.line)
+}
+
+// Watching says which lines are watched.
+type Watching struct {
+	// Endpoint is required. A Worker or Job of "" means all.
+	Endpoint endpoint.Endpoint
+	Worker   string
+	Job      job.ID
+	// After is where it begins, if Resume is set. Else it begins with what was printed
+	// at Since or later, and without Since with what is stored from now on.
+	After  Cursor
+	Resume bool
+	Since  time.Time
+	// NotBefore is an instant before which no such line was stored. Lines of an earlier
+	// endpoint of the same id are left out in any case.
+	NotBefore time.Time
+	// Once ends it with the last line that there is now.
+	Once bool
+}
+
+// Entry is a line and its place.
+type Entry struct {
+	Line
+	Cursor Cursor
+}
+
+const (
+	// watchMessages and watchBytes bound what is read at a time.
+	watchMessages, watchBytes = 64, 2 << 20
+	// watchPoll is how often a watch looks that heard nothing: core NATS may lose a
+	// message.
+	watchPoll = 5 * time.Second
+	// lagDelay is the pause before a replica is asked again for what was heard of.
+	lagDelay = 50 * time.Millisecond
+)
+
+// Watch passes each line to one reader once, in the order in which they were stored. It
+// is for one goroutine.
+type Watch struct {
+	bus    *bus.Client
+	w      Watching
+	stream string
+	filter string
+	after  Cursor
+	until  uint64 // the last message of a watch that is Once
+	sub    *nats.Subscription
+	woken  chan struct{}
+
+	mu    sync.Mutex
+	heard uint64 // the newest message that was heard of
+}
+
+// NewWatch begins to watch; the caller must Close it. It returns bus.ErrUnavailable.
+func NewWatch(ctx context.Context, b *bus.Client, w Watching) (*Watch, error) {
+	p, id, worker := w.Endpoint.Partition, w.Endpoint.ID, cmp.Or(w.Worker, "*")
+	v := &Watch{bus: b, w: w, stream: streams.Logs(p), filter: streams.LogSubject(p, id, worker), woken: make(chan struct{}, 1)}
+	sub, err := b.Conn().Subscribe(streams.Logged(p, id, worker), v.hear)
+	if err != nil {
+		return nil, fmt.Errorf("follow the logs of %s: %w: %w", w.Endpoint.ID, bus.ErrUnavailable, err)
+	}
+	v.sub = sub
+	call, cancel := bus.Bounded(ctx)
+	defer cancel()
+	if err := v.begin(call); err != nil {
+		v.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *Watch) hear(m *nats.Msg) {
+	if seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64); err == nil {
+		v.mu.Lock()
+		v.heard = max(v.heard, seq)
+		v.mu.Unlock()
+	}
+	select {
+	case v.woken <- struct{}{}:
+	default:
+	}
+}
+
+// begin finds where the watch begins, and where it ends.
+func (v *Watch) begin(ctx context.Context) error {
+	last, err := v.last(ctx)
+	if err != nil {
+		return err
+	}
+	v.until = last
+	if v.w.Once {
+		v.heard = last // a replica may not have it yet
+	}
+	switch {
+	case v.w.Resume:
+		if v.after = v.w.After; v.after.seq > last { // of a bus that was made again, or the end
+			v.after = Cursor{last, -1}
+		}
+	case v.w.Since.IsZero():
+		v.after = Cursor{last, -1}
+		return nil
+	}
+	since := v.w.Endpoint.Created
+	for _, t := range []time.Time{v.w.Since, v.w.NotBefore} {
+		if t.After(since) {
+			since = t
+		}
+	}
+	first, err := v.firstSince(ctx, since, last)
+	if err != nil {
+		return err
+	}
+	if first > v.after.seq+1 {
+		v.after = Cursor{first - 1, -1}
+	}
+	return nil
+}
+
+// last is the sequence of the last message of the filter, 0 for none.
+func (v *Watch) last(ctx context.Context) (uint64, error) {
+	m, err := v.bus.LeaderLast(ctx, v.stream, v.filter)
+	switch {
+	case errors.Is(err, bus.ErrNoMessage):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return m.Seq, nil
+}
+
+// firstSince is the sequence of the first message that was stored at t or later, or the one
+// behind last if no such message exists.
+func (v *Watch) firstSince(ctx context.Context, t time.Time, last uint64) (uint64, error) {
+	m, err := v.bus.DirectSince(ctx, v.stream, v.filter, t)
+	switch {
+	case errors.Is(err, bus.ErrNoMessage):
+		return last + 1, nil
+	case err != nil:
+		return 0, err
+	}
+	return bus.Sequence(m), nil
+}
+
+// Close ends the watch. Further calls do nothing.
+func (v *Watch) Close() { _ = v.sub.Unsubscribe() }
+
+// After is the place up to which all was passed on or left out: another watch that
+// resumes there misses nothing.
+func (v *Watch) After() Cursor { return v.after }
+
+// Next returns the next lines, and waits for them. When ctx ends it returns none, and no
+// error; at the end of a watch that is Once io.EOF; and bus.ErrUnavailable, after which
+// it may be called again.
+func (v *Watch) Next(ctx context.Context) ([]Entry, error) {
+	for ctx.Err() == nil {
+		if v.w.Once && (v.after.seq > v.until || v.after.seq == v.until && (v.after.line < 0 || v.until == 0)) {
+			return nil, io.EOF
+		}
+		some, read, err := v.read(ctx)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return nil, nil //nolint:nilerr // the reader has left
+		case err != nil:
+			return nil, err
+		case len(some) > 0:
+			return some, nil
+		case read: // all of it was left out
+		case v.w.Once && !v.lags():
+			return nil, io.EOF // what it would have read was removed meanwhile
+		default:
+			v.wait(ctx)
+		}
+	}
+	return nil, nil
+}
+
+// lags reports whether a message is there that a read did not bring, unless it was
+// removed meanwhile.
+func (v *Watch) lags() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.heard > v.after.seq
+}
+
+// wait returns when there may be more.
+func (v *Watch) wait(ctx context.Context) {
+	if v.lags() {
+		_ = retry.Sleep(ctx, lagDelay) // the loop ends with ctx
+		v.mu.Lock()
+		v.heard = 0 // the next look finds it, or the poll does
+		v.mu.Unlock()
+		return
+	}
+	timer := time.NewTimer(watchPoll)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-v.woken:
+	case <-timer.C:
+	}
+}
+
+// read reads the next messages. found says that there were some.
+func (v *Watch) read(ctx context.Context) (some []Entry, found bool, err error) {
+	from := v.after.seq
+	if v.after.line < 0 || from == 0 {
+		from++
+	}
+	messages, err := bus.BatchGet(ctx, v.bus.Conn(), v.stream, bus.Batch{From: from, Filter: v.filter, Most: watchMessages, MaxBytes: watchBytes})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, m := range messages {
+		lines, seq, err := linesOf(m)
+		if err != nil {
+			lines, seq = nil, bus.Sequence(m) // of a later version, or damaged: it is passed over
+		}
+		if v.w.Once && seq > v.until {
+			v.after = Cursor{seq, -1}
+			return some, true, nil
+		}
+		for i, l := range lines {
+			if !v.after.passed(seq, i) && v.wants(l) {
+				some = append(some, Entry{l, Cursor{seq, i}})
+			}
+		}
+		v.after = Cursor{seq, -1}
+	}
+	return some, len(messages) > 0, nil
+}
+
+func (v *Watch) wants(l Line) bool {
+	return (v.w.Job == "" || l.Job == v.w.Job) && !l.Time.Before(v.w.Since)
+}

@@ -1,0 +1,77 @@
+package logs
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// wireLine is a Line in a message, whose subject has the worker.
+type wireLine struct {
+	Time   int64  `json:"t"` // Unix, in milliseconds
+	Stream string `json:"s"`
+	Job    job.ID `json:"j,omitempty"`
+	Level  string `json:"l,omitempty"`
+	Text   string `json:"x"`
+	Cut    bool   `json:"c,omitempty"`
+}
+
+// batch is the data of a message: {"lines":[…]}.
+type batch struct {
+	data  []byte
+	lines int
+}
+
+// maxBatch bounds the data of a message: half of what NATS takes by default.
+const maxBatch = 512 << 10
+
+const batchStart, batchEnd = `{"lines":[`, `]}`
+
+// add appends the line and reports whether there was room.
+func (b *batch) add(l Line) bool {
+	text, err := json.Marshal(wireLine{Time: l.Time.UnixMilli(), Stream: l.Stream, Job: l.Job, Level: l.Level, Text: l.Text, Cut: l.Cut})
+	if err != nil {
+		return true // strings are always JSON
+	}
+	switch {
+	case b.lines == 0:
+		b.data = append(b.data[:0], batchStart...)
+	case len(b.data)+len(text)+len(batchEnd)+1 > maxBatch:
+		return false
+	default:
+		b.data = append(b.data, ',')
+	}
+	b.data = append(b.data, text...)
+	b.lines++
+	return true
+}
+
+// finish returns the data.
+func (b *batch) finish() []byte { return append(b.data, batchEnd...) }
+
+// linesOf reads a message of LOGS_<p>, as BatchGet returns it.
+func linesOf(m *nats.Msg) (lines []Line, seq uint64, err error) {
+	subject := m.Header.Get(jetstream.SubjectHeader)
+	_, worker, err := streams.ParseLog(subject)
+	if err != nil {
+		return nil, 0, err
+	}
+	var wire struct {
+		Lines []wireLine `json:"lines"`
+	}
+	if err := json.Unmarshal(m.Data, &wire); err != nil {
+		return nil, 0, fmt.Errorf("read lines of %s: %w", subject, err)
+	}
+	lines = make([]Line, len(wire.Lines))
+	for i, l := range wire.Lines {
+		lines[i] = Line{Time: time.UnixMilli(l.Time).UTC(), Worker: worker, Job: l.Job, Stream: l.Stream, Level: l.Level, Text: l.Text, Cut: l.Cut}
+	}
+	return lines, bus.Sequence(m), nil
+}
