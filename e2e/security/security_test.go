@@ -143,11 +143,15 @@ func (g *guarded) serve() (front string, all []*program.Process) {
 	return server.URL, all
 }
 
+var ofAPI = regexp.MustCompile(`^/v1/(overview|failures|workers|events|jobs/[^/]+)$`)
+
 var ofGateway = regexp.MustCompile(`^/v2/[^/]+/(job-|ping)`)
 
 // roleOf is who answers requests for the path.
 func roleOf(path string) streams.Role {
 	switch {
+	case ofAPI.MatchString(path):
+		return streams.RoleAPI
 	case strings.HasPrefix(path, "/v1/"):
 		return streams.RoleControl
 	case ofGateway.MatchString(path):

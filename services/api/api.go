@@ -163,5 +163,7 @@ func (s *Service) Routes(app *fiber.App) {
 	v1 := app.Group("/v1")
 	v1.Get("/overview", some, s.limited(ratelimit.Stats), small, s.overview)
 	v1.Get("/failures", some, s.limited(ratelimit.Stats), small, s.allFailures)
+	v1.Get("/workers", some, s.limited(ratelimit.Stats), small, s.workers)
+	v1.Get("/events", some, s.limited(ratelimit.Stream), small, s.eventsOfAll)
 	v1.Get("/jobs/:id", some, s.limited(ratelimit.Stats), small, s.findJob)
 }

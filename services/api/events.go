@@ -17,6 +17,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
+	"flightline/shared/registry"
 	"flightline/shared/retry"
 	"flightline/shared/web"
 )
@@ -30,6 +31,20 @@ func (s *Service) eventsOfEndpoint(c *fiber.Ctx) error {
 		return err
 	}
 	return s.tellEvents(ctx, c, e, events.Watching{})
+}
+
+// eventsOfAll answers with the events of all endpoints that the key may read.
+func (s *Service) eventsOfAll(c *fiber.Ctx) error {
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	if _, err := s.readable(ctx, c); err != nil {
+		return err
+	}
+	key := web.Caller(c)
+	return s.tellEvents(ctx, c, endpoint.Endpoint{}, events.Watching{Allowed: func(id string, submitted time.Time) bool {
+		e, known := s.registry.Endpoints.InMemory(id)
+		return known && key.Allows(id, registry.Read) && !submitted.Before(submittedSince(e))
+	}})
 }
 
 // eventsOfJob answers with the events of one job, which may be gone.

@@ -25,10 +25,19 @@ type eventReader struct {
 
 func (s *env) readEvents(path, lastID string) *eventReader {
 	s.t.Helper()
+	return s.readEventsAs("", path, lastID)
+}
+
+// readEventsAs reads with a key, that of an administrator for "".
+func (s *env) readEventsAs(key, path, lastID string) *eventReader {
+	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.t.Cleanup(cancel)
 	req := s.request("GET", path, nil).WithContext(ctx)
 	req.Header.Set("Accept", "text/event-stream")
+	if key != "" {
+		req.Header.Set("Authorization", key)
+	}
 	if lastID != "" {
 		req.Header.Set("Last-Event-ID", lastID)
 	}

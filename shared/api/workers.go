@@ -32,3 +32,51 @@ type Worker struct {
 	// that makes the token has it.
 	Env map[string]string `json:"env,omitempty"`
 }
+
+// LivingWorkers is a page of the workers that live, by endpoint and id.
+type LivingWorkers struct {
+	Workers []LivingWorker `json:"workers"`
+	// Cursor brings the next page, if there is one.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// LivingWorker is a worker as its last heartbeat shows it. Instants are RFC 3339 in UTC.
+type LivingWorker struct {
+	ID       string `json:"id"`
+	Endpoint string `json:"endpoint"`
+	// Protocol is "http" or "nats".
+	Protocol string `json:"protocol"`
+	// State is "initializing", "idle", "running", "throttled" or "unhealthy".
+	State string `json:"state"`
+	// Concurrency is how many jobs it takes at once.
+	Concurrency int `json:"concurrency"`
+	// Running are the ids of the jobs that it holds.
+	Running []string `json:"running"`
+	// Draining means that it takes no more jobs; a worker that speaks HTTP does not
+	// report it.
+	Draining  bool       `json:"draining"`
+	StartedAt string     `json:"startedAt"`
+	SeenAt    string     `json:"seenAt"`
+	Host      WorkerHost `json:"host"`
+}
+
+// WorkerHost is the machine of a worker, as far as the worker could find out.
+type WorkerHost struct {
+	Name        string      `json:"name,omitempty"`
+	OS          string      `json:"os,omitempty"`
+	Arch        string      `json:"arch,omitempty"`
+	CPUModel    string      `json:"cpuModel,omitempty"`
+	CPUs        int         `json:"cpus,omitempty"`
+	MemoryBytes uint64      `json:"memoryBytes,omitempty"`
+	GPUs        []WorkerGPU `json:"gpus"`
+	// GPUDriver is the version of the GPU driver, Version that of the worker's program.
+	GPUDriver string `json:"gpuDriver,omitempty"`
+	Version   string `json:"version,omitempty"`
+}
+
+// WorkerGPU is one accelerator of a worker's machine.
+type WorkerGPU struct {
+	Name        string `json:"name"`
+	UUID        string `json:"uuid,omitempty"`
+	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
+}

@@ -40,6 +40,7 @@ type Event struct {
 	Cursor string
 	// ID is the same however often the event is delivered, Type as "job.failed".
 	ID, Type string
+	Endpoint string
 	Job      job.ID
 	Time     time.Time
 	Status   job.Status // that it led to
@@ -60,7 +61,8 @@ type Events struct {
 	over     bool
 }
 
-// Events prepares to read events; All reads them.
+// Events prepares to read events; All reads them. The endpoint "" means all endpoints that
+// the key may read; it narrows to no Job.
 func (c *Client) Events(endpoint string, o EventsOptions) *Events {
 	return &Events{c: c, endpoint: endpoint, o: o, patience: c.patienceOf(o.Patience)}
 }
@@ -122,7 +124,11 @@ func (e *Events) call() call {
 	if e.o.Job != "" {
 		parts = append(parts, string(e.o.Job))
 	}
-	return call{method: http.MethodGet, path: v2(e.endpoint, parts...), query: query}
+	path := v1("events")
+	if e.endpoint != "" {
+		path = v2(e.endpoint, parts...)
+	}
+	return call{method: http.MethodGet, path: path, query: query}
 }
 
 // take deals with one event and reports whether there may be more.
@@ -139,6 +145,7 @@ func (e *Events) take(next event, each func(Event) bool) (more bool, err error) 
 	}
 	var wire struct {
 		ID      string    `json:"id"`
+		Source  string    `json:"source"`
 		Type    string    `json:"type"`
 		Subject job.ID    `json:"subject"`
 		Time    time.Time `json:"time"`
@@ -154,7 +161,7 @@ func (e *Events) take(next event, each func(Event) bool) (more bool, err error) 
 		return false, fmt.Errorf("client: an event is not what the API promises: %w", err)
 	}
 	return each(Event{
-		Cursor: next.id, ID: wire.ID, Type: wire.Type, Job: wire.Subject, Time: wire.Time, Status: wire.Data.Status,
+		Cursor: next.id, ID: wire.ID, Type: wire.Type, Endpoint: strings.TrimPrefix(wire.Source, "/v2/"), Job: wire.Subject, Time: wire.Time, Status: wire.Data.Status,
 		Attempt: wire.Data.Attempt, Run: wire.Data.Run, WorkerID: wire.Data.WorkerID, Error: wire.Data.Error, Raw: next.data,
 	}), nil
 }

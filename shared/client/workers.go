@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strconv"
 
 	"flightline/shared/api"
 )
@@ -18,6 +20,37 @@ func (c *Client) Workers() Workers { return Workers{c} }
 // Worker is a worker that was let in with a token of its own, or that lives and
 // speaks NATS.
 type Worker = api.Worker
+
+// LivingWorker is a worker as its last heartbeat shows it.
+type LivingWorker = api.LivingWorker
+
+// LivingWorkers is a page of them.
+type LivingWorkers = api.LivingWorkers
+
+// LivingQuery says which workers to list; its zero value means the first page of all.
+type LivingQuery struct {
+	// Endpoint and ID narrow the list. "" means all.
+	Endpoint, ID string
+	// Limit is 1 to 1000; 0 leaves it to the server, which takes 100.
+	Limit int
+	// Cursor is that of the page before.
+	Cursor string
+}
+
+// Living lists the workers that live, of the endpoints that the key may read, by endpoint
+// and id. Other than the rest it needs the read permission.
+func (w Workers) Living(ctx context.Context, q LivingQuery) (*LivingWorkers, error) {
+	query := url.Values{}
+	for name, text := range map[string]string{"endpoint": q.Endpoint, "id": q.ID, "cursor": q.Cursor} {
+		if text != "" {
+			query.Set(name, text)
+		}
+	}
+	if q.Limit != 0 {
+		query.Set("limit", strconv.Itoa(q.Limit))
+	}
+	return one[LivingWorkers](ctx, w.c, call{method: http.MethodGet, path: v1("workers"), query: query})
+}
 
 // Create lets a worker in. The server makes an id up if it is "". A worker of
 // this id that there is gets a new token, and drains no longer.

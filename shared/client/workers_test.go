@@ -73,3 +73,30 @@ func TestWorkersAreManagedAsTheAPIWantsIt(t *testing.T) {
 		})
 	}
 }
+
+func TestLivingWorkersAreAskedForByTheQuery(t *testing.T) {
+	s := serve(t, ok(`{"workers":[{"id":"w1","endpoint":"ep","protocol":"nats","state":"idle","running":[],"host":{"gpus":[{"name":"H100"}],"version":"1.2.3"}}],"cursor":"ep/w1"}`))
+	got, err := s.Workers().Living(t.Context(), client.LivingQuery{Endpoint: "ep", ID: "w1", Limit: 1, Cursor: "ep/a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Cursor != "ep/w1" || len(got.Workers) != 1 || got.Workers[0].Host.GPUs[0].Name != "H100" || got.Workers[0].Host.Version != "1.2.3" {
+		t.Errorf("got %+v", got)
+	}
+	want := []request{{Method: "GET", URI: "/v1/workers?cursor=ep%2Fa&endpoint=ep&id=w1&limit=1", Auth: "Bearer secret"}}
+	if diff := cmp.Diff(want, s.requests()); diff != "" {
+		t.Errorf("sent (-want +got):\n%s", diff)
+	}
+}
+
+func TestEventsOfAllEndpointsNameTheirEndpoint(t *testing.T) {
+	c, asked := telling(t, turn{text: begun + "id: 1\nevent: job.failed\ndata: {\"id\":\"e\",\"source\":\"/v2/ep\",\"type\":\"job.failed\",\"subject\":\"j\",\"time\":\"2026-01-31T12:00:00Z\",\"data\":{}}\n\n" + allTold, ends: true})
+	for event, err := range c.Events("", client.EventsOptions{Once: true}).All(t.Context()) {
+		if err != nil || event.Endpoint != "ep" || event.Job != "j" {
+			t.Errorf("got %+v, %v", event, err)
+		}
+	}
+	if got := asked(); len(got) != 1 || got[0] != "/v1/events?follow=false " {
+		t.Errorf("asked %q", got)
+	}
+}

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -23,10 +24,14 @@ const (
 
 // Watching says what is watched.
 type Watching struct {
-	// Endpoint is required; a Job of "" means all of its jobs, no Kinds all kinds.
+	// Endpoint of "" means all that Allowed lets through; a Job of "" means all jobs, no
+	// Kinds all kinds.
 	Endpoint string
-	Job      job.ID
-	Kinds    []Kind
+	// Allowed decides by an event's endpoint and the submission of its job. nil lets all
+	// through.
+	Allowed func(endpoint string, submitted time.Time) bool
+	Job     job.ID
+	Kinds   []Kind
 	// Submitted leaves out jobs that were submitted before, as to an endpoint of
 	// the same id that was deleted. The zero time leaves out none.
 	Submitted time.Time
@@ -62,7 +67,7 @@ type Watch struct {
 // disk: else a power loss could give the sequences before to other events, which
 // it would not tell. It returns bus.ErrUnavailable.
 func (t *Tail) Watch(ctx context.Context, w Watching) (*Watch, error) {
-	v := &Watch{t: t, w: w, filter: streams.EntryFilters(w.Endpoint, "")[0]}
+	v := &Watch{t: t, w: w, filter: streams.EntryFilters(cmp.Or(w.Endpoint, "*"), "")[0]}
 	server := t.log.Server()
 	last, err := t.log.lastSequence(ctx)
 	if err == nil {
@@ -217,7 +222,9 @@ func tolerate(err error, events int) error {
 // wants reports whether the event is among those that are watched.
 func (v *Watch) wants(e Event) bool {
 	switch {
-	case e.Endpoint != v.w.Endpoint, v.w.Job != "" && e.Job != v.w.Job, v.w.Once && e.Seq > v.until:
+	case v.w.Endpoint != "" && e.Endpoint != v.w.Endpoint, v.w.Allowed != nil && !v.w.Allowed(e.Endpoint, e.Submitted):
+		return false
+	case v.w.Job != "" && e.Job != v.w.Job, v.w.Once && e.Seq > v.until:
 		return false
 	case len(v.w.Kinds) > 0 && !slices.Contains(v.w.Kinds, e.Kind):
 		return false

@@ -251,6 +251,13 @@ func (e *Endpoints) Known(ctx context.Context) ([]endpoint.Endpoint, error) {
 	return e.known.list, nil
 }
 
+// InMemory is Get of what is in memory, without a wait: an endpoint that was made a moment
+// ago, or while the bus is away, may be missing.
+func (e *Endpoints) InMemory(id string) (got endpoint.Endpoint, known bool) {
+	found, known, _ := e.cache.get(id)
+	return found.value, known && !found.value.Deleting
+}
+
 func (e *Endpoints) readKnown() []endpoint.Endpoint {
 	entries, _ := e.cache.all(func(x entry[endpoint.Endpoint]) bool { return !x.value.Deleting })
 	list := make([]endpoint.Endpoint, 0, len(entries))

@@ -1,0 +1,69 @@
+package api
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/api"
+	"flightline/shared/registry"
+	"flightline/shared/web"
+)
+
+// defaultWorkers and maxWorkers bound the workers of one answer.
+const defaultWorkers, maxWorkers = 100, 1000
+
+// workers answers which workers live, of the endpoints that the key may read.
+func (s *Service) workers(c *fiber.Ctx) error {
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	limit, err := limitOf(c, defaultWorkers, maxWorkers)
+	if err != nil {
+		return err
+	}
+	after, id := c.Query("cursor"), c.Query("id")
+	if c.Context().QueryArgs().Has("cursor") && !strings.Contains(after, "/") {
+		return web.Errorf(web.InvalidRequest, "cursor is invalid; take it from the answer before")
+	}
+	living, err := s.registry.Workers.List(ctx, c.Query("endpoint"))
+	if err != nil {
+		return err
+	}
+	key := web.Caller(c)
+	living = slices.DeleteFunc(living, func(w registry.Worker) bool {
+		return !key.Allows(w.Endpoint, registry.Read) || id != "" && w.ID != id || after != "" && rankOf(w) <= after
+	})
+	slices.SortFunc(living, func(a, b registry.Worker) int { return cmp.Compare(rankOf(a), rankOf(b)) })
+	v := api.LivingWorkers{Workers: []api.LivingWorker{}}
+	if len(living) > limit {
+		living = living[:limit]
+		v.Cursor = rankOf(living[limit-1])
+	}
+	for _, w := range living {
+		v.Workers = append(v.Workers, livingOf(w))
+	}
+	return c.JSON(v)
+}
+
+// rankOf orders the workers of all endpoints.
+func rankOf(w registry.Worker) string { return w.Endpoint + "/" + w.ID }
+
+func livingOf(w registry.Worker) api.LivingWorker {
+	v := api.LivingWorker{
+		ID: w.ID, Endpoint: w.Endpoint, Protocol: "http", State: w.State, Concurrency: w.Concurrency, Running: append([]string{}, w.Running...),
+		Draining: w.Draining, StartedAt: web.FormatTime(w.Started), SeenAt: web.FormatTime(w.Seen),
+		Host: api.WorkerHost{
+			Name: w.Host.Name, OS: w.Host.OS, Arch: w.Host.Arch, CPUModel: w.Host.CPUModel, CPUs: w.Host.CPUs, MemoryBytes: w.Host.MemoryBytes,
+			GPUDriver: w.Host.Driver, GPUs: []api.WorkerGPU{}, Version: w.Host.Version,
+		},
+	}
+	if w.Native {
+		v.Protocol = "nats"
+	}
+	for _, g := range w.Host.GPUs {
+		v.Host.GPUs = append(v.Host.GPUs, api.WorkerGPU{Name: g.Name, UUID: g.UUID, MemoryBytes: g.MemoryBytes})
+	}
+	return v
+}

@@ -1,0 +1,116 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"flightline/shared/api"
+	"flightline/shared/endpoint"
+	"flightline/shared/registry"
+	"flightline/shared/testenv"
+)
+
+func TestLivingWorkersAreListedForThoseWhoMayRead(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	reader, _, err := s.registry.Keys.Create(t.Context(), registry.KeySpec{Scopes: []registry.Scope{{Permission: registry.Read, Endpoint: "ep"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []registry.Worker{
+		{ID: "b", Endpoint: "ep", State: registry.WorkerIdle, Concurrency: 2, Native: true, Draining: true},
+		{ID: "a", Endpoint: "ep", State: registry.WorkerRunning, Running: []string{"j"}, Host: registry.Host{Name: "m", Version: "1.2.3", GPUs: []registry.GPU{{Name: "H100", MemoryBytes: 80 << 30}}}},
+		{ID: "a", Endpoint: "other", State: registry.WorkerUnhealthy},
+	} {
+		if err := s.registry.Workers.Beat(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]struct {
+		key    string
+		ids    []string
+		cursor string
+	}{
+		"/v1/workers":                              {adminKey, []string{"ep/a", "ep/b", "other/a"}, ""},
+		"/v1/workers?limit=2":                      {adminKey, []string{"ep/a", "ep/b"}, "ep/b"},
+		"/v1/workers?limit=2&cursor=ep%2Fb":        {adminKey, []string{"other/a"}, ""},
+		"/v1/workers?endpoint=ep":                  {adminKey, []string{"ep/a", "ep/b"}, ""},
+		"/v1/workers?id=a":                         {adminKey, []string{"ep/a", "other/a"}, ""},
+		"/v1/workers?id=a&endpoint=other":          {adminKey, []string{"other/a"}, ""},
+		"/v1/workers?id=nobody":                    {adminKey, nil, ""},
+		"/v1/workers?limit=1000":                   {reader, []string{"ep/a", "ep/b"}, ""},
+		"/v1/workers?endpoint=other&limit=1":       {reader, nil, ""},
+		"/v1/workers?endpoint=nothing-of-the-name": {adminKey, nil, ""},
+	} {
+		var v api.LivingWorkers
+		got := s.get(want.key, path, &v)
+		var ids []string
+		for _, w := range v.Workers {
+			ids = append(ids, w.Endpoint+"/"+w.ID)
+		}
+		if got.status != http.StatusOK || !slices.Equal(ids, want.ids) || v.Cursor != want.cursor {
+			t.Errorf("%s: got %s, want %v and the cursor %q", path, got.raw, want.ids, want.cursor)
+		}
+	}
+	var v api.LivingWorkers
+	s.get(adminKey, "/v1/workers?endpoint=ep", &v)
+	a, b := v.Workers[0], v.Workers[1]
+	if a.State != "running" || a.Protocol != "http" || !slices.Equal(a.Running, []string{"j"}) || a.Host.Version != "1.2.3" || a.Host.GPUs[0] != (api.WorkerGPU{Name: "H100", MemoryBytes: 80 << 30}) || a.SeenAt == "" {
+		t.Errorf("got %+v", a)
+	}
+	if b.Protocol != "nats" || !b.Draining || b.Concurrency != 2 || b.Running == nil || b.Host.GPUs == nil {
+		t.Errorf("got %+v", b)
+	}
+	for path, status := range map[string]int{"/v1/workers?limit=0": 400, "/v1/workers?cursor=x": 400, "/v1/workers?endpoint=a.b": 404} {
+		if got := s.get(adminKey, path, nil); got.status != status {
+			t.Errorf("%s: got %d %s, want %d", path, got.status, got.raw, status)
+		}
+	}
+	if got := s.get("nobody", "/v1/workers", nil); got.status != http.StatusUnauthorized {
+		t.Errorf("no key: got %d %s", got.status, got.raw)
+	}
+}
+
+// readAll follows events of all endpoints, with a key.
+func (s *env) readAll(path, key string) *eventReader {
+	s.t.Helper()
+	all := *s
+	all.base = strings.TrimSuffix(s.base, "/v2")
+	return all.readEventsAs(key, path, "")
+}
+
+func TestEventsOfAllEndpointsAreThoseThatTheKeyMayRead(t *testing.T) {
+	t.Parallel()
+	s, log := startTelling(t)
+	if _, err := s.registry.Endpoints.Create(t.Context(), endpoint.Endpoint{ID: "second"}); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the endpoint is in memory", func() bool {
+		_, known := s.registry.Endpoints.InMemory("second")
+		return known
+	})
+	reader, _, err := s.registry.Keys.Create(t.Context(), registry.KeySpec{Scopes: []registry.Scope{{Permission: registry.Read, Endpoint: "second"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, one := s.readAll("/v1/events", adminKey), s.readAll("/v1/events?type=job.failed", reader)
+	both.wantBegun()
+	one.wantBegun()
+	life := lifeOf("first")
+	other := slices.Clone(lifeOf("other"))
+	gone := slices.Clone(other)
+	for i := range other {
+		other[i].Endpoint, gone[i].Endpoint = "second", "gone" // of an endpoint that was deleted
+	}
+	appendTo(t, log, life...)
+	appendTo(t, log, gone...)
+	appendTo(t, log, other...)
+	both.wantNames("1.4093 job.queued first", "1.4094 job.started first", "1 job.failed first", "3.4093 job.queued other", "3.4094 job.started other", "3 job.failed other")
+	one.wantNames("3 job.failed other")
+	past := s.readAll("/v1/events?cursor=0&follow=false&type=job.queued", adminKey)
+	past.wantBegun()
+	past.wantNames("1.4093 job.queued first", "3.4093 job.queued other")
+	past.want("event: end|data: {}")
+}
