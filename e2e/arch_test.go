@@ -41,7 +41,7 @@ var layers = [][]string{
 	{"shared/worker/s3", "shared/testenv/backend", "shared/testenv/program", "services/autoscaler/driver", "services/api/openai"},
 	{
 		"services/api", "services/control", "services/gateway", "services/webhook", "services/recorder",
-		"services/autoscaler", "services/worker", "services/cli", "services/admin",
+		"services/autoscaler", "services/worker", "services/cli", "services/admin", "services/console",
 		"services/conformance",
 	},
 	{"services/app"},

@@ -176,6 +176,7 @@ var masks = []struct {
 	by      string
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "ID"},
+	{regexp.MustCompile(`once=[A-Z2-7]{26}`), "once=TOKEN"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z`), "TIME"},
 	{regexp.MustCompile(`(\d+(\.\d+)?(ms|µs|m|s))+\b`), "DURATION"},
@@ -306,7 +307,8 @@ func (s *session) write(name, text string) {
 // built reports whether a file is compiled or embedded.
 func built(path string) bool {
 	name := filepath.Base(path)
-	return filepath.Ext(name) == ".go" || name == "go.mod" || name == "go.sum" || path == "shared/openapi/openapi.json"
+	return filepath.Ext(name) == ".go" || name == "go.mod" || name == "go.sum" || path == "shared/openapi/openapi.json" ||
+		strings.HasPrefix(path, "services/console/")
 }
 
 // copyOfRepository is what a clone would have of the working tree.

@@ -51,6 +51,9 @@ const (
 	BucketPositions = "positions"
 	// BucketIdempotency remembers Idempotency-Keys.
 	BucketIdempotency = "idempotency"
+	// BucketSessions has the sessions of the console, sealed with what only their cookies
+	// hold.
+	BucketSessions = "sessions"
 	// BucketCursors has values with a ttl of their own each (CursorSubject).
 	BucketCursors = "cursors"
 )
@@ -74,6 +77,8 @@ const (
 	// idempotencyAge is how long an Idempotency-Key is remembered
 	// (docs/design/product.md#idempotency-keys).
 	idempotencyAge = 24 * time.Hour
+	// SessionAge is how long a session of the console lasts.
+	SessionAge = 12 * time.Hour
 	// WebhooksAge is how long a webhook task may wait for its delivery.
 	WebhooksAge = 7 * 24 * time.Hour
 	// eventsAge is Config.EventsAge if that is 0.
@@ -168,6 +173,7 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 		bucket(BucketIdempotency, idempotencyAge),
 		bucket(BucketMachines, presence),
 		bucket(BucketGPUs, 0),
+		bucket(BucketSessions, SessionAge),
 		versioned, // last: it says that all else is there
 	}
 }

@@ -17,6 +17,7 @@ const (
 	RoleRecorder   Role = "recorder"
 	RoleWebhook    Role = "webhook"
 	RoleAutoscaler Role = "autoscaler"
+	RoleConsole    Role = "console"
 	RoleWorker     Role = "worker"
 	// RoleReader may read events and nothing else. It has an account of its own.
 	RoleReader Role = "reader"
@@ -26,7 +27,7 @@ const (
 
 // Roles lists all of them.
 func Roles() []Role {
-	return []Role{RoleControl, RoleAPI, RoleGateway, RoleRecorder, RoleWebhook, RoleAutoscaler, RoleWorker, RoleReader, RoleAdmin}
+	return []Role{RoleControl, RoleAPI, RoleGateway, RoleRecorder, RoleWebhook, RoleAutoscaler, RoleConsole, RoleWorker, RoleReader, RoleAdmin}
 }
 
 // InboxPrefix begins the inboxes of a role: nobody else may listen there.
@@ -112,6 +113,8 @@ func AccessOf(c Config, r Role, endpoint string) Access {
 		return webhookAccess(c)
 	case RoleAutoscaler:
 		return autoscalerAccess(c)
+	case RoleConsole: // all else it asks the API for
+		return Access{Writes: keysOf(BucketSessions), Reads: buckets(BucketSessions)}
 	case RoleWorker:
 		return workerAccess(c, endpoint)
 	case RoleReader, RoleAdmin:
@@ -131,7 +134,7 @@ func Caches(r Role) []string {
 		return []string{BucketEndpoints, BucketWorkers}
 	case RoleAutoscaler:
 		return []string{BucketEndpoints, BucketWorkers, BucketTokens, BucketPods, BucketWorkerPods}
-	case RoleWorker, RoleReader, RoleAdmin:
+	case RoleConsole, RoleWorker, RoleReader, RoleAdmin:
 	}
 	return nil
 }

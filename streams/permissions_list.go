@@ -29,7 +29,7 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 		return Permissions{Publish: []string{">"}, Subscribe: []string{">"}}
 	case RoleReader:
 		return Permissions{Publish: EventReader(), Subscribe: []string{inbox}}
-	case RoleControl, RoleAPI, RoleGateway, RoleRecorder, RoleWebhook, RoleAutoscaler, RoleWorker:
+	case RoleControl, RoleAPI, RoleGateway, RoleRecorder, RoleWebhook, RoleAutoscaler, RoleConsole, RoleWorker:
 	}
 	a := AccessOf(c, r, endpoint)
 	publish := append([]string{DurablePrefix + "*"}, a.Writes...)

@@ -154,6 +154,7 @@ type ServeConfig struct {
 	NATS
 	Webhooks
 	Fleets
+	Console
 	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
 	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
 }

@@ -88,7 +88,8 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	}
 	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
 	n, err := assemble(ctx, plan{
-		nc: b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
+		console: consolePlan{url: open.url(), control: open.url(), ca: h.TLSCert, secure: shown != nil, hosts: cfg.hosts(open.requests)},
+		nc:      b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
 		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
 		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),
 		version: version, log: log, tracer: tracer,
@@ -108,7 +109,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	if err != nil {
 		return err
 	}
-	if err := open.announceMetrics(out); err != nil {
+	if err := errors.Join(n.announceConsole(out, h.URL, h.APIKey), open.announceMetrics(out)); err != nil {
 		return err
 	}
 	t := &demo{client: c, nc: b.nc, url: h.URL, data: cfg.Data, program: cfg.program, demo: !cfg.NoDemo, version: version, out: out, log: log, tracer: tracer}

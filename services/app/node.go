@@ -16,6 +16,7 @@ import (
 
 	"flightline/services/api"
 	"flightline/services/cli"
+	"flightline/services/console"
 	"flightline/services/control"
 	"flightline/services/gateway"
 	"flightline/services/recorder"
@@ -43,12 +44,13 @@ const (
 	roleRecorder   = "recorder"
 	roleWebhook    = "webhook"
 	roleAutoscaler = "autoscaler"
+	roleConsole    = "console"
 	roleAll        = "all"
 )
 
 // roles lists those that have a part of their own.
 func roles() []string {
-	return []string{roleAPI, roleControl, roleGateway, roleRecorder, roleWebhook, roleAutoscaler}
+	return []string{roleAPI, roleControl, roleGateway, roleRecorder, roleWebhook, roleAutoscaler, roleConsole}
 }
 
 // plan is what a node is made from.
@@ -70,6 +72,8 @@ type plan struct {
 	webhooks webhook.Config
 	// fleets are the drivers of the role autoscaler.
 	fleets *fleets
+	// console is how the console reaches the API.
+	console consolePlan
 	// limits of the queue API's operations, nil for none.
 	limits ratelimit.Table
 	// streamFormat is the form of /stream where nothing else decides.
@@ -108,6 +112,7 @@ type node struct {
 	first    []process.Part // to stop: those whose end needs the requests answered
 	standing []web.Check    // of the roles of which one is active
 	health   *web.Health
+	console  *console.Service // nil without the role
 	storage  *storage.Monitor
 	space    *storage.SpaceMonitor
 }
@@ -153,18 +158,19 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 		{Name: "queue", Run: q.Run},
 		{Name: "registry", Run: func(ctx context.Context) error { return reg.Follow(ctx, cachesOf(p.roles)) }},
 	}
-	if slices.Contains(p.roles, roleRecorder) {
-		if err := n.record(ctx, p, js); err != nil {
-			return nil, err
+	for _, role := range []struct {
+		name string
+		add  func() error
+	}{
+		{roleRecorder, func() error { return n.record(ctx, p, js) }},
+		{roleWebhook, func() error { return n.addWebhooks(p) }},
+		{roleAutoscaler, func() error { return n.scale(ctx, p, js) }},
+		{roleConsole, func() error { return n.newConsole(ctx, p, js) }},
+	} {
+		if !slices.Contains(p.roles, role.name) {
+			continue
 		}
-	}
-	if slices.Contains(p.roles, roleWebhook) {
-		if err := n.addWebhooks(p); err != nil {
-			return nil, err
-		}
-	}
-	if slices.Contains(p.roles, roleAutoscaler) {
-		if err := n.scale(ctx, p, js); err != nil {
+		if err := role.add(); err != nil {
 			return nil, err
 		}
 	}
@@ -219,6 +225,7 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		gw.Routes(app)
 		n.parts = append(n.parts, process.Part{Name: roleGateway, Run: gw.Run})
 	}
+	n.serveConsole(app)
 	if slices.Contains(p.roles, roleControl) {
 		catalog, err := catalogOf(p.catalog)
 		if err != nil {
@@ -277,6 +284,11 @@ func (n *node) newGateway(p plan, cfg *web.Config) (*gateway.Service, error) {
 
 // known is the web.Config's: it returns nil for the key of a caller.
 func (n *node) known(c *fiber.Ctx) error {
+	if n.console != nil {
+		if ours, err := n.console.Known(c); ours {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(c.UserContext(), web.AnswerWithin)
 	defer cancel()
 	_, err := n.registry.Keys.Check(ctx, web.Key(c))

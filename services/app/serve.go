@@ -36,6 +36,7 @@ func ServeCommand(environment map[string]string, version string) *cobra.Command 
 			"  recorder  the event log, counts and retention; one is active, others stand by\n" +
 			"  autoscaler  starts and stops workers; one decides, others stand by\n" +
 			"  webhook   reports ends of jobs to their receivers; several share the work\n" +
+			"  console   the web console, /ui; it needs the address of the API\n" +
 			"  all       all of them\n\n" +
 			"The streams and buckets are made if they are not there.",
 	}
@@ -88,6 +89,9 @@ func Serve(ctx context.Context, cfg ServeConfig, version string, names []string,
 		return err
 	}
 	defer p.fleets.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
+	if p.console, err = cfg.reachAPI(open); err != nil {
+		return err
+	}
 	p.listener, p.metricsAt, p.version, p.log, p.tracer = open.requests, open.scrapes, version, log, tracer
 	n, err := assemblePatiently(ctx, p)
 	if err != nil {
@@ -124,7 +128,7 @@ func (c ServeConfig) inBounds(roles []string) error {
 	return cmp.Or(
 		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), eventsAgeInBounds(c.EventsAge), c.LogSizes.check(), c.StreamForm.check(), c.drains(),
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), keyOf("bootstrap-key", c.BootstrapKey),
-		c.Connections.check(), c.NATS.check(), c.Webhooks.check(), c.Fleets.check(roles),
+		c.Connections.check(), c.NATS.check(), c.Webhooks.check(), c.Fleets.check(roles), c.Console.check(roles),
 	)
 }
 

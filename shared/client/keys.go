@@ -46,6 +46,11 @@ func (k Keys) List(ctx context.Context) ([]Key, error) {
 	return list, err
 }
 
+// Self is the key that the client asks with, without what it reads. Any key may ask.
+func (k Keys) Self(ctx context.Context) (*Key, error) {
+	return one[Key](ctx, k.c, call{method: http.MethodGet, path: v1("keys", "self")})
+}
+
 // Revoke revokes the key at once.
 func (k Keys) Revoke(ctx context.Context, id string) error {
 	return k.c.do(ctx, call{method: http.MethodDelete, path: v1("keys", id)}, nil)

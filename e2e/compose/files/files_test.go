@@ -116,8 +116,8 @@ func TestComposeLetsRolesDrain(t *testing.T) {
 			t.Errorf("%s: got a grace of %v, want %v and more", name, s.StopGracePeriod, mostDrain)
 		}
 	}
-	if drain != 12 {
-		t.Errorf("got %d services that drain, want two of six roles", drain)
+	if drain != 14 {
+		t.Errorf("got %d services that drain, want two of seven roles", drain)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestComposeShowsEachItsOwnSecret(t *testing.T) {
 	want := map[string][]string{
 		"secrets-nats": {"nats", "nats-2", "nats-3"}, "secrets-control": {"control", "control-2"}, "secrets-api": {"api", "api-2"},
 		"secrets-gateway": {"gateway", "gateway-2"}, "secrets-recorder": {"recorder", "recorder-2"}, "secrets-webhook": {"webhook", "webhook-2"},
-		"secrets-autoscaler": {"autoscaler", "autoscaler-2"}, "secrets-key": {"key", "s3-worker-setup", "worker-setup"},
+		"secrets-autoscaler": {"autoscaler", "autoscaler-2"}, "secrets-console": {"console", "console-2"}, "secrets-key": {"key", "s3-worker-setup", "worker-setup"},
 		"secrets-worker": {"key"}, "secrets-reader": {"key"}, "secrets-admin": {"operate"}, "secrets-system": nil,
 	}
 	project, got := load(t, cluster), map[string][]string{}

@@ -1,0 +1,143 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/services/cli"
+	"flightline/services/console"
+	"flightline/shared/client"
+	"flightline/shared/process"
+	"flightline/shared/registry"
+	"flightline/shared/tlsconfig"
+	"flightline/shared/web"
+)
+
+// Console are the settings of the role.
+type Console struct {
+	ConsoleAPIURL     string `flag:"console-api-url" env:"FLIGHTLINE_CONSOLE_API_URL" help:"address of the API, as the console reaches it, or several with commas between them; this process by default, if it has the role api"`
+	ConsoleControlURL string `flag:"console-control-url" env:"FLIGHTLINE_CONSOLE_CONTROL_URL" help:"address of the role control, if it has another one"`
+	ConsoleCA         string `flag:"console-ca" env:"FLIGHTLINE_CONSOLE_CA" help:"path of the CA certificates that sign those of the API, as PEM; the system's by default"`
+	ConsoleHost       string `flag:"console-host" env:"FLIGHTLINE_CONSOLE_HOST" help:"names by which browsers may ask for the console, with commas between them, besides those of loopback and addresses that are numbers"`
+	ConsoleSecure     bool   `flag:"console-secure-cookies" env:"FLIGHTLINE_CONSOLE_SECURE_COOKIES" help:"mark cookies as for TLS only, where a proxy in front ends it; with --tls-cert they are in any case"`
+}
+
+// check returns what is wrong with the settings of a process with these roles.
+func (c Console) check(roles []string) error {
+	if !slices.Contains(roles, roleConsole) {
+		return nil
+	}
+	if c.ConsoleAPIURL == "" && !slices.Contains(roles, roleAPI) {
+		return wrong("console-api-url", "", "the address of the API, as http://127.0.0.1:8080")
+	}
+	for flag, urls := range map[string]string{"console-api-url": c.ConsoleAPIURL, "console-control-url": c.ConsoleControlURL} {
+		for address := range strings.SplitSeq(urls, ",") {
+			u, err := url.Parse(strings.TrimSpace(address))
+			if urls != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+				return wrong(flag, address, "an address that begins with http:// or https://")
+			}
+		}
+	}
+	for name := range strings.SplitSeq(c.ConsoleHost, ",") {
+		if c.ConsoleHost != "" && (name == "" || strings.ContainsAny(name, ":/ *")) {
+			return wrong("console-host", c.ConsoleHost, "names without a port, with commas between them")
+		}
+	}
+	return nil
+}
+
+// consolePlan is how the console reaches the API, and how it is reached.
+type consolePlan struct {
+	url, control string
+	ca           string // path, "" for the system's
+	secure       bool
+	hosts        web.Hosts
+}
+
+// reachAPI is what the settings say, for a process with these listeners.
+func (c Console) reachAPI(open *listeners) (consolePlan, error) {
+	p := consolePlan{url: c.ConsoleAPIURL, control: c.ConsoleControlURL, ca: c.ConsoleCA, secure: c.ConsoleSecure || open.shown != nil, hosts: web.Hosts{}}
+	if c.ConsoleHost != "" {
+		p.hosts = strings.Split(strings.ToLower(c.ConsoleHost), ",")
+	}
+	if p.url == "" {
+		p.url = open.url()
+	}
+	if p.control == "" {
+		p.control = p.url
+	}
+	if p.ca == "" {
+		return p, nil
+	}
+	if _, err := (tlsconfig.Client{CA: p.ca}).Config(); err != nil {
+		return p, &cli.UsageError{Err: fmt.Errorf("--console-ca: %w", err)}
+	}
+	return p, nil
+}
+
+const (
+	// consolePatience is how long the console tries again while the API is away: its reader
+	// waits.
+	consolePatience = 2 * time.Second
+	// consoleConns is how many idle connections to the API are kept.
+	consoleConns = 64
+)
+
+// newConsole makes the console.
+func (n *node) newConsole(ctx context.Context, p plan, js jetstream.JetStream) error {
+	sessions, err := registry.OpenSessions(ctx, js)
+	if err != nil {
+		return err
+	}
+	connect, err := p.console.connect(p.version)
+	if err != nil {
+		return err
+	}
+	n.console, err = console.New(console.Config{Version: p.version, Secure: p.console.secure, Hosts: p.console.hosts, Log: p.log},
+		console.Deps{Sessions: sessions, Connect: connect})
+	return err
+}
+
+// connect makes clients of the API that share their connections.
+func (p consolePlan) connect(version string) (func(key string) (console.API, error), error) {
+	believed, err := tlsconfig.Client{CA: p.ca}.Config()
+	if err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig, transport.MaxIdleConnsPerHost = believed, consoleConns
+	shared := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return func(key string) (api console.API, err error) {
+		of := func(address string) (*client.Client, error) {
+			return client.New(address, key, client.WithHTTPClient(shared), client.WithUserAgent("flightline-console/"+version), client.WithPatience(consolePatience))
+		}
+		if api.Queue, err = of(p.url); err == nil {
+			api.Control, err = of(p.control)
+		}
+		return api, err
+	}, nil
+}
+
+// serveConsole adds the console, if the node has one.
+func (n *node) serveConsole(app *fiber.App) {
+	if n.console == nil {
+		return
+	}
+	n.console.Routes(app)
+	n.parts = append(n.parts, process.Part{Name: roleConsole, Run: n.console.Run})
+}
+
+// announceConsole says where the console is: with a link that signs in once.
+func (n *node) announceConsole(out io.Writer, url, key string) error {
+	_, err := fmt.Fprintf(out, "flightline console: %s%s\n", url, n.console.OnceLink(key))
+	return err
+}

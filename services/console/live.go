@@ -1,0 +1,350 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/client"
+	"flightline/shared/retry"
+	"flightline/shared/web"
+)
+
+const (
+	// busyPause is the shortest time between two loads of a screen, idlePause the longest
+	// while it is open, unless the screen says otherwise.
+	busyPause, idlePause = 600 * time.Millisecond, 5 * time.Second
+	// loadTimeout bounds one load.
+	loadTimeout = 4 * time.Second
+	// liveHold is how long one connection lasts; the browser comes back.
+	liveHold = time.Hour
+	// liveSilence is how long it may have nothing to say.
+	liveSilence = 10 * time.Second
+	// maxTopics bounds the topics of one connection, maxFollowed the endpoints whose events
+	// wake one topic.
+	maxTopics, maxFollowed = 8, 8
+)
+
+// topicID names what several open pages share: a page, seen with an API key.
+type topicID struct{ apiKey, page string }
+
+// hub has the topics that somebody watches.
+type hub struct {
+	s      *Service
+	mu     sync.Mutex
+	topics map[topicID]*topic
+}
+
+func newHub(s *Service) *hub { return &hub{s: s, topics: map[topicID]*topic{}} }
+
+// topic is a page that is open somewhere: its fragments as they are now.
+type topic struct {
+	id       topicID
+	watchers map[*watcher]struct{} // of the hub's lock
+	stop     context.CancelFunc    // nil before it runs; of the hub's lock
+
+	mu        sync.Mutex
+	fragments map[string]fragment
+	lost      bool // the key opens nothing any more
+}
+
+type fragment struct {
+	html string
+	sum  [sha256.Size]byte
+}
+
+// watcher is an open connection of a browser.
+type watcher struct {
+	changed chan struct{} // holds one
+	sent    map[string][sha256.Size]byte
+}
+
+func (w *watcher) wake() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// watch adds the watcher to a topic, which begins to run with its first one.
+func (h *hub) watch(ctx context.Context, id topicID, w *watcher) (*topic, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[id]
+	if t == nil {
+		t = &topic{id: id, watchers: map[*watcher]struct{}{}, fragments: map[string]fragment{}}
+		began := h.s.start(ctx, func(ctx context.Context) {
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			h.mu.Lock()
+			watched := len(t.watchers) > 0
+			t.stop = stop
+			h.mu.Unlock()
+			if watched {
+				h.run(ctx, t)
+			}
+		})
+		if !began {
+			return nil, false
+		}
+		h.topics[id] = t
+	}
+	t.watchers[w] = struct{}{}
+	return t, true
+}
+
+// leave takes the watcher away; the topic ends with its last one.
+func (h *hub) leave(t *topic, w *watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(t.watchers, w)
+	if len(t.watchers) > 0 {
+		return
+	}
+	delete(h.topics, t.id)
+	if t.stop != nil {
+		t.stop()
+	}
+}
+
+// run loads the topic's screen again and again until ctx ends: after an event of an endpoint
+// that it follows, and at least every so often.
+func (h *hub) run(ctx context.Context, t *topic) {
+	var events listeners
+	defer events.close()
+	woken := make(chan struct{}, 1)
+	for ctx.Err() == nil {
+		began := time.Now()
+		every, v := h.load(ctx, t)
+		events.listen(ctx, v, began, woken)
+		idle := time.NewTimer(every)
+		select {
+		case <-woken:
+		case <-idle.C:
+		case <-ctx.Done():
+		}
+		idle.Stop()
+		_ = retry.Sleep(ctx, time.Until(began.Add(busyPause))) // ended: the loop ends too
+	}
+}
+
+// load renders the topic's fragments and wakes the watchers if one changed.
+func (h *hub) load(ctx context.Context, t *topic) (every time.Duration, v *visit) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	every = idlePause
+	var at *screen
+	var fragments map[string]fragment
+	var err error
+	fragments, v, at, err = h.s.fragmentsOf(ctx, t.id)
+	if at != nil && at.every > 0 {
+		every = at.every
+	}
+	t.mu.Lock()
+	changed := false
+	switch {
+	case isUnauthorized(err):
+		t.lost, changed = true, true
+	case err == nil:
+		changed = !maps.EqualFunc(t.fragments, fragments, func(a, b fragment) bool { return a.sum == b.sum })
+		t.fragments = fragments
+	} // else what there is stays: the API may come back
+	t.mu.Unlock()
+	if changed {
+		h.mu.Lock()
+		for w := range t.watchers {
+			w.wake()
+		}
+		h.mu.Unlock()
+	}
+	return every, v
+}
+
+// fragmentsOf renders the fragments of a page as they are now.
+func (s *Service) fragmentsOf(ctx context.Context, id topicID) (map[string]fragment, *visit, *screen, error) {
+	found, err := s.openAgain(ctx, id.apiKey)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	u, err := url.Parse(id.page)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	at, params := s.screenAt(strings.TrimPrefix(u.Path, Root))
+	v := s.newVisit(ctx, found, u.Path, params, u.Query())
+	data, err := at.load(v)
+	if err != nil {
+		return nil, v, at, err
+	}
+	all := map[string]fragment{}
+	for _, name := range at.fragments {
+		var html bytes.Buffer
+		if err := s.pages.ExecuteTemplate(&html, name, &view{V: v, D: data, Title: at.title, Nav: at.nav, Tab: at.tab}); err != nil {
+			return nil, v, at, err
+		}
+		all[name] = fragment{html: html.String(), sum: sha256.Sum256(html.Bytes())}
+	}
+	return all, v, at, nil
+}
+
+// listeners wait for events of endpoints, each for the next one.
+type listeners struct {
+	mu   sync.Mutex
+	wg   sync.WaitGroup
+	live map[string]context.CancelFunc
+}
+
+// listen waits for an event, since began, of each endpoint that the visit follows, and wakes
+// the topic then.
+func (l *listeners) listen(ctx context.Context, v *visit, began time.Time, woken chan<- struct{}) {
+	if v == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live == nil {
+		l.live = map[string]context.CancelFunc{}
+	}
+	for name, stop := range l.live {
+		if !slices.Contains(v.follows, name) {
+			stop()
+		}
+	}
+	for _, endpoint := range v.follows[:min(len(v.follows), maxFollowed)] {
+		if l.live[endpoint] != nil {
+			continue
+		}
+		within, stop := context.WithCancel(ctx)
+		l.live[endpoint] = stop
+		events := v.api.Events(endpoint, client.EventsOptions{Since: began})
+		l.wg.Go(func() {
+			for _, err := range events.All(within) {
+				if err == nil {
+					select {
+					case woken <- struct{}{}:
+					default: // it is awake
+					}
+				}
+				break
+			}
+			stop()
+			l.mu.Lock()
+			delete(l.live, endpoint)
+			l.mu.Unlock()
+		})
+	}
+}
+
+func (l *listeners) close() {
+	l.mu.Lock()
+	for _, stop := range l.live {
+		stop()
+	}
+	l.mu.Unlock()
+	l.wg.Wait()
+}
+
+// live answers with the fragments of open pages that change, as server-sent events.
+func (s *Service) live(c *fiber.Ctx) error {
+	found, err := s.session(c)
+	if err != nil {
+		return err
+	}
+	pages := queryOf(c)["topics"]
+	if len(pages) == 0 || len(pages) > maxTopics {
+		return &pageError{status: fiber.StatusBadRequest, text: fmt.Sprintf("topics must be given 1 to %d times", maxTopics)}
+	}
+	w := &watcher{changed: make(chan struct{}, 1), sent: map[string][sha256.Size]byte{}}
+	var topics []*topic
+	held, release := web.LongPoll(c, liveHold)
+	end := func() {
+		for _, t := range topics {
+			s.hub.leave(t, w)
+		}
+		release()
+	}
+	for _, page := range pages {
+		u, err := url.Parse(localPath(page))
+		if err != nil {
+			u = &url.URL{Path: Root + "/"}
+		}
+		if at, _ := s.screenAt(strings.TrimPrefix(u.Path, Root)); at == nil || len(at.fragments) == 0 {
+			end()
+			return &pageError{status: fiber.StatusBadRequest, text: "topics must be paths of pages that change"}
+		}
+		t, ok := s.hub.watch(held, topicID{found.apiKey, u.RequestURI()}, w)
+		if !ok {
+			end()
+			return context.Canceled
+		}
+		topics = append(topics, t)
+	}
+	w.wake() // a topic that runs already has fragments to compare
+	c.Set(fiber.HeaderContentType, "text/event-stream")
+	web.Stream(c, func() ([]byte, error) { return nextOf(held, topics, w) }, end)
+	return nil
+}
+
+// nextOf waits for fragments that the watcher has not, and returns them as events.
+func nextOf(held context.Context, topics []*topic, w *watcher) ([]byte, error) {
+	silence := time.NewTimer(liveSilence)
+	defer silence.Stop()
+	for {
+		select {
+		case <-held.Done():
+			if errors.Is(context.Cause(held), web.ErrGone) {
+				return nil, web.ErrGone
+			}
+			return nil, io.EOF // the browser comes back
+		case <-silence.C:
+			return []byte(": here\n\n"), nil
+		case <-w.changed:
+		}
+		var text bytes.Buffer
+		for _, t := range topics {
+			if err := t.tellChanges(w, &text); err != nil {
+				return nil, err
+			}
+		}
+		if text.Len() > 0 {
+			return text.Bytes(), nil
+		}
+	}
+}
+
+// tellChanges writes the fragments that the watcher has not seen.
+func (t *topic) tellChanges(w *watcher, to *bytes.Buffer) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lost {
+		to.WriteString("event: signed-out\ndata: {}\n\n")
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.fragments)) {
+		f := t.fragments[name]
+		if w.sent[t.id.page+name] == f.sum {
+			continue
+		}
+		w.sent[t.id.page+name] = f.sum
+		data, err := json.Marshal(map[string]string{"id": name, "html": f.html})
+		if err != nil {
+			return fmt.Errorf("encode fragment %s: %w", name, err)
+		}
+		to.WriteString("event: fragment\ndata: ")
+		to.Write(data)
+		to.WriteString("\n\n")
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package console
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// screen is a page.
+type screen struct {
+	// path is beneath Root; a part ":name" is a parameter.
+	path  string
+	title string
+	// nav is the entry of the navigation that it belongs to, tab that of the endpoint.
+	nav, tab string
+	// template is what the page is made with, fragments are templates of it that may change
+	// while the page is open. Each makes the one element whose id is its name.
+	template  string
+	fragments []string
+	// every is how often it is loaded while it is open, without an event. 0 means 5 s.
+	every time.Duration
+	// load returns what the page shows.
+	load func(*visit) (any, error)
+}
+
+// action is something that a form does. It returns the path, or full address beneath Root,
+// of the page that comes next.
+type action struct {
+	path string
+	do   func(*visit) (next string, err error)
+}
+
+// screens is the table of all pages. The first one whose path matches is taken.
+func screens() []screen {
+	return []screen{
+		{path: "/", title: "Overview", nav: "overview", template: "overview", fragments: []string{"overview-totals", "overview-attention", "overview-endpoints"}, load: loadOverview},
+	}
+}
+
+// actions is the table of what forms do.
+func actions() []action {
+	return []action{}
+}
+
+// match compares a path with a pattern and returns the parameters.
+func match(pattern, path string) (map[string]string, bool) {
+	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return nil, false
+	}
+	params := map[string]string{}
+	for i, part := range want {
+		name, variable := strings.CutPrefix(part, ":")
+		switch {
+		case variable && got[i] != "":
+			params[name] = got[i]
+		case part != got[i]:
+			return nil, false
+		}
+	}
+	return params, true
+}
+
+// screenAt is the screen of a path beneath Root.
+func (s *Service) screenAt(path string) (*screen, map[string]string) {
+	for i := range s.screens {
+		if params, ok := match(s.screens[i].path, path); ok {
+			return &s.screens[i], params
+		}
+	}
+	return nil, nil
+}
+
+func (s *Service) actionAt(path string) (*action, map[string]string) {
+	i := slices.IndexFunc(s.actions, func(a action) bool {
+		_, ok := match(a.path, path)
+		return ok
+	})
+	if i < 0 {
+		return nil, nil
+	}
+	params, _ := match(s.actions[i].path, path)
+	return &s.actions[i], params
+}
+
+// entry is a link of the navigation.
+type entry struct{ Nav, Title, Path string }
+
+// navigation are the pages beside the overview, tabs those of an endpoint.
+func navigation() []entry {
+	return []entry{}
+}
+
+func tabs() []entry {
+	return []entry{}
+}

@@ -1,0 +1,85 @@
+// What every page has: times that are relative, fragments that change, dialogs, keys.
+import { morph } from "./morph.js";
+import { startPalette } from "./palette.js";
+import { startKeys } from "./keys.js";
+import { startCharts } from "./chart.js";
+import { startPage } from "./page.js";
+
+/** Shows the times below a node relatively. @param {ParentNode} root */
+export function showTimes(root) {
+  const now = Date.now();
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const text = relative(Date.parse(/** @type {HTMLTimeElement} */ (time).dateTime), now);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+/** @param {number} at @param {number} now @returns {string} */
+function relative(at, now) {
+  const seconds = Math.round(Math.abs(now - at) / 1000);
+  if (seconds < 2) return "now";
+  const [n, unit] = seconds < 90 ? [seconds, "s"] : seconds < 5400 ? [Math.round(seconds / 60), "min"]
+    : seconds < 172800 ? [Math.round(seconds / 3600), "h"] : [Math.round(seconds / 86400), "d"];
+  return at > now ? `in ${n} ${unit}` : `${n} ${unit} ago`;
+}
+
+/** Puts a fragment in the place of the element with its id. @param {string} id @param {string} html */
+function replace(id, html) {
+  const old = document.getElementById(id);
+  if (!old) return;
+  const made = document.createElement("template");
+  made.innerHTML = html;
+  const next = made.content.firstElementChild;
+  if (!next) return;
+  showTimes(made.content);
+  morph(old, next);
+  document.dispatchEvent(new CustomEvent("fragment", { detail: id }));
+}
+
+function startLive() {
+  const topic = document.body.dataset.live;
+  const state = document.getElementById("live-state");
+  if (!topic || !state) return;
+  let source = /** @type {EventSource | null} */ (null);
+  const open = () => {
+    if (source) return;
+    source = new EventSource("/ui/live?topics=" + encodeURIComponent(topic));
+    source.addEventListener("open", () => { state.hidden = false; state.textContent = "live"; state.classList.remove("off"); });
+    source.addEventListener("fragment", (e) => {
+      const change = JSON.parse(/** @type {MessageEvent} */ (e).data);
+      replace(change.id, change.html);
+    });
+    source.addEventListener("signed-out", () => location.reload());
+    source.addEventListener("error", () => {
+      state.hidden = false;
+      state.textContent = "reconnecting";
+      state.classList.add("off");
+      if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(open, 3000); }
+    });
+  };
+  const close = () => { source?.close(); source = null; };
+  // A page that nobody sees costs nothing.
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  if (!document.hidden) open();
+}
+
+/** A button says that its form was sent, and sends it once. */
+function startForms() {
+  document.addEventListener("submit", (e) => {
+    const form = /** @type {HTMLFormElement} */ (e.target);
+    if (form.method !== "post" || e.defaultPrevented) return;
+    if (form.dataset.sent) { e.preventDefault(); return; }
+    form.dataset.sent = "yes";
+    addEventListener("pageshow", () => delete form.dataset.sent, { once: true });
+  });
+}
+
+showTimes(document);
+setInterval(() => showTimes(document), 5000);
+startForms();
+startPalette();
+startKeys();
+startCharts();
+startPage();
+startLive();

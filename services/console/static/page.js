@@ -1,0 +1,4 @@
+// What only some pages have.
+
+/** Starts what the page needs. */
+export function startPage() {}
