@@ -37,7 +37,7 @@ func TestLimitsOf(t *testing.T) {
 		"JSON":         {text, changed, ""},
 		"no file":      {filepath.Join(dir, "none"), nil, "no such file or directory"},
 		"nothing":      {"", nil, "no such file or directory"},
-		"a bad file":   {file("bad.json", `{"walk":null}`), nil, "cancel, explain, openai, purge-queue, requests, retry, run, runsync, scale, status, stream"},
+		"a bad file":   {file("bad.json", `{"walk":null}`), nil, "cancel, explain, openai, purge-queue, requests, retry, run, runsync, scale, stats, status, stream"},
 		"bad JSON":     {`{"run":{"rate":1}}`, nil, "--limits: run.rate is unknown: must be requests or concurrent"},
 		"an empty one": {file("empty.json", ""), nil, "empty.json: must be a JSON object of operations"},
 	}

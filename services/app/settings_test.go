@@ -119,7 +119,7 @@ func TestRolesOf(t *testing.T) {
 	tests := map[string]struct{ names, want []string }{
 		"one":        {[]string{"api"}, []string{"api"}},
 		"twice":      {[]string{"api", "api"}, []string{"api"}},
-		"all of all": {[]string{"api", "all"}, []string{"api", "control", "gateway", "recorder", "webhook", "autoscaler"}},
+		"all of all": {[]string{"api", "all"}, []string{"api", "control", "gateway", "recorder", "webhook", "autoscaler", "console"}},
 		"unknown":    {[]string{"api", "x"}, nil},
 	}
 	for name, test := range tests {
