@@ -47,6 +47,7 @@ type agent struct {
 	mu   sync.Mutex
 	busy map[string]bool // pods that are being started or stopped
 	work sync.WaitGroup
+	logs *logKeeper
 	// inventory are the GPUs, as they were last read.
 	inventory []pod.GPU
 
@@ -58,7 +59,7 @@ type agent struct {
 func newAgent(s *Service, d driver.Driver) *agent {
 	return &agent{
 		Service: s, driver: d, busy: map[string]bool{}, began: time.Now(),
-		woken: make(chan struct{}, 1), stops: make(chan struct{}, maxConcurrentStops),
+		woken: make(chan struct{}, 1), stops: make(chan struct{}, maxConcurrentStops), logs: newLogKeeper(),
 	}
 }
 
@@ -87,6 +88,7 @@ func (a *agent) run(ctx context.Context) error {
 	err := g.Wait()
 	a.work.Wait()
 	a.close(context.WithoutCancel(ctx))
+	a.logs.close()
 	return err
 }
 
@@ -157,6 +159,9 @@ func (a *agent) round(ctx context.Context) error {
 		}
 		i, there := instances[p.ID]
 		delete(instances, p.ID)
+		if there && i.Running {
+			a.follow(ctx, p)
+		}
 		a.reconcilePod(ctx, p, i, there)
 	}
 	for id, i := range instances {
@@ -271,7 +276,7 @@ func (a *agent) start(ctx context.Context, id string) {
 		return
 	}
 	now := a.queue.Now().UTC()
-	err = a.driver.Start(ctx, driver.Start{PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume})
+	err = a.driver.Start(ctx, driver.Start{PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, Output: a.output(ctx, p, env)})
 	switch {
 	case ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable):
 		a.warn(ctx, "pod not started, trying again", id, err)
@@ -390,7 +395,7 @@ func (a *agent) stopSurplus(ctx context.Context, id string, i driver.Instance) {
 		}
 	}
 	a.revokeToken(ctx, p)
-	a.warn(ctx, "ended pod not forgotten, trying again", id, a.driver.Forget(ctx, id))
+	a.warn(ctx, "ended pod not forgotten, trying again", id, a.forget(ctx, p))
 }
 
 // drainWorker lets a worker end its jobs, for DrainTime at most. It is asked to drain
@@ -440,7 +445,7 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 		by, why = pod.Leave, "it was drained, and ended"
 	}
 	if a.exit(ctx, p, by, why) { // else it would be started again
-		a.warn(ctx, "ended pod not forgotten, trying again", p.ID, a.driver.Forget(ctx, p.ID))
+		a.warn(ctx, "ended pod not forgotten, trying again", p.ID, a.forget(ctx, p))
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // Line is a line that a worker printed.
 type Line struct {
 	// Time is when it was printed, or read where that is unknown, by the clock of the
-	// worker's machine, in milliseconds.
+	// worker's machine.
 	Time time.Time
 	// Worker is the id of the worker, of its pod if it has one.
 	Worker string

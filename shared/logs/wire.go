@@ -15,7 +15,7 @@ import (
 
 // wireLine is a Line in a message, whose subject has the worker.
 type wireLine struct {
-	Time   int64  `json:"t"` // Unix, in milliseconds
+	Time   int64  `json:"t"` // Unix, in nanoseconds
 	Stream string `json:"s"`
 	Job    job.ID `json:"j,omitempty"`
 	Level  string `json:"l,omitempty"`
@@ -36,7 +36,7 @@ const batchStart, batchEnd = `{"lines":[`, `]}`
 
 // add appends the line and reports whether there was room.
 func (b *batch) add(l Line) bool {
-	text, err := json.Marshal(wireLine{Time: l.Time.UnixMilli(), Stream: l.Stream, Job: l.Job, Level: l.Level, Text: l.Text, Cut: l.Cut})
+	text, err := json.Marshal(wireLine{Time: l.Time.UnixNano(), Stream: l.Stream, Job: l.Job, Level: l.Level, Text: l.Text, Cut: l.Cut})
 	if err != nil {
 		return true // strings are always JSON
 	}
@@ -71,7 +71,7 @@ func linesOf(m *nats.Msg) (lines []Line, seq uint64, err error) {
 	}
 	lines = make([]Line, len(wire.Lines))
 	for i, l := range wire.Lines {
-		lines[i] = Line{Time: time.UnixMilli(l.Time).UTC(), Worker: worker, Job: l.Job, Stream: l.Stream, Level: l.Level, Text: l.Text, Cut: l.Cut}
+		lines[i] = Line{Time: time.Unix(0, l.Time).UTC(), Worker: worker, Job: l.Job, Stream: l.Stream, Level: l.Level, Text: l.Text, Cut: l.Cut}
 	}
 	return lines, bus.Sequence(m), nil
 }

@@ -6,6 +6,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"flightline/shared/pod"
@@ -50,6 +51,34 @@ type Start struct {
 	// Volume is where the pod's network volume is on the host, "" for none. A
 	// container sees it at Spec.VolumePath; a process finds it as it is.
 	Volume string
+	// Output, if not nil, takes what the pod prints, unless the driver is a Follower.
+	Output *Output
+}
+
+// Output takes what a pod prints. Its writers must not wait. The driver that is given
+// one closes both: when the pod has ended, or at once if it has no use for them.
+type Output struct{ Stdout, Stderr io.WriteCloser }
+
+// Close closes both. Of nil it does nothing.
+func (o *Output) Close() {
+	if o != nil {
+		_, _ = o.Stdout.Close(), o.Stderr.Close()
+	}
+}
+
+// Printed is a piece of what a pod printed.
+type Printed struct {
+	At     time.Time
+	Stderr bool
+	Text   []byte // good until the next one
+}
+
+// Follower is a Driver whose pods print to an engine that keeps it.
+type Follower interface {
+	// Follow passes on what the pod printed after since, and then what it prints,
+	// until the pod has ended or ctx ends. A pod that is not there has printed
+	// nothing. It returns ErrUnavailable, after which it may be called again.
+	Follow(ctx context.Context, podID string, since time.Time, each func(Printed)) error
 }
 
 // Instance is a pod as the driver has it.

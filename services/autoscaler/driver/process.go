@@ -232,6 +232,12 @@ func (x *process) running() bool {
 // Start implements Driver. The command is looked up in our PATH. It returns a
 // pod.ErrInvalid for a command that cannot be run.
 func (p *Process) Start(ctx context.Context, s Start) error {
+	used := false
+	defer func() {
+		if !used {
+			s.Output.Close()
+		}
+	}()
 	if !pod.ValidID(s.PodID) {
 		return fmt.Errorf("%w: pod id %q", pod.ErrInvalid, s.PodID)
 	}
@@ -252,7 +258,7 @@ func (p *Process) Start(ctx context.Context, s Start) error {
 	if err != nil {
 		return fmt.Errorf("start pod %s: %w", s.PodID, err)
 	}
-	p.pods[s.PodID] = x
+	p.pods[s.PodID], used = x, true
 	return nil
 }
 
@@ -261,7 +267,7 @@ func (p *Process) launch(ctx context.Context, s Start, argv []string) (*process,
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", pod.ErrInvalid, err)
 	}
-	log, err := p.openLog(s.PodID)
+	log, err := p.openLog(s.PodID, s.Output)
 	if err != nil {
 		return nil, err
 	}
@@ -316,6 +322,7 @@ func (p *Process) wait(ctx context.Context, x *process) {
 		p.log.WarnContext(ctx, "processes of a pod that ended go on", "pod", x.record.PodID, "err", err)
 	}
 	x.log.close(logDrainTimeout)
+	x.log.output.Close()
 
 	x.mu.Lock()
 	defer x.mu.Unlock()

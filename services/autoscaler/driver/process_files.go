@@ -125,17 +125,18 @@ type podLog struct {
 	file     *boundedFile
 	copying  sync.WaitGroup
 	end      tail
+	output   *Output // nil for none
 }
 
 // pipe is one of a pod's outputs; w is the pod's end.
 type pipe struct{ r, w *os.File }
 
-func (p *Process) openLog(podID string) (*podLog, error) {
+func (p *Process) openLog(podID string, output *Output) (*podLog, error) {
 	file, err := openBounded(p.file(podID, logEnd), p.file(podID, oldLogEnd), p.cfg.LogBytes)
 	if err != nil {
 		return nil, err
 	}
-	l := &podLog{file: file, end: tail{most: tailBytes}}
+	l := &podLog{file: file, end: tail{most: tailBytes}, output: output}
 	if l.out.r, l.out.w, err = os.Pipe(); err != nil {
 		_ = file.Close()
 		return nil, err
@@ -144,8 +145,12 @@ func (p *Process) openLog(podID string) (*podLog, error) {
 		_, _, _ = l.out.r.Close(), l.out.w.Close(), file.Close()
 		return nil, err
 	}
-	l.copying.Go(func() { _, _ = io.Copy(file, l.out.r) })
-	l.copying.Go(func() { _, _ = io.Copy(io.MultiWriter(&l.end, file), l.err.r) })
+	out, errs := io.Writer(file), io.MultiWriter(&l.end, file)
+	if output != nil {
+		out, errs = io.MultiWriter(out, output.Stdout), io.MultiWriter(errs, output.Stderr)
+	}
+	l.copying.Go(func() { _, _ = io.Copy(out, l.out.r) })
+	l.copying.Go(func() { _, _ = io.Copy(errs, l.err.r) })
 	return l, nil
 }
 

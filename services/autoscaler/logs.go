@@ -1,0 +1,159 @@
+package autoscaler
+
+import (
+	"context"
+	"io"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/logs"
+	"flightline/shared/pod"
+)
+
+// lastLinesTimeout bounds reading what a pod that ended printed, before it is forgotten.
+const lastLinesTimeout = 5 * time.Second
+
+// logKeeper keeps what an agent's workers print.
+type logKeeper struct {
+	ctx    context.Context //nolint:containedctx // of recorders, which outlive the requests that start them
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu        sync.Mutex
+	following map[string]chan struct{} // by pod; closed when its following ends
+}
+
+func newLogKeeper() *logKeeper {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &logKeeper{ctx: ctx, cancel: cancel, following: map[string]chan struct{}{}}
+}
+
+// close waits until what pods printed is written, or a few seconds.
+func (k *logKeeper) close() {
+	k.cancel()
+	k.work.Wait()
+}
+
+// source is whose lines a pod's are; ok is false for a pod that works for no endpoint, or
+// whose endpoint cannot be read now.
+func (a *agent) source(ctx context.Context, p pod.Pod, env map[string]string) (s logs.Source, ok bool) {
+	if p.Endpoint == "" {
+		return s, false
+	}
+	e, err := a.registry.Endpoints.Get(ctx, p.Endpoint)
+	if err != nil {
+		a.warn(ctx, "what a pod prints is not kept", p.ID, err)
+		return s, false
+	}
+	return logs.Source{Endpoint: e.ID, Partition: e.Partition, Worker: p.ID, Env: env}, true
+}
+
+// record starts a recorder, which ends by End.
+func (a *agent) record(s logs.Source) *logs.Recorder {
+	r := logs.NewRecorder(a.queue.Bus(), s, a.log)
+	a.logs.work.Go(func() { _ = r.Run(a.logs.ctx) }) // it returns nil
+	return r
+}
+
+// output is where a worker's pod prints to, nil for nowhere.
+func (a *agent) output(ctx context.Context, p pod.Pod, env map[string]string) *driver.Output {
+	if _, follows := a.driver.(driver.Follower); follows {
+		return nil
+	}
+	s, ok := a.source(ctx, p, env)
+	if !ok {
+		return nil
+	}
+	r := a.record(s)
+	left := new(atomic.Int32)
+	left.Store(2) // outputs
+	return &driver.Output{Stdout: pipe{r.Stream(logs.Stdout), r, left}, Stderr: pipe{r.Stream(logs.Stderr), r, left}}
+}
+
+// pipe is an output of a pod. The last of them that is closed ends the recorder.
+type pipe struct {
+	io.WriteCloser
+	r    *logs.Recorder
+	left *atomic.Int32
+}
+
+// Close implements io.Closer. It is called once.
+func (p pipe) Close() error {
+	err := p.WriteCloser.Close()
+	if p.left.Add(-1) == 0 {
+		p.r.End()
+	}
+	return err
+}
+
+// follow keeps what a pod of a driver.Follower prints, behind what is kept of it, unless
+// that is being done. It does not wait; ended is closed when no more comes.
+func (a *agent) follow(ctx context.Context, p pod.Pod) (ended <-chan struct{}) {
+	f, ok := a.driver.(driver.Follower)
+	if !ok || p.Endpoint == "" {
+		return nil
+	}
+	a.logs.mu.Lock()
+	defer a.logs.mu.Unlock()
+	if done := a.logs.following[p.ID]; done != nil {
+		return done
+	}
+	done := make(chan struct{})
+	a.logs.following[p.ID] = done
+	a.logs.work.Go(func() {
+		defer func() {
+			a.logs.mu.Lock()
+			defer a.logs.mu.Unlock()
+			delete(a.logs.following, p.ID)
+			close(done)
+		}()
+		a.copyLines(context.WithoutCancel(ctx), f, p)
+	})
+	return done
+}
+
+// copyLines follows a pod until it has ended, its driver is away, or the agent stops.
+func (a *agent) copyLines(ctx context.Context, f driver.Follower, p pod.Pod) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.logs.ctx, cancel)() //nolint:contextcheck // the agent ends it too
+	s, ok := a.source(ctx, p, maps.Clone(p.Spec.Env))
+	if !ok {
+		return
+	}
+	since, err := logs.LastTime(ctx, a.queue.Bus(), s)
+	if err != nil {
+		a.warn(ctx, "what a pod prints is not kept yet, trying again", p.ID, err)
+		return
+	}
+	r := a.record(s)
+	defer r.End()
+	out, errs := r.Stream(logs.Stdout), r.Stream(logs.Stderr)
+	defer func() { _, _ = out.Close(), errs.Close() }()
+	err = f.Follow(ctx, p.ID, since, func(piece driver.Printed) {
+		to := out
+		if piece.Stderr {
+			to = errs
+		}
+		to.At(piece.At)
+		_, _ = to.Write(piece.Text)
+	})
+	a.warn(ctx, "what a pod prints is not kept now, trying again", p.ID, err)
+}
+
+// forget removes what is left of a pod that ended, once what it printed is kept.
+func (a *agent) forget(ctx context.Context, p pod.Pod) error {
+	if ended := a.follow(ctx, p); ended != nil {
+		late := time.NewTimer(lastLinesTimeout)
+		defer late.Stop()
+		select {
+		case <-ended:
+		case <-late.C:
+		case <-ctx.Done():
+		}
+	}
+	return a.driver.Forget(ctx, p.ID)
+}
