@@ -152,6 +152,9 @@ func (h *hub) load(ctx context.Context, t *topic) (every time.Duration, v *visit
 	if at != nil && at.every > 0 {
 		every = at.every
 	}
+	if v != nil && v.every > 0 {
+		every = v.every
+	}
 	t.mu.Lock()
 	changed := false
 	switch {

@@ -34,12 +34,27 @@ type action struct {
 func screens() []screen {
 	return []screen{
 		{path: "/", title: "Overview", nav: "overview", template: "overview", fragments: []string{"overview-totals", "overview-attention", "overview-endpoints"}, load: loadOverview},
+		{path: "/e/:endpoint", title: "Endpoint", tab: "endpoint", template: "endpoint", fragments: []string{"endpoint-now", "endpoint-charts", "endpoint-settings"}, load: loadEndpoint},
+		{path: "/e/:endpoint/settings", title: "Settings", tab: "endpoint", template: "settings", load: loadSettings},
+		{path: "/e/:endpoint/purge", title: "Purge", tab: "endpoint", template: "purge", fragments: []string{"purge-count"}, load: loadPurge},
+		{path: "/e/:endpoint/jobs", title: "Jobs", tab: "jobs", template: "jobs", fragments: []string{"jobs-table"}, load: loadJobs},
+		{path: "/e/:endpoint/many", title: "Many jobs", tab: "jobs", template: "many", load: loadMany},
+		{path: "/e/:endpoint/batches/:id", title: "Progress", tab: "jobs", template: "batch", fragments: []string{"batch-progress"}, load: loadBatch},
+		{path: "/j/:id", title: "Job", template: "jobs", load: findJob},
 	}
 }
 
 // actions is the table of what forms do.
 func actions() []action {
-	return []action{}
+	return []action{
+		{"/e/:endpoint/pause", pauseEndpoint},
+		{"/e/:endpoint/resume", resumeEndpoint},
+		{"/e/:endpoint/purge", purgeEndpoint},
+		{"/e/:endpoint/settings", changeSettings},
+		{"/e/:endpoint/many", doMany},
+		{"/e/:endpoint/jobs/:id/cancel", doJob("cancel")},
+		{"/e/:endpoint/jobs/:id/retry", doJob("retry")},
+	}
 }
 
 // match compares a path with a pattern and returns the parameters.
@@ -92,5 +107,5 @@ func navigation() []entry {
 }
 
 func tabs() []entry {
-	return []entry{}
+	return []entry{{"endpoint", "Overview", ""}, {"jobs", "Jobs", "/jobs"}}
 }

@@ -34,7 +34,9 @@ type visit struct {
 	params       map[string]string
 	query, form  url.Values
 	follows      []string
-	noticed      string
+	// every is how soon the screen is loaded again without an event, 0 for the screen's own.
+	every   time.Duration
+	noticed string
 }
 
 func (s *Service) newVisit(ctx context.Context, found *session, path string, params map[string]string, query url.Values) *visit {
