@@ -27,7 +27,11 @@ func (w *worker) call(ctx context.Context, j *Job, result chan<- outcome) {
 	defer close(result)
 	defer func() {
 		if v := recover(); v != nil {
-			w.log.ErrorContext(ctx, "handler panicked", "job", j.ID, "run", j.Run, "panic", v, "stack", string(debug.Stack()))
+			stack := debug.Stack()
+			if of, ok := v.(*batchPanic); ok {
+				v, stack = of.value, of.stack
+			}
+			w.log.ErrorContext(ctx, "handler panicked", "job", j.ID, "run", j.Run, "panic", v, "stack", string(stack))
 			out = failed("%s: %T", job.ErrTextPanic, v)
 		}
 		result <- out

@@ -92,13 +92,19 @@ func (s *env) run(t *testing.T, cfg worker.Config, h worker.Handler) *running {
 // runAt is run with another address of the bus.
 func (s *env) runAt(t *testing.T, url string, cfg worker.Config, h worker.Handler) *running {
 	t.Helper()
+	return s.start(t, url, cfg, func(ctx context.Context, cfg worker.Config) error { return worker.Run(ctx, cfg, h) })
+}
+
+// start starts a worker with run and waits until it takes jobs.
+func (s *env) start(t *testing.T, url string, cfg worker.Config, run func(context.Context, worker.Config) error) *running {
+	t.Helper()
 	cfg.Endpoint = s.e.ID
 	cfg.NATSURL, cfg.User, cfg.Password = url, s.Config().User, s.Config().Password
 	ready := make(chan struct{})
 	cfg.OnReady = func() { close(ready) }
 	ctx, stop := context.WithCancel(context.Background())
 	w := &running{t: t, stop: stop, done: make(chan error, 1)}
-	go func() { w.done <- worker.Run(ctx, cfg, h) }()
+	go func() { w.done <- run(ctx, cfg) }()
 	t.Cleanup(func() {
 		stop()
 		_ = w.wait()
