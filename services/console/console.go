@@ -126,6 +126,8 @@ func (s *Service) Routes(app *fiber.App) {
 	ui.Post("/sign-in", web.MaxBody(maxSignIn), s.page(s.signIn))
 	ui.Post("/sign-out", web.MaxBody(maxSignIn), s.page(s.signOut))
 	ui.Get("/live", s.page(s.live))
+	ui.Get("/e/:endpoint/jobs/:id/stream", s.page(s.streamOutput))
+	ui.Get("/e/:endpoint/jobs/:id/media/:index", s.page(s.serveMedia))
 	ui.Get("/*", s.page(s.show))
 	ui.Post("/*", web.MaxBody(maxForm), s.page(s.act))
 }

@@ -38,6 +38,12 @@ func screens() []screen {
 		{path: "/e/:endpoint/settings", title: "Settings", tab: "endpoint", template: "settings", load: loadSettings},
 		{path: "/e/:endpoint/purge", title: "Purge", tab: "endpoint", template: "purge", fragments: []string{"purge-count"}, load: loadPurge},
 		{path: "/e/:endpoint/jobs", title: "Jobs", tab: "jobs", template: "jobs", fragments: []string{"jobs-table"}, load: loadJobs},
+		{
+			path: "/e/:endpoint/jobs/:id", title: "Job", tab: "jobs", template: "job",
+			fragments: []string{"job-head", "job-timeline", "job-output", "job-events", "job-deliveries"}, load: loadJob,
+		},
+		{path: "/e/:endpoint/jobs/:id/output", title: "Output", tab: "jobs", template: "output", load: loadOutput},
+		{path: "/e/:endpoint/try", title: "Try it", tab: "try", template: "try", fragments: []string{"try-job"}, load: loadTry},
 		{path: "/e/:endpoint/many", title: "Many jobs", tab: "jobs", template: "many", load: loadMany},
 		{path: "/e/:endpoint/batches/:id", title: "Progress", tab: "jobs", template: "batch", fragments: []string{"batch-progress"}, load: loadBatch},
 		{path: "/j/:id", title: "Job", template: "jobs", load: findJob},
@@ -52,6 +58,7 @@ func actions() []action {
 		{"/e/:endpoint/purge", purgeEndpoint},
 		{"/e/:endpoint/settings", changeSettings},
 		{"/e/:endpoint/many", doMany},
+		{"/e/:endpoint/try", tryJob},
 		{"/e/:endpoint/jobs/:id/cancel", doJob("cancel")},
 		{"/e/:endpoint/jobs/:id/retry", doJob("retry")},
 	}
@@ -107,5 +114,5 @@ func navigation() []entry {
 }
 
 func tabs() []entry {
-	return []entry{{"endpoint", "Overview", ""}, {"jobs", "Jobs", "/jobs"}}
+	return []entry{{"endpoint", "Overview", ""}, {"jobs", "Jobs", "/jobs"}, {"try", "Try it", "/try"}}
 }

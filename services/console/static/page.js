@@ -1,4 +1,165 @@
-// What only some pages have.
+// What only some pages have: live output, the playground, selected rows, copy buttons.
+
+const maxShown = 200_000;
+
+/** The text of a chunk, as far as it is one. @param {any} chunk @returns {string} */
+function textOf(chunk) {
+  const out = chunk && typeof chunk === "object" && "output" in chunk ? chunk.output : chunk;
+  if (typeof out === "string") {
+    // Lines of an OpenAI stream come as they are.
+    const lines = out.split("\n").filter((line) => line.startsWith("data:"));
+    if (!lines.length) return out;
+    return lines.map((line) => { try { return textOf(JSON.parse(line.slice(5))); } catch { return ""; } }).join("");
+  }
+  const choice = out?.choices?.[0];
+  if (choice) return choice.delta?.content ?? choice.text ?? choice.message?.content ?? "";
+  for (const name of ["token", "text", "content"]) if (typeof out?.[name] === "string") return out[name];
+  return JSON.stringify(out) + "\n";
+}
+
+/** Shows what a job puts out, from the beginning, as it comes. @param {HTMLElement} shown */
+function follow(shown) {
+  const url = shown.dataset.stream;
+  const rate = document.getElementById("live-rate");
+  if (!url || shown.dataset.following) return;
+  shown.dataset.following = "yes";
+  const source = new EventSource(url);
+  /** @type {number[]} */
+  let times = [];
+  let chunks = 0;
+  source.addEventListener("message", (e) => {
+    chunks++;
+    const now = performance.now();
+    times.push(now);
+    times = times.filter((t) => now - t < 3000);
+    const atEnd = shown.scrollTop + shown.clientHeight >= shown.scrollHeight - 8;
+    shown.append(textOf(JSON.parse(e.data)));
+    if (shown.childNodes.length > 500) shown.textContent = (shown.textContent ?? "").slice(-maxShown);
+    if (atEnd) shown.scrollTop = shown.scrollHeight;
+    const span = Math.max(.25, (now - times[0]) / 1000);
+    if (rate) rate.textContent = `${chunks} chunks` + (times.length > 2 ? `, ${(times.length / span).toFixed(1)} tokens/s` : "");
+  });
+  source.addEventListener("end", () => {
+    source.close();
+    if (rate) rate.textContent = chunks ? `${chunks} chunks` : "nothing was streamed";
+  });
+  addEventListener("pagehide", () => source.close());
+}
+
+function startStreams() {
+  for (const shown of document.querySelectorAll("[data-stream]")) {
+    const details = shown.closest("details");
+    if (!details || details.open) follow(/** @type {HTMLElement} */ (shown));
+    details?.addEventListener("toggle", () => details.open && follow(/** @type {HTMLElement} */ (shown)));
+  }
+}
+
+/** @param {HTMLElement} button @param {() => string} text */
+function copies(button, text) {
+  if (!navigator.clipboard) return; // a page that is not on loopback and without TLS
+  button.hidden = false;
+  const word = button.textContent;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(text());
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = word; }, 1500);
+  });
+}
+
+/** The rows that are selected are counted, and all of them at once with shift. */
+function startSelection() {
+  const form = document.getElementById("many");
+  const count = document.getElementById("selected");
+  if (!form || !count) return;
+  let last = /** @type {HTMLInputElement | null} */ (null);
+  const boxes = () => [...form.querySelectorAll("input[name=id]")].map((b) => /** @type {HTMLInputElement} */ (b));
+  const show = () => {
+    const n = boxes().filter((b) => b.checked).length;
+    count.textContent = n ? `${n} selected:` : "Select jobs, then";
+  };
+  form.addEventListener("click", (e) => {
+    const box = /** @type {HTMLInputElement} */ (e.target);
+    if (box.name !== "id") return;
+    const all = boxes();
+    if (e.shiftKey && last && all.includes(last)) {
+      const [a, b] = [all.indexOf(last), all.indexOf(box)].sort((x, y) => x - y);
+      for (const other of all.slice(a, b + 1)) other.checked = box.checked;
+    }
+    last = box;
+    show();
+  });
+  document.addEventListener("fragment", show);
+  form.addEventListener("submit", (e) => {
+    const all = /** @type {HTMLInputElement | null} */ (form.querySelector("input[name=all]"));
+    if (boxes().some((b) => b.checked) || all?.checked) return;
+    // Without a selection a key acts on the row that it is at.
+    const at = /** @type {HTMLInputElement | null} */ (form.querySelector("tr.at input[name=id]"));
+    if (at) at.checked = true;
+    else { e.preventDefault(); count.textContent = "No job is selected."; }
+  });
+}
+
+/** The playground keeps the last inputs of each endpoint in this browser. */
+function startTry() {
+  const form = /** @type {HTMLFormElement | null} */ (document.getElementById("try-form"));
+  if (!form) return;
+  const key = `flightline inputs ${form.dataset.endpoint} ${form.dataset.mode}`;
+  /** @type {Record<string, string>[]} */
+  let kept = [];
+  try { kept = JSON.parse(localStorage.getItem(key) ?? "[]"); } catch { /* as if there were none */ }
+  const fields = [...form.querySelectorAll("textarea, input[id]")].map((f) => /** @type {HTMLInputElement} */ (f));
+  const fill = (/** @type {Record<string, string>} */ values) => {
+    for (const field of fields) if (typeof values[field.name] === "string") field.value = values[field.name];
+    code();
+  };
+  const input = /** @type {HTMLTextAreaElement | null} */ (form.querySelector("textarea[name=input]"));
+  const snippets = [...document.querySelectorAll("[data-snippet]")].map((s) => ({ node: s, text: s.textContent ?? "" }));
+  const example = '{"text":"hello"}';
+  const code = () => {
+    if (!input) return;
+    let compact = example;
+    try { compact = JSON.stringify(JSON.parse(input.value)); } catch { return; }
+    for (const s of snippets) {
+      s.node.textContent = s.text.replace(JSON.stringify(example), () => JSON.stringify(compact))
+        .replace(example, () => s.text.startsWith("curl") ? compact.replaceAll("'", "'\\''") : compact);
+    }
+  };
+  if (kept.length) fill(kept[0]);
+  form.addEventListener("input", code);
+  form.addEventListener("submit", () => {
+    const now = Object.fromEntries(fields.map((f) => [f.name, f.value]));
+    kept = [now, ...kept.filter((k) => JSON.stringify(k) !== JSON.stringify(now))].slice(0, 10);
+    try { localStorage.setItem(key, JSON.stringify(kept)); } catch { /* full: then it is not kept */ }
+  });
+  const last = document.getElementById("try-last");
+  const select = last?.querySelector("select");
+  if (!last || !select || kept.length < 2) return;
+  last.hidden = false;
+  select.append(...kept.map((k, i) => new Option((k.input ?? k.message ?? "").replace(/\s+/g, " ").slice(0, 60), String(i))));
+  select.addEventListener("change", () => fill(kept[Number(select.value)]));
+}
 
 /** Starts what the page needs. */
-export function startPage() {}
+export function startPage() {
+  startStreams();
+  startSelection();
+  startTry();
+  for (const node of document.querySelectorAll("[data-copy]")) {
+    const button = /** @type {HTMLElement} */ (node);
+    copies(button, () => button.dataset.copy ?? "");
+  }
+  for (const node of document.querySelectorAll("[data-copy-next]")) {
+    copies(/** @type {HTMLElement} */ (node), () => node.parentElement?.nextElementSibling?.textContent ?? "");
+  }
+  document.addEventListener("click", (e) => {
+    const link = /** @type {HTMLAnchorElement | null} */ (/** @type {Element} */ (e.target).closest?.("a[data-show]"));
+    if (!link) return;
+    e.preventDefault();
+    const made = document.createElement(link.dataset.show === "audio" ? "audio" : "img");
+    made.src = link.href;
+    if (made instanceof HTMLImageElement) made.alt = link.textContent ?? "";
+    else made.controls = true;
+    made.setAttribute("data-keep", "");
+    link.replaceWith(made);
+  });
+}

@@ -1,0 +1,266 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"flightline/shared/client"
+	"flightline/shared/job"
+	"flightline/shared/web"
+)
+
+const (
+	// shownOutput is how much of an output a page shows, wholeOutput how much the page of
+	// the output alone.
+	shownOutput, wholeOutput = 8 << 10, 1 << 20
+	// maxEvents bounds the events of a job that are read.
+	maxEvents = 500
+	// runningEvery is how often a job that runs is looked at: progress makes no event.
+	runningEvery = time.Second
+)
+
+// jobData is a job with all that is known of it.
+type jobData struct {
+	Endpoint string
+	ID       job.ID
+	Job      *client.Job // nil once it is gone
+	Explain  *client.Explanation
+	Events   []client.Event
+	// Timeline is what it did when, nil without events.
+	Timeline   *timeline
+	Deliveries []client.WebhookDelivery
+	Output     text
+	Media      []media
+	Snippets   []snippet
+	// CanCancel and CanRetry: its status and the key allow it.
+	CanCancel, CanRetry bool
+}
+
+// Status is the job's, or that of its last event.
+func (d *jobData) Status() job.Status {
+	if d.Job != nil {
+		return d.Job.Status
+	}
+	if len(d.Events) > 0 {
+		return d.Events[len(d.Events)-1].Status
+	}
+	return ""
+}
+
+// Over reports whether nothing more is to be expected.
+func (d *jobData) Over() bool { return d.Job == nil || d.Job.Status.Terminal() }
+
+// text is a text that may be cut.
+type text struct {
+	Shown string
+	Bytes int
+	Cut   bool
+}
+
+// textOf is JSON for people: indented, and at most most bytes of it.
+func textOf(raw json.RawMessage, most int) text {
+	t := text{Bytes: len(raw)}
+	pretty := raw
+	if len(raw) <= wholeOutput {
+		var b bytes.Buffer
+		if json.Indent(&b, raw, "", "  ") == nil {
+			pretty = b.Bytes()
+		}
+	}
+	t.Shown, t.Cut = cut(most, string(pretty)), len(pretty) > most
+	return t
+}
+
+func loadJob(v *visit) (any, error) { return jobOf(v, job.ID(v.param("id"))) }
+
+// jobOf reads a job, or what the log knows of it once it is gone.
+func jobOf(v *visit, id job.ID) (*jobData, error) {
+	d := &jobData{Endpoint: v.param("endpoint"), ID: id}
+	v.follow(d.Endpoint)
+	found, err := v.api.Status(v.ctx, d.Endpoint, id)
+	if err != nil && !client.IsNotFound(err) {
+		return nil, err
+	}
+	missing := err
+	if err == nil {
+		d.Job = found
+	}
+	for e, err := range v.api.Events(d.Endpoint, client.EventsOptions{Job: id, After: "0", Once: true}).All(v.ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if d.Events = append(d.Events, e); len(d.Events) >= maxEvents {
+			break
+		}
+	}
+	if d.Job == nil && len(d.Events) == 0 {
+		return nil, missing
+	}
+	if v.May("control", "") {
+		page, err := v.control.Webhooks(d.Endpoint).Deliveries(v.ctx, client.WebhookQuery{Job: id})
+		if err == nil {
+			d.Deliveries = page.Deliveries
+		}
+	}
+	d.Timeline = timelineOf(d.Events, d.Deliveries, d.Over(), time.Now())
+	if d.Job == nil {
+		return d, nil
+	}
+	if !d.Job.Status.Terminal() {
+		v.every = runningEvery
+	}
+	if x, err := v.api.Explain(v.ctx, d.Endpoint, id); err == nil { // it may have gone meanwhile
+		d.Explain = x
+	}
+	d.Output, d.Media = textOf(d.Job.Output, shownOutput), mediaIn(d.Job.Output)
+	d.Snippets = snippetsOf(d.Endpoint, `{"text":"hello"}`)
+	may := v.May("submit", d.Endpoint)
+	d.CanCancel, d.CanRetry = may && !d.Job.Status.Terminal(), may && d.Job.Status.Retryable()
+	return d, nil
+}
+
+func loadOutput(v *visit) (any, error) {
+	found, err := v.api.Status(v.ctx, v.param("endpoint"), job.ID(v.param("id")))
+	if err != nil {
+		return nil, err
+	}
+	return &jobData{Endpoint: v.param("endpoint"), ID: found.ID, Job: found, Output: textOf(found.Output, wholeOutput)}, nil
+}
+
+// streamOutput answers with what a job puts out, from the beginning or behind the last event
+// that the browser has, as it comes.
+func (s *Service) streamOutput(c *fiber.Ctx) error {
+	found, err := s.session(c)
+	if err != nil {
+		return err
+	}
+	var after uint64
+	if last := c.Get("Last-Event-ID"); last != "" {
+		if after, err = strconv.ParseUint(last, 10, 64); err != nil {
+			return &pageError{status: http.StatusBadRequest, text: "Last-Event-ID must be the number of an event"}
+		}
+	}
+	stream := found.api.Queue.Stream(strings.Clone(c.Params("endpoint")), job.ID(strings.Clone(c.Params("id"))), client.StreamOptions{After: after})
+	held, release := web.LongPoll(c, liveHold)
+	next, stop := iter.Pull2(stream.All(held))
+	over := false
+	c.Set(fiber.HeaderContentType, "text/event-stream")
+	web.Stream(c, func() ([]byte, error) {
+		if over {
+			return nil, io.EOF
+		}
+		chunk, err, more := next()
+		switch {
+		case more && err == nil:
+			return fmt.Appendf(nil, "id: %d\ndata: %s\n\n", chunk.Cursor, oneLine(chunk.Data)), nil
+		case more && held.Err() != nil:
+			return nil, io.EOF // the browser left, or comes back
+		case more:
+			over = true
+			_, why := problem(err)
+			return fmt.Appendf(nil, "event: end\ndata: %s\n\n", encoded(map[string]string{"error": why})), nil
+		}
+		over = true
+		end := map[string]string{}
+		if j := stream.End(); j != nil {
+			end["status"] = string(j.Status)
+		}
+		return fmt.Appendf(nil, "event: end\ndata: %s\n\n", encoded(end)), nil
+	}, func() {
+		stop()
+		release()
+	})
+	return nil
+}
+
+// oneLine is JSON as the data of an event.
+func oneLine(raw json.RawMessage) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return encoded(string(raw))
+	}
+	return b.Bytes()
+}
+
+func encoded(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil { // of texts: never
+		return []byte("{}")
+	}
+	return data
+}
+
+// tryData is the playground.
+type tryData struct {
+	Endpoint, Mode string
+	// Started is the job that was begun here, nil before.
+	Started  *jobData
+	Snippets []snippet
+	Example  string
+}
+
+const exampleInput = "{\n  \"text\": \"hello\"\n}"
+
+func loadTry(v *visit) (any, error) {
+	d := &tryData{Endpoint: v.param("endpoint"), Mode: v.query.Get("mode"), Example: exampleInput, Snippets: snippetsOf(v.param("endpoint"), `{"text":"hello"}`)}
+	id := v.query.Get("job")
+	if id == "" {
+		_, err := v.api.Health(v.ctx, d.Endpoint) // is it there?
+		return d, err
+	}
+	started, err := jobOf(v, job.ID(id))
+	d.Started = started
+	return d, err
+}
+
+// tryJob submits what the form says, and leads to the playground with the job.
+func tryJob(v *visit) (string, error) {
+	endpoint, mode := v.param("endpoint"), v.form.Get("mode")
+	input := json.RawMessage(v.form.Get("input"))
+	if mode == "chat" {
+		input = chatInput(v.form)
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(input, &object); err != nil || object == nil {
+		return "", &pageError{status: http.StatusBadRequest, text: "The input must be a JSON object: " + jsonProblem(err)}
+	}
+	j, err := v.api.Run(v.ctx, endpoint, client.Request{Input: input, Policy: client.Policy{LowPriority: v.form.Get("low") != ""}})
+	if err != nil {
+		return "", err
+	}
+	query := url.Values{"job": {string(j.ID)}}
+	if mode != "" {
+		query.Set("mode", mode)
+	}
+	return pathOf(endpoint) + "/try?" + query.Encode(), nil
+}
+
+func jsonProblem(err error) string {
+	if err == nil {
+		return "got null"
+	}
+	return err.Error()
+}
+
+// chatInput is what /openai/v1/chat/completions would make of the form.
+func chatInput(form url.Values) json.RawMessage {
+	messages := []map[string]string{}
+	if system := form.Get("system"); system != "" {
+		messages = append(messages, map[string]string{"role": "system", "content": system})
+	}
+	messages = append(messages, map[string]string{"role": "user", "content": form.Get("message")})
+	return encoded(map[string]any{
+		"openai_route": "/v1/chat/completions",
+		"openai_input": map[string]any{"model": form.Get("model"), "messages": messages, "stream": true},
+	})
+}
