@@ -27,6 +27,9 @@ type DoctorConfig struct {
 	// the defaults of streams.Config.
 	Replicas, Partitions int
 	EventsAge            time.Duration
+	// LogsAge and LogsMaxBytes are those of streams.Config.
+	LogsAge      time.Duration
+	LogsMaxBytes int64
 	// Fix makes streams, consumers and buckets as they should be before it looks.
 	// It takes no copy away from a stream that has more than Replicas.
 	Fix bool
@@ -42,7 +45,7 @@ type DoctorConfig struct {
 }
 
 func (c DoctorConfig) streams() streams.Config {
-	return streams.Config{Replicas: c.Replicas, Partitions: c.Partitions, EventsAge: c.EventsAge}
+	return streams.Config{Replicas: c.Replicas, Partitions: c.Partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: c.LogsMaxBytes}
 }
 
 // State is how a check came out.
@@ -225,7 +228,7 @@ func (x *checker) stores(ctx context.Context, there map[string]*jetstream.Stream
 }
 
 // byDoctor is what to do where something is missing or differs.
-const byDoctor = "doctor --fix, with the same --replicas, --partitions and --events-retention as serve"
+const byDoctor = "doctor --fix, with the same --replicas, --partitions, --events-retention and --logs-… as serve"
 
 // streams compares what there is with what should be, and returns what there is,
 // nil if it cannot be known.

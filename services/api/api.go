@@ -9,7 +9,7 @@
 //
 // What a request may do depends on its key (package registry): submit allows
 // run, runsync, cancel, retry and changing a job's ttl; read allows status,
-// status-sync, stream, requests and health; admin allows all of these and purge-queue.
+// status-sync, stream, logs, requests and health; admin allows all of these and purge-queue.
 package api
 
 import (
@@ -153,6 +153,8 @@ func (s *Service) Routes(app *fiber.App) {
 	v2.Get("/requests", read, s.limited(ratelimit.Requests), small, s.requests)
 	v2.Get("/events", read, s.limited(ratelimit.Stream), small, s.eventsOfEndpoint)
 	v2.Get("/events/:id", read, s.limited(ratelimit.Stream), small, s.eventsOfJob)
+	v2.Get("/logs", read, s.limited(ratelimit.Stream), small, s.logsOfEndpoint)
+	v2.Get("/logs/:id", read, s.limited(ratelimit.Stream), small, s.logsOfJob)
 	v2.Get("/explain/:id", read, s.limited(ratelimit.Explain), small, s.explain)
 	v2.Get("/scale", read, s.limited(ratelimit.Scale), small, s.scale)
 	v2.Get("/health", read, small, s.health)

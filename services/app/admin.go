@@ -40,6 +40,8 @@ type DoctorConfig struct {
 	Replicas   int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream that there should be; the same as for serve"`
 	Partitions int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"partitions that there should be; the same as for serve"`
 	EventsAge  time.Duration `flag:"events-retention" env:"FLIGHTLINE_EVENTS_RETENTION" old:"events-age" envDefault:"168h" help:"how long events should be kept; the same as for serve"`
+	LogsAge    time.Duration `flag:"logs-retention" env:"FLIGHTLINE_LOGS_RETENTION" envDefault:"72h" help:"how long what workers print should be kept; the same as for serve"`
+	LogsBytes  int64         `flag:"logs-max-bytes" env:"FLIGHTLINE_LOGS_MAX_BYTES" envDefault:"268435456" help:"bytes that what workers print may take; the same as for serve"`
 	Deep       bool          `flag:"deep" env:"FLIGHTLINE_DOCTOR_DEEP" help:"read every message of every stream too, and say what is damaged; it changes nothing"`
 	Fix        bool          `flag:"fix" env:"FLIGHTLINE_DOCTOR_FIX" help:"make streams, consumers and buckets as they should be"`
 }
@@ -104,13 +106,13 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 		if output != "table" && output != "json" {
 			return &cli.UsageError{Err: fmt.Errorf("--output %s: must be table or json", output)}
 		}
-		if err := cmp.Or(replicasInBounds(cfg.Replicas), partitionsInBounds(cfg.Partitions), eventsAgeInBounds(cfg.EventsAge)); err != nil {
+		if err := cmp.Or(replicasInBounds(cfg.Replicas), partitionsInBounds(cfg.Partitions), eventsAgeInBounds(cfg.EventsAge), LogSizes{LogsAge: cfg.LogsAge, LogsMaxBytes: cfg.LogsBytes}.check()); err != nil {
 			return err
 		}
 		return cfg.with(cmd, "doctor", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
 			dev := cfg.dev()
 			report, err := admin.Doctor(ctx, nc, admin.DoctorConfig{
-				Replicas: cfg.Replicas, Partitions: cfg.Partitions, EventsAge: cfg.EventsAge, Fix: cfg.Fix, Deep: cfg.Deep, Log: log,
+				Replicas: cfg.Replicas, Partitions: cfg.Partitions, EventsAge: cfg.EventsAge, LogsAge: cfg.LogsAge, LogsMaxBytes: logsBytes(cfg.LogsBytes), Fix: cfg.Fix, Deep: cfg.Deep, Log: log,
 				Sync: dev.Sync, FileSystem: dev.FileSystem, TearsRenames: dev.TearsRenames,
 			})
 			if err != nil && len(report.Findings) == 0 {

@@ -132,7 +132,7 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if p.waitForStreams {
 		prepare = streams.Check
 	}
-	if err := prepare(ctx, js, streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge}); err != nil {
+	if err := prepare(ctx, js, p.streams()); err != nil {
 		return nil, err
 	}
 	n := &node{storage: monitorOf(p), space: p.spaceMonitor(js)}
@@ -179,6 +179,11 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	}
 	n.parts = append(n.parts, n.first...)
 	return n, nil
+}
+
+// streams is what the streams are made with.
+func (p plan) streams() streams.Config {
+	return streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge, LogsAge: p.logs.LogsAge, LogsMaxBytes: logsBytes(p.logs.LogsMaxBytes)}
 }
 
 // cachesOf are the buckets that these roles keep copies of.

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -81,32 +80,9 @@ func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
 	return resumed(ctx, e.patience, func() bool { return e.over }, e.read)
 }
 
-// read reads one connection's worth. heard says whether the server took the
-// request.
+// read reads one connection's worth. heard says whether the server took the request.
 func (e *Events) read(ctx context.Context, each func(Event) bool) (heard bool, err error) {
-	within, cancel := context.WithCancel(ctx)
-	defer cancel()
-	silence := time.AfterFunc(streamSilence, cancel)
-	defer silence.Stop()
-	resp, err := e.c.open(ctx, within, e.call(), e.o.After)
-	if err != nil {
-		return false, err
-	}
-	defer resp.Body.Close()
-	reader := newEventReader(resp.Body)
-	for {
-		silence.Reset(streamSilence)
-		next, err := reader.next()
-		if errors.Is(err, ErrTooLarge) {
-			return true, err
-		}
-		if err != nil { // also the end of a server that stops
-			return true, unreachable(ctx, err)
-		}
-		if more, err := e.take(next, each); err != nil || !more {
-			return true, err
-		}
-	}
+	return e.c.readEvents(ctx, e.call(), e.o.After, func(next event) (bool, error) { return e.take(next, each) })
 }
 
 func (e *Events) call() call {

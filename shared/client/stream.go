@@ -174,6 +174,34 @@ func (c *Client) open(ctx, within context.Context, op call, after string) (*http
 	return nil, err
 }
 
+// readEvents passes the events of one connection to take, until that returns false. heard
+// says whether the server took the request.
+func (c *Client) readEvents(ctx context.Context, op call, after string, take func(event) (more bool, err error)) (heard bool, err error) {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silence := time.AfterFunc(streamSilence, cancel)
+	defer silence.Stop()
+	resp, err := c.open(ctx, within, op, after)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	reader := newEventReader(resp.Body)
+	for {
+		silence.Reset(streamSilence)
+		next, err := reader.next()
+		if errors.Is(err, ErrTooLarge) {
+			return true, err
+		}
+		if err != nil { // also the end of a server that stops
+			return true, unreachable(ctx, err)
+		}
+		if more, err := take(next); err != nil || !more {
+			return true, err
+		}
+	}
+}
+
 // pauseAfter decides whether to come back after a failure in the nth attempt
 // since contact was lost, or since the beginning if there was none, and when.
 // lost is the first of these failures.

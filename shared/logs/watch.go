@@ -42,18 +42,17 @@ func (c Cursor) String() string {
 
 // ParseCursor reads a Cursor's String. It returns ErrCursor.
 func ParseCursor(text string) (Cursor, error) {
+	const maxText = 15 + 1 + 6
 	number, line, partly := strings.Cut(text, "-")
-	seq, err := strconv.ParseUint(number, 10, 63)
-	c := Cursor{seq: seq, line: -1}
-	if partly && err == nil {
-		var n uint64
-		n, err = strconv.ParseUint(line, 10, 31)
-		c.line = int(n)
+	c := Cursor{line: -1}
+	var err error
+	if c.seq, err = strconv.ParseUint(number, 10, 63); err == nil && partly {
+		c.line, err = strconv.Atoi(line)
 	}
-	if err != nil || seq == 0 && partly {
+	if err != nil || len(text) > maxText || c.String() != text { // as "01"
 		return Cursor{}, fmt.Errorf("%w: %q", ErrCursor, text)
 	}
-	if seq == 0 {
+	if c.seq == 0 {
 		return Cursor{}, nil
 	}
 	return c, nil
