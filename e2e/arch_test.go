@@ -32,13 +32,13 @@ const (
 var layers = [][]string{
 	{"shared/mutation", "shared/bus/barrier", "shared/retry", "shared/terminal", "shared/disk", "shared/testenv/port"},
 	{"shared/job", "shared/endpoint", "shared/pod", "shared/ratelimit", "shared/stats", "shared/process", "shared/bus", "shared/tlsconfig", "shared/netguard", "shared/web/framingtest", "e2e/require", "e2e/chaos/ledger", "e2e/chaos/network"},
-	{"streams", "shared/api", "shared/tlsconfig/certstest", "shared/bus/embedded", "shared/host", "shared/telemetry", "e2e/checkout"},
+	{"streams", "shared/api", "shared/tlsconfig/certstest", "shared/bus/embedded", "shared/host", "shared/telemetry", "shared/placement", "e2e/checkout"},
 	{"shared/record"},
 	{"shared/chunks"},
 	{"shared/queue", "shared/events", "shared/logs", "shared/registry", "shared/storage", "shared/testenv", "shared/telemetry/otlp"},
 	{"shared/deliveries"},
 	{"shared/web", "shared/openapi", "shared/metrics", "shared/worker", "shared/client"},
-	{"shared/worker/s3", "shared/testenv/backend", "shared/testenv/program", "services/autoscaler/driver", "services/api/openai"},
+	{"shared/worker/s3", "shared/testenv/backend", "shared/testenv/program", "services/autoscaler/driver", "services/autoscaler/arbiter", "services/api/openai"},
 	{
 		"services/api", "services/control", "services/gateway", "services/webhook", "services/recorder",
 		"services/autoscaler", "services/worker", "services/cli", "services/admin", "services/console",

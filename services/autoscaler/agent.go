@@ -50,6 +50,8 @@ type agent struct {
 	logs *logKeeper
 	// inventory are the GPUs, as they were last read.
 	inventory []pod.GPU
+	held      map[string][]string // claimed GPUs, by pod
+	recalled  time.Time           // when held was read; local clock
 
 	asking  sync.Mutex
 	asked   time.Time       // local clock
@@ -58,7 +60,7 @@ type agent struct {
 
 func newAgent(s *Service, d driver.Driver) *agent {
 	return &agent{
-		Service: s, driver: d, busy: map[string]bool{}, began: time.Now(),
+		Service: s, driver: d, busy: map[string]bool{}, held: map[string][]string{}, began: time.Now(),
 		woken: make(chan struct{}, 1), stops: make(chan struct{}, maxConcurrentStops), logs: newLogKeeper(),
 	}
 }
@@ -146,9 +148,12 @@ func (a *agent) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	instances := map[string]driver.Instance{}
+	if err := a.recallClaims(within); err != nil {
+		return err
+	}
+	instances, live, wanted := map[string]driver.Instance{}, map[string]bool{}, map[string]bool{}
 	for _, i := range running {
-		instances[i.PodID] = i
+		instances[i.PodID], live[i.PodID] = i, i.Running
 	}
 	for _, p := range pods {
 		if p.Driver != a.driver.Name() || p.Status != pod.Running {
@@ -162,11 +167,13 @@ func (a *agent) round(ctx context.Context) error {
 		if there && i.Running {
 			a.follow(ctx, p)
 		}
+		wanted[p.ID] = true
 		a.reconcilePod(ctx, p, i, there)
 	}
 	for id, i := range instances {
 		a.begin(id, func() { a.stopSurplus(ctx, id, i) })
 	}
+	a.releaseGone(ctx, live, wanted)
 	return nil
 }
 
@@ -275,8 +282,13 @@ func (a *agent) start(ctx context.Context, id string) {
 		a.warn(ctx, "pod not started, trying again", id, err)
 		return
 	}
+	devices, ok := a.claimed(ctx, p)
+	if !ok {
+		return
+	}
+	env = withGPUs(env, devices, p.Spec)
 	now := a.queue.Now().UTC()
-	err = a.driver.Start(ctx, driver.Start{PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, Output: a.output(ctx, p, env)})
+	err = a.driver.Start(ctx, driver.Start{PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, GPUs: devices, Output: a.output(ctx, p, env)})
 	switch {
 	case ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable):
 		a.warn(ctx, "pod not started, trying again", id, err)
@@ -304,15 +316,6 @@ func (a *agent) started(ctx context.Context, was pod.Pod, now time.Time) error {
 		return nil
 	}
 	return err
-}
-
-// lacks says what of the spec this machine does not have, as far as that is
-// known, "" for nothing. An engine says so itself.
-func (a *agent) lacks(s pod.Spec) string {
-	if have := len(a.gpus()); a.driver.Name() == pod.Process && s.GPUs > have {
-		return fmt.Sprintf("gpuCount is %d, and the machine has %d GPUs", s.GPUs, have)
-	}
-	return ""
 }
 
 // restart ends an earlier life of a pod that was stopped and started since, and

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/placement"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
@@ -35,7 +36,8 @@ func (l *leader) recordDecision(ctx context.Context, v *view, e endpoint.Endpoin
 		}
 	}
 	acts := out.start > 0 || len(out.drain) > 0
-	if !acts && out.wanted == m.last.Wanted && out.reason == m.last.Reason && v.now.Sub(m.last.At) < repeatInterval {
+	news := out.reason == registry.ScalingNoGPU && bounded(out.text) != m.last.Text && v.now.Sub(m.last.At) >= gpuTextInterval
+	if !acts && !news && out.wanted == m.last.Wanted && out.reason == m.last.Reason && v.now.Sub(m.last.At) < repeatInterval {
 		return nil
 	}
 	if out.hold && m.last.At.IsZero() && v.now.Sub(e.Created) < newEndpointTime {
@@ -60,7 +62,7 @@ func (l *leader) recordDecision(ctx context.Context, v *view, e endpoint.Endpoin
 // obstacle reports whether a reason says what is in the way.
 func obstacle(reason string) bool {
 	switch reason {
-	case registry.ScalingBackoff, registry.ScalingPaused, registry.ScalingNoMachine, registry.ScalingInvalid, registry.ScalingUnknown, registry.ScalingLeaving:
+	case registry.ScalingBackoff, registry.ScalingPaused, registry.ScalingNoMachine, registry.ScalingNoGPU, registry.ScalingInvalid, registry.ScalingUnknown, registry.ScalingLeaving:
 		return true
 	}
 	return false
@@ -147,13 +149,22 @@ func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in loo
 		}
 	}
 	d := pod.Driver(e.Fleet.Driver)
-	machines := spread(v.machines[d], load, out.start)
+	var machines []string
+	if in.placed == nil {
+		machines = spread(v.machines[d], load, out.start)
+	}
 	defer l.wake()
 	for i, at := range free(e.ID, in.pods, out.start) {
 		now := l.queue.Now().UTC()
+		to := placement.Placement{}
+		if in.placed != nil {
+			to = in.placed[i]
+		} else {
+			to.Machine = machines[i]
+		}
 		err := l.registry.Pods.Create(ctx, pod.Pod{
 			ID: at.id(e.ID), Name: at.id(e.ID), Status: pod.Running, Endpoint: e.ID, EndpointVersion: e.Version,
-			Driver: d, Spec: in.spec, TemplateID: e.Fleet.TemplateID, MachineID: machines[i],
+			Driver: d, Spec: in.spec, TemplateID: e.Fleet.TemplateID, MachineID: to.Machine, Devices: to.UUIDs,
 			Created: now, Changed: now, Change: bounded("started: " + out.text),
 		})
 		if err != nil && !errors.Is(err, registry.ErrExists) { // else another leader was faster

@@ -46,6 +46,9 @@ func (a *agent) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	err = ending.Close(ctx)
+	if err == nil {
+		a.releaseAll(ctx)
+	}
 	left, listErr := a.mine(ctx)
 	a.warn(ctx, "pods not ended", a.machine, cmp.Or(err, listErr))
 	for _, p := range left {

@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,6 +34,13 @@ type leader struct {
 	lastReconciled time.Time
 	arrivals       *queue.EnqueueNotifier
 	known          background
+
+	gpuMu sync.Mutex
+	// gpus are the endpoints whose workers need GPUs.
+	gpus map[string]*gpuState
+	// swept is when claims were last looked at, orphaned since when which have no pod.
+	swept    time.Time
+	orphaned map[string]time.Time
 }
 
 // endpointState is what the leader remembers of an endpoint.
@@ -56,7 +64,7 @@ type stateSince struct {
 
 // lead is one term.
 func (s *Service) lead(ctx context.Context) error {
-	l := &leader{Service: s, endpoints: map[string]*endpointState{}, reconciler: newReconciler(s), arrivals: s.queue.EnqueueNotifier()}
+	l := &leader{Service: s, endpoints: map[string]*endpointState{}, gpus: map[string]*gpuState{}, reconciler: newReconciler(s), arrivals: s.queue.EnqueueNotifier()}
 	defer l.arrivals.Close()
 	tick, again := time.NewTicker(s.cfg.Every), time.NewTimer(0)
 	defer tick.Stop()
@@ -122,6 +130,7 @@ func (l *leader) round(ctx context.Context, only map[string]int) error {
 		})
 	}
 	_ = g.Wait() // nobody returns an error
+	l.arbitrate(ctx, v)
 	if only == nil {
 		l.dropDeleted(ctx, v)
 		l.reconcileIfDue(ctx, v)
@@ -141,6 +150,7 @@ func (l *leader) dropDeleted(ctx context.Context, v *view) {
 		l.arrivals.Forget(id)
 		if err := l.registry.Scaling.Drop(ctx, id); err == nil {
 			delete(l.endpoints, id)
+			delete(l.gpus, id)
 		}
 	}
 }
@@ -150,6 +160,9 @@ func (l *leader) reconcileIfDue(ctx context.Context, v *view) {
 	if v.now.Sub(l.lastReconciled) >= reconcileInterval {
 		l.lastReconciled = v.now
 		l.reconciler.reconcile(ctx, v)
+		if err := l.sweepClaims(ctx, v); err != nil && ctx.Err() == nil {
+			l.log.WarnContext(ctx, "claims of GPUs not looked at, trying again", "err", err)
+		}
 	}
 }
 
@@ -164,6 +177,14 @@ func (l *leader) scale(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 	}
 	in := l.sample(ctx, v, e, m)
 	out := decide(e, in.sample, m.memory, v.now)
+	if l.postpone(e, m, in, out) {
+		return nil
+	}
+	return l.settle(ctx, v, e, m, in, out)
+}
+
+// settle writes a decision down and applies it.
+func (l *leader) settle(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked, out decision) error {
 	m.memory = out.memory
 	m.alive = out.wanted
 	if !e.Fleet.External() {

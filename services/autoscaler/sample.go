@@ -10,6 +10,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/placement"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
@@ -19,6 +20,8 @@ type looked struct {
 	sample
 	spec pod.Spec
 	pods []pod.Pod // of the fleet, alive and gone
+	// placed are where the workers go that were given GPUs.
+	placed []placement.Placement
 }
 
 // sample reads what the decision about an endpoint needs.
@@ -33,7 +36,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 	}
 	in.queued, in.queuedLow = stats.Queued-stats.QueuedLow, stats.QueuedLow
 	in.running, in.allRunning = stats.Running-stats.RunningLow, stats.Running
-	if in.queued > 0 && e.ScalerType == endpoint.QueueDelay {
+	if in.queued > 0 && (e.ScalerType == endpoint.QueueDelay || needsGPUs(v, e)) {
 		if in.oldest, err = l.queue.OldestWait(ctx, e, job.Normal); err != nil {
 			in.unknown = "it could not be seen how long its jobs wait"
 			l.log.DebugContext(ctx, "oldest job not found", "endpoint", e.ID, "err", err)
@@ -57,6 +60,11 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 	in.lastFailure, in.failure = last.Changed, last.Change
 	in.members, in.unknown = l.members(ctx, v, e, m, in)
 	return in
+}
+
+// needsGPUs reports whether the endpoint's workers do, as far as templates are known.
+func needsGPUs(v *view, e endpoint.Endpoint) bool {
+	return !e.Fleet.External() && (e.Fleet.GPUs > 0 || v.templates[e.Fleet.TemplateID].Spec.GPUs > 0)
 }
 
 // members are the workers of the fleet that are not gone. unknown says which

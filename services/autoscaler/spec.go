@@ -31,6 +31,7 @@ func specOf(e endpoint.Endpoint, template pod.Spec) pod.Spec {
 	if e.Fleet.MemoryGB > 0 {
 		spec.MemoryGB = e.Fleet.MemoryGB
 	}
+	spec = gpuSpecOf(e, spec)
 	spec.Env = nil
 	if len(template.Env)+len(e.Env) > 0 {
 		spec.Env = maps.Clone(template.Env)
@@ -38,6 +39,24 @@ func specOf(e endpoint.Endpoint, template pod.Spec) pod.Spec {
 			spec.Env = map[string]string{}
 		}
 		maps.Copy(spec.Env, e.Env)
+	}
+	return spec
+}
+
+// gpuSpecOf is the spec with what the endpoint says of GPUs.
+func gpuSpecOf(e endpoint.Endpoint, spec pod.Spec) pod.Spec {
+	g := e.Fleet.GPU
+	if len(g.GPUTypes) > 0 {
+		spec.GPUTypes = slices.Clone(g.GPUTypes)
+	}
+	if g.MinVRAMGB > 0 {
+		spec.MinVRAMGB = g.MinVRAMGB
+	}
+	if g.MinCUDA != "" {
+		spec.MinCUDA = g.MinCUDA
+	}
+	if g.GPUShare > 0 {
+		spec.GPUShare = g.GPUShare
 	}
 	return spec
 }

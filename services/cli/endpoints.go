@@ -246,6 +246,7 @@ func (sh *shell) showEndpoint(e *client.Endpoint) error {
 type fleetFlags struct {
 	spec          client.FleetSpec
 	value, gpus   int
+	gpu           gpuFlags
 	idle          time.Duration
 	vcpus, memory float64
 	env           []string
@@ -260,6 +261,7 @@ func (s *fleetFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.spec.Image, "image", "", "image of the workers' container")
 	f.StringArrayVar(&s.env, "env", nil, "variable of the workers, as `NAME=VALUE` (repeatable; replaces all that the endpoint has)")
 	f.IntVar(&s.gpus, "gpus", 0, "GPUs of one worker")
+	s.gpu.add(f)
 	f.Float64Var(&s.vcpus, "vcpus", 0, "virtual CPUs of one worker; 0 means no limit")
 	f.Float64Var(&s.memory, "memory", 0, "memory of one worker in GB; 0 means no limit")
 }
@@ -276,6 +278,7 @@ func typed[T any](f *pflag.FlagSet, name string, value *T) *T {
 func (s *fleetFlags) given(f *pflag.FlagSet, command []string) (client.FleetSpec, error) {
 	s.spec.ScalerValue = typed(f, "scaler-value", &s.value)
 	s.spec.GPUs, s.spec.VCPUs, s.spec.MemoryGB = typed(f, "gpus", &s.gpus), typed(f, "vcpus", &s.vcpus), typed(f, "memory", &s.memory)
+	s.spec.GPU = s.gpu.given(f)
 	if f.Changed("idle-timeout") {
 		if s.idle%time.Second != 0 {
 			return s.spec, &UsageError{fmt.Errorf("--idle-timeout %s: must be whole seconds", s.idle)}
@@ -312,6 +315,10 @@ func fleetRows(e *client.Endpoint) [][]string {
 		{"COMMAND", strings.Join(f.Command, " "), len(f.Command) > 0},
 		{"ENV", strings.Join(env, " "), len(env) > 0},
 		{"OF ONE WORKER", fmt.Sprintf("%d GPUs, %v vCPUs, %v GB", f.GPUs, f.VCPUs, f.MemoryGB), f.GPUs > 0 || f.VCPUs > 0 || f.MemoryGB > 0},
+		{"NEEDS", gpuText(f.GPU), gpuText(f.GPU) != ""},
+		{"GPU PRIORITY", fmt.Sprint(f.GPU.Priority), f.GPU.Priority != 0},
+		{"MIN HOLD", f.GPU.MinHold.String(), f.GPU.MinHold != 0},
+		{"MAX SWAP WAIT", f.GPU.MaxSwapWait.String(), f.GPU.MaxSwapWait != 0},
 		{"PAUSED UNTIL", when(f.PausedUntil), !f.PausedUntil.IsZero()},
 	} {
 		if row.has {

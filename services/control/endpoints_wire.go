@@ -124,6 +124,15 @@ func (b *endpointBody) ontoFleet(e endpoint.Endpoint) (endpoint.Endpoint, error)
 	set(&e.Fleet.GPUs, b.GPUCount)
 	set(&e.Fleet.VCPUs, b.VCPUCount)
 	set(&e.Fleet.MemoryGB, b.MemoryInGb)
+	set(&e.Fleet.GPUTypes, b.GPUTypeIDs)
+	set(&e.Fleet.MinVRAMGB, b.MinVRAMGb)
+	set(&e.Fleet.MinCUDA, b.MinCUDAVersion)
+	if set(&e.Fleet.GPUShare, b.GPUShare); b.GPUShare != nil && *b.GPUShare == 0 {
+		e.Fleet.GPUShare = -1 // as positive does
+	}
+	set(&e.Fleet.Priority, b.Priority)
+	setMillis(&e.Fleet.MinHold, positive(b.MinHoldMs))
+	setMillis(&e.Fleet.MaxSwapWait, positive(b.MaxSwapWaitMs))
 	if b.Env == nil {
 		return e, nil
 	}
@@ -169,6 +178,8 @@ func fleetViewOf(e endpoint.Endpoint, now time.Time) api.Fleet {
 		Driver: cmp.Or(e.Fleet.Driver, string(pod.External)), TemplateID: e.Fleet.TemplateID, ImageName: e.Fleet.Image,
 		Command: e.Fleet.Command, Env: pod.Redact(e.Env),
 		GPUCount: e.Fleet.GPUs, VCPUCount: e.Fleet.VCPUs, MemoryInGb: e.Fleet.MemoryGB,
+		GPUTypeIDs: e.Fleet.GPUTypes, MinVRAMGb: e.Fleet.MinVRAMGB, MinCUDAVersion: e.Fleet.MinCUDA, GPUShare: e.Fleet.GPUShare,
+		Priority: e.Fleet.Priority, MinHoldMs: e.Fleet.MinHold.Milliseconds(), MaxSwapWaitMs: e.Fleet.MaxSwapWait.Milliseconds(),
 	}
 	if e.Paused(now) {
 		view.PausedUntil = web.FormatTime(e.PausedUntil)

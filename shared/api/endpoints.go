@@ -41,6 +41,15 @@ type EndpointSpec struct {
 	GPUCount    *int               `json:"gpuCount,omitempty"`
 	VCPUCount   *float64           `json:"vcpuCount,omitempty"`
 	MemoryInGb  *float64           `json:"memoryInGb,omitempty"`
+
+	// What follows says which GPUs a worker needs, and who gets them first.
+	GPUTypeIDs     *[]string `json:"gpuTypeIds,omitempty"`
+	MinVRAMGb      *float64  `json:"minVramGb,omitempty"`
+	MinCUDAVersion *string   `json:"minCudaVersion,omitempty"`
+	GPUShare       *float64  `json:"gpuShare,omitempty"`
+	Priority       *int      `json:"priority,omitempty"`
+	MinHoldMs      *int64    `json:"minHoldMs,omitempty"`
+	MaxSwapWaitMs  *int64    `json:"maxSwapWaitMs,omitempty"`
 }
 
 // Endpoint is an endpoint as RunPod's REST API shows it, as far as it has
@@ -92,6 +101,14 @@ type Fleet struct {
 	GPUCount   int               `json:"gpuCount,omitempty"`
 	VCPUCount  float64           `json:"vcpuCount,omitempty"`
 	MemoryInGb float64           `json:"memoryInGb,omitempty"`
+
+	GPUTypeIDs     []string `json:"gpuTypeIds,omitempty"`
+	MinVRAMGb      float64  `json:"minVramGb,omitempty"`
+	MinCUDAVersion string   `json:"minCudaVersion,omitempty"`
+	GPUShare       float64  `json:"gpuShare,omitempty"`
+	Priority       int      `json:"priority,omitempty"`
+	MinHoldMs      int64    `json:"minHoldMs,omitempty"`
+	MaxSwapWaitMs  int64    `json:"maxSwapWaitMs,omitempty"`
 	// PausedUntil is there while the endpoint is paused.
 	PausedUntil string `json:"pausedUntil,omitempty"`
 }

@@ -164,6 +164,7 @@ type Fleet struct {
 	GPUs     int
 	VCPUs    float64
 	MemoryGB float64
+	GPU      GPUNeeds
 	// PausedUntil is zero if the endpoint is not paused.
 	PausedUntil time.Time
 }
@@ -184,6 +185,53 @@ type FleetSpec struct {
 	GPUs     *int
 	VCPUs    *float64
 	MemoryGB *float64
+	GPU      GPUSpec
+}
+
+// GPUNeeds are which GPUs a worker needs, and who gets them first.
+type GPUNeeds struct {
+	// Types are the names of GPUs that will do, nil for any.
+	Types []string
+	// MinVRAMGB is the memory that it needs of each, MinCUDA the oldest CUDA, as "12.4";
+	// 0 and "" for any. Share is the part of one GPU that it gets; 0 is all.
+	MinVRAMGB float64
+	MinCUDA   string
+	Share     float64
+	// Priority is -2 to 2. MinHold and MaxSwapWait are 0 for the defaults.
+	Priority             int
+	MinHold, MaxSwapWait time.Duration
+}
+
+// GPUSpec is what to set of GPUNeeds; "" and nil mean no change, or the default.
+type GPUSpec struct {
+	// Types replace those there were; empty ones mean any.
+	Types                []string
+	MinVRAMGB            *float64
+	MinCUDA              string
+	Share                *float64
+	Priority             *int
+	MinHold, MaxSwapWait time.Duration
+}
+
+// onto sets what is given.
+func (s GPUSpec) onto(spec *api.EndpointSpec) {
+	spec.MinVRAMGb, spec.MinCUDAVersion, spec.GPUShare, spec.Priority = s.MinVRAMGB, orAbsent(s.MinCUDA), s.Share, s.Priority
+	if s.Types != nil {
+		spec.GPUTypeIDs = &s.Types
+	}
+	if s.MinHold != 0 {
+		spec.MinHoldMs = new(s.MinHold.Milliseconds())
+	}
+	if s.MaxSwapWait != 0 {
+		spec.MaxSwapWaitMs = new(s.MaxSwapWait.Milliseconds())
+	}
+}
+
+func gpuNeedsOf(f api.Fleet) GPUNeeds {
+	return GPUNeeds{
+		Types: f.GPUTypeIDs, MinVRAMGB: f.MinVRAMGb, MinCUDA: f.MinCUDAVersion, Share: f.GPUShare, Priority: f.Priority,
+		MinHold: time.Duration(f.MinHoldMs) * time.Millisecond, MaxSwapWait: time.Duration(f.MaxSwapWaitMs) * time.Millisecond,
+	}
 }
 
 // Pause makes the endpoint hand out no jobs for this long, 1 s to 365 days;
@@ -241,6 +289,7 @@ func wireEndpoint(s EndpointSpec) api.EndpointSpec {
 		Driver: orAbsent(s.Fleet.Driver), TemplateID: orAbsent(s.Fleet.TemplateID), ImageName: orAbsent(s.Fleet.Image),
 		GPUCount: s.Fleet.GPUs, VCPUCount: s.Fleet.VCPUs, MemoryInGb: s.Fleet.MemoryGB,
 	}
+	s.Fleet.GPU.onto(&spec)
 	if s.Limits != nil {
 		spec.Limits = &s.Limits
 	}
@@ -277,7 +326,7 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 	fleet := Fleet{
 		ScalerType: wire.ScalerType, ScalerValue: wire.ScalerValue, IdleSeconds: wire.IdleTimeout,
 		Driver: wire.Driver, TemplateID: wire.TemplateID, Image: wire.ImageName, Command: wire.Command, Env: wire.Env,
-		GPUs: wire.GPUCount, VCPUs: wire.VCPUCount, MemoryGB: wire.MemoryInGb,
+		GPUs: wire.GPUCount, VCPUs: wire.VCPUCount, MemoryGB: wire.MemoryInGb, GPU: gpuNeedsOf(wire.Fleet),
 	}
 	if wire.PausedUntil != "" {
 		at, err := time.Parse(time.RFC3339, wire.PausedUntil)

@@ -1,8 +1,10 @@
 package endpoint
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -48,6 +50,74 @@ type Fleet struct {
 	GPUs     int     `json:"gpus,omitempty"`
 	VCPUs    float64 `json:"vcpus,omitempty"`
 	MemoryGB float64 `json:"memoryGb,omitempty"`
+	GPU
+}
+
+// GPU says which GPUs a worker needs, and how its endpoint shares them with others.
+type GPU struct {
+	// GPUTypes are the names of GPUs that will do, nil for any.
+	GPUTypes []string `json:"gpuTypes,omitempty"`
+	// MinVRAMGB (2^30 bytes) is the memory that a worker needs of each GPU, MinCUDA the
+	// oldest CUDA, as "12.4"; 0 and "" for any.
+	MinVRAMGB float64 `json:"minVramGb,omitempty"`
+	MinCUDA   string  `json:"minCuda,omitempty"`
+	// GPUShare is the part of one GPU that a worker gets, by memory: MinGPUShare to 1;
+	// 0 means all of it.
+	GPUShare float64 `json:"gpuShare,omitempty"`
+	// Priority is -MaxPriority to MaxPriority: who gets a GPU first.
+	Priority int `json:"priority,omitempty"`
+	// MinHold is how long a worker keeps its GPU before it may have to yield it, MaxSwapWait
+	// how long the endpoint's jobs may wait while other endpoints have the GPUs busy. 0
+	// means the defaults; Hold and SwapWait know them.
+	MinHold     time.Duration `json:"minHold,omitempty"`
+	MaxSwapWait time.Duration `json:"maxSwapWait,omitempty"`
+}
+
+// Bounds and defaults of GPU.
+const (
+	MinGPUShare        = 0.25
+	MaxGPUTypes        = 100
+	MaxPriority        = 2
+	MaxGPUWait         = 24 * time.Hour
+	minGPUWait         = time.Second
+	defaultMinHold     = 30 * time.Second
+	defaultMaxSwapWait = 2 * time.Minute
+)
+
+// Hold is MinHold, or 30 s.
+func (g GPU) Hold() time.Duration { return cmp.Or(g.MinHold, defaultMinHold) }
+
+// SwapWait is MaxSwapWait, or 2 minutes.
+func (g GPU) SwapWait() time.Duration { return cmp.Or(g.MaxSwapWait, defaultMaxSwapWait) }
+
+var cudaVersion = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,3}$`)
+
+func (g GPU) check(count int) error {
+	if len(g.GPUTypes) > MaxGPUTypes {
+		return &FieldError{"gpuTypeIds", fmt.Sprintf("must have at most %d names, got %d", MaxGPUTypes, len(g.GPUTypes))}
+	}
+	for i, name := range g.GPUTypes {
+		if name == "" || len(name) > 191 {
+			return &FieldError{fmt.Sprintf("gpuTypeIds[%d]", i), fmt.Sprintf("must have 1 to 191 bytes, got %d", len(name))}
+		}
+	}
+	switch {
+	case math.IsNaN(g.MinVRAMGB) || g.MinVRAMGB < 0 || g.MinVRAMGB > 1024:
+		return &FieldError{"minVramGb", fmt.Sprintf("must be between 0 and 1024, got %v", g.MinVRAMGB)}
+	case g.MinCUDA != "" && !cudaVersion.MatchString(g.MinCUDA):
+		return &FieldError{"minCudaVersion", fmt.Sprintf("must be a version like 12.4, got %.50q", g.MinCUDA)}
+	case g.GPUShare != 0 && !(g.GPUShare >= MinGPUShare && g.GPUShare <= 1):
+		return &FieldError{"gpuShare", fmt.Sprintf("must be between %v and 1", MinGPUShare)}
+	case g.GPUShare != 0 && g.GPUShare < 1 && count > 1:
+		return &FieldError{"gpuShare", fmt.Sprintf("must be 1 where gpuCount is more than 1, got %v with %d GPUs", g.GPUShare, count)}
+	case g.Priority < -MaxPriority || g.Priority > MaxPriority:
+		return &FieldError{"priority", fmt.Sprintf("must be between %d and %d, got %d", -MaxPriority, MaxPriority, g.Priority)}
+	case g.MinHold != 0 && (g.MinHold < minGPUWait || g.MinHold > MaxGPUWait):
+		return &FieldError{"minHoldMs", fmt.Sprintf("must be between %d and %d, got %d", minGPUWait.Milliseconds(), MaxGPUWait.Milliseconds(), g.MinHold.Milliseconds())}
+	case g.MaxSwapWait != 0 && (g.MaxSwapWait < minGPUWait || g.MaxSwapWait > MaxGPUWait):
+		return &FieldError{"maxSwapWaitMs", fmt.Sprintf("must be between %d and %d, got %d", minGPUWait.Milliseconds(), MaxGPUWait.Milliseconds(), g.MaxSwapWait.Milliseconds())}
+	}
+	return nil
 }
 
 // Paused reports whether the endpoint hands out no jobs now.
@@ -105,7 +175,7 @@ func (f Fleet) check() error {
 			return &FieldError{b.field, fmt.Sprintf("must be between 0 and %v", b.most)}
 		}
 	}
-	return nil
+	return f.GPU.check(f.GPUs)
 }
 
 // checkCommand refuses what no process can be started with.

@@ -47,6 +47,9 @@ type Pod struct {
 	Interruptible bool `json:"interruptible,omitempty"`
 	// MachineID is the id of the machine that it runs on, "" before it is known.
 	MachineID string `json:"machineId,omitempty"`
+	// Devices are the UUIDs of the GPUs that were chosen for it. It holds them once they
+	// are claimed, which is before it starts (docs/adr/0061).
+	Devices []string `json:"devices,omitempty"`
 	// Machine is what that machine is, as far as it could find out.
 	Machine Machine `json:"machine,omitzero"`
 	// PublicIP and PortMappings (internal to public) are empty while the pod initialises.
@@ -94,6 +97,12 @@ type Spec struct {
 	// GPUTypes are the kinds of GPU that were asked for, as their driver spells
 	// them; nil for any.
 	GPUTypes []string `json:"gpuTypes,omitempty"`
+	// MinVRAMGB is the memory of the GPU (2^30 bytes) that the pod needs, MinCUDA the
+	// oldest CUDA that will do, as "12.4"; 0 and "" for any. GPUShare is the part of one
+	// GPU that it gets, by memory, 0.25 to 1; 0 is all of it.
+	MinVRAMGB float64 `json:"minVramGb,omitempty"`
+	MinCUDA   string  `json:"minCuda,omitempty"`
+	GPUShare  float64 `json:"gpuShare,omitempty"`
 	// Capabilities are those of Linux that a container keeps, as "CHOWN" or "ALL";
 	// it has none of the others. The machine's operator says which may be asked for.
 	Capabilities []string `json:"capabilities,omitempty"`

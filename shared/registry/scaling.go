@@ -40,12 +40,16 @@ const (
 	ScalingBound = "bound"
 	// ScalingReplace is that a worker was started from what the endpoint no longer says.
 	ScalingReplace = "replace"
+	// ScalingYield is that a worker's GPU goes to another endpoint, whose jobs wait.
+	ScalingYield = "yield"
 	// ScalingBackoff is that workers ended soon after their start.
 	ScalingBackoff = "backoff"
 	// ScalingPaused is that the endpoint is paused.
 	ScalingPaused = "paused"
 	// ScalingNoMachine is that no autoscaler with the endpoint's driver runs.
 	ScalingNoMachine = "no_machine"
+	// ScalingNoGPU is that no GPU that would do is free.
+	ScalingNoGPU = "no_gpu"
 	// ScalingLeaving is that workers which drain are still there, and make up
 	// workersMax with the others.
 	ScalingLeaving = "leaving"

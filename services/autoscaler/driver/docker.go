@@ -108,6 +108,7 @@ type Docker struct {
 	mu      sync.Mutex
 	machine string // "" before the engine said it
 	facts   pod.Machine
+	cdi     []string               // names of devices that the engine knows by CDI
 	starts  map[string]*sync.Mutex // one at a time of a pod
 	known   map[string]known       // by the container's id
 }
@@ -167,6 +168,11 @@ func (d *Docker) Machine(ctx context.Context) (string, pod.Machine, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.machine, d.facts = id, facts
+	for _, device := range said.Info.DiscoveredDevices {
+		if device.Source == "cdi" {
+			d.cdi = append(d.cdi, device.ID)
+		}
+	}
 	return id, facts, nil
 }
 

@@ -170,7 +170,7 @@ func (d *Docker) containerOf(s Start) (client.ContainerCreateOptions, error) {
 	hosting := &container.HostConfig{
 		NetworkMode: container.NetworkMode(d.cfg.Network), PortBindings: bindings,
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
-		Resources:     resources(s.Spec), Mounts: volumes,
+		Resources:     d.resources(s), Mounts: volumes,
 		CapDrop: []string{"ALL"}, CapAdd: s.Spec.Capabilities, SecurityOpt: []string{"no-new-privileges"},
 	}
 	if d.cfg.Network != "host" && d.cfg.Network != "none" {
@@ -189,11 +189,35 @@ func (d *Docker) containerOf(s Start) (client.ContainerCreateOptions, error) {
 }
 
 // resources are the pod's limits.
-func resources(s pod.Spec) container.Resources {
+func (d *Docker) resources(s Start) container.Resources {
 	most := int64(MaxPIDs)
-	r := container.Resources{NanoCPUs: int64(s.VCPUs * 1e9), Memory: int64(s.MemoryGB * (1 << 30)), PidsLimit: &most}
-	if s.GPUs > 0 {
-		r.DeviceRequests = []container.DeviceRequest{{Count: s.GPUs, Capabilities: [][]string{{"gpu"}}}}
+	r := container.Resources{NanoCPUs: int64(s.Spec.VCPUs * 1e9), Memory: int64(s.Spec.MemoryGB * (1 << 30)), PidsLimit: &most}
+	d.mu.Lock()
+	cdi := d.cdi
+	d.mu.Unlock()
+	var names, uuids []string
+	amd := false
+	for _, g := range s.GPUs {
+		name := g.Vendor + ".com/gpu=" + g.UUID
+		switch {
+		case slices.Contains(cdi, name):
+			names = append(names, name)
+		case g.Vendor == pod.AMD:
+			amd = true
+		default:
+			uuids = append(uuids, g.UUID)
+		}
+	}
+	if len(names) > 0 {
+		r.DeviceRequests = append(r.DeviceRequests, container.DeviceRequest{Driver: "cdi", DeviceIDs: names})
+	}
+	if len(uuids) > 0 { // by their ids: a count would give every container the first ones
+		r.DeviceRequests = append(r.DeviceRequests, container.DeviceRequest{DeviceIDs: uuids, Capabilities: [][]string{{"gpu"}}})
+	}
+	if amd { // ROCR_VISIBLE_DEVICES says which of them
+		for _, path := range []string{"/dev/kfd", "/dev/dri"} {
+			r.Devices = append(r.Devices, container.DeviceMapping{PathOnHost: path, PathInContainer: path, CgroupPermissions: "rwm"})
+		}
 	}
 	return r
 }

@@ -198,11 +198,20 @@ func TestInstanceOf(t *testing.T) {
 }
 
 func TestResources(t *testing.T) {
-	got := resources(pod.Spec{GPUs: 2, VCPUs: 1.5, MemoryGB: 2})
-	if got.NanoCPUs != 15e8 || got.Memory != 2<<30 || len(got.DeviceRequests) != 1 || got.DeviceRequests[0].Count != 2 {
-		t.Errorf("got %+v", got)
+	d := &Docker{cdi: []string{"nvidia.com/gpu=GPU-3"}}
+	nvidia := func(uuid string) pod.GPU { return pod.GPU{UUID: uuid, Vendor: pod.NVIDIA} }
+	got := d.resources(Start{Spec: pod.Spec{GPUs: 3, VCPUs: 1.5, MemoryGB: 2}, GPUs: []pod.GPU{nvidia("GPU-1"), nvidia("GPU-2"), nvidia("GPU-3")}})
+	want := []container.DeviceRequest{
+		{Driver: "cdi", DeviceIDs: []string{"nvidia.com/gpu=GPU-3"}},
+		{DeviceIDs: []string{"GPU-1", "GPU-2"}, Capabilities: [][]string{{"gpu"}}},
 	}
-	if got := resources(pod.Spec{}); got.NanoCPUs != 0 || got.Memory != 0 || len(got.DeviceRequests) != 0 {
+	if diff := cmp.Diff(want, got.DeviceRequests); got.NanoCPUs != 15e8 || got.Memory != 2<<30 || diff != "" {
+		t.Errorf("got %+v, %s", got, diff)
+	}
+	if got := d.resources(Start{}); got.NanoCPUs != 0 || got.Memory != 0 || len(got.DeviceRequests) != 0 {
 		t.Errorf("got %+v, want no limits", got)
+	}
+	if got := d.resources(Start{GPUs: []pod.GPU{{UUID: "GPU-a", Vendor: pod.AMD}}}); len(got.Devices) != 2 || got.Devices[0].PathOnHost != "/dev/kfd" {
+		t.Errorf("got %+v, want AMD's devices", got)
 	}
 }

@@ -51,6 +51,9 @@ type Start struct {
 	// Volume is where the pod's network volume is on the host, "" for none. A
 	// container sees it at Spec.VolumePath; a process finds it as it is.
 	Volume string
+	// GPUs are those that the pod gets. A container sees these and no others; a process is
+	// told by Env.
+	GPUs []pod.GPU
 	// Output, if not nil, takes what the pod prints, unless the driver is a Follower.
 	Output *Output
 }

@@ -1,0 +1,221 @@
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/placement"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+// claimsInterval is the pause between two readings of what this machine has claimed,
+// which it otherwise remembers.
+const claimsInterval = 5 * time.Second
+
+// errNoGPU means that this machine has no GPU for the pod now; the text says why.
+var errNoGPU = errors.New("no GPU for it")
+
+// lacks says what of the spec this machine does not have, as far as that is
+// known, "" for nothing. An engine says so itself.
+func (a *agent) lacks(s pod.Spec) string {
+	if have := len(a.gpus()); a.driver.Name() == pod.Process && s.GPUs > have {
+		return fmt.Sprintf("gpuCount is %d, and the machine has %d GPUs", s.GPUs, have)
+	}
+	return ""
+}
+
+// claimGPUs takes the GPUs of a pod that is about to start: those chosen for it, else
+// some that are free here. It returns none for a pod that needs none, and an errNoGPU
+// if another pod has them. All of it may run twice.
+func (a *agent) claimGPUs(ctx context.Context, p pod.Pod) ([]pod.GPU, error) {
+	r := placement.RequestOf(p.Spec)
+	if r.Count == 0 {
+		return nil, nil
+	}
+	uuids := slices.Sorted(slices.Values(p.Devices))
+	if len(uuids) == 0 {
+		var err error
+		if uuids, err = a.chooseGPUs(ctx, p, r); err != nil {
+			return nil, err
+		}
+	}
+	here := map[string]pod.GPU{}
+	for _, g := range a.gpus() {
+		here[g.UUID] = g
+	}
+	claim := registry.GPUHolder{Pod: p.ID, Endpoint: p.Endpoint, Machine: a.machine, Driver: a.driver.Name(), Share: r.Share, Since: a.queue.Now().UTC()}
+	var got []pod.GPU
+	for _, uuid := range uuids {
+		g, exists := here[uuid]
+		err := fmt.Errorf("%w: the machine has no GPU %s any more", errNoGPU, uuid)
+		if exists {
+			err = a.registry.GPUs.Claim(ctx, uuid, claim)
+		}
+		if errors.Is(err, registry.ErrTaken) {
+			err = fmt.Errorf("%w: GPU %s is held by another pod", errNoGPU, uuid)
+		}
+		if err != nil {
+			return nil, err // what was claimed is released by the next look
+		}
+		a.remember(p.ID, uuid)
+		got = append(got, g)
+	}
+	return got, nil
+}
+
+// chooseGPUs are the GPUs of this machine for a pod that nobody has chosen any for:
+// those that it holds already, else some that are free.
+func (a *agent) chooseGPUs(ctx context.Context, p pod.Pod, r placement.Request) ([]string, error) {
+	claims, err := a.registry.GPUs.Claims(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var devices []placement.Device
+	var mine []string
+	for _, g := range a.gpus() {
+		devices = append(devices, placement.Device{GPU: g, Machine: a.machine, Driver: a.driver.Name(), Used: claims[g.UUID].Used()})
+		if slices.ContainsFunc(claims[g.UUID].Holders, func(h registry.GPUHolder) bool { return h.Pod == p.ID && h.Machine == a.machine }) {
+			mine = append(mine, g.UUID)
+		}
+	}
+	if len(mine) == r.Count {
+		return mine, nil
+	}
+	chosen, ok := placement.Choose(r, devices, nil)
+	if !ok {
+		there, _ := placement.Refusal(r, devices)
+		return nil, fmt.Errorf("%w: it needs %s; on its machine %s", errNoGPU, r, there)
+	}
+	return chosen.UUIDs, nil
+}
+
+// remember notes that the pod has claimed a GPU here.
+func (a *agent) remember(podID, uuid string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Contains(a.held[podID], uuid) {
+		a.held[podID] = append(a.held[podID], uuid)
+	}
+}
+
+// holds are the claims of this machine, by pod, as far as they are remembered.
+func (a *agent) holds() map[string][]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.held)
+}
+
+// recallClaims reads what this machine has claimed, also in an earlier life.
+func (a *agent) recallClaims(ctx context.Context) error {
+	if time.Since(a.recalled) < claimsInterval {
+		return nil
+	}
+	claims, err := a.registry.GPUs.Claims(ctx)
+	if err != nil {
+		return err
+	}
+	for uuid, c := range claims {
+		for _, h := range c.Holders {
+			if h.Machine == a.machine {
+				a.remember(h.Pod, uuid)
+			}
+		}
+	}
+	a.recalled = time.Now()
+	return nil
+}
+
+// releaseGone gives back the GPUs of pods that neither run here nor should.
+func (a *agent) releaseGone(ctx context.Context, running, wanted map[string]bool) {
+	for id := range a.holds() {
+		if !running[id] && !wanted[id] {
+			a.begin(id, func() { a.release(ctx, id) })
+		}
+	}
+}
+
+// release gives the pod's GPUs back, if its record says that it is over and then the
+// driver has nothing of it that runs. It is to be called by begin: a start of the same
+// pod reads its record afterwards.
+func (a *agent) release(ctx context.Context, id string) {
+	p, err := a.registry.Pods.Get(ctx, id)
+	if err != nil && !errors.Is(err, pod.ErrNotFound) || err == nil && p.Status == pod.Running && a.here(p) {
+		return
+	}
+	running, err := a.driver.List(ctx)
+	if err != nil || slices.ContainsFunc(running, func(i driver.Instance) bool { return i.PodID == id && i.Running }) {
+		return
+	}
+	a.releaseClaims(ctx, id)
+}
+
+// releaseClaims gives back what the pod has claimed here; what fails is tried again.
+func (a *agent) releaseClaims(ctx context.Context, id string) {
+	for _, uuid := range a.holds()[id] {
+		if err := a.registry.GPUs.Release(ctx, uuid, id, a.machine); err != nil {
+			a.warn(ctx, "GPU of a pod not released, trying again", id, err)
+			return
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.held, id)
+}
+
+// releaseAll gives back all claims of this machine, whose pods have ended.
+func (a *agent) releaseAll(ctx context.Context) {
+	for id := range a.holds() {
+		a.releaseClaims(ctx, id)
+	}
+}
+
+// claimed claims the pod's GPUs. It reports false if the pod is not to be started now;
+// then its record says why, or the next look tries again.
+func (a *agent) claimed(ctx context.Context, p pod.Pod) ([]pod.GPU, bool) {
+	devices, err := a.claimGPUs(ctx, p)
+	switch {
+	case errors.Is(err, errNoGPU) && fleet(p): // the leader chooses others
+		a.exit(ctx, p, pod.Leave, "it was not started: "+err.Error())
+	case errors.Is(err, errNoGPU):
+		a.exit(ctx, p, pod.Exit, "it could not be started: "+err.Error())
+	case err != nil:
+		a.warn(ctx, "pod not started, trying again", p.ID, err)
+	}
+	return devices, err == nil
+}
+
+// withGPUs is the environment with what lets the programs of a pod see its GPUs and no
+// others.
+func withGPUs(env map[string]string, devices []pod.GPU, spec pod.Spec) map[string]string {
+	if len(devices) == 0 {
+		return env
+	}
+	if env == nil {
+		env = map[string]string{}
+	}
+	share := placement.RequestOf(spec).Share
+	var all []string
+	by := map[string][]string{}
+	memory := 0
+	for _, g := range devices {
+		all, by[g.Vendor] = append(all, g.UUID), append(by[g.Vendor], g.UUID)
+		memory += g.MemoryMB * share / placement.Whole
+	}
+	env["FLIGHTLINE_GPU_UUIDS"] = strings.Join(all, ",")
+	env["FLIGHTLINE_GPU_SHARE"] = fmt.Sprint(float64(share) / placement.Whole)
+	env["FLIGHTLINE_GPU_MEMORY_MB"] = fmt.Sprint(memory)
+	if uuids := by[pod.NVIDIA]; len(uuids) > 0 {
+		env["CUDA_VISIBLE_DEVICES"] = strings.Join(uuids, ",")
+	}
+	if uuids := by[pod.AMD]; len(uuids) > 0 {
+		env["ROCR_VISIBLE_DEVICES"] = strings.Join(uuids, ",")
+	}
+	return env
+}

@@ -1,0 +1,344 @@
+package autoscaler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"flightline/services/autoscaler/arbiter"
+	"flightline/shared/endpoint"
+	"flightline/shared/placement"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+const (
+	// gpuTextInterval is how often at most a decision is written because only its text
+	// about GPUs is another one.
+	gpuTextInterval = 5 * time.Second
+	// maxNamedHolders bounds those that a text names.
+	maxNamedHolders = 3
+	// absentProcess and absentDocker are how long the machine of a claim whose pod is over
+	// must be away until others release it: processes end with their autoscaler, containers
+	// go on.
+	absentProcess = 2 * time.Second
+	absentDocker  = 10 * time.Minute
+	// sweepInterval is the pause between two looks at claims where no endpoint needs a GPU.
+	sweepInterval = 10 * time.Second
+)
+
+// gpuState is what was decided about an endpoint whose workers need GPUs, before they
+// were given any.
+type gpuState struct {
+	e   endpoint.Endpoint
+	m   *endpointState
+	in  looked
+	out decision
+	// fresh is true until it is settled.
+	fresh bool
+}
+
+// postpone leaves a decision to the arbiter, and reports whether it needs to.
+func (l *leader) postpone(e endpoint.Endpoint, m *endpointState, in looked, out decision) bool {
+	l.gpuMu.Lock()
+	defer l.gpuMu.Unlock()
+	if e.Fleet.External() || in.spec.GPUs == 0 {
+		if in.unknown == "" {
+			delete(l.gpus, e.ID)
+		}
+		return false
+	}
+	l.gpus[e.ID] = &gpuState{e: e, m: m, in: in, out: out, fresh: true}
+	return true
+}
+
+// arbitrate gives the GPUs to those that ask for them, and settles what was postponed.
+func (l *leader) arbitrate(ctx context.Context, v *view) {
+	var fresh []*gpuState
+	for _, s := range l.gpus {
+		if s.fresh {
+			fresh = append(fresh, s)
+		}
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	slices.SortFunc(fresh, func(a, b *gpuState) int { return strings.Compare(a.e.ID, b.e.ID) })
+	in, err := l.arbiterInput(ctx, v)
+	if err != nil {
+		if ctx.Err() == nil {
+			l.log.WarnContext(ctx, "GPUs not looked at, their fleets stay as they are", "err", err)
+		}
+		return
+	}
+	d := arbiter.Decide(in)
+	for _, s := range fresh {
+		asked := s.out.start
+		s.grant(in, d, v.now)
+		s.out.drain = append(s.out.drain, yields(s, d, l.gpus)...)
+		if err := l.settle(ctx, v, s.e, s.m, s.in, s.out); err != nil && ctx.Err() == nil {
+			l.log.WarnContext(ctx, "fleet not scaled, trying again", "endpoint", s.e.ID, "err", err)
+		}
+		s.fresh, s.out.start = false, asked-s.out.start
+	}
+}
+
+// grant makes the decision start what was given, and says why if that is nothing.
+func (s *gpuState) grant(in arbiter.Input, d arbiter.Decision, now time.Time) {
+	asked := s.out.start
+	s.in.placed = nil
+	for _, g := range d.Grants {
+		if g.Endpoint == s.e.ID {
+			s.in.placed = append(s.in.placed, g.Placement)
+		}
+	}
+	s.out.start = min(asked, len(s.in.placed))
+	if asked > 0 && s.out.start == 0 {
+		s.out.memory.grew = s.m.memory.grew
+		s.out.reason, s.out.text = registry.ScalingNoGPU, waitText(s, in, d.Waits[s.e.ID], now)
+	}
+}
+
+// yields are the workers of the endpoint that are to go; the decision says so.
+func yields(s *gpuState, d arbiter.Decision, all map[string]*gpuState) []string {
+	var going []string
+	for _, y := range d.Yields {
+		if y.Endpoint != s.e.ID || slices.Contains(s.out.drain, y.Pod) {
+			continue
+		}
+		going = append(going, y.Pod)
+		s.out.wanted = max(0, s.out.wanted-1)
+		s.out.memory.wanted = s.out.wanted
+		s.out.reason, s.out.text = registry.ScalingYield, "its GPU goes to "+y.For
+		if other := all[y.For]; other != nil {
+			s.out.text += fmt.Sprintf(", where %d jobs wait, the first for %s", other.in.queued, other.in.oldest.Round(time.Second))
+		}
+	}
+	return going
+}
+
+// waitText says what was looked for, what there is, who holds it and until when.
+func waitText(s *gpuState, in arbiter.Input, w arbiter.Wait, now time.Time) string {
+	r := requestOf(s.e, s.in)
+	there, possible := placement.Refusal(r, in.Devices)
+	text := fmt.Sprintf("a worker needs %s; %s", r, there)
+	if !possible {
+		return text
+	}
+	if w.Coming {
+		return text + "; one is being freed for it"
+	}
+	for i, x := range w.By {
+		if i == maxNamedHolders {
+			text += fmt.Sprintf("; %d more hold others", len(w.By)-i)
+			break
+		}
+		text += fmt.Sprintf("; %s is held by %s (%s)", strings.Join(x.Devices, ", "), x.Pod, stateText(x))
+	}
+	switch {
+	case w.Until > 0:
+		text += "; one is asked for at " + now.Add(w.Until).UTC().Truncate(time.Second).Format(time.TimeOnly) + " UTC, or when it is free before"
+	case len(w.By) > 0:
+		text += "; it starts when one is free"
+	}
+	return text
+}
+
+func stateText(w arbiter.Worker) string {
+	of := "of no endpoint"
+	if w.Endpoint != "" {
+		of = "of " + w.Endpoint
+	}
+	switch w.State {
+	case arbiter.Starting:
+		return of + ", starting"
+	case arbiter.Idle:
+		return of + ", idle"
+	case arbiter.Leaving:
+		return of + ", leaving"
+	case arbiter.Busy:
+	}
+	return of + ", busy"
+}
+
+func requestOf(e endpoint.Endpoint, in looked) placement.Request {
+	r := placement.RequestOf(in.spec)
+	r.Driver = pod.Driver(e.Fleet.Driver)
+	return r
+}
+
+// arbiterInput reads what machines have and pods hold.
+func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, error) {
+	machines, err := l.registry.GPUs.Machines(ctx)
+	if err != nil {
+		return arbiter.Input{}, err
+	}
+	claims, err := l.registry.GPUs.Claims(ctx)
+	if err != nil {
+		return arbiter.Input{}, err
+	}
+	in := arbiter.Input{Load: map[string]int{}, Workers: l.holders(v, claims)}
+	used := map[string]int{}
+	for _, w := range in.Workers {
+		for _, uuid := range w.Devices {
+			used[uuid] += w.Share
+		}
+	}
+	for _, p := range v.pods {
+		if p.Status == pod.Running {
+			in.Load[p.MachineID]++
+		}
+	}
+	for _, m := range machines {
+		if !slices.Contains(v.machines[m.Driver], m.ID) {
+			continue // it is leaving
+		}
+		for _, g := range m.GPUs {
+			in.Devices = append(in.Devices, placement.Device{GPU: g, Machine: m.ID, Driver: m.Driver, Used: used[g.UUID]})
+		}
+	}
+	for _, s := range l.gpus {
+		if s.out.start > 0 {
+			in.Demands = append(in.Demands, arbiter.Demand{
+				Endpoint: s.e.ID, Workers: s.out.start, Request: requestOf(s.e, s.in),
+				Oldest: max(s.in.oldest, s.in.orphans.waited), MaxSwapWait: s.e.Fleet.SwapWait(), Priority: s.e.Fleet.Priority,
+			})
+		}
+	}
+	return in, nil
+}
+
+// holders are the pods that have GPUs: those that have claimed them, and those that
+// were given some and are about to.
+func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbiter.Worker {
+	pods := map[string]pod.Pod{}
+	for _, p := range v.pods {
+		pods[p.ID] = p
+	}
+	found := map[string]*arbiter.Worker{}
+	add := func(id, endpointID, machine, uuid string, share int, since time.Time) {
+		w := found[id]
+		if w == nil {
+			w = &arbiter.Worker{Pod: id, Endpoint: endpointID, Machine: machine, Share: share, Held: max(0, v.now.Sub(since)), State: arbiter.Leaving}
+			found[id] = w
+		}
+		if !slices.Contains(w.Devices, uuid) {
+			w.Devices = append(w.Devices, uuid)
+		}
+	}
+	for uuid, c := range claims {
+		for _, h := range c.Holders {
+			add(h.Pod, h.Endpoint, h.Machine, uuid, h.Share, h.Since)
+		}
+	}
+	for _, p := range v.pods {
+		if p.Status != pod.Running {
+			continue
+		}
+		for _, uuid := range p.Devices {
+			add(p.ID, p.Endpoint, p.MachineID, uuid, placement.RequestOf(p.Spec).Share, p.Created)
+		}
+		if w := found[p.ID]; w != nil { // it goes on until more is known
+			w.State, w.Kept = arbiter.Busy, true
+		}
+	}
+	for _, s := range l.gpus {
+		s.describe(found)
+	}
+	all := make([]arbiter.Worker, 0, len(found))
+	for _, w := range found {
+		slices.Sort(w.Devices)
+		all = append(all, *w)
+	}
+	slices.SortFunc(all, func(a, b arbiter.Worker) int { return strings.Compare(a.Pod, b.Pod) })
+	return all
+}
+
+// describe says of the endpoint's workers what they do.
+func (s *gpuState) describe(found map[string]*arbiter.Worker) {
+	members := slices.Clone(s.in.members)
+	rank := map[state]int{busy: 0, starting: 1, idle: 2, draining: 3, unhealthy: 3}
+	slices.SortStableFunc(members, func(a, b member) int { return rank[a.state] - rank[b.state] })
+	for i, x := range members {
+		w := found[x.id]
+		if w == nil {
+			continue
+		}
+		w.Rested, w.Waiting, w.Priority, w.MinHold = x.rested, s.in.queued, s.e.Fleet.Priority, s.e.Fleet.Hold()
+		w.Kept = x.locked || i < s.e.WorkersMin
+		switch x.state {
+		case starting:
+			w.State = arbiter.Starting
+		case idle:
+			w.State = arbiter.Idle
+		case busy:
+			w.State = arbiter.Busy
+		case draining, unhealthy:
+			w.State = arbiter.Leaving
+		}
+		if slices.Contains(s.out.drain, x.id) {
+			w.State = arbiter.Leaving
+		}
+	}
+}
+
+// sweepClaims releases the claims of machines that are gone, once their pods are over.
+// A machine that is there releases its own.
+func (l *leader) sweepClaims(ctx context.Context, v *view) error {
+	if len(l.gpus) == 0 && v.now.Sub(l.swept) < sweepInterval {
+		return nil
+	}
+	l.swept = v.now
+	claims, err := l.registry.GPUs.Claims(ctx)
+	if err != nil || len(claims) == 0 {
+		return err
+	}
+	machines, err := l.registry.GPUs.Machines(ctx)
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{} // machines, and pods that run on one
+	for _, m := range machines {
+		there[m.ID] = true
+	}
+	for _, p := range v.pods {
+		if p.Status == pod.Running {
+			there[p.MachineID+" "+p.ID] = true
+		}
+	}
+	before := l.orphaned
+	l.orphaned = map[string]time.Time{}
+	for uuid, c := range claims {
+		for _, h := range c.Holders {
+			if there[h.Machine] || there[h.Machine+" "+h.Pod] {
+				continue
+			}
+			if err := l.sweepClaim(ctx, v.now, uuid, h, before); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sweepClaim releases a claim without a pod and a machine, if that was so for long
+// enough. before has since when that is known.
+func (l *leader) sweepClaim(ctx context.Context, now time.Time, uuid string, h registry.GPUHolder, before map[string]time.Time) error {
+	key := h.Machine + " " + h.Pod + " " + uuid
+	since, known := before[key]
+	if !known {
+		since = now
+	}
+	l.orphaned[key] = since
+	away := absentProcess
+	if h.Driver == pod.Docker {
+		away = absentDocker
+	}
+	if now.Sub(since) < away {
+		return nil
+	}
+	l.log.InfoContext(ctx, "GPU released, its machine is gone", "gpu", uuid, "pod", h.Pod, "machine", h.Machine)
+	return l.registry.GPUs.Release(ctx, uuid, h.Pod, h.Machine)
+}

@@ -1,0 +1,191 @@
+package autoscaler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/endpoint"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+	"flightline/shared/testenv"
+)
+
+// cards are n GPUs of a machine's name.
+func cards(machine string, n int) []pod.GPU {
+	var all []pod.GPU
+	for i := range n {
+		all = append(all, pod.GPU{UUID: fmt.Sprintf("GPU-%s-%d", machine, i), Vendor: pod.NVIDIA, Name: "NVIDIA L4", MemoryMB: 24576})
+	}
+	return all
+}
+
+// gpuHost runs an autoscaler whose machine has these GPUs.
+func (s *env) gpuHost(gpus []pod.GPU, e driver.Driver) (stop func()) {
+	s.t.Helper()
+	return s.autoscalerOf(Config{GPUs: func() ([]pod.GPU, error) { return gpus, nil }}, e)
+}
+
+func needsGPU(change ...func(*endpoint.Fleet)) func(*endpoint.Endpoint) {
+	return func(e *endpoint.Endpoint) {
+		e.Fleet.GPUs = 1
+		for _, f := range change {
+			f(&e.Fleet)
+		}
+	}
+}
+
+// holders are the pods that hold GPUs, as "GPU-m-0:a-0-1", sorted.
+func (s *env) holders() string {
+	s.t.Helper()
+	claims, err := s.registry.GPUs.Claims(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var all []string
+	for uuid, c := range claims {
+		for _, h := range c.Holders {
+			all = append(all, uuid+":"+h.Pod)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// held waits until these pods hold GPUs.
+func (s *env) held(want string) {
+	s.t.Helper()
+	testenv.EventuallyNone(s.t, func() string {
+		if got := s.holders(); got != want {
+			return fmt.Sprintf("got holders %q, want %q", got, want)
+		}
+		return ""
+	})
+}
+
+// decidedWith waits for a decision with this reason and words in its text.
+func (s *env) decidedWith(id, reason string, words ...string) {
+	s.t.Helper()
+	testenv.EventuallyNone(s.t, func() string {
+		all, err := s.registry.Scaling.History(s.t.Context(), id, 20)
+		for _, d := range all {
+			if d.Reason == reason && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(d.Text, w) }) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("got %+v, %v, want %s with %q", all, err, reason, words)
+	})
+}
+
+func TestEachWorkerHasAGPUOfItsOwn(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("m")
+	s.endpoint("a", bounds(3, 3), needsGPU())
+	stop := s.gpuHost(cards("m", 2), e)
+	s.held("GPU-m-0:a-0-1 GPU-m-1:a-1-1")
+	s.decidedWith("a", registry.ScalingNoGPU, "a worker needs 1 GPU; there are 2: 2 would do", "GPU-m-0 is held by a-0-1 (of a")
+	e.mu.Lock()
+	for id, r := range e.running {
+		if len(r.start.GPUs) != 1 || r.start.Env["CUDA_VISIBLE_DEVICES"] != r.start.GPUs[0].UUID || r.start.Env["FLIGHTLINE_GPU_MEMORY_MB"] != "24576" {
+			t.Errorf("%s: got GPUs %v, environment %v", id, r.start.GPUs, r.start.Env)
+		}
+	}
+	e.mu.Unlock()
+	s.update("a", bounds(0, 0))
+	s.held("")
+	s.update("a", bounds(1, 1))
+	testenv.EventuallyNone(t, func() string {
+		if len(e.pods()) == 1 {
+			return ""
+		}
+		return "no worker"
+	})
+	stop() // its workers end with it
+	s.held("")
+	if machines, err := s.registry.GPUs.Machines(t.Context()); err != nil || len(machines) != 0 {
+		t.Errorf("got %v, %v, want that the machine has left", machines, err)
+	}
+}
+
+func TestNoGPUThatWouldDo(t *testing.T) {
+	s := newEnv(t)
+	s.endpoint("a", bounds(1, 1), needsGPU(func(f *endpoint.Fleet) { f.GPUTypes, f.MinVRAMGB = []string{"NVIDIA H100"}, 40 }))
+	s.gpuHost(cards("m", 1), s.engine("m"))
+	s.decidedWith("a", registry.ScalingNoGPU, "a worker needs 1 GPU, one of NVIDIA H100, with 40 GB; there is 1: 0 would do, 1 of another type")
+}
+
+func TestSharesOfAGPU(t *testing.T) {
+	s := newEnv(t)
+	half := needsGPU(func(f *endpoint.Fleet) { f.GPUShare = 0.5 })
+	s.endpoint("a", bounds(3, 3), half)
+	s.gpuHost(cards("m", 1), s.engine("m"))
+	s.held("GPU-m-0:a-0-1 GPU-m-0:a-1-1")
+	s.decidedWith("a", registry.ScalingNoGPU, "0.5 of a GPU")
+}
+
+// Two programs on one host report the same card.
+func TestOneCardOfTwoAutoscalersIsGivenOnce(t *testing.T) {
+	s := newEnv(t)
+	one, two := s.engine("one"), s.engine("two")
+	s.endpoint("a", bounds(2, 2), needsGPU())
+	s.gpuHost(cards("m", 1), one)
+	s.gpuHost(cards("m", 1), two)
+	s.decidedWith("a", registry.ScalingNoGPU)
+	for range 20 {
+		if n := len(one.pods()) + len(two.pods()); n > 1 {
+			t.Fatalf("got %d workers on one GPU", n)
+		}
+		testenv.EventuallyNone(t, func() string { // as time passes
+			if s.holders() == "" {
+				return "nobody holds the GPU"
+			}
+			return ""
+		})
+	}
+}
+
+func TestAnIdleWorkerYieldsToWhoWaits(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("m")
+	idle := func(e *endpoint.Endpoint) { e.Fleet.MinHold = time.Second }
+	a := s.endpoint("a", bounds(0, 1), needsGPU(), idle)
+	s.update("a", func(e *endpoint.Endpoint) { e.IdleTimeout = time.Hour })
+	b := s.endpoint("b", bounds(0, 1), needsGPU(), idle)
+	s.gpuHost(cards("m", 1), e)
+	s.submit(a, false)
+	s.held("GPU-m-0:a-0-1")
+	if _, err := s.queue.Purge(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	s.submit(b, false)
+	s.decidedWith("a", registry.ScalingYield, "its GPU goes to b")
+	s.held("GPU-m-0:b-0-1")
+}
+
+func TestClaimsOfAMachineThatIsGoneAreReleased(t *testing.T) {
+	s := newEnv(t)
+	if err := s.registry.GPUs.Claim(t.Context(), "GPU-m-0", registry.GPUHolder{Pod: "gone", Machine: "gone", Driver: pod.Process, Share: registry.WholeGPU}); err != nil {
+		t.Fatal(err)
+	}
+	// Containers of an engine whose autoscaler is away may go on.
+	if err := s.registry.GPUs.Claim(t.Context(), "GPU-m-1", registry.GPUHolder{Pod: "container", Machine: "engine", Driver: pod.Docker, Share: registry.WholeGPU}); err != nil {
+		t.Fatal(err)
+	}
+	s.endpoint("a", bounds(2, 2), needsGPU())
+	s.gpuHost(cards("m", 2), s.engine("m"))
+	s.held("GPU-m-0:a-0-1 GPU-m-1:container")
+}
+
+func TestAPodOfNoEndpointClaimsWhatIsFree(t *testing.T) {
+	s := newEnv(t)
+	s.gpuHost(cards("m", 1), s.engine("m"))
+	s.pod("one", func(p *pod.Pod) { p.Spec.GPUs = 1 })
+	s.held("GPU-m-0:one")
+	s.pod("two", func(p *pod.Pod) { p.Spec.GPUs = 1 })
+	if p := s.told("two", "it needs 1 GPU; on its machine there is 1: 1 would do"); p.Status != pod.Exited {
+		t.Errorf("got %s, want EXITED", p.Status)
+	}
+}

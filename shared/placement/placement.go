@@ -1,0 +1,184 @@
+// Package placement chooses the GPUs of a pod: which machine has what its endpoint asks
+// for, and is free. It decides on values only; who holds a GPU is in the registry.
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"flightline/shared/pod"
+)
+
+// Whole is the share, in hundredths, of a pod that shares its GPU with none.
+const Whole = 100
+
+// Request is what a pod asks for. The zero value asks for no GPU.
+type Request struct {
+	// Count is how many GPUs, all of one machine. Share is in hundredths of each, by
+	// memory, Whole unless a card is shared; then Count is 1.
+	Count, Share int
+	// Types are the names that will do, nil for any.
+	Types []string
+	// MinMemoryMB is what of its memory the pod needs of each, 0 for any.
+	MinMemoryMB int
+	// MinCUDA is the oldest CUDA that will do, as "12.4", "" for any.
+	MinCUDA string
+	// Driver is what runs the pod, "" for any.
+	Driver pod.Driver
+}
+
+// RequestOf is what a pod made from the spec asks for.
+func RequestOf(s pod.Spec) Request {
+	r := Request{Count: s.GPUs, Share: Whole, Types: s.GPUTypes, MinMemoryMB: int(math.Ceil(s.MinVRAMGB * 1024)), MinCUDA: s.MinCUDA}
+	if s.GPUShare > 0 {
+		r.Share = int(math.Round(s.GPUShare * Whole))
+	}
+	return r
+}
+
+// String is the request for people: "1 GPU, one of NVIDIA L4, with 20 GB".
+func (r Request) String() string {
+	text := fmt.Sprintf("%d GPUs", r.Count)
+	if r.Count == 1 {
+		text = "1 GPU"
+	}
+	if r.Share < Whole {
+		text = fmt.Sprintf("%v of a GPU", float64(r.Share)/Whole)
+	}
+	if len(r.Types) > 0 {
+		text += ", one of " + strings.Join(r.Types, ", ")
+	}
+	if r.MinMemoryMB > 0 {
+		text += fmt.Sprintf(", with %v GB", math.Round(float64(r.MinMemoryMB)/1024*100)/100)
+	}
+	if r.MinCUDA != "" {
+		text += ", with CUDA " + r.MinCUDA
+	}
+	return text
+}
+
+// Device is a GPU of a machine. Two machines may have the same one: programs on one host.
+type Device struct {
+	pod.GPU
+	Machine string
+	// Driver is what runs pods there.
+	Driver pod.Driver
+	// Used is in hundredths. Above Whole it counts as Whole.
+	Used int
+}
+
+// elsewhere is what a machine of another driver lacks.
+const elsewhere = "where its driver does not run"
+
+// lack says why the device is not for the request even when nobody holds it, "" if it is.
+func (r Request) lack(d Device) string {
+	switch {
+	case r.Driver != "" && d.Driver != "" && r.Driver != d.Driver:
+		return elsewhere
+	case d.Health != "":
+		return "unhealthy"
+	case len(r.Types) > 0 && !slices.ContainsFunc(r.Types, func(t string) bool { return strings.EqualFold(t, d.Name) }):
+		return "of another type"
+	case r.MinMemoryMB > d.MemoryMB*r.Share/Whole:
+		return "with less memory"
+	case r.MinCUDA != "" && !reaches(d.CUDA, r.MinCUDA):
+		return "with an older CUDA, or an unknown one"
+	}
+	return ""
+}
+
+// reaches reports whether a version, as "12.4", is at least the other.
+func reaches(have, want string) bool {
+	a, b := version(have), version(want)
+	return cmp.Or(a[0]-b[0], a[1]-b[1]) >= 0
+}
+
+func version(text string) [2]int {
+	major, minor, _ := strings.Cut(text, ".")
+	x, _ := strconv.Atoi(major) // 0 for what is unknown
+	y, _ := strconv.Atoi(minor)
+	return [2]int{x, y}
+}
+
+// Placement is where a pod goes.
+type Placement struct {
+	Machine string
+	// UUIDs are the GPUs that it gets, in order.
+	UUIDs []string
+}
+
+// Choose finds the GPUs for one pod. Of several that fit it takes the smallest, so that
+// the larger stay for those who need them; a share goes to the card that is fullest; of
+// machines that are alike, the one with less load, in pods. It reports false if none fits.
+func Choose(r Request, devices []Device, load map[string]int) (Placement, bool) {
+	byMachine := map[string][]Device{}
+	for _, d := range devices {
+		if r.lack(d) == "" && d.Used+r.Share <= Whole {
+			byMachine[d.Machine] = append(byMachine[d.Machine], d)
+		}
+	}
+	var best Placement
+	var bestCost [2]int
+	for machine, fit := range byMachine {
+		if len(fit) < r.Count || r.Count == 0 {
+			continue
+		}
+		slices.SortFunc(fit, func(a, b Device) int {
+			return cmp.Or(a.MemoryMB-b.MemoryMB, b.Used-a.Used, strings.Compare(a.UUID, b.UUID))
+		})
+		p, cost := Placement{Machine: machine}, [2]int{0, load[machine]}
+		for _, d := range fit[:r.Count] {
+			p.UUIDs = append(p.UUIDs, d.UUID)
+			cost[0] += d.MemoryMB - d.MemoryMB*d.Used/Whole
+		}
+		if best.Machine == "" || cmp.Or(cost[0]-bestCost[0], cost[1]-bestCost[1], strings.Compare(machine, best.Machine)) < 0 {
+			best, bestCost = p, cost
+		}
+	}
+	return best, best.Machine != ""
+}
+
+// Refusal says what there is, for a request that Choose finds nothing for: how many GPUs
+// are unsuitable, by why, and how many would do and are held. possible is false if no
+// waiting helps.
+func Refusal(r Request, devices []Device) (text string, possible bool) {
+	seen, lacks := map[string]bool{}, map[string]int{}
+	fit, most := 0, map[string]int{}
+	for _, d := range devices {
+		lack := r.lack(d)
+		if lack == "" {
+			most[d.Machine]++
+			possible = possible || most[d.Machine] >= r.Count
+		}
+		if seen[d.UUID] {
+			continue
+		}
+		seen[d.UUID] = true
+		if lack == "" {
+			fit++
+		} else {
+			lacks[lack]++
+		}
+	}
+	if len(seen) == 0 {
+		return "no machine has a GPU", false
+	}
+	parts := []string{fmt.Sprintf("%d would do", fit)}
+	for _, lack := range []string{"of another type", "with less memory", "with an older CUDA, or an unknown one", "unhealthy", elsewhere} {
+		if n := lacks[lack]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, lack))
+		}
+	}
+	text = fmt.Sprintf("there are %d: %s", len(seen), strings.Join(parts, ", "))
+	if len(seen) == 1 {
+		text = "there is 1: " + strings.Join(parts, ", ")
+	}
+	if fit > 0 && !possible {
+		text += fmt.Sprintf("; no machine has %d that would do", r.Count)
+	}
+	return text, possible
+}

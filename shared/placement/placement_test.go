@@ -1,0 +1,85 @@
+package placement_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"flightline/shared/placement"
+	"flightline/shared/pod"
+)
+
+// device reads "m1/GPU-1 NVIDIA-L4 24576 50".
+func device(t *testing.T, text string) placement.Device {
+	t.Helper()
+	d := placement.Device{GPU: pod.GPU{CUDA: "12.4"}}
+	var at, name string
+	if _, err := fmt.Sscan(text, &at, &name, &d.MemoryMB, &d.Used); err != nil {
+		t.Fatal(text, err)
+	}
+	d.Machine, d.UUID, _ = strings.Cut(at, "/")
+	d.Name = strings.ReplaceAll(name, "-", " ")
+	return d
+}
+
+func TestChoose(t *testing.T) {
+	l4 := func(used int) string { return fmt.Sprintf("m1/g1 NVIDIA-L4 24576 %d", used) }
+	for name, tt := range map[string]struct {
+		devices []string
+		spec    pod.Spec
+		want    string
+	}{
+		"the free one":               {[]string{l4(100), "m1/g2 NVIDIA-L4 24576 0"}, pod.Spec{GPUs: 1}, "m1 g2"},
+		"none is free":               {[]string{l4(100), "m1/g2 NVIDIA-L4 24576 1"}, pod.Spec{GPUs: 1}, ""},
+		"the smallest that fits":     {[]string{"m1/g1 H100 81920 0", "m2/g2 L4 24576 0", "m2/g3 T4 16384 0"}, pod.Spec{GPUs: 1, MinVRAMGB: 20}, "m2 g2"},
+		"a type, in any case":        {[]string{l4(0), "m1/g2 NVIDIA-H100 81920 0"}, pod.Spec{GPUs: 1, GPUTypes: []string{"nvidia h100"}}, "m1 g2"},
+		"no such type":               {[]string{l4(0)}, pod.Spec{GPUs: 1, GPUTypes: []string{"NVIDIA H100"}}, ""},
+		"CUDA new enough":            {[]string{l4(0)}, pod.Spec{GPUs: 1, MinCUDA: "12.4"}, "m1 g1"},
+		"CUDA too old":               {[]string{l4(0)}, pod.Spec{GPUs: 1, MinCUDA: "12.10"}, ""},
+		"two of one machine":         {[]string{l4(0), "m2/g2 L4 24576 0", "m2/g3 L4 24576 0"}, pod.Spec{GPUs: 2}, "m2 g2 g3"},
+		"two of two machines":        {[]string{l4(0), "m2/g2 L4 24576 0"}, pod.Spec{GPUs: 2}, ""},
+		"a share of the fullest":     {[]string{l4(0), "m1/g2 NVIDIA-L4 24576 50"}, pod.Spec{GPUs: 1, GPUShare: 0.25}, "m1 g2"},
+		"a share that fits no more":  {[]string{l4(80)}, pod.Spec{GPUs: 1, GPUShare: 0.25}, ""},
+		"memory is that of a share":  {[]string{l4(0)}, pod.Spec{GPUs: 1, GPUShare: 0.5, MinVRAMGB: 13}, ""},
+		"memory of a share suffices": {[]string{l4(0)}, pod.Spec{GPUs: 1, GPUShare: 0.5, MinVRAMGB: 12}, "m1 g1"},
+		"less load of two alike":     {[]string{"a/g1 L4 24576 0", "b/g2 L4 24576 0"}, pod.Spec{GPUs: 1}, "b g2"},
+		"no devices":                 {nil, pod.Spec{GPUs: 1}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []placement.Device
+			for _, text := range tt.devices {
+				all = append(all, device(t, text))
+			}
+			p, ok := placement.Choose(placement.RequestOf(tt.spec), all, map[string]int{"a": 1})
+			if got := strings.TrimSpace(p.Machine + " " + strings.Join(p.UUIDs, " ")); got != tt.want || ok != (tt.want != "") {
+				t.Errorf("got %q, %v, want %q", got, ok, tt.want)
+			}
+		})
+	}
+}
+
+func TestRefusalsSayWhatThereIs(t *testing.T) {
+	sick := device(t, "m1/g9 NVIDIA-L4 24576 0")
+	sick.Health = "lost"
+	all := []placement.Device{device(t, "m1/g1 NVIDIA-L4 24576 100"), device(t, "m2/g1 NVIDIA-L4 24576 100"), device(t, "m1/g2 T4 16384 0"), sick}
+	for _, tt := range []struct {
+		spec     pod.Spec
+		devices  []placement.Device
+		want     string
+		possible bool
+	}{
+		{pod.Spec{GPUs: 1}, nil, "no machine has a GPU", false},
+		{pod.Spec{GPUs: 1, GPUTypes: []string{"NVIDIA L4"}}, all, "there are 3: 1 would do, 1 of another type, 1 unhealthy", true},
+		{pod.Spec{GPUs: 1, MinVRAMGB: 40}, all, "there are 3: 0 would do, 2 with less memory, 1 unhealthy", false},
+		{pod.Spec{GPUs: 3}, all, "there are 3: 2 would do, 1 unhealthy; no machine has 3 that would do", false},
+		{pod.Spec{GPUs: 1, MinCUDA: "13.0"}, all[:1], "there is 1: 0 would do, 1 with an older CUDA, or an unknown one", false},
+	} {
+		if got, possible := placement.Refusal(placement.RequestOf(tt.spec), tt.devices); got != tt.want || possible != tt.possible {
+			t.Errorf("%+v: got %q, %v, want %q, %v", tt.spec, got, possible, tt.want, tt.possible)
+		}
+	}
+	r := placement.RequestOf(pod.Spec{GPUs: 1, GPUShare: 0.5, GPUTypes: []string{"A", "B"}, MinVRAMGB: 20, MinCUDA: "12.4"})
+	if want := "0.5 of a GPU, one of A, B, with 20 GB, with CUDA 12.4"; r.String() != want {
+		t.Errorf("got %q, want %q", r, want)
+	}
+}
