@@ -112,9 +112,13 @@ func chart(p plot) template.HTML {
 	width, height := float64(plotWidth-plotLeft), float64(plotHeight-plotBottom)
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="%s" data-first="%d" data-step="%d" data-left="%d" data-width="%d">`,
 		plotWidth, plotHeight, template.HTMLEscapeString(p.Title), p.First.UnixMilli(), p.Step.Milliseconds(), plotLeft, plotWidth-plotLeft)
-	for i := range 3 {
-		y := height * float64(i) / 2
-		fmt.Fprintf(&b, `<path class="grid" d="M%d %sH%d"/><text class="tick y" x="%d" y="%s">%s</text>`, plotLeft, short1(y+.5), plotWidth, plotLeft-6, short1(max(9, y+3)), p.text(top-top*int64(i)/2))
+	lines := int64(2)
+	if top == 1 && p.Unit == "" {
+		lines = 1 // there is no half of a worker
+	}
+	for i := range lines + 1 {
+		y := height * float64(i) / float64(lines)
+		fmt.Fprintf(&b, `<path class="grid" d="M%d %sH%d"/><text class="tick y" x="%d" y="%s">%s</text>`, plotLeft, short1(y+.5), plotWidth, plotLeft-6, short1(max(9, y+3)), p.text(top-top*i/lines))
 	}
 	for i := range 5 {
 		at := p.First.Add(p.Step * time.Duration(p.length()-1) * time.Duration(i) / 4)

@@ -127,6 +127,14 @@ func (s *Service) openAgain(ctx context.Context, key string) (*session, error) {
 	return found, nil
 }
 
+// signedIn reports whether the key of the request's session is still known: then it is the
+// permission that was missing.
+func (s *Service) signedIn(c *fiber.Ctx) bool {
+	s.sessions.drop(c.Cookies(cookieSession))
+	_, err := s.session(c)
+	return err == nil
+}
+
 func isUnauthorized(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
 	return errors.Is(err, registry.ErrUnauthorized) || ok && refused.Status == http.StatusUnauthorized

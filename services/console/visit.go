@@ -111,7 +111,7 @@ func (s *Service) page(handle fiber.Handler) fiber.Handler {
 		if err == nil {
 			return nil
 		}
-		if isUnauthorized(err) {
+		if isUnauthorized(err) && !s.signedIn(c) {
 			return s.toSignIn(c)
 		}
 		status, text := problem(err)
@@ -142,6 +142,9 @@ func (s *Service) toSignIn(c *fiber.Ctx) error {
 func problem(err error) (status int, text string) {
 	if own, ok := errors.AsType[*pageError](err); ok {
 		return own.status, own.text
+	}
+	if isUnauthorized(err) {
+		return http.StatusForbidden, "The API key of this session may not see or do this."
 	}
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		return refused.Status, cmp.Or(refused.Message, http.StatusText(refused.Status))
