@@ -26,11 +26,12 @@ function follow(shown) {
   const source = new EventSource(url);
   /** @type {number[]} */
   let times = [];
-  let chunks = 0;
+  let chunks = 0, opened = performance.now();
+  source.addEventListener("open", () => { opened = performance.now(); });
   source.addEventListener("message", (e) => {
     chunks++;
     const now = performance.now();
-    times.push(now);
+    if (now - opened > 700) times.push(now); // what was there before comes at once
     times = times.filter((t) => now - t < 3000);
     const atEnd = shown.scrollTop + shown.clientHeight >= shown.scrollHeight - 8;
     shown.append(textOf(JSON.parse(e.data)));
