@@ -36,6 +36,7 @@ type WorkConfig struct {
 	NATS
 	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
 	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+	kept      bool   // a driver keeps what it prints
 }
 
 // WorkerCommand is `flightline worker`.
@@ -62,8 +63,9 @@ func WorkerCommand(environment map[string]string, version string) *cobra.Command
 		if dash := cmd.ArgsLenAtDash(); len(args) > 1 && dash != 1 {
 			return &cli.UsageError{Err: errors.New("the command goes after --, as in: flightline worker ENDPOINT -- COMMAND")}
 		}
-		if cfg.ID == "" && len(args) > 0 && environment["RUNPOD_ENDPOINT_ID"] == args[0] {
-			cfg.ID = environment["RUNPOD_POD_ID"] // a driver started it
+		if len(args) > 0 && environment["RUNPOD_ENDPOINT_ID"] == args[0] { // a driver started it
+			cfg.ID = cmp.Or(cfg.ID, environment["RUNPOD_POD_ID"])
+			cfg.kept = cfg.ID != "" && cfg.ID == environment["RUNPOD_POD_ID"]
 		}
 		log, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel, cfg.LogFormat)
 		if err != nil {
@@ -87,7 +89,7 @@ func work(ctx context.Context, cfg WorkConfig, id string, command, env []string,
 	}
 	s, err := worker.New(worker.Config{
 		Worker: sdk.Config{
-			Endpoint: id, ID: cfg.ID, Concurrency: cfg.Concurrency, Grace: grace(cfg.Grace), Version: version, Tracer: tracer,
+			Endpoint: id, ID: cfg.ID, Concurrency: cfg.Concurrency, Grace: grace(cfg.Grace), Version: version, Tracer: tracer, LogsKept: cfg.kept,
 			NATSURL: bus.NATSURL, CredsFile: bus.NATSCreds, User: bus.NATSUser, Password: bus.NATSPassword,
 			InboxPrefix: bus.NATSInbox, TLS: bus.tls(),
 			OnReady: func() { _, _ = fmt.Fprintf(out, "flightline worker ready: %s\n", id) },

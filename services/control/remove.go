@@ -9,6 +9,7 @@ import (
 
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
+	"flightline/shared/logs"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/retry"
@@ -98,6 +99,9 @@ func (s *Service) dropCounts(ctx context.Context, e endpoint.Endpoint) error {
 	err := s.events.DropCounts(ctx, e.ID, s.queue.Now())
 	if err == nil {
 		err = s.events.DropStats(ctx, e.ID)
+	}
+	if err == nil {
+		err = logs.Drop(ctx, s.queue.Bus(), e)
 	}
 	if err != nil {
 		return fmt.Errorf("delete endpoint %s: %w: %w", e.ID, bus.ErrUnavailable, err)

@@ -48,11 +48,17 @@ func (c *command) run(ctx context.Context, j *sdk.Job) (any, error) {
 	log := c.log.With("job", j.ID, "run", j.Run)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	stderr := &tail{most: stderrTail, line: func(line []byte) { log.InfoContext(ctx, "command says", "stderr", string(line)) }}
+	stderr := &tail{most: stderrTail, line: func(line []byte) {
+		log.InfoContext(ctx, "command says", "stderr", string(line))
+		j.Printed("stderr", line)
+	}}
 	cmd := c.prepare(ctx, append(input, '\n'), stderr)
 	out := &results{
-		emit:  func(chunk json.RawMessage) error { return j.Emit(ctx, chunk) },
-		other: func(line []byte) { log.InfoContext(ctx, "command says", "stdout", string(line)) },
+		emit: func(chunk json.RawMessage) error { return j.Emit(ctx, chunk) },
+		other: func(line []byte) {
+			log.InfoContext(ctx, "command says", "stdout", string(line))
+			j.Printed("stdout", line)
+		},
 	}
 	err = execute(ctx, stop, cmd, out)
 	switch cause := context.Cause(ctx); {

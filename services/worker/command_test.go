@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/logs"
 	"flightline/shared/testenv"
 	sdk "flightline/shared/worker"
 )
@@ -247,4 +248,37 @@ func gone(pid int) bool {
 	}
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+// What a command prints besides its results is kept with the job, without its secrets.
+func TestWhatACommandPrintsIsKept(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	s.run(t, Config{
+		Command: []string{"sh", "-c", `echo "loading $API_TOKEN" >&2; echo text; echo '{"ok":true}'`}, Dir: t.TempDir(),
+		Env: []string{"API_TOKEN=secret-of-the-test"},
+	})
+	id := s.submit(t)
+	if j := s.ended(t, id); j.Status != job.Completed {
+		t.Fatalf("got %+v", j)
+	}
+	var got []string
+	v, err := logs.NewWatch(t.Context(), s.q.Bus(), logs.Watching{Endpoint: s.e, Job: id, Resume: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	for len(got) < 2 {
+		some, err := v.Next(t.Context())
+		if err != nil || len(some) == 0 {
+			t.Fatalf("after %q: %v", got, err)
+		}
+		for _, l := range some {
+			got = append(got, l.Stream+" "+l.Text)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"stderr loading ***", "stdout text"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

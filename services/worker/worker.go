@@ -32,6 +32,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os/exec"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -82,6 +83,9 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 	cfg.Worker.Log, cfg.Worker.ID = log, cmp.Or(cfg.Worker.ID, uuid.NewString())
 	log = log.With("endpoint", cfg.Worker.Endpoint, "worker", cfg.Worker.ID)
 	s := &Service{cfg: cfg.Worker, close: func() {}}
+	if s.cfg.Environment == nil {
+		s.cfg.Environment = byName(cfg.Env)
+	}
 	if s.cfg.Command == nil {
 		s.cfg.Command = cfg.Command
 	}
@@ -89,6 +93,16 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// byName are the variables of an environment.
+func byName(env []string) map[string]string {
+	all := make(map[string]string, len(env))
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		all[name] = value
+	}
+	return all
 }
 
 // build makes the handler, and what it needs.

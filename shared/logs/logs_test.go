@@ -321,3 +321,15 @@ func TestAnEarlierEndpointsLinesAreLeftOut(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestTheLinesOfADeletedEndpointGo(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	s.print(t, "w", nil, "old\n")
+	if err := logs.Drop(t.Context(), s.bus, s.e); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Messages(t, streams.Logs(0)); got != 0 {
+		t.Errorf("got %d messages left", got)
+	}
+}

@@ -313,3 +313,12 @@ func LastTime(ctx context.Context, b *bus.Client, s Source) (time.Time, error) {
 	}
 	return lines[len(lines)-1].Time, nil
 }
+
+// Drop removes the lines of an endpoint that is being deleted. It returns
+// bus.ErrUnavailable.
+func Drop(ctx context.Context, b *bus.Client, e endpoint.Endpoint) error {
+	if err := b.Purge(ctx, streams.Logs(e.Partition), streams.AnyLog(e.Partition, e.ID)); err != nil {
+		return fmt.Errorf("drop the logs of %s: %w", e.ID, err)
+	}
+	return nil
+}

@@ -67,6 +67,12 @@ type Config struct {
 	// Log gets what goes wrong, and each job at level debug. Inputs,
 	// outputs and s3Config are never in it. nil means silence.
 	Log *slog.Logger
+	// LogsKept says that what this process prints is kept already, as by the driver that
+	// started it: then Job.Logger and Job.Printed keep nothing themselves.
+	LogsKept bool
+	// Environment is that of the program, by name. Its secrets are hidden in lines that
+	// are kept. It may be nil.
+	Environment map[string]string
 	// Tracer makes a span of each run, in which the handler is called. nil means
 	// none.
 	Tracer *telemetry.Tracer

@@ -13,6 +13,7 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/chunks"
 	"flightline/shared/job"
+	"flightline/shared/logs"
 	"flightline/shared/queue"
 )
 
@@ -46,6 +47,8 @@ type Job struct {
 	s3Net []netip.Prefix          // Config.S3AllowNetworks
 	lease *queue.Lease            // nil for a job made by hand
 	end   context.CancelCauseFunc // ends the run's context
+	lines *logs.Recorder          // nil for a job made by hand, and if lines are kept already
+	log   *slog.Logger            // nil for a job made by hand
 }
 
 func (w *worker) newJob(l *queue.Lease, end context.CancelCauseFunc) *Job {
@@ -54,7 +57,7 @@ func (w *worker) newJob(l *queue.Lease, end context.CancelCauseFunc) *Job {
 		ID: string(j.ID), Input: l.Input, Webhook: j.Webhook, Attempt: j.Attempt, Run: j.Run,
 		Deadline:         time.Now().Add(w.q.Until(earlier(l.Deadline(), l.Expires()))),
 		ExecutionTimeout: j.ExecutionTimeout, TTL: j.Expires.Sub(j.Submitted), LowPriority: j.Class == job.LowPriority,
-		s3: l.S3Config, s3Net: w.cfg.S3AllowNetworks, lease: l, end: end,
+		s3: l.S3Config, s3Net: w.cfg.S3AllowNetworks, lease: l, end: end, lines: w.lines, log: w.log,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/logs"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/streams"
@@ -37,6 +38,7 @@ type worker struct {
 	endpoint endpoint.Endpoint
 	q        *queue.Queue
 	presence *presence
+	lines    *logs.Recorder // nil if they are kept already
 	log      *slog.Logger
 }
 
@@ -113,10 +115,14 @@ func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, e
 		return nil, err
 	}
 	own := podOf(ctx, cfg, e.ID, e.Version, q.Now())
-	return &worker{
+	w := &worker{
 		cfg: cfg, handler: h, endpoint: e, q: q, log: cfg.Log,
 		presence: newPresence(reg, e, own, cfg.Concurrency, q.Now, cfg.Log),
-	}, nil
+	}
+	if !cfg.LogsKept {
+		w.lines = logs.NewRecorder(q.Bus(), logs.Source{Endpoint: e.ID, Partition: e.Partition, Worker: cfg.ID, Env: cfg.Environment}, cfg.Log)
+	}
+	return w, nil
 }
 
 // run keeps the bus and the registration alive until work is done: jobs are
@@ -128,7 +134,11 @@ func (w *worker) run(ctx context.Context) error {
 	defer stop()
 
 	var g errgroup.Group
-	for _, part := range []func(context.Context) error{w.q.Run, w.presence.run} {
+	parts := []func(context.Context) error{w.q.Run, w.presence.run}
+	if w.lines != nil {
+		parts = append(parts, w.lines.Run)
+	}
+	for _, part := range parts {
 		g.Go(func() error {
 			if err := part(alive); alive.Err() == nil {
 				stopTaking(err)

@@ -1,0 +1,87 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"flightline/shared/job"
+	"flightline/shared/logs"
+	"flightline/shared/worker"
+)
+
+// kept are the lines that are kept of a job.
+func (s *env) kept(t *testing.T, id job.ID) (all []logs.Entry) {
+	t.Helper()
+	v, err := logs.NewWatch(t.Context(), s.q.Bus(), logs.Watching{Endpoint: s.e, Job: id, Resume: true, Once: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	for {
+		some, err := v.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, some...)
+	}
+}
+
+// What a handler logs is kept with its job, and goes to the worker's log; a driver's
+// worker leaves the keeping to the driver.
+func TestALoggersRecordsAreKeptWithTheJob(t *testing.T) {
+	t.Parallel()
+	for name, driven := range map[string]bool{"by hand": false, "by a driver": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			var own bytes.Buffer
+			cfg := worker.Config{
+				ID: "w1", LogsKept: driven, Environment: map[string]string{"API_TOKEN": "secret-of-the-test"},
+				Log: slog.New(slog.NewTextHandler(&own, nil)),
+			}
+			r := s.run(t, cfg, func(ctx context.Context, j *worker.Job) (any, error) {
+				log := j.Logger()
+				log.InfoContext(ctx, "loading", "model", "tiny", "key", "secret-of-the-test")
+				log.WithGroup("gpu").With("n", 1).WarnContext(ctx, "hot", "celsius", 90)
+				j.Printed("stderr", []byte("raw \xff"))
+				return "ok", nil
+			})
+			id := s.submit(t)
+			s.wantEnd(t, id, job.Completed, `"ok"`, "")
+			r.stop()
+			if err := r.wait(); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, l := range s.kept(t, id) {
+				got = append(got, l.Worker+" "+l.Stream+" "+l.Level+" "+l.Text)
+			}
+			want := "w1 log info loading model=tiny key=***|w1 log warn hot gpu.n=1 gpu.celsius=90|w1 stderr  raw \uFFFD"
+			if driven {
+				want = ""
+			}
+			if strings.Join(got, "|") != want {
+				t.Errorf("got %q, want %q", strings.Join(got, "|"), want)
+			}
+			if !strings.Contains(own.String(), "job="+string(id)) || !strings.Contains(own.String(), "gpu.celsius=90") {
+				t.Errorf("got %s in the worker's log", own.String())
+			}
+		})
+	}
+}
+
+func TestAJobMadeByHandLogsNowhere(t *testing.T) {
+	t.Parallel()
+	j := &worker.Job{ID: "1", Input: json.RawMessage(`{}`)}
+	j.Logger().ErrorContext(t.Context(), "nowhere")
+	j.Printed("stdout", []byte("nowhere"))
+}
