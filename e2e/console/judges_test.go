@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -71,4 +72,22 @@ func (p *page) violations() []violation {
 		p.t.Fatal(err)
 	}
 	return slices.DeleteFunc(found, func(v violation) bool { return v.Impact != "serious" && v.Impact != "critical" })
+}
+
+// modules is where the console's modules are.
+const modules = "../../services/console/static"
+
+func TestTheModulesHaveTheTypesTheyClaim(t *testing.T) {
+	compiler := filepath.Join(judgesAt(t), ".bin", "tsc")
+	files, err := filepath.Glob(modules + "/*.js")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: got %d modules, %v, want some", modules, len(files), err)
+	}
+	args := append([]string{
+		"--allowJs", "--checkJs", "--noEmit", "--strict", "--target", "es2022", "--module", "es2022",
+		"--moduleResolution", "bundler", "--lib", "es2023,dom,dom.iterable", "--types", "",
+	}, files...)
+	if out, err := exec.CommandContext(t.Context(), compiler, args...).CombinedOutput(); err != nil {
+		t.Errorf("tsc: %v\n%s", err, out)
+	}
 }

@@ -245,6 +245,23 @@ func (p *page) click(selector string) {
 	p.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
 }
 
+// click clicks the first element that matches.
+func click(selector string) chromedp.Action[chromedp.Void] {
+	return chromedp.Click(chromedp.CSS(selector))
+}
+
+// focusOn presses the tabulator until the element has the focus.
+func (p *page) focusOn(selector string) {
+	p.t.Helper()
+	p.holds("the focus is on "+selector, func() bool {
+		at, err := eval[bool](p, `document.activeElement?.matches(`+quoted(selector)+`) ?? false`)
+		if err == nil && !at {
+			p.press("\t")
+		}
+		return at
+	})
+}
+
 // clickText clicks the link or button with this text, and fails unless there is
 // exactly one.
 func (p *page) clickText(within, text string) {
@@ -263,7 +280,10 @@ func (p *page) clickText(within, text string) {
 // fill writes into a field.
 func (p *page) fill(selector, text string) {
 	p.t.Helper()
-	p.do("fill "+selector, chromedp.SetValue(chromedp.CSS(selector), ""), chromedp.SendKeys(chromedp.CSS(selector), text))
+	if _, err := eval[chromedp.Void](p, `document.querySelector(`+quoted(selector)+`).value = ""`); err != nil {
+		p.t.Fatalf("empty %s: %v", selector, err)
+	}
+	p.do("fill "+selector, chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
 // press presses keys as on a keyboard, wherever the focus is.

@@ -47,7 +47,7 @@ func newSite(t *testing.T) *site {
 }
 
 // soon bounds every wait for a fact that should hold within moments.
-const soon = time.Minute
+const soon = 20 * time.Second
 
 // endpoint makes an endpoint that nothing scales.
 func (s *site) endpoint(t *testing.T, spec client.EndpointSpec) {
@@ -69,12 +69,20 @@ type order struct {
 // work runs jobs of an endpoint by their orders until the test is over.
 func (s *site) work(t *testing.T, endpoint, id string, concurrency int) {
 	t.Helper()
+	s.workWith(t, endpoint, id, concurrency, func(o order) string { return o.Fail })
+}
+
+// workWith is work in which fails decides with which error a job fails, "" for none.
+func (s *site) workWith(t *testing.T, endpoint, id string, concurrency int, fails func(order) string) {
+	t.Helper()
 	cfg := s.bus
 	cfg.Endpoint, cfg.ID, cfg.Concurrency, cfg.Version = endpoint, id, concurrency, "1.2.3"
 	cfg.Grace = -1
 	ready := make(chan struct{})
 	cfg.OnReady = func() { close(ready) }
-	testenv.Background(t, func(ctx context.Context) error { return worker.Run(ctx, cfg, obey) })
+	testenv.Background(t, func(ctx context.Context) error {
+		return worker.Run(ctx, cfg, func(ctx context.Context, j *worker.Job) (any, error) { return obey(ctx, j, fails) })
+	})
 	select {
 	case <-ready:
 	case <-time.After(soon):
@@ -82,7 +90,7 @@ func (s *site) work(t *testing.T, endpoint, id string, concurrency int) {
 	}
 }
 
-func obey(ctx context.Context, j *worker.Job) (any, error) {
+func obey(ctx context.Context, j *worker.Job, fails func(order) string) (any, error) {
 	var o order
 	if err := json.Unmarshal(j.Input, &o); err != nil {
 		return nil, err
@@ -96,8 +104,8 @@ func obey(ctx context.Context, j *worker.Job) (any, error) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	if o.Fail != "" {
-		return nil, errors.New(o.Fail)
+	if text := fails(o); text != "" {
+		return nil, errors.New(text)
 	}
 	return o, nil
 }
@@ -105,11 +113,7 @@ func obey(ctx context.Context, j *worker.Job) (any, error) {
 // run submits a job.
 func (s *site) run(t *testing.T, endpoint string, o order, webhook string) job.ID {
 	t.Helper()
-	input, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, err := s.client.Run(t.Context(), endpoint, client.Request{Input: input, Webhook: webhook})
+	j, err := s.client.Run(t.Context(), endpoint, client.Request{Input: o, Webhook: webhook})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,7 @@ type Service struct {
 	sessions *sessionCache
 	hub      *hub
 	batches  *batches
+	tails    *tails
 	starts   chan func(context.Context)
 
 	mu   sync.Mutex
@@ -82,7 +83,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s := &Service{
 		cfg: cfg, deps: deps, log: cfg.Log, screens: screens(), actions: actions(), sessions: newSessionCache(),
-		batches: newBatches(), starts: make(chan func(context.Context)), once: map[string]string{},
+		batches: newBatches(), tails: newTails(), starts: make(chan func(context.Context)), once: map[string]string{},
 	}
 	s.hub = newHub(s)
 	var err error

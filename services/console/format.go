@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"flightline/shared/client"
 	"flightline/shared/job"
 )
 
@@ -21,9 +22,12 @@ func functions() template.FuncMap {
 			return template.HTML(`<input type="hidden" name="csrf" value="` + csrfOf(v.apiKey) + `">`) //nolint:gosec // of base64
 		},
 		"when": when, "ms": millis, "num": number, "size": size, "status": statusMark, "spark": spark, "chart": chart, "bars": bars,
-		"short": short, "cut": cut, "path": url.PathEscape, "query": url.QueryEscape, "plural": plural, "sum": sum, "last": lastOf,
+		"short": short, "cut": cut, "path": func(of any) string { return url.PathEscape(fmt.Sprint(of)) }, "query": func(of any) string { return url.QueryEscape(fmt.Sprint(of)) }, "plural": plural, "sum": sum, "last": lastOf,
 		"lower": strings.ToLower, "add": func(a, b int) int { return a + b }, "list": func(all ...any) []any { return all },
-		"navigation": navigation, "tabs": tabs,
+		"navigation": navigation, "tabs": tabs, "mark": mark, "gpus": gpuNames, "free": freeOf,
+		"share": func(share float64) string { return strconv.Itoa(int(share*100+0.5)) + " %" },
+		"used":  func(g client.MachineGPU) int64 { return 100 - freeOf(g) },
+		"kind":  func(of string) string { return strings.TrimPrefix(of, "job.") },
 		"count": func(n any) string { return number(toInt(n)) },
 	}
 }
@@ -131,6 +135,13 @@ func statusMark(status any) template.HTML {
 	if !known {
 		word = strings.ToLower(string(text))
 	}
+	return template.HTML(`<span class="status s-` + template.HTMLEscapeString(strings.ReplaceAll(word, " ", "-")) + `">` + template.HTMLEscapeString(word) + `</span>`) //nolint:gosec // escaped
+}
+
+// mark is a state in a word, with the colour of its class.
+func mark(state any) template.HTML {
+	text := fmt.Sprint(state)
+	word := strings.NewReplacer("_", " ").Replace(text)
 	return template.HTML(`<span class="status s-` + template.HTMLEscapeString(strings.ReplaceAll(word, " ", "-")) + `">` + template.HTMLEscapeString(word) + `</span>`) //nolint:gosec // escaped
 }
 

@@ -32,7 +32,7 @@ type action struct {
 
 // screens is the table of all pages. The first one whose path matches is taken.
 func screens() []screen {
-	return []screen{
+	return append(operations(), []screen{
 		{path: "/", title: "Overview", nav: "overview", template: "overview", fragments: []string{"overview-totals", "overview-attention", "overview-endpoints"}, load: loadOverview},
 		{path: "/e/:endpoint", title: "Endpoint", tab: "endpoint", template: "endpoint", fragments: []string{"endpoint-now", "endpoint-charts", "endpoint-settings"}, load: loadEndpoint},
 		{path: "/e/:endpoint/settings", title: "Settings", tab: "endpoint", template: "settings", load: loadSettings},
@@ -47,12 +47,12 @@ func screens() []screen {
 		{path: "/e/:endpoint/many", title: "Many jobs", tab: "jobs", template: "many", load: loadMany},
 		{path: "/e/:endpoint/batches/:id", title: "Progress", tab: "jobs", template: "batch", fragments: []string{"batch-progress"}, load: loadBatch},
 		{path: "/j/:id", title: "Job", template: "jobs", load: findJob},
-	}
+	}...)
 }
 
 // actions is the table of what forms do.
 func actions() []action {
-	return []action{
+	return append(operationActions(), []action{
 		{"/e/:endpoint/pause", pauseEndpoint},
 		{"/e/:endpoint/resume", resumeEndpoint},
 		{"/e/:endpoint/purge", purgeEndpoint},
@@ -61,7 +61,7 @@ func actions() []action {
 		{"/e/:endpoint/try", tryJob},
 		{"/e/:endpoint/jobs/:id/cancel", doJob("cancel")},
 		{"/e/:endpoint/jobs/:id/retry", doJob("retry")},
-	}
+	}...)
 }
 
 // match compares a path with a pattern and returns the parameters.
@@ -110,9 +110,14 @@ type entry struct{ Nav, Title, Path string }
 
 // navigation are the pages beside the overview, tabs those of an endpoint.
 func navigation() []entry {
-	return []entry{}
+	return []entry{
+		{"failures", "Failures", "/failures"}, {"workers", "Workers", "/workers"}, {"machines", "Machines", "/machines"},
+		{"events", "Events", "/events"}, {"system", "System", "/system"},
+	}
 }
 
 func tabs() []entry {
-	return []entry{{"endpoint", "Overview", ""}, {"jobs", "Jobs", "/jobs"}, {"try", "Try it", "/try"}}
+	return []entry{
+		{"endpoint", "Overview", ""}, {"jobs", "Jobs", "/jobs"}, {"try", "Try it", "/try"}, {"scaling", "Scaling", "/scaling"}, {"webhooks", "Webhooks", "/webhooks"},
+	}
 }

@@ -37,7 +37,18 @@ type visit struct {
 	// every is how soon the screen is loaded again without an event, 0 for the screen's own.
 	every   time.Duration
 	noticed string
+	shown   *answered
 }
+
+// answered is a page that an action answers with, instead of one that comes next: what it
+// has is shown once.
+type answered struct {
+	at   screen
+	data any
+}
+
+// shows has an action answer with a page.
+func (v *visit) shows(at screen, data any) { v.shown = &answered{at, data} }
 
 func (s *Service) newVisit(ctx context.Context, found *session, path string, params map[string]string, query url.Values) *visit {
 	v := &visit{ctx: ctx, s: s, api: found.api.Queue, control: found.api.Control, apiKey: found.apiKey, self: found.self, path: path, params: params, query: query}
@@ -182,12 +193,17 @@ func (s *Service) show(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	return s.present(c, v, at, data)
+}
+
+// present answers with a page.
+func (s *Service) present(c *fiber.Ctx, v *visit, at *screen, data any) error {
 	w := &view{V: v, D: data, Title: at.title, Nav: at.nav, Tab: at.tab}
 	var content bytes.Buffer
 	if err := s.pages.ExecuteTemplate(&content, at.template, w); err != nil {
 		return err
 	}
-	layout := layoutView{view: w, Content: template.HTML(content.String()), Notice: s.takeNotice(c), Version: s.cfg.Version, Key: found.self, Screen: at.template} //nolint:gosec // made by a template, which escapes
+	layout := layoutView{view: w, Content: template.HTML(content.String()), Notice: s.takeNotice(c), Version: s.cfg.Version, Key: v.self, Screen: at.template} //nolint:gosec // made by a template, which escapes
 	if len(at.fragments) > 0 {
 		layout.Live = strings.Clone(string(c.Request().URI().RequestURI()))
 	}
@@ -224,6 +240,9 @@ func (s *Service) act(c *fiber.Ctx) error {
 	next, err := at.do(v)
 	if err != nil {
 		return err
+	}
+	if v.shown != nil {
+		return s.present(c, v, &v.shown.at, v.shown.data)
 	}
 	if v.noticed != "" {
 		s.leaveNotice(c, v.noticed)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -26,7 +27,7 @@ func Main(m *testing.M) {
 	}
 }
 
-// Build builds the main package of this module that has the import path, as
+// Build builds the main package that has the import path, as
 // a static file, and returns where it is.
 func Build(t *testing.T, importPath string) string {
 	t.Helper()
@@ -51,7 +52,13 @@ func build(importPath string) (string, error) {
 		programs.dir, programs.built = dir, map[string]string{}
 	}
 	file := filepath.Join(programs.dir, path.Base(importPath))
+	// Where the module of the program is, which need not be that of the test.
+	dir, err := exec.Command("go", "list", "-e", "-f", "{{.Module.Dir}}", importPath).Output()
+	if err != nil {
+		return "", err
+	}
 	cmd := exec.Command("go", "build", "-o", file, importPath)
+	cmd.Dir = strings.TrimSpace(string(dir))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)

@@ -1,0 +1,160 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/client"
+	"flightline/shared/job"
+)
+
+const (
+	// maxRedrive bounds the jobs of one redrive; another one takes the rest.
+	maxRedrive = 1000
+	// redrivePage is how many jobs are listed at a time, redriveAtOnce how many are queued
+	// again side by side.
+	redrivePage, redriveAtOnce = 100, 16
+)
+
+// failureSpans are the times that the filter offers, the first one unless the URL has another.
+var failureSpans = []struct {
+	choice
+	length time.Duration
+}{
+	{choice{"24h", "last 24 hours"}, 24 * time.Hour},
+	{choice{"1h", "last hour"}, time.Hour},
+	{choice{"7d", "last 7 days"}, 7 * 24 * time.Hour},
+}
+
+type failuresData struct {
+	Endpoint, Text, Span string
+	Spans                []choice
+	Groups               []client.FailureGroup
+	Total                int64
+	Filtered             bool
+}
+
+func loadFailures(v *visit) (any, error) {
+	d := &failuresData{Endpoint: v.query.Get("endpoint"), Text: v.query.Get("q"), Span: failureSpans[0].Value}
+	length := failureSpans[0].length
+	for _, s := range failureSpans {
+		d.Spans = append(d.Spans, s.choice)
+		if v.query.Get("span") == s.Value {
+			d.Span, length = s.Value, s.length
+		}
+	}
+	groups, err := v.api.Failures(v.ctx, d.Endpoint, time.Now().Add(-length), time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	if d.Endpoint != "" {
+		v.follow(d.Endpoint)
+	}
+	d.Filtered = d.Endpoint != "" || d.Text != ""
+	wanted := strings.ToLower(d.Text)
+	for _, g := range groups {
+		if strings.Contains(strings.ToLower(g.Error), wanted) {
+			d.Groups = append(d.Groups, g)
+			d.Total += g.Count
+		}
+	}
+	return d, nil
+}
+
+// redriveData is the question before a redrive.
+type redriveData struct {
+	Endpoint, Fingerprint, Error string
+	Jobs                         int
+	// More: there are at least that many.
+	More bool
+}
+
+func loadRedrive(v *visit) (any, error) {
+	d := &redriveData{Endpoint: v.query.Get("endpoint"), Fingerprint: v.query.Get("fingerprint")}
+	if !v.May("submit", d.Endpoint) || !v.May("read", d.Endpoint) {
+		return nil, &pageError{status: http.StatusForbidden, text: "This key may not queue jobs of the endpoint again; it needs the scopes submit and read."}
+	}
+	jobs, more, err := failedJobs(v.ctx, v.api, d.Endpoint, d.Fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	d.Jobs, d.More = len(jobs), more
+	if len(jobs) > 0 {
+		d.Error = jobs[0].Error
+	}
+	return d, nil
+}
+
+// failedJobs lists the jobs of an endpoint that failed of a cause and can still be queued
+// again, at most maxRedrive; more says that there are others.
+func failedJobs(ctx context.Context, api *client.Client, endpoint, fingerprint string) (jobs []client.ListedJob, more bool, err error) {
+	o := client.RequestsOptions{Statuses: []job.Status{job.Failed}, Fingerprint: fingerprint, Limit: redrivePage}
+	for {
+		page, err := api.Requests(ctx, endpoint, o)
+		if err != nil {
+			return nil, false, err
+		}
+		jobs = append(jobs, page.Requests...)
+		if len(jobs) > maxRedrive || len(jobs) == maxRedrive && page.Cursor != "" {
+			return jobs[:maxRedrive], true, nil
+		}
+		if page.Cursor == "" {
+			return jobs, false, nil
+		}
+		o.Cursor = page.Cursor
+	}
+}
+
+// redrive queues all jobs of a group again.
+func redrive(v *visit) (string, error) {
+	endpoint, fingerprint := v.form.Get("endpoint"), v.form.Get("fingerprint")
+	jobs, more, err := failedJobs(v.ctx, v.api, endpoint, fingerprint)
+	if err != nil {
+		return "", err
+	}
+	var queued atomic.Int64
+	var mu sync.Mutex
+	var refused []string
+	g, ctx := errgroup.WithContext(v.ctx)
+	g.SetLimit(redriveAtOnce)
+	for _, j := range jobs {
+		g.Go(func() error {
+			_, err := v.api.Retry(ctx, endpoint, j.ID)
+			if err == nil {
+				queued.Add(1)
+				return nil
+			}
+			no, answered := errors.AsType[*client.Error](err)
+			if !answered || no.Status == http.StatusUnauthorized {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			refused = append(refused, no.Message)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return "", err
+	}
+	text := plural(queued.Load(), "job") + " queued again"
+	if len(refused) > 0 {
+		slices.Sort(refused)
+		text += fmt.Sprintf("; %d could not be: %s", len(refused), refused[0])
+	}
+	if more {
+		text += "; there are more, redrive again"
+	}
+	v.notice("%s.", text)
+	return Root + "/e/" + url.PathEscape(endpoint) + "/jobs", nil
+}

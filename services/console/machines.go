@@ -1,0 +1,93 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"flightline/shared/client"
+)
+
+type machinesData struct {
+	Machines []machine
+	// Elsewhere are pods that no machine of an autoscaler runs.
+	Elsewhere []client.Pod
+	Waiting   []attention
+	Filter    string
+}
+
+// machine is a machine with its pods.
+type machine struct {
+	client.MachineInventory
+	Pods []client.Pod
+}
+
+// freeOf is the part of a GPU that no pod holds, in percent.
+func freeOf(g client.MachineGPU) int64 { return int64(g.FreeShare*100 + 0.5) }
+
+func loadMachines(v *visit) (any, error) {
+	if !v.May("pods", "") {
+		return nil, &pageError{status: http.StatusForbidden, text: "This key may not see machines; it needs the scope pods or control."}
+	}
+	d := &machinesData{Filter: v.query.Get("q")}
+	machines, err := v.control.Machines(v.ctx)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := v.control.Pods().List(v.ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	of := map[string][]client.Pod{}
+	for _, p := range pods {
+		if p.Status != "RUNNING" {
+			continue
+		}
+		of[p.MachineID] = append(of[p.MachineID], p)
+	}
+	for _, m := range machines {
+		shown := machine{MachineInventory: m, Pods: of[m.ID]}
+		delete(of, m.ID)
+		if d.Filter == "" || shown.has(strings.ToLower(d.Filter)) {
+			d.Machines = append(d.Machines, shown)
+		}
+	}
+	for _, rest := range of {
+		d.Elsewhere = append(d.Elsewhere, rest...)
+	}
+	slices.SortFunc(d.Elsewhere, func(a, b client.Pod) int { return strings.Compare(a.ID, b.ID) })
+	d.Waiting, err = waiting(v)
+	return d, err
+}
+
+// has reports whether the machine, a GPU or a pod of it has the text in its name.
+func (m machine) has(text string) bool {
+	names := []string{m.ID, m.Hostname, m.Driver}
+	for _, g := range m.GPUs {
+		names = append(names, g.Name, g.UUID)
+	}
+	for _, p := range m.Pods {
+		names = append(names, p.ID, p.Name, p.Endpoint)
+	}
+	return strings.Contains(strings.ToLower(strings.Join(names, "\n")), text)
+}
+
+// waiting are the endpoints whose jobs wait for a machine or a worker, and for what.
+func waiting(v *visit) ([]attention, error) {
+	if !v.MaySome("read") {
+		return nil, nil
+	}
+	got, err := v.api.Overview(v.ctx, 0, "")
+	if err != nil {
+		return nil, err
+	}
+	var list []attention
+	for _, e := range got.Endpoints {
+		for _, need := range e.Attention {
+			if slices.Contains([]string{"scaling", "backoff", "no_worker"}, need.Code) {
+				list = append(list, attention{e.ID, need.Code, need.Text})
+			}
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,115 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"flightline/shared/client"
+)
+
+const (
+	// workersPage is how many workers a page has.
+	workersPage = 100
+	// workerJobs is how many jobs of a worker are shown.
+	workerJobs = 20
+)
+
+// workerStates are the states that the filter offers.
+var workerStates = []string{"running", "idle", "initializing", "throttled", "unhealthy"}
+
+type workersData struct {
+	Endpoint, State string
+	States          []string
+	Workers         []client.LivingWorker
+	Cursor, After   string
+	Filtered        bool
+}
+
+func loadWorkers(v *visit) (any, error) {
+	d := &workersData{Endpoint: v.query.Get("endpoint"), State: v.query.Get("state"), States: workerStates, After: v.query.Get("after")}
+	got, err := v.api.Workers().Living(v.ctx, client.LivingQuery{Endpoint: d.Endpoint, Cursor: d.After, Limit: workersPage})
+	if err != nil {
+		return nil, err
+	}
+	d.Filtered = d.Endpoint != "" || d.State != ""
+	d.Cursor = got.Cursor
+	for _, w := range got.Workers {
+		if d.State == "" || w.State == d.State || d.State == "draining" && w.Draining {
+			d.Workers = append(d.Workers, w)
+		}
+	}
+	return d, nil
+}
+
+// gpuNames names the GPUs of a worker's machine, equal ones with their number.
+func gpuNames(w client.LivingWorker) string {
+	var names []string
+	for _, g := range w.Host.GPUs {
+		if !slices.Contains(names, g.Name) {
+			names = append(names, g.Name)
+		}
+	}
+	for i, name := range names {
+		n := 0
+		for _, g := range w.Host.GPUs {
+			if g.Name == name {
+				n++
+			}
+		}
+		if n > 1 {
+			names[i] = number(int64(n)) + " × " + name
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+type workerData struct {
+	ID string
+	// Worker is nil if it does not live.
+	Worker    *client.LivingWorker
+	Endpoint  string
+	Draining  bool
+	Others    []client.LivingWorker // of the same id, at other endpoints
+	Jobs      []client.ListedJob
+	CanFollow bool
+}
+
+func loadWorker(v *visit) (any, error) {
+	d := &workerData{ID: v.param("worker"), Endpoint: v.query.Get("endpoint")}
+	got, err := v.api.Workers().Living(v.ctx, client.LivingQuery{ID: d.ID, Endpoint: d.Endpoint})
+	if err != nil {
+		return nil, err
+	}
+	if len(got.Workers) > 0 {
+		d.Worker, d.Others = &got.Workers[0], got.Workers[1:]
+		d.Endpoint, d.Draining = d.Worker.Endpoint, d.Worker.Draining
+	}
+	if d.Endpoint == "" {
+		return nil, &pageError{status: http.StatusNotFound, text: "No worker of this id lives. Its jobs have its name while they can be read; their pages lead here."}
+	}
+	if d.Worker != nil && !d.Draining && v.May("control", "") { // one that speaks HTTP does not report it
+		known, err := v.control.Workers().List(v.ctx, d.Endpoint)
+		if err != nil {
+			return nil, err
+		}
+		d.Draining = slices.ContainsFunc(known, func(w client.Worker) bool { return w.ID == d.ID && w.Draining })
+	}
+	v.follow(d.Endpoint)
+	page, err := v.api.Requests(v.ctx, d.Endpoint, client.RequestsOptions{Worker: d.ID, Limit: workerJobs})
+	if err != nil {
+		return nil, err
+	}
+	d.Jobs = page.Requests
+	return d, nil
+}
+
+func drainWorker(v *visit) (string, error) {
+	endpoint, id := v.form.Get("endpoint"), v.param("worker")
+	if _, err := v.control.Workers().Drain(v.ctx, endpoint, id); err != nil {
+		return "", err
+	}
+	v.notice("Worker %s takes no more jobs; those that it has go on.", id)
+	return Root + "/workers/" + url.PathEscape(id) + "?" + url.Values{"endpoint": {endpoint}}.Encode(), nil
+}
