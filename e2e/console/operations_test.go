@@ -156,7 +156,7 @@ func walkWebhooks(t *testing.T, s *site) {
 	p.accessible()
 	broken.Store(false)
 	p.visit("/ui/e/calls/webhooks?failed=true&job=" + string(id))
-	p.do("replay", click(`button[aria-label="Replay the webhook of job `+string(id)+`"]`))
+	p.click(`button[aria-label="Replay the webhook of job ` + string(id) + `"]`)
 	p.reads("#notice", "sent again")
 	eventually(t, "the webhook arrives", func() bool { return came.Load() > 0 })
 	p.reads("#webhooks-deliveries", "delivered")
@@ -229,7 +229,7 @@ func walkSystem(t *testing.T, s *site) {
 	if strings.Contains(p.text("body"), key) {
 		t.Error("the key is shown again")
 	}
-	p.do("revoke", click(`a[aria-label^="Revoke the key made in the console"]`))
+	p.click(`a[aria-label^="Revoke the key made in the console"]`)
 	p.reads("h1", "Revoke made in the console")
 	p.accessible()
 	p.clickText("main", "Revoke the key")

@@ -239,15 +239,14 @@ func (p *page) holdsWithin(within time.Duration, what string, fact func() bool) 
 	}
 }
 
-// click clicks the element and waits for nothing else.
+// click clicks the first element that matches, as soon as there is one. A person's click
+// would not miss an element that is replaced meanwhile, as one by its position does.
 func (p *page) click(selector string) {
 	p.t.Helper()
-	p.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
-}
-
-// click clicks the first element that matches.
-func click(selector string) chromedp.Action[chromedp.Void] {
-	return chromedp.Click(chromedp.CSS(selector))
+	p.holds(selector+" is there to click", func() bool {
+		clicked, err := eval[bool](p, `(e => { e?.click(); return Boolean(e) })(document.querySelector(`+quoted(selector)+`))`)
+		return err == nil && clicked
+	})
 }
 
 // focusOn presses the tabulator until the element has the focus.

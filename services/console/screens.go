@@ -111,8 +111,11 @@ type entry struct{ Nav, Title, Path string }
 // navigation are the pages beside the overview, tabs those of an endpoint.
 func navigation() []entry {
 	return []entry{
-		{"failures", "Failures", "/failures"}, {"workers", "Workers", "/workers"}, {"machines", "Machines", "/machines"},
-		{"events", "Events", "/events"}, {"system", "System", "/system"},
+		{"failures", "Failures", "/failures"},
+		{"workers", "Workers", "/workers"},
+		{"machines", "Machines", "/machines"},
+		{"events", "Events", "/events"},
+		{"system", "System", "/system"},
 	}
 }
 
