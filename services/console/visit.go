@@ -40,7 +40,7 @@ type visit struct {
 	shown   *answered
 }
 
-// answered is a page that an action answers with, instead of one that comes next: what it
+// answered is a page that an action answers with, instead of a next page: what it
 // has is shown once.
 type answered struct {
 	at   screen

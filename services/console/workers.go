@@ -89,7 +89,7 @@ func loadWorker(v *visit) (any, error) {
 	if d.Endpoint == "" {
 		return nil, &pageError{status: http.StatusNotFound, text: "No worker of this id lives. Its jobs have its name while they can be read; their pages lead here."}
 	}
-	if d.Worker != nil && !d.Draining && v.May("control", "") { // one that speaks HTTP does not report it
+	if d.Worker != nil && !d.Draining && v.May("control", "") { // a worker that speaks HTTP does not report it
 		known, err := v.control.Workers().List(v.ctx, d.Endpoint)
 		if err != nil {
 			return nil, err
