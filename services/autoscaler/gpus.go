@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -202,7 +203,7 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 	for _, s := range l.gpus {
 		if s.out.start > 0 {
 			in.Demands = append(in.Demands, arbiter.Demand{
-				Endpoint: s.e.ID, Workers: s.out.start, Request: requestOf(s.e, s.in),
+				Endpoint: s.e.ID, Workers: s.out.start, Has: count(s.in.members, starting, idle, busy), Request: requestOf(s.e, s.in),
 				Oldest: max(s.in.oldest, s.in.orphans.waited), MaxSwapWait: s.e.Fleet.SwapWait(), Priority: s.e.Fleet.Priority,
 			})
 		}
@@ -245,7 +246,7 @@ func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbite
 		}
 	}
 	for _, s := range l.gpus {
-		s.describe(found)
+		s.describe(found, v.now)
 	}
 	all := make([]arbiter.Worker, 0, len(found))
 	for _, w := range found {
@@ -257,8 +258,11 @@ func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbite
 }
 
 // describe says of the endpoint's workers what they do.
-func (s *gpuState) describe(found map[string]*arbiter.Worker) {
+func (s *gpuState) describe(found map[string]*arbiter.Worker, now time.Time) {
 	members := slices.Clone(s.in.members)
+	maps.DeleteFunc(s.m.ready, func(id string, _ readiness) bool {
+		return !slices.ContainsFunc(members, func(x member) bool { return x.id == id })
+	})
 	rank := map[state]int{busy: 0, starting: 1, idle: 2, draining: 3, unhealthy: 3}
 	slices.SortStableFunc(members, func(a, b member) int { return rank[a.state] - rank[b.state] })
 	for i, x := range members {
@@ -266,7 +270,8 @@ func (s *gpuState) describe(found map[string]*arbiter.Worker) {
 		if w == nil {
 			continue
 		}
-		w.Rested, w.Waiting, w.Priority, w.MinHold = x.rested, s.in.queued, s.e.Fleet.Priority, s.e.Fleet.Hold()
+		w.Rested, w.Waiting, w.Oldest, w.Priority, w.MinHold = x.rested, s.in.queued, s.in.oldest, s.e.Fleet.Priority, s.e.Fleet.Hold()
+		s.m.timeReady(w, x.state != starting, now)
 		w.Kept = x.locked || i < s.e.WorkersMin
 		switch x.state {
 		case starting:
@@ -282,6 +287,36 @@ func (s *gpuState) describe(found map[string]*arbiter.Worker) {
 			w.State = arbiter.Leaving
 		}
 	}
+}
+
+// timeReady notes since when a worker is ready, and what it took: Held counts from its
+// claim until then.
+func (m *endpointState) timeReady(w *arbiter.Worker, ready bool, now time.Time) {
+	if m.ready == nil {
+		m.ready = map[string]readiness{}
+	}
+	r, known := m.ready[w.Pod]
+	switch {
+	case !ready:
+		r = readiness{}
+	case !known: // it was ready before this leader looked
+		r = readiness{since: now.Add(-w.Held)}
+	case r.since.IsZero():
+		r = readiness{since: now, startup: w.Held}
+	}
+	m.ready[w.Pod] = r
+	if !ready {
+		w.Held = 0
+		return
+	}
+	w.Held, w.Startup = now.Sub(r.since), r.startup
+}
+
+// readiness is since when a worker is ready, zero before, and how long it had its GPU
+// until then, 0 if this leader has not seen it start.
+type readiness struct {
+	since   time.Time
+	startup time.Duration
 }
 
 // sweepClaims releases the claims of machines that are gone, once their pods are over.

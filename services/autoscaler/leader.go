@@ -54,6 +54,8 @@ type endpointState struct {
 	alive  int // workers, when it was looked at
 	count  jobCount
 	handed handed
+	// ready are the workers with GPUs that were heard of.
+	ready map[string]readiness
 }
 
 // stateSince is a worker's state, and since when.

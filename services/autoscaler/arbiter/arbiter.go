@@ -3,14 +3,15 @@
 // is a pure function: who claims and who drains is the autoscaler's business.
 //
 // The rule (docs/adr/0062): jobs of the model that is loaded go first, for each swap
-// costs a start. An idle worker whose endpoint has no job yields as soon as it has held
-// its GPU for MinHold. A worker with jobs yields only to an endpoint whose oldest job
-// has waited for half of its MaxSwapWait; it ends the jobs it has and takes no more. So
-// A A A B A becomes A A A A B, and B waits no longer than its bound, plus the job that runs.
+// costs a start. An idle worker whose endpoint has no job yields as soon as it has been
+// ready for MinHold. A worker with jobs yields only to an endpoint whose oldest job has
+// waited for half of its MaxSwapWait, and for longer than those of its own; it ends the
+// jobs it has and takes no more. So A A A B A becomes A A A A B.
 package arbiter
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -38,12 +39,15 @@ type Worker struct {
 	Devices []string
 	Share   int
 	State   State
-	// Held is how long it has had them, MinHold how long its endpoint keeps them.
-	Held, MinHold time.Duration
+	// Held is how long it has been ready, MinHold for how long its endpoint keeps it then.
+	// Startup is what it took to be ready, 0 if that is not known.
+	Held, MinHold, Startup time.Duration
 	// Rested is how long it has had no job.
 	Rested time.Duration
-	// Waiting counts the jobs of its endpoint that no worker has.
+	// Waiting counts the jobs of its endpoint that no worker has, Oldest is how long the
+	// first of them has waited.
 	Waiting  int
+	Oldest   time.Duration
 	Priority int
 	// Kept workers never yield: they are locked, or workersMin asks for them.
 	Kept bool
@@ -52,17 +56,17 @@ type Worker struct {
 // Demand is an endpoint that is to get workers.
 type Demand struct {
 	Endpoint string
-	// Workers is how many more, 1 or more.
-	Workers int
-	Request placement.Request
+	// Workers is how many more, 1 or more; Has how many it has that are not leaving.
+	Workers, Has int
+	Request      placement.Request
 	// Oldest is how long its first job has waited, MaxSwapWait what that should not exceed.
 	Oldest, MaxSwapWait time.Duration
 	Priority            int
 }
 
-// overdue reports whether busy workers are to yield. The other half of the bound is for
-// the job that they run and for the start.
-func (d Demand) overdue() bool { return d.MaxSwapWait > 0 && d.Oldest >= d.MaxSwapWait/2 }
+// overdue reports whether busy workers are to yield: to an endpoint without workers that
+// waits for long. The other half of the bound is for the job that they run and for the start.
+func (d Demand) overdue() bool { return d.Has == 0 && d.MaxSwapWait > 0 && d.Oldest >= d.MaxSwapWait/2 }
 
 // Input is all that a decision goes by.
 type Input struct {
@@ -128,7 +132,8 @@ func Decide(in Input) Decision {
 	return a.out
 }
 
-// first orders demands: those that wait too long, then by priority, then by waiting time.
+// first orders demands: those that wait too long, then by priority, then those without
+// workers, then by waiting time.
 func first(a, b Demand) int {
 	late := func(d Demand) int {
 		if d.overdue() {
@@ -136,7 +141,7 @@ func first(a, b Demand) int {
 		}
 		return 1
 	}
-	return cmp.Or(late(a)-late(b), b.Priority-a.Priority, cmp.Compare(b.Oldest, a.Oldest), strings.Compare(a.Endpoint, b.Endpoint))
+	return cmp.Or(late(a)-late(b), b.Priority-a.Priority, min(a.Has, 1)-min(b.Has, 1), cmp.Compare(b.Oldest, a.Oldest), strings.Compare(a.Endpoint, b.Endpoint))
 }
 
 // arbitration is one decision under way.
@@ -230,19 +235,41 @@ func firstToGo(a, b Worker) int {
 
 // yieldsTo reports whether the worker is to yield to the demand now.
 func yieldsTo(w Worker, d Demand) bool {
-	switch {
-	case !mayYield(w, d) || w.Held < w.MinHold:
-		return false
-	case d.overdue():
-		return true
-	}
-	return w.State == Idle && w.Waiting == 0 && w.Priority <= d.Priority
+	left, ever := yieldsIn(w, d)
+	return ever && left <= 0
 }
+
+// yieldsIn is how long it takes at most until the worker may be asked to yield. A worker
+// with jobs works for startupFactor times what it took to start, and while its endpoint's jobs have
+// waited for longer: with more work than the GPUs can do, all would yield all the time
+// and none do a job.
+func yieldsIn(w Worker, d Demand) (left time.Duration, ever bool) {
+	switch {
+	case !mayYield(w, d):
+		return 0, false
+	case w.State == Idle && w.Waiting == 0 && (w.Priority <= d.Priority || d.overdue()):
+		return max(w.MinHold-w.Held, restTime-w.Rested), true
+	case w.Waiting > 0 && w.Oldest >= d.Oldest:
+		return 0, false
+	}
+	return max(w.MinHold-w.Held, startupFactor*w.Startup-w.Held, d.MaxSwapWait/2-d.Oldest), d.MaxSwapWait > 0 && d.Has == 0
+}
+
+// restTime is how long a worker has had no job when it yields: jobs of one model come
+// together, and the next one is often seconds away.
+const restTime = 5 * time.Second
+
+// startupFactor bounds what starts cost when there is more work than the GPUs can do: a
+// worker works for three times as long as it took to start.
+const startupFactor = 3
 
 // mayYield reports whether the worker could ever yield to the demand.
 func mayYield(w Worker, d Demand) bool {
 	return w.Endpoint != d.Endpoint && !w.Kept && (w.State == Idle || w.State == Busy)
 }
+
+// never is when a worker yields that does not.
+const never = time.Duration(math.MaxInt64)
 
 // explain says who holds what the demand could use, and when the first may be asked to yield.
 func (a *arbitration) explain(d Demand) Wait {
@@ -260,18 +287,15 @@ func (a *arbitration) explain(d Demand) Wait {
 		}
 	}
 	until := func(w Worker) time.Duration {
-		if !mayYield(w, d) || d.MaxSwapWait == 0 {
-			return time.Duration(1<<63 - 1)
+		left, ever := yieldsIn(w, d)
+		if !ever {
+			return never
 		}
-		left := max(0, w.MinHold-w.Held)
-		if w.State == Idle && w.Waiting == 0 && w.Priority <= d.Priority {
-			return left
-		}
-		return max(left, d.MaxSwapWait/2-d.Oldest)
+		return max(0, left)
 	}
 	slices.SortStableFunc(wait.By, func(x, y Worker) int { return cmp.Or(cmp.Compare(until(x), until(y)), firstToGo(x, y)) })
 	if len(wait.By) > 0 {
-		if next := until(wait.By[0]); next < 1<<62 {
+		if next := until(wait.By[0]); next < never {
 			wait.Until = next
 		}
 	}
