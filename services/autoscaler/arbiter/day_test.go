@@ -231,7 +231,7 @@ func fixed(d *day) {
 	}
 }
 
-// demands are as the autoscaler's: a worker where there is none, a second one after a while.
+// demands are as the autoscaler's: one for an endpoint without workers, a second one after a while.
 func (d *day) demands() []arbiter.Demand {
 	var all []arbiter.Demand
 	for e := range d.endpoints {
