@@ -28,6 +28,11 @@ var screens = []struct {
 	{"webhooks", walkWebhooks},
 	{"events", walkEvents},
 	{"system", walkSystem},
+	{"overview", walkOverview},
+	{"endpoint", walkEndpoint},
+	{"jobs", walkJobs},
+	{"job", walkJob},
+	{"playground", walkTry},
 }
 
 func TestScreens(t *testing.T) {

@@ -1,0 +1,183 @@
+package console
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/shared/client"
+	"flightline/shared/job"
+)
+
+// live is within which time an open page shows what happened; the machine that runs the tests
+// may be busy, so they allow for more than the second that is promised.
+const live = 5 * time.Second
+
+func walkOverview(t *testing.T, s *site) {
+	s.endpoint(t, client.EndpointSpec{ID: "waits", Name: "<b>waits</b>"})
+	p := s.signIn(t, s.key)
+	p.reads("#overview-endpoints", "waits")
+	p.reads("#overview-endpoints", "<b>waits</b>") // as text
+	p.accessible()
+	s.run(t, "waits", order{}, "")
+	p.holdsWithin(live, "the job that waits", func() bool { return strings.Contains(p.text("#overview-attention"), "1 jobs wait and no worker lives") })
+	p.press("j")
+	p.press("\r")
+	p.reads("h1", "waits")
+	p.reads("#endpoint-now", "no worker lives")
+	p.accessible()
+}
+
+func walkEndpoint(t *testing.T, s *site) {
+	s.endpoint(t, client.EndpointSpec{ID: "managed"})
+	p := s.signIn(t, s.key)
+	p.visit("/ui/e/managed")
+	p.clickText("main", "Pause")
+	p.reads("#notice", "managed is paused")
+	e, err := s.client.Endpoints().Get(t.Context(), "managed")
+	if err != nil || e.Fleet.PausedUntil.IsZero() {
+		t.Errorf("got %v, %v, want it paused", e, err)
+	}
+	p.accessible()
+	p.clickText("main", "Resume")
+	p.reads("#notice", "hands out jobs again")
+	p.clickText("main", "Settings")
+	p.fill("#f-workersMax", "7")
+	p.accessible()
+	p.clickText("main", "Save")
+	p.reads("#notice", "1 setting")
+	if e, err := s.client.Endpoints().Get(t.Context(), "managed"); err != nil || e.WorkersMax != 7 {
+		t.Errorf("got %v, %v, want workersMax 7", e, err)
+	}
+	for range 3 {
+		s.run(t, "managed", order{}, "")
+	}
+	p.holdsWithin(live, "the jobs that wait", func() bool { return strings.Contains(p.text("#endpoint-now"), "3") })
+	p.clickText("main", "Purge…")
+	p.reads("#purge-count", "3 jobs would be cancelled")
+	p.accessible()
+	p.clickText("main", "Cancel all waiting jobs")
+	p.reads("#notice", "3 waiting jobs")
+	for _, span := range []string{"Day", "Week"} {
+		p.clickText("main", span)
+		p.reads("#endpoint-charts", "Attempts that ended")
+	}
+	reader := s.signIn(t, s.scoped(t, "read:managed"))
+	reader.visit("/ui/e/managed")
+	reader.reads("#endpoint-settings", "control")
+	if n := reader.count("main form[method=post], a[href$='/purge']"); n != 0 {
+		t.Errorf("a reader has %d forms", n)
+	}
+}
+
+func walkJobs(t *testing.T, s *site) {
+	s.endpoint(t, client.EndpointSpec{ID: "many"})
+	p := s.signIn(t, s.key)
+	p.visit("/ui/e/many/jobs")
+	p.reads("#jobs-table", "No such jobs")
+	p.accessible()
+	var ids []job.ID
+	for range 4 {
+		ids = append(ids, s.run(t, "many", order{Fail: "no memory"}, ""))
+	}
+	p.holdsWithin(live, "four rows", func() bool { return p.count("#jobs-table tbody tr") == 4 })
+	p.accessible()
+	for range 2 { // with the keys alone: the first two rows
+		p.press("j")
+		p.press("x")
+	}
+	p.reads("#selected", "2 selected")
+	p.press("c")
+	p.reads("h1", "Cancel 2 jobs?")
+	p.accessible()
+	p.clickText("main", "Cancel 2 jobs")
+	p.reads("#batch-progress", "Done: 2 of 2")
+	p.accessible()
+	for _, id := range ids[2:] {
+		if got := s.ended(t, "many", id); got.Status != job.Cancelled {
+			t.Errorf("job %s: got %s, want it cancelled", id, got.Status)
+		}
+	}
+	s.work(t, "many", "many-1", 2)
+	for _, id := range ids[:2] {
+		s.ended(t, "many", id)
+	}
+	p.visit("/ui/e/many/jobs?status=FAILED")
+	p.holds("two that failed", func() bool { return p.count("#jobs-table tbody tr") == 2 })
+	p.reads("#jobs-table", "no memory")
+	p.width(380)
+	p.fits()
+	p.width(1440)
+	p.click("input[name=all]")
+	p.clickText("main", "Retry…")
+	p.reads("h1", "Retry 2 jobs?")
+	p.clickText("main", "Retry 2 jobs")
+	p.reads("#batch-progress", "Done: 2 of 2")
+	p.visit("/ui/e/many/jobs?q=" + string(ids[0][len(ids[0])-6:]))
+	p.holds("the one that was asked for", func() bool { return p.count("#jobs-table tbody tr") == 1 })
+}
+
+func walkJob(t *testing.T, s *site) {
+	s.endpoint(t, client.EndpointSpec{ID: "single"})
+	p := s.signIn(t, s.key)
+	s.work(t, "single", "single-1", 2)
+	id := s.run(t, "single", order{Hold: true, Emits: 3}, "")
+	p.visit("/ui/j/" + string(id))
+	p.reads("#job-head", "running")
+	p.reads("#live-output", "0\n1\n2")
+	p.reads("#job-timeline", "attempt 1, run 1")
+	p.accessible()
+	p.visit("/ui/e/single/jobs/" + string(id)) // survives a reload
+	p.reads("#live-output", "0\n1\n2")
+	p.clickText("#job-head", "Cancel")
+	p.reads("#notice", "CANCELLED")
+	p.reads("#job-head", "cancelled")
+	failed := s.run(t, "single", order{Fail: "no memory"}, "")
+	s.ended(t, "single", failed)
+	p.visit("/ui/")
+	p.holds("the palette", func() bool {
+		p.click("#palette-open")
+		return p.count("#palette[open]") == 1
+	})
+	p.fill("#palette input", string(failed))
+	p.press("\r")
+	p.reads("#job-head", "no memory")
+	p.accessible()
+	p.width(380)
+	p.fits()
+	p.width(1440)
+	p.press("r")
+	p.reads("#notice", "IN_QUEUE")
+	p.reads("#job-events", "job.queued")
+	p.holds("it failed again", func() bool { return strings.Contains(p.text("#job-timeline"), "attempt 2, run 1") })
+}
+
+func walkTry(t *testing.T, s *site) {
+	s.endpoint(t, client.EndpointSpec{ID: "tried"})
+	s.work(t, "tried", "tried-1", 2)
+	p := s.signIn(t, s.key)
+	p.visit("/ui/e/tried/try")
+	p.accessible()
+	p.fill("#input", `{"text":"from the playground","emits":2}`)
+	p.clickText("main", "Submit such a job as code")
+	p.reads("[data-snippet]", "from the playground")
+	p.clickText("#try-form", "Run")
+	p.reads("#try-job", "completed")
+	p.reads("#try-job", "from the playground")
+	p.reads("#live-output", "0\n1")
+	if got := p.text("#try-form"); !strings.Contains(got, "Run") {
+		t.Errorf("got %q", got)
+	}
+	p.accessible()
+	p.visit("/ui/e/tried/try")
+	p.holds("the last input", func() bool {
+		got, err := eval[string](p, `document.querySelector("#input").value`)
+		return err == nil && strings.Contains(got, "from the playground")
+	})
+	p.visit("/ui/e/tried/try?mode=chat")
+	p.fill("#model", "m")
+	p.fill("#message", "hello")
+	p.accessible()
+	p.clickText("#try-form", "Run")
+	p.reads("#try-job", "completed")
+}
