@@ -128,7 +128,7 @@ func TestTheConsoleIsGuarded(t *testing.T) {
 		t.Errorf("got the cookies %v, want one that is HttpOnly and SameSite=Strict, without the key", c)
 	}
 	page := stranger.ask("/ui/", nil)
-	if policy := page.Header.Get("Content-Security-Policy"); page.StatusCode != 200 || !strings.Contains(policy, "default-src 'none'") ||
+	if policy := page.Header.Get("Content-Security-Policy"); page.StatusCode != http.StatusOK || !strings.Contains(policy, "default-src 'none'") ||
 		!strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") || page.Header.Get("X-Frame-Options") != "DENY" {
 		t.Errorf("got %d with the policy %q", page.StatusCode, policy)
 	}
@@ -149,19 +149,19 @@ func TestTheConsoleIsGuarded(t *testing.T) {
 		}
 	}
 	linked := newBrowser(t, base)
-	if got := linked.ask(once, nil); got.StatusCode != 200 || len(got.Cookies()) != 1 {
+	if got := linked.ask(once, nil); got.StatusCode != http.StatusOK || len(got.Cookies()) != 1 {
 		t.Errorf("the link: got %d, %v", got.StatusCode, got.Cookies())
 	}
-	if got := linked.ask("/ui/", nil); got.StatusCode != 200 {
+	if got := linked.ask("/ui/", nil); got.StatusCode != http.StatusOK {
 		t.Errorf("after the link: got %d", got.StatusCode)
 	}
 	if got := newBrowser(t, base).ask(once, nil); got.StatusCode != http.StatusUnauthorized || len(got.Cookies()) != 0 {
 		t.Errorf("the link, a second time: got %d, want it refused", got.StatusCode)
 	}
-	if got := linked.ask("/ui/sign-out", url.Values{"csrf": {linked.token("/ui/")}}); got.StatusCode != 303 {
+	if got := linked.ask("/ui/sign-out", url.Values{"csrf": {linked.token("/ui/")}}); got.StatusCode != http.StatusSeeOther {
 		t.Errorf("sign out: got %d", got.StatusCode)
 	}
-	if got := linked.ask("/ui/", nil); got.StatusCode != 303 {
+	if got := linked.ask("/ui/", nil); got.StatusCode != http.StatusSeeOther {
 		t.Errorf("after it: got %d, want the form", got.StatusCode)
 	}
 }
@@ -184,7 +184,7 @@ func TestTheConsoleShowsWhatTheKeyMayDo(t *testing.T) {
 			if !strings.Contains(admin.ask(path, nil).text, button) {
 				t.Errorf("%s for the administrator has no %s", path, button)
 			}
-			if got := reads.ask(path, nil); got.StatusCode != 200 || strings.Contains(got.text, button) {
+			if got := reads.ask(path, nil); got.StatusCode != http.StatusOK || strings.Contains(got.text, button) {
 				t.Errorf("%s for a reader: got %d, %s there %v", path, got.StatusCode, button, strings.Contains(got.text, button))
 			}
 		}
@@ -199,7 +199,7 @@ func TestTheConsoleShowsWhatTheKeyMayDo(t *testing.T) {
 		t.Errorf("a token of another key: got %d, want 403", got.StatusCode)
 	}
 	s.OK("key", "revoke", reader.ID)
-	s.Eventually("the session of a revoked key is over", func() bool { return reads.ask("/ui/e/ep", nil).StatusCode == 303 })
+	s.Eventually("the session of a revoked key is over", func() bool { return reads.ask("/ui/e/ep", nil).StatusCode == http.StatusSeeOther })
 }
 
 // Whatever a string of somebody else holds is text on every page, and in what comes live.

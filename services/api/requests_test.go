@@ -58,7 +58,7 @@ func shown(t *testing.T) (s *env, ids map[string][]string) {
 		s.complete(`{"secret":"output"}`)
 		add("COMPLETED", id)
 		id = s.submit()
-		s.fail("secret reason")
+		s.fail("no such model")
 		add("FAILED", id)
 		id = s.submit()
 		s.do("POST", "/ep/cancel/"+id, "")
@@ -93,8 +93,11 @@ func TestRequestsListsEveryJobOnceTheNewestFirst(t *testing.T) {
 		}
 	}
 	for _, j := range s.list(url.Values{}) {
-		if j["output"] != nil || j["input"] != nil || j["error"] != nil || j["submittedAt"] == nil {
-			t.Errorf("got %v, want no input, output or error", j)
+		if j["output"] != nil || j["input"] != nil || j["submittedAt"] == nil {
+			t.Errorf("got %v, want no input or output", j)
+		}
+		if failed := j["status"] == "FAILED"; failed != (j["error"] == "no such model") || failed != (j["fingerprint"] != nil) {
+			t.Errorf("got %v, want the error of a failed job, and its fingerprint", j)
 		}
 	}
 }

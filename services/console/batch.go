@@ -67,7 +67,7 @@ func (all *batches) begin(apiKey, endpoint, what string, total int) *batch {
 	return b
 }
 
-// find is an action of the key, nil without an action of that id.
+// find is an action of the key, nil for an unknown id.
 func (all *batches) find(apiKey, id string) *batch {
 	all.mu.Lock()
 	defer all.mu.Unlock()
