@@ -33,6 +33,9 @@ func main() {
 		_, _ = fmt.Fprintf(os.Stderr, "RUNPOD_PING_INTERVAL: got %q, want milliseconds\n", setting("RUNPOD_PING_INTERVAL"))
 		os.Exit(2) //nolint:forbidigo // a program of its own
 	}
+	if ledger := setting("FLEET_TEST_LEDGER"); ledger != "" {
+		lockGPUs(ledger, setting("CUDA_VISIBLE_DEVICES"))
+	}
 	w := &worker{held: map[string]bool{}}
 	go func() {
 		w.ping()

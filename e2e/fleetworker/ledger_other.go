@@ -1,0 +1,6 @@
+//go:build !unix
+
+package main
+
+// lockGPUs has no locks here.
+func lockGPUs(string, string) {}
