@@ -61,10 +61,10 @@ func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 	jobs := map[string][]string{}
 	kills, workerKills := 0, 0
 	for end := time.Now().Add(*gpuKills); time.Now().Before(end); {
-		id := ids[rand.N(len(ids))] //nolint:gosec // chance, no secret
+		id := ids[rand.N(len(ids))]
 		jobs[id] = append(jobs[id], f.submit(id, 2, 200, nil)...)
 		f.await("a GPU that is held", func() string { return f.unheld(t) })
-		switch rand.N(3) { //nolint:gosec // as above
+		switch rand.N(3) {
 		case 0:
 			for pid := range fleetProcesses(t, id) {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err == nil || !errors.Is(err, syscall.ESRCH) {
@@ -72,7 +72,7 @@ func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 				}
 			}
 		default:
-			i := rand.N(len(scalers)) //nolint:gosec // as above
+			i := rand.N(len(scalers))
 			scalers[i].Kill()
 			scalers[i] = start(i)
 			kills++
