@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"flightline/shared/testenv/program"
+	"flightline/streams"
 )
 
 // browser is a client with cookies that follows no redirect.
@@ -270,5 +271,36 @@ func live(t *testing.T, b *browser, page string) {
 	}
 	if strings.Contains(text.String(), "<xss-here") {
 		t.Error("a fragment has markup of somebody else")
+	}
+}
+
+// The console runs in a process of its own, with a user of NATS that may keep sessions and
+// nothing else.
+func TestTheConsoleServesWithItsOwnUser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	t.Parallel()
+	g := newGuarded(t)
+	front, _ := g.serve()
+	g.OK("endpoint", "create", "seen", "--workers-max", "0")
+	if code, _, said := g.Run("serve", "console"); code != 2 || !strings.Contains(said, "--console-api-url") {
+		t.Errorf("without an address: got %d, %s, want a usage error", code, said)
+	}
+	g.as(streams.RoleConsole)
+	d := g.Start("serve", "console", "--console-api-url", front, "--console-host", "console.example", "--console-secure-cookies", "--listen", "127.0.0.1:0")
+	base := d.Line(program.Ready)
+	b := newBrowser(t, base)
+	if got := b.ask("/ui/sign-in", nil, "Host", "console.example"); got.StatusCode != 200 {
+		t.Errorf("by its name: got %d", got.StatusCode)
+	}
+	got := b.ask("/ui/sign-in", url.Values{"key": {g.secret("control", "api-key")}})
+	if got.StatusCode != http.StatusSeeOther || len(got.Cookies()) != 1 || !got.Cookies()[0].Secure {
+		t.Fatalf("sign in: got %d with %v, want a cookie for TLS only", got.StatusCode, got.Cookies())
+	}
+	// The client is on plain HTTP, as behind a proxy, and keeps such a cookie to itself.
+	page := b.ask("/ui/", nil, "Cookie", got.Cookies()[0].Name+"="+got.Cookies()[0].Value)
+	if page.StatusCode != 200 || !strings.Contains(page.text, "seen") {
+		t.Errorf("the overview: got %d without the endpoint", page.StatusCode)
 	}
 }
