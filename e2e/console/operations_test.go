@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"flightline/shared/client"
 	"flightline/shared/job"
@@ -43,7 +44,7 @@ func walkFailures(t *testing.T, s *site) {
 	p.press("\t")
 	p.focusOn("form.actions button")
 	p.press("\r")
-	p.reads("#notice", "3 jobs queued again")
+	p.reads("#batch-progress", "Done: 3 of 3")
 	for _, id := range ids[:3] {
 		if got := s.ended(t, "fails", id); got.Status != job.Completed {
 			t.Errorf("job %s: got %s, want it completed", id, got.Status)
@@ -75,6 +76,7 @@ func walkWorkers(t *testing.T, s *site) {
 	p.press("\r")
 	p.reads("h1", "works-1")
 	p.reads("#worker-state", string(id))
+	p.reads("#worker-log", "holds "+string(id))
 	p.accessible()
 	p.clickText("main", "Drain")
 	p.reads("#notice", "takes no more jobs")
@@ -134,7 +136,7 @@ func walkScaling(t *testing.T, s *site) {
 }
 
 func walkWebhooks(t *testing.T, s *site) {
-	s.endpoint(t, client.EndpointSpec{ID: "calls"})
+	s.endpoint(t, client.EndpointSpec{ID: "calls", WebhookRetries: []time.Duration{time.Second}})
 	s.work(t, "calls", "calls-1", 4)
 	var broken atomic.Bool
 	broken.Store(true)

@@ -103,6 +103,10 @@ func scene(t *testing.T, s *site) (failed job.ID) {
 		t.Fatal(err)
 	}
 	s.ended(t, "render", failed)
+	eventually(t, "the failures are counted", func() bool {
+		groups, err := s.client.Failures(t.Context(), "", time.Time{}, time.Time{})
+		return err == nil && len(groups) == 2
+	})
 	return failed
 }
 

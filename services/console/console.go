@@ -62,7 +62,8 @@ type Service struct {
 	sessions *sessionCache
 	hub      *hub
 	batches  *batches
-	tails    *tails
+	events   *tails[client.Event]
+	lines    *tails[client.LogLine]
 	starts   chan func(context.Context)
 
 	mu   sync.Mutex
@@ -83,7 +84,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s := &Service{
 		cfg: cfg, deps: deps, log: cfg.Log, screens: screens(), actions: actions(), sessions: newSessionCache(),
-		batches: newBatches(), tails: newTails(), starts: make(chan func(context.Context)), once: map[string]string{},
+		batches: newBatches(), events: newTails[client.Event](), lines: newTails[client.LogLine](), starts: make(chan func(context.Context)), once: map[string]string{},
 	}
 	s.hub = newHub(s)
 	var err error

@@ -2,17 +2,10 @@ package console
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/client"
 	"flightline/shared/job"
@@ -20,10 +13,9 @@ import (
 
 const (
 	// maxRedrive bounds the jobs of one redrive; another one takes the rest.
-	maxRedrive = 1000
-	// redrivePage is how many jobs are listed at a time, redriveAtOnce how many are queued
-	// again side by side.
-	redrivePage, redriveAtOnce = 100, 16
+	maxRedrive = maxMany
+	// redrivePage is how many jobs are listed at a time.
+	redrivePage = 100
 )
 
 // failureSpans are the times that the filter offers, the first one unless the URL has another.
@@ -115,46 +107,20 @@ func failedJobs(ctx context.Context, api *client.Client, endpoint, fingerprint s
 	}
 }
 
-// redrive queues all jobs of a group again.
+// redrive begins to queue all jobs of a group again, and goes on to its progress.
 func redrive(v *visit) (string, error) {
 	endpoint, fingerprint := v.form.Get("endpoint"), v.form.Get("fingerprint")
-	jobs, more, err := failedJobs(v.ctx, v.api, endpoint, fingerprint)
+	jobs, _, err := failedJobs(v.ctx, v.api, endpoint, fingerprint)
 	if err != nil {
 		return "", err
 	}
-	var queued atomic.Int64
-	var mu sync.Mutex
-	var refused []string
-	g, ctx := errgroup.WithContext(v.ctx)
-	g.SetLimit(redriveAtOnce)
-	for _, j := range jobs {
-		g.Go(func() error {
-			_, err := v.api.Retry(ctx, endpoint, j.ID)
-			if err == nil {
-				queued.Add(1)
-				return nil
-			}
-			no, answered := errors.AsType[*client.Error](err)
-			if !answered || no.Status == http.StatusUnauthorized {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			refused = append(refused, no.Message)
-			return nil
-		})
+	ids := make([]string, len(jobs))
+	for i, j := range jobs {
+		ids[i] = string(j.ID)
 	}
-	if err := g.Wait(); err != nil {
-		return "", err
+	b := v.s.batches.begin(v.apiKey, endpoint, "retry", len(ids))
+	if !v.s.start(v.ctx, b.run(ids, endpoint, v.api.Retry)) {
+		return "", v.ctx.Err()
 	}
-	text := plural(queued.Load(), "job") + " queued again"
-	if len(refused) > 0 {
-		slices.Sort(refused)
-		text += fmt.Sprintf("; %d could not be: %s", len(refused), refused[0])
-	}
-	if more {
-		text += "; there are more, redrive again"
-	}
-	v.notice("%s.", text)
-	return Root + "/e/" + url.PathEscape(endpoint) + "/jobs", nil
+	return Root + "/e/" + url.PathEscape(endpoint) + "/batches/" + b.ID, nil
 }

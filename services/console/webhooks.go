@@ -126,6 +126,6 @@ func rotateSecret(v *visit) (string, error) {
 	if d.Made.Secret == "" {
 		return "", errors.New("console: the API returned no secret")
 	}
-	v.shows(screen{title: "The new secret", nav: "overview", tab: "webhooks", template: "webhook-secret"}, d)
+	v.shows(screen{title: "The new secret", tab: "webhooks", template: "webhook-secret"}, d)
 	return "", nil
 }

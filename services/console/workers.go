@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"flightline/shared/client"
 )
@@ -14,6 +15,8 @@ const (
 	workersPage = 100
 	// workerJobs is how many jobs of a worker are shown.
 	workerJobs = 20
+	// linesPast is how old the lines may be that are there when their tail begins.
+	linesPast = 15 * time.Minute
 )
 
 // workerStates are the states that the filter offers.
@@ -68,12 +71,12 @@ func gpuNames(w client.LivingWorker) string {
 type workerData struct {
 	ID string
 	// Worker is nil if it does not live.
-	Worker    *client.LivingWorker
-	Endpoint  string
-	Draining  bool
-	Others    []client.LivingWorker // of the same id, at other endpoints
-	Jobs      []client.ListedJob
-	CanFollow bool
+	Worker   *client.LivingWorker
+	Endpoint string
+	Draining bool
+	Others   []client.LivingWorker // of the same id, at other endpoints
+	Jobs     []client.ListedJob
+	Lines    []client.LogLine // the oldest first
 }
 
 func loadWorker(v *visit) (any, error) {
@@ -102,7 +105,9 @@ func loadWorker(v *visit) (any, error) {
 		return nil, err
 	}
 	d.Jobs = page.Requests
-	return d, nil
+	o := client.LogsOptions{Worker: d.ID, Since: time.Now().Add(-linesPast)}
+	d.Lines, err = lastOfTail(v, v.s.lines, tailID{v.apiKey, d.Endpoint, d.ID}, v.api.Logs(d.Endpoint, o).All)
+	return d, err
 }
 
 func drainWorker(v *visit) (string, error) {
