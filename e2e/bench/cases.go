@@ -75,6 +75,7 @@ var cases = []testCase{
 	{"runsync64", ourRunSync(slots, withRate), bareOp(opTrip, slots, withRate)},
 	{"status", ourStatus, bareOp(opRead, 1, latency)},
 	{"cancel", ourCancel, bareOp(opCancel, 1, latency)},
+	{"flood", floodJobs(true), floodJobs(false)},
 }
 
 func caseNames() (names []string) {

@@ -79,11 +79,11 @@ func tagged(text string) (id job.ID, level string) {
 	if strings.HasPrefix(text, "{") {
 		return taggedJSON(text)
 	}
-	if m := jobAttribute.FindStringSubmatch(text); m != nil && job.ID(m[1]).Valid() {
-		id = job.ID(m[1])
-	}
-	if m := levelAttribute.FindStringSubmatch(text); m != nil {
-		level = levelOf(m[1])
+	if strings.Contains(text, "=") { // an expression costs far more
+		id = jobAttribute(text)
+		if strings.HasPrefix(text, "time=") {
+			level = levelOf(attribute(text, "level="))
+		}
 	}
 	if id != "" || level != "" {
 		return id, level
@@ -91,14 +91,40 @@ func tagged(text string) (id job.ID, level string) {
 	return taggedByRunPod(text)
 }
 
-var (
-	jobAttribute   = regexp.MustCompile(`(?:^|\s)(?:job|job_id|requestId|request_id)=([A-Za-z0-9_-]+)(?:\s|$)`)
-	levelAttribute = regexp.MustCompile(`^time=\S+ level=([A-Z]+)`)
-	// runPodLine is how RunPod's SDK prints where it is not deployed.
-	runPodLine = regexp.MustCompile(`^(DEBUG|INFO|WARN|ERROR)\s*\| (?:([A-Za-z0-9_-]+)\s*\| )?`)
-)
+// jobAttribute is the job that text names as slog writes it, "" for none.
+func jobAttribute(text string) job.ID {
+	for _, name := range []string{"job=", "job_id=", "requestId=", "request_id="} {
+		if id := job.ID(attribute(text, name)); id.Valid() {
+			return id
+		}
+	}
+	return ""
+}
+
+// attribute is the word behind a name that follows a space, or begins the text; "" for
+// none.
+func attribute(text, name string) string {
+	for from := 0; ; {
+		i := strings.Index(text[from:], name)
+		if i < 0 {
+			return ""
+		}
+		i += from
+		from = i + len(name)
+		if i == 0 || text[i-1] == ' ' {
+			value, _, _ := strings.Cut(text[from:], " ")
+			return value
+		}
+	}
+}
+
+// runPodLine is how RunPod's SDK prints where it is not deployed.
+var runPodLine = regexp.MustCompile(`^(DEBUG|INFO|WARN|ERROR)\s*\| (?:([A-Za-z0-9_-]+)\s*\| )?`)
 
 func taggedByRunPod(text string) (id job.ID, level string) {
+	if text == "" || strings.IndexByte("DIWE", text[0]) < 0 {
+		return "", ""
+	}
 	m := runPodLine.FindStringSubmatch(text)
 	if m == nil {
 		return "", ""

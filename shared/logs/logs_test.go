@@ -333,3 +333,33 @@ func TestTheLinesOfADeletedEndpointGo(t *testing.T) {
 		t.Errorf("got %d messages left", got)
 	}
 }
+
+// BenchmarkLines is what a line costs that is kept, and the bytes of a flood that are not.
+func BenchmarkLines(b *testing.B) {
+	for name, line := range map[string]string{
+		"plain": strings.Repeat("x", 99), "slog": `time=2026-01-01T00:00:00.000Z level=INFO msg="a step" job=01920c2e-7a4b-7c1d-8e2f-3a4b5c6d7e8f n=1234567`,
+		"json": `{"requestId": "01920c2e-7a4b-7c1d-8e2f-3a4b5c6d7e8f", "message": "a step of the job", "level": "INFO"}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			secrets := map[string]string{"API_TOKEN": "secret-of-the-test"}
+			piece := []byte(line + "\n")
+			b.SetBytes(int64(len(piece)))
+			for n := 0; n < b.N; { // each recorder keeps what its burst has room for
+				r := logs.NewRecorder(nil, logs.Source{Worker: "w", Env: secrets}, nil)
+				out := r.Stream(logs.Stdout)
+				for range min(b.N-n, 5000) {
+					_, _ = out.Write(piece)
+				}
+				n += 5000
+			}
+		})
+	}
+	b.Run("flood", func(b *testing.B) {
+		out := logs.NewRecorder(nil, logs.Source{Worker: "w"}, nil).Stream(logs.Stdout)
+		piece := bytes.Repeat([]byte(strings.Repeat("x", 99)+"\n"), 320)
+		b.SetBytes(int64(len(piece)))
+		for range b.N {
+			_, _ = out.Write(piece)
+		}
+	})
+}

@@ -369,11 +369,25 @@ func Concealer(env map[string]string) func(text string) string {
 	}
 	known := strings.NewReplacer(pairs...)
 	return func(text string) string {
-		text = known.Replace(text)
-		text = login.ReplaceAllString(text, "${1}"+Hidden+"@")
-		text = given.ReplaceAllString(text, "${1}"+Hidden)
-		return token.ReplaceAllString(text, Hidden)
+		if len(pairs) > 0 {
+			text = known.Replace(text)
+		}
+		// A look for what each must have costs a hundredth of its expression.
+		if strings.Contains(text, "://") {
+			text = login.ReplaceAllString(text, "${1}"+Hidden+"@")
+		}
+		if strings.Contains(text, "=") && containsAny(strings.ToLower(text), "passw", "pwd", "secret", "token", "signature", "key", "sig") {
+			text = given.ReplaceAllString(text, "${1}"+Hidden)
+		}
+		if containsAny(text, "fl_", "fw_", "sk-", "rpa_", "hf_", "gh", "glpat-", "xox", "AKIA") {
+			text = token.ReplaceAllString(text, Hidden)
+		}
+		return text
 	}
+}
+
+func containsAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // spellings are the secrets, their lines, and what JSON makes of either; the longest
