@@ -97,7 +97,7 @@ func (s *stack) noViolation(nats ...string) {
 // Prometheus finds every role and the rules, and answers what the dashboard asks.
 // Grafana is left out: there is no stand-in for it.
 func TestComposeObserves(t *testing.T) {
-	roles := []string{"setup", "worker-setup", "nats", "control", "api", "gateway", "recorder", "webhook", "autoscaler", "worker", "receiver"}
+	roles := []string{"setup", "worker-setup", "nats", "control", "api", "gateway", "recorder", "webhook", "autoscaler", "console", "worker", "receiver"}
 	s := start(t, "flightlineobserve", single, []string{"observe"}, append(roles, "prometheus"))
 	s.answers()
 	s.eventually("every target is up", func() bool {
@@ -108,7 +108,7 @@ func TestComposeObserves(t *testing.T) {
 		}
 		err := s.get(s.at("PROMETHEUS_PORT")+"/api/v1/targets", &targets)
 		up := slices.DeleteFunc(targets.Data.ActiveTargets, func(t struct{ Health string }) bool { return t.Health != "up" })
-		return err == nil && len(up) == 6
+		return err == nil && len(up) == 7
 	})
 	var rules struct {
 		Data struct {
