@@ -52,7 +52,7 @@ func plotOf(all []client.ScalingDecision) plot {
 		return plot{}
 	}
 	first, last := all[len(all)-1].At, all[0].At
-	step := max(time.Second, last.Sub(first)/(scalingBins-1))
+	step := max(time.Millisecond, last.Sub(first)/(scalingBins-1))
 	queued, wanted, current := make([]int64, scalingBins), make([]int64, scalingBins), make([]int64, scalingBins)
 	next := len(all) - 1
 	for i := range scalingBins {
