@@ -291,7 +291,7 @@ func TestTheConsoleServesWithItsOwnUser(t *testing.T) {
 	d := g.Start("serve", "console", "--console-api-url", front, "--console-host", "console.example", "--console-secure-cookies", "--listen", "127.0.0.1:0")
 	base := d.Line(program.Ready)
 	b := newBrowser(t, base)
-	if got := b.ask("/ui/sign-in", nil, "Host", "console.example"); got.StatusCode != 200 {
+	if got := b.ask("/ui/sign-in", nil, "Host", "console.example"); got.StatusCode != http.StatusOK {
 		t.Errorf("by its name: got %d", got.StatusCode)
 	}
 	got := b.ask("/ui/sign-in", url.Values{"key": {g.secret("control", "api-key")}})
@@ -300,7 +300,7 @@ func TestTheConsoleServesWithItsOwnUser(t *testing.T) {
 	}
 	// The client is on plain HTTP, as behind a proxy, and keeps such a cookie to itself.
 	page := b.ask("/ui/", nil, "Cookie", got.Cookies()[0].Name+"="+got.Cookies()[0].Value)
-	if page.StatusCode != 200 || !strings.Contains(page.text, "seen") {
+	if page.StatusCode != http.StatusOK || !strings.Contains(page.text, "seen") {
 		t.Errorf("the overview: got %d without the endpoint", page.StatusCode)
 	}
 }

@@ -1,0 +1,109 @@
+package console
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"flightline/shared/client"
+)
+
+// The timeline has a bar for each wait and run; a run that another one follows lost its worker.
+func TestTheTimelineOfAJob(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0) }
+	events := []client.Event{
+		{Type: "job.queued", Time: at(0), Attempt: 1}, {Type: "job.started", Time: at(2), Attempt: 1, Run: 1, WorkerID: "w1"},
+		{Type: "job.started", Time: at(5), Attempt: 1, Run: 2, WorkerID: "w2"}, {Type: "job.failed", Time: at(6), Attempt: 1, Run: 2},
+		{Type: "job.queued", Time: at(9), Attempt: 2}, {Type: "job.started", Time: at(10), Attempt: 2, Run: 1},
+	}
+	got := timelineOf(events, []client.WebhookDelivery{{Try: 2, Started: at(8), DurationMs: 500}, {Try: 1, Started: at(7), DurationMs: 100}}, false, at(20))
+	want := []struct {
+		class    string
+		from, to int
+	}{{"wait", 0, 2}, {"lost", 2, 5}, {"run", 5, 6}, {"wait", 9, 10}, {"run", 10, 20}}
+	if len(got.Bars) != len(want)+2 {
+		t.Fatalf("got %d bars, want %d and two deliveries", len(got.Bars), len(want))
+	}
+	for i, w := range want {
+		if b := got.Bars[i]; b.Class != w.class || !b.From.Equal(at(w.from)) || !b.To.Equal(at(w.to)) {
+			t.Errorf("bar %d: got %s from %v to %v, want %v", i, b.Class, b.From, b.To, w)
+		}
+	}
+	if first := got.Bars[len(want)]; first.Label != "webhook, try 1" || !got.To.Equal(at(20)) {
+		t.Errorf("got %q first and the end %v, want the deliveries in order of time", first.Label, got.To)
+	}
+	if timelineOf(nil, nil, true, at(0)) != nil {
+		t.Error("no events have a timeline")
+	}
+}
+
+// Pictures and sounds are found, and nothing that a browser could run.
+func TestMediaInAnOutput(t *testing.T) {
+	png := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + strings.Repeat("x", 300)))
+	for name, tc := range map[string]struct {
+		value any
+		want  string
+	}{
+		"a data address":  {map[string]string{"image": "data:image/png;base64," + png}, "image/png"},
+		"bare base64":     {[]string{png}, "image/png"},
+		"a sound":         {"data:audio/wav;base64,UklGRg==", "audio/wave"},
+		"a drawing":       {"data:image/svg+xml;base64," + png, ""},
+		"a page":          {"data:text/html;base64," + png, ""},
+		"another's host":  {"https://elsewhere.example/a.png", ""},
+		"a text":          {strings.Repeat("iVBO ", 100), ""},
+		"nothing at all":  {nil, ""},
+		"a short picture": {png[:40], ""},
+	} {
+		raw, err := json.Marshal(tc.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := ""
+		if found := mediaIn(raw); len(found) > 0 {
+			kind = found[0].Type
+		}
+		if kind != tc.want {
+			t.Errorf("%s: got %q, want %q", name, kind, tc.want)
+		}
+	}
+}
+
+// What an input holds ends neither the shell's word nor the program's text.
+func TestSnippetsQuoteTheInput(t *testing.T) {
+	for _, s := range snippetsOf("ep", `{"text":"it's \"so\""}`) {
+		if s.Name == "curl" && !strings.Contains(s.Text, `it'\''s`) {
+			t.Errorf("curl: got %s", s.Text)
+		}
+		if (s.Name == "Python" || s.Name == "Go") && !strings.Contains(s.Text, `it's \\\"so\\\"`) {
+			t.Errorf("%s: got %s", s.Name, s.Text)
+		}
+	}
+}
+
+func TestNumbersForPeople(t *testing.T) {
+	for got, want := range map[string]string{
+		millis(int64(7)): "7 ms", millis(1500 * time.Millisecond): "1.5 s", millis(90 * time.Second): "90 s", millis(3 * time.Hour): "3 h", millis(72 * time.Hour): "3 d",
+		number(1234567): "1\u202f234\u202f567", number(-12): "-12", size(1500): "1.5 KB", plural(1, "job"): "1 job", plural(2, "job"): "2 jobs",
+		cut(3, "añb"): "añ…", cut(2, "añb"): "a…", short("0123456789abcdef"): "…456789abcdef",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// The top of a chart is the next of 1, 2, 5 with zeros, of a stack the sum.
+func TestTheTopOfAChart(t *testing.T) {
+	p := plot{Stacked: true, Series: []series{{Values: []int64{30, 1}}, {Values: []int64{25, 0}}}}
+	if got := p.top(); got != 100 {
+		t.Errorf("stacked: got %d, want 100", got)
+	}
+	if p.Stacked = false; p.top() != 50 {
+		t.Errorf("lines: got %d, want 50", p.top())
+	}
+	if p.Empty() || !(plot{Series: []series{{Values: []int64{0, 0}}}}).Empty() {
+		t.Error("only what has no value is empty")
+	}
+}
