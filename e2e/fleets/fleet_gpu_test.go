@@ -1,7 +1,6 @@
 package fleets
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -66,9 +65,11 @@ func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 		f.await("a GPU that is held", func() string { return f.unheld(t) })
 		switch rand.N(3) {
 		case 0:
-			for pid := range fleetProcesses(t, id) {
-				if err := syscall.Kill(pid, syscall.SIGKILL); err == nil || !errors.Is(err, syscall.ESRCH) {
-					workerKills++
+			for _, one := range ids {
+				for pid := range fleetProcesses(t, one) {
+					if syscall.Kill(pid, syscall.SIGKILL) == nil {
+						workerKills++
+					}
 				}
 			}
 		default:

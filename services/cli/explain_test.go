@@ -45,6 +45,7 @@ func TestFleetFlags(t *testing.T) {
 		"a process":      {[]string{"create", "ep", "--driver", "process", "--", "python3", "-u", "w.py"}, `POST /v1/endpoints {"id":"ep","driver":"process","command":["python3","-u","w.py"]}`},
 		"a container":    {[]string{"create", "ep", "--driver", "docker", "--image", "i:1", "--gpus", "1", "--vcpus", "0.5", "--memory", "4", "--env", "A=b=c", "--env", "D="}, `POST /v1/endpoints {"id":"ep","driver":"docker","imageName":"i:1","env":{"A":"b=c","D":""},"gpuCount":1,"vcpuCount":0.5,"memoryInGb":4}`},
 		"a scaler":       {[]string{"update", "ep", "--scaler", "REQUEST_COUNT", "--scaler-value", "2", "--idle-timeout", "1m", "--template", "t"}, `PATCH /v1/endpoints/ep {"scalerType":"REQUEST_COUNT","scalerValue":2,"idleTimeout":60,"templateId":"t"}`},
+		"what GPUs":      {[]string{"create", "ep", "--gpus", "1", "--gpu-type", "NVIDIA L4", "--min-vram", "20", "--min-cuda", "12.4", "--gpu-share", "0.5", "--priority", "-1", "--min-hold", "5s", "--max-swap-wait", "1m"}, `POST /v1/endpoints {"id":"ep","gpuCount":1,"gpuTypeIds":["NVIDIA L4"],"minVramGb":20,"minCudaVersion":"12.4","gpuShare":0.5,"priority":-1,"minHoldMs":5000,"maxSwapWaitMs":60000}`},
 		"no GPUs":        {[]string{"update", "ep", "--gpus", "0"}, `PATCH /v1/endpoints/ep {"gpuCount":0}`},
 		"a pause":        {[]string{"pause", "ep", "--for", "10m"}, `POST /v1/endpoints/ep/pause {"durationMs":600000}`},
 		"an open pause":  {[]string{"pause", "ep"}, `POST /v1/endpoints/ep/pause {}`},

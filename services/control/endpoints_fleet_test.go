@@ -37,6 +37,21 @@ func TestAnEndpointFromATemplate(t *testing.T) {
 	s.expect("another template", s.do("PATCH", "/endpoints/"+id, `{"templateId":"none"}`), 400, "invalid_request", "templateId is that of no template")
 }
 
+func TestAnEndpointSaysWhichGPUsItNeeds(t *testing.T) {
+	s := start(t)
+	got := s.do("POST", "/endpoints", `{"id":"ep","gpuCount":1,"gpuTypeIds":["NVIDIA L4"],"minVramGb":20.5,"minCudaVersion":"12.4","gpuShare":0.5,"priority":-2,"minHoldMs":5000,"maxSwapWaitMs":60000}`)
+	s.expect("create", got, 200, "", "")
+	got = s.do("PATCH", "/endpoints/ep", `{"priority":2}`)
+	for field, want := range map[string]any{"minVramGb": 20.5, "minCudaVersion": "12.4", "gpuShare": 0.5, "priority": 2.0, "minHoldMs": 5000.0, "maxSwapWaitMs": 60000.0} {
+		if got.body[field] != want {
+			t.Errorf("%s: got %v, want %v", field, got.body[field], want)
+		}
+	}
+	if types, _ := got.body["gpuTypeIds"].([]any); len(types) != 1 || types[0] != "NVIDIA L4" {
+		t.Errorf("got gpuTypeIds %v", got.body["gpuTypeIds"])
+	}
+}
+
 func TestEndpointsShowTheirWorkers(t *testing.T) {
 	s := start(t)
 	for _, id := range []string{"a", "b"} {
