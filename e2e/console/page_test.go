@@ -291,6 +291,14 @@ func (p *page) press(keys string) {
 	p.do("press "+keys, chromedp.KeyEvent(keys))
 }
 
+// pressed presses a key that moves to another row, and reports whether it did.
+func (p *page) pressed(key string) bool {
+	p.t.Helper()
+	before := p.text("tr.at")
+	p.press(key)
+	return p.text("tr.at") != before
+}
+
 // fits fails the test if the page is wider than the window.
 func (p *page) fits() {
 	p.t.Helper()
