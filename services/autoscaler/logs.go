@@ -11,10 +11,15 @@ import (
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/logs"
 	"flightline/shared/pod"
+	"flightline/shared/retry"
 )
 
 // lastLinesTimeout bounds reading what a pod that ended printed, before it is forgotten.
 const lastLinesTimeout = 5 * time.Second
+
+// followRetryDelay is the pause after a driver, or the bus, did not say what a pod prints: an
+// engine may never.
+const followRetryDelay = 10 * time.Second
 
 // logKeeper keeps what an agent's workers print.
 type logKeeper struct {
@@ -37,18 +42,10 @@ func (k *logKeeper) close() {
 	k.work.Wait()
 }
 
-// source is whose lines a pod's are; ok is false for a pod that works for no endpoint, or
-// whose endpoint cannot be read now.
-func (a *agent) source(ctx context.Context, p pod.Pod, env map[string]string) (s logs.Source, ok bool) {
-	if p.Endpoint == "" {
-		return s, false
-	}
+// source is whose lines the lines of an endpoint's pod are.
+func (a *agent) source(ctx context.Context, p pod.Pod, env map[string]string) (logs.Source, error) {
 	e, err := a.registry.Endpoints.Get(ctx, p.Endpoint)
-	if err != nil {
-		a.warn(ctx, "what a pod prints is not kept", p.ID, err)
-		return s, false
-	}
-	return logs.Source{Endpoint: e.ID, Partition: e.Partition, Worker: p.ID, Env: env}, true
+	return logs.Source{Endpoint: e.ID, Partition: e.Partition, Worker: p.ID, Env: env}, err
 }
 
 // record starts a recorder, which ends by End.
@@ -60,11 +57,12 @@ func (a *agent) record(s logs.Source) *logs.Recorder {
 
 // output is where a worker's pod prints to, nil for nowhere.
 func (a *agent) output(ctx context.Context, p pod.Pod, env map[string]string) *driver.Output {
-	if _, follows := a.driver.(driver.Follower); follows {
+	if _, follows := a.driver.(driver.Follower); follows || p.Endpoint == "" {
 		return nil
 	}
-	s, ok := a.source(ctx, p, env)
-	if !ok {
+	s, err := a.source(ctx, p, env)
+	if err != nil {
+		a.warn(ctx, "what a pod prints is not kept", p.ID, err)
 		return nil
 	}
 	r := a.record(s)
@@ -110,30 +108,32 @@ func (a *agent) follow(ctx context.Context, p pod.Pod) (ended <-chan struct{}) {
 			delete(a.logs.following, p.ID)
 			close(done)
 		}()
-		a.copyLines(context.WithoutCancel(ctx), f, p)
+		if err := a.copyLines(context.WithoutCancel(ctx), f, p); err != nil {
+			a.warn(ctx, "what a pod prints is not kept now, trying again", p.ID, err)
+			_ = retry.Sleep(a.logs.ctx, followRetryDelay) //nolint:contextcheck // the agent ends it
+		}
 	})
 	return done
 }
 
 // copyLines follows a pod until it has ended, its driver is away, or the agent stops.
-func (a *agent) copyLines(ctx context.Context, f driver.Follower, p pod.Pod) {
+func (a *agent) copyLines(ctx context.Context, f driver.Follower, p pod.Pod) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.logs.ctx, cancel)() //nolint:contextcheck // the agent ends it too
-	s, ok := a.source(ctx, p, maps.Clone(p.Spec.Env))
-	if !ok {
-		return
+	s, err := a.source(ctx, p, maps.Clone(p.Spec.Env))
+	if err != nil {
+		return err
 	}
 	since, err := logs.LastTime(ctx, a.queue.Bus(), s)
 	if err != nil {
-		a.warn(ctx, "what a pod prints is not kept yet, trying again", p.ID, err)
-		return
+		return err
 	}
 	r := a.record(s)
 	defer r.End()
 	out, errs := r.Stream(logs.Stdout), r.Stream(logs.Stderr)
 	defer func() { _, _ = out.Close(), errs.Close() }()
-	err = f.Follow(ctx, p.ID, since, func(piece driver.Printed) {
+	return f.Follow(ctx, p.ID, since, func(piece driver.Printed) {
 		to := out
 		if piece.Stderr {
 			to = errs
@@ -141,7 +141,6 @@ func (a *agent) copyLines(ctx context.Context, f driver.Follower, p pod.Pod) {
 		to.At(piece.At)
 		_, _ = to.Write(piece.Text)
 	})
-	a.warn(ctx, "what a pod prints is not kept now, trying again", p.ID, err)
 }
 
 // forget removes what is left of a pod that ended, once what it printed is kept.
