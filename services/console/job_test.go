@@ -14,9 +14,12 @@ import (
 func TestTheTimelineOfAJob(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0) }
 	events := []client.Event{
-		{Type: "job.queued", Time: at(0), Attempt: 1}, {Type: "job.started", Time: at(2), Attempt: 1, Run: 1, WorkerID: "w1"},
-		{Type: "job.started", Time: at(5), Attempt: 1, Run: 2, WorkerID: "w2"}, {Type: "job.failed", Time: at(6), Attempt: 1, Run: 2},
-		{Type: "job.queued", Time: at(9), Attempt: 2}, {Type: "job.started", Time: at(10), Attempt: 2, Run: 1},
+		{Type: "job.queued", Time: at(0), Attempt: 1},
+		{Type: "job.started", Time: at(2), Attempt: 1, Run: 1, WorkerID: "w1"},
+		{Type: "job.started", Time: at(5), Attempt: 1, Run: 2, WorkerID: "w2"},
+		{Type: "job.failed", Time: at(6), Attempt: 1, Run: 2},
+		{Type: "job.queued", Time: at(9), Attempt: 2},
+		{Type: "job.started", Time: at(10), Attempt: 2, Run: 1},
 	}
 	got := timelineOf(events, []client.WebhookDelivery{{Try: 2, Started: at(8), DurationMs: 500}, {Try: 1, Started: at(7), DurationMs: 100}}, false, at(20))
 	want := []struct {
