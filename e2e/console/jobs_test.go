@@ -46,6 +46,7 @@ func walkEndpoint(t *testing.T, s *site) {
 	p.clickText("main", "Resume")
 	p.reads("#notice", "hands out jobs again")
 	p.clickText("main", "Settings")
+	p.reads("h1", "Settings of managed")
 	p.fill("#f-workersMax", "7")
 	p.accessible()
 	p.clickText("main", "Save")
