@@ -20,7 +20,9 @@ func walkOverview(t *testing.T, s *site) {
 	p.reads("#overview-endpoints", "<b>waits</b>") // as text
 	p.accessible()
 	s.run(t, "waits", order{}, "")
-	p.holdsWithin(live, "the job that waits", func() bool { return strings.Contains(p.text("#overview-attention"), "1 jobs wait and no worker lives") })
+	p.holdsWithin(live, "the job that waits", func() bool {
+		return strings.Contains(p.text("#overview-attention"), "no worker lives; jobs that wait: 1")
+	})
 	for !strings.Contains(p.text("tr.at"), "waits") { // other tests have endpoints too
 		if !p.pressed("j") {
 			t.Fatal("no row of the table is that of the endpoint")

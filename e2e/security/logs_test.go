@@ -2,7 +2,9 @@ package security
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -58,8 +60,11 @@ func TestLinesAreKeptByThoseWhoMay(t *testing.T) {
 			t.Fatal(err)
 		}
 		select {
-		case <-denied:
-		case <-t.Context().Done():
+		case err := <-denied:
+			if !errors.Is(err, nats.ErrPermissionViolation) {
+				t.Errorf("%s: got %v, want ErrPermissionViolation", subject, err)
+			}
+		case <-time.After(program.Soon):
 			t.Fatalf("%s: not refused", subject)
 		}
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/api"
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
@@ -93,7 +95,11 @@ func (s *Service) overviews(ctx context.Context, endpoints []endpoint.Endpoint) 
 				}
 			}
 			err := s.lookAt(ctx, &l)
+			l.noQueue = errors.Is(err, bus.ErrMissing) // its queue is being made, or is damaged: the others are shown
 			all[i] = l.view(first)
+			if l.noQueue {
+				return nil
+			}
 			return err
 		})
 	}
@@ -129,6 +135,7 @@ type look struct {
 	pausedReceivers int
 	points          []events.PointAt
 	jobs            api.JobCounts
+	noQueue         bool // its queue cannot be read: jobs is zero
 	// oldest is how long the first waiting job has waited, decision the autoscaler's
 	// last one; both are looked for while jobs wait.
 	oldest   time.Duration
@@ -198,13 +205,14 @@ func (l *look) attention() []api.Attention {
 	alive := l.workers.States[registry.WorkerIdle] + l.workers.States[registry.WorkerRunning] + l.workers.States[registry.WorkerInitializing]
 	paused := l.endpoint.Paused(l.now)
 	backoff := l.decision != nil && l.decision.Reason == registry.ScalingBackoff
-	add(l.jobs.WorkerLost > 0, api.NeedsWorkerLost, "%d jobs in progress have lost their worker", l.jobs.WorkerLost)
+	add(l.noQueue, api.NeedsQueue, "its queue is missing or cannot be read: see the doctor")
+	add(l.jobs.WorkerLost > 0, api.NeedsWorkerLost, "jobs in progress that have lost their worker: %d", l.jobs.WorkerLost)
 	if l.decision != nil && !paused {
 		add(backoff, api.NeedsBackoff, "workers end soon after their start: %s", l.decision.Text)
 		add(slices.Contains([]string{registry.ScalingNoMachine, registry.ScalingInvalid, registry.ScalingUnknown}, l.decision.Reason),
 			api.NeedsScaling, "the autoscaler: %s", l.decision.Text)
 	}
-	add(alive == 0 && l.jobs.InQueue > 0 && !paused && !backoff, api.NeedsNoWorker, "%d jobs wait and no worker lives", l.jobs.InQueue)
+	add(alive == 0 && l.jobs.InQueue > 0 && !paused && !backoff, api.NeedsNoWorker, "no worker lives; jobs that wait: %d", l.jobs.InQueue)
 	var hour stats.Point
 	for _, p := range l.points {
 		hour.Merge(p.Point)
@@ -212,8 +220,8 @@ func (l *look) attention() []api.Attention {
 	failed, over := hour.Failed+hour.TimedOut, hour.Failed+hour.TimedOut+hour.Completed
 	add(failed >= minFailures && float64(failed) >= failureShare*float64(over), api.NeedsFailures, "%d of %d attempts failed in the last hour", failed, over)
 	add(l.oldest >= longWait && !paused, api.NeedsOldestWait, "the first job has waited for %s", lasting(l.oldest))
-	add(l.pausedReceivers > 0, api.NeedsWebhooksPaused, "%d receivers of webhooks are paused", l.pausedReceivers)
-	add(paused, api.NeedsPaused, "the endpoint is paused until %s; %d jobs wait", web.FormatTime(l.endpoint.PausedUntil), l.jobs.InQueue)
+	add(l.pausedReceivers > 0, api.NeedsWebhooksPaused, "paused receivers of webhooks: %d", l.pausedReceivers)
+	add(paused, api.NeedsPaused, "the endpoint is paused until %s; jobs that wait: %d", web.FormatTime(l.endpoint.PausedUntil), l.jobs.InQueue)
 	return list
 }
 

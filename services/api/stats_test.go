@@ -125,6 +125,24 @@ func TestWhatHappenedIsShown(t *testing.T) {
 	}
 }
 
+// An endpoint whose queue is missing does not hide the others.
+func TestTheOverviewShowsAnEndpointWithoutItsQueue(t *testing.T) {
+	t.Parallel()
+	s := startWith(t, eventsOf)
+	s.submit()
+	other := s.endpoint
+	other.ID = "zz"
+	if _, err := s.registry.Endpoints.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "both endpoints are listed", func() bool {
+		var o api.Overview
+		got := s.get(adminKey, "/v1/overview", &o)
+		return got.status == http.StatusOK && len(o.Endpoints) == 2 && o.Endpoints[0].Jobs.InQueue == 1 &&
+			len(o.Endpoints[1].Attention) == 1 && o.Endpoints[1].Attention[0].Code == api.NeedsQueue
+	})
+}
+
 func TestAJobIsFoundWithoutItsEndpoint(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, eventsOf)

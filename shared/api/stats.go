@@ -132,6 +132,7 @@ type Attention struct {
 
 // What may need a person.
 const (
+	NeedsQueue          = "queue_missing"   // its queue is missing or cannot be read
 	NeedsWorkerLost     = "worker_lost"     // jobs whose worker fell silent
 	NeedsBackoff        = "backoff"         // workers end soon after their start
 	NeedsNoWorker       = "no_worker"       // jobs wait and no worker lives
