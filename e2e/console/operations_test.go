@@ -78,6 +78,11 @@ func walkWorkers(t *testing.T, s *site) {
 	p.reads("#worker-state", string(id))
 	p.reads("#worker-log", "holds "+string(id))
 	p.accessible()
+	p.visit("/ui/e/works/jobs/" + string(id))
+	p.clickText("#job-head", "what its workers printed")
+	p.reads("#job-lines", "holds "+string(id))
+	p.accessible()
+	p.visit("/ui/workers/works-1?endpoint=works")
 	p.clickText("main", "Drain")
 	p.reads("#notice", "takes no more jobs")
 	eventually(t, "the worker drains", func() bool {

@@ -27,7 +27,7 @@ func scenarios() map[string]scenario {
 	all := map[string]scenario{}
 	for table, rows := range map[string]map[string]scenario{
 		"operation": operations(), "job fields": jobFields(), "authentication": authentication(), "state": states(), "ttl": ttls(),
-		"retention": retentions(), "error": errorRows(), "limit": limitRows(), "rate": rates(), "stream": streamRows(), "requests": requestRows(),
+		"retention": retentions(), "error": errorRows(), "limit": limitRows(), "rate": rates(), "stream": streamRows(), "requests": requestRows(), "statistics": statisticsRows(),
 		"idempotency": idempotencyRows(), "workers": workerRows(), "gateway": gatewayRows(), "events": eventRows(), "webhooks": webhookRows(), "explain": explainRows(), "pods": podRows(), "openai": openAIRows(),
 	} {
 		for row, play := range rows {

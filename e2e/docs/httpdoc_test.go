@@ -102,7 +102,7 @@ var texts = []struct{ name, text string }{
 	{"DELETE /v1/networkvolumes/:id", "Deletes a network volume that no pod uses, and nothing that it holds."},
 	{"POST /v1/keys", "Makes an API key. The key itself is in this answer and never again. Scopes: `submit:ID`, `read:ID`, `admin:ID`, with `*` for all endpoints, `control`, and `pods` for a look at pods, templates and network volumes."},
 	{"GET /v1/keys", "Lists the keys without what is secret about them."},
-	{"GET /v1/keys/self", "Shows the key that asks, with its scopes. Any key may."},
+	{"GET /v1/key", "Shows the key that asks, with its scopes. Any key may."},
 	{"PATCH /v1/keys/:id", "Changes the fields of the key's `quota` that the body has; null is the default, 0 no bound ([operating.md](operating.md)). It holds everywhere within two seconds."},
 	{"DELETE /v1/keys/:id", "Revokes a key, everywhere within seconds."},
 	{"GET /", "Says what this server is: `name`, `version`, and the paths `openapi` and `health`. It needs no key."},

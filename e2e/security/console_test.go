@@ -226,7 +226,7 @@ func TestTheConsoleShowsMarkupAsText(t *testing.T) {
 	b.signIn(key)
 	pages := []string{
 		"/ui/", "/ui/e/good", "/ui/e/bad", "/ui/e/good/settings", "/ui/e/good/purge", "/ui/e/good/try", "/ui/e/good/try?mode=chat", "/ui/e/good/try?job=" + done.ID,
-		"/ui/e/good/jobs", "/ui/e/bad/jobs", "/ui/e/good/jobs/" + done.ID, "/ui/e/bad/jobs/" + failed.ID, "/ui/e/good/jobs/" + done.ID + "/output",
+		"/ui/e/good/jobs", "/ui/e/bad/jobs", "/ui/e/good/jobs/" + done.ID, "/ui/e/bad/jobs/" + failed.ID, "/ui/e/good/jobs/" + done.ID + "/output", "/ui/e/good/jobs/" + done.ID + "/log",
 		"/ui/e/good/scaling", "/ui/e/bad/webhooks", "/ui/failures", "/ui/workers", "/ui/events", "/ui/system", "/ui/machines",
 	}
 	reflected := url.QueryEscape(markup)

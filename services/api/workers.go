@@ -27,7 +27,11 @@ func (s *Service) workers(c *fiber.Ctx) error {
 	if c.Context().QueryArgs().Has("cursor") && !strings.Contains(after, "/") {
 		return web.Errorf(web.InvalidRequest, "cursor is invalid; take it from the answer before")
 	}
-	living, err := s.registry.Workers.List(ctx, c.Query("endpoint"))
+	of := c.Query("endpoint")
+	if c.Context().QueryArgs().Has("endpoint") && of == "" {
+		return web.Errorf(web.InvalidRequest, "endpoint is empty; must be the id of an endpoint")
+	}
+	living, err := s.registry.Workers.List(ctx, of)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func TestLivingWorkersAreListedForThoseWhoMayRead(t *testing.T) {
 	if b.Protocol != "nats" || !b.Draining || b.Concurrency != 2 || b.Running == nil || b.Host.GPUs == nil {
 		t.Errorf("got %+v", b)
 	}
-	for path, status := range map[string]int{"/v1/workers?limit=0": 400, "/v1/workers?cursor=x": 400, "/v1/workers?endpoint=a.b": 404} {
+	for path, status := range map[string]int{"/v1/workers?limit=0": 400, "/v1/workers?cursor=x": 400, "/v1/workers?endpoint=": 400, "/v1/workers?endpoint=a.b": 404} {
 		if got := s.get(adminKey, path, nil); got.status != status {
 			t.Errorf("%s: got %d %s, want %d", path, got.status, got.raw, status)
 		}

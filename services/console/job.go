@@ -129,6 +129,22 @@ func jobOf(v *visit, id job.ID) (*jobData, error) {
 	return d, nil
 }
 
+// jobLog is what workers printed while they had a job, of the lines that name it.
+type jobLog struct {
+	Endpoint string
+	ID       job.ID
+	Lines    []client.LogLine // the oldest first
+}
+
+func loadJobLog(v *visit) (any, error) {
+	d := &jobLog{Endpoint: v.param("endpoint"), ID: job.ID(v.param("id"))}
+	v.follow(d.Endpoint)
+	var err error
+	of := tailID{v.apiKey, d.Endpoint, "job:" + string(d.ID)} // no worker's id has a colon
+	d.Lines, err = lastOfTail(v, v.s.lines, of, v.api.Logs(d.Endpoint, client.LogsOptions{Job: d.ID}).All)
+	return d, err
+}
+
 func loadOutput(v *visit) (any, error) {
 	found, err := v.api.Status(v.ctx, v.param("endpoint"), job.ID(v.param("id")))
 	if err != nil {

@@ -27,7 +27,7 @@ type tails[T any] struct {
 	list map[tailID]*tail[T]
 }
 
-// tailID names a tail: what a key sees of an endpoint, narrowed to a type or a worker.
+// tailID names a tail: what a key sees of an endpoint, narrowed to a type, a worker or a job.
 type tailID struct{ apiKey, endpoint, of string }
 
 func newTails[T any]() *tails[T] { return &tails[T]{list: map[tailID]*tail[T]{}} }

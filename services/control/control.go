@@ -226,7 +226,7 @@ func (s *Service) Routes(app *fiber.App) {
 
 	v1.Post("/keys", guarded(s.durably(s.createKey, streams.BucketKeys))...)
 	v1.Get("/keys", guarded(s.listKeys)...)
-	v1.Get("/keys/self", web.AuthAny(s.registry.Keys), web.MaxBody(maxBody), s.ownKey)
+	v1.Get("/key", web.AuthAny(s.registry.Keys), web.MaxBody(maxBody), s.ownKey)
 	v1.Patch("/keys/:id", guarded(s.durably(s.updateKey, streams.BucketKeys))...)
 	v1.Delete("/keys/:id", guarded(s.durably(s.revokeKey, streams.BucketKeys))...)
 }

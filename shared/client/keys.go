@@ -48,7 +48,7 @@ func (k Keys) List(ctx context.Context) ([]Key, error) {
 
 // Self is the key that the client asks with, without what it reads. Any key may ask.
 func (k Keys) Self(ctx context.Context) (*Key, error) {
-	return one[Key](ctx, k.c, call{method: http.MethodGet, path: v1("keys", "self")})
+	return one[Key](ctx, k.c, call{method: http.MethodGet, path: v1("key")})
 }
 
 // Revoke revokes the key at once.

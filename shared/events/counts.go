@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -217,7 +218,11 @@ func (l *Log) Count(ctx context.Context, c Counting) error {
 			continue
 		}
 		if err != nil && ctx.Err() == nil {
-			l.log.WarnContext(ctx, "events are not counted, trying again", "err", err)
+			level := slog.LevelWarn
+			if errors.Is(err, errChanged) { // by another recorder, or the endpoint was deleted
+				level = slog.LevelInfo
+			}
+			l.log.Log(ctx, level, "events are not counted, trying again", "err", err)
 			f.placed = false
 		}
 		_ = retry.Sleep(ctx, countInterval) // the loop ends with ctx

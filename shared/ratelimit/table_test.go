@@ -13,7 +13,7 @@ func TestDefaultsAreTheContracts(t *testing.T) {
 	want := ratelimit.Table{
 		"run": {1000, 200}, "runsync": {2000, 400}, "status": {2000, 400}, "stream": {2000, 400},
 		"cancel": {100, 20}, "purge-queue": {2, 0}, "openai": {2000, 400}, "requests": {10, 2},
-		"retry": {100, 20}, "explain": {100, 20}, "scale": {100, 20}, "key": {20000, 2000}, // ours
+		"retry": {100, 20}, "explain": {100, 20}, "scale": {100, 20}, "stats": {100, 20}, "key": {20000, 2000}, // ours
 	}
 	if diff := cmp.Diff(want, ratelimit.Defaults()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -43,8 +43,8 @@ func TestParse(t *testing.T) {
 		"array":            {text: `[]`, err: "must be a JSON object of operations"},
 		"two":              {text: `{}{}`, err: "must be one JSON object and nothing after it"},
 		"rubbish after":    {text: `{} x`, err: "must be one JSON object and nothing after it"},
-		"unknown":          {text: `{"walk":null}`, err: "walk is no operation: must be of key, cancel, explain, openai, purge-queue, requests, retry, run, runsync, scale, status, stream"},
-		"case":             {text: `{"Run":null}`, err: "Run is no operation: must be of key, cancel, explain, openai, purge-queue, requests, retry, run, runsync, scale, status, stream"},
+		"unknown":          {text: `{"walk":null}`, err: "walk is no operation: must be of key, cancel, explain, openai, purge-queue, requests, retry, run, runsync, scale, stats, status, stream"},
+		"case":             {text: `{"Run":null}`, err: "Run is no operation: must be of key, cancel, explain, openai, purge-queue, requests, retry, run, runsync, scale, stats, status, stream"},
 		"not an object":    {text: `{"run":5}`, err: "run must be an object or null"},
 		"unknown field":    {text: `{"run":{"rate":5}}`, err: "run.rate is unknown: must be requests or concurrent"},
 		"case of a field":  {text: `{"run":{"Requests":5}}`, err: "run.Requests is unknown: must be requests or concurrent"},
@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 		"text":             {text: `{"run":{"concurrent":"1"}}`, err: "run.concurrent must be a whole number of 0 or more"},
 		"beyond any int":   {text: `{"run":{"requests":1e30}}`, err: "run.requests must be a whole number of 0 or more"},
 		"a broken object":  {text: `{"run":{"requests":1}`, err: "must be a JSON object of operations"},
-		"the first of two": {text: `{"walk":null,"fly":null}`, err: "fly is no operation: must be of key, cancel, explain, openai, purge-queue, requests, retry, run, runsync, scale, status, stream"},
+		"the first of two": {text: `{"walk":null,"fly":null}`, err: "fly is no operation: must be of key, cancel, explain, openai, purge-queue, requests, retry, run, runsync, scale, stats, status, stream"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
