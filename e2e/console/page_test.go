@@ -276,13 +276,15 @@ func (p *page) clickText(within, text string) {
 	}
 }
 
-// fill writes into a field.
+// fill writes into a field as a keyboard does. It does not name the field by a node of
+// the browser's protocol: after a new page that may be a node of the page before.
 func (p *page) fill(selector, text string) {
 	p.t.Helper()
-	if _, err := eval[chromedp.Void](p, `document.querySelector(`+quoted(selector)+`).value = ""`); err != nil {
-		p.t.Fatalf("empty %s: %v", selector, err)
-	}
-	p.do("fill "+selector, chromedp.SendKeys(chromedp.CSS(selector), text))
+	p.holds(selector+" is there to fill", func() bool {
+		focused, err := eval[bool](p, `(e => { if (e) { e.value = ""; e.focus() } return Boolean(e) && document.activeElement === e })(document.querySelector(`+quoted(selector)+`))`)
+		return err == nil && focused
+	})
+	p.press(text)
 }
 
 // press presses keys as on a keyboard, wherever the focus is.
