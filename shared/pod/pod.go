@@ -379,7 +379,7 @@ func Concealer(env map[string]string) func(text string) string {
 		if strings.Contains(text, "=") && containsAny(strings.ToLower(text), "passw", "pwd", "secret", "token", "signature", "key", "sig") {
 			text = given.ReplaceAllString(text, "${1}"+Hidden)
 		}
-		if containsAny(text, "fl_", "fw_", "sk-", "rpa_", "hf_", "gh", "glpat-", "xox", "AKIA") {
+		if containsAny(text, "fl_", "fw_", "sk-", "rpa_", "hf_", "gh", "github_pat_", "glpat-", "xox", "AKIA") {
 			text = token.ReplaceAllString(text, Hidden)
 		}
 		return text

@@ -64,3 +64,21 @@ func TestWhatAProgramWroteIsToldWithoutSecrets(t *testing.T) {
 		}
 	}
 }
+
+// Each form of a secret is hidden in a text that has nothing else of one: Concealer looks
+// for a part of the form first.
+func TestConcealKnowsEachFormByItself(t *testing.T) {
+	const rest = "0123456789012345678901234567890123456789"
+	for _, form := range []string{
+		"fl_", "fw_", "sk-", "rpa_", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "AKIA",
+		"password=", "passwd=", "PWD=", "Secret=", "token=", "signature=", "KEY=", "?sig=", "&sig=", "amqp://me:",
+	} {
+		text := form + rest
+		if strings.HasPrefix(form, "amqp") {
+			text += "@host"
+		}
+		if got := Conceal("it printed "+text, nil); strings.Contains(got, rest) {
+			t.Errorf("got %q", got)
+		}
+	}
+}
