@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -53,23 +51,21 @@ type Event struct {
 
 // Events reads what happens to an endpoint's jobs. It is for one goroutine.
 type Events struct {
-	c        *Client
-	endpoint string
-	o        EventsOptions
-	patience patience
-	over     bool
+	followed
+
+	o EventsOptions
 }
 
 // Events prepares to read events; All reads them. The endpoint "" means all endpoints that
 // the key may read; it narrows to no Job.
 func (c *Client) Events(endpoint string, o EventsOptions) *Events {
-	return &Events{c: c, endpoint: endpoint, o: o, patience: c.patienceOf(o.Patience)}
+	return &Events{followed: c.followed(endpoint, o.After, o.Patience), o: o}
 }
 
 // Cursor is where to go on, for EventsOptions.After: that of the last event
 // that All yielded, or of a later one that was not wanted. It is
 // EventsOptions.After before the server has answered.
-func (e *Events) Cursor() string { return e.o.After }
+func (e *Events) Cursor() string { return e.after }
 
 // All yields the events in order, each once, as they come, until ctx ends or,
 // with Once, to the last one. It goes on where it was when the connection
@@ -77,48 +73,20 @@ func (e *Events) Cursor() string { return e.o.After }
 // ErrUnreachable, or ctx's. After an error, or a break out of the loop, All may
 // be called again and goes on behind Cursor.
 func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
-	return resumed(ctx, e.patience, func() bool { return e.over }, e.read)
+	return resumed(ctx, e.patience, e.isOver, e.read)
 }
 
 // read reads one connection's worth. heard says whether the server took the request.
 func (e *Events) read(ctx context.Context, each func(Event) bool) (heard bool, err error) {
-	return e.c.readEvents(ctx, e.call(), e.o.After, func(next event) (bool, error) { return e.take(next, each) })
-}
-
-func (e *Events) call() call {
-	query := url.Values{}
+	op := e.callOf("events", e.o.Job, e.o.Since, e.o.Once)
 	if len(e.o.Types) > 0 {
-		query.Set("type", strings.Join(e.o.Types, ","))
+		op.query.Set("type", strings.Join(e.o.Types, ","))
 	}
-	if !e.o.Since.IsZero() {
-		query.Set("since", e.o.Since.UTC().Format(time.RFC3339Nano))
-	}
-	if e.o.Once {
-		query.Set("follow", "false")
-	}
-	parts := []string{"events"}
-	if e.o.Job != "" {
-		parts = append(parts, string(e.o.Job))
-	}
-	path := v1("events")
-	if e.endpoint != "" {
-		path = v2(e.endpoint, parts...)
-	}
-	return call{method: http.MethodGet, path: path, query: query}
+	return e.followed.read(ctx, op, func(next event) (bool, error) { return takeEvent(next, each) })
 }
 
-// take deals with one event and reports whether there may be more.
-func (e *Events) take(next event, each func(Event) bool) (more bool, err error) {
-	if next.name == "end" {
-		e.over = true
-		return false, nil
-	}
-	if next.id != "" {
-		e.o.After = next.id
-	}
-	if next.data == nil { // a sign of life
-		return true, nil
-	}
+// takeEvent passes an event on and reports whether more are wanted.
+func takeEvent(next event, each func(Event) bool) (more bool, err error) {
 	var wire struct {
 		ID      string    `json:"id"`
 		Source  string    `json:"source"`

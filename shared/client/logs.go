@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"net/http"
-	"net/url"
 	"time"
 
 	"flightline/shared/api"
@@ -43,62 +41,36 @@ type LogLine struct {
 
 // Logs reads what an endpoint's workers print. It is for one goroutine.
 type Logs struct {
-	c        *Client
-	endpoint string
-	o        LogsOptions
-	patience patience
-	over     bool
+	followed
+
+	o LogsOptions
 }
 
 // Logs prepares to read lines; All reads them.
 func (c *Client) Logs(endpoint string, o LogsOptions) *Logs {
-	return &Logs{c: c, endpoint: endpoint, o: o, patience: c.patienceOf(o.Patience)}
+	return &Logs{followed: c.followed(endpoint, o.After, o.Patience), o: o}
 }
 
 // Cursor is where to go on, for LogsOptions.After. It is LogsOptions.After before the
 // server has answered.
-func (l *Logs) Cursor() string { return l.o.After }
+func (l *Logs) Cursor() string { return l.after }
 
 // All yields the lines in order, as Events.All does events.
 func (l *Logs) All(ctx context.Context) iter.Seq2[LogLine, error] {
-	return resumed(ctx, l.patience, func() bool { return l.over }, l.read)
+	return resumed(ctx, l.patience, l.isOver, l.read)
 }
 
 // read reads one connection's worth. heard says whether the server took the request.
 func (l *Logs) read(ctx context.Context, each func(LogLine) bool) (heard bool, err error) {
-	return l.c.readEvents(ctx, l.call(), l.o.After, func(next event) (bool, error) { return l.take(next, each) })
-}
-
-func (l *Logs) call() call {
-	query := url.Values{}
+	op := l.callOf("logs", l.o.Job, l.o.Since, l.o.Once)
 	if l.o.Worker != "" {
-		query.Set("worker", l.o.Worker)
+		op.query.Set("worker", l.o.Worker)
 	}
-	if !l.o.Since.IsZero() {
-		query.Set("since", l.o.Since.UTC().Format(time.RFC3339Nano))
-	}
-	if l.o.Once {
-		query.Set("follow", "false")
-	}
-	parts := []string{"logs"}
-	if l.o.Job != "" {
-		parts = append(parts, string(l.o.Job))
-	}
-	return call{method: http.MethodGet, path: v2(l.endpoint, parts...), query: query}
+	return l.followed.read(ctx, op, func(next event) (bool, error) { return takeLine(next, each) })
 }
 
-// take deals with one event and reports whether there may be more.
-func (l *Logs) take(next event, each func(LogLine) bool) (more bool, err error) {
-	if next.name == "end" {
-		l.over = true
-		return false, nil
-	}
-	if next.id != "" {
-		l.o.After = next.id
-	}
-	if next.data == nil { // a sign of life
-		return true, nil
-	}
+// takeLine passes a line on and reports whether more are wanted.
+func takeLine(next event, each func(LogLine) bool) (more bool, err error) {
 	line := LogLine{Cursor: next.id, Raw: next.data}
 	if err := json.Unmarshal(next.data, &line.LogLine); err != nil {
 		return false, fmt.Errorf("client: a line is not what the API promises: %w", err)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -82,31 +83,8 @@ func (s *Stream) All(ctx context.Context) iter.Seq2[Chunk, error] {
 // read reads one connection's worth of the stream. heard says whether the
 // server took the request.
 func (s *Stream) read(ctx context.Context, each func(Chunk) bool) (heard bool, err error) {
-	within, cancel := context.WithCancel(ctx)
-	defer cancel()
-	silence := time.AfterFunc(streamSilence, cancel)
-	defer silence.Stop()
-	resp, err := s.c.open(ctx, within, call{
-		method: http.MethodGet, path: v2(s.endpoint, "stream", string(s.id)), query: map[string][]string{"format": {"sse"}},
-	}, strconv.FormatUint(s.after, 10))
-	if err != nil {
-		return false, err
-	}
-	defer resp.Body.Close()
-	reader := newEventReader(resp.Body)
-	for {
-		silence.Reset(streamSilence)
-		e, err := reader.next()
-		if errors.Is(err, ErrTooLarge) {
-			return true, err
-		}
-		if err != nil { // also the end of a server that stops
-			return true, unreachable(ctx, err)
-		}
-		if more, err := s.take(e, each); err != nil || !more {
-			return true, err
-		}
-	}
+	op := call{method: http.MethodGet, path: v2(s.endpoint, "stream", string(s.id)), query: url.Values{"format": {"sse"}}}
+	return s.c.readEvents(ctx, op, strconv.FormatUint(s.after, 10), func(e event) (bool, error) { return s.take(e, each) })
 }
 
 // take deals with one event and reports whether there may be more.
