@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -141,25 +140,9 @@ func watch(c *fiber.Ctx, now time.Time, w *events.Watching) (err error) {
 	if w.Since, err = web.Since(c.Query("since"), now); err != nil {
 		return err
 	}
-	switch c.Query("follow") {
-	case "", "true":
-	case "false":
-		w.Once = true
-	default:
-		return web.Errorf(web.InvalidRequest, "follow is invalid; must be true or false")
-	}
-	text, name := c.Query("cursor"), "cursor"
-	w.Resume = c.Context().QueryArgs().Has(name)
-	if id := c.Get(headerLastEventID); id != "" { // the newer of the two: a client that came back
-		text, name, w.Resume = id, headerLastEventID, true
-	}
-	if !w.Resume {
-		return nil
-	}
-	if w.After, err = events.ParseCursor(strings.TrimSpace(text)); err != nil {
-		return web.Errorf(web.InvalidRequest, "%s is invalid; must be the id of an event, or 0", name)
-	}
-	return nil
+	at, err := followingOf(c, "an event", events.ParseCursor)
+	w.After, w.Resume, w.Once = at.after, at.resume, at.once
+	return err
 }
 
 // kindsOf reads a list of types, separated by commas.
@@ -192,9 +175,7 @@ type subscription struct {
 	endpoint string
 	watch    *events.Watch
 	held     context.Context //nolint:containedctx // the writer, which runs after the handler, is given none
-	text     bytes.Buffer    // what is being written
-	begun    bool
-	over     bool // the end is written
+	followText
 }
 
 // sendEvents answers with the events of the watch, which it closes.
@@ -208,21 +189,9 @@ func (s *Service) sendEvents(c *fiber.Ctx, watch *events.Watch, endpoint string)
 }
 
 // next returns the next events, or a comment when there were none for a while.
-// An id without data moves the client's Last-Event-ID on, so that it misses
-// nothing if it comes back before it has heard of an event, and skips what it
-// does not want.
 func (v *subscription) next() ([]byte, error) {
-	if v.over {
-		return nil, io.EOF
-	}
-	if v.text.Cap() > keptBuffer {
-		v.text = bytes.Buffer{}
-	}
-	v.text.Reset() // it was written
-	if !v.begun {
-		v.begun = true
-		fmt.Fprintf(&v.text, "retry: %d\nid: %s\n\n", comeBack.Milliseconds(), events.Cursor(v.watch.After()))
-		return v.text.Bytes(), nil
+	if first, err := v.start(v.place()); first != nil || err != nil {
+		return first, err
 	}
 	ctx, cancel := context.WithTimeout(v.held, keepAlive)
 	defer cancel()
@@ -231,8 +200,7 @@ func (v *subscription) next() ([]byte, error) {
 	case errors.Is(context.Cause(v.held), web.ErrGone):
 		return nil, web.ErrGone
 	case errors.Is(err, io.EOF):
-		v.over = true
-		v.text.WriteString("event: end\ndata: {}\n\n")
+		v.end()
 	case err != nil:
 		return nil, err
 	case len(list) > 0:
@@ -242,10 +210,13 @@ func (v *subscription) next() ([]byte, error) {
 	case v.held.Err() != nil:
 		return nil, io.EOF // the server stops, or the hour is over; the client comes back
 	default:
-		fmt.Fprintf(&v.text, ": keep-alive\nid: %s\n\n", events.Cursor(v.watch.After()))
+		v.alive(v.place())
 	}
 	return v.text.Bytes(), nil
 }
+
+// place is how far the log was looked at.
+func (v *subscription) place() string { return events.Cursor(v.watch.After()) }
 
 // eventsRetryDelay is the pause before the log is read again after it was away.
 const eventsRetryDelay = 500 * time.Millisecond
@@ -274,13 +245,7 @@ func (v *subscription) tell(list []events.Event) error {
 		if err != nil {
 			return fmt.Errorf("encode event %s: %w", e.ID(), err)
 		}
-		v.text.WriteString("id: ")
-		v.text.WriteString(events.Cursor(e.Seq))
-		v.text.WriteString("\nevent: ")
-		v.text.WriteString(e.Kind.Type())
-		v.text.WriteString("\ndata: ")
-		v.text.Write(data)
-		v.text.WriteString("\n\n")
+		v.add(events.Cursor(e.Seq), e.Kind.Type(), data)
 	}
 	return nil
 }

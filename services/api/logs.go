@@ -1,11 +1,9 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -99,25 +97,9 @@ func watchLogs(c *fiber.Ctx, now time.Time, w *logs.Watching) (err error) {
 	if w.Worker = strings.Clone(c.Query("worker")); w.Worker != "" && !pod.ValidID(w.Worker) {
 		return web.Errorf(web.InvalidRequest, "worker is invalid; must be the id of a worker, which matches [A-Za-z0-9_-]{1,128}")
 	}
-	switch c.Query("follow") {
-	case "", "true":
-	case "false":
-		w.Once = true
-	default:
-		return web.Errorf(web.InvalidRequest, "follow is invalid; must be true or false")
-	}
-	text, name := c.Query("cursor"), "cursor"
-	w.Resume = c.Context().QueryArgs().Has(name)
-	if id := c.Get(headerLastEventID); id != "" { // the newer of the two: a client that came back
-		text, name, w.Resume = id, headerLastEventID, true
-	}
-	if !w.Resume {
-		return nil
-	}
-	if w.After, err = logs.ParseCursor(strings.TrimSpace(text)); err != nil {
-		return web.Errorf(web.InvalidRequest, "%s is invalid; must be the id of a line, or 0", name)
-	}
-	return nil
+	at, err := followingOf(c, "a line", logs.ParseCursor)
+	w.After, w.Resume, w.Once = at.after, at.resume, at.once
+	return err
 }
 
 // lineStream is a connection on which lines are sent.
@@ -128,11 +110,9 @@ type lineStream struct {
 	once  bool
 	watch *logs.Watch
 	held  context.Context //nolint:containedctx // the writer, which runs after the handler, is given none
-	text  bytes.Buffer    // what is being written
 	quiet time.Time       // when something was written last
 	late  time.Time       // when the job is over and its lines are, zero while it runs
-	begun bool
-	over  bool // the end is written
+	followText
 }
 
 // sendLogs answers with lines as they come.
@@ -152,19 +132,10 @@ func (s *Service) sendLogs(ctx context.Context, c *fiber.Ctx, w logs.Watching) e
 
 // next returns the next lines, or a comment when there were none for a while.
 func (v *lineStream) next() ([]byte, error) {
-	if v.over {
-		return nil, io.EOF
+	if first, err := v.start(v.watch.After().String()); first != nil || err != nil {
+		return first, err
 	}
-	if v.text.Cap() > keptBuffer {
-		v.text = bytes.Buffer{}
-	}
-	v.text.Reset() // it was written
 	v.quiet = time.Now()
-	if !v.begun {
-		v.begun = true
-		fmt.Fprintf(&v.text, "retry: %d\nid: %s\n\n", comeBack.Milliseconds(), v.watch.After())
-		return v.text.Bytes(), nil
-	}
 	for v.text.Len() == 0 {
 		if err := v.more(); err != nil {
 			return nil, err
@@ -198,7 +169,7 @@ func (v *lineStream) more() error {
 		v.end()
 	}
 	if v.text.Len() == 0 && time.Since(v.quiet) >= keepAlive {
-		fmt.Fprintf(&v.text, ": keep-alive\nid: %s\n\n", v.watch.After())
+		v.alive(v.watch.After().String())
 	}
 	return nil
 }
@@ -232,11 +203,6 @@ func (v *lineStream) jobOver() bool {
 	return !v.late.IsZero() && !time.Now().Before(v.late)
 }
 
-func (v *lineStream) end() {
-	v.over = true
-	v.text.WriteString("event: end\ndata: {}\n\n")
-}
-
 // write writes lines, each with its place as its id.
 func (v *lineStream) write(lines []logs.Entry) {
 	for _, l := range lines {
@@ -246,10 +212,6 @@ func (v *lineStream) write(lines []logs.Entry) {
 		if err != nil {
 			continue // strings are always JSON
 		}
-		v.text.WriteString("id: ")
-		v.text.WriteString(l.Cursor.String())
-		v.text.WriteString("\ndata: ")
-		v.text.Write(data)
-		v.text.WriteString("\n\n")
+		v.add(l.Cursor.String(), "", data)
 	}
 }
