@@ -140,15 +140,15 @@ func (a *agent) awaitDriver(ctx context.Context) bool {
 func (a *agent) round(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+	if err := a.recallClaims(within); err != nil {
+		return err
+	}
 	running, err := a.driver.List(within)
 	if err != nil {
 		return err
 	}
 	pods, err := a.registry.Pods.List(within)
 	if err != nil {
-		return err
-	}
-	if err := a.recallClaims(within); err != nil {
 		return err
 	}
 	instances, live, wanted := map[string]driver.Instance{}, map[string]bool{}, map[string]bool{}
@@ -411,7 +411,8 @@ func (a *agent) drainWorker(ctx context.Context, p pod.Pod) {
 		return // nobody lets it in
 	}
 	since := a.queue.Now()
-	if a.requestDrain(ctx, p.ID, p.Change) != nil {
+	// Of a pod without a record there may be a new one by now, which is not to drain.
+	if !p.Created.IsZero() && a.requestDrain(ctx, p.ID, p.Change) != nil {
 		return
 	}
 	if token.Draining {
@@ -486,15 +487,4 @@ func (a *agent) revokeToken(ctx context.Context, p pod.Pod) {
 func textOf(id string, err error) string {
 	text := strings.TrimPrefix(err.Error(), "start pod "+id+": ")
 	return strings.ReplaceAll(text, pod.ErrInvalid.Error()+": ", "")
-}
-
-// requestDrain asks a worker that speaks NATS to take no more jobs, and to leave: it
-// reads that in its pod's record, within a heartbeat. A worker that speaks HTTP
-// learns it by its token. A locked pod is asked nothing.
-func (s *Service) requestDrain(ctx context.Context, id, why string) error {
-	_, err := s.registry.Pods.Drain(ctx, id, bounded(why), s.queue.Now())
-	if errors.Is(err, pod.ErrNotFound) || errors.Is(err, pod.ErrLocked) {
-		return nil
-	}
-	return err
 }

@@ -208,3 +208,14 @@ func (a *agent) runs(ctx context.Context, id string) bool {
 	}
 	return a.running[id]
 }
+
+// requestDrain asks a worker that speaks NATS to take no more jobs, and to leave: it
+// reads that in its pod's record, within a heartbeat. A worker that speaks HTTP
+// learns it by its token. A locked pod is asked nothing.
+func (s *Service) requestDrain(ctx context.Context, id, why string) error {
+	_, err := s.registry.Pods.Drain(ctx, id, bounded(why), s.queue.Now())
+	if errors.Is(err, pod.ErrNotFound) || errors.Is(err, pod.ErrLocked) {
+		return nil
+	}
+	return err
+}
