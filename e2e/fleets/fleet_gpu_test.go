@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 )
 
@@ -33,22 +32,13 @@ func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("finds workers in /proc")
 	}
-	s, b := program.New(t), testenv.NewServer(t)
-	key := "fl_test_key_of_the_fleet"
-	s.Environ = append(s.Environ, "NATS_URL="+b.Config().URL, "FLIGHTLINE_NATS_USER="+b.Config().User, "FLIGHTLINE_NATS_PASSWORD="+b.Config().Password,
-		"FLIGHTLINE_BOOTSTRAP_KEY="+key, "FLIGHTLINE_LIMITS=off")
-	url := s.Start("serve", "api", "control", "gateway").Line(program.Ready)
-	f := newFleetSite(t, url, key, b.NC)
+	f := newFleetServer(t)
 	ledger := t.TempDir()
 	gpus := filepath.Join(ledger, "gpus.json")
 	if err := os.WriteFile(gpus, []byte(twoGPUs), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start := func(i int) *program.Process {
-		d := s.Start("serve", "autoscaler", "--create-streams=false", "--drivers", "process", "--gpus", gpus, "--fleet-folder", fmt.Sprint("fleet", i), "--gateway-url", url)
-		d.Line(program.Ready)
-		return d
-	}
+	start := func(i int) *program.Process { return f.scaler(fmt.Sprint("fleet", i), "--gpus", gpus) }
 	scalers := []*program.Process{start(0), start(1)}
 	ids := []string{"g1", "g2", "g3"}
 	for _, id := range ids {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"flightline/shared/pod"
-	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
@@ -34,28 +33,21 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks for orphans in /proc")
 	}
-	s, b := program.New(t), testenv.NewServer(t)
-	key := "fl_test_key_of_the_fleet"
-	s.Environ = append(s.Environ, "NATS_URL="+b.Config().URL, "FLIGHTLINE_NATS_USER="+b.Config().User, "FLIGHTLINE_NATS_PASSWORD="+b.Config().Password,
-		"FLIGHTLINE_BOOTSTRAP_KEY="+key, "FLIGHTLINE_LIMITS=off")
-	url := s.Start("serve", "api", "control", "gateway").Line(program.Ready)
-	f := newFleetSite(t, url, key, b.NC)
+	f := newFleetServer(t)
 	for _, bucket := range []string{streams.BucketInstances, streams.BucketWorkers} {
-		stream, err := b.JS.Stream(t.Context(), streams.Bucket(bucket))
+		stream, err := f.bus.JS.Stream(t.Context(), streams.Bucket(bucket))
 		if err != nil {
 			t.Fatal(err)
 		}
 		lease := stream.CachedInfo().Config
 		lease.MaxAge, lease.Duplicates = shortLease, shortLease
-		if _, err := b.JS.UpdateStream(t.Context(), lease); err != nil {
+		if _, err := f.bus.JS.UpdateStream(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var scalers []*program.Process
 	for _, folder := range []string{"one", "two"} {
-		d := s.Start("serve", "autoscaler", "--create-streams=false", "--drivers", "process", "--fleet-folder", folder, "--gateway-url", url)
-		d.Line(program.Ready)
-		scalers = append(scalers, d)
+		scalers = append(scalers, f.scaler(folder))
 	}
 	f.endpoint("ep", map[string]any{"workersMin": 2, "workersMax": 2, "scalerType": "REQUEST_COUNT", "scalerValue": 1})
 	f.completed("ep", f.submit("ep", 6, 300, nil))

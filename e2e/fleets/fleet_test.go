@@ -16,6 +16,7 @@ import (
 
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 )
 
@@ -201,6 +202,33 @@ func fleetDevOf(t *testing.T, s *program.Env, settings ...string) (*fleetSite, *
 	}
 	t.Cleanup(nc.Close)
 	return newFleetSite(t, url, env.APIKey, nc), d
+}
+
+// fleetServer is a NATS of its own with an API, for autoscalers that are killed apart from
+// it. scaler starts one.
+type fleetServer struct {
+	*fleetSite
+
+	bus *testenv.Server
+	env *program.Env
+}
+
+func newFleetServer(t *testing.T) *fleetServer {
+	t.Helper()
+	s, b := program.New(t), testenv.NewServer(t)
+	key := "fl_test_key_of_the_fleet"
+	s.Environ = append(s.Environ, "NATS_URL="+b.Config().URL, "FLIGHTLINE_NATS_USER="+b.Config().User, "FLIGHTLINE_NATS_PASSWORD="+b.Config().Password,
+		"FLIGHTLINE_BOOTSTRAP_KEY="+key, "FLIGHTLINE_LIMITS=off")
+	url := s.Start("serve", "api", "control", "gateway").Line(program.Ready)
+	return &fleetServer{fleetSite: newFleetSite(t, url, key, b.NC), bus: b, env: s}
+}
+
+// scaler starts an autoscaler with a folder of its own, and waits until it is ready.
+func (f *fleetServer) scaler(folder string, flags ...string) *program.Process {
+	f.t.Helper()
+	d := f.env.Start(append([]string{"serve", "autoscaler", "--create-streams=false", "--drivers", "process", "--fleet-folder", folder, "--gateway-url", f.url}, flags...)...)
+	d.Line(program.Ready)
+	return d
 }
 
 func newFleetSite(t *testing.T, url, key string, nc *nats.Conn) *fleetSite {

@@ -126,7 +126,7 @@ func TestTheConsoleIsGuarded(t *testing.T) {
 		t.Errorf("next elsewhere: got %q, want /ui/", got.Header.Get("Location"))
 	}
 	if c := got.Cookies(); len(c) != 1 || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode || c[0].Path != "/ui" || strings.Contains(c[0].Value, key) {
-		t.Errorf("got the cookies %v, want one that is HttpOnly and SameSite=Strict, without the key", c)
+		t.Errorf("got the cookies %v, want an HttpOnly one with SameSite=Strict, without the key", c)
 	}
 	page := stranger.ask("/ui/", nil)
 	if policy := page.Header.Get("Content-Security-Policy"); page.StatusCode != http.StatusOK || !strings.Contains(policy, "default-src 'none'") ||

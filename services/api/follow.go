@@ -12,7 +12,7 @@ import (
 )
 
 // following is where in a list that is followed a request begins, if it resumes, and
-// whether it ends with the last one that there is now. P is a place in the list.
+// whether it ends with the newest entry of now. P is a place in the list.
 type following[P any] struct {
 	after        P
 	resume, once bool

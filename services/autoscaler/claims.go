@@ -206,10 +206,10 @@ func withGPUs(env map[string]string, devices []pod.GPU, spec pod.Spec) map[strin
 	memory := 0
 	for _, g := range devices {
 		all, by[g.Vendor] = append(all, g.UUID), append(by[g.Vendor], g.UUID)
-		memory += g.MemoryMB * share / placement.Whole
+		memory += g.MemoryMB * share / pod.WholeGPU
 	}
 	env["FLIGHTLINE_GPU_UUIDS"] = strings.Join(all, ",")
-	env["FLIGHTLINE_GPU_SHARE"] = fmt.Sprint(float64(share) / placement.Whole)
+	env["FLIGHTLINE_GPU_SHARE"] = fmt.Sprint(float64(share) / pod.WholeGPU)
 	env["FLIGHTLINE_GPU_MEMORY_MB"] = fmt.Sprint(memory)
 	if uuids := by[pod.NVIDIA]; len(uuids) > 0 {
 		env["CUDA_VISIBLE_DEVICES"] = strings.Join(uuids, ",")

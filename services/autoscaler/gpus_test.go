@@ -167,11 +167,11 @@ func TestAnIdleWorkerYieldsToWhoWaits(t *testing.T) {
 
 func TestClaimsOfAMachineThatIsGoneAreReleased(t *testing.T) {
 	s := newEnv(t)
-	if err := s.registry.GPUs.Claim(t.Context(), "GPU-m-0", registry.GPUHolder{Pod: "gone", Machine: "gone", Driver: pod.Process, Share: registry.WholeGPU}); err != nil {
+	if err := s.registry.GPUs.Claim(t.Context(), "GPU-m-0", registry.GPUHolder{Pod: "gone", Machine: "gone", Driver: pod.Process, Share: pod.WholeGPU}); err != nil {
 		t.Fatal(err)
 	}
 	// Containers of an engine whose autoscaler is away may go on.
-	if err := s.registry.GPUs.Claim(t.Context(), "GPU-m-1", registry.GPUHolder{Pod: "container", Machine: "engine", Driver: pod.Docker, Share: registry.WholeGPU}); err != nil {
+	if err := s.registry.GPUs.Claim(t.Context(), "GPU-m-1", registry.GPUHolder{Pod: "container", Machine: "engine", Driver: pod.Docker, Share: pod.WholeGPU}); err != nil {
 		t.Fatal(err)
 	}
 	s.endpoint("a", bounds(2, 2), needsGPU())

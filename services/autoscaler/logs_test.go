@@ -2,8 +2,6 @@ package autoscaler
 
 import (
 	"context"
-	"errors"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -12,35 +10,14 @@ import (
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/endpoint"
 	"flightline/shared/logs"
+	"flightline/shared/logs/logstest"
 	"flightline/shared/testenv"
 )
 
 // printed are the lines that are kept of an endpoint's workers.
-func (s *env) printed(e endpoint.Endpoint) (all []logs.Entry) {
+func (s *env) printed(e endpoint.Endpoint) []logs.Entry {
 	s.t.Helper()
-	v, err := logs.NewWatch(s.t.Context(), s.queue.Bus(), logs.Watching{Endpoint: e, Resume: true, Once: true})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer v.Close()
-	for {
-		some, err := v.Next(s.t.Context())
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		all = append(all, some...)
-	}
-}
-
-func textsOf(entries []logs.Entry) string {
-	var all []string
-	for _, e := range entries {
-		all = append(all, e.Text)
-	}
-	return strings.Join(all, "|")
+	return logstest.All(s.t, s.queue.Bus(), logs.Watching{Endpoint: e, Resume: true})
 }
 
 // What a process prints is kept while it runs, with its secrets hidden and jobs named; a
@@ -61,7 +38,7 @@ func TestWhatAProcessPrintsIsKept(t *testing.T) {
 	stop()
 	all := s.printed(e)
 	if len(all) != 3 || all[2].Text != "no end" {
-		t.Fatalf("got %s, want the line without end last", textsOf(all))
+		t.Fatalf("got %s, want the line without end last", logstest.Texts(all))
 	}
 	for _, l := range all {
 		switch {
@@ -71,8 +48,8 @@ func TestWhatAProcessPrintsIsKept(t *testing.T) {
 			t.Errorf("got %+v", l)
 		}
 	}
-	if !strings.Contains(textsOf(all), "hello ***") {
-		t.Errorf("got %s, want the secret hidden", textsOf(all))
+	if !strings.Contains(logstest.Texts(all), "hello ***") {
+		t.Errorf("got %s, want the secret hidden", logstest.Texts(all))
 	}
 }
 
@@ -120,14 +97,14 @@ func TestWhatAnEngineKeepsIsCopiedOnce(t *testing.T) {
 	e := s.endpoint("ep", bounds(1, 1))
 	stop := s.autoscaler(f)
 	f.print("one\n", "two in", " pieces\n")
-	testenv.Eventually(t, "the first lines are kept", func() bool { return textsOf(s.printed(e)) == "one|two in pieces" })
+	testenv.Eventually(t, "the first lines are kept", func() bool { return logstest.Texts(s.printed(e)) == "one|two in pieces" })
 	stop()
 	f.print("three\n")
 	stop = s.autoscaler(f)
 	f.print("four\n")
-	testenv.Eventually(t, "all lines are kept", func() bool { return strings.HasSuffix(textsOf(s.printed(e)), "four") })
+	testenv.Eventually(t, "all lines are kept", func() bool { return strings.HasSuffix(logstest.Texts(s.printed(e)), "four") })
 	stop()
-	if got, want := textsOf(s.printed(e)), "one|two in pieces|three|four"; got != want {
+	if got, want := logstest.Texts(s.printed(e)), "one|two in pieces|three|four"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	_ = f.Stop(context.WithoutCancel(t.Context()), "ep-0-1", 0)

@@ -4,6 +4,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/api"
+	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/web"
 )
@@ -38,7 +39,7 @@ func inventoryViewOf(m registry.Inventory, claims map[string]registry.GPUClaims)
 		held := claims[g.UUID]
 		card := api.MachineGPU{
 			UUID: g.UUID, Vendor: g.Vendor, Name: g.Name, MemoryMb: g.MemoryMB, DriverVersion: g.Driver, CUDAVersion: g.CUDA,
-			Healthy: g.Health == "", Problem: g.Health, FreeShare: shareOf(registry.WholeGPU - held.Used()), Claims: make([]api.GPUClaim, 0, len(held.Holders)),
+			Healthy: g.Health == "", Problem: g.Health, FreeShare: shareOf(pod.WholeGPU - held.Used()), Claims: make([]api.GPUClaim, 0, len(held.Holders)),
 		}
 		for _, h := range held.Holders {
 			card.Claims = append(card.Claims, api.GPUClaim{PodID: h.Pod, EndpointID: h.Endpoint, Share: shareOf(h.Share), ClaimedAt: web.FormatTime(h.Since)})
@@ -49,4 +50,4 @@ func inventoryViewOf(m registry.Inventory, claims map[string]registry.GPUClaims)
 }
 
 // shareOf is hundredths as a fraction.
-func shareOf(hundredths int) float64 { return float64(hundredths) / registry.WholeGPU }
+func shareOf(hundredths int) float64 { return float64(hundredths) / pod.WholeGPU }

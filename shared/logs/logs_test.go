@@ -15,6 +15,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/logs"
+	"flightline/shared/logs/logstest"
 	"flightline/shared/testenv"
 	"flightline/streams"
 )
@@ -65,34 +66,11 @@ func (s env) print(t *testing.T, worker string, secrets map[string]string, text 
 // all are the lines that there are.
 func (s env) all(t *testing.T, w logs.Watching) []logs.Entry {
 	t.Helper()
-	w.Endpoint, w.Once = s.e, true
+	w.Endpoint = s.e
 	if w.After == (logs.Cursor{}) && w.Since.IsZero() {
 		w.Resume = true
 	}
-	v, err := logs.NewWatch(t.Context(), s.bus, w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.Close()
-	var all []logs.Entry
-	for {
-		some, err := v.Next(t.Context())
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, some...)
-	}
-}
-
-func texts(entries []logs.Entry) string {
-	var all []string
-	for _, e := range entries {
-		all = append(all, e.Text)
-	}
-	return strings.Join(all, "|")
+	return logstest.All(t, s.bus, w)
 }
 
 func TestLinesAreKeptAsTheyWerePrinted(t *testing.T) {
@@ -113,8 +91,8 @@ func TestLinesAreKeptAsTheyWerePrinted(t *testing.T) {
 			s := newEnv(t)
 			s.print(t, "w", nil, test.printed)
 			got := s.all(t, logs.Watching{})
-			if texts(got) != test.want {
-				t.Errorf("got %.200q, want %.200q", texts(got), test.want)
+			if logstest.Texts(got) != test.want {
+				t.Errorf("got %.200q, want %.200q", logstest.Texts(got), test.want)
 			}
 			for _, e := range got {
 				if !utf8.ValidString(e.Text) || e.Cut != (len(e.Text) >= logs.MaxLine-1) || e.Worker != "w" || e.Stream != logs.Stdout || e.Time.IsZero() {
@@ -155,8 +133,8 @@ func TestSecretsAreHidden(t *testing.T) {
 	}, "\n"))
 	got := s.all(t, logs.Watching{})
 	want := "token *** of public-model-name|***|{\"p\":\"***\"}|https://***@host/x|***|" + edge + "***"
-	if texts(got) != want {
-		t.Errorf("got %.400q, want %.400q", texts(got), want)
+	if logstest.Texts(got) != want {
+		t.Errorf("got %.400q, want %.400q", logstest.Texts(got), want)
 	}
 }
 
@@ -258,22 +236,22 @@ func TestAReaderResumesAnywhere(t *testing.T) {
 		s.print(t, fmt.Sprintf("w%d", i), nil, fmt.Sprintf("a%d\nb%d\nc%d\n", i, i, i))
 	}
 	whole := s.all(t, logs.Watching{})
-	if texts(whole) != "a0|b0|c0|a1|b1|c1|a2|b2|c2" {
-		t.Fatalf("got %s", texts(whole))
+	if logstest.Texts(whole) != "a0|b0|c0|a1|b1|c1|a2|b2|c2" {
+		t.Fatalf("got %s", logstest.Texts(whole))
 	}
 	for i, e := range whole {
 		at, err := logs.ParseCursor(e.Cursor.String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := texts(s.all(t, logs.Watching{After: at, Resume: true})), texts(whole[i+1:]); got != want {
+		if got, want := logstest.Texts(s.all(t, logs.Watching{After: at, Resume: true})), logstest.Texts(whole[i+1:]); got != want {
 			t.Errorf("after %s: got %s, want %s", e.Cursor, got, want)
 		}
 	}
-	if got := texts(s.all(t, logs.Watching{Worker: "w1"})); got != "a1|b1|c1" {
+	if got := logstest.Texts(s.all(t, logs.Watching{Worker: "w1"})); got != "a1|b1|c1" {
 		t.Errorf("of one worker: got %s", got)
 	}
-	if got := texts(s.all(t, logs.Watching{Since: whole[3].Time})); !strings.HasSuffix(got, "a2|b2|c2") {
+	if got := logstest.Texts(s.all(t, logs.Watching{Since: whole[3].Time})); !strings.HasSuffix(got, "a2|b2|c2") {
 		t.Errorf("since: got %s", got)
 	}
 	for _, bad := range []string{"", "x", "-1", "1-", "0-1", "1-x", "1-2-3", "99999999999999999999"} {
@@ -317,7 +295,7 @@ func TestAnEarlierEndpointsLinesAreLeftOut(t *testing.T) {
 	s.print(t, "w", nil, "old\n")
 	s.e.Created = time.Now()
 	s.print(t, "w", nil, "new\n")
-	if got := texts(s.all(t, logs.Watching{})); got != "new" {
+	if got := logstest.Texts(s.all(t, logs.Watching{})); got != "new" {
 		t.Errorf("got %s", got)
 	}
 }

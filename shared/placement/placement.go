@@ -13,13 +13,10 @@ import (
 	"flightline/shared/pod"
 )
 
-// Whole is the share, in hundredths, of a pod that shares its GPU with none.
-const Whole = 100
-
 // Request is what a pod asks for. The zero value asks for no GPU.
 type Request struct {
 	// Count is how many GPUs, all of one machine. Share is in hundredths of each, by
-	// memory, Whole unless a card is shared; then Count is 1.
+	// memory, pod.WholeGPU unless a card is shared; then Count is 1.
 	Count, Share int
 	// Types are the names that will do, nil for any.
 	Types []string
@@ -33,9 +30,9 @@ type Request struct {
 
 // RequestOf is what a pod made from the spec asks for.
 func RequestOf(s pod.Spec) Request {
-	r := Request{Count: s.GPUs, Share: Whole, Types: s.GPUTypes, MinMemoryMB: int(math.Ceil(s.MinVRAMGB * 1024)), MinCUDA: s.MinCUDA}
+	r := Request{Count: s.GPUs, Share: pod.WholeGPU, Types: s.GPUTypes, MinMemoryMB: int(math.Ceil(s.MinVRAMGB * 1024)), MinCUDA: s.MinCUDA}
 	if s.GPUShare > 0 {
-		r.Share = int(math.Round(s.GPUShare * Whole))
+		r.Share = int(math.Round(s.GPUShare * pod.WholeGPU))
 	}
 	return r
 }
@@ -46,8 +43,8 @@ func (r Request) String() string {
 	if r.Count == 1 {
 		text = "1 GPU"
 	}
-	if r.Share < Whole {
-		text = fmt.Sprintf("%v of a GPU", float64(r.Share)/Whole)
+	if r.Share < pod.WholeGPU {
+		text = fmt.Sprintf("%v of a GPU", float64(r.Share)/pod.WholeGPU)
 	}
 	if len(r.Types) > 0 {
 		text += ", one of " + strings.Join(r.Types, ", ")
@@ -67,7 +64,7 @@ type Device struct {
 	Machine string
 	// Driver is what runs pods there.
 	Driver pod.Driver
-	// Used is in hundredths. Above Whole it counts as Whole.
+	// Used is in hundredths. Above pod.WholeGPU it counts as pod.WholeGPU.
 	Used int
 }
 
@@ -83,7 +80,7 @@ func (r Request) lack(d Device) string {
 		return "unhealthy"
 	case len(r.Types) > 0 && !slices.ContainsFunc(r.Types, func(t string) bool { return strings.EqualFold(t, d.Name) }):
 		return "of another type"
-	case r.MinMemoryMB > d.MemoryMB*r.Share/Whole:
+	case r.MinMemoryMB > d.MemoryMB*r.Share/pod.WholeGPU:
 		return "with less memory"
 	case r.MinCUDA != "" && !reaches(d.CUDA, r.MinCUDA):
 		return "with an older CUDA, or an unknown one"
@@ -117,7 +114,7 @@ type Placement struct {
 func Choose(r Request, devices []Device, load map[string]int) (Placement, bool) {
 	byMachine := map[string][]Device{}
 	for _, d := range devices {
-		if r.lack(d) == "" && d.Used+r.Share <= Whole {
+		if r.lack(d) == "" && d.Used+r.Share <= pod.WholeGPU {
 			byMachine[d.Machine] = append(byMachine[d.Machine], d)
 		}
 	}
@@ -133,7 +130,7 @@ func Choose(r Request, devices []Device, load map[string]int) (Placement, bool) 
 		p, cost := Placement{Machine: machine}, [2]int{0, load[machine]}
 		for _, d := range fit[:r.Count] {
 			p.UUIDs = append(p.UUIDs, d.UUID)
-			cost[0] += d.MemoryMB - d.MemoryMB*d.Used/Whole
+			cost[0] += d.MemoryMB - d.MemoryMB*d.Used/pod.WholeGPU
 		}
 		if best.Machine == "" || cmp.Or(cost[0]-bestCost[0], cost[1]-bestCost[1], strings.Compare(machine, best.Machine)) < 0 {
 			best, bestCost = p, cost

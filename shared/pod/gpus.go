@@ -8,6 +8,9 @@ import (
 	"regexp"
 )
 
+// WholeGPU is the share, in hundredths, of a pod that shares its GPU with none.
+const WholeGPU = 100
+
 // MaxInventory bounds the accelerators of one machine.
 const MaxInventory = 64
 

@@ -14,9 +14,6 @@ import (
 	"flightline/streams"
 )
 
-// WholeGPU is the share, in hundredths, of a holder that shares its card with none.
-const WholeGPU = 100
-
 // ErrTaken means that what is left of a GPU is less than what was asked for.
 var ErrTaken = errors.New("registry: the GPU is taken")
 
@@ -38,7 +35,7 @@ type GPUHolder struct {
 	// Machine and Driver are what runs the pod.
 	Machine string     `json:"machine"`
 	Driver  pod.Driver `json:"driver"`
-	// Share is in hundredths, 1 to WholeGPU.
+	// Share is in hundredths, 1 to pod.WholeGPU.
 	Share int `json:"share"`
 	// Since is when it was claimed, in server time.
 	Since time.Time `json:"since"`
@@ -116,14 +113,14 @@ func (g *GPUs) Claims(ctx context.Context) (map[string]GPUClaims, error) {
 // that holds it already keeps what it has. Of two that claim at once one has it: the
 // value is written by its revision.
 func (g *GPUs) Claim(ctx context.Context, uuid string, h GPUHolder) error {
-	if !pod.ValidGPU(uuid) || h.Share < 1 || h.Share > WholeGPU {
+	if !pod.ValidGPU(uuid) || h.Share < 1 || h.Share > pod.WholeGPU {
 		return fmt.Errorf("%w: claim of %d hundredths of GPU %q", ErrInvalid, h.Share, uuid)
 	}
 	return g.change(ctx, uuid, func(c GPUClaims) (GPUClaims, error) {
 		if slices.ContainsFunc(c.Holders, func(x GPUHolder) bool { return x.Pod == h.Pod && x.Machine == h.Machine }) {
 			return c, errUnchanged
 		}
-		if c.Used()+h.Share > WholeGPU {
+		if c.Used()+h.Share > pod.WholeGPU {
 			return c, fmt.Errorf("claim GPU %s for pod %s: %w", uuid, h.Pod, ErrTaken)
 		}
 		c.Holders = append(slices.Clone(c.Holders), h)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
 
@@ -20,7 +21,7 @@ func TestAGPUIsGivenOnce(t *testing.T) {
 	var won atomic.Int32
 	for i := range 8 {
 		all.Go(func() {
-			err := r.GPUs.Claim(t.Context(), "GPU-1", holder(fmt.Sprint("p", i), registry.WholeGPU))
+			err := r.GPUs.Claim(t.Context(), "GPU-1", holder(fmt.Sprint("p", i), pod.WholeGPU))
 			if err == nil {
 				won.Add(1)
 			} else if !errors.Is(err, registry.ErrTaken) && !errors.Is(err, registry.ErrConflict) {

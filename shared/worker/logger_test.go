@@ -4,36 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
 
 	"flightline/shared/job"
 	"flightline/shared/logs"
+	"flightline/shared/logs/logstest"
 	"flightline/shared/worker"
 )
-
-// kept are the lines that are kept of a job.
-func (s *env) kept(t *testing.T, id job.ID) (all []logs.Entry) {
-	t.Helper()
-	v, err := logs.NewWatch(t.Context(), s.q.Bus(), logs.Watching{Endpoint: s.e, Job: id, Resume: true, Once: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.Close()
-	for {
-		some, err := v.Next(t.Context())
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, some...)
-	}
-}
 
 // What a handler logs is kept with its job, and goes to the worker's log; a driver's
 // worker leaves the keeping to the driver.
@@ -62,7 +41,7 @@ func TestALoggersRecordsAreKeptWithTheJob(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, l := range s.kept(t, id) {
+			for _, l := range logstest.All(t, s.q.Bus(), logs.Watching{Endpoint: s.e, Job: id, Resume: true}) {
 				got = append(got, l.Worker+" "+l.Stream+" "+l.Level+" "+l.Text)
 			}
 			want := "w1 log info loading model=tiny key=***|w1 log warn hot gpu.n=1 gpu.celsius=90|w1 stderr  raw \uFFFD"

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"flightline/shared/placement"
+	"flightline/shared/pod"
 )
 
 // State is what a worker does.
@@ -197,7 +198,7 @@ func (a *arbitration) yield(d Demand, p placement.Placement, victims []Worker) {
 	need := placement.Request{Share: d.Request.Share}
 	for _, w := range victims {
 		short := slices.ContainsFunc(w.Devices, func(uuid string) bool {
-			return slices.Contains(p.UUIDs, uuid) && a.coming.used(uuid)+need.Share > placement.Whole
+			return slices.Contains(p.UUIDs, uuid) && a.coming.used(uuid)+need.Share > pod.WholeGPU
 		})
 		if !short {
 			continue
@@ -321,7 +322,7 @@ func (p pool) used(uuid string) int {
 			return d.Used
 		}
 	}
-	return placement.Whole
+	return pod.WholeGPU
 }
 
 // give adds what the worker holds.

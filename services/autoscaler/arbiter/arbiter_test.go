@@ -32,7 +32,7 @@ func gpus(n int, workers ...arbiter.Worker) []placement.Device {
 // worker holds GPU i for a minute.
 func worker(endpoint string, i int, state arbiter.State, change ...func(*arbiter.Worker)) arbiter.Worker {
 	w := arbiter.Worker{
-		Pod: fmt.Sprint(endpoint, "-", i), Endpoint: endpoint, Machine: "m", Devices: []string{fmt.Sprint("g", i)}, Share: placement.Whole,
+		Pod: fmt.Sprint(endpoint, "-", i), Endpoint: endpoint, Machine: "m", Devices: []string{fmt.Sprint("g", i)}, Share: pod.WholeGPU,
 		State: state, Held: time.Minute, MinHold: hold, Rested: 10 * time.Second,
 	}
 	for _, f := range change {
@@ -42,7 +42,7 @@ func worker(endpoint string, i int, state arbiter.State, change ...func(*arbiter
 }
 
 func demand(endpoint string, oldest time.Duration, change ...func(*arbiter.Demand)) arbiter.Demand {
-	d := arbiter.Demand{Endpoint: endpoint, Workers: 1, Request: placement.Request{Count: 1, Share: placement.Whole}, Oldest: oldest, MaxSwapWait: bound}
+	d := arbiter.Demand{Endpoint: endpoint, Workers: 1, Request: placement.Request{Count: 1, Share: pod.WholeGPU}, Oldest: oldest, MaxSwapWait: bound}
 	for _, f := range change {
 		f(&d)
 	}
@@ -93,7 +93,7 @@ func TestDecide(t *testing.T) {
 		"not right after its last job":          {1, W{worker("A", 0, arbiter.Idle, rested(time.Second))}, D{demand("B", 0)}, ""},
 		"who has none is before who has one":    {1, nil, D{demand("B", 2, func(d *arbiter.Demand) { d.Has = 1 }), demand("C", 1)}, "+C:g0"},
 		"nor one that starts":                   {1, W{worker("A", 0, arbiter.Starting)}, D{demand("B", time.Hour)}, ""},
-		"nor one that is kept":                  {1, W{worker("A", 0, arbiter.Idle, kept)}, D{demand("B", time.Hour)}, ""},
+		"nor a kept one":                        {1, W{worker("A", 0, arbiter.Idle, kept)}, D{demand("B", time.Hour)}, ""},
 		"nor of the same endpoint":              {1, W{worker("B", 0, arbiter.Idle)}, D{demand("B", time.Hour)}, ""},
 		"idle before busy":                      {2, W{worker("A", 0, arbiter.Busy), worker("C", 1, arbiter.Idle)}, D{demand("B", time.Hour)}, "-C-1>B"},
 		"the longest idle":                      {2, W{worker("A", 0, arbiter.Idle), worker("C", 1, arbiter.Idle, rested(time.Minute))}, D{demand("B", 0)}, "-C-1>B"},

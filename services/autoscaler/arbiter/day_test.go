@@ -13,6 +13,7 @@ import (
 
 	"flightline/services/autoscaler/arbiter"
 	"flightline/shared/placement"
+	"flightline/shared/pod"
 )
 
 var update = flag.Bool("update", false, "write the table of the simulated day into the document")
@@ -243,7 +244,7 @@ func (d *day) demands() []arbiter.Demand {
 		}
 		if oldest := d.oldest(e); oldest >= 0 && (alive == 0 || alive < dayGPUs && oldest > growAfter && len(d.queues[e]) > 2) {
 			all = append(all, arbiter.Demand{
-				Endpoint: d.endpoints[e].id, Workers: 1, Has: alive, Request: placement.Request{Count: 1, Share: placement.Whole},
+				Endpoint: d.endpoints[e].id, Workers: 1, Has: alive, Request: placement.Request{Count: 1, Share: pod.WholeGPU},
 				Oldest: oldest, MaxSwapWait: bound,
 			})
 		}
@@ -281,7 +282,7 @@ func arbitrated(d *day) {
 	var workers []arbiter.Worker
 	for _, w := range d.workers {
 		x := arbiter.Worker{
-			Pod: fmt.Sprint("pod-", w.gpu), Endpoint: d.endpoints[w.endpoint].id, Machine: "m", Devices: []string{fmt.Sprint("g", w.gpu)}, Share: placement.Whole,
+			Pod: fmt.Sprint("pod-", w.gpu), Endpoint: d.endpoints[w.endpoint].id, Machine: "m", Devices: []string{fmt.Sprint("g", w.gpu)}, Share: pod.WholeGPU,
 			State: arbiter.Idle, Held: d.now - w.ready, MinHold: hold, Startup: w.ready - w.born, Rested: d.now - w.idle, Waiting: len(d.queues[w.endpoint]), Oldest: max(0, d.oldest(w.endpoint)),
 		}
 		switch {
