@@ -290,14 +290,16 @@ func (a *agent) start(ctx context.Context, id string) {
 	now := a.queue.Now().UTC()
 	err = a.driver.Start(ctx, driver.Start{PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, GPUs: devices, Output: a.output(ctx, p, env)})
 	switch {
-	case ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable):
+	case err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable)):
 		a.warn(ctx, "pod not started, trying again", id, err)
 		return
 	case err != nil:
 		a.exit(ctx, p, pod.Exit, "it could not be started: "+textOf(id, err))
 		return
 	}
-	a.warn(ctx, "start of a pod not noted", id, a.started(ctx, p, now))
+	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout) // it runs, even if all stops now
+	defer cancel()
+	a.warn(noting, "start of a pod not noted", id, a.started(noting, p, now))
 	a.log.InfoContext(ctx, "pod started", "pod", id, "endpoint", p.Endpoint, "driver", a.driver.Name())
 }
 

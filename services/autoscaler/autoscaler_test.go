@@ -150,6 +150,19 @@ func TestAnAutoscalerThatIsStoppedSaysThatItsPodsAreGone(t *testing.T) {
 	}
 }
 
+func TestAPodThatStartsWhileItsAutoscalerStopsIsNoted(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	e.starting = make(chan struct{})
+	stop := s.autoscaler(e)
+	s.endpoint("ep", bounds(1, 1))
+	<-e.starting
+	stop()
+	if p := s.status("ep-0-1", pod.Terminated); p.Machine.Hostname != "machine" || p.Started.IsZero() {
+		t.Errorf("got machine %q, started %v, want the facts of the pod that ran", p.Machine.Hostname, p.Started)
+	}
+}
+
 func TestNothingIsStoppedWhileTheEngineIsAway(t *testing.T) {
 	s := newEnv(t)
 	e := s.engine("machine")

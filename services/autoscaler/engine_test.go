@@ -16,8 +16,9 @@ import (
 type engine struct {
 	id       string
 	registry *registry.Registry
-	refuse   error  // what Start returns
-	newborn  string // the state of those that start
+	refuse   error         // what Start returns
+	newborn  string        // the state of those that start
+	starting chan struct{} // if not nil, closed by the one start, which lasts until the autoscaler is stopped
 
 	mu      sync.Mutex
 	away    bool
@@ -47,6 +48,10 @@ func (e *engine) Machine(context.Context) (string, pod.Machine, error) {
 func (e *engine) Start(ctx context.Context, start driver.Start) error {
 	if e.refuse != nil {
 		return e.refuse
+	}
+	if e.starting != nil {
+		close(e.starting)
+		<-ctx.Done()
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &run{start: start, cancel: cancel, done: make(chan struct{}), began: time.Now(), state: e.newborn}
