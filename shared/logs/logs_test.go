@@ -11,6 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
@@ -285,6 +288,29 @@ func TestAReaderFollows(t *testing.T) {
 	cancel()
 	if got, err := v.Next(ended); got != nil || err != nil {
 		t.Errorf("at the end: got %v, %v", got, err)
+	}
+}
+
+// Lines that come while a watch begins are heard by another goroutine.
+func TestAWatchBeginsWhileLinesCome(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	s.print(t, "w", nil, "kept\n")
+	testenv.Background(t, func(ctx context.Context) error {
+		m := nats.NewMsg(streams.Logged(s.e.Partition, s.e.ID, "w"))
+		m.Header.Set(jetstream.SequenceHeader, "1")
+		for ctx.Err() == nil {
+			if err := s.NC.PublishMsg(m); err != nil {
+				return err
+			}
+			_ = s.NC.Flush() // no faster than the server
+		}
+		return nil
+	})
+	for range 20 {
+		if got := logstest.Texts(s.all(t, logs.Watching{})); got != "kept" {
+			t.Fatalf("got %s", got)
+		}
 	}
 }
 

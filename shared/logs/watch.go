@@ -133,9 +133,7 @@ func NewWatch(ctx context.Context, b *bus.Client, w Watching) (*Watch, error) {
 
 func (v *Watch) hear(m *nats.Msg) {
 	if seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64); err == nil {
-		v.mu.Lock()
-		v.heard = max(v.heard, seq)
-		v.mu.Unlock()
+		v.note(seq)
 	}
 	select {
 	case v.woken <- struct{}{}:
@@ -143,7 +141,14 @@ func (v *Watch) hear(m *nats.Msg) {
 	}
 }
 
-// begin finds where the watch begins, and where it ends.
+// note keeps that a message of this sequence is there.
+func (v *Watch) note(seq uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.heard = max(v.heard, seq)
+}
+
+// begin finds where the watch begins, and where it ends. Lines may come meanwhile.
 func (v *Watch) begin(ctx context.Context) error {
 	last, err := v.last(ctx)
 	if err != nil {
@@ -151,7 +156,7 @@ func (v *Watch) begin(ctx context.Context) error {
 	}
 	v.until = last
 	if v.w.Once {
-		v.heard = last // a replica may not have it yet
+		v.note(last) // a replica may not have it yet
 	}
 	switch {
 	case v.w.Resume:
