@@ -75,7 +75,7 @@ func TestOnePingConfirmsATake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newEnv(t)
-			g := s.gateway(Config{Confirm: 500 * time.Millisecond, Hold: 2 * time.Second})
+			g := s.gateway(Config{Confirm: 3 * time.Second, Hold: 4 * time.Second})
 			w, other := s.worker("w1", g), s.worker("w2", g)
 			id := s.submit()
 			w.take()

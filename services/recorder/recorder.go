@@ -78,6 +78,8 @@ type Service struct {
 	election   *registry.Election
 	registry   *registry.Registry
 	parts      []partition
+	// saveInterval is that of the counts, 0 but in a test.
+	saveInterval time.Duration
 }
 
 // partition is how far one partition has been recorded.

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"flightline/shared/events"
 	"flightline/shared/queue"
 	"flightline/shared/testenv"
@@ -41,8 +44,10 @@ func TestTwoThatBothBelieveToBeActiveHarmNothing(t *testing.T) {
 
 // At each step a recorder dies, and the next one goes on from there.
 func TestAKillBetweenAnyTwoStepsLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	for _, at := range []Point{AfterAnnounce, AfterEvents, AfterPosition, BeforeForget} {
 		t.Run(string(at), func(t *testing.T) {
+			t.Parallel()
 			s, _ := newEnv(t)
 			s.torn = at == BeforeForget // beside all else
 			for range 4 {
@@ -240,26 +245,37 @@ func TestTheLogOfEventsIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := func() uint64 {
+	state := func() jetstream.StreamState {
 		stream, err := s.JS.Stream(t.Context(), streams.Events)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return stream.CachedInfo().State.Bytes
+		return stream.CachedInfo().State
 	}
 	const bound = 4000
 	r, err := New(Config{EventsMaxBytes: bound}, Deps{Queue: q, Events: log})
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.saveInterval = time.Second
 	testenv.Background(t, r.Run)
-	for range 10 { // in many entries
+	for range 3 { // in many entries
 		s.play(t, len(lives))
 	}
 	testenv.EventuallyNone(t, func() string {
-		if n := size(); n == 0 || n > bound {
-			return fmt.Sprintf("%d bytes", n)
+		got, err := log.Totals(t.Context(), s.e.ID)
+		if err != nil {
+			return err.Error()
+		}
+		return cmp.Diff(s.totals, got)
+	})
+	testenv.EventuallyNone(t, func() string {
+		if now := state(); now.Msgs == 0 || now.Bytes > bound || now.FirstSeq <= 1 {
+			return fmt.Sprintf("%d bytes from entry %d on, want %d at most, and the oldest removed", now.Bytes, now.FirstSeq, bound)
 		}
 		return ""
 	})
+	if got, err := log.Totals(t.Context(), s.e.ID); err != nil || got != s.totals {
+		t.Errorf("got %+v, %v, want %+v", got, err, s.totals)
+	}
 }

@@ -11,7 +11,7 @@ import (
 
 // counting is what the counts and STATS are made with.
 func (s *Service) counting() events.Counting {
-	c := events.Counting{Durable: s.queue.Bus().Durable, Each: s.cfg.Counted, Now: s.queue.Now}
+	c := events.Counting{Durable: s.queue.Bus().Durable, Each: s.cfg.Counted, Now: s.queue.Now, SaveInterval: s.saveInterval}
 	if s.registry != nil {
 		c.Sample = s.sample
 	}

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -203,6 +204,9 @@ type Counting struct {
 	Sample func(context.Context) ([]stats.Sample, error)
 	// Now is the server's time. nil is time.Now.
 	Now func() time.Time
+	// SaveInterval is the pause between two writes of how far STATS has the log, which
+	// Trim removes nothing behind. 0 is a minute.
+	SaveInterval time.Duration
 }
 
 // Count keeps the totals of all endpoints up to date, and STATS, until ctx ends. Several
@@ -248,6 +252,7 @@ func newFold(l *Log, c Counting) *fold {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	c.SaveInterval = cmp.Or(c.SaveInterval, saveInterval)
 	return &fold{Counting: c, l: l, stats: newStatsFold(l, c), known: map[string]kept{}}
 }
 

@@ -214,7 +214,7 @@ func (f *statsFold) keep(ctx context.Context, after uint64) error {
 	if err := f.sample(ctx, now); err != nil {
 		return err
 	}
-	save := now.Sub(f.saved) >= saveInterval || len(f.known) > maxKnownBlocks
+	save := now.Sub(f.saved) >= f.SaveInterval || len(f.known) > maxKnownBlocks
 	if !save && now.Sub(f.written) < statsInterval {
 		return nil
 	}
