@@ -230,7 +230,7 @@ func TestHealth(t *testing.T) {
 	want := `{"jobs":{"completed":1,"failed":2,"inProgress":1,"inQueue":1,"retried":1},` +
 		`"workers":{"idle":1,"initializing":1,"ready":1,"running":1,"throttled":0,"unhealthy":0}}`
 	var got answer
-	testenv.Within(t, 3*time.Second, "health tells it all", func() bool { got = s.do("GET", "/ep/health", ""); return got.raw == want })
+	testenv.Eventually(t, "health tells it all", func() bool { got = s.do("GET", "/ep/health", ""); return got.raw == want })
 }
 
 func TestWhenNobodyCountsHealthSaysZero(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"flightline/shared/testenv"
 	"flightline/streams"
@@ -37,7 +36,7 @@ func TestKeysAreShownOnceAndRevoked(t *testing.T) {
 	if got := s.do("DELETE", "/keys/"+id, ""); got.status != 204 {
 		t.Errorf("got %d %s", got.status, got.raw)
 	}
-	testenv.Within(t, time.Second, "the key is refused", func() bool { return s.doAs(plain, "GET", "/keys", "").status == 401 })
+	testenv.Eventually(t, "the key is refused", func() bool { return s.doAs(plain, "GET", "/keys", "").status == 401 })
 	s.expect("again", s.do("DELETE", "/keys/"+id, ""), 404, "not_found", "no such key")
 }
 

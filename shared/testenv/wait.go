@@ -40,6 +40,23 @@ func EventuallyNone(t testing.TB, missing func() string) {
 	}
 }
 
+// promptTries is how often Promptly tries.
+const promptTries = 5
+
+// Promptly repeats try, which returns how long a thing took, until it took no longer than
+// limit. It fails the test after five tries: one that a busy machine held up proves
+// nothing, all five do.
+func Promptly(t testing.TB, limit time.Duration, what string, try func(n int) time.Duration) {
+	t.Helper()
+	var took time.Duration
+	for n := range promptTries {
+		if took = try(n); took <= limit {
+			return
+		}
+	}
+	t.Errorf("%s: took %v and more, want %v at most", what, took, limit)
+}
+
 // poll reports whether holds returned true in time. It asks at least once.
 func poll(t testing.TB, limit time.Duration, holds func() bool) bool {
 	t.Helper()
