@@ -30,6 +30,18 @@ func statisticsRows() map[string]scenario {
 				s.Errorf("got %s, want the failure of %s", a.raw, p.id)
 			}
 		},
+		"the version of a job's worker": func(s *run) {
+			p := s.endpoint("")
+			p.work(1)
+			id := p.submit(`{}`, "").text("id")
+			p.until(id, "COMPLETED")
+			p.eventually("the worker's version is told", func() bool {
+				return strings.Contains(p.do("GET", "/status/"+id+"?includeVersion=true", "").raw, `"version":1`)
+			})
+			if a := p.do("GET", "/status/"+id, ""); strings.Contains(a.raw, "version") {
+				s.Errorf("got %s, want no version that was not asked for", a.raw)
+			}
+		},
 		"a job without its endpoint": func(s *run) {
 			p := s.endpoint("")
 			id := p.submit(`{}`, "").text("id")

@@ -61,7 +61,7 @@ func (s *Service) explanation(ctx context.Context, e endpoint.Endpoint, id job.I
 	}
 	x.workers, x.failure = registry.CountWorkers(workers).States, lastFailure(pods, e)
 	x.holder, x.now = s.registry.Workers.Holder(&x.position.Job), s.queue.Now()
-	x.ended, x.why = endOf(&x.position.Job, pods)
+	x.ended, x.why, x.version = workerOf(&x.position.Job, pods)
 	token, err := s.registry.Tokens.Find(ctx, e.ID, x.position.Job.Worker)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) { // native workers have none
 		return x, err
@@ -105,14 +105,19 @@ func lastFailure(pods []pod.Pod, e endpoint.Endpoint) *api.WorkerFailure {
 	return &api.WorkerFailure{WorkerID: last.ID, At: web.FormatTime(last.Changed), Text: last.Change}
 }
 
-// endOf is when and why the pod of a job's worker ended.
-func endOf(j *job.Job, pods []pod.Pod) (at time.Time, why string) {
+// workerOf is when and why the pod of a job's worker ended, the zero time if it runs,
+// and the version of the endpoint that it was started from.
+func workerOf(j *job.Job, pods []pod.Pod) (ended time.Time, why string, version int) {
 	for _, p := range pods {
-		if p.ID == j.Worker && p.Endpoint == j.Endpoint && p.Status != pod.Running {
-			return p.Changed, p.Change
+		if p.ID != j.Worker || p.Endpoint != j.Endpoint {
+			continue
 		}
+		if p.Status == pod.Running {
+			return ended, "", p.EndpointVersion
+		}
+		return p.Changed, p.Change, p.EndpointVersion
 	}
-	return at, ""
+	return ended, "", 0
 }
 
 // explanation is all that is known about why a job stands where it does.
@@ -132,6 +137,8 @@ type explanation struct {
 	holder registry.Holder
 	ended  time.Time
 	why    string
+	// version is that of the endpoint that this worker was started from, 0 if it is not known.
+	version int
 	// left is when that worker left a poll; the zero time if it has polled since.
 	left time.Time
 	// failure is nil if no worker ended in the last day.
@@ -295,7 +302,7 @@ func explainViewOf(x explanation) api.Explanation {
 		v.Queue = placeOf(x)
 		return v // what an earlier run left behind is no news
 	}
-	v.WorkerID, v.StartedAt = j.Worker, web.FormatTime(j.Started)
+	v.WorkerID, v.Version, v.StartedAt = j.Worker, x.version, web.FormatTime(j.Started)
 	if j.Status == job.InProgress {
 		v.DeadlineAt = web.FormatTime(j.Deadline)
 	} else {

@@ -193,6 +193,39 @@ func TestStatusSaysThatAWorkerWasLost(t *testing.T) {
 	})
 }
 
+func TestStatusHasTheVersionThatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	id := s.submit()
+	lease := s.take()
+	plain := s.do("GET", "/ep/status/"+id, "").raw
+	ask := "/ep/status/" + id + "?includeVersion=true"
+	if got := s.do("GET", ask, "").raw; got != plain {
+		t.Errorf("no pod of the worker: got %s, want %s", got, plain)
+	}
+	if err := s.registry.Pods.Create(t.Context(), pod.Pod{
+		ID: lease.Job.Worker, Endpoint: "ep", EndpointVersion: 7, Driver: pod.Process, Status: pod.Running,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "explain has the version", func() bool { return s.explained(id).Version == 7 })
+	want := strings.TrimSuffix(plain, "}") + `,"version":7}`
+	for _, path := range []string{ask, "/ep/status-sync/" + id + "?wait=1000&includeVersion=1"} {
+		if got := s.do("GET", path, "").raw; got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+	if got := s.do("GET", "/ep/status/"+id, "").raw; got != plain {
+		t.Errorf("not asked for: got %s, want %s", got, plain)
+	}
+	for _, path := range []string{"/ep/status/", "/ep/status-sync/"} {
+		got := s.do("GET", path+id+"?includeVersion=maybe", "")
+		if got.status != 400 || got.body["error"] != `includeVersion must be true or false, got "maybe"` {
+			t.Errorf("%s: got %d %s", path, got.status, got.raw)
+		}
+	}
+}
+
 func TestExplainTellsOfTheLastWorkerThatFailed(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -12,6 +12,7 @@ import (
 	"flightline/shared/api"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/telemetry"
@@ -29,6 +30,9 @@ func (s *Service) status(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	if _, err := includesVersion(c); err != nil {
+		return err
+	}
 	if !given {
 		return s.answerStatus(ctx, c, e, id, preferredWait(c))
 	}
@@ -39,12 +43,15 @@ func (s *Service) status(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return s.sendJob(c, j)
+	return s.sendJob(ctx, c, j)
 }
 
 func (s *Service) statusSync(c *fiber.Ctx) error {
 	wait, err := syncWait(c)
 	if err != nil {
+		return err
+	}
+	if _, err := includesVersion(c); err != nil {
 		return err
 	}
 	ctx, cancel := web.RequestContext(c)
@@ -63,7 +70,7 @@ func (s *Service) answerStatus(ctx context.Context, c *fiber.Ctx, e endpoint.End
 		if err != nil {
 			return err
 		}
-		return s.sendJob(c, j)
+		return s.sendJob(ctx, c, j)
 	}
 	watch, err := s.queue.Watch(e, id)
 	if err != nil {
@@ -120,18 +127,18 @@ func (s *Service) await(c *fiber.Ctx, e endpoint.Endpoint, id job.ID, watch *que
 	held, release := web.LongPoll(c, wait)
 	defer release()
 	j, err := watch.Wait(claiming(held, c))
+	ctx, cancel := context.WithTimeout(c.UserContext(), web.AnswerWithin)
+	defer cancel()
 	if err != nil && held.Err() != nil {
 		if errors.Is(context.Cause(held), web.ErrGone) {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(c.UserContext(), web.AnswerWithin)
-		defer cancel()
 		j, err = s.queue.Status(claiming(ctx, c), e, id)
 	}
 	if err != nil {
 		return err
 	}
-	return s.sendJob(c, j)
+	return s.sendJob(ctx, c, j)
 }
 
 // claiming has room claimed for the answer before a large output is read with ctx.
@@ -157,10 +164,17 @@ func viewOf(j *job.Job) api.Job {
 
 // sendJob answers with the job. If it is IN_PROGRESS and its worker was lost, it says so,
 // as far as memory knows.
-func (s *Service) sendJob(c *fiber.Ctx, j *job.Job) error {
+func (s *Service) sendJob(ctx context.Context, c *fiber.Ctx, j *job.Job) error {
 	v := viewOf(j)
 	if j.Status == job.InProgress {
 		v.WorkerLost = s.registry.Workers.Holder(j).Lost(j, s.queue.Now())
+	}
+	if asked, _ := includesVersion(c); asked && v.WorkerID != "" {
+		worker, err := s.registry.Pods.At(j.Endpoint).Get(ctx, j.Worker)
+		if err != nil && !errors.Is(err, pod.ErrNotFound) {
+			return err
+		}
+		v.Version = worker.EndpointVersion
 	}
 	return sendView(c, v)
 }

@@ -53,6 +53,19 @@ func millis(c *fiber.Ctx, name string, standard, least, most time.Duration) (tim
 	return time.Duration(n) * time.Millisecond, nil
 }
 
+// includesVersion reports whether the client asks for the version of the job's worker.
+func includesVersion(c *fiber.Ctx) (bool, error) {
+	const name = "includeVersion"
+	if !c.Context().QueryArgs().Has(name) {
+		return false, nil
+	}
+	asked, err := strconv.ParseBool(c.Query(name))
+	if err != nil {
+		return false, web.Errorf(web.InvalidRequest, "%s must be true or false, got %.20q", name, c.Query(name))
+	}
+	return asked, nil
+}
+
 const (
 	headerPrefer            = "Prefer"
 	headerPreferenceApplied = "Preference-Applied"

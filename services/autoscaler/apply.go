@@ -163,7 +163,7 @@ func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in loo
 			to.Machine = machines[i]
 		}
 		err := l.registry.Pods.Create(ctx, pod.Pod{
-			ID: at.id(e.ID), Name: at.id(e.ID), Status: pod.Running, Endpoint: e.ID, EndpointVersion: e.Version,
+			ID: at.id(e.ID), Name: at.id(e.ID), Status: pod.Running, Endpoint: e.ID, EndpointVersion: e.ReleaseVersion(),
 			Driver: d, Spec: in.spec, TemplateID: e.Fleet.TemplateID, MachineID: to.Machine, Devices: to.UUIDs,
 			Created: now, Changed: now, Change: bounded("started: " + out.text),
 		})

@@ -65,6 +65,8 @@ type memory struct {
 	wanted int
 	// grew is when the wanted number last rose, high when it was last needed.
 	grew, high time.Time
+	// replaced are workers that were drained for a successor which was not started yet.
+	replaced []string
 }
 
 // decision is a decision.
@@ -91,7 +93,8 @@ func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 		return decideExternal(e, s, m, now)
 	}
 	n := needed(e, s, m, alive, now)
-	v := decision{wanted: alive, memory: memory{wanted: alive, grew: m.grew, high: m.high}}
+	v := decision{wanted: alive, memory: memory{wanted: alive, grew: m.grew, high: m.high, replaced: unreplaced(e, s, m, alive, now)}}
+	n = successors(e, s, v.memory, n, alive)
 	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
 	switch {
 	case target > alive:
@@ -162,8 +165,8 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 		v.reason, v.text = registry.ScalingMinimum, fmt.Sprintf("workersMin is %d", e.WorkersMin)
 	}
 	// Workers that go are there until they have gone.
-	leaving := count(s.members, draining, unhealthy)
-	room := max(0, e.WorkersMax-count(s.members, starting, idle, busy)-leaving)
+	leaving, held := count(s.members, draining, unhealthy), present(s.members, v.memory.replaced)
+	room := max(0, min(e.WorkersMax-count(s.members, starting, idle, busy)-leaving, missing-held))
 	v.start = min(v.start, room)
 	wait := startBackoff.Delay(s.failures)
 	switch {
@@ -176,6 +179,9 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 	case s.machines == 0:
 		v.start, v.reason = 0, registry.ScalingNoMachine
 		v.text = fmt.Sprintf("no autoscaler with the driver %s runs", e.Fleet.Driver)
+	case room == 0 && held > 0:
+		v.start, v.reason = 0, registry.ScalingLeaving
+		v.text = fmt.Sprintf("%d that are replaced must have left before others are started", held)
 	case room == 0:
 		v.start, v.reason = 0, registry.ScalingLeaving
 		v.text = fmt.Sprintf("workersMax is %d, and %d that drain must have left before more are started", e.WorkersMax, leaving)
@@ -191,7 +197,7 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 		}
 	}
 	if v.start > 0 {
-		v.memory.grew = now
+		v.memory.grew, v.memory.replaced = now, nil
 	}
 	return v
 }
@@ -220,26 +226,10 @@ func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time
 		return v
 	}
 	v.wanted -= len(v.drain)
+	v.memory.replaced = nil // fewer are needed
 	v.reason, v.text = registry.ScalingIdle, fmt.Sprintf("%d idle for %s", len(v.drain), e.IdleTimeout)
 	if bound {
 		v.reason, v.text = registry.ScalingBound, fmt.Sprintf("workersMax is %d", e.WorkersMax)
-	}
-	return v
-}
-
-// replace stops one idle worker that was started from what holds no longer;
-// the next decision starts another. It waits while new ones fail.
-func replace(e endpoint.Endpoint, s sample, v decision, now time.Time) decision {
-	if e.Paused(now) || s.failures > 0 || s.machines == 0 || s.invalid != "" || count(s.members, starting, draining) > 0 ||
-		s.allRunning > jobs(s.members) {
-		return v
-	}
-	for _, w := range s.members {
-		if w.stale && w.state == idle && !w.locked {
-			v.drain = []string{w.id}
-			v.reason, v.text = registry.ScalingReplace, "the endpoint has changed since a worker was started"
-			return v
-		}
 	}
 	return v
 }

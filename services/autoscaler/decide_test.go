@@ -128,10 +128,6 @@ func TestDecide(t *testing.T) {
 			e: ep(bounds(2, 3)), s: sample{machines: 1, members: stale(crew(short, idle, idle))},
 			want: decision{wanted: 2, drain: []string{"w0"}, reason: registry.ScalingReplace},
 		},
-		"and no busy one": {
-			e: ep(bounds(2, 3)), s: sample{machines: 1, allRunning: 2, running: 2, members: stale(crew(short, busy, busy))},
-			want: decision{wanted: 2},
-		},
 		"and none while another one starts": {
 			e: ep(bounds(2, 3)), s: sample{machines: 1, members: append(stale(crew(short, idle)), member{id: "new"})},
 			want: decision{wanted: 2},
@@ -180,18 +176,19 @@ func TestDecide(t *testing.T) {
 
 // decisionTest is what decide should make of a sample.
 type decisionTest struct {
-	e      endpoint.Endpoint
-	s      sample
-	grew   time.Duration // ago, 0 for long ago
-	before int           // wanted
-	want   decision
+	e        endpoint.Endpoint
+	s        sample
+	grew     time.Duration // ago, 0 for long ago
+	before   int           // wanted
+	replaced []string
+	want     decision
 }
 
 func checkDecisions(t *testing.T, tests map[string]decisionTest) {
 	t.Helper()
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := memory{wanted: test.before}
+			m := memory{wanted: test.before, replaced: test.replaced}
 			if test.grew > 0 {
 				m.grew = noon.Add(-test.grew)
 			}

@@ -24,6 +24,7 @@ type engine struct {
 	away    bool
 	running map[string]*run
 	started map[string]int
+	peak    int // the most that ran at once
 }
 
 type run struct {
@@ -63,6 +64,7 @@ func (e *engine) Start(ctx context.Context, start driver.Start) error {
 	}
 	e.running[start.PodID] = r
 	e.started[start.PodID]++
+	e.peak = max(e.peak, len(e.running))
 	go func() {
 		defer close(r.done)
 		each(ctx, 100*time.Millisecond, nil, func() {

@@ -97,7 +97,7 @@ func (s *gpuState) grant(in arbiter.Input, d arbiter.Decision, now time.Time) {
 	}
 	s.out.start = min(asked, len(s.in.placed))
 	if asked > 0 && s.out.start == 0 {
-		s.out.memory.grew = s.m.memory.grew
+		s.out.memory.grew, s.out.memory.replaced = s.m.memory.grew, s.m.memory.replaced
 		s.out.reason, s.out.text = registry.ScalingNoGPU, waitText(s, in, d.Waits[s.e.ID], now)
 	}
 }

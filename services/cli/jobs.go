@@ -308,6 +308,9 @@ func explainRows(x *client.Explanation) [][]string {
 	if x.WorkerID != "" {
 		rows = append(rows, []string{"WORKER", clean(x.WorkerID)})
 	}
+	if x.Version > 0 {
+		rows = append(rows, []string{"VERSION", fmt.Sprint(x.Version)})
+	}
 	if !x.Deadline.IsZero() {
 		rows = append(rows, []string{"TIMES OUT", when(x.Deadline)})
 	}

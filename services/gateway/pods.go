@@ -27,7 +27,7 @@ func (s *Service) recordPod(ctx context.Context, who caller, version string) {
 		began = token.Created // a pod that was removed before it was another one
 	}
 	_, err := s.registry.Pods.Appear(ctx, pod.Pod{
-		ID: who.worker, Endpoint: who.endpoint.ID, EndpointVersion: who.endpoint.Version, Machine: pod.Machine{Version: version},
+		ID: who.worker, Endpoint: who.endpoint.ID, EndpointVersion: who.endpoint.ReleaseVersion(), Machine: pod.Machine{Version: version},
 	}, began, s.queue.Now())
 	switch {
 	case err == nil, errors.Is(err, pod.ErrConflict):

@@ -17,11 +17,14 @@ type Explanation struct {
 	Autoscaler      bool           `json:"autoscaler"`
 	LastWorkerError *WorkerFailure `json:"lastWorkerError,omitempty"`
 	WorkerID        string         `json:"workerId,omitempty"`
-	Error           string         `json:"error,omitempty"`
-	Retries         int            `json:"retries"`
-	LowPriority     bool           `json:"lowPriority"`
-	SubmittedAt     string         `json:"submittedAt"`
-	StartedAt       string         `json:"startedAt,omitempty"`
+	// Version is the one of the endpoint that this worker was started from, 0 if it is no
+	// longer on record.
+	Version     int    `json:"version,omitempty"`
+	Error       string `json:"error,omitempty"`
+	Retries     int    `json:"retries"`
+	LowPriority bool   `json:"lowPriority"`
+	SubmittedAt string `json:"submittedAt"`
+	StartedAt   string `json:"startedAt,omitempty"`
 	// DeadlineAt is when a run times out, ExpiresAt when the job's ttl is over.
 	DeadlineAt string `json:"deadlineAt,omitempty"`
 	FinishedAt string `json:"finishedAt,omitempty"`

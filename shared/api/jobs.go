@@ -29,6 +29,9 @@ type Job struct {
 	// WorkerLost says of a job that is IN_PROGRESS that its worker fell silent, or does
 	// not name it: another one gets it once the lease is over.
 	WorkerLost string `json:"workerLost,omitempty"`
+	// Version is the one of the endpoint that the worker of WorkerID was started from. It
+	// is there only if it was asked for, and while the worker is on record.
+	Version int `json:"version,omitempty"`
 }
 
 // RequestsPage answers requests.

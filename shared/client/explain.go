@@ -36,7 +36,10 @@ type Explanation struct {
 		At       time.Time `json:"at"`
 		Text     string    `json:"text"`
 	} `json:"lastWorkerError"`
-	WorkerID string    `json:"workerId"`
+	WorkerID string `json:"workerId"`
+	// Version is the one of the endpoint that this worker was started from, 0 if it is
+	// not known.
+	Version  int       `json:"version"`
 	Deadline time.Time `json:"deadlineAt"`
 	Expires  time.Time `json:"expiresAt"`
 	// Raw is the answer itself, for what this type does not name.

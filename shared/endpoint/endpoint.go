@@ -104,6 +104,9 @@ type Endpoint struct {
 	Created time.Time `json:"created"`
 	// Version counts changes, from 1.
 	Version int `json:"version"`
+	// Release is the Version that changed last what workers are started from: the version
+	// of a worker and of its jobs. 0 means 1 (ReleaseVersion).
+	Release int `json:"release,omitempty"`
 	// QueueMade means that the endpoint's queue was made: if it is missing now,
 	// it was lost.
 	QueueMade bool `json:"queueMade,omitempty"`
@@ -116,7 +119,7 @@ type Endpoint struct {
 func (e Endpoint) ForWorkers() Endpoint {
 	return Endpoint{
 		ID: e.ID, Name: e.Name, Lease: e.Lease, MaxLost: e.MaxLost, Partition: e.Partition,
-		Created: e.Created, Version: e.Version, QueueMade: e.QueueMade, Deleting: e.Deleting,
+		Created: e.Created, Version: e.Version, Release: e.Release, QueueMade: e.QueueMade, Deleting: e.Deleting,
 	}
 }
 

@@ -27,7 +27,8 @@ type Pod struct {
 	// Status is what the pod should be, and by what is known of it is.
 	Status Status `json:"status"`
 	// Endpoint is the id of the endpoint whose worker this is, "" for a pod
-	// that works for none. EndpointVersion is the version it was started with.
+	// that works for none. EndpointVersion is the endpoint.Endpoint.ReleaseVersion that
+	// it was started from.
 	Endpoint        string `json:"endpoint,omitempty"`
 	EndpointVersion int    `json:"endpointVersion,omitempty"`
 	// Owner is the id of the API key by which it was made, "" if it was not made

@@ -89,7 +89,7 @@ func (e *Endpoints) Create(ctx context.Context, made endpoint.Endpoint) (endpoin
 	if err != nil {
 		return endpoint.Endpoint{}, err
 	}
-	made.Version = 1
+	made.Version, made.Release = 1, 1
 	revision, err := e.table.Create(ctx, made.ID, made)
 	if errors.Is(err, ErrExists) {
 		return endpoint.Endpoint{}, fmt.Errorf("create endpoint %s: %w", made.ID, endpoint.ErrExists)
@@ -102,7 +102,8 @@ func (e *Endpoints) Create(ctx context.Context, made endpoint.Endpoint) (endpoin
 }
 
 // Update stores what change makes of the endpoint, with its Version raised by
-// one, and returns it. The identity of an endpoint (id, partition, created)
+// one, and returns it; Release says whether workers are started from something else now.
+// The identity of an endpoint (id, partition, created)
 // stays what it is. Change is called again if somebody else was faster; its
 // errors are returned as they are, besides endpoint.ErrNotFound and
 // *endpoint.FieldError.
@@ -117,7 +118,8 @@ func (e *Endpoints) Update(ctx context.Context, id string, change func(endpoint.
 		}
 		changed.ID, changed.Partition, changed.Created, changed.Deleting = old.ID, old.Partition, old.Created, false
 		changed.QueueMade, changed.Version = old.QueueMade, old.Version+1
-		return changed.Complete()
+		changed, err = changed.Complete()
+		return changed.Released(old), err
 	})
 	return got, err
 }

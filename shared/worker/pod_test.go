@@ -22,7 +22,7 @@ func TestAWorkersPodIsTrue(t *testing.T) {
 	s := newEnv(t)
 	w := s.run(t, worker.Config{ID: "pod-1", Version: "v1", Command: []string{"serve", "model"}}, returns(nil, nil))
 	p := s.pod(t, "pod-1")
-	if p.Status != pod.Running || p.Endpoint != s.e.ID || p.EndpointVersion != s.e.Version || p.Driver != "" || p.Started.IsZero() {
+	if p.Status != pod.Running || p.Endpoint != s.e.ID || p.EndpointVersion != s.e.ReleaseVersion() || p.Driver != "" || p.Started.IsZero() {
 		t.Errorf("got %+v, want it running", p)
 	}
 	m := p.Machine

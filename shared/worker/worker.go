@@ -114,7 +114,7 @@ func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, e
 	if err != nil {
 		return nil, err
 	}
-	own := podOf(ctx, cfg, e.ID, e.Version, q.Now())
+	own := podOf(ctx, cfg, e.ID, e.ReleaseVersion(), q.Now())
 	w := &worker{
 		cfg: cfg, handler: h, endpoint: e, q: q, log: cfg.Log,
 		presence: newPresence(reg, e, own, cfg.Concurrency, q.Now, cfg.Log),

@@ -1,0 +1,129 @@
+package autoscaler
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+	"flightline/shared/testenv"
+)
+
+func TestReplace(t *testing.T) {
+	const short = time.Second
+	jobsOf := func(n int, s sample) sample {
+		s.machines, s.running, s.allRunning = 1, n, n
+		return s
+	}
+	checkDecisions(t, map[string]decisionTest{
+		"an idle one before a busy one": {
+			e: ep(bounds(2, 3)), s: jobsOf(1, sample{members: stale(crew(short, busy, idle))}),
+			want: decision{wanted: 2, drain: []string{"w1"}, reason: registry.ScalingReplace},
+		},
+		"a busy one once no idle one is left": {
+			e: ep(bounds(2, 3)), s: jobsOf(2, sample{members: append(stale(crew(short, busy)), member{id: "new", state: busy, jobs: 1})}),
+			want: decision{wanted: 2, drain: []string{"w0"}, reason: registry.ScalingReplace},
+		},
+		"the only one goes first": {
+			e: ep(bounds(1, 1)), s: jobsOf(1, sample{members: stale(crew(short, busy))}),
+			want: decision{wanted: 1, drain: []string{"w0"}, reason: registry.ScalingReplace},
+		},
+		"no other while one drains": {
+			e: ep(bounds(0, 3)), s: jobsOf(0, sample{members: stale(crew(short, idle, draining))}), replaced: []string{"w1"},
+			want: decision{wanted: 1},
+		},
+		"its successor is not started before it has left": {
+			e: ep(bounds(2, 9)), s: jobsOf(0, sample{members: stale(crew(short, idle, draining))}), replaced: []string{"w1"},
+			want: decision{wanted: 2, reason: registry.ScalingLeaving},
+		},
+		"nor while it does not look drained yet": {
+			e: ep(bounds(0, 9)), s: jobsOf(0, sample{members: stale(crew(short, idle, idle))}), replaced: []string{"w1"},
+			want: decision{wanted: 2},
+		},
+		"but what more jobs need is": {
+			e: ep(requests(1), bounds(0, 9)), s: jobsOf(1, sample{queued: 3, members: stale(crew(short, busy, draining))}), replaced: []string{"w1"},
+			want: decision{wanted: 4, start: 2, reason: registry.ScalingRequests},
+		},
+		"it is started once it has left, if no job asks for it too": {
+			e: ep(bounds(0, 9)), s: jobsOf(0, sample{members: stale(crew(short, idle))}), replaced: []string{"gone"},
+			want: decision{wanted: 2, start: 1, reason: registry.ScalingReplace},
+		},
+		"not above a maximum that was lowered": {
+			e: ep(bounds(0, 1)), s: jobsOf(0, sample{members: crew(short, idle)}), replaced: []string{"gone"},
+			want: decision{wanted: 1},
+		},
+		"not while the endpoint is paused": {
+			e: ep(paused), s: jobsOf(0, sample{members: crew(short, idle)}), replaced: []string{"gone"},
+			want: decision{wanted: 1},
+		},
+		"none is replaced while new ones fail": {
+			e: ep(bounds(0, 9)), s: jobsOf(0, sample{failures: 1, members: stale(crew(short, idle, busy))}),
+			want: decision{wanted: 2},
+		},
+	})
+}
+
+func TestAChangedCommandReplacesTheFleetOneByOne(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	s.endpoint("ep", bounds(3, 9))
+	s.autoscaler(e)
+	s.runs("ep", map[int]int{1: 3})
+	testenv.Eventually(t, "the engine has all of them", func() bool { return len(e.pods()) == 3 })
+	busy := []string{"ep-0-1", "ep-2-1"}
+	for _, id := range busy {
+		e.hold(id, "job-of-"+id)
+		testenv.EventuallyNone(t, func() string { return s.stateOf("ep", id, registry.WorkerRunning) })
+	}
+	s.update("ep", func(e *endpoint.Endpoint) { e.Fleet.Command = []string{"worker", "--new"} })
+	// The idle one goes first, then a busy one, which takes its time.
+	if p := s.status("ep-1-1", pod.Terminated); p.EndpointVersion != 1 {
+		t.Errorf("got version %d of the first, want 1", p.EndpointVersion)
+	}
+	testenv.EventuallyNone(t, func() string {
+		token, err := s.registry.Tokens.Find(t.Context(), "ep", busy[0])
+		if err != nil || !token.Draining {
+			return fmt.Sprintf("%s drains: %t, %v, want that it does", busy[0], token.Draining, err)
+		}
+		return ""
+	})
+	s.runs("ep", map[int]int{1: 2, 2: 1})
+	for _, id := range busy {
+		e.hold(id)
+	}
+	s.runs("ep", map[int]int{2: 3})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.peak != 3 {
+		t.Errorf("got %d workers at once, want 3", e.peak)
+	}
+	// What changes no worker makes no new version.
+	s.update("ep", bounds(3, 8))
+	if e, err := s.registry.Endpoints.Get(t.Context(), "ep"); err != nil || e.Version != 3 || e.ReleaseVersion() != 2 {
+		t.Errorf("got version %d and release %d, %v, want 3 and 2", e.Version, e.ReleaseVersion(), err)
+	}
+}
+
+// runs waits until the fleet has these workers, by version.
+func (s *env) runs(id string, want map[int]int) {
+	s.t.Helper()
+	testenv.EventuallyNone(s.t, func() string {
+		pods, err := s.registry.Pods.List(s.t.Context())
+		if err != nil {
+			return err.Error()
+		}
+		got := map[int]int{}
+		for _, p := range pods {
+			if p.Endpoint == id && p.Status == pod.Running {
+				got[p.EndpointVersion]++
+			}
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Sprintf("workers by version: got %v, want %v", got, want)
+		}
+		return ""
+	})
+}
