@@ -293,14 +293,12 @@ func newRequestID() string {
 // answerError is Fiber's ErrorHandler. What is our own fault is logged here
 // and nowhere else.
 func answerError(log *slog.Logger) fiber.ErrorHandler {
+	failures := newFailureLog(log)
 	return func(c *fiber.Ctx, err error) error {
 		a := answerOf(err)
 		status := a.Code.Status()
 		if status >= http.StatusInternalServerError {
-			log.LogAttrs(c.UserContext(), levelOf(a.Code), "request failed",
-				slog.String("request_id", RequestID(c)), slog.String("method", strings.Clone(c.Method())),
-				slog.String("route", strings.Clone(c.Route().Path)), slog.String("endpoint", param(c, "endpoint")),
-				slog.String("job", jobNamed(c)), slog.String("code", string(a.Code)), slog.Any("err", err))
+			failures.write(c, a.Code, err)
 		}
 		body := errorBody{Error: a.Text, Code: a.Code, RequestID: RequestID(c)}
 		if strings.HasPrefix(c.Path(), "/v1/") {

@@ -1,0 +1,46 @@
+package web
+
+import (
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gofiber/fiber/v2"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// maxUnavailableRate is how many requests a second that failed as Unavailable are
+	// logged, after the first maxUnavailableBurst.
+	maxUnavailableRate, maxUnavailableBurst = 10, 100
+)
+
+// failureLog logs requests that failed by our own fault. While something is away,
+// thousands a second fail as Unavailable: of those it logs some, and counts the others
+// in the next line (docs/adr/0070-log-of-an-outage.md). All else it logs.
+type failureLog struct {
+	log         *slog.Logger
+	unavailable *rate.Limiter
+	omitted     atomic.Int64
+}
+
+func newFailureLog(log *slog.Logger) *failureLog {
+	return &failureLog{log: log, unavailable: rate.NewLimiter(maxUnavailableRate, maxUnavailableBurst)}
+}
+
+// write logs the error that the request is answered with.
+func (f *failureLog) write(c *fiber.Ctx, code Code, err error) {
+	if code == Unavailable && !f.unavailable.Allow() {
+		f.omitted.Add(1)
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("request_id", RequestID(c)), slog.String("method", strings.Clone(c.Method())),
+		slog.String("route", strings.Clone(c.Route().Path)), slog.String("endpoint", param(c, "endpoint")),
+		slog.String("job", jobNamed(c)), slog.String("code", string(code)), slog.Any("err", err),
+	}
+	if n := f.omitted.Swap(0); n > 0 {
+		attrs = append(attrs, slog.Int64("not_logged", n))
+	}
+	f.log.LogAttrs(c.UserContext(), levelOf(code), "request failed", attrs...)
+}
