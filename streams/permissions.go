@@ -185,7 +185,7 @@ func gatewayAccess(c Config) Access {
 func recorderAccess(c Config) Access {
 	return Access{
 		Writes: slices.Concat(parts(c, func(p int) string { return recordsPrefix(p) + "r.>" }), []string{"events.>", "stats.>", "webhooks.>", "kept.>"},
-			keysOf(BucketCounts, BucketPositions, BucketLeaders)),
+			keysOf(BucketCounts, BucketPositions, BucketLeaders, BucketInstances)),
 		Reads:   append(jobStreams(c), Webhooks, Undelivered, Stats),
 		Follows: slices.Concat(parts(c, Records), []string{Events}, buckets(BucketEndpoints, BucketWorkers, BucketCounts, BucketPositions, BucketLeaders)),
 		Removes: append(parts(c, Records), Any), Purges: append(parts(c, Payloads), parts(c, Output)...),
@@ -194,7 +194,7 @@ func recorderAccess(c Config) Access {
 
 func webhookAccess(c Config) Access {
 	return Access{
-		Writes:  append(keysOf(BucketDestinations), "webhooks.>", "undelivered.>", "deliveries.>"),
+		Writes:  append(keysOf(BucketDestinations, BucketInstances), "webhooks.>", "undelivered.>", "deliveries.>"),
 		Reads:   append(parts(c, Payloads), Webhooks, Undelivered, Deliveries),
 		Follows: append(buckets(BucketEndpoints, BucketDestinations), Undelivered, Deliveries),
 		Takes:   map[string][]string{Webhooks: {WebhookConsumer}}, Removes: []string{Webhooks, Undelivered}, Purges: parts(c, Payloads),

@@ -92,9 +92,9 @@ func following(s string) []string {
 }
 
 // making is what Apply, ApplyEndpoint, ApplySubscriber, Pause and the end of an
-// endpoint take.
+// endpoint take, and the list of all streams.
 func making() []string {
-	all := []string{"$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*"}
+	all := []string{"$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*"}
 	for _, c := range append(classes(), DueConsumer, WebhookConsumer, Subscriber) {
 		all = append(all, "$JS.API.CONSUMER.CREATE.*."+c, "$JS.API.CONSUMER.CREATE.*."+c+".>", bus.ConsumerInfo("*", c), "$JS.API.CONSUMER.PAUSE.*."+c)
 	}

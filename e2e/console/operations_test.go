@@ -215,8 +215,24 @@ func walkEvents(t *testing.T, s *site) {
 
 func walkSystem(t *testing.T, s *site) {
 	p := s.signIn(t, s.key)
+	s.endpoint(t, client.EndpointSpec{ID: "stored"})
 	p.visit("/ui/system")
+	p.reads("#system-processes", "recorder")
+	p.reads("#system-streams", "EVENTS")
+	p.reads("#system-findings", "found nothing wrong")
 	p.accessible()
+	p.width(380)
+	p.fits()
+	p.width(1440)
+	p.visit("/ui/system?stream=jobs_stored")
+	p.holds("one queue", func() bool {
+		return p.count("#system-streams tbody tr") == 1 && p.count("#system-consumers tbody tr") == 2
+	})
+	s.run(t, "stored", order{}, "")
+	p.holds("the lag of its consumer, live", func() bool { return strings.TrimSpace(p.text("#system-consumers tbody tr:first-child td[data-label=Pending]")) == "1" })
+	p.visit("/ui/system?stream=no-such-stream")
+	p.reads("#system-streams", "No stream matches")
+	p.visit("/ui/system")
 	p.clickText("main", "Create a key")
 	p.reads("main", "Scopes")
 	p.fill("#k-name", "made in the console")
@@ -247,7 +263,8 @@ func walkSystem(t *testing.T, s *site) {
 	})
 	reader := s.signIn(t, s.scoped(t, "read:*"))
 	reader.visit("/ui/system")
-	if reader.count("form[action='/ui/system/keys']") != 0 || reader.count("#system-keys tr") != 0 {
-		t.Error("a key that may read sees keys")
+	reader.reads("main", "flightline key create NAME --scope control")
+	if reader.count("form[action='/ui/system/keys']") != 0 || reader.count("#system-keys tr") != 0 || reader.count("#system-streams tr") != 0 {
+		t.Error("a key that may read sees keys or streams")
 	}
 }

@@ -64,6 +64,15 @@ func statisticsRows() map[string]scenario {
 			}
 			p.want(s.send(call{method: "GET", path: "/v1/key"}), http.StatusOK, "scopes", "*")
 		},
+		"the system": func(s *run) {
+			p := s.endpoint("")
+			p.submit(`{}`, "")
+			p.eventually("the queue and its consumers are listed", func() bool {
+				a := s.send(call{method: "GET", path: "/v1/system?stream=jobs_" + p.id})
+				return a.status == http.StatusOK && strings.Contains(a.raw, `"endpoint":"`+p.id+`","messages":1`) && strings.Contains(a.raw, `"pending":1`) && strings.Contains(a.raw, `"role":"control"`)
+			})
+			p.want(s.send(call{method: "GET", path: "/v1/system?stream=" + strings.Repeat("x", 256), wrong: true}), http.StatusBadRequest, "error", "stream must be of at most 255 bytes, got 256")
+		},
 		"what workers print": func(s *run) {
 			p := s.endpoint("")
 			s.Cleanup(p.handleUntil(1, func(ctx context.Context, j *worker.Job) (any, error) {
@@ -85,7 +94,7 @@ func statisticsRows() map[string]scenario {
 			for _, path := range []string{"/v2/nobody/stats", "/v2/nobody/failures", "/v2/nobody/logs"} {
 				p.want(s.send(call{method: "GET", path: path}), http.StatusNotFound, "code", "endpoint_not_found")
 			}
-			for _, path := range []string{p.path("/stats"), p.path("/failures"), p.path("/logs"), "/v1/overview", "/v1/failures", "/v1/jobs/nobody", "/v1/workers", "/v1/events", "/v1/key"} {
+			for _, path := range []string{p.path("/stats"), p.path("/failures"), p.path("/logs"), "/v1/overview", "/v1/failures", "/v1/jobs/nobody", "/v1/workers", "/v1/events", "/v1/key", "/v1/system"} {
 				p.want(s.send(call{method: "GET", path: path, header: map[string]string{"Authorization": ""}}), http.StatusUnauthorized, "code", "unauthorized")
 			}
 		},

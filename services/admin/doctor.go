@@ -40,6 +40,8 @@ type DoctorConfig struct {
 	// type of the dev's file system, and TearsRenames whether group may lose jobs there.
 	Sync, FileSystem string
 	TearsRenames     bool
+	// quick leaves out what asks for something of each stream.
+	quick bool
 	// Log gets what was fixed. Required.
 	Log *slog.Logger
 }
@@ -218,13 +220,18 @@ func (x *checker) stores(ctx context.Context, there map[string]*jetstream.Stream
 		asked++
 		if failed != nil {
 			failures++
-			x.add("store of "+name, Fail, "it refuses all writes since one failed: "+failed.Reason,
-				"see that the disk of NATS takes writes, then restart NATS; flightline dev restarts its own by itself")
+			x.refuses(*failed)
 		}
 	}
 	if failures == 0 {
 		x.add("stores", OK, fmt.Sprintf("none of %d streams and buckets refuses writes", asked), "")
 	}
+}
+
+// refuses notes a stream that refuses writes.
+func (x *checker) refuses(f storage.Failure) {
+	x.add("store of "+f.Stream, Fail, "it refuses all writes since one failed: "+f.Reason,
+		"see that the disk of NATS takes writes, then restart NATS; flightline dev restarts its own by itself")
 }
 
 // byDoctor is what to do where something is missing or differs.
@@ -233,15 +240,18 @@ const byDoctor = "doctor --fix, with the same --replicas, --partitions, --events
 // streams compares what there is with what should be, and returns what there is,
 // nil if it cannot be known.
 func (x *checker) streams(ctx context.Context, endpoints []endpoint.Endpoint) map[string]*jetstream.StreamInfo {
-	there := map[string]*jetstream.StreamInfo{}
-	list := x.js.ListStreams(ctx)
-	for info := range list.Info() {
-		there[info.Config.Name] = info
-	}
-	if err := list.Err(); err != nil {
+	there, err := listStreams(ctx, x.js)
+	if err != nil {
 		x.add("streams", Fail, err.Error(), "let this user ask for $JS.API.STREAM.LIST")
 		return nil
 	}
+	x.compare(ctx, there, endpoints)
+	x.stores(ctx, there)
+	return there
+}
+
+// compare compares what there is with what should be.
+func (x *checker) compare(ctx context.Context, there map[string]*jetstream.StreamInfo, endpoints []endpoint.Endpoint) {
 	x.durability(there)
 	if assets := assetsOf(there); assets > 0 {
 		state, text, hint := crowded(assets)
@@ -259,15 +269,15 @@ func (x *checker) streams(ctx context.Context, endpoints []endpoint.Endpoint) ma
 		if diff := streams.Differences(w.Config, got.Config); len(diff) > 0 {
 			x.add("stream "+w.Config.Name, Warn, strings.Join(diff, "; "), byDoctor)
 		}
-		x.consumers(ctx, w)
+		if !x.cfg.quick {
+			x.consumers(ctx, w)
+		}
 		x.replicas(got)
 		x.recovered(got)
 	}
 	if len(x.report.Findings) == before {
 		x.add("streams", OK, fmt.Sprintf("%d streams and buckets are as they should be", len(wanted)), "")
 	}
-	x.stores(ctx, there)
-	return there
 }
 
 // missingStream says what it means that a stream is missing, and what to do.
@@ -292,17 +302,22 @@ func (x *checker) recovered(info *jetstream.StreamInfo) {
 
 func (x *checker) consumers(ctx context.Context, w streams.Wanted) {
 	for _, want := range w.Consumers {
-		name := fmt.Sprintf("consumer %s of %s", want.Durable, w.Config.Name)
 		got, err := x.js.Consumer(ctx, w.Config.Name, want.Durable)
-		switch {
-		case notFound(err):
-			x.add(name, Fail, "missing: nothing is handed out", byDoctor)
-		case err != nil:
-			x.add(name, Fail, err.Error(), "")
-		default:
-			if diff := streams.ConsumerDifferences(want, got.CachedInfo().Config); len(diff) > 0 {
-				x.add(name, Warn, strings.Join(diff, "; "), byDoctor)
-			}
+		x.judgeConsumer(w.Config.Name, want, got, err)
+	}
+}
+
+// judgeConsumer compares a consumer with what it should be; err is that of the question.
+func (x *checker) judgeConsumer(stream string, want jetstream.ConsumerConfig, got jetstream.Consumer, err error) {
+	name := fmt.Sprintf("consumer %s of %s", want.Durable, stream)
+	switch {
+	case notFound(err):
+		x.add(name, Fail, "missing: nothing is handed out", byDoctor)
+	case err != nil:
+		x.add(name, Fail, err.Error(), "")
+	default:
+		if diff := streams.ConsumerDifferences(want, got.CachedInfo().Config); len(diff) > 0 {
+			x.add(name, Warn, strings.Join(diff, "; "), byDoctor)
 		}
 	}
 }

@@ -123,13 +123,18 @@ func (x *checker) account(ctx context.Context) bool {
 		x.add("jetstream", Fail, err.Error(), "enable JetStream for this account, and let this user ask for $JS.API.INFO")
 		return false
 	}
+	x.judgeAccount(info)
+	return true
+}
+
+// judgeAccount judges how much of its limits the account has used.
+func (x *checker) judgeAccount(info *jetstream.AccountInfo) {
 	x.add("jetstream", OK, fmt.Sprintf("%d streams, %d consumers", info.Streams, info.Consumers), "")
 	state, text := usage(info.Store, info.Limits.MaxStore)
 	x.add("storage", state, text, hintIf(state, "raise max_file of the account, or let less be kept: see sizing in operating.md"))
 	if most := info.Limits.MaxStreams; most > 0 && info.Streams*10 > most*9 {
 		x.add("streams", Warn, fmt.Sprintf("%d of %d", info.Streams, most), "each endpoint is a stream: raise max_streams of the account")
 	}
-	return true
 }
 
 // usage judges how much of a limit is used; a limit of -1 or 0 is none.

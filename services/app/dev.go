@@ -92,7 +92,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 		nc:      b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
 		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
 		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),
-		version: version, log: log, tracer: tracer,
+		version: version, dev: h.Running, log: log, tracer: tracer,
 	})
 	if err != nil {
 		return err

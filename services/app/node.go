@@ -91,6 +91,8 @@ type plan struct {
 	durable barrier.Func
 	// version is what health reports.
 	version string
+	// dev says how this process's NATS has writes on its disk, the zero value for one elsewhere.
+	dev cli.Running
 	// drainDelay is how long it serves on after it said that it stops.
 	drainDelay time.Duration
 	// metricsAt is where metrics are scraped, nil for nowhere.
@@ -153,6 +155,7 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 		return nil, err
 	}
 	n.registry, n.queue, n.events = reg, q, log
+	reg.Instances.SetProgram(p.version, hostname())
 	n.parts = []process.Part{
 		{Name: "storage", Run: n.storage.Run},
 		{Name: "queue", Run: q.Run},
@@ -174,6 +177,7 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 			return nil, err
 		}
 	}
+	n.announce(p.roles)
 	if err := n.serve(p, js); err != nil { //nolint:contextcheck // requests bring their own
 		return nil, err
 	}
@@ -236,8 +240,12 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 		if err != nil {
 			return err
 		}
-		s, err := control.New(control.Config{Partitions: p.partitions, VolumeRoot: p.fleets.settings.VolumeRoot, Catalog: catalog, Log: p.log},
-			control.Deps{Queue: n.queue, Registry: n.registry, Events: n.events})
+		inspector, err := p.inspector(n)
+		if err != nil {
+			return err
+		}
+		s, err := control.New(control.Config{Partitions: p.partitions, VolumeRoot: p.fleets.settings.VolumeRoot, Version: p.version, Catalog: catalog, Log: p.log},
+			control.Deps{Queue: n.queue, Registry: n.registry, Events: n.events, System: inspector.System})
 		if err != nil {
 			return err
 		}

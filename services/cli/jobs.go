@@ -39,7 +39,7 @@ func (sh *shell) jobCommands() []*cobra.Command {
 		sh.onJob("cancel", "End a job that waits or runs", (*client.Client).Cancel),
 		sh.onJob("retry", "Queue a FAILED or TIMED_OUT job again", (*client.Client).Retry),
 		sh.purgeCommand(), sh.healthCommand(), sh.requestsCommand(), sh.explainCommand(),
-		findCommand(sh), statsCommand(sh), failuresCommand(sh), overviewCommand(sh), logsCommand(sh),
+		findCommand(sh), statsCommand(sh), failuresCommand(sh), overviewCommand(sh), systemCommand(sh), logsCommand(sh),
 	}
 }
 

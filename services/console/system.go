@@ -11,7 +11,11 @@ import (
 
 type systemData struct {
 	Version string
-	Keys    []client.Key
+	// System is nil for a key that may not see it.
+	System *client.System
+	// Stream is the text that names of streams are narrowed to.
+	Stream string
+	Keys   []client.Key
 	// SeesKeys: the key may manage keys.
 	SeesKeys bool
 	Versions []versionCount
@@ -26,8 +30,12 @@ type versionCount struct {
 }
 
 func loadSystem(v *visit) (any, error) {
-	d := &systemData{Version: v.s.cfg.Version, Self: v.self.ID, Filter: v.query.Get("q"), SeesKeys: v.May("control", "")}
+	d := &systemData{Version: v.s.cfg.Version, Self: v.self.ID, Filter: v.query.Get("q"), Stream: v.query.Get("stream"), SeesKeys: v.May("control", "")}
 	if d.SeesKeys {
+		var err error
+		if d.System, err = v.control.System(v.ctx, d.Stream); err != nil {
+			return nil, err
+		}
 		keys, err := v.control.Keys().List(v.ctx)
 		if err != nil {
 			return nil, err

@@ -23,6 +23,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/api"
 	"flightline/shared/bus"
 	"flightline/shared/deliveries"
 	"flightline/shared/endpoint"
@@ -42,6 +43,8 @@ type Config struct {
 	// VolumeRoot is the folder whose folders may be network volumes. "" means that
 	// no volume has a path.
 	VolumeRoot string
+	// Version is that of this program, "" if it is not known.
+	Version string
 	// Catalog knows prices and places of machines. nil means that nothing is known.
 	Catalog *pod.Catalog
 	// Log receives what no answer says. nil discards it.
@@ -55,6 +58,9 @@ type Deps struct {
 	// Events count the jobs of an endpoint, which begins again if one of the
 	// same id is made again.
 	Events *events.Log
+	// System answers how the streams whose names contain the text are, without the
+	// processes. nil answers without streams and findings.
+	System func(ctx context.Context, stream string) (api.System, error)
 }
 
 // Service answers /v1.
@@ -65,6 +71,7 @@ type Service struct {
 	deliveries *deliveries.Store
 	registry   *registry.Registry
 	events     *events.Log
+	system     func(ctx context.Context, stream string) (api.System, error)
 	removing   keyedMutex // by endpoint
 }
 
@@ -75,6 +82,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, errors.New("control: a queue, a registry and a log of events are needed")
 	}
 	cfg.Partitions = max(1, cfg.Partitions)
+	if deps.System == nil {
+		deps.System = func(context.Context, string) (api.System, error) {
+			return api.System{Streams: api.Streams{List: []api.Stream{}}, Consumers: api.Consumers{List: []api.Consumer{}}, Findings: []api.Finding{}}, nil
+		}
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -82,7 +94,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control: %w", err)
 	}
-	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry, events: deps.Events}, nil
+	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry, events: deps.Events, system: deps.System}, nil
 }
 
 // repairEvery is the pause between two looks for what a crash left undone.
@@ -223,6 +235,7 @@ func (s *Service) Routes(app *fiber.App) {
 	v1.Post("/endpoints/:id/webhooks/secret", guarded(s.durably(s.rotateSecret, streams.BucketEndpoints))...)
 
 	s.podRoutes(v1, guarded)
+	v1.Get("/system", guarded(s.getSystem)...)
 
 	v1.Post("/keys", guarded(s.durably(s.createKey, streams.BucketKeys))...)
 	v1.Get("/keys", guarded(s.listKeys)...)

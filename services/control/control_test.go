@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"flightline/shared/api"
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
@@ -44,6 +45,7 @@ type env struct {
 	service  *Service
 	base     string
 	durable  func(ctx context.Context, stream string) error // nil: no barrier
+	system   func(ctx context.Context, stream string) (api.System, error)
 }
 
 func start(t *testing.T) *env {
@@ -84,7 +86,8 @@ func (s *env) open() (err error) {
 	if err != nil {
 		return err
 	}
-	s.service, err = New(Config{Partitions: 4}, Deps{Queue: s.queue, Registry: s.registry, Events: log})
+	system := func(ctx context.Context, stream string) (api.System, error) { return s.system(ctx, stream) }
+	s.service, err = New(Config{Partitions: 4}, Deps{Queue: s.queue, Registry: s.registry, Events: log, System: system})
 	return err
 }
 

@@ -20,14 +20,19 @@ const (
 	leaveTimeout = 2 * time.Second
 )
 
-// Instance is a process that serves requests about endpoints.
+// Instance is a process that serves a role, and sees changes of endpoints.
 type Instance struct {
 	// ID matches [A-Za-z0-9_-]{1,128} and is new with each start.
 	ID string `json:"id"`
-	// Role is the name of the service: "api", "gateway".
+	// Role is the name of the service, as "api", or a DriverRole.
 	Role string `json:"role"`
 	// Endpoints is the revision up to which it has seen the endpoints.
 	Endpoints uint64 `json:"endpoints"`
+	// Version and Hostname are of the program and its machine, Started is when it
+	// began to announce itself; "" and the zero time of an older program.
+	Version  string    `json:"version,omitempty"`
+	Hostname string    `json:"hostname,omitempty"`
+	Started  time.Time `json:"started,omitzero"`
 }
 
 // Instances are the processes that beat.
@@ -36,8 +41,13 @@ type Instances struct {
 	endpoints interface {
 		seen() (uint64, <-chan struct{})
 	}
-	log *slog.Logger
+	log               *slog.Logger
+	version, hostname string
 }
+
+// SetProgram sets what instances of this process announce of it; "" is unknown. It is
+// to be called before Announce.
+func (i *Instances) SetProgram(version, hostname string) { i.version, i.hostname = version, hostname }
 
 // Announce beats for the instance until ctx ends, and at once when it has seen
 // a change of an endpoint. Registry.Run must be running. It returns nil at the
@@ -46,6 +56,7 @@ func (i *Instances) Announce(ctx context.Context, instance Instance) error {
 	if !workerID.MatchString(instance.ID) {
 		return fmt.Errorf("%w: instance %q", ErrInvalid, instance.ID)
 	}
+	instance.Version, instance.Hostname, instance.Started = i.version, i.hostname, time.Now().UTC()
 	defer func() {
 		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()

@@ -1,0 +1,62 @@
+package app
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"flightline/services/admin"
+	"flightline/shared/endpoint"
+	"flightline/shared/process"
+	"flightline/shared/registry"
+)
+
+// inspector answers how the installation is, by the plan's settings.
+func (p plan) inspector(n *node) (*admin.Inspector, error) {
+	c := p.streams()
+	cfg := admin.InspectorConfig{
+		Doctor: admin.DoctorConfig{
+			Replicas: max(1, p.replicas), Partitions: p.partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: c.LogsMaxBytes,
+			Sync: p.dev.Sync, FileSystem: p.dev.FileSystem, TearsRenames: p.dev.TearsRenames, Log: p.log,
+		},
+		Endpoints: func(ctx context.Context) ([]endpoint.Endpoint, error) {
+			endpoints, err := n.registry.Endpoints.Known(ctx)
+			if err != nil {
+				return nil, err
+			}
+			deleting, err := n.registry.Endpoints.Deleting(ctx)
+			return append(slices.Clone(endpoints), deleting...), err
+		},
+		Failed: n.storage.Failed,
+	}
+	if p.store != "" {
+		cfg.Disk = diskSpace(p.store)
+	}
+	return admin.NewInspector(p.nc, cfg)
+}
+
+// announced are the roles that this package announces; each other one does itself, and
+// the console may not write on the bus.
+var announced = []string{roleControl, roleRecorder, roleWebhook}
+
+// announce adds the heartbeats of the roles that announce nothing by themselves.
+func (n *node) announce(roles []string) {
+	for _, role := range announced {
+		if !slices.Contains(roles, role) {
+			continue
+		}
+		instance := registry.Instance{ID: uuid.NewString(), Role: role}
+		n.parts = append(n.parts, process.Part{Name: "announce " + role, Run: func(ctx context.Context) error { return n.registry.Instances.Announce(ctx, instance) }})
+	}
+}
+
+// hostname is that of this machine, "" if it has none.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
