@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"flightline/shared/record"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -22,9 +23,7 @@ func TestAPayloadIsReadThoughAReplicaLags(t *testing.T) {
 	}
 	c.Ack(t.Context())
 	s.eventuallyLeft(t, streams.Webhooks, 0)
-	if err := s.d.Reenqueue(t.Context(), s.e, id); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Retry(t, func() error { return s.d.Reenqueue(t.Context(), s.e, id) })
 	if c = nextTask(t, from); c.Load(t.Context()) != nil || string(c.Input) != input {
 		t.Errorf("announced again: got %d bytes of input, want %d", len(c.Input), len(input))
 	}

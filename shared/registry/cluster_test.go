@@ -18,6 +18,7 @@ import (
 // On three nodes a claim is in flight for a while, and its leader may go: of
 // those who claim the same exactly one is first all the same.
 func TestOnThreeNodesOneOfManyClaimsIsFirst(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}

@@ -12,6 +12,7 @@ import (
 
 func destinationsOf(t *testing.T) *Destinations {
 	t.Helper()
+	t.Parallel()
 	_, r := newRegistry(t)
 	return r.Destinations
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAnInstallationHasOneIDForAll(t *testing.T) {
-	b, other := newBus(t), newBus(t)
+	b, other := newBus(t), anotherBus(t)
 	ids := make([]string, 8)
 	var all sync.WaitGroup
 	for i := range ids {

@@ -18,12 +18,25 @@ import (
 	"flightline/streams"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testenv.SetParallel(3)
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait for a fact.
 const patience = 2 * time.Minute
 
+// newBus is a bus with all buckets. It lets other tests run meanwhile: most of what a
+// test takes is waiting.
 func newBus(t testing.TB) *testenv.Server {
+	t.Helper()
+	if parallel, ok := t.(*testing.T); ok {
+		parallel.Parallel()
+	}
+	return anotherBus(t)
+}
+
+func anotherBus(t testing.TB) *testenv.Server {
 	t.Helper()
 	b := testenv.NewServer(t)
 	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {

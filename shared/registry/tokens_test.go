@@ -119,7 +119,6 @@ func TestTokensOfIDsThatCannotBe(t *testing.T) {
 }
 
 func TestOnlyTheNoteThatWasSeenIsRemoved(t *testing.T) {
-	t.Parallel()
 	r := open(t, newBus(t))
 	_, made, err := r.Tokens.Issue(t.Context(), "ep", "w1")
 	if err != nil {

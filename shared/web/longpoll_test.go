@@ -66,6 +66,7 @@ func receive[T any](t *testing.T, from <-chan T, within time.Duration) T {
 }
 
 func TestLongPollEndsAfterItsWait(t *testing.T) {
+	t.Parallel()
 	app, held, why := holder(50 * time.Millisecond)
 	dial(t, serve(t, app))
 	receive(t, held, patience)
@@ -75,6 +76,7 @@ func TestLongPollEndsAfterItsWait(t *testing.T) {
 }
 
 func TestLongPollEndsWhenTheClientLeaves(t *testing.T) {
+	t.Parallel()
 	for name, leave := range map[string]func(*net.TCPConn) error{
 		"closed": func(c *net.TCPConn) error { return c.Close() },
 		"reset": func(c *net.TCPConn) error {
@@ -96,6 +98,7 @@ func TestLongPollEndsWhenTheClientLeaves(t *testing.T) {
 }
 
 func TestLongPollSurvivesAClientThatWaitsOrSendsMore(t *testing.T) {
+	t.Parallel()
 	app, held, why := holder(1500 * time.Millisecond)
 	conn := dial(t, serve(t, app))
 	receive(t, held, patience)

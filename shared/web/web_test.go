@@ -22,10 +22,12 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/shared/web"
 )
 
 func TestMain(m *testing.M) {
+	testenv.SetParallel(6) // they wait for deadlines of sockets
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }
 
