@@ -59,8 +59,9 @@ func (s *Service) explanation(ctx context.Context, e endpoint.Endpoint, id job.I
 	if err != nil {
 		return x, err
 	}
-	x.workers, x.failure = registry.CountWorkers(workers).States, lastFailure(pods, e)
 	x.holder, x.now = s.registry.Workers.Holder(&x.position.Job), s.queue.Now()
+	x.workers, x.failure = registry.CountWorkers(workers).States, lastFailure(pods, e, x.now)
+	x.starts, x.cold = startsOf(pods, e.ID), coldStart(&x.position.Job, pods)
 	x.ended, x.why, x.version = workerOf(&x.position.Job, pods)
 	token, err := s.registry.Tokens.Find(ctx, e.ID, x.position.Job.Worker)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) { // native workers have none
@@ -91,18 +92,17 @@ func (s *Service) decided(ctx context.Context, e endpoint.Endpoint) (d *registry
 // lastFailure is the end of the worker of this endpoint that failed last, not of
 // an earlier one of the same id; nil without one. Those that were removed,
 // stopped, or drained have not failed.
-func lastFailure(pods []pod.Pod, e endpoint.Endpoint) *api.WorkerFailure {
+func lastFailure(pods []pod.Pod, e endpoint.Endpoint, now time.Time) *api.WorkerFailure {
 	var last pod.Pod
 	for _, p := range pods {
-		mine := p.Endpoint == e.ID && !p.Changed.Before(e.Created)
-		if mine && p.Failed() && p.Changed.After(last.Changed) {
+		if failedFor(p, e) && p.Changed.After(last.Changed) {
 			last = p
 		}
 	}
 	if last.ID == "" {
 		return nil
 	}
-	return &api.WorkerFailure{WorkerID: last.ID, At: web.FormatTime(last.Changed), Text: last.Change}
+	return &api.WorkerFailure{WorkerID: last.ID, At: web.FormatTime(last.Changed), Text: last.Change, Count: countFailures(pods, e, now)}
 }
 
 // workerOf is when and why the pod of a job's worker ended, the zero time if it runs,
@@ -143,7 +143,10 @@ type explanation struct {
 	left time.Time
 	// failure is nil if no worker ended in the last day.
 	failure *api.WorkerFailure
-	now     time.Time
+	// starts are of the endpoint's workers, cold is that of the job's.
+	starts []workerStart
+	cold   *api.Startup
+	now    time.Time
 }
 
 // reasonOf says in one sentence why the job is where it is.
@@ -224,6 +227,9 @@ func (x explanation) waitsFor() string {
 	case busy >= x.endpoint.WorkersMax && !x.endpoint.NoWorkers:
 		return x.ahead() + fmt.Sprintf("%d of %d workers busy", busy, x.endpoint.WorkersMax)
 	}
+	if begins := x.begins(); begins != "" {
+		return x.ahead() + workers(busy) + " busy, " + begins + x.fleet()
+	}
 	return x.ahead() + workers(busy) + " busy" + x.fleet()
 }
 
@@ -243,18 +249,16 @@ func (x explanation) ahead() string {
 
 // nobody says why no worker takes jobs.
 func (x explanation) nobody() string {
-	starting, throttled, sick := x.workers[registry.WorkerInitializing], x.workers[registry.WorkerThrottled], x.workers[registry.WorkerUnhealthy]
+	begins, throttled, sick := x.begins(), x.workers[registry.WorkerThrottled], x.workers[registry.WorkerUnhealthy]
 	switch {
-	case starting > 0 && starting == 1:
-		return "1 worker starts"
-	case starting > 0:
-		return workers(starting) + " start"
+	case begins != "":
+		return begins + x.crashes()
 	case sick > 0:
 		return workers(sick) + " unhealthy and none other" + x.fleet()
 	case throttled > 0:
 		return workers(throttled) + " throttled and none other" + x.fleet()
 	}
-	return "no worker is there" + x.fleet()
+	return "no worker is there" + x.crashes() + x.fleet()
 }
 
 // fleet is who starts workers, and what the autoscaler has to say.
@@ -299,10 +303,10 @@ func explainViewOf(x explanation) api.Explanation {
 		v.Scaling = decisionOf(*x.decision)
 	}
 	if j.Status == job.InQueue {
-		v.Queue = placeOf(x)
+		v.Queue, v.Starting = placeOf(x), startingOf(x.starts)
 		return v // what an earlier run left behind is no news
 	}
-	v.WorkerID, v.Version, v.StartedAt = j.Worker, x.version, web.FormatTime(j.Started)
+	v.WorkerID, v.Version, v.StartedAt, v.ColdStart = j.Worker, x.version, web.FormatTime(j.Started), x.cold
 	if j.Status == job.InProgress {
 		v.DeadlineAt = web.FormatTime(j.Deadline)
 	} else {

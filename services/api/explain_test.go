@@ -48,6 +48,16 @@ func TestReasonOf(t *testing.T) {
 	off := endpoint.Endpoint{NoWorkers: true, Fleet: process}
 	own := endpoint.Endpoint{ID: "ep", WorkersMax: 3}
 	backoff := &registry.Decision{Text: "starts again in 8 s, since 3 workers ended at once"}
+	grown := &registry.Decision{Reason: registry.ScalingDelay, Text: "3 jobs wait"}
+	starts := func(n, since, usual int) (all []workerStart) {
+		for range n {
+			all = append(all, workerStart{"w", pod.Loading, now.Add(-time.Duration(since) * time.Second), time.Duration(usual) * time.Second})
+		}
+		return all
+	}
+	crashed := func(n int) *api.WorkerFailure {
+		return &api.WorkerFailure{Text: "it ended by itself with code 1: no such model", Count: n}
+	}
 	for name, tt := range map[string]struct {
 		x    explanation
 		want string
@@ -60,6 +70,14 @@ func TestReasonOf(t *testing.T) {
 		"nobody decides":          {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 1, 0, 0)}, "waiting: it is next, 1 worker busy; no autoscaler runs"},
 		"an old decision":         {explanation{position: waits(0, 0), endpoint: three, decision: backoff}, "waiting: it is next, no worker is there; no autoscaler runs"},
 		"no decision yet":         {explanation{position: waits(0, 0), endpoint: three, alive: true}, "waiting: it is next, no worker is there; the autoscaler has not decided yet"},
+		"it loads":                {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 1, 0), starts: starts(1, 42, 35)}, "waiting: it is next, 1 worker has been loading for 42s, usually 35s"},
+		"for the first time":      {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 1, 0), starts: starts(1, 42, 0)}, "waiting: it is next, 1 worker has been loading for 42s"},
+		"some begin":              {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 4, 0), starts: append(starts(2, 42, 35), workerStart{"p", pod.Pulling, now.Add(-2 * time.Minute), 0})}, "waiting: it is next, 1 worker has been pulling the image for 2m0s, 2 workers have been loading, the first for 42s, usually 35s, 1 worker starts"},
+		"one more loads":          {explanation{position: waits(2, 2), endpoint: three, workers: counts(0, 1, 1, 0), starts: starts(1, 42, 35), alive: true, decision: grown}, "waiting: 2 jobs ahead, 1 worker busy, 1 worker has been loading for 42s, usually 35s; the autoscaler: 3 jobs wait"},
+		"it crashed":              {explanation{position: waits(0, 0), endpoint: three, failure: crashed(1), alive: true, decision: grown}, "waiting: it is next, no worker is there; 1 worker failed in the last hour: it ended by itself with code 1: no such model; the autoscaler: 3 jobs wait"},
+		"it crashes":              {explanation{position: waits(0, 0), endpoint: three, failure: crashed(3), workers: counts(0, 0, 1, 0), starts: starts(1, 42, 35)}, "waiting: it is next, 1 worker has been loading for 42s, usually 35s; 3 workers failed in the last hour, the last: it ended by itself with code 1: no such model"},
+		"the autoscaler says it":  {explanation{position: waits(0, 0), endpoint: three, failure: crashed(3), alive: true, decision: &registry.Decision{Reason: registry.ScalingBackoff, Text: "workers failed"}}, "waiting: it is next, no worker is there; the autoscaler: workers failed"},
+		"it crashed long ago":     {explanation{position: waits(0, 0), endpoint: three, failure: crashed(0), alive: true, decision: grown}, "waiting: it is next, no worker is there; the autoscaler: 3 jobs wait"},
 		"low priority":            {explanation{position: low, endpoint: three, alive: true, decision: backoff}, "waiting: it is next, no worker is there; no worker is started for jobs of low priority: it runs when one is free"},
 		"external":                {explanation{position: waits(0, 0), endpoint: own, alive: true, decision: backoff}, "waiting: it is next, no worker is there; the driver is external, so Flightline starts none: 'flightline worker ep -- COMMAND' or 'flightline worker env ep'"},
 		"starting":                {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 2, 0)}, "waiting: it is next, 2 workers start"},
@@ -248,7 +266,7 @@ func TestExplainTellsOfTheLastWorkerThatFailed(t *testing.T) {
 	}
 	testenv.Eventually(t, "the error of w0 is explained", func() bool {
 		v := s.explained(id)
-		return v.LastWorkerError != nil && v.LastWorkerError.WorkerID == "w0" && v.LastWorkerError.Text == "exited with 1: no such model"
+		return v.LastWorkerError != nil && v.LastWorkerError.WorkerID == "w0" && v.LastWorkerError.Text == "exited with 1: no such model" && v.LastWorkerError.Count == 2
 	})
 	e, err := s.registry.Endpoints.Find(t.Context(), "ep")
 	if err != nil {
@@ -259,7 +277,7 @@ func TestExplainTellsOfTheLastWorkerThatFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if failure := lastFailure(pods, e); failure != nil {
+	if failure := lastFailure(pods, e, time.Now()); failure != nil {
 		t.Errorf("got %+v, want none of its workers", failure)
 	}
 }

@@ -45,8 +45,18 @@ func (s *Service) workers(c *fiber.Ctx) error {
 		living = living[:limit]
 		v.Cursor = rankOf(living[limit-1])
 	}
+	pods, err := s.registry.Pods.List(ctx)
+	if err != nil {
+		return err
+	}
+	startups := map[string]*api.Startup{}
+	for _, p := range pods {
+		startups[p.Endpoint+"/"+p.ID] = api.StartupOf(p)
+	}
 	for _, w := range living {
-		v.Workers = append(v.Workers, livingOf(w))
+		view := livingOf(w)
+		view.Startup = startups[rankOf(w)]
+		v.Workers = append(v.Workers, view)
 	}
 	return c.JSON(v)
 }

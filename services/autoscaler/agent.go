@@ -166,6 +166,7 @@ func (a *agent) round(ctx context.Context) error {
 		delete(instances, p.ID)
 		if there && i.Running {
 			a.follow(ctx, p)
+			a.noteReady(ctx, p)
 		}
 		wanted[p.ID] = true
 		a.reconcilePod(ctx, p, i, there)
@@ -287,8 +288,11 @@ func (a *agent) start(ctx context.Context, id string) {
 		return
 	}
 	env = withGPUs(env, devices, p.Spec)
-	now := a.queue.Now().UTC()
-	err = a.driver.Start(ctx, driver.Start{PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, GPUs: devices, Output: a.output(ctx, p, env)})
+	starts := a.startupOf(p)
+	err = a.driver.Start(ctx, driver.Start{
+		PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, GPUs: devices,
+		Output: a.output(ctx, p, env), Entered: starts.enter,
+	})
 	switch {
 	case err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable)):
 		a.warn(ctx, "pod not started, trying again", id, err)
@@ -299,25 +303,8 @@ func (a *agent) start(ctx context.Context, id string) {
 	}
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout) // it runs, even if all stops now
 	defer cancel()
-	a.warn(noting, "start of a pod not noted", id, a.started(noting, p, now))
+	a.warn(noting, "start of a pod not noted", id, starts.done(noting))
 	a.log.InfoContext(ctx, "pod started", "pod", id, "endpoint", p.Endpoint, "driver", a.driver.Name())
-}
-
-// started notes a start, unless the pod was stopped meanwhile.
-func (a *agent) started(ctx context.Context, was pod.Pod, now time.Time) error {
-	_, err := a.registry.Pods.Update(ctx, was.ID, func(p pod.Pod) (pod.Pod, error) {
-		if p.Status != pod.Running || p.Starts != was.Starts {
-			return p, errClaimed
-		}
-		if p.Started, p.Machine = now, a.machineFacts(); p.Change == waitsFor(p.Driver) {
-			p.Changed, p.Change = now, "started"
-		}
-		return p, nil
-	})
-	if errors.Is(err, errClaimed) {
-		return nil
-	}
-	return err
 }
 
 // restart ends an earlier life of a pod that was stopped and started since, and

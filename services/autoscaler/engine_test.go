@@ -18,6 +18,7 @@ type engine struct {
 	registry *registry.Registry
 	refuse   error         // what Start returns
 	newborn  string        // the state of those that start
+	pulls    bool          // it says that it fetches an image
 	starting chan struct{} // if not nil, closed by the one start, which lasts until the autoscaler is stopped
 
 	mu      sync.Mutex
@@ -53,6 +54,10 @@ func (e *engine) Start(ctx context.Context, start driver.Start) error {
 	if e.starting != nil {
 		close(e.starting)
 		<-ctx.Done()
+	}
+	if e.pulls {
+		start.Entered(ctx, pod.Pulling)
+		start.Entered(ctx, pod.Starting)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &run{start: start, cancel: cancel, done: make(chan struct{}), began: time.Now(), state: e.newborn}

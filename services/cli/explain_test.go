@@ -13,6 +13,8 @@ func TestExplainShowsTheReasonFirst(t *testing.T) {
 		"GET /v2/ep/explain/j1": {200, `{"id":"j1","status":"IN_QUEUE","reason":"waiting: 1 job ahead, 3 of 3 workers busy","queue":{"position":2,"positionMost":2,"exact":true,"inQueue":5},` +
 			`"workers":{"running":3},"autoscaler":true,"scaling":{"wanted":3,"current":3,"text":"as many as there may be"},"lastWorkerError":{"workerId":"w1","text":"exited\u001b with 1"}}`},
 		"GET /v2/ep/explain/j2": {200, `{"id":"j2","status":"IN_QUEUE","reason":"waiting","queue":{"position":700,"positionMost":900,"inQueue":1000}}`},
+		"GET /v2/ep/explain/j4": {200, `{"id":"j4","status":"COMPLETED","reason":"completed","workerId":"w1","lastWorkerError":{"workerId":"w0","text":"exited","count":3},` +
+			`"coldStart":{"phase":"ready","pullingAt":"2026-01-31T12:00:00Z","startingAt":"2026-01-31T12:00:10Z","loadingAt":"2026-01-31T12:00:11Z","readyAt":"2026-01-31T12:00:46Z"}}`},
 		"GET /v2/ep/explain/j3": {404, `{"error":"no such job","code":"job_not_found"}`},
 	}.start(t, nil)
 	for args, want := range map[string]result{
@@ -21,6 +23,9 @@ func TestExplainShowsTheReasonFirst(t *testing.T) {
 			"LAST WORKER ERROR  w1 at -: exited with 1\nEXPIRES            -\n"},
 		"explain ep j2": {out: "ID          j2\nSTATUS      IN_QUEUE\nREASON      waiting\nPOSITION    700 to 900 of 1000\n" +
 			"WORKERS     0 running, 0 idle, 0 initializing, 0 throttled, 0 unhealthy\nAUTOSCALER  none runs\nEXPIRES     -\n"},
+		"explain ep j4": {out: "ID                 j4\nSTATUS             COMPLETED\nREASON             completed\n" +
+			"WORKERS            0 running, 0 idle, 0 initializing, 0 throttled, 0 unhealthy\nAUTOSCALER         none runs\n" +
+			"LAST WORKER ERROR  w0 at -: exited\nWORKERS FAILED     3 in the last hour\nWORKER             w1\nCOLD START         pulling 10s, starting 1s, loading 35s\nEXPIRES            -\n"},
 		"explain ep j3": {code: 4, err: "flightline: no such job (HTTP 404, job_not_found)\n"},
 	} {
 		if got := run(t, map[string]string{"FLIGHTLINE_URL": server}, "", strings.Fields(args)...); got != want {

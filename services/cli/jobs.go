@@ -304,6 +304,9 @@ func explainRows(x *client.Explanation) [][]string {
 	}
 	if f := x.LastWorkerError; f != nil {
 		rows = append(rows, []string{"LAST WORKER ERROR", fmt.Sprintf("%s at %s: %s", clean(f.WorkerID), when(f.At), clean(f.Text))})
+		if f.Count > 1 {
+			rows = append(rows, []string{"WORKERS FAILED", fmt.Sprintf("%d in the last hour", f.Count)})
+		}
 	}
 	if x.WorkerID != "" {
 		rows = append(rows, []string{"WORKER", clean(x.WorkerID)})
@@ -311,6 +314,7 @@ func explainRows(x *client.Explanation) [][]string {
 	if x.Version > 0 {
 		rows = append(rows, []string{"VERSION", fmt.Sprint(x.Version)})
 	}
+	rows = append(rows, startupRows("COLD START", x.ColdStart)...)
 	if !x.Deadline.IsZero() {
 		rows = append(rows, []string{"TIMES OUT", when(x.Deadline)})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"flightline/shared/client"
+	"flightline/shared/pod"
 )
 
 func (sh *shell) podCommand() *cobra.Command {
@@ -167,9 +168,13 @@ func (sh *shell) listPods() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := [][]string{{"ID", "NAME", "STATUS", "ENDPOINT", "DRIVER", "LAST CHANGE"}}
+			rows := [][]string{{"ID", "NAME", "STATUS", "PHASE", "ENDPOINT", "DRIVER", "LAST CHANGE"}}
 			for _, p := range list {
-				rows = append(rows, []string{p.ID, clean(p.Name), p.Status, p.Endpoint, p.Driver, clean(p.StatusChange)})
+				phase := phaseOf(p.Startup)
+				if p.Status != string(pod.Running) {
+					phase = ""
+				}
+				rows = append(rows, []string{p.ID, clean(p.Name), p.Status, phase, p.Endpoint, p.Driver, clean(p.StatusChange)})
 			}
 			return sh.show(list, rows)
 		}),
@@ -214,11 +219,13 @@ func (sh *shell) showPod(p *client.Pod) error {
 		{"MEMORY", fmt.Sprintf("%.1f GB", p.MemoryGB), p.MemoryGB > 0},
 		{"LOCKED", "yes", p.Locked},
 		{"STARTED", when(p.Started), !p.Started.IsZero()},
+		{"PHASE", phaseOf(p.Startup), p.Startup != nil && p.Status == string(pod.Running)},
 	} {
 		if row.has {
 			rows = append(rows, []string{row.name, row.text})
 		}
 	}
+	rows = append(rows, startupRows("START-UP", p.Startup)...)
 	if p.CostPerHr != nil {
 		rows = append(rows, []string{"COST AN HOUR", fmt.Sprint(*p.CostPerHr)})
 	}

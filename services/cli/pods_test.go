@@ -12,9 +12,9 @@ import (
 
 func TestPodTemplateAndVolumeCommands(t *testing.T) {
 	const (
-		pod      = `{"id":"p1","name":"a\nb","desiredStatus":"RUNNING","lastStatusChange":"Created","endpointId":null,"driver":"docker","image":"i","vcpuCount":2,"memoryInGb":4,"locked":true,"costPerHr":0.5}`
-		shown    = "ID            p1\nNAME          a b\nSTATUS        RUNNING\nLAST CHANGE   Created\nDRIVER        docker\nIMAGE         i\nVCPUS         2\nMEMORY        4.0 GB\nLOCKED        yes\nCOST AN HOUR  0.5\n"
-		listed   = "ID  NAME  STATUS   ENDPOINT  DRIVER  LAST CHANGE\np1  a b   RUNNING            docker  Created\n"
+		pod      = `{"id":"p1","name":"a\nb","desiredStatus":"RUNNING","lastStatusChange":"Created","endpointId":null,"driver":"docker","startup":{"phase":"ready","startingAt":"2026-01-31T12:00:00Z","loadingAt":"2026-01-31T12:00:01.5Z","readyAt":"2026-01-31T12:00:36Z"},"image":"i","vcpuCount":2,"memoryInGb":4,"locked":true,"costPerHr":0.5}`
+		shown    = "ID            p1\nNAME          a b\nSTATUS        RUNNING\nLAST CHANGE   Created\nDRIVER        docker\nIMAGE         i\nVCPUS         2\nMEMORY        4.0 GB\nLOCKED        yes\nPHASE         ready\nSTART-UP      starting 1.5s, loading 34.5s\nCOST AN HOUR  0.5\n"
+		listed   = "ID  NAME  STATUS   PHASE  ENDPOINT  DRIVER  LAST CHANGE\np1  a b   RUNNING  ready            docker  Created\n"
 		template = `{"id":"t1","name":"n","imageName":"i"}`
 		volume   = `{"id":"v1","name":"n","size":10,"dataCenterId":"local"}`
 	)
@@ -32,7 +32,7 @@ func TestPodTemplateAndVolumeCommands(t *testing.T) {
 	for args, want := range map[string]string{
 		"pod create --image i --env A=1 --gpus 1": shown, "pod update p1 --locked=false": shown, "pod get p1": shown, "pod start p1": shown, "pod stop p1": shown,
 		"pod delete p1": "DELETED  p1\n", "pod list": listed, "pod stop p1 -o json": pod + "\n",
-		"pod list --status exited --endpoint ep":          "ID  NAME  STATUS  ENDPOINT  DRIVER  LAST CHANGE\n",
+		"pod list --status exited --endpoint ep":          "ID  NAME  STATUS  PHASE  ENDPOINT  DRIVER  LAST CHANGE\n",
 		"template create --name n --image i --serverless": oneTemplate, "template update t1 --readme r": oneTemplate, "template get t1": oneTemplate,
 		"template list": "ID  NAME  IMAGE\nt1  n     i\n", "template delete t1": "DELETED  t1\n",
 		"volume create --name n --size 10": oneVolume, "volume update v1 --size 10": oneVolume, "volume get v1": oneVolume,

@@ -159,11 +159,11 @@ func TestTheWordsOfWorkerLeaveTheRoleAlone(t *testing.T) {
 func TestEndpointWorkers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	env := map[string]string{"FLIGHTLINE_URL": api{
-		"GET /v1/endpoints/ep/workers": {200, `[{"id":"w1","protocol":"http","state":"idle","running":[]},{"id":"w2","protocol":"nats","state":"running","draining":true,"running":["j1","j2"]}]`},
+		"GET /v1/endpoints/ep/workers": {200, `[{"id":"w1","protocol":"http","state":"idle","running":[],"startup":{"phase":"ready","readyAt":"2026-01-31T12:00:36Z"}},{"id":"w2","protocol":"nats","state":"running","draining":true,"running":["j1","j2"]}]`},
 	}.start(t, nil)}
-	want := "ID  PROTOCOL  STATE    DRAINING  RUNNING\n" +
-		"w1  http      idle               \n" +
-		"w2  nats      running  yes       j1 j2\n"
+	want := "ID  PROTOCOL  STATE    PHASE  DRAINING  RUNNING\n" +
+		"w1  http      idle     ready            \n" +
+		"w2  nats      running         yes       j1 j2\n"
 	if got := runRole(t, env, "endpoint", "workers", "ep"); got.code != 0 || got.out != want {
 		t.Errorf("got code %d and %q, want %q", got.code, got.out, want)
 	}

@@ -27,13 +27,13 @@ func (sh *shell) listWorkers() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rows := [][]string{{"ID", "PROTOCOL", "STATE", "DRAINING", "RUNNING"}}
+			rows := [][]string{{"ID", "PROTOCOL", "STATE", "PHASE", "DRAINING", "RUNNING"}}
 			for _, w := range list {
 				draining := ""
 				if w.Draining {
 					draining = "yes"
 				}
-				rows = append(rows, []string{clean(w.ID), clean(w.Protocol), known(clean(w.State), w.State != ""), draining, clean(strings.Join(w.Running, " "))})
+				rows = append(rows, []string{clean(w.ID), clean(w.Protocol), known(clean(w.State), w.State != ""), phaseOf(w.Startup), draining, clean(strings.Join(w.Running, " "))})
 			}
 			return sh.show(list, rows)
 		}),

@@ -24,7 +24,7 @@ func functions() template.FuncMap {
 		"when": when, "ms": millis, "num": number, "size": size, "status": statusMark, "spark": spark, "chart": chart, "bars": bars,
 		"short": short, "cut": cut, "path": func(of any) string { return url.PathEscape(fmt.Sprint(of)) }, "query": func(of any) string { return url.QueryEscape(fmt.Sprint(of)) }, "plural": plural, "sum": sum, "last": lastOf,
 		"lower": strings.ToLower, "add": func(a, b int) int { return a + b }, "list": func(all ...any) []any { return all },
-		"navigation": navigation, "tabs": tabs, "mark": mark, "gpus": gpuNames, "free": freeOf,
+		"navigation": navigation, "tabs": tabs, "mark": mark, "gpus": gpuNames, "startup": startupText, "free": freeOf,
 		"share": func(share float64) string { return strconv.Itoa(int(share*100+0.5)) + " %" },
 		"used":  func(g client.MachineGPU) int64 { return 100 - freeOf(g) },
 		"kind":  func(of string) string { return strings.TrimPrefix(of, "job.") },

@@ -121,6 +121,7 @@ func jobOf(v *visit, id job.ID) (*jobData, error) {
 	}
 	if x, err := v.api.Explain(v.ctx, d.Endpoint, id); err == nil { // it may have gone meanwhile
 		d.Explain = x
+		d.Timeline.addStart(x.WorkerID, x.ColdStart)
 	}
 	d.Output, d.Media = textOf(d.Job.Output, shownOutput), mediaIn(d.Job.Output)
 	d.Snippets = snippetsOf(d.Endpoint, `{"text":"hello"}`)

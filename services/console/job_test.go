@@ -3,11 +3,13 @@ package console
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"flightline/shared/client"
+	"flightline/shared/pod"
 )
 
 // The timeline has a bar for each wait and run; a run that another one follows lost its worker.
@@ -39,6 +41,39 @@ func TestTheTimelineOfAJob(t *testing.T) {
 	}
 	if timelineOf(nil, nil, true, at(0)) != nil {
 		t.Error("no events have a timeline")
+	}
+}
+
+// The start of a worker is in the timeline of the job that waited for it, ahead of its run.
+func TestTheTimelineHasTheColdStart(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0) }
+	events := []client.Event{
+		{Type: "job.queued", Time: at(0), Attempt: 1},
+		{Type: "job.started", Time: at(40), Attempt: 1, Run: 1, WorkerID: "w1"},
+		{Type: "job.completed", Time: at(45), Attempt: 1, Run: 1},
+	}
+	for name, tc := range map[string]struct {
+		start *client.Startup
+		want  string
+	}{
+		"a container":  {&client.Startup{Phase: pod.Ready, PullingAt: at(1), StartingAt: at(11), LoadingAt: at(12), ReadyAt: at(39)}, "wait 0-40, cold 1-11, cold 11-12, cold 12-39, run 40-45"},
+		"not noted":    {&client.Startup{Phase: pod.Loading, StartingAt: at(11), LoadingAt: at(12)}, "wait 0-40, cold 11-12, cold 12-40, run 40-45"},
+		"it was there": {nil, "wait 0-40, run 40-45"},
+	} {
+		got := timelineOf(events, nil, true, at(99))
+		got.addStart("w1", tc.start)
+		got.addStart("another", tc.start)
+		var parts []string
+		for _, b := range got.Bars {
+			parts = append(parts, fmt.Sprintf("%s %d-%d", b.Class, b.From.Unix()-1000, b.To.Unix()-1000))
+		}
+		if text := strings.Join(parts, ", "); text != tc.want {
+			t.Errorf("%s: got %s, want %s", name, text, tc.want)
+		}
+	}
+	timelineOf(nil, nil, true, at(0)).addStart("w1", &client.Startup{Phase: pod.Ready}) // the log has nothing yet
+	if got := startupText(&client.Startup{Phase: pod.Loading, StartingAt: at(11), LoadingAt: at(13)}); got != "starting 2.0 s, loading now" {
+		t.Errorf("got %q, want what took how long, and what goes on", got)
 	}
 }
 

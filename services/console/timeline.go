@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"flightline/shared/client"
+	"flightline/shared/pod"
 )
 
 // bar is something that a job did, from then until then.
@@ -73,6 +74,32 @@ func timelineOf(events []client.Event, deliveries []client.WebhookDelivery, over
 		}
 	}
 	return t
+}
+
+// addStart adds how the worker started that ran the job last: the job waited for it. A
+// phase whose end is not known lasts until the worker began the job.
+func (t *timeline) addStart(worker string, s *client.Startup) {
+	if t == nil || s == nil {
+		return
+	}
+	at := slices.IndexFunc(t.Bars, func(b bar) bool { return b.Class == "run" && b.Note == worker })
+	if at < 0 { // the log does not have its run yet
+		return
+	}
+	var bars []bar
+	phases := s.Phases()
+	for _, phase := range pod.AllPhases {
+		from := phases.At(phase)
+		if from.IsZero() || phase == pod.Ready {
+			continue
+		}
+		to := from.Add(phases.Took(phase))
+		if phase == s.Phase && t.Bars[at].From.After(from) {
+			to = t.Bars[at].From
+		}
+		bars = append(bars, bar{Label: "worker " + string(phase), Class: "cold", Note: worker, From: from, To: to})
+	}
+	t.Bars = slices.Insert(t.Bars, at, bars...)
 }
 
 // Draw is the timeline as SVG, a row for each bar.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"flightline/shared/client"
+	"flightline/shared/pod"
 )
 
 const (
@@ -66,6 +67,23 @@ func gpuNames(w client.LivingWorker) string {
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// startupText is what each phase of a start took, and which one goes on; "" without one.
+func startupText(s *client.Startup) string {
+	if s == nil {
+		return ""
+	}
+	var parts []string
+	for _, phase := range pod.AllPhases {
+		if took := s.Phases().Took(phase); took > 0 {
+			parts = append(parts, string(phase)+" "+millis(took))
+		}
+	}
+	if s.Phase != pod.Ready {
+		parts = append(parts, string(s.Phase)+" now")
+	}
+	return strings.Join(parts, ", ")
 }
 
 type workerData struct {

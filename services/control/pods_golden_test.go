@@ -50,6 +50,7 @@ func fullPod() pod.Pod {
 			GPUs: []pod.GPU{{Name: "NVIDIA L4", UUID: "GPU-1", MemoryGB: 24}, {Name: "NVIDIA L4"}, {Name: "NVIDIA L4"}},
 		},
 		PublicIP: "203.0.113.7", PortMappings: map[int]int{22: 10341}, Created: born, Started: started, Changed: started, Change: "Started",
+		Phases: pod.Phases{Pulling: born, Starting: started, Loading: started.Add(time.Second), Ready: started.Add(42 * time.Second)},
 	}
 }
 

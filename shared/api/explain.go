@@ -16,7 +16,12 @@ type Explanation struct {
 	// Autoscaler reports whether one is active now.
 	Autoscaler      bool           `json:"autoscaler"`
 	LastWorkerError *WorkerFailure `json:"lastWorkerError,omitempty"`
-	WorkerID        string         `json:"workerId,omitempty"`
+	// Starting are the endpoint's workers that are not ready yet, the first to begin
+	// first, at most 100. Of a job that waits.
+	Starting []StartingWorker `json:"starting,omitempty"`
+	// ColdStart is the start of the job's worker, if it began after the job was submitted.
+	ColdStart *Startup `json:"coldStart,omitempty"`
+	WorkerID  string   `json:"workerId,omitempty"`
 	// Version is the one of the endpoint that this worker was started from, 0 if it is no
 	// longer on record.
 	Version     int    `json:"version,omitempty"`
@@ -71,6 +76,8 @@ type WorkerFailure struct {
 	WorkerID string `json:"workerId"`
 	At       string `json:"at"`
 	Text     string `json:"text"`
+	// Count is how many workers of the endpoint failed in the last hour.
+	Count int `json:"count"`
 }
 
 // Scale answers scale: the numbers by which a scaler starts workers.

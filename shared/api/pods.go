@@ -76,6 +76,8 @@ type Pod struct {
 	// Driver is "" if the pod's owner runs it.
 	Driver    pod.Driver `json:"driver"`
 	CreatedAt string     `json:"createdAt"`
+	// Startup is how its last start went, absent before, and of a pod that its owner runs.
+	Startup *Startup `json:"startup,omitempty"`
 	// Capabilities are those that a container keeps.
 	Capabilities []string `json:"capabilities,omitempty"`
 	// ImageName is Image, and GPUCount is GPU.Count, where runpodctl reads them.

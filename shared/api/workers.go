@@ -14,13 +14,15 @@ type Worker struct {
 	Endpoint string `json:"endpoint"`
 	// Protocol is "http" or "nats".
 	Protocol string `json:"protocol"`
-	// State is "idle", "running" or "unhealthy" by its last ping, "" without a recent
-	// one.
+	// State is "initializing", "idle", "running", "throttled" or "unhealthy" by its last
+	// ping, "" without a recent one.
 	State string `json:"state,omitempty"`
 	// Running are the ids of the jobs it holds.
 	Running []string `json:"running"`
 	// Draining means that it gets no more jobs.
 	Draining bool `json:"draining"`
+	// Startup is how it started, if the autoscaler started it.
+	Startup *Startup `json:"startup,omitempty"`
 	// Last4 are the last characters of the token, "" for a worker that speaks NATS.
 	Last4   string    `json:"last4"`
 	Created time.Time `json:"createdAt"`
@@ -58,6 +60,8 @@ type LivingWorker struct {
 	StartedAt string     `json:"startedAt"`
 	SeenAt    string     `json:"seenAt"`
 	Host      WorkerHost `json:"host"`
+	// Startup is how it started, if the autoscaler started it.
+	Startup *Startup `json:"startup,omitempty"`
 }
 
 // WorkerHost is the machine of a worker, as far as the worker could find out.

@@ -35,8 +35,15 @@ type Explanation struct {
 		WorkerID string    `json:"workerId"`
 		At       time.Time `json:"at"`
 		Text     string    `json:"text"`
+		// Count is how many workers failed in the last hour.
+		Count int `json:"count"`
 	} `json:"lastWorkerError"`
-	WorkerID string `json:"workerId"`
+	// Starting are the workers that are not ready yet, while the job waits.
+	Starting []StartingWorker `json:"starting"`
+	// ColdStart is the start of the job's worker, nil if that began before the job was
+	// submitted.
+	ColdStart *Startup `json:"coldStart"`
+	WorkerID  string   `json:"workerId"`
 	// Version is the one of the endpoint that this worker was started from, 0 if it is
 	// not known.
 	Version  int       `json:"version"`
@@ -49,6 +56,12 @@ type Explanation struct {
 // QueuePlace is where a job waits. Position 1 is the next; in a long queue with
 // gaps the job is at PositionMost at the latest.
 type QueuePlace = api.QueuePlace
+
+// Startup is how the last start of a pod went, by phase.
+type Startup = api.Startup
+
+// StartingWorker is a worker that is not ready yet.
+type StartingWorker = api.StartingWorker
 
 // Explain says why a job is where it is: how many come first, who works, what
 // the autoscaler decided. It needs the read permission.

@@ -42,6 +42,8 @@ type Pod struct {
 	CostPerHr *float64  `json:"costPerHr"`
 	Created   time.Time `json:"createdAt"`
 	Started   time.Time `json:"lastStartedAt"`
+	// Startup is how its last start went, nil before, and of a pod that its owner runs.
+	Startup *Startup `json:"startup"`
 	// Raw is the answer itself, for what this type does not name.
 	Raw json.RawMessage `json:"-"`
 }

@@ -66,6 +66,8 @@ type Pod struct {
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"`
 	Changed time.Time `json:"changed"`
+	// Phases says how its last start went, if a driver started it.
+	Phases Phases `json:"phases,omitzero"`
 	// Change says in words what happened at Changed, By as what; By is "" of
 	// pods that have only been made.
 	Change string  `json:"change"`

@@ -29,8 +29,11 @@ type Holder struct {
 }
 
 // Holder returns what memory has of the worker that runs the job.
-func (w *Workers) Holder(j *job.Job) Holder {
-	last, found, vouched := w.cache.get(j.Endpoint + "." + j.Worker)
+func (w *Workers) Holder(j *job.Job) Holder { return w.Last(j.Endpoint, j.Worker) }
+
+// Last returns what memory has of a worker.
+func (w *Workers) Last(endpointID, id string) Holder {
+	last, found, vouched := w.cache.get(endpointID + "." + id)
 	if !found {
 		return Holder{Unknown: !vouched || w.cache.age() < w.ttl}
 	}

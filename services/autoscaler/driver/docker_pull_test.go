@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"flightline/shared/pod"
 )
 
 // hangingEngine has every image but those named slow, which never come. It says
@@ -67,5 +71,40 @@ func TestImagesThatTakeLongToFetchKeepNoContainerWaiting(t *testing.T) {
 	}
 	if err := start("quick"); err != nil {
 		t.Errorf("the image is there: got %v, want it started", err)
+	}
+}
+
+func TestTheEngineSaysWhichPhaseAStartIsIn(t *testing.T) {
+	t.Parallel()
+	var there atomic.Bool // the image
+	engine := http.NewServeMux()
+	engine.HandleFunc("/_ping", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", "1.47") })
+	engine.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch _, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); {
+		case path == "images/create":
+			there.Store(true)
+		case path == "containers/create" && there.Load():
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write([]byte(`{"Id":"made"}`))
+		case strings.HasSuffix(path, "/start"):
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"message":"no such thing"}`))
+		}
+	})
+	server := httptest.NewServer(engine)
+	defer server.Close()
+	d := connect(t, DockerConfig{Host: "tcp://" + server.Listener.Addr().String()})
+	for _, want := range [][]pod.Phase{{pod.Pulling, pod.Starting}, {pod.Starting}} { // then the image is there
+		var got []pod.Phase
+		s := Start{PodID: "p", Spec: pod.Spec{Image: "image"}, Entered: func(_ context.Context, phase pod.Phase) { got = append(got, phase) }}
+		if err := d.Start(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
 	}
 }

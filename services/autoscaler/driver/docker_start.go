@@ -39,10 +39,11 @@ func (d *Docker) Start(ctx context.Context, s Start) error {
 	if err != nil || runs {
 		return err
 	}
-	id, err := d.create(ctx, body)
+	id, err := d.create(ctx, body, s)
 	if err != nil || id == "" {
 		return err
 	}
+	s.enter(ctx, pod.Starting)
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := d.engine.ContainerStart(call, id, client.ContainerStartOptions{}); err != nil {
@@ -87,14 +88,16 @@ func isStarting(state container.ContainerState, made string) bool {
 
 // create makes the container, fetching its image as the policy has it. The id
 // is "" if another one of us was faster, and starts it.
-func (d *Docker) create(ctx context.Context, body client.ContainerCreateOptions) (id string, err error) {
+func (d *Docker) create(ctx context.Context, body client.ContainerCreateOptions, s Start) (id string, err error) {
 	if d.cfg.Pull == PullAlways {
+		s.enter(ctx, pod.Pulling)
 		if err := d.pull(ctx, body.Config.Image); err != nil {
 			return "", err
 		}
 	}
 	made, err := d.tryCreate(ctx, body)
 	if errdefs.IsNotFound(err) && d.cfg.Pull == PullMissing {
+		s.enter(ctx, pod.Pulling)
 		if err := d.pull(ctx, body.Config.Image); err != nil {
 			return "", err
 		}

@@ -56,6 +56,16 @@ type Start struct {
 	GPUs []pod.GPU
 	// Output, if not nil, takes what the pod prints, unless the driver is a Follower.
 	Output *Output
+	// Entered, if not nil, is called when the start comes to pod.Pulling or pod.Starting,
+	// by a driver whose start takes time.
+	Entered func(ctx context.Context, phase pod.Phase)
+}
+
+// enter says that the start has come to a phase.
+func (s Start) enter(ctx context.Context, phase pod.Phase) {
+	if s.Entered != nil {
+		s.Entered(ctx, phase)
+	}
 }
 
 // Output takes what a pod prints. Its writers must not wait. The driver that is given

@@ -1,0 +1,139 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"flightline/shared/api"
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+	"flightline/shared/web"
+)
+
+const (
+	// maxStarting bounds the workers that start of one answer.
+	maxStarting = 100
+	// failuresOver is the time over which failures of workers are counted.
+	failuresOver = time.Hour
+)
+
+// workerStart is a worker that is not ready yet.
+type workerStart struct {
+	id    string
+	phase pod.Phase
+	since time.Time
+	// usual is how long the phase usually lasts, 0 if that is unknown.
+	usual time.Duration
+}
+
+// startsOf are the starts of the endpoint's workers that go on, by their begin.
+func startsOf(pods []pod.Pod, endpointID string) []workerStart {
+	var all []workerStart
+	usual := map[pod.Phase]time.Duration{}
+	for _, p := range pods {
+		phase, since := p.Phase()
+		if p.Endpoint != endpointID || phase == "" || phase == pod.Ready {
+			continue
+		}
+		if _, known := usual[phase]; !known {
+			usual[phase] = pod.Usual(pods, endpointID, phase)
+		}
+		all = append(all, workerStart{p.ID, phase, since, usual[phase]})
+	}
+	slices.SortStableFunc(all, func(a, b workerStart) int { return a.since.Compare(b.since) })
+	return all
+}
+
+// phaseTexts say what a worker does in a phase.
+var phaseTexts = map[pod.Phase]string{pod.Pulling: "pulling the image", pod.Starting: "starting", pod.Loading: "loading"}
+
+// begins says which workers start, and how far they have come; "" for none.
+func (x explanation) begins() string {
+	var parts []string
+	for _, phase := range pod.AllPhases {
+		var in []workerStart
+		for _, s := range x.starts {
+			if s.phase == phase {
+				in = append(in, s)
+			}
+		}
+		if len(in) > 0 {
+			parts = append(parts, startsText(in, x.now))
+		}
+	}
+	switch others := x.workers[registry.WorkerInitializing] - len(x.starts); {
+	case others == 1:
+		parts = append(parts, "1 worker starts")
+	case others > 1:
+		parts = append(parts, workers(others)+" start")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// startsText is about starts in one phase, the first of which began first.
+func startsText(in []workerStart, now time.Time) string {
+	lasts := lasting(max(0, now.Sub(in[0].since)))
+	text := fmt.Sprintf("1 worker has been %s for %s", phaseTexts[in[0].phase], lasts)
+	if len(in) > 1 {
+		text = fmt.Sprintf("%s have been %s, the first for %s", workers(len(in)), phaseTexts[in[0].phase], lasts)
+	}
+	if in[0].usual > 0 {
+		text += ", usually " + lasting(in[0].usual)
+	}
+	return text
+}
+
+// crashes says that workers failed, and how the last one did; "" if none has within
+// failuresOver, or if the autoscaler says it.
+func (x explanation) crashes() string {
+	switch {
+	case x.failure == nil || x.failure.Count == 0 || x.decision != nil && x.decision.Reason == registry.ScalingBackoff:
+		return ""
+	case x.failure.Count == 1:
+		return "; 1 worker failed in the last hour: " + x.failure.Text
+	}
+	return fmt.Sprintf("; %d workers failed in the last hour, the last: %s", x.failure.Count, x.failure.Text)
+}
+
+// countFailures counts the endpoint's workers that failed within failuresOver.
+func countFailures(pods []pod.Pod, e endpoint.Endpoint, now time.Time) (n int) {
+	for _, p := range pods {
+		if failedFor(p, e) && now.Sub(p.Changed) < failuresOver {
+			n++
+		}
+	}
+	return n
+}
+
+// failedFor reports whether the pod was a worker of this endpoint, not of an earlier one
+// of the same id, and failed.
+func failedFor(p pod.Pod, e endpoint.Endpoint) bool {
+	return p.Endpoint == e.ID && !p.Changed.Before(e.Created) && p.Failed()
+}
+
+// coldStart is the start of the job's worker, if it began after the job was submitted;
+// else nil.
+func coldStart(j *job.Job, pods []pod.Pod) *api.Startup {
+	if j.Status == job.InQueue || j.Worker == "" {
+		return nil
+	}
+	for _, p := range pods {
+		if p.ID == j.Worker && p.Endpoint == j.Endpoint && p.Phases.Begun().After(j.Submitted) {
+			return api.StartupOf(p)
+		}
+	}
+	return nil
+}
+
+// startingOf are the starts as the answer has them.
+func startingOf(starts []workerStart) []api.StartingWorker {
+	var all []api.StartingWorker
+	for _, s := range starts[:min(len(starts), maxStarting)] {
+		all = append(all, api.StartingWorker{WorkerID: s.id, Phase: s.phase, Since: web.FormatTime(s.since), UsualMs: s.usual.Milliseconds()})
+	}
+	return all
+}

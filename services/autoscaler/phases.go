@@ -1,0 +1,100 @@
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+// phaseTimeout bounds the write of a phase, for which a start waits.
+const phaseTimeout = 2 * time.Second
+
+// startup is one start of a pod, and how far it has come.
+type startup struct {
+	*agent
+	was    pod.Pod
+	phases pod.Phases
+	began  time.Time
+}
+
+// startupOf is a start that begins now.
+func (a *agent) startupOf(p pod.Pod) *startup {
+	return &startup{agent: a, was: p, phases: pod.Phases{Life: p.Starts}, began: a.queue.Now().UTC()}
+}
+
+// enter notes that a start has come to a phase. A start goes on without it: the next
+// phase is written with the times of those before.
+func (s *startup) enter(ctx context.Context, phase pod.Phase) {
+	s.phases = s.phases.Enter(phase, s.was.Starts, s.queue.Now())
+	within, cancel := context.WithTimeout(ctx, phaseTimeout)
+	defer cancel()
+	s.warn(ctx, "phase of a pod not noted", s.was.ID, s.write(within, func(*pod.Pod) {}))
+}
+
+// done notes that the pod runs, unless it was stopped meanwhile. Nothing is heard of a
+// pod that works for no endpoint: it is ready.
+func (s *startup) done(ctx context.Context) error {
+	now, last := s.queue.Now(), pod.Loading
+	if s.was.Endpoint == "" {
+		last = pod.Ready
+	}
+	s.phases = s.phases.Enter(pod.Starting, s.was.Starts, s.began).Enter(last, s.was.Starts, now)
+	return s.write(ctx, func(p *pod.Pod) {
+		if p.Started, p.Machine = s.began, s.machineFacts(); p.Change == waitsFor(p.Driver) {
+			p.Changed, p.Change = s.began, "started"
+		}
+	})
+}
+
+// write stores the phases, with what change sets besides, unless the pod was stopped or
+// started again meanwhile.
+func (s *startup) write(ctx context.Context, change func(*pod.Pod)) error {
+	_, err := s.registry.Pods.Update(ctx, s.was.ID, func(p pod.Pod) (pod.Pod, error) {
+		if p.Status != pod.Running || p.Starts != s.was.Starts {
+			return p, errClaimed
+		}
+		p.Phases = s.phases
+		change(&p)
+		return p, nil
+	})
+	if errors.Is(err, errClaimed) {
+		return nil
+	}
+	return err
+}
+
+// noteReady begins to note that a worker that runs here is ready, once it was heard of
+// since its start.
+func (a *agent) noteReady(ctx context.Context, p pod.Pod) {
+	phase, _ := p.Phase()
+	if p.Endpoint == "" || phase == "" || phase == pod.Ready {
+		return
+	}
+	w := a.registry.Workers.Last(p.Endpoint, p.ID).Worker
+	if !readyBy(p, w) {
+		return
+	}
+	a.begin(p.ID, func() {
+		_, err := a.registry.Pods.Update(ctx, p.ID, func(x pod.Pod) (pod.Pod, error) {
+			if x.Status != pod.Running || !readyBy(x, w) {
+				return x, errClaimed
+			}
+			x.Phases = x.Phases.Enter(pod.Ready, x.Starts, w.Seen)
+			return x, nil
+		})
+		if !errors.Is(err, errClaimed) {
+			a.warn(ctx, "a worker that is ready not noted, trying again", p.ID, err)
+		}
+	})
+}
+
+// readyBy reports whether a heartbeat makes the pod's worker ready: it is none of an
+// earlier start, and none that the autoscaler sends in place of a worker that starts.
+func readyBy(p pod.Pod, w registry.Worker) bool {
+	phase, _ := p.Phase()
+	heard := w.State == registry.WorkerIdle || w.State == registry.WorkerRunning || w.State == registry.WorkerThrottled
+	return phase != "" && phase != pod.Ready && heard && w.Seen.After(p.Phases.Begun())
+}
