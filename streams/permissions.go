@@ -204,7 +204,7 @@ func webhookAccess(c Config) Access {
 func autoscalerAccess(c Config) Access {
 	return Access{
 		Writes:  append(keysOf(BucketLeaders, BucketPods, BucketWorkerPods, BucketTokens, BucketWorkers, BucketInstances, BucketMachines, BucketGPUs), "scaling.*", "logs.>", "$KV."+BucketPositions+".installation"),
-		Reads:   append(parts(c, Logs), Scaling, Any, Bucket(BucketPositions)),
+		Reads:   append(parts(c, Logs), Scaling, Events, Any, Bucket(BucketPositions)),
 		Follows: buckets(BucketEndpoints, BucketWorkers, BucketTokens, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketLeaders, BucketCounts, BucketMachines, BucketGPUs),
 		Counts:  []string{Any}, Purges: []string{Scaling}, Hears: []string{"jobs.>"},
 	}

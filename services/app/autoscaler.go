@@ -201,7 +201,7 @@ func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error 
 	}
 	n.stands(roleAutoscaler, election, instance)
 	s, err := autoscaler.New(autoscaler.Config{GatewayURL: p.fleets.gatewayURL, Closing: grace(p.fleets.settings.FleetGrace), GPUs: p.fleets.settings.readGPUs(), Log: p.log},
-		autoscaler.Deps{Queue: n.queue, Registry: n.registry, Election: election, Drivers: p.fleets.drivers})
+		autoscaler.Deps{Queue: n.queue, Registry: n.registry, Events: n.events, Election: election, Drivers: p.fleets.drivers})
 	if err != nil {
 		return err
 	}

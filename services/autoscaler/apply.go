@@ -62,7 +62,7 @@ func (l *leader) recordDecision(ctx context.Context, v *view, e endpoint.Endpoin
 // obstacle reports whether a reason says what is in the way.
 func obstacle(reason string) bool {
 	switch reason {
-	case registry.ScalingBackoff, registry.ScalingPaused, registry.ScalingNoMachine, registry.ScalingNoGPU, registry.ScalingInvalid, registry.ScalingUnknown, registry.ScalingLeaving:
+	case registry.ScalingBackoff, registry.ScalingFailing, registry.ScalingPaused, registry.ScalingNoMachine, registry.ScalingNoGPU, registry.ScalingInvalid, registry.ScalingUnknown, registry.ScalingLeaving:
 		return true
 	}
 	return false

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/services/autoscaler/driver"
+	"flightline/shared/events"
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -67,6 +68,8 @@ const (
 type Deps struct {
 	Queue    *queue.Queue
 	Registry *registry.Registry
+	// Events are the log by which jobs are seen to fail. nil means that nobody looks.
+	Events *events.Log
 	// Election decides which instance leads. nil means that this one does.
 	Election *registry.Election
 	// Drivers run pods here; none is fine.
@@ -79,6 +82,7 @@ type Service struct {
 	log      *slog.Logger
 	queue    *queue.Queue
 	registry *registry.Registry
+	events   *events.Log
 	election *registry.Election
 	agents   []*agent
 }
@@ -95,7 +99,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, election: deps.Election}
+	s := &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, election: deps.Election}
 	for _, d := range deps.Drivers {
 		s.agents = append(s.agents, newAgent(s, d))
 	}

@@ -54,6 +54,8 @@ type sample struct {
 	failures    int
 	lastFailure time.Time
 	failure     string // what the last one said
+	// failing are the last jobs, if more workers would be started for those that wait.
+	failing sameFailure
 	// machines can start workers for this endpoint.
 	machines int
 	// invalid says why none can be started from the endpoint.
@@ -196,6 +198,7 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 			v.text = fmt.Sprintf("workers failed %d times in a row, one is tried: %s", s.failures, s.failure)
 		}
 	}
+	v = boundFailing(e, s, v, n)
 	if v.start > 0 {
 		v.memory.grew, v.memory.replaced = now, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/endpoint"
+	"flightline/shared/events"
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -91,11 +92,21 @@ func (s *env) autoscalerOf(cfg Config, drivers ...driver.Driver) (stop func()) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(s.t.Output(), nil)) // shown if the test fails
 	}
-	a, err := New(cfg, Deps{Queue: q, Registry: reg, Drivers: drivers})
+	a, err := New(cfg, Deps{Queue: q, Registry: reg, Events: s.events(), Drivers: drivers})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return testenv.Background(s.t, a.Run)
+}
+
+// events is a process's access to the log.
+func (s *env) events() *events.Log {
+	s.t.Helper()
+	l, err := events.New(s.Connect(s.t), s.JS, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return l
 }
 
 func (s *env) endpoint(id string, change ...func(*endpoint.Endpoint)) endpoint.Endpoint {

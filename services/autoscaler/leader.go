@@ -54,6 +54,9 @@ type endpointState struct {
 	alive  int // workers, when it was looked at
 	count  jobCount
 	handed handed
+	// failures are the last that were read, at failuresRead.
+	failures     sameFailure
+	failuresRead time.Time
 	// ready are the workers with GPUs that were heard of.
 	ready map[string]readiness
 }
@@ -179,6 +182,10 @@ func (l *leader) scale(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 	}
 	in := l.sample(ctx, v, e, m)
 	out := decide(e, in.sample, m.memory, v.now)
+	if out.start > 1 || out.start > 0 && m.alive > 0 {
+		in.failing = l.lookAtFailures(ctx, e, m, v.now)
+		out = decide(e, in.sample, m.memory, v.now)
+	}
 	if l.postpone(e, m, in, out) {
 		return nil
 	}

@@ -44,6 +44,8 @@ const (
 	ScalingYield = "yield"
 	// ScalingBackoff is that workers ended soon after their start.
 	ScalingBackoff = "backoff"
+	// ScalingFailing is that the last jobs failed for one cause on all workers.
+	ScalingFailing = "failing"
 	// ScalingPaused is that the endpoint is paused.
 	ScalingPaused = "paused"
 	// ScalingNoMachine is that no autoscaler with the endpoint's driver runs.

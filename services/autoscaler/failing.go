@@ -1,0 +1,91 @@
+package autoscaler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/events"
+	"flightline/shared/registry"
+	"flightline/shared/stats"
+)
+
+const (
+	// minSameFailures is how many jobs in a row must have failed for one cause so that no
+	// more workers are started for the jobs that wait.
+	minSameFailures = 5
+	// maxSameFailureEvents is how many events of an endpoint are read to find them.
+	maxSameFailureEvents = 60
+	// sameFailureWindow is how far back they count, sameFailureInterval the pause between
+	// two looks.
+	sameFailureWindow, sameFailureInterval = 10 * time.Minute, 5 * time.Second
+)
+
+// sameFailure is that the last jobs of an endpoint failed for one cause. The zero value
+// is that none did.
+type sameFailure struct {
+	jobs, workers int
+	cause         string // of the latest
+}
+
+// everywhere reports whether enough jobs failed, and on more than one of the workers,
+// as far as there are more.
+func (f sameFailure) everywhere(alive int) bool {
+	return f.jobs >= minSameFailures && f.workers >= min(2, max(1, alive))
+}
+
+// sameFailureOf counts the failures of the latest cause since a job ended otherwise, in
+// events that come the last one first.
+func sameFailureOf(latest []events.Event) sameFailure {
+	var f sameFailure
+	fingerprint, workers := "", map[string]bool{}
+	for _, e := range latest {
+		if !e.Status.Terminal() || e.Kind == events.Cancelled {
+			continue
+		}
+		found := stats.Fingerprint(e.Cause)
+		if e.Kind != events.Failed || found == "" || fingerprint != "" && found != fingerprint {
+			break
+		}
+		if fingerprint == "" {
+			fingerprint, f.cause = found, e.Cause
+		}
+		f.jobs++
+		workers[e.Worker] = true
+	}
+	f.workers = len(workers)
+	return f
+}
+
+// lookAtFailures reads how the endpoint's last jobs ended. What cannot be read holds up
+// no start.
+func (l *leader) lookAtFailures(ctx context.Context, e endpoint.Endpoint, m *endpointState, now time.Time) sameFailure {
+	if l.events == nil || now.Sub(m.failuresRead) < sameFailureInterval {
+		return m.failures
+	}
+	m.failuresRead, m.failures = now, sameFailure{}
+	latest, _, err := l.events.Before(ctx, e.ID, events.Past{Since: later(e.Created, now.Add(-sameFailureWindow)), Most: maxSameFailureEvents})
+	if err != nil {
+		l.log.DebugContext(ctx, "ends of jobs not read", "endpoint", e.ID, "err", err)
+		return m.failures
+	}
+	m.failures = sameFailureOf(latest)
+	return m.failures
+}
+
+// boundFailing starts no more workers than workersMin, and one at least, while the jobs
+// fail on all of them: more would fail as many jobs sooner.
+func boundFailing(e endpoint.Endpoint, s sample, v decision, n need) decision {
+	alive := count(s.members, starting, idle, busy)
+	byJobs := n.reason == registry.ScalingDelay || n.reason == registry.ScalingRequests
+	if v.start == 0 || !byJobs || !s.failing.everywhere(alive) {
+		return v
+	}
+	v.start = min(v.start, max(0, max(1, e.WorkersMin)-alive))
+	if v.start == 0 {
+		v.reason = registry.ScalingFailing
+		v.text = fmt.Sprintf("the last %d jobs failed on %d workers for one cause, more workers are started when a job succeeds: %s", s.failing.jobs, s.failing.workers, s.failing.cause)
+	}
+	return v
+}
