@@ -70,8 +70,10 @@ func (s *env) get(id string) pod.Pod {
 // at puts the pod on the machine.
 func at(p *pod.Pod) { p.MachineID = "machine" }
 
-// of makes the pod a worker.
-func of(endpointID string) func(*pod.Pod) { return func(p *pod.Pod) { p.Endpoint = endpointID } }
+// of makes the pod a worker as ep says, so that it is not replaced.
+func of(endpointID string) func(*pod.Pod) {
+	return func(p *pod.Pod) { p.Endpoint, p.Spec.Command = endpointID, ep().Fleet.Command }
+}
 
 // What is forgotten before its end is on record would be started again.
 func TestAnEndIsForgottenOnlyOnceItIsNoted(t *testing.T) {
