@@ -48,7 +48,7 @@ var roles = map[string]struct{ what, writes, reads, kept string }{
 	"templates":        {"what pods and endpoints can be made from", "control", "control, autoscaler", "it is deleted"},
 	"volumes":          {"network volumes", "control", "control, autoscaler", "it is deleted"},
 	"machines":         {"what each machine that runs pods reports of its GPUs", "autoscaler", "control, autoscaler", "15 s after the last report"},
-	"gpus":             {"which pods hold each GPU, by its UUID", "autoscaler, by compare-and-set", "control, autoscaler", "a GPU without holders keeps an empty value"},
+	"gpus":             {"which pods hold each GPU, and whether it is quarantined, by its UUID", "autoscaler, control, by compare-and-set", "control, autoscaler, api", "a GPU without holders keeps an empty value"},
 	"destinations":     {"receivers that keep failing, or are paused", "webhook, control", "webhook, control", "they answer again, or are resumed; 7 days after the last failure unless paused, 1000 per endpoint"},
 	"counts":           {"how many attempts ended how, per endpoint: the events, folded", "recorder", "health", "the endpoint is deleted"},
 	"positions":        {"how far the recorder has come", "recorder", "recorder", "never"},

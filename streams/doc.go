@@ -32,7 +32,7 @@
 //	tokens             KV                                            control, gateway      gateway, control     until revoked
 //	workers, instances KV                                            heartbeats            health, control      15 s after the last
 //	machines           KV                                            autoscaler            autoscaler, control  15 s after the last
-//	gpus               KV                                            autoscaler            autoscaler, control  until the pod is gone
+//	gpus               KV                                            autoscaler, control   autoscaler, control  until the pod is gone; a quarantine stays
 //
 // Core subjects, never stored: moved.<endpoint>.<job>.<attempt> repeats the
 // headers of every record write (for waiters); emitted.<p>.<endpoint>.<job>.…

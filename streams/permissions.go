@@ -148,7 +148,7 @@ func controlAccess(c Config) Access {
 	return Access{
 		Makes: true,
 		Writes: slices.Concat(recordsOf(c, "*"), []string{"nudge.*.*", "webhooks.>"},
-			keysOf(BucketEndpoints, BucketWorkerEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketDestinations, BucketCounts)),
+			keysOf(BucketEndpoints, BucketWorkerEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketDestinations, BucketCounts, BucketGPUs)),
 		Reads: append(jobStreams(c), Events, Webhooks, Undelivered, Deliveries, Scaling),
 		Follows: append(buckets(BucketEndpoints, BucketWorkerEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates,
 			BucketVolumes, BucketDestinations, BucketCounts, BucketPositions, BucketLeaders, BucketMachines, BucketGPUs), Undelivered, Deliveries),
@@ -167,7 +167,7 @@ func apiAccess(c Config) Access {
 		Writes: slices.Concat(recordsOf(c, "*"), []string{"jobs.>", "payloads.>", "nudge.*.*", "holder.*.*"}, keysOf(BucketInstances, BucketIdempotency, BucketCursors)),
 		Reads:  slices.Concat(jobStreams(c), parts(c, Logs), buckets(BucketIdempotency, BucketCursors), []string{Scaling, Stats, Deliveries, Undelivered, Webhooks}),
 		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketDestinations,
-			BucketCounts, BucketPositions, BucketLeaders), Events),
+			BucketCounts, BucketPositions, BucketLeaders, BucketGPUs), Events),
 		Takes: due, Removes: append(parts(c, Records), Any), Hears: []string{"moved.>", "emitted.>", "logged.>", AnyNudge, "holder.>"},
 	}
 }

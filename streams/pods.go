@@ -15,7 +15,7 @@ const (
 	BucketTemplates  = "templates"
 	BucketVolumes    = "volumes"
 	// BucketMachines has what each machine reports of its GPUs, by the machine's id;
-	// BucketGPUs who holds each GPU, by its UUID.
+	// BucketGPUs who holds each GPU and whether it is quarantined, by its UUID.
 	BucketMachines = "machines"
 	BucketGPUs     = "gpus"
 )

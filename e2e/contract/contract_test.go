@@ -3,6 +3,7 @@ package contract
 import (
 	"cmp"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,7 +29,7 @@ func scenarios() map[string]scenario {
 	for table, rows := range map[string]map[string]scenario{
 		"operation": operations(), "job fields": jobFields(), "authentication": authentication(), "state": states(), "ttl": ttls(),
 		"retention": retentions(), "error": errorRows(), "limit": limitRows(), "rate": rates(), "stream": streamRows(), "requests": requestRows(), "statistics": statisticsRows(),
-		"idempotency": idempotencyRows(), "workers": workerRows(), "gateway": gatewayRows(), "events": eventRows(), "webhooks": webhookRows(), "explain": explainRows(), "pods": podRows(), "openai": openAIRows(),
+		"idempotency": idempotencyRows(), "workers": workerRows(), "gateway": gatewayRows(), "events": eventRows(), "webhooks": webhookRows(), "explain": explainRows(), "pods": podRows(), "machines": machineRows(), "openai": openAIRows(),
 	} {
 		for row, play := range rows {
 			all[table+": "+row] = play
@@ -73,7 +74,11 @@ func TestContract(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	s := program.New(t)
-	dev := s.Start("dev", "--api-key", contractKey)
+	gpus := filepath.Join(s.Dir, "gpus.json")
+	if err := os.WriteFile(gpus, []byte(contractGPUs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dev := s.Start("dev", "--api-key", contractKey, "--gpus", gpus)
 	defer dev.Tell()
 	url := dev.Line(program.Ready)
 	running, err := cli.ReadRunning(filepath.Join(s.Dir, cli.DefaultData))

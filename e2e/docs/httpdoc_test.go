@@ -95,6 +95,8 @@ var texts = []struct{ name, text string }{
 	{"DELETE /v1/templates/:id", "Deletes a template that no pod and no endpoint uses."},
 	{"GET /v1/system", "Returns how the installation is: storage, streams, their durable consumers with what they have before them, the processes that serve a role, and `findings`, those of the doctor's checks that ask for nothing of each stream. It is some seconds old at most. Of the queues, the 20 with the most messages are listed; `?stream=` narrows the list to names with a text in them, in any case."},
 	{"GET /v1/machines", "Lists the machines on which an autoscaler runs pods, with their GPUs and the pods that hold them, 1000 at most (`?limit=`); the header `Link` names the next page. See [gpus.md](gpus.md)."},
+	{"POST /v1/machines/:machine/gpus/:gpu/quarantine", "Keeps pods off a GPU for `durationMs`, 1000 to 604800000, 1 h unless given, with a `reason` of at most 200 characters; its workers leave once they have no job. At the deadline the GPU is on probation: one worker at a time may be started on it. Answers with the GPU as `GET /v1/machines` does ([gpus.md](gpus.md#a-gpu-that-fails))."},
+	{"POST /v1/machines/:machine/gpus/:gpu/restore", "Ends the quarantine of a GPU. If it has none, nothing changes."},
 	{"POST /v1/networkvolumes", "Makes a network volume. `name` and `size` (GB) are required; `path` is where it is on the hosts."},
 	{"GET /v1/networkvolumes", "Lists the network volumes, 1000 at most (`?limit=`); the header `Link` names the next page."},
 	{"GET /v1/networkvolumes/:id", "Shows a network volume."},

@@ -93,7 +93,7 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 			errs = append(errs, l.requestDrain(ctx, w.id, cmp.Or(m.last.Text, "by request"))) // what drained it may not have asked for it
 		}
 		if !w.locked && drained(p, heard, w.since, v.now) {
-			errs = append(errs, l.remove(ctx, w.id, "drained and stopped: "+cmp.Or(m.last.Text, "by request")))
+			errs = append(errs, l.remove(ctx, w.id, "drained and stopped: "+cmp.Or(v.drains[e.ID+"."+w.id].Drain.Why, m.last.Text, "by request")))
 		}
 	}
 	errs = append(errs, l.start(ctx, v, e, in, out), l.beatForStarting(ctx, v, e, in))

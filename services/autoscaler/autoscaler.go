@@ -50,6 +50,12 @@ type Config struct {
 	// GPUs reads the GPUs of this machine in place of its drivers, again every few
 	// seconds. nil means those that the machine says it has.
 	GPUs func() ([]pod.GPU, error)
+	// GPUFailures is how many workers in a row fail on a GPU before it is quarantined.
+	// 0 means 3, less that none is for that.
+	GPUFailures int
+	// Quarantine is how long the first quarantine of a GPU lasts; each further one is twice
+	// as long, up to 1 h or this if it is more. 0 means 5 min.
+	Quarantine time.Duration
 	// Log gets what no answer reports. nil means silence.
 	Log *slog.Logger
 }
@@ -95,6 +101,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	cfg.Every, cfg.DrainTime = cmp.Or(cfg.Every, defaultInterval), cmp.Or(cfg.DrainTime, defaultDrain)
 	cfg.Grace, cfg.Startup = cmp.Or(cfg.Grace, defaultGrace), cmp.Or(cfg.Startup, defaultStartup)
+	cfg.GPUFailures, cfg.Quarantine = cmp.Or(cfg.GPUFailures, defaultGPUFailures), cmp.Or(cfg.Quarantine, defaultQuarantine)
 	cfg.Closing = max(0, cmp.Or(cfg.Closing, defaultClosing))
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

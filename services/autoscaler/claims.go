@@ -58,8 +58,11 @@ func (a *agent) claimGPUs(ctx context.Context, p pod.Pod) ([]pod.GPU, error) {
 		if exists {
 			err = a.registry.GPUs.Claim(ctx, uuid, claim)
 		}
-		if errors.Is(err, registry.ErrTaken) {
+		switch {
+		case errors.Is(err, registry.ErrTaken):
 			err = fmt.Errorf("%w: GPU %s is held by another pod", errNoGPU, uuid)
+		case errors.Is(err, registry.ErrQuarantined):
+			err = fmt.Errorf("%w: GPU %s is quarantined", errNoGPU, uuid)
 		}
 		if err != nil {
 			return nil, err // what was claimed is released by the next look
@@ -80,7 +83,8 @@ func (a *agent) chooseGPUs(ctx context.Context, p pod.Pod, r placement.Request) 
 	var devices []placement.Device
 	var mine []string
 	for _, g := range a.gpus() {
-		devices = append(devices, placement.Device{GPU: g, Machine: a.machine, Driver: a.driver.Name(), Used: claims[g.UUID].Used()})
+		d := placement.Device{GPU: g, Machine: a.machine, Driver: a.driver.Name(), Used: claims[g.UUID].Used()}
+		devices = append(devices, quarantinedDevice(d, claims[g.UUID].Quarantine, a.queue.Now()))
 		if slices.ContainsFunc(claims[g.UUID].Holders, func(h registry.GPUHolder) bool { return h.Pod == p.ID && h.Machine == a.machine }) {
 			mine = append(mine, g.UUID)
 		}

@@ -20,6 +20,9 @@ const (
 	lastPart = 5
 )
 
+// endedWithUs is the last change of a pod that ended with its autoscaler.
+const endedWithUs = "its autoscaler was stopped"
+
 // closer is a driver whose pods end with this program.
 type closer interface {
 	Close(ctx context.Context) error
@@ -87,14 +90,13 @@ func (a *agent) endPod(ctx context.Context, id string) {
 // closed notes the end of a pod that ended with us. Others are started where a
 // fleet's are needed.
 func (a *agent) closed(ctx context.Context, p pod.Pod) {
-	const why = "its autoscaler was stopped"
 	by := pod.Exit
 	if fleet(p) && !p.Locked {
 		by = pod.Remove
 	}
-	_, err := a.registry.Pods.Move(ctx, p.ID, by, why, a.queue.Now(), nil)
+	_, err := a.registry.Pods.Move(ctx, p.ID, by, endedWithUs, a.queue.Now(), nil)
 	if errors.Is(err, pod.ErrLocked) { // since we looked
-		_, err = a.registry.Pods.Move(ctx, p.ID, pod.Exit, why, a.queue.Now(), nil)
+		_, err = a.registry.Pods.Move(ctx, p.ID, pod.Exit, endedWithUs, a.queue.Now(), nil)
 	}
 	a.warn(ctx, "end of a pod not noted", p.ID, err)
 	a.revokeToken(ctx, p)

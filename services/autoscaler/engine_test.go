@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"flightline/services/autoscaler/driver"
@@ -17,6 +19,7 @@ type engine struct {
 	id       string
 	registry *registry.Registry
 	refuse   error         // what Start returns
+	broken   atomic.Value  // the UUID of a GPU on which nothing starts
 	newborn  string        // the state of those that start
 	pulls    bool          // it says that it fetches an image
 	starting chan struct{} // if not nil, closed by the one start, which lasts until the autoscaler is stopped
@@ -50,6 +53,9 @@ func (e *engine) Machine(context.Context) (string, pod.Machine, error) {
 func (e *engine) Start(ctx context.Context, start driver.Start) error {
 	if e.refuse != nil {
 		return e.refuse
+	}
+	if slices.ContainsFunc(start.GPUs, func(g pod.GPU) bool { return g.UUID == e.broken.Load() }) {
+		return errors.New("the device is lost")
 	}
 	if e.starting != nil {
 		close(e.starting)

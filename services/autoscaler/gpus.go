@@ -197,7 +197,8 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 			continue // it is leaving
 		}
 		for _, g := range m.GPUs {
-			in.Devices = append(in.Devices, placement.Device{GPU: g, Machine: m.ID, Driver: m.Driver, Used: used[g.UUID]})
+			d := placement.Device{GPU: g, Machine: m.ID, Driver: m.Driver, Used: used[g.UUID]}
+			in.Devices = append(in.Devices, quarantinedDevice(d, claims[g.UUID].Quarantine, v.now))
 		}
 	}
 	for _, s := range l.gpus {
@@ -321,19 +322,7 @@ type readiness struct {
 
 // sweepClaims releases the claims of machines that are gone, once their pods are over.
 // A machine that is there releases its own.
-func (l *leader) sweepClaims(ctx context.Context, v *view) error {
-	if len(l.gpus) == 0 && v.now.Sub(l.swept) < sweepInterval {
-		return nil
-	}
-	l.swept = v.now
-	claims, err := l.registry.GPUs.Claims(ctx)
-	if err != nil || len(claims) == 0 {
-		return err
-	}
-	machines, err := l.registry.GPUs.Machines(ctx)
-	if err != nil {
-		return err
-	}
+func (l *leader) sweepClaims(ctx context.Context, v *view, machines []registry.Inventory, claims map[string]registry.GPUClaims) error {
 	there := map[string]bool{} // machines, and pods that run on one
 	for _, m := range machines {
 		there[m.ID] = true

@@ -41,6 +41,8 @@ type leader struct {
 	// swept is when claims were last looked at, orphaned since when which have no pod.
 	swept    time.Time
 	orphaned map[string]time.Time
+	// probes are the workers that try GPUs on probation.
+	probes map[string]probe
 }
 
 // endpointState is what the leader remembers of an endpoint.
@@ -165,8 +167,8 @@ func (l *leader) reconcileIfDue(ctx context.Context, v *view) {
 	if v.now.Sub(l.lastReconciled) >= reconcileInterval {
 		l.lastReconciled = v.now
 		l.reconciler.reconcile(ctx, v)
-		if err := l.sweepClaims(ctx, v); err != nil && ctx.Err() == nil {
-			l.log.WarnContext(ctx, "claims of GPUs not looked at, trying again", "err", err)
+		if err := l.superviseGPUs(ctx, v); err != nil && ctx.Err() == nil {
+			l.log.WarnContext(ctx, "GPUs and their claims not looked at, trying again", "err", err)
 		}
 	}
 }

@@ -4,15 +4,17 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"flightline/shared/client"
+	"flightline/shared/pod"
 )
 
 func machineCommand(sh *shell) *cobra.Command {
-	c := &cobra.Command{Use: "machine", Short: "Show the machines that run pods, and their GPUs", Args: cobra.NoArgs, RunE: needsVerb}
-	c.AddCommand(listMachinesCommand(sh))
+	c := &cobra.Command{Use: "machine", Short: "Show the machines that run pods, and their GPUs; keep pods off a GPU", Args: cobra.NoArgs, RunE: needsVerb}
+	c.AddCommand(listMachinesCommand(sh), quarantineGPUCommand(sh), restoreGPUCommand(sh))
 	return c
 }
 
@@ -41,11 +43,62 @@ func listMachinesCommand(sh *shell) *cobra.Command {
 	}
 }
 
-func healthOf(g client.MachineGPU) string {
-	if g.Healthy {
-		return "ok"
+func quarantineGPUCommand(sh *shell) *cobra.Command {
+	var length time.Duration
+	var reason string
+	c := &cobra.Command{
+		Use: "quarantine MACHINE GPU", Short: "Keep pods off a GPU for a while", Args: namedArgs,
+		Long: "Keep pods off a GPU for a while. Its workers get no more jobs and leave once they have\n" +
+			"none. At the deadline the GPU is on probation: one worker at a time may be started on\n" +
+			"it. If it works the quarantine ends, if it fails the next one begins.",
+		Example: "  flightline machine quarantine m1 GPU-1 --for 2h --reason 'fan is loud'",
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			g, err := api.QuarantineGPU(ctx, args[0], args[1], length, reason)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"QUARANTINED", g.UUID}}
+			if q := g.Quarantine; q != nil {
+				rows = append(rows, []string{"UNTIL", q.Until}, []string{"REASON", clean(q.Reason)})
+			}
+			return sh.show(g, rows)
+		}),
 	}
-	return clean(g.Problem)
+	bounded(c.Flags(), &length, "for", pod.MinQuarantine, pod.MaxQuarantine, "how long", "default 1h")
+	c.Flags().StringVar(&reason, "reason", "", "why, for people (at most 200 characters)")
+	return c
+}
+
+func restoreGPUCommand(sh *shell) *cobra.Command {
+	return &cobra.Command{
+		Use: "restore MACHINE GPU", Short: "End the quarantine of a GPU", Args: namedArgs,
+		Long: "End the quarantine of a GPU, also while it is on probation. A GPU that is unhealthy is\n" +
+			"quarantined again as long as it says so.",
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			g, err := api.RestoreGPU(ctx, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return sh.show(g, [][]string{{"RESTORED", g.UUID}})
+		}),
+	}
+}
+
+// healthOf is the state of a GPU: "ok", what is wrong, or its quarantine.
+func healthOf(g client.MachineGPU) string {
+	text := "ok"
+	if !g.Healthy {
+		text = clean(g.Problem)
+	}
+	switch q := g.Quarantine; {
+	case q == nil:
+		return text
+	case q.State == client.Probation:
+		text = "on probation: " + clean(q.Reason)
+	default:
+		text = "quarantined until " + q.Until + ": " + clean(q.Reason)
+	}
+	return text
 }
 
 // holdersOf are the pods that hold a GPU, as "a-0-1 b-0-1:0.25".

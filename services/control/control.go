@@ -264,6 +264,8 @@ func (s *Service) podRoutes(v1 fiber.Router, guarded func(fiber.Handler) []fiber
 	kept := func(h fiber.Handler, bucket string) []fiber.Handler { return guarded(s.durably(h, bucket)) }
 
 	v1.Get("/machines", seen(s.listMachines)...)
+	v1.Post("/machines/:machine/gpus/:gpu/quarantine", kept(s.quarantineGPU, streams.BucketGPUs)...)
+	v1.Post("/machines/:machine/gpus/:gpu/restore", kept(s.restoreGPU, streams.BucketGPUs)...)
 	v1.Get("/pods", seen(s.listPods)...)
 	v1.Get("/pods/:pod", seen(s.getPod)...)
 	v1.Post("/pods", kept(s.createPod, streams.BucketPods)...)

@@ -25,6 +25,37 @@ type MachineGPU struct {
 	// FreeShare is what no pod holds, 0 to 1.
 	FreeShare float64    `json:"freeShare"`
 	Claims    []GPUClaim `json:"claims"`
+	// Quarantine is nil unless the GPU is quarantined or on probation.
+	Quarantine *GPUQuarantine `json:"quarantine,omitempty"`
+}
+
+// The states of a quarantine.
+const (
+	// Quarantined GPUs get no pod until the deadline.
+	Quarantined = "quarantined"
+	// Probation is that of a GPU whose deadline is over: one pod at a time may try it.
+	Probation = "probation"
+)
+
+// GPUQuarantine keeps pods off a GPU.
+type GPUQuarantine struct {
+	// State is Quarantined or Probation.
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
+	// By is "autoscaler" or "request".
+	By    string `json:"by"`
+	Since string `json:"since"`
+	// Until is the deadline.
+	Until string `json:"until"`
+	// Count is how often in a row the autoscaler decided it.
+	Count int `json:"count"`
+}
+
+// Quarantine asks for a quarantine of a GPU. Without DurationMs it lasts for
+// pod.DefaultQuarantine.
+type Quarantine struct {
+	DurationMs *int64 `json:"durationMs,omitempty"`
+	Reason     string `json:"reason,omitempty"`
 }
 
 // GPUClaim is a pod that holds a GPU, or a share of it.

@@ -102,7 +102,27 @@ func (f *fleet) read(ctx context.Context) []prometheus.Metric {
 	for _, part := range parts {
 		all = append(all, part...)
 	}
-	return all
+	cards, err := f.quarantined(ctx)
+	if err != nil {
+		f.failed.Inc()
+		f.Log.WarnContext(ctx, "GPUs not read for metrics", "err", err)
+	}
+	return append(all, cards...)
+}
+
+// quarantined counts the GPUs that are quarantined or on probation.
+func (f *fleet) quarantined(ctx context.Context) ([]prometheus.Metric, error) {
+	claims, err := f.Registry.GPUs.Claims(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := f.Queue.Now()
+	var held, tried float64
+	for _, c := range claims {
+		held += truth(c.Quarantine.Holds(now))
+		tried += truth(c.Quarantine.Probation(now))
+	}
+	return []prometheus.Metric{gauge(kept, held, "quarantined"), gauge(kept, tried, "probation")}, nil
 }
 
 // endpoint reads one endpoint, as far as it can.

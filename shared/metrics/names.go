@@ -49,6 +49,7 @@ var (
 	workers = Name{namespace + "workers", Gauge, []string{byEndpoint, "state"}, api, "Workers that beat, by state."}
 	wanted  = Name{namespace + "workers_wanted", Gauge, []string{byEndpoint}, api, "Workers that the autoscaler wants; absent where it has not decided."}
 	paused  = Name{namespace + "endpoint_paused", Gauge, []string{byEndpoint}, api, "1 while the endpoint hands out no jobs, else 0."}
+	kept    = Name{namespace + "gpus_quarantined", Gauge, []string{"state"}, api, "GPUs that no pod gets (quarantined), or one at a time as a trial (probation): an alarm."}
 	leftOut = Name{namespace + "endpoints_left_out", Gauge, nil, api, "Endpoints beyond the first 1000, which have no series of their own."}
 	unread  = Name{namespace + "collect_failures_total", Counter, nil, api, "Times that an endpoint's gauges could not be read."}
 
@@ -65,6 +66,6 @@ var (
 func Names() []Name {
 	return []Name{
 		submitted, finished, depth, running, lost, oldest, delay, execution, workers, wanted, paused, again, stale,
-		lag, behind, hooks, requests, took, unanswered, missingStreams, reconnects, connected, refused, leftOut, unread,
+		lag, behind, hooks, requests, took, unanswered, missingStreams, reconnects, connected, refused, leftOut, unread, kept,
 	}
 }

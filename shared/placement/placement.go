@@ -66,17 +66,27 @@ type Device struct {
 	Driver pod.Driver
 	// Used is in hundredths. Above pod.WholeGPU it counts as pod.WholeGPU.
 	Used int
+	// Quarantine says until when no pod gets it and why, "" if it is not quarantined.
+	Quarantine string
+	// Probation means that one pod at a time may try it: it is chosen last.
+	Probation bool
 }
 
-// elsewhere is what a machine of another driver lacks.
-const elsewhere = "where its driver does not run"
+const (
+	// elsewhere is what a machine of another driver lacks.
+	elsewhere = "where its driver does not run"
+	// quarantined is what a device lacks until a deadline.
+	quarantined = "quarantined"
+	// maxNamed bounds the quarantined devices that a text names.
+	maxNamed = 3
+)
 
 // lack says why the device is not for the request even when nobody holds it, "" if it is.
 func (r Request) lack(d Device) string {
 	switch {
 	case r.Driver != "" && d.Driver != "" && r.Driver != d.Driver:
 		return elsewhere
-	case d.Health != "":
+	case d.Health != "" && d.Quarantine == "":
 		return "unhealthy"
 	case len(r.Types) > 0 && !slices.ContainsFunc(r.Types, func(t string) bool { return strings.EqualFold(t, d.Name) }):
 		return "of another type"
@@ -84,8 +94,15 @@ func (r Request) lack(d Device) string {
 		return "with less memory"
 	case r.MinCUDA != "" && !reaches(d.CUDA, r.MinCUDA):
 		return "with an older CUDA, or an unknown one"
+	case d.Quarantine != "":
+		return quarantined
 	}
 	return ""
+}
+
+// takes reports whether the device has room for the request.
+func (r Request) takes(d Device) bool {
+	return r.lack(d) == "" && d.Used+r.Share <= pod.WholeGPU && (!d.Probation || d.Used == 0)
 }
 
 // reaches reports whether a version, as "12.4", is at least the other.
@@ -110,44 +127,54 @@ type Placement struct {
 
 // Choose finds the GPUs for one pod. Of several that fit it takes the smallest, so that
 // the larger stay for those who need them; a share goes to the card that is fullest; of
-// machines that are alike, the one with less load, in pods. It reports false if none fits.
+// machines that are alike, the one with less load, in pods. A GPU on probation is taken
+// only if no other fits. It reports false if none fits.
 func Choose(r Request, devices []Device, load map[string]int) (Placement, bool) {
 	byMachine := map[string][]Device{}
 	for _, d := range devices {
-		if r.lack(d) == "" && d.Used+r.Share <= pod.WholeGPU {
+		if r.takes(d) {
 			byMachine[d.Machine] = append(byMachine[d.Machine], d)
 		}
 	}
 	var best Placement
-	var bestCost [2]int
+	var bestCost [3]int
 	for machine, fit := range byMachine {
 		if len(fit) < r.Count || r.Count == 0 {
 			continue
 		}
 		slices.SortFunc(fit, func(a, b Device) int {
-			return cmp.Or(a.MemoryMB-b.MemoryMB, b.Used-a.Used, strings.Compare(a.UUID, b.UUID))
+			return cmp.Or(one(a.Probation)-one(b.Probation), a.MemoryMB-b.MemoryMB, b.Used-a.Used, strings.Compare(a.UUID, b.UUID))
 		})
-		p, cost := Placement{Machine: machine}, [2]int{0, load[machine]}
+		p, cost := Placement{Machine: machine}, [3]int{0, 0, load[machine]}
 		for _, d := range fit[:r.Count] {
 			p.UUIDs = append(p.UUIDs, d.UUID)
-			cost[0] += d.MemoryMB - d.MemoryMB*d.Used/pod.WholeGPU
+			cost[0] += one(d.Probation)
+			cost[1] += d.MemoryMB - d.MemoryMB*d.Used/pod.WholeGPU
 		}
-		if best.Machine == "" || cmp.Or(cost[0]-bestCost[0], cost[1]-bestCost[1], strings.Compare(machine, best.Machine)) < 0 {
+		if best.Machine == "" || cmp.Or(cost[0]-bestCost[0], cost[1]-bestCost[1], cost[2]-bestCost[2], strings.Compare(machine, best.Machine)) < 0 {
 			best, bestCost = p, cost
 		}
 	}
 	return best, best.Machine != ""
 }
 
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 // Refusal says what there is, for a request that Choose finds nothing for: how many GPUs
-// are unsuitable, by why, and how many would do and are held. possible is false if no
-// waiting helps.
+// are unsuitable, by why, how many would do and are held, and until when others are
+// quarantined. possible is false if no waiting helps.
 func Refusal(r Request, devices []Device) (text string, possible bool) {
 	seen, lacks := map[string]bool{}, map[string]int{}
 	fit, most := 0, map[string]int{}
+	var named []string
 	for _, d := range devices {
 		lack := r.lack(d)
-		if lack == "" {
+		if lack == "" || lack == quarantined {
 			most[d.Machine]++
 			possible = possible || most[d.Machine] >= r.Count
 		}
@@ -155,17 +182,20 @@ func Refusal(r Request, devices []Device) (text string, possible bool) {
 			continue
 		}
 		seen[d.UUID] = true
-		if lack == "" {
+		switch {
+		case lack == "":
 			fit++
-		} else {
-			lacks[lack]++
+			continue
+		case lack == quarantined && len(named) < maxNamed:
+			named = append(named, fmt.Sprintf("; %s is quarantined %s", d.UUID, d.Quarantine))
 		}
+		lacks[lack]++
 	}
 	if len(seen) == 0 {
 		return "no machine has a GPU", false
 	}
 	parts := []string{fmt.Sprintf("%d would do", fit)}
-	for _, lack := range []string{"of another type", "with less memory", "with an older CUDA, or an unknown one", "unhealthy", elsewhere} {
+	for _, lack := range []string{"of another type", "with less memory", "with an older CUDA, or an unknown one", "unhealthy", quarantined, elsewhere} {
 		if n := lacks[lack]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, lack))
 		}
@@ -177,5 +207,5 @@ func Refusal(r Request, devices []Device) (text string, possible bool) {
 	if fit > 0 && !possible {
 		text += fmt.Sprintf("; no machine has %d that would do", r.Count)
 	}
-	return text, possible
+	return text + strings.Join(named, ""), possible
 }

@@ -83,3 +83,45 @@ func TestRefusalsSayWhatThereIs(t *testing.T) {
 		t.Errorf("got %q, want %q", r, want)
 	}
 }
+
+func TestQuarantinedGPUsAreLeftOutAndNamed(t *testing.T) {
+	const until = "until 2026-11-25 12:30:00 UTC: 3 workers in a row failed on it"
+	held := device(t, "m1/g1 L4 24576 0")
+	held.Quarantine, held.Health = until, "lost" // the text names the deadline
+	trial := device(t, "m1/g2 T4 16384 0")
+	trial.Probation = true
+	good, shared := device(t, "m2/g3 H100 81920 0"), trial
+	shared.Used = 25
+	one, half := pod.Spec{GPUs: 1}, pod.Spec{GPUs: 1, GPUShare: 0.5}
+	for name, tt := range map[string]struct {
+		devices []placement.Device
+		spec    pod.Spec
+		want    string
+	}{
+		"only a quarantined one":        {[]placement.Device{held}, one, ""},
+		"one on probation is last":      {[]placement.Device{held, trial, good}, one, "g3"},
+		"one on probation if no other":  {[]placement.Device{held, trial}, half, "g2"},
+		"one on probation has one pod":  {[]placement.Device{shared}, half, ""},
+		"both of a machine if need be":  {[]placement.Device{trial, device(t, "m1/g4 T4 16384 0")}, pod.Spec{GPUs: 2}, "g4 g2"},
+		"of a machine the good one":     {[]placement.Device{trial, device(t, "m1/g4 T4 81920 0")}, one, "g4"},
+		"on two machines, without them": {[]placement.Device{held, device(t, "m2/g4 T4 16384 0")}, pod.Spec{GPUs: 2}, ""},
+	} {
+		if p, _ := placement.Choose(placement.RequestOf(tt.spec), tt.devices, nil); strings.Join(p.UUIDs, " ") != tt.want {
+			t.Errorf("%s: got %v, want %q", name, p.UUIDs, tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		spec     pod.Spec
+		devices  []placement.Device
+		want     string
+		possible bool
+	}{
+		{one, []placement.Device{held, held}, "there is 1: 0 would do, 1 quarantined; g1 is quarantined " + until, true},
+		{pod.Spec{GPUs: 1, GPUTypes: []string{"H100"}}, []placement.Device{held}, "there is 1: 0 would do, 1 of another type", false},
+		{pod.Spec{GPUs: 2}, []placement.Device{held, good}, "there are 2: 1 would do, 1 quarantined; no machine has 2 that would do; g1 is quarantined " + until, false},
+	} {
+		if got, possible := placement.Refusal(placement.RequestOf(tt.spec), tt.devices); got != tt.want || possible != tt.possible {
+			t.Errorf("%+v: got %q, %v, want %q, %v", tt.spec, got, possible, tt.want, tt.possible)
+		}
+	}
+}

@@ -6,6 +6,17 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"time"
+)
+
+// Bounds of a quarantine of a GPU that was asked for.
+const (
+	MinQuarantine = time.Second
+	MaxQuarantine = 7 * 24 * time.Hour
+	// DefaultQuarantine is how long one lasts that was asked for without a time.
+	DefaultQuarantine = time.Hour
+	// MaxQuarantineReason bounds its reason, in characters.
+	MaxQuarantineReason = 200
 )
 
 // WholeGPU is the share, in hundredths, of a pod that shares its GPU with none.

@@ -41,10 +41,12 @@ type GPUHolder struct {
 	Since time.Time `json:"since"`
 }
 
-// GPUClaims are who holds one GPU.
+// GPUClaims are who holds one GPU, and whether it is quarantined: of a claim and a
+// quarantine that are written at once, the later one sees the other.
 type GPUClaims struct {
-	UUID    string      `json:"uuid"`
-	Holders []GPUHolder `json:"holders,omitempty"`
+	UUID       string      `json:"uuid"`
+	Holders    []GPUHolder `json:"holders,omitempty"`
+	Quarantine Quarantine  `json:"quarantine,omitzero"`
 }
 
 // Used is the sum of the shares, in hundredths.
@@ -94,7 +96,8 @@ func (g *GPUs) Machines(ctx context.Context) ([]Inventory, error) {
 	return all, err
 }
 
-// Claims returns the claims of all GPUs that somebody holds, by UUID.
+// Claims returns the claims of all GPUs that somebody holds or that were ever
+// quarantined, by UUID.
 func (g *GPUs) Claims(ctx context.Context) (map[string]GPUClaims, error) {
 	all, err := g.claims.List(ctx)
 	if err != nil {
@@ -102,14 +105,15 @@ func (g *GPUs) Claims(ctx context.Context) (map[string]GPUClaims, error) {
 	}
 	held := map[string]GPUClaims{}
 	for _, c := range all {
-		if len(c.Holders) > 0 {
+		if len(c.Holders) > 0 || !c.Quarantine.Since.IsZero() {
 			held[c.UUID] = c
 		}
 	}
 	return held, nil
 }
 
-// Claim gives the pod its share of a GPU, or returns ErrTaken if less is left. A pod
+// Claim gives the pod its share of a GPU, or returns ErrTaken if less is left, or
+// ErrQuarantined at h.Since. A GPU on probation is given to one pod at a time. A pod
 // that holds it already keeps what it has. Of two that claim at once one has it: the
 // value is written by its revision.
 func (g *GPUs) Claim(ctx context.Context, uuid string, h GPUHolder) error {
@@ -120,7 +124,10 @@ func (g *GPUs) Claim(ctx context.Context, uuid string, h GPUHolder) error {
 		if slices.ContainsFunc(c.Holders, func(x GPUHolder) bool { return x.Pod == h.Pod && x.Machine == h.Machine }) {
 			return c, errUnchanged
 		}
-		if c.Used()+h.Share > pod.WholeGPU {
+		switch {
+		case c.Quarantine.Holds(h.Since):
+			return c, fmt.Errorf("claim GPU %s for pod %s: %w", uuid, h.Pod, ErrQuarantined)
+		case c.Used()+h.Share > pod.WholeGPU, c.Quarantine.Probation(h.Since) && len(c.Holders) > 0:
 			return c, fmt.Errorf("claim GPU %s for pod %s: %w", uuid, h.Pod, ErrTaken)
 		}
 		c.Holders = append(slices.Clone(c.Holders), h)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"flightline/shared/pod"
 	"flightline/shared/registry"
@@ -62,5 +63,62 @@ func TestAGPUIsSharedUpToTheWhole(t *testing.T) {
 	claims, err := r.GPUs.Claims(t.Context())
 	if got := claims["GPU-1"]; err != nil || got.Used() != 75 {
 		t.Errorf("got %+v, %v, want 75 used", got, err)
+	}
+}
+
+func TestNoPodGetsAQuarantinedGPUUntilItsDeadline(t *testing.T) {
+	r := open(t, newBus(t))
+	noon := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+	length := func(count int) time.Duration { return time.Duration(count) * 10 * time.Minute }
+	claim := func(pod string, minutes int, want error) {
+		t.Helper()
+		h := holder(pod, 50)
+		h.Since = at(minutes)
+		if err := r.GPUs.Claim(t.Context(), "GPU-1", h); !errors.Is(err, want) {
+			t.Errorf("%s claims at %d min: got %v, want %v", pod, minutes, err, want)
+		}
+	}
+	quarantine := func(by string, minutes, count, until int, begun bool) {
+		t.Helper()
+		q, got, err := r.GPUs.Quarantine(t.Context(), "GPU-1", registry.Quarantine{Machine: "m", By: by, Since: at(minutes)}, length)
+		if err != nil || q.Count != count || !q.Until.Equal(at(until)) || got != begun {
+			t.Errorf("at %d min: got %+v, %v, %v; want number %d until %d min, begun %v", minutes, q, got, err, count, until, begun)
+		}
+	}
+	claim("a", 0, nil)
+	quarantine("", 0, 1, 10, true)
+	quarantine("", 1, 1, 10, false) // of two autoscalers one was faster
+	claim("a", 1, nil)              // it has it
+	claim("b", 1, registry.ErrQuarantined)
+	claim("b", 10, registry.ErrTaken) // on probation one at a time
+	if err := r.GPUs.Release(t.Context(), "GPU-1", "a", "m"); err != nil {
+		t.Fatal(err)
+	}
+	claim("b", 10, nil)
+	claim("c", 10, registry.ErrTaken)
+	quarantine("", 12, 2, 32, true) // b failed
+	if err := r.GPUs.EndQuarantine(t.Context(), "GPU-1", at(0), at(33), false); err != nil {
+		t.Fatal(err)
+	}
+	claim("c", 13, registry.ErrQuarantined) // the one that was ended is another one
+	if err := r.GPUs.EndQuarantine(t.Context(), "GPU-1", at(12), at(33), false); err != nil {
+		t.Fatal(err)
+	}
+	claim("c", 34, nil)
+	quarantine("", 40, 3, 70, true) // soon after
+	if err := r.GPUs.EndQuarantine(t.Context(), "GPU-1", at(40), at(71), false); err != nil {
+		t.Fatal(err)
+	}
+	quarantine("", 71+25*60, 1, 71+25*60+10, true) // a day later
+	quarantine("key", 72+25*60, 1, 82+25*60, true) // by request
+	for range 2 {
+		if err := r.GPUs.Restore(t.Context(), "GPU-1", at(73+25*60)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quarantine("", 74+25*60, 1, 84+25*60, true)
+	if _, _, err := r.GPUs.Quarantine(t.Context(), "no UUID", registry.Quarantine{Since: noon}, length); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("got %v, want ErrInvalid", err)
 	}
 }

@@ -1,0 +1,106 @@
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"flightline/shared/placement"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+// superviseGPUs looks after the GPUs of all machines: it quarantines those that fail and
+// restores those that work again, drains the workers of those that are quarantined, and
+// releases what machines that are gone have claimed.
+func (l *leader) superviseGPUs(ctx context.Context, v *view) error {
+	if len(l.gpus) == 0 && v.now.Sub(l.swept) < sweepInterval {
+		return nil
+	}
+	l.swept = v.now
+	claims, err := l.registry.GPUs.Claims(ctx)
+	if err != nil {
+		return err
+	}
+	machines, err := l.registry.GPUs.Machines(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.quarantineGPUs(ctx, v, machines, claims), l.drainQuarantined(ctx, v, claims), l.sweepClaims(ctx, v, machines, claims))
+}
+
+// quarantineGPUs begins and ends quarantines. claims has those that hold afterwards.
+func (l *leader) quarantineGPUs(ctx context.Context, v *view, machines []registry.Inventory, claims map[string]registry.GPUClaims) error {
+	j := judgement{now: v.now, pods: judgedOf(v.pods), failures: l.cfg.GPUFailures}
+	for _, m := range machines {
+		for _, g := range m.GPUs {
+			c := card{Device: placement.Device{GPU: g, Machine: m.ID, Driver: m.Driver}, quarantine: claims[g.UUID].Quarantine}
+			j.cards = append(j.cards, c)
+		}
+	}
+	j.passed = l.followProbes(v, j)
+	var errs []error
+	for _, d := range j.verdicts() {
+		if d.restore {
+			err := l.registry.GPUs.EndQuarantine(ctx, d.uuid, d.since, v.now, d.forget)
+			if errs = append(errs, err); err == nil {
+				l.log.WarnContext(ctx, "GPU restored", "gpu", d.uuid, "machine", d.machine, "reason", d.reason)
+			}
+			continue
+		}
+		q, begun, err := l.registry.GPUs.Quarantine(ctx, d.uuid, registry.Quarantine{Machine: d.machine, Reason: d.reason, Since: v.now.UTC()}, l.cfg.quarantineLength)
+		if errs = append(errs, err); err != nil {
+			continue
+		}
+		if begun {
+			l.log.WarnContext(ctx, "GPU quarantined", "gpu", d.uuid, "machine", d.machine, "until", q.Until, "count", q.Count, "reason", d.reason)
+		}
+		held := claims[d.uuid]
+		held.Quarantine = q
+		claims[d.uuid] = held
+	}
+	return errors.Join(errs...)
+}
+
+// followProbes looks at the workers on GPUs on probation, and returns those that have
+// shown that these work.
+func (l *leader) followProbes(v *view, j judgement) map[string]bool {
+	passed, before := map[string]bool{}, l.probes
+	l.probes = map[string]probe{}
+	for _, p := range j.pods {
+		tries := slices.ContainsFunc(j.cards, func(c card) bool {
+			return c.quarantine.Probation(v.now) && slices.Contains(p.Devices, c.UUID) && !p.Created.Before(c.quarantine.Until)
+		})
+		w, heard := v.worker(p.Pod)
+		if !tries || p.Status != pod.Running || !heard || w.State == registry.WorkerInitializing || w.State == registry.WorkerUnhealthy {
+			continue
+		}
+		next := before[p.ID].next(w, v.now)
+		l.probes[p.ID] = next
+		passed[p.ID] = next.passed(w, v.now)
+	}
+	return passed
+}
+
+// drainQuarantined lets the workers on quarantined GPUs get no more jobs; those that they
+// have go on. A locked worker stays.
+func (l *leader) drainQuarantined(ctx context.Context, v *view, claims map[string]registry.GPUClaims) error {
+	var errs []error
+	for _, p := range v.pods {
+		if p.Status != pod.Running || !fleet(p) || p.Locked || !p.Drain.At.IsZero() {
+			continue
+		}
+		e, exists := v.endpoint(p.Endpoint)
+		if !exists {
+			continue
+		}
+		for _, uuid := range p.Devices {
+			if q := claims[uuid].Quarantine; q.Holds(v.now) {
+				l.log.InfoContext(ctx, "worker drained, its GPU is quarantined", "pod", p.ID, "endpoint", p.Endpoint, "gpu", uuid)
+				errs = append(errs, l.drain(ctx, e, p.ID, "its GPU "+uuid+" is quarantined: "+q.Reason))
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
