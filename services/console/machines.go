@@ -91,3 +91,20 @@ func waiting(v *visit) ([]attention, error) {
 	}
 	return list, nil
 }
+
+// quarantineGPU keeps pods off a GPU for as long as the API does by default.
+func quarantineGPU(v *visit) (string, error) {
+	if _, err := v.control.QuarantineGPU(v.ctx, v.param("machine"), v.param("gpu"), 0, v.form.Get("reason")); err != nil {
+		return "", err
+	}
+	v.notice("GPU %s gets no pods for an hour; its workers leave once they have no job.", v.param("gpu"))
+	return Root + "/machines", nil
+}
+
+func restoreGPU(v *visit) (string, error) {
+	if _, err := v.control.RestoreGPU(v.ctx, v.param("machine"), v.param("gpu")); err != nil {
+		return "", err
+	}
+	v.notice("GPU %s gets pods again.", v.param("gpu"))
+	return Root + "/machines", nil
+}

@@ -27,6 +27,8 @@ func operationActions() []action {
 	return []action{
 		{path: "/failures/redrive", do: redrive},
 		{path: "/workers/:worker/drain", do: drainWorker},
+		{path: "/machines/:machine/gpus/:gpu/quarantine", do: quarantineGPU},
+		{path: "/machines/:machine/gpus/:gpu/restore", do: restoreGPU},
 		{path: "/system/keys", do: createKey},
 		{path: "/system/keys/:id/revoke", do: revokeKey},
 		{path: "/e/:endpoint/webhooks/replay", do: replayWebhook},
