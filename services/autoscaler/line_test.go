@@ -158,6 +158,7 @@ func TestJobsThatOthersTakeAtOnceAreNotLookedForAgainAndAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		began := time.Now()
 		for range 60 {
 			s.submit(e, false)
 			lease, err := w.Next(t.Context())
@@ -169,8 +170,9 @@ func TestJobsThatOthersTakeAtOnceAreNotLookedForAgainAndAgain(t *testing.T) {
 			}
 			<-time.After(30 * time.Millisecond)
 		}
-		if n, _, err := asked.Pending(); err != nil || uint64(n) > tt.most {
-			t.Errorf("%s: got %d questions, %v, want %d at most", id, n, err, tt.most)
+		most := tt.most + 2*uint64(time.Since(began)/externalInterval) // it looks now and then in any case
+		if n, _, err := asked.Pending(); err != nil || uint64(n) > most {
+			t.Errorf("%s: got %d questions, %v, want %d at most", id, n, err, most)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestAppear(t *testing.T) {
 		},
 		"of another endpoint": {new(with(fresh, func(p *pod.Pod) { p.Endpoint = "other" })), fresh, nil},
 	}
-	r := open(t, newBus(t))
+	r := open(t, anotherBus(t))
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if err := r.Pods.Forget(t.Context(), seen); err != nil {

@@ -96,6 +96,7 @@ func TestPodsOfOneIDAtTwoEndpoints(t *testing.T) {
 // A driver's worker reads in its own record that it is to drain, also if it
 // begins later.
 func TestADriversWorkerIsToldToDrain(t *testing.T) {
+	t.Parallel()
 	for name, before := range map[string]bool{"told before it begins": true, "told while it runs": false} {
 		t.Run(name, func(t *testing.T) {
 			b := newBus(t)

@@ -13,7 +13,7 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func TestMoveIsTheTable(t *testing.T) {
-	r := running(t, newBus(t))
+	r := running(t, anotherBus(t))
 	for name, tc := range map[string]struct {
 		from   pod.Status
 		locked bool

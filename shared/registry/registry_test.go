@@ -36,6 +36,7 @@ func newBus(t testing.TB) *testenv.Server {
 	return anotherBus(t)
 }
 
+// anotherBus is one more, or that of a test that lets no other run meanwhile.
 func anotherBus(t testing.TB) *testenv.Server {
 	t.Helper()
 	b := testenv.NewServer(t)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestATokenLetsOneWorkerIn(t *testing.T) {
-	b := newBus(t)
+	b := anotherBus(t)
 	for name, r := range map[string]*registry.Registry{"from the bucket": open(t, b), "from memory": running(t, b)} {
 		t.Run(name, func(t *testing.T) {
 			plain, made, err := r.Tokens.Issue(t.Context(), "ep", "w1")

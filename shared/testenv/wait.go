@@ -44,8 +44,8 @@ func EventuallyNone(t testing.TB, missing func() string) {
 const promptTries = 5
 
 // Promptly repeats try, which returns how long a thing took, until it took no longer than
-// limit. It fails the test after five tries: one that a busy machine held up proves
-// nothing, all five do.
+// limit. It fails the test after five tries: a busy machine may hold up one of them, and
+// proves nothing by it.
 func Promptly(t testing.TB, limit time.Duration, what string, try func(n int) time.Duration) {
 	t.Helper()
 	var took time.Duration

@@ -76,7 +76,6 @@ func TestLongPollEndsAfterItsWait(t *testing.T) {
 }
 
 func TestLongPollEndsWhenTheClientLeaves(t *testing.T) {
-	t.Parallel()
 	for name, leave := range map[string]func(*net.TCPConn) error{
 		"closed": func(c *net.TCPConn) error { return c.Close() },
 		"reset": func(c *net.TCPConn) error {

@@ -38,7 +38,6 @@ func serveTLS(t *testing.T, app *fiber.App) (address string, client *tls.Config)
 // Over TLS what a client that leaves sends last is unread in the socket, so
 // its end must be seen behind that.
 func TestLongPollOverTLSEndsWhenTheClientLeaves(t *testing.T) {
-	t.Parallel()
 	for name, leave := range map[string]func(*tls.Conn) error{
 		"closed":               func(c *tls.Conn) error { return c.Close() },
 		"gone without a word":  func(c *tls.Conn) error { return c.NetConn().Close() },
