@@ -99,12 +99,13 @@ type Record struct {
 const (
 	// MetaHeader has the record without its payloads, as JSON (wire.go).
 	MetaHeader = "Flightline-Job"
-	// ChangeHeader is Decision, or Touch for a write that no counter counts.
+	// ChangeHeader has Decision or Touch.
 	ChangeHeader = "Flightline-Change"
 
-	// Decision is the ChangeHeader of a write that decided something.
+	// Decision marks a write that began an attempt or a run, or ended it.
 	Decision = "decision"
-	// Touch is the ChangeHeader of a write that moved no status.
+	// Touch marks a write that left the status as it was. It adds no event and is not
+	// counted.
 	Touch = "touch"
 )
 
@@ -136,29 +137,29 @@ func (r *Record) wire() wire {
 		Attempt: int64(r.Attempt), Run: int64(r.Run), Lost: int64(r.Lost), Earlier: int64(r.Earlier),
 		Submitted: job.UnixMilli(r.Submitted), Queued: job.UnixMilli(r.Queued), Started: job.UnixMilli(r.Started), Finished: job.UnixMilli(r.Finished),
 		Deadline: job.UnixMilli(r.Deadline), Expires: job.UnixMilli(r.Expires), RetainUntil: job.UnixMilli(r.RetainUntil),
-		Timeout: r.ExecutionTimeout.Milliseconds(), Keep: r.Retention.Milliseconds(), Lease: r.Lease.Milliseconds(),
-		QueueSeq: r.QueueSeq, QueueServer: r.QueueServer, QueueExpires: job.UnixMilli(r.QueueExpires), Ack: r.AckSubject, Holder: r.Holder, Changed: job.UnixMilli(r.Changed),
-		Requeued: r.Requeued, Detached: r.Detached, EndSeq: r.EndSeq, Begun: millis(r.StartTimes), Emitted: r.Emitted, Beside: r.ExternalPayload, Kept: r.RetainOnDisk,
-		Confirm: r.AckTimeout.Milliseconds(), Astray: int64(r.Undelivered), Worker: r.Worker, Webhook: r.Webhook, Trace: r.Trace, Origin: r.Origin,
-		Input: int64(len(r.Input)), S3: int64(len(r.S3Config)), InRef: r.InputRef, OutRef: r.OutputRef,
+		ExecutionTimeout: r.ExecutionTimeout.Milliseconds(), Retention: r.Retention.Milliseconds(), Lease: r.Lease.Milliseconds(),
+		QueueSeq: r.QueueSeq, QueueServer: r.QueueServer, QueueExpires: job.UnixMilli(r.QueueExpires), AckSubject: r.AckSubject, Holder: r.Holder, Changed: job.UnixMilli(r.Changed),
+		Requeued: r.Requeued, Detached: r.Detached, EndSeq: r.EndSeq, StartTimes: millis(r.StartTimes), Emitted: r.Emitted, ExternalPayload: r.ExternalPayload, RetainOnDisk: r.RetainOnDisk,
+		AckTimeout: r.AckTimeout.Milliseconds(), Undelivered: int64(r.Undelivered), Worker: r.Worker, Webhook: r.Webhook, Trace: r.Trace, Origin: r.Origin,
+		InputSize: int64(len(r.Input)), S3ConfigSize: int64(len(r.S3Config)), InputRef: r.InputRef, OutputRef: r.OutputRef,
 	}
 }
 
 // maxInlineText is the longest output or error, in bytes, that travels in the header.
 const maxInlineText = 4 << 10
 
-// encode returns the header's form and the body.
+// encode returns what the header and the body of a message have.
 func (r *Record) encode() (wire, []byte) {
 	w, output, text := r.wire(), r.InlineOutput, r.Error
 	if len(output) <= maxInlineText {
-		w.Said, output = output, nil
+		w.InlineOutput, output = output, nil
 	}
 	if len(text) <= maxInlineText {
-		w.Why, text = text, ""
+		w.InlineError, text = text, ""
 	} else {
 		w.Cause = stats.Cause(text)
 	}
-	w.Output, w.Error = int64(len(output)), int64(len(text))
+	w.OutputSize, w.ErrorSize = int64(len(output)), int64(len(text))
 	body := make([]byte, 0, len(r.Input)+len(r.S3Config)+len(output)+len(text))
 	body = append(body, r.Input...)
 	body = append(body, r.S3Config...)
@@ -166,12 +167,12 @@ func (r *Record) encode() (wire, []byte) {
 	return w, append(body, text...)
 }
 
-// Message encodes r for subject; change is Decision or Touch. It sets no expected
-// sequence, ttl or schedule.
+// Message encodes r as a message to be published to subject; change is the value of
+// ChangeHeader. The caller adds the expected sequence, the ttl and the schedule.
 func (r *Record) Message(subject, change string) (*nats.Msg, error) {
 	w, body := r.encode()
-	const most = 672 // without what was said and the trace
-	meta, err := w.append(make([]byte, 0, most+len(w.Said)+len(w.Trace)+len(w.Origin)))
+	const fixedSize = 672 // the longest header without its output, trace and origin
+	meta, err := w.append(make([]byte, 0, fixedSize+len(w.InlineOutput)+len(w.Trace)+len(w.Origin)))
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", r.ID, err)
 	}
@@ -192,18 +193,19 @@ func Decode(at Location, id job.ID, m *bus.Message) (*Record, error) {
 	return r, r.decodeBody(w, m.Data)
 }
 
-// ParseHeader reads what the header of a message says, which Message wrote and
-// which has the sequence seq. Of a long error it has the cause (stats.Cause). whole: that is all that a caller may see of the
-// job; else its output or error is in the body, or beside it.
-func ParseHeader(at Location, id job.ID, header nats.Header, seq uint64) (r *Record, whole bool, err error) {
+// ParseHeader decodes the header of a message that Message made and that is stored
+// with the sequence seq. A long error is shortened to its cause (stats.Cause). complete
+// is false if the job's output or error is not in the header but in the body, or stored
+// beside the record.
+func ParseHeader(at Location, id job.ID, header nats.Header, seq uint64) (r *Record, complete bool, err error) {
 	w, err := parseWire(header.Get(MetaHeader))
 	if err != nil {
 		return nil, false, fmt.Errorf("decode job %s: %w", id, err)
 	}
-	return w.record(at, id, seq), w.Output+w.Error == 0 && w.OutRef == nil, nil
+	return w.record(at, id, seq), w.OutputSize+w.ErrorSize == 0 && w.OutputRef == nil, nil
 }
 
-// record is what the header alone says.
+// record decodes what the header alone has.
 func (w *wire) record(at Location, id job.ID, seq uint64) *Record {
 	return &Record{
 		Job: job.Job{
@@ -211,20 +213,20 @@ func (w *wire) record(at Location, id job.ID, seq uint64) *Record {
 			Attempt: int(w.Attempt), Run: int(w.Run), Lost: int(w.Lost), Earlier: int(w.Earlier),
 			Submitted: job.FromUnixMilli(w.Submitted), Queued: job.FromUnixMilli(w.Queued), Started: job.FromUnixMilli(w.Started), Finished: job.FromUnixMilli(w.Finished),
 			Deadline: job.FromUnixMilli(w.Deadline), Expires: job.FromUnixMilli(w.Expires), RetainUntil: job.FromUnixMilli(w.RetainUntil),
-			ExecutionTimeout: time.Duration(w.Timeout) * time.Millisecond, Worker: w.Worker, Webhook: w.Webhook,
-			Trace: w.Trace, Origin: w.Origin, Output: w.Said, Error: cmp.Or(w.Why, w.Cause),
+			ExecutionTimeout: time.Duration(w.ExecutionTimeout) * time.Millisecond, Worker: w.Worker, Webhook: w.Webhook,
+			Trace: w.Trace, Origin: w.Origin, Output: w.InlineOutput, Error: cmp.Or(w.InlineError, w.Cause),
 		},
-		Retention: time.Duration(w.Keep) * time.Millisecond, Lease: time.Duration(w.Lease) * time.Millisecond,
-		QueueSeq: w.QueueSeq, QueueServer: w.QueueServer, QueueExpires: job.FromUnixMilli(w.QueueExpires), AckSubject: w.Ack, Holder: w.Holder, Changed: job.FromUnixMilli(w.Changed),
-		Requeued: w.Requeued, Detached: w.Detached, EndSeq: w.EndSeq, StartTimes: instants(w.Begun), Emitted: w.Emitted, ExternalPayload: w.Beside, RetainOnDisk: w.Kept,
-		AckTimeout: time.Duration(w.Confirm) * time.Millisecond, Undelivered: int(w.Astray), InputRef: w.InRef, OutputRef: w.OutRef, Seq: seq,
-		InlineOutput: w.Said,
+		Retention: time.Duration(w.Retention) * time.Millisecond, Lease: time.Duration(w.Lease) * time.Millisecond,
+		QueueSeq: w.QueueSeq, QueueServer: w.QueueServer, QueueExpires: job.FromUnixMilli(w.QueueExpires), AckSubject: w.AckSubject, Holder: w.Holder, Changed: job.FromUnixMilli(w.Changed),
+		Requeued: w.Requeued, Detached: w.Detached, EndSeq: w.EndSeq, StartTimes: instants(w.StartTimes), Emitted: w.Emitted, ExternalPayload: w.ExternalPayload, RetainOnDisk: w.RetainOnDisk,
+		AckTimeout: time.Duration(w.AckTimeout) * time.Millisecond, Undelivered: int(w.Undelivered), InputRef: w.InputRef, OutputRef: w.OutputRef, Seq: seq,
+		InlineOutput: w.InlineOutput,
 	}
 }
 
 func (r *Record) decodeBody(w wire, body []byte) error {
-	if w.Input < 0 || w.S3 < 0 || w.Output < 0 || w.Error < 0 || w.Input+w.S3+w.Output+w.Error != int64(len(body)) {
-		return fmt.Errorf("decode job %s: the body has %d bytes, not those its header names", r.ID, len(body))
+	if w.InputSize < 0 || w.S3ConfigSize < 0 || w.OutputSize < 0 || w.ErrorSize < 0 || w.InputSize+w.S3ConfigSize+w.OutputSize+w.ErrorSize != int64(len(body)) {
+		return fmt.Errorf("decode job %s: the body has %d bytes, and its header says %d", r.ID, len(body), w.InputSize+w.S3ConfigSize+w.OutputSize+w.ErrorSize)
 	}
 	cut := func(n int64) []byte {
 		if n == 0 {
@@ -234,13 +236,13 @@ func (r *Record) decodeBody(w wire, body []byte) error {
 		body = body[n:]
 		return part
 	}
-	r.Input, r.S3Config = cut(w.Input), cut(w.S3)
-	if w.Output > 0 {
-		r.InlineOutput = cut(w.Output)
+	r.Input, r.S3Config = cut(w.InputSize), cut(w.S3ConfigSize)
+	if w.OutputSize > 0 {
+		r.InlineOutput = cut(w.OutputSize)
 		r.Output = r.InlineOutput
 	}
-	if w.Error > 0 {
-		r.Error = string(cut(w.Error))
+	if w.ErrorSize > 0 {
+		r.Error = string(cut(w.ErrorSize))
 	}
 	return nil
 }

@@ -11,62 +11,64 @@ import (
 )
 
 // wire is the header's JSON. Instants are Unix milliseconds, durations
-// milliseconds; lengths are those of the parts of the body, in this order.
+// milliseconds. InputSize, S3ConfigSize, OutputSize and ErrorSize are the lengths in
+// bytes of the parts of the body, in this order. The fields have the names of Record;
+// some keys are older and stay, because records that are stored have them.
 //
 // It is written and read three times each in the life of a job, and what a job
-// costs is what a worker can do in a second, so append and parse do what
+// costs bounds how many a worker can run in a second. So append and parse do what
 // encoding/json would do with the tags, without reflection; parse leaves what
-// it does not know to encoding/json. A field must be in fields too.
+// it does not know to encoding/json. A new field must be added to fields too.
 type wire struct {
-	Status       job.Status `json:"status"`
-	Mode         job.Mode   `json:"mode"`
-	Class        job.Class  `json:"class"`
-	Attempt      int64      `json:"attempt"`
-	Run          int64      `json:"run,omitempty"`
-	Lost         int64      `json:"lost,omitempty"`
-	Earlier      int64      `json:"earlier,omitempty"`
-	Submitted    int64      `json:"submitted"`
-	Queued       int64      `json:"queued"`
-	Started      int64      `json:"started,omitempty"`
-	Finished     int64      `json:"finished,omitempty"`
-	Deadline     int64      `json:"deadline,omitempty"`
-	Expires      int64      `json:"expires"`
-	RetainUntil  int64      `json:"retainUntil,omitempty"`
-	Timeout      int64      `json:"timeout"`
-	Keep         int64      `json:"keep"`
-	Lease        int64      `json:"lease"`
-	QueueSeq     uint64     `json:"queueSeq,omitempty"`
-	QueueServer  string     `json:"queueServer,omitempty"`
-	QueueExpires int64      `json:"queueExpires"`
-	Ack          string     `json:"ack,omitempty"`
-	Holder       string     `json:"holder,omitempty"`
-	Changed      int64      `json:"changed"`
-	Requeued     bool       `json:"requeued,omitempty"`
-	Detached     bool       `json:"detached,omitempty"`
-	EndSeq       uint64     `json:"endSeq,omitempty"`
-	Begun        []int64    `json:"begun,omitempty"`
-	Emitted      bool       `json:"emitted,omitempty"`
-	Beside       bool       `json:"beside,omitempty"`
-	Kept         bool       `json:"kept,omitempty"`
-	Confirm      int64      `json:"confirm,omitempty"`
-	Astray       int64      `json:"astray,omitempty"`
-	Worker       string     `json:"worker,omitempty"`
-	Webhook      string     `json:"webhook,omitempty"`
-	Trace        string     `json:"trace,omitempty"`
-	Origin       string     `json:"origin,omitempty"`
-	Input        int64      `json:"input,omitempty"`
-	S3           int64      `json:"s3,omitempty"`
-	Output       int64      `json:"output,omitempty"`
-	Error        int64      `json:"error,omitempty"`
-	// Said and Why are a short output and error, here instead of in the body,
-	// so that a waiter needs no second read.
-	Said json.RawMessage `json:"said,omitempty"`
-	Why  string          `json:"why,omitempty"`
+	Status           job.Status `json:"status"`
+	Mode             job.Mode   `json:"mode"`
+	Class            job.Class  `json:"class"`
+	Attempt          int64      `json:"attempt"`
+	Run              int64      `json:"run,omitempty"`
+	Lost             int64      `json:"lost,omitempty"`
+	Earlier          int64      `json:"earlier,omitempty"`
+	Submitted        int64      `json:"submitted"`
+	Queued           int64      `json:"queued"`
+	Started          int64      `json:"started,omitempty"`
+	Finished         int64      `json:"finished,omitempty"`
+	Deadline         int64      `json:"deadline,omitempty"`
+	Expires          int64      `json:"expires"`
+	RetainUntil      int64      `json:"retainUntil,omitempty"`
+	ExecutionTimeout int64      `json:"timeout"`
+	Retention        int64      `json:"keep"`
+	Lease            int64      `json:"lease"`
+	QueueSeq         uint64     `json:"queueSeq,omitempty"`
+	QueueServer      string     `json:"queueServer,omitempty"`
+	QueueExpires     int64      `json:"queueExpires"`
+	AckSubject       string     `json:"ack,omitempty"`
+	Holder           string     `json:"holder,omitempty"`
+	Changed          int64      `json:"changed"`
+	Requeued         bool       `json:"requeued,omitempty"`
+	Detached         bool       `json:"detached,omitempty"`
+	EndSeq           uint64     `json:"endSeq,omitempty"`
+	StartTimes       []int64    `json:"begun,omitempty"`
+	Emitted          bool       `json:"emitted,omitempty"`
+	ExternalPayload  bool       `json:"beside,omitempty"`
+	RetainOnDisk     bool       `json:"kept,omitempty"`
+	AckTimeout       int64      `json:"confirm,omitempty"`
+	Undelivered      int64      `json:"astray,omitempty"`
+	Worker           string     `json:"worker,omitempty"`
+	Webhook          string     `json:"webhook,omitempty"`
+	Trace            string     `json:"trace,omitempty"`
+	Origin           string     `json:"origin,omitempty"`
+	InputSize        int64      `json:"input,omitempty"`
+	S3ConfigSize     int64      `json:"s3,omitempty"`
+	OutputSize       int64      `json:"output,omitempty"`
+	ErrorSize        int64      `json:"error,omitempty"`
+	// InlineOutput and InlineError are a short output and error, here instead of in
+	// the body, so that a waiter needs no second read.
+	InlineOutput json.RawMessage `json:"said,omitempty"`
+	InlineError  string          `json:"why,omitempty"`
 	// Cause is the line of a long error that says what went wrong, for those who read the
 	// header alone.
-	Cause  string      `json:"cause,omitempty"`
-	InRef  *PayloadRef `json:"inRef,omitempty"`
-	OutRef *PayloadRef `json:"outRef,omitempty"`
+	Cause     string      `json:"cause,omitempty"`
+	InputRef  *PayloadRef `json:"inRef,omitempty"`
+	OutputRef *PayloadRef `json:"outRef,omitempty"`
 }
 
 // field is one member of the JSON, of one kind.
@@ -97,42 +99,42 @@ var fields = []field{
 	{key: "deadline", number: func(w *wire) *int64 { return &w.Deadline }},
 	{key: "expires", always: true, number: func(w *wire) *int64 { return &w.Expires }},
 	{key: "retainUntil", number: func(w *wire) *int64 { return &w.RetainUntil }},
-	{key: "timeout", always: true, number: func(w *wire) *int64 { return &w.Timeout }},
-	{key: "keep", always: true, number: func(w *wire) *int64 { return &w.Keep }},
+	{key: "timeout", always: true, number: func(w *wire) *int64 { return &w.ExecutionTimeout }},
+	{key: "keep", always: true, number: func(w *wire) *int64 { return &w.Retention }},
 	{key: "lease", always: true, number: func(w *wire) *int64 { return &w.Lease }},
 	{key: "queueSeq", seq: func(w *wire) *uint64 { return &w.QueueSeq }},
 	{key: "queueServer", text: func(w *wire) *string { return &w.QueueServer }},
 	{key: "queueExpires", always: true, number: func(w *wire) *int64 { return &w.QueueExpires }},
-	{key: "ack", text: func(w *wire) *string { return &w.Ack }},
+	{key: "ack", text: func(w *wire) *string { return &w.AckSubject }},
 	{key: "holder", text: func(w *wire) *string { return &w.Holder }},
 	{key: "changed", always: true, number: func(w *wire) *int64 { return &w.Changed }},
 	{key: "requeued", flag: func(w *wire) *bool { return &w.Requeued }},
 	{key: "detached", flag: func(w *wire) *bool { return &w.Detached }},
 	{key: "endSeq", seq: func(w *wire) *uint64 { return &w.EndSeq }},
 	{key: "begun", other: func(w *wire) any {
-		if len(w.Begun) == 0 {
+		if len(w.StartTimes) == 0 {
 			return nil
 		}
-		return w.Begun
+		return w.StartTimes
 	}},
 	{key: "emitted", flag: func(w *wire) *bool { return &w.Emitted }},
-	{key: "beside", flag: func(w *wire) *bool { return &w.Beside }},
-	{key: "kept", flag: func(w *wire) *bool { return &w.Kept }},
-	{key: "confirm", number: func(w *wire) *int64 { return &w.Confirm }},
-	{key: "astray", number: func(w *wire) *int64 { return &w.Astray }},
+	{key: "beside", flag: func(w *wire) *bool { return &w.ExternalPayload }},
+	{key: "kept", flag: func(w *wire) *bool { return &w.RetainOnDisk }},
+	{key: "confirm", number: func(w *wire) *int64 { return &w.AckTimeout }},
+	{key: "astray", number: func(w *wire) *int64 { return &w.Undelivered }},
 	{key: "worker", text: func(w *wire) *string { return &w.Worker }},
 	{key: "webhook", text: func(w *wire) *string { return &w.Webhook }},
 	{key: "trace", text: func(w *wire) *string { return &w.Trace }},
 	{key: "origin", text: func(w *wire) *string { return &w.Origin }},
-	{key: "input", number: func(w *wire) *int64 { return &w.Input }},
-	{key: "s3", number: func(w *wire) *int64 { return &w.S3 }},
-	{key: "output", number: func(w *wire) *int64 { return &w.Output }},
-	{key: "error", number: func(w *wire) *int64 { return &w.Error }},
-	{key: "said", raw: func(w *wire) *json.RawMessage { return &w.Said }},
-	{key: "why", text: func(w *wire) *string { return &w.Why }},
+	{key: "input", number: func(w *wire) *int64 { return &w.InputSize }},
+	{key: "s3", number: func(w *wire) *int64 { return &w.S3ConfigSize }},
+	{key: "output", number: func(w *wire) *int64 { return &w.OutputSize }},
+	{key: "error", number: func(w *wire) *int64 { return &w.ErrorSize }},
+	{key: "said", raw: func(w *wire) *json.RawMessage { return &w.InlineOutput }},
+	{key: "why", text: func(w *wire) *string { return &w.InlineError }},
 	{key: "cause", text: func(w *wire) *string { return &w.Cause }},
-	{key: "inRef", other: func(w *wire) any { return w.InRef.orNothing() }},
-	{key: "outRef", other: func(w *wire) any { return w.OutRef.orNothing() }},
+	{key: "inRef", other: func(w *wire) any { return w.InputRef.orNothing() }},
+	{key: "outRef", other: func(w *wire) any { return w.OutputRef.orNothing() }},
 }
 
 func (p *PayloadRef) orNothing() any {
@@ -199,7 +201,7 @@ func (f *field) appendKey(b []byte) []byte {
 }
 
 func appendText(b []byte, text string) ([]byte, error) {
-	if !plain(text) {
+	if !needsNoEscape(text) {
 		return appendJSON(b, text)
 	}
 	b = append(b, '"')
@@ -207,8 +209,8 @@ func appendText(b []byte, text string) ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// plain holds for a text that stands in JSON as it is.
-func plain(text string) bool {
+// needsNoEscape reports whether JSON has the text as it is between quotes.
+func needsNoEscape(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			return false
@@ -227,23 +229,23 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// wires are zero.
-var wires = sync.Pool{New: func() any { return new(wire) }}
+// wirePool has zero values of wire.
+var wirePool = sync.Pool{New: func() any { return new(wire) }}
 
 // parseWire reads the header's JSON.
 func parseWire(text string) (w wire, err error) {
-	p := wires.Get().(*wire) //nolint:forcetypeassert // nothing else is in it
+	p := wirePool.Get().(*wire) //nolint:forcetypeassert // nothing else is in it
 	if !p.parse(text) {
 		*p = wire{}
 		err = json.Unmarshal([]byte(text), p)
 	}
 	w, *p = *p, wire{}
-	wires.Put(p)
+	wirePool.Put(p)
 	return w, err
 }
 
-// parse reads what append writes, and reports false where that has escapes or
-// is nested, and if it meets anything else: then w is not to be used.
+// parse reads what append writes. It reports false if that has escapes or nested
+// values, or is anything else: then w must not be used.
 func (w *wire) parse(s string) bool {
 	if s == "" || s[0] != '{' {
 		return false
@@ -253,7 +255,7 @@ func (w *wire) parse(s string) bool {
 		if !ok || rest == "" || rest[0] != ':' {
 			return false
 		}
-		if at = find(key, at); at < 0 {
+		if at = fieldIndex(key, at); at < 0 {
 			return false
 		}
 		if s, ok = fields[at].set(w, rest[1:]); !ok || s == "" {
@@ -265,9 +267,9 @@ func (w *wire) parse(s string) bool {
 	}
 }
 
-// find returns the index of a field, or -1. It looks from there on, since they
-// come in their order.
-func find(key string, from int) int {
+// fieldIndex returns the index of a key in fields, or -1. It tries those from the index
+// from on first, because keys mostly come in the order of fields.
+func fieldIndex(key string, from int) int {
 	from = min(from, len(fields))
 	for i := range fields[from:] {
 		if fields[from+i].key == key {
@@ -282,7 +284,7 @@ func find(key string, from int) int {
 	return -1
 }
 
-// set takes the field's value off s.
+// set cuts the field's value off the beginning of s and stores it in w.
 func (f *field) set(w *wire, s string) (rest string, ok bool) {
 	switch {
 	case f.number != nil:
@@ -316,7 +318,7 @@ func cutDigits(s string) (digits, rest string) {
 	return s[:end], s[end:]
 }
 
-// cutText takes a string off s that stands there as it is.
+// cutText cuts a JSON string without escapes off the beginning of s.
 func cutText(s string) (text, rest string, ok bool) {
 	if s == "" || s[0] != '"' {
 		return "", s, false
@@ -325,7 +327,7 @@ func cutText(s string) (text, rest string, ok bool) {
 		switch c := s[end]; {
 		case c == '"':
 			return s[1:end], s[end+1:], true
-		case c < ' ' || c > '~' || c == '\\': // as plain has it
+		case c < ' ' || c > '~' || c == '\\': // as in needsNoEscape
 			return "", s, false
 		}
 	}

@@ -107,10 +107,10 @@ func TestParseWireLeavesTheUnknownToJSON(t *testing.T) {
 	for text, want := range map[string]wire{
 		`{}`:                                     {},
 		`{"status":"FAILED","unheard":{"of":1}}`: {Status: "FAILED"},
-		`{"keep":1 , "run":2}`:                   {Keep: 1, Run: 2},
-		`{"run":2,"keep":1}`:                     {Keep: 1, Run: 2},
-		`{"why":"a\nb"}`:                         {Why: "a\nb"},
-		`{"begun":[1,2],"run":3}`:                {Begun: []int64{1, 2}, Run: 3},
+		`{"keep":1 , "run":2}`:                   {Retention: 1, Run: 2},
+		`{"run":2,"keep":1}`:                     {Retention: 1, Run: 2},
+		`{"why":"a\nb"}`:                         {InlineError: "a\nb"},
+		`{"begun":[1,2],"run":3}`:                {StartTimes: []int64{1, 2}, Run: 3},
 		`{"emitted":false}`:                      {},
 	} {
 		got, err := parseWire(text)
@@ -179,8 +179,8 @@ func benchWire() *wire {
 	const at = 1_795_000_000_000
 	return &wire{
 		Status: "COMPLETED", Mode: "sync", Class: "normal", Attempt: 1, Run: 1, Submitted: at, Queued: at, Started: at, Finished: at,
-		Expires: at, RetainUntil: at, Timeout: 600_000, Keep: 60_000, Lease: 30_000, QueueSeq: 123_456, QueueExpires: at,
-		Ack:    "$JS.ACK.JOBS_endpoint.normal.1.123456.123456.1795000000000000000.0",
-		Holder: "kZ1iWYQbqAdXh1t1oHAcyC", Changed: at, Worker: "worker-1", Said: json.RawMessage(`{"text":"` + strings.Repeat("x", 245) + `"}`),
+		Expires: at, RetainUntil: at, ExecutionTimeout: 600_000, Retention: 60_000, Lease: 30_000, QueueSeq: 123_456, QueueExpires: at,
+		AckSubject: "$JS.ACK.JOBS_endpoint.normal.1.123456.123456.1795000000000000000.0",
+		Holder:     "kZ1iWYQbqAdXh1t1oHAcyC", Changed: at, Worker: "worker-1", InlineOutput: json.RawMessage(`{"text":"` + strings.Repeat("x", 245) + `"}`),
 	}
 }
