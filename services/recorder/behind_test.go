@@ -37,10 +37,10 @@ func (s *env) idle(t *testing.T, cfg queue.Config) *Service {
 }
 
 // begin runs a session on the first partition until stop is called.
-func (r *Service) begin(t *testing.T, keep *retention) (stop func()) {
+func (r *Service) begin(t *testing.T, removals *removalQueue) (stop func()) {
 	t.Helper()
 	return testenv.Background(t, func(ctx context.Context) error {
-		if err := r.session(ctx, keep); ctx.Err() == nil {
+		if err := r.session(ctx, removals); ctx.Err() == nil {
 			return err
 		}
 		return nil
@@ -76,7 +76,7 @@ func TestASessionOnAStoreThatWentBackSkipsNothing(t *testing.T) {
 	r := s.idle(t, queue.Config{})
 	s.play(t, len(lives))
 	r.parts[0].save(events.Checkpoint{Records: 1 << 20})
-	stop := r.begin(t, newRetention(r))
+	stop := r.begin(t, newRemovalQueue(r))
 	testenv.EventuallyNone(t, func() string {
 		if got := s.told(t); len(got) < len(s.want) {
 			return fmt.Sprintf("got %d attempts of %d", len(got), len(s.want))
@@ -96,11 +96,11 @@ func TestARepeatedSessionKnowsEachEndOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, keep := &r.parts[0], newRetention(r)
-	keep.push(due{seq: 1, partition: 1}) // another's
+	p, removals := &r.parts[0], newRemovalQueue(r)
+	removals.push(due{seq: 1, partition: 1}) // another's
 	for range 3 {
 		p.start(events.Checkpoint{})
-		stop := r.begin(t, keep)
+		stop := r.begin(t, removals)
 		testenv.EventuallyNone(t, func() string {
 			oldest, err := r.queue.OldestChange(t.Context(), 0, p.done.Load())
 			if err != nil || !oldest.IsZero() {
@@ -109,7 +109,7 @@ func TestARepeatedSessionKnowsEachEndOnce(t *testing.T) {
 			return ""
 		})
 		stop()
-		if got, want := len(keep.at), 1+len(s.want); got != want {
+		if got, want := len(removals.entries), 1+len(s.want); got != want {
 			t.Errorf("got %d ends, want %d", got, want)
 		}
 	}
@@ -190,7 +190,7 @@ func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &writer{s: r, p: &r.parts[0], keep: newRetention(r), server: r.events.Server(), log: log, told: told{}}
+	w := &writer{s: r, p: &r.parts[0], removals: newRemovalQueue(r), server: r.events.Server(), log: log, inLog: loggedEvents{}}
 	if err := w.record(t.Context(), []queue.RecordChange{bad, again, quiet}); err == nil {
 		t.Fatal("what is no record was announced")
 	}
@@ -198,7 +198,7 @@ func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
 		fact queue.RecordChange
 		want bool
 	}{{quiet, true}, {bad, false}, {again, false}} {
-		got, err := w.endIsThere(t.Context(), c.fact)
+		got, err := w.endIsLogged(t.Context(), c.fact)
 		if err != nil || got != c.want {
 			t.Errorf("attempt %d of %s: told %v, %v, want %v", c.fact.Job.Attempt, c.fact.Job.ID, got, err, c.want)
 		}

@@ -19,7 +19,7 @@ func (s *env) writing(t *testing.T) *writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &writer{s: r, p: &r.parts[0], log: log, told: told{}, server: r.events.Server()}
+	return &writer{s: r, p: &r.parts[0], log: log, inLog: loggedEvents{}, server: r.events.Server()}
 }
 
 // saves writes a checkpoint, and compares what another recorder would read.
@@ -45,12 +45,12 @@ func TestACheckpointOfManyUnfinishedAttempts(t *testing.T) {
 	w := s.writing(t)
 	expires := w.s.queue.Now().Round(0).UTC()
 	few := events.Recorded{Endpoint: s.e.ID, Job: "a", Attempt: 1, Events: 2, Expires: expires}
-	w.told[attempt{few.Endpoint, few.Job, few.Attempt}] = progress{events: few.Events, expires: few.Expires}
+	w.inLog[attempt{few.Endpoint, few.Job, few.Attempt}] = progress{events: few.Events, expires: few.Expires}
 	w.p.done.Store(7)
 	w.saves(t, events.Checkpoint{Records: 7, Unfinished: []events.Recorded{few}})
 
 	for range 80_000 {
-		w.told[attempt{s.e.ID, queue.NewID(job.Async), 1}] = progress{events: 2, expires: expires}
+		w.inLog[attempt{s.e.ID, queue.NewID(job.Async), 1}] = progress{events: 2, expires: expires}
 	}
 	w.p.done.Store(9)
 	w.saves(t, events.Checkpoint{Records: 9, Unfinished: []events.Recorded{few}})

@@ -7,11 +7,11 @@ import (
 	"flightline/shared/stats"
 )
 
-// eventsOf lists what happened to the attempt of a fact so far, in order:
-// queued, the start of each run, the end. A later fact of the attempt gives
+// eventsOf lists the events of the attempt up to the change, in order:
+// queued, the start of each run, the end. A later change of the attempt gives
 // the same events, and those that came since.
-func eventsOf(f queue.RecordChange) []events.Event {
-	j := f.Job
+func eventsOf(c queue.RecordChange) []events.Event {
+	j := c.Job
 	base := events.Event{
 		Endpoint: j.Endpoint, Job: j.ID, Attempt: j.Attempt, Mode: j.Mode, Class: j.Class,
 		Submitted: j.Submitted, Queued: j.Queued, Expires: j.Expires,
@@ -25,15 +25,15 @@ func eventsOf(f queue.RecordChange) []events.Event {
 		e := base
 		e.Kind, e.Run, e.Status = events.Started, run, job.InProgress
 		e.At, e.Retries = list[len(list)-1].At, retries(j, run)
-		if run <= len(f.Starts) && !f.Starts[run-1].IsZero() {
-			e.At, e.Started = f.Starts[run-1], f.Starts[run-1]
+		if run <= len(c.Starts) && !c.Starts[run-1].IsZero() {
+			e.At, e.Started = c.Starts[run-1], c.Starts[run-1]
 		}
 		if run == j.Run {
 			e.Worker, e.Lost = j.Worker, j.Lost
 		}
 		list = append(list, e)
 	}
-	if !ended(f) {
+	if !ended(c) {
 		return list
 	}
 	end := base
@@ -50,10 +50,10 @@ func retries(j job.Job, run int) int {
 	return j.Retries()
 }
 
-// ended reports whether the fact is an end that somebody may have seen. An end
+// ended reports whether the change shows an end that a client may have seen. An end
 // that got to the disk only after the job had expired never was one (the
 // server removes a message up to a quarter of a second late). What touches a
 // record found its job unexpired.
-func ended(f queue.RecordChange) bool {
-	return f.Job.Status.Terminal() && (f.Touch || f.Written.Before(f.Job.Expires))
+func ended(c queue.RecordChange) bool {
+	return c.Job.Status.Terminal() && (c.Touch || c.Written.Before(c.Job.Expires))
 }

@@ -114,18 +114,18 @@ func TestWhatTheLogHasIsNotAppendedAgain(t *testing.T) {
 	running, over := fact(runs(20)), fact(ends(job.Completed, 40, 20))
 	changed := over
 	changed.Touch = true
-	of := func(f queue.RecordChange, events int, over bool) told {
-		return told{attemptOf(f): {events: events, over: over}}
+	of := func(f queue.RecordChange, events int, over bool) loggedEvents {
+		return loggedEvents{attemptOf(f): {events: events, over: over}}
 	}
 	for name, tt := range map[string]struct {
-		told  told
+		inLog loggedEvents
 		f     queue.RecordChange
 		want  int
 		known bool
 	}{
-		"nothing of a run":                  {told{}, running, 2, true},
-		"nothing of an end":                 {told{}, over, 3, true},
-		"nothing, or all, of a changed end": {told{}, changed, 3, false},
+		"nothing of a run":                  {loggedEvents{}, running, 2, true},
+		"nothing of an end":                 {loggedEvents{}, over, 3, true},
+		"nothing, or all, of a changed end": {loggedEvents{}, changed, 3, false},
 		"the queued event":                  {of(running, 1, false), running, 1, true},
 		"all of a run":                      {of(running, 2, false), running, 0, true},
 		"the run of an end":                 {of(over, 2, false), over, 1, true},
@@ -133,24 +133,24 @@ func TestWhatTheLogHasIsNotAppendedAgain(t *testing.T) {
 		"the end":                           {of(over, 3, true), over, 0, true},
 		"a changed end":                     {of(over, 3, true), changed, 0, true},
 	} {
-		got, known := tt.told.missing(tt.f)
+		got, known := tt.inLog.missing(tt.f)
 		if len(got) != tt.want || known != tt.known {
 			t.Errorf("%s: got %d events, %t, want %d, %t", name, len(got), known, tt.want, tt.known)
 		}
 	}
-	k := told{}
-	k.add(running)
+	k := loggedEvents{}
+	k.addChange(running)
 	if got := k.checkpoint(at(50)); len(got) != 1 || got[0].Events != 2 || got[0].Job != "j" {
 		t.Errorf("got the checkpoint %+v, want the run", got)
 	}
-	if got := toldUntil(events.Checkpoint{Unfinished: k.checkpoint(at(50))}); !cmp.Equal(got, k, cmp.AllowUnexported(progress{}, attempt{})) {
+	if got := loggedEventsAt(events.Checkpoint{Unfinished: k.checkpoint(at(50))}); !cmp.Equal(got, k, cmp.AllowUnexported(progress{}, attempt{})) {
 		t.Errorf("got %+v from the checkpoint, want %+v", got, k)
 	}
 	if got := k.checkpoint(at(100).Add(expiredFor + time.Second)); len(got)+len(k) > 0 {
 		t.Errorf("got %+v of an attempt that expired long ago, want none", got)
 	}
-	k.add(running)
-	k.add(over)
+	k.addChange(running)
+	k.addChange(over)
 	if len(k) != 0 {
 		t.Errorf("a finished attempt is remembered: %v", k)
 	}
@@ -172,7 +172,7 @@ func TestOnlyTheNewestFactOfAnAttemptIsRecorded(t *testing.T) {
 
 func TestFactsWithoutWebhooksAreNotCopied(t *testing.T) { //nolint:paralleltest // it counts allocations
 	facts := []queue.RecordChange{fact(runs(20)), fact(ends(job.Completed, 40, 20))}
-	if n := testing.AllocsPerRun(100, func() { byWeight(facts) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { splitByCopies(facts) }); n != 0 {
 		t.Errorf("got %v allocations, want none", n)
 	}
 }
@@ -183,7 +183,7 @@ func TestOnlyWhatIsDueAndRecordedIsReady(t *testing.T) {
 	s := &Service{parts: make([]partition, 2)}
 	s.parts[0].saved.Store(10)
 	s.parts[1].saved.Store(5)
-	r := newRetention(s)
+	r := newRemovalQueue(s)
 	for _, d := range []due{{1000, 3, 0}, {1000, 6, 1}, {900, 10, 0}, {1000, 11, 0}, {2000, 4, 0}, {950, 5, 1}} {
 		r.push(d)
 	}
@@ -200,15 +200,15 @@ func TestOnlyWhatIsDueAndRecordedIsReady(t *testing.T) {
 	if diff := cmp.Diff([]uint64{6, 4}, seqs(r.ready(time.UnixMilli(2000)))); diff != "" {
 		t.Error(diff)
 	}
-	if len(r.at) != 1 || r.at[0].seq != 11 {
-		t.Errorf("got %v left, want what is not recorded", r.at)
+	if len(r.entries) != 1 || r.entries[0].seq != 11 {
+		t.Errorf("got %v left, want what is not recorded", r.entries)
 	}
 }
 
 func BenchmarkRetention(b *testing.B) {
 	s := &Service{parts: make([]partition, 1)}
 	s.parts[0].saved.Store(1 << 62)
-	r := newRetention(s)
+	r := newRemovalQueue(s)
 	for i := range 1_000_000 {
 		r.push(due{at: int64(i), seq: uint64(i)})
 	}

@@ -1,10 +1,13 @@
-// Package recorder says what happened: it writes the events of all jobs to
-// the log, announces ends for webhooks, counts, and removes the records whose
-// retention is over.
+// Package recorder writes the events of all jobs to the log, enqueues the webhooks of
+// jobs that have ended, counts, and removes the records whose retention is over.
 //
-// Events follow from the facts in a record, not from its revisions: from
+// Reading order: session.go (one period between two failures), writer.go (a batch of
+// changes), derive.go (the events of a change), logged_events.go (which of them the log
+// has), retention.go (which record is removed when).
+//
+// Events follow from the contents of a record, not from its revisions: from
 // whatever write of an attempt the recorder sees, it appends every event of
-// the attempt that is not in the log. What is there it knows: it is the only one
+// the attempt that is not in the log. It knows what the log has: it is the only one
 // that appends, remembers the attempts that may get further events, and reads what
 // was appended since its last checkpoint when it begins, or when an append fails. The
 // checkpoint is written once the events are on the disk, and no record behind it is
@@ -55,7 +58,7 @@ const (
 	AfterAnnounce Point = "after the webhook's message"
 	AfterEvents   Point = "after events, before the position"
 	AfterPosition Point = "after the position"
-	BeforeForget  Point = "before a record is removed"
+	BeforeRemove  Point = "before a record is removed"
 )
 
 // Deps are what the service stands on. Their Run methods are the caller's to run.
@@ -143,9 +146,9 @@ func (s *Service) Run(ctx context.Context) error {
 // lead is one term as the active one.
 func (s *Service) lead(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	keep := newRetention(s)
-	g.Go(func() error { return s.recordAll(ctx, keep) })
-	g.Go(func() error { return keep.run(ctx) })
+	removals := newRemovalQueue(s)
+	g.Go(func() error { return s.recordAll(ctx, removals) })
+	g.Go(func() error { return removals.run(ctx) })
 	if s.cfg.EventsMaxBytes > 0 {
 		g.Go(func() error { bus.KeepTrimmed(ctx, s.log, "events", s.cfg.EventsMaxBytes, s.trim); return nil })
 	}
@@ -169,8 +172,7 @@ type Lag struct {
 	// Writes are those to the records since the last one recorded; timers
 	// count too, so it need not be 0 when all is recorded.
 	Writes uint64
-	// Age is how long ago the oldest fact was written that is not recorded; 0 if
-	// none exists.
+	// Age is the time since the oldest change that is not recorded; 0 if all are.
 	Age time.Duration
 }
 

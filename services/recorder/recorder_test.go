@@ -45,11 +45,11 @@ func TestTwoThatBothBelieveToBeActiveHarmNothing(t *testing.T) {
 // At each step a recorder dies, and the next one goes on from there.
 func TestAKillBetweenAnyTwoStepsLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	for _, at := range []Point{AfterAnnounce, AfterEvents, AfterPosition, BeforeForget} {
+	for _, at := range []Point{AfterAnnounce, AfterEvents, AfterPosition, BeforeRemove} {
 		t.Run(string(at), func(t *testing.T) {
 			t.Parallel()
 			s, _ := newEnv(t)
-			s.torn = at == BeforeForget // beside all else
+			s.torn = at == BeforeRemove // beside all else
 			for range 4 {
 				var dead atomic.Bool
 				p := s.recorder(t, "", func(p *process, point Point) {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// removalInterval is the pause between two looks for what is due.
+	// removalInterval is the pause between two searches for entries that are due.
 	removalInterval = 250 * time.Millisecond
 	// maxConcurrentRemovals bounds the records removed side by side.
 	maxConcurrentRemovals = 32
@@ -26,53 +26,55 @@ const (
 	removalRetryDelay = 5 * time.Second
 )
 
-// retention knows when which record is to be removed. An entry is a guess: a
-// record that was written since, or is gone, is left alone by queue.RemoveRecord.
-type retention struct {
-	s  *Service
-	mu sync.Mutex
-	at dues
+// removalQueue has the records of finished attempts by the time of their removal. An
+// entry may be out of date: queue.RemoveRecord leaves a record alone that was written
+// since, or is gone.
+type removalQueue struct {
+	s       *Service
+	mu      sync.Mutex
+	entries dueHeap
 }
 
-// due is when one write of a record may go. There may be a million.
+// due is an entry: when the record that one write made may be removed. There may be a
+// million, so it is small.
 type due struct {
 	at        int64 // Unix milliseconds, server time
 	seq       uint64
 	partition int32
 }
 
-func newRetention(s *Service) *retention { return &retention{s: s} }
+func newRemovalQueue(s *Service) *removalQueue { return &removalQueue{s: s} }
 
-// add has the record of a finished attempt removed when its time has come.
-func (r *retention) add(f queue.RecordChange) {
-	r.push(due{at: r.s.queue.RemovableAt(&f.Job).UnixMilli(), seq: f.Seq, partition: int32(f.Partition)}) //nolint:gosec // partitions are few
+// add schedules the removal of the record of a finished attempt.
+func (r *removalQueue) add(c queue.RecordChange) {
+	r.push(due{at: r.s.queue.RemovableAt(&c.Job).UnixMilli(), seq: c.Seq, partition: int32(c.Partition)}) //nolint:gosec // partitions are few
 }
 
-func (r *retention) push(d due) {
+func (r *removalQueue) push(d due) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	heap.Push(&r.at, d)
+	heap.Push(&r.entries, d)
 }
 
 // dropAfter drops what is known of a partition's writes after a sequence.
-func (r *retention) dropAfter(partition int, seq uint64) {
+func (r *removalQueue) dropAfter(partition int, seq uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.at = slices.DeleteFunc(r.at, func(d due) bool { return int(d.partition) == partition && d.seq > seq })
-	heap.Init(&r.at)
+	r.entries = slices.DeleteFunc(r.entries, func(d due) bool { return int(d.partition) == partition && d.seq > seq })
+	heap.Init(&r.entries)
 }
 
 // ready takes out what is due at now and recorded for good. What is due but
 // not recorded yet is put back for later.
-func (r *retention) ready(now time.Time) []due {
+func (r *removalQueue) ready(now time.Time) []due {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []due
-	for len(r.at) > 0 && len(list) < removalBatch && r.at[0].at <= now.UnixMilli() {
-		d := heap.Pop(&r.at).(due)
+	for len(r.entries) > 0 && len(list) < removalBatch && r.entries[0].at <= now.UnixMilli() {
+		d := heap.Pop(&r.entries).(due)
 		if d.seq > r.s.parts[d.partition].saved.Load() {
 			d.at = now.Add(positionInterval).UnixMilli()
-			heap.Push(&r.at, d)
+			heap.Push(&r.entries, d)
 			continue
 		}
 		list = append(list, d)
@@ -81,7 +83,7 @@ func (r *retention) ready(now time.Time) []due {
 }
 
 // run removes what is due until ctx ends.
-func (r *retention) run(ctx context.Context) error {
+func (r *removalQueue) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		list := r.ready(r.s.queue.Now())
 		r.remove(ctx, list)
@@ -93,12 +95,12 @@ func (r *retention) run(ctx context.Context) error {
 }
 
 // remove removes the records of the list, or puts them back for later.
-func (r *retention) remove(ctx context.Context, list []due) {
+func (r *removalQueue) remove(ctx context.Context, list []due) {
 	var g errgroup.Group
 	g.SetLimit(maxConcurrentRemovals)
 	for _, d := range list {
 		g.Go(func() error {
-			r.s.point(BeforeForget)
+			r.s.point(BeforeRemove)
 			done, err := r.s.queue.RemoveRecord(ctx, int(d.partition), d.seq)
 			if err != nil && ctx.Err() == nil {
 				r.s.log.DebugContext(ctx, "record not removed yet", "partition", d.partition, "sequence", d.seq, "err", err)
@@ -113,39 +115,39 @@ func (r *retention) remove(ctx context.Context, list []due) {
 	_ = g.Wait() // its functions return nil
 }
 
-// errRecalled ends a recall.
-var errRecalled = errors.New("recorder: recalled all")
+// errReloaded ends reloadRemovals.
+var errReloaded = errors.New("recorder: all removals reloaded")
 
-// recall reads the records up to a write that were recorded in earlier terms,
-// to know when they are to be removed.
-func (s *Service) recall(ctx context.Context, partition int, upTo uint64, keep *retention) error {
+// reloadRemovals schedules the removal of records up to a write, which earlier terms
+// recorded.
+func (s *Service) reloadRemovals(ctx context.Context, partition int, upTo uint64, removals *removalQueue) error {
 	if upTo == 0 {
 		return nil
 	}
-	err := s.queue.Changes(ctx, partition, 0, func(f queue.RecordChange) error {
-		if f.Seq > upTo {
-			return errRecalled
+	err := s.queue.Changes(ctx, partition, 0, func(c queue.RecordChange) error {
+		if c.Seq > upTo {
+			return errReloaded
 		}
-		if f.Job.Status.Terminal() {
-			keep.add(f)
+		if c.Job.Status.Terminal() {
+			removals.add(c)
 		}
 		return nil
 	})
-	if errors.Is(err, errRecalled) {
+	if errors.Is(err, errReloaded) {
 		return nil
 	}
 	return err
 }
 
-// dues is a heap with the earliest on top.
-type dues []due
+// dueHeap is a heap with the earliest on top.
+type dueHeap []due
 
-func (h dues) Len() int           { return len(h) }
-func (h dues) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h dues) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *dues) Push(x any)        { *h = append(*h, x.(due)) }
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)        { *h = append(*h, x.(due)) }
 
-func (h *dues) Pop() any {
+func (h *dueHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]
 	*h = old[:len(old)-1]

@@ -14,21 +14,21 @@ import (
 // retryDelay is the pause after a failure.
 const retryDelay = 500 * time.Millisecond
 
-// recordAll records all partitions, and recalls what was recorded before this
-// term, until ctx ends. After a failure it goes back to the last checkpoint that
+// recordAll records all partitions, and reloads the removals of what was recorded before
+// this term, until ctx ends. After a failure it goes back to the last checkpoint that
 // this term wrote, not to one of another recorder: what is in between this
 // one has to know too, to remove it in time.
-func (s *Service) recordAll(ctx context.Context, keep *retention) error {
+func (s *Service) recordAll(ctx context.Context, removals *removalQueue) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range s.parts {
 		p := &s.parts[i]
 		p.start(s.startPatiently(ctx, p))
 		start := p.saved.Load()
-		g.Go(func() error { return s.recall(ctx, p.number, start, keep) })
+		g.Go(func() error { return s.reloadRemovals(ctx, p.number, start, removals) })
 	}
 	g.Go(func() error {
 		for ctx.Err() == nil {
-			if err := s.session(ctx, keep); err != nil && ctx.Err() == nil {
+			if err := s.session(ctx, removals); err != nil && ctx.Err() == nil {
 				s.log.WarnContext(ctx, "recording interrupted, trying again", "err", err)
 				_ = retry.Sleep(ctx, retryDelay)
 			}
@@ -73,34 +73,34 @@ func (s *Service) checked(ctx context.Context, p *partition, c events.Checkpoint
 
 // session records all partitions from their last checkpoints on. It ends with an
 // error, or with nil at the end of ctx.
-func (s *Service) session(ctx context.Context, keep *retention) error {
-	writers, err := s.open(ctx, keep)
+func (s *Service) session(ctx context.Context, removals *removalQueue) error {
+	writers, err := s.open(ctx, removals)
 	if err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, w := range writers {
-		after, facts := w.p.saved.Load(), make(chan queue.RecordChange, maxBatch)
-		keep.dropAfter(w.p.number, after) // they are recorded again
+		after, changes := w.p.saved.Load(), make(chan queue.RecordChange, maxBatch)
+		removals.dropAfter(w.p.number, after) // they are recorded again
 		g.Go(func() error {
-			return s.queue.Changes(ctx, w.p.number, after, func(f queue.RecordChange) error {
-				f.Job.Output = nil // no event has it
+			return s.queue.Changes(ctx, w.p.number, after, func(c queue.RecordChange) error {
+				c.Job.Output = nil // no event has it
 				select {
-				case facts <- f:
+				case changes <- c:
 					return nil
 				case <-ctx.Done():
 					return ctx.Err()
 				}
 			})
 		})
-		g.Go(func() error { return w.run(ctx, facts) })
+		g.Go(func() error { return w.run(ctx, changes) })
 	}
 	return g.Wait()
 }
 
 // open returns the writers of a session, which know what is in the log: what the
 // checkpoints say, and what was appended since.
-func (s *Service) open(ctx context.Context, keep *retention) ([]*writer, error) {
+func (s *Service) open(ctx context.Context, removals *removalQueue) ([]*writer, error) {
 	server := s.events.Server()
 	log, err := s.events.NewAppender(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Service) open(ctx context.Context, keep *retention) ([]*writer, error) 
 			return nil, err
 		}
 		p.start(start)
-		w := &writer{s: s, p: p, keep: keep, server: server, log: log, told: toldUntil(start)}
+		w := &writer{s: s, p: p, removals: removals, server: server, log: log, inLog: loggedEventsAt(start)}
 		if w.replayed, err = s.queue.LastChange(ctx, p.number); err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (s *Service) open(ctx context.Context, keep *retention) ([]*writer, error) 
 	err = s.events.Scan(ctx, from, func(entry events.Entry) bool {
 		for _, w := range writers {
 			if entry.Seq > w.p.checkpoint.Log && (entry.Partition == w.p.number || entry.Partition < 0) {
-				w.told.read(entry)
+				w.inLog.addEntry(entry)
 			}
 		}
 		return true

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// maxBatch is how many facts are recorded together, and how many wait
+	// maxBatch is how many changes are recorded together, and how many wait
 	// for their turn.
 	maxBatch = 512
-	// linger is how long a fact waits for others: a short job's start and end
-	// become one fact, and an fsync is shared.
+	// linger is how long a change waits for others: the start and the end of a short
+	// job become one change, and all share one fsync.
 	linger = 25 * time.Millisecond
 	// positionInterval is the pause between two checkpoints, positionPerAttempt what
 	// it is at least for each attempt that they have to name.
@@ -35,23 +35,23 @@ const (
 	maxConcurrentWebhooks, maxConcurrentCopies = 16, 4
 )
 
-// writer records facts in the order they come.
+// writer records changes in the order they come.
 type writer struct {
-	s    *Service
-	p    *partition
-	keep *retention
+	s        *Service
+	p        *partition
+	removals *removalQueue
 	// server acknowledged all since the checkpoint.
 	server string
 	log    *events.Appender
-	told   told
+	inLog  loggedEvents
 	// replayed is the last write that may have been recorded before this session.
 	replayed uint64
-	// spare are ended attempts whose large inputs may go once their events are
-	// on the disk: until then their webhooks may have to be announced again.
-	spare []queue.RecordChange
+	// unneededInputs are ended attempts whose large inputs are removed once their events
+	// are on the disk: until then their webhooks may have to be announced again.
+	unneededInputs []queue.RecordChange
 }
 
-func (w *writer) run(ctx context.Context, facts <-chan queue.RecordChange) error {
+func (w *writer) run(ctx context.Context, changes <-chan queue.RecordChange) error {
 	tick := time.NewTimer(positionInterval)
 	defer tick.Stop()
 	var batch []queue.RecordChange // its room serves for the next one too
@@ -60,12 +60,12 @@ func (w *writer) run(ctx context.Context, facts <-chan queue.RecordChange) error
 		select {
 		case <-ctx.Done():
 			return nil
-		case f := <-facts:
-			batch = gather(ctx, append(batch[:0], f), facts)
+		case c := <-changes:
+			batch = gather(ctx, append(batch[:0], c), changes)
 			err = w.record(ctx, batch)
 		case <-tick.C:
 			err = w.savePosition(ctx)
-			tick.Reset(max(positionInterval, time.Duration(len(w.told))*positionPerAttempt))
+			tick.Reset(max(positionInterval, time.Duration(len(w.inLog))*positionPerAttempt))
 		}
 		if err != nil {
 			return err
@@ -73,14 +73,14 @@ func (w *writer) run(ctx context.Context, facts <-chan queue.RecordChange) error
 	}
 }
 
-// gather waits a little for further facts, and appends them to the batch.
-func gather(ctx context.Context, batch []queue.RecordChange, facts <-chan queue.RecordChange) []queue.RecordChange {
+// gather waits a little for further changes, and appends them to the batch.
+func gather(ctx context.Context, batch []queue.RecordChange, changes <-chan queue.RecordChange) []queue.RecordChange {
 	late := time.NewTimer(linger)
 	defer late.Stop()
 	for len(batch) < maxBatch {
 		select {
-		case f := <-facts:
-			batch = append(batch, f)
+		case c := <-changes:
+			batch = append(batch, c)
 		case <-late.C:
 			return batch
 		case <-ctx.Done():
@@ -92,36 +92,36 @@ func gather(ctx context.Context, batch []queue.RecordChange, facts <-chan queue.
 
 // record appends the events of a batch. What it appends must have happened for
 // good: a write that the server acknowledged but a power loss takes back, or
-// that this process read from a server that was restarted since, is no
-// fact.
+// that this process read from a server that was restarted since, is not
+// recorded.
 func (w *writer) record(ctx context.Context, batch []queue.RecordChange) error {
 	if err := w.durable(ctx, streams.Records(w.p.number)); err != nil {
 		return err
 	}
 	last := batch[len(batch)-1].Seq
-	light, heavy := byWeight(newest(batch))
-	if err := w.recordAll(ctx, light, maxConcurrentWebhooks); err != nil {
+	plain, copying := splitByCopies(newest(batch))
+	if err := w.recordChanges(ctx, plain, maxConcurrentWebhooks); err != nil {
 		return err
 	}
-	if err := w.recordAll(ctx, heavy, maxConcurrentCopies); err != nil {
+	if err := w.recordChanges(ctx, copying, maxConcurrentCopies); err != nil {
 		return err
 	}
 	w.p.done.Store(last)
 	if last >= w.replayed {
 		w.replayed = math.MaxUint64
-		w.told.forgetEnds()
+		w.inLog.forgetEnds()
 	}
 	w.s.point(AfterEvents)
 	return nil
 }
 
-// recordAll announces the ends among the facts that are not in the log, so many at
+// recordChanges announces the ends among the changes that are not in the log, so many at
 // once, and appends the events of all.
-func (w *writer) recordAll(ctx context.Context, facts []queue.RecordChange, atOnce int) error {
-	if len(facts) == 0 {
+func (w *writer) recordChanges(ctx context.Context, changes []queue.RecordChange, atOnce int) error {
+	if len(changes) == 0 {
 		return nil
 	}
-	missing, ends, err := w.missing(ctx, facts)
+	missing, ends, err := w.missing(ctx, changes)
 	if err != nil {
 		return err
 	}
@@ -132,25 +132,25 @@ func (w *writer) recordAll(ctx context.Context, facts []queue.RecordChange, atOn
 	if err := w.log.Append(ctx, w.p.number, w.p.saved.Load(), missing...); err != nil {
 		return err
 	}
-	for _, f := range facts {
-		w.told.add(f)
-		if f.Job.Status.Terminal() {
-			w.keep.add(f)
+	for _, c := range changes {
+		w.inLog.addChange(c)
+		if c.Job.Status.Terminal() {
+			w.removals.add(c)
 		}
-		if f.SpareInput() {
-			w.spare = append(w.spare, f)
+		if c.HasUnneededInput() {
+			w.unneededInputs = append(w.unneededInputs, c)
 		}
 	}
 	return nil
 }
 
-// missing lists the events of facts that are not in the log, and the facts whose end
+// missing lists the events of changes that are not in the log, and the changes whose end
 // is among them.
-func (w *writer) missing(ctx context.Context, facts []queue.RecordChange) (list []events.Event, ends []queue.RecordChange, err error) {
-	for _, f := range facts {
-		some, known := w.told.missing(f)
-		if !known && f.EndSeq <= w.p.done.Load() {
-			there, err := w.endIsThere(ctx, f)
+func (w *writer) missing(ctx context.Context, changes []queue.RecordChange) (list []events.Event, ends []queue.RecordChange, err error) {
+	for _, c := range changes {
+		some, known := w.inLog.missing(c)
+		if !known && c.EndSeq <= w.p.done.Load() {
+			there, err := w.endIsLogged(ctx, c)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -159,75 +159,75 @@ func (w *writer) missing(ctx context.Context, facts []queue.RecordChange) (list 
 			}
 		}
 		if list = append(list, some...); len(some) > 0 && over(some) {
-			ends = append(ends, f)
+			ends = append(ends, c)
 		}
 	}
 	return list, ends, nil
 }
 
-// endIsThere looks in the log for the end of an attempt whose ttl was changed
+// endIsLogged reports whether the log has the end of an attempt whose ttl was changed
 // afterwards. The recorder need not have seen the end itself, which the change
 // replaced. Its entry is before those whose Entry.After has passed it.
-func (w *writer) endIsThere(ctx context.Context, f queue.RecordChange) (there bool, err error) {
-	err = w.s.events.ScanSince(ctx, f.Job.Endpoint, "", f.Job.Finished.Add(-events.ClockSlack), func(entry events.Entry) bool {
-		if f.EndSeq > 0 && entry.Partition >= 0 && entry.After >= f.EndSeq {
+func (w *writer) endIsLogged(ctx context.Context, c queue.RecordChange) (there bool, err error) {
+	err = w.s.events.ScanSince(ctx, c.Job.Endpoint, "", c.Job.Finished.Add(-events.ClockSlack), func(entry events.Entry) bool {
+		if c.EndSeq > 0 && entry.Partition >= 0 && entry.After >= c.EndSeq {
 			return false
 		}
 		there = slices.ContainsFunc(entry.Events, func(e events.Event) bool {
-			return e.Job == f.Job.ID && e.Attempt == f.Job.Attempt && e.Status.Terminal()
+			return e.Job == c.Job.ID && e.Attempt == c.Job.Attempt && e.Status.Terminal()
 		})
 		return !there
 	})
 	return there, err
 }
 
-// byWeight sets aside the jobs of which an end has payloads that its webhook
-// needs copies of, which takes long and may fail: what was recorded before is not
-// recorded again then. A job's facts stay together, in their order.
-func byWeight(facts []queue.RecordChange) (light, heavy []queue.RecordChange) {
-	weighs := map[job.ID]bool{}
-	for _, f := range facts {
-		if toAnnounce(f) && f.ExternalPayload {
-			weighs[f.Job.ID] = true
+// splitByCopies separates the jobs whose webhook needs copies of payloads. Copying takes
+// long and may fail: what was recorded before it is not recorded again then. The changes
+// of a job stay together, in their order.
+func splitByCopies(changes []queue.RecordChange) (plain, copying []queue.RecordChange) {
+	copies := map[job.ID]bool{}
+	for _, c := range changes {
+		if toAnnounce(c) && c.ExternalPayload {
+			copies[c.Job.ID] = true
 		}
 	}
-	if len(weighs) == 0 {
-		return facts, nil
+	if len(copies) == 0 {
+		return changes, nil
 	}
-	for _, f := range facts {
-		if weighs[f.Job.ID] {
-			heavy = append(heavy, f)
+	for _, c := range changes {
+		if copies[c.Job.ID] {
+			copying = append(copying, c)
 		} else {
-			light = append(light, f)
+			plain = append(plain, c)
 		}
 	}
-	return light, heavy
+	return plain, copying
 }
 
-// newest leaves the last fact of each attempt, in the place of the batch.
+// newest returns the last change of each attempt, in the memory of the batch.
 func newest(batch []queue.RecordChange) []queue.RecordChange {
 	last := make(map[attempt]int, len(batch))
-	for i, f := range batch {
-		last[attemptOf(f)] = i
+	for i, c := range batch {
+		last[attemptOf(c)] = i
 	}
-	facts := batch[:0]
-	for i, f := range batch {
-		if last[attemptOf(f)] == i {
-			facts = append(facts, f)
+	changes := batch[:0]
+	for i, c := range batch {
+		if last[attemptOf(c)] == i {
+			changes = append(changes, c)
 		}
 	}
-	return facts
+	return changes
 }
 
-func toAnnounce(f queue.RecordChange) bool { return f.Job.Webhook != "" && ended(f) }
+func toAnnounce(c queue.RecordChange) bool { return c.Job.Webhook != "" && ended(c) }
 
 // announce queues the ends that a webhook asked for, before their events: an
 // end whose event is there was announced, and may have been delivered since. So it
 // asks once more whether another recorder has appended meanwhile. It begins none any
 // more once one has failed, but lets those that are under way finish: the next try
 // finds what they announced, and has less to do.
-func (w *writer) announce(ctx context.Context, facts []queue.RecordChange, atOnce int) error {
-	if !slices.ContainsFunc(facts, toAnnounce) {
+func (w *writer) announce(ctx context.Context, changes []queue.RecordChange, atOnce int) error {
+	if !slices.ContainsFunc(changes, toAnnounce) {
 		return nil
 	}
 	if err := w.log.Alone(ctx); err != nil {
@@ -236,15 +236,15 @@ func (w *writer) announce(ctx context.Context, facts []queue.RecordChange, atOnc
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	var failed atomic.Bool
-	for i := range facts {
-		if !toAnnounce(facts[i]) {
+	for i := range changes {
+		if !toAnnounce(changes[i]) {
 			continue
 		}
 		g.Go(func() error {
 			if failed.Load() {
 				return nil
 			}
-			err := w.s.deliveries.Enqueue(ctx, facts[i])
+			err := w.s.deliveries.Enqueue(ctx, changes[i])
 			if err != nil {
 				failed.Store(true)
 			}
@@ -261,16 +261,16 @@ func (w *writer) savePosition(ctx context.Context) error {
 	if c.Records == w.p.saved.Load() && c.Log-w.p.checkpoint.Log < maxUnread {
 		return nil
 	}
-	c.Unfinished = w.told.checkpoint(w.s.queue.Now())
+	c.Unfinished = w.inLog.checkpoint(w.s.queue.Now())
 	if err := w.durable(ctx, streams.Events); err != nil {
 		return err
 	}
-	for _, f := range w.spare {
-		if err := w.s.queue.DropInput(ctx, f); err != nil {
+	for _, change := range w.unneededInputs {
+		if err := w.s.queue.RemoveUnneededInput(ctx, change); err != nil {
 			return err
 		}
 	}
-	w.spare = nil
+	w.unneededInputs = nil
 	err := w.s.events.SetCheckpoint(ctx, w.p.position(), c)
 	if errors.Is(err, events.ErrTooLarge) { // the log behind the last checkpoint has them
 		c.Log, c.Unfinished = w.p.checkpoint.Log, w.p.checkpoint.Unfinished

@@ -54,9 +54,9 @@ const changesRetryDelay = 500 * time.Millisecond
 func (q *Queue) Changes(ctx context.Context, p int, after uint64, each func(RecordChange) error) error {
 	var refused error
 	for ctx.Err() == nil {
-		err := q.readChanges(ctx, p, after, func(f RecordChange) error {
-			refused = each(f)
-			after = f.Seq
+		err := q.readChanges(ctx, p, after, func(c RecordChange) error {
+			refused = each(c)
+			after = c.Seq
 			return refused
 		})
 		if refused != nil {
@@ -89,12 +89,12 @@ func (q *Queue) readChanges(ctx context.Context, p int, after uint64, each func(
 		if err != nil {
 			return fmt.Errorf("read records of partition %d: %w", p, err)
 		}
-		f, err := changeOf(p, m)
+		c, err := changeOf(p, m)
 		if err != nil {
 			q.log.ErrorContext(ctx, "record skipped", "err", err)
 			continue
 		}
-		if err := each(f); err != nil {
+		if err := each(c); err != nil {
 			return err
 		}
 	}
@@ -198,16 +198,16 @@ func (q *Queue) RemoveRecord(ctx context.Context, p int, seq uint64) (done bool,
 		return false, nil
 	}
 	x := removal{q.read, record.Location{Endpoint: r.Endpoint, Partition: p}, r}
-	later, waits, err := x.follower(ctx)
+	later, waits, err := x.checkQueue(ctx)
 	if err != nil || waits {
 		return false, err
 	}
 	if !later {
-		if err := x.parts(ctx); err != nil {
+		if err := x.removePayloads(ctx); err != nil {
 			return false, err
 		}
 	}
-	kept, err := x.earlier(ctx)
+	kept, err := x.removeEarlier(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -217,17 +217,17 @@ func (q *Queue) RemoveRecord(ctx context.Context, p int, seq uint64) (done bool,
 	return true, q.bus.Remove(ctx, streams.Records(p), seq)
 }
 
-// removal removes what the finished attempt r leaves besides its record.
+// removal removes what the finished attempt r has stored besides its record.
 type removal struct {
 	reader
 	at record.Location
 	r  *record.Record
 }
 
-// earlier removes the records of earlier attempts first: with x.r gone the
-// last of them would be taken for where the job stands. kept: one of them stays to
-// its physical end, and so must r.
-func (x removal) earlier(ctx context.Context) (kept bool, err error) {
+// removeEarlier removes the records of earlier attempts. It runs before x.r is removed:
+// without x.r the last of them would count as the job's current record. kept is true if
+// one of them stays on disk until it expires (Record.RetainOnDisk), and so x.r must.
+func (x removal) removeEarlier(ctx context.Context) (kept bool, err error) {
 	for attempt := x.r.Attempt - 1; attempt > 0; attempt-- {
 		earlier, err := x.record(ctx, x.at, x.r.ID, attempt)
 		if errors.Is(err, bus.ErrNoMessage) {
@@ -247,11 +247,10 @@ func (x removal) earlier(ctx context.Context) (kept bool, err error) {
 	return kept, nil
 }
 
-// follower looks for what is in the queue under the job of the finished
-// attempt r. later: a later attempt, which needs the payloads. waits: a
-// message of r itself; it is removed, and must be seen to be gone before the
-// record that decides about it may go.
-func (x removal) follower(ctx context.Context) (later, waits bool, err error) {
+// checkQueue looks for a queue message of the job. later is true if the job has a later
+// attempt, which needs the payloads. waits is true if the message was one of x.r itself:
+// it is being removed, and the record must stay until it is gone.
+func (x removal) checkQueue(ctx context.Context) (later, waits bool, err error) {
 	msg, err := x.message(ctx, x.at, x.r.ID)
 	if err != nil && !errors.Is(err, bus.ErrNoMessage) {
 		return false, false, err
@@ -272,10 +271,10 @@ func (x removal) follower(ctx context.Context) (later, waits bool, err error) {
 	return err == nil, false, err
 }
 
-// parts removes what is beside the record of a job's last attempt. An
-// ordinary job has nothing there and costs no call. A run that did not complete
-// may have left an output that no record names.
-func (x removal) parts(ctx context.Context) error {
+// removePayloads removes the payloads and chunks of all attempts of the job. Most jobs
+// have none, and cost no call. A run that did not complete may have left an output that
+// no record names.
+func (x removal) removePayloads(ctx context.Context) error {
 	again := x.r.Attempt > 1 || x.r.Run > 1 || x.r.Run > 0 && x.r.Status != job.Completed
 	if again || x.r.ExternalPayload {
 		if err := x.bus.Purge(ctx, streams.Payloads(x.at.Partition), streams.AnyPayload(x.at.Partition, x.at.Endpoint, x.r.ID)); err != nil {
@@ -288,19 +287,19 @@ func (x removal) parts(ctx context.Context) error {
 	return nil
 }
 
-// SpareInput reports whether the attempt may have a large input that is
-// not needed again: it cannot be retried, and the webhook has its copy.
-func (f RecordChange) SpareInput() bool {
-	return f.ExternalPayload && f.Job.Status.Terminal() && !f.Job.Status.Retryable()
+// HasUnneededInput reports whether the attempt may have a large input that nothing needs
+// any more: it has ended and cannot be retried. The caller has copied it for the webhook.
+func (c RecordChange) HasUnneededInput() bool {
+	return c.ExternalPayload && c.Job.Status.Terminal() && !c.Job.Status.Retryable()
 }
 
-// DropInput removes a large input that is spare. It may be repeated and
-// returns bus.ErrUnavailable.
-func (q *Queue) DropInput(ctx context.Context, f RecordChange) error {
-	if !f.SpareInput() {
+// RemoveUnneededInput removes the input if HasUnneededInput reports true. It may be
+// repeated and returns bus.ErrUnavailable.
+func (q *Queue) RemoveUnneededInput(ctx context.Context, c RecordChange) error {
+	if !c.HasUnneededInput() {
 		return nil
 	}
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	return q.bus.Purge(ctx, streams.Payloads(f.Partition), streams.AnyInput(f.Partition, f.Job.Endpoint, f.Job.ID))
+	return q.bus.Purge(ctx, streams.Payloads(c.Partition), streams.AnyInput(c.Partition, c.Job.Endpoint, c.Job.ID))
 }

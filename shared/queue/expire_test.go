@@ -151,7 +151,7 @@ func TestALargeInputGoesWhenNobodyWillAskForIt(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		facts := factsOf(t, s.q, 0, over(id))
-		if err := s.q.DropInput(t.Context(), facts[len(facts)-1]); err != nil {
+		if err := s.q.RemoveUnneededInput(t.Context(), facts[len(facts)-1]); err != nil {
 			t.Fatal(name, err)
 		}
 		if left := s.Messages(t, streams.Payloads(0)) > 0; left != tc.left {

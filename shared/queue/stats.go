@@ -77,6 +77,8 @@ func (q *Queue) IsEmpty(ctx context.Context, e endpoint.Endpoint) (bool, error) 
 	return err == nil && state.Messages == 0, err
 }
 
+// statsSince returns the last answer of the server if it was asked for after since, and asks
+// again otherwise. Calls for one endpoint at the same time share an answer.
 func (q *Queue) statsSince(ctx context.Context, e endpoint.Endpoint, since time.Time) (Stats, error) {
 	c := q.stats.entry(e.ID)
 	c.mu.Lock()

@@ -15,11 +15,11 @@ type attempt struct {
 	number   int
 }
 
-func attemptOf(f queue.RecordChange) attempt { return attempt{f.Job.Endpoint, f.Job.ID, f.Job.Attempt} }
+func attemptOf(c queue.RecordChange) attempt { return attempt{c.Job.Endpoint, c.Job.ID, c.Job.Attempt} }
 
-// told is what the log has of attempts that may get further events. Of an attempt
-// that it does not name the log has nothing, or all.
-type told map[attempt]progress
+// loggedEvents says how many events the log has of each attempt that may get further
+// ones. Of any other attempt the log has no event, or all.
+type loggedEvents map[attempt]progress
 
 // progress is how many events of an attempt are in the log.
 type progress struct {
@@ -28,33 +28,33 @@ type progress struct {
 	expires time.Time
 }
 
-// toldUntil is what a checkpoint says, and the entries of the log behind it: those of
-// the partition, and those of a version that did not name it.
-func toldUntil(c events.Checkpoint) told {
-	t := make(told, len(c.Unfinished))
+// loggedEventsAt is what a checkpoint has. The entries of the log behind it must be added:
+// those of the partition, and those of a version that did not name it.
+func loggedEventsAt(c events.Checkpoint) loggedEvents {
+	l := make(loggedEvents, len(c.Unfinished))
 	for _, r := range c.Unfinished {
-		t[attempt{r.Endpoint, r.Job, r.Attempt}] = progress{events: r.Events, over: r.Over, expires: r.Expires}
+		l[attempt{r.Endpoint, r.Job, r.Attempt}] = progress{events: r.Events, over: r.Over, expires: r.Expires}
 	}
-	return t
+	return l
 }
 
-// read adds an entry behind the checkpoint.
-func (t told) read(entry events.Entry) {
+// addEntry adds an entry of the log behind the checkpoint.
+func (l loggedEvents) addEntry(entry events.Entry) {
 	for _, e := range entry.Events {
 		a := attempt{e.Endpoint, e.Job, e.Attempt}
-		p := t[a]
+		p := l[a]
 		p.events = max(p.events, e.Run+1) // the queued event comes before that of run 1
 		p.over = p.over || e.Status.Terminal()
 		p.expires = later(e.Expires, e.RetainUntil)
-		t[a] = p
+		l[a] = p
 	}
 }
 
-// missing lists the events of a fact that are not in the log. known: what the log has
-// of the attempt is known, or it can have nothing yet.
-func (t told) missing(f queue.RecordChange) (list []events.Event, known bool) {
-	list = eventsOf(f)
-	p, known := t[attemptOf(f)]
+// missing lists the events of a change that are not in the log. known is false if the
+// log may have all of them nevertheless.
+func (l loggedEvents) missing(c queue.RecordChange) (list []events.Event, known bool) {
+	list = eventsOf(c)
+	p, known := l[attemptOf(c)]
 	switch {
 	case p.over:
 		return nil, true
@@ -62,27 +62,27 @@ func (t told) missing(f queue.RecordChange) (list []events.Event, known bool) {
 		return list[min(p.events, len(list)):], true
 	}
 	// This write began the attempt or ended it, unless it changed what had ended.
-	return list, !f.Touch || !over(list)
+	return list, !c.Touch || !over(list)
 }
 
 // over reports whether the last of an attempt's events is its end.
 func over(list []events.Event) bool { return list[len(list)-1].Status.Terminal() }
 
-// add notes that all events of a fact are in the log.
-func (t told) add(f queue.RecordChange) {
-	list := eventsOf(f)
+// addChange notes that all events of a change are in the log.
+func (l loggedEvents) addChange(c queue.RecordChange) {
+	list := eventsOf(c)
 	if over(list) {
-		delete(t, attemptOf(f))
+		delete(l, attemptOf(c))
 		return
 	}
-	t[attemptOf(f)] = progress{events: len(list), expires: f.Job.Expires}
+	l[attemptOf(c)] = progress{events: len(list), expires: c.Job.Expires}
 }
 
 // forgetEnds forgets the attempts that are over: the session has passed their ends.
-func (t told) forgetEnds() {
-	for a, p := range t {
+func (l loggedEvents) forgetEnds() {
+	for a, p := range l {
 		if p.over {
-			delete(t, a)
+			delete(l, a)
 		}
 	}
 }
@@ -93,10 +93,10 @@ const expiredFor = 2 * time.Hour
 
 // checkpoint lists what another recorder has to know, without what expired long ago,
 // which is forgotten.
-func (t told) checkpoint(now time.Time) (list []events.Recorded) {
-	for a, p := range t {
+func (l loggedEvents) checkpoint(now time.Time) (list []events.Recorded) {
+	for a, p := range l {
 		if p.expires.Add(expiredFor).Before(now) {
-			delete(t, a)
+			delete(l, a)
 			continue
 		}
 		list = append(list, events.Recorded{Endpoint: a.endpoint, Job: a.id, Attempt: a.number, Events: p.events, Over: p.over, Expires: p.expires})
