@@ -296,7 +296,7 @@ func addFlags(f *pflag.FlagSet, settings any) {
 		if !field.IsExported() { // no setting
 			continue
 		}
-		name, help := field.Tag.Get("flag"), usage(field)
+		name, help := field.Tag.Get("flag"), flagHelp(field)
 		switch at := value.Addr().Interface().(type) {
 		case *string:
 			f.StringVar(at, name, *at, help)
@@ -318,6 +318,7 @@ func addFlags(f *pflag.FlagSet, settings any) {
 	}
 }
 
-func usage(field reflect.StructField) string {
+// flagHelp is the help text of a flag, with its environment variable.
+func flagHelp(field reflect.StructField) string {
 	return fmt.Sprintf("%s [%s]", field.Tag.Get("help"), field.Tag.Get("env"))
 }

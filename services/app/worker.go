@@ -103,7 +103,7 @@ func work(ctx context.Context, cfg WorkConfig, id string, command, env []string,
 	if err != nil {
 		return err
 	}
-	return asExit(process.Run(ctx, log, process.Part{Name: "worker", Run: s.Run, Grace: cfg.Grace + process.StopGrace, Waiting: s.Waiting}))
+	return withExitCode(process.Run(ctx, log, process.Part{Name: "worker", Run: s.Run, Grace: cfg.Grace + process.StopGrace, Waiting: s.Waiting}))
 }
 
 func (c WorkConfig) check() error {
@@ -134,8 +134,9 @@ func (n NATS) find(data string) (NATS, error) {
 	return NATS{NATSURL: r.NATSURL, NATSUser: r.NATSUser, NATSPassword: r.NATSPassword, NATSCA: r.TLSCert}, nil
 }
 
-// asExit gives errors of the SDK the exit codes of the command line.
-func asExit(err error) error {
+// withExitCode gives an error of the worker SDK the exit code of the command line, as
+// package cli has it for client commands.
+func withExitCode(err error) error {
 	switch {
 	case errors.Is(err, sdk.ErrConfig):
 		return &cli.UsageError{Err: err}

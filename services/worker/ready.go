@@ -15,11 +15,11 @@ const (
 	probeInterval = time.Second
 	// probeTimeout bounds one probe.
 	probeTimeout = 10 * time.Second
-	// awayTimeout is how long a server may refuse, or answer that it is not ready,
-	// before it counts as down: longer than a hiccup.
+	// awayTimeout is how long a server may refuse connections, or answer that it is not
+	// ready, before it counts as down. It is longer than a short interruption.
 	awayTimeout = 2 * time.Second
-	// silenceTimeout is how long it may not answer at all: a server that computes may
-	// be slow to, and its jobs would begin again.
+	// silenceTimeout is how long it may give no answer. A server that computes may be slow
+	// to answer, and if it counted as down its jobs would run again.
 	silenceTimeout = 30 * time.Second
 )
 
@@ -76,7 +76,7 @@ func (u *upstream) whileReady(ctx context.Context, work func(context.Context) er
 // awaitReady waits until the server is ready, or ctx ends: then it returns false.
 func (u *upstream) awaitReady(ctx context.Context) bool {
 	for first := true; ; first = false {
-		switch u.look(ctx) {
+		switch u.checkHealth(ctx) {
 		case healthy:
 			u.log.InfoContext(ctx, "the model server is ready")
 			return true
@@ -85,17 +85,17 @@ func (u *upstream) awaitReady(ctx context.Context) bool {
 		if first {
 			u.log.InfoContext(ctx, "waiting for the model server")
 		}
-		if !u.pause(ctx) {
+		if !u.waitForProbe(ctx) {
 			return false
 		}
 	}
 }
 
-// watch returns true once the server is down, false when ctx ends.
+// watch probes the server. It returns true once the server is down, false when ctx ends.
 func (u *upstream) watch(ctx context.Context) bool {
 	var d downtime
-	for u.pause(ctx) {
-		seen := u.look(ctx)
+	for u.waitForProbe(ctx) {
+		seen := u.checkHealth(ctx)
 		if ctx.Err() == nil && d.observe(seen, time.Now()) {
 			u.log.WarnContext(ctx, "the model server is down, no more jobs are taken")
 			return true
@@ -104,38 +104,40 @@ func (u *upstream) watch(ctx context.Context) bool {
 	return false
 }
 
-// pause waits for the next probe. It returns false if ctx ended.
-func (u *upstream) pause(ctx context.Context) bool {
+// waitForProbe waits until the next probe is due: after probeInterval, or at once after
+// probeNow. It returns false if ctx ended.
+func (u *upstream) waitForProbe(ctx context.Context) bool {
 	next := time.NewTimer(probeInterval)
 	defer next.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-u.probe:
+	case <-u.probeSignal:
 	case <-next.C:
 	}
 	return ctx.Err() == nil
 }
 
-// probeNow ends the pause before the next probe.
+// probeNow makes the next probe due at once.
 func (u *upstream) probeNow() {
 	select {
-	case u.probe <- struct{}{}:
+	case u.probeSignal <- struct{}{}:
 	default:
 	}
 }
 
-// look asks the server how it is.
-func (u *upstream) look(ctx context.Context) health {
+// checkHealth is one probe: it asks for the health path, and for the list of models if the
+// server has no health path and the user named none.
+func (u *upstream) checkHealth(ctx context.Context) health {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	path := u.health
 	if path == "" {
 		path = pathHealth
 	}
-	status := u.get(ctx, path)
+	status := u.statusOf(ctx, path)
 	if status == http.StatusNotFound && u.health == "" {
-		status = u.get(ctx, pathModels)
+		status = u.statusOf(ctx, pathModels)
 	}
 	switch {
 	case status >= 200 && status <= 299:
@@ -146,8 +148,8 @@ func (u *upstream) look(ctx context.Context) health {
 	return away
 }
 
-// get returns the status of an answer, 0 without one.
-func (u *upstream) get(ctx context.Context, path string) int {
+// statusOf returns the HTTP status of a GET, 0 if no answer came.
+func (u *upstream) statusOf(ctx context.Context, path string) int {
 	request, err := u.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return 0

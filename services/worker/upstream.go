@@ -52,12 +52,12 @@ type Upstream struct {
 // upstream passes jobs of the OpenAI route on to a server
 // (docs/adr/0056-openai-upstream.md).
 type upstream struct {
-	base   url.URL
-	health string
-	key    string
-	client *http.Client
-	probe  chan struct{} // asks for a probe without a pause
-	log    *slog.Logger
+	base        url.URL
+	health      string
+	key         string
+	client      *http.Client
+	probeSignal chan struct{} // asks for a probe without a pause
+	log         *slog.Logger
 }
 
 // newUpstream uses no proxy and follows no redirect, as newServer.
@@ -71,7 +71,7 @@ func newUpstream(cfg Upstream, concurrency int, log *slog.Logger) (*upstream, er
 	}
 	base.Path, base.RawPath = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v1"), ""
 	return &upstream{
-		base: *base, health: cfg.Health, key: cfg.Key, probe: make(chan struct{}, 1), log: log,
+		base: *base, health: cfg.Health, key: cfg.Key, probeSignal: make(chan struct{}, 1), log: log,
 		client: &http.Client{
 			Transport:     &http.Transport{MaxIdleConnsPerHost: concurrency, IdleConnTimeout: idleTimeout, DisableCompression: true},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -315,7 +315,7 @@ func TestNoLogShowsTheUpstreamsSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := u.look(t.Context())
+	seen := u.checkHealth(t.Context())
 	_, err = u.sendOnce(t.Context(), call{method: http.MethodGet, route: pathModels}) //nolint:bodyclose // there is no answer
 	if seen != away || err == nil || strings.Contains(log.String()+err.Error(), "pa55") || strings.Contains(log.String()+err.Error(), "k3y") {
 		t.Errorf("got %v, %v, %s", seen, err, &log)
