@@ -1,5 +1,10 @@
-// Package conformance plays the contract's scenarios against a server, Flightline
-// or not, and tells which hold: it is `flightline conform`.
+// Package conformance runs the contract's scenarios against a server, Flightline
+// or not, and reports which pass: it is `flightline conform`.
+//
+// Reading order: conform.go (Run), scenarios.go (the list, whose functions are in
+// scenarios_*.go), play.go (one run of a scenario, and what it may require), world.go
+// (the server, and what is made there), worker.go and hooks.go (conform as the worker and
+// as the receiver of webhooks).
 //
 // It speaks HTTP and knows nothing of how the server is built. What a handler
 // does on a server that is not ours cannot be known, so each scenario names
@@ -57,11 +62,11 @@ var ErrUnreachable = errors.New("the server cannot be reached")
 // ErrFailed says that scenarios failed; the report names them.
 var ErrFailed = errors.New("the server does not conform")
 
-// endWithin bounds a scenario; those that wait for a result to be forgotten
-// have longer.
+// scenarioTimeout and Config.FactTimeout together bound a scenario, retentionTimeout one
+// that waits for the end of a retention.
 const (
-	endWithin    = 50 * time.Second // and FactTimeout
-	forgotWithin = 6 * time.Minute
+	scenarioTimeout  = 50 * time.Second
+	retentionTimeout = 6 * time.Minute
 )
 
 // Run plays the scenarios that cfg selects and returns what became of them.
@@ -77,7 +82,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	}
 	defer w.close()
 	if err := w.prepare(ctx); err != nil {
-		return Report{}, errors.Join(err, w.leave(ctx))
+		return Report{}, errors.Join(err, w.cleanUp(ctx))
 	}
 	chosen := cfg.choose(Scenarios())
 	results := make([]Result, len(chosen))
@@ -86,19 +91,19 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		if at == atWork {
 			w.startWork(ctx)
 		}
-		w.phase(ctx, at, chosen, func(i int, r Result) {
+		w.playPhase(ctx, at, chosen, func(i int, r Result) {
 			results[i] = r
 			if n := played.Add(1); cfg.Progress != nil {
 				cfg.Progress(int(n), len(chosen))
 			}
 		})
 	}
-	return w.report(results), errors.Join(ctx.Err(), w.leave(ctx))
+	return w.report(results), errors.Join(ctx.Err(), w.cleanUp(ctx))
 }
 
-// phase plays the scenarios of one phase, side by side where that is safe. done gets
-// the result of each with its place in chosen.
-func (w *world) phase(ctx context.Context, at phase, chosen []Scenario, done func(int, Result)) {
+// playPhase runs the scenarios of one phase, concurrently where that is safe. It calls done
+// with each result and the scenario's index in chosen, from several goroutines.
+func (w *world) playPhase(ctx context.Context, at phase, chosen []Scenario, done func(int, Result)) {
 	together := w.cfg.Together
 	if at == aloneBeforeWork || at == lastAlone {
 		together = 1
@@ -112,21 +117,21 @@ func (w *world) phase(ctx context.Context, at phase, chosen []Scenario, done fun
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			done(i, w.try(ctx, s))
+			done(i, w.playScenario(ctx, s))
 		})
 	}
 	wg.Wait()
 }
 
-// try plays one scenario, or tells why it cannot be.
-func (w *world) try(ctx context.Context, s Scenario) Result {
+// playScenario runs one scenario, or skips it with the reason.
+func (w *world) playScenario(ctx context.Context, s Scenario) Result {
 	r := Result{Name: s.Name, Section: s.Section, Outcome: Skip}
 	if r.Detail = w.cfg.missing(s.Needs); r.Detail != "" {
 		return r
 	}
-	within := endWithin + w.cfg.FactTimeout
+	within := scenarioTimeout + w.cfg.FactTimeout
 	if slices.Contains(s.Needs, needRetention) {
-		within = forgotWithin
+		within = retentionTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

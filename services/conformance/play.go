@@ -14,11 +14,11 @@ import (
 	"flightline/shared/retry"
 )
 
-// pollEvery is how often a fact is looked for.
-const pollEvery = 100 * time.Millisecond
+// pollInterval is the pause between two polls.
+const pollInterval = 100 * time.Millisecond
 
-// play is one playing of a scenario. After its first failure nothing more is
-// sent, and every method does nothing: the first failure is what is told.
+// play is one run of a scenario. After its first failure nothing more is sent, and
+// every method does nothing: the first failure is what the report has.
 type play struct {
 	ctx     context.Context //nolint:containedctx // a play is one call
 	w       *world
@@ -54,23 +54,23 @@ func (p *play) post(endpoint, rest, body string) answer {
 	return p.send(call{method: "POST", path: "/v2/" + endpoint + rest, body: body})
 }
 
-// want wants one of the HTTP statuses of the answer to what.
+// want fails unless the answer has one of the HTTP statuses. what names the request.
 func (p *play) want(what string, a answer, statuses ...int) {
 	if !p.done() && !slices.Contains(statuses, a.status) {
 		p.failf("%s: got %s, want %s", what, a, strings.Trim(strings.ReplaceAll(fmt.Sprint(statuses), " ", " or "), "[]"))
 	}
 }
 
-// field wants 200 and, in a field, one of the texts.
-func (p *play) field(what string, a answer, name string, texts ...string) {
+// wantField fails unless the answer is 200 and the field name has one of the texts.
+func (p *play) wantField(what string, a answer, name string, texts ...string) {
 	p.want(what, a, http.StatusOK)
 	if !p.done() && !slices.Contains(texts, a.text(name)) {
 		p.failf("%s: got %s, want %s %s", what, a, name, strings.Join(texts, " or "))
 	}
 }
 
-// whole wants a field that is a JSON integer of at least 0, and returns it.
-func (p *play) whole(what string, in map[string]any, name string) int64 {
+// wantCount fails unless the field is a JSON integer of at least 0, and returns it.
+func (p *play) wantCount(what string, in map[string]any, name string) int64 {
 	number, _ := in[name].(json.Number)
 	n, err := strconv.ParseInt(number.String(), 10, 64)
 	if !p.done() && (err != nil || n < 0) {
@@ -79,8 +79,8 @@ func (p *play) whole(what string, in map[string]any, name string) int64 {
 	return n
 }
 
-// same wants a JSON value.
-func (p *play) same(what string, got any, want string) {
+// wantJSON fails unless got and want are the same JSON value.
+func (p *play) wantJSON(what string, got any, want string) {
 	var value any
 	if err := json.Unmarshal([]byte(want), &value); err != nil {
 		p.failf("%s: %w", what, err)
@@ -98,8 +98,8 @@ func asJSON(v any) string {
 	return string(text)
 }
 
-// pause waits.
-func (p *play) pause(d time.Duration) {
+// sleep waits for d, or until the scenario's time is over, which is a failure.
+func (p *play) sleep(d time.Duration) {
 	if p.done() {
 		return
 	}
@@ -108,10 +108,10 @@ func (p *play) pause(d time.Duration) {
 	}
 }
 
-// eventually asks until ok, and fails with what was last got.
+// eventually polls until ok accepts the answer. It fails with the last answer.
 func (p *play) eventually(what string, within time.Duration, ask func() answer, ok func(answer) bool) answer {
 	var a answer
-	for late := time.Now().Add(within); !p.done(); p.pause(pollEvery) {
+	for late := time.Now().Add(within); !p.done(); p.sleep(pollInterval) {
 		if a = ask(); p.done() || ok(a) {
 			return a
 		}
@@ -142,30 +142,31 @@ func (p *play) submit(endpoint string, t task, more map[string]any) string {
 	return a.text("id")
 }
 
-// until polls until the job has the status, and fails if it ends with another.
-func (p *play) until(endpoint, id, status string) answer {
-	return p.untilWithin(endpoint, id, status, p.w.cfg.FactTimeout)
+// awaitStatus polls until the job has the status, and fails if it ends with another.
+func (p *play) awaitStatus(endpoint, id, status string) answer {
+	return p.awaitStatusWithin(endpoint, id, status, p.w.cfg.FactTimeout)
 }
 
-func (p *play) untilWithin(endpoint, id, status string, within time.Duration) answer {
+func (p *play) awaitStatusWithin(endpoint, id, status string, within time.Duration) answer {
 	ask := func() answer {
 		a := p.get(endpoint, "/status/"+id)
-		p.onTheWay(a, status)
+		p.wantStatusOrEarlier(a, status)
 		return a
 	}
 	return p.eventually("/status until "+status, within, ask, func(a answer) bool { return a.text("status") == status })
 }
 
-// onTheWay fails unless the answer of /status has the status, or one before it.
-func (p *play) onTheWay(a answer, status string) {
+// wantStatusOrEarlier fails unless the answer of /status has the status, or one before it.
+func (p *play) wantStatusOrEarlier(a answer, status string) {
 	p.want("/status", a, http.StatusOK)
 	if got := a.text("status"); got != status && got != "IN_QUEUE" && got != "IN_PROGRESS" {
 		p.failf("/status: got %s, want %s", a, status)
 	}
 }
 
-// gone polls until the job is not found, from at the earliest to late.
-func (p *play) gone(endpoint, id string, submitted time.Time, early, late time.Duration) {
+// awaitGone polls until the job is not found, and fails if that is sooner than early after
+// submitted, or later than late from now.
+func (p *play) awaitGone(endpoint, id string, submitted time.Time, early, late time.Duration) {
 	ask := func() answer {
 		a := p.get(endpoint, "/status/"+id)
 		p.want("/status", a, http.StatusOK, http.StatusNotFound)

@@ -27,7 +27,7 @@ func health(p *play) {
 	} {
 		counts, _ := a.object[group].(map[string]any)
 		for _, name := range names {
-			p.whole("/health "+group, counts, name)
+			p.wantCount("/health "+group, counts, name)
 		}
 	}
 }
@@ -37,7 +37,7 @@ func healthCounts(p *play) {
 	id := p.submit(endpoint, task{}, nil)
 	waiting := func(a answer) bool {
 		counts, _ := a.object["jobs"].(map[string]any)
-		return p.whole("/health jobs", counts, "inQueue") >= 1
+		return p.wantCount("/health jobs", counts, "inQueue") >= 1
 	}
 	p.eventually("/health until a job waits", p.w.cfg.FactTimeout, func() answer { return p.get(endpoint, "/health") }, waiting)
 	p.abandon(endpoint, id)
@@ -59,15 +59,16 @@ func hooking() []Scenario {
 	}
 }
 
-// hook opens an address for the play alone.
+// hook opens an address for this scenario alone, and returns it with the field that a
+// submission names it by. answers are the statuses of the first calls, 200 those of others.
 func (p *play) hook(name string, answers ...int) (*hook, map[string]any) {
 	h := p.w.hooks.open(name, answers...)
 	return h, map[string]any{"webhook": h.url}
 }
 
-// called waits for so many deliveries.
-func (p *play) called(h *hook, n int, within time.Duration) []delivery {
-	for late := time.Now().Add(within); !p.done(); p.pause(pollEvery) {
+// awaitDeliveries waits until the hook has at least n deliveries, and returns all of them.
+func (p *play) awaitDeliveries(h *hook, n int, within time.Duration) []delivery {
+	for late := time.Now().Add(within); !p.done(); p.sleep(pollInterval) {
 		if got := h.deliveries(); len(got) >= n {
 			return got
 		}
@@ -78,8 +79,8 @@ func (p *play) called(h *hook, n int, within time.Duration) []delivery {
 	return nil
 }
 
-// told wants the delivery to be of the job, with its status and no secret.
-func (p *play) told(d delivery, id, status string) {
+// wantDelivery fails unless the body of the delivery has the job's id and the status.
+func (p *play) wantDelivery(d delivery, id, status string) {
 	got := decoded(d.body)
 	if !p.done() && (got["id"] != id || got["status"] != status) {
 		p.failf("webhook: got %.200s, want the id %s and %s", d.body, id, status)
@@ -91,13 +92,13 @@ func webhook(p *play) {
 	h, more := p.hook("once")
 	more["s3Config"] = map[string]any{"accessSecret": mark}
 	id := p.submit(p.w.cfg.Endpoint, task{}, more)
-	if got := p.called(h, 1, p.w.cfg.FactTimeout); !p.done() {
-		p.told(got[0], id, "COMPLETED")
+	if got := p.awaitDeliveries(h, 1, p.w.cfg.FactTimeout); !p.done() {
+		p.wantDelivery(got[0], id, "COMPLETED")
 		if strings.Contains(string(got[0].body), mark) {
 			p.failf("webhook: got the secret of s3Config")
 		}
 	}
-	p.pause(12 * time.Second) // a second call would have come
+	p.sleep(12 * time.Second) // a second call would have come
 	if n := len(h.deliveries()); !p.done() && n != 1 {
 		p.failf("webhook: got %d calls, want 1: the first was answered 200", n)
 	}
@@ -107,8 +108,8 @@ func webhookFailed(p *play) {
 	endpoint := p.w.cfg.Failing
 	h, more := p.hook("failed")
 	id := p.submit(endpoint, task{Fail: "as the input says"}, more)
-	if got := p.called(h, 1, 2*p.w.cfg.FactTimeout); !p.done() {
-		p.told(got[0], id, "FAILED")
+	if got := p.awaitDeliveries(h, 1, 2*p.w.cfg.FactTimeout); !p.done() {
+		p.wantDelivery(got[0], id, "FAILED")
 	}
 }
 
@@ -116,17 +117,17 @@ func webhookRetries(p *play) {
 	endpoint := p.w.cfg.Endpoint
 	h, more := p.hook("retries", http.StatusInternalServerError, http.StatusInternalServerError, http.StatusInternalServerError)
 	id := p.submit(endpoint, task{}, more)
-	got := p.called(h, 3, 2*p.w.cfg.FactTimeout)
+	got := p.awaitDeliveries(h, 3, 2*p.w.cfg.FactTimeout)
 	for i := 1; i < len(got); i++ {
 		if gap := got[i].at.Sub(got[i-1].at); !p.done() && (gap < 9*time.Second || gap > 20*time.Second) {
 			p.failf("webhook: got attempt %d %v after the one before, want 10 s", i+1, gap.Round(time.Millisecond))
 		}
 	}
-	p.pause(12 * time.Second)
+	p.sleep(12 * time.Second)
 	if n := len(h.deliveries()); !p.done() && n != 3 {
 		p.failf("webhook: got %d attempts, want 3", n)
 	}
-	p.field("/status", p.get(endpoint, "/status/"+id), "status", "COMPLETED")
+	p.wantField("/status", p.get(endpoint, "/status/"+id), "status", "COMPLETED")
 }
 
 // clients is what the published clients send and need beyond the contract.
@@ -149,8 +150,8 @@ func clients() []Scenario {
 func clientPost(p *play) {
 	endpoint := p.w.cfg.Endpoint
 	id := p.submit(endpoint, task{}, nil)
-	p.until(endpoint, id, "COMPLETED")
-	p.field("POST /status", p.post(endpoint, "/status/"+id, ""), "status", "COMPLETED")
+	p.awaitStatus(endpoint, id, "COMPLETED")
+	p.wantField("POST /status", p.post(endpoint, "/status/"+id, ""), "status", "COMPLETED")
 	p.want("POST /stream", p.post(endpoint, "/stream/"+id, ""), http.StatusOK)
 }
 
@@ -162,7 +163,7 @@ func clientStatusSync(p *play) {
 		ask := func() answer {
 			sent := time.Now()
 			a := p.send(call{method: method, path: fmt.Sprintf("/v2/%s/status-sync/%s?wait=%d", endpoint, id, hold.Milliseconds())})
-			p.field(method+" /status-sync", a, "status", "IN_QUEUE", "IN_PROGRESS", "COMPLETED")
+			p.wantField(method+" /status-sync", a, "status", "IN_QUEUE", "IN_PROGRESS", "COMPLETED")
 			if took := time.Since(sent); !p.done() && a.text("status") != "COMPLETED" && took < hold-time.Second {
 				p.failf("%s /status-sync: got %s after %v, want the job's end or an answer after %v", method, a, took.Round(time.Millisecond), hold)
 			}
@@ -178,7 +179,7 @@ func clientStream(p *play) {
 	id, chunks := p.submit(endpoint, do, nil), 0
 	ask := func() answer {
 		a := p.send(call{method: "GET", path: "/v2/" + endpoint + "/stream/" + id, header: map[string]string{"Content-Type": "application/json"}})
-		p.field("/stream", a, "status", "IN_QUEUE", "IN_PROGRESS", "COMPLETED")
+		p.wantField("/stream", a, "status", "IN_QUEUE", "IN_PROGRESS", "COMPLETED")
 		if _, is := a.object["stream"].([]any); !p.done() && !is {
 			p.failf("/stream: got %s, want an object with stream", a)
 		}

@@ -61,107 +61,107 @@ func ending() []Scenario {
 func cancelQueued(p *play) {
 	endpoint := p.w.cfg.Idle
 	id := p.submit(endpoint, task{}, nil)
-	p.cancelled(endpoint, id)
+	p.cancel(endpoint, id)
 }
 
-// cancelled cancels the job and sees that it is and stays CANCELLED.
-func (p *play) cancelled(endpoint, id string) {
+// cancel cancels the job, and fails unless it is CANCELLED and stays so.
+func (p *play) cancel(endpoint, id string) {
 	a := p.post(endpoint, "/cancel/"+id, "")
-	p.field("/cancel", a, "id", id)
-	p.field("/cancel", a, "status", "CANCELLED")
+	p.wantField("/cancel", a, "id", id)
+	p.wantField("/cancel", a, "status", "CANCELLED")
 	for range 2 {
 		a = p.get(endpoint, "/status/"+id)
-		p.field("/status", a, "status", "CANCELLED")
-		p.pause(time.Second)
+		p.wantField("/status", a, "status", "CANCELLED")
+		p.sleep(time.Second)
 	}
 }
 
 func cancelRunning(p *play) {
 	endpoint := p.w.cfg.Slow
 	id := p.submit(endpoint, task{SleepMs: 6000}, nil)
-	p.until(endpoint, id, "IN_PROGRESS")
+	p.awaitStatus(endpoint, id, "IN_PROGRESS")
 	began := time.Now()
-	p.cancelled(endpoint, id)
+	p.cancel(endpoint, id)
 	if took := time.Since(began); !p.done() && took > 10*time.Second {
 		p.failf("/cancel: took %v, want it at once", took.Round(time.Millisecond))
 	}
 	if p.w.cfg.worker() {
-		p.pause(5 * time.Second) // by now the worker has told a result
-		p.field("/status after the handler's end", p.get(endpoint, "/status/"+id), "status", "CANCELLED")
+		p.sleep(5 * time.Second) // by now the worker has told a result
+		p.wantField("/status after the handler's end", p.get(endpoint, "/status/"+id), "status", "CANCELLED")
 	}
 }
 
 // retry wants the job to be queued again.
 func (p *play) retry(endpoint, id string) {
 	a := p.post(endpoint, "/retry/"+id, "")
-	p.field("/retry", a, "id", id)
-	p.field("/retry", a, "status", "IN_QUEUE")
+	p.wantField("/retry", a, "id", id)
+	p.wantField("/retry", a, "status", "IN_QUEUE")
 }
 
 func retryFailed(p *play) {
 	endpoint := p.w.cfg.Failing
 	id := p.submit(endpoint, task{Fail: "each time"}, nil)
-	p.until(endpoint, id, "FAILED")
+	p.awaitStatus(endpoint, id, "FAILED")
 	p.retry(endpoint, id)
-	p.until(endpoint, id, "FAILED")
+	p.awaitStatus(endpoint, id, "FAILED")
 }
 
 func retryInput(p *play) {
 	endpoint := p.w.cfg.Endpoint
 	id := p.submit(endpoint, task{Fail: "the first time", Once: true, SleepMs: 3000}, nil)
-	p.until(endpoint, id, "FAILED")
+	p.awaitStatus(endpoint, id, "FAILED")
 	p.retry(endpoint, id)
 	a := p.get(endpoint, "/status/"+id)
-	p.field("/status after /retry", a, "status", "IN_QUEUE", "IN_PROGRESS")
+	p.wantField("/status after /retry", a, "status", "IN_QUEUE", "IN_PROGRESS")
 	if a.object["error"] != nil || a.object["output"] != nil {
 		p.failf("/status after /retry: got %s, want the earlier result removed", a)
 	}
-	a = p.until(endpoint, id, "COMPLETED")
-	p.same("output of the retry", a.object["output"], `{"conform":{"fail":"the first time","once":true,"sleepMs":3000}}`)
+	a = p.awaitStatus(endpoint, id, "COMPLETED")
+	p.wantJSON("output of the retry", a.object["output"], `{"conform":{"fail":"the first time","once":true,"sleepMs":3000}}`)
 }
 
 func retryCompleted(p *play) {
 	endpoint := p.w.cfg.Endpoint
 	id := p.submit(endpoint, task{}, nil)
-	p.until(endpoint, id, "COMPLETED")
+	p.awaitStatus(endpoint, id, "COMPLETED")
 	p.want("/retry", p.post(endpoint, "/retry/"+id, ""), http.StatusBadRequest)
-	p.field("/status", p.get(endpoint, "/status/"+id), "status", "COMPLETED")
+	p.wantField("/status", p.get(endpoint, "/status/"+id), "status", "COMPLETED")
 }
 
 func retryQueued(p *play) {
 	endpoint := p.w.cfg.Idle
 	id := p.submit(endpoint, task{}, nil)
 	p.want("/retry", p.post(endpoint, "/retry/"+id, ""), http.StatusBadRequest)
-	p.field("/status", p.get(endpoint, "/status/"+id), "status", "IN_QUEUE")
+	p.wantField("/status", p.get(endpoint, "/status/"+id), "status", "IN_QUEUE")
 	p.abandon(endpoint, id)
 }
 
 func retryCancelled(p *play) {
 	endpoint := p.w.cfg.Idle
 	id := p.submit(endpoint, task{}, nil)
-	p.field("/cancel", p.post(endpoint, "/cancel/"+id, ""), "status", "CANCELLED")
+	p.wantField("/cancel", p.post(endpoint, "/cancel/"+id, ""), "status", "CANCELLED")
 	p.want("/retry", p.post(endpoint, "/retry/"+id, ""), http.StatusBadRequest)
-	p.field("/status", p.get(endpoint, "/status/"+id), "status", "CANCELLED")
+	p.wantField("/status", p.get(endpoint, "/status/"+id), "status", "CANCELLED")
 }
 
 func retryRunning(p *play) {
 	endpoint := p.w.cfg.Slow
 	id := p.submit(endpoint, task{SleepMs: 4000}, nil)
-	p.until(endpoint, id, "IN_PROGRESS")
+	p.awaitStatus(endpoint, id, "IN_PROGRESS")
 	p.want("/retry", p.post(endpoint, "/retry/"+id, ""), http.StatusBadRequest)
-	p.field("/status", p.get(endpoint, "/status/"+id), "status", "IN_PROGRESS", "COMPLETED")
+	p.wantField("/status", p.get(endpoint, "/status/"+id), "status", "IN_PROGRESS", "COMPLETED")
 	p.abandon(endpoint, id)
 }
 
 func purge(p *play) {
 	endpoint := p.w.cfg.Idle
-	p.purged(endpoint)
+	p.purge(endpoint)
 	var ids []string
 	for range 3 {
 		ids = append(ids, p.submit(endpoint, task{}, nil))
 	}
-	a := p.purged(endpoint)
-	if n := p.whole("/purge-queue", a.object, "removed"); !p.done() && (n != 3 || a.text("status") == "") {
+	a := p.purge(endpoint)
+	if n := p.wantCount("/purge-queue", a.object, "removed"); !p.done() && (n != 3 || a.text("status") == "") {
 		p.failf("/purge-queue: got %s, want removed 3 and a status", a)
 	}
 	for _, id := range ids {
@@ -176,11 +176,11 @@ func purge(p *play) {
 // limited is how long a rate limit is waited out.
 const limited = 11 * time.Second
 
-// purged purges, after a while if there were purges just before.
-func (p *play) purged(endpoint string) answer {
+// purge purges the queue. If the limit of purges refuses it, it waits and tries once more.
+func (p *play) purge(endpoint string) answer {
 	a := p.post(endpoint, "/purge-queue", "")
 	if a.status == http.StatusTooManyRequests {
-		p.pause(limited)
+		p.sleep(limited)
 		a = p.post(endpoint, "/purge-queue", "")
 	}
 	p.want("/purge-queue", a, http.StatusOK)
@@ -190,14 +190,14 @@ func (p *play) purged(endpoint string) answer {
 func purgeRunning(p *play) {
 	endpoint := p.w.cfg.Endpoint
 	id := p.submit(endpoint, task{SleepMs: 15_000}, nil) // longer than the limit of purges
-	p.until(endpoint, id, "IN_PROGRESS")
-	p.purged(endpoint)
-	p.field("/status of what runs", p.get(endpoint, "/status/"+id), "status", "IN_PROGRESS")
+	p.awaitStatus(endpoint, id, "IN_PROGRESS")
+	p.purge(endpoint)
+	p.wantField("/status of what runs", p.get(endpoint, "/status/"+id), "status", "IN_PROGRESS")
 	p.abandon(endpoint, id)
 }
 
 func ratePurge(p *play) {
-	p.pause(limited) // what other scenarios did is forgotten
+	p.sleep(limited) // what other scenarios did is forgotten
 	for i := range 3 {
 		a := p.post(p.w.cfg.Idle, "/purge-queue", "")
 		if i < 2 {
@@ -205,19 +205,19 @@ func ratePurge(p *play) {
 			continue
 		}
 		p.want("the third /purge-queue", a, http.StatusTooManyRequests)
-		p.after(a)
+		p.wantRetryAfter(a)
 	}
 }
 
-// after wants the header that says when to come back.
-func (p *play) after(a answer) {
+// wantRetryAfter fails unless the answer has the header Retry-After.
+func (p *play) wantRetryAfter(a answer) {
 	if !p.done() && a.header.Get("Retry-After") == "" {
 		p.failf("429: got no Retry-After")
 	}
 }
 
 func rateCancel(p *play) {
-	p.pause(limited)
+	p.sleep(limited)
 	if p.done() {
 		return
 	}
@@ -237,7 +237,7 @@ func rateCancel(p *play) {
 		p.want("/cancel of an unknown job", a, http.StatusNotFound, http.StatusTooManyRequests)
 		if a.status == http.StatusTooManyRequests {
 			refused++
-			p.after(a)
+			p.wantRetryAfter(a)
 		}
 	}
 	if refused == 0 {

@@ -49,11 +49,11 @@ func streaming() []Scenario {
 func status(p *play) {
 	endpoint := p.w.cfg.Endpoint
 	id := p.submit(endpoint, task{}, nil)
-	a := p.until(endpoint, id, "COMPLETED")
-	p.field("/status", a, "id", id)
-	p.whole("/status", a.object, "delayTime")
-	p.whole("/status", a.object, "executionTime")
-	p.same("/status output", a.object["output"], `{"conform":{}}`)
+	a := p.awaitStatus(endpoint, id, "COMPLETED")
+	p.wantField("/status", a, "id", id)
+	p.wantCount("/status", a.object, "delayTime")
+	p.wantCount("/status", a.object, "executionTime")
+	p.wantJSON("/status output", a.object["output"], `{"conform":{}}`)
 }
 
 func states(p *play) {
@@ -63,7 +63,7 @@ func states(p *play) {
 	seen := map[string]bool{"IN_QUEUE": true} // submit saw a 200; run looks at its status
 	ask := func() answer { return p.get(endpoint, "/status/"+id) }
 	p.eventually("/status until COMPLETED", 2*p.w.cfg.FactTimeout, ask, func(a answer) bool {
-		p.field("/status", a, "status", order[at:]...)
+		p.wantField("/status", a, "status", order[at:]...)
 		for i, name := range order {
 			if name == a.text("status") {
 				at, seen[name] = max(at, i), true
@@ -74,14 +74,14 @@ func states(p *play) {
 	if !p.done() && !seen["IN_PROGRESS"] {
 		p.failf("/status: never IN_PROGRESS, want it while the handler runs")
 	}
-	p.field("/status again", ask(), "status", "COMPLETED")
+	p.wantField("/status again", ask(), "status", "COMPLETED")
 }
 
 func failed(p *play) {
 	endpoint := p.w.cfg.Failing
-	a := p.until(endpoint, p.submit(endpoint, task{Fail: "as the input says"}, nil), "FAILED")
-	p.whole("/status", a.object, "delayTime")
-	p.whole("/status", a.object, "executionTime")
+	a := p.awaitStatus(endpoint, p.submit(endpoint, task{Fail: "as the input says"}, nil), "FAILED")
+	p.wantCount("/status", a.object, "delayTime")
+	p.wantCount("/status", a.object, "executionTime")
 	if reason, is := a.object["error"]; !p.done() && is && a.text("error") == "" {
 		p.failf("/status: got the error %v, want a text", reason)
 	}
@@ -89,17 +89,17 @@ func failed(p *play) {
 
 func failedOutput(p *play) {
 	endpoint := p.w.cfg.Endpoint
-	a := p.until(endpoint, p.submit(endpoint, task{Fail: "as the input says", Beside: true}, nil), "FAILED")
-	p.field("/status", a, "error", "as the input says")
-	p.same("/status: the output", a.object["output"], `{"details":"as the input says"}`)
+	a := p.awaitStatus(endpoint, p.submit(endpoint, task{Fail: "as the input says", Beside: true}, nil), "FAILED")
+	p.wantField("/status", a, "error", "as the input says")
+	p.wantJSON("/status: the output", a.object["output"], `{"details":"as the input says"}`)
 }
 
 func times(p *play) {
 	endpoint := p.w.cfg.Endpoint
-	a := p.until(endpoint, p.submit(endpoint, task{SleepMs: 1500}, nil), "COMPLETED")
+	a := p.awaitStatus(endpoint, p.submit(endpoint, task{SleepMs: 1500}, nil), "COMPLETED")
 	// A second of it may be the way to and from the worker; the upper bound
 	// only tells seconds from milliseconds.
-	if n := p.whole("/status", a.object, "executionTime"); !p.done() && (n < 1000 || n > 60_000) {
+	if n := p.wantCount("/status", a.object, "executionTime"); !p.done() && (n < 1000 || n > 60_000) {
 		p.failf("/status: got executionTime %d, want about 1500", n)
 	}
 }
@@ -107,10 +107,10 @@ func times(p *play) {
 func statusTTL(p *play) {
 	endpoint, submitted := p.w.cfg.Endpoint, time.Now()
 	id := p.submit(endpoint, task{}, nil)
-	p.until(endpoint, id, "COMPLETED")
+	p.awaitStatus(endpoint, id, "COMPLETED")
 	p.want("/status?ttl=soon", p.get(endpoint, "/status/"+id+"?ttl=soon"), http.StatusBadRequest)
 	p.want("/status?ttl=12000", p.get(endpoint, "/status/"+id+"?ttl=12000"), http.StatusOK)
-	p.gone(endpoint, id, submitted, 10*time.Second, p.w.cfg.FactTimeout)
+	p.awaitGone(endpoint, id, submitted, 10*time.Second, p.w.cfg.FactTimeout)
 }
 
 // chunks reads the array form until the job is COMPLETED and nothing more
@@ -136,7 +136,7 @@ func (p *play) chunks(endpoint, id string) (all []map[string]any, running bool) 
 			return all, running
 		}
 		if len(list) == 0 {
-			p.pause(pollEvery)
+			p.sleep(pollInterval)
 		}
 	}
 	p.failf("/stream: the job does not end")
@@ -159,7 +159,7 @@ func streamOrder(p *play) {
 	}
 	do.SleepMs = 5000
 	all, running := p.chunks(endpoint, p.submit(endpoint, do, nil))
-	p.same("/stream", all, want)
+	p.wantJSON("/stream", all, want)
 	if !p.done() && !running {
 		p.failf("/stream: the chunks came when the job had ended, want them while it runs")
 	}

@@ -23,7 +23,7 @@ func (p *play) podID() string {
 		return p.w.cfg.Pod
 	}
 	endpoint := p.w.cfg.Endpoint
-	worker := p.until(endpoint, p.submit(endpoint, task{}, nil), "COMPLETED").text("workerId")
+	worker := p.awaitStatus(endpoint, p.submit(endpoint, task{}, nil), "COMPLETED").text("workerId")
 	if p.done() {
 		return ""
 	}
@@ -72,9 +72,9 @@ func pod(p *play) {
 	id := p.podID()
 	a := p.lookUp(id, "?includeWorkers=true&includeMachine=true&includeNetworkVolume=true&includeSavingsPlans=true&includeTemplate=true")
 	p.want("/v1/pods/"+id, a, http.StatusOK)
-	p.field("/v1/pods", a, "id", id)
+	p.wantField("/v1/pods", a, "id", id)
 	if a.object["desiredStatus"] != nil {
-		p.field("/v1/pods", a, "desiredStatus", "RUNNING", "EXITED", "TERMINATED")
+		p.wantField("/v1/pods", a, "desiredStatus", "RUNNING", "EXITED", "TERMINATED")
 	}
 	for field, types := range podTypes {
 		value, has := a.object[field]

@@ -72,8 +72,8 @@ func unknownJob(p *play) {
 	}
 }
 
-// refused wants 400 for each of the bodies from both submissions.
-func (p *play) refused(bodies ...string) {
+// wantRefused wants 400 for each of the bodies from both submissions.
+func (p *play) wantRefused(bodies ...string) {
 	for _, text := range bodies {
 		for _, operation := range []string{"/run", "/runsync"} {
 			a := p.post(p.w.cfg.Endpoint, operation, text)
@@ -83,11 +83,11 @@ func (p *play) refused(bodies ...string) {
 }
 
 func malformed(p *play) {
-	p.refused(`{"input":`, `{"input":{}`, "no JSON", `[{"input":{}}]`, `"text"`, "null")
+	p.wantRefused(`{"input":`, `{"input":{}`, "no JSON", `[{"input":{}}]`, `"text"`, "null")
 }
 
 func inputRequired(p *play) {
-	p.refused(`{}`, `{"prompt":"x"}`, `{"input":null}`, `{"input":"text"}`, `{"input":[1]}`, `{"input":3}`)
+	p.wantRefused(`{}`, `{"prompt":"x"}`, `{"input":null}`, `{"input":"text"}`, `{"input":[1]}`, `{"input":3}`)
 }
 
 func fieldsTyped(p *play) {
@@ -95,7 +95,7 @@ func fieldsTyped(p *play) {
 		`"webhook":1`, `"webhook":"no address"`, `"policy":"fast"`, `"policy":{"lowPriority":"yes"}`, `"policy":{"ttl":"10s"}`,
 		`"policy":{"executionTimeout":5000.5}`, `"s3Config":"bucket"`,
 	} {
-		p.refused(`{"input":{},` + more + `}`)
+		p.wantRefused(`{"input":{},` + more + `}`)
 	}
 }
 

@@ -34,7 +34,7 @@ func run(p *play) {
 	ids := map[string]bool{}
 	for range 2 {
 		a := p.post(p.w.cfg.Endpoint, "/run", body(task{}, nil))
-		p.field("/run", a, "status", "IN_QUEUE")
+		p.wantField("/run", a, "status", "IN_QUEUE")
 		if id := a.text("id"); !p.done() && (!validID.MatchString(id) || strings.HasPrefix(id, "sync-") || ids[id]) {
 			p.failf("/run: got the id %q, want one of its own, of letters, digits, - and _, without sync-", id)
 		}
@@ -44,27 +44,27 @@ func run(p *play) {
 
 func runsync(p *play) {
 	a := p.post(p.w.cfg.Endpoint, "/runsync?wait=60000", body(task{}, nil))
-	p.field("/runsync", a, "status", "COMPLETED")
+	p.wantField("/runsync", a, "status", "COMPLETED")
 	if id := a.text("id"); !p.done() && (!validID.MatchString(id) || !strings.HasPrefix(id, "sync-")) {
 		p.failf("/runsync: got the id %q, want sync-…", id)
 	}
-	p.whole("/runsync", a.object, "delayTime")
-	p.whole("/runsync", a.object, "executionTime")
-	p.same("/runsync output", a.object["output"], `{"conform":{}}`)
+	p.wantCount("/runsync", a.object, "delayTime")
+	p.wantCount("/runsync", a.object, "executionTime")
+	p.wantJSON("/runsync output", a.object["output"], `{"conform":{}}`)
 }
 
 func runsyncWait(p *play) {
 	endpoint, began := p.w.cfg.Slow, time.Now()
 	a := p.post(endpoint, "/runsync?wait=1000", body(task{SleepMs: 6000}, nil))
 	took := time.Since(began)
-	p.field("/runsync?wait=1000", a, "status", "IN_QUEUE", "IN_PROGRESS")
+	p.wantField("/runsync?wait=1000", a, "status", "IN_QUEUE", "IN_PROGRESS")
 	if !p.done() && (took < 900*time.Millisecond || took > 15*time.Second) {
 		p.failf("/runsync?wait=1000: got an answer after %v, want it after 1 s", took.Round(time.Millisecond))
 	}
 	if id := a.text("id"); !p.done() && !strings.HasPrefix(id, "sync-") {
 		p.failf("/runsync?wait=1000: got the id %q, want sync-…", id)
 	}
-	p.until(endpoint, a.text("id"), "IN_PROGRESS")
+	p.awaitStatus(endpoint, a.text("id"), "IN_PROGRESS")
 	p.abandon(endpoint, a.text("id"))
 }
 
@@ -84,15 +84,15 @@ func workerGets(p *play) {
 		a := p.post(endpoint, "/run", `{"input":`+input+more+`}`)
 		p.want("/run", a, http.StatusOK)
 		id := a.text("id")
-		p.same("output of "+input, p.until(endpoint, id, "COMPLETED").object["output"], input)
+		p.wantJSON("output of "+input, p.awaitStatus(endpoint, id, "COMPLETED").object["output"], input)
 		raw, _ := p.w.work.took(id)
 		job := decoded(raw)
-		p.same("the worker's input", job["input"], input)
+		p.wantJSON("the worker's input", job["input"], input)
 		if p.err == nil && job["id"] != id {
 			p.failf("the worker's id: got %v, want %s", job["id"], id)
 		}
 		if more != "" {
-			p.same("the worker's s3Config", job["s3Config"], asJSON(s3))
+			p.wantJSON("the worker's s3Config", job["s3Config"], asJSON(s3))
 		}
 	}
 }
@@ -104,7 +104,7 @@ func s3Hidden(p *play) {
 	p.want("/runsync", first, http.StatusOK)
 	second := p.post(endpoint, "/run", body(task{}, more))
 	p.want("/run", second, http.StatusOK)
-	last := p.until(endpoint, second.text("id"), "COMPLETED")
+	last := p.awaitStatus(endpoint, second.text("id"), "COMPLETED")
 	for what, a := range map[string]answer{"/runsync": first, "/run": second, "/status": last, "/stream": p.get(endpoint, "/stream/"+second.text("id"))} {
 		if !p.done() && strings.Contains(string(a.raw), mark) {
 			p.failf("%s: got the secret of s3Config", what)

@@ -40,7 +40,7 @@ const lowTimeout = 3 * time.Minute
 func lowPriority(p *play) {
 	endpoint := p.w.cfg.Endpoint
 	id := p.submit(endpoint, task{}, map[string]any{"policy": map[string]any{"lowPriority": true}})
-	p.untilWithin(endpoint, id, "COMPLETED", lowTimeout)
+	p.awaitStatusWithin(endpoint, id, "COMPLETED", lowTimeout)
 }
 
 var fiveSeconds = map[string]any{"policy": map[string]any{"executionTimeout": 5000}}
@@ -49,7 +49,7 @@ var fiveSeconds = map[string]any{"policy": map[string]any{"executionTimeout": 50
 func (p *play) timeOut(endpoint string, do task) (id string) {
 	submitted := time.Now() // it was picked up later
 	id = p.submit(endpoint, do, fiveSeconds)
-	p.until(endpoint, id, "TIMED_OUT")
+	p.awaitStatus(endpoint, id, "TIMED_OUT")
 	if took := time.Since(submitted); !p.done() && took < 5*time.Second {
 		p.failf("/status: TIMED_OUT after %v, want it after 5 s", took.Round(time.Millisecond))
 	}
@@ -59,15 +59,15 @@ func (p *play) timeOut(endpoint string, do task) (id string) {
 func executionTimeout(p *play) {
 	endpoint := p.w.cfg.Slow
 	id := p.timeOut(endpoint, task{SleepMs: 7000})
-	p.pause(4 * time.Second) // a handler that was not stopped has told its result
-	p.field("/status later", p.get(endpoint, "/status/"+id), "status", "TIMED_OUT")
+	p.sleep(4 * time.Second) // a handler that was not stopped has told its result
+	p.wantField("/status later", p.get(endpoint, "/status/"+id), "status", "TIMED_OUT")
 }
 
 func timeoutRetry(p *play) {
 	endpoint := p.w.cfg.Endpoint
 	id := p.timeOut(endpoint, task{SleepMs: 7000})
 	p.retry(endpoint, id)
-	p.until(endpoint, id, "IN_PROGRESS")
+	p.awaitStatus(endpoint, id, "IN_PROGRESS")
 	p.abandon(endpoint, id)
 }
 
@@ -81,25 +81,25 @@ func ttl(p *play, endpoint string, work func(time.Duration) time.Duration, statu
 	for _, lifetime := range lifetimes {
 		submitted := time.Now()
 		id := p.submit(endpoint, task{SleepMs: int(work(lifetime).Milliseconds())}, map[string]any{"policy": map[string]any{"ttl": lifetime.Milliseconds()}})
-		if last := p.untilOrGone(endpoint, id, status, submitted, lifetime-time.Second); last.text("status") != status && !p.done() {
+		if last := p.awaitStatusOrGone(endpoint, id, status, submitted, lifetime-time.Second); last.text("status") != status && !p.done() {
 			continue
 		}
-		p.gone(endpoint, id, submitted, lifetime-time.Second, lifetime+p.w.cfg.FactTimeout)
+		p.awaitGone(endpoint, id, submitted, lifetime-time.Second, lifetime+p.w.cfg.FactTimeout)
 		p.want("/cancel of what is gone", p.post(endpoint, "/cancel/"+id, ""), http.StatusNotFound)
 		return
 	}
 	p.failf("/status: got 404 when the ttl of %v ended, want %s before that", lifetimes[len(lifetimes)-1], status)
 }
 
-// untilOrGone polls until the job has the status, or is not found, which it may
+// awaitStatusOrGone polls until the job has the status, or is not found, which it may
 // be from early after its submission.
-func (p *play) untilOrGone(endpoint, id, status string, submitted time.Time, early time.Duration) answer {
+func (p *play) awaitStatusOrGone(endpoint, id, status string, submitted time.Time, early time.Duration) answer {
 	ask := func() answer {
 		a := p.get(endpoint, "/status/"+id)
 		if a.status == http.StatusNotFound && time.Since(submitted) >= early {
 			return a
 		}
-		p.onTheWay(a, status)
+		p.wantStatusOrEarlier(a, status)
 		return a
 	}
 	return p.eventually("/status until "+status, p.w.cfg.FactTimeout, ask, func(a answer) bool {
@@ -122,28 +122,28 @@ func remembering() []Scenario {
 	}
 }
 
-// both completes a job of each submission.
-func (p *play) both(endpoint string) (sync, async string) {
+// completeBoth completes a job of each submission.
+func (p *play) completeBoth(endpoint string) (sync, async string) {
 	async = p.submit(endpoint, task{}, nil)
-	p.until(endpoint, async, "COMPLETED")
+	p.awaitStatus(endpoint, async, "COMPLETED")
 	a := p.post(endpoint, "/runsync", body(task{}, nil))
-	p.field("/runsync", a, "status", "COMPLETED")
+	p.wantField("/runsync", a, "status", "COMPLETED")
 	return a.text("id"), async
 }
 
 func kept(p *play) {
 	endpoint := p.w.cfg.Endpoint
-	sync, async := p.both(endpoint)
-	p.pause(30 * time.Second)
+	sync, async := p.completeBoth(endpoint)
+	p.sleep(30 * time.Second)
 	for _, id := range []string{sync, async} {
-		p.field("/status", p.get(endpoint, "/status/"+id), "status", "COMPLETED")
+		p.wantField("/status", p.get(endpoint, "/status/"+id), "status", "COMPLETED")
 	}
 }
 
 func forgotten(p *play) {
 	endpoint := p.w.cfg.Endpoint
-	sync, async := p.both(endpoint)
-	p.gone(endpoint, sync, time.Now(), 55*time.Second, 5*time.Minute+10*time.Second)
-	p.field("/status", p.get(endpoint, "/status/"+async), "status", "COMPLETED")
+	sync, async := p.completeBoth(endpoint)
+	p.awaitGone(endpoint, sync, time.Now(), 55*time.Second, 5*time.Minute+10*time.Second)
+	p.wantField("/status", p.get(endpoint, "/status/"+async), "status", "COMPLETED")
 	p.want("/retry of what is gone", p.post(endpoint, "/retry/"+sync, ""), http.StatusNotFound, http.StatusBadRequest)
 }

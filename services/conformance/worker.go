@@ -136,7 +136,7 @@ func (r *remote) takes(ctx context.Context) {
 	for ctx.Err() == nil {
 		a, err := r.send(ctx, http.MethodGet, strings.ReplaceAll(r.env[envTake], "$ID", r.env[envWorker]), "&job_in_progress=0", "")
 		if err != nil || a.status >= http.StatusBadRequest {
-			_ = retry.Sleep(ctx, pollEvery) // the loop ends with ctx
+			_ = retry.Sleep(ctx, pollInterval) // the loop ends with ctx
 			continue
 		}
 		if id := a.text("id"); a.status == http.StatusOK && id != "" {

@@ -72,18 +72,18 @@ func (w *world) startWork(ctx context.Context) {
 	}
 }
 
-// leaveWithin bounds cleaning up.
-const leaveWithin = 15 * time.Second
+// cleanUpTimeout bounds cleaning up.
+const cleanUpTimeout = 15 * time.Second
 
-// leave ends the worker and deletes what conform made, also after ctx's end.
-func (w *world) leave(ctx context.Context) error {
+// cleanUp ends the worker and deletes what conform made, also after ctx's end.
+func (w *world) cleanUp(ctx context.Context) error {
 	if w.stop != nil {
 		w.stop()
 	}
 	if w.made == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
 	a, err := w.send(ctx, call{method: "DELETE", path: "/v1/endpoints/" + w.made + "?force=true", rest: true})
 	if err != nil || a.status != http.StatusNoContent {
@@ -110,12 +110,12 @@ func (w *world) makeEndpoint(ctx context.Context) error {
 		return fmt.Errorf("--make: let a worker in: %w", a.orElse(err))
 	}
 	w.cfg.WorkerEnv = workerEnv(w.cfg.BaseURL, id, worker, token)
-	return w.served(ctx)
+	return w.awaitServed(ctx)
 }
 
-// served waits until the queue API knows the new endpoint.
-func (w *world) served(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+// awaitServed waits until the queue API knows the new endpoint.
+func (w *world) awaitServed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanUpTimeout)
 	defer cancel()
 	for why := error(nil); ; {
 		a, err := w.send(ctx, call{method: "GET", path: "/v2/" + w.made + "/health"})
@@ -125,7 +125,7 @@ func (w *world) served(ctx context.Context) error {
 		if why == nil || ctx.Err() == nil { // that the time was over says less than the answer before
 			why = a.orElse(err)
 		}
-		if retry.Sleep(ctx, pollEvery) != nil {
+		if retry.Sleep(ctx, pollInterval) != nil {
 			return fmt.Errorf("--make: the new endpoint is not served: %w", why)
 		}
 	}
