@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Reasons for which a Barrier lets nobody through.
+// Errors of Barrier.Sync.
 var (
 	// ErrNoStream reports a stream that has no files: it was deleted, or never
 	// was, or is in the middle of a purge.
@@ -25,13 +25,12 @@ var (
 	ErrSyncFailed = errors.New("embedded: fsync failed")
 )
 
-// mostOpen bounds the streams whose block is kept open between two rounds.
-const mostOpen = 256
+// maxOpenBlocks bounds the streams whose block is kept open between two rounds.
+const maxOpenBlocks = 256
 
-// Barrier is where those wait who wrote to a server without SyncAlways and
-// must not lose what they wrote: PubAck says only that the operating system
-// has it. It is for a server that is alone; in a cluster it would answer for
-// this node's copy and no other.
+// Barrier makes writes durable that a server without SyncAlways has acknowledged: a PubAck
+// says only that the operating system has the message. It is for a single server. In a
+// cluster it would answer for this node's copy and no other.
 //
 // It covers messages and the settings of the stream and its consumers, but
 // not deletions and acknowledgements, nor how far a consumer has come: after
@@ -65,7 +64,7 @@ func (s *Server) Barrier() *Barrier { return s.barrier }
 // whose turn it is to fsync does not leave before that is done, whatever
 // becomes of its ctx.
 func (b *Barrier) Sync(ctx context.Context, stream string) error {
-	f, err := b.of(stream)
+	f, err := b.filesOf(stream)
 	if err != nil {
 		return err
 	}
@@ -74,14 +73,14 @@ func (b *Barrier) Sync(ctx context.Context, stream string) error {
 		if errors.Is(err, ErrNoStream) {
 			b.forget(stream, f)
 		}
-		b.spare(f)
+		b.closeSomeBlocks(f)
 		return err
 	})
 }
 
-// of returns the stream's files as they were last seen. Names that no one
-// stream can have are refused, since they come from other processes.
-func (b *Barrier) of(stream string) (*streamFiles, error) {
+// filesOf returns the stream's files as they were last seen. It refuses what cannot be the
+// name of a stream, since names come from other processes.
+func (b *Barrier) filesOf(stream string) (*streamFiles, error) {
 	if stream == "" || strings.ContainsAny(stream, "./\\*> \x00") {
 		return nil, fmt.Errorf("%w: %q", ErrNoStream, stream)
 	}
@@ -93,7 +92,7 @@ func (b *Barrier) of(stream string) (*streamFiles, error) {
 	if f := b.files[stream]; f != nil {
 		return f, nil
 	}
-	b.sweep()
+	b.dropDeleted()
 	f := newStreamFiles(filepath.Join(b.streams, stream))
 	if f.gone() {
 		return nil, f.noStream()
@@ -102,18 +101,18 @@ func (b *Barrier) of(stream string) (*streamFiles, error) {
 	return f, nil
 }
 
-// sweep drops the streams that were deleted, so that they hold neither memory
-// nor the last block.
-func (b *Barrier) sweep() {
+// dropDeleted drops the streams that were deleted, so that they hold neither memory
+// nor an open block. b.mu must be held.
+func (b *Barrier) dropDeleted() {
 	for stream, f := range b.files {
 		if f.gone() {
-			f.spare(true)
+			f.closeIdle(true)
 			delete(b.files, stream)
 		}
 	}
 }
 
-// forget drops a stream that is gone; a new stream of the name starts afresh.
+// forget drops a deleted stream, so that a new stream of the same name gets new files.
 func (b *Barrier) forget(stream string, f *streamFiles) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,26 +121,26 @@ func (b *Barrier) forget(stream string, f *streamFiles) {
 	}
 }
 
-// spare closes the block of some other stream if too many are open.
-func (b *Barrier) spare(besides *streamFiles) {
+// closeSomeBlocks closes blocks of other streams than except if too many are open.
+func (b *Barrier) closeSomeBlocks(except *streamFiles) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.files) <= mostOpen {
+	if len(b.files) <= maxOpenBlocks {
 		return
 	}
-	spared := 0
+	open := 0
 	for _, f := range b.files {
-		if f == besides {
+		if f == except {
 			continue
 		}
-		if spared++; spared >= mostOpen {
-			f.spare(false)
+		if open++; open >= maxOpenBlocks {
+			f.closeIdle(false)
 		}
 	}
 }
 
-// Failed are the streams for which an fsync has failed, with what the file
-// system said.
+// Failed returns the streams for which an fsync has failed, with the error of the file
+// system.
 func (b *Barrier) Failed() map[string]string {
 	failed := map[string]string{}
 	for stream, f := range b.failures() {
@@ -162,16 +161,16 @@ func (b *Barrier) failures() map[string]*syncFailure {
 	return all
 }
 
-// resume lets in again who comes after a restart of the server. It knows no
-// file then, so that the first round of a stream fsyncs all of them.
+// resume makes Sync work again after a restart of the server. It forgets all files, so
+// that the first round of a stream fsyncs all of them.
 func (b *Barrier) resume() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped, b.files = false, map[string]*streamFiles{}
 }
 
-// stop lets nobody in any more and returns when the rounds in progress are
-// over.
+// stop makes every Sync fail with ErrStopped from now on. It returns when the rounds in
+// progress are over.
 func (b *Barrier) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -50,7 +50,7 @@ type syncFailure struct {
 	err  error
 }
 
-// failed notes that an fsync has failed, and returns ErrSyncFailed.
+// failed stores that an fsync has failed, and returns ErrSyncFailed.
 func (f *streamFiles) failed(path string, err error) error {
 	f.failure.CompareAndSwap(nil, &syncFailure{path, err})
 	return fmt.Errorf("%w: %w", ErrSyncFailed, err)
@@ -111,8 +111,8 @@ func (f *streamFiles) syncChanged(fsync func(*os.File) error) error {
 	return f.syncDirs(fsync)
 }
 
-// appeared notes that the entry of a file or directory has to be synced, and
-// for the stream's own directory those on the way from the store to it.
+// appeared marks the directory of a new file or directory to be synced; for the stream's
+// own directory, all those from the store down to it.
 func (f *streamFiles) appeared(path string) {
 	if path != "." {
 		f.stale[filepath.Dir(path)] = true
@@ -123,9 +123,9 @@ func (f *streamFiles) appeared(path string) {
 	}
 }
 
-// syncFile fsyncs one file, and passes over a removed file. A block
-// stays open: it is likely the one that grows, and an error that the kernel
-// met while writing it is reported to those who had it open then.
+// syncFile fsyncs one file. A file that was removed is no error. A block stays open: it
+// is likely the one that grows, and the kernel reports an error of its own writing only to
+// a descriptor that was open then.
 func (f *streamFiles) syncFile(path string, now fs.FileInfo, fsync func(*os.File) error) error {
 	file, err := f.openFile(path, now)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -199,9 +199,9 @@ func (f *streamFiles) end(why error) {
 	f.closeBlock()
 }
 
-// spare closes the block unless a round is in progress, and ends a stream
-// that is gone.
-func (f *streamFiles) spare(gone bool) {
+// closeIdle closes the block unless a round is in progress. If gone, the stream was
+// deleted, and no round succeeds any more.
+func (f *streamFiles) closeIdle(gone bool) {
 	if !f.mu.TryLock() {
 		return // the round will find out
 	}
