@@ -22,11 +22,11 @@ import (
 	"flightline/streams"
 )
 
-// progressInterval is the pause between two lines that say how far it is.
+// progressInterval is the pause between two log lines about the progress.
 const progressInterval = 2 * time.Second
 
-// reading is one run over all that is stored.
-type reading struct {
+// deepCheck is one run of doctor --deep: it reads all that is stored.
+type deepCheck struct {
 	*checker
 	queue      *queue.Queue
 	deliveries *deliveries.Store
@@ -35,8 +35,8 @@ type reading struct {
 	reported        time.Time
 }
 
-// group are the defects that one line is about.
-type group struct {
+// defectGroup names what the defects of one line of the report have in common.
+type defectGroup struct {
 	stream, endpoint string
 	kind             queue.DefectKind
 }
@@ -47,7 +47,7 @@ type defects struct {
 	first queue.Defect
 }
 
-// deep reads every message of every stream of ours and adds a finding for each
+// deep reads every message of every stream of Flightline and adds a finding for each
 // kind of damage. It returns ctx.Err().
 func (x *checker) deep(ctx context.Context, there map[string]*jetstream.StreamInfo) error {
 	q, err := queue.New(ctx, x.nc, queue.Config{})
@@ -59,11 +59,11 @@ func (x *checker) deep(ctx context.Context, there map[string]*jetstream.StreamIn
 		x.add("deep", Fail, err.Error(), "nothing was read: run the doctor again")
 		return ctx.Err()
 	}
-	r := &reading{checker: x, queue: q, deliveries: webhooks, reported: time.Now()}
+	r := &deepCheck{checker: x, queue: q, deliveries: webhooks, reported: time.Now()}
 	names := streams.BackupOrder(slices.Collect(maps.Keys(there)))
 	before := len(x.report.Findings)
 	for _, name := range names {
-		if err := r.stream(ctx, name); err != nil {
+		if err := r.checkStream(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -75,9 +75,9 @@ func (x *checker) deep(ctx context.Context, there map[string]*jetstream.StreamIn
 	return nil
 }
 
-// stream reads one. It returns ctx.Err().
-func (r *reading) stream(ctx context.Context, name string) error {
-	found := map[group]*defects{}
+// checkStream reads one stream and reports what is wrong with it. It returns ctx.Err().
+func (r *deepCheck) checkStream(ctx context.Context, name string) error {
+	found := map[defectGroup]*defects{}
 	w := &walk{nc: r.nc, js: r.js, stream: name}
 	w.each = func(m *nats.Msg) error {
 		r.progress(ctx, w)
@@ -85,7 +85,7 @@ func (r *reading) stream(ctx context.Context, name string) error {
 		if err != nil || d == nil {
 			return err
 		}
-		g := group{name, d.Endpoint, d.Kind}
+		g := defectGroup{name, d.Endpoint, d.Kind}
 		if found[g] == nil {
 			found[g] = &defects{first: *d}
 		}
@@ -96,7 +96,7 @@ func (r *reading) stream(ctx context.Context, name string) error {
 	r.messages += w.read
 	r.bytes += w.bytes
 	if err == nil {
-		err = r.unreadable(ctx, w)
+		err = r.reportDamage(ctx, w)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -106,16 +106,16 @@ func (r *reading) stream(ctx context.Context, name string) error {
 		r.add("deep "+name, Warn, "not all of it was read: "+err.Error(), "run it again")
 	}
 	r.reported = time.Time{} // each stream that takes long is named
-	for _, g := range slices.SortedFunc(maps.Keys(found), func(a, b group) int {
+	for _, g := range slices.SortedFunc(maps.Keys(found), func(a, b defectGroup) int {
 		return cmp.Or(cmp.Compare(a.endpoint, b.endpoint), cmp.Compare(a.kind, b.kind))
 	}) {
-		r.defective(g, found[g])
+		r.reportDefects(g, found[g])
 	}
 	return nil
 }
 
-// inspect checks what one message says.
-func (r *reading) inspect(ctx context.Context, name string, m *nats.Msg) (*queue.Defect, error) {
+// inspect returns the defect of one message, nil for none.
+func (r *deepCheck) inspect(ctx context.Context, name string, m *nats.Msg) (*queue.Defect, error) {
 	part, _ := streams.PartOf(name)
 	switch {
 	case name == streams.Events:
@@ -140,7 +140,7 @@ func malformed(err error) *queue.Defect {
 	return &queue.Defect{Kind: queue.DefectForm, Err: err}
 }
 
-func (r *reading) progress(ctx context.Context, w *walk) {
+func (r *deepCheck) progress(ctx context.Context, w *walk) {
 	if time.Since(r.reported) < progressInterval {
 		return
 	}
@@ -150,9 +150,9 @@ func (r *reading) progress(ctx context.Context, w *walk) {
 	r.reported = time.Now()
 }
 
-// unreadable adds findings for messages that could not be read, and for those
+// reportDamage adds findings for messages that could not be read, and for those
 // that the server itself counts as lost.
-func (r *reading) unreadable(ctx context.Context, w *walk) error {
+func (r *deepCheck) reportDamage(ctx context.Context, w *walk) error {
 	l, err := w.damage(ctx)
 	if l.unreadable > 0 {
 		r.add("deep "+w.stream, Fail, l.text()+": "+MeaningOfLoss(w.stream), beforeKill)
@@ -182,8 +182,8 @@ const (
 	afterCut   = "they are gone, and what is written from now on can be read; this line ends with the next restart of NATS"
 )
 
-// defective adds the finding of a group.
-func (r *reading) defective(g group, d *defects) {
+// reportDefects adds the finding of a group, whose defects are d.
+func (r *deepCheck) reportDefects(g defectGroup, d *defects) {
 	what := map[queue.DefectKind]string{
 		queue.DefectForm:     "cannot be decoded: " + MeaningOfLoss(g.stream),
 		queue.DefectPayload:  "lack a large input or output: a job that needs it to run or to be delivered fails, and an output cannot be read",
@@ -209,11 +209,11 @@ const (
 	// maxDeleted is how many deleted sequences of a stream are compared with those
 	// that could not be read: the server sends all of them in one answer.
 	maxDeleted = 200_000
-	// emptyPages is how many pages in a row may be empty before the rest of a
-	// stream counts as not readable.
-	emptyPages = 3
-	// silentFor is how long a stream may give no answer.
-	silentFor = time.Minute
+	// maxEmptyPages is how many pages in a row may be empty before the rest of a
+	// stream counts as unreadable.
+	maxEmptyPages = 3
+	// silenceTimeout is how long a stream may be without an answer before the check of it ends.
+	silenceTimeout = time.Minute
 )
 
 // span is a range of sequences, both included.
@@ -244,7 +244,7 @@ func (w *walk) run(ctx context.Context) error {
 	}
 	w.before, w.seq = state, max(1, state.FirstSeq)-1
 	heard, size, empty := time.Now(), minPageBytes, 0
-	for w.seq < w.before.LastSeq && empty < emptyPages {
+	for w.seq < w.before.LastSeq && empty < maxEmptyPages {
 		n, err := w.page(ctx, size)
 		switch {
 		case ctx.Err() != nil:
@@ -254,7 +254,7 @@ func (w *walk) run(ctx context.Context) error {
 			continue
 		case err == nil:
 			empty++
-		case !bearable(err) || time.Since(heard) > silentFor:
+		case !bearable(err) || time.Since(heard) > silenceTimeout:
 			return err
 		case deleted(ctx, w.js, w.stream):
 			return jetstream.ErrStreamNotFound
