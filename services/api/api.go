@@ -1,15 +1,17 @@
-// Package api is the queue API, /v2/{endpoint}: it accepts jobs, answers where
-// they stand, lets clients wait, cancel, retry and purge, and counts an
-// endpoint's jobs. The jobs are in package queue; nothing is kept here, so any
+// Package api is the queue API, /v2/{endpoint}, and what /v1 shows of all endpoints
+// together (overview, failures, workers, events, jobs); the rest of /v1 is package control.
+// It accepts jobs, answers their status, lets clients wait, cancel, retry and purge, and
+// counts an endpoint's jobs. The jobs are in package queue; nothing is kept here, so any
 // number of instances may run side by side.
 //
 // A new route: its line in Routes (api.go), its handler in the file of its
 // subject, its limit in package ratelimit, its description in package openapi.
 // Error codes are in package web.
 //
-// What a request may do depends on its key (package registry): submit allows
-// run, runsync, cancel, retry and changing a job's ttl; read allows status,
-// status-sync, stream, logs, requests and health; admin allows all of these and purge-queue.
+// What a request may do depends on its key (package registry): submit allows run, runsync,
+// cancel, retry, the OpenAI route and changing a job's ttl; read allows the
+// routes that change nothing; admin allows all of these and purge-queue. Routes has the
+// permission of each.
 package api
 
 import (
@@ -33,8 +35,8 @@ import (
 
 // Config is what may differ between instances. The zero value is good.
 type Config struct {
-	// Instance names this process among those that beat; it is new with each
-	// start. "" means a random one.
+	// Instance names this process among those that send heartbeats; each start has a new
+	// one. "" means a random one.
 	Instance string
 	// Limits are the rates and concurrent bounds of operations, for each endpoint
 	// that names none of its own. nil means no limits at all, ratelimit.Defaults()
@@ -43,10 +45,10 @@ type Config struct {
 	// StreamFormat is the form of /stream where neither the request nor its
 	// endpoint decides: "array" (also ""), as the contract says, or "object".
 	StreamFormat string
-	// MaxSubmitting is how many submissions may be with the bus at a time; others wait
-	// up to a second for their turn and are then answered 503. 0 means 256.
+	// MaxSubmitting bounds the submissions that are being written to the bus at a time.
+	// Others wait for a second at most, and are then answered 503. 0 means 256.
 	MaxSubmitting int
-	// Log receives what no answer says. nil discards it.
+	// Log gets what no answer reports. nil discards it.
 	Log *slog.Logger
 }
 

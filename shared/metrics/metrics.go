@@ -1,13 +1,13 @@
-// Package metrics exposes what a process did to Prometheus. Counters are fed
-// by hooks of the other packages, none of which knows Prometheus; what is so at
-// the moment is read when somebody asks (Fleet). A Registry is passed in;
-// no package has a global one.
+// Package metrics exposes the metrics of a process to Prometheus. Other packages call
+// hooks that count, and do not know Prometheus. Gauges are read when Prometheus scrapes
+// them (Fleet). A Registry is passed in; no package has a global one.
 //
 // No label has the id of a job, a path or an address. An endpoint that was
 // deleted loses its series, and at most MostEndpoints have some.
 //
-// A new metric: its name, labels and help text in names.go, which
-// docs/metrics.md is generated from, and the hook that feeds it in metrics.go.
+// A new metric: its name, labels and help text in names.go, which docs/metrics.md is
+// generated from; then, for a counter or histogram, the hook that feeds it in metrics.go,
+// or for a gauge of an endpoint what reads it in fleet.go.
 package metrics
 
 import (

@@ -12,12 +12,11 @@ import (
 	"flightline/streams"
 )
 
-// EnqueueNotifier hears of the next job that enters a queue, for many endpoints
+// EnqueueNotifier notifies of the next job that enters a queue, for many endpoints
 // and at next to no cost: the server sends the first message after Await, and
-// none of those that follow. It is a hint, no record: what comes while this
-// process is cut off from the server is not told, nor what comes while too many
-// messages wait to be read, and a job may be heard of just before it is counted.
-// It is safe for concurrent use.
+// none of those that follow. It is a hint: there is no notification while this
+// process is disconnected, nor while too many messages wait to be read, and one may
+// come just before the server counts the job. It is safe for concurrent use.
 type EnqueueNotifier struct {
 	q    *Queue
 	told chan *nats.Msg
@@ -29,25 +28,25 @@ type EnqueueNotifier struct {
 // awaited is a subscription that the server ends after one message.
 type awaited struct {
 	sub *nats.Subscription
-	all bool // those of low priority, too
+	all bool // also jobs of low priority
 	// link names the connection by the number of connections before it.
 	link uint64
 }
 
-// arrivalsHeld bounds the messages that wait to be read; beyond it they are
-// lost, and Awaits does not know.
+// arrivalsHeld bounds the messages that wait to be read. Further ones are lost, and Awaits
+// does not notice.
 const arrivalsHeld = 4096
 
-// EnqueueNotifier starts nothing. Close it.
+// EnqueueNotifier returns a notifier that awaits no job yet. Close it.
 func (q *Queue) EnqueueNotifier() *EnqueueNotifier {
 	return &EnqueueNotifier{q: q, told: make(chan *nats.Msg, arrivalsHeld), awaited: map[string]awaited{}}
 }
 
-// Told is where arrivals come from, for Arrived. It is never closed.
+// Told is the channel of notifications; Arrived reads one. It is never closed.
 func (a *EnqueueNotifier) Told() <-chan *nats.Msg { return a.told }
 
-// Arrived returns the endpoint that a message of Told is about. The next
-// arrival there is not told before it is awaited again.
+// Arrived returns the endpoint that a message of Told is about. No further notification of
+// that endpoint comes before the next Await.
 func (a *EnqueueNotifier) Arrived(m *nats.Msg) (endpointID string) {
 	endpointID = streams.EndpointOf(m.Subject)
 	a.mu.Lock()
@@ -59,9 +58,9 @@ func (a *EnqueueNotifier) Arrived(m *nats.Msg) (endpointID string) {
 	return endpointID
 }
 
-// Await begins to wait for the next job of an endpoint: of all, or of those
-// without low priority. That it does already is fine. It returns
-// bus.ErrUnavailable, and endpoint.ErrNotFound for an id that cannot be.
+// Await asks for one notification of the next job of an endpoint: of all jobs, or of those
+// without low priority. It may be repeated. It returns bus.ErrUnavailable, and
+// endpoint.ErrNotFound for an invalid id.
 func (a *EnqueueNotifier) Await(endpointID string, all bool) error {
 	if !endpoint.ValidID(endpointID) {
 		return endpoint.ErrNotFound
@@ -88,22 +87,21 @@ func (a *EnqueueNotifier) Await(endpointID string, all bool) error {
 	return nil
 }
 
-// Awaits reports whether nothing was told of the endpoint since Await was
-// called for these jobs or for more, and the connection has been the same for
-// all that time.
+// Awaits reports whether the notification that Await asked for, of these jobs or of more,
+// is still to come, and the connection has been the same since then.
 func (a *EnqueueNotifier) Awaits(endpointID string, all bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.awaits(endpointID, all)
 }
 
-// awaits is Awaits for who holds mu.
+// awaits is Awaits with mu held.
 func (a *EnqueueNotifier) awaits(endpointID string, all bool) bool {
 	is, ok := a.awaited[endpointID]
 	return ok && (is.all || !all) && a.q.nc.IsConnected() && is.link == a.q.nc.Stats().Reconnects
 }
 
-// Forget waits for jobs of the endpoint no longer.
+// Forget cancels Await.
 func (a *EnqueueNotifier) Forget(endpointID string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
