@@ -88,7 +88,7 @@ func (s *Service) quarantineGPU(c *fiber.Ctx) error {
 	if err := checkReason(body.Reason); err != nil {
 		return err
 	}
-	machine, g, _, err := s.findGPU(ctx, c)
+	machine, g, _, err := findGPU(ctx, s.registry.GPUs, c)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *Service) quarantineGPU(c *fiber.Ctx) error {
 		return err
 	}
 	s.log.WarnContext(ctx, "GPU quarantined by request", "gpu", g.UUID, "machine", machine, "until", held.Until, "reason", held.Reason, "key", key.ID)
-	return s.answerGPU(ctx, c, g)
+	return answerGPU(ctx, s.registry.GPUs, c, g, s.queue.Now())
 }
 
 // restoreGPU ends the quarantine of a GPU, if it has one. That of a machine that is away
@@ -110,7 +110,7 @@ func (s *Service) quarantineGPU(c *fiber.Ctx) error {
 func (s *Service) restoreGPU(c *fiber.Ctx) error {
 	ctx, cancel := web.RequestContext(c)
 	defer cancel()
-	machine, g, held, err := s.findGPU(ctx, c)
+	machine, g, held, err := findGPU(ctx, s.registry.GPUs, c)
 	if err != nil {
 		return err
 	}
@@ -120,18 +120,18 @@ func (s *Service) restoreGPU(c *fiber.Ctx) error {
 		}
 		s.log.WarnContext(ctx, "GPU restored by request", "gpu", g.UUID, "machine", machine)
 	}
-	return s.answerGPU(ctx, c, g)
+	return answerGPU(ctx, s.registry.GPUs, c, g, s.queue.Now())
 }
 
 // findGPU is the GPU that the path names, of a machine that reports it, or that did when
 // it was quarantined.
-func (s *Service) findGPU(ctx context.Context, c *fiber.Ctx) (machine string, g pod.GPU, held registry.GPUClaims, err error) {
+func findGPU(ctx context.Context, gpus *registry.GPUs, c *fiber.Ctx) (machine string, g pod.GPU, held registry.GPUClaims, err error) {
 	machine, uuid := strings.Clone(c.Params("machine")), strings.Clone(c.Params("gpu"))
-	machines, err := s.registry.GPUs.Machines(ctx)
+	machines, err := gpus.Machines(ctx)
 	if err != nil {
 		return machine, g, held, err
 	}
-	claims, err := s.registry.GPUs.Claims(ctx)
+	claims, err := gpus.Claims(ctx)
 	if err != nil {
 		return machine, g, held, err
 	}
@@ -156,12 +156,12 @@ func (s *Service) findGPU(ctx context.Context, c *fiber.Ctx) (machine string, g 
 }
 
 // answerGPU shows the GPU as it is now.
-func (s *Service) answerGPU(ctx context.Context, c *fiber.Ctx, g pod.GPU) error {
-	claims, err := s.registry.GPUs.Claims(ctx)
+func answerGPU(ctx context.Context, gpus *registry.GPUs, c *fiber.Ctx, g pod.GPU, now time.Time) error {
+	claims, err := gpus.Claims(ctx)
 	if err != nil {
 		return err
 	}
-	return c.JSON(cardViewOf(g, claims[g.UUID], s.queue.Now()))
+	return c.JSON(cardViewOf(g, claims[g.UUID], now))
 }
 
 func checkReason(text string) error {
