@@ -33,7 +33,7 @@ func TestThousandsOfFailuresOfAnOutageAreSomeLines(t *testing.T) {
 			for line := range bytes.Lines(out.Bytes()) {
 				var l struct {
 					Msg       string `json:"msg"`
-					NotLogged int    `json:"not_logged"`
+					NotLogged int    `json:"not_logged"` //nolint:tagliatelle // the key in the log
 				}
 				if err := json.Unmarshal(line, &l); err != nil || l.Msg != "request failed" {
 					t.Fatalf("got line %s, %v", line, err)
