@@ -39,7 +39,7 @@ func pausedFor(t *testing.T, js jetstream.JetStream, endpoint string) time.Durat
 func (b *env) pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	b.e.PausedUntil = time.Now().Add(d)
-	if err := streams.Pause(t.Context(), b.JS, b.e, time.Now()); err != nil {
+	if err := streams.ApplyPause(t.Context(), b.JS, b.e, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -128,7 +128,7 @@ func TestApplyKeepsAPause(t *testing.T) {
 	}
 	b.e.PausedUntil = time.Time{}
 	for range 2 { // it may be repeated
-		if err := streams.Pause(t.Context(), b.JS, b.e, time.Now()); err != nil {
+		if err := streams.ApplyPause(t.Context(), b.JS, b.e, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestAPauseSurvivesAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.PausedUntil = time.Now().Add(time.Hour)
-	if err := streams.Pause(t.Context(), js, e, time.Now()); err != nil {
+	if err := streams.ApplyPause(t.Context(), js, e, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	publish(t.Context(), t, js, message(streams.JobSubject(e.ID, job.Normal, "a"), ""))
@@ -174,7 +174,7 @@ func TestAPauseSurvivesAKill(t *testing.T) {
 		t.Errorf("paused for %v after a kill, want an hour", got)
 	}
 	e.PausedUntil = time.Now().Add(2 * time.Second)
-	if err := streams.Pause(t.Context(), js, e, time.Now()); err != nil {
+	if err := streams.ApplyPause(t.Context(), js, e, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	fetch(t, js, e.ID)

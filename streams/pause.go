@@ -11,10 +11,10 @@ import (
 	"flightline/shared/job"
 )
 
-// Pause makes the consumers of an endpoint hand out nothing until its
-// PausedUntil, or hand out again if that is not after now, which is the
-// server's time. It may be repeated. The server ends a pause by itself.
-func Pause(ctx context.Context, js jetstream.JetStream, e endpoint.Endpoint, now time.Time) error {
+// ApplyPause pauses the consumers of an endpoint until its PausedUntil, or resumes them if
+// that is not after now, the server's time. It may be repeated. The server ends a pause by
+// itself.
+func ApplyPause(ctx context.Context, js jetstream.JetStream, e endpoint.Endpoint, now time.Time) error {
 	for _, class := range job.Classes() {
 		var err error
 		if e.Paused(now) {

@@ -221,7 +221,7 @@ func (s *Service) setPause(c *fiber.Ctx, until time.Time) error {
 func (s *Service) applyPause(ctx context.Context, e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	const tries = 10
 	for range tries {
-		if err := s.queue.Pause(ctx, e); err != nil {
+		if err := s.queue.ApplyPause(ctx, e); err != nil {
 			return e, fmt.Errorf("pause %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 		}
 		now, err := s.registry.Endpoints.Find(ctx, e.ID)

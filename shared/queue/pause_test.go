@@ -12,7 +12,7 @@ import (
 func (s *env) pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	s.e.PausedUntil = s.q.Now().Add(d)
-	if err := s.q.Pause(t.Context(), s.e); err != nil {
+	if err := s.q.ApplyPause(t.Context(), s.e); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -20,7 +20,7 @@ func (s *env) pause(t *testing.T, d time.Duration) {
 func (s *env) resume(t *testing.T) {
 	t.Helper()
 	s.e.PausedUntil = time.Time{}
-	if err := s.q.Pause(t.Context(), s.e); err != nil {
+	if err := s.q.ApplyPause(t.Context(), s.e); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -207,15 +207,15 @@ func aheadOf(seq, delivered, last uint64, pending int) between {
 	return between{least: min(most, max(0, pending-1-behind)), most: most}
 }
 
-// Pause makes the endpoint hand out no jobs until its PausedUntil, or hand them
-// out again if that is over: what its record says takes effect. Jobs are
+// ApplyPause pauses the endpoint until its PausedUntil, or resumes it if that is not in the
+// future, as its record says. A paused endpoint hands out no jobs. Jobs are
 // accepted meanwhile, those that run go on, and cancel, ttl and timeout hold.
 // It may be repeated. It returns bus.ErrUnavailable.
-func (q *Queue) Pause(ctx context.Context, e endpoint.Endpoint) error {
+func (q *Queue) ApplyPause(ctx context.Context, e endpoint.Endpoint) error {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	_, err := bus.UntilAnswered(ctx, func() (struct{}, error) {
-		return struct{}{}, bus.Unavailable(streams.Pause(ctx, q.js, e, q.Now()))
+		return struct{}{}, bus.Unavailable(streams.ApplyPause(ctx, q.js, e, q.Now()))
 	})
 	return err
 }
