@@ -229,7 +229,9 @@ func walkSystem(t *testing.T, s *site) {
 		return p.count("#system-streams tbody tr") == 1 && p.count("#system-consumers tbody tr") == 2
 	})
 	s.run(t, "stored", order{}, "")
-	p.holds("the lag of its consumer, live", func() bool { return strings.TrimSpace(p.text("#system-consumers tbody tr:first-child td[data-label=Pending]")) == "1" })
+	p.holds("the lag of its consumer, live", func() bool {
+		return strings.TrimSpace(p.text("#system-consumers tbody tr:first-child td[data-label=Pending]")) == "1"
+	})
 	p.visit("/ui/system?stream=no-such-stream")
 	p.reads("#system-streams", "No stream matches")
 	p.visit("/ui/system")

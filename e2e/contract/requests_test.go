@@ -166,6 +166,7 @@ func explainRows() map[string]scenario {
 			p.want(p.do("GET", "/explain/"+first, ""), http.StatusOK, "id", first, "status", "IN_QUEUE", "reason", "waiting: it is next", "queue", "position:1", "lowPriority", "false")
 			p.want(p.do("GET", "/explain/"+second, ""), http.StatusOK, "reason", "waiting: 1 job ahead", "queue", "jobsAhead:1", "lowPriority", "true")
 			p.do("POST", "/cancel/"+first, "")
+			p.want(p.do("GET", "/input/"+second, ""), http.StatusOK, "id", second, "status", "IN_QUEUE", "input", "")
 			p.want(p.do("GET", "/explain/"+first, ""), http.StatusOK, "status", "CANCELLED", "reason", "cancelled", "finishedAt", "20")
 		},
 		"a paused endpoint": func(s *run) {
@@ -216,6 +217,7 @@ func explainRows() map[string]scenario {
 			p := s.endpoint("")
 			one := "/v1/endpoints/" + p.id
 			p.want(p.do("GET", "/explain/nobody", ""), http.StatusNotFound, "code", "job_not_found")
+			p.want(p.do("GET", "/input/nobody", ""), http.StatusNotFound, "code", "job_not_found")
 			p.want(s.send(call{method: "GET", path: "/v2/nobody/scale"}), http.StatusNotFound, "code", "endpoint_not_found")
 			p.want(s.send(call{method: "POST", path: one + "/pause", body: `{"durationMs":999}`, wrong: true}), http.StatusBadRequest, "error", "durationMs must be between 1000")
 			p.want(s.send(call{method: "GET", path: one + "/scaling?limit=101", wrong: true}), http.StatusBadRequest, "error", "limit must be")

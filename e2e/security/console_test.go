@@ -226,12 +226,12 @@ func TestTheConsoleShowsMarkupAsText(t *testing.T) {
 	b.signIn(key)
 	pages := []string{
 		"/ui/", "/ui/e/good", "/ui/e/bad", "/ui/e/good/settings", "/ui/e/good/purge", "/ui/e/good/try", "/ui/e/good/try?mode=chat", "/ui/e/good/try?job=" + done.ID,
-		"/ui/e/good/jobs", "/ui/e/bad/jobs", "/ui/e/good/jobs/" + done.ID, "/ui/e/bad/jobs/" + failed.ID, "/ui/e/good/jobs/" + done.ID + "/output", "/ui/e/good/jobs/" + done.ID + "/log",
+		"/ui/e/good/jobs", "/ui/e/bad/jobs", "/ui/e/good/jobs/" + done.ID, "/ui/e/bad/jobs/" + failed.ID, "/ui/e/good/jobs/" + done.ID + "/output", "/ui/e/good/jobs/" + done.ID + "/log", "/ui/e/bad/jobs/" + failed.ID + "/input", "/ui/e/good/jobs/" + done.ID + "/input",
 		"/ui/e/good/scaling", "/ui/e/bad/webhooks", "/ui/failures", "/ui/workers", "/ui/events", "/ui/system", "/ui/machines",
 	}
 	reflected := url.QueryEscape(markup)
 	for _, page := range []string{
-		"/ui/e/good/jobs?q=", "/ui/e/good/jobs?worker=", "/ui/e/good/jobs?fingerprint=", "/ui/e/good/jobs?since=", "/ui/e/good/jobs?status=", "/ui/e/good/many?do=", "/ui/e/good/many?do=cancel&id=",
+		"/ui/system?stream=", "/ui/system?q=", "/ui/e/good/jobs?q=", "/ui/e/good/jobs?worker=", "/ui/e/good/jobs?fingerprint=", "/ui/e/good/jobs?since=", "/ui/e/good/jobs?status=", "/ui/e/good/many?do=", "/ui/e/good/many?do=cancel&id=",
 		"/ui/sign-in?next=", "/ui/sign-in?once=", "/ui/j/", "/ui/e/", "/ui/?after=",
 	} {
 		pages = append(pages, page+reflected)
@@ -243,6 +243,9 @@ func TestTheConsoleShowsMarkupAsText(t *testing.T) {
 	}
 	if !strings.Contains(b.ask("/ui/e/bad/jobs/"+failed.ID, nil).text, "&lt;xss-here") {
 		t.Error("the error is not shown at all")
+	}
+	if !strings.Contains(b.ask("/ui/e/bad/jobs/"+failed.ID+"/input", nil).text, "xss-here a=") {
+		t.Error("the input is not shown at all")
 	}
 	live(t, b, "/ui/e/bad/jobs/"+failed.ID)
 }

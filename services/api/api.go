@@ -158,6 +158,7 @@ func (s *Service) Routes(app *fiber.App) {
 	v2.Get("/logs", read, s.limited(ratelimit.Stream), small, s.logsOfEndpoint)
 	v2.Get("/logs/:id", read, s.limited(ratelimit.Stream), small, s.logsOfJob)
 	v2.Get("/explain/:id", read, s.limited(ratelimit.Explain), small, s.explain)
+	v2.Get("/input/:id", read, s.limited(ratelimit.Status), small, s.input)
 	v2.Get("/scale", read, s.limited(ratelimit.Scale), small, s.scale)
 	v2.Get("/health", read, small, s.health)
 	v2.Get("/stats", read, s.limited(ratelimit.Stats), small, s.stats)

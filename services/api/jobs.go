@@ -63,6 +63,21 @@ func (s *Service) statusSync(c *fiber.Ctx) error {
 	return s.answerStatus(ctx, c, e, id, wait)
 }
 
+// input answers with what the job was given, as long as it is kept.
+func (s *Service) input(c *fiber.Ctx) error {
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	e, id, err := s.job(ctx, c)
+	if err != nil {
+		return err
+	}
+	input, j, err := s.queue.Input(claiming(ctx, c), e, id)
+	if err != nil {
+		return err
+	}
+	return c.JSON(api.JobInput{ID: j.ID, Status: j.Status, Input: input})
+}
+
 // answerStatus answers with the job as it is now, or after wait, or when it has ended.
 func (s *Service) answerStatus(ctx context.Context, c *fiber.Ctx, e endpoint.Endpoint, id job.ID, wait time.Duration) error {
 	if wait == 0 {

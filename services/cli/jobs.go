@@ -38,7 +38,7 @@ func (sh *shell) jobCommands() []*cobra.Command {
 		sh.runCommand(), sh.runSyncCommand(), sh.statusCommand(), sh.streamCommand(), sh.eventsCommand(),
 		sh.onJob("cancel", "End a job that waits or runs", (*client.Client).Cancel),
 		sh.onJob("retry", "Queue a FAILED or TIMED_OUT job again", (*client.Client).Retry),
-		sh.purgeCommand(), sh.healthCommand(), sh.requestsCommand(), sh.explainCommand(),
+		sh.purgeCommand(), sh.healthCommand(), sh.requestsCommand(), sh.explainCommand(), sh.inputCommand(),
 		findCommand(sh), statsCommand(sh), failuresCommand(sh), overviewCommand(sh), systemCommand(sh), logsCommand(sh),
 	}
 }
@@ -280,6 +280,24 @@ func (sh *shell) explainCommand() *cobra.Command {
 				return err
 			}
 			return sh.show(x, explainRows(x))
+		}),
+	}
+}
+
+func (sh *shell) inputCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "input ENDPOINT JOB", Short: "Print what a job was given", Args: namedArgs,
+		Long: "Print what a job was given, as long as it is kept: until it is completed or\ncancelled, and after a failure or a timeout until its retention is over.",
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			x, err := api.Input(ctx, args[0], job.ID(args[1]))
+			if err != nil {
+				return err
+			}
+			text := "not kept"
+			if x.Input != nil {
+				text = oneLine(x.Input)
+			}
+			return sh.show(x, [][]string{{"ID", clean(string(x.ID))}, {"STATUS", clean(string(x.Status))}, {"INPUT", text}})
 		}),
 	}
 }

@@ -154,6 +154,30 @@ func loadOutput(v *visit) (any, error) {
 	return &jobData{Endpoint: v.param("endpoint"), ID: found.ID, Job: found, Output: textOf(found.Output, wholeOutput)}, nil
 }
 
+// inputData is what a job was given.
+type inputData struct {
+	Endpoint string
+	ID       job.ID
+	Status   job.Status
+	// Kept is false once nothing keeps the input.
+	Kept     bool
+	Input    text
+	Snippets []snippet
+}
+
+// loadInput reads the input of a job; the programs with it are left out if it is long.
+func loadInput(v *visit) (any, error) {
+	found, err := v.api.Input(v.ctx, v.param("endpoint"), job.ID(v.param("id")))
+	if err != nil {
+		return nil, err
+	}
+	d := &inputData{Endpoint: v.param("endpoint"), ID: found.ID, Status: found.Status, Kept: found.Input != nil, Input: textOf(found.Input, wholeOutput)}
+	if d.Kept && len(found.Input) <= shownOutput {
+		d.Snippets = snippetsOf(d.Endpoint, string(oneLine(found.Input)))
+	}
+	return d, nil
+}
+
 // streamOutput answers with what a job puts out, from the beginning or behind the last event
 // that the browser has, as it comes.
 func (s *Service) streamOutput(c *fiber.Ctx) error {

@@ -43,6 +43,7 @@ func screens() []screen {
 			fragments: []string{"job-head", "job-timeline", "job-output", "job-events", "job-deliveries"}, load: loadJob,
 		},
 		{path: "/e/:endpoint/jobs/:id/output", title: "Output", tab: "jobs", template: "output", load: loadOutput},
+		{path: "/e/:endpoint/jobs/:id/input", title: "Input", tab: "jobs", template: "input", load: loadInput},
 		{path: "/e/:endpoint/jobs/:id/log", title: "Log", tab: "jobs", template: "job-log", fragments: []string{"job-lines"}, load: loadJobLog},
 		{path: "/e/:endpoint/try", title: "Try it", tab: "try", template: "try", fragments: []string{"try-job"}, load: loadTry},
 		{path: "/e/:endpoint/many", title: "Many jobs", tab: "jobs", template: "many", load: loadMany},

@@ -108,3 +108,11 @@ type WorkerCounts struct {
 	Throttled    int `json:"throttled"`
 	Unhealthy    int `json:"unhealthy"`
 }
+
+// JobInput answers input.
+type JobInput struct {
+	ID     job.ID     `json:"id"`
+	Status job.Status `json:"status"`
+	// Input is absent once nothing keeps it: the job is COMPLETED or CANCELLED.
+	Input json.RawMessage `json:"input,omitempty"`
+}

@@ -48,6 +48,10 @@ func TestFleetsAreSentAsTheAPIWantsThem(t *testing.T) {
 			_, err := c.Endpoints().Scaling(ctx, "ep", 7)
 			return err
 		}, `[]`, request{Method: "GET", URI: "/v1/endpoints/ep/scaling?limit=7"}},
+		"input": {func(ctx context.Context, c *client.Client) error {
+			_, err := c.Input(ctx, "ep", "j1")
+			return err
+		}, `{}`, request{Method: "GET", URI: "/v2/ep/input/j1"}},
 		"explain": {func(ctx context.Context, c *client.Client) error {
 			_, err := c.Explain(ctx, "ep", "j1")
 			return err
