@@ -71,7 +71,7 @@ func (s *Service) input(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	input, j, err := s.queue.Input(claiming(ctx, c), e, id)
+	input, j, err := queue.ReadInput(claiming(ctx, c), s.queue, e, id)
 	if err != nil {
 		return err
 	}

@@ -11,11 +11,11 @@ import (
 	"flightline/shared/record"
 )
 
-// Input reads what a job was given, and the job as it is then, without output. The
+// ReadInput reads what a job was given, and the job as it is then, without output. The
 // input is nil once nothing keeps it: that of a job which is COMPLETED or CANCELLED is
 // dropped. A large one is read in its turn, after WithOutputClaim. It returns
 // job.ErrNotFound as Current does, and bus.ErrUnavailable.
-func (q *Queue) Input(ctx context.Context, e endpoint.Endpoint, id job.ID) (json.RawMessage, *job.Job, error) {
+func ReadInput(ctx context.Context, q *Queue, e endpoint.Endpoint, id job.ID) (json.RawMessage, *job.Job, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	at := record.LocationOf(e)
