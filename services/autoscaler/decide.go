@@ -50,6 +50,8 @@ type sample struct {
 	// orphans are some of running, and counted for queue delay only.
 	orphans orphans
 	members []member
+	// leaving are workers whose pods are to be gone, and that are still heard of.
+	leaving []string
 	// failures are the workers in a row that ended soon after their start.
 	failures    int
 	lastFailure time.Time
@@ -167,7 +169,7 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 		v.reason, v.text = registry.ScalingMinimum, fmt.Sprintf("workersMin is %d", e.WorkersMin)
 	}
 	// Workers that go are there until they have gone.
-	leaving, held := count(s.members, draining, unhealthy), present(s.members, v.memory.replaced)
+	leaving, held := count(s.members, draining, unhealthy), present(s, v.memory.replaced)
 	room := max(0, min(e.WorkersMax-count(s.members, starting, idle, busy)-leaving, missing-held))
 	v.start = min(v.start, room)
 	wait := startBackoff.Delay(s.failures)

@@ -12,7 +12,7 @@ import (
 	"flightline/shared/testenv"
 )
 
-// ended is the end of a job on a worker; cause is "" for one that is COMPLETED.
+// ended is the end of a job on a worker; cause is "" for a COMPLETED job.
 func ended(worker, cause string) events.Event {
 	e := events.Event{Kind: events.Completed, Status: job.Completed, Worker: worker, Cause: cause, Error: cause}
 	if cause != "" {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
 
@@ -42,7 +43,7 @@ func outdated(members []member) (first member, found bool) {
 // be replaced, once those have left.
 func successors(e endpoint.Endpoint, s sample, m memory, n need, alive int) need {
 	want := min(alive+len(m.replaced), e.WorkersMax)
-	if len(m.replaced) == 0 || present(s.members, m.replaced) > 0 || want <= max(n.workers, e.WorkersMin) {
+	if len(m.replaced) == 0 || present(s, m.replaced) > 0 || want <= max(n.workers, e.WorkersMin) {
 		return n
 	}
 	return need{want, registry.ScalingReplace, "the endpoint has changed since a worker was started, which has left"}
@@ -50,19 +51,31 @@ func successors(e endpoint.Endpoint, s sample, m memory, n need, alive int) need
 
 // unreplaced are the workers of m.replaced, as long as successors for them may be started.
 func unreplaced(e endpoint.Endpoint, s sample, m memory, alive int, now time.Time) []string {
-	if e.Paused(now) || alive >= e.WorkersMax && present(s.members, m.replaced) == 0 {
+	if e.Paused(now) || alive >= e.WorkersMax && present(s, m.replaced) == 0 {
 		return nil
 	}
 	return m.replaced
 }
 
 // present is how many of the workers have not left.
-func present(members []member, ids []string) int {
+func present(s sample, ids []string) int {
 	n := 0
-	for _, w := range members {
-		if slices.Contains(ids, w.id) {
+	for _, id := range ids {
+		if slices.Contains(s.leaving, id) || slices.ContainsFunc(s.members, func(w member) bool { return w.id == id }) {
 			n++
 		}
 	}
 	return n
+}
+
+// leavingOf are the workers that are to be gone and are still heard of: their agent
+// has not stopped them yet, or a moment ago.
+func leavingOf(v *view, pods []pod.Pod) []string {
+	var ids []string
+	for _, p := range pods {
+		if _, heard := v.worker(p); heard && p.Status != pod.Running {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids
 }

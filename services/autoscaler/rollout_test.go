@@ -39,6 +39,10 @@ func TestReplace(t *testing.T) {
 			e: ep(bounds(2, 9)), s: jobsOf(0, sample{members: stale(crew(short, idle, draining))}), replaced: []string{"w1"},
 			want: decision{wanted: 2, reason: registry.ScalingLeaving},
 		},
+		"nor before its agent has stopped it": {
+			e: ep(bounds(0, 9)), s: jobsOf(0, sample{members: stale(crew(short, idle)), leaving: []string{"gone"}}), replaced: []string{"gone"},
+			want: decision{wanted: 1},
+		},
 		"nor while it does not look drained yet": {
 			e: ep(bounds(0, 9)), s: jobsOf(0, sample{members: stale(crew(short, idle, idle))}), replaced: []string{"w1"},
 			want: decision{wanted: 2},

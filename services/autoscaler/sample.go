@@ -59,6 +59,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 	in.failures, last = streak(alike(in.pods, e, in.spec), v.now)
 	in.lastFailure, in.failure = last.Changed, last.Change
 	in.members, in.unknown = l.members(ctx, v, e, m, in)
+	in.leaving = leavingOf(v, in.pods)
 	return in
 }
 

@@ -22,14 +22,6 @@ func (e Endpoint) Run() Run {
 	return Run{Fleet: f, Env: maps.Clone(e.Env)}
 }
 
-// WithRun returns the endpoint with another Run.
-func (e Endpoint) WithRun(r Run) Endpoint {
-	f := r.Fleet
-	f.Priority, f.MinHold, f.MaxSwapWait = e.Fleet.Priority, e.Fleet.MinHold, e.Fleet.MaxSwapWait
-	e.Fleet, e.Env = f, r.Env
-	return e
-}
-
 // Equal reports whether workers started from both are the same. Empty and missing are
 // the same.
 func (r Run) Equal(other Run) bool { return reflect.DeepEqual(r.compact(), other.compact()) }
