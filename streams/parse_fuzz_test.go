@@ -38,7 +38,7 @@ func FuzzParseSubjects(f *testing.F) {
 		if e, id, _, err := ParseWebhook(s); err == nil {
 			has("webhook task", e, string(id))
 		}
-		if p, err := PartitionOf(s); err == nil && (len(tokens) < 3 || p < 0 && tokens[1][0] != '-') {
+		if p, err := PayloadPartition(s); err == nil && (len(tokens) < 3 || p < 0 && tokens[1][0] != '-') {
 			t.Errorf("partition of %q: got %d", s, p)
 		}
 	})

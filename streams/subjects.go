@@ -145,6 +145,19 @@ func PayloadSubject(p int, endpoint string, id job.ID, attempt, run int, side Si
 	return fmt.Sprintf("payloads.%d.%s.%s.%d.%d.%s.%s", p, endpoint, id, attempt, run, side, token)
 }
 
+// PayloadPartition returns the partition of a PayloadSubject or a KeptSubject.
+func PayloadPartition(subject string) (int, error) {
+	t := strings.SplitN(subject, ".", 3)
+	if len(t) != 3 {
+		return 0, fmt.Errorf("streams: %q is no subject of a payload", subject)
+	}
+	p, err := strconv.Atoi(t[1])
+	if err != nil {
+		return 0, fmt.Errorf("streams: %q: partition: %w", subject, err)
+	}
+	return p, nil
+}
+
 // InputFilter matches the parts of an endpoint's inputs.
 func InputFilter(p int, endpoint string) string {
 	return fmt.Sprintf("payloads.%d.%s.*.*.*.%s.*", p, endpoint, In)

@@ -119,19 +119,6 @@ func deliveriesConfig(c Config) jetstream.StreamConfig {
 	}
 }
 
-// PartitionOf is the partition that the subject of a payload names.
-func PartitionOf(payload string) (int, error) {
-	t := strings.SplitN(payload, ".", 3)
-	if len(t) != 3 {
-		return 0, fmt.Errorf("streams: %q is no payload", payload)
-	}
-	p, err := strconv.Atoi(t[1])
-	if err != nil {
-		return 0, fmt.Errorf("streams: %q: partition: %w", payload, err)
-	}
-	return p, nil
-}
-
 // orAny is the token, or the wildcard if it is "".
 func orAny(token string) string {
 	if token == "" {

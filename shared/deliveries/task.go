@@ -152,7 +152,7 @@ func (c *Task) Ack(ctx context.Context) {
 		if ref == nil {
 			continue
 		}
-		p, err := streams.PartitionOf(ref.Subject)
+		p, err := streams.PayloadPartition(ref.Subject)
 		if err == nil {
 			err = c.s.bus.Purge(ctx, streams.Payloads(p), ref.Subject)
 		}

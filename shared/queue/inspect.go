@@ -78,7 +78,7 @@ func (rd reader) inspectQueued(ctx context.Context, stream string, m *bus.Messag
 	if d == nil || err != nil {
 		return nil, err
 	}
-	if at.Partition, err = streams.PartitionOf(r.InputRef.Subject); err != nil {
+	if at.Partition, err = streams.PayloadPartition(r.InputRef.Subject); err != nil {
 		return d, nil //nolint:nilerr // that is the defect
 	}
 	record, err := rd.record(ctx, at, r.ID, r.Attempt)

@@ -41,7 +41,7 @@ type PayloadRef struct {
 // (streams.PayloadSubject, streams.KeptSubject) until streams.Margin after until.
 // It returns bus.ErrUnavailable.
 func StorePayload(ctx context.Context, c *bus.Client, subject string, data []byte, until time.Time) (*PayloadRef, error) {
-	p, err := streams.PartitionOf(subject)
+	p, err := streams.PayloadPartition(subject)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func StorePayload(ctx context.Context, c *bus.Client, subject string, data []byt
 // as long as it lags: only the leader decides that they are gone. It returns
 // ErrPayloadGone and bus.ErrUnavailable.
 func LoadPayload(ctx context.Context, c *bus.Client, ref *PayloadRef) ([]byte, error) {
-	p, err := streams.PartitionOf(ref.Subject)
+	p, err := streams.PayloadPartition(ref.Subject)
 	if err != nil {
 		return nil, err
 	}
