@@ -43,18 +43,18 @@ func outputOf(data json.RawMessage) json.RawMessage {
 	return data
 }
 
-// whole answers with a job's output: that of a handler which returned it, or
+// outputReply answers with a job's output: that of a handler which returned it, or
 // the list of all that a generator yielded.
-func whole(output json.RawMessage) reply {
+func outputReply(output json.RawMessage) reply {
 	if list, ok := elementsOf(output); ok {
-		return joined(list)
+		return joinedReply(list)
 	}
-	return joined([]json.RawMessage{output})
+	return joinedReply([]json.RawMessage{output})
 }
 
-// joined answers with what a worker put out: with the only value, or with the
+// joinedReply answers with what a worker put out: with the only value, or with the
 // strings one after the other. Several values that are no strings stay a list.
-func joined(outputs []json.RawMessage) reply {
+func joinedReply(outputs []json.RawMessage) reply {
 	text, all := textsOf(outputs)
 	switch {
 	case all && json.Valid([]byte(text)):

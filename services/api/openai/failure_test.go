@@ -96,7 +96,7 @@ func TestAnOutputIsUnwrapped(t *testing.T) {
 		"an error that is a text":   {`{"error":"no"}`, 200, "application/json", `{"error":"no"}`},
 		"an object that is a list":  {`{"object":["error"]}`, 200, "application/json", `{"object":["error"]}`},
 	} {
-		got := whole(json.RawMessage(tc.output))
+		got := outputReply(json.RawMessage(tc.output))
 		if got.status != tc.status || got.kind != tc.kind || string(got.body) != tc.body {
 			t.Errorf("%s: got %d %s %s, want %d %s %s", name, got.status, got.kind, got.body, tc.status, tc.kind, tc.body)
 		}
@@ -133,10 +133,10 @@ func TestAStreamIsTextVerbatimOrEvents(t *testing.T) {
 				text.add(json.RawMessage(output))
 				if flush {
 					got += text.String()
-					text.flushed()
+					text.discardWritten()
 				}
 			}
-			text.done()
+			text.addEnd()
 			if got += text.String(); got != tc.want {
 				t.Errorf("%s, flushed %v: got %q, want %q", name, flush, got, tc.want)
 			}
@@ -166,8 +166,8 @@ func TestACommentIsWrittenOnlyBetweenEvents(t *testing.T) {
 		if step.add != "" {
 			text.add(json.RawMessage(`"` + step.add + `"`))
 		}
-		text.flushed()
-		text.ping()
+		text.discardWritten()
+		text.addPing()
 		if got := text.String() == ": ping\n\n"; got != step.want {
 			t.Errorf("after %.20q: got a comment %v, want %v", step.add, got, step.want)
 		}
@@ -193,7 +193,7 @@ func TestAFailureTakesThePlaceOfHalfAnEventOnly(t *testing.T) {
 	} {
 		var text eventText
 		text.add(json.RawMessage(`"` + begun + `"`))
-		text.fail([]byte("0"))
+		text.addFailure([]byte("0"))
 		if got := text.String(); got != want {
 			t.Errorf("after %s: got %q, want %q", begun, got, want)
 		}

@@ -212,7 +212,7 @@ func (h *Handler) replyTo(ctx context.Context, r request, j *job.Job) (reply, er
 		return f.reply(), nil
 	}
 	if !emptyOutput(j.Output) {
-		return whole(j.Output), nil
+		return outputReply(j.Output), nil
 	}
 	follow, err := chunks.Follow(h.Queue, r.endpoint, r.id)
 	if err != nil {
@@ -239,10 +239,10 @@ func (h *Handler) replyTo(ctx context.Context, r request, j *job.Job) (reply, er
 		}
 	}
 	if len(outputs) > 0 {
-		return joined(outputs), nil
+		return joinedReply(outputs), nil
 	}
 	if _, isList := elementsOf(j.Output); isList {
-		return whole(j.Output), nil
+		return outputReply(j.Output), nil
 	}
 	return noOutput().reply(), nil
 }

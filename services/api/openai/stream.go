@@ -18,16 +18,16 @@ import (
 
 // stream is an answer while it is written.
 type stream struct {
-	h       *Handler
-	request request
-	follow  *chunks.Follower
-	held    context.Context //nolint:containedctx // the writer, which runs after the handler, is given none
-	after   uint64
-	run     [2]int // attempt and run that the text is from
-	text    eventText
-	begun   bool // what came before the head is written
-	told    bool // the last text is written
-	over    bool // the job has nothing more to say: it needs no cancelling
+	h            *Handler
+	request      request
+	follow       *chunks.Follower
+	held         context.Context //nolint:containedctx // the writer, which runs after the handler, is given none
+	after        uint64
+	run          [2]int // attempt and run that the text is from
+	text         eventText
+	firstWritten bool // the first text is written, with the head
+	lastWritten  bool // the last text is written
+	jobDone      bool // the job ends by itself: it need not be cancelled
 }
 
 // answerStream answers with the worker's events as they come. The head is held
@@ -47,7 +47,7 @@ func (h *Handler) answerStream(ctx context.Context, c *fiber.Ctx, r request) err
 	web.BodyDone(c)
 	held, release := web.LongPoll(c, maxWait)
 	v := &stream{h: h, request: r, follow: follow, held: held}
-	failed, err := v.first() //nolint:contextcheck // it outlasts ctx
+	failed, err := v.waitFirst() //nolint:contextcheck // it outlasts ctx
 	if failed != nil || err != nil {
 		broken := held.Err() != nil // the release ends it too
 		v.end(release)
@@ -63,20 +63,20 @@ func (h *Handler) answerStream(ctx context.Context, c *fiber.Ctx, r request) err
 	return nil
 }
 
-// end lets everything go, and the job with it if it still has something to say.
+// end releases the follower and the wait, and cancels the job unless jobDone.
 func (v *stream) end(release func()) {
 	v.follow.Close()
 	release()
-	if !v.over {
+	if !v.jobDone {
 		v.h.abandon(v.held, v.request)
 	}
 }
 
-// first waits until there is something to write.
-func (v *stream) first() (*failure, error) {
+// waitFirst waits until there is something to write.
+func (v *stream) waitFirst() (*failure, error) {
 	for {
-		failed, err := v.step()
-		if failed != nil || err != nil || v.over || v.text.Len() > 0 {
+		failed, err := v.waitNext()
+		if failed != nil || err != nil || v.jobDone || v.text.Len() > 0 {
 			return failed, err
 		}
 	}
@@ -85,15 +85,15 @@ func (v *stream) first() (*failure, error) {
 // next returns the next text. What cannot be told by the status any more is an
 // event.
 func (v *stream) next() ([]byte, error) {
-	if !v.begun {
-		v.begun, v.told = true, v.over
+	if !v.firstWritten {
+		v.firstWritten, v.lastWritten = true, v.jobDone
 		return v.text.Bytes(), nil
 	}
-	if v.told {
+	if v.lastWritten {
 		return nil, io.EOF
 	}
-	v.text.flushed()
-	failed, err := v.step()
+	v.text.discardWritten()
+	failed, err := v.waitNext()
 	switch {
 	case errors.Is(err, web.ErrGone):
 		return nil, err
@@ -104,31 +104,32 @@ func (v *stream) next() ([]byte, error) {
 		failed = newFailure(http.StatusInternalServerError, "the job can no longer be read", "", web.Internal)
 	}
 	if failed != nil {
-		v.text.fail(failed.body)
+		v.text.addFailure(failed.body)
 	}
-	v.told = v.over || failed != nil
+	v.lastWritten = v.jobDone || failed != nil
 	return v.text.Bytes(), nil
 }
 
-// step waits for news, for Config.MaxSilence at most, and adds it to the text. A failure
-// ends the answer. An outage of JetStream is silence.
-func (v *stream) step() (*failure, error) {
+// waitNext waits for the next chunks or the job's end, for Config.MaxSilence at most, and
+// adds them to the text. A failure ends the answer. During an outage of JetStream it waits.
+func (v *stream) waitNext() (*failure, error) {
 	ctx, cancel := context.WithTimeout(v.held, v.h.MaxSilence)
 	defer cancel()
-	failed, err := v.news(ctx)
+	failed, err := v.readNext(ctx)
 	switch {
 	case err == nil:
 		return failed, nil
 	case v.held.Err() != nil:
 		return nil, context.Cause(v.held)
 	case ctx.Err() != nil:
-		v.text.ping()
+		v.text.addPing()
 		return nil, nil
 	}
 	return nil, err
 }
 
-func (v *stream) news(ctx context.Context) (failed *failure, err error) {
+// readNext adds the next chunks to the text, and what follows from the job's status.
+func (v *stream) readNext(ctx context.Context) (failed *failure, err error) {
 	var chunks []chunks.Chunk
 	var j *job.Job
 	var more bool
@@ -140,32 +141,32 @@ func (v *stream) news(ctx context.Context) (failed *failure, err error) {
 	case v.held.Err() != nil:
 		return nil, v.held.Err()
 	case errors.Is(err, job.ErrNotFound):
-		v.over = true
+		v.jobDone = true
 		return expired(), nil
 	case err != nil:
 		return nil, err
-	case !v.goesOn(j):
-		v.over = j.Status.Terminal()
+	case !v.sameRun(j):
+		v.jobDone = j.Status.Terminal()
 		return cmp.Or(failureOf(j), workerLost()), nil
 	case len(chunks) == 0 && !j.Status.Terminal():
-		v.text.ping()
+		v.text.addPing()
 		return nil, nil
 	}
-	if failed = v.tell(chunks); failed == nil && j.Status.Terminal() && !more {
-		failed, err = v.finish(ctx, j)
-		v.over = err == nil
+	if failed = v.addChunks(chunks); failed == nil && j.Status.Terminal() && !more {
+		failed, err = v.addFinalOutput(ctx, j)
+		v.jobDone = err == nil
 	}
 	return failed, err
 }
 
-// goesOn reports whether the job goes on with what is shown of it. Another run
-// begins the answer again: that is too late once some of it is shown.
-func (v *stream) goesOn(j *job.Job) bool {
+// sameRun reports whether the answer can go on: false if another run of the job began after
+// some text was sent. Without any text sent it begins again with the new run.
+func (v *stream) sameRun(j *job.Job) bool {
 	run := [2]int{j.Attempt, j.Run}
 	if j.Run == 0 || run == v.run {
 		return true
 	}
-	if v.text.shown {
+	if v.text.outputSent {
 		return false
 	}
 	v.run = run
@@ -173,13 +174,13 @@ func (v *stream) goesOn(j *job.Job) bool {
 	return true
 }
 
-// tell adds chunks, which are all of v.run.
-func (v *stream) tell(chunks []chunks.Chunk) *failure {
+// addChunks adds chunks, which are all of v.run.
+func (v *stream) addChunks(chunks []chunks.Chunk) *failure {
 	for _, chunk := range chunks {
 		v.after = chunk.Seq
 		output := outputOf(chunk.Data)
-		if failed := failureIn(output); failed != nil && !v.text.said {
-			v.over = true // an engine that says so is done
+		if failed := failureIn(output); failed != nil && !v.text.hasOutput {
+			v.jobDone = true // an engine that says so is done
 			return failed
 		}
 		v.text.add(output)
@@ -187,13 +188,15 @@ func (v *stream) tell(chunks []chunks.Chunk) *failure {
 	return nil
 }
 
-// finish adds what the end brings: all of it, if the handler streams nothing.
-func (v *stream) finish(ctx context.Context, j *job.Job) (*failure, error) {
+// addFinalOutput adds what is left to write when the job has ended: its whole output if no
+// chunk came before, else only the end of the stream. It returns a failure to show to the
+// client, or an error if the output could not be read.
+func (v *stream) addFinalOutput(ctx context.Context, j *job.Job) (*failure, error) {
 	if failed := failureOf(j); failed != nil {
 		return failed, nil
 	}
-	if v.text.said {
-		v.text.done()
+	if v.text.hasOutput {
+		v.text.addEnd()
 		return nil, nil
 	}
 	if len(j.Output) == 0 { // it may lie beside the record
@@ -221,6 +224,6 @@ func (v *stream) finish(ctx context.Context, j *job.Job) (*failure, error) {
 	for _, output := range outputs {
 		v.text.add(output)
 	}
-	v.text.done()
+	v.text.addEnd()
 	return nil, nil
 }

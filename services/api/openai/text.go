@@ -13,13 +13,13 @@ import (
 // event. Other values become events.
 type eventText struct {
 	bytes.Buffer
-	begun   []byte // an event that has not ended
-	said    bool   // the worker said something
-	shown   bool   // some of that was written, or is about to be
-	raw     bool   // strings
-	framed  bool   // values, of which events were made
-	written bool   // something was flushed, and last is its end
-	last    [4]byte
+	heldBack   []byte // an event that has not ended
+	hasOutput  bool   // the worker has put something out
+	outputSent bool   // some of that was written, or is in the buffer
+	raw        bool   // some output was a string, written as it is
+	framed     bool   // some output was another value, made an event
+	written    bool   // something was flushed, and last is its end
+	last       [4]byte
 }
 
 // maxHeldBack bounds what is kept back; a longer event is written as it comes.
@@ -33,28 +33,29 @@ const (
 	eventDone   = "data: [DONE]" + eventEnd // how OpenAI ends a stream
 )
 
-// flushed forgets what was written.
-func (t *eventText) flushed() {
+// discardWritten empties the buffer, which was written, and keeps its last bytes.
+func (t *eventText) discardWritten() {
 	t.written = t.written || t.Len() > 0
-	copy(t.last[:], t.tail())
+	copy(t.last[:], t.lastBytes())
 	if t.Cap() > keptBuffer {
 		t.Buffer = bytes.Buffer{}
 	}
 	t.Reset()
 }
 
-// tail is the last bytes of the stream.
-func (t *eventText) tail() []byte {
+// lastBytes are the last bytes of the stream, written or in the buffer: enough to see
+// whether it ends with the end of an event.
+func (t *eventText) lastBytes() []byte {
 	all := append(t.last[:len(t.last):len(t.last)], t.Bytes()[max(0, t.Len()-len(t.last)):]...)
 	return all[len(all)-len(t.last):]
 }
 
-// between reports whether no event is half written.
-func (t *eventText) between() bool {
+// betweenEvents reports whether no event is half written.
+func (t *eventText) betweenEvents() bool {
 	if !t.written && t.Len() == 0 {
 		return true
 	}
-	tail := t.tail()
+	tail := t.lastBytes()
 	return bytes.HasSuffix(tail, []byte(eventEnd)) || bytes.HasSuffix(tail, []byte("\r\n\r\n"))
 }
 
@@ -64,7 +65,7 @@ func (t *eventText) add(output json.RawMessage) {
 	if text, ok := stringOf(output); ok {
 		if text != "" {
 			t.addText(text)
-			t.said, t.raw = true, true
+			t.hasOutput, t.raw = true, true
 		}
 		return
 	}
@@ -75,15 +76,15 @@ func (t *eventText) add(output json.RawMessage) {
 		return
 	}
 	if len(output) > 0 && string(output) != "null" {
-		t.event(output)
+		t.addEvent(output)
 		t.framed = true
 	}
 }
 
 // addText writes the whole events of it; the rest too, if that begins none.
 func (t *eventText) addText(text string) {
-	kept := t.between()
-	all := slices.Concat(t.begun, []byte(text))
+	kept := t.betweenEvents()
+	all := slices.Concat(t.heldBack, []byte(text))
 	whole := len(all)
 	if kept {
 		whole = max(endOf(all, eventEnd), endOf(all, "\r\n\r\n"))
@@ -92,8 +93,8 @@ func (t *eventText) addText(text string) {
 		}
 	}
 	_, _ = t.Write(all[:whole])
-	t.shown = t.shown || whole > 0
-	t.begun = bytes.Clone(all[whole:])
+	t.outputSent = t.outputSent || whole > 0
+	t.heldBack = bytes.Clone(all[whole:])
 }
 
 // endOf is the index behind the last end in text, 0 without one.
@@ -115,47 +116,47 @@ func beginsEvent(text []byte) bool {
 	return false
 }
 
-// fail writes the event that says how the stream failed, in place of the one
+// addFailure writes the event that says how the stream failed, in place of the one
 // that was begun, unless that lacks nothing but its end.
-func (t *eventText) fail(value []byte) {
-	if data, ok := bytes.CutPrefix(t.begun, []byte("data:")); !ok || !json.Valid(data) {
-		t.begun = nil
+func (t *eventText) addFailure(value []byte) {
+	if data, ok := bytes.CutPrefix(t.heldBack, []byte("data:")); !ok || !json.Valid(data) {
+		t.heldBack = nil
 	}
-	t.event(value)
+	t.addEvent(value)
 }
 
-// event writes a value as an event.
-func (t *eventText) event(value []byte) {
-	t.rest()
-	if !t.between() {
+// addEvent writes a value as an event.
+func (t *eventText) addEvent(value []byte) {
+	t.writeHeldBack()
+	if !t.betweenEvents() {
 		_, _ = t.WriteString(eventEnd)
 	}
 	_, _ = t.WriteString(eventPrefix)
 	_ = json.Compact(&t.Buffer, value) // it is JSON; an event's data ends with the line
 	_, _ = t.WriteString(eventEnd)
-	t.said, t.shown = true, true
+	t.hasOutput, t.outputSent = true, true
 }
 
-// reset forgets what was said, of which nothing may be shown.
-func (t *eventText) reset() { t.begun, t.said, t.raw, t.framed = nil, false, false, false }
+// reset drops the output so far, none of which may have been sent.
+func (t *eventText) reset() { t.heldBack, t.hasOutput, t.raw, t.framed = nil, false, false, false }
 
-// ping writes a comment, unless it would land inside an event.
-func (t *eventText) ping() {
-	if t.between() {
+// addPing writes a comment, unless it would land inside an event.
+func (t *eventText) addPing() {
+	if t.betweenEvents() {
 		_, _ = t.WriteString(eventPing)
 	}
 }
 
-// done writes the rest, and OpenAI's end unless the worker writes its own.
-func (t *eventText) done() {
-	t.rest()
+// addEnd adds what was held back, and OpenAI's last event unless the worker writes its own.
+func (t *eventText) addEnd() {
+	t.writeHeldBack()
 	if t.framed && !t.raw {
 		_, _ = t.WriteString(eventDone)
 	}
 }
 
-// rest writes what was kept back.
-func (t *eventText) rest() {
-	_, _ = t.Write(t.begun)
-	t.begun = nil
+// writeHeldBack adds what was held back.
+func (t *eventText) writeHeldBack() {
+	_, _ = t.Write(t.heldBack)
+	t.heldBack = nil
 }
