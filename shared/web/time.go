@@ -8,18 +8,18 @@ import (
 
 // Since reads the parameter since: an instant, or how long before now it was, as
 // 10m. "" is the zero time. The error is an InvalidRequest.
-func Since(text string, now time.Time) (time.Time, error) { return instantOf("since", text, now) }
+func Since(text string, now time.Time) (time.Time, error) { return parseInstant("since", text, now) }
 
 // Span reads the parameters from and to, which are as since. Without to it is now, without
 // from it is standard before to. The span must not be empty, nor longer than most.
 func Span(c *fiber.Ctx, now time.Time, standard, most time.Duration) (from, to time.Time, err error) {
-	if to, err = instantOf("to", c.Query("to"), now); err != nil {
+	if to, err = parseInstant("to", c.Query("to"), now); err != nil {
 		return from, to, err
 	}
 	if to.IsZero() {
 		to = now
 	}
-	if from, err = instantOf("from", c.Query("from"), now); err != nil {
+	if from, err = parseInstant("from", c.Query("from"), now); err != nil {
 		return from, to, err
 	}
 	if from.IsZero() {
@@ -31,15 +31,16 @@ func Span(c *fiber.Ctx, now time.Time, standard, most time.Duration) (from, to t
 	return from, to, nil
 }
 
-// instantOf reads the parameter of that name.
-func instantOf(name, text string, now time.Time) (time.Time, error) {
-	if text == "" {
+// parseInstant reads the value of a parameter: an instant, or how long before now it was;
+// the zero time for "". The error is an InvalidRequest with the parameter's name.
+func parseInstant(name, value string, now time.Time) (time.Time, error) {
+	if value == "" {
 		return time.Time{}, nil
 	}
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+	if ago, err := time.ParseDuration(value); err == nil && ago >= 0 {
 		return now.Add(-ago), nil
 	}
-	at, err := time.Parse(time.RFC3339, text)
+	at, err := time.Parse(time.RFC3339, value)
 	if err != nil {
 		return time.Time{}, Errorf(InvalidRequest, "%s is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h", name)
 	}
