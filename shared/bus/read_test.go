@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"testing"
@@ -58,27 +59,27 @@ func newReader(t *testing.T, nc *nats.Conn, js jetstream.JetStream, replicas int
 }
 
 var reads = map[string]struct {
-	read func(t *testing.T, c *bus.Client) (*bus.Message, error)
+	read func(ctx context.Context, c *bus.Client) (*bus.Message, error)
 	seq  uint64 // 0 for ErrNoMessage
 }{
-	"last": {func(t *testing.T, c *bus.Client) (*bus.Message, error) {
-		return c.LeaderLast(t.Context(), "READ", "read.a.1")
+	"last": {func(ctx context.Context, c *bus.Client) (*bus.Message, error) {
+		return c.LeaderLast(ctx, "READ", "read.a.1")
 	}, 1},
-	"last of several": {func(t *testing.T, c *bus.Client) (*bus.Message, error) {
-		return c.LeaderLast(t.Context(), "READ", "read.*.*")
+	"last of several": {func(ctx context.Context, c *bus.Client) (*bus.Message, error) {
+		return c.LeaderLast(ctx, "READ", "read.*.*")
 	}, 3},
-	"last of none": {func(t *testing.T, c *bus.Client) (*bus.Message, error) {
-		return c.LeaderLast(t.Context(), "READ", "read.b.1")
+	"last of none": {func(ctx context.Context, c *bus.Client) (*bus.Message, error) {
+		return c.LeaderLast(ctx, "READ", "read.b.1")
 	}, 0},
-	"next": {func(t *testing.T, c *bus.Client) (*bus.Message, error) {
-		return c.LeaderNext(t.Context(), "READ", "read.>", 2)
+	"next": {func(ctx context.Context, c *bus.Client) (*bus.Message, error) {
+		return c.LeaderNext(ctx, "READ", "read.>", 2)
 	}, 3},
-	"next of none": {func(t *testing.T, c *bus.Client) (*bus.Message, error) {
-		return c.LeaderNext(t.Context(), "READ", "read.b.*", 1)
+	"next of none": {func(ctx context.Context, c *bus.Client) (*bus.Message, error) {
+		return c.LeaderNext(ctx, "READ", "read.b.*", 1)
 	}, 0},
-	"at":           {func(t *testing.T, c *bus.Client) (*bus.Message, error) { return c.LeaderAt(t.Context(), "READ", 3) }, 3},
-	"at a deleted": {func(t *testing.T, c *bus.Client) (*bus.Message, error) { return c.LeaderAt(t.Context(), "READ", 2) }, 0},
-	"at a later":   {func(t *testing.T, c *bus.Client) (*bus.Message, error) { return c.LeaderAt(t.Context(), "READ", 9) }, 0},
+	"at":           {func(ctx context.Context, c *bus.Client) (*bus.Message, error) { return c.LeaderAt(ctx, "READ", 3) }, 3},
+	"at a deleted": {func(ctx context.Context, c *bus.Client) (*bus.Message, error) { return c.LeaderAt(ctx, "READ", 2) }, 0},
+	"at a later":   {func(ctx context.Context, c *bus.Client) (*bus.Message, error) { return c.LeaderAt(ctx, "READ", 9) }, 0},
 }
 
 func TestAServerThatIsAloneAnswersADirectGetAsALeaderWould(t *testing.T) {
@@ -88,11 +89,11 @@ func TestAServerThatIsAloneAnswersADirectGetAsALeaderWould(t *testing.T) {
 	for name, tt := range reads {
 		t.Run(name, func(t *testing.T) {
 			before := direct(t, sub)
-			got, err := tt.read(t, c)
+			got, err := tt.read(t.Context(), c)
 			if n := direct(t, sub); n != before+1 {
 				t.Errorf("got %d direct gets, want 1", n-before)
 			}
-			want, wantErr := tt.read(t, leader)
+			want, wantErr := tt.read(t.Context(), leader)
 			if tt.seq == 0 {
 				if !errors.Is(err, bus.ErrNoMessage) || !errors.Is(wantErr, bus.ErrNoMessage) {
 					t.Errorf("got %v and of the leader %v, want ErrNoMessage", err, wantErr)
@@ -125,7 +126,7 @@ func TestInAClusterOnlyTheLeaderIsAsked(t *testing.T) {
 	c := newReader(t, cluster.NC, cluster.JS, testenv.Nodes)
 	sub := asked(t, cluster.NC, "READ")
 	for name, tt := range reads {
-		got, err := tt.read(t, c)
+		got, err := tt.read(t.Context(), c)
 		if tt.seq == 0 && !errors.Is(err, bus.ErrNoMessage) || tt.seq > 0 && (err != nil || got.Seq != tt.seq) {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
