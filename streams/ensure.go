@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// ensureTimeout bounds the attempts at one stream or consumer.
+	// ensureTimeout bounds the attempts at one stream or consumer, or to look at one.
 	ensureTimeout = 15 * time.Second
 	// attemptTimeout bounds the first attempt; each further one may take twice as long.
 	attemptTimeout = 250 * time.Millisecond
@@ -37,30 +37,38 @@ type resource struct {
 // the second proposal replaces the reply subject of the first. So it asks before it
 // creates, does not wait long for an answer, and asks again.
 func ensure(ctx context.Context, r resource) error {
+	return untilAnswered(ctx, "apply "+r.name, func(ctx context.Context) error {
+		wanted, err := r.isWanted(ctx)
+		if err != nil || wanted {
+			return err
+		}
+		return r.apply(ctx)
+	})
+}
+
+// untilAnswered repeats try, which may mean that another process makes the same just
+// now: a stream in a cluster answers nothing before it has a leader. doing is for errors.
+func untilAnswered(ctx context.Context, doing string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
 	defer cancel()
 	for timeout := attemptTimeout; ; timeout *= 2 {
-		err := attempt(ctx, timeout, r)
+		err := attempt(ctx, timeout, try)
 		if err == nil {
 			return nil
 		}
 		if !inTheMaking(err) {
-			return fmt.Errorf("apply %s: %w", r.name, err)
+			return fmt.Errorf("%s: %w", doing, err)
 		}
 		if retry.Sleep(ctx, rand.N(maxRetryDelay)) != nil { //nolint:gosec // jitter
-			return fmt.Errorf("apply %s: %w", r.name, err)
+			return fmt.Errorf("%s: %w", doing, err)
 		}
 	}
 }
 
-func attempt(ctx context.Context, timeout time.Duration, r resource) error {
+func attempt(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	wanted, err := r.isWanted(ctx)
-	if err != nil || wanted {
-		return err
-	}
-	return r.apply(ctx)
+	return try(ctx)
 }
 
 // inTheMaking reports whether err may mean that another process creates the same:

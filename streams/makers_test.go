@@ -2,6 +2,8 @@ package streams_test
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,4 +65,34 @@ func made(ctx context.Context, js jetstream.JetStream) (n int) {
 		n++
 	}
 	return n
+}
+
+// A stream in a cluster that has no leader yet answers nothing.
+func TestAStreamThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	s := testenv.NewServer(t)
+	const stream, prefix = "ASKED", "api"
+	if _, err := s.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream}); err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	sub, err := s.NC.Subscribe(prefix+".>", func(m *nats.Msg) {
+		if asked.Add(1) == 1 {
+			return
+		}
+		_ = s.NC.PublishMsg(&nats.Msg{Subject: "$JS.API" + strings.TrimPrefix(m.Subject, prefix), Reply: m.Reply, Data: m.Data})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	js, err := jetstream.NewWithAPIPrefix(s.NC, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := streams.MarkRecovered(ctx, js, stream, time.Now()); err != nil {
+		t.Errorf("after %d questions: %v", asked.Load(), err)
+	}
 }

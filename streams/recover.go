@@ -84,13 +84,16 @@ func RecoverEndpoint(ctx context.Context, js jetstream.JetStream, c Config, e en
 }
 
 // infoOf describes a stream; nil if it does not exist.
-func infoOf(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
-	s, err := js.Stream(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil //nolint:nilnil // no queue is an answer
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look at stream %s: %w", name, err)
-	}
-	return s.CachedInfo(), nil
+func infoOf(ctx context.Context, js jetstream.JetStream, name string) (info *jetstream.StreamInfo, err error) {
+	err = untilAnswered(ctx, "look at stream "+name, func(ctx context.Context) error {
+		s, err := js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		if err == nil {
+			info = s.CachedInfo()
+		}
+		return err
+	})
+	return info, err
 }
