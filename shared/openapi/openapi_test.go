@@ -3,6 +3,7 @@ package openapi_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,43 @@ func TestTheDocumentIsValidWithItsExamples(t *testing.T) {
 	if err := doc.Validate(t.Context(), openapi3.EnableExamplesValidation()); err != nil {
 		t.Error(err)
 	}
+}
+
+// Of two members of one name a reader takes the last.
+func TestNoNameIsThereTwice(t *testing.T) {
+	d := json.NewDecoder(bytes.NewReader(openapi.JSON()))
+	var walk func(path string)
+	walk = func(path string) {
+		token, err := d.Token()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch token {
+		case json.Delim('['):
+			for d.More() {
+				walk(path)
+			}
+		case json.Delim('{'):
+			names := map[json.Token]bool{}
+			for d.More() {
+				name, err := d.Token()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if names[name] {
+					t.Errorf("%s has %v twice", path, name)
+				}
+				names[name] = true
+				walk(fmt.Sprintf("%s/%v", path, name))
+			}
+		default:
+			return
+		}
+		if _, err := d.Token(); err != nil { // the end
+			t.Fatal(err)
+		}
+	}
+	walk("")
 }
 
 // What is defined and used nowhere is out of date.
