@@ -3,7 +3,6 @@ package bus
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -36,8 +35,8 @@ func (m *Message) Msg() *nats.Msg {
 }
 
 // LeaderLast reads the last message on subject, which may have wildcards, from the
-// stream's leader: in a cluster, a direct get may be answered by a replica that has
-// not applied the newest write. It returns ErrNoMessage if nothing matches, and what
+// stream's leader: a direct get may be answered by a replica that has not applied
+// the newest write. It returns ErrNoMessage if nothing matches, and what
 // ClientConfig.Missing says if the stream does not exist.
 func (c *Client) LeaderLast(ctx context.Context, stream, subject string) (*Message, error) {
 	return c.leaderGet(ctx, stream, map[string]any{"last_by_subj": subject})
@@ -59,40 +58,7 @@ func (c *Client) leaderGet(ctx context.Context, stream string, request map[strin
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", stream, err)
 	}
-	return UntilAnswered(ctx, func() (*Message, error) {
-		if c.single.Load() {
-			if m, err := c.trySingleGet(ctx, stream, body); m != nil || errors.Is(err, ErrNoMessage) {
-				return m, err
-			}
-		}
-		return c.tryLeaderGet(ctx, stream, body)
-	})
-}
-
-// trySingleGet reads by a direct get. A server that is the only one is the leader of
-// all streams, and answers that with bytes; a leader's other answer is JSON with
-// base64, which costs ten times as much for a message of a megabyte. An error other
-// than ErrNoMessage says nothing: the leader is to be asked, which can explain it.
-func (c *Client) trySingleGet(ctx context.Context, stream string, body []byte) (*Message, error) {
-	server := c.nc.ConnectedServerId()
-	got, err := c.requester.ask(ctx, c.nc, &nats.Msg{Subject: DirectGet(stream), Data: body})
-	if err != nil {
-		return nil, err
-	}
-	if status := got.Header.Get("Status"); status != "" {
-		if status == "404" {
-			return nil, ErrNoMessage
-		}
-		return nil, fmt.Errorf("%w: %s", ErrUnavailable, status)
-	}
-	m := &Message{Subject: got.Header.Get(jetstream.SubjectHeader), Seq: Sequence(got), Server: server, Header: got.Header, Data: got.Data}
-	if m.Time, err = time.Parse(time.RFC3339Nano, got.Header.Get(jetstream.TimeStampHeaer)); err != nil {
-		return nil, fmt.Errorf("read time of %s: %w", m.Subject, err)
-	}
-	for _, added := range []string{jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer} {
-		m.Header.Del(added)
-	}
-	return m, nil
+	return UntilAnswered(ctx, func() (*Message, error) { return c.tryLeaderGet(ctx, stream, body) })
 }
 
 func (c *Client) tryLeaderGet(ctx context.Context, stream string, body []byte) (*Message, error) {
