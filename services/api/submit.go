@@ -195,15 +195,15 @@ func (s *Service) submitOnce(ctx context.Context, c *fiber.Ctx, sub *submission)
 // with the job's end; of a job that is gone, with its last known status. If the
 // first request did not queue its job, this one does.
 func (s *Service) replay(ctx context.Context, c *fiber.Ctx, sub *submission) error {
-	_, err := s.queue.DurableStatus(ctx, sub.endpoint, sub.id)
-	queued := err == nil
-	if errors.Is(err, job.ErrNotFound) {
+	queued, err := s.isQueued(ctx, sub)
+	if err == nil && !queued {
 		known, lost := s.lastKnown(ctx, sub)
 		if lost == nil {
-			c.Set(headerReplayed, "true")
-			return c.JSON(api.JobStatus{ID: sub.id, Status: known})
-		}
-		if err = lost; errors.Is(lost, job.ErrNotFound) {
+			if queued, err = s.isQueued(ctx, sub); err == nil && !queued { // else the first request queued it just now
+				c.Set(headerReplayed, "true")
+				return c.JSON(api.JobStatus{ID: sub.id, Status: known})
+			}
+		} else if err = lost; errors.Is(lost, job.ErrNotFound) {
 			_, queued, err = s.enqueue(ctx, sub)
 		}
 	}
@@ -227,6 +227,15 @@ func (s *Service) replay(ctx context.Context, c *fiber.Ctx, sub *submission) err
 		return c.JSON(api.JobStatus{ID: sub.id, Status: known})
 	}
 	return err
+}
+
+// isQueued reports whether the submission's job is there, queued or further.
+func (s *Service) isQueued(ctx context.Context, sub *submission) (bool, error) {
+	_, err := s.queue.DurableStatus(ctx, sub.endpoint, sub.id)
+	if errors.Is(err, job.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // lastKnown is the status of a job that is gone: by its last event, or by its record
