@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -89,13 +87,13 @@ func TestAWorkerUploadsToTheJobsBucketOrTheEndpoints(t *testing.T) {
 // dev is a running `flightline dev`.
 type dev struct {
 	binary, dir, url string
-	log              *buffer // of it and the workers
+	log              *testenv.Log // of it and the workers
 }
 
 func startDev(t *testing.T) *dev {
 	t.Helper()
 	dir := t.TempDir()
-	d := &dev{binary: filepath.Join(dir, "flightline"), dir: dir, log: &buffer{}}
+	d := &dev{binary: filepath.Join(dir, "flightline"), dir: dir, log: &testenv.Log{}}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", d.binary, "./services/flightline")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -169,7 +167,7 @@ func (d *dev) ask(t *testing.T, method, path, body string) string {
 
 // hooks receives webhooks.
 type hooks struct {
-	buffer
+	testenv.Log
 	url string
 }
 
@@ -186,26 +184,6 @@ func startHooks(t *testing.T) *hooks {
 }
 
 func (h *hooks) said() string { return h.String() }
-
-// buffer is one that several may write to.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-// String returns all that was written.
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
 
 // pythonOf is the interpreter that has the published packages, which the
 // script e2e/clients/install puts there.

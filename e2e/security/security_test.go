@@ -1,7 +1,6 @@
 package security
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"net/http/httptest"
@@ -12,13 +11,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 
 	"flightline/shared/bus"
 	"flightline/shared/bus/embedded"
+	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
@@ -28,35 +27,22 @@ import (
 type guarded struct {
 	*program.Env
 	setup, url string
-	log        *natsLog
-}
-
-// natsLog is what the server says.
-type natsLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *natsLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
+	// log is what the NATS server says.
+	log *testenv.Log
 }
 
 var violation = regexp.MustCompile(`(Publish|Subscription) Violation.*`)
 
 // violations are what users tried and may not.
-func (l *natsLog) violations() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := violation.FindAllString(l.text.String(), -1)
+func (g *guarded) violations() []string {
+	all := violation.FindAllString(g.log.String(), -1)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
 func newGuarded(t *testing.T, args ...string) *guarded {
 	t.Helper()
-	g := &guarded{Env: program.New(t), log: new(natsLog)}
+	g := &guarded{Env: program.New(t), log: new(testenv.Log)}
 	g.setup = filepath.Join(g.Dir, "setup")
 	g.OK(append([]string{"nats-config", "--dir", g.setup}, args...)...)
 	server, err := embedded.Start(t.Context(), embedded.Config{
@@ -185,7 +171,7 @@ func TestEachRoleCanDoItsWorkWithItsOwnUser(t *testing.T) {
 			t.Errorf("%v: %s", d.Cmd.Args, d.Said())
 		}
 	}
-	for _, v := range g.log.violations() {
+	for _, v := range g.violations() {
 		t.Error(v)
 	}
 }

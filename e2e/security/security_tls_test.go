@@ -65,7 +65,7 @@ func TestNATSOverTLSRefusesThePlainAndTheForeign(t *testing.T) {
 	for _, d := range []*program.Process{w, control} {
 		d.Stop(program.StopWithin)
 	}
-	if got := g.log.violations(); len(got) > 0 {
+	if got := g.violations(); len(got) > 0 {
 		t.Errorf("got %s", strings.Join(got, "\n"))
 	}
 }

@@ -1,12 +1,10 @@
 package autoscaler
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,29 +14,11 @@ import (
 	"flightline/shared/testenv"
 )
 
-// diary is a log that can be read while it is written.
-type diary struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (d *diary) Write(p []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.text.Write(p)
-}
-
-func (d *diary) count(words string) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return strings.Count(d.text.String(), words)
-}
-
 func TestNothingIsStartedOrStoppedWhileTheBusIsAway(t *testing.T) {
 	s := newEnv(t)
 	e := s.engine("machine")
 	s.endpoint("ep", bounds(2, 3), func(e *endpoint.Endpoint) { e.IdleTimeout = time.Second })
-	said := &diary{}
+	said := &testenv.Log{}
 	s.autoscalerOf(Config{Log: slog.New(slog.NewTextHandler(said, nil))}, e)
 	for _, id := range []string{"ep-0-1", "ep-1-1"} {
 		testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", id, registry.WorkerIdle) })
@@ -46,7 +26,7 @@ func TestNothingIsStartedOrStoppedWhileTheBusIsAway(t *testing.T) {
 	s.Stop()
 	// Both have looked in vain, the leader several times.
 	testenv.EventuallyNone(s.t, func() string {
-		leader, agent := said.count("fleets not looked at"), said.count("pods not looked at")
+		leader, agent := strings.Count(said.String(), "fleets not looked at"), strings.Count(said.String(), "pods not looked at")
 		if leader >= 3 && agent >= 1 {
 			return ""
 		}

@@ -1,11 +1,10 @@
 package autoscaler
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,31 +15,17 @@ import (
 	"flightline/shared/testenv"
 )
 
-// logged is what an autoscaler logs.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logged) has(words ...string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
-		all := true
-		for _, w := range words {
-			all = all && strings.Contains(line, w)
+// awaitLine waits until a line of the log has all these words.
+func awaitLine(t *testing.T, log *testenv.Log, words ...string) {
+	t.Helper()
+	testenv.EventuallyNone(t, func() string {
+		for line := range strings.Lines(log.String()) {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+				return ""
+			}
 		}
-		if all {
-			return true
-		}
-	}
-	return false
+		return fmt.Sprintf("no line of the log has %q", words)
+	})
 }
 
 // quarantine waits for a quarantine of the GPU that fits, and returns it.
@@ -90,7 +75,7 @@ func TestWorkersLeaveAQuarantinedGPU(t *testing.T) {
 // is longer; if it works, the GPU is restored.
 func TestAGPUOnWhichWorkersFailIsQuarantinedTriedAndRestored(t *testing.T) {
 	s := newEnv(t)
-	e, log := s.engine("m"), &logged{}
+	e, log := s.engine("m"), &testenv.Log{}
 	e.broken.Store("GPU-m-0")
 	s.endpoint("a", bounds(1, 2), needsGPU())
 	s.autoscalerOf(Config{
@@ -100,9 +85,7 @@ func TestAGPUOnWhichWorkersFailIsQuarantinedTriedAndRestored(t *testing.T) {
 	if want := "3 workers in a row failed on it, the last a-0-3: it could not be started: the device is lost"; q.Reason != want || q.Count != 1 || q.Machine != "m" || q.By != "" {
 		t.Errorf("got %+v, want %q", q, want)
 	}
-	if !log.has("level=WARN", "GPU quarantined", "gpu=GPU-m-0", "machine=m", "until=") {
-		t.Error("the quarantine was not logged")
-	}
+	awaitLine(t, log, "level=WARN", "GPU quarantined", "gpu=GPU-m-0", "machine=m", "until=")
 	s.held("GPU-m-1:a-0-4")
 	s.update("a", func(e *endpoint.Endpoint) { e.WorkersMin = 2 })
 	q = s.quarantine("GPU-m-0", "that the probe failed", func(q registry.Quarantine) bool { return q.Exists() && q.Count == 2 })
@@ -111,12 +94,7 @@ func TestAGPUOnWhichWorkersFailIsQuarantinedTriedAndRestored(t *testing.T) {
 	}
 	e.broken.Store("")
 	s.quarantine("GPU-m-0", "that it is restored", func(q registry.Quarantine) bool { return !q.Restored.IsZero() })
-	testenv.EventuallyNone(t, func() string {
-		if !log.has("level=WARN", "GPU restored", "gpu=GPU-m-0", "works on it") {
-			return "the restoration was not logged"
-		}
-		return ""
-	})
+	awaitLine(t, log, "level=WARN", "GPU restored", "gpu=GPU-m-0", "works on it")
 	if got := s.holders(); !strings.HasPrefix(got, "GPU-m-0:a-1-") || !strings.HasSuffix(got, " GPU-m-1:a-0-4") {
 		t.Errorf("got holders %q, want both GPUs in use", got)
 	}

@@ -1,10 +1,8 @@
 package webhook
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -110,24 +108,6 @@ func TestAResumedDestinationGetsWhatWasAboutToBeKept(t *testing.T) {
 	testenv.Eventually(s.t, "nothing is left behind", func() bool { return s.left(streams.Undelivered) == 0 && s.left(streams.Webhooks) == 0 })
 }
 
-// lines are a log.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), what)
-}
-
 // The pause takes failures and time; whichever comes last, it is logged, and once.
 func TestAPauseIsTold(t *testing.T) {
 	t.Parallel()
@@ -138,7 +118,7 @@ func TestAPauseIsTold(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	var log lines
+	var log testenv.Log
 	cfg := lenient()
 	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 	cfg.FailurePolicy.Webhooks, cfg.FailurePolicy.For = 1, time.Second
@@ -150,10 +130,10 @@ func TestAPauseIsTold(t *testing.T) {
 		return err == nil && d.Failures == 1 && !d.Paused && time.Since(d.First) > time.Second
 	})
 	s.over(s.complete(r.url))
-	testenv.Eventually(s.t, "the pause is logged", func() bool { return log.count("destination paused") == 1 })
+	testenv.Eventually(s.t, "the pause is logged", func() bool { return strings.Count(log.String(), "destination paused") == 1 })
 	s.complete(r.url)
 	testenv.Eventually(s.t, "the next one is kept", func() bool { return s.left(streams.Undelivered) == 3 })
-	if n := log.count("destination paused"); n != 1 {
+	if n := strings.Count(log.String(), "destination paused"); n != 1 {
 		t.Errorf("told %d times, want once", n)
 	}
 }
