@@ -15,18 +15,17 @@ import (
 	"flightline/shared/pod"
 )
 
-// hangingEngine has every image but those named slow, which never come. It says
-// which are being fetched.
-func hangingEngine(fetched chan<- string) http.Handler {
+// imageEngine is an engine that starts every container whose image it has: has says so, by
+// the container's name. pull answers a request to fetch an image.
+func imageEngine(has func(name string) bool, pull func(*http.Request)) http.Handler {
 	engine := http.NewServeMux()
 	engine.HandleFunc("/_ping", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", "1.47") })
 	engine.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch _, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); {
 		case path == "images/create":
-			fetched <- r.URL.Query().Get("fromImage")
-			<-r.Context().Done()
-		case path == "containers/create" && !strings.Contains(r.URL.Query().Get("name"), "slow"):
+			pull(r)
+		case path == "containers/create" && has(r.URL.Query().Get("name")):
 			w.WriteHeader(http.StatusCreated)
 			_, _ = w.Write([]byte(`{"Id":"made"}`))
 		case strings.HasSuffix(path, "/start"):
@@ -43,7 +42,12 @@ func TestImagesThatTakeLongToFetchKeepNoContainerWaiting(t *testing.T) {
 	t.Parallel()
 	const many = maxConcurrentStarts + 4
 	fetched := make(chan string, many)
-	engine := httptest.NewServer(hangingEngine(fetched))
+	engine := httptest.NewServer(imageEngine(
+		func(name string) bool { return !strings.Contains(name, "slow") },
+		func(r *http.Request) {
+			fetched <- r.URL.Query().Get("fromImage")
+			<-r.Context().Done()
+		}))
 	defer engine.Close()
 	d := connect(t, DockerConfig{Host: "tcp://" + engine.Listener.Addr().String()})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -77,24 +81,7 @@ func TestImagesThatTakeLongToFetchKeepNoContainerWaiting(t *testing.T) {
 func TestTheEngineSaysWhichPhaseAStartIsIn(t *testing.T) {
 	t.Parallel()
 	var there atomic.Bool // the image
-	engine := http.NewServeMux()
-	engine.HandleFunc("/_ping", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", "1.47") })
-	engine.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		switch _, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); {
-		case path == "images/create":
-			there.Store(true)
-		case path == "containers/create" && there.Load():
-			w.WriteHeader(http.StatusCreated)
-			_, _ = w.Write([]byte(`{"Id":"made"}`))
-		case strings.HasSuffix(path, "/start"):
-			w.WriteHeader(http.StatusNoContent)
-		default:
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = w.Write([]byte(`{"message":"no such thing"}`))
-		}
-	})
-	server := httptest.NewServer(engine)
+	server := httptest.NewServer(imageEngine(func(string) bool { return there.Load() }, func(*http.Request) { there.Store(true) }))
 	defer server.Close()
 	d := connect(t, DockerConfig{Host: "tcp://" + server.Listener.Addr().String()})
 	for _, want := range [][]pod.Phase{{pod.Pulling, pod.Starting}, {pod.Starting}} { // then the image is there
