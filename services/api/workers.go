@@ -49,10 +49,7 @@ func (s *Service) workers(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	startups := map[string]*api.Startup{}
-	for _, p := range pods {
-		startups[p.Endpoint+"/"+p.ID] = api.StartupOf(p)
-	}
+	startups := api.StartupsOf(pods)
 	for _, w := range living {
 		view := livingOf(w)
 		view.Startup = startups[rankOf(w)]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"time"
 
@@ -155,7 +156,8 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 		return nil, err
 	}
 	n.registry, n.queue, n.events = reg, q, log
-	reg.Instances.SetProgram(p.version, hostname())
+	host, _ := os.Hostname() // "" says that it is unknown
+	reg.Instances.SetProgram(p.version, host)
 	n.parts = []process.Part{
 		{Name: "storage", Run: n.storage.Run},
 		{Name: "queue", Run: q.Run},

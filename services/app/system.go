@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"os"
 	"slices"
 
 	"github.com/google/uuid"
@@ -50,13 +49,4 @@ func (n *node) announce(roles []string) {
 		instance := registry.Instance{ID: uuid.NewString(), Role: role}
 		n.parts = append(n.parts, process.Part{Name: "announce " + role, Run: func(ctx context.Context) error { return n.registry.Instances.Announce(ctx, instance) }})
 	}
-}
-
-// hostname is that of this machine, "" if it has none.
-func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
-	return name
 }

@@ -66,14 +66,15 @@ func (s *Service) listWorkers(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	startups, err := s.startups(ctx, e.ID)
+	pods, err := s.registry.Pods.List(ctx)
 	if err != nil {
 		return err
 	}
+	startups := api.StartupsOf(pods)
 	views := make([]api.Worker, 0, len(tokens))
 	for _, t := range tokens {
 		view := workerViewOf(e, t)
-		view.Startup = startups[t.Worker]
+		view.Startup = startups[e.ID+"/"+t.Worker]
 		if w, ok := living[t.Worker]; ok {
 			view = withHeartbeat(view, w)
 			delete(living, t.Worker)
@@ -87,21 +88,6 @@ func (s *Service) listWorkers(c *fiber.Ctx) error {
 	}
 	slices.SortFunc(views, func(a, b api.Worker) int { return strings.Compare(a.ID, b.ID) })
 	return c.JSON(views)
-}
-
-// startups are how the endpoint's workers started that the autoscaler started.
-func (s *Service) startups(ctx context.Context, endpointID string) (map[string]*api.Startup, error) {
-	pods, err := s.registry.Pods.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]*api.Startup{}
-	for _, p := range pods {
-		if startup := api.StartupOf(p); p.Endpoint == endpointID && startup != nil {
-			all[p.ID] = startup
-		}
-	}
-	return all, nil
 }
 
 func (s *Service) living(ctx context.Context, endpointID string) (map[string]registry.Worker, error) {
