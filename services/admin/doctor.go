@@ -303,12 +303,12 @@ func (x *checker) recovered(info *jetstream.StreamInfo) {
 func (x *checker) consumers(ctx context.Context, w streams.Wanted) {
 	for _, want := range w.Consumers {
 		got, err := x.js.Consumer(ctx, w.Config.Name, want.Durable)
-		x.judgeConsumer(w.Config.Name, want, got, err)
+		x.checkConsumer(w.Config.Name, want, got, err)
 	}
 }
 
-// judgeConsumer compares a consumer with what it should be; err is that of the question.
-func (x *checker) judgeConsumer(stream string, want jetstream.ConsumerConfig, got jetstream.Consumer, err error) {
+// checkConsumer compares a consumer with what it should be; err is that of the question.
+func (x *checker) checkConsumer(stream string, want jetstream.ConsumerConfig, got jetstream.Consumer, err error) {
 	name := fmt.Sprintf("consumer %s of %s", want.Durable, stream)
 	switch {
 	case notFound(err):

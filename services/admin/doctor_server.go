@@ -123,12 +123,12 @@ func (x *checker) account(ctx context.Context) bool {
 		x.add("jetstream", Fail, err.Error(), "enable JetStream for this account, and let this user ask for $JS.API.INFO")
 		return false
 	}
-	x.judgeAccount(info)
+	x.checkLimits(info)
 	return true
 }
 
-// judgeAccount judges how much of its limits the account has used.
-func (x *checker) judgeAccount(info *jetstream.AccountInfo) {
+// checkLimits judges how much of its limits the account has used.
+func (x *checker) checkLimits(info *jetstream.AccountInfo) {
 	x.add("jetstream", OK, fmt.Sprintf("%d streams, %d consumers", info.Streams, info.Consumers), "")
 	state, text := usage(info.Store, info.Limits.MaxStore)
 	x.add("storage", state, text, hintIf(state, "raise max_file of the account, or let less be kept: see sizing in operating.md"))

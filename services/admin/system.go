@@ -153,7 +153,7 @@ func (i *Inspector) read(ctx context.Context) (*systemState, error) {
 func (i *Inspector) findings(ctx context.Context, account *jetstream.AccountInfo, there map[string]*jetstream.StreamInfo, endpoints []endpoint.Endpoint) []Finding {
 	x := &checker{nc: i.nc, js: i.js, cfg: i.cfg.Doctor}
 	x.server()
-	x.judgeAccount(account)
+	x.checkLimits(account)
 	if x.schema(ctx) {
 		x.clock(ctx)
 		x.compare(ctx, there, endpoints)
@@ -236,7 +236,7 @@ func (i *Inspector) consumers(ctx context.Context, of []api.Stream, wanted map[s
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				x.judgeConsumer(s.Name, want, got, err)
+				x.checkConsumer(s.Name, want, got, err)
 				if err == nil {
 					list = append(list, consumerOf(got.CachedInfo()))
 				}

@@ -68,9 +68,12 @@ func obstacle(reason string) bool {
 	return false
 }
 
-func bounded(text string) string {
-	if r := []rune(text); len(r) > maxTextLength {
-		return string(r[:maxTextLength-1]) + "…"
+func bounded(text string) string { return shortened(text, maxTextLength) }
+
+// shortened is the text with at most so many characters.
+func shortened(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most-1]) + "…"
 	}
 	return text
 }

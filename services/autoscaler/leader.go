@@ -184,7 +184,7 @@ func (l *leader) scale(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 	}
 	in := l.sample(ctx, v, e, m)
 	out := decide(e, in.sample, m.memory, v.now)
-	if out.start > 1 || out.start > 0 && m.alive > 0 {
+	if out.start > 1 || out.start > 0 && m.alive > 0 { // else no log is read
 		in.failing = l.lookAtFailures(ctx, e, m, v.now)
 		out = decide(e, in.sample, m.memory, v.now)
 	}

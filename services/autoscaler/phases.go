@@ -69,10 +69,6 @@ func (s *startup) write(ctx context.Context, change func(*pod.Pod)) error {
 // noteReady begins to note that a worker that runs here is ready, once it was heard of
 // since its start.
 func (a *agent) noteReady(ctx context.Context, p pod.Pod) {
-	phase, _ := p.Phase()
-	if p.Endpoint == "" || phase == "" || phase == pod.Ready {
-		return
-	}
 	w := a.registry.Workers.Last(p.Endpoint, p.ID).Worker
 	if !readyBy(p, w) {
 		return

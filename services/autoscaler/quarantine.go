@@ -20,15 +20,15 @@ const (
 	// how long each one does at most.
 	defaultQuarantine = 5 * time.Minute
 	maxQuarantine     = time.Hour
-	// alikeWithin is how far apart two failures of an endpoint may be that are one cause.
-	alikeWithin = time.Hour
+	// sameCauseInterval is how far apart two failures of an endpoint may be that are one cause.
+	sameCauseInterval = time.Hour
 	// probeRest is how long a worker that tries a GPU on probation must be ready if no job
 	// comes.
 	probeRest = 3 * time.Second
 	// maxReason bounds what the last failure says within a reason, in characters.
 	maxReason = 120
-	// maxJudged bounds the pods that are gone and that a judgement goes by.
-	maxJudged = 200
+	// maxEndedGPUPods bounds the pods that are gone and that a decision goes by.
+	maxEndedGPUPods = 200
 )
 
 // quarantinedDevice is the device as its GPU's quarantine makes it.
@@ -46,8 +46,8 @@ type card struct {
 	quarantine registry.Quarantine
 }
 
-// verdict is what should happen to a card: a quarantine, or the end of one.
-type verdict struct {
+// gpuDecision is what should happen to a card: a quarantine, or the end of one.
+type gpuDecision struct {
 	uuid, machine string
 	// restore ends the quarantine that began at since; forget means that it was wrong.
 	restore, forget bool
@@ -55,129 +55,120 @@ type verdict struct {
 	reason          string
 }
 
-// judgement is all that verdicts go by.
-type judgement struct {
+// gpuEvidence is all that decisions about GPUs go by.
+type gpuEvidence struct {
 	now   time.Time
 	cards []card
 	// pods are those of fleets with GPUs, alive and gone; passed are those of them that
 	// have shown that their GPUs work.
-	pods   []judged
+	pods   []gpuPod
 	passed map[string]bool
 	// failures is how many in a row make a quarantine.
 	failures int
 }
 
-// judged is a pod with the fingerprint of its end, "" unless it failed on its GPUs.
-type judged struct {
+// gpuPod is a pod with the fingerprint of its end, "" unless it failed on its GPUs.
+type gpuPod struct {
 	pod.Pod
 	cause string
 }
 
-// judgedOf are the pods that a judgement goes by: those of fleets that have or had GPUs,
+// gpuPodsOf are the pods that a decision goes by: those of fleets that have or had GPUs,
 // and of those that are gone the last ones.
-func judgedOf(pods []pod.Pod) []judged {
-	var all []judged
+func gpuPodsOf(pods []pod.Pod) []gpuPod {
+	var running, gone []gpuPod
 	for _, p := range pods {
-		if fleet(p) && len(p.Devices) > 0 {
-			all = append(all, judged{Pod: p})
+		switch {
+		case !fleet(p) || len(p.Devices) == 0:
+		case p.Status == pod.Running:
+			running = append(running, gpuPod{Pod: p})
+		default:
+			gone = append(gone, gpuPod{Pod: p})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b judged) int {
-		return cmp.Or(one(a.Status != pod.Running)-one(b.Status != pod.Running), b.Changed.Compare(a.Changed))
-	})
-	gone := 0
-	for i := range all {
-		if all[i].Status == pod.Running {
-			continue
-		}
-		if gone++; gone > maxJudged {
-			return all[:i]
-		}
-		if failedOnGPU(all[i].Pod) {
-			all[i].cause = stats.Fingerprint(all[i].Change)
+	latest := func(a, b gpuPod) int { return b.Changed.Compare(a.Changed) }
+	slices.SortStableFunc(running, latest)
+	slices.SortStableFunc(gone, latest)
+	gone = gone[:min(len(gone), maxEndedGPUPods)]
+	for i, p := range gone {
+		if failedOnGPU(p.Pod) {
+			gone[i].cause = stats.Fingerprint(p.Change)
 		}
 	}
-	return all
+	return append(running, gone...)
 }
 
-func one(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
-// verdicts says which cards are to be quarantined and which are restored, by UUID.
+// decide says which cards are to be quarantined and which are restored, by UUID.
 //
 // A card that says that it is unhealthy is quarantined at once. Else the workers that
 // failed on it in a row decide, since its last quarantine; those count that were not
 // asked to end. A failure that its endpoint has on other cards too is the endpoint's. So
-// may one be that no other card can disprove: then it takes two endpoints. A card on
-// probation is judged by the first worker that was started on it.
-func (j judgement) verdicts() []verdict {
-	var all []verdict
+// may one be that no other card can disprove: then it takes two endpoints. Of a card on
+// probation the first worker that was started on it decides.
+func (j gpuEvidence) decide() []gpuDecision {
+	var all []gpuDecision
 	seen := map[string]bool{}
 	for _, c := range j.cards {
 		if seen[c.UUID] {
 			continue
 		}
 		seen[c.UUID] = true
-		v := verdict{uuid: c.UUID, machine: c.Machine, since: c.quarantine.Since}
+		v := gpuDecision{uuid: c.UUID, machine: c.Machine, since: c.quarantine.Since}
 		switch {
 		case c.quarantine.Holds(j.now):
-			v.reason = j.exonerated(c)
+			v.reason = j.mistakeReason(c)
 			v.restore, v.forget = true, true
 		case c.Health != "":
 			v.reason = "it is unhealthy: " + c.Health
 		case c.quarantine.Probation(j.now):
-			v.restore, v.reason = j.probed(c)
+			v.restore, v.reason = j.probeResult(c)
 		default:
-			v.reason = j.blamed(c)
+			v.reason = j.quarantineReason(c)
 		}
 		if v.reason != "" {
 			all = append(all, v)
 		}
 	}
-	slices.SortFunc(all, func(a, b verdict) int { return cmp.Compare(a.uuid, b.uuid) })
+	slices.SortFunc(all, func(a, b gpuDecision) int { return cmp.Compare(a.uuid, b.uuid) })
 	return all
 }
 
-// blamed says why the card is to be quarantined for what failed on it, "" if it is not.
-func (j judgement) blamed(c card) string {
+// quarantineReason says why the card is to be quarantined for what failed on it, "" if it is not.
+func (j gpuEvidence) quarantineReason(c card) string {
 	row, _ := j.row(c.UUID, later(c.quarantine.Since, c.quarantine.Restored), j.now)
 	if len(row) < j.failures {
 		return ""
 	}
-	if !slices.ContainsFunc(row, func(p judged) bool { return p.Endpoint != row[0].Endpoint || j.fitsElsewhere(p) }) {
+	if !slices.ContainsFunc(row, func(p gpuPod) bool { return p.Endpoint != row[0].Endpoint || j.fitsElsewhere(p) }) {
 		return ""
 	}
-	return fmt.Sprintf("%d workers in a row failed on it, the last %s: %s", len(row), row[0].ID, cut(row[0].Change))
+	return fmt.Sprintf("%d workers in a row failed on it, the last %s: %s", len(row), row[0].ID, shortened(row[0].Change, maxReason))
 }
 
-// exonerated says why what the card was quarantined for turned out to be the fault of an
+// mistakeReason says why what the card was quarantined for turned out to be the fault of an
 // endpoint, "" if it did not.
-func (j judgement) exonerated(c card) string {
+func (j gpuEvidence) mistakeReason(c card) string {
 	q := c.quarantine
 	if q.By != "" || c.Health != "" {
 		return ""
 	}
-	row, excused := j.row(c.UUID, time.Time{}, q.Since)
-	if len(row) >= j.failures || len(row)+len(excused) < j.failures {
+	row, ofEndpoint := j.row(c.UUID, time.Time{}, q.Since)
+	if len(row) >= j.failures || len(row)+len(ofEndpoint) < j.failures {
 		return ""
 	}
-	return fmt.Sprintf("workers of %s fail on other GPUs too", excused[0].Endpoint)
+	return fmt.Sprintf("workers of %s fail on other GPUs too", ofEndpoint[0].Endpoint)
 }
 
-// probed judges a card on probation by the workers that were started on it since. It
+// probeResult decides about a card on probation by the workers that were started on it since. It
 // returns no reason while none has shown anything.
-func (j judgement) probed(c card) (restore bool, reason string) {
+func (j gpuEvidence) probeResult(c card) (restore bool, reason string) {
 	for _, p := range j.pods {
 		if !slices.Contains(p.Devices, c.UUID) || p.Created.Before(c.quarantine.Until) {
 			continue
 		}
 		switch {
-		case p.cause != "" && !j.excused(p):
-			return false, fmt.Sprintf("the worker %s that tried it failed: %s", p.ID, cut(p.Change))
+		case p.cause != "" && !j.isEndpointFault(p):
+			return false, fmt.Sprintf("the worker %s that tried it failed: %s", p.ID, shortened(p.Change, maxReason))
 		case j.passed[p.ID], p.Status != pod.Running && !workedAt(p.Pod, j.now).IsZero():
 			return true, fmt.Sprintf("the worker %s works on it", p.ID)
 		}
@@ -186,10 +177,10 @@ func (j judgement) probed(c card) (restore bool, reason string) {
 }
 
 // row returns the failures on a card in a row, between two times, the last first, without
-// those that were the fault of their endpoints, which are excused.
-func (j judgement) row(uuid string, after, until time.Time) (row, excused []judged) {
+// those that were the fault of their endpoints, which are ofEndpoint.
+func (j gpuEvidence) row(uuid string, after, until time.Time) (row, ofEndpoint []gpuPod) {
 	var last time.Time // success
-	var failed []judged
+	var failed []gpuPod
 	for _, p := range j.pods {
 		if !slices.Contains(p.Devices, uuid) {
 			continue
@@ -201,23 +192,23 @@ func (j judgement) row(uuid string, after, until time.Time) (row, excused []judg
 			failed = append(failed, p)
 		}
 	}
-	slices.SortFunc(failed, func(a, b judged) int { return cmp.Or(b.Changed.Compare(a.Changed), cmp.Compare(b.ID, a.ID)) })
+	slices.SortFunc(failed, func(a, b gpuPod) int { return cmp.Or(b.Changed.Compare(a.Changed), cmp.Compare(b.ID, a.ID)) })
 	for _, p := range failed {
 		switch {
 		case !p.Changed.After(last):
-			return row, excused
-		case j.excused(p):
-			excused = append(excused, p)
+			return row, ofEndpoint
+		case j.isEndpointFault(p):
+			ofEndpoint = append(ofEndpoint, p)
 		default:
 			row = append(row, p)
 		}
 	}
-	return row, excused
+	return row, ofEndpoint
 }
 
-// excused reports whether a failure is that of the endpoint: its workers fail in the
+// isEndpointFault reports whether a failure is that of the endpoint: its workers fail in the
 // same way on another card, or fail on others and have not worked on any since.
-func (j judgement) excused(f judged) bool {
+func (j gpuEvidence) isEndpointFault(f gpuPod) bool {
 	var elsewhere, works time.Time
 	for _, p := range j.pods {
 		if p.Endpoint != f.Endpoint || shareGPU(p.Pod, f.Pod) {
@@ -227,7 +218,7 @@ func (j judgement) excused(f judged) bool {
 		if p.cause == "" {
 			continue
 		}
-		if p.cause == f.cause && p.Changed.Sub(f.Changed).Abs() <= alikeWithin {
+		if p.cause == f.cause && p.Changed.Sub(f.Changed).Abs() <= sameCauseInterval {
 			return true
 		}
 		elsewhere = later(elsewhere, p.Changed)
@@ -236,7 +227,7 @@ func (j judgement) excused(f judged) bool {
 }
 
 // fitsElsewhere reports whether a pod like this one could run without the cards that it had.
-func (j judgement) fitsElsewhere(p judged) bool {
+func (j gpuEvidence) fitsElsewhere(p gpuPod) bool {
 	var others []placement.Device
 	for _, c := range j.cards {
 		if slices.Contains(p.Devices, c.UUID) || c.quarantine.Exists() {
@@ -273,13 +264,6 @@ func workedAt(p pod.Pod, now time.Time) time.Time {
 		return p.Changed
 	}
 	return time.Time{}
-}
-
-func cut(text string) string {
-	if r := []rune(text); len(r) > maxReason {
-		return string(r[:maxReason-1]) + "…"
-	}
-	return text
 }
 
 // quarantineLength is how long a quarantine lasts, by how many there were in a row.

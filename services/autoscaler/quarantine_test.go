@@ -56,8 +56,8 @@ func cardsOf(quarantines map[string]registry.Quarantine, texts ...string) []card
 	return all
 }
 
-// said are the verdicts as "+g0 reason" for a quarantine and "-g0 reason" for its end.
-func said(all []verdict) string {
+// said are the decide as "+g0 reason" for a quarantine and "-g0 reason" for its end.
+func said(all []gpuDecision) string {
 	var texts []string
 	for _, v := range all {
 		sign := "+"
@@ -74,7 +74,7 @@ func TestWhichGPUsAreQuarantined(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cards []string
 		pods  []string
-		want  string // how the verdicts begin, "" for none
+		want  string // how the decide begin, "" for none
 	}{
 		"three in a row":                  {two, []string{"a:g0 exit code 1", "a:g0 exit code 1", "a:g0 exit code 1"}, "+g0 3 workers in a row failed on it, the last a-2: it ended by itself with code 1"},
 		"two":                             {two, []string{"a:g0 exit code 1", "a:g0 exit code 1"}, ""},
@@ -95,8 +95,8 @@ func TestWhichGPUsAreQuarantined(t *testing.T) {
 		"a worker of two cards blames all": {[]string{"g0", "g1", "g2", "g3"}, []string{"a:g0+g1 exit x", "a:g0+g1 exit x", "a:g0+g1 exit x"}, "+g0 3 workers in a row failed on it, the last a-2: it ended by itself with x; +g1 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := judgement{now: noon, cards: cardsOf(nil, tt.cards...), pods: judgedOf(ends(tt.pods...)), failures: 3}
-			if got := said(j.verdicts()); !strings.HasPrefix(got, tt.want) || got != "" && tt.want == "" {
+			j := gpuEvidence{now: noon, cards: cardsOf(nil, tt.cards...), pods: gpuPodsOf(ends(tt.pods...)), failures: 3}
+			if got := said(j.decide()); !strings.HasPrefix(got, tt.want) || got != "" && tt.want == "" {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -131,8 +131,8 @@ func TestHowQuarantinesEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cards := cardsOf(map[string]registry.Quarantine{"g0": tt.quarantine}, "g0:"+tt.health, "g1")
-			j := judgement{now: noon, cards: cards, pods: judgedOf(ends(tt.pods...)), passed: map[string]bool{tt.passed: true}, failures: 3}
-			if got := said(j.verdicts()); !strings.HasPrefix(got, tt.want) || got != "" && tt.want == "" {
+			j := gpuEvidence{now: noon, cards: cards, pods: gpuPodsOf(ends(tt.pods...)), passed: map[string]bool{tt.passed: true}, failures: 3}
+			if got := said(j.decide()); !strings.HasPrefix(got, tt.want) || got != "" && tt.want == "" {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

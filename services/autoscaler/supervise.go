@@ -31,7 +31,7 @@ func (l *leader) superviseGPUs(ctx context.Context, v *view) error {
 
 // quarantineGPUs begins and ends quarantines. claims has those that hold afterwards.
 func (l *leader) quarantineGPUs(ctx context.Context, v *view, machines []registry.Inventory, claims map[string]registry.GPUClaims) error {
-	j := judgement{now: v.now, pods: judgedOf(v.pods), failures: l.cfg.GPUFailures}
+	j := gpuEvidence{now: v.now, pods: gpuPodsOf(v.pods), failures: l.cfg.GPUFailures}
 	for _, m := range machines {
 		for _, g := range m.GPUs {
 			c := card{Device: placement.Device{GPU: g, Machine: m.ID, Driver: m.Driver}, quarantine: claims[g.UUID].Quarantine}
@@ -40,7 +40,7 @@ func (l *leader) quarantineGPUs(ctx context.Context, v *view, machines []registr
 	}
 	j.passed = l.followProbes(v, j)
 	var errs []error
-	for _, d := range j.verdicts() {
+	for _, d := range j.decide() {
 		if d.restore {
 			err := l.registry.GPUs.EndQuarantine(ctx, d.uuid, d.since, v.now, d.forget)
 			if errs = append(errs, err); err == nil {
@@ -64,7 +64,7 @@ func (l *leader) quarantineGPUs(ctx context.Context, v *view, machines []registr
 
 // followProbes looks at the workers on GPUs on probation, and returns those that have
 // shown that these work.
-func (l *leader) followProbes(v *view, j judgement) map[string]bool {
+func (l *leader) followProbes(v *view, j gpuEvidence) map[string]bool {
 	passed, before := map[string]bool{}, l.probes
 	l.probes = map[string]probe{}
 	for _, p := range j.pods {

@@ -122,7 +122,7 @@ func (f *fleet) quarantined(ctx context.Context) ([]prometheus.Metric, error) {
 		held += truth(c.Quarantine.Holds(now))
 		tried += truth(c.Quarantine.Probation(now))
 	}
-	return []prometheus.Metric{gauge(kept, held, "quarantined"), gauge(kept, tried, "probation")}, nil
+	return []prometheus.Metric{gauge(quarantined, held, "quarantined"), gauge(quarantined, tried, "probation")}, nil
 }
 
 // endpoint reads one endpoint, as far as it can.

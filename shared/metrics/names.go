@@ -42,16 +42,16 @@ var (
 	behind    = Name{namespace + "recorder_lag_writes", Gauge, nil, recorder, "Writes to the streams of records since the last one recorded, those of timers included; absent where the recorder stands by."}
 	hooks     = Name{namespace + "webhook_deliveries_total", Counter, []string{"result"}, "webhook", "Attempts to deliver a webhook: delivered, failed (another follows), given_up."}
 
-	depth   = Name{namespace + "queue_depth", Gauge, []string{byEndpoint, "class"}, api, "Jobs that are IN_QUEUE, by priority class."}
-	running = Name{namespace + "jobs_in_progress", Gauge, []string{byEndpoint}, api, "Jobs that are IN_PROGRESS."}
-	lost    = Name{namespace + "jobs_worker_lost", Gauge, []string{byEndpoint}, api, "Jobs that are IN_PROGRESS and whose worker fell silent, or does not name them."}
-	oldest  = Name{namespace + "queue_oldest_waiting_seconds", Gauge, []string{byEndpoint}, api, "How long the first waiting job of normal priority has waited, 0 if none waits."}
-	workers = Name{namespace + "workers", Gauge, []string{byEndpoint, "state"}, api, "Workers that beat, by state."}
-	wanted  = Name{namespace + "workers_wanted", Gauge, []string{byEndpoint}, api, "Workers that the autoscaler wants; absent where it has not decided."}
-	paused  = Name{namespace + "endpoint_paused", Gauge, []string{byEndpoint}, api, "1 while the endpoint hands out no jobs, else 0."}
-	kept    = Name{namespace + "gpus_quarantined", Gauge, []string{"state"}, api, "GPUs that no pod gets (quarantined), or one at a time as a trial (probation): an alarm."}
-	leftOut = Name{namespace + "endpoints_left_out", Gauge, nil, api, "Endpoints beyond the first 1000, which have no series of their own."}
-	unread  = Name{namespace + "collect_failures_total", Counter, nil, api, "Times that an endpoint's gauges could not be read."}
+	depth       = Name{namespace + "queue_depth", Gauge, []string{byEndpoint, "class"}, api, "Jobs that are IN_QUEUE, by priority class."}
+	running     = Name{namespace + "jobs_in_progress", Gauge, []string{byEndpoint}, api, "Jobs that are IN_PROGRESS."}
+	lost        = Name{namespace + "jobs_worker_lost", Gauge, []string{byEndpoint}, api, "Jobs that are IN_PROGRESS and whose worker fell silent, or does not name them."}
+	oldest      = Name{namespace + "queue_oldest_waiting_seconds", Gauge, []string{byEndpoint}, api, "How long the first waiting job of normal priority has waited, 0 if none waits."}
+	workers     = Name{namespace + "workers", Gauge, []string{byEndpoint, "state"}, api, "Workers that beat, by state."}
+	wanted      = Name{namespace + "workers_wanted", Gauge, []string{byEndpoint}, api, "Workers that the autoscaler wants; absent where it has not decided."}
+	paused      = Name{namespace + "endpoint_paused", Gauge, []string{byEndpoint}, api, "1 while the endpoint hands out no jobs, else 0."}
+	quarantined = Name{namespace + "gpus_quarantined", Gauge, []string{"state"}, api, "GPUs that no pod gets (quarantined), or one at a time as a trial (probation): an alarm."}
+	leftOut     = Name{namespace + "endpoints_left_out", Gauge, nil, api, "Endpoints beyond the first 1000, which have no series of their own."}
+	unread      = Name{namespace + "collect_failures_total", Counter, nil, api, "Times that an endpoint's gauges could not be read."}
 
 	requests       = Name{namespace + "http_requests_total", Counter, []string{"route", "method", "code"}, "", "HTTP requests that were answered."}
 	took           = Name{namespace + "http_request_duration_seconds", Histogram, []string{"route", "method", "code"}, "", "Time to the beginning of the answer, with the time it was held on purpose."}
@@ -66,6 +66,6 @@ var (
 func Names() []Name {
 	return []Name{
 		submitted, finished, depth, running, lost, oldest, delay, execution, workers, wanted, paused, again, stale,
-		lag, behind, hooks, requests, took, unanswered, missingStreams, reconnects, connected, refused, leftOut, unread, kept,
+		lag, behind, hooks, requests, took, unanswered, missingStreams, reconnects, connected, refused, leftOut, unread, quarantined,
 	}
 }
