@@ -35,7 +35,7 @@ func statisticsRows() map[string]scenario {
 			p.work(1)
 			id := p.submit(`{}`, "").text("id")
 			p.until(id, "COMPLETED")
-			p.eventually("the worker's version is told", func() bool {
+			p.eventually("the answer has the worker's version", func() bool {
 				return strings.Contains(p.do("GET", "/status/"+id+"?includeVersion=true", "").raw, `"version":1`)
 			})
 			if a := p.do("GET", "/status/"+id, ""); strings.Contains(a.raw, "version") {
