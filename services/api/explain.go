@@ -40,14 +40,14 @@ func (s *Service) explanation(ctx context.Context, e endpoint.Endpoint, id job.I
 	}
 	x := explanation{endpoint: e}
 	var err error
-	if x.position, err = s.queue.Position(ctx, e, id); err != nil {
+	if x.position, err = s.queue.Counts.Position(ctx, e, id); err != nil {
 		return x, err
 	}
 	workers, err := s.registry.Workers.List(ctx, e.ID)
 	if err != nil {
 		return x, err
 	}
-	counts, err := s.queue.CountByStatus(ctx, e, registry.CountWorkers(workers).Jobs)
+	counts, err := s.queue.Counts.ByStatus(ctx, e, registry.CountWorkers(workers).Jobs)
 	if err != nil {
 		return x, err
 	}

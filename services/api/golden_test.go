@@ -72,7 +72,7 @@ func scenes() []scene {
 		{name: "health", method: "GET", path: "/ep/health", before: func(s *env, _ string) {
 			// The server counts a moment after it has acknowledged.
 			testenv.Eventually(s.t, "the job is counted", func() bool {
-				stats, err := s.queue.Stats(s.t.Context(), s.endpoint)
+				stats, err := s.queue.Counts.Stats(s.t.Context(), s.endpoint)
 				return err == nil && stats.Queued == 1
 			})
 		}},

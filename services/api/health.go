@@ -27,7 +27,7 @@ func (s *Service) health(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	stats, err := s.queue.CountByStatus(ctx, e, workers.Jobs)
+	stats, err := s.queue.Counts.ByStatus(ctx, e, workers.Jobs)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *Service) number(ctx context.Context, e endpoint.Endpoint, v *api.Scale)
 	if err != nil {
 		return err
 	}
-	stats, err := s.queue.CountByStatus(ctx, e, registry.CountWorkers(workers).Jobs)
+	stats, err := s.queue.Counts.ByStatus(ctx, e, registry.CountWorkers(workers).Jobs)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (s *env) forget(id string) {
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	err = q.Changes(ctx, 0, 0, func(f queue.RecordChange) error {
+	err = q.Changes.Follow(ctx, 0, 0, func(f queue.RecordChange) error {
 		if string(f.Job.ID) != id || !f.Job.Status.Terminal() {
 			return nil
 		}
@@ -89,7 +89,7 @@ func (s *env) forget(id string) {
 			return err
 		}
 		testenv.Eventually(s.t, "the record is gone", func() bool {
-			done, err := q.RemoveRecord(ctx, 0, f.Seq)
+			done, err := q.Changes.Remove(ctx, 0, f.Seq)
 			return err == nil && done
 		})
 		cancel()

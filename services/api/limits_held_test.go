@@ -35,7 +35,7 @@ func TestConcurrentRequests(t *testing.T) {
 		return o.gates["ep"]
 	}
 	testenv.Eventually(t, "two are held", func() bool {
-		s, err := l.queue.Stats(t.Context(), l.endpoint)
+		s, err := l.queue.Counts.Stats(t.Context(), l.endpoint)
 		return err == nil && s.Queued == 2 && gate() != nil
 	})
 	got := l.do("POST", "/ep/runsync", `{"input":{}}`)

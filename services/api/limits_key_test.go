@@ -83,7 +83,7 @@ func TestAKeysConcurrentRequests(t *testing.T) {
 		left <- err
 	}()
 	testenv.Eventually(t, "a request is held", func() bool {
-		s, err := l.queue.Stats(t.Context(), l.endpoint)
+		s, err := l.queue.Counts.Stats(t.Context(), l.endpoint)
 		return err == nil && s.Queued == 1
 	})
 	got := l.as(plain, "GET", "/ep/status/x", "")

@@ -144,7 +144,7 @@ type look struct {
 
 // lookAt asks for what the endpoint's own queue knows.
 func (s *Service) lookAt(ctx context.Context, l *look) error {
-	counts, err := s.queue.CountByStatus(ctx, l.endpoint, l.workers.Jobs)
+	counts, err := s.queue.Counts.ByStatus(ctx, l.endpoint, l.workers.Jobs)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *Service) lookAt(ctx context.Context, l *look) error {
 	if l.jobs.InQueue == 0 {
 		return nil
 	}
-	if l.oldest, err = s.queue.OldestWait(ctx, l.endpoint, job.Normal); err != nil {
+	if l.oldest, err = s.queue.Counts.OldestWait(ctx, l.endpoint, job.Normal); err != nil {
 		return err
 	}
 	l.decision, _, err = s.decided(ctx, l.endpoint)
@@ -233,7 +233,7 @@ func (s *Service) findJob(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	j, err := s.queue.Find(ctx, endpoints, job.ID(strings.Clone(c.Params("id"))))
+	j, err := s.queue.Lists.Find(ctx, endpoints, job.ID(strings.Clone(c.Params("id"))))
 	if err != nil {
 		return err
 	}

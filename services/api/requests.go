@@ -138,7 +138,7 @@ func merge(live, ended []queue.ListItem, next position, limit int) ([]job.Job, p
 func (s *Service) listLive(ctx context.Context, e endpoint.Endpoint, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
 	switch {
 	case !q.filtered():
-		return s.queue.ListLive(ctx, e, w)
+		return s.queue.Lists.Live(ctx, e, w)
 	case q.fingerprint != "" || !slices.Contains(w.Statuses, job.InProgress):
 		return nil, 0, nil
 	}
@@ -154,7 +154,7 @@ func (s *Service) listLive(ctx context.Context, e endpoint.Endpoint, q listQuery
 	for i, id := range workers[at].Running {
 		ids[i] = job.ID(id)
 	}
-	jobs, err := s.queue.Lookup(ctx, e, ids)
+	jobs, err := s.queue.Lists.Lookup(ctx, e, ids)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -194,7 +194,7 @@ func runningOf(jobs map[job.ID]job.Job, q listQuery, w queue.ListOptions) (list 
 // they are found by their events.
 func (s *Service) listEnded(ctx context.Context, e endpoint.Endpoint, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
 	if _, all := split(nil); s.events == nil || len(w.Statuses) == len(all) && !q.filtered() {
-		page, next, err := s.queue.ListEnded(ctx, e, w)
+		page, next, err := s.queue.Lists.Ended(ctx, e, w)
 		return slices.DeleteFunc(page, func(l queue.ListItem) bool { return !q.has(l.Job) }), next, err
 	}
 	past := events.Past{Before: w.Before, Most: w.Most, Since: s.queue.Now().Add(-max(e.Retention, e.SyncRetention) - time.Hour)}
@@ -238,7 +238,7 @@ func (s *Service) still(ctx context.Context, e endpoint.Endpoint, told []events.
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	jobs, err := s.queue.Lookup(ctx, e, ids)
+	jobs, err := s.queue.Lists.Lookup(ctx, e, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (s *Service) untold(ctx context.Context, e endpoint.Endpoint, w queue.ListO
 	if len(told) > 0 {
 		walked, w.Since = told[0].Seq, told[0].At.Add(-untoldFor)
 	}
-	recent, _, err := s.queue.ListEnded(ctx, e, w)
+	recent, _, err := s.queue.Lists.Ended(ctx, e, w)
 	if err != nil {
 		return nil, err
 	}

@@ -57,9 +57,9 @@ func (l *leader) count(ctx context.Context, now time.Time, e endpoint.Endpoint, 
 		n.counted = now
 		return n.stats, nil
 	}
-	ask := l.queue.Stats
+	ask := l.queue.Counts.Stats
 	if n.hasty {
-		ask = l.queue.StatsNow
+		ask = l.queue.Counts.StatsNow
 	}
 	stats, err := ask(ctx, e)
 	if err != nil {
@@ -96,7 +96,7 @@ func (l *leader) stillEmpty(ctx context.Context, e endpoint.Endpoint, n *jobCoun
 	if !n.quiet || n.hasty || n.stats != (queue.Stats{}) {
 		return false
 	}
-	empty, err := l.queue.IsEmpty(ctx, e)
+	empty, err := l.queue.Counts.IsEmpty(ctx, e)
 	return err == nil && empty
 }
 

@@ -92,7 +92,7 @@ func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 		return orphans{}, nil
 	}
 	if v.now.Sub(h.listed) >= orphansInterval {
-		jobs, err := l.queue.ListHandedOut(ctx, e, job.Normal)
+		jobs, err := l.queue.Lists.HandedOut(ctx, e, job.Normal)
 		if err != nil {
 			return orphans{}, err
 		}

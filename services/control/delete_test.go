@@ -64,7 +64,7 @@ func TestAJobAcceptedJustBeforeTheMarkKeepsItsEndpoint(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)
 	e := s.endpoint("ep1")
-	if _, err := s.queue.Stats(t.Context(), e); err != nil { // a count of 0 that stays valid for a second
+	if _, err := s.queue.Counts.Stats(t.Context(), e); err != nil { // a count of 0 that stays valid for a second
 		t.Fatal(err)
 	}
 	id := s.submit(e)
@@ -89,7 +89,7 @@ func TestRunCompletesWhatACrashLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Background(t, s.service.Run)
-	testenv.Eventually(t, "the queue is made", func() bool { _, err := s.queue.Stats(t.Context(), halfMade); return err == nil })
+	testenv.Eventually(t, "the queue is made", func() bool { _, err := s.queue.Counts.Stats(t.Context(), halfMade); return err == nil })
 	testenv.Eventually(t, "the deletion is completed", func() bool {
 		_, err := s.registry.Endpoints.Find(t.Context(), halfGone.ID)
 		return errors.Is(err, endpoint.ErrNotFound)

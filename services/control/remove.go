@@ -143,7 +143,7 @@ func (s *Service) mustBeUnlocked(ctx context.Context, id string) error {
 }
 
 func (s *Service) mustBeIdle(ctx context.Context, e endpoint.Endpoint) error {
-	stats, err := s.queue.Stats(ctx, e)
+	stats, err := s.queue.Counts.Stats(ctx, e)
 	if err != nil {
 		return err
 	}

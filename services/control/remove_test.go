@@ -137,7 +137,7 @@ func TestADeletionThatWasTakenBackGoesNoFurther(t *testing.T) {
 	if err := s.service.destroy(t.Context(), e); !errors.Is(err, endpoint.ErrBusy) {
 		t.Errorf("got %v, want %v", err, endpoint.ErrBusy)
 	}
-	if _, err := s.queue.Stats(t.Context(), e); err != nil {
+	if _, err := s.queue.Counts.Stats(t.Context(), e); err != nil {
 		t.Errorf("its queue: got %v", err)
 	}
 }

@@ -118,7 +118,7 @@ func (s *Service) livingNow(ctx context.Context, e endpoint.Endpoint) (map[strin
 	if len(ids) == 0 {
 		return living, nil
 	}
-	jobs, err := s.queue.Lookup(ctx, e, ids)
+	jobs, err := s.queue.Lists.Lookup(ctx, e, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (s *Service) hasLeft(ctx context.Context, who caller, ids []job.ID) bool {
 	}
 	var loses []job.ID
 	for _, id := range ids {
-		lease, err := s.queue.LeaseOf(ctx, who.endpoint, id, who.worker)
+		lease, err := s.queue.Remote.LeaseOf(ctx, who.endpoint, id, who.worker)
 		switch {
 		case errors.Is(err, queue.ErrLost):
 		case err != nil, lease.Job.Started.After(who.left.Add(-noticedWithin)):

@@ -93,7 +93,7 @@ func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) ([
 	g.SetLimit(pingedAtOnce)
 	for i, id := range ids {
 		g.Go(func() error {
-			err := s.queue.Heartbeat(ctx, who.endpoint, id, who.worker)
+			err := s.queue.Remote.Heartbeat(ctx, who.endpoint, id, who.worker)
 			held[i] = err == nil || !errors.Is(err, queue.ErrLost)
 			if lost, ok := errors.AsType[*queue.NotHeldError](err); ok {
 				s.stopJob(who, id, lost)
@@ -119,5 +119,5 @@ func (s *Service) stopJob(who caller, id job.ID, e *queue.NotHeldError) {
 		return
 	}
 	s.stopSignals.add(who.endpoint.ID, who.worker, id)
-	s.queue.Notify(who.endpoint, id)
+	s.queue.Remote.Notify(who.endpoint, id)
 }

@@ -79,7 +79,7 @@ func (s *Service) releaseJobsOf(ctx context.Context, p pod.Pod) error {
 	}
 	var errs []error
 	for _, id := range p.Cut {
-		lease, err := s.queue.LeaseOf(ctx, e, job.ID(id), p.ID)
+		lease, err := s.queue.Remote.LeaseOf(ctx, e, job.ID(id), p.ID)
 		if err == nil {
 			err = lease.Release(ctx)
 		}

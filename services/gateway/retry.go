@@ -65,7 +65,7 @@ func (s *Service) write(c *fiber.Ctx, who caller, id job.ID, do func(context.Con
 	ctx := c.UserContext() // 20 MB may take their time; each call has its own bound
 	return s.retry(c, func() (err error) {
 		if lease == nil {
-			if lease, err = s.queue.LeaseOf(ctx, who.endpoint, id, who.worker); err != nil {
+			if lease, err = s.queue.Remote.LeaseOf(ctx, who.endpoint, id, who.worker); err != nil {
 				return err
 			}
 		}

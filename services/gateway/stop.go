@@ -63,7 +63,7 @@ func (s *Service) stop(c *fiber.Ctx) error {
 func (s *Service) notHeld(ctx context.Context, who caller, ids []job.ID) []job.ID {
 	var lost []job.ID
 	for _, id := range ids {
-		if _, err := s.queue.LeaseOf(ctx, who.endpoint, id, who.worker); err != nil {
+		if _, err := s.queue.Remote.LeaseOf(ctx, who.endpoint, id, who.worker); err != nil {
 			lost = append(lost, id)
 		}
 	}
@@ -110,7 +110,7 @@ func (s *stopSignals) follow(e endpoint.Endpoint) error {
 	if s.over {
 		return nil
 	}
-	stop, err := s.queue.OnNotify(e, func(id job.ID) { s.nudged(e, id) })
+	stop, err := s.queue.Remote.OnNotify(e, func(id job.ID) { s.nudged(e, id) })
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (s *stopSignals) follow(e endpoint.Endpoint) error {
 func (s *stopSignals) nudged(e endpoint.Endpoint, id job.ID) {
 	ctx, cancel := context.WithTimeout(context.Background(), haltedTimeout)
 	defer cancel()
-	worker, err := s.queue.StoppedWorker(ctx, e, id)
+	worker, err := s.queue.Remote.StoppedWorker(ctx, e, id)
 	if err != nil {
 		s.log.DebugContext(ctx, "job not looked at, the worker's ping will tell", "endpoint", e.ID, "job", id, "err", err)
 		return

@@ -57,7 +57,7 @@ func (s *Service) handOut(c *fiber.Ctx, most int, batch bool) error {
 
 // collect waits for a first job, and takes what else is there at once.
 func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.Lease {
-	consumer := s.queue.ConsumeRemote(who.endpoint, who.worker, s.cfg.Confirm)
+	consumer := s.queue.Remote.Consume(who.endpoint, who.worker, s.cfg.Confirm)
 	defer consumer.Close()
 	// A job is given to whoever is there and may have it, so look just before.
 	wanted := func() bool {

@@ -33,7 +33,7 @@ func TestAJobIsTakenAndDone(t *testing.T) {
 	w.done(id, `{"output": {"ok": true, "text": "ä<&>"}}`)
 	s.is(id, job.Completed, `{"ok":true,"text":"ä<&>"}`, "")
 	testenv.Eventually(t, "the queue is empty", func() bool {
-		stats, err := s.queue.Stats(t.Context(), s.endpoint)
+		stats, err := s.queue.Counts.Stats(t.Context(), s.endpoint)
 		must(t, err)
 		return stats.Queued+stats.Running == 0
 	})

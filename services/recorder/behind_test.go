@@ -92,7 +92,7 @@ func TestARepeatedSessionKnowsEachEndOnce(t *testing.T) {
 	s, _ := newEnv(t)
 	r := s.idle(t, queue.Config{})
 	s.play(t, len(lives))
-	last, err := r.queue.LastChange(t.Context(), 0)
+	last, err := r.queue.Changes.Last(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestARepeatedSessionKnowsEachEndOnce(t *testing.T) {
 		p.start(events.Checkpoint{})
 		stop := r.begin(t, removals)
 		testenv.EventuallyNone(t, func() string {
-			oldest, err := r.queue.OldestChange(t.Context(), 0, p.done.Load())
+			oldest, err := r.queue.Changes.Oldest(t.Context(), 0, p.done.Load())
 			if err != nil || !oldest.IsZero() {
 				return fmt.Sprintf("at %d of %d, %v", p.done.Load(), last, err)
 			}
@@ -134,7 +134,7 @@ func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
 	s.play(t, 1)
 	var good queue.RecordChange
 	enough := errors.New("enough")
-	if err := r.queue.Changes(t.Context(), 0, 0, func(f queue.RecordChange) error {
+	if err := r.queue.Changes.Follow(t.Context(), 0, 0, func(f queue.RecordChange) error {
 		good = f
 		return enough
 	}); !errors.Is(err, enough) || !good.ExternalPayload || !good.Job.Status.Terminal() {
@@ -173,7 +173,7 @@ func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
 	s.play(t, 1)
 	var end queue.RecordChange
 	enough := errors.New("enough")
-	if err := r.queue.Changes(t.Context(), 0, 0, func(f queue.RecordChange) error {
+	if err := r.queue.Changes.Follow(t.Context(), 0, 0, func(f queue.RecordChange) error {
 		end = f
 		return enough
 	}); !errors.Is(err, enough) || !end.ExternalPayload || !toAnnounce(end) {

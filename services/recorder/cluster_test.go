@@ -43,7 +43,7 @@ func TestOnThreeNodesTheLossOfALeaderLosesAndRepeatsNothing(t *testing.T) {
 		p.stop()
 		c.StartNode(int(gone.Load()))
 		testenv.EventuallyNone(t, func() string {
-			if _, err := s.q.Stats(t.Context(), s.e); err != nil {
+			if _, err := s.q.Counts.Stats(t.Context(), s.e); err != nil {
 				return err.Error()
 			}
 			return ""

@@ -183,7 +183,7 @@ func (s *Service) Lag(ctx context.Context) (Lag, error) {
 	for i := range s.parts {
 		p := &s.parts[i]
 		done := p.done.Load()
-		last, err := s.queue.LastChange(ctx, p.number)
+		last, err := s.queue.Changes.Last(ctx, p.number)
 		if err != nil {
 			return Lag{}, err
 		}
@@ -191,7 +191,7 @@ func (s *Service) Lag(ctx context.Context) (Lag, error) {
 		if last <= done {
 			continue
 		}
-		oldest, err := s.queue.OldestChange(ctx, p.number, done)
+		oldest, err := s.queue.Changes.Oldest(ctx, p.number, done)
 		if err != nil {
 			return Lag{}, err
 		}

@@ -85,7 +85,7 @@ func TestAnOutageOfTwiceTheRetentionLeavesNoGap(t *testing.T) {
 	<-away.C
 	bus.Start()
 	testenv.EventuallyNone(t, func() string {
-		if _, err := s.q.Stats(t.Context(), s.e); err != nil {
+		if _, err := s.q.Counts.Stats(t.Context(), s.e); err != nil {
 			return err.Error()
 		}
 		return ""

@@ -27,7 +27,7 @@ const (
 )
 
 // removalQueue has the records of finished attempts by the time of their removal. An
-// entry may be out of date: queue.RemoveRecord leaves a record alone that was written
+// entry may be out of date: queue.Changes.Remove leaves a record alone that was written
 // since, or is gone.
 type removalQueue struct {
 	s       *Service
@@ -47,7 +47,7 @@ func newRemovalQueue(s *Service) *removalQueue { return &removalQueue{s: s} }
 
 // add schedules the removal of the record of a finished attempt.
 func (r *removalQueue) add(c queue.RecordChange) {
-	r.push(due{at: r.s.queue.RemovableAt(&c.Job).UnixMilli(), seq: c.Seq, partition: int32(c.Partition)}) //nolint:gosec // partitions are few
+	r.push(due{at: r.s.queue.Changes.RemovableAt(&c.Job).UnixMilli(), seq: c.Seq, partition: int32(c.Partition)}) //nolint:gosec // partitions are few
 }
 
 func (r *removalQueue) push(d due) {
@@ -101,7 +101,7 @@ func (r *removalQueue) remove(ctx context.Context, list []due) {
 	for _, d := range list {
 		g.Go(func() error {
 			r.s.point(BeforeRemove)
-			done, err := r.s.queue.RemoveRecord(ctx, int(d.partition), d.seq)
+			done, err := r.s.queue.Changes.Remove(ctx, int(d.partition), d.seq)
 			if err != nil && ctx.Err() == nil {
 				r.s.log.DebugContext(ctx, "record not removed yet", "partition", d.partition, "sequence", d.seq, "err", err)
 			}
@@ -124,7 +124,7 @@ func (s *Service) reloadRemovals(ctx context.Context, partition int, upTo uint64
 	if upTo == 0 {
 		return nil
 	}
-	err := s.queue.Changes(ctx, partition, 0, func(c queue.RecordChange) error {
+	err := s.queue.Changes.Follow(ctx, partition, 0, func(c queue.RecordChange) error {
 		if c.Seq > upTo {
 			return errReloaded
 		}

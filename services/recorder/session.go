@@ -60,7 +60,7 @@ func (s *Service) startPatiently(ctx context.Context, p *partition) events.Check
 // checked is a checkpoint, or the zero value if the store has gone back behind it, as
 // a power loss may make it: what was written since has the same sequences.
 func (s *Service) checked(ctx context.Context, p *partition, c events.Checkpoint) (events.Checkpoint, error) {
-	last, err := s.queue.LastChange(ctx, p.number)
+	last, err := s.queue.Changes.Last(ctx, p.number)
 	if err != nil {
 		return events.Checkpoint{}, err
 	}
@@ -83,7 +83,7 @@ func (s *Service) session(ctx context.Context, removals *removalQueue) error {
 		after, changes := w.p.saved.Load(), make(chan queue.RecordChange, maxBatch)
 		removals.dropAfter(w.p.number, after) // they are recorded again
 		g.Go(func() error {
-			return s.queue.Changes(ctx, w.p.number, after, func(c queue.RecordChange) error {
+			return s.queue.Changes.Follow(ctx, w.p.number, after, func(c queue.RecordChange) error {
 				c.Job.Output = nil // no event has it
 				select {
 				case changes <- c:
@@ -115,7 +115,7 @@ func (s *Service) open(ctx context.Context, removals *removalQueue) ([]*writer, 
 		}
 		p.start(start)
 		w := &writer{s: s, p: p, removals: removals, server: server, log: log, inLog: loggedEventsAt(start)}
-		if w.replayed, err = s.queue.LastChange(ctx, p.number); err != nil {
+		if w.replayed, err = s.queue.Changes.Last(ctx, p.number); err != nil {
 			return nil, err
 		}
 		writers[i], from = w, min(from, start.Log+1)

@@ -266,7 +266,7 @@ func (w *writer) savePosition(ctx context.Context) error {
 		return err
 	}
 	for _, change := range w.unneededInputs {
-		if err := w.s.queue.RemoveUnneededInput(ctx, change); err != nil {
+		if err := w.s.queue.Changes.RemoveUnneededInput(ctx, change); err != nil {
 			return err
 		}
 	}

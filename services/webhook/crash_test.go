@@ -140,7 +140,7 @@ func TestDownForLongerThanTheRetention(t *testing.T) {
 	s.bus.Stop()
 	s.bus.Start()
 	testenv.Eventually(s.t, "the bus is back", func() bool {
-		_, err := s.queue.LastChange(t.Context(), 0)
+		_, err := s.queue.Changes.Last(t.Context(), 0)
 		return err == nil && s.bus.NC.IsConnected()
 	})
 	s.serve(lenient())

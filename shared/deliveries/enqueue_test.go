@@ -195,7 +195,7 @@ func TestAnEndIsAnnouncedAgainWithoutTheInputThatWasDropped(t *testing.T) {
 	id := s.submit(t, func(r *job.Request) { r.Input, r.Webhook = big, "https://example.test/" })
 	s.complete(t, json.RawMessage(`1`))
 	f := s.fact(t, id)
-	if err := s.q.RemoveUnneededInput(t.Context(), f); err != nil {
+	if err := s.q.Changes.RemoveUnneededInput(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.d.Enqueue(t.Context(), f); err != nil {

@@ -136,7 +136,7 @@ func (f *fleet) endpoint(ctx context.Context, e endpoint.Endpoint) ([]prometheus
 	for _, state := range workerStates() {
 		list = append(list, gauge(workers, float64(counts.States[state]), e.ID, state))
 	}
-	stats, err := f.Queue.CountByStatus(ctx, e, counts.Jobs)
+	stats, err := f.Queue.Counts.ByStatus(ctx, e, counts.Jobs)
 	if err != nil {
 		return list, err
 	}
@@ -147,7 +147,7 @@ func (f *fleet) endpoint(ctx context.Context, e endpoint.Endpoint) ([]prometheus
 		gauge(running, float64(stats.Running), e.ID),
 		gauge(lost, float64(f.Registry.Workers.CountLost(stats.Held, now)), e.ID),
 	)
-	wait, err := f.Queue.OldestWait(ctx, e, job.Normal)
+	wait, err := f.Queue.Counts.OldestWait(ctx, e, job.Normal)
 	if err != nil {
 		return list, err
 	}

@@ -17,7 +17,7 @@ func TestSubmitAgainQueuesAJobOnce(t *testing.T) {
 			t.Fatalf("submission %d: got %+v, %t, %v", i, j, queued, err)
 		}
 	}
-	if got := s.pages(t, s.q.ListLive, ListOptions{Most: 5}); len(got) != 1 {
+	if got := s.pages(t, s.q.Lists.Live, ListOptions{Most: 5}); len(got) != 1 {
 		t.Errorf("got %d jobs, want one", len(got))
 	}
 }

@@ -18,6 +18,10 @@ import (
 	"flightline/streams"
 )
 
+// Changes follows what is written to the records of all jobs, and removes the records
+// whose retention is over. The recorder uses it.
+type Changes struct{ q *Queue }
+
 // RecordChange is what the headers of the newest write of a record have: enough for
 // the events and counts of its attempt.
 type RecordChange struct {
@@ -43,18 +47,18 @@ type RecordChange struct {
 	ExternalPayload bool
 }
 
-// changesRetryDelay is how long Changes waits before it asks again after a failure.
+// changesRetryDelay is how long Follow waits before it asks again after a failure.
 const changesRetryDelay = 500 * time.Millisecond
 
-// Changes calls each for the newest write of every record of partition p, in the
+// Follow calls each for the newest write of every record of partition p, in the
 // order of writing, after the sequence after, and for further writes as they
 // come. Of several writes of one record it may skip all but the newest. It
 // sits out an outage; it ends with nil when ctx ends, and with the error that
 // each returned.
-func (q *Queue) Changes(ctx context.Context, p int, after uint64, each func(RecordChange) error) error {
+func (cs *Changes) Follow(ctx context.Context, p int, after uint64, each func(RecordChange) error) error {
 	var refused error
 	for ctx.Err() == nil {
-		err := q.readChanges(ctx, p, after, func(c RecordChange) error {
+		err := cs.read(ctx, p, after, func(c RecordChange) error {
 			refused = each(c)
 			after = c.Seq
 			return refused
@@ -63,15 +67,15 @@ func (q *Queue) Changes(ctx context.Context, p int, after uint64, each func(Reco
 			return refused
 		}
 		if err != nil && ctx.Err() == nil {
-			q.log.WarnContext(ctx, "records are not read, trying again", "partition", p, "err", err)
+			cs.q.log.WarnContext(ctx, "records are not read, trying again", "partition", p, "err", err)
 		}
 		_ = retry.Sleep(ctx, changesRetryDelay) // the loop sees the end of ctx
 	}
 	return nil
 }
 
-func (q *Queue) readChanges(ctx context.Context, p int, after uint64, each func(RecordChange) error) error {
-	consumer, err := q.js.OrderedConsumer(ctx, streams.Records(p), jetstream.OrderedConsumerConfig{
+func (cs *Changes) read(ctx context.Context, p int, after uint64, each func(RecordChange) error) error {
+	consumer, err := cs.q.js.OrderedConsumer(ctx, streams.Records(p), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{streams.RecordFilter(p)}, HeadersOnly: true,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
 	})
@@ -91,7 +95,7 @@ func (q *Queue) readChanges(ctx context.Context, p int, after uint64, each func(
 		}
 		c, err := changeOf(p, m)
 		if err != nil {
-			q.log.ErrorContext(ctx, "record skipped", "err", err)
+			cs.q.log.ErrorContext(ctx, "record skipped", "err", err)
 			continue
 		}
 		if err := each(c); err != nil {
@@ -132,12 +136,12 @@ func runStarts(r *record.Record) []time.Time {
 	return starts
 }
 
-// LastChange is the sequence of the last write of partition p; what is between
+// Last is the sequence of the last write of partition p; what is between
 // it and the RecordChange at hand is the lag. It returns bus.ErrUnavailable.
-func (q *Queue) LastChange(ctx context.Context, p int) (uint64, error) {
+func (cs *Changes) Last(ctx context.Context, p int) (uint64, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	stream, err := q.js.Stream(ctx, streams.Records(p))
+	stream, err := cs.q.js.Stream(ctx, streams.Records(p))
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 			return 0, ctx.Err()
@@ -147,13 +151,13 @@ func (q *Queue) LastChange(ctx context.Context, p int) (uint64, error) {
 	return stream.CachedInfo().State.LastSeq, nil
 }
 
-// OldestChange is when the oldest of the newest writes of the records of
+// Oldest is when the oldest of the newest writes of the records of
 // partition p after the sequence after was written, in server time; the zero
 // time if there is none. It returns bus.ErrUnavailable.
-func (q *Queue) OldestChange(ctx context.Context, p int, after uint64) (time.Time, error) {
+func (cs *Changes) Oldest(ctx context.Context, p int, after uint64) (time.Time, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	m, err := q.bus.LeaderNext(ctx, streams.Records(p), streams.RecordFilter(p), after+1)
+	m, err := cs.q.bus.LeaderNext(ctx, streams.Records(p), streams.RecordFilter(p), after+1)
 	if errors.Is(err, bus.ErrNoMessage) {
 		return time.Time{}, nil
 	}
@@ -167,21 +171,21 @@ func (q *Queue) OldestChange(ctx context.Context, p int, after uint64) (time.Tim
 // that still saw the job.
 const removalGrace = 10 * time.Second
 
-// RemovableAt is when RemoveRecord may remove a terminal attempt, in server time.
-func (q *Queue) RemovableAt(j *job.Job) time.Time {
-	return j.GoneAt().Add(cmp.Or(q.cfg.RemovalGrace, removalGrace))
+// RemovableAt is when Remove may remove a terminal attempt, in server time.
+func (cs *Changes) RemovableAt(j *job.Job) time.Time {
+	return j.GoneAt().Add(cmp.Or(cs.q.cfg.RemovalGrace, removalGrace))
 }
 
-// RemoveRecord removes the attempt whose record's newest write in partition p is
+// Remove removes the attempt whose record's newest write in partition p is
 // seq, with its payloads and chunks, if it is over, its retention is, and its
 // queue message is gone (docs/design/data-model.md#principles, 4). The caller has
 // made sure that the events of this attempt and those before are on the disk.
 // done is false if it is too early: ask again. It may be repeated, and returns
 // bus.ErrUnavailable.
-func (q *Queue) RemoveRecord(ctx context.Context, p int, seq uint64) (done bool, err error) {
+func (cs *Changes) Remove(ctx context.Context, p int, seq uint64) (done bool, err error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	m, err := q.bus.LeaderAt(ctx, streams.Records(p), seq)
+	m, err := cs.q.bus.LeaderAt(ctx, streams.Records(p), seq)
 	if errors.Is(err, bus.ErrNoMessage) {
 		return true, nil // written again since, or forgotten
 	}
@@ -194,10 +198,10 @@ func (q *Queue) RemoveRecord(ctx context.Context, p int, seq uint64) (done bool,
 		return false, err
 	case !r.Status.Terminal():
 		return true, nil // it ends with another write
-	case q.Now().Before(q.RemovableAt(&r.Job)):
+	case cs.q.Now().Before(cs.RemovableAt(&r.Job)):
 		return false, nil
 	}
-	x := removal{q.read, record.Location{Endpoint: r.Endpoint, Partition: p}, r}
+	x := removal{cs.q.read, record.Location{Endpoint: r.Endpoint, Partition: p}, r}
 	later, waits, err := x.checkQueue(ctx)
 	if err != nil || waits {
 		return false, err
@@ -214,7 +218,7 @@ func (q *Queue) RemoveRecord(ctx context.Context, p int, seq uint64) (done bool,
 	if r.RetainOnDisk || kept {
 		return true, nil
 	}
-	return true, q.bus.Remove(ctx, streams.Records(p), seq)
+	return true, cs.q.bus.Remove(ctx, streams.Records(p), seq)
 }
 
 // removal removes what the finished attempt r has stored besides its record.
@@ -295,11 +299,11 @@ func (c RecordChange) HasUnneededInput() bool {
 
 // RemoveUnneededInput removes the input if HasUnneededInput reports true. It may be
 // repeated and returns bus.ErrUnavailable.
-func (q *Queue) RemoveUnneededInput(ctx context.Context, c RecordChange) error {
+func (cs *Changes) RemoveUnneededInput(ctx context.Context, c RecordChange) error {
 	if !c.HasUnneededInput() {
 		return nil
 	}
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	return q.bus.Purge(ctx, streams.Payloads(c.Partition), streams.AnyInput(c.Partition, c.Job.Endpoint, c.Job.ID))
+	return cs.q.bus.Purge(ctx, streams.Payloads(c.Partition), streams.AnyInput(c.Partition, c.Job.Endpoint, c.Job.ID))
 }

@@ -19,7 +19,7 @@ func factsOf(t *testing.T, q *Queue, after uint64, enough func(RecordChange) boo
 	defer cancel()
 	var got []RecordChange
 	errEnough := errors.New("enough")
-	err := q.Changes(ctx, 0, after, func(f RecordChange) error {
+	err := q.Changes.Follow(ctx, 0, after, func(f RecordChange) error {
 		got = append(got, f)
 		if enough(f) {
 			return errEnough
@@ -67,7 +67,7 @@ func TestFactsTellEveryRunOfAnAttempt(t *testing.T) {
 			t.Errorf("run %d: got %s, want %s", i+1, f.Starts[i], began[i])
 		}
 	}
-	if last, err := s.q.LastChange(t.Context(), 0); err != nil || last != f.Seq {
+	if last, err := s.q.Changes.Last(t.Context(), 0); err != nil || last != f.Seq {
 		t.Errorf("got the last at %d, %v; want %d", last, err, f.Seq)
 	}
 }

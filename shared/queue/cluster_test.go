@@ -139,7 +139,7 @@ func (c *trio) submitTwice(t *testing.T) {
 	slices.Sort(ids)
 	s := &env{e: c.e}
 	testenv.Eventually(t, "any replica lists each job once", func() bool {
-		return slices.Equal(ids, slices.Sorted(slices.Values(idsOf(s.pages(t, other.ListLive, ListOptions{Most: 7})))))
+		return slices.Equal(ids, slices.Sorted(slices.Values(idsOf(s.pages(t, other.Lists.Live, ListOptions{Most: 7})))))
 	})
 	c.StartNode(node)
 	for range ids {
@@ -150,14 +150,14 @@ func (c *trio) submitTwice(t *testing.T) {
 		}
 	}
 	testenv.Eventually(t, "any replica lists each end once", func() bool {
-		ended := s.pages(t, other.ListEnded, ListOptions{Most: 7})
+		ended := s.pages(t, other.Lists.Ended, ListOptions{Most: 7})
 		got := map[job.ID]int{}
 		for _, j := range ended {
 			got[j.ID]++
 		}
 		return len(ended) == len(got) && !slices.ContainsFunc(ids, func(id job.ID) bool { return got[id] != 1 })
 	})
-	if stats, err := c.q.Stats(t.Context(), c.e); err != nil || stats.Queued != 0 {
+	if stats, err := c.q.Counts.Stats(t.Context(), c.e); err != nil || stats.Queued != 0 {
 		t.Errorf("got %+v, %v; want no job left", stats, err)
 	}
 }

@@ -11,7 +11,7 @@
 //
 // Everything between receiving a message and acknowledging it may run twice:
 // the record decides, the queue message is removed last. A record goes when its
-// retention is over (RemoveRecord in changes.go, called by the recorder), or by the
+// retention is over (Changes.Remove, called by the recorder), or by the
 // server's ttl.
 //
 // The stored form is in shared/record, streamed output in shared/chunks, and what

@@ -31,7 +31,7 @@ func TestOneArrivalIsToldAndNoneOfThoseThatFollow(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := a.q.StatsNow(t.Context(), s.e); err != nil { // the server has heard of it by now
+		if _, err := a.q.Counts.StatsNow(t.Context(), s.e); err != nil { // the server has heard of it by now
 			t.Fatal(err)
 		}
 		if !a.Awaits("ep", true) {
@@ -63,7 +63,7 @@ func TestLowPriorityIsToldOnlyIfItIsAskedFor(t *testing.T) {
 	if err := a.Await("ep", false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.q.StatsNow(t.Context(), s.e); err != nil {
+	if _, err := a.q.Counts.StatsNow(t.Context(), s.e); err != nil {
 		t.Fatal(err)
 	}
 	s.submit(t, func(r *job.Request) { r.Policy.LowPriority = true })
@@ -85,7 +85,7 @@ func TestAnEndpointThatIsForgottenIsNotToldOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Forget("ep")
-	if _, err := a.q.StatsNow(t.Context(), s.e); err != nil {
+	if _, err := a.q.Counts.StatsNow(t.Context(), s.e); err != nil {
 		t.Fatal(err)
 	}
 	s.submit(t)
@@ -118,7 +118,7 @@ func TestNothingIsAwaitedAcrossAnOutage(t *testing.T) {
 		t.Fatalf("awaited anew: got %v, %v; want nil, true", err, a.Awaits("ep", true))
 	}
 	for end := time.Now().Add(soon); ; {
-		if _, err := s.q.StatsNow(t.Context(), s.e); err == nil {
+		if _, err := s.q.Counts.StatsNow(t.Context(), s.e); err == nil {
 			break
 		} else if time.Now().After(end) {
 			t.Fatal(err)
@@ -136,12 +136,12 @@ func TestStatsNowKnowsOfTheLastJob(t *testing.T) {
 	for want := range 5 {
 		// The server may count a message a moment after it acknowledged it.
 		testenv.Eventually(t, fmt.Sprint(want, " are counted"), func() bool {
-			got, err := s.q.StatsNow(t.Context(), s.e)
+			got, err := s.q.Counts.StatsNow(t.Context(), s.e)
 			return err == nil && got.Queued == want
 		})
 		s.submit(t)
 	}
-	if got, err := s.q.Stats(t.Context(), s.e); err != nil || got.Queued != 4 {
+	if got, err := s.q.Counts.Stats(t.Context(), s.e); err != nil || got.Queued != 4 {
 		t.Errorf("of a moment ago: got %+v, %v; want 4", got, err)
 	}
 }
@@ -151,7 +151,7 @@ func TestAQueueIsEmptyOnceItsLastJobHasEnded(t *testing.T) {
 	s := newEnv(t)
 	want := func(what string, empty bool) {
 		t.Helper()
-		if got, err := s.q.IsEmpty(t.Context(), s.e); err != nil || got != empty {
+		if got, err := s.q.Counts.IsEmpty(t.Context(), s.e); err != nil || got != empty {
 			t.Errorf("%s: got %v, %v, want %v", what, got, err, empty)
 		}
 	}
@@ -163,7 +163,7 @@ func TestAQueueIsEmptyOnceItsLastJobHasEnded(t *testing.T) {
 	if _, err := l.Complete(t.Context(), []byte(`1`)); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "it has ended", func() bool { empty, err := s.q.IsEmpty(t.Context(), s.e); return err == nil && empty })
+	testenv.Eventually(t, "it has ended", func() bool { empty, err := s.q.Counts.IsEmpty(t.Context(), s.e); return err == nil && empty })
 }
 
 func TestManyThatAwaitAnEndpointAtOnceLeaveOneSubscription(t *testing.T) {

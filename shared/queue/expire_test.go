@@ -17,7 +17,7 @@ import (
 func (s *env) forget(t *testing.T, q *Queue, f RecordChange) {
 	t.Helper()
 	testenv.Eventually(t, "the attempt is forgotten", func() bool {
-		done, err := q.RemoveRecord(t.Context(), f.Partition, f.Seq)
+		done, err := q.Changes.Remove(t.Context(), f.Partition, f.Seq)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestForgetLeavesNothing(t *testing.T) {
 	}
 	facts := factsOf(t, q, 0, over(id))
 	f := facts[len(facts)-1]
-	if done, err := q.RemoveRecord(t.Context(), 0, f.Seq); done || err != nil {
+	if done, err := q.Changes.Remove(t.Context(), 0, f.Seq); done || err != nil {
 		t.Fatalf("within its retention: got %t, %v", done, err)
 	}
 	s.forget(t, q, f)
@@ -70,7 +70,7 @@ func TestForgetRemovesALeftOverMessageFirst(t *testing.T) {
 	facts := factsOf(t, q, 0, over(id))
 	f := facts[len(facts)-1]
 	testenv.Eventually(t, "the message is removed while the record stays", func() bool {
-		done, err := q.RemoveRecord(t.Context(), 0, f.Seq)
+		done, err := q.Changes.Remove(t.Context(), 0, f.Seq)
 		if err != nil || done {
 			t.Fatalf("got %t, %v", done, err)
 		}
@@ -123,7 +123,7 @@ func TestForgetSparesWhatGoesOn(t *testing.T) {
 	id := s.submit(t)
 	l := next(t, s.consumer(t, s.q, "w"))
 	facts := factsOf(t, q, 0, func(f RecordChange) bool { return f.Job.ID == id })
-	if done, err := q.RemoveRecord(t.Context(), 0, facts[0].Seq); !done || err != nil {
+	if done, err := q.Changes.Remove(t.Context(), 0, facts[0].Seq); !done || err != nil {
 		t.Errorf("a running job's write: got %t, %v; want nothing to do", done, err)
 	}
 	if _, err := l.Complete(t.Context(), json.RawMessage(`1`)); err != nil {
@@ -151,7 +151,7 @@ func TestALargeInputGoesWhenNobodyWillAskForIt(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		facts := factsOf(t, s.q, 0, over(id))
-		if err := s.q.RemoveUnneededInput(t.Context(), facts[len(facts)-1]); err != nil {
+		if err := s.q.Changes.RemoveUnneededInput(t.Context(), facts[len(facts)-1]); err != nil {
 			t.Fatal(name, err)
 		}
 		if left := s.Messages(t, streams.Payloads(0)) > 0; left != tc.left {

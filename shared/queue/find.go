@@ -24,14 +24,14 @@ const maxConcurrentFinds = 16
 // among ten jobs and a million. It returns job.ErrNotFound as Current does, and
 // bus.ErrUnavailable. Any replica may answer at first, so a job of the last moment may
 // be missing.
-func (q *Queue) Find(ctx context.Context, endpoints []endpoint.Endpoint, id job.ID) (*job.Job, error) {
+func (l *Lists) Find(ctx context.Context, endpoints []endpoint.Endpoint, id job.ID) (*job.Job, error) {
 	if !id.Valid() {
 		return nil, job.ErrNotFound
 	}
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	// A job that is taken from its queue in between has a record by then.
-	for _, look := range []func(context.Context, []endpoint.Endpoint, job.ID) ([]string, error){q.read.withRecord, q.read.withMessage, q.read.withRecord} {
+	for _, look := range []func(context.Context, []endpoint.Endpoint, job.ID) ([]string, error){l.q.read.withRecord, l.q.read.withMessage, l.q.read.withRecord} {
 		there, err := look(ctx, endpoints, id)
 		if err != nil {
 			return nil, err
@@ -40,7 +40,7 @@ func (q *Queue) Find(ctx context.Context, endpoints []endpoint.Endpoint, id job.
 			if !slices.Contains(there, e.ID) {
 				continue
 			}
-			r, err := q.Current(ctx, e, id)
+			r, err := l.q.Current(ctx, e, id)
 			if err == nil {
 				return &r.Job, nil
 			}

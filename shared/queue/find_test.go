@@ -50,7 +50,7 @@ func TestFind(t *testing.T) {
 		least := 1 << 30
 		for range 5 { // the clock's probes are counted too
 			before := q.nc.Stats()
-			j, err := q.Find(t.Context(), all, id)
+			j, err := q.Lists.Find(t.Context(), all, id)
 			if err != nil || j.Endpoint != at.ID || j.Status != want {
 				t.Fatalf("got %+v, %v, want %s at %s", j, err, want, at.ID)
 			}
@@ -68,11 +68,11 @@ func TestFind(t *testing.T) {
 		t.Errorf("a job that is over: got %d messages among many, want %d", got, fewEnded)
 	}
 	for _, id := range []job.ID{NewID(job.Async), "a.b", "*", ""} {
-		if j, err := q.Find(t.Context(), all, id); !errors.Is(err, job.ErrNotFound) {
+		if j, err := q.Lists.Find(t.Context(), all, id); !errors.Is(err, job.ErrNotFound) {
 			t.Errorf("%q: got %v, %v", id, j, err)
 		}
 	}
-	if j, err := q.Find(t.Context(), all[:7], waiting); !errors.Is(err, job.ErrNotFound) {
+	if j, err := q.Lists.Find(t.Context(), all[:7], waiting); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("without its endpoint: got %v, %v", j, err)
 	}
 }
@@ -113,7 +113,7 @@ func BenchmarkFind(b *testing.B) {
 		for name, id := range map[string]job.ID{"waiting": j.ID, "over": over.ID} {
 			b.Run(fmt.Sprintf("%s among %d", name, n), func(b *testing.B) {
 				for b.Loop() {
-					if _, err := s.q.Find(b.Context(), all, id); err != nil {
+					if _, err := s.q.Lists.Find(b.Context(), all, id); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -10,10 +10,10 @@ import (
 	"flightline/streams"
 )
 
-// handedOut is what ListHandedOut returns, in order.
+// handedOut is what Lists.HandedOut returns, in order.
 func (s *env) handedOut(t *testing.T, class job.Class) []job.ID {
 	t.Helper()
-	ids, err := s.q.ListHandedOut(t.Context(), s.e, class)
+	ids, err := s.q.Lists.HandedOut(t.Context(), s.e, class)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestJobsThatWereHandedOutAreListedAndCountedAsTheyStand(t *testing.T) {
 		5: {Queued: 2, QueuedLow: 1, Running: 5, RunningLow: 1}, // all are held, as far as workers say
 		4: {Queued: 5, QueuedLow: 2, Running: 2},                // what cannot be read counts as handed out
 	} {
-		if got, err := s.q.CountByStatus(t.Context(), s.e, named); err != nil || got.Stats != want {
+		if got, err := s.q.Counts.ByStatus(t.Context(), s.e, named); err != nil || got.Stats != want {
 			t.Errorf("workers name %d: got %+v, %v, want %+v", named, got, err, want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestWhatIsDecidedIsNotCountedAsWaiting(t *testing.T) {
 	if _, err := lease.Complete(t.Context(), []byte(`1`)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.q.CountByStatus(t.Context(), s.e, 0); err != nil || got.Stats != (Stats{Running: 1}) {
+	if got, err := s.q.Counts.ByStatus(t.Context(), s.e, 0); err != nil || got.Stats != (Stats{Running: 1}) {
 		t.Errorf("got %+v, %v, want its message only", got, err)
 	}
 }

@@ -56,17 +56,17 @@ func TestALivingRemoteHolderIsAskedAndKeepsItsJob(t *testing.T) {
 	second := s.queue(t, Config{})
 	testenv.Eventually(t, "served for a lease", func() bool { return second.bus.Availability().Age() > s.e.Lease })
 	id, l := s.handed(t, "remote")
-	stop, err := s.q.OnNotify(s.e, func(job.ID) {})
+	stop, err := s.q.Remote.OnNotify(s.e, func(job.ID) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	if err := s.q.Heartbeat(t.Context(), s.e, id, "remote"); err != nil {
+	if err := s.q.Remote.Heartbeat(t.Context(), s.e, id, "remote"); err != nil {
 		t.Fatal(err)
 	}
 	expired(t, s.q, l)
 	nothing(t, s.consumer(t, second, "other"), s.e.Lease/2)
-	if err := s.q.Heartbeat(t.Context(), s.e, id, "remote"); err != nil {
+	if err := s.q.Remote.Heartbeat(t.Context(), s.e, id, "remote"); err != nil {
 		t.Errorf("the worker lost its job: %v", err)
 	}
 	// Nobody hears of it for a lease: now it is lost.

@@ -15,6 +15,9 @@ import (
 	"flightline/streams"
 )
 
+// Lists reads many jobs of an endpoint at a time, and finds one among all endpoints.
+type Lists struct{ q *Queue }
+
 // ListOptions is a part of a list that is read from its newest end.
 type ListOptions struct {
 	// Before is where to go on: what the call before returned as next. 0 means
@@ -43,7 +46,7 @@ type ListItem struct {
 // what it costs is bounded, however much is not wanted.
 const listChunks = 8
 
-// ListLive returns the endpoint's jobs that are IN_QUEUE or IN_PROGRESS, in the
+// Live returns the endpoint's jobs that are IN_QUEUE or IN_PROGRESS, in the
 // order in which they were queued, the last one first. next is the Before of
 // the following page, 0 after the last one; a page may be short or empty all
 // the same. Its cost depends on Most, not on the number of jobs: it walks over
@@ -52,29 +55,29 @@ const listChunks = 8
 //
 // A run whose ttl was lengthened is listed until the ttl it had before is over:
 // its queue message ends then.
-func (q *Queue) ListLive(ctx context.Context, e endpoint.Endpoint, w ListOptions) (jobs []ListItem, next uint64, err error) {
+func (l *Lists) Live(ctx context.Context, e endpoint.Endpoint, w ListOptions) (jobs []ListItem, next uint64, err error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	at := record.LocationOf(e)
 	if w.Before == 0 && !w.wants(job.InQueue) {
-		if w.Before, err = q.read.deliveredBefore(ctx, e.ID); err != nil || w.Before == 0 {
+		if w.Before, err = l.q.read.deliveredBefore(ctx, e.ID); err != nil || w.Before == 0 {
 			return nil, 0, err
 		}
 	}
-	return w.walk(ctx, q.read, streams.Jobs(e.ID), ">", func(got []*nats.Msg) ([]*record.Record, error) { return q.read.live(ctx, at, got) })
+	return w.walk(ctx, l.q.read, streams.Jobs(e.ID), ">", func(got []*nats.Msg) ([]*record.Record, error) { return l.q.read.live(ctx, at, got) })
 }
 
-// ListEnded returns the endpoint's jobs that are over and can still be read, in
-// the order of the last write, the newest first; else it is like ListLive. A
+// Ended returns the endpoint's jobs that are over and can still be read, in
+// the order of the last write, the newest first; else it is like Live. A
 // job that was retried is left out.
-func (q *Queue) ListEnded(ctx context.Context, e endpoint.Endpoint, w ListOptions) (jobs []ListItem, next uint64, err error) {
+func (l *Lists) Ended(ctx context.Context, e endpoint.Endpoint, w ListOptions) (jobs []ListItem, next uint64, err error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	at := record.LocationOf(e)
-	jobs, next, err = w.walk(ctx, q.read, streams.Records(e.Partition), streams.AnyAttempt(e.Partition, e.ID, "*"),
-		func(got []*nats.Msg) ([]*record.Record, error) { return q.read.ended(ctx, at, got) })
+	jobs, next, err = w.walk(ctx, l.q.read, streams.Records(e.Partition), streams.AnyAttempt(e.Partition, e.ID, "*"),
+		func(got []*nats.Msg) ([]*record.Record, error) { return l.q.read.ended(ctx, at, got) })
 	if err == nil && len(jobs) > 0 { // readers must not see an end that a power loss may undo
-		err = q.bus.WaitDurable(ctx, streams.Records(e.Partition), q.nc.ConnectedServerId())
+		err = l.q.bus.WaitDurable(ctx, streams.Records(e.Partition), l.q.nc.ConnectedServerId())
 	}
 	return jobs, next, err
 }
@@ -147,35 +150,35 @@ func parseQueued(at record.Location, m *nats.Msg) (*record.Record, error) {
 // Lookup reads where several jobs stand, in few requests and without output.
 // Jobs that cannot be seen, or no longer, are left out. Any replica may answer,
 // so the last writes may be missing. It returns bus.ErrUnavailable.
-func (q *Queue) Lookup(ctx context.Context, e endpoint.Endpoint, ids []job.ID) (map[job.ID]job.Job, error) {
+func (l *Lists) Lookup(ctx context.Context, e endpoint.Endpoint, ids []job.ID) (map[job.ID]job.Job, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	newest, err := q.read.rawOf(ctx, record.LocationOf(e), ids)
+	newest, err := l.q.read.rawOf(ctx, record.LocationOf(e), ids)
 	if err != nil {
 		return nil, err
 	}
-	now, seen := q.Now(), make(map[job.ID]job.Job, len(newest))
+	now, seen := l.q.Now(), make(map[job.ID]job.Job, len(newest))
 	for id, r := range newest {
 		if r.Visible(now) {
 			r.Output = nil
 			seen[id] = r.Job
 		}
 	}
-	return seen, q.bus.WaitDurable(ctx, streams.Records(e.Partition), q.nc.ConnectedServerId())
+	return seen, l.q.bus.WaitDurable(ctx, streams.Records(e.Partition), l.q.nc.ConnectedServerId())
 }
 
-// maxHandedOut bounds the jobs of a class that ListHandedOut reads.
+// maxHandedOut bounds the jobs of a class that Lists.HandedOut reads.
 const maxHandedOut = 500
 
-// ListHandedOut returns the jobs of a class that were handed out to a worker at
+// HandedOut returns the jobs of a class that were handed out to a worker at
 // least once and are not acknowledged: the 500 that were queued last. Some may
 // have been decided a moment ago. A queue message that cannot be read is left
 // out. It costs about a request for each job. Any replica may answer, so the
 // last writes may be missing. It returns bus.ErrUnavailable.
-func (q *Queue) ListHandedOut(ctx context.Context, e endpoint.Endpoint, class job.Class) ([]job.ID, error) {
+func (l *Lists) HandedOut(ctx context.Context, e endpoint.Endpoint, class job.Class) ([]job.ID, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	got, err := q.read.handedOut(ctx, record.LocationOf(e), class)
+	got, err := l.q.read.handedOut(ctx, record.LocationOf(e), class)
 	ids := make([]job.ID, len(got))
 	for i, m := range got {
 		ids[i] = streams.JobOf(m.Header.Get(jetstream.SubjectHeader))
@@ -191,15 +194,15 @@ type ByStatus struct {
 	Held []job.Job
 }
 
-// CountByStatus is Stats by status. named is how many jobs the living workers of the
+// ByStatus is Stats by status. named is how many jobs the living workers of the
 // endpoint name in their heartbeats: only while more are handed out are their records
 // read, of the last 500 of each class. It returns bus.ErrUnavailable.
-func (q *Queue) CountByStatus(ctx context.Context, e endpoint.Endpoint, named int) (ByStatus, error) {
-	s, err := q.Stats(ctx, e)
+func (ct *Counts) ByStatus(ctx context.Context, e endpoint.Endpoint, named int) (ByStatus, error) {
+	s, err := ct.Stats(ctx, e)
 	if err != nil || s.Running <= named {
 		return ByStatus{Stats: s}, err
 	}
-	c := q.stats.entry(e.ID)
+	c := ct.cache.entry(e.ID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of.Equal(c.asked) {
@@ -208,11 +211,11 @@ func (q *Queue) CountByStatus(ctx context.Context, e endpoint.Endpoint, named in
 	s = c.stats
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	low, held, err := q.read.countWaiting(ctx, record.LocationOf(e), job.LowPriority, s.RunningLow)
+	low, held, err := ct.q.read.countWaiting(ctx, record.LocationOf(e), job.LowPriority, s.RunningLow)
 	if err != nil {
 		return ByStatus{}, err
 	}
-	normal, more, err := q.read.countWaiting(ctx, record.LocationOf(e), job.Normal, s.Running-s.RunningLow)
+	normal, more, err := ct.q.read.countWaiting(ctx, record.LocationOf(e), job.Normal, s.Running-s.RunningLow)
 	if err != nil {
 		return ByStatus{}, err
 	}
@@ -353,7 +356,7 @@ func (rd reader) ends(ctx context.Context, stream string) (first, last uint64, e
 	return state.FirstSeq, state.LastSeq, nil
 }
 
-// handedOut reads the queue messages of ListHandedOut, without their data.
+// handedOut reads the queue messages of Lists.HandedOut, without their data.
 func (rd reader) handedOut(ctx context.Context, at record.Location, class job.Class) ([]*nats.Msg, error) {
 	info, err := rd.consumer(ctx, at.Endpoint, class)
 	if err != nil || info.Out == 0 {

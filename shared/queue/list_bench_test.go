@@ -30,7 +30,7 @@ func BenchmarkList(b *testing.B) {
 			b.Run(fmt.Sprintf("%s of %d", name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if page, _, err := s.q.ListLive(b.Context(), s.e, w); err != nil || len(page) != 10 {
+					if page, _, err := s.q.Lists.Live(b.Context(), s.e, w); err != nil || len(page) != 10 {
 						b.Fatalf("got %d jobs, %v", len(page), err)
 					}
 				}

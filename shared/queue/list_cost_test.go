@@ -29,7 +29,7 @@ func TestThePageOfALongQueueCostsNoMore(t *testing.T) {
 		{"those that run", ListOptions{Most: 10, Statuses: []job.Status{job.InProgress}}, 1},
 		{"those that wait", ListOptions{Most: 10, Statuses: []job.Status{job.InQueue}}, 10},
 	} {
-		got, _, err := q.ListLive(t.Context(), s.e, at.w)
+		got, _, err := q.Lists.Live(t.Context(), s.e, at.w)
 		if err != nil || len(got) != at.n {
 			t.Errorf("%s: got %d jobs, %v, want %d", at.name, len(got), err, at.n)
 		}
@@ -45,7 +45,7 @@ func (s *env) cost(t *testing.T, q *Queue, w ListOptions) int {
 	least := 1 << 30
 	for range 5 { // the clock's probes are counted too
 		before := q.nc.Stats()
-		if _, _, err := q.ListLive(t.Context(), s.e, w); err != nil {
+		if _, _, err := q.Lists.Live(t.Context(), s.e, w); err != nil {
 			t.Fatal(err)
 		}
 		after := q.nc.Stats()

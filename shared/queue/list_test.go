@@ -78,9 +78,9 @@ func TestListsHaveEachJobOnce(t *testing.T) {
 	}
 	for _, most := range []int{1, 7, 100} {
 		for _, status := range job.Statuses() {
-			list := s.q.ListLive
+			list := s.q.Lists.Live
 			if status.Terminal() {
-				list = s.q.ListEnded
+				list = s.q.Lists.Ended
 			}
 			got := idsOf(s.pages(t, list, ListOptions{Most: most, Statuses: []job.Status{status}}))
 			sorted := slices.Sorted(slices.Values(got))
@@ -90,7 +90,7 @@ func TestListsHaveEachJobOnce(t *testing.T) {
 		}
 	}
 	s.listsAreNewestFirst(t)
-	seen, err := s.q.Lookup(t.Context(), s.e, append(slices.Clone(all), "nobody"))
+	seen, err := s.q.Lists.Lookup(t.Context(), s.e, append(slices.Clone(all), "nobody"))
 	if err != nil || len(seen) != len(all) {
 		t.Fatalf("lookup: got %d jobs, %v, want %d", len(seen), err, len(all))
 	}
@@ -156,11 +156,11 @@ func notMoreThan(t *testing.T, err, allowed error) {
 
 func (s *env) listsAreNewestFirst(t *testing.T) {
 	t.Helper()
-	live := s.pages(t, s.q.ListLive, ListOptions{Most: 9})
+	live := s.pages(t, s.q.Lists.Live, ListOptions{Most: 9})
 	if !slices.IsSortedFunc(live, func(a, b job.Job) int { return b.Queued.Compare(a.Queued) }) {
 		t.Errorf("live jobs are not sorted by when they were queued: %v", live)
 	}
-	ended := s.pages(t, s.q.ListEnded, ListOptions{Most: 9})
+	ended := s.pages(t, s.q.Lists.Ended, ListOptions{Most: 9})
 	if !slices.IsSortedFunc(ended, func(a, b job.Job) int { return b.Finished.Compare(a.Finished) }) {
 		t.Errorf("ended jobs are not sorted by when they ended: %v", ended)
 	}
@@ -173,15 +173,15 @@ func TestListsHideWhatIsGone(t *testing.T) {
 	if _, err := next(t, s.consumer(t, s.q, "w")).Complete(t.Context(), json.RawMessage(`{"secret":1}`)); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.pages(t, s.q.ListEnded, ListOptions{Most: 5}); len(got) != 1 || got[0].Output != nil {
+	if got := s.pages(t, s.q.Lists.Ended, ListOptions{Most: 5}); len(got) != 1 || got[0].Output != nil {
 		t.Fatalf("got %+v, want the finished job without its output", got)
 	}
-	testenv.Eventually(t, "the result's retention is over", func() bool { return len(s.pages(t, s.q.ListEnded, ListOptions{Most: 5})) == 0 })
+	testenv.Eventually(t, "the result's retention is over", func() bool { return len(s.pages(t, s.q.Lists.Ended, ListOptions{Most: 5})) == 0 })
 	waits := s.submit(t)
 	if _, err := s.q.SetTTL(t.Context(), s.e, waits, job.MinChangedTTL); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the waiting job expires", func() bool { return len(s.pages(t, s.q.ListLive, ListOptions{Most: 5})) == 0 })
+	testenv.Eventually(t, "the waiting job expires", func() bool { return len(s.pages(t, s.q.Lists.Live, ListOptions{Most: 5})) == 0 })
 }
 
 func TestListsDuringAnOutage(t *testing.T) {
@@ -189,7 +189,7 @@ func TestListsDuringAnOutage(t *testing.T) {
 	s := newEnv(t)
 	s.submit(t)
 	s.Stop()
-	for name, list := range map[string]lister{"live": s.q.ListLive, "ended": s.q.ListEnded} {
+	for name, list := range map[string]lister{"live": s.q.Lists.Live, "ended": s.q.Lists.Ended} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if _, _, err := list(ctx, s.e, ListOptions{Most: 1}); !errors.Is(err, bus.ErrUnavailable) {
 			t.Errorf("%s: got %v, want bus.ErrUnavailable", name, err)
@@ -197,7 +197,7 @@ func TestListsDuringAnOutage(t *testing.T) {
 		cancel()
 	}
 	s.Start()
-	if got := s.pages(t, s.q.ListLive, ListOptions{Most: 1}); len(got) != 1 {
+	if got := s.pages(t, s.q.Lists.Live, ListOptions{Most: 1}); len(got) != 1 {
 		t.Errorf("afterwards: got %v, want the job", got)
 	}
 }

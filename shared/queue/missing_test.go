@@ -49,14 +49,14 @@ func TestAQueueThatIsNotMadeYetIsNoAlarm(t *testing.T) {
 	if _, err := s.JS.Publish(t.Context(), streams.KeySubject(streams.BucketEndpoints, s.e.ID), value); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.q.StatsNow(t.Context(), s.e); !errors.Is(err, bus.ErrMissing) {
+	if _, err := s.q.Counts.StatsNow(t.Context(), s.e); !errors.Is(err, bus.ErrMissing) {
 		t.Errorf("got %v, want bus.ErrMissing", err)
 	}
 	if got := s.q.Missing(); len(got) > 0 {
 		t.Errorf("got an alarm for %v, want none", got)
 	}
 	s.register(t)
-	if _, err := s.q.StatsNow(t.Context(), s.e); !errors.Is(err, bus.ErrMissing) {
+	if _, err := s.q.Counts.StatsNow(t.Context(), s.e); !errors.Is(err, bus.ErrMissing) {
 		t.Errorf("made before: got %v, want bus.ErrMissing", err)
 	}
 	if got := s.q.Missing(); len(got) != 1 {
@@ -121,8 +121,8 @@ func TestAMissingQueueRemovesNothing(t *testing.T) {
 				"retry":  func() error { _, err := q.Retry(t.Context(), s.e, id, ""); return err },
 				"ttl":    func() error { _, err := q.SetTTL(t.Context(), s.e, id, time.Hour); return err },
 				"purge":  func() error { _, err := q.Purge(t.Context(), s.e); return err },
-				"count":  func() error { _, err := q.StatsNow(t.Context(), s.e); return err },
-				"list":   func() error { _, _, err := q.ListLive(t.Context(), s.e, ListOptions{Most: 1}); return err },
+				"count":  func() error { _, err := q.Counts.StatsNow(t.Context(), s.e); return err },
+				"list":   func() error { _, _, err := q.Lists.Live(t.Context(), s.e, ListOptions{Most: 1}); return err },
 				"submit": func() error {
 					_, err := q.Submit(t.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: json.RawMessage(`1`)})
 					return err
@@ -189,8 +189,8 @@ func TestForgetWaitsForAMissingQueue(t *testing.T) {
 	s.restart(t, flipSettings, q)
 	f := factsOf(t, q, 0, over(l.Job.ID))
 	last := f[len(f)-1]
-	testenv.Eventually(t, "its retention is over", func() bool { return q.Now().After(q.RemovableAt(&last.Job)) })
-	if done, err := q.RemoveRecord(t.Context(), 0, last.Seq); done || !strings.Contains(err.Error(), streams.Jobs(s.e.ID)) {
+	testenv.Eventually(t, "its retention is over", func() bool { return q.Now().After(q.Changes.RemovableAt(&last.Job)) })
+	if done, err := q.Changes.Remove(t.Context(), 0, last.Seq); done || !strings.Contains(err.Error(), streams.Jobs(s.e.ID)) {
 		t.Fatalf("got %t, %v; want it kept", done, err)
 	}
 	kv, err := s.JS.KeyValue(t.Context(), streams.BucketEndpoints)

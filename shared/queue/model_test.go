@@ -232,7 +232,7 @@ func (w *mWorld) writes(i uint8, rules mRules) (violation string) {
 	return ""
 }
 
-// remove takes the message of an attempt that ended away. Queue.RemoveRecord looks
+// remove takes the message of an attempt that ended away. Changes.Remove looks
 // again later for a message that it saw. That it looks for the first time within
 // the milliseconds between this and another worker's read of its own delivery is
 // left out.

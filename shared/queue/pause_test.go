@@ -51,7 +51,7 @@ func TestAPausedEndpointHandsNothingOut(t *testing.T) {
 		t.Errorf("complete: %v", err)
 	}
 	s.want(t, waiting, job.InQueue)
-	p, err := s.q.Position(t.Context(), s.e, low)
+	p, err := s.q.Counts.Position(t.Context(), s.e, low)
 	if err != nil || p.Most != 1 {
 		t.Errorf("got %+v, %v; want one before it", p, err)
 	}

@@ -64,7 +64,7 @@ func TestPositionIsTheOrderInWhichJobsAreHandedOut(t *testing.T) {
 	})
 	told := map[job.ID]Position{}
 	for _, id := range jobs {
-		p, err := s.q.Position(t.Context(), s.e, id)
+		p, err := s.q.Counts.Position(t.Context(), s.e, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestPositionFarFromBothEndsIsBounded(t *testing.T) {
 	}
 	at := func(i int) Position {
 		t.Helper()
-		p, err := s.q.Position(t.Context(), s.e, jobs[i])
+		p, err := s.q.Counts.Position(t.Context(), s.e, jobs[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,19 +128,19 @@ func TestPositionFarFromBothEndsIsBounded(t *testing.T) {
 func TestPositionOfJobsThatDoNotWait(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
-	if _, err := s.q.Position(t.Context(), s.e, "nobody"); !errors.Is(err, job.ErrNotFound) {
+	if _, err := s.q.Counts.Position(t.Context(), s.e, "nobody"); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 	id, waiting := s.submit(t), s.submit(t)
 	l := next(t, s.consumer(t, s.q, "w"))
-	p, err := s.q.Position(t.Context(), s.e, id)
+	p, err := s.q.Counts.Position(t.Context(), s.e, id)
 	if err != nil || p.Job.Status != job.InProgress || p.Job.Worker != "w" || p.Most != 0 || p.Offered {
 		t.Errorf("running: got %+v, %v", p, err)
 	}
 	if _, err := l.Complete(t.Context(), []byte(`{"big":"output"}`)); err != nil {
 		t.Fatal(err)
 	}
-	if p, err = s.q.Position(t.Context(), s.e, id); err != nil || p.Job.Status != job.Completed || p.Job.Output != nil {
+	if p, err = s.q.Counts.Position(t.Context(), s.e, id); err != nil || p.Job.Status != job.Completed || p.Job.Output != nil {
 		t.Errorf("over: got %+v, %v", p, err)
 	}
 	inbox := s.NC.NewInbox() // of somebody who takes the message and does nothing
@@ -157,7 +157,7 @@ func TestPositionOfJobsThatDoNotWait(t *testing.T) {
 	if _, err := sub.NextMsg(soon); err != nil {
 		t.Fatal(err)
 	}
-	if p, err = s.q.Position(t.Context(), s.e, waiting); err != nil || !p.Offered || p.Job.Status != job.InQueue || p.Most != 0 {
+	if p, err = s.q.Counts.Position(t.Context(), s.e, waiting); err != nil || !p.Offered || p.Job.Status != job.InQueue || p.Most != 0 {
 		t.Errorf("handed out and not picked up: got %+v, %v", p, err)
 	}
 }
@@ -173,7 +173,7 @@ func TestThePositionInALongQueueCostsNoMore(t *testing.T) {
 		least := 1 << 30
 		for range 5 { // the clock's probes are counted too
 			before := q.nc.Stats().OutMsgs
-			if _, err := q.Position(t.Context(), s.e, id); err != nil {
+			if _, err := q.Counts.Position(t.Context(), s.e, id); err != nil {
 				t.Fatal(err)
 			}
 			least = min(least, int(q.nc.Stats().OutMsgs-before))

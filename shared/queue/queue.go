@@ -66,17 +66,22 @@ const (
 
 // Queue is how a process submits, runs and reads jobs. It is safe for concurrent use.
 type Queue struct {
-	bus        *bus.Client
-	nc         *nats.Conn // the client's
-	read       reader
-	js         jetstream.JetStream
-	cfg        Config
-	log        *slog.Logger
-	stats      statsCache
-	usage      *usageTable
-	missing    *missing
-	heartbeats heartbeats
-	outputs    *semaphore.Weighted // bytes of outputs that are read at a time
+	// Lists, Counts, Changes and Remote are views of the same queue, each for one
+	// kind of user.
+	Lists   *Lists
+	Counts  *Counts
+	Changes *Changes
+	Remote  *Remote
+
+	bus     *bus.Client
+	nc      *nats.Conn // the client's
+	read    reader
+	js      jetstream.JetStream
+	cfg     Config
+	log     *slog.Logger
+	usage   *usageTable
+	missing *missing
+	outputs *semaphore.Weighted // bytes of outputs that are read at a time
 }
 
 // New binds a queue to a connection and measures the server's time; the shared
@@ -93,6 +98,7 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 		cfg.HasSpace = func() error { return nil }
 	}
 	q := &Queue{nc: nc, cfg: cfg, log: cfg.Log, outputs: semaphore.NewWeighted(maxOutputsRead)}
+	q.Lists, q.Counts, q.Changes, q.Remote = &Lists{q}, &Counts{q: q}, &Changes{q}, &Remote{q: q}
 	q.missing = &missing{bucket: cmp.Or(cfg.EndpointsBucket, streams.BucketEndpoints), now: cfg.Now, log: cfg.Log}
 	var err error
 	if q.bus, err = bus.NewClient(ctx, nc, bus.ClientConfig{

@@ -18,10 +18,14 @@ import (
 	"flightline/streams"
 )
 
-// A worker that is reached through others, as one of RunPod's is through the
-// gateway, holds its jobs by their records alone: these name the worker, and
-// the subject that extends the lease. So whichever process hears of such a
-// worker takes the lease up with LeaseOf, before and after a restart.
+// Remote speaks for workers that are reached through others, as those of RunPod are
+// through the gateway. Such a worker holds its jobs by their records alone: these name
+// the worker, and the subject that extends the lease. So any process that a worker speaks to
+// takes the lease up with LeaseOf, before and after a restart.
+type Remote struct {
+	q          *Queue
+	heartbeats heartbeats
+}
 
 // NotHeldError says how a job stands that a worker does not hold, or no longer.
 // It unwraps to ErrLost.
@@ -42,14 +46,14 @@ func (e *NotHeldError) Error() string {
 // Unwrap makes errors.Is(err, ErrLost) hold.
 func (e *NotHeldError) Unwrap() error { return ErrLost }
 
-// ConsumeRemote binds a consumer for a worker that other processes may speak for
+// Consume binds a consumer for a worker that other processes may speak for
 // too: use NextIf, not Next. A run that it hands out must be heard of within
 // confirm (Heartbeat, Emit, Progress or an outcome), else it is handed out again and
 // no worker counts as lost; the third time one does. confirm is cut to the
 // endpoint's lease. Close it.
-func (q *Queue) ConsumeRemote(e endpoint.Endpoint, worker string, confirm time.Duration) *Consumer {
+func (rm *Remote) Consume(e endpoint.Endpoint, worker string, confirm time.Duration) *Consumer {
 	return &Consumer{
-		q: q, e: e, at: record.LocationOf(e), worker: worker, id: nuid.Next(), confirm: max(time.Millisecond, min(confirm, e.Lease)),
+		q: rm.q, e: e, at: record.LocationOf(e), worker: worker, id: nuid.Next(), confirm: max(time.Millisecond, min(confirm, e.Lease)),
 		closed: make(chan struct{}), leases: map[job.ID]*Lease{}, claiming: map[job.ID]bool{},
 	}
 }
@@ -100,42 +104,42 @@ func (t *Consumer) hand(l *Lease) *Lease {
 // LeaseOf takes up the lease of the run in which worker holds the job, as its
 // record tells. It returns a *NotHeldError if the worker does not hold the job,
 // and bus.ErrUnavailable.
-func (q *Queue) LeaseOf(ctx context.Context, e endpoint.Endpoint, id job.ID, worker string) (*Lease, error) {
+func (rm *Remote) LeaseOf(ctx context.Context, e endpoint.Endpoint, id job.ID, worker string) (*Lease, error) {
 	if !id.Valid() {
 		return nil, &NotHeldError{}
 	}
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	at := record.LocationOf(e)
-	r, err := q.read.raw(ctx, at, id)
+	r, err := rm.q.read.raw(ctx, at, id)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
 		return nil, &NotHeldError{}
 	case err != nil:
 		return nil, err
-	case r.Status != job.InProgress || r.Worker != worker || !q.Now().Before(r.Expires):
+	case r.Status != job.InProgress || r.Worker != worker || !rm.q.Now().Before(r.Expires):
 		return nil, &NotHeldError{r.Status, r.Worker}
 	}
-	t := &Consumer{q: q, e: e, at: at, worker: worker, id: r.Holder}
+	t := &Consumer{q: rm.q, e: e, at: at, worker: worker, id: r.Holder}
 	return &Lease{Job: r.Job, t: t, rec: r, ackTo: r.AckSubject, given: r.QueueServer, far: true, changed: make(chan struct{}, 1)}, nil
 }
 
 // Heartbeat extends the lease by which worker holds the job. It returns what LeaseOf
 // does; the worker should stop a job for which that is a *NotHeldError.
-func (q *Queue) Heartbeat(ctx context.Context, e endpoint.Endpoint, id job.ID, worker string) error {
-	l, err := q.LeaseOf(ctx, e, id, worker)
+func (rm *Remote) Heartbeat(ctx context.Context, e endpoint.Endpoint, id job.ID, worker string) error {
+	l, err := rm.LeaseOf(ctx, e, id, worker)
 	if err != nil {
 		return err
 	}
 	if l.named(ctx) {
-		_ = q.nc.Publish(l.ackTo, []byte("+WPI"))
+		_ = rm.q.nc.Publish(l.ackTo, []byte("+WPI"))
 	}
 	if err = l.extend(ctx); !errors.Is(err, ErrLost) {
-		q.heartbeats.add(&l.Job, e.Lease)
+		rm.heartbeats.add(&l.Job, e.Lease)
 		return err
 	}
 	// It ended since we looked: say how.
-	if _, err = q.LeaseOf(ctx, e, id, worker); err == nil {
+	if _, err = rm.LeaseOf(ctx, e, id, worker); err == nil {
 		err = &NotHeldError{}
 	}
 	return err
@@ -192,16 +196,16 @@ func (l *Lease) loadMessage(ctx context.Context) error {
 // StoppedWorker returns the worker whose run of the job was ended by somebody else
 // (cancelled, timed out or expired); "": no run was. It returns
 // bus.ErrUnavailable.
-func (q *Queue) StoppedWorker(ctx context.Context, e endpoint.Endpoint, id job.ID) (worker string, err error) {
+func (rm *Remote) StoppedWorker(ctx context.Context, e endpoint.Endpoint, id job.ID) (worker string, err error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	r, err := q.read.raw(ctx, record.LocationOf(e), id)
+	r, err := rm.q.read.raw(ctx, record.LocationOf(e), id)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
 		return "", nil
 	case err != nil:
 		return "", err
-	case r.Status == job.Cancelled, r.Status == job.TimedOut, r.Status == job.InProgress && !q.Now().Before(r.Expires):
+	case r.Status == job.Cancelled, r.Status == job.TimedOut, r.Status == job.InProgress && !rm.q.Now().Before(r.Expires):
 		return r.Worker, nil
 	}
 	return "", nil
@@ -338,13 +342,13 @@ func (k *heartbeats) find(id job.ID) (r heartbeat, ok bool) {
 // called. It may miss some. Meanwhile it answers, for the jobs that Heartbeat was
 // called for within their lease, that their worker lives. It returns
 // bus.ErrUnavailable.
-func (q *Queue) OnNotify(e endpoint.Endpoint, each func(job.ID)) (stop func(), err error) {
-	sub, err := q.nc.Subscribe(streams.Nudges(e.ID), func(m *nats.Msg) {
+func (rm *Remote) OnNotify(e endpoint.Endpoint, each func(job.ID)) (stop func(), err error) {
+	sub, err := rm.q.nc.Subscribe(streams.Nudges(e.ID), func(m *nats.Msg) {
 		id := streams.JobOf(m.Subject)
 		if !isAsk(m) {
 			each(id)
-		} else if r, ok := q.heartbeats.find(id); ok {
-			answerQuestion(q.nc, e.ID, id, holderAnswer{Attempt: r.attempt, Run: r.run})
+		} else if r, ok := rm.heartbeats.find(id); ok {
+			answerQuestion(rm.q.nc, e.ID, id, holderAnswer{Attempt: r.attempt, Run: r.run})
 		}
 	})
 	if err != nil {
@@ -355,4 +359,4 @@ func (q *Queue) OnNotify(e endpoint.Endpoint, each func(job.ID)) (stop func(), e
 
 // Notify asks the process that holds the job, or speaks for its worker, to read its
 // record.
-func (q *Queue) Notify(e endpoint.Endpoint, id job.ID) { q.notify(record.LocationOf(e), id) }
+func (rm *Remote) Notify(e endpoint.Endpoint, id job.ID) { rm.q.notify(record.LocationOf(e), id) }

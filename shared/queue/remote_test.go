@@ -23,7 +23,7 @@ func always() bool { return true }
 func (s *env) handed(t *testing.T, worker string, change ...func(*job.Request)) (job.ID, *Lease) {
 	t.Helper()
 	id := s.submit(t, change...)
-	consumer := s.q.ConsumeRemote(s.e, worker, time.Minute)
+	consumer := s.q.Remote.Consume(s.e, worker, time.Minute)
 	defer consumer.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
@@ -31,7 +31,7 @@ func (s *env) handed(t *testing.T, worker string, change ...func(*job.Request)) 
 	if err != nil || got.Job.ID != id {
 		t.Fatalf("got %+v, %v, want %s", got, err, id)
 	}
-	l, err := s.queue(t, Config{}).LeaseOf(t.Context(), s.e, id, worker)
+	l, err := s.queue(t, Config{}).Remote.LeaseOf(t.Context(), s.e, id, worker)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,12 +99,12 @@ func TestHeldIsForTheHolderAlone(t *testing.T) {
 	waiting := s.submit(t)
 	lost := func(what string, id job.ID, worker string, want NotHeldError) {
 		t.Helper()
-		_, err := s.q.LeaseOf(t.Context(), s.e, id, worker)
+		_, err := s.q.Remote.LeaseOf(t.Context(), s.e, id, worker)
 		got, ok := errors.AsType[*NotHeldError](err)
 		if !ok || *got != want || !errors.Is(err, ErrLost) {
 			t.Errorf("%s: got %v, want %+v", what, err, want)
 		}
-		if err := s.q.Heartbeat(t.Context(), s.e, id, worker); !errors.Is(err, ErrLost) {
+		if err := s.q.Remote.Heartbeat(t.Context(), s.e, id, worker); !errors.Is(err, ErrLost) {
 			t.Errorf("%s: keep: got %v, want ErrLost", what, err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestChunksOfSeveralProcessesAreInOrder(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	id, one := s.handed(t, "w")
-	two, err := s.queue(t, Config{}).LeaseOf(t.Context(), s.e, id, "w")
+	two, err := s.queue(t, Config{}).Remote.LeaseOf(t.Context(), s.e, id, "w")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestChunksOfSeveralProcessesAreInOrder(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("chunks (-want +got):\n%s", diff)
 	}
-	three, err := s.q.LeaseOf(t.Context(), s.e, id, "w")
+	three, err := s.q.Remote.LeaseOf(t.Context(), s.e, id, "w")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestChunksOfSeveralProcessesAreInOrder(t *testing.T) {
 func TestASignOfLifeConfirmsARunOnce(t *testing.T) {
 	s := newEnv(t)
 	for name, sign := range map[string]func(context.Context, *Lease) error{
-		"keep":     func(ctx context.Context, l *Lease) error { return s.q.Heartbeat(ctx, s.e, l.Job.ID, "w") },
+		"keep":     func(ctx context.Context, l *Lease) error { return s.q.Remote.Heartbeat(ctx, s.e, l.Job.ID, "w") },
 		"extend":   func(ctx context.Context, l *Lease) error { return l.Extend(ctx) },
 		"emit":     func(ctx context.Context, l *Lease) error { return l.Emit(ctx, []byte(`1`)) },
 		"progress": func(ctx context.Context, l *Lease) error { return l.Progress(ctx, []byte(`1`)) },
@@ -184,7 +184,7 @@ func TestASignOfLifeConfirmsARunOnce(t *testing.T) {
 			if err != nil || after.AckTimeout != 0 || after.Seq == before.Seq {
 				t.Errorf("got %v, %v, want it confirmed", after.AckTimeout, err)
 			}
-			if err := s.q.Heartbeat(t.Context(), s.e, id, "w"); err != nil {
+			if err := s.q.Remote.Heartbeat(t.Context(), s.e, id, "w"); err != nil {
 				t.Fatal(err)
 			}
 			if again, err := s.q.read.raw(t.Context(), record.LocationOf(s.e), id); err != nil || again.Seq != after.Seq {
@@ -201,7 +201,7 @@ func TestAJobThatNobodyWantsAnyMoreIsLeft(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	id := s.submit(t)
-	consumer := s.q.ConsumeRemote(s.e, "gone", time.Minute)
+	consumer := s.q.Remote.Consume(s.e, "gone", time.Minute)
 	defer consumer.Close()
 	if l, err := consumer.NextIf(t.Context(), func() bool { return false }); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %+v, %v, want ErrClosed", l, err)
@@ -219,7 +219,7 @@ func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
 	s := newEnv(t)
 	halted := func(what string, id job.ID, want string) {
 		t.Helper()
-		if got, err := s.q.StoppedWorker(t.Context(), s.e, id); got != want || err != nil {
+		if got, err := s.q.Remote.StoppedWorker(t.Context(), s.e, id); got != want || err != nil {
 			t.Errorf("%s: got %q, %v, want %q", what, got, err, want)
 		}
 	}
@@ -227,7 +227,7 @@ func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
 	halted("running", id, "")
 	halted("unknown", "no-such-job", "")
 	heard := make(chan job.ID, 1)
-	stop, err := s.q.OnNotify(s.e, func(id job.ID) { heard <- id })
+	stop, err := s.q.Remote.OnNotify(s.e, func(id job.ID) { heard <- id })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestAPingThatMeetsTheEndIsToldHow(t *testing.T) {
 		}()
 		var err error
 		for err == nil {
-			err = s.q.Heartbeat(t.Context(), s.e, id, "w")
+			err = s.q.Remote.Heartbeat(t.Context(), s.e, id, "w")
 		}
 		if _, ok := errors.AsType[*NotHeldError](err); !ok {
 			t.Errorf("got %v, want a LostError", err)

@@ -70,7 +70,7 @@ func TestAJobIsLeftAloneByThatWhoseSequenceItWasGiven(t *testing.T) {
 			return err
 		},
 		"completed through another process": func(s *env, held *Lease) error {
-			l, err := s.queue(t, Config{}).LeaseOf(t.Context(), s.e, held.Job.ID, held.Job.Worker)
+			l, err := s.queue(t, Config{}).Remote.LeaseOf(t.Context(), s.e, held.Job.ID, held.Job.Worker)
 			if err == nil {
 				_, err = l.Complete(t.Context(), nil)
 			}

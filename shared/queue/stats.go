@@ -16,6 +16,12 @@ import (
 	"flightline/streams"
 )
 
+// Counts counts the jobs of an endpoint: those that wait and run, and those before one.
+type Counts struct {
+	q     *Queue
+	cache statsCache
+}
+
 // Stats is what an endpoint's queue holds now.
 type Stats struct {
 	// Queued counts all waiting jobs, QueuedLow the low-priority ones of them.
@@ -39,7 +45,7 @@ type counted struct {
 	mu    sync.Mutex
 	asked time.Time
 	stats Stats
-	// byStatus is what CountByStatus made of the stats that were asked for then.
+	// byStatus is what Counts.ByStatus made of the stats that were asked for then.
 	byStatus ByStatus
 	of       time.Time
 }
@@ -58,29 +64,29 @@ func (c *statsCache) entry(endpoint string) *counted {
 
 // Stats counts the endpoint's jobs, at most a second ago. It returns
 // bus.ErrUnavailable.
-func (q *Queue) Stats(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
-	return q.statsSince(ctx, e, time.Now().Add(-statsAge))
+func (ct *Counts) Stats(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
+	return ct.since(ctx, e, time.Now().Add(-statsAge))
 }
 
 // StatsNow is Stats without an answer from before. It costs three requests. The
 // server may count a job a moment after it was accepted.
-func (q *Queue) StatsNow(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
-	return q.statsSince(ctx, e, time.Now())
+func (ct *Counts) StatsNow(ctx context.Context, e endpoint.Endpoint) (Stats, error) {
+	return ct.since(ctx, e, time.Now())
 }
 
 // IsEmpty reports whether the endpoint has no job that waits or was handed out. It
 // costs one request, where Stats takes three.
-func (q *Queue) IsEmpty(ctx context.Context, e endpoint.Endpoint) (bool, error) {
+func (ct *Counts) IsEmpty(ctx context.Context, e endpoint.Endpoint) (bool, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	state, err := q.read.streamState(ctx, streams.Jobs(e.ID))
+	state, err := ct.q.read.streamState(ctx, streams.Jobs(e.ID))
 	return err == nil && state.Messages == 0, err
 }
 
-// statsSince returns the last answer of the server if it was asked for after since, and asks
+// since returns the last answer of the server if it was asked for after since, and asks
 // again otherwise. Calls for one endpoint at the same time share an answer.
-func (q *Queue) statsSince(ctx context.Context, e endpoint.Endpoint, since time.Time) (Stats, error) {
-	c := q.stats.entry(e.ID)
+func (ct *Counts) since(ctx context.Context, e endpoint.Endpoint, since time.Time) (Stats, error) {
+	c := ct.cache.entry(e.ID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.asked.After(since) {
@@ -89,7 +95,7 @@ func (q *Queue) statsSince(ctx context.Context, e endpoint.Endpoint, since time.
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	asked := time.Now()
-	s, err := q.read.count(ctx, e.ID)
+	s, err := ct.q.read.count(ctx, e.ID)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -101,18 +107,18 @@ func (q *Queue) statsSince(ctx context.Context, e endpoint.Endpoint, since time.
 // none waits. A job that comes back from a lost worker does not count as
 // waiting. It takes two requests, however many jobs there are, and returns
 // bus.ErrUnavailable.
-func (q *Queue) OldestWait(ctx context.Context, e endpoint.Endpoint, class job.Class) (time.Duration, error) {
+func (ct *Counts) OldestWait(ctx context.Context, e endpoint.Endpoint, class job.Class) (time.Duration, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	doing := "find the oldest job of " + e.ID
 	stream := streams.Jobs(e.ID)
-	info, err := q.read.consumer(ctx, e.ID, class)
+	info, err := ct.q.read.consumer(ctx, e.ID, class)
 	if err != nil {
 		return 0, err
 	}
 	// The server's count of those that wait may be too low: see reader.consumers.
 	// Jobs are handed out in the order of their sequences.
-	found, err := q.bus.BatchGet(ctx, stream, bus.Batch{
+	found, err := ct.q.bus.BatchGet(ctx, stream, bus.Batch{
 		From: info.Delivered.Stream + 1, Filter: streams.ClassFilter(e.ID, class), Most: 1,
 	})
 	if err != nil || len(found) == 0 {
@@ -122,7 +128,7 @@ func (q *Queue) OldestWait(ctx context.Context, e endpoint.Endpoint, class job.C
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
-	return max(0, -q.Until(stored)), nil
+	return max(0, -ct.q.Until(stored)), nil
 }
 
 // Position is where a job stands and, if it waits, how many come first.
@@ -148,20 +154,20 @@ const positionScan = 500
 // of the queue, or if neither the other class nor jobs that were cancelled
 // left gaps; else its bounds are those that the gaps allow. The queue moves
 // on meanwhile. It returns job.ErrNotFound and bus.ErrUnavailable.
-func (q *Queue) Position(ctx context.Context, e endpoint.Endpoint, id job.ID) (Position, error) {
+func (ct *Counts) Position(ctx context.Context, e endpoint.Endpoint, id job.ID) (Position, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	at := record.LocationOf(e)
-	r, err := q.current(ctx, at, id)
+	r, err := ct.q.current(ctx, at, id)
 	if err != nil {
 		return Position{}, err
 	}
 	p := Position{Job: r.Job}
 	p.Job.Output = nil
 	if r.Status != job.InQueue {
-		return p, q.bus.WaitDurable(ctx, streams.Records(e.Partition), q.nc.ConnectedServerId())
+		return p, ct.q.bus.WaitDurable(ctx, streams.Records(e.Partition), ct.q.nc.ConnectedServerId())
 	}
-	normal, low, err := q.read.consumers(ctx, e.ID)
+	normal, low, err := ct.q.read.consumers(ctx, e.ID)
 	if err != nil {
 		return Position{}, err
 	}
@@ -173,12 +179,12 @@ func (q *Queue) Position(ctx context.Context, e endpoint.Endpoint, id job.ID) (P
 		p.Offered = true
 		return p, nil
 	}
-	_, last, err := q.read.ends(ctx, streams.Jobs(e.ID))
+	_, last, err := ct.q.read.ends(ctx, streams.Jobs(e.ID))
 	if err != nil {
 		return Position{}, err
 	}
 	b := aheadOf(r.QueueSeq, own.Delivered.Stream, last, own.Pending)
-	if b, err = q.read.narrow(ctx, at, r, own, last, b); err != nil {
+	if b, err = ct.q.read.narrow(ctx, at, r, own, last, b); err != nil {
 		return Position{}, err
 	}
 	p.Least, p.Most = b.least, b.most

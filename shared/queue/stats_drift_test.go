@@ -76,14 +76,14 @@ func TestAJobThatTheServerDoesNotCountWaits(t *testing.T) {
 	s.submit(t, func(r *job.Request) { r.Policy.LowPriority = true })
 	s.submit(t)
 	id := s.submit(t)
-	got, err := s.q.StatsNow(t.Context(), s.e)
+	got, err := s.q.Counts.StatsNow(t.Context(), s.e)
 	if want := (Stats{Queued: 3, QueuedLow: 1}); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if wait, err := s.q.OldestWait(t.Context(), s.e, job.Normal); err != nil || wait == 0 {
+	if wait, err := s.q.Counts.OldestWait(t.Context(), s.e, job.Normal); err != nil || wait == 0 {
 		t.Errorf("got a wait of %s, %v, want that of the first", wait, err)
 	}
-	if p, err := s.q.Position(t.Context(), s.e, id); err != nil || p.Least != 1 || p.Most != 1 {
+	if p, err := s.q.Counts.Position(t.Context(), s.e, id); err != nil || p.Least != 1 || p.Most != 1 {
 		t.Errorf("got %+v, %v, want one before it", p, err)
 	}
 }
@@ -129,12 +129,12 @@ func TestAJobThatIsOverDoesNotWaitThoughItsMessageIsThere(t *testing.T) {
 	if n := s.Messages(t, streams.Jobs(s.e.ID)); n != 1 {
 		t.Fatalf("got %d messages, want the one to be back", n)
 	}
-	if got, err := s.q.StatsNow(t.Context(), s.e); err != nil || got != (Stats{}) {
+	if got, err := s.q.Counts.StatsNow(t.Context(), s.e); err != nil || got != (Stats{}) {
 		t.Errorf("got %+v, %v, want none", got, err)
 	}
 	s.submit(t, func(r *job.Request) { r.Policy.LowPriority = true })
 	s.submit(t)
-	if got, err := s.q.StatsNow(t.Context(), s.e); err != nil || got != (Stats{Queued: 2, QueuedLow: 1}) {
+	if got, err := s.q.Counts.StatsNow(t.Context(), s.e); err != nil || got != (Stats{Queued: 2, QueuedLow: 1}) {
 		t.Errorf("got %+v, %v, want the two that wait", got, err)
 	}
 }

@@ -12,7 +12,7 @@ func TestTheOldestWaitIsThatOfTheFirstWhoseTurnItIs(t *testing.T) {
 	s := newEnv(t)
 	oldest := func(class job.Class) time.Duration {
 		t.Helper()
-		got, err := s.q.OldestWait(t.Context(), s.e, class)
+		got, err := s.q.Counts.OldestWait(t.Context(), s.e, class)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestTheOldestWaitIsThatOfTheFirstWhoseTurnItIs(t *testing.T) {
 	if got, most := oldest(job.Normal), time.Since(between)+100*time.Millisecond; got > most || got == 0 {
 		t.Errorf("the second of two: got %s, want %s at most", got, most)
 	}
-	stats, err := s.q.Stats(t.Context(), s.e)
+	stats, err := s.q.Counts.Stats(t.Context(), s.e)
 	if err != nil || stats.Running != 1 || stats.RunningLow != 0 || stats.QueuedLow != 1 {
 		t.Errorf("stats: got %+v, %v, want one that runs, and one of low priority that waits", stats, err)
 	}

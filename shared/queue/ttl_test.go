@@ -27,7 +27,7 @@ func TestALongerTTLOfAnEndedJobWithoutItsInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	facts := factsOf(t, s.q, 0, over(id))
-	if err := s.q.RemoveUnneededInput(t.Context(), facts[len(facts)-1]); err != nil { // as the recorder does once the webhook has its copy
+	if err := s.q.Changes.RemoveUnneededInput(t.Context(), facts[len(facts)-1]); err != nil { // as the recorder does once the webhook has its copy
 		t.Fatal(err)
 	}
 	j, err := s.q.SetTTL(t.Context(), s.e, id, s.e.TTL+time.Hour)

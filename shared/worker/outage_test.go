@@ -48,7 +48,7 @@ func TestAnOutageOfSeveralLeasesRunsNoJobTwice(t *testing.T) {
 	<-away.C
 	s.Start()
 	testenv.Eventually(t, "the early ones are delivered", func() bool {
-		stats, err := s.q.Stats(t.Context(), s.e)
+		stats, err := s.q.Counts.Stats(t.Context(), s.e)
 		return err == nil && stats.Running <= jobs/2+1
 	})
 	close(late)

@@ -223,7 +223,7 @@ func TestConcurrencyIsHowManyJobsRunAtOnce(t *testing.T) {
 		got(t, enter, "a job in each slot")
 	}
 	testenv.Eventually(t, "as many are in progress", func() bool {
-		stats, err := s.q.Stats(t.Context(), s.e)
+		stats, err := s.q.Counts.Stats(t.Context(), s.e)
 		return err == nil && stats == (queue.Stats{Queued: jobs - slots, Running: slots})
 	})
 	if n := len(enter); n != 0 {
