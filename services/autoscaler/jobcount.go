@@ -103,12 +103,12 @@ func (l *leader) stillEmpty(ctx context.Context, e endpoint.Endpoint, n *jobCoun
 // noteArrivals notes which endpoints got a job that a worker is to be started for.
 func (l *leader) noteArrivals(first *nats.Msg, hasty map[string]int) {
 	for m := first; ; {
-		id := l.arrivals.Arrived(m)
+		id := l.arrivals.Read(m)
 		if m := l.endpoints[id]; m != nil && l.urgent(m) {
 			hasty[id] = 0
 		}
 		select {
-		case m = <-l.arrivals.Told():
+		case m = <-l.arrivals.Notifications():
 		default:
 			return
 		}

@@ -85,7 +85,7 @@ func (s *Service) lead(ctx context.Context) error {
 		case <-tick.C:
 			l.runRound(ctx, nil)
 			continue
-		case m := <-l.arrivals.Told():
+		case m := <-l.arrivals.Notifications():
 			l.noteArrivals(m, hasty)
 		case <-again.C:
 		}

@@ -206,7 +206,7 @@ func TestAMessageThatIsLostIsNotReliedUponTwice(t *testing.T) {
 		t.Fatal("got it counted, want it listened to")
 	}
 	s.submit(e, false)
-	<-l.arrivals.Told() // and no reader gets it
+	<-l.arrivals.Notifications() // and no reader gets it
 	if got := count(3 * announceDelay); got.Queued != 0 {
 		t.Fatalf("got %d jobs, want none heard of", got.Queued)
 	}

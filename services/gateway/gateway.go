@@ -32,7 +32,7 @@ import (
 
 // Config is what may differ between instances. The zero value is good.
 type Config struct {
-	// Instance names this process among those that beat; it is new with each
+	// Instance names this process among those that send heartbeats; it is new with each
 	// start. "" means a random one.
 	Instance string
 	// Hold is how long a poll is held when there is nothing to say. 0 means

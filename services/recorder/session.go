@@ -22,7 +22,7 @@ func (s *Service) recordAll(ctx context.Context, removals *removalQueue) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range s.parts {
 		p := &s.parts[i]
-		p.start(s.startPatiently(ctx, p))
+		p.start(s.awaitCheckpoint(ctx, p))
 		start := p.saved.Load()
 		g.Go(func() error { return s.reloadRemovals(ctx, p.number, start, removals) })
 	}
@@ -38,13 +38,13 @@ func (s *Service) recordAll(ctx context.Context, removals *removalQueue) error {
 	return g.Wait()
 }
 
-// startPatiently is the checkpoint of a partition when JetStream answers, or the zero
+// awaitCheckpoint is the checkpoint of a partition when JetStream answers, or the zero
 // value at the end of ctx.
-func (s *Service) startPatiently(ctx context.Context, p *partition) events.Checkpoint {
+func (s *Service) awaitCheckpoint(ctx context.Context, p *partition) events.Checkpoint {
 	for ctx.Err() == nil {
 		start, err := s.events.Checkpoint(ctx, p.position())
 		if err == nil {
-			start, err = s.checked(ctx, p, start)
+			start, err = s.validCheckpoint(ctx, p, start)
 		}
 		if err == nil {
 			return start
@@ -57,9 +57,9 @@ func (s *Service) startPatiently(ctx context.Context, p *partition) events.Check
 	return events.Checkpoint{}
 }
 
-// checked is a checkpoint, or the zero value if the store has gone back behind it, as
+// validCheckpoint is a checkpoint, or the zero value if the store has gone back behind it, as
 // a power loss may make it: what was written since has the same sequences.
-func (s *Service) checked(ctx context.Context, p *partition, c events.Checkpoint) (events.Checkpoint, error) {
+func (s *Service) validCheckpoint(ctx context.Context, p *partition, c events.Checkpoint) (events.Checkpoint, error) {
 	last, err := s.queue.Changes.Last(ctx, p.number)
 	if err != nil {
 		return events.Checkpoint{}, err
@@ -109,7 +109,7 @@ func (s *Service) open(ctx context.Context, removals *removalQueue) ([]*writer, 
 	writers, from := make([]*writer, len(s.parts)), log.Last()+1
 	for i := range s.parts {
 		p := &s.parts[i]
-		start, err := s.checked(ctx, p, p.checkpoint)
+		start, err := s.validCheckpoint(ctx, p, p.checkpoint)
 		if err != nil {
 			return nil, err
 		}

@@ -202,9 +202,9 @@ func stepped(steps []step, t, now time.Time) (by time.Duration) {
 	return by
 }
 
-// Stepped is how far the server's clock was set since it showed t, as far as
+// StepSince is how far the server's clock was set since it showed t, as far as
 // this process has seen it. A nil clock has seen nothing.
-func (c *Clock) Stepped(t time.Time) time.Duration {
+func (c *Clock) StepSince(t time.Time) time.Duration {
 	if c == nil {
 		return 0
 	}

@@ -49,7 +49,7 @@ func (a *admitted) retain(alive map[string]bool) (gone []string) {
 func (r *Registry) Retain(alive map[string]bool) {
 	for _, id := range r.endpoints.retain(alive) {
 		labels := prometheus.Labels{byEndpoint: id}
-		for _, vec := range []*prometheus.CounterVec{r.submitted, r.stale, r.finished, r.again} {
+		for _, vec := range []*prometheus.CounterVec{r.submitted, r.stale, r.finished, r.redeliveries} {
 			vec.DeletePartialMatch(labels)
 		}
 		r.delay.DeletePartialMatch(labels)

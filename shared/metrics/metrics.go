@@ -38,10 +38,10 @@ type Registry struct {
 	all       *prometheus.Registry
 	endpoints *admitted
 
-	submitted, stale, finished, again, hooks *prometheus.CounterVec
-	delay, execution                         *prometheus.HistogramVec
-	unanswered                               prometheus.Counter
-	http                                     routes
+	submitted, stale, finished, redeliveries, webhookDeliveries *prometheus.CounterVec
+	delay, execution                                            *prometheus.HistogramVec
+	unanswered                                                  prometheus.Counter
+	http                                                        routes
 }
 
 // New returns a registry with the metrics of the process and of Go, and those
@@ -49,14 +49,14 @@ type Registry struct {
 func New(nc *nats.Conn) *Registry {
 	r := &Registry{
 		all: prometheus.NewRegistry(), endpoints: &admitted{ids: map[string]bool{}},
-		submitted: counterVec(submitted), stale: counterVec(stale), finished: counterVec(finished), again: counterVec(again),
-		hooks: counterVec(hooks), delay: histogramVec(delay, jobBuckets), execution: histogramVec(execution, jobBuckets),
+		submitted: counterVec(submitted), stale: counterVec(stale), finished: counterVec(finished), redeliveries: counterVec(redeliveries),
+		webhookDeliveries: counterVec(webhookDeliveries), delay: histogramVec(delay, jobBuckets), execution: histogramVec(execution, jobBuckets),
 		unanswered: prometheus.NewCounter(prometheus.CounterOpts{Name: unanswered.Name, Help: unanswered.Help}),
-		http:       routes{count: counterVec(requests), took: histogramVec(took, httpBuckets), of: map[route]answered{}},
+		http:       routes{count: counterVec(requests), took: histogramVec(requestSeconds, httpBuckets), of: map[route]answered{}},
 	}
 	r.all.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		r.submitted, r.stale, r.finished, r.again, r.hooks, r.delay, r.execution, r.unanswered, r.http.count, r.http.took,
+		r.submitted, r.stale, r.finished, r.redeliveries, r.webhookDeliveries, r.delay, r.execution, r.unanswered, r.http.count, r.http.took,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: reconnects.Name, Help: reconnects.Help}, func() float64 { return float64(nc.Stats().Reconnects) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: connected.Name, Help: connected.Help}, func() float64 { return truth(nc.IsConnected()) }),
 	)
@@ -112,7 +112,7 @@ func (r *Registry) Stale(endpoint string) { r.stale.WithLabelValues(r.endpoints.
 
 // Tried counts an attempt to deliver a webhook.
 func (r *Registry) Tried(outcome deliveries.Outcome) {
-	r.hooks.WithLabelValues(string(outcome)).Inc()
+	r.webhookDeliveries.WithLabelValues(string(outcome)).Inc()
 }
 
 // Counted counts an event of a job: pick-ups and ends.
@@ -120,7 +120,7 @@ func (r *Registry) Counted(e events.Event) {
 	endpoint := r.endpoints.label(e.Endpoint)
 	switch {
 	case e.Kind == events.Started && e.Run > 1:
-		r.again.WithLabelValues(endpoint).Inc()
+		r.redeliveries.WithLabelValues(endpoint).Inc()
 	case e.Kind == events.Started && !e.Started.IsZero():
 		r.delay.WithLabelValues(endpoint).Observe(max(0, e.Started.Sub(e.Queued).Seconds()))
 	case e.Status.Terminal():

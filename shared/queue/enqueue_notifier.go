@@ -18,8 +18,8 @@ import (
 // process is disconnected, nor while too many messages wait to be read, and one may
 // come just before the server counts the job. It is safe for concurrent use.
 type EnqueueNotifier struct {
-	q    *Queue
-	told chan *nats.Msg
+	q             *Queue
+	notifications chan *nats.Msg
 
 	mu      sync.Mutex
 	awaited map[string]awaited
@@ -33,21 +33,21 @@ type awaited struct {
 	link uint64
 }
 
-// arrivalsHeld bounds the messages that wait to be read. Further ones are lost, and Awaits
+// maxUnreadNotifications bounds the messages that wait to be read. Further ones are lost, and Awaits
 // does not notice.
-const arrivalsHeld = 4096
+const maxUnreadNotifications = 4096
 
 // EnqueueNotifier returns a notifier that awaits no job yet. Close it.
 func (q *Queue) EnqueueNotifier() *EnqueueNotifier {
-	return &EnqueueNotifier{q: q, told: make(chan *nats.Msg, arrivalsHeld), awaited: map[string]awaited{}}
+	return &EnqueueNotifier{q: q, notifications: make(chan *nats.Msg, maxUnreadNotifications), awaited: map[string]awaited{}}
 }
 
-// Told is the channel of notifications; Arrived reads one. It is never closed.
-func (a *EnqueueNotifier) Told() <-chan *nats.Msg { return a.told }
+// Notifications is the channel of notifications; Read reads one. It is never closed.
+func (a *EnqueueNotifier) Notifications() <-chan *nats.Msg { return a.notifications }
 
-// Arrived returns the endpoint that a message of Told is about. No further notification of
+// Read returns the endpoint that a message of Notifications is about. No further notification of
 // that endpoint comes before the next Await.
-func (a *EnqueueNotifier) Arrived(m *nats.Msg) (endpointID string) {
+func (a *EnqueueNotifier) Read(m *nats.Msg) (endpointID string) {
 	endpointID = streams.EndpointOf(m.Subject)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +76,7 @@ func (a *EnqueueNotifier) Await(endpointID string, all bool) error {
 		subject = streams.AllJobs(endpointID)
 	}
 	link := a.q.nc.Stats().Reconnects
-	sub, err := a.q.nc.ChanSubscribe(subject, a.told)
+	sub, err := a.q.nc.ChanSubscribe(subject, a.notifications)
 	if err == nil {
 		err = sub.AutoUnsubscribe(1)
 	}

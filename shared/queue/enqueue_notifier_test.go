@@ -13,8 +13,8 @@ import (
 // told returns the endpoint that the next arrival is about, "" if none comes.
 func told(a *EnqueueNotifier, within time.Duration) string {
 	select {
-	case m := <-a.Told():
-		return a.Arrived(m)
+	case m := <-a.Notifications():
+		return a.Read(m)
 	case <-time.After(within):
 		return ""
 	}

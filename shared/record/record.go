@@ -263,7 +263,7 @@ func (r *Record) CurrentDeadline() time.Time {
 	if r.Deadline.IsZero() {
 		return time.Time{}
 	}
-	return r.Deadline.Add(r.Clock.Stepped(r.Started))
+	return r.Deadline.Add(r.Clock.StepSince(r.Started))
 }
 
 // Overdue reports whether the run that holds the job is past its deadline.

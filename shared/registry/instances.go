@@ -35,7 +35,7 @@ type Instance struct {
 	Started  time.Time `json:"started,omitzero"`
 }
 
-// Instances are the processes that beat.
+// Instances are the processes that send heartbeats.
 type Instances struct {
 	table     *Table[Instance]
 	endpoints interface {

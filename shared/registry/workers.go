@@ -82,7 +82,7 @@ type GPU struct {
 
 var workerID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
-// Workers are the workers that beat, by endpoint and id.
+// Workers are the workers that send heartbeats, by endpoint and id.
 type Workers struct {
 	table *Table[Worker]
 	cache *cache[Worker]

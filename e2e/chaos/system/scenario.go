@@ -90,6 +90,7 @@ func (s scenario) perform(ctx context.Context, cfg Config) (*Result, error) {
 	if limit == 0 {
 		limit = 4 * time.Minute
 	}
+	interrupt := ctx
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began := time.Now()
@@ -101,6 +102,9 @@ func (s scenario) perform(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w (kept in %s)", s.name, err, w.dir), w.close(true))
 	}
 	w.settle(ctx)
+	if err := interrupt.Err(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: nothing is judged: %w", s.name, err), w.close(false))
+	}
 	r.take(w)
 	r.Took = time.Since(began)
 	keep := len(r.Violations) > 0
