@@ -11,11 +11,8 @@ import (
 )
 
 // The repository can get a public address: one command gives the module another
-// path, and all of it still builds, tests included.
+// path, and every import, those of tests included, still leads to a package.
 func TestTheModuleCanMove(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds everything")
-	}
 	if _, err := exec.LookPath("bash"); err != nil {
 		require.Skip(t, "readme", "bash is not there")
 	}
@@ -44,7 +41,7 @@ func TestTheModuleCanMove(t *testing.T) {
 	}
 	const to = "example.com/them/queue"
 	run("bash", ".ci/module-path", to)
-	run("go", "build", "./services/flightline")
+	// It fails if an import leads nowhere. To compile everything once more takes a minute.
 	for name := range strings.FieldsSeq(run("go", "list", "-test", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./...")) {
 		if strings.HasPrefix(name, module) {
 			t.Errorf("%s is still imported, want it below %s", name, to)

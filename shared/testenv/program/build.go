@@ -28,7 +28,7 @@ func Main(m *testing.M) {
 }
 
 // Build builds the main package that has the import path, as
-// a static file, and returns where it is.
+// a static file without what debuggers read, and returns where it is.
 func Build(t *testing.T, importPath string) string {
 	t.Helper()
 	programs.mu.Lock()
@@ -57,7 +57,7 @@ func build(importPath string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-o", file, importPath)
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", file, importPath)
 	cmd.Dir = strings.TrimSpace(string(dir))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
