@@ -52,6 +52,8 @@ type Access struct {
 	// Makes lets it make streams and Flightline's consumers, and delete the
 	// queues of endpoints.
 	Makes bool
+	// Pauses lets it pause the consumers of the queues of endpoints.
+	Pauses bool
 	// Hears are the subjects of core NATS that it subscribes to.
 	Hears []string
 }
@@ -203,10 +205,11 @@ func webhookAccess(c Config) Access {
 
 func autoscalerAccess(c Config) Access {
 	return Access{
-		Writes:  append(keysOf(BucketLeaders, BucketPods, BucketWorkerPods, BucketTokens, BucketWorkers, BucketInstances, BucketMachines, BucketGPUs), "scaling.*", "logs.>", "$KV."+BucketPositions+".installation"),
-		Reads:   append(parts(c, Logs), Scaling, Events, Any, Bucket(BucketPositions)),
+		Writes: append(keysOf(BucketLeaders, BucketPods, BucketWorkerPods, BucketTokens, BucketWorkers, BucketInstances, BucketMachines, BucketGPUs,
+			BucketEndpoints, BucketWorkerEndpoints), "scaling.*", "logs.>", "$KV."+BucketPositions+".installation"),
+		Reads:   append(parts(c, Logs), Scaling, Events, Any, Bucket(BucketPositions), Bucket(BucketWorkerEndpoints)),
 		Follows: buckets(BucketEndpoints, BucketWorkers, BucketTokens, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketLeaders, BucketCounts, BucketMachines, BucketGPUs),
-		Counts:  []string{Any}, Purges: []string{Scaling}, Hears: []string{"jobs.>"},
+		Counts:  []string{Any}, Purges: []string{Scaling}, Pauses: true, Hears: []string{"jobs.>"},
 	}
 }
 

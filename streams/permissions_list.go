@@ -64,6 +64,11 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 	if a.Makes {
 		publish = append(publish, making()...)
 	}
+	if a.Pauses {
+		for _, class := range classes() {
+			publish = append(publish, pausing(class))
+		}
+	}
 	slices.Sort(publish)
 	return Permissions{
 		Publish: slices.Compact(publish), Deny: denied(c, a, purges, r == RoleWorker), Subscribe: append([]string{inbox}, a.Hears...),
@@ -96,10 +101,13 @@ func following(s string) []string {
 func making() []string {
 	all := []string{"$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*"}
 	for _, c := range append(classes(), DueConsumer, WebhookConsumer, Subscriber) {
-		all = append(all, "$JS.API.CONSUMER.CREATE.*."+c, "$JS.API.CONSUMER.CREATE.*."+c+".>", bus.ConsumerInfo("*", c), "$JS.API.CONSUMER.PAUSE.*."+c)
+		all = append(all, "$JS.API.CONSUMER.CREATE.*."+c, "$JS.API.CONSUMER.CREATE.*."+c+".>", bus.ConsumerInfo("*", c), pausing(c))
 	}
 	return all
 }
+
+// pausing is what pausing and resuming a consumer of any stream takes.
+func pausing(consumer string) string { return "$JS.API.CONSUMER.PAUSE.*." + consumer }
 
 // denied takes back of the streams that are known what the queues of all
 // endpoints, by a wildcard, were given; with infos also their settings.

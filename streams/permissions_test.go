@@ -17,7 +17,8 @@ func TestNoRoleMayDoWhatIsAnothers(t *testing.T) {
 		"jobs.>":                            {streams.RoleAPI},
 		"events.>":                          {streams.RoleRecorder},
 		"$KV.keys.>":                        {streams.RoleControl},
-		"$KV.endpoints.>":                   {streams.RoleControl},
+		"$KV.endpoints.>":                   {streams.RoleControl, streams.RoleAutoscaler}, // which pauses those whose jobs fail
+		"$JS.API.CONSUMER.PAUSE.*.normal":   {streams.RoleControl, streams.RoleAutoscaler},
 		"$JS.API.STREAM.CREATE.*":           {streams.RoleControl},
 		"$JS.API.STREAM.DELETE.*":           {streams.RoleControl},
 		bus.PullNext("WEBHOOKS", "webhook"): {streams.RoleWebhook},

@@ -350,6 +350,12 @@ func (x *checker) queues(there map[string]*jetstream.StreamInfo, endpoints []end
 			x.add("endpoint "+e.ID, Warn, fmt.Sprintf("it is in partition %d", e.Partition), fmt.Sprintf("give doctor and serve --partitions %d or more", e.Partition+1))
 		}
 	}
+	now := time.Now()
+	for _, e := range endpoints {
+		if e.PauseReason != "" && e.Paused(now) {
+			x.add("endpoint "+e.ID, Warn, "it has paused itself: "+e.PauseReason, "mend what fails, then run: flightline endpoint resume "+e.ID)
+		}
+	}
 	var lost []string
 	for name := range there {
 		if part, ours := streams.PartOf(name); ours && part == streams.PartJobs && !known[name] {

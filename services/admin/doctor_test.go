@@ -9,7 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/services/admin"
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/registry"
 	"flightline/shared/testenv"
 	"flightline/shared/testenv/backend"
 	"flightline/streams"
@@ -128,6 +130,27 @@ func TestDoctorFindsAQueueWithoutEndpoint(t *testing.T) {
 	b := applied(t) // its endpoint is in no bucket
 	if f := found(doctor(t, b, false), "queue "+streams.Jobs("ep")); f.State != admin.Warn || f.Hint == "" {
 		t.Errorf("got %+v, want a warning with a hint", f)
+	}
+}
+
+func TestDoctorTellsOfAnEndpointThatPausedItself(t *testing.T) {
+	t.Parallel()
+	b := applied(t)
+	reg, err := registry.New(t.Context(), b.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, reason := range map[string]string{"spent": "its failure budget is used up", "asked": ""} {
+		if _, err := reg.Endpoints.Create(t.Context(), endpoint.Endpoint{ID: id, PausedUntil: time.Now().Add(time.Hour), PauseReason: reason}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report := doctor(t, b, false)
+	if f := found(report, "endpoint spent"); f.State != admin.Warn || f.Text != "it has paused itself: its failure budget is used up" || !strings.Contains(f.Hint, "resume spent") {
+		t.Errorf("got %+v, want a warning with the reason and how to resume it", f)
+	}
+	if f := found(report, "endpoint asked"); f.State != admin.OK {
+		t.Errorf("got %+v of an endpoint that was asked to pause, want nothing", f)
 	}
 }
 

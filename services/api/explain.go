@@ -217,7 +217,7 @@ func (x explanation) waitsFor() string {
 	idle, busy := x.workers[registry.WorkerIdle], x.workers[registry.WorkerRunning]
 	switch {
 	case x.endpoint.Paused(x.now):
-		return "the endpoint is paused until " + web.FormatTime(x.endpoint.PausedUntil)
+		return pausedText(x.endpoint)
 	case x.position.Offered:
 		return x.offered()
 	case idle+busy == 0:
@@ -231,6 +231,15 @@ func (x explanation) waitsFor() string {
 		return x.ahead() + workers(busy) + " busy, " + begins + x.fleet()
 	}
 	return x.ahead() + workers(busy) + " busy" + x.fleet()
+}
+
+// pausedText says until when a paused endpoint is, and why if it paused itself.
+func pausedText(e endpoint.Endpoint) string {
+	text := "the endpoint is paused until " + web.FormatTime(e.PausedUntil)
+	if e.PauseReason != "" {
+		text += ": " + e.PauseReason
+	}
+	return text
 }
 
 // ahead says how many jobs are handed out first, and ends in a comma.
@@ -297,7 +306,7 @@ func explainViewOf(x explanation) api.Explanation {
 		},
 	}
 	if x.endpoint.Paused(x.now) {
-		v.Endpoint.PausedUntil = web.FormatTime(x.endpoint.PausedUntil)
+		v.Endpoint.PausedUntil, v.Endpoint.PauseReason = web.FormatTime(x.endpoint.PausedUntil), x.endpoint.PauseReason
 	}
 	if x.decision != nil {
 		v.Scaling = decisionOf(*x.decision)

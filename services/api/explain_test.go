@@ -43,6 +43,7 @@ func TestReasonOf(t *testing.T) {
 	long.Job.Started = now.Add(-15 * time.Second)
 	names := registry.Holder{Worker: registry.Worker{Seen: now, Running: []string{string(long.Job.ID)}}}
 	paused := endpoint.Endpoint{WorkersMax: 3, PausedUntil: now.Add(time.Minute)}
+	spent := endpoint.Endpoint{WorkersMax: 3, PausedUntil: now.Add(time.Minute), PauseReason: "its failure budget is used up"}
 	process := endpoint.Fleet{Driver: string(pod.Process)}
 	three := endpoint.Endpoint{WorkersMax: 3, Lease: 30 * time.Second, Fleet: process}
 	off := endpoint.Endpoint{NoWorkers: true, Fleet: process}
@@ -84,6 +85,7 @@ func TestReasonOf(t *testing.T) {
 		"one starts":              {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 1, 3)}, "waiting: it is next, 1 worker starts"},
 		"all unhealthy":           {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 0, 2)}, "waiting: it is next, 2 workers unhealthy and none other; no autoscaler runs"},
 		"throttled":               {explanation{position: waits(0, 0), endpoint: three, workers: map[string]int{registry.WorkerThrottled: 1}}, "waiting: it is next, 1 worker throttled and none other; no autoscaler runs"},
+		"paused by its budget":    {explanation{position: waits(5, 5), endpoint: spent, workers: counts(3, 0, 0, 0)}, "waiting: the endpoint is paused until 2026-11-21T12:01:00.000Z: its failure budget is used up"},
 		"paused":                  {explanation{position: waits(5, 5), endpoint: paused, workers: counts(3, 0, 0, 0)}, "waiting: the endpoint is paused until 2026-11-21T12:01:00.000Z"},
 		"the fleet is off":        {explanation{position: waits(0, 0), endpoint: off, alive: true}, "waiting: it is next, no worker is there; none is started, as workersMax is 0"},
 		"off, and busy":           {explanation{position: waits(0, 0), endpoint: off, workers: counts(0, 2, 0, 0)}, "waiting: it is next, 2 workers busy; none is started, as workersMax is 0"},

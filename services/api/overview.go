@@ -221,7 +221,7 @@ func (l *look) attention() []api.Attention {
 	add(failed >= minFailures && float64(failed) >= failureShare*float64(over), api.NeedsFailures, "%d of %d attempts failed in the last hour", failed, over)
 	add(l.oldest >= longWait && !paused, api.NeedsOldestWait, "the first job has waited for %s", lasting(l.oldest))
 	add(l.pausedReceivers > 0, api.NeedsWebhooksPaused, "paused receivers of webhooks: %d", l.pausedReceivers)
-	add(paused, api.NeedsPaused, "the endpoint is paused until %s; jobs that wait: %d", web.FormatTime(l.endpoint.PausedUntil), l.jobs.InQueue)
+	add(paused, api.NeedsPaused, "%s; jobs that wait: %d", pausedText(l.endpoint), l.jobs.InQueue)
 	return list
 }
 

@@ -107,7 +107,7 @@ func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 		v = shrink(e, s, v, target, now)
 	default:
 		if e.Paused(now) {
-			v.reason, v.text = registry.ScalingPaused, "the endpoint is paused"
+			v.reason, v.text = registry.ScalingPaused, pauseText(e)
 		}
 	}
 	if v.reason == "" {
@@ -176,7 +176,7 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 	switch {
 	case e.Paused(now):
 		v.wanted -= missing
-		v.start, v.reason, v.text = 0, registry.ScalingPaused, "the endpoint is paused"
+		v.start, v.reason, v.text = 0, registry.ScalingPaused, pauseText(e)
 		return v
 	case s.invalid != "":
 		v.start, v.reason, v.text = 0, registry.ScalingInvalid, s.invalid
@@ -318,7 +318,7 @@ func decideExternal(e endpoint.Endpoint, s sample, m memory, now time.Time) deci
 	v.reason, v.text = n.reason, n.text
 	switch {
 	case target > m.wanted && e.Paused(now):
-		target, v.reason, v.text = m.wanted, registry.ScalingPaused, "the endpoint is paused"
+		target, v.reason, v.text = m.wanted, registry.ScalingPaused, pauseText(e)
 	case target > m.wanted:
 		v.memory.grew, v.memory.high = now, now
 		if n.workers < target {

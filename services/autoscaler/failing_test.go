@@ -88,18 +88,8 @@ func TestJobsThatFailOnEachWorkerStartNoMore(t *testing.T) {
 	s := newEnv(t)
 	log := s.events()
 	made := s.endpoint("ep", requests(1), bounds(0, 9))
-	write := func(n int, e events.Event) {
-		t.Helper()
-		now := s.queue.Now()
-		e.Endpoint, e.Job, e.Attempt, e.Run, e.Mode, e.Class = "ep", job.ID(fmt.Sprint("job-", n)), 1, 1, job.Async, job.Normal
-		e.At, e.Submitted, e.Queued, e.Started, e.Finished = now, now, now, now, now
-		e.Expires, e.RetainUntil = now.Add(time.Hour), now.Add(time.Hour)
-		if err := log.Append(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for n := range minSameFailures {
-		write(n, ended(fmt.Sprint("worker-", n%2), fmt.Sprintf("RuntimeError: no model %d", n)))
+		s.writeEnd(log, n, ended(fmt.Sprint("worker-", n%2), fmt.Sprintf("RuntimeError: no model %d", n)))
 	}
 	e := s.engine("machine")
 	s.autoscaler(e)
@@ -116,6 +106,6 @@ func TestJobsThatFailOnEachWorkerStartNoMore(t *testing.T) {
 	if got := e.pods(); len(got) > 1 {
 		t.Errorf("got workers %v, want a single one", got)
 	}
-	write(minSameFailures, ended("worker-0", ""))
+	s.writeEnd(log, minSameFailures, ended("worker-0", ""))
 	s.runs("ep", map[int]int{1: 3})
 }

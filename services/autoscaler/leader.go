@@ -59,6 +59,9 @@ type endpointState struct {
 	// failures are the last that were read, at failuresRead.
 	failures     sameFailure
 	failuresRead time.Time
+	// budgetRead is when the failures were counted last that the budget bounds; applied is
+	// the pause by the budget that this leader has applied to the queue.
+	budgetRead, applied time.Time
 	// ready are the workers with GPUs that were heard of.
 	ready map[string]readiness
 }
@@ -181,6 +184,10 @@ func (l *leader) scale(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 			return err
 		}
 		m.last, m.memory.wanted, m.loaded = last, last.Wanted, true
+	}
+	e, err := l.spendBudget(ctx, v.now, e, m)
+	if err != nil {
+		return err
 	}
 	in := l.sample(ctx, v, e, m)
 	out := decide(e, in.sample, m.memory, v.now)

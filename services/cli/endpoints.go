@@ -29,7 +29,7 @@ func (sh *shell) endpointCommand() *cobra.Command {
 type settings struct {
 	spec   client.EndpointSpec
 	fleet  fleetFlags
-	counts [4]int
+	counts [5]int
 	// retries is the text of a list of pauses.
 	retries string
 }
@@ -61,6 +61,7 @@ func (s *settings) names() []countFlag {
 	return []countFlag{
 		{"max-lost-workers", "workers an attempt may lose before it is FAILED (1 to 100; default 3)", &s.spec.MaxLostWorkers},
 		{"requests-per-worker", "by how much a running worker raises the rate limits", &s.spec.RequestsPerWorker},
+		{"failure-budget", "jobs in a row that may fail for one cause until the endpoint is paused (0 to 1000; default 0: it never is)", &s.spec.FailureBudget},
 		{"workers-min", "workers to keep", &s.spec.WorkersMin},
 		{"workers-max", "workers to have at most; 0 turns the fleet off (default 3)", &s.spec.WorkersMax},
 	}
@@ -234,6 +235,9 @@ func (sh *shell) showEndpoint(e *client.Endpoint) error {
 		{"CREATED", when(e.Created)},
 		{"VERSION", fmt.Sprint(e.Version)},
 	}
+	if e.FailureBudget > 0 {
+		rows = append(rows, []string{"FAILURE BUDGET", fmt.Sprintf("%d in a row", e.FailureBudget)})
+	}
 	rows = append(rows, fleetRows(e)...)
 	for _, operation := range slices.Sorted(maps.Keys(e.Limits)) {
 		l := e.Limits[operation]
@@ -320,6 +324,7 @@ func fleetRows(e *client.Endpoint) [][]string {
 		{"MIN HOLD", f.GPU.MinHold.String(), f.GPU.MinHold != 0},
 		{"MAX SWAP WAIT", f.GPU.MaxSwapWait.String(), f.GPU.MaxSwapWait != 0},
 		{"PAUSED UNTIL", when(f.PausedUntil), !f.PausedUntil.IsZero()},
+		{"PAUSED BECAUSE", f.PauseReason, f.PauseReason != ""},
 	} {
 		if row.has {
 			rows = append(rows, []string{row.name, clean(row.text)})

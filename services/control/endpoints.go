@@ -204,7 +204,7 @@ func (s *Service) setPause(c *fiber.Ctx, until time.Time) error {
 	defer cancel()
 	until = until.UTC().Truncate(time.Millisecond)
 	e, err := s.registry.Endpoints.Update(ctx, strings.Clone(c.Params("id")), func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
-		e.PausedUntil = until
+		e.PausedUntil, e.PauseReason = until, ""
 		return e, nil
 	})
 	if err != nil {
@@ -216,21 +216,14 @@ func (s *Service) setPause(c *fiber.Ctx, until time.Time) error {
 	return c.JSON(viewOf(e, s.queue.Now()))
 }
 
-// applyPause applies the pause of the endpoint's record to its queue, until both
-// agree: another request may pause or resume at the same time.
+// applyPause applies the pause of the endpoint's record to its queue.
 func (s *Service) applyPause(ctx context.Context, e endpoint.Endpoint) (endpoint.Endpoint, error) {
-	const tries = 10
-	for range tries {
+	return s.registry.Endpoints.ApplyPause(ctx, e, func(ctx context.Context, e endpoint.Endpoint) error {
 		if err := s.queue.ApplyPause(ctx, e); err != nil {
-			return e, fmt.Errorf("pause %s: %w: %w", e.ID, bus.ErrUnavailable, err)
+			return fmt.Errorf("pause %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 		}
-		now, err := s.registry.Endpoints.Find(ctx, e.ID)
-		if err != nil || now.PausedUntil.Equal(e.PausedUntil) {
-			return e, err
-		}
-		e = now
-	}
-	return e, fmt.Errorf("pause %s: %w", e.ID, registry.ErrConflict)
+		return nil
+	})
 }
 
 // standardDecisions and maxDecisions bound the history of scaling.

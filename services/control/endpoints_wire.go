@@ -70,6 +70,7 @@ func (b *endpointBody) onto(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	set(&e.MaxQueueBytes, positive(b.MaxQueueBytes))
 	set(&e.MaxQueueJobs, positive(b.MaxQueueJobs))
 	set(&e.RequestsPerWorker, b.RequestsPerWorker)
+	set(&e.FailureBudget, b.FailureBudget)
 	set(&e.WorkersMin, b.WorkersMin)
 	if b.WorkersMax != nil {
 		e.WorkersMax, e.NoWorkers = *b.WorkersMax, *b.WorkersMax == 0
@@ -166,7 +167,7 @@ func viewOf(e endpoint.Endpoint, now time.Time) api.Endpoint {
 		LeaseMs: e.Lease.Milliseconds(), RetentionMs: e.Retention.Milliseconds(),
 		SyncRetentionMs: e.SyncRetention.Milliseconds(), MaxLostWorkers: e.MaxLost, MaxQueueBytes: e.QueueBytes(),
 		MaxQueueJobs:      e.QueueJobs(),
-		RequestsPerWorker: e.RequestsPerWorker, StreamFormat: e.StreamFormat,
+		RequestsPerWorker: e.RequestsPerWorker, FailureBudget: e.FailureBudget, StreamFormat: e.StreamFormat,
 		Limits: limits, Partition: e.Partition, WebhookSecret: e.WebhookSecret, WebhookRetriesMs: retries,
 		Fleet: fleetViewOf(e, now),
 	}
@@ -182,7 +183,7 @@ func fleetViewOf(e endpoint.Endpoint, now time.Time) api.Fleet {
 		Priority: e.Fleet.Priority, MinHoldMs: e.Fleet.MinHold.Milliseconds(), MaxSwapWaitMs: e.Fleet.MaxSwapWait.Milliseconds(),
 	}
 	if e.Paused(now) {
-		view.PausedUntil = web.FormatTime(e.PausedUntil)
+		view.PausedUntil, view.PauseReason = web.FormatTime(e.PausedUntil), e.PauseReason
 	}
 	return view
 }

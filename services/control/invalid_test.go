@@ -36,6 +36,8 @@ func TestBadEndpointsNameTheField(t *testing.T) {
 		"queue of too many":         {`{"id":"x","maxQueueJobs":1000000001}`, "maxQueueJobs must be between 1 and 1000000000"},
 		"lost too many":             {`{"id":"x","maxLostWorkers":101}`, "maxLostWorkers must be between 1 and 100"},
 		"requestsPerWorker minus":   {`{"id":"x","requestsPerWorker":-1}`, "requestsPerWorker must be between 0"},
+		"failureBudget too much":    {`{"id":"x","failureBudget":1001}`, "failureBudget must be between 0 and 1000"},
+		"failureBudget minus":       {`{"id":"x","failureBudget":-1}`, "failureBudget must be between 0 and 1000"},
 		"workersMax too many":       {`{"id":"x","workersMax":1001}`, "workersMax must be between 0 and 1000"},
 		"workersMin over the max":   {`{"id":"x","workersMin":5,"workersMax":4}`, "workersMin must be between 0 and 4"},
 		"streamFormat":              {`{"id":"x","streamFormat":"xml"}`, "streamFormat must be"},

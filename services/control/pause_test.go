@@ -59,6 +59,26 @@ func TestPauseAndResumeOfAnEndpoint(t *testing.T) {
 	s.expect("delete", s.do("DELETE", "/endpoints/ep", ""), 204, "", "")
 }
 
+func TestAPauseByTheBudgetIsShownAndResumed(t *testing.T) {
+	s := start(t)
+	s.expect("create", s.do("POST", "/endpoints", `{"id":"ep","failureBudget":20}`), 200, "", "")
+	if _, err := s.registry.Endpoints.Update(t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
+		e.PausedUntil, e.PauseReason = time.Now().Add(time.Hour), "its failure budget is used up"
+		return e, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.do("PATCH", "/endpoints/ep", `{"failureBudget":30}`); got.body["pauseReason"] != "its failure budget is used up" || got.body["failureBudget"] != 30.0 {
+		t.Errorf("got %s, want the new budget, and the reason as it was", got.raw)
+	}
+	if got := s.do("POST", "/endpoints/ep/resume", ""); got.status != 200 || got.body["pauseReason"] != nil || got.body["failureBudget"] != 30.0 {
+		t.Errorf("resume: got %s, want the budget and no reason", got.raw)
+	}
+	if got := s.do("PATCH", "/endpoints/ep", `{"failureBudget":0}`); got.body["failureBudget"] != nil {
+		t.Errorf("got %s, want no budget", got.raw)
+	}
+}
+
 func TestBadPauses(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep"}`)

@@ -21,6 +21,7 @@ type EndpointSpec struct {
 	MaxQueueBytes      *int64                     `json:"maxQueueBytes,omitempty"`
 	MaxQueueJobs       *int64                     `json:"maxQueueJobs,omitempty"`
 	RequestsPerWorker  *int                       `json:"requestsPerWorker,omitempty"`
+	FailureBudget      *int                       `json:"failureBudget,omitempty"`
 	WorkersMin         *int                       `json:"workersMin,omitempty"`
 	WorkersMax         *int                       `json:"workersMax,omitempty"`
 	StreamFormat       *string                    `json:"streamFormat,omitempty"`
@@ -70,6 +71,7 @@ type Endpoint struct {
 	MaxQueueBytes      int64     `json:"maxQueueBytes"`
 	MaxQueueJobs       int64     `json:"maxQueueJobs"`
 	RequestsPerWorker  int       `json:"requestsPerWorker"`
+	FailureBudget      int       `json:"failureBudget,omitempty"`
 	StreamFormat       string    `json:"streamFormat"`
 	// Limits are those that differ from the server's.
 	Limits    map[string]endpoint.Limit `json:"limits"`
@@ -109,8 +111,9 @@ type Fleet struct {
 	Priority       int      `json:"priority,omitempty"`
 	MinHoldMs      int64    `json:"minHoldMs,omitempty"`
 	MaxSwapWaitMs  int64    `json:"maxSwapWaitMs,omitempty"`
-	// PausedUntil is there while the endpoint is paused.
+	// PausedUntil is there while the endpoint is paused, PauseReason if it paused itself.
 	PausedUntil string `json:"pausedUntil,omitempty"`
+	PauseReason string `json:"pauseReason,omitempty"`
 }
 
 // Pause says how long an endpoint is paused. Without DurationMs it is paused until

@@ -59,6 +59,7 @@ type ExplainedEndpoint struct {
 	ScalerValue int    `json:"scalerValue"`
 	LeaseMs     int64  `json:"leaseMs"`
 	PausedUntil string `json:"pausedUntil,omitempty"`
+	PauseReason string `json:"pauseReason,omitempty"`
 }
 
 // LastDecision is what the autoscaler last decided.

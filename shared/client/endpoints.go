@@ -39,9 +39,12 @@ type Endpoint struct {
 	// MaxQueueJobs bounds the jobs that wait or run.
 	MaxQueueJobs      int64
 	RequestsPerWorker int
-	WorkersMin        int
-	WorkersMax        int
-	StreamFormat      string
+	// FailureBudget is how many jobs in a row may fail for one cause until the endpoint
+	// is paused, 0 for any number.
+	FailureBudget int
+	WorkersMin    int
+	WorkersMax    int
+	StreamFormat  string
 	// Limits are those that differ from the server's, by operation.
 	Limits map[string]Limit
 	// WebhookRetries are the pauses between attempts to deliver a webhook, nil
@@ -97,6 +100,9 @@ type EndpointSpec struct {
 	// RequestsPerWorker raises the rate limits by this many requests for each
 	// running worker: 0 to 100,000. The default is 0, which raises nothing.
 	RequestsPerWorker *int
+	// FailureBudget is how many jobs in a row may fail for one cause until the endpoint
+	// is paused: 0 to 1000. The default is 0: it never is for that.
+	FailureBudget *int
 	// WorkersMin and WorkersMax bound the fleet: 0 to 1000. The defaults are 0
 	// and 3. WorkersMax 0 turns the fleet off.
 	WorkersMin *int
@@ -165,8 +171,10 @@ type Fleet struct {
 	VCPUs    float64
 	MemoryGB float64
 	GPU      GPUNeeds
-	// PausedUntil is zero if the endpoint is not paused.
+	// PausedUntil is zero if the endpoint is not paused. PauseReason says why it paused
+	// itself, "" for a pause by request.
 	PausedUntil time.Time
+	PauseReason string
 }
 
 // FleetSpec is what to set of a Fleet. "" and nil mean the default when
@@ -284,7 +292,7 @@ func wireEndpoint(s EndpointSpec) api.EndpointSpec {
 		RetentionMs: orAbsent(s.Retention.Milliseconds()), SyncRetentionMs: orAbsent(s.SyncRetention.Milliseconds()),
 		LeaseMs: orAbsent(s.Lease.Milliseconds()), MaxLostWorkers: s.MaxLostWorkers,
 		MaxQueueBytes: orAbsent(s.MaxQueueBytes), MaxQueueJobs: orAbsent(s.MaxQueueJobs),
-		RequestsPerWorker: s.RequestsPerWorker, WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: orAbsent(s.StreamFormat),
+		RequestsPerWorker: s.RequestsPerWorker, FailureBudget: s.FailureBudget, WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: orAbsent(s.StreamFormat),
 		ScalerType: orAbsent(s.Fleet.ScalerType), ScalerValue: s.Fleet.ScalerValue, IdleTimeout: s.Fleet.IdleSeconds,
 		Driver: orAbsent(s.Fleet.Driver), TemplateID: orAbsent(s.Fleet.TemplateID), ImageName: orAbsent(s.Fleet.Image),
 		GPUCount: s.Fleet.GPUs, VCPUCount: s.Fleet.VCPUs, MemoryInGb: s.Fleet.MemoryGB,
@@ -326,7 +334,7 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 	fleet := Fleet{
 		ScalerType: wire.ScalerType, ScalerValue: wire.ScalerValue, IdleSeconds: wire.IdleTimeout,
 		Driver: wire.Driver, TemplateID: wire.TemplateID, Image: wire.ImageName, Command: wire.Command, Env: wire.Env,
-		GPUs: wire.GPUCount, VCPUs: wire.VCPUCount, MemoryGB: wire.MemoryInGb, GPU: gpuNeedsOf(wire.Fleet),
+		GPUs: wire.GPUCount, VCPUs: wire.VCPUCount, MemoryGB: wire.MemoryInGb, GPU: gpuNeedsOf(wire.Fleet), PauseReason: wire.PauseReason,
 	}
 	if wire.PausedUntil != "" {
 		at, err := time.Parse(time.RFC3339, wire.PausedUntil)
@@ -340,7 +348,7 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 		ExecutionTimeout: ofMillis(wire.ExecutionTimeoutMs), TTL: ofMillis(wire.TTLMs),
 		Retention: ofMillis(wire.RetentionMs), SyncRetention: ofMillis(wire.SyncRetentionMs),
 		Lease:          ofMillis(wire.LeaseMs),
-		MaxLostWorkers: wire.MaxLostWorkers, MaxQueueBytes: wire.MaxQueueBytes, MaxQueueJobs: wire.MaxQueueJobs, RequestsPerWorker: wire.RequestsPerWorker,
+		MaxLostWorkers: wire.MaxLostWorkers, MaxQueueBytes: wire.MaxQueueBytes, MaxQueueJobs: wire.MaxQueueJobs, RequestsPerWorker: wire.RequestsPerWorker, FailureBudget: wire.FailureBudget,
 		WorkersMin: wire.WorkersMin, WorkersMax: wire.WorkersMax, StreamFormat: wire.StreamFormat, Limits: wire.Limits,
 		WebhookRetries: mapped(wire.WebhookRetriesMs, ofMillis), Fleet: fleet,
 		WebhookSecret: wire.WebhookSecret, Created: wire.CreatedAt, Version: wire.Version,

@@ -73,13 +73,13 @@ func TestFleetsAreSentAsTheAPIWantsThem(t *testing.T) {
 
 func TestFleetsAndExplanationsAreRead(t *testing.T) {
 	var e client.Endpoint
-	const endpoint = `{"id":"ep","scalerType":"QUEUE_DELAY","scalerValue":4,"idleTimeout":5,"driver":"process","command":["x"],"env":{"K":"***"},"pausedUntil":"2026-11-21T12:00:00.000Z"}`
+	const endpoint = `{"id":"ep","scalerType":"QUEUE_DELAY","scalerValue":4,"idleTimeout":5,"driver":"process","command":["x"],"env":{"K":"***"},"pausedUntil":"2026-11-21T12:00:00.000Z","pauseReason":"no model"}`
 	if err := json.Unmarshal([]byte(endpoint), &e); err != nil {
 		t.Fatal(err)
 	}
 	want := client.Fleet{
 		ScalerType: "QUEUE_DELAY", ScalerValue: 4, IdleSeconds: 5, Driver: "process", Command: []string{"x"},
-		Env: map[string]string{"K": "***"}, PausedUntil: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		Env: map[string]string{"K": "***"}, PausedUntil: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), PauseReason: "no model",
 	}
 	if diff := cmp.Diff(want, e.Fleet); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -102,7 +102,7 @@ func TestManagementIsSentAsTheAPIWantsIt(t *testing.T) {
 
 func TestAnEndpointIsReadWhole(t *testing.T) {
 	const raw = `{"id":"ep","name":"n","executionTimeoutMs":1000,"ttlMs":2000,"retentionMs":3000,"syncRetentionMs":4000,` +
-		`"leaseMs":5000,"maxLostWorkers":1,"maxQueueBytes":40000000,"maxQueueJobs":90,"requestsPerWorker":2,"workersMin":3,"workersMax":4,"streamFormat":"auto",` +
+		`"leaseMs":5000,"maxLostWorkers":1,"maxQueueBytes":40000000,"maxQueueJobs":90,"requestsPerWorker":2,"failureBudget":20,"workersMin":3,"workersMax":4,"streamFormat":"auto",` +
 		`"webhookRetriesMs":[1000],"webhookSecret":"s","createdAt":"2026-01-02T03:04:05Z","version":6}`
 	got, err := serve(t, ok("["+raw+"]")).Endpoints().List(t.Context())
 	if err != nil {
@@ -110,7 +110,7 @@ func TestAnEndpointIsReadWhole(t *testing.T) {
 	}
 	want := []client.Endpoint{{
 		ID: "ep", Name: "n", ExecutionTimeout: time.Second, TTL: 2 * time.Second, Retention: 3 * time.Second,
-		SyncRetention: 4 * time.Second, Lease: 5 * time.Second, MaxLostWorkers: 1, MaxQueueBytes: 40_000_000, MaxQueueJobs: 90, RequestsPerWorker: 2,
+		SyncRetention: 4 * time.Second, Lease: 5 * time.Second, MaxLostWorkers: 1, MaxQueueBytes: 40_000_000, MaxQueueJobs: 90, RequestsPerWorker: 2, FailureBudget: 20,
 		WorkersMin: 3, WorkersMax: 4, StreamFormat: "auto", WebhookRetries: []time.Duration{time.Second}, WebhookSecret: "s",
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Version: 6, Raw: []byte(raw),
 	}}

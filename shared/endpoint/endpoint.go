@@ -81,6 +81,11 @@ type Endpoint struct {
 	// PausedUntil is when the endpoint, whose jobs wait, hands them out again
 	// by itself; zero means that it is not paused.
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
+	// PauseReason says why the endpoint paused itself, "" for a pause by request.
+	PauseReason string `json:"pauseReason,omitempty"`
+	// FailureBudget is how many jobs in a row may fail for one cause until the endpoint
+	// is paused. 0 means that it never is for that; to 1000.
+	FailureBudget int `json:"failureBudget,omitempty"`
 	// StreamFormat decides the form of /stream: "auto" (also ""), "array" or
 	// "object" (docs/design/product.md#methods-and-forms).
 	StreamFormat string `json:"streamFormat"`
@@ -148,6 +153,7 @@ const (
 	MaxMaxQueueBytes     = 1_000_000_000_000
 	defaultMaxQueueJobs  = 1_000_000
 	MaxMaxQueueJobs      = 1_000_000_000
+	MaxFailureBudget     = 1000
 )
 
 // maxID is the longest id, in bytes.
@@ -247,6 +253,7 @@ func (e Endpoint) completeCounts() (Endpoint, error) {
 	}{
 		{"maxLostWorkers", e.MaxLost, 1, 100},
 		{"requestsPerWorker", e.RequestsPerWorker, 0, 100_000},
+		{"failureBudget", e.FailureBudget, 0, MaxFailureBudget},
 		{"workersMax", e.WorkersMax, 0, 1000},
 		{"workersMin", e.WorkersMin, 0, e.WorkersMax},
 		{"partition", e.Partition, 0, 1023},

@@ -71,6 +71,7 @@ func TestCompleteBounds(t *testing.T) {
 		"maxQueueBytes":      {func(e *endpoint.Endpoint, n int64) { e.MaxQueueBytes = n }, 32 << 20, 1_000_000_000_000},
 		"maxQueueJobs":       {func(e *endpoint.Endpoint, n int64) { e.MaxQueueJobs = n }, 1, 1_000_000_000},
 		"requestsPerWorker":  {func(e *endpoint.Endpoint, n int64) { e.RequestsPerWorker = int(n) }, 0, 100_000},
+		"failureBudget":      {func(e *endpoint.Endpoint, n int64) { e.FailureBudget = int(n) }, 0, 1000},
 		"workersMax":         {func(e *endpoint.Endpoint, n int64) { e.WorkersMax = int(n) }, 0, 1000},
 		"workersMin":         {func(e *endpoint.Endpoint, n int64) { e.WorkersMin, e.WorkersMax = int(n), 9 }, 0, 9},
 		"partition":          {func(e *endpoint.Endpoint, n int64) { e.Partition = int(n) }, 0, 1023},

@@ -200,6 +200,23 @@ func (e *Endpoints) update(ctx context.Context, id string, change func(endpoint.
 	return endpoint.Endpoint{}, 0, fmt.Errorf("update endpoint %s: %w", id, ErrConflict)
 }
 
+// ApplyPause applies the pause of an endpoint's record to its queue, until both agree:
+// others may pause or resume it at the same time. It returns the endpoint whose pause was
+// applied last, the errors of apply as they are, endpoint.ErrNotFound or ErrConflict.
+func (e *Endpoints) ApplyPause(ctx context.Context, of endpoint.Endpoint, apply func(context.Context, endpoint.Endpoint) error) (endpoint.Endpoint, error) {
+	for range maxUpdates {
+		if err := apply(ctx, of); err != nil {
+			return of, err
+		}
+		now, err := e.Find(ctx, of.ID)
+		if err != nil || now.PausedUntil.Equal(of.PausedUntil) {
+			return of, err
+		}
+		of = now
+	}
+	return of, fmt.Errorf("pause %s: %w", of.ID, ErrConflict)
+}
+
 // Delete forgets the endpoint. It is the last step of a deletion: the id is
 // free from here on. It is no error if the endpoint is gone; an endpoint
 // that was made again since stays. It returns ErrConflict if the endpoint was changed

@@ -1,0 +1,121 @@
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/events"
+)
+
+const (
+	// budgetPage is how many events are read at once to count failures in a row, and
+	// maxBudgetPages how often: a job has three events, and more if it is tried again.
+	budgetPage, maxBudgetPages = 100, 60
+)
+
+// errBudgetMoot means that the endpoint has changed since its failures were counted.
+var errBudgetMoot = errors.New("the endpoint was paused, resumed or changed meanwhile")
+
+// budgetSpent says why the endpoint is to be paused, "" if it is not.
+func budgetSpent(e endpoint.Endpoint, f sameFailure) string {
+	if e.FailureBudget == 0 || f.jobs < e.FailureBudget {
+		return ""
+	}
+	return bounded(fmt.Sprintf("its failure budget is used up, the last %d jobs failed on %s for one cause: %s", f.jobs, workersText(f.workers), f.cause))
+}
+
+func workersText(n int) string {
+	if n == 1 {
+		return "1 worker"
+	}
+	return fmt.Sprintf("%d workers", n)
+}
+
+// pauseText says that an endpoint is paused, and why if it paused itself.
+func pauseText(e endpoint.Endpoint) string {
+	if e.PauseReason == "" {
+		return "the endpoint is paused"
+	}
+	return "the endpoint is paused: " + e.PauseReason
+}
+
+// spendBudget pauses the endpoint if its failure budget is used up, and returns it as it
+// is then. The count begins at the end of the last pause. The log decides and the record
+// is written once: a leader that crashes in between leaves nothing to the next that it
+// would not find again.
+func (l *leader) spendBudget(ctx context.Context, now time.Time, e endpoint.Endpoint, m *endpointState) (endpoint.Endpoint, error) {
+	switch {
+	case e.Paused(now):
+		return l.applyBudgetPause(ctx, e, m)
+	case e.FailureBudget == 0 || l.events == nil || now.Sub(m.budgetRead) < sameFailureInterval:
+		return e, nil
+	}
+	m.budgetRead = now
+	f, err := l.failuresInRow(ctx, e)
+	if err != nil {
+		l.log.DebugContext(ctx, "ends of jobs not read", "endpoint", e.ID, "err", err)
+		return e, nil
+	}
+	reason := budgetSpent(e, f)
+	if reason == "" {
+		return e, nil
+	}
+	changed, err := l.registry.Endpoints.Update(ctx, e.ID, func(x endpoint.Endpoint) (endpoint.Endpoint, error) {
+		if !x.Created.Equal(e.Created) || !x.PausedUntil.Equal(e.PausedUntil) || x.FailureBudget == 0 || x.FailureBudget > f.jobs {
+			return x, errBudgetMoot
+		}
+		x.PausedUntil, x.PauseReason = now.Add(endpoint.MaxPause).UTC().Truncate(time.Millisecond), reason
+		return x, nil
+	})
+	switch {
+	case errors.Is(err, errBudgetMoot) || errors.Is(err, endpoint.ErrNotFound):
+		return e, nil
+	case err != nil:
+		return e, fmt.Errorf("pause the endpoint: %w", err)
+	}
+	l.log.WarnContext(ctx, "endpoint paused", "endpoint", e.ID, "reason", reason)
+	return l.applyBudgetPause(ctx, changed, m)
+}
+
+// applyBudgetPause applies a pause by the budget to the queue, once in each term: who
+// wrote the record may have crashed before the queue knew.
+func (l *leader) applyBudgetPause(ctx context.Context, e endpoint.Endpoint, m *endpointState) (endpoint.Endpoint, error) {
+	if e.PauseReason == "" || m.applied.Equal(e.PausedUntil) {
+		return e, nil
+	}
+	now, err := l.registry.Endpoints.ApplyPause(ctx, e, l.queue.ApplyPause)
+	if err != nil {
+		return e, fmt.Errorf("apply the pause to the queue: %w", err)
+	}
+	m.applied = now.PausedUntil
+	return now, nil
+}
+
+// failuresInRow counts the last jobs that failed for one cause since the endpoint was made
+// and its last pause ended, up to its budget.
+func (l *leader) failuresInRow(ctx context.Context, e endpoint.Endpoint) (sameFailure, error) {
+	since := later(e.Created, e.PausedUntil)
+	var latest []events.Event
+	var f sameFailure
+	var before uint64
+	for range maxBudgetPages {
+		page, next, err := l.events.Before(ctx, e.ID, events.Past{Since: since, Before: before, Most: budgetPage})
+		if err != nil {
+			return f, err
+		}
+		for _, x := range page {
+			if x.Status.Terminal() && x.Kind != events.Cancelled && x.At.After(since) {
+				latest = append(latest, x)
+			}
+		}
+		f = sameFailureOf(latest)
+		if f.jobs < len(latest) || f.jobs >= e.FailureBudget || next == 0 {
+			break
+		}
+		before = next
+	}
+	return f, nil
+}
