@@ -54,7 +54,7 @@ type Client struct {
 	requester requester
 	commits   barrier.Groups               // by stream
 	barrier   atomic.Pointer[barrier.Func] // nil while none is known
-	clustered atomic.Bool                  // the server that was asked last is one of several
+	single    atomic.Bool                  // the server that was asked last is the only one
 }
 
 // NewClient binds a client to a connection and measures the server's time. It
@@ -121,8 +121,8 @@ func (c *Client) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 // Availability is since when JetStream has answered this process.
 func (c *Client) Availability() *Availability { return c.service }
 
-// Clustered reports whether the server that answered last is one of several.
-func (c *Client) Clustered() bool { return c.clustered.Load() }
+// Clustered reports whether the server that answered last is, or may be, one of several.
+func (c *Client) Clustered() bool { return !c.single.Load() }
 
 // HasBarrier reports whether writes wait at a barrier.
 func (c *Client) HasBarrier() bool { return c.barrier.Load() != nil }

@@ -107,7 +107,7 @@ func (c *Client) probe(ctx context.Context) (silent time.Duration, err error) {
 		c.service.Failed()
 		c.log.WarnContext(ctx, "the clock of the NATS server was set; running jobs keep the time that they have", "by", by)
 	}
-	c.clustered.Store(info.Cluster.Name != "")
+	c.single.Store(info.Cluster.Name == "")
 	if !info.Cluster.quorum() {
 		return info.Cluster.silence(), fmt.Errorf("%w: %w", ErrUnavailable, errNoQuorum)
 	}

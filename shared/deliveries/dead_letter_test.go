@@ -145,7 +145,7 @@ func replayTwice(ctx context.Context, s *env, c *Task) error {
 
 func TestWhatIsKeptIsFoundThoughAReplicaLags(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t)
+	s := newClusterEnv(t)
 	ids := map[job.ID]bool{s.ended(t, `{"n":0}`): true, s.ended(t, `{"n":1}`): true}
 	from := s.tasks(t)
 	for range ids {

@@ -27,7 +27,23 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
-	b := backend.New(t)
+	return newEnvOn(t, testenv.NewServer(t))
+}
+
+// newClusterEnv is an env of three nodes, whose streams have one replica each. Only of
+// a cluster it is not certain that a direct get is answered by the leader.
+func newClusterEnv(t *testing.T) *env {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	c := testenv.NewCluster(t)
+	return newEnvOn(t, &testenv.Server{NC: c.NC, JS: c.JS})
+}
+
+func newEnvOn(t *testing.T, server *testenv.Server) *env {
+	t.Helper()
+	b := backend.On(t, server)
 	d, err := New(b.Queue, nil)
 	if err != nil {
 		t.Fatal(err)

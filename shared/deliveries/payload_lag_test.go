@@ -13,7 +13,7 @@ import (
 // A replica that lags is no proof that a payload is gone: the leader has it.
 func TestAPayloadIsReadThoughAReplicaLags(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t)
+	s := newClusterEnv(t)
 	input := `{"x":"` + strings.Repeat("x", 2*record.PartSize) + `"}`
 	id, from := s.ended(t, input), s.tasks(t)
 	c := nextTask(t, from)

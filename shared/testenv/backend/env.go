@@ -46,7 +46,13 @@ type Env struct {
 // New makes an Env on a server of its own. All of it runs until the test ends.
 func New(t testing.TB) *Env {
 	t.Helper()
-	ctx, s := t.Context(), &Env{Bus: testenv.NewServer(t)}
+	return On(t, testenv.NewServer(t))
+}
+
+// On is New on a server, or a connection to a cluster, that is there.
+func On(t testing.TB, server *testenv.Server) *Env {
+	t.Helper()
+	ctx, s := t.Context(), &Env{Bus: server}
 	for _, step := range []func() error{
 		func() error { return streams.Apply(ctx, s.Bus.JS, streams.Config{}) },
 		func() (err error) { s.Registry, err = registry.New(ctx, s.Bus.JS, nil); return err },
