@@ -58,7 +58,7 @@ func (k Soak) act(ctx context.Context, w *world, out io.Writer) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go w.watch(watching, out)
-	return w.during(load, func() error {
+	err = w.during(load, func() error {
 		end := time.Now().Add(k.For)
 		for n := 0; wait(ctx, soakInterval) && time.Until(end) > soakInterval; n++ {
 			if err := faults[n%len(faults)](ctx, n); err != nil {
@@ -68,6 +68,10 @@ func (k Soak) act(ctx context.Context, w *world, out io.Writer) error {
 		}
 		return nil
 	})
+	if err == nil {
+		w.settle(ctx) // before endLoad, which ends the following of jobs too
+	}
+	return err
 }
 
 // soakWork is how long job n works, in milliseconds: most are short, one in 50
