@@ -62,6 +62,7 @@ func (s *Service) explanation(ctx context.Context, e endpoint.Endpoint, id job.I
 	x.holder, x.now = s.registry.Workers.Holder(&x.position.Job), s.queue.Now()
 	x.workers, x.failure = registry.CountWorkers(workers).States, lastFailure(pods, e, x.now)
 	x.starts, x.cold = startsOf(pods, e.ID), coldStart(&x.position.Job, pods)
+	x.usualWake = pod.UsualWake(pods, e.ID)
 	x.ended, x.why, x.version = workerOf(&x.position.Job, pods)
 	token, err := s.registry.Tokens.Find(ctx, e.ID, x.position.Job.Worker)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) { // native workers have none
@@ -146,7 +147,9 @@ type explanation struct {
 	// starts are of the endpoint's workers, cold is that of the job's.
 	starts []workerStart
 	cold   *api.Startup
-	now    time.Time
+	// usualWake is how long a worker usually takes to wake, 0 if that is unknown.
+	usualWake time.Duration
+	now       time.Time
 }
 
 // reasonOf says in one sentence why the job is where it is.
@@ -258,10 +261,12 @@ func (x explanation) ahead() string {
 
 // nobody says why no worker takes jobs.
 func (x explanation) nobody() string {
-	begins, throttled, sick := x.begins(), x.workers[registry.WorkerThrottled], x.workers[registry.WorkerUnhealthy]
+	begins, asleep, throttled, sick := x.begins(), x.asleep(), x.workers[registry.WorkerThrottled], x.workers[registry.WorkerUnhealthy]
 	switch {
 	case begins != "":
 		return begins + x.crashes()
+	case asleep != "":
+		return asleep + x.fleet()
 	case sick > 0:
 		return workers(sick) + " unhealthy and none other" + x.fleet()
 	case throttled > 0:

@@ -36,6 +36,10 @@ func startsOf(pods []pod.Pod, endpointID string) []workerStart {
 	usual := map[pod.Phase]time.Duration{}
 	for _, p := range pods {
 		phase, since := p.Phase()
+		if p.Endpoint == endpointID && p.Status == pod.Running && p.Sleep.Wakes() {
+			all = append(all, workerStart{p.ID, pod.Waking, p.Sleep.Wake, pod.UsualWake(pods, endpointID)})
+			continue
+		}
 		if p.Endpoint != endpointID || phase == "" || phase == pod.Ready {
 			continue
 		}
@@ -49,12 +53,13 @@ func startsOf(pods []pod.Pod, endpointID string) []workerStart {
 }
 
 // phaseTexts say what a worker does in a phase.
-var phaseTexts = map[pod.Phase]string{pod.Pulling: "pulling the image", pod.Starting: "starting", pod.Loading: "loading"}
+var phaseTexts = map[pod.Phase]string{pod.Pulling: "pulling the image", pod.Starting: "starting", pod.Loading: "loading", pod.Waking: "waking"}
 
 // begins says which workers start, and how far they have come; "" for none.
 func (x explanation) begins() string {
 	var parts []string
-	for _, phase := range pod.AllPhases {
+	others := x.workers[registry.WorkerInitializing]
+	for _, phase := range append(slices.Clone(pod.AllPhases), pod.Waking) {
 		var in []workerStart
 		for _, s := range x.starts {
 			if s.phase == phase {
@@ -64,14 +69,38 @@ func (x explanation) begins() string {
 		if len(in) > 0 {
 			parts = append(parts, startsText(in, x.now))
 		}
+		if phase != pod.Waking { // those say that they sleep
+			others -= len(in)
+		}
 	}
-	switch others := x.workers[registry.WorkerInitializing] - len(x.starts); {
+	switch {
 	case others == 1:
 		parts = append(parts, "1 worker starts")
 	case others > 1:
 		parts = append(parts, workers(others)+" start")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// asleep says how many workers sleep, and how long one takes to wake; "" for none.
+func (x explanation) asleep() string {
+	n := x.workers[registry.WorkerSleeping]
+	for _, s := range x.starts {
+		if s.phase == pod.Waking {
+			n--
+		}
+	}
+	if n <= 0 {
+		return ""
+	}
+	text := workers(n) + " sleep"
+	if n == 1 {
+		text += "s"
+	}
+	if x.usualWake > 0 {
+		text += "; it wakes in about " + lasting(x.usualWake)
+	}
+	return text
 }
 
 // startsText is about starts in one phase, the first of which began first.

@@ -63,6 +63,7 @@ func workersOf(workers map[string]int) api.WorkerCounts {
 		Idle: workers[registry.WorkerIdle], Initializing: workers[registry.WorkerInitializing],
 		Ready: workers[registry.WorkerIdle], Running: workers[registry.WorkerRunning],
 		Throttled: workers[registry.WorkerThrottled], Unhealthy: workers[registry.WorkerUnhealthy],
+		Sleeping: workers[registry.WorkerSleeping],
 	}
 }
 
@@ -115,7 +116,7 @@ func (s *Service) number(ctx context.Context, e endpoint.Endpoint, v *api.Scale)
 	}
 	for _, w := range workers {
 		switch {
-		case w.Draining:
+		case w.Draining, w.State == registry.WorkerSleeping:
 			continue
 		case w.State == registry.WorkerUnhealthy:
 			v.Unhealthy++
@@ -165,7 +166,7 @@ func (s *Service) fleet(ctx context.Context, e endpoint.Endpoint, all []registry
 			continue
 		}
 		w, there := heard[p.ID]
-		if !there {
+		if !there || p.Sleep.Wakes() && w.State == registry.WorkerSleeping {
 			w.State = registry.WorkerInitializing
 		}
 		w.Draining = w.Draining || p.Drains(p.Started)

@@ -202,7 +202,7 @@ func (l *look) attention() []api.Attention {
 			list = append(list, api.Attention{Code: code, Text: fmt.Sprintf(format, args...)})
 		}
 	}
-	alive := l.workers.States[registry.WorkerIdle] + l.workers.States[registry.WorkerRunning] + l.workers.States[registry.WorkerInitializing]
+	alive := l.workers.States[registry.WorkerIdle] + l.workers.States[registry.WorkerRunning] + l.workers.States[registry.WorkerInitializing] + l.workers.States[registry.WorkerSleeping]
 	paused := l.endpoint.Paused(l.now)
 	backoff := l.decision != nil && l.decision.Reason == registry.ScalingBackoff
 	add(l.noQueue, api.NeedsQueue, "its queue is missing or cannot be read: see the doctor")

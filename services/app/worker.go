@@ -29,6 +29,10 @@ type WorkConfig struct {
 	Upstream    string        `flag:"openai-upstream" env:"FLIGHTLINE_WORKER_OPENAI_UPSTREAM" help:"http or https address of a server that speaks OpenAI's API, like vLLM, SGLang, llama.cpp or Ollama, to which the jobs of the OpenAI route are passed on; with a command, that starts the server"`
 	Health      string        `flag:"upstream-health" env:"FLIGHTLINE_WORKER_UPSTREAM_HEALTH" help:"path that the server answers with 2xx while it is ready; /health by default, and /v1/models where that is 404"`
 	UpstreamKey string        `flag:"upstream-key" env:"FLIGHTLINE_WORKER_UPSTREAM_KEY" secret:"yes" help:"API key for the server"`
+	Sleep       string        `flag:"sleep-path" env:"FLIGHTLINE_WORKER_SLEEP_PATH" help:"path of the server to which POST puts it to sleep while no job needs it, like '/sleep?level=1' of vLLM; with --wake-path"`
+	Wake        string        `flag:"wake-path" env:"FLIGHTLINE_WORKER_WAKE_PATH" help:"path of the server to which POST wakes it, like /wake_up of vLLM"`
+	SleepRun    string        `flag:"sleep-command" env:"FLIGHTLINE_WORKER_SLEEP_COMMAND" help:"shell command that frees the GPU while no job needs the worker, instead of a path; with --wake-command"`
+	WakeRun     string        `flag:"wake-command" env:"FLIGHTLINE_WORKER_WAKE_COMMAND" help:"shell command after which the worker can run jobs again"`
 	Concurrency int           `flag:"concurrency" env:"FLIGHTLINE_WORKER_CONCURRENCY" envDefault:"1" help:"jobs to run at once"`
 	Grace       time.Duration `flag:"grace" env:"FLIGHTLINE_WORKER_GRACE" envDefault:"10s" help:"how long running jobs may go on after SIGTERM; then they are given back"`
 	ID          string        `flag:"id" env:"FLIGHTLINE_WORKER_ID" help:"id of this worker, as of its pod; RUNPOD_POD_ID where a driver started it for this endpoint, else a random one"`
@@ -96,6 +100,7 @@ func work(ctx context.Context, cfg WorkConfig, id string, command, env []string,
 		},
 		Command: command, Env: env, URL: cfg.URL,
 		Upstream: worker.Upstream{URL: cfg.Upstream, Health: cfg.Health, Key: cfg.UpstreamKey},
+		Sleep:    worker.Sleep{Path: cfg.Sleep, WakePath: cfg.Wake, Command: cfg.SleepRun, WakeCommand: cfg.WakeRun},
 	}, log)
 	if errors.Is(err, worker.ErrConfig) {
 		return &cli.UsageError{Err: err}

@@ -167,6 +167,7 @@ func (a *agent) round(ctx context.Context) error {
 		if there && i.Running {
 			a.follow(ctx, p)
 			a.noteReady(ctx, p)
+			a.followSleep(ctx, p)
 		}
 		wanted[p.ID] = true
 		a.reconcilePod(ctx, p, i, there)
@@ -436,6 +437,8 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 		why = vanished // in an earlier life
 	case (token.Draining || !p.Drain.At.IsZero()) && i.Code == 0:
 		by, why = pod.Leave, "it was drained, and ended"
+	case p.Sleep.Sleeps() && i.Code == 0:
+		by, why = pod.Leave, "it was to sleep, and ended"
 	}
 	if a.exit(ctx, p, by, why) { // else it would be started again
 		a.warn(ctx, "ended pod not forgotten, trying again", p.ID, a.forget(ctx, p))

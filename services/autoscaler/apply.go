@@ -35,7 +35,7 @@ func (l *leader) recordDecision(ctx context.Context, v *view, e endpoint.Endpoin
 			out.reason, out.text = registry.ScalingSteady, fmt.Sprintf("%d workers are what is needed", out.wanted)
 		}
 	}
-	acts := out.start > 0 || len(out.drain) > 0
+	acts := out.start > 0 || len(out.drain) > 0 || len(out.sleep) > 0 || len(out.wake) > 0
 	news := out.reason == registry.ScalingNoGPU && bounded(out.text) != m.last.Text && v.now.Sub(m.last.At) >= gpuTextInterval
 	if !acts && !news && out.wanted == m.last.Wanted && out.reason == m.last.Reason && v.now.Sub(m.last.At) < repeatInterval {
 		return nil
@@ -87,6 +87,7 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 	for _, id := range out.drain {
 		errs = append(errs, l.drain(ctx, e, id, out.text))
 	}
+	errs = append(errs, l.applySleep(ctx, e, in, out))
 	for _, w := range in.members {
 		if w.state != draining {
 			continue

@@ -24,6 +24,8 @@ const (
 	unhealthy
 	// draining workers get no more jobs.
 	draining
+	// sleeping workers take no jobs until they are woken; those that wake are starting.
+	sleeping
 )
 
 // member is a worker of the fleet.
@@ -38,6 +40,8 @@ type member struct {
 	stale bool
 	// locked ones are neither drained nor stopped.
 	locked bool
+	// sleeps means that it can be put to sleep, asked that it was asked to.
+	sleeps, asked bool
 }
 
 // sample is what is known of an endpoint now.
@@ -78,6 +82,10 @@ type decision struct {
 	wanted int
 	start  int
 	drain  []string // the workers to stop, once they are drained
+	sleep  []string // the workers to put to sleep
+	wake   []string // the workers to wake
+	// retire are the sleeping workers to stop, and why.
+	retire map[string]string
 	// reason is "" while things go on as they were.
 	reason, text string
 	hold         bool
@@ -102,7 +110,7 @@ func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
 	switch {
 	case target > alive:
-		v = grow(e, s, v, n, target-alive, now)
+		v = wakeOrGrow(e, s, v, n, target-alive, now)
 	case target < alive:
 		v = shrink(e, s, v, target, now)
 	default:
@@ -121,6 +129,14 @@ func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 type need struct {
 	workers      int
 	reason, text string
+}
+
+// why says why there are to be so many workers: the jobs need them, or workersMin does.
+func (n need) why(e endpoint.Endpoint, wanted int) (reason, text string) {
+	if n.workers < wanted || n.reason == "" {
+		return registry.ScalingMinimum, fmt.Sprintf("workersMin is %d", e.WorkersMin)
+	}
+	return n.reason, n.text
 }
 
 // needed is how many workers the queue asks for, when there are alive ones. It
@@ -164,13 +180,11 @@ func (s sample) waiting() string {
 // grow starts workers, unless something is in the way.
 func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now time.Time) decision {
 	v.wanted += missing
-	v.start, v.reason, v.text = missing, n.reason, n.text
-	if n.workers < v.wanted || n.reason == "" {
-		v.reason, v.text = registry.ScalingMinimum, fmt.Sprintf("workersMin is %d", e.WorkersMin)
-	}
+	v.start = missing
+	v.reason, v.text = n.why(e, v.wanted)
 	// Workers that go are there until they have gone.
 	leaving, held := count(s.members, draining, unhealthy), present(s, v.memory.replaced)
-	room := max(0, min(e.WorkersMax-count(s.members, starting, idle, busy)-leaving, missing-held))
+	room := max(0, min(e.WorkersMax-count(s.members, starting, idle, busy)-leaving-len(v.wake), missing-held))
 	v.start = min(v.start, room)
 	wait := startBackoff.Delay(s.failures)
 	switch {
@@ -207,7 +221,7 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 	return v
 }
 
-// shrink stops workers that were idle for long enough, down to target.
+// shrink stops workers that were idle for long enough, or puts them to sleep, down to target.
 func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time) decision {
 	over := max(0, v.wanted-e.WorkersMax) // as many may go at once
 	settled := now.Sub(v.memory.grew) >= e.IdleTimeout
@@ -235,8 +249,9 @@ func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time
 	v.reason, v.text = registry.ScalingIdle, fmt.Sprintf("%d idle for %s", len(v.drain), e.IdleTimeout)
 	if bound {
 		v.reason, v.text = registry.ScalingBound, fmt.Sprintf("workersMax is %d", e.WorkersMax)
+		return v
 	}
-	return v
+	return sleepInstead(e, s, v)
 }
 
 // startBackoff is the pause after failed starts in a row.

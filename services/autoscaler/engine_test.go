@@ -18,11 +18,12 @@ import (
 type engine struct {
 	id       string
 	registry *registry.Registry
-	refuse   error         // what Start returns
-	broken   atomic.Value  // the UUID of a GPU on which nothing starts
-	newborn  string        // the state of those that start
-	pulls    bool          // it says that it fetches an image
-	starting chan struct{} // if not nil, closed by the one start, which lasts until the autoscaler is stopped
+	refuse   error                // what Start returns
+	broken   atomic.Value         // the UUID of a GPU on which nothing starts
+	newborn  string               // the state of those that start
+	pulls    bool                 // it says that it fetches an image
+	records  *registry.WorkerPods // if not nil, its workers read there that they are to sleep, to wake and to drain
+	starting chan struct{}        // if not nil, closed by the one start, which lasts until the autoscaler is stopped
 
 	mu      sync.Mutex
 	away    bool
@@ -86,6 +87,13 @@ func (e *engine) Start(ctx context.Context, start driver.Start) error {
 				return
 			}
 			w := registry.Worker{ID: start.PodID, Endpoint: start.Endpoint, State: cmp.Or(state, registry.WorkerIdle), Running: held}
+			if e.records != nil {
+				own, _ := e.records.Get(ctx, start.Endpoint, start.PodID)
+				w.Native, w.Sleeps, w.Draining = true, true, own.Drains(r.began)
+				if own.Sleep.Sleeps() {
+					w.State = registry.WorkerSleeping
+				}
+			}
 			if len(held) > 0 {
 				w.State = registry.WorkerRunning
 			}

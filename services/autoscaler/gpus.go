@@ -264,7 +264,7 @@ func (s *gpuState) describe(found map[string]*arbiter.Worker, now time.Time) {
 	maps.DeleteFunc(s.m.ready, func(id string, _ readiness) bool {
 		return !slices.ContainsFunc(members, func(x member) bool { return x.id == id })
 	})
-	rank := map[state]int{busy: 0, starting: 1, idle: 2, draining: 3, unhealthy: 3}
+	rank := map[state]int{busy: 0, starting: 1, idle: 2, sleeping: 3, draining: 3, unhealthy: 3}
 	slices.SortStableFunc(members, func(a, b member) int { return rank[a.state] - rank[b.state] })
 	for i, x := range members {
 		w := found[x.id]
@@ -273,19 +273,22 @@ func (s *gpuState) describe(found map[string]*arbiter.Worker, now time.Time) {
 		}
 		w.Rested, w.Waiting, w.Oldest, w.Priority, w.MinHold = x.rested, s.in.queued, s.in.oldest, s.e.Fleet.Priority, s.e.Fleet.Hold()
 		s.m.timeReady(w, x.state != starting, now)
-		w.Kept = x.locked || i < s.e.WorkersMin
+		w.Kept = x.locked || i < s.e.WorkersMin && x.state != sleeping
 		switch x.state {
 		case starting:
 			w.State = arbiter.Starting
-		case idle:
+		case idle, sleeping:
 			w.State = arbiter.Idle
 		case busy:
 			w.State = arbiter.Busy
 		case draining, unhealthy:
 			w.State = arbiter.Leaving
 		}
-		if slices.Contains(s.out.drain, x.id) {
+		switch {
+		case slices.Contains(s.out.drain, x.id):
 			w.State = arbiter.Leaving
+		case slices.Contains(s.out.wake, x.id):
+			w.State = arbiter.Starting
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (s *startup) write(ctx context.Context, change func(*pod.Pod)) error {
 		if p.Status != pod.Running || p.Starts != s.was.Starts {
 			return p, errClaimed
 		}
-		p.Phases = s.phases
+		p.Phases, p.Sleep = s.phases, pod.Sleep{Took: p.Sleep.Took} // what starts is awake
 		change(&p)
 		return p, nil
 	})

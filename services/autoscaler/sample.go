@@ -81,14 +81,18 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			unknown = "it could not be seen which workers drain"
 		}
-		now := stateOf(w, heard)
+		now := withSleep(stateOf(w, heard), p, w)
 		if token.Draining {
 			now = draining
 		}
 		since := m.since(p.ID, now, v.now)
+		if now == sleeping {
+			since = p.Sleep.At
+		}
 		states[p.ID] = stateSince{now, since}
 		all = append(all, member{
 			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
+			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(),
 			stale: in.invalid == "" && (!same(p.Spec, in.spec) || string(p.Driver) != e.Fleet.Driver),
 		})
 	}

@@ -251,7 +251,7 @@ type fleetFlags struct {
 	spec          client.FleetSpec
 	value, gpus   int
 	gpu           gpuFlags
-	idle          time.Duration
+	idle, sleep   time.Duration
 	vcpus, memory float64
 	env           []string
 }
@@ -260,6 +260,7 @@ func (s *fleetFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.spec.ScalerType, "scaler", "", "when to add workers: QUEUE_DELAY or REQUEST_COUNT (default QUEUE_DELAY)")
 	f.IntVar(&s.value, "scaler-value", 0, "seconds that a job may wait, or jobs per worker (1 to 100000; default 4)")
 	bounded(f, &s.idle, "idle-timeout", endpoint.MinIdleTimeout, endpoint.MaxIdleTimeout, "how long a worker that is not needed may idle", "default 5s")
+	bounded(f, &s.sleep, "sleep-timeout", 0, endpoint.MaxSleepTimeout, "how long such a worker sleeps before it is stopped, if it can sleep", "default 0s: it does not sleep")
 	f.StringVar(&s.spec.Driver, "driver", "", "what starts workers: process, docker or external (default docker with --image, process with a command, else external: nothing does)")
 	f.StringVar(&s.spec.TemplateID, "template", "", "`id` of the template that workers are made from")
 	f.StringVar(&s.spec.Image, "image", "", "image of the workers' container")
@@ -283,18 +284,29 @@ func (s *fleetFlags) given(f *pflag.FlagSet, command []string) (client.FleetSpec
 	s.spec.ScalerValue = typed(f, "scaler-value", &s.value)
 	s.spec.GPUs, s.spec.VCPUs, s.spec.MemoryGB = typed(f, "gpus", &s.gpus), typed(f, "vcpus", &s.vcpus), typed(f, "memory", &s.memory)
 	s.spec.GPU = s.gpu.given(f)
-	if f.Changed("idle-timeout") {
-		if s.idle%time.Second != 0 {
-			return s.spec, &UsageError{fmt.Errorf("--idle-timeout %s: must be whole seconds", s.idle)}
-		}
-		s.spec.IdleSeconds = new(int(s.idle / time.Second))
+	var err error
+	if s.spec.IdleSeconds, err = seconds(f, "idle-timeout", s.idle); err != nil {
+		return s.spec, err
+	}
+	if s.spec.SleepSeconds, err = seconds(f, "sleep-timeout", s.sleep); err != nil {
+		return s.spec, err
 	}
 	if len(command) > 0 {
 		s.spec.Command = command
 	}
-	var err error
 	s.spec.Env, err = variables(s.env)
 	return s.spec, err
+}
+
+// seconds is the value of a flag in seconds, nil unless it was typed.
+func seconds(f *pflag.FlagSet, name string, value time.Duration) (*int, error) {
+	switch {
+	case !f.Changed(name):
+		return nil, nil
+	case value%time.Second != 0:
+		return nil, &UsageError{fmt.Errorf("--%s %s: must be whole seconds", name, value)}
+	}
+	return new(int(value / time.Second)), nil
 }
 
 // fleetRows show what starts workers, as far as it is set.
@@ -314,6 +326,7 @@ func fleetRows(e *client.Endpoint) [][]string {
 		name, text string
 		has        bool
 	}{
+		{"SLEEP TIMEOUT", (time.Duration(f.SleepSeconds) * time.Second).String(), f.SleepSeconds != 0},
 		{"TEMPLATE", f.TemplateID, f.TemplateID != ""},
 		{"IMAGE", f.Image, f.Image != ""},
 		{"COMMAND", strings.Join(f.Command, " "), len(f.Command) > 0},

@@ -170,7 +170,7 @@ func (sh *shell) listPods() *cobra.Command {
 			}
 			rows := [][]string{{"ID", "NAME", "STATUS", "PHASE", "ENDPOINT", "DRIVER", "LAST CHANGE"}}
 			for _, p := range list {
-				phase := phaseOf(p.Startup)
+				phase := podPhase(p)
 				if p.Status != string(pod.Running) {
 					phase = ""
 				}
@@ -219,7 +219,7 @@ func (sh *shell) showPod(p *client.Pod) error {
 		{"MEMORY", fmt.Sprintf("%.1f GB", p.MemoryGB), p.MemoryGB > 0},
 		{"LOCKED", "yes", p.Locked},
 		{"STARTED", when(p.Started), !p.Started.IsZero()},
-		{"PHASE", phaseOf(p.Startup), p.Startup != nil && p.Status == string(pod.Running)},
+		{"PHASE", podPhase(*p), p.Startup != nil && p.Status == string(pod.Running)},
 	} {
 		if row.has {
 			rows = append(rows, []string{row.name, row.text})

@@ -22,6 +22,14 @@ func phaseOf(s *client.Startup) string {
 	return fmt.Sprintf("%s since %s", clean(string(s.Phase)), when(since))
 }
 
+// podPhase is the phase of a pod's start, or that its worker sleeps or wakes since.
+func podPhase(p client.Pod) string {
+	if p.Sleep == nil {
+		return phaseOf(p.Startup)
+	}
+	return fmt.Sprintf("%s since %s", clean(string(p.Sleep.State)), when(p.Sleep.Since))
+}
+
 // startupRows is a row with what each phase of a start took; none before the second phase.
 func startupRows(name string, s *client.Startup) [][]string {
 	if s == nil {

@@ -203,6 +203,7 @@ func settingsOf(e *client.Endpoint) []setting {
 		numbered("workersMin", "Workers, at least", e.WorkersMin, "0 to 1000", func(s *client.EndpointSpec, n int) { s.WorkersMin = &n }),
 		numbered("workersMax", "Workers, at most", e.WorkersMax, "0 turns the fleet off", func(s *client.EndpointSpec, n int) { s.WorkersMax = &n }),
 		numbered("idleTimeout", "Idle seconds", e.Fleet.IdleSeconds, "1 to 3600", func(s *client.EndpointSpec, n int) { s.Fleet.IdleSeconds = &n }),
+		numbered("sleepTimeout", "Sleep seconds", e.Fleet.SleepSeconds, "how long an idle worker that can sleep does, 1 to 604800; 0: it is stopped", func(s *client.EndpointSpec, n int) { s.Fleet.SleepSeconds = &n }),
 		numbered("scalerValue", "Scaler value", e.Fleet.ScalerValue, e.Fleet.ScalerType, func(s *client.EndpointSpec, n int) { s.Fleet.ScalerValue = &n }),
 		lasting("executionTimeout", "Execution timeout", e.ExecutionTimeout, "5 s to 7 days", func(s *client.EndpointSpec, d time.Duration) { s.ExecutionTimeout = d }),
 		lasting("ttl", "Time to live of a job", e.TTL, "10 s to 7 days", func(s *client.EndpointSpec, d time.Duration) { s.TTL = d }),

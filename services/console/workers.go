@@ -21,7 +21,7 @@ const (
 )
 
 // workerStates are the states that the filter offers.
-var workerStates = []string{"running", "idle", "initializing", "throttled", "unhealthy"}
+var workerStates = []string{"running", "idle", "sleeping", "initializing", "throttled", "unhealthy"}
 
 type workersData struct {
 	Endpoint, State string

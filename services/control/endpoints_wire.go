@@ -109,15 +109,20 @@ func setMillis(to *time.Duration, given *int64) {
 	}
 }
 
+// setSeconds is setMillis for seconds.
+func setSeconds(to *time.Duration, given *int) {
+	if given != nil {
+		*to = time.Duration(min(max(*given, -maxSeconds), maxSeconds)) * time.Second
+	}
+}
+
 // ontoFleet is onto for what starts workers. A value of env that was shown as
 // pod.Hidden and comes back stays what it is.
 func (b *endpointBody) ontoFleet(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	set(&e.ScalerType, b.ScalerType)
 	set(&e.ScalerValue, positive(b.ScalerValue))
-	if given := positive(b.IdleTimeout); given != nil {
-		seconds := min(max(*given, -maxSeconds), maxSeconds)
-		e.IdleTimeout = time.Duration(seconds) * time.Second
-	}
+	setSeconds(&e.IdleTimeout, positive(b.IdleTimeout))
+	setSeconds(&e.SleepTimeout, b.SleepTimeout)
 	set(&e.Fleet.Driver, b.Driver)
 	set(&e.Fleet.TemplateID, b.TemplateID)
 	set(&e.Fleet.Image, b.ImageName)
@@ -175,7 +180,7 @@ func viewOf(e endpoint.Endpoint, now time.Time) api.Endpoint {
 
 func fleetViewOf(e endpoint.Endpoint, now time.Time) api.Fleet {
 	view := api.Fleet{
-		ScalerType: e.ScalerType, ScalerValue: e.ScalerValue, IdleTimeout: int(e.IdleTimeout.Seconds()),
+		ScalerType: e.ScalerType, ScalerValue: e.ScalerValue, IdleTimeout: int(e.IdleTimeout.Seconds()), SleepTimeout: int(e.SleepTimeout.Seconds()),
 		Driver: cmp.Or(e.Fleet.Driver, string(pod.External)), TemplateID: e.Fleet.TemplateID, ImageName: e.Fleet.Image,
 		Command: e.Fleet.Command, Env: pod.Redact(e.Env),
 		GPUCount: e.Fleet.GPUs, VCPUCount: e.Fleet.VCPUs, MemoryInGb: e.Fleet.MemoryGB,

@@ -138,7 +138,7 @@ func podViewOf(p pod.Pod, catalog *pod.Catalog, now time.Time) api.Pod {
 		PublicIP: orNull(p.PublicIP), TemplateID: orNull(p.TemplateID), VCPUCount: p.VCPUs(),
 		VolumeEncrypted: p.Spec.VolumeEncrypted, VolumeMountPath: p.Spec.VolumePath,
 		Driver: p.Driver, CreatedAt: web.FormatTime(p.Created), Capabilities: p.Spec.Capabilities,
-		Startup: api.StartupOf(p),
+		Startup: api.StartupOf(p), Sleep: api.SleepOf(p),
 	}
 	if view.PortMappings == nil {
 		view.PortMappings = map[int]int{}

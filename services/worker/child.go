@@ -42,7 +42,7 @@ func (c *command) serve(ctx context.Context) error {
 // server is an error.
 func (s *Service) runUpstream(ctx context.Context) error {
 	if s.server == nil {
-		return s.upstream.whileReady(ctx, s.work)
+		return s.upstream.whileReady(ctx, s.workAwake)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

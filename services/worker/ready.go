@@ -81,6 +81,7 @@ func (u *upstream) awaitReady(ctx context.Context) bool {
 			u.log.InfoContext(ctx, "the model server is ready")
 			return true
 		case away, silent:
+			u.tryWake(ctx)
 		}
 		if first {
 			u.log.InfoContext(ctx, "waiting for the model server")
@@ -95,6 +96,10 @@ func (u *upstream) awaitReady(ctx context.Context) bool {
 func (u *upstream) watch(ctx context.Context) bool {
 	var d downtime
 	for u.waitForProbe(ctx) {
+		if u.asleep.Load() {
+			d = downtime{}
+			continue
+		}
 		seen := u.checkHealth(ctx)
 		if ctx.Err() == nil && d.observe(seen, time.Now()) {
 			u.log.WarnContext(ctx, "the model server is down, no more jobs are taken")

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -57,7 +58,10 @@ type upstream struct {
 	key         string
 	client      *http.Client
 	probeSignal chan struct{} // asks for a probe without a pause
-	log         *slog.Logger
+	asleep      atomic.Bool   // probes say nothing then
+	// wake wakes a server that an earlier worker may have left asleep. nil means that none has.
+	wake func(context.Context) error
+	log  *slog.Logger
 }
 
 // newUpstream uses no proxy and follows no redirect, as newServer.

@@ -61,6 +61,9 @@ type Config struct {
 	URL string
 	// Upstream is the OpenAI server to which jobs are passed on. An empty URL means none.
 	Upstream Upstream
+	// Sleep is how the worker sleeps while no job needs it. The zero value means that it
+	// cannot.
+	Sleep Sleep
 }
 
 // Service is a worker that is about to run.
@@ -72,6 +75,7 @@ type Service struct {
 
 	upstream *upstream // nil: jobs are not passed on to one
 	server   *command  // nil: somebody else runs it
+	sleeper  *sleeper  // nil: it cannot sleep
 }
 
 // New makes a worker of cfg. It starts nothing. It returns ErrConfig, also if
@@ -125,8 +129,8 @@ func (s *Service) build(cfg Config, log *slog.Logger) (err error) {
 		server := newServer(cfg.URL, concurrency, log)
 		s.handler, s.close = server.run, server.close
 	}
-	if !commands {
-		return nil
+	if err := s.buildSleep(cfg, log); err != nil || !commands {
+		return err
 	}
 	path, err := exec.LookPath(cfg.Command[0])
 	if err != nil {

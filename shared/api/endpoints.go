@@ -33,15 +33,17 @@ type EndpointSpec struct {
 	ScalerType  *string `json:"scalerType,omitempty"`
 	ScalerValue *int    `json:"scalerValue,omitempty"`
 	// IdleTimeout is in seconds, as RunPod's is.
-	IdleTimeout *int               `json:"idleTimeout,omitempty"`
-	Driver      *string            `json:"driver,omitempty"`
-	TemplateID  *string            `json:"templateId,omitempty"`
-	ImageName   *string            `json:"imageName,omitempty"`
-	Command     *[]string          `json:"command,omitempty"`
-	Env         *map[string]string `json:"env,omitempty"`
-	GPUCount    *int               `json:"gpuCount,omitempty"`
-	VCPUCount   *float64           `json:"vcpuCount,omitempty"`
-	MemoryInGb  *float64           `json:"memoryInGb,omitempty"`
+	IdleTimeout *int `json:"idleTimeout,omitempty"`
+	// SleepTimeout is in seconds; 0 means that no worker is put to sleep.
+	SleepTimeout *int               `json:"sleepTimeout,omitempty"`
+	Driver       *string            `json:"driver,omitempty"`
+	TemplateID   *string            `json:"templateId,omitempty"`
+	ImageName    *string            `json:"imageName,omitempty"`
+	Command      *[]string          `json:"command,omitempty"`
+	Env          *map[string]string `json:"env,omitempty"`
+	GPUCount     *int               `json:"gpuCount,omitempty"`
+	VCPUCount    *float64           `json:"vcpuCount,omitempty"`
+	MemoryInGb   *float64           `json:"memoryInGb,omitempty"`
 
 	// What follows says which GPUs a worker needs, and who gets them first.
 	GPUTypeIDs     *[]string `json:"gpuTypeIds,omitempty"`
@@ -92,12 +94,13 @@ type Endpoint struct {
 type Fleet struct {
 	ScalerType  string `json:"scalerType"`
 	ScalerValue int    `json:"scalerValue"`
-	// IdleTimeout is in seconds.
-	IdleTimeout int      `json:"idleTimeout"`
-	Driver      string   `json:"driver"`
-	TemplateID  string   `json:"templateId,omitempty"`
-	ImageName   string   `json:"imageName,omitempty"`
-	Command     []string `json:"command,omitempty"`
+	// IdleTimeout and SleepTimeout are in seconds.
+	IdleTimeout  int      `json:"idleTimeout"`
+	SleepTimeout int      `json:"sleepTimeout,omitempty"`
+	Driver       string   `json:"driver"`
+	TemplateID   string   `json:"templateId,omitempty"`
+	ImageName    string   `json:"imageName,omitempty"`
+	Command      []string `json:"command,omitempty"`
 	// Env has pod.Hidden in place of secrets.
 	Env        map[string]string `json:"env"`
 	GPUCount   int               `json:"gpuCount,omitempty"`

@@ -99,7 +99,8 @@ type JobCounts struct {
 }
 
 // WorkerCounts counts an endpoint's workers by state. Ready workers are up and free,
-// as idle ones are.
+// as idle ones are. Sleeping ones are in none of the contract's numbers, and absent if
+// there are none.
 type WorkerCounts struct {
 	Idle         int `json:"idle"`
 	Initializing int `json:"initializing"`
@@ -107,6 +108,7 @@ type WorkerCounts struct {
 	Running      int `json:"running"`
 	Throttled    int `json:"throttled"`
 	Unhealthy    int `json:"unhealthy"`
+	Sleeping     int `json:"sleeping,omitempty"`
 }
 
 // JobInput answers input.

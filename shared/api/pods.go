@@ -78,6 +78,8 @@ type Pod struct {
 	CreatedAt string     `json:"createdAt"`
 	// Startup is how its last start went, absent before, and of a pod that its owner runs.
 	Startup *Startup `json:"startup,omitempty"`
+	// Sleep is absent while its worker is awake.
+	Sleep *Sleep `json:"sleep,omitempty"`
 	// Capabilities are those that a container keeps.
 	Capabilities []string `json:"capabilities,omitempty"`
 	// ImageName is Image, and GPUCount is GPU.Count, where runpodctl reads them.

@@ -28,6 +28,22 @@ func StartupOf(p pod.Pod) *Startup {
 	return &Startup{Phase: phase, PullingAt: at(pod.Pulling), StartingAt: at(pod.Starting), LoadingAt: at(pod.Loading), ReadyAt: at(pod.Ready)}
 }
 
+// Sleep is that a worker sleeps, or wakes.
+type Sleep struct {
+	// State is "sleeping" or "waking".
+	State pod.Phase `json:"state"`
+	Since time.Time `json:"since"`
+}
+
+// SleepOf is the sleep of a pod; nil if its worker is awake, or the pod does not run.
+func SleepOf(p pod.Pod) *Sleep {
+	state, since := p.Sleep.State()
+	if state == "" || p.Status != pod.Running {
+		return nil
+	}
+	return &Sleep{State: state, Since: since.UTC().Truncate(time.Millisecond)}
+}
+
 // StartupsOf are the last starts of the pods, by endpoint and id as "ep/id". Pods without
 // one are left out.
 func StartupsOf(pods []pod.Pod) map[string]*Startup {
@@ -45,12 +61,12 @@ func (s Startup) Phases() pod.Phases {
 	return pod.Phases{Pulling: s.PullingAt, Starting: s.StartingAt, Loading: s.LoadingAt, Ready: s.ReadyAt}
 }
 
-// StartingWorker is a worker that is not ready yet.
+// StartingWorker is a worker that is not ready yet. While it wakes its phase is "waking".
 type StartingWorker struct {
 	WorkerID string    `json:"workerId"`
 	Phase    pod.Phase `json:"phase"`
 	Since    string    `json:"since"`
 	// UsualMs is how long the phase usually lasts, in milliseconds: the median of the
-	// endpoint's last 9 starts. 0 and absent if none is known.
+	// endpoint's last 9 starts, or of the last wakes of its workers. 0 and absent if none is known.
 	UsualMs int64 `json:"usualMs,omitempty"`
 }

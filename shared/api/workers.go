@@ -14,8 +14,8 @@ type Worker struct {
 	Endpoint string `json:"endpoint"`
 	// Protocol is "http" or "nats".
 	Protocol string `json:"protocol"`
-	// State is "initializing", "idle", "running", "throttled" or "unhealthy" by its last
-	// ping, "" without a recent one.
+	// State is "initializing", "idle", "running", "throttled", "unhealthy" or "sleeping" by its
+	// last ping, "" without a recent one.
 	State string `json:"state,omitempty"`
 	// Running are the ids of the jobs it holds.
 	Running []string `json:"running"`
@@ -48,7 +48,7 @@ type LivingWorker struct {
 	Endpoint string `json:"endpoint"`
 	// Protocol is "http" or "nats".
 	Protocol string `json:"protocol"`
-	// State is "initializing", "idle", "running", "throttled" or "unhealthy".
+	// State is "initializing", "idle", "running", "throttled", "unhealthy" or "sleeping".
 	State string `json:"state"`
 	// Concurrency is how many jobs it takes at once.
 	Concurrency int `json:"concurrency"`

@@ -157,8 +157,10 @@ type Fleet struct {
 	// ScalerType is "QUEUE_DELAY" or "REQUEST_COUNT", ScalerValue its seconds or jobs.
 	ScalerType  string
 	ScalerValue int
-	// IdleSeconds is how long a worker that is not needed may idle.
-	IdleSeconds int
+	// IdleSeconds is how long a worker that is not needed may idle, SleepSeconds how long
+	// it then sleeps before it is stopped, 0 for none.
+	IdleSeconds  int
+	SleepSeconds int
 	// Driver is "process", "docker" or "external".
 	Driver     string
 	TemplateID string
@@ -184,9 +186,11 @@ type FleetSpec struct {
 	ScalerValue *int
 	// IdleSeconds is 1 to 3600.
 	IdleSeconds *int
-	Driver      string
-	TemplateID  string
-	Image       string
+	// SleepSeconds is 1 to 604800, or 0: no worker is put to sleep.
+	SleepSeconds *int
+	Driver       string
+	TemplateID   string
+	Image        string
 	// Command and Env replace what the endpoint had; empty ones take it away.
 	Command  []string
 	Env      map[string]string
@@ -293,7 +297,7 @@ func wireEndpoint(s EndpointSpec) api.EndpointSpec {
 		LeaseMs: orAbsent(s.Lease.Milliseconds()), MaxLostWorkers: s.MaxLostWorkers,
 		MaxQueueBytes: orAbsent(s.MaxQueueBytes), MaxQueueJobs: orAbsent(s.MaxQueueJobs),
 		RequestsPerWorker: s.RequestsPerWorker, FailureBudget: s.FailureBudget, WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: orAbsent(s.StreamFormat),
-		ScalerType: orAbsent(s.Fleet.ScalerType), ScalerValue: s.Fleet.ScalerValue, IdleTimeout: s.Fleet.IdleSeconds,
+		ScalerType: orAbsent(s.Fleet.ScalerType), ScalerValue: s.Fleet.ScalerValue, IdleTimeout: s.Fleet.IdleSeconds, SleepTimeout: s.Fleet.SleepSeconds,
 		Driver: orAbsent(s.Fleet.Driver), TemplateID: orAbsent(s.Fleet.TemplateID), ImageName: orAbsent(s.Fleet.Image),
 		GPUCount: s.Fleet.GPUs, VCPUCount: s.Fleet.VCPUs, MemoryInGb: s.Fleet.MemoryGB,
 	}
@@ -332,7 +336,7 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	fleet := Fleet{
-		ScalerType: wire.ScalerType, ScalerValue: wire.ScalerValue, IdleSeconds: wire.IdleTimeout,
+		ScalerType: wire.ScalerType, ScalerValue: wire.ScalerValue, IdleSeconds: wire.IdleTimeout, SleepSeconds: wire.SleepTimeout,
 		Driver: wire.Driver, TemplateID: wire.TemplateID, Image: wire.ImageName, Command: wire.Command, Env: wire.Env,
 		GPUs: wire.GPUCount, VCPUs: wire.VCPUCount, MemoryGB: wire.MemoryInGb, GPU: gpuNeedsOf(wire.Fleet), PauseReason: wire.PauseReason,
 	}

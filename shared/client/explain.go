@@ -60,6 +60,9 @@ type QueuePlace = api.QueuePlace
 // Startup is how the last start of a pod went, by phase.
 type Startup = api.Startup
 
+// Sleep is that a worker sleeps, or wakes.
+type Sleep = api.Sleep
+
 // StartingWorker is a worker that is not ready yet.
 type StartingWorker = api.StartingWorker
 

@@ -44,6 +44,8 @@ type Pod struct {
 	Started   time.Time `json:"lastStartedAt"`
 	// Startup is how its last start went, nil before, and of a pod that its owner runs.
 	Startup *Startup `json:"startup"`
+	// Sleep is nil while its worker is awake.
+	Sleep *Sleep `json:"sleep"`
 	// Raw is the answer itself, for what this type does not name.
 	Raw json.RawMessage `json:"-"`
 }

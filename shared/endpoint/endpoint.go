@@ -69,8 +69,11 @@ type Endpoint struct {
 	ScalerType  string `json:"scalerType"`
 	ScalerValue int    `json:"scalerValue"`
 	// IdleTimeout is how long a worker above WorkersMin may idle before it is
-	// stopped. 0 means 5 s; 1 s to 1 h.
+	// stopped, or put to sleep. 0 means 5 s; 1 s to 1 h.
 	IdleTimeout time.Duration `json:"idleTimeout"`
+	// SleepTimeout is how long a worker that can sleep does so before it is stopped. 0
+	// means that none is put to sleep; 1 s to 7 d.
+	SleepTimeout time.Duration `json:"sleepTimeout,omitempty"`
 	// Fleet says how workers are started.
 	Fleet Fleet `json:"fleet,omitzero"`
 	// Owner is the id of the API key that created the endpoint; "" for one made

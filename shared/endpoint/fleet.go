@@ -24,6 +24,8 @@ const (
 	defaultIdleTimeout = 5 * time.Second
 	MinIdleTimeout     = time.Second
 	MaxIdleTimeout     = time.Hour
+	MinSleepTimeout    = time.Second
+	MaxSleepTimeout    = 7 * 24 * time.Hour
 	// MaxPause is the longest pause; one without an end is that long.
 	MaxPause = 365 * 24 * time.Hour
 	// MaxCommand bounds the words of a command, MaxCommandBytes their length
@@ -145,6 +147,8 @@ func (e Endpoint) completeFleet() (Endpoint, error) {
 		return e, &FieldError{"scalerValue", fmt.Sprintf("must be between 1 and %d", MaxScalerValue)}
 	case e.IdleTimeout < MinIdleTimeout || e.IdleTimeout > MaxIdleTimeout:
 		return e, &FieldError{"idleTimeout", "must be between 1 and 3600 seconds"}
+	case e.SleepTimeout != 0 && (e.SleepTimeout < MinSleepTimeout || e.SleepTimeout > MaxSleepTimeout):
+		return e, &FieldError{"sleepTimeout", fmt.Sprintf("must be 0, or between 1 and %d seconds, got %v", int(MaxSleepTimeout.Seconds()), e.SleepTimeout.Seconds())}
 	}
 	return e, e.Fleet.check()
 }

@@ -170,5 +170,6 @@ func gauge(n Name, v float64, labels ...string) prometheus.Metric {
 func workerStates() []string {
 	return []string{
 		registry.WorkerInitializing, registry.WorkerIdle, registry.WorkerRunning, registry.WorkerThrottled, registry.WorkerUnhealthy,
+		registry.WorkerSleeping,
 	}
 }

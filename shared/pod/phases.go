@@ -58,6 +58,7 @@ func (p *Phases) field(of Phase) *time.Time {
 		return &p.Loading
 	case Ready:
 		return &p.Ready
+	case Sleeping, Waking: // of no start
 	}
 	return nil
 }

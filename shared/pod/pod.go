@@ -77,6 +77,8 @@ type Pod struct {
 	Cut []string `json:"cut,omitempty"`
 	// Drain asks its worker to end once it has no job.
 	Drain Drain `json:"drain,omitzero"`
+	// Sleep asks its worker to sleep, or to wake again. A start ends it.
+	Sleep Sleep `json:"sleep,omitzero"`
 }
 
 // Failed reports whether the pod ended and nobody had asked it to.

@@ -141,9 +141,23 @@ func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Po
 		asked, err = kept, nil
 	}
 	if err == nil && asked.Driver != "" && asked.Endpoint != "" {
-		err = p.own.tellDrain(ctx, asked, now)
+		err = p.own.tell(ctx, asked, now, func(x *pod.Pod) bool {
+			changed := x.Drain != asked.Drain
+			x.Drain = asked.Drain
+			return changed
+		})
 	}
 	return asked, err
+}
+
+// TellSleep lets the worker of a driver's pod read the pod's Sleep. Repeating it writes
+// nothing.
+func (p *Pods) TellSleep(ctx context.Context, asked pod.Pod, now time.Time) error {
+	return p.own.tell(ctx, asked, now, func(x *pod.Pod) bool {
+		changed := !x.Sleep.At.Equal(asked.Sleep.At) || !x.Sleep.Wake.Equal(asked.Sleep.Wake)
+		x.Sleep = pod.Sleep{At: asked.Sleep.At, Wake: asked.Sleep.Wake}
+		return changed
+	})
 }
 
 // Forget removes what is known of the pod, and what its worker said; that there
@@ -324,7 +338,7 @@ func moveOf(old pod.Pod, by pod.Trigger, change string, now time.Time, mutate fu
 		if by == pod.Start || by == pod.Restart {
 			next.Started = next.Changed
 			if old.Driver != "" {
-				next.Drain = pod.Drain{} // else its worker's start decides; see Appear
+				next.Drain, next.Sleep = pod.Drain{}, pod.Sleep{} // else its worker's start decides; see Appear
 				next.Starts++
 			}
 		}
@@ -366,6 +380,9 @@ func completed(old, seen pod.Pod, began time.Time) pod.Pod {
 	known := !reflect.DeepEqual(seen.Machine, pod.Machine{})
 	if !old.Drains(began) {
 		old.Drain = pod.Drain{}
+	}
+	if old.Sleep.At.Before(began) {
+		old.Sleep = pod.Sleep{}
 	}
 	if known {
 		old.Machine = seen.Machine

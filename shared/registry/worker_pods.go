@@ -49,7 +49,8 @@ func NewForWorker(ctx context.Context, js jetstream.JetStream, log *slog.Logger)
 // WorkerPods are the pods that no driver runs, by endpoint and id, as their
 // workers, or gateways for them, put them on record. A worker may write what it
 // likes there, so nothing is run from it: Pods shows it without a driver. Of a
-// driver's pod the bucket has what its worker may know: the request to drain.
+// driver's pod the bucket has what its worker may know: the requests to drain, to
+// sleep and to wake.
 type WorkerPods struct{ podBucket }
 
 func newWorkerPods(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*WorkerPods, error) {
@@ -79,7 +80,7 @@ func ownersView(e entry[pod.Pod]) pod.Pod {
 }
 
 // Get returns the worker's own record of its pod, or pod.ErrNotFound. Its
-// Driver is set if a driver runs the pod and has asked it to drain.
+// Driver is set if a driver runs the pod and something was asked of it.
 func (w *WorkerPods) Get(ctx context.Context, endpointID, id string) (pod.Pod, error) {
 	if !endpoint.ValidID(endpointID) || !pod.ValidID(id) {
 		return pod.Pod{}, pod.ErrNotFound
@@ -145,15 +146,17 @@ func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.T
 	return pod.Pod{}, fmt.Errorf("pod %s appears: %w", seen.ID, ErrConflict)
 }
 
-// tellDrain lets the worker of a driver's pod read that it is to drain.
-func (w *WorkerPods) tellDrain(ctx context.Context, asked pod.Pod, now time.Time) error {
+// tell lets the worker of a driver's pod read what is asked of it: set copies that, and
+// returns false if the record has it already.
+func (w *WorkerPods) tell(ctx context.Context, asked pod.Pod, now time.Time, set func(*pod.Pod) bool) error {
 	key := ownKey(asked.Endpoint, asked.ID)
 	for range maxUpdates {
 		_, err := w.update(ctx, key, func(old pod.Pod) (pod.Pod, error) {
-			if old.Driver == asked.Driver && old.Drain == asked.Drain {
+			changed := set(&old)
+			if !changed && old.Driver == asked.Driver {
 				return old, errUnchanged
 			}
-			old.Driver, old.Drain = asked.Driver, asked.Drain
+			old.Driver = asked.Driver
 			return old, nil
 		})
 		if errors.Is(err, errUnchanged) {
@@ -163,10 +166,11 @@ func (w *WorkerPods) tellDrain(ctx context.Context, asked pod.Pod, now time.Time
 			return err
 		}
 		made := appeared(pod.Pod{ID: asked.ID, Endpoint: asked.Endpoint}, now)
-		made.Driver, made.Drain = asked.Driver, asked.Drain
+		made.Driver = asked.Driver
+		set(&made)
 		if _, err := w.create(ctx, key, made); !errors.Is(err, ErrExists) {
 			return err
 		}
 	}
-	return fmt.Errorf("tell pod %s to drain: %w", asked.ID, ErrConflict)
+	return fmt.Errorf("tell the worker of pod %s: %w", asked.ID, ErrConflict)
 }

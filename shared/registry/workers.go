@@ -29,6 +29,8 @@ const (
 	WorkerRunning      = "running"
 	WorkerThrottled    = "throttled"
 	WorkerUnhealthy    = "unhealthy"
+	// WorkerSleeping workers take no jobs until they are woken.
+	WorkerSleeping = "sleeping"
 )
 
 // Worker is what a worker says of itself with each heartbeat.
@@ -47,9 +49,11 @@ type Worker struct {
 	Rested time.Duration `json:"rested,omitempty"`
 	// Native workers speak NATS, and read in their pod's record that they are to
 	// drain; Draining ones have, take no more jobs, and leave once they hold none.
-	Native   bool      `json:"native,omitempty"`
-	Draining bool      `json:"draining,omitempty"`
-	Started  time.Time `json:"started"`
+	Native   bool `json:"native,omitempty"`
+	Draining bool `json:"draining,omitempty"`
+	// Sleeps means that it can be put to sleep.
+	Sleeps  bool      `json:"sleeps,omitempty"`
+	Started time.Time `json:"started"`
 	// Seen is the server's time of the heartbeat; Beat ignores it.
 	Seen time.Time `json:"seen,omitzero"`
 	Host Host      `json:"host"`

@@ -78,6 +78,12 @@ type Config struct {
 	Tracer *telemetry.Tracer
 	// OnReady is called once, when the worker is registered and asks for jobs.
 	OnReady func()
+	// Sleep and Wake let an autoscaler put the worker to sleep while no job needs it, in
+	// place of stopping it. Sleep is called while it runs no job, Wake before it asks for
+	// jobs again, and both only in turn. If Sleep fails, Run logs why and returns nil; if
+	// Wake fails, Run returns an ErrWake. Their contexts end after a minute, and 15 s before
+	// pod.WakeTimeout. Both or neither are nil; nil means that it is stopped.
+	Sleep, Wake func(context.Context) error
 }
 
 // DefaultGrace is what Config.Grace 0 means.
@@ -92,6 +98,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Concurrency < 0 {
 		return c, fmt.Errorf("%w: concurrency %d is negative", ErrConfig, c.Concurrency)
+	}
+	if (c.Sleep == nil) != (c.Wake == nil) {
+		return c, fmt.Errorf("%w: Sleep and Wake must both be set, or neither", ErrConfig)
 	}
 	c.ID = cmp.Or(c.ID, uuid.NewString())
 	c.Concurrency = cmp.Or(c.Concurrency, 1)

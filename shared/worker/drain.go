@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"flightline/shared/pod"
-	"flightline/shared/registry"
 )
 
-// readPod reads the pod's record, where a request to drain is, once between two
-// heartbeats. That NATS does not answer is no error: the request stays there.
+// readPod reads the pod's record, where requests to drain and to sleep are, once between
+// two heartbeats; a worker that is not awake reads it once in beatApart. That NATS does
+// not answer is no error: the request stays there.
 func (p *presence) readPod(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	p.beating.Lock()
 	defer p.beating.Unlock()
-	if p.drainReason() != "" || time.Since(p.looked) < registry.BeatEvery-beatApart/2 {
+	if p.drainReason() != "" || time.Since(p.looked) < p.readInterval() {
 		return
 	}
 	own, err := p.pods.Get(ctx, p.pod.Endpoint, p.pod.ID)
@@ -26,6 +26,7 @@ func (p *presence) readPod(ctx context.Context) {
 	}
 	p.looked = time.Now()
 	p.applyDrain(own)
+	p.applySleep(own)
 }
 
 // applyDrain drains the worker if its pod's record asks for that.

@@ -33,5 +33,8 @@ var (
 // not returned or NATS has not taken a result. The process should end.
 var ErrStuck = errors.New("worker: jobs still running after the grace")
 
+// ErrWake is what Run returns if the worker slept and could not wake.
+var ErrWake = errors.New("worker: it could not wake")
+
 // ErrConfig is what Run returns if the Config cannot be used.
 var ErrConfig = errors.New("worker: configuration")

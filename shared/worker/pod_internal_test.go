@@ -35,7 +35,7 @@ func TestAPodThatWasTakenForGoneComesBackAfterASilence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPresence(mine, endpoint.Endpoint{ID: "ep"}, own, 1, time.Now, slog.New(slog.DiscardHandler))
+	p := newPresence(mine, endpoint.Endpoint{ID: "ep"}, own, Config{Concurrency: 1, Log: slog.New(slog.DiscardHandler)}, time.Now)
 	p.beat(t.Context())
 	if _, err := reg.Pods.Move(t.Context(), "pod-1", pod.Exit, "it fell silent", time.Now(), nil); err != nil {
 		t.Fatal(err)

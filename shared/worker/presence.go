@@ -34,8 +34,10 @@ type presence struct {
 	pod       pod.Pod
 	clock     func() time.Time // the server's
 	log       *slog.Logger
-	changed   chan struct{} // between idle and running, or draining
+	changed   chan struct{} // between idle and running, draining or sleeping
 	drained   chan struct{} // closed when the worker is to drain
+	sleep     chan struct{} // has a value once the worker is to sleep
+	wake      chan struct{} // has a value once it is to wake
 
 	beating  sync.Mutex // one beat at a time
 	appeared bool       // the pod is on record, or cannot be
@@ -46,15 +48,19 @@ type presence struct {
 	mu      sync.Mutex
 	self    registry.Worker
 	running []string
-	ended   time.Time // the last job
+	ended   time.Time // the last job, or wake
 	why     string    // it is to drain
+	mode    mode
 }
 
-func newPresence(reg *registry.ForWorker, e endpoint.Endpoint, own pod.Pod, concurrency int, clock func() time.Time, log *slog.Logger) *presence {
+func newPresence(reg *registry.ForWorker, e endpoint.Endpoint, own pod.Pod, cfg Config, clock func() time.Time) *presence {
 	return &presence{
-		workers: reg.Workers, endpoints: reg.Endpoints, pods: reg.Pods, endpoint: e, pod: own, clock: clock, log: log,
-		self:    registry.Worker{ID: own.ID, Endpoint: e.ID, Concurrency: concurrency, Native: true, Started: own.Started, Host: hostOf(own.Machine)},
-		changed: make(chan struct{}, 1), drained: make(chan struct{}),
+		workers: reg.Workers, endpoints: reg.Endpoints, pods: reg.Pods, endpoint: e, pod: own, clock: clock, log: cfg.Log,
+		self: registry.Worker{
+			ID: own.ID, Endpoint: e.ID, Concurrency: cfg.Concurrency, Native: true, Sleeps: cfg.Sleep != nil,
+			Started: own.Started, Host: hostOf(own.Machine),
+		},
+		changed: make(chan struct{}, 1), drained: make(chan struct{}), sleep: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 	}
 }
 
@@ -143,6 +149,8 @@ func (p *presence) now() registry.Worker {
 	switch {
 	case len(p.running) > 0:
 		self.State = registry.WorkerRunning
+	case p.mode == asleep || p.mode == waking:
+		self.State = registry.WorkerSleeping
 	case !p.ended.IsZero():
 		self.Rested = time.Since(p.ended)
 	}

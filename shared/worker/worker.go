@@ -39,6 +39,7 @@ type worker struct {
 	q        *queue.Queue
 	presence *presence
 	lines    *logs.Recorder // nil if they are kept already
+	ready    func()         // the first call is Config.OnReady
 	log      *slog.Logger
 }
 
@@ -116,8 +117,8 @@ func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, e
 	}
 	own := podOf(ctx, cfg, e.ID, e.ReleaseVersion(), q.Now())
 	w := &worker{
-		cfg: cfg, handler: h, endpoint: e, q: q, log: cfg.Log,
-		presence: newPresence(reg, e, own, cfg.Concurrency, q.Now, cfg.Log),
+		cfg: cfg, handler: h, endpoint: e, q: q, ready: sync.OnceFunc(cfg.OnReady), log: cfg.Log,
+		presence: newPresence(reg, e, own, cfg, q.Now),
 	}
 	if !cfg.LogsKept {
 		w.lines = logs.NewRecorder(q.Bus(), logs.Source{Endpoint: e.ID, Partition: e.Partition, Worker: cfg.ID, Env: cfg.Environment}, cfg.Log)
@@ -152,12 +153,26 @@ func (w *worker) run(ctx context.Context) error {
 	return errors.Join(err, g.Wait())
 }
 
-// work takes and runs jobs until ctx is done, and then drains. alive ends
-// later than any job.
+// work takes and runs jobs until ctx is done, and then drains. It sleeps meanwhile when
+// it is asked to. alive ends later than any job.
 func (w *worker) work(ctx, alive context.Context) error {
+	for {
+		sleep, err := w.takeJobs(ctx, alive)
+		if err != nil || !sleep {
+			return err
+		}
+		if awake, err := w.sleepUntilWoken(ctx); err != nil || !awake {
+			return err
+		}
+	}
+}
+
+// takeJobs takes and runs jobs until ctx is done, or the worker is to drain or to sleep,
+// and waits for the jobs that it has. It reports whether the worker is to sleep.
+func (w *worker) takeJobs(ctx, alive context.Context) (sleep bool, err error) {
 	consumer, err := w.q.Consume(alive, w.endpoint, w.cfg.ID, w.cfg.Concurrency)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer consumer.Close()
 	jobs, giveUp := context.WithCancelCause(alive)
@@ -170,18 +185,21 @@ func (w *worker) work(ctx, alive context.Context) error {
 		slots.Go(func() { w.slot(taking, alive, jobs, consumer) })
 	}
 	w.presence.beat(alive)
-	w.cfg.OnReady()
+	w.ready()
 	w.log.InfoContext(ctx, "worker ready", "concurrency", w.cfg.Concurrency)
 
 	select {
 	case <-ctx.Done():
 	case <-w.presence.drained:
 		w.log.InfoContext(ctx, "draining by request", "reason", w.presence.drainReason())
+	case <-w.presence.sleep:
+		sleep = true
+		w.presence.enter(fallingAsleep)
 	}
 	enough()
 	consumer.Close()
 	defer consumer.Wait()
-	return w.drain(ctx, &slots, giveUp)
+	return sleep, w.drain(ctx, &slots, giveUp)
 }
 
 // drain waits for the slots: until ctx ends, then for the grace, then, having
