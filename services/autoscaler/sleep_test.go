@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -209,6 +210,22 @@ func TestAWorkerThatHasSleptForLongIsStopped(t *testing.T) {
 	s.slept("ep-0-1", pod.Sleeping)
 	s.update("ep", func(e *endpoint.Endpoint) { e.SleepTimeout = time.Second })
 	if p := s.status("ep-0-1", pod.Terminated); p.Change != "drained and stopped: it slept for 1s" {
+		t.Errorf("got %q, want why it was stopped", p.Change)
+	}
+}
+
+// A worker that sleeps keeps its GPU until another endpoint's job needs that.
+func TestASleepingWorkerYieldsItsGPU(t *testing.T) {
+	s := newEnv(t)
+	s.endpoint("a", bounds(1, 1), dozes, needsGPU(func(f *endpoint.Fleet) { f.MinHold = time.Second }))
+	s.gpuHost(cards("m", 1), s.drowsy("m"))
+	s.inPhase("a-0-1", pod.Ready)
+	s.update("a", func(e *endpoint.Endpoint) { e.WorkersMin = 0 })
+	s.slept("a-0-1", pod.Sleeping)
+	s.held("GPU-m-0:a-0-1")
+	s.endpoint("b", bounds(1, 1), needsGPU())
+	s.held("GPU-m-0:b-0-1")
+	if p := s.status("a-0-1", pod.Terminated); !strings.HasPrefix(p.Change, "drained and stopped: its GPU goes to b") {
 		t.Errorf("got %q, want why it was stopped", p.Change)
 	}
 }
