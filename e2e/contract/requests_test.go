@@ -55,7 +55,8 @@ func requestRows() map[string]scenario {
 			waiting := p.submit(`{}`, "").text("id")
 			for query, want := range map[string][]string{
 				"?status=FAILED": {failed}, "?status=COMPLETED": {done}, "?status=IN_PROGRESS": {running}, "?status=IN_QUEUE": {waiting},
-				"?status=COMPLETED,FAILED": {done, failed}, "?status=CANCELLED": nil, "?status=TIMED_OUT": nil, "?limit=100": {waiting, running, done, failed},
+				"?status=COMPLETED,FAILED": {done, failed}, "?status=CANCELLED": nil, "?status=TIMED_OUT": nil, "?id=" + failed: {failed}, "?id=" + waiting + "&status=FAILED": nil,
+				"?from=1h&status=FAILED": {failed}, "?to=1h": nil, "?from=1h&limit=100": {waiting, running, done, failed}, "?limit=100": {waiting, running, done, failed},
 			} {
 				var got []string
 				p.eventually("requests"+query+" lists them", func() bool { got, _ = listed(p, query); return fmt.Sprint(got) == fmt.Sprint(want) })

@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/google/uuid"
@@ -72,9 +73,11 @@ type Service struct {
 	registry *registry.Registry
 	events   *events.Log
 	tail     *events.Tail // nil without events
-	limits   *limits
-	turns    *semaphore.Weighted // of submissions
-	openAI   *openai.Handler
+	// recentFor is the constant; tests shorten it.
+	recentFor time.Duration
+	limits    *limits
+	turns     *semaphore.Weighted // of submissions
+	openAI    *openai.Handler
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
@@ -93,7 +96,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{
-		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events,
+		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, recentFor: recentFor,
 		limits: newLimits(cfg, deps.Registry), turns: semaphore.NewWeighted(int64(cfg.MaxSubmitting)),
 	}
 	s.openAI = openai.New(openai.Config{

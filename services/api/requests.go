@@ -32,7 +32,7 @@ func (s *Service) requests(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	q, err := listQueryOf(c, e)
+	q, err := listQueryOf(c, e, s.queue.Now())
 	if err != nil {
 		return err
 	}
@@ -50,21 +50,23 @@ type listQuery struct {
 	statuses []job.Status
 	// worker and fingerprint are those wanted; "" means all.
 	worker, fingerprint string
-	limit               int
-	at                  position
+	placed
+	limit int
+	at    position
 }
 
 // filtered reports whether only the jobs of a worker or a cause are wanted.
 func (q listQuery) filtered() bool { return q.worker != "" || q.fingerprint != "" }
 
-// has reports whether a job is of the worker and the cause.
+// has reports whether a job is of the worker, the cause, the time and the id.
 func (q listQuery) has(j job.Job) bool {
-	return (q.worker == "" || j.Worker == q.worker) && (q.fingerprint == "" || j.Status == job.Failed && stats.Fingerprint(j.Error) == q.fingerprint)
+	return q.placed.has(j) && (q.worker == "" || j.Worker == q.worker) && (q.fingerprint == "" || j.Status == job.Failed && stats.Fingerprint(j.Error) == q.fingerprint)
 }
 
 // position is how far a list has come, in each of the two streams that it is
-// merged from. 0 is the newest end, done the other one.
-type position struct{ live, ended uint64 }
+// merged from. 0 is the newest end, done the other one. begun is when a list by id was
+// begun, in milliseconds of Unix time, 0 for another list.
+type position struct{ live, ended, begun uint64 }
 
 const done = 1 // nothing comes before the first sequence
 
@@ -73,22 +75,25 @@ func (p position) over() bool { return p.live == done && p.ended == done }
 // list reads a page. Live jobs are read first: a job that ends in between is in
 // both lists, and none is in neither.
 func (s *Service) list(ctx context.Context, e endpoint.Endpoint, q listQuery) (page []job.Job, next position, err error) {
+	if s.byID(q) {
+		return s.listByID(ctx, e, q)
+	}
 	liveOnes, endedOnes := split(q.statuses)
 	var live, ended []queue.ListItem
-	next = position{done, done}
+	next = position{live: done, ended: done}
 	if len(liveOnes) > 0 && q.at.live != done {
-		live, next.live, err = s.listLive(ctx, e, q, queue.ListOptions{Before: q.at.live, Most: q.limit, Statuses: liveOnes})
+		live, next.live, err = s.listLive(ctx, e, q, q.window(q.at.live, liveOnes))
 		if err != nil {
 			return nil, next, err
 		}
 	}
 	if len(endedOnes) > 0 && q.at.ended != done {
-		ended, next.ended, err = s.listEnded(ctx, e, q, queue.ListOptions{Before: q.at.ended, Most: q.limit, Statuses: endedOnes})
+		ended, next.ended, err = s.listEnded(ctx, e, q, q.window(q.at.ended, endedOnes))
 		if err != nil {
 			return nil, next, err
 		}
 	}
-	next = position{max(next.live, done), max(next.ended, done)}
+	next = position{live: max(next.live, done), ended: max(next.ended, done)}
 	live = slices.DeleteFunc(live, func(l queue.ListItem) bool {
 		return slices.ContainsFunc(ended, func(e queue.ListItem) bool { return e.Job.ID == l.Job.ID })
 	})
@@ -138,7 +143,8 @@ func merge(live, ended []queue.ListItem, next position, limit int) ([]job.Job, p
 func (s *Service) listLive(ctx context.Context, e endpoint.Endpoint, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
 	switch {
 	case !q.filtered():
-		return s.queue.Lists.Live(ctx, e, w)
+		list, next, err := s.queue.Lists.Live(ctx, e, w)
+		return slices.DeleteFunc(list, func(l queue.ListItem) bool { return !q.has(l.Job) }), next, err
 	case q.fingerprint != "" || !slices.Contains(w.Statuses, job.InProgress):
 		return nil, 0, nil
 	}
@@ -197,16 +203,17 @@ func (s *Service) listEnded(ctx context.Context, e endpoint.Endpoint, q listQuer
 		page, next, err := s.queue.Lists.Ended(ctx, e, w)
 		return slices.DeleteFunc(page, func(l queue.ListItem) bool { return !q.has(l.Job) }), next, err
 	}
-	past := events.Past{Before: w.Before, Most: w.Most, Since: s.queue.Now().Add(-max(e.Retention, e.SyncRetention) - time.Hour)}
-	for _, status := range w.Statuses {
-		past.Kinds = append(past.Kinds, events.KindOf(status))
+	past, err := s.past(ctx, e, q, w)
+	if err != nil {
+		return nil, 0, err
 	}
 	told, next, err := s.told(ctx, e, q, past)
 	if err != nil {
 		return nil, 0, err
 	}
 	page, err := s.still(ctx, e, told)
-	if err != nil || w.Before > 0 {
+	page = slices.DeleteFunc(page, func(l queue.ListItem) bool { return !q.has(l.Job) })
+	if err != nil || past.Before > 0 {
 		return page, next, err
 	}
 	untold, err := s.untold(ctx, e, w, told, next)
@@ -336,13 +343,16 @@ func listOf(page []job.Job, q listQuery, next position) api.RequestsPage {
 	return v
 }
 
-func listQueryOf(c *fiber.Ctx, e endpoint.Endpoint) (listQuery, error) {
+func listQueryOf(c *fiber.Ctx, e endpoint.Endpoint, now time.Time) (listQuery, error) {
 	q := listQuery{endpoint: e}
 	var err error
 	if q.statuses, err = statusesOf(c.Query("status")); err != nil {
 		return q, err
 	}
 	if q.worker, q.fingerprint, err = filtersOf(c); err != nil {
+		return q, err
+	}
+	if q.placed, err = placedOf(c, now); err != nil {
 		return q, err
 	}
 	if q.limit, err = limitOf(c, defaultLimit, maxLimit); err != nil {
@@ -397,6 +407,9 @@ func statusesOf(list string) ([]job.Status, error) {
 // cursor spells a position for clients. It is good for the same list only.
 func (p position) cursor(q listQuery) string {
 	b := binary.AppendUvarint(binary.AppendUvarint(nil, p.live), p.ended)
+	if p.begun > 0 {
+		b = binary.AppendUvarint(b, p.begun)
+	}
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, q.check(b)))
 }
 
@@ -412,6 +425,7 @@ func (q listQuery) check(b []byte) uint32 {
 	if q.filtered() {
 		_, _ = h.Write([]byte(" worker " + q.worker + " fingerprint " + q.fingerprint))
 	}
+	_, _ = h.Write([]byte(q.asked))
 	return h.Sum32()
 }
 
@@ -422,8 +436,12 @@ func positionOf(text string, q listQuery) (position, error) {
 	body, sum := b[:max(0, len(b)-4)], b[max(0, len(b)-4):]
 	live, n := binary.Uvarint(body)
 	ended, m := binary.Uvarint(body[max(0, n):])
-	if err != nil || len(sum) < 4 || n <= 0 || m <= 0 || n+m != len(body) || binary.BigEndian.Uint32(sum) != q.check(body) {
-		return p, web.Errorf(web.InvalidRequest, "cursor is invalid; take it from the page before, with the same endpoint, status, worker and fingerprint")
+	begun, o := uint64(0), 0
+	if rest := body[max(0, n)+max(0, m):]; len(rest) > 0 {
+		begun, o = binary.Uvarint(rest)
 	}
-	return position{live, ended}, nil
+	if err != nil || len(sum) < 4 || n <= 0 || m <= 0 || o < 0 || n+m+o != len(body) || binary.BigEndian.Uint32(sum) != q.check(body) {
+		return p, web.Errorf(web.InvalidRequest, "cursor is invalid; take it from the page before, with the same endpoint and filters")
+	}
+	return position{live, ended, begun}, nil
 }

@@ -12,7 +12,7 @@ import (
 func TestCursorsAreReadAsWritten(t *testing.T) {
 	t.Parallel()
 	q := listQuery{endpoint: endpoint.Endpoint{ID: "ep"}, statuses: []job.Status{job.Failed}}
-	for _, want := range []position{{1, 1}, {0, 7}, {1 << 63, 1}, {done, 1<<64 - 1}} {
+	for _, want := range []position{{live: 1, ended: 1}, {ended: 7}, {live: 1 << 63, ended: 1}, {live: done, ended: 1<<64 - 1}, {live: done, begun: 1 << 40}} {
 		if got, err := positionOf(want.cursor(q), q); err != nil || got != want {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
@@ -39,6 +39,11 @@ func TestRequestsRefusesWhatItCannotRead(t *testing.T) {
 		"/ep/requests?status=DONE":                             "IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, TIMED_OUT, CANCELLED",
 		"/ep/requests?status=completed":                        "status",
 		"/ep/requests?status=FAILED,":                          "status",
+		"/ep/requests?from=x":                                  "from is invalid",
+		"/ep/requests?from=1m&to=2m":                           "from to to",
+		"/ep/requests?id=":                                     "beginning of a job's id",
+		"/ep/requests?id=7C1d8":                                "beginning of a job's id",
+		"/ep/requests?from=1h&cursor=" + cursor:                "cursor",
 		"/ep/requests?limit=0":                                 "limit",
 		"/ep/requests?limit=101":                               "between 1 and 100",
 		"/ep/requests?limit=":                                  "limit",

@@ -223,7 +223,8 @@ func (sh *shell) requestsCommand() *cobra.Command {
 		Long: "List an endpoint's jobs, the newest first: those that wait or run, and those\n" +
 			"that are over while their results can be read. If there are more, the last\n" +
 			"line says how to go on.",
-		Example: "  flightline requests echo --status FAILED,TIMED_OUT --limit 100\n  flightline requests echo -o json",
+		Example: "  flightline requests echo --status FAILED,TIMED_OUT --limit 100\n" +
+			"  flightline requests echo --from 24h --to 23h\n  flightline requests echo --id 01920c2e\n  flightline requests echo -o json",
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			for _, status := range statuses {
 				o.Statuses = append(o.Statuses, job.Status(strings.ToUpper(status)))
@@ -233,7 +234,7 @@ func (sh *shell) requestsCommand() *cobra.Command {
 				return err
 			}
 			var of []string
-			for _, filter := range [][2]string{{"--status", strings.Join(statuses, ",")}, {"--worker", o.Worker}, {"--fingerprint", o.Fingerprint}} {
+			for _, filter := range [][2]string{{"--status", strings.Join(statuses, ",")}, {"--worker", o.Worker}, {"--fingerprint", o.Fingerprint}, {"--from", o.From}, {"--to", o.To}, {"--id", o.ID}} {
 				if filter[1] != "" {
 					of = append(of, filter[0], filter[1])
 				}
@@ -244,6 +245,9 @@ func (sh *shell) requestsCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&statuses, "status", nil, "only jobs that are `STATUS`, or one of several separated by commas")
 	c.Flags().StringVar(&o.Worker, "worker", "", "only jobs whose last run was at this `WORKER`")
 	c.Flags().StringVar(&o.Fingerprint, "fingerprint", "", "only jobs that failed with this cause, a `FINGERPRINT` of 'flightline failures'")
+	c.Flags().StringVar(&o.From, "from", "", "only jobs that were queued, or ended if they are over, since this `TIME`: an instant, or how long ago as 10m or 24h")
+	c.Flags().StringVar(&o.To, "to", "", "only jobs that were queued, or ended if they are over, before this `TIME`")
+	c.Flags().StringVar(&o.ID, "id", "", "only jobs whose ids begin with this `TEXT`")
 	c.Flags().IntVar(&o.Limit, "limit", 0, "how many jobs at most (1 to 100; default 10)")
 	c.Flags().StringVar(&o.Cursor, "cursor", "", "go on where an earlier list ended")
 	return c

@@ -145,3 +145,16 @@ func TestTheTopOfAChart(t *testing.T) {
 		t.Error("only what has no value is empty")
 	}
 }
+
+func TestATextThatNoIDBeginsWithIsLookedForWithinIDs(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]bool{
+		"": false, "0": true, "01": true, "018d": true, "019": true, "01a2": true, "sync-01a2": true, "01a2120c-7a4b-7c1d-8e2f-3a4b5c6d7e8f": true,
+		"0000": false, "018b": false, "01b": false, "7c1d": false, "sync": false, "-7c1d": false, "xyz": false,
+	} {
+		if got := (jobsFilter{Text: text}).BeginsID(now); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}

@@ -16,17 +16,22 @@ const (
 	// jobsPage is how many jobs a page of the list has, maxPages how many pages of the API
 	// are read to fill it where a filter leaves most out.
 	jobsPage, maxPages = 50, 10
+	// clockSlack is how much the clock that made an id may be ahead of ours.
+	clockSlack = time.Minute
 )
+
+// noIDBefore is before all ids: Flightline is younger.
+var noIDBefore = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // jobsFilter is what the list of jobs is narrowed to; each is a parameter of the query.
 type jobsFilter struct {
-	Status, Worker, Fingerprint, Text, Since, Cursor string
+	Status, Worker, Fingerprint, Text, Since, Until, Cursor string
 }
 
 func filterOf(query url.Values) jobsFilter {
 	return jobsFilter{
 		Status: query.Get("status"), Worker: query.Get("worker"), Fingerprint: query.Get("fingerprint"),
-		Text: strings.TrimSpace(query.Get("q")), Since: query.Get("since"), Cursor: query.Get("cursor"),
+		Text: strings.TrimSpace(query.Get("q")), Since: query.Get("since"), Until: query.Get("until"), Cursor: query.Get("cursor"),
 	}
 }
 
@@ -39,7 +44,7 @@ func (f jobsFilter) Query(status, cursor string) string {
 	if cursor == "-" {
 		cursor = f.Cursor
 	}
-	for name, value := range map[string]string{"status": status, "worker": f.Worker, "fingerprint": f.Fingerprint, "q": f.Text, "since": f.Since, "cursor": cursor} {
+	for name, value := range map[string]string{"status": status, "worker": f.Worker, "fingerprint": f.Fingerprint, "q": f.Text, "since": f.Since, "until": f.Until, "cursor": cursor} {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -48,8 +53,11 @@ func (f jobsFilter) Query(status, cursor string) string {
 }
 
 // options are what the API can narrow the list by.
-func (f jobsFilter) options(limit int) (client.RequestsOptions, error) {
-	o := client.RequestsOptions{Worker: f.Worker, Fingerprint: f.Fingerprint, Limit: limit, Cursor: f.Cursor}
+func (f jobsFilter) options(limit int, now time.Time) (client.RequestsOptions, error) {
+	o := client.RequestsOptions{Worker: f.Worker, Fingerprint: f.Fingerprint, From: f.Since, To: f.Until, Limit: limit, Cursor: f.Cursor}
+	if f.BeginsID(now) {
+		o.ID = f.Text
+	}
 	for name := range strings.SplitSeq(f.Status, ",") {
 		if status := job.Status(name); status.Valid() {
 			o.Statuses = append(o.Statuses, status)
@@ -60,16 +68,11 @@ func (f jobsFilter) options(limit int) (client.RequestsOptions, error) {
 	return o, nil
 }
 
-// since is the instant before which jobs are left out, the zero time for none.
-func (f jobsFilter) since(now time.Time) (time.Time, error) {
-	if f.Since == "" {
-		return time.Time{}, nil
-	}
-	d, err := time.ParseDuration(f.Since)
-	if err != nil || d <= 0 {
-		return time.Time{}, &pageError{status: http.StatusBadRequest, text: "since must be a duration like 15m or 24h"}
-	}
-	return now.Add(-d), nil
+// BeginsID reports whether the text is the beginning of ids that may exist by now, so that the
+// API can seek them. Another text is looked for in the newest ids.
+func (f jobsFilter) BeginsID(now time.Time) bool {
+	from, to, ok := job.MadeWithin(f.Text)
+	return ok && from.Before(now.Add(clockSlack)) && to.After(noIDBefore)
 }
 
 // jobsData is the list of jobs.
@@ -82,6 +85,8 @@ type jobsData struct {
 	Spans    []statusChoice
 	// Acts: the key may cancel and retry.
 	Acts bool
+	// Within: the text was looked for within the newest ids, not at the place of a time.
+	Within bool
 }
 
 type statusChoice struct{ Value, Title string }
@@ -105,6 +110,7 @@ func loadJobs(v *visit) (any, error) {
 	}
 	d.Acts = v.May("submit", d.Endpoint)
 	v.follow(d.Endpoint)
+	d.Within = d.Filter.Text != "" && !d.Filter.BeginsID(time.Now())
 	var err error
 	d.Jobs, d.Next, err = listJobs(v, d.Endpoint, d.Filter, jobsPage)
 	return d, err
@@ -112,11 +118,7 @@ func loadJobs(v *visit) (any, error) {
 
 // listJobs reads pages of the API until it has as many jobs as wanted, or read maxPages.
 func listJobs(v *visit, endpoint string, f jobsFilter, want int) (jobs []client.ListedJob, next string, err error) {
-	o, err := f.options(want)
-	if err != nil {
-		return nil, "", err
-	}
-	from, err := f.since(time.Now())
+	o, err := f.options(want, time.Now())
 	if err != nil {
 		return nil, "", err
 	}
@@ -126,7 +128,7 @@ func listJobs(v *visit, endpoint string, f jobsFilter, want int) (jobs []client.
 			return nil, "", err
 		}
 		for _, j := range page.Requests {
-			if strings.Contains(string(j.ID), f.Text) && !j.Submitted.Before(from) {
+			if o.ID != "" || strings.Contains(string(j.ID), f.Text) {
 				jobs = append(jobs, j)
 			}
 		}

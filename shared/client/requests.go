@@ -20,6 +20,11 @@ type RequestsOptions struct {
 	// Worker is the one of the last run, Fingerprint that of the cause of a failure. ""
 	// means all.
 	Worker, Fingerprint string
+	// From and To bound when a job was queued, or ended if it is over: an instant in RFC
+	// 3339, or how long ago, as 90s, 10m or 24h. "" is no bound.
+	From, To string
+	// ID is the beginning of the ids of the jobs wanted, from the first digit on. "" means all.
+	ID string
 	// Limit bounds the page, 1 to 100. 0 leaves it to the server, which takes 10.
 	Limit int
 	// Cursor is that of the page before, of the same list. "" is the first page.
@@ -58,17 +63,13 @@ func (c *Client) Requests(ctx context.Context, endpoint string, o RequestsOption
 		}
 		query.Set("status", strings.Join(names, ","))
 	}
-	if o.Worker != "" {
-		query.Set("worker", o.Worker)
-	}
-	if o.Fingerprint != "" {
-		query.Set("fingerprint", o.Fingerprint)
-	}
 	if o.Limit != 0 {
 		query.Set("limit", strconv.Itoa(o.Limit))
 	}
-	if o.Cursor != "" {
-		query.Set("cursor", o.Cursor)
+	for name, value := range map[string]string{"worker": o.Worker, "fingerprint": o.Fingerprint, "from": o.From, "to": o.To, "id": o.ID, "cursor": o.Cursor} {
+		if value != "" {
+			query.Set(name, value)
+		}
 	}
 	var answer json.RawMessage
 	if err := c.do(ctx, call{method: http.MethodGet, path: v2(endpoint, "requests"), query: query}, &answer); err != nil {

@@ -35,8 +35,13 @@ func TestRequestsReadsAPage(t *testing.T) {
 		!failed.Started.Equal(at.Add(time.Second)) || !failed.Finished.Equal(at.Add(2*time.Second)) {
 		t.Errorf("got %+v", failed)
 	}
-	if _, err := s.Requests(t.Context(), "ep", client.RequestsOptions{}); err != nil || s.requests()[1].URI != "/v2/ep/requests" {
-		t.Errorf("without options: got %s, %v", s.requests()[1].URI, err)
+	s = serve(t, ok(page))
+	if _, err := s.Requests(t.Context(), "ep", client.RequestsOptions{From: "24h", To: "2026-01-02T03:04:05Z", ID: "01920c2e"}); err != nil || s.requests()[0].URI != "/v2/ep/requests?from=24h&id=01920c2e&to=2026-01-02T03%3A04%3A05Z" {
+		t.Errorf("by time and id: got %s, %v", s.requests()[0].URI, err)
+	}
+	s = serve(t, ok(page))
+	if _, err := s.Requests(t.Context(), "ep", client.RequestsOptions{}); err != nil || s.requests()[0].URI != "/v2/ep/requests" {
+		t.Errorf("without options: got %s, %v", s.requests()[0].URI, err)
 	}
 }
 

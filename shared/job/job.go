@@ -45,6 +45,32 @@ func (id ID) Made() (at time.Time, ok bool) {
 	return time.UnixMilli(ms), err == nil
 }
 
+// MadeWithin is when the ids were made up that begin with a text, as Made says: from the
+// instant from on, and before to. The text is one hexadecimal digit of such an id or more,
+// in lower case, with its hyphens, and with or without SyncPrefix. ok is false for another
+// text.
+func MadeWithin(prefix string) (from, to time.Time, ok bool) {
+	const least, most = "00000000-0000-7000-8000-000000000000", "ffffffff-ffff-7fff-bfff-ffffffffffff"
+	text := strings.TrimPrefix(prefix, SyncPrefix)
+	if text == "" || len(text) > len(least) {
+		return from, to, false
+	}
+	for i := range len(text) {
+		low, high, c := least[i], most[i], text[i]
+		if digit := c >= '0' && c <= '9' || c >= 'a' && c <= 'f'; c < low || c > high || digit == (low == '-') {
+			return from, to, false
+		}
+	}
+	from, _ = ID(text + least[len(text):]).Made()
+	to, _ = ID(text + most[len(text):]).Made()
+	return from, to.Add(time.Millisecond), true
+}
+
+// Begins reports whether the id begins with a text, which may lack SyncPrefix.
+func (id ID) Begins(text string) bool {
+	return strings.HasPrefix(string(id), text) || strings.HasPrefix(strings.TrimPrefix(string(id), SyncPrefix), text)
+}
+
 // Mode is how a job was submitted; it decides the retention.
 type Mode string
 

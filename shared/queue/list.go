@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -27,8 +28,9 @@ type ListOptions struct {
 	Most int
 	// Statuses are those wanted. None means all that the list has.
 	Statuses []job.Status
-	// Since ends the list at what was written before. The zero time means nothing.
-	Since time.Time
+	// Since leaves out what was written before, Until what was written then or later; the
+	// list seeks both. The zero time means nothing.
+	Since, Until time.Time
 }
 
 func (w ListOptions) wants(s job.Status) bool {
@@ -85,13 +87,9 @@ func (l *Lists) Ended(ctx context.Context, e endpoint.Endpoint, w ListOptions) (
 // walk reads a stream backwards until the window is full, or for listChunks.
 // of turns messages into the records that may be shown, nil for the others.
 func (w ListOptions) walk(ctx context.Context, rd reader, stream, filter string, of func([]*nats.Msg) ([]*record.Record, error)) (jobs []ListItem, next uint64, err error) {
-	first, last, err := rd.ends(ctx, stream)
-	if err != nil || last == 0 {
+	back, err := w.back(ctx, rd, stream, filter)
+	if err != nil || back.Before == 0 {
 		return nil, 0, err
-	}
-	back := bus.Back{Stream: stream, Filter: filter, First: first, Before: w.Before, Most: max(1, w.Most)}
-	if w.Before == 0 || w.Before > last {
-		back.Before = last + 1
 	}
 	for range listChunks {
 		got, next, err := rd.bus.Backwards(ctx, back)
@@ -106,12 +104,53 @@ func (w ListOptions) walk(ctx context.Context, rd reader, stream, filter string,
 		if jobs, taken = w.add(jobs, got, found, rd.bus.Now()); taken < len(got) || len(jobs) == back.Most && next > 0 {
 			return jobs, bus.Sequence(got[taken-1]), nil
 		}
-		if next == 0 || len(got) > 0 && writtenBefore(got[len(got)-1], w.Since) {
+		if next == 0 {
 			return jobs, 0, nil
 		}
 		back.Before = next
 	}
 	return jobs, back.Before, nil
+}
+
+// back is the part of a stream that the window may have; its Before is 0 for none.
+func (w ListOptions) back(ctx context.Context, rd reader, stream, filter string) (bus.Back, error) {
+	first, last, err := rd.ends(ctx, stream)
+	if err != nil || last == 0 {
+		return bus.Back{}, err
+	}
+	back := bus.Back{Stream: stream, Filter: filter, First: first, Before: w.Before, Most: max(1, w.Most)}
+	if w.Before == 0 || w.Before > last {
+		back.Before = last + 1
+	}
+	if !w.Until.IsZero() {
+		until, err := rd.placeAt(ctx, stream, w.Until)
+		if err != nil {
+			return back, err
+		}
+		if until > 0 {
+			back.Before = min(back.Before, until)
+		}
+	}
+	if !w.Since.IsZero() { // a search in what is older would be in vain
+		since, err := rd.placeAt(ctx, stream, w.Since)
+		if err != nil || since == 0 {
+			return bus.Back{}, err
+		}
+		back.First = max(first, since)
+	}
+	return back, nil
+}
+
+// placeAt is the first sequence of a stream that was written at t or later; 0 if none was.
+func (rd reader) placeAt(ctx context.Context, stream string, t time.Time) (uint64, error) {
+	m, err := rd.bus.DirectSince(ctx, stream, ">", t)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return bus.Sequence(m), nil
 }
 
 // add adds to jobs what the window wants of the records found, until it is
@@ -128,12 +167,6 @@ func (w ListOptions) add(jobs []ListItem, got []*nats.Msg, found []*record.Recor
 		jobs = append(jobs, ListItem{r.Job, bus.Sequence(got[i])})
 	}
 	return jobs, len(found)
-}
-
-// writtenBefore reports whether the server stored m before t.
-func writtenBefore(m *nats.Msg, t time.Time) bool {
-	written, err := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
-	return err == nil && written.Before(t)
 }
 
 // parseQueued reads what the header of a queue message says.

@@ -31,6 +31,18 @@ func Span(c *fiber.Ctx, now time.Time, standard, most time.Duration) (from, to t
 	return from, to, nil
 }
 
+// Bounds reads the parameters from and to, each of which may be missing: the zero time.
+// From must be before to.
+func Bounds(c *fiber.Ctx, now time.Time) (from, to time.Time, err error) {
+	if from, err = parseInstant("from", c.Query("from"), now); err != nil {
+		return from, to, err
+	}
+	if to, err = parseInstant("to", c.Query("to"), now); err == nil && !to.IsZero() && !from.Before(to) {
+		err = Errorf(InvalidRequest, "from to to is invalid; must be more than 0s, got %v", to.Sub(from))
+	}
+	return from, to, err
+}
+
 // parseInstant reads the value of a parameter: an instant, or how long before now it was;
 // the zero time for "". The error is an InvalidRequest with the parameter's name.
 func parseInstant(name, value string, now time.Time) (time.Time, error) {
