@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
@@ -278,7 +279,7 @@ func live(t *testing.T, b *browser, page string) {
 }
 
 // The console runs in a process of its own, with a user of NATS that may keep sessions and
-// nothing else.
+// say that the process is there, and nothing else.
 func TestTheConsoleServesWithItsOwnUser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -306,4 +307,8 @@ func TestTheConsoleServesWithItsOwnUser(t *testing.T) {
 	if page.StatusCode != http.StatusOK || !strings.Contains(page.text, "seen") {
 		t.Errorf("the overview: got %d without the endpoint", page.StatusCode)
 	}
+	testenv.Eventually(t, "the console is among the processes", func() bool {
+		page := b.ask("/ui/system", nil, "Cookie", got.Cookies()[0].Name+"="+got.Cookies()[0].Value)
+		return page.StatusCode == http.StatusOK && strings.Contains(page.text, ">console<")
+	})
 }

@@ -211,6 +211,7 @@ func (l *look) attention() []api.Attention {
 		add(backoff, api.NeedsBackoff, "workers end soon after their start: %s", l.decision.Text)
 		add(slices.Contains([]string{registry.ScalingNoMachine, registry.ScalingInvalid, registry.ScalingUnknown}, l.decision.Reason),
 			api.NeedsScaling, "the autoscaler: %s", l.decision.Text)
+		add(l.decision.Reason == registry.ScalingNoGPU, api.NeedsGPU, "jobs that wait: %d; %s", l.jobs.InQueue, l.decision.Text)
 	}
 	add(alive == 0 && l.jobs.InQueue > 0 && !paused && !backoff, api.NeedsNoWorker, "no worker lives; jobs that wait: %d", l.jobs.InQueue)
 	var hour stats.Point

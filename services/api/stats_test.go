@@ -235,6 +235,7 @@ func TestAttention(t *testing.T) {
 		"a worker starts":      {look{jobs: api.JobCounts{InQueue: 1}, workers: registry.WorkerCounts{States: map[string]int{registry.WorkerInitializing: 1}}}, nil},
 		"backoff":              {look{jobs: api.JobCounts{InQueue: 1}, decision: &registry.Decision{Reason: registry.ScalingBackoff}}, []string{api.NeedsBackoff}},
 		"no machine":           {look{jobs: api.JobCounts{InQueue: 1}, decision: &registry.Decision{Reason: registry.ScalingNoMachine}}, []string{api.NeedsScaling, api.NeedsNoWorker}},
+		"no GPU":               {look{jobs: api.JobCounts{InQueue: 1}, decision: &registry.Decision{Reason: registry.ScalingNoGPU}, workers: registry.WorkerCounts{States: map[string]int{registry.WorkerRunning: 1}}}, []string{api.NeedsGPU}},
 		"long and lost":        {look{jobs: api.JobCounts{WorkerLost: 2}, oldest: longWait}, []string{api.NeedsWorkerLost, api.NeedsOldestWait}},
 		"a receiver is paused": {look{pausedReceivers: 1}, []string{api.NeedsWebhooksPaused}},
 	} {

@@ -36,9 +36,8 @@ func (p plan) inspector(n *node) (*admin.Inspector, error) {
 	return admin.NewInspector(p.nc, cfg)
 }
 
-// announced are the roles that this package announces; each other one does itself, and
-// the console may not write on the bus.
-var announced = []string{roleControl, roleRecorder, roleWebhook}
+// announced are the roles that this package announces; each other one does itself.
+var announced = []string{roleControl, roleRecorder, roleWebhook, roleConsole}
 
 // announce adds the heartbeats of the roles that announce nothing by themselves.
 func (n *node) announce(roles []string) {
@@ -47,6 +46,9 @@ func (n *node) announce(roles []string) {
 			continue
 		}
 		instance := registry.Instance{ID: uuid.NewString(), Role: role}
+		if role == roleConsole { // it asks the API
+			instance.Endpoints = registry.NoEndpoints
+		}
 		n.parts = append(n.parts, process.Part{Name: "announce " + role, Run: func(ctx context.Context) error { return n.registry.Instances.Announce(ctx, instance) }})
 	}
 }

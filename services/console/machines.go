@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"flightline/shared/api"
 	"flightline/shared/client"
 )
 
@@ -84,7 +85,7 @@ func waiting(v *visit) ([]attention, error) {
 	var list []attention
 	for _, e := range got.Endpoints {
 		for _, need := range e.Attention {
-			if slices.Contains([]string{"scaling", "backoff", "no_worker"}, need.Code) {
+			if slices.Contains([]string{api.NeedsScaling, api.NeedsGPU, api.NeedsBackoff, api.NeedsNoWorker}, need.Code) {
 				list = append(list, attention{e.ID, need.Code, need.Text})
 			}
 		}

@@ -1,11 +1,18 @@
 package console
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"flightline/shared/api"
 	"flightline/shared/client"
 )
 
-// overviewPage is how many endpoints a page of the overview has.
-const overviewPage = 50
+// overviewPage is how many endpoints a page of the overview has, maxGPULines how many
+// machines.
+const overviewPage, maxGPULines = 50, 20
 
 // overviewData is what the overview shows.
 type overviewData struct {
@@ -13,8 +20,92 @@ type overviewData struct {
 	Totals overviewTotals
 	// Needs is what needs a person, of all endpoints on the page.
 	Needs []attention
+	// GPUs are those of the machines that have some, nil if the key may not see machines.
+	GPUs *gpuSummary
 	// After is the cursor of this page, "" for the first.
 	After string
+}
+
+// gpuSummary is how the GPUs of all machines stand.
+type gpuSummary struct {
+	// Lines are the first machines by name, More how many others there are.
+	Lines []gpuLine
+	More  int
+	All   gpuCounts
+	// Waiting are the endpoints of the page whose jobs wait for a GPU.
+	Waiting []attention
+	// Unknown is why the machines are not known, "" if they are.
+	Unknown string
+}
+
+// gpuLine is how the GPUs of a machine stand.
+type gpuLine struct {
+	Machine, Name string
+	Counts        gpuCounts
+}
+
+// gpuCounts counts GPUs, each of them once.
+type gpuCounts struct{ Total, Busy, Free, Quarantined, Unhealthy int }
+
+// String names the counts that are not 0, and those that people look for.
+func (n gpuCounts) String() string {
+	text := fmt.Sprintf("%d busy, %d free", n.Busy, n.Free)
+	if n.Quarantined > 0 {
+		text += fmt.Sprintf(", %d quarantined", n.Quarantined)
+	}
+	if n.Unhealthy > 0 {
+		text += fmt.Sprintf(", %d unhealthy", n.Unhealthy)
+	}
+	return text
+}
+
+func (n *gpuCounts) add(g client.MachineGPU) {
+	n.Total++
+	switch {
+	case g.Quarantine != nil:
+		n.Quarantined++
+	case !g.Healthy:
+		n.Unhealthy++
+	case len(g.Claims) > 0:
+		n.Busy++
+	default:
+		n.Free++
+	}
+}
+
+// gpusOf counts the GPUs of machines.
+func gpusOf(machines []client.MachineInventory) *gpuSummary {
+	d := &gpuSummary{}
+	for _, m := range machines {
+		line := gpuLine{Machine: m.ID, Name: cmp.Or(m.Hostname, m.ID)}
+		for _, g := range m.GPUs {
+			line.Counts.add(g)
+			d.All.add(g)
+		}
+		if line.Counts.Total > 0 {
+			d.Lines = append(d.Lines, line)
+		}
+	}
+	slices.SortFunc(d.Lines, func(a, b gpuLine) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Machine, b.Machine))
+	})
+	if d.More = max(0, len(d.Lines)-maxGPULines); d.More > 0 {
+		d.Lines = d.Lines[:maxGPULines]
+	}
+	return d
+}
+
+// loadGPUs asks for the machines, which the rest of the overview does not need.
+func loadGPUs(v *visit) *gpuSummary {
+	if !v.May("pods", "") {
+		return nil
+	}
+	machines, err := v.control.Machines(v.ctx)
+	if err != nil {
+		_, text := problem(err)
+		return &gpuSummary{Unknown: text}
+	}
+	return gpusOf(machines)
 }
 
 type overviewTotals struct {
@@ -31,7 +122,7 @@ func loadOverview(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &overviewData{Overview: got, After: after}
+	d := &overviewData{Overview: got, After: after, GPUs: loadGPUs(v)}
 	for _, e := range got.Endpoints {
 		v.follow(e.ID)
 		t := &d.Totals
@@ -43,7 +134,12 @@ func loadOverview(v *visit) (any, error) {
 		t.FailedHour += sum(e.LastHour.Failed)
 		t.Done = added(t.Done, e.LastHour.Completed)
 		for _, need := range e.Attention {
-			d.Needs = append(d.Needs, attention{e.ID, need.Code, need.Text})
+			shown := attention{e.ID, need.Code, need.Text}
+			if need.Code == api.NeedsGPU && d.GPUs != nil {
+				d.GPUs.Waiting = append(d.GPUs.Waiting, shown)
+			} else {
+				d.Needs = append(d.Needs, shown)
+			}
 		}
 	}
 	return d, nil

@@ -33,7 +33,7 @@ type action struct {
 // screens is the table of all pages. The first one whose path matches is taken.
 func screens() []screen {
 	return append(operations(), []screen{
-		{path: "/", title: "Overview", nav: "overview", template: "overview", fragments: []string{"overview-totals", "overview-attention", "overview-endpoints"}, load: loadOverview},
+		{path: "/", title: "Overview", nav: "overview", template: "overview", fragments: []string{"overview-totals", "overview-attention", "overview-gpus", "overview-endpoints"}, load: loadOverview},
 		{path: "/e/:endpoint", title: "Endpoint", tab: "endpoint", template: "endpoint", fragments: []string{"endpoint-now", "endpoint-charts", "endpoint-settings"}, load: loadEndpoint},
 		{path: "/e/:endpoint/settings", title: "Settings", tab: "endpoint", template: "settings", load: loadSettings},
 		{path: "/e/:endpoint/purge", title: "Purge", tab: "endpoint", template: "purge", fragments: []string{"purge-count"}, load: loadPurge},

@@ -141,6 +141,7 @@ const (
 	NeedsWebhooksPaused = "webhooks_paused" // receivers of webhooks get nothing
 	NeedsPaused         = "paused"          // the endpoint hands out no jobs
 	NeedsScaling        = "scaling"         // the autoscaler cannot do what it wants
+	NeedsGPU            = "no_gpu"          // jobs wait for a worker that waits for a GPU
 )
 
 // instant is an instant as answers show it, "" for the zero time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -20,13 +21,17 @@ const (
 	leaveTimeout = 2 * time.Second
 )
 
+// NoEndpoints is the Endpoints of an instance that is not waited for.
+const NoEndpoints = math.MaxUint64
+
 // Instance is a process that serves a role, and sees changes of endpoints.
 type Instance struct {
 	// ID matches [A-Za-z0-9_-]{1,128} and is new with each start.
 	ID string `json:"id"`
 	// Role is the name of the service, as "api", or a DriverRole.
 	Role string `json:"role"`
-	// Endpoints is the revision up to which it has seen the endpoints.
+	// Endpoints is the revision up to which it has seen the endpoints, NoEndpoints of a
+	// role that does not look at them.
 	Endpoints uint64 `json:"endpoints"`
 	// Version and Hostname are of the program and its machine, Started is when it
 	// began to announce itself; "" and the zero time of an older program.
@@ -64,7 +69,9 @@ func (i *Instances) Announce(ctx context.Context, instance Instance) error {
 	}()
 	for ctx.Err() == nil {
 		seen, changed := i.endpoints.seen()
-		instance.Endpoints = seen
+		if instance.Endpoints != NoEndpoints {
+			instance.Endpoints = seen
+		}
 		if err := i.table.Put(ctx, instance.ID, instance); err != nil && ctx.Err() == nil {
 			i.log.WarnContext(ctx, "instance could not beat", "instance", instance.ID, "err", err)
 			changed = nil // not again before the pause is over
