@@ -16,6 +16,7 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/telemetry"
 	"flightline/shared/web"
 )
 
@@ -309,6 +310,9 @@ func explainViewOf(x explanation) api.Explanation {
 			WorkersMin: x.endpoint.WorkersMin, WorkersMax: x.endpoint.WorkersMax, ScalerType: x.endpoint.ScalerType,
 			ScalerValue: x.endpoint.ScalerValue, LeaseMs: x.endpoint.Lease.Milliseconds(),
 		},
+	}
+	if sc := telemetry.Of(&j); sc.IsSampled() {
+		v.TraceID = sc.TraceID().String()
 	}
 	if x.endpoint.Paused(x.now) {
 		v.Endpoint.PausedUntil, v.Endpoint.PauseReason = web.FormatTime(x.endpoint.PausedUntil), x.endpoint.PauseReason

@@ -122,7 +122,7 @@ func (s *Service) listByID(ctx context.Context, e endpoint.Endpoint, q listQuery
 		return page, position{live: done, ended: done}, err
 	}
 	if next = q.at; next.begun == 0 {
-		next.begun = uint64(s.queue.Now().UnixMilli()) //nolint:gosec // positive
+		next.begun = uint64(s.queue.Now().UnixMilli())
 	}
 	if next.live != done {
 		if page, next.live, err = s.stillQueued(ctx, e, q); err != nil || next.live > 0 {
@@ -140,7 +140,7 @@ func (s *Service) listByID(ctx context.Context, e endpoint.Endpoint, q listQuery
 	jobs, err := s.jobsOf(ctx, e, q, ids)
 	for _, j := range jobs {
 		// What changed since this list was begun may be on an earlier page of it.
-		if !inFirstQueue(j) && uint64(changedAt(j).UnixMilli()) < next.begun { //nolint:gosec // positive
+		if !inFirstQueue(j) && uint64(changedAt(j).UnixMilli()) < next.begun {
 			page = append(page, j)
 		}
 	}

@@ -139,6 +139,7 @@ type Config struct {
 	Drivers       string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" envDefault:"process" help:"what starts workers of endpoints here, with commas between them: process (an endpoint's command runs on this host), docker, none"`
 	Catalog       string `flag:"price-catalog" env:"FLIGHTLINE_PRICE_CATALOG" old:"catalog" help:"JSON file with prices and places of machines; see pods.md"`
 	StreamForm
+	Traces
 	LogSizes
 	NoDemo    bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
 	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`

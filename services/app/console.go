@@ -22,19 +22,45 @@ import (
 	"flightline/shared/web"
 )
 
+// traceID is what the id of a trace takes the place of.
+const traceID = "{trace}"
+
+// Traces say where people look at traces.
+type Traces struct {
+	TraceURL string `flag:"trace-url" env:"FLIGHTLINE_TRACE_URL" help:"address of a trace in the program that shows traces, for the console's link from a job, with {trace} for its id: https://grafana.example/explore?traceID={trace}; none by default"`
+}
+
+// check returns what is wrong with the setting.
+func (t Traces) check() error {
+	if t.TraceURL == "" {
+		return nil
+	}
+	const want = "an address that begins with http:// or https://, with {trace} in its path, query or fragment and without a password"
+	u, err := url.Parse(strings.ReplaceAll(t.TraceURL, traceID, "0"))
+	before, _, found := strings.Cut(t.TraceURL, traceID)
+	if err != nil || !found || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.ContainsAny(strings.TrimPrefix(strings.ToLower(before), u.Scheme+"://"), "/?#") {
+		return wrong("trace-url", t.TraceURL, want)
+	}
+	return nil
+}
+
 // Console are the settings of the role.
 type Console struct {
 	ConsoleAPIURL     string `flag:"console-api-url" env:"FLIGHTLINE_CONSOLE_API_URL" help:"address of the API, as the console reaches it, or several with commas between them; this process by default, if it has the role api"`
 	ConsoleControlURL string `flag:"console-control-url" env:"FLIGHTLINE_CONSOLE_CONTROL_URL" help:"address of the role control, if it has another one"`
 	ConsoleCA         string `flag:"console-ca" env:"FLIGHTLINE_CONSOLE_CA" help:"path of the CA certificates that sign those of the API, as PEM; the system's by default"`
 	ConsoleHost       string `flag:"console-host" env:"FLIGHTLINE_CONSOLE_HOST" help:"names by which browsers may ask for the console, with commas between them, besides those of loopback and addresses that are numbers"`
-	ConsoleSecure     bool   `flag:"console-secure-cookies" env:"FLIGHTLINE_CONSOLE_SECURE_COOKIES" help:"mark cookies as for TLS only, where a proxy in front ends it; with --tls-cert they are in any case"`
+	Traces
+	ConsoleSecure bool `flag:"console-secure-cookies" env:"FLIGHTLINE_CONSOLE_SECURE_COOKIES" help:"mark cookies as for TLS only, where a proxy in front ends it; with --tls-cert they are in any case"`
 }
 
 // check returns what is wrong with the settings of a process with these roles.
 func (c Console) check(roles []string) error {
 	if !slices.Contains(roles, roleConsole) {
 		return nil
+	}
+	if err := c.Traces.check(); err != nil {
+		return err
 	}
 	if c.ConsoleAPIURL == "" && !slices.Contains(roles, roleAPI) {
 		return wrong("console-api-url", "", "the address of the API, as http://127.0.0.1:8080")
@@ -61,11 +87,12 @@ type consolePlan struct {
 	ca           string // path, "" for the system's
 	secure       bool
 	hosts        web.Hosts
+	traceURL     string // as Traces has it
 }
 
 // reachAPI is what the settings say, for a process with these listeners.
 func (c Console) reachAPI(open *listeners) (consolePlan, error) {
-	p := consolePlan{url: c.ConsoleAPIURL, control: c.ConsoleControlURL, ca: c.ConsoleCA, secure: c.ConsoleSecure || open.shown != nil, hosts: web.Hosts{}}
+	p := consolePlan{url: c.ConsoleAPIURL, control: c.ConsoleControlURL, ca: c.ConsoleCA, secure: c.ConsoleSecure || open.shown != nil, hosts: web.Hosts{}, traceURL: c.TraceURL}
 	if c.ConsoleHost != "" {
 		p.hosts = strings.Split(strings.ToLower(c.ConsoleHost), ",")
 	}
@@ -102,7 +129,7 @@ func (n *node) newConsole(ctx context.Context, p plan, js jetstream.JetStream) e
 	if err != nil {
 		return err
 	}
-	n.console, err = console.New(console.Config{Version: p.version, Secure: p.console.secure, Hosts: p.console.hosts, Log: p.log},
+	n.console, err = console.New(console.Config{Version: p.version, Secure: p.console.secure, Hosts: p.console.hosts, TraceURL: p.console.traceURL, Log: p.log},
 		console.Deps{Sessions: sessions, Connect: connect})
 	return err
 }

@@ -50,7 +50,7 @@ func (c Config) check() (ratelimit.Table, error) {
 	_, unread := catalogOf(c.Catalog)
 	if err := cmp.Or(
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), addressOf("nats-listen", c.NATSListen, natsOff),
-		hostsOf(c.Host), keyOf("api-key", c.APIKey), unknown, c.Engine.check(), c.Connections.check(), c.LogSizes.check(), c.StreamForm.check(), unread,
+		hostsOf(c.Host), keyOf("api-key", c.APIKey), unknown, c.Engine.check(), c.Connections.check(), c.LogSizes.check(), c.StreamForm.check(), c.Traces.check(), unread,
 	); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	}
 	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
 	n, err := assemble(ctx, plan{
-		console: consolePlan{url: open.url(), control: open.url(), ca: h.TLSCert, secure: shown != nil, hosts: cfg.hosts(open.requests)},
+		console: consolePlan{url: open.url(), control: open.url(), ca: h.TLSCert, secure: shown != nil, hosts: cfg.hosts(open.requests), traceURL: cfg.TraceURL},
 		nc:      b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
 		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storage.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
 		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),

@@ -39,6 +39,8 @@ type Config struct {
 	// Hosts are names by which the console may be asked, besides those of loopback and
 	// addresses that are numbers. nil means any.
 	Hosts web.Hosts
+	// TraceURL is the address of a trace, with {trace} for its id; "" shows no link.
+	TraceURL string
 	// Log receives what no answer says. nil discards it.
 	Log *slog.Logger
 }

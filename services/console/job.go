@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -42,8 +43,20 @@ type jobData struct {
 	Output     text
 	Media      []media
 	Snippets   []snippet
+	// TraceLink is where the job's trace is shown, "" without a trace or the setting.
+	TraceLink string
 	// CanCancel and CanRetry: its status and the key allow it.
 	CanCancel, CanRetry bool
+}
+
+var validTrace = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// traceLink is the address of a trace, "" without one.
+func traceLink(template, id string) string {
+	if template == "" || !validTrace.MatchString(id) {
+		return ""
+	}
+	return strings.ReplaceAll(template, "{trace}", id)
 }
 
 // Status is the job's, or that of its last event.
@@ -120,7 +133,7 @@ func jobOf(v *visit, id job.ID) (*jobData, error) {
 		v.every = runningEvery
 	}
 	if x, err := v.api.Explain(v.ctx, d.Endpoint, id); err == nil { // it may have gone meanwhile
-		d.Explain = x
+		d.Explain, d.TraceLink = x, traceLink(v.s.cfg.TraceURL, x.TraceID)
 		d.Timeline.addStart(x.WorkerID, x.ColdStart)
 	}
 	d.Output, d.Media = textOf(d.Job.Output, shownOutput), mediaIn(d.Job.Output)

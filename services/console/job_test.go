@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"time"
 
 	"flightline/shared/client"
+	"flightline/shared/job"
 	"flightline/shared/pod"
+	"flightline/shared/registry"
 )
 
 // The timeline has a bar for each wait and run; a run that another one follows lost its worker.
@@ -155,6 +158,34 @@ func TestATextThatNoIDBeginsWithIsLookedForWithinIDs(t *testing.T) {
 	} {
 		if got := (jobsFilter{Text: text}).BeginsID(now); got != want {
 			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A link leads to a trace only if the job has one, and cannot end its attribute.
+func TestAJobLinksToItsTrace(t *testing.T) {
+	t.Parallel()
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	for _, tt := range []struct{ template, id, want string }{
+		{"https://h/explore?traceID={trace}&again={trace}", id, "https://h/explore?traceID=" + id + "&again=" + id},
+		{"", id, ""}, {"https://h/{trace}", "", ""}, {"https://h/{trace}", `"><script>`, ""}, {"https://h/{trace}", strings.ToUpper(id), ""},
+	} {
+		if got := traceLink(tt.template, tt.id); got != tt.want {
+			t.Errorf("%q with %q: got %q, want %q", tt.template, tt.id, got, tt.want)
+		}
+	}
+	s, err := New(Config{}, Deps{Sessions: &registry.Sessions{}, Connect: func(string) (API, error) { return API{}, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for link, want := range map[string]string{traceLink(`https://h/?q="><i>&t={trace}`, id): `href="https://h/?q=%22%3e%3ci%3e&amp;t=` + id + `"`, "": ""} {
+		var page bytes.Buffer
+		d := &jobData{Endpoint: "ep", ID: "j", Job: &client.Job{ID: "j", Status: job.Completed}, TraceLink: link}
+		if err := s.pages.ExecuteTemplate(&page, "job-head", &view{V: &visit{}, D: d}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(page.String(), want) || strings.Contains(page.String(), "<dt>Trace") != (link != "") {
+			t.Errorf("got %s, want %s", page.String(), want)
 		}
 	}
 }

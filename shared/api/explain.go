@@ -28,6 +28,9 @@ type Explanation struct {
 	Error       string `json:"error,omitempty"`
 	Retries     int    `json:"retries"`
 	LowPriority bool   `json:"lowPriority"`
+	// TraceID names the trace of the request that queued the attempt, 32 hexadecimal digits;
+	// absent if that is not recorded.
+	TraceID     string `json:"traceId,omitempty"`
 	SubmittedAt string `json:"submittedAt"`
 	StartedAt   string `json:"startedAt,omitempty"`
 	// DeadlineAt is when a run times out, ExpiresAt when the job's ttl is over.

@@ -17,6 +17,9 @@ type Explanation struct {
 	Status job.Status `json:"status"`
 	// Reason is a sentence for people.
 	Reason string `json:"reason"`
+	// TraceID names the trace of the request that queued the attempt, "" if that is not
+	// recorded.
+	TraceID string `json:"traceId"`
 	// Queue is nil unless the job waits.
 	Queue   *QueuePlace `json:"queue"`
 	Workers struct {

@@ -43,17 +43,9 @@ func (l *Log) Firsts(ctx context.Context, endpoint string, w Firsts) (ids []job.
 		if err != nil {
 			return nil, 0, err
 		}
-		for _, entry := range got.entries {
-			for _, e := range entry.Events {
-				if e.Seq <= w.After || !w.has(e) || slices.Contains(ids, e.Job) {
-					continue
-				}
-				if len(ids) >= max(1, w.Most) {
-					return ids, w.After, nil
-				}
-				ids, w.After = append(ids, e.Job), e.Seq
-			}
-			w.After = endOf(entry.Seq)
+		var full bool
+		if ids, full = w.add(ids, got.entries); full {
+			return ids, w.After, nil
 		}
 		if !got.more {
 			return ids, 0, nil
@@ -64,6 +56,23 @@ func (l *Log) Firsts(ctx context.Context, endpoint string, w Firsts) (ids []job.
 		}
 	}
 	return ids, w.After, nil
+}
+
+// add adds the jobs of entries to ids and moves After on, until there are enough.
+func (w *Firsts) add(ids []job.ID, entries []Entry) (all []job.ID, full bool) {
+	for _, entry := range entries {
+		for _, e := range entry.Events {
+			if e.Seq <= w.After || !w.has(e) || slices.Contains(ids, e.Job) {
+				continue
+			}
+			if len(ids) >= max(1, w.Most) {
+				return ids, true
+			}
+			ids, w.After = append(ids, e.Job), e.Seq
+		}
+		w.After = endOf(entry.Seq)
+	}
+	return ids, false
 }
 
 // has reports whether an event is the first one of such a job.

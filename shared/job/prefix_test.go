@@ -9,7 +9,7 @@ import (
 
 func TestTheBeginningOfAnIDIsASpanOfTime(t *testing.T) {
 	t.Parallel()
-	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
+	at := time.UnixMilli
 	for text, want := range map[string][2]int64{
 		"01920c2e-7a4b-7c1d-8e2f-3a4b5c6d7e8f":      {0x01920c2e7a4b, 0x01920c2e7a4c},
 		"sync-01920c2e-7a4b-7c1d-8e2f-3a4b5c6d7e8f": {0x01920c2e7a4b, 0x01920c2e7a4c},
