@@ -168,7 +168,10 @@ func TestAJobLinksToItsTrace(t *testing.T) {
 	const id = "0af7651916cd43dd8448eb211c80319c"
 	for _, tt := range []struct{ template, id, want string }{
 		{"https://h/explore?traceID={trace}&again={trace}", id, "https://h/explore?traceID=" + id + "&again=" + id},
-		{"", id, ""}, {"https://h/{trace}", "", ""}, {"https://h/{trace}", `"><script>`, ""}, {"https://h/{trace}", strings.ToUpper(id), ""},
+		{"", id, ""},
+		{"https://h/{trace}", "", ""},
+		{"https://h/{trace}", `"><script>`, ""},
+		{"https://h/{trace}", strings.ToUpper(id), ""},
 	} {
 		if got := traceLink(tt.template, tt.id); got != tt.want {
 			t.Errorf("%q with %q: got %q, want %q", tt.template, tt.id, got, tt.want)
