@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +37,9 @@ func main() {
 	if ledger := setting("FLEET_TEST_LEDGER"); ledger != "" {
 		lockGPUs(ledger, setting("CUDA_VISIBLE_DEVICES"))
 	}
+	if model := setting("FLEET_TEST_MODEL"); model != "" {
+		keepModel(setting("HF_HUB_CACHE"), model)
+	}
 	w := &worker{held: map[string]bool{}}
 	go func() {
 		w.ping()
@@ -45,6 +49,19 @@ func main() {
 	}()
 	for { // until it is told to end
 		w.once()
+	}
+}
+
+// keepModel puts a model where the libraries that download one would.
+func keepModel(hub, name string) {
+	folder := filepath.Join(hub, "models--"+strings.ReplaceAll(name, "/", "--"), "snapshots", "main")
+	err := os.MkdirAll(folder, 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "config.json"), []byte("{}"), 0o600)
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "HF_HUB_CACHE: got %q: %v\n", hub, err)
+		os.Exit(2) //nolint:forbidigo // a program of its own
 	}
 }
 

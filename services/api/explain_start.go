@@ -28,6 +28,8 @@ type workerStart struct {
 	since time.Time
 	// usual is how long the phase usually lasts, 0 if that is unknown.
 	usual time.Duration
+	// missing are the models that its machine did not have.
+	missing []string
 }
 
 // startsOf are the starts of the endpoint's workers that go on, by their begin.
@@ -46,7 +48,7 @@ func startsOf(pods []pod.Pod, endpointID string) []workerStart {
 		if _, known := usual[phase]; !known {
 			usual[phase] = pod.Usual(pods, endpointID, phase)
 		}
-		all = append(all, workerStart{p.ID, phase, since, usual[phase]})
+		all = append(all, workerStart{p.ID, phase, since, usual[phase], p.MissingModels})
 	}
 	slices.SortStableFunc(all, func(a, b workerStart) int { return a.since.Compare(b.since) })
 	return all
@@ -113,6 +115,17 @@ func startsText(in []workerStart, now time.Time) string {
 	if in[0].usual > 0 {
 		text += ", usually " + lasting(in[0].usual)
 	}
+	var missing []string
+	for _, s := range in {
+		missing = append(missing, s.missing...)
+	}
+	slices.Sort(missing)
+	switch missing = slices.Compact(missing); {
+	case len(missing) > 0 && len(in) == 1:
+		text += " (its machine did not have " + strings.Join(missing, ", ") + ")"
+	case len(missing) > 0:
+		text += " (some machines did not have " + strings.Join(missing, ", ") + ")"
+	}
 	return text
 }
 
@@ -162,7 +175,7 @@ func coldStart(j *job.Job, pods []pod.Pod) *api.Startup {
 func startingOf(starts []workerStart) []api.StartingWorker {
 	var all []api.StartingWorker
 	for _, s := range starts[:min(len(starts), maxStarting)] {
-		all = append(all, api.StartingWorker{WorkerID: s.id, Phase: s.phase, Since: web.FormatTime(s.since), UsualMs: s.usual.Milliseconds()})
+		all = append(all, api.StartingWorker{WorkerID: s.id, Phase: s.phase, Since: web.FormatTime(s.since), UsualMs: s.usual.Milliseconds(), MissingModels: s.missing})
 	}
 	return all
 }

@@ -42,6 +42,28 @@ func TestExplainTellsOfTheColdStart(t *testing.T) {
 	}
 }
 
+// A start that loads a model from elsewhere says so.
+func TestAStartOnAMachineWithoutTheModel(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	starting := func(missing ...string) workerStart {
+		return workerStart{id: "w", phase: pod.Loading, since: now.Add(-90 * time.Second), usual: 20 * time.Second, missing: missing}
+	}
+	for want, in := range map[string][]workerStart{
+		"1 worker has been loading for 1m30s, usually 20s":                                                    {starting()},
+		"1 worker has been loading for 1m30s, usually 20s (its machine did not have a/b, c/d)":                {starting("a/b", "c/d")},
+		"2 workers have been loading, the first for 1m30s, usually 20s (some machines did not have a/b)":      {starting(), starting("a/b")},
+		"3 workers have been loading, the first for 1m30s, usually 20s (some machines did not have a/b, c/d)": {starting("c/d"), starting("a/b"), starting("a/b")},
+	} {
+		if got := startsText(in, now); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := startingOf([]workerStart{starting("a/b")}); len(got) != 1 || len(got[0].MissingModels) != 1 {
+		t.Errorf("got %+v, want the missing model", got)
+	}
+}
+
 func TestTheColdStartOfAJob(t *testing.T) {
 	t.Parallel()
 	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0).UTC() }

@@ -52,7 +52,7 @@ func TestReasonOf(t *testing.T) {
 	grown := &registry.Decision{Reason: registry.ScalingDelay, Text: "3 jobs wait"}
 	starts := func(n, since, usual int) (all []workerStart) {
 		for range n {
-			all = append(all, workerStart{"w", pod.Loading, now.Add(-time.Duration(since) * time.Second), time.Duration(usual) * time.Second})
+			all = append(all, workerStart{id: "w", phase: pod.Loading, since: now.Add(-time.Duration(since) * time.Second), usual: time.Duration(usual) * time.Second})
 		}
 		return all
 	}
@@ -73,7 +73,7 @@ func TestReasonOf(t *testing.T) {
 		"no decision yet":         {explanation{position: waits(0, 0), endpoint: three, alive: true}, "waiting: it is next, no worker is there; the autoscaler has not decided yet"},
 		"it loads":                {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 1, 0), starts: starts(1, 42, 35)}, "waiting: it is next, 1 worker has been loading for 42s, usually 35s"},
 		"for the first time":      {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 1, 0), starts: starts(1, 42, 0)}, "waiting: it is next, 1 worker has been loading for 42s"},
-		"some begin":              {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 4, 0), starts: append(starts(2, 42, 35), workerStart{"p", pod.Pulling, now.Add(-2 * time.Minute), 0})}, "waiting: it is next, 1 worker has been pulling the image for 2m0s, 2 workers have been loading, the first for 42s, usually 35s, 1 worker starts"},
+		"some begin":              {explanation{position: waits(0, 0), endpoint: three, workers: counts(0, 0, 4, 0), starts: append(starts(2, 42, 35), workerStart{id: "p", phase: pod.Pulling, since: now.Add(-2 * time.Minute)})}, "waiting: it is next, 1 worker has been pulling the image for 2m0s, 2 workers have been loading, the first for 42s, usually 35s, 1 worker starts"},
 		"one more loads":          {explanation{position: waits(2, 2), endpoint: three, workers: counts(0, 1, 1, 0), starts: starts(1, 42, 35), alive: true, decision: grown}, "waiting: 2 jobs ahead, 1 worker busy, 1 worker has been loading for 42s, usually 35s; the autoscaler: 3 jobs wait"},
 		"it crashed":              {explanation{position: waits(0, 0), endpoint: three, failure: crashed(1), alive: true, decision: grown}, "waiting: it is next, no worker is there; 1 worker failed in the last hour: it ended by itself with code 1: no such model; the autoscaler: 3 jobs wait"},
 		"it crashes":              {explanation{position: waits(0, 0), endpoint: three, failure: crashed(3), workers: counts(0, 0, 1, 0), starts: starts(1, 42, 35)}, "waiting: it is next, 1 worker has been loading for 42s, usually 35s; 3 workers failed in the last hour, the last: it ended by itself with code 1: no such model"},

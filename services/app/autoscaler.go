@@ -49,6 +49,7 @@ type Engine struct {
 	DockerCapabilities string `flag:"docker-capabilities" env:"FLIGHTLINE_DOCKER_CAPABILITIES" help:"Linux capabilities that containers may ask for, with commas between them, like CHOWN,SETUID; ALL for all; none by default"`
 	VolumeRoot         string `flag:"volume-root" env:"FLIGHTLINE_VOLUME_ROOT" help:"folder of the host whose folders may be network volumes of pods, for the roles control and autoscaler; pods get no folder of the host without it"`
 	GPUs               string `flag:"gpus" env:"FLIGHTLINE_GPUS" help:"JSON file with the GPUs of this machine, in place of those that it says it has: [{\"uuid\":\"GPU-1\",\"vendor\":\"nvidia\",\"name\":\"NVIDIA L4\",\"memoryMb\":24576}]; read again every few seconds; see gpus.md"`
+	ModelCache         string `flag:"model-cache-folder" env:"FLIGHTLINE_MODEL_CACHE_FOLDER" help:"folder of this machine for the models of endpoints with modelCache, in whose folder hub they are as Hugging Face's libraries keep them; made with the first worker that needs it; models in the data folder by default, or .flightline/models; see model-cache.md"`
 	DockerNetwork      string `flag:"docker-network" env:"FLIGHTLINE_DOCKER_NETWORK" help:"network of the containers: bridge, host, none or a name; the engine's own by default, and host in dev, which listens where no other reaches it"`
 }
 
@@ -75,10 +76,20 @@ func (e Engine) readGPUs() func() ([]pod.GPU, error) {
 	}
 }
 
+// modelCache is the folder of the models as the drivers need it.
+func (e Engine) modelCache() (string, error) {
+	folder, err := filepath.Abs(cmp.Or(e.ModelCache, filepath.Join(".flightline", "models")))
+	if err != nil {
+		return "", fmt.Errorf("--model-cache-folder: %w", err)
+	}
+	return folder, nil
+}
+
 // fleets are the settings of a dev, which keeps all in its data folder.
 func (c Config) fleets() Fleets {
 	engine := c.Engine
 	engine.DockerNetwork = cmp.Or(engine.DockerNetwork, "host")
+	engine.ModelCache = cmp.Or(engine.ModelCache, filepath.Join(c.Data, "models"))
 	return Fleets{Drivers: c.Drivers, FleetFolder: filepath.Join(c.Data, "fleet"), Engine: engine, Ending: c.Ending, reaper: c.reaper}
 }
 
@@ -200,7 +211,12 @@ func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error 
 		return err
 	}
 	n.stands(roleAutoscaler, election, instance)
-	s, err := autoscaler.New(autoscaler.Config{GatewayURL: p.fleets.gatewayURL, Closing: grace(p.fleets.settings.FleetGrace), GPUs: p.fleets.settings.readGPUs(), Log: p.log},
+	models, err := p.fleets.settings.modelCache()
+	if err != nil {
+		return err
+	}
+	s, err := autoscaler.New(
+		autoscaler.Config{GatewayURL: p.fleets.gatewayURL, Closing: grace(p.fleets.settings.FleetGrace), GPUs: p.fleets.settings.readGPUs(), ModelCache: models, Log: p.log},
 		autoscaler.Deps{Queue: n.queue, Registry: n.registry, Events: n.events, Election: election, Drivers: p.fleets.drivers})
 	if err != nil {
 		return err

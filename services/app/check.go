@@ -158,6 +158,9 @@ func (e Engine) check() error {
 	if r := e.VolumeRoot; r != "" && (!filepath.IsAbs(r) || filepath.Clean(r) != r || r == "/") {
 		return wrong("volume-root", r, "an absolute path without '..', and not /")
 	}
+	if info, err := os.Stat(e.ModelCache); e.ModelCache != "" && err == nil && !info.IsDir() {
+		return wrong("model-cache-folder", e.ModelCache, "a folder")
+	}
 	if read := e.readGPUs(); read != nil {
 		if _, err := read(); err != nil {
 			return &cli.UsageError{Err: err}

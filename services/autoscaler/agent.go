@@ -48,8 +48,9 @@ type agent struct {
 	busy map[string]bool // pods that are being started or stopped
 	work sync.WaitGroup
 	logs *logKeeper
-	// inventory are the GPUs, as they were last read.
+	// inventory are the GPUs, and cached the models, as they were last read.
 	inventory []pod.GPU
+	cached    []pod.Model
 	held      map[string][]string // claimed GPUs, by pod
 	recalled  time.Time           // when held was read; local clock
 
@@ -74,6 +75,7 @@ func (a *agent) run(ctx context.Context) error {
 	reporting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var reports sync.WaitGroup
 	reports.Go(func() { a.report(reporting) }) // until what runs here has ended
+	reports.Go(func() { a.watchModels(reporting) })
 	defer func() {
 		stop()
 		reports.Wait()
@@ -275,23 +277,18 @@ func (a *agent) start(ctx context.Context, id string) {
 		a.warn(ctx, "pod not started, trying again", id, err)
 		return
 	}
-	volume, err := a.volume(ctx, p)
-	if errors.Is(err, pod.ErrNotFound) {
-		a.exit(ctx, p, pod.Exit, "it could not be started: its network volume is not there")
-		return
-	}
-	if err != nil {
-		a.warn(ctx, "pod not started, trying again", id, err)
+	volume, models, ok := a.folders(ctx, p)
+	if !ok {
 		return
 	}
 	devices, ok := a.claimed(ctx, p)
 	if !ok {
 		return
 	}
-	env = withGPUs(env, devices, p.Spec)
+	env = withModelCache(withGPUs(env, devices, p.Spec), a.driver.Name(), models)
 	starts := a.startupOf(p)
 	err = a.driver.Start(ctx, driver.Start{
-		PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, GPUs: devices,
+		PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, ModelCache: models, GPUs: devices,
 		Output: a.output(ctx, p, env), Entered: starts.enter,
 	})
 	switch {
@@ -344,13 +341,28 @@ func (a *agent) environment(ctx context.Context, p pod.Pod) (map[string]string, 
 	return env, nil
 }
 
-// volume is where the pod's network volume is on the host, "" for none.
-func (a *agent) volume(ctx context.Context, p pod.Pod) (string, error) {
-	if p.VolumeID == "" {
-		return "", nil
+// folders are where the pod's network volume and the models of its machine are on the
+// host, "" for none. It reports false if the pod is not to be started now; then its
+// record says why, or the next look tries again.
+func (a *agent) folders(ctx context.Context, p pod.Pod) (volume, models string, ok bool) {
+	if p.VolumeID != "" {
+		v, err := a.registry.Volumes.Get(ctx, p.VolumeID)
+		switch {
+		case errors.Is(err, pod.ErrNotFound):
+			a.exit(ctx, p, pod.Exit, "it could not be started: its network volume is not there")
+			return "", "", false
+		case err != nil:
+			a.warn(ctx, "pod not started, trying again", p.ID, err)
+			return "", "", false
+		}
+		volume = v.Path
 	}
-	v, err := a.registry.Volumes.Get(ctx, p.VolumeID)
-	return v.Path, err
+	models, err := a.modelCache(p.Spec)
+	if err != nil {
+		a.exit(ctx, p, pod.Exit, "it could not be started: "+err.Error())
+		return "", "", false
+	}
+	return volume, models, true
 }
 
 // stopSurplus stops what runs here without a record that says so.

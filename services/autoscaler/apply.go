@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"flightline/shared/endpoint"
-	"flightline/shared/placement"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
@@ -152,23 +151,21 @@ func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in loo
 			load[p.MachineID]++
 		}
 	}
-	d := pod.Driver(e.Fleet.Driver)
-	var machines []string
-	if in.placed == nil {
-		machines = spread(v.machines[d], load, out.start)
+	d, placed := pod.Driver(e.Fleet.Driver), in.placed
+	if placed == nil {
+		missing, err := l.missingModels(ctx, v.machines[d], in.spec.ModelCache)
+		if err != nil {
+			return err
+		}
+		placed = spread(v.machines[d], load, missing, out.start)
 	}
 	defer l.wake()
 	for i, at := range free(e.ID, in.pods, out.start) {
 		now := l.queue.Now().UTC()
-		to := placement.Placement{}
-		if in.placed != nil {
-			to = in.placed[i]
-		} else {
-			to.Machine = machines[i]
-		}
+		to := placed[i]
 		err := l.registry.Pods.Create(ctx, pod.Pod{
 			ID: at.id(e.ID), Name: at.id(e.ID), Status: pod.Running, Endpoint: e.ID, EndpointVersion: e.ReleaseVersion(),
-			Driver: d, Spec: in.spec, TemplateID: e.Fleet.TemplateID, MachineID: to.Machine, Devices: to.UUIDs,
+			Driver: d, Spec: in.spec, TemplateID: e.Fleet.TemplateID, MachineID: to.Machine, Devices: to.UUIDs, MissingModels: to.MissingModels,
 			Created: now, Changed: now, Change: bounded("started: " + out.text),
 		})
 		if err != nil && !errors.Is(err, registry.ErrExists) { // else another leader was faster

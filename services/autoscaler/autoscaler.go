@@ -50,6 +50,10 @@ type Config struct {
 	// GPUs reads the GPUs of this machine in place of its drivers, again every few
 	// seconds. nil means those that the machine says it has.
 	GPUs func() ([]pod.GPU, error)
+	// ModelCache is the folder of this machine whose folder hub has the cached models, in the
+	// layout of Hugging Face's cache. An absolute path; it is made with the first pod that
+	// uses it. "" means that pods get no cache.
+	ModelCache string
 	// GPUFailures is how many workers in a row fail on a GPU before it is quarantined.
 	// 0 means 3, less that none is for that.
 	GPUFailures int

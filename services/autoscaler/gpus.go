@@ -197,7 +197,7 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 			continue // it is leaving
 		}
 		for _, g := range m.GPUs {
-			d := placement.Device{GPU: g, Machine: m.ID, Driver: m.Driver, Used: used[g.UUID]}
+			d := placement.Device{GPU: g, Machine: m.ID, Driver: m.Driver, Models: m.Models, Used: used[g.UUID]}
 			in.Devices = append(in.Devices, quarantinedDevice(d, claims[g.UUID].Quarantine, v.now))
 		}
 	}

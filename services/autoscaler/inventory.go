@@ -14,7 +14,7 @@ import (
 // NVIDIA's driver takes up to a second of its time.
 const inventoryInterval = 30 * time.Second
 
-// report says which GPUs this machine has until ctx ends. A machine that had none when
+// report says which GPUs and models this machine has until ctx ends. A machine that had none when
 // its driver answered is not asked again: cards do not come while it runs.
 func (a *agent) report(ctx context.Context) {
 	looked := time.Now()
@@ -23,7 +23,7 @@ func (a *agent) report(ctx context.Context) {
 			a.look(ctx)
 			looked = time.Now()
 		}
-		err := a.registry.GPUs.Report(ctx, registry.Inventory{ID: a.machine, Driver: a.driver.Name(), Hostname: a.facts.Hostname, GPUs: a.gpus()})
+		err := a.registry.GPUs.Report(ctx, registry.Inventory{ID: a.machine, Driver: a.driver.Name(), Hostname: a.facts.Hostname, GPUs: a.gpus(), Models: a.models()})
 		if err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "GPUs of this machine not reported, trying again", "driver", a.driver.Name(), "err", err)
 		}

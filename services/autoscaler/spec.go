@@ -31,6 +31,9 @@ func specOf(e endpoint.Endpoint, template pod.Spec) pod.Spec {
 	if e.Fleet.MemoryGB > 0 {
 		spec.MemoryGB = e.Fleet.MemoryGB
 	}
+	if len(e.Fleet.ModelCache) > 0 {
+		spec.ModelCache = slices.Clone(e.Fleet.ModelCache)
+	}
 	spec = gpuSpecOf(e, spec)
 	spec.Env = nil
 	if len(template.Env)+len(e.Env) > 0 {
@@ -111,25 +114,4 @@ func free(endpointID string, pods []pod.Pod, n int) []place {
 		}
 	}
 	return places
-}
-
-// spread chooses a machine for each of n pods: always the one with the fewest
-// running. Load is how many there are by machine; machines must not be empty.
-func spread(machines []string, load map[string]int, n int) []string {
-	load = maps.Clone(load)
-	if load == nil {
-		load = map[string]int{}
-	}
-	chosen := make([]string, n)
-	for i := range chosen {
-		best := slices.MinFunc(machines, func(a, b string) int {
-			if load[a] != load[b] {
-				return load[a] - load[b]
-			}
-			return strings.Compare(a, b)
-		})
-		chosen[i] = best
-		load[best]++
-	}
-	return chosen
 }

@@ -2,22 +2,28 @@ package autoscaler
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/placement"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 )
 
 func TestAWorkerIsStartedFromTheEndpointAndElseItsTemplate(t *testing.T) {
-	template := pod.Spec{Image: "t", Command: []string{"t"}, GPUs: 1, MemoryGB: 2, Env: map[string]string{"A": "t", "B": "t"}, Ports: []string{"80/http"}}
+	template := pod.Spec{Image: "t", Command: []string{"t"}, GPUs: 1, MemoryGB: 2, Env: map[string]string{"A": "t", "B": "t"}, Ports: []string{"80/http"}, ModelCache: []string{"t/t"}}
 	e := endpoint.Endpoint{Fleet: endpoint.Fleet{Image: "e", VCPUs: 3}, Env: map[string]string{"B": "e"}}
-	want := pod.Spec{Image: "e", Command: []string{"t"}, GPUs: 1, VCPUs: 3, MemoryGB: 2, Env: map[string]string{"A": "t", "B": "e"}, Ports: []string{"80/http"}}
+	want := pod.Spec{Image: "e", Command: []string{"t"}, GPUs: 1, VCPUs: 3, MemoryGB: 2, Env: map[string]string{"A": "t", "B": "e"}, Ports: []string{"80/http"}, ModelCache: []string{"t/t"}}
 	if diff := cmp.Diff(want, specOf(e, template)); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	e.Fleet.ModelCache = []string{"e/e"}
+	if got := specOf(e, template).ModelCache; !slices.Equal(got, []string{"e/e"}) {
+		t.Errorf("got models %v, want the endpoint's in place of the template's", got)
 	}
 	if template.Env["B"] != "t" {
 		t.Error("the template was changed")
@@ -41,9 +47,21 @@ func TestPlacesFollowFromWhatIsThere(t *testing.T) {
 }
 
 func TestPodsAreSpreadOverMachines(t *testing.T) {
-	got := spread([]string{"b", "a"}, map[string]int{"a": 2, "gone": 0}, 4)
-	if diff := cmp.Diff([]string{"b", "b", "a", "b"}, got); diff != "" {
-		t.Errorf("machines (-want +got):\n%s", diff)
+	a, b, c := placement.Placement{Machine: "a"}, placement.Placement{Machine: "b"}, placement.Placement{Machine: "c", MissingModels: []string{"m/n"}}
+	for name, tt := range map[string]struct {
+		machines []string
+		load     map[string]int
+		want     []placement.Placement
+	}{
+		"the fewest pods":              {[]string{"b", "a"}, map[string]int{"a": 2, "gone": 0}, []placement.Placement{b, b, a, b}},
+		"of two alike, the models":     {[]string{"c", "b"}, map[string]int{"b": 1, "c": 1}, []placement.Placement{b, c, b}},
+		"a machine without if need be": {[]string{"c"}, nil, []placement.Placement{c}},
+		"fewer pods before the models": {[]string{"a", "c"}, map[string]int{"a": 1}, []placement.Placement{c, a}},
+	} {
+		got := spread(tt.machines, tt.load, map[string][]string{"c": {"m/n"}}, len(tt.want))
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

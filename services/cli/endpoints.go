@@ -267,6 +267,7 @@ func (s *fleetFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.env, "env", nil, "variable of the workers, as `NAME=VALUE` (repeatable; replaces all that the endpoint has)")
 	f.IntVar(&s.gpus, "gpus", 0, "GPUs of one worker")
 	s.gpu.add(f)
+	f.StringSliceVar(&s.spec.ModelCache, "model-cache", nil, modelCacheHelp)
 	f.Float64Var(&s.vcpus, "vcpus", 0, "virtual CPUs of one worker; 0 means no limit")
 	f.Float64Var(&s.memory, "memory", 0, "memory of one worker in GB; 0 means no limit")
 }
@@ -332,6 +333,7 @@ func fleetRows(e *client.Endpoint) [][]string {
 		{"COMMAND", strings.Join(f.Command, " "), len(f.Command) > 0},
 		{"ENV", strings.Join(env, " "), len(env) > 0},
 		{"OF ONE WORKER", fmt.Sprintf("%d GPUs, %v vCPUs, %v GB", f.GPUs, f.VCPUs, f.MemoryGB), f.GPUs > 0 || f.VCPUs > 0 || f.MemoryGB > 0},
+		{"MODEL CACHE", strings.Join(f.ModelCache, " "), len(f.ModelCache) > 0},
 		{"NEEDS", gpuText(f.GPU), gpuText(f.GPU) != ""},
 		{"GPU PRIORITY", fmt.Sprint(f.GPU.Priority), f.GPU.Priority != 0},
 		{"MIN HOLD", f.GPU.MinHold.String(), f.GPU.MinHold != 0},

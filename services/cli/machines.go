@@ -13,8 +13,8 @@ import (
 )
 
 func machineCommand(sh *shell) *cobra.Command {
-	c := &cobra.Command{Use: "machine", Short: "Show the machines that run pods, and their GPUs; keep pods off a GPU", Args: cobra.NoArgs, RunE: needsVerb}
-	c.AddCommand(listMachinesCommand(sh), quarantineGPUCommand(sh), restoreGPUCommand(sh))
+	c := &cobra.Command{Use: "machine", Short: "Show the machines that run pods, their GPUs and models; keep pods off a GPU", Args: cobra.NoArgs, RunE: needsVerb}
+	c.AddCommand(listMachinesCommand(sh), machineModelsCommand(sh), quarantineGPUCommand(sh), restoreGPUCommand(sh))
 	return c
 }
 
@@ -41,6 +41,38 @@ func listMachinesCommand(sh *shell) *cobra.Command {
 			return sh.show(list, rows)
 		}),
 	}
+}
+
+// modelCacheHelp is that of --model-cache.
+const modelCacheHelp = "`model` for which the cache of the machine is used, like Qwen/Qwen3-8B; repeat it for more"
+
+func machineModelsCommand(sh *shell) *cobra.Command {
+	return &cobra.Command{
+		Use: "models", Short: "List the models that the machines have", Args: cobra.NoArgs,
+		Long: "List the complete models in the cache of each machine, where the workers of endpoints\n" +
+			"with modelCache find them. SIZE is that of all revisions of the model.",
+		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
+			list, err := api.Machines(ctx)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"MACHINE", "HOST", "MODEL", "SIZE"}}
+			for _, m := range list {
+				for _, model := range m.Models {
+					rows = append(rows, []string{m.ID, clean(m.Hostname), clean(model.Name), gigabytes(model.Bytes)})
+				}
+			}
+			return sh.show(list, rows)
+		}),
+	}
+}
+
+// gigabytes is a size as "16.4 GB" (10^9 bytes), "" for an unknown one.
+func gigabytes(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
 }
 
 func quarantineGPUCommand(sh *shell) *cobra.Command {

@@ -53,6 +53,7 @@ func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.spec.Ports, "port", nil, "`port`, like 8888/http or 22/tcp; repeat it for more")
 	f.IntVar(&s.spec.DiskGB, "disk", 0, "size of the container's disk in `GB`")
 	f.StringSliceVar(&s.spec.Capabilities, "capability", nil, "Linux `capability` that the container keeps, like CHOWN, if the machine allows it; repeat it for more")
+	f.StringSliceVar(&s.spec.ModelCache, "model-cache", nil, modelCacheHelp)
 	f.StringVar(&s.spec.VolumePath, "mount", "", "`path` at which volumes are mounted")
 }
 
@@ -315,7 +316,11 @@ func (sh *shell) listTemplates() *cobra.Command {
 }
 
 func (sh *shell) showTemplate(t *client.Template) error {
-	return sh.show(t, [][]string{{"ID", t.ID}, {"NAME", clean(t.Name)}, {"IMAGE", clean(t.Image)}})
+	rows := [][]string{{"ID", t.ID}, {"NAME", clean(t.Name)}, {"IMAGE", clean(t.Image)}}
+	if len(t.ModelCache) > 0 {
+		rows = append(rows, []string{"MODEL CACHE", clean(strings.Join(t.ModelCache, " "))})
+	}
+	return sh.show(t, rows)
 }
 
 // deleteThing is the command that removes the thing of an id.

@@ -15,7 +15,7 @@ func TestPodTemplateAndVolumeCommands(t *testing.T) {
 		pod      = `{"id":"p1","name":"a\nb","desiredStatus":"RUNNING","lastStatusChange":"Created","endpointId":null,"driver":"docker","startup":{"phase":"ready","startingAt":"2026-01-31T12:00:00Z","loadingAt":"2026-01-31T12:00:01.5Z","readyAt":"2026-01-31T12:00:36Z"},"image":"i","vcpuCount":2,"memoryInGb":4,"locked":true,"costPerHr":0.5}`
 		shown    = "ID            p1\nNAME          a b\nSTATUS        RUNNING\nLAST CHANGE   Created\nDRIVER        docker\nIMAGE         i\nVCPUS         2\nMEMORY        4.0 GB\nLOCKED        yes\nPHASE         ready\nSTART-UP      starting 1.5s, loading 34.5s\nCOST AN HOUR  0.5\n"
 		listed   = "ID  NAME  STATUS   PHASE  ENDPOINT  DRIVER  LAST CHANGE\np1  a b   RUNNING  ready            docker  Created\n"
-		template = `{"id":"t1","name":"n","imageName":"i"}`
+		template = `{"id":"t1","name":"n","imageName":"i","modelCache":["a/b","gpt2"]}`
 		volume   = `{"id":"v1","name":"n","size":10,"dataCenterId":"local"}`
 	)
 	include := "?includeMachine=true&includeNetworkVolume=true&includeSavingsPlans=true&includeTemplate=true"
@@ -28,7 +28,7 @@ func TestPodTemplateAndVolumeCommands(t *testing.T) {
 		"POST /v1/networkvolumes": {200, volume}, "PATCH /v1/networkvolumes/v1": {200, volume}, "GET /v1/networkvolumes/v1": {200, volume},
 		"GET /v1/networkvolumes": {200, "[" + volume + "]"}, "DELETE /v1/networkvolumes/v1": {204, ""},
 	}.start(t, nil)
-	const oneTemplate, oneVolume = "ID     t1\nNAME   n\nIMAGE  i\n", "ID           v1\nNAME         n\nSIZE         10 GB\nDATA CENTER  local\n"
+	const oneTemplate, oneVolume = "ID           t1\nNAME         n\nIMAGE        i\nMODEL CACHE  a/b gpt2\n", "ID           v1\nNAME         n\nSIZE         10 GB\nDATA CENTER  local\n"
 	for args, want := range map[string]string{
 		"pod create --image i --env A=1 --gpus 1": shown, "pod update p1 --locked=false": shown, "pod get p1": shown, "pod start p1": shown, "pod stop p1": shown,
 		"pod delete p1": "DELETED  p1\n", "pod list": listed, "pod stop p1 -o json": pod + "\n",
@@ -58,6 +58,9 @@ func TestThingsAreMadeOfTheFlags(t *testing.T) {
 		{"pod update p1 --gpus 0 --vcpus 0 --memory 0", "", `{"gpuCount":0,"vcpuCount":0,"memoryInGb":0}`},
 		{"pod update p1 --locked=false --name n", "", `{"name":"n","locked":false}`},
 		{"template create --name n --image i --serverless --category CPU", "", `{"name":"n","imageName":"i","isServerless":true,"category":"CPU"}`},
+		{"template update t1 --model-cache Qwen/Qwen3-8B --model-cache gpt2", "", `{"modelCache":["Qwen/Qwen3-8B","gpt2"]}`},
+		{"endpoint update ep --model-cache=", "", `{"modelCache":[]}`},
+		{"endpoint create ep --model-cache a/b", "", `{"id":"ep","modelCache":["a/b"]}`},
 		{"volume create --name n --size 10 --data-center EU --path /x", "", `{"name":"n","size":10,"dataCenterId":"EU","path":"/x"}`},
 		{"endpoint create ep --driver process --env A=1 -- python", "my worker.py", `{"id":"ep","driver":"process","command":["python","my worker.py"],"env":{"A":"1"}}`},
 	} {

@@ -61,11 +61,14 @@ func loadMachines(v *visit) (any, error) {
 	return d, err
 }
 
-// has reports whether the machine, a GPU or a pod of it has the text in its name.
+// has reports whether the machine, a GPU, a model or a pod of it has the text in its name.
 func (m machine) has(text string) bool {
 	names := []string{m.ID, m.Hostname, m.Driver}
 	for _, g := range m.GPUs {
 		names = append(names, g.Name, g.UUID)
+	}
+	for _, model := range m.Models {
+		names = append(names, model.Name)
 	}
 	for _, p := range m.Pods {
 		names = append(names, p.ID, p.Name, p.Endpoint)

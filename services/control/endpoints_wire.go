@@ -42,9 +42,14 @@ func (b *endpointBody) endpoint() (endpoint.Endpoint, error) {
 	return e, nil
 }
 
-// check refuses limits of operations that there are not. All else is checked
-// by endpoint.Complete.
+// check refuses limits of operations that there are not, and models that cannot be. All
+// else is checked by endpoint.Complete.
 func (b *endpointBody) check() error {
+	if b.ModelCache != nil {
+		if err := pod.CheckModels(*b.ModelCache); err != nil {
+			return err
+		}
+	}
 	if b.Limits == nil {
 		return nil
 	}
@@ -130,6 +135,7 @@ func (b *endpointBody) ontoFleet(e endpoint.Endpoint) (endpoint.Endpoint, error)
 	set(&e.Fleet.GPUs, b.GPUCount)
 	set(&e.Fleet.VCPUs, b.VCPUCount)
 	set(&e.Fleet.MemoryGB, b.MemoryInGb)
+	set(&e.Fleet.ModelCache, b.ModelCache)
 	set(&e.Fleet.GPUTypes, b.GPUTypeIDs)
 	set(&e.Fleet.MinVRAMGB, b.MinVRAMGb)
 	set(&e.Fleet.MinCUDA, b.MinCUDAVersion)
@@ -183,7 +189,7 @@ func fleetViewOf(e endpoint.Endpoint, now time.Time) api.Fleet {
 		ScalerType: e.ScalerType, ScalerValue: e.ScalerValue, IdleTimeout: int(e.IdleTimeout.Seconds()), SleepTimeout: int(e.SleepTimeout.Seconds()),
 		Driver: cmp.Or(e.Fleet.Driver, string(pod.External)), TemplateID: e.Fleet.TemplateID, ImageName: e.Fleet.Image,
 		Command: e.Fleet.Command, Env: pod.Redact(e.Env),
-		GPUCount: e.Fleet.GPUs, VCPUCount: e.Fleet.VCPUs, MemoryInGb: e.Fleet.MemoryGB,
+		GPUCount: e.Fleet.GPUs, VCPUCount: e.Fleet.VCPUs, MemoryInGb: e.Fleet.MemoryGB, ModelCache: e.Fleet.ModelCache,
 		GPUTypeIDs: e.Fleet.GPUTypes, MinVRAMGb: e.Fleet.MinVRAMGB, MinCUDAVersion: e.Fleet.MinCUDA, GPUShare: e.Fleet.GPUShare,
 		Priority: e.Fleet.Priority, MinHoldMs: e.Fleet.MinHold.Milliseconds(), MaxSwapWaitMs: e.Fleet.MaxSwapWait.Milliseconds(),
 	}

@@ -17,7 +17,8 @@ import (
 	"flightline/shared/web"
 )
 
-// listMachines shows the machines that run pods now, with their GPUs and who holds them.
+// listMachines shows the machines that run pods now, with their GPUs, who holds
+// them, and their models.
 func (s *Service) listMachines(c *fiber.Ctx) error {
 	ctx, cancel := web.RequestContext(c)
 	defer cancel()
@@ -42,7 +43,10 @@ func (s *Service) listMachines(c *fiber.Ctx) error {
 }
 
 func inventoryViewOf(m registry.Inventory, claims map[string]registry.GPUClaims, now time.Time) api.MachineInventory {
-	view := api.MachineInventory{ID: m.ID, Driver: string(m.Driver), Hostname: m.Hostname, GPUs: make([]api.MachineGPU, 0, len(m.GPUs))}
+	view := api.MachineInventory{ID: m.ID, Driver: string(m.Driver), Hostname: m.Hostname, GPUs: make([]api.MachineGPU, 0, len(m.GPUs)), Models: m.Models}
+	if view.Models == nil {
+		view.Models = []pod.Model{}
+	}
 	for _, g := range m.GPUs {
 		view.GPUs = append(view.GPUs, cardViewOf(g, claims[g.UUID], now))
 	}

@@ -20,7 +20,7 @@ func TestMachinesShowTheirGPUsAndWhoHoldsThem(t *testing.T) {
 			{UUID: "GPU-1", Vendor: pod.NVIDIA, Name: "NVIDIA L4", MemoryMB: 24576, Driver: "570.1", CUDA: "12.8"},
 			{UUID: "GPU-2", Vendor: pod.NVIDIA, Name: "NVIDIA L4", MemoryMB: 24576, Health: "lost"},
 			{Name: "without a UUID"},
-		}},
+		}, Models: []pod.Model{{Name: "Qwen/Qwen3-8B", Bytes: 16381516776}, {Name: "gpt2"}}},
 	} {
 		if err := s.registry.GPUs.Report(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -35,8 +35,8 @@ func TestMachinesShowTheirGPUsAndWhoHoldsThem(t *testing.T) {
 	want := `[{"id":"m1","driver":"docker","hostname":"box","gpus":[` +
 		`{"uuid":"GPU-1","vendor":"nvidia","name":"NVIDIA L4","memoryMb":24576,"driverVersion":"570.1","cudaVersion":"12.8","healthy":true,"freeShare":0.25,"claims":[` +
 		`{"podId":"a-0-1","endpointId":"a","share":0.25,"claimedAt":"2026-11-25T12:00:00.000Z"},{"podId":"lone","share":0.5,"claimedAt":"2026-11-25T12:00:00.000Z"}]},` +
-		`{"uuid":"GPU-2","vendor":"nvidia","name":"NVIDIA L4","memoryMb":24576,"healthy":false,"problem":"lost","freeShare":1,"claims":[]}]},` +
-		`{"id":"m2","driver":"process","hostname":"box","gpus":[]}]`
+		`{"uuid":"GPU-2","vendor":"nvidia","name":"NVIDIA L4","memoryMb":24576,"healthy":false,"problem":"lost","freeShare":1,"claims":[]}],"models":[{"name":"Qwen/Qwen3-8B","bytes":16381516776},{"name":"gpt2"}]},` +
+		`{"id":"m2","driver":"process","hostname":"box","gpus":[],"models":[]}]`
 	if got.status != 200 || got.raw != want {
 		t.Errorf("got %d %s\nwant %s", got.status, got.raw, want)
 	}

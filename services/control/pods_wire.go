@@ -28,6 +28,7 @@ func (b *specBody) onto(s pod.Spec) (pod.Spec, error) {
 	set(&s.VolumePath, b.VolumeMountPath)
 	set(&s.RegistryAuthID, b.RegistryAuthID)
 	set(&s.Capabilities, b.Capabilities)
+	set(&s.ModelCache, b.ModelCache)
 	if b.Env != nil {
 		env, err := pod.Restore(*b.Env, s.Env)
 		if err != nil {
@@ -121,7 +122,7 @@ func sameSpec(a, b pod.Spec) bool {
 	return a.Image == b.Image && slices.Equal(a.Entrypoint, b.Entrypoint) && slices.Equal(a.Command, b.Command) &&
 		maps.Equal(a.Env, b.Env) && slices.Equal(a.Ports, b.Ports) && a.GPUs == b.GPUs && slices.Equal(a.GPUTypes, b.GPUTypes) && a.VCPUs == b.VCPUs &&
 		a.MemoryGB == b.MemoryGB && a.DiskGB == b.DiskGB && a.VolumeGB == b.VolumeGB && a.VolumePath == b.VolumePath &&
-		a.RegistryAuthID == b.RegistryAuthID && slices.Equal(a.Capabilities, b.Capabilities)
+		a.RegistryAuthID == b.RegistryAuthID && slices.Equal(a.Capabilities, b.Capabilities) && slices.Equal(a.ModelCache, b.ModelCache)
 }
 
 // podViewOf is the pod without what an include parameter asks for.
@@ -137,7 +138,7 @@ func podViewOf(p pod.Pod, catalog *pod.Catalog, now time.Time) api.Pod {
 		MachineID: p.MachineID, MemoryInGb: p.MemoryGB(), PortMappings: p.PortMappings, Ports: orEmpty(p.Spec.Ports),
 		PublicIP: orNull(p.PublicIP), TemplateID: orNull(p.TemplateID), VCPUCount: p.VCPUs(),
 		VolumeEncrypted: p.Spec.VolumeEncrypted, VolumeMountPath: p.Spec.VolumePath,
-		Driver: p.Driver, CreatedAt: web.FormatTime(p.Created), Capabilities: p.Spec.Capabilities,
+		Driver: p.Driver, CreatedAt: web.FormatTime(p.Created), Capabilities: p.Spec.Capabilities, ModelCache: p.Spec.ModelCache,
 		Startup: api.StartupOf(p), Sleep: api.SleepOf(p),
 	}
 	if view.PortMappings == nil {

@@ -153,7 +153,7 @@ func templateViewOf(t pod.Template, all tally) api.Template {
 	return api.Template{
 		ID: t.ID, Name: t.Name, Category: t.Category, ContainerDiskInGb: t.Spec.DiskGB, RegistryAuthID: t.Spec.RegistryAuthID,
 		DockerEntrypoint: orEmpty(t.Spec.Entrypoint), DockerStartCmd: orEmpty(t.Spec.Command), Env: pod.Redact(t.Spec.Env),
-		ImageName: t.Spec.Image, IsServerless: t.Serverless, Ports: orEmpty(t.Spec.Ports), Capabilities: t.Spec.Capabilities, Readme: t.Readme,
+		ImageName: t.Spec.Image, IsServerless: t.Serverless, Ports: orEmpty(t.Spec.Ports), Capabilities: t.Spec.Capabilities, ModelCache: t.Spec.ModelCache, Readme: t.Readme,
 		RuntimeInMin: int(all.ran[t.ID].Minutes()), VolumeInGb: t.Spec.VolumeGB, VolumeMountPath: t.Spec.VolumePath,
 	}
 }

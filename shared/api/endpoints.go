@@ -44,6 +44,7 @@ type EndpointSpec struct {
 	GPUCount     *int               `json:"gpuCount,omitempty"`
 	VCPUCount    *float64           `json:"vcpuCount,omitempty"`
 	MemoryInGb   *float64           `json:"memoryInGb,omitempty"`
+	ModelCache   *[]string          `json:"modelCache,omitempty"`
 
 	// What follows says which GPUs a worker needs, and who gets them first.
 	GPUTypeIDs     *[]string `json:"gpuTypeIds,omitempty"`
@@ -106,6 +107,7 @@ type Fleet struct {
 	GPUCount   int               `json:"gpuCount,omitempty"`
 	VCPUCount  float64           `json:"vcpuCount,omitempty"`
 	MemoryInGb float64           `json:"memoryInGb,omitempty"`
+	ModelCache []string          `json:"modelCache,omitempty"`
 
 	GPUTypeIDs     []string `json:"gpuTypeIds,omitempty"`
 	MinVRAMGb      float64  `json:"minVramGb,omitempty"`

@@ -1,6 +1,8 @@
 package api
 
-// MachineInventory is a machine that runs pods, with its GPUs.
+import "flightline/shared/pod"
+
+// MachineInventory is a machine that runs pods, with its GPUs and its cached models.
 type MachineInventory struct {
 	// ID is the machineId of its pods.
 	ID string `json:"id"`
@@ -8,6 +10,8 @@ type MachineInventory struct {
 	Driver   string       `json:"driver"`
 	Hostname string       `json:"hostname,omitempty"`
 	GPUs     []MachineGPU `json:"gpus"`
+	// Models are those of its cache, by name.
+	Models []pod.Model `json:"models"`
 }
 
 // MachineGPU is one GPU of a machine; what is not known is absent.

@@ -16,6 +16,7 @@ type Spec struct {
 	VolumeMountPath   *string            `json:"volumeMountPath"`
 	RegistryAuthID    *string            `json:"containerRegistryAuthId"`
 	Capabilities      *[]string          `json:"capabilities"`
+	ModelCache        *[]string          `json:"modelCache"`
 }
 
 // PodSpec makes or changes a pod. Unknown fields are RunPod's: they pass.
@@ -82,6 +83,8 @@ type Pod struct {
 	Sleep *Sleep `json:"sleep,omitempty"`
 	// Capabilities are those that a container keeps.
 	Capabilities []string `json:"capabilities,omitempty"`
+	// ModelCache are the models for which it uses the cache of its machine.
+	ModelCache []string `json:"modelCache,omitempty"`
 	// ImageName is Image, and GPUCount is GPU.Count, where runpodctl reads them.
 	ImageName string `json:"imageName,omitempty"`
 	GPUCount  int    `json:"gpuCount,omitempty"`
@@ -180,6 +183,7 @@ type Template struct {
 	IsPublic          bool              `json:"isPublic"`
 	IsRunpod          bool              `json:"isRunpod"`
 	IsServerless      bool              `json:"isServerless"`
+	ModelCache        []string          `json:"modelCache,omitempty"`
 	Ports             []string          `json:"ports"`
 	Readme            string            `json:"readme"`
 	// RuntimeInMin is how long the pods of it that there still are have run

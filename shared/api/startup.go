@@ -69,4 +69,7 @@ type StartingWorker struct {
 	// UsualMs is how long the phase usually lasts, in milliseconds: the median of the
 	// endpoint's last 9 starts, or of the last wakes of its workers. 0 and absent if none is known.
 	UsualMs int64 `json:"usualMs,omitempty"`
+	// MissingModels are those of modelCache that its machine did not have when it was
+	// chosen.
+	MissingModels []string `json:"missingModels,omitempty"`
 }

@@ -172,7 +172,9 @@ type Fleet struct {
 	GPUs     int
 	VCPUs    float64
 	MemoryGB float64
-	GPU      GPUNeeds
+	// ModelCache are the models for which workers use the cache of their machine.
+	ModelCache []string
+	GPU        GPUNeeds
 	// PausedUntil is zero if the endpoint is not paused. PauseReason says why it paused
 	// itself, "" for a pause by request.
 	PausedUntil time.Time
@@ -197,7 +199,10 @@ type FleetSpec struct {
 	GPUs     *int
 	VCPUs    *float64
 	MemoryGB *float64
-	GPU      GPUSpec
+	// ModelCache are at most 20 models, like "Qwen/Qwen3-8B", for which workers use the cache
+	// of their machine; empty ones mean those of the template.
+	ModelCache []string
+	GPU        GPUSpec
 }
 
 // GPUNeeds are which GPUs a worker needs, and who gets them first.
@@ -302,6 +307,9 @@ func wireEndpoint(s EndpointSpec) api.EndpointSpec {
 		GPUCount: s.Fleet.GPUs, VCPUCount: s.Fleet.VCPUs, MemoryInGb: s.Fleet.MemoryGB,
 	}
 	s.Fleet.GPU.onto(&spec)
+	if s.Fleet.ModelCache != nil {
+		spec.ModelCache = &s.Fleet.ModelCache
+	}
 	if s.Limits != nil {
 		spec.Limits = &s.Limits
 	}
@@ -338,7 +346,8 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 	fleet := Fleet{
 		ScalerType: wire.ScalerType, ScalerValue: wire.ScalerValue, IdleSeconds: wire.IdleTimeout, SleepSeconds: wire.SleepTimeout,
 		Driver: wire.Driver, TemplateID: wire.TemplateID, Image: wire.ImageName, Command: wire.Command, Env: wire.Env,
-		GPUs: wire.GPUCount, VCPUs: wire.VCPUCount, MemoryGB: wire.MemoryInGb, GPU: gpuNeedsOf(wire.Fleet), PauseReason: wire.PauseReason,
+		GPUs: wire.GPUCount, VCPUs: wire.VCPUCount, MemoryGB: wire.MemoryInGb, ModelCache: wire.ModelCache, GPU: gpuNeedsOf(wire.Fleet),
+		PauseReason: wire.PauseReason,
 	}
 	if wire.PausedUntil != "" {
 		at, err := time.Parse(time.RFC3339, wire.PausedUntil)

@@ -23,8 +23,8 @@ const (
 	Probation   = api.Probation
 )
 
-// Machines returns the machines on which an autoscaler runs pods now, with their GPUs
-// and who holds them. The key needs the scope pods or control.
+// Machines returns the machines on which an autoscaler runs pods now, with their GPUs,
+// who holds them, and their cached models. The key needs the scope pods or control.
 func (c *Client) Machines(ctx context.Context) ([]MachineInventory, error) {
 	return allPages[MachineInventory](ctx, c, v1("machines"), nil)
 }

@@ -82,6 +82,9 @@ type Spec struct {
 	// Capabilities are those of Linux that a container keeps, like "CHOWN"; the
 	// operator of the machine says which may be asked for.
 	Capabilities []string `json:"capabilities,omitzero"`
+	// ModelCache are the models, like "Qwen/Qwen3-8B", for which the pod uses the cache of
+	// its machine: at most 20.
+	ModelCache []string `json:"modelCache,omitzero"`
 }
 
 // PodSpec is a pod to make or change.
@@ -156,6 +159,8 @@ type Template struct {
 	Name       string `json:"name"`
 	Image      string `json:"imageName"`
 	Serverless bool   `json:"isServerless"`
+	// ModelCache are the models for which its pods use the cache of their machine.
+	ModelCache []string `json:"modelCache"`
 	// Raw is the answer itself, for what this type does not name.
 	Raw json.RawMessage `json:"-"`
 }

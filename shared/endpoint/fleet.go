@@ -52,6 +52,9 @@ type Fleet struct {
 	GPUs     int     `json:"gpus,omitempty"`
 	VCPUs    float64 `json:"vcpus,omitempty"`
 	MemoryGB float64 `json:"memoryGb,omitempty"`
+	// ModelCache are the models for which workers use the cache of their machine; they
+	// replace those of the template. pod.CheckModels has their form.
+	ModelCache []string `json:"modelCache,omitempty"`
 	GPU
 }
 

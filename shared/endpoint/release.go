@@ -18,7 +18,7 @@ type Run struct {
 func (e Endpoint) Run() Run {
 	f := e.Fleet
 	f.Priority, f.MinHold, f.MaxSwapWait = 0, 0, 0
-	f.Command, f.GPUTypes = slices.Clone(f.Command), slices.Clone(f.GPUTypes)
+	f.Command, f.GPUTypes, f.ModelCache = slices.Clone(f.Command), slices.Clone(f.GPUTypes), slices.Clone(f.ModelCache)
 	return Run{Fleet: f, Env: maps.Clone(e.Env)}
 }
 
@@ -35,6 +35,9 @@ func (r Run) compact() Run {
 	}
 	if len(r.Fleet.GPUTypes) == 0 {
 		r.Fleet.GPUTypes = nil
+	}
+	if len(r.Fleet.ModelCache) == 0 {
+		r.Fleet.ModelCache = nil
 	}
 	if r.Fleet.External() {
 		r.Fleet.Driver = ""

@@ -20,6 +20,7 @@ func TestReleased(t *testing.T) {
 		"the driver":   {func(e *Endpoint) { e.Fleet.Driver = "docker" }, 5},
 		"the GPUs":     {func(e *Endpoint) { e.Fleet.GPUs = 2 }, 5},
 		"a variable":   {func(e *Endpoint) { e.Env = map[string]string{"A": "2"} }, 5},
+		"the models":   {func(e *Endpoint) { e.Fleet.ModelCache = []string{"a/b"} }, 5},
 		"the template": {func(e *Endpoint) { e.Fleet.TemplateID = "t" }, 5},
 		"how many":     {func(e *Endpoint) { e.WorkersMax = 9 }, 2},
 		"a pause":      {func(e *Endpoint) { e.PausedUntil = time.Now() }, 2},

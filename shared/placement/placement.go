@@ -26,11 +26,13 @@ type Request struct {
 	MinCUDA string
 	// Driver is what runs the pod, "" for any.
 	Driver pod.Driver
+	// Models are those that the pod loads, nil for none that are known.
+	Models []string
 }
 
 // RequestOf is what a pod made from the spec asks for.
 func RequestOf(s pod.Spec) Request {
-	r := Request{Count: s.GPUs, Share: pod.WholeGPU, Types: s.GPUTypes, MinMemoryMB: int(math.Ceil(s.MinVRAMGB * 1024)), MinCUDA: s.MinCUDA}
+	r := Request{Count: s.GPUs, Share: pod.WholeGPU, Types: s.GPUTypes, MinMemoryMB: int(math.Ceil(s.MinVRAMGB * 1024)), MinCUDA: s.MinCUDA, Models: s.ModelCache}
 	if s.GPUShare > 0 {
 		r.Share = int(math.Round(s.GPUShare * pod.WholeGPU))
 	}
@@ -62,8 +64,9 @@ func (r Request) String() string {
 type Device struct {
 	pod.GPU
 	Machine string
-	// Driver is what runs pods there.
+	// Driver is what runs pods there, Models are those that the machine has.
 	Driver pod.Driver
+	Models []pod.Model
 	// Used is in hundredths. Above pod.WholeGPU it counts as pod.WholeGPU.
 	Used int
 	// Quarantine says until when no pod gets it and why, "" if it is not quarantined.
@@ -123,12 +126,15 @@ type Placement struct {
 	Machine string
 	// UUIDs are the GPUs that it gets, in order.
 	UUIDs []string
+	// MissingModels are those that it loads and that the machine does not have.
+	MissingModels []string
 }
 
-// Choose finds the GPUs for one pod. Of several that fit it takes the smallest, so that
-// the larger stay for those who need them; a share goes to the card that is fullest; of
-// machines that are alike, the one with less load, in pods. A GPU on probation is taken
-// only if no other fits. It reports false if none fits.
+// Choose finds the GPUs for one pod. Of the machines that fit it takes the one that lacks
+// the fewest models. Of several GPUs that fit it takes the smallest, so that the larger
+// stay for those who need them; a share goes to the card that is fullest; of machines that
+// are alike, the one with less load, in pods. A GPU on probation is taken only if no other
+// fits. It reports false if none fits.
 func Choose(r Request, devices []Device, load map[string]int) (Placement, bool) {
 	byMachine := map[string][]Device{}
 	for _, d := range devices {
@@ -137,7 +143,7 @@ func Choose(r Request, devices []Device, load map[string]int) (Placement, bool) 
 		}
 	}
 	var best Placement
-	var bestCost [3]int
+	var bestCost [4]int
 	for machine, fit := range byMachine {
 		if len(fit) < r.Count || r.Count == 0 {
 			continue
@@ -145,13 +151,14 @@ func Choose(r Request, devices []Device, load map[string]int) (Placement, bool) 
 		slices.SortFunc(fit, func(a, b Device) int {
 			return cmp.Or(one(a.Probation)-one(b.Probation), a.MemoryMB-b.MemoryMB, b.Used-a.Used, strings.Compare(a.UUID, b.UUID))
 		})
-		p, cost := Placement{Machine: machine}, [3]int{0, 0, load[machine]}
+		p := Placement{Machine: machine, MissingModels: pod.MissingModels(r.Models, fit[0].Models)}
+		cost := [4]int{0, len(p.MissingModels), 0, load[machine]}
 		for _, d := range fit[:r.Count] {
 			p.UUIDs = append(p.UUIDs, d.UUID)
 			cost[0] += one(d.Probation)
-			cost[1] += d.MemoryMB - d.MemoryMB*d.Used/pod.WholeGPU
+			cost[2] += d.MemoryMB - d.MemoryMB*d.Used/pod.WholeGPU
 		}
-		if best.Machine == "" || cmp.Or(cost[0]-bestCost[0], cost[1]-bestCost[1], cost[2]-bestCost[2], strings.Compare(machine, best.Machine)) < 0 {
+		if best.Machine == "" || cmp.Or(slices.Compare(cost[:], bestCost[:]), strings.Compare(machine, best.Machine)) < 0 {
 			best, bestCost = p, cost
 		}
 	}

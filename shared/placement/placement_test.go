@@ -58,6 +58,43 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// A machine that has the models is preferred among those that fit, whatever the size of
+// its GPUs; none is refused for lacking them.
+func TestMachinesWithTheModelsArePreferred(t *testing.T) {
+	has := func(text string, models ...string) placement.Device {
+		d := device(t, text)
+		for _, name := range models {
+			d.Models = append(d.Models, pod.Model{Name: name})
+		}
+		return d
+	}
+	on := func(d placement.Device) placement.Device { d.Probation = true; return d }
+	spec := pod.Spec{GPUs: 1, ModelCache: []string{"m/one", "m/two"}}
+	two := spec
+	two.GPUs = 2
+	for name, tt := range map[string]struct {
+		spec    pod.Spec
+		devices []placement.Device
+		want    string // machine, GPUs; missing models
+	}{
+		"the machine with the models":            {spec, []placement.Device{has("a/g1 L4 24576 0"), has("b/g2 L4 24576 0", "m/one", "m/two")}, "b g2 []"},
+		"though it has more pods":                {spec, []placement.Device{has("a/g1 L4 24576 0", "m/one", "m/two"), has("b/g2 L4 24576 0")}, "a g1 []"},
+		"and a larger GPU":                       {spec, []placement.Device{has("a/g1 T4 16384 0"), has("b/g2 H100 81920 0", "m/two", "m/one")}, "b g2 []"},
+		"one model is more than none":            {spec, []placement.Device{has("a/g1 T4 16384 0", "other"), has("b/g2 L4 24576 0", "m/two")}, "b g2 [m/one]"},
+		"if it has room":                         {spec, []placement.Device{has("a/g1 L4 24576 0"), has("b/g2 L4 24576 100", "m/one", "m/two")}, "a g1 [m/one m/two]"},
+		"if it is not on probation":              {spec, []placement.Device{has("a/g1 L4 24576 0"), on(has("b/g2 L4 24576 0", "m/one", "m/two"))}, "a g1 [m/one m/two]"},
+		"if it has enough GPUs":                  {two, []placement.Device{has("a/g1 L4 24576 0"), has("a/g2 L4 24576 0"), has("b/g3 L4 24576 0", "m/one")}, "a g1 g2 [m/one m/two]"},
+		"on the machine, the smallest GPU":       {spec, []placement.Device{has("b/g1 H100 81920 0", "m/one"), has("b/g2 L4 24576 0", "m/one")}, "b g2 [m/two]"},
+		"none has it: the smallest GPU":          {spec, []placement.Device{has("a/g1 H100 81920 0"), has("b/g2 L4 24576 0")}, "b g2 [m/one m/two]"},
+		"nobody asked for one: the smallest GPU": {pod.Spec{GPUs: 1}, []placement.Device{has("a/g1 H100 81920 0", "m/one"), has("b/g2 L4 24576 0")}, "b g2 []"},
+	} {
+		p, _ := placement.Choose(placement.RequestOf(tt.spec), tt.devices, map[string]int{"a": 1})
+		if got := fmt.Sprint(p.Machine, " ", strings.Join(p.UUIDs, " "), " ", p.MissingModels); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
 func TestRefusalsSayWhatThereIs(t *testing.T) {
 	sick := device(t, "m1/g9 NVIDIA-L4 24576 0")
 	sick.Health = "lost"

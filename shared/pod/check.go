@@ -139,6 +139,12 @@ func (s Spec) Check() error {
 	if err := CheckCapabilities("capabilities", s.Capabilities); err != nil {
 		return err
 	}
+	if err := CheckModels(s.ModelCache); err != nil {
+		return err
+	}
+	if len(s.ModelCache) > 0 && (s.VolumePath == ModelCachePath || strings.HasPrefix(s.VolumePath, ModelCachePath+"/")) {
+		return &FieldError{"volumeMountPath", fmt.Sprintf("must not be %s or below it, where the models of modelCache are", ModelCachePath)}
+	}
 	return s.checkNumbers()
 }
 

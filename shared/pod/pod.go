@@ -51,6 +51,9 @@ type Pod struct {
 	// Devices are the UUIDs of the GPUs that were chosen for it. It holds them once they
 	// are claimed, which is before it starts (docs/adr/0061).
 	Devices []string `json:"devices,omitempty"`
+	// MissingModels are those of Spec.ModelCache that its machine did not have when it was
+	// chosen.
+	MissingModels []string `json:"missingModels,omitempty"`
 	// Machine is what that machine is, as far as it could find out.
 	Machine Machine `json:"machine,omitzero"`
 	// PublicIP and PortMappings (internal to public) are empty while the pod initialises.
@@ -116,6 +119,9 @@ type Spec struct {
 	VolumeGB        int    `json:"volumeGb,omitempty"`
 	VolumePath      string `json:"volumePath,omitempty"`
 	VolumeEncrypted bool   `json:"volumeEncrypted,omitempty"`
+	// ModelCache are the models, as "Qwen/Qwen3-8B", for which the pod uses the cache of its
+	// machine; nil means that it does not have the cache.
+	ModelCache []string `json:"modelCache,omitempty"`
 	// RegistryAuthID names the credentials for the image.
 	RegistryAuthID string `json:"registryAuthId,omitempty"`
 }

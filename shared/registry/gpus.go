@@ -17,7 +17,7 @@ import (
 // ErrTaken means that what is left of a GPU is less than what was asked for.
 var ErrTaken = errors.New("registry: the GPU is taken")
 
-// Inventory is what a machine reports of its GPUs. It expires 15 s after the last report.
+// Inventory is what a machine reports of its GPUs and its cached models. It expires 15 s after the last report.
 type Inventory struct {
 	// ID is the machine's, as Instances.Machines has it; it runs pods by Driver.
 	ID       string     `json:"id"`
@@ -25,6 +25,8 @@ type Inventory struct {
 	Hostname string     `json:"hostname,omitempty"`
 	// GPUs are by no order; one without a UUID is left out, for it cannot be claimed.
 	GPUs []pod.GPU `json:"gpus"`
+	// Models are those of its cache, by name.
+	Models []pod.Model `json:"models,omitempty"`
 }
 
 // GPUHolder is a pod that has claimed a GPU, or a share of it.
@@ -74,7 +76,7 @@ func newGPUs(ctx context.Context, js jetstream.JetStream) (*GPUs, error) {
 	return &GPUs{machines: machines, claims: claims}, err
 }
 
-// Report says which GPUs a machine has; it is to be repeated every BeatEvery. It
+// Report says which GPUs and models a machine has; it is to be repeated every BeatEvery. It
 // returns an ErrInvalid for an id that cannot be.
 func (g *GPUs) Report(ctx context.Context, i Inventory) error {
 	if !pod.ValidID(i.ID) {

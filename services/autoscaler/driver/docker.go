@@ -93,8 +93,8 @@ const (
 // which is why there is never a second one.
 //
 // A container gets the pod's image, command, environment and limits, all GPUs
-// or some, its ports on PublishIP at ports that the engine picks, and the
-// network volume, if it is below VolumeRoot. It has no capabilities but those
+// or some, its ports on PublishIP at ports that the engine picks, the
+// network volume, if it is below VolumeRoot, and the models of the machine. It has no capabilities but those
 // that its pod asks for and the machine allows, gains no privileges by programs
 // that are setuid, and has at most MaxPIDs processes and threads. It reaches the engine's machine as host.docker.internal. It
 // is never restarted by the engine.
@@ -144,6 +144,9 @@ func (d *Docker) Close() error { return d.engine.Close() }
 // Name implements Driver.
 func (d *Docker) Name() pod.Driver { return pod.Docker }
 
+// Remote implements Remote: the engine is not reached by a socket of this machine.
+func (d *Docker) Remote() bool { return !strings.HasPrefix(d.cfg.Host, "unix:") }
+
 // Machine implements Driver. The id is the engine's.
 func (d *Docker) Machine(ctx context.Context) (string, pod.Machine, error) {
 	d.mu.Lock()
@@ -158,7 +161,7 @@ func (d *Docker) Machine(ctx context.Context) (string, pod.Machine, error) {
 	if err != nil {
 		return "", pod.Machine{}, explain(ctx, "ask the engine what it is", err)
 	}
-	if strings.HasPrefix(d.cfg.Host, "unix:") { // it is the machine that we see
+	if !d.Remote() { // it is the machine that we see
 		facts = host.Look(ctx, d.log)
 	}
 	facts.Hostname, facts.OS, facts.Arch = said.Info.Name, said.Info.OSType, archOf(said.Info.Architecture)

@@ -269,17 +269,24 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// mounts are the pod's volumes. It returns a pod.ErrInvalid for a folder that
-// no pod may have.
+// mounts are the pod's volume and the models of the machine. It returns a
+// pod.ErrInvalid for a volume that no pod may have. The folder of the models is the
+// operator's; one on another machine is made there by the engine.
 func (d *Docker) mounts(s Start) ([]mount.Mount, error) {
-	if s.Volume == "" || s.Spec.VolumePath == "" {
-		return nil, nil
+	var all []mount.Mount
+	if s.Volume != "" && s.Spec.VolumePath != "" {
+		folder, err := d.mountable(s.Volume)
+		if err != nil {
+			return nil, fmt.Errorf("%w: network volume: %w", pod.ErrInvalid, err)
+		}
+		all = append(all, mount.Mount{Type: mount.TypeBind, Source: folder, Target: s.Spec.VolumePath})
 	}
-	folder, err := d.mountable(s.Volume)
-	if err != nil {
-		return nil, fmt.Errorf("%w: network volume: %w", pod.ErrInvalid, err)
+	if s.ModelCache != "" {
+		all = append(all, mount.Mount{
+			Type: mount.TypeBind, Source: s.ModelCache, Target: pod.ModelCachePath, BindOptions: &mount.BindOptions{CreateMountpoint: d.Remote()},
+		})
 	}
-	return []mount.Mount{{Type: mount.TypeBind, Source: folder, Target: s.Spec.VolumePath}}, nil
+	return all, nil
 }
 
 // mountable returns the folder that the path leads to, if a pod may have it: it

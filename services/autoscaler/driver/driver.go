@@ -51,6 +51,9 @@ type Start struct {
 	// Volume is where the pod's network volume is on the host, "" for none. A
 	// container sees it at Spec.VolumePath; a process finds it as it is.
 	Volume string
+	// ModelCache is the folder of the models on the pod's machine, "" for none. A container
+	// sees it at pod.ModelCachePath; a process finds it by Env.
+	ModelCache string
 	// GPUs are those that the pod gets. A container sees these and no others; a process is
 	// told by Env.
 	GPUs []pod.GPU
@@ -93,6 +96,10 @@ type Follower interface {
 	// nothing. It returns ErrUnavailable, after which it may be called again.
 	Follow(ctx context.Context, podID string, since time.Time, each func(Printed)) error
 }
+
+// Remote is a Driver whose machine may be another one than that of this program, whose
+// folders are not those of the pods then.
+type Remote interface{ Remote() bool }
 
 // Instance is a pod as the driver has it.
 type Instance struct {
