@@ -24,7 +24,7 @@ func TestAContainerHasTheModelsOfItsMachine(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/containers/create") {
 			var body struct {
-				HostConfig container.HostConfig `json:"HostConfig"`
+				HostConfig container.HostConfig `json:"hostConfig"`
 			}
 			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 				t.Error(err)
