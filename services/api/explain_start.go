@@ -39,7 +39,7 @@ func startsOf(pods []pod.Pod, endpointID string) []workerStart {
 	for _, p := range pods {
 		phase, since := p.Phase()
 		if p.Endpoint == endpointID && p.Status == pod.Running && p.Sleep.Wakes() {
-			all = append(all, workerStart{p.ID, pod.Waking, p.Sleep.Wake, pod.UsualWake(pods, endpointID)})
+			all = append(all, workerStart{id: p.ID, phase: pod.Waking, since: p.Sleep.Wake, usual: pod.UsualWake(pods, endpointID)})
 			continue
 		}
 		if p.Endpoint != endpointID || phase == "" || phase == pod.Ready {
