@@ -317,6 +317,9 @@ func explainViewOf(x explanation) api.Explanation {
 	if x.endpoint.Paused(x.now) {
 		v.Endpoint.PausedUntil, v.Endpoint.PauseReason = web.FormatTime(x.endpoint.PausedUntil), x.endpoint.PauseReason
 	}
+	if c := x.endpoint.Canary; c.Lasts() || c.State == endpoint.CanaryRolledBack {
+		v.Endpoint.Canary = api.CanaryOf(c)
+	}
 	if x.decision != nil {
 		v.Scaling = decisionOf(*x.decision)
 	}

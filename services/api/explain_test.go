@@ -18,6 +18,16 @@ import (
 	"flightline/streams"
 )
 
+func TestExplainHasTheCanary(t *testing.T) {
+	for state, want := range map[string]bool{"": false, endpoint.CanaryRunning: true, endpoint.CanaryPromoted: false, endpoint.CanaryRolledBack: true} {
+		x := explanation{endpoint: endpoint.Endpoint{Canary: endpoint.Canary{State: state, Version: 3, FormerVersion: 1, Text: "3 of 3 jobs failed"}}}
+		x.position.Job.Status = job.InQueue
+		if got := explainViewOf(x).Endpoint.Canary; (got != nil) != want {
+			t.Errorf("%q: got %+v, want one: %t", state, got, want)
+		}
+	}
+}
+
 func TestReasonOf(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

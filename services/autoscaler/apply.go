@@ -151,7 +151,7 @@ func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in loo
 			load[p.MachineID]++
 		}
 	}
-	d, placed := pod.Driver(e.Fleet.Driver), in.placed
+	d, placed := pod.Driver(in.from.Fleet.Driver), in.placed
 	if placed == nil {
 		missing, err := l.missingModels(ctx, v.machines[d], in.spec.ModelCache)
 		if err != nil {
@@ -164,8 +164,8 @@ func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in loo
 		now := l.queue.Now().UTC()
 		to := placed[i]
 		err := l.registry.Pods.Create(ctx, pod.Pod{
-			ID: at.id(e.ID), Name: at.id(e.ID), Status: pod.Running, Endpoint: e.ID, EndpointVersion: e.ReleaseVersion(),
-			Driver: d, Spec: in.spec, TemplateID: e.Fleet.TemplateID, MachineID: to.Machine, Devices: to.UUIDs, MissingModels: to.MissingModels,
+			ID: at.id(e.ID), Name: at.id(e.ID), Status: pod.Running, Endpoint: e.ID, EndpointVersion: in.from.ReleaseVersion(),
+			Driver: d, Spec: in.spec, TemplateID: in.from.Fleet.TemplateID, MachineID: to.Machine, Devices: to.UUIDs, MissingModels: to.MissingModels,
 			Created: now, Changed: now, Change: bounded("started: " + out.text),
 		})
 		if err != nil && !errors.Is(err, registry.ErrExists) { // else another leader was faster

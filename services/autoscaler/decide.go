@@ -42,6 +42,8 @@ type member struct {
 	locked bool
 	// sleeps means that it can be put to sleep, asked that it was asked to.
 	sleeps, asked bool
+	// canary ones try a new version, bad ones have a version that was rolled back.
+	canary, bad bool
 }
 
 // sample is what is known of an endpoint now.
@@ -62,6 +64,11 @@ type sample struct {
 	failure     string // what the last one said
 	// failing are the last jobs, if more workers would be started for those that wait.
 	failing sameFailure
+	// canaryDue: a worker of the former version makes room for a canary, also while more
+	// workers are wanted than can be started.
+	canaryDue bool
+	// canaries bounds how many are started now, as canaries; 0 for any number of others.
+	canaries int
 	// machines can start workers for this endpoint.
 	machines int
 	// invalid says why none can be started from the endpoint.
@@ -118,9 +125,10 @@ func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 			v.reason, v.text = registry.ScalingPaused, pauseText(e)
 		}
 	}
-	if v.reason == "" {
+	if v.reason == "" || s.canaryDue {
 		v = replace(e, s, v, now)
 	}
+	v = dropBad(e, s, v)
 	v.memory.wanted = v.wanted
 	return v
 }
@@ -215,6 +223,9 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 		}
 	}
 	v = boundFailing(e, s, v, n)
+	if s.canaries > 0 {
+		v.start = min(v.start, s.canaries)
+	}
 	if v.start > 0 {
 		v.memory.grew, v.memory.replaced = now, nil
 	}
@@ -229,7 +240,7 @@ func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time
 	unseen := max(0, s.allRunning-jobs(s.members))
 	resting := slices.DeleteFunc(pick(s.members, idle), func(w member) bool { return w.locked })
 	slices.SortFunc(resting, func(a, b member) int {
-		return cmp.Or(cmp.Compare(b.rested, a.rested), cmp.Compare(b.id, a.id))
+		return cmp.Or(lastCanaries(a, b), cmp.Compare(b.rested, a.rested), cmp.Compare(b.id, a.id))
 	})
 	most := min(v.wanted-target, len(resting)-unseen)
 	bound := false

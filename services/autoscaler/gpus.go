@@ -122,7 +122,7 @@ func yields(s *gpuState, d arbiter.Decision, all map[string]*gpuState) []string 
 
 // waitText says what was looked for, what there is, who holds it and until when.
 func waitText(s *gpuState, in arbiter.Input, w arbiter.Wait, now time.Time) string {
-	r := requestOf(s.e, s.in)
+	r := requestOf(s.in)
 	there, possible := placement.Refusal(r, in.Devices)
 	text := fmt.Sprintf("a worker needs %s; %s", r, there)
 	if !possible {
@@ -164,9 +164,9 @@ func stateText(w arbiter.Worker) string {
 	return of + ", busy"
 }
 
-func requestOf(e endpoint.Endpoint, in looked) placement.Request {
+func requestOf(in looked) placement.Request {
 	r := placement.RequestOf(in.spec)
-	r.Driver = pod.Driver(e.Fleet.Driver)
+	r.Driver = pod.Driver(in.from.Fleet.Driver)
 	return r
 }
 
@@ -204,7 +204,7 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 	for _, s := range l.gpus {
 		if s.out.start > 0 {
 			in.Demands = append(in.Demands, arbiter.Demand{
-				Endpoint: s.e.ID, Workers: s.out.start, Has: count(s.in.members, starting, idle, busy), Request: requestOf(s.e, s.in),
+				Endpoint: s.e.ID, Workers: s.out.start, Has: count(s.in.members, starting, idle, busy), Request: requestOf(s.in),
 				Oldest: max(s.in.oldest, s.in.orphans.waited), MaxSwapWait: s.e.Fleet.SwapWait(), Priority: s.e.Fleet.Priority,
 			})
 		}

@@ -62,6 +62,9 @@ type endpointState struct {
 	// budgetRead is when the failures were counted last that the budget bounds; applied is
 	// the pause by the budget that this leader has applied to the queue.
 	budgetRead, applied time.Time
+	// canaryRead is when the ends of jobs on both versions were read last, canaryLacking
+	// since when too few workers try the new version.
+	canaryRead, canaryLacking time.Time
 	// ready are the workers with GPUs that were heard of.
 	ready map[string]readiness
 }
@@ -187,6 +190,9 @@ func (l *leader) scale(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 	}
 	e, err := l.spendBudget(ctx, v.now, e, m)
 	if err != nil {
+		return err
+	}
+	if e, err = l.watchCanary(ctx, v, e, m); err != nil {
 		return err
 	}
 	in := l.sample(ctx, v, e, m)

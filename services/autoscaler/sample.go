@@ -18,6 +18,9 @@ import (
 // looked is a sample, and what it takes to apply a decision about it.
 type looked struct {
 	sample
+	// from is what new workers are started from: the endpoint, or as it was before a
+	// canary; spec follows from it.
+	from endpoint.Endpoint
 	spec pod.Spec
 	pods []pod.Pod // of the fleet, alive and gone
 	// placed are where the workers go that were given GPUs.
@@ -26,7 +29,7 @@ type looked struct {
 
 // sample reads what the decision about an endpoint needs.
 func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState) looked {
-	in := looked{pods: v.fleets[e.ID]}
+	in := looked{pods: v.fleets[e.ID], from: e}
 	in.machines = len(v.machines[pod.Driver(e.Fleet.Driver)])
 	stats, err := l.count(ctx, v.now, e, m)
 	if err != nil {
@@ -55,10 +58,13 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 	if in.spec, in.invalid, in.unknown = l.specOf(ctx, v, e); in.unknown != "" {
 		return in
 	}
-	var last pod.Pod
-	in.failures, last = streak(alike(in.pods, e, in.spec), v.now)
-	in.lastFailure, in.failure = last.Changed, last.Change
 	in.members, in.unknown = l.members(ctx, v, e, m, in)
+	if unknown := l.sampleCanary(ctx, v, e, m, &in); unknown != "" {
+		in.unknown = unknown
+	}
+	var last pod.Pod
+	in.failures, last = streak(alike(in.pods, in.from, in.spec), v.now)
+	in.lastFailure, in.failure = last.Changed, last.Change
 	in.leaving = leavingOf(v, in.pods)
 	return in
 }

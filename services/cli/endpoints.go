@@ -268,6 +268,7 @@ func (s *fleetFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&s.gpus, "gpus", 0, "GPUs of one worker")
 	s.gpu.add(f)
 	f.StringSliceVar(&s.spec.ModelCache, "model-cache", nil, modelCacheHelp)
+	f.StringVar(&s.spec.Rollout, "rollout", "", "how a new version comes: replace, or canary:10% to try it on that share of the workers first (1 to 99; default replace)")
 	f.Float64Var(&s.vcpus, "vcpus", 0, "virtual CPUs of one worker; 0 means no limit")
 	f.Float64Var(&s.memory, "memory", 0, "memory of one worker in GB; 0 means no limit")
 }
@@ -338,6 +339,8 @@ func fleetRows(e *client.Endpoint) [][]string {
 		{"GPU PRIORITY", fmt.Sprint(f.GPU.Priority), f.GPU.Priority != 0},
 		{"MIN HOLD", f.GPU.MinHold.String(), f.GPU.MinHold != 0},
 		{"MAX SWAP WAIT", f.GPU.MaxSwapWait.String(), f.GPU.MaxSwapWait != 0},
+		{"ROLLOUT", f.Rollout, f.Rollout != ""},
+		{"CANARY", canaryText(f.Canary), f.Canary != nil},
 		{"PAUSED UNTIL", when(f.PausedUntil), !f.PausedUntil.IsZero()},
 		{"PAUSED BECAUSE", f.PauseReason, f.PauseReason != ""},
 	} {
@@ -346,6 +349,13 @@ func fleetRows(e *client.Endpoint) [][]string {
 		}
 	}
 	return rows
+}
+
+func canaryText(c *client.Canary) string {
+	if c == nil {
+		return ""
+	}
+	return c.String()
 }
 
 func (sh *shell) pauseEndpoint() *cobra.Command {

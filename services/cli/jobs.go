@@ -324,6 +324,9 @@ func explainRows(x *client.Explanation) [][]string {
 		d := x.Scaling
 		rows = append(rows, []string{"AUTOSCALER", fmt.Sprintf("wants %d, had %d at %s: %s", d.Wanted, d.Current, when(d.At), clean(d.Text))})
 	}
+	if c := x.Endpoint.Canary; c != nil {
+		rows = append(rows, []string{"CANARY", clean(c.String())})
+	}
 	if f := x.LastWorkerError; f != nil {
 		rows = append(rows, []string{"LAST WORKER ERROR", fmt.Sprintf("%s at %s: %s", clean(f.WorkerID), when(f.At), clean(f.Text))})
 		if f.Count > 1 {

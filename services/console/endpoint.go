@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -210,6 +211,7 @@ func settingsOf(e *client.Endpoint) []setting {
 		lasting("retention", "Results are kept for", e.Retention, "1 s to 7 days", func(s *client.EndpointSpec, d time.Duration) { s.Retention = d }),
 		lasting("lease", "Lease", e.Lease, "how long a silent worker keeps its job, 10 s to 1 h", func(s *client.EndpointSpec, d time.Duration) { s.Lease = d }),
 		numbered("maxLostWorkers", "Workers that an attempt may lose", e.MaxLostWorkers, "1 to 100", func(s *client.EndpointSpec, n int) { s.MaxLostWorkers = &n }),
+		{"rollout", "Rollout", cmp.Or(e.Fleet.Rollout, "replace"), "replace, or canary:10% to try a new version first", func(s *client.EndpointSpec, text string) error { s.Fleet.Rollout = text; return nil }},
 		numbered("failureBudget", "Failures in a row that pause it", e.FailureBudget, "of one cause; 0 to 1000, 0 never pauses", func(s *client.EndpointSpec, n int) { s.FailureBudget = &n }),
 		numbered("maxQueueJobs", "Jobs that wait or run, at most", int(e.MaxQueueJobs), "1 to 10^9", func(s *client.EndpointSpec, n int) { s.MaxQueueJobs = int64(n) }),
 	}

@@ -76,6 +76,13 @@ func (b *endpointBody) onto(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	set(&e.MaxQueueJobs, positive(b.MaxQueueJobs))
 	set(&e.RequestsPerWorker, b.RequestsPerWorker)
 	set(&e.FailureBudget, b.FailureBudget)
+	if b.Rollout != nil {
+		percent, err := endpoint.ParseRollout(*b.Rollout)
+		if err != nil {
+			return e, err
+		}
+		e.CanaryPercent = percent
+	}
 	set(&e.WorkersMin, b.WorkersMin)
 	if b.WorkersMax != nil {
 		e.WorkersMax, e.NoWorkers = *b.WorkersMax, *b.WorkersMax == 0
@@ -193,6 +200,10 @@ func fleetViewOf(e endpoint.Endpoint, now time.Time) api.Fleet {
 		GPUTypeIDs: e.Fleet.GPUTypes, MinVRAMGb: e.Fleet.MinVRAMGB, MinCUDAVersion: e.Fleet.MinCUDA, GPUShare: e.Fleet.GPUShare,
 		Priority: e.Fleet.Priority, MinHoldMs: e.Fleet.MinHold.Milliseconds(), MaxSwapWaitMs: e.Fleet.MaxSwapWait.Milliseconds(),
 	}
+	if e.CanaryPercent > 0 {
+		view.Rollout = endpoint.RolloutText(e.CanaryPercent)
+	}
+	view.Canary = api.CanaryOf(e.Canary)
 	if e.Paused(now) {
 		view.PausedUntil, view.PauseReason = web.FormatTime(e.PausedUntil), e.PauseReason
 	}

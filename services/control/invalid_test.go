@@ -38,6 +38,8 @@ func TestBadEndpointsNameTheField(t *testing.T) {
 		"requestsPerWorker minus":   {`{"id":"x","requestsPerWorker":-1}`, "requestsPerWorker must be between 0"},
 		"failureBudget too much":    {`{"id":"x","failureBudget":1001}`, "failureBudget must be between 0 and 1000"},
 		"failureBudget minus":       {`{"id":"x","failureBudget":-1}`, "failureBudget must be between 0 and 1000"},
+		"rollout":                   {`{"id":"x","rollout":"canary:0%"}`, `rollout must be "replace" or "canary:10%" with 1 to 99 in place of 10, got "canary:0%"`},
+		"rollout is a number":       {`{"id":"x","rollout":10}`, "rollout must be a string"},
 		"workersMax too many":       {`{"id":"x","workersMax":1001}`, "workersMax must be between 0 and 1000"},
 		"workersMin over the max":   {`{"id":"x","workersMin":5,"workersMax":4}`, "workersMin must be between 0 and 4"},
 		"streamFormat":              {`{"id":"x","streamFormat":"xml"}`, "streamFormat must be"},

@@ -79,6 +79,20 @@ func TestAPauseByTheBudgetIsShownAndResumed(t *testing.T) {
 	}
 }
 
+func TestARolloutAndItsCanaryAreShown(t *testing.T) {
+	s := start(t)
+	s.expect("create", s.do("POST", "/endpoints", `{"id":"ep","driver":"docker","imageName":"worker:1","rollout":"canary:10%"}`), 200, "", "")
+	got := s.do("PATCH", "/endpoints/ep", `{"imageName":"worker:2"}`)
+	canary, _ := got.body["canary"].(map[string]any)
+	if got.body["rollout"] != "canary:10%" || canary["state"] != "running" || canary["version"] != 2.0 || canary["formerVersion"] != 1.0 || canary["beganAt"] != nil {
+		t.Errorf("got %s, want the rollout, and version 2 beside version 1", got.raw)
+	}
+	s.expect("wrong", s.do("PATCH", "/endpoints/ep", `{"rollout":"canary"}`), 400, "invalid_request", "rollout must be")
+	if got := s.do("PATCH", "/endpoints/ep", `{"rollout":"replace"}`); got.body["rollout"] != nil {
+		t.Errorf("got %s, want no rollout but the default", got.raw)
+	}
+}
+
 func TestBadPauses(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep"}`)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"time"
 
 	"flightline/shared/endpoint"
@@ -22,6 +23,7 @@ type EndpointSpec struct {
 	MaxQueueJobs       *int64                     `json:"maxQueueJobs,omitempty"`
 	RequestsPerWorker  *int                       `json:"requestsPerWorker,omitempty"`
 	FailureBudget      *int                       `json:"failureBudget,omitempty"`
+	Rollout            *string                    `json:"rollout,omitempty"`
 	WorkersMin         *int                       `json:"workersMin,omitempty"`
 	WorkersMax         *int                       `json:"workersMax,omitempty"`
 	StreamFormat       *string                    `json:"streamFormat,omitempty"`
@@ -116,9 +118,44 @@ type Fleet struct {
 	Priority       int      `json:"priority,omitempty"`
 	MinHoldMs      int64    `json:"minHoldMs,omitempty"`
 	MaxSwapWaitMs  int64    `json:"maxSwapWaitMs,omitempty"`
+	// Rollout is there if it is a canary's, Canary once a version was tried.
+	Rollout string  `json:"rollout,omitempty"`
+	Canary  *Canary `json:"canary,omitempty"`
 	// PausedUntil is there while the endpoint is paused, PauseReason if it paused itself.
 	PausedUntil string `json:"pausedUntil,omitempty"`
 	PauseReason string `json:"pauseReason,omitempty"`
+}
+
+// Canary is the last trial of a new version of the workers beside the former one.
+type Canary struct {
+	// State is "running", "promoted" or "rolled_back".
+	State         string `json:"state"`
+	Version       int    `json:"version"`
+	FormerVersion int    `json:"formerVersion"`
+	// BeganAt is when the first worker of the new version was there, EndedAt when it was
+	// over; Text says why.
+	BeganAt time.Time `json:"beganAt,omitzero"`
+	EndedAt time.Time `json:"endedAt,omitzero"`
+	Text    string    `json:"text,omitempty"`
+}
+
+// CanaryOf is the canary of an endpoint, nil if it had none.
+func CanaryOf(c endpoint.Canary) *Canary {
+	if c.State == "" {
+		return nil
+	}
+	return &Canary{State: c.State, Version: c.Version, FormerVersion: c.FormerVersion, BeganAt: c.Began, EndedAt: c.Ended, Text: c.Text}
+}
+
+// String is a sentence for people.
+func (c Canary) String() string {
+	switch c.State {
+	case endpoint.CanaryRunning:
+		return fmt.Sprintf("version %d is tried beside version %d", c.Version, c.FormerVersion)
+	case endpoint.CanaryPromoted:
+		return fmt.Sprintf("version %d was promoted: %s", c.Version, c.Text)
+	}
+	return fmt.Sprintf("version %d was rolled back to version %d: %s", c.Version, c.FormerVersion, c.Text)
 }
 
 // Pause says how long an endpoint is paused. Without DurationMs it is paused until

@@ -63,6 +63,9 @@ type ExplainedEndpoint struct {
 	LeaseMs     int64  `json:"leaseMs"`
 	PausedUntil string `json:"pausedUntil,omitempty"`
 	PauseReason string `json:"pauseReason,omitempty"`
+	// Canary is there while a new version of the workers is tried, and once it was rolled
+	// back.
+	Canary *Canary `json:"canary,omitempty"`
 }
 
 // LastDecision is what the autoscaler last decided.

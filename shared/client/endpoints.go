@@ -179,7 +179,14 @@ type Fleet struct {
 	// itself, "" for a pause by request.
 	PausedUntil time.Time
 	PauseReason string
+	// Rollout is "" for "replace", or "canary:10%". Canary is the last trial of a new
+	// version, nil if there was none.
+	Rollout string
+	Canary  *Canary
 }
+
+// Canary is the last trial of a new version of the workers.
+type Canary = api.Canary
 
 // FleetSpec is what to set of a Fleet. "" and nil mean the default when
 // creating, and no change when updating.
@@ -203,6 +210,9 @@ type FleetSpec struct {
 	// of their machine; empty ones mean those of the template.
 	ModelCache []string
 	GPU        GPUSpec
+	// Rollout is how a new version comes: "replace", or "canary:10%" to try it on that
+	// share of the workers first, 1 to 99.
+	Rollout string
 }
 
 // GPUNeeds are which GPUs a worker needs, and who gets them first.
@@ -304,7 +314,7 @@ func wireEndpoint(s EndpointSpec) api.EndpointSpec {
 		RequestsPerWorker: s.RequestsPerWorker, FailureBudget: s.FailureBudget, WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: orAbsent(s.StreamFormat),
 		ScalerType: orAbsent(s.Fleet.ScalerType), ScalerValue: s.Fleet.ScalerValue, IdleTimeout: s.Fleet.IdleSeconds, SleepTimeout: s.Fleet.SleepSeconds,
 		Driver: orAbsent(s.Fleet.Driver), TemplateID: orAbsent(s.Fleet.TemplateID), ImageName: orAbsent(s.Fleet.Image),
-		GPUCount: s.Fleet.GPUs, VCPUCount: s.Fleet.VCPUs, MemoryInGb: s.Fleet.MemoryGB,
+		GPUCount: s.Fleet.GPUs, VCPUCount: s.Fleet.VCPUs, MemoryInGb: s.Fleet.MemoryGB, Rollout: orAbsent(s.Fleet.Rollout),
 	}
 	s.Fleet.GPU.onto(&spec)
 	if s.Fleet.ModelCache != nil {
@@ -348,6 +358,7 @@ func (e *Endpoint) UnmarshalJSON(data []byte) error {
 		Driver: wire.Driver, TemplateID: wire.TemplateID, Image: wire.ImageName, Command: wire.Command, Env: wire.Env,
 		GPUs: wire.GPUCount, VCPUs: wire.VCPUCount, MemoryGB: wire.MemoryInGb, ModelCache: wire.ModelCache, GPU: gpuNeedsOf(wire.Fleet),
 		PauseReason: wire.PauseReason,
+		Rollout:     wire.Rollout, Canary: wire.Canary,
 	}
 	if wire.PausedUntil != "" {
 		at, err := time.Parse(time.RFC3339, wire.PausedUntil)

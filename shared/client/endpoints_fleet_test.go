@@ -73,13 +73,14 @@ func TestFleetsAreSentAsTheAPIWantsThem(t *testing.T) {
 
 func TestFleetsAndExplanationsAreRead(t *testing.T) {
 	var e client.Endpoint
-	const endpoint = `{"id":"ep","scalerType":"QUEUE_DELAY","scalerValue":4,"idleTimeout":5,"driver":"process","command":["x"],"env":{"K":"***"},"pausedUntil":"2026-11-21T12:00:00.000Z","pauseReason":"no model"}`
+	const endpoint = `{"id":"ep","scalerType":"QUEUE_DELAY","scalerValue":4,"idleTimeout":5,"driver":"process","command":["x"],"env":{"K":"***"},"pausedUntil":"2026-11-21T12:00:00.000Z","pauseReason":"no model","rollout":"canary:10%","canary":{"state":"running","version":3,"formerVersion":1}}`
 	if err := json.Unmarshal([]byte(endpoint), &e); err != nil {
 		t.Fatal(err)
 	}
 	want := client.Fleet{
 		ScalerType: "QUEUE_DELAY", ScalerValue: 4, IdleSeconds: 5, Driver: "process", Command: []string{"x"},
 		Env: map[string]string{"K": "***"}, PausedUntil: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), PauseReason: "no model",
+		Rollout: "canary:10%", Canary: &client.Canary{State: "running", Version: 3, FormerVersion: 1},
 	}
 	if diff := cmp.Diff(want, e.Fleet); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -41,6 +41,10 @@ type Explanation struct {
 		// Count is how many workers failed in the last hour.
 		Count int `json:"count"`
 	} `json:"lastWorkerError"`
+	// Endpoint has a canary while a new version is tried, and once it was rolled back.
+	Endpoint struct {
+		Canary *Canary `json:"canary"`
+	} `json:"endpoint"`
 	// Starting are the workers that are not ready yet, while the job waits.
 	Starting []StartingWorker `json:"starting"`
 	// ColdStart is the start of the job's worker, nil if that began before the job was

@@ -118,6 +118,11 @@ type Endpoint struct {
 	// QueueMade means that the endpoint's queue was made: if it is missing now,
 	// it was lost.
 	QueueMade bool `json:"queueMade,omitempty"`
+	// CanaryPercent is the share of the workers that tries a new version first, in percent.
+	// 0 means none: the others are replaced at once; to 99.
+	CanaryPercent int `json:"canaryPercent,omitempty"`
+	// Canary is the last trial of a new version.
+	Canary Canary `json:"canary,omitzero"`
 	// Deleting means that the endpoint takes no more jobs and will be gone soon.
 	Deleting bool `json:"deleting,omitempty"`
 }
@@ -256,6 +261,7 @@ func (e Endpoint) completeCounts() (Endpoint, error) {
 	}{
 		{"maxLostWorkers", e.MaxLost, 1, 100},
 		{"requestsPerWorker", e.RequestsPerWorker, 0, 100_000},
+		{"rollout", e.CanaryPercent, 0, MaxCanaryPercent},
 		{"failureBudget", e.FailureBudget, 0, MaxFailureBudget},
 		{"workersMax", e.WorkersMax, 0, 1000},
 		{"workersMin", e.WorkersMin, 0, e.WorkersMax},

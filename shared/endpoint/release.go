@@ -49,10 +49,12 @@ func (r Run) compact() Run {
 func (e Endpoint) ReleaseVersion() int { return cmp.Or(e.Release, 1) }
 
 // Released returns e, which was made from old, with the Release that it has: its Version
-// if its workers are started from something else than those of old.
+// if its workers are started from something else than those of old. With CanaryPercent a
+// trial begins.
 func (e Endpoint) Released(old Endpoint) Endpoint {
 	if !e.Run().Equal(old.Run()) {
 		e.Release = e.Version
+		e = e.withCanary(old)
 	}
 	return e
 }
