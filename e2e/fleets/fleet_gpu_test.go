@@ -1,6 +1,7 @@
 package fleets
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -13,10 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/registry"
+	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 )
 
 var gpuKills = flag.Duration("gpu-kills", 10*time.Second, "how long autoscalers and workers with GPUs are killed")
+
+// workerKillPause is the least time between two kills of workers: those that are killed
+// more often count as crashing, and neither start again soon nor get the same GPU.
+const workerKillPause = 90 * time.Second
 
 // releasedWithin bounds how long a claim may outlive its pod.
 const releasedWithin = 30 * time.Second
@@ -47,14 +54,22 @@ func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 			"env": map[string]string{asFleetWorker: "yes", "FLEET_TEST_LEDGER": ledger},
 		})
 	}
+	audit := claimAudit{vacant: map[string]time.Time{}}
+	stopAudit := testenv.Background(t, func(ctx context.Context) error { return audit.run(ctx, f.registry) })
 	jobs := map[string][]string{}
-	kills, workerKills := 0, 0
+	kills, workerKills, lastWorkerKill := 0, 0, time.Now()
 	for end := time.Now().Add(*gpuKills); time.Now().Before(end); {
 		id := ids[rand.N(len(ids))]
-		jobs[id] = append(jobs[id], f.submit(id, 2, 200, nil)...)
+		if all := jobs[id]; len(all) == 0 || f.isCompleted(id, all[len(all)-1]) {
+			jobs[id] = append(all, f.submit(id, 2, 200, nil)...)
+		}
 		f.await("a GPU that is held", func() string { return f.unheld(t) })
 		switch rand.N(3) {
 		case 0:
+			if time.Since(lastWorkerKill) < min(workerKillPause, *gpuKills/10) {
+				continue
+			}
+			lastWorkerKill = time.Now()
 			for _, one := range ids {
 				for pid := range fleetProcesses(t, one) {
 					if syscall.Kill(pid, syscall.SIGKILL) == nil {
@@ -79,22 +94,93 @@ func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 	for _, id := range ids {
 		f.size(id, 0)
 	}
-	over := time.Now()
 	f.await("no claim", func() string {
 		claims, err := f.registry.GPUs.Claims(t.Context())
-		if err != nil || len(claims) > 0 {
-			return fmt.Sprint(claims, err)
+		for _, c := range claims {
+			if err != nil || len(c.Holders) > 0 {
+				return fmt.Sprint(claims, err)
+			}
 		}
 		return ""
 	})
-	if took := time.Since(over); took > releasedWithin {
-		t.Errorf("claims were released %s after their pods were gone, want %s at most", took, releasedWithin)
+	stopAudit()
+	if audit.longest > releasedWithin {
+		t.Errorf("a GPU was claimed for %s by a pod without a process, want %s at most", audit.longest, releasedWithin)
 	}
 	text, err := os.ReadFile(filepath.Join(ledger, "ledger"))
 	if err != nil || strings.Contains(string(text), "twice") {
 		t.Errorf("%v, a GPU was given twice:\n%s", err, text)
 	}
-	t.Logf("%d kills of autoscalers, %d of workers, %d workers had a GPU", kills, workerKills, strings.Count(string(text), "\n"))
+	t.Logf("%d kills of autoscalers, %d of workers, %d workers had a GPU; the longest claim without a process lasted %s", kills, workerKills, strings.Count(string(text), "\n"), audit.longest)
+}
+
+// claimAudit notes how long a GPU is claimed by a pod that has no process: before its
+// worker starts, and after that has ended.
+type claimAudit struct {
+	vacant  map[string]time.Time // since when, by pod and GPU
+	longest time.Duration
+}
+
+func (a *claimAudit) run(ctx context.Context, r *registry.Registry) error {
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+		claims, err := r.GPUs.Claims(ctx)
+		if err != nil {
+			continue // the bucket is asked again
+		}
+		pods, err := podsOfProcesses()
+		if err != nil {
+			return err
+		}
+		a.add(claims, pods, time.Now())
+	}
+}
+
+// add notes what claims there are at one instant, and which pods have a process.
+func (a *claimAudit) add(claims map[string]registry.GPUClaims, pods map[string]bool, now time.Time) {
+	vacant := map[string]time.Time{}
+	for uuid, c := range claims {
+		for _, h := range c.Holders {
+			if pods[h.Pod] {
+				continue
+			}
+			key := h.Pod + " " + uuid
+			vacant[key] = now
+			if since, ok := a.vacant[key]; ok {
+				vacant[key] = since
+				a.longest = max(a.longest, now.Sub(since))
+			}
+		}
+	}
+	a.vacant = vacant
+}
+
+// podsOfProcesses are the ids of the pods that have a process on this host, as its
+// environment says.
+func podsOfProcesses() (map[string]bool, error) {
+	environs, err := filepath.Glob("/proc/[0-9]*/environ")
+	pods := map[string]bool{}
+	for _, path := range environs {
+		env, _ := os.ReadFile(path) // a process that has ended meanwhile has none
+		for value := range strings.SplitSeq(string(env), "\x00") {
+			if id, ok := strings.CutPrefix(value, "RUNPOD_POD_ID="); ok {
+				pods[id] = true
+			}
+		}
+	}
+	return pods, err
+}
+
+func (f *fleetSite) isCompleted(id, job string) bool {
+	var got struct{ Status string }
+	f.rest(http.MethodGet, "/v2/"+id+"/status/"+job, nil, &got)
+	return got.Status == "COMPLETED"
 }
 
 // unheld says that no GPU is held.
