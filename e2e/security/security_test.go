@@ -221,7 +221,7 @@ func TestEachRoleCanDoNothingElse(t *testing.T) {
 			"jobs.ep.n.x", "$KV.records_0.r.ep.x.1", "events.ep.queued.x.1.0", "$KV.endpoints.ep", others, bus.LeaderGet("KV_keys"), bus.LeaderGet("KV_records_0"),
 			bus.LeaderGet("JOBS_ep"), "$JS.API.CONSUMER.CREATE.KV_tokens.x.$KV.tokens.>",
 		},
-		streams.RoleAutoscaler: {"jobs.ep.n.x", "$KV.records_0.r.ep.x.1", "$KV.keys.x", "$KV.endpoints.ep", others, bus.LeaderGet("KV_keys"), bus.PullNext("JOBS_ep", "normal")},
+		streams.RoleAutoscaler: {"jobs.ep.n.x", "$KV.records_0.r.ep.x.1", "$KV.keys.x", "$JS.API.STREAM.DELETE.JOBS_ep", others, bus.LeaderGet("KV_keys"), bus.PullNext("JOBS_ep", "normal")},
 		streams.RoleWorker: {
 			"jobs.mine.n.x", "$KV.records_0.r.ep.x.1", "output.0.ep.x.1.1", "$KV.endpoints.mine", "$KV.tokens.mine.w", "$KV.workers.ep.w", others,
 			bus.PullNext("JOBS_ep", "normal"), bus.LeaderGet("JOBS_ep"), bus.LeaderGet("KV_keys"), bus.LeaderGet("KV_tokens"), bus.MsgDelete("JOBS_ep"),

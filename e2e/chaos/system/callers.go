@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,8 +32,9 @@ type callers struct {
 	looking chan struct{} // a slot for each caller that follows a job
 	calls   sync.WaitGroup
 	mu      sync.Mutex
-	errors  map[string]int // of submissions that were not answered 200, by code
+	errors  map[string]int // of submissions that were not answered 200, by status and text
 	slowest time.Duration  // acceptance, all tries included
+	givenUp int            // submissions that were not accepted within submitTimeout
 }
 
 const (
@@ -148,6 +150,9 @@ func (c *callers) accepted(ctx context.Context, in ledger.Input) error {
 		c.errors[code]++
 		c.mu.Unlock()
 		if !wait(ctx, pause) {
+			c.mu.Lock()
+			c.givenUp++
+			c.mu.Unlock()
 			return fmt.Errorf("job %d is not accepted: %w", in.N, err)
 		}
 	}
@@ -216,10 +221,20 @@ func (c *callers) try(ctx context.Context, url, key string, body []byte) (id, co
 		return header.Get("X-Job-Id"), "no answer", err
 	}
 	if status != http.StatusOK {
-		return header.Get("X-Job-Id"), strconv.Itoa(status), fmt.Errorf("status %d", status)
+		return header.Get("X-Job-Id"), refusal(status, a.Error), fmt.Errorf("status %d: %s", status, a.Error)
 	}
 	return a.ID, "", nil
 }
+
+// refusal names why a submission was refused, without what differs from job to job.
+func refusal(status int, text string) string {
+	words := strings.Fields(text)
+	words = slices.DeleteFunc(words, func(w string) bool { return strings.ContainsAny(w, "0123456789") })
+	return strings.Join(append([]string{strconv.Itoa(status)}, words[:min(len(words), maxRefusalWords)]...), " ")
+}
+
+// maxRefusalWords bounds what is kept of a refusal's text.
+const maxRefusalWords = 12
 
 var errGone = errors.New("404")
 
@@ -242,7 +257,8 @@ func (c *callers) look(ctx context.Context, id string, server int, hold time.Dur
 	return a, nil
 }
 
-// do sends a request and reads the answer into to, if it is 200 or 404.
+// do sends a request and reads the answer into to; one that is neither 200 nor 404 may be
+// of any form.
 func (c *callers) do(req *http.Request, to any) (status int, header http.Header, err error) {
 	req.Header.Set("Authorization", "Bearer "+apiKey)
 	resp, err := c.http.Do(req)
@@ -254,8 +270,9 @@ func (c *callers) do(req *http.Request, to any) (status int, header http.Header,
 	if err != nil {
 		return 0, resp.Header, fmt.Errorf("no whole answer: %w", err)
 	}
-	if (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusNotFound) && to != nil {
-		if err := json.Unmarshal(text, to); err != nil {
+	if to != nil {
+		expected := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusNotFound
+		if err := json.Unmarshal(text, to); err != nil && expected {
 			return 0, resp.Header, fmt.Errorf("answer %q: %w", text, err)
 		}
 	}

@@ -19,6 +19,7 @@ type Result struct {
 	// Slowest is the longest time from a submission to its acceptance.
 	SlowestAccept time.Duration
 	Errors        map[string]int // of tries to submit
+	GivenUp       int            // submissions that were not accepted in time; nothing was promised
 	Notes         []string
 	Violations    []violation
 	Took          time.Duration
@@ -34,7 +35,7 @@ func (r *Result) take(w *world) {
 	w.mu.Unlock()
 	c := w.callers
 	c.mu.Lock()
-	r.SlowestAccept, r.Errors = c.slowest, maps.Clone(c.errors)
+	r.SlowestAccept, r.Errors, r.GivenUp = c.slowest, maps.Clone(c.errors), c.givenUp
 	c.mu.Unlock()
 	if r.Accepted == 0 {
 		r.Violations = append(r.Violations, violation{ruleServes, "no job was accepted"})
@@ -53,8 +54,8 @@ func (r *Result) Print(out io.Writer) {
 	}
 	line("\n%s: %s, in %s", r.Name, r.Does, r.Took.Round(time.Second))
 	line("  %-10s %s", "faults", list(r.Faults))
-	line("  %-10s accepted %d, lost %d, ran again %d, finished twice %d, without cause %d, late %d, answered 404 %d, slowest accept %s, slowest end %s",
-		"jobs", r.Accepted, r.Lost, r.Reruns, r.Doubled, r.Uncaused, r.Late, r.Hidden, ms(r.SlowestAccept), ms(r.Slowest))
+	line("  %-10s accepted %d, given up %d, lost %d, ran again %d, finished twice %d, without cause %d, late %d, answered 404 %d, slowest accept %s, slowest end %s",
+		"jobs", r.Accepted, r.GivenUp, r.Lost, r.Reruns, r.Doubled, r.Uncaused, r.Late, r.Hidden, ms(r.SlowestAccept), ms(r.Slowest))
 	if len(r.Errors) > 0 {
 		line("  %-10s %s", "refused", list(r.Errors))
 	}
