@@ -257,7 +257,7 @@ func (c *callers) look(ctx context.Context, id string, server int, hold time.Dur
 	return a, nil
 }
 
-// do sends a request and reads the answer into to; one that is neither 200 nor 404 may be
+// do sends a request and reads the answer into to. An answer other than 200 and 404 may be
 // of any form.
 func (c *callers) do(req *http.Request, to any) (status int, header http.Header, err error) {
 	req.Header.Set("Authorization", "Bearer "+apiKey)
