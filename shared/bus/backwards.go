@@ -247,7 +247,7 @@ func (p *probes) ask(ctx context.Context, parts []span) ([]*nats.Msg, error) {
 
 // answer is the message that m brings, or nil.
 func (p *probes) answer(m *nats.Msg) (*nats.Msg, error) {
-	switch status := m.Header.Get("Status"); status {
+	switch status := statusOf(m); status {
 	case "":
 		if !p.back.Data {
 			m.Data = nil

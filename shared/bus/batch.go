@@ -60,7 +60,7 @@ func readBatch(ctx context.Context, nc *nats.Conn, subject string, request []byt
 		if err != nil {
 			return nil, err
 		}
-		switch status := m.Header.Get("Status"); status {
+		switch status := statusOf(m); status {
 		case "":
 			got = append(got, m)
 		case "204", "404":

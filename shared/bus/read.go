@@ -79,24 +79,32 @@ func (c *Client) trySingleGet(ctx context.Context, stream string, body []byte) (
 	if err != nil {
 		return nil, err
 	}
-	if got.Header.Get(jetstream.StreamHeader) == "" { // not a message of a stream, which may have a header Status
-		if got.Header.Get("Status") == "404" {
-			return nil, ErrNoMessage
-		}
-		return nil, fmt.Errorf("%w: %s", ErrUnavailable, got.Header.Get("Status"))
+	switch status := statusOf(got); status {
+	case "":
+	case "404":
+		return nil, ErrNoMessage
+	default:
+		return nil, fmt.Errorf("%w: %s", ErrUnavailable, status)
 	}
-	added := map[string]string{}
-	for _, key := range []string{jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer} {
-		added[key] = takeLast(got.Header, key)
-	}
-	m := &Message{Subject: added[jetstream.SubjectHeader], Server: server, Header: got.Header, Data: got.Data}
-	if m.Seq, err = strconv.ParseUint(added[jetstream.SequenceHeader], 10, 64); err != nil {
+	takeLast(got.Header, jetstream.StreamHeader)
+	m := &Message{Subject: takeLast(got.Header, jetstream.SubjectHeader), Server: server, Header: got.Header, Data: got.Data}
+	seq, stored := takeLast(got.Header, jetstream.SequenceHeader), takeLast(got.Header, jetstream.TimeStampHeaer)
+	if m.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
 		return nil, fmt.Errorf("read sequence of %s: %w", m.Subject, err)
 	}
-	if m.Time, err = time.Parse(time.RFC3339Nano, added[jetstream.TimeStampHeaer]); err != nil {
+	if m.Time, err = time.Parse(time.RFC3339Nano, stored); err != nil {
 		return nil, fmt.Errorf("read time of %s: %w", m.Subject, err)
 	}
 	return m, nil
+}
+
+// statusOf is the status that a direct get was answered with in place of a message. It is
+// "" for a message of a stream, which may have any header itself.
+func statusOf(m *nats.Msg) string {
+	if m.Header.Get(jetstream.StreamHeader) != "" {
+		return ""
+	}
+	return m.Header.Get("Status")
 }
 
 // takeLast removes the last value of a header and returns it: the server adds its own
@@ -167,7 +175,7 @@ func (c *Client) directGet(ctx context.Context, stream, subject string, request 
 		if err != nil {
 			return nil, err
 		}
-		switch status := m.Header.Get("Status"); status {
+		switch status := statusOf(m); status {
 		case "":
 			return m, nil
 		case "404":

@@ -42,7 +42,7 @@ func newReader(t *testing.T, nc *nats.Conn, js jetstream.JetStream, replicas int
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A record has a header Status, and a copy of what a direct get returned has those of the server.
+	// A stored message may have a header Status, and a copy of what a direct get returned has those of the server.
 	header := nats.Header{"Key": {"one", "two"}, "Status": {"404"}, jetstream.SubjectHeader: {"read.b.9"}, jetstream.SequenceHeader: {"9"}}
 	for _, subject := range []string{"read.a.1", "read.b.1", "read.a.2"} {
 		m := &nats.Msg{Subject: subject, Data: []byte("data of " + subject), Header: header}
@@ -113,6 +113,13 @@ func TestAServerThatIsAloneAnswersADirectGetAsALeaderWould(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
+	}
+	const first = "data of read.a.1"
+	if m, err := c.DirectNext(t.Context(), "READ", "read.>", 1); err != nil || string(m.Data) != first {
+		t.Errorf("next of any replica: got %v, %v, want %s", m, err, first)
+	}
+	if all, err := c.BatchGet(t.Context(), "READ", bus.Batch{From: 1, Filter: "read.>", Most: 9}); err != nil || len(all) != 2 || string(all[0].Data) != first {
+		t.Errorf("a batch: got %v, %v, want two, the first %s", all, err, first)
 	}
 	if _, err := c.LeaderAt(t.Context(), "NOWHERE", 1); !errors.Is(err, bus.ErrMissing) {
 		t.Errorf("a stream that does not exist: got %v, want ErrMissing", err)
