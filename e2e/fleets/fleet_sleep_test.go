@@ -82,6 +82,19 @@ func (f *fleetSite) models(id string) (job, worker string) {
 	return answer.ID, done.WorkerID
 }
 
+// startAsleep starts a dev with the endpoint chat, runs a job there, and waits until its
+// worker sleeps.
+func startAsleep(t *testing.T) (f *fleetSite, d *program.Process, m *modelServer, worker string) {
+	t.Helper()
+	s := program.New(t)
+	f, d = fleetDevOf(t, s)
+	m = newModelServer(t)
+	f.sleeper(t, "chat", filepath.Join(s.Dir, ".flightline"), m, nil)
+	_, worker = f.models("chat")
+	f.sleeps(worker)
+	return f, d, m, worker
+}
+
 // sleeps waits until a pod's worker sleeps.
 func (f *fleetSite) sleeps(id string) {
 	f.t.Helper()
@@ -98,12 +111,7 @@ func (f *fleetSite) sleeps(id string) {
 // is started, and the server is awake whenever it is asked.
 func TestAWorkerSleepsUntilAJobWakesIt(t *testing.T) {
 	t.Parallel()
-	s := program.New(t)
-	f, d := fleetDevOf(t, s)
-	m := newModelServer(t)
-	f.sleeper(t, "chat", filepath.Join(s.Dir, ".flightline"), m, nil)
-	_, worker := f.models("chat")
-	f.sleeps(worker)
+	f, d, m, worker := startAsleep(t)
 	if sleeps, _ := m.count(); sleeps != 1 {
 		t.Errorf("got %d sleeps of the server, want 1", sleeps)
 	}
@@ -130,12 +138,7 @@ func TestAWorkerSleepsUntilAJobWakesIt(t *testing.T) {
 // TestAWorkerThatDoesNotWakeIsReplaced: its job is run by another one.
 func TestAWorkerThatDoesNotWakeIsReplaced(t *testing.T) {
 	t.Parallel()
-	s := program.New(t)
-	f, d := fleetDevOf(t, s)
-	m := newModelServer(t)
-	f.sleeper(t, "chat", filepath.Join(s.Dir, ".flightline"), m, nil)
-	_, worker := f.models("chat")
-	f.sleeps(worker)
+	f, d, m, worker := startAsleep(t)
 	m.mu.Lock()
 	m.stuck = true
 	m.mu.Unlock()

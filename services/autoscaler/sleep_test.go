@@ -45,7 +45,7 @@ func TestDecideAboutSleep(t *testing.T) {
 			e: ep(), s: sample{machines: 1, members: sleepers(crew(5*time.Second, idle))},
 			want: decision{drain: []string{"w0"}, reason: registry.ScalingIdle},
 		},
-		"one that is outdated is stopped": {
+		"an outdated worker is stopped": {
 			e: ep(dozes), s: sample{machines: 1, members: stale(sleepers(crew(5*time.Second, idle)))},
 			want: decision{drain: []string{"w0"}, reason: registry.ScalingIdle},
 		},
