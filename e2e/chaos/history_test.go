@@ -28,3 +28,25 @@ func TestCausesOfAFailureBehindAWriteThatWasNotSeen(t *testing.T) {
 		}
 	}
 }
+
+// Of the run of this job the observer saw its cancellation alone: pick-up and
+// return to the queue were before it, as the worker's own entries say.
+func TestHistoryOfARunOfWhichOnlyTheEndWasSeen(t *testing.T) {
+	t.Parallel()
+	at := func(ms int64) int64 { return time.Unix(100, 0).UnixNano() + ms*millisecond }
+	seen := time.Unix(100, 0).Add(686 * time.Millisecond)
+	s := &history{
+		id:    "j",
+		calls: []entry{{Kind: submitOp, Answer: yes, Call: at(0), At: at(2)}},
+		work: []entry{
+			{Kind: began, Who: "w", Attempt: 1, Run: 1, At: at(300)},
+			{Kind: gaveBack, Who: "w", Attempt: 1, Run: 1, Call: at(652), At: at(653)},
+		},
+		writes: []write{{seq: 9, expect: 8, checked: true, attempt: 1, at: seen, seen: seen.Add(time.Millisecond), recordHead: recordHead{Status: cancelled, Run: 1}}},
+		gaps:   map[int]bool{},
+	}
+	s.findGaps()
+	if found := (&evidence{}).history(s); len(found) > 0 {
+		t.Error(found)
+	}
+}

@@ -217,10 +217,11 @@ func (s *history) repeats(i int) bool {
 }
 
 // pickedUp is the earliest moment of the pick-up that a handler's start follows.
+// A write of the run after that start is not the pick-up: the observer missed it.
 func (s *history) pickedUp(e entry) int64 {
 	for _, w := range s.writes {
-		if w.attempt == e.Attempt && w.Run == e.Run {
-			return w.at.UnixNano() - millisecond
+		if at := w.at.UnixNano() - millisecond; w.attempt == e.Attempt && w.Run == e.Run && at < e.At {
+			return at
 		}
 	}
 	return s.calls[0].Call
