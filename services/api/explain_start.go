@@ -99,7 +99,7 @@ func (x explanation) asleep() string {
 	if n == 1 {
 		text += "s"
 	}
-	if x.usualWake > 0 {
+	if x.usualWake > 0 && (x.decision == nil || x.decision.Reason != registry.ScalingNoGPU) {
 		text += "; it wakes in about " + lasting(x.usualWake)
 	}
 	return text

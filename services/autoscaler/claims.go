@@ -183,6 +183,10 @@ func (a *agent) releaseAll(ctx context.Context) {
 // claimed claims the pod's GPUs. It reports false if the pod is not to be started now;
 // then its record says why, or the next look tries again.
 func (a *agent) claimed(ctx context.Context, p pod.Pod) ([]pod.GPU, bool) {
+	if err := a.clearSleep(ctx, p); err != nil {
+		a.warn(ctx, "pod not started, trying again", p.ID, err)
+		return nil, false
+	}
 	devices, err := a.claimGPUs(ctx, p)
 	switch {
 	case errors.Is(err, errNoGPU) && fleet(p): // the leader chooses others

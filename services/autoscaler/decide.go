@@ -42,6 +42,11 @@ type member struct {
 	locked bool
 	// sleeps means that it can be put to sleep, asked that it was asked to.
 	sleeps, asked bool
+	// frees is what it gives back of each of its GPUs while it sleeps, in hundredths: 0 if it
+	// cannot sleep or keeps all. small ones have done so; taken ones cannot wake now, since
+	// others have what they gave back.
+	frees        int
+	small, taken bool
 	// canary ones try a new version, bad ones have a version that was rolled back.
 	canary, bad bool
 }

@@ -37,6 +37,8 @@ type gpuState struct {
 	m   *endpointState
 	in  looked
 	out decision
+	// wakes are the workers to wake that must regain their GPUs first.
+	wakes []string
 	// fresh is true until it is settled.
 	fresh bool
 }
@@ -51,7 +53,9 @@ func (l *leader) postpone(e endpoint.Endpoint, m *endpointState, in looked, out 
 		}
 		return false
 	}
-	l.gpus[e.ID] = &gpuState{e: e, m: m, in: in, out: out, fresh: true}
+	s := &gpuState{e: e, m: m, in: in, out: out, fresh: true}
+	s.splitWakes()
+	l.gpus[e.ID] = s
 	return true
 }
 
@@ -76,40 +80,47 @@ func (l *leader) arbitrate(ctx context.Context, v *view) {
 	}
 	d := arbiter.Decide(in)
 	for _, s := range fresh {
-		asked := s.out.start
-		s.grant(in, d, v.now)
-		s.out.drain = append(s.out.drain, yields(s, d, l.gpus)...)
+		left := s.grant(in, d, v.now)
+		s.yield(d, l.gpus)
 		if err := l.settle(ctx, v, s.e, s.m, s.in, s.out); err != nil && ctx.Err() == nil {
 			l.log.WarnContext(ctx, "fleet not scaled, trying again", "endpoint", s.e.ID, "err", err)
 		}
-		s.fresh, s.out.start = false, asked-s.out.start
+		s.fresh, s.out.start = false, left
 	}
 }
 
-// grant makes the decision start what was given, and says why if that is nothing.
-func (s *gpuState) grant(in arbiter.Input, d arbiter.Decision, now time.Time) {
-	asked := s.out.start
+// grant makes the decision start and wake what was given, and says why if that is nothing.
+// It returns how many are still to be started.
+func (s *gpuState) grant(in arbiter.Input, d arbiter.Decision, now time.Time) (left int) {
+	asked := s.out.start + len(s.wakes)
+	woken := s.grantWakes(d)
 	s.in.placed = nil
 	for _, g := range d.Grants {
 		if g.Endpoint == s.e.ID {
 			s.in.placed = append(s.in.placed, g.Placement)
 		}
 	}
-	s.out.start = min(asked, len(s.in.placed))
-	if asked > 0 && s.out.start == 0 {
+	s.out.start = min(s.out.start, len(s.in.placed))
+	if asked > 0 && s.out.start+woken == 0 {
 		s.out.memory.grew, s.out.memory.replaced = s.m.memory.grew, s.m.memory.replaced
 		s.out.reason, s.out.text = registry.ScalingNoGPU, waitText(s, in, d.Waits[s.e.ID], now)
 	}
+	return max(0, asked-s.out.start-woken-len(s.wakes))
 }
 
-// yields are the workers of the endpoint that are to go; the decision says so.
-func yields(s *gpuState, d arbiter.Decision, all map[string]*gpuState) []string {
-	var going []string
+// yield makes the decision stop the workers that are to go, or put them to sleep.
+func (s *gpuState) yield(d arbiter.Decision, all map[string]*gpuState) {
+	asleep := 0
 	for _, y := range d.Yields {
-		if y.Endpoint != s.e.ID || slices.Contains(s.out.drain, y.Pod) {
+		if y.Endpoint != s.e.ID || slices.Contains(s.out.drain, y.Pod) || slices.Contains(s.out.sleep, y.Pod) {
 			continue
 		}
-		going = append(going, y.Pod)
+		if y.Sleep {
+			s.out.sleep = append(s.out.sleep, y.Pod)
+			asleep++
+		} else {
+			s.out.drain = append(s.out.drain, y.Pod)
+		}
 		s.out.wanted = max(0, s.out.wanted-1)
 		s.out.memory.wanted = s.out.wanted
 		s.out.reason, s.out.text = registry.ScalingYield, "its GPU goes to "+y.For
@@ -117,7 +128,9 @@ func yields(s *gpuState, d arbiter.Decision, all map[string]*gpuState) []string 
 			s.out.text += fmt.Sprintf(", where %d jobs wait, the first for %s", other.in.queued, other.in.oldest.Round(time.Second))
 		}
 	}
-	return going
+	if asleep > 0 {
+		s.out.text += fmt.Sprintf(", put to sleep: %d", asleep)
+	}
 }
 
 // waitText says what was looked for, what there is, who holds it and until when.
@@ -125,6 +138,9 @@ func waitText(s *gpuState, in arbiter.Input, w arbiter.Wait, now time.Time) stri
 	r := requestOf(s.in)
 	there, possible := placement.Refusal(r, in.Devices)
 	text := fmt.Sprintf("a worker needs %s; %s", r, there)
+	if n := count(s.in.members, sleeping); n > 0 && possible {
+		text += fmt.Sprintf("; workers that sleep and wait for room on their GPUs: %d", n)
+	}
 	if !possible {
 		return text
 	}
@@ -176,9 +192,11 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 	if err != nil {
 		return arbiter.Input{}, err
 	}
-	claims, err := l.registry.GPUs.Claims(ctx)
-	if err != nil {
-		return arbiter.Input{}, err
+	claims := v.claims
+	if claims == nil { // of an endpoint that is new to the view
+		if claims, err = l.registry.GPUs.Claims(ctx); err != nil {
+			return arbiter.Input{}, err
+		}
 	}
 	in := arbiter.Input{Load: map[string]int{}, Workers: l.holders(v, claims)}
 	used := map[string]int{}
@@ -202,9 +220,9 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 		}
 	}
 	for _, s := range l.gpus {
-		if s.out.start > 0 {
+		if s.out.start+len(s.wakes) > 0 {
 			in.Demands = append(in.Demands, arbiter.Demand{
-				Endpoint: s.e.ID, Workers: s.out.start, Has: count(s.in.members, starting, idle, busy), Request: requestOf(s.in),
+				Endpoint: s.e.ID, Workers: s.out.start + len(s.wakes), Wakes: len(s.wakes), Sleepers: s.sleepers(in.Workers), Has: count(s.in.members, starting, idle, busy), Request: requestOf(s.in),
 				Oldest: max(s.in.oldest, s.in.orphans.waited), MaxSwapWait: s.e.Fleet.SwapWait(), Priority: s.e.Fleet.Priority,
 			})
 		}
@@ -229,6 +247,7 @@ func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbite
 		if !slices.Contains(w.Devices, uuid) {
 			w.Devices = append(w.Devices, uuid)
 		}
+		w.Share = max(w.Share, share)
 	}
 	for uuid, c := range claims {
 		for _, h := range c.Holders {
@@ -240,7 +259,11 @@ func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbite
 			continue
 		}
 		for _, uuid := range p.Devices {
-			add(p.ID, p.Endpoint, p.MachineID, uuid, placement.RequestOf(p.Spec).Share, p.Created)
+			share := 0 // as its claim says: it may have given back a part
+			if !p.Sleep.Sleeps() || found[p.ID] == nil {
+				share = placement.RequestOf(p.Spec).Share
+			}
+			add(p.ID, p.Endpoint, p.MachineID, uuid, share, p.Created)
 		}
 		if w := found[p.ID]; w != nil { // it goes on until more is known
 			w.State, w.Kept = arbiter.Busy, true
@@ -284,9 +307,10 @@ func (s *gpuState) describe(found map[string]*arbiter.Worker, now time.Time) {
 		case draining, unhealthy:
 			w.State = arbiter.Leaving
 		}
+		s.describeSleep(w, x)
 		switch {
 		case slices.Contains(s.out.drain, x.id):
-			w.State = arbiter.Leaving
+			w.State, w.Keeps = arbiter.Leaving, 0
 		case slices.Contains(s.out.wake, x.id):
 			w.State = arbiter.Starting
 		}

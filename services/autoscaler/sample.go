@@ -96,11 +96,12 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 			since = p.Sleep.At
 		}
 		states[p.ID] = stateSince{now, since}
-		all = append(all, member{
+		x := member{
 			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
 			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(),
 			stale: in.invalid == "" && (!same(p.Spec, in.spec) || string(p.Driver) != e.Fleet.Driver),
-		})
+		}
+		all = append(all, withFreedGPUs(x, e, p, v.claims))
 	}
 	m.states = states
 	return all, unknown
@@ -192,6 +193,8 @@ type view struct {
 	templates map[string]pod.Template
 	// drains are the pods that were asked to drain, as workers are.
 	drains map[string]pod.Pod
+	// claims are those of the GPUs, by UUID; nil if no endpoint needs any.
+	claims map[string]registry.GPUClaims
 	// fleets are the pods, and externalWorkers the workers, by endpoint.
 	fleets          map[string][]pod.Pod
 	externalWorkers map[string][]registry.Worker
@@ -254,7 +257,7 @@ func (l *leader) readView(ctx context.Context) (*view, error) {
 	return v, l.readBackground(ctx, v)
 }
 
-// readBackground adds the machines and the templates.
+// readBackground adds the machines, the templates and the claims of GPUs.
 func (l *leader) readBackground(ctx context.Context, v *view) error {
 	known, templates := &l.known, false
 	stale := v.now.Sub(known.listed) >= backgroundAge
@@ -280,6 +283,11 @@ func (l *leader) readBackground(ctx context.Context, v *view) error {
 		}
 	}
 	v.machines, v.templates = known.machines, known.templates
+	if slices.ContainsFunc(v.endpoints, func(e endpoint.Endpoint) bool { return needsGPUs(v, e) }) {
+		claims, err := l.registry.GPUs.Claims(ctx)
+		v.claims = claims
+		return err
+	}
 	return nil
 }
 

@@ -52,7 +52,7 @@ func sleepInstead(e endpoint.Endpoint, s sample, v decision) decision {
 func wakeOrGrow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now time.Time) decision {
 	var ready []member
 	for _, w := range pick(s.members, sleeping) {
-		if !w.stale && !e.Paused(now) {
+		if !w.stale && !w.taken && !e.Paused(now) {
 			ready = append(ready, w)
 		}
 	}
@@ -107,7 +107,7 @@ func retireSleepers(e endpoint.Endpoint, s sample, v decision, now time.Time) ma
 func (l *leader) applySleep(ctx context.Context, e endpoint.Endpoint, in looked, out decision) error {
 	var errs []error
 	for _, id := range out.sleep {
-		errs = append(errs, l.askSleep(ctx, id))
+		errs = append(errs, l.askSleep(ctx, e, id))
 	}
 	for _, id := range out.wake {
 		errs = append(errs, l.askWake(ctx, id))
@@ -124,12 +124,12 @@ func (l *leader) applySleep(ctx context.Context, e endpoint.Endpoint, in looked,
 }
 
 // askSleep asks a worker that is awake to sleep. Asking again changes nothing.
-func (l *leader) askSleep(ctx context.Context, id string) error {
+func (l *leader) askSleep(ctx context.Context, e endpoint.Endpoint, id string) error {
 	return l.changeSleep(ctx, id, func(p *pod.Pod) bool {
 		if p.Locked || !p.Drain.At.IsZero() || !p.Sleep.At.IsZero() {
 			return false
 		}
-		p.Sleep.At = l.queue.Now().UTC()
+		p.Sleep.At, p.Sleep.GPUFreed = l.queue.Now().UTC(), freedGPU(e, p.Spec)
 		return true
 	})
 }
@@ -176,12 +176,20 @@ func (a *agent) tendSleep(ctx context.Context, id string) error {
 	if err != nil || p.Status != pod.Running {
 		return err
 	}
+	if ok, err := a.regainGPUs(ctx, p); err != nil || !ok {
+		return err
+	}
 	if err := a.registry.Pods.TellSleep(ctx, p, a.queue.Now()); err != nil {
 		return err
 	}
 	w := a.registry.Workers.Last(p.Endpoint, p.ID).Worker
 	if !sleepOver(p, w) && !fellAsleep(p, w) {
 		return nil
+	}
+	if fellAsleep(p, w) {
+		if err := a.shrinkGPUs(ctx, p); err != nil {
+			return err
+		}
 	}
 	return a.changeSleep(ctx, id, func(x *pod.Pod) bool {
 		switch {

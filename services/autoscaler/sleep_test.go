@@ -26,6 +26,14 @@ func sleepers(all []member) []member {
 	return all
 }
 
+// taken are members whose GPUs others have.
+func taken(all []member) []member {
+	for i := range all {
+		all[i].small, all[i].taken = true, true
+	}
+	return all
+}
+
 func TestDecideAboutSleep(t *testing.T) {
 	const long, short = time.Hour, time.Second
 	both := func(a, b []member) []member {
@@ -79,6 +87,10 @@ func TestDecideAboutSleep(t *testing.T) {
 		},
 		"an outdated one is not woken": {
 			e: ep(dozes), s: sample{queued: 1, machines: 1, members: stale(sleepers(crew(short, sleeping)))},
+			want: decision{wanted: 1, start: 1, reason: registry.ScalingFromZero},
+		},
+		"one whose GPU is taken is not woken": {
+			e: ep(dozes), s: sample{queued: 1, machines: 1, members: taken(sleepers(crew(short, sleeping)))},
 			want: decision{wanted: 1, start: 1, reason: registry.ScalingFromZero},
 		},
 		"a paused endpoint wakes none": {

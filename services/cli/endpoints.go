@@ -336,6 +336,7 @@ func fleetRows(e *client.Endpoint) [][]string {
 		{"OF ONE WORKER", fmt.Sprintf("%d GPUs, %v vCPUs, %v GB", f.GPUs, f.VCPUs, f.MemoryGB), f.GPUs > 0 || f.VCPUs > 0 || f.MemoryGB > 0},
 		{"MODEL CACHE", strings.Join(f.ModelCache, " "), len(f.ModelCache) > 0},
 		{"NEEDS", gpuText(f.GPU), gpuText(f.GPU) != ""},
+		{"KEEPS ASLEEP", sleepShareText(f.GPU), f.GPU.SleepShare != nil},
 		{"GPU PRIORITY", fmt.Sprint(f.GPU.Priority), f.GPU.Priority != 0},
 		{"MIN HOLD", f.GPU.MinHold.String(), f.GPU.MinHold != 0},
 		{"MAX SWAP WAIT", f.GPU.MaxSwapWait.String(), f.GPU.MaxSwapWait != 0},

@@ -39,10 +39,10 @@ func TestAnEndpointFromATemplate(t *testing.T) {
 
 func TestAnEndpointSaysWhichGPUsItNeeds(t *testing.T) {
 	s := start(t)
-	got := s.do("POST", "/endpoints", `{"id":"ep","gpuCount":1,"gpuTypeIds":["NVIDIA L4"],"minVramGb":20.5,"minCudaVersion":"12.4","gpuShare":0.5,"priority":-2,"minHoldMs":5000,"maxSwapWaitMs":60000}`)
+	got := s.do("POST", "/endpoints", `{"id":"ep","gpuCount":1,"gpuTypeIds":["NVIDIA L4"],"minVramGb":20.5,"minCudaVersion":"12.4","gpuShare":0.5,"sleepGpuShare":0,"priority":-2,"minHoldMs":5000,"maxSwapWaitMs":60000}`)
 	s.expect("create", got, 200, "", "")
 	got = s.do("PATCH", "/endpoints/ep", `{"priority":2}`)
-	for field, want := range map[string]any{"minVramGb": 20.5, "minCudaVersion": "12.4", "gpuShare": 0.5, "priority": 2.0, "minHoldMs": 5000.0, "maxSwapWaitMs": 60000.0} {
+	for field, want := range map[string]any{"minVramGb": 20.5, "minCudaVersion": "12.4", "gpuShare": 0.5, "sleepGpuShare": 0.0, "priority": 2.0, "minHoldMs": 5000.0, "maxSwapWaitMs": 60000.0} {
 		if got.body[field] != want {
 			t.Errorf("%s: got %v, want %v", field, got.body[field], want)
 		}

@@ -135,6 +135,9 @@ func (b *endpointBody) ontoFleet(e endpoint.Endpoint) (endpoint.Endpoint, error)
 	set(&e.ScalerValue, positive(b.ScalerValue))
 	setSeconds(&e.IdleTimeout, positive(b.IdleTimeout))
 	setSeconds(&e.SleepTimeout, b.SleepTimeout)
+	if b.SleepGPUShare != nil {
+		e.SleepGPUShare = b.SleepGPUShare
+	}
 	set(&e.Fleet.Driver, b.Driver)
 	set(&e.Fleet.TemplateID, b.TemplateID)
 	set(&e.Fleet.Image, b.ImageName)
@@ -193,7 +196,7 @@ func viewOf(e endpoint.Endpoint, now time.Time) api.Endpoint {
 
 func fleetViewOf(e endpoint.Endpoint, now time.Time) api.Fleet {
 	view := api.Fleet{
-		ScalerType: e.ScalerType, ScalerValue: e.ScalerValue, IdleTimeout: int(e.IdleTimeout.Seconds()), SleepTimeout: int(e.SleepTimeout.Seconds()),
+		ScalerType: e.ScalerType, ScalerValue: e.ScalerValue, IdleTimeout: int(e.IdleTimeout.Seconds()), SleepTimeout: int(e.SleepTimeout.Seconds()), SleepGPUShare: e.SleepGPUShare,
 		Driver: cmp.Or(e.Fleet.Driver, string(pod.External)), TemplateID: e.Fleet.TemplateID, ImageName: e.Fleet.Image,
 		Command: e.Fleet.Command, Env: pod.Redact(e.Env),
 		GPUCount: e.Fleet.GPUs, VCPUCount: e.Fleet.VCPUs, MemoryInGb: e.Fleet.MemoryGB, ModelCache: e.Fleet.ModelCache,

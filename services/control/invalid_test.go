@@ -53,6 +53,8 @@ func TestBadEndpointsNameTheField(t *testing.T) {
 		"idleTimeout minus":         {`{"id":"x","idleTimeout":-9223372036854775808}`, "idleTimeout must be between 1 and 3600 seconds"},
 		"sleepTimeout":              {`{"id":"x","sleepTimeout":604801}`, "sleepTimeout must be 0, or between 1 and 604800 seconds, got 604801"},
 		"sleepTimeout minus":        {`{"id":"x","sleepTimeout":-1}`, "sleepTimeout must be 0, or between 1 and 604800 seconds, got -1"},
+		"sleepGpuShare":             {`{"id":"x","sleepGpuShare":1.5}`, "sleepGpuShare must be between 0 and 1, got 1.5"},
+		"sleepGpuShare minus":       {`{"id":"x","sleepGpuShare":-0.1}`, "sleepGpuShare must be between 0 and 1, got -0.1"},
 		"idleTimeout is a fraction": {`{"id":"x","idleTimeout":1.5}`, "idleTimeout must be a whole number"},
 		"no name of a GPU":          {`{"id":"x","gpuTypeIds":[""]}`, "gpuTypeIds[0] must have 1 to 191 bytes, got 0"},
 		"memory of a GPU":           {`{"id":"x","minVramGb":1025}`, "minVramGb must be between 0 and 1024, got 1025"},

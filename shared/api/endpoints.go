@@ -37,16 +37,18 @@ type EndpointSpec struct {
 	// IdleTimeout is in seconds, as RunPod's is.
 	IdleTimeout *int `json:"idleTimeout,omitempty"`
 	// SleepTimeout is in seconds; 0 means that no worker is put to sleep.
-	SleepTimeout *int               `json:"sleepTimeout,omitempty"`
-	Driver       *string            `json:"driver,omitempty"`
-	TemplateID   *string            `json:"templateId,omitempty"`
-	ImageName    *string            `json:"imageName,omitempty"`
-	Command      *[]string          `json:"command,omitempty"`
-	Env          *map[string]string `json:"env,omitempty"`
-	GPUCount     *int               `json:"gpuCount,omitempty"`
-	VCPUCount    *float64           `json:"vcpuCount,omitempty"`
-	MemoryInGb   *float64           `json:"memoryInGb,omitempty"`
-	ModelCache   *[]string          `json:"modelCache,omitempty"`
+	SleepTimeout *int `json:"sleepTimeout,omitempty"`
+	// SleepGPUShare is 0 to 1; nil means 1.
+	SleepGPUShare *float64           `json:"sleepGpuShare,omitempty"`
+	Driver        *string            `json:"driver,omitempty"`
+	TemplateID    *string            `json:"templateId,omitempty"`
+	ImageName     *string            `json:"imageName,omitempty"`
+	Command       *[]string          `json:"command,omitempty"`
+	Env           *map[string]string `json:"env,omitempty"`
+	GPUCount      *int               `json:"gpuCount,omitempty"`
+	VCPUCount     *float64           `json:"vcpuCount,omitempty"`
+	MemoryInGb    *float64           `json:"memoryInGb,omitempty"`
+	ModelCache    *[]string          `json:"modelCache,omitempty"`
 
 	// What follows says which GPUs a worker needs, and who gets them first.
 	GPUTypeIDs     *[]string `json:"gpuTypeIds,omitempty"`
@@ -98,12 +100,14 @@ type Fleet struct {
 	ScalerType  string `json:"scalerType"`
 	ScalerValue int    `json:"scalerValue"`
 	// IdleTimeout and SleepTimeout are in seconds.
-	IdleTimeout  int      `json:"idleTimeout"`
-	SleepTimeout int      `json:"sleepTimeout,omitempty"`
-	Driver       string   `json:"driver"`
-	TemplateID   string   `json:"templateId,omitempty"`
-	ImageName    string   `json:"imageName,omitempty"`
-	Command      []string `json:"command,omitempty"`
+	IdleTimeout  int `json:"idleTimeout"`
+	SleepTimeout int `json:"sleepTimeout,omitempty"`
+	// SleepGPUShare is nil for 1.
+	SleepGPUShare *float64 `json:"sleepGpuShare,omitempty"`
+	Driver        string   `json:"driver"`
+	TemplateID    string   `json:"templateId,omitempty"`
+	ImageName     string   `json:"imageName,omitempty"`
+	Command       []string `json:"command,omitempty"`
 	// Env has pod.Hidden in place of secrets.
 	Env        map[string]string `json:"env"`
 	GPUCount   int               `json:"gpuCount,omitempty"`

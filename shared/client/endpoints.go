@@ -224,6 +224,8 @@ type GPUNeeds struct {
 	MinVRAMGB float64
 	MinCUDA   string
 	Share     float64
+	// SleepShare is the part of each GPU that it keeps while it sleeps, nil for all.
+	SleepShare *float64
 	// Priority is -2 to 2. MinHold and MaxSwapWait are 0 for the defaults.
 	Priority             int
 	MinHold, MaxSwapWait time.Duration
@@ -236,6 +238,7 @@ type GPUSpec struct {
 	MinVRAMGB            *float64
 	MinCUDA              string
 	Share                *float64
+	SleepShare           *float64
 	Priority             *int
 	MinHold, MaxSwapWait time.Duration
 }
@@ -243,6 +246,7 @@ type GPUSpec struct {
 // onto sets what is given.
 func (s GPUSpec) onto(spec *api.EndpointSpec) {
 	spec.MinVRAMGb, spec.MinCUDAVersion, spec.GPUShare, spec.Priority = s.MinVRAMGB, orAbsent(s.MinCUDA), s.Share, s.Priority
+	spec.SleepGPUShare = s.SleepShare
 	if s.Types != nil {
 		spec.GPUTypeIDs = &s.Types
 	}
@@ -256,7 +260,7 @@ func (s GPUSpec) onto(spec *api.EndpointSpec) {
 
 func gpuNeedsOf(f api.Fleet) GPUNeeds {
 	return GPUNeeds{
-		Types: f.GPUTypeIDs, MinVRAMGB: f.MinVRAMGb, MinCUDA: f.MinCUDAVersion, Share: f.GPUShare, Priority: f.Priority,
+		Types: f.GPUTypeIDs, MinVRAMGB: f.MinVRAMGb, MinCUDA: f.MinCUDAVersion, Share: f.GPUShare, SleepShare: f.SleepGPUShare, Priority: f.Priority,
 		MinHold: time.Duration(f.MinHoldMs) * time.Millisecond, MaxSwapWait: time.Duration(f.MaxSwapWaitMs) * time.Millisecond,
 	}
 }

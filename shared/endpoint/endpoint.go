@@ -74,6 +74,9 @@ type Endpoint struct {
 	// SleepTimeout is how long a worker that can sleep does so before it is stopped. 0
 	// means that none is put to sleep; 1 s to 7 d.
 	SleepTimeout time.Duration `json:"sleepTimeout,omitempty"`
+	// SleepGPUShare is the part of each GPU that a worker keeps while it sleeps, by memory,
+	// 0 to 1. Nil means 1: it keeps all that it has.
+	SleepGPUShare *float64 `json:"sleepGpuShare,omitempty"`
 	// Fleet says how workers are started.
 	Fleet Fleet `json:"fleet,omitzero"`
 	// Owner is the id of the API key that created the endpoint; "" for one made

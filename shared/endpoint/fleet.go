@@ -152,6 +152,8 @@ func (e Endpoint) completeFleet() (Endpoint, error) {
 		return e, &FieldError{"idleTimeout", "must be between 1 and 3600 seconds"}
 	case e.SleepTimeout != 0 && (e.SleepTimeout < MinSleepTimeout || e.SleepTimeout > MaxSleepTimeout):
 		return e, &FieldError{"sleepTimeout", fmt.Sprintf("must be 0, or between 1 and %d seconds, got %v", int(MaxSleepTimeout.Seconds()), e.SleepTimeout.Seconds())}
+	case e.SleepGPUShare != nil && !(*e.SleepGPUShare >= 0 && *e.SleepGPUShare <= 1):
+		return e, &FieldError{"sleepGpuShare", fmt.Sprintf("must be between 0 and 1, got %v", *e.SleepGPUShare)}
 	}
 	return e, e.Fleet.check()
 }

@@ -18,6 +18,10 @@ type Sleep struct {
 	Asleep time.Time `json:"asleep,omitzero"`
 	// Wake is when it was asked to wake; zero before.
 	Wake time.Time `json:"wake,omitzero"`
+	// GPUFreed is what it gives back of each of its GPUs while it sleeps, in hundredths of
+	// the card: the claims are smaller before Asleep is set, and whole again before the
+	// worker learns of Wake.
+	GPUFreed int `json:"gpuFreed,omitempty"`
 	// Took is how long its last wake took, 0 before the first.
 	Took time.Duration `json:"took,omitempty"`
 }

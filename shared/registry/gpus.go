@@ -37,10 +37,14 @@ type GPUHolder struct {
 	// Machine and Driver are what runs the pod.
 	Machine string     `json:"machine"`
 	Driver  pod.Driver `json:"driver"`
-	// Share is in hundredths, 1 to pod.WholeGPU.
+	// Share is in hundredths, 1 to pod.WholeGPU; of a worker that sleeps what it keeps, 0
+	// or more.
 	Share int `json:"share"`
 	// Since is when it was claimed, in server time.
 	Since time.Time `json:"since"`
+	// Woken is when the pod was last asked to wake. A claim writes it, so that a Shrink of
+	// the sleep before that is still under way finds another revision and fails.
+	Woken time.Time `json:"woken,omitzero"`
 }
 
 // GPUClaims are who holds one GPU, and whether it is quarantined: of a claim and a
@@ -116,15 +120,15 @@ func (g *GPUs) Claims(ctx context.Context) (map[string]GPUClaims, error) {
 
 // Claim gives the pod its share of a GPU, or returns ErrTaken if less is left, or
 // ErrQuarantined at h.Since. A GPU on probation is given to one pod at a time. A pod
-// that holds it already keeps what it has. Of two that claim at once one has it: the
-// value is written by its revision.
+// that holds it already keeps what it has, and gets what it gave back while it slept. Of
+// two that claim at once one has it: the value is written by its revision.
 func (g *GPUs) Claim(ctx context.Context, uuid string, h GPUHolder) error {
 	if !pod.ValidGPU(uuid) || h.Share < 1 || h.Share > pod.WholeGPU {
 		return fmt.Errorf("%w: claim of %d hundredths of GPU %q", ErrInvalid, h.Share, uuid)
 	}
 	return g.change(ctx, uuid, func(c GPUClaims) (GPUClaims, error) {
-		if slices.ContainsFunc(c.Holders, func(x GPUHolder) bool { return x.Pod == h.Pod && x.Machine == h.Machine }) {
-			return c, errUnchanged
+		if i := c.indexOf(h.Pod, h.Machine); i >= 0 {
+			return c.regained(i, h)
 		}
 		switch {
 		case c.Quarantine.Holds(h.Since):
@@ -133,6 +137,40 @@ func (g *GPUs) Claim(ctx context.Context, uuid string, h GPUHolder) error {
 			return c, fmt.Errorf("claim GPU %s for pod %s: %w", uuid, h.Pod, ErrTaken)
 		}
 		c.Holders = append(slices.Clone(c.Holders), h)
+		return c, nil
+	})
+}
+
+// indexOf is where the claim of a pod on a machine is, -1 if it has none.
+func (c GPUClaims) indexOf(podID, machine string) int {
+	return slices.IndexFunc(c.Holders, func(x GPUHolder) bool { return x.Pod == podID && x.Machine == machine })
+}
+
+// regained is c with the share of h for the holder at i, which has it already unless it
+// has slept.
+func (c GPUClaims) regained(i int, h GPUHolder) (GPUClaims, error) {
+	has := c.Holders[i]
+	switch {
+	case has.Share >= h.Share && !h.Woken.After(has.Woken):
+		return c, errUnchanged
+	case has.Share < h.Share && c.Used()-has.Share+h.Share > pod.WholeGPU:
+		return c, fmt.Errorf("claim GPU %s again for pod %s: %w", c.UUID, h.Pod, ErrTaken)
+	}
+	c.Holders = slices.Clone(c.Holders)
+	c.Holders[i].Share, c.Holders[i].Woken = max(has.Share, h.Share), h.Woken
+	return c, nil
+}
+
+// Shrink leaves the pod this share of a GPU, if it has more; Claim gives the rest back to
+// it. That it has no claim is no error.
+func (g *GPUs) Shrink(ctx context.Context, uuid, podID, machine string, share int) error {
+	return g.change(ctx, uuid, func(c GPUClaims) (GPUClaims, error) {
+		i := c.indexOf(podID, machine)
+		if i < 0 || c.Holders[i].Share <= share {
+			return c, errUnchanged
+		}
+		c.Holders = slices.Clone(c.Holders)
+		c.Holders[i].Share = max(0, share)
 		return c, nil
 	})
 }

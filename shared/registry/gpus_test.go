@@ -66,6 +66,39 @@ func TestAGPUIsSharedUpToTheWhole(t *testing.T) {
 	}
 }
 
+func TestAPodGivesBackAndRegainsAShare(t *testing.T) {
+	r := open(t, newBus(t))
+	wakes := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	claim := func(pod string, share int, woken time.Time) error {
+		h := holder(pod, share)
+		h.Woken = woken
+		return r.GPUs.Claim(t.Context(), "GPU-1", h)
+	}
+	shrink := func(pod string, share int) error { return r.GPUs.Shrink(t.Context(), "GPU-1", pod, "m", share) }
+	for i, step := range []struct{ err, want error }{
+		{claim("a", 100, time.Time{}), nil},
+		{shrink("a", 5), nil},
+		{shrink("a", 5), nil},
+		{shrink("a", 50), nil}, // that is more
+		{shrink("nobody", 0), nil},
+		{claim("b", 95, time.Time{}), nil},
+		{claim("a", 100, wakes), registry.ErrTaken},
+		{shrink("b", 0), nil},
+		{claim("a", 100, wakes), nil},
+		{claim("a", 100, wakes), nil},
+		{claim("b", 95, wakes), registry.ErrTaken},
+		{claim("a", 50, wakes.Add(1)), nil}, // it keeps what it has
+	} {
+		if !errors.Is(step.err, step.want) {
+			t.Errorf("step %d: got %v, want %v", i, step.err, step.want)
+		}
+	}
+	claims, err := r.GPUs.Claims(t.Context())
+	if got := claims["GPU-1"]; err != nil || got.Used() != 100 || len(got.Holders) != 2 || !got.Holders[0].Woken.Equal(wakes.Add(1)) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 func TestNoPodGetsAQuarantinedGPUUntilItsDeadline(t *testing.T) {
 	r := open(t, newBus(t))
 	noon := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)

@@ -39,7 +39,12 @@ type Worker struct {
 	// Devices are the UUIDs of its GPUs, Share what it has of each, in hundredths.
 	Devices []string
 	Share   int
-	State   State
+	// Keeps is what it keeps of each when it yields or leaves: it sleeps then. 0 if it is
+	// stopped. CanSleep means that it may be put to sleep, Asleep that it sleeps and has
+	// given back what it does not keep.
+	Keeps            int
+	CanSleep, Asleep bool
+	State            State
 	// Held is how long it has been ready, MinHold for how long its endpoint keeps it then.
 	// Startup is what it took to be ready, 0 if that is not known.
 	Held, MinHold, Startup time.Duration
@@ -60,9 +65,21 @@ type Demand struct {
 	// Workers is how many more, 1 or more; Has how many it has that are not leaving.
 	Workers, Has int
 	Request      placement.Request
+	// Sleepers are workers that would wake in place of a start, the first to wake first.
+	// Wakes of Workers may be these only.
+	Sleepers []Sleeper
+	Wakes    int
 	// Oldest is how long its first job has waited, MaxSwapWait what that should not exceed.
 	Oldest, MaxSwapWait time.Duration
 	Priority            int
+}
+
+// Sleeper is a worker that sleeps and has given back a part of its GPUs.
+type Sleeper struct {
+	Pod, Machine string
+	Devices      []string
+	// Share is what it needs of each besides what it has kept.
+	Share int
 }
 
 // overdue reports whether busy workers are to yield: to an endpoint without workers that
@@ -86,11 +103,15 @@ type Grant struct {
 	placement.Placement
 }
 
-// Yield is a worker that is to take no more jobs, and to end when it has none.
+// Wake is a worker that gets back what it gave while it slept.
+type Wake struct{ Pod, Endpoint string }
+
+// Yield is a worker that is to take no more jobs, and to end when it has none, or to sleep.
 type Yield struct {
 	Pod, Endpoint string
 	// For is the endpoint that waits.
-	For string
+	For   string
+	Sleep bool
 }
 
 // Wait is a demand that gets no GPU now.
@@ -107,18 +128,19 @@ type Wait struct {
 // Decision is what to do now.
 type Decision struct {
 	Grants []Grant
+	Wakes  []Wake
 	Yields []Yield
 	Waits  map[string]Wait // by endpoint
 }
 
 // Decide says who gets a GPU and who yields.
 func Decide(in Input) Decision {
-	a := &arbitration{in: in, out: Decision{Waits: map[string]Wait{}}, yielded: map[string]bool{}}
+	a := &arbitration{in: in, out: Decision{Waits: map[string]Wait{}}, yielded: map[string]bool{}, woken: map[string]bool{}, started: map[string]int{}}
 	a.free = newPool(in.Devices)
 	a.coming = newPool(in.Devices)
 	for _, w := range in.Workers {
 		if w.State == Leaving {
-			a.coming.give(w)
+			a.coming.give(w, w.Keeps)
 		}
 	}
 	demands := slices.Clone(in.Demands)
@@ -152,34 +174,57 @@ type arbitration struct {
 	// free is what can be claimed now, coming what will be soon, that included.
 	free, coming pool
 	yielded      map[string]bool
+	// woken are the sleepers, and started the numbers of new workers by endpoint, that
+	// something was found for.
+	woken   map[string]bool
+	started map[string]int
+}
+
+// option is where a worker of a demand goes: a new one, or a sleeper that wakes there.
+type option struct {
+	placement.Placement
+	share   int // of each GPU
+	sleeper string
+}
+
+// find looks for what the demand can use in a pool: a sleeper wakes sooner than another
+// worker starts.
+func (a *arbitration) find(d Demand, in pool) (option, bool) {
+	for _, s := range d.Sleepers {
+		if !a.woken[s.Pod] && in.hasRoom(s) {
+			return option{placement.Placement{Machine: s.Machine, UUIDs: s.Devices}, s.Share, s.Pod}, true
+		}
+	}
+	if a.started[d.Endpoint] >= d.Workers-d.Wakes {
+		return option{}, false
+	}
+	p, ok := placement.Choose(d.Request, in, a.in.Load)
+	return option{p, d.Request.Share, ""}, ok
 }
 
 // serve finds a GPU for one worker of the demand, or lets others yield. It reports
 // whether another one may be looked for.
 func (a *arbitration) serve(d Demand) bool {
-	if p, ok := placement.Choose(d.Request, a.free, a.in.Load); ok {
-		a.reserve(p, d.Request)
-		a.out.Grants = append(a.out.Grants, Grant{d.Endpoint, p})
+	if o, ok := a.find(d, a.free); ok {
+		a.reserve(d, o)
+		if o.sleeper != "" {
+			a.out.Wakes = append(a.out.Wakes, Wake{o.sleeper, d.Endpoint})
+		} else {
+			a.out.Grants = append(a.out.Grants, Grant{d.Endpoint, o.Placement})
+		}
 		return true
 	}
 	wait := Wait{Coming: true}
-	p, ok := placement.Choose(d.Request, a.coming, a.in.Load)
-	if !ok {
-		victims := a.victims(d)
-		trial := slices.Clone(a.coming)
-		for _, w := range victims {
-			trial.give(w)
-			if p, ok = placement.Choose(d.Request, trial, a.in.Load); ok {
-				break
-			}
-		}
+	o, ok := a.find(d, a.coming)
+	for _, stop := range []bool{false, true} {
 		if !ok {
-			wait = a.explain(d)
+			o, ok = a.yield(d, stop)
 		}
-		a.yield(d, p, victims)
 	}
 	if ok {
-		a.reserve(p, d.Request)
+		a.reserve(d, o)
+	} else {
+		wait = a.explain(d)
 	}
 	if _, said := a.out.Waits[d.Endpoint]; !said {
 		a.out.Waits[d.Endpoint] = wait
@@ -187,33 +232,62 @@ func (a *arbitration) serve(d Demand) bool {
 	return ok
 }
 
-// reserve keeps what was placed from later demands.
-func (a *arbitration) reserve(p placement.Placement, r placement.Request) {
-	a.free.take(p, r.Share)
-	a.coming.take(p, r.Share)
+// reserve keeps what was found from later demands.
+func (a *arbitration) reserve(d Demand, o option) {
+	a.free.take(o)
+	a.coming.take(o)
+	if o.sleeper != "" {
+		a.woken[o.sleeper] = true
+	} else {
+		a.started[d.Endpoint]++
+	}
 }
 
-// yield lets those of the workers go that hold what was placed.
-func (a *arbitration) yield(d Demand, p placement.Placement, victims []Worker) {
-	need := placement.Request{Share: d.Request.Share}
+// yield looks for workers that make room for the demand, and lets those go that hold what
+// it needs. They sleep if they can; with stop they end in any case, since what a sleeper
+// keeps may be in the way.
+func (a *arbitration) yield(d Demand, stop bool) (o option, ok bool) {
+	victims := a.victims(d, stop)
+	trial := slices.Clone(a.coming)
+	for _, w := range victims {
+		trial.give(w, w.keeps(stop))
+		if o, ok = a.find(d, trial); ok {
+			break
+		}
+	}
+	if !ok {
+		return o, false
+	}
 	for _, w := range victims {
 		short := slices.ContainsFunc(w.Devices, func(uuid string) bool {
-			return slices.Contains(p.UUIDs, uuid) && a.coming.used(uuid)+need.Share > pod.WholeGPU
+			return slices.Contains(o.UUIDs, uuid) && a.coming.used(uuid)+o.share > pod.WholeGPU
 		})
 		if !short {
 			continue
 		}
-		a.coming.give(w)
+		a.coming.give(w, w.keeps(stop))
 		a.yielded[w.Pod] = true
-		a.out.Yields = append(a.out.Yields, Yield{Pod: w.Pod, Endpoint: w.Endpoint, For: d.Endpoint})
+		a.out.Yields = append(a.out.Yields, Yield{Pod: w.Pod, Endpoint: w.Endpoint, For: d.Endpoint, Sleep: w.sleeps() && !stop})
 	}
+	return o, true
 }
 
-// victims are the workers that may yield to the demand, the first to go first.
-func (a *arbitration) victims(d Demand) []Worker {
+// sleeps reports whether the worker sleeps when it yields: a busy one cannot.
+func (w Worker) sleeps() bool { return w.CanSleep && w.State == Idle }
+
+// keeps is what the worker keeps when it yields, and is stopped for that if stop is true.
+func (w Worker) keeps(stop bool) int {
+	if stop || !w.sleeps() {
+		return 0
+	}
+	return w.Keeps
+}
+
+// victims are the workers that may yield something to the demand, the first to go first.
+func (a *arbitration) victims(d Demand, stop bool) []Worker {
 	var found []Worker
 	for _, w := range a.in.Workers {
-		if !a.yielded[w.Pod] && yieldsTo(w, d) {
+		if !a.yielded[w.Pod] && yieldsTo(w, d) && w.Share > w.keeps(stop) {
 			found = append(found, w)
 		}
 	}
@@ -221,14 +295,17 @@ func (a *arbitration) victims(d Demand) []Worker {
 	return found
 }
 
-// firstToGo orders workers: of low priority first, idle before busy, of the endpoint that
-// has least to do, the longest idle.
+// firstToGo orders workers: of low priority first, idle before what is left of those that
+// sleep, these before busy, of the endpoint that has least to do, the longest idle.
 func firstToGo(a, b Worker) int {
 	busy := func(w Worker) int {
-		if w.State == Idle {
-			return 0
+		switch {
+		case w.State != Idle:
+			return 2
+		case w.Asleep:
+			return 1
 		}
-		return 1
+		return 0
 	}
 	return cmp.Or(a.Priority-b.Priority, busy(a)-busy(b), a.Waiting-b.Waiting, cmp.Compare(b.Rested, a.Rested),
 		cmp.Compare(b.Held, a.Held), strings.Compare(a.Pod, b.Pod))
@@ -283,7 +360,7 @@ func (a *arbitration) explain(d Demand) Wait {
 		return ok
 	}
 	for _, w := range a.in.Workers {
-		if suits(w) {
+		if w.Share > 0 && suits(w) {
 			wait.By = append(wait.By, w)
 		}
 	}
@@ -325,18 +402,27 @@ func (p pool) used(uuid string) int {
 	return pod.WholeGPU
 }
 
-// give adds what the worker holds.
-func (p pool) give(w Worker) {
+// give adds what the worker holds, less what it keeps.
+func (p pool) give(w Worker, keeps int) {
 	for _, uuid := range w.Devices {
-		p.change(uuid, -w.Share)
+		p.change(uuid, keeps-w.Share)
 	}
 }
 
-// take reserves what was placed.
-func (p pool) take(at placement.Placement, share int) {
-	for _, uuid := range at.UUIDs {
-		p.change(uuid, share)
+// take reserves what was found.
+func (p pool) take(o option) {
+	for _, uuid := range o.UUIDs {
+		p.change(uuid, o.share)
 	}
+}
+
+// hasRoom reports whether a sleeper could wake now.
+func (p pool) hasRoom(s Sleeper) bool {
+	return !slices.ContainsFunc(s.Devices, func(uuid string) bool {
+		return !slices.ContainsFunc(p, func(d placement.Device) bool {
+			return d.UUID == uuid && d.Quarantine == "" && d.Used+s.Share <= pod.WholeGPU
+		})
+	})
 }
 
 // clear frees all.

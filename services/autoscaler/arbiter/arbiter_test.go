@@ -49,14 +49,22 @@ func demand(endpoint string, oldest time.Duration, change ...func(*arbiter.Deman
 	return d
 }
 
-// text is a decision as "+B:g0 -A-1>B B waits".
+// text is a decision as "+B:g0 !C-0 -A-1>B ~D-0>B": a start, a wake, a worker that is
+// stopped and a worker that is put to sleep.
 func text(d arbiter.Decision) string {
 	var parts []string
+	for _, w := range d.Wakes {
+		parts = append(parts, "!"+w.Pod)
+	}
 	for _, g := range d.Grants {
 		parts = append(parts, "+"+g.Endpoint+":"+strings.Join(g.UUIDs, ","))
 	}
 	for _, y := range d.Yields {
-		parts = append(parts, "-"+y.Pod+">"+y.For)
+		sign := "-"
+		if y.Sleep {
+			sign = "~"
+		}
+		parts = append(parts, sign+y.Pod+">"+y.For)
 	}
 	return strings.Join(parts, " ")
 }
@@ -72,6 +80,19 @@ func TestDecide(t *testing.T) {
 	two := func(d *arbiter.Demand) { d.Workers = 2 }
 	pair := func(d *arbiter.Demand) { d.Request.Count = 2 }
 	share := func(d *arbiter.Demand) { d.Request.Share = 50 }
+	needs := func(share int) func(*arbiter.Demand) { return func(d *arbiter.Demand) { d.Request.Share = share } }
+	dozes := func(keeps int) func(*arbiter.Worker) {
+		return func(w *arbiter.Worker) { w.CanSleep, w.Keeps = true, keeps }
+	}
+	asleep := func(share int) func(*arbiter.Worker) {
+		return func(w *arbiter.Worker) { w.Asleep, w.Share = true, share }
+	}
+	only := func(d *arbiter.Demand) { d.Wakes = d.Workers }
+	wakes := func(pod string, gpu, share int) func(*arbiter.Demand) {
+		return func(d *arbiter.Demand) {
+			d.Sleepers = append(d.Sleepers, arbiter.Sleeper{Pod: pod, Machine: "m", Devices: []string{fmt.Sprint("g", gpu)}, Share: share})
+		}
+	}
 	type W = []arbiter.Worker
 	type D = []arbiter.Demand
 	for name, tt := range map[string]struct {
@@ -115,6 +136,20 @@ func TestDecide(t *testing.T) {
 		"one of two that share yields":          {1, W{worker("A", 0, arbiter.Idle, half), worker("C", 1, arbiter.Idle, half)}, D{demand("B", 0, share)}, "-A-0>B"},
 		"both do for the whole card":            {1, W{worker("A", 0, arbiter.Idle, half), worker("C", 1, arbiter.Idle, half)}, D{demand("B", 0)}, "-A-0>B -C-1>B"},
 		"no worker, no GPU":                     {0, nil, D{demand("B", 0)}, ""},
+		"an idle worker that can sleeps":        {1, W{worker("A", 0, arbiter.Idle, dozes(5))}, D{demand("B", 0, needs(95))}, "~A-0>B"},
+		"a busy one does not":                   {1, W{worker("A", 0, arbiter.Busy, waiting, dozes(5))}, D{demand("B", time.Minute, needs(95))}, "-A-0>B"},
+		"it is stopped if it keeps too much":    {1, W{worker("A", 0, arbiter.Idle, dozes(5))}, D{demand("B", 0)}, "-A-0>B"},
+		"one falls asleep":                      {1, W{worker("A", 0, arbiter.Leaving, dozes(5))}, D{demand("B", 0, needs(95))}, ""},
+		"what sleeps is no obstacle":            {1, W{worker("A", 0, arbiter.Idle, asleep(5))}, D{demand("B", 0, needs(95))}, "+B:g0"},
+		"what it keeps is":                      {1, W{worker("A", 0, arbiter.Idle, asleep(5))}, D{demand("B", 0)}, "-A-0>B"},
+		"sleepers that keep nothing stay":       {1, W{worker("A", 0, arbiter.Idle, asleep(0)), worker("C", 0, arbiter.Idle, dozes(0))}, D{demand("B", 0)}, "~C-0>B"},
+		"an idle one is before what is kept":    {1, W{worker("A", 0, arbiter.Idle, asleep(5), rested(time.Hour)), worker("C", 0, arbiter.Idle, dozes(5), func(w *arbiter.Worker) { w.Share, w.Keeps = 90, 5 })}, D{demand("B", 0, needs(90))}, "~C-0>B"},
+		"a sleeper wakes on its card":           {2, W{worker("B", 0, arbiter.Idle, asleep(5))}, D{demand("B", 0, wakes("B-0", 0, 95))}, "!B-0"},
+		"one that may only wake is not started": {2, W{worker("B", 0, arbiter.Idle, asleep(5)), worker("A", 0, arbiter.Busy, half)}, D{demand("B", 0, wakes("B-0", 0, 95), only)}, ""},
+		"its card is taken, another is free":    {2, W{worker("B", 0, arbiter.Idle, asleep(0)), worker("A", 0, arbiter.Busy)}, D{demand("B", 0, wakes("B-0", 0, 100))}, "+B:g1"},
+		"models take turns on a card":           {1, W{worker("B", 0, arbiter.Idle, asleep(0)), worker("A", 0, arbiter.Idle, dozes(0))}, D{demand("B", 0, wakes("B-0", 0, 100))}, "~A-0>B"},
+		"a card is kept for a sleeper":          {1, W{worker("B", 0, arbiter.Idle, asleep(0)), worker("A", 0, arbiter.Leaving)}, D{demand("B", 2, wakes("B-0", 0, 100)), demand("C", 1)}, ""},
+		"two of it: one wakes, one starts":      {2, W{worker("B", 0, arbiter.Idle, asleep(0))}, D{demand("B", 0, two, wakes("B-0", 0, 100))}, "!B-0 +B:g1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := arbiter.Decide(arbiter.Input{Devices: gpus(tt.gpus, tt.workers...), Workers: tt.workers, Demands: tt.demands})
