@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/services/autoscaler/driver"
+	"flightline/shared/host"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/retry"
@@ -50,6 +51,7 @@ type agent struct {
 	logs *logKeeper
 	// inventory are the GPUs, and cached the models, as they were last read.
 	inventory []pod.GPU
+	watch     host.GPUWatch
 	cached    []pod.Model
 	held      map[string][]string // claimed GPUs, by pod
 	recalled  time.Time           // when held was read; local clock

@@ -2,12 +2,11 @@ package autoscaler
 
 import (
 	"context"
+	"sync"
 	"time"
 
-	"flightline/shared/host"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
-	"flightline/shared/retry"
 )
 
 // inventoryInterval is the pause between two looks at the GPUs of this machine: asking
@@ -18,6 +17,12 @@ const inventoryInterval = 30 * time.Second
 // its driver answered is not asked again: cards do not come while it runs.
 func (a *agent) report(ctx context.Context) {
 	looked := time.Now()
+	failed := make(chan struct{}, 1) // a card did
+	if a.cfg.GPUs == nil && len(a.facts.GPUs) > 0 {
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		watching.Go(func() { a.watch.Run(ctx, a.log, func() { offer(failed) }) })
+	}
 	for ctx.Err() == nil {
 		if a.cfg.GPUs != nil || len(a.facts.GPUs) > 0 && time.Since(looked) >= inventoryInterval {
 			a.look(ctx)
@@ -27,7 +32,19 @@ func (a *agent) report(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "GPUs of this machine not reported, trying again", "driver", a.driver.Name(), "err", err)
 		}
-		_ = retry.Sleep(ctx, registry.BeatEvery) // the loop ends with ctx
+		select {
+		case <-failed:
+			looked = time.Time{} // look now
+		case <-time.After(registry.BeatEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func offer(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
 	}
 }
 
@@ -35,7 +52,7 @@ func (a *agent) report(ctx context.Context) {
 func (a *agent) look(ctx context.Context) {
 	var found []pod.GPU
 	if a.cfg.GPUs == nil {
-		found, _ = host.GPUs(ctx, a.log)
+		found = a.watch.GPUs(ctx, a.log)
 	} else {
 		var err error
 		if found, err = a.cfg.GPUs(); err != nil {

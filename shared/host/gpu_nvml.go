@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"flightline/shared/pod"
+	"flightline/shared/retry"
 )
 
 // nvidiaGPUs asks NVIDIA's library. It is opened only now: where it is missing the
@@ -52,4 +54,63 @@ func readNVML(ctx context.Context, lib nvml.Interface, log *slog.Logger) (found 
 		found = append(found, g)
 	}
 	return found, driver
+}
+
+// xidWait is how long one wait for an event lasts, in milliseconds: ctx is looked at between
+// two. xidPause is the pause after one that failed.
+const (
+	xidWait  = 1000
+	xidPause = time.Second
+)
+
+// watchXIDs calls note for each XID error of a card until ctx ends. It returns at once where
+// there are no cards, or none that reports them.
+func watchXIDs(ctx context.Context, log *slog.Logger, note func(uuid string, code uint64)) {
+	watchNVML(ctx, nvml.New(), log, note)
+}
+
+func watchNVML(ctx context.Context, lib nvml.Interface, log *slog.Logger, note func(uuid string, code uint64)) {
+	if lib.Init() != nvml.SUCCESS {
+		return
+	}
+	defer lib.Shutdown()
+	set, code := lib.EventSetCreate()
+	if code != nvml.SUCCESS {
+		log.DebugContext(ctx, "no events of GPUs", "why", code.Error())
+		return
+	}
+	defer set.Free()
+	if registerXIDs(ctx, lib, set, log) == 0 {
+		return
+	}
+	for ctx.Err() == nil {
+		event, code := set.Wait(xidWait)
+		switch {
+		case code == nvml.ERROR_TIMEOUT:
+		case code != nvml.SUCCESS: // a card is lost, say; what is wrong with it is read with the others
+			log.DebugContext(ctx, "events of GPUs not read, trying again", "why", code.Error())
+			_ = retry.Sleep(ctx, xidPause) // the loop ends with ctx
+		case event.EventType == nvml.EventTypeXidCriticalError:
+			if uuid, code := event.Device.GetUUID(); code == nvml.SUCCESS {
+				note(uuid, event.EventData)
+			}
+		}
+	}
+}
+
+// registerXIDs asks for the XID errors of all cards, and returns how many report them.
+func registerXIDs(ctx context.Context, lib nvml.Interface, set nvml.EventSet, log *slog.Logger) (cards int) {
+	n, _ := lib.DeviceGetCount() // 0 says that it is unknown
+	for i := range n {
+		device, code := lib.DeviceGetHandleByIndex(i)
+		if code == nvml.SUCCESS {
+			code = device.RegisterEvents(nvml.EventTypeXidCriticalError, set)
+		}
+		if code != nvml.SUCCESS {
+			log.DebugContext(ctx, "a GPU reports no events", "index", i, "why", code.Error())
+			continue
+		}
+		cards++
+	}
+	return cards
 }

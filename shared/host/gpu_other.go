@@ -9,6 +9,9 @@ import (
 	"flightline/shared/pod"
 )
 
+// watchXIDs needs NVIDIA's library: nothing else reports these errors as they come.
+func watchXIDs(context.Context, *slog.Logger, func(uuid string, code uint64)) {}
+
 // nvidiaGPUs asks nvidia-smi, and where that is missing the driver, which does not
 // know the memory.
 func nvidiaGPUs(ctx context.Context, log *slog.Logger) (found []pod.GPU, driver string) {

@@ -60,7 +60,8 @@ func GPUs(ctx context.Context, log *slog.Logger) (found []pod.GPU, driver string
 		log = slog.New(slog.DiscardHandler)
 	}
 	found, driver = nvidiaGPUs(ctx, log)
-	cards := amdIn(drm, amdgpu)
+	cards, addresses := amdIn(drm, amdgpu)
+	askAMD(ctx, cards, addresses, log)
 	if driver == "" && len(cards) > 0 {
 		driver = cards[0].Driver
 	}

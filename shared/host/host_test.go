@@ -106,7 +106,8 @@ func TestGPUsOfAMD(t *testing.T) {
 		"driver/version": "6.8.5\n",
 	})
 	want := []pod.GPU{{Vendor: pod.AMD, UUID: "GPU-a1b2c3", Name: "AMD Instinct MI210", MemoryMB: 65520, MemoryGB: 63.98, Driver: "6.8.5"}}
-	if diff := cmp.Diff(want, amdIn(dir, filepath.Join(dir, "driver"))); diff != "" {
+	got, _ := amdIn(dir, filepath.Join(dir, "driver"))
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
