@@ -57,7 +57,7 @@ func readNVML(ctx context.Context, lib nvml.Interface, log *slog.Logger) (found 
 }
 
 // xidWait is how long one wait for an event lasts, in milliseconds: ctx is looked at between
-// two. xidPause is the pause after one that failed.
+// two. xidPause is the pause after a wait that failed.
 const (
 	xidWait  = 1000
 	xidPause = time.Second
