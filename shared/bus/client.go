@@ -128,9 +128,13 @@ func (c *Client) Clustered() bool { return !c.single.Load() }
 func (c *Client) HasBarrier() bool { return c.barrier.Load() != nil }
 
 // Bounded ends a call after CallTimeout, unless ctx ends before.
-func Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= CallTimeout {
+func Bounded(ctx context.Context) (context.Context, context.CancelFunc) { return BoundedFor(ctx, 0) }
+
+// BoundedFor ends a call after CallTimeout and more, unless ctx ends before.
+func BoundedFor(ctx context.Context, more time.Duration) (context.Context, context.CancelFunc) {
+	most := CallTimeout + more
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= most {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, CallTimeout)
+	return context.WithTimeout(ctx, most)
 }

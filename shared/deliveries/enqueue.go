@@ -25,10 +25,6 @@ const leaving = 2 * time.Second
 // publishRetryDelay is the pause before a task that met another one is tried again.
 const publishRetryDelay = 50 * time.Millisecond
 
-// partTimeout is the time that the copy of one part of a payload may take, on
-// top of bus.CallTimeout for all else.
-const partTimeout = 2 * time.Second
-
 // Enqueue queues the end of an attempt for its webhook, with the input and
 // the output, or copies of its own if they lie beside the record: delivery may
 // take longer than the retention. It does nothing for an attempt without a
@@ -50,21 +46,21 @@ func (s *Store) Enqueue(ctx context.Context, f queue.RecordChange) error {
 	if err != nil {
 		return err
 	}
-	if parts := payloadParts(r); parts > 0 {
-		within, cancel = context.WithDeadline(ctx, began.Add(bus.CallTimeout+time.Duration(parts)*partTimeout))
+	if more := copyTimeout(r); more > 0 {
+		within, cancel = context.WithDeadline(ctx, began.Add(bus.CallTimeout+more))
 		defer cancel()
 	}
 	return s.copyAndEnqueue(within, at, r, "")
 }
 
-// payloadParts is how many there are of payloads beside the record.
-func payloadParts(r *record.Record) (n int) {
+// copyTimeout is how much longer the copies of payloads beside the record may take.
+func copyTimeout(r *record.Record) (more time.Duration) {
 	for _, ref := range []*record.PayloadRef{r.InputRef, r.OutputRef} {
 		if ref != nil {
-			n += ref.Parts
+			more += record.StoreTimeout(ref.Size)
 		}
 	}
-	return n
+	return more
 }
 
 // Reenqueue queues the end of a job's latest attempt again, unless a task for it
@@ -89,7 +85,7 @@ func (s *Store) Reenqueue(ctx context.Context, e endpoint.Endpoint, id job.ID) e
 // payloads that no message names are removed; after a crash they expire.
 func (s *Store) copyAndEnqueue(ctx context.Context, at record.Location, r *record.Record, replay string) error {
 	var kept []string
-	if payloadParts(r) > 0 {
+	if copyTimeout(r) > 0 {
 		if replay == "" { // a look is cheaper than a copy in vain
 			_, err := s.bus.LeaderLast(ctx, streams.Webhooks, streams.WebhookSubject(at.Endpoint, r.ID, r.Attempt))
 			if !errors.Is(err, bus.ErrNoMessage) {

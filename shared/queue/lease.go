@@ -320,9 +320,13 @@ func (l *Lease) TimeOut(ctx context.Context) (*job.Job, error) {
 // end writes the outcome and only then lets the queue message go. A crash in
 // between brings the message back, and its next delivery finds the record.
 func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text string) (*job.Job, error) {
+	output, ref, err := l.placeOutput(ctx, output) // before the lock, as settle: heartbeats wait for it
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	again, notStored := l.settle(ctx) // before the lock: heartbeats wait for it
+	again, notStored := l.settle(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rec.Status.Terminal() { // an earlier call whose answer was lost to the caller
@@ -338,9 +342,9 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	}
 	switch {
 	case l.rec.Overdue(now):
-		by, output, text = job.TimeOut, nil, job.ErrTextTimedOut
+		by, output, ref, text = job.TimeOut, nil, nil, job.ErrTextTimedOut
 	case notStored != nil && by == job.Succeed:
-		by, output, text = job.Fail, nil, notStoredText(notStored)
+		by, output, ref, text = job.Fail, nil, nil, notStoredText(notStored)
 	}
 	emitted, err := l.lookBack(ctx, by)
 	if err != nil {
@@ -348,13 +352,6 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	}
 	if mutation.DeleteFirst {
 		l.ack(ctx)
-	}
-	var ref *record.PayloadRef
-	if len(output) > maxInlinePayload {
-		if ref, err = l.t.q.storePayload(ctx, l.t.at, l.rec, streams.Out, output, l.rec.RemovedAfter()); err != nil {
-			return nil, err
-		}
-		output = nil
 	}
 	err = l.write(ctx, by, func(n *record.Record) {
 		if l.msg != nil {
@@ -375,6 +372,24 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	l.t.release(l)
 	j := l.rec.Job
 	return &j, nil
+}
+
+// placeOutput stores a large output beside the record. It returns one that goes into the
+// record as it is.
+func (l *Lease) placeOutput(ctx context.Context, output []byte) (inline []byte, ref *record.PayloadRef, err error) {
+	if len(output) <= maxInlinePayload {
+		return output, nil, nil
+	}
+	l.mu.Lock()
+	r := *l.rec
+	l.mu.Unlock()
+	if r.Status.Terminal() { // an earlier call whose answer was lost to the caller
+		return nil, nil, nil
+	}
+	ctx, cancel := bus.BoundedFor(ctx, StoreTimeout(len(output)))
+	defer cancel()
+	ref, err = l.t.q.storePayload(ctx, l.t.at, &r, streams.Out, output, r.RemovedAfter())
+	return nil, ref, err
 }
 
 // ended reports whether the record that ended this run is what the holder

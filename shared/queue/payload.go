@@ -15,6 +15,15 @@ import (
 // maxInlinePayload is the largest payload, in bytes, that travels in the message itself.
 const maxInlinePayload = 256 << 10
 
+// StoreTimeout is how much longer than bus.CallTimeout a call may take that stores an input
+// or an output of so many bytes: record.StoreTimeout if it is stored beside its message.
+func StoreTimeout(size int) time.Duration {
+	if size <= maxInlinePayload {
+		return 0
+	}
+	return record.StoreTimeout(size)
+}
+
 // storePayload stores data in parts until an hour after until, under a subject
 // of its own: run keeps two runs apart, the token two writers of one run.
 func (q *Queue) storePayload(ctx context.Context, at record.Location, r *record.Record, side streams.Side, data []byte, until time.Time) (*record.PayloadRef, error) {

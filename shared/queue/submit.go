@@ -33,9 +33,10 @@ func NewID(mode job.Mode) job.ID {
 // into the queue, and it is never lost. An error means that the job was not
 // accepted as far as this process knows, and with a *FullError or a *SpaceError it
 // was not: the endpoint's queue, the quota of the caller's key, or the storage has
-// no room for it. With bus.ErrUnavailable it may run all the same.
+// no room for it. With bus.ErrUnavailable it may run all the same. It takes 4.5 s at most,
+// and StoreTimeout more for a large input.
 func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (*job.Job, error) {
-	ctx, cancel := bus.Bounded(ctx)
+	ctx, cancel := bus.BoundedFor(ctx, StoreTimeout(len(r.Input)))
 	defer cancel()
 	if err := q.cfg.HasSpace(); err != nil {
 		return nil, err
@@ -47,7 +48,9 @@ func (q *Queue) Submit(ctx context.Context, e endpoint.Endpoint, id job.ID, mode
 	if err := q.placeInput(ctx, at, rec, r.Input); err != nil {
 		return nil, err
 	}
-	if err := q.enqueue(ctx, at, rec, 0); err != nil {
+	within, cancel := bus.Bounded(ctx)
+	defer cancel()
+	if err := q.enqueue(within, at, rec, 0); err != nil {
 		return nil, err
 	}
 	j := rec.Job
@@ -110,7 +113,7 @@ const submitRetryDelay = 50 * time.Millisecond
 // and that is success. The caller has made sure that no client knows the job: a
 // job that ran and was expired would run once more. It may be repeated.
 func (q *Queue) SubmitIdempotent(ctx context.Context, e endpoint.Endpoint, id job.ID, mode job.Mode, r job.Request) (j *job.Job, queued bool, err error) {
-	ctx, cancel := bus.Bounded(ctx)
+	ctx, cancel := bus.BoundedFor(ctx, StoreTimeout(len(r.Input)))
 	defer cancel()
 	for {
 		j, err = q.Submit(ctx, e, id, mode, r)

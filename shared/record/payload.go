@@ -21,6 +21,16 @@ import (
 // headers below NATS's default max_payload of 1 MB.
 const PartSize = 896 << 10
 
+// partTimeout is how long a part of a payload may take to be stored, on average: a disk
+// that is shared with others may take seconds for a megabyte.
+const partTimeout = 2 * time.Second
+
+// StoreTimeout is how much longer than bus.CallTimeout a call may take that stores or copies
+// a payload of so many bytes: 2 s for each part.
+func StoreTimeout(size int) time.Duration {
+	return time.Duration((size+PartSize-1)/PartSize) * partTimeout
+}
+
 // ErrPayloadGone means that parts of a payload are missing or do not match its
 // hash. A retry does not help.
 var ErrPayloadGone = errors.New("the payload is gone or incomplete")
@@ -39,7 +49,7 @@ type PayloadRef struct {
 
 // StorePayload stores data in parts under a subject of its own
 // (streams.PayloadSubject, streams.KeptSubject) until streams.Margin after until.
-// It returns bus.ErrUnavailable.
+// A part that takes longer than bus.CallTimeout ends it. It returns bus.ErrUnavailable.
 func StorePayload(ctx context.Context, c *bus.Client, subject string, data []byte, until time.Time) (*PayloadRef, error) {
 	p, err := streams.PayloadPartition(subject)
 	if err != nil {
@@ -52,11 +62,13 @@ func StorePayload(ctx context.Context, c *bus.Client, subject string, data []byt
 	for start := 0; start < len(data); start += PartSize {
 		m := &nats.Msg{Subject: subject, Data: data[start:min(start+PartSize, len(data))], Header: nats.Header{}}
 		m.Header.Set(jetstream.MsgTTLHeader, ttl)
+		within, cancel := bus.Bounded(ctx)
 		if mutation.NoFence {
-			last, err = c.Store(ctx, streams.Payloads(p), m)
+			last, err = c.Store(within, streams.Payloads(p), m)
 		} else {
-			last, err = c.Publish(ctx, streams.Payloads(p), m, nuid.Next(), last)
+			last, err = c.Publish(within, streams.Payloads(p), m, nuid.Next(), last)
 		}
+		cancel()
 		if err != nil {
 			return nil, err
 		}

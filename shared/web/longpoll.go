@@ -79,5 +79,11 @@ const AnswerWithin = 4500 * time.Millisecond
 // RequestContext is the context of the calls that a request makes: it ends AnswerWithin
 // after the request was read.
 func RequestContext(c *fiber.Ctx) (context.Context, context.CancelFunc) {
-	return context.WithDeadline(c.UserContext(), c.Context().Time().Add(AnswerWithin))
+	return RequestContextFor(c, 0)
+}
+
+// RequestContextFor is RequestContext for a request whose calls may take longer, since it
+// brings much to store.
+func RequestContextFor(c *fiber.Ctx, more time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(c.UserContext(), c.Context().Time().Add(AnswerWithin+more))
 }
