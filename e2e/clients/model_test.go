@@ -94,7 +94,11 @@ func (m *modelServer) chat(ctx context.Context, text string) (id job.ID, rest *b
 	}
 	m.Cleanup(func() { _ = answer.Body.Close() })
 	rest = bufio.NewReader(answer.Body)
-	if line, err := rest.ReadString('\n'); err != nil || !strings.HasPrefix(line, "data: {") {
+	line, err := rest.ReadString('\n')
+	for err == nil && (line == "\n" || strings.HasPrefix(line, ":")) { // the server starts, or is slow: pings
+		line, err = rest.ReadString('\n')
+	}
+	if err != nil || !strings.HasPrefix(line, "data: {") {
 		m.Fatalf("got %s %q, %v, want the first event", answer.Status, line, err)
 	}
 	return job.ID(answer.Header.Get("X-Job-Id")), rest

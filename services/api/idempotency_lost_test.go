@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"flightline/shared/endpoint"
+	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
@@ -154,6 +157,51 @@ func TestARequestRefusedInAnOutageIsRepeatedAsOneJob(t *testing.T) {
 	testenv.Eventually(t, "the job ran", func() bool { return runs()[job.ID(ids[0])] > 0 })
 	if got := runs(); len(got) != 1 || ids[0] != ids[1] || ids[1] != ids[2] {
 		t.Errorf("got jobs %v and runs %v, want one", ids, got)
+	}
+}
+
+// A key whose job was never queued is tried until there is room for it. What one request
+// has searched of the event log is not searched again by the next.
+func TestAKeyThatIsTriedAgainIsNotSearchedForAgain(t *testing.T) {
+	t.Parallel()
+	s := startWith(t, func(s *env) *events.Log { return s.at.Events(s.t) })
+	e, err := s.registry.Endpoints.Update(t.Context(), "ep", func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
+		e.MaxQueueJobs = 1
+		return e, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before []string
+	testenv.Eventually(t, "the queue is full", func() bool {
+		got := s.do("POST", "/ep/run", someInput)
+		if got.status == 200 {
+			before = append(before, got.id())
+		}
+		return got.status == 429
+	})
+	name, mine := registry.IdempotencyKey(e, adminKey, "k"), registry.Submission{Job: queue.NewID(job.Async), Mode: job.Async, Body: sumOf(someInput)}
+	if _, _, err := s.registry.Idempotency.Claim(t.Context(), name, mine); err != nil {
+		t.Fatal(err)
+	}
+	for n := range searchStep + 2 {
+		if err := s.service.events.Append(t.Context(), lifeOf("other-"+strconv.Itoa(n))...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := s.keyed("/ep/run", "k", someInput)
+	if got.status != 429 {
+		t.Fatalf("got %d %s, want no room", got.status, got.raw)
+	}
+	if claim, _, err := s.registry.Idempotency.Claim(t.Context(), name, mine); err != nil || claim.Searched <= searchStep || claim.Accepted {
+		t.Errorf("got %+v, %v, want the log searched", claim, err)
+	}
+	for _, id := range before {
+		s.do("POST", "/ep/cancel/"+id, "")
+	}
+	testenv.Eventually(t, "there is room", func() bool { got = s.keyed("/ep/run", "k", someInput); return got.status == 200 })
+	if claim, _, err := s.registry.Idempotency.Claim(t.Context(), name, mine); err != nil || !claim.Accepted || got.id() != string(mine.Job) {
+		t.Errorf("got %+v, %v and %s, want the claimed job accepted", claim, err, got.raw)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/api"
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
@@ -60,7 +61,7 @@ func (s *Service) runSync(c *fiber.Ctx) error {
 
 // submit queues a job and answers at once, or after wait, or when it has ended.
 func (s *Service) submit(c *fiber.Ctx, mode job.Mode, wait time.Duration) error {
-	ctx, cancel := web.RequestContext(c)
+	ctx, cancel := web.RequestContextFor(c, queue.StoreTimeout(len(c.Request().Body())))
 	defer cancel()
 	sub := submission{mode: mode, wait: wait}
 	var err error
@@ -238,12 +239,30 @@ func (s *Service) isQueued(ctx context.Context, sub *submission) (bool, error) {
 	return err == nil, err
 }
 
+// searchStep is how many entries of the event log are read again rather than noted as
+// searched: a request reads as many.
+const searchStep = 256
+
+// noteSearch notes up to which entry the event log has nothing about the job of a key.
+// The next request with the key goes on there: else it would read all that was written
+// since the first, and a key that is tried often enough would never be answered.
+func (s *Service) noteSearch(ctx context.Context, key *idempotencyKey, upTo uint64) {
+	ctx, cancel := bus.Bounded(context.WithoutCancel(ctx)) // a search that took too long has come some way
+	defer cancel()
+	if err := s.registry.Idempotency.Search(ctx, key.name, key.claim, upTo); err != nil {
+		s.log.DebugContext(ctx, "search of the event log not noted, the next one reads as much", "err", err)
+	}
+}
+
 // lastKnown is the status of a job that is gone: by its last event, or by its record
 // where no recorder runs. A job without any trace was never started;
 // job.ErrNotFound means that it may not even have been queued.
 func (s *Service) lastKnown(ctx context.Context, sub *submission) (job.Status, error) {
 	if s.events != nil {
-		last, err := s.events.Last(ctx, sub.endpoint.ID, sub.id, madeSince(sub.endpoint, sub.id))
+		last, upTo, err := s.events.Last(ctx, sub.endpoint.ID, sub.id, madeSince(sub.endpoint, sub.id), sub.key.claim.Searched)
+		if last.Kind == "" && upTo > sub.key.claim.Searched+searchStep {
+			s.noteSearch(ctx, sub.key, upTo)
+		}
 		if !errors.Is(err, events.ErrNotFound) {
 			return last.Status, err
 		}

@@ -162,7 +162,7 @@ func TestAppendDuringAnOutage(t *testing.T) {
 	if err := a.Append(t.Context(), 0, 0, life("ep", "a")[2:]...); !errors.Is(err, bus.ErrUnavailable) {
 		t.Errorf("got %v, want bus.ErrUnavailable", err)
 	}
-	if _, err := l.Last(t.Context(), "ep", "a", time.Time{}); !errors.Is(err, bus.ErrUnavailable) {
+	if _, _, err := l.Last(t.Context(), "ep", "a", time.Time{}, 0); !errors.Is(err, bus.ErrUnavailable) {
 		t.Errorf("got %v, want bus.ErrUnavailable", err)
 	}
 	b.Start()

@@ -191,16 +191,39 @@ func TestLast(t *testing.T) {
 	t.Parallel()
 	l := open(t, newBus(t))
 	mustAppend(t, l, append(life("ep", "a")[:3:3], life("ep", "b")...)...)
-	if got, err := l.Last(t.Context(), "ep", "a", time.Time{}); err != nil || got.Kind != Started || got.Run != 2 || got.Worker != "w" {
+	if got, _, err := l.Last(t.Context(), "ep", "a", time.Time{}, 0); err != nil || got.Kind != Started || got.Run != 2 || got.Worker != "w" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if got, err := l.Last(t.Context(), "ep", "b", time.Now().Add(-time.Hour)); err != nil || got.Kind != Failed || got.Written.IsZero() {
+	if got, _, err := l.Last(t.Context(), "ep", "b", time.Now().Add(-time.Hour), 0); err != nil || got.Kind != Failed || got.Written.IsZero() {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for id, since := range map[job.ID]time.Time{"c": {}, "b": time.Now().Add(time.Hour)} {
-		if _, err := l.Last(t.Context(), "ep", id, since); !errors.Is(err, ErrNotFound) {
+		if _, _, err := l.Last(t.Context(), "ep", id, since, 0); !errors.Is(err, ErrNotFound) {
 			t.Errorf("got %v, want ErrNotFound", err)
 		}
+	}
+}
+
+// A search goes on where the one before ended, and starts over if the log was lost since.
+func TestLastSearchesOn(t *testing.T) {
+	t.Parallel()
+	l := open(t, newBus(t))
+	mustAppend(t, l, life("ep", "a")...)
+	_, upTo, err := l.Last(t.Context(), "ep", "b", time.Time{}, 0)
+	if !errors.Is(err, ErrNotFound) || upTo == 0 {
+		t.Fatalf("got %d, %v, want where the search ended", upTo, err)
+	}
+	if _, again, err := l.Last(t.Context(), "ep", "b", time.Time{}, upTo); !errors.Is(err, ErrNotFound) || again != upTo {
+		t.Errorf("nothing is new: got %d, %v, want %d", again, err, upTo)
+	}
+	mustAppend(t, l, life("ep", "b")...)
+	for name, searched := range map[string]uint64{"behind the first search": upTo, "a log that was longer": upTo + 1000} {
+		if got, _, err := l.Last(t.Context(), "ep", "b", time.Time{}, searched); err != nil || got.Kind != Failed {
+			t.Errorf("%s: got %+v, %v, want its end", name, got, err)
+		}
+	}
+	if _, _, err := l.Last(t.Context(), "ep", "a", time.Time{}, upTo); !errors.Is(err, ErrNotFound) {
+		t.Errorf("what was searched before: got %v, want ErrNotFound", err)
 	}
 }
 

@@ -90,7 +90,7 @@ func TestBeforeEndsAtAnInstant(t *testing.T) {
 	b := newBus(t)
 	l := open(t, b)
 	told(t, l, 5, Failed)
-	last, err := l.Last(t.Context(), "ep", "failed-4", time.Time{})
+	last, _, err := l.Last(t.Context(), "ep", "failed-4", time.Time{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package events
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -171,9 +172,9 @@ func (l *Log) firstSince(ctx context.Context, filter string, since time.Time) (u
 	}
 }
 
-// scan calls each for the entries from one on up to the newest that the leader has,
-// until it returns false.
-func (l *Log) scan(ctx context.Context, r reading, each func(Entry) (more bool)) error {
+// scan calls each for the entries from r.from on up to the newest that the leader has,
+// until it returns false. It moves r on to behind what was read.
+func (l *Log) scan(ctx context.Context, r *reading, each func(Entry) (more bool)) error {
 	r.most = maxEntries
 	for {
 		newest, _, err := l.last(ctx, r.filter)
@@ -183,7 +184,7 @@ func (l *Log) scan(ctx context.Context, r reading, each func(Entry) (more bool))
 		if err != nil {
 			return err
 		}
-		if more, err := l.scanTo(ctx, &r, newest, each); err != nil || !more || r.from > newest {
+		if more, err := l.scanTo(ctx, r, newest, each); err != nil || !more || r.from > newest {
 			return err
 		}
 		if err := retry.Sleep(ctx, lagPause); err != nil {
@@ -215,7 +216,7 @@ func (l *Log) scanTo(ctx context.Context, r *reading, newest uint64, each func(E
 // Scan calls each for the entries from the sequence from on up to the newest that
 // there is now, until it returns false. It returns bus.ErrUnavailable.
 func (l *Log) Scan(ctx context.Context, from uint64, each func(Entry) (more bool)) error {
-	return l.scan(ctx, reading{filter: anySubject, from: max(1, from)}, each)
+	return l.scan(ctx, &reading{filter: anySubject, from: max(1, from)}, each)
 }
 
 // ScanSince is Scan for the entries of an endpoint that were written at or after
@@ -227,14 +228,20 @@ func (l *Log) ScanSince(ctx context.Context, endpoint string, id job.ID, since t
 	if err != nil || first == 0 {
 		return err
 	}
-	return l.scan(ctx, reading{filter: filter, job: id, from: first}, each)
+	return l.scan(ctx, &reading{filter: filter, job: id, from: first}, each)
 }
 
-// Last returns the latest event of a job of which nothing was written before since.
-// It returns ErrNotFound for a job that has none, also if it is too old, and
-// bus.ErrUnavailable.
-func (l *Log) Last(ctx context.Context, endpoint string, id job.ID, since time.Time) (last Event, err error) {
-	err = l.ScanSince(ctx, endpoint, id, since, func(entry Entry) bool {
+// Last returns the latest event of a job of which nothing was written before since, and
+// up to which entry the log was searched. A later search goes on behind that entry: what
+// it costs depends on what was written for the whole endpoint in between. searched is 0 for
+// a job that nobody has searched for. Last returns ErrNotFound for a job that has no event,
+// also if it is too old, and bus.ErrUnavailable.
+func (l *Log) Last(ctx context.Context, endpoint string, id job.ID, since time.Time, searched uint64) (last Event, upTo uint64, err error) {
+	r := reading{filter: streams.EntryFilters(endpoint, "")[0], job: id}
+	if r.from, err = l.firstAfter(ctx, r.filter, since, searched); err != nil || r.from == 0 {
+		return Event{}, searched, cmp.Or(err, ErrNotFound)
+	}
+	err = l.scan(ctx, &r, func(entry Entry) bool {
 		for _, e := range entry.Events {
 			if e.Job == id {
 				last = e
@@ -245,5 +252,17 @@ func (l *Log) Last(ctx context.Context, endpoint string, id job.ID, since time.T
 	if err == nil && last.Kind == "" {
 		err = ErrNotFound
 	}
-	return last, err
+	return last, r.from - 1, err
+}
+
+// firstAfter is the entry behind one up to which the log was searched, or firstSince if
+// that is 0 or the log was replaced.
+func (l *Log) firstAfter(ctx context.Context, filter string, since time.Time, searched uint64) (uint64, error) {
+	if searched > 0 {
+		newest, _, err := l.last(ctx, filter)
+		if err != nil || newest >= searched {
+			return searched + 1, err
+		}
+	}
+	return l.firstSince(ctx, filter, since)
 }

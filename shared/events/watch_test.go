@@ -110,7 +110,7 @@ func TestAWatchBeginsWhereItIsTold(t *testing.T) {
 	mustAppend(t, l, before[:3]...)
 	mustAppend(t, l, before[3:]...)
 	mustAppend(t, l, life("other", "a")...)
-	old, err := l.Last(t.Context(), "ep", "a", time.Time{})
+	old, _, err := l.Last(t.Context(), "ep", "a", time.Time{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

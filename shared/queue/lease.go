@@ -374,8 +374,7 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	return &j, nil
 }
 
-// placeOutput stores a large output beside the record. It returns one that goes into the
-// record as it is.
+// placeOutput stores a large output beside the record, and returns a small one as it is.
 func (l *Lease) placeOutput(ctx context.Context, output []byte) (inline []byte, ref *record.PayloadRef, err error) {
 	if len(output) <= maxInlinePayload {
 		return output, nil, nil

@@ -32,6 +32,9 @@ type Submission struct {
 	// Accepted says that the job got into the queue. While it is false nobody
 	// knows.
 	Accepted bool `json:"accepted,omitempty"`
+	// Searched is the last entry of the event log up to which nothing mentions the job; 0
+	// if nobody has looked.
+	Searched uint64 `json:"searched,omitempty"`
 
 	revision uint64
 }
@@ -82,10 +85,36 @@ func (i *Idempotency) Claim(ctx context.Context, name string, s Submission) (cla
 // Accept notes that the job of a claimed submission is in the queue. That
 // somebody else did so already is no error.
 func (i *Idempotency) Accept(ctx context.Context, name string, s Submission) error {
-	s.Accepted = true
-	_, err := i.table.Update(ctx, name, s, s.revision)
-	if errors.Is(err, ErrConflict) || errors.Is(err, ErrExists) {
-		return nil
+	return i.note(ctx, name, s, func(s *Submission) (changed bool) {
+		changed, s.Accepted = !s.Accepted, true
+		return changed
+	})
+}
+
+// Search notes that the event log was searched for the job of a claimed submission up to
+// an entry, and has nothing about it.
+func (i *Idempotency) Search(ctx context.Context, name string, s Submission, upTo uint64) error {
+	return i.note(ctx, name, s, func(s *Submission) (changed bool) {
+		changed, s.Searched = s.Searched < upTo, max(s.Searched, upTo)
+		return changed
+	})
+}
+
+// note changes a claim, which others may change meanwhile. That it is forgotten is no error.
+func (i *Idempotency) note(ctx context.Context, name string, s Submission, change func(*Submission) (changed bool)) error {
+	for change(&s) {
+		_, conflict := i.table.Update(ctx, name, s, s.revision)
+		if !errors.Is(conflict, ErrConflict) && !errors.Is(conflict, ErrExists) {
+			return conflict
+		}
+		newer, revision, err := i.table.Get(ctx, name)
+		if errors.Is(err, ErrNotFound) || err == nil && newer.Job != s.Job {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s, s.revision = newer, revision
 	}
-	return err
+	return nil
 }
