@@ -47,7 +47,7 @@ func TestTheModuleCanMove(t *testing.T) {
 			t.Errorf("%s is still imported, want it below %s", name, to)
 		}
 	}
-	for _, nested := range []string{"e2e/s3", "e2e/compose", "e2e/alerts", "e2e/console"} {
+	for _, nested := range []string{"e2e/s3", "e2e/compose", "e2e/alerts", "e2e/console", "e2e/peers"} {
 		if got := strings.TrimSpace(run("go", "list", "-C", nested, "-m")); got != to+"/"+nested {
 			t.Errorf("got the module %s, want %s", got, to+"/"+nested)
 		}
