@@ -33,6 +33,7 @@ var screens = []struct {
 	{"jobs", walkJobs},
 	{"job", walkJob},
 	{"playground", walkTry},
+	{"live updates", walkLive},
 }
 
 func TestScreens(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/api"
+	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/web"
 )
@@ -45,10 +46,14 @@ func (s *Service) workers(c *fiber.Ctx) error {
 		living = living[:limit]
 		v.Cursor = rankOf(living[limit-1])
 	}
+	if living, err = s.drained(ctx, living); err != nil {
+		return err
+	}
 	pods, err := s.registry.Pods.List(ctx)
 	if err != nil {
 		return err
 	}
+	markDraining(living, pods)
 	startups := api.StartupsOf(pods)
 	for _, w := range living {
 		view := livingOf(w)
@@ -56,6 +61,21 @@ func (s *Service) workers(c *fiber.Ctx) error {
 		v.Workers = append(v.Workers, view)
 	}
 	return c.JSON(v)
+}
+
+// markDraining marks the workers whose pods are asked to drain: their next heartbeats say so.
+func markDraining(living []registry.Worker, pods []pod.Pod) {
+	asked := map[string]pod.Pod{}
+	for _, p := range pods {
+		if p.Status == pod.Running && !p.Drain.At.IsZero() {
+			asked[p.Endpoint+"/"+p.ID] = p
+		}
+	}
+	for i, w := range living {
+		if p, found := asked[rankOf(w)]; found && p.Drains(w.Started) {
+			living[i].Draining = true
+		}
+	}
 }
 
 // rankOf orders the workers of all endpoints.

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"flightline/shared/api"
 	"flightline/shared/endpoint"
+	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
 )
@@ -70,6 +72,28 @@ func TestLivingWorkersAreListedForThoseWhoMayRead(t *testing.T) {
 	}
 	if got := s.get("nobody", "/v1/workers", nil); got.status != http.StatusUnauthorized {
 		t.Errorf("no key: got %d %s", got.status, got.raw)
+	}
+}
+
+// A worker that was asked to drain is shown as draining before its next heartbeat.
+func TestWorkersDrainFromTheRequestOn(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	asked := func(endpoint, id, driver string, status pod.Status, at time.Time) pod.Pod {
+		return pod.Pod{ID: id, Endpoint: endpoint, Driver: pod.Driver(driver), Status: status, Drain: pod.Drain{At: at}}
+	}
+	living := []registry.Worker{
+		{Endpoint: "ep", ID: "asked", Started: now}, {Endpoint: "ep", ID: "asked-before-its-start", Started: now}, {Endpoint: "ep", ID: "not-asked", Started: now},
+		{Endpoint: "other", ID: "asked", Started: now}, {Endpoint: "ep", ID: "ended", Started: now},
+	}
+	markDraining(living, []pod.Pod{
+		asked("ep", "asked", "", pod.Running, now.Add(time.Second)), asked("ep", "asked-before-its-start", "", pod.Running, now.Add(-time.Second)),
+		asked("ep", "not-asked", "", pod.Running, time.Time{}), asked("ep", "ended", "", pod.Terminated, now.Add(time.Second)),
+	})
+	for i, want := range []bool{true, false, false, false, false} {
+		if living[i].Draining != want {
+			t.Errorf("%s/%s: got %v, want %v", living[i].Endpoint, living[i].ID, living[i].Draining, want)
+		}
 	}
 }
 
