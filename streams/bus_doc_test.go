@@ -55,6 +55,7 @@ var roles = map[string]struct{ what, writes, reads, kept string }{
 	"leaders":          {"which instance of a role is active", "whoever is active", "its standbys", "12 s after the last renewal"},
 	"idempotency":      {"`Idempotency-Key`s, with the job each one led to", "submit", "submit", "24 h"},
 	"sessions":         {"sessions of the console, sealed with what only their cookies hold", "console", "console", "12 h"},
+	"actions":          {"how far the console has come with each action on many jobs; and the ids of the jobs, until it is over", "console, by compare-and-set", "console", "24 h"},
 	"cursors":          {"how far the plain reader of a job's stream has come", "`/stream`", "`/stream`", "the job's ttl and an hour"},
 	"endpoints":        {"what exists under which id, with its settings", "control", "everyone, through a cache", "it is deleted"},
 	"keys":             {"API keys by their hash, with their scopes", "control", "api, control, through a cache", "it is revoked"},

@@ -54,6 +54,8 @@ const (
 	// BucketSessions has the sessions of the console, sealed with what only their cookies
 	// hold.
 	BucketSessions = "sessions"
+	// BucketActions has how far the console has come with actions on many jobs.
+	BucketActions = "actions"
 	// BucketCursors has values with a ttl of their own each (CursorSubject).
 	BucketCursors = "cursors"
 )
@@ -79,6 +81,8 @@ const (
 	idempotencyAge = 24 * time.Hour
 	// SessionAge is how long a session of the console lasts.
 	SessionAge = 12 * time.Hour
+	// ActionAge is how long an action on many jobs can be looked at and continued.
+	ActionAge = 24 * time.Hour
 	// WebhooksAge is how long a webhook task may wait for its delivery.
 	WebhooksAge = 7 * 24 * time.Hour
 	// eventsAge is Config.EventsAge if that is 0.
@@ -174,6 +178,7 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 		bucket(BucketMachines, presence),
 		bucket(BucketGPUs, 0),
 		bucket(BucketSessions, SessionAge),
+		bucket(BucketActions, ActionAge),
 		versioned, // last: it says that all else is there
 	}
 }

@@ -29,6 +29,7 @@
 //	cursors            $KV.cursors.<endpoint>.<job>                  /stream               /stream              rest of the ttl + 1 h
 //	endpoints, keys    KV                                            control               all                  until deleted
 //	sessions           KV                                            console               console              12 h
+//	actions            KV                                            console               console              24 h
 //	tokens             KV                                            control, gateway      gateway, control     until revoked
 //	workers, instances KV                                            heartbeats            health, control      15 s after the last
 //	machines           KV                                            autoscaler            autoscaler, control  15 s after the last

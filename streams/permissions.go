@@ -116,7 +116,7 @@ func AccessOf(c Config, r Role, endpoint string) Access {
 	case RoleAutoscaler:
 		return autoscalerAccess(c)
 	case RoleConsole: // all else it asks the API for
-		return Access{Writes: keysOf(BucketSessions, BucketInstances), Reads: buckets(BucketSessions)}
+		return Access{Writes: keysOf(BucketSessions, BucketActions, BucketInstances), Reads: buckets(BucketSessions), Follows: buckets(BucketActions)}
 	case RoleWorker:
 		return workerAccess(c, endpoint)
 	case RoleReader, RoleAdmin:

@@ -38,7 +38,7 @@ type upgrade func(ctx context.Context, js jetstream.JetStream, c Config) error
 // 6 brought STATS (docs/adr/0059), which older programs do not know.
 // It also brought the buckets machines and gpus (docs/adr/0061): an older autoscaler claims no GPU.
 // It also brought LOGS_<p> (docs/adr/0063): an older program would not copy it in a backup.
-// It also brought the bucket sessions of the console (docs/adr/0058), which older programs leave alone.
+// It also brought the buckets sessions and actions of the console (docs/adr/0058), which older programs leave alone.
 func upgrades() map[int]upgrade {
 	nothing := func(context.Context, jetstream.JetStream, Config) error { return nil }
 	return map[int]upgrade{1: nothing, 2: nothing, 3: moveOwnersPods, 4: nothing, 5: nothing, 6: nothing}

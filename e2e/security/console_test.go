@@ -279,7 +279,7 @@ func live(t *testing.T, b *browser, page string) {
 }
 
 // The console runs in a process of its own, with a user of NATS that may keep sessions and
-// say that the process is there, and nothing else.
+// actions, and say that the process is there, and nothing else.
 func TestTheConsoleServesWithItsOwnUser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
@@ -307,6 +307,17 @@ func TestTheConsoleServesWithItsOwnUser(t *testing.T) {
 	if page.StatusCode != http.StatusOK || !strings.Contains(page.text, "seen") {
 		t.Errorf("the overview: got %d without the endpoint", page.StatusCode)
 	}
+	cookie := []string{"Cookie", got.Cookies()[0].Name + "=" + got.Cookies()[0].Value}
+	id := program.Submit(g.Env, "seen")
+	question := b.ask("/ui/e/seen/many?do=cancel&id="+id, nil, cookie...)
+	token := csrfField.FindStringSubmatch(question.text)
+	if token == nil {
+		t.Fatalf("the question before an action: got %d, %s", question.StatusCode, question.text)
+	}
+	action := b.ask("/ui/e/seen/many", url.Values{"do": {"cancel"}, "id": {id}, "csrf": {token[1]}}, cookie...)
+	testenv.Eventually(t, "the end of an action on many jobs", func() bool {
+		return strings.Contains(b.ask(action.Header.Get("Location"), nil, cookie...).text, "Done: 1 of 1")
+	})
 	testenv.Eventually(t, "the console is among the processes", func() bool {
 		page := b.ask("/ui/system", nil, "Cookie", got.Cookies()[0].Name+"="+got.Cookies()[0].Value)
 		return page.StatusCode == http.StatusOK && strings.Contains(page.text, ">console<")

@@ -125,12 +125,16 @@ func (n *node) newConsole(ctx context.Context, p plan, js jetstream.JetStream) e
 	if err != nil {
 		return err
 	}
+	actions, err := registry.OpenActions(ctx, js)
+	if err != nil {
+		return err
+	}
 	connect, err := p.console.connect(p.version)
 	if err != nil {
 		return err
 	}
 	n.console, err = console.New(console.Config{Version: p.version, Secure: p.console.secure, Hosts: p.console.hosts, TraceURL: p.console.traceURL, Log: p.log},
-		console.Deps{Sessions: sessions, Connect: connect})
+		console.Deps{Sessions: sessions, Actions: actions, Connect: connect})
 	return err
 }
 

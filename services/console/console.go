@@ -47,8 +47,9 @@ type Config struct {
 
 // Deps are what the service stands on.
 type Deps struct {
-	// Sessions keeps who is signed in.
+	// Sessions keeps who is signed in, Actions what is done to many jobs.
 	Sessions *registry.Sessions
+	Actions  *registry.Actions
 	// Connect makes the clients of an API key.
 	Connect func(apiKey string) (API, error)
 }
@@ -63,7 +64,6 @@ type Service struct {
 	actions  []action
 	sessions *sessionCache
 	hub      *hub
-	batches  *batches
 	events   *tails[client.Event]
 	lines    *tails[client.LogLine]
 	starts   chan func(context.Context)
@@ -78,15 +78,15 @@ var templates embed.FS
 // New returns a service that is ready for Routes. It starts nothing, and fails if a
 // dependency is missing.
 func New(cfg Config, deps Deps) (*Service, error) {
-	if deps.Sessions == nil || deps.Connect == nil {
-		return nil, errors.New("console: sessions and a way to the API are needed")
+	if deps.Sessions == nil || deps.Actions == nil || deps.Connect == nil {
+		return nil, errors.New("console: sessions, actions and a way to the API are needed")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{
 		cfg: cfg, deps: deps, log: cfg.Log, screens: screens(), actions: actions(), sessions: newSessionCache(),
-		batches: newBatches(), events: newTails[client.Event](), lines: newTails[client.LogLine](), starts: make(chan func(context.Context)), once: map[string]string{},
+		events: newTails[client.Event](), lines: newTails[client.LogLine](), starts: make(chan func(context.Context)), once: map[string]string{},
 	}
 	s.hub = newHub(s)
 	var err error

@@ -26,11 +26,12 @@
 //	{{define "jobs"}}<h1>…</h1>{{template "jobs-table" .}}{{end}}
 //
 // An open page keeps one EventSource to /ui/live?topics=PATH (the page's own, with its
-// query). The service loads the screen again while somebody watches it, when an event of a
-// followed endpoint comes and at least every `every`, once for all watchers with the same
-// key, and sends the fragments that changed; static/app.js merges them into the page, which
-// keeps focus, selection and open details. So a fragment may not depend on the session or
-// on the present time: {{when .At}} makes a time that the browser shows relatively.
+// query). The service loads the screen again while somebody watches it, once for all watchers
+// with the same key: when an event of a followed endpoint comes, and without one after 50
+// times as long as a load takes (0.7 to 10 s). It sends the fragments that changed;
+// static/app.js merges them into the page, which keeps focus, selection and open details. So
+// a fragment may not depend on the session or on the present time: {{when .At}} makes a time
+// that the browser shows relatively.
 //
 // # An action
 //

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -49,9 +48,7 @@ func loadFailures(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Endpoint != "" {
-		v.follow(d.Endpoint)
-	}
+	v.follow(d.Endpoint)
 	d.Filtered = d.Endpoint != "" || d.Text != ""
 	wanted := strings.ToLower(d.Text)
 	for _, g := range groups {
@@ -114,13 +111,9 @@ func redrive(v *visit) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ids := make([]string, len(jobs))
+	ids := make([]job.ID, len(jobs))
 	for i, j := range jobs {
-		ids[i] = string(j.ID)
+		ids[i] = j.ID
 	}
-	b := v.s.batches.begin(v.apiKey, endpoint, "retry", len(ids))
-	if !v.s.start(v.ctx, b.run(ids, endpoint, v.api.Retry)) {
-		return "", v.ctx.Err()
-	}
-	return Root + "/e/" + url.PathEscape(endpoint) + "/batches/" + b.ID, nil
+	return v.begin(endpoint, "retry", ids)
 }

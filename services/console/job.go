@@ -26,8 +26,6 @@ const (
 	shownOutput, wholeOutput = 8 << 10, 1 << 20
 	// maxEvents bounds the events of a job that are read.
 	maxEvents = 500
-	// runningEvery is how often a job that runs is looked at: progress makes no event.
-	runningEvery = time.Second
 )
 
 // jobData is a job with all that is known of it.
@@ -129,15 +127,12 @@ func jobOf(v *visit, id job.ID) (*jobData, error) {
 	if d.Job == nil {
 		return d, nil
 	}
-	if !d.Job.Status.Terminal() {
-		v.every = runningEvery
-	}
 	if x, err := v.api.Explain(v.ctx, d.Endpoint, id); err == nil { // it may have gone meanwhile
 		d.Explain, d.TraceLink = x, traceLink(v.s.cfg.TraceURL, x.TraceID)
 		d.Timeline.addStart(x.WorkerID, x.ColdStart)
 	}
 	d.Output, d.Media = textOf(d.Job.Output, shownOutput), mediaIn(d.Job.Output)
-	d.Snippets = snippetsOf(d.Endpoint, `{"text":"hello"}`)
+	d.Snippets = snippetsOf(d.Endpoint, exampleJob)
 	may := v.May("submit", d.Endpoint)
 	d.CanCancel, d.CanRetry = may && !d.Job.Status.Terminal(), may && d.Job.Status.Retryable()
 	return d, nil
@@ -261,12 +256,18 @@ type tryData struct {
 	Started  *jobData
 	Snippets []snippet
 	Example  string
+	// InCode is what the snippets send, which the page replaces by what is in the form.
+	InCode string
 }
 
 const exampleInput = "{\n  \"text\": \"hello\"\n}"
 
 func loadTry(v *visit) (any, error) {
-	d := &tryData{Endpoint: v.param("endpoint"), Mode: v.query.Get("mode"), Example: exampleInput, Snippets: snippetsOf(v.param("endpoint"), `{"text":"hello"}`)}
+	d := &tryData{Endpoint: v.param("endpoint"), Mode: v.query.Get("mode"), Example: exampleInput, InCode: exampleJob}
+	if d.Snippets = snippetsOf(d.Endpoint, d.InCode); d.Mode == "chat" {
+		d.InCode = exampleChat
+		d.Snippets = chatSnippets(d.Endpoint, d.InCode)
+	}
 	id := v.query.Get("job")
 	if id == "" {
 		_, err := v.api.Health(v.ctx, d.Endpoint) // is it there?

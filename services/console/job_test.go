@@ -177,7 +177,7 @@ func TestAJobLinksToItsTrace(t *testing.T) {
 			t.Errorf("%q with %q: got %q, want %q", tt.template, tt.id, got, tt.want)
 		}
 	}
-	s, err := New(Config{}, Deps{Sessions: &registry.Sessions{}, Connect: func(string) (API, error) { return API{}, nil }})
+	s, err := New(Config{}, Deps{Sessions: &registry.Sessions{}, Actions: &registry.Actions{}, Connect: func(string) (API, error) { return API{}, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

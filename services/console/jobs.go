@@ -10,6 +10,7 @@ import (
 
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/registry"
 )
 
 const (
@@ -160,7 +161,7 @@ type manyData struct {
 }
 
 // maxMany bounds the jobs of one action.
-const maxMany = 10_000
+const maxMany = registry.MaxActionJobs
 
 // kindsOfMany are the statuses of the jobs that an action takes.
 var kindsOfMany = map[string][]job.Status{
@@ -214,30 +215,11 @@ func doMany(v *visit) (string, error) {
 			return "", err
 		}
 	}
-	if len(ids) == 0 || len(ids) > maxMany {
-		return "", &pageError{status: http.StatusBadRequest, text: "1 to 10000 jobs must be selected, got " + number(int64(len(ids)))}
+	jobs := make([]job.ID, len(ids))
+	for i, id := range ids {
+		jobs[i] = job.ID(id)
 	}
-	act := v.api.Cancel
-	if what == "retry" {
-		act = v.api.Retry
-	}
-	b := v.s.batches.begin(v.apiKey, endpoint, what, len(ids))
-	if !v.s.start(v.ctx, b.run(ids, endpoint, act)) {
-		return "", v.ctx.Err()
-	}
-	return Root + "/e/" + url.PathEscape(endpoint) + "/batches/" + b.ID, nil
-}
-
-func loadBatch(v *visit) (any, error) {
-	b := v.s.batches.find(v.apiKey, v.param("id"))
-	if b == nil || b.Endpoint != v.param("endpoint") {
-		return nil, &pageError{status: http.StatusNotFound, text: "This console knows no such action any more; the list of jobs shows what became of it."}
-	}
-	now := b.now()
-	if !now.Over {
-		v.every = busyPause
-	}
-	return now, nil
+	return v.begin(endpoint, what, jobs)
 }
 
 // doJob cancels or retries one job and goes back to it.

@@ -23,9 +23,21 @@ import (
 )
 
 const (
-	// busyPause is the shortest time between two loads of a screen, idlePause the longest
-	// while it is open, unless the screen says otherwise.
-	busyPause, idlePause = 600 * time.Millisecond, 5 * time.Second
+	// loadShare is how many times as long as its load took an open page waits for the next
+	// one: so it costs at most 2 % of a core.
+	loadShare = 50
+	// minPause and maxPause bound that time. What makes no event is shown within minPause.
+	minPause, maxPause = 700 * time.Millisecond, 10 * time.Second
+	// minEventPause and maxEventPause bound it where an event comes.
+	minEventPause, maxEventPause = 300 * time.Millisecond, 900 * time.Millisecond
+	// settleDelay is how long after an event the load begins: others come with it.
+	settleDelay = 20 * time.Millisecond
+	// listInterval is how often, on average, a screen is loaded that lists jobs, and maxLists
+	// how many loads may follow each other closely: the contract allows an endpoint ten lists
+	// in 10 s, half of which are for others.
+	listInterval, maxLists = 2 * time.Second, 3
+	// maxListPause is how long such a screen is not loaded while no event comes.
+	maxListPause = 5 * time.Second
 	// loadTimeout bounds one load.
 	loadTimeout = 4 * time.Second
 	// liveHold is how long one connection lasts; the browser comes back.
@@ -51,9 +63,12 @@ func newHub(s *Service) *hub { return &hub{s: s, topics: map[topicID]*topic{}} }
 
 // topic is a page that is open somewhere: its fragments as they are now.
 type topic struct {
-	id       topicID
-	watchers map[*watcher]struct{} // of the hub's lock
-	stop     context.CancelFunc    // nil before it runs; of the hub's lock
+	id topicID
+	// listsJobs is that of the screen.
+	listsJobs bool
+	data      any                   // what the last load returned; of run
+	watchers  map[*watcher]struct{} // of the hub's lock
+	stop      context.CancelFunc    // nil before it runs; of the hub's lock
 
 	mu        sync.Mutex
 	fragments map[string]fragment
@@ -79,12 +94,12 @@ func (w *watcher) wake() {
 }
 
 // watch adds the watcher to a topic, which begins to run with its first one.
-func (h *hub) watch(ctx context.Context, id topicID, w *watcher) (*topic, bool) {
+func (h *hub) watch(ctx context.Context, id topicID, at *screen, w *watcher) (*topic, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[id]
 	if t == nil {
-		t = &topic{id: id, watchers: map[*watcher]struct{}{}, fragments: map[string]fragment{}}
+		t = &topic{id: id, listsJobs: at.listsJobs, watchers: map[*watcher]struct{}{}, fragments: map[string]fragment{}}
 		began := h.s.start(ctx, func(ctx context.Context) {
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
@@ -119,42 +134,63 @@ func (h *hub) leave(t *topic, w *watcher) {
 	}
 }
 
+// pausesAfter are how long after a load that took so long the next one begins: at least,
+// though an event comes, and at most.
+func pausesAfter(took time.Duration) (least, most time.Duration) {
+	pause := loadShare * took
+	return min(max(pause, minEventPause), maxEventPause), min(max(pause, minPause), maxPause)
+}
+
+// listQuota spreads the loads of a screen that lists jobs. The zero value has all of them.
+type listQuota struct{ spent time.Time }
+
+// wait takes a load that began then, and returns how long after it the next one begins at
+// least.
+func (q *listQuota) wait(began time.Time) time.Duration {
+	if q.spent.Before(began) {
+		q.spent = began
+	}
+	q.spent = q.spent.Add(listInterval)
+	return q.spent.Sub(began) - (maxLists-1)*listInterval
+}
+
 // run loads the topic's screen again and again until ctx ends: after an event of an endpoint
 // that it follows, and at least every so often.
 func (h *hub) run(ctx context.Context, t *topic) {
 	var events listeners
 	defer events.close()
+	var lists listQuota
 	woken := make(chan struct{}, 1)
+	again := true // what an event was about may be seen a moment later
 	for ctx.Err() == nil {
 		began := time.Now()
-		every, v := h.load(ctx, t)
+		v := h.load(ctx, t)
+		least, most := pausesAfter(time.Since(began))
+		if t.listsJobs {
+			if least = max(least, lists.wait(began)); !again {
+				most = maxListPause // events say what changes
+			}
+		}
 		events.listen(ctx, v, began, woken)
-		idle := time.NewTimer(every)
+		idle := time.NewTimer(most)
 		select {
 		case <-woken:
+			again = true
+			least = max(least, time.Since(began)+settleDelay)
 		case <-idle.C:
+			again = false
 		case <-ctx.Done():
 		}
 		idle.Stop()
-		_ = retry.Sleep(ctx, time.Until(began.Add(busyPause))) // ended: the loop ends too
+		_ = retry.Sleep(ctx, time.Until(began.Add(least))) // ended: the loop ends too
 	}
 }
 
 // load renders the topic's fragments and wakes the watchers if one changed.
-func (h *hub) load(ctx context.Context, t *topic) (every time.Duration, v *visit) {
+func (h *hub) load(ctx context.Context, t *topic) *visit {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	every = idlePause
-	var at *screen
-	var fragments map[string]fragment
-	var err error
-	fragments, v, at, err = h.s.fragmentsOf(ctx, t.id)
-	if at != nil && at.every > 0 {
-		every = at.every
-	}
-	if v != nil && v.every > 0 {
-		every = v.every
-	}
+	fragments, v, err := h.s.fragmentsOf(ctx, t)
 	t.mu.Lock()
 	changed := false
 	switch {
@@ -172,34 +208,36 @@ func (h *hub) load(ctx context.Context, t *topic) (every time.Duration, v *visit
 		}
 		h.mu.Unlock()
 	}
-	return every, v
+	return v
 }
 
-// fragmentsOf renders the fragments of a page as they are now.
-func (s *Service) fragmentsOf(ctx context.Context, id topicID) (map[string]fragment, *visit, *screen, error) {
-	found, err := s.openAgain(ctx, id.apiKey)
+// fragmentsOf renders the fragments of a topic's page as they are now.
+func (s *Service) fragmentsOf(ctx context.Context, t *topic) (map[string]fragment, *visit, error) {
+	found, err := s.openAgain(ctx, t.id.apiKey)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	u, err := url.Parse(id.page)
+	u, err := url.Parse(t.id.page)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	at, params := s.screenAt(strings.TrimPrefix(u.Path, Root))
 	v := s.newVisit(ctx, found, u.Path, params, u.Query())
+	v.before = t.data
 	data, err := at.load(v)
 	if err != nil {
-		return nil, v, at, err
+		return nil, v, err
 	}
+	t.data = data
 	all := map[string]fragment{}
 	for _, name := range at.fragments {
 		var html bytes.Buffer
 		if err := s.pages.ExecuteTemplate(&html, name, &view{V: v, D: data, Title: at.title, Nav: at.nav, Tab: at.tab}); err != nil {
-			return nil, v, at, err
+			return nil, v, err
 		}
 		all[name] = fragment{html: html.String(), sum: sha256.Sum256(html.Bytes())}
 	}
-	return all, v, at, nil
+	return all, v, nil
 }
 
 // listeners wait for events of endpoints, each for the next one.
@@ -233,21 +271,26 @@ func (l *listeners) listen(ctx context.Context, v *visit, began time.Time, woken
 		l.live[endpoint] = stop
 		events := v.api.Events(endpoint, client.EventsOptions{Since: began})
 		l.wg.Go(func() {
+			defer stop()
 			for _, err := range events.All(within) {
+				l.forget(endpoint) // before the load that follows, which listens again
 				if err == nil {
 					select {
 					case woken <- struct{}{}:
 					default: // it is awake
 					}
 				}
-				break
+				return
 			}
-			stop()
-			l.mu.Lock()
-			delete(l.live, endpoint)
-			l.mu.Unlock()
+			l.forget(endpoint)
 		})
 	}
+}
+
+func (l *listeners) forget(endpoint string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.live, endpoint)
 }
 
 func (l *listeners) close() {
@@ -283,11 +326,12 @@ func (s *Service) live(c *fiber.Ctx) error {
 		if err != nil {
 			u = &url.URL{Path: Root + "/"}
 		}
-		if at, _ := s.screenAt(strings.TrimPrefix(u.Path, Root)); at == nil || len(at.fragments) == 0 {
+		at, _ := s.screenAt(strings.TrimPrefix(u.Path, Root))
+		if at == nil || len(at.fragments) == 0 {
 			end()
 			return &pageError{status: fiber.StatusBadRequest, text: "topics must be paths of pages that change"}
 		}
-		t, ok := s.hub.watch(held, topicID{found.apiKey, u.RequestURI()}, w)
+		t, ok := s.hub.watch(held, topicID{found.apiKey, u.RequestURI()}, at, w)
 		if !ok {
 			end()
 			return context.Canceled

@@ -123,8 +123,8 @@ func loadOverview(v *visit) (any, error) {
 		return nil, err
 	}
 	d := &overviewData{Overview: got, After: after, GPUs: loadGPUs(v)}
+	v.follow("")
 	for _, e := range got.Endpoints {
-		v.follow(e.ID)
 		t := &d.Totals
 		t.Queued += e.Jobs.InQueue
 		t.Running += e.Jobs.InProgress

@@ -25,7 +25,7 @@ func TestTheOverviewCountsGPUs(t *testing.T) {
 		d.Lines[1] != (gpuLine{"z", "b<i>", gpuCounts{Total: 4, Busy: 1, Free: 1, Quarantined: 1, Unhealthy: 1}}) || d.All.Total != 5 {
 		t.Fatalf("got %+v", d)
 	}
-	s, err := New(Config{Log: slog.New(slog.DiscardHandler)}, Deps{Sessions: &registry.Sessions{}, Connect: func(string) (API, error) { return API{}, nil }})
+	s, err := New(Config{Log: slog.New(slog.DiscardHandler)}, Deps{Sessions: &registry.Sessions{}, Actions: &registry.Actions{}, Connect: func(string) (API, error) { return API{}, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package console
 import (
 	"slices"
 	"strings"
-	"time"
 )
 
 // screen is a page.
@@ -17,8 +16,9 @@ type screen struct {
 	// while the page is open. Each makes the one element whose id is its name.
 	template  string
 	fragments []string
-	// every is how often it is loaded while it is open, without an event. 0 means 5 s.
-	every time.Duration
+	// listsJobs says that each load takes one of the few lists of jobs that an endpoint
+	// answers in 10 s.
+	listsJobs bool
 	// load returns what the page shows.
 	load func(*visit) (any, error)
 }
@@ -37,7 +37,7 @@ func screens() []screen {
 		{path: "/e/:endpoint", title: "Endpoint", tab: "endpoint", template: "endpoint", fragments: []string{"endpoint-now", "endpoint-charts", "endpoint-settings"}, load: loadEndpoint},
 		{path: "/e/:endpoint/settings", title: "Settings", tab: "endpoint", template: "settings", load: loadSettings},
 		{path: "/e/:endpoint/purge", title: "Purge", tab: "endpoint", template: "purge", fragments: []string{"purge-count"}, load: loadPurge},
-		{path: "/e/:endpoint/jobs", title: "Jobs", tab: "jobs", template: "jobs", fragments: []string{"jobs-table"}, load: loadJobs},
+		{path: "/e/:endpoint/jobs", title: "Jobs", tab: "jobs", template: "jobs", fragments: []string{"jobs-table"}, listsJobs: true, load: loadJobs},
 		{
 			path: "/e/:endpoint/jobs/:id", title: "Job", tab: "jobs", template: "job",
 			fragments: []string{"job-head", "job-timeline", "job-output", "job-events", "job-deliveries"}, load: loadJob,
@@ -60,6 +60,7 @@ func actions() []action {
 		{"/e/:endpoint/purge", purgeEndpoint},
 		{"/e/:endpoint/settings", changeSettings},
 		{"/e/:endpoint/many", doMany},
+		{"/e/:endpoint/batches/:id/continue", continueBatch},
 		{"/e/:endpoint/try", tryJob},
 		{"/e/:endpoint/jobs/:id/cancel", doJob("cancel")},
 		{"/e/:endpoint/jobs/:id/retry", doJob("retry")},

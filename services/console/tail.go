@@ -16,8 +16,9 @@ const (
 	tailShown = 200
 	// tailIdle is how long a tail goes on that nobody looks at.
 	tailIdle = 30 * time.Second
-	// tailPatience is how long the first look waits for what there is already.
-	tailPatience = 700 * time.Millisecond
+	// tailPatience is how long the first look waits for what there is already. An open page
+	// shows what comes later.
+	tailPatience = 80 * time.Millisecond
 )
 
 // tails has the last events, or lines, of what open pages show: they are read once, as they
@@ -39,6 +40,7 @@ type tail[T any] struct {
 	mu     sync.Mutex
 	last   []T // the oldest first
 	asked  time.Time
+	looked bool // a look has waited for what there was already
 	err    error
 	signal sync.Once
 }
@@ -111,18 +113,27 @@ func (t *tail[T]) add(next T, err error) {
 func (t *tail[T]) look(ctx context.Context) ([]T, error) {
 	t.mu.Lock()
 	t.asked = time.Now()
+	looked := t.looked
 	t.mu.Unlock()
-	waits, cancel := context.WithTimeout(ctx, tailPatience)
-	defer cancel()
-	select {
-	case <-t.begun:
-		_ = retry.Sleep(waits, tailPatience/10) // for what came with the first one
-	case <-waits.Done():
+	if !looked {
+		t.await(ctx)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.looked = true
 	if t.err != nil && len(t.last) == 0 && !errors.Is(t.err, context.Canceled) {
 		return nil, t.err
 	}
 	return slices.Clone(t.last[max(0, len(t.last)-tailShown):]), nil
+}
+
+// await waits a moment for the first one, and those that come with it.
+func (t *tail[T]) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tailPatience)
+	defer cancel()
+	select {
+	case <-t.begun:
+		_ = retry.Sleep(ctx, tailPatience/10)
+	case <-ctx.Done():
+	}
 }

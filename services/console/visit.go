@@ -34,8 +34,8 @@ type visit struct {
 	params       map[string]string
 	query, form  url.Values
 	follows      []string
-	// every is how soon the screen is loaded again without an event, 0 for the screen's own.
-	every   time.Duration
+	// before is what the screen's load before returned, for an open page; else nil.
+	before  any
 	noticed string
 	shown   *answered
 }
@@ -74,7 +74,8 @@ func (v *visit) MaySome(need string) bool {
 	return registry.Key{Scopes: v.scopes}.AllowsSome(registry.Permission(need))
 }
 
-// follow has the screen loaded again as soon as something happens to a job of the endpoint.
+// follow has the screen loaded again as soon as something happens to a job of the endpoint;
+// "" stands for all that the key may read.
 func (v *visit) follow(endpoint string) {
 	if !slices.Contains(v.follows, endpoint) {
 		v.follows = append(v.follows, endpoint)

@@ -37,6 +37,7 @@ func loadWorkers(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	v.follow(d.Endpoint)
 	d.Filtered = d.Endpoint != "" || d.State != ""
 	d.Cursor = got.Cursor
 	for _, w := range got.Workers {
@@ -94,6 +95,7 @@ type workerData struct {
 	Draining bool
 	Others   []client.LivingWorker // of the same id, at other endpoints
 	Jobs     []client.ListedJob
+	listed   time.Time
 	Lines    []client.LogLine // the oldest first
 }
 
@@ -110,22 +112,29 @@ func loadWorker(v *visit) (any, error) {
 	if d.Endpoint == "" {
 		return nil, &pageError{status: http.StatusNotFound, text: "No worker of this id lives. Its jobs have its name while they can be read; their pages lead here."}
 	}
-	if d.Worker != nil && !d.Draining && v.May("control", "") { // a worker that speaks HTTP does not report it
-		known, err := v.control.Workers().List(v.ctx, d.Endpoint)
-		if err != nil {
-			return nil, err
-		}
-		d.Draining = slices.ContainsFunc(known, func(w client.Worker) bool { return w.ID == d.ID && w.Draining })
-	}
 	v.follow(d.Endpoint)
-	page, err := v.api.Requests(v.ctx, d.Endpoint, client.RequestsOptions{Worker: d.ID, Limit: workerJobs})
-	if err != nil {
+	if err := d.listJobs(v); err != nil {
 		return nil, err
 	}
-	d.Jobs = page.Requests
 	o := client.LogsOptions{Worker: d.ID, Since: time.Now().Add(-linesPast)}
 	d.Lines, err = lastOfTail(v, v.s.lines, tailID{v.apiKey, d.Endpoint, d.ID}, v.api.Logs(d.Endpoint, o).All)
 	return d, err
+}
+
+// listJobs lists the worker's jobs, for an open page every listInterval: what it prints is
+// shown sooner.
+func (d *workerData) listJobs(v *visit) error {
+	if last, ok := v.before.(*workerData); ok && time.Since(last.listed) < listInterval {
+		d.Jobs, d.listed = last.Jobs, last.listed
+		return nil
+	}
+	d.listed = time.Now()
+	page, err := v.api.Requests(v.ctx, d.Endpoint, client.RequestsOptions{Worker: d.ID, Limit: workerJobs})
+	if err != nil {
+		return err
+	}
+	d.Jobs = page.Requests
+	return nil
 }
 
 func drainWorker(v *visit) (string, error) {

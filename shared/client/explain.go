@@ -56,6 +56,8 @@ type Explanation struct {
 	Version  int       `json:"version"`
 	Deadline time.Time `json:"deadlineAt"`
 	Expires  time.Time `json:"expiresAt"`
+	// Finished is when the last attempt ended, zero before.
+	Finished time.Time `json:"finishedAt"`
 	// Raw is the answer itself, for what this type does not name.
 	Raw json.RawMessage `json:"-"`
 }

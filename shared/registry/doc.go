@@ -16,6 +16,6 @@
 //
 // Each kind has a file: endpoints.go, keys.go, pods.go, tokens.go (of workers
 // over HTTP), workers.go (by heartbeat), instances.go, destinations.go (of webhooks),
-// idempotency.go, sessions.go (of the console), scaling.go (the autoscaler's decisions). election.go picks the one
+// idempotency.go, sessions.go and actions.go (of the console), scaling.go (the autoscaler's decisions). election.go picks the one
 // active instance of a role.
 package registry

@@ -64,12 +64,22 @@ function startLive() {
   if (!document.hidden) open();
 }
 
-/** A button says that its form was sent, and sends it once. */
+/** Shows that something goes on that takes long; the next page takes its place. */
+function showBusy() {
+  const busy = document.createElement("progress");
+  busy.id = "busy";
+  busy.setAttribute("aria-label", "Working");
+  const late = setTimeout(() => document.body.append(busy), 400);
+  addEventListener("pageshow", () => { clearTimeout(late); busy.remove(); }, { once: true });
+}
+
+/** A form is sent once, and a bar shows that it takes long. */
 function startForms() {
   document.addEventListener("submit", (e) => {
     const form = /** @type {HTMLFormElement} */ (e.target);
-    if (form.method !== "post" || e.defaultPrevented) return;
-    if (form.dataset.sent) { e.preventDefault(); return; }
+    if (e.defaultPrevented || form.dataset.sent) { e.preventDefault(); return; }
+    showBusy();
+    if (form.method !== "post") return;
     form.dataset.sent = "yes";
     addEventListener("pageshow", () => delete form.dataset.sent, { once: true });
   });

@@ -17,6 +17,23 @@ function textOf(chunk) {
   return JSON.stringify(out) + "\n";
 }
 
+/**
+ * How fast chunks came, kept in this window so that a reload goes on with it.
+ * @typedef {{ last: number, chunks: number, from: number, until: number, recent: number[] }} Pace
+ */
+
+/** @param {string} url @returns {Pace} */
+function paceOf(url) {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem("flightline pace " + url) ?? "null");
+    if (kept) return kept;
+  } catch { /* as if nothing were kept */ }
+  return { last: 0, chunks: 0, from: 0, until: 0, recent: [] };
+}
+
+/** @param {number} chunks @param {number} seconds @returns {string} */
+const rateOf = (chunks, seconds) => chunks > 2 && seconds > 0 ? `, ${(chunks / Math.max(.25, seconds)).toFixed(1)} tokens/s` : "";
+
 /** Shows what a job puts out, from the beginning, as it comes. @param {HTMLElement} shown */
 function follow(shown) {
   const url = shown.dataset.stream;
@@ -24,27 +41,36 @@ function follow(shown) {
   if (!url || shown.dataset.following) return;
   shown.dataset.following = "yes";
   const source = new EventSource(url);
-  /** @type {number[]} */
-  let times = [];
-  let chunks = 0, opened = performance.now();
-  source.addEventListener("open", () => { opened = performance.now(); });
+  const pace = paceOf(url);
+  const resumed = pace.last > 0;
+  let chunks = 0, opened = Date.now();
+  const keep = () => {
+    try { sessionStorage.setItem("flightline pace " + url, JSON.stringify(pace)); } catch { /* full: then it is not kept */ }
+  };
+  source.addEventListener("open", () => { opened = Date.now(); });
   source.addEventListener("message", (e) => {
     chunks++;
-    const now = performance.now();
-    if (now - opened > 700) times.push(now); // what was there before comes at once
-    times = times.filter((t) => now - t < 3000);
+    const now = Date.now(), id = Number(e.lastEventId);
+    if (id > pace.last && (resumed || now - opened > 700)) { // what was there before comes at once
+      pace.from ||= now;
+      pace.until = now;
+      pace.chunks++;
+      pace.recent.push(now);
+    }
+    pace.last = Math.max(pace.last, id);
+    pace.recent = pace.recent.filter((t) => now - t < 3000);
     const atEnd = shown.scrollTop + shown.clientHeight >= shown.scrollHeight - 8;
     shown.append(textOf(JSON.parse(e.data)));
     if (shown.childNodes.length > 500) shown.textContent = (shown.textContent ?? "").slice(-maxShown);
     if (atEnd) shown.scrollTop = shown.scrollHeight;
-    const span = Math.max(.25, (now - times[0]) / 1000);
-    if (rate) rate.textContent = `${chunks} chunks` + (times.length > 2 ? `, ${(times.length / span).toFixed(1)} tokens/s` : "");
+    if (rate) rate.textContent = `${chunks} chunks` + rateOf(pace.recent.length, (now - pace.recent[0]) / 1000);
   });
   source.addEventListener("end", () => {
     source.close();
-    if (rate) rate.textContent = chunks ? `${chunks} chunks` : "nothing was streamed";
+    keep();
+    if (rate) rate.textContent = chunks ? `${chunks} chunks` + rateOf(pace.chunks, (pace.until - pace.from) / 1000) : "nothing was streamed";
   });
-  addEventListener("pagehide", () => source.close());
+  addEventListener("pagehide", () => { keep(); source.close(); });
 }
 
 function startStreams() {
@@ -100,6 +126,15 @@ function startSelection() {
   });
 }
 
+/** What a program would send for the form. @param {HTMLFormElement} form @returns {any} */
+function sent(form) {
+  const value = (/** @type {string} */ name) => String(new FormData(form).get(name) ?? "");
+  if (form.dataset.mode !== "chat") return JSON.parse(value("input"));
+  const messages = [{ role: "user", content: value("message") || "hello" }];
+  if (value("system")) messages.unshift({ role: "system", content: value("system") });
+  return { model: value("model") || "MODEL", messages };
+}
+
 /** The playground keeps the last inputs of each endpoint in this browser. */
 function startTry() {
   const form = /** @type {HTMLFormElement | null} */ (document.getElementById("try-form"));
@@ -113,13 +148,11 @@ function startTry() {
     for (const field of fields) if (typeof values[field.name] === "string") field.value = values[field.name];
     code();
   };
-  const input = /** @type {HTMLTextAreaElement | null} */ (form.querySelector("textarea[name=input]"));
   const snippets = [...document.querySelectorAll("[data-snippet]")].map((s) => ({ node: s, text: s.textContent ?? "" }));
-  const example = '{"text":"hello"}';
+  const example = form.dataset.example ?? "";
   const code = () => {
-    if (!input) return;
     let compact = example;
-    try { compact = JSON.stringify(JSON.parse(input.value)); } catch { return; }
+    try { compact = JSON.stringify(sent(form)); } catch { return; }
     for (const s of snippets) {
       s.node.textContent = s.text.replace(JSON.stringify(example), () => JSON.stringify(compact))
         .replace(example, () => s.text.startsWith("curl") ? compact.replaceAll("'", "'\\''") : compact);
