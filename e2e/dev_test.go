@@ -14,6 +14,7 @@ import (
 )
 
 func TestDevShowsACompletedJobAndServesTheCommandLine(t *testing.T) {
+	t.Parallel()
 	s := program.New(t)
 	d := s.Start("dev")
 	url := d.Line(program.Ready)
@@ -55,6 +56,7 @@ func TestDevShowsACompletedJobAndServesTheCommandLine(t *testing.T) {
 }
 
 func TestDevRefusesWhatItWasNotMeantToDo(t *testing.T) {
+	t.Parallel()
 	s := program.New(t)
 	d := s.Start("dev", "--data", "first")
 	url := d.Line(program.Ready)
@@ -92,6 +94,7 @@ func TestDevRefusesWhatItWasNotMeantToDo(t *testing.T) {
 
 // Programs that poll /stream by hand send a key and nothing else.
 func TestAPlainStreamHasTheFormOfTheSetting(t *testing.T) {
+	t.Parallel()
 	s := program.New(t)
 	d := s.Start("dev", "--stream-format", "object", "--api-key", "plain-stream-key")
 	url := d.Line(program.Ready)
@@ -115,6 +118,7 @@ func TestAPlainStreamHasTheFormOfTheSetting(t *testing.T) {
 }
 
 func TestTheTextOfACommandIsTheOutput(t *testing.T) {
+	t.Parallel()
 	s := program.New(t)
 	s.Start("dev", "--no-demo").Line(program.Ready)
 	s.OK("endpoint", "create", "words")
@@ -127,6 +131,7 @@ func TestTheTextOfACommandIsTheOutput(t *testing.T) {
 }
 
 func TestAWorkersTerminalShowsWhichJobFailedAndWhy(t *testing.T) {
+	t.Parallel()
 	s := program.New(t)
 	s.Start("dev", "--no-demo").Line(program.Ready)
 	s.OK("endpoint", "create", "broken")
@@ -141,6 +146,7 @@ func TestAWorkersTerminalShowsWhichJobFailedAndWhy(t *testing.T) {
 }
 
 func TestKeysOpenWhatTheirScopesSayUntilRevoked(t *testing.T) {
+	t.Parallel()
 	s := program.New(t)
 	s.Start("dev", "--no-demo").Line(program.Ready)
 	s.OK("endpoint", "create", "mine")
@@ -168,6 +174,7 @@ func TestKeysOpenWhatTheirScopesSayUntilRevoked(t *testing.T) {
 }
 
 func TestAcceptedJobsOutliveAStopAndAKill(t *testing.T) {
+	t.Parallel()
 	for _, sync := range []string{"always", "group", "interval"} {
 		t.Run(sync, func(t *testing.T) { outlive(t, sync) })
 	}
@@ -222,6 +229,7 @@ func outlive(t *testing.T, sync string) {
 }
 
 func TestAKeyThatWasReplacedOpensNothing(t *testing.T) {
+	t.Parallel()
 	s := program.New(t)
 	d := s.Start("dev", "--no-demo", "--api-key", "the-first-one")
 	d.Line(program.Ready)
@@ -238,6 +246,7 @@ func TestAKeyThatWasReplacedOpensNothing(t *testing.T) {
 }
 
 func TestRolesServeAgainstANATSThatRunsElsewhere(t *testing.T) {
+	t.Parallel()
 	bus := testenv.NewServer(t).Config()
 	s := program.New(t)
 	s.Environ = append(s.Environ, "NATS_URL="+bus.URL, "FLIGHTLINE_NATS_USER="+bus.User, "FLIGHTLINE_NATS_PASSWORD="+bus.Password,

@@ -11,6 +11,7 @@ import (
 
 // A request that never ends keeps no process from its end, with code 0.
 func TestAStopDoesNotWaitForRequestsThatDoNotArrive(t *testing.T) {
+	t.Parallel()
 	s := program.New(t)
 	d := s.Start("dev")
 	address := strings.TrimPrefix(d.Line(program.Ready), "http://")

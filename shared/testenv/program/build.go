@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"flightline/shared/testenv"
 )
 
 // programs are built once for all tests of a package: to link one takes seconds.
@@ -21,6 +23,7 @@ var programs struct {
 // Main runs the tests of a package that uses Build or New, and removes what
 // they built: call it in TestMain.
 func Main(m *testing.M) {
+	testenv.SetParallel(3) // programs wait for leases and for each other
 	m.Run()
 	if programs.dir != "" {
 		_ = os.RemoveAll(programs.dir)
