@@ -97,6 +97,7 @@ func TestOnlySelectsCasesAndSetups(t *testing.T) {
 		"a setup":       {"always", map[string]bool{"interval": false, "always": true, "jobs": true, "scale": false}},
 		"both":          {"always,jobs", map[string]bool{"interval": false, "always": true, "jobs": true, "cancel": false}},
 		"scale":         {"scale", map[string]bool{"interval": false, "jobs": false, "scale": true}},
+		"console":       {"console", map[string]bool{"interval": false, "jobs": false, "scale": false, "console": true}},
 		"case, scale":   {"jobs,scale", map[string]bool{"interval": true, "jobs": true, "scale": true}},
 		"setups, scale": {"always,scale", map[string]bool{"interval": false, "jobs": true, "scale": true}},
 	}
@@ -118,13 +119,17 @@ func TestAimsAreJudged(t *testing.T) {
 		{Setup: "interval", Case: "runsync1", Metric: "p50", Ratio: 2},
 		{Setup: "scale", Case: "many", Metric: "ack", Ratio: 1.6},
 		{Setup: "interval", Case: "submit", Metric: "rate", Ratio: 0.1},
+		{Setup: "console", Case: "/ui/", Metric: "p95", Ours: 101},
+		{Setup: "console", Case: "/ui/", Metric: "p50", Ours: 99},
+		{Setup: "console", Case: "/ui/ open", Metric: "cpu", Ours: 3.5, Bare: 2},
+		{Setup: "console", Case: "runsync, 50 open", Metric: "p50", Ours: 2.5, Bare: 1},
 	}}
 	r.finish()
 	var got []bool
 	for _, a := range r.Aims {
 		got = append(got, a.Holds)
 	}
-	want := []bool{false, true, true, true, false}
+	want := []bool{false, true, true, true, false, false, true, false}
 	if len(got) != len(want) {
 		t.Fatalf("got %d aims, want %d", len(got), len(want))
 	}

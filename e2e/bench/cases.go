@@ -254,7 +254,7 @@ func nothing() error { return nil }
 func ourRunSync(callers int, read func(sample) reading) func(context.Context, *round) (reading, error) {
 	return func(ctx context.Context, r *round) (reading, error) {
 		return r.metered(false, callers, read, func(n int) (sample, error) {
-			got, err := load(ctx, n, callers, func(context.Context, int) error { return r.http.runSync(busyEndpoint) })
+			got, err := load(ctx, n, callers, func(context.Context, int) error { return r.http.runSync() })
 			if err == nil {
 				err = r.drained(ctx, busyEndpoint)
 			}

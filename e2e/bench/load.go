@@ -193,9 +193,9 @@ func (c *caller) run(endpoint string) (job.ID, error) {
 	return id, err
 }
 
-// runSync fails unless the job completed.
-func (c *caller) runSync(endpoint string) error {
-	id, status, err := c.job(fasthttp.MethodPost, endpoint, "runsync", "")
+// runSync has the worker run a job, and fails unless that completed.
+func (c *caller) runSync() error {
+	id, status, err := c.job(fasthttp.MethodPost, busyEndpoint, "runsync", "")
 	if err == nil && status != job.Completed {
 		err = fmt.Errorf("job %s is %s, want COMPLETED", id, status)
 	}

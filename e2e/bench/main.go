@@ -30,6 +30,7 @@ type options struct {
 	json   string
 	only   string
 	rounds int
+	queued int
 	dir    string
 	// profiles is a folder that each process leaves its CPU profile in.
 	profiles string
@@ -51,6 +52,7 @@ func run(args []string, out io.Writer) error {
 	flags.StringVar(&o.json, "json", "", "write the figures to `FILE` too")
 	flags.StringVar(&o.only, "only", "", "measure only these, by `NAME,…`: "+strings.Join(names(), ", ")+"; or a setup: "+strings.Join(setupNames(), ", "))
 	flags.IntVar(&o.rounds, "rounds", 0, "rounds of each measurement (default 5, with -short 3)")
+	flags.IntVar(&o.queued, "queued", 0, "jobs of the deep queues (default 1000000, with -short 5000)")
 	flags.StringVar(&o.dir, "dir", "", "keep the servers' stores below this `DIR` (default: the system's temporary folder)")
 	flags.StringVar(&o.profiles, "cpuprofile", "", "each process writes a CPU profile into `DIR`")
 	flags.StringVar(&o.role, "role", "", "for the processes that bench starts itself")
@@ -98,6 +100,13 @@ func measure(o options, out io.Writer) error {
 		}
 		report.Rows = append(report.Rows, rows...)
 	}
+	if o.only != "" && o.wants(consoleCase) {
+		rows, err := b.console(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", consoleCase, err)
+		}
+		report.Rows = append(report.Rows, rows...)
+	}
 	report.finish()
 	report.print(out)
 	if o.json == "" {
@@ -124,7 +133,7 @@ func (o options) wants(name string) bool {
 	return slices.Contains(list, name)
 }
 
-func names() []string { return append(caseNames(), scaleCase) }
+func names() []string { return append(caseNames(), scaleCase, consoleCase) }
 
 // sizes bound the loads.
 type sizes struct {
@@ -138,21 +147,29 @@ type sizes struct {
 	endpoints, queued       int
 	endpointsFew, queuedFew int
 	scaleTrips              int
+	// pageTrips is how often each page is fetched, watched how long it is open.
+	pageTrips int
+	watched   time.Duration
 }
 
 func sizesOf(o options) sizes {
 	s := sizes{
 		rounds: 5, load: 10_000, loadAlways: 4000, trips: 500,
 		endpoints: 1000, queued: 1_000_000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 300,
+		pageTrips: 60, watched: 15 * time.Second,
 	}
 	if o.short {
 		s = sizes{
 			rounds: 3, load: 1200, loadAlways: 500, trips: 60,
 			endpoints: 30, queued: 5000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 40,
+			pageTrips: 10, watched: 2 * time.Second,
 		}
 	}
 	if o.rounds > 0 {
 		s.rounds = o.rounds
+	}
+	if o.queued > 0 {
+		s.queued = o.queued
 	}
 	return s
 }

@@ -86,6 +86,8 @@ func (r *report) finish() {
 			}
 		case x.Case == "runsync1" && x.Metric == "p50":
 			r.aim(x.Ratio <= 2, 2, x.Ratio, "%s: runsync p50 of an idle system, times the bare round trip, at most", x.Setup)
+		case x.Setup == consoleCase:
+			r.consoleRow(x)
 		case x.Setup == scaleCase:
 			r.aim(x.Ratio <= 1.5, 1.5, x.Ratio, "%s: %s p50, times that of the small one, at most", x.Case, x.Metric)
 		}

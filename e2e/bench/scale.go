@@ -119,7 +119,7 @@ func scaleRound(ctx context.Context, r *round) (reading, error) {
 		timed("run", func(_ context.Context, i int) (err error) { ids[i], err = r.http.run(quietEndpoint); return err }),
 		timed("status", func(_ context.Context, i int) error { return r.http.status(quietEndpoint, ids[i]) }),
 		timed("cancel", func(_ context.Context, i int) error { return r.http.cancel(quietEndpoint, ids[i]) }),
-		timed("runsync", func(context.Context, int) error { return r.http.runSync(busyEndpoint) }),
+		timed("runsync", func(context.Context, int) error { return r.http.runSync() }),
 	)
 	if err != nil {
 		return nil, err

@@ -89,9 +89,8 @@ func walkJobs(t *testing.T, s *site) {
 	}
 	p.holdsWithin(live, "four rows", func() bool { return p.count("#jobs-table tbody tr") == 4 })
 	p.accessible()
-	for range 2 { // with the keys alone: the first two rows
-		p.press("j")
-		p.press("x")
+	for _, key := range []string{"j", "x", "j", "j", "k", "x"} { // with the keys alone: the first two rows
+		p.press(key)
 	}
 	p.reads("#selected", "2 selected")
 	p.press("c")
@@ -136,6 +135,7 @@ func walkJob(t *testing.T, s *site) {
 	p.accessible()
 	p.visit("/ui/e/single/jobs/" + string(id)) // survives a reload
 	p.reads("#live-output", "0\n1\n2")
+	walkKeys(p)
 	p.clickText("#job-head", "Cancel")
 	p.reads("#notice", "CANCELLED")
 	p.reads("#job-head", "cancelled")
@@ -166,6 +166,36 @@ func walkJob(t *testing.T, s *site) {
 	p.holds("it failed again", func() bool { return strings.Contains(p.text("#job-timeline"), "attempt 2, run 1") })
 }
 
+// walkKeys looks at the list of keys, which one of them opens.
+func walkKeys(p *page) {
+	p.t.Helper()
+	p.press("?")
+	p.reads("#keys[open]", "next and previous row")
+	p.accessible()
+	p.press("\r") // the button to close has the focus
+	p.holds("the list is closed", func() bool { return p.count("#keys[open]") == 0 })
+}
+
+// How fast chunks come is shown, also after a reload, and at the end.
+func walkRate(t *testing.T, s *site) {
+	s.endpoint(t, client.EndpointSpec{ID: "paced"})
+	s.work(t, "paced", "paced-1", 1)
+	p := s.signIn(t, s.key)
+	id := s.run(t, "paced", order{Emits: 600, Paced: true}, "")
+	p.visit("/ui/e/paced/jobs/" + string(id))
+	p.reads("#live-rate", "tokens/s")
+	p.visit("/ui/e/paced/jobs/" + string(id))
+	p.reads("#live-rate", "tokens/s")
+	if _, err := s.client.Cancel(t.Context(), "paced", id); err != nil {
+		t.Fatal(err)
+	}
+	p.reads("#job-head", "cancelled")
+	p.reads("#live-rate", "tokens/s")
+	p.visit("/ui/e/paced/jobs/" + string(id))
+	p.clickText("main", "Streamed output")
+	p.reads("#live-rate", "tokens/s")
+}
+
 func walkTry(t *testing.T, s *site) {
 	s.endpoint(t, client.EndpointSpec{ID: "tried"})
 	s.work(t, "tried", "tried-1", 2)
@@ -190,7 +220,11 @@ func walkTry(t *testing.T, s *site) {
 	})
 	p.visit("/ui/e/tried/try?mode=chat")
 	p.fill("#model", "m")
-	p.fill("#message", "hello")
+	p.fill("#message", "hello there")
+	p.clickText("main", "Submit such a job as code")
+	for _, want := range []string{"/v2/tried/openai/v1/chat/completions", "hello there", "from openai import OpenAI"} {
+		p.reads("[data-snippet]", want)
+	}
 	p.accessible()
 	p.clickText("#try-form", "Run")
 	p.reads("#try-job", "completed")

@@ -32,6 +32,7 @@ var screens = []struct {
 	{"endpoint", walkEndpoint},
 	{"jobs", walkJobs},
 	{"job", walkJob},
+	{"rate", walkRate},
 	{"playground", walkTry},
 	{"live updates", walkLive},
 }

@@ -64,6 +64,7 @@ type order struct {
 	Text  string `json:"text,omitempty"`
 	Hold  bool   `json:"hold,omitempty"`  // run until cancelled or timed out
 	Emits int    `json:"emits,omitempty"` // chunks
+	Paced bool   `json:"paced,omitempty"` // ten of them in a second
 }
 
 // work runs jobs of an endpoint by their orders until the test is over.
@@ -99,7 +100,16 @@ func obey(ctx context.Context, j *worker.Job, fails func(order) string) (any, er
 	if err := json.Unmarshal(j.Input, &o); err != nil {
 		return nil, err
 	}
+	pace := time.NewTicker(100 * time.Millisecond)
+	defer pace.Stop()
 	for n := range o.Emits {
+		if o.Paced {
+			select {
+			case <-pace.C:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
 		if err := j.Emit(ctx, n); err != nil {
 			return nil, err
 		}

@@ -123,6 +123,18 @@ func TestSnippetsQuoteTheInput(t *testing.T) {
 	}
 }
 
+// A chat ends neither the shell's word nor the program's text, and goes to the OpenAI route.
+func TestSnippetsOfAChat(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{"curl": `it'\''s`, "Python": `it's \"so\"`, "JavaScript": `it's \"so\"`, "Go": `it's \"so\"`}
+	for _, s := range chatSnippets("ep", `{"model":"it's \"so\""}`) {
+		text := strings.ReplaceAll(s.Text, `\\\"`, `\"`)
+		if !strings.Contains(text, want[s.Name]) || !strings.Contains(s.Text, "/v2/ep/openai/v1") {
+			t.Errorf("%s: got %s, want %s", s.Name, s.Text, want[s.Name])
+		}
+	}
+}
+
 func TestNumbersForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		millis(int64(7)): "7 ms", millis(1500 * time.Millisecond): "1.5 s", millis(90 * time.Second): "90 s", millis(3 * time.Hour): "3 h", millis(72 * time.Hour): "3 d",
