@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
@@ -33,7 +35,9 @@ const twoGPUs = `[{"uuid":"GPU-1","vendor":"nvidia","name":"NVIDIA L4","memoryMb
 // TestKilledAutoscalersGiveNoGPUTwice runs two autoscalers that report the same two GPUs,
 // as two programs on one host do, for three endpoints whose jobs need them. They and
 // their workers get SIGKILL at random. Each worker locks a file for each GPU that it was
-// given, so that a GPU which two living workers have is found however short that is.
+// given, so that a GPU which two living workers have is found however short that is. Two
+// of the endpoints have workers that sleep when they yield: those unlock their GPUs and keep
+// nothing of their claims, and have both again before they are awake.
 func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -48,10 +52,15 @@ func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 	start := func(i int) *program.Process { return f.scaler(fmt.Sprint("fleet", i), "--gpus", gpus) }
 	scalers := []*program.Process{start(0), start(1)}
 	ids := []string{"g1", "g2", "g3"}
-	for _, id := range ids {
+	for i, id := range ids {
+		env := map[string]string{asFleetWorker: "yes", "FLEET_TEST_LEDGER": ledger}
+		if i < 2 {
+			env["FLEET_TEST_SLEEPS"], env["NATS_URL"] = "yes", f.bus.Config().URL
+			env["FLIGHTLINE_NATS_USER"], env["FLIGHTLINE_NATS_PASSWORD"] = f.bus.Config().User, f.bus.Config().Password
+		}
 		f.endpoint(id, map[string]any{
 			"workersMax": 2, "gpuCount": 1, "minHoldMs": 1000, "maxSwapWaitMs": 4000, "leaseMs": 10_000, "maxLostWorkers": 100,
-			"env": map[string]string{asFleetWorker: "yes", "FLEET_TEST_LEDGER": ledger},
+			"idleTimeout": 1, "sleepTimeout": 600, "sleepGpuShare": 0, "env": env,
 		})
 	}
 	audit := claimAudit{vacant: map[string]time.Time{}}
@@ -64,8 +73,10 @@ func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 			jobs[id] = append(all, f.submit(id, 2, 200, nil)...)
 		}
 		f.await("a GPU that is held", func() string { return f.unheld(t) })
-		switch rand.N(3) {
-		case 0:
+		switch rand.N(4) {
+		case 0: // nobody is killed: a worker may fall asleep, and the next job wakes it
+			f.awaitSleeper(t)
+		case 1:
 			if time.Since(lastWorkerKill) < min(workerKillPause, *gpuKills/10) {
 				continue
 			}
@@ -104,6 +115,9 @@ func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 		return ""
 	})
 	stopAudit()
+	if audit.over != "" {
+		t.Errorf("a GPU was claimed beyond its whole: %s", audit.over)
+	}
 	if audit.longest > releasedWithin {
 		t.Errorf("a GPU was claimed for %s by a pod without a process, want %s at most", audit.longest, releasedWithin)
 	}
@@ -111,14 +125,16 @@ func TestKilledAutoscalersGiveNoGPUTwice(t *testing.T) {
 	if err != nil || strings.Contains(string(text), "twice") {
 		t.Errorf("%v, a GPU was given twice:\n%s", err, text)
 	}
-	t.Logf("%d kills of autoscalers, %d of workers, %d workers had a GPU; the longest claim without a process lasted %s", kills, workerKills, strings.Count(string(text), "\n"), audit.longest)
+	t.Logf("%d kills of autoscalers, %d of workers; GPUs were taken %d times and given back for a sleep %d times; the longest claim without a process lasted %s",
+		kills, workerKills, strings.Count(string(text), ": used"), strings.Count(string(text), " sleeps"), audit.longest)
 }
 
 // claimAudit notes how long a GPU is claimed by a pod that has no process: before its
-// worker starts, and after that has ended.
+// worker starts, and after that has ended; and a claim beyond the whole of a GPU.
 type claimAudit struct {
 	vacant  map[string]time.Time // since when, by pod and GPU
 	longest time.Duration
+	over    string
 }
 
 func (a *claimAudit) run(ctx context.Context, r *registry.Registry) error {
@@ -146,6 +162,9 @@ func (a *claimAudit) run(ctx context.Context, r *registry.Registry) error {
 func (a *claimAudit) add(claims map[string]registry.GPUClaims, pods map[string]bool, now time.Time) {
 	vacant := map[string]time.Time{}
 	for uuid, c := range claims {
+		if c.Used() > pod.WholeGPU {
+			a.over = fmt.Sprintf("%s: %+v", uuid, c.Holders)
+		}
 		for _, h := range c.Holders {
 			if pods[h.Pod] {
 				continue
@@ -175,6 +194,27 @@ func podsOfProcesses() (map[string]bool, error) {
 		}
 	}
 	return pods, err
+}
+
+// awaitSleeper waits until a worker sleeps that has given back its GPU, for some seconds at most.
+func (f *fleetSite) awaitSleeper(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	for look := time.NewTicker(100 * time.Millisecond); ; {
+		claims, _ := f.registry.GPUs.Claims(t.Context())
+		for _, c := range claims {
+			if slices.ContainsFunc(c.Holders, func(h registry.GPUHolder) bool { return h.Share == 0 }) {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			look.Stop()
+			return
+		case <-look.C:
+		}
+	}
 }
 
 func (f *fleetSite) isCompleted(id, job string) bool {

@@ -34,28 +34,10 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 		t.Skip("looks for orphans in /proc")
 	}
 	f := newFleetServer(t)
-	for _, bucket := range []string{streams.BucketInstances, streams.BucketWorkers} {
-		stream, err := f.bus.JS.Stream(t.Context(), streams.Bucket(bucket))
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease := stream.CachedInfo().Config
-		lease.MaxAge, lease.Duplicates = shortLease, shortLease
-		if _, err := f.bus.JS.UpdateStream(t.Context(), lease); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var scalers []*program.Process
-	for _, folder := range []string{"one", "two"} {
-		scalers = append(scalers, f.scaler(folder))
-	}
+	leading, standing := f.twoScalers()
 	f.endpoint("ep", map[string]any{"workersMin": 2, "workersMax": 2, "scalerType": "REQUEST_COUNT", "scalerValue": 1})
 	f.completed("ep", f.submit("ep", 6, 300, nil))
 
-	leading, standing := scalers[0], scalers[1]
-	if strings.Contains(standing.Said(), "msg=active") {
-		leading, standing = standing, leading
-	}
 	f.size("ep", 2)
 	f.endpoint("zero", map[string]any{"workersMax": 2, "leaseMs": 10_000})
 	held := f.submit("zero", 2, 5000, nil) // one on each machine
@@ -97,6 +79,34 @@ func TestAKilledLeaderLeavesNoOrphansAndNoDoubleFleet(t *testing.T) {
 	standing.Stop(2 * program.StopWithin)
 	f.size("ep", 0)
 	f.await("no process of the fleet", func() string { return workersOf(t, 0) })
+}
+
+// twoScalers starts two autoscalers, each with its own machine, whose records last for
+// shortLease, and says which one leads.
+func (f *fleetServer) twoScalers() (leading, standing *program.Process) {
+	f.t.Helper()
+	for _, bucket := range []string{streams.BucketInstances, streams.BucketWorkers} {
+		stream, err := f.bus.JS.Stream(f.t.Context(), streams.Bucket(bucket))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		lease := stream.CachedInfo().Config
+		lease.MaxAge, lease.Duplicates = shortLease, shortLease
+		if _, err := f.bus.JS.UpdateStream(f.t.Context(), lease); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	leading, standing = f.scaler("one"), f.scaler("two")
+	f.await("a leader", func() string {
+		if strings.Contains(leading.Said(), "msg=active") || strings.Contains(standing.Said(), "msg=active") {
+			return ""
+		}
+		return "none"
+	})
+	if strings.Contains(standing.Said(), "msg=active") {
+		leading, standing = standing, leading
+	}
+	return leading, standing
 }
 
 // decidedWithin waits for the first decision after that instant, and fails the

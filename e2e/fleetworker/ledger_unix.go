@@ -11,7 +11,7 @@ import (
 )
 
 // lockGPUs holds a lock on a file of the ledger for each GPU that the worker was given,
-// until it ends. A GPU that another living worker holds is noted as given twice.
+// until it ends or unlockGPUs. A GPU that another living worker holds is noted as given twice.
 func lockGPUs(ledger, uuids string) {
 	for uuid := range strings.SplitSeq(uuids, ",") {
 		f, err := os.OpenFile(filepath.Join(ledger, uuid+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -30,6 +30,15 @@ func lockGPUs(ledger, uuids string) {
 // kept are the files whose locks end with the process.
 var kept []*os.File
 
+// unlockGPUs lets others use the GPUs.
+func unlockGPUs() {
+	for _, f := range kept {
+		_ = f.Close()
+	}
+	kept = nil
+}
+
+// note adds a line to the ledger, if there is one.
 func note(ledger, line string) {
 	f, err := os.OpenFile(filepath.Join(ledger, "ledger"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Command fleetworker is a worker that speaks RunPod's protocol and nothing
-// else, for tests of fleets and to measure them. It is one static file, so that
-// an image of it alone works. Its jobs take input.ms and return the id of the
-// worker.
+// else, for tests of fleets and to measure them. With FLEET_TEST_SLEEPS it is one of the Go
+// SDK, which can sleep. It is one static file, so that an image of it alone works. Its jobs
+// take input.ms and return the id of the worker.
 package main
 
 import (
@@ -36,6 +36,10 @@ func main() {
 	}
 	if ledger := setting("FLEET_TEST_LEDGER"); ledger != "" {
 		lockGPUs(ledger, setting("CUDA_VISIBLE_DEVICES"))
+	}
+	if setting("FLEET_TEST_SLEEPS") != "" {
+		runSleeper(setting("FLEET_TEST_LEDGER"), setting("CUDA_VISIBLE_DEVICES"))
+		return
 	}
 	if model := setting("FLEET_TEST_MODEL"); model != "" {
 		keepModel(setting("HF_HUB_CACHE"), model)
@@ -110,6 +114,9 @@ func (w *worker) once() {
 	w.hold(j.ID, true)
 	<-time.After(time.Duration(j.Input.Ms) * time.Millisecond)
 	answer := fmt.Appendf(nil, `{"output":{"worker":%q}}`, setting("RUNPOD_POD_ID"))
+	if cause := setting("FLEET_TEST_FAILS"); cause != "" {
+		answer = fmt.Appendf(nil, `{"error":%q}`, cause)
+	}
 	to := strings.ReplaceAll(setting("RUNPOD_WEBHOOK_POST_OUTPUT"), "$ID", j.ID) + "&isStream=false"
 	for range 3 {
 		if _, code := w.call(http.MethodPost, to, answer); code == http.StatusOK {

@@ -258,11 +258,8 @@ func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbite
 		if p.Status != pod.Running {
 			continue
 		}
+		share := shareNow(p, found[p.ID] != nil)
 		for _, uuid := range p.Devices {
-			share := 0 // as its claim says: it may have given back a part
-			if !p.Sleep.Sleeps() || found[p.ID] == nil {
-				share = placement.RequestOf(p.Spec).Share
-			}
 			add(p.ID, p.Endpoint, p.MachineID, uuid, share, p.Created)
 		}
 		if w := found[p.ID]; w != nil { // it goes on until more is known
@@ -279,6 +276,15 @@ func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbite
 	}
 	slices.SortFunc(all, func(a, b arbiter.Worker) int { return strings.Compare(a.Pod, b.Pod) })
 	return all
+}
+
+// shareNow is what a pod needs of its GPUs now, in hundredths: of one that sleeps and has
+// claimed them what its claims say, for it may have given back a part.
+func shareNow(p pod.Pod, claimed bool) int {
+	if p.Sleep.Sleeps() && claimed {
+		return 0
+	}
+	return placement.RequestOf(p.Spec).Share
 }
 
 // describe says of the endpoint's workers what they do.

@@ -23,7 +23,7 @@ type amdCard struct {
 type amdEntry struct {
 	GPU  int `json:"gpu"`
 	ASIC struct {
-		Name amdText `json:"market_name"`
+		Name amdText `json:"market_name"` //nolint:tagliatelle // AMD's
 	} `json:"asic"`
 	Bus struct {
 		BDF amdText `json:"bdf"`
@@ -32,7 +32,7 @@ type amdEntry struct {
 		Size amdNumber `json:"size"`
 	} `json:"vram"`
 	ECC struct {
-		Uncorrectable amdNumber `json:"total_uncorrectable_count"`
+		Uncorrectable amdNumber `json:"total_uncorrectable_count"` //nolint:tagliatelle // AMD's
 	} `json:"ecc"`
 }
 
@@ -56,20 +56,13 @@ func (n *amdNumber) UnmarshalJSON(data []byte) error {
 		Value json.Number `json:"value"`
 		Unit  string      `json:"unit"`
 	}
-	if json.Unmarshal(data, &with) != nil {
-		with.Unit = ""
-		if json.Unmarshal(data, &with.Value) != nil {
-			return nil // "N/A"
+	known := json.Unmarshal(data, &with) == nil || json.Unmarshal(data, &with.Value) == nil // else it is "N/A"
+	if value, err := with.Value.Float64(); known && err == nil && value >= 0 && value <= maxAMDNumber {
+		if strings.EqualFold(with.Unit, "GB") {
+			value *= 1024
 		}
+		*n = amdNumber(value)
 	}
-	value, err := with.Value.Float64()
-	if err != nil || value < 0 || value > maxAMDNumber {
-		return nil
-	}
-	if strings.EqualFold(with.Unit, "GB") {
-		value *= 1024
-	}
-	*n = amdNumber(value)
 	return nil
 }
 
@@ -106,7 +99,7 @@ func amdEntries(text []byte) ([]amdEntry, error) {
 		return list, nil
 	}
 	var object struct {
-		Cards []amdEntry `json:"gpu_data"`
+		Cards []amdEntry `json:"gpu_data"` //nolint:tagliatelle // AMD's
 	}
 	err := json.Unmarshal(text, &object)
 	return object.Cards, err

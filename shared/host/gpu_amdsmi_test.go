@@ -63,15 +63,15 @@ func TestAMDSMICompletesWhatTheDriverSays(t *testing.T) {
 	}
 	dir := folder(t, map[string]string{
 		"pci/0000:03:00.0/vendor": "0x1002\n", "pci/0000:03:00.0/unique_id": "a1b2c3\n", "card0/x": "", "driver/version": "6.8.5\n",
-		"bin/amd-smi": "#!/bin/sh\ncase $1 in static) cat <<'E'\n" + amdStatic + "\nE\n;; metric) cat <<'E'\n" + amdECC + "\nE\n;; esac\n",
+		"bin/amd-smi": "#!/bin/sh\nPATH=/usr/bin:/bin\ncase $1 in static) cat <<'E'\n" + amdStatic + "\nE\n;; metric) cat <<'E'\n" + amdECC + "\nE\n;; esac\n",
 	})
 	if err := os.Symlink(filepath.Join(dir, "pci", "0000:03:00.0"), filepath.Join(dir, "card0", "device")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(dir, "bin", "amd-smi"), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.Chmod(filepath.Join(dir, "bin", "amd-smi"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	t.Setenv("PATH", filepath.Join(dir, "bin"))
 	cards, addresses := amdIn(dir, filepath.Join(dir, "driver"))
 	askAMD(t.Context(), cards, addresses, slog.New(slog.DiscardHandler))
 	want := []pod.GPU{{
