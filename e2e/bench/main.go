@@ -100,10 +100,16 @@ func measure(o options, out io.Writer) error {
 		}
 		report.Rows = append(report.Rows, rows...)
 	}
-	if o.only != "" && o.wants(consoleCase) {
-		rows, err := b.console(ctx)
+	for _, c := range []struct { // that are asked for by name
+		name string
+		do   func(context.Context) ([]row, error)
+	}{{consoleCase, b.console}, {fleetCase, b.fleet}} {
+		if o.only == "" || !o.wants(c.name) {
+			continue
+		}
+		rows, err := c.do(ctx)
 		if err != nil {
-			return fmt.Errorf("%s: %w", consoleCase, err)
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		report.Rows = append(report.Rows, rows...)
 	}
@@ -133,7 +139,7 @@ func (o options) wants(name string) bool {
 	return slices.Contains(list, name)
 }
 
-func names() []string { return append(caseNames(), scaleCase, consoleCase) }
+func names() []string { return append(caseNames(), scaleCase, consoleCase, fleetCase) }
 
 // sizes bound the loads.
 type sizes struct {

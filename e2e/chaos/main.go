@@ -18,6 +18,7 @@ import (
 // options are what the command line says.
 type options struct {
 	short, plants     bool
+	timed             bool // -for was given
 	nodes, jobs       int
 	rate              int
 	last              time.Duration
@@ -36,12 +37,13 @@ func main() {
 	flag.StringVar(&o.role, "role", "", "used by the program itself")
 	flag.StringVar(&o.config, "config", "", "used by the program itself")
 	flag.IntVar(&o.rate, "rate", 200, "jobs a second, with -scenario cluster or soak")
-	flag.DurationVar(&o.last, "for", 5*time.Minute, "how long, with -scenario cluster or soak")
+	flag.DurationVar(&o.last, "for", 5*time.Minute, "how long, with -scenario cluster, soak or gpus (gpus: 1 min unless given)")
 	flag.StringVar(&o.act, "scenario", "", "play these scenarios, with commas between them, and print what they violate; system: all of the built binary; soak: a long load on one node, or -nodes 3, with all faults in turn; cluster: three nodes killed and cut off under load")
 	flag.StringVar(&o.binary, "binary", "", "path of the flightline that the scenarios of the built binary test; built from this folder if empty")
 	flag.StringVar(&o.other, "other", "", "path of another version of it, for the scenario versions")
 	flag.StringVar(&o.report, "report", "", "file to write the table of the scenarios to, as markdown")
 	flag.Parse()
+	flag.Visit(func(f *flag.Flag) { o.timed = o.timed || f.Name == "for" })
 	good, err := o.run()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)

@@ -23,6 +23,9 @@ func (o options) programs(ctx context.Context) (cfg system.Config, dir string, e
 	}
 	end = func() { _ = os.RemoveAll(dir) } // a temporary folder
 	cfg = system.Config{Binary: o.binary, Other: o.other, Short: o.short, Seed: o.seed}
+	if o.timed {
+		cfg.For = o.last
+	}
 	if err := cfg.Build(ctx, dir); err != nil {
 		end()
 		return cfg, "", nil, err

@@ -219,7 +219,7 @@ func newFleetServer(t *testing.T) *fleetServer {
 	key := "fl_test_key_of_the_fleet"
 	s.Environ = append(s.Environ, "NATS_URL="+b.Config().URL, "FLIGHTLINE_NATS_USER="+b.Config().User, "FLIGHTLINE_NATS_PASSWORD="+b.Config().Password,
 		"FLIGHTLINE_BOOTSTRAP_KEY="+key, "FLIGHTLINE_LIMITS=off")
-	url := s.Start("serve", "api", "control", "gateway").Line(program.Ready)
+	url := s.Start("serve", "api", "control", "gateway", "recorder").Line(program.Ready)
 	return &fleetServer{fleetSite: newFleetSite(t, url, key, b.NC), bus: b, env: s}
 }
 

@@ -72,6 +72,7 @@ const (
 	ruleOutcome  = "one outcome, of a run that finished"
 	ruleKey      = "one job per key"
 	ruleLate     = "in time"
+	ruleGPU      = "a GPU is given once"
 	ruleProcess  = "processes live"
 	ruleServes   = "serves again"
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ type Config struct {
 	Clock string
 	// Short asks for the form that fits into CI's time.
 	Short bool
+	// For is how long the scenario gpus goes on; 0 means a minute.
+	For time.Duration
 	// Seed decides what is left to chance.
 	Seed uint64
 }
@@ -43,6 +46,7 @@ const (
 	needRoot  need = "root, to mount a small file system"
 	needNATS  need = "a nats-server"
 	needOther need = "-other, the path of another version"
+	needProc  need = "Linux, to find the processes of workers"
 	needClock need = "a binary whose clock can be stepped (the full form builds it)"
 )
 
@@ -54,6 +58,8 @@ func (n need) met(c Config) bool {
 		return c.NATS != ""
 	case needOther:
 		return c.Other != ""
+	case needProc:
+		return runtime.GOOS == "linux"
 	case needClock:
 		return c.Clock != ""
 	}
@@ -66,7 +72,7 @@ const calmTimeout = 60 * time.Second
 
 // scenarios are played in this order; those that take longest begin first.
 func scenarios() []scenario {
-	return slices.Concat(clusterScenarios(), scalerScenarios(), freezeScenarios(), loadScenarios(), diskScenarios(), timeScenarios())
+	return slices.Concat(clusterScenarios(), scalerScenarios(), gpuScenarios(), freezeScenarios(), loadScenarios(), diskScenarios(), timeScenarios())
 }
 
 // Has reports whether all names are those of scenarios.
@@ -91,7 +97,7 @@ func (s scenario) perform(ctx context.Context, cfg Config) (*Result, error) {
 		limit = 4 * time.Minute
 	}
 	interrupt := ctx
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, limit+cfg.For)
 	defer cancel()
 	began := time.Now()
 	w, err := newWorld(ctx, cfg, s)

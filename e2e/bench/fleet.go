@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"flightline/shared/testenv/port"
+)
+
+const (
+	fleetCase = "fleet"
+	// fleetKey is that of an installation on loopback which lives for a measurement.
+	fleetKey = "fl_bench_fleet_key" //nolint:gosec // as it says
+	// modelLoad is how long each worker loads its model: it sleeps.
+	modelLoad = "1"
+	// yieldRest is how long a worker has had no job when it is to yield: longer than the
+	// arbiter asks for, so that the wait for that is not measured.
+	yieldRest = 6500 * time.Millisecond
+	// fleetCards are two GPUs, each for a pair of endpoints that takes turns on it.
+	fleetCards = `[{"uuid":"GPU-1","vendor":"nvidia","name":"stop","memoryMb":24576},{"uuid":"GPU-2","vendor":"nvidia","name":"sleep","memoryMb":24576}]`
+)
+
+// fleet is a `flightline dev` whose autoscaler starts workers.
+type fleet struct {
+	dir, program, url, data string
+	dev                     *exec.Cmd
+	rounds                  int
+	http                    http.Client
+}
+
+// fleet measures what a job waits for where a worker has to start, to wake, or to get the
+// GPU of another one first, beside the same job where the bench starts the worker's process.
+func (b *bench) fleet(ctx context.Context) ([]row, error) {
+	f := &fleet{dir: filepath.Join(b.dir, fleetCase)}
+	defer f.close()
+	if err := f.start(ctx); err != nil {
+		return nil, err
+	}
+	pairs := map[string][]pair{}
+	cases := []struct {
+		name string
+		do   func(context.Context) (time.Duration, error)
+	}{
+		{"from zero", f.fromZero}, {"wake", f.wake},
+		{"swap, stop and start", func(ctx context.Context) (time.Duration, error) { return f.swap(ctx, "stop") }},
+		{"swap, sleep and wake", func(ctx context.Context) (time.Duration, error) { return f.swap(ctx, "sleep") }},
+	}
+	for i := range b.sizes.rounds + 1 { // the first warms up: then both of a pair sleep
+		_, _ = fmt.Fprintf(b.progress, "fleet: round %d\n", i)
+		f.rounds = i
+		bare, err := f.bare(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("bare start: %w", err)
+		}
+		for _, c := range cases {
+			took, err := c.do(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.name, err)
+			}
+			if i > 1 { // round 0 starts one of each pair, round 1 the other
+				pairs[c.name] = append(pairs[c.name], pair{bare: inMillis(bare), ours: inMillis(took)})
+			}
+		}
+	}
+	var rows []row
+	for _, c := range cases {
+		rows = append(rows, rowsOf(fleetCase, c.name, pairs[c.name])...)
+	}
+	return rows, nil
+}
+
+func inMillis(d time.Duration) reading {
+	return reading(nil).with("job", milliseconds, float64(d.Microseconds())/1000)
+}
+
+// start builds the program, and starts it with the endpoints.
+func (f *fleet) start(ctx context.Context) error {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return err
+	}
+	f.program, f.data = filepath.Join(f.dir, "flightline"), filepath.Join(f.dir, "data")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", f.program, "./services/flightline").CombinedOutput(); err != nil { //nolint:gosec // the repository's own
+		return fmt.Errorf("build flightline: %w: %s", err, out)
+	}
+	cards := filepath.Join(f.dir, "gpus.json")
+	if err := os.WriteFile(cards, []byte(fleetCards), 0o600); err != nil {
+		return err
+	}
+	ports, err := port.Free(2)
+	if err != nil {
+		return err
+	}
+	f.url = "http://" + ports[0]
+	f.dev = f.command("dev", "--no-demo", "--data", f.data, "--listen", ports[0], "--nats-listen", ports[1], "--metrics-listen", "off", "--limits", "off", "--gpus", cards)
+	if err := f.dev.Start(); err != nil {
+		return err
+	}
+	if err := f.until(ctx, "dev", func() bool { code, _ := f.call(ctx, http.MethodGet, "/readyz", ""); return code == http.StatusOK }); err != nil {
+		return err
+	}
+	return errors.Join(
+		f.endpoint(ctx, "bare", `"driver":"external"`),
+		f.endpoint(ctx, "zero", `"idleTimeout":1`),
+		f.endpoint(ctx, "nap", `"idleTimeout":1,"sleepTimeout":3600`),
+		f.endpoint(ctx, "stop-0", `"idleTimeout":3600,"gpuCount":1,"gpuTypeIds":["stop"],"minHoldMs":1000`),
+		f.endpoint(ctx, "stop-1", `"idleTimeout":3600,"gpuCount":1,"gpuTypeIds":["stop"],"minHoldMs":1000`),
+		f.endpoint(ctx, "sleep-0", `"idleTimeout":3600,"sleepTimeout":3600,"sleepGpuShare":0,"gpuCount":1,"gpuTypeIds":["sleep"],"minHoldMs":1000`),
+		f.endpoint(ctx, "sleep-1", `"idleTimeout":3600,"sleepTimeout":3600,"sleepGpuShare":0,"gpuCount":1,"gpuTypeIds":["sleep"],"minHoldMs":1000`),
+	)
+}
+
+// command is the program with these arguments, and without the bench's own settings.
+func (f *fleet) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(f.program, args...) //nolint:gosec,noctx // what the bench built; close ends it
+	cmd.Env = append(os.Environ(), "FLIGHTLINE_API_KEY="+fleetKey)
+	return cmd
+}
+
+// worker is the command of a worker that loads its model first.
+func (f *fleet) worker(endpoint string) []string {
+	return []string{
+		"/bin/sh", "-c", `sleep ` + modelLoad + `; exec "$0" worker "$1" --data "$2" --log-level warn --sleep-command true --wake-command true -- cat`,
+		f.program, endpoint, f.data,
+	}
+}
+
+func (f *fleet) endpoint(ctx context.Context, id, fields string) error {
+	command, err := json.Marshal(f.worker(id))
+	if err != nil {
+		return err
+	}
+	body := fmt.Sprintf(`{"id":%q,"workersMax":1,%s,"command":%s}`, id, fields, command)
+	if !strings.Contains(fields, "driver") {
+		body = strings.Replace(body, `"workersMax"`, `"driver":"process","workersMax"`, 1)
+	}
+	if code, text := f.call(ctx, http.MethodPost, "/v1/endpoints", body); code != http.StatusOK {
+		return fmt.Errorf("endpoint %s: status %d: %s", id, code, text)
+	}
+	return nil
+}
+
+// call returns the status and the text of an answer, 0 for none.
+func (f *fleet) call(ctx context.Context, method, path, body string) (code int, text string) {
+	req, err := http.NewRequestWithContext(ctx, method, f.url+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return 0, err.Error()
+	}
+	req.Header.Set("Authorization", "Bearer "+fleetKey)
+	answer, err := f.http.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close() //nolint:errcheck // it was read
+	all, _ := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(all)
+}
+
+// until waits for a fact.
+func (f *fleet) until(ctx context.Context, what string, holds func() bool) error {
+	for end := time.Now().Add(stepWithin); !holds(); {
+		if time.Now().After(end) || ctx.Err() != nil {
+			return fmt.Errorf("%s: not within %s", what, stepWithin)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
+}
+
+// workers waits until so many of the endpoint's workers are awake and so many sleep.
+func (f *fleet) workers(ctx context.Context, id string, awake, asleep int) error {
+	return f.until(ctx, "workers of "+id, func() bool {
+		_, text := f.call(ctx, http.MethodGet, "/v2/"+id+"/health", "")
+		var h struct {
+			Workers struct{ Idle, Running, Initializing, Ready, Sleeping int }
+		}
+		w := &h.Workers
+		return json.Unmarshal([]byte(text), &h) == nil && max(w.Idle, w.Ready)+w.Running+w.Initializing == awake && w.Sleeping == asleep
+	})
+}
+
+// job is how long a job takes from its submission to its result.
+func (f *fleet) job(ctx context.Context, id string) (time.Duration, error) {
+	began := time.Now()
+	code, text := f.call(ctx, http.MethodPost, "/v2/"+id+"/runsync?wait=90000", `{"input":{}}`)
+	if code != http.StatusOK || !strings.Contains(text, "COMPLETED") {
+		return 0, fmt.Errorf("job of %s: status %d: %s", id, code, text)
+	}
+	return time.Since(began), nil
+}
+
+// bare is a job whose worker the bench starts at the same time.
+func (f *fleet) bare(ctx context.Context) (time.Duration, error) {
+	args := f.worker("bare")
+	worker := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // ended below
+	if err := worker.Start(); err != nil {
+		return 0, err
+	}
+	took, err := f.job(ctx, "bare")
+	_ = worker.Process.Kill()
+	_ = worker.Wait() // it was killed
+	return took, err
+}
+
+func (f *fleet) fromZero(ctx context.Context) (time.Duration, error) {
+	if err := f.workers(ctx, "zero", 0, 0); err != nil {
+		return 0, err
+	}
+	return f.job(ctx, "zero")
+}
+
+func (f *fleet) wake(ctx context.Context) (time.Duration, error) {
+	if f.rounds > 0 {
+		if err := f.workers(ctx, "nap", 0, 1); err != nil {
+			return 0, err
+		}
+	}
+	return f.job(ctx, "nap")
+}
+
+// swap is a job of the one of two endpoints that does not have the GPU.
+func (f *fleet) swap(ctx context.Context, pair string) (time.Duration, error) {
+	time.Sleep(yieldRest)
+	return f.job(ctx, fmt.Sprintf("%s-%d", pair, f.rounds%2))
+}
+
+// close ends dev and its workers.
+func (f *fleet) close() {
+	if f.dev == nil || f.dev.Process == nil {
+		return
+	}
+	_ = f.dev.Process.Signal(os.Interrupt)
+	_ = f.dev.Wait() // whatever it says
+}
