@@ -9,8 +9,8 @@ import (
 )
 
 // readPod reads the pod's record, where requests to drain and to sleep are, once between
-// two heartbeats; a worker that is not awake reads it once in beatApart. That NATS does
-// not answer is no error: the request stays there.
+// two heartbeats; an idle worker that can sleep, or does, reads it once in beatApart. That
+// NATS does not answer is no error: the request stays there.
 func (p *presence) readPod(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()

@@ -28,11 +28,11 @@ const (
 )
 
 // readInterval is the least pause between two looks at the pod's record: a job waits for a
-// worker that sleeps.
+// worker that sleeps, and another endpoint may for the GPU of an idle one that can.
 func (p *presence) readInterval() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mode != awake {
+	if p.mode != awake || p.self.Sleeps && len(p.running) == 0 {
 		return beatApart / 2
 	}
 	return registry.BeatEvery - beatApart/2

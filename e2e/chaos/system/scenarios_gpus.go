@@ -134,7 +134,7 @@ func (f *gpuFleet) load(ctx context.Context, lasts time.Duration) {
 	for end := time.Now().Add(lasts); time.Now().Before(end); n++ {
 		for i := range burstJobs {
 			if n%2 == 0 {
-				_ = f.callers.submit(ctx, ledger.Input{Milliseconds: 100 + i*100}) // the book has what was not accepted
+				_ = f.callers.submit(ctx, ledger.Input{Milliseconds: 300 + i*400}) // the book has what was not accepted
 			} else {
 				f.post(ctx, "/v2/"+rivalName+"/run", `{"input":{}}`)
 			}
