@@ -11,7 +11,7 @@ import (
 )
 
 // runSleeper is a worker of the Go SDK, which can sleep: it unlocks its GPUs for that, and
-// locks them again before it is awake. Like the other one it ends by SIGKILL or when it is told to.
+// locks them again before it is awake. It ends by a signal.
 func runSleeper(ledger, uuids string) {
 	asleep := func(context.Context) error {
 		unlockGPUs()

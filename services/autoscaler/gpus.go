@@ -278,8 +278,8 @@ func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbite
 	return all
 }
 
-// shareNow is what a pod needs of its GPUs now, in hundredths: of one that sleeps and has
-// claimed them what its claims say, for it may have given back a part.
+// shareNow is what a pod needs of its GPUs now, in hundredths. If it sleeps and has claimed
+// them, its claims say that: it may have given back a part.
 func shareNow(p pod.Pod, claimed bool) int {
 	if p.Sleep.Sleeps() && claimed {
 		return 0

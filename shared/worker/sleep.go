@@ -28,7 +28,7 @@ const (
 )
 
 // readInterval is the least pause between two looks at the pod's record: a job waits for a
-// worker that sleeps, and another endpoint may for the GPU of an idle one that can.
+// worker that sleeps, and another endpoint for the GPU of an idle worker that can sleep.
 func (p *presence) readInterval() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
