@@ -49,6 +49,20 @@ func TestExplainSaysWhoSleeps(t *testing.T) {
 	}
 }
 
+// A worker that sleeps and whose GPU others have does not wake soon: the autoscaler says why.
+func TestExplainSaysThatASleepersGPUIsTaken(t *testing.T) {
+	t.Parallel()
+	x := explanation{
+		endpoint: endpoint.Endpoint{ID: "ep", WorkersMax: 3, Fleet: endpoint.Fleet{Driver: "process"}}, alive: true,
+		position: queue.Position{Job: job.Job{Status: job.InQueue}}, workers: map[string]int{registry.WorkerSleeping: 1},
+		usualWake: 3 * time.Second, decision: &registry.Decision{Reason: registry.ScalingNoGPU, Text: "a worker needs 1 GPU; there is 1: 1 would do"},
+	}
+	const want = "waiting: it is next, 1 worker sleeps; the autoscaler: a worker needs 1 GPU; there is 1: 1 would do"
+	if got := reasonOf(x); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // RunPod's clients see the numbers that they know, and nothing else unless a worker sleeps.
 func TestHealthCountsWorkersThatSleep(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package autoscaler
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -107,6 +108,22 @@ func TestEachWorkerHasAGPUOfItsOwn(t *testing.T) {
 	s.held("")
 	if machines, err := s.registry.GPUs.Machines(t.Context()); err != nil || len(machines) != 0 {
 		t.Errorf("got %v, %v, want that the machine has left", machines, err)
+	}
+}
+
+func TestTheEnvironmentNamesTheGPUs(t *testing.T) {
+	t.Parallel()
+	devices := []pod.GPU{{UUID: "GPU-1", Vendor: pod.NVIDIA, MemoryMB: 24576}, {UUID: "GPU-2", Vendor: pod.AMD, MemoryMB: 16384}, {UUID: "X-3", Vendor: "other", MemoryMB: 1000}}
+	got := withGPUs(map[string]string{"A": "1"}, devices, pod.Spec{GPUs: 3, GPUShare: 0.5})
+	want := map[string]string{
+		"A": "1", "CUDA_VISIBLE_DEVICES": "GPU-1", "ROCR_VISIBLE_DEVICES": "GPU-2", "FLIGHTLINE_GPU_UUIDS": "GPU-1,GPU-2,X-3",
+		"FLIGHTLINE_GPU_SHARE": "0.5", "FLIGHTLINE_GPU_MEMORY_MB": "20980",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := withGPUs(nil, nil, pod.Spec{}); got != nil {
+		t.Errorf("got %v for no GPU", got)
 	}
 }
 
