@@ -19,13 +19,15 @@ const (
 	maxEntryBytes = 64 << 10
 	// maxInLine bounds the events of an attempt that are written together.
 	maxInLine = 512
+	// usualLine is about the bytes of an attempt that was queued, started and completed.
+	usualLine = 256
 )
 
 // wireEntry is an entry's JSON. The endpoint is in the subject.
 type wireEntry struct {
-	Partition int               `json:"partition"`
-	After     uint64            `json:"after"`
-	Attempts  []json.RawMessage `json:"attempts"`
+	Partition int           `json:"partition"`
+	After     uint64        `json:"after"`
+	Attempts  []wireAttempt `json:"attempts"`
 }
 
 // wireAttempt has events of one attempt that follow each other. Instants are
@@ -126,13 +128,12 @@ func eventBehind(before, e Event) wireEvent {
 
 // line is the JSON of events of one attempt, and which of them it has.
 type line struct {
-	text   json.RawMessage
+	text   []byte
 	events []Event
 }
 
 // linesOf writes a list of one endpoint's events.
-func linesOf(list []Event) ([]line, error) {
-	var lines []line
+func linesOf(list []Event) (lines []line) {
 	for len(list) > 0 {
 		n := 1
 		for n < min(len(list), maxInLine) && follows(list[n-1], list[n]) {
@@ -143,43 +144,35 @@ func linesOf(list []Event) ([]line, error) {
 			a.Events = append(a.Events, eventBehind(before, e))
 			before = e
 		}
-		text, err := json.Marshal(a)
-		if err != nil {
-			return nil, fmt.Errorf("encode events of job %s: %w", list[0].Job, err)
-		}
-		lines, list = append(lines, line{text, list[:n]}), list[n:]
+		lines, list = append(lines, line{a.append(make([]byte, 0, usualLine)), list[:n]}), list[n:]
 	}
-	return lines, nil
+	return lines
 }
 
 // entriesOf writes events of one endpoint as messages of the log.
-func entriesOf(list []Event, partition int, after uint64) ([]*nats.Msg, error) {
-	lines, err := linesOf(list)
-	if err != nil {
-		return nil, err
-	}
-	var messages []*nats.Msg
-	for len(lines) > 0 {
+func entriesOf(list []Event, partition int, after uint64) (messages []*nats.Msg) {
+	for lines := linesOf(list); len(lines) > 0; {
 		n, size, events := 0, 0, 0
 		for n < len(lines) && (n == 0 || size+len(lines[n].text) <= maxEntryBytes && events+len(lines[n].events) <= maxInEntry) {
 			size, events = size+len(lines[n].text), events+len(lines[n].events)
 			n++
 		}
-		w, kinds := wireEntry{Partition: partition, After: after}, map[string]bool{}
-		for _, l := range lines[:n] {
-			w.Attempts = append(w.Attempts, l.text)
+		kinds := map[Kind]bool{}
+		body := fmt.Appendf(make([]byte, 0, size+n+64), `{"partition":%d,"after":%d,"attempts":[`, partition, after) // 64 is about what is around the lines
+		for i, l := range lines[:n] {
+			if i > 0 {
+				body = append(body, ',')
+			}
+			body = append(body, l.text...)
 			for _, e := range l.events {
-				kinds[string(e.Kind)] = true
+				kinds[e.Kind] = true
 			}
 		}
-		body, err := json.Marshal(w)
-		if err != nil {
-			return nil, fmt.Errorf("encode events of %s: %w", list[0].Endpoint, err)
-		}
-		subject := streams.EntrySubject(list[0].Endpoint, func(kind string) bool { return kinds[kind] })
+		body = append(body, "]}"...)
+		subject := streams.EntrySubject(list[0].Endpoint, func(kind string) bool { return kinds[Kind(kind)] })
 		messages, lines = append(messages, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: body}), lines[n:]
 	}
-	return messages, nil
+	return messages
 }
 
 func parseEntry(subject string, body []byte) (Entry, error) {
@@ -187,17 +180,20 @@ func parseEntry(subject string, body []byte) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	var w struct {
-		Partition int           `json:"partition"`
-		After     uint64        `json:"after"`
-		Attempts  []wireAttempt `json:"attempts"`
+	w, ok := readEntry(body)
+	if !ok {
+		w = wireEntry{}
+		if err := json.Unmarshal(body, &w); err != nil {
+			return Entry{}, err
+		}
 	}
-	if err := json.Unmarshal(body, &w); err != nil {
-		return Entry{}, err
+	events := 0
+	for i := range w.Attempts {
+		events += len(w.Attempts[i].Events)
 	}
-	entry := Entry{Endpoint: endpoint, Partition: w.Partition, After: w.After}
-	for _, a := range w.Attempts {
-		entry.Events = append(entry.Events, a.list(endpoint)...)
+	entry := Entry{Endpoint: endpoint, Partition: w.Partition, After: w.After, Events: make([]Event, 0, events)}
+	for i := range w.Attempts {
+		entry.Events = w.Attempts[i].appendEvents(entry.Events, endpoint)
 	}
 	if n := len(entry.Events); n == 0 || n > maxInEntry {
 		return Entry{}, fmt.Errorf("the entry has %d events, not 1 to %d", n, maxInEntry)
@@ -205,8 +201,8 @@ func parseEntry(subject string, body []byte) (Entry, error) {
 	return entry, nil
 }
 
-// list are the events of an attempt.
-func (a wireAttempt) list(endpoint string) []Event {
+// appendEvents appends the events of an attempt.
+func (a *wireAttempt) appendEvents(list []Event, endpoint string) []Event {
 	since := func(ms int64) time.Time { return job.FromUnixMilli(a.Submitted + ms) }
 	e := Event{
 		Endpoint: endpoint, Job: a.Job, Attempt: max(1, a.Attempt), Mode: job.Async, Class: job.Normal,
@@ -218,7 +214,6 @@ func (a wireAttempt) list(endpoint string) []Event {
 	if a.Class != "" {
 		e.Class = a.Class
 	}
-	list := make([]Event, 0, len(a.Events))
 	for _, w := range a.Events {
 		e.Kind, e.At, e.Error, e.Status = w.Kind, since(w.At), w.Error, w.Kind.status()
 		e.Cause, e.Finished, e.RetainUntil = cmp.Or(w.Cause, stats.Cause(w.Error)), time.Time{}, time.Time{}
