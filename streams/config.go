@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -186,10 +187,7 @@ func bucketConfigs(c Config) []jetstream.KeyValueConfig {
 // eventsConfig has no bound on messages: the recorder trims the log, and never what
 // it still has to read (docs/adr/0057).
 func eventsConfig(c Config) jetstream.StreamConfig {
-	age := c.EventsAge
-	if age == 0 {
-		age = eventsAge
-	}
+	age := cmp.Or(c.EventsAge, eventsAge)
 	return jetstream.StreamConfig{
 		Name: Events, Subjects: []string{"events.>"},
 		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: age, Duplicates: time.Second, AllowDirect: true,

@@ -73,9 +73,7 @@ func NewInspector(nc *nats.Conn, cfg InspectorConfig) (*Inspector, error) {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
 	cfg.Doctor.Fix, cfg.Doctor.Deep, cfg.Doctor.quick = false, false, true
-	if cfg.Doctor.Log == nil {
-		cfg.Doctor.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Doctor.Log = cmp.Or(cfg.Doctor.Log, slog.New(slog.DiscardHandler))
 	return &Inspector{nc: nc, js: js, cfg: cfg}, nil
 }
 

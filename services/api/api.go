@@ -15,6 +15,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -89,12 +90,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Instance == "" {
 		cfg.Instance = uuid.NewString()
 	}
-	if cfg.MaxSubmitting == 0 {
-		cfg.MaxSubmitting = maxSubmitting
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.MaxSubmitting = cmp.Or(cfg.MaxSubmitting, maxSubmitting)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, recentFor: recentFor,
 		limits: newLimits(cfg, deps.Registry), turns: semaphore.NewWeighted(int64(cfg.MaxSubmitting)),

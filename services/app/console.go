@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -92,16 +93,11 @@ type consolePlan struct {
 
 // reachAPI is what the settings say, for a process with these listeners.
 func (c Console) reachAPI(open *listeners) (consolePlan, error) {
-	p := consolePlan{url: c.ConsoleAPIURL, control: c.ConsoleControlURL, ca: c.ConsoleCA, secure: c.ConsoleSecure || open.shown != nil, hosts: web.Hosts{}, traceURL: c.TraceURL}
+	p := consolePlan{url: cmp.Or(c.ConsoleAPIURL, open.url()), ca: c.ConsoleCA, secure: c.ConsoleSecure || open.shown != nil, hosts: web.Hosts{}, traceURL: c.TraceURL}
 	if c.ConsoleHost != "" {
 		p.hosts = strings.Split(strings.ToLower(c.ConsoleHost), ",")
 	}
-	if p.url == "" {
-		p.url = open.url()
-	}
-	if p.control == "" {
-		p.control = p.url
-	}
+	p.control = cmp.Or(c.ConsoleControlURL, p.url)
 	if p.ca == "" {
 		return p, nil
 	}

@@ -14,6 +14,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,9 +88,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 			return api.System{Streams: api.Streams{List: []api.Stream{}}, Consumers: api.Consumers{List: []api.Consumer{}}, Findings: []api.Finding{}}, nil
 		}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	store, err := deliveries.New(deps.Queue, cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("control: %w", err)

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -167,14 +168,10 @@ func plansOf(p pod.Pod, catalog *pod.Catalog, now time.Time) *[]api.SavingsPlan 
 	kind, _ := p.GPUs()
 	views := []api.SavingsPlan{}
 	for _, plan := range catalog.Plans(p, now) {
-		view := api.SavingsPlan{
-			ID: plan.ID, PodID: p.ID, GPUTypeID: plan.GPUTypeID, CostPerHr: plan.CostPerHr,
+		views = append(views, api.SavingsPlan{
+			ID: plan.ID, PodID: p.ID, GPUTypeID: cmp.Or(plan.GPUTypeID, kind), CostPerHr: plan.CostPerHr,
 			StartTime: web.FormatTime(plan.StartTime), EndTime: web.FormatTime(plan.EndTime),
-		}
-		if view.GPUTypeID == "" {
-			view.GPUTypeID = kind
-		}
-		views = append(views, view)
+		})
 	}
 	return &views
 }
@@ -212,16 +209,12 @@ func gpuViewOf(kind string, count int, catalog *pod.Catalog) *api.GPU {
 		return nil
 	}
 	t := catalog.GPUType(kind)
-	view := &api.GPU{
-		ID: kind, Count: count, DisplayName: t.DisplayName,
+	return &api.GPU{
+		ID: kind, Count: count, DisplayName: cmp.Or(t.DisplayName, kind),
 		SecurePrice: t.SecurePrice, CommunityPrice: t.CommunityPrice, OneMonthPrice: t.OneMonthPrice,
 		ThreeMonthPrice: t.ThreeMonthPrice, SixMonthPrice: t.SixMonthPrice, OneWeekPrice: t.OneWeekPrice,
 		CommunitySpotPrice: t.CommunitySpotPrice, SecureSpotPrice: t.SecureSpotPrice,
 	}
-	if view.DisplayName == "" {
-		view.DisplayName = kind
-	}
-	return view
 }
 
 // machineOf is what is known of the pod's machine, nil if that is nothing.
@@ -256,10 +249,7 @@ func cpuTypeOf(cpu pod.CPU, catalog *pod.Catalog) *api.CPUType {
 		return nil
 	}
 	t := catalog.CPUType(cpu.Model)
-	view := &api.CPUType{ID: cpu.Model, DisplayName: t.DisplayName, Cores: cpu.Cores, GroupID: t.GroupID}
-	if view.DisplayName == "" {
-		view.DisplayName = cpu.Model
-	}
+	view := &api.CPUType{ID: cpu.Model, DisplayName: cmp.Or(t.DisplayName, cpu.Model), Cores: cpu.Cores, GroupID: t.GroupID}
 	if cpu.Cores > 0 {
 		view.ThreadsPerCore = float64(cpu.Threads) / float64(cpu.Cores)
 	}

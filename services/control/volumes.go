@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -23,9 +24,7 @@ func (b *volumeBody) onto(root string, v pod.Volume) (pod.Volume, error) {
 	set(&v.SizeGB, b.Size)
 	set(&v.DataCenterID, b.DataCenterID)
 	set(&v.Path, b.Path)
-	if v.DataCenterID == "" {
-		v.DataCenterID = defaultDataCenter
-	}
+	v.DataCenterID = cmp.Or(v.DataCenterID, defaultDataCenter)
 	if err := v.Check(); err != nil {
 		return v, err
 	}

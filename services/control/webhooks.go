@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -126,10 +127,7 @@ func (s *Service) pauseDestination(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	reason := body.Reason
-	if reason == "" {
-		reason = "paused by hand"
-	}
+	reason := cmp.Or(body.Reason, "paused by hand")
 	d, err := s.registry.Destinations.Pause(c.UserContext(), e.ID, origin, reason, s.queue.Now())
 	if err != nil {
 		return err

@@ -92,9 +92,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	cfg.Instance = cmp.Or(cfg.Instance, uuid.NewString())
 	cfg.Hold, cfg.Confirm = cmp.Or(cfg.Hold, defaultHold), cmp.Or(cfg.Confirm, defaultConfirm)
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry,
 		stopSignals: newStopSignals(deps.Queue, cfg.Log), pods: newLastSeen(podKnownTimeout), served: newLastSeen(servedKnownTimeout),

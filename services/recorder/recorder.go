@@ -16,6 +16,7 @@
 package recorder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,9 +118,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if deps.Queue == nil || deps.Events == nil {
 		return nil, errors.New("recorder: a queue and a log of events are needed")
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	store, err := deliveries.New(deps.Queue, cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("recorder: %w", err)

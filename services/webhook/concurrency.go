@@ -1,6 +1,9 @@
 package webhook
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // concurrency is the number of attempts at once that a host gets, and how long
 // its attempts take.
@@ -16,10 +19,7 @@ type concurrency struct {
 // expectedWait is how long n tasks are expected to take. Before the first
 // answer, an attempt is expected to take as long as it has been waited for.
 func (c concurrency) expectedWait(n int) time.Duration {
-	took := c.took
-	if took == 0 {
-		took = time.Since(c.since)
-	}
+	took := cmp.Or(c.took, time.Since(c.since))
 	return time.Duration(n) * took / time.Duration(c.limit)
 }
 

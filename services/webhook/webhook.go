@@ -18,6 +18,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,9 +127,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.Timeout > MaxTimeout {
 		return nil, errors.New("webhook: the timeout must be at most " + MaxTimeout.String())
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.FailurePolicy == (registry.FailurePolicy{}) {
 		cfg.FailurePolicy = registry.FailurePolicy{Webhooks: defaultGivenUp, For: defaultFailing}
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -136,10 +137,7 @@ func (u *upstream) probeNow() {
 func (u *upstream) checkHealth(ctx context.Context) health {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	path := u.health
-	if path == "" {
-		path = pathHealth
-	}
+	path := cmp.Or(u.health, pathHealth)
 	status := u.statusOf(ctx, path)
 	if status == http.StatusNotFound && u.health == "" {
 		status = u.statusOf(ctx, pathModels)

@@ -81,9 +81,7 @@ type Service struct {
 // New makes a worker of cfg. It starts nothing. It returns ErrConfig, also if
 // the command does not exist. A nil log means silence.
 func New(cfg Config, log *slog.Logger) (*Service, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	cfg.Worker.Log, cfg.Worker.ID = log, cmp.Or(cfg.Worker.ID, uuid.NewString())
 	log = log.With("endpoint", cfg.Worker.Endpoint, "worker", cfg.Worker.ID)
 	s := &Service{cfg: cfg.Worker, close: func() {}}

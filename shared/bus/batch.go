@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,10 +30,7 @@ type Batch struct {
 // Nats-Sequence, Nats-Subject and Nats-Time-Stamp. It returns ErrUnavailable
 // when JetStream is away, and ctx.Err().
 func BatchGet(ctx context.Context, nc *nats.Conn, stream string, b Batch) ([]*nats.Msg, error) {
-	size := b.MaxBytes
-	if size == 0 {
-		size = 64 << 20
-	}
+	size := cmp.Or(b.MaxBytes, 64<<20)
 	request, err := json.Marshal(map[string]any{"seq": max(1, b.From), "batch": b.Most, "next_by_subj": b.Filter, "max_bytes": size})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", b.Filter, err)

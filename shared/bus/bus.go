@@ -166,10 +166,7 @@ func options(cfg Config) []nats.Option {
 
 // reports are the options that log what happens to the connection.
 func reports(cfg Config) []nats.Option {
-	log := cfg.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	log = log.With("connection", cmp.Or(cfg.Name, "flightline"))
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {

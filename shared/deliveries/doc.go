@@ -9,6 +9,7 @@
 package deliveries
 
 import (
+	"cmp"
 	"log/slog"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,9 +29,7 @@ type Store struct {
 
 // New returns the store that is beside q. A nil log discards.
 func New(q *queue.Queue, log *slog.Logger) (*Store, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	js, err := q.Bus().JetStream()
 	return &Store{q: q, bus: q.Bus(), js: js, log: log}, err
 }

@@ -189,9 +189,7 @@ func (e Endpoint) Complete() (Endpoint, error) {
 	if !ValidID(e.ID) {
 		return e, &FieldError{"id", `must match [A-Za-z0-9_-]{1,64} and be neither "env" nor "drain"`}
 	}
-	if e.Name == "" {
-		e.Name = e.ID
-	}
+	e.Name = cmp.Or(e.Name, e.ID)
 	if len([]rune(e.Name)) > MaxName {
 		return e, &FieldError{"name", fmt.Sprintf("is longer than %d characters", MaxName)}
 	}
@@ -199,9 +197,7 @@ func (e Endpoint) Complete() (Endpoint, error) {
 		return e, &FieldError{"name", "must hold no control characters"}
 	}
 	for _, d := range e.durations() {
-		if *d.value == 0 {
-			*d.value = d.standard
-		}
+		*d.value = cmp.Or(*d.value, d.standard)
 		if *d.value < d.least || *d.value > d.most {
 			return e, &FieldError{d.field, fmt.Sprintf("must be between %d and %d milliseconds", d.least.Milliseconds(), d.most.Milliseconds())}
 		}
@@ -246,18 +242,14 @@ func (e Endpoint) completeCounts() (Endpoint, error) {
 	if e.MaxQueueJobs = e.QueueJobs(); e.MaxQueueJobs < 1 || e.MaxQueueJobs > MaxMaxQueueJobs {
 		return e, &FieldError{"maxQueueJobs", fmt.Sprintf("must be between 1 and %d", MaxMaxQueueJobs)}
 	}
-	if e.MaxLost == 0 {
-		e.MaxLost = defaultMaxLost
-	}
+	e.MaxLost = cmp.Or(e.MaxLost, defaultMaxLost)
 	switch {
 	case e.WorkersMax != 0:
 		e.NoWorkers = false
 	case !e.NoWorkers:
 		e.WorkersMax = max(DefaultWorkersMax, e.WorkersMin)
 	}
-	if e.StreamFormat == "" {
-		e.StreamFormat = "auto"
-	}
+	e.StreamFormat = cmp.Or(e.StreamFormat, "auto")
 	for _, c := range []struct {
 		field              string
 		value, least, most int

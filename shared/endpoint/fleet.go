@@ -134,15 +134,9 @@ func (f Fleet) External() bool { return f.Driver == "" || f.Driver == "external"
 
 // completeFleet fills in the defaults of scaling and checks what starts workers.
 func (e Endpoint) completeFleet() (Endpoint, error) {
-	if e.ScalerType == "" {
-		e.ScalerType = QueueDelay
-	}
-	if e.ScalerValue == 0 {
-		e.ScalerValue = defaultScalerValue
-	}
-	if e.IdleTimeout == 0 {
-		e.IdleTimeout = defaultIdleTimeout
-	}
+	e.ScalerType = cmp.Or(e.ScalerType, QueueDelay)
+	e.ScalerValue = cmp.Or(e.ScalerValue, defaultScalerValue)
+	e.IdleTimeout = cmp.Or(e.IdleTimeout, defaultIdleTimeout)
 	switch {
 	case e.ScalerType != QueueDelay && e.ScalerType != RequestCount:
 		return e, &FieldError{"scalerType", `must be "QUEUE_DELAY" or "REQUEST_COUNT"`}

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +47,7 @@ func New(nc *nats.Conn, js jetstream.JetStream, log *slog.Logger) (*Log, error) 
 	if nc == nil || js == nil {
 		return nil, errors.New("events: a connection is needed")
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Log{nc: nc, bus: bus.Bind(nc), js: js, log: log, buckets: map[string]jetstream.KeyValue{}}, nil
 }
 

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -34,9 +35,7 @@ const (
 // if one limits them. That there are no GPUs, or no library that knows them,
 // is logged at level debug at most; a nil log is silence.
 func Look(ctx context.Context, log *slog.Logger) pod.Machine {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	m := pod.Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: processor(ctx), Addresses: addresses()}
 	m.Hostname, _ = os.Hostname() // "" says that it is unknown
 	l := limitsIn(cgroups)
@@ -56,9 +55,7 @@ func Look(ctx context.Context, log *slog.Logger) pod.Machine {
 // the version of NVIDIA's driver, else of AMD's. That there are none is no error; a nil
 // log is silence.
 func GPUs(ctx context.Context, log *slog.Logger) (found []pod.GPU, driver string) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	found, driver = nvidiaGPUs(ctx, log)
 	cards, addresses := amdIn(drm, amdgpu)
 	askAMD(ctx, cards, addresses, log)

@@ -86,9 +86,7 @@ type sending struct {
 // NewRecorder returns a recorder whose Run writes. It starts nothing. A nil log means
 // silence.
 func NewRecorder(b *bus.Client, s Source, log *slog.Logger) *Recorder {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Recorder{
 		bus: b, log: log, source: s, subject: streams.LogSubject(s.Partition, s.Endpoint, s.Worker), conceal: pod.Concealer(s.Env),
 		woken: make(chan struct{}, 1), ended: make(chan struct{}), tokens: burst, filled: time.Now(),

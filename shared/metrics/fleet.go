@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -36,9 +37,7 @@ type Fleet struct {
 
 // AddFleet adds the gauges of all endpoints.
 func (r *Registry) AddFleet(f Fleet) {
-	if f.Log == nil {
-		f.Log = slog.New(slog.DiscardHandler)
-	}
+	f.Log = cmp.Or(f.Log, slog.New(slog.DiscardHandler))
 	failed := prometheus.NewCounter(prometheus.CounterOpts{Name: unread.Name, Help: unread.Help})
 	r.all.MustRegister(failed, &fleet{Fleet: f, failed: failed, retain: r.Retain})
 }

@@ -88,9 +88,7 @@ type Queue struct {
 // streams must exist (streams.Apply). It starts nothing. It returns
 // bus.ErrUnavailable if JetStream does not answer.
 func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

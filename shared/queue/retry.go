@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -94,9 +95,7 @@ func followTrace(r *record.Record, trace string) {
 	if trace == "" {
 		return
 	}
-	if r.Origin == "" {
-		r.Origin = r.Trace
-	}
+	r.Origin = cmp.Or(r.Origin, r.Trace)
 	r.Trace = trace
 }
 

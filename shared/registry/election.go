@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,9 +45,7 @@ func NewElection(ctx context.Context, js jetstream.JetStream, role, instance str
 	if !workerID.MatchString(role) || !workerID.MatchString(instance) {
 		return nil, fmt.Errorf("%w: instance %q of role %q", ErrInvalid, instance, role)
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	table, err := OpenTable[Leader](ctx, js, streams.BucketLeaders)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -369,9 +370,7 @@ func appeared(seen pod.Pod, now time.Time) pod.Pod {
 	if seen.Started.IsZero() {
 		seen.Started = seen.Created
 	}
-	if seen.Name == "" {
-		seen.Name = seen.ID
-	}
+	seen.Name = cmp.Or(seen.Name, seen.ID)
 	return seen
 }
 

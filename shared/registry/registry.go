@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -42,9 +43,7 @@ type Registry struct {
 // New binds to the buckets that streams.Apply made. It starts nothing. A nil
 // log is silence.
 func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Registry, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	endpoints, err := newEndpoints(ctx, js, log)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +29,7 @@ type ForWorker struct {
 // NewForWorker binds to the buckets that workers may use. It starts nothing. A
 // nil log is silence.
 func NewForWorker(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*ForWorker, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	shown, err := OpenTable[endpoint.Endpoint](ctx, js, streams.BucketWorkerEndpoints)
 	if err != nil {
 		return nil, err

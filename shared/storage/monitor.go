@@ -54,11 +54,7 @@ type Monitor struct {
 
 // NewMonitor returns a monitor that knows of no failure. It starts nothing.
 func NewMonitor(cfg Config) *Monitor {
-	m := &Monitor{cfg: cfg, log: cfg.Log, suspected: map[string]bool{}, failed: map[string]Failure{}, silent: map[string]time.Time{}}
-	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
-	}
-	return m
+	return &Monitor{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), suspected: map[string]bool{}, failed: map[string]Failure{}, silent: map[string]time.Time{}}
 }
 
 // Suspect has the stream checked within a second: a write to it was not

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -51,11 +52,7 @@ type measurement struct {
 
 // NewSpaceMonitor returns a monitor that has measured nothing. It starts nothing.
 func NewSpaceMonitor(cfg SpaceConfig) *SpaceMonitor {
-	m := &SpaceMonitor{cfg: cfg, log: cfg.Log}
-	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
-	}
-	return m
+	return &SpaceMonitor{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))}
 }
 
 // Low returns the last measurement if it is Low and not older than 10 s. It costs

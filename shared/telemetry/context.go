@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -148,10 +149,7 @@ func First(j *job.Job) (first trace.SpanContext, is bool) {
 	if j.Attempt <= 1 && j.Run <= 1 {
 		return first, false
 	}
-	origin := j.Origin
-	if origin == "" {
-		origin = j.Trace
-	}
+	origin := cmp.Or(j.Origin, j.Trace)
 	first = runOf(Remote(origin), j.ID, 1, 1)
 	return first, first.IsValid()
 }

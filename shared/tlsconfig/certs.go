@@ -3,6 +3,7 @@
 package tlsconfig
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -61,9 +62,7 @@ func Open(files Files, log *slog.Logger) (*Server, error) {
 	case files.Cert == "" || files.Key == "":
 		return nil, fmt.Errorf("%w: a certificate and its key go together", ErrFiles)
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	s := &Server{files: files, log: log, now: time.Now}
 	s.looked, s.seen = s.now(), s.stat()
 	var err error

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -76,10 +77,7 @@ const (
 // New makes an app whose answers are all JSON objects. Routes are added to it,
 // then Serve runs it.
 func New(cfg Config) *fiber.App {
-	log := cfg.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	app := fiber.New(fiber.Config{
 		AppName:               "flightline",
 		BodyLimit:             orDefault(cfg.BodyLimit, defaultBodyLimit),

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"net"
@@ -46,9 +47,7 @@ func NewConnLimit(maxConns, perAddress int, log *slog.Logger) *ConnLimit {
 			maxConns = min(maxConns, files/2)
 		}
 	}
-	if perAddress == 0 {
-		perAddress = max(1, maxConns/2)
-	}
+	perAddress = cmp.Or(perAddress, max(1, maxConns/2))
 	return &ConnLimit{max: maxConns, perAddress: perAddress, log: log, of: map[netip.Addr]int{}}
 }
 

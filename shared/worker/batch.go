@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,12 +48,8 @@ type Result struct {
 // a time; twice b.Max lets a second batch fill while the first one runs. Less than b.Max
 // is an ErrConfig, as are bounds of b.
 func RunBatches(ctx context.Context, cfg Config, b Batching, h BatchHandler) error {
-	if cfg.Concurrency == 0 {
-		cfg.Concurrency = b.Max
-	}
-	if b.Wait == 0 {
-		b.Wait = DefaultBatchWait
-	}
+	cfg.Concurrency = cmp.Or(cfg.Concurrency, b.Max)
+	b.Wait = cmp.Or(b.Wait, DefaultBatchWait)
 	switch {
 	case h == nil:
 		return fmt.Errorf("%w: no handler", ErrConfig)

@@ -105,9 +105,7 @@ func (c Config) complete() (Config, error) {
 	c.ID = cmp.Or(c.ID, uuid.NewString())
 	c.Concurrency = cmp.Or(c.Concurrency, 1)
 	c.Grace = max(0, cmp.Or(c.Grace, DefaultGrace))
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Log = c.Log.With("endpoint", c.Endpoint, "worker", c.ID)
 	if c.OnReady == nil {
 		c.OnReady = func() {}

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -40,9 +41,7 @@ type failure struct {
 func (f *failure) reply() reply { return reply{f.status, fiber.MIMEApplicationJSON, f.body} }
 
 func newFailure(status int, text, kind string, code any) *failure {
-	if kind == "" {
-		kind = web.OpenAIType(status)
-	}
+	kind = cmp.Or(kind, web.OpenAIType(status))
 	body, _ := json.Marshal(web.OpenAIBody{Error: web.OpenAIError{Message: text, Type: kind, Code: code}}) // texts and numbers are always JSON
 	return &failure{status, body}
 }

@@ -4,6 +4,7 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,9 +39,7 @@ func Open(ctx context.Context, environment map[string]string, service, version s
 	if err != nil || !on {
 		return nil, err
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn("traces", "err", err) //nolint:sloglint // there is no context
 	}))
