@@ -18,6 +18,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 	"flightline/shared/web"
 )
 
@@ -344,9 +345,7 @@ func (f *fleet) equal(other *fleet) bool {
 // cannot be read, what was known holds.
 func (l *limits) run(ctx context.Context) error {
 	var peak ratelimit.Peak
-	tick := time.NewTicker(lookAgain)
-	defer tick.Stop()
-	for ctx.Err() == nil {
+	for {
 		f, err := l.look(ctx, &peak)
 		switch {
 		case err == nil && !f.equal(l.fleet.Load()):
@@ -357,12 +356,10 @@ func (l *limits) run(ctx context.Context) error {
 		for _, o := range l.operations {
 			o.sweep(l.clock())
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if retry.Sleep(ctx, lookAgain) != nil {
+			return nil
 		}
 	}
-	return nil
 }
 
 func (l *limits) look(ctx context.Context, peak *ratelimit.Peak) (*fleet, error) {

@@ -19,6 +19,7 @@ import (
 	"flightline/shared/process"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 	"flightline/shared/storage"
 	"flightline/shared/web"
 	"flightline/streams"
@@ -94,16 +95,10 @@ type restarter struct {
 
 // run restarts the server where that helps, until ctx ends.
 func (m *restarter) run(ctx context.Context) error {
-	tick := time.NewTicker(restartCheckInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for retry.Sleep(ctx, restartCheckInterval) == nil {
 		m.restart(ctx, time.Now())
 	}
+	return nil
 }
 
 // restart restarts the server if it has to be, can be, and was not a moment ago.

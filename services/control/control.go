@@ -32,6 +32,7 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 	"flightline/shared/web"
 	"flightline/streams"
 )
@@ -107,15 +108,11 @@ const young = 10 * time.Minute
 // not finish: endpoints without their queue, and deletions. It makes queues again
 // that were lost.
 func (s *Service) Run(ctx context.Context) error {
-	tick := time.NewTicker(repairEvery)
-	defer tick.Stop()
 	for since := (time.Time{}); ; since = time.Now().Add(-young) {
 		if err := s.repair(ctx, since); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "endpoints not repaired, trying again later", "err", err)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if retry.Sleep(ctx, repairEvery) != nil {
 			return nil
 		}
 	}

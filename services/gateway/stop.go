@@ -11,6 +11,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/retry"
 )
 
 const (
@@ -165,17 +166,11 @@ func (s *stopSignals) take(endpointID, worker string) (ids []job.ID, more <-chan
 
 // run expires old signals until ctx ends.
 func (s *stopSignals) run(ctx context.Context) error {
-	tick := time.NewTicker(tidyInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			s.tidy(time.Now(), true)
-			return nil
-		case now := <-tick.C:
-			s.tidy(now, false)
-		}
+	for retry.Sleep(ctx, tidyInterval) == nil {
+		s.tidy(time.Now(), false)
 	}
+	s.tidy(time.Now(), true)
+	return nil
 }
 
 func (s *stopSignals) tidy(now time.Time, over bool) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flightline/shared/deliveries"
+	"flightline/shared/retry"
 	"flightline/streams"
 )
 
@@ -194,15 +195,8 @@ func (q *hostQueues) adjust(host *hostQueue, took time.Duration, result outcome)
 
 // extendUntil extends the leases of waiting tasks until ctx ends.
 func (q *hostQueues) extendUntil(ctx context.Context) {
-	ticks := time.NewTicker(extendInterval)
-	defer ticks.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticks.C:
-			q.extend(now)
-		}
+	for retry.Sleep(ctx, extendInterval) == nil {
+		q.extend(time.Now())
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"flightline/shared/bus/barrier"
+	"flightline/shared/retry"
 )
 
 // findBarrier learns whether writes have to wait at the barrier of another
@@ -31,14 +31,7 @@ func (c *Client) findBarrier(ctx context.Context) error {
 // lookForBarrier goes on looking: a server may take connections before the
 // part beside it that serves the barrier does, or come back with one.
 func (c *Client) lookForBarrier(ctx context.Context) error {
-	tick := time.NewTicker(probeInterval)
-	defer tick.Stop()
-	for c.barrier.Load() == nil {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for c.barrier.Load() == nil && retry.Sleep(ctx, probeInterval) == nil {
 		if err := c.findBarrier(ctx); err != nil && ctx.Err() == nil {
 			c.log.DebugContext(ctx, "whether there is a barrier is unknown", "err", err)
 		}

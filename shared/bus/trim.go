@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/retry"
 )
 
 // trimInterval is the pause between two looks at the size of a log.
@@ -15,8 +17,6 @@ const trimInterval = 5 * time.Second
 // KeepTrimmed calls trim with maxBytes every 5 s until ctx ends, and logs what it
 // removed of the named log.
 func KeepTrimmed(ctx context.Context, log *slog.Logger, name string, maxBytes int64, trim func(context.Context, int64) (uint64, error)) {
-	tick := time.NewTicker(trimInterval)
-	defer tick.Stop()
 	for {
 		removed, err := trim(ctx, maxBytes)
 		switch {
@@ -25,9 +25,7 @@ func KeepTrimmed(ctx context.Context, log *slog.Logger, name string, maxBytes in
 		case removed > 0:
 			log.WarnContext(ctx, "the oldest messages of a log were removed: it has reached its size", "log", name, "messages", removed, "max_bytes", maxBytes)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if retry.Sleep(ctx, trimInterval) != nil {
 			return
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"flightline/shared/bus"
+	"flightline/shared/retry"
 	"flightline/streams"
 )
 
@@ -36,8 +37,6 @@ func settled(before, now ackFloor) uint64 {
 
 // removeLeftovers removes them until ctx ends.
 func (s *Store) removeLeftovers(ctx context.Context) {
-	tick := time.NewTicker(leftoverInterval)
-	defer tick.Stop()
 	var before ackFloor
 	for {
 		removed := 0
@@ -52,9 +51,7 @@ func (s *Store) removeLeftovers(ctx context.Context) {
 		if removed > 0 {
 			s.log.InfoContext(ctx, "webhook tasks removed: they were acknowledged as the server stopped", "tasks", removed)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if retry.Sleep(ctx, leftoverInterval) != nil {
 			return
 		}
 	}

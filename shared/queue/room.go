@@ -15,6 +15,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/record"
+	"flightline/shared/retry"
 	"flightline/streams"
 )
 
@@ -167,14 +168,7 @@ func (s *usageTable) usageOf(e endpoint.Endpoint) *queueUsage {
 
 // run measures the queues that are due until ctx ends.
 func (s *usageTable) run(ctx context.Context) error {
-	tick := time.NewTicker(measureInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for retry.Sleep(ctx, measureInterval) == nil {
 		due := s.due(time.Now())
 		answered := len(due) == 0
 		for _, id := range due {
@@ -184,6 +178,7 @@ func (s *usageTable) run(ctx context.Context) error {
 			s.wasAnswered(time.Now())
 		}
 	}
+	return nil
 }
 
 // due are the endpoints whose queues have to be measured.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"flightline/shared/retry"
 )
 
 const (
@@ -93,14 +95,10 @@ func (m *Monitor) Failed() []Failure {
 
 // Run checks until ctx ends.
 func (m *Monitor) Run(ctx context.Context) error {
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
 	for n := 0; ; n++ {
 		m.check(ctx, n%sweepEvery == 0)
-		select {
-		case <-ctx.Done():
+		if retry.Sleep(ctx, checkInterval) != nil {
 			return nil
-		case <-tick.C:
 		}
 	}
 }

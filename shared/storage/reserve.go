@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"flightline/shared/retry"
 )
 
 const (
@@ -67,14 +69,10 @@ func (m *SpaceMonitor) Low() (s Space, low bool) {
 
 // Run measures until ctx ends.
 func (m *SpaceMonitor) Run(ctx context.Context) error {
-	tick := time.NewTicker(m.cfg.Interval)
-	defer tick.Stop()
 	for {
 		m.measure(ctx)
-		select {
-		case <-ctx.Done():
+		if retry.Sleep(ctx, m.cfg.Interval) != nil {
 			return nil
-		case <-tick.C:
 		}
 	}
 }
