@@ -181,6 +181,14 @@ func (c *cache[T]) put(e entry[T]) {
 	}
 }
 
+// stored is put of a write, unless it failed. It returns the value.
+func (c *cache[T]) stored(e entry[T], err error) (T, error) {
+	if err == nil {
+		c.put(e)
+	}
+	return e.value, err
+}
+
 // run keeps the cache up to date until ctx ends.
 func (c *cache[T]) run(ctx context.Context) error {
 	for {

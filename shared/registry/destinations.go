@@ -194,30 +194,16 @@ func (d *Destinations) Answered(ctx context.Context, endpoint, origin string) er
 }
 
 func (d *Destinations) change(ctx context.Context, endpoint, origin string, change func(*Destination)) (Destination, error) {
-	key := destinationKey(endpoint, origin)
-	for range maxUpdates {
-		old, err := d.table.read(ctx, key)
-		isNew := errors.Is(err, ErrNotFound)
-		if err != nil && !isNew {
-			return Destination{}, err
-		}
-		made := old.value
-		if isNew {
-			made = Destination{}
-		}
-		made.Endpoint, made.Origin = endpoint, origin
-		change(&made)
-		if _, err = d.table.replace(ctx, key, made, old); err == nil {
-			if isNew {
-				d.bound(ctx, endpoint)
-			}
-			return made, nil
-		}
-		if !errors.Is(err, ErrConflict) {
-			return Destination{}, err
-		}
+	isNew := false
+	made, err := d.table.change(ctx, destinationKey(endpoint, origin), func(x Destination, found bool) (Destination, error) {
+		isNew, x.Endpoint, x.Origin = !found, endpoint, origin
+		change(&x)
+		return x, nil
+	})
+	if err == nil && isNew {
+		d.bound(ctx, endpoint)
 	}
-	return Destination{}, fmt.Errorf("change %s: %w", key, ErrConflict)
+	return made.value, err
 }
 
 // bound counts what is new of an endpoint, and now and then removes the oldest

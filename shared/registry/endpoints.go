@@ -16,10 +16,6 @@ import (
 	"flightline/streams"
 )
 
-// maxUpdates is how often Update begins again when others change the same
-// endpoint at the same time.
-const maxUpdates = 10
-
 // Endpoints are the endpoints by id.
 type Endpoints struct {
 	table *Table[endpoint.Endpoint]
@@ -141,9 +137,6 @@ func (e *Endpoints) MarkDeleting(ctx context.Context, which endpoint.Endpoint) (
 	})
 }
 
-// errUnchanged is how a change says that there is nothing to write.
-var errUnchanged = errors.New("registry: nothing to change")
-
 // Unmark takes the mark back: the endpoint serves again. An endpoint that was made
 // again since is endpoint.ErrNotFound.
 func (e *Endpoints) Unmark(ctx context.Context, which endpoint.Endpoint) error {
@@ -175,29 +168,17 @@ func (e *Endpoints) update(ctx context.Context, id string, change func(endpoint.
 	if !endpoint.ValidID(id) {
 		return endpoint.Endpoint{}, 0, endpoint.ErrNotFound
 	}
-	for range maxUpdates {
-		old, err := e.table.get(ctx, id)
-		if err != nil {
-			return endpoint.Endpoint{}, 0, unknown(err)
+	got, err := e.table.change(ctx, id, func(old endpoint.Endpoint, found bool) (endpoint.Endpoint, error) {
+		if !found {
+			return old, endpoint.ErrNotFound
 		}
-		changed, err := change(old.value)
-		if errors.Is(err, errUnchanged) {
-			return old.value, old.revision, nil
-		}
-		if err != nil {
-			return endpoint.Endpoint{}, 0, err
-		}
-		revision, err := e.table.Update(ctx, id, changed, old.revision)
-		if errors.Is(err, ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return endpoint.Endpoint{}, 0, err
-		}
-		e.cache.put(entry[endpoint.Endpoint]{key: id, value: changed, revision: revision})
-		return changed, revision, e.show(ctx, changed, revision)
+		return change(old)
+	})
+	if err != nil {
+		return got.value, got.revision, ignoreUnchanged(err)
 	}
-	return endpoint.Endpoint{}, 0, fmt.Errorf("update endpoint %s: %w", id, ErrConflict)
+	e.cache.put(got)
+	return got.value, got.revision, e.show(ctx, got.value, got.revision)
 }
 
 // ApplyPause applies the pause of an endpoint's record to its queue, until both agree:
@@ -330,22 +311,13 @@ type shownEndpoint struct {
 // show writes what workers may read of the endpoint at this revision, unless a
 // later one is shown already.
 func (e *Endpoints) show(ctx context.Context, of endpoint.Endpoint, revision uint64) error {
-	made := shownEndpoint{of.ForWorkers(), revision}
-	for range maxUpdates {
-		old, err := e.shown.get(ctx, of.ID)
-		switch {
-		case errors.Is(err, ErrNotFound):
-			_, err = e.shown.Create(ctx, of.ID, made)
-		case err == nil && old.value.Source >= revision:
-			return nil
-		case err == nil:
-			_, err = e.shown.Update(ctx, of.ID, made, old.revision)
+	_, err := e.shown.change(ctx, of.ID, func(old shownEndpoint, found bool) (shownEndpoint, error) {
+		if found && old.Source >= revision {
+			return old, errUnchanged
 		}
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrExists) {
-			return err
-		}
-	}
-	return fmt.Errorf("show endpoint %s to workers: %w", of.ID, ErrConflict)
+		return shownEndpoint{of.ForWorkers(), revision}, nil
+	})
+	return ignoreUnchanged(err)
 }
 
 // hide removes what workers read of an endpoint, if there is no such endpoint.

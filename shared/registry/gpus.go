@@ -189,27 +189,9 @@ func (g *GPUs) Release(ctx context.Context, uuid, podID, machine string) error {
 
 // change stores what f makes of the claims of a GPU.
 func (g *GPUs) change(ctx context.Context, uuid string, f func(GPUClaims) (GPUClaims, error)) error {
-	for range maxUpdates {
-		old, revision, err := g.claims.Get(ctx, uuid)
-		missing := errors.Is(err, ErrNotFound)
-		if err != nil && !missing {
-			return err
-		}
-		old.UUID = uuid
-		changed, err := f(old)
-		switch {
-		case errors.Is(err, errUnchanged):
-			return nil
-		case err != nil:
-			return err
-		case missing:
-			_, err = g.claims.Create(ctx, uuid, changed)
-		default:
-			_, err = g.claims.Update(ctx, uuid, changed, revision)
-		}
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrExists) {
-			return err
-		}
-	}
-	return fmt.Errorf("change the claims of GPU %s: %w", uuid, ErrConflict)
+	_, err := g.claims.change(ctx, uuid, func(c GPUClaims, _ bool) (GPUClaims, error) {
+		c.UUID = uuid
+		return f(c)
+	})
+	return ignoreUnchanged(err)
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -126,30 +127,13 @@ func (k *Keys) Put(ctx context.Context, plain string, spec KeySpec) (Key, error)
 	if len(plain) < minKey || len(plain) > maxKey {
 		return Key{}, fmt.Errorf("%w: an API key has %d to %d bytes", ErrInvalid, minKey, maxKey)
 	}
-	for range maxUpdates {
-		key := newKey(plain, spec)
-		old, err := k.table.get(ctx, key.ID)
-		var revision uint64
-		switch {
-		case errors.Is(err, ErrNotFound):
-			revision, err = k.table.Create(ctx, key.ID, key)
-		case err == nil:
-			key.Created = old.value.Created
-			if spec.Quota == (ratelimit.Quota{}) {
-				key.Quota = old.value.Quota
-			}
-			revision, err = k.table.Update(ctx, key.ID, key, old.revision)
+	key := newKey(plain, spec)
+	return k.cache.stored(k.table.change(ctx, key.ID, func(old Key, found bool) (Key, error) {
+		if found {
+			key.Created, key.Quota = old.Created, cmp.Or(spec.Quota, old.Quota)
 		}
-		if errors.Is(err, ErrExists) || errors.Is(err, ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return Key{}, err
-		}
-		k.cache.put(entry[Key]{key: key.ID, value: key, revision: revision})
 		return key, nil
-	}
-	return Key{}, fmt.Errorf("put key: %w", ErrConflict)
+	}))
 }
 
 // Known reports whether memory has a plain key.
@@ -194,26 +178,16 @@ func (k *Keys) ChangeQuota(ctx context.Context, id string, change ratelimit.Quot
 	if !validKeyID(id) {
 		return Key{}, ErrNotFound
 	}
-	for range maxUpdates {
-		old, err := k.table.get(ctx, id)
-		if err != nil {
-			return Key{}, err
+	return k.cache.stored(k.table.change(ctx, id, func(key Key, found bool) (Key, error) {
+		if !found {
+			return key, ErrNotFound
 		}
-		key := old.value
+		var err error
 		if key.Quota, err = change.Apply(key.Quota); err != nil {
-			return Key{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+			return key, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		revision, err := k.table.Update(ctx, id, key, old.revision)
-		if errors.Is(err, ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return Key{}, err
-		}
-		k.cache.put(entry[Key]{key: id, value: key, revision: revision})
 		return key, nil
-	}
-	return Key{}, fmt.Errorf("change quota of key %s: %w", id, ErrConflict)
+	}))
 }
 
 // Revoke refuses the key of this ID from now on, everywhere within MaxStaleness. It

@@ -126,9 +126,7 @@ func (p *Pods) Update(ctx context.Context, id string, change func(pod.Pod) (pod.
 // none, as of now; why is the reason, for people. Asking again changes nothing. It
 // returns the pod, or pod.ErrNotFound, or pod.ErrLocked.
 func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Pod, error) {
-	var kept pod.Pod
 	asked, err := p.Update(ctx, id, func(old pod.Pod) (pod.Pod, error) {
-		kept = old
 		switch {
 		case old.Drains(old.Started):
 			return old, errUnchanged
@@ -138,10 +136,7 @@ func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Po
 		old.Drain = pod.Drain{At: now.UTC(), Why: pod.Conceal(why, old.Spec.Env)}
 		return old, nil
 	})
-	if errors.Is(err, errUnchanged) {
-		asked, err = kept, nil
-	}
-	if err == nil && asked.Driver != "" && asked.Endpoint != "" {
+	if err = ignoreUnchanged(err); err == nil && asked.Driver != "" && asked.Endpoint != "" {
 		err = p.own.tell(ctx, asked, now, func(x *pod.Pod) bool {
 			changed := x.Drain != asked.Drain
 			x.Drain = asked.Drain
@@ -259,27 +254,21 @@ func (b podBucket) renew(ctx context.Context) error {
 
 // update is Pods.Update for a key.
 func (b podBucket) update(ctx context.Context, key string, change func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) {
-	for range maxUpdates {
-		old, err := b.table.read(ctx, key)
-		if err != nil {
-			return pod.Pod{}, unknownPod(err)
+	return b.change(ctx, key, func(old pod.Pod, found bool) (pod.Pod, error) {
+		if !found {
+			return old, pod.ErrNotFound
 		}
-		changed, err := change(old.value)
-		if err != nil {
-			return pod.Pod{}, err
-		}
+		return change(old)
+	})
+}
+
+// change is agingTable.change, which this process sees at once.
+func (b podBucket) change(ctx context.Context, key string, change func(old pod.Pod, found bool) (pod.Pod, error)) (pod.Pod, error) {
+	return b.cache.stored(b.table.change(ctx, key, func(old pod.Pod, found bool) (pod.Pod, error) {
+		changed, err := change(old, found)
 		changed.Expires = expires(changed)
-		written, err := b.table.replace(ctx, key, changed, old)
-		if errors.Is(err, ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return pod.Pod{}, err
-		}
-		b.cache.put(written)
-		return changed, nil
-	}
-	return pod.Pod{}, fmt.Errorf("update pod %s: %w", key, ErrConflict)
+		return changed, err
+	}))
 }
 
 // all returns every entry, from memory if it can.
@@ -308,19 +297,14 @@ func (p *Pods) Move(ctx context.Context, id string, by pod.Trigger, change strin
 
 // movePod is Move with the update of one pod's record.
 func movePod(update func(func(pod.Pod) (pod.Pod, error)) (pod.Pod, error), by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod)) (pod.Pod, error) {
-	var kept pod.Pod
 	moved, err := update(func(old pod.Pod) (pod.Pod, error) {
-		kept = old
 		next, err := moveOf(old, by, change, now, mutate)
 		if err == nil && reflect.DeepEqual(old, next) {
 			return next, errUnchanged
 		}
 		return next, err
 	})
-	if errors.Is(err, errUnchanged) {
-		return kept, nil
-	}
-	return moved, err
+	return moved, ignoreUnchanged(err)
 }
 
 // moveOf is the pod after the trigger. It leaves the maps and slices of old alone

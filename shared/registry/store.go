@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"flightline/shared/pod"
@@ -36,22 +35,13 @@ func (t *Store[T]) Update(ctx context.Context, id string, change func(T) (T, err
 	if !pod.ValidID(id) {
 		return none, pod.ErrNotFound
 	}
-	for range maxUpdates {
-		old, revision, err := t.table.Get(ctx, id)
-		if err != nil {
-			return none, unknownPod(err)
+	got, err := t.table.change(ctx, id, func(old T, found bool) (T, error) {
+		if !found {
+			return old, pod.ErrNotFound
 		}
-		changed, err := change(old)
-		if err != nil {
-			return none, err
-		}
-		_, err = t.table.Update(ctx, id, changed, revision)
-		if errors.Is(err, ErrConflict) {
-			continue
-		}
-		return changed, err
-	}
-	return none, fmt.Errorf("update %s: %w", id, ErrConflict)
+		return change(old)
+	})
+	return got.value, err
 }
 
 // Delete forgets the value; that none exists is no error.

@@ -200,6 +200,65 @@ func decode[T any](key string, data []byte, revision uint64, written time.Time) 
 	return e, nil
 }
 
+// maxUpdates is how often a change begins again when others change the same value at the
+// same time.
+const maxUpdates = 10
+
+// errUnchanged is how a change says that there is nothing to write.
+var errUnchanged = errors.New("registry: nothing to change")
+
+// ignoreUnchanged is err, but nil for errUnchanged.
+func ignoreUnchanged(err error) error {
+	if errors.Is(err, errUnchanged) {
+		return nil
+	}
+	return err
+}
+
+// change stores what f makes of the value under the key, or of the zero value if the key
+// holds nothing, and returns the entry as it is then. f is called again if somebody else was
+// faster. After errUnchanged of f nothing is written: it is returned with the value of f.
+// The other errors of f are returned as they are.
+func (t *Table[T]) change(ctx context.Context, key string, f func(old T, found bool) (T, error)) (entry[T], error) {
+	read := func() (entry[T], error) { return t.get(ctx, key) }
+	return changeEntry(t.doing("change", key), read, f, func(v T, old entry[T], found bool) (entry[T], error) {
+		made, err := entry[T]{key: key, value: v}, error(nil)
+		if found {
+			made.revision, err = t.Update(ctx, key, v, old.revision)
+		} else {
+			made.revision, err = t.Create(ctx, key, v)
+		}
+		return made, err
+	})
+}
+
+// changeEntry is change with the ways to read and to write the entry.
+func changeEntry[T any](doing string, read func() (entry[T], error), f func(T, bool) (T, error), write func(v T, old entry[T], found bool) (entry[T], error)) (entry[T], error) {
+	for range maxUpdates {
+		old, err := read()
+		found := !errors.Is(err, ErrNotFound)
+		if err != nil && found {
+			return entry[T]{}, err
+		}
+		var before T
+		if found {
+			before = old.value
+		}
+		v, err := f(before, found)
+		if errors.Is(err, errUnchanged) {
+			old.value = v
+			return old, err
+		}
+		if err != nil {
+			return entry[T]{}, err
+		}
+		if made, err := write(v, old, found); !errors.Is(err, ErrConflict) && !errors.Is(err, ErrExists) {
+			return made, err
+		}
+	}
+	return entry[T]{}, fmt.Errorf("%s: %w", doing, ErrConflict)
+}
+
 // podTTL is how long the record of a worker's pod, and the token of a fleet's worker,
 // count after their last write. An installation that was stopped for longer starts
 // its fleets again from what the endpoints say.
@@ -276,6 +335,14 @@ func (t *agingTable[T]) create(ctx context.Context, key string, v T) (entry[T], 
 		}
 	}
 	return old, fmt.Errorf("%s: %w", t.doing("create", key), ErrExists)
+}
+
+// change is Table.change. What has expired is not found.
+func (t *agingTable[T]) change(ctx context.Context, key string, f func(old T, found bool) (T, error)) (entry[T], error) {
+	read := func() (entry[T], error) { return t.read(ctx, key) }
+	return changeEntry(t.doing("change", key), read, f, func(v T, old entry[T], _ bool) (entry[T], error) {
+		return t.replace(ctx, key, v, old)
+	})
 }
 
 // replace stores v in place of old, as get or read returned it (the zero entry: the

@@ -194,25 +194,16 @@ func (t *Tokens) change(ctx context.Context, endpointID, worker string, do func(
 		return Token{}, ErrNotFound
 	}
 	key := Token{Endpoint: endpointID, Worker: worker}.key()
-	for range maxUpdates {
-		got, err := t.table.read(ctx, key)
-		if err != nil {
-			return Token{}, err
+	changed, err := t.cache.stored(t.table.change(ctx, key, func(k Token, found bool) (Token, error) {
+		switch {
+		case !found:
+			return k, ErrNotFound
+		case !do(&k):
+			return k, errUnchanged
 		}
-		if !do(&got.value) {
-			return got.value, nil
-		}
-		changed, err := t.table.replace(ctx, key, got.value, got)
-		if errors.Is(err, ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return Token{}, err
-		}
-		t.cache.put(changed)
-		return changed.value, nil
-	}
-	return Token{}, fmt.Errorf("change the token of %s: %w", key, ErrConflict)
+		return k, nil
+	}))
+	return changed, ignoreUnchanged(err)
 }
 
 // Revoke refuses the worker's token from now on, everywhere within MaxStaleness. It

@@ -148,28 +148,15 @@ func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.T
 // tell lets the worker of a driver's pod read what is asked of it: set copies that, and
 // returns false if the record has it already.
 func (w *WorkerPods) tell(ctx context.Context, asked pod.Pod, now time.Time, set func(*pod.Pod) bool) error {
-	key := ownKey(asked.Endpoint, asked.ID)
-	for range maxUpdates {
-		_, err := w.update(ctx, key, func(old pod.Pod) (pod.Pod, error) {
-			changed := set(&old)
-			if !changed && old.Driver == asked.Driver {
-				return old, errUnchanged
-			}
-			old.Driver = asked.Driver
-			return old, nil
-		})
-		if errors.Is(err, errUnchanged) {
-			return nil
+	_, err := w.change(ctx, ownKey(asked.Endpoint, asked.ID), func(p pod.Pod, found bool) (pod.Pod, error) {
+		if !found {
+			p = appeared(pod.Pod{ID: asked.ID, Endpoint: asked.Endpoint}, now)
 		}
-		if !errors.Is(err, pod.ErrNotFound) {
-			return err
+		if changed := set(&p); found && !changed && p.Driver == asked.Driver {
+			return p, errUnchanged
 		}
-		made := appeared(pod.Pod{ID: asked.ID, Endpoint: asked.Endpoint}, now)
-		made.Driver = asked.Driver
-		set(&made)
-		if _, err := w.create(ctx, key, made); !errors.Is(err, ErrExists) {
-			return err
-		}
-	}
-	return fmt.Errorf("tell the worker of pod %s: %w", asked.ID, ErrConflict)
+		p.Driver = asked.Driver
+		return p, nil
+	})
+	return ignoreUnchanged(err)
 }
