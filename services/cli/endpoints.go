@@ -173,20 +173,11 @@ func (sh *shell) getEndpoint() *cobra.Command {
 }
 
 func (sh *shell) listEndpoints() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the endpoints", Args: cobra.NoArgs,
-		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
-			list, err := api.Endpoints().List(ctx)
-			if err != nil {
-				return err
-			}
-			rows := [][]string{{"ID", "NAME", "CREATED"}}
-			for _, e := range list {
-				rows = append(rows, []string{e.ID, clean(e.Name), when(e.Created)})
-			}
-			return sh.show(list, rows)
-		}),
-	}
+	return listCommand(sh, "list", "List the endpoints", cobra.NoArgs, []string{"ID", "NAME", "CREATED"},
+		func(ctx context.Context, api *client.Client, _ []string) ([]client.Endpoint, error) {
+			return api.Endpoints().List(ctx)
+		},
+		func(e client.Endpoint) []string { return []string{e.ID, clean(e.Name), when(e.Created)} })
 }
 
 // errHasJobs is what the API refuses while an endpoint has jobs, in the words of a command.
@@ -391,20 +382,13 @@ func (sh *shell) resumeEndpoint() *cobra.Command {
 
 func (sh *shell) endpointScaling() *cobra.Command {
 	var limit int
-	c := &cobra.Command{
-		Use: "scaling ID", Short: "List what the autoscaler decided, the newest first", Args: namedArgs,
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			list, err := api.Endpoints().Scaling(ctx, args[0], limit)
-			if err != nil {
-				return err
-			}
-			rows := [][]string{{"AT", "WANTED", "CURRENT", "QUEUED", "REASON", "WHY"}}
-			for _, d := range list {
-				rows = append(rows, []string{when(d.At), fmt.Sprint(d.Wanted), fmt.Sprint(d.Current), fmt.Sprint(d.Queued), clean(d.Reason), clean(d.Text)})
-			}
-			return sh.show(list, rows)
-		}),
-	}
+	c := listCommand(sh, "scaling ID", "List what the autoscaler decided, the newest first", namedArgs, []string{"AT", "WANTED", "CURRENT", "QUEUED", "REASON", "WHY"},
+		func(ctx context.Context, api *client.Client, args []string) ([]client.ScalingDecision, error) {
+			return api.Endpoints().Scaling(ctx, args[0], limit)
+		},
+		func(d client.ScalingDecision) []string {
+			return []string{when(d.At), fmt.Sprint(d.Wanted), fmt.Sprint(d.Current), fmt.Sprint(d.Queued), clean(d.Reason), clean(d.Text)}
+		})
 	c.Flags().IntVar(&limit, "limit", 0, "how many at most (1 to 100; default 20)")
 	return c
 }

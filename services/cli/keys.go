@@ -62,20 +62,13 @@ func (sh *shell) createKey() *cobra.Command {
 }
 
 func (sh *shell) listKeys() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the API keys", Args: cobra.NoArgs,
-		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
-			list, err := api.Keys().List(ctx)
-			if err != nil {
-				return err
-			}
-			rows := [][]string{{"ID", "NAME", "ENDS IN", "SCOPES", "QUOTA", "CREATED"}}
-			for _, k := range list {
-				rows = append(rows, []string{k.ID, clean(k.Name), clean(k.Last4), strings.Join(k.Scopes, " "), cmp.Or(k.Quota.String(), "default"), when(k.Created)})
-			}
-			return sh.show(list, rows)
-		}),
-	}
+	return listCommand(sh, "list", "List the API keys", cobra.NoArgs, []string{"ID", "NAME", "ENDS IN", "SCOPES", "QUOTA", "CREATED"},
+		func(ctx context.Context, api *client.Client, _ []string) ([]client.Key, error) {
+			return api.Keys().List(ctx)
+		},
+		func(k client.Key) []string {
+			return []string{k.ID, clean(k.Name), clean(k.Last4), strings.Join(k.Scopes, " "), cmp.Or(k.Quota.String(), "default"), when(k.Created)}
+		})
 }
 
 func (sh *shell) changeQuota() *cobra.Command {

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/spf13/cobra"
 
 	"flightline/shared/client"
 	"flightline/shared/terminal"
@@ -25,6 +28,24 @@ func (sh *shell) show(v any, rows [][]string) error {
 		return err
 	}
 	return terminal.Table(sh.Out, rows)
+}
+
+// listCommand is a command that shows a list, a row for each of its elements.
+func listCommand[T any](sh *shell, use, short string, args cobra.PositionalArgs, heading []string, list func(ctx context.Context, api *client.Client, args []string) ([]T, error), row func(T) []string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: args,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			all, err := list(ctx, api, args)
+			if err != nil {
+				return err
+			}
+			rows := [][]string{heading}
+			for _, one := range all {
+				rows = append(rows, row(one))
+			}
+			return sh.show(all, rows)
+		}),
+	}
 }
 
 // checkOutput refuses a format that does not exist before anything is done.

@@ -299,20 +299,11 @@ func (sh *shell) getTemplate() *cobra.Command {
 }
 
 func (sh *shell) listTemplates() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the templates", Args: cobra.NoArgs,
-		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
-			list, err := api.Templates().List(ctx)
-			if err != nil {
-				return err
-			}
-			rows := [][]string{{"ID", "NAME", "IMAGE"}}
-			for _, t := range list {
-				rows = append(rows, []string{t.ID, clean(t.Name), clean(t.Image)})
-			}
-			return sh.show(list, rows)
-		}),
-	}
+	return listCommand(sh, "list", "List the templates", cobra.NoArgs, []string{"ID", "NAME", "IMAGE"},
+		func(ctx context.Context, api *client.Client, _ []string) ([]client.Template, error) {
+			return api.Templates().List(ctx)
+		},
+		func(t client.Template) []string { return []string{t.ID, clean(t.Name), clean(t.Image)} })
 }
 
 func (sh *shell) showTemplate(t *client.Template) error {
@@ -385,20 +376,13 @@ func (sh *shell) getVolume() *cobra.Command {
 }
 
 func (sh *shell) listVolumes() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the network volumes", Args: cobra.NoArgs,
-		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
-			list, err := api.Volumes().List(ctx)
-			if err != nil {
-				return err
-			}
-			rows := [][]string{{"ID", "NAME", "GB", "DATA CENTER"}}
-			for _, v := range list {
-				rows = append(rows, []string{v.ID, clean(v.Name), fmt.Sprint(v.Size), clean(v.DataCenter)})
-			}
-			return sh.show(list, rows)
-		}),
-	}
+	return listCommand(sh, "list", "List the network volumes", cobra.NoArgs, []string{"ID", "NAME", "GB", "DATA CENTER"},
+		func(ctx context.Context, api *client.Client, _ []string) ([]client.Volume, error) {
+			return api.Volumes().List(ctx)
+		},
+		func(v client.Volume) []string {
+			return []string{v.ID, clean(v.Name), fmt.Sprint(v.Size), clean(v.DataCenter)}
+		})
 }
 
 func (sh *shell) showVolume(v *client.Volume) error {

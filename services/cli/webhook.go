@@ -59,20 +59,13 @@ func (sh *shell) webhookDeliveries() *cobra.Command {
 }
 
 func (sh *shell) webhookDestinations() *cobra.Command {
-	return &cobra.Command{
-		Use: "destinations ENDPOINT", Short: "List receivers that keep failing or are paused", Args: namedArgs,
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			list, err := api.Webhooks(args[0]).Destinations(ctx)
-			if err != nil {
-				return err
-			}
-			rows := [][]string{{"DESTINATION", "FAILURES", "PAUSED", "SINCE", "REASON"}}
-			for _, d := range list {
-				rows = append(rows, []string{clean(d.Destination), fmt.Sprint(d.Failures), fmt.Sprint(d.Paused), when(d.Since), clean(d.Reason)})
-			}
-			return sh.show(list, rows)
-		}),
-	}
+	return listCommand(sh, "destinations ENDPOINT", "List receivers that keep failing or are paused", namedArgs, []string{"DESTINATION", "FAILURES", "PAUSED", "SINCE", "REASON"},
+		func(ctx context.Context, api *client.Client, args []string) ([]client.WebhookDestination, error) {
+			return api.Webhooks(args[0]).Destinations(ctx)
+		},
+		func(d client.WebhookDestination) []string {
+			return []string{clean(d.Destination), fmt.Sprint(d.Failures), fmt.Sprint(d.Paused), when(d.Since), clean(d.Reason)}
+		})
 }
 
 func (sh *shell) webhookReplay() *cobra.Command {

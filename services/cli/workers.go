@@ -18,26 +18,20 @@ import (
 )
 
 func (sh *shell) listWorkers() *cobra.Command {
-	return &cobra.Command{
-		Use: "workers ENDPOINT", Short: "List an endpoint's workers", Args: namedArgs,
-		Long: "List the workers of an endpoint: those that were let in with a token, whether they\n" +
-			"live or not, and those that speak NATS and live.",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			list, err := api.Workers().List(ctx, args[0])
-			if err != nil {
-				return err
+	c := listCommand(sh, "workers ENDPOINT", "List an endpoint's workers", namedArgs, []string{"ID", "PROTOCOL", "STATE", "PHASE", "DRAINING", "RUNNING"},
+		func(ctx context.Context, api *client.Client, args []string) ([]client.Worker, error) {
+			return api.Workers().List(ctx, args[0])
+		},
+		func(w client.Worker) []string {
+			draining := ""
+			if w.Draining {
+				draining = "yes"
 			}
-			rows := [][]string{{"ID", "PROTOCOL", "STATE", "PHASE", "DRAINING", "RUNNING"}}
-			for _, w := range list {
-				draining := ""
-				if w.Draining {
-					draining = "yes"
-				}
-				rows = append(rows, []string{clean(w.ID), clean(w.Protocol), known(clean(w.State), w.State != ""), phaseOf(w.Startup), draining, clean(strings.Join(w.Running, " "))})
-			}
-			return sh.show(list, rows)
-		}),
-	}
+			return []string{clean(w.ID), clean(w.Protocol), known(clean(w.State), w.State != ""), phaseOf(w.Startup), draining, clean(strings.Join(w.Running, " "))}
+		})
+	c.Long = "List the workers of an endpoint: those that were let in with a token, whether they\n" +
+		"live or not, and those that speak NATS and live."
+	return c
 }
 
 func (sh *shell) drainWorker() *cobra.Command {
