@@ -178,11 +178,17 @@ func unreachable(ctx context.Context, err error) error {
 
 // one is a call that answers one T.
 func one[T any](ctx context.Context, c *Client, op call) (*T, error) {
-	var got T
-	if err := c.do(ctx, op, &got); err != nil {
+	got, err := value[T](ctx, c, op)
+	if err != nil {
 		return nil, err
 	}
 	return &got, nil
+}
+
+// value is one for a T that is returned by value, as a list.
+func value[T any](ctx context.Context, c *Client, op call) (got T, err error) {
+	err = c.do(ctx, op, &got)
+	return got, err
 }
 
 // v2 is the path of an operation of the queue API.
@@ -198,6 +204,33 @@ func escaped(root, first string, rest ...string) string {
 		path.WriteString("/" + url.PathEscape(part))
 	}
 	return path.String()
+}
+
+// queryOf is a query of the parameters that are not "".
+func queryOf(parameters map[string]string) url.Values {
+	query := url.Values{}
+	for name, text := range parameters {
+		if text != "" {
+			query.Set(name, text)
+		}
+	}
+	return query
+}
+
+// countText is a number as a parameter, "" for 0.
+func countText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// instantText is an instant as a parameter, "" for the zero time.
+func instantText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // millis is a query of one duration in ms; 0 leaves it to the server.
@@ -233,6 +266,15 @@ func orAbsent[T comparable](v T) *T {
 		return nil
 	}
 	return &v
+}
+
+// unmarshalWithRaw reads an answer into v, and keeps a copy of it in raw.
+func unmarshalWithRaw(data []byte, v any, raw *json.RawMessage) error {
+	if err := json.Unmarshal(data, v); err != nil {
+		return err
+	}
+	*raw = bytes.Clone(data)
+	return nil
 }
 
 // rawOr is raw, or null if none exists.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"flightline/shared/api"
@@ -131,9 +130,7 @@ func (e Endpoints) Get(ctx context.Context, id string) (*Endpoint, error) {
 
 // List returns all endpoints.
 func (e Endpoints) List(ctx context.Context) ([]Endpoint, error) {
-	var list []Endpoint
-	err := e.c.do(ctx, call{method: http.MethodGet, path: v1("endpoints")}, &list)
-	return list, err
+	return value[[]Endpoint](ctx, e.c, call{method: http.MethodGet, path: v1("endpoints")})
 }
 
 // Update changes the settings that spec names.
@@ -299,13 +296,8 @@ type ScalingDecision struct {
 // Scaling lists what was decided about the endpoint's workers, the newest
 // first; limit is 1 to 100, 0 means 20.
 func (e Endpoints) Scaling(ctx context.Context, id string, limit int) ([]ScalingDecision, error) {
-	query := url.Values{}
-	if limit != 0 {
-		query.Set("limit", strconv.Itoa(limit))
-	}
-	var list []ScalingDecision
-	err := e.c.do(ctx, call{method: http.MethodGet, path: v1("endpoints", id, "scaling"), query: query}, &list)
-	return list, err
+	query := queryOf(map[string]string{"limit": countText(limit)})
+	return value[[]ScalingDecision](ctx, e.c, call{method: http.MethodGet, path: v1("endpoints", id, "scaling"), query: query})
 }
 
 func wireEndpoint(s EndpointSpec) api.EndpointSpec {

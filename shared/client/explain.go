@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -84,11 +83,7 @@ func (c *Client) Explain(ctx context.Context, endpoint string, id job.ID) (*Expl
 // UnmarshalJSON reads the API's answer.
 func (x *Explanation) UnmarshalJSON(data []byte) error {
 	type plain Explanation
-	if err := json.Unmarshal(data, (*plain)(x)); err != nil {
-		return err
-	}
-	x.Raw = bytes.Clone(data)
-	return nil
+	return unmarshalWithRaw(data, (*plain)(x), &x.Raw)
 }
 
 // MarshalJSON returns the answer as it came.

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 
 	"flightline/shared/job"
@@ -46,10 +45,7 @@ func (f *followed) read(ctx context.Context, op call, take func(event) (more boo
 
 // callOf is the request for the list of that name, of one job or of all for "".
 func (f *followed) callOf(name string, id job.ID, since time.Time, once bool) call {
-	query := url.Values{}
-	if !since.IsZero() {
-		query.Set("since", since.UTC().Format(time.RFC3339Nano))
-	}
+	query := queryOf(map[string]string{"since": instantText(since)})
 	if once {
 		query.Set("follow", "false")
 	}

@@ -94,7 +94,7 @@ type WorkerCounts = api.WorkerCounts
 // Run submits a job and returns at once; the job is stored durably by then. A
 // repeated submission is answered with the first one's job.
 func (c *Client) Run(ctx context.Context, endpoint string, r Request) (*Job, error) {
-	return c.job(ctx, call{method: http.MethodPost, path: v2(endpoint, "run"), body: wireRequest(r), once: c.once(r)})
+	return one[Job](ctx, c, call{method: http.MethodPost, path: v2(endpoint, "run"), body: wireRequest(r), once: c.once(r)})
 }
 
 // once is the Idempotency-Key that r is sent with.
@@ -110,7 +110,7 @@ func (c *Client) once(r Request) string {
 // server that restarts answers before; the rest is waited for with StatusSync.
 func (c *Client) RunSync(ctx context.Context, endpoint string, r Request, wait time.Duration) (*Job, error) {
 	end := time.Now().Add(held(wait))
-	j, err := c.job(ctx, call{
+	j, err := one[Job](ctx, c, call{
 		method: http.MethodPost, path: v2(endpoint, "runsync"), body: wireRequest(r),
 		query: millis("wait", wait), wait: held(wait), once: c.once(r),
 	})
@@ -129,13 +129,13 @@ func (c *Client) RunSync(ctx context.Context, endpoint string, r Request, wait t
 
 // Status returns the job as it stands, with its output.
 func (c *Client) Status(ctx context.Context, endpoint string, id job.ID) (*Job, error) {
-	return c.job(ctx, call{method: http.MethodGet, path: v2(endpoint, "status", string(id))})
+	return one[Job](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "status", string(id))})
 }
 
 // StatusSync returns when the job has ended, or after wait as it then stands.
 // wait 0 means 90 s; 1 to 300 s. A server may not have it yet; Wait copes.
 func (c *Client) StatusSync(ctx context.Context, endpoint string, id job.ID, wait time.Duration) (*Job, error) {
-	return c.job(ctx, call{
+	return one[Job](ctx, c, call{
 		method: http.MethodGet, path: v2(endpoint, "status-sync", string(id)),
 		query: millis("wait", wait), wait: held(wait),
 	})
@@ -144,7 +144,7 @@ func (c *Client) StatusSync(ctx context.Context, endpoint string, id job.ID, wai
 // SetTTL changes when the job expires, counted from its submission: 1 s to 7
 // days. Saying it again changes nothing.
 func (c *Client) SetTTL(ctx context.Context, endpoint string, id job.ID, ttl time.Duration) (*Job, error) {
-	return c.job(ctx, call{
+	return one[Job](ctx, c, call{
 		method: http.MethodGet, path: v2(endpoint, "status", string(id)),
 		query: url.Values{"ttl": {strconv.FormatInt(ttl.Milliseconds(), 10)}},
 	})
@@ -153,35 +153,24 @@ func (c *Client) SetTTL(ctx context.Context, endpoint string, id job.ID, ttl tim
 // Cancel ends a job that waits or runs. A job that finished otherwise is an
 // Error with CodeJobFinished; cancelling twice is fine.
 func (c *Client) Cancel(ctx context.Context, endpoint string, id job.ID) (*Job, error) {
-	return c.job(ctx, call{method: http.MethodPost, path: v2(endpoint, "cancel", string(id))})
+	return one[Job](ctx, c, call{method: http.MethodPost, path: v2(endpoint, "cancel", string(id))})
 }
 
 // Retry queues a job that is FAILED or TIMED_OUT again, with its first input.
 func (c *Client) Retry(ctx context.Context, endpoint string, id job.ID) (*Job, error) {
-	return c.job(ctx, call{method: http.MethodPost, path: v2(endpoint, "retry", string(id))})
+	return one[Job](ctx, c, call{method: http.MethodPost, path: v2(endpoint, "retry", string(id))})
 }
 
 // PurgeQueue cancels every waiting job and returns how many it were. Running
 // ones go on.
 func (c *Client) PurgeQueue(ctx context.Context, endpoint string) (removed int, err error) {
-	var purged api.Purged
-	err = c.do(ctx, call{method: http.MethodPost, path: v2(endpoint, "purge-queue")}, &purged)
+	purged, err := value[api.Purged](ctx, c, call{method: http.MethodPost, path: v2(endpoint, "purge-queue")})
 	return purged.Removed, err
 }
 
 // Health returns the endpoint's counters.
 func (c *Client) Health(ctx context.Context, endpoint string) (Health, error) {
-	var h Health
-	err := c.do(ctx, call{method: http.MethodGet, path: v2(endpoint, "health")}, &h)
-	return h, err
-}
-
-func (c *Client) job(ctx context.Context, op call) (*Job, error) {
-	var j Job
-	if err := c.do(ctx, op, &j); err != nil {
-		return nil, err
-	}
-	return &j, nil
+	return value[Health](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "health")})
 }
 
 // requestBody is Request as the API wants it.

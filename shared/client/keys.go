@@ -22,28 +22,17 @@ type KeySpec = api.KeySpec
 
 // Create makes a key. Key.Plain of the answer is shown never again.
 func (k Keys) Create(ctx context.Context, spec KeySpec) (*Key, error) {
-	var made Key
-	if err := k.c.do(ctx, call{method: http.MethodPost, path: v1("keys"), body: spec}, &made); err != nil {
-		return nil, err
-	}
-	return &made, nil
+	return one[Key](ctx, k.c, call{method: http.MethodPost, path: v1("keys"), body: spec})
 }
 
 // ChangeQuota changes the fields of the key's quota that the change names.
 func (k Keys) ChangeQuota(ctx context.Context, id string, change ratelimit.QuotaChange) (*Key, error) {
-	var changed Key
-	body := api.KeyChange{Quota: change}
-	if err := k.c.do(ctx, call{method: http.MethodPatch, path: v1("keys", id), body: body}, &changed); err != nil {
-		return nil, err
-	}
-	return &changed, nil
+	return one[Key](ctx, k.c, call{method: http.MethodPatch, path: v1("keys", id), body: api.KeyChange{Quota: change}})
 }
 
 // List returns all keys, without what they read.
 func (k Keys) List(ctx context.Context) ([]Key, error) {
-	var list []Key
-	err := k.c.do(ctx, call{method: http.MethodGet, path: v1("keys")}, &list)
-	return list, err
+	return value[[]Key](ctx, k.c, call{method: http.MethodGet, path: v1("keys")})
 }
 
 // Self is the key that the client asks with, without what it reads. Any key may ask.

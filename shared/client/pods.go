@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,11 +52,7 @@ type Pod struct {
 // UnmarshalJSON reads the API's pod.
 func (p *Pod) UnmarshalJSON(data []byte) error {
 	type plain Pod
-	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
-		return err
-	}
-	p.Raw = bytes.Clone(data)
-	return nil
+	return unmarshalWithRaw(data, (*plain)(p), &p.Raw)
 }
 
 // MarshalJSON returns the answer as it came.
@@ -168,11 +163,7 @@ type Template struct {
 // UnmarshalJSON reads the API's template.
 func (t *Template) UnmarshalJSON(data []byte) error {
 	type plain Template
-	if err := json.Unmarshal(data, (*plain)(t)); err != nil {
-		return err
-	}
-	t.Raw = bytes.Clone(data)
-	return nil
+	return unmarshalWithRaw(data, (*plain)(t), &t.Raw)
 }
 
 // MarshalJSON returns the answer as it came.

@@ -1,11 +1,10 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -55,28 +54,15 @@ type ListedJob struct {
 // over while their results can be read. A job that changes its status between
 // two pages may be on neither; none is on both.
 func (c *Client) Requests(ctx context.Context, endpoint string, o RequestsOptions) (*RequestsPage, error) {
-	query := url.Values{}
-	if len(o.Statuses) > 0 {
-		var names []string
-		for _, status := range o.Statuses {
-			names = append(names, string(status))
-		}
-		query.Set("status", strings.Join(names, ","))
+	var statuses []string
+	for _, status := range o.Statuses {
+		statuses = append(statuses, string(status))
 	}
-	if o.Limit != 0 {
-		query.Set("limit", strconv.Itoa(o.Limit))
-	}
-	for name, value := range map[string]string{"worker": o.Worker, "fingerprint": o.Fingerprint, "from": o.From, "to": o.To, "id": o.ID, "cursor": o.Cursor} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	var answer json.RawMessage
-	if err := c.do(ctx, call{method: http.MethodGet, path: v2(endpoint, "requests"), query: query}, &answer); err != nil {
-		return nil, err
-	}
-	page := &RequestsPage{Raw: answer}
-	return page, json.Unmarshal(answer, page)
+	query := queryOf(map[string]string{
+		"status": strings.Join(statuses, ","), "limit": countText(o.Limit), "worker": o.Worker, "fingerprint": o.Fingerprint,
+		"from": o.From, "to": o.To, "id": o.ID, "cursor": o.Cursor,
+	})
+	return one[RequestsPage](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "requests"), query: query})
 }
 
 // UnmarshalJSON reads the API's list.
@@ -88,7 +74,7 @@ func (p *RequestsPage) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
-	p.Requests, p.Cursor = wire.Requests, wire.Cursor
+	*p = RequestsPage{Requests: wire.Requests, Cursor: wire.Cursor, Raw: bytes.Clone(data)}
 	return nil
 }
 

@@ -54,20 +54,11 @@ func (c *Client) Failures(ctx context.Context, endpoint string, from, to time.Ti
 	if endpoint != "" {
 		path = v2(endpoint, "failures")
 	}
-	var list []FailureGroup
-	err := c.do(ctx, call{method: http.MethodGet, path: path, query: spanOf(from, to)}, &list)
-	return list, err
+	return value[[]FailureGroup](ctx, c, call{method: http.MethodGet, path: path, query: spanOf(from, to)})
 }
 
 func spanOf(from, to time.Time) url.Values {
-	query := url.Values{}
-	if !from.IsZero() {
-		query.Set("from", from.UTC().Format(time.RFC3339Nano))
-	}
-	if !to.IsZero() {
-		query.Set("to", to.UTC().Format(time.RFC3339Nano))
-	}
-	return query
+	return queryOf(map[string]string{"from": instantText(from), "to": instantText(to)})
 }
 
 // FindJob finds a job without its endpoint, among the endpoints that the key may read.
@@ -80,12 +71,6 @@ func (c *Client) FindJob(ctx context.Context, id job.ID) (*FoundJob, error) {
 // to 1000; 0 leaves it to the server, which takes 100). cursor is that of the answer
 // before, "" for the first.
 func (c *Client) Overview(ctx context.Context, limit int, cursor string) (*Overview, error) {
-	query := url.Values{}
-	if limit != 0 {
-		query.Set("limit", strconv.Itoa(limit))
-	}
-	if cursor != "" {
-		query.Set("cursor", cursor)
-	}
+	query := queryOf(map[string]string{"limit": countText(limit), "cursor": cursor})
 	return one[Overview](ctx, c, call{method: http.MethodGet, path: v1("overview"), query: query})
 }

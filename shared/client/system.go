@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"flightline/shared/api"
 )
@@ -17,9 +16,5 @@ type Finding = api.Finding
 // System returns how the installation is. stream, if it is not "", leaves out the
 // streams whose names do not contain it. The key needs the scope control.
 func (c *Client) System(ctx context.Context, stream string) (*System, error) {
-	query := url.Values{}
-	if stream != "" {
-		query.Set("stream", stream)
-	}
-	return one[System](ctx, c, call{method: http.MethodGet, path: "/v1/system", query: query})
+	return one[System](ctx, c, call{method: http.MethodGet, path: "/v1/system", query: queryOf(map[string]string{"stream": stream})})
 }

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"flightline/shared/api"
@@ -41,24 +39,11 @@ type WebhookQuery struct {
 // Deliveries lists attempts of the last 7 days, the newest first. A page may
 // be short, or empty, although HasMore is true.
 func (w Webhooks) Deliveries(ctx context.Context, q WebhookQuery) (*WebhookDeliveries, error) {
-	query := url.Values{}
-	for name, text := range map[string]string{"job": string(q.Job), "cursor": q.Cursor} {
-		if text != "" {
-			query.Set(name, text)
-		}
-	}
-	if !q.Since.IsZero() {
-		query.Set("since", q.Since.UTC().Format(time.RFC3339Nano))
-	}
+	query := queryOf(map[string]string{"job": string(q.Job), "cursor": q.Cursor, "since": instantText(q.Since), "limit": countText(q.Limit)})
 	if q.Failed {
 		query.Set("failed", "true")
 	}
-	if q.Limit != 0 {
-		query.Set("limit", strconv.Itoa(q.Limit))
-	}
-	var page WebhookDeliveries
-	err := w.c.do(ctx, call{method: http.MethodGet, path: w.path("deliveries"), query: query}, &page)
-	return &page, err
+	return one[WebhookDeliveries](ctx, w.c, call{method: http.MethodGet, path: w.path("deliveries"), query: query})
 }
 
 // WebhookDestination is a receiver that keeps failing, or is paused.
@@ -66,9 +51,7 @@ type WebhookDestination = api.WebhookDestination
 
 // Destinations lists receivers that keep failing or are paused.
 func (w Webhooks) Destinations(ctx context.Context) ([]WebhookDestination, error) {
-	var list []WebhookDestination
-	err := w.c.do(ctx, call{method: http.MethodGet, path: w.path("destinations")}, &list)
-	return list, err
+	return value[[]WebhookDestination](ctx, w.c, call{method: http.MethodGet, path: w.path("destinations")})
 }
 
 // Replay sends the webhook of a job again, whatever became of it.
@@ -84,10 +67,8 @@ func (w Webhooks) ReplaySince(ctx context.Context, since time.Time) (replayed in
 // Pause keeps webhooks back that go to the destination, an address or the
 // scheme, host and port of one.
 func (w Webhooks) Pause(ctx context.Context, destination, reason string) (*WebhookDestination, error) {
-	var d WebhookDestination
 	body := api.DestinationChange{Destination: destination, Reason: reason}
-	err := w.c.do(ctx, call{method: http.MethodPost, path: w.path("pause"), body: body}, &d)
-	return &d, err
+	return one[WebhookDestination](ctx, w.c, call{method: http.MethodPost, path: w.path("pause"), body: body})
 }
 
 // Resume lets them through again, those that were kept back first.
@@ -105,15 +86,12 @@ func (w Webhooks) RotateSecret(ctx context.Context, overlap time.Duration) (*Web
 	if overlap >= 0 {
 		body.OverlapMs = new(overlap.Milliseconds())
 	}
-	var made WebhookSecret
-	err := w.c.do(ctx, call{method: http.MethodPost, path: w.path("secret"), body: body}, &made)
-	return &made, err
+	return one[WebhookSecret](ctx, w.c, call{method: http.MethodPost, path: w.path("secret"), body: body})
 }
 
 func (w Webhooks) path(what string) string { return v1("endpoints", w.endpoint, "webhooks", what) }
 
 func (w Webhooks) replayed(ctx context.Context, what string, body any) (int, error) {
-	var got api.WebhooksReplayed
-	err := w.c.do(ctx, call{method: http.MethodPost, path: w.path(what), body: body}, &got)
+	got, err := value[api.WebhooksReplayed](ctx, w.c, call{method: http.MethodPost, path: w.path(what), body: body})
 	return got.Replayed, err
 }

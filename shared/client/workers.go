@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"flightline/shared/api"
 )
@@ -40,46 +38,28 @@ type LivingQuery struct {
 // Living lists the workers that live, of the endpoints that the key may read, by endpoint
 // and id. Other than the rest it needs the read permission.
 func (w Workers) Living(ctx context.Context, q LivingQuery) (*LivingWorkers, error) {
-	query := url.Values{}
-	for name, text := range map[string]string{"endpoint": q.Endpoint, "id": q.ID, "cursor": q.Cursor} {
-		if text != "" {
-			query.Set(name, text)
-		}
-	}
-	if q.Limit != 0 {
-		query.Set("limit", strconv.Itoa(q.Limit))
-	}
+	query := queryOf(map[string]string{"endpoint": q.Endpoint, "id": q.ID, "cursor": q.Cursor, "limit": countText(q.Limit)})
 	return one[LivingWorkers](ctx, w.c, call{method: http.MethodGet, path: v1("workers"), query: query})
 }
 
 // Create lets a worker in. The server makes an id up if it is "". A worker of
 // this id that there is gets a new token, and drains no longer.
 func (w Workers) Create(ctx context.Context, endpoint, id string) (*Worker, error) {
-	return w.one(ctx, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers"), body: api.WorkerSpec{ID: orAbsent(id)}})
+	return one[Worker](ctx, w.c, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers"), body: api.WorkerSpec{ID: orAbsent(id)}})
 }
 
 // List returns the endpoint's workers.
 func (w Workers) List(ctx context.Context, endpoint string) ([]Worker, error) {
-	var list []Worker
-	err := w.c.do(ctx, call{method: http.MethodGet, path: v1("endpoints", endpoint, "workers")}, &list)
-	return list, err
+	return value[[]Worker](ctx, w.c, call{method: http.MethodGet, path: v1("endpoints", endpoint, "workers")})
 }
 
 // Drain ends the handing out of jobs to a worker; those that it has go on. A
 // worker that speaks NATS leaves once it runs none; stop another one then.
 func (w Workers) Drain(ctx context.Context, endpoint, id string) (*Worker, error) {
-	return w.one(ctx, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers", id, "drain")})
+	return one[Worker](ctx, w.c, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers", id, "drain")})
 }
 
 // Revoke revokes the worker's token.
 func (w Workers) Revoke(ctx context.Context, endpoint, id string) error {
 	return w.c.do(ctx, call{method: http.MethodDelete, path: v1("endpoints", endpoint, "workers", id)}, nil)
-}
-
-func (w Workers) one(ctx context.Context, op call) (*Worker, error) {
-	var got Worker
-	if err := w.c.do(ctx, op, &got); err != nil {
-		return nil, err
-	}
-	return &got, nil
 }
