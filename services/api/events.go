@@ -22,9 +22,7 @@ import (
 )
 
 // eventsOfEndpoint answers with the events of an endpoint's jobs.
-func (s *Service) eventsOfEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) eventsOfEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
 		return err
@@ -33,9 +31,7 @@ func (s *Service) eventsOfEndpoint(c *fiber.Ctx) error {
 }
 
 // eventsOfAll answers with the events of all endpoints that the key may read.
-func (s *Service) eventsOfAll(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) eventsOfAll(ctx context.Context, c *fiber.Ctx) error {
 	if _, err := s.readable(ctx, c); err != nil {
 		return err
 	}
@@ -47,9 +43,7 @@ func (s *Service) eventsOfAll(c *fiber.Ctx) error {
 }
 
 // eventsOfJob answers with the events of one job, which may be gone.
-func (s *Service) eventsOfJob(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) eventsOfJob(ctx context.Context, c *fiber.Ctx) error {
 	e, id, err := s.job(ctx, c)
 	if err != nil {
 		return err

@@ -21,9 +21,7 @@ import (
 )
 
 // explain answers why a job waits, runs or ended.
-func (s *Service) explain(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) explain(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
 		return err

@@ -16,9 +16,7 @@ import (
 )
 
 // health answers the counts of jobs and workers; no number is older than a second.
-func (s *Service) health(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) health(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
 		return err
@@ -68,9 +66,7 @@ func workersOf(workers map[string]int) api.WorkerCounts {
 }
 
 // scale answers how many workers the autoscaler wants.
-func (s *Service) scale(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) scale(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
 		return err

@@ -19,9 +19,7 @@ import (
 	"flightline/shared/web"
 )
 
-func (s *Service) status(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) status(ctx context.Context, c *fiber.Ctx) error {
 	e, id, err := s.job(ctx, c)
 	if err != nil {
 		return err
@@ -64,9 +62,7 @@ func (s *Service) statusSync(c *fiber.Ctx) error {
 }
 
 // input answers with what the job was given, as long as it is kept.
-func (s *Service) input(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) input(ctx context.Context, c *fiber.Ctx) error {
 	e, id, err := s.job(ctx, c)
 	if err != nil {
 		return err
@@ -95,10 +91,12 @@ func (s *Service) answerStatus(ctx context.Context, c *fiber.Ctx, e endpoint.End
 	return s.await(c, e, id, watch, wait) //nolint:contextcheck // it outlasts ctx
 }
 
-func (s *Service) cancel(c *fiber.Ctx) error { return s.transition(c, s.queue.Cancel) }
+func (s *Service) cancel(ctx context.Context, c *fiber.Ctx) error {
+	return s.transition(ctx, c, s.queue.Cancel)
+}
 
-func (s *Service) retry(c *fiber.Ctx) error {
-	return s.transition(c, func(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
+func (s *Service) retry(ctx context.Context, c *fiber.Ctx) error {
+	return s.transition(ctx, c, func(ctx context.Context, e endpoint.Endpoint, id job.ID) (*job.Job, error) {
 		j, err := s.queue.Retry(ctx, e, id, telemetry.Carry(ctx))
 		if err == nil {
 			telemetry.Retried(ctx, j)
@@ -108,9 +106,7 @@ func (s *Service) retry(c *fiber.Ctx) error {
 }
 
 // transition answers an operation that changes a job's status at once.
-func (s *Service) transition(c *fiber.Ctx, do func(context.Context, endpoint.Endpoint, job.ID) (*job.Job, error)) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) transition(ctx context.Context, c *fiber.Ctx, do func(context.Context, endpoint.Endpoint, job.ID) (*job.Job, error)) error {
 	e, id, err := s.job(ctx, c)
 	if err != nil {
 		return err

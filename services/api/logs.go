@@ -28,9 +28,7 @@ const (
 )
 
 // logsOfEndpoint answers with what an endpoint's workers print.
-func (s *Service) logsOfEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) logsOfEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
 		return err
@@ -44,9 +42,7 @@ func (s *Service) logsOfEndpoint(c *fiber.Ctx) error {
 
 // logsOfJob answers with what workers print that names one job, from its submission to a
 // little after its end. A job that cannot be read any more is there while a line of it is.
-func (s *Service) logsOfJob(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) logsOfJob(ctx context.Context, c *fiber.Ctx) error {
 	e, id, err := s.job(ctx, c)
 	if err != nil {
 		return err

@@ -31,9 +31,7 @@ const (
 )
 
 // overview answers how the endpoints stand that the key may read, in one request.
-func (s *Service) overview(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) overview(ctx context.Context, c *fiber.Ctx) error {
 	limit, err := limitOf(c, defaultOverview, maxOverview)
 	if err != nil {
 		return err
@@ -227,9 +225,7 @@ func (l *look) attention() []api.Attention {
 }
 
 // findJob answers which endpoint a job is of, among those that the key may read.
-func (s *Service) findJob(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) findJob(ctx context.Context, c *fiber.Ctx) error {
 	endpoints, err := s.readable(ctx, c)
 	if err != nil {
 		return err

@@ -25,9 +25,7 @@ import (
 )
 
 // requests lists an endpoint's jobs, the newest first, page by page.
-func (s *Service) requests(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) requests(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
 		return err

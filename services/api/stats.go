@@ -28,9 +28,7 @@ const (
 )
 
 // stats answers what happened at an endpoint, by the minute or by the hour.
-func (s *Service) stats(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) stats(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
 		return err
@@ -87,9 +85,7 @@ func stepOf(c *fiber.Ctx, span time.Duration) (time.Duration, error) {
 }
 
 // failures answers why jobs of an endpoint failed.
-func (s *Service) failures(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) failures(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("endpoint"))
 	if err != nil {
 		return err
@@ -98,9 +94,7 @@ func (s *Service) failures(c *fiber.Ctx) error {
 }
 
 // allFailures is failures of all endpoints that the key may read.
-func (s *Service) allFailures(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) allFailures(ctx context.Context, c *fiber.Ctx) error {
 	endpoints, err := s.readable(ctx, c)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -17,9 +18,7 @@ import (
 const defaultWorkers, maxWorkers = 100, 1000
 
 // workers answers which workers live, of the endpoints that the key may read.
-func (s *Service) workers(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) workers(ctx context.Context, c *fiber.Ctx) error {
 	limit, err := limitOf(c, defaultWorkers, maxWorkers)
 	if err != nil {
 		return err

@@ -207,21 +207,21 @@ func (s *Service) Routes(app *fiber.App) {
 	guarded := func(h fiber.Handler) []fiber.Handler { return append(slices.Clip(guard), h) }
 
 	v1 := app.Group("/v1")
-	v1.Post("/endpoints", guarded(s.createEndpoint)...)
-	v1.Get("/endpoints", guarded(s.listEndpoints)...)
-	v1.Get("/endpoints/:id", guarded(s.getEndpoint)...)
-	v1.Patch("/endpoints/:id", guarded(s.updateEndpoint)...)
-	v1.Post("/endpoints/:id/update", guarded(s.updateEndpoint)...) // RunPod's older spelling
+	v1.Post("/endpoints", guarded(web.InTime(s.createEndpoint))...)
+	v1.Get("/endpoints", guarded(web.InTime(s.listEndpoints))...)
+	v1.Get("/endpoints/:id", guarded(web.InTime(s.getEndpoint))...)
+	v1.Patch("/endpoints/:id", guarded(web.InTime(s.updateEndpoint))...)
+	v1.Post("/endpoints/:id/update", guarded(web.InTime(s.updateEndpoint))...) // RunPod's older spelling
 	v1.Delete("/endpoints/:id", guarded(s.durably(s.deleteEndpoint, streams.BucketEndpoints))...)
 
-	v1.Post("/endpoints/:id/pause", guarded(s.durably(s.pauseEndpoint, streams.BucketEndpoints))...)
-	v1.Post("/endpoints/:id/resume", guarded(s.durably(s.resumeEndpoint, streams.BucketEndpoints))...)
-	v1.Get("/endpoints/:id/scaling", guarded(s.listScaling)...)
+	v1.Post("/endpoints/:id/pause", guarded(s.durably(web.InTime(s.pauseEndpoint), streams.BucketEndpoints))...)
+	v1.Post("/endpoints/:id/resume", guarded(s.durably(web.InTime(s.resumeEndpoint), streams.BucketEndpoints))...)
+	v1.Get("/endpoints/:id/scaling", guarded(web.InTime(s.listScaling))...)
 
-	v1.Get("/endpoints/:id/workers", guarded(s.listWorkers)...)
-	v1.Post("/endpoints/:id/workers", guarded(s.durably(s.issueToken, streams.BucketTokens))...)
-	v1.Delete("/endpoints/:id/workers/:worker", guarded(s.durably(s.revokeToken, streams.BucketTokens))...)
-	v1.Post("/endpoints/:id/workers/:worker/drain", guarded(s.durably(s.drainWorker, streams.BucketTokens))...)
+	v1.Get("/endpoints/:id/workers", guarded(web.InTime(s.listWorkers))...)
+	v1.Post("/endpoints/:id/workers", guarded(s.durably(web.InTime(s.issueToken), streams.BucketTokens))...)
+	v1.Delete("/endpoints/:id/workers/:worker", guarded(s.durably(web.InTime(s.revokeToken), streams.BucketTokens))...)
+	v1.Post("/endpoints/:id/workers/:worker/drain", guarded(s.durably(web.InTime(s.drainWorker), streams.BucketTokens))...)
 
 	v1.Get("/endpoints/:id/webhooks/deliveries", guarded(s.listDeliveries)...)
 	v1.Post("/endpoints/:id/webhooks/replay", guarded(s.replayWebhooks)...)
@@ -231,7 +231,7 @@ func (s *Service) Routes(app *fiber.App) {
 	v1.Post("/endpoints/:id/webhooks/secret", guarded(s.durably(s.rotateSecret, streams.BucketEndpoints))...)
 
 	s.podRoutes(v1, guarded)
-	v1.Get("/system", guarded(s.getSystem)...)
+	v1.Get("/system", guarded(web.InTime(s.getSystem))...)
 
 	v1.Post("/keys", guarded(s.durably(s.createKey, streams.BucketKeys))...)
 	v1.Get("/keys", guarded(s.listKeys)...)
@@ -259,19 +259,19 @@ func (s *Service) podRoutes(v1 fiber.Router, guarded func(fiber.Handler) []fiber
 	seen := func(h fiber.Handler) []fiber.Handler { return append(slices.Clip(look), h) }
 	kept := func(h fiber.Handler, bucket string) []fiber.Handler { return guarded(s.durably(h, bucket)) }
 
-	v1.Get("/machines", seen(s.listMachines)...)
-	v1.Post("/machines/:machine/gpus/:gpu/quarantine", kept(s.quarantineGPU, streams.BucketGPUs)...)
-	v1.Post("/machines/:machine/gpus/:gpu/restore", kept(s.restoreGPU, streams.BucketGPUs)...)
-	v1.Get("/pods", seen(s.listPods)...)
-	v1.Get("/pods/:pod", seen(s.getPod)...)
-	v1.Post("/pods", kept(s.createPod, streams.BucketPods)...)
-	v1.Patch("/pods/:pod", kept(s.updatePod, streams.BucketPods)...)
-	v1.Post("/pods/:pod/update", kept(s.updatePod, streams.BucketPods)...) // RunPod's older spelling
-	v1.Post("/pods/:pod/start", kept(s.startPod, streams.BucketPods)...)
-	v1.Post("/pods/:pod/stop", kept(s.stopPod, streams.BucketPods)...)
-	v1.Post("/pods/:pod/restart", kept(s.restartPod, streams.BucketPods)...)
-	v1.Post("/pods/:pod/reset", kept(s.restartPod, streams.BucketPods)...)
-	v1.Delete("/pods/:pod", kept(s.durably(s.deletePod, streams.BucketTokens), streams.BucketPods)...)
+	v1.Get("/machines", seen(web.InTime(s.listMachines))...)
+	v1.Post("/machines/:machine/gpus/:gpu/quarantine", kept(web.InTime(s.quarantineGPU), streams.BucketGPUs)...)
+	v1.Post("/machines/:machine/gpus/:gpu/restore", kept(web.InTime(s.restoreGPU), streams.BucketGPUs)...)
+	v1.Get("/pods", seen(web.InTime(s.listPods))...)
+	v1.Get("/pods/:pod", seen(web.InTime(s.getPod))...)
+	v1.Post("/pods", kept(web.InTime(s.createPod), streams.BucketPods)...)
+	v1.Patch("/pods/:pod", kept(web.InTime(s.updatePod), streams.BucketPods)...)
+	v1.Post("/pods/:pod/update", kept(web.InTime(s.updatePod), streams.BucketPods)...) // RunPod's older spelling
+	v1.Post("/pods/:pod/start", kept(web.InTime(s.startPod), streams.BucketPods)...)
+	v1.Post("/pods/:pod/stop", kept(web.InTime(s.stopPod), streams.BucketPods)...)
+	v1.Post("/pods/:pod/restart", kept(web.InTime(s.restartPod), streams.BucketPods)...)
+	v1.Post("/pods/:pod/reset", kept(web.InTime(s.restartPod), streams.BucketPods)...)
+	v1.Delete("/pods/:pod", kept(s.durably(web.InTime(s.deletePod), streams.BucketTokens), streams.BucketPods)...)
 
 	// What RunPod's tools list and Flightline has none of: it bills nobody, and
 	// pulls images without credentials.
@@ -283,8 +283,8 @@ func (s *Service) podRoutes(v1 fiber.Router, guarded func(fiber.Handler) []fiber
 		name, bucket                         string
 		create, list, get, update, deleteOne fiber.Handler
 	}{
-		{"/templates", streams.BucketTemplates, s.createTemplate, s.listTemplates, s.getTemplate, s.updateTemplate, s.deleteTemplate},
-		{"/networkvolumes", streams.BucketVolumes, s.createVolume, s.listVolumes, s.getVolume, s.updateVolume, s.deleteVolume},
+		{"/templates", streams.BucketTemplates, web.InTime(s.createTemplate), web.InTime(s.listTemplates), web.InTime(s.getTemplate), web.InTime(s.updateTemplate), web.InTime(s.deleteTemplate)},
+		{"/networkvolumes", streams.BucketVolumes, web.InTime(s.createVolume), web.InTime(s.listVolumes), web.InTime(s.getVolume), web.InTime(s.updateVolume), web.InTime(s.deleteVolume)},
 	} {
 		v1.Get(kind.name, seen(kind.list)...)
 		v1.Get(kind.name+"/:id", seen(kind.get)...)

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"hash/fnv"
-	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -22,14 +21,11 @@ import (
 const (
 	// undoWithin bounds taking a record back.
 	undoWithin = 2 * time.Second
-	// idLength and idAlphabet make an id where none is given.
-	idLength   = 10
-	idAlphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
+	// idLength is how many characters an id has where none is given.
+	idLength = 10
 )
 
-func (s *Service) createEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) createEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	body, err := bind[endpointBody](c)
 	if err != nil {
 		return err
@@ -86,9 +82,7 @@ func (s *Service) owner(ctx context.Context, c *fiber.Ctx) (id string, err error
 	return key.ID, nil
 }
 
-func (s *Service) listEndpoints(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) listEndpoints(ctx context.Context, c *fiber.Ctx) error {
 	show, err := s.endpointShower(ctx, c)
 	if err != nil {
 		return err
@@ -97,16 +91,10 @@ func (s *Service) listEndpoints(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	views := make([]api.Endpoint, 0, len(endpoints))
-	for _, e := range endpoints {
-		views = append(views, show(e))
-	}
-	return c.JSON(views)
+	return answerList(c, endpoints, show)
 }
 
-func (s *Service) getEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) getEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	show, err := s.endpointShower(ctx, c)
 	if err != nil {
 		return err
@@ -118,9 +106,7 @@ func (s *Service) getEndpoint(c *fiber.Ctx) error {
 	return c.JSON(show(e))
 }
 
-func (s *Service) updateEndpoint(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) updateEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	body, err := bind[endpointBody](c)
 	if err != nil {
 		return err
@@ -164,23 +150,14 @@ func partitionOf(id string, partitions int) int {
 	return int(h.Sum32() % uint32(partitions)) //nolint:gosec // at most 1023, and at least 1 by New
 }
 
-func newID() string {
-	id := make([]byte, idLength)
-	for i := range id {
-		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(idAlphabet))))
-		if err != nil {
-			panic(err) // crypto/rand never fails
-		}
-		id[i] = idAlphabet[n.Int64()]
-	}
-	return string(id)
-}
+// newID is a random id of lower-case letters and digits.
+func newID() string { return strings.ToLower(rand.Text()[:idLength]) }
 
 // minPause is the shortest pause.
 const minPause = time.Second
 
 // pauseEndpoint makes the endpoint hand out no jobs. It goes on taking them.
-func (s *Service) pauseEndpoint(c *fiber.Ctx) error {
+func (s *Service) pauseEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	body, err := bindOptional[api.Pause](c)
 	if err != nil {
 		return err
@@ -192,16 +169,16 @@ func (s *Service) pauseEndpoint(c *fiber.Ctx) error {
 	if length < minPause.Milliseconds() || length > endpoint.MaxPause.Milliseconds() {
 		return web.Errorf(web.InvalidRequest, "durationMs must be between %d and %d", minPause.Milliseconds(), endpoint.MaxPause.Milliseconds())
 	}
-	return s.setPause(c, s.queue.Now().Add(time.Duration(length)*time.Millisecond))
+	return s.setPause(ctx, c, s.queue.Now().Add(time.Duration(length)*time.Millisecond))
 }
 
 // resumeEndpoint ends a pause, if there is one. The record keeps the moment, so
 // that a crash before the queue hears of it is repaired.
-func (s *Service) resumeEndpoint(c *fiber.Ctx) error { return s.setPause(c, s.queue.Now()) }
+func (s *Service) resumeEndpoint(ctx context.Context, c *fiber.Ctx) error {
+	return s.setPause(ctx, c, s.queue.Now())
+}
 
-func (s *Service) setPause(c *fiber.Ctx, until time.Time) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) setPause(ctx context.Context, c *fiber.Ctx, until time.Time) error {
 	until = until.UTC().Truncate(time.Millisecond)
 	e, err := s.registry.Endpoints.Update(ctx, strings.Clone(c.Params("id")), func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 		e.PausedUntil, e.PauseReason = until, ""
@@ -239,9 +216,7 @@ func decisionViewOf(d registry.Decision) api.ScalingDecision {
 }
 
 // listScaling lists what the autoscaler decided about the endpoint, the newest first.
-func (s *Service) listScaling(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) listScaling(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
 	if err != nil {
 		return err

@@ -41,11 +41,7 @@ func (s *Service) listKeys(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	views := make([]api.Key, 0, len(keys))
-	for _, k := range keys {
-		views = append(views, keyViewOf(k))
-	}
-	return c.JSON(views)
+	return answerList(c, keys, keyViewOf)
 }
 
 // ownKey answers the key that asks.

@@ -19,9 +19,7 @@ import (
 
 // listMachines shows the machines that run pods now, with their GPUs, who holds
 // them, and their models.
-func (s *Service) listMachines(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) listMachines(ctx context.Context, c *fiber.Ctx) error {
 	at, err := pageOf(c)
 	if err != nil {
 		return err
@@ -35,11 +33,7 @@ func (s *Service) listMachines(c *fiber.Ctx) error {
 		return err
 	}
 	machines = cut(c, at, machines, func(m registry.Inventory) string { return m.ID })
-	views := make([]api.MachineInventory, 0, len(machines))
-	for _, m := range machines {
-		views = append(views, inventoryViewOf(m, claims, s.queue.Now()))
-	}
-	return c.JSON(views)
+	return answerList(c, machines, func(m registry.Inventory) api.MachineInventory { return inventoryViewOf(m, claims, s.queue.Now()) })
 }
 
 func inventoryViewOf(m registry.Inventory, claims map[string]registry.GPUClaims, now time.Time) api.MachineInventory {
@@ -75,9 +69,7 @@ func cardViewOf(g pod.GPU, held registry.GPUClaims, now time.Time) api.MachineGP
 }
 
 // quarantineGPU keeps pods off a GPU until a deadline.
-func (s *Service) quarantineGPU(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) quarantineGPU(ctx context.Context, c *fiber.Ctx) error {
 	body, err := bindOptional[api.Quarantine](c)
 	if err != nil {
 		return err
@@ -111,9 +103,7 @@ func (s *Service) quarantineGPU(c *fiber.Ctx) error {
 
 // restoreGPU ends the quarantine of a GPU, if it has one. That of a machine that is away
 // can be ended too.
-func (s *Service) restoreGPU(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) restoreGPU(ctx context.Context, c *fiber.Ctx) error {
 	machine, g, held, err := findGPU(ctx, s.registry.GPUs, c)
 	if err != nil {
 		return err

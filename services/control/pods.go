@@ -24,9 +24,7 @@ func podID(c *fiber.Ctx) (string, error) {
 	return id, nil
 }
 
-func (s *Service) getPod(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) getPod(ctx context.Context, c *fiber.Ctx) error {
 	wanted, err := includesOf(c)
 	if err != nil {
 		return err
@@ -47,9 +45,7 @@ func (s *Service) getPod(c *fiber.Ctx) error {
 }
 
 // createPod writes down what should run; an autoscaler with its driver starts it.
-func (s *Service) createPod(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) createPod(ctx context.Context, c *fiber.Ctx) error {
 	body, err := bind[podBody](c)
 	if err != nil {
 		return err
@@ -103,9 +99,7 @@ func named[T any](ctx context.Context, id *string, get func(context.Context, str
 }
 
 // updatePod changes what the pod is started from, as of its next start.
-func (s *Service) updatePod(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) updatePod(ctx context.Context, c *fiber.Ctx) error {
 	id, err := podID(c)
 	if err != nil {
 		return err
@@ -121,20 +115,22 @@ func (s *Service) updatePod(c *fiber.Ctx) error {
 	return c.JSON(podViewOf(p, s.cfg.Catalog, s.queue.Now()))
 }
 
-func (s *Service) startPod(c *fiber.Ctx) error { return s.movePod(c, pod.Start, "Started by request") }
+func (s *Service) startPod(ctx context.Context, c *fiber.Ctx) error {
+	return s.movePod(ctx, c, pod.Start, "Started by request")
+}
 
 // restartPod is start and stop in one: what runs ends, and a new process or
 // container starts. A reset is the same, as a start makes a new container.
-func (s *Service) restartPod(c *fiber.Ctx) error {
-	return s.movePod(c, pod.Restart, "Restarted by request")
+func (s *Service) restartPod(ctx context.Context, c *fiber.Ctx) error {
+	return s.movePod(ctx, c, pod.Restart, "Restarted by request")
 }
 
-func (s *Service) stopPod(c *fiber.Ctx) error { return s.movePod(c, pod.Stop, "Stopped by request") }
+func (s *Service) stopPod(ctx context.Context, c *fiber.Ctx) error {
+	return s.movePod(ctx, c, pod.Stop, "Stopped by request")
+}
 
 // movePod says what a pod should be; its driver follows.
-func (s *Service) movePod(c *fiber.Ctx, by pod.Trigger, change string) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) movePod(ctx context.Context, c *fiber.Ctx, by pod.Trigger, change string) error {
 	id, err := podID(c)
 	if err != nil {
 		return err
@@ -178,9 +174,7 @@ func (s *Service) lostMachine(ctx context.Context, p pod.Pod) (string, error) {
 
 // deletePod makes the pod TERMINATED; its driver ends it. A worker that its
 // owner runs loses its token, so that it gets no more jobs.
-func (s *Service) deletePod(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) deletePod(ctx context.Context, c *fiber.Ctx) error {
 	id, err := podID(c)
 	if err != nil {
 		return err
@@ -328,9 +322,7 @@ func computeType(p pod.Pod) string {
 }
 
 // listPods shows the pods of no endpoint, and workers if they are asked for.
-func (s *Service) listPods(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) listPods(ctx context.Context, c *fiber.Ctx) error {
 	wanted, err := includesOf(c)
 	if err != nil {
 		return err
@@ -352,11 +344,7 @@ func (s *Service) listPods(c *fiber.Ctx) error {
 		return err
 	}
 	pods = slices.DeleteFunc(pods, func(p pod.Pod) bool { return p.Endpoint != "" && !wanted.workers || !keep.keeps(p) })
-	views := []api.Pod{}
-	for _, p := range cut(c, at, pods, func(p pod.Pod) string { return p.ID }) {
-		views = append(views, show(p))
-	}
-	return c.JSON(views)
+	return answerList(c, cut(c, at, pods, func(p pod.Pod) string { return p.ID }), show)
 }
 
 // shower reads once what the includes need for any number of pods.

@@ -58,6 +58,15 @@ func read[T any](c *fiber.Ctx, unmarshal func([]byte, any) error) (T, error) {
 
 func isNull(raw []byte) bool { return string(bytes.TrimSpace(raw)) == "null" }
 
+// answerList answers with the views of a list.
+func answerList[T, V any](c *fiber.Ctx, list []T, viewOf func(T) V) error {
+	views := make([]V, 0, len(list))
+	for _, x := range list {
+		views = append(views, viewOf(x))
+	}
+	return c.JSON(views)
+}
+
 // boolOf reads a parameter that is true or false; false if it is not given.
 func boolOf(c *fiber.Ctx, name string) (bool, error) {
 	if !c.Request().URI().QueryArgs().Has(name) {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -17,9 +18,7 @@ const maxStreamName = 255
 
 // getSystem answers how the installation is: streams, consumers, processes and what
 // the doctor finds at once.
-func (s *Service) getSystem(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) getSystem(ctx context.Context, c *fiber.Ctx) error {
 	name := strings.Clone(c.Query("stream"))
 	if len(name) > maxStreamName {
 		return web.Errorf(web.InvalidRequest, "stream must be of at most %d bytes, got %d", maxStreamName, len(name))

@@ -28,9 +28,7 @@ func (b *templateBody) onto(t pod.Template) (pod.Template, error) {
 	return t, t.Check()
 }
 
-func (s *Service) createTemplate(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) createTemplate(ctx context.Context, c *fiber.Ctx) error {
 	body, err := bind[templateBody](c)
 	if err != nil {
 		return err
@@ -53,9 +51,7 @@ func (s *Service) answerTemplate(ctx context.Context, c *fiber.Ctx, t pod.Templa
 	return c.JSON(templateViewOf(t, tallyOf(pods, s.queue.Now())))
 }
 
-func (s *Service) listTemplates(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) listTemplates(ctx context.Context, c *fiber.Ctx) error {
 	at, err := pageOf(c)
 	if err != nil {
 		return err
@@ -69,17 +65,11 @@ func (s *Service) listTemplates(c *fiber.Ctx) error {
 		return err
 	}
 	list = cut(c, at, list, func(t pod.Template) string { return t.ID })
-	views := make([]api.Template, 0, len(list))
 	all := tallyOf(pods, s.queue.Now())
-	for _, t := range list {
-		views = append(views, templateViewOf(t, all))
-	}
-	return c.JSON(views)
+	return answerList(c, list, func(t pod.Template) api.Template { return templateViewOf(t, all) })
 }
 
-func (s *Service) getTemplate(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) getTemplate(ctx context.Context, c *fiber.Ctx) error {
 	t, err := s.registry.Templates.Get(ctx, c.Params("id"))
 	if err != nil {
 		return noThing(err, "template")
@@ -88,9 +78,7 @@ func (s *Service) getTemplate(c *fiber.Ctx) error {
 }
 
 // updateTemplate changes what is started from it next; pods keep what they have.
-func (s *Service) updateTemplate(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) updateTemplate(ctx context.Context, c *fiber.Ctx) error {
 	body, err := bind[templateBody](c)
 	if err != nil {
 		return err
@@ -102,9 +90,7 @@ func (s *Service) updateTemplate(c *fiber.Ctx) error {
 	return s.answerTemplate(ctx, c, t)
 }
 
-func (s *Service) deleteTemplate(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) deleteTemplate(ctx context.Context, c *fiber.Ctx) error {
 	id := strings.Clone(c.Params("id"))
 	if _, err := s.registry.Templates.Get(ctx, id); err != nil {
 		return noThing(err, "template")

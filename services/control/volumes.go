@@ -2,13 +2,13 @@ package control
 
 import (
 	"cmp"
+	"context"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/api"
 	"flightline/shared/pod"
-	"flightline/shared/web"
 )
 
 // defaultDataCenter is where a volume is that names no place.
@@ -39,9 +39,7 @@ func (b *volumeBody) onto(root string, v pod.Volume) (pod.Volume, error) {
 	return v, nil
 }
 
-func (s *Service) createVolume(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) createVolume(ctx context.Context, c *fiber.Ctx) error {
 	body, err := bind[volumeBody](c)
 	if err != nil {
 		return err
@@ -56,9 +54,7 @@ func (s *Service) createVolume(c *fiber.Ctx) error {
 	return c.JSON(volumeViewOf(made))
 }
 
-func (s *Service) listVolumes(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) listVolumes(ctx context.Context, c *fiber.Ctx) error {
 	at, err := pageOf(c)
 	if err != nil {
 		return err
@@ -67,17 +63,10 @@ func (s *Service) listVolumes(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	list = cut(c, at, list, func(v pod.Volume) string { return v.ID })
-	views := make([]api.Volume, 0, len(list))
-	for _, v := range list {
-		views = append(views, volumeViewOf(v))
-	}
-	return c.JSON(views)
+	return answerList(c, cut(c, at, list, func(v pod.Volume) string { return v.ID }), volumeViewOf)
 }
 
-func (s *Service) getVolume(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) getVolume(ctx context.Context, c *fiber.Ctx) error {
 	v, err := s.registry.Volumes.Get(ctx, c.Params("id"))
 	if err != nil {
 		return noThing(err, "network volume")
@@ -85,9 +74,7 @@ func (s *Service) getVolume(c *fiber.Ctx) error {
 	return c.JSON(volumeViewOf(v))
 }
 
-func (s *Service) updateVolume(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) updateVolume(ctx context.Context, c *fiber.Ctx) error {
 	body, err := bind[volumeBody](c)
 	if err != nil {
 		return err
@@ -101,9 +88,7 @@ func (s *Service) updateVolume(c *fiber.Ctx) error {
 	return c.JSON(volumeViewOf(v))
 }
 
-func (s *Service) deleteVolume(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) deleteVolume(ctx context.Context, c *fiber.Ctx) error {
 	id := strings.Clone(c.Params("id"))
 	if _, err := s.registry.Volumes.Get(ctx, id); err != nil {
 		return noThing(err, "network volume")

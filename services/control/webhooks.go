@@ -115,11 +115,7 @@ func (s *Service) listDestinations(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	views := make([]api.WebhookDestination, 0, len(list))
-	for _, d := range list {
-		views = append(views, destinationViewOf(d))
-	}
-	return c.JSON(views)
+	return answerList(c, list, destinationViewOf)
 }
 
 func (s *Service) pauseDestination(c *fiber.Ctx) error {
@@ -127,8 +123,7 @@ func (s *Service) pauseDestination(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	reason := cmp.Or(body.Reason, "paused by hand")
-	d, err := s.registry.Destinations.Pause(c.UserContext(), e.ID, origin, reason, s.queue.Now())
+	d, err := s.registry.Destinations.Pause(c.UserContext(), e.ID, origin, cmp.Or(body.Reason, "paused by hand"), s.queue.Now())
 	if err != nil {
 		return err
 	}

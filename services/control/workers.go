@@ -14,7 +14,6 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
-	"flightline/shared/web"
 )
 
 // The protocols that workers speak.
@@ -51,9 +50,7 @@ func pingInterval(lease time.Duration) time.Duration {
 	return max(time.Second, min(registry.BeatEvery, lease/3).Truncate(time.Second))
 }
 
-func (s *Service) listWorkers(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) listWorkers(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
 	if err != nil {
 		return err
@@ -136,9 +133,7 @@ func (s *Service) livingNow(ctx context.Context, e endpoint.Endpoint) (map[strin
 }
 
 // issueToken makes a worker's token and revokes its earlier one.
-func (s *Service) issueToken(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) issueToken(ctx context.Context, c *fiber.Ctx) error {
 	body, err := bindOptional[api.WorkerSpec](c)
 	if err != nil {
 		return err
@@ -160,9 +155,7 @@ func (s *Service) issueToken(c *fiber.Ctx) error {
 	return c.JSON(view)
 }
 
-func (s *Service) revokeToken(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) revokeToken(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
 	if err != nil {
 		return err
@@ -185,9 +178,7 @@ func (s *Service) revokeToken(c *fiber.Ctx) error {
 // drainWorker ends the handing out of jobs to a worker; those it has go on. One
 // that speaks HTTP is given no more by the gateways, which look at its token; one
 // that speaks NATS reads it in its pod's record, and leaves.
-func (s *Service) drainWorker(c *fiber.Ctx) error {
-	ctx, cancel := web.RequestContext(c)
-	defer cancel()
+func (s *Service) drainWorker(ctx context.Context, c *fiber.Ctx) error {
 	e, err := s.registry.Endpoints.Get(ctx, c.Params("id"))
 	if err != nil {
 		return err

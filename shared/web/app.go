@@ -80,15 +80,15 @@ func New(cfg Config) *fiber.App {
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	app := fiber.New(fiber.Config{
 		AppName:               "flightline",
-		BodyLimit:             orDefault(cfg.BodyLimit, defaultBodyLimit),
+		BodyLimit:             cmp.Or(cfg.BodyLimit, defaultBodyLimit),
 		CaseSensitive:         true,
 		DisableStartupMessage: true,
 		// A form's content type says nothing: RunPod's workers send JSON under it.
 		DisablePreParseMultipartForm: true,
 		ErrorHandler:                 answerError(log),
-		IdleTimeout:                  orDefault(cfg.IdleTimeout, defaultIdleTimeout),
+		IdleTimeout:                  cmp.Or(cfg.IdleTimeout, defaultIdleTimeout),
 		ReadBufferSize:               readBufferSize,
-		ReadTimeout:                  orDefault(cfg.HeaderTimeout, defaultHeaderTimeout),
+		ReadTimeout:                  cmp.Or(cfg.HeaderTimeout, defaultHeaderTimeout),
 		StreamRequestBody:            true, // bodies reads them, and knows BodyLimit
 		WriteTimeout:                 0,    // answers may be held for minutes
 	})
@@ -96,8 +96,8 @@ func New(cfg Config) *fiber.App {
 	app.Server().MaxIdleWorkerDuration = idleWorker
 	limit := app.Config().BodyLimit
 	b := &bodies{
-		memory: newMemory(orDefault(cfg.BodyMemory, defaultBodyMemory), limit), app: app, limit: limit,
-		timeout: orDefault(cfg.ReadTimeout, defaultReadTimeout), known: cfg.Known, oversized: cfg.Oversized,
+		memory: newMemory(cmp.Or(cfg.BodyMemory, defaultBodyMemory), limit), app: app, limit: limit,
+		timeout: cmp.Or(cfg.ReadTimeout, defaultReadTimeout), known: cfg.Known, oversized: cfg.Oversized,
 	}
 	app.Server().HeaderReceived = b.header
 	app.Server().ExpectHandler = b.expect
@@ -130,13 +130,6 @@ func beforeRouting(route fasthttp.RequestHandler) fasthttp.RequestHandler {
 		}
 		route(ctx)
 	}
-}
-
-func orDefault[T int | time.Duration](v, standard T) T {
-	if v == 0 {
-		return standard
-	}
-	return v
 }
 
 // appState is what the requests of an app share.
@@ -214,7 +207,7 @@ func Serve(ctx context.Context, app *fiber.App, listener net.Listener) error {
 	go func() { served <- app.Listener(listening{listener, connections}) }()
 	select {
 	case err := <-served:
-		return fmt.Errorf("serve %s: %w", listener.Addr(), orClosed(err))
+		return fmt.Errorf("serve %s: %w", listener.Addr(), cmp.Or(err, net.ErrClosed))
 	case <-ctx.Done():
 	}
 	connections.receiveUntil(time.Now().Add(receiveTimeout))
@@ -226,14 +219,6 @@ func Serve(ctx context.Context, app *fiber.App, listener net.Listener) error {
 		return fmt.Errorf("stop serving %s: %w", listener.Addr(), err)
 	}
 	return <-served
-}
-
-// orClosed gives a name to the end of a listener that nobody asked for.
-func orClosed(err error) error {
-	if err == nil {
-		return net.ErrClosed
-	}
-	return err
 }
 
 // containerHost is the name by which containers reach this machine. Nobody can

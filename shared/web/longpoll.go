@@ -87,3 +87,12 @@ func RequestContext(c *fiber.Ctx) (context.Context, context.CancelFunc) {
 func RequestContextFor(c *fiber.Ctx, more time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(c.UserContext(), c.Context().Time().Add(AnswerWithin+more))
 }
+
+// InTime is the handler h, whose context is the RequestContext.
+func InTime(h func(ctx context.Context, c *fiber.Ctx) error) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		ctx, cancel := RequestContext(c)
+		defer cancel()
+		return h(ctx, c)
+	}
+}
