@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/api"
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
@@ -50,8 +51,8 @@ func (c DoctorConfig) streams() streams.Config {
 	return streams.Config{Replicas: c.Replicas, Partitions: c.Partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: c.LogsMaxBytes}
 }
 
-// State is how a check came out.
-type State string
+// State is how a check came out: OK, Warn or Fail.
+type State = string
 
 // States of a finding.
 const (
@@ -61,13 +62,7 @@ const (
 )
 
 // Finding is what a check found.
-type Finding struct {
-	Check string `json:"check"`
-	State State  `json:"state"`
-	Text  string `json:"text"`
-	// Hint is what to do about it, "" if nothing.
-	Hint string `json:"hint,omitempty"`
-}
+type Finding = api.Finding
 
 // Report is all that was found.
 type Report struct {
@@ -76,12 +71,7 @@ type Report struct {
 
 // Failed reports whether something has to be done.
 func (r Report) Failed() bool {
-	for _, f := range r.Findings {
-		if f.State == Fail {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.State == Fail })
 }
 
 // within bounds each question that the doctor asks.
@@ -96,7 +86,7 @@ type checker struct {
 }
 
 func (x *checker) add(check string, state State, text, hint string) {
-	x.report.Findings = append(x.report.Findings, Finding{check, state, text, hint})
+	x.report.Findings = append(x.report.Findings, Finding{Check: check, State: state, Text: text, Hint: hint})
 }
 
 // Doctor looks at NATS and at what Flightline keeps there. What is wrong is in

@@ -95,7 +95,7 @@ func (i *Inspector) System(ctx context.Context, name string) (api.System, error)
 	if v.Consumers.List, missing, err = i.consumers(ctx, v.Streams.List, last.wanted); err != nil {
 		return api.System{}, err
 	}
-	v.Findings = findingsOf(append(slices.Clone(last.findings), missing...))
+	v.Findings = worstFirst(slices.Concat(last.findings, missing))
 	return v, nil
 }
 
@@ -261,13 +261,9 @@ func consumerOf(info *jetstream.ConsumerInfo) api.Consumer {
 	}
 }
 
-// findingsOf are findings for the API, the worst first, else in their order.
-func findingsOf(all []Finding) []api.Finding {
+// worstFirst sorts findings by their state, else they stay in their order.
+func worstFirst(all []Finding) []Finding {
 	rank := map[State]int{Fail: 0, Warn: 1, OK: 2}
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(rank[a.State], rank[b.State]) })
-	list := make([]api.Finding, 0, len(all))
-	for _, f := range all {
-		list = append(list, api.Finding{Check: f.Check, State: string(f.State), Text: f.Text, Hint: f.Hint})
-	}
-	return list
+	return all
 }

@@ -188,7 +188,7 @@ func showReport(out io.Writer, form string, r admin.Report) error {
 	} else {
 		var rows [][]string
 		for _, f := range r.Findings {
-			rows = append(rows, []string{fmt.Sprint(f.State), f.Check, f.Text})
+			rows = append(rows, []string{f.State, f.Check, f.Text})
 			if f.Hint != "" {
 				rows = append(rows, []string{"", "", "→ " + f.Hint})
 			}
