@@ -122,6 +122,11 @@ func openStored(dir string) (*storedStream, error) {
 	return s, nil
 }
 
+// blockPath is the path of a block below its stream's directory.
+func blockPath(number uint64) string {
+	return filepath.Join("msgs", strconv.FormatUint(number, 10)+".blk")
+}
+
 func (m *mender) stream(s *storedStream) error {
 	plain, err := m.settings(s, ".", s.name)
 	if err != nil {
@@ -185,7 +190,7 @@ func (m *mender) messages(s *storedStream) error {
 	var last uint64
 	outdated := false // the server's index of the blocks
 	for i, number := range s.blocks {
-		path := filepath.Join("msgs", strconv.FormatUint(number, 10)+".blk")
+		path := blockPath(number)
 		data, err := os.ReadFile(filepath.Join(s.dir, path))
 		if err != nil {
 			return err

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"flightline/shared/disk"
 )
@@ -43,7 +42,7 @@ func (s *Server) Restart(ctx context.Context, streams ...string) error {
 		suspicious[failure.path] = true
 	}
 	for _, stream := range streams {
-		suspicious[newestBlock(filepath.Join(s.barrier.streams, stream, "msgs"))] = true
+		suspicious[newestBlock(filepath.Join(s.barrier.streams, stream))] = true
 	}
 	for path := range suspicious {
 		if err := rewrite(path, filepath.Join(s.cfg.Dir, rewriteName)); err != nil {
@@ -92,7 +91,7 @@ func (s *Server) TestWrite() error {
 	if err != nil {
 		return fmt.Errorf("test the store: %w", err)
 	}
-	_, err = io.Copy(file, io.LimitReader(zeros{}, testSize))
+	_, err = file.Write(make([]byte, testSize))
 	if err == nil {
 		err = file.Sync()
 	}
@@ -102,29 +101,14 @@ func (s *Server) TestWrite() error {
 	return nil
 }
 
-// zeros reads as zeros without end.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
-}
-
-// newestBlock is the path of the block with the highest number, "" for none.
+// newestBlock is the path of the block of a stream's directory with the highest number, ""
+// for none.
 func newestBlock(dir string) string {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+	s, err := openStored(dir)
+	if err != nil || len(s.blocks) == 0 {
 		return ""
 	}
-	newest, path := -1, ""
-	for _, entry := range entries {
-		number, isBlock := strings.CutSuffix(entry.Name(), ".blk")
-		n, err := strconv.Atoi(number)
-		if isBlock && err == nil && n > newest && entry.Type().IsRegular() {
-			newest, path = n, filepath.Join(dir, entry.Name())
-		}
-	}
-	return path
+	return filepath.Join(dir, blockPath(s.blocks[len(s.blocks)-1]))
 }
 
 // rewrite puts a copy that was fsynced in the place of a file: what the kernel
