@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -247,22 +248,19 @@ func (p *probes) ask(ctx context.Context, parts []span) ([]*nats.Msg, error) {
 
 // answer is the message that m brings, or nil.
 func (p *probes) answer(m *nats.Msg) (*nats.Msg, error) {
-	switch status := statusOf(m); status {
-	case "":
-		if !p.back.Data {
-			m.Data = nil
-		}
-		if !matches(p.back.Filter, m.Header.Get(jetstream.SubjectHeader)) {
-			return nil, nil //nolint:nilnil // it is another's
-		}
-		return m, nil
-	case "404":
+	switch err := directError(m, p.back.Filter); {
+	case errors.Is(err, ErrNoMessage):
 		return nil, nil //nolint:nilnil // no message
-	case "503":
-		return nil, fmt.Errorf("%w: read %s", ErrUnavailable, p.back.Filter)
-	default:
-		return nil, fmt.Errorf("read %s: %s %s", p.back.Filter, status, m.Header.Get("Description"))
+	case err != nil:
+		return nil, err
 	}
+	if !p.back.Data {
+		m.Data = nil
+	}
+	if !matches(p.back.Filter, m.Header.Get(jetstream.SubjectHeader)) {
+		return nil, nil //nolint:nilnil // it is another's
+	}
+	return m, nil
 }
 
 // Sequence is the stream sequence of a message that was read.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,8 +31,7 @@ type Batch struct {
 // Nats-Sequence, Nats-Subject and Nats-Time-Stamp. It returns ErrUnavailable
 // when JetStream is away, and ctx.Err().
 func BatchGet(ctx context.Context, nc *nats.Conn, stream string, b Batch) ([]*nats.Msg, error) {
-	size := cmp.Or(b.MaxBytes, 64<<20)
-	request, err := json.Marshal(map[string]any{"seq": max(1, b.From), "batch": b.Most, "next_by_subj": b.Filter, "max_bytes": size})
+	request, err := json.Marshal(map[string]any{"seq": max(1, b.From), "batch": b.Most, "next_by_subj": b.Filter, "max_bytes": cmp.Or(b.MaxBytes, 64<<20)})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", b.Filter, err)
 	}
@@ -58,16 +58,13 @@ func readBatch(ctx context.Context, nc *nats.Conn, subject string, request []byt
 		if err != nil {
 			return nil, err
 		}
-		switch status := statusOf(m); status {
-		case "":
-			got = append(got, m)
-		case "204", "404":
+		switch err := directError(m, what); {
+		case errors.Is(err, ErrNoMessage):
 			return got, nil
-		case "503":
-			return nil, fmt.Errorf("%w: read %s", ErrUnavailable, what)
-		default:
-			return nil, fmt.Errorf("read %s: %s %s", what, status, m.Header.Get("Description"))
+		case err != nil:
+			return nil, err
 		}
+		got = append(got, m)
 	}
 }
 

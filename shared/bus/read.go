@@ -79,12 +79,8 @@ func (c *Client) trySingleGet(ctx context.Context, stream string, body []byte) (
 	if err != nil {
 		return nil, err
 	}
-	switch status := statusOf(got); status {
-	case "":
-	case "404":
-		return nil, ErrNoMessage
-	default:
-		return nil, fmt.Errorf("%w: %s", ErrUnavailable, status)
+	if err := directError(got, stream); err != nil {
+		return nil, err
 	}
 	takeLast(got.Header, jetstream.StreamHeader)
 	m := &Message{Subject: takeLast(got.Header, jetstream.SubjectHeader), Server: server, Header: got.Header, Data: got.Data}
@@ -98,13 +94,24 @@ func (c *Client) trySingleGet(ctx context.Context, stream string, body []byte) (
 	return m, nil
 }
 
-// statusOf is the status that a direct get was answered with in place of a message. It is
-// "" for a message of a stream, which may have any header itself.
-func statusOf(m *nats.Msg) string {
+// directError is nil for a message that a direct get was answered with. It is ErrNoMessage
+// for an answer that no more messages match, and ErrUnavailable where nobody answers. A
+// message of a stream names it, and may have a header Status itself. what is read is for
+// the text.
+func directError(m *nats.Msg, what string) error {
 	if m.Header.Get(jetstream.StreamHeader) != "" {
-		return ""
+		return nil
 	}
-	return m.Header.Get("Status")
+	switch status := m.Header.Get("Status"); status {
+	case "":
+		return nil
+	case "204", "404":
+		return ErrNoMessage
+	case noResponders:
+		return fmt.Errorf("%w: read %s", ErrUnavailable, what)
+	default:
+		return fmt.Errorf("read %s: %s %s", what, status, m.Header.Get("Description"))
+	}
 }
 
 // takeLast removes the last value of a header and returns it: the server adds its own
@@ -175,14 +182,7 @@ func (c *Client) directGet(ctx context.Context, stream, subject string, request 
 		if err != nil {
 			return nil, err
 		}
-		switch status := statusOf(m); status {
-		case "":
-			return m, nil
-		case "404":
-			return nil, ErrNoMessage
-		default:
-			return nil, fmt.Errorf("%w: read %s: %s %s", ErrUnavailable, subject, status, m.Header.Get("Description"))
-		}
+		return m, directError(m, subject)
 	})
 }
 
