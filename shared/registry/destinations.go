@@ -7,14 +7,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/streams"
 )
@@ -72,12 +69,9 @@ type Destinations struct {
 	made map[string]int // by endpoint, since they were counted
 }
 
-func newDestinations(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Destinations, error) {
-	t, err := openAgingTable(ctx, js, streams.BucketDestinations, failuresAge, func(d Destination) bool { return !d.Paused })
-	if err != nil {
-		return nil, err
-	}
-	return &Destinations{table: t, cache: newAgingCache(t, log), made: map[string]int{}}, nil
+func newDestinations(ctx context.Context, o *opener) *Destinations {
+	t := openAging(ctx, o, streams.BucketDestinations, failuresAge, func(d Destination) bool { return !d.Paused })
+	return &Destinations{table: t, cache: newAgingCache(t, o.log), made: map[string]int{}}
 }
 
 // destinationKey hides the origin, whose characters no key has.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -31,16 +30,9 @@ type knownEndpoints struct {
 	list    []endpoint.Endpoint
 }
 
-func newEndpoints(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Endpoints, error) {
-	t, err := OpenTable[endpoint.Endpoint](ctx, js, streams.BucketEndpoints)
-	if err != nil {
-		return nil, err
-	}
-	shown, err := OpenTable[shownEndpoint](ctx, js, streams.BucketWorkerEndpoints)
-	if err != nil {
-		return nil, err
-	}
-	return &Endpoints{table: t, cache: newCache(t, log), shown: shown}, nil
+func newEndpoints(ctx context.Context, o *opener) *Endpoints {
+	t := open[endpoint.Endpoint](ctx, o, streams.BucketEndpoints)
+	return &Endpoints{table: t, cache: newCache(t, o.log), shown: open[shownEndpoint](ctx, o, streams.BucketWorkerEndpoints)}
 }
 
 // Get returns the endpoint, from memory if it can. An endpoint that is

@@ -8,10 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"flightline/shared/pod"
-	"flightline/streams"
 )
 
 // ErrTaken means that what is left of a GPU is less than what was asked for.
@@ -69,15 +66,6 @@ func (c GPUClaims) Used() int {
 type GPUs struct {
 	machines *Table[Inventory]
 	claims   *Table[GPUClaims]
-}
-
-func newGPUs(ctx context.Context, js jetstream.JetStream) (*GPUs, error) {
-	machines, err := OpenTable[Inventory](ctx, js, streams.BucketMachines)
-	if err != nil {
-		return nil, err
-	}
-	claims, err := OpenTable[GPUClaims](ctx, js, streams.BucketGPUs)
-	return &GPUs{machines: machines, claims: claims}, err
 }
 
 // Report says which GPUs and models a machine has; it is to be repeated every BeatEvery. It

@@ -10,14 +10,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/ratelimit"
 	"flightline/streams"
@@ -91,12 +88,9 @@ type Keys struct {
 	cache *cache[Key]
 }
 
-func newKeys(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Keys, error) {
-	t, err := OpenTable[Key](ctx, js, streams.BucketKeys)
-	if err != nil {
-		return nil, err
-	}
-	return &Keys{table: t, cache: newCache(t, log)}, nil
+func newKeys(ctx context.Context, o *opener) *Keys {
+	t := open[Key](ctx, o, streams.BucketKeys)
+	return &Keys{table: t, cache: newCache(t, o.log)}
 }
 
 // Create makes a key, "fl_" and 40 random characters, and returns it in plain

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/pod"
-	"flightline/streams"
 )
 
 // Pods are the pods by id, those of the last day included that are gone. Pods
@@ -26,18 +24,6 @@ type Pods struct {
 	own    *WorkerPods
 	// endpoint narrows the pods that no driver runs; "" means those of all.
 	endpoint string
-}
-
-func newPods(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Pods, error) {
-	own, err := newWorkerPods(ctx, js, log)
-	if err != nil {
-		return nil, err
-	}
-	driven, err := newPodBucket(ctx, js, log, streams.BucketPods)
-	if err != nil {
-		return nil, err
-	}
-	return &Pods{driven: driven, own: own}, nil
 }
 
 // At returns the same pods, but looks for those that no driver runs at one
@@ -221,12 +207,9 @@ type podBucket struct {
 	cache *cache[pod.Pod]
 }
 
-func newPodBucket(ctx context.Context, js jetstream.JetStream, log *slog.Logger, bucket string) (podBucket, error) {
-	t, err := openAgingTable(ctx, js, bucket, podTTL, func(p pod.Pod) bool { return p.Expires })
-	if err != nil {
-		return podBucket{}, err
-	}
-	return podBucket{table: t, cache: newAgingCache(t, log)}, nil
+func newPodBucket(ctx context.Context, o *opener, bucket string) podBucket {
+	t := openAging(ctx, o, bucket, podTTL, func(p pod.Pod) bool { return p.Expires })
+	return podBucket{table: t, cache: newAgingCache(t, o.log)}
 }
 
 // create stores the pod and returns it as it is then, or ErrExists.

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/bus"
 	"flightline/shared/pod"
 	"flightline/streams"
 )
@@ -43,83 +43,23 @@ type Registry struct {
 // New binds to the buckets that streams.Apply made. It starts nothing. A nil
 // log is silence.
 func New(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Registry, error) {
-	log = cmp.Or(log, slog.New(slog.DiscardHandler))
-	endpoints, err := newEndpoints(ctx, js, log)
-	if err != nil {
-		return nil, err
+	o := newOpener(js, log)
+	endpoints := newEndpoints(ctx, o)
+	r := &Registry{
+		Endpoints:    endpoints,
+		Keys:         newKeys(ctx, o),
+		Workers:      newWorkers(ctx, o),
+		Tokens:       newTokens(ctx, o),
+		Instances:    &Instances{table: open[Instance](ctx, o, streams.BucketInstances), endpoints: endpoints.cache, log: o.log},
+		Idempotency:  &Idempotency{table: open[Submission](ctx, o, streams.BucketIdempotency)},
+		Destinations: newDestinations(ctx, o),
+		Pods:         &Pods{driven: newPodBucket(ctx, o, streams.BucketPods), own: newWorkerPods(ctx, o)},
+		Templates:    &Store[pod.Template]{table: open[pod.Template](ctx, o, streams.BucketTemplates)},
+		Volumes:      &Store[pod.Volume]{table: open[pod.Volume](ctx, o, streams.BucketVolumes)},
+		Scaling:      &Scaling{js: js, bus: bus.Bind(js.Conn()), leaders: open[Leader](ctx, o, streams.BucketLeaders)},
+		GPUs:         &GPUs{machines: open[Inventory](ctx, o, streams.BucketMachines), claims: open[GPUClaims](ctx, o, streams.BucketGPUs)},
 	}
-	keys, err := newKeys(ctx, js, log)
-	if err != nil {
-		return nil, err
-	}
-	workers, err := newWorkers(ctx, js, log)
-	if err != nil {
-		return nil, err
-	}
-	tokens, err := newTokens(ctx, js, log)
-	if err != nil {
-		return nil, err
-	}
-	instances, err := OpenTable[Instance](ctx, js, streams.BucketInstances)
-	if err != nil {
-		return nil, err
-	}
-	submissions, err := OpenTable[Submission](ctx, js, streams.BucketIdempotency)
-	if err != nil {
-		return nil, err
-	}
-	destinations, err := newDestinations(ctx, js, log)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := newPods(ctx, js, log)
-	if err != nil {
-		return nil, err
-	}
-	templates, volumes, err := newStores(ctx, js)
-	if err != nil {
-		return nil, err
-	}
-	scaling, gpus, err := newFleets(ctx, js)
-	if err != nil {
-		return nil, err
-	}
-	return &Registry{
-		Endpoints:   endpoints,
-		Keys:        keys,
-		Workers:     workers,
-		Tokens:      tokens,
-		Instances:   &Instances{table: instances, endpoints: endpoints.cache, log: log},
-		Idempotency: &Idempotency{table: submissions},
-
-		Destinations: destinations,
-
-		Pods:      pods,
-		Templates: templates,
-		Volumes:   volumes,
-		Scaling:   scaling,
-		GPUs:      gpus,
-	}, nil
-}
-
-// newStores opens what pods are made from.
-func newStores(ctx context.Context, js jetstream.JetStream) (*Store[pod.Template], *Store[pod.Volume], error) {
-	templates, err := OpenTable[pod.Template](ctx, js, streams.BucketTemplates)
-	if err != nil {
-		return nil, nil, err
-	}
-	volumes, err := OpenTable[pod.Volume](ctx, js, streams.BucketVolumes)
-	return &Store[pod.Template]{table: templates}, &Store[pod.Volume]{table: volumes}, err
-}
-
-// newFleets opens what autoscalers decide and claim.
-func newFleets(ctx context.Context, js jetstream.JetStream) (*Scaling, *GPUs, error) {
-	scaling, err := newScaling(ctx, js)
-	if err != nil {
-		return nil, nil, err
-	}
-	gpus, err := newGPUs(ctx, js)
-	return scaling, gpus, err
+	return r, o.err
 }
 
 // SetPodTTL sets how long the records of workers' pods, and the tokens of fleets'

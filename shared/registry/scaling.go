@@ -104,11 +104,6 @@ type Scaling struct {
 	leaders *Table[Leader]
 }
 
-func newScaling(ctx context.Context, js jetstream.JetStream) (*Scaling, error) {
-	leaders, err := OpenTable[Leader](ctx, js, streams.BucketLeaders)
-	return &Scaling{js: js, bus: bus.Bind(js.Conn()), leaders: leaders}, err
-}
-
 // Alive reports whether an autoscaler is active, within the 15 s that its
 // election takes to notice its end. It returns bus.ErrUnavailable.
 func (s *Scaling) Alive(ctx context.Context) (bool, error) {

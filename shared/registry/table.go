@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,30 @@ func OpenTable[T any](ctx context.Context, js jetstream.JetStream, bucket string
 		return nil, explain(ctx, "open bucket "+bucket, err)
 	}
 	return &Table[T]{bucket: bucket, subject: streams.KeySubject(bucket, ""), kv: kv, bus: bus.Bind(js.Conn())}, nil
+}
+
+// opener opens what a Registry has. After the first error, which it keeps, what it returns
+// is of no use.
+type opener struct {
+	js  jetstream.JetStream
+	log *slog.Logger
+	err error
+}
+
+// newOpener takes a nil log as silence.
+func newOpener(js jetstream.JetStream, log *slog.Logger) *opener {
+	return &opener{js: js, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
+}
+
+func open[T any](ctx context.Context, o *opener, bucket string) *Table[T] {
+	if o.err == nil {
+		t, err := OpenTable[T](ctx, o.js, bucket)
+		if err == nil {
+			return t
+		}
+		o.err = err
+	}
+	return &Table[T]{bucket: bucket}
 }
 
 // Get returns the value and its revision, or ErrNotFound.
@@ -283,12 +308,8 @@ type agingTable[T any] struct {
 	expires func(T) bool
 }
 
-func openAgingTable[T any](ctx context.Context, js jetstream.JetStream, bucket string, ttl time.Duration, expires func(T) bool) (*agingTable[T], error) {
-	t, err := OpenTable[T](ctx, js, bucket)
-	if err != nil {
-		return nil, err
-	}
-	return &agingTable[T]{Table: t, js: js, ttl: ttl, expires: expires}, nil
+func openAging[T any](ctx context.Context, o *opener, bucket string, ttl time.Duration, expires func(T) bool) *agingTable[T] {
+	return &agingTable[T]{Table: open[T](ctx, o, bucket), js: o.js, ttl: ttl, expires: expires}
 }
 
 // isExpired reports whether the entry does not count any more. The server removes

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -52,12 +51,9 @@ type Tokens struct {
 	cache *cache[Token]
 }
 
-func newTokens(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Tokens, error) {
-	t, err := openAgingTable(ctx, js, streams.BucketTokens, podTTL, func(k Token) bool { return k.Expires })
-	if err != nil {
-		return nil, err
-	}
-	return &Tokens{table: t, cache: newAgingCache(t, log)}, nil
+func newTokens(ctx context.Context, o *opener) *Tokens {
+	t := openAging(ctx, o, streams.BucketTokens, podTTL, func(k Token) bool { return k.Expires })
+	return &Tokens{table: t, cache: newAgingCache(t, o.log)}
 }
 
 // Issue makes a token for a worker, "fw_" and 40 random characters, and returns

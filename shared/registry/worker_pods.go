@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,20 +28,11 @@ type ForWorker struct {
 // NewForWorker binds to the buckets that workers may use. It starts nothing. A
 // nil log is silence.
 func NewForWorker(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*ForWorker, error) {
-	log = cmp.Or(log, slog.New(slog.DiscardHandler))
-	shown, err := OpenTable[endpoint.Endpoint](ctx, js, streams.BucketWorkerEndpoints)
-	if err != nil {
-		return nil, err
-	}
-	workers, err := newWorkers(ctx, js, log)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := newWorkerPods(ctx, js, log)
-	if err != nil {
-		return nil, err
-	}
-	return &ForWorker{Endpoints: &Endpoints{table: shown, cache: newCache(shown, log)}, Workers: workers, Pods: pods}, nil
+	o := newOpener(js, log)
+	shown := open[endpoint.Endpoint](ctx, o, streams.BucketWorkerEndpoints)
+	endpoints := &Endpoints{table: shown, cache: newCache(shown, o.log)}
+	r := &ForWorker{Endpoints: endpoints, Workers: newWorkers(ctx, o), Pods: newWorkerPods(ctx, o)}
+	return r, o.err
 }
 
 // WorkerPods are the pods that no driver runs, by endpoint and id, as their
@@ -52,13 +42,10 @@ func NewForWorker(ctx context.Context, js jetstream.JetStream, log *slog.Logger)
 // sleep and to wake.
 type WorkerPods struct{ podBucket }
 
-func newWorkerPods(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*WorkerPods, error) {
-	b, err := newPodBucket(ctx, js, log, streams.BucketWorkerPods)
-	if err != nil {
-		return nil, err
-	}
+func newWorkerPods(ctx context.Context, o *opener) *WorkerPods {
+	b := newPodBucket(ctx, o, streams.BucketWorkerPods)
 	b.table.skipsUnreadable = true
-	return &WorkerPods{b}, nil
+	return &WorkerPods{b}
 }
 
 // isOwners reports whether a pod belongs into WorkerPods.

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -93,19 +92,21 @@ type Workers struct {
 	ttl   time.Duration // of a heartbeat
 }
 
-func newWorkers(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Workers, error) {
-	t, err := OpenTable[Worker](ctx, js, streams.BucketWorkers)
-	if err != nil {
-		return nil, err
-	}
+func newWorkers(ctx context.Context, o *opener) *Workers {
+	t := open[Worker](ctx, o, streams.BucketWorkers)
 	t.skipsUnreadable = true // workers write it
+	w := &Workers{table: t, cache: newCache(t, o.log)}
+	w.cache.expired = func(e entry[Worker]) bool { return time.Since(e.received) > lastKept }
+	if o.err != nil {
+		return w
+	}
 	status, err := t.kv.Status(ctx)
 	if err != nil {
-		return nil, explain(ctx, "look at bucket "+t.bucket, err)
+		o.err = explain(ctx, "look at bucket "+t.bucket, err)
+		return w
 	}
-	w := &Workers{table: t, cache: newCache(t, log), ttl: status.TTL()}
-	w.cache.expired = func(e entry[Worker]) bool { return time.Since(e.received) > lastKept }
-	return w, nil
+	w.ttl = status.TTL()
+	return w
 }
 
 // Beat says that the worker lives and what it does. It counts as gone 15 s
