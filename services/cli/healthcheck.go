@@ -34,7 +34,7 @@ func (sh *shell) healthcheckCommand() *cobra.Command {
 			"FLIGHTLINE_TLS_CERT is set, whatever certificate is shown, else the dev that runs\n" +
 			"with the data folder, else " + defaultListen + ".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			base, config, err := sh.self(url, files)
+			base, config, err := sh.healthcheckTarget(url, files)
 			if err != nil {
 				return err
 			}
@@ -51,10 +51,10 @@ func (sh *shell) healthcheckCommand() *cobra.Command {
 	return c
 }
 
-// self is the address of the process that is meant, and how to reach it.
+// healthcheckTarget is the address of the process that is meant, and how to reach it.
 // Without a url it is the one with our environment, on this machine, or the dev
 // that runs.
-func (sh *shell) self(url string, files tlsconfig.Client) (base string, config *tls.Config, err error) {
+func (sh *shell) healthcheckTarget(url string, files tlsconfig.Client) (base string, config *tls.Config, err error) {
 	config, err = secured(files, "")
 	if err != nil || url != "" {
 		return url, config, err

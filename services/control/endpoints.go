@@ -121,7 +121,7 @@ func (s *Service) updateEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	if _, err := s.template(ctx, body.TemplateID); err != nil {
 		return err
 	}
-	e, err := s.registry.Endpoints.Update(ctx, id, body.onto)
+	e, err := s.registry.Endpoints.Update(ctx, id, body.applyTo)
 	if err != nil {
 		return err
 	}
@@ -137,10 +137,7 @@ func (s *Service) deleteEndpoint(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	if err := s.remove(c.UserContext(), strings.Clone(c.Params("id")), force); err != nil {
-		return err
-	}
-	return c.SendStatus(fiber.StatusNoContent)
+	return noContent(c, s.remove(c.UserContext(), strings.Clone(c.Params("id")), force))
 }
 
 // partitionOf spreads endpoints over the partitions that exist when they are made.

@@ -29,7 +29,7 @@ func (b *endpointBody) endpoint() (endpoint.Endpoint, error) {
 	if err := b.check(); err != nil {
 		return endpoint.Endpoint{}, err
 	}
-	e, err := b.onto(endpoint.Endpoint{})
+	e, err := b.applyTo(endpoint.Endpoint{})
 	if err != nil {
 		return e, err
 	}
@@ -63,8 +63,8 @@ func (b *endpointBody) check() error {
 
 func blank(given *string) bool { return given == nil || *given == "" }
 
-// onto returns e with what the body gives, or an *endpoint.FieldError.
-func (b *endpointBody) onto(e endpoint.Endpoint) (endpoint.Endpoint, error) {
+// applyTo returns e with what the body gives, or an *endpoint.FieldError.
+func (b *endpointBody) applyTo(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	set(&e.Name, b.Name)
 	setMillis(&e.ExecutionTimeout, positive(b.ExecutionTimeoutMs))
 	setMillis(&e.TTL, positive(b.TTLMs))
@@ -95,7 +95,7 @@ func (b *endpointBody) onto(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 			setMillis(&e.WebhookRetries[i], &(*b.WebhookRetriesMs)[i])
 		}
 	}
-	return b.ontoFleet(e)
+	return b.applyFleetTo(e)
 }
 
 // positive is what is given of a setting that must be: a 0 is as wrong as what
@@ -128,9 +128,9 @@ func setSeconds(to *time.Duration, given *int) {
 	}
 }
 
-// ontoFleet is onto for what starts workers. A value of env that was shown as
+// applyFleetTo is applyTo for what starts workers. A value of env that was shown as
 // pod.Hidden and comes back stays what it is.
-func (b *endpointBody) ontoFleet(e endpoint.Endpoint) (endpoint.Endpoint, error) {
+func (b *endpointBody) applyFleetTo(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	set(&e.ScalerType, b.ScalerType)
 	set(&e.ScalerValue, positive(b.ScalerValue))
 	setSeconds(&e.IdleTimeout, positive(b.IdleTimeout))

@@ -63,8 +63,5 @@ func (s *Service) updateKey(c *fiber.Ctx) error {
 }
 
 func (s *Service) revokeKey(c *fiber.Ctx) error {
-	if err := s.registry.Keys.Revoke(c.UserContext(), strings.Clone(c.Params("id"))); err != nil {
-		return noThing(err, "key")
-	}
-	return c.SendStatus(fiber.StatusNoContent)
+	return noContent(c, noThing(s.registry.Keys.Revoke(c.UserContext(), strings.Clone(c.Params("id"))), "key"))
 }

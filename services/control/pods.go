@@ -24,16 +24,21 @@ func podID(c *fiber.Ctx) (string, error) {
 	return id, nil
 }
 
+// podOf is the pod that the path names.
+func (s *Service) podOf(ctx context.Context, c *fiber.Ctx) (pod.Pod, error) {
+	id, err := podID(c)
+	if err != nil {
+		return pod.Pod{}, err
+	}
+	return s.registry.Pods.Get(ctx, id)
+}
+
 func (s *Service) getPod(ctx context.Context, c *fiber.Ctx) error {
 	wanted, err := includesOf(c)
 	if err != nil {
 		return err
 	}
-	id, err := podID(c)
-	if err != nil {
-		return err
-	}
-	p, err := s.registry.Pods.Get(ctx, id)
+	p, err := s.podOf(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -50,7 +55,7 @@ func (s *Service) createPod(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	template, err := s.basis(ctx, &body)
+	template, err := s.templateFor(ctx, &body)
 	if err != nil {
 		return err
 	}
@@ -70,9 +75,9 @@ func (s *Service) createPod(ctx context.Context, c *fiber.Ctx) error {
 	return c.Status(fiber.StatusCreated).JSON(podViewOf(made, s.cfg.Catalog, now))
 }
 
-// basis is the template that the body names, an empty one for none; it refuses
+// templateFor is the template that the body names, an empty one for none; it refuses
 // a body that names what there is not.
-func (s *Service) basis(ctx context.Context, body *podBody) (pod.Template, error) {
+func (s *Service) templateFor(ctx context.Context, body *podBody) (pod.Template, error) {
 	if _, err := named(ctx, body.NetworkVolumeID, s.registry.Volumes.Get, "networkVolumeId is that of no network volume"); err != nil {
 		return pod.Template{}, err
 	}
@@ -131,11 +136,7 @@ func (s *Service) stopPod(ctx context.Context, c *fiber.Ctx) error {
 
 // movePod says what a pod should be; its driver follows.
 func (s *Service) movePod(ctx context.Context, c *fiber.Ctx, by pod.Trigger, change string) error {
-	id, err := podID(c)
-	if err != nil {
-		return err
-	}
-	p, err := s.registry.Pods.Get(ctx, id)
+	p, err := s.podOf(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func (s *Service) movePod(ctx context.Context, c *fiber.Ctx, by pod.Trigger, cha
 			return err
 		}
 	}
-	p, err = s.registry.Pods.Move(ctx, id, by, change, s.queue.Now(), func(p *pod.Pod) {
+	p, err = s.registry.Pods.Move(ctx, p.ID, by, change, s.queue.Now(), func(p *pod.Pod) {
 		if gone != "" && p.MachineID == gone {
 			p.MachineID, p.Machine, p.PublicIP, p.PortMappings = "", pod.Machine{}, "", nil
 		}
@@ -175,26 +176,20 @@ func (s *Service) lostMachine(ctx context.Context, p pod.Pod) (string, error) {
 // deletePod makes the pod TERMINATED; its driver ends it. A worker that its
 // owner runs loses its token, so that it gets no more jobs.
 func (s *Service) deletePod(ctx context.Context, c *fiber.Ctx) error {
-	id, err := podID(c)
+	p, err := s.podOf(ctx, c)
 	if err != nil {
 		return err
 	}
-	p, err := s.registry.Pods.Get(ctx, id)
-	if err != nil {
+	if err := s.revokeOwnersToken(ctx, p); err != nil {
 		return err
 	}
-	if err := s.letGo(ctx, p); err != nil {
-		return err
-	}
-	if _, err := s.registry.Pods.At(p.Endpoint).Move(ctx, id, pod.Remove, "Deleted by request", s.queue.Now(), nil); err != nil {
-		return err
-	}
-	return c.SendStatus(fiber.StatusNoContent)
+	_, err = s.registry.Pods.At(p.Endpoint).Move(ctx, p.ID, pod.Remove, "Deleted by request", s.queue.Now(), nil)
+	return noContent(c, err)
 }
 
-// letGo takes the token of a worker that no driver stops. One that speaks NATS
+// revokeOwnersToken takes the token of a worker that no driver stops. One that speaks NATS
 // itself cannot be kept out: while it lives, so does its pod.
-func (s *Service) letGo(ctx context.Context, p pod.Pod) error {
+func (s *Service) revokeOwnersToken(ctx context.Context, p pod.Pod) error {
 	if p.Endpoint == "" || p.Driver != "" || p.Status == pod.Terminated || p.Locked {
 		return nil
 	}

@@ -17,9 +17,9 @@ type (
 	podBody  api.PodSpec
 )
 
-// onto returns s with what the body gives. A variable that is sent as it was
+// applyTo returns s with what the body gives. A variable that is sent as it was
 // shown, hidden, keeps its value.
-func (b *specBody) onto(s pod.Spec) (pod.Spec, error) {
+func (b *specBody) applyTo(s pod.Spec) (pod.Spec, error) {
 	set(&s.Image, b.ImageName)
 	set(&s.Entrypoint, b.DockerEntrypoint)
 	set(&s.Command, b.DockerStartCmd)
@@ -53,7 +53,7 @@ func (b *podBody) pod(id string, template pod.Template) (pod.Pod, error) {
 	set(&made.Interruptible, b.Interruptible)
 	set(&made.Spec.VolumeEncrypted, b.VolumeEncrypted)
 	inherited := maps.Clone(template.Spec.Env)
-	made, err := b.onto(made)
+	made, err := b.applyTo(made)
 	if err != nil {
 		return made, err
 	}
@@ -65,12 +65,12 @@ func (b *podBody) pod(id string, template pod.Template) (pod.Pod, error) {
 	return made, made.Check()
 }
 
-// onto returns p with what the body gives of what can be changed.
-func (b *podBody) onto(p pod.Pod) (pod.Pod, error) {
+// applyTo returns p with what the body gives of what can be changed.
+func (b *podBody) applyTo(p pod.Pod) (pod.Pod, error) {
 	var err error
 	set(&p.Name, b.Name)
 	set(&p.Locked, b.Locked)
-	if p.Spec, err = (*specBody)(&b.Spec).onto(p.Spec); err != nil {
+	if p.Spec, err = (*specBody)(&b.Spec).applyTo(p.Spec); err != nil {
 		return p, err
 	}
 	set(&p.Spec.GPUs, b.GPUCount)
@@ -80,7 +80,7 @@ func (b *podBody) onto(p pod.Pod) (pod.Pod, error) {
 	return p, nil
 }
 
-// change is onto for a pod that there is; it refuses what is fixed.
+// change is applyTo for a pod that there is; it refuses what is fixed.
 func (b *podBody) change(p pod.Pod) (pod.Pod, error) {
 	for _, fixed := range []struct {
 		field string
@@ -99,7 +99,7 @@ func (b *podBody) change(p pod.Pod) (pod.Pod, error) {
 	if p.Status == pod.Terminated {
 		return p, web.Errorf(web.PodConflict, "the pod is TERMINATED, and stays it")
 	}
-	changed, err := b.onto(p)
+	changed, err := b.applyTo(p)
 	if err != nil {
 		return p, err
 	}

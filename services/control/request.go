@@ -67,6 +67,14 @@ func answerList[T, V any](c *fiber.Ctx, list []T, viewOf func(T) V) error {
 	return c.JSON(views)
 }
 
+// noContent answers that what was asked for is done, unless err says that it is not.
+func noContent(c *fiber.Ctx, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.SendStatus(fiber.StatusNoContent)
+}
+
 // boolOf reads a parameter that is true or false; false if it is not given.
 func boolOf(c *fiber.Ctx, name string) (bool, error) {
 	if !c.Request().URI().QueryArgs().Has(name) {

@@ -35,12 +35,12 @@ func FuzzBodies(f *testing.F) {
 		}
 		var tpl templateBody
 		if json.Unmarshal(data, &tpl) == nil {
-			_, err := tpl.onto(pod.Template{})
+			_, err := tpl.applyTo(pod.Template{})
 			refused("template", err)
 		}
 		var v volumeBody
 		if json.Unmarshal(data, &v) == nil {
-			made, err := v.onto(root, pod.Volume{})
+			made, err := v.applyTo(root, pod.Volume{})
 			if !refused("volume", err) && made.Path != "" && (path.Dir(made.Path) != root || strings.Contains(made.Path, "..") && path.Clean(made.Path) != made.Path) {
 				t.Errorf("got the path %q, want one below %s", made.Path, root)
 			}

@@ -16,13 +16,13 @@ import (
 // templateBody makes or changes a template.
 type templateBody api.TemplateSpec
 
-func (b *templateBody) onto(t pod.Template) (pod.Template, error) {
+func (b *templateBody) applyTo(t pod.Template) (pod.Template, error) {
 	var err error
 	set(&t.Name, b.Name)
 	set(&t.Serverless, b.IsServerless)
 	set(&t.Category, b.Category)
 	set(&t.Readme, b.Readme)
-	if t.Spec, err = (*specBody)(&b.Spec).onto(t.Spec); err != nil {
+	if t.Spec, err = (*specBody)(&b.Spec).applyTo(t.Spec); err != nil {
 		return t, err
 	}
 	return t, t.Check()
@@ -33,7 +33,7 @@ func (s *Service) createTemplate(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	made, err := body.onto(pod.Template{ID: newID(), Created: s.queue.Now().UTC()})
+	made, err := body.applyTo(pod.Template{ID: newID(), Created: s.queue.Now().UTC()})
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (s *Service) updateTemplate(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.registry.Templates.Update(ctx, strings.Clone(c.Params("id")), body.onto)
+	t, err := s.registry.Templates.Update(ctx, strings.Clone(c.Params("id")), body.applyTo)
 	if err != nil {
 		return noThing(err, "template")
 	}
@@ -107,10 +107,7 @@ func (s *Service) deleteTemplate(ctx context.Context, c *fiber.Ctx) error {
 	if err := s.unused(ctx, "template", func(p pod.Pod) bool { return p.TemplateID == id }); err != nil {
 		return err
 	}
-	if err := s.registry.Templates.Delete(ctx, id); err != nil {
-		return err
-	}
-	return c.SendStatus(fiber.StatusNoContent)
+	return noContent(c, s.registry.Templates.Delete(ctx, id))
 }
 
 // unused refuses to delete what a pod uses that is not gone.

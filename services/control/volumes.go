@@ -17,8 +17,8 @@ const defaultDataCenter = "local"
 // volumeBody makes or changes a network volume.
 type volumeBody api.VolumeSpec
 
-// onto returns v with what the body gives. A path must be below root.
-func (b *volumeBody) onto(root string, v pod.Volume) (pod.Volume, error) {
+// applyTo returns v with what the body gives. A path must be below root.
+func (b *volumeBody) applyTo(root string, v pod.Volume) (pod.Volume, error) {
 	before := v
 	set(&v.Name, b.Name)
 	set(&v.SizeGB, b.Size)
@@ -44,7 +44,7 @@ func (s *Service) createVolume(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	made, err := body.onto(s.cfg.VolumeRoot, pod.Volume{ID: newID(), Created: s.queue.Now().UTC()})
+	made, err := body.applyTo(s.cfg.VolumeRoot, pod.Volume{ID: newID(), Created: s.queue.Now().UTC()})
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *Service) updateVolume(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	v, err := s.registry.Volumes.Update(ctx, strings.Clone(c.Params("id")), func(v pod.Volume) (pod.Volume, error) {
-		return body.onto(s.cfg.VolumeRoot, v)
+		return body.applyTo(s.cfg.VolumeRoot, v)
 	})
 	if err != nil {
 		return noThing(err, "network volume")
@@ -96,10 +96,7 @@ func (s *Service) deleteVolume(ctx context.Context, c *fiber.Ctx) error {
 	if err := s.unused(ctx, "network volume", func(p pod.Pod) bool { return p.VolumeID == id }); err != nil {
 		return err
 	}
-	if err := s.registry.Volumes.Delete(ctx, id); err != nil {
-		return err
-	}
-	return c.SendStatus(fiber.StatusNoContent)
+	return noContent(c, s.registry.Volumes.Delete(ctx, id))
 }
 
 func volumeViewOf(v pod.Volume) api.Volume {

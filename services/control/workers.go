@@ -189,8 +189,8 @@ func (s *Service) drainWorker(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	token, err := s.registry.Tokens.Drain(ctx, e.ID, worker)
-	let := err == nil
-	if !let && (!there || !errors.Is(err, registry.ErrNotFound)) {
+	admitted := err == nil
+	if !admitted && (!there || !errors.Is(err, registry.ErrNotFound)) {
 		return noThing(err, "worker")
 	}
 	living, err := s.livingNow(ctx, e)
@@ -198,15 +198,15 @@ func (s *Service) drainWorker(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	w, lives := living[worker]
-	if !let && (p.Driver != "" || lives && !w.Native) {
+	if !admitted && (p.Driver != "" || lives && !w.Native) {
 		// One of a fleet is let in when it is started; until then we speak for it.
-		token, let = registry.Token{Endpoint: e.ID, Worker: worker, Created: p.Created}, true
+		token, admitted = registry.Token{Endpoint: e.ID, Worker: worker, Created: p.Created}, true
 	}
 	view := workerViewOf(e, token)
 	switch {
-	case !let && lives:
+	case !admitted && lives:
 		view = nativeViewOf(w)
-	case !let: // its heartbeat is on its way
+	case !admitted: // its heartbeat is on its way
 		view = nativeViewOf(registry.Worker{ID: worker, Endpoint: e.ID, Native: true, Started: s.queue.Now().UTC()})
 	case lives:
 		view = withHeartbeat(view, w)

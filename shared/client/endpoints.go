@@ -240,8 +240,8 @@ type GPUSpec struct {
 	MinHold, MaxSwapWait time.Duration
 }
 
-// onto sets what is given.
-func (s GPUSpec) onto(spec *api.EndpointSpec) {
+// applyTo sets what is given.
+func (s GPUSpec) applyTo(spec *api.EndpointSpec) {
 	spec.MinVRAMGb, spec.MinCUDAVersion, spec.GPUShare, spec.Priority = s.MinVRAMGB, orAbsent(s.MinCUDA), s.Share, s.Priority
 	spec.SleepGPUShare = s.SleepShare
 	if s.Types != nil {
@@ -312,7 +312,7 @@ func wireEndpoint(s EndpointSpec) api.EndpointSpec {
 		Driver: orAbsent(s.Fleet.Driver), TemplateID: orAbsent(s.Fleet.TemplateID), ImageName: orAbsent(s.Fleet.Image),
 		GPUCount: s.Fleet.GPUs, VCPUCount: s.Fleet.VCPUs, MemoryInGb: s.Fleet.MemoryGB, Rollout: orAbsent(s.Fleet.Rollout),
 	}
-	s.Fleet.GPU.onto(&spec)
+	s.Fleet.GPU.applyTo(&spec)
 	if s.Fleet.ModelCache != nil {
 		spec.ModelCache = &s.Fleet.ModelCache
 	}
