@@ -83,8 +83,11 @@ func TestWorkersDrainFromTheRequestOn(t *testing.T) {
 		return pod.Pod{ID: id, Endpoint: endpoint, Driver: pod.Driver(driver), Status: status, Drain: pod.Drain{At: at}}
 	}
 	living := []registry.Worker{
-		{Endpoint: "ep", ID: "asked", Started: now}, {Endpoint: "ep", ID: "asked-before-its-start", Started: now}, {Endpoint: "ep", ID: "not-asked", Started: now},
-		{Endpoint: "other", ID: "asked", Started: now}, {Endpoint: "ep", ID: "ended", Started: now},
+		{Endpoint: "ep", ID: "asked", Started: now},
+		{Endpoint: "ep", ID: "asked-before-its-start", Started: now},
+		{Endpoint: "ep", ID: "not-asked", Started: now},
+		{Endpoint: "other", ID: "asked", Started: now},
+		{Endpoint: "ep", ID: "ended", Started: now},
 	}
 	markDraining(living, []pod.Pod{
 		asked("ep", "asked", "", pod.Running, now.Add(time.Second)), asked("ep", "asked-before-its-start", "", pod.Running, now.Add(-time.Second)),
