@@ -30,7 +30,7 @@ func (s *Service) explain(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(explainViewOf(x))
+	return c.JSON(explainViewOf(x)) //nolint:contextcheck // it waits for nothing
 }
 
 func (s *Service) explanation(ctx context.Context, e endpoint.Endpoint, id job.ID) (explanation, error) {

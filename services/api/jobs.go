@@ -34,7 +34,7 @@ func (s *Service) status(ctx context.Context, c *fiber.Ctx) error {
 	if !given {
 		return s.answerStatus(ctx, c, e, id, preferredWait(c))
 	}
-	if err := web.Allow(c, s.registry.Keys, registry.Submit); err != nil {
+	if err := web.Allow(c, s.registry.Keys, registry.Submit); err != nil { //nolint:contextcheck // it bounds the context of c itself
 		return err
 	}
 	j, err := s.queue.SetTTL(claiming(ctx, c), e, id, ttl)

@@ -345,7 +345,7 @@ func (f *fleet) equal(other *fleet) bool {
 // cannot be read, what was known holds.
 func (l *limits) run(ctx context.Context) error {
 	var peak ratelimit.Peak
-	for {
+	for ctx.Err() == nil {
 		f, err := l.look(ctx, &peak)
 		switch {
 		case err == nil && !f.equal(l.fleet.Load()):
@@ -356,10 +356,9 @@ func (l *limits) run(ctx context.Context) error {
 		for _, o := range l.operations {
 			o.sweep(l.clock())
 		}
-		if retry.Sleep(ctx, lookAgain) != nil {
-			return nil
-		}
+		_ = retry.Sleep(ctx, lookAgain) // the loop sees the end of ctx
 	}
+	return nil
 }
 
 func (l *limits) look(ctx context.Context, peak *ratelimit.Peak) (*fleet, error) {

@@ -108,14 +108,13 @@ const young = 10 * time.Minute
 // not finish: endpoints without their queue, and deletions. It makes queues again
 // that were lost.
 func (s *Service) Run(ctx context.Context) error {
-	for since := (time.Time{}); ; since = time.Now().Add(-young) {
+	for since := (time.Time{}); ctx.Err() == nil; since = time.Now().Add(-young) {
 		if err := s.repair(ctx, since); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "endpoints not repaired, trying again later", "err", err)
 		}
-		if retry.Sleep(ctx, repairEvery) != nil {
-			return nil
-		}
+		_ = retry.Sleep(ctx, repairEvery) // the loop sees the end of ctx
 	}
+	return nil
 }
 
 // repair shows endpoints to workers as they are now, makes the queues of those made after since, and completes the

@@ -247,7 +247,8 @@ func ignoreUnchanged(err error) error {
 func (t *Table[T]) change(ctx context.Context, key string, f func(old T, found bool) (T, error)) (entry[T], error) {
 	read := func() (entry[T], error) { return t.get(ctx, key) }
 	return changeEntry(t.doing("change", key), read, f, func(v T, old entry[T], found bool) (entry[T], error) {
-		made, err := entry[T]{key: key, value: v}, error(nil)
+		made := entry[T]{key: key, value: v}
+		var err error
 		if found {
 			made.revision, err = t.Update(ctx, key, v, old.revision)
 		} else {

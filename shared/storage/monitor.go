@@ -95,12 +95,11 @@ func (m *Monitor) Failed() []Failure {
 
 // Run checks until ctx ends.
 func (m *Monitor) Run(ctx context.Context) error {
-	for n := 0; ; n++ {
+	for n := 0; ctx.Err() == nil; n++ {
 		m.check(ctx, n%sweepEvery == 0)
-		if retry.Sleep(ctx, checkInterval) != nil {
-			return nil
-		}
+		_ = retry.Sleep(ctx, checkInterval) // the loop sees the end of ctx
 	}
+	return nil
 }
 
 // check asks for the streams that are due, as long as there is a connection.

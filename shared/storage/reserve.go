@@ -69,12 +69,11 @@ func (m *SpaceMonitor) Low() (s Space, low bool) {
 
 // Run measures until ctx ends.
 func (m *SpaceMonitor) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		m.measure(ctx)
-		if retry.Sleep(ctx, m.cfg.Interval) != nil {
-			return nil
-		}
+		_ = retry.Sleep(ctx, m.cfg.Interval) // the loop sees the end of ctx
 	}
+	return nil
 }
 
 func (m *SpaceMonitor) measure(ctx context.Context) {
