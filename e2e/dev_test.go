@@ -176,7 +176,10 @@ func TestKeysOpenWhatTheirScopesSayUntilRevoked(t *testing.T) {
 func TestAcceptedJobsOutliveAStopAndAKill(t *testing.T) {
 	t.Parallel()
 	for _, sync := range []string{"always", "group", "interval"} {
-		t.Run(sync, func(t *testing.T) { outlive(t, sync) })
+		t.Run(sync, func(t *testing.T) {
+			t.Parallel()
+			outlive(t, sync)
+		})
 	}
 }
 

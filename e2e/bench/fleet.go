@@ -20,7 +20,7 @@ import (
 const (
 	fleetCase = "fleet"
 	// fleetKey is that of an installation on loopback which lives for a measurement.
-	fleetKey = "fl_bench_fleet_key" //nolint:gosec // as it says
+	fleetKey = "fl_bench_fleet_key"
 	// modelLoad is how long each worker loads its model: it sleeps.
 	modelLoad = "1"
 	// yieldRest is how long a worker has had no job when it is to yield: longer than the
@@ -51,7 +51,8 @@ func (b *bench) fleet(ctx context.Context) ([]row, error) {
 		name string
 		do   func(context.Context) (time.Duration, error)
 	}{
-		{"from zero", f.fromZero}, {"wake", f.wake},
+		{"from zero", f.fromZero},
+		{"wake", f.wake},
 		{"swap, stop and start", func(ctx context.Context) (time.Duration, error) { return f.swap(ctx, "stop") }},
 		{"swap, sleep and wake", func(ctx context.Context) (time.Duration, error) { return f.swap(ctx, "sleep") }},
 	}
@@ -160,7 +161,7 @@ func (f *fleet) call(ctx context.Context, method, path, body string) (code int, 
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read
+	defer answer.Body.Close()
 	all, _ := io.ReadAll(answer.Body)
 	return answer.StatusCode, string(all)
 }
@@ -181,7 +182,13 @@ func (f *fleet) workers(ctx context.Context, id string, awake, asleep int) error
 	return f.until(ctx, "workers of "+id, func() bool {
 		_, text := f.call(ctx, http.MethodGet, "/v2/"+id+"/health", "")
 		var h struct {
-			Workers struct{ Idle, Running, Initializing, Ready, Sleeping int }
+			Workers struct {
+				Idle         int `json:"idle"`
+				Running      int `json:"running"`
+				Initializing int `json:"initializing"`
+				Ready        int `json:"ready"`
+				Sleeping     int `json:"sleeping"`
+			} `json:"workers"`
 		}
 		w := &h.Workers
 		return json.Unmarshal([]byte(text), &h) == nil && max(w.Idle, w.Ready)+w.Running+w.Initializing == awake && w.Sleeping == asleep

@@ -68,6 +68,28 @@ func run(args []string, out io.Writer) error {
 // wholeRun bounds everything; the steps have bounds of their own.
 const wholeRun = 40 * time.Minute
 
+// benchCase is one part of the run.
+type benchCase struct {
+	name string
+	do   func(context.Context) ([]row, error)
+}
+
+// cases are those that the options ask for. The console and the fleet are measured only
+// if they are named.
+func (b *bench) cases() []benchCase {
+	var all []benchCase
+	for _, s := range setups() {
+		if s.short || !b.opts.short {
+			all = append(all, benchCase{s.name, func(ctx context.Context) ([]row, error) { return b.setup(ctx, s) }})
+		}
+	}
+	all = append(all, benchCase{scaleCase, b.scale})
+	if b.opts.only != "" {
+		all = append(all, benchCase{consoleCase, b.console}, benchCase{fleetCase, b.fleet})
+	}
+	return slices.DeleteFunc(all, func(c benchCase) bool { return !b.opts.wants(c.name) })
+}
+
 func measure(o options, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), wholeRun)
 	defer cancel()
@@ -83,30 +105,7 @@ func measure(o options, out io.Writer) error {
 		}
 	}
 	report := newReport(o, dir)
-	for _, s := range setups() {
-		if !o.wants(s.name) || o.short && !s.short {
-			continue
-		}
-		rows, err := b.setup(ctx, s)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		report.Rows = append(report.Rows, rows...)
-	}
-	if o.wants(scaleCase) {
-		rows, err := b.scale(ctx)
-		if err != nil {
-			return fmt.Errorf("%s: %w", scaleCase, err)
-		}
-		report.Rows = append(report.Rows, rows...)
-	}
-	for _, c := range []struct { // that are asked for by name
-		name string
-		do   func(context.Context) ([]row, error)
-	}{{consoleCase, b.console}, {fleetCase, b.fleet}} {
-		if o.only == "" || !o.wants(c.name) {
-			continue
-		}
+	for _, c := range b.cases() {
 		rows, err := c.do(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)

@@ -96,7 +96,7 @@ func (f *gpuFleet) begin(ctx context.Context) error {
 		"--driver", "process", "--gpus", "1", "--workers-max", "2", "--min-hold", "1s", "--max-swap-wait", "4s",
 		"--idle-timeout", "1s", "--max-lost-workers", "100",
 	}
-	if err := f.endpoint(ctx, append(shared, "--", f.cfg.Binary, "worker", endpointName, "--data", f.data(), "--log-level", "warn", "--", f.cfg.Handler, f.world.ledger())...); err != nil {
+	if err := f.endpoint(ctx, append(shared, "--", f.cfg.Binary, "worker", endpointName, "--data", f.data(), "--log-level", "warn", "--", f.cfg.Handler, f.ledger())...); err != nil {
 		return err
 	}
 	asleep := filepath.Join(f.dir, asleepPrefix)
@@ -117,7 +117,11 @@ func (f *gpuFleet) startScaler(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	var at struct{ NatsURL, NatsUser, NatsPassword string }
+	var at struct {
+		NatsURL      string `json:"natsUrl"`
+		NatsUser     string `json:"natsUser"`
+		NatsPassword string `json:"natsPassword"`
+	}
 	if err := json.Unmarshal([]byte(text), &at); err != nil {
 		return fmt.Errorf("read the environment of dev: %w", err)
 	}
