@@ -74,7 +74,10 @@ func (a *Appender) Append(ctx context.Context, partition int, after uint64, list
 	if len(list) == 0 {
 		return nil
 	}
-	messages := entriesOfAll(list, partition, after)
+	messages, err := entriesOfAll(list, partition, after)
+	if err != nil {
+		return err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err == nil {
@@ -84,12 +87,17 @@ func (a *Appender) Append(ctx context.Context, partition int, after uint64, list
 }
 
 // entriesOfAll writes the events of several endpoints as messages of the log.
-func entriesOfAll(list []Event, partition int, after uint64) (messages []*nats.Msg) {
+func entriesOfAll(list []Event, partition int, after uint64) ([]*nats.Msg, error) {
+	var messages []*nats.Msg
 	endpoints, lists := byEndpoint(list)
 	for _, endpoint := range endpoints {
-		messages = append(messages, entriesOf(lists[endpoint], partition, after)...)
+		some, err := entriesOf(lists[endpoint], partition, after)
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, some...)
 	}
-	return messages
+	return messages, nil
 }
 
 // byEndpoint sorts events by their endpoints, which come in the order of their first

@@ -120,9 +120,9 @@ func TestTheWireFormOfAnEntry(t *testing.T) {
 	t.Parallel()
 	list := append(life("ep", "a"), life("ep", "b")[:1]...)
 	list[4].Attempt, list[4].Mode, list[4].Class, list[4].Queued = 2, job.Sync, job.LowPriority, at(1500)
-	got := entriesOf(list, 1, 7)
-	if len(got) != 1 {
-		t.Fatalf("got %d messages", len(got))
+	got, err := entriesOf(list, 1, 7)
+	if err != nil || len(got) != 1 {
+		t.Fatalf("got %d messages, %v", len(got), err)
 	}
 	want := `events.ep.queued.started.-.failed.-.- {"partition":1,"after":7,"attempts":[` +
 		`{"job":"a","submitted":1000,"expires":89000,"events":[{"kind":"queued"},{"kind":"started","at":1000,"run":1},` +

@@ -19,15 +19,13 @@ const (
 	maxEntryBytes = 64 << 10
 	// maxInLine bounds the events of an attempt that are written together.
 	maxInLine = 512
-	// usualLine is about the bytes of an attempt that was queued, started and completed.
-	usualLine = 256
 )
 
 // wireEntry is an entry's JSON. The endpoint is in the subject.
 type wireEntry struct {
-	Partition int           `json:"partition"`
-	After     uint64        `json:"after"`
-	Attempts  []wireAttempt `json:"attempts"`
+	Partition int               `json:"partition"`
+	After     uint64            `json:"after"`
+	Attempts  []json.RawMessage `json:"attempts"`
 }
 
 // wireAttempt has events of one attempt that follow each other. Instants are
@@ -128,12 +126,13 @@ func eventBehind(before, e Event) wireEvent {
 
 // line is the JSON of events of one attempt, and which of them it has.
 type line struct {
-	text   []byte
+	text   json.RawMessage
 	events []Event
 }
 
 // linesOf writes a list of one endpoint's events.
-func linesOf(list []Event) (lines []line) {
+func linesOf(list []Event) ([]line, error) {
+	var lines []line
 	for len(list) > 0 {
 		n := 1
 		for n < min(len(list), maxInLine) && follows(list[n-1], list[n]) {
@@ -144,35 +143,43 @@ func linesOf(list []Event) (lines []line) {
 			a.Events = append(a.Events, eventBehind(before, e))
 			before = e
 		}
-		lines, list = append(lines, line{a.append(make([]byte, 0, usualLine)), list[:n]}), list[n:]
+		text, err := json.Marshal(a)
+		if err != nil {
+			return nil, fmt.Errorf("encode events of job %s: %w", list[0].Job, err)
+		}
+		lines, list = append(lines, line{text, list[:n]}), list[n:]
 	}
-	return lines
+	return lines, nil
 }
 
 // entriesOf writes events of one endpoint as messages of the log.
-func entriesOf(list []Event, partition int, after uint64) (messages []*nats.Msg) {
-	for lines := linesOf(list); len(lines) > 0; {
+func entriesOf(list []Event, partition int, after uint64) ([]*nats.Msg, error) {
+	lines, err := linesOf(list)
+	if err != nil {
+		return nil, err
+	}
+	var messages []*nats.Msg
+	for len(lines) > 0 {
 		n, size, events := 0, 0, 0
 		for n < len(lines) && (n == 0 || size+len(lines[n].text) <= maxEntryBytes && events+len(lines[n].events) <= maxInEntry) {
 			size, events = size+len(lines[n].text), events+len(lines[n].events)
 			n++
 		}
-		kinds := map[Kind]bool{}
-		body := fmt.Appendf(make([]byte, 0, size+n+64), `{"partition":%d,"after":%d,"attempts":[`, partition, after) // 64 is about what is around the lines
-		for i, l := range lines[:n] {
-			if i > 0 {
-				body = append(body, ',')
-			}
-			body = append(body, l.text...)
+		w, kinds := wireEntry{Partition: partition, After: after}, map[string]bool{}
+		for _, l := range lines[:n] {
+			w.Attempts = append(w.Attempts, l.text)
 			for _, e := range l.events {
-				kinds[e.Kind] = true
+				kinds[string(e.Kind)] = true
 			}
 		}
-		body = append(body, "]}"...)
-		subject := streams.EntrySubject(list[0].Endpoint, func(kind string) bool { return kinds[Kind(kind)] })
+		body, err := json.Marshal(w)
+		if err != nil {
+			return nil, fmt.Errorf("encode events of %s: %w", list[0].Endpoint, err)
+		}
+		subject := streams.EntrySubject(list[0].Endpoint, func(kind string) bool { return kinds[kind] })
 		messages, lines = append(messages, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: body}), lines[n:]
 	}
-	return messages
+	return messages, nil
 }
 
 func parseEntry(subject string, body []byte) (Entry, error) {
@@ -180,20 +187,17 @@ func parseEntry(subject string, body []byte) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	w, ok := readEntry(body)
-	if !ok {
-		w = wireEntry{}
-		if err := json.Unmarshal(body, &w); err != nil {
-			return Entry{}, err
-		}
+	var w struct {
+		Partition int           `json:"partition"`
+		After     uint64        `json:"after"`
+		Attempts  []wireAttempt `json:"attempts"`
 	}
-	events := 0
-	for i := range w.Attempts {
-		events += len(w.Attempts[i].Events)
+	if err := json.Unmarshal(body, &w); err != nil {
+		return Entry{}, err
 	}
-	entry := Entry{Endpoint: endpoint, Partition: w.Partition, After: w.After, Events: make([]Event, 0, events)}
-	for i := range w.Attempts {
-		entry.Events = w.Attempts[i].appendEvents(entry.Events, endpoint)
+	entry := Entry{Endpoint: endpoint, Partition: w.Partition, After: w.After}
+	for _, a := range w.Attempts {
+		entry.Events = append(entry.Events, a.list(endpoint)...)
 	}
 	if n := len(entry.Events); n == 0 || n > maxInEntry {
 		return Entry{}, fmt.Errorf("the entry has %d events, not 1 to %d", n, maxInEntry)
@@ -201,8 +205,8 @@ func parseEntry(subject string, body []byte) (Entry, error) {
 	return entry, nil
 }
 
-// appendEvents appends the events of an attempt.
-func (a *wireAttempt) appendEvents(list []Event, endpoint string) []Event {
+// list are the events of an attempt.
+func (a wireAttempt) list(endpoint string) []Event {
 	since := func(ms int64) time.Time { return job.FromUnixMilli(a.Submitted + ms) }
 	e := Event{
 		Endpoint: endpoint, Job: a.Job, Attempt: max(1, a.Attempt), Mode: job.Async, Class: job.Normal,
@@ -214,6 +218,7 @@ func (a *wireAttempt) appendEvents(list []Event, endpoint string) []Event {
 	if a.Class != "" {
 		e.Class = a.Class
 	}
+	list := make([]Event, 0, len(a.Events))
 	for _, w := range a.Events {
 		e.Kind, e.At, e.Error, e.Status = w.Kind, since(w.At), w.Error, w.Kind.status()
 		e.Cause, e.Finished, e.RetainUntil = cmp.Or(w.Cause, stats.Cause(w.Error)), time.Time{}, time.Time{}
