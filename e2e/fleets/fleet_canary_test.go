@@ -1,13 +1,10 @@
 package fleets
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -124,23 +121,8 @@ func (f *fleetSite) countWorkers(t *testing.T, id string) *atomic.Int64 {
 // podsOfEndpoint are the pods of an endpoint that have a process which was there before and
 // after all others were looked for.
 func podsOfEndpoint(id string) map[string]bool {
-	look := func() map[string]bool {
-		paths, _ := filepath.Glob("/proc/[0-9]*/environ")
-		pods := map[string]bool{}
-		for _, path := range paths {
-			env, _ := os.ReadFile(path) // a process that has ended meanwhile has none
-			if !bytes.Contains(env, []byte("RUNPOD_ENDPOINT_ID="+id+"\x00")) {
-				continue
-			}
-			for entry := range bytes.SplitSeq(env, []byte{0}) {
-				if pod, ok := bytes.CutPrefix(entry, []byte("RUNPOD_POD_ID=")); ok {
-					pods[string(pod)] = true
-				}
-			}
-		}
-		return pods
-	}
-	first, second := look(), look()
+	first, _ := podsOfProcesses(id) // the pattern of its paths is right
+	second, _ := podsOfProcesses(id)
 	maps.DeleteFunc(first, func(pod string, _ bool) bool { return !second[pod] })
 	return first
 }

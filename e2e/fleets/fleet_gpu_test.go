@@ -1,6 +1,7 @@
 package fleets
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -150,7 +151,7 @@ func (a *claimAudit) run(ctx context.Context, r *registry.Registry) error {
 		if err != nil {
 			continue // the bucket is asked again
 		}
-		pods, err := podsOfProcesses()
+		pods, err := podsOfProcesses("")
 		if err != nil {
 			return err
 		}
@@ -180,13 +181,16 @@ func (a *claimAudit) add(claims map[string]registry.GPUClaims, pods map[string]b
 	a.vacant = vacant
 }
 
-// podsOfProcesses are the ids of the pods that have a process on this host, as its
-// environment says.
-func podsOfProcesses() (map[string]bool, error) {
+// podsOfProcesses are the ids of the pods of an endpoint, or of all if that is "", that have
+// a process on this host, as its environment says.
+func podsOfProcesses(endpoint string) (map[string]bool, error) {
 	environs, err := filepath.Glob("/proc/[0-9]*/environ")
 	pods := map[string]bool{}
 	for _, path := range environs {
 		env, _ := os.ReadFile(path) // a process that has ended meanwhile has none
+		if endpoint != "" && !bytes.Contains(env, []byte("RUNPOD_ENDPOINT_ID="+endpoint+"\x00")) {
+			continue
+		}
 		for value := range strings.SplitSeq(string(env), "\x00") {
 			if id, ok := strings.CutPrefix(value, "RUNPOD_POD_ID="); ok {
 				pods[id] = true

@@ -8,22 +8,32 @@ import (
 	"time"
 )
 
+// textsOf reads the files of a folder, by their names.
+func textsOf(t *testing.T, from fs.ReadFileFS, folder string) map[string]string {
+	t.Helper()
+	entries, err := fs.ReadDir(from, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, e := range entries {
+		data, err := from.ReadFile(path.Join(folder, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[e.Name()] = string(data)
+	}
+	return texts
+}
+
 // What a browser loads stays small, without a build step to make it so.
 func TestTheBudgetOfScriptsAndStyles(t *testing.T) {
 	const maxScripts, maxStyles = 60_000, 30_000
 	sizes := map[string]int{}
-	entries, err := fs.ReadDir(static, "static")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		data, err := static.ReadFile("static/" + e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		sizes[path.Ext(e.Name())] += len(data)
-		if text := string(data); path.Ext(e.Name()) != ".svg" && (strings.Contains(text, "http:") || strings.Contains(text, "https:")) {
-			t.Errorf("%s names another host", e.Name())
+	for name, text := range textsOf(t, static, "static") {
+		sizes[path.Ext(name)] += len(text)
+		if path.Ext(name) != ".svg" && (strings.Contains(text, "http:") || strings.Contains(text, "https:")) {
+			t.Errorf("%s names another host", name)
 		}
 	}
 	if sizes[".js"] == 0 || sizes[".js"] > maxScripts || sizes[".css"] == 0 || sizes[".css"] > maxStyles {
@@ -39,35 +49,19 @@ func TestTimesAreExactOnHover(t *testing.T) {
 			t.Errorf("%v: got %s, want the exact time as its title", of, got)
 		}
 	}
-	entries, err := fs.ReadDir(templates, "templates")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		data, err := templates.ReadFile("templates/" + e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(data), "<time") {
-			t.Errorf("%s makes a time without when", e.Name())
+	for name, text := range textsOf(t, templates, "templates") {
+		if strings.Contains(text, "<time") {
+			t.Errorf("%s makes a time without when", name)
 		}
 	}
 }
 
 // The policy lets neither an inline script nor an inline style do anything.
 func TestTemplatesHaveNothingInline(t *testing.T) {
-	entries, err := fs.ReadDir(templates, "templates")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		data, err := templates.ReadFile("templates/" + e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, text := range textsOf(t, templates, "templates") {
 		for _, inline := range []string{" style=", "<style", "<script>", " onclick=", " onload=", "javascript:"} {
-			if strings.Contains(string(data), inline) {
-				t.Errorf("%s has %q", e.Name(), inline)
+			if strings.Contains(text, inline) {
+				t.Errorf("%s has %q", name, inline)
 			}
 		}
 	}

@@ -102,19 +102,12 @@ func (i *Idempotency) Search(ctx context.Context, name string, s Submission, upT
 
 // note changes a claim, which others may change meanwhile. That it is forgotten is no error.
 func (i *Idempotency) note(ctx context.Context, name string, s Submission, change func(*Submission) (changed bool)) error {
-	for change(&s) {
-		_, conflict := i.table.Update(ctx, name, s, s.revision)
-		if !errors.Is(conflict, ErrConflict) && !errors.Is(conflict, ErrExists) {
-			return conflict
+	known := entry[Submission]{key: name, value: s, revision: s.revision}
+	_, err := i.table.changeFrom(ctx, known, func(old Submission, found bool) (Submission, error) {
+		if !found || old.Job != s.Job || !change(&old) {
+			return old, errUnchanged
 		}
-		newer, revision, err := i.table.Get(ctx, name)
-		if errors.Is(err, ErrNotFound) || err == nil && newer.Job != s.Job {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		s, s.revision = newer, revision
-	}
-	return nil
+		return old, nil
+	})
+	return ignoreUnchanged(err)
 }

@@ -245,7 +245,23 @@ func ignoreUnchanged(err error) error {
 // faster. After errUnchanged of f nothing is written: it is returned with the value of f.
 // The other errors of f are returned as they are.
 func (t *Table[T]) change(ctx context.Context, key string, f func(old T, found bool) (T, error)) (entry[T], error) {
-	read := func() (entry[T], error) { return t.get(ctx, key) }
+	return t.changeBy(ctx, key, func() (entry[T], error) { return t.get(ctx, key) }, f)
+}
+
+// changeFrom is change for an entry that was read before: it is read again only if somebody
+// else has changed it since.
+func (t *Table[T]) changeFrom(ctx context.Context, known entry[T], f func(old T, found bool) (T, error)) (entry[T], error) {
+	first := true
+	return t.changeBy(ctx, known.key, func() (entry[T], error) {
+		if first {
+			first = false
+			return known, nil
+		}
+		return t.get(ctx, known.key)
+	}, f)
+}
+
+func (t *Table[T]) changeBy(ctx context.Context, key string, read func() (entry[T], error), f func(old T, found bool) (T, error)) (entry[T], error) {
 	return changeEntry(t.doing("change", key), read, f, func(v T, old entry[T], found bool) (entry[T], error) {
 		made := entry[T]{key: key, value: v}
 		var err error
