@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"flightline/services/cli"
@@ -23,13 +19,10 @@ import (
 
 const (
 	consoleCase = "console"
-	consoleKey  = "fl_key_of_the_console_bench"
 	// openConsoles is how many pages are open while jobs are timed.
 	openConsoles = 50
 	// beginningOfID is how much of an id is looked for.
 	beginningOfID = 18
-	// consoleReadyTimeout bounds the start of dev and of what is asked of it.
-	consoleReadyTimeout = 2 * time.Minute
 )
 
 // pages measures the console of a `flightline dev` that has many endpoints and a deep queue.
@@ -66,39 +59,27 @@ func (b *bench) console(ctx context.Context) ([]row, error) {
 
 // start builds and starts a dev, its worker, and fills it.
 func (p *pages) start(ctx context.Context) (stop func(), err error) {
-	binary, data := filepath.Join(p.dir, "flightline"), filepath.Join(p.dir, "dev")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "flightline/services/flightline") //nolint:gosec // our own
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build: %w\n%s", err, out)
-	}
-	dev := exec.CommandContext(context.WithoutCancel(ctx), binary, "dev", "--data", data, "--api-key", consoleKey, "--limits", "off", "--no-demo", //nolint:gosec // our own
-		"--sync", "interval", "--listen", anyPort, "--nats-listen", anyPort, "--metrics-listen", anyPort)
-	if err := dev.Start(); err != nil {
+	dev, err := p.startDev(ctx, "dev", "--sync", "interval", "--metrics-listen", anyPort)
+	if err != nil {
 		return nil, err
 	}
-	p.pid = dev.Process.Pid
+	p.pid = dev.cmd.Process.Pid
 	var worker *child
 	end := func() {
 		if worker != nil {
 			worker.stop()
 		}
-		_ = dev.Process.Signal(syscall.SIGTERM)
-		late := time.AfterFunc(stopWithin, func() { _ = dev.Process.Kill() })
-		defer late.Stop()
-		_ = dev.Wait()
+		dev.stop()
 	}
 	defer func() {
 		if err != nil {
 			end()
 		}
 	}()
-	at, err := running(ctx, data)
-	if err != nil {
-		return nil, err
-	}
+	at := dev.at
 	p.url = at.URL
-	p.caller = newCaller(at.URL[len("http://"):], consoleKey)
-	if p.client, err = client.New(at.URL, consoleKey, client.WithPatience(consoleReadyTimeout)); err != nil {
+	p.caller = newCaller(at.URL[len("http://"):], devKey)
+	if p.client, err = client.New(at.URL, devKey, client.WithPatience(devReadyTimeout)); err != nil {
 		return nil, err
 	}
 	if err := p.fill(ctx, at); err != nil {
@@ -112,29 +93,6 @@ func (p *pages) start(ctx context.Context) (stop func(), err error) {
 		return nil, err
 	}
 	return end, p.signIn(ctx)
-}
-
-// running waits until dev says where it is.
-func running(ctx context.Context, data string) (cli.Running, error) {
-	ctx, cancel := context.WithTimeout(ctx, consoleReadyTimeout)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		at, err := cli.FindRunning(data)
-		if err == nil {
-			res, err := http.Get(at.URL + "/readyz") //nolint:noctx // a dev of our own, on loopback
-			if err == nil {
-				_ = res.Body.Close()
-				return at, nil
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return cli.Running{}, errors.Join(ctx.Err(), err)
-		}
-	}
 }
 
 // fill makes the endpoints and queues the jobs where nobody works.
@@ -173,7 +131,7 @@ func (p *pages) signIn(ctx context.Context) error {
 		return err
 	}
 	p.http = &http.Client{Jar: jar, Transport: &http.Transport{MaxIdleConnsPerHost: openConsoles}}
-	res, err := p.http.PostForm(p.url+"/ui/sign-in", url.Values{"key": {consoleKey}}) //nolint:noctx // as above
+	res, err := p.http.PostForm(p.url+"/ui/sign-in", url.Values{"key": {devKey}}) //nolint:noctx // as above
 	if err != nil {
 		return err
 	}

@@ -13,14 +13,10 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"flightline/shared/testenv/port"
 )
 
 const (
 	fleetCase = "fleet"
-	// fleetKey is that of an installation on loopback which lives for a measurement.
-	fleetKey = "fl_bench_fleet_key"
 	// modelLoad is how long each worker loads its model: it sleeps.
 	modelLoad = "1"
 	// yieldRest is how long a worker has had no job when it is to yield: longer than the
@@ -32,18 +28,25 @@ const (
 
 // fleet is a `flightline dev` whose autoscaler starts workers.
 type fleet struct {
-	dir, program, url, data string
-	dev                     *exec.Cmd
-	rounds                  int
-	http                    http.Client
+	*devServer
+	rounds int
+	http   http.Client
 }
 
 // fleet measures what a job waits for where a worker has to start, to wake, or to get the
 // GPU of another one first, beside the same job where the bench starts the worker's process.
 func (b *bench) fleet(ctx context.Context) ([]row, error) {
-	f := &fleet{dir: filepath.Join(b.dir, fleetCase)}
-	defer f.close()
-	if err := f.start(ctx); err != nil {
+	cards := filepath.Join(b.dir, "gpus.json")
+	if err := os.WriteFile(cards, []byte(fleetCards), 0o600); err != nil {
+		return nil, err
+	}
+	dev, err := b.startDev(ctx, fleetCase, "--metrics-listen", "off", "--gpus", cards)
+	if err != nil {
+		return nil, err
+	}
+	defer dev.stop()
+	f := &fleet{devServer: dev}
+	if err := f.endpoints(ctx); err != nil {
 		return nil, err
 	}
 	pairs := map[string][]pair{}
@@ -56,7 +59,8 @@ func (b *bench) fleet(ctx context.Context) ([]row, error) {
 		{"swap, stop and start", func(ctx context.Context) (time.Duration, error) { return f.swap(ctx, "stop") }},
 		{"swap, sleep and wake", func(ctx context.Context) (time.Duration, error) { return f.swap(ctx, "sleep") }},
 	}
-	for i := range b.sizes.rounds + 1 { // the first warms up: then both of a pair sleep
+	const warmUp = 2 // round 0 starts one of each pair, round 1 the other
+	for i := range warmUp + b.sizes.rounds {
 		_, _ = fmt.Fprintf(b.progress, "fleet: round %d\n", i)
 		f.rounds = i
 		bare, err := f.bare(ctx)
@@ -68,7 +72,7 @@ func (b *bench) fleet(ctx context.Context) ([]row, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}
-			if i > 1 { // round 0 starts one of each pair, round 1 the other
+			if i >= warmUp {
 				pairs[c.name] = append(pairs[c.name], pair{bare: inMillis(bare), ours: inMillis(took)})
 			}
 		}
@@ -84,31 +88,8 @@ func inMillis(d time.Duration) reading {
 	return reading(nil).with("job", milliseconds, float64(d.Microseconds())/1000)
 }
 
-// start builds the program, and starts it with the endpoints.
-func (f *fleet) start(ctx context.Context) error {
-	if err := os.MkdirAll(f.dir, 0o700); err != nil {
-		return err
-	}
-	f.program, f.data = filepath.Join(f.dir, "flightline"), filepath.Join(f.dir, "data")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", f.program, "./services/flightline").CombinedOutput(); err != nil { //nolint:gosec // the repository's own
-		return fmt.Errorf("build flightline: %w: %s", err, out)
-	}
-	cards := filepath.Join(f.dir, "gpus.json")
-	if err := os.WriteFile(cards, []byte(fleetCards), 0o600); err != nil {
-		return err
-	}
-	ports, err := port.Free(2)
-	if err != nil {
-		return err
-	}
-	f.url = "http://" + ports[0]
-	f.dev = f.command("dev", "--no-demo", "--data", f.data, "--listen", ports[0], "--nats-listen", ports[1], "--metrics-listen", "off", "--limits", "off", "--gpus", cards)
-	if err := f.dev.Start(); err != nil {
-		return err
-	}
-	if err := f.until(ctx, "dev", func() bool { code, _ := f.call(ctx, http.MethodGet, "/readyz", ""); return code == http.StatusOK }); err != nil {
-		return err
-	}
+// endpoints makes those of the cases.
+func (f *fleet) endpoints(ctx context.Context) error {
 	return errors.Join(
 		f.endpoint(ctx, "bare", `"driver":"external"`),
 		f.endpoint(ctx, "zero", `"idleTimeout":1`),
@@ -118,13 +99,6 @@ func (f *fleet) start(ctx context.Context) error {
 		f.endpoint(ctx, "sleep-0", `"idleTimeout":3600,"sleepTimeout":3600,"sleepGpuShare":0,"gpuCount":1,"gpuTypeIds":["sleep"],"minHoldMs":1000`),
 		f.endpoint(ctx, "sleep-1", `"idleTimeout":3600,"sleepTimeout":3600,"sleepGpuShare":0,"gpuCount":1,"gpuTypeIds":["sleep"],"minHoldMs":1000`),
 	)
-}
-
-// command is the program with these arguments, and without the bench's own settings.
-func (f *fleet) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(f.program, args...) //nolint:gosec,noctx // what the bench built; close ends it
-	cmd.Env = append(os.Environ(), "FLIGHTLINE_API_KEY="+fleetKey)
-	return cmd
 }
 
 // worker is the command of a worker that loads its model first.
@@ -152,11 +126,11 @@ func (f *fleet) endpoint(ctx context.Context, id, fields string) error {
 
 // call returns the status and the text of an answer, 0 for none.
 func (f *fleet) call(ctx context.Context, method, path, body string) (code int, text string) {
-	req, err := http.NewRequestWithContext(ctx, method, f.url+path, bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(ctx, method, f.at.URL+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		return 0, err.Error()
 	}
-	req.Header.Set("Authorization", "Bearer "+fleetKey)
+	req.Header.Set("Authorization", "Bearer "+devKey)
 	answer, err := f.http.Do(req)
 	if err != nil {
 		return 0, err.Error()
@@ -238,13 +212,4 @@ func (f *fleet) wake(ctx context.Context) (time.Duration, error) {
 func (f *fleet) swap(ctx context.Context, pair string) (time.Duration, error) {
 	time.Sleep(yieldRest)
 	return f.job(ctx, fmt.Sprintf("%s-%d", pair, f.rounds%2))
-}
-
-// close ends dev and its workers.
-func (f *fleet) close() {
-	if f.dev == nil || f.dev.Process == nil {
-		return
-	}
-	_ = f.dev.Process.Signal(os.Interrupt)
-	_ = f.dev.Wait() // whatever it says
 }
