@@ -35,7 +35,7 @@ var layers = [][]string{
 	{"streams", "shared/api", "shared/tlsconfig/certstest", "shared/bus/embedded", "shared/host", "shared/telemetry", "shared/placement", "e2e/checkout"},
 	{"shared/record"},
 	{"shared/chunks"},
-	{"shared/queue", "shared/events", "shared/logs", "shared/registry", "shared/storage", "shared/testenv", "shared/telemetry/otlp"},
+	{"shared/queue", "shared/events", "shared/logs", "shared/registry", "shared/storehealth", "shared/testenv", "shared/telemetry/otlp"},
 	{"shared/deliveries", "shared/logs/logstest"},
 	{"shared/web", "shared/openapi", "shared/metrics", "shared/worker", "shared/client"},
 	{"shared/worker/s3", "shared/testenv/backend", "shared/testenv/program", "services/autoscaler/driver", "services/autoscaler/arbiter", "services/api/openai"},

@@ -18,7 +18,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/registry"
-	"flightline/shared/storage"
+	"flightline/shared/storehealth"
 	"flightline/streams"
 )
 
@@ -201,7 +201,7 @@ func (x *checker) stores(ctx context.Context, there map[string]*jetstream.Stream
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, within)
-		failed, err := storage.Check(asking, x.nc, name)
+		failed, err := storehealth.Check(asking, x.nc, name)
 		cancel()
 		if err != nil {
 			x.add("stores", Warn, err.Error(), "let this user ask on "+bus.StreamPurge(name))
@@ -219,7 +219,7 @@ func (x *checker) stores(ctx context.Context, there map[string]*jetstream.Stream
 }
 
 // refuses notes a stream that refuses writes.
-func (x *checker) refuses(f storage.Failure) {
+func (x *checker) refuses(f storehealth.Failure) {
 	x.add("store of "+f.Stream, Fail, "it refuses all writes since one failed: "+f.Reason,
 		"see that the disk of NATS takes writes, then restart NATS; flightline dev restarts its own by itself")
 }

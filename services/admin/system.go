@@ -18,7 +18,7 @@ import (
 	"flightline/shared/api"
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
-	"flightline/shared/storage"
+	"flightline/shared/storehealth"
 	"flightline/shared/web"
 	"flightline/streams"
 )
@@ -41,9 +41,9 @@ type InspectorConfig struct {
 	// Endpoints lists all endpoints, also those that are being deleted. Required.
 	Endpoints func(context.Context) ([]endpoint.Endpoint, error)
 	// Disk measures the file system of NATS. Nil if it cannot be seen from here.
-	Disk func(context.Context) (storage.Space, error)
+	Disk func(context.Context) (storehealth.Space, error)
 	// Failed are streams that refuse writes, as far as they are known. Nil means none.
-	Failed func() []storage.Failure
+	Failed func() []storehealth.Failure
 }
 
 // Inspector answers how the installation is, for people who keep asking. It is

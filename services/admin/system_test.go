@@ -14,7 +14,7 @@ import (
 	"flightline/shared/api"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
-	"flightline/shared/storage"
+	"flightline/shared/storehealth"
 	"flightline/shared/testenv"
 	"flightline/streams"
 )
@@ -98,8 +98,8 @@ func TestTheSystemHasFindings(t *testing.T) {
 	t.Parallel()
 	e := endpoint.Endpoint{ID: "ep", Lease: time.Second}
 	s, i := installation(t, []endpoint.Endpoint{e, {ID: "lost", Lease: time.Second}}, func(cfg *admin.InspectorConfig) {
-		cfg.Disk = func(context.Context) (storage.Space, error) { return storage.Space{Free: 5, Total: 50}, nil }
-		cfg.Failed = func() []storage.Failure { return []storage.Failure{{Stream: "EVENTS", Reason: "no space"}} }
+		cfg.Disk = func(context.Context) (storehealth.Space, error) { return storehealth.Space{Free: 5, Total: 50}, nil }
+		cfg.Failed = func() []storehealth.Failure { return []storehealth.Failure{{Stream: "EVENTS", Reason: "no space"}} }
 	})
 	if err := s.JS.DeleteStream(t.Context(), "JOBS_lost"); err != nil {
 		t.Fatal(err)

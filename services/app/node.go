@@ -31,7 +31,7 @@ import (
 	"flightline/shared/queue"
 	"flightline/shared/ratelimit"
 	"flightline/shared/registry"
-	"flightline/shared/storage"
+	"flightline/shared/storehealth"
 	"flightline/shared/telemetry"
 	"flightline/shared/web"
 	"flightline/streams"
@@ -83,7 +83,7 @@ type plan struct {
 	catalog string
 	// alsoFailed are streams that refuse writes for a reason NATS does not know,
 	// nil for none.
-	alsoFailed func() []storage.Failure
+	alsoFailed func() []storehealth.Failure
 	// store is the folder of the store of this process's NATS, "" for one elsewhere.
 	store string
 	// restarts says that this process restarts NATS when a stream refuses writes.
@@ -116,8 +116,8 @@ type node struct {
 	standing []web.Check    // of the roles of which one is active
 	health   *web.Health
 	console  *console.Service // nil without the role
-	storage  *storage.Monitor
-	space    *storage.SpaceMonitor
+	storage  *storehealth.Monitor
+	space    *storehealth.SpaceMonitor
 }
 
 // assemble makes the streams exist and builds the roles on top. It starts

@@ -11,7 +11,7 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/bus/embedded"
 	"flightline/shared/queue"
-	"flightline/shared/storage"
+	"flightline/shared/storehealth"
 	"flightline/shared/testenv"
 )
 
@@ -31,7 +31,7 @@ func TestTheSpaceOfAnAccountIsWhatItsLimitLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	space := func(user string) (storage.Space, jetstream.JetStream) {
+	space := func(user string) (storehealth.Space, jetstream.JetStream) {
 		nc := testenv.Connect(t, bus.Config{URL: server.URL(), User: user, Password: "secret"})
 		js, err := jetstream.New(nc)
 		if err != nil {
@@ -43,7 +43,7 @@ func TestTheSpaceOfAnAccountIsWhatItsLimitLeaves(t *testing.T) {
 		}
 		return s, js
 	}
-	if s, _ := space("free"); s != (storage.Space{}) {
+	if s, _ := space("free"); s != (storehealth.Space{}) {
 		t.Errorf("no limit: got %+v, want that it is not known", s)
 	}
 	s, js := space("bound")
@@ -66,7 +66,7 @@ func TestJobsAreRefusedWhileSpaceIsLow(t *testing.T) {
 	if s, err := diskSpace(t.TempDir())(t.Context()); err != nil || s.Total == 0 || s.Free > s.Total {
 		t.Errorf("the file system: got %+v, %v", s, err)
 	}
-	m := storage.NewSpaceMonitor(storage.SpaceConfig{})
+	m := storehealth.NewSpaceMonitor(storehealth.SpaceConfig{})
 	if err := hasSpace(m)(); err != nil {
 		t.Errorf("nothing measured: got %v", err)
 	}

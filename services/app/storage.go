@@ -20,13 +20,13 @@ import (
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/retry"
-	"flightline/shared/storage"
+	"flightline/shared/storehealth"
 	"flightline/shared/web"
 	"flightline/streams"
 )
 
 // monitorOf is the monitor of the streams that the plan's roles write.
-func monitorOf(p plan) *storage.Monitor {
+func monitorOf(p plan) *storehealth.Monitor {
 	var written []string
 	for _, role := range p.roles {
 		for _, name := range streams.Written(streams.Config{Partitions: p.partitions}, streams.Role(role)) {
@@ -36,7 +36,7 @@ func monitorOf(p plan) *storage.Monitor {
 		}
 	}
 	slices.Sort(written)
-	return storage.NewMonitor(storage.Config{NC: p.nc, Streams: slices.Compact(written), More: p.alsoFailed, Log: p.log})
+	return storehealth.NewMonitor(storehealth.Config{NC: p.nc, Streams: slices.Compact(written), More: p.alsoFailed, Log: p.log})
 }
 
 // observer reports to the metrics what the queue did, and to the monitor of writes that
@@ -50,7 +50,7 @@ func (n *node) observer(r *metrics.Registry) queue.Observer {
 
 // takesWrites is the check of readiness.
 func (n *node) takesWrites(restarts bool) error {
-	summary := storage.Summary(n.storage.Failed())
+	summary := storehealth.Summary(n.storage.Failed())
 	switch {
 	case summary == "":
 		return nil
@@ -82,7 +82,7 @@ type restartable interface {
 // folder takes them.
 type restarter struct {
 	server restartable
-	failed func() []storage.Failure
+	failed func() []storehealth.Failure
 	// restarted is called after a restart: failures from before it are over.
 	restarted func()
 	log       *slog.Logger
@@ -147,10 +147,10 @@ func (m *restarter) postpone(now time.Time) {
 }
 
 // unsynced are the streams of which an fsync has failed.
-func unsynced(b *embedded.Barrier) []storage.Failure {
-	var all []storage.Failure
+func unsynced(b *embedded.Barrier) []storehealth.Failure {
+	var all []storehealth.Failure
 	for stream, reason := range b.Failed() {
-		all = append(all, storage.Failure{Stream: stream, Reason: reason})
+		all = append(all, storehealth.Failure{Stream: stream, Reason: reason})
 	}
 	return all
 }
@@ -228,25 +228,25 @@ const (
 )
 
 // diskSpace is what the file system of a folder has room for.
-func diskSpace(folder string) func(context.Context) (storage.Space, error) {
-	return func(ctx context.Context) (storage.Space, error) {
+func diskSpace(folder string) func(context.Context) (storehealth.Space, error) {
+	return func(ctx context.Context) (storehealth.Space, error) {
 		u, err := disk.UsageWithContext(ctx, folder)
 		if err != nil {
-			return storage.Space{}, fmt.Errorf("look at the file system of %s: %w", folder, err)
+			return storehealth.Space{}, fmt.Errorf("look at the file system of %s: %w", folder, err)
 		}
-		return storage.Space{Free: u.Free, Total: u.Total}, nil
+		return storehealth.Space{Free: u.Free, Total: u.Total}, nil
 	}
 }
 
 // accountSpace is what the account's limit of JetStream has room for. The disk of
 // a NATS elsewhere cannot be seen.
-func accountSpace(js jetstream.JetStream) func(context.Context) (storage.Space, error) {
-	return func(ctx context.Context) (storage.Space, error) {
+func accountSpace(js jetstream.JetStream) func(context.Context) (storehealth.Space, error) {
+	return func(ctx context.Context) (storehealth.Space, error) {
 		asked, cancel := context.WithTimeout(ctx, accountInterval)
 		defer cancel()
 		info, err := js.AccountInfo(asked)
 		if err != nil {
-			return storage.Space{}, fmt.Errorf("ask for the limits of the account: %w", err)
+			return storehealth.Space{}, fmt.Errorf("ask for the limits of the account: %w", err)
 		}
 		least := spaceOf(info.Tier)
 		for _, tier := range info.Tiers { // limits by number of copies
@@ -258,25 +258,25 @@ func accountSpace(js jetstream.JetStream) func(context.Context) (storage.Space, 
 	}
 }
 
-func spaceOf(t jetstream.Tier) storage.Space {
+func spaceOf(t jetstream.Tier) storehealth.Space {
 	if t.Limits.MaxStore <= 0 {
-		return storage.Space{}
+		return storehealth.Space{}
 	}
 	total := uint64(t.Limits.MaxStore)
-	return storage.Space{Free: total - min(t.Store, total), Total: total}
+	return storehealth.Space{Free: total - min(t.Store, total), Total: total}
 }
 
 // spaceMonitor watches the space of the plan's NATS.
-func (p plan) spaceMonitor(js jetstream.JetStream) *storage.SpaceMonitor {
-	cfg := storage.SpaceConfig{Look: accountSpace(js), Interval: accountInterval, Log: p.log}
+func (p plan) spaceMonitor(js jetstream.JetStream) *storehealth.SpaceMonitor {
+	cfg := storehealth.SpaceConfig{Look: accountSpace(js), Interval: accountInterval, Log: p.log}
 	if p.store != "" {
 		cfg.Look, cfg.Interval = diskSpace(p.store), diskInterval
 	}
-	return storage.NewSpaceMonitor(cfg)
+	return storehealth.NewSpaceMonitor(cfg)
 }
 
 // hasSpace refuses new jobs while the storage is nearly full.
-func hasSpace(m *storage.SpaceMonitor) func() error {
+func hasSpace(m *storehealth.SpaceMonitor) func() error {
 	return func() error {
 		if s, low := m.Low(); low {
 			return &queue.SpaceError{Free: s.Free, Reserve: s.Reserve()}
@@ -287,7 +287,7 @@ func hasSpace(m *storage.SpaceMonitor) func() error {
 
 // spaceCheck says on the routes of health that new jobs are refused. The process
 // stays ready: it answers everything else.
-func spaceCheck(m *storage.SpaceMonitor) web.Check {
+func spaceCheck(m *storehealth.SpaceMonitor) web.Check {
 	return web.Check{Name: "space", Say: func(context.Context) string {
 		if _, low := m.Low(); low {
 			return "nearly full, new jobs are refused"

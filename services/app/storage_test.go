@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/storage"
+	"flightline/shared/storehealth"
 	"flightline/shared/web"
 )
 
@@ -30,9 +30,9 @@ func (p *patient) Restart(_ context.Context, streams ...string) error {
 }
 
 func TestTheServerIsRestartedWhenItHelps(t *testing.T) {
-	full := []storage.Failure{{Stream: "A", Reason: "no space left on device"}, {Stream: "B", Reason: "no space left on device"}}
+	full := []storehealth.Failure{{Stream: "A", Reason: "no space left on device"}, {Stream: "B", Reason: "no space left on device"}}
 	for name, test := range map[string]struct {
-		failed  []storage.Failure
+		failed  []storehealth.Failure
 		patient patient
 		want    bool
 		says    string
@@ -47,7 +47,7 @@ func TestTheServerIsRestartedWhenItHelps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			m := &restarter{
-				server: &test.patient, failed: func() []storage.Failure { return test.failed }, restarted: func() {},
+				server: &test.patient, failed: func() []storehealth.Failure { return test.failed }, restarted: func() {},
 				log: slog.New(slog.NewTextHandler(&log, nil)),
 			}
 			m.restart(t.Context(), time.Now())
@@ -70,7 +70,7 @@ func TestRestartsAreBoundedInRate(t *testing.T) {
 	var log bytes.Buffer
 	p := &patient{}
 	m := &restarter{
-		server: p, failed: func() []storage.Failure { return []storage.Failure{{Stream: "A"}} }, restarted: func() {},
+		server: p, failed: func() []storehealth.Failure { return []storehealth.Failure{{Stream: "A"}} }, restarted: func() {},
 		log: slog.New(slog.NewTextHandler(&log, nil)),
 	}
 	began := time.Now()
@@ -106,14 +106,14 @@ func TestReadinessSaysWhatToDo(t *testing.T) {
 		true:  "1 stream refuses writes (no space left on device); NATS is restarted once the data folder takes writes",
 		false: "1 stream refuses writes (no space left on device); restart NATS once its disk takes writes",
 	} {
-		n := &node{storage: storage.NewMonitor(storage.Config{More: func() []storage.Failure {
-			return []storage.Failure{{Stream: "JOBS_secret", Reason: "write /path: no space left on device"}}
+		n := &node{storage: storehealth.NewMonitor(storehealth.Config{More: func() []storehealth.Failure {
+			return []storehealth.Failure{{Stream: "JOBS_secret", Reason: "write /path: no space left on device"}}
 		}})}
 		if reason, ok := errors.AsType[web.ShownError](n.takesWrites(restarts)); !ok || string(reason) != want {
 			t.Errorf("got %q, want %q", reason, want)
 		}
 	}
-	if err := (&node{storage: storage.NewMonitor(storage.Config{})}).takesWrites(false); err != nil {
+	if err := (&node{storage: storehealth.NewMonitor(storehealth.Config{})}).takesWrites(false); err != nil {
 		t.Errorf("none: got %v", err)
 	}
 }

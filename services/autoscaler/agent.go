@@ -201,8 +201,9 @@ func (a *agent) begin(id string, do func()) {
 	})
 }
 
-// errClaimed means that another agent was faster.
-var errClaimed = errors.New("autoscaler: claimed by another")
+// errPodChanged ends an update of a pod whose record is no longer the one that was judged:
+// another agent has it, or it was stopped or started again. It is no failure.
+var errPodChanged = errors.New("the pod was changed meanwhile")
 
 // claim takes a pod that has no machine yet. A pod that this machine cannot run
 // is left to others for a while; then its record says why no machine does.
@@ -212,12 +213,12 @@ func (a *agent) claim(ctx context.Context, seen pod.Pod) bool {
 	}
 	_, err := a.registry.Pods.Update(ctx, seen.ID, func(p pod.Pod) (pod.Pod, error) {
 		if p.MachineID != "" && p.MachineID != a.machine || p.Status != pod.Running {
-			return p, errClaimed
+			return p, errPodChanged
 		}
 		p.MachineID, p.Machine = a.machine, a.machineFacts()
 		return p, nil
 	})
-	if err != nil && !errors.Is(err, errClaimed) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, errPodChanged) && ctx.Err() == nil {
 		a.log.WarnContext(ctx, "pod not claimed, trying again", "pod", seen.ID, "err", err)
 	}
 	return err == nil
@@ -402,7 +403,7 @@ func (a *agent) stopSurplus(ctx context.Context, id string, i driver.Instance) {
 		}
 	}
 	a.revokeToken(ctx, p)
-	a.warn(ctx, "ended pod not forgotten, trying again", id, a.forget(ctx, p))
+	a.warn(ctx, "what is left of an ended pod not removed, trying again", id, a.removeInstance(ctx, p))
 }
 
 // drainWorker lets a worker end its jobs, for DrainTime at most. It is asked to drain
@@ -455,7 +456,7 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 		by, why = pod.Leave, "it was to sleep, and ended"
 	}
 	if a.exit(ctx, p, by, why) { // else it would be started again
-		a.warn(ctx, "ended pod not forgotten, trying again", p.ID, a.forget(ctx, p))
+		a.warn(ctx, "what is left of an ended pod not removed, trying again", p.ID, a.removeInstance(ctx, p))
 	}
 }
 

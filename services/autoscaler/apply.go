@@ -99,7 +99,7 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 			errs = append(errs, l.remove(ctx, w.id, "drained and stopped: "+cmp.Or(v.drains[e.ID+"."+w.id].Drain.Why, m.last.Text, "by request")))
 		}
 	}
-	errs = append(errs, l.start(ctx, v, e, in, out), l.beatForStarting(ctx, v, e, in))
+	errs = append(errs, l.createPods(ctx, v, e, in, out), l.beatForStarting(ctx, v, e, in))
 	return errors.Join(errs...)
 }
 
@@ -140,8 +140,8 @@ func (l *leader) remove(ctx context.Context, id, why string) error {
 	return err
 }
 
-// start writes the records of new workers; agents start what they say.
-func (l *leader) start(ctx context.Context, v *view, e endpoint.Endpoint, in looked, out decision) error {
+// createPods writes the records of new workers; agents start what they say.
+func (l *leader) createPods(ctx context.Context, v *view, e endpoint.Endpoint, in looked, out decision) error {
 	if out.start == 0 {
 		return nil
 	}

@@ -16,8 +16,9 @@ const (
 	budgetPage, maxBudgetPages = 100, 60
 )
 
-// errBudgetMoot means that the endpoint has changed since its failures were counted.
-var errBudgetMoot = errors.New("the endpoint was paused, resumed or changed meanwhile")
+// errEndpointChanged ends an update of an endpoint whose record is no longer the one that
+// was judged. It is no failure: the next round judges the new record.
+var errEndpointChanged = errors.New("the endpoint was changed meanwhile")
 
 // budgetSpent says why the endpoint is to be paused, "" if it is not.
 func budgetSpent(e endpoint.Endpoint, f sameFailure) string {
@@ -65,13 +66,13 @@ func (l *leader) spendBudget(ctx context.Context, now time.Time, e endpoint.Endp
 	}
 	changed, err := l.registry.Endpoints.Update(ctx, e.ID, func(x endpoint.Endpoint) (endpoint.Endpoint, error) {
 		if !x.Created.Equal(e.Created) || !x.PausedUntil.Equal(e.PausedUntil) || x.FailureBudget == 0 || x.FailureBudget > f.jobs {
-			return x, errBudgetMoot
+			return x, errEndpointChanged
 		}
 		x.PausedUntil, x.PauseReason = now.Add(endpoint.MaxPause).UTC().Truncate(time.Millisecond), reason
 		return x, nil
 	})
 	switch {
-	case errors.Is(err, errBudgetMoot) || errors.Is(err, endpoint.ErrNotFound):
+	case errors.Is(err, errEndpointChanged) || errors.Is(err, endpoint.ErrNotFound):
 		return e, nil
 	case err != nil:
 		return e, fmt.Errorf("pause the endpoint: %w", err)

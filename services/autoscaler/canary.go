@@ -168,9 +168,9 @@ func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint,
 	versions := make([]version, len(in.members))
 	for i, w := range in.members {
 		switch p := releases[w.id]; {
-		case same(p.Spec, in.spec) && string(p.Driver) == e.Fleet.Driver:
+		case madeFrom(p, in.spec, e.Fleet.Driver):
 			versions[i] = canaryVersion
-		case same(p.Spec, spec) && string(p.Driver) == former.Fleet.Driver:
+		case madeFrom(p, spec, former.Fleet.Driver):
 			versions[i] = formerVersion
 		}
 	}
@@ -204,9 +204,6 @@ func dropBad(e endpoint.Endpoint, s sample, v decision) decision {
 	v.reason, v.text = registry.ScalingReplace, bounded(fmt.Sprintf("version %d was rolled back to version %d: %s", e.Canary.Version, e.Canary.FormerVersion, e.Canary.Text))
 	return v
 }
-
-// errCanaryMoot means that the endpoint has changed since its canary was judged.
-var errCanaryMoot = errors.New("the endpoint has another canary, or none, meanwhile")
 
 // watchCanary ends the canary of an endpoint when that is due, and returns the endpoint
 // as it is then. The log and the pods decide, and the record of the endpoint is written
@@ -253,11 +250,11 @@ func (l *leader) watchCanary(ctx context.Context, v *view, e endpoint.Endpoint, 
 func (l *leader) updateCanary(ctx context.Context, e endpoint.Endpoint, change func(endpoint.Endpoint) endpoint.Endpoint) (endpoint.Endpoint, error) {
 	changed, err := l.registry.Endpoints.Update(ctx, e.ID, func(x endpoint.Endpoint) (endpoint.Endpoint, error) {
 		if !x.Created.Equal(e.Created) || !x.Canary.Lasts() || x.Canary.Version != e.Canary.Version {
-			return x, errCanaryMoot
+			return x, errEndpointChanged
 		}
 		return change(x), nil
 	})
-	if errors.Is(err, errCanaryMoot) || errors.Is(err, endpoint.ErrNotFound) {
+	if errors.Is(err, errEndpointChanged) || errors.Is(err, endpoint.ErrNotFound) {
 		return e, nil
 	}
 	if err != nil {

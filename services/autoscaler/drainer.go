@@ -81,7 +81,7 @@ func (a *agent) endPod(ctx context.Context, id string) {
 	case !ended:
 	case p.Status != pod.Running:
 		a.revokeToken(ctx, p)
-		a.warn(ctx, "ended pod not forgotten", id, a.forget(ctx, p))
+		a.warn(ctx, "what is left of an ended pod not removed", id, a.removeInstance(ctx, p))
 	case p.Endpoint == "" && a.here(p):
 		a.closed(ctx, p)
 	}

@@ -143,8 +143,8 @@ func (a *agent) copyLines(ctx context.Context, f driver.Follower, p pod.Pod) err
 	})
 }
 
-// forget removes what is left of a pod that ended, once what it printed is kept.
-func (a *agent) forget(ctx context.Context, p pod.Pod) error {
+// removeInstance removes what is left of a pod that ended, once what it printed is kept.
+func (a *agent) removeInstance(ctx context.Context, p pod.Pod) error {
 	if ended := a.follow(ctx, p); ended != nil {
 		late := time.NewTimer(lastLinesTimeout)
 		defer late.Stop()

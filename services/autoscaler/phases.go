@@ -54,13 +54,13 @@ func (s *startup) done(ctx context.Context) error {
 func (s *startup) write(ctx context.Context, change func(*pod.Pod)) error {
 	_, err := s.registry.Pods.Update(ctx, s.was.ID, func(p pod.Pod) (pod.Pod, error) {
 		if p.Status != pod.Running || p.Starts != s.was.Starts {
-			return p, errClaimed
+			return p, errPodChanged
 		}
 		p.Phases, p.Sleep = s.phases, pod.Sleep{Took: p.Sleep.Took} // what starts is awake
 		change(&p)
 		return p, nil
 	})
-	if errors.Is(err, errClaimed) {
+	if errors.Is(err, errPodChanged) {
 		return nil
 	}
 	return err
@@ -76,12 +76,12 @@ func (a *agent) noteReady(ctx context.Context, p pod.Pod) {
 	a.begin(p.ID, func() {
 		_, err := a.registry.Pods.Update(ctx, p.ID, func(x pod.Pod) (pod.Pod, error) {
 			if x.Status != pod.Running || !readyBy(x, w) {
-				return x, errClaimed
+				return x, errPodChanged
 			}
 			x.Phases = x.Phases.Enter(pod.Ready, x.Starts, w.Seen)
 			return x, nil
 		})
-		if !errors.Is(err, errClaimed) {
+		if !errors.Is(err, errPodChanged) {
 			a.warn(ctx, "a worker that is ready not noted, trying again", p.ID, err)
 		}
 	})

@@ -82,7 +82,7 @@ func (r *reconciler) reconcile(ctx context.Context, v *view) {
 			delete(r.heard, id)
 		}
 	}
-	r.forget(ctx, v)
+	r.removeOldRecords(ctx, v)
 	r.renew(ctx, v)
 }
 
@@ -212,9 +212,9 @@ func (r *reconciler) silent(v *view, p pod.Pod, most time.Duration, found findin
 	return found
 }
 
-// forget removes the records of workers that are gone for a day, and of pods
+// removeOldRecords removes the records of workers that are gone for a day, and of pods
 // that were removed.
-func (r *reconciler) forget(ctx context.Context, v *view) {
+func (r *reconciler) removeOldRecords(ctx context.Context, v *view) {
 	ended := slices.DeleteFunc(slices.Clone(v.pods), func(p pod.Pod) bool {
 		return p.Status == pod.Running || p.Status == pod.Exited && p.Endpoint == ""
 	})
@@ -225,7 +225,7 @@ func (r *reconciler) forget(ctx context.Context, v *view) {
 			continue
 		}
 		if err := r.registry.Pods.Forget(ctx, p); err != nil {
-			r.log.Log(ctx, slog.LevelDebug, "pod not forgotten, trying again", "pod", p.ID, "err", err)
+			r.log.Log(ctx, slog.LevelDebug, "record of a pod not removed, trying again", "pod", p.ID, "err", err)
 			return
 		}
 	}

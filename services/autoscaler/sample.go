@@ -63,7 +63,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 		in.unknown = unknown
 	}
 	var last pod.Pod
-	in.failures, last = streak(alike(in.pods, in.from, in.spec), v.now)
+	in.failures, last = streak(podsMadeFrom(in.pods, in.spec, in.from.Fleet.Driver), v.now)
 	in.lastFailure, in.failure = last.Changed, last.Change
 	in.leaving = leavingOf(v, in.pods)
 	return in
@@ -99,7 +99,7 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 		x := member{
 			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
 			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(),
-			stale: in.invalid == "" && (!same(p.Spec, in.spec) || string(p.Driver) != e.Fleet.Driver),
+			stale: in.invalid == "" && !madeFrom(p, in.spec, e.Fleet.Driver),
 		}
 		all = append(all, withFreedGPUs(x, e, p, v.claims))
 	}
@@ -107,12 +107,10 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 	return all, unknown
 }
 
-// alike are the pods that were started from what the endpoint says now: how
-// others ended says nothing of the next.
-func alike(pods []pod.Pod, e endpoint.Endpoint, spec pod.Spec) []pod.Pod {
-	return slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool {
-		return !same(p.Spec, spec) || string(p.Driver) != e.Fleet.Driver
-	})
+// podsMadeFrom returns the pods that the spec and the driver would make now: how others
+// ended says nothing of the next.
+func podsMadeFrom(pods []pod.Pod, spec pod.Spec, driver string) []pod.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool { return !madeFrom(p, spec, driver) })
 }
 
 // externalWorkers are the workers that somebody else has started. unknown says which

@@ -149,11 +149,11 @@ func (l *leader) askWake(ctx context.Context, id string) error {
 func (s *Service) changeSleep(ctx context.Context, id string, change func(*pod.Pod) bool) error {
 	_, err := s.registry.Pods.Update(ctx, id, func(p pod.Pod) (pod.Pod, error) {
 		if p.Status != pod.Running || !change(&p) {
-			return p, errClaimed
+			return p, errPodChanged
 		}
 		return p, nil
 	})
-	if errors.Is(err, errClaimed) || errors.Is(err, pod.ErrNotFound) {
+	if errors.Is(err, errPodChanged) || errors.Is(err, pod.ErrNotFound) {
 		return nil
 	}
 	s.wake()

@@ -75,8 +75,10 @@ func runnable(driver pod.Driver, spec pod.Spec) string {
 	return ""
 }
 
-// same reports whether a pod made from a would be one made from b.
-func same(a, b pod.Spec) bool { return reflect.DeepEqual(a, b) }
+// madeFrom reports whether the spec and the driver would make the same pod now.
+func madeFrom(p pod.Pod, spec pod.Spec, driver string) bool {
+	return string(p.Driver) == driver && reflect.DeepEqual(p.Spec, spec)
+}
 
 // place is a slot of an endpoint's fleet; two autoscalers that fill the same
 // one make a pod of the same id, which one of them fails to create.

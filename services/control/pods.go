@@ -398,6 +398,8 @@ type tally struct {
 	ran  map[string]time.Duration // since their last start, by template
 }
 
+// tallyOf counts what the pods have and had: a pod that runs has its GPUs, and has run
+// until now.
 func tallyOf(pods []pod.Pod, now time.Time) tally {
 	t := tally{gpus: map[string]int{}, ran: map[string]time.Duration{}}
 	for _, p := range pods {

@@ -52,7 +52,7 @@ func TestWhatIsGoneCanBeReadForADayAndThenIsForgotten(t *testing.T) {
 	}
 	made.Wait()
 	k := newReconciler(&Service{queue: s.queue, registry: s.registry, log: slog.New(slog.DiscardHandler)})
-	k.forget(t.Context(), &view{now: now, pods: all})
+	k.removeOldRecords(t.Context(), &view{now: now, pods: all})
 	left := map[string]bool{}
 	testenv.EventuallyNone(s.t, func() string {
 		pods, err := s.registry.Pods.List(t.Context())

@@ -1,4 +1,4 @@
-package storage_test
+package storehealth_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/storage"
+	"flightline/shared/storehealth"
 	"flightline/shared/testenv"
 )
 
@@ -23,9 +23,9 @@ func newStream(t *testing.T, b *testenv.Server, name string) {
 }
 
 // run runs a monitor until the end of the test.
-func run(t *testing.T, cfg storage.Config) *storage.Monitor {
+func run(t *testing.T, cfg storehealth.Config) *storehealth.Monitor {
 	t.Helper()
-	m := storage.NewMonitor(cfg)
+	m := storehealth.NewMonitor(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()
@@ -61,7 +61,7 @@ func TestAMonitorKnowsWhichStreamsRefuseWrites(t *testing.T) {
 		newStream(t, b, name)
 	}
 	mend := []func(){b.BreakStore("SWEPT"), b.BreakStore("SUSPECTED")}
-	m := run(t, storage.Config{NC: b.NC, Streams: []string{"SWEPT", "FINE", "MISSING"}})
+	m := run(t, storehealth.Config{NC: b.NC, Streams: []string{"SWEPT", "FINE", "MISSING"}})
 	fill(t, b, "swept.x")
 	fill(t, b, "suspected.x")
 	testenv.Eventually(t, "the swept stream is known to refuse writes", func() bool { return len(m.Failed()) == 1 })
@@ -72,13 +72,13 @@ func TestAMonitorKnowsWhichStreamsRefuseWrites(t *testing.T) {
 	if failed[0].Stream != "SUSPECTED" || !strings.HasSuffix(failed[0].Reason, "is a directory") || failed[1].Stream != "SWEPT" {
 		t.Errorf("got %+v, want both and the server's reason", failed)
 	}
-	if got, want := storage.Summary(failed), "2 streams refuse writes (write error)"; got != want {
+	if got, want := storehealth.Summary(failed), "2 streams refuse writes (write error)"; got != want {
 		t.Errorf("got %q, want %q: no name and no path", got, want)
 	}
 	for _, f := range mend {
 		f()
 	}
-	if f, err := storage.Check(t.Context(), b.NC, "SWEPT"); err != nil || f == nil {
+	if f, err := storehealth.Check(t.Context(), b.NC, "SWEPT"); err != nil || f == nil {
 		t.Errorf("mended: got %v, %v, want still a failure", f, err)
 	}
 	b.Stop()
@@ -92,15 +92,15 @@ func TestCause(t *testing.T) {
 		"open /data/x: too many open files":                    "too many open files",
 		"something about /secret":                              "write error",
 	} {
-		if got := (storage.Failure{Reason: reason}).Cause(); got != want {
+		if got := (storehealth.Failure{Reason: reason}).Cause(); got != want {
 			t.Errorf("%s: got %q, want %q", reason, got, want)
 		}
 	}
-	if got := storage.Summary(nil); got != "" {
+	if got := storehealth.Summary(nil); got != "" {
 		t.Errorf("none: got %q", got)
 	}
-	one := []storage.Failure{{Stream: "S", Reason: "write x: no space left on device"}}
-	if got, want := storage.Summary(one), "1 stream refuses writes (no space left on device)"; got != want {
+	one := []storehealth.Failure{{Stream: "S", Reason: "write x: no space left on device"}}
+	if got, want := storehealth.Summary(one), "1 stream refuses writes (no space left on device)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

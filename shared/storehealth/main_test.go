@@ -1,4 +1,4 @@
-package storage_test
+package storehealth_test
 
 import (
 	"testing"

@@ -1,8 +1,8 @@
-// Package storage finds streams whose store NATS has switched off. The server
-// keeps the first failed write of a stream, for example on a full disk, and
-// refuses all writes to the stream until it is restarted. It answers none of
-// them, so a client sees nothing but silence.
-package storage
+// Package storehealth finds streams whose store NATS has switched off, and stores that
+// are nearly full. The server keeps the first failed write of a stream, for example on a
+// full disk, and refuses all writes to the stream until it is restarted. It answers none
+// of them, so a client sees nothing but silence.
+package storehealth
 
 import (
 	"context"

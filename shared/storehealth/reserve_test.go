@@ -1,4 +1,4 @@
-package storage_test
+package storehealth_test
 
 import (
 	"context"
@@ -7,23 +7,23 @@ import (
 	"testing"
 	"time"
 
-	"flightline/shared/storage"
+	"flightline/shared/storehealth"
 	"flightline/shared/testenv"
 )
 
 func TestSpaceLow(t *testing.T) {
 	const gb = 1 << 30
 	for _, test := range []struct {
-		s       storage.Space
+		s       storehealth.Space
 		reserve uint64
 		low     bool
 	}{
-		{storage.Space{}, 0, false}, // not known
-		{storage.Space{Free: 0, Total: 100}, 5, true},
-		{storage.Space{Free: 4, Total: 100}, 5, true},
-		{storage.Space{Free: 5, Total: 100}, 5, false},
-		{storage.Space{Free: gb - 1, Total: 1000 * gb}, gb, true},
-		{storage.Space{Free: gb, Total: 1000 * gb}, gb, false},
+		{storehealth.Space{}, 0, false}, // not known
+		{storehealth.Space{Free: 0, Total: 100}, 5, true},
+		{storehealth.Space{Free: 4, Total: 100}, 5, true},
+		{storehealth.Space{Free: 5, Total: 100}, 5, false},
+		{storehealth.Space{Free: gb - 1, Total: 1000 * gb}, gb, true},
+		{storehealth.Space{Free: gb, Total: 1000 * gb}, gb, false},
 	} {
 		if reserve, low := test.s.Reserve(), test.s.Low(); reserve != test.reserve || low != test.low {
 			t.Errorf("%+v: got a reserve of %d and low %v, want %d, %v", test.s, reserve, low, test.reserve, test.low)
@@ -37,11 +37,11 @@ func TestASpaceMonitorKnowsWhetherSpaceIsLow(t *testing.T) {
 	var free atomic.Uint64
 	var fails atomic.Bool
 	free.Store(50)
-	m := storage.NewSpaceMonitor(storage.SpaceConfig{Interval: time.Millisecond, Look: func(context.Context) (storage.Space, error) {
+	m := storehealth.NewSpaceMonitor(storehealth.SpaceConfig{Interval: time.Millisecond, Look: func(context.Context) (storehealth.Space, error) {
 		if fails.Load() {
-			return storage.Space{}, errors.New("no answer")
+			return storehealth.Space{}, errors.New("no answer")
 		}
-		return storage.Space{Free: free.Load(), Total: 100}, nil
+		return storehealth.Space{Free: free.Load(), Total: 100}, nil
 	}})
 	if _, low := m.Low(); low {
 		t.Error("nothing measured: got low")
