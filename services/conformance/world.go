@@ -72,7 +72,7 @@ func (w *world) startWork(ctx context.Context) {
 	}
 }
 
-// cleanUpTimeout bounds cleaning up.
+// cleanUpTimeout bounds cleaning up, and each step of making an endpoint.
 const cleanUpTimeout = 15 * time.Second
 
 // cleanUp ends the worker and deletes what conform made, also after ctx's end.
@@ -95,22 +95,37 @@ func (w *world) cleanUp(ctx context.Context) error {
 // makeEndpoint makes an endpoint and lets a worker in.
 func (w *world) makeEndpoint(ctx context.Context) error {
 	id := "conform-" + strings.ToLower(rand.Text()[:10])
-	a, err := w.send(ctx, call{method: "POST", path: "/v1/endpoints", body: fmt.Sprintf(`{"id":%q}`, id), rest: true})
+	a, again, err := w.sendUntilAvailable(ctx, call{method: "POST", path: "/v1/endpoints", body: fmt.Sprintf(`{"id":%q}`, id), rest: true})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	if a.status != http.StatusOK {
+	// A 503 says that the try may be made again, and may have made the endpoint. No one
+	// else has its random id.
+	if ours := again && a.status == http.StatusConflict; a.status != http.StatusOK && !ours {
 		return fmt.Errorf("--make: make an endpoint: %s", a)
 	}
 	w.made = id
 	w.cfg.all(id)
-	a, err = w.send(ctx, call{method: "POST", path: "/v1/endpoints/" + id + "/workers", body: `{}`, rest: true})
+	a, _, err = w.sendUntilAvailable(ctx, call{method: "POST", path: "/v1/endpoints/" + id + "/workers", body: `{}`, rest: true})
 	token, worker := a.text("token"), a.text("id")
 	if err != nil || token == "" || worker == "" {
 		return fmt.Errorf("--make: let a worker in: %w", a.orElse(err))
 	}
 	w.cfg.WorkerEnv = workerEnv(w.cfg.BaseURL, id, worker, token)
 	return w.awaitServed(ctx)
+}
+
+// sendUntilAvailable sends the call again while the answer is 503, for cleanUpTimeout at
+// most. again reports whether an earlier answer was.
+func (w *world) sendUntilAvailable(ctx context.Context, c call) (a answer, again bool, err error) {
+	end := time.Now().Add(cleanUpTimeout)
+	for {
+		a, err = w.send(ctx, c)
+		if err != nil || a.status != http.StatusServiceUnavailable || time.Now().After(end) || retry.Sleep(ctx, pollInterval) != nil {
+			return a, again, err
+		}
+		again = true
+	}
 }
 
 // awaitServed waits until the queue API knows the new endpoint.
