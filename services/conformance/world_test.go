@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A 503 while --make sets up is tried again; one that had made the endpoint is followed by 409.
+// A 503 while --make sets up is tried again; if it came although the endpoint was made, 409 follows.
 func TestMakeGoesOnAfterA503(t *testing.T) {
 	t.Parallel()
 	for name, second := range map[string]int{"it was not made": http.StatusOK, "it was made": http.StatusConflict} {
