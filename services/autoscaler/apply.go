@@ -77,6 +77,10 @@ func shortened(text string, most int) string {
 	return text
 }
 
+// errEndpointChanged ends an update of an endpoint whose record is no longer the one that
+// was judged. It is no failure: the next round judges the new record.
+var errEndpointChanged = errors.New("the endpoint was changed meanwhile")
+
 // apply makes the records say what was decided. All of it may run twice.
 func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked, out decision) error {
 	if out.hold || e.Fleet.External() {

@@ -16,10 +16,6 @@ const (
 	budgetPage, maxBudgetPages = 100, 60
 )
 
-// errEndpointChanged ends an update of an endpoint whose record is no longer the one that
-// was judged. It is no failure: the next round judges the new record.
-var errEndpointChanged = errors.New("the endpoint was changed meanwhile")
-
 // budgetSpent says why the endpoint is to be paused, "" if it is not.
 func budgetSpent(e endpoint.Endpoint, f sameFailure) string {
 	if e.FailureBudget == 0 || f.jobs < e.FailureBudget {
