@@ -320,6 +320,9 @@ func (l *Lease) TimeOut(ctx context.Context) (*job.Job, error) {
 // end writes the outcome and only then lets the queue message go. A crash in
 // between brings the message back, and its next delivery finds the record.
 func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text string) (*job.Job, error) {
+	if mutation.DeleteFirst {
+		l.ack(ctx)
+	}
 	output, ref, err := l.placeOutput(ctx, output) // before the lock, as settle: heartbeats wait for it
 	if err != nil {
 		return nil, err
@@ -349,9 +352,6 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	emitted, err := l.lookBack(ctx, by)
 	if err != nil {
 		return nil, err
-	}
-	if mutation.DeleteFirst {
-		l.ack(ctx)
 	}
 	err = l.write(ctx, by, func(n *record.Record) {
 		if l.msg != nil {
