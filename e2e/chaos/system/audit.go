@@ -51,10 +51,10 @@ type rule struct {
 	// have been silent for all of it: its heartbeats are a third apart.
 	lease time.Duration
 	// end is how long a job may take from its acceptance, or from the last
-	// fault if that was later, to its end. 0 means any time.
+	// fault if that was later, to its end, without stalls. 0 means any time.
 	end time.Duration
 	// overtaken is how long a job may wait while jobs that were accepted later
-	// begin. 0 means any time.
+	// begin, without stalls. 0 means any time.
 	overtaken time.Duration
 }
 
@@ -143,7 +143,7 @@ func (r rule) cause(o run, next time.Time, incidents []incident) harm {
 
 // late returns what is wrong with how long a job took. calm is the end of the
 // last fault.
-func (r rule) late(j *job, calm time.Time) []violation {
+func (r rule) late(j *job, calm time.Time, still stalls) []violation {
 	if r.end == 0 || j.accepted.IsZero() || j.ended.IsZero() {
 		return nil // a job that has not ended is lost
 	}
@@ -151,7 +151,7 @@ func (r rule) late(j *job, calm time.Time) []violation {
 	if calm.After(from) {
 		from = calm
 	}
-	if took := j.ended.Sub(from); took > r.end {
+	if took := j.ended.Sub(from); took-still.within(from, j.ended) > r.end {
 		return []violation{{ruleLate, fmt.Sprintf("job %d (%s) ended %s after it was accepted, or the last fault was over, want %s at most",
 			j.n, j.id, took.Round(time.Millisecond), r.end)}}
 	}
@@ -160,7 +160,7 @@ func (r rule) late(j *job, calm time.Time) []violation {
 
 // passedOver returns the jobs that waited while others, which were accepted at
 // least a second later, began: that they waited is no fault of a busy machine.
-func (r rule) passedOver(jobs []*job) []violation {
+func (r rule) passedOver(jobs []*job, still stalls) []violation {
 	if r.overtaken == 0 {
 		return nil
 	}
@@ -180,7 +180,11 @@ func (r rule) passedOver(jobs []*job) []violation {
 				first = b
 			}
 		}
-		if waited := j.runs[0].began.Sub(first); !first.IsZero() && waited > r.overtaken {
+		if first.IsZero() {
+			continue
+		}
+		began := j.runs[0].began
+		if waited := began.Sub(first); waited-still.within(first, began) > r.overtaken {
 			found = append(found, violation{ruleLate, fmt.Sprintf("job %d (%s) began %s after a job that was accepted later, want %s at most",
 				j.n, j.id, waited.Round(time.Millisecond), r.overtaken)})
 		}

@@ -80,15 +80,19 @@ func TestLate(t *testing.T) {
 	r := rule{end: 5 * time.Second}
 	j := &job{accepted: at(1), ended: at(10)}
 	for name, tt := range map[string]struct {
-		calm time.Time
-		want int
+		calm  time.Time
+		still stalls
+		want  int
 	}{
-		"no fault":                   {time.Time{}, 1},
-		"a fault that was long over": {at(4), 1},
-		"a fault until lately":       {at(6), 0},
-		"a fault after it":           {at(20), 0},
+		"no fault":                       {time.Time{}, nil, 1},
+		"a fault that was long over":     {at(4), nil, 1},
+		"a fault until lately":           {at(6), nil, 0},
+		"a fault after it":               {at(20), nil, 0},
+		"the machine stood still":        {time.Time{}, stalls{{at(2), at(4)}, {at(5), at(8)}}, 0},
+		"the machine hardly stood still": {time.Time{}, stalls{{at(2), at(4)}}, 1},
+		"it stood still at other times":  {time.Time{}, stalls{{at(-5), at(2)}, {at(9), at(20)}}, 1},
 	} {
-		if got := r.late(j, tt.calm); len(got) != tt.want {
+		if got := r.late(j, tt.calm, tt.still); len(got) != tt.want {
 			t.Errorf("%s: got %v, want %d", name, got, tt.want)
 		}
 	}
@@ -100,17 +104,19 @@ func TestPassedOver(t *testing.T) {
 		return &job{accepted: at(accepted), runs: []run{ran("w", began, 0)}}
 	}
 	for name, tt := range map[string]struct {
-		jobs []*job
-		want int
+		jobs  []*job
+		still stalls
+		want  int
 	}{
-		"in turn":                             {[]*job{begun(1, 11), begun(3, 12), begun(5, 13)}, 0},
-		"all wait for long":                   {[]*job{begun(1, 51), begun(3, 51), begun(5, 50)}, 0},
-		"one waits while later ones begin":    {[]*job{begun(1, 12), begun(3, 4), begun(5, 6)}, 1},
-		"two wait":                            {[]*job{begun(1, 12), begun(2, 12), begun(5, 6)}, 2},
-		"accepted in the same second":         {[]*job{begun(1, 12), begun(1.5, 2)}, 0},
-		"one that was not accepted is no one": {[]*job{begun(1, 12), {runs: []run{ran("w", 2, 0)}}}, 0},
+		"in turn":                             {[]*job{begun(1, 11), begun(3, 12), begun(5, 13)}, nil, 0},
+		"all wait for long":                   {[]*job{begun(1, 51), begun(3, 51), begun(5, 50)}, nil, 0},
+		"one waits while later ones begin":    {[]*job{begun(1, 12), begun(3, 4), begun(5, 6)}, nil, 1},
+		"two wait":                            {[]*job{begun(1, 12), begun(2, 12), begun(5, 6)}, nil, 2},
+		"accepted in the same second":         {[]*job{begun(1, 12), begun(1.5, 2)}, nil, 0},
+		"one that was not accepted is no one": {[]*job{begun(1, 12), {runs: []run{ran("w", 2, 0)}}}, nil, 0},
+		"one waits, and the machine does":     {[]*job{begun(1, 12), begun(3, 4), begun(5, 6)}, stalls{{at(5), at(9)}}, 0},
 	} {
-		if got := r.passedOver(tt.jobs); len(got) != tt.want {
+		if got := r.passedOver(tt.jobs, tt.still); len(got) != tt.want {
 			t.Errorf("%s: got %v, want %d", name, got, tt.want)
 		}
 	}

@@ -18,6 +18,7 @@ type book struct {
 	byWorker  map[string]int // the process of each worker, as handlers saw it
 	incidents []incident
 	calm      time.Time // the end of the last fault
+	still     stalls
 	stray     []violation
 	// Of the jobs that were judged and forgotten, see retire.
 	sums    sums
@@ -90,6 +91,20 @@ func (b *book) harm(kind harm, worker string) (over func()) {
 		defer b.mu.Unlock()
 		b.incidents[i].until = time.Now()
 	}
+}
+
+// stalled notes that the machine stood still.
+func (b *book) stalled(s stall) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.still = append(b.still, s)
+}
+
+// stillFor is how long the machine stood still, all in all.
+func (b *book) stillFor() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.still.within(time.Time{}, time.Now())
 }
 
 // calmed notes that a fault is over.
@@ -221,7 +236,7 @@ func (b *book) close(j *job, calm time.Time) {
 	if !j.ended.IsZero() && !j.accepted.IsZero() {
 		b.sums.Slowest = max(b.sums.Slowest, j.ended.Sub(j.accepted))
 	}
-	b.take(append(b.rule.judge(j, b.incidents), b.rule.late(j, calm)...))
+	b.take(append(b.rule.judge(j, b.incidents), b.rule.late(j, calm, b.still)...))
 }
 
 // take adds violations of one job to the sums and the list.
@@ -247,7 +262,7 @@ func (b *book) audit() (sums, []violation) {
 	for _, j := range all {
 		b.close(j, b.calm)
 	}
-	for _, v := range append(b.rule.passedOver(all), b.stray...) {
+	for _, v := range append(b.rule.passedOver(all, b.still), b.stray...) {
 		b.take([]violation{v})
 	}
 	return b.sums, b.found

@@ -78,20 +78,15 @@ func (c *callers) submit(ctx context.Context, in ledger.Input) error {
 	return nil
 }
 
-// steady submits rate jobs a second for d.
-func (c *callers) steady(ctx context.Context, rate int, d time.Duration, input func(n int) ledger.Input) {
-	c.every(ctx, time.Second/time.Duration(rate), d, input)
-}
-
-// every submits a job in each interval for d without waiting for the answers,
-// and returns once all jobs are accepted or were given up.
-func (c *callers) every(ctx context.Context, interval, d time.Duration, input func(n int) ledger.Input) {
+// every submits a job in each interval without waiting for the answers, until it
+// has done so for long enough, and returns once all jobs are accepted or were given up.
+func (c *callers) every(ctx context.Context, interval time.Duration, enough func(passed time.Duration) bool, input func(n int) ledger.Input) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	began := time.Now()
 	for i := 0; ; i++ {
 		due := time.Duration(i) * interval
-		if due >= d || !wait(ctx, time.Until(began.Add(due))) {
+		if enough(due) || !wait(ctx, time.Until(began.Add(due))) {
 			return
 		}
 		calls.Go(func() { _ = c.submit(ctx, input(i)) }) // the book has what was not accepted

@@ -13,6 +13,10 @@ func endWithParent(*exec.Cmd) {}
 
 const canMount = false
 
-func mountSmall(string, int) error { return errors.ErrUnsupported }
+func mountSmall(string, int64) error { return errors.ErrUnsupported }
+
+func resizeSmall(string, int64) error { return errors.ErrUnsupported }
+
+func fillSmall(string) error { return errors.ErrUnsupported }
 
 func unmount(string) error { return errors.ErrUnsupported }

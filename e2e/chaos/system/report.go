@@ -20,6 +20,7 @@ type Result struct {
 	SlowestAccept time.Duration
 	Errors        map[string]int // of tries to submit
 	GivenUp       int            // submissions that were not accepted in time; nothing was promised
+	Stalled       time.Duration  // how long the machine stood still, all in all
 	Notes         []string
 	Violations    []violation
 	Took          time.Duration
@@ -29,6 +30,7 @@ type Result struct {
 // take audits the world.
 func (r *Result) take(w *world) {
 	r.sums, r.Violations = w.book.audit()
+	r.Stalled = w.book.stillFor()
 	w.mu.Lock()
 	r.Violations = append(r.Violations, w.found...)
 	r.Faults, r.Notes = w.done, w.notes
@@ -58,6 +60,9 @@ func (r *Result) Print(out io.Writer) {
 		"jobs", r.Accepted, r.GivenUp, r.Lost, r.Reruns, r.Doubled, r.Uncaused, r.Late, r.Hidden, ms(r.SlowestAccept), ms(r.Slowest))
 	if len(r.Errors) > 0 {
 		line("  %-10s %s", "refused", list(r.Errors))
+	}
+	if r.Stalled > 0 {
+		line("  %-10s %s in all, by a file that is written beside", "stalls", ms(r.Stalled))
 	}
 	for _, n := range r.Notes {
 		line("  %-10s %s", "", n)

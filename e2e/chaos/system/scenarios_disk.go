@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -84,11 +83,10 @@ func diskFull(ctx context.Context, w *world) error {
 	if _, err := w.fleetOf(2*workerSlots, 0); err != nil {
 		return err
 	}
-	return w.lightLoad(ctx, 4*shortage, func() error {
+	return w.lightLoad(ctx, 3*shortage, func() error {
 		wait(ctx, shortage/2)
 		w.count("disk full")
-		fill := filepath.Join(w.data(), "fill")
-		if err := fillDisk(fill); err != nil {
+		if err := fillSmall(w.data()); err != nil {
 			return err
 		}
 		full := time.Now()
@@ -96,31 +94,11 @@ func diskFull(ctx context.Context, w *world) error {
 		if n := w.book.acceptedSince(full.Add(shortage / 2)); n == 0 && w.callers.readyz(ctx) == nil {
 			w.violate(ruleServes, "readyz is 200 while no job is accepted")
 		}
-		if err := os.Remove(fill); err != nil {
-			return fmt.Errorf("make room: %w", err)
+		if err := resizeSmall(w.data(), room); err != nil {
+			return err
 		}
 		return w.servesAgain(ctx)
 	})
-}
-
-// fillDisk writes a file until there is no room.
-func fillDisk(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("fill the disk: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // that there is no room is what is wanted
-	// Not byte by byte to the end: what dev frees meanwhile would take longer than the load.
-	for size := 1 << 20; size >= os.Getpagesize(); {
-		_, err := f.Write(make([]byte, size))
-		switch {
-		case errors.Is(err, syscall.ENOSPC):
-			size /= 2
-		case err != nil:
-			return fmt.Errorf("fill the disk: %w", err)
-		}
-	}
-	return nil
 }
 
 func noFiles(ctx context.Context, w *world) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"flightline/e2e/chaos/ledger"
@@ -36,11 +37,15 @@ func loadScenarios() []scenario {
 	}
 }
 
-// underLoad does faults while jobs are submitted at a steady rate.
+// underLoad does faults while jobs are submitted at a steady rate, for d at least.
 func (w *world) underLoad(ctx context.Context, rate int, d time.Duration, work func(n int) time.Duration, faults func() error) error {
-	return w.during(func() {
-		w.callers.steady(ctx, rate, d, func(n int) ledger.Input { return ledger.Input{Milliseconds: int(work(n).Milliseconds())} })
-	}, faults)
+	var over atomic.Bool
+	enough := func(passed time.Duration) bool { return passed >= d && over.Load() }
+	input := func(n int) ledger.Input { return ledger.Input{Milliseconds: int(work(n).Milliseconds())} }
+	return w.during(func() { w.callers.every(ctx, time.Second/time.Duration(rate), enough, input) }, func() error {
+		defer over.Store(true)
+		return faults()
+	})
 }
 
 // during does faults while load lasts, and returns when both are over.
@@ -255,7 +260,7 @@ func (w *world) fleetOf(slots, round int) (fleet []*process, err error) {
 }
 
 func hostKill(ctx context.Context, w *world) error {
-	const slots, every = 8, 6 * time.Second
+	const slots, every = 16, 6 * time.Second // twice as many as the load needs: what waited is made up for
 	rounds := 10
 	if w.cfg.Short {
 		rounds = 3
@@ -299,7 +304,7 @@ func killAll(all ...*process) {
 }
 
 func devKill(ctx context.Context, w *world) error {
-	const slots, every = 16, 3 * time.Second
+	const slots, every = 64, 3 * time.Second
 	rounds := 30
 	if w.cfg.Short {
 		rounds = 6

@@ -98,8 +98,8 @@ func scalerStorm(ctx context.Context, w *world) error {
 		return err
 	}
 	const kills, every, rate = 8, 4 * time.Second, 5
-	over := make(chan error, 1)
-	go func() {
+	work := func(n int) time.Duration { return time.Duration(100+n%10*100) * time.Millisecond }
+	return w.underLoad(ctx, rate, kills*every, work, func() error {
 		for range kills {
 			wait(ctx, every)
 			for _, id := range w.scalerWorkers() {
@@ -108,11 +108,8 @@ func scalerStorm(ctx context.Context, w *world) error {
 				}
 			}
 		}
-		w.book.calmed()
-		over <- nil
-	}()
-	w.callers.steady(ctx, rate, kills*every, func(n int) ledger.Input { return ledger.Input{Milliseconds: 100 + n%10*100} })
-	return <-over
+		return nil
+	})
 }
 
 // scalerWorkers are the ids of workers that started a handler and live.

@@ -53,7 +53,8 @@ func (k Soak) act(ctx context.Context, w *world, out io.Writer) error {
 	loading, endLoad := context.WithCancel(ctx)
 	defer endLoad()
 	load := func() {
-		w.callers.every(loading, interval, k.For, func(n int) ledger.Input { return ledger.Input{Milliseconds: soakWork(n)} })
+		enough := func(passed time.Duration) bool { return passed >= k.For }
+		w.callers.every(loading, interval, enough, func(n int) ledger.Input { return ledger.Input{Milliseconds: soakWork(n)} })
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()

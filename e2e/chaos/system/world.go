@@ -88,6 +88,11 @@ func newWorld(ctx context.Context, cfg Config, s scenario) (*world, error) {
 			w.violate(ruleOutcome, "%v", err)
 		}
 	})
+	w.follower.Go(func() {
+		if err := watchStalls(ctx, filepath.Join(dir, "stalls"), w.book.stalled); err != nil {
+			w.violate(ruleProcess, "%v", err)
+		}
+	})
 	return w, nil
 }
 
