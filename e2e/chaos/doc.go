@@ -46,6 +46,6 @@
 // handlers and callers write.
 //
 // A harness that finds nothing proves nothing: first it must find five bugs
-// that package queue carries behind build tags, each by a scenario that finds
-// nothing without the tag (mutations.go, scenarios.go).
+// that package queue carries behind a build tag, each by a scenario that finds
+// nothing without the bug (mutations.go, scenarios.go).
 package main

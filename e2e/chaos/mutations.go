@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"flightline/e2e/chaos/system"
 )
 
-// self is what the planted programs are built from.
+// self is what the program with the planted bugs is built from.
 const self = "flightline/e2e/chaos"
 
 // found is what a scenario told, with its bug and without.
@@ -36,15 +38,15 @@ func findMutations(ctx context.Context, out io.Writer) (bool, error) {
 	for i, sc := range all {
 		plays.Go(func() { results[i].without, _, results[i].withoutErr = result(sc.perform(ctx)) })
 	}
+	program := filepath.Join(dir, "chaos")
+	if err := system.BuildPlants(ctx, program, self); err != nil {
+		plays.Wait()
+		return false, err
+	}
 	for i, sc := range all {
-		program := filepath.Join(dir, sc.tag)
-		if err := build(ctx, sc.tag, program); err != nil {
-			plays.Wait()
-			return false, err
-		}
 		plays.Go(func() {
 			r := &results[i]
-			r.with, r.first, r.withErr = playElsewhere(ctx, program, sc.tag)
+			r.with, r.first, r.withErr = playElsewhere(ctx, program, sc.plant)
 		})
 	}
 	plays.Wait()
@@ -52,9 +54,9 @@ func findMutations(ctx context.Context, out io.Writer) (bool, error) {
 	good := true
 	for i, sc := range all {
 		r := results[i]
-		_, _ = fmt.Fprintf(out, "  %-14s %6d %8d  %s\n", sc.tag, r.with, r.without, r.first)
+		_, _ = fmt.Fprintf(out, "  %-14s %6d %8d  %s\n", sc.plant, r.with, r.without, r.first)
 		if err := errors.Join(r.withErr, r.withoutErr); err != nil {
-			return false, fmt.Errorf("%s: %w", sc.tag, err)
+			return false, fmt.Errorf("%s: %w", sc.plant, err)
 		}
 		good = good && r.with > 0 && r.without == 0
 	}
@@ -72,19 +74,11 @@ func result(r *report, err error) (int, string, error) {
 	return len(r.violations), first, nil
 }
 
-// build makes this program with a bug in it.
-func build(ctx context.Context, tag, program string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-tags", tag, "-o", program, self) //nolint:gosec // one of our own tags
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build with %s: %w: %s", tag, err, text)
-	}
-	return nil
-}
-
-// playElsewhere lets another build of this program play a scenario, and reads
-// its table.
-func playElsewhere(ctx context.Context, program, tag string) (violations int, first string, err error) {
-	cmd := exec.CommandContext(ctx, program, "-scenario", tag) //nolint:gosec // built above
+// playElsewhere lets another build of this program play the scenario of a bug with
+// the bug, and reads its table.
+func playElsewhere(ctx context.Context, program, plant string) (violations int, first string, err error) {
+	cmd := exec.CommandContext(ctx, program, "-scenario", plant) //nolint:gosec // built above
+	cmd.Env = append(os.Environ(), system.Plant(plant))
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
 	var exit *exec.ExitError

@@ -38,7 +38,7 @@ func (sc scenario) perform(ctx context.Context) (*report, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	if err := sc.act(ctx, p); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", sc.tag, err), s.close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", sc.plant, err), s.close())
 	}
 	// What a bug leaves behind never comes to rest; half a minute would be
 	// spent on it for nothing.
@@ -50,11 +50,11 @@ func (sc scenario) perform(ctx context.Context) (*report, error) {
 	return r, errors.Join(err, s.close())
 }
 
-// playOne plays the scenario of that tag, as this program is built, and
+// playOne plays the scenario of a planted bug, as this program is built, and
 // reports whether nothing was violated.
-func playOne(ctx context.Context, tag string) (bool, error) {
+func playOne(ctx context.Context, plant string) (bool, error) {
 	for _, sc := range scenarios() {
-		if sc.tag != tag {
+		if sc.plant != plant {
 			continue
 		}
 		r, err := sc.perform(ctx)
@@ -64,7 +64,7 @@ func playOne(ctx context.Context, tag string) (bool, error) {
 		r.print(os.Stdout)
 		return len(r.violations) == 0, nil
 	}
-	return false, fmt.Errorf("no scenario %q", tag)
+	return false, fmt.Errorf("no scenario %q", plant)
 }
 
 func (p *play) endpoint() endpoint.Endpoint { return p.site.endpoints[0] }

@@ -12,7 +12,7 @@ import (
 
 // scenario leads straight to one planted bug, and finds nothing without it.
 type scenario struct {
-	tag   string
+	plant string
 	does  string
 	shape func(e *endpoint.Endpoint)
 	act   func(ctx context.Context, p *play) error
@@ -21,27 +21,27 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		{
-			tag: "plant_cas", does: "a job is cancelled while its worker receives nothing and completes it",
+			plant: "plant_cas", does: "a job is cancelled while its worker receives nothing and completes it",
 			act: cancelWhileDeaf,
 		},
 		{
-			tag: "plant_delete", does: "a worker dies between deleting the queue message and writing the record",
+			plant: "plant_delete", does: "a worker dies between deleting the queue message and writing the record",
 			act: dieBeforeTheRecord,
 		},
 		{
-			tag: "plant_ttl", does: "killed between outcome and delete, then past retention without a worker, then a worker starts",
+			plant: "plant_ttl", does: "killed between outcome and delete, then past retention without a worker, then a worker starts",
 			shape: func(e *endpoint.Endpoint) { e.Retention = time.Second },
 			act:   outliveTheRetention,
 		},
 		{
-			tag: "plant_guard", does: "NATS is away for two leases while jobs run and another worker waits",
+			plant: "plant_guard", does: "NATS is away for two leases while jobs run and another worker waits",
 			// A busy machine must find a bug within a quarter of the lease, and
 			// a heartbeat that is late by a quarter counts as a cause.
 			shape: func(e *endpoint.Endpoint) { e.Lease = 6 * shortLease },
 			act:   outageWhileRunning,
 		},
 		{
-			tag: "plant_fence", does: "a job is taken over, and both its runs deliver 8 MB at the same time, or the first one later",
+			plant: "plant_fence", does: "a job is taken over, and both its runs deliver 8 MB at the same time, or the first one later",
 			act: twoLargeOutputs,
 		},
 	}

@@ -1,16 +1,13 @@
-//go:build plant_ask || plant_cas || plant_close || plant_delete || plant_fence || plant_fresh || plant_guard || plant_orphans || plant_strand || plant_ttl
+//go:build plants
 
-// Package mutation names bugs that the chaos program must find. A build tag puts
-// one in; without a tag each is false, and the compiler removes it.
+// Package mutation names bugs that the chaos program must find. The build tag plants
+// puts them into a program, and the environment variable CHAOS_PLANT chooses the one
+// that it then has. Without the tag each is false, and the compiler removes it.
 package mutation
 
-import (
-	"runtime/debug"
-	"slices"
-	"strings"
-)
+import "os"
 
-// The bugs, each by the build tag that puts it in.
+// The bugs, each by the name that chooses it.
 var (
 	NoAsk       = planted("plant_ask")     // takes a run over without asking its holder
 	NoCompare   = planted("plant_cas")     // writes without compare-and-set
@@ -24,16 +21,4 @@ var (
 	ShortTTL    = planted("plant_ttl")     // lets the record expire before its queue message
 )
 
-// planted reports whether the program was built with the tag, by its build
-// information. It panics without that: the bug would be missing unseen.
-func planted(tag string) bool {
-	info, _ := debug.ReadBuildInfo()
-	if info != nil {
-		for _, setting := range info.Settings {
-			if setting.Key == "-tags" {
-				return slices.Contains(strings.Split(setting.Value, ","), tag)
-			}
-		}
-	}
-	panic("built with a planted bug, but the build information has no tags")
-}
+func planted(name string) bool { return os.Getenv("CHAOS_PLANT") == name }

@@ -1,4 +1,4 @@
-//go:build !(plant_ask || plant_cas || plant_close || plant_delete || plant_fence || plant_fresh || plant_guard || plant_orphans || plant_strand || plant_ttl)
+//go:build !plants
 
 // Package mutation names bugs that the chaos program must find. A build tag puts
 // one in; without a tag each is false, and the compiler removes it.

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"flightline/e2e/chaos/ledger"
 )
 
@@ -30,6 +32,7 @@ type callers struct {
 	accepts atomic.Int64  // jobs that were accepted
 	open    atomic.Int64  // of these, those that have not ended
 	looking chan struct{} // a slot for each caller that follows a job
+	waiting int           // how many submissions of every may be not accepted yet, -1 for any number
 	calls   sync.WaitGroup
 	mu      sync.Mutex
 	errors  map[string]int // of submissions that were not answered 200, by status and text
@@ -45,6 +48,9 @@ const (
 	// maxFollowed is how many jobs are followed at a time: less than the limit of
 	// an endpoint.
 	maxFollowed = 300
+	// maxWaiting is how many submissions at a steady rate are not accepted yet: a
+	// busy machine that cannot serve them would only get more of them.
+	maxWaiting = 100
 	// hiddenTime is how long a job may be unknown to the servers before its caller
 	// gives up. That it was unknown is a violation in any case.
 	hiddenTime = 10 * time.Second
@@ -55,7 +61,7 @@ const (
 
 func newCallers(w *world, urls ...string) *callers {
 	return &callers{
-		world: w, urls: urls, errors: map[string]int{}, looking: make(chan struct{}, maxFollowed),
+		world: w, urls: urls, errors: map[string]int{}, looking: make(chan struct{}, maxFollowed), waiting: maxWaiting,
 		http: &http.Client{Timeout: callTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 256}},
 	}
 }
@@ -78,18 +84,23 @@ func (c *callers) submit(ctx context.Context, in ledger.Input) error {
 	return nil
 }
 
-// every submits a job in each interval without waiting for the answers, until it
-// has done so for long enough, and returns once all jobs are accepted or were given up.
+// every submits a job in each interval without waiting for the answers, while no
+// more than c.waiting jobs are not accepted yet, until it has done so for long enough.
+// It returns once all jobs are accepted or were given up.
 func (c *callers) every(ctx context.Context, interval time.Duration, enough func(passed time.Duration) bool, input func(n int) ledger.Input) {
-	var calls sync.WaitGroup
-	defer calls.Wait()
+	var calls errgroup.Group
+	calls.SetLimit(c.waiting)
+	defer calls.Wait() //nolint:errcheck // the book has what was not accepted
+	due := time.NewTicker(interval)
+	defer due.Stop()
 	began := time.Now()
-	for i := 0; ; i++ {
-		due := time.Duration(i) * interval
-		if enough(due) || !wait(ctx, time.Until(began.Add(due))) {
+	for i := 0; !enough(time.Since(began)); i++ {
+		calls.Go(func() error { return c.submit(ctx, input(i)) })
+		select {
+		case <-due.C:
+		case <-ctx.Done():
 			return
 		}
-		calls.Go(func() { _ = c.submit(ctx, input(i)) }) // the book has what was not accepted
 	}
 }
 

@@ -44,7 +44,7 @@ func (w *world) start(name string, env []string, program string, args ...string)
 			p.cmd.Env = append(p.cmd.Env, entry)
 		}
 	}
-	p.cmd.Env = append(p.cmd.Env, env...)
+	p.cmd.Env = append(append(p.cmd.Env, env...), Plant(w.cfg.plant))
 	endWithParent(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // Config are the settings of a test of the system.
@@ -26,6 +29,8 @@ type Config struct {
 	For time.Duration
 	// Seed decides what is left to chance.
 	Seed uint64
+	// plant is the bug that Binary has, "" for none.
+	plant string
 }
 
 // scenario is one kind of fault and what is demanded of the result.
@@ -36,6 +41,7 @@ type scenario struct {
 	rule  rule          // a lease of 0 means minLease
 	limit time.Duration // for all of it; 0 means 4 minutes
 	long  bool          // it is no part of the short form
+	alone bool          // it takes all that the machine can do: no other is played beside it
 	act   func(ctx context.Context, w *world) error
 }
 
@@ -135,7 +141,8 @@ func (w *world) settle(ctx context.Context) {
 const quietTime = time.Second
 
 // Run plays scenarios, several at a time, and prints each result as it comes.
-// No names means all of the form. The results are in the order of the table.
+// No names means all of the form. The results are in the order of the table,
+// with those that are played alone at the end.
 func Run(ctx context.Context, cfg Config, out io.Writer, names ...string) ([]*Result, error) {
 	chosen := scenarios()
 	chosen = slices.DeleteFunc(chosen, func(s scenario) bool {
@@ -144,14 +151,15 @@ func Run(ctx context.Context, cfg Config, out io.Writer, names ...string) ([]*Re
 		}
 		return cfg.Short && s.long
 	})
+	slices.SortStableFunc(chosen, func(a, b scenario) int { return cmp.Compare(a.weight(), b.weight()) })
 	results, errs := make([]*Result, len(chosen)), make([]error, len(chosen))
-	slots := make(chan struct{}, atOnce)
+	machine := semaphore.NewWeighted(atOnce)
 	var all sync.WaitGroup
 	var printing sync.Mutex
 	for i, s := range chosen {
-		slots <- struct{}{}
+		_ = machine.Acquire(context.WithoutCancel(ctx), s.weight()) // an interrupted scenario ends soon
 		all.Go(func() {
-			defer func() { <-slots }()
+			defer machine.Release(s.weight())
 			if results[i], errs[i] = s.perform(ctx, cfg); errs[i] != nil {
 				return
 			}
@@ -172,3 +180,11 @@ func Run(ctx context.Context, cfg Config, out io.Writer, names ...string) ([]*Re
 // atOnce is how many scenarios are played at a time; most of their time is
 // waiting.
 const atOnce = 5
+
+// weight is how many of atOnce a scenario takes the place of.
+func (s scenario) weight() int64 {
+	if s.alone {
+		return atOnce
+	}
+	return 1
+}

@@ -22,7 +22,7 @@ func clusterScenarios() []scenario {
 		},
 		{
 			name: "cluster-rolling-stop", does: "SIGTERM of each of two workers (64 slots) in turn under as much load as they can take, on three nodes", needs: needs,
-			rule: rule{overtaken: minLease / 2, end: 2 * minLease}, act: clusterRollingStop,
+			rule: rule{overtaken: minLease / 2, end: 2 * minLease}, act: clusterRollingStop, alone: true,
 		},
 		{
 			name: "partition-long", does: "the same for 2 leases", needs: needs, long: true,

@@ -16,7 +16,7 @@ func loadScenarios() []scenario {
 	return []scenario{
 		{
 			name: "rolling-stop", does: "SIGTERM of each of two workers (64 slots) in turn under as much load as they can take, each replaced at once",
-			rule: rule{overtaken: minLease / 2, end: 2 * minLease}, act: rollingStop,
+			rule: rule{overtaken: minLease / 2, end: 2 * minLease}, act: rollingStop, alone: true,
 		},
 		{
 			name: "crash-loop", does: "kill -9 of one of four workers every 0.3 s at random under load: none lives for a lease",
@@ -31,7 +31,7 @@ func loadScenarios() []scenario {
 			rule: rule{end: 2 * minLease}, act: devKill,
 		},
 		{
-			name: "retry-storm", does: "dev stands still for 1.4 leases under as many jobs as it can take, each tried again until it is accepted", long: true,
+			name: "retry-storm", does: "dev stands still for 1.4 leases under as many jobs as it can take, each tried again until it is accepted", long: true, alone: true,
 			rule: rule{end: 12 * minLease}, act: retryStorm,
 		},
 	}
@@ -88,6 +88,7 @@ func retryStorm(ctx context.Context, w *world) error {
 	}
 	calm := acceptedIn(minLease, func(ctx context.Context) { w.callers.saturate(ctx, callers, math.MaxInt, input) })
 	rate := int(calm) / int(minLease/time.Second)
+	w.callers.waiting = -1
 	return w.underLoad(ctx, rate, 2*minLease, func(int) time.Duration { return 20 * time.Millisecond }, func() error {
 		if err := w.frozen(ctx, w.dev, freezeTime); err != nil {
 			return err

@@ -50,6 +50,7 @@ func (k Soak) act(ctx context.Context, w *world, out io.Writer) error {
 		return err
 	}
 	interval := k.For / time.Duration(max(1, k.Jobs))
+	w.callers.waiting = -1
 	loading, endLoad := context.WithCancel(ctx)
 	defer endLoad()
 	load := func() {
