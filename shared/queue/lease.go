@@ -422,11 +422,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	if l.rec.Detached {
 		return l.releaseDetached(ctx)
 	}
-	err := l.write(ctx, job.Release, func(n *record.Record) {
-		n.Deadline, n.AckTimeout = time.Time{}, 0
-		n.InlineOutput, n.Output = nil, nil
-	})
-	if err != nil {
+	if err := l.write(ctx, job.Release, givenBack); err != nil {
 		return err
 	}
 	if l.named(ctx) {
@@ -436,9 +432,16 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
+// givenBack changes what only a run has.
+func givenBack(r *record.Record) {
+	r.Deadline, r.AckTimeout = time.Time{}, 0
+	r.InlineOutput, r.Output = nil, nil
+}
+
 // releaseDetached queues a message again for a job whose own one may be gone:
 // the record first says that one will come, so that its consumer goes on from it.
-// A crash in between leaves a silent holder, which the due consumer ends.
+// A crash in between leaves a silent holder, which the due consumer ends. The record
+// says IN_QUEUE last, unless another run has begun by then.
 func (l *Lease) releaseDetached(ctx context.Context) error {
 	if err := l.loadMessage(ctx); err != nil {
 		return err
@@ -457,6 +460,13 @@ func (l *Lease) releaseDetached(ctx context.Context) error {
 	again := *l.msg
 	again.Expires, again.Input, again.InputRef = l.rec.Expires, l.rec.Input, l.rec.InputRef
 	if err := l.t.q.enqueue(ctx, l.t.at, &again, expect); err != nil && !errors.Is(err, bus.ErrConflict) {
+		return err
+	}
+	err = l.write(ctx, job.Release, func(n *record.Record) {
+		givenBack(n)
+		n.QueueSeq, n.QueueExpires, n.Requeued, n.Detached = again.QueueSeq, again.QueueExpires, false, false
+	})
+	if err != nil && !errors.Is(err, ErrLost) {
 		return err
 	}
 	l.t.release(l)

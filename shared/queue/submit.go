@@ -89,8 +89,8 @@ func (q *Queue) newRecord(e endpoint.Endpoint, id job.ID, mode job.Mode, r job.R
 }
 
 // enqueue publishes r as the queue message of its attempt, replacing the one
-// of sequence expect (0: none). The server removes it when the job
-// expires.
+// of sequence expect (0: none), and sets its sequence. The server removes it when
+// the job expires.
 func (q *Queue) enqueue(ctx context.Context, at record.Location, r *record.Record, expect uint64) error {
 	now := q.Now()
 	r.QueueExpires, r.Changed = r.Expires, now
@@ -99,7 +99,7 @@ func (q *Queue) enqueue(ctx context.Context, at record.Location, r *record.Recor
 		return err
 	}
 	m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(now, r.Expires))
-	if _, err := q.bus.Publish(ctx, streams.Jobs(at.Endpoint), m, nuid.Next(), expect); err != nil {
+	if r.QueueSeq, err = q.bus.Publish(ctx, streams.Jobs(at.Endpoint), m, nuid.Next(), expect); err != nil {
 		return fmt.Errorf("queue job %s: %w", r.ID, err)
 	}
 	return nil

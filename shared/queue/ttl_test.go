@@ -185,6 +185,9 @@ func TestGiveBackWithALongerTTL(t *testing.T) {
 	if err := l.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if j := s.status(t, id); j.Status != job.InQueue || !j.Deadline.IsZero() {
+		t.Errorf("got %s with the deadline %s, want IN_QUEUE without one", j.Status, j.Deadline)
+	}
 	again := next(t, s.consumer(t, s.q, "b"))
 	if again.Job.Lost != 0 || again.Job.Run != 2 {
 		t.Errorf("lost %d run %d, want 0 and 2", again.Job.Lost, again.Job.Run)

@@ -67,7 +67,7 @@ type Record struct {
 	// RetainOnDisk: the record stays until RemovedAfter, also after its retention
 	// (docs/adr/0013).
 	RetainOnDisk bool
-	// Requeued: the record says IN_QUEUE and its queue message is about to be replaced.
+	// Requeued: the queue message is about to be replaced, and the record then says IN_QUEUE.
 	Requeued bool
 	// Detached: the queue message may be removed before the job ends. So the holder
 	// writes its heartbeats to the record, and its silence is FAILED.
