@@ -15,10 +15,11 @@ import (
 const (
 	flightlinePackage = "flightline/services/flightline"
 	handlerPackage    = "flightline/e2e/chaos/handler"
+	pollerPackage     = "flightline/e2e/chaos/poller"
 	natsPackage       = "github.com/nats-io/nats-server/v2"
 )
 
-// Build builds what c names no path of, into dir: Binary, Handler and NATS. Clock
+// Build builds what c names no path of, into dir: Binary, Handler, Poller and NATS. Clock
 // is not among them.
 func (c *Config) Build(ctx context.Context, dir string) error {
 	for _, p := range []struct {
@@ -27,6 +28,7 @@ func (c *Config) Build(ctx context.Context, dir string) error {
 	}{
 		{&c.Binary, "flightline", flightlinePackage},
 		{&c.Handler, "handler", handlerPackage},
+		{&c.Poller, "poller", pollerPackage},
 		{&c.NATS, "nats-server", natsPackage},
 	} {
 		if *p.path != "" {

@@ -62,7 +62,7 @@ func (w *world) gateway(ctx context.Context) (gateway, polling *process, err err
 		return nil, nil, err
 	}
 	env := append(strings.Fields(text), "CHAOS_WORKER=polling")
-	if polling, err = w.start("polling", env, w.cfg.Handler, "-poll", w.ledger()); err != nil {
+	if polling, err = w.start("polling", env, w.cfg.Poller, w.ledger()); err != nil {
 		return nil, nil, err
 	}
 	if err := until(ctx, readyTimeout, func() error { return w.workers(ctx, 1) }); err != nil {

@@ -17,10 +17,10 @@ import (
 
 // Config are the settings of a test of the system.
 type Config struct {
-	// Binary is the path of the program that is tested, Handler that of command
-	// handler. NATS is the path of a nats-server, for scenarios of three nodes;
-	// Other that of another version of Binary, "" for none.
-	Binary, Handler, NATS, Other string
+	// Binary is the path of the program that is tested, Handler and Poller those of
+	// the commands of these names. NATS is the path of a nats-server, for scenarios of
+	// three nodes; Other that of another version of Binary, "" for none.
+	Binary, Handler, Poller, NATS, Other string
 	// Clock is a Binary whose clock a file can set back and forth, "" for none.
 	Clock string
 	// Short asks for the form that fits into CI's time.

@@ -1,9 +1,14 @@
+// Command poller is a worker of the chaos tests that speaks RunPod's protocol to a
+// gateway, with one job at a time. It writes what command handler does.
+//
+//	env $(flightline worker env ENDPOINT) poller LEDGER
 package main
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -23,6 +28,24 @@ const (
 	retryDelay = 100 * time.Millisecond
 )
 
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "poller:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("got %d arguments, want LEDGER", len(args))
+	}
+	book, err := ledger.Append(args[0])
+	if err != nil {
+		return err
+	}
+	return poll(book)
+}
+
 // poll takes jobs from a gateway, one at a time, until the process is killed.
 func poll(book *ledger.File) error {
 	var held atomic.Value
@@ -35,13 +58,13 @@ func poll(book *ledger.File) error {
 	}()
 	for {
 		text, code := call(http.MethodGet, os.Getenv("RUNPOD_WEBHOOK_GET_JOB")+"&job_in_progress=0", nil)
-		var j document
+		var j ledger.Job
 		if code != http.StatusOK || json.Unmarshal(text, &j) != nil {
 			<-time.After(retryDelay)
 			continue
 		}
 		held.Store(j.ID)
-		output, err := work(book, j)
+		output, err := j.Work(book)
 		if err != nil {
 			return err
 		}
