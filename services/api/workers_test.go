@@ -30,6 +30,11 @@ func TestLivingWorkersAreListedForThoseWhoMayRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	testenv.Eventually(t, "the API's cache has all beats", func() bool {
+		var v api.LivingWorkers
+		s.get(adminKey, "/v1/workers", &v)
+		return len(v.Workers) == 3
+	})
 	for path, want := range map[string]struct {
 		key    string
 		ids    []string
