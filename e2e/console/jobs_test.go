@@ -136,18 +136,15 @@ func walkJob(t *testing.T, s *site) {
 	p.visit("/ui/e/single/jobs/" + string(id)) // survives a reload
 	p.reads("#live-output", "0\n1\n2")
 	walkKeys(p)
-	p.clickText("#job-head", "Cancel")
+	p.command("cancel")
 	p.reads("#notice", "CANCELLED")
 	p.reads("#job-head", "cancelled")
 	failed := s.run(t, "single", order{Fail: "no memory"}, "")
 	s.ended(t, "single", failed)
 	p.visit("/ui/")
-	p.holds("the palette", func() bool {
-		p.click("#palette-open")
-		return p.count("#palette[open]") == 1
-	})
-	p.fill("#palette input", string(failed))
-	p.press("\r")
+	p.command("jobs single")
+	p.reads("#jobs-table", string(failed))
+	p.command(string(failed))
 	p.reads("#job-head", "no memory")
 	p.accessible()
 	p.clickText("#job-head", "what it was given, and as code")
@@ -164,6 +161,17 @@ func walkJob(t *testing.T, s *site) {
 	p.reads("#notice", "IN_QUEUE")
 	p.reads("#job-events", "job.queued")
 	p.holds("it failed again", func() bool { return strings.Contains(p.text("#job-timeline"), "attempt 2, run 1") })
+}
+
+// command opens what was typed in the palette, or does it.
+func (p *page) command(text string) {
+	p.t.Helper()
+	p.holds("the palette", func() bool {
+		p.click("#palette-open")
+		return p.count("#palette[open]") == 1
+	})
+	p.fill("#palette input", text)
+	p.press("\r")
 }
 
 // walkKeys looks at the list of keys, which one of them opens.

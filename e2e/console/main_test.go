@@ -21,6 +21,7 @@ var screens = []struct {
 	walk func(*testing.T, *site)
 }{
 	{"sign in", walkSignIn},
+	{"scopes", walkScopes},
 	{"failures", walkFailures},
 	{"workers", walkWorkers},
 	{"machines", walkMachines},

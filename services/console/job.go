@@ -253,7 +253,9 @@ func encoded(v any) []byte {
 type tryData struct {
 	Endpoint, Mode string
 	// Started is the job that was begun here, nil before.
-	Started  *jobData
+	Started *jobData
+	// Unread is the id of the job that was begun here, if the key may not read it.
+	Unread   string
 	Snippets []snippet
 	Example  string
 	// InCode is what the snippets send, which the page replaces by what is in the form.
@@ -269,6 +271,10 @@ func loadTry(v *visit) (any, error) {
 		d.Snippets = chatSnippets(d.Endpoint, d.InCode)
 	}
 	id := v.query.Get("job")
+	if v.May("submit", d.Endpoint) && !v.May("read", d.Endpoint) {
+		d.Unread = id
+		return d, nil
+	}
 	if id == "" {
 		_, err := v.api.Health(v.ctx, d.Endpoint) // is it there?
 		return d, err
