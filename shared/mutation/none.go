@@ -1,7 +1,7 @@
 //go:build !plants
 
-// Package mutation names bugs that the chaos program must find. A build tag puts
-// one in; without a tag each is false, and the compiler removes it.
+// Package mutation names bugs that the chaos program must find. The build tag plants
+// puts them into a program (mutation.go). Here each is false, and the compiler removes it.
 package mutation
 
 // The bugs, none of which is in this program.
