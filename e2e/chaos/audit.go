@@ -177,7 +177,7 @@ func (v *evidence) replaced(s *history) []violation {
 // payloads: a caller gets what the run that completed the job delivered, whole.
 func (v *evidence) payloads(s *history) []violation {
 	for _, e := range s.calls {
-		if e.Answer != yes || e.Status != completed {
+		if e.Answer != yes || e.Status != completed || e.Kind == retryOp { // a retry is answered without an output
 			continue
 		}
 		w, _ := s.outcome(s.attempts())
