@@ -15,22 +15,10 @@ import (
 	"flightline/e2e/chaos/ledger"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "handler:", err)
-		os.Exit(1)
-	}
-}
+func main() { ledger.Main("handler", os.Args[1:], run) }
 
 // run runs the job on standard input.
-func run(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("got %d arguments, want LEDGER", len(args))
-	}
-	book, err := ledger.Append(args[0])
-	if err != nil {
-		return err
-	}
+func run(book *ledger.File) error {
 	text, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return fmt.Errorf("read the job: %w", err)

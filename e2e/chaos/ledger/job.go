@@ -12,6 +12,22 @@ type Job struct {
 	Input Input  `json:"input"`
 }
 
+// Main is the main function of a program that does jobs. args, without its name, are
+// the path of the ledger. It ends the process if run does not succeed.
+func Main(name string, args []string, run func(*File) error) {
+	err := fmt.Errorf("got %d arguments, want LEDGER", len(args))
+	if len(args) == 1 {
+		var book *File
+		if book, err = Append(args[0]); err == nil {
+			err = run(book)
+		}
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(1)
+	}
+}
+
 // gateInterval is the pause between two looks at a gate.
 const gateInterval = 20 * time.Millisecond
 

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -28,23 +27,7 @@ const (
 	retryDelay = 100 * time.Millisecond
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "poller:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("got %d arguments, want LEDGER", len(args))
-	}
-	book, err := ledger.Append(args[0])
-	if err != nil {
-		return err
-	}
-	return poll(book)
-}
+func main() { ledger.Main("poller", os.Args[1:], poll) }
 
 // poll takes jobs from a gateway, one at a time, until the process is killed.
 func poll(book *ledger.File) error {

@@ -12,8 +12,8 @@ function commands() {
     const hint = a.closest(".top") ? "page" : a.closest(".tabs") ? "endpoint" : "open";
     if (!all.some((c) => c.href === a.href)) all.push({ text: (a.textContent ?? "").trim(), hint, href: a.href });
   }
-  for (const found of document.querySelectorAll("main form[method=post] button, .menu form button")) {
-    const button = /** @type {HTMLButtonElement} */ (found);
+  for (const node of document.querySelectorAll("main form[method=post] button, .menu form button")) {
+    const button = /** @type {HTMLButtonElement} */ (node);
     if (button.closest("td") || (!button.closest(".menu") && !button.checkVisibility())) continue;
     all.push({ text: button.getAttribute("aria-label") ?? (button.textContent ?? "").trim(), hint: "do", button });
   }
