@@ -44,11 +44,7 @@ func (s *site) audit(ctx context.Context, c *client, stuck []write) (*report, er
 		r.add(violation{"stuck", w.job, fmt.Sprintf("attempt %d is %s and nothing will end it", w.attempt, w.Status)})
 	}
 	for _, id := range v.ids() {
-		for _, check := range []func(*history) []violation{
-			v.accounted, v.visible, v.outcomes, v.inTime, v.causes, v.replaced, v.payloads, v.history,
-		} {
-			r.add(check(v.histories[id])...)
-		}
+		r.add(v.judge(v.histories[id])...)
 	}
 	r.add(v.streamed()...)
 	r.add(v.told(s.endpointIDs())...)
@@ -59,6 +55,17 @@ func (s *site) audit(ctx context.Context, c *client, stuck []write) (*report, er
 		r.add(violation{"surprise", "-", text})
 	}
 	return r, nil
+}
+
+// judge holds one job against each promise.
+func (v *evidence) judge(s *history) []violation {
+	var found []violation
+	for _, check := range []func(*history) []violation{
+		v.accounted, v.visible, v.outcomes, v.inTime, v.causes, v.replaced, v.payloads, v.history,
+	} {
+		found = append(found, check(s)...)
+	}
+	return found
 }
 
 func deathsIn(entries []entry) map[string]int64 {

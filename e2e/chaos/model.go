@@ -218,11 +218,15 @@ func (s *history) repeats(i int) bool {
 
 // pickedUp is the earliest moment of the pick-up that a handler's start follows.
 // A write of the run after that start is not the pick-up: the observer missed it.
+// It is 0 if the pick-up was not seen and no caller ever named the job.
 func (s *history) pickedUp(e entry) int64 {
 	for _, w := range s.writes {
 		if at := w.at.UnixNano() - millisecond; w.attempt == e.Attempt && w.Run == e.Run && at < e.At {
 			return at
 		}
+	}
+	if len(s.calls) == 0 {
+		return 0
 	}
 	return s.calls[0].Call
 }
