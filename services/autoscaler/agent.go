@@ -46,7 +46,7 @@ type agent struct {
 	began   time.Time // local clock
 
 	mu   sync.Mutex
-	busy map[string]bool // pods that are being started or stopped
+	busy map[string]bool // pods that are worked on; false: that ended since the last look began
 	work sync.WaitGroup
 	logs *logKeeper
 	// inventory are the GPUs, and cached the models, as they were last read.
@@ -144,6 +144,7 @@ func (a *agent) awaitDriver(ctx context.Context) bool {
 func (a *agent) round(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+	a.forgetEnded()
 	if err := a.recallClaims(within); err != nil {
 		return err
 	}
@@ -183,11 +184,12 @@ func (a *agent) round(ctx context.Context) error {
 	return nil
 }
 
-// begin does something about a pod, unless something is being done.
+// begin does something about a pod, unless something is being done, or was done since
+// this look began: then the next look sees what came of it.
 func (a *agent) begin(id string, do func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.busy[id] {
+	if _, found := a.busy[id]; found {
 		return
 	}
 	a.busy[id] = true
@@ -195,10 +197,17 @@ func (a *agent) begin(id string, do func()) {
 		defer func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			delete(a.busy, id)
+			a.busy[id] = false
 		}()
 		do()
 	})
+}
+
+// forgetEnded lets a look begin something about pods that are no longer worked on.
+func (a *agent) forgetEnded() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.busy, func(_ string, working bool) bool { return !working })
 }
 
 // errPodChanged ends an update of a pod whose record is no longer the one that was judged:
@@ -404,28 +413,6 @@ func (a *agent) stopSurplus(ctx context.Context, id string, i driver.Instance) {
 	}
 	a.revokeToken(ctx, p)
 	a.warn(ctx, "what is left of an ended pod not removed, trying again", id, a.removeInstance(ctx, p))
-}
-
-// drainWorker lets a worker end its jobs, for DrainTime at most. It is asked to drain
-// in any case: the process that drained its token may not have set it.
-func (a *agent) drainWorker(ctx context.Context, p pod.Pod) {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.DrainTime)
-	defer cancel()
-	token, err := a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
-	if err != nil {
-		return // nobody lets it in
-	}
-	since := a.queue.Now()
-	// Of a pod without a record there may be a new one by now, which is not to drain.
-	if !p.Created.IsZero() && a.requestDrain(ctx, p.ID, p.Change) != nil {
-		return
-	}
-	if token.Draining {
-		since = time.Time{}
-	} else if _, err := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID); err != nil {
-		return
-	}
-	a.awaitQuiet(ctx, p, since)
 }
 
 // ended notes that a pod has ended by itself, or starts it again if it said

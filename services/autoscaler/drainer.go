@@ -178,6 +178,28 @@ func (a *agent) heard(ctx context.Context, p pod.Pod) (w registry.Worker, heard 
 	return w, false, err
 }
 
+// drainWorker lets a worker end its jobs, for DrainTime at most. It is asked to drain
+// in any case: the process that drained its token may not have set it.
+func (a *agent) drainWorker(ctx context.Context, p pod.Pod) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.DrainTime)
+	defer cancel()
+	token, err := a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
+	if err != nil {
+		return // nobody lets it in
+	}
+	since := a.queue.Now()
+	// Of a pod without a record there may be a new one by now, which is not to drain.
+	if !p.Created.IsZero() && a.requestDrain(ctx, p.ID, p.Change) != nil {
+		return
+	}
+	if token.Draining {
+		since = time.Time{}
+	} else if _, err := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID); err != nil {
+		return
+	}
+	a.awaitQuiet(ctx, p, since)
+}
+
 // awaitQuiet waits until a worker, which has been draining since then, has no
 // job, or is gone.
 func (a *agent) awaitQuiet(ctx context.Context, p pod.Pod, since time.Time) {

@@ -23,6 +23,7 @@ type engine struct {
 	newborn  string               // the state of those that start
 	pulls    bool                 // it says that it fetches an image
 	records  *registry.WorkerPods // if not nil, its workers read there that they are to sleep, to wake and to drain
+	listed   func()               // if not nil, called once List has its answer, before it returns that
 	starting chan struct{}        // if not nil, closed by the one start, which lasts until the autoscaler is stopped
 
 	mu      sync.Mutex
@@ -116,6 +117,9 @@ func (e *engine) Stop(_ context.Context, id string, _ time.Duration) error {
 }
 
 func (e *engine) List(context.Context) ([]driver.Instance, error) {
+	if e.listed != nil {
+		defer e.listed()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.away {

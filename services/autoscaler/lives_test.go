@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,6 +116,53 @@ func TestAPodThatIsStoppedAndStartedAtOnceBeginsAnew(t *testing.T) {
 	})
 	if p := s.status("p", pod.Running); p.Starts != 1 || e.starts("p") != 2 {
 		t.Errorf("got %d requests and %d starts, want 1 and 2", p.Starts, e.starts("p"))
+	}
+}
+
+// What the driver said before a pod was started again says nothing of what runs now.
+func TestAnOldLookStartsNothingAgain(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	reg, q := s.peer()
+	service, err := New(Config{Grace: time.Second}, Deps{Queue: q, Registry: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAgent(service, e)
+	a.machine = e.id
+	t.Cleanup(func() { _ = e.Close(context.Background()) })
+	s.pod("p")
+	look := func() {
+		if err := a.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a.work.Wait()
+	}
+	again := func(starts int) {
+		s.move("p", pod.Stop, nil)
+		s.move("p", pod.Start, nil)
+		testenv.EventuallyNone(t, func() string {
+			if pods, err := reg.Pods.List(t.Context()); err != nil || len(pods) != 1 || pods[0].Starts != starts {
+				return fmt.Sprintf("the agent's registry: got %+v, %v, want start %d", pods, err, starts)
+			}
+			return ""
+		})
+	}
+	look()
+	again(1)
+	e.listed = func() {
+		a.begin("p", func() { a.restart(t.Context(), "p") })
+		a.work.Wait()
+	}
+	look()
+	e.listed = nil
+	if n := e.starts("p"); n != 2 {
+		t.Errorf("got %d starts, want 2", n)
+	}
+	again(2)
+	look()
+	if n := e.starts("p"); n != 3 {
+		t.Errorf("after another request: got %d starts, want 3", n)
 	}
 }
 

@@ -136,20 +136,26 @@ func (f RedriveQuery) matches(m *nats.Msg) bool {
 		(f.Destination == "" || f.Destination == m.Header.Get(destinationHeader))
 }
 
-// Redrive moves dead letters of an endpoint ("" for all) back to the queue and
-// returns how many. A task that was given up starts with its first try again. It
-// returns bus.ErrUnavailable with the number so far, and may be repeated.
+// Redrive moves the dead letters that an endpoint ("" for all) has now back to the
+// queue and returns how many. A task that was given up starts with its first try
+// again; if that fails meanwhile, the new dead letter stays. It returns
+// bus.ErrUnavailable with the number so far, and may be repeated.
 func (s *Store) Redrive(ctx context.Context, endpoint string, which RedriveQuery) (int, error) {
 	count := 0
 	until := time.Now().Add(leaving)
-	for from := uint64(1); ; {
-		page, err := s.deadLettersFrom(ctx, from, streams.UndeliveredFilter(endpoint, which.Job))
+	filter := streams.UndeliveredFilter(endpoint, which.Job)
+	newest, err := s.newestDeadLetter(ctx, filter)
+	if err != nil {
+		return 0, err
+	}
+	for from := uint64(1); from <= newest; {
+		page, err := s.deadLettersFrom(ctx, from, filter)
 		if err != nil || len(page) == 0 {
 			return count, err
 		}
 		for _, m := range page {
 			from = bus.Sequence(m) + 1
-			if !which.matches(m) {
+			if from > newest+1 || !which.matches(m) {
 				continue
 			}
 			queued, err := s.replay(ctx, m, until)
@@ -161,6 +167,21 @@ func (s *Store) Redrive(ctx context.Context, endpoint string, which RedriveQuery
 			}
 		}
 	}
+	return count, nil
+}
+
+// newestDeadLetter returns the sequence of the last dead letter, 0 for none.
+func (s *Store) newestDeadLetter(ctx context.Context, filter string) (uint64, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	m, err := s.bus.LeaderLast(ctx, streams.Undelivered, filter)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return m.Seq, nil
 }
 
 // deadLettersFrom returns a page of dead letters from a sequence on, none at the

@@ -200,6 +200,32 @@ func TestKeptTasksAreReplayed(t *testing.T) {
 	}
 }
 
+// A receiver that refuses at once must not keep a redrive going without end.
+func TestARedriveLeavesWhatFailsMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	const n = 3
+	for range n {
+		s.ended(t, `{}`)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	refused := func(c *Task) { // by its receiver, each time
+		if err := c.DeadLetter(ctx, ReasonPaused, "https://a:443"); err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}
+	reading.Go(func() { _ = s.d.Consume(ctx, refused) })
+	t.Cleanup(func() { cancel(); reading.Wait() })
+	s.eventuallyLeft(t, streams.Webhooks, 0)
+	within, stop := context.WithTimeout(ctx, soon)
+	defer stop()
+	if got, err := s.d.Redrive(within, "ep", RedriveQuery{}); got != n || err != nil {
+		t.Errorf("got %d, %v, want %d", got, err, n)
+	}
+	s.eventuallyLeft(t, streams.Undelivered, n)
+}
+
 func TestNothingSecretIsKept(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
