@@ -166,7 +166,7 @@ func reportDamage(ctx context.Context, nc *nats.Conn, found []embedded.Damage, k
 	for _, d := range found {
 		facts := []any{"stream", d.Stream, "file", d.File, "offset", d.Offset, "bytes", d.Bytes, "messages_at_most", d.Messages, "means", meaningOf(d), "copy_in", kept}
 		if d.Torn {
-			log.WarnContext(ctx, "the end of a file of the store is torn, as after a power loss; what was written last there is left out", facts...)
+			log.WarnContext(ctx, "the end of a file of the store is torn, as after a power loss or a kill in the middle of a write; what was written last there is left out", facts...)
 		} else {
 			log.ErrorContext(ctx, "a file of the store is damaged; what can be read is kept", facts...)
 		}

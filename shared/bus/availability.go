@@ -56,6 +56,19 @@ func (s *Availability) Age() time.Duration {
 	return now.Sub(s.since)
 }
 
+// AgeWith is Age, or for how long service has been uninterrupted by the word of another
+// process, served, if that is longer. What this process noticed the other may have
+// missed: of a stream without a leader only those know that use it.
+func (s *Availability) AgeWith(served time.Duration) time.Duration {
+	age := s.Age()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.gap.IsZero() {
+		served = min(served, Elapsed(s.gap, time.Now()))
+	}
+	return max(age, served)
+}
+
 // settleTime is how long after a gap of service a delivery may still come out of
 // a buffer: the time to read it after this process was resumed.
 const settleTime = 2 * time.Second

@@ -16,3 +16,19 @@ func TestElapsedCountsASuspension(t *testing.T) {
 		t.Errorf("got %v, want 1h0m1s", got)
 	}
 }
+
+func TestTheWordOfAnotherProcessReachesBackToTheLastGap(t *testing.T) {
+	s := newAvailability()
+	if got := s.AgeWith(time.Hour); got != time.Hour {
+		t.Errorf("a process that saw nothing yet: got %v, want 1h", got)
+	}
+	s.answered()
+	if got := s.AgeWith(time.Hour); got != time.Hour {
+		t.Errorf("a young process: got %v, want 1h", got)
+	}
+	s.Failed()
+	s.answered()
+	if got := s.AgeWith(time.Hour); got >= time.Minute {
+		t.Errorf("a gap was noticed here a moment ago: got %v, want no more than since then", got)
+	}
+}

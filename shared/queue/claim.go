@@ -125,7 +125,7 @@ func (t *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, 
 		if err != nil {
 			return nil, err
 		}
-		d.now, d.asked, d.alive, d.available = t.q.Now(), true, alive, max(t.q.bus.Availability().Age(), served)
+		d.now, d.asked, d.alive, d.available = t.q.Now(), true, alive, t.q.bus.Availability().AgeWith(served)
 		decided = decide(r, d)
 	}
 	switch decided {

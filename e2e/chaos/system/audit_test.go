@@ -2,6 +2,8 @@ package system
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -138,5 +140,25 @@ func TestABookForgetsWhatEndedAndNotices(t *testing.T) {
 	sums, found := b.audit()
 	if sums.Accepted != 3 || sums.Lost != 0 || sums.Uncaused != 1 || !slices.Equal(rules(found), []string{ruleAfterEnd}) {
 		t.Errorf("got %+v, %v; want 3 jobs and one run after the end", sums, found)
+	}
+}
+
+func TestATornEndIsExpectedOnlyAfterAKill(t *testing.T) {
+	const torn, damaged = "the end of a file of the store is torn, as after ...", "a file of the store is damaged; what ..."
+	for text, wants := range map[string]map[bool]bool{ // after a kill: it is accepted
+		"flightline ready":    {false: true, true: true},
+		torn:                  {false: false, true: true},
+		damaged:               {false: false, true: false},
+		torn + "\n" + damaged: {false: false, true: false},
+	} {
+		for killed, want := range wants {
+			w := &world{cutShort: killed, dev: &process{log: filepath.Join(t.TempDir(), "dev.log")}}
+			if err := os.WriteFile(w.dev.log, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.undamaged(); (err == nil) != want {
+				t.Errorf("%q, killed %t: got %v, want it accepted: %t", text, killed, err, want)
+			}
+		}
 	}
 }

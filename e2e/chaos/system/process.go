@@ -96,6 +96,16 @@ func (p *process) kill() {
 	<-p.gone
 }
 
+// wasKilled reports whether a signal ended the process.
+func (p *process) wasKilled() bool {
+	select {
+	case <-p.gone:
+		return p.cmd.ProcessState.ExitCode() < 0
+	default:
+		return false
+	}
+}
+
 // ask asks the process to end by SIGTERM.
 func (p *process) ask() error {
 	p.harmed.Store(true)

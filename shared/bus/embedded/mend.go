@@ -34,7 +34,7 @@ type Damage struct {
 	Offset, Bytes int
 	// Messages is how many messages there were at most; 0 for settings.
 	Messages uint64
-	// Torn: nothing follows, as after a power loss during a write.
+	// Torn: nothing follows, as after a power loss or a SIGKILL during a write.
 	Torn bool
 }
 
