@@ -255,8 +255,9 @@ func (rd reader) consumer(ctx context.Context, endpoint string, c job.Class) (in
 // consumers counts the jobs of both classes. The server's count of those that
 // wait stays too low once a consumer was looked at while a message was being
 // removed (checkNumPending of nats-server 2.15.2): a job that waits alone would
-// count as none, and start no worker. What the stream has beyond both counts is
-// taken for normal jobs, unless it is acknowledged.
+// count as none, and start no worker. What the stream has beyond both counts waits
+// too, unless it is acknowledged. It is of the normal class if such jobs wait by the
+// count, or by the stream: a job that has just come is not counted yet either.
 func (rd reader) consumers(ctx context.Context, endpoint string) (normal, low consumerInfo, err error) {
 	if normal, err = rd.consumer(ctx, endpoint, job.Normal); err != nil {
 		return normal, low, err
@@ -270,25 +271,33 @@ func (rd reader) consumers(ctx context.Context, endpoint string) (normal, low co
 		err = nil // deleted meanwhile
 	}
 	beyond := int(all.Messages) - normal.Pending - normal.Out - low.Pending - low.Out
+	// A single server that stopped between an ack and the removal keeps messages up to the
+	// ack floor, and hands them out no more (docs/design/jetstream.md#f14); each goes
+	// before its record.
 	for c, info := range map[job.Class]consumerInfo{job.Normal: normal, job.LowPriority: low} {
 		if beyond <= 0 || err != nil {
-			break
+			return normal, low, err
 		}
 		var left int
-		left, err = rd.leftovers(ctx, endpoint, c, all.FirstSeq, info.AckFloor.Stream, beyond)
+		left, err = rd.stored(ctx, endpoint, c, all.FirstSeq, info.AckFloor.Stream, beyond)
 		beyond -= left
 	}
-	normal.Pending += max(0, beyond)
+	beyond = max(0, beyond)
+	others := 0
+	if normal.Pending == 0 && beyond > 0 && err == nil {
+		var waiting int
+		waiting, err = rd.stored(ctx, endpoint, job.Normal, normal.Delivered.Stream+1, all.LastSeq, beyond)
+		others = beyond - waiting
+	}
+	normal.Pending += beyond - others
+	low.Pending += others
 	return normal, low, err
 }
 
-// leftovers counts, up to most, the messages of a class from first to the ack
-// floor of its consumer. A single server that stopped between an ack and the removal
-// keeps them, and hands them out no more (docs/design/jetstream.md#f14); each goes
-// before its record.
-func (rd reader) leftovers(ctx context.Context, endpoint string, c job.Class, first, floor uint64, most int) (int, error) {
+// stored counts, up to most, the messages of a class from first to last.
+func (rd reader) stored(ctx context.Context, endpoint string, c job.Class, first, last uint64, most int) (int, error) {
 	found, _, err := rd.bus.Backwards(ctx, bus.Back{
-		Stream: streams.Jobs(endpoint), Filter: streams.ClassFilter(endpoint, c), First: first, Before: floor + 1, Most: most,
+		Stream: streams.Jobs(endpoint), Filter: streams.ClassFilter(endpoint, c), First: first, Before: last + 1, Most: most,
 	})
 	return len(found), err
 }

@@ -1,9 +1,12 @@
 package queue
 
 import (
+	"encoding/json"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
@@ -136,5 +139,34 @@ func TestAJobThatIsOverDoesNotWaitThoughItsMessageIsThere(t *testing.T) {
 	s.submit(t)
 	if got, err := s.q.Counts.StatsNow(t.Context(), s.e); err != nil || got != (Stats{Queued: 2, QueuedLow: 1}) {
 		t.Errorf("got %+v, %v, want the two that wait", got, err)
+	}
+}
+
+// The three answers of a count are of different moments.
+func TestLowPriorityJobsThatComeMeanwhileAreNoOthers(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	const jobs = 500
+	var submitting errgroup.Group
+	submitting.Go(func() error {
+		for range jobs {
+			r := job.Request{Input: json.RawMessage(`{}`), Policy: job.Policy{LowPriority: true}}
+			if _, err := s.q.Submit(t.Context(), s.e, NewID(job.Async), job.Async, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for all := 0; all < jobs; {
+		got, err := s.q.Counts.StatsNow(t.Context(), s.e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all = got.Queued; got.QueuedLow != all {
+			t.Fatalf("of %d jobs %d are of low priority, want all", all, got.QueuedLow)
+		}
+	}
+	if err := submitting.Wait(); err != nil {
+		t.Fatal(err)
 	}
 }
