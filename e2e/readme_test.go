@@ -272,7 +272,7 @@ func (s *session) daemon(b block, want string) {
 	s.t.Helper()
 	log := filepath.Join(s.dir, fmt.Sprintf("daemon-%d.log", s.n))
 	s.run(block{text: fmt.Sprintf("{ %s ; } > %q 2> %q.err < /dev/null &", strings.TrimSpace(b.text), log, log), file: b.file, line: b.line})
-	late := time.NewTimer(3 * time.Minute) // it may have to be built
+	late := time.NewTimer(5 * time.Minute) // it may have to be built, on a machine with a load of 16
 	defer late.Stop()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()

@@ -163,9 +163,13 @@ func (f *fleetSite) size(id string, n int) {
 		}
 		var text []string
 		for _, p := range all {
-			text = append(text, fmt.Sprintf("%s %s: %s", p.ID, p.Status, p.Change))
+			text = append(text, fmt.Sprintf("%s %s: %s; %+v", p.ID, p.Status, p.Change, p.Phases))
 		}
-		return strings.Join(text, "\n") + "\n" + f.decisions(id)
+		workers, err := f.registry.Workers.List(f.t.Context(), id)
+		for _, w := range workers {
+			text = append(text, fmt.Sprintf("%s says %s, runs %v, seen %s", w.ID, w.State, w.Running, w.Seen.Format(time.TimeOnly)))
+		}
+		return strings.Join(text, "\n") + "\n" + fmt.Sprint(err) + "\n" + f.decisions(id)
 	})
 }
 
