@@ -79,6 +79,9 @@ type stateSince struct {
 func (s *Service) lead(ctx context.Context) error {
 	l := &leader{Service: s, endpoints: map[string]*endpointState{}, gpus: map[string]*gpuState{}, reconciler: newReconciler(s), arrivals: s.queue.EnqueueNotifier()}
 	defer l.arrivals.Close()
+	var notes sync.WaitGroup
+	defer notes.Wait()
+	notes.Go(func() { s.noteSteps(ctx) })
 	tick, again := time.NewTicker(s.cfg.Every), time.NewTimer(0)
 	defer tick.Stop()
 	defer again.Stop()

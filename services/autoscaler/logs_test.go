@@ -2,6 +2,7 @@ package autoscaler
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,10 +15,16 @@ import (
 	"flightline/shared/testenv"
 )
 
-// printed are the lines that are kept of an endpoint's workers.
-func (s *env) printed(e endpoint.Endpoint) []logs.Entry {
+// logged are the lines that are kept of an endpoint's workers.
+func (s *env) logged(e endpoint.Endpoint) []logs.Entry {
 	s.t.Helper()
 	return logstest.All(s.t, s.queue.Bus(), logs.Watching{Endpoint: e, Resume: true})
+}
+
+// printed are those that the workers printed.
+func (s *env) printed(e endpoint.Endpoint) []logs.Entry {
+	s.t.Helper()
+	return slices.DeleteFunc(s.logged(e), func(l logs.Entry) bool { return l.Stream == logs.System })
 }
 
 // What a process prints is kept while it runs, with its secrets hidden and jobs named; a

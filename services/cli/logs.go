@@ -10,6 +10,7 @@ import (
 
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/logs"
 )
 
 // logsCommand is `flightline logs`.
@@ -22,7 +23,8 @@ func logsCommand(sh *shell) *cobra.Command {
 		Long: "Print what the workers of an endpoint printed: all that the server keeps, or what\n" +
 			"was printed since a time, of all workers, of one, or of one job. With --follow,\n" +
 			"stay and print what comes next; alone, --follow begins with that. Of a job, it\n" +
-			"begins with its first line and ends a little after the job.\n\n" +
+			"begins with its first line and ends a little after the job. A line with # says\n" +
+			"what happened to the worker: its start, sleeps, wakes, drain and end.\n\n" +
 			"With -o json each line is a JSON document with its time, worker, job and level.",
 		Example: "  flightline logs echo --since 10m\n  flightline logs echo --job 01920c2e-7a4b-7c1d-8e2f-3a4b5c6d7e8f --follow",
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
@@ -58,6 +60,9 @@ func printLines(ctx context.Context, sh *shell, lines *client.Logs, named bool) 
 			text := clean(l.Text)
 			if l.Truncated {
 				text += " …"
+			}
+			if l.Stream == logs.System {
+				text = "# " + text
 			}
 			if named {
 				text = clean(l.WorkerID) + "  " + text

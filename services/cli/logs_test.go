@@ -12,7 +12,9 @@ func TestLogsArePrinted(t *testing.T) {
 		raw = `{"time":"2026-01-31T12:00:00.5Z","workerId":"w-1","jobId":"j1","stream":"stderr","level":"info","text":"no\u001b[2J way","truncated":true}`
 		all = "retry: 1000\nid: 0\n\nid: 7-0\ndata: " + raw + "\n\n: keep-alive\nid: 7\n\nevent: end\ndata: {}\n\n"
 	)
+	const step = `{"time":"2026-01-31T12:00:00Z","workerId":"w-1","stream":"system","level":"info","text":"asleep"}`
 	server := api{
+		"GET /v2/ep/logs?follow=false&worker=w-2":                        {200, "retry: 1000\nid: 0\n\nid: 7-0\ndata: " + step + "\n\nevent: end\ndata: {}\n\n"},
 		"GET /v2/ep/logs?follow=false":                                   {200, all},
 		"GET /v2/ep/logs/j1":                                             {200, all},
 		"GET /v2/ep/logs?follow=false&worker=w-1":                        {200, all},
@@ -28,6 +30,7 @@ func TestLogsArePrinted(t *testing.T) {
 		"json":     {[]string{"-o", "json"}, result{out: raw + "\n"}},
 		"text":     {nil, result{out: at + "  w-1  no[2J way …\n"}},
 		"a worker": {[]string{"--worker", "w-1"}, result{out: at + "  no[2J way …\n"}},
+		"a step":   {[]string{"--worker", "w-2"}, result{out: at + "  # asleep\n"}},
 		"a job":    {[]string{"--job", "j1", "--follow"}, result{out: at + "  w-1  no[2J way …\n"}},
 		"since":    {[]string{"--since", "2026-01-31T12:00:00Z"}, result{out: at + "  w-1  no[2J way …\n"}},
 		"none":     {[]string{"--since", "2026-01-31T12:00:00Z", "--job", "j2"}, result{}},

@@ -12,8 +12,8 @@ type LogLine struct {
 	WorkerID string    `json:"workerId"`
 	// JobID is the job that the line names, "" for none.
 	JobID job.ID `json:"jobId,omitempty"`
-	// Stream is stdout, stderr, log (of the Go SDK's logger) or dropped (how many lines
-	// are missing here).
+	// Stream is stdout, stderr, log (of the Go SDK's logger), dropped (how many lines
+	// are missing here) or system (what happened to the worker).
 	Stream string `json:"stream"`
 	// Level is debug, info, warn or error, "" if the line has none.
 	Level string `json:"level,omitempty"`

@@ -27,7 +27,7 @@ type Line struct {
 	Worker string
 	// Job is the job that the line names, "" if it names none.
 	Job job.ID
-	// Stream is Stdout, Stderr, Logger or Dropped.
+	// Stream is Stdout, Stderr, Logger, Dropped or System.
 	Stream string
 	// Level is debug, info, warn or error, "" if the line has none.
 	Level string
@@ -45,6 +45,8 @@ const (
 	Logger = "log"
 	// Dropped says how many lines are missing here.
 	Dropped = "dropped"
+	// System says what happened to the worker itself; it printed none of that.
+	System = "system"
 )
 
 const (

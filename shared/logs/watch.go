@@ -300,25 +300,6 @@ func (v *Watch) wants(l Line) bool {
 	return (v.w.Job == "" || l.Job == v.w.Job) && !l.Time.Before(v.w.Since)
 }
 
-// LastTime is the time of the last line that is kept of a worker, zero for none. It
-// returns bus.ErrUnavailable.
-func LastTime(ctx context.Context, b *bus.Client, s Source) (time.Time, error) {
-	call, cancel := bus.Bounded(ctx)
-	defer cancel()
-	m, err := b.LeaderLast(call, streams.Logs(s.Partition), streams.LogSubject(s.Partition, s.Endpoint, s.Worker))
-	if errors.Is(err, bus.ErrNoMessage) {
-		return time.Time{}, nil
-	}
-	if err != nil {
-		return time.Time{}, err
-	}
-	lines, _, err := linesOf(m.Msg())
-	if err != nil || len(lines) == 0 {
-		return m.Time, nil // of a later version: what is older is in it
-	}
-	return lines[len(lines)-1].Time, nil
-}
-
 // Drop removes the lines of an endpoint that is being deleted. It returns
 // bus.ErrUnavailable.
 func Drop(ctx context.Context, b *bus.Client, e endpoint.Endpoint) error {

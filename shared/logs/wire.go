@@ -32,6 +32,14 @@ type batch struct {
 // maxBatch bounds the data of a message: half of what NATS takes by default.
 const maxBatch = 512 << 10
 
+// messageData is the data of a message as it is read.
+type messageData struct {
+	Lines []wireLine `json:"lines"`
+	// Printed is, in a message with a System line, the time of the line that the worker
+	// printed last, Unix nanoseconds; 0 for none.
+	Printed int64 `json:"printed,omitempty"`
+}
+
 const batchStart, batchEnd = `{"lines":[`, `]}`
 
 // add appends the line and reports whether there was room.
@@ -63,9 +71,7 @@ func linesOf(m *nats.Msg) (lines []Line, seq uint64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	var wire struct {
-		Lines []wireLine `json:"lines"`
-	}
+	var wire messageData
 	if err := json.Unmarshal(m.Data, &wire); err != nil {
 		return nil, 0, fmt.Errorf("read lines of %s: %w", subject, err)
 	}

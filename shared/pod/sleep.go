@@ -22,8 +22,9 @@ type Sleep struct {
 	// the card: the claims are smaller before Asleep is set, and whole again before the
 	// worker learns of Wake.
 	GPUFreed int `json:"gpuFreed,omitempty"`
-	// Took is how long its last wake took, 0 before the first.
-	Took time.Duration `json:"took,omitempty"`
+	// Took is how long its last wake took, 0 before the first, and Awoke when that was over.
+	Took  time.Duration `json:"took,omitempty"`
+	Awoke time.Time     `json:"awoke,omitzero"`
 }
 
 // The states of Sleep.
@@ -53,7 +54,7 @@ func (s Sleep) Wakes() bool { return !s.Wake.IsZero() }
 
 // Awake is s once the worker was seen awake at at.
 func (s Sleep) Awake(at time.Time) Sleep {
-	return Sleep{Took: max(0, at.Sub(s.Wake))}
+	return Sleep{Took: max(0, at.Sub(s.Wake)), Awoke: at.UTC()}
 }
 
 // UsualWake is how long a worker of the endpoint usually takes to wake: the median of the

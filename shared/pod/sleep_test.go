@@ -22,7 +22,8 @@ func TestTheStatesOfSleep(t *testing.T) {
 			t.Errorf("%s: got %q since %s, want %q since %s", name, got, since, tc.want, tc.since)
 		}
 	}
-	if got := (Sleep{At: at, Wake: wake}).Awake(wake.Add(3 * time.Second)); got != (Sleep{Took: 3 * time.Second}) {
+	over := wake.Add(3 * time.Second).UTC()
+	if got := (Sleep{At: at, Wake: wake}).Awake(over); got != (Sleep{Took: 3 * time.Second, Awoke: over}) {
 		t.Errorf("got %+v, want it awake after 3 s", got)
 	}
 }
