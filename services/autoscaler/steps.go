@@ -32,7 +32,7 @@ type stepNotes struct {
 func (s *Service) noteSteps(ctx context.Context) {
 	n := stepNotes{Service: s, since: s.queue.Now().Add(-stepsWindow)}
 	for ctx.Err() == nil {
-		changed := s.registry.Pods.Changed()
+		began, changed := time.Now(), s.registry.Pods.Changed()
 		if err := n.look(ctx); err != nil {
 			if ctx.Err() == nil {
 				s.log.WarnContext(ctx, "what happens to workers is not in their logs, trying again", "err", err)
@@ -43,7 +43,7 @@ func (s *Service) noteSteps(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-			_ = retry.Sleep(ctx, stepsRest) // many change at once
+			_ = retry.Sleep(ctx, stepsRest-time.Since(began)) // many change at once
 		}
 	}
 }
