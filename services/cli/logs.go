@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"flightline/shared/api"
 	"flightline/shared/client"
 	"flightline/shared/job"
-	"flightline/shared/logs"
 )
 
 // logsCommand is `flightline logs`.
@@ -61,7 +61,7 @@ func printLines(ctx context.Context, sh *shell, lines *client.Logs, named bool) 
 			if l.Truncated {
 				text += " …"
 			}
-			if l.Stream == logs.System {
+			if l.Stream == api.SystemStream {
 				text = "# " + text
 			}
 			if named {

@@ -6,6 +6,10 @@ import (
 	"flightline/shared/job"
 )
 
+// SystemStream is the LogLine.Stream of lines that say what happened to the worker; it
+// printed none of them.
+const SystemStream = "system"
+
 // LogLine is a line that a worker printed, the data of an event of /logs.
 type LogLine struct {
 	Time     time.Time `json:"time"`
@@ -13,7 +17,7 @@ type LogLine struct {
 	// JobID is the job that the line names, "" for none.
 	JobID job.ID `json:"jobId,omitempty"`
 	// Stream is stdout, stderr, log (of the Go SDK's logger), dropped (how many lines
-	// are missing here) or system (what happened to the worker).
+	// are missing here) or SystemStream.
 	Stream string `json:"stream"`
 	// Level is debug, info, warn or error, "" if the line has none.
 	Level string `json:"level,omitempty"`

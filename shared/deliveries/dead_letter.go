@@ -154,8 +154,9 @@ func (s *Store) Redrive(ctx context.Context, endpoint string, which RedriveQuery
 			return count, err
 		}
 		for _, m := range page {
-			from = bus.Sequence(m) + 1
-			if from > newest+1 || !which.matches(m) {
+			seq := bus.Sequence(m)
+			from = seq + 1
+			if seq > newest || !which.matches(m) {
 				continue
 			}
 			queued, err := s.replay(ctx, m, until)

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"flightline/shared/api"
 	"flightline/shared/job"
 )
 
@@ -46,7 +47,7 @@ const (
 	// Dropped says how many lines are missing here.
 	Dropped = "dropped"
 	// System says what happened to the worker itself; it printed none of that.
-	System = "system"
+	System = api.SystemStream
 )
 
 const (
