@@ -63,7 +63,7 @@ func (n *stepNotes) look(ctx context.Context) error {
 			continue
 		}
 		for _, step := range p.Steps() {
-			id := fmt.Sprintf("%s.%d.%s.%d", p.ID, p.Starts, step.Name, step.At.UnixNano())
+			id := fmt.Sprintf("%s.%s.%d", p.ID, step.Name, step.At.UnixNano())
 			if step.At.Before(n.since) {
 				continue
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"flightline/shared/logs"
 	"flightline/shared/logs/logstest"
@@ -12,6 +13,38 @@ import (
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
 )
+
+// A start that was asked for says nothing new of the one before, whose times are still in
+// the record.
+func TestARestartRepeatsNoStep(t *testing.T) {
+	s := newEnv(t)
+	e := s.endpoint("ep")
+	now := s.queue.Now().UTC()
+	s.pod("p", func(p *pod.Pod) {
+		p.Endpoint, p.Phases = e.ID, pod.Phases{Starting: now, Loading: now.Add(time.Millisecond)}
+	})
+	reg, q := s.peer()
+	service, err := New(Config{}, Deps{Queue: q, Registry: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := stepNotes{Service: service, since: now.Add(-stepsWindow)}
+	for starts := range 2 {
+		testenv.EventuallyNone(t, func() string {
+			if pods, err := reg.Pods.List(t.Context()); err != nil || len(pods) != 1 || pods[0].Starts != starts {
+				return fmt.Sprintf("got %+v, %v, want start %d", pods, err, starts)
+			}
+			return ""
+		})
+		if err := n.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := logstest.Texts(s.logged(e)), "starting|loading: its program runs"; got != want {
+			t.Errorf("start %d: got %s, want %s", starts, got, want)
+		}
+		s.move("p", pod.Restart, nil)
+	}
+}
 
 // What happens to a worker is in its log once, also while another leader writes the same,
 // and in order.

@@ -73,7 +73,9 @@ func lastPrinted(ctx context.Context, b *bus.Client, s Source) (at time.Time, la
 		return time.Time{}, 0, err
 	}
 	var data messageData
-	_ = json.Unmarshal(m.Data, &data) // no lines: a later version wrote it
+	if json.Unmarshal(m.Data, &data) != nil {
+		data = messageData{} // of a later version
+	}
 	if len(data.Lines) == 0 {
 		return m.Time, m.Seq, nil // what is older is in it
 	}
