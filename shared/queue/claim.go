@@ -42,7 +42,7 @@ func (t *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
 			return nil, err
 		}
 	}
-	if !m.fresh(time.Now(), t.e.Lease) || delivered > 1 && r == nil {
+	if m.doubtful(time.Now(), t.e.Lease) || delivered > 1 && r == nil {
 		if waits, err := t.waits(ctx, msg); err != nil || !waits {
 			return nil, err
 		}

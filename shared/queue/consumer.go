@@ -12,7 +12,6 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
-	"flightline/shared/mutation"
 	"flightline/shared/record"
 	"flightline/streams"
 )
@@ -35,7 +34,7 @@ type Consumer struct {
 	closed        chan struct{}
 	once          sync.Once
 
-	pulls sync.WaitGroup // whose subscriptions are open
+	pulls sync.WaitGroup // whose inboxes are open
 
 	mu       sync.Mutex
 	free     []*puller // slots that no call of Next uses
@@ -87,7 +86,7 @@ func (t *Consumer) Wait() {
 		t.pulls.Wait()
 		close(ended)
 	}()
-	late := time.NewTimer(pullExpires + time.Second)
+	late := time.NewTimer(t.pullExpires() + time.Second)
 	defer late.Stop()
 	select {
 	case <-ended:
@@ -178,14 +177,21 @@ func (t *Consumer) release(l *Lease) {
 }
 
 const (
-	// pullExpires is how long the server keeps a pull open.
-	pullExpires = 5 * time.Second
+	// maxPullExpires bounds how long the server keeps a pull open.
+	maxPullExpires = 5 * time.Second
+	// pullPatience is how long the end of a pull may be late. After it the pull
+	// counts as a request without an answer.
+	pullPatience = bus.RequestTimeout
 	// lowAfter is how long a slot waits for a normal job before it asks for a
 	// low-priority one too.
 	lowAfter = 20 * time.Millisecond
 	// pullPause keeps a refused pull from being repeated at once.
 	pullPause = 100 * time.Millisecond
 )
+
+// pullExpires is how long the server keeps a pull open: a delivery is fresh for half a
+// lease from when its pull was asked for, and half of that is left when it comes.
+func (t *Consumer) pullExpires() time.Duration { return min(maxPullExpires, t.e.Lease/4) }
 
 // puller is one place for a job, with a pull for each class.
 type puller struct {
@@ -195,14 +201,14 @@ type puller struct {
 }
 
 func (t *Consumer) newPuller() (*puller, error) {
-	s := &puller{t: t, repullTimer: time.NewTimer(pullExpires), lowPriorityTimer: time.NewTimer(lowAfter)}
+	s := &puller{t: t, repullTimer: time.NewTimer(maxPullExpires), lowPriorityTimer: time.NewTimer(lowAfter)}
 	s.stop()
 	var err error
 	if s.normal, err = t.newPull(job.Normal); err != nil {
 		return nil, err
 	}
 	if s.low, err = t.newPull(job.LowPriority); err != nil {
-		_ = s.normal.sub.Unsubscribe()
+		_ = s.normal.in.sub.Unsubscribe()
 		return nil, err
 	}
 	return s, nil
@@ -239,7 +245,7 @@ func (s *puller) next(ctx context.Context) (*received, error) {
 func (s *puller) once(ctx context.Context) (*received, error) {
 	back := s.t.q.bus.Availability().Reconnected()
 	s.normal.ask()
-	s.repullTimer.Reset(pullExpires + pullPause)
+	s.repullTimer.Reset(s.t.pullExpires() + pullPatience)
 	s.lowPriorityTimer.Reset(lowAfter)
 	defer s.stop()
 	for {
@@ -295,168 +301,5 @@ func (s *puller) pause(ctx context.Context) error {
 		return ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// pull is a slot's request for one job of a class, open at the server for
-// pullExpires. Its inbox lives as long as the consumer: a pull that brought
-// nothing serves the next call, and a job that it brings while the slot is not
-// waiting goes back at once. Closing the inbox at every job instead cost each
-// job a subscription (docs/adr/0006).
-type pull struct {
-	t       *Consumer
-	subject string // of the request
-	body    []byte
-	inbox   string
-	sub     *nats.Subscription
-	got     chan *received // the job that came while the slot waited
-	ended   chan bool      // the server ended the pull; true: it refused it
-
-	mu      sync.Mutex
-	waiting bool
-	closing bool
-	open    time.Time // until then it is open
-	ends    time.Time // until then the server may keep it, also if it was forgotten
-}
-
-func (t *Consumer) newPull(c job.Class) (*pull, error) {
-	p := &pull{
-		t: t, subject: pullSubject(t.at.Endpoint, c), body: pullBody(1, pullExpires), inbox: t.q.nc.NewInbox(),
-		got: make(chan *received, 1), ended: make(chan bool, 1),
-	}
-	var err error
-	if p.sub, err = t.q.nc.Subscribe(p.inbox, p.deliver); err != nil {
-		return nil, fmt.Errorf("take jobs of %s: %w: %w", t.e.ID, bus.ErrUnavailable, err)
-	}
-	t.pulls.Add(1)
-	p.sub.SetClosedHandler(func(string) { t.pulls.Done() })
-	return p, nil
-}
-
-// close ends the pull and gives back what it still brings. On a server that is
-// alone the end of the subscription ends the pull too. In a cluster a delivery
-// may be on its way from another node when the subscription ends at this one,
-// and would be held without a worker for a lease: there it lasts as long as the pull.
-func (p *pull) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closing = true
-	left := time.Until(p.ends)
-	if left <= 0 || p.t.q.nc.ConnectedClusterName() == "" || mutation.CloseAtOnce {
-		_ = p.sub.Drain()
-		return
-	}
-	time.AfterFunc(left+pullPause, func() { _ = p.sub.Drain() })
-}
-
-func (p *pull) deliver(m *nats.Msg) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open, p.ends = time.Time{}, time.Time{}
-	if p.closing {
-		defer func() { _ = p.sub.Drain() }()
-	}
-	if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 {
-		select {
-		case p.ended <- status != "408" && status != "404":
-		default:
-		}
-		return
-	}
-	got := &received{Msg: m, at: time.Now(), steady: p.t.q.bus.Availability().Steady()}
-	if p.waiting {
-		select {
-		case p.got <- got:
-			return
-		default:
-		}
-	}
-	got.release(p.t.e.Lease)
-}
-
-// wait says whether the slot waits. What came and was not taken goes back.
-func (p *pull) wait(on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting = on
-	if on {
-		return
-	}
-	select {
-	case m := <-p.got:
-		m.release(p.t.e.Lease)
-	default:
-	}
-}
-
-// ask opens the pull unless it is open.
-func (p *pull) ask() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	if now.Before(p.open) {
-		return
-	}
-	select {
-	case <-p.ended: // of an older one
-	default:
-	}
-	if p.t.q.nc.PublishRequest(p.subject, p.inbox, p.body) == nil {
-		p.open = now.Add(pullExpires)
-		p.ends = p.open
-	}
-}
-
-func (p *pull) forget() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open = time.Time{}
-}
-
-// sendPull asks the consumer of a class for up to batch messages on inbox.
-// expires 0 takes only what waits now.
-func sendPull(nc *nats.Conn, endpoint string, c job.Class, inbox string, batch int, expires time.Duration) error {
-	return nc.PublishRequest(pullSubject(endpoint, c), inbox, pullBody(batch, expires))
-}
-
-func pullSubject(endpoint string, c job.Class) string {
-	return bus.PullNext(streams.Jobs(endpoint), streams.Consumer(c))
-}
-
-func pullBody(batch int, expires time.Duration) []byte {
-	if expires == 0 {
-		return fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, batch)
-	}
-	return fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, batch, expires.Nanoseconds())
-}
-
-// received is a delivery as it reached this process.
-type received struct {
-	*nats.Msg
-	at time.Time
-	// steady: it was sent just before. Otherwise it may have waited in a buffer
-	// of a suspended process, for longer than a lease and than its job.
-	steady bool
-}
-
-// fresh reports whether the delivery is this process's still: after a lease the
-// message may be another worker's, and what is acknowledged would be that
-// worker's run.
-func (m *received) fresh(now time.Time, lease time.Duration) bool {
-	return mutation.AlwaysFresh || m.steady && bus.Elapsed(m.at, now) < lease/2
-}
-
-// release gives the message back at once. A delivery that is not fresh is left
-// alone: the server redelivers it when its lease ends, or has done so.
-func (m *received) release(lease time.Duration) {
-	if m.fresh(time.Now(), lease) {
-		_ = m.Nak() // lost, it costs one lease of waiting, no job
-	}
-}
-
-// postpone asks for the message again after delay, as release does.
-func (m *received) postpone(lease, delay time.Duration) {
-	if m.fresh(time.Now(), lease) {
-		_ = m.NakWithDelay(delay)
 	}
 }

@@ -22,7 +22,7 @@ func TestPurgeCancelsWhatWasPutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := s.submit(t)
-	if err := sendPull(s.q.nc, s.e.ID, job.Normal, inbox, 1, pullExpires); err != nil {
+	if err := sendPull(s.q.nc, s.e.ID, job.Normal, inbox, 1, maxPullExpires); err != nil {
 		t.Fatal(err)
 	}
 	m, err := sub.NextMsg(soon)
@@ -102,10 +102,7 @@ func TestAnIdleWorkerStartsALowPriorityJobWithin100Milliseconds(t *testing.T) {
 				got <- l
 			}
 		}()
-		testenv.Eventually(t, "the idle slot asks for low priority too", func() bool {
-			c, err := s.JS.Consumer(t.Context(), streams.Jobs(s.e.ID), streams.Consumer(job.LowPriority))
-			return err == nil && c.CachedInfo().NumWaiting > 0
-		})
+		s.waitForPull(t, job.LowPriority)
 		s.submit(t, func(r *job.Request) { r.Policy.LowPriority = true })
 		select {
 		case l := <-got:
@@ -120,4 +117,13 @@ func TestAnIdleWorkerStartsALowPriorityJobWithin100Milliseconds(t *testing.T) {
 		}
 	}
 	t.Errorf("started after %v, want at most 100 ms", took)
+}
+
+// waitForPull returns once a slot waits for a job of the class.
+func (s *env) waitForPull(t *testing.T, class job.Class) {
+	t.Helper()
+	testenv.Eventually(t, "a pull is open", func() bool {
+		c, err := s.JS.Consumer(t.Context(), streams.Jobs(s.e.ID), streams.Consumer(class))
+		return err == nil && c.CachedInfo().NumWaiting > 0
+	})
 }

@@ -103,18 +103,22 @@ func TestADeliveryOlderThanItsJobRunsNothing(t *testing.T) {
 	q := s.queue(t, Config{})
 	w := s.consumer(t, q, "suspended")
 	old := s.delivery(t, q)
-	old.steady = false
 	l := next(t, s.consumer(t, s.q, "other")) // after a lease
 	if _, err := l.Complete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	s.forgetNow(t, id)
-	got, err := w.claim(t.Context(), old)
-	if got != nil || err != nil {
-		t.Errorf("got %+v, %v, want nothing", got, err)
-	}
-	if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
-		t.Errorf("got %v, want ErrNotFound: the job was forgotten", err)
+	for name, m := range map[string]*received{
+		"its pull was asked for long ago": {Msg: old.Msg, asked: old.asked.Add(-s.e.Lease), steady: true},
+		"it came just after a gap":        {Msg: old.Msg, asked: time.Now(), steady: false},
+	} {
+		got, err := w.claim(t.Context(), m)
+		if got != nil || err != nil {
+			t.Errorf("%s: got %+v, %v, want nothing", name, got, err)
+		}
+		if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
+			t.Errorf("%s: got %v, want ErrNotFound: the job was forgotten", name, err)
+		}
 	}
 }
 
@@ -135,7 +139,7 @@ func TestAPickUpThatComesTooLateExpires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old.at = old.at.Add(-s.e.Lease)
+	old.asked = old.asked.Add(-s.e.Lease)
 	if got, err := w.begin(t.Context(), old, msg); got != nil || err != nil {
 		t.Errorf("got %+v, %v, want nothing", got, err)
 	}
@@ -149,24 +153,47 @@ func TestAnOldDeliveryIsNotGivenBack(t *testing.T) {
 	now := time.Now()
 	const lease = 10 * time.Second
 	for name, tc := range map[string]struct {
-		age    time.Duration
-		steady bool
-		want   bool
+		age  time.Duration
+		want bool
 	}{
-		"just now":                      {0, true, true},
-		"nearly half of the lease ago":  {lease/2 - 1, true, true},
-		"half of the lease ago":         {lease / 2, true, false},
-		"after a gap":                   {0, false, false},
-		"long ago, and after a gap":     {time.Hour, false, false},
-		"the wall clock was set back":   {-time.Hour, true, true},
-		"longer ago than any lease may": {2 * endpoint.MaxLease, true, false},
+		"just now":                      {0, true},
+		"nearly half of the lease ago":  {lease/2 - 1, true},
+		"half of the lease ago":         {lease / 2, false},
+		"the wall clock was set back":   {-time.Hour, true},
+		"longer ago than any lease may": {2 * endpoint.MaxLease, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &received{at: now.Add(-tc.age), steady: tc.steady}
+			m := &received{asked: now.Add(-tc.age)}
 			if got := m.fresh(now, lease); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// A delivery that comes while a process has just noticed a gap of service, as under
+// load or after a restart of the server, is given back at once by a slot that does not
+// wait. The lease is an hour here: what is not given back would stay for the test's time.
+func TestADeliveryAfterAGapIsGivenBackAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Hour })
+	q := s.queue(t, Config{})
+	w := s.consumer(t, q, "has a pull open")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if l, err := w.Next(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %+v, %v, want context.Canceled", l, err)
+		}
+	}()
+	s.waitForPull(t, job.Normal)
+	cancel()
+	<-ended
+	q.bus.Availability().Failed()
+	id := s.submit(t)
+	if got := next(t, s.consumer(t, s.q, "other")).Job.ID; got != id {
+		t.Errorf("got %s, want %s", got, id)
 	}
 }
 
@@ -213,7 +240,8 @@ func (s *env) delivery(t *testing.T, q *Queue) *received {
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := sendPull(q.nc, s.e.ID, job.Normal, name, 1, pullExpires); err != nil {
+	asked := time.Now()
+	if err := sendPull(q.nc, s.e.ID, job.Normal, name, 1, maxPullExpires); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -221,7 +249,7 @@ func (s *env) delivery(t *testing.T, q *Queue) *received {
 		if m.Header.Get("Status") != "" {
 			t.Fatalf("no delivery: %s", m.Header.Get("Description"))
 		}
-		return &received{Msg: m, at: time.Now(), steady: true}
+		return &received{Msg: m, asked: asked, steady: true}
 	case <-time.After(soon):
 		t.Fatal("no delivery")
 		return nil

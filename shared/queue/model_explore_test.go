@@ -87,8 +87,8 @@ func (w mWorld) workerSteps(i uint8, name string, rules mRules, add mCheckFunc, 
 // releases: the slot that the delivery came for does not wait any more.
 func (w *mWorld) releases(i uint8, rules mRules) {
 	k := &w.workers[i]
-	k.socket, k.late, k.fresh = false, 0, k.steady
-	if !rules.spare || w.freshAt(k) {
+	k.socket = false
+	if !rules.spare || k.fresh() {
 		w.nak(k.attempt)
 	}
 }
@@ -172,7 +172,7 @@ func (w mWorld) serverSteps(quietly mStepFunc) {
 
 func (w *mWorld) deliver(i uint8) {
 	k := &w.workers[i]
-	k.pull, k.socket, k.attempt, k.again = false, true, w.attempt, w.again
+	k.pull, k.socket, k.late, k.attempt, k.again = false, true, 0, w.attempt, w.again
 	w.message, w.timer, w.again = mOut, 0, true
 }
 
@@ -209,11 +209,11 @@ func (w *mWorld) tick(rules mRules) {
 		if k.dead {
 			continue
 		}
-		if k.step == mWriting {
+		if k.socket || k.step == mWriting {
 			k.late = min(k.late+1, mLease)
-			if rules.verify && !k.suspended && !w.freshAt(k) {
-				k.step = mIdle // its claim timed out
-			}
+		}
+		if k.step == mWriting && rules.verify && !k.suspended && !k.fresh() {
+			k.step = mIdle // its claim timed out
 		}
 		w.age(k)
 	}

@@ -14,8 +14,8 @@ import (
 // pin it: facts_freeze_test.go, facts_acks_test.go and facts_crash_test.go.
 
 const (
-	// mTick is the model's unit of time: longer than maxProbeGap and settleTime,
-	// so that a process notices a tick without service.
+	// mTick is the model's unit of time: longer than maxProbeGap and settleTime, so
+	// that a process notices a tick without service, and at least as long as a pull.
 	mTick    = 5 * time.Second
 	mLease   = 3 // ticks
 	mWorkers = 2
@@ -79,8 +79,7 @@ type mWorker struct {
 	attempt uint8
 
 	step     mStep
-	late     uint8 // ticks since the delivery was read
-	fresh    bool  // it was steady then
+	late     uint8 // ticks since the pull of the delivery was asked for, mLease at most
 	base     mRecord
 	decided  decision
 	run      uint8
@@ -135,17 +134,24 @@ func (w *mWorld) there(attempt uint8) bool { return attempt == w.attempt && w.me
 // is what the decision breaks.
 func (w *mWorld) reads(i uint8, rules mRules) (violation string) {
 	k := &w.workers[i]
-	k.socket, k.late, k.fresh = false, 0, k.steady
-	if late := !w.freshAt(k) || k.again && w.record(k.attempt) == nil; rules.verify && late && !w.there(k.attempt) {
+	k.socket = false
+	m, now := k.received()
+	doubtful := m.doubtful(now, mLease*mTick) || k.again && w.record(k.attempt) == nil
+	if rules.verify && doubtful && !w.there(k.attempt) {
 		return ""
 	}
 	return w.decides(i, rules)
 }
 
-func (w *mWorld) freshAt(k *mWorker) bool {
-	at := time.UnixMilli(0)
-	m := received{at: at, steady: k.fresh}
-	return m.fresh(at.Add(time.Duration(k.late)*mTick), mLease*mTick)
+// received is the worker's delivery, and the time.
+func (w mWorker) received() (received, time.Time) {
+	asked := time.UnixMilli(0)
+	return received{asked: asked, steady: w.steady}, asked.Add(time.Duration(w.late) * mTick)
+}
+
+func (w mWorker) fresh() bool {
+	m, now := w.received()
+	return m.fresh(now, mLease*mTick)
 }
 
 // decides calls decide, and asks the holder where decide says so.
@@ -184,7 +190,7 @@ func (w *mWorld) decides(i uint8, rules mRules) (violation string) {
 // postpone puts the message off: off the redelivery list, with a timer that ends
 // after patience, which is a tick or a lease here.
 func (w *mWorld) postpone(k *mWorker) {
-	if !w.there(k.attempt) || !w.freshAt(k) {
+	if !w.there(k.attempt) || !k.fresh() {
 		return
 	}
 	w.message, w.timer = mOut, mLease-1
@@ -220,7 +226,7 @@ func (w *mWorld) writes(i uint8, rules mRules) (violation string) {
 	if k.decided == decideTakeOver {
 		next.lost++
 	}
-	if rules.verify && k.decided == decideBegin && !w.freshAt(k) && !w.there(k.attempt) {
+	if rules.verify && k.decided == decideBegin && !k.fresh() && !w.there(k.attempt) {
 		k.step = mIdle // the record that it made expires at once
 		return ""
 	}
