@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,9 @@ func (k StatsKind) Length() time.Duration {
 	return 10 * time.Minute
 }
 
+// AnyEndpoint in place of an endpoint makes a StatsSubject that matches the blocks of all.
+const AnyEndpoint = "*"
+
 // StatsSubject holds the block of a kind that begins at start, in Unix seconds. name
 // is the worker or the fingerprint; the other kinds have none.
 func StatsSubject(endpoint string, kind StatsKind, name string, start int64) string {
@@ -70,9 +74,16 @@ func statsOf(endpoint string, kind StatsKind, name string) string {
 // AllStats matches all blocks of an endpoint.
 func AllStats(endpoint string) string { return "stats." + endpoint + ".>" }
 
-// StatsStart is the start of a block that a StatsSubject names, in Unix seconds.
-func StatsStart(subject string) (int64, error) {
-	return strconv.ParseInt(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64)
+// ParseStats takes a StatsSubject apart.
+func ParseStats(subject string) (endpoint string, kind StatsKind, name string, start int64, err error) {
+	t := strings.Split(subject, ".")
+	if len(t) < 4 || len(t) > 5 || t[0] != "stats" {
+		return "", "", "", 0, fmt.Errorf("streams: %q is no block of %s", subject, Stats)
+	}
+	if start, err = strconv.ParseInt(t[len(t)-1], 10, 64); err != nil {
+		return "", "", "", 0, fmt.Errorf("streams: %q: %w", subject, err)
+	}
+	return t[1], StatsKind(t[2]), strings.Join(t[3:len(t)-1], ""), start, nil
 }
 
 // statsConfig has a ttl for each message and no markers for what expired

@@ -97,16 +97,16 @@ const (
 	// lastSubjects is how many subjects one request may name, lastBytes how much
 	// is answered at a time.
 	lastSubjects, lastBytes = 512, 4 << 20
-	// lastMost is how many messages the server gives at most.
-	lastMost = 1024
+	// MaxMatches is how many subjects may match those of one request of LastOf.
+	MaxMatches = 1024
 )
 
 // LastOf reads the last message on each of the subjects, in few direct-get
-// requests. A subject may have wildcards if few match it,
-// and stands for all that do. The messages come without their data, in no
-// particular order; what is on no message is left out. Any replica may answer,
-// so the newest writes may be missing. It returns ErrUnavailable when JetStream is
-// away, and ctx.Err().
+// requests. A subject may have wildcards and stands for all that match it. The
+// messages come without their data, in no particular order; what is on no message is
+// left out. Any replica may answer, so the newest writes may be missing. It returns
+// ErrUnavailable when JetStream is away, ErrTooMany if more than MaxMatches subjects
+// match 512 of those asked for, and ctx.Err().
 func LastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
 	return lastOfAll(ctx, nc, stream, subjects, func(m *nats.Msg) { m.Data = nil })
 }
@@ -145,5 +145,5 @@ func lastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", stream, err)
 	}
-	return readBatch(ctx, nc, DirectGet(stream), request, lastMost, stream)
+	return readBatch(ctx, nc, DirectGet(stream), request, MaxMatches, stream)
 }

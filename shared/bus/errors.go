@@ -19,6 +19,8 @@ var (
 	ErrConflict = errors.New("bus: the subject was written meanwhile")
 	// ErrNoMessage means that no message matches.
 	ErrNoMessage = errors.New("bus: no message")
+	// ErrTooMany means that more than MaxMatches subjects match those of a request.
+	ErrTooMany = errors.New("bus: too many subjects match")
 
 	// errInFlight is an ErrConflict with a write that no reader sees yet, and that
 	// may still fail. It occurs with three replicas only.

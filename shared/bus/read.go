@@ -95,9 +95,9 @@ func (c *Client) trySingleGet(ctx context.Context, stream string, body []byte) (
 }
 
 // directError is nil for a message that a direct get was answered with. It is ErrNoMessage
-// for an answer that no more messages match, and ErrUnavailable where nobody answers. A
-// message of a stream names it, and may have a header Status itself. what is read is for
-// the text.
+// for an answer that no more messages match, ErrTooMany if too many subjects do, and
+// ErrUnavailable where nobody answers. A message of a stream names it, and may have a
+// header Status itself. what is read is for the text.
 func directError(m *nats.Msg, what string) error {
 	if m.Header.Get(jetstream.StreamHeader) != "" {
 		return nil
@@ -107,6 +107,8 @@ func directError(m *nats.Msg, what string) error {
 		return nil
 	case "204", "404":
 		return ErrNoMessage
+	case "413":
+		return fmt.Errorf("%w: read %s", ErrTooMany, what)
 	case noResponders:
 		return fmt.Errorf("%w: read %s", ErrUnavailable, what)
 	default:

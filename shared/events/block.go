@@ -21,6 +21,12 @@ type blockKey struct {
 
 func (k blockKey) subject() string { return streams.StatsSubject(k.endpoint, k.kind, k.name, k.start) }
 
+// parseKey is the key of the block on a subject.
+func parseKey(subject string) (k blockKey, err error) {
+	k.endpoint, k.kind, k.name, k.start, err = streams.ParseStats(subject)
+	return k, err
+}
+
 // keyAt is the block of the kind that has an instant.
 func keyAt(endpoint string, kind streams.StatsKind, name string, at time.Time) blockKey {
 	length := int64(kind.Length() / time.Second)

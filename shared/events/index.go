@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -109,13 +108,13 @@ func (l *Log) indexBlocks(ctx context.Context, endpoint string, w Ends) ([]block
 	}
 	var keys []blockKey
 	for _, m := range got {
-		start, err := streams.StatsStart(m.Header.Get(jetstream.SubjectHeader))
+		key, err := parseKey(m.Header.Get(jetstream.SubjectHeader))
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", m.Header.Get(jetstream.SubjectHeader), err)
+			return nil, err
 		}
-		begins := time.Unix(start, 0)
+		begins := time.Unix(key.start, 0)
 		if !begins.Add(kind.Length()).Before(w.Since) && (until.IsZero() || !begins.After(until)) {
-			keys = append(keys, blockKey{endpoint, kind, name, start})
+			keys = append(keys, key)
 		}
 	}
 	slices.SortFunc(keys, func(a, b blockKey) int { return int(b.start - a.start) })

@@ -3,6 +3,7 @@ package events
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -55,16 +56,23 @@ func (l *Log) PointsOf(ctx context.Context, endpoints []string, from, to time.Ti
 	return all, nil
 }
 
-// Failures returns the failures of each endpoint in the hours that from and to are in
+// Failures returns the failures of each of the endpoints in the hours that from and to are in
 // and those between, by their causes, the most frequent first. It returns
 // bus.ErrUnavailable.
 func (l *Log) Failures(ctx context.Context, endpoints []string, from, to time.Time) (map[string]stats.Failures, error) {
-	blocks, err := l.blocks(ctx, keysWithin(endpoints, streams.StatsFailures, from, to))
+	blocks, err := l.failureBlocks(ctx, endpoints, from, to)
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[string]stats.Failures, len(endpoints))
+	wanted := make(map[string]bool, len(endpoints))
+	for _, endpoint := range endpoints {
+		wanted[endpoint] = true
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(blocks), func(a, b blockKey) int { return cmp.Compare(a.start, b.start) }) {
+		if !wanted[key.endpoint] {
+			continue
+		}
 		merged := all[key.endpoint]
 		merged.Merge(blocks[key].Failures)
 		all[key.endpoint] = merged
@@ -73,6 +81,29 @@ func (l *Log) Failures(ctx context.Context, endpoints []string, from, to time.Ti
 		slices.SortFunc(list, func(a, b stats.Group) int {
 			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.Last, a.Last), cmp.Compare(a.Fingerprint, b.Fingerprint))
 		})
+	}
+	return all, nil
+}
+
+// failureBlocks reads the blocks of failures of endpoints, and perhaps of others. Of many
+// endpoints most have none: then it asks for those of any endpoint, hour by hour, and
+// names each only in an hour in which more have some than one request may answer.
+func (l *Log) failureBlocks(ctx context.Context, endpoints []string, from, to time.Time) (map[blockKey]*block, error) {
+	const kind = streams.StatsFailures
+	if keys := keysWithin(endpoints, kind, from, to); len(keys) <= bus.MaxMatches {
+		return l.blocks(ctx, keys)
+	}
+	all := make(map[blockKey]*block)
+	for _, hour := range keysWithin([]string{streams.AnyEndpoint}, kind, from, to) {
+		found, err := l.blocks(ctx, []blockKey{hour})
+		if errors.Is(err, bus.ErrTooMany) {
+			at := time.Unix(hour.start, 0)
+			found, err = l.blocks(ctx, keysWithin(endpoints, kind, at, at.Add(kind.Length())))
+		}
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, found)
 	}
 	return all, nil
 }
@@ -88,12 +119,12 @@ func keysWithin(endpoints []string, kind streams.StatsKind, from, to time.Time) 
 	return keys
 }
 
-// blocks reads blocks; those that are not there are left out.
+// blocks reads blocks; those that are not there are left out. A key of
+// streams.AnyEndpoint stands for the blocks of all endpoints.
 func (l *Log) blocks(ctx context.Context, keys []blockKey) (map[blockKey]*block, error) {
-	subjects, bySubject := make([]string, len(keys)), make(map[string]blockKey, len(keys))
+	subjects := make([]string, len(keys))
 	for i, key := range keys {
 		subjects[i] = key.subject()
-		bySubject[subjects[i]] = key
 	}
 	got, err := bus.LastWithData(ctx, l.nc, streams.Stats, subjects)
 	if err != nil {
@@ -102,11 +133,13 @@ func (l *Log) blocks(ctx context.Context, keys []blockKey) (map[blockKey]*block,
 	found := make(map[blockKey]*block, len(got))
 	for _, m := range got {
 		subject := m.Header.Get(jetstream.SubjectHeader)
-		b, err := parseBlock(subject, m.Data)
+		key, err := parseKey(subject)
 		if err != nil {
 			return nil, err
 		}
-		found[bySubject[subject]] = b
+		if found[key], err = parseBlock(subject, m.Data); err != nil {
+			return nil, err
+		}
 	}
 	return found, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/shared/stats"
 	"flightline/shared/testenv"
@@ -266,6 +267,42 @@ func TestSamplesCountOnce(t *testing.T) {
 	points, err := open(t, b).Points(t.Context(), "ep", noon, noon.Add(time.Hour), time.Minute)
 	if err != nil || len(points) != 1 || points[0].Workers != 3 || points[0].BusyGPUSeconds != 120 {
 		t.Errorf("got %+v and %v, want 3 workers and 120 s in one point", points, err)
+	}
+}
+
+// Failures of many endpoints are read hour by hour, also of an hour in which more have
+// failed than one request may answer. An endpoint that was not asked for stays out.
+func TestFailuresOfManyEndpoints(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	l := open(t, b)
+	const failed = bus.MaxMatches + 1
+	ids := make([]string, failed)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("ep-%d", i)
+		hours := []time.Time{noon}
+		if i < 3 {
+			hours = append(hours, noon.Add(time.Hour))
+		}
+		for _, at := range hours {
+			subject := keyAt(ids[i], streams.StatsFailures, "", at).subject()
+			if _, err := b.JS.Publish(t.Context(), subject, []byte(`{"seq":1,"failures":[{"cause":"no","count":1}]}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got, err := l.Failures(t.Context(), append(ids[1:], "none"), noon.Add(-time.Hour), noon.Add(2*time.Hour))
+	if err != nil || len(got) != failed-1 || got[ids[0]] != nil || len(got["none"]) > 0 {
+		t.Fatalf("got the failures of %d endpoints, and %v, want those of all but the first", len(got), err)
+	}
+	for _, id := range ids[1:] {
+		want := int64(1)
+		if id == ids[1] || id == ids[2] {
+			want = 2
+		}
+		if len(got[id]) != 1 || got[id][0].Count != want {
+			t.Errorf("%s: got %v, want %d failures", id, got[id], want)
+		}
 	}
 }
 

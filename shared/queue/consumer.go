@@ -262,7 +262,7 @@ func (s *puller) once(ctx context.Context) (*received, error) {
 				return nil, s.pause(ctx)
 			}
 			return nil, nil //nolint:nilnil // it expired, as pulls do
-		case <-s.repullTimer.C: // not even the end of the pull was told
+		case <-s.repullTimer.C: // not even the end of the pull came
 			s.t.q.bus.Availability().Failed()
 			s.forget()
 			return nil, nil //nolint:nilnil // ask again

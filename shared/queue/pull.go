@@ -14,7 +14,7 @@ import (
 )
 
 // pull is a slot's request for one job of a class, open at the server for
-// pullExpires. Its inbox serves many requests: one that brought nothing serves the
+// pullExpires. Its inbox serves many requests: a pull that brought nothing serves the
 // next call, and a job that it brings while the slot is not waiting goes back at
 // once. A new inbox for every job cost each a subscription (docs/adr/0006).
 type pull struct {
@@ -147,7 +147,7 @@ func (p *pull) ask() {
 	}
 }
 
-// renewInbox takes another inbox if the last request has no answer: one that comes yet
+// renewInbox takes another inbox if the last request has no answer: if it came yet, it
 // would be taken for that of the next request, and for younger than it is.
 func (p *pull) renewInbox() error {
 	if p.in.asked.IsZero() {
