@@ -78,8 +78,27 @@ func shortened(text string, most int) string {
 }
 
 // errEndpointChanged ends an update of an endpoint whose record is no longer the one that
-// was judged. It is no failure: the next round judges the new record.
+// was judged.
 var errEndpointChanged = errors.New("the endpoint was changed meanwhile")
+
+// updateEndpoint writes what change makes of the endpoint's record, and returns the
+// record. If the endpoint was deleted or made again, or if change finds that another record
+// was judged, written is false. That is no failure: the next round judges the new record.
+func (l *leader) updateEndpoint(ctx context.Context, e endpoint.Endpoint, change func(*endpoint.Endpoint) (same bool)) (now endpoint.Endpoint, written bool, err error) {
+	now, err = l.registry.Endpoints.Update(ctx, e.ID, func(x endpoint.Endpoint) (endpoint.Endpoint, error) {
+		if !x.Created.Equal(e.Created) || !change(&x) {
+			return x, errEndpointChanged
+		}
+		return x, nil
+	})
+	switch {
+	case errors.Is(err, errEndpointChanged) || errors.Is(err, endpoint.ErrNotFound):
+		return e, false, nil
+	case err != nil:
+		return e, false, fmt.Errorf("write endpoint %s: %w", e.ID, err)
+	}
+	return now, true, nil
+}
 
 // apply makes the records say what was decided. All of it may run twice.
 func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked, out decision) error {

@@ -2,7 +2,6 @@ package autoscaler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -60,18 +59,15 @@ func (l *leader) spendBudget(ctx context.Context, now time.Time, e endpoint.Endp
 	if reason == "" {
 		return e, nil
 	}
-	changed, err := l.registry.Endpoints.Update(ctx, e.ID, func(x endpoint.Endpoint) (endpoint.Endpoint, error) {
-		if !x.Created.Equal(e.Created) || !x.PausedUntil.Equal(e.PausedUntil) || x.FailureBudget == 0 || x.FailureBudget > f.jobs {
-			return x, errEndpointChanged
+	changed, written, err := l.updateEndpoint(ctx, e, func(x *endpoint.Endpoint) (same bool) {
+		if !x.PausedUntil.Equal(e.PausedUntil) || x.FailureBudget == 0 || x.FailureBudget > f.jobs {
+			return false
 		}
 		x.PausedUntil, x.PauseReason = now.Add(endpoint.MaxPause).UTC().Truncate(time.Millisecond), reason
-		return x, nil
+		return true
 	})
-	switch {
-	case errors.Is(err, errEndpointChanged) || errors.Is(err, endpoint.ErrNotFound):
-		return e, nil
-	case err != nil:
-		return e, fmt.Errorf("pause the endpoint: %w", err)
+	if err != nil || !written {
+		return e, err
 	}
 	l.log.WarnContext(ctx, "endpoint paused", "endpoint", e.ID, "reason", reason)
 	return l.applyBudgetPause(ctx, changed, m)

@@ -2,7 +2,6 @@ package autoscaler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -235,32 +234,32 @@ func (l *leader) watchCanary(ctx context.Context, v *view, e endpoint.Endpoint, 
 		return e, nil
 	}
 	state, why := judgeCanary(c, canary, former, v.now)
+	var end func(endpoint.Endpoint, string, time.Time) endpoint.Endpoint
 	switch state {
 	case endpoint.CanaryPromoted:
-		l.log.InfoContext(ctx, "canary promoted", "endpoint", e.ID, "version", c.Version, "reason", why)
-		return l.updateCanary(ctx, e, func(x endpoint.Endpoint) endpoint.Endpoint { return x.Promote(why, at) })
+		end = endpoint.Endpoint.Promote
 	case endpoint.CanaryRolledBack:
-		l.log.WarnContext(ctx, "canary rolled back", "endpoint", e.ID, "version", c.Version, "reason", why)
-		return l.updateCanary(ctx, e, func(x endpoint.Endpoint) endpoint.Endpoint { return x.RollBack(why, at) })
+		end = endpoint.Endpoint.RollBack
+	default:
+		return e, nil
 	}
-	return e, nil
+	now, err := l.updateCanary(ctx, e, func(x endpoint.Endpoint) endpoint.Endpoint { return end(x, why, at) })
+	if err == nil && !now.Canary.Lasts() {
+		l.log.WarnContext(ctx, "canary ended", "endpoint", e.ID, "version", c.Version, "state", state, "reason", why)
+	}
+	return now, err
 }
 
 // updateCanary writes what change makes of the endpoint, unless its canary is another one.
 func (l *leader) updateCanary(ctx context.Context, e endpoint.Endpoint, change func(endpoint.Endpoint) endpoint.Endpoint) (endpoint.Endpoint, error) {
-	changed, err := l.registry.Endpoints.Update(ctx, e.ID, func(x endpoint.Endpoint) (endpoint.Endpoint, error) {
-		if !x.Created.Equal(e.Created) || !x.Canary.Lasts() || x.Canary.Version != e.Canary.Version {
-			return x, errEndpointChanged
+	now, _, err := l.updateEndpoint(ctx, e, func(x *endpoint.Endpoint) (same bool) {
+		if !x.Canary.Lasts() || x.Canary.Version != e.Canary.Version {
+			return false
 		}
-		return change(x), nil
+		*x = change(*x)
+		return true
 	})
-	if errors.Is(err, errEndpointChanged) || errors.Is(err, endpoint.ErrNotFound) {
-		return e, nil
-	}
-	if err != nil {
-		return e, fmt.Errorf("write the canary: %w", err)
-	}
-	return changed, nil
+	return now, err
 }
 
 // tallies reads how the last jobs of both versions ended, and counts the workers that

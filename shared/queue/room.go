@@ -291,29 +291,11 @@ func (e *SpaceError) Error() string {
 // Unwrap makes errors.Is(err, ErrNoSpace) hold.
 func (e *SpaceError) Unwrap() error { return ErrNoSpace }
 
-// streamState returns bus.ErrNoMessage if there is no such stream.
-func (rd reader) streamState(ctx context.Context, stream string) (bus.StreamState, error) {
-	var info struct {
-		Error *bus.APIError   `json:"error"`
-		State bus.StreamState `json:"state"`
-	}
-	if err := rd.bus.Query(ctx, bus.StreamInfo(stream), nil, &info); err != nil {
-		return bus.StreamState{}, err
-	}
-	if info.Error.NoStream() {
-		return bus.StreamState{}, bus.ErrNoMessage
-	}
-	if info.Error != nil {
-		return bus.StreamState{}, fmt.Errorf("measure %s: %w", stream, info.Error)
-	}
-	return info.State, nil
-}
-
 // measure counts an endpoint's queue messages, one for each job that waits or
 // runs, and what they and the inputs beside them take. The latter are counted,
 // and taken to be as large as the partition's payloads on average.
 func (rd reader) measure(ctx context.Context, at record.Location) (measurement, error) {
-	queued, err := rd.streamState(ctx, streams.Jobs(at.Endpoint))
+	queued, err := rd.bus.StreamState(ctx, streams.Jobs(at.Endpoint))
 	if err != nil {
 		return measurement{}, err
 	}
@@ -325,7 +307,7 @@ func (rd reader) measure(ctx context.Context, at record.Location) (measurement, 
 	if err != nil || parts == 0 {
 		return m, err
 	}
-	payloads, err := rd.streamState(ctx, streams.Payloads(at.Partition))
+	payloads, err := rd.bus.StreamState(ctx, streams.Payloads(at.Partition))
 	if err != nil {
 		return measurement{}, err
 	}

@@ -80,7 +80,7 @@ func (ct *Counts) StatsNow(ctx context.Context, e endpoint.Endpoint) (Stats, err
 func (ct *Counts) IsEmpty(ctx context.Context, e endpoint.Endpoint) (bool, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	state, err := ct.q.read.streamState(ctx, streams.Jobs(e.ID))
+	state, err := ct.q.bus.StreamState(ctx, streams.Jobs(e.ID))
 	return err == nil && state.Messages == 0, err
 }
 
@@ -266,7 +266,7 @@ func (rd reader) consumers(ctx context.Context, endpoint string) (normal, low co
 		return normal, low, err
 	}
 	// Asked last: what ends meanwhile is not taken for a job that waits.
-	all, err := rd.streamState(ctx, streams.Jobs(endpoint))
+	all, err := rd.bus.StreamState(ctx, streams.Jobs(endpoint))
 	if errors.Is(err, bus.ErrNoMessage) {
 		err = nil // deleted meanwhile
 	}
