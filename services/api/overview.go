@@ -16,6 +16,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
+	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/stats"
 	"flightline/shared/web"
@@ -140,11 +141,18 @@ type look struct {
 	decision *registry.Decision
 }
 
-// lookAt asks for what the endpoint's own queue knows.
+// lookAt asks for what the endpoint's own queue knows. Of many endpoints most are empty,
+// which costs one request.
 func (s *Service) lookAt(ctx context.Context, l *look) error {
-	counts, err := s.queue.Counts.ByStatus(ctx, l.endpoint, l.workers.Jobs)
+	empty, err := s.queue.Counts.IsEmpty(ctx, l.endpoint)
 	if err != nil {
 		return err
+	}
+	var counts queue.ByStatus
+	if !empty {
+		if counts, err = s.queue.Counts.ByStatus(ctx, l.endpoint, l.workers.Jobs); err != nil {
+			return err
+		}
 	}
 	health := healthOf(counts.Stats, l.totals, l.workers.States)
 	l.jobs = health.Jobs

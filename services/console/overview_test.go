@@ -2,7 +2,11 @@ package console
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,5 +45,30 @@ func TestTheOverviewCountsGPUs(t *testing.T) {
 	page.Reset()
 	if err := s.pages.ExecuteTemplate(&page, "overview-gpus", &view{V: &visit{}, D: &overviewData{}}); err != nil || strings.Contains(page.String(), "GPUs</h2>") {
 		t.Errorf("of a key that may not see machines: got %s, %v", page.String(), err)
+	}
+}
+
+// What waits for a machine is shown of all endpoints, not of the first answer's.
+func TestWhatWaitsIsAskedOfAllEndpoints(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"":  `{"endpoints":[{"id":"a","attention":[{"code":"paused","text":"not this"}]},{"id":"b","attention":[]}],"cursor":"b"}`,
+		"b": `{"endpoints":[{"id":"z","attention":[{"code":"no_gpu","text":"jobs that wait: 3"}]}]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, answers[r.URL.Query().Get("cursor")])
+	}))
+	defer server.Close()
+	c, err := client.New(server.URL, "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope, err := registry.ParseScope("read:*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := waiting(&visit{ctx: t.Context(), api: c, scopes: []registry.Scope{scope}})
+	if want := []attention{{"z", "no_gpu", "jobs that wait: 3"}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v and %v, want %v", got, err, want)
 	}
 }

@@ -37,7 +37,7 @@ func (l *Log) PointsOf(ctx context.Context, endpoints []string, from, to time.Ti
 	if step == time.Hour {
 		kind = streams.StatsHours
 	}
-	blocks, err := l.blocks(ctx, keysWithin(endpoints, kind, from, to))
+	blocks, err := l.blocksWithin(ctx, endpoints, kind, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -60,19 +60,12 @@ func (l *Log) PointsOf(ctx context.Context, endpoints []string, from, to time.Ti
 // and those between, by their causes, the most frequent first. It returns
 // bus.ErrUnavailable.
 func (l *Log) Failures(ctx context.Context, endpoints []string, from, to time.Time) (map[string]stats.Failures, error) {
-	blocks, err := l.failureBlocks(ctx, endpoints, from, to)
+	blocks, err := l.blocksWithin(ctx, endpoints, streams.StatsFailures, from, to)
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[string]stats.Failures, len(endpoints))
-	wanted := make(map[string]bool, len(endpoints))
-	for _, endpoint := range endpoints {
-		wanted[endpoint] = true
-	}
 	for _, key := range slices.SortedFunc(maps.Keys(blocks), func(a, b blockKey) int { return cmp.Compare(a.start, b.start) }) {
-		if !wanted[key.endpoint] {
-			continue
-		}
 		merged := all[key.endpoint]
 		merged.Merge(blocks[key].Failures)
 		all[key.endpoint] = merged
@@ -85,25 +78,32 @@ func (l *Log) Failures(ctx context.Context, endpoints []string, from, to time.Ti
 	return all, nil
 }
 
-// failureBlocks reads the blocks of failures of endpoints, and perhaps of others. Of many
-// endpoints most have none: then it asks for those of any endpoint, hour by hour, and
-// names each only in an hour in which more have some than one request may answer.
-func (l *Log) failureBlocks(ctx context.Context, endpoints []string, from, to time.Time) (map[blockKey]*block, error) {
-	const kind = streams.StatsFailures
+// blocksWithin reads the blocks without a name that have a time from from to to. Of many
+// endpoints most have none: then it asks for those of any endpoint, block by block, and
+// names each only where more have one than one request may answer.
+func (l *Log) blocksWithin(ctx context.Context, endpoints []string, kind streams.StatsKind, from, to time.Time) (map[blockKey]*block, error) {
 	if keys := keysWithin(endpoints, kind, from, to); len(keys) <= bus.MaxMatches {
 		return l.blocks(ctx, keys)
 	}
+	wanted := make(map[string]bool, len(endpoints))
+	for _, endpoint := range endpoints {
+		wanted[endpoint] = true
+	}
 	all := make(map[blockKey]*block)
-	for _, hour := range keysWithin([]string{streams.AnyEndpoint}, kind, from, to) {
-		found, err := l.blocks(ctx, []blockKey{hour})
+	for _, each := range keysWithin([]string{streams.AnyEndpoint}, kind, from, to) {
+		found, err := l.blocks(ctx, []blockKey{each})
 		if errors.Is(err, bus.ErrTooMany) {
-			at := time.Unix(hour.start, 0)
+			at := time.Unix(each.start, 0)
 			found, err = l.blocks(ctx, keysWithin(endpoints, kind, at, at.Add(kind.Length())))
 		}
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(all, found)
+		for key, b := range found {
+			if wanted[key.endpoint] {
+				all[key] = b
+			}
+		}
 	}
 	return all, nil
 }
