@@ -93,7 +93,9 @@ func TestTheRoutesOfAClusterSpeakTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Eventually("a stream with three copies is made", func() bool {
-		_, err := js.CreateStream(within, jetstream.StreamConfig{Name: "COPIES", Replicas: 3})
+		try, cancel := context.WithTimeout(within, bus.CallTimeout) // a node without a leader does not answer
+		defer cancel()
+		_, err := js.CreateStream(try, jetstream.StreamConfig{Name: "COPIES", Replicas: 3})
 		return err == nil
 	})
 	for name, shown := range map[string]struct {
