@@ -1,12 +1,20 @@
 package api
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/gofiber/fiber/v2"
+
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
 )
@@ -51,6 +59,49 @@ func TestOneKeyIsOneJobWhoeverAsksAndHowever(t *testing.T) {
 	}
 	if got := runs(); len(got) != 1 || got[id] != 1 {
 		t.Errorf("got runs %v, want one of one job", got)
+	}
+}
+
+// The first request with a key claims it and is overtaken: another one queues the job,
+// which a worker takes at once.
+func TestAnOvertakenRequestAnswersAsTheFirst(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	id := queue.NewID(job.Async)
+	request := job.Request{Input: json.RawMessage(`{"n":1}`)}
+	claim, _, err := s.registry.Idempotency.Claim(t.Context(), "k", registry.Submission{Job: id, Mode: job.Async})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.queue.SubmitIdempotent(t.Context(), s.endpoint, id, job.Async, request); err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := s.queue.Consume(t.Context(), s.endpoint, "worker", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Close()
+	if _, err := consumer.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	app := fiber.New()
+	app.Get("/", func(c *fiber.Ctx) error {
+		turn, err := takeTurn(t.Context(), s.service.turns)
+		if err != nil {
+			return err
+		}
+		return s.service.answerSubmission(t.Context(), c, &submission{
+			endpoint: s.endpoint, id: id, mode: job.Async, request: request, key: &idempotencyKey{name: "k", claim: claim}, turn: turn,
+		})
+	})
+	got, err := app.Test(httptest.NewRequest(http.MethodGet, "/", nil), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = got.Body.Close() }()
+	body, err := io.ReadAll(got.Body)
+	if want := fmt.Sprintf(`{"id":%q,"status":"IN_QUEUE"}`, id); err != nil || string(body) != want || got.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("got %d %s, replayed %q and %v, want %s, replayed", got.StatusCode, body, got.Header.Get("Idempotent-Replayed"), err, want)
 	}
 }
 

@@ -87,24 +87,32 @@ func (s *Service) submit(c *fiber.Ctx, mode job.Mode, wait time.Duration) error 
 	return s.answerSubmission(ctx, c, &sub)
 }
 
-// answerSubmission queues the job and answers.
+// answerSubmission queues the job and answers. With an idempotency key a later request
+// may have overtaken this one and queued the job, which may run or have ended by now: the
+// answer to /run stays the same.
 func (s *Service) answerSubmission(ctx context.Context, c *fiber.Ctx, sub *submission) error {
 	c.Set(web.HeaderJobID, string(sub.id))
 	if sub.wait == 0 {
-		j, _, err := s.enqueue(ctx, sub)
+		_, repeated, err := s.enqueue(ctx, sub)
 		if err != nil {
 			return err
 		}
-		return c.JSON(briefOf(j))
+		if repeated {
+			c.Set(headerReplayed, "true")
+		}
+		return c.JSON(api.JobStatus{ID: sub.id, Status: job.InQueue})
 	}
 	watch, err := s.queue.WatchNew(sub.endpoint, sub.id) // before the submission, so that no end is missed
 	if err != nil {
 		return err
 	}
 	defer watch.Close()
-	j, _, err := s.enqueue(ctx, sub)
+	j, repeated, err := s.enqueue(ctx, sub)
 	if err != nil {
 		return err
+	}
+	if repeated {
+		c.Set(headerReplayed, "true")
 	}
 	telemetry.Queued(ctx)
 	watch.Submitted(j)
