@@ -262,6 +262,12 @@ func (s *puller) once(ctx context.Context) (*received, error) {
 				return nil, s.pause(ctx)
 			}
 			return nil, nil //nolint:nilnil // it expired, as pulls do
+		case refused := <-s.low.ended:
+			again := lowAfter
+			if refused {
+				again = pullPause
+			}
+			s.lowPriorityTimer.Reset(again)
 		case <-s.repullTimer.C: // not even the end of the pull came
 			s.t.q.bus.Availability().Failed()
 			s.forget()

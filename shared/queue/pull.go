@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -28,16 +29,22 @@ type pull struct {
 	in      *inbox
 	waiting bool
 	closing bool
-	open    time.Time // until then it is open
+	open    time.Time // until then an answer to the last request is expected
 }
 
 // inbox is where the server answers one request at a time: so what comes is known to
-// have been sent after that request.
+// have been sent after that request. A job that comes names its own subject, the end of a
+// pull that of its request: a server that shuts down or loses its leadership may end one
+// twice.
 type inbox struct {
 	subject string
 	sub     *nats.Subscription
-	asked   time.Time // when the request was sent that has no answer yet; zero: there is no such request
+	number  uint64    // of the last request
+	asked   time.Time // when it was sent, while it has no answer; else zero
 }
+
+// reply is the subject for the answers to the last request.
+func (in *inbox) reply() string { return in.subject + "." + strconv.FormatUint(in.number, 10) }
 
 func (t *Consumer) newPull(c job.Class) (*pull, error) {
 	p := &pull{
@@ -52,7 +59,7 @@ func (t *Consumer) newPull(c job.Class) (*pull, error) {
 func (p *pull) newInbox() (*inbox, error) {
 	in := &inbox{subject: p.t.q.nc.NewInbox()}
 	var err error
-	if in.sub, err = p.t.q.nc.Subscribe(in.subject, func(m *nats.Msg) { p.deliver(in, m) }); err != nil {
+	if in.sub, err = p.t.q.nc.Subscribe(in.subject+".*", func(m *nats.Msg) { p.deliver(in, m) }); err != nil {
 		return nil, fmt.Errorf("take jobs of %s: %w: %w", p.t.e.ID, bus.ErrUnavailable, err)
 	}
 	p.t.pulls.Add(1)
@@ -71,29 +78,40 @@ func (p *pull) close() {
 // retire ends an inbox. On a server that is alone the end of the subscription ends
 // the pull too. In a cluster a delivery may be on its way from another node when the
 // subscription ends at this one, and would be held without a worker for a lease:
-// there it lasts as long as the pull.
+// there it lasts as long as the pull. Without a connection the server would not know of
+// the end: the client subscribes again when it is back, and the pull may still be open.
 func (p *pull) retire(in *inbox) {
-	left := time.Until(in.asked.Add(p.t.pullExpires()))
-	if left <= 0 || p.t.q.nc.ConnectedClusterName() == "" || mutation.CloseAtOnce {
+	nc, left := p.t.q.nc, max(0, time.Until(in.asked.Add(p.t.pullExpires())))
+	switch {
+	case nc.IsClosed():
+	case nc.IsConnected() && (left == 0 || nc.ConnectedClusterName() == "" || mutation.CloseAtOnce):
 		_ = in.sub.Drain()
-		return
+	default:
+		time.AfterFunc(left+pullPause, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.retire(in)
+		})
 	}
-	time.AfterFunc(left+pullPause, func() { _ = in.sub.Drain() })
 }
 
 func (p *pull) deliver(in *inbox, m *nats.Msg) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	asked := in.asked
+	status := m.Header.Get("Status")
+	ended := status != "" && len(m.Data) == 0
+	if ended && m.Subject != in.reply() {
+		return // of an earlier request, again
+	}
+	asked, old := in.asked, in != p.in
 	in.asked = time.Time{}
-	old := in != p.in
 	if !old {
 		p.open = time.Time{}
 	}
 	if old || p.closing {
-		defer func() { _ = in.sub.Drain() }()
+		defer p.retire(in)
 	}
-	if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 {
+	if ended {
 		if old {
 			return
 		}
@@ -129,7 +147,7 @@ func (p *pull) wait(on bool) {
 	}
 }
 
-// ask opens the pull unless it is open.
+// ask opens the pull unless it is open, or its end is still to come.
 func (p *pull) ask() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,9 +159,9 @@ func (p *pull) ask() {
 	case <-p.ended: // of an older one
 	default:
 	}
-	p.in.asked = now
-	if p.t.q.nc.PublishRequest(p.subject, p.in.subject, p.body) == nil {
-		p.open = now.Add(p.t.pullExpires())
+	p.in.number++
+	if p.t.q.nc.PublishRequest(p.subject, p.in.reply(), p.body) == nil { // else nothing was sent
+		p.in.asked, p.open = now, now.Add(p.t.pullExpires()+pullPatience)
 	}
 }
 
