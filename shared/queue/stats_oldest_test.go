@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 func TestTheOldestWaitIsThatOfTheFirstWhoseTurnItIs(t *testing.T) {
@@ -44,8 +45,9 @@ func TestTheOldestWaitIsThatOfTheFirstWhoseTurnItIs(t *testing.T) {
 	if got, most := oldest(job.Normal), time.Since(between)+100*time.Millisecond; got > most || got == 0 {
 		t.Errorf("the second of two: got %s, want %s at most", got, most)
 	}
-	stats, err := s.q.Counts.Stats(t.Context(), s.e)
-	if err != nil || stats.Running != 1 || stats.RunningLow != 0 || stats.QueuedLow != 1 {
-		t.Errorf("stats: got %+v, %v, want one that runs, and one of low priority that waits", stats, err)
-	}
+	// A slow machine may have given out the other one too, and gives it back.
+	testenv.Eventually(t, "one runs, and one of low priority waits", func() bool {
+		stats, err := s.q.Counts.StatsNow(t.Context(), s.e)
+		return err == nil && stats.Running == 1 && stats.RunningLow == 0 && stats.QueuedLow == 1
+	})
 }
