@@ -11,7 +11,7 @@ import (
 	"flightline/shared/testenv"
 )
 
-// ends has the server end a pull once more: so does one that shuts down and loses its
+// ends has the server end a pull once more, as it may when it shuts down and loses its
 // leadership.
 func (s *env) ends(t *testing.T, reply, status string) {
 	t.Helper()
