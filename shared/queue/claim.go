@@ -230,9 +230,12 @@ func (t *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) 
 		n.QueueSeq, n.QueueServer = msg.QueueSeq, msg.QueueServer
 		n.QueueExpires = later(n.QueueExpires, msg.QueueExpires)
 		n.Started, n.Deadline = now, now.Add(n.ExecutionTimeout)
-		n.Requeued, n.Detached = false, false
+		n.Requeued, n.Detached = false, n.Detached && n.Expires.After(n.QueueExpires) // a longer ttl, of which the message does not know
 		n.ExternalPayload = n.ExternalPayload || msg.InputRef != nil
-		n.Input, n.InputRef, n.S3Config, n.InlineOutput, n.Output = nil, nil, nil, nil, nil
+		if !n.Detached {
+			n.Input, n.InputRef, n.S3Config = nil, nil, nil
+		}
+		n.InlineOutput, n.Output = nil, nil
 	})
 	if err == nil && t.q.Now().Sub(r.Changed) > slowClaim {
 		r, err = t.q.move(ctx, t.at, r, job.Touch, func(n *record.Record) {

@@ -170,6 +170,30 @@ func TestSilentHolderWithALongerTTLIsFailed(t *testing.T) {
 	}
 }
 
+// The message of a run that is taken over goes with the ttl that it was published with:
+// the record still has the input, and the holder's silence still ends the run.
+func TestATakeoverWithALongerTTLKeepsTheInput(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 10 * time.Second })
+	next(t, s.consumer(t, s.q, "dies"))
+	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if l := next(t, s.consumer(t, s.q, "dies too")); l.Job.Run != 2 || l.Job.Lost != 1 {
+		t.Fatalf("got %+v, want the second run", l.Job)
+	}
+	s.empty(t)
+	s.deadlines(t)
+	testenv.Eventually(t, "failed", func() bool { return s.status(t, id).Status == job.Failed })
+	if _, err := s.q.Retry(t.Context(), s.e, id, ""); err != nil {
+		t.Fatalf("retry: %v", err)
+	}
+	if l := next(t, s.consumer(t, s.q, "lives")); l.Job.Attempt != 2 || string(l.Input) != `{"n":1}` {
+		t.Errorf("attempt %d has the input %s", l.Job.Attempt, l.Input)
+	}
+}
+
 func TestGiveBackWithALongerTTL(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
