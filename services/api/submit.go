@@ -93,12 +93,8 @@ func (s *Service) submit(c *fiber.Ctx, mode job.Mode, wait time.Duration) error 
 func (s *Service) answerSubmission(ctx context.Context, c *fiber.Ctx, sub *submission) error {
 	c.Set(web.HeaderJobID, string(sub.id))
 	if sub.wait == 0 {
-		_, repeated, err := s.enqueue(ctx, sub)
-		if err != nil {
+		if _, err := s.enqueue(ctx, c, sub); err != nil {
 			return err
-		}
-		if repeated {
-			c.Set(headerReplayed, "true")
 		}
 		return c.JSON(api.JobStatus{ID: sub.id, Status: job.InQueue})
 	}
@@ -107,12 +103,9 @@ func (s *Service) answerSubmission(ctx context.Context, c *fiber.Ctx, sub *submi
 		return err
 	}
 	defer watch.Close()
-	j, repeated, err := s.enqueue(ctx, sub)
+	j, err := s.enqueue(ctx, c, sub)
 	if err != nil {
 		return err
-	}
-	if repeated {
-		c.Set(headerReplayed, "true")
 	}
 	telemetry.Queued(ctx)
 	watch.Submitted(j)
@@ -120,24 +113,26 @@ func (s *Service) answerSubmission(ctx context.Context, c *fiber.Ctx, sub *submi
 	return s.await(c, sub.endpoint, sub.id, watch, sub.wait) //nolint:contextcheck // it outlasts ctx
 }
 
-// enqueue queues the job and ends the submission's turn. With an idempotency key an earlier request may have queued
-// it, which repeated reports; the key is then marked as accepted. That the mark may
-// fail is why a key without one proves nothing.
-func (s *Service) enqueue(ctx context.Context, sub *submission) (j *job.Job, repeated bool, err error) {
+// enqueue queues the job and ends the submission's turn. With an idempotency key another
+// request may have queued it, which the answer's header says; the key is then marked as
+// accepted. That the mark may fail is why a key without one proves nothing.
+func (s *Service) enqueue(ctx context.Context, c *fiber.Ctx, sub *submission) (*job.Job, error) {
 	defer sub.turn.end()
 	if sub.key == nil {
-		j, err = s.queueJob(ctx, sub.endpoint, sub.id, sub.mode, sub.request)
-		return j, false, err
+		return s.queueJob(ctx, sub.endpoint, sub.id, sub.mode, sub.request)
 	}
 	sub.request.Trace = telemetry.Carry(ctx)
-	j, repeated, err = s.queue.SubmitIdempotent(ctx, sub.endpoint, sub.id, sub.mode, sub.request)
+	j, repeated, err := s.queue.SubmitIdempotent(ctx, sub.endpoint, sub.id, sub.mode, sub.request)
 	if err != nil {
-		return nil, repeated, err
+		return nil, err
+	}
+	if repeated {
+		c.Set(headerReplayed, "true")
 	}
 	if err := s.registry.Idempotency.Accept(ctx, sub.key.name, sub.key.claim); err != nil {
 		s.log.DebugContext(ctx, "idempotency key not marked, the job's own traces decide", "endpoint", sub.endpoint.ID, "job", sub.id, "err", err)
 	}
-	return j, repeated, nil
+	return j, nil
 }
 
 // queueInTurn is queueJob for a submission that has no turn yet.
@@ -213,7 +208,7 @@ func (s *Service) replay(ctx context.Context, c *fiber.Ctx, sub *submission) err
 				return c.JSON(api.JobStatus{ID: sub.id, Status: known})
 			}
 		} else if err = lost; errors.Is(lost, job.ErrNotFound) {
-			_, queued, err = s.enqueue(ctx, sub)
+			_, err = s.enqueue(ctx, c, sub)
 		}
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -235,17 +236,18 @@ func (l *leader) watchCanary(ctx context.Context, v *view, e endpoint.Endpoint, 
 	}
 	state, why := judgeCanary(c, canary, former, v.now)
 	var end func(endpoint.Endpoint, string, time.Time) endpoint.Endpoint
+	level := slog.LevelInfo
 	switch state {
 	case endpoint.CanaryPromoted:
 		end = endpoint.Endpoint.Promote
 	case endpoint.CanaryRolledBack:
-		end = endpoint.Endpoint.RollBack
+		end, level = endpoint.Endpoint.RollBack, slog.LevelWarn
 	default:
 		return e, nil
 	}
 	now, err := l.updateCanary(ctx, e, func(x endpoint.Endpoint) endpoint.Endpoint { return end(x, why, at) })
 	if err == nil && !now.Canary.Lasts() {
-		l.log.WarnContext(ctx, "canary ended", "endpoint", e.ID, "version", c.Version, "state", state, "reason", why)
+		l.log.Log(ctx, level, "canary ended", "endpoint", e.ID, "version", c.Version, "state", state, "reason", why)
 	}
 	return now, err
 }

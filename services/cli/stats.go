@@ -13,11 +13,7 @@ import (
 	"flightline/shared/job"
 )
 
-const (
-	sinceUsage = "begin at this `time`: how long ago, as 3h, or an instant, as 2026-01-31T12:00:00Z"
-	// overviewPage is how many endpoints one request asks for.
-	overviewPage = 1000
-)
+const sinceUsage = "begin at this `time`: how long ago, as 3h, or an instant, as 2026-01-31T12:00:00Z"
 
 func statsCommand(sh *shell) *cobra.Command {
 	var o client.StatsOptions
@@ -87,13 +83,7 @@ func overviewCommand(sh *shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "overview", Short: "Print how all endpoints stand, and what needs attention", Args: cobra.NoArgs,
 		RunE: sh.with(func(ctx context.Context, c *client.Client, _ []string) error {
-			all, err := c.Overview(ctx, overviewPage, "")
-			for err == nil && all.Cursor != "" {
-				var next *client.Overview
-				if next, err = c.Overview(ctx, overviewPage, all.Cursor); err == nil {
-					all.Endpoints, all.Cursor = append(all.Endpoints, next.Endpoints...), next.Cursor
-				}
-			}
+			all, err := c.WholeOverview(ctx)
 			if err != nil {
 				return err
 			}

@@ -81,23 +81,19 @@ func waiting(v *visit) ([]attention, error) {
 	if !v.MaySome("read") {
 		return nil, nil
 	}
+	got, err := v.api.WholeOverview(v.ctx)
+	if err != nil {
+		return nil, err
+	}
 	var list []attention
-	for cursor := ""; ; {
-		got, err := v.api.Overview(v.ctx, overviewMost, cursor)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range got.Endpoints {
-			for _, need := range e.Attention {
-				if slices.Contains([]string{api.NeedsScaling, api.NeedsGPU, api.NeedsBackoff, api.NeedsNoWorker}, need.Code) {
-					list = append(list, attention{e.ID, need.Code, need.Text})
-				}
+	for _, e := range got.Endpoints {
+		for _, need := range e.Attention {
+			if slices.Contains([]string{api.NeedsScaling, api.NeedsGPU, api.NeedsBackoff, api.NeedsNoWorker}, need.Code) {
+				list = append(list, attention{e.ID, need.Code, need.Text})
 			}
 		}
-		if cursor = got.Cursor; cursor == "" {
-			return list, nil
-		}
 	}
+	return list, nil
 }
 
 // quarantineGPU keeps pods off a GPU for as long as the API does by default.

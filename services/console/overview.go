@@ -10,13 +10,9 @@ import (
 	"flightline/shared/client"
 )
 
-const (
-	// overviewPage is how many endpoints a page of the overview has, overviewMost how many
-	// one answer of the API may have.
-	overviewPage, overviewMost = 50, 1000
-	// maxGPULines is how many machines the overview shows the GPUs of.
-	maxGPULines = 20
-)
+// overviewPage is how many endpoints a page of the overview has, maxGPULines how many
+// machines.
+const overviewPage, maxGPULines = 50, 20
 
 // overviewData is what the overview shows.
 type overviewData struct {

@@ -106,7 +106,7 @@ const (
 // messages come without their data, in no particular order; what is on no message is
 // left out. Any replica may answer, so the newest writes may be missing. It returns
 // ErrUnavailable when JetStream is away, ErrTooMany if more than MaxMatches subjects
-// match 512 of those asked for, and ctx.Err().
+// match those of one request, and ctx.Err().
 func LastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
 	return lastOfAll(ctx, nc, stream, subjects, func(m *nats.Msg) { m.Data = nil })
 }

@@ -67,6 +67,19 @@ func (c *Client) FindJob(ctx context.Context, id job.ID) (*FoundJob, error) {
 	return one[FoundJob](ctx, c, call{method: http.MethodGet, path: v1("jobs", string(id))})
 }
 
+// WholeOverview is Overview of all endpoints that the key may read. Its Cursor is "".
+func (c *Client) WholeOverview(ctx context.Context) (*Overview, error) {
+	const most = 1000 // in one answer
+	all, err := c.Overview(ctx, most, "")
+	for err == nil && all.Cursor != "" {
+		var next *Overview
+		if next, err = c.Overview(ctx, most, all.Cursor); err == nil {
+			all.Endpoints, all.Cursor = append(all.Endpoints, next.Endpoints...), next.Cursor
+		}
+	}
+	return all, err
+}
+
 // Overview lists the endpoints that the key may read with their state, at most limit of them (1
 // to 1000; 0 leaves it to the server, which takes 100). cursor is that of the answer
 // before, "" for the first.
