@@ -117,11 +117,12 @@ func split(statuses []job.Status) (live, ended []job.Status) {
 
 // merge takes the newest of both lists, neither of which is sorted again, since
 // a page must end at one place in each. What is not taken comes next, so a job
-// without a place comes first.
+// without a place comes first. Times are whole milliseconds: within one, a job that
+// waits or runs comes before one that is over.
 func merge(live, ended []queue.ListItem, next position, limit int) ([]job.Job, position) {
 	var page []job.Job
 	for len(page) < limit && len(live)+len(ended) > 0 {
-		if len(ended) == 0 || len(live) > 0 && ended[0].Seq > 0 && live[0].Job.Queued.After(ended[0].Job.Finished) {
+		if len(ended) == 0 || len(live) > 0 && ended[0].Seq > 0 && !live[0].Job.Queued.Before(ended[0].Job.Finished) {
 			page, live = append(page, live[0].Job), live[1:]
 		} else {
 			page, ended = append(page, ended[0].Job), ended[1:]

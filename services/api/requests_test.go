@@ -10,6 +10,7 @@ import (
 
 	"flightline/shared/events"
 	"flightline/shared/job"
+	"flightline/shared/queue"
 	"flightline/shared/testenv"
 )
 
@@ -98,6 +99,24 @@ func TestRequestsListsEveryJobOnceTheNewestFirst(t *testing.T) {
 		}
 		if failed := j["status"] == "FAILED"; failed != (j["error"] == "no such model") || failed != (j["fingerprint"] != nil) {
 			t.Errorf("got %v, want the error of a failed job, and its fingerprint", j)
+		}
+	}
+}
+
+func TestALiveJobComesBeforeOneThatEndedInTheSameMillisecond(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_700_000_000_000)
+	live := []queue.ListItem{{Job: job.Job{ID: "live", Queued: at}, Seq: 7}}
+	for finished, want := range map[time.Time][]string{
+		at.Add(-time.Millisecond): {"live", "ended"},
+		at:                        {"live", "ended"},
+		at.Add(time.Millisecond):  {"ended", "live"},
+	} {
+		ended := []queue.ListItem{{Job: job.Job{ID: "ended", Finished: finished}, Seq: 9}}
+		page, _ := merge(live, ended, position{}, 2)
+		got := []string{string(page[0].ID), string(page[1].ID)}
+		if !slices.Equal(got, want) {
+			t.Errorf("finished %v after: got %v, want %v", finished.Sub(at), got, want)
 		}
 	}
 }
