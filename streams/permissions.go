@@ -49,6 +49,8 @@ type Access struct {
 	// Removes are the streams of which it deletes messages, Purges those of
 	// which it purges a subject.
 	Removes, Purges []string
+	// Lists lets it look at all streams in one request.
+	Lists bool
 	// Makes lets it make streams and Flightline's consumers, and delete the
 	// queues of endpoints.
 	Makes bool
@@ -170,7 +172,7 @@ func apiAccess(c Config) Access {
 		Reads:  slices.Concat(jobStreams(c), parts(c, Logs), buckets(BucketIdempotency, BucketCursors), []string{Scaling, Stats, Deliveries, Undelivered, Webhooks}),
 		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketDestinations,
 			BucketCounts, BucketPositions, BucketLeaders, BucketGPUs), Events),
-		Takes: due, Removes: append(parts(c, Records), Any), Hears: []string{"moved.>", "emitted.>", "logged.>", AnyNudge, "holder.>"},
+		Takes: due, Lists: true, Removes: append(parts(c, Records), Any), Hears: []string{"moved.>", "emitted.>", "logged.>", AnyNudge, "holder.>"},
 	}
 }
 

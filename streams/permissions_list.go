@@ -48,6 +48,9 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 			publish = append(publish, bus.ConsumerInfo(any1(s), consumer), bus.PullNext(any1(s), consumer), "$JS.ACK."+any1(s)+"."+consumer+".>")
 		}
 	}
+	if a.Lists {
+		publish = append(publish, bus.StreamList)
+	}
 	for _, s := range a.Counts {
 		publish = append(publish, bus.ConsumerInfo(any1(s), "*"))
 	}
@@ -99,7 +102,7 @@ func following(s string) []string {
 // making is what Apply, ApplyEndpoint, ApplySubscriber, Pause and the end of an
 // endpoint take, and the list of all streams.
 func making() []string {
-	all := []string{"$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*"}
+	all := []string{bus.StreamList, "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*"}
 	for _, c := range append(classes(), DueConsumer, WebhookConsumer, Subscriber) {
 		all = append(all, "$JS.API.CONSUMER.CREATE.*."+c, "$JS.API.CONSUMER.CREATE.*."+c+".>", bus.ConsumerInfo("*", c), pausing(c))
 	}

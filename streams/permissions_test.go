@@ -19,6 +19,7 @@ func TestNoRoleMayDoWhatIsAnothers(t *testing.T) {
 		"$KV.keys.>":                        {streams.RoleControl},
 		"$KV.endpoints.>":                   {streams.RoleControl, streams.RoleAutoscaler}, // which pauses those whose jobs fail
 		"$JS.API.CONSUMER.PAUSE.*.normal":   {streams.RoleControl, streams.RoleAutoscaler},
+		bus.StreamList:                      {streams.RoleControl, streams.RoleAPI},
 		"$JS.API.STREAM.CREATE.*":           {streams.RoleControl},
 		"$JS.API.STREAM.DELETE.*":           {streams.RoleControl},
 		bus.PullNext("WEBHOOKS", "webhook"): {streams.RoleWebhook},

@@ -246,23 +246,31 @@ func (p *pages) share(ctx context.Context) float64 {
 	return 100 * float64(cpuTime(p.pid)-before) / float64(time.Since(began))
 }
 
-// costs is what an open page costs dev, beside none, in turns.
+// costs is what an open page costs dev, beside none, in turns: what dev does now and then for
+// its many endpoints falls on either.
 func (p *pages) costs(ctx context.Context) ([]row, error) {
 	of := "/ui/e/" + quietEndpoint
 	var rows []row
 	for _, path := range []string{"/ui/", of, of + "/jobs", of + "/jobs/" + string(p.queued), "/ui/workers", "/ui/events", "/ui/system"} {
 		_, _ = fmt.Fprintf(p.progress, "console: %s is open\n", p.named(path))
-		none := p.share(ctx)
-		stop, err := p.watch(ctx, 1, path)
-		if err != nil {
-			return nil, err
+		var pairs []pair
+		for range p.sizes.rounds {
+			none := p.share(ctx)
+			stop, err := p.watch(ctx, 1, path)
+			if err != nil {
+				return nil, err
+			}
+			open := p.share(ctx)
+			stop()
+			pairs = append(pairs, pair{bare: cost(none), ours: cost(open)})
 		}
-		open := p.share(ctx)
-		stop()
-		rows = append(rows, row{Setup: consoleCase, Case: p.named(path) + " open", Metric: "cpu", Unit: "% of a core", Ours: open, Bare: none, Rounds: 1})
+		rows = append(rows, rowsOf(consoleCase, p.named(path)+" open", pairs)...)
 	}
 	return rows, ctx.Err()
 }
+
+// cost is a share of a core as a reading.
+func cost(share float64) reading { return reading{{"cpu", "% of a core", share}} }
 
 // beside times jobs while 50 pages are open, and while none is.
 func (p *pages) beside(ctx context.Context) ([]row, error) {

@@ -161,7 +161,7 @@ func sizesOf(o options) sizes {
 	s := sizes{
 		rounds: 5, load: 10_000, loadAlways: 4000, trips: 500,
 		endpoints: 1000, queued: 1_000_000, endpointsFew: 1, queuedFew: 1000, scaleTrips: 300,
-		pageTrips: 60, watched: 15 * time.Second,
+		pageTrips: 60, watched: 5 * time.Second,
 	}
 	if o.short {
 		s = sizes{

@@ -246,7 +246,7 @@ func walkSystem(t *testing.T, s *site) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := made.Overview(t.Context(), 0, ""); err != nil {
+	if _, err := made.Overview(t.Context(), client.OverviewQuery{}); err != nil {
 		t.Errorf("the new key: %v", err)
 	}
 	p.clickText("main", "Back to the system")
@@ -260,7 +260,7 @@ func walkSystem(t *testing.T, s *site) {
 	p.clickText("main", "Revoke the key")
 	p.reads("#notice", "revoked")
 	eventually(t, "the key opens nothing", func() bool {
-		_, err := made.Overview(t.Context(), 0, "")
+		_, err := made.Overview(t.Context(), client.OverviewQuery{})
 		return err != nil
 	})
 	reader := s.signIn(t, s.scoped(t, "read:*"))

@@ -41,21 +41,44 @@ func (s *Service) overview(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	needy, err := flagOf(c, "attention")
+	if err != nil {
+		return err
+	}
 	after := strings.Clone(c.Query("cursor"))
 	if c.Context().QueryArgs().Has("cursor") && !endpoint.ValidID(after) {
 		return web.Errorf(web.InvalidRequest, "cursor is invalid; take it from the answer before")
 	}
 	endpoints = slices.DeleteFunc(endpoints, func(e endpoint.Endpoint) bool { return e.ID <= after })
-	v := api.Overview{Endpoints: []api.EndpointOverview{}}
-	if len(endpoints) > limit {
-		endpoints = endpoints[:limit]
-		v.Cursor = endpoints[limit-1].ID
-	}
-	if v.Endpoints, err = s.overviews(ctx, endpoints); err != nil {
+	v, err := s.page(ctx, endpoints, limit, needy)
+	if err != nil {
 		return err
 	}
-	v.At = web.FormatTime(s.queue.Now())
 	return c.JSON(v)
+}
+
+// page is the overview of the first endpoints, or of the first that need attention: all
+// others are looked at for those, too.
+func (s *Service) page(ctx context.Context, endpoints []endpoint.Endpoint, limit int, needy bool) (api.Overview, error) {
+	v := api.Overview{Endpoints: []api.EndpointOverview{}}
+	if !needy && len(endpoints) > limit {
+		endpoints, v.Cursor = endpoints[:limit], endpoints[limit-1].ID
+	}
+	for some := range slices.Chunk(endpoints, maxOverview) {
+		all, err := s.overviews(ctx, some)
+		if err != nil {
+			return v, err
+		}
+		if needy {
+			all = slices.DeleteFunc(all, func(e api.EndpointOverview) bool { return len(e.Attention) == 0 })
+		}
+		if v.Endpoints = append(v.Endpoints, all...); len(v.Endpoints) > limit {
+			v.Endpoints, v.Cursor = v.Endpoints[:limit], v.Endpoints[limit-1].ID
+			break
+		}
+	}
+	v.At = web.FormatTime(s.queue.Now())
+	return v, nil
 }
 
 // overviews looks at endpoints: what all of them have together first, then at the queue of
@@ -82,12 +105,16 @@ func (s *Service) overviews(ctx context.Context, endpoints []endpoint.Endpoint) 
 	if err != nil {
 		return nil, err
 	}
+	empty, err := s.queue.Counts.Empty(ctx, endpoints)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]api.EndpointOverview, len(endpoints))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxConcurrentLooks)
 	for i, e := range endpoints {
 		g.Go(func() error {
-			l := look{endpoint: e, now: now, workers: registry.CountWorkers(workers[e.ID]), totals: totals[e.ID], pausedReceivers: paused[e.ID]}
+			l := look{endpoint: e, now: now, empty: empty[e.ID], workers: registry.CountWorkers(workers[e.ID]), totals: totals[e.ID], pausedReceivers: paused[e.ID]}
 			for _, p := range points[e.ID] {
 				if !p.At.Before(e.Created.Truncate(time.Minute)) {
 					l.points = append(l.points, p)
@@ -134,6 +161,7 @@ type look struct {
 	pausedReceivers int
 	points          []events.PointAt
 	jobs            api.JobCounts
+	empty           bool // no job waits or runs
 	noQueue         bool // its queue cannot be read: jobs is zero
 	// oldest is how long the first waiting job has waited, decision the autoscaler's
 	// last one; both are looked for while jobs wait.
@@ -141,15 +169,11 @@ type look struct {
 	decision *registry.Decision
 }
 
-// lookAt asks for what the endpoint's own queue knows. Of many endpoints most are empty,
-// which costs one request.
-func (s *Service) lookAt(ctx context.Context, l *look) error {
-	empty, err := s.queue.Counts.IsEmpty(ctx, l.endpoint)
-	if err != nil {
-		return err
-	}
+// lookAt asks for what the endpoint's own queue knows, unless it is empty, as most are of many
+// endpoints.
+func (s *Service) lookAt(ctx context.Context, l *look) (err error) {
 	var counts queue.ByStatus
-	if !empty {
+	if !l.empty {
 		if counts, err = s.queue.Counts.ByStatus(ctx, l.endpoint, l.workers.Jobs); err != nil {
 			return err
 		}
@@ -178,7 +202,7 @@ func (l *look) view(first time.Time) api.EndpointOverview {
 func lastHourOf(points []events.PointAt, first time.Time) api.LastHour {
 	h := api.LastHour{
 		Completed: make([]int64, overviewMinutes), Failed: make([]int64, overviewMinutes), DelayP50Ms: make([]int64, overviewMinutes),
-		DelayP95Ms: make([]int64, overviewMinutes), ExecutionP50Ms: make([]int64, overviewMinutes),
+		DelayP95Ms: make([]int64, overviewMinutes), ExecutionP50Ms: make([]int64, overviewMinutes), ExecutionP95Ms: make([]int64, overviewMinutes),
 	}
 	for _, p := range points {
 		i := int(p.At.Sub(first) / time.Minute)
@@ -187,7 +211,7 @@ func lastHourOf(points []events.PointAt, first time.Time) api.LastHour {
 		}
 		h.Completed[i], h.Failed[i] = p.Completed, p.Failed+p.TimedOut
 		h.DelayP50Ms[i], h.DelayP95Ms[i] = p.Delay.Quantile(0.5).Milliseconds(), p.Delay.Quantile(0.95).Milliseconds()
-		h.ExecutionP50Ms[i] = p.Execution.Quantile(0.5).Milliseconds()
+		h.ExecutionP50Ms[i], h.ExecutionP95Ms[i] = p.Execution.Quantile(0.5).Milliseconds(), p.Execution.Quantile(0.95).Milliseconds()
 	}
 	return h
 }

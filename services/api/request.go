@@ -53,9 +53,11 @@ func millis(c *fiber.Ctx, name string, standard, least, most time.Duration) (tim
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-// includesVersion reports whether the client asks for the version of the job's worker.
-func includesVersion(c *fiber.Ctx) (bool, error) {
-	const name = "includeVersion"
+// includeVersion asks for the version of the job's worker.
+const includeVersion = "includeVersion"
+
+// flagOf reads a parameter that is true or false; without it, it is false.
+func flagOf(c *fiber.Ctx, name string) (bool, error) {
 	if !c.Context().QueryArgs().Has(name) {
 		return false, nil
 	}

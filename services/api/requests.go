@@ -118,7 +118,7 @@ func split(statuses []job.Status) (live, ended []job.Status) {
 // merge takes the newest of both lists, neither of which is sorted again, since
 // a page must end at one place in each. What is not taken comes next, so a job
 // without a place comes first. Times are whole milliseconds: within one, a job that
-// waits or runs comes before one that is over.
+// waits or runs comes before the ended ones.
 func merge(live, ended []queue.ListItem, next position, limit int) ([]job.Job, position) {
 	var page []job.Job
 	for len(page) < limit && len(live)+len(ended) > 0 {

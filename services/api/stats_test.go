@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -143,6 +144,52 @@ func TestTheOverviewShowsAnEndpointWithoutItsQueue(t *testing.T) {
 	})
 }
 
+// More endpoints than are asked one by one: the first is the one that all queues are listed for.
+func TestTheOverviewOfWhatNeedsAttention(t *testing.T) {
+	t.Parallel()
+	s := startWith(t, eventsOf)
+	const others = 101
+	var paused []string
+	for i := range others {
+		e := s.endpoint
+		e.ID = fmt.Sprintf("q%03d", i)
+		if i%50 == 0 {
+			paused = append(paused, e.ID)
+			e.PausedUntil = time.Now().Add(time.Hour)
+		}
+		if err := s.queue.CreateEndpoint(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.registry.Endpoints.Create(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.submit() // at the endpoint ep, which has no worker
+	testenv.Eventually(t, "all endpoints are known", func() bool {
+		var o api.Overview
+		return s.get(adminKey, "/v1/overview?limit=1000", &o).status == http.StatusOK && len(o.Endpoints) == others+1
+	})
+	for query, want := range map[string][]string{
+		"attention=true":                   append([]string{"ep"}, paused...),
+		"attention=true&limit=2":           {"ep", paused[0]},
+		"attention=true&cursor=ep&limit=1": {paused[0]},
+		"attention=false&limit=2":          {"ep", "q000"},
+	} {
+		var o api.Overview
+		got := s.get(adminKey, "/v1/overview?"+query, &o)
+		var ids []string
+		for _, e := range o.Endpoints {
+			ids = append(ids, e.ID)
+			if e.ID == "ep" && e.Jobs.InQueue != 1 {
+				t.Errorf("%s: got %+v, want a job that waits", query, e.Jobs)
+			}
+		}
+		if !slices.Equal(ids, want) || (o.Cursor != "") != strings.Contains(query, "limit") || o.Cursor != "" && o.Cursor != want[len(want)-1] {
+			t.Errorf("%s: got %v and cursor %q in %d %.300s, want %v", query, ids, o.Cursor, got.status, got.raw, want)
+		}
+	}
+}
+
 func TestAJobIsFoundWithoutItsEndpoint(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, eventsOf)
@@ -206,6 +253,7 @@ func TestBadQuestionsAboutWhatHappened(t *testing.T) {
 		"/v1/failures?from=x":                  "from is invalid",
 		"/v1/overview?limit=1001":              "limit is invalid; must be between 1 and 1000",
 		"/v1/overview?cursor=a.b":              "cursor is invalid",
+		"/v1/overview?attention=some":          "attention must be true or false, got",
 		"/v2/ep/requests?worker=a.b":           "worker is invalid; must be 1 to 128 of",
 		"/v2/ep/requests?worker=":              "worker is invalid",
 		"/v2/ep/requests?fingerprint=other":    "fingerprint is invalid; must be 16 hexadecimal digits in lower case",

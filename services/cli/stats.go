@@ -80,16 +80,19 @@ func failuresCommand(sh *shell) *cobra.Command {
 }
 
 func overviewCommand(sh *shell) *cobra.Command {
-	return &cobra.Command{
+	var q client.OverviewQuery
+	c := &cobra.Command{
 		Use: "overview", Short: "Print how all endpoints stand, and what needs attention", Args: cobra.NoArgs,
 		RunE: sh.with(func(ctx context.Context, c *client.Client, _ []string) error {
-			all, err := c.WholeOverview(ctx)
+			all, err := c.WholeOverview(ctx, q)
 			if err != nil {
 				return err
 			}
 			return sh.show(all, overviewRows(all))
 		}),
 	}
+	c.Flags().BoolVar(&q.Attention, "attention", false, "only the endpoints that need attention")
+	return c
 }
 
 func overviewRows(all *client.Overview) [][]string {

@@ -19,6 +19,7 @@ func TestStatisticsAndSearch(t *testing.T) {
 		"GET /v1/failures":                                           {200, `[]`},
 		"GET /v1/overview?limit=1000":                                {200, `{"at":"x","endpoints":[` + of("a", "[]") + `],"cursor":"a"}`},
 		"GET /v1/overview?cursor=a&limit=1000":                       {200, `{"at":"x","endpoints":[` + of("b", `[{"code":"paused","text":"it is paused"}]`) + `]}`},
+		"GET /v1/overview?attention=true&limit=1000":                 {200, `{"at":"x","endpoints":[` + of("b", `[{"code":"paused","text":"it is paused"}]`) + `]}`},
 		"GET /v1/jobs/j1":                                            {200, `{"endpoint":"ep","id":"j1","status":"IN_QUEUE"}`},
 		"GET /v1/jobs/j2":                                            {404, `{"error":"job not found","code":"job_not_found"}`},
 		"GET /v2/ep/requests?fingerprint=00112233aabbccdd&worker=w1": {200, `{"requests":[],"hasMore":true,"cursor":"c"}`},
@@ -35,6 +36,8 @@ func TestStatisticsAndSearch(t *testing.T) {
 		},
 		"overview": {out: "ENDPOINT  IN QUEUE  IN PROGRESS  WORKERS  COMPLETED IN 1H  FAILED IN 1H  ATTENTION\n" +
 			"a         4         1            2        3                1             -\n" +
+			"b         4         1            2        3                1             it is paused\n"},
+		"overview --attention": {out: "ENDPOINT  IN QUEUE  IN PROGRESS  WORKERS  COMPLETED IN 1H  FAILED IN 1H  ATTENTION\n" +
 			"b         4         1            2        3                1             it is paused\n"},
 	} {
 		if got := run(t, map[string]string{"FLIGHTLINE_URL": server}, "", strings.Fields(args)...); got != want {

@@ -81,7 +81,7 @@ func waiting(v *visit) ([]attention, error) {
 	if !v.MaySome("read") {
 		return nil, nil
 	}
-	got, err := v.api.WholeOverview(v.ctx)
+	got, err := v.api.WholeOverview(v.ctx, client.OverviewQuery{Attention: true})
 	if err != nil {
 		return nil, err
 	}

@@ -5,21 +5,30 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"flightline/shared/api"
 	"flightline/shared/client"
 )
 
-// overviewPage is how many endpoints a page of the overview has, maxGPULines how many
-// machines.
-const overviewPage, maxGPULines = 50, 20
+const (
+	// overviewPage is how many endpoints a page of the overview has, maxGPULines how many
+	// machines, maxNeeds how many things that need a person.
+	overviewPage, maxGPULines, maxNeeds = 50, 20, 100
+	// needsInterval is how often an open page asks what the endpoints of other pages need.
+	needsInterval = 5 * time.Second
+)
 
 // overviewData is what the overview shows.
 type overviewData struct {
 	*client.Overview
 	Totals overviewTotals
-	// Needs is what needs a person, of all endpoints on the page.
-	Needs []attention
+	// Needs is the first that needs a person, of all endpoints, MoreNeeds how much more does.
+	Needs     []attention
+	MoreNeeds int
+	// needy are the endpoints that needed attention when all were asked for.
+	needy []client.EndpointOverview
+	asked time.Time
 	// GPUs are those of the machines that have some, nil if the key may not see machines.
 	GPUs *gpuSummary
 	// After is the cursor of this page, "" for the first.
@@ -32,7 +41,7 @@ type gpuSummary struct {
 	Lines []gpuLine
 	More  int
 	All   gpuCounts
-	// Waiting are the endpoints of the page whose jobs wait for a GPU.
+	// Waiting are the endpoints whose jobs wait for a GPU.
 	Waiting []attention
 	// Unknown is why the machines are not known, "" if they are.
 	Unknown string
@@ -118,12 +127,15 @@ type attention struct{ Endpoint, Code, Text string }
 
 func loadOverview(v *visit) (any, error) {
 	after := v.query.Get("after")
-	got, err := v.api.Overview(v.ctx, overviewPage, after)
+	got, err := v.api.Overview(v.ctx, client.OverviewQuery{Limit: overviewPage, Cursor: after})
 	if err != nil {
 		return nil, err
 	}
 	d := &overviewData{Overview: got, After: after, GPUs: loadGPUs(v)}
 	v.follow("")
+	if err := d.loadNeeds(v); err != nil {
+		return nil, err
+	}
 	for _, e := range got.Endpoints {
 		t := &d.Totals
 		t.Queued += e.Jobs.InQueue
@@ -133,16 +145,48 @@ func loadOverview(v *visit) (any, error) {
 		t.DoneHour += sum(e.LastHour.Completed)
 		t.FailedHour += sum(e.LastHour.Failed)
 		t.Done = added(t.Done, e.LastHour.Completed)
-		for _, need := range e.Attention {
-			shown := attention{e.ID, need.Code, need.Text}
-			if need.Code == api.NeedsGPU && d.GPUs != nil {
-				d.GPUs.Waiting = append(d.GPUs.Waiting, shown)
-			} else {
-				d.Needs = append(d.Needs, shown)
-			}
-		}
 	}
 	return d, nil
+}
+
+// loadNeeds finds what needs a person: as the endpoints of the page stand now, and as all
+// others stood a moment ago.
+func (d *overviewData) loadNeeds(v *visit) error {
+	if before, ok := v.before.(*overviewData); ok {
+		d.needy, d.asked = before.needy, before.asked
+	}
+	if whole := d.After == "" && d.Cursor == ""; !whole && time.Since(d.asked) >= needsInterval {
+		d.asked = time.Now()
+		got, err := v.api.WholeOverview(v.ctx, client.OverviewQuery{Attention: true})
+		if err != nil {
+			return err
+		}
+		d.needy = got.Endpoints
+	}
+	all := slices.Clone(d.Endpoints)
+	for _, e := range d.needy {
+		if !slices.ContainsFunc(d.Endpoints, func(shown client.EndpointOverview) bool { return shown.ID == e.ID }) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b client.EndpointOverview) int { return strings.Compare(a.ID, b.ID) })
+	for _, e := range all {
+		for _, need := range e.Attention {
+			d.addNeed(attention{e.ID, need.Code, need.Text})
+		}
+	}
+	return nil
+}
+
+func (d *overviewData) addNeed(need attention) {
+	switch {
+	case need.Code == api.NeedsGPU && d.GPUs != nil && len(d.GPUs.Waiting) < maxNeeds:
+		d.GPUs.Waiting = append(d.GPUs.Waiting, need)
+	case len(d.Needs) < maxNeeds:
+		d.Needs = append(d.Needs, need)
+	default:
+		d.MoreNeeds++
+	}
 }
 
 // added is the sum of two series, value by value.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"flightline/shared/api"
@@ -70,5 +71,58 @@ func TestWhatWaitsIsAskedOfAllEndpoints(t *testing.T) {
 	got, err := waiting(&visit{ctx: t.Context(), api: c, scopes: []registry.Scope{scope}})
 	if want := []attention{{"z", "no_gpu", "jobs that wait: 3"}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v and %v, want %v", got, err, want)
+	}
+}
+
+// needyAPI answers an overview of 51 endpoints, a page of which is asked for, and what the last
+// one needs. It counts how often it is asked for that.
+func needyAPI(t *testing.T, asked *atomic.Int32) *client.Client {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("attention") == "true" {
+			asked.Add(1)
+			_, _ = io.WriteString(w, `{"endpoints":[{"id":"b","attention":[{"code":"paused","text":"as it was"}]},{"id":"z","attention":[{"code":"failures","text":"7 of 9"}]}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"endpoints":[{"id":"a"},{"id":"b","attention":[{"code":"paused","text":"as it is"}]}],"cursor":"b"}`)
+	}))
+	t.Cleanup(server.Close)
+	c, err := client.New(server.URL, "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// What needs a person is shown of all endpoints: of those on the page as they are, and of the
+// others as they were when all were asked for, which an open page does not do each time.
+func TestTheOverviewShowsWhatAllEndpointsNeed(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	v := &visit{ctx: t.Context(), api: needyAPI(t, &asked)}
+	want := []attention{{"b", "paused", "as it is"}, {"z", "failures", "7 of 9"}}
+	for range 3 {
+		data, err := loadOverview(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := data.(*overviewData); !ok || !slices.Equal(got.Needs, want) {
+			t.Errorf("got %+v, want %v", data, want)
+		}
+		v.before = data
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times about all endpoints, want once", n)
+	}
+}
+
+func TestManyNeedsAreCounted(t *testing.T) {
+	t.Parallel()
+	var d overviewData
+	for range maxNeeds + 3 {
+		d.addNeed(attention{Endpoint: "e", Code: "no_gpu"})
+	}
+	if len(d.Needs) != maxNeeds || d.MoreNeeds != 3 {
+		t.Errorf("got %d and %d more, want %d and 3", len(d.Needs), d.MoreNeeds, maxNeeds)
 	}
 }

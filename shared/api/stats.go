@@ -121,6 +121,7 @@ type LastHour struct {
 	DelayP50Ms     []int64 `json:"delayP50Ms"`
 	DelayP95Ms     []int64 `json:"delayP95Ms"`
 	ExecutionP50Ms []int64 `json:"executionP50Ms"`
+	ExecutionP95Ms []int64 `json:"executionP95Ms"`
 }
 
 // Attention is one thing that needs a person.

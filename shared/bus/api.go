@@ -22,6 +22,9 @@ func streamOf(subject string) string { return subject[strings.LastIndexByte(subj
 // StreamInfo describes a stream; its answer carries the server's time.
 func StreamInfo(stream string) string { return "$JS.API.STREAM.INFO." + stream }
 
+// StreamList describes all streams, or those of a subject, some at a time.
+const StreamList = "$JS.API.STREAM.LIST"
+
 // ConsumerInfo counts what a consumer has left.
 func ConsumerInfo(stream, consumer string) string {
 	return "$JS.API.CONSUMER.INFO." + stream + "." + consumer

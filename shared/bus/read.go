@@ -233,3 +233,39 @@ func (c *Client) StreamState(ctx context.Context, stream string) (StreamState, e
 	}
 	return info.State, nil
 }
+
+// StreamStates is StreamState of all streams that hold messages of a subject, by their names.
+// It takes one request for 256 of them. A stream without a leader is not among them.
+func (c *Client) StreamStates(ctx context.Context, subject string) (map[string]StreamState, error) {
+	all := map[string]StreamState{}
+	for offset := 0; ; {
+		var page struct {
+			Error   *APIError `json:"error"`
+			Total   int       `json:"total"`
+			Missing []string  `json:"missing"`
+			Streams []struct {
+				Config struct {
+					Name string `json:"name"`
+				} `json:"config"`
+				State StreamState `json:"state"`
+			} `json:"streams"`
+		}
+		body, err := json.Marshal(map[string]any{"subject": subject, "offset": offset})
+		if err != nil {
+			return nil, err
+		}
+		if err := c.Query(ctx, StreamList, body, &page); err != nil {
+			return nil, err
+		}
+		if page.Error != nil {
+			return nil, c.Explain(ctx, page.Error, "", "list the streams of "+subject)
+		}
+		for _, s := range page.Streams {
+			all[s.Config.Name] = s.State
+		}
+		looked := len(page.Streams) + len(page.Missing)
+		if offset += looked; looked == 0 || offset >= page.Total {
+			return all, nil
+		}
+	}
+}

@@ -3,6 +3,7 @@ package bus_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -142,6 +143,44 @@ func TestInAClusterOnlyTheLeaderIsAsked(t *testing.T) {
 	}
 	if n := direct(t, sub); n != 0 {
 		t.Errorf("got %d direct gets, want none", n)
+	}
+	if all, err := c.StreamStates(t.Context(), "read.>"); err != nil || len(all) != 1 || all["READ"].Messages != 2 {
+		t.Errorf("states of the streams: got %+v, %v, want READ with 2 messages", all, err)
+	}
+}
+
+// More than one answer has room for, and streams of another subject among them.
+func TestStreamStatesAreThoseOfAllPages(t *testing.T) {
+	s := testenv.NewServer(t)
+	const queues = 300
+	for i := range queues {
+		for _, kind := range []string{"jobs", "logs"} {
+			name := fmt.Sprintf("%s_%d", kind, i)
+			if _, err := s.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{fmt.Sprintf("%s.%d.*", kind, i)}, Storage: jetstream.MemoryStorage}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := s.JS.Publish(t.Context(), "jobs.299.a", nil); err != nil {
+		t.Fatal(err)
+	}
+	all, err := bus.Bind(s.NC).StreamStates(t.Context(), "jobs.*.>")
+	if err != nil || len(all) != queues {
+		t.Fatalf("got %d, %v, want %d", len(all), err, queues)
+	}
+	for i := range queues {
+		name := fmt.Sprintf("jobs_%d", i)
+		state, there := all[name]
+		want := int64(0)
+		if i == queues-1 {
+			want = 1
+		}
+		if !there || state.Messages != want {
+			t.Errorf("%s: got %+v, %v, want %d messages", name, state, there, want)
+		}
+	}
+	if none, err := bus.Bind(s.NC).StreamStates(t.Context(), "other.>"); err != nil || len(none) != 0 {
+		t.Errorf("streams of another subject: got %v, %v, want none", none, err)
 	}
 }
 

@@ -67,23 +67,37 @@ func (c *Client) FindJob(ctx context.Context, id job.ID) (*FoundJob, error) {
 	return one[FoundJob](ctx, c, call{method: http.MethodGet, path: v1("jobs", string(id))})
 }
 
-// WholeOverview is Overview of all endpoints that the key may read. Its Cursor is "".
-func (c *Client) WholeOverview(ctx context.Context) (*Overview, error) {
+// OverviewQuery says which endpoints an overview lists. The zero value is the first ones.
+type OverviewQuery struct {
+	// Attention wants only those that need attention.
+	Attention bool
+	// Limit is how many there are at most, 1 to 1000; 0 leaves it to the server, which takes 100.
+	Limit int
+	// Cursor is that of the answer before, "" for the first.
+	Cursor string
+}
+
+// WholeOverview is Overview without a limit. Its Cursor is "", and that of the query does not
+// count.
+func (c *Client) WholeOverview(ctx context.Context, q OverviewQuery) (*Overview, error) {
 	const most = 1000 // in one answer
-	all, err := c.Overview(ctx, most, "")
+	q.Limit, q.Cursor = most, ""
+	all, err := c.Overview(ctx, q)
 	for err == nil && all.Cursor != "" {
 		var next *Overview
-		if next, err = c.Overview(ctx, most, all.Cursor); err == nil {
+		q.Cursor = all.Cursor
+		if next, err = c.Overview(ctx, q); err == nil {
 			all.Endpoints, all.Cursor = append(all.Endpoints, next.Endpoints...), next.Cursor
 		}
 	}
 	return all, err
 }
 
-// Overview lists the endpoints that the key may read with their state, at most limit of them (1
-// to 1000; 0 leaves it to the server, which takes 100). cursor is that of the answer
-// before, "" for the first.
-func (c *Client) Overview(ctx context.Context, limit int, cursor string) (*Overview, error) {
-	query := queryOf(map[string]string{"limit": countText(limit), "cursor": cursor})
+// Overview lists the endpoints that the key may read with their state.
+func (c *Client) Overview(ctx context.Context, q OverviewQuery) (*Overview, error) {
+	query := queryOf(map[string]string{"limit": countText(q.Limit), "cursor": q.Cursor})
+	if q.Attention {
+		query.Set("attention", "true")
+	}
 	return one[Overview](ctx, c, call{method: http.MethodGet, path: v1("overview"), query: query})
 }

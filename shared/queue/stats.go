@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
@@ -82,6 +83,50 @@ func (ct *Counts) IsEmpty(ctx context.Context, e endpoint.Endpoint) (bool, error
 	defer cancel()
 	state, err := ct.q.bus.StreamState(ctx, streams.Jobs(e.ID))
 	return err == nil && state.Messages == 0, err
+}
+
+// fewQueues is how many queues are asked one by one: their answers are smaller than those of
+// a list of all queues.
+const fewQueues = 100
+
+// Empty are those of the endpoints that IsEmpty is true of. Of many it costs a request for 256
+// of the endpoints that there are.
+func (ct *Counts) Empty(ctx context.Context, endpoints []endpoint.Endpoint) (map[string]bool, error) {
+	if len(endpoints) <= fewQueues {
+		return ct.emptyOf(ctx, endpoints)
+	}
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	all, err := ct.q.bus.StreamStates(ctx, streams.AllJobs("*"))
+	empty := map[string]bool{}
+	for stream, state := range all {
+		if id, ok := streams.EndpointOfQueue(stream); ok && state.Messages == 0 {
+			empty[id] = true
+		}
+	}
+	return empty, err
+}
+
+// emptyOf asks each queue. A missing queue is not empty.
+func (ct *Counts) emptyOf(ctx context.Context, endpoints []endpoint.Endpoint) (map[string]bool, error) {
+	const concurrent = 16
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(concurrent)
+	is := make([]bool, len(endpoints))
+	for i, e := range endpoints {
+		g.Go(func() (err error) {
+			if is[i], err = ct.IsEmpty(ctx, e); errors.Is(err, bus.ErrMissing) {
+				return nil
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	empty := map[string]bool{}
+	for i, e := range endpoints {
+		empty[e.ID] = is[i]
+	}
+	return empty, err
 }
 
 // since returns the last answer of the server if it was asked for after since, and asks
