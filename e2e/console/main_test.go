@@ -35,6 +35,7 @@ var screens = []struct {
 	{"job", walkJob},
 	{"rate", walkRate},
 	{"playground", walkTry},
+	{"keyboard", walkKeyboard},
 	{"live updates", walkLive},
 }
 

@@ -252,9 +252,15 @@ func (p *page) click(selector string) {
 // focusOn presses the tabulator until the element has the focus.
 func (p *page) focusOn(selector string) {
 	p.t.Helper()
-	p.holds("the focus is on "+selector, func() bool {
-		at, err := eval[bool](p, `document.activeElement?.matches(`+quoted(selector)+`) ?? false`)
-		if err == nil && !at {
+	p.tabTo(selector, `e.matches(`+quoted(selector)+`)`)
+}
+
+// tabTo presses the tabulator until JavaScript is true of the element e that has the focus.
+func (p *page) tabTo(what, test string) {
+	p.t.Helper()
+	p.holds("the focus is on "+what, func() bool {
+		at := p.focused(test)
+		if !at {
 			p.press("\t")
 		}
 		return at

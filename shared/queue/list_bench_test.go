@@ -10,7 +10,8 @@ import (
 	"flightline/shared/job"
 )
 
-// BenchmarkList reads a page of ten jobs of a queue of a few and of many.
+// BenchmarkList reads a page of ten jobs of a queue of a few and of many, and how long the
+// first one has waited.
 func BenchmarkList(b *testing.B) {
 	s := newBench(b)
 	there := 0
@@ -36,5 +37,13 @@ func BenchmarkList(b *testing.B) {
 				}
 			})
 		}
+		b.Run(fmt.Sprintf("oldest of %d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if wait, err := s.q.Counts.OldestWait(b.Context(), s.e, job.Normal); err != nil || wait == 0 {
+					b.Fatalf("got %v, %v", wait, err)
+				}
+			}
+		})
 	}
 }

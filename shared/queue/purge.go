@@ -279,7 +279,7 @@ func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {
 	const atOnce = 256
 	for from := uint64(1); ; {
 		within, cancel := bus.Bounded(ctx)
-		left, err := q.bus.BatchGet(within, streams.Jobs(e.ID), bus.Batch{From: from, Filter: streams.AllJobs(e.ID), Most: atOnce})
+		left, err := q.bus.BatchGet(within, streams.Jobs(e.ID), bus.Batch{From: from, Filter: ">", Most: atOnce})
 		cancel()
 		if err != nil || len(left) == 0 {
 			return err

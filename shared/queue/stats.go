@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
@@ -151,30 +153,48 @@ func (ct *Counts) since(ctx context.Context, e endpoint.Endpoint, since time.Tim
 
 // OldestWait returns how long the first waiting job of a class has waited, 0 if
 // none waits. A job that comes back from a lost worker does not count as
-// waiting. It takes two requests, however many jobs there are, and returns
+// waiting. It takes two or three requests, whose cost does not grow with the jobs, and returns
 // bus.ErrUnavailable.
 func (ct *Counts) OldestWait(ctx context.Context, e endpoint.Endpoint, class job.Class) (time.Duration, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	doing := "find the oldest job of " + e.ID
-	stream := streams.Jobs(e.ID)
 	info, err := ct.q.read.consumer(ctx, e.ID, class)
 	if err != nil {
 		return 0, err
 	}
 	// The server's count of those that wait may be too low: see reader.consumers.
 	// Jobs are handed out in the order of their sequences.
-	found, err := ct.q.bus.BatchGet(ctx, stream, bus.Batch{
-		From: info.Delivered.Stream + 1, Filter: streams.ClassFilter(e.ID, class), Most: 1,
-	})
-	if err != nil || len(found) == 0 {
+	found, err := ct.q.read.firstOf(ctx, e.ID, class, info.Delivered.Stream+1)
+	if errors.Is(err, bus.ErrNoMessage) {
+		return 0, nil
+	}
+	if err != nil {
 		return 0, err
 	}
-	stored, err := time.Parse(time.RFC3339Nano, found[0].Header.Get(nats.JSTimeStamp))
+	stored, err := time.Parse(time.RFC3339Nano, found.Header.Get(nats.JSTimeStamp))
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", doing, err)
+		return 0, fmt.Errorf("find the oldest job of %s: %w", e.ID, err)
 	}
 	return max(0, -ct.q.Until(stored)), nil
+}
+
+// firstOf reads the first message of a class from a sequence on. A search by the class that
+// begins at the first message of a stream makes the server look at all subjects, and each job
+// has its own: so the first of any class is looked at before.
+func (rd reader) firstOf(ctx context.Context, endpoint string, c job.Class, from uint64) (*nats.Msg, error) {
+	stream := streams.Jobs(endpoint)
+	first, err := rd.bus.DirectNext(ctx, stream, ">", from)
+	if err != nil {
+		return nil, err
+	}
+	if subject := first.Header.Get(jetstream.SubjectHeader); subject == streams.JobSubject(endpoint, c, streams.JobOf(subject)) {
+		return first, nil
+	}
+	seq, err := strconv.ParseUint(first.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("read the queue of %s: %w", endpoint, err)
+	}
+	return rd.bus.DirectNext(ctx, stream, streams.ClassFilter(endpoint, c), seq+1)
 }
 
 // Position is where a job stands and, if it waits, how many come first.
