@@ -66,6 +66,8 @@ func (c *command) run(ctx context.Context, j *sdk.Job) (any, error) {
 		return nil, errLineTooLong
 	case cause != nil:
 		return nil, cause
+	case wasAskedToEnd(err):
+		return nil, interruption{failure(err, stderr.String())}
 	case err != nil:
 		return nil, failure(err, stderr.String())
 	}

@@ -72,6 +72,8 @@ type Service struct {
 	handler sdk.Handler
 	running running
 	close   func()
+	// stopping is closed once Run's ctx is done.
+	stopping <-chan struct{}
 
 	upstream *upstream // nil: jobs are not passed on to one
 	server   *command  // nil: somebody else runs it
@@ -147,6 +149,7 @@ func (s *Service) build(cfg Config, log *slog.Logger) (err error) {
 // errors it returns.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.close()
+	s.stopping = ctx.Done()
 	work := s.work
 	if s.upstream != nil {
 		work = s.runUpstream

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -10,10 +11,12 @@ import (
 	"flightline/shared/job"
 )
 
-// outcome is what came of a handler: an output, or the text of its failure.
+// outcome is what came of a handler: an output, or the text of its failure, or that the job
+// is to be given back.
 type outcome struct {
-	output json.RawMessage
-	failed string
+	output    json.RawMessage
+	failed    string
+	givenBack bool
 }
 
 func failed(format string, args ...any) outcome {
@@ -37,6 +40,10 @@ func (w *worker) call(ctx context.Context, j *Job, result chan<- outcome) {
 		result <- out
 	}()
 	output, err := w.handler(ctx, j)
+	if errors.Is(err, ErrDraining) && w.isStopping() {
+		out = outcome{givenBack: true}
+		return
+	}
 	if err != nil {
 		out = failed("%s", textOf(err))
 		return
@@ -47,6 +54,15 @@ func (w *worker) call(ctx context.Context, j *Job, result chan<- outcome) {
 		return
 	}
 	out = outcome{output: data}
+}
+
+func (w *worker) isStopping() bool {
+	select {
+	case <-w.stopping:
+		return true
+	default:
+		return false
+	}
 }
 
 // textOf is what the caller reads of an error; never nothing.

@@ -22,7 +22,8 @@ import (
 // can encode; a json.RawMessage is passed on as it is; nil means that the job
 // has no output. With an error the job is FAILED and the error's text is what
 // the caller reads, so keep secrets out of it. A panic is a FAILED job too,
-// its value and stack are in the log only.
+// its value and stack are in the log only. ErrDraining, once Run's ctx is done, gives the
+// job back.
 //
 // It is called from Config.Concurrency goroutines.
 type Handler func(ctx context.Context, j *Job) (output any, err error)

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -63,6 +64,33 @@ func TestJobsThatOutlastTheGraceRunElsewhereAtOnce(t *testing.T) {
 		if j := s.wantEnd(t, id, job.Completed, `"second"`, ""); j.Lost != 0 || j.Run != 2 || j.Worker != "second" {
 			t.Errorf("got %+v, want run 2 by the second worker, none lost", j)
 		}
+	}
+}
+
+// What stops the worker may have ended what the handler works with, too.
+func TestAHandlerGivesItsJobBackOnceTheWorkerStops(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	started, leave := make(chan struct{}, 1), make(chan struct{})
+	w := s.run(t, worker.Config{ID: "first", Grace: time.Hour}, func(context.Context, *worker.Job) (any, error) {
+		started <- struct{}{}
+		<-leave
+		return nil, fmt.Errorf("the server is gone: %w", worker.ErrDraining)
+	})
+	early := s.submit(t)
+	got(t, started, "the job")
+	leave <- struct{}{}
+	s.wantEnd(t, early, job.Failed, "", "the server is gone: worker: stopping") // the worker goes on
+	id := s.submit(t)
+	got(t, started, "the job")
+	w.stop()
+	leave <- struct{}{}
+	if err := w.wait(); err != nil {
+		t.Errorf("got %v, want a clean stop", err)
+	}
+	s.run(t, worker.Config{ID: "second"}, func(context.Context, *worker.Job) (any, error) { return "second", nil })
+	if j := s.wantEnd(t, id, job.Completed, `"second"`, ""); j.Lost != 0 || j.Run != 2 {
+		t.Errorf("got %+v, want run 2, none lost", j)
 	}
 }
 

@@ -22,7 +22,8 @@ var (
 	// is gone with its endpoint.
 	ErrLost = errors.New("worker: job lost to another worker")
 	// ErrDraining: the worker stops and the grace is over; the job was given
-	// back and runs elsewhere.
+	// back and runs elsewhere. A handler that cannot go on because of what stops the worker
+	// returns it, also within the grace.
 	ErrDraining = errors.New("worker: stopping")
 	// ErrChunkTooLarge: Emit was given a value, not a string, of more than
 	// 1 MB. The job is FAILED.

@@ -47,6 +47,9 @@ func (w *worker) hold(alive, jobs context.Context, l *queue.Lease) {
 
 	beats := w.heartbeat(alive, l, end)
 	out, err := w.await(ctx, alive, beats, result)
+	if err == nil && out.givenBack {
+		err = ErrDraining
+	}
 	if err == nil {
 		w.deliver(alive, l, out)
 	} else {

@@ -38,8 +38,9 @@ type worker struct {
 	endpoint endpoint.Endpoint
 	q        *queue.Queue
 	presence *presence
-	lines    *logs.Recorder // nil if they are kept already
-	ready    func()         // the first call is Config.OnReady
+	lines    *logs.Recorder  // nil if they are kept already
+	ready    func()          // the first call is Config.OnReady
+	stopping <-chan struct{} // closed once Run's ctx is done
 	log      *slog.Logger
 }
 
@@ -131,6 +132,7 @@ func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, e
 func (w *worker) run(ctx context.Context) error {
 	ctx, stopTaking := context.WithCancelCause(ctx)
 	defer stopTaking(nil)
+	w.stopping = ctx.Done()
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 

@@ -193,6 +193,17 @@ func beReaper(mark, grace string) {
 // killedParent starts a program that runs pods, and kills it.
 func killedParent(t *testing.T, folder string, pods ...string) (fleet string) {
 	t.Helper()
+	fleet, kill := startParent(t, folder, pods...)
+	testenv.Eventually(t, "the processes", func() bool {
+		return len(living(fleet)) == len(pods)+strings.Count(strings.Join(pods, ""), "spawn")
+	})
+	kill()
+	return fleet
+}
+
+// startParent starts a program that runs pods.
+func startParent(t *testing.T, folder string, pods ...string) (fleet string, kill func()) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -210,17 +221,34 @@ func killedParent(t *testing.T, folder string, pods ...string) (fleet string) {
 	if err != nil || len(words) != 3 || words[2] != "<nil>" {
 		t.Fatalf("got %q, %v", line, err)
 	}
-	testenv.Eventually(t, "the processes", func() bool {
-		return len(living(words[1])) == len(pods)+strings.Count(strings.Join(pods, ""), "spawn")
-	})
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	return words[1]
+	return words[1], func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
 }
 
 func TestNothingOutlivesAKilledParent(t *testing.T) {
 	fleet := killedParent(t, t.TempDir(), "run", "spawn", "stubborn")
 	testenv.Eventually(t, "all processes ended", func() bool { return len(living(fleet)) == 0 && !hasReaper(fleet) })
+}
+
+// As when a driver stops a pod: it is asked to end, and its jobs' commands, which have groups
+// of their own, are its to end.
+func TestOnlyTheFirstGroupOfAPodIsAskedToEnd(t *testing.T) {
+	noted := func(name string) bool {
+		_, err := os.Stat(filepath.Join(filepath.Dir(program(t)), name))
+		return err == nil
+	}
+	fleet, kill := startParent(t, t.TempDir(), "delegate")
+	testenv.Eventually(t, "the pod's own process", func() bool { return noted("ready") })
+	kill()
+	testenv.Eventually(t, "all processes ended", func() bool { return len(living(fleet)) == 0 && !hasReaper(fleet) })
+	if !noted("delegate") {
+		t.Error("the pod was not asked to end")
+	}
+	if noted("witness") {
+		t.Error("what the pod runs in a group of its own was asked to end, want the pod alone")
+	}
 }
 
 func TestWhatAKilledParentLeftIsKilledByTheNext(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // reaper is a process of this program that outlives it if it is killed, and
@@ -17,19 +19,29 @@ type reaper struct {
 }
 
 // RunReaper waits until in ends, which is when the program that runs the pods
-// has ended. Then it asks all processes whose environment has mark to end, and
-// kills those that go on after grace. It returns once there are none, or after
-// ctx ends (docs/adr/0044-reaper.md).
+// has ended. Then it asks the pods whose environment has mark to end, as the driver does
+// when it stops them, and kills what goes on after grace. It returns once there is nothing
+// left, or after ctx ends (docs/adr/0044-reaper.md).
 func RunReaper(ctx context.Context, in io.Reader, mark string, grace time.Duration) error {
 	_, _ = io.Copy(io.Discard, in) // an error is an end too
 	marked := func(env [][]byte) bool { return hasAll(env, []string{mark}) }
 	for _, pid := range matching(marked) {
-		_ = syscall.Kill(pid, syscall.SIGTERM)
+		if inFirstGroup(pid) {
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
 	}
 	if awaitNone(ctx, grace, lookInterval, marked, 0) == nil {
 		return nil
 	}
 	return killAll(ctx, killTimeout, marked)
+}
+
+// inFirstGroup reports whether a process is of the group that leads its session. The
+// command of a job is not: its worker, which is asked to end, ends it or lets it finish.
+func inFirstGroup(pid int) bool {
+	group, err := unix.Getpgid(pid)
+	session, gone := unix.Getsid(pid)
+	return err == nil && gone == nil && group == session
 }
 
 // lookInterval is the pause between two looks at the processes of this host.

@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -35,6 +37,26 @@ func main() {
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
 		<-end
+	case "delegate": // a child in a group of its own, which it ends when it is asked to end
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGTERM)
+		child := exec.Command(os.Args[0], "witness")
+		child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := child.Start(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(9)
+		}
+		<-end
+		time.Sleep(500 * time.Millisecond) // what its child is sent arrives meanwhile
+		note("delegate")
+		_ = child.Process.Kill()
+	case "witness": // notes that it was asked to end
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGTERM)
+		note("ready")
+		<-end
+		note("witness")
+		hang()
 	case "exit": // CODE TEXT
 		fmt.Fprintln(os.Stderr, os.Args[3])
 		code, _ := strconv.Atoi(os.Args[2])
@@ -69,6 +91,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// note leaves a file beside this program.
+func note(name string) { _ = os.WriteFile(filepath.Join(filepath.Dir(os.Args[0]), name), nil, 0o600) }
 
 func hang() {
 	for {
