@@ -15,6 +15,7 @@ type machinesData struct {
 	Elsewhere []client.Pod
 	Waiting   []attention
 	Filter    string
+	needy     needy
 }
 
 // machine is a machine with its pods.
@@ -57,8 +58,7 @@ func loadMachines(v *visit) (any, error) {
 		d.Elsewhere = append(d.Elsewhere, rest...)
 	}
 	slices.SortFunc(d.Elsewhere, func(a, b client.Pod) int { return strings.Compare(a.ID, b.ID) })
-	d.Waiting, err = waiting(v)
-	return d, err
+	return d, d.loadWaiting(v)
 }
 
 // has reports whether the machine, a GPU, a model or a pod of it has the text in its name.
@@ -76,24 +76,26 @@ func (m machine) has(text string) bool {
 	return strings.Contains(strings.ToLower(strings.Join(names, "\n")), text)
 }
 
-// waiting are the endpoints whose jobs wait for a machine or a worker, and for what.
-func waiting(v *visit) ([]attention, error) {
+// loadWaiting finds the endpoints whose jobs wait for a machine or a worker, and for what.
+func (d *machinesData) loadWaiting(v *visit) error {
 	if !v.MaySome("read") {
-		return nil, nil
+		return nil
 	}
-	got, err := v.api.WholeOverview(v.ctx, client.OverviewQuery{Attention: true})
-	if err != nil {
-		return nil, err
+	var before needy
+	if last, ok := v.before.(*machinesData); ok {
+		before = last.needy
 	}
-	var list []attention
-	for _, e := range got.Endpoints {
+	if err := d.needy.load(v, before); err != nil {
+		return err
+	}
+	for _, e := range d.needy.endpoints {
 		for _, need := range e.Attention {
 			if slices.Contains([]string{api.NeedsScaling, api.NeedsGPU, api.NeedsBackoff, api.NeedsNoWorker}, need.Code) {
-				list = append(list, attention{e.ID, need.Code, need.Text})
+				d.Waiting = append(d.Waiting, attention{e.ID, need.Code, need.Text})
 			}
 		}
 	}
-	return list, nil
+	return nil
 }
 
 // quarantineGPU keeps pods off a GPU for as long as the API does by default.

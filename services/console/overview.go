@@ -15,7 +15,7 @@ const (
 	// overviewPage is how many endpoints a page of the overview has, maxGPULines how many
 	// machines, maxNeeds how many things that need a person.
 	overviewPage, maxGPULines, maxNeeds = 50, 20, 100
-	// needsInterval is how often an open page asks what the endpoints of other pages need.
+	// needsInterval is how often an open page asks what all endpoints need.
 	needsInterval = 5 * time.Second
 )
 
@@ -26,13 +26,30 @@ type overviewData struct {
 	// Needs is the first that needs a person, of all endpoints, MoreNeeds how much more does.
 	Needs     []attention
 	MoreNeeds int
-	// needy are the endpoints that needed attention when all were asked for.
-	needy []client.EndpointOverview
-	asked time.Time
+	needy     needy
 	// GPUs are those of the machines that have some, nil if the key may not see machines.
 	GPUs *gpuSummary
 	// After is the cursor of this page, "" for the first.
 	After string
+}
+
+// needy are the endpoints that needed attention when all were asked for.
+type needy struct {
+	endpoints []client.EndpointOverview
+	asked     time.Time
+}
+
+// load asks for them, unless an open page did a moment ago, before.
+func (n *needy) load(v *visit, before needy) error {
+	if *n = before; time.Since(before.asked) < needsInterval {
+		return nil
+	}
+	n.asked = time.Now()
+	got, err := v.api.WholeOverview(v.ctx, client.OverviewQuery{Attention: true})
+	if err == nil {
+		n.endpoints = got.Endpoints
+	}
+	return err
 }
 
 // gpuSummary is how the GPUs of all machines stand.
@@ -152,19 +169,17 @@ func loadOverview(v *visit) (any, error) {
 // loadNeeds finds what needs a person: as the endpoints of the page stand now, and as all
 // others stood a moment ago.
 func (d *overviewData) loadNeeds(v *visit) error {
-	if before, ok := v.before.(*overviewData); ok {
-		d.needy, d.asked = before.needy, before.asked
-	}
-	if whole := d.After == "" && d.Cursor == ""; !whole && time.Since(d.asked) >= needsInterval {
-		d.asked = time.Now()
-		got, err := v.api.WholeOverview(v.ctx, client.OverviewQuery{Attention: true})
-		if err != nil {
+	if whole := d.After == "" && d.Cursor == ""; !whole {
+		var before needy
+		if last, ok := v.before.(*overviewData); ok {
+			before = last.needy
+		}
+		if err := d.needy.load(v, before); err != nil {
 			return err
 		}
-		d.needy = got.Endpoints
 	}
 	all := slices.Clone(d.Endpoints)
-	for _, e := range d.needy {
+	for _, e := range d.needy.endpoints {
 		if !slices.ContainsFunc(d.Endpoints, func(shown client.EndpointOverview) bool { return shown.ID == e.ID }) {
 			all = append(all, e)
 		}

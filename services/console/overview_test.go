@@ -68,9 +68,10 @@ func TestWhatWaitsIsAskedOfAllEndpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := waiting(&visit{ctx: t.Context(), api: c, scopes: []registry.Scope{scope}})
-	if want := []attention{{"z", "no_gpu", "jobs that wait: 3"}}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %v and %v, want %v", got, err, want)
+	var d machinesData
+	err = d.loadWaiting(&visit{ctx: t.Context(), api: c, scopes: []registry.Scope{scope}})
+	if want := []attention{{"z", "no_gpu", "jobs that wait: 3"}}; err != nil || !slices.Equal(d.Waiting, want) {
+		t.Errorf("got %v and %v, want %v", d.Waiting, err, want)
 	}
 }
 

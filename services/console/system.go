@@ -5,14 +5,20 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"flightline/shared/client"
 )
 
+// systemInterval is how old an open page lets what it shows of all streams become.
+const systemInterval = 3 * time.Second
+
 type systemData struct {
 	Version string
-	// System is nil for a key that may not see it.
+	// System is nil for a key that may not see it. An open page asks for it every
+	// systemInterval: it looks at all streams.
 	System *client.System
+	asked  time.Time
 	// Stream is the text that names of streams are narrowed to.
 	Stream string
 	Keys   []client.Key
@@ -32,9 +38,14 @@ type versionCount struct {
 func loadSystem(v *visit) (any, error) {
 	d := &systemData{Version: v.s.cfg.Version, Self: v.self.ID, Filter: v.query.Get("q"), Stream: v.query.Get("stream"), SeesKeys: v.May("control", "")}
 	if d.SeesKeys {
-		var err error
-		if d.System, err = v.control.System(v.ctx, d.Stream); err != nil {
-			return nil, err
+		if last, ok := v.before.(*systemData); ok && time.Since(last.asked) < systemInterval {
+			d.System, d.asked = last.System, last.asked
+		} else {
+			var err error
+			d.asked = time.Now()
+			if d.System, err = v.control.System(v.ctx, d.Stream); err != nil {
+				return nil, err
+			}
 		}
 		keys, err := v.control.Keys().List(v.ctx)
 		if err != nil {
