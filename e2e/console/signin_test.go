@@ -79,6 +79,9 @@ func walkScopes(t *testing.T, s *site) {
 			p.visit(path)
 			p.forgive() // 403
 			text := p.text("main")
+			if strings.Contains(text, mayNot) && !strings.Contains(text, scope) {
+				t.Errorf("%s at %s: got %q, want the key's scope in it", scope, path, text)
+			}
 			if refused := strings.Contains(text, mayNot) || strings.Contains(text, "needs the scope"); refused != (page.refused != "") || !strings.Contains(text, page.refused) {
 				t.Errorf("%s at %s: got %q, want %q", scope, path, text, page.refused)
 			}

@@ -127,12 +127,12 @@ func (s *Service) openAgain(ctx context.Context, key string) (*session, error) {
 	return found, nil
 }
 
-// signedIn reports whether the key of the request's session is still known: then it is the
+// signedIn is the request's session, if its key is still known: then it is the
 // permission that was missing.
-func (s *Service) signedIn(c *fiber.Ctx) bool {
+func (s *Service) signedIn(c *fiber.Ctx) (*session, bool) {
 	s.sessions.drop(c.Cookies(cookieSession))
-	_, err := s.session(c)
-	return err == nil
+	found, err := s.session(c)
+	return found, err == nil
 }
 
 func isUnauthorized(err error) bool {

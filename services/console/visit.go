@@ -123,10 +123,14 @@ func (s *Service) page(handle fiber.Handler) fiber.Handler {
 		if err == nil {
 			return nil
 		}
-		if isUnauthorized(err) && !s.signedIn(c) {
-			return s.toSignIn(c)
-		}
 		status, text := problem(err)
+		if isUnauthorized(err) {
+			found, ok := s.signedIn(c)
+			if !ok {
+				return s.toSignIn(c)
+			}
+			text += " It has the scopes: " + strings.Join(found.self.Scopes, ", ") + "."
+		}
 		if status >= http.StatusInternalServerError {
 			s.log.ErrorContext(c.UserContext(), "page not shown", "path", c.Path(), "request_id", web.RequestID(c), "err", err)
 		}
