@@ -64,8 +64,12 @@ func (s *Service) page(ctx context.Context, endpoints []endpoint.Endpoint, limit
 	if !needy && len(endpoints) > limit {
 		endpoints, v.Cursor = endpoints[:limit], endpoints[limit-1].ID
 	}
+	empty, err := s.queue.Counts.Empty(ctx, endpoints)
+	if err != nil {
+		return v, err
+	}
 	for some := range slices.Chunk(endpoints, maxOverview) {
-		all, err := s.overviews(ctx, some)
+		all, err := s.overviews(ctx, some, empty)
 		if err != nil {
 			return v, err
 		}
@@ -82,8 +86,8 @@ func (s *Service) page(ctx context.Context, endpoints []endpoint.Endpoint, limit
 }
 
 // overviews looks at endpoints: what all of them have together first, then at the queue of
-// each.
-func (s *Service) overviews(ctx context.Context, endpoints []endpoint.Endpoint) ([]api.EndpointOverview, error) {
+// each that is not empty.
+func (s *Service) overviews(ctx context.Context, endpoints []endpoint.Endpoint, empty map[string]bool) ([]api.EndpointOverview, error) {
 	now := s.queue.Now()
 	first := now.Truncate(time.Minute).Add(-(overviewMinutes - 1) * time.Minute)
 	var points map[string][]events.PointAt
@@ -102,10 +106,6 @@ func (s *Service) overviews(ctx context.Context, endpoints []endpoint.Endpoint) 
 		}
 	}
 	workers, paused, err := s.allWorkers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	empty, err := s.queue.Counts.Empty(ctx, endpoints)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ type machinesData struct {
 	Elsewhere []client.Pod
 	Waiting   []attention
 	Filter    string
-	needy     needy
+	Needy     needy
 }
 
 // machine is a machine with its pods.
@@ -58,7 +58,8 @@ func loadMachines(v *visit) (any, error) {
 		d.Elsewhere = append(d.Elsewhere, rest...)
 	}
 	slices.SortFunc(d.Elsewhere, func(a, b client.Pod) int { return strings.Compare(a.ID, b.ID) })
-	return d, d.loadWaiting(v)
+	d.loadWaiting(v)
+	return d, nil
 }
 
 // has reports whether the machine, a GPU, a model or a pod of it has the text in its name.
@@ -77,25 +78,22 @@ func (m machine) has(text string) bool {
 }
 
 // loadWaiting finds the endpoints whose jobs wait for a machine or a worker, and for what.
-func (d *machinesData) loadWaiting(v *visit) error {
+func (d *machinesData) loadWaiting(v *visit) {
 	if !v.MaySome("read") {
-		return nil
+		return
 	}
 	var before needy
 	if last, ok := v.before.(*machinesData); ok {
-		before = last.needy
+		before = last.Needy
 	}
-	if err := d.needy.load(v, before); err != nil {
-		return err
-	}
-	for _, e := range d.needy.endpoints {
+	d.Needy.load(v, before)
+	for _, e := range d.Needy.endpoints {
 		for _, need := range e.Attention {
 			if slices.Contains([]string{api.NeedsScaling, api.NeedsGPU, api.NeedsBackoff, api.NeedsNoWorker}, need.Code) {
 				d.Waiting = append(d.Waiting, attention{e.ID, need.Code, need.Text})
 			}
 		}
 	}
-	return nil
 }
 
 // quarantineGPU keeps pods off a GPU for as long as the API does by default.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,8 +16,9 @@ const (
 	// overviewPage is how many endpoints a page of the overview has, maxGPULines how many
 	// machines, maxNeeds how many things that need a person.
 	overviewPage, maxGPULines, maxNeeds = 50, 20, 100
-	// needsInterval is how often an open page asks what all endpoints need.
-	needsInterval = 5 * time.Second
+	// needsInterval is how often an open page asks what all endpoints need, needsTimeout how
+	// long it waits for that.
+	needsInterval, needsTimeout = 5 * time.Second, 2 * time.Second
 )
 
 // overviewData is what the overview shows.
@@ -26,7 +28,7 @@ type overviewData struct {
 	// Needs is the first that needs a person, of all endpoints, MoreNeeds how much more does.
 	Needs     []attention
 	MoreNeeds int
-	needy     needy
+	Needy     needy
 	// GPUs are those of the machines that have some, nil if the key may not see machines.
 	GPUs *gpuSummary
 	// After is the cursor of this page, "" for the first.
@@ -35,21 +37,26 @@ type overviewData struct {
 
 // needy are the endpoints that needed attention when all were asked for.
 type needy struct {
+	// Unknown is why they are not known as they are now, "" if they are.
+	Unknown   string
 	endpoints []client.EndpointOverview
 	asked     time.Time
 }
 
 // load asks for them, unless an open page did a moment ago, before.
-func (n *needy) load(v *visit, before needy) error {
+func (n *needy) load(v *visit, before needy) {
 	if *n = before; time.Since(before.asked) < needsInterval {
-		return nil
+		return
 	}
-	n.asked = time.Now()
-	got, err := v.api.WholeOverview(v.ctx, client.OverviewQuery{Attention: true})
-	if err == nil {
-		n.endpoints = got.Endpoints
+	ctx, cancel := context.WithTimeout(v.ctx, needsTimeout)
+	defer cancel()
+	got, err := v.api.WholeOverview(ctx, client.OverviewQuery{Attention: true})
+	n.asked, n.Unknown = time.Now(), ""
+	if err != nil {
+		_, n.Unknown = problem(err)
+		return
 	}
-	return err
+	n.endpoints = got.Endpoints
 }
 
 // gpuSummary is how the GPUs of all machines stand.
@@ -150,9 +157,7 @@ func loadOverview(v *visit) (any, error) {
 	}
 	d := &overviewData{Overview: got, After: after, GPUs: loadGPUs(v)}
 	v.follow("")
-	if err := d.loadNeeds(v); err != nil {
-		return nil, err
-	}
+	d.loadNeeds(v)
 	for _, e := range got.Endpoints {
 		t := &d.Totals
 		t.Queued += e.Jobs.InQueue
@@ -168,18 +173,16 @@ func loadOverview(v *visit) (any, error) {
 
 // loadNeeds finds what needs a person: as the endpoints of the page stand now, and as all
 // others stood a moment ago.
-func (d *overviewData) loadNeeds(v *visit) error {
+func (d *overviewData) loadNeeds(v *visit) {
 	if whole := d.After == "" && d.Cursor == ""; !whole {
 		var before needy
 		if last, ok := v.before.(*overviewData); ok {
-			before = last.needy
+			before = last.Needy
 		}
-		if err := d.needy.load(v, before); err != nil {
-			return err
-		}
+		d.Needy.load(v, before)
 	}
 	all := slices.Clone(d.Endpoints)
-	for _, e := range d.needy.endpoints {
+	for _, e := range d.Needy.endpoints {
 		if !slices.ContainsFunc(d.Endpoints, func(shown client.EndpointOverview) bool { return shown.ID == e.ID }) {
 			all = append(all, e)
 		}
@@ -190,7 +193,6 @@ func (d *overviewData) loadNeeds(v *visit) error {
 			d.addNeed(attention{e.ID, need.Code, need.Text})
 		}
 	}
-	return nil
 }
 
 func (d *overviewData) addNeed(need attention) {

@@ -69,9 +69,9 @@ func TestWhatWaitsIsAskedOfAllEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d machinesData
-	err = d.loadWaiting(&visit{ctx: t.Context(), api: c, scopes: []registry.Scope{scope}})
-	if want := []attention{{"z", "no_gpu", "jobs that wait: 3"}}; err != nil || !slices.Equal(d.Waiting, want) {
-		t.Errorf("got %v and %v, want %v", d.Waiting, err, want)
+	d.loadWaiting(&visit{ctx: t.Context(), api: c, scopes: []registry.Scope{scope}})
+	if want := []attention{{"z", "no_gpu", "jobs that wait: 3"}}; !slices.Equal(d.Waiting, want) {
+		t.Errorf("got %v, want %v", d.Waiting, want)
 	}
 }
 
@@ -125,5 +125,31 @@ func TestManyNeedsAreCounted(t *testing.T) {
 	}
 	if len(d.Needs) != maxNeeds || d.MoreNeeds != 3 {
 		t.Errorf("got %d and %d more, want %d and 3", len(d.Needs), d.MoreNeeds, maxNeeds)
+	}
+}
+
+// A page is shown though the other endpoints cannot be asked: what they needed before stays.
+func TestTheOverviewDoesNotNeedAllEndpoints(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("attention") == "true" {
+			http.Error(w, `{"error":"a queue is away"}`, http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, `{"endpoints":[{"id":"a","attention":[{"code":"paused","text":"as it is"}]}],"cursor":"a"}`)
+	}))
+	t.Cleanup(server.Close)
+	c, err := client.New(server.URL, "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := overviewData{Needy: needy{endpoints: []client.EndpointOverview{{ID: "z", Attention: []api.Attention{{Code: "failures", Text: "7 of 9"}}}}}}
+	data, err := loadOverview(&visit{ctx: t.Context(), api: c, before: &before})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []attention{{"a", "paused", "as it is"}, {"z", "failures", "7 of 9"}}
+	if got, ok := data.(*overviewData); !ok || !slices.Equal(got.Needs, want) || got.Needy.Unknown == "" {
+		t.Errorf("got %+v, want %v, and why the others are not known", data, want)
 	}
 }

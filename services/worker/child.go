@@ -61,5 +61,5 @@ func (s *Service) runUpstream(ctx context.Context) error {
 
 // work runs jobs until ctx is done.
 func (s *Service) work(ctx context.Context) error {
-	return sdk.Run(ctx, s.cfg, s.running.track(orGiveBack(s.stopping, s.handler)))
+	return sdk.Run(ctx, s.cfg, s.running.track(s.handler))
 }

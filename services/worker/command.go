@@ -36,6 +36,8 @@ type command struct {
 	dir  string
 	env  []string
 	log  *slog.Logger
+	// stopping is closed once the worker is asked to stop.
+	stopping <-chan struct{}
 }
 
 // run is the handler: it starts the program, feeds it the job, and makes of
@@ -66,8 +68,8 @@ func (c *command) run(ctx context.Context, j *sdk.Job) (any, error) {
 		return nil, errLineTooLong
 	case cause != nil:
 		return nil, cause
-	case wasAskedToEnd(err):
-		return nil, interruption{failure(err, stderr.String())}
+	case wasAskedToEnd(err) && j.Run <= maxInterruptedRun && c.workerStops(ctx):
+		return nil, sdk.ErrDraining
 	case err != nil:
 		return nil, failure(err, stderr.String())
 	}

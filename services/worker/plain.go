@@ -70,7 +70,7 @@ func readBatch(ctx context.Context, from io.Reader) (any, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, brokenOff(err)
+		return nil, failure502("the model server's answer broke off: %v", err)
 	}
 	b, ok := batchOf(body)
 	if !ok {

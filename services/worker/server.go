@@ -55,7 +55,7 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 	trace(ctx, request)
 	answer, err := s.client.Do(request)
 	if err != nil {
-		return nil, interruption{fmt.Errorf("ask the server: %w", err)}
+		return nil, fmt.Errorf("ask the server: %w", err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
@@ -82,7 +82,7 @@ func trace(ctx context.Context, request *http.Request) {
 func outputOf(body io.Reader) (any, error) {
 	data, err := io.ReadAll(io.LimitReader(body, maxLine+1))
 	if err != nil {
-		return nil, interruption{fmt.Errorf("read the server's answer: %w", err)}
+		return nil, fmt.Errorf("read the server's answer: %w", err)
 	}
 	data = bytes.TrimSpace(data)
 	switch {
@@ -104,7 +104,7 @@ func (s *server) stream(ctx context.Context, j *sdk.Job, body io.Reader) (any, e
 		},
 	}
 	if err := out.readFrom(body); err != nil {
-		return nil, interruption{fmt.Errorf("read the server's answer: %w", err)}
+		return nil, fmt.Errorf("read the server's answer: %w", err)
 	}
 	if out.last == nil {
 		return nil, nil

@@ -141,7 +141,7 @@ func (u *upstream) sendOnce(ctx context.Context, c call) (*http.Response, error)
 			return nil, op
 		}
 		// Callers have no business with the address in it.
-		return nil, interruption{failure502("the model server did not answer: %v", wrapped.Err)}
+		return nil, failure502("the model server did not answer: %v", wrapped.Err)
 	case err != nil:
 		return nil, err
 	case answer.StatusCode >= 200 && answer.StatusCode <= 299:
@@ -205,7 +205,7 @@ func passOn(ctx context.Context, from io.Reader, emit func(string) error) error 
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			return brokenOff(err)
+			return failure502("the model server's answer broke off: %v", err)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func readWhole(ctx context.Context, answer *http.Response) (any, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, brokenOff(err)
+		return nil, failure502("the model server's answer broke off: %v", err)
 	case len(body) > maxOutput:
 		return nil, errors.New(job.ErrTextOutputTooLarge + ": the model server's answer is longer than 20 MB")
 	case len(body) == 0:
@@ -274,11 +274,6 @@ func (f callError) Error() string {
 
 func failure400(format string, args ...any) error {
 	return callError{fmt.Sprintf(format, args...), "invalid_request_error", http.StatusBadRequest}
-}
-
-// brokenOff is the failure of a job whose answer was not read to its end.
-func brokenOff(err error) error {
-	return interruption{failure502("the model server's answer broke off: %v", err)}
 }
 
 func failure502(format string, args ...any) error {

@@ -72,9 +72,8 @@ type Service struct {
 	handler sdk.Handler
 	running running
 	close   func()
-	// stopping is closed once Run's ctx is done.
-	stopping <-chan struct{}
 
+	command  *command  // nil: jobs are not run by one
 	upstream *upstream // nil: jobs are not passed on to one
 	server   *command  // nil: somebody else runs it
 	sleeper  *sleeper  // nil: it cannot sleep
@@ -140,7 +139,7 @@ func (s *Service) build(cfg Config, log *slog.Logger) (err error) {
 	if upstreams {
 		s.server = c
 	} else {
-		s.handler = c.run
+		s.command, s.handler = c, c.run
 	}
 	return nil
 }
@@ -149,7 +148,9 @@ func (s *Service) build(cfg Config, log *slog.Logger) (err error) {
 // errors it returns.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.close()
-	s.stopping = ctx.Done()
+	if s.command != nil {
+		s.command.stopping = ctx.Done()
+	}
 	work := s.work
 	if s.upstream != nil {
 		work = s.runUpstream

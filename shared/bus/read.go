@@ -235,7 +235,8 @@ func (c *Client) StreamState(ctx context.Context, stream string) (StreamState, e
 }
 
 // StreamStates is StreamState of all streams that hold messages of a subject, by their names.
-// It takes one request for 256 of them. A stream without a leader is not among them.
+// It takes one request for 256 of them. Those that the server could not look at, as all that
+// have them are away, are left out.
 func (c *Client) StreamStates(ctx context.Context, subject string) (map[string]StreamState, error) {
 	all := map[string]StreamState{}
 	for offset := 0; ; {
@@ -260,11 +261,15 @@ func (c *Client) StreamStates(ctx context.Context, subject string) (map[string]S
 		if page.Error != nil {
 			return nil, c.Explain(ctx, page.Error, "", "list the streams of "+subject)
 		}
+		seen := map[string]bool{}
 		for _, s := range page.Streams {
-			all[s.Config.Name] = s.State
+			all[s.Config.Name], seen[s.Config.Name] = s.State, true
 		}
-		looked := len(page.Streams) + len(page.Missing)
-		if offset += looked; looked == 0 || offset >= page.Total {
+		for _, name := range page.Missing { // also listed, as empty, if the server knows that they are away
+			seen[name] = true
+			delete(all, name)
+		}
+		if offset += len(seen); len(seen) == 0 || offset >= page.Total {
 			return all, nil
 		}
 	}

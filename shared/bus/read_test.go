@@ -184,6 +184,29 @@ func TestStreamStatesAreThoseOfAllPages(t *testing.T) {
 	}
 }
 
+// The server lists a stream that is away as if it were empty.
+func TestAStreamThatIsAwayHasNoState(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	cluster := testenv.NewCluster(t)
+	for name, replicas := range map[string]int{"ONE": 1, "THREE": testenv.Nodes} {
+		if _, err := cluster.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"read." + name}, Replicas: replicas}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cluster.JS.Publish(t.Context(), "read."+name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster.StopNode(cluster.StreamLeader("ONE"))
+	c := bus.Bind(cluster.NC)
+	testenv.Eventually(t, "one stream has its message, the other no state", func() bool {
+		all, err := c.StreamStates(t.Context(), "read.*")
+		_, there := all["ONE"]
+		return err == nil && len(all) == 1 && !there && all["THREE"].Messages == 1
+	})
+}
+
 // BenchmarkLeaderLast reads messages of 256 bytes and of 200 KB as a process reads them
 // from a server that is alone, and as it asks a leader of several.
 func BenchmarkLeaderLast(b *testing.B) {

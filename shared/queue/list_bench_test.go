@@ -37,13 +37,15 @@ func BenchmarkList(b *testing.B) {
 				}
 			})
 		}
-		b.Run(fmt.Sprintf("oldest of %d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if wait, err := s.q.Counts.OldestWait(b.Context(), s.e, job.Normal); err != nil || wait == 0 {
-					b.Fatalf("got %v, %v", wait, err)
+		for class, waits := range map[job.Class]bool{job.Normal: true, job.LowPriority: false} {
+			b.Run(fmt.Sprintf("oldest %s of %d", class, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if wait, err := s.q.Counts.OldestWait(b.Context(), s.e, class); err != nil || wait > 0 != waits {
+						b.Fatalf("got %v, %v", wait, err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }

@@ -153,8 +153,8 @@ func (ct *Counts) since(ctx context.Context, e endpoint.Endpoint, since time.Tim
 
 // OldestWait returns how long the first waiting job of a class has waited, 0 if
 // none waits. A job that comes back from a lost worker does not count as
-// waiting. It takes two or three requests, whose cost does not grow with the jobs, and returns
-// bus.ErrUnavailable.
+// waiting. It takes two or three requests, whose cost does not grow with the jobs of
+// the class, and returns bus.ErrUnavailable.
 func (ct *Counts) OldestWait(ctx context.Context, e endpoint.Endpoint, class job.Class) (time.Duration, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
@@ -164,7 +164,7 @@ func (ct *Counts) OldestWait(ctx context.Context, e endpoint.Endpoint, class job
 	}
 	// The server's count of those that wait may be too low: see reader.consumers.
 	// Jobs are handed out in the order of their sequences.
-	found, err := ct.q.read.firstOf(ctx, e.ID, class, info.Delivered.Stream+1)
+	found, err := ct.q.read.firstOf(ctx, e.ID, class, info)
 	if errors.Is(err, bus.ErrNoMessage) {
 		return 0, nil
 	}
@@ -178,11 +178,16 @@ func (ct *Counts) OldestWait(ctx context.Context, e endpoint.Endpoint, class job
 	return max(0, -ct.q.Until(stored)), nil
 }
 
-// firstOf reads the first message of a class from a sequence on. A search by the class that
-// begins at the first message of a stream makes the server look at all subjects, and each job
-// has its own: so the first of any class is looked at before.
-func (rd reader) firstOf(ctx context.Context, endpoint string, c job.Class, from uint64) (*nats.Msg, error) {
-	stream := streams.Jobs(endpoint)
+// fewPending is how many messages of a class the server finds faster by their subjects than
+// by looking at those before them.
+const fewPending = 1000
+
+// firstOf reads the first message of a class that its consumer has not handed out. A search by
+// the class makes the server look at all subjects of the class if it begins at the first
+// message of the stream, and each job has its own; if it begins later, at all messages of
+// another class that come before. So the first message of any class is read before.
+func (rd reader) firstOf(ctx context.Context, endpoint string, c job.Class, info consumerInfo) (*nats.Msg, error) {
+	stream, from := streams.Jobs(endpoint), info.Delivered.Stream+1
 	first, err := rd.bus.DirectNext(ctx, stream, ">", from)
 	if err != nil {
 		return nil, err
@@ -190,11 +195,14 @@ func (rd reader) firstOf(ctx context.Context, endpoint string, c job.Class, from
 	if subject := first.Header.Get(jetstream.SubjectHeader); subject == streams.JobSubject(endpoint, c, streams.JobOf(subject)) {
 		return first, nil
 	}
-	seq, err := strconv.ParseUint(first.Header.Get(jetstream.SequenceHeader), 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("read the queue of %s: %w", endpoint, err)
+	if info.Pending >= fewPending {
+		seq, err := strconv.ParseUint(first.Header.Get(jetstream.SequenceHeader), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read the queue of %s: %w", endpoint, err)
+		}
+		from = seq + 1
 	}
-	return rd.bus.DirectNext(ctx, stream, streams.ClassFilter(endpoint, c), seq+1)
+	return rd.bus.DirectNext(ctx, stream, streams.ClassFilter(endpoint, c), from)
 }
 
 // Position is where a job stands and, if it waits, how many come first.

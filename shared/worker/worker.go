@@ -130,9 +130,9 @@ func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, e
 // run keeps the bus and the registration alive until work is done: jobs are
 // finished, and beat, after ctx.
 func (w *worker) run(ctx context.Context) error {
+	w.stopping = ctx.Done()
 	ctx, stopTaking := context.WithCancelCause(ctx)
 	defer stopTaking(nil)
-	w.stopping = ctx.Done()
 	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 

@@ -2,7 +2,8 @@ package worker
 
 import (
 	"context"
-	"errors"
+	"log/slog"
+	"os/exec"
 	"syscall"
 	"testing"
 
@@ -53,15 +54,19 @@ func TestACommandThatIsEndedAloneFailsItsJob(t *testing.T) {
 	}
 }
 
-// A job fails by what its command does, also while the worker stops.
-func TestOnlyAnInterruptionGivesAJobBack(t *testing.T) {
+// A job may be the cause of the signal: the memory of its unit is used up.
+func TestAJobIsNotGivenBackForEver(t *testing.T) {
+	dir := t.TempDir()
 	stopping := make(chan struct{})
 	close(stopping)
-	failed := errors.New("no such model")
-	for want, err := range map[error]error{failed: failed, sdk.ErrDraining: interruption{failed}} {
-		handler := orGiveBack(stopping, func(context.Context, *sdk.Job) (any, error) { return nil, err })
-		if _, got := handler(t.Context(), nil); !errors.Is(got, want) {
-			t.Errorf("got %v, want %v", got, want)
+	path, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &command{path: path, args: []string{"sh", "-c", "kill -TERM $$"}, dir: dir, log: slog.New(slog.DiscardHandler), stopping: stopping}
+	for run, want := range map[int]string{1: sdk.ErrDraining.Error(), maxInterruptedRun: sdk.ErrDraining.Error(), maxInterruptedRun + 1: "signal: terminated"} {
+		if _, err := c.run(t.Context(), &sdk.Job{Run: run, Input: []byte("{}")}); err == nil || err.Error() != want {
+			t.Errorf("run %d: got %v, want %s", run, err, want)
 		}
 	}
 }
