@@ -95,7 +95,7 @@ func typeFailures(t *testing.T, s *site, p *page) {
 		}
 		return ""
 	})
-	one := s.run(t, "typed", order{Fail: "no file 1"}, "")
+	one := s.run(t, "typed", order{Fail: "no lens 1"}, "")
 	other := s.run(t, "typed", order{Fail: "KeyError"}, url+"/hook")
 	for _, id := range []job.ID{one, other} {
 		s.ended(t, "typed", id)
@@ -109,7 +109,7 @@ func typeFailures(t *testing.T, s *site, p *page) {
 
 	p.goTo("failures")
 	p.focusOn(`input[name=q]`)
-	p.press("no file\r")
+	p.press("no lens\r")
 	p.holds("the filter", func() bool { return p.count("#failures-groups tbody tr") == 1 })
 	p.pressOn("Redrive…")
 	p.reads("h1", "Queue 1 job again?")
