@@ -1,6 +1,9 @@
 package port
 
-import "testing"
+import (
+	"net"
+	"testing"
+)
 
 // Scenarios that run side by side bind their addresses some time after they got them.
 func TestNoAddressIsGivenTwice(t *testing.T) {
@@ -16,5 +19,43 @@ func TestNoAddressIsGivenTwice(t *testing.T) {
 			}
 			given[a] = true
 		}
+	}
+}
+
+// A program that looks for ports beside this one, and begins at the same one by chance.
+func TestAnAddressOfAnotherProcessIsNotGiven(t *testing.T) {
+	const next = 3
+	var others []string
+	for i := range uint32(next) {
+		address := addressOf(first + tried.Load() + 1 + i)
+		socket, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue // somebody else's
+		}
+		t.Cleanup(func() { _ = socket.Close() })
+		others = append(others, address)
+	}
+	got, err := Free(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range got {
+		for _, other := range others {
+			if address == other {
+				t.Errorf("got %s, which is reserved", address)
+			}
+		}
+	}
+}
+
+func TestAnAddressWhereSomebodyListensIsNotGiven(t *testing.T) {
+	taken := addressOf(first + tried.Load() + 1)
+	l, err := net.Listen("tcp", taken)
+	if err != nil {
+		t.Skip("somebody else has the next port: ", err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	if got, err := Free(1); err != nil || got[0] == taken {
+		t.Errorf("got %v, %v, want another one than %s", got, err, taken)
 	}
 }
