@@ -238,11 +238,12 @@ func within(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// slot runs one job after the other. It asks with alive, not with taking: a
+// slot runs one job after the other, until taking ends: a job that was given back because the
+// worker stops is not its own to pick up again. It asks with alive, not with taking: a
 // pick-up that is cut off in the middle would look like a lost worker. The
 // consumer's end is what stops it.
 func (w *worker) slot(taking, alive, jobs context.Context, consumer *queue.Consumer) {
-	for {
+	for taking.Err() == nil {
 		lease, err := consumer.Next(alive)
 		if err != nil {
 			return
