@@ -56,14 +56,9 @@ func TestWhatWaitsIsAskedOfAllEndpoints(t *testing.T) {
 		"":  `{"endpoints":[{"id":"a","attention":[{"code":"paused","text":"not this"}]},{"id":"b","attention":[]}],"cursor":"b"}`,
 		"b": `{"endpoints":[{"id":"z","attention":[{"code":"no_gpu","text":"jobs that wait: 3"}]}]}`,
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c := apiOf(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, answers[r.URL.Query().Get("cursor")])
-	}))
-	defer server.Close()
-	c, err := client.New(server.URL, "key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	scope, err := registry.ParseScope("read:*")
 	if err != nil {
 		t.Fatal(err)
@@ -75,18 +70,10 @@ func TestWhatWaitsIsAskedOfAllEndpoints(t *testing.T) {
 	}
 }
 
-// needyAPI answers an overview of 51 endpoints, a page of which is asked for, and what the last
-// one needs. It counts how often it is asked for that.
-func needyAPI(t *testing.T, asked *atomic.Int32) *client.Client {
+// apiOf is a client of an API that answers by handle.
+func apiOf(t *testing.T, handle http.HandlerFunc) *client.Client {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("attention") == "true" {
-			asked.Add(1)
-			_, _ = io.WriteString(w, `{"endpoints":[{"id":"b","attention":[{"code":"paused","text":"as it was"}]},{"id":"z","attention":[{"code":"failures","text":"7 of 9"}]}]}`)
-			return
-		}
-		_, _ = io.WriteString(w, `{"endpoints":[{"id":"a"},{"id":"b","attention":[{"code":"paused","text":"as it is"}]}],"cursor":"b"}`)
-	}))
+	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
 	c, err := client.New(server.URL, "key")
 	if err != nil {
@@ -100,7 +87,14 @@ func needyAPI(t *testing.T, asked *atomic.Int32) *client.Client {
 func TestTheOverviewShowsWhatAllEndpointsNeed(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
-	v := &visit{ctx: t.Context(), api: needyAPI(t, &asked)}
+	v := &visit{ctx: t.Context(), api: apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("attention") == "true" {
+			asked.Add(1)
+			_, _ = io.WriteString(w, `{"endpoints":[{"id":"b","attention":[{"code":"paused","text":"as it was"}]},{"id":"z","attention":[{"code":"failures","text":"7 of 9"}]}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"endpoints":[{"id":"a"},{"id":"b","attention":[{"code":"paused","text":"as it is"}]}],"cursor":"b"}`)
+	})}
 	want := []attention{{"b", "paused", "as it is"}, {"z", "failures", "7 of 9"}}
 	for range 3 {
 		data, err := loadOverview(v)
@@ -131,18 +125,13 @@ func TestManyNeedsAreCounted(t *testing.T) {
 // A page is shown though the other endpoints cannot be asked: what they needed before stays.
 func TestTheOverviewDoesNotNeedAllEndpoints(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c := apiOf(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("attention") == "true" {
 			http.Error(w, `{"error":"a queue is away"}`, http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, `{"endpoints":[{"id":"a","attention":[{"code":"paused","text":"as it is"}]}],"cursor":"a"}`)
-	}))
-	t.Cleanup(server.Close)
-	c, err := client.New(server.URL, "key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	before := overviewData{Needy: needy{endpoints: []client.EndpointOverview{{ID: "z", Attention: []api.Attention{{Code: "failures", Text: "7 of 9"}}}}}}
 	data, err := loadOverview(&visit{ctx: t.Context(), api: c, before: &before})
 	if err != nil {
