@@ -74,8 +74,21 @@ func (r Report) Failed() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.State == Fail })
 }
 
-// within bounds each question that the doctor asks.
-const within = 5 * time.Second
+const (
+	// within bounds each question of a page, and each try of a permission.
+	within = 5 * time.Second
+	// doctorWithin bounds each question of the doctor: a JetStream whose disk is busy has
+	// been silent for longer than a page may wait.
+	doctorWithin = 20 * time.Second
+)
+
+// within bounds a question.
+func (c DoctorConfig) within() time.Duration {
+	if c.quick {
+		return within
+	}
+	return doctorWithin
+}
 
 // checker is one run of the doctor.
 type checker struct {
@@ -93,7 +106,7 @@ func (x *checker) add(check string, state State, text, hint string) {
 // the report; an error means that it could not look at all, or that ctx ended
 // while it read: then the report has what was found so far.
 func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error) {
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(within))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(cfg.within()))
 	if err != nil {
 		return Report{}, fmt.Errorf("open jetstream: %w", err)
 	}
@@ -200,7 +213,7 @@ func (x *checker) stores(ctx context.Context, there map[string]*jetstream.Stream
 		if _, ours := streams.PartOf(name); !ours {
 			continue
 		}
-		asking, cancel := context.WithTimeout(ctx, within)
+		asking, cancel := context.WithTimeout(ctx, x.cfg.within())
 		failed, err := storehealth.Check(asking, x.nc, name)
 		cancel()
 		if err != nil {

@@ -66,6 +66,10 @@ func TestTheSystemHasTheLongestQueues(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		testenv.Eventually(t, "the consumer counts what its stream has", func() bool { // a moment behind
+			c, err := s.JS.Consumer(t.Context(), streams.Jobs(fmt.Sprintf("ep%02d", n)), streams.Consumer(job.Normal))
+			return err == nil && c.CachedInfo().NumPending == uint64(messages)
+		})
 	}
 	v, err := i.System(t.Context(), "JOBS_")
 	if err != nil {
