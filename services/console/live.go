@@ -38,6 +38,9 @@ const (
 	listInterval, maxLists = 2 * time.Second, 3
 	// maxListPause is how long such a screen is not loaded while no event comes.
 	maxListPause = 5 * time.Second
+	// wholeInterval is how often an open page asks for what is read of all endpoints or all
+	// streams.
+	wholeInterval = 5 * time.Second
 	// loadTimeout bounds one load.
 	loadTimeout = 4 * time.Second
 	// liveHold is how long one connection lasts; the browser comes back.

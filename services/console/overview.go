@@ -16,9 +16,8 @@ const (
 	// overviewPage is how many endpoints a page of the overview has, maxGPULines how many
 	// machines, maxNeeds how many things that need a person.
 	overviewPage, maxGPULines, maxNeeds = 50, 20, 100
-	// needsInterval is how often an open page asks what all endpoints need, needsTimeout how
-	// long it waits for that.
-	needsInterval, needsTimeout = 5 * time.Second, 2 * time.Second
+	// needsTimeout is how long a page waits for what all endpoints need.
+	needsTimeout = 2 * time.Second
 )
 
 // overviewData is what the overview shows.
@@ -45,7 +44,7 @@ type needy struct {
 
 // load asks for them, unless an open page did a moment ago, before.
 func (n *needy) load(v *visit, before needy) {
-	if *n = before; time.Since(before.asked) < needsInterval {
+	if *n = before; time.Since(before.asked) < wholeInterval {
 		return
 	}
 	ctx, cancel := context.WithTimeout(v.ctx, needsTimeout)

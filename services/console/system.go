@@ -10,13 +10,10 @@ import (
 	"flightline/shared/client"
 )
 
-// systemInterval is how old an open page lets what it shows of all streams become.
-const systemInterval = 3 * time.Second
-
 type systemData struct {
 	Version string
 	// System is nil for a key that may not see it. An open page asks for it every
-	// systemInterval: it looks at all streams.
+	// wholeInterval.
 	System *client.System
 	asked  time.Time
 	// Stream is the text that names of streams are narrowed to.
@@ -38,7 +35,7 @@ type versionCount struct {
 func loadSystem(v *visit) (any, error) {
 	d := &systemData{Version: v.s.cfg.Version, Self: v.self.ID, Filter: v.query.Get("q"), Stream: v.query.Get("stream"), SeesKeys: v.May("control", "")}
 	if d.SeesKeys {
-		if last, ok := v.before.(*systemData); ok && time.Since(last.asked) < systemInterval {
+		if last, ok := v.before.(*systemData); ok && time.Since(last.asked) < wholeInterval {
 			d.System, d.asked = last.System, last.asked
 		} else {
 			var err error

@@ -73,6 +73,7 @@ const (
 	ruleKey      = "one job per key"
 	ruleLate     = "in time"
 	ruleGPU      = "a GPU is given once"
+	ruleSteps    = "each step of a worker is in its log once"
 	ruleProcess  = "processes live"
 	ruleServes   = "serves again"
 )

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -24,6 +25,9 @@ type gpuAudit struct {
 	claimed int             // claims that were seen, at all looks together
 	sleeps  map[string]bool // workers that were seen asleep
 	pairs   map[string]bool // pods and GPUs
+
+	mu   sync.Mutex
+	pods map[string]string // the endpoints of pods whose process was seen, by pod
 }
 
 type gpuClaim struct{ gpu, pod string }
@@ -38,7 +42,7 @@ const (
 )
 
 func newGPUAudit(w *world) *gpuAudit {
-	return &gpuAudit{w: w, vacant: map[gpuClaim]time.Time{}, sleeps: map[string]bool{}, pairs: map[string]bool{}}
+	return &gpuAudit{w: w, vacant: map[gpuClaim]time.Time{}, sleeps: map[string]bool{}, pairs: map[string]bool{}, pods: map[string]string{}}
 }
 
 // run looks until ctx ends.
@@ -82,8 +86,11 @@ func usedTwice(first, second map[string][]string) (found []string) {
 // users are the pods that live and are awake, by GPU.
 func (a *gpuAudit) users() map[string][]string {
 	asleep, using := map[string]bool{}, map[string][]string{}
-	all := gpuProcesses()
+	all := a.w.gpuProcesses()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, p := range all {
+		a.pods[p.pod] = p.endpoint
 		if _, err := os.Stat(filepath.Join(a.w.dir, asleepPrefix+strconv.Itoa(p.pid))); err == nil {
 			asleep[p.pod], a.sleeps[p.pod] = true, true
 		}
@@ -98,6 +105,19 @@ func (a *gpuAudit) users() map[string][]string {
 	return using
 }
 
+// workersOf are the pods of an endpoint whose process was seen.
+func (a *gpuAudit) workersOf(endpoint string) (pods []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for pod, of := range a.pods {
+		if of == endpoint {
+			pods = append(pods, pod)
+		}
+	}
+	slices.Sort(pods)
+	return pods
+}
+
 // lookAtClaims finds claims beyond the whole of a GPU, and how long claims have no process.
 // While dev is away nothing is known, and nothing could be released.
 func (a *gpuAudit) lookAtClaims(ctx context.Context) {
@@ -107,7 +127,7 @@ func (a *gpuAudit) lookAtClaims(ctx context.Context) {
 		return
 	}
 	lives := map[string]bool{}
-	for _, p := range gpuProcesses() {
+	for _, p := range a.w.gpuProcesses() {
 		lives[p.pod] = true
 	}
 	if over := a.add(claims, lives, time.Now()); over != "" {
@@ -181,12 +201,12 @@ type gpuProcess struct {
 	pod, endpoint, gpus string
 }
 
-// gpuProcesses are all that run on this machine.
-func gpuProcesses() (all []gpuProcess) {
+// gpuProcesses are all whose gateway is the dev of this world.
+func (w *world) gpuProcesses() (all []gpuProcess) {
 	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range paths {
 		env, err := os.ReadFile(path) // a process that has ended meanwhile has none
-		if err != nil || !bytes.Contains(env, []byte("FLIGHTLINE_GPU_UUIDS=")) {
+		if err != nil || !bytes.Contains(env, []byte("FLIGHTLINE_GPU_UUIDS=")) || !bytes.Contains(env, []byte("http://"+w.listen)) {
 			continue
 		}
 		p := gpuProcess{}

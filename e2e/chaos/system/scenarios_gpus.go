@@ -168,7 +168,7 @@ func (f *gpuFleet) kill(ctx context.Context, pause time.Duration) error {
 		return f.startDev(ctx)
 	case n < 3 && time.Since(f.killed) >= pause:
 		f.killed = time.Now()
-		for _, p := range gpuProcesses() {
+		for _, p := range f.gpuProcesses() {
 			if p.endpoint == []string{endpointName, rivalName}[n-1] {
 				f.book.harm(killed, p.pod)
 				f.count("worker killed")
@@ -187,7 +187,7 @@ func (f *gpuFleet) kill(ctx context.Context, pause time.Duration) error {
 
 // harmWorkersOf notes that the workers which end with a program are about to be killed.
 func (f *gpuFleet) harmWorkersOf(program int) {
-	for _, p := range gpuProcesses() {
+	for _, p := range f.gpuProcesses() {
 		if p.descendsFrom(program) {
 			f.book.harm(killed, p.pod)
 		}
@@ -211,5 +211,5 @@ func (f *gpuFleet) end(ctx context.Context) error {
 	if err != nil {
 		f.violate(ruleGPU, "%v", err)
 	}
-	return nil
+	return f.auditSteps(ctx)
 }
