@@ -121,8 +121,11 @@ func (s *gpuState) yield(d arbiter.Decision, all map[string]*gpuState) {
 		} else {
 			s.out.drain = append(s.out.drain, y.Pod)
 		}
-		s.out.wanted = max(0, s.out.wanted-1)
-		s.out.memory.wanted = s.out.wanted
+		sleeps := func(w member) bool { return w.id == y.Pod && w.state == sleeping }
+		if !slices.ContainsFunc(s.in.members, sleeps) { // those are not among the wanted
+			s.out.wanted = max(0, s.out.wanted-1)
+			s.out.memory.wanted = s.out.wanted
+		}
 		s.out.reason, s.out.text = registry.ScalingYield, "its GPU goes to "+y.For
 		if other := all[y.For]; other != nil {
 			s.out.text += fmt.Sprintf(", where %d jobs wait, the first for %s", other.in.queued, other.in.oldest.Round(time.Second))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/services/autoscaler/arbiter"
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
@@ -180,6 +181,19 @@ func TestAnIdleWorkerYieldsToWhoWaits(t *testing.T) {
 	s.submit(b, false)
 	s.decidedWith("a", registry.ScalingYield, "its GPU goes to b")
 	s.held("GPU-m-0:b-0-1")
+}
+
+// The number of workers that are wanted is of those that are awake.
+func TestAWorkerThatYieldsIsWantedNoMore(t *testing.T) {
+	for pod, want := range map[string]int{"awake": 1, "asleep": 2} {
+		s := gpuState{e: endpoint.Endpoint{ID: "a"}, out: decision{wanted: 2}, in: looked{sample: sample{members: []member{
+			{id: "awake", state: idle}, {id: "other", state: busy}, {id: "asleep", state: sleeping},
+		}}}}
+		s.yield(arbiter.Decision{Yields: []arbiter.Yield{{Pod: pod, Endpoint: "a", For: "b"}, {Pod: "x", Endpoint: "b", For: "a"}}}, nil)
+		if s.out.wanted != want || !slices.Equal(s.out.drain, []string{pod}) || s.out.reason != registry.ScalingYield {
+			t.Errorf("%s yields: got %+v, want %d wanted", pod, s.out, want)
+		}
+	}
 }
 
 func TestClaimsOfAMachineThatIsGoneAreReleased(t *testing.T) {
