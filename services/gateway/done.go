@@ -99,7 +99,7 @@ func (s *Service) emit(c *fiber.Ctx, who caller, id job.ID, body []byte) error {
 		err := lease.Emit(ctx, chunkOf(body))
 		if errors.Is(err, chunks.ErrTooLarge) {
 			err = s.fail(ctx, lease, fmt.Sprintf("%s: a chunk of %d bytes, at most %d are kept", job.ErrTextChunkTooLarge, len(body), job.MaxChunk), nil)
-			s.stopSignals.add(who.endpoint.ID, who.worker, id)
+			s.stopJob(who, id)
 		}
 		return err
 	})
@@ -130,7 +130,11 @@ func (s *Service) Oversized(c *fiber.Ctx) bool {
 	id, _, _ := strings.Cut(part[4], "&")
 	s.counts.oversized.Add(1)
 	text := fmt.Sprintf("%s: the worker posted %d bytes, which were not read", tooLarge[part[2]], c.Request().Header.ContentLength())
-	return answer(s.settle(c, who, job.ID(id), result{kind: failed, err: text}))
+	err = s.settle(c, who, job.ID(id), result{kind: failed, err: text})
+	if err == nil && part[2] == "job-stream" { // its handler goes on
+		s.stopJob(who, job.ID(id))
+	}
+	return answer(err)
 }
 
 // Known is the web.Config's Known for what workers post: ofWorker says that

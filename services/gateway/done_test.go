@@ -180,6 +180,35 @@ func TestAChunkThatIsTooLargeFailsTheJob(t *testing.T) {
 	}
 }
 
+// The chunk is posted to another instance than those that the worker polls and pings.
+func TestAChunkThatIsTooLargeStopsItsHandlerElsewhere(t *testing.T) {
+	s := newEnv(t)
+	posts, polls := s.gateway(Config{}), s.gateway(Config{Hold: patience})
+	w := s.worker("w1", posts)
+	other := &worker{s: s, id: "w1", token: w.token, gates: []*instance{polls}}
+	for _, size := range []int{2 << 20, 33 << 20} { // that is read, and is not
+		id := s.submit()
+		w.take()
+		stops := make(chan []string, 1)
+		go func() { stops <- other.toStop() }()
+		testenv.Eventually(t, "the poll waits", func() bool {
+			polls.service.stopSignals.mu.Lock()
+			defer polls.service.stopSignals.mu.Unlock()
+			return len(polls.service.stopSignals.waiting) > 0
+		})
+		w.emit(id, `{"output":{"x":"`+strings.Repeat("x", size)+`"}}`)
+		if j := s.status(id); j.Status != job.Failed || !strings.HasPrefix(j.Error, job.ErrTextChunkTooLarge) {
+			t.Errorf("got %s, %q, want FAILED, %s", j.Status, j.Error, job.ErrTextChunkTooLarge)
+		}
+		if got := <-stops; len(got) != 1 || got[0] != id {
+			t.Errorf("to stop after %d bytes: got %v, want %s", size, got, id)
+		}
+		if got := w.toStop(); len(got) != 1 || got[0] != id {
+			t.Errorf("to stop after %d bytes, where they were posted: got %v, want %s", size, got, id)
+		}
+	}
+}
+
 func TestAGatewayThatRestartsLosesNothing(t *testing.T) {
 	s := newEnv(t)
 	first := s.gateway(Config{})

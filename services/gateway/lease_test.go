@@ -166,6 +166,24 @@ func TestAWorkerIsNotToldToStopWhatItHasAgain(t *testing.T) {
 	s.is(id, job.Completed, "1", "")
 }
 
+// Who holds a job is not known while NATS is away.
+func TestAWorkerIsNotToldToStopAJobInAnOutage(t *testing.T) {
+	s := newEnv(t)
+	g := s.gateway(Config{Hold: time.Second})
+	w := s.worker("w1", g)
+	id := s.submit()
+	w.take()
+	w.ping(id)
+	g.service.stopSignals.add("ep", "w1", job.ID(id)) // of a run before a cancel and a retry
+	s.bus.Stop()
+	got := w.toStop()
+	s.bus.Start()
+	if len(got) != 0 {
+		t.Errorf("to stop: got %v, want nothing", got)
+	}
+	s.is(id, job.InProgress, "", "")
+}
+
 func TestATimeoutIsTheServersAndReachesTheWorker(t *testing.T) {
 	s := newEnv(t)
 	testenv.Background(t, func(ctx context.Context) error { return s.queue.Deadlines(ctx, 1) })

@@ -96,7 +96,7 @@ func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) ([
 			err := s.queue.Remote.Heartbeat(ctx, who.endpoint, id, who.worker)
 			held[i] = err == nil || !errors.Is(err, queue.ErrLost)
 			if lost, ok := errors.AsType[*queue.NotHeldError](err); ok {
-				s.stopJob(who, id, lost)
+				s.stopLost(who, id, lost)
 				return nil
 			}
 			return err
@@ -112,12 +112,19 @@ func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) ([
 	return running, err
 }
 
-// stopJob tells the worker to stop a job, unless it has just ended it itself. The
-// worker's poll may be held by another instance.
-func (s *Service) stopJob(who caller, id job.ID, e *queue.NotHeldError) {
-	if e.Worker == who.worker && (e.Status == job.Completed || e.Status == job.Failed) {
-		return
+// stopLost makes the worker stop a job that it has lost, unless it has just ended it itself.
+func (s *Service) stopLost(who caller, id job.ID, e *queue.NotHeldError) {
+	switch own := e.Worker == who.worker; {
+	case own && e.Status == job.Completed:
+	case own && e.Status == job.Failed: // perhaps for a chunk, while its handler goes on
+		s.queue.Remote.Notify(who.endpoint, id)
+	default:
+		s.stopJob(who, id)
 	}
+}
+
+// stopJob makes the worker stop a job. Its poll may be held by another instance.
+func (s *Service) stopJob(who caller, id job.ID) {
 	s.stopSignals.add(who.endpoint.ID, who.worker, id)
 	s.queue.Remote.Notify(who.endpoint, id)
 }

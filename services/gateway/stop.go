@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -59,12 +60,12 @@ func (s *Service) stop(c *fiber.Ctx) error {
 	}
 }
 
-// notHeld leaves out jobs that the worker holds: they were retried, and it has
+// notHeld leaves out jobs that the worker holds, or may hold: they were retried, and it has
 // them again.
 func (s *Service) notHeld(ctx context.Context, who caller, ids []job.ID) []job.ID {
 	var lost []job.ID
 	for _, id := range ids {
-		if _, err := s.queue.Remote.LeaseOf(ctx, who.endpoint, id, who.worker); err != nil {
+		if _, err := s.queue.Remote.LeaseOf(ctx, who.endpoint, id, who.worker); errors.Is(err, queue.ErrLost) {
 			lost = append(lost, id)
 		}
 	}

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// mostAtOnce bounds what one poll may take.
-	mostAtOnce = 100
+	// mostAtOnce bounds what one poll may take, and mostBytes its inputs: when they are
+	// more, it takes no further job.
+	mostAtOnce, mostBytes = 100, 32 << 20
 	// nextTimeout is how long a batch that has a job waits for another one: a
 	// low-priority job is asked for after 20 ms.
 	nextTimeout = 40 * time.Millisecond
@@ -64,12 +65,13 @@ func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.
 		return p.Err() == nil && !web.Gone(c) && s.open(p, who, p.began)
 	}
 	var taken []*queue.Lease
-	for len(taken) < most {
+	for size := 0; len(taken) < most && size < mostBytes; {
 		lease, err := nextOf(p, consumer, wanted, len(taken) > 0)
 		if err != nil {
 			break // there is none, and nobody waits any longer
 		}
 		taken = append(taken, lease)
+		size += len(lease.Input)
 	}
 	return taken
 }

@@ -85,6 +85,24 @@ func TestABatchIsAnArrayOfNoMoreThanAsked(t *testing.T) {
 	}
 }
 
+// A poll takes no further job once it has 32 MiB of inputs.
+func TestABatchIsBoundedByItsBytes(t *testing.T) {
+	s := newEnv(t)
+	w := s.worker("w1", s.gateway(Config{Hold: patience}))
+	const size = mostBytes/2 + 1
+	for range 4 {
+		s.submit(func(r *job.Request) { r.Input = json.RawMessage(`{"x":"` + strings.Repeat("x", size) + `"}`) })
+	}
+	for left := 4; left > 0; {
+		var got []taken
+		a := w.send("GET", "/job-take-batch/%w?batch_size=10", nil)
+		if err := json.Unmarshal([]byte(a.raw), &got); err != nil || len(got) < 1 || len(got) > 2 {
+			t.Fatalf("got %d with %d jobs, %v, want 1 or 2", a.status, len(got), err)
+		}
+		left -= len(got)
+	}
+}
+
 // RunPod's own stand-in gives an address without a ?, to which the SDK appends.
 func TestParametersMayBePartOfThePath(t *testing.T) {
 	s := newEnv(t)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -41,7 +42,7 @@ func callOf(input json.RawMessage) (call, error) {
 	if in.Route != nil {
 		return routedCall(*in.Route, in.Body)
 	}
-	body := map[string]any{}
+	body := map[string]json.RawMessage{}
 	if present(in.Sampling) && json.Unmarshal(in.Sampling, &body) != nil {
 		return call{}, failure400("sampling_params must be an object, got %.100s", in.Sampling)
 	}
@@ -54,9 +55,10 @@ func callOf(input json.RawMessage) (call, error) {
 	default:
 		return call{}, failure400("the input must have openai_route, messages or prompt")
 	}
-	body["model"], body["stream"] = in.Model, in.Stream
+	body["model"], _ = json.Marshal(in.Model) // a string
+	body["stream"] = json.RawMessage(strconv.FormatBool(in.Stream))
 	if in.Stream {
-		body["stream_options"] = map[string]bool{"include_usage": true}
+		body["stream_options"] = json.RawMessage(`{"include_usage":true}`)
 	}
 	var err error
 	c.body, err = json.Marshal(body)

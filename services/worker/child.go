@@ -21,10 +21,12 @@ func (c *command) serve(ctx context.Context) error {
 	say := func(stream string) *tail {
 		return &tail{most: stderrTail, line: func(line []byte) { c.log.InfoContext(ctx, "model server says", stream, string(line)) }}
 	}
-	stderr := say("stderr")
+	stdout, stderr := say("stdout"), say("stderr")
 	cmd := c.prepare(ctx, nil, stderr)
-	cmd.Stdin, cmd.Stdout, cmd.WaitDelay = nil, say("stdout"), stopTimeout
+	cmd.Stdin, cmd.Stdout, cmd.WaitDelay = nil, stdout, stopTimeout
 	err := cmd.Run()
+	stdout.flush()
+	stderr.flush()
 	if cmd.Process != nil {
 		killGroup(cmd)
 	}
@@ -40,9 +42,14 @@ func (c *command) serve(ctx context.Context) error {
 // runUpstream works while the model server is ready. It starts the server before, and
 // stops it when the last job has ended, if there is a command for it. The end of the
 // server is an error.
-func (s *Service) runUpstream(ctx context.Context) error {
+func (s *Service) runUpstream(ctx context.Context) (err error) {
+	var hangUp func()
+	if s.cfg, hangUp, err = s.cfg.Connect(); err != nil {
+		return err
+	}
+	defer hangUp()
 	if s.server == nil {
-		return s.upstream.whileReady(ctx, s.workAwake)
+		return s.upstream.whileReady(ctx, s.workAwake, s.drained.Load)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -54,12 +61,12 @@ func (s *Service) runUpstream(ctx context.Context) error {
 		stop()
 		ended <- err
 	}()
-	err := s.upstream.whileReady(ctx, s.work)
+	err = s.upstream.whileReady(ctx, s.work, s.drained.Load)
 	stopServing()
 	return errors.Join(<-ended, err)
 }
 
 // work runs jobs until ctx is done.
 func (s *Service) work(ctx context.Context) error {
-	return sdk.Run(ctx, s.cfg, s.running.track(s.handler))
+	return sdk.Run(ctx, s.cfg, s.running.track(givesBack(s.stopping, ctx.Done(), s.handler)))
 }

@@ -22,8 +22,9 @@ const (
 	// lingerFor it stays below the 2 s in which the slot is free again.
 	killAfter = time.Second
 	// lingerFor is how long a process that left the command's group, and so
-	// outlived it, may keep its output open.
-	lingerFor = 300 * time.Millisecond
+	// outlived it, is waited for, and lingerBytes how much is read: what the command
+	// itself wrote is in the pipe, which holds less.
+	lingerFor, lingerBytes = 300 * time.Millisecond, 1 << 20
 	// stderrTail is how much of stderr an error holds; the exit code, and
 	// replacements for what is no UTF-8, go before and into it.
 	stderrTail = job.MaxError - 1<<10
@@ -36,8 +37,6 @@ type command struct {
 	dir  string
 	env  []string
 	log  *slog.Logger
-	// stopping is closed once the worker is asked to stop.
-	stopping <-chan struct{}
 }
 
 // run is the handler: it starts the program, feeds it the job, and makes of
@@ -63,13 +62,14 @@ func (c *command) run(ctx context.Context, j *sdk.Job) (any, error) {
 		},
 	}
 	err = execute(ctx, stop, cmd, out)
+	stderr.flush()
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errLineTooLong):
 		return nil, errLineTooLong
 	case cause != nil:
 		return nil, cause
-	case wasAskedToEnd(err) && j.Run <= maxInterruptedRun && c.workerStops(ctx):
-		return nil, sdk.ErrDraining
+	case wasAskedToEnd(err):
+		return nil, interruption{failure(err, stderr.String())}
 	case err != nil:
 		return nil, failure(err, stderr.String())
 	}
@@ -110,7 +110,7 @@ func execute(ctx context.Context, stop context.CancelCauseFunc, cmd *exec.Cmd, o
 	read := make(chan struct{})
 	go func() { // waited for below
 		defer close(read)
-		if err := out.readFrom(lingering{stdout}); err != nil {
+		if err := out.readFrom(&lingering{pipe: stdout, time: lingerFor, room: lingerBytes}); err != nil {
 			stop(err)
 		}
 	}()
@@ -135,18 +135,30 @@ func failure(err error, stderr string) error {
 }
 
 // lingering reads a command's output to its end. Once the command has ended,
-// which a read deadline in the past shows, it reads what is there, and then
-// until no more comes from another process that holds the pipe.
-type lingering struct{ pipe *os.File }
+// which a read deadline in the past shows, it reads what is there. It waits for what
+// comes from another process that holds the pipe as long as there is time, and reads no
+// more than there is room for.
+type lingering struct {
+	pipe  *os.File
+	time  time.Duration
+	room  int
+	ended bool // the command
+}
 
 // Read implements io.Reader.
-func (l lingering) Read(p []byte) (int, error) {
-	n, err := l.pipe.Read(p)
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, err
+func (l *lingering) Read(p []byte) (int, error) {
+	if !l.ended {
+		n, err := l.pipe.Read(p)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		l.ended = true
 	}
-	_ = l.pipe.SetReadDeadline(time.Now().Add(lingerFor))
-	if n, err = l.pipe.Read(p); errors.Is(err, os.ErrDeadlineExceeded) {
+	began := time.Now()
+	_ = l.pipe.SetReadDeadline(began.Add(l.time))
+	n, err := l.pipe.Read(p[:min(len(p), l.room)])
+	l.time -= time.Since(began)
+	if l.room -= n; l.room == 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		err = io.EOF
 	}
 	return n, err

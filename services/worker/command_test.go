@@ -45,6 +45,7 @@ func TestACommandsOutputIsTheJobs(t *testing.T) {
 			`sleep 60 & echo 1`, job.Completed, `1`, nil, "",
 		},
 		"a daemon that left the group": {`setsid sleep 3 & echo 1`, job.Completed, `1`, nil, ""},
+		"latin-1":                      {`printf '"Caf\351"\n"Caf\351"'`, job.Completed, "\"Caf\uFFFD\"", []string{"\"Caf\uFFFD\""}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -60,6 +61,21 @@ func TestACommandsOutputIsTheJobs(t *testing.T) {
 				t.Errorf("got chunks %q, want %q", got, tt.chunks)
 			}
 		})
+	}
+}
+
+// What outlives the command and prints all the time does not hold its job.
+func TestADaemonThatPrintsIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	dir := t.TempDir()
+	s.run(t, Config{Dir: dir, Command: []string{"sh", "-c", `setsid sh -c 'trap "" PIPE; for i in $(seq 600); do [ -e stop ] && exit; echo tick; sleep 0.1; done; touch over' & echo 1`}})
+	j := s.ended(t, s.submit(t))
+	if _, err := os.Stat(filepath.Join(dir, "over")); err == nil || j.Status != job.Completed || string(j.Output) != "1" {
+		t.Errorf("got %s %s %q, and the daemon: %v; want the job completed while that runs", j.Status, j.Output, j.Error, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "stop"), nil, 0o600); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -255,7 +271,7 @@ func TestWhatACommandPrintsIsKept(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	s.run(t, Config{
-		Command: []string{"sh", "-c", `echo "loading $API_TOKEN" >&2; echo text; echo '{"ok":true}'`}, Dir: t.TempDir(),
+		Command: []string{"sh", "-c", `echo "loading $API_TOKEN" >&2; printf 'no end' >&2; echo text; echo '{"ok":true}'`}, Dir: t.TempDir(),
 		Env: []string{"API_TOKEN=secret-of-the-test"},
 	})
 	id := s.submit(t)
@@ -268,7 +284,7 @@ func TestWhatACommandPrintsIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.Close()
-	for len(got) < 2 {
+	for len(got) < 3 {
 		some, err := v.Next(t.Context())
 		if err != nil || len(some) == 0 {
 			t.Fatalf("after %q: %v", got, err)
@@ -278,7 +294,7 @@ func TestWhatACommandPrintsIsKept(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	if want := []string{"stderr loading ***", "stdout text"}; !slices.Equal(got, want) {
+	if want := []string{"stderr loading ***", "stderr no end", "stdout text"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -53,10 +53,12 @@ func (u *upstream) runPlain(ctx context.Context, j *sdk.Job, c call) (any, error
 			if !found {
 				continue
 			}
-			if b, ok := batchOf([]byte(data)); ok {
-				if err := j.Emit(ctx, b); err != nil {
-					return err
-				}
+			b, ok, err := batchOf([]byte(data))
+			if ok {
+				err = j.Emit(ctx, b)
+			}
+			if err != nil {
+				return err
 			}
 		}
 		return nil
@@ -70,18 +72,21 @@ func readBatch(ctx context.Context, from io.Reader) (any, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, failure502("the model server's answer broke off: %v", err)
+		return nil, interruption{failure502("the model server's answer broke off: %v", err)}
 	}
-	b, ok := batchOf(body)
-	if !ok {
+	b, ok, err := batchOf(body)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
 		return nil, failure502("the model server's answer is no completion: %.200q", body)
 	}
 	return []batch{b}, nil
 }
 
 // batchOf reads a completion, or an event of its stream. ok is false for what says
-// nothing, such as [DONE].
-func batchOf(data []byte) (b batch, ok bool) {
+// nothing, such as [DONE]. An error that the server sends in place of one is a failure.
+func batchOf(data []byte) (b batch, ok bool, err error) {
 	type message struct {
 		Content string `json:"content"`
 	}
@@ -95,9 +100,13 @@ func batchOf(data []byte) (b batch, ok bool) {
 			Input  int `json:"prompt_tokens"`     //nolint:tagliatelle // OpenAI's names
 			Output int `json:"completion_tokens"` //nolint:tagliatelle // as above
 		} `json:"usage"`
+		Error json.RawMessage `json:"error"`
 	}
-	if json.Unmarshal(bytes.TrimSpace(data), &read) != nil {
-		return b, false
+	switch isJSON := json.Unmarshal(bytes.TrimSpace(data), &read) == nil; {
+	case !isJSON:
+		return b, false, nil
+	case present(read.Error):
+		return b, false, failure502("the model server failed: %s", read.Error[:min(len(read.Error), maxRefusal)])
 	}
 	b.Choices = []batchChoice{}
 	for _, choice := range read.Choices {
@@ -108,7 +117,7 @@ func batchOf(data []byte) (b batch, ok bool) {
 	if read.Usage != nil {
 		b.Usage = &batchUsage{read.Usage.Input, read.Usage.Output}
 	}
-	return b, len(b.Choices) > 0 || b.Usage != nil
+	return b, len(b.Choices) > 0 || b.Usage != nil, nil
 }
 
 // nameModel puts the first model of the server into the call.

@@ -35,27 +35,32 @@ const (
 
 // downtime decides when a server counts as down.
 type downtime struct {
-	since time.Time // of the first probe that failed; zero: the last one succeeded
+	since   time.Time // of the first probe that failed; zero: the last one succeeded
+	refused time.Time // of the first of those in a row that were refused; zero: the last was not
 }
 
 // observe returns true if the server is down after this probe.
 func (d *downtime) observe(seen health, now time.Time) (down bool) {
 	if seen == healthy {
-		d.since = time.Time{}
+		*d = downtime{}
 		return false
 	}
 	if d.since.IsZero() {
 		d.since = now
 	}
-	if seen == silent {
-		return now.Sub(d.since) >= silenceTimeout
+	switch {
+	case seen == silent:
+		d.refused = time.Time{}
+	case d.refused.IsZero():
+		d.refused = now
 	}
-	return now.Sub(d.since) >= awayTimeout
+	return now.Sub(d.since) >= silenceTimeout || seen == away && now.Sub(d.refused) >= awayTimeout
 }
 
 // whileReady runs work while the server is ready: again each time that it is back, until
-// ctx ends or work returns by itself. work's context ends when the server is down.
-func (u *upstream) whileReady(ctx context.Context, work func(context.Context) error) error {
+// ctx ends, work returns by itself, or drained holds. work's context ends when the server is
+// down.
+func (u *upstream) whileReady(ctx context.Context, work func(context.Context) error, drained func() bool) error {
 	for {
 		if !u.awaitReady(ctx) {
 			return nil
@@ -68,7 +73,7 @@ func (u *upstream) whileReady(ctx context.Context, work func(context.Context) er
 		}()
 		err := work(ready)
 		stop()
-		if !<-down || err != nil || ctx.Err() != nil {
+		if !<-down || err != nil || ctx.Err() != nil || drained() {
 			return err
 		}
 	}

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"mime"
+	"net"
 	"net/http"
+	"net/url"
 
 	"flightline/shared/job"
 	"flightline/shared/telemetry"
@@ -33,7 +36,7 @@ type server struct {
 // The job's context is what ends a request.
 func newServer(url string, concurrency int, log *slog.Logger) *server {
 	return &server{url: url, log: log, client: &http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: concurrency},
+		Transport:     &http.Transport{MaxIdleConnsPerHost: concurrency, IdleConnTimeout: idleTimeout},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -48,14 +51,14 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("ask the server: %w", err)
+		return nil, fmt.Errorf("ask the server: %w", withoutAddress(err))
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, application/x-ndjson")
 	trace(ctx, request)
 	answer, err := s.client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the server: %w", err)
+		return nil, interruption{fmt.Errorf("ask the server: %w", withoutAddress(err))}
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
@@ -66,6 +69,21 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 		return s.stream(ctx, j, answer.Body)
 	}
 	return outputOf(answer.Body)
+}
+
+// withoutAddress is why a request had no answer. Callers read it, and the address may hold
+// a secret.
+func withoutAddress(err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return errors.New(dns.Err)
+	}
+	return err
 }
 
 // trace sends the job's trace along, if it has one.
@@ -82,7 +100,7 @@ func trace(ctx context.Context, request *http.Request) {
 func outputOf(body io.Reader) (any, error) {
 	data, err := io.ReadAll(io.LimitReader(body, maxLine+1))
 	if err != nil {
-		return nil, fmt.Errorf("read the server's answer: %w", err)
+		return nil, fmt.Errorf("read the server's answer: %w", interruption{err})
 	}
 	data = bytes.TrimSpace(data)
 	switch {
@@ -103,7 +121,7 @@ func (s *server) stream(ctx context.Context, j *sdk.Job, body io.Reader) (any, e
 			s.log.DebugContext(ctx, "server says", "job", j.ID, "run", j.Run, "line", string(line))
 		},
 	}
-	if err := out.readFrom(body); err != nil {
+	if err := out.readFrom(interruptible{body}); err != nil {
 		return nil, fmt.Errorf("read the server's answer: %w", err)
 	}
 	if out.last == nil {

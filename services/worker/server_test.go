@@ -2,10 +2,13 @@ package worker
 
 import (
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"flightline/shared/job"
 )
@@ -94,6 +97,39 @@ func TestACancelEndsTheRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-hungUp
+}
+
+// The caller reads the error of a job, and the address may hold a secret.
+func TestAnErrorOfTheServerShowsNoAddress(t *testing.T) {
+	s := newEnv(t)
+	s.run(t, Config{URL: "http://t0ken@127.0.0.1:1/run?key=s3cret"})
+	if j := s.ended(t, s.submit(t)); j.Status != job.Failed || j.Error != "ask the server: connect: connection refused" {
+		t.Errorf("got %s %q", j.Status, j.Error)
+	}
+}
+
+// A server closes a connection that idles, and a job on it would be lost.
+func TestAnIdleConnectionIsClosedBeforeTheServerDoes(t *testing.T) {
+	s := newEnv(t)
+	closed := make(chan struct{}, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			select {
+			case closed <- struct{}{}:
+			default: // it was seen
+			}
+		}
+	}
+	server.Start()
+	s.run(t, Config{URL: server.URL})
+	s.ended(t, s.submit(t))
+	select {
+	case <-closed:
+	case <-time.After(soon):
+		t.Error("the connection is open")
+	}
+	server.Close()
 }
 
 func TestAServerThatIsAwayFailsTheJob(t *testing.T) {

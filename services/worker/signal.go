@@ -3,26 +3,61 @@ package worker
 import (
 	"context"
 	"errors"
+	"io"
 	"os/exec"
 	"syscall"
 	"time"
+
+	sdk "flightline/shared/worker"
 )
 
 const (
-	// signalDelay is how much later than its command a worker may learn of a signal that both
-	// got: systemd, a terminal and the end of a machine send theirs to each process.
+	// signalDelay is how much later than its command or server a worker may learn of a signal
+	// that both got: systemd, a terminal and the end of a machine send theirs to each process.
 	signalDelay = 500 * time.Millisecond
 	// maxInterruptedRun is the last run of a job that is given back: a job that causes the
 	// signal, by using up the memory of its unit, does not run for ever.
 	maxInterruptedRun = 50
 )
 
-// workerStops reports whether the worker is asked to stop soon, or was.
-func (c *command) workerStops(ctx context.Context) bool {
+// interruption is an error of a job whose command or server may have been ended by a signal.
+type interruption struct{ error }
+
+// Unwrap implements errors.Unwrap.
+func (i interruption) Unwrap() error { return i.error }
+
+// interruptible is a body whose errors are interruptions.
+type interruptible struct{ io.Reader }
+
+// Read implements io.Reader.
+func (r interruptible) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		err = interruption{err}
+	}
+	return n, err
+}
+
+// givesBack is handler, except that a job is given back whose command or server was ended
+// together with the worker. The worker is asked to stop by stopping; until working ends it
+// takes jobs.
+func givesBack(stopping, working <-chan struct{}, handler sdk.Handler) sdk.Handler {
+	return func(ctx context.Context, j *sdk.Job) (any, error) {
+		output, err := handler(ctx, j)
+		if _, ok := errors.AsType[interruption](err); ok && j.Run <= maxInterruptedRun && stopsSoon(ctx, stopping) {
+			<-working
+			return nil, sdk.ErrDraining
+		}
+		return output, err
+	}
+}
+
+// stopsSoon reports whether the worker is asked to stop within signalDelay, or was.
+func stopsSoon(ctx context.Context, stopping <-chan struct{}) bool {
 	late := time.NewTimer(signalDelay)
 	defer late.Stop()
 	select {
-	case <-c.stopping:
+	case <-stopping:
 		return true
 	case <-ctx.Done():
 	case <-late.C:

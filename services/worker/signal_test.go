@@ -2,7 +2,10 @@ package worker
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"syscall"
 	"testing"
@@ -46,6 +49,57 @@ func TestACommandThatIsEndedWithItsWorkerGivesItsJobBack(t *testing.T) {
 	}
 }
 
+// A server is ended by the same signal, before its answer or in it.
+func TestAServerThatIsEndedWithItsWorkerGivesItsJobBack(t *testing.T) {
+	for name, answer := range map[string]struct{ kind, text string }{
+		"before": {}, "in it": {"application/json", `{"cut`}, "in a stream": {"application/x-ndjson", "1\n2\n"}, "in events": {"text/event-stream", "data: 1\n\n"},
+	} {
+		for of, config := range map[string]func(url string) Config{
+			"a server":         func(url string) Config { return Config{URL: url} },
+			"a model's server": func(url string) Config { return Config{Upstream: Upstream{URL: url}} },
+		} {
+			t.Run(of+" "+name, func(t *testing.T) {
+				s := newEnv(t)
+				asked, end := make(chan struct{}), make(chan struct{})
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == pathHealth {
+						return
+					}
+					if answer.text != "" {
+						w.Header().Set("Content-Type", answer.kind)
+						_, _ = io.WriteString(w, answer.text)
+						_ = http.NewResponseController(w).Flush()
+					}
+					close(asked)
+					<-end
+					panic(http.ErrAbortHandler)
+				}))
+				t.Cleanup(server.Close)
+				cfg := config(server.URL)
+				cfg.Worker = sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID}
+				service, err := New(cfg, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				ended := make(chan error, 1)
+				go func() { ended <- service.Run(ctx) }()
+				id := s.route(t, "/v1/x", `{"n":1}`)
+				<-asked
+				close(end)
+				stop()
+				if err := <-ended; err != nil {
+					t.Errorf("got %v, want a clean stop", err)
+				}
+				if j, err := s.q.Status(t.Context(), s.e, id); err != nil || j.Status != job.InQueue || j.Lost != 0 {
+					t.Errorf("got %+v, %v, want it given back", j, err)
+				}
+			})
+		}
+	}
+}
+
 func TestACommandThatIsEndedAloneFailsItsJob(t *testing.T) {
 	s := newEnv(t)
 	s.shell(t, `kill -TERM $$; sleep 600`)
@@ -57,15 +111,16 @@ func TestACommandThatIsEndedAloneFailsItsJob(t *testing.T) {
 // A job may be the cause of the signal: the memory of its unit is used up.
 func TestAJobIsNotGivenBackForEver(t *testing.T) {
 	dir := t.TempDir()
-	stopping := make(chan struct{})
-	close(stopping)
+	stopped := make(chan struct{})
+	close(stopped)
 	path, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &command{path: path, args: []string{"sh", "-c", "kill -TERM $$"}, dir: dir, log: slog.New(slog.DiscardHandler), stopping: stopping}
+	c := &command{path: path, args: []string{"sh", "-c", "kill -TERM $$"}, dir: dir, log: slog.New(slog.DiscardHandler)}
+	handler := givesBack(stopped, stopped, c.run)
 	for run, want := range map[int]string{1: sdk.ErrDraining.Error(), maxInterruptedRun: sdk.ErrDraining.Error(), maxInterruptedRun + 1: "signal: terminated"} {
-		if _, err := c.run(t.Context(), &sdk.Job{Run: run, Input: []byte("{}")}); err == nil || err.Error() != want {
+		if _, err := handler(t.Context(), &sdk.Job{Run: run, Input: []byte("{}")}); err == nil || err.Error() != want {
 			t.Errorf("run %d: got %v, want %s", run, err, want)
 		}
 	}

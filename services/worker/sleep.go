@@ -133,10 +133,12 @@ func (c *command) runOnce(ctx context.Context) error {
 	say := func(stream string) *tail {
 		return &tail{most: stderrTail, line: func(line []byte) { c.log.InfoContext(ctx, "command says", stream, string(line)) }}
 	}
-	stderr := say("stderr")
+	stdout, stderr := say("stdout"), say("stderr")
 	cmd := c.prepare(ctx, nil, stderr)
-	cmd.Stdin, cmd.Stdout = nil, say("stdout")
+	cmd.Stdin, cmd.Stdout = nil, stdout
 	err := cmd.Run()
+	stdout.flush()
+	stderr.flush()
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -31,6 +31,14 @@ func (t *tail) Write(p []byte) (int, error) {
 	}
 }
 
+// flush takes the line so far as the last one.
+func (t *tail) flush() {
+	if len(t.open) > 0 {
+		t.line(t.open)
+		t.open = nil
+	}
+}
+
 func (t *tail) trim() {
 	if over := len(t.kept) - t.most; over > 0 {
 		t.kept, t.cut = append(t.kept[:0], t.kept[over:]...), true

@@ -140,8 +140,7 @@ func (u *upstream) sendOnce(ctx context.Context, c call) (*http.Response, error)
 		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 			return nil, op
 		}
-		// Callers have no business with the address in it.
-		return nil, failure502("the model server did not answer: %v", wrapped.Err)
+		return nil, interruption{failure502("the model server did not answer: %v", withoutAddress(err))}
 	case err != nil:
 		return nil, err
 	case answer.StatusCode >= 200 && answer.StatusCode <= 299:
@@ -205,7 +204,7 @@ func passOn(ctx context.Context, from io.Reader, emit func(string) error) error 
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			return failure502("the model server's answer broke off: %v", err)
+			return interruption{failure502("the model server's answer broke off: %v", err)}
 		}
 	}
 }
@@ -233,7 +232,7 @@ func readWhole(ctx context.Context, answer *http.Response) (any, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, failure502("the model server's answer broke off: %v", err)
+		return nil, interruption{failure502("the model server's answer broke off: %v", err)}
 	case len(body) > maxOutput:
 		return nil, errors.New(job.ErrTextOutputTooLarge + ": the model server's answer is longer than 20 MB")
 	case len(body) == 0:

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/registry"
 	"flightline/shared/testenv"
 	sdk "flightline/shared/worker"
 )
@@ -73,6 +75,15 @@ func TestAnUpstreamsAnswerIsTheJobsOutcome(t *testing.T) {
 		"gone": {
 			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 			job.Failed, ``, `{"message":"the model server did not answer: EOF","type":"server_error","code":502}`,
+		},
+		"reset": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+					_ = c.(*net.TCPConn).SetLinger(0)
+					_ = c.Close()
+				}
+			},
+			job.Failed, ``, `{"message":"the model server did not answer: read: connection reset by peer","type":"server_error","code":502}`,
 		},
 	}
 	for name, tt := range tests {
@@ -216,6 +227,110 @@ func TestJobsWaitForTheUpstream(t *testing.T) {
 	testenv.Eventually(t, "the worker said twice that it is ready", func() bool { return ready.Load() == 2 }) // after it took the job
 }
 
+// switched is a model server that can be down, and whose calls wait until they may end.
+type switched struct {
+	down  atomic.Bool
+	asked chan struct{}
+	goOn  chan struct{}
+}
+
+func (m *switched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == pathHealth && m.down.Load():
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case r.URL.Path != pathHealth:
+		m.asked <- struct{}{}
+		<-m.goOn
+		_, _ = io.WriteString(w, `{}`)
+	}
+}
+
+// start runs a worker of the model server until the test ends. log has what it says.
+func (m *switched) start(t *testing.T, worker sdk.Config) (ended <-chan error, log *testenv.Log) {
+	t.Helper()
+	m.asked, m.goOn = make(chan struct{}, 9), make(chan struct{})
+	server := httptest.NewServer(m)
+	t.Cleanup(server.Close)
+	log = &testenv.Log{}
+	service, err := New(Config{Upstream: Upstream{URL: server.URL}, Worker: worker}, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done, over := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(over)
+		done <- service.Run(ctx)
+	}()
+	t.Cleanup(func() { stop(); <-over })
+	return done, log
+}
+
+func says(t *testing.T, log *testenv.Log, text string, times int) {
+	t.Helper()
+	testenv.Eventually(t, fmt.Sprintf("the worker says %d times %q", times, text), func() bool { return strings.Count(log.String(), text) >= times })
+}
+
+// The operator drains a worker and then stops its model server.
+func TestADrainedWorkerEndsAlsoWhereItsServerIsDown(t *testing.T) {
+	s := newEnv(t)
+	var m switched
+	ended, log := m.start(t, sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID, ID: "w1", Grace: time.Hour})
+	id := s.route(t, "/v1/x", `{"n":1}`)
+	<-m.asked
+	reg, err := registry.New(t.Context(), s.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Background(t, reg.Run)
+	if _, err := reg.Pods.Drain(t.Context(), "w1", "maintenance", s.q.Now()); err != nil {
+		t.Fatal(err)
+	}
+	says(t, log, "draining by request", 1)
+	m.down.Store(true)
+	says(t, log, "the model server is down", 1)
+	close(m.goOn)
+	if j := s.ended(t, id); j.Status != job.Completed {
+		t.Errorf("got %s %s", j.Status, j.Error)
+	}
+	m.down.Store(false)
+	testenv.Eventually(t, "the worker ends, or its server is ready for it again", func() bool {
+		return len(ended) == 1 || strings.Count(log.String(), "the model server is ready") == 2
+	})
+	if len(ended) == 0 {
+		t.Fatal("the drained worker asks for jobs again")
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("got %v, want a clean end", err)
+	}
+}
+
+// A machine's restart may take both away, and bring the model server back first.
+func TestAModelServerMayComeBackWhileNATSIsAway(t *testing.T) {
+	s := newEnv(t)
+	at := s.Config()
+	var m switched
+	ended, log := m.start(t, sdk.Config{NATSURL: at.URL, User: at.User, Password: at.Password, Endpoint: s.e.ID})
+	close(m.goOn)
+	says(t, log, "worker ready", 1)
+	m.down.Store(true)
+	says(t, log, "the model server is down", 1)
+	s.Stop()
+	m.down.Store(false)
+	says(t, log, "the model server is ready", 2)
+	says(t, log, "JetStream is not ready", 1)
+	s.Start()
+	says(t, log, "worker ready", 2)
+	if j := s.ended(t, s.route(t, "/v1/x", `{"n":1}`)); j.Status != job.Completed {
+		t.Errorf("got %s %s", j.Status, j.Error)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("the worker ended: %v", err)
+	default:
+	}
+}
+
 func TestAWorkerEndsWithTheServerThatItStarted(t *testing.T) {
 	s := newEnv(t)
 	server := httptest.NewServer(http.NotFoundHandler()) // not ready
@@ -252,8 +367,8 @@ func TestAJobWithAPromptIsACompletion(t *testing.T) {
 	send := func(input string) job.ID {
 		return s.submit(t, func(r *job.Request) { r.Input = json.RawMessage(input) })
 	}
-	want := `[{"choices":[{"tokens":["/v1/completions{\"max_tokens\":3,\"model\":\"first\",\"prompt\":\"p\",\"stream\":false}"]}],"usage":{"input":1,"output":2}}]`
-	if j := s.ended(t, send(`{"prompt":"p","sampling_params":{"max_tokens":3}}`)); string(j.Output) != want {
+	want := `[{"choices":[{"tokens":["/v1/completions{\"max_tokens\":3,\"model\":\"first\",\"prompt\":\"p\",\"seed\":9007199254740993,\"stream\":false}"]}],"usage":{"input":1,"output":2}}]`
+	if j := s.ended(t, send(`{"prompt":"p","sampling_params":{"max_tokens":3,"seed":9007199254740993}}`)); string(j.Output) != want {
 		t.Errorf("got %s %s, want %s", j.Output, j.Error, want)
 	}
 	id := send(`{"messages":[],"model":"m","stream":true}`)
@@ -262,6 +377,23 @@ func TestAJobWithAPromptIsACompletion(t *testing.T) {
 	}
 	if got := strings.Join(s.chunks(t, id), " "); got != `{"choices":[{"tokens":["a"]}]} {"choices":[],"usage":{"input":1,"output":2}}` {
 		t.Errorf("got chunks %s", got)
+	}
+}
+
+// vLLM answers 200, and says in the stream, or in place of the completion, what went wrong.
+func TestAnErrorInPlaceOfACompletionFailsTheJob(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"in the stream": answers(200, "text/event-stream", "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"error\":{\"message\":\"out of memory\"}}\n\ndata: [DONE]\n\n"),
+		"alone":         answers(200, "application/json", `{"error":{"message":"out of memory"}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newEnv(t)
+			s.pass(t, handler)
+			j := s.ended(t, s.submit(t, func(r *job.Request) { r.Input = json.RawMessage(`{"messages":[],"model":"m","stream":true}`) }))
+			if want := `{"message":"the model server failed: {\"message\":\"out of memory\"}","type":"server_error","code":502}`; j.Status != job.Failed || j.Error != want {
+				t.Errorf("got %s %q, want FAILED %q", j.Status, j.Error, want)
+			}
+		})
 	}
 }
 
@@ -296,6 +428,9 @@ func TestWhenAServerCountsAsDown(t *testing.T) {
 		"it came back":       {[]health{away, away, healthy, away, away}, time.Second, false},
 		"it computes":        {[]health{silent, silent, silent}, 10 * time.Second, false},
 		"it does not answer": {[]health{silent, silent, silent, silent}, 10 * time.Second, true},
+		"one refusal":        {[]health{silent, away}, 10 * time.Second, false},
+		"now and then":       {[]health{away, silent, away, silent, away}, time.Second, false},
+		"neither for long":   {[]health{silent, away, silent, away}, 10 * time.Second, true},
 	} {
 		var d downtime
 		down := false

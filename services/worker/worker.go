@@ -33,6 +33,7 @@ import (
 	"net/url"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -73,10 +74,11 @@ type Service struct {
 	running running
 	close   func()
 
-	command  *command  // nil: jobs are not run by one
-	upstream *upstream // nil: jobs are not passed on to one
-	server   *command  // nil: somebody else runs it
-	sleeper  *sleeper  // nil: it cannot sleep
+	drained  atomic.Bool     // by request
+	stopping <-chan struct{} // closed once the worker is asked to stop
+	upstream *upstream       // nil: jobs are not passed on to one
+	server   *command        // nil: somebody else runs it
+	sleeper  *sleeper        // nil: it cannot sleep
 }
 
 // New makes a worker of cfg. It starts nothing. It returns ErrConfig, also if
@@ -86,6 +88,12 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 	cfg.Worker.Log, cfg.Worker.ID = log, cmp.Or(cfg.Worker.ID, uuid.NewString())
 	log = log.With("endpoint", cfg.Worker.Endpoint, "worker", cfg.Worker.ID)
 	s := &Service{cfg: cfg.Worker, close: func() {}}
+	s.cfg.OnDrain = func() {
+		s.drained.Store(true)
+		if cfg.Worker.OnDrain != nil {
+			cfg.Worker.OnDrain()
+		}
+	}
 	if s.cfg.Environment == nil {
 		s.cfg.Environment = byName(cfg.Env)
 	}
@@ -139,7 +147,7 @@ func (s *Service) build(cfg Config, log *slog.Logger) (err error) {
 	if upstreams {
 		s.server = c
 	} else {
-		s.command, s.handler = c, c.run
+		s.handler = c.run
 	}
 	return nil
 }
@@ -148,9 +156,7 @@ func (s *Service) build(cfg Config, log *slog.Logger) (err error) {
 // errors it returns.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.close()
-	if s.command != nil {
-		s.command.stopping = ctx.Done()
-	}
+	s.stopping = ctx.Done()
 	work := s.work
 	if s.upstream != nil {
 		work = s.runUpstream

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // ErrInvalid is what every FieldError unwraps to; the API answers 400.
@@ -78,6 +79,9 @@ func NewRequest(body []byte) (Request, error) {
 	if !json.Valid(body) {
 		return Request{}, &FieldError{"", "is not valid JSON: " + syntax(json.Unmarshal(body, &struct{}{}))}
 	}
+	if at := invalidUTF8(body); at > 0 { // workers could not read the job
+		return Request{}, &FieldError{"", fmt.Sprintf("is not valid UTF-8 (at byte %d)", at)}
+	}
 	fields := fieldsOf(body, "input", "webhook", "policy", "s3Config")
 	r := Request{Input: fields["input"]}
 	var err error
@@ -94,6 +98,20 @@ func NewRequest(body []byte) (Request, error) {
 		return Request{}, err
 	}
 	return r, nil
+}
+
+// invalidUTF8 is the number of the first byte that is no UTF-8, from 1; 0 for none.
+func invalidUTF8(text []byte) int {
+	if utf8.Valid(text) {
+		return 0
+	}
+	for i := 0; ; {
+		r, n := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && n <= 1 {
+			return i + 1
+		}
+		i += n
+	}
 }
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
@@ -190,8 +208,8 @@ func s3Config(raw json.RawMessage) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// CompactJSON checks that v is JSON and returns it on one line; nil for nothing
-// (docs/design/runpod-clients.md#answers).
+// CompactJSON checks that v is JSON and returns it on one line, with U+FFFD for bytes that
+// are no UTF-8; nil for nothing (docs/design/runpod-clients.md#answers).
 func CompactJSON(v json.RawMessage) (json.RawMessage, error) {
 	if len(v) == 0 {
 		return nil, nil
@@ -201,5 +219,8 @@ func CompactJSON(v json.RawMessage) (json.RawMessage, error) {
 	if err := json.Compact(&b, v); err != nil {
 		return nil, fmt.Errorf("job: output is not JSON: %w", err)
 	}
-	return b.Bytes(), nil
+	if utf8.Valid(b.Bytes()) {
+		return b.Bytes(), nil
+	}
+	return bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD")), nil
 }

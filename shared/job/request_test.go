@@ -36,6 +36,8 @@ func TestNewRequestRefuses(t *testing.T) {
 		"a comment":                  {`{"input":{}/* */}`, ""},
 		"a raw line break in text":   {"{\"input\":{\"a\":\"b\nc\"}}", ""},
 		"a NUL byte":                 {"{\"input\":{}}\x00", ""},
+		"latin-1":                    {"{\"input\":{\"a\":\"Caf\xe9\"}}", ""},
+		"half a character":           {"{\"input\":{\"a\":\"\xf0\x9f\"}}", ""},
 		"NaN":                        {`{"input":{"a":NaN}}`, ""},
 		"a number with leading zero": {`{"input":{"a":01}}`, ""},
 		"too deep":                   {`{"input":` + strings.Repeat(`{"a":`, 10_001) + `1` + strings.Repeat(`}`, 10_001) + `}`, ""},
@@ -124,6 +126,20 @@ func TestNewRequestRefuses(t *testing.T) {
 }
 
 // An error text never quotes a secret.
+func TestNewRequestNamesTheByteThatIsNoUTF8(t *testing.T) {
+	_, err := job.NewRequest([]byte("{\"input\":{\"ä\":\"\xe9\"}}"))
+	if want := "the body is not valid UTF-8 (at byte 17)"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestCompactJSONIsUTF8(t *testing.T) {
+	got, err := job.CompactJSON([]byte("[ \"Caf\xe9\", \"ä\" ]"))
+	if want := `["Caf` + "\uFFFD" + `","ä"]`; err != nil || string(got) != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+}
+
 func TestNewRequestDoesNotRepeatSecrets(t *testing.T) {
 	const secret = "hunter2"
 	for _, body := range []string{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -193,9 +194,9 @@ func (l *Lease) loadMessage(ctx context.Context) error {
 	return nil
 }
 
-// StoppedWorker returns the worker whose run of the job was ended by somebody else
-// (cancelled, timed out or expired); "": no run was. It returns
-// bus.ErrUnavailable.
+// StoppedWorker returns the worker whose run of the job was ended while its handler ran
+// (cancelled, timed out, expired, or failed for a chunk that is too large); "": no run was.
+// It returns bus.ErrUnavailable.
 func (rm *Remote) StoppedWorker(ctx context.Context, e endpoint.Endpoint, id job.ID) (worker string, err error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
@@ -205,7 +206,8 @@ func (rm *Remote) StoppedWorker(ctx context.Context, e endpoint.Endpoint, id job
 		return "", nil
 	case err != nil:
 		return "", err
-	case r.Status == job.Cancelled, r.Status == job.TimedOut, r.Status == job.InProgress && !rm.q.Now().Before(r.Expires):
+	case r.Status == job.Cancelled, r.Status == job.TimedOut, r.Status == job.InProgress && !rm.q.Now().Before(r.Expires),
+		r.Status == job.Failed && strings.HasPrefix(r.Error, job.ErrTextChunkTooLarge):
 		return r.Worker, nil
 	}
 	return "", nil

@@ -247,6 +247,16 @@ func TestHaltedIsWhatSomebodyElseEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	halted("completed", done, "")
+	failed, l := s.handed(t, "w")
+	if _, err := l.Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	halted("failed", failed, "")
+	large, l := s.handed(t, "w")
+	if _, err := l.Fail(t.Context(), job.ErrTextChunkTooLarge); err != nil {
+		t.Fatal(err)
+	}
+	halted("failed for a chunk", large, "w")
 	short, _ := s.handed(t, "w")
 	if _, err := s.q.SetTTL(t.Context(), s.e, short, time.Millisecond); err != nil && !errors.Is(err, job.ErrNotFound) {
 		t.Fatal(err)

@@ -79,6 +79,9 @@ type Config struct {
 	Tracer *telemetry.Tracer
 	// OnReady is called once, when the worker is registered and asks for jobs.
 	OnReady func()
+	// OnDrain is called once, when the worker is drained by request: it takes no more jobs,
+	// and Run returns nil when its last one has ended. nil does nothing.
+	OnDrain func()
 	// Sleep and Wake let an autoscaler put the worker to sleep while no job needs it, in
 	// place of stopping it. Sleep is called while it runs no job, Wake before it asks for
 	// jobs again, and both only in turn. If Sleep fails, Run logs why and returns nil; if
@@ -111,13 +114,17 @@ func (c Config) complete() (Config, error) {
 	if c.OnReady == nil {
 		c.OnReady = func() {}
 	}
+	if c.OnDrain == nil {
+		c.OnDrain = func() {}
+	}
 	return c, nil
 }
 
-// connect returns the connection to use, and what closes it if it is ours.
-func (c Config) connect() (*nats.Conn, func(), error) {
+// Connect returns c with an NC that is connected, and what closes it. Run does so by itself:
+// it is for several Runs, one after the other. It returns the errors of bus.Connect.
+func (c Config) Connect() (Config, func(), error) {
 	if c.NC != nil {
-		return c.NC, func() {}, nil
+		return c, func() {}, nil
 	}
 	nc, err := bus.Connect(bus.Config{
 		URL: c.NATSURL, CredsFile: c.CredsFile, User: c.User, Password: c.Password,
@@ -125,9 +132,10 @@ func (c Config) connect() (*nats.Conn, func(), error) {
 		Name: "worker " + c.Endpoint + " " + c.ID, Log: c.Log,
 	})
 	if err != nil {
-		return nil, nil, err
+		return c, nil, err
 	}
-	return nc, nc.Close, nil
+	c.NC = nc
+	return c, nc.Close, nil
 }
 
 // encode is v as JSON, with a json.RawMessage as it is; nothing if v is nil.

@@ -34,14 +34,22 @@ func (p *presence) applyDrain(own pod.Pod) {
 	if own.Endpoint != p.endpoint.ID || !own.Drains(p.pod.Started) {
 		return
 	}
+	if p.beginDrain(cmp.Or(own.Drain.Why, "by request")) {
+		p.onDrain()
+	}
+}
+
+// beginDrain returns false if the worker drains already.
+func (p *presence) beginDrain(why string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.why != "" {
-		return
+		return false
 	}
-	p.why, p.self.Draining = cmp.Or(own.Drain.Why, "by request"), true
+	p.why, p.self.Draining = why, true
 	close(p.drained)
 	p.tell()
+	return true
 }
 
 // drainReason is why the worker drains, "" if it does not.

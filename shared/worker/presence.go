@@ -36,6 +36,7 @@ type presence struct {
 	log       *slog.Logger
 	changed   chan struct{} // between idle and running, draining or sleeping
 	drained   chan struct{} // closed when the worker is to drain
+	onDrain   func()        // Config.OnDrain
 	sleep     chan struct{} // has a value once the worker is to sleep
 	wake      chan struct{} // has a value once it is to wake
 
@@ -55,7 +56,7 @@ type presence struct {
 
 func newPresence(reg *registry.ForWorker, e endpoint.Endpoint, own pod.Pod, cfg Config, clock func() time.Time) *presence {
 	return &presence{
-		workers: reg.Workers, endpoints: reg.Endpoints, pods: reg.Pods, endpoint: e, pod: own, clock: clock, log: cfg.Log,
+		workers: reg.Workers, endpoints: reg.Endpoints, pods: reg.Pods, endpoint: e, pod: own, clock: clock, log: cfg.Log, onDrain: cfg.OnDrain,
 		self: registry.Worker{
 			ID: own.ID, Endpoint: e.ID, Concurrency: cfg.Concurrency, Native: true, Sleeps: cfg.Sleep != nil,
 			Started: own.Started, Host: hostOf(own.Machine),

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -105,8 +106,8 @@ func (h *Handler) parse(ctx context.Context, c *fiber.Ctx) (request, error) {
 	if c.Method() == fiber.MethodPost {
 		body = bytes.TrimSpace(c.Request().Body())
 	}
-	if len(body) == 0 || body[0] != '{' || !json.Valid(body) {
-		return request{}, web.Errorf(web.InvalidRequest, "the body must be a JSON object")
+	if len(body) == 0 || body[0] != '{' || !json.Valid(body) || !utf8.Valid(body) {
+		return request{}, web.Errorf(web.InvalidRequest, "the body must be a JSON object in UTF-8")
 	}
 	var said struct {
 		Stream json.RawMessage `json:"stream"`
