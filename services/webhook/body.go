@@ -31,7 +31,8 @@ type payload struct {
 }
 
 // encodeBody returns the body. If it would be larger than maxSize, it has a
-// link instead of the output, and if that is not enough, no input either.
+// link instead of the output, and if it still is with the link, no input either. The
+// other fields stay.
 func encodeBody(c *deliveries.Task, maxSize int, publicURL string) ([]byte, error) {
 	j := &c.Job
 	p := payload{
@@ -42,18 +43,17 @@ func encodeBody(c *deliveries.Task, maxSize int, publicURL string) ([]byte, erro
 	if err != nil || len(body) <= maxSize {
 		return body, err
 	}
-	size := len(body)
-	var omitted []string
+	why := fmt.Sprintf(": the body would have %d bytes, more than %d", len(body), maxSize)
+	omitted := "input"
 	if len(p.Output) > 0 {
-		omitted = append(omitted, "output")
-		p.Output = nil
+		p.Output, p.Omitted = nil, "output"+why
 		p.OutputURL = strings.TrimSuffix(publicURL, "/") + "/v2/" + url.PathEscape(j.Endpoint) + "/status/" + url.PathEscape(string(j.ID))
+		if body, err = p.encode(); err != nil || len(body) <= maxSize {
+			return body, err
+		}
+		omitted = "output, input"
 	}
-	if size-len(j.Output) > maxSize {
-		omitted = append(omitted, "input")
-		p.Input = nil
-	}
-	p.Omitted = fmt.Sprintf("%s: the body would have %d bytes, more than %d", strings.Join(omitted, ", "), size, maxSize)
+	p.Input, p.Omitted = nil, omitted+why
 	return p.encode()
 }
 

@@ -149,6 +149,8 @@ func TestALargeBodyHasALinkInstead(t *testing.T) {
 		"input":      {big, nil, []string{`"omitted":"input: the body`}, `"outputUrl"`},
 		"both":       {big, big, []string{`"omitted":"output, input: the body`, `"outputUrl"`}, `xxx`},
 		"input only": {big, json.RawMessage(`1`), []string{`"omitted":"output, input`}, `xxx`},
+		"spaces":     {json.RawMessage(`"` + strings.Repeat("x", 1200) + `"`), json.RawMessage("[\n" + strings.Repeat(" ", 600) + "1\n]"), []string{`"omitted":"output, input`}, `xxx`},
+		"the link":   {json.RawMessage(`"` + strings.Repeat("x", 800) + `"`), json.RawMessage(`"` + strings.Repeat("y", 100) + `"`), []string{`"omitted":"output, input`}, `xxx`},
 	}
 	for name, test := range tests {
 		c := &deliveries.Task{Job: job.Job{ID: "j1", Endpoint: "ep", Output: test.output}, Input: test.input}
