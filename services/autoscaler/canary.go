@@ -17,7 +17,8 @@ const (
 	// minCanaryJobs is how many jobs must have ended on each version until a canary is
 	// promoted; the last maxCanaryJobs of each are compared.
 	minCanaryJobs, maxCanaryJobs = 20, 200
-	// canaryTimeout is how long a canary lasts at most, from its first worker on.
+	// canaryTimeout is how long a canary lasts at most, from its first worker or the end of
+	// the last pause on.
 	canaryTimeout = time.Hour
 	// maxFailureRise is by how much the share of jobs that fail may rise.
 	maxFailureRise = 0.1
@@ -65,8 +66,10 @@ func (t *tally) median() time.Duration {
 }
 
 // judgeCanary says how a canary ends, and why; "" while it goes on. Few jobs are enough to
-// roll it back: as soon as more have failed than may of minCanaryJobs.
-func judgeCanary(c endpoint.Canary, canary, former tally, now time.Time) (state, why string) {
+// roll it back: as soon as more have failed than may of minCanaryJobs. When its time is
+// over it is judged by the jobs there are; the time begins again when a pause ends.
+func judgeCanary(e endpoint.Endpoint, canary, former tally, now time.Time) (state, why string) {
+	c := e.Canary
 	fast, slow := former.median(), canary.median()
 	allowed := maxFailureRise
 	if former.jobs > 0 {
@@ -74,12 +77,16 @@ func judgeCanary(c endpoint.Canary, canary, former tally, now time.Time) (state,
 	}
 	timed := min(len(canary.times), len(former.times)) >= minCanaryJobs/2
 	enough := min(canary.jobs, former.jobs) >= minCanaryJobs
-	late := !c.Began.IsZero() && now.Sub(c.Began) >= canaryTimeout
+	late := !c.Began.IsZero() && now.Sub(later(c.Began, e.PausedUntil)) >= canaryTimeout
+	judged := max(canary.jobs, minCanaryJobs)
+	if late {
+		judged = canary.jobs
+	}
 	counts := fmt.Sprintf("%d of %d jobs failed on version %d, %d of %d on version %d", canary.failed, canary.jobs, c.Version, former.failed, former.jobs, c.FormerVersion)
 	switch {
 	case canary.crashes >= maxFailedCanaries && canary.crashes > former.crashes, late && canary.jobs == 0 && canary.crashes > 0:
 		return endpoint.CanaryRolledBack, bounded(fmt.Sprintf("%d workers of version %d failed, %d of version %d: %s", canary.crashes, c.Version, former.crashes, c.FormerVersion, canary.crash))
-	case float64(canary.failed) > allowed*float64(max(canary.jobs, minCanaryJobs)):
+	case float64(canary.failed) > allowed*float64(judged):
 		return endpoint.CanaryRolledBack, counts
 	case (enough || late) && timed && float64(slow) > maxSlowdown*float64(fast) && slow-fast > minSlowdown:
 		return endpoint.CanaryRolledBack, fmt.Sprintf("the median job took %s on version %d, %s on version %d", slow.Round(time.Millisecond), c.Version, fast.Round(time.Millisecond), c.FormerVersion)
@@ -234,7 +241,7 @@ func (l *leader) watchCanary(ctx context.Context, v *view, e endpoint.Endpoint, 
 		l.log.DebugContext(ctx, "ends of jobs not read", "endpoint", e.ID, "err", err)
 		return e, nil
 	}
-	state, why := judgeCanary(c, canary, former, v.now)
+	state, why := judgeCanary(e, canary, former, v.now)
 	var end func(endpoint.Endpoint, string, time.Time) endpoint.Endpoint
 	level := slog.LevelInfo
 	switch state {

@@ -45,14 +45,38 @@ func TestJudgeCanary(t *testing.T) {
 		"slower by nothing to notice":  {outcomes(20, 0, 90*time.Millisecond), outcomes(20, 0, 10*time.Millisecond), time.Minute, endpoint.CanaryPromoted, ""},
 		"late, without a job":          {tally{}, outcomes(200, 0, second), canaryTimeout, endpoint.CanaryPromoted, "0 of 0 jobs failed"},
 		"late, and its workers fail":   {crashed(1, tally{}), outcomes(200, 0, second), canaryTimeout, endpoint.CanaryRolledBack, "1 workers of version 2 failed"},
+		"late, and each job failed":    {outcomes(2, 2, second), outcomes(200, 0, second), canaryTimeout, endpoint.CanaryRolledBack, "2 of 2 jobs failed on version 2"},
+		"late, one job of ten failed":  {outcomes(10, 1, second), outcomes(200, 0, second), canaryTimeout, endpoint.CanaryPromoted, ""},
+		"late, one job of nine failed": {outcomes(9, 1, second), outcomes(200, 0, second), canaryTimeout, endpoint.CanaryRolledBack, "1 of 9 jobs failed"},
+		"late, as bad as the former":   {outcomes(2, 1, second), outcomes(200, 100, second), canaryTimeout, endpoint.CanaryPromoted, ""},
 		"late and slower":              {outcomes(12, 0, 3*second), outcomes(12, 0, second), canaryTimeout, endpoint.CanaryRolledBack, "the median job"},
 		"workers that fail":            {crashed(3, tally{}), crashed(2, tally{}), time.Minute, endpoint.CanaryRolledBack, "3 workers of version 2 failed, 2 of version 1: it ended by itself with code 1"},
 		"as those of the former do":    {crashed(3, tally{}), crashed(3, tally{}), time.Minute, "", ""},
 		"two that fail":                {crashed(2, tally{}), tally{}, time.Minute, "", ""},
 	} {
-		c := endpoint.Canary{State: endpoint.CanaryRunning, Version: 2, FormerVersion: 1, Began: noon.Add(-test.age)}
-		if state, why := judgeCanary(c, test.canary, test.former, noon); state != test.state || !strings.HasPrefix(why, test.why) {
+		e := endpoint.Endpoint{Canary: endpoint.Canary{State: endpoint.CanaryRunning, Version: 2, FormerVersion: 1, Began: noon.Add(-test.age)}}
+		if state, why := judgeCanary(e, test.canary, test.former, noon); state != test.state || !strings.HasPrefix(why, test.why) {
 			t.Errorf("%s: got %q because %q, want %q because %q", name, state, why, test.state, test.why)
+		}
+	}
+}
+
+// The hour of a canary does not pass while the endpoint is paused: it begins again at the
+// end of the pause.
+func TestAPauseHoldsUpACanary(t *testing.T) {
+	for name, test := range map[string]struct {
+		paused time.Time
+		state  string
+	}{
+		"never paused":            {time.Time{}, endpoint.CanaryPromoted},
+		"paused":                  {noon.Add(time.Minute), ""},
+		"the pause is just over":  {noon, ""},
+		"an hour after the pause": {noon.Add(-canaryTimeout), endpoint.CanaryPromoted},
+		"paused before it began":  {noon.Add(-4 * canaryTimeout), endpoint.CanaryPromoted},
+	} {
+		e := endpoint.Endpoint{PausedUntil: test.paused, Canary: endpoint.Canary{State: endpoint.CanaryRunning, Version: 2, FormerVersion: 1, Began: noon.Add(-3 * canaryTimeout)}}
+		if state, why := judgeCanary(e, tally{}, tally{}, noon); state != test.state {
+			t.Errorf("%s: got %q because %q, want %q", name, state, why, test.state)
 		}
 	}
 }
