@@ -39,9 +39,9 @@ func pauseText(e endpoint.Endpoint) string {
 }
 
 // spendBudget pauses the endpoint if its failure budget is used up, and returns it as it
-// is then. The count begins at the end of the last pause. The log decides and the record
-// is written once: a leader that crashes in between leaves nothing to the next that it
-// would not find again.
+// is then. The count begins at the end of the last pause, or at the last change of the
+// budget. The log decides and the record is written once: a leader that crashes in
+// between leaves nothing to the next that it would not find again.
 func (l *leader) spendBudget(ctx context.Context, now time.Time, e endpoint.Endpoint, m *endpointState) (endpoint.Endpoint, error) {
 	switch {
 	case e.Paused(now):
@@ -88,7 +88,7 @@ func (l *leader) applyBudgetPause(ctx context.Context, e endpoint.Endpoint, m *e
 }
 
 // failuresInRow counts the last jobs that failed for one cause since the endpoint was made
-// and its last pause ended, up to its budget.
+// and its last pause ended or its budget was changed, up to its budget.
 func (l *leader) failuresInRow(ctx context.Context, e endpoint.Endpoint) (sameFailure, error) {
 	since := later(e.Created, e.PausedUntil)
 	var latest []events.Event

@@ -121,7 +121,8 @@ func (s *Service) updateEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	if _, err := s.template(ctx, body.TemplateID); err != nil {
 		return err
 	}
-	e, err := s.registry.Endpoints.Update(ctx, id, body.applyTo)
+	now := s.queue.Now().UTC().Truncate(time.Millisecond)
+	e, err := s.registry.Endpoints.Update(ctx, id, func(e endpoint.Endpoint) (endpoint.Endpoint, error) { return body.change(e, now) })
 	if err != nil {
 		return err
 	}

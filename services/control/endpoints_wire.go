@@ -98,6 +98,16 @@ func (b *endpointBody) applyTo(e endpoint.Endpoint) (endpoint.Endpoint, error) {
 	return b.applyFleetTo(e)
 }
 
+// change is applyTo for an endpoint that exists. Another failure budget leaves its moment in
+// the record, as a resume does: failures from before do not count for it.
+func (b *endpointBody) change(e endpoint.Endpoint, now time.Time) (endpoint.Endpoint, error) {
+	changed, err := b.applyTo(e)
+	if err == nil && changed.FailureBudget != e.FailureBudget && !e.Paused(now) {
+		changed.PausedUntil, changed.PauseReason = now, ""
+	}
+	return changed, err
+}
+
 // positive is what is given of a setting that must be: a 0 is as wrong as what
 // is below it, while to an Endpoint it would mean the default.
 func positive[T int | int64](given *T) *T {

@@ -79,6 +79,40 @@ func TestAPauseByTheBudgetIsShownAndResumed(t *testing.T) {
 	}
 }
 
+// Failures from before a budget was set do not count for it: the count begins at the
+// change, as it does at a resume.
+func TestFailuresCountFromTheChangeOfTheBudget(t *testing.T) {
+	now := time.Now()
+	past, future := now.Add(-time.Hour), now.Add(time.Hour)
+	for name, test := range map[string]struct {
+		budget       int
+		paused, want time.Time
+	}{
+		"another budget":             {6, time.Time{}, now},
+		"no budget":                  {0, time.Time{}, now},
+		"the same budget":            {20, time.Time{}, time.Time{}},
+		"after a pause":              {6, past, now},
+		"the same one after a pause": {20, past, past},
+		"during a pause":             {6, future, future},
+	} {
+		body := endpointBody{FailureBudget: &test.budget}
+		got, err := body.change(endpoint.Endpoint{ID: "ep", FailureBudget: 20, PausedUntil: test.paused}, now)
+		if err != nil || !got.PausedUntil.Equal(test.want) || got.FailureBudget != test.budget {
+			t.Errorf("%s: got a budget of %d from %v, %v, want %d from %v", name, got.FailureBudget, got.PausedUntil, err, test.budget, test.want)
+		}
+	}
+	s := start(t)
+	s.expect("create", s.do("POST", "/endpoints", `{"id":"ep"}`), 200, "", "")
+	s.expect("set a budget", s.do("PATCH", "/endpoints/ep", `{"failureBudget":6}`), 200, "", "")
+	e, err := s.registry.Endpoints.Find(t.Context(), "ep")
+	if err != nil || e.PausedUntil.Before(e.Created) || e.PausedUntil.After(time.Now().Add(time.Minute)) {
+		t.Errorf("failures count from %v, %v, want from the change on", e.PausedUntil, err)
+	}
+	if paused, _ := s.paused("ep"); paused {
+		t.Error("the change of the budget paused the queue")
+	}
+}
+
 func TestARolloutAndItsCanaryAreShown(t *testing.T) {
 	s := start(t)
 	s.expect("create", s.do("POST", "/endpoints", `{"id":"ep","driver":"docker","imageName":"worker:1","rollout":"canary:10%"}`), 200, "", "")

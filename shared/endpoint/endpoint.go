@@ -85,7 +85,8 @@ type Endpoint struct {
 	// Env is set for the workers, who alone see the secrets in it.
 	Env map[string]string `json:"env,omitempty"`
 	// PausedUntil is when the endpoint, whose jobs wait, hands them out again
-	// by itself; zero means that it is not paused.
+	// by itself; zero means that it is not paused. In the past it is the moment from which
+	// on failures count for FailureBudget.
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
 	// PauseReason says why the endpoint paused itself, "" for a pause by request.
 	PauseReason string `json:"pauseReason,omitempty"`
