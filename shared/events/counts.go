@@ -156,6 +156,25 @@ func (l *Log) counts(ctx context.Context, endpoint string) (kept, error) {
 	return k, nil
 }
 
+// lastDeleted is when an endpoint of this id was last deleted, 0 if none was. The leader
+// says so: a replica may not have the deletion yet.
+func (l *Log) lastDeleted(ctx context.Context, endpoint string) (since int64, err error) {
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	m, err := l.bus.LeaderLast(within, streams.Bucket(streams.BucketCounts), streams.KeySubject(streams.BucketCounts, endpoint))
+	switch {
+	case errors.Is(err, bus.ErrNoMessage):
+		return 0, nil
+	case err != nil:
+		return 0, away(ctx, "read counts of "+endpoint, err)
+	}
+	var c counts
+	if err := json.Unmarshal(m.Data, &c); err != nil {
+		return 0, fmt.Errorf("read counts of %s: %w", endpoint, err)
+	}
+	return c.Since, nil
+}
+
 // putCounts writes k's value over its revision and returns the new one;
 // errChanged if that is not the last.
 func (l *Log) putCounts(ctx context.Context, endpoint string, k kept) (uint64, error) {
@@ -253,7 +272,8 @@ func newFold(l *Log, c Counting) *fold {
 		c.Now = time.Now
 	}
 	c.SaveInterval = cmp.Or(c.SaveInterval, saveInterval)
-	return &fold{Counting: c, l: l, stats: newStatsFold(l, c), known: map[string]kept{}}
+	known := map[string]kept{}
+	return &fold{Counting: c, l: l, stats: newStatsFold(l, c, known), known: known}
 }
 
 // start goes back to what is on the bus.

@@ -40,6 +40,7 @@ type statsFold struct {
 
 	l                      *Log
 	known                  map[blockKey]*knownBlock
+	counts                 map[string]kept // those that the fold knows, by endpoint
 	written, saved, looked time.Time
 	position               uint64
 }
@@ -49,12 +50,13 @@ type knownBlock struct {
 	block
 
 	revision uint64
-	changed  bool // since it was written
-	used     bool // since the position was written
+	changed  bool  // since it was written
+	used     bool  // since the position was written
+	since    int64 // counts.Since of the endpoint as the fold knew it, while revision is 0
 }
 
-func newStatsFold(l *Log, c Counting) *statsFold {
-	f := &statsFold{Counting: c, l: l}
+func newStatsFold(l *Log, c Counting, counts map[string]kept) *statsFold {
+	f := &statsFold{Counting: c, l: l, counts: counts}
 	f.reset()
 	return f
 }
@@ -194,6 +196,11 @@ func (f *statsFold) read(ctx context.Context, key blockKey) (*knownBlock, error)
 	m, err := f.l.bus.LeaderLast(within, streams.Stats, key.subject())
 	switch {
 	case errors.Is(err, bus.ErrNoMessage):
+		if k, counted := f.counts[key.endpoint]; counted {
+			b.since = k.value.Since
+		} else if b.since, err = f.l.lastDeleted(ctx, key.endpoint); err != nil {
+			return nil, err
+		}
 	case err != nil:
 		return nil, away(ctx, "read "+key.subject(), err)
 	default:
@@ -271,7 +278,18 @@ func (f *statsFold) write(ctx context.Context, all bool) error {
 	return g.Wait()
 }
 
+// put writes a block over its revision. A block without a revision may be of an endpoint
+// that was deleted with all its blocks: then it is not written.
 func (f *statsFold) put(ctx context.Context, key blockKey, b *knownBlock) error {
+	if b.revision == 0 {
+		since, err := f.l.lastDeleted(ctx, key.endpoint)
+		if err != nil {
+			return err
+		}
+		if since != b.since {
+			return fmt.Errorf("write %s: %w: the endpoint was deleted", key.subject(), errChanged)
+		}
+	}
 	data, err := json.Marshal(b.block)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", key.subject(), err)

@@ -241,6 +241,80 @@ func TestStatsOfADeletedEndpointEnd(t *testing.T) {
 	}
 }
 
+// What a fold has in memory of an endpoint that is deleted is not written afterwards: its
+// successor would have it.
+func TestStatsOfADeletedEndpointStayDropped(t *testing.T) {
+	t.Parallel()
+	sampled := Counting{Sample: func(context.Context) ([]stats.Sample, error) {
+		return []stats.Sample{{Endpoint: "ep", Workers: 1}}, nil
+	}}
+	for name, test := range map[string]struct {
+		counting Counting
+		before   []Event // are in the log before the deletion
+		after    []Event // come into it later, as from a recorder that was behind
+		waits    time.Duration
+	}{
+		"nothing is written":              {before: runs("ep", 0, "no")},
+		"all but the hours are written":   {before: runs("ep", 0, "no"), waits: statsInterval},
+		"samples, and nothing is written": {counting: sampled},
+		"events that come late":           {before: runs("ep", 0, "")[:1], after: runs("ep", 1, "")[:2]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, c := open(t, newBus(t)), newClock(noon.Add(5*time.Minute))
+			test.counting.Now = c.now
+			f := newFold(l, test.counting)
+			appendAll := func(list []Event) {
+				t.Helper()
+				if len(list) == 0 {
+					return
+				}
+				if err := l.Append(t.Context(), list...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			appendAll(test.before)
+			if _, err := f.step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c.advance(test.waits)
+			if err := f.stats.keep(t.Context(), f.after); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.DropCounts(t.Context(), "ep", c.now()); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.DropStats(t.Context(), "ep"); err != nil {
+				t.Fatal(err)
+			}
+			f.stats.Sample = nil // its workers are gone
+			appendAll(test.after)
+			for range 3 {
+				if err := foldAll(t, f, c); errors.Is(err, errChanged) {
+					f.placed = false
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if state, err := l.bus.StreamState(t.Context(), streams.Stats); err != nil || state.Messages != 0 {
+				t.Errorf("got %d blocks and %v, want none", state.Messages, err)
+			}
+			// The next endpoint of the id has its own.
+			next := runs("ep", 10, "")
+			appendAll(next)
+			if err := foldAll(t, f, c); err != nil {
+				t.Fatal(err)
+			}
+			for _, step := range []time.Duration{time.Minute, time.Hour} {
+				points, err := l.Points(t.Context(), "ep", noon, noon.Add(2*time.Hour), step)
+				if err != nil || len(points) != 1 || points[0].Submitted != 1 || points[0].Completed != 1 {
+					t.Errorf("by %v: got %+v and %v, want the one job of the next endpoint", step, points, err)
+				}
+			}
+		})
+	}
+}
+
 // Several recorders that look at the workers at once count each look once.
 func TestSamplesCountOnce(t *testing.T) {
 	t.Parallel()
@@ -347,7 +421,7 @@ func BenchmarkFold(b *testing.B) {
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*500), "ns/job")
 	})
 	b.Run("stats", func(b *testing.B) {
-		f := newStatsFold(&Log{}, Counting{Now: func() time.Time { return noon }})
+		f := newStatsFold(&Log{}, Counting{Now: func() time.Time { return noon }}, nil)
 		for _, at := range []time.Time{noon, noon.Add(3 * time.Minute)} {
 			for _, key := range []blockKey{keyAt("ep", streams.StatsMinutes, "", at), keyAt("ep", streams.StatsHours, "", at), keyAt("ep", streams.StatsWorker, "w1", at)} {
 				f.known[key] = &knownBlock{}
