@@ -19,7 +19,7 @@ import (
 
 const (
 	// statsInterval is the pause between two writes of a block, saveInterval that
-	// between two writes of a block of hours, and of the position.
+	// between two writes of the position, and of a block of hours unless it has a sample.
 	statsInterval, saveInterval = 5 * time.Second, time.Minute
 	// sampleInterval is the pause between two looks at the workers.
 	sampleInterval = 15 * time.Second
@@ -51,6 +51,7 @@ type knownBlock struct {
 
 	revision uint64
 	changed  bool  // since it was written
+	sampled  bool  // since it was written; the log does not have it
 	used     bool  // since the position was written
 	since    int64 // counts.Since of the endpoint as the fold knew it, while revision is 0
 }
@@ -226,6 +227,7 @@ func (f *statsFold) keep(ctx context.Context, after uint64) error {
 		return nil
 	}
 	if err := f.write(ctx, save); err != nil {
+		f.looked = time.Time{} // the look may not be in all blocks
 		return err
 	}
 	f.written = now
@@ -257,20 +259,21 @@ func (f *statsFold) sample(ctx context.Context, now time.Time) error {
 			}
 			if b.Sampled < at.Unix() {
 				b.point(key, at).Add(s, sampleInterval)
-				b.Sampled, b.changed = at.Unix(), true
+				b.Sampled, b.changed, b.sampled = at.Unix(), true, true
 			}
 		}
 	}
 	return nil
 }
 
-// write writes the blocks that have changed, those of hours only if all is set. It
+// write writes the blocks that have changed, those of hours only if all is set or they
+// have a sample: entries can be folded again, a look at the workers cannot be repeated. It
 // returns errChanged if another process wrote one.
 func (f *statsFold) write(ctx context.Context, all bool) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxConcurrentBlocks)
 	for key, b := range f.known {
-		if !b.changed || !all && key.kind == streams.StatsHours {
+		if !b.changed || !all && !b.sampled && key.kind == streams.StatsHours {
 			continue
 		}
 		g.Go(func() error { return f.put(ctx, key, b) })
@@ -305,7 +308,7 @@ func (f *statsFold) put(ctx context.Context, key blockKey, b *knownBlock) error 
 	case err != nil:
 		return away(ctx, "write "+key.subject(), err)
 	}
-	b.revision, b.changed = revision, false
+	b.revision, b.changed, b.sampled = revision, false, false
 	return nil
 }
 

@@ -344,6 +344,48 @@ func TestSamplesCountOnce(t *testing.T) {
 	}
 }
 
+// Hours have the looks at the workers that minutes have, also if the recorder changes each
+// minute or begins again after a failed write.
+func TestSamplesOutliveTheRecorder(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	c := newClock(noon)
+	counting := Counting{Now: c.now, Sample: func(context.Context) ([]stats.Sample, error) {
+		return []stats.Sample{{Endpoint: "ep", Workers: 3, BusyGPUs: 2}}, nil
+	}}
+	const recorders, steps = 10, 11
+	for range recorders { // each for 55 s
+		f := newFold(open(t, b), counting)
+		for i := range steps {
+			if _, err := f.step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, block := range f.stats.known {
+				if i == 1 && block.changed { // as if another process had written it
+					block.revision++
+				}
+			}
+			if err := f.stats.keep(t.Context(), f.after); i == 1 && errors.Is(err, errChanged) {
+				f.placed = false
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			c.advance(statsInterval)
+		}
+	}
+	looks := int64((recorders*steps*statsInterval + sampleInterval - 1) / sampleInterval)
+	for _, step := range []time.Duration{time.Minute, time.Hour} {
+		points, err := open(t, b).Points(t.Context(), "ep", noon, noon.Add(time.Hour), step)
+		var sum stats.Point
+		for _, p := range points {
+			sum.Merge(p.Point)
+		}
+		if want := looks * 2 * int64(sampleInterval/time.Second); err != nil || sum.Workers != 3 || sum.BusyGPUSeconds != want {
+			t.Errorf("by %v: got %d workers, %d s and %v, want 3 and %d s", step, sum.Workers, sum.BusyGPUSeconds, err, want)
+		}
+	}
+}
+
 // Failures of many endpoints are read hour by hour, also of an hour in which more have
 // failed than one request may answer. An endpoint that was not asked for stays out.
 func TestFailuresOfManyEndpoints(t *testing.T) {
