@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -26,6 +27,9 @@ type media struct {
 
 // mediaTypes are shown by a browser and run nothing; a picture of SVG could.
 var mediaTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "audio/mpeg", "audio/wave", "audio/ogg", "audio/flac"}
+
+// otherMediaTypes are further names of some of them.
+var otherMediaTypes = map[string]string{"audio/wav": "audio/wave", "audio/x-wav": "audio/wave", "audio/mp3": "audio/mpeg"}
 
 // bareMedia begin pictures that come as base64 alone.
 var bareMedia = map[string]string{"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": ""}
@@ -63,7 +67,7 @@ func mediaIn(output json.RawMessage) []media {
 func mediaOf(value string) (media, bool) {
 	if rest, ok := strings.CutPrefix(value, "data:"); ok {
 		kind, data, ok := strings.Cut(rest, ";base64,")
-		kind = strings.NewReplacer("audio/wav", "audio/wave", "audio/x-wav", "audio/wave", "audio/mp3", "audio/mpeg", "audio/wave", "audio/wave").Replace(kind)
+		kind = cmp.Or(otherMediaTypes[kind], kind)
 		return mediaFrom(kind, data), ok && slices.Contains(mediaTypes, kind)
 	}
 	if len(value) < minBare {
