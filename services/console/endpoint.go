@@ -226,7 +226,8 @@ func loadSettings(v *visit) (any, error) {
 	return &settingsData{ID: id, Fields: settingsOf(e)}, nil
 }
 
-// changeSettings sends the fields that differ.
+// changeSettings sends the fields that differ from what the form was shown with (was.NAME), so
+// that what changed since then stays.
 func changeSettings(v *visit) (string, error) {
 	id := v.param("endpoint")
 	e, err := v.control.Endpoints().Get(v.ctx, id)
@@ -236,12 +237,12 @@ func changeSettings(v *visit) (string, error) {
 	var spec client.EndpointSpec
 	changed := 0
 	for _, field := range settingsOf(e) {
-		given, has := v.form[field.Name]
-		if !has || given[0] == field.Value {
+		given := v.form.Get(field.Name)
+		if !v.form.Has(field.Name) || given == field.Value || v.form.Has("was."+field.Name) && given == v.form.Get("was."+field.Name) {
 			continue
 		}
 		changed++
-		if err := field.set(&spec, given[0]); err != nil {
+		if err := field.set(&spec, given); err != nil {
 			return "", err
 		}
 	}

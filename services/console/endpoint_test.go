@@ -1,0 +1,80 @@
+package console
+
+import (
+	"bytes"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"flightline/shared/registry"
+)
+
+// fieldsOf are the fields of a page's forms, as a browser without JavaScript sends them.
+func fieldsOf(page string) url.Values {
+	fields := url.Values{}
+	for _, field := range regexp.MustCompile(`<input[^>]* name="([^"]*)" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		fields.Add(field[1], html.UnescapeString(field[2]))
+	}
+	return fields
+}
+
+// renderedBy is the page that a template makes of what it shows.
+func renderedBy(t *testing.T, template string, v *visit, shown any) string {
+	t.Helper()
+	s, err := New(Config{}, Deps{Sessions: &registry.Sessions{}, Actions: &registry.Actions{}, Connect: func(string) (API, error) { return API{}, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page bytes.Buffer
+	if err := s.pages.ExecuteTemplate(&page, template, &view{V: v, D: shown}); err != nil {
+		t.Fatal(err)
+	}
+	return page.String()
+}
+
+// The form of the settings sends what its user changed, and leaves what others changed since it
+// was shown.
+func TestTheSettingsFormKeepsWhatOthersChanged(t *testing.T) {
+	t.Parallel()
+	const shown = `{"id":"ep","name":"old","workersMin":0,"workersMax":3,"executionTimeoutMs":600000,"ttlMs":86400000,"leaseMs":30000,"retentionMs":1800000}`
+	for name, tc := range map[string]struct {
+		stored string // in place of "workersMax":3
+		change url.Values
+		want   string // what is sent, "" for nothing
+	}{
+		"changed by others":              {`"workersMax":10`, url.Values{"name": {"new"}}, `{"name":"new"}`},
+		"the same field as others":       {`"workersMax":10`, url.Values{"workersMax": {"5"}}, `{"workersMax":5}`},
+		"to what it is by now":           {`"workersMax":10`, url.Values{"workersMax": {"10"}}, ""},
+		"nothing":                        {`"workersMax":10`, nil, ""},
+		"two fields, nothing by another": {`"workersMax":3`, url.Values{"name": {"new"}, "ttl": {"1h"}}, `{"name":"new","ttlMs":3600000}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stored, sent := shown, ""
+			v := &visit{ctx: t.Context(), params: map[string]string{"endpoint": "ep"}}
+			v.control = apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPatch {
+					body, _ := io.ReadAll(r.Body)
+					sent = string(body)
+				}
+				_, _ = io.WriteString(w, stored)
+			})
+			data, err := loadSettings(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.form = fieldsOf(renderedBy(t, "settings", v, data))
+			for field, value := range tc.change {
+				v.form[field] = value
+			}
+			stored = strings.Replace(shown, `"workersMax":3`, tc.stored, 1)
+			if _, err := changeSettings(v); err != nil || sent != tc.want {
+				t.Errorf("sent %q, %v, want %q", sent, err, tc.want)
+			}
+		})
+	}
+}
