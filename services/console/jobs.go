@@ -196,7 +196,7 @@ func idsOf(v *visit, endpoint, what string, f jobsFilter) (ids []string, more bo
 			}
 		}
 		if len(ids) >= maxMany || next == "" {
-			return ids[:min(len(ids), maxMany)], next != "", nil
+			return ids[:min(len(ids), maxMany)], next != "" || len(ids) > maxMany, nil
 		}
 		f.Cursor = next
 	}
