@@ -1,20 +1,12 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"time"
 
 	"flightline/shared/client"
 	"flightline/shared/job"
-)
-
-const (
-	// maxRedrive bounds the jobs of one redrive; another one takes the rest.
-	maxRedrive = maxMany
-	// redrivePage is how many jobs are listed at a time.
-	redrivePage = 100
 )
 
 // failureSpans are the times that the filter offers, the first one unless the URL has another.
@@ -62,58 +54,19 @@ func loadFailures(v *visit) (any, error) {
 
 // redriveData is the question before a redrive.
 type redriveData struct {
-	Endpoint, Fingerprint, Error string
-	Jobs                         int
-	// More: there are at least that many.
-	More bool
+	Endpoint, Error string
+	taken
 }
 
 func loadRedrive(v *visit) (any, error) {
-	d := &redriveData{Endpoint: v.query.Get("endpoint"), Fingerprint: v.query.Get("fingerprint")}
+	d := &redriveData{Endpoint: v.query.Get("endpoint")}
 	if !v.May("submit", d.Endpoint) || !v.May("read", d.Endpoint) {
 		return nil, &pageError{status: http.StatusForbidden, text: "This key may not queue jobs of the endpoint again; it needs the scopes submit and read."}
 	}
-	jobs, more, err := failedJobs(v.ctx, v.api, d.Endpoint, d.Fingerprint)
-	if err != nil {
-		return nil, err
+	var err error
+	d.taken, err = takenBy(v, d.Endpoint, "retry", jobsFilter{Status: string(job.Failed), Fingerprint: v.query.Get("fingerprint")})
+	if len(d.Jobs) > 0 {
+		d.Error = d.Jobs[0].Error
 	}
-	d.Jobs, d.More = len(jobs), more
-	if len(jobs) > 0 {
-		d.Error = jobs[0].Error
-	}
-	return d, nil
-}
-
-// failedJobs lists the jobs of an endpoint that failed of a cause and can still be queued
-// again, at most maxRedrive; more says that there are others.
-func failedJobs(ctx context.Context, api *client.Client, endpoint, fingerprint string) (jobs []client.ListedJob, more bool, err error) {
-	o := client.RequestsOptions{Statuses: []job.Status{job.Failed}, Fingerprint: fingerprint, Limit: redrivePage}
-	for {
-		page, err := api.Requests(ctx, endpoint, o)
-		if err != nil {
-			return nil, false, err
-		}
-		jobs = append(jobs, page.Requests...)
-		if len(jobs) > maxRedrive || len(jobs) == maxRedrive && page.Cursor != "" {
-			return jobs[:maxRedrive], true, nil
-		}
-		if page.Cursor == "" {
-			return jobs, false, nil
-		}
-		o.Cursor = page.Cursor
-	}
-}
-
-// redrive begins to queue all jobs of a group again, and goes on to its progress.
-func redrive(v *visit) (string, error) {
-	endpoint, fingerprint := v.form.Get("endpoint"), v.form.Get("fingerprint")
-	jobs, _, err := failedJobs(v.ctx, v.api, endpoint, fingerprint)
-	if err != nil {
-		return "", err
-	}
-	ids := make([]job.ID, len(jobs))
-	for i, j := range jobs {
-		ids[i] = j.ID
-	}
-	return v.begin(endpoint, "retry", ids)
+	return d, err
 }

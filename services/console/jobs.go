@@ -1,16 +1,15 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"flightline/shared/client"
 	"flightline/shared/job"
-	"flightline/shared/registry"
 )
 
 const (
@@ -119,26 +118,50 @@ func loadJobs(v *visit) (any, error) {
 
 // listJobs reads pages of the API until it has as many jobs as wanted, or read maxPages.
 func listJobs(v *visit, endpoint string, f jobsFilter, want int) (jobs []client.ListedJob, next string, err error) {
-	o, err := f.options(want, time.Now())
-	if err != nil {
-		return nil, "", err
-	}
+	l, err := newJobLister(v.api, endpoint, f, want)
 	for range maxPages {
-		page, err := v.api.Requests(v.ctx, endpoint, o)
-		if err != nil {
-			return nil, "", err
-		}
-		for _, j := range page.Requests {
-			if o.ID != "" || strings.Contains(string(j.ID), f.Text) {
-				jobs = append(jobs, j)
-			}
-		}
-		o.Cursor = page.Cursor
-		if o.Cursor == "" || len(jobs) >= want {
+		if err != nil || l.over || len(jobs) >= want {
 			break
 		}
+		var page []client.ListedJob
+		page, err = l.next(v.ctx)
+		jobs = append(jobs, page...)
 	}
-	return jobs, o.Cursor, nil
+	return jobs, l.options.Cursor, err
+}
+
+// jobLister reads the jobs of a filter, a page of the API at a time.
+type jobLister struct {
+	api      *client.Client
+	endpoint string
+	options  client.RequestsOptions
+	within   string // what ids have in them, "" for any
+	over     bool   // the last page was read
+}
+
+// newJobLister begins at the filter's cursor.
+func newJobLister(api *client.Client, endpoint string, f jobsFilter, limit int) (*jobLister, error) {
+	o, err := f.options(limit, time.Now())
+	l := &jobLister{api: api, endpoint: endpoint, options: o}
+	if o.ID == "" {
+		l.within = f.Text
+	}
+	return l, err
+}
+
+// next returns the jobs of the next page. After an error it may be called again.
+func (l *jobLister) next(ctx context.Context) (jobs []client.ListedJob, err error) {
+	page, err := l.api.Requests(ctx, l.endpoint, l.options)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range page.Requests {
+		if strings.Contains(string(j.ID), l.within) {
+			jobs = append(jobs, j)
+		}
+	}
+	l.options.Cursor, l.over = page.Cursor, page.Cursor == ""
+	return jobs, nil
 }
 
 // findJob leads to a job whose endpoint is not known.
@@ -148,78 +171,6 @@ func findJob(v *visit) (any, error) {
 		return nil, err
 	}
 	return nil, &redirect{Root + "/e/" + url.PathEscape(found.Endpoint) + "/jobs/" + url.PathEscape(string(found.ID))}
-}
-
-// manyData asks before something is done to many jobs.
-type manyData struct {
-	Endpoint, What string
-	IDs            []string
-	Filter         jobsFilter
-	// All: the jobs are those of the filter; More: there are more than the IDs.
-	All, More bool
-	Back      string
-}
-
-// maxMany bounds the jobs of one action.
-const maxMany = registry.MaxActionJobs
-
-// kindsOfMany are the statuses of the jobs that an action takes.
-var kindsOfMany = map[string][]job.Status{
-	"cancel": {job.InQueue, job.InProgress}, "retry": {job.Failed, job.TimedOut},
-}
-
-// loadMany counts the jobs of an action, for the question before it.
-func loadMany(v *visit) (any, error) {
-	d := &manyData{Endpoint: v.param("endpoint"), What: v.query.Get("do"), IDs: v.query["id"], Filter: filterOf(v.query), All: v.query.Get("all") != ""}
-	if kindsOfMany[d.What] == nil {
-		return nil, &pageError{status: http.StatusBadRequest, text: "do must be cancel or retry"}
-	}
-	d.Back = Root + "/e/" + url.PathEscape(d.Endpoint) + "/jobs?" + d.Filter.Query("-", "-")
-	if !d.All {
-		return d, nil
-	}
-	var err error
-	d.IDs, d.More, err = idsOf(v, d.Endpoint, d.What, d.Filter)
-	return d, err
-}
-
-// idsOf are the jobs of a filter that an action takes, at most maxMany.
-func idsOf(v *visit, endpoint, what string, f jobsFilter) (ids []string, more bool, err error) {
-	for f.Cursor = ""; ; {
-		jobs, next, err := listJobs(v, endpoint, f, 100)
-		if err != nil {
-			return nil, false, err
-		}
-		for _, j := range jobs {
-			if slices.Contains(kindsOfMany[what], j.Status) {
-				ids = append(ids, string(j.ID))
-			}
-		}
-		if len(ids) >= maxMany || next == "" {
-			return ids[:min(len(ids), maxMany)], next != "" || len(ids) > maxMany, nil
-		}
-		f.Cursor = next
-	}
-}
-
-// doMany begins the action and leads to its progress.
-func doMany(v *visit) (string, error) {
-	endpoint, what := v.param("endpoint"), v.form.Get("do")
-	if kindsOfMany[what] == nil {
-		return "", &pageError{status: http.StatusBadRequest, text: "do must be cancel or retry"}
-	}
-	ids := v.form["id"]
-	if v.form.Get("all") != "" {
-		var err error
-		if ids, _, err = idsOf(v, endpoint, what, filterOf(v.form)); err != nil {
-			return "", err
-		}
-	}
-	jobs := make([]job.ID, len(ids))
-	for i, id := range ids {
-		jobs[i] = job.ID(id)
-	}
-	return v.begin(endpoint, what, jobs)
 }
 
 // doJob cancels or retries one job and goes back to it.

@@ -23,7 +23,6 @@ func operations() []screen {
 // operationActions are what their forms do.
 func operationActions() []action {
 	return []action{
-		{path: "/failures/redrive", do: redrive},
 		{path: "/workers/:worker/drain", do: drainWorker},
 		{path: "/machines/:machine/gpus/:gpu/quarantine", do: quarantineGPU},
 		{path: "/machines/:machine/gpus/:gpu/restore", do: restoreGPU},
