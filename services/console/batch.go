@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -51,14 +52,25 @@ type runner struct {
 	actions *registry.Actions
 	action  *registry.Action
 	ids     []job.ID
+	// list returns the next jobs of the action's Filter; over says that they are the last ones.
+	list func(ctx context.Context) (ids []job.ID, over bool, err error)
 	// actOnce acts on a job. again says that this may have been done before.
 	actOnce func(ctx context.Context, id job.ID, again bool) error
 }
 
-// begin stores an action on jobs, has Run work on it and returns the path of its page.
-func (v *visit) begin(endpoint, what string, ids []job.ID) (string, error) {
-	a, err := v.s.deps.Actions.Begin(v.ctx, v.apiKey, endpoint, what, ids)
+// begin stores an action on jobs, or on those of a filter if it has one, has Run work on it and
+// returns the path of its page.
+func (v *visit) begin(endpoint, what string, ids []job.ID, filter string) (string, error) {
+	var a *registry.Action
+	var err error
+	if filter != "" {
+		a, err = v.s.deps.Actions.BeginListing(v.ctx, v.apiKey, endpoint, what, filter)
+	} else {
+		a, err = v.s.deps.Actions.Begin(v.ctx, v.apiKey, endpoint, what, ids)
+	}
 	switch {
+	case errors.Is(err, registry.ErrInvalid) && filter != "":
+		return "", &pageError{status: http.StatusBadRequest, text: "The filter is too long: it has " + size(len(filter)) + " of text."}
 	case errors.Is(err, registry.ErrInvalid):
 		return "", &pageError{status: http.StatusBadRequest, text: "1 to " + number(registry.MaxActionJobs) + " jobs must be selected, by their ids; got " + plural(len(ids), "job")}
 	case errors.Is(err, registry.ErrTooMany):
@@ -71,12 +83,37 @@ func (v *visit) begin(endpoint, what string, ids []job.ID) (string, error) {
 
 // work has Run work on an action that began then.
 func (v *visit) work(a *registry.Action, ids []job.ID, began time.Time) (string, error) {
-	r := &runner{actions: v.s.deps.Actions, action: a, ids: ids, actOnce: actOnce(v.api, a, began)}
+	r := &runner{actions: v.s.deps.Actions, action: a, ids: ids, list: listPatiently(v.api, a), actOnce: actOnce(v.api, a, began)}
 	next := pathOf(a.Endpoint) + "/batches/" + url.PathEscape(a.ID)
 	if !v.s.start(v.ctx, r.run) {
 		return "", v.ctx.Err()
 	}
 	return next, nil
+}
+
+// listPatiently lists the jobs of an action's filter, with pauses that leave others half of the
+// lists that an endpoint answers.
+func listPatiently(api *client.Client, a *registry.Action) func(context.Context) ([]job.ID, bool, error) {
+	query, _ := url.ParseQuery(a.Filter) // our own
+	l, invalid := newJobLister(api, a.Endpoint, filterOf(query), manyPage)
+	var lists listQuota
+	var pause time.Duration
+	return func(ctx context.Context) (ids []job.ID, over bool, err error) {
+		if err := cmp.Or(invalid, retry.Sleep(ctx, pause)); err != nil {
+			return nil, false, err
+		}
+		began := time.Now()
+		var jobs []client.ListedJob
+		err = actPatiently(ctx, func() error {
+			jobs, err = l.next(ctx)
+			return err
+		})
+		for _, j := range jobs {
+			ids = append(ids, j.ID)
+		}
+		pause = lists.wait(began) - time.Since(began)
+		return ids, l.over, err
+	}
 }
 
 // actOnce cancels or retries a job. A cancelled job may be cancelled again. A job that may
@@ -105,10 +142,14 @@ func isRetried(x *client.Explanation, then time.Time) bool {
 	return !x.Status.Retryable() || x.Finished.After(then)
 }
 
-// run acts on each of the jobs that is not settled, until ctx ends or another console has
-// taken the action over.
+// run lists the jobs of the action, if they are not, and acts on each that is not settled, until
+// ctx ends or another console has taken the action over.
 func (r *runner) run(ctx context.Context) {
 	a := r.action
+	if a.Filter != "" && r.listAll(ctx) != nil {
+		r.giveUp(ctx)
+		return
+	}
 	again := a.Claimed // up to there
 	for a.Settled < len(r.ids) {
 		end := min(len(r.ids), a.Settled+min(max(len(r.ids)/chunks, minChunk), maxChunk))
@@ -131,29 +172,62 @@ func (r *runner) run(ctx context.Context) {
 		_ = r.save(ctx) // fails with ctx, or if another console has taken it over
 		return
 	}
+	r.giveUp(ctx)
+}
+
+// giveUp stores that nobody works on the action.
+func (r *runner) giveUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTimeout)
 	defer cancel()
-	a.Stopped = true
+	r.action.Stopped = true
 	_ = r.save(ctx) // else it counts as interrupted a few seconds later
+}
+
+// listAll lists the jobs of the action and stores them, the first MaxActionJobs at most. It
+// begins at the newest each time: before all are stored, none is acted on. Why it failed is an
+// error of the action.
+func (r *runner) listAll(ctx context.Context) error {
+	a := r.action
+	a.Total, a.Errors = 0, nil
+	for over := false; !over && len(r.ids) < registry.MaxActionJobs; a.Total = len(r.ids) {
+		if err := r.save(ctx); err != nil {
+			return err
+		}
+		var page []job.ID
+		var failed error
+		if err := r.saving(ctx, func(ctx context.Context) { page, over, failed = r.list(ctx) }); err != nil {
+			return err
+		}
+		if failed != nil {
+			_, text := problem(failed)
+			a.Errors = map[string]int{text: 1}
+			return failed
+		}
+		r.ids = append(r.ids, page...)
+	}
+	listed := r.ids[:min(len(r.ids), registry.MaxActionJobs)]
+	return r.storing(ctx, func() (err error) {
+		r.ids, err = r.actions.SetJobs(ctx, a, listed)
+		return err
+	})
 }
 
 // save stores the action, again and again while the bus is away. It returns the error of
 // ctx, or registry.ErrConflict if another console has taken the action over.
 func (r *runner) save(ctx context.Context) error {
-	return retry.Do(ctx, retry.Every(actRetryDelay), func(err error) bool { return !errors.Is(err, registry.ErrConflict) }, func() error {
-		return r.actions.Save(ctx, r.action)
-	})
+	return r.storing(ctx, func() error { return r.actions.Save(ctx, r.action) })
 }
 
-// chunkCounts is what became of the jobs of a chunk.
-type chunkCounts struct {
-	done, refused int
-	errors        map[string]int
+// storing calls store until it succeeds, ctx ends or the error is a final one.
+func (r *runner) storing(ctx context.Context, store func() error) error {
+	return retry.Do(ctx, retry.Every(actRetryDelay), func(err error) bool {
+		return !errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrInvalid)
+	}, store)
 }
 
-// chunk acts on jobs side by side and saves the action meanwhile. It returns an error unless
-// it has an outcome of each.
-func (r *runner) chunk(ctx context.Context, ids []job.ID, again bool) (chunkCounts, error) {
+// saving saves the action at times while work goes on, whose context ends when another console
+// has taken it over. It returns why that context ended, if it did.
+func (r *runner) saving(ctx context.Context, work func(context.Context)) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	saving, over := context.WithCancel(ctx)
@@ -165,23 +239,38 @@ func (r *runner) chunk(ctx context.Context, ids []job.ID, again bool) (chunkCoun
 			}
 		}
 	})
-	counts := chunkCounts{errors: map[string]int{}}
-	var mu sync.Mutex
-	var g errgroup.Group
-	g.SetLimit(batchConcurrency)
-	for _, id := range ids {
-		g.Go(func() error {
-			err := r.actOnce(ctx, id, again)
-			mu.Lock()
-			defer mu.Unlock()
-			counts.add(err)
-			return nil
-		})
-	}
-	_ = g.Wait() // each error is counted
+	work(ctx)
 	over()
 	saves.Wait()
-	return counts, context.Cause(ctx)
+	return context.Cause(ctx)
+}
+
+// chunkCounts is what became of the jobs of a chunk.
+type chunkCounts struct {
+	done, refused int
+	errors        map[string]int
+}
+
+// chunk acts on jobs side by side and saves the action meanwhile. It returns an error unless
+// it has an outcome of each.
+func (r *runner) chunk(ctx context.Context, ids []job.ID, again bool) (chunkCounts, error) {
+	counts := chunkCounts{errors: map[string]int{}}
+	err := r.saving(ctx, func(ctx context.Context) {
+		var mu sync.Mutex
+		var g errgroup.Group
+		g.SetLimit(batchConcurrency)
+		for _, id := range ids {
+			g.Go(func() error {
+				err := r.actOnce(ctx, id, again)
+				mu.Lock()
+				defer mu.Unlock()
+				counts.add(err)
+				return nil
+			})
+		}
+		_ = g.Wait() // each error is counted
+	})
+	return counts, err
 }
 
 func (c *chunkCounts) add(err error) {
@@ -214,15 +303,25 @@ func actPatiently(ctx context.Context, act func() error) error {
 	var err error
 	for range tries {
 		err = act()
-		refused, answered := errors.AsType[*client.Error](err)
-		if !answered || refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusServiceUnavailable {
+		pause, busy := isBusy(err)
+		if !busy {
 			return err
 		}
-		if retry.Sleep(ctx, max(refused.RetryAfter, actRetryDelay)) != nil {
+		if retry.Sleep(ctx, max(pause, actRetryDelay)) != nil {
 			return err
 		}
 	}
 	return err
+}
+
+// isBusy reports whether a rate limit or a busy server refused a request, and for how long it
+// asks to wait.
+func isBusy(err error) (pause time.Duration, busy bool) {
+	refused, answered := errors.AsType[*client.Error](err)
+	if !answered || refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	return refused.RetryAfter, true
 }
 
 // loadBatch shows how far an action has come, whichever console works on it.
@@ -255,7 +354,11 @@ func continueBatch(v *visit) (string, error) {
 	if !a.Interrupted(time.Now()) {
 		return next, nil // another click was first
 	}
-	ids, began, err := v.s.deps.Actions.Jobs(v.ctx, a.ID)
+	var ids []job.ID
+	var began time.Time
+	if a.Filter == "" {
+		ids, began, err = v.s.deps.Actions.Jobs(v.ctx, a.ID)
+	}
 	if errors.Is(err, registry.ErrNotFound) {
 		return "", &pageError{status: http.StatusConflict, text: "The action is too old to be continued. Select the jobs again."}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -127,6 +128,96 @@ func TestAnActionIsContinuedByAnotherConsole(t *testing.T) {
 	}
 	if _, _, err := actions.Jobs(t.Context(), a.ID); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("the ids of an action that is over: got %v, want none", err)
+	}
+}
+
+// pagesOf lists jobs by 100, and blocks from the after-th page on until ctx ends.
+func pagesOf(ids []job.ID, after int, reached chan struct{}) func(context.Context) ([]job.ID, bool, error) {
+	n := 0
+	return func(ctx context.Context) ([]job.ID, bool, error) {
+		if n++; n >= after {
+			close(reached)
+			<-ctx.Done()
+			return nil, false, ctx.Err()
+		}
+		return ids[100*(n-1) : min(100*n, len(ids))], 100*n >= len(ids), nil
+	}
+}
+
+// An action takes 10,000 jobs of its filter. One whose console stops while it lists them has acted
+// on none; another console lists them again.
+func TestAnActionIsContinuedWhileItsJobsAreListed(t *testing.T) {
+	t.Parallel()
+	actions := newActions(t)
+	ids := someJobs(registry.MaxActionJobs + 30)
+	a, err := actions.BeginListing(t.Context(), anAPIKey, "ep", "retry", "status=FAILED")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, reached := newActed(endless), make(chan struct{})
+	ctx, kill := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		(&runner{actions: actions, action: a, list: pagesOf(ids, 8, reached), actOnce: first.act}).run(ctx)
+	}()
+	<-reached
+	if got, err := actions.Find(t.Context(), anAPIKey, a.ID); err != nil || got.Total != 700 || got.Filter == "" || got.Interrupted(time.Now()) {
+		t.Errorf("while it lists: got %+v, %v, want 700 so far", got, err)
+	}
+	kill()
+	<-ended
+	got, err := actions.Find(t.Context(), anAPIKey, a.ID)
+	if err != nil || !got.Interrupted(time.Now()) || got.Filter == "" || first.n != 0 {
+		t.Fatalf("after its console: got %+v, %v, %d acted on, want it interrupted", got, err, first.n)
+	}
+	if err := actions.Continue(t.Context(), got); err != nil {
+		t.Fatal(err)
+	}
+	second := newActed(endless)
+	(&runner{actions: actions, action: got, list: pagesOf(ids, endless, nil), actOnce: second.act}).run(t.Context())
+	end, err := actions.Find(t.Context(), anAPIKey, a.ID)
+	if err != nil || !end.Over() || end.Total != registry.MaxActionJobs || end.Done+end.Refused != end.Total || end.Filter != "" {
+		t.Errorf("at the end: got %+v, %v, want all done", end, err)
+	}
+	for i, id := range ids {
+		want := 0
+		if i < registry.MaxActionJobs {
+			want = 1
+		}
+		if second.calls[id] != want || second.again[id] {
+			t.Fatalf("%s: got %d calls, again %v, want %d", id, second.calls[id], second.again[id], want)
+		}
+	}
+}
+
+// An action whose jobs cannot be listed says why, and can be continued.
+func TestAnActionWhoseJobsCannotBeListed(t *testing.T) {
+	t.Parallel()
+	actions := newActions(t)
+	a, err := actions.BeginListing(t.Context(), anAPIKey, "ep", "retry", "status=FAILED")
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := func(context.Context) ([]job.ID, bool, error) { return nil, false, client.ErrUnreachable }
+	(&runner{actions: actions, action: a, list: away}).run(t.Context())
+	got, err := actions.Find(t.Context(), anAPIKey, a.ID)
+	if err != nil || !got.Interrupted(time.Now()) || len(got.Errors) != 1 {
+		t.Fatalf("got %+v, %v, want it interrupted for one reason", got, err)
+	}
+	page := renderedBy(t, "batch", &visit{apiKey: anAPIKey}, progress{Action: got, Interrupted: true, CanContinue: true})
+	for _, want := range []string{"Interrupted: 0 jobs so far", "Nothing is done so far", "Continue", "The API does not answer"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("got %s, want %q", page, want)
+		}
+	}
+	if err := actions.Continue(t.Context(), got); err != nil {
+		t.Fatal(err)
+	}
+	none := func(context.Context) ([]job.ID, bool, error) { return nil, true, nil }
+	(&runner{actions: actions, action: got, list: none}).run(t.Context())
+	if end, err := actions.Find(t.Context(), anAPIKey, a.ID); err != nil || !end.Over() || end.Total != 0 || len(end.Errors) != 0 {
+		t.Errorf("with no job left: got %+v, %v, want it over", end, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -68,9 +69,7 @@ func TestTheSettingsFormKeepsWhatOthersChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			v.form = fieldsOf(renderedBy(t, "settings", v, data))
-			for field, value := range tc.change {
-				v.form[field] = value
-			}
+			maps.Copy(v.form, tc.change)
 			stored = strings.Replace(shown, `"workersMax":3`, tc.stored, 1)
 			if _, err := changeSettings(v); err != nil || sent != tc.want {
 				t.Errorf("sent %q, %v, want %q", sent, err, tc.want)

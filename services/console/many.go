@@ -1,6 +1,8 @@
 package console
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"flightline/shared/client"
 	"flightline/shared/job"
 	"flightline/shared/registry"
+	"flightline/shared/web"
 )
 
 const (
@@ -16,6 +19,8 @@ const (
 	maxMany = registry.MaxActionJobs
 	// manyPage is how many jobs are listed at a time for an action.
 	manyPage = 100
+	// countTimeout bounds how long a question counts jobs.
+	countTimeout = 3 * time.Second
 )
 
 // kindsOfMany are the statuses of the jobs that an action takes.
@@ -29,7 +34,14 @@ type taken struct {
 	Jobs []client.ListedJob
 	// More: the filter has more than maxMany.
 	More bool
+	// AtLeast: the API did not list all of them in time. The form sends Rest, the filter as of
+	// the question, and the action lists them.
+	AtLeast bool
+	Rest    jobsFilter
 }
+
+// Most is how many jobs an action takes at most.
+func (taken) Most() int { return maxMany }
 
 // manyData asks before something is done to many jobs.
 type manyData struct {
@@ -72,15 +84,41 @@ func takenBy(v *visit, endpoint, what string, f jobsFilter) (t taken, err error)
 	if !ok {
 		return t, nil
 	}
+	t.Rest = f.asOf(time.Now())
 	l, err := newJobLister(v.api, endpoint, f, manyPage)
-	for err == nil && !l.over && len(t.Jobs) <= maxMany {
-		var page []client.ListedJob
-		page, err = l.next(v.ctx)
+	if err != nil {
+		return t, err
+	}
+	ctx, cancel := context.WithTimeout(v.ctx, countTimeout)
+	defer cancel()
+	for !l.over && len(t.Jobs) <= maxMany {
+		page, err := l.next(ctx)
+		if _, busy := isBusy(err); err != nil && l.options.Cursor != "" && (busy || ctx.Err() != nil) {
+			t.AtLeast = true
+			return t, nil
+		}
+		if err != nil {
+			return t, err
+		}
 		t.Jobs = append(t.Jobs, page...)
 	}
 	t.More = len(t.Jobs) > maxMany
 	t.Jobs = t.Jobs[:min(len(t.Jobs), maxMany)]
-	return t, err
+	return t, nil
+}
+
+// asOf is the filter with its times as instants, none of them after now: what is queued or ends
+// later is not in it.
+func (f jobsFilter) asOf(now time.Time) jobsFilter {
+	for _, at := range []*string{&f.Since, &f.Until} {
+		if ago, err := time.ParseDuration(*at); err == nil {
+			*at = web.FormatTime(now.Add(-ago))
+		}
+	}
+	if until, err := time.Parse(time.RFC3339, f.Until); f.Until == "" || err == nil && until.After(now) {
+		f.Until = web.FormatTime(now)
+	}
+	return f
 }
 
 // takenBy is the filter with the statuses that an action takes. ok is false if it has none.
@@ -101,9 +139,16 @@ func doMany(v *visit) (string, error) {
 	if kindsOfMany[what] == nil {
 		return "", errWhat()
 	}
+	if v.form.Get("all") != "" {
+		f, ok := filterOf(v.form).takenBy(what)
+		if !ok {
+			return "", &pageError{status: http.StatusBadRequest, text: fmt.Sprintf("status must have one of %v, got %q", kindsOfMany[what], v.form.Get("status"))}
+		}
+		return v.begin(endpoint, what, nil, f.asOf(time.Now()).Query("-", ""))
+	}
 	var jobs []job.ID
 	for _, id := range v.form["id"] {
 		jobs = append(jobs, job.ID(id))
 	}
-	return v.begin(endpoint, what, jobs)
+	return v.begin(endpoint, what, jobs, "")
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"flightline/shared/api"
+	"flightline/shared/client"
 	"flightline/shared/job"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
@@ -25,6 +27,9 @@ type jobsAPI struct {
 	mu    sync.Mutex
 	jobs  []api.ListedJob
 	acted []job.ID
+	// refuses, from the next request on, counts the lists that are refused; after is how many are
+	// answered before.
+	after, refuses int
 }
 
 // add adds a job in front.
@@ -42,6 +47,12 @@ func (a *jobsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id := job.ID(path.Base(r.URL.Path))
 		a.acted = append(a.acted, id)
 		_ = json.NewEncoder(w).Encode(api.ListedJob{ID: id, Status: job.InQueue})
+		return
+	}
+	if a.after--; a.after < 0 && a.refuses > 0 {
+		a.refuses--
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = io.WriteString(w, `{"error":"too many requests","code":"too_many_requests"}`)
 		return
 	}
 	at := len(a.jobs)
@@ -72,7 +83,7 @@ func manyVisit(t *testing.T, a *jobsAPI) *visit {
 		t.Fatal(err)
 	}
 	testenv.Background(t, s.Run)
-	v := &visit{ctx: t.Context(), s: s, api: apiOf(t, a.ServeHTTP), apiKey: anAPIKey, params: map[string]string{"endpoint": "ep"}}
+	v := &visit{ctx: t.Context(), s: s, api: apiOf(t, a.ServeHTTP, client.WithPatience(0)), apiKey: anAPIKey, params: map[string]string{"endpoint": "ep"}}
 	for _, text := range []string{"read:*", "submit:*"} {
 		scope, err := registry.ParseScope(text)
 		if err != nil {
@@ -143,6 +154,92 @@ func TestWhatIsConfirmedIsWhatIsDone(t *testing.T) {
 	}
 }
 
+// Where the API does not list all jobs at once, the question counts those that it does, and the
+// action lists the others: as many as there were when it was asked.
+func TestAnActionListsWhatItsQuestionCouldNot(t *testing.T) {
+	t.Parallel()
+	const jobs = 250
+	for _, tc := range []struct {
+		template string
+		load     func(*visit) (any, error)
+		query    url.Values
+		count    string
+	}{
+		{"many", loadMany, url.Values{"do": {"retry"}, "all": {"1"}, "since": {"1h"}}, "Retry at least 200 jobs?"},
+		{"redrive", loadRedrive, url.Values{"endpoint": {"ep"}, "fingerprint": {"0123456789abcdef"}}, "Queue at least 200 jobs again?"},
+	} {
+		t.Run(tc.template, func(t *testing.T) {
+			t.Parallel()
+			a := &jobsAPI{after: 2, refuses: 2} // once the question's, once the action's first
+			want := make([]job.ID, jobs)
+			for i := range want {
+				want[i] = job.ID(fmt.Sprintf("job-%03d", i))
+				a.add(string(want[i]), job.Failed, time.Now().Add(-time.Minute))
+			}
+			v := manyVisit(t, a)
+			v.query = tc.query
+			data, err := tc.load(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			question := renderedBy(t, tc.template, v, data)
+			if !strings.Contains(question, tc.count) {
+				t.Errorf("got %s, want %q", question, tc.count)
+			}
+			a.add("later", job.Failed, time.Now().Add(time.Minute))
+			if got := confirmed(t, v, question); got.Done != jobs || got.Total != jobs || a.refuses != 0 {
+				t.Errorf("got %+v, want %d done after a refusal", got, jobs)
+			}
+			slices.Sort(a.acted)
+			if !slices.Equal(a.acted, want) {
+				t.Errorf("got %d acted on, want the %d that there were", len(a.acted), jobs)
+			}
+		})
+	}
+}
+
+// A question that can count nothing is none.
+func TestAQuestionWhoseFirstListIsRefused(t *testing.T) {
+	t.Parallel()
+	a := &jobsAPI{refuses: 1}
+	v := &visit{ctx: t.Context(), api: apiOf(t, a.ServeHTTP, client.WithPatience(0)), params: map[string]string{"endpoint": "ep"}, query: url.Values{"do": {"retry"}, "all": {"1"}}}
+	_, err := loadMany(v)
+	if status, text := problem(err); status != http.StatusTooManyRequests || text != "too many requests" {
+		t.Errorf("got %d %s, want what the API says", status, text)
+	}
+}
+
+func TestAFilterAsOfAnInstant(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	for _, tc := range []struct{ since, until, wantSince, wantUntil string }{
+		{"", "", "", "2026-11-25T12:00:00.000Z"},
+		{"1h", "10m", "2026-11-25T11:00:00.000Z", "2026-11-25T11:50:00.000Z"},
+		{"2026-11-25T11:00:00Z", "2026-11-25T11:30:00Z", "2026-11-25T11:00:00Z", "2026-11-25T11:30:00Z"},
+		{"", "2027-01-01T00:00:00Z", "", "2026-11-25T12:00:00.000Z"},
+		{"yesterday", "today", "yesterday", "today"}, // the API refuses them
+	} {
+		got := jobsFilter{Since: tc.since, Until: tc.until}.asOf(now)
+		if got.Since != tc.wantSince || got.Until != tc.wantUntil || got.asOf(now.Add(time.Hour)) != got {
+			t.Errorf("%s to %s: got %s to %s, want %s to %s, also later", tc.since, tc.until, got.Since, got.Until, tc.wantSince, tc.wantUntil)
+		}
+	}
+}
+
+func TestAnActionOnAFilterThatItCannotTake(t *testing.T) {
+	t.Parallel()
+	v := manyVisit(t, &jobsAPI{})
+	for form, want := range map[string]string{
+		"do=retry&all=1&status=COMPLETED":               `status must have one of [FAILED TIMED_OUT], got "COMPLETED"`,
+		"do=retry&all=1&q=" + strings.Repeat("x", 5000): "The filter is too long: it has 5.1 KB of text.",
+	} {
+		v.form, _ = url.ParseQuery(form)
+		if _, err := doMany(v); err == nil || err.Error() != want {
+			t.Errorf("%.40s: got %v, want %s", form, err, want)
+		}
+	}
+}
+
 func TestAQuestionAboutNoJobs(t *testing.T) {
 	t.Parallel()
 	a := &jobsAPI{}
@@ -166,7 +263,8 @@ func TestAQuestionAboutNoJobs(t *testing.T) {
 	}
 }
 
-// More jobs than an action takes are said to be more, also if they are all on its last page.
+// The question says that there are more jobs than an action takes, also if all of these are on the
+// last page.
 func TestTheQuestionSaysThatThereAreMore(t *testing.T) {
 	t.Parallel()
 	for jobs, more := range map[int]bool{9_960: false, 10_020: true, 10_080: true} { // 60 of a page of 100

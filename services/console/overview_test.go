@@ -71,11 +71,11 @@ func TestWhatWaitsIsAskedOfAllEndpoints(t *testing.T) {
 }
 
 // apiOf is a client of an API that answers by handle.
-func apiOf(t *testing.T, handle http.HandlerFunc) *client.Client {
+func apiOf(t *testing.T, handle http.HandlerFunc, options ...client.Option) *client.Client {
 	t.Helper()
 	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
-	c, err := client.New(server.URL, "key")
+	c, err := client.New(server.URL, "key", options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,9 @@ import (
 const (
 	// MaxActionJobs bounds the jobs of an action.
 	MaxActionJobs = 10_000
-	// maxActions bounds the actions that are kept, maxActionBytes the ids of one.
-	maxActions, maxActionBytes = 100, 600 << 10
+	// maxActions bounds the actions that are kept, maxActionBytes the ids of one, and
+	// maxActionFilter the bytes of its filter.
+	maxActions, maxActionBytes, maxActionFilter = 100, 600 << 10, 4 << 10
 	// ActionSilence is how long an action that goes on may go unsaved. After that nobody
 	// works on it.
 	ActionSilence = 10 * time.Second
@@ -39,8 +40,11 @@ type Action struct {
 	Owner    string `json:"owner"`
 	Endpoint string `json:"endpoint"`
 	// What is "cancel" or "retry".
-	What  string `json:"what"`
-	Total int    `json:"total"`
+	What string `json:"what"`
+	// Filter is the query of its jobs until all of them are listed, else "". Total is how many
+	// are listed.
+	Filter string `json:"filter,omitempty"`
+	Total  int    `json:"total"`
 	// Settled is how many of the ids have an outcome that is counted: Done, or Refused for
 	// one of Errors. Those from Settled to Claimed may have been acted on, too.
 	Settled int            `json:"settled"`
@@ -104,31 +108,75 @@ func ownerOf(apiKey string) (string, error) {
 // returns ErrInvalid for no ids, more than MaxActionJobs, or invalid ones;
 // ErrTooMany while 100 actions go on; and bus.ErrUnavailable.
 func (t *Actions) Begin(ctx context.Context, apiKey, endpoint, what string, ids []job.ID) (*Action, error) {
-	size := 0
-	for _, id := range ids {
-		if size += len(id) + len(`"",`); !id.Valid() {
-			return nil, fmt.Errorf("%w: job id %.50q", ErrInvalid, id)
-		}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%w: ids must be 1 to %d, got none", ErrInvalid, MaxActionJobs)
 	}
-	if len(ids) == 0 || len(ids) > MaxActionJobs || size > maxActionBytes {
-		return nil, fmt.Errorf("%w: ids must be 1 to %d, of at most %d KB, got %d of %d KB", ErrInvalid, MaxActionJobs, maxActionBytes>>10, len(ids), size>>10)
+	if err := checkJobs(ids); err != nil {
+		return nil, err
 	}
-	owner, err := ownerOf(apiKey)
+	a := &Action{Endpoint: endpoint, What: what, Total: len(ids)}
+	return a, t.begin(ctx, apiKey, a, func() error {
+		_, err := t.ids.Create(ctx, actionIDs+a.ID, ids)
+		return err
+	})
+}
+
+// BeginListing is Begin for an action whose jobs its caller lists by a filter, and then stores
+// by SetJobs. It returns ErrInvalid for a filter that is empty or has more than 4 KB.
+func (t *Actions) BeginListing(ctx context.Context, apiKey, endpoint, what, filter string) (*Action, error) {
+	if filter == "" || len(filter) > maxActionFilter {
+		return nil, fmt.Errorf("%w: filter must have 1 to %d bytes, got %d", ErrInvalid, maxActionFilter, len(filter))
+	}
+	a := &Action{Endpoint: endpoint, What: what, Filter: filter}
+	return a, t.begin(ctx, apiKey, a, func() error { return nil })
+}
+
+// begin stores a new action, whose ids storeIDs stores first.
+func (t *Actions) begin(ctx context.Context, apiKey string, a *Action, storeIDs func() error) (err error) {
+	if a.Owner, err = ownerOf(apiKey); err != nil {
+		return err
+	}
+	if err := t.makeRoom(ctx); err != nil {
+		return err
+	}
+	a.ID, a.Began, a.Runner = rand.Text(), time.Now().UTC(), rand.Text()
+	if err := storeIDs(); err != nil {
+		return err
+	}
+	a.revision, err = t.states.Create(ctx, actionStates+a.ID, *a)
+	return err
+}
+
+// SetJobs stores the ids that the runner of an action has listed by its Filter, and returns
+// those that hold: a runner before it may have stored others just before it was gone. It
+// returns ErrInvalid, ErrConflict if somebody else works on the action by now, and
+// bus.ErrUnavailable; after the last one it may be called again.
+func (t *Actions) SetJobs(ctx context.Context, a *Action, ids []job.ID) ([]job.ID, error) {
+	if err := checkJobs(ids); err != nil {
+		return nil, err
+	}
+	_, err := t.ids.Create(ctx, actionIDs+a.ID, ids)
+	if errors.Is(err, ErrExists) {
+		ids, _, err = t.Jobs(ctx, a.ID)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := t.makeRoom(ctx); err != nil {
-		return nil, err
+	a.Filter, a.Total = "", len(ids)
+	return ids, t.Save(ctx, a)
+}
+
+func checkJobs(ids []job.ID) error {
+	size := 0
+	for _, id := range ids {
+		if size += len(id) + len(`"",`); !id.Valid() {
+			return fmt.Errorf("%w: job id %.50q", ErrInvalid, id)
+		}
 	}
-	a := &Action{
-		ID: rand.Text(), Owner: owner, Endpoint: endpoint, What: what, Total: len(ids),
-		Began: time.Now().UTC(), Runner: rand.Text(),
+	if len(ids) > MaxActionJobs || size > maxActionBytes {
+		return fmt.Errorf("%w: ids must be at most %d, of at most %d KB, got %d of %d KB", ErrInvalid, MaxActionJobs, maxActionBytes>>10, len(ids), size>>10)
 	}
-	if _, err := t.ids.Create(ctx, actionIDs+a.ID, ids); err != nil {
-		return nil, err
-	}
-	a.revision, err = t.states.Create(ctx, actionStates+a.ID, *a)
-	return a, err
+	return nil
 }
 
 // makeRoom removes the oldest action if there are as many as may be.

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,38 @@ func TestASaveWhoseAnswerWasLost(t *testing.T) {
 	before.Settled = 1
 	if err := actions.Save(t.Context(), &before); err != nil {
 		t.Errorf("got %v, want it saved", err)
+	}
+}
+
+// The jobs of an action that lists them are those that a runner stored first.
+func TestAnActionThatListsItsJobs(t *testing.T) {
+	t.Parallel()
+	actions, _ := openActions(t)
+	for _, filter := range []string{"", strings.Repeat("x", 5000)} {
+		if _, err := actions.BeginListing(t.Context(), "key", "ep", "cancel", filter); !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("a filter of %d bytes: got %v, want it refused", len(filter), err)
+		}
+	}
+	a, err := actions.BeginListing(t.Context(), "key", "ep", "cancel", "status=IN_QUEUE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := actions.SetJobs(t.Context(), a, []job.ID{"a b"}); !errors.Is(err, registry.ErrInvalid) || a.Filter == "" {
+		t.Errorf("an invalid id: got %v, %+v", err, a)
+	}
+	other, err := actions.Find(t.Context(), "key", a.ID)
+	if err != nil || actions.Continue(t.Context(), other) != nil {
+		t.Fatalf("continue: %v", err)
+	}
+	if _, err := actions.SetJobs(t.Context(), a, []job.ID{"one", "two"}); !errors.Is(err, registry.ErrConflict) {
+		t.Errorf("the runner before: got %v, want a conflict", err)
+	}
+	ids, err := actions.SetJobs(t.Context(), other, []job.ID{"two"})
+	if err != nil || !slices.Equal(ids, []job.ID{"one", "two"}) || other.Total != 2 {
+		t.Errorf("got %v, %v, want those that were stored before", ids, err)
+	}
+	if got, err := actions.Find(t.Context(), "key", a.ID); err != nil || got.Filter != "" || got.Total != 2 {
+		t.Errorf("got %+v, %v, want it listed", got, err)
 	}
 }
 
