@@ -180,6 +180,7 @@ func TestWhatIsRefusedHasOpenAIsShape(t *testing.T) {
 	for _, body := range []string{``, `null`, `[]`, `"x"`, `{`, `{} {}`, "--x\r\nContent-Disposition: form-data\r\n"} {
 		wantOpenAIError(t, s.ask("POST", chatPath, body), 400, "invalid_request_error", "invalid_request")
 	}
+	wantOpenAIError(t, s.ask("POST", chatPath, "{\"user\":\"Caf\xe9\"}"), 400, "invalid_request_error", "invalid_request")
 	wantOpenAIError(t, s.ask("POST", "/nobody/openai/v1/embeddings", `{}`), 404, "invalid_request_error", "endpoint_not_found")
 	wantOpenAIError(t, s.ask("POST", "/ep/openai/", `{}`), 404, "invalid_request_error", "not_found")
 	wantOpenAIError(t, s.ask("DELETE", "/ep/openai/v1/responses/x", ``), 405, "invalid_request_error", "method_not_allowed")

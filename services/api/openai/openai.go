@@ -106,8 +106,11 @@ func (h *Handler) parse(ctx context.Context, c *fiber.Ctx) (request, error) {
 	if c.Method() == fiber.MethodPost {
 		body = bytes.TrimSpace(c.Request().Body())
 	}
-	if len(body) == 0 || body[0] != '{' || !json.Valid(body) || !utf8.Valid(body) {
-		return request{}, web.Errorf(web.InvalidRequest, "the body must be a JSON object in UTF-8")
+	switch {
+	case len(body) == 0, body[0] != '{', !json.Valid(body):
+		return request{}, web.Errorf(web.InvalidRequest, "the body must be a JSON object")
+	case !utf8.Valid(body):
+		return request{}, web.Errorf(web.InvalidRequest, "the body must be UTF-8")
 	}
 	var said struct {
 		Stream json.RawMessage `json:"stream"`
