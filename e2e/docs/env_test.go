@@ -30,9 +30,10 @@ type env struct {
 	keys map[registry.Permission]string
 }
 
-// all is the name of the key that may do everything, and ofWorker that of the
+// all is the name of the key that may do everything, anyKey stands for each that there is, and
+// ofWorker is the name of the
 // token of the worker for which concrete paths are.
-const all, ofWorker = "all", "a worker's token"
+const all, anyKey, ofWorker = "all", "any key", "a worker's token"
 
 func start(t *testing.T) *env {
 	t.Helper()

@@ -137,8 +137,8 @@ func merge(live, ended []queue.ListItem, next position, limit int) ([]job.Job, p
 	return page, next
 }
 
-// listLive lists jobs that wait or run. Those of a worker are the ones that it runs, as
-// its heartbeat says; none has failed.
+// listLive lists jobs that wait or run. Those of a worker are the ones that it runs; none
+// has failed.
 func (s *Service) listLive(ctx context.Context, e endpoint.Endpoint, q listQuery, w queue.ListOptions) ([]queue.ListItem, uint64, error) {
 	switch {
 	case !q.filtered():
@@ -147,17 +147,9 @@ func (s *Service) listLive(ctx context.Context, e endpoint.Endpoint, q listQuery
 	case q.fingerprint != "" || !slices.Contains(w.Statuses, job.InProgress):
 		return nil, 0, nil
 	}
-	workers, err := s.registry.Workers.List(ctx, e.ID)
+	ids, err := s.heldBy(ctx, e, q.worker)
 	if err != nil {
 		return nil, 0, err
-	}
-	at := slices.IndexFunc(workers, func(w registry.Worker) bool { return w.ID == q.worker })
-	if at < 0 {
-		return nil, 0, nil
-	}
-	ids := make([]job.ID, len(workers[at].Running))
-	for i, id := range workers[at].Running {
-		ids[i] = job.ID(id)
 	}
 	jobs, err := s.queue.Lists.Lookup(ctx, e, ids)
 	if err != nil {
@@ -165,6 +157,29 @@ func (s *Service) listLive(ctx context.Context, e endpoint.Endpoint, q listQuery
 	}
 	list, next := runningOf(jobs, q, w)
 	return list, next, nil
+}
+
+// heldBy are the jobs that a worker may hold: those that its heartbeat names, or, while it is
+// silent, those that were handed out to any.
+func (s *Service) heldBy(ctx context.Context, e endpoint.Endpoint, worker string) (ids []job.ID, err error) {
+	workers, err := s.registry.Workers.List(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	if at := slices.IndexFunc(workers, func(w registry.Worker) bool { return w.ID == worker }); at >= 0 {
+		for _, id := range workers[at].Running {
+			ids = append(ids, job.ID(id))
+		}
+		return ids, nil
+	}
+	for _, class := range []job.Class{job.Normal, job.LowPriority} {
+		some, err := s.queue.Lists.HandedOut(ctx, e, class)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, some...)
+	}
+	return ids, nil
 }
 
 // tieBits are for jobs of a worker that were queued in the same millisecond.

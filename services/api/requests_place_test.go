@@ -1,6 +1,7 @@
 package api
 
 import (
+	"net/http"
 	"net/url"
 	"slices"
 	"testing"
@@ -118,5 +119,56 @@ func TestAListByTimeOrIDSeeksItsPlace(t *testing.T) {
 	from := url.Values{"from": {to}, "status": {"CANCELLED"}, "limit": {"100"}}
 	if got := one.list(from); len(got) != 1000 {
 		t.Errorf("since: got %d jobs, want those cancelled later", len(got))
+	}
+}
+
+// An instant may be far away, as that which a UUID of version 4 seems to name.
+func TestAListOfFarInstantsIsEmptyOrWhole(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	one := s.twin()
+	id := one.submit()
+	for query, want := range map[string][]string{
+		"id=f47ac10b":                                  nil,
+		"from=0001-01-01T00:00:00Z":                    {id},
+		"from=0000-01-01T00:00:00Z&status=COMPLETED":   nil,
+		"to=9999-12-31T23:59:59Z":                      {id},
+		"to=9999-12-31T23:59:59Z&status=COMPLETED":     nil,
+		"from=9999-12-31T23:59:59-10:00":               nil,
+		"from=9999-12-31T23:59:59Z&worker=w":           nil,
+		"to=9999-12-31T23:59:59-10:00&status=IN_QUEUE": {id},
+	} {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := one.do("GET", "/ep/requests?"+query, ""); got.status != http.StatusOK {
+			t.Errorf("%s: got %d %s", query, got.status, got.raw)
+		} else if ids := idsOf(one.list(values)); !slices.Equal(ids, want) {
+			t.Errorf("%s: got %v, want %v", query, ids, want)
+		}
+	}
+	for _, path := range []string{"/ep/events/f47ac10b-58cc-7372-a567-0e02b2c3d479", "/ep/logs/f47ac10b-58cc-7372-a567-0e02b2c3d479"} {
+		if got := one.ask("GET", path+"?follow=false", ""); got.status != http.StatusNotFound {
+			t.Errorf("%s: got %d %s, want 404", path, got.status, got.raw)
+		}
+	}
+}
+
+// The jobs of a worker that fell silent, or has said nothing yet, are those that its record names.
+func TestAListOfASilentWorkerHasItsJobs(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	one := s.twin()
+	held := one.submit()
+	s.take() // by worker-1, of which there is no heartbeat
+	one.submit()
+	for _, q := range []url.Values{{"worker": {"worker-1"}}, {"worker": {"worker-1"}, "status": {"IN_PROGRESS"}}} {
+		if got := idsOf(one.list(q)); !slices.Equal(got, []string{held}) {
+			t.Errorf("%v: got %v, want %s", q, got, held)
+		}
+	}
+	if got := idsOf(one.list(url.Values{"worker": {"worker-2"}})); len(got) > 0 {
+		t.Errorf("got %v of another worker, want none", got)
 	}
 }

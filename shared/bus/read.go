@@ -171,8 +171,16 @@ func (c *Client) DirectNext(ctx context.Context, stream, subject string, from ui
 
 // DirectSince is DirectNext from the first message on that was stored at t or later.
 func (c *Client) DirectSince(ctx context.Context, stream, subject string, t time.Time) (*nats.Msg, error) {
-	return c.directGet(ctx, stream, subject, map[string]any{"start_time": t.UTC(), "next_by_subj": subject})
+	if t = t.UTC(); t.Unix() < 0 {
+		t = time.Unix(0, 0).UTC()
+	} else if t.Year() > maxYear {
+		return nil, ErrNoMessage
+	}
+	return c.directGet(ctx, stream, subject, map[string]any{"start_time": t, "next_by_subj": subject})
 }
+
+// maxYear is the last year that a time in a request can have.
+const maxYear = 9999
 
 func (c *Client) directGet(ctx context.Context, stream, subject string, request map[string]any) (*nats.Msg, error) {
 	body, err := json.Marshal(request)
