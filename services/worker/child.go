@@ -4,13 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"flightline/shared/endpoint"
+	"flightline/shared/retry"
 	sdk "flightline/shared/worker"
 )
 
-// stopTimeout is how long a model server may take to end after SIGTERM.
-const stopTimeout = 5 * time.Second
+const (
+	// stopTimeout is how long a model server may take to end after SIGTERM.
+	stopTimeout = 5 * time.Second
+	// outageRetryDelay is the pause between two tries of a worker to begin again.
+	outageRetryDelay = time.Second
+)
 
 // errServerEnded ends a worker whose model server ended.
 var errServerEnded = errors.New("worker: the model server ended")
@@ -42,12 +49,7 @@ func (c *command) serve(ctx context.Context) error {
 // runUpstream works while the model server is ready. It starts the server before, and
 // stops it when the last job has ended, if there is a command for it. The end of the
 // server is an error.
-func (s *Service) runUpstream(ctx context.Context) (err error) {
-	var hangUp func()
-	if s.cfg, hangUp, err = s.cfg.Connect(); err != nil {
-		return err
-	}
-	defer hangUp()
+func (s *Service) runUpstream(ctx context.Context) error {
 	if s.server == nil {
 		return s.upstream.whileReady(ctx, s.workAwake, s.drained.Load)
 	}
@@ -61,12 +63,32 @@ func (s *Service) runUpstream(ctx context.Context) (err error) {
 		stop()
 		ended <- err
 	}()
-	err = s.upstream.whileReady(ctx, s.work, s.drained.Load)
+	err := s.upstream.whileReady(ctx, s.work, s.drained.Load)
 	stopServing()
 	return errors.Join(<-ended, err)
 }
 
-// work runs jobs until ctx is done.
+// work runs jobs until ctx is done. Once it has begun, it sits out outages of NATS.
 func (s *Service) work(ctx context.Context) error {
+	for {
+		err := s.workOnce(ctx)
+		if !s.began.Load() || !isOutage(err) {
+			return err
+		}
+		s.cfg.Log.WarnContext(ctx, "NATS cannot be reached, trying again", "err", err)
+		if retry.Sleep(ctx, outageRetryDelay) != nil {
+			return nil
+		}
+	}
+}
+
+// isOutage reports whether a worker could not begin because NATS is away, or refuses it: one
+// that is connected sits both out.
+func isOutage(err error) bool {
+	ends := func(of error) bool { return errors.Is(err, of) }
+	return err != nil && !slices.ContainsFunc([]error{sdk.ErrConfig, sdk.ErrStuck, sdk.ErrWake, endpoint.ErrNotFound}, ends)
+}
+
+func (s *Service) workOnce(ctx context.Context) error {
 	return sdk.Run(ctx, s.cfg, s.running.track(givesBack(s.stopping, ctx.Done(), s.handler)))
 }

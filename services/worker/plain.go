@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -44,25 +45,29 @@ func (u *upstream) runPlain(ctx context.Context, j *sdk.Job, c call) (any, error
 	if kindOf(answer) != "text/event-stream" {
 		return readBatch(ctx, answer.Body)
 	}
+	emit := func(line string) error {
+		data, found := strings.CutPrefix(line, "data:")
+		if !found {
+			return nil
+		}
+		b, ok, err := batchOf([]byte(data))
+		if ok {
+			err = j.Emit(ctx, b)
+		}
+		return err
+	}
 	var rest string
-	return nil, passOn(ctx, answer.Body, func(text string) error {
+	err = passOn(ctx, answer.Body, func(text string) error {
 		lines := strings.Split(rest+text, "\n")
-		rest = lines[len(lines)-1] // "" unless a line was too long to be held back
+		rest = lines[len(lines)-1] // "" unless a line was too long to be held back, or the last
 		for _, line := range lines[:len(lines)-1] {
-			data, found := strings.CutPrefix(line, "data:")
-			if !found {
-				continue
-			}
-			b, ok, err := batchOf([]byte(data))
-			if ok {
-				err = j.Emit(ctx, b)
-			}
-			if err != nil {
+			if err := emit(line); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	return nil, cmp.Or(err, emit(rest))
 }
 
 // readBatch reads an answer in one piece.
@@ -72,7 +77,7 @@ func readBatch(ctx context.Context, from io.Reader) (any, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, interruption{failure502("the model server's answer broke off: %v", err)}
+		return nil, interruption{failure502("the model server's answer broke off: %v", withoutAddress(err))}
 	}
 	b, ok, err := batchOf(body)
 	switch {
@@ -100,13 +105,16 @@ func batchOf(data []byte) (b batch, ok bool, err error) {
 			Input  int `json:"prompt_tokens"`     //nolint:tagliatelle // OpenAI's names
 			Output int `json:"completion_tokens"` //nolint:tagliatelle // as above
 		} `json:"usage"`
-		Error json.RawMessage `json:"error"`
+		Error  json.RawMessage `json:"error"`
+		Object string          `json:"object"`
 	}
 	switch isJSON := json.Unmarshal(bytes.TrimSpace(data), &read) == nil; {
 	case !isJSON:
 		return b, false, nil
-	case present(read.Error):
+	case isFailure(read.Error):
 		return b, false, failure502("the model server failed: %s", read.Error[:min(len(read.Error), maxRefusal)])
+	case read.Object == "error": // as vLLM had it before
+		return b, false, failure502("the model server failed: %s", data[:min(len(data), maxRefusal)])
 	}
 	b.Choices = []batchChoice{}
 	for _, choice := range read.Choices {
@@ -118,6 +126,12 @@ func batchOf(data []byte) (b batch, ok bool, err error) {
 		b.Usage = &batchUsage{read.Usage.Input, read.Usage.Output}
 	}
 	return b, len(b.Choices) > 0 || b.Usage != nil, nil
+}
+
+// isFailure reports whether a member error says what is wrong: an object or a text with
+// something in it.
+func isFailure(member json.RawMessage) bool {
+	return len(member) > len(`""`) && (member[0] == '{' || member[0] == '"')
 }
 
 // nameModel puts the first model of the server into the call.

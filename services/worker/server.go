@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,6 +84,9 @@ func withoutAddress(err error) error {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return errors.New(dns.Err)
 	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return errors.New("x509: the certificate is valid for other names")
+	}
 	return err
 }
 
@@ -100,7 +104,7 @@ func trace(ctx context.Context, request *http.Request) {
 func outputOf(body io.Reader) (any, error) {
 	data, err := io.ReadAll(io.LimitReader(body, maxLine+1))
 	if err != nil {
-		return nil, fmt.Errorf("read the server's answer: %w", interruption{err})
+		return nil, fmt.Errorf("read the server's answer: %w", interruption{withoutAddress(err)})
 	}
 	data = bytes.TrimSpace(data)
 	switch {

@@ -33,7 +33,7 @@ type interruptible struct{ io.Reader }
 func (r interruptible) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if err != nil && err != io.EOF {
-		err = interruption{err}
+		err = interruption{withoutAddress(err)}
 	}
 	return n, err
 }

@@ -204,7 +204,7 @@ func passOn(ctx context.Context, from io.Reader, emit func(string) error) error 
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			return interruption{failure502("the model server's answer broke off: %v", err)}
+			return interruption{failure502("the model server's answer broke off: %v", withoutAddress(err))}
 		}
 	}
 }
@@ -232,7 +232,7 @@ func readWhole(ctx context.Context, answer *http.Response) (any, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, interruption{failure502("the model server's answer broke off: %v", err)}
+		return nil, interruption{failure502("the model server's answer broke off: %v", withoutAddress(err))}
 	case len(body) > maxOutput:
 		return nil, errors.New(job.ErrTextOutputTooLarge + ": the model server's answer is longer than 20 MB")
 	case len(body) == 0:

@@ -11,10 +11,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/bus"
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
@@ -75,6 +80,16 @@ func TestAnUpstreamsAnswerIsTheJobsOutcome(t *testing.T) {
 		"gone": {
 			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 			job.Failed, ``, `{"message":"the model server did not answer: EOF","type":"server_error","code":502}`,
+		},
+		"reset in the answer": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+					_ = c.(*net.TCPConn).SetLinger(0)
+					_ = c.Close()
+				}
+			},
+			job.Failed, ``, `{"message":"the model server's answer broke off: read: connection reset by peer","type":"server_error","code":502}`,
 		},
 		"reset": {
 			func(w http.ResponseWriter, _ *http.Request) {
@@ -229,9 +244,10 @@ func TestJobsWaitForTheUpstream(t *testing.T) {
 
 // switched is a model server that can be down, and whose calls wait until they may end.
 type switched struct {
-	down  atomic.Bool
-	asked chan struct{}
-	goOn  chan struct{}
+	down   atomic.Bool
+	asked  chan struct{}
+	goOn   chan struct{} // closed by answer
+	answer func()
 }
 
 func (m *switched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -239,7 +255,10 @@ func (m *switched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == pathHealth && m.down.Load():
 		w.WriteHeader(http.StatusServiceUnavailable)
 	case r.URL.Path != pathHealth:
-		m.asked <- struct{}{}
+		select {
+		case m.asked <- struct{}{}:
+		default: // one is enough
+		}
 		<-m.goOn
 		_, _ = io.WriteString(w, `{}`)
 	}
@@ -248,7 +267,8 @@ func (m *switched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // start runs a worker of the model server until the test ends. log has what it says.
 func (m *switched) start(t *testing.T, worker sdk.Config) (ended <-chan error, log *testenv.Log) {
 	t.Helper()
-	m.asked, m.goOn = make(chan struct{}, 9), make(chan struct{})
+	m.asked, m.goOn = make(chan struct{}, 1), make(chan struct{})
+	m.answer = sync.OnceFunc(func() { close(m.goOn) })
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
 	log = &testenv.Log{}
@@ -262,7 +282,7 @@ func (m *switched) start(t *testing.T, worker sdk.Config) (ended <-chan error, l
 		defer close(over)
 		done <- service.Run(ctx)
 	}()
-	t.Cleanup(func() { stop(); <-over })
+	t.Cleanup(func() { m.answer(); stop(); <-over })
 	return done, log
 }
 
@@ -276,6 +296,7 @@ func TestADrainedWorkerEndsAlsoWhereItsServerIsDown(t *testing.T) {
 	s := newEnv(t)
 	var m switched
 	ended, log := m.start(t, sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID, ID: "w1", Grace: time.Hour})
+	says(t, log, "worker ready", 1) // its pod is on record
 	id := s.route(t, "/v1/x", `{"n":1}`)
 	<-m.asked
 	reg, err := registry.New(t.Context(), s.JS, nil)
@@ -283,13 +304,14 @@ func TestADrainedWorkerEndsAlsoWhereItsServerIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Background(t, reg.Run)
-	if _, err := reg.Pods.Drain(t.Context(), "w1", "maintenance", s.q.Now()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Retry(t, func() error {
+		_, err := reg.Pods.Drain(t.Context(), "w1", "maintenance", s.q.Now())
+		return err
+	})
 	says(t, log, "draining by request", 1)
 	m.down.Store(true)
 	says(t, log, "the model server is down", 1)
-	close(m.goOn)
+	m.answer()
 	if j := s.ended(t, id); j.Status != job.Completed {
 		t.Errorf("got %s %s", j.Status, j.Error)
 	}
@@ -305,20 +327,34 @@ func TestADrainedWorkerEndsAlsoWhereItsServerIsDown(t *testing.T) {
 	}
 }
 
+func TestWhatAWorkerSitsOut(t *testing.T) {
+	for err, want := range map[error]bool{
+		nats.ErrNoServers: true, nats.ErrAuthorization: true, bus.ErrUnavailable: true, context.DeadlineExceeded: true,
+		nil: false, endpoint.ErrNotFound: false, sdk.ErrConfig: false, sdk.ErrStuck: false, sdk.ErrWake: false,
+	} {
+		if err != nil {
+			err = fmt.Errorf("start worker: %w", err)
+		}
+		if got := isOutage(err); got != want {
+			t.Errorf("%v: got %v", err, got)
+		}
+	}
+}
+
 // A machine's restart may take both away, and bring the model server back first.
 func TestAModelServerMayComeBackWhileNATSIsAway(t *testing.T) {
 	s := newEnv(t)
 	at := s.Config()
 	var m switched
 	ended, log := m.start(t, sdk.Config{NATSURL: at.URL, User: at.User, Password: at.Password, Endpoint: s.e.ID})
-	close(m.goOn)
+	m.answer()
 	says(t, log, "worker ready", 1)
 	m.down.Store(true)
 	says(t, log, "the model server is down", 1)
 	s.Stop()
 	m.down.Store(false)
 	says(t, log, "the model server is ready", 2)
-	says(t, log, "JetStream is not ready", 1)
+	says(t, log, "NATS cannot be reached", 1)
 	s.Start()
 	says(t, log, "worker ready", 2)
 	if j := s.ended(t, s.route(t, "/v1/x", `{"n":1}`)); j.Status != job.Completed {
@@ -380,11 +416,23 @@ func TestAJobWithAPromptIsACompletion(t *testing.T) {
 	}
 }
 
+func TestWhatIsNoErrorOfACompletion(t *testing.T) {
+	for _, member := range []string{`null`, `false`, `""`, `{}`} {
+		if b, ok, err := batchOf([]byte(`{"choices":[{"text":"a"}],"error":` + member + `}`)); err != nil || !ok || len(b.Choices) != 1 {
+			t.Errorf("%s: got %+v, %v, %v", member, b, ok, err)
+		}
+	}
+	if _, ok, err := batchOf([]byte(`{"object":"error","message":"no"}`)); ok || err == nil {
+		t.Errorf("got %v, %v, want an error", ok, err)
+	}
+}
+
 // vLLM answers 200, and says in the stream, or in place of the completion, what went wrong.
 func TestAnErrorInPlaceOfACompletionFailsTheJob(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
-		"in the stream": answers(200, "text/event-stream", "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"error\":{\"message\":\"out of memory\"}}\n\ndata: [DONE]\n\n"),
-		"alone":         answers(200, "application/json", `{"error":{"message":"out of memory"}}`),
+		"in the stream":  answers(200, "text/event-stream", "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"error\":{\"message\":\"out of memory\"}}\n\ndata: [DONE]\n\n"),
+		"alone":          answers(200, "application/json", `{"error":{"message":"out of memory"}}`),
+		"without an end": answers(200, "text/event-stream", `data: {"error":{"message":"out of memory"}}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newEnv(t)

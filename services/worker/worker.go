@@ -74,6 +74,7 @@ type Service struct {
 	running running
 	close   func()
 
+	began    atomic.Bool     // it was ready for jobs
 	drained  atomic.Bool     // by request
 	stopping <-chan struct{} // closed once the worker is asked to stop
 	upstream *upstream       // nil: jobs are not passed on to one
@@ -88,6 +89,12 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 	cfg.Worker.Log, cfg.Worker.ID = log, cmp.Or(cfg.Worker.ID, uuid.NewString())
 	log = log.With("endpoint", cfg.Worker.Endpoint, "worker", cfg.Worker.ID)
 	s := &Service{cfg: cfg.Worker, close: func() {}}
+	s.cfg.OnReady = func() {
+		s.began.Store(true)
+		if cfg.Worker.OnReady != nil {
+			cfg.Worker.OnReady()
+		}
+	}
 	s.cfg.OnDrain = func() {
 		s.drained.Store(true)
 		if cfg.Worker.OnDrain != nil {

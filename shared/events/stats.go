@@ -66,6 +66,7 @@ func newStatsFold(l *Log, c Counting, counts map[string]kept) *statsFold {
 func (f *statsFold) reset() {
 	f.known = map[blockKey]*knownBlock{}
 	f.written, f.saved = f.Now(), f.Now()
+	f.looked = time.Time{} // the last look may not be in all blocks
 }
 
 // start returns the entry up to which all blocks have the log. Where STATS never was, it
@@ -227,7 +228,6 @@ func (f *statsFold) keep(ctx context.Context, after uint64) error {
 		return nil
 	}
 	if err := f.write(ctx, save); err != nil {
-		f.looked = time.Time{} // the look may not be in all blocks
 		return err
 	}
 	f.written = now

@@ -120,11 +120,10 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// Connect returns c with an NC that is connected, and what closes it. Run does so by itself:
-// it is for several Runs, one after the other. It returns the errors of bus.Connect.
-func (c Config) Connect() (Config, func(), error) {
+// connect returns the connection to use, and what closes it if it is ours.
+func (c Config) connect() (*nats.Conn, func(), error) {
 	if c.NC != nil {
-		return c, func() {}, nil
+		return c.NC, func() {}, nil
 	}
 	nc, err := bus.Connect(bus.Config{
 		URL: c.NATSURL, CredsFile: c.CredsFile, User: c.User, Password: c.Password,
@@ -132,10 +131,9 @@ func (c Config) Connect() (Config, func(), error) {
 		Name: "worker " + c.Endpoint + " " + c.ID, Log: c.Log,
 	})
 	if err != nil {
-		return c, nil, err
+		return nil, nil, err
 	}
-	c.NC = nc
-	return c, nc.Close, nil
+	return nc, nc.Close, nil
 }
 
 // encode is v as JSON, with a json.RawMessage as it is; nothing if v is nil.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -66,12 +67,12 @@ func Run(ctx context.Context, cfg Config, h Handler) error {
 	if h == nil {
 		return fmt.Errorf("%w: no handler", ErrConfig)
 	}
-	cfg, hangUp, err := cfg.Connect()
+	nc, hangUp, err := cfg.connect()
 	if err != nil {
 		return err
 	}
 	defer hangUp()
-	w, err := bindPatiently(ctx, cfg, h)
+	w, err := bindPatiently(ctx, nc, cfg, h)
 	if err != nil {
 		return fmt.Errorf("start worker of endpoint %q: %w", cfg.Endpoint, err)
 	}
@@ -79,7 +80,7 @@ func Run(ctx context.Context, cfg Config, h Handler) error {
 }
 
 // bindPatiently tries again while JetStream does not answer.
-func bindPatiently(ctx context.Context, cfg Config, h Handler) (w *worker, err error) {
+func bindPatiently(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (w *worker, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	known := func(err error) bool {
@@ -92,14 +93,14 @@ func bindPatiently(ctx context.Context, cfg Config, h Handler) (w *worker, err e
 	err = persist(ctx, known, func() error {
 		attempt, done := context.WithTimeout(ctx, startAttemptTimeout)
 		defer done()
-		w, err = bind(attempt, cfg, h)
+		w, err = bind(attempt, nc, cfg, h)
 		return err
 	})
 	return w, err
 }
 
-func bind(ctx context.Context, cfg Config, h Handler) (*worker, error) {
-	js, err := jetstream.New(cfg.NC)
+func bind(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (*worker, error) {
+	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func bind(ctx context.Context, cfg Config, h Handler) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := queue.New(ctx, cfg.NC, queue.Config{Log: cfg.Log, TrustAbsence: true, EndpointsBucket: streams.BucketWorkerEndpoints})
+	q, err := queue.New(ctx, nc, queue.Config{Log: cfg.Log, TrustAbsence: true, EndpointsBucket: streams.BucketWorkerEndpoints})
 	if err != nil {
 		return nil, err
 	}
