@@ -170,10 +170,7 @@ func requestOf(data []byte, p policyFlags) (client.Request, error) {
 		}
 		r.Input, r.Webhook, r.Policy = parsed.Input, parsed.Webhook, client.Policy(parsed.Policy)
 		if parsed.S3Config != nil {
-			r.S3 = new(client.S3Config)
-			if err := json.Unmarshal(parsed.S3Config, r.S3); err != nil {
-				return client.Request{}, &UsageError{fmt.Errorf("s3Config: %w", err)}
-			}
+			r.S3 = parsed.S3Config
 		}
 	}
 	if p.webhook != "" {

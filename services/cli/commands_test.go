@@ -97,7 +97,7 @@ func TestInputComesFromTheArgumentAFileOrStandardInput(t *testing.T) {
 		"standard input":      {`{"b":2}`, []string{"-"}, `{"input":{"b":2}}`},
 		"a whole request":     {"", []string{`{"input":{"a":1},"webhook":"http://h/"}`}, `{"input":{"a":1},"webhook":"http://h/"}`},
 		"its policy":          {"", []string{`{"input":{},"policy":{"ttl":10000}}`}, `{"input":{},"policy":{"ttl":10000}}`},
-		"its bucket":          {"", []string{`{"input":{},"s3Config":{"bucketName":"b"}}`}, `{"input":{},"s3Config":{"accessId":"","accessSecret":"","bucketName":"b","endpointUrl":""}}`},
+		"its bucket":          {"", []string{`{"input":{},"s3Config":{"bucketName":"b","region":"eu-1"}}`}, `{"input":{},"s3Config":{"bucketName":"b","region":"eu-1"}}`},
 		"flags":               {"", []string{`{}`, "--ttl", "1m", "--execution-timeout", "5s", "--low-priority"}, `{"input":{},"policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true}}`},
 		"flags before policy": {"", []string{`{"input":{},"policy":{"ttl":10000}}`, "--ttl", "1m", "--webhook", "http://h/"}, `{"input":{},"webhook":"http://h/","policy":{"ttl":60000}}`},
 	}

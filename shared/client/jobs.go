@@ -25,9 +25,10 @@ type Request struct {
 	Webhook string
 	// Policy overrides the endpoint's settings for this job.
 	Policy Policy
-	// S3 is where the handler may store what it makes. nil gives it nothing.
-	// Only the worker that runs the job sees it.
-	S3 *S3Config
+	// S3 is where the handler may store what it makes: an S3Config, or another JSON
+	// object of at most 16 KiB; json.RawMessage keeps its fields as they are. nil gives it
+	// nothing. Only the worker that runs the job sees it.
+	S3 any
 	// IdempotencyKey makes the submission repeatable: within 24 hours the same
 	// key with the same request stands for the same job, which runs once. 1 to
 	// 255 visible ASCII characters. "" makes each submission a job of its own.
@@ -178,7 +179,7 @@ type requestBody struct {
 	Input    any         `json:"input"`
 	Webhook  string      `json:"webhook,omitempty"`
 	Policy   *policyBody `json:"policy,omitempty"`
-	S3Config *S3Config   `json:"s3Config,omitempty"`
+	S3Config any         `json:"s3Config,omitempty"`
 }
 
 type policyBody struct {
