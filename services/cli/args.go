@@ -124,34 +124,31 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 }
 
 // readInput returns what an argument stands for: itself, the file after an @,
-// or for - what comes from in. It is at most one byte larger than the API
-// takes, which then says so.
+// or for - what comes from in. What is larger than any request that the API takes is
+// refused; the bound of the route is left to the API.
 func readInput(arg string, in io.Reader) ([]byte, error) {
 	path, isFile := strings.CutPrefix(arg, "@")
 	switch {
-	case arg == "-":
-		data, err := io.ReadAll(io.LimitReader(in, job.MaxSyncBody+1))
-		if err != nil {
-			return nil, fmt.Errorf("read standard input: %w", err)
-		}
-		return data, nil
 	case isFile:
-		data, err := readFile(path)
+		file, err := os.Open(path)
 		if err != nil {
 			return nil, &UsageError{err}
 		}
-		return data, nil
+		defer file.Close() //nolint:errcheck // it was only read
+		in = file
+	case arg != "-":
+		return []byte(arg), nil
 	}
-	return []byte(arg), nil
-}
-
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
+	data, err := io.ReadAll(io.LimitReader(in, job.MaxSyncBody+1))
+	switch {
+	case err != nil && isFile:
+		return nil, &UsageError{err}
+	case err != nil:
+		return nil, fmt.Errorf("read standard input: %w", err)
+	case len(data) > job.MaxSyncBody:
+		return nil, &UsageError{fmt.Errorf("the input is larger than %d bytes; run takes %d, runsync %d", job.MaxSyncBody, job.MaxBody, job.MaxSyncBody)}
 	}
-	defer file.Close() //nolint:errcheck // it was only read
-	return io.ReadAll(io.LimitReader(file, job.MaxSyncBody+1))
+	return data, nil
 }
 
 // requestOf makes a submission of what was typed: an object that has the key

@@ -2,24 +2,40 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"flightline/shared/job"
 )
 
-// What never ends, as a device, is read no further than the API could take it.
+// What never ends, as a device, is read no further than the API could take it, and is
+// refused for its size, not for the JSON that it was cut to.
 func TestNoMoreIsReadThanTheAPITakes(t *testing.T) {
-	const most = job.MaxSyncBody + 1
 	path := filepath.Join(t.TempDir(), "large.json")
-	large := make([]byte, most+1)
-	if err := os.WriteFile(path, large, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, arg := range []string{"@" + path, "-"} {
-		if got, err := readInput(arg, bytes.NewReader(large)); err != nil || len(got) != most {
-			t.Errorf("%s: got %d bytes, %v, want %d", arg, len(got), err, most)
+	for _, size := range []int{job.MaxSyncBody, job.MaxSyncBody + 1, job.MaxSyncBody + 1000} {
+		large := make([]byte, size)
+		if err := os.WriteFile(path, large, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, arg := range []string{"@" + path, "-"} {
+			in := bytes.NewReader(large)
+			got, err := readInput(arg, in)
+			if size <= job.MaxSyncBody {
+				if err != nil || len(got) != size {
+					t.Errorf("%s: got %d bytes, %v, want %d", arg, len(got), err, size)
+				}
+				continue
+			}
+			usage, refused := errors.AsType[*UsageError](err)
+			if !refused || !strings.Contains(usage.Error(), "larger than 20971520 bytes") {
+				t.Errorf("%s of %d bytes: got %v, want the bound", arg, size, err)
+			}
+			if arg == "-" && size-in.Len() > job.MaxSyncBody+1 {
+				t.Errorf("got %d bytes read of %d", size-in.Len(), size)
+			}
 		}
 	}
 	if got, err := readInput("{}", nil); err != nil || string(got) != "{}" {
