@@ -282,5 +282,16 @@ func natsCA(r Running) string {
 	return r.TLSCert
 }
 
+// word is text as a word of the shell, quoted where the shell would change it.
+func word(text string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:,=@%+", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return quote(text)
+}
+
 // quote makes one word of the shell of text.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -225,23 +224,20 @@ func (sh *shell) requestsCommand() *cobra.Command {
 			"line says how to go on.",
 		Example: "  flightline requests echo --status FAILED,TIMED_OUT --limit 100\n" +
 			"  flightline requests echo --from 24h --to 23h\n  flightline requests echo --id 01920c2e\n  flightline requests echo -o json",
-		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
-			for _, status := range statuses {
-				o.Statuses = append(o.Statuses, job.Status(strings.ToUpper(status)))
-			}
-			page, err := c.Requests(ctx, args[0], o)
-			if err != nil {
-				return err
-			}
-			var of []string
-			for _, filter := range [][2]string{{"--status", strings.Join(statuses, ",")}, {"--worker", o.Worker}, {"--fingerprint", o.Fingerprint}, {"--from", o.From}, {"--to", o.To}, {"--id", o.ID}} {
-				if filter[1] != "" {
-					of = append(of, filter[0], filter[1])
-				}
-			}
-			return sh.showRequests(args[0], of, page)
-		}),
 	}
+	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		for _, status := range statuses {
+			o.Statuses = append(o.Statuses, job.Status(strings.ToUpper(status)))
+		}
+		page, err := api.Requests(ctx, args[0], o)
+		if err != nil {
+			return err
+		}
+		if err := sh.showRequests(page); err != nil {
+			return err
+		}
+		return showNext(sh, c, args, page.Cursor)
+	})
 	c.Flags().StringSliceVar(&statuses, "status", nil, "only jobs that are `STATUS`, or one of several separated by commas")
 	c.Flags().StringVar(&o.Worker, "worker", "", "only jobs whose last run was at this `WORKER`")
 	c.Flags().StringVar(&o.Fingerprint, "fingerprint", "", "only jobs that failed with this cause, a `FINGERPRINT` of 'flightline failures'")
@@ -253,7 +249,7 @@ func (sh *shell) requestsCommand() *cobra.Command {
 	return c
 }
 
-func (sh *shell) showRequests(endpoint string, filters []string, page *client.RequestsPage) error {
+func (sh *shell) showRequests(page *client.RequestsPage) error {
 	rows := [][]string{{"ID", "STATUS", "SUBMITTED", "DELAY", "EXECUTION", "RETRIES", "WORKER"}}
 	for _, j := range page.Requests {
 		rows = append(rows, []string{
@@ -262,15 +258,7 @@ func (sh *shell) showRequests(endpoint string, filters []string, page *client.Re
 			fmt.Sprint(j.Retries), known(clean(j.WorkerID), j.WorkerID != ""),
 		})
 	}
-	if err := sh.show(page, rows); err != nil {
-		return err
-	}
-	if page.Cursor == "" || sh.flags.output == "json" {
-		return nil
-	}
-	again := slices.Concat([]string{sh.Program, "requests", endpoint}, filters, []string{"--cursor", clean(page.Cursor)})
-	_, err := fmt.Fprintln(sh.Err, "more:", strings.Join(again, " "))
-	return err
+	return sh.show(page, rows)
 }
 
 func (sh *shell) explainCommand() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"flightline/shared/client"
 	"flightline/shared/terminal"
@@ -46,6 +47,36 @@ func listCommand[T any](sh *shell, use, short string, args cobra.PositionalArgs,
 			return sh.show(all, rows)
 		}),
 	}
+}
+
+// showNext prints how to list the page after the one that cmd showed: with the flags
+// that were typed, but for a secret, and the cursor, "" after the last page.
+func showNext(sh *shell, cmd *cobra.Command, args []string, cursor string) error {
+	if cursor == "" || sh.flags.output == "json" {
+		return nil
+	}
+	words := []string{sh.Program + strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name())}
+	for _, arg := range args {
+		words = append(words, word(arg))
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		secret := cmd.Flags().Lookup(f.Name+"-file") != nil
+		if f.Name == "cursor" || secret {
+			return
+		}
+		text := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			text = strings.Join(list.GetSlice(), ",")
+		}
+		words = append(words, "--"+f.Name)
+		if f.Value.Type() != "bool" {
+			words = append(words, word(text))
+		} else if text != "true" {
+			words[len(words)-1] += "=" + text
+		}
+	})
+	_, err := fmt.Fprintln(sh.Err, "more:", strings.Join(append(words, "--cursor", word(clean(cursor))), " "))
+	return err
 }
 
 // checkOutput refuses a format that does not exist before anything is done.

@@ -18,7 +18,7 @@ func TestRequestsListsJobsAndSaysHowToGoOn(t *testing.T) {
 	for args, want := range map[string]result{
 		"requests ep --status failed,TIMED_OUT --limit 1": {
 			out: "ID  STATUS  SUBMITTED  DELAY  EXECUTION  RETRIES  WORKER\nb   FAILED  -          12ms   3ms        2        w[2J\n",
-			err: "more: flightline requests ep --status failed,TIMED_OUT --cursor c1\n",
+			err: "more: flightline requests ep --limit 1 --status failed,TIMED_OUT --cursor c1\n",
 		},
 		"requests ep --cursor c1": {out: head + "a   IN_QUEUE  -          -      -          0        -\n"},
 		"requests ep -o json":     {out: last + "\n"},
@@ -26,6 +26,27 @@ func TestRequestsListsJobsAndSaysHowToGoOn(t *testing.T) {
 	} {
 		if got := run(t, map[string]string{"FLIGHTLINE_URL": server}, "", strings.Fields(args)...); got != want {
 			t.Errorf("%s: got %+v, want %+v", args, got, want)
+		}
+	}
+}
+
+// The next page is of the same list, as large, from the same server; a key is not shown.
+func TestTheNextPageKeepsWhatWasTyped(t *testing.T) {
+	server := api{
+		"GET /v2/ep/requests?cursor=c0&limit=100&status=FAILED&worker=a+b": {200, `{"requests":[],"hasMore":true,"cursor":"c1"}`},
+		"GET /v1/endpoints/ep/webhooks/deliveries?job=j1&limit=100":        {200, `{"deliveries":[],"hasMore":true,"cursor":"7"}`},
+	}.start(t, nil)
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"requests", "ep", "--limit", "100", "--status", "failed", "--worker", "a b", "--cursor", "c0", "--api-key", "secret"}, "requests ep --limit 100 --status failed --url URL --worker 'a b' --cursor c1"},
+		{[]string{"webhook", "deliveries", "ep", "--failed=false", "--job", "j1", "--limit", "100"}, "webhook deliveries ep --failed=false --job j1 --limit 100 --url URL --cursor 7"},
+	} {
+		got := run(t, nil, "", append(test.args, "--url", server)...)
+		want := "more: flightline " + strings.Replace(test.want, "URL", server, 1) + "\n"
+		if got.code != 0 || !strings.HasSuffix(got.err, want) || strings.Contains(got.out, "more") {
+			t.Errorf("%v: got %+v, want %q", test.args, got, want)
 		}
 	}
 }

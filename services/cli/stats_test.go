@@ -32,7 +32,7 @@ func TestStatisticsAndSearch(t *testing.T) {
 		"stats ep --since 2026-01-31T12:00:00Z --step 1h": {out: "AT  SUBMITTED  COMPLETED  FAILED  TIMED OUT  DELAY P50  P95  EXECUTION P50  P95  WORKERS\n"},
 		"requests ep --worker w1 --fingerprint 00112233aabbccdd": {
 			out: "ID  STATUS  SUBMITTED  DELAY  EXECUTION  RETRIES  WORKER\n",
-			err: "more: flightline requests ep --worker w1 --fingerprint 00112233aabbccdd --cursor c\n",
+			err: "more: flightline requests ep --fingerprint 00112233aabbccdd --worker w1 --cursor c\n",
 		},
 		"overview": {out: "ENDPOINT  IN QUEUE  IN PROGRESS  WORKERS  COMPLETED IN 1H  FAILED IN 1H  ATTENTION\n" +
 			"a         4         1            2        3                1             -\n" +

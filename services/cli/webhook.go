@@ -25,30 +25,30 @@ func (sh *shell) webhookDeliveries() *cobra.Command {
 	c := &cobra.Command{
 		Use: "deliveries ENDPOINT", Short: "List the attempts of the last 7 days, the newest first", Args: namedArgs,
 		Example: "  flightline webhook deliveries echo --failed --since 1h",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			var err error
-			if q.Since, err = sinceOf(since, time.Now()); err != nil {
-				return err
-			}
-			q.Job = job.ID(id)
-			page, err := api.Webhooks(args[0]).Deliveries(ctx, q)
-			if err != nil {
-				return err
-			}
-			rows := [][]string{{"STARTED", "JOB", "TRY", "OUTCOME", "STATUS", "TOOK", "URL", "WHY"}}
-			for _, d := range page.Deliveries {
-				took := time.Duration(d.DurationMs) * time.Millisecond
-				rows = append(rows, []string{
-					when(d.Started), string(d.Job), fmt.Sprint(d.Try), d.Outcome, known(fmt.Sprint(d.Status), d.Status != 0),
-					known(took.String(), took != 0 || d.Status != 0), clean(d.URL), clean(d.Error),
-				})
-			}
-			if page.HasMore {
-				rows = append(rows, []string{"more: --cursor " + page.Cursor})
-			}
-			return sh.show(page, rows)
-		}),
 	}
+	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		var err error
+		if q.Since, err = sinceOf(since, time.Now()); err != nil {
+			return err
+		}
+		q.Job = job.ID(id)
+		page, err := api.Webhooks(args[0]).Deliveries(ctx, q)
+		if err != nil {
+			return err
+		}
+		rows := [][]string{{"STARTED", "JOB", "TRY", "OUTCOME", "STATUS", "TOOK", "URL", "WHY"}}
+		for _, d := range page.Deliveries {
+			took := time.Duration(d.DurationMs) * time.Millisecond
+			rows = append(rows, []string{
+				when(d.Started), string(d.Job), fmt.Sprint(d.Try), d.Outcome, known(fmt.Sprint(d.Status), d.Status != 0),
+				known(took.String(), took != 0 || d.Status != 0), clean(d.URL), clean(d.Error),
+			})
+		}
+		if err := sh.show(page, rows); err != nil {
+			return err
+		}
+		return showNext(sh, c, args, page.Cursor)
+	})
 	f := c.Flags()
 	f.StringVar(&id, "job", "", "of one job only")
 	f.StringVar(&since, "since", "", "begun since then: how long ago, as 1h, or an instant, as 2026-01-31T12:00:00Z")
