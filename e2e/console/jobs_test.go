@@ -14,7 +14,7 @@ import (
 const live = 5 * time.Second
 
 func walkOverview(t *testing.T, s *site) {
-	s.endpoint(t, client.EndpointSpec{ID: "waits", Name: "<b>waits</b>"})
+	s.endpoint(t, client.EndpointSpec{ID: "waits", Name: new("<b>waits</b>")})
 	p := s.signIn(t, s.key)
 	p.reads("#overview-endpoints", "waits")
 	p.reads("#overview-endpoints", "<b>waits</b>") // as text

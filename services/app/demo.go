@@ -121,7 +121,7 @@ func (t *demo) ready(ctx context.Context) error {
 
 func (t *demo) makeEcho(ctx context.Context) error {
 	return t.retryCall(ctx, firstAnswerTimeout, func(ctx context.Context) error {
-		_, err := t.client.Endpoints().Create(ctx, client.EndpointSpec{ID: echo, Name: "returns its input"})
+		_, err := t.client.Endpoints().Create(ctx, client.EndpointSpec{ID: echo, Name: new("returns its input")})
 		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusConflict {
 			return nil // there since an earlier start
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,11 @@ func namedArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > len(names) {
 		return fmt.Errorf("unexpected argument %q; usage: %s", args[len(names)], cmd.UseLine())
 	}
+	for i, arg := range args {
+		if arg == "" && strings.HasPrefix(names[i], "[") { // it would stand for all
+			return fmt.Errorf("argument %s must not be empty; usage: %s", strings.Trim(names[i], "[]"), cmd.UseLine())
+		}
+	}
 	if len(args) < len(names) && !strings.HasPrefix(names[len(args)], "[") {
 		return fmt.Errorf("argument %s is missing; usage: %s", names[len(args)], cmd.UseLine())
 	}
@@ -49,8 +55,24 @@ func needsVerb(cmd *cobra.Command, _ []string) error {
 	return &UsageError{fmt.Errorf("%s: a subcommand is missing: %s", cmd.Name(), strings.Join(verbs, ", "))}
 }
 
-// boundsOf annotates a duration with the least and the most that it may be.
-const boundsOf = "bounds"
+// Annotations of flags: the least and the most that a number or a duration may be, and
+// that an empty text or list is sent, since it says something.
+const (
+	boundsOf    = "bounds"
+	emptyIsSent = "empty is sent"
+)
+
+// setBounds says from least to most what a flag may be, which checkTyped checks.
+func setBounds(f *pflag.FlagSet, name string, least, most any) {
+	_ = f.SetAnnotation(name, boundsOf, []string{fmt.Sprint(least), fmt.Sprint(most)}) // it is there
+}
+
+// mayBeEmpty lets checkTyped pass what is empty: it takes something away, or is the start.
+func mayBeEmpty(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		_ = f.SetAnnotation(name, emptyIsSent, nil) // it is there
+	}
+}
 
 // bounded adds a flag for a duration from least to most, which its help says, and
 // checkTyped checks in the unit that was typed: the API counts milliseconds. note says
@@ -60,7 +82,7 @@ func bounded(f *pflag.FlagSet, to *time.Duration, name string, least, most time.
 		note = "; " + note
 	}
 	f.DurationVar(to, name, *to, fmt.Sprintf("%s (%s to %s%s)", help, short(least), short(most), note))
-	_ = f.SetAnnotation(name, boundsOf, []string{least.String(), most.String()}) // it is there
+	setBounds(f, name, least, most)
 }
 
 // short is the duration without units that are 0.
@@ -75,40 +97,44 @@ func short(d time.Duration) string {
 	return text
 }
 
-// checkTyped refuses what was typed and is out of its bounds, and zeros where a request
-// would leave them out, so that they would stand for the default.
+// checkTyped refuses what was typed and is out of its bounds, and what is empty where a
+// request would leave it out, so that it would stand for the default or for all.
 func checkTyped(f *pflag.FlagSet) error {
 	var err error
 	f.Visit(func(typed *pflag.Flag) {
-		text := typed.Value.String()
-		switch typed.Value.Type() {
-		case "duration":
-			if bounds := typed.Annotations[boundsOf]; bounds != nil {
-				err = errors.Join(err, checkBounds(typed.Name, text, bounds[0], bounds[1]))
-			}
-		case "int":
-			if typed.Name == "limit" && text == "0" {
-				err = &UsageError{errors.New("--limit 0: must be 1 or more")}
-			}
+		_, emptyPasses := typed.Annotations[emptyIsSent]
+		list, isList := typed.Value.(pflag.SliceValue)
+		switch {
+		case typed.Annotations[boundsOf] != nil:
+			err = errors.Join(err, checkBounds(typed))
+		case !emptyPasses && (typed.Value.Type() == "string" && typed.Value.String() == "" || isList && len(list.GetSlice()) == 0):
+			err = errors.Join(err, &UsageError{fmt.Errorf("--%s must not be empty, got \"\"", typed.Name)})
 		}
 	})
 	return err
 }
 
-// checkBounds checks durations that time.Duration wrote.
-func checkBounds(name, text, least, most string) error {
-	var of [3]time.Duration
-	for i, text := range []string{text, least, most} {
-		of[i], _ = time.ParseDuration(text)
+// checkBounds checks a duration or a whole number against its annotation.
+func checkBounds(f *pflag.Flag) error {
+	texts := append([]string{f.Value.String()}, f.Annotations[boundsOf]...)
+	var of [3]int64
+	for i, text := range texts {
+		if f.Value.Type() == "duration" {
+			d, _ := time.ParseDuration(text) // time.Duration wrote it
+			of[i], texts[i] = int64(d), short(d)
+			continue
+		}
+		of[i], _ = strconv.ParseInt(text, 10, 64) // package strconv wrote it
 	}
 	if of[0] < of[1] || of[0] > of[2] {
-		return &UsageError{fmt.Errorf("--%s must be between %s and %s, got %s", name, short(of[1]), short(of[2]), short(of[0]))}
+		return &UsageError{fmt.Errorf("--%s must be between %s and %s, got %s", f.Name, texts[1], texts[2], texts[0])}
 	}
 	return nil
 }
 
 // policyFlags are the parts of a submission that have flags.
 type policyFlags struct {
+	typed                 *pflag.FlagSet
 	ttl, executionTimeout time.Duration
 	lowPriority           bool
 	webhook               string
@@ -116,11 +142,13 @@ type policyFlags struct {
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
+	p.typed = f
 	bounded(f, &p.ttl, "ttl", job.MinTTL, job.MaxTTL, "end the job this long after submission, whatever it does", "")
 	bounded(f, &p.executionTimeout, "execution-timeout", job.MinExecutionTimeout, job.MaxExecutionTimeout, "time out a run that takes longer", "")
 	f.BoolVar(&p.lowPriority, "low-priority", false, "run it when nothing else waits")
 	f.StringVar(&p.idempotencyKey, "idempotency-key", "", "`key` that makes the submission repeatable: it stands for one job for 24 hours")
-	f.StringVar(&p.webhook, "webhook", "", "`URL` to tell when the job ends")
+	f.StringVar(&p.webhook, "webhook", "", "`URL` to tell when the job ends; '' means none")
+	mayBeEmpty(f, "webhook")
 }
 
 // readInput returns what an argument stands for: itself, the file after an @,
@@ -170,7 +198,7 @@ func requestOf(data []byte, p policyFlags) (client.Request, error) {
 			r.S3 = parsed.S3Config
 		}
 	}
-	if p.webhook != "" {
+	if p.typed.Changed("webhook") {
 		r.Webhook = p.webhook
 	}
 	if p.ttl != 0 {
@@ -180,6 +208,8 @@ func requestOf(data []byte, p policyFlags) (client.Request, error) {
 		r.Policy.ExecutionTimeout = p.executionTimeout
 	}
 	r.IdempotencyKey = p.idempotencyKey
-	r.Policy.LowPriority = r.Policy.LowPriority || p.lowPriority
+	if p.typed.Changed("low-priority") {
+		r.Policy.LowPriority = p.lowPriority
+	}
 	return r, nil
 }

@@ -99,6 +99,8 @@ func TestInputComesFromTheArgumentAFileOrStandardInput(t *testing.T) {
 		"its policy":          {"", []string{`{"input":{},"policy":{"ttl":10000}}`}, `{"input":{},"policy":{"ttl":10000}}`},
 		"its bucket":          {"", []string{`{"input":{},"s3Config":{"bucketName":"b","region":"eu-1"}}`}, `{"input":{},"s3Config":{"bucketName":"b","region":"eu-1"}}`},
 		"flags":               {"", []string{`{}`, "--ttl", "1m", "--execution-timeout", "5s", "--low-priority"}, `{"input":{},"policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true}}`},
+		"no webhook":          {"", []string{`{"input":{},"webhook":"http://h/"}`, "--webhook", ""}, `{"input":{}}`},
+		"no low priority":     {"", []string{`{"input":{},"policy":{"lowPriority":true}}`, "--low-priority=false"}, `{"input":{}}`},
 		"flags before policy": {"", []string{`{"input":{},"policy":{"ttl":10000}}`, "--ttl", "1m", "--webhook", "http://h/"}, `{"input":{},"webhook":"http://h/","policy":{"ttl":60000}}`},
 	}
 	for name, test := range tests {

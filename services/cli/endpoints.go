@@ -28,6 +28,7 @@ func (sh *shell) endpointCommand() *cobra.Command {
 // settings are the flags that create and update have in common.
 type settings struct {
 	spec   client.EndpointSpec
+	name   string
 	fleet  fleetFlags
 	counts [5]int
 	// retries is the text of a list of pauses.
@@ -35,14 +36,17 @@ type settings struct {
 }
 
 func (s *settings) add(f *pflag.FlagSet) {
-	f.StringVar(&s.spec.Name, "name", "", "name for people (default: the id)")
+	f.StringVar(&s.name, "name", "", "name for people (default, and with '': the id)")
+	mayBeEmpty(f, "name")
 	bounded(f, &s.spec.ExecutionTimeout, "execution-timeout", job.MinExecutionTimeout, job.MaxExecutionTimeout, "for jobs that name none", "default 10m")
 	bounded(f, &s.spec.TTL, "ttl", job.MinTTL, job.MaxTTL, "for jobs that name none", "default 24h")
 	bounded(f, &s.spec.Retention, "retention", endpoint.MinRetention, endpoint.MaxRetention, "how long results of run are kept", "default 30m")
 	bounded(f, &s.spec.SyncRetention, "sync-retention", endpoint.MinRetention, endpoint.MaxSyncRetention, "how long results of runsync are kept", "default 1m")
 	bounded(f, &s.spec.Lease, "lease", endpoint.MinLease, endpoint.MaxLease, "how long a silent worker keeps its job", "default 30s")
 	f.Int64Var(&s.spec.MaxQueueBytes, "max-queue-bytes", 0, "bytes that jobs that wait or run may take (33554432 to 1000000000000; default 10737418240, 10 GiB)")
+	setBounds(f, "max-queue-bytes", endpoint.MinMaxQueueBytes, endpoint.MaxMaxQueueBytes)
 	f.Int64Var(&s.spec.MaxQueueJobs, "max-queue-jobs", 0, "jobs that may wait or run (1 to 1000000000; default 1000000)")
+	setBounds(f, "max-queue-jobs", 1, endpoint.MaxMaxQueueJobs)
 	f.StringVar(&s.spec.StreamFormat, "stream-format", "", "form of /stream: auto, array or object (default auto)")
 	f.Var((*limitsFlag)(&s.spec.Limits), "limit", "limit of an operation, like run=1000,200: requests in 10 s, and at once; 0 means none (repeatable; replaces all limits that the endpoint has)")
 	f.StringVar(&s.retries, "webhook-retries", "", "pauses between attempts to deliver a webhook, like 10s,1m,1h (at most 20, of 1s to 24h); none means a single attempt (default 10s,10s)")
@@ -72,6 +76,7 @@ func (s *settings) given(f *pflag.FlagSet, command []string) (client.EndpointSpe
 	for i, n := range s.names() {
 		*n.to = typed(f, n.flag, &s.counts[i])
 	}
+	s.spec.Name = typed(f, "name", &s.name)
 	var err error
 	if f.Changed("webhook-retries") {
 		if s.spec.WebhookRetries, err = pauses(s.retries); err != nil {
@@ -239,12 +244,13 @@ func (sh *shell) showEndpoint(e *client.Endpoint) error {
 
 // fleetFlags are the flags that say how workers are started.
 type fleetFlags struct {
-	spec          client.FleetSpec
-	value, gpus   int
-	gpu           gpuFlags
-	idle, sleep   time.Duration
-	vcpus, memory float64
-	env           []string
+	spec            client.FleetSpec
+	template, image string
+	value, gpus     int
+	gpu             gpuFlags
+	idle, sleep     time.Duration
+	vcpus, memory   float64
+	env             []string
 }
 
 func (s *fleetFlags) add(f *pflag.FlagSet) {
@@ -253,18 +259,19 @@ func (s *fleetFlags) add(f *pflag.FlagSet) {
 	bounded(f, &s.idle, "idle-timeout", endpoint.MinIdleTimeout, endpoint.MaxIdleTimeout, "how long a worker that is not needed may idle", "default 5s")
 	bounded(f, &s.sleep, "sleep-timeout", 0, endpoint.MaxSleepTimeout, "how long such a worker sleeps before it is stopped, if it can sleep", "default 0s: it does not sleep")
 	f.StringVar(&s.spec.Driver, "driver", "", "what starts workers: process, docker or external (default docker with --image, process with a command, else external: nothing does)")
-	f.StringVar(&s.spec.TemplateID, "template", "", "`id` of the template that workers are made from")
-	f.StringVar(&s.spec.Image, "image", "", "image of the workers' container")
+	f.StringVar(&s.template, "template", "", "`id` of the template that workers are made from; '' means none")
+	f.StringVar(&s.image, "image", "", "image of the workers' container; '' means none, or that of the template")
 	f.StringArrayVar(&s.env, "env", nil, "variable of the workers, as `NAME=VALUE` (repeatable; replaces all that the endpoint has)")
 	f.IntVar(&s.gpus, "gpus", 0, "GPUs of one worker")
 	s.gpu.add(f)
 	f.StringSliceVar(&s.spec.ModelCache, "model-cache", nil, modelCacheHelp)
+	mayBeEmpty(f, "template", "image", "model-cache")
 	f.StringVar(&s.spec.Rollout, "rollout", "", "how a new version comes: replace, or canary:10% to try it on that share of the workers first (1 to 99; default replace)")
 	f.Float64Var(&s.vcpus, "vcpus", 0, "virtual CPUs of one worker; 0 means no limit")
 	f.Float64Var(&s.memory, "memory", 0, "memory of one worker in GB; 0 means no limit")
 }
 
-// typed is the value of a flag, nil unless it was typed: 0 is a value too.
+// typed is the value of a flag, nil unless it was typed: 0 and "" are values too.
 func typed[T any](f *pflag.FlagSet, name string, value *T) *T {
 	if f.Changed(name) {
 		return value
@@ -276,6 +283,7 @@ func typed[T any](f *pflag.FlagSet, name string, value *T) *T {
 func (s *fleetFlags) given(f *pflag.FlagSet, command []string) (client.FleetSpec, error) {
 	s.spec.ScalerValue = typed(f, "scaler-value", &s.value)
 	s.spec.GPUs, s.spec.VCPUs, s.spec.MemoryGB = typed(f, "gpus", &s.gpus), typed(f, "vcpus", &s.vcpus), typed(f, "memory", &s.memory)
+	s.spec.TemplateID, s.spec.Image = typed(f, "template", &s.template), typed(f, "image", &s.image)
 	s.spec.GPU = s.gpu.given(f)
 	var err error
 	if s.spec.IdleSeconds, err = seconds(f, "idle-timeout", s.idle); err != nil {
@@ -390,21 +398,23 @@ func (sh *shell) endpointScaling() *cobra.Command {
 			return []string{when(d.At), fmt.Sprint(d.Wanted), fmt.Sprint(d.Current), fmt.Sprint(d.Queued), clean(d.Reason), clean(d.Text)}
 		})
 	c.Flags().IntVar(&limit, "limit", 0, "how many at most (1 to 100; default 20)")
+	setBounds(c.Flags(), "limit", 1, 100)
 	return c
 }
 
 // driverFor is the driver of a new endpoint. What its workers are made from
 // decides unless the driver was given: nothing starts an external worker, so
 // an image or a command would never be used.
-func driverFor(f client.FleetSpec, given bool) (string, error) {
-	image, command := f.Image != "", len(f.Command) > 0
+func driverFor(f client.FleetSpec, typed bool) (string, error) {
+	given := func(text *string) bool { return text != nil && *text != "" }
+	image, command := given(f.Image), len(f.Command) > 0
 	switch {
-	case given || !image && !command:
+	case typed || !image && !command:
 		return f.Driver, nil
 	case image: // a command runs in the image
 		return "docker", nil
 	}
-	if f.TemplateID != "" {
+	if given(f.TemplateID) {
 		return "", &UsageError{errors.New("--driver is missing: give process or docker beside --template and a command")}
 	}
 	return "process", nil

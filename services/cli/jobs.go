@@ -246,6 +246,8 @@ func (sh *shell) requestsCommand() *cobra.Command {
 	c.Flags().StringVar(&o.ID, "id", "", "only jobs whose ids begin with this `TEXT`")
 	c.Flags().IntVar(&o.Limit, "limit", 0, "how many jobs at most (1 to 100; default 10)")
 	c.Flags().StringVar(&o.Cursor, "cursor", "", "go on where an earlier list ended")
+	setBounds(c.Flags(), "limit", 1, 100)
+	mayBeEmpty(c.Flags(), "cursor")
 	return c
 }
 

@@ -40,26 +40,29 @@ func (sh *shell) onPod(verb, short string, move func(client.Pods) podMove) *cobr
 
 // specFlags are what pods and templates are made from.
 type specFlags struct {
-	spec  client.Spec
-	env   []string
-	words string
+	spec                client.Spec
+	env                 []string
+	image, words, mount string
+	disk                int
 }
 
 func (s *specFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.spec.Name, "name", "", "name for people")
-	f.StringVar(&s.spec.Image, "image", "", "`image` of the container")
-	f.StringVar(&s.words, "command", "", "`words` that run instead of the image's command, with spaces between them")
+	f.StringVar(&s.image, "image", "", "`image` of the container")
+	f.StringVar(&s.words, "command", "", "`words` that run instead of the image's command, with spaces between them; '' means that of the image")
 	f.StringArrayVar(&s.env, "env", nil, "variable as `NAME=VALUE` (repeatable; replaces all that there are)")
 	f.StringSliceVar(&s.spec.Ports, "port", nil, "`port`, like 8888/http or 22/tcp; repeat it for more")
-	f.IntVar(&s.spec.DiskGB, "disk", 0, "size of the container's disk in `GB`")
+	f.IntVar(&s.disk, "disk", 0, "size of the container's disk in `GB`; 0 means no limit")
 	f.StringSliceVar(&s.spec.Capabilities, "capability", nil, "Linux `capability` that the container keeps, like CHOWN, if the machine allows it; repeat it for more")
 	f.StringSliceVar(&s.spec.ModelCache, "model-cache", nil, modelCacheHelp)
-	f.StringVar(&s.spec.VolumePath, "mount", "", "`path` at which volumes are mounted")
+	f.StringVar(&s.mount, "mount", "", "`path` at which volumes are mounted")
+	mayBeEmpty(f, "image", "command", "port", "capability", "model-cache", "mount")
 }
 
 // given returns a spec with the fields whose flags were set on the command line.
-func (s *specFlags) given() (client.Spec, error) {
-	if s.words != "" {
+func (s *specFlags) given(f *pflag.FlagSet) (client.Spec, error) {
+	s.spec.Image, s.spec.VolumePath, s.spec.DiskGB = typed(f, "image", &s.image), typed(f, "mount", &s.mount), typed(f, "disk", &s.disk)
+	if f.Changed("command") {
 		s.spec.Command = strings.Fields(s.words)
 	}
 	var err error
@@ -101,7 +104,7 @@ func (s *podFlags) add(f *pflag.FlagSet) {
 }
 
 func (s *podFlags) given(f *pflag.FlagSet) (client.PodSpec, error) {
-	spec, err := s.specFlags.given()
+	spec, err := s.specFlags.given(f)
 	s.pod.Spec = spec
 	s.pod.GPUs, s.pod.VCPUs, s.pod.MemoryGB = typed(f, "gpus", &s.gpus), typed(f, "vcpus", &s.vcpus), typed(f, "memory", &s.memory)
 	s.pod.Locked = typed(f, "locked", &s.locked)
@@ -245,23 +248,26 @@ func (sh *shell) templateCommand() *cobra.Command {
 // templateFlags are what templates are made from.
 type templateFlags struct {
 	specFlags
-	template   client.TemplateSpec
-	serverless bool
+	template         client.TemplateSpec
+	category, readme string
+	serverless       bool
 }
 
 // command gives c the flags, and sends what they say.
 func (s *templateFlags) command(sh *shell, c *cobra.Command, send func(context.Context, client.Templates, []string, client.TemplateSpec) (*client.Template, error)) *cobra.Command {
 	f := c.Flags()
 	s.add(f)
-	f.StringVar(&s.template.Category, "category", "", "NVIDIA, AMD or CPU")
-	f.StringVar(&s.template.Readme, "readme", "", "`text` for people")
+	f.StringVar(&s.category, "category", "", "NVIDIA, AMD or CPU; '' means none")
+	f.StringVar(&s.readme, "readme", "", "`text` for people")
+	mayBeEmpty(f, "category", "readme")
 	f.BoolVar(&s.serverless, "serverless", false, "it is for endpoints")
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-		spec, err := s.given()
+		spec, err := s.given(f)
 		if err != nil {
 			return err
 		}
 		s.template.Spec, s.template.Serverless = spec, typed(f, "serverless", &s.serverless)
+		s.template.Category, s.template.Readme = typed(f, "category", &s.category), typed(f, "readme", &s.readme)
 		t, err := send(ctx, api.Templates(), args, s.template)
 		if err != nil {
 			return err
@@ -350,6 +356,7 @@ func (sh *shell) volumeVerb(use, short string, args cobra.PositionalArgs, send f
 	c := &cobra.Command{Use: use, Short: short, Args: args}
 	c.Flags().StringVar(&spec.Name, "name", "", "name for people")
 	c.Flags().IntVar(&spec.Size, "size", 0, "size in `GB`; it never becomes less")
+	setBounds(c.Flags(), "size", 1, pod.MaxDiskGB)
 	c.Flags().StringVar(&spec.DataCenter, "data-center", "", "`id` of the place where it is (default local)")
 	c.Flags().StringVar(&spec.Path, "path", "", "`path` where it is on the hosts")
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {

@@ -37,6 +37,7 @@ func statsCommand(sh *shell) *cobra.Command {
 	}
 	c.Flags().StringVar(&since, "since", "", sinceUsage+" (default: an hour ago)")
 	c.Flags().DurationVar(&o.Step, "step", 0, "what one row stands for: 1m or 1h (default: 1m for at most 24 hours, else 1h)")
+	setBounds(c.Flags(), "step", time.Minute, time.Hour)
 	return c
 }
 

@@ -55,6 +55,8 @@ func (sh *shell) webhookDeliveries() *cobra.Command {
 	f.BoolVar(&q.Failed, "failed", false, "without what was delivered")
 	f.IntVar(&q.Limit, "limit", 0, "how many at most (1 to 500; default 50)")
 	f.StringVar(&q.Cursor, "cursor", "", "go on where another list ended")
+	setBounds(f, "limit", 1, 500)
+	mayBeEmpty(f, "cursor")
 	return c
 }
 

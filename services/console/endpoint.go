@@ -200,7 +200,7 @@ func settingsOf(e *client.Endpoint) []setting {
 		}}
 	}
 	return []setting{
-		{"name", "Name", e.Name, "for people", func(s *client.EndpointSpec, text string) error { s.Name = text; return nil }},
+		{"name", "Name", e.Name, "for people", func(s *client.EndpointSpec, text string) error { s.Name = &text; return nil }},
 		numbered("workersMin", "Workers, at least", e.WorkersMin, "0 to 1000", func(s *client.EndpointSpec, n int) { s.WorkersMin = &n }),
 		numbered("workersMax", "Workers, at most", e.WorkersMax, "0 turns the fleet off", func(s *client.EndpointSpec, n int) { s.WorkersMax = &n }),
 		numbered("idleTimeout", "Idle seconds", e.Fleet.IdleSeconds, "1 to 3600", func(s *client.EndpointSpec, n int) { s.Fleet.IdleSeconds = &n }),

@@ -50,6 +50,7 @@ func TestTheSettingsFormKeepsWhatOthersChanged(t *testing.T) {
 		"changed by others":              {`"workersMax":10`, url.Values{"name": {"new"}}, `{"name":"new"}`},
 		"the same field as others":       {`"workersMax":10`, url.Values{"workersMax": {"5"}}, `{"workersMax":5}`},
 		"to what it is by now":           {`"workersMax":10`, url.Values{"workersMax": {"10"}}, ""},
+		"no name":                        {`"workersMax":3`, url.Values{"name": {""}}, `{"name":""}`},
 		"nothing":                        {`"workersMax":10`, nil, ""},
 		"two fields, nothing by another": {`"workersMax":3`, url.Values{"name": {"new"}, "ttl": {"1h"}}, `{"name":"new","ttlMs":3600000}`},
 	} {

@@ -65,13 +65,13 @@ type Limit = endpoint.Limit
 
 // EndpointSpec is what to make or change. Zero durations and "", and nil, mean
 // the default when creating, and no change when updating; the bounds are those
-// of the API.
+// of the API. A pointer to "" takes away what the endpoint had.
 type EndpointSpec struct {
 	// ID matches [A-Za-z0-9_-]{1,64}. The server chooses one for "". It cannot
 	// change.
 	ID string
-	// Name is for people: at most 191 characters. The default is the id.
-	Name string
+	// Name is for people: at most 191 characters. The default, and "", is the id.
+	Name *string
 	// ExecutionTimeout bounds a run of a job that names no timeout: 5 s to 7 d.
 	// The default is 10 min.
 	ExecutionTimeout time.Duration
@@ -186,7 +186,7 @@ type Fleet struct {
 type Canary = api.Canary
 
 // FleetSpec is what to set of a Fleet. "" and nil mean the default when
-// creating, and no change when updating.
+// creating, and no change when updating; a pointer to "" means none.
 type FleetSpec struct {
 	ScalerType  string
 	ScalerValue *int
@@ -195,8 +195,8 @@ type FleetSpec struct {
 	// SleepSeconds is 1 to 604800, or 0: no worker is put to sleep.
 	SleepSeconds *int
 	Driver       string
-	TemplateID   string
-	Image        string
+	TemplateID   *string
+	Image        *string
 	// Command and Env replace what the endpoint had; empty ones take it away.
 	Command  []string
 	Env      map[string]string
@@ -228,12 +228,12 @@ type GPUNeeds struct {
 	MinHold, MaxSwapWait time.Duration
 }
 
-// GPUSpec is what to set of GPUNeeds; "" and nil mean no change, or the default.
+// GPUSpec is what to set of GPUNeeds; nil means no change, or the default.
 type GPUSpec struct {
 	// Types replace those there were; empty ones mean any.
 	Types                []string
 	MinVRAMGB            *float64
-	MinCUDA              string
+	MinCUDA              *string // "" means any
 	Share                *float64
 	SleepShare           *float64
 	Priority             *int
@@ -242,7 +242,7 @@ type GPUSpec struct {
 
 // applyTo sets what is given.
 func (s GPUSpec) applyTo(spec *api.EndpointSpec) {
-	spec.MinVRAMGb, spec.MinCUDAVersion, spec.GPUShare, spec.Priority = s.MinVRAMGB, orAbsent(s.MinCUDA), s.Share, s.Priority
+	spec.MinVRAMGb, spec.MinCUDAVersion, spec.GPUShare, spec.Priority = s.MinVRAMGB, s.MinCUDA, s.Share, s.Priority
 	spec.SleepGPUShare = s.SleepShare
 	if s.Types != nil {
 		spec.GPUTypeIDs = &s.Types
@@ -302,14 +302,14 @@ func (e Endpoints) Scaling(ctx context.Context, id string, limit int) ([]Scaling
 
 func wireEndpoint(s EndpointSpec) api.EndpointSpec {
 	spec := api.EndpointSpec{
-		ID: orAbsent(s.ID), Name: orAbsent(s.Name),
+		ID: orAbsent(s.ID), Name: s.Name,
 		ExecutionTimeoutMs: orAbsent(s.ExecutionTimeout.Milliseconds()), TTLMs: orAbsent(s.TTL.Milliseconds()),
 		RetentionMs: orAbsent(s.Retention.Milliseconds()), SyncRetentionMs: orAbsent(s.SyncRetention.Milliseconds()),
 		LeaseMs: orAbsent(s.Lease.Milliseconds()), MaxLostWorkers: s.MaxLostWorkers,
 		MaxQueueBytes: orAbsent(s.MaxQueueBytes), MaxQueueJobs: orAbsent(s.MaxQueueJobs),
 		RequestsPerWorker: s.RequestsPerWorker, FailureBudget: s.FailureBudget, WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: orAbsent(s.StreamFormat),
 		ScalerType: orAbsent(s.Fleet.ScalerType), ScalerValue: s.Fleet.ScalerValue, IdleTimeout: s.Fleet.IdleSeconds, SleepTimeout: s.Fleet.SleepSeconds,
-		Driver: orAbsent(s.Fleet.Driver), TemplateID: orAbsent(s.Fleet.TemplateID), ImageName: orAbsent(s.Fleet.Image),
+		Driver: orAbsent(s.Fleet.Driver), TemplateID: s.Fleet.TemplateID, ImageName: s.Fleet.Image,
 		GPUCount: s.Fleet.GPUs, VCPUCount: s.Fleet.VCPUs, MemoryInGb: s.Fleet.MemoryGB, Rollout: orAbsent(s.Fleet.Rollout),
 	}
 	s.Fleet.GPU.applyTo(&spec)

@@ -19,7 +19,7 @@ func TestFleetsAreSentAsTheAPIWantsThem(t *testing.T) {
 	}{
 		"all of it": {func(ctx context.Context, c *client.Client) error {
 			_, err := c.Endpoints().Create(ctx, client.EndpointSpec{ID: "ep", Fleet: client.FleetSpec{
-				ScalerType: "REQUEST_COUNT", ScalerValue: new(2), IdleSeconds: new(60), Driver: "docker", TemplateID: "t", Image: "i:1",
+				ScalerType: "REQUEST_COUNT", ScalerValue: new(2), IdleSeconds: new(60), Driver: "docker", TemplateID: new("t"), Image: new("i:1"),
 				Command: []string{"a", "b"}, Env: map[string]string{"A": "b"}, GPUs: new(1), VCPUs: new(0.5), MemoryGB: new(4.0),
 			}})
 			return err
@@ -28,10 +28,10 @@ func TestFleetsAreSentAsTheAPIWantsThem(t *testing.T) {
 			Body: `{"id":"ep","scalerType":"REQUEST_COUNT","scalerValue":2,"idleTimeout":60,"driver":"docker","templateId":"t","imageName":"i:1",` +
 				`"command":["a","b"],"env":{"A":"b"},"gpuCount":1,"vcpuCount":0.5,"memoryInGb":4}`,
 		}},
-		"nothing left of a command and an environment": {func(ctx context.Context, c *client.Client) error {
-			_, err := c.Endpoints().Update(ctx, "ep", client.EndpointSpec{Fleet: client.FleetSpec{Command: []string{}, Env: map[string]string{}}})
+		"nothing left of an image, a command and an environment": {func(ctx context.Context, c *client.Client) error {
+			_, err := c.Endpoints().Update(ctx, "ep", client.EndpointSpec{Fleet: client.FleetSpec{Image: new(""), Command: []string{}, Env: map[string]string{}}})
 			return err
-		}, `{}`, request{Method: "PATCH", URI: "/v1/endpoints/ep", ContentType: "application/json", Body: `{"command":[],"env":{}}`}},
+		}, `{}`, request{Method: "PATCH", URI: "/v1/endpoints/ep", ContentType: "application/json", Body: `{"imageName":"","command":[],"env":{}}`}},
 		"pause": {func(ctx context.Context, c *client.Client) error {
 			_, err := c.Endpoints().Pause(ctx, "ep", time.Minute)
 			return err

@@ -19,7 +19,7 @@ func TestManagementIsSentAsTheAPIWantsIt(t *testing.T) {
 	}{
 		"create endpoint": {func(ctx context.Context, c *client.Client) error {
 			_, err := c.Endpoints().Create(ctx, client.EndpointSpec{
-				ID: "ep", Name: "n", ExecutionTimeout: time.Second, TTL: 2 * time.Second, Retention: 3 * time.Second,
+				ID: "ep", Name: new("n"), ExecutionTimeout: time.Second, TTL: 2 * time.Second, Retention: 3 * time.Second,
 				SyncRetention: 4 * time.Second, Lease: 5 * time.Second, MaxLostWorkers: new(1), MaxQueueBytes: 40_000_000, MaxQueueJobs: 90, WorkersMin: new(0),
 			})
 			return err

@@ -60,20 +60,20 @@ func (p Pod) MarshalJSON() ([]byte, error) { return rawOr(p.Raw) }
 
 // Spec is what pods and templates are made from, or changed to. Zero values
 // mean the default when creating, and no change when updating; an empty list or
-// map that is not nil takes away what there was.
+// map that is not nil, or a pointer to a zero, takes away what there was.
 type Spec struct {
 	// Name has at most 191 characters.
 	Name       string   `json:"name,omitempty"`
-	Image      string   `json:"imageName,omitempty"`
+	Image      *string  `json:"imageName,omitempty"`
 	Entrypoint []string `json:"dockerEntrypoint,omitzero"`
 	Command    []string `json:"dockerStartCmd,omitzero"`
 	// Env replaces all variables; the value "***" keeps the one that there is.
 	Env map[string]string `json:"env,omitzero"`
 	// Ports are "<port>/http" or "<port>/tcp".
 	Ports      []string `json:"ports,omitzero"`
-	DiskGB     int      `json:"containerDiskInGb,omitempty"`
-	VolumeGB   int      `json:"volumeInGb,omitempty"`
-	VolumePath string   `json:"volumeMountPath,omitempty"`
+	DiskGB     *int     `json:"containerDiskInGb,omitempty"`
+	VolumeGB   *int     `json:"volumeInGb,omitempty"`
+	VolumePath *string  `json:"volumeMountPath,omitempty"`
 	// Capabilities are those of Linux that a container keeps, like "CHOWN"; the
 	// operator of the machine says which may be asked for.
 	Capabilities []string `json:"capabilities,omitzero"`
@@ -172,10 +172,10 @@ func (t Template) MarshalJSON() ([]byte, error) { return rawOr(t.Raw) }
 // TemplateSpec is a template to make or change.
 type TemplateSpec struct {
 	Spec
-	Serverless *bool  `json:"isServerless,omitempty"`
-	Readme     string `json:"readme,omitempty"`
-	// Category is "NVIDIA", "AMD" or "CPU".
-	Category string `json:"category,omitempty"`
+	Serverless *bool   `json:"isServerless,omitempty"`
+	Readme     *string `json:"readme,omitempty"`
+	// Category is "NVIDIA", "AMD" or "CPU"; "" is none.
+	Category *string `json:"category,omitempty"`
 }
 
 // things are the calls that templates and volumes have in common.

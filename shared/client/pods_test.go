@@ -21,7 +21,7 @@ func TestPodsTemplatesAndVolumesAskAsTheAPIWants(t *testing.T) {
 		"create": {
 			pod,
 			func(c *client.Client) (any, error) {
-				return c.Pods().Create(t.Context(), client.PodSpec{Spec: client.Spec{Image: "i", Command: []string{"a"}}, VCPUs: new(1.5), GPUs: new(0), Locked: &locked})
+				return c.Pods().Create(t.Context(), client.PodSpec{Spec: client.Spec{Image: new("i"), Command: []string{"a"}}, VCPUs: new(1.5), GPUs: new(0), Locked: &locked})
 			},
 			request{Method: "POST", URI: "/v1/pods", Body: `{"imageName":"i","dockerStartCmd":["a"],"gpuCount":0,"vcpuCount":1.5,"locked":false}`},
 			pod,
@@ -57,7 +57,7 @@ func TestPodsTemplatesAndVolumesAskAsTheAPIWants(t *testing.T) {
 		"make a template": {
 			`{"id":"t1","earned":0}`,
 			func(c *client.Client) (any, error) {
-				return c.Templates().Create(t.Context(), client.TemplateSpec{Spec: client.Spec{Name: "n"}, Category: "CPU"})
+				return c.Templates().Create(t.Context(), client.TemplateSpec{Spec: client.Spec{Name: "n"}, Category: new("CPU")})
 			},
 			request{Method: "POST", URI: "/v1/templates", Body: `{"name":"n","category":"CPU"}`},
 			`{"id":"t1","earned":0}`,
