@@ -81,23 +81,24 @@ func (sh *shell) runSyncCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "runsync ENDPOINT INPUT", Short: "Submit a job and wait for its result", Args: namedArgs,
 		Long: "Submit a job and wait for its result, but no longer than --wait." + inputHelp,
-		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
-			r, err := sh.request(args[1], p)
-			if err != nil {
-				return err
-			}
-			var j *client.Job
-			began := time.Now()
-			err = terminal.NewLive(sh.Err).During(func() error {
-				j, err = c.RunSync(ctx, args[0], r, wait)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			return sh.showEnd(j, fmt.Errorf("not finished after %v; look later: %s status %s %s", min(wait, time.Since(began).Round(time.Second)), sh.Program, args[0], j.ID))
-		}),
 	}
+	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		r, err := sh.request(args[1], p)
+		if err != nil {
+			return err
+		}
+		var j *client.Job
+		began := time.Now()
+		err = terminal.NewLive(sh.Err).During(func() error {
+			j, err = api.RunSync(ctx, args[0], r, wait)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		look := append([]string{sh.Program, "status", args[0], string(j.ID)}, typedWords(c.PersistentFlags())...)
+		return sh.showEnd(j, fmt.Errorf("not finished after %v; look later: %s", min(wait, time.Since(began).Round(time.Second)), strings.Join(look, " ")))
+	})
 	p.add(c.Flags())
 	bounded(c.Flags(), &wait, "wait", job.MinWait, job.MaxWait, "how long to wait for the result", "")
 	return c

@@ -50,7 +50,7 @@ func listCommand[T any](sh *shell, use, short string, args cobra.PositionalArgs,
 }
 
 // showNext prints how to list the page after the one that cmd showed: with the flags
-// that were typed, but for a secret, and the cursor, "" after the last page.
+// that were typed, and the cursor, "" after the last page.
 func showNext(sh *shell, cmd *cobra.Command, args []string, cursor string) error {
 	if cursor == "" || sh.flags.output == "json" {
 		return nil
@@ -59,24 +59,29 @@ func showNext(sh *shell, cmd *cobra.Command, args []string, cursor string) error
 	for _, arg := range args {
 		words = append(words, word(arg))
 	}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		secret := cmd.Flags().Lookup(f.Name+"-file") != nil
-		if f.Name == "cursor" || secret {
+	words = append(append(words, typedWords(cmd.Flags())...), "--cursor", word(clean(cursor)))
+	_, err := fmt.Fprintln(sh.Err, "more:", strings.Join(words, " "))
+	return err
+}
+
+// typedWords are the flags that were typed, but for a cursor and for secrets.
+func typedWords(flags *pflag.FlagSet) (words []string) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		secret := flags.Lookup(f.Name+"-file") != nil
+		if !f.Changed || f.Name == "cursor" || secret {
 			return
 		}
 		text := f.Value.String()
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			text = strings.Join(list.GetSlice(), ",")
 		}
-		words = append(words, "--"+f.Name)
-		if f.Value.Type() != "bool" {
-			words = append(words, word(text))
-		} else if text != "true" {
-			words[len(words)-1] += "=" + text
+		if f.Value.Type() == "bool" {
+			words = append(words, strings.TrimSuffix("--"+f.Name+"="+text, "=true"))
+			return
 		}
+		words = append(words, "--"+f.Name, word(text))
 	})
-	_, err := fmt.Fprintln(sh.Err, "more:", strings.Join(append(words, "--cursor", word(clean(cursor))), " "))
-	return err
+	return words
 }
 
 // checkOutput refuses a format that does not exist before anything is done.

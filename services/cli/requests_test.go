@@ -51,6 +51,14 @@ func TestTheNextPageKeepsWhatWasTyped(t *testing.T) {
 	}
 }
 
+func TestALookForLaterIsAtTheSameServer(t *testing.T) {
+	server := api{"POST /v2/ep/runsync?wait=2000": {200, `{"id":"s1","status":"IN_QUEUE"}`}}.start(t, nil)
+	got := run(t, nil, "", "runsync", "ep", "{}", "--wait", "2s", "--url", server, "--retry-timeout", "0s")
+	if want := "look later: flightline status ep s1 --retry-timeout 0s --url " + server + "\n"; got.code != 1 || !strings.HasSuffix(got.err, want) {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+}
+
 func TestAnIdempotencyKeyGoesWithTheSubmission(t *testing.T) {
 	var seen http.Request
 	server := api{"POST /v2/ep/run": {200, `{"id":"j1","status":"IN_QUEUE"}`}}.start(t, &seen)
