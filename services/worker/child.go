@@ -77,7 +77,7 @@ func (s *Service) work(ctx context.Context) error {
 		}
 		s.cfg.Log.WarnContext(ctx, "NATS cannot be reached, trying again", "err", err)
 		if retry.Sleep(ctx, outageRetryDelay) != nil {
-			return nil
+			return nil //nolint:nilerr // it was stopped
 		}
 	}
 }
