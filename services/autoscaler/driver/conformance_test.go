@@ -165,6 +165,20 @@ var conform = map[string]func(*testing.T, rig){
 			t.Errorf("got %+v, want code 0", x)
 		}
 	},
+	"no part of a secret is in the end of stderr": func(t *testing.T, r rig) {
+		t.Helper()
+		secret := "s3cr3t-abcdefghijklmnopqrstuvwxyz-0123456789"
+		for i, after := range []int{tailBytes - 30, tailBytes + 1, 2 * tailBytes} { // bytes after the middle of the secret
+			id := fmt.Sprint("p", i)
+			err := r.driver.Start(t.Context(), Start{PodID: id, Spec: r.spec("exit", "3", "password is "+secret+strings.Repeat(" x", after/2)), Env: map[string]string{"DB_PASSWORD": secret}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x := r.ended(t, id); strings.Contains(x.Reason, secret[len(secret)-4:]) || len(x.Reason) < tailBytes/2 || len(x.Reason) > tailBytes {
+				t.Errorf("got %d bytes %.60q, want the end without the secret", len(x.Reason), x.Reason)
+			}
+		}
+	},
 	"what ended starts again": func(t *testing.T, r rig) {
 		t.Helper()
 		r.start(t, "p1", "exit", "7", "gone")

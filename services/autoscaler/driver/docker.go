@@ -334,7 +334,7 @@ func (d *Docker) know(ctx context.Context, c container.Summary) (known, error) {
 		k.instance.PublicIP = d.cfg.PublicIP
 	}
 	if !k.instance.Running && k.instance.Reason == "" {
-		k.instance.Reason = d.lastWords(ctx, c.ID)
+		k.instance.Reason = d.lastWords(ctx, inspected.Container)
 	}
 	if k.instance.Code < 0 && k.instance.Reason == "" {
 		k.instance.Reason = "ended by a signal"
@@ -389,15 +389,22 @@ func mappings(ports network.PortMap) map[int]int {
 	return all
 }
 
-// lastWords is the end of what the container wrote to stderr, "" if the engine
-// does not tell.
-func (d *Docker) lastWords(ctx context.Context, id string) string {
-	logs, err := d.engine.ContainerLogs(ctx, id, client.ContainerLogsOptions{ShowStderr: true, Tail: strconv.Itoa(tailLines)})
+// lastWords is the end of what the container wrote to stderr, without the secrets of its
+// environment, "" if the engine does not tell.
+func (d *Docker) lastWords(ctx context.Context, c container.InspectResponse) string {
+	env := map[string]string{}
+	if c.Config != nil {
+		for _, variable := range c.Config.Env {
+			name, value, _ := strings.Cut(variable, "=")
+			env[name] = value
+		}
+	}
+	logs, err := d.engine.ContainerLogs(ctx, c.ID, client.ContainerLogsOptions{ShowStderr: true, Tail: strconv.Itoa(tailLines)})
 	if err != nil {
 		return ""
 	}
 	defer logs.Close()
-	end := tail{most: tailBytes}
+	end := tail{conceal: pod.Concealer(env)}
 	if _, err := stdcopy.StdCopy(io.Discard, &end, logs); err != nil {
 		return ""
 	}

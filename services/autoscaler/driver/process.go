@@ -267,7 +267,7 @@ func (p *Process) launch(ctx context.Context, s Start, argv []string) (*process,
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", pod.ErrInvalid, err)
 	}
-	log, err := p.openLog(s.PodID, s.Output)
+	log, err := p.openLog(s)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,6 +115,10 @@ func machineOf(folder string) (string, error) {
 const (
 	// tailBytes of what a pod wrote last to stderr say why it ended.
 	tailBytes = 2 << 10
+	// tailOverlap of what is before them is kept too: no secret of an environment is longer.
+	tailOverlap = pod.MaxEnvBytes
+	// tailStep is how far apart the places are where a long line may be cut.
+	tailStep = 32
 	// logDrainTimeout bounds reading what a pod that ended had written.
 	logDrainTimeout = 2 * time.Second
 )
@@ -131,12 +136,13 @@ type podLog struct {
 // pipe is one of a pod's outputs; w is the pod's end.
 type pipe struct{ r, w *os.File }
 
-func (p *Process) openLog(podID string, output *Output) (*podLog, error) {
-	file, err := openBounded(p.file(podID, logEnd), p.file(podID, oldLogEnd), p.cfg.LogBytes)
+func (p *Process) openLog(s Start) (*podLog, error) {
+	file, err := openBounded(p.file(s.PodID, logEnd), p.file(s.PodID, oldLogEnd), p.cfg.LogBytes)
 	if err != nil {
 		return nil, err
 	}
-	l := &podLog{file: file, end: tail{most: tailBytes}, output: output}
+	output := s.Output
+	l := &podLog{file: file, end: tail{conceal: pod.Concealer(s.Env)}, output: output}
 	if l.out.r, l.out.w, err = os.Pipe(); err != nil {
 		_ = file.Close()
 		return nil, err
@@ -169,30 +175,53 @@ func (l *podLog) close(within time.Duration) {
 // tail is the end of what was written to stderr, whole lines if it has any.
 func (l *podLog) tail() string { return l.end.text() }
 
-// tail keeps the last bytes written to it.
+// tail keeps the last bytes written to it, tailOverlap and tailBytes at least.
 type tail struct {
-	most int
-	kept []byte
-	cut  bool
+	conceal func(string) string // hides the secrets of the pod
+	kept    []byte
 }
 
 func (t *tail) Write(b []byte) (int, error) {
+	const most = tailOverlap + tailBytes
 	t.kept = append(t.kept, b...)
-	if over := len(t.kept) - t.most; over > 0 {
-		t.kept, t.cut = append(t.kept[:0], t.kept[over:]...), true
+	if over := len(t.kept) - most; over > most {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
 	}
 	return len(b), nil
 }
 
+// text is the last tailBytes without secrets, whole lines if there are any.
 func (t *tail) text() string {
-	kept := string(t.kept)
-	if _, rest, found := strings.Cut(kept, "\n"); t.cut && found && strings.TrimSpace(rest) != "" {
-		kept = rest
+	end := t.kept[max(0, len(t.kept)-tailBytes):]
+	begun := len(end) < len(t.kept) // within a line, or at its begin
+	if _, rest, found := bytes.Cut(end, []byte{'\n'}); begun && found && len(bytes.TrimSpace(rest)) > 0 {
+		end, begun = rest, false
 	}
-	for len(kept) > 0 && !utf8.RuneStart(kept[0]) {
-		kept = kept[1:]
+	if !begun {
+		return strings.TrimSpace(t.conceal(printable(end)))
 	}
-	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(kept, "\x00", ""), "�"))
+	return strings.TrimSpace(concealedEnd(printable(t.kept), tailBytes, t.conceal))
+}
+
+func printable(text []byte) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(string(text), "\x00", ""), "�")
+}
+
+// concealedEnd is the end of a text without secrets, most bytes of it at most. A secret that
+// begins before the end is hidden with what precedes it only, so the end begins where
+// hiding both parts by themselves is the same as hiding the whole. It is "" if there is no
+// such place.
+func concealedEnd(text string, most int, conceal func(string) string) string {
+	whole := conceal(text)
+	for at := max(0, len(text)-most); at < len(text); at += tailStep {
+		for at < len(text) && !utf8.RuneStart(text[at]) {
+			at++
+		}
+		if rest := conceal(text[at:]); conceal(text[:at])+rest == whole {
+			return rest
+		}
+	}
+	return ""
 }
 
 // boundedFile is a file that, when it is full, becomes the older one, and

@@ -133,6 +133,33 @@ func TestTheOutputIsBounded(t *testing.T) {
 	}
 }
 
+func TestTheEndOfALongLineHidesSecrets(t *testing.T) {
+	const secret = "s3cr3t-abcdefghijklmnopqrstuvwxyz-0123456789"
+	long := strings.Repeat("0123456789", 600) + "end-of-the-key"
+	env := map[string]string{"DB_PASSWORD": secret, "LONG_KEY": long}
+	rest := strings.Repeat("x", tailBytes)
+	for name, tc := range map[string]struct{ printed, want string }{
+		"nothing":                      {"", ""},
+		"a secret in a short line":     {"a " + secret + " b\n", "a *** b"},
+		"lines before a short one":     {secret + rest + "\nlast\n", "last"},
+		"it begins before a secret":    {rest + "password " + secret, rest[:tailBytes-len("password "+secret)] + "password ***"},
+		"it begins within a secret":    {"a " + secret + rest[20:], rest[:tailBytes-32]},
+		"within one in JSON":           {`{"a":"` + secret + `","b":"` + rest[20:] + `"}`, rest[:tailBytes-32-2-len(`"}`)+2] + `"}`},
+		"within one of another length": {long + rest[100:], rest[:tailBytes-128]},
+		"all of it is of a secret":     {long, ""},
+		"within a login":               {"https://me:" + strings.Repeat("p", 50) + "@host/" + rest[30:], rest[:tailBytes-32]},
+		"within what is no secret":     {rest + rest, rest},
+	} {
+		end := &tail{conceal: pod.Concealer(env)}
+		for part := range slices.Chunk([]byte(tc.printed), 1000) {
+			_, _ = end.Write(part)
+		}
+		if got := end.text(); got != tc.want {
+			t.Errorf("%s: got %d bytes %.80q … %.20q, want %d bytes", name, len(got), got, got[max(0, len(got)-20):], len(tc.want))
+		}
+	}
+}
+
 func TestAFolderIsOneDrivers(t *testing.T) {
 	folder := t.TempDir()
 	first := newProcess(t, ProcessConfig{Folder: folder})
