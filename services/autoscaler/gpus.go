@@ -3,7 +3,6 @@ package autoscaler
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -270,7 +269,7 @@ func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbite
 		}
 	}
 	for _, s := range l.gpus {
-		s.describe(found, v.now)
+		s.describe(found, pods, v.now)
 	}
 	all := make([]arbiter.Worker, 0, len(found))
 	for _, w := range found {
@@ -291,11 +290,8 @@ func shareNow(p pod.Pod, claimed bool) int {
 }
 
 // describe says of the endpoint's workers what they do.
-func (s *gpuState) describe(found map[string]*arbiter.Worker, now time.Time) {
+func (s *gpuState) describe(found map[string]*arbiter.Worker, pods map[string]pod.Pod, now time.Time) {
 	members := slices.Clone(s.in.members)
-	maps.DeleteFunc(s.m.ready, func(id string, _ readiness) bool {
-		return !slices.ContainsFunc(members, func(x member) bool { return x.id == id })
-	})
 	rank := map[state]int{busy: 0, starting: 1, idle: 2, sleeping: 3, draining: 3, unhealthy: 3}
 	slices.SortStableFunc(members, func(a, b member) int { return rank[a.state] - rank[b.state] })
 	for i, x := range members {
@@ -304,7 +300,11 @@ func (s *gpuState) describe(found map[string]*arbiter.Worker, now time.Time) {
 			continue
 		}
 		w.Rested, w.Waiting, w.Oldest, w.Priority, w.MinHold = x.rested, s.in.queued, s.in.oldest, s.e.Fleet.Priority, s.e.Fleet.Hold()
-		s.m.timeReady(w, x.state != starting, now)
+		if x.state == starting {
+			w.Held = 0
+		} else {
+			w.Held, w.Startup = readiness(pods[x.id], w.Held, now)
+		}
 		w.Kept = x.locked || i < s.e.WorkersMin && x.state != sleeping
 		switch x.state {
 		case starting:
@@ -326,34 +326,22 @@ func (s *gpuState) describe(found map[string]*arbiter.Worker, now time.Time) {
 	}
 }
 
-// timeReady notes since when a worker is ready, and what it took: Held counts from its
-// claim until then.
-func (m *endpointState) timeReady(w *arbiter.Worker, ready bool, now time.Time) {
-	if m.ready == nil {
-		m.ready = map[string]readiness{}
-	}
-	r, known := m.ready[w.Pod]
+// readiness is how long a worker that was heard of has been ready, and what it took to be: by
+// its pod's record, which has the last start and the last wake. held is how long it has had
+// its GPU.
+func readiness(p pod.Pod, held time.Duration, now time.Time) (ready, startup time.Duration) {
+	phase, _ := p.Phase()
 	switch {
-	case !ready:
-		r = readiness{}
-	case !known: // it was ready before this leader looked
-		r = readiness{since: now.Add(-w.Held)}
-	case r.since.IsZero():
-		r = readiness{since: now, startup: w.Held}
+	case p.Sleep.Wakes(): // that it is awake is not noted yet
+		return 0, max(0, now.Sub(p.Sleep.Wake))
+	case !p.Sleep.Awoke.IsZero():
+		return max(0, now.Sub(p.Sleep.Awoke)), p.Sleep.Took
+	case phase == pod.Ready:
+		return max(0, now.Sub(p.Phases.Ready)), max(0, p.Phases.Ready.Sub(p.Phases.Begun()))
+	case phase == "": // it was started when no phases were noted
+		return held, 0
 	}
-	m.ready[w.Pod] = r
-	if !ready {
-		w.Held = 0
-		return
-	}
-	w.Held, w.Startup = now.Sub(r.since), r.startup
-}
-
-// readiness is since when a worker is ready, zero before, and how long it had its GPU
-// until then, 0 if this leader has not seen it start.
-type readiness struct {
-	since   time.Time
-	startup time.Duration
+	return 0, held // that it is ready is not noted yet
 }
 
 // sweepClaims releases the claims of machines that are gone, once their pods are over.

@@ -11,6 +11,7 @@ import (
 	"flightline/services/autoscaler/arbiter"
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/endpoint"
+	"flightline/shared/placement"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
@@ -184,6 +185,48 @@ func TestAnIdleWorkerYieldsToWhoWaits(t *testing.T) {
 }
 
 // The number of workers that are wanted is of those that are awake.
+// When a worker has to yield does not depend on what its leader has seen of it.
+func TestAWorkerYieldsByItsRecord(t *testing.T) {
+	const never = -time.Second
+	at := noon.Add
+	started := pod.Pod{ID: "a-0-1", Status: pod.Running, Phases: pod.Phases{Starting: noon, Loading: at(time.Second), Ready: at(time.Minute)}}
+	with := func(p pod.Pod, change func(*pod.Pod)) pod.Pod { change(&p); return p }
+	slept := with(started, func(p *pod.Pod) { p.Sleep = pod.Sleep{Took: 2 * time.Second, Awoke: at(2 * time.Hour)} })
+	for name, tc := range map[string]struct {
+		p             pod.Pod
+		state         state
+		after         time.Duration // its claim
+		held, startup time.Duration
+		left          time.Duration // until it yields to a job that has waited for ten minutes
+	}{
+		"ready for a second":           {started, busy, 61 * time.Second, time.Second, time.Minute, 179 * time.Second},
+		"ready for three starts":       {started, busy, 4 * time.Minute, 3 * time.Minute, time.Minute, 0},
+		"not heard of":                 {started, starting, time.Hour, 0, 0, never},
+		"heard of, not noted yet":      {with(started, func(p *pod.Pod) { p.Phases.Ready = time.Time{} }), busy, time.Minute, 0, time.Minute, 3 * time.Minute},
+		"started by an older version":  {pod.Pod{ID: "a-0-1", Status: pod.Running}, busy, time.Minute, time.Minute, 0, 0},
+		"woken a second ago":           {slept, busy, 2*time.Hour + time.Second, time.Second, 2 * time.Second, 29 * time.Second},
+		"woken ten minutes ago":        {slept, busy, 2*time.Hour + 10*time.Minute, 10 * time.Minute, 2 * time.Second, 0},
+		"asked to sleep after a wake":  {with(slept, func(p *pod.Pod) { p.Sleep.At = at(3 * time.Hour) }), sleeping, 4 * time.Hour, 2 * time.Hour, 2 * time.Second, 0},
+		"awake, which is not noted":    {with(slept, func(p *pod.Pod) { p.Sleep.At, p.Sleep.Wake = at(3*time.Hour), at(4*time.Hour) }), busy, 4*time.Hour + 20*time.Second, 0, 20 * time.Second, time.Minute},
+		"started again since its wake": {with(started, func(p *pod.Pod) { p.Sleep.Took = time.Second }), busy, 61 * time.Second, time.Second, time.Minute, 179 * time.Second},
+	} {
+		s := &gpuState{e: ep(), in: looked{sample: sample{members: []member{{id: "a-0-1", state: tc.state, rested: time.Minute}}}}}
+		now := at(tc.after)
+		w := &arbiter.Worker{Pod: "a-0-1", Endpoint: "a", Machine: "m", Devices: []string{"g"}, Share: pod.WholeGPU, Held: now.Sub(noon)}
+		s.describe(map[string]*arbiter.Worker{w.Pod: w}, map[string]pod.Pod{w.Pod: tc.p}, now)
+		if w.Held != tc.held || w.Startup != tc.startup {
+			t.Errorf("%s: got held %s, startup %s, want %s and %s", name, w.Held, w.Startup, tc.held, tc.startup)
+		}
+		out := arbiter.Decide(arbiter.Input{
+			Devices: []placement.Device{{GPU: pod.GPU{UUID: "g", MemoryMB: 1}, Machine: "m", Used: pod.WholeGPU}}, Workers: []arbiter.Worker{*w},
+			Demands: []arbiter.Demand{{Endpoint: "b", Workers: 1, Request: placement.RequestOf(pod.Spec{GPUs: 1}), Oldest: 10 * time.Minute, MaxSwapWait: 2 * time.Minute}},
+		})
+		if left := out.Waits["b"].Until; left != max(0, tc.left) || (len(out.Yields) > 0) != (tc.left == 0) {
+			t.Errorf("%s: got %d that yield, or in %s, want in %s", name, len(out.Yields), left, tc.left)
+		}
+	}
+}
+
 func TestAWorkerThatYieldsIsWantedNoMore(t *testing.T) {
 	for pod, want := range map[string]int{"awake": 1, "asleep": 2} {
 		s := gpuState{e: endpoint.Endpoint{ID: "a"}, out: decision{wanted: 2}, in: looked{sample: sample{members: []member{

@@ -65,8 +65,6 @@ type endpointState struct {
 	// canaryRead is when the ends of jobs on both versions were read last, canaryLacking
 	// since when too few workers try the new version.
 	canaryRead, canaryLacking time.Time
-	// ready are the workers with GPUs that were heard of.
-	ready map[string]readiness
 }
 
 // stateSince is a worker's state, and since when.
