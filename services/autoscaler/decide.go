@@ -116,7 +116,7 @@ func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 	case e.Fleet.External():
 		return decideExternal(e, s, m, now)
 	}
-	n := needed(e, s, m, alive, now)
+	n := needed(e, s, m, alive, going(s, m.replaced), now)
 	v := decision{wanted: alive, memory: memory{wanted: alive, grew: m.grew, high: m.high, replaced: unreplaced(e, s, m, alive, now)}}
 	n = successors(e, s, v.memory, n, alive)
 	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
@@ -152,10 +152,11 @@ func (n need) why(e endpoint.Endpoint, wanted int) (reason, text string) {
 	return n.reason, n.text
 }
 
-// needed is how many workers the queue asks for, when there are alive ones. It
-// is unbounded, and no less than what low-priority jobs keep busy only by
-// chance: they are not counted.
-func needed(e endpoint.Endpoint, s sample, m memory, alive int, now time.Time) need {
+// needed is how many workers the queue asks for, when there are alive ones, and leavers are
+// replaced and have not left. It is unbounded, and no less than what low-priority jobs keep
+// busy only by chance: they are not counted. Jobs that wait for long ask for as many as if
+// the leavers stayed.
+func needed(e endpoint.Endpoint, s sample, m memory, alive int, leavers []member, now time.Time) need {
 	if e.ScalerType == endpoint.RequestCount {
 		n := (s.queued + s.running + e.ScalerValue - 1) / e.ScalerValue
 		return need{n, registry.ScalingRequests, fmt.Sprintf("%d jobs wait and %d run, %d for each worker", s.queued, s.running, e.ScalerValue)}
@@ -166,15 +167,16 @@ func needed(e endpoint.Endpoint, s sample, m memory, alive int, now time.Time) n
 	switch {
 	case waiting == 0:
 		return need{workers: working}
-	case alive == 0:
-		return need{1, registry.ScalingFromZero, s.waiting() + "; there is no worker"}
-	case oldest > limit && now.Sub(m.grew) >= limit:
+	case alive+len(leavers) > 0 && oldest > limit && now.Sub(m.grew) >= limit:
 		// No more than what waits can use, twice as many as there are at most.
-		more := min(alive, working+waiting-alive)
+		there := alive + len(leavers)
+		more := min(there, working+withJobs(leavers)+waiting-there)
 		return need{
-			alive + max(0, more), registry.ScalingDelay,
+			there + max(0, more), registry.ScalingDelay,
 			fmt.Sprintf("a job has waited for %s, longer than %s", oldest.Round(time.Second), limit),
 		}
+	case alive == 0:
+		return need{1, registry.ScalingFromZero, s.waiting() + "; there is no worker"}
 	}
 	return need{workers: alive}
 }
@@ -341,10 +343,15 @@ func jobs(all []member) int {
 	return n
 }
 
+// withJobs is how many of the workers hold jobs.
+func withJobs(all []member) int {
+	return len(slices.DeleteFunc(slices.Clone(all), func(w member) bool { return w.jobs == 0 }))
+}
+
 // decideExternal says how many workers somebody else should run.
 func decideExternal(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 	v := decision{memory: m}
-	n := needed(e, s, m, m.wanted, now)
+	n := needed(e, s, m, m.wanted, nil, now)
 	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
 	v.reason, v.text = n.reason, n.text
 	switch {

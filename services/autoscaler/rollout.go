@@ -57,6 +57,11 @@ func unreplaced(e endpoint.Endpoint, s sample, m memory, alive int, now time.Tim
 	return m.replaced
 }
 
+// going are the replaced workers that have not left, but for those that still look alive.
+func going(s sample, replaced []string) []member {
+	return slices.DeleteFunc(pick(s.members, draining, unhealthy), func(w member) bool { return !slices.Contains(replaced, w.id) })
+}
+
 // present is how many of the workers have not left.
 func present(s sample, ids []string) int {
 	n := 0

@@ -18,6 +18,12 @@ func TestReplace(t *testing.T) {
 		s.machines, s.running, s.allRunning = 1, n, n
 		return s
 	}
+	long := func(all []member) []member { // each has a job that takes long
+		for i := range all {
+			all[i].jobs = 1
+		}
+		return all
+	}
 	checkDecisions(t, map[string]decisionTest{
 		"an idle one before a busy one": {
 			e: ep(bounds(2, 3)), s: jobsOf(1, sample{members: stale(crew(short, busy, idle))}),
@@ -50,6 +56,30 @@ func TestReplace(t *testing.T) {
 		"but what more jobs need is": {
 			e: ep(requests(1), bounds(0, 9)), s: jobsOf(1, sample{queued: 3, members: stale(crew(short, busy, draining))}), replaced: []string{"w1"},
 			want: decision{wanted: 4, start: 2, reason: registry.ScalingRequests},
+		},
+		"jobs that wait start no successor before it has left": {
+			e: ep(bounds(0, 9)), s: jobsOf(1, sample{queued: 50, oldest: time.Second, members: long(stale(crew(short, draining)))}), replaced: []string{"w0"},
+			want: decision{wanted: 1, reason: registry.ScalingLeaving},
+		},
+		"but more workers, once they have waited for long": {
+			e: ep(bounds(0, 9)), s: jobsOf(1, sample{queued: 50, oldest: time.Minute, members: long(stale(crew(short, draining)))}), replaced: []string{"w0"},
+			want: decision{wanted: 2, start: 1, reason: registry.ScalingDelay},
+		},
+		"as many as if it stayed": {
+			e: ep(bounds(0, 9)), s: jobsOf(3, sample{queued: 50, oldest: time.Minute, members: long(stale(crew(short, busy, busy, draining)))}), replaced: []string{"w2"},
+			want: decision{wanted: 6, start: 3, reason: registry.ScalingDelay},
+		},
+		"also for one job that waits": {
+			e: ep(bounds(0, 9)), s: jobsOf(2, sample{queued: 1, oldest: time.Minute, members: long(stale(crew(short, busy, draining)))}), replaced: []string{"w1"},
+			want: decision{wanted: 3, start: 1, reason: registry.ScalingDelay},
+		},
+		"none for a job that the leaver would take if it stayed": {
+			e: ep(bounds(0, 9)), s: jobsOf(1, sample{queued: 1, oldest: time.Minute, members: stale(crew(short, busy, draining))}), replaced: []string{"w1"},
+			want: decision{wanted: 2, reason: registry.ScalingLeaving},
+		},
+		"not above workersMax": {
+			e: ep(bounds(0, 1)), s: jobsOf(1, sample{queued: 50, oldest: time.Minute, members: long(stale(crew(short, draining)))}), replaced: []string{"w0"},
+			want: decision{wanted: 1, reason: registry.ScalingLeaving},
 		},
 		"it is started once it has left, if no job asks for it too": {
 			e: ep(bounds(0, 9)), s: jobsOf(0, sample{members: stale(crew(short, idle))}), replaced: []string{"gone"},
