@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"flightline/shared/placement"
@@ -25,6 +26,8 @@ const (
 	// probeRest is how long a worker that tries a GPU on probation must be ready if no job
 	// comes.
 	probeRest = 3 * time.Second
+	// unhealthyReason begins the reason of a quarantine that the card itself asked for.
+	unhealthyReason = "it is unhealthy: "
 	// maxReason bounds what the last failure says within a reason, in characters.
 	maxReason = 120
 	// maxEndedGPUPods bounds the pods that are gone and that a decision goes by.
@@ -119,7 +122,7 @@ func (j gpuEvidence) decide() []gpuDecision {
 			v.reason = j.mistakeReason(c)
 			v.restore, v.forget = true, true
 		case c.Health != "":
-			v.reason = "it is unhealthy: " + c.Health
+			v.reason = unhealthyReason + c.Health
 		case c.quarantine.Probation(j.now):
 			v.restore, v.reason = j.probeResult(c)
 		default:
@@ -146,10 +149,11 @@ func (j gpuEvidence) quarantineReason(c card) string {
 }
 
 // mistakeReason says why what the card was quarantined for turned out to be the fault of an
-// endpoint, "" if it did not.
+// endpoint, "" if it did not. What a card said of itself is no endpoint's fault, also when
+// the card is healthy again.
 func (j gpuEvidence) mistakeReason(c card) string {
 	q := c.quarantine
-	if q.By != "" || c.Health != "" {
+	if q.By != "" || c.Health != "" || strings.HasPrefix(q.Reason, unhealthyReason) {
 		return ""
 	}
 	row, ofEndpoint := j.row(c.UUID, time.Time{}, q.Since)

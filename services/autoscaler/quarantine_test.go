@@ -113,8 +113,9 @@ func TestHowQuarantinesEnd(t *testing.T) {
 		passed     string
 		want       string
 	}{
-		"it holds":                          {registry.Quarantine{Since: at(-1), Until: at(4), Count: 1}, "", fell, "", ""},
-		"its endpoint fails elsewhere too":  {registry.Quarantine{Since: at(-2), Until: at(4), Count: 1}, "", append(fell[:3:3], "a:g1 exit code 1"), "", "-g0 workers of a fail on other GPUs too"},
+		"it holds":                         {registry.Quarantine{Since: at(-1), Until: at(4), Count: 1}, "", fell, "", ""},
+		"its endpoint fails elsewhere too": {registry.Quarantine{Since: at(-2), Until: at(4), Count: 1}, "", append(fell[:3:3], "a:g1 exit code 1"), "", "-g0 workers of a fail on other GPUs too"},
+		"it was unhealthy, and its endpoint fails elsewhere": {registry.Quarantine{Since: at(-2), Until: at(4), Count: 1, Reason: "it is unhealthy: XID 79"}, "", append(fell[:3:3], "a:g1 exit code 1"), "", ""},
 		"it was asked for":                  {registry.Quarantine{Since: at(-2), Until: at(4), By: "key"}, "", append(fell[:3:3], "a:g1 exit code 1"), "", ""},
 		"it is over and nothing was tried":  {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", nil, "", ""},
 		"what failed before does not count": {registry.Quarantine{Since: at(-9), Until: at(-1), Count: 1}, "", fell, "", ""},
