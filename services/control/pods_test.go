@@ -223,6 +223,21 @@ func TestTemplatesAndVolumes(t *testing.T) {
 	}
 }
 
+func TestTheTemplateOfTheFormerVersionStaysWhileACanaryLasts(t *testing.T) {
+	s := start(t)
+	for _, id := range []string{"old", "new"} {
+		if err := s.registry.Templates.Create(t.Context(), id, pod.Template{ID: id, Name: id, Spec: pod.Spec{Image: "worker:" + id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.expect("create", s.do("POST", "/endpoints", `{"id":"ep","driver":"docker","templateId":"old","rollout":"canary:10%"}`), 200, "", "")
+	s.expect("a canary", s.do("PATCH", "/endpoints/ep", `{"templateId":"new"}`), 200, "", "")
+	s.expect("the former one", s.do("DELETE", "/templates/old", ""), 409, "in_use", "the template is in use by the endpoint ep")
+	s.expect("the new one", s.do("DELETE", "/templates/new", ""), 409, "in_use", "the template is in use by the endpoint ep")
+	s.expect("no canary", s.do("PATCH", "/endpoints/ep", `{"rollout":"replace","imageName":"worker:3"}`), 200, "", "")
+	testenv.Eventually(t, "it is not in use", func() bool { return s.do("DELETE", "/templates/old", "").status == 204 })
+}
+
 func TestTheScopePodsLooksOnly(t *testing.T) {
 	s := full(t)
 	look, _ := s.do("POST", "/keys", `{"scopes":["pods"]}`).body["key"].(string)

@@ -100,7 +100,7 @@ func (s *Service) deleteTemplate(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	for _, e := range endpoints {
-		if e.Fleet.TemplateID == id {
+		if e.Fleet.TemplateID == id || e.Canary.Lasts() && e.Canary.Former.Fleet.TemplateID == id { // a rollback names it again
 			return web.Errorf(web.InUse, "the template is in use by the endpoint %s", e.ID)
 		}
 	}
