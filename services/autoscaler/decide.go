@@ -197,9 +197,8 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 	v.wanted += missing
 	v.start = missing
 	v.reason, v.text = n.why(e, v.wanted)
-	// Workers that go are there until they have gone.
-	leaving, held := count(s.members, draining, unhealthy), present(s, v.memory.replaced)
-	room := max(0, min(e.WorkersMax-count(s.members, starting, idle, busy)-leaving-len(v.wake), missing-held))
+	held := present(s, v.memory.replaced)
+	room := max(0, min(roomToStart(e, s), missing-held))
 	v.start = min(v.start, room)
 	wait := startBackoff.Delay(s.failures)
 	switch {
@@ -217,7 +216,7 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 		v.text = fmt.Sprintf("%d that are replaced must have left before others are started", held)
 	case room == 0:
 		v.start, v.reason = 0, registry.ScalingLeaving
-		v.text = fmt.Sprintf("workersMax is %d, and %d that drain must have left before more are started", e.WorkersMax, leaving)
+		v.text = fmt.Sprintf("workersMax is %d, and %d that drain or sleep must have left before more are started", e.WorkersMax, count(s.members, draining, unhealthy, sleeping)-len(v.wake))
 	case s.failures > 0 && now.Sub(s.lastFailure) < wait:
 		v.start, v.reason = 0, registry.ScalingBackoff
 		v.text = fmt.Sprintf("workers failed %d times in a row, the next is started %s after the last: %s", s.failures, wait, s.failure)

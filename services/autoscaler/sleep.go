@@ -48,16 +48,22 @@ func sleepInstead(e endpoint.Endpoint, s sample, v decision) decision {
 }
 
 // wakeOrGrow wakes workers that sleep, those first that fell asleep last, and starts what
-// is missing then.
+// is missing then. Those whose GPUs others have are asked to wake for what workersMax leaves
+// no room: they do once the GPUs are theirs again.
 func wakeOrGrow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now time.Time) decision {
-	var ready []member
+	var ready, waiting []member
 	for _, w := range pick(s.members, sleeping) {
-		if !w.stale && !w.taken && !e.Paused(now) {
+		switch {
+		case !w.mayWake() || e.Paused(now):
+		case w.taken:
+			waiting = append(waiting, w)
+		default:
 			ready = append(ready, w)
 		}
 	}
-	slices.SortFunc(ready, func(a, b member) int { return cmp.Or(b.since.Compare(a.since), cmp.Compare(a.id, b.id)) })
-	for _, w := range ready[:min(missing, len(ready))] {
+	ready = lastAsleep(ready, missing)
+	waiting = lastAsleep(waiting, missing-len(ready)-roomToStart(e, s))
+	for _, w := range append(ready, waiting...) {
 		v.wake = append(v.wake, w.id)
 	}
 	v.wanted += len(v.wake)
@@ -72,6 +78,20 @@ func wakeOrGrow(e endpoint.Endpoint, s sample, v decision, n need, missing int, 
 	}
 	return v
 }
+
+// mayWake reports whether the worker that sleeps is still wanted: an outdated one is stopped,
+// unless it is locked.
+func (w member) mayWake() bool { return !w.stale || w.locked }
+
+// lastAsleep are as many of the workers, those that fell asleep last.
+func lastAsleep(all []member, most int) []member {
+	slices.SortFunc(all, func(a, b member) int { return cmp.Or(b.since.Compare(a.since), cmp.Compare(a.id, b.id)) })
+	return all[:max(0, min(most, len(all)))]
+}
+
+// roomToStart is how many workers workersMax allows besides those that there are, also those
+// that go or sleep.
+func roomToStart(e endpoint.Endpoint, s sample) int { return max(0, e.WorkersMax-len(s.members)) }
 
 // retireSleepers are the workers to stop that have slept for long enough, that were started
 // from what holds no longer, or that are too many with those that are awake; and why.

@@ -67,7 +67,7 @@ func (s *gpuState) splitWakes() {
 // sleepers are the workers of the endpoint that sleep, have given back a part of their
 // GPUs, and may be woken; those first that fell asleep last.
 func (s *gpuState) sleepers(held []arbiter.Worker) []arbiter.Sleeper {
-	small := slices.DeleteFunc(pick(s.in.members, sleeping), func(w member) bool { return !w.small || w.stale })
+	small := slices.DeleteFunc(pick(s.in.members, sleeping), func(w member) bool { return !w.small || !w.mayWake() })
 	slices.SortFunc(small, func(a, b member) int { return cmp.Or(b.since.Compare(a.since), cmp.Compare(a.id, b.id)) })
 	share := placement.RequestOf(s.in.spec).Share
 	var all []arbiter.Sleeper

@@ -89,9 +89,29 @@ func TestDecideAboutSleep(t *testing.T) {
 			e: ep(dozes), s: sample{queued: 1, machines: 1, members: stale(sleepers(crew(short, sleeping)))},
 			want: decision{wanted: 1, start: 1, reason: registry.ScalingFromZero},
 		},
+		"unless it is locked": {
+			e: ep(dozes, bounds(0, 1)), s: sample{queued: 1, machines: 1, members: locked(stale(sleepers(crew(short, sleeping))))},
+			want: decision{wanted: 1, wake: []string{"w0"}, reason: registry.ScalingFromZero},
+		},
 		"one whose GPU is taken is not woken": {
 			e: ep(dozes), s: sample{queued: 1, machines: 1, members: taken(sleepers(crew(short, sleeping)))},
 			want: decision{wanted: 1, start: 1, reason: registry.ScalingFromZero},
+		},
+		"it waits for it if workersMax leaves no room": {
+			e: ep(dozes, bounds(0, 1)), s: sample{queued: 1, machines: 1, members: taken(sleepers(crew(short, sleeping)))},
+			want: decision{wanted: 1, wake: []string{"w0"}, reason: registry.ScalingFromZero},
+		},
+		"others are started as far as there is room": {
+			e: ep(dozes, requests(1)), s: sample{queued: 9, machines: 1, members: taken(sleepers(crew(short, sleeping)))},
+			want: decision{wanted: 3, start: 2, wake: []string{"w0"}, reason: registry.ScalingRequests},
+		},
+		"one that sleeps on its GPU is woken before": {
+			e: ep(dozes, bounds(0, 2)), s: sample{queued: 1, machines: 1, members: both(taken(sleepers(crew(short, sleeping))), sleepers(crew(long, sleeping)))},
+			want: decision{wanted: 1, wake: []string{"other"}, reason: registry.ScalingFromZero},
+		},
+		"an outdated one leaves first if workersMax leaves no room": {
+			e: ep(dozes, bounds(0, 1)), s: sample{queued: 1, machines: 1, members: stale(sleepers(crew(short, sleeping)))},
+			want: decision{wanted: 1, reason: registry.ScalingLeaving},
 		},
 		"a paused endpoint wakes none": {
 			e: ep(dozes, paused), s: sample{queued: 1, machines: 1, members: sleepers(crew(short, sleeping))},
