@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,35 @@ func TestAnEndpointSaysWhichGPUsItNeeds(t *testing.T) {
 	}
 	if types, _ := got.body["gpuTypeIds"].([]any); len(types) != 1 || types[0] != "NVIDIA L4" {
 		t.Errorf("got gpuTypeIds %v", got.body["gpuTypeIds"])
+	}
+}
+
+// Who says which GPU a worker needs, and not how many, means one, as on RunPod.
+func TestAGPUThatIsDescribedIsOne(t *testing.T) {
+	s := start(t)
+	for i, tc := range []struct {
+		made, changed string
+		want          any
+	}{
+		{`"gpuTypeIds":["NVIDIA L4"]`, ``, 1.0},
+		{`"minVramGb":20`, ``, 1.0},
+		{`"minCudaVersion":"12.4"`, ``, 1.0},
+		{`"gpuShare":0.5`, ``, 1.0},
+		{`"gpuTypeIds":[],"minVramGb":0,"minCudaVersion":"","priority":1`, ``, nil},
+		{`"gpuTypeIds":["NVIDIA L4"],"gpuCount":2`, `"minVramGb":20`, 2.0},
+		{`"gpuTypeIds":["NVIDIA L4"],"gpuCount":0`, ``, nil},
+		{`"gpuTypeIds":["NVIDIA L4"]`, `"gpuCount":0`, nil},
+		{`"name":"cpu"`, `"gpuTypeIds":["NVIDIA L4"]`, 1.0},
+		{`"gpuTypeIds":["NVIDIA L4"],"gpuCount":0`, `"name":"cpu"`, nil},
+	} {
+		got := s.do("POST", "/endpoints", fmt.Sprintf(`{"id":"ep%d","driver":"process","command":["x"],%s}`, i, tc.made))
+		s.expect(tc.made, got, 200, "", "")
+		if tc.changed != "" {
+			got = s.do("PATCH", fmt.Sprintf("/endpoints/ep%d", i), "{"+tc.changed+"}")
+		}
+		if got.body["gpuCount"] != tc.want {
+			t.Errorf("%s, then %s: got gpuCount %v, want %v", tc.made, tc.changed, got.body["gpuCount"], tc.want)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ func TestCreateFillsInTheDefaults(t *testing.T) {
 	want := map[string]any{
 		"id": "ep1", "name": "ep1", "version": 1.0, "workersMin": 0.0, "workersMax": 3.0,
 		"gpuTypeIds":         []any{"NVIDIA L4"},
+		"gpuCount":           1.0,
 		"executionTimeoutMs": 600000.0, "ttlMs": 86400000.0, "leaseMs": 30000.0, "retentionMs": 1800000.0,
 		"syncRetentionMs": 60000.0, "maxLostWorkers": 3.0, "maxQueueBytes": 10737418240.0, "maxQueueJobs": 1000000.0, "requestsPerWorker": 0.0, "streamFormat": "auto",
 		"scalerType": "QUEUE_DELAY", "scalerValue": 4.0, "idleTimeout": 5.0, "driver": "external", "env": map[string]any{},

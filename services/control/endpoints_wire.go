@@ -162,6 +162,9 @@ func (b *endpointBody) applyFleetTo(e endpoint.Endpoint) (endpoint.Endpoint, err
 	if set(&e.Fleet.GPUShare, b.GPUShare); b.GPUShare != nil && *b.GPUShare == 0 {
 		e.Fleet.GPUShare = -1 // as positive does
 	}
+	if b.GPUCount == nil && e.Fleet.GPUs == 0 && b.describesGPU() {
+		e.Fleet.GPUs = 1 // as on RunPod
+	}
 	set(&e.Fleet.Priority, b.Priority)
 	setMillis(&e.Fleet.MinHold, positive(b.MinHoldMs))
 	setMillis(&e.Fleet.MaxSwapWait, positive(b.MaxSwapWaitMs))
@@ -174,6 +177,12 @@ func (b *endpointBody) applyFleetTo(e endpoint.Endpoint) (endpoint.Endpoint, err
 	}
 	e.Env = env
 	return e, err
+}
+
+// describesGPU reports whether the body says what a GPU of a worker must have.
+func (b *endpointBody) describesGPU() bool {
+	return b.GPUTypeIDs != nil && len(*b.GPUTypeIDs) > 0 || b.MinVRAMGb != nil && *b.MinVRAMGb > 0 ||
+		b.MinCUDAVersion != nil && *b.MinCUDAVersion != "" || b.GPUShare != nil
 }
 
 // maxSeconds is out of every bound, and a Duration holds it.
