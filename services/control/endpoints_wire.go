@@ -249,7 +249,7 @@ func (s *Service) endpointShower(ctx context.Context, c *fiber.Ctx) (func(endpoi
 	if err != nil {
 		return nil, err
 	}
-	templateOf := templatesByID(templates, tallyOf(pods, now))
+	templateOf := templatesByID(templates, tallyOf(pods, nil, now))
 	withWorkers := wanted.workers
 	wanted.template = false // each worker has the endpoint's, which is shown beside
 	show, err := s.shower(ctx, wanted)

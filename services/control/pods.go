@@ -357,7 +357,11 @@ func (s *Service) shower(ctx context.Context, wanted includes) (func(pod.Pod) ap
 	if err != nil {
 		return nil, err
 	}
-	all := tallyOf(pods, now)
+	claims, err := listed(ctx, wanted.machine, s.registry.GPUs.Claims)
+	if err != nil {
+		return nil, err
+	}
+	all := tallyOf(pods, claims, now)
 	templateOf := templatesByID(templates, all)
 	volumeOf := make(map[string]*api.Volume, len(volumes))
 	for _, v := range volumes {
@@ -385,9 +389,9 @@ func templatesByID(list []pod.Template, all tally) map[string]*api.Template {
 }
 
 // listed is what list answers, and nothing if it is not wanted.
-func listed[T any](ctx context.Context, wanted bool, list func(context.Context) ([]T, error)) ([]T, error) {
+func listed[T any](ctx context.Context, wanted bool, list func(context.Context) (T, error)) (all T, err error) {
 	if !wanted {
-		return nil, nil
+		return all, nil
 	}
 	return list(ctx)
 }
@@ -399,14 +403,26 @@ type tally struct {
 }
 
 // tallyOf counts what the pods have and had: a pod that runs has its GPUs, and has run
-// until now.
-func tallyOf(pods []pod.Pod, now time.Time) tally {
+// until now. A GPU that several pods share is had once, as their claims say; a pod without
+// claims has as many as it was made with, or as its owner says. claims may be nil where
+// free is not asked for.
+func tallyOf(pods []pod.Pod, claims map[string]registry.GPUClaims, now time.Time) tally {
 	t := tally{gpus: map[string]int{}, ran: map[string]time.Duration{}}
+	claimed := map[string]bool{} // pods
+	for _, c := range claims {
+		for _, h := range c.Holders {
+			claimed[h.Pod] = true
+		}
+		if c.Used() > 0 {
+			t.gpus[c.Holders[0].Machine]++
+		}
+	}
 	for _, p := range pods {
 		end := p.Changed
 		if p.Status == pod.Running {
-			_, gpus := p.GPUs()
-			t.gpus[p.MachineID] += gpus
+			if !claimed[p.ID] {
+				t.gpus[p.MachineID] += ownGPUs(p)
+			}
 			end = now
 		}
 		if !p.Started.IsZero() {
@@ -414,6 +430,15 @@ func tallyOf(pods []pod.Pod, now time.Time) tally {
 		}
 	}
 	return t
+}
+
+// ownGPUs is how many GPUs a pod has that has claimed none.
+func ownGPUs(p pod.Pod) int {
+	if p.Driver == pod.Process { // it sees all of its machine's, and others may have them
+		return p.Spec.GPUs
+	}
+	_, gpus := p.GPUs()
+	return gpus
 }
 
 // free is how many GPUs of the pod's machine no running pod has, nil for a

@@ -48,7 +48,7 @@ func (s *Service) answerTemplate(ctx context.Context, c *fiber.Ctx, t pod.Templa
 	if err != nil {
 		return err
 	}
-	return c.JSON(templateViewOf(t, tallyOf(pods, s.queue.Now())))
+	return c.JSON(templateViewOf(t, tallyOf(pods, nil, s.queue.Now())))
 }
 
 func (s *Service) listTemplates(ctx context.Context, c *fiber.Ctx) error {
@@ -65,7 +65,7 @@ func (s *Service) listTemplates(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	list = cut(c, at, list, func(t pod.Template) string { return t.ID })
-	all := tallyOf(pods, s.queue.Now())
+	all := tallyOf(pods, nil, s.queue.Now())
 	return answerList(c, list, func(t pod.Template) api.Template { return templateViewOf(t, all) })
 }
 
