@@ -284,16 +284,16 @@ func (a *agent) start(ctx context.Context, id string) {
 		a.exit(ctx, p, pod.Exit, "it could not be started: "+lack)
 		return
 	}
+	devices, ok := a.claimed(ctx, p)
+	if !ok {
+		return
+	}
 	env, err := a.environment(ctx, p)
 	if err != nil {
 		a.warn(ctx, "pod not started, trying again", id, err)
 		return
 	}
 	volume, models, ok := a.folders(ctx, p)
-	if !ok {
-		return
-	}
-	devices, ok := a.claimed(ctx, p)
 	if !ok {
 		return
 	}
@@ -389,14 +389,13 @@ func (a *agent) stopSurplus(ctx context.Context, id string, i driver.Instance) {
 	case p.Status == pod.Running && p.Driver == a.driver.Name() && p.MachineID == a.machine:
 		return // it is wanted after all; the list was old
 	case i.Running && p.Status == pod.Exited && p.Change == vanished && p.Endpoint == "" && p.Driver == a.driver.Name() && p.MachineID == a.machine:
-		// It went on while we were away, as containers do.
-		_, err := a.registry.Pods.Move(ctx, id, pod.Start, "its autoscaler is back", a.queue.Now(), func(x *pod.Pod) {
-			x.Started, x.Starts = p.Started, i.Life
-		})
-		a.warn(ctx, "pod that runs not noted, trying again", id, err)
-		return
+		if !a.adopt(ctx, p, i) {
+			return
+		}
 	}
 	if i.Running {
+		// Until it has ended, the leader gives its GPUs to no other pod, if it can have them back.
+		a.warn(ctx, "GPU of a pod that ends not claimed again", id, ignoreNoGPU(a.reclaimGPUs(ctx, p, i)))
 		a.log.InfoContext(ctx, "stopping pod", "pod", id, "endpoint", p.Endpoint, "reason", p.Change)
 		if p.Endpoint != "" {
 			a.drainWorker(ctx, p)

@@ -50,27 +50,114 @@ func (a *agent) claimGPUs(ctx context.Context, p pod.Pod) ([]pod.GPU, error) {
 	for _, g := range a.gpus() {
 		here[g.UUID] = g
 	}
-	claim := registry.GPUHolder{Pod: p.ID, Endpoint: p.Endpoint, Machine: a.machine, Driver: a.driver.Name(), Share: r.Share, Since: a.queue.Now().UTC()}
 	var got []pod.GPU
 	for _, uuid := range uuids {
 		g, exists := here[uuid]
-		err := fmt.Errorf("%w: the machine has no GPU %s any more", errNoGPU, uuid)
-		if exists {
-			err = a.registry.GPUs.Claim(ctx, uuid, claim)
+		if !exists {
+			return nil, fmt.Errorf("%w: the machine has no GPU %s any more", errNoGPU, uuid)
 		}
-		switch {
-		case errors.Is(err, registry.ErrTaken):
-			err = fmt.Errorf("%w: GPU %s is held by another pod", errNoGPU, uuid)
-		case errors.Is(err, registry.ErrQuarantined):
-			err = fmt.Errorf("%w: GPU %s is quarantined", errNoGPU, uuid)
-		}
-		if err != nil {
+		if err := a.claimGPU(ctx, p, uuid); err != nil {
 			return nil, err // what was claimed is released by the next look
 		}
-		a.remember(p.ID, uuid)
 		got = append(got, g)
 	}
-	return got, nil
+	return got, a.checkUnused(ctx, p.ID, uuids)
+}
+
+// claimGPU claims one GPU for the pod. It returns an errNoGPU if another pod has it.
+func (a *agent) claimGPU(ctx context.Context, p pod.Pod, uuid string) error {
+	err := a.registry.GPUs.Claim(ctx, uuid, registry.GPUHolder{
+		Pod: p.ID, Endpoint: p.Endpoint, Machine: a.machine, Driver: a.driver.Name(), Share: placement.RequestOf(p.Spec).Share, Since: a.queue.Now().UTC(),
+	})
+	switch {
+	case errors.Is(err, registry.ErrTaken):
+		return fmt.Errorf("%w: GPU %s is held by another pod", errNoGPU, uuid)
+	case errors.Is(err, registry.ErrQuarantined):
+		return fmt.Errorf("%w: GPU %s is quarantined", errNoGPU, uuid)
+	case err != nil:
+		return err
+	}
+	a.remember(p.ID, uuid)
+	return nil
+}
+
+// checkUnused returns an error while a pod that holds none of these GPUs runs on one here:
+// the leader released its claims while this machine was away. To be called once the GPUs
+// are claimed: then no such pod can claim them again, and each is stopped.
+func (a *agent) checkUnused(ctx context.Context, podID string, uuids []string) error {
+	running, err := a.driver.List(ctx)
+	if err != nil {
+		return err
+	}
+	claims, err := a.registry.GPUs.Claims(ctx)
+	if err != nil {
+		return err
+	}
+	for _, uuid := range uuids {
+		for _, i := range running {
+			if i.PodID != podID && i.Running && slices.Contains(i.GPUs, uuid) && !holdsGPU(claims[uuid], i.PodID, a.machine) {
+				return fmt.Errorf("GPU %s is in use until pod %s has ended", uuid, i.PodID)
+			}
+		}
+	}
+	return nil
+}
+
+// holdsGPU reports whether the pod of this machine has a claim.
+func holdsGPU(c registry.GPUClaims, podID, machine string) bool {
+	return slices.ContainsFunc(c.Holders, func(h registry.GPUHolder) bool { return h.Pod == podID && h.Machine == machine })
+}
+
+// reclaimGPUs claims the GPUs that a pod uses here and does not hold: the leader released
+// its claims while this machine was away. It returns an errNoGPU if another pod has one.
+func (a *agent) reclaimGPUs(ctx context.Context, p pod.Pod, i driver.Instance) error {
+	uuids := i.GPUs
+	if len(uuids) == 0 {
+		uuids = a.holds()[p.ID] // an earlier version started it
+	}
+	switch {
+	case len(uuids) == 0 && p.Spec.GPUs == 0:
+		return nil
+	case len(uuids) == 0:
+		return fmt.Errorf("%w: which ones it uses is not known", errNoGPU)
+	}
+	claims, err := a.registry.GPUs.Claims(ctx)
+	if err != nil {
+		return err
+	}
+	for _, uuid := range uuids {
+		if holdsGPU(claims[uuid], p.ID, a.machine) {
+			continue
+		}
+		if err := a.claimGPU(ctx, p, uuid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ignoreNoGPU(err error) error {
+	if errors.Is(err, errNoGPU) {
+		return nil
+	}
+	return err
+}
+
+// adopt notes that a pod went on while its autoscaler was away, as containers do. It
+// returns true if another pod has its GPUs now, so that it is to be stopped.
+func (a *agent) adopt(ctx context.Context, p pod.Pod, i driver.Instance) (stop bool) {
+	err := a.reclaimGPUs(ctx, p, i)
+	if errors.Is(err, errNoGPU) {
+		a.log.WarnContext(ctx, "pod went on while its autoscaler was away, and is stopped", "pod", p.ID, "err", err)
+		return true
+	}
+	if err == nil {
+		_, err = a.registry.Pods.Move(ctx, p.ID, pod.Start, "its autoscaler is back", a.queue.Now(), func(x *pod.Pod) {
+			x.Started, x.Starts = p.Started, i.Life
+		})
+	}
+	a.warn(ctx, "pod that runs not noted, trying again", p.ID, err)
+	return false
 }
 
 // chooseGPUs are the GPUs of this machine for a pod that nobody has chosen any for:
@@ -85,7 +172,7 @@ func (a *agent) chooseGPUs(ctx context.Context, p pod.Pod, r placement.Request) 
 	for _, g := range a.gpus() {
 		d := placement.Device{GPU: g, Machine: a.machine, Driver: a.driver.Name(), Used: claims[g.UUID].Used()}
 		devices = append(devices, quarantinedDevice(d, claims[g.UUID].Quarantine, a.queue.Now()))
-		if slices.ContainsFunc(claims[g.UUID].Holders, func(h registry.GPUHolder) bool { return h.Pod == p.ID && h.Machine == a.machine }) {
+		if holdsGPU(claims[g.UUID], p.ID, a.machine) {
 			mine = append(mine, g.UUID)
 		}
 	}

@@ -127,9 +127,17 @@ func (e *engine) List(context.Context) ([]driver.Instance, error) {
 	}
 	var all []driver.Instance
 	for id, r := range e.running {
-		all = append(all, driver.Instance{PodID: id, Endpoint: r.start.Endpoint, Life: r.start.Life, Running: true, Started: r.began})
+		all = append(all, driver.Instance{PodID: id, Endpoint: r.start.Endpoint, Life: r.start.Life, Running: true, Started: r.began, GPUs: uuidsOf(r.start.GPUs)})
 	}
 	return all, nil
+}
+
+func uuidsOf(gpus []pod.GPU) []string {
+	var all []string
+	for _, g := range gpus {
+		all = append(all, g.UUID)
+	}
+	return all
 }
 
 func (e *engine) Forget(context.Context, string) error { return nil }

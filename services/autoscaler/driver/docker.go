@@ -72,6 +72,7 @@ const (
 	podLabel          = "flightline.pod"
 	endpointLabel     = "flightline.endpoint"
 	lifeLabel         = "flightline.life"
+	gpusLabel         = "flightline.gpus" // UUIDs
 	installationLabel = "flightline.installation"
 )
 
@@ -346,6 +347,9 @@ func (d *Docker) know(ctx context.Context, c container.Summary) (known, error) {
 func instanceOf(c container.Summary, i container.InspectResponse) Instance {
 	x := Instance{PodID: c.Labels[podLabel], Endpoint: c.Labels[endpointLabel]}
 	x.Life, _ = strconv.Atoi(c.Labels[lifeLabel]) // one of an earlier version has none: 0
+	if gpus := c.Labels[gpusLabel]; gpus != "" {
+		x.GPUs = strings.Split(gpus, ",")
+	}
 	if i.State == nil {
 		return x
 	}

@@ -185,6 +185,7 @@ func (d *Docker) containerOf(s Start) (client.ContainerCreateOptions, error) {
 			Image: s.Spec.Image, Entrypoint: s.Spec.Entrypoint, Cmd: s.Spec.Command, Env: env, ExposedPorts: exposed,
 			Labels: map[string]string{
 				podLabel: s.PodID, endpointLabel: s.Endpoint, lifeLabel: strconv.Itoa(s.Life), installationLabel: d.cfg.Installation,
+				gpusLabel: strings.Join(s.gpuUUIDs(), ","),
 			},
 		},
 		HostConfig: hosting,

@@ -171,7 +171,7 @@ func TestWhatCannotBeAContainerIsRefused(t *testing.T) {
 
 func TestInstanceOf(t *testing.T) {
 	began, ended := "2026-01-02T03:04:05.6Z", "2026-01-02T03:05:05.6Z"
-	labels := map[string]string{podLabel: "p1", endpointLabel: "ep"}
+	labels := map[string]string{podLabel: "p1", endpointLabel: "ep", gpusLabel: "GPU-1,GPU-2"}
 	for name, tt := range map[string]struct {
 		state container.State
 		want  Instance
@@ -185,7 +185,7 @@ func TestInstanceOf(t *testing.T) {
 		"engine's word": {container.State{Status: container.StateExited, ExitCode: 127, Error: "no such file", StartedAt: began, FinishedAt: ended}, Instance{Code: 127, Reason: "no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.want.PodID, tt.want.Endpoint, tt.want.Started = "p1", "ep", instant(began)
+			tt.want.PodID, tt.want.Endpoint, tt.want.Started, tt.want.GPUs = "p1", "ep", instant(began), []string{"GPU-1", "GPU-2"}
 			if !tt.want.Running {
 				tt.want.Ended = instant(ended)
 			}
@@ -207,6 +207,10 @@ func TestResources(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.DeviceRequests); got.NanoCPUs != 15e8 || got.Memory != 2<<30 || diff != "" {
 		t.Errorf("got %+v, %s", got, diff)
+	}
+	body, err := d.containerOf(Start{Spec: pod.Spec{Image: "x"}, GPUs: []pod.GPU{nvidia("GPU-1"), nvidia("GPU-2")}})
+	if err != nil || body.Config.Labels[gpusLabel] != "GPU-1,GPU-2" {
+		t.Errorf("got %v, %v, want the GPUs in a label", body.Config, err)
 	}
 	if got := d.resources(Start{}); got.NanoCPUs != 0 || got.Memory != 0 || len(got.DeviceRequests) != 0 {
 		t.Errorf("got %+v, want no limits", got)

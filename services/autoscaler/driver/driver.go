@@ -64,6 +64,15 @@ type Start struct {
 	Entered func(ctx context.Context, phase pod.Phase)
 }
 
+// gpuUUIDs are the UUIDs of the GPUs that the pod gets.
+func (s Start) gpuUUIDs() []string {
+	var all []string
+	for _, g := range s.GPUs {
+		all = append(all, g.UUID)
+	}
+	return all
+}
+
 // enter says that the start has come to a phase.
 func (s Start) enter(ctx context.Context, phase pod.Phase) {
 	if s.Entered != nil {
@@ -114,6 +123,9 @@ type Instance struct {
 	Reason  string
 	Started time.Time
 	Ended   time.Time
+	// GPUs are the UUIDs of those that it was started with, nil for none and for what an
+	// earlier version started.
+	GPUs []string
 	// PublicIP and PortMappings are known once the pod is up.
 	PublicIP     string
 	PortMappings map[int]int

@@ -209,6 +209,7 @@ type process struct {
 	cmd  *exec.Cmd     // nil if an earlier life started it
 	done chan struct{} // closed once it ended
 	log  *podLog       // nil if an earlier life started it
+	gpus []string      // nil if an earlier life started it
 
 	mu     sync.Mutex
 	record record
@@ -280,7 +281,7 @@ func (p *Process) launch(ctx context.Context, s Start, argv []string) (*process,
 		log.close(0)
 		return nil, fmt.Errorf("%w: %w", pod.ErrInvalid, err)
 	}
-	x := &process{cmd: cmd, done: make(chan struct{}), log: log, record: record{
+	x := &process{cmd: cmd, done: make(chan struct{}), log: log, gpus: s.gpuUUIDs(), record: record{
 		PodID: s.PodID, Endpoint: s.Endpoint, Life: s.Life, PID: cmd.Process.Pid, Started: time.Now().UTC(),
 		Birth: birthOf(cmd.Process.Pid), Boot: bootID(),
 	}}
@@ -396,7 +397,7 @@ func (x *process) instance() Instance {
 	defer x.mu.Unlock()
 	return Instance{
 		PodID: x.record.PodID, Endpoint: x.record.Endpoint, Life: x.record.Life, Running: running,
-		Code: x.record.Code, Reason: x.record.Reason, Started: x.record.Started, Ended: x.record.Ended,
+		Code: x.record.Code, Reason: x.record.Reason, Started: x.record.Started, Ended: x.record.Ended, GPUs: x.gpus,
 	}
 }
 

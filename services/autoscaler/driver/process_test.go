@@ -111,6 +111,16 @@ func TestNothingOfOursLeaksIntoAPod(t *testing.T) {
 	}
 }
 
+func TestAProcessIsListedWithItsGPUs(t *testing.T) {
+	r := processRig(t, newProcess(t, ProcessConfig{}))
+	if err := r.driver.Start(t.Context(), Start{PodID: "p1", Spec: r.spec("run"), GPUs: []pod.GPU{{UUID: "GPU-1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if x, _ := r.find(t, "p1"); !slices.Equal(x.GPUs, []string{"GPU-1"}) {
+		t.Errorf("got GPUs %v", x.GPUs)
+	}
+}
+
 func TestTheOutputIsBounded(t *testing.T) {
 	folder := t.TempDir()
 	r := processRig(t, newProcess(t, ProcessConfig{Folder: folder, LogBytes: 64 << 10}))

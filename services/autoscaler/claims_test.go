@@ -1,0 +1,112 @@
+package autoscaler
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+	"flightline/shared/testenv"
+)
+
+// runsOn makes the engine run a pod on the GPUs.
+func (s *env) runsOn(e *engine, id string, gpus []pod.GPU) {
+	s.t.Helper()
+	if err := e.Start(s.t.Context(), driver.Start{PodID: id, GPUs: gpus}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = e.Close(context.Background()) })
+}
+
+// claims makes the pod of the machine hold a GPU.
+func (s *env) claims(uuid, id, machine string) {
+	s.t.Helper()
+	h := registry.GPUHolder{Pod: id, Machine: machine, Driver: pod.Process, Share: pod.WholeGPU}
+	if err := s.registry.GPUs.Claim(s.t.Context(), uuid, h); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// The leader has released the claims of a machine that was cut off.
+func TestAPodIsAdoptedOnlyIfItCanClaimItsGPUsAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		other   bool // another pod has its GPU now
+		adopted bool
+	}{"still free": {false, true}, "given to another": {true, false}} {
+		t.Run(name, func(t *testing.T) {
+			s := newEnv(t)
+			e := s.engine("m")
+			s.pod("own", func(p *pod.Pod) { p.MachineID, p.Spec.GPUs = "m", 1 })
+			s.runsOn(e, "own", cards("m", 1))
+			s.move("own", pod.Exit, func(p *pod.Pod) { p.Change = vanished })
+			if tt.other {
+				s.claims("GPU-m-0", "other", "m2")
+			}
+			s.gpuHost(cards("m", 1), e)
+			if tt.adopted {
+				s.told("own", "is back")
+				s.held("GPU-m-0:own")
+				return
+			}
+			testenv.EventuallyNone(t, func() string { return strings.Join(e.pods(), " ") })
+			if p := s.get("own"); p.Status != pod.Exited || e.starts("own") != 1 {
+				t.Errorf("got %s (%s), %d starts, want it EXITED", p.Status, p.Change, e.starts("own"))
+			}
+		})
+	}
+}
+
+func TestNoPodIsStartedOnAGPUThatAnotherPodStillUses(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	a := s.agentOf(e)
+	a.inventory = cards("machine", 1)
+	s.runsOn(e, "old", a.inventory)
+	s.pod("new", at, func(p *pod.Pod) { p.Spec.GPUs = 1 })
+	a.start(t.Context(), "new")
+	if p := s.get("new"); e.starts("new") != 0 || p.Status != pod.Running {
+		t.Errorf("got %d starts, %s (%s), want it to wait", e.starts("new"), p.Status, p.Change)
+	}
+	if err := e.Stop(t.Context(), "old", 0); err != nil {
+		t.Fatal(err)
+	}
+	a.start(t.Context(), "new")
+	if e.starts("new") != 1 {
+		t.Errorf("got %d starts once the GPU is free, want 1", e.starts("new"))
+	}
+}
+
+// Pods that share a GPU have claims of it.
+func TestPodsThatShareAGPUAreStartedSideBySide(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	a := s.agentOf(e)
+	a.inventory = cards("machine", 1)
+	t.Cleanup(func() { _ = e.Close(context.Background()) })
+	for i := range 2 {
+		id := fmt.Sprint("p", i)
+		s.pod(id, at, func(p *pod.Pod) { p.Spec.GPUs, p.Spec.GPUShare = 1, 0.5 })
+		if a.start(t.Context(), id); e.starts(id) != 1 {
+			t.Errorf("%s: got %d starts, want 1", id, e.starts(id))
+		}
+	}
+}
+
+func TestAPodThatIsStoppedHoldsItsGPUsUntilItHasEnded(t *testing.T) {
+	s := newEnv(t)
+	h := &hooked{engine: s.engine("machine")}
+	a := s.agentOf(h)
+	gpus := cards("machine", 1)
+	s.runsOn(h.engine, "old", gpus)
+	held := ""
+	h.stops = func(string) { held = s.holders() }
+	a.stopSurplus(t.Context(), "old", driver.Instance{PodID: "old", Running: true, GPUs: uuidsOf(gpus)})
+	if want := "GPU-machine-0:old"; held != want {
+		t.Errorf("got %q held when it was asked to end, want %q", held, want)
+	}
+	a.release(t.Context(), "old")
+	s.held("")
+}
