@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -43,7 +41,9 @@ type agent struct {
 	// machine is known once the driver has answered.
 	machine string
 	facts   pod.Machine
-	began   time.Time // local clock
+	// before are those that had ended when this program first looked, by pod: when they were
+	// started, by the driver's clock. It is nil before that.
+	before map[string]time.Time
 
 	mu   sync.Mutex
 	busy map[string]bool // pods that are worked on; false: that ended since the last look began
@@ -63,7 +63,7 @@ type agent struct {
 
 func newAgent(s *Service, d driver.Driver) *agent {
 	return &agent{
-		Service: s, driver: d, busy: map[string]bool{}, held: map[string][]string{}, began: time.Now(),
+		Service: s, driver: d, busy: map[string]bool{}, held: map[string][]string{},
 		woken: make(chan struct{}, 1), stops: make(chan struct{}, maxConcurrentStops), logs: newLogKeeper(),
 	}
 }
@@ -152,6 +152,7 @@ func (a *agent) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.noteEnded(running)
 	pods, err := a.registry.Pods.List(within)
 	if err != nil {
 		return err
@@ -238,7 +239,7 @@ func (a *agent) reconcilePod(ctx context.Context, p pod.Pod, i driver.Instance, 
 	switch {
 	case there && i.Running && (i.Life < p.Starts || isOlder(i, p)):
 		a.begin(p.ID, func() { a.restart(ctx, p.ID) })
-	case !there || i.Life < p.Starts || !i.Running && i.Ended.Before(p.Started):
+	case !there || i.Life < p.Starts:
 		a.begin(p.ID, func() { a.start(ctx, p.ID) })
 	case !i.Running:
 		a.begin(p.ID, func() { a.ended(ctx, p, i) })
@@ -412,72 +413,4 @@ func (a *agent) stopSurplus(ctx context.Context, id string, i driver.Instance) {
 	}
 	a.revokeToken(ctx, p)
 	a.warn(ctx, "what is left of an ended pod not removed, trying again", id, a.removeInstance(ctx, p))
-}
-
-// ended notes that a pod has ended by itself, or starts it again if it said
-// that it would.
-func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
-	var token registry.Token
-	if p.Endpoint != "" {
-		var err error
-		token, err = a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
-		if err == nil && !token.Draining && token.Refreshed.After(i.Started) && !i.Started.IsZero() {
-			a.start(ctx, p.ID)
-			return
-		}
-	}
-	by, why := pod.Exit, "it ended by itself"
-	if i.Code >= 0 {
-		why += fmt.Sprintf(" with code %d", i.Code)
-	}
-	if i.Reason != "" {
-		why += ": " + i.Reason
-	}
-	switch {
-	case i.Ended.Before(a.began):
-		why = vanished // in an earlier life
-	case (token.Draining || !p.Drain.At.IsZero()) && i.Code == 0:
-		by, why = pod.Leave, "it was drained, and ended"
-	case p.Sleep.Sleeps() && i.Code == 0:
-		by, why = pod.Leave, "it was to sleep, and ended"
-	}
-	if a.exit(ctx, p, by, why) { // else it would be started again
-		a.warn(ctx, "what is left of an ended pod not removed, trying again", p.ID, a.removeInstance(ctx, p))
-	}
-}
-
-// exit writes that a pod has ended, and lets its worker in no more. It reports
-// whether that is on record; if not, the next look leads here again.
-func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string) bool {
-	why = pod.Conceal(why, p.Spec.Env) // whole, before anything is cut off
-	_, err := a.registry.Pods.Move(ctx, p.ID, by, bounded(why), a.queue.Now(), nil)
-	if err != nil && !errors.Is(err, pod.ErrNotFound) {
-		a.warn(ctx, "end of a pod not noted, trying again", p.ID, err)
-		return false
-	}
-	level := slog.LevelInfo
-	if by == pod.Exit && why != vanished { // nobody asked for it
-		level = slog.LevelWarn
-	}
-	a.log.Log(ctx, level, "pod ended", "pod", p.ID, "endpoint", p.Endpoint, "reason", why)
-	a.revokeToken(ctx, p)
-	return true
-}
-
-// revokeToken removes what let a worker in.
-func (a *agent) revokeToken(ctx context.Context, p pod.Pod) {
-	if p.Endpoint == "" {
-		return
-	}
-	if err := a.registry.Tokens.Revoke(ctx, p.Endpoint, p.ID); err != nil && !errors.Is(err, registry.ErrNotFound) {
-		a.warn(ctx, "token of a pod not revoked", p.ID, err)
-	}
-	a.warn(ctx, "heartbeat of a pod not removed, it expires", p.ID, a.registry.Workers.Remove(ctx, p.Endpoint, p.ID))
-}
-
-// textOf is what a driver says of a pod that cannot be started, without what
-// the pod's record says already.
-func textOf(id string, err error) string {
-	text := strings.TrimPrefix(err.Error(), "start pod "+id+": ")
-	return strings.ReplaceAll(text, pod.ErrInvalid.Error()+": ", "")
 }

@@ -1,0 +1,102 @@
+package autoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+)
+
+// noteEnded notes what had ended when this program first looked.
+func (a *agent) noteEnded(running []driver.Instance) {
+	if a.before != nil {
+		return
+	}
+	a.before = map[string]time.Time{}
+	for _, i := range running {
+		if !i.Running {
+			a.before[i.PodID] = i.Started
+		}
+	}
+}
+
+// endedBefore reports whether what has ended did so before this program looked. No clocks
+// are compared: that of the driver may be another machine's.
+func (a *agent) endedBefore(i driver.Instance) bool {
+	started, found := a.before[i.PodID]
+	return found && started.Equal(i.Started)
+}
+
+// ended notes that a pod has ended by itself, or starts it again if it said
+// that it would.
+func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
+	var token registry.Token
+	if p.Endpoint != "" {
+		var err error
+		token, err = a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
+		if err == nil && !token.Draining && token.Refreshed.After(i.Started) && !i.Started.IsZero() {
+			a.start(ctx, p.ID)
+			return
+		}
+	}
+	by, why := pod.Exit, "it ended by itself"
+	if i.Code >= 0 {
+		why += fmt.Sprintf(" with code %d", i.Code)
+	}
+	if i.Reason != "" {
+		why += ": " + i.Reason
+	}
+	switch {
+	case a.endedBefore(i):
+		why = vanished
+	case (token.Draining || !p.Drain.At.IsZero()) && i.Code == 0:
+		by, why = pod.Leave, "it was drained, and ended"
+	case p.Sleep.Sleeps() && i.Code == 0:
+		by, why = pod.Leave, "it was to sleep, and ended"
+	}
+	if a.exit(ctx, p, by, why) { // else it would be started again
+		a.warn(ctx, "what is left of an ended pod not removed, trying again", p.ID, a.removeInstance(ctx, p))
+	}
+}
+
+// exit writes that a pod has ended, and lets its worker in no more. It reports
+// whether that is on record; if not, the next look leads here again.
+func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string) bool {
+	why = pod.Conceal(why, p.Spec.Env) // whole, before anything is cut off
+	_, err := a.registry.Pods.Move(ctx, p.ID, by, bounded(why), a.queue.Now(), nil)
+	if err != nil && !errors.Is(err, pod.ErrNotFound) {
+		a.warn(ctx, "end of a pod not noted, trying again", p.ID, err)
+		return false
+	}
+	level := slog.LevelInfo
+	if by == pod.Exit && why != vanished { // nobody asked for it
+		level = slog.LevelWarn
+	}
+	a.log.Log(ctx, level, "pod ended", "pod", p.ID, "endpoint", p.Endpoint, "reason", why)
+	a.revokeToken(ctx, p)
+	return true
+}
+
+// revokeToken removes what let a worker in.
+func (a *agent) revokeToken(ctx context.Context, p pod.Pod) {
+	if p.Endpoint == "" {
+		return
+	}
+	if err := a.registry.Tokens.Revoke(ctx, p.Endpoint, p.ID); err != nil && !errors.Is(err, registry.ErrNotFound) {
+		a.warn(ctx, "token of a pod not revoked", p.ID, err)
+	}
+	a.warn(ctx, "heartbeat of a pod not removed, it expires", p.ID, a.registry.Workers.Remove(ctx, p.Endpoint, p.ID))
+}
+
+// textOf is what a driver says of a pod that cannot be started, without what
+// the pod's record says already.
+func textOf(id string, err error) string {
+	text := strings.TrimPrefix(err.Error(), "start pod "+id+": ")
+	return strings.ReplaceAll(text, pod.ErrInvalid.Error()+": ", "")
+}

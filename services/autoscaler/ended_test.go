@@ -1,0 +1,91 @@
+package autoscaler
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"flightline/services/autoscaler/driver"
+	"flightline/shared/pod"
+	"flightline/shared/testenv"
+)
+
+// crasher is a driver whose pods end at once, by a clock that is ahead of that of this test.
+type crasher struct {
+	*engine
+	ahead time.Duration
+	mu    sync.Mutex
+	ended map[string]driver.Instance
+	n     int // starts
+}
+
+func (s *env) crasher(ahead time.Duration) *crasher {
+	return &crasher{engine: s.engine("machine"), ahead: ahead, ended: map[string]driver.Instance{}}
+}
+
+func (c *crasher) Start(_ context.Context, start driver.Start) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	now := time.Now().Add(c.ahead)
+	c.ended[start.PodID] = driver.Instance{PodID: start.PodID, Life: start.Life, Code: 1, Reason: "boom", Started: now, Ended: now}
+	return nil
+}
+
+func (c *crasher) List(context.Context) ([]driver.Instance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []driver.Instance
+	for _, i := range c.ended {
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+func (c *crasher) starts() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// Clocks of machines differ.
+func TestACrashIsOnRecordWhateverTheClockOfItsMachine(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Minute, 0, time.Minute} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			s := newEnv(t)
+			c := s.crasher(ahead)
+			s.pod("p")
+			s.autoscaler(c)
+			var p pod.Pod
+			testenv.EventuallyNone(t, func() string {
+				if p = s.get("p"); p.Status == pod.Exited || c.starts() > 1 {
+					return ""
+				}
+				return fmt.Sprintf("got %s", p.Status)
+			})
+			if n := c.starts(); n != 1 || !strings.Contains(p.Change, "ended by itself with code 1: boom") {
+				t.Errorf("got %d starts, %s (%s), want one, and why it ended", n, p.Status, p.Change)
+			}
+		})
+	}
+}
+
+func TestWhatHadEndedBeforeThisProgramLookedIsNoCrash(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Minute, time.Minute} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			s := newEnv(t)
+			c := s.crasher(ahead)
+			if err := c.Start(t.Context(), driver.Start{PodID: "p"}); err != nil {
+				t.Fatal(err)
+			}
+			s.pod("p", at, func(p *pod.Pod) { p.Started = p.Created })
+			s.autoscaler(c)
+			if p := s.status("p", pod.Exited); p.Change != vanished || c.starts() != 1 {
+				t.Errorf("got %q, %d starts, want %q", p.Change, c.starts(), vanished)
+			}
+		})
+	}
+}
