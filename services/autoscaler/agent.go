@@ -47,8 +47,10 @@ type agent struct {
 
 	mu   sync.Mutex
 	busy map[string]bool // pods that are worked on; false: that ended since the last look began
-	work sync.WaitGroup
-	logs *logKeeper
+	// starts are those that the driver is busy with, by pod, and what ends them.
+	starts map[string]context.CancelFunc
+	work   sync.WaitGroup
+	logs   *logKeeper
 	// inventory are the GPUs, and cached the models, as they were last read.
 	inventory []pod.GPU
 	watch     host.GPUWatch
@@ -63,7 +65,7 @@ type agent struct {
 
 func newAgent(s *Service, d driver.Driver) *agent {
 	return &agent{
-		Service: s, driver: d, busy: map[string]bool{}, held: map[string][]string{},
+		Service: s, driver: d, busy: map[string]bool{}, starts: map[string]context.CancelFunc{}, held: map[string][]string{},
 		woken: make(chan struct{}, 1), stops: make(chan struct{}, maxConcurrentStops), logs: newLogKeeper(),
 	}
 }
@@ -181,6 +183,7 @@ func (a *agent) round(ctx context.Context) error {
 	for id, i := range instances {
 		a.begin(id, func() { a.stopSurplus(ctx, id, i) })
 	}
+	a.cancelStarts(within, wanted)
 	a.releaseGone(ctx, live, wanted)
 	return nil
 }
@@ -300,11 +303,17 @@ func (a *agent) start(ctx context.Context, id string) {
 	}
 	env = withModelCache(withGPUs(env, devices, p.Spec), a.driver.Name(), models)
 	starts := a.startupOf(p)
-	err = a.driver.Start(ctx, driver.Start{
+	wanted, done := a.startContext(ctx, id)
+	defer done()
+	err = a.driver.Start(wanted, driver.Start{
 		PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, ModelCache: models, GPUs: devices,
 		Output: a.output(ctx, p, env), Entered: starts.enter,
 	})
 	switch {
+	case err != nil && wanted.Err() != nil && ctx.Err() == nil:
+		a.log.InfoContext(ctx, "start of a pod given up, its record is over", "pod", id, "endpoint", p.Endpoint)
+		a.revokeToken(ctx, p)
+		return
 	case err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable)):
 		a.warn(ctx, "pod not started, trying again", id, err)
 		return
@@ -316,6 +325,38 @@ func (a *agent) start(ctx context.Context, id string) {
 	defer cancel()
 	a.warn(noting, "start of a pod not noted", id, starts.done(noting))
 	a.log.InfoContext(ctx, "pod started", "pod", id, "endpoint", p.Endpoint, "driver", a.driver.Name())
+}
+
+// startContext is the context of a start by the driver, which may fetch an image first. It
+// ends with the record of the pod. done is to be called when the start is over.
+func (a *agent) startContext(ctx context.Context, id string) (wanted context.Context, done func()) {
+	wanted, cancel := context.WithCancel(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.starts[id] = cancel
+	return wanted, func() {
+		cancel()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.starts, id)
+	}
+}
+
+// cancelStarts ends the starts of pods that are not to run here any more. What is wanted
+// may be old: the record decides, as it is now.
+func (a *agent) cancelStarts(ctx context.Context, wanted map[string]bool) {
+	a.mu.Lock()
+	starts := maps.Clone(a.starts)
+	a.mu.Unlock()
+	for id, cancel := range starts {
+		if wanted[id] {
+			continue
+		}
+		p, err := a.registry.Pods.Get(ctx, id)
+		if errors.Is(err, pod.ErrNotFound) || err == nil && (p.Status != pod.Running || !a.here(p)) {
+			cancel()
+		}
+	}
 }
 
 // restart ends an earlier life of a pod that was stopped and started since, and

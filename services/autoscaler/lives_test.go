@@ -230,3 +230,25 @@ func TestAWorkerThatIsStoppedWithUsLeavesWordOfItsJobs(t *testing.T) {
 		t.Errorf("got %v, want its job", p.Cut)
 	}
 }
+
+// An image may take long to come.
+func TestAPodThatIsDeletedWhileItStartsIsNotStarted(t *testing.T) {
+	for _, by := range []pod.Trigger{pod.Remove, pod.Stop} {
+		t.Run(string(by), func(t *testing.T) {
+			s := newEnv(t)
+			begun := make(chan struct{})
+			h := &hooked{engine: s.engine("m"), starts: func(ctx context.Context, _ driver.Start) {
+				close(begun)
+				<-ctx.Done()
+			}}
+			s.gpuHost(cards("m", 1), h)
+			s.pod("p", func(p *pod.Pod) { p.Spec.GPUs = 1 })
+			<-begun
+			s.move("p", by, nil)
+			s.held("")
+			if n := h.engine.starts("p"); n != 0 {
+				t.Errorf("got %d starts, want none", n)
+			}
+		})
+	}
+}
