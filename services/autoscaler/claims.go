@@ -37,7 +37,7 @@ func (a *agent) lacks(s pod.Spec) string {
 func (a *agent) claimGPUs(ctx context.Context, p pod.Pod) ([]pod.GPU, error) {
 	r := placement.RequestOf(p.Spec)
 	if r.Count == 0 {
-		return nil, nil
+		return nil, a.releaseSurplus(ctx, p.ID, nil)
 	}
 	uuids := slices.Sorted(slices.Values(p.Devices))
 	if len(uuids) == 0 {
@@ -61,7 +61,31 @@ func (a *agent) claimGPUs(ctx context.Context, p pod.Pod) ([]pod.GPU, error) {
 		}
 		got = append(got, g)
 	}
+	if err := a.releaseSurplus(ctx, p.ID, uuids); err != nil {
+		return nil, err
+	}
 	return got, a.checkUnused(ctx, p.ID, uuids)
+}
+
+// releaseSurplus gives back what the pod holds beside these GPUs: it was changed, and is
+// not started again yet.
+func (a *agent) releaseSurplus(ctx context.Context, podID string, uuids []string) error {
+	for _, uuid := range a.holds()[podID] {
+		if slices.Contains(uuids, uuid) {
+			continue
+		}
+		if err := a.registry.GPUs.Release(ctx, uuid, podID, a.machine); err != nil {
+			return err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(uuids) == 0 {
+		delete(a.held, podID)
+	} else {
+		a.held[podID] = slices.Clone(uuids)
+	}
+	return nil
 }
 
 // claimGPU claims one GPU for the pod. It returns an errNoGPU if another pod has it.
@@ -161,7 +185,7 @@ func (a *agent) adopt(ctx context.Context, p pod.Pod, i driver.Instance) (stop b
 }
 
 // chooseGPUs are the GPUs of this machine for a pod that nobody has chosen any for:
-// those that it holds already, else some that are free.
+// of those that it holds already, else of those that are free.
 func (a *agent) chooseGPUs(ctx context.Context, p pod.Pod, r placement.Request) ([]string, error) {
 	claims, err := a.registry.GPUs.Claims(ctx)
 	if err != nil {
@@ -170,14 +194,17 @@ func (a *agent) chooseGPUs(ctx context.Context, p pod.Pod, r placement.Request) 
 	var devices []placement.Device
 	var mine []string
 	for _, g := range a.gpus() {
-		d := placement.Device{GPU: g, Machine: a.machine, Driver: a.driver.Name(), Used: claims[g.UUID].Used()}
-		devices = append(devices, quarantinedDevice(d, claims[g.UUID].Quarantine, a.queue.Now()))
-		if holdsGPU(claims[g.UUID], p.ID, a.machine) {
+		c := claims[g.UUID]
+		if holdsGPU(c, p.ID, a.machine) {
 			mine = append(mine, g.UUID)
+			c = c.Without(p.ID, a.machine)
 		}
+		d := placement.Device{GPU: g, Machine: a.machine, Driver: a.driver.Name(), Used: c.Used()}
+		devices = append(devices, quarantinedDevice(d, c.Quarantine, a.queue.Now()))
 	}
-	if len(mine) == r.Count {
-		return mine, nil
+	if len(mine) >= r.Count {
+		slices.Sort(mine)
+		return mine[:r.Count], nil
 	}
 	chosen, ok := placement.Choose(r, devices, nil)
 	if !ok {

@@ -110,3 +110,40 @@ func TestAPodThatIsStoppedHoldsItsGPUsUntilItHasEnded(t *testing.T) {
 	a.release(t.Context(), "old")
 	s.held("")
 }
+
+func TestAPodThatIsChangedHoldsTheGPUsThatItNeedsNow(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cards, from, to int
+		want            string
+		runs            bool
+	}{
+		"fewer":                {2, 2, 1, "GPU-m-0:p", true},
+		"fewer, others free":   {4, 2, 1, "GPU-m-0:p", true},
+		"more":                 {2, 1, 2, "GPU-m-0:p GPU-m-1:p", true},
+		"the same":             {2, 1, 1, "GPU-m-0:p", true},
+		"more than there were": {1, 1, 2, "", false},
+		"none":                 {2, 2, 0, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newEnv(t)
+			e := s.engine("m")
+			s.gpuHost(cards("m", tt.cards), e)
+			s.pod("p", func(p *pod.Pod) { p.Spec.GPUs = tt.from })
+			s.inPhase("p", pod.Ready)
+			s.move("p", pod.Restart, func(p *pod.Pod) { p.Spec.GPUs = tt.to })
+			testenv.EventuallyNone(t, func() string {
+				if p := s.get("p"); e.starts("p") < 2 && p.Status == pod.Running {
+					return "not started again"
+				}
+				return ""
+			})
+			if p := s.get("p"); p.Status == pod.Running != tt.runs {
+				t.Errorf("got %s: %s", p.Status, p.Change)
+			}
+			s.held(tt.want)
+			if tt.runs && len(e.with("p").GPUs) != tt.to {
+				t.Errorf("got %v, want %d", e.with("p").GPUs, tt.to)
+			}
+		})
+	}
+}

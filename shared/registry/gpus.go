@@ -61,6 +61,12 @@ func (c GPUClaims) Used() int {
 	return used
 }
 
+// Without is c without the claim of a pod on a machine.
+func (c GPUClaims) Without(podID, machine string) GPUClaims {
+	c.Holders = slices.DeleteFunc(slices.Clone(c.Holders), func(x GPUHolder) bool { return x.Pod == podID && x.Machine == machine })
+	return c
+}
+
 // GPUs are the accelerators of all machines, and who holds them. A claim is keyed by
 // the UUID alone, which is the same whatever program reports the card (docs/adr/0061).
 type GPUs struct {
@@ -166,12 +172,11 @@ func (g *GPUs) Shrink(ctx context.Context, uuid, podID, machine string, share in
 // Release takes the claim of a pod on a machine back; that it has none is no error.
 func (g *GPUs) Release(ctx context.Context, uuid, podID, machine string) error {
 	return g.change(ctx, uuid, func(c GPUClaims) (GPUClaims, error) {
-		left := slices.DeleteFunc(slices.Clone(c.Holders), func(x GPUHolder) bool { return x.Pod == podID && x.Machine == machine })
-		if len(left) == len(c.Holders) {
+		left := c.Without(podID, machine)
+		if len(left.Holders) == len(c.Holders) {
 			return c, errUnchanged
 		}
-		c.Holders = left
-		return c, nil
+		return left, nil
 	})
 }
 
