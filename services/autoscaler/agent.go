@@ -246,7 +246,7 @@ func (a *agent) reconcilePod(ctx context.Context, p pod.Pod, i driver.Instance, 
 		a.begin(p.ID, func() { a.start(ctx, p.ID) })
 	case !i.Running:
 		a.begin(p.ID, func() { a.ended(ctx, p, i) })
-	case i.PublicIP != p.PublicIP || len(i.PortMappings) != len(p.PortMappings):
+	case i.PublicIP != p.PublicIP || !maps.Equal(i.PortMappings, p.PortMappings):
 		a.begin(p.ID, func() {
 			_, err := a.registry.Pods.Update(ctx, p.ID, func(p pod.Pod) (pod.Pod, error) {
 				p.PublicIP, p.PortMappings = i.PublicIP, i.PortMappings

@@ -252,3 +252,31 @@ func TestAPodThatIsDeletedWhileItStartsIsNotStarted(t *testing.T) {
 		})
 	}
 }
+
+// published is a docker whose containers get another port of the host with each start.
+type published struct{ docker }
+
+func (d published) List(ctx context.Context) ([]driver.Instance, error) {
+	all, err := d.docker.List(ctx)
+	for i := range all {
+		all[i].PublicIP, all[i].PortMappings = "192.0.2.1", map[int]int{8080: 30000 + d.starts(all[i].PodID)}
+	}
+	return all, err
+}
+
+func TestTheAddressesOfAPodAreThoseOfItsLastStart(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	t.Cleanup(func() { _ = e.Close(context.Background()) })
+	s.autoscaler(published{docker{e}})
+	s.pod("p", func(p *pod.Pod) { p.Driver = pod.Docker })
+	for port := 30001; port <= 30003; port++ {
+		testenv.EventuallyNone(t, func() string {
+			if got := s.get("p").PortMappings; got[8080] != port {
+				return fmt.Sprintf("got %v, want port %d", got, port)
+			}
+			return ""
+		})
+		s.move("p", pod.Restart, nil)
+	}
+}
