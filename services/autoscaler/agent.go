@@ -218,10 +218,11 @@ func (a *agent) forgetEnded() {
 // another agent has it, or it was stopped or started again. It is no failure.
 var errPodChanged = errors.New("the pod was changed meanwhile")
 
-// claim takes a pod that has no machine yet. A pod that this machine cannot run
-// is left to others for a while; then its record says why no machine does.
+// claim takes a pod that has no machine yet, once it has the pod's GPUs. A pod that this
+// machine cannot run now is left to others for a while; then its record says why no
+// machine does.
 func (a *agent) claim(ctx context.Context, seen pod.Pod) bool {
-	if a.lacks(seen.Spec) != "" && a.queue.Now().Sub(seen.Changed) < lackingWait {
+	if a.queue.Now().Sub(seen.Changed) < lackingWait && (a.lacks(seen.Spec) != "" || !a.claimFree(ctx, seen)) {
 		return false
 	}
 	_, err := a.registry.Pods.Update(ctx, seen.ID, func(p pod.Pod) (pod.Pod, error) {

@@ -88,6 +88,16 @@ func (a *agent) releaseSurplus(ctx context.Context, podID string, uuids []string
 	return nil
 }
 
+// claimFree claims the GPUs of a pod that has no machine yet, and reports whether it could.
+// If another machine gets the pod, the claims are released by this look or the next.
+func (a *agent) claimFree(ctx context.Context, p pod.Pod) bool {
+	_, err := a.claimGPUs(ctx, p)
+	if err != nil && !errors.Is(err, errNoGPU) {
+		a.warn(ctx, "pod not claimed, trying again", p.ID, err)
+	}
+	return err == nil
+}
+
 // claimGPU claims one GPU for the pod. It returns an errNoGPU if another pod has it.
 func (a *agent) claimGPU(ctx context.Context, p pod.Pod, uuid string) error {
 	err := a.registry.GPUs.Claim(ctx, uuid, registry.GPUHolder{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/pod"
@@ -146,4 +147,51 @@ func TestAPodThatIsChangedHoldsTheGPUsThatItNeedsNow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Others may have a GPU that is free.
+func TestAPodIsTakenByAMachineThatHasGPUsForIt(t *testing.T) {
+	s := newEnv(t)
+	a := s.agentOf(s.engine("machine"))
+	a.inventory = cards("machine", 2)
+	now := s.queue.Now().UTC()
+	recent := func(id string, gpus int) pod.Pod {
+		s.pod(id, func(p *pod.Pod) { p.Changed, p.Spec.GPUs = now.Add(time.Hour), gpus })
+		return s.get(id)
+	}
+	for _, tt := range []struct {
+		p    pod.Pod
+		want bool
+	}{
+		{recent("one", 1), true}, {recent("two", 2), false}, {recent("none", 0), true}, {recent("last", 1), true}, {recent("late", 1), false},
+	} {
+		if got := a.claim(t.Context(), tt.p); got != tt.want || got != (s.get(tt.p.ID).MachineID == "machine") {
+			t.Errorf("%s: got it taken %v, want %v", tt.p.ID, got, tt.want)
+		}
+	}
+	s.held("GPU-machine-0:one GPU-machine-1:last")
+	s.pod("waits", func(p *pod.Pod) { p.Changed, p.Spec.GPUs = now.Add(-time.Hour), 1 })
+	if !a.claim(t.Context(), s.get("waits")) {
+		t.Error("no machine has a GPU for long: got it left, want it taken to say so")
+	}
+}
+
+func TestAPodThatAnotherMachineHasTakenHoldsNothingHere(t *testing.T) {
+	s := newEnv(t)
+	a := s.agentOf(s.engine("machine"))
+	a.inventory = cards("machine", 1)
+	s.pod("p", func(p *pod.Pod) { p.Changed, p.Spec.GPUs = p.Changed.Add(time.Hour), 1 })
+	seen := s.get("p")
+	if _, err := s.registry.Pods.Update(t.Context(), "p", func(p pod.Pod) (pod.Pod, error) {
+		p.MachineID = "another"
+		return p, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if a.claim(t.Context(), seen) {
+		t.Error("got it taken")
+	}
+	a.releaseGone(t.Context(), nil, nil)
+	a.work.Wait()
+	s.held("")
 }
