@@ -113,9 +113,10 @@ func (g *GPUs) Claims(ctx context.Context) (map[string]GPUClaims, error) {
 }
 
 // Claim gives the pod its share of a GPU, or returns ErrTaken if less is left, or
-// ErrQuarantined at h.Since. A GPU on probation is given to one pod at a time. A pod
-// that holds it already keeps what it has, and gets what it gave back while it slept. Of
-// two that claim at once one has it: the value is written by its revision.
+// ErrQuarantined at h.Since. A GPU on probation is given to one pod at a time, beside those
+// that sleep and keep nothing of it. A pod that holds it already keeps what it has, and
+// gets what it gave back while it slept. Of two that claim at once one has it: the value
+// is written by its revision.
 func (g *GPUs) Claim(ctx context.Context, uuid string, h GPUHolder) error {
 	if !pod.ValidGPU(uuid) || h.Share < 1 || h.Share > pod.WholeGPU {
 		return fmt.Errorf("%w: claim of %d hundredths of GPU %q", ErrInvalid, h.Share, uuid)
@@ -127,7 +128,7 @@ func (g *GPUs) Claim(ctx context.Context, uuid string, h GPUHolder) error {
 		switch {
 		case c.Quarantine.Holds(h.Since):
 			return c, fmt.Errorf("claim GPU %s for pod %s: %w", uuid, h.Pod, ErrQuarantined)
-		case c.Used()+h.Share > pod.WholeGPU, c.Quarantine.Probation(h.Since) && len(c.Holders) > 0:
+		case c.Used()+h.Share > pod.WholeGPU, c.Quarantine.Probation(h.Since) && c.Used() > 0:
 			return c, fmt.Errorf("claim GPU %s for pod %s: %w", uuid, h.Pod, ErrTaken)
 		}
 		c.Holders = append(slices.Clone(c.Holders), h)

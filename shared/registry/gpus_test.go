@@ -99,6 +99,30 @@ func TestAPodGivesBackAndRegainsAShare(t *testing.T) {
 	}
 }
 
+// Placement goes by the same.
+func TestAWorkerThatSleepsAndKeepsNothingLeavesAGPUOnProbationFree(t *testing.T) {
+	noon := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	r := open(t, newBus(t))
+	for keeps, want := range map[int]error{0: nil, 5: registry.ErrTaken} {
+		uuid := fmt.Sprint("GPU-", keeps)
+		late := holder("b", 50)
+		late.Since = noon.Add(time.Hour)
+		err := r.GPUs.Claim(t.Context(), uuid, holder("asleep", pod.WholeGPU))
+		if err == nil {
+			err = r.GPUs.Shrink(t.Context(), uuid, "asleep", "m", keeps)
+		}
+		if err == nil {
+			_, _, err = r.GPUs.Quarantine(t.Context(), uuid, registry.Quarantine{Since: noon}, func(int) time.Duration { return time.Minute })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.GPUs.Claim(t.Context(), uuid, late); !errors.Is(err, want) {
+			t.Errorf("it keeps %d: got %v, want %v", keeps, err, want)
+		}
+	}
+}
+
 func TestNoPodGetsAQuarantinedGPUUntilItsDeadline(t *testing.T) {
 	r := open(t, newBus(t))
 	noon := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
