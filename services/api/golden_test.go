@@ -73,7 +73,7 @@ func scenes() []scene {
 			// The server counts a moment after it has acknowledged.
 			testenv.Eventually(s.t, "the job is counted", func() bool {
 				stats, err := s.queue.Counts.Stats(s.t.Context(), s.endpoint)
-				return err == nil && stats.Queued == 1
+				return err == nil && stats.Queued == 1 && stats.Running == 0
 			})
 		}},
 		{name: "requests", method: "GET", path: "/ep/requests?status=IN_QUEUE,IN_PROGRESS"},

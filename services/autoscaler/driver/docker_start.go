@@ -179,14 +179,17 @@ func (d *Docker) containerOf(s Start) (client.ContainerCreateOptions, error) {
 	if d.cfg.Network != "host" && d.cfg.Network != "none" {
 		hosting.ExtraHosts = []string{"host.docker.internal:host-gateway"}
 	}
+	labels := map[string]string{
+		podLabel: s.PodID, endpointLabel: s.Endpoint, lifeLabel: strconv.Itoa(s.Life), installationLabel: d.cfg.Installation,
+	}
+	if len(s.GPUs) > 0 {
+		labels[gpusLabel] = strings.Join(s.gpuUUIDs(), ",")
+	}
 	return client.ContainerCreateOptions{
 		Name: d.container(s.PodID),
 		Config: &container.Config{
 			Image: s.Spec.Image, Entrypoint: s.Spec.Entrypoint, Cmd: s.Spec.Command, Env: env, ExposedPorts: exposed,
-			Labels: map[string]string{
-				podLabel: s.PodID, endpointLabel: s.Endpoint, lifeLabel: strconv.Itoa(s.Life), installationLabel: d.cfg.Installation,
-				gpusLabel: strings.Join(s.gpuUUIDs(), ","),
-			},
+			Labels: labels,
 		},
 		HostConfig: hosting,
 	}, nil
