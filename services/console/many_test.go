@@ -132,13 +132,7 @@ func TestWhatIsConfirmedIsWhatIsDone(t *testing.T) {
 			for _, id := range []string{"waits", "runs", "failed", "timed-out", "completed"} {
 				a.add(id, statuses[id], time.Now().Add(-time.Minute))
 			}
-			v := manyVisit(t, a)
-			v.query = tc.query
-			data, err := tc.load(v)
-			if err != nil {
-				t.Fatal(err)
-			}
-			question := renderedBy(t, tc.template, v, data)
+			v, question := asked(t, a, tc.template, tc.load, tc.query)
 			for id, status := range statuses {
 				a.add("later-"+id, status, time.Now().Add(time.Minute))
 			}
@@ -152,6 +146,18 @@ func TestWhatIsConfirmedIsWhatIsDone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asked is a visit of a question, and its page.
+func asked(t *testing.T, a *jobsAPI, template string, load func(*visit) (any, error), query url.Values) (*visit, string) {
+	t.Helper()
+	v := manyVisit(t, a)
+	v.query = query
+	data, err := load(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, renderedBy(t, template, v, data)
 }
 
 // Where the API does not list all jobs at once, the question counts those that it does, and the
@@ -176,13 +182,7 @@ func TestAnActionListsWhatItsQuestionCouldNot(t *testing.T) {
 				want[i] = job.ID(fmt.Sprintf("job-%03d", i))
 				a.add(string(want[i]), job.Failed, time.Now().Add(-time.Minute))
 			}
-			v := manyVisit(t, a)
-			v.query = tc.query
-			data, err := tc.load(v)
-			if err != nil {
-				t.Fatal(err)
-			}
-			question := renderedBy(t, tc.template, v, data)
+			v, question := asked(t, a, tc.template, tc.load, tc.query)
 			if !strings.Contains(question, tc.count) {
 				t.Errorf("got %s, want %q", question, tc.count)
 			}

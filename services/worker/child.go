@@ -25,15 +25,9 @@ var errServerEnded = errors.New("worker: the model server ended")
 // serve runs the server to its end, or until ctx ends: then it, and what it
 // started, gets SIGTERM, and SIGKILL after stopTimeout. What it prints is logged.
 func (c *command) serve(ctx context.Context) error {
-	say := func(stream string) *tail {
-		return &tail{most: stderrTail, line: func(line []byte) { c.log.InfoContext(ctx, "model server says", stream, string(line)) }}
-	}
-	stdout, stderr := say("stdout"), say("stderr")
-	cmd := c.prepare(ctx, nil, stderr)
-	cmd.Stdin, cmd.Stdout, cmd.WaitDelay = nil, stdout, stopTimeout
-	err := cmd.Run()
-	stdout.flush()
-	stderr.flush()
+	cmd, stderr, err := c.runLogged(ctx, stopTimeout, func(stream, line string) {
+		c.log.InfoContext(ctx, "model server says", stream, line)
+	})
 	if cmd.Process != nil {
 		killGroup(cmd)
 	}
@@ -43,7 +37,7 @@ func (c *command) serve(ctx context.Context) error {
 	if err == nil {
 		err = errors.New("exit status 0")
 	}
-	return fmt.Errorf("%w: %w", errServerEnded, failure(err, stderr.String()))
+	return fmt.Errorf("%w: %w", errServerEnded, failure(err, stderr))
 }
 
 // runUpstream works while the model server is ready. It starts the server before, and

@@ -91,6 +91,21 @@ func (c *command) prepare(ctx context.Context, input []byte, stderr io.Writer) *
 	return cmd
 }
 
+// runLogged runs the command to its end, without input; say gets each line that it prints. It
+// returns the end of its standard error, too.
+func (c *command) runLogged(ctx context.Context, waitDelay time.Duration, say func(stream, line string)) (cmd *exec.Cmd, stderr string, err error) {
+	tailOf := func(stream string) *tail {
+		return &tail{most: stderrTail, line: func(line []byte) { say(stream, string(line)) }}
+	}
+	output, errors := tailOf("stdout"), tailOf("stderr")
+	cmd = c.prepare(ctx, nil, errors)
+	cmd.Stdin, cmd.Stdout, cmd.WaitDelay = nil, output, waitDelay
+	err = cmd.Run()
+	output.flush()
+	errors.flush()
+	return cmd, errors.String(), err
+}
+
 // execute runs cmd to its end and reads its output meanwhile. When it returns,
 // nothing of cmd's group is left. It ends ctx by stop if the output cannot be
 // taken.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +65,22 @@ func (s *env) serve(t *testing.T, h http.HandlerFunc) {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	s.run(t, Config{URL: server.URL})
+}
+
+// start runs a worker with the usual grace until stop is called, which returns how it ended.
+func (s *env) start(t *testing.T, cfg Config) (stop func() error) {
+	t.Helper()
+	cfg.Worker = sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID}
+	service, err := New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- service.Run(ctx) }()
+	stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	t.Cleanup(func() { _ = stop() })
+	return stop
 }
 
 func (s *env) run(t *testing.T, cfg Config) {

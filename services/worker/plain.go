@@ -2,7 +2,6 @@ package worker
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -67,7 +66,10 @@ func (u *upstream) runPlain(ctx context.Context, j *sdk.Job, c call) (any, error
 		}
 		return nil
 	})
-	return nil, cmp.Or(err, emit(rest))
+	if err == nil {
+		err = emit(rest)
+	}
+	return nil, err
 }
 
 // readBatch reads an answer in one piece.
@@ -77,7 +79,7 @@ func readBatch(ctx context.Context, from io.Reader) (any, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, interruption{failure502("the model server's answer broke off: %v", withoutAddress(err))}
+		return nil, brokeOff(err)
 	}
 	b, ok, err := batchOf(body)
 	switch {

@@ -67,9 +67,9 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 		return nil, fmt.Errorf("the server answered %s: %s", answer.Status, bytes.TrimSpace(text))
 	}
 	if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); kind == "application/x-ndjson" {
-		return s.stream(ctx, j, answer.Body)
+		return s.stream(ctx, j, interruptible{answer.Body})
 	}
-	return outputOf(answer.Body)
+	return outputOf(interruptible{answer.Body})
 }
 
 // withoutAddress is why a request had no answer. Callers read it, and the address may hold
@@ -104,7 +104,7 @@ func trace(ctx context.Context, request *http.Request) {
 func outputOf(body io.Reader) (any, error) {
 	data, err := io.ReadAll(io.LimitReader(body, maxLine+1))
 	if err != nil {
-		return nil, fmt.Errorf("read the server's answer: %w", interruption{withoutAddress(err)})
+		return nil, fmt.Errorf("read the server's answer: %w", err)
 	}
 	data = bytes.TrimSpace(data)
 	switch {
@@ -125,7 +125,7 @@ func (s *server) stream(ctx context.Context, j *sdk.Job, body io.Reader) (any, e
 			s.log.DebugContext(ctx, "server says", "job", j.ID, "run", j.Run, "line", string(line))
 		},
 	}
-	if err := out.readFrom(interruptible{body}); err != nil {
+	if err := out.readFrom(body); err != nil {
 		return nil, fmt.Errorf("read the server's answer: %w", err)
 	}
 	if out.last == nil {

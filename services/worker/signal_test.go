@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -24,21 +23,13 @@ func TestACommandThatIsEndedWithItsWorkerGivesItsJobBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newEnv(t)
 			dir := t.TempDir()
-			service, err := New(Config{Worker: sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID}, Dir: dir, Command: []string{"sh", "-c", script}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			ended := make(chan error, 1)
-			go func() { ended <- service.Run(ctx) }()
+			stop := s.start(t, Config{Dir: dir, Command: []string{"sh", "-c", script}})
 			id := s.submit(t)
 			testenv.Eventually(t, "the command runs", func() bool { return pid(dir, "own") > 0 })
 			if err := syscall.Kill(pid(dir, "own"), syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			stop()
-			if err := <-ended; err != nil {
+			if err := stop(); err != nil {
 				t.Errorf("got %v, want a clean stop", err)
 			}
 			s.shell(t, `echo '"again"'`)
@@ -75,21 +66,11 @@ func TestAServerThatIsEndedWithItsWorkerGivesItsJobBack(t *testing.T) {
 					panic(http.ErrAbortHandler)
 				}))
 				t.Cleanup(server.Close)
-				cfg := config(server.URL)
-				cfg.Worker = sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID}
-				service, err := New(cfg, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, stop := context.WithCancel(t.Context())
-				defer stop()
-				ended := make(chan error, 1)
-				go func() { ended <- service.Run(ctx) }()
+				stop := s.start(t, config(server.URL))
 				id := s.route(t, "/v1/x", `{"n":1}`)
 				<-asked
 				close(end)
-				stop()
-				if err := <-ended; err != nil {
+				if err := stop(); err != nil {
 					t.Errorf("got %v, want a clean stop", err)
 				}
 				if j, err := s.q.Status(t.Context(), s.e, id); err != nil || j.Status != job.InQueue || j.Lost != 0 {

@@ -130,20 +130,14 @@ func (s *sleeper) do(ctx context.Context, path, script string) error {
 
 // runOnce runs the command to its end, without input; what it prints is logged.
 func (c *command) runOnce(ctx context.Context) error {
-	say := func(stream string) *tail {
-		return &tail{most: stderrTail, line: func(line []byte) { c.log.InfoContext(ctx, "command says", stream, string(line)) }}
-	}
-	stdout, stderr := say("stdout"), say("stderr")
-	cmd := c.prepare(ctx, nil, stderr)
-	cmd.Stdin, cmd.Stdout = nil, stdout
-	err := cmd.Run()
-	stdout.flush()
-	stderr.flush()
+	_, stderr, err := c.runLogged(ctx, killAfter, func(stream, line string) {
+		c.log.InfoContext(ctx, "command says", stream, line)
+	})
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.args[len(c.args)-1], failure(err, stderr.String()))
+		return fmt.Errorf("%s: %w", c.args[len(c.args)-1], failure(err, stderr))
 	}
 	return nil
 }

@@ -204,7 +204,7 @@ func passOn(ctx context.Context, from io.Reader, emit func(string) error) error 
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			return interruption{failure502("the model server's answer broke off: %v", withoutAddress(err))}
+			return brokeOff(err)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func readWhole(ctx context.Context, answer *http.Response) (any, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, interruption{failure502("the model server's answer broke off: %v", withoutAddress(err))}
+		return nil, brokeOff(err)
 	case len(body) > maxOutput:
 		return nil, errors.New(job.ErrTextOutputTooLarge + ": the model server's answer is longer than 20 MB")
 	case len(body) == 0:
@@ -277,4 +277,9 @@ func failure400(format string, args ...any) error {
 
 func failure502(format string, args ...any) error {
 	return callError{fmt.Sprintf(format, args...), "server_error", http.StatusBadGateway}
+}
+
+// brokeOff is the failure of an answer that did not come to its end.
+func brokeOff(err error) error {
+	return interruption{failure502("the model server's answer broke off: %v", withoutAddress(err))}
 }

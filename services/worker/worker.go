@@ -89,18 +89,7 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 	cfg.Worker.Log, cfg.Worker.ID = log, cmp.Or(cfg.Worker.ID, uuid.NewString())
 	log = log.With("endpoint", cfg.Worker.Endpoint, "worker", cfg.Worker.ID)
 	s := &Service{cfg: cfg.Worker, close: func() {}}
-	s.cfg.OnReady = func() {
-		s.began.Store(true)
-		if cfg.Worker.OnReady != nil {
-			cfg.Worker.OnReady()
-		}
-	}
-	s.cfg.OnDrain = func() {
-		s.drained.Store(true)
-		if cfg.Worker.OnDrain != nil {
-			cfg.Worker.OnDrain()
-		}
-	}
+	s.cfg.OnReady, s.cfg.OnDrain = noting(&s.began, cfg.Worker.OnReady), noting(&s.drained, cfg.Worker.OnDrain)
 	if s.cfg.Environment == nil {
 		s.cfg.Environment = byName(cfg.Env)
 	}
@@ -111,6 +100,16 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// noting sets a fact, and then calls a function unless it is nil.
+func noting(fact *atomic.Bool, then func()) func() {
+	return func() {
+		fact.Store(true)
+		if then != nil {
+			then()
+		}
+	}
 }
 
 // byName are the variables of an environment.
