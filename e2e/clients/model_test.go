@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,32 +15,73 @@ import (
 	"flightline/shared/testenv"
 )
 
-// modelServer is a published server of OpenAI's API, in place of a model's, and an
-// endpoint whose worker passes jobs on to it.
+// engine is a program that serves OpenAI's API.
+type engine struct {
+	name    string
+	model   string
+	more    string // what a request has besides, to be answered the same each time
+	short   string // a request for a few words
+	long    string // and for an answer that takes minutes, where slow is set
+	command func(t *testing.T, port string, slow bool) []string
+}
+
+// engines are a published stand-in, which answers at once and repeats what it is asked,
+// and llama.cpp with a small model.
+var engines = []engine{
+	{
+		name:  "llmock",
+		model: "gpt-4o",
+		more:  `{}`,
+		short: `"messages":[{"role":"user","content":"a"}]`,
+		long:  `"messages":[{"role":"user","content":"` + strings.Repeat("slow ", 200) + `"}]`,
+		command: func(t *testing.T, port string, slow bool) []string {
+			t.Helper()
+			binary := filepath.Join(needs(t, python, "model", "requirements.txt", "constraints.txt"), "bin", "llmock")
+			args := []string{binary, "serve", "--host", "127.0.0.1", "--port", port, "--response-style", "echo", "--context-window", "4000"}
+			if slow {
+				args = append(args, "--stream-chunk-delay-ms", "2000")
+			}
+			return args
+		},
+	},
+	{
+		name:  "llama.cpp",
+		model: "smollm2",
+		more:  `{"temperature":0,"max_tokens":12,"extra_body":{"cache_prompt":false}}`,
+		short: `"max_tokens":3,"messages":[{"role":"user","content":"Say hello."}]`,
+		long:  `"ignore_eos":true,"messages":[{"role":"user","content":"Count."}]`,
+		command: func(t *testing.T, port string, _ bool) []string {
+			t.Helper()
+			binary := filepath.Join(needs(t, python, "llama", "requirements.txt", "constraints.txt"), "bin", "python")
+			return []string{binary, absolute(t, "python/llama_server.py"), port}
+		},
+	},
+}
+
+// modelServer is an engine, and an endpoint whose worker passes jobs on to it.
 type modelServer struct {
 	*testing.T
+	engine
 	s        *env
 	address  string
-	command  []string // that starts the server
+	args     []string // that start the engine
 	server   *daemon
 	endpoint string
 }
 
 // modelOf has neither started yet.
-func modelOf(t *testing.T, args ...string) *modelServer {
+func modelOf(t *testing.T, e engine, slow bool) *modelServer {
 	t.Helper()
-	binary := filepath.Join(needs(t, python, "model", "requirements.txt", "constraints.txt"), "bin", "llmock")
-	m := &modelServer{T: t, s: sharedSite(t), address: testenv.FreePorts(t, 1)[0]}
-	port := m.address[strings.LastIndexByte(m.address, ':')+1:]
-	m.command = append([]string{binary, "serve", "--host", "127.0.0.1", "--port", port, "--response-style", "echo"}, args...)
+	m := &modelServer{T: t, engine: e, address: testenv.FreePorts(t, 1)[0]}
+	m.args = e.command(t, m.address[strings.LastIndexByte(m.address, ':')+1:], slow)
+	m.s = sharedSite(t)
 	return m
 }
 
-// newModel starts the server with these settings, and a worker before it with room for
-// so many jobs.
-func newModel(t *testing.T, concurrency int, args ...string) *modelServer {
+// newModel starts the engine, and a worker before it with room for so many jobs.
+func newModel(t *testing.T, e engine, concurrency int, slow bool) *modelServer {
 	t.Helper()
-	m := modelOf(t, args...)
+	m := modelOf(t, e, slow)
 	m.start()
 	m.endpoint = m.s.endpoint(t, client.EndpointSpec{})
 	worker, err := m.s.start(context.WithoutCancel(t.Context()), "worker", m.endpoint, "--openai-upstream", "http://"+m.address, "--concurrency", fmt.Sprint(concurrency), "--grace", "1s")
@@ -59,7 +99,7 @@ func newModel(t *testing.T, concurrency int, args ...string) *modelServer {
 // start starts the server, and waits until it answers. The end of the test kills it.
 func (m *modelServer) start() {
 	m.Helper()
-	cmd := command(m.T, m.TempDir(), nil, m.command[0], m.command[1:]...)
+	cmd := command(m.T, m.TempDir(), nil, m.args[0], m.args[1:]...)
 	cmd.Cancel = func() error { return nil } // the cleanup below does it
 	var err error
 	if m.server, err = startDaemon(cmd); err != nil {
@@ -78,17 +118,16 @@ func (m *modelServer) answers() bool {
 	return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
 }
 
-// chat begins a streamed answer, which repeats the text, and returns after its first
-// event.
-func (m *modelServer) chat(ctx context.Context, text string) (id job.ID, rest *bufio.Reader) {
+// chat begins a streamed answer to this request, and returns after its first event.
+func (m *modelServer) chat(ctx context.Context, request string) (id job.ID, rest *bufio.Reader) {
 	m.Helper()
-	body := strings.NewReader(`{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"` + text + `"}]}`)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.s.URL+"/v2/"+m.endpoint+"/openai/v1/chat/completions", body)
+	body := strings.NewReader(`{"model":"` + m.model + `","stream":true,` + request + `}`)
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, m.s.URL+"/v2/"+m.endpoint+"/openai/v1/chat/completions", body)
 	if err != nil {
 		m.Fatal(err)
 	}
-	request.Header.Set("Authorization", "Bearer "+m.s.APIKey)
-	answer, err := http.DefaultClient.Do(request)
+	post.Header.Set("Authorization", "Bearer "+m.s.APIKey)
+	answer, err := http.DefaultClient.Do(post)
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -115,71 +154,94 @@ func (m *modelServer) becomes(id job.ID, want job.Status) (got *client.Job) {
 	return got
 }
 
-// OpenAI's client sees the same, whether it speaks to the server or to the endpoint.
+// ends reads a stream to its end, which is whole.
+func (m *modelServer) ends(rest *bufio.Reader) {
+	m.Helper()
+	if text, err := io.ReadAll(rest); err != nil || !strings.HasSuffix(string(text), "data: [DONE]\n\n") {
+		m.Errorf("got %q, %v, want the whole answer", text, err)
+	}
+}
+
+// OpenAI's client sees the same, whether it speaks to the engine or to the endpoint.
 func TestAModelServerBehindAnEndpointAnswersAsItWouldItself(t *testing.T) {
 	t.Parallel()
-	m := newModel(t, 8, "--context-window", "4000")
-	see := func(base, key string) string {
-		return transcript(t, pythonScript(t, python, "python/model_client.py", "BASE_URL="+base, "API_KEY="+key))
-	}
-	want := see("http://"+m.address+"/v1", "any")
-	if got := see(m.s.URL+"/v2/"+m.endpoint+"/openai/v1", m.s.APIKey); got != want {
-		t.Errorf("got other lines than of the server itself:\n%s", difference(got, want))
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			m := newModel(t, e, 8, false)
+			see := func(base, key string) string {
+				return transcript(t, pythonScript(t, python, "python/model_client.py", "BASE_URL="+base, "API_KEY="+key, "MODEL="+m.model, "MORE="+m.more))
+			}
+			want := see("http://"+m.address+"/v1", "any")
+			if got := see(m.s.URL+"/v2/"+m.endpoint+"/openai/v1", m.s.APIKey); got != want {
+				t.Errorf("got other lines than of the engine itself:\n%s", difference(got, want))
+			}
+		})
 	}
 }
 
 // The answer would take minutes, and there is room for one.
 func TestAClientThatLeavesAModelServerMakesRoom(t *testing.T) {
 	t.Parallel()
-	m := newModel(t, 1, "--stream-chunk-delay-ms", "2000")
-	ctx, leave := context.WithCancel(t.Context())
-	id, _ := m.chat(ctx, strings.Repeat("slow ", 200))
-	leave()
-	m.becomes(id, job.Cancelled)
-	_, rest := m.chat(t.Context(), "a")
-	if text, err := io.ReadAll(rest); err != nil || !strings.HasSuffix(string(text), "data: [DONE]\n\n") {
-		t.Errorf("got %q, %v, want the whole answer", text, err)
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			m := newModel(t, e, 1, true)
+			ctx, leave := context.WithCancel(t.Context())
+			id, _ := m.chat(ctx, m.long)
+			leave()
+			m.becomes(id, job.Cancelled)
+			_, rest := m.chat(t.Context(), m.short)
+			m.ends(rest)
+		})
 	}
 }
 
-// A stream that breaks ends with an error; later jobs wait for the server.
+// A stream that breaks ends with an error; later jobs wait for the engine.
 func TestAModelServerThatIsKilledComesBack(t *testing.T) {
 	t.Parallel()
-	m := newModel(t, 2, "--stream-chunk-delay-ms", "1000")
-	id, rest := m.chat(t.Context(), strings.Repeat("slow ", 200))
-	m.server.kill()
-	text, err := io.ReadAll(rest)
-	if err != nil || !strings.Contains(string(text), `"the model server's answer broke off`) || strings.Contains(string(text), "[DONE]") {
-		t.Errorf("got %q, %v, want an error as the last event", text, err)
-	}
-	m.becomes(id, job.Failed)
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			m := newModel(t, e, 2, true)
+			id, rest := m.chat(t.Context(), m.long)
+			m.server.kill()
+			text, err := io.ReadAll(rest)
+			if err != nil || !strings.Contains(string(text), `"the model server's answer broke off`) || strings.Contains(string(text), "[DONE]") {
+				t.Errorf("got %q, %v, want an error as the last event", text, err)
+			}
+			m.becomes(id, job.Failed)
 
-	later, err := m.s.api.Run(t.Context(), m.endpoint, client.Request{Input: input{"openai_route": "/v1/models"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.start()
-	if got := m.becomes(later.ID, job.Completed); !strings.Contains(string(got.Output), `"gpt-4o"`) {
-		t.Errorf("got %s, want the list of models", got.Output)
+			later, err := m.s.api.Run(t.Context(), m.endpoint, client.Request{Input: input{"openai_route": "/v1/models"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.start()
+			if got := m.becomes(later.ID, job.Completed); !strings.Contains(string(got.Output), `"`+m.model+`"`) {
+				t.Errorf("got %s, want the list of models", got.Output)
+			}
+		})
 	}
 }
 
-// The tutorial's last line: the autoscaler starts the worker, which starts the server.
+// The tutorial's last line: the autoscaler starts the worker, which starts the engine.
 func TestAModelServerIsStartedForARequestAndStoppedAfterIt(t *testing.T) {
 	t.Parallel()
-	m := modelOf(t)
-	m.endpoint = "from-zero"
-	create := exec.CommandContext(t.Context(), m.s.binary, append([]string{
-		"endpoint", "create", m.endpoint, "--driver", "process", "--workers-max", "1", "--idle-timeout", "1s", "--",
-		m.s.binary, "worker", m.endpoint, "--openai-upstream", "http://" + m.address, "--",
-	}, m.command...)...)
-	create.Dir = m.s.dir
-	if out, err := create.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			m := modelOf(t, e, false)
+			m.endpoint = "from-zero-" + strings.ReplaceAll(e.name, ".", "-")
+			create := command(t, m.s.dir, nil, m.s.binary, append([]string{
+				"endpoint", "create", m.endpoint, "--driver", "process", "--workers-max", "1", "--idle-timeout", "1s", "--",
+				m.s.binary, "worker", m.endpoint, "--openai-upstream", "http://" + m.address, "--",
+			}, m.args...)...)
+			if out, err := create.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			_, rest := m.chat(t.Context(), m.short)
+			m.ends(rest)
+			testenv.Eventually(t, "the engine is stopped", func() bool { return !m.answers() })
+		})
 	}
-	_, rest := m.chat(t.Context(), "a")
-	if text, err := io.ReadAll(rest); err != nil || !strings.HasSuffix(string(text), "data: [DONE]\n\n") {
-		t.Errorf("got %q, %v, want the whole answer", text, err)
-	}
-	testenv.Eventually(t, "the model server is stopped", func() bool { return !m.answers() })
 }

@@ -32,8 +32,8 @@ const (
 	// idleTimeout is shorter than that of the servers' HTTP libraries, 5 s for
 	// uvicorn: a request on a connection that is just being closed would be lost.
 	idleTimeout = 2 * time.Second
-	// dialRetryDelay is the pause after a connection that was not accepted.
-	dialRetryDelay = 250 * time.Millisecond
+	// resendDelay is the pause before a call is sent again.
+	resendDelay = 250 * time.Millisecond
 )
 
 // Upstream is a server that speaks OpenAI's API, such as vLLM, SGLang, llama.cpp
@@ -105,17 +105,25 @@ func (u *upstream) run(ctx context.Context, j *sdk.Job) (any, error) {
 	return readWhole(ctx, answer)
 }
 
-// send sends the call. It repeats it while no connection is accepted, for then the
-// server knows nothing of it; if the server stays away, the worker stops and ctx
-// ends. Its errors are a failure, a refusal, or the cause of ctx.
+// send sends the call. It repeats it while the server has not begun with it: while no
+// connection is accepted, and after a 503 while the server is not ready, as llama.cpp
+// is while it loads its model. A server that is ready gets it once more, for it may have
+// become so a moment ago. If the server stays away, the worker stops and ctx ends.
+// Its errors are a failure, a refusal, or the cause of ctx.
 func (u *upstream) send(ctx context.Context, c call) (*http.Response, error) {
-	for {
+	for wasReady := false; ; {
 		answer, err := u.sendOnce(ctx, c)
-		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "dial" {
+		op, _ := errors.AsType[*net.OpError](err)
+		refused, _ := errors.AsType[refusal](err)
+		switch {
+		case op != nil && op.Op == "dial":
+		case refused.status == http.StatusServiceUnavailable && !wasReady:
+			wasReady = u.checkHealth(ctx) == healthy
+		default:
 			return answer, err
 		}
 		u.probeNow()
-		if retry.Sleep(ctx, dialRetryDelay) != nil {
+		if retry.Sleep(ctx, resendDelay) != nil {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -242,6 +242,30 @@ func TestJobsWaitForTheUpstream(t *testing.T) {
 	testenv.Eventually(t, "the worker said twice that it is ready", func() bool { return ready.Load() == 2 }) // after it took the job
 }
 
+// A server that was started again refuses calls until its model is loaded, as llama.cpp
+// does. A call that it refused at the last moment finds it ready.
+func TestACallWaitsWhileTheModelIsLoaded(t *testing.T) {
+	t.Parallel()
+	for name, notReady := range map[string]int32{"it loads": 2, "it was just loaded": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			var calls, checks atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				loads := r.URL.Path == pathHealth && calls.Load() == 1 && checks.Add(1) <= notReady
+				if loads || r.URL.Path != pathHealth && calls.Add(1) == 1 {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+			}))
+			t.Cleanup(server.Close)
+			s.run(t, Config{Upstream: Upstream{URL: server.URL}})
+			if j := s.ended(t, s.route(t, "/v1/x", `{"n":1}`)); j.Status != job.Completed || j.Run != 1 {
+				t.Errorf("got %s, run %d: %s, want it to be sent again", j.Status, j.Run, j.Error)
+			}
+		})
+	}
+}
+
 // switched is a model server that can be down, and whose calls wait until they may end.
 type switched struct {
 	down   atomic.Bool
