@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,7 +57,8 @@ func TestAFleetStartsAgainAfterItsRecordsExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.mu.Lock()
-	e.running[id].began = time.Now().Add(-2 * clockSkew)
+	before := e.running[id]
+	before.began = time.Now().Add(-2 * clockSkew)
 	e.mu.Unlock()
 	s.Stop()
 	<-time.After(ttl) // nobody is there to ask
@@ -73,16 +75,21 @@ func TestAFleetStartsAgainAfterItsRecordsExpired(t *testing.T) {
 	testenv.EventuallyNone(s.t, gone) // for this registry the old one counts until the server removes it
 	s.registry, s.queue = s.peer()    // and this one never saw it: no watch reports the removal
 	s.autoscaler(e)
+	// The leader may make a record of the old id while its agent drains the old worker, and
+	// take that for the new one's drain: then a worker of another id is started.
 	testenv.EventuallyNone(s.t, func() string {
-		if p, err := s.registry.Pods.Get(t.Context(), id); err != nil || p.Started.IsZero() {
-			return fmt.Sprintf("got %+v, %v, want it started", p, err)
+		pods, err := s.registry.Pods.List(t.Context())
+		if !slices.ContainsFunc(pods, func(p pod.Pod) bool { return p.Status == pod.Running && !p.Started.IsZero() }) {
+			return fmt.Sprintf("got %+v, %v, want one started", pods, err)
 		}
 		return ""
 	})
-	if n := e.starts(id); n != 2 {
-		t.Errorf("started %d times, want the old one ended and one started", n)
-	}
-	if _, err := s.registry.Tokens.Check(t.Context(), plain, "ep", id); !errors.Is(err, registry.ErrUnauthorized) {
-		t.Errorf("the old token: got %v, want ErrUnauthorized", err)
-	}
+	testenv.EventuallyNone(s.t, func() string {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if _, err := s.registry.Tokens.Check(t.Context(), plain, "ep", id); e.running[id] == before || !errors.Is(err, registry.ErrUnauthorized) {
+			return fmt.Sprintf("the old worker runs: %t, its token: got %v, want that both are ended", e.running[id] == before, err)
+		}
+		return ""
+	})
 }
