@@ -85,6 +85,25 @@ func TestAPodWhoseMachineIsGoneIsStartedByAnother(t *testing.T) {
 	}
 }
 
+func TestAPodThatNamesKindsOfGPUsGetsOne(t *testing.T) {
+	s := start(t)
+	for body, want := range map[string]float64{
+		`"gpuTypeIds":["NVIDIA L4"]`:              1,
+		`"gpuTypeIds":["NVIDIA L4"],"gpuCount":2`: 2,
+		`"gpuTypeIds":["NVIDIA L4"],"gpuCount":0`: 0,
+		`"gpuTypeIds":[]`:                         0,
+	} {
+		made := s.do("POST", "/pods", `{"imageName":"busybox",`+body+`}`)
+		got := 0.0
+		if gpu, found := made.body["gpu"].(map[string]any); found {
+			got, _ = gpu["count"].(float64)
+		}
+		if made.status != 201 || got != want {
+			t.Errorf("%s: got %d and %v GPUs, want 201 and %v", body, made.status, got, want)
+		}
+	}
+}
+
 func TestALockedPodIsNeitherStoppedNorDeleted(t *testing.T) {
 	s := start(t)
 	id, _ := s.do("POST", "/pods", `{"imageName":"busybox","locked":true}`).body["id"].(string)

@@ -75,6 +75,9 @@ func (b *podBody) applyTo(p pod.Pod) (pod.Pod, error) {
 	}
 	set(&p.Spec.GPUs, b.GPUCount)
 	set(&p.Spec.GPUTypes, b.GPUTypeIDs)
+	if b.GPUCount == nil && p.Spec.GPUs == 0 && b.GPUTypeIDs != nil && len(*b.GPUTypeIDs) > 0 {
+		p.Spec.GPUs = 1 // as on RunPod
+	}
 	set(&p.Spec.VCPUs, b.VCPUCount)
 	set(&p.Spec.MemoryGB, b.MemoryInGb)
 	return p, nil
