@@ -73,7 +73,7 @@ func (w *world) startWork(ctx context.Context) {
 }
 
 // cleanUpTimeout bounds cleaning up, and each step of making an endpoint.
-const cleanUpTimeout = 15 * time.Second
+const cleanUpTimeout = time.Minute
 
 // cleanUp ends the worker and deletes what conform made, also after ctx's end.
 func (w *world) cleanUp(ctx context.Context) error {
@@ -85,8 +85,9 @@ func (w *world) cleanUp(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
-	a, err := w.send(ctx, call{method: "DELETE", path: "/v1/endpoints/" + w.made + "?force=true", rest: true})
-	if err != nil || a.status != http.StatusNoContent {
+	a, again, err := w.sendUntilAvailable(ctx, call{method: "DELETE", path: "/v1/endpoints/" + w.made + "?force=true", rest: true})
+	gone := a.status == http.StatusNoContent || again && a.status == http.StatusNotFound
+	if err != nil || !gone {
 		return fmt.Errorf("delete the endpoint %s: %w", w.made, a.orElse(err))
 	}
 	return nil

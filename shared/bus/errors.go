@@ -28,16 +28,22 @@ var (
 )
 
 // MissingError means that JetStream does not have a stream that must exist, or a
-// consumer of it: its files are damaged or gone, or it was deleted by hand. Nothing
-// was decided and nothing was changed. It wraps ErrMissing.
+// consumer of it: its files are damaged or gone, it was deleted by hand, or its endpoint
+// is not made yet. Nothing was decided and nothing was changed. It wraps ErrMissing.
 type MissingError struct {
 	// Stream is the name of the stream, such as JOBS_<endpoint>.
 	Stream string
 	// Doing is what failed.
 	Doing string
+	// Changing: nothing is damaged. The stream is of an endpoint that is being made, or
+	// deleted.
+	Changing bool
 }
 
 func (e *MissingError) Error() string {
+	if e.Changing {
+		return fmt.Sprintf("%s: stream %s is being made or deleted", e.Doing, e.Stream)
+	}
 	return fmt.Sprintf("%s: stream %s, or a consumer of it, is missing or cannot be read", e.Doing, e.Stream)
 }
 

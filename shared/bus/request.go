@@ -92,7 +92,7 @@ func (c *Client) Explain(ctx context.Context, e *APIError, stream, doing string)
 	case c.cfg.Missing != nil:
 		return c.cfg.Missing(ctx, stream, doing)
 	}
-	return &MissingError{stream, doing}
+	return &MissingError{Stream: stream, Doing: doing}
 }
 
 // Commit makes the stream's leader store an entry that changes nothing, which

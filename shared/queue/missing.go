@@ -92,7 +92,7 @@ func (m *missing) explain(ctx context.Context, stream, doing string) error {
 		case state == unregistered:
 			return fmt.Errorf("%s: %w", doing, errDeleted)
 		case state == changing:
-			return &bus.MissingError{Stream: stream, Doing: doing}
+			return &bus.MissingError{Stream: stream, Doing: doing, Changing: true}
 		}
 	}
 	if m.note(stream, m.now()) {

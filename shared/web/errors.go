@@ -170,7 +170,9 @@ func detail(err error, code Code) Error {
 		_, text, _ := strings.Cut(err.Error(), registry.ErrInvalid.Error()+": ")
 		return Error{code, text}
 	}
-	if missing, ok := errors.AsType[*bus.MissingError](err); ok {
+	if missing, ok := errors.AsType[*bus.MissingError](err); ok && missing.Changing {
+		return Error{code, "the endpoint is being made or deleted; try again"}
+	} else if ok {
 		return Error{code, fmt.Sprintf("the stream %s is missing or cannot be read; nothing was changed; an operator must run 'flightline doctor'", missing.Stream)}
 	}
 	return Error{code, strings.ReplaceAll(string(code), "_", " ")}

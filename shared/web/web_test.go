@@ -122,6 +122,7 @@ func TestErrorTable(t *testing.T) {
 		"taken":                {endpoint.ErrExists, web.EndpointExists, "exists"},
 		"busy":                 {endpoint.ErrBusy, web.EndpointBusy, "force=true"},
 		"queue missing":        {fmt.Errorf("x: %w: %w", &bus.MissingError{Stream: "JOBS_ep", Doing: "read JOBS_ep"}, secret), web.Unavailable, "the stream JOBS_ep is missing"},
+		"queue not made yet":   {&bus.MissingError{Stream: "JOBS_ep", Doing: "read JOBS_ep", Changing: true}, web.Unavailable, "is being made or deleted; try again"},
 		"queue away":           {fmt.Errorf("x: %w: %w", bus.ErrUnavailable, secret), web.Unavailable, "try again"},
 		"another's key":        {web.Errorf(web.IdempotencyMismatch, "the key is taken"), web.IdempotencyMismatch, "taken"},
 		"contended":            {registry.ErrConflict, web.Unavailable, "try again"},
