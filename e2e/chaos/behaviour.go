@@ -39,7 +39,7 @@ const (
 	steady plan = "steady" // heartbeats, and complete at At or on cue
 	// deafOnce: the first run neither receives nor sends anything until it completes at At or
 	// on cue; a later run is steady, and completes a little later than the first.
-	// Of a job with an even Tag the first run completes a second later still.
+	// The first run completes later still by 0 to 3 s, with the Tag.
 	deafOnce plan = "deaf once"
 )
 
@@ -110,11 +110,9 @@ func planned(in input, run int) behaviour {
 		b.work = time.Until(time.UnixMilli(in.At))
 	}
 	if in.Plan == deafOnce {
-		b.deaf = run == 1
-		switch late := in.Tag%2 == 0; {
-		case b.deaf && late:
-			b.work += time.Second
-		case !b.deaf:
+		if b.deaf = run == 1; b.deaf {
+			b.work += time.Duration(in.Tag%4) * time.Second
+		} else {
 			b.work += 15 * time.Millisecond
 		}
 	}

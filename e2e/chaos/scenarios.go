@@ -161,8 +161,10 @@ func (p *play) holdJobs(ctx context.Context, jobs int, url string) error {
 	return p.eventually(ctx, "the jobs run", running)
 }
 
+// twoLargeOutputs: how much later the first run has to be for both to write at once
+// depends on how busy the machine is.
 func twoLargeOutputs(ctx context.Context, p *play) error {
-	const jobs = 4
+	const jobs = 8
 	for range jobs {
 		if err := p.submit(ctx, input{Plan: deafOnce, Cue: p.cue(), Size: 8 * megabyte}); err != nil {
 			return err
