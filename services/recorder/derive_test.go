@@ -156,6 +156,22 @@ func TestWhatTheLogHasIsNotAppendedAgain(t *testing.T) {
 	}
 }
 
+// After a failure a recorder reads changes again; what another one has recorded since, it
+// has read from the log before.
+func TestAnEarlierChangeTakesNothingBackThatTheLogHas(t *testing.T) {
+	t.Parallel()
+	for name, later := range map[string]queue.RecordChange{
+		"another run": fact(runs(20, 30)), "its end": fact(ends(job.Completed, 40, 20)),
+	} {
+		inLog := loggedEvents{}
+		inLog.addEntry(events.Entry{Events: eventsOf(later)})
+		inLog.addChange(fact(runs(20)))
+		if got, known := loggedEventsAt(events.Checkpoint{Unfinished: inLog.checkpoint(at(50))}).missing(later); len(got) > 0 || !known {
+			t.Errorf("%s: got %v, %t, want that the log has all of it", name, got, known)
+		}
+	}
+}
+
 func TestOnlyTheNewestFactOfAnAttemptIsRecorded(t *testing.T) {
 	t.Parallel()
 	a1, b, a2 := fact(runs(20)), fact(nil), fact(ends(job.Completed, 40, 20))

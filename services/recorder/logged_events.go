@@ -68,14 +68,17 @@ func (l loggedEvents) missing(c queue.RecordChange) (list []events.Event, known 
 // over reports whether the last of an attempt's events is its end.
 func over(list []events.Event) bool { return list[len(list)-1].Status.Terminal() }
 
-// addChange notes that all events of a change are in the log.
+// addChange notes that all events of a change are in the log. It may have more: after a
+// failure changes are read again, and another recorder may have recorded later ones.
 func (l loggedEvents) addChange(c queue.RecordChange) {
-	list := eventsOf(c)
+	a, list := attemptOf(c), eventsOf(c)
 	if over(list) {
-		delete(l, attemptOf(c))
+		delete(l, a)
 		return
 	}
-	l[attemptOf(c)] = progress{events: len(list), expires: c.Job.Expires}
+	p := l[a]
+	p.events, p.expires = max(p.events, len(list)), later(p.expires, c.Job.Expires)
+	l[a] = p
 }
 
 // forgetEnds forgets the attempts that are over: the session has passed their ends.
