@@ -19,6 +19,7 @@ import (
 
 	"flightline/services/cli"
 	"flightline/shared/client"
+	"flightline/shared/testenv"
 	"flightline/shared/tlsconfig"
 )
 
@@ -108,13 +109,24 @@ func (s *env) start(ctx context.Context, args ...string) (*daemon, error) {
 	return startDaemon(cmd)
 }
 
-// endpoint makes one of its own for the test.
+// endpoint makes an endpoint for the test alone. It repeats a request that the server
+// asks to send again, as it does while a busy disk holds up JetStream; the refused one
+// may have made the endpoint.
 func (s *env) endpoint(t *testing.T, spec client.EndpointSpec) (id string) {
 	t.Helper()
 	spec.ID = fmt.Sprintf("e%d", s.places.Add(1))
-	if _, err := s.api.Endpoints().Create(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Eventually(t, "endpoint "+spec.ID+" is made", func() bool {
+		_, err := s.api.Endpoints().Create(t.Context(), spec)
+		refused, ok := errors.AsType[*client.Error](err)
+		switch {
+		case ok && refused.Temporary():
+			return false
+		case ok && refused.Code == "endpoint_exists":
+		case err != nil:
+			t.Fatal(err)
+		}
+		return true
+	})
 	return spec.ID
 }
 

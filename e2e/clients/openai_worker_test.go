@@ -64,6 +64,9 @@ func (w *goWorker) parrot(ctx context.Context, j *worker.Job) (output any, err e
 	default:
 		output, err = in.whole(ctx, strings.SplitAfter(said, " "))
 	}
+	if errors.Is(err, worker.ErrLost) {
+		<-ctx.Done() // its emit may fail before its context ends
+	}
 	if err != nil {
 		w.note(j.ID, context.Cause(ctx))
 	}

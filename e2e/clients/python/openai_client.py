@@ -70,8 +70,8 @@ async def many():
             return "".join([e.choices[0].delta.content async for e in await chat(f"number {n}", several, stream=True)])
 
         async def late():
-            try:
-                await chat("slow " * 600, several, "slow-parrot", timeout=5)
+            try:  # 20 s: a busy machine has started the job by then
+                await chat("slow " * 600, several, "slow-parrot", timeout=20)
             except openai.APITimeoutError:
                 return "gave up"
 
