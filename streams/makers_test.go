@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/retry"
 	"flightline/shared/testenv"
 	"flightline/streams"
 )
@@ -32,7 +33,11 @@ func TestMakersStartTogether(t *testing.T) {
 	var makers errgroup.Group
 	for range 2 {
 		js := open(t, c.Connect(t))
-		makers.Go(func() error { return streams.Apply(within, js, streams.Config{Replicas: 3}) })
+		makers.Go(func() error { // tries again after a broken connection, as serve does
+			return retry.Do(within, retry.Every(time.Second), testenv.IsLate, func() error {
+				return streams.Apply(within, js, streams.Config{Replicas: 3})
+			})
+		})
 	}
 	for made(within, c.JS) < 5 {
 		select {

@@ -15,7 +15,7 @@ import (
 
 const stepRetryDelay = 50 * time.Millisecond
 
-// Retry repeats a step of a test's preparation that timed out on a busy machine.
+// Retry repeats a step of a test's preparation that was late (IsLate).
 // Any other error fails the test at once. The step must be idempotent.
 func Retry(t testing.TB, step func() error) {
 	t.Helper()
@@ -26,9 +26,10 @@ func Retry(t testing.TB, step func() error) {
 	}
 }
 
-// IsLate reports whether err is a timeout.
+// IsLate reports whether err is a timeout, or says that the connection is being made
+// again: a busy machine loses one now and then.
 func IsLate(err error) bool {
-	for _, slow := range []error{bus.ErrUnavailable, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders} {
+	for _, slow := range []error{bus.ErrUnavailable, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrReconnectBufExceeded} {
 		if errors.Is(err, slow) {
 			return true
 		}
