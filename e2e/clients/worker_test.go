@@ -112,9 +112,11 @@ func TestEightAtOnceEachOnce(t *testing.T) {
 	b := newBench(t, script)
 	ids := make([]job.ID, 24)
 	for i := range ids {
-		ids[i] = b.submit(input{"seconds": 0.5, "n": i})
+		ids[i] = b.submit(input{"wait": true, "n": i})
 	}
 	b.start("concurrent")
+	b.eventually("eight have begun", func() bool { return mostAtOnce(b.notes()) >= 8 })
+	b.letGo()
 	for _, id := range ids {
 		b.until(id, job.Completed)
 		b.ran(id, 1)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 )
 
@@ -74,9 +75,12 @@ func TestAFleetOfGoWorkersShrinksByDraining(t *testing.T) {
 		if got := s.OK("runsync", "native", `{"n":1}`); !strings.Contains(got, "COMPLETED") {
 			t.Fatalf("round %d: got %s, want COMPLETED", round, got)
 		}
-		s.Eventually("the fleet is at zero, and says why", func() bool {
+		testenv.EventuallyNone(t, func() string {
 			out := s.OK("pod", "list", "--workers")
-			return !strings.Contains(out, "RUNNING") && strings.Count(out, "drained") == round+1
+			if !strings.Contains(out, "RUNNING") && strings.Count(out, "drained") == round+1 {
+				return ""
+			}
+			return "a fleet that is not at zero, or does not say why:\n" + out
 		})
 	}
 	if out := s.OK("pod", "list", "--workers"); strings.Contains(out, "with code") {

@@ -49,6 +49,8 @@ async def sleeper(job):
     note("start", job)
     try:
         await asyncio.sleep(job["input"].get("seconds", 0))
+        while job["input"].get("wait") and not may_go():
+            await asyncio.sleep(0.05)
     except asyncio.CancelledError:
         note("cancelled", job)
         raise
