@@ -441,7 +441,10 @@ func (a *agent) stopSurplus(ctx context.Context, id string, i driver.Instance) {
 		a.warn(ctx, "GPU of a pod that ends not claimed again", id, ignoreNoGPU(a.reclaimGPUs(ctx, p, i)))
 		a.log.InfoContext(ctx, "stopping pod", "pod", id, "endpoint", p.Endpoint, "reason", p.Change)
 		if p.Endpoint != "" {
-			a.drainWorker(ctx, p)
+			if err := a.drainWorker(ctx, p); err != nil {
+				a.warn(ctx, "worker not asked to drain, trying again", id, err)
+				return
+			}
 		}
 		if ctx.Err() != nil {
 			return // it is ended with the others, if at all

@@ -178,26 +178,42 @@ func (a *agent) heard(ctx context.Context, p pod.Pod) (w registry.Worker, heard 
 	return w, false, err
 }
 
-// drainWorker lets a worker end its jobs, for DrainTime at most. It is asked to drain
-// in any case: the process that drained its token may not have set it.
-func (a *agent) drainWorker(ctx context.Context, p pod.Pod) {
+// drainWorker lets a worker end its jobs, for DrainTime at most. It returns an error if
+// the worker could not be asked to drain: it may hold jobs, and is to be asked again.
+func (a *agent) drainWorker(ctx context.Context, p pod.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.DrainTime)
 	defer cancel()
-	token, err := a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
-	if err != nil {
-		return // nobody lets it in
-	}
-	since := a.queue.Now()
-	// Of a pod without a record there may be a new one by now, which is not to drain.
-	if !p.Created.IsZero() && a.requestDrain(ctx, p.ID, p.Change) != nil {
-		return
-	}
-	if token.Draining {
-		since = time.Time{}
-	} else if _, err := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID); err != nil {
-		return
+	since, err := a.closeToJobs(ctx, p)
+	switch {
+	case errors.Is(err, registry.ErrNotFound): // without a token it gets no job
+		return nil
+	case err != nil && ctx.Err() == nil:
+		return err
 	}
 	a.awaitQuiet(ctx, p, since)
+	return nil
+}
+
+// closeToJobs says that a worker gets no more jobs, and since when: the zero time if its
+// token said so before. The worker is asked to drain in any case: the process that
+// drained its token may not have done that.
+func (a *agent) closeToJobs(ctx context.Context, p pod.Pod) (since time.Time, err error) {
+	token, err := a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
+	if err != nil {
+		return since, err
+	}
+	now := a.queue.Now()
+	// Of a pod without a record there may be a new one by now, which is not to drain.
+	if !p.Created.IsZero() {
+		if err := a.requestDrain(ctx, p.ID, p.Change); err != nil {
+			return since, err
+		}
+	}
+	if token.Draining {
+		return since, nil
+	}
+	_, err = a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID)
+	return now, err
 }
 
 // awaitQuiet waits until a worker, which has been draining since then, has no

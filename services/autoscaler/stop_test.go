@@ -14,6 +14,7 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
+	"flightline/streams"
 )
 
 // hooked is an engine that does something first.
@@ -233,5 +234,51 @@ func TestSlowStartsAndDrainsKeepNothingWaiting(t *testing.T) {
 	})
 	if got := h.pods(); len(got) != many {
 		t.Errorf("got %v, want the %d that finish their jobs", got, many)
+	}
+}
+
+// A store that is away for a moment is no reason to take a worker's job from it.
+func TestAWorkerThatCannotBeAskedToDrainKeepsItsJob(t *testing.T) {
+	s := newEnv(t)
+	h := &hooked{engine: s.engine("machine")}
+	var looks atomic.Int32
+	h.listed = func() { looks.Add(1) }
+	s.endpoint("ep", bounds(0, 1))
+	s.update("ep", func(e *endpoint.Endpoint) { e.IdleTimeout = time.Hour })
+	s.autoscalerOf(Config{DrainTime: never}, h)
+	s.pod("busy", of("ep"))
+	testenv.EventuallyNone(t, func() string {
+		h.hold("busy", "job")
+		return s.stateOf("ep", "busy", registry.WorkerRunning)
+	})
+	s.limitTokens(1) // no write fits
+	before := looks.Load()
+	s.move("busy", pod.Remove, nil)
+	testenv.Eventually(t, "the machine is looked at, or the worker stopped", func() bool {
+		return len(h.pods()) == 0 || looks.Load() >= before+10
+	})
+	if len(h.pods()) == 0 {
+		t.Fatal("the worker was stopped with its job")
+	}
+	s.limitTokens(-1)
+	testenv.Eventually(t, "the worker is asked to drain", func() bool {
+		token, err := s.registry.Tokens.Find(t.Context(), "ep", "busy")
+		return err == nil && token.Draining
+	})
+	h.hold("busy")
+	testenv.Eventually(t, "the worker is stopped", func() bool { return len(h.pods()) == 0 })
+}
+
+// limitTokens bounds what can be written of a token, in bytes; -1 is no bound.
+func (s *env) limitTokens(bytes int32) {
+	s.t.Helper()
+	stream, err := s.JS.Stream(s.t.Context(), streams.Bucket(streams.BucketTokens))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := stream.CachedInfo().Config
+	c.MaxMsgSize = bytes
+	if _, err := s.JS.UpdateStream(s.t.Context(), c); err != nil {
+		s.t.Fatal(err)
 	}
 }
