@@ -216,14 +216,23 @@ func (a *agent) closeToJobs(ctx context.Context, p pod.Pod) (since time.Time, er
 	return now, err
 }
 
-// awaitQuiet waits until a worker, which has been draining since then, has no
-// job, or is gone.
+// awaitQuiet waits until a worker, which has been draining since then, has no job, or is
+// gone. After an outage no worker is heard of until its next heartbeat: a worker that was
+// heard of before is gone after silentDrained.
 func (a *agent) awaitQuiet(ctx context.Context, p pod.Pod, since time.Time) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var last time.Time // that it was heard of, or could not be looked at
 	each(ctx, quietInterval, nil, func() {
 		w, heard, err := a.heard(ctx, p)
-		if err == nil && (!heard || drained(w, heard, since, a.queue.Now()) || !a.runs(ctx, p.ID)) {
+		if heard || err != nil && !last.IsZero() {
+			last = time.Now()
+		}
+		if err != nil {
+			return
+		}
+		gone := !heard && time.Since(last) >= silentDrained
+		if gone || heard && drained(w, heard, since, a.queue.Now()) || !a.runs(ctx, p.ID) {
 			cancel()
 		}
 	})

@@ -269,6 +269,44 @@ func TestAWorkerThatCannotBeAskedToDrainKeepsItsJob(t *testing.T) {
 	testenv.Eventually(t, "the worker is stopped", func() bool { return len(h.pods()) == 0 })
 }
 
+// The records of workers expire in an outage, and are there again with the next heartbeat.
+func TestADrainedWorkerWhoseRecordExpiredKeepsItsJob(t *testing.T) {
+	s := newEnv(t)
+	h := &hooked{engine: s.engine("machine")}
+	var looks atomic.Int32
+	h.listed = func() { looks.Add(1) }
+	s.endpoint("ep", bounds(0, 1))
+	s.update("ep", func(e *endpoint.Endpoint) { e.IdleTimeout = time.Hour })
+	s.autoscalerOf(Config{DrainTime: never}, h)
+	s.pod("busy", of("ep"))
+	testenv.EventuallyNone(t, func() string {
+		h.hold("busy", "job")
+		return s.stateOf("ep", "busy", registry.WorkerRunning)
+	})
+	s.move("busy", pod.Remove, nil)
+	before := looks.Load()
+	testenv.Eventually(t, "the worker drains, and was looked at", func() bool {
+		token, err := s.registry.Tokens.Find(t.Context(), "ep", "busy")
+		return err == nil && token.Draining && looks.Load() >= before+20
+	})
+	h.speak("busy", mute)
+	testenv.Eventually(t, "the worker has no record", func() bool {
+		_ = s.registry.Workers.Remove(t.Context(), "ep", "busy")
+		list, err := s.registry.Workers.List(t.Context(), "ep")
+		return err == nil && len(list) == 0
+	})
+	before = looks.Load()
+	testenv.Eventually(t, "the machine is looked at, or the worker stopped", func() bool {
+		return len(h.pods()) == 0 || looks.Load() >= before+40
+	})
+	if len(h.pods()) == 0 {
+		t.Fatal("the worker was stopped with its job")
+	}
+	h.hold("busy")
+	h.speak("busy", registry.WorkerIdle)
+	testenv.Eventually(t, "the worker is stopped", func() bool { return len(h.pods()) == 0 })
+}
+
 // limitTokens bounds what can be written of a token, in bytes; -1 is no bound.
 func (s *env) limitTokens(bytes int32) {
 	s.t.Helper()
