@@ -222,17 +222,18 @@ func (a *agent) closeToJobs(ctx context.Context, p pod.Pod) (since time.Time, er
 func (a *agent) awaitQuiet(ctx context.Context, p pod.Pod, since time.Time) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var last time.Time // that it was heard of, or could not be looked at
+	var last time.Time // when it was heard of, or could not be looked at
 	each(ctx, quietInterval, nil, func() {
 		w, heard, err := a.heard(ctx, p)
+		now := a.queue.Now()
 		if heard || err != nil && !last.IsZero() {
-			last = time.Now()
+			last = now
 		}
-		if err != nil {
-			return
+		from := since
+		if !heard {
+			from = last
 		}
-		gone := !heard && time.Since(last) >= silentDrained
-		if gone || heard && drained(w, heard, since, a.queue.Now()) || !a.runs(ctx, p.ID) {
+		if err == nil && (drained(w, heard, from, now) || !a.runs(ctx, p.ID)) {
 			cancel()
 		}
 	})

@@ -237,74 +237,79 @@ func TestSlowStartsAndDrainsKeepNothingWaiting(t *testing.T) {
 	}
 }
 
-// A store that is away for a moment is no reason to take a worker's job from it.
-func TestAWorkerThatCannotBeAskedToDrainKeepsItsJob(t *testing.T) {
+// busyWorker is the machine of one worker, busy, which holds a job and has no limit to
+// its drain.
+type busyWorker struct {
+	*env
+	*engine
+	looks atomic.Int32 // how often the machine was looked at
+}
+
+func newBusyWorker(t *testing.T) *busyWorker {
+	t.Helper()
 	s := newEnv(t)
-	h := &hooked{engine: s.engine("machine")}
-	var looks atomic.Int32
-	h.listed = func() { looks.Add(1) }
+	b := &busyWorker{env: s, engine: s.engine("machine")}
+	b.listed = func() { b.looks.Add(1) }
 	s.endpoint("ep", bounds(0, 1))
 	s.update("ep", func(e *endpoint.Endpoint) { e.IdleTimeout = time.Hour })
-	s.autoscalerOf(Config{DrainTime: never}, h)
+	s.autoscalerOf(Config{DrainTime: never}, b.engine)
 	s.pod("busy", of("ep"))
 	testenv.EventuallyNone(t, func() string {
-		h.hold("busy", "job")
+		b.hold("busy", "job")
 		return s.stateOf("ep", "busy", registry.WorkerRunning)
 	})
-	s.limitTokens(1) // no write fits
-	before := looks.Load()
-	s.move("busy", pod.Remove, nil)
-	testenv.Eventually(t, "the machine is looked at, or the worker stopped", func() bool {
-		return len(h.pods()) == 0 || looks.Load() >= before+10
-	})
-	if len(h.pods()) == 0 {
-		t.Fatal("the worker was stopped with its job")
-	}
-	s.limitTokens(-1)
-	testenv.Eventually(t, "the worker is asked to drain", func() bool {
-		token, err := s.registry.Tokens.Find(t.Context(), "ep", "busy")
+	return b
+}
+
+// drains waits until the worker is asked to drain.
+func (b *busyWorker) drains() {
+	b.t.Helper()
+	testenv.Eventually(b.t, "the worker is asked to drain", func() bool {
+		token, err := b.env.registry.Tokens.Find(b.t.Context(), "ep", "busy")
 		return err == nil && token.Draining
 	})
-	h.hold("busy")
-	testenv.Eventually(t, "the worker is stopped", func() bool { return len(h.pods()) == 0 })
+}
+
+// staysFor fails the test if the worker is stopped within this many looks.
+func (b *busyWorker) staysFor(looks int32) {
+	b.t.Helper()
+	until := b.looks.Load() + looks
+	testenv.Eventually(b.t, "the machine is looked at, or the worker stopped", func() bool {
+		return len(b.pods()) == 0 || b.looks.Load() >= until
+	})
+	if len(b.pods()) == 0 {
+		b.t.Fatal("the worker was stopped with its job")
+	}
+}
+
+// A store that is away for a moment is no reason to take a worker's job from it.
+func TestAWorkerThatCannotBeAskedToDrainKeepsItsJob(t *testing.T) {
+	s := newBusyWorker(t)
+	s.limitTokens(1) // no write fits
+	s.move("busy", pod.Remove, nil)
+	s.staysFor(10)
+	s.limitTokens(-1)
+	s.drains()
+	s.hold("busy")
+	testenv.Eventually(t, "the worker is stopped", func() bool { return len(s.pods()) == 0 })
 }
 
 // The records of workers expire in an outage, and are there again with the next heartbeat.
 func TestADrainedWorkerWhoseRecordExpiredKeepsItsJob(t *testing.T) {
-	s := newEnv(t)
-	h := &hooked{engine: s.engine("machine")}
-	var looks atomic.Int32
-	h.listed = func() { looks.Add(1) }
-	s.endpoint("ep", bounds(0, 1))
-	s.update("ep", func(e *endpoint.Endpoint) { e.IdleTimeout = time.Hour })
-	s.autoscalerOf(Config{DrainTime: never}, h)
-	s.pod("busy", of("ep"))
-	testenv.EventuallyNone(t, func() string {
-		h.hold("busy", "job")
-		return s.stateOf("ep", "busy", registry.WorkerRunning)
-	})
+	s := newBusyWorker(t)
 	s.move("busy", pod.Remove, nil)
-	before := looks.Load()
-	testenv.Eventually(t, "the worker drains, and was looked at", func() bool {
-		token, err := s.registry.Tokens.Find(t.Context(), "ep", "busy")
-		return err == nil && token.Draining && looks.Load() >= before+20
-	})
-	h.speak("busy", mute)
+	s.drains()
+	s.staysFor(20)
+	s.speak("busy", mute)
 	testenv.Eventually(t, "the worker has no record", func() bool {
-		_ = s.registry.Workers.Remove(t.Context(), "ep", "busy")
-		list, err := s.registry.Workers.List(t.Context(), "ep")
+		_ = s.env.registry.Workers.Remove(t.Context(), "ep", "busy")
+		list, err := s.env.registry.Workers.List(t.Context(), "ep")
 		return err == nil && len(list) == 0
 	})
-	before = looks.Load()
-	testenv.Eventually(t, "the machine is looked at, or the worker stopped", func() bool {
-		return len(h.pods()) == 0 || looks.Load() >= before+40
-	})
-	if len(h.pods()) == 0 {
-		t.Fatal("the worker was stopped with its job")
-	}
-	h.hold("busy")
-	h.speak("busy", registry.WorkerIdle)
-	testenv.Eventually(t, "the worker is stopped", func() bool { return len(h.pods()) == 0 })
+	s.staysFor(40)
+	s.hold("busy")
+	s.speak("busy", registry.WorkerIdle)
+	testenv.Eventually(t, "the worker is stopped", func() bool { return len(s.pods()) == 0 })
 }
 
 // limitTokens bounds what can be written of a token, in bytes; -1 is no bound.
