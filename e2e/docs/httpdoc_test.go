@@ -80,7 +80,7 @@ var texts = []struct{ name, text string }{
 	{"PATCH /v1/pods/:pod", "Changes the fields that the body has, as of the pod's next start. `env` replaces all; a value `***` keeps the one that there is."},
 	{"POST /v1/pods/:pod/update", "The same, as RunPod's older clients spell it."},
 	{"POST /v1/pods/:pod/start", "Says that the pod should run. Of a worker the autoscaler decides that."},
-	{"POST /v1/pods/:pod/stop", "Says that the pod should not run; a worker first completes the jobs that it has."},
+	{"POST /v1/pods/:pod/stop", "Says that the pod should not run. A worker has `--worker-drain-timeout` (30 s) to complete the jobs that it has; then they are given back. `POST /v1/endpoints/:id/workers/:worker/drain` lets it complete them all."},
 	{"POST /v1/pods/:pod/restart", "Ends what runs of the pod, and starts it again; an EXITED pod starts too. A container is a new one, with the same network volume."},
 	{"POST /v1/pods/:pod/reset", "The same: a restart makes a new container already."},
 	{"DELETE /v1/pods/:pod", "Ends the pod: it is TERMINATED, and readable for a day. A worker that its owner started gets no more jobs."},

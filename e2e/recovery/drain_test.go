@@ -3,8 +3,12 @@ package recovery
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"flightline/e2e/chaos/ledger"
+	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/registry"
 	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 )
@@ -85,5 +89,42 @@ func TestAFleetOfGoWorkersShrinksByDraining(t *testing.T) {
 	}
 	if out := s.OK("pod", "list", "--workers"); strings.Contains(out, "with code") {
 		t.Errorf("got %s, want no worker that failed", out)
+	}
+}
+
+// A worker of a fleet, which speaks RunPod's protocol, is stopped in the middle of a job.
+// NATS is away for longer than the record of a silent worker lives, and the job goes on
+// for longer than the default of --worker-drain-timeout: the worker still ends it.
+func TestAStoppedWorkerEndsItsJobThroughAnOutage(t *testing.T) {
+	t.Parallel()
+	p := program.NewInstallation(t)
+	release, poller := p.Release("job"), program.Build(t, "flightline/e2e/chaos/poller")
+	p.OK("endpoint", "update", "work", "--driver", "process", "--workers-max", "1", "--", poller, p.Release("ledger"))
+	p.Start("serve", "autoscaler", "gateway", "--drivers", "process", "--worker-drain-timeout", "10m").Line(program.Ready)
+	j, err := p.Client.Run(t.Context(), "work", client.Request{Input: ledger.Input{Milliseconds: 180_000, Gate: release}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Eventually("the job runs", func() bool {
+		now, err := p.Client.Status(t.Context(), "work", j.ID)
+		if err == nil {
+			j = now
+		}
+		return j.Status == job.InProgress
+	})
+	stopped := time.Now()
+	p.OK("pod", "stop", j.WorkerID)
+	p.NATS.Stop()
+	away := time.Now()
+	p.Eventually("the worker's record has expired", func() bool { return time.Since(away) > 3*registry.BeatEvery })
+	p.NATS.Start()
+	p.Eventually("the worker is heard of again", func() bool {
+		code, out, _ := p.Run("health", "work", "-o", "json")
+		return code == 0 && strings.Contains(out, `"running":1`)
+	})
+	p.Eventually("the default is over", func() bool { return time.Since(stopped) > 30*time.Second })
+	p.Open(release)
+	if got := p.Ended(string(j.ID)); got.Status != job.Completed || got.WorkerID != j.WorkerID || got.Retries != 0 {
+		t.Errorf("got %s by %q with %d retries, want COMPLETED by %s", got.Status, got.WorkerID, got.Retries, j.WorkerID)
 	}
 }

@@ -35,13 +35,18 @@ type Fleets struct {
 	reaper []string // the command line of ReaperCommand; none of a test
 }
 
-// Ending is how the driver process ends.
+// Ending is how workers end.
 type Ending struct {
-	FleetGrace time.Duration `flag:"worker-shutdown-timeout" env:"FLIGHTLINE_WORKER_SHUTDOWN_TIMEOUT" old:"fleet-grace" envDefault:"15s" help:"how long workers of the driver process, which end with this program, may go on with their jobs once it is asked to stop, at most 10m; then their jobs are given back. Containers go on"`
+	DrainTimeout time.Duration `flag:"worker-drain-timeout" env:"FLIGHTLINE_WORKER_DRAIN_TIMEOUT" envDefault:"30s" help:"how long a worker whose pod or endpoint is stopped or deleted may go on with its jobs, at most 168h; then their jobs are given back"`
+	FleetGrace   time.Duration `flag:"worker-shutdown-timeout" env:"FLIGHTLINE_WORKER_SHUTDOWN_TIMEOUT" old:"fleet-grace" envDefault:"15s" help:"how long workers of the driver process, which end with this program, may go on with their jobs once it is asked to stop, at most 10m; then their jobs are given back. Containers go on"`
 }
 
-// maxFleetGrace bounds it: supervisors kill what takes longer to stop.
-const maxFleetGrace = 10 * time.Minute
+const (
+	// maxFleetGrace bounds it: supervisors kill what takes longer to stop.
+	maxFleetGrace = 10 * time.Minute
+	// maxDrainTimeout is the longest execution timeout of a job.
+	maxDrainTimeout = 168 * time.Hour
+)
 
 // Engine is where the driver docker starts containers.
 type Engine struct {
@@ -105,6 +110,9 @@ type fleets struct {
 func (f Fleets) plan(ownURL string) (*fleets, error) {
 	if f.FleetGrace < 0 || f.FleetGrace > maxFleetGrace {
 		return nil, &cli.UsageError{Err: fmt.Errorf("--worker-shutdown-timeout %s: must be 0 to %s", f.FleetGrace, maxFleetGrace)}
+	}
+	if f.DrainTimeout < 0 || f.DrainTimeout > maxDrainTimeout {
+		return nil, &cli.UsageError{Err: fmt.Errorf("--worker-drain-timeout %s: must be 0 to %s", f.DrainTimeout, maxDrainTimeout)}
 	}
 	names, err := f.names()
 	return &fleets{settings: f, gatewayURL: cmp.Or(f.GatewayURL, ownURL), names: names}, err
@@ -216,7 +224,10 @@ func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error 
 		return err
 	}
 	s, err := autoscaler.New(
-		autoscaler.Config{GatewayURL: p.fleets.gatewayURL, Closing: grace(p.fleets.settings.FleetGrace), GPUs: p.fleets.settings.readGPUs(), ModelCache: models, Log: p.log},
+		autoscaler.Config{
+			GatewayURL: p.fleets.gatewayURL, DrainTime: grace(p.fleets.settings.DrainTimeout), Closing: grace(p.fleets.settings.FleetGrace),
+			GPUs: p.fleets.settings.readGPUs(), ModelCache: models, Log: p.log,
+		},
 		autoscaler.Deps{Queue: n.queue, Registry: n.registry, Events: n.events, Election: election, Drivers: p.fleets.drivers})
 	if err != nil {
 		return err

@@ -58,6 +58,8 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"serve all --events-max-bytes 1":        "--events-max-bytes 1: must be 0, or 16777216 or more",
 		"serve all --events-retention 1m":       "--events-retention 1m0s: must be 1h or more",
 		"serve all --drain-delay 2m":            "--drain-delay 2m0s: must be 0 to 1m0s",
+		"dev --worker-drain-timeout 169h":       "--worker-drain-timeout 169h0m0s: must be 0 to 168h0m0s",
+		"dev --worker-shutdown-timeout -1s":     "--worker-shutdown-timeout -1s: must be 0 to 10m0s",
 		"serve all --listen foo":                `--listen "foo": must be an address`,
 		"serve all --listen 127.0.0.1:99999":    "--listen",
 		"serve all --metrics-listen foo":        `--metrics-listen "foo": must be an address like 127.0.0.1:8080 or off`,

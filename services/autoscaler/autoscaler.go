@@ -38,7 +38,7 @@ type Config struct {
 	// fleets, the leader's, and at what runs, the agents'. 0 means 500 ms.
 	Every time.Duration
 	// DrainTime is how long a worker that is removed by request may go on with
-	// its jobs. 0 means 30 s.
+	// its jobs. 0 means 30 s, less none.
 	DrainTime time.Duration
 	// Grace is how long a pod may take to end after it was asked to. 0 means 10 s.
 	Grace time.Duration
@@ -103,7 +103,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if deps.Queue == nil || deps.Registry == nil {
 		return nil, errors.New("autoscaler: a queue and a registry are needed")
 	}
-	cfg.Every, cfg.DrainTime = cmp.Or(cfg.Every, defaultInterval), cmp.Or(cfg.DrainTime, defaultDrain)
+	cfg.Every, cfg.DrainTime = cmp.Or(cfg.Every, defaultInterval), max(0, cmp.Or(cfg.DrainTime, defaultDrain))
 	cfg.Grace, cfg.Startup = cmp.Or(cfg.Grace, defaultGrace), cmp.Or(cfg.Startup, defaultStartup)
 	cfg.GPUFailures, cfg.Quarantine = cmp.Or(cfg.GPUFailures, defaultGPUFailures), cmp.Or(cfg.Quarantine, defaultQuarantine)
 	cfg.Closing = max(0, cmp.Or(cfg.Closing, defaultClosing))

@@ -18,7 +18,7 @@ func (sh *shell) podCommand() *cobra.Command {
 	c := &cobra.Command{Use: "pod", Short: "Make, show, change, start, stop, restart and remove pods", Args: cobra.NoArgs, RunE: needsVerb}
 	c.AddCommand(sh.createPod(), sh.listPods(), sh.getPod(), sh.updatePod(), sh.deletePod(),
 		sh.onPod("start", "Let a pod run", func(p client.Pods) podMove { return p.Start }),
-		sh.onPod("stop", "Stop a pod; a worker first completes its jobs", func(p client.Pods) podMove { return p.Stop }),
+		sh.onPod("stop", "Stop a pod; a worker has time to end its jobs", func(p client.Pods) podMove { return p.Stop }),
 		sh.onPod("restart", "End what runs of a pod, and start it again", func(p client.Pods) podMove { return p.Restart }))
 	return c
 }
