@@ -30,13 +30,17 @@ func become(r *record.Record, by job.Trigger) error {
 // move takes an attempt one step: it applies the trigger and change to a copy
 // of from and writes it where from still lies (from.Seq; 0: creates it). It is
 // the one write path of records. It returns the record as written;
-// bus.ErrConflict if somebody else wrote first: read and decide again.
+// bus.ErrConflict if somebody else wrote first, or the ttl has passed since it was
+// decided: read and decide again.
 func (q *Queue) move(ctx context.Context, at record.Location, from *record.Record, by job.Trigger, change func(*record.Record)) (*record.Record, error) {
 	next := *from
 	if err := become(&next, by); err != nil {
 		return nil, err
 	}
 	now := q.Now()
+	if by != job.Touch && !from.Status.Terminal() && !now.Before(from.Expires) {
+		return nil, bus.ErrConflict
+	}
 	next.Changed = now
 	if change != nil {
 		change(&next)

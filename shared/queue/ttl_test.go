@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/record"
 	"flightline/shared/testenv"
 	"flightline/streams"
 )
@@ -277,4 +279,22 @@ func TestATTLSetWhileTheJobIsRetriedHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A read that an outage held up may be answered after the ttl: what was decided before it
+// is not written then.
+func TestNoOutcomeIsWrittenAfterTheTTL(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	id := s.submit(t)
+	l := next(t, s.consumer(t, s.q, "w"))
+	r, err := s.q.read.record(t.Context(), record.LocationOf(s.e), id, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Expires = s.q.Now()
+	if _, err := s.q.timeOut(t.Context(), record.LocationOf(s.e), r); !errors.Is(err, bus.ErrConflict) {
+		t.Errorf("got %v, want bus.ErrConflict", err)
+	}
+	s.want(t, l.Job.ID, job.InProgress)
 }
