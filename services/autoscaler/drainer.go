@@ -217,23 +217,14 @@ func (a *agent) closeToJobs(ctx context.Context, p pod.Pod) (since time.Time, er
 }
 
 // awaitQuiet waits until a worker, which has been draining since then, has no job, or is
-// gone. After an outage no worker is heard of until its next heartbeat: a worker that was
-// heard of before is gone after silentDrained.
+// gone. After an outage it is not known for a while whether a worker is.
 func (a *agent) awaitQuiet(ctx context.Context, p pod.Pod, since time.Time) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var last time.Time // when it was heard of, or could not be looked at
 	each(ctx, quietInterval, nil, func() {
-		w, heard, err := a.heard(ctx, p)
-		now := a.queue.Now()
-		if heard || err != nil && !last.IsZero() {
-			last = now
-		}
-		from := since
-		if !heard {
-			from = last
-		}
-		if err == nil && (drained(w, heard, from, now) || !a.runs(ctx, p.ID)) {
+		last := a.registry.Workers.Last(p.Endpoint, p.ID)
+		quiet := last.Silent() || !last.Unknown && drained(last.Worker, true, since, a.queue.Now())
+		if quiet || !a.runs(ctx, p.ID) {
 			cancel()
 		}
 	})

@@ -294,24 +294,6 @@ func TestAWorkerThatCannotBeAskedToDrainKeepsItsJob(t *testing.T) {
 	testenv.Eventually(t, "the worker is stopped", func() bool { return len(s.pods()) == 0 })
 }
 
-// The records of workers expire in an outage, and are there again with the next heartbeat.
-func TestADrainedWorkerWhoseRecordExpiredKeepsItsJob(t *testing.T) {
-	s := newBusyWorker(t)
-	s.move("busy", pod.Remove, nil)
-	s.drains()
-	s.staysFor(20)
-	s.speak("busy", mute)
-	testenv.Eventually(t, "the worker has no record", func() bool {
-		_ = s.env.registry.Workers.Remove(t.Context(), "ep", "busy")
-		list, err := s.env.registry.Workers.List(t.Context(), "ep")
-		return err == nil && len(list) == 0
-	})
-	s.staysFor(40)
-	s.hold("busy")
-	s.speak("busy", registry.WorkerIdle)
-	testenv.Eventually(t, "the worker is stopped", func() bool { return len(s.pods()) == 0 })
-}
-
 // limitTokens bounds what can be written of a token, in bytes; -1 is no bound.
 func (s *env) limitTokens(bytes int32) {
 	s.t.Helper()

@@ -155,7 +155,7 @@ func (c *cache[T]) version() (changes uint64, vouched bool) {
 	return c.changes, c.vouches()
 }
 
-// age is for how long the present watch has been followed.
+// age is for how long the bucket has been followed without a gap.
 func (c *cache[T]) age() time.Duration {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -315,6 +315,9 @@ func (c *cache[T]) check(ctx context.Context, behind *lag) (broken bool) {
 	defer c.mu.Unlock()
 	c.prune(asked)
 	if c.applied >= last {
+		if !c.vouches() { // what expired meanwhile may have been written again, and was not
+			c.begun = asked
+		}
 		c.complete, *behind = asked, lag{}
 		return false
 	}

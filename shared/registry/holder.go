@@ -34,11 +34,13 @@ func (w *Workers) Holder(j *job.Job) Holder { return w.Last(j.Endpoint, j.Worker
 // Last returns what memory has of a worker.
 func (w *Workers) Last(endpointID, id string) Holder {
 	last, found, vouched := w.cache.get(endpointID + "." + id)
-	if !found {
-		return Holder{Unknown: !vouched || w.cache.age() < w.ttl}
+	h := Holder{Unknown: !vouched}
+	if found {
+		h.Worker, h.Ago = last.value, time.Since(last.received)
+		h.Worker.Seen = last.written
 	}
-	last.value.Seen = last.written
-	return Holder{last.value, time.Since(last.received), !vouched}
+	h.Unknown = h.Unknown || h.Silent() && w.cache.age() < w.ttl
+	return h
 }
 
 // CountLost returns how many of these jobs, which are IN_PROGRESS, have lost their
