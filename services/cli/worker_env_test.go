@@ -125,12 +125,12 @@ func TestWorkerEnvRefusesAWorkerThatRuns(t *testing.T) {
 		env := map[string]string{"FLIGHTLINE_URL": api{
 			"GET /v1/endpoints/ep/workers": {200, tt.worker}, "POST /v1/endpoints/ep/workers": {200, letIn},
 		}.start(t, nil)}
-		got := runRole(t, env, strings.Fields("worker env ep --worker w1"+tt.args)...)
+		got := runRole(t, env, strings.Fields("worker env ep --worker w1 --retry-timeout 2s"+tt.args)...)
 		if got.code != tt.code || (tt.code == 0) != strings.Contains(got.out, "RUNPOD_AI_API_KEY=") {
 			t.Errorf("%s: got %+v, want code %d", name, got, tt.code)
 		}
-		if tt.code != 0 && (!strings.Contains(got.err, "worker w1 runs") || !strings.Contains(got.err, "--rotate")) {
-			t.Errorf("%s: got %q, want the reason and the flag", name, got.err)
+		if tt.code != 0 && (!strings.Contains(got.err, "worker w1 runs") || !strings.Contains(got.err, "worker drain ep w1 --retry-timeout 2s), or give --rotate")) {
+			t.Errorf("%s: got %q, want the reason, the command and the flag", name, got.err)
 		}
 	}
 }

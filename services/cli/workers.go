@@ -91,7 +91,8 @@ func (sh *shell) workerEnv() *cobra.Command {
 			return &UsageError{fmt.Errorf("--format %s: must be env, export, docker or json", format)}
 		}
 		if !rotate && id != "" {
-			if err := refuseRunning(ctx, api, args[0], id); err != nil {
+			drain := append([]string{sh.Program, "worker", "drain", args[0], id}, typedWords(c.PersistentFlags())...)
+			if err := refuseRunning(ctx, api, args[0], id, strings.Join(drain, " ")); err != nil {
 				return err
 			}
 		}
@@ -109,16 +110,16 @@ func (sh *shell) workerEnv() *cobra.Command {
 }
 
 // refuseRunning returns an error if the worker runs: a new token cuts it off. One
-// that was drained and holds no job loses nothing.
-func refuseRunning(ctx context.Context, api *client.Client, endpoint, id string) error {
+// that was drained, with the command drain, and holds no job loses nothing.
+func refuseRunning(ctx context.Context, api *client.Client, endpoint, id, drain string) error {
 	list, err := api.Workers().List(ctx, endpoint)
 	if err != nil {
 		return err
 	}
 	for _, w := range list {
 		if w.ID == id && w.State != "" && (!w.Draining || len(w.Running) > 0) {
-			return fmt.Errorf("worker %s runs (%s), and a new token would cut it off: drain it first (flightline worker drain %s %s), or give --rotate. "+
-				"A worker counts as running for 15 s after its last ping", id, clean(w.State), endpoint, id)
+			return fmt.Errorf("worker %s runs (%s), and a new token would cut it off: drain it first (%s), or give --rotate. "+
+				"A worker counts as running for 15 s after its last ping", id, clean(w.State), drain)
 		}
 	}
 	return nil
