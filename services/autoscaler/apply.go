@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// settleTime is how much later than its draining a worker must have been
-	// heard of without jobs: a poll that was held ends sooner.
-	settleTime = time.Second
+	// settleTime is how much later than its draining a worker must have been heard of
+	// without jobs: a gateway that does not know of it yet hands it none by then.
+	settleTime = registry.MaxStaleness + 500*time.Millisecond
 	// silentDrained is when a drained worker is stopped that is not heard of.
 	silentDrained = 20 * time.Second
 	// newEndpointTime is how long an endpoint may lack what is made after it, as its
@@ -118,7 +118,8 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 		if p.Native && !p.Draining {
 			errs = append(errs, l.requestDrain(ctx, w.id, cmp.Or(m.last.Text, "by request"))) // what drained it may not have asked for it
 		}
-		if !w.locked && drained(p, heard, w.since, v.now) {
+		unknown := l.registry.Workers.Last(e.ID, w.id).Unknown // whether it lives, as after an outage
+		if !w.locked && !unknown && drained(p, heard, w.since, v.now) {
 			errs = append(errs, l.remove(ctx, w.id, "drained and stopped: "+cmp.Or(v.drains[e.ID+"."+w.id].Drain.Why, m.last.Text, "by request")))
 		}
 	}
@@ -198,16 +199,16 @@ func (l *leader) createPods(ctx context.Context, v *view, e endpoint.Endpoint, i
 	return nil
 }
 
-// beatForStarting lets workers that start be counted as such until they speak.
+// beatForStarting lets workers that start be counted as such until they speak. A worker
+// that was ready is silent, and does not start.
 func (l *leader) beatForStarting(ctx context.Context, v *view, e endpoint.Endpoint, in looked) error {
 	for _, p := range in.pods {
 		w, heard := v.worker(p)
-		if p.Status != pod.Running || heard && (w.State != registry.WorkerInitializing || v.now.Sub(w.Seen) < registry.BeatEvery) {
+		phase, _ := p.Phase()
+		if p.Status != pod.Running || phase == pod.Ready || heard && (w.State != registry.WorkerInitializing || v.now.Sub(w.Seen) < registry.BeatEvery) {
 			continue
 		}
-		if err := l.registry.Workers.Beat(ctx, registry.Worker{
-			ID: p.ID, Endpoint: e.ID, State: registry.WorkerInitializing, Started: p.Created,
-		}); err != nil {
+		if err := l.registry.Workers.BeatForStarting(ctx, registry.Worker{ID: p.ID, Endpoint: e.ID, Started: p.Created}); err != nil {
 			return err
 		}
 	}

@@ -194,8 +194,7 @@ func (a *agent) drainWorker(ctx context.Context, p pod.Pod) error {
 	return nil
 }
 
-// closeToJobs says that a worker gets no more jobs, and since when: the zero time if its
-// token said so before. The worker is asked to drain in any case: the process that
+// closeToJobs says that a worker gets no more jobs, and since when. The worker is asked to drain in any case: the process that
 // drained its token may not have done that.
 func (a *agent) closeToJobs(ctx context.Context, p pod.Pod) (since time.Time, err error) {
 	token, err := a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
@@ -210,7 +209,7 @@ func (a *agent) closeToJobs(ctx context.Context, p pod.Pod) (since time.Time, er
 		}
 	}
 	if token.Draining {
-		return since, nil
+		return token.Written, nil
 	}
 	_, err = a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID)
 	return now, err

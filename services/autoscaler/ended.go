@@ -40,7 +40,7 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 	if p.Endpoint != "" {
 		var err error
 		token, err = a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
-		if err == nil && !token.Draining && token.Refreshed.After(i.Started) && !i.Started.IsZero() {
+		if err == nil && !token.Draining && !token.Refreshed.IsZero() { // a start makes a new token
 			a.start(ctx, p.ID)
 			return
 		}

@@ -89,3 +89,22 @@ func TestWhatHadEndedBeforeThisProgramLookedIsNoCrash(t *testing.T) {
 		})
 	}
 }
+
+// The clock of an engine may be ahead of the server's.
+func TestAWorkerThatRestartsItselfIsStartedAgainWhateverTheClock(t *testing.T) {
+	s := newEnv(t)
+	a := s.agentOf(s.engine("machine"))
+	s.endpoint("ep", bounds(0, 1))
+	s.pod("w", at, of("ep"))
+	if _, _, err := s.registry.Tokens.IssueForFleet(t.Context(), "ep", "w"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.registry.Tokens.Refresh(t.Context(), "ep", "w", s.queue.Now()); err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now().Add(time.Minute)
+	a.ended(t.Context(), s.get("w"), driver.Instance{PodID: "w", Started: started, Ended: started.Add(time.Second)})
+	if p := s.get("w"); p.Status != pod.Running {
+		t.Errorf("got %s: %s, want it started again", p.Status, p.Change)
+	}
+}

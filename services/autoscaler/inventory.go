@@ -28,14 +28,16 @@ func (a *agent) report(ctx context.Context) {
 			a.look(ctx)
 			looked = time.Now()
 		}
+		pause := registry.BeatEvery
 		err := a.registry.GPUs.Report(ctx, registry.Inventory{ID: a.machine, Driver: a.driver.Name(), Hostname: a.facts.Hostname, GPUs: a.gpus(), Models: a.models()})
 		if err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "GPUs of this machine not reported, trying again", "driver", a.driver.Name(), "err", err)
+			pause = registry.BeatAgainAfter
 		}
 		select {
 		case <-failed:
 			looked = time.Time{} // look now
-		case <-time.After(registry.BeatEvery):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}

@@ -211,7 +211,6 @@ func (l *leader) scale(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 // settle writes a decision down and applies it.
 func (l *leader) settle(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked, out decision) error {
 	out.retire = retireSleepers(e, in.sample, out, v.now)
-	m.memory = out.memory
 	m.alive = out.wanted
 	if !e.Fleet.External() {
 		m.alive = count(in.members, starting, idle, busy) + out.start + len(out.wake)
@@ -219,5 +218,9 @@ func (l *leader) settle(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 	if err := l.recordDecision(ctx, v, e, m, in.sample, out); err != nil {
 		return err
 	}
-	return l.apply(ctx, v, e, m, in, out)
+	if err := l.apply(ctx, v, e, m, in, out); err != nil {
+		return err // all of it is decided again
+	}
+	m.memory = out.memory
+	return nil
 }

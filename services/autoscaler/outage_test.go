@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -94,4 +95,78 @@ func TestAWorkerThatIsNeverReadyIsEnded(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// The first look after an outage finds no heartbeat of a worker that woke meanwhile.
+func TestAWorkerThatWokeInAnOutageIsNotEnded(t *testing.T) {
+	s := newEnv(t)
+	r := newReconciler(s.agentOf(s.engine("machine")).Service)
+	now := s.queue.Now()
+	p := pod.Pod{ID: "w", Endpoint: "ep", Driver: pod.Process, Status: pod.Running, MachineID: "machine", Created: now.Add(-time.Hour)}
+	p.Sleep.At, p.Sleep.Wake = now.Add(-time.Hour), now.Add(-pod.WakeTimeout)
+	v := &view{now: now, pods: []pod.Pod{p}, machines: map[pod.Driver][]string{pod.Process: {"machine"}}}
+	if found := r.examine(v, p, ep(bounds(0, 1)), true); found.by != "" {
+		t.Errorf("at the first look: got %s: %s, want none", found.by, found.why)
+	}
+	v.now = now.Add(absenceTimeout)
+	if found := r.examine(v, p, ep(bounds(0, 1)), true); found.by != pod.Exit {
+		t.Errorf("later: got %q, want that it did not wake", found.why)
+	}
+}
+
+// The leader's word that a worker starts does not replace what the worker said since.
+func TestAWorkerThatSpeaksDoesNotStartAnyMore(t *testing.T) {
+	s := newEnv(t)
+	l := &leader{Service: s.agentOf(s.engine("machine")).Service}
+	e := s.endpoint("ep", bounds(0, 1))
+	s.pod("w", at, of("ep"))
+	v := &view{now: s.queue.Now(), workers: map[string]registry.Worker{}} // read before this:
+	if err := s.registry.Workers.Beat(t.Context(), registry.Worker{ID: "w", Endpoint: "ep", State: registry.WorkerRunning, Running: []string{"job"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.beatForStarting(t.Context(), v, e, looked{pods: []pod.Pod{s.get("w")}}); err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := registry.New(t.Context(), s.JS, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := bucket.Workers.List(t.Context(), "ep"); err != nil || len(list) != 1 || list[0].State != registry.WorkerRunning {
+		t.Errorf("got %+v, %v, want what the worker said", list, err)
+	}
+}
+
+// A host has both drivers, which report the same card. A worker of the one drains with its
+// job while the bus is away: the other starts none on its card until it has ended.
+func TestAGPUOfADrainingWorkerIsNotGivenAwayAfterAnOutage(t *testing.T) {
+	s := newEnv(t)
+	p, d := s.engine("m"), s.engine("docker-m")
+	t.Cleanup(func() { _ = d.Close(context.Background()) })
+	s.endpoint("a", bounds(1, 1), needsGPU())
+	s.autoscalerOf(Config{GPUs: func() ([]pod.GPU, error) { return cards("card", 1), nil }, DrainTime: never}, p, docker{d})
+	testenv.EventuallyNone(t, func() string {
+		p.hold("a-0-1", "job")
+		return s.stateOf("a", "a-0-1", registry.WorkerRunning)
+	})
+	s.update("a", func(e *endpoint.Endpoint) { e.WorkersMin, e.WorkersMax = 0, 0 })
+	s.move("a-0-1", pod.Remove, nil)
+	testenv.EventuallyNone(t, func() string { return s.asked("a", "a-0-1") })
+	s.endpoint("b", bounds(1, 1), needsGPU(func(f *endpoint.Fleet) { f.Driver, f.Image, f.Command = "docker", "image", nil }))
+	s.decidedWith("b", registry.ScalingNoGPU)
+	s.Stop()
+	away := time.Now()
+	testenv.Eventually(t, "the machine's report has expired", func() bool { return time.Since(away) > 3*registry.BeatEvery })
+	s.Start()
+	testenv.Eventually(t, "both drivers report again", func() bool {
+		if slices.Contains(d.pods(), "b-0-1") {
+			t.Fatal("two pods run on one card")
+		}
+		machines, err := s.registry.GPUs.Machines(t.Context())
+		return err == nil && len(machines) == 2
+	})
+	p.hold("a-0-1")
+	testenv.Eventually(t, "the card is given to the other", func() bool { return slices.Contains(d.pods(), "b-0-1") })
+	if got := p.pods(); len(got) > 0 {
+		t.Errorf("got %v, want that the former worker has ended", got)
+	}
 }

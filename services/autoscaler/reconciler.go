@@ -169,7 +169,7 @@ func (r *reconciler) examine(v *view, p pod.Pod, e endpoint.Endpoint, exists boo
 	case fleet(p) && e.Fleet.External():
 		return finding{pod.Remove, "its endpoint has no driver any more"}
 	case fleet(p) && overslept(p, w, v.now):
-		return finding{pod.Exit, fmt.Sprintf("it did not wake within %s", pod.WakeTimeout)}
+		return r.silent(v, p, absenceTimeout, finding{pod.Exit, fmt.Sprintf("it did not wake within %s", pod.WakeTimeout)})
 	case fleet(p) && heard && w.State == registry.WorkerUnhealthy:
 		return finding{pod.Exit, "it said that it is unhealthy"}
 	case heard:

@@ -144,8 +144,8 @@ func TestAWorkerIsStoppedOnlyOnceItIsKnownToHoldNothing(t *testing.T) {
 		want  bool
 	}{
 		"heard of before":         {registry.Worker{Seen: noon.Add(-time.Second)}, true, 10 * time.Second, false},
-		"heard of too soon":       {registry.Worker{Seen: noon.Add(time.Second)}, true, 10 * time.Second, false},
-		"heard of, idle":          {registry.Worker{Seen: noon.Add(2 * time.Second)}, true, 2 * time.Second, true},
+		"heard of too soon":       {registry.Worker{Seen: noon.Add(2 * time.Second)}, true, 10 * time.Second, false},
+		"heard of, idle":          {registry.Worker{Seen: noon.Add(3 * time.Second)}, true, 3 * time.Second, true},
 		"heard of, busy":          {registry.Worker{Seen: noon.Add(time.Hour), Running: []string{"job"}}, true, time.Hour, false},
 		"a native one, not told":  {registry.Worker{Native: true, Seen: noon.Add(time.Hour)}, true, time.Hour, false},
 		"a native one, told":      {registry.Worker{Native: true, Draining: true, Seen: noon}, true, time.Second, true},

@@ -14,7 +14,6 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
-	"flightline/streams"
 )
 
 // hooked is an engine that does something first.
@@ -234,76 +233,5 @@ func TestSlowStartsAndDrainsKeepNothingWaiting(t *testing.T) {
 	})
 	if got := h.pods(); len(got) != many {
 		t.Errorf("got %v, want the %d that finish their jobs", got, many)
-	}
-}
-
-// busyWorker is the machine of one worker, busy, which holds a job and has no limit to
-// its drain.
-type busyWorker struct {
-	*env
-	*engine
-	looks atomic.Int32 // how often the machine was looked at
-}
-
-func newBusyWorker(t *testing.T) *busyWorker {
-	t.Helper()
-	s := newEnv(t)
-	b := &busyWorker{env: s, engine: s.engine("machine")}
-	b.listed = func() { b.looks.Add(1) }
-	s.endpoint("ep", bounds(0, 1))
-	s.update("ep", func(e *endpoint.Endpoint) { e.IdleTimeout = time.Hour })
-	s.autoscalerOf(Config{DrainTime: never}, b.engine)
-	s.pod("busy", of("ep"))
-	testenv.EventuallyNone(t, func() string {
-		b.hold("busy", "job")
-		return s.stateOf("ep", "busy", registry.WorkerRunning)
-	})
-	return b
-}
-
-// drains waits until the worker is asked to drain.
-func (b *busyWorker) drains() {
-	b.t.Helper()
-	testenv.Eventually(b.t, "the worker is asked to drain", func() bool {
-		token, err := b.env.registry.Tokens.Find(b.t.Context(), "ep", "busy")
-		return err == nil && token.Draining
-	})
-}
-
-// staysFor fails the test if the worker is stopped within this many looks.
-func (b *busyWorker) staysFor(looks int32) {
-	b.t.Helper()
-	until := b.looks.Load() + looks
-	testenv.Eventually(b.t, "the machine is looked at, or the worker stopped", func() bool {
-		return len(b.pods()) == 0 || b.looks.Load() >= until
-	})
-	if len(b.pods()) == 0 {
-		b.t.Fatal("the worker was stopped with its job")
-	}
-}
-
-// A store that is away for a moment is no reason to take a worker's job from it.
-func TestAWorkerThatCannotBeAskedToDrainKeepsItsJob(t *testing.T) {
-	s := newBusyWorker(t)
-	s.limitTokens(1) // no write fits
-	s.move("busy", pod.Remove, nil)
-	s.staysFor(10)
-	s.limitTokens(-1)
-	s.drains()
-	s.hold("busy")
-	testenv.Eventually(t, "the worker is stopped", func() bool { return len(s.pods()) == 0 })
-}
-
-// limitTokens bounds what can be written of a token, in bytes; -1 is no bound.
-func (s *env) limitTokens(bytes int32) {
-	s.t.Helper()
-	stream, err := s.JS.Stream(s.t.Context(), streams.Bucket(streams.BucketTokens))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	c := stream.CachedInfo().Config
-	c.MaxMsgSize = bytes
-	if _, err := s.JS.UpdateStream(s.t.Context(), c); err != nil {
-		s.t.Fatal(err)
 	}
 }

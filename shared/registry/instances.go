@@ -72,13 +72,14 @@ func (i *Instances) Announce(ctx context.Context, instance Instance) error {
 		if instance.Endpoints != NoEndpoints {
 			instance.Endpoints = seen
 		}
+		pause := BeatEvery
 		if err := i.table.Put(ctx, instance.ID, instance); err != nil && ctx.Err() == nil {
 			i.log.WarnContext(ctx, "instance could not beat", "instance", instance.ID, "err", err)
-			changed = nil // not again before the pause is over
+			changed, pause = nil, BeatAgainAfter // not again before the pause is over
 		}
 		select {
 		case <-changed:
-		case <-time.After(BeatEvery):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}

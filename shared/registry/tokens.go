@@ -41,6 +41,8 @@ type Token struct {
 	Disconnected time.Time `json:"disconnected,omitzero"`
 	// Expires means that the token expires unless Renew keeps it.
 	Expires bool `json:"expires,omitempty"`
+	// Written is the server's time of the last change, as Find returns it.
+	Written time.Time `json:"-"`
 }
 
 func (t Token) key() string { return t.Endpoint + "." + t.Worker }
@@ -136,14 +138,12 @@ func (t *Tokens) Find(ctx context.Context, endpointID, worker string) (Token, er
 		return Token{}, ErrNotFound
 	}
 	key := Token{Endpoint: endpointID, Worker: worker}.key()
-	got, found, vouched := t.cache.get(key)
-	if !found || !vouched {
-		var err error
-		if got, err = t.table.read(ctx, key); err != nil {
-			return Token{}, err
-		}
+	got, err := t.cache.load(ctx, key)
+	if err == nil && t.cache.isExpired(got) {
+		err = ErrNotFound
 	}
-	return got.value, nil
+	got.value.Written = got.written
+	return got.value, err
 }
 
 // Drain says that the worker gets no more jobs, until a new token is issued

@@ -18,6 +18,9 @@ import (
 // three missed ones and it is gone.
 const BeatEvery = 5 * time.Second
 
+// BeatAgainAfter is the pause after a heartbeat that could not be written.
+const BeatAgainAfter = time.Second
+
 // lastKept is how long memory keeps the last heartbeat of a worker that is gone.
 const lastKept = time.Hour
 
@@ -116,6 +119,18 @@ func (w *Workers) Beat(ctx context.Context, worker Worker) error {
 		return fmt.Errorf("%w: worker %q of endpoint %q", ErrInvalid, worker.ID, worker.Endpoint)
 	}
 	return w.table.Put(ctx, worker.Endpoint+"."+worker.ID, worker)
+}
+
+// BeatForStarting is Beat for a worker that starts, unless it has spoken itself.
+func (w *Workers) BeatForStarting(ctx context.Context, worker Worker) error {
+	worker.State = WorkerInitializing
+	_, err := w.table.change(ctx, worker.Endpoint+"."+worker.ID, func(old Worker, found bool) (Worker, error) {
+		if found && old.State != WorkerInitializing {
+			return old, errUnchanged
+		}
+		return worker, nil
+	})
+	return ignoreUnchanged(err)
 }
 
 // Remove says that the worker left in order.

@@ -128,7 +128,7 @@ func (p *presence) run(ctx context.Context) error {
 }
 
 // beat registers the worker as it is now. That NATS does not answer is no
-// error: the next beat comes soon.
+// error: the next beat comes beatApart later.
 func (p *presence) beat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
@@ -136,6 +136,7 @@ func (p *presence) beat(ctx context.Context) {
 	defer p.beating.Unlock()
 	if err := p.workers.Beat(ctx, p.now()); err != nil {
 		p.log.DebugContext(ctx, "worker not registered", "err", err)
+		p.tell()
 		return
 	}
 	p.appear(ctx)

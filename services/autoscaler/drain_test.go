@@ -1,0 +1,143 @@
+package autoscaler
+
+import (
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
+	"flightline/shared/testenv"
+	"flightline/streams"
+)
+
+// busyWorker is the machine of one worker, busy, which holds a job and has no limit to
+// its drain.
+type busyWorker struct {
+	*env
+	*engine
+	looks atomic.Int32 // how often the machine was looked at
+}
+
+func newBusyWorker(t *testing.T) *busyWorker {
+	t.Helper()
+	s := newEnv(t)
+	b := &busyWorker{env: s, engine: s.engine("machine")}
+	b.listed = func() { b.looks.Add(1) }
+	s.endpoint("ep", bounds(0, 1))
+	s.update("ep", func(e *endpoint.Endpoint) { e.IdleTimeout = time.Hour })
+	s.autoscalerOf(Config{DrainTime: never}, b.engine)
+	s.pod("busy", of("ep"))
+	testenv.EventuallyNone(t, func() string {
+		b.hold("busy", "job")
+		return s.stateOf("ep", "busy", registry.WorkerRunning)
+	})
+	return b
+}
+
+// drain does what the API's drain of a worker does.
+func (b *busyWorker) drain() {
+	b.t.Helper()
+	if _, err := b.env.registry.Pods.Drain(b.t.Context(), "busy", "by request", b.queue.Now()); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.env.registry.Tokens.Drain(b.t.Context(), "ep", "busy"); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// drains waits until the worker is asked to drain.
+func (b *busyWorker) drains() {
+	b.t.Helper()
+	testenv.Eventually(b.t, "the worker is asked to drain", func() bool {
+		token, err := b.env.registry.Tokens.Find(b.t.Context(), "ep", "busy")
+		return err == nil && token.Draining
+	})
+}
+
+// staysFor fails the test if the worker is stopped within this many looks.
+func (b *busyWorker) staysFor(looks int32) {
+	b.t.Helper()
+	until := b.looks.Load() + looks
+	testenv.Eventually(b.t, "the machine is looked at, or the worker stopped", func() bool {
+		return len(b.pods()) == 0 || b.looks.Load() >= until
+	})
+	if len(b.pods()) == 0 {
+		b.t.Fatal("the worker was stopped with its job")
+	}
+}
+
+// A store that is away for a moment is no reason to take a worker's job from it.
+func TestAWorkerThatCannotBeAskedToDrainKeepsItsJob(t *testing.T) {
+	s := newBusyWorker(t)
+	s.limitTokens(1) // no write fits
+	s.move("busy", pod.Remove, nil)
+	s.staysFor(10)
+	s.limitTokens(-1)
+	s.drains()
+	s.hold("busy")
+	testenv.Eventually(t, "the worker is stopped", func() bool { return len(s.pods()) == 0 })
+}
+
+// The leader looks before the worker could speak again, and goes on with what it knew.
+func TestAWorkerThatDrainsKeepsItsJobThroughAnOutage(t *testing.T) {
+	s := newBusyWorker(t)
+	s.drain()
+	s.drains()
+	s.staysFor(10) // the leader has seen it
+	s.Server.Stop()
+	away := time.Now()
+	s.speak("busy", mute)
+	testenv.Eventually(t, "nothing was heard for long", func() bool { return time.Since(away) > silentDrained })
+	s.Server.Start()
+	testenv.Eventually(t, "the store is back", func() bool {
+		_, err := s.env.registry.Pods.Get(t.Context(), "busy")
+		return err == nil
+	})
+	s.staysFor(40)
+	if p := s.get("busy"); p.Status != pod.Running {
+		t.Errorf("got %s: %s, want that it drains on", p.Status, p.Change)
+	}
+}
+
+// A worker that took a job a moment before its token was drained has not named it yet.
+func TestAWorkerThatIsRemovedRightAfterItsDrainKeepsItsJob(t *testing.T) {
+	s := newBusyWorker(t)
+	s.hold("busy")
+	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "busy", registry.WorkerIdle) })
+	s.speak("busy", mute)
+	s.hold("busy", "job")
+	s.drain()
+	s.move("busy", pod.Remove, nil)
+	s.staysFor(20)
+}
+
+func TestADrainThatFailedIsDecidedAgain(t *testing.T) {
+	s := newEnv(t)
+	e, said := s.engine("machine"), &testenv.Log{}
+	s.endpoint("ep", bounds(1, 1))
+	s.autoscalerOf(Config{Log: slog.New(slog.NewTextHandler(said, nil))}, e)
+	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	s.limitTokens(1) // no write fits
+	s.update("ep", func(e *endpoint.Endpoint) { e.Fleet.Command = []string{"other"} })
+	testenv.Eventually(t, "the drain has failed", func() bool { return strings.Contains(said.String(), "fleet not scaled") })
+	s.limitTokens(-1)
+	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "ep-0-2", registry.WorkerIdle) })
+}
+
+// limitTokens bounds what can be written of a token, in bytes; -1 is no bound.
+func (s *env) limitTokens(bytes int32) {
+	s.t.Helper()
+	stream, err := s.JS.Stream(s.t.Context(), streams.Bucket(streams.BucketTokens))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := stream.CachedInfo().Config
+	c.MaxMsgSize = bytes
+	if _, err := s.JS.UpdateStream(s.t.Context(), c); err != nil {
+		s.t.Fatal(err)
+	}
+}
