@@ -17,14 +17,14 @@ import (
 )
 
 // Three makers start together on an empty cluster, and one of them is killed
-// halfway: the others end within the time of one attempt of a process that starts.
+// halfway: the others end all the same.
 func TestMakersStartTogether(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
 	t.Parallel()
 	c := testenv.NewCluster(t)
-	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	within, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	killed := c.Connect(t)
 	go func() {

@@ -24,6 +24,10 @@ const (
 	// lingering is how long an operation without an answer may still take
 	// effect: a call gives up within 5 s.
 	lingering = int64(10 * time.Second)
+	// followerLead is by how much a follower may show the observer a committed write
+	// before the leader, which answers reads, has applied it: raft queues it on both.
+	// That a writer was answered says more, and is taken as it is.
+	followerLead = int64(100 * time.Millisecond)
 	// grace is by how much what was decided before the ttl ended may be
 	// written after it: the server itself is late by a quarter second.
 	grace = int64(250 * time.Millisecond)

@@ -169,7 +169,7 @@ func (s *history) operations() operations {
 	}
 	for _, w := range s.writes {
 		e := event{what: "write", status: w.Status, attempt: w.attempt, run: w.Run, gap: s.gaps[w.attempt]}
-		ops.add(e, w.at.UnixNano()-millisecond, w.seen.UnixNano())
+		ops.add(e, w.at.UnixNano()-millisecond, w.seen.UnixNano()+followerLead)
 	}
 	return ops
 }

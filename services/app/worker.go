@@ -113,8 +113,8 @@ func work(ctx context.Context, cfg WorkConfig, id string, command, env []string,
 
 func (c WorkConfig) check() error {
 	switch {
-	case c.Concurrency < 1:
-		return wrong("concurrency", c.Concurrency, "1 or more")
+	case c.Concurrency < 1 || c.Concurrency > sdk.MaxConcurrency:
+		return wrong("concurrency", c.Concurrency, fmt.Sprintf("1 to %d", sdk.MaxConcurrency))
 	case c.Grace < 0:
 		return wrong("grace", c.Grace, "0s or more")
 	}
@@ -130,7 +130,7 @@ func (n NATS) find(data string) (NATS, error) {
 	r, err := cli.FindRunning(data)
 	switch {
 	case errors.Is(err, cli.ErrNotRunning):
-		return n, &cli.CodedError{Code: cli.ExitUnreachable, Err: fmt.Errorf("%w; where is NATS? Give --nats-url, or set NATS_URL", err)}
+		return n, &cli.CodedError{Code: cli.ExitUnreachable, Err: fmt.Errorf("%w; where is NATS? Give --nats-url, or --data with the folder of the running dev", err)}
 	case err != nil:
 		return n, err
 	case r.NATSURL == "":

@@ -30,7 +30,7 @@ const (
 func (l *leader) recordDecision(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, s sample, out decision) error {
 	if out.reason == "" { // things go on
 		out.reason, out.text = m.last.Reason, m.last.Text
-		if out.reason == "" || obstacle(out.reason) {
+		if out.reason == "" || obstacle(out.reason) || out.wanted != m.last.Wanted {
 			out.reason, out.text = registry.ScalingSteady, fmt.Sprintf("%d workers are what is needed", out.wanted)
 		}
 	}

@@ -40,7 +40,8 @@ type Config struct {
 	// DrainTime is how long a worker that is removed by request may go on with
 	// its jobs. 0 means 30 s, less none.
 	DrainTime time.Duration
-	// Grace is how long a pod may take to end after it was asked to. 0 means 10 s.
+	// Grace is how long a pod may take to end after it was asked to. 0 means 16 s: a
+	// worker gives its jobs back after 10 s by default, and may take 5 s for that.
 	Grace time.Duration
 	// Closing is how long workers that end with this program may go on with
 	// their jobs once it stops. 0 means 15 s, less none.
@@ -67,7 +68,7 @@ type Config struct {
 const (
 	defaultInterval = 500 * time.Millisecond
 	defaultDrain    = 30 * time.Second
-	defaultGrace    = 10 * time.Second
+	defaultGrace    = 16 * time.Second
 	defaultClosing  = 15 * time.Second
 	defaultStartup  = 7 * time.Minute
 	// pingInterval is how often workers of the fleet ping, at the rarest.

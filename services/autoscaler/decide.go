@@ -175,6 +175,8 @@ func needed(e endpoint.Endpoint, s sample, m memory, alive int, leavers []member
 			there + max(0, more), registry.ScalingDelay,
 			fmt.Sprintf("a job has waited for %s, longer than %s", oldest.Round(time.Second), limit),
 		}
+	case alive == 0 && count(s.members, starting, idle, busy) > 0: // those of an owner, who was asked for none
+		return need{1, registry.ScalingFromZero, s.waiting()}
 	case alive == 0:
 		return need{1, registry.ScalingFromZero, s.waiting() + "; there is no worker"}
 	}

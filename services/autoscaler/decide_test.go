@@ -174,6 +174,14 @@ func TestDecide(t *testing.T) {
 	})
 }
 
+func TestAFirstJobSaysThatNoWorkerLivesOnlyIfNoneDoes(t *testing.T) {
+	for want, s := range map[string]sample{"3 jobs wait": {queued: 3, members: crew(time.Hour, idle)}, "3 jobs wait; there is no worker": {queued: 3}} {
+		if got := decide(ep(elsewhere), s, memory{}, noon).text; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // decisionTest is what decide should make of a sample.
 type decisionTest struct {
 	e        endpoint.Endpoint

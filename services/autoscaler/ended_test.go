@@ -93,7 +93,9 @@ func TestWhatHadEndedBeforeThisProgramLookedIsNoCrash(t *testing.T) {
 // The clock of an engine may be ahead of the server's.
 func TestAWorkerThatRestartsItselfIsStartedAgainWhateverTheClock(t *testing.T) {
 	s := newEnv(t)
-	a := s.agentOf(s.engine("machine"))
+	e := s.engine("machine")
+	a := s.agentOf(e)
+	t.Cleanup(func() { _ = e.Close(context.Background()); a.logs.close() })
 	s.endpoint("ep", bounds(0, 1))
 	s.pod("w", at, of("ep"))
 	if _, _, err := s.registry.Tokens.IssueForFleet(t.Context(), "ep", "w"); err != nil {

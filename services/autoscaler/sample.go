@@ -63,7 +63,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 		in.unknown = unknown
 	}
 	var last pod.Pod
-	in.failures, last = streak(podsMadeFrom(in.pods, in.spec, in.from.Fleet.Driver), v.now)
+	in.failures, last = streak(podsMadeFrom(e, in), v.now)
 	in.lastFailure, in.failure = last.Changed, last.Change
 	in.leaving = leavingOf(v, in.pods)
 	return in
@@ -108,9 +108,11 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 }
 
 // podsMadeFrom returns the pods that the spec and the driver would make now: how others
-// ended says nothing of the next.
-func podsMadeFrom(pods []pod.Pod, spec pod.Spec, driver string) []pod.Pod {
-	return slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool { return !madeFrom(p, spec, driver) })
+// ended, and those of a former endpoint of this id, says nothing of the next.
+func podsMadeFrom(e endpoint.Endpoint, in looked) []pod.Pod {
+	return slices.DeleteFunc(slices.Clone(in.pods), func(p pod.Pod) bool {
+		return !madeFrom(p, in.spec, in.from.Fleet.Driver) || p.Created.Before(e.Created)
+	})
 }
 
 // externalWorkers are the workers that somebody else has started. unknown says which

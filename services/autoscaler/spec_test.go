@@ -99,18 +99,20 @@ func TestHowOthersEndedTellsNothingOfTheNext(t *testing.T) {
 	spec := specOf(e, pod.Spec{})
 	mended := spec
 	mended.Command = []string{"mended"}
-	var pods []pod.Pod
+	e.Created = noon.Add(-10 * time.Second)
+	former := pod.Pod{ID: "former", Driver: pod.Process, Status: pod.Exited, Created: e.Created.Add(-time.Second), Changed: noon, Spec: spec}
+	pods := []pod.Pod{former}
 	for i, s := range []pod.Spec{spec, spec, mended} {
 		at := noon.Add(time.Duration(i-10) * time.Second)
 		pods = append(pods, pod.Pod{ID: fmt.Sprint(i), Driver: pod.Process, Status: pod.Exited, Created: at, Changed: at, Spec: s})
 	}
 	for want, s := range map[int]pod.Spec{2: spec, 1: mended, 0: {Command: []string{"new"}}} {
-		if got, _ := streak(podsMadeFrom(pods, s, e.Fleet.Driver), noon); got != want {
+		if got, _ := streak(podsMadeFrom(e, looked{pods: pods, spec: s, from: e}), noon); got != want {
 			t.Errorf("%v: got %d failures, want %d", s.Command, got, want)
 		}
 	}
 	elsewhere(&e)
-	if got := podsMadeFrom(pods, spec, e.Fleet.Driver); len(got) > 0 {
+	if got := podsMadeFrom(e, looked{pods: pods, spec: spec, from: e}); len(got) > 0 {
 		t.Errorf("another driver: got %v, want none", got)
 	}
 }

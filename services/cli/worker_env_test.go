@@ -100,6 +100,13 @@ func TestWorkerEnvHasOtherForms(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &values); err != nil || values["RUNPOD_AI_API_KEY"] != "fw_a'b" || values["RUNPOD_POD_ID"] != "w1" {
 		t.Errorf("got %s, %v", got.out, err)
 	}
+	if same := runRole(t, env, "worker", "env", "ep", "-o", "json"); same.out != got.out {
+		t.Errorf("-o json: got %s, want %s", same.out, got.out)
+	}
+	env["FLIGHTLINE_URL"] = api{"POST /v1/endpoints/ep/workers": {200, `{"id":"w1","endpoint":"ep","token":"t","env":{"X;touch pwned;Y":"z"}}`}}.start(t, nil)
+	if got := runRole(t, env, "worker", "env", "ep", "--format", "export"); got.code == 0 || got.out != "" || !strings.Contains(got.err, `variable "X;touch pwned;Y": no shell can hold that name`) {
+		t.Errorf("got %+v, want that the shell is given no such name", got)
+	}
 	if got := runRole(t, env, "worker", "env", "ep", "--format", "yaml"); got.code != 2 || got.out != "" {
 		t.Errorf("got %d %s, want a usage error and no token", got.code, got.out)
 	}
@@ -108,29 +115,28 @@ func TestWorkerEnvHasOtherForms(t *testing.T) {
 // A new token ends the old one, so that a worker that runs would be refused from then on.
 func TestWorkerEnvRefusesAWorkerThatRuns(t *testing.T) {
 	t.Chdir(t.TempDir())
+	const drain = "worker drain ep w1 --retry-timeout 2s), or give --rotate"
 	const list = `[{"id":"w1","protocol":"http","state":%s,"draining":%t,"running":%s}]`
 	for name, tt := range map[string]struct {
 		worker string // what the list says of w1
 		args   string
-		code   int
+		why    string // the worker is refused, "" if it is not
 	}{
-		"idle":                {fmt.Sprintf(list, `"idle"`, false, `[]`), "", 1},
-		"running a job":       {fmt.Sprintf(list, `"running"`, false, `["j"]`), "", 1},
-		"draining with a job": {fmt.Sprintf(list, `"running"`, true, `["j"]`), "", 1},
-		"drained":             {fmt.Sprintf(list, `"idle"`, true, `[]`), "", 0},
-		"silent":              {fmt.Sprintf(list, `""`, false, `[]`), "", 0},
-		"idle, --rotate":      {fmt.Sprintf(list, `"idle"`, false, `[]`), " --rotate", 0},
-		"another one":         {`[{"id":"w2","state":"idle","running":[]}]`, "", 0},
+		"idle":                {fmt.Sprintf(list, `"idle"`, false, `[]`), "", drain},
+		"running a job":       {fmt.Sprintf(list, `"running"`, false, `["j"]`), "", drain},
+		"draining with a job": {fmt.Sprintf(list, `"running"`, true, `["j"]`), "", "worker w1 drains, and a new token would cut it off: wait until it has ended its jobs, or give --rotate"},
+		"drained":             {fmt.Sprintf(list, `"idle"`, true, `[]`), "", ""},
+		"silent":              {fmt.Sprintf(list, `""`, false, `[]`), "", ""},
+		"idle, --rotate":      {fmt.Sprintf(list, `"idle"`, false, `[]`), " --rotate", ""},
+		"another one":         {`[{"id":"w2","state":"idle","running":[]}]`, "", ""},
 	} {
 		env := map[string]string{"FLIGHTLINE_URL": api{
 			"GET /v1/endpoints/ep/workers": {200, tt.worker}, "POST /v1/endpoints/ep/workers": {200, letIn},
 		}.start(t, nil)}
 		got := runRole(t, env, strings.Fields("worker env ep --worker w1 --retry-timeout 2s"+tt.args)...)
-		if got.code != tt.code || (tt.code == 0) != strings.Contains(got.out, "RUNPOD_AI_API_KEY=") {
-			t.Errorf("%s: got %+v, want code %d", name, got, tt.code)
-		}
-		if tt.code != 0 && (!strings.Contains(got.err, "worker w1 runs") || !strings.Contains(got.err, "worker drain ep w1 --retry-timeout 2s), or give --rotate")) {
-			t.Errorf("%s: got %q, want the reason, the command and the flag", name, got.err)
+		let := tt.why == ""
+		if let != (got.code == 0) || let != strings.Contains(got.out, "RUNPOD_AI_API_KEY=") || !strings.Contains(got.err, tt.why) {
+			t.Errorf("%s: got %+v, want it refused: %q", name, got, tt.why)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -86,6 +87,9 @@ func (sh *shell) workerEnv() *cobra.Command {
 	c.Flags().BoolVar(&rotate, "rotate", false, "make the token also if the worker runs: its requests are refused from then on, and its jobs go to others")
 	c.Flags().StringVar(&gateway, "gateway-url", "", "`address` at which the worker reaches the gateway; else the server's")
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		if sh.flags.output == "json" {
+			format = formJSON
+		}
 		write, ok := forms[format]
 		if !ok {
 			return &UsageError{fmt.Errorf("--format %s: must be env, export, docker or json", format)}
@@ -117,7 +121,13 @@ func refuseRunning(ctx context.Context, api *client.Client, endpoint, id, drain 
 		return err
 	}
 	for _, w := range list {
-		if w.ID == id && w.State != "" && (!w.Draining || len(w.Running) > 0) {
+		if w.ID != id || w.State == "" {
+			continue
+		}
+		switch {
+		case w.Draining && len(w.Running) > 0:
+			return fmt.Errorf("worker %s drains, and a new token would cut it off: wait until it has ended its jobs, or give --rotate", id)
+		case !w.Draining:
 			return fmt.Errorf("worker %s runs (%s), and a new token would cut it off: drain it first (%s), or give --rotate. "+
 				"A worker counts as running for 15 s after its last ping", id, clean(w.State), drain)
 		}
@@ -149,12 +159,19 @@ func environmentOf(shell map[string]string, w *client.Worker, base string) []pod
 	})
 }
 
+var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // forms write an environment.
 var forms = map[string]func([]pod.Variable) (string, error){
 	formEnv: func(all []pod.Variable) (string, error) {
 		return joined(all, "\n", func(v pod.Variable) string { return v.Name + "=" + v.Value })
 	},
 	formExport: func(all []pod.Variable) (string, error) {
+		for _, v := range all { // the shell runs what the lines say
+			if !shellName.MatchString(v.Name) {
+				return "", fmt.Errorf("variable %q: no shell can hold that name; use --format docker or json", clean(v.Name))
+			}
+		}
 		return joined(all, "\n", func(v pod.Variable) string { return "export " + v.Name + "=" + quote(v.Value) })
 	},
 	formDocker: func(all []pod.Variable) (string, error) {

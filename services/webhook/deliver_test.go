@@ -173,7 +173,7 @@ func TestNothingSecretInTheLog(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, []time.Duration{}...)
 	s.serve(lenient())
-	to := strings.Replace(nobody(t), "http://", "http://user:hush@", 1) + "?token=hush"
+	to := strings.Replace(nowhere, "http://", "http://user:hush@", 1) + "?token=hush"
 	for _, d := range s.over(s.complete(to)) {
 		if text := fmt.Sprintf("%+v", d); strings.Contains(text, "hush") {
 			t.Errorf("got %s", text)

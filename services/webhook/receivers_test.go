@@ -109,7 +109,7 @@ func TestReceiversOfEveryKind(t *testing.T) {
 	}
 	all := map[string]started{}
 	for name, test := range tests {
-		to, r := nobody(t), (*receiver)(nil)
+		to, r := nowhere, (*receiver)(nil)
 		if test.answer != nil {
 			r = receive(t, test.answer)
 			to = r.url

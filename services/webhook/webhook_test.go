@@ -3,7 +3,6 @@ package webhook
 import (
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -219,13 +218,5 @@ func answerWith(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
-// nobody is an address where nobody listens.
-func nobody(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return "http://" + l.Addr().String() + "/hook"
-}
+// nowhere is an address at which nothing listens: no other process is given that port.
+const nowhere = "http://127.0.0.1:1/hook"

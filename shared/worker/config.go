@@ -90,6 +90,9 @@ type Config struct {
 	Sleep, Wake func(context.Context) error
 }
 
+// MaxConcurrency bounds Config.Concurrency: each slot asks NATS for jobs.
+const MaxConcurrency = 10_000
+
 // DefaultGrace is what Config.Grace 0 means.
 const DefaultGrace = 10 * time.Second
 
@@ -100,8 +103,8 @@ func (c Config) complete() (Config, error) {
 	if c.ID != "" && !job.ID(c.ID).Valid() { // the same alphabet
 		return c, fmt.Errorf("%w: %q is no worker id", ErrConfig, c.ID)
 	}
-	if c.Concurrency < 0 {
-		return c, fmt.Errorf("%w: concurrency %d is negative", ErrConfig, c.Concurrency)
+	if c.Concurrency < 0 || c.Concurrency > MaxConcurrency {
+		return c, fmt.Errorf("%w: concurrency %d: must be 0 to %d", ErrConfig, c.Concurrency, MaxConcurrency)
 	}
 	if (c.Sleep == nil) != (c.Wake == nil) {
 		return c, fmt.Errorf("%w: Sleep and Wake must both be set, or neither", ErrConfig)

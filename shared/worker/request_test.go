@@ -134,7 +134,7 @@ func TestTheEndOfAWorkerThatDrainsBeginsItsGrace(t *testing.T) {
 	}
 }
 
-// The worker of a driver's pod may be asked to drain before it begins.
+// The worker of a driver's pod may be asked to drain before it begins: it takes no job.
 func TestADriversWorkerObeysWhatItWasToldBefore(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
@@ -147,9 +147,14 @@ func TestADriversWorkerObeysWhatItWasToldBefore(t *testing.T) {
 	if _, err := s.reg.Pods.Drain(t.Context(), "w1", "scale-in", now); err != nil {
 		t.Fatal(err)
 	}
-	w := s.run(t, worker.Config{ID: "w1"}, returns(nil, nil))
-	if err := w.wait(); err != nil {
+	id := s.submit(t)
+	to := s.Config()
+	cfg := worker.Config{ID: "w1", Endpoint: s.e.ID, NATSURL: to.URL, User: to.User, Password: to.Password}
+	if err := worker.Run(t.Context(), cfg, returns(nil, nil)); err != nil {
 		t.Errorf("got %v, want a clean end", err)
+	}
+	if j, err := s.q.Status(t.Context(), s.e, id); err != nil || j.Status != job.InQueue || j.Run != 0 {
+		t.Errorf("got %+v, %v, want it waiting", j, err)
 	}
 	if p := s.pod(t, "w1"); p.Status != pod.Running {
 		t.Errorf("got %s, want it left to the driver", p.Status)

@@ -172,6 +172,12 @@ func (w *worker) work(ctx, alive context.Context) error {
 // takeJobs takes and runs jobs until ctx is done, or the worker is to drain or to sleep,
 // and waits for the jobs that it has. It reports whether the worker is to sleep.
 func (w *worker) takeJobs(ctx, alive context.Context) (sleep bool, err error) {
+	w.presence.beat(alive)
+	select {
+	case <-w.presence.drained: // while it loaded
+		return false, nil
+	default:
+	}
 	consumer, err := w.q.Consume(alive, w.endpoint, w.cfg.ID, w.cfg.Concurrency)
 	if err != nil {
 		return false, err
@@ -186,7 +192,6 @@ func (w *worker) takeJobs(ctx, alive context.Context) (sleep bool, err error) {
 	for range w.cfg.Concurrency {
 		slots.Go(func() { w.slot(taking, alive, jobs, consumer) })
 	}
-	w.presence.beat(alive)
 	w.ready()
 	w.log.InfoContext(ctx, "worker ready", "concurrency", w.cfg.Concurrency)
 
