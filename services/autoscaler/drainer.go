@@ -194,8 +194,8 @@ func (a *agent) drainWorker(ctx context.Context, p pod.Pod) error {
 	return nil
 }
 
-// closeToJobs says that a worker gets no more jobs, and since when. The worker is asked to drain in any case: the process that
-// drained its token may not have done that.
+// closeToJobs says that a worker gets no more jobs, and since when. The worker is asked
+// to drain in any case: the process that drained its token may not have done that.
 func (a *agent) closeToJobs(ctx context.Context, p pod.Pod) (since time.Time, err error) {
 	token, err := a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
 	if err != nil {

@@ -49,8 +49,8 @@ func (q *Queue) current(ctx context.Context, at record.Location, id job.ID) (*re
 	}
 	if r.Overdue(now.Add(-deadlineGrace)) {
 		ended, err := q.timeOut(ctx, at, r)
-		if errors.Is(err, bus.ErrConflict) {
-			return q.read.raw(ctx, at, id)
+		if errors.Is(err, bus.ErrConflict) { // another ended it, or its ttl has passed
+			return q.current(ctx, at, id)
 		}
 		return ended, err
 	}
