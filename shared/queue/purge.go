@@ -164,7 +164,7 @@ func (p *purge) end(ctx context.Context, from *record.Record) (running bool, err
 			return false, err
 		case from.Attempt != attempt:
 			return false, nil // a retry, after the purge began
-		case from.Status.Terminal():
+		case from.Status.Terminal(), !p.q.Now().Before(from.Expires): // it is over
 			p.q.dropMessage(ctx, p.at, id, attempt)
 			return false, nil
 		case from.Status == job.InProgress:

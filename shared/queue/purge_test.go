@@ -1,11 +1,14 @@
 package queue
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"flightline/shared/job"
 	"flightline/shared/record"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -37,5 +40,25 @@ func TestPurgeAfterAConflictWithAWriteThatFailed(t *testing.T) {
 	}
 	if running, err := p.end(t.Context(), &again); running || err != nil || removed.Load() != 1 {
 		t.Errorf("a job that is gone: got %v, %v and %d removed, want no change", running, err, removed.Load())
+	}
+}
+
+// The message of a job whose ttl is over may still be there.
+func TestAPurgeDropsWhatIsOver(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	id := s.submit(t)
+	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the job is over", func() bool {
+		_, err := s.q.Status(t.Context(), s.e, id)
+		return errors.Is(err, job.ErrNotFound)
+	})
+	if n, err := s.q.Purge(t.Context(), s.e); n != 0 || err != nil {
+		t.Errorf("got %d jobs and %v, want none", n, err)
+	}
+	if n := s.Messages(t, streams.Jobs(s.e.ID)); n != 0 {
+		t.Errorf("got %d messages, want none", n)
 	}
 }
