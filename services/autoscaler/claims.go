@@ -119,18 +119,23 @@ func (a *agent) claimGPU(ctx context.Context, p pod.Pod, uuid string) error {
 // the leader released its claims while this machine was away. To be called once the GPUs
 // are claimed: then no such pod can claim them again, and each is stopped.
 func (a *agent) checkUnused(ctx context.Context, podID string, uuids []string) error {
-	running, err := a.driver.List(ctx)
-	if err != nil {
-		return err
-	}
 	claims, err := a.registry.GPUs.Claims(ctx)
 	if err != nil {
 		return err
 	}
-	for _, uuid := range uuids {
+	for _, other := range a.agents { // their drivers may have the same cards
+		running, err := other.driver.List(ctx)
+		if err != nil && other == a {
+			return err
+		}
 		for _, i := range running {
-			if i.PodID != podID && i.Running && slices.Contains(i.GPUs, uuid) && !holdsGPU(claims[uuid], i.PodID, a.machine) {
-				return fmt.Errorf("GPU %s is in use until pod %s has ended", uuid, i.PodID)
+			for _, uuid := range uuids {
+				held := slices.ContainsFunc(claims[uuid].Holders, func(h registry.GPUHolder) bool {
+					return h.Pod == i.PodID && (other != a || h.Machine == a.machine)
+				})
+				if i.PodID != podID && i.Running && slices.Contains(i.GPUs, uuid) && !held {
+					return fmt.Errorf("GPU %s is in use until pod %s has ended", uuid, i.PodID)
+				}
 			}
 		}
 	}

@@ -22,8 +22,8 @@ const (
 	maxNamedHolders = 3
 	// absentProcess and absentDocker are how long the machine of a claim whose pod is over
 	// must be away until others release it: processes end with their autoscaler, containers
-	// go on. After an outage no machine is there until it has reported again.
-	absentProcess = 3 * registry.BeatEvery
+	// go on.
+	absentProcess = 2 * time.Second
 	absentDocker  = 10 * time.Minute
 	// sweepInterval is the pause between two looks at claims where no endpoint needs a GPU.
 	sweepInterval = 10 * time.Second
