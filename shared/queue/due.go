@@ -101,15 +101,10 @@ func (d deadlines) fire(ctx context.Context, m jetstream.Msg) {
 }
 
 // overdue ends a run that is past its deadline, or whose holder alone kept it
-// and fell silent, and removes the queue message of a waiting job whose ttl is over. It
-// returns nil if there is nothing to end.
+// and fell silent. It returns nil if there is nothing to end.
 func (d deadlines) overdue(ctx context.Context, at record.Location, r *record.Record) (*record.Record, error) {
 	now := d.q.Now()
 	switch {
-	case outlivedByMessage(r) && !now.Before(r.Expires):
-		d.q.dropMessage(ctx, at, r.ID, r.Attempt)
-		_, err := d.q.move(ctx, at, r, job.Touch, nil) // ends the schedule
-		return nil, err
 	case r.Status != job.InProgress || !now.Before(r.Expires):
 		return nil, nil //nolint:nilnil // nothing to end
 	case r.Overdue(now):

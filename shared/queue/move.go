@@ -103,7 +103,7 @@ func (q *Queue) write(ctx context.Context, at record.Location, r *record.Record,
 		keep = r.RetainUntil
 	}
 	m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(now, keep))
-	if r.Status == job.InProgress || outlivedByMessage(r) && now.Before(r.Expires) {
+	if r.Status == job.InProgress {
 		m.Header.Set(jetstream.ScheduleHeader, fmt.Sprintf("@every %ds", scheduleInterval(r, now)))
 		m.Header.Set(jetstream.ScheduleTargetHeader, streams.DueSubject(at.Partition, at.Endpoint, r.ID, r.Attempt))
 		m.Header.Set(jetstream.ScheduleTTLHeader, streams.DueTTL())
@@ -115,22 +115,13 @@ func (q *Queue) write(ctx context.Context, at record.Location, r *record.Record,
 	return seq, nil
 }
 
-// outlivedByMessage reports whether a waiting job's ttl ends before its queue message.
-func outlivedByMessage(r *record.Record) bool {
-	return r.Status == job.InQueue && r.Expires.Before(r.QueueExpires)
-}
-
 // scheduleInterval is the period, in seconds, of the schedule that an IN_PROGRESS record
-// carries, or one of a job that its queue message would outlive: it fires after the
-// deadline, and at least once a minute since a server that was killed begins to count
-// again. A detached record has its holder's silence to be watched too.
+// carries: it fires after the deadline, and at least once a minute since a
+// server that was killed begins to count again. A detached record has its
+// holder's silence to be watched too.
 func scheduleInterval(r *record.Record, now time.Time) int {
 	const most = 60
-	end := r.Expires
-	if r.Status == job.InProgress {
-		end = r.CurrentDeadline()
-	}
-	left := int(math.Ceil(end.Sub(now).Seconds())) + 1
+	left := int(math.Ceil(r.CurrentDeadline().Sub(now).Seconds())) + 1
 	if r.Detached {
 		left = min(left, int(math.Ceil(r.Lease.Seconds())))
 	}

@@ -298,19 +298,3 @@ func TestNoOutcomeIsWrittenAfterTheTTL(t *testing.T) {
 	}
 	s.want(t, l.Job.ID, job.InProgress)
 }
-
-// A job that waits is counted, and keeps its endpoint from being deleted, while its queue
-// message is there.
-func TestAShorterTTLRemovesTheMessageOfAWaitingJob(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t)
-	s.deadlines(t)
-	id := s.submit(t)
-	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Second); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Eventually(t, "the queue is empty", func() bool { return s.Messages(t, streams.Jobs(s.e.ID)) == 0 })
-	if _, err := s.q.Status(t.Context(), s.e, id); !errors.Is(err, job.ErrNotFound) {
-		t.Errorf("got %v, want job.ErrNotFound", err)
-	}
-}
