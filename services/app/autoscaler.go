@@ -109,10 +109,10 @@ type fleets struct {
 // plan checks the settings.
 func (f Fleets) plan(ownURL string) (*fleets, error) {
 	if f.FleetGrace < 0 || f.FleetGrace > maxFleetGrace {
-		return nil, &cli.UsageError{Err: fmt.Errorf("--worker-shutdown-timeout %s: must be 0 to %s", f.FleetGrace, maxFleetGrace)}
+		return nil, wrong("worker-shutdown-timeout", f.FleetGrace, fmt.Sprintf("0 to %s", maxFleetGrace))
 	}
 	if f.DrainTimeout < 0 || f.DrainTimeout > maxDrainTimeout {
-		return nil, &cli.UsageError{Err: fmt.Errorf("--worker-drain-timeout %s: must be 0 to %s", f.DrainTimeout, maxDrainTimeout)}
+		return nil, wrong("worker-drain-timeout", f.DrainTimeout, fmt.Sprintf("0 to %s", maxDrainTimeout))
 	}
 	names, err := f.names()
 	return &fleets{settings: f, gatewayURL: cmp.Or(f.GatewayURL, ownURL), names: names}, err

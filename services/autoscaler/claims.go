@@ -119,21 +119,22 @@ func (a *agent) claimGPU(ctx context.Context, p pod.Pod, uuid string) error {
 // the leader released its claims while this machine was away. To be called once the GPUs
 // are claimed: then no such pod can claim them again, and each is stopped.
 func (a *agent) checkUnused(ctx context.Context, podID string, uuids []string) error {
-	claims, err := a.registry.GPUs.Claims(ctx)
-	if err != nil {
-		return err
-	}
 	for _, other := range a.agents { // their drivers may have the same cards
 		running, err := other.driver.List(ctx)
-		if err != nil && other == a {
+		machine := "" // what another agent's is, that may not know yet
+		if other == a {
+			if err != nil {
+				return err
+			}
+			machine = a.machine
+		}
+		claims, err := a.registry.GPUs.Claims(ctx) // after the list: what has started since holds its own
+		if err != nil {
 			return err
 		}
 		for _, i := range running {
 			for _, uuid := range uuids {
-				held := slices.ContainsFunc(claims[uuid].Holders, func(h registry.GPUHolder) bool {
-					return h.Pod == i.PodID && (other != a || h.Machine == a.machine)
-				})
-				if i.PodID != podID && i.Running && slices.Contains(i.GPUs, uuid) && !held {
+				if i.PodID != podID && i.Running && slices.Contains(i.GPUs, uuid) && !holdsGPU(claims[uuid], i.PodID, machine) {
 					return fmt.Errorf("GPU %s is in use until pod %s has ended", uuid, i.PodID)
 				}
 			}
@@ -142,9 +143,9 @@ func (a *agent) checkUnused(ctx context.Context, podID string, uuids []string) e
 	return nil
 }
 
-// holdsGPU reports whether the pod of this machine has a claim.
+// holdsGPU reports whether the pod of this machine, "" for any, has a claim.
 func holdsGPU(c registry.GPUClaims, podID, machine string) bool {
-	return slices.ContainsFunc(c.Holders, func(h registry.GPUHolder) bool { return h.Pod == podID && h.Machine == machine })
+	return slices.ContainsFunc(c.Holders, func(h registry.GPUHolder) bool { return h.Pod == podID && (machine == "" || h.Machine == machine) })
 }
 
 // reclaimGPUs claims the GPUs that a pod uses here and does not hold: the leader released

@@ -81,12 +81,18 @@ func (c *cache[T]) find(ctx context.Context, key string) (entry[T], error) {
 	if _, found, _ := c.get(key); !found && c.unknown.has(key) {
 		return entry[T]{}, ErrNotFound
 	}
+	got, err := c.valid(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		c.unknown.add(key)
+	}
+	return got, err
+}
+
+// valid is load, but what has expired is ErrNotFound.
+func (c *cache[T]) valid(ctx context.Context, key string) (entry[T], error) {
 	got, err := c.load(ctx, key)
 	if err == nil && c.isExpired(got) {
 		err = ErrNotFound
-	}
-	if errors.Is(err, ErrNotFound) {
-		c.unknown.add(key)
 	}
 	return got, err
 }

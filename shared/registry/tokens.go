@@ -138,10 +138,7 @@ func (t *Tokens) Find(ctx context.Context, endpointID, worker string) (Token, er
 		return Token{}, ErrNotFound
 	}
 	key := Token{Endpoint: endpointID, Worker: worker}.key()
-	got, err := t.cache.load(ctx, key)
-	if err == nil && t.cache.isExpired(got) {
-		err = ErrNotFound
-	}
+	got, err := t.cache.valid(ctx, key)
 	got.value.Written = got.written
 	return got.value, err
 }
