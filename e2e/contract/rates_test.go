@@ -191,7 +191,8 @@ func (r rateRow) hold(p *testEndpoint, held call, meanwhile func()) {
 	for range r.concurrent {
 		wg.Go(func() {
 			a, err := p.try(ctx, held)
-			for err == nil && a.status == http.StatusTooManyRequests { // one of meanwhile was in its place
+			// One of meanwhile was in its place, or JetStream stood still for 5 s.
+			for err == nil && (a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable) {
 				a, err = p.try(ctx, held)
 			}
 			if first := answered.Add(1) == 1; first && (err != nil || a.status != http.StatusOK) {

@@ -26,7 +26,7 @@ const (
 	removalRetryDelay = 5 * time.Second
 )
 
-// removalQueue has the records of finished attempts by the time of their removal. An
+// removalQueue has the records of attempts by the time of their removal. An
 // entry may be out of date: queue.Changes.Remove leaves a record alone that was written
 // since, or is gone.
 type removalQueue struct {
@@ -45,8 +45,11 @@ type due struct {
 
 func newRemovalQueue(s *Service) *removalQueue { return &removalQueue{s: s} }
 
-// add schedules the removal of the record of a finished attempt.
+// add schedules the removal of what an attempt leaves, if there is something.
 func (r *removalQueue) add(c queue.RecordChange) {
+	if !c.Removable {
+		return
+	}
 	r.push(due{at: r.s.queue.Changes.RemovableAt(&c.Job).UnixMilli(), seq: c.Seq, partition: int32(c.Partition)}) //nolint:gosec // partitions are few
 }
 
@@ -128,9 +131,7 @@ func (s *Service) reloadRemovals(ctx context.Context, partition int, upTo uint64
 		if c.Seq > upTo {
 			return errReloaded
 		}
-		if c.Job.Status.Terminal() {
-			removals.add(c)
-		}
+		removals.add(c)
 		return nil
 	})
 	if errors.Is(err, errReloaded) {

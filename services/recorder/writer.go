@@ -134,9 +134,7 @@ func (w *writer) recordChanges(ctx context.Context, changes []queue.RecordChange
 	}
 	for _, c := range changes {
 		w.inLog.addChange(c)
-		if c.Job.Status.Terminal() {
-			w.removals.add(c)
-		}
+		w.removals.add(c)
 		if c.HasUnneededInput() {
 			w.unneededInputs = append(w.unneededInputs, c)
 		}

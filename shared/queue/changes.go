@@ -45,6 +45,8 @@ type RecordChange struct {
 	// ExternalPayload: a payload is stored beside the record, and is copied when a
 	// webhook is enqueued.
 	ExternalPayload bool
+	// Removable: Remove has something to remove after RemovableAt.
+	Removable bool
 }
 
 // changesRetryDelay is how long Follow waits before it asks again after a failure.
@@ -113,7 +115,13 @@ func changeOf(p int, m jetstream.Msg) (RecordChange, error) {
 	if err != nil {
 		return RecordChange{}, err
 	}
-	return RecordChange{Job: r.Job, Partition: p, Seq: r.Seq, Written: meta.Timestamp, Starts: runStarts(r), Touch: m.Headers().Get(record.ChangeHeader) == record.Touch, EndSeq: r.EndSeq, ExternalPayload: r.ExternalPayload}, nil
+	return RecordChange{Job: r.Job, Partition: p, Seq: r.Seq, Written: meta.Timestamp, Starts: runStarts(r), Touch: m.Headers().Get(record.ChangeHeader) == record.Touch, EndSeq: r.EndSeq, ExternalPayload: r.ExternalPayload, Removable: removable(r)}, nil
+}
+
+// removable reports whether an attempt leaves something that the server does not remove
+// with it: it is terminal, or its ttl was made shorter and its queue message stays.
+func removable(r *record.Record) bool {
+	return r.Status.Terminal() || r.Expires.Before(r.QueueExpires)
 }
 
 // headOf reads what the header of a stored record says.
@@ -171,17 +179,18 @@ func (cs *Changes) Oldest(ctx context.Context, p int, after uint64) (time.Time, 
 // that still saw the job.
 const removalGrace = 10 * time.Second
 
-// RemovableAt is when Remove may remove a terminal attempt, in server time.
+// RemovableAt is when Remove may remove what a job leaves, in server time.
 func (cs *Changes) RemovableAt(j *job.Job) time.Time {
 	return j.GoneAt().Add(cmp.Or(cs.q.cfg.RemovalGrace, removalGrace))
 }
 
 // Remove removes the attempt whose record's newest write in partition p is
 // seq, with its payloads and chunks, if it is over, its retention is, and its
-// queue message is gone (docs/design/data-model.md#principles, 4). The caller has
-// made sure that the events of this attempt and those before are on the disk.
-// done is false if it is too early: ask again. It may be repeated, and returns
-// bus.ErrUnavailable.
+// queue message is gone (docs/design/data-model.md#principles, 4). Of an attempt whose
+// ttl was made shorter, and is over, it removes all but the record, which the server
+// removes. The caller has made sure that the events of this attempt and those before are
+// on the disk. done is false if it is too early: ask again. It may be repeated, and
+// returns bus.ErrUnavailable.
 func (cs *Changes) Remove(ctx context.Context, p int, seq uint64) (done bool, err error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
@@ -196,7 +205,7 @@ func (cs *Changes) Remove(ctx context.Context, p int, seq uint64) (done bool, er
 	switch {
 	case err != nil:
 		return false, err
-	case !r.Status.Terminal():
+	case !removable(r):
 		return true, nil // it ends with another write
 	case cs.q.Now().Before(cs.RemovableAt(&r.Job)):
 		return false, nil
@@ -210,6 +219,9 @@ func (cs *Changes) Remove(ctx context.Context, p int, seq uint64) (done bool, er
 		if err := x.removePayloads(ctx); err != nil {
 			return false, err
 		}
+	}
+	if !r.Status.Terminal() {
+		return true, nil // without its record it would be the attempt before
 	}
 	kept, err := x.removeEarlier(ctx)
 	if err != nil {
@@ -277,9 +289,9 @@ func (x removal) checkQueue(ctx context.Context) (later, waits bool, err error) 
 
 // removePayloads removes the payloads and chunks of all attempts of the job. Most jobs
 // have none, and cost no call. A run that did not complete may have left an output that
-// no record names.
+// no record names, and the record of a job that waits does not name its input.
 func (x removal) removePayloads(ctx context.Context) error {
-	again := x.r.Attempt > 1 || x.r.Run > 1 || x.r.Run > 0 && x.r.Status != job.Completed
+	again := !x.r.Status.Terminal() || x.r.Attempt > 1 || x.r.Run > 1 || x.r.Run > 0 && x.r.Status != job.Completed
 	if again || x.r.ExternalPayload {
 		if err := x.bus.Purge(ctx, streams.Payloads(x.at.Partition), streams.AnyPayload(x.at.Partition, x.at.Endpoint, x.r.ID)); err != nil {
 			return err
