@@ -2,15 +2,18 @@ package recorder
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/events"
+	"flightline/shared/job"
 	"flightline/shared/queue"
 	"flightline/shared/testenv"
 	"flightline/streams"
@@ -92,6 +95,76 @@ func TestAnOutageOfTwiceTheRetentionLeavesNoGap(t *testing.T) {
 	})
 	s.play(t, len(lives))
 	s.audit(t)
+}
+
+// A ttl change writes an ended attempt's record again, and what it says of the end is that
+// attempt's own.
+func TestATTLChangedBeforeAndAfterARetryTellsNothingTwice(t *testing.T) {
+	t.Parallel()
+	s, _ := newEnv(t)
+	r := s.recorder(t, "", nil)
+	recorded := func() {
+		t.Helper()
+		last, err := s.q.Changes.Last(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testenv.Eventually(t, "the recorder's position is saved", func() bool { return r.parts[0].saved.Load() >= last })
+	}
+	consumer, err := s.q.Consume(t.Context(), s.e, "w", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Close()
+	p := player{s, t, consumer}
+	id := queue.NewID(job.Async)
+	p.must(s.q.Submit(t.Context(), s.e, id, job.Async, job.Request{Input: json.RawMessage(`{}`)}))
+	p.must(p.next().Fail(t.Context(), "no"))
+	recorded()
+	p.must(s.q.SetTTL(t.Context(), s.e, id, s.e.TTL-time.Hour))
+	recorded()
+	p.must(s.q.Retry(t.Context(), s.e, id, ""))
+	p.must(p.next().Complete(t.Context(), nil))
+	recorded()
+	p.must(s.q.SetTTL(t.Context(), s.e, id, s.e.TTL-2*time.Hour))
+	recorded()
+	if got := s.told(t)[fmt.Sprintf("%s.2", id)]; len(got) != 3 {
+		t.Errorf("attempt 2 is told as %q, want queued, started and completed once", got)
+	}
+}
+
+// A record that cannot be read, as after damage of its file, holds up nobody else's events.
+func TestADamagedRecordHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	s, _ := newEnv(t)
+	end := func(webhook string) job.ID {
+		t.Helper()
+		id := queue.NewID(job.Async)
+		if _, err := s.q.Submit(t.Context(), s.e, id, job.Async, job.Request{Input: json.RawMessage(`{}`), Webhook: webhook}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.q.Cancel(t.Context(), s.e, id); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	damaged := end("https://example.test/")
+	stream, err := s.JS.Stream(t.Context(), streams.Records(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.GetLastMsgForSubject(t.Context(), streams.RecordSubject(0, s.e.ID, damaged, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Header.Del(jetstream.MsgIDHeader)
+	m.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
+	if _, err := s.JS.PublishMsg(t.Context(), &nats.Msg{Subject: m.Subject, Header: m.Header, Data: append(m.Data, 'x')}); err != nil {
+		t.Fatal(err)
+	}
+	other := end("")
+	s.recorder(t, "", nil)
+	testenv.Eventually(t, "the other job's end is told", func() bool { return len(s.told(t)[fmt.Sprintf("%s.1", other)]) == 2 })
 }
 
 func TestARecorderThatWasAwayForTwiceTheRetentionLeavesNoGap(t *testing.T) {

@@ -21,6 +21,8 @@ const (
 	unavailableDelay, deletingDelay = time.Second, 3 * time.Second
 	// extendAfter is the age of a lease at which an attempt extends it first.
 	extendAfter = 5 * time.Second
+	// maxPayloads bounds the payloads beside records, in bytes, of all attempts at once.
+	maxPayloads = 256 << 20
 )
 
 // deliver takes a task as far as possible now. A failure of our own side
@@ -119,8 +121,7 @@ func (s *Service) attempt(ctx context.Context, t *task, e endpoint.Endpoint, n i
 	if errors.Is(err, job.ErrNotFound) {
 		return untried // another instance has delivered it
 	}
-	gone := errors.Is(err, record.ErrPayloadGone)
-	if err != nil && !gone {
+	if err != nil && !got.gone {
 		return s.postpone(ctx, t, err)
 	}
 	s.point(AfterPost)
@@ -133,7 +134,7 @@ func (s *Service) attempt(ctx context.Context, t *task, e endpoint.Endpoint, n i
 	if !got.ok() {
 		pause, again := pauseAfter(n, e.WebhookRetries, got.retryAfter)
 		d.Outcome, d.Next = deliveries.Failed, ended.Add(pause)
-		if !again || gone || !d.Next.Add(streams.WebhookWait).Before(t.Ends) {
+		if !again || got.gone || !d.Next.Add(streams.WebhookWait).Before(t.Ends) {
 			d.Outcome, d.Next = deliveries.GivenUp, time.Time{}
 		}
 	}
@@ -150,17 +151,30 @@ func (s *Service) attempt(ctx context.Context, t *task, e endpoint.Endpoint, n i
 	s.point(AfterLog)
 	s.observe(d.Outcome)
 	s.fail(ctx, t, d, got)
+	if got.gone {
+		return untried
+	}
 	return failed
 }
 
 // send loads, signs and posts the task.
 func (s *Service) send(ctx context.Context, t *task, e endpoint.Endpoint, try int) (result, error) {
+	began := time.Now()
+	size := min(t.PayloadSize(), maxPayloads)
+	if err := s.waitForMemory(ctx, size); err != nil {
+		return result{}, err
+	}
+	defer s.payloads.Release(size)
 	if err := t.Load(ctx); err != nil {
-		return result{err: record.ErrPayloadGone.Error()}, err
+		return result{err: record.ErrPayloadGone.Error(), gone: errors.Is(err, record.ErrPayloadGone)}, err
 	}
 	body, err := encodeBody(t.Task, s.cfg.MaxBody, s.cfg.PublicURL)
 	if err != nil {
 		return result{}, err
+	}
+	t.Input, t.Job.Output = nil, nil // else they are held until the receiver answers
+	if time.Since(began) > extendAfter {
+		t.Extend()
 	}
 	now := s.queue.Now()
 	header := http.Header{}
@@ -170,6 +184,16 @@ func (s *Service) send(ctx context.Context, t *task, e endpoint.Endpoint, try in
 		return result{}, fmt.Errorf("sign the webhook of job %s: %w", t.Job.ID, err)
 	}
 	return s.traced(ctx, t, try, header, func(ctx context.Context) (result, error) { return s.post(ctx, t.to, header, body) })
+}
+
+// waitForMemory waits for room for payloads of so many bytes, which the caller releases.
+func (s *Service) waitForMemory(ctx context.Context, size int64) error {
+	ctx, cancel := context.WithTimeout(ctx, staleTimeout/2)
+	defer cancel()
+	if err := s.payloads.Acquire(ctx, size); err != nil {
+		return fmt.Errorf("wait for other webhooks, which have %d bytes in memory: %w", maxPayloads, err)
+	}
+	return nil
 }
 
 // fail releases the task until its next attempt, or gives it up, as the log
@@ -182,6 +206,9 @@ func (s *Service) fail(ctx context.Context, t *task, d deliveries.Attempt, got r
 	case deliveries.GivenUp:
 		s.log.InfoContext(ctx, "webhook given up", "job", d.Job, "endpoint", d.Endpoint, "attempts", d.Try, "to", t.to.origin, "reason", got.reason())
 		s.postpone(ctx, t, t.DeadLetter(ctx, deliveries.ReasonGivenUp, t.to.origin))
+		if got.gone {
+			return // it is not the receiver's fault
+		}
 		at := s.queue.Now()
 		now, err := s.registry.Destinations.GaveUp(ctx, d.Endpoint, t.to.origin, s.cfg.FailurePolicy, got.reason(), at)
 		switch {

@@ -31,6 +31,7 @@ type result struct {
 	retryAfter time.Duration
 	answer     string
 	err        string
+	gone       bool // the payload is, so nothing was posted
 }
 
 // ok: any 2xx.

@@ -29,6 +29,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"flightline/shared/bus"
 	"flightline/shared/deliveries"
 	"flightline/shared/queue"
@@ -114,6 +116,7 @@ type Service struct {
 	deliveries *deliveries.Store
 	registry   *registry.Registry
 	client     *http.Client
+	payloads   *semaphore.Weighted
 	// successes is set while the service runs.
 	successes *attemptLog
 }
@@ -140,7 +143,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry, client: newClient(cfg)}, nil
+	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry, client: newClient(cfg), payloads: semaphore.NewWeighted(maxPayloads)}, nil
 }
 
 func orDefault[T int | time.Duration](v, standard T) T {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -51,10 +52,7 @@ func MoveCursor(ctx context.Context, c *bus.Client, j *job.Job, from Cursor, seq
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	for from.Seq < seq {
-		m := &nats.Msg{Subject: streams.CursorSubject(j.Endpoint, j.ID), Header: nats.Header{}}
-		m.Data = strconv.AppendUint(nil, seq, 10)
-		m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(c.Now(), j.Expires.Add(streams.Margin)))
-		_, err := c.Publish(ctx, streams.Bucket(streams.BucketCursors), m, nuid.Next(), from.rev)
+		err := from.write(ctx, c, j, seq, j.Expires)
 		if !errors.Is(err, bus.ErrConflict) {
 			return err
 		}
@@ -63,6 +61,30 @@ func MoveCursor(ctx context.Context, c *bus.Client, j *job.Job, from Cursor, seq
 		}
 	}
 	return nil
+}
+
+// KeepCursor lets the cursor of a job, if it has one, live for as long as a job may that
+// expires then. It returns bus.ErrUnavailable.
+func KeepCursor(ctx context.Context, c *bus.Client, j *job.Job, expires time.Time) error {
+	for {
+		now, err := ReadCursor(ctx, c, j.Endpoint, j.ID)
+		if err != nil || now.Seq == 0 {
+			return err
+		}
+		if err := now.write(ctx, c, j, now.Seq, expires); !errors.Is(err, bus.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// write replaces the cursor as it was read. It returns bus.ErrConflict if another reader
+// was faster.
+func (from Cursor) write(ctx context.Context, c *bus.Client, j *job.Job, seq uint64, expires time.Time) error {
+	m := &nats.Msg{Subject: streams.CursorSubject(j.Endpoint, j.ID), Header: nats.Header{}}
+	m.Data = strconv.AppendUint(nil, seq, 10)
+	m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(c.Now(), expires.Add(streams.Margin)))
+	_, err := c.Publish(ctx, streams.Bucket(streams.BucketCursors), m, nuid.Next(), from.rev)
+	return err
 }
 
 // sequenceBits is how much of a chunk's place is the sequence of its message. What

@@ -29,33 +29,30 @@ const publishRetryDelay = 50 * time.Millisecond
 // the output, or copies of its own if they lie beside the record: delivery may
 // take longer than the retention. It does nothing for an attempt without a
 // webhook, if it has not ended, and if it was enqueued and is not yet
-// delivered. It takes 4.5 s at most, and 2 s more for each 896 KiB that it
-// copies, and 1.5 s for what it has to take back. It returns bus.ErrUnavailable.
+// delivered, or if its record is damaged. It takes 9 s at most, and 2 s more for each
+// 896 KiB that it copies, and 1.5 s for what it has to take back. It returns
+// bus.ErrUnavailable.
 func (s *Store) Enqueue(ctx context.Context, f queue.RecordChange) error {
 	if f.Job.Webhook == "" || !f.Job.Status.Terminal() {
 		return nil
 	}
-	began := time.Now()
-	within, cancel := bus.Bounded(ctx)
-	defer cancel()
 	at := record.Location{Endpoint: f.Job.Endpoint, Partition: f.Partition}
-	r, err := s.q.ReadAttempt(within, at, f.Job.ID, f.Job.Attempt)
-	if errors.Is(err, bus.ErrNoMessage) {
+	r, err := s.q.ReadAttempt(ctx, at, f.Job.ID, f.Job.Attempt)
+	switch {
+	case errors.Is(err, bus.ErrNoMessage):
 		return nil // only what was announced is forgotten, or the ttl ended it
-	}
-	if err != nil {
+	case errors.Is(err, record.ErrDamaged): // it must not hold up all others
+		s.log.ErrorContext(ctx, "webhook not sent, the job's record is damaged", "endpoint", at.Endpoint, "job", f.Job.ID, "err", err)
+		return nil
+	case err != nil:
 		return err
 	}
-	if more := copyTimeout(r); more > 0 {
-		within, cancel = context.WithDeadline(ctx, began.Add(bus.CallTimeout+more))
-		defer cancel()
-	}
-	return s.copyAndEnqueue(within, at, r, "")
+	return s.copyAndEnqueue(ctx, at, r, "")
 }
 
-// copyTimeout is how much longer the copies of payloads beside the record may take.
-func copyTimeout(r *record.Record) (more time.Duration) {
-	for _, ref := range []*record.PayloadRef{r.InputRef, r.OutputRef} {
+// copyTimeout is how much longer a call may take that moves the payloads beside a record.
+func copyTimeout(refs ...*record.PayloadRef) (more time.Duration) {
+	for _, ref := range refs {
 		if ref != nil {
 			more += record.StoreTimeout(ref.Size)
 		}
@@ -64,12 +61,10 @@ func copyTimeout(r *record.Record) (more time.Duration) {
 }
 
 // Reenqueue queues the end of a job's latest attempt again, unless a task for it
-// is still to be tried. It returns job.ErrNotFound if the job is no longer kept,
+// is still to be tried. It takes as long as Enqueue. It returns job.ErrNotFound if the job is no longer kept,
 // has not ended, has no webhook, or is of an earlier endpoint of that id, and
 // bus.ErrUnavailable.
 func (s *Store) Reenqueue(ctx context.Context, e endpoint.Endpoint, id job.ID) error {
-	ctx, cancel := bus.Bounded(ctx)
-	defer cancel()
 	at := record.LocationOf(e)
 	r, err := s.q.Current(ctx, e, id)
 	if err != nil {
@@ -84,8 +79,11 @@ func (s *Store) Reenqueue(ctx context.Context, e endpoint.Endpoint, id job.ID) e
 // copyAndEnqueue writes the message; replay is "" the first time. Copies of
 // payloads that no message names are removed; after a crash they expire.
 func (s *Store) copyAndEnqueue(ctx context.Context, at record.Location, r *record.Record, replay string) error {
+	more := copyTimeout(r.InputRef, r.OutputRef)
+	ctx, cancel := bus.BoundedFor(ctx, more)
+	defer cancel()
 	var kept []string
-	if copyTimeout(r) > 0 {
+	if more > 0 {
 		if replay == "" { // a look is cheaper than a copy in vain
 			_, err := s.bus.LeaderLast(ctx, streams.Webhooks, streams.WebhookSubject(at.Endpoint, r.ID, r.Attempt))
 			if !errors.Is(err, bus.ErrNoMessage) {

@@ -147,11 +147,10 @@ func TestACopyThatIsBrokenOffGoesAgain(t *testing.T) {
 	}
 }
 
-func TestALargeCopyMayTakeLongerThanOneAnswer(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t)
-	f := s.endedLarge(t, 3)
-	slow := s.store(t, queue.Config{Durable: func(ctx context.Context, stream string) error {
+// slowPayloads is a store that needs 1 s for each part of a payload.
+func (s *env) slowPayloads(t *testing.T) *Store {
+	t.Helper()
+	return s.store(t, queue.Config{Durable: func(ctx context.Context, stream string) error {
 		if stream != streams.Payloads(0) {
 			return nil
 		}
@@ -162,6 +161,22 @@ func TestALargeCopyMayTakeLongerThanOneAnswer(t *testing.T) {
 			return ctx.Err()
 		}
 	}})
+}
+
+func TestAReplayOfALargeJobMayTakeLongerThanOneAnswer(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	f := s.endedLarge(t, 3)
+	if err := s.slowPayloads(t).Reenqueue(t.Context(), s.e, f.Job.ID); err != nil {
+		t.Fatalf("got %v, want six parts of 1 s each to be copied", err)
+	}
+}
+
+func TestALargeCopyMayTakeLongerThanOneAnswer(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	f := s.endedLarge(t, 3)
+	slow := s.slowPayloads(t)
 	if err := slow.Enqueue(t.Context(), f); err != nil {
 		t.Fatalf("got %v, want six parts of 1 s each to be copied", err)
 	}

@@ -52,11 +52,22 @@ type Task struct {
 	server string
 }
 
-// Load reads the whole job with its input and output. It returns
+// PayloadSize is how many bytes Load reads besides the message.
+func (c *Task) PayloadSize() (size int64) {
+	for _, ref := range c.refs {
+		if ref != nil {
+			size += int64(ref.Size)
+		}
+	}
+	return size
+}
+
+// Load reads the whole job with its input and output, for half of streams.WebhookWait at
+// most. It returns
 // ErrPayloadGone, job.ErrNotFound if the task is no longer in the queue,
 // and bus.ErrUnavailable.
 func (c *Task) Load(ctx context.Context) error {
-	ctx, cancel := bus.Bounded(ctx)
+	ctx, cancel := bus.BoundedFor(ctx, min(copyTimeout(c.refs[:]...), streams.WebhookWait/2-bus.CallTimeout))
 	defer cancel()
 	m, err := c.readDirect(ctx)
 	if err != nil {

@@ -179,7 +179,7 @@ func (l *Lease) Progress(ctx context.Context, v json.RawMessage) error {
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.t.q.Now().Before(l.rec.Expires) {
+	if l.rec.Status != job.InProgress || !l.t.q.Now().Before(l.rec.Expires) {
 		return l.lost()
 	}
 	return l.write(ctx, job.Touch, func(n *record.Record) { n.InlineOutput, n.Output, n.AckTimeout = v, v, 0 })

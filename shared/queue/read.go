@@ -14,8 +14,10 @@ import (
 )
 
 // ReadAttempt reads the record of one attempt from the leader, also one that has
-// expired. It returns bus.ErrNoMessage and bus.ErrUnavailable.
+// expired. It returns bus.ErrNoMessage, record.ErrDamaged and bus.ErrUnavailable.
 func (q *Queue) ReadAttempt(ctx context.Context, at record.Location, id job.ID, attempt int) (*record.Record, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
 	return q.read.record(ctx, at, id, attempt)
 }
 

@@ -80,7 +80,7 @@ func nextAttempt(r *record.Record, now time.Time) (*record.Record, error) {
 	}
 	next.Attempt++
 	next.Earlier += r.Run
-	next.Run, next.Lost = 0, 0
+	next.Run, next.Lost, next.Undelivered, next.EndSeq = 0, 0, 0, 0
 	next.Queued = now
 	next.Started, next.Finished, next.Deadline, next.RetainUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	next.Worker, next.Holder, next.AckSubject, next.Error = "", "", "", ""

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"flightline/shared/bus"
+	"flightline/shared/chunks"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/record"
@@ -80,6 +81,11 @@ func (c ttlChange) retriedMeanwhile(ctx context.Context, r *record.Record) (bool
 // apply changes the expiry of what the job is now. It returns bus.ErrConflict if it
 // no longer is.
 func (c ttlChange) apply(ctx context.Context, r *record.Record) (*record.Record, error) {
+	if c.end.After(r.Expires) {
+		if err := chunks.KeepCursor(ctx, c.q.bus, &r.Job, c.end); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case r.Status == job.InQueue && c.end.After(r.QueueExpires):
 		return c.requeue(ctx, r)

@@ -6,6 +6,7 @@ package record
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -182,11 +183,14 @@ func (r *Record) Message(subject, change string) (*nats.Msg, error) {
 	return m, nil
 }
 
-// Decode reads what Message wrote.
+// ErrDamaged means that what is stored of a job cannot be decoded. A retry does not help.
+var ErrDamaged = errors.New("the stored job is damaged")
+
+// Decode reads what Message wrote. It returns ErrDamaged.
 func Decode(at Location, id job.ID, m *bus.Message) (*Record, error) {
 	w, err := parseWire(m.Header.Get(MetaHeader))
 	if err != nil {
-		return nil, fmt.Errorf("decode job %s: %w", id, err)
+		return nil, fmt.Errorf("%w: decode job %s: %w", ErrDamaged, id, err)
 	}
 	r := w.record(at, id, m.Seq)
 	r.Server = m.Server
@@ -226,7 +230,7 @@ func (w *wire) record(at Location, id job.ID, seq uint64) *Record {
 
 func (r *Record) decodeBody(w wire, body []byte) error {
 	if w.InputSize < 0 || w.S3ConfigSize < 0 || w.OutputSize < 0 || w.ErrorSize < 0 || w.InputSize+w.S3ConfigSize+w.OutputSize+w.ErrorSize != int64(len(body)) {
-		return fmt.Errorf("decode job %s: the body has %d bytes, and its header says %d", r.ID, len(body), w.InputSize+w.S3ConfigSize+w.OutputSize+w.ErrorSize)
+		return fmt.Errorf("%w: decode job %s: the body has %d bytes, and its header says %d", ErrDamaged, r.ID, len(body), w.InputSize+w.S3ConfigSize+w.OutputSize+w.ErrorSize)
 	}
 	cut := func(n int64) []byte {
 		if n == 0 {
