@@ -132,17 +132,16 @@ func (r *queueUsage) full(size load) error {
 	return nil
 }
 
-// reserve counts a submission of so many bytes, or returns a *FullError.
-func (s *usageTable) reserve(e endpoint.Endpoint, bytes int64, by job.Caller, now time.Time) error {
+// reserve counts a submission of so many bytes, or returns a *FullError. unanswered: the
+// server does not measure the queue now, so an old measurement refuses nothing.
+func (s *usageTable) reserve(e endpoint.Endpoint, bytes int64, by job.Caller, unanswered bool, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.usageOf(e)
 	r.asked++
 	size := load{bytes, 1}
-	if now.Sub(r.measured) < maxRefusalAge {
-		if err := r.full(size); err != nil {
-			return err
-		}
+	if err := r.full(size); err != nil && (now.Sub(r.measured) < maxRefusalAge || !unanswered) {
+		return err
 	}
 	if err := s.admitKey(r, by, size, now); err != nil {
 		return err
@@ -215,12 +214,13 @@ func (s *usageTable) wasAnswered(now time.Time) {
 // measured before it refuses a job, unless that was done just now: jobs may have
 // ended since the last measurement.
 func (s *usageTable) admit(ctx context.Context, e endpoint.Endpoint, bytes int64, by job.Caller) error {
-	err := s.reserve(e, bytes, by, time.Now())
+	err := s.reserve(e, bytes, by, false, time.Now())
 	full, isFull := errors.AsType[*FullError](err)
-	if !isFull || full.Endpoint == "" || time.Since(s.measuredAt(e.ID)) < minMeasureAge || !s.measure(ctx, e.ID) {
+	if !isFull || full.Endpoint == "" || time.Since(s.measuredAt(e.ID)) < minMeasureAge {
 		return err
 	}
-	return s.reserve(e, bytes, by, time.Now())
+	answered := s.measure(ctx, e.ID)
+	return s.reserve(e, bytes, by, !answered, time.Now())
 }
 
 // measure asks the server, and reports whether it answered. Without an answer

@@ -31,7 +31,7 @@ func TestAKeyHasSoMuchWaitingAtAllEndpoints(t *testing.T) {
 	} {
 		step.limit.Key = step.key
 		e := endpoint.Endpoint{ID: step.endpoint, MaxQueueBytes: endpoint.MaxMaxQueueBytes}
-		err := s.reserve(e, step.bytes, step.limit, now)
+		err := s.reserve(e, step.bytes, step.limit, true, now)
 		full, refused := errors.AsType[*FullError](err)
 		if refused != (step.want != FullError{}) || refused && *full != step.want {
 			t.Errorf("step %d: got %v, want %v", i, err, &step.want)
@@ -42,7 +42,7 @@ func TestAKeyHasSoMuchWaitingAtAllEndpoints(t *testing.T) {
 	}
 	s.keys["a"].limit = load{1, 1}
 	s.answered = now.Add(-maxRefusalAge)
-	if err := s.reserve(endpoint.Endpoint{ID: "one"}, 1, job.Caller{Key: "a", MaxJobs: 1}, now); err != nil {
+	if err := s.reserve(endpoint.Endpoint{ID: "one"}, 1, job.Caller{Key: "a", MaxJobs: 1}, true, now); err != nil {
 		t.Errorf("while queues cannot be measured: %v", err)
 	}
 }
@@ -138,7 +138,7 @@ func BenchmarkAdmit(b *testing.B) {
 			e := endpoint.Endpoint{ID: "ep"}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.reserve(e, 256, by, time.Now()); err != nil {
+				if err := s.reserve(e, 256, by, true, time.Now()); err != nil {
 					b.Fatal(err)
 				}
 			}

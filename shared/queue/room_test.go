@@ -54,7 +54,7 @@ func TestASubmissionIsRefusedByAFreshMeasurementOnly(t *testing.T) {
 		test.room.at.Endpoint = "ep"
 		s := usageTable{of: map[string]*queueUsage{"ep": &test.room}}
 		before := test.room.accepted
-		err := s.reserve(e, test.size, job.Caller{}, now)
+		err := s.reserve(e, test.size, job.Caller{}, true, now)
 		full, refused := errors.AsType[*FullError](err)
 		if refused != (test.want != FullError{}) || refused && *full != test.want {
 			t.Errorf("%s: got %v, want %v", name, err, &test.want)
@@ -105,6 +105,23 @@ func TestAQueueOfSoManyJobsRefusesOneMore(t *testing.T) {
 		case !errors.Is(err, ErrFull), time.Now().After(end):
 			t.Fatalf("after an end: got %v, want room again", err)
 		}
+	}
+}
+
+// An endpoint that gets few jobs is measured twice a minute; a burst between is bounded.
+func TestABurstAfterAQuietTimeIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.MaxQueueJobs = 3 })
+	s.submit(t)
+	s.measured(t)
+	s.q.usage.mu.Lock()
+	s.q.usage.of[s.e.ID].measured = time.Now().Add(-maxRefusalAge)
+	s.q.usage.mu.Unlock()
+	s.submit(t)
+	s.submit(t)
+	_, err := s.q.Submit(t.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: json.RawMessage(`{}`)})
+	if !errors.Is(err, ErrFull) {
+		t.Errorf("got %v, want ErrFull", err)
 	}
 }
 
