@@ -35,11 +35,30 @@ func (s *Service) eventsOfAll(ctx context.Context, c *fiber.Ctx) error {
 	if _, err := s.readable(ctx, c); err != nil {
 		return err
 	}
-	key := web.Caller(c)
-	return s.tellEvents(ctx, c, endpoint.Endpoint{}, events.Watching{Allowed: func(id string, submitted time.Time) bool {
-		e, known := s.registry.Endpoints.InMemory(id)
-		return known && key.Allows(id, registry.Read) && !submitted.Before(submittedSince(e))
-	}})
+	return s.tellEvents(ctx, c, endpoint.Endpoint{}, events.Watching{})
+}
+
+// readableOf returns those of the events that the key may read, of endpoints that exist.
+func (s *Service) readableOf(ctx context.Context, key *registry.Key, list []events.Event) ([]events.Event, error) {
+	found := map[string]endpoint.Endpoint{}
+	var readable []events.Event
+	for _, ev := range list {
+		if !key.Allows(ev.Endpoint, registry.Read) {
+			continue
+		}
+		e, looked := found[ev.Endpoint]
+		if !looked {
+			var err error
+			if e, err = s.registry.Endpoints.Load(ctx, ev.Endpoint); err != nil && !errors.Is(err, endpoint.ErrNotFound) {
+				return nil, err
+			}
+			found[ev.Endpoint] = e
+		}
+		if e.ID != "" && !ev.Submitted.Before(submittedSince(e)) {
+			readable = append(readable, ev)
+		}
+	}
+	return readable, nil
 }
 
 // eventsOfJob answers with the events of one job, which may be gone.
@@ -167,6 +186,7 @@ const subscriptionHold = time.Hour
 type subscription struct {
 	s        *Service
 	endpoint string
+	key      *registry.Key // decides alone where the events of all endpoints are sent
 	watch    *events.Watch
 	held     context.Context //nolint:containedctx // the writer, which runs after the handler, is given none
 	followText
@@ -175,7 +195,7 @@ type subscription struct {
 // sendEvents answers with the events of the watch, which it closes.
 func (s *Service) sendEvents(c *fiber.Ctx, watch *events.Watch, endpoint string) {
 	held, release := web.LongPoll(c, subscriptionHold)
-	v := &subscription{s: s, endpoint: endpoint, watch: watch, held: held}
+	v := &subscription{s: s, endpoint: endpoint, key: web.Caller(c), watch: watch, held: held}
 	sendAsItComes(c, v.next, func() {
 		watch.Close()
 		release()
@@ -219,6 +239,15 @@ const eventsRetryDelay = 500 * time.Millisecond
 func (v *subscription) more(ctx context.Context) ([]events.Event, error) {
 	for {
 		list, err := v.watch.Next(ctx)
+		if v.endpoint == "" && len(list) > 0 {
+			list, err = v.s.readableOf(ctx, v.key, list)
+			switch {
+			case err != nil: // the client comes back, and gets them then
+				return nil, err
+			case len(list) == 0:
+				continue
+			}
+		}
 		if err == nil || errors.Is(err, io.EOF) {
 			return list, err
 		}

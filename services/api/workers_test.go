@@ -116,13 +116,10 @@ func (s *env) readAll(path, key string) *eventReader {
 func TestEventsOfAllEndpointsAreThoseThatTheKeyMayRead(t *testing.T) {
 	t.Parallel()
 	s, log := startTelling(t)
-	if _, err := s.registry.Endpoints.Create(t.Context(), endpoint.Endpoint{ID: "second"}); err != nil {
+	second, err := s.registry.Endpoints.Create(t.Context(), endpoint.Endpoint{ID: "second"})
+	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the endpoint is in memory", func() bool {
-		_, known := s.registry.Endpoints.InMemory("second")
-		return known
-	})
 	reader, _, err := s.registry.Keys.Create(t.Context(), registry.KeySpec{Scopes: []registry.Scope{{Permission: registry.Read, Endpoint: "second"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -145,4 +142,14 @@ func TestEventsOfAllEndpointsAreThoseThatTheKeyMayRead(t *testing.T) {
 	past.wantBegun()
 	past.wantNames("1.4093 job.queued first", "3.4093 job.queued other")
 	past.want("event: end|data: {}")
+
+	if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), second); err != nil { // it may be refused yet
+		t.Fatal(err)
+	}
+	late := lifeOf("late")
+	for i := range late {
+		late[i].Endpoint = "second"
+	}
+	appendTo(t, log, late...)
+	one.wantNames("4 job.failed late")
 }

@@ -24,20 +24,16 @@ const (
 
 // Watching says what is watched.
 type Watching struct {
-	// Endpoint of "" means all that Allowed lets through; a Job of "" means all jobs, no
-	// Kinds all kinds.
+	// Endpoint of "" means all endpoints, a Job of "" all jobs, and no Kinds all kinds.
 	Endpoint string
-	// Allowed decides by an event's endpoint and the submission of its job. nil lets all
-	// through.
-	Allowed func(endpoint string, submitted time.Time) bool
-	Job     job.ID
-	Kinds   []Kind
+	Job      job.ID
+	Kinds    []Kind
 	// Submitted leaves out jobs that were submitted before, as to an endpoint of
 	// the same id that was deleted. The zero time leaves out none.
 	Submitted time.Time
 
-	// After is the sequence behind which it begins, if Resume is set. Else it
-	// begins with what was written at Since or later, and without Since with
+	// After is the sequence behind which it begins, if Resume is set; beyond the log's
+	// end, as after a restore, it begins with what the log has. Else it begins with what was written at Since or later, and without Since with
 	// what is written from now on.
 	After  uint64
 	Resume bool
@@ -89,6 +85,8 @@ func (t *Tail) Watch(ctx context.Context, w Watching) (*Watch, error) {
 func (v *Watch) begin(ctx context.Context, last uint64) (uint64, error) {
 	since := v.w.NotBefore
 	switch {
+	case v.w.Resume && v.w.After > last: // of a log that was replaced
+		v.w.After = 0
 	case v.w.Resume:
 	case v.w.Since.IsZero():
 		return last, nil
@@ -222,7 +220,7 @@ func tolerate(err error, events int) error {
 // wants reports whether the event is among those that are watched.
 func (v *Watch) wants(e Event) bool {
 	switch {
-	case v.w.Endpoint != "" && e.Endpoint != v.w.Endpoint, v.w.Allowed != nil && !v.w.Allowed(e.Endpoint, e.Submitted):
+	case v.w.Endpoint != "" && e.Endpoint != v.w.Endpoint:
 		return false
 	case v.w.Job != "" && e.Job != v.w.Job, v.w.Once && e.Seq > v.until:
 		return false

@@ -122,6 +122,7 @@ func TestAWatchBeginsWhereItIsTold(t *testing.T) {
 		"now":               {Watching{}, ids(after)},
 		"all":               {Watching{Resume: true}, append(ids(before), ids(after)...)},
 		"behind the second": {Watching{Resume: true, After: placed(1, 1, 3)}, append(ids(before[2:]), ids(after)...)},
+		"beyond the end":    {Watching{Resume: true, After: placed(1000, 1, 3)}, append(ids(before), ids(after)...)},
 		"since an hour":     {Watching{Since: time.Now().Add(-time.Hour)}, append(ids(before), ids(after)...)},
 		"since the last":    {Watching{Since: old.Written}, append(ids(before[3:]), ids(after)...)},
 		"since later":       {Watching{Since: time.Now().Add(time.Hour)}, ids(after)},

@@ -38,15 +38,21 @@ func newEndpoints(ctx context.Context, o *opener) *Endpoints {
 // Get returns the endpoint, from memory if it can. An endpoint that is
 // being deleted is endpoint.ErrNotFound, as if it never was.
 func (e *Endpoints) Get(ctx context.Context, id string) (endpoint.Endpoint, error) {
+	got, err := e.Load(ctx, id)
+	if err == nil && got.Deleting {
+		return endpoint.Endpoint{}, endpoint.ErrNotFound
+	}
+	return got, err
+}
+
+// Load is Get, also while the endpoint is being deleted.
+func (e *Endpoints) Load(ctx context.Context, id string) (endpoint.Endpoint, error) {
 	if !endpoint.ValidID(id) {
 		return endpoint.Endpoint{}, endpoint.ErrNotFound
 	}
 	got, err := e.cache.load(ctx, id)
 	if err != nil {
 		return endpoint.Endpoint{}, unknown(err)
-	}
-	if got.value.Deleting {
-		return endpoint.Endpoint{}, endpoint.ErrNotFound
 	}
 	return got.value, nil
 }
@@ -241,13 +247,6 @@ func (e *Endpoints) Known(ctx context.Context) ([]endpoint.Endpoint, error) {
 		e.known.changes, e.known.list = changes, e.readKnown()
 	}
 	return e.known.list, nil
-}
-
-// InMemory is Get of what is in memory, without a wait: an endpoint that was made a moment
-// ago, or while the bus is away, may be missing.
-func (e *Endpoints) InMemory(id string) (got endpoint.Endpoint, known bool) {
-	found, known, _ := e.cache.get(id)
-	return found.value, known && !found.value.Deleting
 }
 
 func (e *Endpoints) readKnown() []endpoint.Endpoint {
