@@ -226,7 +226,7 @@ func (s *Service) act(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	form, err := url.ParseQuery(string(c.Body()))
+	form, err := url.ParseQuery(string(c.Request().Body())) // as it was sent: c.Body unfolds it without a bound
 	if err != nil {
 		return &pageError{status: fiber.StatusBadRequest, text: "The form cannot be read."}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -144,8 +145,14 @@ func webhook(raw json.RawMessage) (string, error) {
 		return "", &FieldError{"webhook", fmt.Sprintf("is longer than %d bytes", MaxWebhook)}
 	}
 	u, err := url.Parse(s)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
+	switch {
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "":
 		return "", &FieldError{"webhook", "must be an http or https URL"}
+	case strings.Contains(u.Host, "%"):
+		return "", &FieldError{"webhook", "must not have an address with a zone, which means something on one machine only"}
+	}
+	if port, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || port < 1 || port > math.MaxUint16) {
+		return "", &FieldError{"webhook", fmt.Sprintf("must have a port between 1 and %d, got %.20s", math.MaxUint16, u.Port())}
 	}
 	return s, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // with 400: what they unfold to would escape the limit.
 func MaxBody(limit int) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		if e := c.Get(fiber.HeaderContentEncoding); e != "" && e != "identity" {
+		if slices.ContainsFunc(c.Request().Header.PeekAll(fiber.HeaderContentEncoding), func(e []byte) bool { return len(e) > 0 && string(e) != "identity" }) {
 			return Errorf(InvalidRequest, "Content-Encoding is not supported; send the body as it is")
 		}
 		if size := len(c.Request().Body()); size > limit {
@@ -216,7 +217,7 @@ func (r *reading) admit() error {
 
 // allow refuses a large body without a good key, or over the limit.
 func (b *bodies) allow(ctx *fasthttp.RequestCtx, size int) error {
-	if len(ctx.Request.Header.Peek(fiber.HeaderAuthorization)) == 0 {
+	if b.known == nil && len(ctx.Request.Header.Peek(fiber.HeaderAuthorization)) == 0 {
 		return registry.ErrUnauthorized
 	}
 	if b.known != nil {

@@ -25,7 +25,7 @@ func TestSince(t *testing.T) {
 			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"-1h", "yesterday", "10", "2026-01-31"} {
+	for _, text := range []string{"-1h", "yesterday", "10", "2026-01-31", "0001-01-01T00:00:00Z"} {
 		if _, err := Since(text, now); err == nil || !strings.Contains(err.Error(), "since is invalid; must be") {
 			t.Errorf("%q: got %v, want it refused", text, err)
 		}
