@@ -150,10 +150,14 @@ func (s *Service) Known(c *fiber.Ctx) (ours bool, err error) {
 // this process lives.
 func (s *Service) OnceLink(apiKey string) string {
 	token := newToken()
+	s.addOnce(token, apiKey)
+	return Root + "/sign-in?" + url.Values{"once": {token}}.Encode()
+}
+
+func (s *Service) addOnce(token, apiKey string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.once[token] = apiKey
-	return Root + "/sign-in?" + url.Values{"once": {token}}.Encode()
 }
 
 // takeOnce is the key of such a link, "" if it was used before.

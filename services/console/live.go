@@ -18,6 +18,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"flightline/shared/client"
+	"flightline/shared/registry"
 	"flightline/shared/retry"
 	"flightline/shared/web"
 )
@@ -85,6 +86,7 @@ type fragment struct {
 
 // watcher is an open connection of a browser.
 type watcher struct {
+	token   string        // of the session
 	changed chan struct{} // holds one
 	sent    map[string][sha256.Size]byte
 }
@@ -315,7 +317,7 @@ func (s *Service) live(c *fiber.Ctx) error {
 	if len(pages) == 0 || len(pages) > maxTopics {
 		return &pageError{status: fiber.StatusBadRequest, text: fmt.Sprintf("topics must be given 1 to %d times", maxTopics)}
 	}
-	w := &watcher{changed: make(chan struct{}, 1), sent: map[string][sha256.Size]byte{}}
+	w := &watcher{token: found.token, changed: make(chan struct{}, 1), sent: map[string][sha256.Size]byte{}}
 	var topics []*topic
 	held, release := web.LongPoll(c, liveHold)
 	end := func() {
@@ -343,15 +345,20 @@ func (s *Service) live(c *fiber.Ctx) error {
 	}
 	w.wake() // a topic that runs already has fragments to compare
 	c.Set(fiber.HeaderContentType, "text/event-stream")
-	web.Stream(c, func() ([]byte, error) { return nextOf(held, topics, w) }, end)
+	web.Stream(c, func() ([]byte, error) { return s.nextOf(held, topics, w) }, end)
 	return nil
 }
 
-// nextOf waits for fragments that the watcher has not, and returns them as events.
-func nextOf(held context.Context, topics []*topic, w *watcher) ([]byte, error) {
+// signedOut makes the page reload, which leads to the sign-in.
+const signedOut = "event: signed-out\ndata: {}\n\n"
+
+// nextOf waits for fragments that the watcher has not, and returns them as events. A
+// session that ended meanwhile gets no more.
+func (s *Service) nextOf(held context.Context, topics []*topic, w *watcher) ([]byte, error) {
 	silence := time.NewTimer(liveSilence)
 	defer silence.Stop()
 	for {
+		var text bytes.Buffer
 		select {
 		case <-held.Done():
 			if errors.Is(context.Cause(held), web.ErrGone) {
@@ -359,10 +366,12 @@ func nextOf(held context.Context, topics []*topic, w *watcher) ([]byte, error) {
 			}
 			return nil, io.EOF // the browser comes back
 		case <-silence.C:
-			return []byte(": here\n\n"), nil
+			text.WriteString(": here\n\n")
 		case <-w.changed:
 		}
-		var text bytes.Buffer
+		if _, err := s.sessionOf(held, w.token); errors.Is(err, registry.ErrUnauthorized) {
+			return []byte(signedOut), nil
+		}
 		for _, t := range topics {
 			if err := t.tellChanges(w, &text); err != nil {
 				return nil, err
@@ -379,7 +388,7 @@ func (t *topic) tellChanges(w *watcher, to *bytes.Buffer) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.lost {
-		to.WriteString("event: signed-out\ndata: {}\n\n")
+		to.WriteString(signedOut)
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.fragments)) {

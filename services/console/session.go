@@ -157,6 +157,7 @@ func (s *Service) signInPage(c *fiber.Ctx) error {
 			return s.renderSignIn(c, fiber.StatusUnauthorized, signInView{Next: next, Error: "This link was used before. Paste an API key; `flightline env` prints the one of `flightline dev`."})
 		}
 		if err := s.begin(c, key); err != nil {
+			s.addOnce(once, key) // it signed nobody in
 			return err
 		}
 		return s.renderSignIn(c, fiber.StatusOK, signInView{Enter: next})
@@ -176,7 +177,7 @@ func (s *Service) signIn(c *fiber.Ctx) error {
 	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	_, err := s.open(ctx, key)
-	if isUnauthorized(err) || key == "" {
+	if isUnauthorized(err) || errors.Is(err, client.ErrKey) || key == "" {
 		web.Refused(c)
 		return s.renderSignIn(c, fiber.StatusUnauthorized, signInView{Next: next, Error: "No such API key."})
 	}
@@ -201,20 +202,22 @@ func (s *Service) begin(c *fiber.Ctx, key string) error {
 	return nil
 }
 
-// signOut ends the session, everywhere within seconds.
+// signOut ends the session, everywhere within seconds, also while the API is away.
 func (s *Service) signOut(c *fiber.Ctx) error {
-	found, err := s.session(c)
+	token := strings.Clone(c.Cookies(cookieSession))
+	ctx, cancel := web.RequestContext(c)
+	defer cancel()
+	apiKey, err := s.deps.Sessions.Open(ctx, token)
 	if err == nil {
-		if err := checkForm(c, found.apiKey, c.FormValue("csrf")); err != nil {
+		if err := checkForm(c, apiKey, c.FormValue("csrf")); err != nil {
 			return err
 		}
-		ctx, cancel := web.RequestContext(c)
-		defer cancel()
-		if err := s.deps.Sessions.End(ctx, found.token); err != nil {
-			return err
-		}
-		s.sessions.drop(found.token)
+		err = s.deps.Sessions.End(ctx, token)
 	}
+	if err != nil && !errors.Is(err, registry.ErrUnauthorized) {
+		return err
+	}
+	s.sessions.drop(token)
 	s.setCookie(c, cookieSession, "", -1)
 	return c.Redirect(Root+"/sign-in", fiber.StatusSeeOther)
 }

@@ -170,6 +170,7 @@ func TestADamagedRecordHoldsUpNoOther(t *testing.T) {
 func TestARecorderThatWasAwayForTwiceTheRetentionLeavesNoGap(t *testing.T) {
 	t.Parallel()
 	s, _ := newEnv(t)
+	s.torn = true // it is stopped while it records
 	first := s.recorder(t, "first", nil)
 	s.play(t, len(lives))
 	first.stop()
@@ -183,6 +184,7 @@ func TestARecorderThatWasAwayForTwiceTheRetentionLeavesNoGap(t *testing.T) {
 func TestAStandbyGoesOnWhereTheActiveOneStopped(t *testing.T) {
 	t.Parallel()
 	s, _ := newEnv(t)
+	s.torn = true // the first is stopped while it records
 	var busy [2]atomic.Int64
 	first := s.recorder(t, "first", func(_ *process, p Point) {
 		if p == AfterEvents {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 )
 
 // Client talks to one Flightline, at one of its addresses at a time. It is safe
@@ -62,13 +64,19 @@ const (
 	keepAlive = 30 * time.Second
 )
 
+// ErrKey means that an API key has a control character, which no header may have.
+var ErrKey = errors.New("client: the API key must not have control characters, such as a line break")
+
 // New returns a client of the server at baseURL, as "http://127.0.0.1:8080", or
 // of several that are the same Flightline, with commas between them: the next one
 // is tried when one does not answer, or answers 503. A trailing slash or "/v2",
 // which RunPod's base addresses carry, is dropped. apiKey goes with every
-// request, to each of them; "" sends none. The only error is a baseURL that is no
-// http or https address.
+// request, to each of them; "" sends none. The only errors are a baseURL that is no
+// http or https address, and ErrKey.
 func New(baseURL, apiKey string, opts ...Option) (*Client, error) {
+	if strings.ContainsFunc(apiKey, unicode.IsControl) {
+		return nil, ErrKey
+	}
 	c := &Client{key: apiKey, agent: "flightline-go", patience: defaultPatience}
 	for one := range strings.SplitSeq(baseURL, ",") {
 		base, err := baseOf(strings.TrimSpace(one))

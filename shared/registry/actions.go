@@ -21,9 +21,9 @@ import (
 const (
 	// MaxActionJobs bounds the jobs of an action.
 	MaxActionJobs = 10_000
-	// maxActions bounds the actions that are kept, maxActionBytes the ids of one, and
-	// maxActionFilter the bytes of its filter.
-	maxActions, maxActionBytes, maxActionFilter = 100, 600 << 10, 4 << 10
+	// maxActions bounds the actions that are kept, maxOwnActions those of one API key that go
+	// on, maxActionBytes the ids of one, and maxActionFilter the bytes of its filter.
+	maxActions, maxOwnActions, maxActionBytes, maxActionFilter = 100, 10, 600 << 10, 4 << 10
 	// ActionSilence is how long an action that goes on may go unsaved. After that nobody
 	// works on it.
 	ActionSilence = 10 * time.Second
@@ -106,7 +106,7 @@ func ownerOf(apiKey string) (string, error) {
 
 // Begin stores a new action of the API key, which its caller works on from then on. It
 // returns ErrInvalid for no ids, more than MaxActionJobs, or invalid ones;
-// ErrTooMany while 100 actions go on; and bus.ErrUnavailable.
+// ErrTooMany while 100 actions go on, or 10 of the key; and bus.ErrUnavailable.
 func (t *Actions) Begin(ctx context.Context, apiKey, endpoint, what string, ids []job.ID) (*Action, error) {
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%w: ids must be 1 to %d, got none", ErrInvalid, MaxActionJobs)
@@ -136,7 +136,7 @@ func (t *Actions) begin(ctx context.Context, apiKey string, a *Action, storeIDs 
 	if a.Owner, err = ownerOf(apiKey); err != nil {
 		return err
 	}
-	if err := t.makeRoom(ctx); err != nil {
+	if err := t.makeRoom(ctx, a.Owner); err != nil {
 		return err
 	}
 	a.ID, a.Began, a.Runner = rand.Text(), time.Now().UTC(), rand.Text()
@@ -179,23 +179,39 @@ func checkJobs(ids []job.ID) error {
 	return nil
 }
 
-// makeRoom removes the oldest action if there are as many as may be.
-func (t *Actions) makeRoom(ctx context.Context) error {
+// makeRoom removes the oldest action if there are as many as may be: one of the owner's if
+// it has any. It refuses an owner of whom as many as may be go on.
+func (t *Actions) makeRoom(ctx context.Context, owner string) error {
 	all, err := t.states.list(ctx, actionStates+"*")
-	if err != nil || len(all) < maxActions {
+	if err != nil {
 		return err
 	}
 	now := time.Now()
-	slices.SortFunc(all, func(a, b entry[Action]) int { return a.value.Began.Compare(b.value.Began) })
+	var over []entry[Action]
+	goOn := 0
 	for _, e := range all {
 		if e.value.saved = e.written; e.value.Over() || e.value.Interrupted(now) {
-			if err := t.ids.Delete(ctx, actionIDs+e.value.ID); err != nil {
-				return err
-			}
-			return t.states.Delete(ctx, e.key)
+			over = append(over, e)
+		} else if e.value.Owner == owner {
+			goOn++
 		}
 	}
-	return fmt.Errorf("%w: %d actions on many jobs go on; wait until one is over", ErrTooMany, len(all))
+	switch {
+	case goOn >= maxOwnActions:
+		return fmt.Errorf("%w: %d actions on many jobs of this key go on; wait until one is over", ErrTooMany, goOn)
+	case len(all) < maxActions:
+		return nil
+	case len(over) == 0:
+		return fmt.Errorf("%w: %d actions on many jobs go on; wait until one is over", ErrTooMany, len(all))
+	}
+	if own := slices.DeleteFunc(slices.Clone(over), func(e entry[Action]) bool { return e.value.Owner != owner }); len(own) > 0 {
+		over = own
+	}
+	oldest := slices.MinFunc(over, func(a, b entry[Action]) int { return a.value.Began.Compare(b.value.Began) })
+	if err := t.ids.Delete(ctx, actionIDs+oldest.value.ID); err != nil {
+		return err
+	}
+	return t.states.Delete(ctx, oldest.key)
 }
 
 // Find returns an action of the API key, or ErrNotFound, and bus.ErrUnavailable.

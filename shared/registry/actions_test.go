@@ -129,19 +129,27 @@ func TestBoundsOfActions(t *testing.T) {
 			t.Errorf("%s: got %v, want it refused", name, err)
 		}
 	}
-	const most = 100
+	const most, own = 100, 10
 	var all []*registry.Action
-	for range most {
-		a, err := actions.Begin(t.Context(), "key", "ep", "cancel", []job.ID{"one"})
+	for i := range most {
+		key := "key"
+		if i >= own {
+			key = fmt.Sprint("another", i/own)
+		}
+		a, err := actions.Begin(t.Context(), key, "ep", "cancel", []job.ID{"one"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, a)
+		if all = append(all, a); i == own {
+			if _, err := actions.Begin(t.Context(), "key", "ep", "cancel", []job.ID{"one"}); !errors.Is(err, registry.ErrTooMany) {
+				t.Errorf("while as many of the key go on: got %v, want it refused", err)
+			}
+		}
 	}
-	if _, err := actions.Begin(t.Context(), "key", "ep", "cancel", []job.ID{"one"}); !errors.Is(err, registry.ErrTooMany) {
+	if _, err := actions.Begin(t.Context(), "a new one", "ep", "cancel", []job.ID{"one"}); !errors.Is(err, registry.ErrTooMany) {
 		t.Errorf("while as many go on: got %v, want it refused", err)
 	}
-	for _, a := range []*registry.Action{all[7], all[5]} {
+	for _, a := range []*registry.Action{all[7], all[5], all[3*own]} {
 		if a.Ended = time.Now(); actions.Save(t.Context(), a) != nil {
 			t.Fatal("it cannot be saved")
 		}
@@ -154,5 +162,11 @@ func TestBoundsOfActions(t *testing.T) {
 	}
 	if _, err := actions.Find(t.Context(), "key", all[7].ID); err != nil {
 		t.Errorf("the other one: got %v, want it there", err)
+	}
+	if _, err := actions.Begin(t.Context(), "another3", "ep", "cancel", []job.ID{"one"}); err != nil {
+		t.Errorf("when one of the key's own is over: got %v", err)
+	}
+	if _, err := actions.Find(t.Context(), "key", all[7].ID); err != nil {
+		t.Errorf("that of another key, which is older: got %v, want it there", err)
 	}
 }

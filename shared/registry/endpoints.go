@@ -92,7 +92,8 @@ func (e *Endpoints) Create(ctx context.Context, made endpoint.Endpoint) (endpoin
 		return endpoint.Endpoint{}, err
 	}
 	e.cache.put(entry[endpoint.Endpoint]{key: made.ID, value: made, revision: revision})
-	return made, e.show(ctx, made, revision)
+	_ = e.show(ctx, made, revision) // else ShowAll does: the endpoint is made
+	return made, nil
 }
 
 // Update stores what change makes of the endpoint, with its Version raised by
