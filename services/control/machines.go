@@ -88,10 +88,7 @@ func (s *Service) quarantineGPU(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	key, err := s.registry.Keys.Check(ctx, web.Key(c))
-	if err != nil {
-		return err
-	}
+	key := web.Caller(c)
 	q := registry.Quarantine{Machine: machine, Reason: cmp.Or(body.Reason, "by request"), By: cmp.Or(key.ID, "request"), Since: s.queue.Now().UTC()}
 	held, _, err := s.registry.GPUs.Quarantine(ctx, g.UUID, q, func(int) time.Duration { return time.Duration(length) * time.Millisecond })
 	if err != nil {

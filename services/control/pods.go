@@ -63,12 +63,8 @@ func (s *Service) createPod(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	key, err := s.registry.Keys.Check(ctx, web.Key(c))
-	if err != nil {
-		return err
-	}
 	now := s.queue.Now().UTC()
-	made.Owner, made.Status, made.Created, made.Changed, made.Change = key.ID, pod.Running, now, now, "Created by request"
+	made.Owner, made.Status, made.Created, made.Changed, made.Change = web.Caller(c).ID, pod.Running, now, now, "Created by request"
 	if err := s.registry.Pods.Create(ctx, made); err != nil {
 		return err
 	}

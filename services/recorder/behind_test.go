@@ -2,7 +2,6 @@ package recorder
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -141,17 +140,14 @@ func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
 		t.Fatalf("got %+v, %v", good, err)
 	}
 	bad := good
-	bad.Job.ID = queue.NewID(job.Async)
-	if _, err := s.JS.Publish(t.Context(), streams.RecordSubject(0, s.e.ID, bad.Job.ID, 1), json.RawMessage(`no record`)); err != nil {
-		t.Fatal(err)
-	}
+	bad.Partition = 9 // which there is not
 	log, err := r.events.NewAppender(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &writer{s: r, p: &r.parts[0], log: log}
 	if err := w.announce(t.Context(), []queue.RecordChange{good, bad}, maxConcurrentCopies); err == nil {
-		t.Fatal("what is no record was announced")
+		t.Fatal("what cannot be read was announced")
 	}
 	if len(copying) == 0 {
 		t.Fatal("nothing was copied")
@@ -181,18 +177,16 @@ func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
 	}
 	bad, quiet := end, end
 	bad.Job.ID, quiet.Job.ID, quiet.Job.Webhook = queue.NewID(job.Async), queue.NewID(job.Async), ""
+	bad.Partition = 9 // which there is not
 	again := bad
 	again.Job.Attempt, again.Job.Webhook = 2, ""
-	if _, err := s.JS.Publish(t.Context(), streams.RecordSubject(0, s.e.ID, bad.Job.ID, 1), json.RawMessage(`no record`)); err != nil {
-		t.Fatal(err)
-	}
 	log, err := r.events.NewAppender(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &writer{s: r, p: &r.parts[0], removals: newRemovalQueue(r), server: r.events.Server(), log: log, inLog: loggedEvents{}}
 	if err := w.record(t.Context(), []queue.RecordChange{bad, again, quiet}); err == nil {
-		t.Fatal("what is no record was announced")
+		t.Fatal("what cannot be read was announced")
 	}
 	for _, c := range []struct {
 		fact queue.RecordChange

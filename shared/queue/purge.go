@@ -49,7 +49,7 @@ type purge struct {
 }
 
 func (p *purge) run(ctx context.Context) error {
-	last, err := p.lastSeq(ctx)
+	last, err := p.sequenceOf(ctx, p.q.bus.LeaderLast)
 	if err != nil || last == 0 {
 		return err
 	}
@@ -69,11 +69,11 @@ func (p *purge) run(ctx context.Context) error {
 	return p.walk(ctx)
 }
 
-// lastSeq is the sequence of the newest message of the class, 0 if none waits.
-func (p *purge) lastSeq(ctx context.Context) (uint64, error) {
+// sequenceOf is the sequence of the message of the class that read finds, 0 for none.
+func (p *purge) sequenceOf(ctx context.Context, read func(ctx context.Context, stream, filter string) (*bus.Message, error)) (uint64, error) {
 	within, cancel := bus.Bounded(ctx)
 	defer cancel()
-	m, err := p.q.bus.LeaderLast(within, streams.Jobs(p.at.Endpoint), streams.ClassFilter(p.at.Endpoint, p.class))
+	m, err := read(within, streams.Jobs(p.at.Endpoint), streams.ClassFilter(p.at.Endpoint, p.class))
 	if errors.Is(err, bus.ErrNoMessage) {
 		return 0, nil
 	}
@@ -177,7 +177,9 @@ func (p *purge) end(ctx context.Context, from *record.Record) (running bool, err
 // delay), which counts as handed out, all jobs of a paused endpoint, and those that
 // the server does not count (reader.consumers). The record decides whose each job is.
 func (p *purge) walk(ctx context.Context) error {
-	first, err := p.firstSeq(ctx)
+	first, err := p.sequenceOf(ctx, func(ctx context.Context, stream, filter string) (*bus.Message, error) {
+		return p.q.bus.LeaderNext(ctx, stream, filter, 1)
+	})
 	if err != nil || first == 0 {
 		return err
 	}
@@ -199,20 +201,6 @@ func (p *purge) walk(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// firstSeq is the sequence of the oldest message of the class; 0: it has none.
-func (p *purge) firstSeq(ctx context.Context) (uint64, error) {
-	within, cancel := bus.Bounded(ctx)
-	defer cancel()
-	m, err := p.q.bus.LeaderNext(within, streams.Jobs(p.at.Endpoint), streams.ClassFilter(p.at.Endpoint, p.class), 1)
-	if errors.Is(err, bus.ErrNoMessage) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return m.Seq, nil
 }
 
 // some reads queue messages of both classes: to filter them the server would
@@ -291,10 +279,6 @@ func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {
 				return fmt.Errorf("cancel job %s: %w", id, err)
 			}
 		}
-		var last uint64
-		if _, err := fmt.Sscan(left[len(left)-1].Header.Get(jetstream.SequenceHeader), &last); err != nil {
-			return fmt.Errorf("read queue of %s: %w", e.ID, err)
-		}
-		from = last + 1
+		from = bus.Sequence(left[len(left)-1]) + 1
 	}
 }
