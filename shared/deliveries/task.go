@@ -62,10 +62,9 @@ func (c *Task) PayloadSize() (size int64) {
 	return size
 }
 
-// Load reads the whole job with its input and output, for half of streams.WebhookWait at
-// most. It returns
-// ErrPayloadGone, job.ErrNotFound if the task is no longer in the queue,
-// and bus.ErrUnavailable.
+// Load reads the whole job with its input and output. It takes half of
+// streams.WebhookWait at most, and returns ErrPayloadGone, job.ErrNotFound if the task is
+// no longer in the queue, and bus.ErrUnavailable.
 func (c *Task) Load(ctx context.Context) error {
 	ctx, cancel := bus.BoundedFor(ctx, min(copyTimeout(c.refs[:]...), streams.WebhookWait/2-bus.CallTimeout))
 	defer cancel()
