@@ -40,7 +40,7 @@ func TestRequestsRefusesWhatItCannotRead(t *testing.T) {
 		"/ep/requests?status=completed":                        "status",
 		"/ep/requests?status=FAILED,":                          "status",
 		"/ep/requests?from=x":                                  "from is invalid",
-		"/ep/requests?from=1m&to=2m":                           "from to to",
+		"/ep/requests?from=1m&to=2m":                           "the time between from and to is invalid; must be more than 0s, got -1m0s",
 		"/ep/requests?id=":                                     "beginning of a job's id",
 		"/ep/requests?id=7C1d8":                                "beginning of a job's id",
 		"/ep/requests?from=1h&cursor=" + cursor:                "cursor",

@@ -79,7 +79,7 @@ func stepOf(c *fiber.Ctx, span time.Duration) (time.Duration, error) {
 		return 0, web.Errorf(web.InvalidRequest, "step is invalid; must be 60 or 3600, in seconds")
 	}
 	if points := int(span / step); points > maxPoints {
-		return 0, web.Errorf(web.InvalidRequest, "from to to has %d steps of %d s; must be at most %d", points, int(step/time.Second), maxPoints)
+		return 0, web.Errorf(web.InvalidRequest, "the time between from and to has %d steps of %d s; must be at most %d", points, int(step/time.Second), maxPoints)
 	}
 	return step, nil
 }

@@ -245,10 +245,10 @@ func TestBadQuestionsAboutWhatHappened(t *testing.T) {
 	for path, text := range map[string]string{
 		"/v2/ep/stats?from=yesterday":          "from is invalid; must be an instant as",
 		"/v2/ep/stats?to=-1m":                  "to is invalid; must be an instant as",
-		"/v2/ep/stats?from=1h&to=2h":           "from to to is invalid; must be more than 0s and at most 2160h0m0s, got -1h0m0s",
+		"/v2/ep/stats?from=1h&to=2h":           "the time between from and to is invalid; must be more than 0s and at most 2160h0m0s, got -1h0m0s",
 		"/v2/ep/stats?from=2200h":              "got 2200h0m0s",
 		"/v2/ep/stats?step=61":                 "step is invalid; must be 60 or 3600, in seconds",
-		"/v2/ep/stats?from=72h&step=60":        "from to to has 4320 steps of 60 s; must be at most 2880",
+		"/v2/ep/stats?from=72h&step=60":        "the time between from and to has 4320 steps of 60 s; must be at most 2880",
 		"/v2/ep/failures?from=200h":            "at most 168h0m0s, got 200h0m0s",
 		"/v1/failures?from=x":                  "from is invalid",
 		"/v1/overview?limit=1001":              "limit is invalid; must be between 1 and 1000",

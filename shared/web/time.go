@@ -26,7 +26,7 @@ func Span(c *fiber.Ctx, now time.Time, standard, most time.Duration) (from, to t
 		from = to.Add(-standard)
 	}
 	if span := to.Sub(from); span <= 0 || span > most {
-		return from, to, Errorf(InvalidRequest, "from to to is invalid; must be more than 0s and at most %v, got %v", most, span)
+		return from, to, Errorf(InvalidRequest, "the time between from and to is invalid; must be more than 0s and at most %v, got %v", most, span)
 	}
 	return from, to, nil
 }
@@ -38,7 +38,7 @@ func Bounds(c *fiber.Ctx, now time.Time) (from, to time.Time, err error) {
 		return from, to, err
 	}
 	if to, err = parseInstant("to", c.Query("to"), now); err == nil && !to.IsZero() && !from.Before(to) {
-		err = Errorf(InvalidRequest, "from to to is invalid; must be more than 0s, got %v", to.Sub(from))
+		err = Errorf(InvalidRequest, "the time between from and to is invalid; must be more than 0s, got %v", to.Sub(from))
 	}
 	return from, to, err
 }
