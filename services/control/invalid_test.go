@@ -28,7 +28,7 @@ func TestBadEndpointsNameTheField(t *testing.T) {
 		"timeout is a fraction":     {`{"id":"x","executionTimeoutMs":5000.5}`, "executionTimeoutMs must be a whole number"},
 		"ttl too long":              {`{"id":"x","ttlMs":604800001}`, "ttlMs must be between 10000 and 604800000"},
 		"ttl overflows a duration":  {`{"id":"x","ttlMs":9223372036854775807}`, "ttlMs must be between"},
-		"ttl overflows an integer":  {`{"id":"x","ttlMs":1e300}`, "ttlMs must be a whole number"},
+		"ttl overflows an integer":  {`{"id":"x","ttlMs":1e300}`, "ttlMs must be a whole number in at most 18 digits"},
 		"retention negative":        {`{"id":"x","retentionMs":-9223372036854775808}`, "retentionMs must be between"},
 		"sync retention too long":   {`{"id":"x","syncRetentionMs":300001}`, "syncRetentionMs must be between 1000 and 300000"},
 		"lease too short":           {`{"id":"x","leaseMs":9999}`, "leaseMs must be between 10000 and 3600000"},

@@ -262,7 +262,7 @@ func Misread(raw []byte, err error) *FieldError {
 		return nil
 	}
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return &FieldError{pathAt(raw, mistyped.Offset), "must be " + wanted(mistyped.Type)}
+		return &FieldError{pathAt(raw, mistyped.Offset), "must be " + wanted(mistyped)}
 	}
 	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
 		if plain, err := strconv.Unquote(name); err == nil {
@@ -279,10 +279,14 @@ func Misread(raw []byte, err error) *FieldError {
 // no type.
 const notText = "Time.UnmarshalJSON:"
 
-// wanted says in JSON's words what takes a value of this type.
-func wanted(t reflect.Type) string {
-	switch t.Kind() { //nolint:exhaustive // no other kind is in a document
+// wanted says in JSON's words what the value should have been.
+func wanted(wrong *json.UnmarshalTypeError) string {
+	switch wrong.Type.Kind() { //nolint:exhaustive // no other kind is in a document
 	case reflect.Int, reflect.Int64:
+		text, number := strings.CutPrefix(wrong.Value, "number ")
+		if n, _ := strconv.ParseFloat(text, 64); number && n == math.Trunc(n) { // as 1e30
+			return "a whole number in at most 18 digits"
+		}
 		return "a whole number"
 	case reflect.Float64:
 		return "a number"
@@ -304,6 +308,7 @@ const maxPath = 200
 // name that people could not read.
 func pathAt(raw []byte, offset int64) string {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber() // 1e400 is a number, and no float64
 	var path steps
 	for {
 		token, err := decoder.Token()

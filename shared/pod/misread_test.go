@@ -39,6 +39,10 @@ func TestMisreadNamesTheValueByItsPath(t *testing.T) {
 		`{"env":{"text":"text","b":[]}}`: "env.b must be a string",
 		`{"env":[]}`:                     "env must be an object",
 		`{"list":[{"a":1},{"b":"c"}]}`:   "list[1].b must be a whole number",
+		`{"list":[{"a":1.5}]}`:           "list[0].a must be a whole number",
+		`{"list":[{"a":1e30}]}`:          "list[0].a must be a whole number in at most 18 digits",
+		`{"list":[{"a":1e400}]}`:         "list[0].a must be a whole number in at most 18 digits",
+		`{"list":[{"a":1e3}]}`:           "list[0].a must be a whole number in at most 18 digits",
 		`{"list":[[]]}`:                  "list[0] must be an object",
 		`{"list":{}}`:                    "list must be an array",
 		`{"inner":{"text":1.5}}`:         "inner.text must be a string",
@@ -56,7 +60,8 @@ func TestMisreadNamesTheValueByItsPath(t *testing.T) {
 		`{"name":`:                       " is not valid JSON",
 		``:                               " is not valid JSON",
 		`{"env":{"a\u0000b":1}}`:         "env must be a string", // what people cannot read is left out
-		`{"env":{"` + strings.Repeat("x", 300) + `":1}}`: "env must be a string",
+		`{"env":{"` + strings.Repeat("x", 300) + `":1}}`:     "env must be a string",
+		`{"list":[{"a":-1` + strings.Repeat("0", 20) + `}]}`: "list[0].a must be a whole number in at most 18 digits",
 	} {
 		if got := misread(text); got == nil || got.Error() != want {
 			t.Errorf("%.60s: got %v, want %q", text, got, want)
