@@ -98,6 +98,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"dev --docker-host foo":                 "--docker-host",
 		"dev --drivers vm":                      "--drivers",
 		"dev --sync never":                      "--sync",
+		"dev --data=":                           "--data must name a folder",
 		"dev --log-level loud":                  "--log-level",
 		"dev --log-format xml":                  "--log-format",
 		"worker ep --concurrency 10001 -- cat":  "--concurrency 10001: must be 1 to 10000",

@@ -43,6 +43,9 @@ func Command(environment map[string]string, version, program string) *cobra.Comm
 
 // check returns the limits of the settings, which must be good.
 func (c Config) check() (ratelimit.Table, error) {
+	if c.Data == "" {
+		return nil, &cli.UsageError{Err: errors.New("--data must name a folder")}
+	}
 	if !slices.Contains([]string{syncAuto, syncAlways, syncGroup, syncInterval}, c.Sync) {
 		return nil, &cli.UsageError{Err: fmt.Errorf("--sync %q: must be auto, always, group or interval", c.Sync)}
 	}
