@@ -54,7 +54,7 @@ func OperateCommands(environment map[string]string, version string) []*cobra.Com
 func backupCommand(environment map[string]string, version string) *cobra.Command {
 	cfg := new(OperateConfig)
 	c := &cobra.Command{
-		Use: "backup DIR", Short: "Copy all jobs, endpoints and keys to a new folder, while all runs", Args: cobra.ExactArgs(1),
+		Use: "backup DIR", Short: "Copy all jobs, endpoints and keys to a new folder, while all runs",
 		Long: "Copy all streams and buckets to a new folder, while all runs. Every job that was\n" +
 			"accepted before the backup began is in it. The folder holds secrets: the hashes\n" +
 			"of API keys, webhook secrets, and what jobs were given.",
@@ -74,7 +74,7 @@ func backupCommand(environment map[string]string, version string) *cobra.Command
 func restoreCommand(environment map[string]string) *cobra.Command {
 	cfg := new(RestoreConfig)
 	c := &cobra.Command{
-		Use: "restore DIR", Short: "Bring a backup back to a NATS without Flightline", Args: cobra.ExactArgs(1),
+		Use: "restore DIR", Short: "Bring a backup back to a NATS without Flightline",
 		Long: "Bring a backup back to a NATS on which Flightline has not been started: start\n" +
 			"NATS, restore, then start Flightline. The backup is read whole before anything\n" +
 			"is written.",
@@ -97,7 +97,7 @@ func restoreCommand(environment map[string]string) *cobra.Command {
 func doctorCommand(environment map[string]string) *cobra.Command {
 	cfg, output := new(DoctorConfig), ""
 	c := &cobra.Command{
-		Use: "doctor", Short: "Look for what is wrong with NATS and with what Flightline keeps there", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Look for what is wrong with NATS and with what Flightline keeps there",
 		Long: "Look for what is wrong with NATS and with what Flightline keeps there. Each line\n" +
 			"is ok, warn or fail, with what to do about it; fail makes the exit code 1.\n" +
 			"With --deep it also reads all that is stored, which takes a while.",

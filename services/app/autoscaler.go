@@ -178,7 +178,7 @@ func reaperOf(cmd *cobra.Command) []string {
 // killed. It does not end on SIGTERM: its stdin says when to.
 func ReaperCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: reaperName + " MARK GRACE", Hidden: true, Args: cobra.ExactArgs(2),
+		Use: reaperName + " MARK GRACE", Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			grace, err := time.ParseDuration(args[1])
 			if err != nil {

@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"errors"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,13 +11,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"flightline/services/cli"
+	"flightline/shared/process"
 )
+
+// commands are those of this package.
+func commands(env map[string]string) []*cobra.Command {
+	return append(OperateCommands(env, ""), Command(env, "", "flightline"), ServeCommand(env, ""), WorkerCommand(env, ""), NATSConfigCommand(env), ReaperCommand())
+}
 
 // refusal runs a command of this line, which must refuse a setting.
 func refusal(t *testing.T, env map[string]string, line ...string) error {
 	t.Helper()
 	root := &cobra.Command{Use: "flightline", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(append(OperateCommands(env, ""), Command(env, "", "flightline"), ServeCommand(env, ""), WorkerCommand(env, ""), NATSConfigCommand(env))...)
+	root.AddCommand(commands(env)...)
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&out)
@@ -134,6 +141,28 @@ func TestAVariableThatCannotBeReadIsNamed(t *testing.T) {
 		err := refusal(t, map[string]string{variable: "x"}, "serve", "all")
 		if _, usage := errors.AsType[*cli.UsageError](err); !usage || err.Error() != want {
 			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestWrongArgumentsAreNamed(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for line, want := range map[string]string{
+		"backup":           "argument DIR is missing; usage: flightline backup DIR",
+		"restore":          "argument DIR is missing; usage: flightline restore DIR",
+		"restore a b":      `unexpected argument "b"; usage: flightline restore DIR`,
+		"serve":            "argument ROLE is missing; usage: flightline serve ROLE...",
+		"worker":           "argument ENDPOINT is missing; usage: flightline worker ENDPOINT [-- COMMAND...]",
+		"worker -- cat":    "argument ENDPOINT is missing",
+		"worker ep cat":    `unexpected argument "cat"; usage: flightline worker ENDPOINT [-- COMMAND...]`,
+		"doctor extra":     `unexpected argument "extra"; usage: flightline doctor`,
+		"dev extra":        `unexpected argument "extra"; usage: flightline dev`,
+		"nats-config more": `unexpected argument "more"; usage: flightline nats-config`,
+	} {
+		var errs bytes.Buffer
+		code := cli.Run(t.Context(), cli.Config{Out: io.Discard, Err: &errs, Roles: commands(nil)}, strings.Fields(line))
+		if code != process.ExitUsage || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: got %d %s, want %d with %q", line, code, &errs, process.ExitUsage, want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 func Command(environment map[string]string, version, program string) *cobra.Command {
 	cfg := new(Config)
 	c := &cobra.Command{
-		Use: "dev", Short: "Run everything in one process, to try it and to develop against", Args: cobra.NoArgs,
+		Use: "dev", Short: "Run everything in one process, to try it and to develop against",
 		Long: "Run everything in one process: the API, a durable JetStream in the data folder,\n" +
 			"and, to have something to look at, the endpoint echo with a worker that returns\n" +
 			"its input. Other commands started in the same folder find it by themselves.",

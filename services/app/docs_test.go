@@ -44,7 +44,7 @@ func TestGeneratedConfiguration(t *testing.T) {
 	}{
 		{"flightline dev", Config{}},
 		{"flightline serve ROLE...", ServeConfig{}},
-		{"flightline worker ENDPOINT -- COMMAND...", WorkConfig{}},
+		{"flightline worker ENDPOINT [-- COMMAND...]", WorkConfig{}},
 		{"flightline backup DIR", OperateConfig{}},
 		{"flightline restore DIR", RestoreConfig{}},
 		{"flightline doctor", DoctorConfig{}},

@@ -37,7 +37,7 @@ type NATSConfig struct {
 func NATSConfigCommand(environment map[string]string) *cobra.Command {
 	cfg := new(NATSConfig)
 	c := &cobra.Command{
-		Use: "nats-config", Short: "Make the configuration of a NATS server with a user for each role", Args: cobra.NoArgs,
+		Use: "nats-config", Short: "Make the configuration of a NATS server with a user for each role",
 		Long: "Make the configuration of a NATS server: a user for each role, who may do what\n" +
 			"the role needs and no more, JetStream that fsyncs each write, and nobody without\n" +
 			"a password.\n\n" +

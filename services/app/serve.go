@@ -27,7 +27,7 @@ import (
 func ServeCommand(environment map[string]string, version string) *cobra.Command {
 	cfg := new(ServeConfig)
 	c := &cobra.Command{
-		Use: "serve ROLE...", Short: "Run roles against a NATS that runs elsewhere", Args: cobra.MinimumNArgs(1),
+		Use: "serve ROLE...", Short: "Run roles against a NATS that runs elsewhere",
 		Long: "Run one or several roles in one process, against a NATS with JetStream that\n" +
 			"runs elsewhere:\n\n" +
 			"  api       the queue API, /v2\n" +

@@ -47,7 +47,7 @@ type WorkConfig struct {
 func WorkerCommand(environment map[string]string, version string) *cobra.Command {
 	cfg := new(WorkConfig)
 	c := &cobra.Command{
-		Use: "worker ENDPOINT -- COMMAND...", Short: "Run an endpoint's jobs by a command, an HTTP server or a model server",
+		Use: "worker ENDPOINT [-- COMMAND...]", Short: "Run an endpoint's jobs by a command, an HTTP server or a model server",
 		Long: "Run an endpoint's jobs by a command, started for each job, or by an HTTP server\n" +
 			"on this machine.\n\n" +
 			"The job comes as one JSON document on standard input, or as the body of a POST.\n" +
@@ -61,13 +61,9 @@ func WorkerCommand(environment map[string]string, version string) *cobra.Command
 		Example: "  flightline worker upper -- jq -c '{text: .input.text | ascii_upcase}'\n" +
 			"  flightline worker upper --url http://127.0.0.1:9000/run --concurrency 4\n" +
 			"  flightline worker chat --openai-upstream http://127.0.0.1:11434 --concurrency 8",
-		Args: cobra.MinimumNArgs(1),
 	}
 	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
-		if dash := cmd.ArgsLenAtDash(); len(args) > 1 && dash != 1 {
-			return &cli.UsageError{Err: errors.New("the command goes after --, as in: flightline worker ENDPOINT -- COMMAND")}
-		}
-		if len(args) > 0 && environment["RUNPOD_ENDPOINT_ID"] == args[0] { // a driver started it
+		if environment["RUNPOD_ENDPOINT_ID"] == args[0] { // a driver started it
 			cfg.ID = cmp.Or(cfg.ID, environment["RUNPOD_POD_ID"])
 			cfg.kept = cfg.ID != "" && cfg.ID == environment["RUNPOD_POD_ID"]
 		}

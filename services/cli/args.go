@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,31 +18,75 @@ import (
 	"flightline/shared/job"
 )
 
+// checkArguments has the commands below c take what their Use names, before what they
+// check themselves. A noun takes one of its verbs.
+func checkArguments(c *cobra.Command) {
+	for _, below := range c.Commands() {
+		checkArguments(below)
+		switch {
+		case below.HasSubCommands() && !below.Runnable():
+			below.Args, below.RunE = cobra.NoArgs, needsVerb
+		case below.Args == nil:
+			below.Args = namedArgs
+		default:
+			below.Args = cobra.MatchAll(namedArgs, below.Args)
+		}
+	}
+}
+
 // namedArgs takes the arguments that the command's Use names: NAME is required,
-// [NAME] may be left out, and a command after "--" is not counted.
+// [NAME] may be left out, NAME... may be repeated, and a command after "--" is not
+// counted.
 func namedArgs(cmd *cobra.Command, args []string) error {
 	names := strings.Fields(cmd.Use)[1:]
-	for i, name := range names {
-		if name == "[--" {
-			names = names[:i]
-			break
+	if i := slices.Index(names, "[--"); i >= 0 {
+		names = names[:i]
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+			args = args[:dash]
 		}
 	}
-	if dash := cmd.ArgsLenAtDash(); dash >= 0 && strings.Contains(cmd.Use, "[--") {
-		args = args[:dash]
-	}
-	if len(args) > len(names) {
+	repeated := len(names) > 0 && strings.HasSuffix(names[len(names)-1], "...")
+	if len(args) > len(names) && !repeated {
 		return fmt.Errorf("unexpected argument %q; usage: %s", args[len(names)], cmd.UseLine())
 	}
-	for i, arg := range args {
-		if arg == "" && strings.HasPrefix(names[i], "[") { // it would stand for all
-			return fmt.Errorf("argument %s must not be empty; usage: %s", strings.Trim(names[i], "[]"), cmd.UseLine())
-		}
+	if i := slices.Index(args, ""); i >= 0 { // it would stand for all, or name nothing
+		return fmt.Errorf("argument %s must not be empty; usage: %s", strings.Trim(names[min(i, len(names)-1)], "[]."), cmd.UseLine())
 	}
 	if len(args) < len(names) && !strings.HasPrefix(names[len(args)], "[") {
-		return fmt.Errorf("argument %s is missing; usage: %s", names[len(args)], cmd.UseLine())
+		return fmt.Errorf("argument %s is missing; usage: %s", strings.TrimSuffix(names[len(args)], "..."), cmd.UseLine())
 	}
 	return nil
+}
+
+// checkHelpTopic takes the words of a command, as `flightline help endpoint create` does.
+func checkHelpTopic(help *cobra.Command, args []string) error {
+	if _, rest, err := help.Root().Find(args); err != nil || len(rest) > 0 {
+		return fmt.Errorf("unknown help topic %q", strings.Join(args, " "))
+	}
+	return nil
+}
+
+// flagForms say what a flag must be, by the type of its value.
+var flagForms = map[string]string{
+	"int": "a whole number", "int64": "a whole number", "float64": "a number", "bool": "true or false",
+	"duration": "a duration like 90s or 10m", "stringSlice": "texts with commas between them",
+}
+
+// flagError names the flag, its value and what it must be where err is a value that the
+// flag does not take. A flag of a type of its own says in its error what it must be.
+func flagError(_ *cobra.Command, err error) error {
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	must := wrong.Unwrap().Error()
+	if form, known := flagForms[wrong.GetFlag().Value.Type()]; known {
+		must = "must be " + form
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		must += " in at most 18 digits"
+	}
+	return fmt.Errorf("--%s %s, got %q", wrong.GetFlag().Name, must, wrong.GetValue())
 }
 
 // needsVerb is the RunE of a noun on its own.

@@ -114,7 +114,13 @@ func (sh *shell) root() *cobra.Command {
 		root.AddCommand(sh.client(c))
 	}
 	root.AddCommand(versionCommand(sh.Out, sh.Version), sh.healthcheckCommand(), exitCodesTopic())
+	root.SetFlagErrorFunc(flagError)
 	sh.completeArguments(root)
+	root.InitDefaultCompletionCmd()
+	checkArguments(root)
+	root.InitDefaultHelpCmd() // it takes the words of any command
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = checkHelpTopic
 	return root
 }
 
@@ -142,7 +148,7 @@ func (sh *shell) client(c *cobra.Command) *cobra.Command {
 
 func versionCommand(out io.Writer, version string) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version",
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(out, "flightline", version)
 			return err

@@ -240,7 +240,7 @@ func (sh *shell) warnOfUnknownVariables() {
 // do not look into its data folder.
 func (sh *shell) envCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "env", Short: "Print the running dev's addresses and keys for the shell", Args: cobra.NoArgs,
+		Use: "env", Short: "Print the running dev's addresses and keys for the shell",
 		Long: "Print the running dev's addresses and keys as commands for the shell. They are\n" +
 			"secrets, made to be evaluated and not to be shown.",
 		Example: "  eval \"$(flightline env)\"",

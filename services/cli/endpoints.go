@@ -19,7 +19,7 @@ import (
 )
 
 func (sh *shell) endpointCommand() *cobra.Command {
-	c := &cobra.Command{Use: "endpoint", Short: "Make, show, change, pause and remove endpoints", Args: cobra.NoArgs, RunE: needsVerb}
+	c := &cobra.Command{Use: "endpoint", Short: "Make, show, change, pause and remove endpoints"}
 	c.AddCommand(sh.createEndpoint(), sh.listEndpoints(), sh.getEndpoint(), sh.updateEndpoint(), sh.deleteEndpoint(),
 		sh.pauseEndpoint(), sh.resumeEndpoint(), sh.endpointScaling(), sh.listWorkers())
 	return c
@@ -121,10 +121,10 @@ func pausesText(list []time.Duration) string {
 func (sh *shell) createEndpoint() *cobra.Command {
 	var s settings
 	c := &cobra.Command{
-		Use: "create ID [-- COMMAND...]", Short: "Make an endpoint", Args: namedArgs,
+		Use: "create ID [-- COMMAND...]", Short: "Make an endpoint",
 		Long: "Make an endpoint. COMMAND is a worker, which asks for jobs by itself: a program built on\n" +
 			"RunPod's SDK or the Go SDK. For a program that runs once for each job, as in 'flightline\n" +
-			"worker', it is: flightline worker ID -- PROGRAM.",
+			"worker', it is: flightline worker ID -- PROGRAM, with --data DIR if 'flightline dev' has it.",
 		Example: "  flightline endpoint create upper --driver process --workers-max 3 -- python3 worker.py",
 	}
 	s.add(c.Flags())
@@ -148,7 +148,7 @@ func (sh *shell) createEndpoint() *cobra.Command {
 
 func (sh *shell) updateEndpoint() *cobra.Command {
 	var s settings
-	c := &cobra.Command{Use: "update ID [-- COMMAND...]", Short: "Change an endpoint's settings", Args: namedArgs}
+	c := &cobra.Command{Use: "update ID [-- COMMAND...]", Short: "Change an endpoint's settings"}
 	s.add(c.Flags())
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 		spec, err := s.given(c.Flags(), args[1:])
@@ -166,7 +166,7 @@ func (sh *shell) updateEndpoint() *cobra.Command {
 
 func (sh *shell) getEndpoint() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: "Show an endpoint", Args: namedArgs,
+		Use: "get ID", Short: "Show an endpoint",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			e, err := api.Endpoints().Get(ctx, args[0])
 			if err != nil {
@@ -178,7 +178,7 @@ func (sh *shell) getEndpoint() *cobra.Command {
 }
 
 func (sh *shell) listEndpoints() *cobra.Command {
-	return listCommand(sh, "list", "List the endpoints", cobra.NoArgs, []string{"ID", "NAME", "CREATED"},
+	return listCommand(sh, "list", "List the endpoints", []string{"ID", "NAME", "CREATED"},
 		func(ctx context.Context, api *client.Client, _ []string) ([]client.Endpoint, error) {
 			return api.Endpoints().List(ctx)
 		},
@@ -191,7 +191,7 @@ var errHasJobs = errors.New("the endpoint has jobs; --force cancels and deletes 
 func (sh *shell) deleteEndpoint() *cobra.Command {
 	var force, yes bool
 	c := &cobra.Command{
-		Use: "delete ID", Short: "Remove an endpoint", Args: namedArgs,
+		Use: "delete ID", Short: "Remove an endpoint",
 		Long: "Remove an endpoint. On a terminal it asks first, unless --yes or --force is given.",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			if !yes && !force && !terminal.Confirm(ctx, sh.In, sh.Err, "Remove endpoint "+args[0]+", its settings and its results?") {
@@ -361,7 +361,7 @@ func canaryText(c *client.Canary) string {
 func (sh *shell) pauseEndpoint() *cobra.Command {
 	var length time.Duration
 	c := &cobra.Command{
-		Use: "pause ID", Short: "Hand out no jobs for a while; they are still accepted", Args: namedArgs,
+		Use: "pause ID", Short: "Hand out no jobs for a while; they are still accepted",
 		Example: "  flightline endpoint pause echo --for 10m",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			e, err := api.Endpoints().Pause(ctx, args[0], length)
@@ -377,7 +377,7 @@ func (sh *shell) pauseEndpoint() *cobra.Command {
 
 func (sh *shell) resumeEndpoint() *cobra.Command {
 	return &cobra.Command{
-		Use: "resume ID", Short: "Hand out jobs again", Args: namedArgs,
+		Use: "resume ID", Short: "Hand out jobs again",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			e, err := api.Endpoints().Resume(ctx, args[0])
 			if err != nil {
@@ -390,7 +390,7 @@ func (sh *shell) resumeEndpoint() *cobra.Command {
 
 func (sh *shell) endpointScaling() *cobra.Command {
 	var limit int
-	c := listCommand(sh, "scaling ID", "List what the autoscaler decided, the newest first", namedArgs, []string{"AT", "WANTED", "CURRENT", "QUEUED", "REASON", "WHY"},
+	c := listCommand(sh, "scaling ID", "List what the autoscaler decided, the newest first", []string{"AT", "WANTED", "CURRENT", "QUEUED", "REASON", "WHY"},
 		func(ctx context.Context, api *client.Client, args []string) ([]client.ScalingDecision, error) {
 			return api.Endpoints().Scaling(ctx, args[0], limit)
 		},

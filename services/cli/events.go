@@ -19,7 +19,7 @@ func (sh *shell) eventsCommand() *cobra.Command {
 	var since string
 	var follow bool
 	c := &cobra.Command{
-		Use: "events ENDPOINT [JOB]", Short: "Print what happens to an endpoint's jobs, or to one", Args: namedArgs,
+		Use: "events ENDPOINT [JOB]", Short: "Print what happens to an endpoint's jobs, or to one",
 		Long: "Print what happened to the jobs of an endpoint, or to one job: all that the\n" +
 			"server keeps, or what it was told since a time. With --follow, stay and print\n" +
 			"what happens next; alone, --follow begins with that.\n\n" +

@@ -28,7 +28,7 @@ func (sh *shell) healthcheckCommand() *cobra.Command {
 	var url string
 	var files tlsconfig.Client
 	c := &cobra.Command{
-		Use: "healthcheck", Short: "Ask a process of Flightline whether it is ready; the exit code is 0 or 1", Args: cobra.NoArgs,
+		Use: "healthcheck", Short: "Ask a process of Flightline whether it is ready; the exit code is 0 or 1",
 		Long: "Ask the process that listens at --url whether it is ready, as the HEALTHCHECK of\n" +
 			"an image does. Without --url that is FLIGHTLINE_LISTEN, over TLS if\n" +
 			"FLIGHTLINE_TLS_CERT is set, whatever certificate is shown, else the dev that runs\n" +

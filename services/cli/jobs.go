@@ -52,7 +52,7 @@ func (sh *shell) runCommand() *cobra.Command {
 	var p policyFlags
 	var wait bool
 	c := &cobra.Command{
-		Use: "run ENDPOINT INPUT", Short: "Submit a job", Args: namedArgs,
+		Use: "run ENDPOINT INPUT", Short: "Submit a job",
 		Long:    "Submit a job and print its id; with --wait, stay until it has ended." + inputHelp,
 		Example: "  flightline run echo '{\"text\":\"hello\"}' --wait\n  flightline run echo @job.json --ttl 1h -o json",
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
@@ -79,7 +79,7 @@ func (sh *shell) runSyncCommand() *cobra.Command {
 	var p policyFlags
 	wait := job.DefaultWait
 	c := &cobra.Command{
-		Use: "runsync ENDPOINT INPUT", Short: "Submit a job and wait for its result", Args: namedArgs,
+		Use: "runsync ENDPOINT INPUT", Short: "Submit a job and wait for its result",
 		Long: "Submit a job and wait for its result, but no longer than --wait." + inputHelp,
 	}
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
@@ -108,7 +108,7 @@ func (sh *shell) statusCommand() *cobra.Command {
 	var ttl time.Duration
 	var wait bool
 	c := &cobra.Command{
-		Use: "status ENDPOINT JOB", Short: "Show a job", Args: namedArgs,
+		Use: "status ENDPOINT JOB", Short: "Show a job",
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			endpoint, id := args[0], job.ID(args[1])
 			look := c.Status
@@ -134,7 +134,7 @@ func (sh *shell) statusCommand() *cobra.Command {
 
 func (sh *shell) onJob(name, short string, do func(*client.Client, context.Context, string, job.ID) (*client.Job, error)) *cobra.Command {
 	return &cobra.Command{
-		Use: name + " ENDPOINT JOB", Short: short, Args: namedArgs,
+		Use: name + " ENDPOINT JOB", Short: short,
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			j, err := do(c, ctx, args[0], job.ID(args[1]))
 			if err != nil {
@@ -147,7 +147,7 @@ func (sh *shell) onJob(name, short string, do func(*client.Client, context.Conte
 
 func (sh *shell) purgeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "purge ENDPOINT", Short: "Cancel every waiting job", Args: namedArgs,
+		Use: "purge ENDPOINT", Short: "Cancel every waiting job",
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			removed, err := c.PurgeQueue(ctx, args[0])
 			if err != nil {
@@ -160,7 +160,7 @@ func (sh *shell) purgeCommand() *cobra.Command {
 
 func (sh *shell) healthCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "health ENDPOINT", Short: "Count an endpoint's jobs and workers", Args: namedArgs,
+		Use: "health ENDPOINT", Short: "Count an endpoint's jobs and workers",
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			h, err := c.Health(ctx, args[0])
 			if err != nil {
@@ -219,7 +219,7 @@ func (sh *shell) requestsCommand() *cobra.Command {
 	var o client.RequestsOptions
 	var statuses []string
 	c := &cobra.Command{
-		Use: "requests ENDPOINT", Short: "List an endpoint's jobs, the newest first", Args: namedArgs,
+		Use: "requests ENDPOINT", Short: "List an endpoint's jobs, the newest first",
 		Long: "List an endpoint's jobs, the newest first: those that wait or run, and those\n" +
 			"that are over while their results can be read. If there are more, the last\n" +
 			"line says how to go on.",
@@ -266,7 +266,7 @@ func (sh *shell) showRequests(page *client.RequestsPage) error {
 
 func (sh *shell) explainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain ENDPOINT JOB", Short: "Tell why a job is where it is", Args: namedArgs,
+		Use: "explain ENDPOINT JOB", Short: "Tell why a job is where it is",
 		Long: "Tell why a job is where it is: how many jobs come first, what the workers do,\n" +
 			"how the last one ended, and what the autoscaler decided.",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
@@ -281,7 +281,7 @@ func (sh *shell) explainCommand() *cobra.Command {
 
 func (sh *shell) inputCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "input ENDPOINT JOB", Short: "Print what a job was given", Args: namedArgs,
+		Use: "input ENDPOINT JOB", Short: "Print what a job was given",
 		Long: "Print what a job was given, as long as it is kept: until it is completed or\ncancelled, and after a failure or a timeout until its retention is over.",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			x, err := api.Input(ctx, args[0], job.ID(args[1]))
@@ -346,7 +346,7 @@ const (
 func (sh *shell) streamCommand() *cobra.Command {
 	format, from := chunksAsJSON, uint64(0)
 	c := &cobra.Command{
-		Use: "stream ENDPOINT JOB", Short: "Print what a job puts out while it runs", Args: namedArgs,
+		Use: "stream ENDPOINT JOB", Short: "Print what a job puts out while it runs",
 		Long: "Print the chunks of a job's stream as they come, until the job has ended: each\n" +
 			"as a line of JSON, or with --format raw what is text as it is, with nothing\n" +
 			"between. It goes on where it was when the server restarts.",

@@ -17,7 +17,7 @@ import (
 )
 
 func (sh *shell) keyCommand() *cobra.Command {
-	c := &cobra.Command{Use: "key", Short: "Make, list, limit and revoke API keys", Args: cobra.NoArgs, RunE: needsVerb}
+	c := &cobra.Command{Use: "key", Short: "Make, list, limit and revoke API keys"}
 	c.AddCommand(sh.createKey(), sh.listKeys(), sh.changeQuota(), sh.revokeKey())
 	return c
 }
@@ -26,7 +26,7 @@ func (sh *shell) createKey() *cobra.Command {
 	var scopes []string
 	var quota string
 	c := &cobra.Command{
-		Use: "create NAME", Short: "Make an API key; it is shown this once", Args: namedArgs,
+		Use: "create NAME", Short: "Make an API key; it is shown this once",
 		Long: "Make an API key. It is shown this once; the server keeps only its hash.\n\n" +
 			"Scopes are submit:ENDPOINT, read:ENDPOINT, admin:ENDPOINT (both, and purge),\n" +
 			"with * for all endpoints, and control for managing endpoints and keys.\n\n" +
@@ -62,7 +62,7 @@ func (sh *shell) createKey() *cobra.Command {
 }
 
 func (sh *shell) listKeys() *cobra.Command {
-	return listCommand(sh, "list", "List the API keys", cobra.NoArgs, []string{"ID", "NAME", "ENDS IN", "SCOPES", "QUOTA", "CREATED"},
+	return listCommand(sh, "list", "List the API keys", []string{"ID", "NAME", "ENDS IN", "SCOPES", "QUOTA", "CREATED"},
 		func(ctx context.Context, api *client.Client, _ []string) ([]client.Key, error) {
 			return api.Keys().List(ctx)
 		},
@@ -73,7 +73,7 @@ func (sh *shell) listKeys() *cobra.Command {
 
 func (sh *shell) changeQuota() *cobra.Command {
 	return &cobra.Command{
-		Use: "quota ID FIELD=NUMBER…", Short: "Change the quota of an API key", Args: cobra.MinimumNArgs(2),
+		Use: "quota ID FIELD=NUMBER...", Short: "Change the quota of an API key",
 		Long: "Change the quota of an API key. Fields that are not named stay as they are;\n" +
 			"FIELD=default takes one back to its default, default alone takes all. The\n" +
 			"change holds within two seconds. \"flightline key create -h\" has the fields.",
@@ -94,7 +94,7 @@ func (sh *shell) changeQuota() *cobra.Command {
 
 func (sh *shell) revokeKey() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke ID", Short: "Revoke an API key", Args: namedArgs,
+		Use: "revoke ID", Short: "Revoke an API key",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			if err := api.Keys().Revoke(ctx, args[0]); err != nil {
 				return err

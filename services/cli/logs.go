@@ -19,7 +19,7 @@ func logsCommand(sh *shell) *cobra.Command {
 	var since, id string
 	var follow bool
 	c := &cobra.Command{
-		Use: "logs ENDPOINT", Short: "Print what an endpoint's workers print", Args: namedArgs,
+		Use: "logs ENDPOINT", Short: "Print what an endpoint's workers print",
 		Long: "Print what the workers of an endpoint printed: all that the server keeps, or what\n" +
 			"was printed since a time, of all workers, of one, or of one job. With --follow,\n" +
 			"stay and print what comes next; alone, --follow begins with that. Of a job, it\n" +

@@ -13,14 +13,14 @@ import (
 )
 
 func machineCommand(sh *shell) *cobra.Command {
-	c := &cobra.Command{Use: "machine", Short: "Show the machines that run pods, their GPUs and models; keep pods off a GPU", Args: cobra.NoArgs, RunE: needsVerb}
+	c := &cobra.Command{Use: "machine", Short: "Show the machines that run pods, their GPUs and models; keep pods off a GPU"}
 	c.AddCommand(listMachinesCommand(sh), machineModelsCommand(sh), quarantineGPUCommand(sh), restoreGPUCommand(sh))
 	return c
 }
 
 func listMachinesCommand(sh *shell) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the machines, their GPUs and who holds them", Args: cobra.NoArgs,
+		Use: "list", Short: "List the machines, their GPUs and who holds them",
 		Long: "List the machines on which an autoscaler starts pods, a line for each GPU. HOLDERS are\n" +
 			"the pods that have claimed it, with their share of its memory if it is not all.",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
@@ -48,7 +48,7 @@ const modelCacheHelp = "`model` for which the cache of the machine is used, like
 
 func machineModelsCommand(sh *shell) *cobra.Command {
 	return &cobra.Command{
-		Use: "models", Short: "List the models that the machines have", Args: cobra.NoArgs,
+		Use: "models", Short: "List the models that the machines have",
 		Long: "List the complete models in the cache of each machine, where the workers of endpoints\n" +
 			"with modelCache find them. SIZE is that of all revisions of the model.",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
@@ -79,7 +79,7 @@ func quarantineGPUCommand(sh *shell) *cobra.Command {
 	var length time.Duration
 	var reason string
 	c := &cobra.Command{
-		Use: "quarantine MACHINE GPU", Short: "Keep pods off a GPU for a while", Args: namedArgs,
+		Use: "quarantine MACHINE GPU", Short: "Keep pods off a GPU for a while",
 		Long: "Keep pods off a GPU for a while. Its workers get no more jobs and leave once they have\n" +
 			"none. At the deadline the GPU is on probation: one worker at a time may be started on\n" +
 			"it. If it works the quarantine ends, if it fails the next one begins.",
@@ -103,7 +103,7 @@ func quarantineGPUCommand(sh *shell) *cobra.Command {
 
 func restoreGPUCommand(sh *shell) *cobra.Command {
 	return &cobra.Command{
-		Use: "restore MACHINE GPU", Short: "End the quarantine of a GPU", Args: namedArgs,
+		Use: "restore MACHINE GPU", Short: "End the quarantine of a GPU",
 		Long: "End the quarantine of a GPU, also while it is on probation. A GPU that is unhealthy is\n" +
 			"quarantined again as long as it says so.",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {

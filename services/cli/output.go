@@ -32,9 +32,9 @@ func (sh *shell) show(v any, rows [][]string) error {
 }
 
 // listCommand is a command that shows a list, a row for each of its elements.
-func listCommand[T any](sh *shell, use, short string, args cobra.PositionalArgs, heading []string, list func(ctx context.Context, api *client.Client, args []string) ([]T, error), row func(T) []string) *cobra.Command {
+func listCommand[T any](sh *shell, use, short string, heading []string, list func(ctx context.Context, api *client.Client, args []string) ([]T, error), row func(T) []string) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: args,
+		Use: use, Short: short,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			all, err := list(ctx, api, args)
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 func (sh *shell) podCommand() *cobra.Command {
-	c := &cobra.Command{Use: "pod", Short: "Make, show, change, start, stop, restart and remove pods", Args: cobra.NoArgs, RunE: needsVerb}
+	c := &cobra.Command{Use: "pod", Short: "Make, show, change, start, stop, restart and remove pods"}
 	c.AddCommand(sh.createPod(), sh.listPods(), sh.getPod(), sh.updatePod(), sh.deletePod(),
 		sh.onPod("start", "Let a pod run", func(p client.Pods) podMove { return p.Start }),
 		sh.onPod("stop", "Stop a pod; a worker has time to end its jobs", func(p client.Pods) podMove { return p.Stop }),
@@ -27,7 +27,7 @@ type podMove func(ctx context.Context, id string) (*client.Pod, error)
 
 func (sh *shell) onPod(verb, short string, move func(client.Pods) podMove) *cobra.Command {
 	return &cobra.Command{
-		Use: verb + " ID", Short: short, Args: namedArgs,
+		Use: verb + " ID", Short: short,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			p, err := move(api.Pods())(ctx, args[0])
 			if err != nil {
@@ -114,7 +114,7 @@ func (s *podFlags) given(f *pflag.FlagSet) (client.PodSpec, error) {
 func (sh *shell) createPod() *cobra.Command {
 	var flags podFlags
 	c := &cobra.Command{
-		Use: "create", Short: "Make a pod, which a driver of an autoscaler starts", Args: cobra.NoArgs,
+		Use: "create", Short: "Make a pod, which a driver of an autoscaler starts",
 		Example: "  flightline pod create --image me/trainer:1 --gpus 1 --env MODEL=small",
 	}
 	flags.add(c.Flags())
@@ -137,7 +137,7 @@ func (sh *shell) createPod() *cobra.Command {
 
 func (sh *shell) updatePod() *cobra.Command {
 	var flags podFlags
-	c := &cobra.Command{Use: "update ID", Short: "Change a pod, as of its next start", Args: namedArgs}
+	c := &cobra.Command{Use: "update ID", Short: "Change a pod, as of its next start"}
 	flags.add(c.Flags())
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 		spec, err := flags.given(c.Flags())
@@ -157,7 +157,7 @@ func (sh *shell) listPods() *cobra.Command {
 	var status, endpoint string
 	var workers bool
 	c := &cobra.Command{
-		Use: "list", Short: "List the pods", Args: cobra.NoArgs,
+		Use: "list", Short: "List the pods",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
 			query := url.Values{}
 			for name, value := range map[string]string{"desiredStatus": strings.ToUpper(status), "endpointId": endpoint} {
@@ -191,7 +191,7 @@ func (sh *shell) listPods() *cobra.Command {
 
 func (sh *shell) getPod() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: "Show a pod; -o json has all that is known of it", Args: namedArgs,
+		Use: "get ID", Short: "Show a pod; -o json has all that is known of it",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			all := url.Values{"includeMachine": {"true"}, "includeNetworkVolume": {"true"}, "includeSavingsPlans": {"true"}, "includeTemplate": {"true"}}
 			p, err := api.Pods().Get(ctx, args[0], all)
@@ -237,7 +237,7 @@ func (sh *shell) showPod(p *client.Pod) error {
 }
 
 func (sh *shell) templateCommand() *cobra.Command {
-	c := &cobra.Command{Use: "template", Short: "Make, show, change and remove templates", Args: cobra.NoArgs, RunE: needsVerb}
+	c := &cobra.Command{Use: "template", Short: "Make, show, change and remove templates"}
 	c.AddCommand(sh.createTemplate(), sh.updateTemplate(), sh.getTemplate(), sh.listTemplates(),
 		sh.deleteThing("Remove a template that nothing uses", func(ctx context.Context, api *client.Client, id string) error {
 			return api.Templates().Delete(ctx, id)
@@ -278,14 +278,14 @@ func (s *templateFlags) command(sh *shell, c *cobra.Command, send func(context.C
 }
 
 func (sh *shell) createTemplate() *cobra.Command {
-	c := &cobra.Command{Use: "create", Short: "Make a template", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "create", Short: "Make a template"}
 	return new(templateFlags).command(sh, c, func(ctx context.Context, t client.Templates, _ []string, spec client.TemplateSpec) (*client.Template, error) {
 		return t.Create(ctx, spec)
 	})
 }
 
 func (sh *shell) updateTemplate() *cobra.Command {
-	c := &cobra.Command{Use: "update ID", Short: "Change a template", Args: namedArgs}
+	c := &cobra.Command{Use: "update ID", Short: "Change a template"}
 	return new(templateFlags).command(sh, c, func(ctx context.Context, t client.Templates, args []string, spec client.TemplateSpec) (*client.Template, error) {
 		return t.Update(ctx, args[0], spec)
 	})
@@ -293,7 +293,7 @@ func (sh *shell) updateTemplate() *cobra.Command {
 
 func (sh *shell) getTemplate() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: "Show a template; -o json has all of it", Args: namedArgs,
+		Use: "get ID", Short: "Show a template; -o json has all of it",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			t, err := api.Templates().Get(ctx, args[0])
 			if err != nil {
@@ -305,7 +305,7 @@ func (sh *shell) getTemplate() *cobra.Command {
 }
 
 func (sh *shell) listTemplates() *cobra.Command {
-	return listCommand(sh, "list", "List the templates", cobra.NoArgs, []string{"ID", "NAME", "IMAGE"},
+	return listCommand(sh, "list", "List the templates", []string{"ID", "NAME", "IMAGE"},
 		func(ctx context.Context, api *client.Client, _ []string) ([]client.Template, error) {
 			return api.Templates().List(ctx)
 		},
@@ -323,7 +323,7 @@ func (sh *shell) showTemplate(t *client.Template) error {
 // deleteThing is the command that removes the thing of an id.
 func (sh *shell) deleteThing(short string, remove func(context.Context, *client.Client, string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete ID", Short: short, Args: namedArgs,
+		Use: "delete ID", Short: short,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			if err := remove(ctx, api, args[0]); err != nil {
 				return err
@@ -334,13 +334,13 @@ func (sh *shell) deleteThing(short string, remove func(context.Context, *client.
 }
 
 func (sh *shell) volumeCommand() *cobra.Command {
-	c := &cobra.Command{Use: "volume", Short: "Make, show, change and remove network volumes", Args: cobra.NoArgs, RunE: needsVerb}
+	c := &cobra.Command{Use: "volume", Short: "Make, show, change and remove network volumes"}
 	c.AddCommand(
-		sh.volumeVerb("create", "Make a network volume; --name and --size are needed", cobra.NoArgs,
+		sh.volumeVerb("create", "Make a network volume; --name and --size are needed",
 			func(ctx context.Context, v client.Volumes, _ []string, spec client.VolumeSpec) (*client.Volume, error) {
 				return v.Create(ctx, spec)
 			}),
-		sh.volumeVerb("update ID", "Change a network volume", namedArgs,
+		sh.volumeVerb("update ID", "Change a network volume",
 			func(ctx context.Context, v client.Volumes, args []string, spec client.VolumeSpec) (*client.Volume, error) {
 				return v.Update(ctx, args[0], spec)
 			}),
@@ -351,9 +351,9 @@ func (sh *shell) volumeCommand() *cobra.Command {
 	return c
 }
 
-func (sh *shell) volumeVerb(use, short string, args cobra.PositionalArgs, send func(context.Context, client.Volumes, []string, client.VolumeSpec) (*client.Volume, error)) *cobra.Command {
+func (sh *shell) volumeVerb(use, short string, send func(context.Context, client.Volumes, []string, client.VolumeSpec) (*client.Volume, error)) *cobra.Command {
 	var spec client.VolumeSpec
-	c := &cobra.Command{Use: use, Short: short, Args: args}
+	c := &cobra.Command{Use: use, Short: short}
 	c.Flags().StringVar(&spec.Name, "name", "", "name for people")
 	c.Flags().IntVar(&spec.Size, "size", 0, "size in `GB`; it never becomes less")
 	setBounds(c.Flags(), "size", 1, pod.MaxDiskGB)
@@ -371,7 +371,7 @@ func (sh *shell) volumeVerb(use, short string, args cobra.PositionalArgs, send f
 
 func (sh *shell) getVolume() *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: "Show a network volume", Args: namedArgs,
+		Use: "get ID", Short: "Show a network volume",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			v, err := api.Volumes().Get(ctx, args[0])
 			if err != nil {
@@ -383,7 +383,7 @@ func (sh *shell) getVolume() *cobra.Command {
 }
 
 func (sh *shell) listVolumes() *cobra.Command {
-	return listCommand(sh, "list", "List the network volumes", cobra.NoArgs, []string{"ID", "NAME", "GB", "DATA CENTER"},
+	return listCommand(sh, "list", "List the network volumes", []string{"ID", "NAME", "GB", "DATA CENTER"},
 		func(ctx context.Context, api *client.Client, _ []string) ([]client.Volume, error) {
 			return api.Volumes().List(ctx)
 		},

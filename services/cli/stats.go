@@ -19,7 +19,7 @@ func statsCommand(sh *shell) *cobra.Command {
 	var o client.StatsOptions
 	var since string
 	c := &cobra.Command{
-		Use: "stats ENDPOINT", Short: "Print what happened at an endpoint, by the minute or by the hour", Args: namedArgs,
+		Use: "stats ENDPOINT", Short: "Print what happened at an endpoint, by the minute or by the hour",
 		Long: "Print what happened at an endpoint, by the minute or by the hour: how many jobs\n" +
 			"came and how they ended, how long they waited and ran, and how many workers\n" +
 			"there were. A time in which nothing happened has no row.",
@@ -55,7 +55,7 @@ func statsRows(s *client.Stats) [][]string {
 func failuresCommand(sh *shell) *cobra.Command {
 	var since string
 	c := &cobra.Command{
-		Use: "failures [ENDPOINT]", Short: "Group the failures of an endpoint, or of all, by their cause", Args: namedArgs,
+		Use: "failures [ENDPOINT]", Short: "Group the failures of an endpoint, or of all, by their cause",
 		Long: "Group the failures of an endpoint, or of all that the key may read, by their\n" +
 			"cause: the error without its numbers, ids and paths. The jobs of a cause are\n" +
 			"listed by 'flightline requests ENDPOINT --fingerprint FINGERPRINT'.",
@@ -83,7 +83,7 @@ func failuresCommand(sh *shell) *cobra.Command {
 func overviewCommand(sh *shell) *cobra.Command {
 	var q client.OverviewQuery
 	c := &cobra.Command{
-		Use: "overview", Short: "Print how all endpoints stand, and what needs attention", Args: cobra.NoArgs,
+		Use: "overview", Short: "Print how all endpoints stand, and what needs attention",
 		RunE: sh.with(func(ctx context.Context, c *client.Client, _ []string) error {
 			all, err := c.WholeOverview(ctx, q)
 			if err != nil {
@@ -119,7 +119,7 @@ func overviewRows(all *client.Overview) [][]string {
 
 func findCommand(sh *shell) *cobra.Command {
 	return &cobra.Command{
-		Use: "find JOB", Short: "Find a job whose endpoint is not known", Args: namedArgs,
+		Use: "find JOB", Short: "Find a job whose endpoint is not known",
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			found, err := c.FindJob(ctx, job.ID(args[0]))
 			if err != nil {

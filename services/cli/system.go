@@ -12,7 +12,7 @@ import (
 func systemCommand(sh *shell) *cobra.Command {
 	var stream string
 	c := &cobra.Command{
-		Use: "system", Short: "Print how the installation is: storage, streams, consumers, processes", Args: cobra.NoArgs,
+		Use: "system", Short: "Print how the installation is: storage, streams, consumers, processes",
 		Long: "Print how the installation is: what the doctor finds at once, the storage, the\n" +
 			"streams and their consumers with what they have before them, and the processes.\n" +
 			"Of the queues, the 20 with the most messages are listed. The key needs the scope\n" +

@@ -47,9 +47,9 @@ func TestZerosThatWereTypedAreRefused(t *testing.T) {
 		"endpoint get ep --forse":                "unknown flag: --forse",
 		"pod begin x":                            "unknown command \"begin\"",
 		"webhook deliver ep":                     "unknown command \"deliver\"",
-		"endpoint create ep --workers-max many":  "invalid argument \"many\"",
+		"endpoint create ep --workers-max many":  `--workers-max must be a whole number, got "many"`,
 		"endpoint update ep --limit run=x":       "--limit",
-		"endpoint delete ep --force=maybe":       "invalid argument \"maybe\"",
+		"endpoint delete ep --force=maybe":       `--force must be true or false, got "maybe"`,
 		"healthchek":                             "unknown command \"healthchek\"",
 	} {
 		got := run(t, map[string]string{"FLIGHTLINE_URL": server}, "", strings.Fields(line)...)
@@ -63,11 +63,13 @@ func TestZerosThatWereTypedAreRefused(t *testing.T) {
 	}
 }
 
-// Without its text, an argument that may be left out stands for no other thing.
+// Without its text, an argument stands for no other thing, and names nothing.
 func TestAnEmptyArgumentIsRefused(t *testing.T) {
 	for want, args := range map[string][]string{
-		"argument ENDPOINT must not be empty; usage: flightline failures": {"failures", ""},
-		"argument JOB must not be empty":                                  {"events", "ep", ""},
+		"argument ENDPOINT must not be empty; usage: flightline failures":    {"failures", ""},
+		"argument JOB must not be empty":                                     {"events", "ep", ""},
+		"argument NAME must not be empty; usage: flightline key create NAME": {"key", "create", "", "--scope", "read:*"},
+		"argument FIELD=NUMBER must not be empty":                            {"key", "quota", "k", "requests=1", ""},
 	} {
 		if got := run(t, map[string]string{"FLIGHTLINE_URL": "http://127.0.0.1:1"}, "", args...); got.code != 2 || !strings.Contains(got.err, want) {
 			t.Errorf("%q: got %+v, want 2 with %q", args, got, want)

@@ -14,7 +14,7 @@ import (
 )
 
 func (sh *shell) webhookCommand() *cobra.Command {
-	c := &cobra.Command{Use: "webhook", Short: "Look after webhooks: deliveries, replay, pause, resume, secret", Args: cobra.NoArgs, RunE: needsVerb}
+	c := &cobra.Command{Use: "webhook", Short: "Look after webhooks: deliveries, replay, pause, resume, secret"}
 	c.AddCommand(sh.webhookDeliveries(), sh.webhookDestinations(), sh.webhookReplay(), sh.webhookPause(), sh.webhookResume(), sh.webhookSecret())
 	return c
 }
@@ -23,7 +23,7 @@ func (sh *shell) webhookDeliveries() *cobra.Command {
 	var q client.WebhookQuery
 	var id, since string
 	c := &cobra.Command{
-		Use: "deliveries ENDPOINT", Short: "List the attempts of the last 7 days, the newest first", Args: namedArgs,
+		Use: "deliveries ENDPOINT", Short: "List the attempts of the last 7 days, the newest first",
 		Example: "  flightline webhook deliveries echo --failed --since 1h",
 	}
 	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
@@ -61,7 +61,7 @@ func (sh *shell) webhookDeliveries() *cobra.Command {
 }
 
 func (sh *shell) webhookDestinations() *cobra.Command {
-	return listCommand(sh, "destinations ENDPOINT", "List receivers that keep failing or are paused", namedArgs, []string{"DESTINATION", "FAILURES", "PAUSED", "SINCE", "REASON"},
+	return listCommand(sh, "destinations ENDPOINT", "List receivers that keep failing or are paused", []string{"DESTINATION", "FAILURES", "PAUSED", "SINCE", "REASON"},
 		func(ctx context.Context, api *client.Client, args []string) ([]client.WebhookDestination, error) {
 			return api.Webhooks(args[0]).Destinations(ctx)
 		},
@@ -73,7 +73,7 @@ func (sh *shell) webhookDestinations() *cobra.Command {
 func (sh *shell) webhookReplay() *cobra.Command {
 	var since string
 	c := &cobra.Command{
-		Use: "replay ENDPOINT [JOB]", Short: "Send the webhook of a job again, or all that were given up since a time", Args: namedArgs,
+		Use: "replay ENDPOINT [JOB]", Short: "Send the webhook of a job again, or all that were given up since a time",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			if (len(args) == 2) == (since != "") {
 				return &UsageError{errors.New("give either a job or --since")}
@@ -98,7 +98,7 @@ func (sh *shell) webhookReplay() *cobra.Command {
 func (sh *shell) webhookPause() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "pause ENDPOINT DESTINATION", Short: "Keep webhooks back that go to a destination", Args: namedArgs,
+		Use: "pause ENDPOINT DESTINATION", Short: "Keep webhooks back that go to a destination",
 		Long: "Keep webhooks back that go to a destination, the scheme, host and port of an\n" +
 			"address. They wait for 'resume', at most 7 days.",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
@@ -115,7 +115,7 @@ func (sh *shell) webhookPause() *cobra.Command {
 
 func (sh *shell) webhookResume() *cobra.Command {
 	return &cobra.Command{
-		Use: "resume ENDPOINT DESTINATION", Short: "Send webhooks to a paused destination again", Args: namedArgs,
+		Use: "resume ENDPOINT DESTINATION", Short: "Send webhooks to a paused destination again",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			return sh.showReplayed(api.Webhooks(args[0]).Resume(ctx, args[1]))
 		}),
@@ -131,7 +131,7 @@ var errOverlap = errors.New("the secret before this one still signs: wait for th
 func (sh *shell) webhookSecret() *cobra.Command {
 	overlap := 24 * time.Hour
 	c := &cobra.Command{
-		Use: "secret ENDPOINT", Short: "Make a new secret; the present one signs beside it for a while", Args: namedArgs,
+		Use: "secret ENDPOINT", Short: "Make a new secret; the present one signs beside it for a while",
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
 			made, err := api.Webhooks(args[0]).RotateSecret(ctx, overlap)
 			if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusConflict {

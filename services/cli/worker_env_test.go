@@ -18,7 +18,7 @@ func runRole(t *testing.T, env map[string]string, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	role := &cobra.Command{
-		Use: "worker ENDPOINT -- COMMAND...", Args: cobra.MinimumNArgs(1),
+		Use: "worker ENDPOINT -- COMMAND...",
 		RunE: func(c *cobra.Command, args []string) error {
 			c.Println("role", strings.Join(args, " "))
 			return nil

@@ -19,7 +19,7 @@ import (
 )
 
 func (sh *shell) listWorkers() *cobra.Command {
-	c := listCommand(sh, "workers ENDPOINT", "List an endpoint's workers", namedArgs, []string{"ID", "PROTOCOL", "STATE", "PHASE", "DRAINING", "RUNNING"},
+	c := listCommand(sh, "workers ENDPOINT", "List an endpoint's workers", []string{"ID", "PROTOCOL", "STATE", "PHASE", "DRAINING", "RUNNING"},
 		func(ctx context.Context, api *client.Client, args []string) ([]client.Worker, error) {
 			return api.Workers().List(ctx, args[0])
 		},
@@ -37,7 +37,7 @@ func (sh *shell) listWorkers() *cobra.Command {
 
 func (sh *shell) drainWorker() *cobra.Command {
 	return &cobra.Command{
-		Use: "drain ENDPOINT WORKER", Short: "Give a worker no more jobs", Args: namedArgs,
+		Use: "drain ENDPOINT WORKER", Short: "Give a worker no more jobs",
 		Long: "Give a worker no more jobs; those that it has go on.\n\n" +
 			"A worker of 'flightline worker' or of the Go SDK ends by itself once it runs none,\n" +
 			"with exit code 0. The polls of one that is built on RunPod's SDK are answered: once\n" +
@@ -71,7 +71,7 @@ func (sh *shell) workerEnv() *cobra.Command {
 	var format, id, gateway string
 	var rotate bool
 	c := &cobra.Command{
-		Use: "env ENDPOINT", Short: "Let a RunPod worker in and print its environment", Args: namedArgs,
+		Use: "env ENDPOINT", Short: "Let a RunPod worker in and print its environment",
 		Long: "Make a token for a worker that is built on RunPod's SDK and print the whole\n" +
 			"environment that it needs, as NAME=value lines. The token is a secret, and shown\n" +
 			"this once. It revokes the earlier token of the same worker, so a worker that runs is\n" +
