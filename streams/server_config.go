@@ -22,7 +22,7 @@ type ServerConfig struct {
 	// Store is the folder of the streams. "" means /data.
 	Store string
 	// Listen is the address for clients, Monitor that of the health check, on
-	// this machine only. "" means 0.0.0.0:4222 and 127.0.0.1:8222.
+	// this machine only. "" means 127.0.0.1:4222 and 127.0.0.1:8222.
 	Listen, Monitor string
 	// TLS are the files of a certificate, of its key, and of the authority of
 	// the others: all of them, for clients and between servers, must show one.
@@ -46,7 +46,7 @@ func (s ServerConfig) String() string {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by `flightline nats-config` from the table in streams/permissions.go.")
 	line("server_name: %s", cmp.Or(map[bool]string{true: "$NATS_NAME"}[s.Cluster != nil], "flightline"))
-	line("listen: %q", cmp.Or(s.Listen, "0.0.0.0:4222"))
+	line("listen: %q", cmp.Or(s.Listen, "127.0.0.1:4222"))
 	line("http: %q", cmp.Or(s.Monitor, "127.0.0.1:8222"))
 	line("max_payload: 1MB")
 	line("jetstream { store_dir: %q, sync_interval: always }", cmp.Or(s.Store, "/data"))

@@ -166,3 +166,17 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// Others reach NATS once somebody says so.
+func TestTheConfigurationOfNATSListensOnLoopback(t *testing.T) {
+	for _, test := range []struct{ line, want string }{
+		{"nats-config", `listen: "127.0.0.1:4222"`},
+		{"nats-config --listen 0.0.0.0:4222", `listen: "0.0.0.0:4222"`},
+	} {
+		var out bytes.Buffer
+		code := cli.Run(t.Context(), cli.Config{Out: &out, Err: io.Discard, Roles: commands(nil)}, strings.Fields(test.line))
+		if code != process.ExitOK || !strings.Contains(out.String(), test.want) {
+			t.Errorf("%s: got %d %.200s…, want %s", test.line, code, &out, test.want)
+		}
+	}
+}

@@ -100,6 +100,16 @@ func TestComposePublishesOnLoopback(t *testing.T) {
 	}
 }
 
+// Roles reach NATS from containers of their own.
+func TestComposeNATSListensBeyondLoopback(t *testing.T) {
+	for _, files := range [][]string{single, cluster} {
+		command := load(t, files).Services["setup"].Command
+		if i := slices.Index(command, "--listen"); i < 0 || command[i+1] != "0.0.0.0:4222" {
+			t.Errorf("%v: got %q, want it to --listen 0.0.0.0:4222", files, command)
+		}
+	}
+}
+
 // mostDrain is what a role may take to end: the most that --drain-delay may be,
 // and 30 s for what it answers.
 const mostDrain = 90 * time.Second
