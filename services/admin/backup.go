@@ -31,8 +31,9 @@ var (
 
 // Backup copies all streams and buckets to a new folder while they are in use.
 // It returns ErrNothing, ErrNotEmpty or streams.ErrSchema before anything is
-// written. A folder that an error leaves behind is no backup, and Restore
-// refuses it. version is the program's own.
+// written. It reads at last what it wrote, and returns Verify's error. A folder that
+// an error leaves behind is no backup, and Restore refuses it. version is the
+// program's own.
 func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.Logger) (Manifest, error) {
 	m := Manifest{Format: format, Version: version, Began: time.Now().UTC()}
 	js, err := jetstream.New(nc)
@@ -62,7 +63,14 @@ func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.L
 		return m, err
 	}
 	m.Ended = time.Now().UTC()
-	return m, finish(dir, m, written)
+	if err := finish(dir, m, written); err != nil {
+		return m, err
+	}
+	log.InfoContext(ctx, "reading the backup again")
+	if _, err := Verify(ctx, dir); err != nil {
+		return m, errors.Join(fmt.Errorf("read the backup again: %w", err), os.Remove(filepath.Join(dir, sumsFile)))
+	}
+	return m, nil
 }
 
 // copying is one run of Backup.

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/s2"
@@ -59,7 +60,7 @@ func Verify(ctx context.Context, dir string) (Manifest, error) {
 		if err := streams.CheckCopied(c.Name, c.Config); err != nil {
 			return m, fmt.Errorf("%w: %w", ErrArchive, err)
 		}
-		if err := verifyCopy(ctx, dir, c); err != nil {
+		if err := verifyCopy(ctx, dir, c, m.Streams); err != nil {
 			return m, err
 		}
 	}
@@ -211,9 +212,9 @@ const (
 	maxLine = 96 << 20
 )
 
-// verifyCopy looks into the files of a stream. It returns an ErrArchive for what
-// no backup holds.
-func verifyCopy(ctx context.Context, dir string, c Copy) error {
+// verifyCopy looks into the files of a stream of the backup that has all of these. It
+// returns an ErrArchive for what no backup holds.
+func verifyCopy(ctx context.Context, dir string, c Copy, all []Copy) error {
 	file, info, err := openPlain(dir, snapshotFile(c.Name))
 	if err != nil {
 		return err
@@ -222,7 +223,7 @@ func verifyCopy(ctx context.Context, dir string, c Copy) error {
 	if info.Size() != c.Bytes {
 		return fmt.Errorf("%w: %s has %d bytes, want %d", ErrArchive, snapshotFile(c.Name), info.Size(), c.Bytes)
 	}
-	if err := verifyArchive(c, &stoppable{ctx, file}); err != nil {
+	if err := verifyArchive(c, all, &stoppable{ctx, file}); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrArchive, snapshotFile(c.Name), err)
 	}
 	rest, _, err := openPlain(dir, tailFile(c.Name))
@@ -245,15 +246,15 @@ func verifyCopy(ctx context.Context, dir string, c Copy) error {
 
 // verifyArchive reads the server's copy of a stream: its state, its consumers and
 // its messages. It holds as many messages and bytes as the manifest says at most,
-// only of subjects of the stream, and no consumer that delivers elsewhere.
-func verifyArchive(c Copy, r io.Reader) error {
+// only of subjects of the stream, and no consumer that delivers into a stream of all.
+func verifyArchive(c Copy, all []Copy, r io.Reader) error {
 	in := newArchiveReader(s2.NewReader(r))
 	state, err := archivedState(in, c)
 	if err != nil {
 		return err
 	}
 	for range state.Consumers {
-		if err := verifyConsumer(in); err != nil {
+		if err := verifyConsumer(in, all); err != nil {
 			return err
 		}
 	}
@@ -318,7 +319,9 @@ func archivedState(in *archiveReader, c Copy) (copiedState, error) {
 	return state, nil
 }
 
-func verifyConsumer(in *archiveReader) error {
+// verifyConsumer reads a consumer. That of a watch delivers to an inbox, whose prefix is a
+// setting, and is not durable: Restore drops it.
+func verifyConsumer(in *archiveReader, all []Copy) error {
 	e, err := in.next()
 	if err != nil {
 		return err
@@ -332,8 +335,15 @@ func verifyConsumer(in *archiveReader) error {
 	if err := in.decode(e, &consumer); err != nil {
 		return err
 	}
-	if to := consumer.Config.DeliverSubject; to != "" && !strings.HasPrefix(to, "_INBOX") {
-		return fmt.Errorf("%.200s delivers to %q, want a consumer that is pulled from", e.name, to)
+	to := consumer.Config.DeliverSubject
+	taken := func(c Copy) bool { return streams.Takes(c.Name, to) }
+	switch {
+	case to == "":
+		return nil
+	case consumer.Config.Durable != "":
+		return fmt.Errorf("%.200s is durable and delivers to %.200q, want a consumer that is pulled from", e.name, to)
+	case strings.HasPrefix(to, "$") || slices.ContainsFunc(all, taken):
+		return fmt.Errorf("%.200s delivers to %.200q, want a consumer that is pulled from, or an inbox", e.name, to)
 	}
 	return nil
 }

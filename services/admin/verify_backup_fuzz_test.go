@@ -21,7 +21,7 @@ func FuzzArchive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := Copy{Name: streams.Events, State: json.RawMessage(state), Messages: 2}
 		packed := s2.EncodeSnappy(nil, data) // a block, not a stream: it must be refused
-		if err := verifyArchive(c, bytes.NewReader(packed)); err == nil {
+		if err := verifyArchive(c, []Copy{c}, bytes.NewReader(packed)); err == nil {
 			t.Error("a block passes for a stream")
 		}
 		var out bytes.Buffer
@@ -32,7 +32,7 @@ func FuzzArchive(f *testing.F) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := verifyArchive(c, &out); err == nil && !bytes.HasSuffix(data, make([]byte, 5)) {
+		if err := verifyArchive(c, []Copy{c}, &out); err == nil && !bytes.HasSuffix(data, make([]byte, 5)) {
 			t.Errorf("%q passes and has no end", data)
 		}
 	})

@@ -167,6 +167,9 @@ func TestAForgedBackupIsRefusedByName(t *testing.T) {
 	}
 	state := stateOf(1, 100, 0)
 	good1 := item(subject, 1, "", "x")
+	watch := func(to string) func(*forged) {
+		return one(stateOf(1, 100, 1), item("consumers/c", 0, "", fmt.Sprintf(`{"config":{"name":"c","deliver_subject":%q},"state":{}}`, to)), good1, theEnd)
+	}
 	for name, tt := range map[string]struct {
 		spoil func(*forged)
 		want  string
@@ -205,9 +208,11 @@ func TestAForgedBackupIsRefusedByName(t *testing.T) {
 		"no end":                   {one(state, good1), "cut off"},
 		"a pushing consumer": {
 			one(stateOf(1, 100, 1), item("consumers/c", 0, "", `{"config":{"durable_name":"c","deliver_subject":"$KV.keys.x"},"state":{}}`), good1, theEnd),
-			`consumers/c delivers to "$KV.keys.x"`,
+			`consumers/c is durable and delivers to "$KV.keys.x"`,
 		},
-		"too many consumers": {one(stateOf(1, 100, 1<<30), good1, theEnd), "1073741824 consumers"},
+		"a watch that writes a key":     {watch("$KV.keys.x"), `consumers/c delivers to "$KV.keys.x"`},
+		"a watch that writes a webhook": {watch("webhooks.ep.x.1"), `consumers/c delivers to "webhooks.ep.x.1"`},
+		"too many consumers":            {one(stateOf(1, 100, 1<<30), good1, theEnd), "1073741824 consumers"},
 		"a huge entry": {func(f *forged) {
 			f.archive(append(entries(state), 22, 2, 1, 0, 255, 255, 255, 255, 255, 255, 127), 1, 100)
 		}, "an entry of"},
