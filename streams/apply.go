@@ -17,8 +17,9 @@ var ErrReplicas = errors.New("streams: a stream has more copies than that")
 // Apply makes the shared streams, consumers and buckets exist as this version
 // wants them, after the upgrades that lead here from an older schema. It may be
 // repeated, by several processes at once. It touches nothing and returns ErrSchema
-// if a newer program was here, and ErrReplicas if it would take copies away from
-// a stream: a process that was started with too few would undo what others rely on.
+// if a newer program was here, ErrRestoring while there may be half a backup, and
+// ErrReplicas if it would take copies away from a stream: a process that was started
+// with too few would undo what others rely on.
 func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 	if err := prepare(ctx, js, c); err != nil {
 		return err

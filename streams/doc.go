@@ -6,8 +6,8 @@
 //
 // Names and settings of streams, buckets and consumers are in config.go, subjects in
 // subjects.go, what each NATS user may do in permissions.go, what a backup copies and in
-// which order in snapshot.go (BackupOrder), the version of all this in schema.go, and
-// what makes a nats-server's configuration in server_config.go.
+// which order in snapshot.go (BackupOrder), what marks half a restore in restoring.go, the
+// version of all this in schema.go, and what makes a nats-server's configuration in server_config.go.
 //
 //	stream or bucket   subjects                                      written by            read by              kept
 //	JOBS_<endpoint>    jobs.<endpoint>.<class>.<job>                 submit, retry         workers              until done; ttl; at most 7 d + 1 h
@@ -34,6 +34,7 @@
 //	workers, instances KV                                            heartbeats            health, control      15 s after the last
 //	machines           KV                                            autoscaler            autoscaler, control  15 s after the last
 //	gpus               KV                                            autoscaler, control   autoscaler, control  until the pod is gone; a quarantine stays
+//	RESTORING          restoring; no messages                        restore               Apply, doctor        until the restore's end
 //
 // Core subjects, never stored: moved.<endpoint>.<job>.<attempt> repeats the
 // headers of every record write (for waiters); emitted.<p>.<endpoint>.<job>.…

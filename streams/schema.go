@@ -73,9 +73,12 @@ func CheckSchema(version int) error {
 	return nil
 }
 
-// prepare refuses a newer schema and fewer copies, and runs the upgrades from an
-// older schema. The version is written by Apply, after all else.
+// prepare refuses half a restore, a newer schema and fewer copies, and runs the upgrades
+// from an older schema. The version is written by Apply, after all else.
 func prepare(ctx context.Context, js jetstream.JetStream, c Config) error {
+	if err := CheckRestored(ctx, js); err != nil {
+		return err
+	}
 	version, found, err := SchemaOf(ctx, js)
 	if err != nil {
 		return err

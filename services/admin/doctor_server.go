@@ -171,8 +171,13 @@ func bytesOf(n uint64) string {
 	return fmt.Sprintf("%.1f %s", size, []string{"KB", "MB", "GB", "TB"}[i])
 }
 
-// schema compares versions; false means that this program must not touch the bus.
+// schema compares versions; false means that this program must not touch the bus, as it
+// is of a newer one, or half a backup.
 func (x *checker) schema(ctx context.Context) bool {
+	if err := streams.CheckRestored(ctx, x.js); errors.Is(err, streams.ErrRestoring) {
+		x.add("restore", Fail, err.Error(), "run flightline restore again before Flightline is started")
+		return false
+	}
 	version, found, err := streams.SchemaOf(ctx, x.js)
 	switch {
 	case err != nil:

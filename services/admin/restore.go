@@ -27,7 +27,8 @@ type RestoreConfig struct {
 // Restore brings a backup back to a NATS on which there is no Flightline, and
 // none is running: it reads all of the backup first, and refuses it whole with
 // ErrArchive or streams.ErrSchema, and a server that has any of the streams with
-// ErrNotEmpty. What an error leaves half done it removes again.
+// ErrNotEmpty. What an error leaves half done it removes again, as it does what an
+// interrupted Restore left; so no other may run meanwhile.
 func Restore(ctx context.Context, nc *nats.Conn, dir string, cfg RestoreConfig) (Manifest, error) {
 	m, err := Verify(ctx, dir)
 	if ctx.Err() != nil {
@@ -40,12 +41,8 @@ func Restore(ctx context.Context, nc *nats.Conn, dir string, cfg RestoreConfig) 
 	if err != nil {
 		return m, fmt.Errorf("open jetstream: %w", err)
 	}
-	there, err := ourStreams(ctx, js)
-	if err != nil {
+	if err := begin(ctx, js, cfg); err != nil {
 		return m, err
-	}
-	if len(there) > 0 {
-		return m, fmt.Errorf("this NATS has %s: %w: restore to one on which Flightline has not been started yet", strings.Join(there, ", "), ErrNotEmpty)
 	}
 	// The bucket without which nothing starts comes last.
 	first := streams.Bucket(streams.BucketEndpoints)
@@ -58,7 +55,45 @@ func Restore(ctx context.Context, nc *nats.Conn, dir string, cfg RestoreConfig) 
 		}
 		cfg.Log.InfoContext(ctx, "stream restored", "stream", c.Name, "messages", c.Messages, "later", written)
 	}
+	if err := streams.EndRestore(ctx, js); err != nil {
+		return m, errors.Join(err, undo(ctx, js, m.Streams))
+	}
 	return m, nil
+}
+
+// begin marks the server as one with half a backup. It returns ErrNotEmpty if it has
+// streams without that mark; those with it are what an interrupted Restore left, and removed.
+func begin(ctx context.Context, js jetstream.JetStream, cfg RestoreConfig) error {
+	there, err := ourStreams(ctx, js)
+	if err != nil {
+		return err
+	}
+	switch err := streams.CheckRestored(ctx, js); {
+	case errors.Is(err, streams.ErrRestoring):
+		cfg.Log.WarnContext(ctx, "a restore was interrupted here: what it left is removed", "streams", len(there))
+		if left := remove(ctx, js, there); len(left) > 0 {
+			return fmt.Errorf("these streams of an interrupted restore could not be removed: %s", strings.Join(left, ", "))
+		}
+		return nil
+	case err != nil:
+		return err
+	case len(there) > 0:
+		return fmt.Errorf("this NATS has %s: %w: restore to one on which Flightline has not been started yet", strings.Join(there, ", "), ErrNotEmpty)
+	}
+	if err := streams.BeginRestore(ctx, js, streams.Config{Replicas: cfg.Replicas}); err != nil {
+		return errors.Join(err, undo(ctx, js, nil))
+	}
+	return nil
+}
+
+// remove deletes the streams and returns those that may be left.
+func remove(ctx context.Context, js jetstream.JetStream, names []string) (left []string) {
+	for _, name := range names {
+		if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			left = append(left, name)
+		}
+	}
+	return left
 }
 
 func btoi(b bool) int {
@@ -72,8 +107,8 @@ func btoi(b bool) int {
 // is to end the program within a second.
 const undoTimeout = 700 * time.Millisecond
 
-// undo removes the streams that were restored; there were none before. Its error
-// names those that may be left.
+// undo removes the streams that were restored, as there were none before, and then the
+// mark. Its error names those that may be left.
 func undo(ctx context.Context, js jetstream.JetStream, done []Copy) error {
 	interrupted := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx)
@@ -82,16 +117,15 @@ func undo(ctx context.Context, js jetstream.JetStream, done []Copy) error {
 		ctx, cancel = context.WithTimeout(ctx, undoTimeout)
 		defer cancel()
 	}
-	var left []string
+	names := make([]string, 0, len(done))
 	for _, c := range done {
-		if err := js.DeleteStream(ctx, c.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			left = append(left, c.Name)
-		}
+		names = append(names, c.Name)
 	}
+	left := remove(ctx, js, names)
 	if len(left) == 0 {
-		return nil
+		return streams.EndRestore(ctx, js)
 	}
-	return fmt.Errorf("these streams may be left, remove them before the next restore: %s", strings.Join(left, ", "))
+	return fmt.Errorf("these streams may be left, the next restore removes them: %s", strings.Join(left, ", "))
 }
 
 func restoreStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, dir string, c Copy, replicas int) (int, error) {

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/services/admin"
@@ -63,4 +65,96 @@ func TestABadBackupIsFoundWhileItIsMade(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "SHA256SUMS")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want a folder that does not look like a backup", err)
 	}
+}
+
+// A restore that was killed leaves a store on which nothing starts, the doctor fails, and
+// the next restore begins from nothing.
+func TestAnInterruptedRestoreIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	b := applied(t)
+	kv, err := b.JS.KeyValue(t.Context(), streams.BucketEndpoints)
+	if err == nil {
+		_, err = kv.PutString(t.Context(), "kept", "{}")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, _ := backup(t, b)
+	to := testenv.NewServer(t)
+	nc, err := to.NC.Opts.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Without its connection it is as good as killed: it can remove nothing.
+	log := slog.New(slog.NewTextHandler(closing{nc}, nil))
+	if _, err := admin.Restore(t.Context(), nc, dir, admin.RestoreConfig{Log: log}); err == nil || !strings.Contains(err.Error(), "the next restore removes them") {
+		t.Fatalf("got %v, want what is left", err)
+	}
+	left := streamNames(t, to.JS)
+	if !slices.Contains(left, streams.Restoring) || len(left) < 2 {
+		t.Fatalf("got %q, want the mark and what was restored", left)
+	}
+	for _, fix := range []bool{false, true} {
+		r := doctor(t, to, fix)
+		if f := found(r, "restore"); f.State != admin.Fail || f.Hint == "" || !r.Failed() {
+			t.Errorf("fix %v: got %+v, want a fail with a hint", fix, f)
+		}
+	}
+	if err := streams.Apply(t.Context(), to.JS, streams.Config{}); !errors.Is(err, streams.ErrRestoring) {
+		t.Errorf("got %v from a start, want ErrRestoring", err)
+	}
+	if names := streamNames(t, to.JS); !slices.Equal(names, left) {
+		t.Errorf("got %q, want that nothing was made beside %q", names, left)
+	}
+	if err := restore(t, to, dir); err != nil {
+		t.Fatal(err)
+	}
+	if names := streamNames(t, to.JS); slices.Contains(names, streams.Restoring) {
+		t.Errorf("got %q after a whole restore, want no mark", names)
+	}
+	if err := streams.Apply(t.Context(), to.JS, streams.Config{}); err != nil {
+		t.Error(err)
+	}
+	if kv, err = to.JS.KeyValue(t.Context(), streams.BucketEndpoints); err == nil {
+		_, err = kv.Get(t.Context(), "kept")
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// closing is where a log is written that ends a connection with its first line.
+type closing struct{ nc *nats.Conn }
+
+func (c closing) Write(p []byte) (int, error) {
+	c.nc.Close()
+	return len(p), nil
+}
+
+// A restore that fails leaves neither streams nor its mark.
+func TestAFailedRestoreLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir, m := backup(t, applied(t))
+	to := testenv.NewServer(t)
+	_, err := admin.Restore(t.Context(), to.NC, dir, admin.RestoreConfig{Replicas: 3, Log: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		t.Error("got no error for three copies on one server")
+	}
+	if names := streamNames(t, to.JS); len(names) > 0 {
+		t.Errorf("got %q of %d streams, want none", names, len(m.Streams))
+	}
+}
+
+func streamNames(t *testing.T, js jetstream.JetStream) []string {
+	t.Helper()
+	list := js.StreamNames(t.Context())
+	var names []string
+	for name := range list.Name() {
+		names = append(names, name)
+	}
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	return names
 }

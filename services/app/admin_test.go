@@ -33,9 +33,11 @@ func TestAnOperatorsCommandGoesToNoOtherNATS(t *testing.T) {
 	}
 }
 
-// A start that would take copies away is not tried again.
-func TestFewerCopiesAreRefusedAtOnce(t *testing.T) {
-	if away(streams.ErrReplicas) {
-		t.Error("got that time may heal it")
+// A start that would take copies away, or on half a backup, is not tried again.
+func TestWhatTimeDoesNotHealIsRefusedAtOnce(t *testing.T) {
+	for _, err := range []error{streams.ErrReplicas, streams.ErrRestoring} {
+		if away(err) {
+			t.Errorf("%v: got that time may heal it", err)
+		}
 	}
 }

@@ -233,5 +233,5 @@ func away(err error) bool {
 		return false
 	}
 	return !errors.Is(err, errDriver) && !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrJetStreamNotEnabled) &&
-		!errors.Is(err, streams.ErrSchema) && !errors.Is(err, streams.ErrReplicas)
+		!errors.Is(err, streams.ErrSchema) && !errors.Is(err, streams.ErrReplicas) && !errors.Is(err, streams.ErrRestoring)
 }

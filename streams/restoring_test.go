@@ -1,0 +1,49 @@
+package streams_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"flightline/shared/bus"
+	"flightline/shared/testenv"
+	"flightline/streams"
+)
+
+// While the mark of a restore is there nothing is made; without it all is.
+func TestApplyRefusesHalfARestore(t *testing.T) {
+	t.Parallel()
+	b := testenv.NewServer(t)
+	for range 2 { // each step may be repeated
+		if err := streams.BeginRestore(t.Context(), b.JS, streams.Config{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := streams.Apply(t.Context(), b.JS, streams.Config{})
+	if !errors.Is(err, streams.ErrRestoring) || !strings.Contains(err.Error(), "run flightline restore again") {
+		t.Errorf("got %v, want an ErrRestoring that says what to do", err)
+	}
+	if info, err := b.JS.AccountInfo(t.Context()); err != nil || info.Streams != 1 {
+		t.Errorf("got %+v, %v, want the mark alone", info, err)
+	}
+	for range 2 {
+		if err := streams.EndRestore(t.Context(), b.JS); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The mark is no stream that is copied, and its subject is no other's.
+func TestTheMarkOfARestoreIsNoData(t *testing.T) {
+	t.Parallel()
+	if part, ours := streams.PartOf(streams.Restoring); ours {
+		t.Errorf("got part %d, want none", part)
+	}
+	if p := streams.PermissionsOf(streams.Config{}, streams.RoleControl, ""); !slices.Contains(p.Publish, bus.StreamInfo("*")) {
+		t.Error("control may not look for the mark")
+	}
+}
