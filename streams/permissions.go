@@ -126,6 +126,17 @@ func AccessOf(c Config, r Role, endpoint string) Access {
 	return Access{}
 }
 
+// RoleOf returns the role that takes from a durable consumer of a stream that all
+// endpoints share; shared is false for any other consumer.
+func RoleOf(c Config, stream, consumer string) (role Role, shared bool) {
+	for _, r := range Roles() {
+		if slices.Contains(AccessOf(c, r, "*").Takes[stream], consumer) {
+			return r, true
+		}
+	}
+	return "", false
+}
+
 // Caches are the buckets that a role keeps a copy of, in the registry: what it
 // need not know it is not told. nil stands for none.
 func Caches(r Role) []string {

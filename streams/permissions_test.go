@@ -94,3 +94,22 @@ func TestAServersConfiguration(t *testing.T) {
 		t.Errorf("got TLS %d times, want it for clients and between servers:\n%s", n, many)
 	}
 }
+
+func TestTheRoleOfASharedConsumer(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		stream, consumer string
+		role             streams.Role
+		shared           bool
+	}{
+		{streams.Webhooks, streams.WebhookConsumer, streams.RoleWebhook, true},
+		{streams.Records(1), streams.DueConsumer, streams.RoleAPI, true},
+		{streams.Records(2), streams.DueConsumer, "", false}, // there are two partitions
+		{streams.Jobs("ep"), "normal", "", false},
+		{streams.Events, streams.Subscriber, "", false},
+	} {
+		if role, shared := streams.RoleOf(streams.Config{Partitions: 2}, test.stream, test.consumer); role != test.role || shared != test.shared {
+			t.Errorf("%s of %s: got %q, %v, want %q, %v", test.consumer, test.stream, role, shared, test.role, test.shared)
+		}
+	}
+}

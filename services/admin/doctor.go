@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -129,7 +130,7 @@ func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error
 	case infos != nil:
 		x.queues(infos, endpoints)
 	}
-	x.instances(ctx)
+	x.instances(ctx, len(endpoints))
 	x.permissions(ctx)
 	if cfg.Deep && infos != nil {
 		err = x.deep(ctx, infos)
@@ -319,10 +320,19 @@ func (x *checker) checkConsumer(stream string, want jetstream.ConsumerConfig, go
 	case err != nil:
 		x.add(name, Fail, err.Error(), "")
 	default:
-		if diff := streams.ConsumerDifferences(want, got.CachedInfo().Config); len(diff) > 0 {
+		info := got.CachedInfo()
+		if diff := streams.ConsumerDifferences(want, info.Config); len(diff) > 0 {
 			x.add(name, Warn, strings.Join(diff, "; "), byDoctor)
 		}
+		if role, shared := streams.RoleOf(x.cfg.streams(), stream, want.Durable); shared && unread(info) {
+			x.add(name, Warn, fmt.Sprintf("%d messages wait and nobody asks for them", info.NumPending), "start the role "+string(role))
+		}
 	}
+}
+
+// unread reports whether a consumer has messages, and nobody who takes them.
+func unread(info *jetstream.ConsumerInfo) bool {
+	return info.NumPending > 0 && info.NumWaiting == 0 && info.NumAckPending == 0
 }
 
 // replicas looks for copies that are away or behind.
@@ -378,7 +388,7 @@ func (x *checker) queues(there map[string]*jetstream.StreamInfo, endpoints []end
 const maxSilence = 3 * registry.BeatEvery
 
 // instances looks at who beats. The bucket forgets those that do not.
-func (x *checker) instances(ctx context.Context) {
+func (x *checker) instances(ctx context.Context, endpoints int) {
 	kv, err := x.js.KeyValue(ctx, streams.BucketInstances)
 	if err != nil {
 		return // told as a missing stream
@@ -395,13 +405,23 @@ func (x *checker) instances(ctx context.Context) {
 		case err != nil: // gone since
 		case time.Since(entry.Created()) > maxSilence+maxClockOffset:
 			stale++
-		default:
+		case serves(entry.Value()):
 			alive++
 		}
 	}
-	if stale > 0 {
+	switch {
+	case stale > 0:
 		x.add("instances", Warn, fmt.Sprintf("%d beat, %d do not and are still listed", alive, stale), "the max age of "+streams.Bucket(streams.BucketInstances)+" or a clock is wrong")
-		return
+	case alive == 0 && endpoints > 0:
+		x.add("instances", Warn, fmt.Sprintf("no instance of api or gateway beats, and there are %d endpoints", endpoints), "start the roles: nobody takes jobs in")
+	default:
+		x.add("instances", OK, fmt.Sprintf("%d instances of api and gateway beat", alive), "")
 	}
-	x.add("instances", OK, fmt.Sprintf("%d instances of api and gateway beat", alive), "")
+}
+
+// serves reports whether a heartbeat is that of an api or a gateway.
+func serves(value []byte) bool {
+	var i registry.Instance
+	err := json.Unmarshal(value, &i)
+	return err == nil && (i.Role == string(streams.RoleAPI) || i.Role == string(streams.RoleGateway))
 }

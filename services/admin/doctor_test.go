@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -36,9 +37,22 @@ func found(r admin.Report, check string) admin.Finding {
 	return admin.Finding{Check: check, State: admin.OK}
 }
 
+// beat lets an api beat until the test ends.
+func beat(t *testing.T, reg *registry.Registry) {
+	t.Helper()
+	testenv.Background(t, func(ctx context.Context) error {
+		return reg.Instances.Announce(ctx, registry.Instance{ID: "one", Role: string(streams.RoleAPI)})
+	})
+	testenv.Eventually(t, "the api beats", func() bool {
+		list, err := reg.Instances.List(t.Context())
+		return err == nil && len(list) == 1
+	})
+}
+
 func TestAWellInstallationHasNothingToDo(t *testing.T) {
 	t.Parallel()
 	s := backend.New(t)
+	beat(t, s.Registry)
 	r := doctor(t, s.Bus, false)
 	for _, f := range r.Findings {
 		if f.State != admin.OK && f.Check != "durability" {
@@ -122,6 +136,42 @@ func TestDoctorFindsAndFixes(t *testing.T) {
 				t.Errorf("got %+v after --fix, want ok", f)
 			}
 		})
+	}
+}
+
+// Jobs that nobody takes in, and messages that no role asks for, are a warning.
+func TestDoctorFindsRolesThatDoNotRun(t *testing.T) {
+	t.Parallel()
+	s := backend.New(t)
+	if f := found(doctor(t, s.Bus, false), "instances"); f.State != admin.Warn || f.Hint == "" {
+		t.Errorf("got %+v, want a warning with a hint", f)
+	}
+	beat(t, s.Registry)
+	if f := found(doctor(t, s.Bus, false), "instances"); f.State != admin.OK || !strings.Contains(f.Text, "1 instances") {
+		t.Errorf("got %+v, want the one that beats", f)
+	}
+	for subject, check := range map[string]string{
+		streams.WebhookSubject(backend.EndpointID, "job", 1):                      "webhook of WEBHOOKS",
+		streams.DueSubject(0, backend.EndpointID, "job", 1):                       "due of KV_records_0",
+		streams.JobSubject(backend.EndpointID, job.Normal, job.ID("job-of-none")): "normal of JOBS_ep",
+	} {
+		if _, err := s.Bus.JS.Publish(t.Context(), subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		name, stream, _ := strings.Cut(check, " of ")
+		testenv.Eventually(t, "the consumer counts the message", func() bool { // a moment behind
+			c, err := s.Bus.JS.Consumer(t.Context(), stream, name)
+			return err == nil && c.CachedInfo().NumPending == 1
+		})
+	}
+	r := doctor(t, s.Bus, false)
+	for check, hint := range map[string]string{"webhook of WEBHOOKS": "start the role webhook", "due of KV_records_0": "start the role api"} {
+		if f := found(r, "consumer "+check); f.State != admin.Warn || f.Text != "1 messages wait and nobody asks for them" || f.Hint != hint {
+			t.Errorf("got %+v, want a warning with %q", f, hint)
+		}
+	}
+	if f := found(r, "consumer normal of JOBS_ep"); f.State != admin.OK {
+		t.Errorf("got %+v, want nothing of a queue whose workers are away", f)
 	}
 }
 
