@@ -60,7 +60,7 @@ var texts = []struct{ name, text string }{
 	{"GET /v1/endpoints/:id", "Shows an endpoint, with its webhook secret and without the secrets of `env`. `?includeWorkers=true` and `?includeTemplate=true` as in the list."},
 	{"PATCH /v1/endpoints/:id", "Changes the fields that the body has."},
 	{"POST /v1/endpoints/:id/update", "The same, as RunPod's older clients spell it."},
-	{"DELETE /v1/endpoints/:id", "Removes an endpoint. While it has jobs this is refused; `?force=true` cancels them first. Its jobs that ended can be read, and retried, at an endpoint that is made again under its id, for as long as their results are kept."},
+	{"DELETE /v1/endpoints/:id", "Removes an endpoint. While it has jobs this is refused; `?force=true` cancels them first. Its jobs go with it: an endpoint that is made again under its id has none of them."},
 	{"POST /v1/endpoints/:id/pause", "Hands out no jobs for `durationMs`, 1000 to 31536000000, or until it is resumed, after 365 days at the latest. Jobs are accepted meanwhile, those that run go on ([explain.md](explain.md))."},
 	{"POST /v1/endpoints/:id/resume", "Hands out jobs again. If it is not paused, nothing changes."},
 	{"GET /v1/endpoints/:id/scaling", "Lists what the autoscaler decided, the newest first, with its reasons: those of 7 days, at most `?limit=` (1 to 100, 20 unless given)."},

@@ -125,7 +125,7 @@ func madeSince(e endpoint.Endpoint, id job.ID) time.Time {
 }
 
 // submittedSince separates the jobs of an endpoint from those of an earlier one of
-// the same id, as queue.OfEarlier does: by the server's time, in milliseconds.
+// the same id, as record.Location.OfEarlier does: by the server's time, in milliseconds.
 func submittedSince(e endpoint.Endpoint) time.Time { return e.Created.Truncate(time.Millisecond) }
 
 // tellEvents answers with the events of w.Job, or of all jobs.

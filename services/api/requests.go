@@ -19,6 +19,7 @@ import (
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/record"
 	"flightline/shared/registry"
 	"flightline/shared/stats"
 	"flightline/shared/web"
@@ -58,7 +59,7 @@ func (q listQuery) filtered() bool { return q.worker != "" || q.fingerprint != "
 
 // has reports whether a job is of the worker, the cause, the time and the id.
 func (q listQuery) has(j job.Job) bool {
-	return q.placed.has(j) && (q.worker == "" || j.Worker == q.worker) && (q.fingerprint == "" || j.Status == job.Failed && stats.Fingerprint(j.Error) == q.fingerprint)
+	return q.placed.has(j) && !record.LocationOf(q.endpoint).OfEarlier(&j) && (q.worker == "" || j.Worker == q.worker) && (q.fingerprint == "" || j.Status == job.Failed && stats.Fingerprint(j.Error) == q.fingerprint)
 }
 
 // position is how far a list has come, in each of the two streams that it is

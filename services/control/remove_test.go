@@ -11,6 +11,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/record"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
 	"flightline/streams"
@@ -89,11 +90,11 @@ func TestAJobIsNotOlderThanItsEndpoint(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 3 * time.Second} { // the clock of whoever made it
 		e.Created = e.Created.Add(ahead)
 		j, err := s.queue.Submit(t.Context(), e, queue.NewID(job.Async), job.Async, job.Request{Input: []byte(`{}`)})
-		if err != nil || queue.OfEarlier(e, j) {
+		if err != nil || record.LocationOf(e).OfEarlier(j) {
 			t.Errorf("%s ahead: got %v, %v, want a job of %v", ahead, j.Submitted, err, e.Created)
 		}
 		read, err := s.queue.Status(t.Context(), e, j.ID)
-		if err != nil || queue.OfEarlier(e, read) {
+		if err != nil || record.LocationOf(e).OfEarlier(read) {
 			t.Errorf("%s ahead, as it is kept: got %v, %v, want a job of %v", ahead, read.Submitted, err, e.Created)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"flightline/shared/deliveries"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
-	"flightline/shared/queue"
 	"flightline/shared/record"
 	"flightline/streams"
 )
@@ -78,10 +77,10 @@ func (s *Service) deliver(ctx context.Context, t *task) outcome {
 // old, and hides an endpoint that is being deleted.
 func (s *Service) endpointOf(ctx context.Context, t *task) (endpoint.Endpoint, error) {
 	e, err := s.registry.Endpoints.Get(ctx, t.Job.Endpoint)
-	if errors.Is(err, endpoint.ErrNotFound) || err == nil && queue.OfEarlier(e, &t.Job) {
+	if errors.Is(err, endpoint.ErrNotFound) || err == nil && record.LocationOf(e).OfEarlier(&t.Job) {
 		e, err = s.registry.Endpoints.Find(ctx, t.Job.Endpoint)
 	}
-	if err == nil && queue.OfEarlier(e, &t.Job) {
+	if err == nil && record.LocationOf(e).OfEarlier(&t.Job) {
 		return endpoint.Endpoint{}, endpoint.ErrNotFound
 	}
 	return e, err

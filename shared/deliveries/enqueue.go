@@ -70,7 +70,7 @@ func (s *Store) Reenqueue(ctx context.Context, e endpoint.Endpoint, id job.ID) e
 	if err != nil {
 		return err
 	}
-	if r.Webhook == "" || !r.Status.Terminal() || queue.OfEarlier(e, &r.Job) {
+	if r.Webhook == "" || !r.Status.Terminal() || at.OfEarlier(&r.Job) {
 		return job.ErrNotFound
 	}
 	return s.copyAndEnqueue(ctx, at, r, nuid.Next())

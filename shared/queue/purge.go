@@ -253,14 +253,6 @@ func (q *Queue) DeleteEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 	return nil
 }
 
-// OfEarlier reports whether a job was accepted by an endpoint of the same id
-// that was deleted before e was made. Submit gives e no job that is older than
-// e itself, whatever the clocks say.
-func OfEarlier(e endpoint.Endpoint, j *job.Job) bool {
-	made := e.Created.Truncate(time.Millisecond) // as precise as a job's times
-	return j.Submitted.Before(made) && j.Queued.Before(made)
-}
-
 // cancelRunning cancels what is left in the queue after a purge: jobs that are
 // handed out.
 func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {

@@ -100,12 +100,16 @@ func (rd reader) newerThan(ctx context.Context, at record.Location, r *record.Re
 }
 
 // raw is the record of a job's highest attempt, or its queue message while
-// it has no record, also after it has expired; job.ErrNotFound.
+// it has no record, also after it has expired; job.ErrNotFound, also for a job of an
+// earlier endpoint of that id.
 func (rd reader) raw(ctx context.Context, at record.Location, id job.ID) (*record.Record, error) {
 	lookUp := func() (*record.Record, error) { return rd.lookUp(ctx, at, id) }
 	r, err := lookUp()
 	if errors.Is(err, job.ErrNotFound) {
-		return rd.confirmAbsent(ctx, at, lookUp)
+		r, err = rd.confirmAbsent(ctx, at, lookUp)
+	}
+	if err == nil && at.OfEarlier(&r.Job) {
+		return nil, job.ErrNotFound
 	}
 	return r, err
 }

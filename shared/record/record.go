@@ -24,10 +24,21 @@ type Location struct {
 	Endpoint string
 	// Partition is that of its records and payloads, from 0 (streams.Records).
 	Partition int
+	// Created is when the endpoint was made; the zero time where no job of an earlier
+	// endpoint of the same id is looked for.
+	Created time.Time
 }
 
 // LocationOf returns the location of an endpoint.
-func LocationOf(e endpoint.Endpoint) Location { return Location{e.ID, e.Partition} }
+func LocationOf(e endpoint.Endpoint) Location { return Location{e.ID, e.Partition, e.Created} }
+
+// OfEarlier reports whether a job was accepted by an endpoint of the same id that was
+// deleted before this one was made. Submit gives an endpoint no job that is older than
+// the endpoint itself, whatever the clocks say.
+func (l Location) OfEarlier(j *job.Job) bool {
+	made := l.Created.Truncate(time.Millisecond) // as precise as a job's times
+	return j.Submitted.Before(made) && j.Queued.Before(made)
+}
 
 // Record is an attempt as it is stored: in the queue message while the attempt
 // waits, in its record from the first decision on. Both have one form: a header
