@@ -53,8 +53,11 @@ func parseInstant(name, value string, now time.Time) (time.Time, error) {
 		return now.Add(-ago), nil
 	}
 	at, err := time.Parse(time.RFC3339, value)
-	if err != nil || at.IsZero() {
+	if err != nil {
 		return time.Time{}, Errorf(InvalidRequest, "%s is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h", name)
+	}
+	if at.IsZero() {
+		at = at.Add(1) // the zero time is that of no parameter
 	}
 	return at, nil
 }
