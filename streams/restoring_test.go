@@ -37,7 +37,7 @@ func TestApplyRefusesHalfARestore(t *testing.T) {
 	}
 }
 
-// The mark is no stream that is copied, and its subject is no other's.
+// No backup copies the mark, and no other stream takes its subject.
 func TestTheMarkOfARestoreIsNoData(t *testing.T) {
 	t.Parallel()
 	if part, ours := streams.PartOf(streams.Restoring); ours {

@@ -13,7 +13,7 @@ import (
 	"flightline/shared/testenv/program"
 )
 
-// An input may have 10 MB: who is signed in may send it by a form, and nobody else.
+// An input may have 10 MB. A session may send it by a form.
 func TestALargeFormNeedsASession(t *testing.T) {
 	t.Parallel()
 	s, base, key, _ := console(t)
@@ -65,14 +65,7 @@ func TestAnOpenPageEndsWithItsSession(t *testing.T) {
 	b := newBrowser(t, base)
 	b.signIn(key)
 	token := b.token("/ui/e/ep")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/ui/live?topics=/ui/e/ep", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := b.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := b.open(t.Context(), "/ui/e/ep")
 	defer resp.Body.Close()
 	live := bufio.NewScanner(resp.Body)
 	live.Buffer(nil, 1<<20)

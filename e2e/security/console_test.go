@@ -251,19 +251,26 @@ func TestTheConsoleShowsMarkupAsText(t *testing.T) {
 	live(t, b, "/ui/e/bad/jobs/"+failed.ID)
 }
 
+// open is the connection of an open page, on which its fragments come.
+func (b *browser) open(ctx context.Context, page string) *http.Response {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+"/ui/live?topics="+url.QueryEscape(page), nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	resp, err := b.http.Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return resp
+}
+
 // live reads the first fragments of an open page.
 func live(t *testing.T, b *browser, page string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+"/ui/live?topics="+url.QueryEscape(page), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := b.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := b.open(ctx, page)
 	defer resp.Body.Close()
 	var text strings.Builder
 	for part := make([]byte, 4096); !strings.Contains(text.String(), "job-head"); {

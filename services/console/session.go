@@ -135,9 +135,10 @@ func (s *Service) signedIn(c *fiber.Ctx) (*session, bool) {
 	return found, err == nil
 }
 
+// isUnauthorized reports whether a key is unknown, or cannot be one.
 func isUnauthorized(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
-	return errors.Is(err, registry.ErrUnauthorized) || ok && refused.Status == http.StatusUnauthorized
+	return errors.Is(err, registry.ErrUnauthorized) || errors.Is(err, client.ErrKey) || ok && refused.Status == http.StatusUnauthorized
 }
 
 // signInView is what the page of the sign-in shows.
@@ -177,7 +178,7 @@ func (s *Service) signIn(c *fiber.Ctx) error {
 	ctx, cancel := web.RequestContext(c)
 	defer cancel()
 	_, err := s.open(ctx, key)
-	if isUnauthorized(err) || errors.Is(err, client.ErrKey) || key == "" {
+	if isUnauthorized(err) || key == "" {
 		web.Refused(c)
 		return s.renderSignIn(c, fiber.StatusUnauthorized, signInView{Next: next, Error: "No such API key."})
 	}

@@ -129,11 +129,12 @@ func TestATTLChangedBeforeAndAfterARetryTellsNothingTwice(t *testing.T) {
 	p.must(s.q.SetTTL(t.Context(), s.e, id, s.e.TTL-2*time.Hour))
 	recorded()
 	if got := s.told(t)[fmt.Sprintf("%s.2", id)]; len(got) != 3 {
-		t.Errorf("attempt 2 is told as %q, want queued, started and completed once", got)
+		t.Errorf("attempt 2 has the events %q, want queued, started and completed once", got)
 	}
 }
 
-// A record that cannot be read, as after damage of its file, holds up nobody else's events.
+// A record that cannot be read, as after damage of its file, does not delay the events of
+// other jobs.
 func TestADamagedRecordHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	s, _ := newEnv(t)
@@ -164,7 +165,7 @@ func TestADamagedRecordHoldsUpNoOther(t *testing.T) {
 	}
 	other := end("")
 	s.recorder(t, "", nil)
-	testenv.Eventually(t, "the other job's end is told", func() bool { return len(s.told(t)[fmt.Sprintf("%s.1", other)]) == 2 })
+	testenv.Eventually(t, "the log has the end of the other job", func() bool { return len(s.told(t)[fmt.Sprintf("%s.1", other)]) == 2 })
 }
 
 func TestARecorderThatWasAwayForTwiceTheRetentionLeavesNoGap(t *testing.T) {

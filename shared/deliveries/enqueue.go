@@ -61,7 +61,8 @@ func copyTimeout(refs ...*record.PayloadRef) (more time.Duration) {
 }
 
 // Reenqueue queues the end of a job's latest attempt again, unless a task for it
-// is still to be tried. It takes as long as Enqueue. It returns job.ErrNotFound if the job is no longer kept,
+// is still to be tried. It takes as long as Enqueue. It returns job.ErrNotFound if the
+// job is no longer kept,
 // has not ended, has no webhook, or is of an earlier endpoint of that id, and
 // bus.ErrUnavailable.
 func (s *Store) Reenqueue(ctx context.Context, e endpoint.Endpoint, id job.ID) error {

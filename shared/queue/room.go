@@ -140,8 +140,10 @@ func (s *usageTable) reserve(e endpoint.Endpoint, bytes int64, by job.Caller, un
 	r := s.usageOf(e)
 	r.asked++
 	size := load{bytes, 1}
-	if err := r.full(size); err != nil && (now.Sub(r.measured) < maxRefusalAge || !unanswered) {
-		return err
+	if !unanswered || now.Sub(r.measured) < maxRefusalAge {
+		if err := r.full(size); err != nil {
+			return err
+		}
 	}
 	if err := s.admitKey(r, by, size, now); err != nil {
 		return err
