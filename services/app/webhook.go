@@ -42,7 +42,7 @@ func loopbackWebhooks(publicURL string) webhook.Config {
 func (n *node) addWebhooks(p plan) error {
 	cfg := p.webhooks
 	cfg.Log, cfg.Tracer = p.log, p.tracer
-	cfg.DeliveriesMaxBytes = p.logs.DeliveriesMaxBytes
+	cfg.DeliveriesMaxBytes, cfg.UndeliveredMaxBytes = p.logs.DeliveriesMaxBytes, p.logs.UndeliveredMaxBytes
 	cfg.OnAttempt = p.metrics.Tried
 	s, err := webhook.New(cfg, webhook.Deps{Queue: n.queue, Registry: n.registry})
 	if err != nil {

@@ -61,6 +61,10 @@ type Config struct {
 	// DeliveriesMaxBytes bounds the log of deliveries: the oldest go first. 0 means
 	// no bound but their age.
 	DeliveriesMaxBytes int64
+	// UndeliveredMaxBytes bounds the webhooks that were given up or wait for a paused
+	// destination: the oldest go first, and are never sent. 0 means no bound but
+	// their age.
+	UndeliveredMaxBytes int64
 	// FailurePolicy is when a destination is paused. The zero value means 20 webhooks
 	// in an hour.
 	FailurePolicy registry.FailurePolicy
@@ -165,6 +169,11 @@ func (s *Service) Run(ctx context.Context) error {
 	workers.Go(func() { hosts.extendUntil(ctx) })
 	if s.cfg.DeliveriesMaxBytes > 0 {
 		workers.Go(func() { bus.KeepTrimmed(ctx, s.log, "deliveries", s.cfg.DeliveriesMaxBytes, s.deliveries.Trim) })
+	}
+	if s.cfg.UndeliveredMaxBytes > 0 {
+		workers.Go(func() {
+			bus.KeepTrimmed(ctx, s.log, "undelivered", s.cfg.UndeliveredMaxBytes, s.deliveries.TrimUndelivered)
+		})
 	}
 	stop := context.AfterFunc(ctx, hosts.close)
 	defer stop()

@@ -235,9 +235,21 @@ func (s *Store) readRange(ctx context.Context, filter string, begin, end uint64)
 // were removed while it waited for its next one begins with its first again. It
 // returns bus.ErrUnavailable.
 func (s *Store) Trim(ctx context.Context, maxBytes int64) (uint64, error) {
+	return s.trim(ctx, streams.Deliveries, maxBytes)
+}
+
+// TrimUndelivered removes the oldest webhook tasks that were given up or wait for
+// their destination if they take more than maxBytes, and returns how many. They are
+// never sent. Copies of their large payloads stay until they expire. It returns
+// bus.ErrUnavailable.
+func (s *Store) TrimUndelivered(ctx context.Context, maxBytes int64) (uint64, error) {
+	return s.trim(ctx, streams.Undelivered, maxBytes)
+}
+
+func (s *Store) trim(ctx context.Context, stream string, maxBytes int64) (uint64, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	removed, err := bus.Trim(ctx, s.js, streams.Deliveries, maxBytes, math.MaxUint64)
+	removed, err := bus.Trim(ctx, s.js, stream, maxBytes, math.MaxUint64)
 	return removed, bus.Unavailable(err)
 }
 

@@ -9,6 +9,30 @@ import (
 )
 
 // The log of deliveries is kept below a bound; the newest stay.
+// Webhooks that wait for a paused destination cannot fill the disk.
+func TestTrimUndelivered(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	for i := range 100 {
+		if _, err := s.JS.Publish(t.Context(), streams.UndeliveredSubject("ep", "job", i+1), fmt.Appendf(nil, `{"i":%d}`, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if removed, err := s.d.TrimUndelivered(t.Context(), 1<<20); err != nil || removed != 0 {
+		t.Errorf("got %d removed, %v, want none while there is room", removed, err)
+	}
+	if removed, err := s.d.TrimUndelivered(t.Context(), 2000); err != nil || removed < 50 || removed > 90 {
+		t.Errorf("got %d removed, %v", removed, err)
+	}
+	last, err := s.JS.Stream(t.Context(), streams.Undelivered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := last.GetLastMsgForSubject(t.Context(), streams.UndeliveredSubject("ep", "job", 100)); err != nil {
+		t.Errorf("got %v, want the newest kept", err)
+	}
+}
+
 func TestTrimDeliveries(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
