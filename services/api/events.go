@@ -171,7 +171,7 @@ func kindsOf(list string) ([]events.Kind, error) {
 			for _, k := range events.Kinds() {
 				names = append(names, k.Type())
 			}
-			return nil, web.Errorf(web.InvalidRequest, "type is invalid; must be one or several, separated by commas, of %s", strings.Join(names, ", "))
+			return nil, web.Errorf(web.InvalidRequest, "type is invalid; must be one or several, separated by commas, of %s, got %.50q", strings.Join(names, ", "), name)
 		}
 		wanted = append(wanted, kind)
 	}

@@ -26,7 +26,7 @@ func followingOf[P any](c *fiber.Ctx, noun string, parse func(text string) (P, e
 	case "false":
 		p.once = true
 	default:
-		return p, web.Errorf(web.InvalidRequest, "follow is invalid; must be true or false")
+		return p, web.Errorf(web.InvalidRequest, "follow is invalid; must be true or false, got %.20q", c.Query("follow"))
 	}
 	text, name := c.Query("cursor"), "cursor"
 	p.resume = c.Context().QueryArgs().Has(name)
@@ -37,7 +37,7 @@ func followingOf[P any](c *fiber.Ctx, noun string, parse func(text string) (P, e
 		return p, nil
 	}
 	if p.after, err = parse(strings.TrimSpace(text)); err != nil {
-		return p, web.Errorf(web.InvalidRequest, "%s is invalid; must be the id of %s, or 0", name, noun)
+		return p, web.Errorf(web.InvalidRequest, "%s is invalid; must be the id of %s, or 0, got %.50q", name, noun, text)
 	}
 	return p, nil
 }

@@ -91,7 +91,7 @@ func watchLogs(c *fiber.Ctx, now time.Time, w *logs.Watching) (err error) {
 		return err
 	}
 	if w.Worker = strings.Clone(c.Query("worker")); w.Worker != "" && !pod.ValidID(w.Worker) {
-		return web.Errorf(web.InvalidRequest, "worker is invalid; must be the id of a worker, which matches [A-Za-z0-9_-]{1,128}")
+		return web.Errorf(web.InvalidRequest, "worker is invalid; must be the id of a worker, which matches [A-Za-z0-9_-]{1,128}, got %.150q", w.Worker)
 	}
 	at, err := followingOf(c, "a line", logs.ParseCursor)
 	w.After, w.Resume, w.Once = at.after, at.resume, at.once

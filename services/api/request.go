@@ -48,7 +48,7 @@ func millis(c *fiber.Ctx, name string, standard, least, most time.Duration) (tim
 	}
 	n, err := strconv.ParseInt(c.Query(name), 10, 64)
 	if err != nil || n < least.Milliseconds() || n > most.Milliseconds() {
-		return 0, web.Errorf(web.InvalidRequest, "%s is invalid; must be between %d and %d", name, least.Milliseconds(), most.Milliseconds())
+		return 0, web.Errorf(web.InvalidRequest, "%s is invalid; must be between %d and %d, got %.20q", name, least.Milliseconds(), most.Milliseconds(), c.Query(name))
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }

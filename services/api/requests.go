@@ -387,10 +387,10 @@ var validWorker = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 func filtersOf(c *fiber.Ctx) (worker, fingerprint string, err error) {
 	worker, fingerprint = strings.Clone(c.Query("worker")), strings.Clone(c.Query("fingerprint"))
 	if c.Context().QueryArgs().Has("worker") && !validWorker.MatchString(worker) {
-		return "", "", web.Errorf(web.InvalidRequest, "worker is invalid; must be 1 to 128 of A-Z, a-z, 0-9, _ and -")
+		return "", "", web.Errorf(web.InvalidRequest, "worker is invalid; must be 1 to 128 of A-Z, a-z, 0-9, _ and -, got %.150q", worker)
 	}
 	if c.Context().QueryArgs().Has("fingerprint") && !stats.ValidFingerprint(fingerprint) {
-		return "", "", web.Errorf(web.InvalidRequest, "fingerprint is invalid; must be 16 hexadecimal digits in lower case")
+		return "", "", web.Errorf(web.InvalidRequest, "fingerprint is invalid; must be 16 hexadecimal digits in lower case, got %.50q", fingerprint)
 	}
 	return worker, fingerprint, nil
 }
@@ -414,7 +414,7 @@ func statusesOf(list string) ([]job.Status, error) {
 		for _, status := range job.Statuses() {
 			names = append(names, string(status))
 		}
-		return nil, web.Errorf(web.InvalidRequest, "status is invalid; must be one or several, separated by commas, of %s", strings.Join(names, ", "))
+		return nil, web.Errorf(web.InvalidRequest, "status is invalid; must be one or several, separated by commas, of %s, got %.50q", strings.Join(names, ", "), given[0])
 	}
 	return wanted, nil
 }

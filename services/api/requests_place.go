@@ -45,7 +45,7 @@ func placedOf(c *fiber.Ctx, now time.Time) (p placed, err error) {
 	if p.id = c.Query("id"); args.Has("id") {
 		var ok bool
 		if p.madeFrom, p.madeTo, ok = job.MadeWithin(p.id); !ok {
-			return p, web.Errorf(web.InvalidRequest, "id is invalid; must be the beginning of a job's id, as 01920c2e-7a4b, from its first digit on")
+			return p, web.Errorf(web.InvalidRequest, "id is invalid; must be the beginning of a job's id, as 01920c2e-7a4b, from its first digit on, got %.50q", p.id)
 		}
 	}
 	for _, name := range []string{"from", "to", "id"} {

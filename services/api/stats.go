@@ -76,7 +76,7 @@ func stepOf(c *fiber.Ctx, span time.Duration) (time.Duration, error) {
 		step = time.Minute
 	case "3600":
 	default:
-		return 0, web.Errorf(web.InvalidRequest, "step is invalid; must be 60 or 3600, in seconds")
+		return 0, web.Errorf(web.InvalidRequest, "step is invalid; must be 60 or 3600, in seconds, got %.20q", text)
 	}
 	if points := int(span / step); points > maxPoints {
 		return 0, web.Errorf(web.InvalidRequest, "the time between from and to has %d steps of %d s; must be at most %d", points, int(step/time.Second), maxPoints)
@@ -153,7 +153,7 @@ func limitOf(c *fiber.Ctx, standard, most int) (int, error) {
 	}
 	limit, err := strconv.Atoi(c.Query("limit"))
 	if err != nil || limit < 1 || limit > most {
-		return 0, web.Errorf(web.InvalidRequest, "limit is invalid; must be between 1 and %d", most)
+		return 0, web.Errorf(web.InvalidRequest, "limit is invalid; must be between 1 and %d, got %.20q", most, c.Query("limit"))
 	}
 	return limit, nil
 }

@@ -161,7 +161,7 @@ func streamQueryOf(c *fiber.Ctx) (streamQuery, error) {
 		return ask, nil
 	}
 	if ask.after, err = strconv.ParseUint(strings.TrimSpace(text), 10, 63); err != nil {
-		return ask, web.Errorf(web.InvalidRequest, "%s is invalid; must be a cursor that an earlier answer told, or 0", name)
+		return ask, web.Errorf(web.InvalidRequest, "%s is invalid; must be a cursor of an earlier answer, or 0, got %.50q", name, text)
 	}
 	return ask, nil
 }
@@ -300,7 +300,7 @@ func statedForm(format, accept string) (form, error) {
 		return f, nil
 	case formAuto:
 	default:
-		return "", web.Errorf(web.InvalidRequest, "format is invalid; must be object, array or sse")
+		return "", web.Errorf(web.InvalidRequest, "format is invalid; must be object, array or sse, got %.20q", format)
 	}
 	for part := range strings.SplitSeq(accept, ",") {
 		if mediaType(part) == "text/event-stream" {

@@ -220,14 +220,14 @@ func TestStreamRefusesWhatItCannotRead(t *testing.T) {
 		status       int
 		code, text   string
 	}{
-		"wait too short":      {"/ep/stream/" + id + "?wait=999", "", 400, "invalid_request", "wait is invalid; must be between 1000 and 300000"},
-		"wait too long":       {"/ep/stream/" + id + "?wait=300001", "", 400, "invalid_request", "wait is invalid; must be between 1000 and 300000"},
-		"wait, as events":     {"/ep/stream/" + id + "?format=sse&wait=x", "", 400, "invalid_request", "wait is invalid; must be between 1000 and 300000"},
-		"a format":            {"/ep/stream/" + id + "?format=xml", "", 400, "invalid_request", "format is invalid; must be object, array or sse"},
-		"a cursor":            {"/ep/stream/" + id + "?cursor=-1", "", 400, "invalid_request", "cursor is invalid; must be a cursor that an earlier answer told, or 0"},
-		"no cursor":           {"/ep/stream/" + id + "?cursor=", "", 400, "invalid_request", "cursor is invalid; must be a cursor that an earlier answer told, or 0"},
-		"too large a cursor":  {"/ep/stream/" + id + "?cursor=18446744073709551616", "", 400, "invalid_request", "cursor is invalid; must be a cursor that an earlier answer told, or 0"},
-		"an event's id":       {"/ep/stream/" + id + "?format=sse", "x", 400, "invalid_request", "Last-Event-ID is invalid; must be a cursor that an earlier answer told, or 0"},
+		"wait too short":      {"/ep/stream/" + id + "?wait=999", "", 400, "invalid_request", `wait is invalid; must be between 1000 and 300000, got "999"`},
+		"wait too long":       {"/ep/stream/" + id + "?wait=300001", "", 400, "invalid_request", `wait is invalid; must be between 1000 and 300000, got "300001"`},
+		"wait, as events":     {"/ep/stream/" + id + "?format=sse&wait=x", "", 400, "invalid_request", `wait is invalid; must be between 1000 and 300000, got "x"`},
+		"a format":            {"/ep/stream/" + id + "?format=xml", "", 400, "invalid_request", `format is invalid; must be object, array or sse, got "xml"`},
+		"a cursor":            {"/ep/stream/" + id + "?cursor=-1", "", 400, "invalid_request", `cursor is invalid; must be a cursor of an earlier answer, or 0, got "-1"`},
+		"no cursor":           {"/ep/stream/" + id + "?cursor=", "", 400, "invalid_request", `cursor is invalid; must be a cursor of an earlier answer, or 0, got ""`},
+		"too large a cursor":  {"/ep/stream/" + id + "?cursor=18446744073709551616", "", 400, "invalid_request", `cursor is invalid; must be a cursor of an earlier answer, or 0, got "18446744073709551616"`},
+		"an event's id":       {"/ep/stream/" + id + "?format=sse", "x", 400, "invalid_request", `Last-Event-ID is invalid; must be a cursor of an earlier answer, or 0, got "x"`},
 		"nobody":              {"/ep/stream/nobody", "", 404, "job_not_found", ""},
 		"nobody, as events":   {"/ep/stream/nobody?format=sse", "", 404, "job_not_found", ""},
 		"no endpoint":         {"/nobody/stream/" + id, "", 404, "endpoint_not_found", ""},

@@ -165,7 +165,7 @@ func (s *Service) pauseEndpoint(ctx context.Context, c *fiber.Ctx) error {
 		length = *body.DurationMs
 	}
 	if length < minPause.Milliseconds() || length > endpoint.MaxPause.Milliseconds() {
-		return web.Errorf(web.InvalidRequest, "durationMs must be between %d and %d", minPause.Milliseconds(), endpoint.MaxPause.Milliseconds())
+		return web.Errorf(web.InvalidRequest, "durationMs must be between %d and %d, got %d", minPause.Milliseconds(), endpoint.MaxPause.Milliseconds(), length)
 	}
 	return s.setPause(ctx, c, s.queue.Now().Add(time.Duration(length)*time.Millisecond))
 }
@@ -222,7 +222,7 @@ func (s *Service) listScaling(ctx context.Context, c *fiber.Ctx) error {
 	most := standardDecisions
 	if text := c.Query("limit"); text != "" {
 		if most, err = strconv.Atoi(text); err != nil || most < 1 || most > maxDecisions {
-			return web.Errorf(web.InvalidRequest, "limit must be between 1 and %d", maxDecisions)
+			return web.Errorf(web.InvalidRequest, "limit must be between 1 and %d, got %.20q", maxDecisions, text)
 		}
 	}
 	decisions, err := s.registry.Scaling.History(ctx, e.ID, most)

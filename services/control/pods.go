@@ -19,7 +19,7 @@ import (
 func podID(c *fiber.Ctx) (string, error) {
 	id := strings.Clone(c.Params("pod"))
 	if !pod.ValidID(id) {
-		return "", web.Errorf(web.InvalidRequest, "podId must be 1 to 128 letters, digits, '-' or '_'")
+		return "", web.Errorf(web.InvalidRequest, "podId must be 1 to 128 letters, digits, '-' or '_', got %.150q", id)
 	}
 	return id, nil
 }
@@ -299,7 +299,7 @@ func checkEnum(name string, given []string) error {
 	}[name]
 	for _, value := range given {
 		if allowed != nil && !slices.Contains(allowed, value) {
-			return web.Errorf(web.InvalidRequest, "%s must be %s", name, strings.Join(allowed, " or "))
+			return web.Errorf(web.InvalidRequest, "%s must be %s, got %.50q", name, strings.Join(allowed, " or "), value)
 		}
 	}
 	return nil

@@ -82,7 +82,7 @@ func boolOf(c *fiber.Ctx, name string) (bool, error) {
 	}
 	given, err := strconv.ParseBool(c.Query(name))
 	if err != nil {
-		return false, web.Errorf(web.InvalidRequest, "%s must be true or false", name)
+		return false, web.Errorf(web.InvalidRequest, "%s must be true or false, got %.20q", name, c.Query(name))
 	}
 	return given, nil
 }
@@ -103,14 +103,14 @@ func pageOf(c *fiber.Ctx) (page, error) {
 	if text := c.Query("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > mostListed {
-			return p, web.Errorf(web.InvalidRequest, "limit must be 1 to %d", mostListed)
+			return p, web.Errorf(web.InvalidRequest, "limit must be between 1 and %d, got %.20q", mostListed, text)
 		}
 		p.limit = n
 	}
 	if text := c.Query("cursor"); text != "" {
 		id, err := base64.RawURLEncoding.DecodeString(text)
 		if err != nil || !pod.ValidID(string(id)) {
-			return p, web.Errorf(web.InvalidRequest, "cursor must be one that an answer gave")
+			return p, web.Errorf(web.InvalidRequest, "cursor must be one that an answer gave, got %.20q", text)
 		}
 		p.after = string(id)
 	}

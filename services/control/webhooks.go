@@ -61,12 +61,12 @@ func deliveriesOf(c *fiber.Ctx, now time.Time) (which deliveries.Query, err erro
 	}
 	if text := c.Query("limit"); text != "" {
 		if which.Most, err = strconv.Atoi(text); err != nil || which.Most < 1 || which.Most > maxDeliveries {
-			return which, web.Errorf(web.InvalidRequest, "limit must be between 1 and %d", maxDeliveries)
+			return which, web.Errorf(web.InvalidRequest, "limit must be between 1 and %d, got %.20q", maxDeliveries, text)
 		}
 	}
 	if text := c.Query("cursor"); text != "" {
 		if which.Before, err = strconv.ParseUint(text, 10, 64); err != nil || which.Before == 0 {
-			return which, web.Errorf(web.InvalidRequest, "cursor must be one that an answer gave")
+			return which, web.Errorf(web.InvalidRequest, "cursor must be one that an answer gave, got %.20q", text)
 		}
 	}
 	return which, nil
@@ -155,11 +155,11 @@ func (s *Service) destination(c *fiber.Ctx) (e endpoint.Endpoint, body api.Desti
 		return e, body, "", err
 	}
 	if len(body.Reason) > maxReason {
-		return e, body, "", web.Errorf(web.InvalidRequest, "reason must have at most %d bytes", maxReason)
+		return e, body, "", web.Errorf(web.InvalidRequest, "reason must have at most %d bytes, got %d", maxReason, len(body.Reason))
 	}
 	origin, ok := registry.OriginOf(body.Destination)
 	if !ok {
-		return e, body, "", web.Errorf(web.InvalidRequest, "destination must be an http or https address")
+		return e, body, "", web.Errorf(web.InvalidRequest, "destination must be an http or https address, got %.200q", body.Destination)
 	}
 	return e, body, origin, nil
 }
@@ -176,7 +176,7 @@ func (s *Service) rotateSecret(c *fiber.Ctx) error {
 		setMillis(&overlap, body.OverlapMs)
 	}
 	if overlap < 0 || overlap > maxOverlap {
-		return web.Errorf(web.InvalidRequest, "overlapMs must be between 0 and %d", maxOverlap.Milliseconds())
+		return web.Errorf(web.InvalidRequest, "overlapMs must be between 0 and %d, got %d", maxOverlap.Milliseconds(), overlap.Milliseconds())
 	}
 	secret, until := endpoint.NewWebhookSecret(), s.queue.Now().Add(overlap)
 	e, err := s.registry.Endpoints.Update(c.UserContext(), strings.Clone(c.Params("id")), func(e endpoint.Endpoint) (endpoint.Endpoint, error) {

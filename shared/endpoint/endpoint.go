@@ -188,11 +188,11 @@ func ValidID(id string) bool {
 // *FieldError if a setting is out of its bounds.
 func (e Endpoint) Complete() (Endpoint, error) {
 	if !ValidID(e.ID) {
-		return e, &FieldError{"id", `must match [A-Za-z0-9_-]{1,64} and be neither "env" nor "drain"`}
+		return e, &FieldError{"id", fmt.Sprintf(`must match [A-Za-z0-9_-]{1,64} and be neither "env" nor "drain", got %.80q`, e.ID)}
 	}
 	e.Name = cmp.Or(e.Name, e.ID)
 	if len([]rune(e.Name)) > MaxName {
-		return e, &FieldError{"name", fmt.Sprintf("is longer than %d characters", MaxName)}
+		return e, &FieldError{"name", fmt.Sprintf("must have at most %d characters, got %d", MaxName, len([]rune(e.Name)))}
 	}
 	if strings.ContainsFunc(e.Name, unicode.IsControl) {
 		return e, &FieldError{"name", "must hold no control characters"}
@@ -200,7 +200,7 @@ func (e Endpoint) Complete() (Endpoint, error) {
 	for _, d := range e.durations() {
 		*d.value = cmp.Or(*d.value, d.standard)
 		if *d.value < d.least || *d.value > d.most {
-			return e, &FieldError{d.field, fmt.Sprintf("must be between %d and %d milliseconds", d.least.Milliseconds(), d.most.Milliseconds())}
+			return e, &FieldError{d.field, fmt.Sprintf("must be between %d and %d milliseconds, got %d", d.least.Milliseconds(), d.most.Milliseconds(), d.value.Milliseconds())}
 		}
 	}
 	if err := e.checkWebhookRetries(); err != nil {
@@ -238,10 +238,10 @@ func (e Endpoint) QueueJobs() int64 { return cmp.Or(e.MaxQueueJobs, defaultMaxQu
 
 func (e Endpoint) completeCounts() (Endpoint, error) {
 	if e.MaxQueueBytes = e.QueueBytes(); e.MaxQueueBytes < MinMaxQueueBytes || e.MaxQueueBytes > MaxMaxQueueBytes {
-		return e, &FieldError{"maxQueueBytes", fmt.Sprintf("must be between %d and %d", int64(MinMaxQueueBytes), int64(MaxMaxQueueBytes))}
+		return e, &FieldError{"maxQueueBytes", fmt.Sprintf("must be between %d and %d, got %d", int64(MinMaxQueueBytes), int64(MaxMaxQueueBytes), e.MaxQueueBytes)}
 	}
 	if e.MaxQueueJobs = e.QueueJobs(); e.MaxQueueJobs < 1 || e.MaxQueueJobs > MaxMaxQueueJobs {
-		return e, &FieldError{"maxQueueJobs", fmt.Sprintf("must be between 1 and %d", MaxMaxQueueJobs)}
+		return e, &FieldError{"maxQueueJobs", fmt.Sprintf("must be between 1 and %d, got %d", MaxMaxQueueJobs, e.MaxQueueJobs)}
 	}
 	e.MaxLost = cmp.Or(e.MaxLost, defaultMaxLost)
 	switch {
@@ -264,13 +264,13 @@ func (e Endpoint) completeCounts() (Endpoint, error) {
 		{"partition", e.Partition, 0, 1023},
 	} {
 		if c.value < c.least || c.value > c.most {
-			return e, &FieldError{c.field, fmt.Sprintf("must be between %d and %d", c.least, c.most)}
+			return e, &FieldError{c.field, fmt.Sprintf("must be between %d and %d, got %d", c.least, c.most, c.value)}
 		}
 	}
 	switch e.StreamFormat {
 	case "auto", "array", "object":
 	default:
-		return e, &FieldError{"streamFormat", `must be "auto", "array" or "object"`}
+		return e, &FieldError{"streamFormat", fmt.Sprintf(`must be "auto", "array" or "object", got %.50q`, e.StreamFormat)}
 	}
 	for op, l := range e.Limits {
 		if l.Requests < 0 || l.Concurrent < 0 {

@@ -22,7 +22,7 @@ func ExampleEndpoint_Complete() {
 	}
 	// Output:
 	// 30s 3 10m0s <nil>
-	// leaseMs must be between 10000 and 3600000 milliseconds
+	// leaseMs must be between 10000 and 3600000 milliseconds, got 1000
 }
 
 func ExampleValidID() {

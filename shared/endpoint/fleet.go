@@ -112,7 +112,7 @@ func (g GPU) check(count int) error {
 	case g.MinCUDA != "" && !cudaVersion.MatchString(g.MinCUDA):
 		return &FieldError{"minCudaVersion", fmt.Sprintf("must be a version like 12.4, got %.50q", g.MinCUDA)}
 	case g.GPUShare != 0 && !(g.GPUShare >= MinGPUShare && g.GPUShare <= 1):
-		return &FieldError{"gpuShare", fmt.Sprintf("must be between %v and 1", MinGPUShare)}
+		return &FieldError{"gpuShare", fmt.Sprintf("must be between %v and 1, got %v", MinGPUShare, g.GPUShare)}
 	case g.GPUShare != 0 && g.GPUShare < 1 && count > 1:
 		return &FieldError{"gpuShare", fmt.Sprintf("must be 1 where gpuCount is more than 1, got %v with %d GPUs", g.GPUShare, count)}
 	case g.Priority < -MaxPriority || g.Priority > MaxPriority:
@@ -139,11 +139,11 @@ func (e Endpoint) completeFleet() (Endpoint, error) {
 	e.IdleTimeout = cmp.Or(e.IdleTimeout, defaultIdleTimeout)
 	switch {
 	case e.ScalerType != QueueDelay && e.ScalerType != RequestCount:
-		return e, &FieldError{"scalerType", `must be "QUEUE_DELAY" or "REQUEST_COUNT"`}
+		return e, &FieldError{"scalerType", fmt.Sprintf(`must be "QUEUE_DELAY" or "REQUEST_COUNT", got %.50q`, e.ScalerType)}
 	case e.ScalerValue < 1 || e.ScalerValue > MaxScalerValue:
-		return e, &FieldError{"scalerValue", fmt.Sprintf("must be between 1 and %d", MaxScalerValue)}
+		return e, &FieldError{"scalerValue", fmt.Sprintf("must be between 1 and %d, got %d", MaxScalerValue, e.ScalerValue)}
 	case e.IdleTimeout < MinIdleTimeout || e.IdleTimeout > MaxIdleTimeout:
-		return e, &FieldError{"idleTimeout", "must be between 1 and 3600 seconds"}
+		return e, &FieldError{"idleTimeout", fmt.Sprintf("must be between 1 and 3600 seconds, got %v", e.IdleTimeout.Seconds())}
 	case e.SleepTimeout != 0 && (e.SleepTimeout < MinSleepTimeout || e.SleepTimeout > MaxSleepTimeout):
 		return e, &FieldError{"sleepTimeout", fmt.Sprintf("must be 0, or between 1 and %d seconds, got %v", int(MaxSleepTimeout.Seconds()), e.SleepTimeout.Seconds())}
 	case e.SleepGPUShare != nil && !(*e.SleepGPUShare >= 0 && *e.SleepGPUShare <= 1):
@@ -156,13 +156,13 @@ func (f Fleet) check() error {
 	switch f.Driver {
 	case "", "external", "process", "docker":
 	default:
-		return &FieldError{"driver", `must be "process", "docker" or "external"`}
+		return &FieldError{"driver", fmt.Sprintf(`must be "process", "docker" or "external", got %.50q`, f.Driver)}
 	}
 	if err := checkCommand(f.Command); err != nil {
 		return err
 	}
 	if len(f.Image) > MaxImage || strings.ContainsAny(f.Image, "\x00\r\n\t ") {
-		return &FieldError{"imageName", fmt.Sprintf("must be at most %d bytes, without white space", MaxImage)}
+		return &FieldError{"imageName", fmt.Sprintf("must be at most %d bytes, without white space, got %.300q", MaxImage, f.Image)}
 	}
 	if f.Driver == "process" && f.TemplateID == "" && len(f.Command) == 0 {
 		return &FieldError{"command", "is needed by the driver process"}
@@ -175,7 +175,7 @@ func (f Fleet) check() error {
 		value, most float64
 	}{{"gpuCount", float64(f.GPUs), 64}, {"vcpuCount", f.VCPUs, 1024}, {"memoryInGb", f.MemoryGB, 65536}} {
 		if math.IsNaN(b.value) || b.value < 0 || b.value > b.most {
-			return &FieldError{b.field, fmt.Sprintf("must be between 0 and %v", b.most)}
+			return &FieldError{b.field, fmt.Sprintf("must be between 0 and %v, got %v", b.most, b.value)}
 		}
 	}
 	return f.GPU.check(f.GPUs)
@@ -186,9 +186,9 @@ func checkCommand(words []string) error {
 	text := strings.Join(words, "")
 	switch {
 	case len(words) > MaxCommand:
-		return &FieldError{"command", fmt.Sprintf("has more than %d words", MaxCommand)}
+		return &FieldError{"command", fmt.Sprintf("must have at most %d words, got %d", MaxCommand, len(words))}
 	case len(text) > MaxCommandBytes:
-		return &FieldError{"command", fmt.Sprintf("is larger than %d bytes", MaxCommandBytes)}
+		return &FieldError{"command", fmt.Sprintf("must have at most %d bytes, got %d", MaxCommandBytes, len(text))}
 	case strings.Contains(text, "\x00"):
 		return &FieldError{"command", "must not hold NUL"}
 	case len(words) > 0 && words[0] == "":

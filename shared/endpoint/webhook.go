@@ -16,11 +16,11 @@ const (
 
 func (e Endpoint) checkWebhookRetries() error {
 	if len(e.WebhookRetries) > MaxWebhookRetries {
-		return &FieldError{"webhookRetriesMs", fmt.Sprintf("must be at most %d pauses", MaxWebhookRetries)}
+		return &FieldError{"webhookRetriesMs", fmt.Sprintf("must be at most %d pauses, got %d", MaxWebhookRetries, len(e.WebhookRetries))}
 	}
 	for _, d := range e.WebhookRetries {
 		if d < MinWebhookRetry || d > MaxWebhookRetry {
-			return &FieldError{"webhookRetriesMs", fmt.Sprintf("must be between %d and %d milliseconds each", MinWebhookRetry.Milliseconds(), MaxWebhookRetry.Milliseconds())}
+			return &FieldError{"webhookRetriesMs", fmt.Sprintf("must be between %d and %d milliseconds each, got %d", MinWebhookRetry.Milliseconds(), MaxWebhookRetry.Milliseconds(), d.Milliseconds())}
 		}
 	}
 	return nil

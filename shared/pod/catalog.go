@@ -132,7 +132,7 @@ func (c *Catalog) check() error {
 func notNegative(what string, fields map[string]*float64) error {
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		if n := fields[field]; n != nil && *n < 0 {
-			return &FieldError{what + "." + field, "must not be negative"}
+			return &FieldError{what + "." + field, fmt.Sprintf("must not be negative, got %v", *n)}
 		}
 	}
 	return nil

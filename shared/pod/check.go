@@ -56,7 +56,7 @@ func (e *FieldError) Unwrap() error { return ErrInvalid }
 // Check returns a *FieldError if the pod cannot be made like this.
 func (p Pod) Check() error {
 	if !ValidID(p.ID) {
-		return &FieldError{"id", "must be 1 to 128 letters, digits, '-' or '_'"}
+		return &FieldError{"id", fmt.Sprintf("must be 1 to 128 letters, digits, '-' or '_', got %.150q", p.ID)}
 	}
 	if err := checkName(p.Name); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (p Pod) Check() error {
 	case External:
 		fallthrough // it starts nothing
 	default:
-		return &FieldError{"driver", `must be "process" or "docker"`}
+		return &FieldError{"driver", fmt.Sprintf(`must be "process" or "docker", got %.50q`, p.Driver)}
 	}
 	return p.Spec.Check()
 }
@@ -87,10 +87,10 @@ func (t Template) Check() error {
 	switch t.Category {
 	case "", "NVIDIA", "AMD", "CPU":
 	default:
-		return &FieldError{"category", `must be "NVIDIA", "AMD" or "CPU"`}
+		return &FieldError{"category", fmt.Sprintf(`must be "NVIDIA", "AMD" or "CPU", got %.50q`, t.Category)}
 	}
 	if len(t.Readme) > MaxReadme {
-		return &FieldError{"readme", fmt.Sprintf("must be at most %d bytes", MaxReadme)}
+		return &FieldError{"readme", fmt.Sprintf("must be at most %d bytes, got %d", MaxReadme, len(t.Readme))}
 	}
 	return t.Spec.Check()
 }
@@ -99,11 +99,11 @@ func (t Template) Check() error {
 func (v Volume) Check() error {
 	switch {
 	case v.SizeGB < 1 || v.SizeGB > MaxDiskGB:
-		return &FieldError{"size", fmt.Sprintf("must be between 1 and %d GB", MaxDiskGB)}
+		return &FieldError{"size", fmt.Sprintf("must be between 1 and %d GB, got %v", MaxDiskGB, v.SizeGB)}
 	case len(v.DataCenterID) > MaxText:
-		return &FieldError{"dataCenterId", fmt.Sprintf("must be at most %d bytes", MaxText)}
+		return &FieldError{"dataCenterId", fmt.Sprintf("must be at most %d bytes, got %d", MaxText, len(v.DataCenterID))}
 	case v.Path != "" && !cleanPath(v.Path):
-		return &FieldError{"path", "must be an absolute path without '..'"}
+		return &FieldError{"path", fmt.Sprintf("must be an absolute path without '..', got %.300q", v.Path)}
 	}
 	return checkName(v.Name)
 }
@@ -115,11 +115,11 @@ func (s Spec) Check() error {
 		{"containerRegistryAuthId", s.RegistryAuthID},
 	} {
 		if len(text.value) > MaxText || strings.ContainsAny(text.value, "\x00\r\n\t ") {
-			return &FieldError{text.field, fmt.Sprintf("must be at most %d bytes, without white space", MaxText)}
+			return &FieldError{text.field, fmt.Sprintf("must be at most %d bytes, without white space, got %.300q", MaxText, text.value)}
 		}
 	}
 	if s.VolumePath != "" && !cleanPath(s.VolumePath) {
-		return &FieldError{"volumeMountPath", "must be an absolute path without '..'"}
+		return &FieldError{"volumeMountPath", fmt.Sprintf("must be an absolute path without '..', got %.300q", s.VolumePath)}
 	}
 	if err := checkWords("dockerEntrypoint", s.Entrypoint); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (s Spec) checkNumbers() error {
 		{"volumeInGb", float64(s.VolumeGB), MaxDiskGB},
 	} {
 		if math.IsNaN(b.value) || b.value < 0 || b.value > b.most {
-			return &FieldError{b.field, "must be between 0 and " + strconv.FormatFloat(b.most, 'f', -1, 64)}
+			return &FieldError{b.field, fmt.Sprintf("must be between 0 and %s, got %v", strconv.FormatFloat(b.most, 'f', -1, 64), b.value)}
 		}
 	}
 	return nil
@@ -168,11 +168,11 @@ func (s Spec) checkNumbers() error {
 
 func checkGPUTypes(kinds []string) error {
 	if len(kinds) > MaxGPUTypes {
-		return &FieldError{"gpuTypeIds", fmt.Sprintf("must name at most %d kinds", MaxGPUTypes)}
+		return &FieldError{"gpuTypeIds", fmt.Sprintf("must name at most %d kinds, got %d", MaxGPUTypes, len(kinds))}
 	}
 	for i, kind := range kinds {
 		if n := utf8.RuneCountInString(kind); n < 1 || n > MaxName {
-			return &FieldError{fmt.Sprintf("gpuTypeIds[%d]", i), fmt.Sprintf("must have 1 to %d characters", MaxName)}
+			return &FieldError{fmt.Sprintf("gpuTypeIds[%d]", i), fmt.Sprintf("must have 1 to %d characters, got %d", MaxName, n)}
 		}
 	}
 	return nil
@@ -180,7 +180,7 @@ func checkGPUTypes(kinds []string) error {
 
 func checkName(name string) error {
 	if n := utf8.RuneCountInString(name); n < 1 || n > MaxName || !utf8.ValidString(name) {
-		return &FieldError{"name", fmt.Sprintf("must have 1 to %d characters", MaxName)}
+		return &FieldError{"name", fmt.Sprintf("must have 1 to %d characters of UTF-8, got %d", MaxName, n)}
 	}
 	if strings.ContainsFunc(name, unicode.IsControl) {
 		return &FieldError{"name", "must hold no control characters"}
@@ -190,7 +190,7 @@ func checkName(name string) error {
 
 func checkWords(field string, words []string) error {
 	if len(words) > MaxWords {
-		return &FieldError{field, fmt.Sprintf("must have at most %d words", MaxWords)}
+		return &FieldError{field, fmt.Sprintf("must have at most %d words, got %d", MaxWords, len(words))}
 	}
 	size := 0
 	for i, word := range words {
@@ -200,7 +200,7 @@ func checkWords(field string, words []string) error {
 		size += len(word)
 	}
 	if size > MaxWordBytes {
-		return &FieldError{field, fmt.Sprintf("must be at most %d bytes", MaxWordBytes)}
+		return &FieldError{field, fmt.Sprintf("must be at most %d bytes, got %d", MaxWordBytes, size)}
 	}
 	if len(words) > 0 && words[0] == "" {
 		return &FieldError{field + "[0]", "must name a program"}
@@ -211,7 +211,7 @@ func checkWords(field string, words []string) error {
 // checkEnv refuses what an environment cannot hold.
 func checkEnv(env map[string]string) error {
 	if len(env) > MaxEnv {
-		return &FieldError{"env", fmt.Sprintf("must have at most %d variables", MaxEnv)}
+		return &FieldError{"env", fmt.Sprintf("must have at most %d variables, got %d", MaxEnv, len(env))}
 	}
 	size := 0
 	for name, value := range env {
@@ -224,7 +224,7 @@ func checkEnv(env map[string]string) error {
 		size += len(name) + len(value)
 	}
 	if size > MaxEnvBytes {
-		return &FieldError{"env", fmt.Sprintf("must be at most %d bytes", MaxEnvBytes)}
+		return &FieldError{"env", fmt.Sprintf("must be at most %d bytes, got %d", MaxEnvBytes, size)}
 	}
 	return nil
 }
@@ -233,15 +233,15 @@ var portForm = regexp.MustCompile(`^([1-9][0-9]{0,4})/(http|tcp)$`)
 
 func checkPorts(ports []string) error {
 	if len(ports) > MaxPorts {
-		return &FieldError{"ports", fmt.Sprintf("must be at most %d", MaxPorts)}
+		return &FieldError{"ports", fmt.Sprintf("must be at most %d, got %d", MaxPorts, len(ports))}
 	}
 	for i, port := range ports {
 		found := portForm.FindStringSubmatch(port)
 		if found == nil {
-			return &FieldError{fmt.Sprintf("ports[%d]", i), `must be "<port>/http" or "<port>/tcp"`}
+			return &FieldError{fmt.Sprintf("ports[%d]", i), fmt.Sprintf(`must be "<port>/http" or "<port>/tcp", got %.50q`, port)}
 		}
 		if n, err := strconv.Atoi(found[1]); err != nil || n > 65535 {
-			return &FieldError{fmt.Sprintf("ports[%d]", i), "must be a port of 1 to 65535"}
+			return &FieldError{fmt.Sprintf("ports[%d]", i), fmt.Sprintf("must be a port of 1 to 65535, got %.50q", port)}
 		}
 	}
 	return nil

@@ -240,7 +240,7 @@ var capabilityForm = regexp.MustCompile(`^[A-Z][A-Z_]{1,39}$`)
 // Docker spells it: "CHOWN", without the prefix "CAP_", or "ALL".
 func CheckCapabilities(field string, names []string) error {
 	if len(names) > MaxCapabilities {
-		return &FieldError{field, fmt.Sprintf("must have at most %d names", MaxCapabilities)}
+		return &FieldError{field, fmt.Sprintf("must have at most %d names, got %d", MaxCapabilities, len(names))}
 	}
 	for i, name := range names {
 		if !capabilityForm.MatchString(name) || len(name) > 4 && name[:4] == "CAP_" {
@@ -261,7 +261,7 @@ func CheckVolumePath(root, p string) error {
 	case root == "":
 		return &FieldError{"path", fmt.Sprintf("must be empty, got %q: this installation has no --volume-root, so pods get no folder of the host", p)}
 	case !cleanPath(p):
-		return &FieldError{"path", "must be an absolute path without '..'"}
+		return &FieldError{"path", fmt.Sprintf("must be an absolute path without '..', got %.300q", p)}
 	case root == "/" || path.Dir(p) != root || p == root:
 		return &FieldError{"path", fmt.Sprintf("must be a folder directly below %s (--volume-root), got %q", root, p)}
 	}
