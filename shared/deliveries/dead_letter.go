@@ -160,6 +160,10 @@ func (s *Store) Redrive(ctx context.Context, endpoint string, which RedriveQuery
 				continue
 			}
 			queued, err := s.replay(ctx, m, until)
+			if errors.Is(err, record.ErrDamaged) { // it must not hold up all others
+				s.log.ErrorContext(ctx, "a webhook that cannot be read was not replayed", "subject", m.Header.Get(jetstream.SubjectHeader), "err", err)
+				continue
+			}
 			if err != nil {
 				return count, err
 			}

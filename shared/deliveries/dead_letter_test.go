@@ -108,6 +108,26 @@ func TestAReplayTakesThePlaceOfWhatTheLogHasEnded(t *testing.T) {
 	}
 }
 
+// A dead letter that cannot be read stays, and holds up none behind it.
+func TestADamagedDeadLetterHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	if _, err := s.JS.Publish(t.Context(), streams.UndeliveredSubject("ep", "damaged", 1), []byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	id, from := s.ended(t, `{}`), s.tasks(t)
+	if err := nextTask(t, from).DeadLetter(t.Context(), ReasonGivenUp, "https://a:443"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.d.Redrive(t.Context(), "ep", RedriveQuery{}); n != 1 || err != nil {
+		t.Fatalf("got %d replayed, %v, want the one that can be read", n, err)
+	}
+	if got := nextTask(t, from).Job.ID; got != id {
+		t.Errorf("got the task of %s, want that of %s", got, id)
+	}
+	s.eventuallyLeft(t, streams.Undelivered, 1)
+}
+
 func announceAgain(ctx context.Context, s *env, id job.ID) error {
 	return s.d.Reenqueue(ctx, s.e, id)
 }

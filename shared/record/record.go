@@ -211,11 +211,11 @@ func Decode(at Location, id job.ID, m *bus.Message) (*Record, error) {
 // ParseHeader decodes the header of a message that Message made and that is stored
 // with the sequence seq. A long error is shortened to its cause (stats.Cause). complete
 // is false if the job's output or error is not in the header but in the body, or stored
-// beside the record.
+// beside the record. It returns ErrDamaged.
 func ParseHeader(at Location, id job.ID, header nats.Header, seq uint64) (r *Record, complete bool, err error) {
 	w, err := parseWire(header.Get(MetaHeader))
 	if err != nil {
-		return nil, false, fmt.Errorf("decode job %s: %w", id, err)
+		return nil, false, fmt.Errorf("%w: decode job %s: %w", ErrDamaged, id, err)
 	}
 	return w.record(at, id, seq), w.OutputSize+w.ErrorSize == 0 && w.OutputRef == nil, nil
 }
