@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 func podLookup() []Scenario {
@@ -16,6 +17,9 @@ func podLookup() []Scenario {
 	}
 }
 
+// podShown is how long after its first job a worker's pod may be unknown.
+const podShown = 5 * time.Second
+
 // podID is the pod that is looked up: the one that was named, else the one
 // that a job's record names.
 func (p *play) podID() string {
@@ -24,11 +28,14 @@ func (p *play) podID() string {
 	}
 	endpoint := p.w.cfg.Endpoint
 	worker := p.awaitStatus(endpoint, p.submit(endpoint, task{}, nil), "COMPLETED").text("workerId")
-	if p.done() {
-		return ""
+	known := worker != ""
+	for late := time.Now().Add(podShown); known && !p.done(); p.sleep(pollInterval) {
+		if p.lookUp(worker, "?includeWorkers=true").status != http.StatusNotFound {
+			return worker
+		}
+		known = time.Now().Before(late)
 	}
-	a := p.lookUp(worker, "?includeWorkers=true")
-	if worker == "" || a.status == http.StatusNotFound {
+	if !p.done() {
 		p.skipped = "no pod is known: needs --pod"
 	}
 	return worker
