@@ -69,7 +69,7 @@ func stepOf(c *fiber.Ctx, span time.Duration) (time.Duration, error) {
 	step := time.Hour
 	switch text := c.Query("step"); text {
 	case "":
-		if span <= byMinuteSpan {
+		if span.Truncate(time.Minute) <= byMinuteSpan {
 			step = time.Minute
 		}
 	case "60":

@@ -239,6 +239,28 @@ func TestAJobIsFoundWithoutItsEndpoint(t *testing.T) {
 
 func queueID() job.ID { return job.ID("01920c2e-7a4b-7c1d-8e2f-3a4b5c6d7e8f") }
 
+// A client counts the longest span back from its own now, before the server looks at its clock.
+func TestTheLongestSpanMayBeginAtAnInstant(t *testing.T) {
+	t.Parallel()
+	s := startWith(t, eventsOf)
+	for path, ago := range map[string]time.Duration{
+		"/v1/failures?from=": 7 * 24 * time.Hour, "/v2/ep/failures?from=": 7 * 24 * time.Hour, "/v2/ep/stats?from=": 90 * 24 * time.Hour,
+	} {
+		from := s.queue.Now().Add(-ago)
+		if got := s.get(adminKey, path+from.Format(time.RFC3339Nano), new(any)); got.status != http.StatusOK {
+			t.Errorf("%s %v ago: got %s", path, ago, got.raw)
+		}
+		if got := s.get(adminKey, path+from.Add(-time.Minute).Format(time.RFC3339Nano), new(any)); got.status != http.StatusBadRequest {
+			t.Errorf("%s a minute longer ago: got %s", path, got.raw)
+		}
+	}
+	var v api.Stats
+	got := s.get(adminKey, "/v2/ep/stats?from="+s.queue.Now().Add(-24*time.Hour).Format(time.RFC3339Nano), &v)
+	if v.Step != 60 {
+		t.Errorf("24 hours: got %s, want the step 60", got.raw)
+	}
+}
+
 func TestBadQuestionsAboutWhatHappened(t *testing.T) {
 	t.Parallel()
 	s := startWith(t, eventsOf)

@@ -11,7 +11,8 @@ import (
 func Since(text string, now time.Time) (time.Time, error) { return parseInstant("since", text, now) }
 
 // Span reads the parameters from and to, which are as since. Without to it is now, without
-// from it is standard before to. The span must not be empty, nor longer than most.
+// from it is standard before to. The span must not be empty, nor longer than most in whole
+// minutes: a client counts back from its own now, which is before the server's.
 func Span(c *fiber.Ctx, now time.Time, standard, most time.Duration) (from, to time.Time, err error) {
 	if to, err = parseInstant("to", c.Query("to"), now); err != nil {
 		return from, to, err
@@ -25,7 +26,7 @@ func Span(c *fiber.Ctx, now time.Time, standard, most time.Duration) (from, to t
 	if from.IsZero() {
 		from = to.Add(-standard)
 	}
-	if span := to.Sub(from); span <= 0 || span > most {
+	if span := to.Sub(from); span <= 0 || span.Truncate(time.Minute) > most {
 		return from, to, Errorf(InvalidRequest, "the time between from and to is invalid; must be more than 0s and at most %v, got %v", most, span)
 	}
 	return from, to, nil
