@@ -114,7 +114,8 @@ type Job struct {
 	Submitted time.Time
 	// Queued is when this attempt began to wait: Submitted, or the retry.
 	Queued time.Time
-	// Started is the pick-up of the current or last run.
+	// Started is the pick-up of the current or last run, zero before the first, and if the
+	// job was cancelled while it waited.
 	Started time.Time
 	// Finished is when the attempt reached a terminal status.
 	Finished time.Time

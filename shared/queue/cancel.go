@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"time"
 
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
@@ -40,7 +41,12 @@ func (q *Queue) Cancel(ctx context.Context, e endpoint.Endpoint, id job.ID) (*jo
 // cancel writes the record, then notifies the holder and removes the message. If
 // the record cannot be written because somebody else did, bus.ErrConflict.
 func (q *Queue) cancel(ctx context.Context, at record.Location, r *record.Record) (*record.Record, error) {
-	ended, err := q.move(ctx, at, r, job.Cancel, nil)
+	ended, err := q.move(ctx, at, r, job.Cancel, func(n *record.Record) {
+		if r.Status == job.InQueue { // its last run, if it had one, was given back
+			rememberStart(n, n.Started)
+			n.Started = time.Time{}
+		}
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,10 @@ func headOf(p int, subject string, header nats.Header, seq uint64) (*record.Reco
 // runStarts are those of all runs, the first ones zero if they are forgotten.
 func runStarts(r *record.Record) []time.Time {
 	starts := make([]time.Time, r.Run)
-	known := append(slices.Clone(r.StartTimes), r.Started)
+	known := slices.Clone(r.StartTimes)
+	if !r.Started.IsZero() { // it is zero if the last run was given back and the job cancelled
+		known = append(known, r.Started)
+	}
 	for i := 1; i <= min(len(known), r.Run); i++ {
 		starts[r.Run-i] = known[len(known)-i]
 	}

@@ -72,6 +72,29 @@ func TestFactsTellEveryRunOfAnAttempt(t *testing.T) {
 	}
 }
 
+// A job that was given back waits: what it waits for before it is cancelled is no run.
+func TestAWaitingJobThatIsCancelledDoesNotRun(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	id := s.submit(t)
+	l := next(t, s.consumer(t, s.q, "w"))
+	began := l.Job.Started
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	j, err := s.q.Cancel(t.Context(), s.e, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !j.Started.IsZero() || j.Run != 1 || j.Worker != "w" {
+		t.Errorf("got %+v, want no start, and the run and its worker", j)
+	}
+	facts := factsOf(t, s.q, 0, over(id))
+	if starts := facts[len(facts)-1].Starts; len(starts) != 1 || starts[0].UnixMilli() != began.UnixMilli() {
+		t.Errorf("got the starts %v, want %s", starts, began)
+	}
+}
+
 func TestStartsThatTheRecordForgotAreZero(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	r := &record.Record{Job: job.Job{Run: 4, Started: at(40)}, StartTimes: []time.Time{at(30)}}
