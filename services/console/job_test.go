@@ -15,7 +15,8 @@ import (
 	"flightline/shared/registry"
 )
 
-// The timeline has a bar for each wait and run; a run that another one follows lost its worker.
+// The timeline has a bar for each wait and run; a run that another one follows lost its worker,
+// or its worker gave the job back: the events are the same.
 func TestTheTimelineOfAJob(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(1000+s), 0) }
 	events := []client.Event{
@@ -38,6 +39,9 @@ func TestTheTimelineOfAJob(t *testing.T) {
 		if b := got.Bars[i]; b.Class != w.class || !b.From.Equal(at(w.from)) || !b.To.Equal(at(w.to)) {
 			t.Errorf("bar %d: got %s from %v to %v, want %v", i, b.Class, b.From, b.To, w)
 		}
+	}
+	if note := got.Bars[1].Note; note != "its worker was lost or gave it back" {
+		t.Errorf("the run that another one follows: got %q", note)
 	}
 	if first := got.Bars[len(want)]; first.Label != "webhook, try 1" || !got.To.Equal(at(20)) {
 		t.Errorf("got %q first and the end %v, want the deliveries in order of time", first.Label, got.To)

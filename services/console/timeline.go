@@ -48,7 +48,7 @@ func timelineOf(events []client.Event, deliveries []client.WebhookDelivery, over
 			begin(bar{Label: fmt.Sprintf("attempt %d waits", e.Attempt), Class: "wait", From: e.Time})
 		case "job.started":
 			if open >= 0 && t.Bars[open].Class == "run" {
-				t.Bars[open].Class, t.Bars[open].Note = "lost", "its worker was lost"
+				t.Bars[open].Class, t.Bars[open].Note = "lost", "its worker was lost or gave it back"
 			}
 			end(e.Time)
 			begin(bar{Label: fmt.Sprintf("attempt %d, run %d", e.Attempt, e.Run), Class: "run", From: e.Time, Note: e.WorkerID})
