@@ -348,8 +348,11 @@ func decisionOf(d registry.Decision) *api.LastDecision {
 
 // lasting is a length of time for people.
 func lasting(d time.Duration) string {
-	if d >= time.Minute {
+	switch {
+	case d >= time.Minute:
 		return d.Round(time.Second).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
 	}
 	return d.Round(100 * time.Millisecond).String()
 }

@@ -45,6 +45,8 @@ func TestReasonOf(t *testing.T) {
 			Finished: now.Add(-1500 * time.Millisecond), ExecutionTimeout: 10 * time.Minute,
 		}}
 	}
+	short := ran(job.Completed, "")
+	short.Job.Started = short.Job.Finished.Add(-28 * time.Millisecond)
 	low := waits(0, 0)
 	low.Job.Class = job.LowPriority
 	running := ran(job.InProgress, "")
@@ -112,6 +114,7 @@ func TestReasonOf(t *testing.T) {
 		"it fell silent":          {explanation{position: long, endpoint: three, workers: counts(0, 1, 0, 0), holder: registry.Holder{Worker: names.Worker, Ago: 50 * time.Second}}, "waiting for a worker to take it over: worker w1 was last heard of 50s ago; another gets it when the lease of 30s is over; it times out in 9m57s"},
 		"its worker forgot it":    {explanation{position: long, endpoint: three, workers: counts(1, 0, 0, 0), holder: registry.Holder{Worker: registry.Worker{Seen: now}}}, "waiting for a worker to take it over: worker w1 lives, and its heartbeat of 0s ago does not name the job; another gets it when the lease of 30s is over; it times out in 9m57s"},
 		"completed":               {explanation{position: ran(job.Completed, "")}, "completed by worker w1 in 1.5s"},
+		"completed at once":       {explanation{position: short}, "completed by worker w1 in 28ms"},
 		"failed":                  {explanation{position: ran(job.Failed, "out of memory")}, "failed: out of memory"},
 		"failed, silently":        {explanation{position: ran(job.Failed, "")}, "failed on worker w1"},
 		"timed out":               {explanation{position: ran(job.TimedOut, "")}, "timed out: it ran for longer than its execution timeout of 10m0s"},
