@@ -57,8 +57,9 @@ func failuresCommand(sh *shell) *cobra.Command {
 	c := &cobra.Command{
 		Use: "failures [ENDPOINT]", Short: "Group the failures of an endpoint, or of all, by their cause",
 		Long: "Group the failures of an endpoint, or of all that the key may read, by their\n" +
-			"cause: the error without its numbers, ids and paths. The jobs of a cause are\n" +
-			"listed by 'flightline requests ENDPOINT --fingerprint FINGERPRINT'.",
+			"cause: the error without its numbers, ids and paths. Hours count whole, also the\n" +
+			"one in which --since is. The jobs of a cause are listed by\n" +
+			"'flightline requests ENDPOINT --fingerprint FINGERPRINT'.",
 		Example: "  flightline failures\n  flightline failures echo --since 1h",
 		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
 			from, err := sinceOf(since, time.Now())
