@@ -112,7 +112,7 @@ func (l *Log) blocksWithin(ctx context.Context, endpoints []string, kind streams
 func keysWithin(endpoints []string, kind streams.StatsKind, from, to time.Time) []blockKey {
 	var keys []blockKey
 	for _, endpoint := range endpoints {
-		for key := keyAt(endpoint, kind, "", from); key.start < to.Unix(); key.start += int64(kind.Length() / time.Second) {
+		for key := keyAt(endpoint, kind, "", from); time.Unix(key.start, 0).Before(to); key.start += int64(kind.Length() / time.Second) {
 			keys = append(keys, key)
 		}
 	}

@@ -20,6 +20,15 @@ import (
 // noon is when the jobs of these tests are, clock a server's time that a test moves.
 var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
+// A span that ends within the first second of an hour has that hour, too.
+func TestTheBlockInWhichASpanEndsIsRead(t *testing.T) {
+	for ends, want := range map[time.Duration]int{0: 1, time.Millisecond: 2, time.Second: 2, time.Hour: 2, time.Hour + 1: 3} {
+		if got := keysWithin([]string{"ep"}, streams.StatsFailures, noon.Add(-time.Minute), noon.Add(ends)); len(got) != want {
+			t.Errorf("to noon and %v: got %d blocks, want %d", ends, len(got), want)
+		}
+	}
+}
+
 type clock struct{ ms atomic.Int64 }
 
 func newClock(t time.Time) *clock {
