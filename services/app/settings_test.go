@@ -185,6 +185,7 @@ func TestACommandGetsNoneOfOurSecrets(t *testing.T) {
 	given := map[string]string{
 		"A": "b", "PATH": "/bin", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "RUNPOD_POD_ID": "p",
 		"FLIGHTLINE_FLEET": "m.1", "FLIGHTLINE_POD": "p", // by which the driver process finds what left its session
+		"FLIGHTLINE_GPU_UUIDS": "GPU-1", "FLIGHTLINE_GPU_SHARE": "0.5", "FLIGHTLINE_GPU_MEMORY_MB": "12288",
 	}
 	maps.Copy(environment, given)
 	var want []string

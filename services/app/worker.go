@@ -157,8 +157,8 @@ func grace(typed time.Duration) time.Duration {
 	return typed
 }
 
-// ours are the variables by which processes of a fleet are known.
-var ours = []string{"FLIGHTLINE_FLEET", "FLIGHTLINE_POD"}
+// ours are the variables by which processes of a fleet are known, and those that name its GPUs.
+var ours = []string{"FLIGHTLINE_FLEET", "FLIGHTLINE_POD", "FLIGHTLINE_GPU_UUIDS", "FLIGHTLINE_GPU_SHARE", "FLIGHTLINE_GPU_MEMORY_MB"}
 
 // secret reports whether a variable is none of a job's command's business: all
 // that says where Flightline's parts are and which process this is, files of that included,
