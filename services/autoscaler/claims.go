@@ -201,28 +201,25 @@ func (a *agent) adopt(ctx context.Context, p pod.Pod, i driver.Instance) (stop b
 }
 
 // chooseGPUs are the GPUs of this machine for a pod that nobody has chosen any for:
-// of those that it holds already, else of those that are free.
+// of those that it holds already and that would do, else of those that are free.
 func (a *agent) chooseGPUs(ctx context.Context, p pod.Pod, r placement.Request) ([]string, error) {
 	claims, err := a.registry.GPUs.Claims(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var devices []placement.Device
-	var mine []string
+	var mine, devices []placement.Device
 	for _, g := range a.gpus() {
 		c := claims[g.UUID]
-		if holdsGPU(c, p.ID, a.machine) {
-			mine = append(mine, g.UUID)
-			c = c.Without(p.ID, a.machine)
+		d := placement.Device{GPU: g, Machine: a.machine, Driver: a.driver.Name(), Used: c.Without(p.ID, a.machine).Used()}
+		d = quarantinedDevice(d, c.Quarantine, a.queue.Now())
+		if devices = append(devices, d); holdsGPU(c, p.ID, a.machine) {
+			mine = append(mine, d)
 		}
-		d := placement.Device{GPU: g, Machine: a.machine, Driver: a.driver.Name(), Used: c.Used()}
-		devices = append(devices, quarantinedDevice(d, c.Quarantine, a.queue.Now()))
 	}
-	if len(mine) >= r.Count {
-		slices.Sort(mine)
-		return mine[:r.Count], nil
+	chosen, ok := placement.Choose(r, mine, nil)
+	if !ok {
+		chosen, ok = placement.Choose(r, devices, nil)
 	}
-	chosen, ok := placement.Choose(r, devices, nil)
 	if !ok {
 		there, _ := placement.Refusal(r, devices)
 		return nil, fmt.Errorf("%w: it needs %s; on its machine %s", errNoGPU, r, there)

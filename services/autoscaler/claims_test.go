@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,40 @@ func TestAPodThatIsChangedHoldsTheGPUsThatItNeedsNow(t *testing.T) {
 			s.held(tt.want)
 			if tt.runs && len(e.with("p").GPUs) != tt.to {
 				t.Errorf("got %v, want %d", e.with("p").GPUs, tt.to)
+			}
+		})
+	}
+}
+
+// A change of what will do holds from the next start on, also where the claim is not over.
+func TestAPodThatIsRestartedLeavesAGPUThatWillNotDo(t *testing.T) {
+	for name, change := range map[string]func(*env, *pod.Pod){
+		"another type": func(_ *env, p *pod.Pod) { p.Spec.GPUTypes = []string{"AMD B"} },
+		"more memory":  func(_ *env, p *pod.Pod) { p.Spec.MinVRAMGB = 40 },
+		"quarantined": func(s *env, _ *pod.Pod) {
+			q := registry.Quarantine{Machine: "m", Reason: "test", Since: s.queue.Now()}
+			if _, _, err := s.registry.GPUs.Quarantine(s.t.Context(), "GPU-m-0", q, func(int) time.Duration { return time.Hour }); err != nil {
+				s.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newEnv(t)
+			e := s.engine("m")
+			s.gpuHost(append(cards("m", 1), pod.GPU{UUID: "B", Vendor: pod.AMD, Name: "AMD B", MemoryMB: 49152}), e)
+			s.pod("p", func(p *pod.Pod) { p.Spec.GPUs = 1 })
+			s.inPhase("p", pod.Ready)
+			s.held("GPU-m-0:p")
+			s.move("p", pod.Restart, func(p *pod.Pod) { change(s, p) })
+			s.held("B:p")
+			testenv.EventuallyNone(t, func() string {
+				if e.starts("p") < 2 {
+					return "not started again"
+				}
+				return ""
+			})
+			if got := uuidsOf(e.with("p").GPUs); !slices.Equal(got, []string{"B"}) {
+				t.Errorf("got it started with %v, want B", got)
 			}
 		})
 	}
