@@ -345,7 +345,9 @@ func withGPUs(env map[string]string, devices []pod.GPU, spec pod.Spec) map[strin
 	}
 	env["FLIGHTLINE_GPU_UUIDS"] = strings.Join(all, ",")
 	env["FLIGHTLINE_GPU_SHARE"] = fmt.Sprint(float64(share) / pod.WholeGPU)
-	env["FLIGHTLINE_GPU_MEMORY_MB"] = fmt.Sprint(memory)
+	if !slices.ContainsFunc(devices, func(g pod.GPU) bool { return g.MemoryMB == 0 }) { // else it is unknown
+		env["FLIGHTLINE_GPU_MEMORY_MB"] = fmt.Sprint(memory)
+	}
 	if uuids := by[pod.NVIDIA]; len(uuids) > 0 {
 		env["CUDA_VISIBLE_DEVICES"] = strings.Join(uuids, ",")
 	}

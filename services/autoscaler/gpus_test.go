@@ -124,6 +124,10 @@ func TestTheEnvironmentNamesTheGPUs(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+	unknown := append(slices.Clone(devices), pod.GPU{UUID: "GPU-4", Vendor: pod.NVIDIA}) // as /proc has it
+	if got, found := withGPUs(nil, unknown, pod.Spec{GPUs: 4})["FLIGHTLINE_GPU_MEMORY_MB"]; found {
+		t.Errorf("got %s MB, want none: that of a GPU is unknown", got)
+	}
 	if got := withGPUs(nil, nil, pod.Spec{}); got != nil {
 		t.Errorf("got %v for no GPU", got)
 	}
