@@ -3,7 +3,9 @@ package pod
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"regexp"
 	"time"
@@ -46,7 +48,7 @@ func ParseGPUs(text []byte) ([]GPU, error) {
 	if err := decoder.Decode(&found); err != nil {
 		return nil, &FieldError{"", "must be a JSON list of GPUs: " + err.Error()}
 	}
-	if found == nil || decoder.More() {
+	if _, err := decoder.Token(); found == nil || !errors.Is(err, io.EOF) {
 		return nil, &FieldError{"", "must be one JSON list of GPUs"}
 	}
 	if len(found) > MaxInventory {
@@ -78,6 +80,10 @@ func (g GPU) check(at string) error {
 		return &FieldError{at + "memoryMb", fmt.Sprintf("must be between 1 and %d, got %d", 1<<30, g.MemoryMB)}
 	case g.CUDA != "" && !ValidCUDA(g.CUDA):
 		return &FieldError{at + "cuda", fmt.Sprintf("must be a version like 12.4, got %.50q", g.CUDA)}
+	case len(g.Driver) > MaxName:
+		return &FieldError{at + "driver", fmt.Sprintf("must have at most %d bytes, got %d", MaxName, len(g.Driver))}
+	case len(g.Health) > MaxText:
+		return &FieldError{at + "health", fmt.Sprintf("must have at most %d bytes, got %d", MaxText, len(g.Health))}
 	}
 	return nil
 }
