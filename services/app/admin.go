@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"flightline/services/admin"
@@ -110,9 +111,14 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 			return err
 		}
 		return cfg.with(cmd, "doctor", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
-			dev := cfg.dev()
+			dev, partitions := cfg.dev(), cfg.Partitions
+			if js, err := jetstream.New(nc); err == nil {
+				if there, err := partitionsOf(ctx, js, partitions); err == nil { // the doctor reports an error
+					partitions = there
+				}
+			}
 			report, err := admin.Doctor(ctx, nc, admin.DoctorConfig{
-				Replicas: cfg.Replicas, Partitions: cfg.Partitions, EventsAge: cfg.EventsAge, LogsAge: cfg.LogsAge, LogsMaxBytes: logsBytes(cfg.LogsBytes), Fix: cfg.Fix, Deep: cfg.Deep, Log: log,
+				Replicas: cfg.Replicas, Partitions: partitions, EventsAge: cfg.EventsAge, LogsAge: cfg.LogsAge, LogsMaxBytes: logsBytes(cfg.LogsBytes), Fix: cfg.Fix, Deep: cfg.Deep, Log: log,
 				Sync: dev.Sync, FileSystem: dev.FileSystem, TearsRenames: dev.TearsRenames,
 			})
 			if err != nil && len(report.Findings) == 0 {

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"flightline/services/cli"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -31,6 +34,34 @@ func TestAnOperatorsCommandGoesToNoOtherNATS(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A process uses all partitions that exist, so the doctor compares with all of them.
+func TestTheDoctorUsesThePartitionsThatExist(t *testing.T) {
+	b := testenv.NewServer(t)
+	js, err := jetstream.New(testenv.Connect(t, b.Config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := streams.Apply(t.Context(), js, streams.Config{Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	share := logsBytesOf(t, js)
+	if err := refusal(t, nil, "doctor", "--fix", "--nats-url", b.Config().URL, "--nats-user", b.Config().User, "--nats-password", b.Config().Password); err != nil {
+		t.Fatal(err)
+	}
+	if got := logsBytesOf(t, js); got != share {
+		t.Errorf("got %d bytes for %s after doctor --fix, want %d", got, streams.Logs(0), share)
+	}
+}
+
+func logsBytesOf(t *testing.T, js jetstream.JetStream) int64 {
+	t.Helper()
+	s, err := js.Stream(t.Context(), streams.Logs(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().Config.MaxBytes
 }
 
 // A start that would take copies away, or on half a backup, is not tried again.
