@@ -83,9 +83,9 @@ func TestAServersConfiguration(t *testing.T) {
 		}
 	}
 	s.TLS = &streams.ServerTLS{Cert: "/c", Key: "/k", CA: "/ca"}
-	s.Cluster, s.ClusterPassword, s.SystemPassword = []string{"n1:6222", "n2:6222"}, "between", "above"
+	s.Cluster, s.ClusterPassword, s.SystemPassword = []string{"n1:7222", "n2:7222"}, "between", "above"
 	many := s.String()
-	for _, want := range []string{"server_name: $NATS_NAME", "nats-route://route:between@n2:6222", "system_account: SYSTEM"} {
+	for _, want := range []string{"server_name: $NATS_NAME", "nats-route://route:between@n2:7222", `listen: "0.0.0.0:7222"`, "system_account: SYSTEM"} {
 		if !strings.Contains(many, want) {
 			t.Errorf("got no %s in\n%s", want, many)
 		}

@@ -3,6 +3,7 @@ package streams
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"strings"
 )
 
@@ -28,7 +29,8 @@ type ServerConfig struct {
 	// the others: all of them, for clients and between servers, must show one.
 	// nil means no TLS.
 	TLS *ServerTLS
-	// Cluster is the addresses of all servers, as host:port. nil means alone.
+	// Cluster is the addresses of all servers, as host:port. Each listens at the port
+	// of the first. nil means alone.
 	Cluster []string
 	// ClusterPassword is what servers show each other. It cannot be the name of a
 	// variable, as it is also a part of addresses, where the server expands none.
@@ -76,7 +78,8 @@ func (t ServerTLS) String() string {
 func (s ServerConfig) cluster(line func(string, ...any)) {
 	line("cluster {")
 	line("  name: flightline")
-	line("  listen: \"0.0.0.0:6222\"")
+	_, port, _ := net.SplitHostPort(s.Cluster[0])
+	line("  listen: %q", net.JoinHostPort("0.0.0.0", port))
 	line("  authorization { user: route, password: %s }", quoted(s.ClusterPassword))
 	if s.TLS != nil {
 		line("  tls { %s, timeout: 5 }", s.TLS)

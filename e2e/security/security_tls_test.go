@@ -126,9 +126,13 @@ func startNodes(s *program.Env, setup string, routes []string) (all []*embedded.
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, port, err := net.SplitHostPort(routes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, route := range routes {
 		// What differs on one machine: the name, and the ports.
-		file := natsConf(s, setup, fmt.Sprintf("node-%d.conf", i), "$NATS_NAME", fmt.Sprint("node-", i), `"0.0.0.0:6222"`, strconv.Quote(route))
+		file := natsConf(s, setup, fmt.Sprintf("node-%d.conf", i), "$NATS_NAME", fmt.Sprint("node-", i), strconv.Quote("0.0.0.0:"+port), strconv.Quote(route))
 		server, err := embedded.Start(t.Context(), embedded.Config{File: file, Dir: t.TempDir(), Listen: "127.0.0.1:0", User: "admin", Password: string(secret)})
 		if err != nil {
 			t.Fatal(err)

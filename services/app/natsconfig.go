@@ -26,7 +26,7 @@ type NATSConfig struct {
 	Endpoint   string `flag:"endpoint" env:"FLIGHTLINE_NATS_ENDPOINT" envDefault:"*" help:"the one endpoint of the user worker, or * for all"`
 	Listen     string `flag:"listen" env:"FLIGHTLINE_NATS_LISTEN" envDefault:"127.0.0.1:4222" help:"address at which the server listens for its clients; 0.0.0.0:4222 for those of other machines and containers"`
 	Store      string `flag:"store" env:"FLIGHTLINE_NATS_STORE" envDefault:"/data" help:"folder of the streams, as the server of NATS sees it"`
-	Cluster    string `flag:"cluster" env:"FLIGHTLINE_NATS_CLUSTER" help:"addresses of all servers of a cluster, host:port with commas between them; none for one server. It needs --dir"`
+	Cluster    string `flag:"cluster" env:"FLIGHTLINE_NATS_CLUSTER" help:"addresses of all servers of a cluster, host:port with commas between them; each listens at the port of the first; none for one server. It needs --dir"`
 	TLSCert    string `flag:"tls-cert" env:"FLIGHTLINE_NATS_SERVER_CERT" help:"path of the server's certificate, as the server sees it; clients and other servers must then show one too"`
 	TLSKey     string `flag:"tls-key" env:"FLIGHTLINE_NATS_SERVER_KEY" help:"path of its key"`
 	TLSCA      string `flag:"tls-ca" env:"FLIGHTLINE_NATS_SERVER_CA" help:"path of the CA certificates that sign those of clients and servers"`
