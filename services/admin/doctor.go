@@ -347,7 +347,7 @@ func (x *checker) replicas(info *jetstream.StreamInfo) {
 		switch {
 		case peer.Offline:
 			x.add("stream "+info.Config.Name, Fail, "the copy on "+peer.Name+" is offline",
-				"look at that server: it is away, or has switched JetStream off after a full disk until it is restarted")
+				"look at that server: it is away, or has switched JetStream off after a full disk until it is restarted; if it is lost, start one of the same name with an empty store")
 		case !peer.Current:
 			x.add("stream "+info.Config.Name, Warn, fmt.Sprintf("the copy on %s is not current (%d behind)", peer.Name, peer.Lag), "look at that server")
 		}
