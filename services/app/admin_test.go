@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/services/cli"
+	"flightline/shared/registry"
 	"flightline/shared/testenv"
 	"flightline/streams"
 )
@@ -52,6 +54,35 @@ func TestTheDoctorUsesThePartitionsThatExist(t *testing.T) {
 	}
 	if got := logsBytesOf(t, js); got != share {
 		t.Errorf("got %d bytes for %s after doctor --fix, want %d", got, streams.Logs(0), share)
+	}
+}
+
+// A client's key in FLIGHTLINE_API_KEY of the operator's shell must not become the administrator's.
+func TestAKeyWithFewerScopesDoesNotBecomeTheAdministrators(t *testing.T) {
+	b := testenv.NewServer(t)
+	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	reg, err := registry.New(t.Context(), b.JS, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope := registry.Scope{Permission: registry.Submit, Endpoint: "echo"}
+	plain, key, err := reg.Keys.Create(t.Context(), registry.KeySpec{Name: "ci", Scopes: []registry.Scope{scope}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = admit(t.Context(), reg, plain)
+	if _, usage := errors.AsType[*cli.UsageError](err); !usage || !strings.Contains(err.Error(), key.ID) || strings.Contains(err.Error(), plain) {
+		t.Errorf("got %v, want a UsageError with the key's id", err)
+	}
+	if got, err := reg.Keys.Check(t.Context(), plain); err != nil || got.Allows("other", registry.Submit) {
+		t.Errorf("got %v, %v, want the key as it was", got.Scopes, err)
+	}
+	for range 2 { // the second time it exists
+		if err := admit(t.Context(), reg, "an administrator's"); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

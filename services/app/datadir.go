@@ -139,12 +139,24 @@ func (h *dataDir) close() error {
 	return h.Announce(h.dir)
 }
 
-// admit puts the administrator's key in, unless it is "".
+// administrator is the name of the key that admit puts in.
+const administrator = "administrator"
+
+// admit puts the administrator's key in, unless it is "". A key that was made with fewer
+// scopes stays as it is: clients have their key in the same variable.
 func admit(ctx context.Context, reg *registry.Registry, key string) error {
 	if key == "" {
 		return nil
 	}
-	_, err := reg.Keys.Put(ctx, key, registry.KeySpec{Name: "administrator", Scopes: registry.AllScopes()})
+	old, err := reg.Keys.Check(ctx, key)
+	if err != nil && !errors.Is(err, registry.ErrUnauthorized) {
+		return err
+	}
+	all := old.Allows(registry.AllEndpoints, registry.Admin) && old.Allows("", registry.Control)
+	if err == nil && old.Name != administrator && !all {
+		return &cli.UsageError{Err: fmt.Errorf("the administrator's key: it is the key %s %q, which may do only %v; give another one", old.ID, old.Name, old.Scopes)}
+	}
+	_, err = reg.Keys.Put(ctx, key, registry.KeySpec{Name: administrator, Scopes: registry.AllScopes()})
 	if errors.Is(err, registry.ErrInvalid) {
 		return &cli.UsageError{Err: fmt.Errorf("the administrator's key: %w", err)}
 	}
