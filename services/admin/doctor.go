@@ -377,7 +377,7 @@ func (x *checker) queues(there map[string]*jetstream.StreamInfo, endpoints []end
 	}
 	slices.Sort(lost)
 	for _, name := range lost {
-		x.add("queue "+name, Warn, fmt.Sprintf("it has %d messages and no endpoint", there[name].State.Msgs), "make the endpoint again, or delete the stream")
+		x.add("queue "+name, Warn, fmt.Sprintf("it has %d messages and no endpoint", there[name].State.Msgs), "restore a backup to an empty NATS, or delete the stream: an endpoint that is made again does not show these jobs")
 	}
 	if len(lost) == 0 {
 		x.add("endpoints", OK, fmt.Sprintf("%d endpoints, no queue without one", len(endpoints)), "")
