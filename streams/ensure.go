@@ -80,13 +80,20 @@ func inTheMaking(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
 }
 
-// jsClusterNotAvailable is the server's code for a group without a leader.
-const jsClusterNotAvailable jetstream.ErrorCode = 10008
+const (
+	// jsClusterNotAvailable is the server's code for a group without a leader.
+	jsClusterNotAvailable jetstream.ErrorCode = 10008
+	// jsStorageExceeded is its code for bytes that it cannot reserve.
+	jsStorageExceeded jetstream.ErrorCode = 10047
+)
 
 func ensureStreams(ctx context.Context, js jetstream.JetStream, configs ...jetstream.StreamConfig) error {
 	for _, c := range configs {
 		apply := func(ctx context.Context) error {
 			_, err := js.CreateOrUpdateStream(ctx, c)
+			if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == jsStorageExceeded && c.MaxBytes > 0 {
+				return fmt.Errorf("NATS cannot reserve %d bytes; give it more storage, or --logs-max-bytes a smaller number: %w", c.MaxBytes, err) // only logs reserve any
+			}
 			return err
 		}
 		if err := ensure(ctx, resource{"stream " + c.Name, streamIsWanted(js, c), apply}); err != nil {

@@ -69,3 +69,13 @@ func matches(filter, subject string) bool {
 	}
 	return len(want) == len(got)
 }
+
+// The log of workers is the one stream whose bytes NATS reserves.
+func TestLogsThatDoNotFitNameTheSetting(t *testing.T) {
+	t.Parallel()
+	js := open(t, testenv.NewServer(t).NC)
+	err := streams.Apply(t.Context(), js, streams.Config{LogsMaxBytes: 1 << 62})
+	if err == nil || !strings.Contains(err.Error(), "--logs-max-bytes") || !strings.Contains(err.Error(), "LOGS_0") || !strings.Contains(err.Error(), "4611686018427387904 bytes") {
+		t.Errorf("got %v, want the stream, its bytes and --logs-max-bytes", err)
+	}
+}
