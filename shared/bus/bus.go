@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -168,14 +169,19 @@ func options(cfg Config) []nats.Option {
 func reports(cfg Config) []nats.Option {
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	log = log.With("connection", cmp.Or(cfg.Name, "flightline"))
+	var refused atomic.Bool // the password, since the last connection
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			log.Warn("nats disconnected", "err", err)
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
+			refused.Store(false)
 			log.Info("nats reconnected", "url", nc.ConnectedUrlRedacted(), "reconnects", nc.Stats().Reconnects)
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrAuthorization) && refused.Swap(true) {
+				return
+			}
 			subject := ""
 			if sub != nil {
 				subject = sub.Subject
