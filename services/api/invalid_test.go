@@ -32,7 +32,7 @@ func TestBadInput(t *testing.T) {
 		"webhook is no URL":          {`{"input":{},"webhook":"x"}`, "webhook must be an http"},
 		"webhook speaks ftp":         {`{"input":{},"webhook":"ftp://x/"}`, "webhook must be an http"},
 		"webhook has no host":        {`{"input":{},"webhook":"http:///x"}`, "webhook must be an http"},
-		"webhook is long":            {`{"input":{},"webhook":"http://x/` + long + `"}`, "webhook is longer"},
+		"webhook is long":            {`{"input":{},"webhook":"http://x/` + long + `"}`, "webhook must have at most 4096 bytes, got"},
 		"policy is no object":        {`{"input":{},"policy":[]}`, "policy must be"},
 		"timeout too short":          {`{"input":{},"policy":{"executionTimeout":4999}}`, "policy.executionTimeout must be between 5000 and 604800000"},
 		"timeout too long":           {`{"input":{},"policy":{"executionTimeout":604800001}}`, "policy.executionTimeout must be between"},
@@ -48,7 +48,7 @@ func TestBadInput(t *testing.T) {
 		"s3Config is no object":      {`{"input":{},"s3Config":"x"}`, "s3Config must be"},
 		"s3Config.accessId":          {`{"input":{},"s3Config":{"accessId":1}}`, "s3Config.accessId"},
 		"s3Config.bucketName":        {`{"input":{},"s3Config":{"bucketName":{}}}`, "s3Config.bucketName"},
-		"s3Config is large":          {`{"input":{},"s3Config":{"x":"` + strings.Repeat("x", 17<<10) + `"}}`, "s3Config is larger"},
+		"s3Config is large":          {`{"input":{},"s3Config":{"x":"` + strings.Repeat("x", 17<<10) + `"}}`, "s3Config must have at most 16384 bytes, got"},
 		"a control character inside": {"{\"input\":{\"a\":\"\n\"}}", "not valid JSON"},
 	}
 	for name, tc := range bodies {

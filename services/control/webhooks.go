@@ -159,7 +159,7 @@ func (s *Service) destination(c *fiber.Ctx) (e endpoint.Endpoint, body api.Desti
 	}
 	origin, ok := registry.OriginOf(body.Destination)
 	if !ok {
-		return e, body, "", web.Errorf(web.InvalidRequest, "destination must be an http or https address, got %.200q", body.Destination)
+		return e, body, "", web.Errorf(web.InvalidRequest, "destination must be an http or https address") // it may hold a password
 	}
 	return e, body, origin, nil
 }

@@ -61,7 +61,7 @@ func TestPolicyBoundsAreExact(t *testing.T) {
 		}
 		for _, d := range []time.Duration{tt.least - time.Millisecond, tt.most + time.Millisecond} {
 			_, err := submit(d)
-			want := fmt.Sprintf("policy.%s must be between %d and %d milliseconds", field, tt.least.Milliseconds(), tt.most.Milliseconds())
+			want := fmt.Sprintf("policy.%s must be between %d and %d milliseconds, got %d", field, tt.least.Milliseconds(), tt.most.Milliseconds(), d.Milliseconds())
 			if !errors.Is(err, job.ErrInvalid) || err.Error() != want {
 				t.Errorf("%s %v: got %v, want %q", field, d, err, want)
 			}

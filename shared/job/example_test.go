@@ -16,7 +16,7 @@ func ExampleNewRequest() {
 	fmt.Println(err)
 	// Output:
 	// {"prompt": "a cat"} 1m0s <nil>
-	// policy.ttl must be between 10000 and 604800000 milliseconds
+	// policy.ttl must be between 10000 and 604800000 milliseconds, got 1
 }
 
 func ExampleStatus_Next() {

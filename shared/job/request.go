@@ -142,7 +142,7 @@ func webhook(raw json.RawMessage) (string, error) {
 		return "", nil
 	}
 	if len(s) > MaxWebhook {
-		return "", &FieldError{"webhook", fmt.Sprintf("is longer than %d bytes", MaxWebhook)}
+		return "", &FieldError{"webhook", fmt.Sprintf("must have at most %d bytes, got %d", MaxWebhook, len(s))}
 	}
 	u, err := url.Parse(s)
 	switch {
@@ -187,10 +187,10 @@ func millis(field string, raw json.RawMessage, least, most time.Duration) (time.
 	}
 	var n float64
 	if err := json.Unmarshal(raw, &n); err != nil || n != math.Trunc(n) {
-		return 0, &FieldError{field, "must be a whole number of milliseconds"}
+		return 0, &FieldError{field, fmt.Sprintf("must be a whole number of milliseconds, got %.50s", raw)}
 	}
 	if n < float64(least.Milliseconds()) || n > float64(most.Milliseconds()) {
-		return 0, &FieldError{field, fmt.Sprintf("must be between %d and %d milliseconds", least.Milliseconds(), most.Milliseconds())}
+		return 0, &FieldError{field, fmt.Sprintf("must be between %d and %d milliseconds, got %.50s", least.Milliseconds(), most.Milliseconds(), raw)}
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }
@@ -200,7 +200,7 @@ func s3Config(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, nil
 	}
 	if len(raw) > MaxS3Config {
-		return nil, &FieldError{"s3Config", fmt.Sprintf("is larger than %d bytes", MaxS3Config)}
+		return nil, &FieldError{"s3Config", fmt.Sprintf("must have at most %d bytes, got %d", MaxS3Config, len(raw))}
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
