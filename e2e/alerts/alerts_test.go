@@ -36,12 +36,17 @@ var cases = map[string]struct{ fires, quiet string }{
 	"FlightlineNoWorkers": {
 		fires: `flightline_queue_depth{endpoint="a",class="normal"} 3+0x30
 			flightline_workers{endpoint="a",state="idle"} 0+0x30
-			flightline_workers{endpoint="a",state="unhealthy"} 2+0x30`,
+			flightline_workers{endpoint="a",state="unhealthy"} 2+0x30
+			flightline_endpoint_paused{endpoint="a"} 0+0x30`,
 		quiet: `flightline_queue_depth{endpoint="a",class="normal"} 3+0x30
 			flightline_workers{endpoint="a",state="running"} 1+0x30
 			flightline_queue_depth{endpoint="b",class="normal"} 0+0x30
 			flightline_queue_depth{endpoint="b",class="low"} 9+0x30
-			flightline_workers{endpoint="b",state="idle"} 0+0x30`,
+			flightline_workers{endpoint="b",state="idle"} 0+0x30
+			flightline_endpoint_paused{endpoint="b"} 0+0x30
+			flightline_queue_depth{endpoint="c",class="normal"} 3+0x30
+			flightline_workers{endpoint="c",state="idle"} 0+0x30
+			flightline_endpoint_paused{endpoint="c"} 1+0x30`,
 	},
 	"FlightlineJobsFail": {
 		fires: `flightline_jobs_finished_total{endpoint="a",status="FAILED"} 0+30x30
