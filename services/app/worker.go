@@ -157,15 +157,12 @@ func grace(typed time.Duration) time.Duration {
 	return typed
 }
 
-// ours are the variables by which processes of a fleet are known, and those that name its GPUs.
-var ours = []string{"FLIGHTLINE_FLEET", "FLIGHTLINE_POD", "FLIGHTLINE_GPU_UUIDS", "FLIGHTLINE_GPU_SHARE", "FLIGHTLINE_GPU_MEMORY_MB"}
-
 // secret reports whether a variable is none of a job's command's business: all
 // that says where Flightline's parts are and which process this is, files of that included,
 // the token of a worker, and what lets spans in somewhere.
 func secret(name string) bool {
 	switch {
-	case slices.Contains(ours, name):
+	case slices.Contains(cli.PodVariables, name):
 		return false
 	case strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_"):
 		return strings.HasSuffix(name, "HEADERS") || strings.HasSuffix(name, "_CLIENT_KEY")

@@ -203,19 +203,23 @@ func Environment(entries []string) (map[string]string, error) {
 	return env, nil
 }
 
-// ownVariables are those that this package reads, that `flightline env` and drivers
-// set, and that the compose files have.
+// PodVariables are those by which drivers know the processes of a pod, and those that
+// name its GPUs.
+var PodVariables = []string{"FLIGHTLINE_FLEET", "FLIGHTLINE_POD", "FLIGHTLINE_GPU_UUIDS", "FLIGHTLINE_GPU_SHARE", "FLIGHTLINE_GPU_MEMORY_MB"}
+
+// ownVariables are those that this package reads, that `flightline env` sets, and that
+// the compose files have.
 var ownVariables = []string{
 	"FLIGHTLINE_URL", "FLIGHTLINE_API_KEY", "FLIGHTLINE_DATA", "FLIGHTLINE_CA", "FLIGHTLINE_CLIENT_CERT", "FLIGHTLINE_CLIENT_KEY",
 	"FLIGHTLINE_RETRY_TIMEOUT", "FLIGHTLINE_PATIENCE", "FLIGHTLINE_METRICS_URL", "FLIGHTLINE_NATS_EVENTS_USER", "FLIGHTLINE_NATS_EVENTS_PASSWORD",
-	"FLIGHTLINE_FLEET", "FLIGHTLINE_POD", "FLIGHTLINE_GPU_UUIDS", "FLIGHTLINE_GPU_SHARE", "FLIGHTLINE_GPU_MEMORY_MB", "FLIGHTLINE_IMAGE", "FLIGHTLINE_VERSION", "FLIGHTLINE_REQUIRE", "FLIGHTLINE_SKIPPED",
+	"FLIGHTLINE_IMAGE", "FLIGHTLINE_VERSION", "FLIGHTLINE_REQUIRE", "FLIGHTLINE_SKIPPED",
 }
 
 // warnOfUnknownVariables names the variables beginning with FLIGHTLINE_ that nothing
 // reads, and for each the most similar name that something does.
 func (sh *shell) warnOfUnknownVariables() {
 	known := new(cobra.Command)
-	for _, name := range slices.Concat(ownVariables, sh.Variables) {
+	for _, name := range slices.Concat(ownVariables, PodVariables, sh.Variables) {
 		known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
 	isKnown := func(name string) bool {

@@ -28,12 +28,10 @@ func (p *play) podID() string {
 	}
 	endpoint := p.w.cfg.Endpoint
 	worker := p.awaitStatus(endpoint, p.submit(endpoint, task{}, nil), "COMPLETED").text("workerId")
-	known := worker != ""
-	for late := time.Now().Add(podShown); known && !p.done(); p.sleep(pollInterval) {
+	for late := time.Now().Add(podShown); worker != "" && !p.done() && time.Now().Before(late); p.sleep(pollInterval) {
 		if p.lookUp(worker, "?includeWorkers=true").status != http.StatusNotFound {
 			return worker
 		}
-		known = time.Now().Before(late)
 	}
 	if !p.done() {
 		p.skipped = "no pod is known: needs --pod"

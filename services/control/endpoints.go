@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"hash/fnv"
-	"strconv"
 	"strings"
 	"time"
 
@@ -219,11 +218,9 @@ func (s *Service) listScaling(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	most := standardDecisions
-	if text := c.Query("limit"); text != "" {
-		if most, err = strconv.Atoi(text); err != nil || most < 1 || most > maxDecisions {
-			return web.Errorf(web.InvalidRequest, "limit must be between 1 and %d, got %.20q", maxDecisions, text)
-		}
+	most, err := limitOf(c, standardDecisions, maxDecisions)
+	if err != nil {
+		return err
 	}
 	decisions, err := s.registry.Scaling.History(ctx, e.ID, most)
 	if err != nil {

@@ -87,6 +87,19 @@ func boolOf(c *fiber.Ctx, name string) (bool, error) {
 	return given, nil
 }
 
+// limitOf reads the parameter limit, from 1 to most; standard if it is not given.
+func limitOf(c *fiber.Ctx, standard, most int) (int, error) {
+	text := c.Query("limit")
+	if text == "" {
+		return standard, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, web.Errorf(web.InvalidRequest, "limit must be between 1 and %d, got %.20q", most, text)
+	}
+	return n, nil
+}
+
 // mostListed is how many things a list has at most, and unless fewer are wanted.
 const mostListed = 1000
 
@@ -99,13 +112,10 @@ type page struct {
 
 // pageOf reads the parameters limit and cursor.
 func pageOf(c *fiber.Ctx) (page, error) {
-	p := page{limit: mostListed}
-	if text := c.Query("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > mostListed {
-			return p, web.Errorf(web.InvalidRequest, "limit must be between 1 and %d, got %.20q", mostListed, text)
-		}
-		p.limit = n
+	var p page
+	var err error
+	if p.limit, err = limitOf(c, mostListed, mostListed); err != nil {
+		return p, err
 	}
 	if text := c.Query("cursor"); text != "" {
 		id, err := base64.RawURLEncoding.DecodeString(text)

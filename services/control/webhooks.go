@@ -49,7 +49,7 @@ func (s *Service) listDeliveries(c *fiber.Ctx) error {
 }
 
 func deliveriesOf(c *fiber.Ctx, now time.Time) (which deliveries.Query, err error) {
-	which = deliveries.Query{Job: job.ID(strings.Clone(c.Query("job"))), Most: standardDeliveries}
+	which = deliveries.Query{Job: job.ID(strings.Clone(c.Query("job")))}
 	if which.Job != "" && !which.Job.Valid() {
 		return which, web.Errorf(web.InvalidRequest, "job is no id of a job")
 	}
@@ -59,10 +59,8 @@ func deliveriesOf(c *fiber.Ctx, now time.Time) (which deliveries.Query, err erro
 	if which.Since, err = web.Since(c.Query("since"), now); err != nil {
 		return which, err
 	}
-	if text := c.Query("limit"); text != "" {
-		if which.Most, err = strconv.Atoi(text); err != nil || which.Most < 1 || which.Most > maxDeliveries {
-			return which, web.Errorf(web.InvalidRequest, "limit must be between 1 and %d, got %.20q", maxDeliveries, text)
-		}
+	if which.Most, err = limitOf(c, standardDeliveries, maxDeliveries); err != nil {
+		return which, err
 	}
 	if text := c.Query("cursor"); text != "" {
 		if which.Before, err = strconv.ParseUint(text, 10, 64); err != nil || which.Before == 0 {

@@ -148,9 +148,7 @@ func (s *Service) lead(ctx context.Context) error {
 	removals := newRemovalQueue(s)
 	g.Go(func() error { return s.recordAll(ctx, removals) })
 	g.Go(func() error { return removals.run(ctx) })
-	if s.cfg.EventsMaxBytes > 0 {
-		g.Go(func() error { bus.KeepTrimmed(ctx, s.log, "events", s.cfg.EventsMaxBytes, s.trim); return nil })
-	}
+	g.Go(func() error { bus.KeepTrimmed(ctx, s.log, "events", s.cfg.EventsMaxBytes, s.trim); return nil })
 	g.Go(func() error { return s.events.Count(ctx, s.counting()) })
 	return g.Wait()
 }

@@ -167,14 +167,10 @@ func (s *Service) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	hosts := newHostQueues(s.cfg, func(t *task) outcome { return s.deliver(work, t) }, workers.Go)
 	workers.Go(func() { hosts.extendUntil(ctx) })
-	if s.cfg.DeliveriesMaxBytes > 0 {
-		workers.Go(func() { bus.KeepTrimmed(ctx, s.log, "deliveries", s.cfg.DeliveriesMaxBytes, s.deliveries.Trim) })
-	}
-	if s.cfg.UndeliveredMaxBytes > 0 {
-		workers.Go(func() {
-			bus.KeepTrimmed(ctx, s.log, "undelivered", s.cfg.UndeliveredMaxBytes, s.deliveries.TrimUndelivered)
-		})
-	}
+	workers.Go(func() { bus.KeepTrimmed(ctx, s.log, "deliveries", s.cfg.DeliveriesMaxBytes, s.deliveries.Trim) })
+	workers.Go(func() {
+		bus.KeepTrimmed(ctx, s.log, "undelivered", s.cfg.UndeliveredMaxBytes, s.deliveries.TrimUndelivered)
+	})
 	stop := context.AfterFunc(ctx, hosts.close)
 	defer stop()
 	err := s.deliveries.Consume(ctx, func(c *deliveries.Task) { hosts.add(newTask(c)) })

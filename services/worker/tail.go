@@ -1,6 +1,10 @@
 package worker
 
-import "bytes"
+import (
+	"bytes"
+
+	"flightline/shared/logs"
+)
 
 // tail keeps the end of what is written to it. It never fails, and never
 // waits, so that a command is not held up by its stderr.
@@ -26,7 +30,7 @@ func (t *tail) Write(p []byte) (int, error) {
 			t.open = t.open[max(0, len(t.open)-t.most):]
 			return len(p), nil
 		}
-		t.line(lastState(append(t.open, rest[:end]...)))
+		t.line(logs.LastState(append(t.open, rest[:end]...)))
 		t.open, rest = t.open[:0], rest[end+1:]
 	}
 }
@@ -34,15 +38,9 @@ func (t *tail) Write(p []byte) (int, error) {
 // flush takes the line so far as the last one.
 func (t *tail) flush() {
 	if len(t.open) > 0 {
-		t.line(lastState(t.open))
+		t.line(logs.LastState(t.open))
 		t.open = nil
 	}
-}
-
-// lastState is what a terminal would show of a line, as of a progress bar that was written over.
-func lastState(line []byte) []byte {
-	line = bytes.TrimRight(line, "\r")
-	return line[bytes.LastIndexByte(line, '\r')+1:]
 }
 
 func (t *tail) trim() {

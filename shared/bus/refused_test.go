@@ -40,13 +40,13 @@ func TestARefusedPasswordIsOneLineOfTheLog(t *testing.T) {
 		}
 	}
 	nc.Close()
-	told := 0
+	logged := 0
 	for range len(log) {
 		if strings.Contains(<-log, "nats error") {
-			told++
+			logged++
 		}
 	}
-	if told != 1 {
-		t.Errorf("got %d lines of three refusals, want one", told)
+	if logged != 1 {
+		t.Errorf("got %d lines of three refusals, want one", logged)
 	}
 }

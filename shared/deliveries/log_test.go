@@ -8,7 +8,6 @@ import (
 	"flightline/streams"
 )
 
-// The log of deliveries is kept below a bound; the newest stay.
 // Webhooks that wait for a paused destination cannot fill the disk.
 func TestTrimUndelivered(t *testing.T) {
 	t.Parallel()
@@ -24,15 +23,12 @@ func TestTrimUndelivered(t *testing.T) {
 	if removed, err := s.d.TrimUndelivered(t.Context(), 2000); err != nil || removed < 50 || removed > 90 {
 		t.Errorf("got %d removed, %v", removed, err)
 	}
-	last, err := s.JS.Stream(t.Context(), streams.Undelivered)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := last.GetLastMsgForSubject(t.Context(), streams.UndeliveredSubject("ep", "job", 100)); err != nil {
+	if _, err := s.d.bus.LeaderLast(t.Context(), streams.Undelivered, streams.UndeliveredSubject("ep", "job", 100)); err != nil {
 		t.Errorf("got %v, want the newest kept", err)
 	}
 }
 
+// The log of deliveries is kept below a bound; the newest stay.
 func TestTrimDeliveries(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)

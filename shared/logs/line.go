@@ -61,11 +61,7 @@ const (
 // textOf is a line as it is kept: what a terminal would show of it, in UTF-8, without
 // secrets. raw may be cut at MaxLine and overlap, which cut reports.
 func textOf(raw []byte, cut bool, conceal func(string) string) (text string, isCut bool) {
-	raw = bytes.TrimRight(raw, "\r")
-	if i := bytes.LastIndexByte(raw, '\r'); i >= 0 { // it was written over
-		raw = raw[i+1:]
-	}
-	text = conceal(strings.ToValidUTF8(string(raw), "\uFFFD"))
+	text = conceal(strings.ToValidUTF8(string(LastState(raw)), "\uFFFD"))
 	if len(text) <= MaxLine {
 		return text, cut
 	}
@@ -74,6 +70,13 @@ func textOf(raw []byte, cut bool, conceal func(string) string) (text string, isC
 		end--
 	}
 	return text[:end], true
+}
+
+// LastState is what a terminal would show of a line, as of a progress bar that was written
+// over: what follows its last carriage return, those at its end left out. It is a part of line.
+func LastState(line []byte) []byte {
+	line = bytes.TrimRight(line, "\r")
+	return line[bytes.LastIndexByte(line, '\r')+1:]
 }
 
 // tagged is the job and the level that a line names itself: as JSON, as RunPod's SDK
