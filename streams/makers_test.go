@@ -81,16 +81,12 @@ func TestAStreamThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	var asked atomic.Int64
-	sub, err := s.NC.Subscribe(prefix+".>", func(m *nats.Msg) {
+	testenv.Handle(t, s.NC, prefix+".>", func(m *nats.Msg) {
 		if asked.Add(1) == 1 {
 			return
 		}
 		_ = s.NC.PublishMsg(&nats.Msg{Subject: "$JS.API" + strings.TrimPrefix(m.Subject, prefix), Reply: m.Reply, Data: m.Data})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = sub.Unsubscribe() })
 	js, err := jetstream.NewWithAPIPrefix(s.NC, prefix)
 	if err != nil {
 		t.Fatal(err)

@@ -119,10 +119,7 @@ func TestSubjectsReachTheirStreams(t *testing.T) {
 
 func TestARecordsHeadersAreRepeatedForItsWaiters(t *testing.T) {
 	b := start(t)
-	heard, err := b.NC.SubscribeSync(streams.Moved(b.e.ID, "job"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	heard := testenv.Subscribe(t, b.NC, streams.Moved(b.e.ID, "job"))
 	for attempt := 1; attempt <= 2; attempt++ {
 		m := message(streams.RecordSubject(0, b.e.ID, "job", attempt), "body", "Flightline-Job", fmt.Sprint(attempt))
 		if _, err := b.JS.PublishMsg(t.Context(), m); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 	"flightline/streams"
 )
@@ -27,11 +28,7 @@ func TestTwoInstancesSweepNothingUndelivered(t *testing.T) {
 	s := newTold(t)
 	s.OK("endpoint", "create", "ep", "--webhook-retries", "1s")
 	var purges atomic.Int64
-	sub, err := s.bus.NC.Subscribe(bus.StreamPurge(streams.Webhooks), func(*nats.Msg) { purges.Add(1) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	testenv.Handle(t, s.bus.NC, bus.StreamPurge(streams.Webhooks), func(*nats.Msg) { purges.Add(1) })
 	m, paused, failing := newMailbox(t), newMailbox(t), refusing(t)
 	s.OK("webhook", "pause", "ep", paused.url)
 	ended, parked, refused := map[job.ID]time.Time{}, map[job.ID]time.Time{}, map[job.ID]time.Time{}

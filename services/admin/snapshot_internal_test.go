@@ -16,10 +16,7 @@ func TestTheEndOfACopyWaitsForNoLostAnswer(t *testing.T) {
 	t.Parallel()
 	b := testenv.NewServer(t)
 	nc := b.Connect(t)
-	asked, err := nc.SubscribeSync("somebody.silent")
-	if err != nil {
-		t.Fatal(err)
-	}
+	asked := testenv.Subscribe(t, nc, "somebody.silent")
 	ended := make(chan error, 1)
 	go func() { ended <- endCopy(t.Context(), nc, "somebody.silent") }()
 	if _, err := asked.NextMsg(10 * time.Second); err != nil {

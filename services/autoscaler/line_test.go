@@ -97,10 +97,7 @@ func TestIdleQueuesAreNotCountedAgainAndAgain(t *testing.T) {
 			}
 		})
 	}
-	asked, err := s.NC.SubscribeSync(bus.ConsumerInfo("*", streams.Consumer(job.Normal)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	asked := testenv.Subscribe(t, s.NC, bus.ConsumerInfo("*", streams.Consumer(job.Normal)))
 	e := s.engine("machine")
 	s.autoscaler(e)
 	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep0", "ep0-0-1", registry.WorkerIdle) })
@@ -154,10 +151,7 @@ func TestJobsThatOthersTakeAtOnceAreNotLookedForAgainAndAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		asked, err := s.NC.SubscribeSync(bus.ConsumerInfo(streams.Jobs(id), streams.Consumer(job.Normal)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		asked := testenv.Subscribe(t, s.NC, bus.ConsumerInfo(streams.Jobs(id), streams.Consumer(job.Normal)))
 		began := time.Now()
 		for range 60 {
 			s.submit(e, false)
@@ -269,10 +263,7 @@ func TestAnEmptyQueueIsRecountedWithOneRequest(t *testing.T) {
 		after += announceDelay
 	}
 	listen := func(subject string) func() int {
-		sub, err := s.NC.SubscribeSync(subject)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sub := testenv.Subscribe(t, s.NC, subject)
 		return func() int { n, _, _ := sub.Pending(); return n }
 	}
 	states := listen(bus.StreamInfo(streams.Jobs("ep")))

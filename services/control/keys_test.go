@@ -170,10 +170,7 @@ func TestChangesAreAnsweredOnceTheyAreOnTheDisk(t *testing.T) {
 // process large.
 func TestAnEndpointIsMadeWithoutReadingTheOthers(t *testing.T) {
 	s := start(t)
-	reads, err := s.bus.NC.SubscribeSync("$JS.API.CONSUMER.CREATE." + streams.Bucket(streams.BucketEndpoints) + ".>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	reads := testenv.Subscribe(t, s.bus.NC, "$JS.API.CONSUMER.CREATE."+streams.Bucket(streams.BucketEndpoints)+".>")
 	made := 0
 	testenv.EventuallyNone(t, func() string { // the copy in memory is filled first
 		before, _, _ := reads.Pending()

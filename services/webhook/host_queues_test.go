@@ -68,17 +68,13 @@ func (s *env) hanging(hosts, each int) {
 func (s *env) sentBack(first, last uint64) *atomic.Int64 {
 	s.t.Helper()
 	var n atomic.Int64
-	heard, err := s.connect(s.t).Subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED."+streams.Webhooks+".*", func(m *nats.Msg) {
+	testenv.Handle(s.t, s.connect(s.t), "$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED."+streams.Webhooks+".*", func(m *nats.Msg) {
 		said := map[string]any{}
 		_ = json.Unmarshal(m.Data, &said)
 		if seq, ok := said["stream_seq"].(float64); ok && uint64(seq) >= first && uint64(seq) <= last {
 			n.Add(1)
 		}
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = heard.Unsubscribe() })
 	return &n
 }
 
@@ -141,10 +137,7 @@ func TestWhatWaitsIsExtended(t *testing.T) {
 	t.Parallel()
 	const all = 5
 	s := newEnv(t)
-	acks, err := s.connect(t).SubscribeSync("$JS.ACK." + streams.Webhooks + ".>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	acks := testenv.Subscribe(t, s.connect(t), "$JS.ACK."+streams.Webhooks+".>")
 	s.completeMany(all, "http://example.test/")
 	cfg := Config{MaxPerHost: 1, MaxConcurrency: 1, maxWaiting: all}
 	var workers sync.WaitGroup

@@ -18,10 +18,7 @@ import (
 // asked are the requests for messages of stream by direct get, as the server receives them.
 func asked(t *testing.T, nc *nats.Conn, stream string) *nats.Subscription {
 	t.Helper()
-	sub, err := nc.SubscribeSync(bus.DirectGet(stream))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := testenv.Subscribe(t, nc, bus.DirectGet(stream))
 	return sub
 }
 

@@ -17,17 +17,10 @@ import (
 
 func TestRequesterReturnsTheAnswerToItsRequest(t *testing.T) {
 	server := testenv.NewServer(t)
-	answering, err := server.NC.Subscribe("ask.*", func(m *nats.Msg) {
+	testenv.Handle(t, server.NC, "ask.*", func(m *nats.Msg) {
 		_ = m.Respond(append([]byte("of "), m.Data...))
 		_ = m.Respond([]byte("once more")) // as a second leader would
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answering.Unsubscribe() //nolint:errcheck // the server goes with the test
-	if err := server.NC.Flush(); err != nil {
-		t.Fatal(err)
-	}
 	nc, r := server.Connect(t), new(bus.Requester)
 	var asking sync.WaitGroup
 	for i := range 16 {
@@ -89,14 +82,7 @@ func TestRequesterReportsWhyThereIsNoAnswer(t *testing.T) {
 	if m, err := r.Ask(t.Context(), nc, &nats.Msg{Subject: "nobody"}); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("nobody listens: got %v, %v", m, err)
 	}
-	silent, err := server.NC.SubscribeSync("silent")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Unsubscribe() //nolint:errcheck // the server goes with the test
-	if err := server.NC.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Subscribe(t, server.NC, "silent")
 	began := time.Now()
 	if m, err := r.Ask(t.Context(), nc, &nats.Msg{Subject: "silent"}); !errors.Is(err, nats.ErrTimeout) {
 		t.Errorf("no answer: got %v, %v", m, err)

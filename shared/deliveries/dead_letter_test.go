@@ -10,6 +10,7 @@ import (
 
 	"flightline/shared/bus"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -25,16 +26,9 @@ func (s *env) lagging(t *testing.T, stream string) {
 	if _, err := s.JS.UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	sub, err := s.NC.Subscribe(bus.DirectGet(stream), func(m *nats.Msg) {
+	testenv.Handle(t, s.NC, bus.DirectGet(stream), func(m *nats.Msg) {
 		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"No Results"}}})
 	})
-	if err == nil {
-		err = s.NC.Flush()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = sub.Unsubscribe() })
 }
 
 // A service that was killed after it had logged the end of a delivery leaves the

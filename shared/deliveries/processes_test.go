@@ -115,10 +115,7 @@ func TestTwoProcessesRemoveNothingThatIsNotDone(t *testing.T) {
 // many are so many copies of one webhook task.
 func (s *env) many(t *testing.T, n int) {
 	t.Helper()
-	heard, err := s.q.Bus().Conn().SubscribeSync("webhooks.>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	heard := testenv.Subscribe(t, s.q.Bus().Conn(), "webhooks.>")
 	s.ended(t, `{}`)
 	m, err := heard.NextMsg(soon)
 	if err != nil {

@@ -361,11 +361,7 @@ func TestTasksAreReadOnAfterARefusal(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	pulls := make(chan *nats.Msg, 100)
-	sub, err := s.NC.ChanSubscribe("$JS.API.CONSUMER.MSG.NEXT."+streams.Webhooks+".>", pulls)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Unsubscribe() //nolint:errcheck // it ends with the connection
+	testenv.Handle(t, s.NC, "$JS.API.CONSUMER.MSG.NEXT."+streams.Webhooks+".>", func(m *nats.Msg) { pulls <- m })
 	from := s.tasks(t)
 	pull := <-pulls
 	if err := s.NC.PublishMsg(&nats.Msg{Subject: pull.Reply, Header: nats.Header{"Status": {"400"}, "Description": {"Bad Request"}}}); err != nil {

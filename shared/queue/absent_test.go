@@ -59,13 +59,7 @@ func TestALeaderLeftAloneDoesNotSayThatThereIsNoJob(t *testing.T) {
 func TestAServerThatIsAloneConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
-	commits, err := s.NC.SubscribeSync(bus.MsgDelete(">"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.NC.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	commits := testenv.Subscribe(t, s.NC, bus.MsgDelete(">"))
 	if _, err := s.q.Status(t.Context(), s.e, NewID(job.Async)); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("got %v, want %v", err, job.ErrNotFound)
 	}

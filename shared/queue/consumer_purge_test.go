@@ -17,10 +17,7 @@ func TestPurgeCancelsWhatWasPutOff(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
 	inbox := s.NC.NewInbox()
-	sub, err := s.NC.SubscribeSync(inbox)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := testenv.Subscribe(t, s.NC, inbox)
 	id := s.submit(t)
 	if err := sendPull(s.q.nc, s.e.ID, job.Normal, inbox, 1, maxPullExpires); err != nil {
 		t.Fatal(err)

@@ -159,13 +159,7 @@ func TestPositionOfJobsThatDoNotWait(t *testing.T) {
 		t.Errorf("over: got %+v, %v", p, err)
 	}
 	inbox := s.NC.NewInbox() // of somebody who takes the message and does nothing
-	sub, err := s.NC.SubscribeSync(inbox)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.NC.Flush(); err != nil { // the pull goes by another connection
-		t.Fatal(err)
-	}
+	sub := testenv.Subscribe(t, s.NC, inbox)
 	if err := sendPull(s.q.nc, s.e.ID, job.Normal, inbox, 1, soon); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
+	"flightline/shared/testenv"
 )
 
 // While the write whose answer was lost is in flight, no reader sees it, and
@@ -36,17 +37,10 @@ func TestAWriteInFlightMayBeTheOneWhoseAnswerWasLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			answers := tc.answers
-			sub, err := s.NC.Subscribe("stream.that.answers", func(m *nats.Msg) {
+			testenv.Handle(t, s.NC, "stream.that.answers", func(m *nats.Msg) {
 				_ = m.Respond([]byte(answers[0]))
 				answers = answers[1:]
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer sub.Unsubscribe() //nolint:errcheck // the server goes with the test
-			if err := s.NC.Flush(); err != nil {
-				t.Fatal(err)
-			}
 			seq, err := s.q.bus.Publish(t.Context(), "S", &nats.Msg{Subject: "stream.that.answers", Header: nats.Header{}}, "token", 0)
 			if !errors.Is(err, tc.want) || err == nil && seq != 7 {
 				t.Errorf("got %d, %v; want %v", seq, err, tc.want)

@@ -18,13 +18,7 @@ import (
 // leaderReads counts the reads of a bucket's leader that r's bus sees.
 func leaderReads(t testing.TB, nc *nats.Conn, bucket string) func() int {
 	t.Helper()
-	sub, err := nc.SubscribeSync(bus.LeaderGet(streams.Bucket(bucket)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	sub := testenv.Subscribe(t, nc, bus.LeaderGet(streams.Bucket(bucket)))
 	return func() int {
 		if err := nc.Flush(); err != nil {
 			t.Fatal(err)

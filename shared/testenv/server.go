@@ -266,6 +266,33 @@ func Connect(t testing.TB, cfg bus.Config) (nc *nats.Conn) {
 	return nc
 }
 
+// Subscribe subscribes until the test ends. The server knows of the subscription
+// when Subscribe returns, so what any connection sends from then on arrives.
+func Subscribe(t testing.TB, nc *nats.Conn, subject string) *nats.Subscription {
+	t.Helper()
+	sub, err := nc.SubscribeSync(subject)
+	return subscribed(t, nc, sub, err)
+}
+
+// Handle calls handle with what Subscribe would receive.
+func Handle(t testing.TB, nc *nats.Conn, subject string, handle nats.MsgHandler) {
+	t.Helper()
+	sub, err := nc.Subscribe(subject, handle)
+	subscribed(t, nc, sub, err)
+}
+
+func subscribed(t testing.TB, nc *nats.Conn, sub *nats.Subscription, err error) *nats.Subscription {
+	t.Helper()
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatalf("subscribe: %v", err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() }) // the connection may be closed by then
+	return sub
+}
+
 func newJetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(nc)
