@@ -17,6 +17,7 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/bus/embedded"
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -30,7 +31,7 @@ var (
 const user, password = "facts", "facts-password"
 
 func TestMain(m *testing.M) {
-	flag.Parse()
+	testenv.SetParallel()
 	if *serveDir == "" {
 		m.Run()
 		return

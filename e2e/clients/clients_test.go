@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"flightline/e2e/require"
+	"flightline/shared/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden transcripts")
@@ -25,15 +26,8 @@ var update = flag.Bool("update", false, "rewrite the golden transcripts")
 // room for a slow machine.
 const soon = 2 * time.Minute
 
-// atOnce is how many tests run at a time: they mostly wait, so that there may be
-// more than processors.
-const atOnce = "6"
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
+	testenv.SetParallel()
 	code := m.Run()
 	code = max(code, closeShared())
 	os.Exit(code) //nolint:forbidigo // it is what TestMain is for

@@ -20,14 +20,10 @@ import (
 	"flightline/e2e/require"
 	"flightline/shared/client"
 	"flightline/shared/job"
-	"flightline/shared/testenv"
 	"flightline/shared/testenv/program"
 )
 
-func TestMain(m *testing.M) {
-	testenv.SetParallel(3) // they wait for leases
-	program.Main(m)
-}
+func TestMain(m *testing.M) { program.Main(m) }
 
 const (
 	key  = "key-of-the-test-0123456789"

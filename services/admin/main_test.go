@@ -9,6 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.SetParallel(3)
+	testenv.SetParallel()
 	goleak.VerifyTestMain(m)
 }

@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.SetParallel(3)
+	testenv.SetParallel()
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.SetParallel(3)
+	testenv.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 

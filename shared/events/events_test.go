@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.SetParallel(3)
+	testenv.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 

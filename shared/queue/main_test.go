@@ -12,7 +12,7 @@ import (
 // the goroutine of each store behind, or the one by which all stores of the process
 // know the time (nats-server 2.15.2).
 func TestMain(m *testing.M) {
-	testenv.SetParallel(4)
+	testenv.SetParallel()
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))

@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.SetParallel(3)
+	testenv.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 

@@ -5,10 +5,13 @@ import (
 	"strconv"
 )
 
-// SetParallel lets so many tests of the package run at a time, unless the command
-// line sets -parallel: go test runs one per core, but a test that waits for a lease or
-// a time to live needs no core meanwhile. Call it first in TestMain.
-func SetParallel(tests int) {
+// parallelTests is how many tests of a package run at a time. They mostly wait: for a
+// lease, a time to live or each other's programs.
+const parallelTests = 6
+
+// SetParallel lets six tests of the package run at a time, unless the command line sets
+// -parallel: go test runs one per core. Call it first in TestMain.
+func SetParallel() {
 	const name = "test.parallel"
 	flag.Parse()
 	given := false
@@ -16,7 +19,7 @@ func SetParallel(tests int) {
 	if given {
 		return
 	}
-	if err := flag.Set(name, strconv.Itoa(tests)); err != nil {
+	if err := flag.Set(name, strconv.Itoa(parallelTests)); err != nil {
 		panic(err) // the testing package has had the flag since Go 1
 	}
 }

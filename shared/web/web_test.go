@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.SetParallel(6) // they wait for deadlines of sockets
+	testenv.SetParallel()
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }
 

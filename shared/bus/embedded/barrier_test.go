@@ -16,9 +16,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus/embedded"
+	"flightline/shared/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testenv.SetParallel()
+	goleak.VerifyTestMain(m)
+}
 
 func TestSyncBringsTheStreamAndTheWayToItToTheDisk(t *testing.T) {
 	d := &disk{}

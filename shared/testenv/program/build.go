@@ -23,7 +23,7 @@ var programs struct {
 // Main runs the tests of a package that uses Build or New, and removes what
 // they built: call it in TestMain.
 func Main(m *testing.M) {
-	testenv.SetParallel(3) // programs wait for leases and for each other
+	testenv.SetParallel() // programs wait for leases and for each other
 	m.Run()
 	if programs.dir != "" {
 		_ = os.RemoveAll(programs.dir)
