@@ -15,6 +15,7 @@ func TestTheTutorialOfTwoGPUsDoesWhatItSays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds everything")
 	}
+	t.Parallel()
 	for _, tool := range []string{"bash", "sed", "awk"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			require.Skip(t, "readme", tool+" is not there")

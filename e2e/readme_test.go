@@ -64,6 +64,7 @@ func TestTheREADMEsLinesDoWhatItSays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds everything")
 	}
+	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "sed"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			require.Skip(t, "readme", tool+" is not there")
