@@ -12,11 +12,12 @@ import (
 )
 
 // outcome is what came of a handler: an output, or the text of its failure, or that the job
-// is to be given back.
+// is to be given back. ended is why its context had ended when it returned, nil if it had not.
 type outcome struct {
 	output    json.RawMessage
 	failed    string
 	givenBack bool
+	ended     error
 }
 
 func failed(format string, args ...any) outcome {
@@ -27,6 +28,7 @@ func failed(format string, args ...any) outcome {
 // result, which it closes.
 func (w *worker) call(ctx context.Context, j *Job, result chan<- outcome) {
 	out := failed("%s: it ended its goroutine", job.ErrTextPanic) // runtime.Goexit
+	var ended error
 	defer close(result)
 	defer func() {
 		if v := recover(); v != nil {
@@ -37,9 +39,13 @@ func (w *worker) call(ctx context.Context, j *Job, result chan<- outcome) {
 			w.log.ErrorContext(ctx, "handler panicked", "job", j.ID, "run", j.Run, "panic", v, "stack", string(stack))
 			out = failed("%s: %T", job.ErrTextPanic, v)
 		}
+		out.ended = ended
 		result <- out
 	}()
-	output, err := w.handler(ctx, j)
+	output, err := func() (any, error) {
+		defer func() { ended = context.Cause(ctx) }()
+		return w.handler(ctx, j)
+	}()
 	if errors.Is(err, ErrDraining) && w.isStopping() {
 		out = outcome{givenBack: true}
 		return

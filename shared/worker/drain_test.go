@@ -114,3 +114,31 @@ func TestAHandlerThatDoesNotStopIsReported(t *testing.T) {
 	}
 	close(leave)
 }
+
+// slowJSON is an output whose encoding lasts until its context has ended.
+type slowJSON struct {
+	ended <-chan struct{}
+	began chan struct{}
+}
+
+func (s slowJSON) MarshalJSON() ([]byte, error) {
+	s.began <- struct{}{}
+	<-s.ended
+	return []byte(`"done"`), nil
+}
+
+func TestAHandlerThatReturnedBeforeTheGraceWasOverHasEndedItsJob(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	returned := make(chan struct{}, 1)
+	w := s.run(t, worker.Config{Grace: -1}, func(ctx context.Context, _ *worker.Job) (any, error) {
+		return slowJSON{ctx.Done(), returned}, nil
+	})
+	id := s.submit(t)
+	got(t, returned, "the output")
+	w.stop()
+	if err := w.wait(); err != nil {
+		t.Errorf("got %v, want a clean stop", err)
+	}
+	s.wantEnd(t, id, job.Completed, `"done"`, "")
+}

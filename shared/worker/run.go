@@ -53,7 +53,7 @@ func (w *worker) hold(alive, jobs context.Context, l *queue.Lease) {
 	if err == nil {
 		w.deliver(alive, l, out)
 	} else {
-		w.conclude(alive, l, err, result)
+		w.conclude(alive, l, err)
 	}
 	beats.stop()
 	<-result
@@ -67,9 +67,9 @@ func (w *worker) await(ctx, alive context.Context, beats *heartbeat, result <-ch
 	for {
 		select {
 		case out := <-result:
-			return out, context.Cause(ctx)
+			return out, whyUnwanted(out, context.Cause(ctx))
 		case <-ctx.Done():
-			return outcome{}, context.Cause(ctx)
+			return atTheEnd(result, context.Cause(ctx))
 		case <-beats.lease.Changed():
 			beats.changed(alive)
 		case lim := <-beats.moved:
@@ -79,6 +79,28 @@ func (w *worker) await(ctx, alive context.Context, beats *heartbeat, result <-ch
 			beats.end(why)
 		}
 	}
+}
+
+// atTheEnd waits, if the worker stops, for a handler that has returned or is about to.
+func atTheEnd(result <-chan outcome, why error) (outcome, error) {
+	if !errors.Is(why, ErrDraining) {
+		return outcome{}, why
+	}
+	select {
+	case out := <-result:
+		return out, whyUnwanted(out, why)
+	case <-time.After(drainReturnTimeout):
+		return outcome{}, why
+	}
+}
+
+// whyUnwanted is why an outcome is not taken once the context has ended. That of a handler
+// that had returned before the worker gave its jobs up is taken.
+func whyUnwanted(out outcome, why error) error {
+	if out.ended == nil && errors.Is(why, ErrDraining) {
+		return nil
+	}
+	return why
 }
 
 // whyLost gives the loss of a lease its name.
@@ -107,7 +129,7 @@ func lossOf(held, now *job.Job, err error) error {
 
 // conclude settles a run whose context ended: what the handler makes of it, or
 // has already made, is not wanted.
-func (w *worker) conclude(ctx context.Context, l *queue.Lease, why error, result <-chan outcome) {
+func (w *worker) conclude(ctx context.Context, l *queue.Lease, why error) {
 	w.log.DebugContext(ctx, "run ended", "job", l.Job.ID, "why", why)
 	switch {
 	case errors.Is(why, ErrDeadline):
@@ -121,10 +143,6 @@ func (w *worker) conclude(ctx context.Context, l *queue.Lease, why error, result
 			return endSpan(ctx, now, err)
 		})
 	case errors.Is(why, ErrDraining):
-		select {
-		case <-result:
-		case <-time.After(drainReturnTimeout):
-		}
 		w.settle(ctx, l, func() error {
 			err := l.Release(ctx)
 			if err == nil {
