@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -53,6 +54,7 @@ func (s *Service) workers(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	markDraining(living, pods)
+	setStarted(living, pods)
 	startups := api.StartupsOf(pods)
 	for _, w := range living {
 		view := livingOf(w)
@@ -73,6 +75,20 @@ func markDraining(living []registry.Worker, pods []pod.Pod) {
 	for i, w := range living {
 		if p, found := asked[rankOf(w)]; found && p.Drains(w.Started) {
 			living[i].Draining = true
+		}
+	}
+}
+
+// setStarted takes from the pods when workers started whose heartbeats do not say it: those
+// that speak HTTP.
+func setStarted(living []registry.Worker, pods []pod.Pod) {
+	began := map[string]time.Time{}
+	for _, p := range pods {
+		began[p.Endpoint+"/"+p.ID] = p.Started
+	}
+	for i, w := range living {
+		if w.Started.IsZero() {
+			living[i].Started = began[rankOf(w)]
 		}
 	}
 }

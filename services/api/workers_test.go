@@ -12,6 +12,7 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
+	"flightline/shared/web"
 )
 
 func TestLivingWorkersAreListedForThoseWhoMayRead(t *testing.T) {
@@ -103,6 +104,26 @@ func TestWorkersDrainFromTheRequestOn(t *testing.T) {
 			t.Errorf("%s/%s: got %v, want %v", living[i].Endpoint, living[i].ID, living[i].Draining, want)
 		}
 	}
+}
+
+// A worker that speaks HTTP does not say when it started: the record of its pod does.
+func TestAWorkerOverHTTPIsShownWithItsStart(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	if _, err := s.registry.Pods.Appear(t.Context(), pod.Pod{ID: "w1", Endpoint: "ep"}, now, now); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []registry.Worker{{ID: "w1", Endpoint: "ep"}, {ID: "w1", Endpoint: "other", Started: now.Add(time.Second)}} {
+		if err := s.registry.Workers.Beat(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var v api.LivingWorkers
+	testenv.Eventually(t, "both workers have their starts", func() bool {
+		s.get(adminKey, "/v1/workers", &v)
+		return len(v.Workers) == 2 && v.Workers[0].StartedAt == web.FormatTime(now) && v.Workers[1].StartedAt == web.FormatTime(now.Add(time.Second))
+	})
 }
 
 // readAll follows events of all endpoints, with a key.
