@@ -27,6 +27,9 @@ func (s *Service) done(c *fiber.Ctx) error {
 		return err
 	}
 	r, id := readResult(c.Request().Body()), jobID(c)
+	if r.kind != progress {
+		s.named.remove(who.key(), id)
+	}
 	if r.stopPod {
 		s.refresh(c.UserContext(), who)
 	}
@@ -131,7 +134,10 @@ func (s *Service) Oversized(c *fiber.Ctx) bool {
 	s.counts.oversized.Add(1)
 	text := fmt.Sprintf("%s: the worker posted %d bytes, which were not read", tooLarge[part[2]], c.Request().Header.ContentLength())
 	err = s.settle(c, who, job.ID(id), result{kind: failed, err: text})
-	if err == nil && part[2] == "job-stream" { // its handler goes on
+	switch {
+	case part[2] == "job-done":
+		s.named.remove(who.key(), job.ID(id))
+	case err == nil: // its handler goes on
 		s.stopJob(who, job.ID(id))
 	}
 	return answer(err)

@@ -74,6 +74,7 @@ type Service struct {
 	pods        *lastSeen // whose records are there
 	served      *lastSeen // who took a job or ended one
 	warned      *lastSeen // who pings and does not poll
+	named       *namedJobs
 	counts      counts
 }
 
@@ -96,7 +97,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry,
 		stopSignals: newStopSignals(deps.Queue, cfg.Log), pods: newLastSeen(podKnownTimeout), served: newLastSeen(servedKnownTimeout),
-		warned: newLastSeen(warnedTimeout),
+		warned: newLastSeen(warnedTimeout), named: newNamedJobs(),
 	}, nil
 }
 

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// mostPinged bounds the jobs of one ping.
-	mostPinged = 1000
+	// mostPinged bounds the jobs of one ping: those that a worker may hold, and those that it
+	// took since its last ping.
+	mostPinged = 2 * mostHeld
 	// pingedAtOnce are looked at side by side.
 	pingedAtOnce = 8
 	// servedKnownTimeout is how long it is remembered when a worker last had a job:
@@ -40,6 +41,7 @@ func (s *Service) ping(c *fiber.Ctx) error {
 	if s.hasLeft(ctx, who, ids) {
 		return c.JSON(ok)
 	}
+	s.named.set(who.key(), ids, time.Now(), who.endpoint.Lease)
 	if err := s.stopSignals.follow(who.endpoint); err != nil {
 		return err
 	}

@@ -8,7 +8,9 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/retry"
 	"flightline/shared/web"
 )
 
@@ -16,6 +18,8 @@ const (
 	// mostAtOnce bounds what one poll may take, and mostBytes its inputs: when they are
 	// more, it takes no further job.
 	mostAtOnce, mostBytes = 100, 32 << 20
+	// mostHeld is how many jobs a worker may hold. A ping has room for about 1600.
+	mostHeld = 1000
 	// nextTimeout is how long a batch that has a job waits for another one: a
 	// low-priority job is asked for after 20 ms.
 	nextTimeout = 40 * time.Millisecond
@@ -47,13 +51,31 @@ func (s *Service) handOut(c *fiber.Ctx, most int, batch bool) error {
 		<-p.Done()
 		return c.SendStatus(fiber.StatusNoContent)
 	}
-	taken := s.collect(c, p, who, most)
+	free := s.free(who)
+	if free == 0 {
+		_ = retry.Sleep(p, closedHold) // the end of p is seen by the answer
+		return c.SendStatus(fiber.StatusNoContent)
+	}
+	taken := s.collect(c, p, who, min(most, free))
 	if len(taken) == 0 {
 		return c.SendStatus(fiber.StatusNoContent)
 	}
 	s.served.add(who.key(), time.Now())
-	s.deliver(c, taken, batch)
+	s.deliver(c, who, taken, batch)
 	return nil
+}
+
+// free is how many more jobs the worker may hold, as its last ping says, here or at another
+// instance.
+func (s *Service) free(who caller) int {
+	if held, known := s.named.count(who.key(), time.Now()); known {
+		return max(0, mostHeld-held)
+	}
+	last := s.registry.Workers.Last(who.endpoint.ID, who.worker)
+	if last.Silent() {
+		return mostHeld
+	}
+	return max(0, mostHeld-len(last.Worker.Running))
 }
 
 // collect waits for a first job, and takes what else is there at once.
@@ -64,30 +86,32 @@ func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.
 	wanted := func() bool {
 		return p.Err() == nil && !web.Gone(c) && s.open(p, who, p.began)
 	}
+	runs := func(id job.ID) bool { return s.named.has(who.key(), id, time.Now()) }
 	var taken []*queue.Lease
 	for size := 0; len(taken) < most && size < mostBytes; {
-		lease, err := nextOf(p, consumer, wanted, len(taken) > 0)
+		lease, err := nextOf(p, consumer, wanted, runs, len(taken) > 0)
 		if err != nil {
 			break // there is none, and nobody waits any longer
 		}
 		taken = append(taken, lease)
+		s.named.add(who.key(), lease.Job.ID)
 		size += len(lease.Input)
 	}
 	return taken
 }
 
-func nextOf(ctx context.Context, consumer *queue.Consumer, wanted func() bool, more bool) (*queue.Lease, error) {
+func nextOf(ctx context.Context, consumer *queue.Consumer, wanted func() bool, runs func(job.ID) bool, more bool) (*queue.Lease, error) {
 	if more {
 		within, cancel := context.WithTimeout(ctx, nextTimeout)
 		defer cancel()
 		ctx = within
 	}
-	return consumer.NextIf(ctx, wanted)
+	return consumer.NextIf(ctx, wanted, runs)
 }
 
 // deliver writes the jobs to the socket. If the worker has left before all is
 // written, they go back into the queue at once, and no worker is lost.
-func (s *Service) deliver(c *fiber.Ctx, taken []*queue.Lease, batch bool) {
+func (s *Service) deliver(c *fiber.Ctx, who caller, taken []*queue.Lease, batch bool) {
 	body, written := document(taken, batch), false
 	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 	sent := false
@@ -102,15 +126,16 @@ func (s *Service) deliver(c *fiber.Ctx, taken []*queue.Lease, batch bool) {
 	ctx := context.WithoutCancel(c.UserContext())
 	web.Stream(c, next, func() {
 		if !written {
-			s.giveBack(ctx, taken)
+			s.giveBack(ctx, who, taken)
 		}
 	})
 }
 
-func (s *Service) giveBack(ctx context.Context, taken []*queue.Lease) {
+func (s *Service) giveBack(ctx context.Context, who caller, taken []*queue.Lease) {
 	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
 	defer cancel()
 	for _, lease := range taken {
+		s.named.remove(who.key(), lease.Job.ID)
 		err := lease.Release(ctx) // else its time to be confirmed runs out
 		s.log.InfoContext(ctx, "job given back, its worker left before it was told", "endpoint", lease.Job.Endpoint, "job", lease.Job.ID, "worker", lease.Job.Worker, "err", err)
 	}

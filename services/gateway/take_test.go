@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/queue"
+	"flightline/shared/registry"
 	"flightline/shared/testenv"
 )
 
@@ -258,4 +261,41 @@ func TestADeletedEndpointAnswersItsPollsAndLosesNothing(t *testing.T) {
 	w.ping("some-job")
 	w.done("some-job", `{"output":1}`)
 	w.emit("some-job", `{"output":1}`)
+}
+
+// A ping that names more than it has room for is refused, and all leases would be lost.
+func TestAWorkerWithAThousandJobsGetsNoMore(t *testing.T) {
+	s := newEnv(t)
+	g, other := s.gateway(Config{}), s.gateway(Config{})
+	w := s.worker("w1", g)
+	ids := make([]job.ID, mostHeld)
+	running := make([]string, mostHeld)
+	for i := range ids {
+		ids[i], running[i] = queue.NewID(job.Async), strconv.Itoa(i)
+	}
+	w.ping() // the token is known to the gateway
+	must(t, s.registry.Workers.Beat(t.Context(), registry.Worker{ID: "w1", Endpoint: "ep", State: registry.WorkerRunning, Running: running}))
+	g.service.named.set("ep.w1", ids, time.Now(), time.Minute)
+	testenv.Eventually(t, "the heartbeat is seen", func() bool {
+		return len(s.registry.Workers.Last("ep", "w1").Worker.Running) == mostHeld
+	})
+	for range 3 {
+		s.submit()
+	}
+	for name, at := range map[string]*instance{"pinged": g, "another instance was pinged": other} {
+		w.gates = []*instance{at}
+		for _, path := range []string{"/job-take/%w?gpu=any", "/job-take-batch/%w?batch_size=3"} {
+			if a := w.send("GET", path, nil); a.status != http.StatusNoContent {
+				t.Errorf("%s: %s: got %d %s, want nothing", name, path, a.status, a.raw)
+			}
+		}
+	}
+	w.gates = []*instance{g}
+	w.done(string(ids[0]), `{"output":1}`)
+	if a := w.send("GET", "/job-take-batch/%w?batch_size=3", nil); strings.Count(a.raw, `"id"`) != 1 {
+		t.Errorf("got %d %s, want the one job that it may still hold", a.status, a.raw)
+	}
+	if a := w.send("GET", "/job-take/%w?gpu=any", nil); a.status != http.StatusNoContent {
+		t.Errorf("got %d %s, want nothing after that", a.status, a.raw)
+	}
 }

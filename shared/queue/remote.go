@@ -59,11 +59,16 @@ func (rm *Remote) Consume(e endpoint.Endpoint, worker string, confirm time.Durat
 	}
 }
 
+// stillRunsDelay is for how long a job is left to others that its consumer's worker
+// still runs.
+const stillRunsDelay = time.Second
+
 // NextIf is Next for a worker that may have left: wanted is asked when there
 // is a job, before it is picked up, and false leaves the job to others and
-// returns ErrClosed. Once ctx ends, a job that is being picked up is still
-// returned.
-func (t *Consumer) NextIf(ctx context.Context, wanted func() bool) (*Lease, error) {
+// returns ErrClosed. So does runs for a job of which the worker still runs an
+// earlier run, and NextIf goes on. Once ctx ends, a job that is being picked up is
+// still returned.
+func (t *Consumer) NextIf(ctx context.Context, wanted func() bool, runs func(job.ID) bool) (*Lease, error) {
 	s, err := t.enter()
 	if err != nil {
 		return nil, err
@@ -77,6 +82,10 @@ func (t *Consumer) NextIf(ctx context.Context, wanted func() bool) (*Lease, erro
 		if !wanted() {
 			m.release(t.e.Lease)
 			return nil, ErrClosed
+		}
+		if runs(streams.JobOf(m.Subject)) {
+			m.postpone(t.e.Lease, stillRunsDelay)
+			continue
 		}
 		t.q.Reach(AfterDelivery)
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.claimTimeout())

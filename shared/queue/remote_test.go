@@ -18,6 +18,8 @@ import (
 
 func always() bool { return true }
 
+func never(job.ID) bool { return false }
+
 // handed is a job that was handed to a worker by one process, as another one
 // takes it up.
 func (s *env) handed(t *testing.T, worker string, change ...func(*job.Request)) (job.ID, *Lease) {
@@ -27,7 +29,7 @@ func (s *env) handed(t *testing.T, worker string, change ...func(*job.Request)) 
 	defer consumer.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	got, err := consumer.NextIf(ctx, always)
+	got, err := consumer.NextIf(ctx, always, never)
 	if err != nil || got.Job.ID != id {
 		t.Fatalf("got %+v, %v, want %s", got, err, id)
 	}
@@ -197,13 +199,33 @@ func TestASignOfLifeConfirmsARunOnce(t *testing.T) {
 	}
 }
 
+func TestAJobThatTheWorkerStillRunsIsLeft(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	id := s.submit(t)
+	consumer := s.q.Remote.Consume(s.e, "busy", time.Minute)
+	defer consumer.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	runs := func(asked job.ID) bool {
+		cancel()
+		return asked == id
+	}
+	if l, err := consumer.NextIf(ctx, always, runs); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %+v, %v, want that it waits for another job", l, err)
+	}
+	if l := next(t, s.consumer(t, s.q, "w")); l.Job.ID != id || l.Job.Run != 1 {
+		t.Errorf("got %s, run %d, want %s, run 1", l.Job.ID, l.Job.Run, id)
+	}
+}
+
 func TestAJobThatNobodyWantsAnyMoreIsLeft(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
 	id := s.submit(t)
 	consumer := s.q.Remote.Consume(s.e, "gone", time.Minute)
 	defer consumer.Close()
-	if l, err := consumer.NextIf(t.Context(), func() bool { return false }); !errors.Is(err, ErrClosed) {
+	if l, err := consumer.NextIf(t.Context(), func() bool { return false }, never); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %+v, %v, want ErrClosed", l, err)
 	}
 	if j, err := s.q.Status(t.Context(), s.e, id); err != nil || j.Run != 0 {
