@@ -26,7 +26,7 @@ func (s *Service) done(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	r, id := readResult(c.Request().Body()), jobID(c)
+	r, id := readResult(c.Request().Body(), c.Get(fiber.HeaderContentEncoding)), jobID(c)
 	if r.kind != progress {
 		s.named.remove(who.key(), id)
 	}
@@ -69,7 +69,7 @@ func (s *Service) settle(c *fiber.Ctx, who caller, id job.ID, r result) error {
 
 // forgive drops what cannot be used, however often it is posted.
 func (s *Service) forgive(ctx context.Context, who caller, id job.ID, err error) error {
-	if errors.Is(err, queue.ErrLost) || errors.Is(err, queue.ErrProgressTooLarge) || errors.Is(err, endpoint.ErrNotFound) {
+	if errors.Is(err, queue.ErrLost) || errors.Is(err, queue.ErrProgressTooLarge) || errors.Is(err, endpoint.ErrNotFound) || errors.Is(err, errChunk) {
 		s.drop(ctx, who, id, err.Error())
 		return nil
 	}
@@ -80,6 +80,8 @@ func (s *Service) drop(ctx context.Context, who caller, id job.ID, why string) {
 	s.counts.dropped.Add(1)
 	s.log.InfoContext(ctx, "worker's post dropped", "endpoint", who.endpoint.ID, "worker", who.worker, "job", id, "why", why)
 }
+
+var errChunk = errors.New("the chunk is no JSON object")
 
 // chunk takes one element of a job's stream, verbatim.
 func (s *Service) chunk(c *fiber.Ctx) error {
@@ -94,9 +96,8 @@ func (s *Service) chunk(c *fiber.Ctx) error {
 }
 
 func (s *Service) emit(c *fiber.Ctx, who caller, id job.ID, body []byte) error {
-	if _, valid := object(body); !valid {
-		s.drop(c.UserContext(), who, id, "the chunk is no JSON object")
-		return nil
+	if _, err := object(body); err != nil {
+		return s.forgive(c.UserContext(), who, id, fmt.Errorf("%w: %w", errChunk, err))
 	}
 	err := s.write(c, who, id, func(ctx context.Context, lease *queue.Lease) error {
 		err := lease.Emit(ctx, chunkOf(body))

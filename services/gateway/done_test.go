@@ -26,13 +26,29 @@ func TestWhatAWorkerPostsBecomesTheRecord(t *testing.T) {
 		`{"error": {"code": 4}}`:            {job.Failed, "", `{"code":4}`},
 		`{"output": {"a":1}, "error": "e"}`: {job.Failed, `{"a":1}`, "e"},
 		`{"output": {}, "error": "e"}`:      {job.Failed, "", "e"},
-		`this is no JSON`:                   {job.Failed, "", unreadable},
+		`this is no JSON`:                   {job.Failed, "", unreadable + ": 15 bytes, invalid character 'h' in literal true (expecting 'r')"},
 	} {
 		id := s.submit()
 		w.take()
 		w.done(id, body)
 		s.is(id, want.status, want.output, want.text)
 	}
+}
+
+func TestAnEncodedResultSaysSo(t *testing.T) {
+	s := newEnv(t)
+	g := s.gateway(Config{})
+	w := s.worker("w1", g)
+	id := s.submit()
+	w.take()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.base+"/job-done/w1/"+id, strings.NewReader("\x1f\x8b\x08"))
+	must(t, err)
+	req.Header.Set("Authorization", w.token)
+	req.Header.Set("Content-Encoding", "gzip")
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	must(t, resp.Body.Close())
+	s.is(id, job.Failed, "", unreadable+`: its Content-Encoding is "gzip"; send it as it is`)
 }
 
 func TestAFailedJobCanBeRetriedWithItsInput(t *testing.T) {

@@ -8,9 +8,10 @@ import (
 )
 
 // namedJobs are the jobs that workers said in their last pings that they run, with what
-// they took and without what they ended since. What a worker posts has the job's id and neither its attempt nor its run: a worker that got a job
-// while it still runs an earlier run of it would end the new run with the outcome of the
-// old one. So it does not get it (docs/adr/0017-gateway.md).
+// they took and without what they ended since. What a worker posts has the job's id and
+// neither its attempt nor its run: a worker that got a job while it still runs an earlier
+// run of it would end the new run with the outcome of the old one. So it does not get it
+// (docs/adr/0017-gateway.md).
 type namedJobs struct {
 	mu    sync.Mutex
 	of    map[string]namedByPing // by endpoint and worker

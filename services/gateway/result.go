@@ -3,6 +3,8 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 )
 
 // kind is what a post to job-done says.
@@ -23,7 +25,7 @@ type result struct {
 	stopPod bool
 }
 
-// unreadable is the error of a job whose result is no JSON object, which no
+// unreadable begins the error of a job whose result is no JSON object, which no
 // SDK of RunPod posts.
 const unreadable = "invalid_result: the worker posted a result that is no JSON object"
 
@@ -36,11 +38,15 @@ const unreadable = "invalid_result: the worker posted a result that is no JSON o
 //	{"status": "IN_PROGRESS", "output": P}   progress
 //	…, "stopPod": true                       the worker restarts itself
 //
-// It shares memory with body.
-func readResult(body []byte) result {
-	fields, ok := object(body)
-	if !ok {
-		return result{kind: failed, err: unreadable}
+// coding is the body's Content-Encoding, which is not undone. The result shares memory with
+// body.
+func readResult(body []byte, coding string) result {
+	fields, err := object(body)
+	switch {
+	case err != nil && coding != "":
+		return result{kind: failed, err: fmt.Sprintf("%s: its Content-Encoding is %.40q; send it as it is", unreadable, coding)}
+	case err != nil:
+		return result{kind: failed, err: unreadable + ": " + err.Error()}
 	}
 	r := result{output: fields["output"], stopPod: truthy(fields["stopPod"])}
 	if string(bytes.TrimSpace(fields["status"])) == `"IN_PROGRESS"` {
@@ -56,16 +62,23 @@ func readResult(body []byte) result {
 	return r
 }
 
+// errNoObject is JSON that is another value than an object.
+var errNoObject = errors.New("it is JSON of another kind")
+
 // object reads a JSON object as Python writes it, numbers that are none
-// included.
-func object(body []byte) (fields map[string]json.RawMessage, ok bool) {
+// included. Its error says what is wrong with the text.
+func object(body []byte) (fields map[string]json.RawMessage, err error) {
 	if json.Unmarshal(body, &fields) != nil {
 		fields = nil
-		if json.Unmarshal(finite(body), &fields) != nil {
-			return nil, false
-		}
+		err = json.Unmarshal(finite(body), &fields)
 	}
-	return fields, fields != nil
+	if syntax, bad := errors.AsType[*json.SyntaxError](err); bad {
+		return nil, fmt.Errorf("%d bytes, %w", len(body), syntax)
+	}
+	if err != nil || fields == nil {
+		return nil, errNoObject
+	}
+	return fields, nil
 }
 
 // truthy is as Python has it, for what may stand under error and stopPod.

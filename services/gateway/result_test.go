@@ -38,20 +38,20 @@ func TestReadResult(t *testing.T) {
 		"NaN":                         {`{"output": [NaN, Infinity, -Infinity, -1]}`, completed, `[null, null, null, -1]`, "", false},
 		"NaN within a string":         {`{"output": ["NaN", "\"NaN", NaN]}`, completed, `["NaN", "\"NaN", null]`, "", false},
 		"unknown keys":                {`{"output": 1, "metrics": {}}`, completed, "1", "", false},
-		"an array":                    {`[1]`, failed, "", unreadable, false},
-		"a form":                      {`output=1`, failed, "", unreadable, false},
-		"an empty body":               {``, failed, "", unreadable, false},
-		"null":                        {`null`, failed, "", unreadable, false},
-		"cut off":                     {`{"output": "NaN`, failed, "", unreadable, false},
-		"cut off within NaN":          {`{"output": Na`, failed, "", unreadable, false},
+		"an array":                    {`[1]`, failed, "", unreadable + ": it is JSON of another kind", false},
+		"a form":                      {`output=1`, failed, "", unreadable + ": 8 bytes, invalid character 'o' looking for beginning of value", false},
+		"an empty body":               {``, failed, "", unreadable + ": 0 bytes, unexpected end of JSON input", false},
+		"null":                        {`null`, failed, "", unreadable + ": it is JSON of another kind", false},
+		"cut off":                     {`{"output": "NaN`, failed, "", unreadable + ": 15 bytes, unexpected end of JSON input", false},
+		"cut off within NaN":          {`{"output": Na`, failed, "", unreadable + ": 13 bytes, invalid character 'N' looking for beginning of value", false},
 		"a lone half of a character":  {`{"output": "\ud800"}`, completed, `"\ud800"`, "", false},
-		"an escape at the very end":   {`{"output": "\`, failed, "", unreadable, false},
+		"an escape at the very end":   {`{"output": "\`, failed, "", unreadable + ": 13 bytes, invalid character ' ' in string escape code", false},
 		"a character out of the BMP":  {`{"output": "😀"}`, completed, `"😀"`, "", false},
 		"the last of two of one name": {`{"output": 1, "output": 2}`, completed, `2`, "", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := readResult([]byte(tc.body))
+			got := readResult([]byte(tc.body), "")
 			if got.kind != tc.kind || string(got.output) != tc.output || got.err != tc.err || got.stopPod != tc.stop {
 				t.Errorf("got %d, output %s, error %q, stop %v, want %d, %s, %q, %v",
 					got.kind, got.output, got.err, got.stopPod, tc.kind, tc.output, tc.err, tc.stop)
@@ -73,7 +73,7 @@ func FuzzReadResult(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if r := readResult(body); r.kind == failed && r.err == "" {
+		if r := readResult(body, ""); r.kind == failed && r.err == "" {
 			t.Errorf("%q: got a failure without a text", body)
 		}
 	})
