@@ -113,6 +113,9 @@ func nextOf(ctx context.Context, consumer *queue.Consumer, wanted func() bool, r
 // written, they go back into the queue at once, and no worker is lost.
 func (s *Service) deliver(c *fiber.Ctx, who caller, taken []*queue.Lease, batch bool) {
 	body, written := document(taken, batch), false
+	for _, lease := range taken {
+		lease.Input = nil // the body has it, perhaps for as long as a slow worker reads
+	}
 	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 	sent := false
 	next := func() ([]byte, error) {
