@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -221,4 +222,21 @@ func TestPingsTellHowTheWorkerDoes(t *testing.T) {
 	state(registry.WorkerIdle)
 	w.ok("GET", "/ping/%w?gpu=any&status=unhealthy&check=gpu&reason=none&runpod_version=1.12.0", "")
 	state(registry.WorkerUnhealthy)
+}
+
+// The version is kept in each heartbeat, in the pod's record and in answers.
+func TestATextOfAPingIsCut(t *testing.T) {
+	s := newEnv(t)
+	w := s.worker("w1", s.gateway(Config{}))
+	w.ok("GET", "/ping/%w?gpu=any&runpod_version="+strings.Repeat("%C3%A4", maxPingText), "")
+	testenv.Eventually(t, "the worker is registered", func() bool {
+		return s.registry.Workers.Last("ep", "w1").Worker.ID == "w1"
+	})
+	want := strings.Repeat("ä", maxPingText/2)
+	if got := s.registry.Workers.Last("ep", "w1").Worker.Host.Version; got != want {
+		t.Errorf("got %d bytes, want %d", len(got), len(want))
+	}
+	if got := s.pod("w1").Machine.Version; got != want {
+		t.Errorf("the pod: got %d bytes, want %d", len(got), len(want))
+	}
 }

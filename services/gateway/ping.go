@@ -47,7 +47,7 @@ func (s *Service) ping(c *fiber.Ctx) error {
 	}
 	self := registry.Worker{
 		ID: who.worker, Endpoint: who.endpoint.ID, State: registry.WorkerIdle,
-		Host: registry.Host{Version: query(c, "runpod_version")},
+		Host: registry.Host{Version: pingText(c, "runpod_version")},
 	}
 	unhealthy := query(c, "status") == registry.WorkerUnhealthy
 	self.Running, err = s.extendLeases(ctx, who, ids)
@@ -55,7 +55,7 @@ func (s *Service) ping(c *fiber.Ctx) error {
 	case unhealthy:
 		self.State = registry.WorkerUnhealthy
 		s.log.WarnContext(ctx, "worker says that it is unhealthy", "endpoint", who.endpoint.ID, "worker", who.worker,
-			"check", query(c, "check"), "reason", query(c, "reason"))
+			"check", pingText(c, "check"), "reason", pingText(c, "reason"))
 	case len(self.Running) > 0:
 		self.State = registry.WorkerRunning
 	}
@@ -74,6 +74,19 @@ func (s *Service) ping(c *fiber.Ctx) error {
 		return err
 	}
 	return c.JSON(ok)
+}
+
+// maxPingText is how many bytes are kept of a text in a ping. The SDK sends 256
+// characters at most.
+const maxPingText = 1 << 10
+
+// pingText is a text of a ping, of which the beginning is kept.
+func pingText(c *fiber.Ctx, name string) string {
+	text := query(c, name)
+	if len(text) > maxPingText {
+		text = text[:maxPingText]
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // pinged are the jobs that a ping names.
