@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 // failedWhileItRuns is a job that was retried after it FAILED for a chunk: the worker that
@@ -61,6 +63,30 @@ func TestAJobThatAWorkerStillRunsGoesToAnother(t *testing.T) {
 	w.done(id, `{"output":"of attempt 1"}`)
 	other.done(id, `{"output":"of attempt 2"}`)
 	s.is(id, job.Completed, `"of attempt 2"`, "")
+}
+
+// Pings keep their connection, so all of them may reach one instance.
+func TestAnInstanceThatIsNotPingedGivesNoJobThatIsStillRun(t *testing.T) {
+	s := newEnv(t)
+	one, two := s.gateway(Config{}), s.gateway(Config{})
+	w := s.worker("w1", one)
+	id := w.failedWhileItRuns()
+	testenv.Eventually(t, "the heartbeat is seen", func() bool {
+		last := s.registry.Workers.Last("ep", "w1").Worker
+		return len(last.Running) == 0 && slices.Equal(last.Stale, []string{id})
+	})
+	w.gates = []*instance{two}
+	if a := w.send("GET", "/job-take/%w?gpu=any", nil); a.status != 204 {
+		t.Errorf("got %d %s, want nothing while it runs the job", a.status, a.raw)
+	}
+	w.done(id, `{"output":"of attempt 1"}`)
+	s.is(id, job.InQueue, "", "")
+	w.gates = []*instance{one}
+	w.ping()
+	w.gates = []*instance{two}
+	if got := w.take(); got.ID != id {
+		t.Errorf("got %s, want %s", got.ID, id)
+	}
 }
 
 // A worker that was started again under its id does not name what it ran before.

@@ -50,7 +50,7 @@ func (s *Service) ping(c *fiber.Ctx) error {
 		Host: registry.Host{Version: pingText(c, "runpod_version")},
 	}
 	unhealthy := query(c, "status") == registry.WorkerUnhealthy
-	self.Running, err = s.extendLeases(ctx, who, ids)
+	self.Running, self.Stale, err = s.extendLeases(ctx, who, ids)
 	switch {
 	case unhealthy:
 		self.State = registry.WorkerUnhealthy
@@ -100,9 +100,9 @@ func pinged(list string) []job.ID {
 	return ids
 }
 
-// extendLeases extends the worker's leases and returns the jobs that it holds. Those
-// that it has lost it is told to stop.
-func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) ([]string, error) {
+// extendLeases extends the worker's leases and returns the jobs that it holds, and those
+// that it does not hold and should stop.
+func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) (running, stale []string, err error) {
 	held := make([]bool, len(ids))
 	var g errgroup.Group
 	g.SetLimit(pingedAtOnce)
@@ -117,14 +117,15 @@ func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) ([
 			return err
 		})
 	}
-	err := g.Wait()
-	var running []string
+	err = g.Wait()
 	for i, id := range ids {
 		if held[i] {
 			running = append(running, string(id))
+		} else {
+			stale = append(stale, string(id))
 		}
 	}
-	return running, err
+	return running, stale, err
 }
 
 // stopLost makes the worker stop a job that it has lost, unless it has just ended it itself.

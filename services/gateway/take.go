@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -78,6 +79,17 @@ func (s *Service) free(who caller) int {
 	return max(0, mostHeld-len(last.Worker.Running))
 }
 
+// stillRuns reports whether the worker says that it runs an earlier run of the job, in its
+// last ping here or at another instance.
+func (s *Service) stillRuns(who caller, id job.ID) bool {
+	now := time.Now()
+	if _, known := s.named.count(who.key(), now); known {
+		return s.named.has(who.key(), id, now)
+	}
+	last := s.registry.Workers.Last(who.endpoint.ID, who.worker)
+	return !last.Silent() && slices.Contains(last.Worker.Stale, string(id))
+}
+
 // collect waits for a first job, and takes what else is there at once.
 func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.Lease {
 	consumer := s.queue.Remote.Consume(who.endpoint, who.worker, s.cfg.Confirm)
@@ -86,7 +98,7 @@ func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.
 	wanted := func() bool {
 		return p.Err() == nil && !web.Gone(c) && s.open(p, who, p.began)
 	}
-	runs := func(id job.ID) bool { return s.named.has(who.key(), id, time.Now()) }
+	runs := func(id job.ID) bool { return s.stillRuns(who, id) }
 	var taken []*queue.Lease
 	for size := 0; len(taken) < most && size < mostBytes; {
 		lease, err := nextOf(p, consumer, wanted, runs, len(taken) > 0)

@@ -46,6 +46,9 @@ type Worker struct {
 	Concurrency int `json:"concurrency"`
 	// Running are the ids of the jobs it holds.
 	Running []string `json:"running,omitempty"`
+	// Stale are the ids of jobs that it says it runs and does not hold: it lost them, or
+	// they ended.
+	Stale []string `json:"stale,omitempty"`
 	// Rested is how long ago it took or ended its last job, while it holds none.
 	// 0 means that the sender of its heartbeats does not know.
 	Rested time.Duration `json:"rested,omitempty"`
