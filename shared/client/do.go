@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"flightline/shared/job"
 	"flightline/shared/retry"
@@ -49,7 +51,7 @@ func (c *Client) do(ctx context.Context, op call, out any) error {
 	var body []byte
 	if op.body != nil {
 		var err error
-		if body, err = json.Marshal(op.body); err != nil {
+		if body, err = encode(op.body); err != nil {
 			return fmt.Errorf("client: encode request: %w", err)
 		}
 	}
@@ -64,6 +66,16 @@ func (c *Client) do(ctx context.Context, op call, out any) error {
 		return fmt.Errorf("client: %s %s: the answer is not what the API promises: %w", op.method, op.path, err)
 	}
 	return nil
+}
+
+// encode returns v as JSON. It leaves <, > and & as they are: escaped, each would take six
+// bytes of a body that the server bounds.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func (c *Client) attempts(ctx context.Context, op call, body []byte) ([]byte, error) {
@@ -158,7 +170,18 @@ func (c *Client) request(ctx context.Context, at uint32, op call, body []byte) (
 	if op.once != "" {
 		req.Header.Set("Idempotency-Key", op.once)
 	}
-	return req, nil
+	return req, checkHeader(req.Header)
+}
+
+// checkHeader refuses what net/http would not send: its error looks like that of a server
+// which is away, and the call would be repeated.
+func checkHeader(header http.Header) error {
+	for name, values := range header {
+		if slices.ContainsFunc(values, func(v string) bool { return strings.ContainsFunc(v, unicode.IsControl) }) {
+			return fmt.Errorf("client: %s must not have control characters, such as a line break, got %q", name, values)
+		}
+	}
+	return nil
 }
 
 // unreachable distinguishes the end of the caller's patience from a server that does
@@ -257,6 +280,15 @@ func ofOptionalMillis(n *int64) time.Duration {
 		return 0
 	}
 	return ofMillis(*n)
+}
+
+// optionalMillis is nil for 0. Less than a millisecond counts as one: the server refuses it,
+// and does not take it for a field that was left out.
+func optionalMillis(d time.Duration) *int64 {
+	if d > 0 {
+		d = max(d, time.Millisecond)
+	}
+	return orAbsent(d.Milliseconds())
 }
 
 // orAbsent leaves the zero value out of a request.

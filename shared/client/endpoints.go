@@ -303,9 +303,9 @@ func (e Endpoints) Scaling(ctx context.Context, id string, limit int) ([]Scaling
 func wireEndpoint(s EndpointSpec) api.EndpointSpec {
 	spec := api.EndpointSpec{
 		ID: orAbsent(s.ID), Name: s.Name,
-		ExecutionTimeoutMs: orAbsent(s.ExecutionTimeout.Milliseconds()), TTLMs: orAbsent(s.TTL.Milliseconds()),
-		RetentionMs: orAbsent(s.Retention.Milliseconds()), SyncRetentionMs: orAbsent(s.SyncRetention.Milliseconds()),
-		LeaseMs: orAbsent(s.Lease.Milliseconds()), MaxLostWorkers: s.MaxLostWorkers,
+		ExecutionTimeoutMs: optionalMillis(s.ExecutionTimeout), TTLMs: optionalMillis(s.TTL),
+		RetentionMs: optionalMillis(s.Retention), SyncRetentionMs: optionalMillis(s.SyncRetention),
+		LeaseMs: optionalMillis(s.Lease), MaxLostWorkers: s.MaxLostWorkers,
 		MaxQueueBytes: orAbsent(s.MaxQueueBytes), MaxQueueJobs: orAbsent(s.MaxQueueJobs),
 		RequestsPerWorker: s.RequestsPerWorker, FailureBudget: s.FailureBudget, WorkersMin: s.WorkersMin, WorkersMax: s.WorkersMax, StreamFormat: orAbsent(s.StreamFormat),
 		ScalerType: orAbsent(s.Fleet.ScalerType), ScalerValue: s.Fleet.ScalerValue, IdleTimeout: s.Fleet.IdleSeconds, SleepTimeout: s.Fleet.SleepSeconds,

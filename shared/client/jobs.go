@@ -183,17 +183,17 @@ type requestBody struct {
 }
 
 type policyBody struct {
-	ExecutionTimeout int64 `json:"executionTimeout,omitempty"`
-	TTL              int64 `json:"ttl,omitempty"`
-	LowPriority      bool  `json:"lowPriority,omitempty"`
+	ExecutionTimeout *int64 `json:"executionTimeout,omitempty"`
+	TTL              *int64 `json:"ttl,omitempty"`
+	LowPriority      bool   `json:"lowPriority,omitempty"`
 }
 
 func wireRequest(r Request) requestBody {
 	body := requestBody{Input: r.Input, Webhook: r.Webhook, S3Config: r.S3}
 	if r.Policy != (Policy{}) {
 		body.Policy = &policyBody{
-			ExecutionTimeout: r.Policy.ExecutionTimeout.Milliseconds(),
-			TTL:              r.Policy.TTL.Milliseconds(),
+			ExecutionTimeout: optionalMillis(r.Policy.ExecutionTimeout),
+			TTL:              optionalMillis(r.Policy.TTL),
 			LowPriority:      r.Policy.LowPriority,
 		}
 	}
