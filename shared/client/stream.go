@@ -168,6 +168,7 @@ func (c *Client) readEvents(ctx context.Context, op call, after string, take fun
 	for {
 		silence.Reset(streamSilence)
 		next, err := reader.next()
+		silence.Stop() // what take does with an event is no silence of the server
 		if errors.Is(err, ErrTooLarge) {
 			return true, err
 		}
