@@ -303,7 +303,7 @@ func explainViewOf(x explanation) api.Explanation {
 	v := api.Explanation{
 		ID: j.ID, Status: j.Status, Reason: reasonOf(x), Workers: workersOf(x.workers), Autoscaler: x.alive,
 		LastWorkerError: x.failure, Retries: j.Retries(), LowPriority: j.Class == job.LowPriority,
-		SubmittedAt: web.FormatTime(j.Submitted), FinishedAt: web.FormatTime(j.Finished), ExpiresAt: web.FormatTime(j.Expires),
+		SubmittedAt: web.FormatTime(j.Submitted), FinishedAt: web.FormatTime(j.Finished), ExpiresAt: web.FormatTime(j.GoneAt()),
 		Endpoint: api.ExplainedEndpoint{
 			WorkersMin: x.endpoint.WorkersMin, WorkersMax: x.endpoint.WorkersMax, ScalerType: x.endpoint.ScalerType,
 			ScalerValue: x.endpoint.ScalerValue, LeaseMs: x.endpoint.Lease.Milliseconds(),

@@ -185,6 +185,11 @@ func TestExplainFollowsAJob(t *testing.T) {
 	if v = s.explained(first); v.Status != job.Failed || v.Error != "handler says no" || v.FinishedAt == "" || v.DeadlineAt != "" || v.Reason != "failed: handler says no" {
 		t.Errorf("failed: got %+v", v)
 	}
+	finished, errFinished := time.Parse(time.RFC3339, v.FinishedAt)
+	expires, errExpires := time.Parse(time.RFC3339, v.ExpiresAt)
+	if errFinished != nil || errExpires != nil || expires.Sub(finished) != 30*time.Minute {
+		t.Errorf("failed: it ended at %s and expires at %s, want its retention of 30 min later", v.FinishedAt, v.ExpiresAt)
+	}
 	for path, code := range map[string]string{"/ep/explain/nobody": "job_not_found", "/none/explain/" + first: "endpoint_not_found"} {
 		if got := s.do("GET", path, ""); got.status != 404 || got.body["code"] != code {
 			t.Errorf("%s: got %d %s, want 404 %s", path, got.status, got.raw, code)

@@ -33,7 +33,8 @@ type Explanation struct {
 	TraceID     string `json:"traceId,omitempty"`
 	SubmittedAt string `json:"submittedAt"`
 	StartedAt   string `json:"startedAt,omitempty"`
-	// DeadlineAt is when a run times out, ExpiresAt when the job's ttl is over.
+	// DeadlineAt is when a run times out. ExpiresAt is when the job can no longer be read:
+	// at the end of its ttl, or of its retention if that is earlier.
 	DeadlineAt string `json:"deadlineAt,omitempty"`
 	FinishedAt string `json:"finishedAt,omitempty"`
 	ExpiresAt  string `json:"expiresAt"`

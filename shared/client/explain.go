@@ -54,7 +54,9 @@ type Explanation struct {
 	// not known.
 	Version  int       `json:"version"`
 	Deadline time.Time `json:"deadlineAt"`
-	Expires  time.Time `json:"expiresAt"`
+	// Expires is when the job can no longer be read: at the end of its ttl, or of its
+	// retention if that is earlier.
+	Expires time.Time `json:"expiresAt"`
 	// Finished is when the last attempt ended, zero before.
 	Finished time.Time `json:"finishedAt"`
 	// Raw is the answer itself, for what this type does not name.
