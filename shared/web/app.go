@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net"
@@ -124,7 +125,7 @@ func New(cfg Config) *fiber.App {
 // so such a request is answered like that one: 405 with Allow, or 404.
 func beforeRouting(route fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
-		collapseSlashes(&ctx.Request)
+		normalizePath(&ctx.Request)
 		if !slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
 			ctx.Request.Header.SetMethod(fiber.MethodTrace)
 		}
@@ -170,27 +171,42 @@ func recoverPanic(c *fiber.Ctx) (err error) {
 
 func panicked(value any) error { return fmt.Errorf("panic: %v\n%s", value, debug.Stack()) }
 
-// collapseSlashes makes /v2//ep/run what was meant: a base URL that ends in a
-// slash is a common mistake, and a redirect would turn POST into GET.
-func collapseSlashes(r *fasthttp.Request) {
+// normalizePath makes the path what was meant. In /v2//ep/run the base URL ends in a slash,
+// a common mistake, and a redirect would turn POST into GET. In /v2/%65p/run a letter is
+// percent-encoded, which means the letter (RFC 3986, section 6.2.2.2).
+func normalizePath(r *fasthttp.Request) {
 	uri := r.Header.RequestURI()
 	if len(uri) == 0 || uri[0] != '/' {
 		return // the absolute form, or *
 	}
 	path, query, _ := bytes.Cut(uri, []byte("?"))
-	if !bytes.Contains(path, []byte("//")) {
+	if !bytes.Contains(path, []byte("//")) && bytes.IndexByte(path, '%') < 0 {
 		return
 	}
 	clean := make([]byte, 0, len(uri))
-	for i, b := range path {
-		if b != '/' || i == 0 || path[i-1] != '/' {
+	for i := 0; i < len(path); i++ {
+		if b, ok := unreserved(path[i:]); ok {
 			clean = append(clean, b)
+			i += len("%65") - 1
+		} else if path[i] != '/' || i == 0 || path[i-1] != '/' {
+			clean = append(clean, path[i])
 		}
 	}
 	if len(path) < len(uri) {
 		clean = append(append(clean, '?'), query...)
 	}
 	r.SetRequestURIBytes(clean)
+}
+
+// unreserved returns the character that text begins with in percent-encoding, if it is one
+// that means the same without.
+func unreserved(text []byte) (byte, bool) {
+	var b [1]byte
+	if len(text) < len("%65") || text[0] != '%' {
+		return 0, false
+	}
+	_, err := hex.Decode(b[:], text[1:3])
+	return b[0], err == nil && (b[0] >= 'a' && b[0] <= 'z' || b[0] >= 'A' && b[0] <= 'Z' || b[0] >= '0' && b[0] <= '9' || bytes.IndexByte([]byte("-._~"), b[0]) >= 0)
 }
 
 // stopWithin is how long Serve waits for the requests under way. Handlers that

@@ -107,15 +107,19 @@ func TestPanicIs500AndItsStackIsInTheLogOnly(t *testing.T) {
 	}
 }
 
-func TestSlashesCollapse(t *testing.T) {
+func TestAPathIsWhatWasMeant(t *testing.T) {
 	app := web.New(web.Config{})
 	app.Post("/v2/:endpoint/run", func(c *fiber.Ctx) error {
 		return c.JSON(fiber.Map{"endpoint": c.Params("endpoint"), "q": c.Query("q")})
 	})
 	base := "http://" + serve(t, app)
-	for _, path := range []string{"/v2/ep/run", "//v2/ep/run", "/v2//ep///run", "///v2//ep/run/"} {
-		got := do(t, request(t, "POST", base+path+"?q=a//b", nil))
-		if diff := cmp.Diff(map[string]any{"endpoint": "ep", "q": "a//b"}, got.body); diff != "" {
+	for path, endpoint := range map[string]string{
+		"/v2/ep/run": "ep", "//v2/ep/run": "ep", "/v2//ep///run": "ep", "///v2//ep/run/": "ep",
+		"/v2/%65p/run": "ep", "/%762//e%70/r%75n": "ep", "/v2/%61%2D%5f%2e%7E%39%5A/run": "a-_.~9Z",
+		"/v2/a%2Fb/run": "a%2Fb", "/v2/a%2565/run": "a%2565", "/v2/a%20/run": "a%20", "/v2/%C3%A4/run": "%C3%A4",
+	} {
+		got := do(t, request(t, "POST", base+path+"?q=a//b%2Fc", nil))
+		if diff := cmp.Diff(map[string]any{"endpoint": endpoint, "q": "a//b/c"}, got.body); diff != "" {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}

@@ -221,7 +221,7 @@ func (b *bodies) allow(ctx *fasthttp.RequestCtx, size int) error {
 		return registry.ErrUnauthorized
 	}
 	if b.known != nil {
-		collapseSlashes(&ctx.Request)
+		normalizePath(&ctx.Request)
 		c := b.app.AcquireCtx(ctx)
 		defer b.app.ReleaseCtx(c)
 		if err := b.known(c); err != nil {
@@ -282,7 +282,7 @@ func (b *bodies) answerOversized(ctx *fasthttp.RequestCtx) bool {
 	if b.oversized == nil {
 		return false
 	}
-	collapseSlashes(&ctx.Request)
+	normalizePath(&ctx.Request)
 	c := b.app.AcquireCtx(ctx)
 	defer b.app.ReleaseCtx(c)
 	return b.oversized(c)
