@@ -156,8 +156,8 @@ func TestWhatSubscribersAreRefused(t *testing.T) {
 	for path, want := range map[string]string{
 		"/ep/events?type=job.lost":   `400 type is invalid; must be one or several, separated by commas, of job.queued, job.started, job.completed, job.failed, job.cancelled, job.timed_out, got "job.lost"`,
 		"/ep/events?type=,":          `400 type is invalid; must be one or several, separated by commas, of job.queued, job.started, job.completed, job.failed, job.cancelled, job.timed_out, got ""`,
-		"/ep/events?since=yesterday": `400 since is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h`,
-		"/ep/events?since=-1h":       `400 since is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h`,
+		"/ep/events?since=yesterday": `400 since is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h, got "yesterday"`,
+		"/ep/events?since=-1h":       `400 since is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h, got "-1h"`,
 		"/ep/events?follow=yes":      `400 follow is invalid; must be true or false, got "yes"`,
 		"/ep/events?cursor=":         `400 cursor is invalid; must be the id of an event, or 0, got ""`,
 		"/ep/events?cursor=-1":       `400 cursor is invalid; must be the id of an event, or 0, got "-1"`,

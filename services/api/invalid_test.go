@@ -14,6 +14,7 @@ func TestBadInput(t *testing.T) {
 	bodies := map[string]struct{ body, text string }{
 		"empty":                      {"", "empty"},
 		"blank":                      {" \n", "empty"},
+		"a byte order mark":          {"\uFEFF{\"input\":{}}", "the body must not begin with a byte order mark"},
 		"null":                       {"null", "object"},
 		"an array":                   {"[]", "object"},
 		"a string":                   {`"x"`, "object"},
@@ -43,8 +44,8 @@ func TestBadInput(t *testing.T) {
 		"ttl too short":              {`{"input":{},"policy":{"ttl":9999}}`, "policy.ttl must be between 10000 and 604800000"},
 		"ttl too long":               {`{"input":{},"policy":{"ttl":604800001}}`, "policy.ttl must be between"},
 		"ttl is an object":           {`{"input":{},"policy":{"ttl":{}}}`, "policy.ttl must be a whole number"},
-		"lowPriority is a string":    {`{"input":{},"policy":{"lowPriority":"yes"}}`, "policy.lowPriority"},
-		"lowPriority is a number":    {`{"input":{},"policy":{"lowPriority":1}}`, "policy.lowPriority"},
+		"lowPriority is a string":    {`{"input":{},"policy":{"lowPriority":"yes"}}`, `policy.lowPriority must be true or false, got "yes"`},
+		"lowPriority is a number":    {`{"input":{},"policy":{"lowPriority":1}}`, "policy.lowPriority must be true or false, got 1"},
 		"s3Config is no object":      {`{"input":{},"s3Config":"x"}`, "s3Config must be"},
 		"s3Config.accessId":          {`{"input":{},"s3Config":{"accessId":1}}`, "s3Config.accessId"},
 		"s3Config.bucketName":        {`{"input":{},"s3Config":{"bucketName":{}}}`, "s3Config.bucketName"},

@@ -158,7 +158,7 @@ func parseIdempotencyKey(c *fiber.Ctx) (*idempotencyKey, error) {
 		return nil, nil //nolint:nilnil // the key is optional
 	}
 	if len(key) == 0 || len(key) > maxIdempotencyKey {
-		return nil, web.Errorf(web.InvalidRequest, "%s must have 1 to %d characters", headerIdempotencyKey, maxIdempotencyKey)
+		return nil, web.Errorf(web.InvalidRequest, "%s must have 1 to %d characters, got %d", headerIdempotencyKey, maxIdempotencyKey, len(key))
 	}
 	for _, b := range key {
 		if b <= ' ' || b > '~' {

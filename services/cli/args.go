@@ -230,7 +230,11 @@ func readInput(arg string, in io.Reader) ([]byte, error) {
 func requestOf(data []byte, p policyFlags) (client.Request, error) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(data, &keys); err != nil || keys == nil {
-		return client.Request{}, &UsageError{errors.New(`the input must be a JSON object, as '{"text":"hello"}'`)}
+		text := `the input must be a JSON object, as '{"text":"hello"}'`
+		if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
+			text += fmt.Sprintf("; %v (at byte %d)", wrong, wrong.Offset)
+		}
+		return client.Request{}, &UsageError{errors.New(text)}
 	}
 	r := client.Request{Input: json.RawMessage(data)}
 	if _, whole := keys["input"]; whole {

@@ -43,6 +43,21 @@ func TestNoMoreIsReadThanTheAPITakes(t *testing.T) {
 	}
 }
 
+func TestAnInputThatIsNoJSONIsRefusedWithThePlace(t *testing.T) {
+	for input, want := range map[string]string{
+		`{"a":1,}`:        "; invalid character '}' looking for beginning of object key string (at byte 8)",
+		`{"a":`:           "; unexpected end of JSON input (at byte 5)",
+		"\uFEFF{\"a\":1}": "; invalid character 'ï' looking for beginning of value (at byte 1)",
+		`[1]`:             "",
+		`null`:            "",
+	} {
+		_, err := requestOf([]byte(input), policyFlags{})
+		if want = `the input must be a JSON object, as '{"text":"hello"}'` + want; err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", input, err, want)
+		}
+	}
+}
+
 func TestTextOfOthersDoesNotRuleTheTerminal(t *testing.T) {
 	const hostile, harmless = "a\x1b[2J\u009b31m\x7f\r\n\tü", "a[2J31m  ü"
 	if got := clean(hostile); got != harmless {

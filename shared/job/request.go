@@ -74,6 +74,9 @@ func NewRequest(body []byte) (Request, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return Request{}, &FieldError{"", "is empty; it must be a JSON object with an input"}
 	}
+	if bytes.HasPrefix(body, []byte("\uFEFF")) { // as some editors write it
+		return Request{}, &FieldError{"", "must not begin with a byte order mark"}
+	}
 	if !isObject(body) {
 		return Request{}, &FieldError{"", "must be a JSON object with an input"}
 	}
@@ -175,7 +178,7 @@ func policy(raw json.RawMessage) (Policy, error) {
 	}
 	if low := fields["lowPriority"]; given(low) {
 		if err := json.Unmarshal(low, &out.LowPriority); err != nil {
-			return Policy{}, &FieldError{"policy.lowPriority", "must be true or false"}
+			return Policy{}, &FieldError{"policy.lowPriority", fmt.Sprintf("must be true or false, got %.50s", low)}
 		}
 	}
 	return out, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +18,10 @@ import (
 // with 400: what they unfold to would escape the limit.
 func MaxBody(limit int) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		if slices.ContainsFunc(c.Request().Header.PeekAll(fiber.HeaderContentEncoding), func(e []byte) bool { return len(e) > 0 && string(e) != "identity" }) {
-			return Errorf(InvalidRequest, "Content-Encoding is not supported; send the body as it is")
+		for _, encoding := range c.Request().Header.PeekAll(fiber.HeaderContentEncoding) {
+			if len(encoding) > 0 && string(encoding) != "identity" {
+				return Errorf(InvalidRequest, "Content-Encoding is not supported, got %.50q; send the body as it is", encoding)
+			}
 		}
 		if size := len(c.Request().Body()); size > limit {
 			return Errorf(BodyTooLarge, "the body has %d bytes; at most %d are allowed here", size, limit)
@@ -274,7 +275,11 @@ func (b *bodies) answer(ctx *fasthttp.RequestCtx, size int, err error) {
 	if errors.Is(err, fiber.ErrRequestEntityTooLarge) && size >= 0 && b.answerOversized(ctx) {
 		return
 	}
-	answer(b.app, ctx, unread(err))
+	err = unread(err)
+	if errors.Is(err, fiber.ErrRequestEntityTooLarge) {
+		err = Errorf(BodyTooLarge, "the body has more than %d bytes, which no route allows", b.limit)
+	}
+	answer(b.app, ctx, err)
 }
 
 // answerOversized lets the config's own answer go first.

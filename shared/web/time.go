@@ -55,7 +55,7 @@ func parseInstant(name, value string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, value)
 	if err != nil {
-		return time.Time{}, Errorf(InvalidRequest, "%s is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h", name)
+		return time.Time{}, Errorf(InvalidRequest, "%s is invalid; must be an instant as 2026-01-31T12:00:00Z, or how long ago as 90s, 10m or 24h, got %.50q", name, value)
 	}
 	if at.IsZero() {
 		at = at.Add(1) // the zero time is that of no parameter
