@@ -27,6 +27,8 @@ const (
 	// requestTimeout bounds a request that waits for nothing. Sending 20 MB
 	// over a slow line is within it.
 	requestTimeout = time.Minute
+	// longWait is for what the server does to many jobs before it answers, as a purge.
+	longWait = time.Hour
 	// waitSlack is how much longer than the wait it asked for a request may
 	// take before the server counts as gone.
 	waitSlack = 15 * time.Second
@@ -38,7 +40,7 @@ type call struct {
 	path   string // escaped
 	query  url.Values
 	body   any           // nil sends none; json.RawMessage goes verbatim
-	wait   time.Duration // how long the server was asked to hold the answer
+	wait   time.Duration // how long the server may hold the answer; 0: it answers at once
 	once   string        // the Idempotency-Key; "" sends none
 	heard  func(http.Header)
 }

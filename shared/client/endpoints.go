@@ -146,7 +146,7 @@ func (e Endpoints) Delete(ctx context.Context, id string, force bool) error {
 	if force {
 		query = url.Values{"force": {"true"}}
 	}
-	return e.c.do(ctx, call{method: http.MethodDelete, path: v1("endpoints", id), query: query}, nil)
+	return e.c.do(ctx, call{method: http.MethodDelete, path: v1("endpoints", id), query: query, wait: longWait}, nil)
 }
 
 // Fleet is how an endpoint's workers are started, and how many there may be.

@@ -163,9 +163,9 @@ func (c *Client) Retry(ctx context.Context, endpoint string, id job.ID) (*Job, e
 }
 
 // PurgeQueue cancels every waiting job and returns how many it were. Running
-// ones go on.
+// ones go on. It takes as long as there are many, an hour at most.
 func (c *Client) PurgeQueue(ctx context.Context, endpoint string) (removed int, err error) {
-	purged, err := value[api.Purged](ctx, c, call{method: http.MethodPost, path: v2(endpoint, "purge-queue")})
+	purged, err := value[api.Purged](ctx, c, call{method: http.MethodPost, path: v2(endpoint, "purge-queue"), wait: longWait})
 	return purged.Removed, err
 }
 

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"testing"
@@ -11,7 +12,7 @@ import (
 )
 
 // inMemory answers a request with a body that breaks off when the request's context ends.
-type inMemory func(w io.Writer)
+type inMemory func(w io.WriteCloser)
 
 func (serve inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, w := io.Pipe()
@@ -25,7 +26,7 @@ func (serve inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestTheTimeThatAReaderTakesIsNoSilenceOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answer := inMemory(func(w io.Writer) {
+		answer := inMemory(func(w io.WriteCloser) {
 			for _, event := range []string{chunk(1), chunk(2), "event: status\ndata: {\"id\":\"j1\",\"status\":\"COMPLETED\"}\n\n"} {
 				_, _ = io.WriteString(w, event) // each is read by itself
 			}
@@ -45,4 +46,32 @@ func TestTheTimeThatAReaderTakesIsNoSilenceOfTheServer(t *testing.T) {
 			t.Errorf("got the end %v behind chunk %d, want it behind 2", s.End(), s.Cursor())
 		}
 	})
+}
+
+func TestWhatTakesLongForManyJobsIsWaitedFor(t *testing.T) {
+	for name, ask := range map[string]func(context.Context, *client.Client) error{
+		"purge":  func(ctx context.Context, c *client.Client) error { _, err := c.PurgeQueue(ctx, "ep"); return err },
+		"delete": func(ctx context.Context, c *client.Client) error { return c.Endpoints().Delete(ctx, "ep", true) },
+		"replay": func(ctx context.Context, c *client.Client) error {
+			_, err := c.Webhooks("ep").ReplaySince(ctx, time.Time{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answer := inMemory(func(w io.WriteCloser) {
+					<-time.After(50 * time.Minute)
+					_, _ = io.WriteString(w, "{}")
+					_ = w.Close()
+				})
+				c, err := client.New("http://h", "", client.WithHTTPClient(&http.Client{Transport: answer}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := ask(t.Context(), c); err != nil {
+					t.Errorf("got %v, want the answer", err)
+				}
+			})
+		})
+	}
 }

@@ -92,6 +92,6 @@ func (w Webhooks) RotateSecret(ctx context.Context, overlap time.Duration) (*Web
 func (w Webhooks) path(what string) string { return v1("endpoints", w.endpoint, "webhooks", what) }
 
 func (w Webhooks) replayed(ctx context.Context, what string, body any) (int, error) {
-	got, err := value[api.WebhooksReplayed](ctx, w.c, call{method: http.MethodPost, path: w.path(what), body: body})
+	got, err := value[api.WebhooksReplayed](ctx, w.c, call{method: http.MethodPost, path: w.path(what), body: body, wait: longWait})
 	return got.Replayed, err
 }
