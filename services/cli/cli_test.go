@@ -85,6 +85,7 @@ func TestExitCodesAreAsPromised(t *testing.T) {
 		"version":              {[]string{"version"}, 0, ""},
 		"job failed":           {[]string{"runsync", "bad", "{}", "--url", server}, 1, ""},
 		"job not finished":     {[]string{"runsync", "slow", "{}", "--url", server}, 1, "flightline status slow s1"},
+		"waiting failed":       {[]string{"run", "ep", "{}", "--wait", "--url", server}, 1, "flightline: wait for job j1: not in the script: GET /v2/ep/status-sync/j1?wait=50000 (HTTP 500)"},
 		"refused":              {[]string{"cancel", "ep", "j1", "--url", server}, 1, "finished already"},
 		"no such command":      {[]string{"fly"}, 2, "unknown command"},
 		"no such flag":         {[]string{"run", "--fast"}, 2, "unknown flag"},

@@ -194,8 +194,8 @@ func (sh *shell) await(ctx context.Context, c *client.Client, endpoint string, i
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("no longer waiting for job %s, which goes on", id)
 	}
-	if err != nil {
-		return err
+	if err != nil { // nothing else has named the job
+		return fmt.Errorf("wait for job %s: %w", id, err)
 	}
 	return sh.showEnd(j, nil)
 }
