@@ -190,10 +190,10 @@ func (s *Service) sendJob(ctx context.Context, c *fiber.Ctx, j *job.Job) error {
 	return sendView(c, v)
 }
 
-// sendView answers with the view. A large output is copied as it is stored, which is
-// compact JSON: json.Marshal would parse it, and copy it three times.
+// sendView answers with the view. The output is copied as it is stored, which is compact
+// JSON: json.Marshal would escape its <, > and &, parse it, and copy it three times.
 func sendView(c *fiber.Ctx, v api.Job) error {
-	if len(v.Output) <= web.SmallBody {
+	if len(v.Output) == 0 {
 		return c.JSON(v)
 	}
 	const stand = `"output":0` // quotes in values are escaped

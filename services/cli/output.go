@@ -21,12 +21,12 @@ import (
 // made to fit.
 func (sh *shell) show(v any, rows [][]string) error {
 	if sh.flags.output == "json" {
-		data, err := json.Marshal(v)
-		if err != nil {
-			return fmt.Errorf("encode the answer: %w", err)
+		encoder := json.NewEncoder(sh.Out)
+		encoder.SetEscapeHTML(false) // an output stays as it was given
+		if err := encoder.Encode(v); err != nil {
+			return fmt.Errorf("print the answer: %w", err)
 		}
-		_, err = fmt.Fprintf(sh.Out, "%s\n", data)
-		return err
+		return nil
 	}
 	return terminal.Table(sh.Out, rows)
 }

@@ -44,3 +44,11 @@ func TestStreamPrintsChunksAndTellsTheEnd(t *testing.T) {
 		})
 	}
 }
+
+func TestJSONIsPrintedAsItCame(t *testing.T) {
+	const answer = `{"id":"j1","status":"COMPLETED","output":"<b> & more"}`
+	server := api{"GET /v2/ep/status/j1": {200, answer}}.start(t, nil)
+	if got := run(t, map[string]string{"FLIGHTLINE_URL": server}, "", "status", "ep", "j1", "-o", "json"); got.out != answer+"\n" {
+		t.Errorf("got %q, want %s", got.out, answer)
+	}
+}
