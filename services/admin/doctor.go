@@ -377,7 +377,8 @@ func (x *checker) queues(there map[string]*jetstream.StreamInfo, endpoints []end
 	}
 	slices.Sort(lost)
 	for _, name := range lost {
-		x.add("queue "+name, Warn, fmt.Sprintf("it has %d messages and no endpoint", there[name].State.Msgs), "restore a backup to an empty NATS, or delete the stream: an endpoint that is made again does not show these jobs")
+		id, _ := streams.EndpointOfQueue(name)
+		x.add("queue "+name, Warn, fmt.Sprintf("it has %d messages and no endpoint", there[name].State.Msgs), "restore a backup to an empty NATS, or remove it and cancel its jobs: flightline endpoint delete "+id+" --force; while it has jobs, no endpoint of this id can be created")
 	}
 	if len(lost) == 0 {
 		x.add("endpoints", OK, fmt.Sprintf("%d endpoints, no queue without one", len(endpoints)), "")

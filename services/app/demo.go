@@ -19,6 +19,7 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/retry"
 	"flightline/shared/telemetry"
+	"flightline/shared/web"
 	"flightline/shared/worker"
 )
 
@@ -123,6 +124,9 @@ func (t *demo) makeEcho(ctx context.Context) error {
 	return t.retryCall(ctx, firstAnswerTimeout, func(ctx context.Context) error {
 		_, err := t.client.Endpoints().Create(ctx, client.EndpointSpec{ID: echo, Name: new("returns its input")})
 		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusConflict {
+			if refused.Code != string(web.EndpointExists) {
+				t.log.WarnContext(ctx, "no demo: its endpoint cannot be created", "endpoint", echo, "err", err)
+			}
 			return nil // there since an earlier start
 		}
 		return err

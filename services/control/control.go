@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/api"
 	"flightline/shared/bus"
@@ -119,7 +120,8 @@ func (s *Service) Run(ctx context.Context) error {
 
 // repair shows endpoints to workers as they are now, makes the queues of those made after since, and completes the
 // deletions that hurt nobody. One with jobs was perhaps not forced: it waits
-// for them to end, or for its deletion to be asked for again.
+// for them to end, or for its deletion to be asked for again. What JetStream refuses
+// for an endpoint is logged, and the others are repaired.
 func (s *Service) repair(ctx context.Context, since time.Time) error {
 	if err := s.registry.Endpoints.ShowAll(ctx); err != nil {
 		return err
@@ -129,7 +131,7 @@ func (s *Service) repair(ctx context.Context, since time.Time) error {
 		return err
 	}
 	for _, e := range endpoints {
-		if err := s.repairQueue(ctx, e, since); err != nil {
+		if err := logRefused(ctx, s.log, e, s.repairQueue(ctx, e, since)); err != nil {
 			return err
 		}
 	}
@@ -139,9 +141,22 @@ func (s *Service) repair(ctx context.Context, since time.Time) error {
 	}
 	for _, e := range deleting {
 		if err := s.remove(ctx, e.ID, false); err != nil && !errors.Is(err, endpoint.ErrBusy) {
-			return err
+			if err = logRefused(ctx, s.log, e, err); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// logRefused logs an error that JetStream answered with, and returns any other: then it is
+// away, for all endpoints.
+func logRefused(ctx context.Context, log *slog.Logger, e endpoint.Endpoint, err error) error {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	if !ok || refused.Code >= 500 {
+		return err
+	}
+	log.WarnContext(ctx, "endpoint not repaired, trying again later", "endpoint", e.ID, "err", err)
 	return nil
 }
 

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// undoWithin bounds taking a record back.
-	undoWithin = 2 * time.Second
+	// undoTimeout bounds the deletion of an endpoint whose queue could not be made.
+	undoTimeout = 10 * time.Second
 	// idLength is how many characters an id has where none is given.
 	idLength = 10
 )
@@ -44,15 +44,18 @@ func (s *Service) createEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	if err := s.outlive(ctx, made.ID); err != nil {
 		return err
 	}
+	if err := mustHaveNoJobs(ctx, s.queue.Counts, s.registry.Endpoints, made); err != nil {
+		return err
+	}
 	made.Created = s.queue.Now().UTC().Truncate(time.Millisecond) // as precise as a job's
 	made, err = s.registry.Endpoints.Create(ctx, made)
 	if err != nil {
 		return err
 	}
 	if err := s.applyQueue(ctx, made); err != nil {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
-		_ = s.registry.Endpoints.Delete(undo, made) // else Run makes the queue
+		_ = s.withdraw(undo, made, false) // else Run makes the queue, or ends the deletion
 		return err
 	}
 	return c.JSON(viewOf(made, s.queue.Now()))

@@ -44,7 +44,7 @@ const (
 	RequestTimeout   Code = "request_timeout"    // 408: the request was sent too slowly
 	BodyTooLarge     Code = "body_too_large"     // 413
 	EndpointExists   Code = "endpoint_exists"    // 409
-	EndpointBusy     Code = "endpoint_busy"      // 409: deleting an endpoint that has jobs needs force
+	EndpointBusy     Code = "endpoint_busy"      // 409: deleting an endpoint that has jobs needs force; or an id cannot be taken while its queue has jobs
 	// IdempotencyMismatch is a 422: the Idempotency-Key stands for another request.
 	IdempotencyMismatch Code = "idempotency_mismatch"
 	TooManyRequests     Code = "too_many_requests" // 429, with Retry-After

@@ -33,7 +33,7 @@ var meanings = map[web.Code]struct{ means, then string }{
 	web.RequestTimeout:      {"the request was sent too slowly, or not to its end; the connection ends", "send it again on a new connection"},
 	web.BodyTooLarge:        {"the body is over the route's limit; the text tells both sizes", "send less"},
 	web.EndpointExists:      {"the id is taken", "take another, or change the one there is"},
-	web.EndpointBusy:        {"the endpoint still has jobs", "wait for them, or `?force=true`"},
+	web.EndpointBusy:        {"the endpoint still has jobs; or it cannot be created, because the queue of its id has jobs of an earlier endpoint whose record is lost", "wait for them, or cancel them with `?force=true`; a backup has the lost record"},
 	web.IdempotencyMismatch: {"the `Idempotency-Key` was used within 24 hours for another operation or body", "use a new key for each request"},
 	web.TooManyRequests:     {"a rate limit is reached, the endpoint's queue has no room for the job (`maxQueueBytes`, `maxQueueJobs`), a quota of the key is used up, or the client's address sent too many unknown keys; the text says which, and the bound. The job was not accepted", "wait for `Retry-After`, then longer each time"},
 	web.Internal:            {"our fault; `requestId` finds the log line", "report it"},
