@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ type NATSConfig struct {
 	TLSCert    string `flag:"tls-cert" env:"FLIGHTLINE_NATS_SERVER_CERT" help:"path of the server's certificate, as the server sees it; clients and other servers must then show one too"`
 	TLSKey     string `flag:"tls-key" env:"FLIGHTLINE_NATS_SERVER_KEY" help:"path of its key"`
 	TLSCA      string `flag:"tls-ca" env:"FLIGHTLINE_NATS_SERVER_CA" help:"path of the CA certificates that sign those of clients and servers"`
-	APIKey     string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of the administrator, to be put in the folder; a random one by default"`
+	APIKey     string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of the administrator, to be put in the folder in place of the key there; without it that stays, and the first is random"`
 }
 
 // NATSConfigCommand is `flightline nats-config`.
@@ -44,9 +45,9 @@ func NATSConfigCommand(environment map[string]string) *cobra.Command {
 			"With --dir it writes DIR/nats/nats.conf, which holds hashes only, and for each\n" +
 			"role DIR/ROLE/password; DIR/control/api-key is the administrator's API key, and\n" +
 			"DIR/key/api-key a copy for who needs it and no password. It may be repeated:\n" +
-			"what is there stays. Without --dir it prints a\n" +
-			"configuration, for one server alone, that takes them from variables like\n" +
-			"NATS_PASSWORD_API.",
+			"what is there stays, but for the API key where --api-key or FLIGHTLINE_API_KEY\n" +
+			"gives another. Without --dir it prints a configuration, for one server alone,\n" +
+			"that takes passwords from variables like NATS_PASSWORD_API.",
 	}
 	configure(c, environment, cfg, func(cmd *cobra.Command, _ []string) error {
 		s, err := cfg.server()
@@ -104,13 +105,17 @@ func (c NATSConfig) server() (streams.ServerConfig, error) {
 
 // write puts everything into the folder.
 func (c NATSConfig) write(s streams.ServerConfig, out io.Writer) error {
-	var err error
+	path := filepath.Join(c.Dir, "nats", "nats.conf")
+	before, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
 	for _, r := range streams.Roles() {
-		if s.Passwords[r], err = c.hashed(string(r)); err != nil {
+		if s.Passwords[r], err = c.hashed(string(r), before); err != nil {
 			return err
 		}
 	}
-	if s.SystemPassword, err = c.hashed("system"); err != nil {
+	if s.SystemPassword, err = c.hashed("system", before); err != nil {
 		return err
 	}
 	if s.Cluster != nil {
@@ -125,7 +130,6 @@ func (c NATSConfig) write(s streams.ServerConfig, out io.Writer) error {
 	if err := put(filepath.Join(c.Dir, "key", "api-key"), key); err != nil {
 		return err
 	}
-	path := filepath.Join(c.Dir, "nats", "nats.conf")
 	if err := put(path, s.String()); err != nil {
 		return err
 	}
@@ -133,12 +137,21 @@ func (c NATSConfig) write(s streams.ServerConfig, out io.Writer) error {
 	return err
 }
 
-// hashed is the hash of a user's password. The password is random and long, so
-// that a slow hash would protect nothing.
-func (c NATSConfig) hashed(user string) (string, error) {
+// bcryptHash is a hash as bcrypt writes it.
+var bcryptHash = regexp.MustCompile(`\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}`)
+
+// hashed is the hash of a user's password: that of the configuration before, if it has
+// the same password. The password is random and long, so that a slow hash would protect
+// nothing.
+func (c NATSConfig) hashed(user string, before []byte) (string, error) {
 	password, err := c.secret(user, "password", "")
 	if err != nil {
 		return "", err
+	}
+	for _, hash := range bcryptHash.FindAll(before, -1) {
+		if bcrypt.CompareHashAndPassword(hash, []byte(password)) == nil {
+			return string(hash), nil
+		}
 	}
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 	if err != nil {
@@ -147,13 +160,13 @@ func (c NATSConfig) hashed(user string) (string, error) {
 	return string(hash), nil
 }
 
-// secret is what the file holds; what is given, or something random, is put
-// there if it does not exist.
+// secret is what the file holds; what is given, or something random if nothing is there,
+// is put there.
 func (c NATSConfig) secret(folder, name, given string) (string, error) {
 	path := filepath.Join(c.Dir, folder, name)
 	kept, err := os.ReadFile(path)
-	if err == nil && given == "" {
-		return strings.TrimSpace(string(kept)), nil
+	if text := strings.TrimSpace(string(kept)); text != "" && (given == "" || given == text) {
+		return text, nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("read a secret: %w", err)
