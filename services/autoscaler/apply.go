@@ -31,7 +31,7 @@ func (l *leader) recordDecision(ctx context.Context, v *view, e endpoint.Endpoin
 	if out.reason == "" { // things go on
 		out.reason, out.text = m.last.Reason, m.last.Text
 		if out.reason == "" || obstacle(out.reason) || out.wanted != m.last.Wanted {
-			out.reason, out.text = registry.ScalingSteady, fmt.Sprintf("%d workers are what is needed", out.wanted)
+			out.reason, out.text = registry.ScalingSteady, counted(out.wanted, "worker")+" needed"
 		}
 	}
 	acts := out.start > 0 || len(out.drain) > 0 || len(out.sleep) > 0 || len(out.wake) > 0

@@ -20,14 +20,15 @@ func budgetSpent(e endpoint.Endpoint, f sameFailure) string {
 	if e.FailureBudget == 0 || f.jobs < e.FailureBudget {
 		return ""
 	}
-	return bounded(fmt.Sprintf("its failure budget is used up, the last %d jobs failed on %s for one cause: %s", f.jobs, workersText(f.workers), f.cause))
+	return bounded(fmt.Sprintf("its failure budget is used up, the last %s failed on %s for one cause: %s", counted(f.jobs, "job"), counted(f.workers, "worker"), f.cause))
 }
 
-func workersText(n int) string {
+// counted is a number with its noun, "1 job" or "2 jobs".
+func counted(n int, noun string) string {
 	if n == 1 {
-		return "1 worker"
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d workers", n)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // pauseText says that an endpoint is paused, and why if it paused itself.

@@ -24,7 +24,7 @@ func TestBudgetSpent(t *testing.T) {
 		"less than it":       {20, sameFailure{jobs: 19, workers: 2, cause: "no model"}, ""},
 		"as many":            {20, sameFailure{jobs: 20, workers: 2, cause: "no model"}, "its failure budget is used up, the last 20 jobs failed on 2 workers for one cause: no model"},
 		"one worker is none": {1, sameFailure{jobs: 3, workers: 1, cause: "no"}, "its failure budget is used up, the last 3 jobs failed on 1 worker for one cause: no"},
-		"a long cause":       {1, sameFailure{jobs: 1, workers: 1, cause: strings.Repeat("x", 2000)}, "its failure budget is used up, the last 1 jobs failed on 1 worker for one cause: " + strings.Repeat("x", 2000)},
+		"a long cause":       {1, sameFailure{jobs: 1, workers: 1, cause: strings.Repeat("x", 2000)}, "its failure budget is used up, the last 1 job failed on 1 worker for one cause: " + strings.Repeat("x", 2000)},
 	} {
 		if got := budgetSpent(endpoint.Endpoint{FailureBudget: test.budget}, test.f); got != bounded(test.want) {
 			t.Errorf("%s: got %q, want %q", name, got, bounded(test.want))

@@ -85,7 +85,7 @@ func judgeCanary(e endpoint.Endpoint, canary, former tally, now time.Time) (stat
 	counts := fmt.Sprintf("%d of %d jobs failed on version %d, %d of %d on version %d", canary.failed, canary.jobs, c.Version, former.failed, former.jobs, c.FormerVersion)
 	switch {
 	case canary.crashes >= maxFailedCanaries && canary.crashes > former.crashes, late && canary.jobs == 0 && canary.crashes > 0:
-		return endpoint.CanaryRolledBack, bounded(fmt.Sprintf("%d workers of version %d failed, %d of version %d: %s", canary.crashes, c.Version, former.crashes, c.FormerVersion, canary.crash))
+		return endpoint.CanaryRolledBack, bounded(fmt.Sprintf("%s of version %d failed, %d of version %d: %s", counted(canary.crashes, "worker"), c.Version, former.crashes, c.FormerVersion, canary.crash))
 	case float64(canary.failed) > allowed*float64(judged):
 		return endpoint.CanaryRolledBack, counts
 	case (enough || late) && timed && float64(slow) > maxSlowdown*float64(fast) && slow-fast > minSlowdown:

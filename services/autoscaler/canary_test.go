@@ -44,7 +44,7 @@ func TestJudgeCanary(t *testing.T) {
 		"a bit slower":                 {outcomes(20, 0, 1500*time.Millisecond), outcomes(20, 0, second), time.Minute, endpoint.CanaryPromoted, ""},
 		"slower by nothing to notice":  {outcomes(20, 0, 90*time.Millisecond), outcomes(20, 0, 10*time.Millisecond), time.Minute, endpoint.CanaryPromoted, ""},
 		"late, without a job":          {tally{}, outcomes(200, 0, second), canaryTimeout, endpoint.CanaryPromoted, "0 of 0 jobs failed"},
-		"late, and its workers fail":   {crashed(1, tally{}), outcomes(200, 0, second), canaryTimeout, endpoint.CanaryRolledBack, "1 workers of version 2 failed"},
+		"late, and its workers fail":   {crashed(1, tally{}), outcomes(200, 0, second), canaryTimeout, endpoint.CanaryRolledBack, "1 worker of version 2 failed"},
 		"late, and each job failed":    {outcomes(2, 2, second), outcomes(200, 0, second), canaryTimeout, endpoint.CanaryRolledBack, "2 of 2 jobs failed on version 2"},
 		"late, one job of ten failed":  {outcomes(10, 1, second), outcomes(200, 0, second), canaryTimeout, endpoint.CanaryPromoted, ""},
 		"late, one job of nine failed": {outcomes(9, 1, second), outcomes(200, 0, second), canaryTimeout, endpoint.CanaryRolledBack, "1 of 9 jobs failed"},

@@ -159,7 +159,7 @@ func (n need) why(e endpoint.Endpoint, wanted int) (reason, text string) {
 func needed(e endpoint.Endpoint, s sample, m memory, alive int, leavers []member, now time.Time) need {
 	if e.ScalerType == endpoint.RequestCount {
 		n := (s.queued + s.running + e.ScalerValue - 1) / e.ScalerValue
-		return need{n, registry.ScalingRequests, fmt.Sprintf("%d jobs wait and %d run, %d for each worker", s.queued, s.running, e.ScalerValue)}
+		return need{n, registry.ScalingRequests, fmt.Sprintf("%s and %d run, %d for each worker", jobsWait(s.queued), s.running, e.ScalerValue)}
 	}
 	limit := time.Duration(e.ScalerValue) * time.Second
 	working, waiting := count(s.members, busy), s.queued+s.orphans.count
@@ -185,13 +185,20 @@ func needed(e endpoint.Endpoint, s sample, m memory, alive int, leavers []member
 
 // waiting says which jobs ask for a worker.
 func (s sample) waiting() string {
-	if s.orphans.count == 0 {
-		if s.queued == 1 {
-			return "1 job waits"
-		}
-		return fmt.Sprintf("%d jobs wait", s.queued)
+	switch s.orphans.count {
+	case 0:
+		return jobsWait(s.queued)
+	case 1:
+		return jobsWait(s.queued) + " and 1 has lost its worker"
 	}
-	return fmt.Sprintf("%d jobs wait and %d have lost their worker", s.queued, s.orphans.count)
+	return fmt.Sprintf("%s and %d have lost their worker", jobsWait(s.queued), s.orphans.count)
+}
+
+func jobsWait(n int) string {
+	if n == 1 {
+		return "1 job waits"
+	}
+	return fmt.Sprintf("%d jobs wait", n)
 }
 
 // grow starts workers, unless something is in the way.

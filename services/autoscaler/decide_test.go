@@ -182,6 +182,23 @@ func TestAFirstJobSaysThatNoWorkerLivesOnlyIfNoneDoes(t *testing.T) {
 	}
 }
 
+func TestTheTextOfADecisionCountsOne(t *testing.T) {
+	byRequests := endpoint.Endpoint{ScalerType: endpoint.RequestCount, ScalerValue: 4}
+	for want, got := range map[string]string{
+		"1 job waits":                              sample{queued: 1}.waiting(),
+		"2 jobs wait":                              sample{queued: 2}.waiting(),
+		"0 jobs wait and 1 has lost its worker":    sample{orphans: orphans{count: 1}}.waiting(),
+		"1 job waits and 2 have lost their worker": sample{queued: 1, orphans: orphans{count: 2}}.waiting(),
+		"1 job waits and 0 run, 4 for each worker": needed(byRequests, sample{queued: 1}, memory{}, 0, nil, noon).text,
+		"1 worker":                                 counted(1, "worker"),
+		"2 workers":                                counted(2, "worker"),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // decisionTest is what decide should make of a sample.
 type decisionTest struct {
 	e        endpoint.Endpoint

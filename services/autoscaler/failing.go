@@ -85,7 +85,7 @@ func boundFailing(e endpoint.Endpoint, s sample, v decision, n need) decision {
 	v.start = min(v.start, max(0, max(1, e.WorkersMin)-alive))
 	if v.start == 0 {
 		v.reason = registry.ScalingFailing
-		v.text = fmt.Sprintf("the last %d jobs failed on %d workers for one cause, more workers are started when a job succeeds: %s", s.failing.jobs, s.failing.workers, s.failing.cause)
+		v.text = fmt.Sprintf("the last %s failed on %s for one cause, more workers are started when a job succeeds: %s", counted(s.failing.jobs, "job"), counted(s.failing.workers, "worker"), s.failing.cause)
 	}
 	return v
 }

@@ -127,7 +127,7 @@ func (s *gpuState) yield(d arbiter.Decision, all map[string]*gpuState) {
 		}
 		s.out.reason, s.out.text = registry.ScalingYield, "its GPU goes to "+y.For
 		if other := all[y.For]; other != nil {
-			s.out.text += fmt.Sprintf(", where %d jobs wait, the first for %s", other.in.queued, other.in.oldest.Round(time.Second))
+			s.out.text += fmt.Sprintf(", where %s, the first for %s", jobsWait(other.in.queued), other.in.oldest.Round(time.Second))
 		}
 	}
 	if asleep > 0 {

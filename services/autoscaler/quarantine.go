@@ -145,7 +145,7 @@ func (j gpuEvidence) quarantineReason(c card) string {
 	if !slices.ContainsFunc(row, func(p gpuPod) bool { return p.Endpoint != row[0].Endpoint || j.fitsElsewhere(p) }) {
 		return ""
 	}
-	return fmt.Sprintf("%d workers in a row failed on it, the last %s: %s", len(row), row[0].ID, shortened(row[0].Change, maxReason))
+	return fmt.Sprintf("%s in a row failed on it, the last %s: %s", counted(len(row), "worker"), row[0].ID, shortened(row[0].Change, maxReason))
 }
 
 // mistakeReason says why what the card was quarantined for turned out to be the fault of an
