@@ -118,6 +118,13 @@ func (f Fleets) plan(ownURL string) (*fleets, error) {
 	return &fleets{settings: f, gatewayURL: cmp.Or(f.GatewayURL, ownURL), names: names}, err
 }
 
+// warnUnused warns of drivers where these roles start no workers.
+func (f *fleets) warnUnused(roles []string, log *slog.Logger) {
+	if len(f.names) > 0 && !slices.Contains(roles, roleAutoscaler) {
+		log.Warn("--drivers has no effect: this process does not have the role autoscaler, which starts workers", "drivers", f.names, "roles", roles)
+	}
+}
+
 // names are those of the drivers.
 func (f Fleets) names() ([]pod.Driver, error) {
 	var names []pod.Driver

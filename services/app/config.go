@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"flightline/services/cli"
+	"flightline/shared/process"
 	"flightline/shared/web"
 )
 
@@ -73,6 +74,9 @@ func (c Connections) check() error {
 
 // limit is the limit of the settings.
 func (c Connections) limit(log *slog.Logger) *web.ConnLimit {
+	if files := process.MaxFiles(); files > 0 && c.MaxConnections > files/2 {
+		log.Warn("more connections are allowed than half of the files that this process may open: raise ulimit -n, or lower --max-connections", "max_connections", c.MaxConnections, "files", files)
+	}
 	return web.NewConnLimit(c.MaxConnections, c.MaxConnectionsPerAddress, log)
 }
 

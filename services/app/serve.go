@@ -88,6 +88,7 @@ func Serve(ctx context.Context, cfg ServeConfig, version string, names []string,
 	if err != nil {
 		return err
 	}
+	p.fleets.warnUnused(p.roles, log)
 	defer p.fleets.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
 	if p.console, err = cfg.reachAPI(open); err != nil {
 		return err

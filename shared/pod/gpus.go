@@ -8,7 +8,9 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Bounds of a quarantine of a GPU that was asked for.
@@ -84,6 +86,11 @@ func (g GPU) check(at string) error {
 		return &FieldError{at + "driver", fmt.Sprintf("must have at most %d bytes, got %d", MaxName, len(g.Driver))}
 	case len(g.Health) > MaxText:
 		return &FieldError{at + "health", fmt.Sprintf("must have at most %d bytes, got %d", MaxText, len(g.Health))}
+	}
+	for _, text := range []struct{ field, given string }{{"name", g.Name}, {"driver", g.Driver}, {"health", g.Health}} {
+		if strings.ContainsFunc(text.given, unicode.IsControl) {
+			return &FieldError{at + text.field, fmt.Sprintf("must hold no control characters, got %.50q", text.given)}
+		}
 	}
 	return nil
 }

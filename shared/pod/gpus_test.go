@@ -24,6 +24,8 @@ func TestGPUsOfAFile(t *testing.T) {
 		strings.Replace("["+card+"]", "NVIDIA L4", "", 1):                                                  "[0].name must have 1 to 191 bytes, got 0",
 		`[{"uuid":"a","vendor":"x","name":"n","memoryMb":1,"cuda":"12"}]`:                                  "[0].cuda must be a version like 12.4",
 		`[{"uuid":"a","vendor":"x","name":"n","memoryMb":1,"health":"` + strings.Repeat("h", 1025) + `"}]`: "[0].health must have at most 1024 bytes, got 1025",
+		`[{"uuid":"a","vendor":"x","name":"n\nm","memoryMb":1}]`:                                           `[0].name must hold no control characters, got "n\nm"`,
+		`[{"uuid":"a","vendor":"x","name":"n","memoryMb":1,"health":"\u001b[2J"}]`:                         `[0].health must hold no control characters, got "\x1b[2J"`,
 		`[{"uuid":"a","vendor":"x","name":"n","memoryMb":1,"driver":"` + strings.Repeat("d", 192) + `"}]`:  "[0].driver must have at most 191 bytes, got 192",
 		"[" + strings.TrimSuffix(strings.Repeat("{},", 65), ",") + "]":                                     "must have at most 64 GPUs, got 65",
 	} {
