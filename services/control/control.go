@@ -141,7 +141,7 @@ func (s *Service) repair(ctx context.Context, since time.Time) error {
 	}
 	for _, e := range deleting {
 		if err := s.remove(ctx, e.ID, false); err != nil && !errors.Is(err, endpoint.ErrBusy) {
-			if err = logRefused(ctx, s.log, e, err); err != nil {
+			if err = logRefused(ctx, s.log, e, ignoreDeleted(err)); err != nil {
 				return err
 			}
 		}

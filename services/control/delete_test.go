@@ -122,3 +122,38 @@ func TestRunLeavesADeletionWithJobsAlone(t *testing.T) {
 	s.expect("asked again", s.do("DELETE", "/endpoints/ep1", ""), 409, "endpoint_busy", "")
 	s.expect("forced", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
 }
+
+// A deletion that somebody asks for again while Run comes to it is no reason to leave the
+// others.
+func TestRunPassesOverADeletionThatIsCompletedMeanwhile(t *testing.T) {
+	s := start(t)
+	marked := map[string]endpoint.Endpoint{}
+	for _, id := range []string{"a", "b", "c"} {
+		s.do("POST", "/endpoints", `{"id":"`+id+`"}`)
+		e, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), s.endpoint(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		marked[id] = e
+	}
+	unlock, err := s.service.removing.Lock(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	repaired := make(chan error, 1)
+	go func() { repaired <- s.service.repair(t.Context(), time.Now()) }()
+	testenv.Eventually(t, "the first is deleted", func() bool {
+		_, err := s.registry.Endpoints.Find(t.Context(), "a")
+		return errors.Is(err, endpoint.ErrNotFound)
+	})
+	if err := s.service.destroy(t.Context(), marked["b"]); err != nil {
+		t.Error(err)
+	}
+	unlock()
+	if err := <-repaired; err != nil {
+		t.Errorf("got %v", err)
+	}
+	if left, err := s.registry.Endpoints.Deleting(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("got %v, %v, want all deleted", left, err)
+	}
+}
