@@ -31,6 +31,11 @@ func (t *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
 		m.postpone(t.e.Lease, t.e.Lease)
 		return nil, err
 	}
+	if t.at.OfEarlier(&msg.Job) { // submitted by a process that was suspended while the endpoint was deleted and made again
+		t.q.log.WarnContext(ctx, "job of a deleted endpoint dropped", "endpoint", t.at.Endpoint, "job", msg.ID)
+		t.q.dropDelivered(ctx, t.at, msg)
+		return nil, nil //nolint:nilnil // nothing to run
+	}
 	alone := t.claimed(msg.ID)
 	if alone {
 		defer t.unclaimed(msg.ID)

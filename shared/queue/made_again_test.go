@@ -36,3 +36,22 @@ func TestAnEndpointMadeAgainHasNoJobsOfTheOneBefore(t *testing.T) {
 		}
 	}
 }
+
+// A process that was suspended between its look at the endpoint and its write submits to the
+// queue of the endpoint that has the id by then.
+func TestAJobOfAnEndpointBeforeDoesNotRunOnWorkersOfTheNext(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	id := s.submit(t)
+	late := s.e
+	s.e.Created = s.status(t, id).Submitted.Add(time.Second)
+	own := s.submit(t) // of a server whose clock is behind: as old as its endpoint
+	consumer := s.consumer(t, s.q, "w")
+	if l := next(t, consumer); l.Job.ID != own {
+		t.Errorf("got job %s, want %s", l.Job.ID, own)
+	}
+	testenv.Eventually(t, "the job is removed", func() bool {
+		_, err := s.q.Status(t.Context(), late, id)
+		return errors.Is(err, job.ErrNotFound)
+	})
+}
