@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -77,6 +78,9 @@ func keyOf(flag, given string) error {
 	const least, most = 8, 512
 	if n := len(given); n != 0 && (n < least || n > most) {
 		return &cli.UsageError{Err: fmt.Errorf("--%s: must have %d to %d bytes, not %d", flag, least, most, n)}
+	}
+	if strings.TrimSpace(given) != given || strings.ContainsFunc(given, unicode.IsControl) {
+		return &cli.UsageError{Err: fmt.Errorf("--%s: must have no control characters, such as a line break, and no space at its ends: no header could bring it", flag)}
 	}
 	return nil
 }

@@ -145,6 +145,19 @@ func TestAVariableThatCannotBeReadIsNamed(t *testing.T) {
 	}
 }
 
+// A client could not send such a key.
+func TestAnAPIKeyThatNoHeaderCanHaveIsRefused(t *testing.T) {
+	for _, key := range []string{"hush-hush\n", "hush\thush", " hush-hush", "hush-hush "} {
+		err := keyOf("api-key", key)
+		if _, usage := errors.AsType[*cli.UsageError](err); !usage || !strings.Contains(err.Error(), "--api-key: must have no control characters") || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%q: got %v, want a UsageError without the key", key, err)
+		}
+	}
+	if err := keyOf("api-key", "hush hush"); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWrongArgumentsAreNamed(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for line, want := range map[string]string{
