@@ -41,8 +41,8 @@ func addressOf(flag, given string, others ...string) error {
 	if given == "" && len(others) > 0 || slices.Contains(others, given) {
 		return nil
 	}
-	_, port, err := net.SplitHostPort(given)
-	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
+	host, port, err := net.SplitHostPort(given)
+	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || strings.ContainsAny(host, "\"'@/\\ \t\r\n") {
 		return wrong(flag, given, strings.Join(append([]string{"an address like 127.0.0.1:8080"}, others...), " or "))
 	}
 	return nil

@@ -123,6 +123,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"nats-config --endpoint a.b":            "--endpoint",
 		"nats-config --cluster a:1,b":           "--cluster",
 		"nats-config --cluster a:1,b:1":         "--cluster: must have a --dir",
+		`nats-config --cluster a:1,b"c:1`:       `--cluster "b\"c:1": must be an address`,
 		"nats-config --api-key short":           "--api-key",
 	} {
 		err := refusal(t, nil, strings.Fields(line)...)
