@@ -2,6 +2,8 @@ package console
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -154,6 +156,10 @@ func loadPurge(v *visit) (any, error) {
 func purgeEndpoint(v *visit) (string, error) {
 	id := v.param("endpoint")
 	removed, err := v.api.PurgeQueue(v.ctx, id)
+	if err != nil && errors.Is(v.ctx.Err(), context.DeadlineExceeded) {
+		v.notice("The purge has not ended within %s. A purge of many jobs goes on: the number of waiting jobs shows how far it is.", actTimeout)
+		return pathOf(id), nil
+	}
 	if err != nil {
 		return "", err
 	}

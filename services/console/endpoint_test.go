@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"html"
 	"io"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"flightline/shared/registry"
 )
@@ -77,4 +79,19 @@ func TestTheSettingsFormKeepsWhatOthersChanged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The API purges on when the console stops waiting.
+func TestAPurgeThatLastsIsNoError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), actTimeout)
+		defer cancel()
+		lasts := inMemory(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		v := &visit{ctx: ctx, api: lasts.client(t), params: map[string]string{"endpoint": "ep"}}
+		next, err := purgeEndpoint(v)
+		if err != nil || next != pathOf("ep") || !strings.Contains(v.noticed, "has not ended within 30s") {
+			t.Errorf("got %s, %v, notice %q", next, err, v.noticed)
+		}
+	})
 }

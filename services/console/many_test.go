@@ -271,7 +271,16 @@ type inMemory http.HandlerFunc
 func (handle inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := httptest.NewRecorder()
 	handle(answer, r)
-	return answer.Result(), nil
+	return answer.Result(), r.Context().Err()
+}
+
+func (handle inMemory) client(t *testing.T) *client.Client {
+	t.Helper()
+	c, err := client.New("http://api", "key", client.WithHTTPClient(&http.Client{Transport: handle}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // The question says that there are more jobs than an action takes, also if all of these are on the
@@ -284,11 +293,7 @@ func TestTheQuestionSaysThatThereAreMore(t *testing.T) {
 			a.add(fmt.Sprintf("job-%t-%05d", i%100 < 60, i), job.Failed, time.Unix(1000, 0))
 		}
 		synctest.Test(t, func(t *testing.T) {
-			c, err := client.New("http://api", "key", client.WithHTTPClient(&http.Client{Transport: inMemory(a.ServeHTTP)}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := takenBy(&visit{ctx: t.Context(), api: c}, "ep", "retry", jobsFilter{Text: "true"})
+			got, err := takenBy(&visit{ctx: t.Context(), api: inMemory(a.ServeHTTP).client(t)}, "ep", "retry", jobsFilter{Text: "true"})
 			if err != nil || len(got.Jobs) != min(jobs, maxMany) || got.More != more {
 				t.Errorf("%d jobs: got %d, more %v, %v", jobs, len(got.Jobs), got.More, err)
 			}
