@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -53,8 +52,7 @@ func (s *Service) workers(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	markDraining(living, pods)
-	setStarted(living, pods)
+	addPods(living, pods)
 	startups := api.StartupsOf(pods)
 	for _, w := range living {
 		view := livingOf(w)
@@ -64,31 +62,23 @@ func (s *Service) workers(ctx context.Context, c *fiber.Ctx) error {
 	return c.JSON(v)
 }
 
-// markDraining marks the workers whose pods are asked to drain: their next heartbeats say so.
-func markDraining(living []registry.Worker, pods []pod.Pod) {
-	asked := map[string]pod.Pod{}
-	for _, p := range pods {
-		if p.Status == pod.Running && !p.Drain.At.IsZero() {
-			asked[p.Endpoint+"/"+p.ID] = p
-		}
+// addPods takes from the pods which workers are asked to drain, as their next heartbeats say,
+// and when those started whose heartbeats do not say it: those that speak HTTP.
+func addPods(living []registry.Worker, pods []pod.Pod) {
+	of := map[string]*pod.Pod{}
+	for i, p := range pods {
+		of[p.Endpoint+"/"+p.ID] = &pods[i]
 	}
 	for i, w := range living {
-		if p, found := asked[rankOf(w)]; found && p.Drains(w.Started) {
+		p := of[rankOf(w)]
+		if p == nil {
+			continue
+		}
+		if p.Status == pod.Running && !p.Drain.At.IsZero() && p.Drains(w.Started) {
 			living[i].Draining = true
 		}
-	}
-}
-
-// setStarted takes from the pods when workers started whose heartbeats do not say it: those
-// that speak HTTP.
-func setStarted(living []registry.Worker, pods []pod.Pod) {
-	began := map[string]time.Time{}
-	for _, p := range pods {
-		began[p.Endpoint+"/"+p.ID] = p.Started
-	}
-	for i, w := range living {
 		if w.Started.IsZero() {
-			living[i].Started = began[rankOf(w)]
+			living[i].Started = p.Started
 		}
 	}
 }

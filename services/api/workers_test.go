@@ -95,7 +95,7 @@ func TestWorkersDrainFromTheRequestOn(t *testing.T) {
 		{Endpoint: "other", ID: "asked", Started: now},
 		{Endpoint: "ep", ID: "ended", Started: now},
 	}
-	markDraining(living, []pod.Pod{
+	addPods(living, []pod.Pod{
 		asked("ep", "asked", "", pod.Running, now.Add(time.Second)), asked("ep", "asked-before-its-start", "", pod.Running, now.Add(-time.Second)),
 		asked("ep", "not-asked", "", pod.Running, time.Time{}), asked("ep", "ended", "", pod.Terminated, now.Add(time.Second)),
 	})

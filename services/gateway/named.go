@@ -69,12 +69,13 @@ func (n *namedJobs) remove(key string, id job.ID) {
 	delete(n.of[key].jobs, id)
 }
 
-// has reports whether the worker still runs the job, as far as this instance knows.
-func (n *namedJobs) has(key string, id job.ID, now time.Time) bool {
+// has reports whether the worker still runs the job, if a ping of it is remembered.
+func (n *namedJobs) has(key string, id job.ID, now time.Time) (runs, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := n.of[key]
-	return p.jobs[id] && now.Before(p.until)
+	known = now.Before(p.until)
+	return p.jobs[id] && known, known
 }
 
 // count returns how many jobs the worker has, if a ping of it is remembered.

@@ -127,9 +127,13 @@ func TestWhatAPingNamesHoldsForALease(t *testing.T) {
 	n.set("ep.w1", []job.ID{"a", "b"}, now, 20*time.Second)
 	n.remove("ep.w1", "b")
 	n.remove("ep.w2", "a")
+	runs := func(key string, id job.ID, at time.Time) bool {
+		runs, _ := n.has(key, id, at)
+		return runs
+	}
 	got := map[string]bool{
-		"a": n.has("ep.w1", "a", now.Add(20*time.Second-1)), "late": n.has("ep.w1", "a", now.Add(20*time.Second)),
-		"b": n.has("ep.w1", "b", now), "other": n.has("ep.w2", "a", now),
+		"a": runs("ep.w1", "a", now.Add(20*time.Second-1)), "late": runs("ep.w1", "a", now.Add(20*time.Second)),
+		"b": runs("ep.w1", "b", now), "other": runs("ep.w2", "a", now),
 	}
 	want := `{"a":true,"b":false,"late":false,"other":false}`
 	if text, err := json.Marshal(got); err != nil || string(text) != want {

@@ -82,9 +82,8 @@ func (s *Service) free(who caller) int {
 // stillRuns reports whether the worker says that it runs an earlier run of the job, in its
 // last ping here or at another instance.
 func (s *Service) stillRuns(who caller, id job.ID) bool {
-	now := time.Now()
-	if _, known := s.named.count(who.key(), now); known {
-		return s.named.has(who.key(), id, now)
+	if runs, known := s.named.has(who.key(), id, time.Now()); known {
+		return runs
 	}
 	last := s.registry.Workers.Last(who.endpoint.ID, who.worker)
 	return !last.Silent() && slices.Contains(last.Worker.Stale, string(id))
