@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/api"
 	"flightline/shared/bus"
@@ -152,8 +151,7 @@ func (s *Service) repair(ctx context.Context, since time.Time) error {
 // logRefused logs an error that JetStream answered with, and returns any other: then it is
 // away, for all endpoints.
 func logRefused(ctx context.Context, log *slog.Logger, e endpoint.Endpoint, err error) error {
-	refused, ok := errors.AsType[*jetstream.APIError](err)
-	if !ok || refused.Code >= 500 {
+	if !bus.IsRefused(err) {
 		return err
 	}
 	log.WarnContext(ctx, "endpoint not repaired, trying again later", "endpoint", e.ID, "err", err)

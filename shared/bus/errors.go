@@ -96,10 +96,17 @@ func Unavailable(err error) error {
 	if err == nil {
 		return nil
 	}
-	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.Code < 500 && refused.ErrorCode != codeStoreFailed {
+	if IsRefused(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// IsRefused reports whether the server answered that it will not do what it was asked,
+// however often: neither it nor its store is away.
+func IsRefused(err error) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && refused.Code < 500 && refused.ErrorCode != codeStoreFailed
 }
 
 // IsConflict reports whether the server refused a write because of the last sequence
