@@ -51,3 +51,6 @@ const CheckFilter = "none"
 
 // PendingHeader counts the messages that follow the message of a batch read.
 const PendingHeader = "Nats-Num-Pending"
+
+// upToHeader is the sequence up to which the answer to a read of last messages has all.
+const upToHeader = "Nats-UpTo-Sequence"

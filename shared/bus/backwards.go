@@ -264,9 +264,12 @@ func (p *probes) answer(m *nats.Msg) (*nats.Msg, error) {
 }
 
 // Sequence is the stream sequence of a message that was read.
-func Sequence(m *nats.Msg) uint64 {
-	seq, _ := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64) // the server wrote it
-	return seq
+func Sequence(m *nats.Msg) uint64 { return headerNumber(m, jetstream.SequenceHeader) }
+
+// headerNumber is the number that the server wrote into a header, 0 if it wrote none.
+func headerNumber(m *nats.Msg, header string) uint64 {
+	n, _ := strconv.ParseUint(m.Header.Get(header), 10, 64)
+	return n
 }
 
 // matches reports whether a filter, with * and > as NATS has them, lets a

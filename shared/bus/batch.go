@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,34 +36,34 @@ func BatchGet(ctx context.Context, nc *nats.Conn, stream string, b Batch) ([]*na
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", b.Filter, err)
 	}
-	return readBatch(ctx, nc, DirectGet(stream), request, b.Most, b.Filter)
+	got, _, err := readBatch(ctx, nc, DirectGet(stream), request, b.Most, b.Filter)
+	return got, err
 }
 
 // readBatch sends a request and returns the messages that answer it, most at
-// the utmost; what names them in errors.
-func readBatch(ctx context.Context, nc *nats.Conn, subject string, request []byte, most int, what string) ([]*nats.Msg, error) {
+// the utmost, and the answer that ends them; what names them in errors.
+func readBatch(ctx context.Context, nc *nats.Conn, subject string, request []byte, most int, what string) (got []*nats.Msg, end *nats.Msg, err error) {
 	inbox := nc.NewInbox()
-	answers, end, err := listen(nc, inbox, most+1)
+	answers, unsubscribe, err := listen(nc, inbox, most+1)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer end()
+	defer unsubscribe()
 	if err := nc.PublishRequest(subject, inbox, request); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	within, cancel := context.WithTimeout(ctx, batchWithin)
 	defer cancel()
-	var got []*nats.Msg
 	for {
 		m, err := receive(ctx, within, answers, what)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		switch err := directError(m, what); {
 		case errors.Is(err, ErrNoMessage):
-			return got, nil
+			return got, m, nil
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		}
 		got = append(got, m)
 	}
@@ -108,42 +109,47 @@ const (
 // ErrUnavailable when JetStream is away, ErrTooMany if more than MaxMatches subjects
 // match those of one request, and ctx.Err().
 func LastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
-	return lastOfAll(ctx, nc, stream, subjects, func(m *nats.Msg) { m.Data = nil })
+	got, _, err := lastOfAll(ctx, nc, stream, subjects, func(m *nats.Msg) { m.Data = nil })
+	return got, err
 }
 
 // LastWithData is LastOf with the data of the messages.
 func LastWithData(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
-	return lastOfAll(ctx, nc, stream, subjects, func(*nats.Msg) {})
+	got, _, err := lastOfAll(ctx, nc, stream, subjects, func(*nats.Msg) {})
+	return got, err
 }
 
-// lastOfAll calls each for every message as it comes.
-func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []string, each func(*nats.Msg)) ([]*nats.Msg, error) {
-	var found []*nats.Msg
+// lastOfAll calls each for every message as it comes. A subject that is written meanwhile
+// may come twice. No answer lacks a write up to the sequence upTo; 0 means that an answer
+// does not say that: no message matched, or a matching one could not be read.
+func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []string, each func(*nats.Msg)) (found []*nats.Msg, upTo uint64, err error) {
+	upTo = math.MaxUint64
 	for len(subjects) > 0 {
 		some := subjects[:min(lastSubjects, len(subjects))]
 		subjects = subjects[len(some):]
 		for from, more := uint64(1), true; more; {
-			got, err := lastOf(ctx, nc, stream, some, from)
+			got, end, err := lastOf(ctx, nc, stream, some, from)
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			for _, m := range got {
 				each(m)
 			}
 			found = append(found, got...)
+			upTo = min(upTo, headerNumber(end, upToHeader))
 			if more = len(got) > 0; more {
 				from = Sequence(got[len(got)-1]) + 1
 				more = got[len(got)-1].Header.Get(PendingHeader) != "0"
 			}
 		}
 	}
-	return found, nil
+	return found, upTo, nil
 }
 
-func lastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string, from uint64) ([]*nats.Msg, error) {
+func lastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string, from uint64) (got []*nats.Msg, end *nats.Msg, err error) {
 	request, err := json.Marshal(map[string]any{"multi_last": subjects, "seq": from, "max_bytes": lastBytes})
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", stream, err)
+		return nil, nil, fmt.Errorf("read %s: %w", stream, err)
 	}
 	return readBatch(ctx, nc, DirectGet(stream), request, MaxMatches, stream)
 }

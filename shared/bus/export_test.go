@@ -26,3 +26,8 @@ func (c *Client) Probe(ctx context.Context) error {
 	_, err := c.probe(ctx)
 	return err
 }
+
+// TryLastOfEach is one attempt of LastOfEach whose answer must have all up to the sequence last.
+func (c *Client) TryLastOfEach(ctx context.Context, stream, filter string, last uint64) ([]*nats.Msg, error) {
+	return c.tryLastOfEach(ctx, stream, filter, last)
+}

@@ -82,8 +82,18 @@ func (c *Client) trySingleGet(ctx context.Context, stream string, body []byte) (
 	if err := directError(got, stream); err != nil {
 		return nil, err
 	}
+	m, err := messageOf(got)
+	if err != nil {
+		return nil, err
+	}
+	m.Server = server
+	return m, nil
+}
+
+// messageOf is a message that a direct get was answered with, without the server's headers.
+func messageOf(got *nats.Msg) (m *Message, err error) {
 	takeLast(got.Header, jetstream.StreamHeader)
-	m := &Message{Subject: takeLast(got.Header, jetstream.SubjectHeader), Server: server, Header: got.Header, Data: got.Data}
+	m = &Message{Subject: takeLast(got.Header, jetstream.SubjectHeader), Header: got.Header, Data: got.Data}
 	seq, stored := takeLast(got.Header, jetstream.SequenceHeader), takeLast(got.Header, jetstream.TimeStampHeaer)
 	if m.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
 		return nil, fmt.Errorf("read sequence of %s: %w", m.Subject, err)

@@ -1,0 +1,90 @@
+package bus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/testenv"
+)
+
+func TestLastOfEachReadsTheNewestOfAllSubjects(t *testing.T) {
+	b := testenv.NewServer(t)
+	if _, err := b.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EACH", Subjects: []string{"each.>"}, AllowDirect: true}); err != nil {
+		t.Fatal(err)
+	}
+	large := bytes.Repeat([]byte("x"), 8<<10) // so that one answer is not enough
+	put := func(subject string, data []byte) {
+		if _, err := b.JS.Publish(t.Context(), subject, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const n = bus.MaxMatches + 200
+	for i := range n {
+		put(fmt.Sprintf("each.many.%d", i), []byte("old"))
+		put(fmt.Sprintf("each.many.%d", i), large)
+	}
+	put("each.one.1", []byte("old"))
+	put("each.one.1", []byte("new"))
+	put("each.one.2", nil)
+	for filter, want := range map[string]int{"each.>": n + 2, "each.many.*": n, "each.one.*": 2, "each.one.1": 1, "each.none.>": 0} {
+		got, err := bus.Bind(b.NC).LastOfEach(t.Context(), "EACH", filter)
+		if err != nil || len(got) != want {
+			t.Errorf("%s: got %d messages, %v, want %d", filter, len(got), err, want)
+		}
+		for _, m := range got {
+			if string(m.Data) == "old" || m.Seq == 0 || time.Since(m.Time) > time.Hour || m.Subject == "" {
+				t.Errorf("%s: got %+v", filter, m)
+			}
+		}
+	}
+}
+
+func TestLastOfEachIsNotBelievedWithoutTheNewestWrites(t *testing.T) {
+	b := testenv.NewServer(t)
+	c := newReader(t, b.NC, b.JS, 1)
+	for filter, want := range map[string]int{"read.a.*": 2, "read.b.*": 0} {
+		got, err := c.TryLastOfEach(t.Context(), "READ", filter, 3)
+		if err != nil || len(got) != want {
+			t.Errorf("%s: got %d, %v, want %d", filter, len(got), err, want)
+		}
+	}
+	if got, err := c.TryLastOfEach(t.Context(), "READ", "read.a.*", 4); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("of a replica that lags: got %d, %v", len(got), err)
+	}
+}
+
+func TestLastOfEachWithoutAStream(t *testing.T) {
+	b := testenv.NewServer(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if got, err := bus.Bind(b.NC).LastOfEach(ctx, "NONE", ">"); err == nil || ctx.Err() != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestLastOfEachOfACluster(t *testing.T) {
+	cluster := testenv.NewCluster(t)
+	nc := cluster.Connect(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EACH", Subjects: []string{"each.>"}, AllowDirect: true, Replicas: 3, MaxMsgsPerSubject: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 { // what was acknowledged just before is there, whichever replica answers
+		if _, err := js.Publish(t.Context(), fmt.Sprintf("each.%d", i), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := bus.Bind(nc).LastOfEach(t.Context(), "EACH", "each.*"); err != nil || len(got) != i+1 {
+			t.Fatalf("got %d, %v, want %d", len(got), err, i+1)
+		}
+	}
+}
