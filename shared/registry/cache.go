@@ -215,17 +215,15 @@ var (
 func (c *cache[T]) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// All writes up to here are in the watch's first round, or were deleted.
-	upTo, err := c.table.last(ctx)
+	upTo, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
-	watch, err := c.table.kv.WatchAll(ctx)
+	watch, err := c.table.kv.WatchAll(ctx, jetstream.ResumeFromRevision(upTo+1))
 	if err != nil {
 		return explain(ctx, "watch "+c.table.bucket, err)
 	}
 	defer func() { _ = watch.Stop() }() // it ends with ctx in any case
-	first := map[string]entry[T]{}
 	check := time.NewTicker(checkInterval)
 	defer check.Stop()
 	var behind lag
@@ -235,17 +233,11 @@ func (c *cache[T]) follow(ctx context.Context) error {
 			switch {
 			case !open:
 				return errWatchOver
-			case got != nil && first != nil:
-				c.apply(first, got)
-				upTo = max(upTo, got.Revision())
-			case got != nil:
-				c.applyLive(got)
-			default:
-				c.begin(first, upTo)
-				first = nil
+			case got != nil: // nil: no value of the past comes any more
+				c.apply(got)
 			}
 		case <-check.C:
-			if first == nil && c.check(ctx, &behind) {
+			if c.check(ctx, &behind) {
 				return errBehind
 			}
 		case <-ctx.Done():
@@ -254,37 +246,56 @@ func (c *cache[T]) follow(ctx context.Context) error {
 	}
 }
 
-// begin replaces what the cache held by the first round of a new watch.
-func (c *cache[T]) begin(entries map[string]entry[T], upTo uint64) {
+// begin replaces what the cache held by what the bucket holds. All writes up to the
+// sequence upTo are in that, and some later ones may be.
+func (c *cache[T]) begin(ctx context.Context) (upTo uint64, err error) {
+	asked := time.Now()
+	if upTo, err = c.table.last(ctx); err != nil {
+		return 0, err
+	}
+	values, err := c.table.values(ctx, jetstream.AllKeys)
+	if err != nil {
+		return 0, explain(ctx, "list "+c.table.bucket, err)
+	}
+	entries := make(map[string]entry[T], len(values))
+	for _, v := range values {
+		if e, ok := c.decode(c.table.keyOf(v), v.Data, v.Seq, v.Time); ok {
+			entries[e.key] = e
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries = entries
 	c.changes++
-	c.begun = time.Now()
-	c.complete = c.begun
+	c.begun, c.complete = asked, asked
 	c.advance(upTo)
+	return upTo, nil
 }
 
-func (c *cache[T]) applyLive(got jetstream.KeyValueEntry) {
+// apply takes in a write that the watch reports, unless a later one of its key is known.
+func (c *cache[T]) apply(got jetstream.KeyValueEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.apply(c.entries, got)
 	c.changes++
 	c.advance(got.Revision())
+	if c.entries[got.Key()].revision > got.Revision() {
+		return
+	}
+	if got.Operation() == jetstream.KeyValuePut {
+		if e, ok := c.decode(got.Key(), got.Value(), got.Revision(), got.Created()); ok {
+			c.entries[e.key] = e
+			return
+		}
+	}
+	delete(c.entries, got.Key())
 }
 
-func (c *cache[T]) apply(entries map[string]entry[T], got jetstream.KeyValueEntry) {
-	if got.Operation() != jetstream.KeyValuePut {
-		delete(entries, got.Key())
-		return
-	}
-	e, err := decode[T](got.Key(), got.Value(), got.Revision(), got.Created())
+func (c *cache[T]) decode(key string, data []byte, revision uint64, written time.Time) (e entry[T], ok bool) {
+	e, err := decode[T](key, data, revision, written)
 	if err != nil {
 		c.log.Error("registry value cannot be read", "bucket", c.table.bucket, "err", err)
-		delete(entries, got.Key())
-		return
 	}
-	entries[e.key] = e
+	return e, err == nil
 }
 
 // advance wakes those who wait for a later write; mu must be held.

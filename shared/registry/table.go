@@ -164,7 +164,7 @@ func (t *Table[T]) find(ctx context.Context, filter string) (entry[T], error) {
 		return entry[T]{}, explain(ctx, t.doing("find", filter), err)
 	}
 	if len(msg.Data) > 0 {
-		return decode[T](strings.TrimPrefix(msg.Subject, t.subject), msg.Data, msg.Seq, msg.Time)
+		return decode[T](t.keyOf(msg), msg.Data, msg.Seq, msg.Time)
 	}
 	entries, err := t.list(ctx, filter) // that one was deleted; there may be others
 	if err != nil {
@@ -181,33 +181,30 @@ func (t *Table[T]) find(ctx context.Context, filter string) (entry[T], error) {
 func (t *Table[T]) list(ctx context.Context, filter string) ([]entry[T], error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	watch, err := t.kv.Watch(call, filter, jetstream.IgnoreDeletes())
+	values, err := t.values(call, filter)
 	if err != nil {
 		return nil, explain(ctx, "list "+t.bucket, err)
 	}
-	defer func() { _ = watch.Stop() }() // it ends with call in any case
-	var entries []entry[T]
-	for {
-		select {
-		case got, open := <-watch.Updates():
-			if !open {
-				return nil, explain(ctx, "list "+t.bucket, errWatchOver)
-			}
-			if got == nil {
-				return entries, nil
-			}
-			e, err := decode[T](got.Key(), got.Value(), got.Revision(), got.Created())
-			switch {
-			case err == nil:
-				entries = append(entries, e)
-			case !t.skipsUnreadable:
-				return nil, err
-			}
-		case <-call.Done():
-			return nil, explain(ctx, "list "+t.bucket, call.Err())
+	entries := make([]entry[T], 0, len(values))
+	for _, v := range values {
+		e, err := decode[T](t.keyOf(v), v.Data, v.Seq, v.Time)
+		switch {
+		case err == nil:
+			entries = append(entries, e)
+		case !t.skipsUnreadable:
+			return nil, err
 		}
 	}
+	return entries, nil
 }
+
+// values returns the messages of the keys that match the filter and hold a value.
+func (t *Table[T]) values(ctx context.Context, filter string) ([]*bus.Message, error) {
+	all, err := t.bus.LastOfEach(ctx, streams.Bucket(t.bucket), t.subject+filter)
+	return slices.DeleteFunc(all, func(m *bus.Message) bool { return len(m.Data) == 0 }), err // delete markers
+}
+
+func (t *Table[T]) keyOf(m *bus.Message) string { return strings.TrimPrefix(m.Subject, t.subject) }
 
 // last returns the sequence of the last write to the bucket.
 func (t *Table[T]) last(ctx context.Context) (uint64, error) {

@@ -1,0 +1,71 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"flightline/shared/testenv"
+	"flightline/streams"
+)
+
+// newWritten returns a table of n keys, "0" and on, that are written again and again.
+func newWritten(t *testing.T, n int) *Table[string] {
+	t.Helper()
+	t.Parallel()
+	b, _ := newRegistry(t)
+	table, err := OpenTable[string](t.Context(), b.JS, streams.BucketPositions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(ctx context.Context, i int) error { return table.Put(ctx, fmt.Sprint(i%n), "v") }
+	for i := range n {
+		if err := put(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Background(t, func(ctx context.Context) error {
+		for i := 0; ctx.Err() == nil; i += 7 {
+			if err := put(ctx, i); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return table
+}
+
+// ADR 0077: by a watch of nats.go, one of twenty such lists lacked a key.
+func TestAListMissesNoKeyThatIsWrittenMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{2, 100, 1500} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			table := newWritten(t, n)
+			for range max(100, 4000/n) {
+				all, err := table.List(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(all) != n {
+					t.Fatalf("got %d of %d keys", len(all), n)
+				}
+			}
+		})
+	}
+}
+
+func TestACacheBeginsWithAllKeysThoughTheyAreWrittenMeanwhile(t *testing.T) {
+	const n = 20
+	table := newWritten(t, n)
+	for range 100 {
+		c := newCache(table, slog.New(slog.DiscardHandler))
+		_, begun := c.seen()
+		stop := testenv.Background(t, c.run)
+		<-begun
+		if all, vouched := c.all(func(entry[string]) bool { return true }); !vouched || len(all) != n {
+			t.Fatalf("got %d of %d keys, vouched %t", len(all), n, vouched)
+		}
+		stop()
+	}
+}
