@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
 )
 
 // moveOwnersPods moves the pods of workers that no driver runs from BucketPods,
@@ -27,12 +30,13 @@ func moveOwnersPods(ctx context.Context, js jetstream.JetStream, c Config) error
 	if err != nil {
 		return fmt.Errorf("open bucket %s: %w", BucketWorkerPods, err)
 	}
-	ids, err := from.ListKeys(ctx)
+	all, err := bus.Bind(js.Conn()).LastOfEach(ctx, Bucket(BucketPods), KeySubject(BucketPods, ">"))
 	if err != nil {
 		return fmt.Errorf("list bucket %s: %w", BucketPods, err)
 	}
-	for id := range ids.Keys() {
-		if err := moveOwnersPod(ctx, from, to, id); err != nil {
+	for _, old := range all {
+		id := strings.TrimPrefix(old.Subject, KeySubject(BucketPods, ""))
+		if err := moveOwnersPod(ctx, from, to, id, old); err != nil {
 			return fmt.Errorf("move pod %s: %w", id, err)
 		}
 	}
@@ -41,25 +45,18 @@ func moveOwnersPods(ctx context.Context, js jetstream.JetStream, c Config) error
 
 // moveOwnersPod moves one pod, unless a driver runs it. A pod that changes
 // meanwhile, or is there already, stays as it is.
-func moveOwnersPod(ctx context.Context, from, to jetstream.KeyValue, id string) error {
-	old, err := from.Get(ctx, id)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+func moveOwnersPod(ctx context.Context, from, to jetstream.KeyValue, id string, old *bus.Message) error {
 	var p struct {
 		Endpoint string `json:"endpoint"`
 		Driver   string `json:"driver"`
 	}
-	if json.Unmarshal(old.Value(), &p) != nil || p.Driver != "" || p.Endpoint == "" {
+	if json.Unmarshal(old.Data, &p) != nil || p.Driver != "" || p.Endpoint == "" {
 		return nil //nolint:nilerr // what cannot be read is shown, and removed, as before
 	}
-	if _, err := to.Create(ctx, p.Endpoint+"."+id, old.Value()); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+	if _, err := to.Create(ctx, p.Endpoint+"."+id, old.Data); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
 		return err
 	}
-	err = from.Purge(ctx, id, jetstream.LastRevision(old.Revision()))
+	err := from.Purge(ctx, id, jetstream.LastRevision(old.Seq))
 	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 		return nil
 	}

@@ -390,23 +390,21 @@ const maxSilence = 3 * registry.BeatEvery
 
 // instances looks at who beats. The bucket forgets those that do not.
 func (x *checker) instances(ctx context.Context, endpoints int) {
-	kv, err := x.js.KeyValue(ctx, streams.BucketInstances)
-	if err != nil {
-		return // told as a missing stream
-	}
-	keys, err := kv.ListKeys(ctx)
-	if err != nil {
+	beats, err := bus.Bind(x.js.Conn()).LastOfEach(ctx, streams.Bucket(streams.BucketInstances), streams.KeySubject(streams.BucketInstances, ">"))
+	switch {
+	case errors.Is(err, bus.ErrMissing): // told as a missing stream
+		return
+	case err != nil:
 		x.add("instances", Warn, err.Error(), "")
 		return
 	}
 	alive, stale := 0, 0
-	for key := range keys.Keys() {
-		entry, err := kv.Get(ctx, key)
+	for _, m := range beats {
 		switch {
-		case err != nil: // gone since
-		case time.Since(entry.Created()) > maxSilence+maxClockOffset:
+		case len(m.Data) == 0: // it has left
+		case time.Since(m.Time) > maxSilence+maxClockOffset:
 			stale++
-		case serves(entry.Value()):
+		case serves(m.Data):
 			alive++
 		}
 	}
