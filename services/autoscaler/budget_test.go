@@ -74,6 +74,9 @@ func (s *env) resume() endpoint.Endpoint {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	testenv.Eventually(s.t, "what ends now ends after the pause: the log keeps milliseconds", func() bool {
+		return s.queue.Now().Sub(e.PausedUntil) > 5*time.Millisecond
+	})
 	return e
 }
 
