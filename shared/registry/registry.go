@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -69,23 +70,9 @@ func (r *Registry) SetPodTTL(ttl time.Duration) {
 	r.Tokens.table.ttl, r.Pods.driven.table.ttl, r.Pods.own.table.ttl = ttl, ttl, ttl
 }
 
-// Run keeps the caches up to date until ctx ends, and then returns nil.
-func (r *Registry) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return r.Endpoints.cache.run(ctx) })
-	g.Go(func() error { return r.Keys.cache.run(ctx) })
-	g.Go(func() error { return r.Workers.cache.run(ctx) })
-	g.Go(func() error { return r.Tokens.cache.run(ctx) })
-	g.Go(func() error { return r.Destinations.cache.run(ctx) })
-	g.Go(func() error { return r.Pods.driven.cache.run(ctx) })
-	g.Go(func() error { return r.Pods.own.cache.run(ctx) })
-	return g.Wait()
-}
-
-// Follow is Run for the caches of these buckets alone; what the others hold is
-// asked for each time it is needed. Names of other buckets do nothing.
-func (r *Registry) Follow(ctx context.Context, buckets []string) error {
-	caches := map[string]func(context.Context) error{
+// caches are what keeps each cache up to date until ctx ends, by bucket.
+func (r *Registry) caches() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
 		streams.BucketEndpoints:    r.Endpoints.cache.run,
 		streams.BucketKeys:         r.Keys.cache.run,
 		streams.BucketWorkers:      r.Workers.cache.run,
@@ -94,12 +81,22 @@ func (r *Registry) Follow(ctx context.Context, buckets []string) error {
 		streams.BucketPods:         r.Pods.driven.cache.run,
 		streams.BucketWorkerPods:   r.Pods.own.cache.run,
 	}
+}
+
+// Run keeps the caches up to date until ctx ends, and then returns nil.
+func (r *Registry) Run(ctx context.Context) error {
+	return r.Follow(ctx, slices.Collect(maps.Keys(r.caches())))
+}
+
+// Follow is Run for the caches of these buckets alone; what the others hold is
+// asked for each time it is needed. Names of other buckets do nothing.
+func (r *Registry) Follow(ctx context.Context, buckets []string) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { // also if there is nothing to follow
 		<-ctx.Done()
 		return nil
 	})
-	for name, run := range caches {
+	for name, run := range r.caches() {
 		if slices.Contains(buckets, name) {
 			g.Go(func() error { return run(ctx) })
 		}
