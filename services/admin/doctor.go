@@ -348,10 +348,20 @@ func (x *checker) replicas(info *jetstream.StreamInfo) {
 		case peer.Offline:
 			x.add("stream "+info.Config.Name, Fail, "the copy on "+peer.Name+" is offline",
 				"look at that server: it is away, or has switched JetStream off after a full disk until it is restarted; if it is lost, start one of the same name with an empty store")
-		case !peer.Current:
-			x.add("stream "+info.Config.Name, Warn, fmt.Sprintf("the copy on %s is not current (%d behind)", peer.Name, peer.Lag), "look at that server")
+		case lags(peer):
+			x.add("stream "+info.Config.Name, Warn, fmt.Sprintf("the copy on %s is not current: %d behind, last heard of %s ago", peer.Name, peer.Lag, peer.Active.Round(time.Second)), "look at that server")
 		}
 	}
+}
+
+// maxLag is how many writes behind a copy may be: a majority has them, and under load the
+// slowest copy always lacks some. NATS calls it current only if it lacks none.
+const maxLag = 1000
+
+// lags reports whether a copy is so far behind, or behind and silent for so long, that something
+// is wrong.
+func lags(peer *jetstream.PeerInfo) bool {
+	return !peer.Current && (peer.Lag > maxLag || peer.Active > maxSilence)
 }
 
 // queues looks for endpoints and queues that lack each other.

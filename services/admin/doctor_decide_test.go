@@ -3,6 +3,8 @@ package admin
 import (
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 func TestAged(t *testing.T) {
@@ -47,6 +49,26 @@ func TestUsage(t *testing.T) {
 	} {
 		if got, text := usage(test.used, test.limit); got != test.want {
 			t.Errorf("%d of %d: got %s %q, want %s", test.used, test.limit, got, text, test.want)
+		}
+	}
+}
+
+// A copy is a few writes behind while the stream is written: that is no reason to look at
+// its server.
+func TestLags(t *testing.T) {
+	for name, tt := range map[string]struct {
+		peer jetstream.PeerInfo
+		want bool
+	}{
+		"current":           {jetstream.PeerInfo{Current: true, Active: time.Second}, false},
+		"a write behind":    {jetstream.PeerInfo{Lag: 1, Active: time.Second}, false},
+		"at the bound":      {jetstream.PeerInfo{Lag: maxLag}, false},
+		"far behind":        {jetstream.PeerInfo{Lag: maxLag + 1}, true},
+		"silent":            {jetstream.PeerInfo{Active: maxSilence + time.Second}, true},
+		"silent, no writes": {jetstream.PeerInfo{Current: true, Active: maxSilence + time.Second}, false},
+	} {
+		if got := lags(&tt.peer); got != tt.want {
+			t.Errorf("%s: got %t", name, got)
 		}
 	}
 }
