@@ -26,6 +26,8 @@ const (
 	maxBehind = 3
 	// watchPause is the pause before a watch that ended is begun again.
 	watchPause = 250 * time.Millisecond
+	// beginTimeout bounds the list that a cache begins with.
+	beginTimeout = 30 * time.Second
 	// pruneInterval is the pause between two looks for what expired.
 	pruneInterval = 10 * time.Minute
 )
@@ -253,7 +255,9 @@ func (c *cache[T]) begin(ctx context.Context) (upTo uint64, err error) {
 	if upTo, err = c.table.last(ctx); err != nil {
 		return 0, err
 	}
-	values, err := c.table.values(ctx, jetstream.AllKeys)
+	call, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
+	values, err := c.table.values(call, jetstream.AllKeys)
 	if err != nil {
 		return 0, explain(ctx, "list "+c.table.bucket, err)
 	}
