@@ -188,3 +188,35 @@ func TestALostWorkersJobRunsElsewhere(t *testing.T) {
 		t.Errorf("got %v, want ErrStuck: it could not give its job back", err)
 	}
 }
+
+// The worker ends a run whose ttl is over as far as it knows. If a caller made the ttl longer
+// meanwhile, the job waits for a worker, and not for the end of the lease.
+func TestATTLThatWasMadeLongerInAnOutageGivesTheJobBack(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	c := newCable(t, s.Config().URL)
+	causes := make(chan error, 1)
+	started := make(chan struct{}, 2)
+	s.runAt(t, c.url, worker.Config{}, func(ctx context.Context, j *worker.Job) (any, error) {
+		started <- struct{}{}
+		if j.Run > 1 {
+			return "again", nil
+		}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return nil, ctx.Err()
+	})
+	id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 5 * time.Second })
+	got(t, started, "the job")
+	c.mute.Store(true)
+	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := got(t, causes, "the end of the run"); !errors.Is(err, worker.ErrExpired) {
+		t.Errorf("got %v, want ErrExpired", err)
+	}
+	c.mute.Store(false)
+	if j := s.wantEnd(t, id, job.Completed, `"again"`, ""); j.Lost != 0 || j.Run != 2 {
+		t.Errorf("got run %d, %d lost, want run 2, none lost", j.Run, j.Lost)
+	}
+}

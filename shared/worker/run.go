@@ -143,18 +143,26 @@ func (w *worker) conclude(ctx context.Context, l *queue.Lease, why error) {
 			return endSpan(ctx, now, err)
 		})
 	case errors.Is(why, ErrDraining):
-		w.settle(ctx, l, func() error {
-			err := l.Release(ctx)
-			if err == nil {
-				telemetry.End(ctx, telemetry.GivenBack)
-			}
-			return err
-		})
+		w.settle(ctx, l, func() error { return release(ctx, l) })
 	case errors.Is(why, ErrCancelled):
 		telemetry.End(ctx, string(job.Cancelled))
 	case errors.Is(why, ErrExpired):
-		_ = l.Extend(ctx) // lets go of the lease; there is no outcome after the ttl
+		w.settle(ctx, l, func() error {
+			if err := l.Extend(ctx); err != nil {
+				return err // ErrLost: there is no outcome after the ttl
+			}
+			return release(ctx, l) // a caller made the ttl longer meanwhile
+		})
 	}
+}
+
+// release gives the job of the run back.
+func release(ctx context.Context, l *queue.Lease) error {
+	err := l.Release(ctx)
+	if err == nil {
+		telemetry.End(ctx, telemetry.GivenBack)
+	}
+	return err
 }
 
 // deliver stores the outcome of the handler: the job is FAILED or COMPLETED.
