@@ -24,7 +24,7 @@ type Batching struct {
 	// Max is how many jobs one call gets at most, 2 to MaxBatch.
 	Max int
 	// Wait is how long the first job of a call waits for others, at most MaxBatchWait. 0
-	// means DefaultBatchWait. A full batch does not wait.
+	// means DefaultBatchWait. A full batch does not wait, nor does any once Run's ctx is done.
 	Wait time.Duration
 }
 
@@ -60,13 +60,14 @@ func RunBatches(ctx context.Context, cfg Config, b Batching, h BatchHandler) err
 	case cfg.Concurrency < b.Max:
 		return fmt.Errorf("%w: Concurrency is %d; must be at least Batching.Max, %d", ErrConfig, cfg.Concurrency, b.Max)
 	}
-	return Run(ctx, cfg, (&batcher{Batching: b, handler: h}).handle)
+	return Run(ctx, cfg, (&batcher{Batching: b, handler: h, stopping: ctx.Done()}).handle)
 }
 
 // batcher is a Handler that puts concurrent calls together.
 type batcher struct {
 	Batching
-	handler BatchHandler
+	handler  BatchHandler
+	stopping <-chan struct{} // closed once no further job comes
 
 	mu      sync.Mutex
 	filling *batch // nil if none
@@ -122,20 +123,21 @@ func (b *batcher) join(ctx context.Context, j *Job) (of *batch, place int) {
 	return of, len(of.jobs) - 1
 }
 
-// run waits until the batch is full or its wait is over, and calls the handler. first is
-// the context of its first job.
+// run waits until the batch is full, its wait is over or the worker stops, and calls the
+// handler. first is the context of its first job.
 func (b *batcher) run(first context.Context, of *batch) {
 	wait := time.NewTimer(b.Wait)
 	defer wait.Stop()
 	select {
 	case <-of.full:
 	case <-wait.C:
-		b.mu.Lock()
-		if b.filling == of {
-			b.filling = nil
-		}
-		b.mu.Unlock()
+	case <-b.stopping:
 	}
+	b.mu.Lock()
+	if b.filling == of {
+		b.filling = nil
+	}
+	b.mu.Unlock()
 	defer close(of.done)
 	of.err = errors.New("the handler ended its goroutine") // runtime.Goexit
 	defer func() {

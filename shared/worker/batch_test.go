@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/shared/worker"
 )
 
@@ -160,6 +161,26 @@ func TestASecondBatchFillsWhileTheFirstRuns(t *testing.T) {
 	for _, id := range ids {
 		s.wantEnd(t, id, job.Completed, "", "")
 	}
+}
+
+// No further job comes once the worker stops, so a batch that fills does not wait for one:
+// it would use up the grace, and hold up the end of the worker.
+func TestABatchThatFillsGoesWhenTheWorkerStops(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	w := s.runBatches(t, worker.Config{Grace: long / 2}, worker.Batching{Max: 2, Wait: long}, func(_ context.Context, jobs []*worker.Job) ([]worker.Result, error) {
+		return make([]worker.Result, len(jobs)), nil
+	})
+	id := s.submit(t)
+	testenv.Eventually(t, "the job runs", func() bool {
+		j, err := s.q.Status(t.Context(), s.e, id)
+		return err == nil && j.Status == job.InProgress
+	})
+	w.stop()
+	if err := w.wait(); err != nil {
+		t.Errorf("got %v, want a clean stop", err)
+	}
+	s.wantEnd(t, id, job.Completed, "", "")
 }
 
 func TestBoundsOfBatching(t *testing.T) {
