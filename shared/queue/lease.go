@@ -179,8 +179,13 @@ func (l *Lease) Progress(ctx context.Context, v json.RawMessage) error {
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.rec.Status != job.InProgress || !l.t.q.Now().Before(l.rec.Expires) {
+	if l.rec.Status != job.InProgress {
 		return l.lost()
+	}
+	if !l.t.q.Now().Before(l.rec.Expires) { // a caller may have made the ttl longer while NATS was away
+		if err := l.refresh(ctx); err != nil {
+			return err
+		}
 	}
 	return l.write(ctx, job.Touch, func(n *record.Record) { n.InlineOutput, n.Output, n.AckTimeout = v, v, 0 })
 }
@@ -336,15 +341,11 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 		j := l.rec.Job
 		return &j, nil
 	}
-	now := l.t.q.Now()
-	if !now.Before(l.rec.Expires) {
-		return nil, l.lost()
-	}
 	if again {
 		return nil, cmp.Or(l.refresh(ctx), notStored)
 	}
 	switch {
-	case l.rec.Overdue(now):
+	case l.rec.Overdue(l.t.q.Now()):
 		by, output, ref, text = job.TimeOut, nil, nil, job.ErrTextTimedOut
 	case notStored != nil && by == job.Succeed:
 		by, output, ref, text = job.Fail, nil, nil, notStoredText(notStored)

@@ -220,3 +220,30 @@ func TestATTLThatWasMadeLongerInAnOutageGivesTheJobBack(t *testing.T) {
 		t.Errorf("got run %d, %d lost, want run 2, none lost", j.Run, j.Lost)
 	}
 }
+
+// An outcome is kept for a job whose ttl a caller made longer while NATS was away.
+func TestAnOutcomeOutlastsAnOutageInWhichTheTTLWasMadeLonger(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	c := newCable(t, s.Config().URL)
+	started, leave := make(chan struct{}, 2), make(chan struct{})
+	s.runAt(t, c.url, worker.Config{}, func(context.Context, *worker.Job) (any, error) {
+		started <- struct{}{}
+		<-leave
+		return "done", nil
+	})
+	const ttl = 5 * time.Second
+	over := time.NewTimer(ttl + 7*time.Second) // longer than a heartbeat waits for its answer
+	id := s.submit(t, func(r *job.Request) { r.Policy.TTL = ttl })
+	got(t, started, "the job")
+	c.mute.Store(true)
+	if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	close(leave)
+	<-over.C
+	c.mute.Store(false)
+	if j := s.wantEnd(t, id, job.Completed, `"done"`, ""); j.Lost != 0 || j.Run != 1 {
+		t.Errorf("got run %d, %d lost, want one run", j.Run, j.Lost)
+	}
+}
