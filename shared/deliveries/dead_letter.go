@@ -190,22 +190,11 @@ func (s *Store) newestDeadLetter(ctx context.Context, filter string) (uint64, er
 }
 
 // deadLettersFrom returns a page of dead letters from a sequence on, none at the
-// end. A replica may lack the newest; the leader decides what is the end.
+// end.
 func (s *Store) deadLettersFrom(ctx context.Context, from uint64, filter string) ([]*nats.Msg, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	page, err := s.bus.BatchGet(ctx, streams.Undelivered, bus.Batch{From: from, Filter: filter, Most: deadLetterPage})
-	if err != nil || len(page) > 0 {
-		return page, err
-	}
-	m, err := s.bus.LeaderNext(ctx, streams.Undelivered, filter, from)
-	if errors.Is(err, bus.ErrNoMessage) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return []*nats.Msg{m.Msg()}, nil
+	return s.bus.LeaderBatch(ctx, streams.Undelivered, bus.Batch{From: from, Filter: filter, Most: deadLetterPage})
 }
 
 // replay moves one dead letter back and reports whether it is in the queue now. A

@@ -208,7 +208,7 @@ func (p *purge) walk(ctx context.Context) error {
 func (p *purge) some(ctx context.Context, from uint64) ([]*nats.Msg, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	return p.q.bus.BatchGet(ctx, streams.Jobs(p.at.Endpoint), bus.Batch{From: from, Filter: ">", Most: purgeAtOnce})
+	return p.q.bus.LeaderBatch(ctx, streams.Jobs(p.at.Endpoint), bus.Batch{From: from, Filter: ">", Most: purgeAtOnce})
 }
 
 // mine reports whether a queue message is of the class.
@@ -259,7 +259,7 @@ func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {
 	const atOnce = 256
 	for from := uint64(1); ; {
 		within, cancel := bus.Bounded(ctx)
-		left, err := q.bus.BatchGet(within, streams.Jobs(e.ID), bus.Batch{From: from, Filter: ">", Most: atOnce})
+		left, err := q.bus.LeaderBatch(within, streams.Jobs(e.ID), bus.Batch{From: from, Filter: ">", Most: atOnce})
 		cancel()
 		if err != nil || len(left) == 0 {
 			return err

@@ -1,11 +1,15 @@
 package queue
 
 import (
+	"bytes"
 	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/shared/record"
 	"flightline/shared/testenv"
@@ -61,4 +65,47 @@ func TestAPurgeDropsWhatIsOver(t *testing.T) {
 	if n := s.Messages(t, streams.Jobs(s.e.ID)); n != 0 {
 		t.Errorf("got %d messages, want none", n)
 	}
+}
+
+// A direct get may be answered by a replica that has none of the last jobs yet. The
+// leader decides what is left: no job goes with its queue before it is cancelled.
+func TestAPurgeDoesNotTrustAReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	s.pause(t, time.Hour) // no fetch brings these jobs
+	s.replicaLags(t)
+	s.want(t, s.submit(t), job.InQueue)
+	if n, err := s.q.Purge(t.Context(), s.e); n != 1 || err != nil {
+		t.Errorf("got %d jobs purged, %v, want one", n, err)
+	}
+	s.resume(t)
+	id := s.submit(t)
+	next(t, s.consumer(t, s.q, "w"))
+	if err := s.q.DeleteEndpoint(t.Context(), s.e); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, id, job.Cancelled)
+}
+
+// replicaLags answers each batch that is read from the queue as a replica would that has
+// no messages, and leaves other reads to the leader.
+func (s *env) replicaLags(t *testing.T) {
+	t.Helper()
+	stream, err := s.JS.Stream(t.Context(), streams.Jobs(s.e.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.AllowDirect = false
+	if _, err := s.JS.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Handle(t, s.NC, bus.DirectGet(streams.Jobs(s.e.ID)), func(m *nats.Msg) {
+		answer := nats.NewMsg(m.Reply)
+		answer.Header.Set("Status", "500")
+		if bytes.Contains(m.Data, []byte(`"batch":`)) {
+			answer.Header.Set("Status", "404")
+		}
+		_ = m.RespondMsg(answer)
+	})
 }
