@@ -184,6 +184,7 @@ func (c *cache[T]) put(e entry[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.revision > c.applied && e.revision > c.entries[e.key].revision {
+		e.received = time.Now()
 		c.entries[e.key] = e
 		c.changes++
 	}
@@ -269,6 +270,11 @@ func (c *cache[T]) begin(ctx context.Context) (upTo uint64, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for key, e := range c.entries { // what this process has put since
+		if e.revision > max(upTo, entries[key].revision) && e.received.After(asked) {
+			entries[key] = e
+		}
+	}
 	c.entries = entries
 	c.changes++
 	c.begun, c.complete = asked, asked

@@ -68,3 +68,32 @@ func TestACacheBeginsWithAllKeysThoughTheyAreWrittenMeanwhile(t *testing.T) {
 		stop()
 	}
 }
+
+// A write of this process that comes between the list that a cache begins with and the
+// moment at which the cache takes it over stays visible to the process.
+func TestACacheThatBeginsKeepsOwnWrites(t *testing.T) {
+	table := newWritten(t, 20)
+	c := newCache(table, slog.New(slog.DiscardHandler))
+	stop := testenv.Background(t, func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			if _, err := c.begin(ctx); err != nil && ctx.Err() == nil && !testenv.IsLate(err) {
+				return err
+			}
+		}
+		return nil
+	})
+	defer stop()
+	for range 500 {
+		var own entry[string]
+		testenv.Retry(t, func() (err error) {
+			own, err = table.change(t.Context(), "own", func(string, bool) (string, error) { return "own", nil })
+			return err
+		})
+		c.put(own)
+		for range 1000 {
+			if got, _, _ := c.get("own"); got.revision < own.revision {
+				t.Fatalf("got revision %d of a key, want %d", got.revision, own.revision)
+			}
+		}
+	}
+}
