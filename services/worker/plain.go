@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -63,6 +64,9 @@ func (u *upstream) runPlain(ctx context.Context, j *sdk.Job, c call) (any, error
 			if err := emit(line); err != nil {
 				return err
 			}
+		}
+		if len(rest) > maxOutput {
+			return errors.New(job.ErrTextOutputTooLarge + ": a line of the model server's answer is longer than 20 MB")
 		}
 		return nil
 	})

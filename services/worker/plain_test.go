@@ -71,3 +71,22 @@ func TestAnErrorInPlaceOfACompletionFailsTheJob(t *testing.T) {
 		})
 	}
 }
+
+// A line without an end is not kept without a bound.
+func TestALineOfAStreamHasABound(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	s.pass(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		part := strings.Repeat("x", 1<<20)
+		for range 2 * job.MaxOutput / len(part) {
+			if _, err := io.WriteString(w, part); err != nil {
+				return
+			}
+		}
+	})
+	j := s.ended(t, s.submit(t, func(r *job.Request) { r.Input = json.RawMessage(`{"messages":[],"model":"m","stream":true}`) }))
+	if want := job.ErrTextOutputTooLarge + ": a line of the model server's answer is longer than 20 MB"; j.Status != job.Failed || j.Error != want {
+		t.Errorf("got %s %q, want FAILED %q", j.Status, j.Error, want)
+	}
+}
