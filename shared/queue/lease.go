@@ -42,6 +42,7 @@ type Lease struct {
 	mu   sync.Mutex
 	rec  *record.Record // as this process last saw it
 	seen *record.Record // the record of this run once it was found ended
+	gone bool           // the run was found to hold the job no longer
 	// The run's output, made when it is first needed: output if far, else window.
 	output *chunks.Writer
 	window *chunks.Window
@@ -143,6 +144,7 @@ func (l *Lease) refresh(ctx context.Context) error {
 }
 
 func (l *Lease) lost() error {
+	l.gone = true
 	l.t.release(l)
 	return ErrLost
 }
@@ -223,7 +225,7 @@ func (l *Lease) emit(ctx context.Context, chunk chunks.Encoded) (*chunks.Window,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	until := l.rec.RemovedAfter()
-	if l.rec.Status != job.InProgress || l.seen != nil || !l.t.q.Now().Before(l.rec.Expires) {
+	if l.rec.Status != job.InProgress || l.gone || !l.t.q.Now().Before(l.rec.Expires) {
 		return nil, until, ErrLost
 	}
 	if err := l.received(ctx); err != nil {

@@ -29,6 +29,9 @@ func TestLostWorkerIsReplacedAfterItsLease(t *testing.T) {
 		if _, err := first.Complete(t.Context(), json.RawMessage(`"stale"`)); !errors.Is(err, ErrLost) {
 			t.Errorf("the stale run completed: %v", err)
 		}
+		if err := first.Emit(t.Context(), json.RawMessage(`"stale"`)); !errors.Is(err, ErrLost) {
+			t.Errorf("a chunk of the stale run: got %v, want ErrLost", err)
+		}
 		if _, err := l.Complete(t.Context(), json.RawMessage(`"fresh"`)); err != nil {
 			t.Fatal(err)
 		}
