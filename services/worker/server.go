@@ -25,8 +25,7 @@ const errorBody = 4 << 10
 // server hands each job to an HTTP server: the job object is POSTed, a 2xx
 // answer with JSON, or without a body, completes the job, any other fails it
 // with the status and the text of the answer. An answer of type
-// application/x-ndjson is read as a command's output is: each line is a chunk,
-// the last one the output.
+// application/x-ndjson is read as a command's output is.
 type server struct {
 	url    string
 	client *http.Client
@@ -128,8 +127,5 @@ func (s *server) stream(ctx context.Context, j *sdk.Job, body io.Reader) (any, e
 	if err := out.readFrom(body); err != nil {
 		return nil, fmt.Errorf("read the server's answer: %w", err)
 	}
-	if out.last == nil {
-		return nil, nil
-	}
-	return out.last, nil
+	return out.output()
 }

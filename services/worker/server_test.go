@@ -37,6 +37,7 @@ func TestAServersAnswerIsTheJobsOutcome(t *testing.T) {
 			[]string{`1`, `[2]`},
 			"",
 		},
+		"lines of text": {answers(200, "application/x-ndjson", "hello\nworld\n"), job.Completed, `"hello\nworld"`, nil, ""},
 		"too much": {
 			answers(200, "application/json", `"`+strings.Repeat("x", job.MaxOutput+4096)+`"`),
 			job.Failed, ``, nil, "output_too_large: the server's answer is longer than 20 MB",
