@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/bus"
 	"flightline/streams"
 )
 
@@ -50,7 +51,7 @@ func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.L
 	if err := streams.CheckSchema(m.Schema); err != nil {
 		return m, err
 	}
-	names, err := ourStreams(ctx, js)
+	names, err := ourStreams(ctx, nc)
 	if err != nil {
 		return m, err
 	}
@@ -114,13 +115,11 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 	return done, nil
 }
 
-func ourStreams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
-	list := js.StreamNames(ctx)
-	var names []string
-	for name := range list.Name() {
-		names = append(names, name)
-	}
-	if err := list.Err(); err != nil {
+func ourStreams(ctx context.Context, nc *nats.Conn) ([]string, error) {
+	ctx, cancel := bus.Bounded(ctx)
+	defer cancel()
+	names, err := bus.Bind(nc).StreamNames(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("list streams: %w", err)
 	}
 	return streams.BackupOrder(names), nil

@@ -64,7 +64,7 @@ func Restore(ctx context.Context, nc *nats.Conn, dir string, cfg RestoreConfig) 
 // begin marks the server as one with half a backup. It returns ErrNotEmpty if it has
 // streams without that mark; those with it are what an interrupted Restore left, and removed.
 func begin(ctx context.Context, js jetstream.JetStream, cfg RestoreConfig) error {
-	there, err := ourStreams(ctx, js)
+	there, err := ourStreams(ctx, js.Conn())
 	if err != nil {
 		return err
 	}

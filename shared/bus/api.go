@@ -25,6 +25,9 @@ func StreamInfo(stream string) string { return "$JS.API.STREAM.INFO." + stream }
 // StreamList describes all streams, or those of a subject, some at a time.
 const StreamList = "$JS.API.STREAM.LIST"
 
+// StreamNames lists the names of all streams, some at a time.
+const StreamNames = "$JS.API.STREAM.NAMES"
+
 // ConsumerInfo counts what a consumer has left.
 func ConsumerInfo(stream, consumer string) string {
 	return "$JS.API.CONSUMER.INFO." + stream + "." + consumer

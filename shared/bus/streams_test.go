@@ -1,0 +1,70 @@
+package bus_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/testenv"
+)
+
+// The server gives pages by offsets: what is deleted between two pages moves all that
+// follows. Page by page, the first stream of the second page would be left out.
+func TestAListOfStreamsMissesNoneWhileOthersGo(t *testing.T) {
+	s := testenv.NewServer(t)
+	const stay, gone = 1100, 20 // more than a page of names, or four of states
+	create := func(ctx context.Context, name string) error {
+		_, err := s.JS.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{"list." + name}, Storage: jetstream.MemoryStorage})
+		return err
+	}
+	for i := range stay {
+		if err := create(t.Context(), fmt.Sprintf("stay%04d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Background(t, func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			for i := range 2 * gone {
+				name := fmt.Sprintf("go%02d", i%gone)
+				err := create(ctx, name)
+				if i >= gone {
+					err = s.JS.DeleteStream(ctx, name)
+				}
+				if err != nil && ctx.Err() == nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	c := bus.Bind(s.NC)
+	for range 20 {
+		states, err := c.StreamStates(t.Context(), "list.*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, err := c.StreamNames(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := 0
+		for _, name := range names {
+			if strings.HasPrefix(name, "stay") {
+				there++
+			}
+		}
+		for i := range stay {
+			name := fmt.Sprintf("stay%04d", i)
+			if _, there := states[name]; !there {
+				t.Fatalf("%s has no state", name)
+			}
+		}
+		if there != stay {
+			t.Fatalf("got %d names, want %d", there, stay)
+		}
+	}
+}
