@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // batchWithin bounds the wait for a batch.
@@ -119,14 +120,18 @@ func LastWithData(ctx context.Context, nc *nats.Conn, stream string, subjects []
 	return got, err
 }
 
-// lastOfAll calls each for every message as it comes. A subject that is written meanwhile
-// may come twice. No answer lacks a write up to the sequence upTo; 0 means that an answer
-// does not say that: no message matched, or a matching one could not be read.
+// lastOfAll calls each for every message as it comes, and returns the newest of each
+// subject: what is written meanwhile may come twice. No answer lacks a write up to the
+// sequence upTo; 0 means that this is not known: no message matched, a matching one could
+// not be read, or a page is from a replica that lags behind that of the page before, and
+// may lack a subject that moved from the one to the other.
 func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []string, each func(*nats.Msg)) (found []*nats.Msg, upTo uint64, err error) {
 	upTo = math.MaxUint64
+	newest := map[string]int{} // where a subject's message is in found
 	for len(subjects) > 0 {
 		some := subjects[:min(lastSubjects, len(subjects))]
 		subjects = subjects[len(some):]
+		before := uint64(0)
 		for from, more := uint64(1), true; more; {
 			got, end, err := lastOf(ctx, nc, stream, some, from)
 			if err != nil {
@@ -134,9 +139,13 @@ func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []str
 			}
 			for _, m := range got {
 				each(m)
+				found = addNewest(found, newest, m)
 			}
-			found = append(found, got...)
-			upTo = min(upTo, headerNumber(end, upToHeader))
+			reached := headerNumber(end, upToHeader)
+			if upTo = min(upTo, reached); reached < before {
+				upTo = 0
+			}
+			before = reached
 			if more = len(got) > 0; more {
 				from = Sequence(got[len(got)-1]) + 1
 				more = got[len(got)-1].Header.Get(PendingHeader) != "0"
@@ -144,6 +153,24 @@ func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []str
 		}
 	}
 	return found, upTo, nil
+}
+
+// addNewest adds m to found, or puts it in the place of an older message of its subject.
+func addNewest(found []*nats.Msg, at map[string]int, m *nats.Msg) []*nats.Msg {
+	subjects := m.Header[jetstream.SubjectHeader]
+	if len(subjects) == 0 {
+		return append(found, m)
+	}
+	subject := subjects[len(subjects)-1] // the server's comes after those of the message
+	i, known := at[subject]
+	switch {
+	case !known:
+		at[subject] = len(found)
+		return append(found, m)
+	case Sequence(m) > Sequence(found[i]):
+		found[i] = m
+	}
+	return found
 }
 
 func lastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string, from uint64) (got []*nats.Msg, end *nats.Msg, err error) {

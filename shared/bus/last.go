@@ -28,21 +28,13 @@ func (c *Client) LastOfEach(ctx context.Context, stream, filter string) ([]*Mess
 	if err != nil {
 		return nil, err
 	}
-	newest := make(map[string]int, len(found)) // where a subject's message is in all
 	all := make([]*Message, 0, len(found))
 	for _, got := range found {
 		m, err := messageOf(got)
 		if err != nil {
 			return nil, err
 		}
-		i, known := newest[m.Subject]
-		switch {
-		case !known:
-			newest[m.Subject] = len(all)
-			all = append(all, m)
-		case m.Seq > all[i].Seq:
-			all[i] = m
-		}
+		all = append(all, m)
 	}
 	return all, nil
 }

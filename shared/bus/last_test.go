@@ -93,3 +93,64 @@ func TestLastOfEachOfACluster(t *testing.T) {
 		}
 	}
 }
+
+// The pages of a list are of different moments. If the second is of an earlier one, a
+// subject that was written between the two is on neither.
+func TestLastOfEachIsNotBelievedIfItsPagesGoBack(t *testing.T) {
+	for upTo, want := range map[string]error{"900": nil, "800": bus.ErrUnavailable} {
+		b := testenv.NewServer(t)
+		c := bus.Bind(b.NC)
+		testenv.Handle(t, b.NC, bus.DirectGet("EACH"), func(m *nats.Msg) {
+			end := nats.NewMsg(m.Reply)
+			end.Header.Set("Status", "204")
+			end.Header.Set("Nats-UpTo-Sequence", upTo)
+			if bytes.Contains(m.Data, []byte(`"seq":1}`)) {
+				first := nats.NewMsg(m.Reply)
+				first.Header.Set(jetstream.StreamHeader, "EACH")
+				first.Header.Set(jetstream.SubjectHeader, "each.1")
+				first.Header.Set(jetstream.SequenceHeader, "5")
+				first.Header.Set(jetstream.TimeStampHeaer, time.Now().Format(time.RFC3339Nano))
+				first.Header.Set(bus.PendingHeader, "1")
+				_ = m.RespondMsg(first)
+				end.Header.Set("Nats-UpTo-Sequence", "900")
+			}
+			_ = m.RespondMsg(end)
+		})
+		if got, err := c.TryLastOfEach(t.Context(), "EACH", "each.*", 700); !errors.Is(err, want) {
+			t.Errorf("after a page up to 900 one up to %s: got %d, %v, want %v", upTo, len(got), err, want)
+		}
+	}
+}
+
+// What is written while the pages are read comes with more than one.
+func TestLastOfGivesTheNewestOfASubjectOnce(t *testing.T) {
+	b := testenv.NewServer(t)
+	if _, err := b.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EACH", Subjects: []string{"each.>"}, AllowDirect: true, MaxMsgsPerSubject: 1}); err != nil {
+		t.Fatal(err)
+	}
+	const n = 500
+	large := bytes.Repeat([]byte("x"), 32<<10) // so that there are four pages
+	put := func(ctx context.Context, i int) error {
+		_, err := b.JS.Publish(ctx, fmt.Sprintf("each.%d", i%n), large)
+		return err
+	}
+	for i := range n {
+		if err := put(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Background(t, func(ctx context.Context) error {
+		for i := 0; ctx.Err() == nil; i++ {
+			if err := put(ctx, i); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for range 20 {
+		got, err := bus.LastOf(t.Context(), b.NC, "EACH", []string{"each.*"})
+		if err != nil || len(got) != n {
+			t.Fatalf("got %d messages, %v, want %d", len(got), err, n)
+		}
+	}
+}
