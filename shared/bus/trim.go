@@ -40,22 +40,28 @@ func Trim(ctx context.Context, js jetstream.JetStream, stream string, maxBytes i
 	if err != nil {
 		return 0, fmt.Errorf("trim %s: %w", stream, err)
 	}
-	to := trimTo(s.CachedInfo().State, uint64(max(1, maxBytes)))
-	if to = min(to, keep); to <= s.CachedInfo().State.FirstSeq {
+	before := s.CachedInfo().State
+	to := trimTo(before, uint64(max(1, maxBytes)))
+	if to = min(to, keep); to <= before.FirstSeq {
 		return 0, nil
 	}
 	if err := s.Purge(ctx, jetstream.WithPurgeSequence(to)); err != nil {
 		return 0, fmt.Errorf("trim %s: %w", stream, err)
 	}
-	return to - s.CachedInfo().State.FirstSeq, nil
+	info, err := s.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("trim %s: %w", stream, err)
+	}
+	return before.Msgs - min(before.Msgs, info.State.Msgs), nil
 }
 
-// trimTo is the first sequence that is to stay, 0 if all are.
+// trimTo is the first sequence that is to stay, 0 if all are. It takes the messages to be
+// spread evenly: many sequences may have none any more.
 func trimTo(state jetstream.StreamState, maxBytes uint64) uint64 {
 	if state.Bytes <= maxBytes || state.Msgs == 0 {
 		return 0
 	}
-	average := max(1, state.Bytes/state.Msgs)
-	left := maxBytes / 10 * 9 / average
+	share := float64(maxBytes) * 0.9 / float64(state.Bytes)
+	left := uint64(share * float64(state.LastSeq-state.FirstSeq+1))
 	return state.LastSeq - min(left, state.LastSeq) + 1
 }
