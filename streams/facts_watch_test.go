@@ -2,6 +2,7 @@ package streams_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,23 +25,9 @@ func TestAWatchLacksAKeyThatIsWrittenMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 20
-	keys := "abcdefghijklmnopqrst"[:n]
-	put := func(ctx context.Context, i int) error {
-		_, err := kv.Put(ctx, keys[i%n:i%n+1], nil)
+	testenv.KeepWriting(t, n, func(ctx context.Context, i int) error {
+		_, err := kv.Put(ctx, fmt.Sprint(i), nil)
 		return err
-	}
-	for i := range n {
-		if err := put(t.Context(), i); err != nil {
-			t.Fatal(err)
-		}
-	}
-	testenv.Background(t, func(ctx context.Context) error {
-		for i := 0; ctx.Err() == nil; i++ {
-			if err := put(ctx, i); err != nil && ctx.Err() == nil {
-				return err
-			}
-		}
-		return nil
 	})
 	testenv.Eventually(t, "a watch lacks a key", func() bool {
 		for range 50 {

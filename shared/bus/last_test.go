@@ -130,20 +130,9 @@ func TestLastOfGivesTheNewestOfASubjectOnce(t *testing.T) {
 	}
 	const n = 500
 	large := bytes.Repeat([]byte("x"), 32<<10) // so that there are four pages
-	put := func(ctx context.Context, i int) error {
-		_, err := b.JS.Publish(ctx, fmt.Sprintf("each.%d", i%n), large)
+	testenv.KeepWriting(t, n, func(ctx context.Context, i int) error {
+		_, err := b.JS.Publish(ctx, fmt.Sprintf("each.%d", i), large)
 		return err
-	}
-	for i := range n {
-		testenv.Retry(t, func() error { return put(t.Context(), i) })
-	}
-	testenv.Background(t, func(ctx context.Context) error {
-		for i := 0; ctx.Err() == nil; i++ {
-			if err := put(ctx, i); err != nil && ctx.Err() == nil && !testenv.IsLate(err) {
-				return err
-			}
-		}
-		return nil
 	})
 	for range 20 {
 		var got []*nats.Msg

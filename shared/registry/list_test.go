@@ -19,18 +19,7 @@ func newWritten(t *testing.T, n int) *Table[string] {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func(ctx context.Context, i int) error { return table.Put(ctx, fmt.Sprint(i%n), "v") }
-	for i := range n {
-		testenv.Retry(t, func() error { return put(t.Context(), i) })
-	}
-	testenv.Background(t, func(ctx context.Context) error {
-		for i := 0; ctx.Err() == nil; i += 7 {
-			if err := put(ctx, i); err != nil && ctx.Err() == nil && !testenv.IsLate(err) {
-				return err
-			}
-		}
-		return nil
-	})
+	testenv.KeepWriting(t, n, func(ctx context.Context, i int) error { return table.Put(ctx, fmt.Sprint(i), "v") })
 	return table
 }
 
