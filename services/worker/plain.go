@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -66,7 +65,7 @@ func (u *upstream) runPlain(ctx context.Context, j *sdk.Job, c call) (any, error
 			}
 		}
 		if len(rest) > maxOutput {
-			return errors.New(job.ErrTextOutputTooLarge + ": a line of the model server's answer is longer than 20 MB")
+			return tooLarge("a line of the model server's answer")
 		}
 		return nil
 	})

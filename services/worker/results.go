@@ -14,7 +14,12 @@ import (
 const maxLine = job.MaxOutput + 1<<10
 
 // errLineTooLong fails a job whose command writes a longer line, or more text.
-var errLineTooLong = errors.New(job.ErrTextOutputTooLarge + ": a line of output, or the text without JSON, is longer than 20 MB")
+var errLineTooLong = tooLarge("a line of output, or the text without JSON,")
+
+// tooLarge is the error of a job whose output is longer than job.MaxOutput; what names it.
+func tooLarge(what string) error {
+	return errors.New(job.ErrTextOutputTooLarge + ": " + what + " is longer than 20 MB")
+}
 
 // results reads lines of output and separates results from other text: every line
 // that is a JSON document is a result, and each but the last is a chunk.

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"flightline/shared/job"
 	"flightline/shared/telemetry"
 	sdk "flightline/shared/worker"
 )
@@ -108,7 +107,7 @@ func outputOf(body io.Reader) (any, error) {
 	data = bytes.TrimSpace(data)
 	switch {
 	case len(data) > maxLine:
-		return nil, fmt.Errorf("%s: the server's answer is longer than 20 MB", job.ErrTextOutputTooLarge)
+		return nil, tooLarge("the server's answer")
 	case len(data) == 0:
 		return nil, nil
 	case !json.Valid(data):

@@ -242,7 +242,7 @@ func readWhole(ctx context.Context, answer *http.Response) (any, error) {
 	case err != nil:
 		return nil, brokeOff(err)
 	case len(body) > maxOutput:
-		return nil, errors.New(job.ErrTextOutputTooLarge + ": the model server's answer is longer than 20 MB")
+		return nil, tooLarge("the model server's answer")
 	case len(body) == 0:
 		return nil, nil
 	case json.Valid(body):
