@@ -268,7 +268,7 @@ func Sequence(m *nats.Msg) uint64 { return headerNumber(m, jetstream.SequenceHea
 
 // headerNumber is the number that the server wrote into a header, 0 if it wrote none.
 func headerNumber(m *nats.Msg, header string) uint64 {
-	n, _ := strconv.ParseUint(m.Header.Get(header), 10, 64)
+	n, _ := strconv.ParseUint(lastValue(m.Header, header), 10, 64)
 	return n
 }
 

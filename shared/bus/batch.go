@@ -157,11 +157,7 @@ func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []str
 
 // addNewest adds m to found, or puts it in the place of an older message of its subject.
 func addNewest(found []*nats.Msg, at map[string]int, m *nats.Msg) []*nats.Msg {
-	subjects := m.Header[jetstream.SubjectHeader]
-	if len(subjects) == 0 {
-		return append(found, m)
-	}
-	subject := subjects[len(subjects)-1] // the server's comes after those of the message
+	subject := lastValue(m.Header, jetstream.SubjectHeader)
 	i, known := at[subject]
 	switch {
 	case !known:

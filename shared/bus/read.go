@@ -126,18 +126,23 @@ func directError(m *nats.Msg, what string) error {
 	}
 }
 
-// takeLast removes the last value of a header and returns it: the server adds its own
-// after those that the message was stored with.
-func takeLast(h nats.Header, key string) string {
+// lastValue is the last value of a header, "" if it has none: the server adds its own after
+// those that the message was stored with.
+func lastValue(h nats.Header, key string) string {
 	values := h[key]
 	if len(values) == 0 {
 		return ""
 	}
-	last := values[len(values)-1]
-	if len(values) == 1 {
-		delete(h, key)
+	return values[len(values)-1]
+}
+
+// takeLast removes the last value of a header and returns it.
+func takeLast(h nats.Header, key string) string {
+	last := lastValue(h, key)
+	if n := len(h[key]); n > 1 {
+		h[key] = h[key][:n-1]
 	} else {
-		h[key] = values[:len(values)-1]
+		delete(h, key)
 	}
 	return last
 }
