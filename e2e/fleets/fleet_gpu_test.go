@@ -181,14 +181,14 @@ func (a *claimAudit) add(claims map[string]registry.GPUClaims, pods map[string]b
 	a.vacant = vacant
 }
 
-// podsOfProcesses are the ids of the pods of an endpoint, or of all if that is "", that have
-// a process on this host, as its environment says.
-func podsOfProcesses(endpoint string) (map[string]bool, error) {
+// podsOfProcesses are the ids of the pods that have a process on this host, as its
+// environment says: of those that take jobs at an address, or of all if that is "".
+func podsOfProcesses(address string) (map[string]bool, error) {
 	environs, err := filepath.Glob("/proc/[0-9]*/environ")
 	pods := map[string]bool{}
 	for _, path := range environs {
 		env, _ := os.ReadFile(path) // a process that has ended meanwhile has none
-		if endpoint != "" && !bytes.Contains(env, []byte("RUNPOD_ENDPOINT_ID="+endpoint+"\x00")) {
+		if !bytes.Contains(env, []byte("RUNPOD_WEBHOOK_GET_JOB="+address)) {
 			continue
 		}
 		for value := range strings.SplitSeq(string(env), "\x00") {
