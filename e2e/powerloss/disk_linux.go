@@ -27,7 +27,7 @@ type disk struct {
 func mount(dir string, syncTime time.Duration) (*disk, *fuse.Server, error) {
 	d := &disk{syncTime: syncTime, nodes: root}
 	var never time.Duration // nothing is answered from the kernel's memory
-	server, err := fs.Mount(dir, &node{disk: d, id: root}, &fs.Options{
+	server, err := fs.Mount(dir, &node{disk: d, id: root, names: 1}, &fs.Options{
 		AttrTimeout: &never, EntryTimeout: &never,
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, FsName: "powerloss", MaxWrite: 1 << 20},
 	})
@@ -59,6 +59,7 @@ type node struct {
 	// These are the disk's, under its lock.
 	data    []byte
 	changed time.Time
+	names   uint32
 }
 
 // add makes an entry for a new file or directory.
@@ -67,7 +68,7 @@ func (n *node) add(ctx context.Context, name string, mode uint32) *fs.Inode {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.nodes++
-	child := &node{disk: d, id: d.nodes, changed: time.Now()}
+	child := &node{disk: d, id: d.nodes, changed: time.Now(), names: 1}
 	d.note(change{kind: created, node: n.id, name: name, child: child.id, dir: mode == syscall.S_IFDIR})
 	n.changed = child.changed
 	return n.NewPersistentInode(ctx, child, fs.StableAttr{Mode: mode})
@@ -81,10 +82,21 @@ func (n *node) Mkdir(ctx context.Context, name string, _ uint32, _ *fuse.EntryOu
 	return n.add(ctx, name, syscall.S_IFDIR), 0
 }
 
+func (n *node) Link(_ context.Context, target fs.InodeEmbedder, name string, _ *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	n.disk.mu.Lock()
+	defer n.disk.mu.Unlock()
+	file := target.(*node) //nolint:forcetypeassert // there are no others
+	n.disk.note(change{kind: linked, node: n.id, name: name, child: file.id})
+	n.changed = time.Now()
+	file.names++
+	return target.EmbeddedInode(), 0
+}
+
 func (n *node) Unlink(_ context.Context, name string) syscall.Errno {
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()
 	n.disk.note(change{kind: removed, node: n.id, name: name})
+	n.GetChild(name).Operations().(*node).names--
 	n.changed = time.Now()
 	return 0
 }
@@ -103,9 +115,13 @@ func (n *node) Rename(_ context.Context, name string, to fs.InodeEmbedder, toNam
 	}
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()
+	replaced := parent.GetChild(toName)
+	if replaced != nil {
+		replaced.Operations().(*node).names--
+	}
 	n.disk.note(change{
 		kind: renamed, node: n.id, name: name, child: child.Operations().(*node).id,
-		to: parent.id, toName: toName, replaces: parent.GetChild(toName) != nil,
+		to: parent.id, toName: toName, replaces: replaced != nil,
 	})
 	n.changed = time.Now()
 	parent.changed = n.changed
@@ -167,7 +183,7 @@ func (n *node) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, o
 
 // attributes fills in what stat says. The caller holds the lock.
 func (n *node) attributes(out *fuse.Attr) {
-	out.Mode, out.Size, out.Nlink = 0o700, uint64(len(n.data)), 1
+	out.Mode, out.Size, out.Nlink = 0o700, uint64(len(n.data)), n.names
 	out.SetTimes(nil, &n.changed, &n.changed)
 }
 

@@ -13,6 +13,7 @@ type kind int
 
 const (
 	created   kind = iota // entry name of directory node is the new child
+	linked                // entry name of directory node is child too
 	removed               // entry name of directory node is gone
 	renamed               // entry name of directory node became entry toName of directory to
 	written               // data is in file node at offset
@@ -61,7 +62,7 @@ func (fs filesystem) left(changes []change) tree {
 	nodes := tree{root: {dir: true, entries: map[string]int{}}}
 	for i, c := range changes {
 		switch c.kind {
-		case created, removed, renamed:
+		case created, linked, removed, renamed:
 			if c.kind == created {
 				nodes.at(c.child).dir = c.dir
 			}
@@ -95,7 +96,7 @@ func (t tree) at(id int) *file {
 // name changes the entries of directories.
 func (t tree) name(c change) {
 	switch c.kind {
-	case created:
+	case created, linked:
 		t.at(c.node).entries[c.name] = c.child
 	case removed:
 		delete(t.at(c.node).entries, c.name)
@@ -142,9 +143,16 @@ func (f *file) truncate(length int64) {
 	f.data = append(f.data, make([]byte, length-int64(len(f.data)))...)
 }
 
-// save writes a file, or a directory with all that is below it, to a path.
-func (t tree) save(id int, path string) error {
+// save writes a directory with all that is below it to a path.
+func (t tree) save(path string) error { return t.saveNode(root, path, map[int]string{}) }
+
+// saveNode writes a file or a directory; saved are the paths of those that it has written.
+func (t tree) saveNode(id int, path string, saved map[int]string) error {
 	f := t[id]
+	if first, ok := saved[id]; ok {
+		return os.Link(first, path)
+	}
+	saved[id] = path
 	if !f.dir {
 		return os.WriteFile(path, f.data, 0o600)
 	}
@@ -152,7 +160,7 @@ func (t tree) save(id int, path string) error {
 		return err
 	}
 	for name, child := range f.entries {
-		if err := t.save(child, filepath.Join(path, name)); err != nil {
+		if err := t.saveNode(child, filepath.Join(path, name), saved); err != nil {
 			return err
 		}
 	}

@@ -38,10 +38,8 @@ type DoctorConfig struct {
 	// Deep reads every message of every stream, in bounded memory.
 	Deep bool
 	// Sync is when a dev that is asked has a write on its disk: always, group or
-	// interval; "" of another NATS, of which it cannot be known. FileSystem is the
-	// type of the dev's file system, and TearsRenames whether group may lose jobs there.
-	Sync, FileSystem string
-	TearsRenames     bool
+	// interval; "" of another NATS, of which it cannot be known.
+	Sync string
 	// quick leaves out what asks for something of each stream.
 	quick bool
 	// Log gets what was fixed. Required.

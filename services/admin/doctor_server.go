@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,14 +73,10 @@ func (x *checker) durability(there map[string]*jetstream.StreamInfo) {
 		x.add("durability", OK, "this dev fsyncs each write before it acknowledges it: --sync always", "")
 		return
 	case "group":
-		if x.cfg.TearsRenames {
-			x.add("durability", Warn, fmt.Sprintf("a power loss may lose jobs: this dev runs with --sync group, and its file system (%s) may leave a replaced file empty", cmp.Or(x.cfg.FileSystem, "unknown")), "start it with --sync always")
-			return
-		}
-		x.add("durability", OK, "this dev has a write on its disk before it acknowledges it, in one fsync with those of others: --sync group, on "+x.cfg.FileSystem, "")
+		x.add("durability", OK, "this dev has a write on its disk before it acknowledges it, in one fsync with those of others: --sync group", "")
 		return
 	case "interval":
-		x.add("durability", Warn, "a power loss loses what was accepted in up to 2 minutes: this dev runs with --sync interval", "start it with --sync always")
+		x.add("durability", Warn, "a power loss loses what was accepted in up to 2 minutes: this dev runs with --sync interval", "start it with --sync auto or always")
 		return
 	}
 	x.add("durability", Warn, fmt.Sprintf("copies of each message: %d at least; when a server writes to its disk is not visible to clients", fewest),

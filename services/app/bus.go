@@ -32,25 +32,16 @@ const (
 	syncInterval = "interval"
 )
 
-// syncOn is a setting of --sync on a file system that tears renames, or does not:
-// the server renames a file without an fsync when it compacts a block.
-func syncOn(setting string, tears bool) string {
+// syncOn is a setting of --sync on a file system that has hard links or not: group needs
+// them for what a power loss would take (docs/adr/0078-retained-blocks.md).
+func syncOn(setting string, hardLinks bool) string {
 	switch {
 	case setting != syncAuto:
 		return setting
-	case tears:
-		return syncAlways
+	case hardLinks:
+		return syncGroup
 	}
-	return syncGroup
-}
-
-// netOf is the server's own pause between two fsyncs: short where the barrier
-// does the work, for what the barrier leaves out; else the server's default.
-func netOf(sync string) time.Duration {
-	if sync == syncGroup {
-		return time.Second
-	}
-	return 0
+	return syncAlways
 }
 
 // busStopTimeout bounds the stop of the embedded server, which takes some 20 ms
@@ -78,13 +69,10 @@ func startBus(ctx context.Context, cfg Config, r cli.Running, shown *tlsconfig.S
 	case tlsconfig.Exposed(address):
 		log.WarnContext(ctx, "plain NATS where other machines may reach it: passwords and jobs can be read on the way; give --tls-cert and --tls-key", "address", address)
 	}
-	if r.Sync == syncGroup && r.TearsRenames {
-		log.WarnContext(ctx, "a power loss may lose accepted jobs: --sync group is for ext4, use always", "file_system", r.FileSystem)
-	}
 	server, err := embedded.Start(ctx, embedded.Config{
 		Dir: filepath.Join(cfg.Data, storeDir), Listen: address, User: r.NATSUser, Password: r.NATSPassword, TLS: secured,
 		Guests:     []embedded.Guest{{User: r.EventsUser, Password: r.EventsPassword, Requests: streams.EventReader()}},
-		SyncAlways: r.Sync == syncAlways, SyncInterval: netOf(r.Sync), MaxConns: maxNATSConns(process.MaxFiles()), Mend: true, Log: log,
+		SyncAlways: r.Sync == syncAlways, Barrier: r.Sync == syncGroup, MaxConns: maxNATSConns(process.MaxFiles()), Mend: true, Log: log,
 	})
 	if errors.Is(err, embedded.ErrInUse) {
 		return nil, inUse(cfg.Data)

@@ -31,15 +31,15 @@ func refusal(t *testing.T, env map[string]string, line ...string) error {
 	return root.ExecuteContext(t.Context())
 }
 
-func TestAutoSharesFsyncsWhereNoRenameTears(t *testing.T) {
+func TestAutoSharesFsyncsWhereThereAreHardLinks(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		setting string
-		tears   bool
-		want    string
+		setting   string
+		hardLinks bool
+		want      string
 	}{
-		{"auto", false, "group"},
-		{"auto", true, "always"},
+		{"auto", true, "group"},
+		{"auto", false, "always"},
 		{"always", false, "always"},
 		{"always", true, "always"},
 		{"group", false, "group"},
@@ -48,8 +48,8 @@ func TestAutoSharesFsyncsWhereNoRenameTears(t *testing.T) {
 		{"interval", true, "interval"},
 	}
 	for _, test := range tests {
-		if got := syncOn(test.setting, test.tears); got != test.want {
-			t.Errorf("%s, tears %v: got %s, want %s", test.setting, test.tears, got, test.want)
+		if got := syncOn(test.setting, test.hardLinks); got != test.want {
+			t.Errorf("%s, hard links %v: got %s, want %s", test.setting, test.hardLinks, got, test.want)
 		}
 	}
 }

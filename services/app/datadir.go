@@ -30,7 +30,7 @@ type dataDir struct {
 }
 
 // openDataDir makes the folder and reads its secrets; those it lacks are made up.
-// It writes nothing yet: another dev may own the folder.
+// It leaves nothing behind yet: another dev may own the folder.
 func openDataDir(cfg Config) (*dataDir, error) {
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("--data: %w", err)
@@ -38,10 +38,13 @@ func openDataDir(cfg Config) (*dataDir, error) {
 	if err := noLinks(cfg.Data); err != nil {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
-	kind, tears := disk.FileSystem(cfg.Data)
+	noHardLinks := disk.CheckHardLinks(cfg.Data)
 	kept, err := cli.ReadRunning(cfg.Data)
 	if err != nil && !errors.Is(err, cli.ErrNotRunning) {
 		return nil, err
+	}
+	if cfg.Sync == syncGroup && noHardLinks != nil {
+		return nil, fmt.Errorf("--sync group needs hard links in %s, use auto or always: %w", cfg.Data, noHardLinks)
 	}
 	h := &dataDir{dir: cfg.Data, Running: cli.Running{
 		APIKey:         cmp.Or(cfg.APIKey, kept.APIKey, "fl_"+rand.Text()),
@@ -50,9 +53,7 @@ func openDataDir(cfg Config) (*dataDir, error) {
 		EventsUser:     cmp.Or(kept.EventsUser, "events"),
 		EventsPassword: cmp.Or(kept.EventsPassword, rand.Text()),
 		NATSURL:        kept.NATSURL, // of the last start
-		Sync:           syncOn(cfg.Sync, tears),
-		FileSystem:     kind,
-		TearsRenames:   tears,
+		Sync:           syncOn(cfg.Sync, noHardLinks == nil),
 		PID:            os.Getpid(),
 	}}
 	if cfg.TLSCert != "" {

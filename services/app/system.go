@@ -18,7 +18,7 @@ func (p plan) inspector(n *node) (*admin.Inspector, error) {
 	cfg := admin.InspectorConfig{
 		Doctor: admin.DoctorConfig{
 			Replicas: max(1, p.replicas), Partitions: p.partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: c.LogsMaxBytes,
-			Sync: p.dev.Sync, FileSystem: p.dev.FileSystem, TearsRenames: p.dev.TearsRenames, Log: p.log,
+			Sync: p.dev.Sync, Log: p.log,
 		},
 		Endpoints: func(ctx context.Context) ([]endpoint.Endpoint, error) {
 			endpoints, err := n.registry.Endpoints.Known(ctx)

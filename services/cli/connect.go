@@ -115,13 +115,9 @@ type Running struct {
 	// TLSCert is the path of the certificate that HTTP and NATS show, which is to
 	// be believed; "" if both are plain.
 	TLSCert string `json:"tlsCert,omitempty"`
-	// Sync is when a write is on the disk: always, group or interval. FileSystem is
-	// the type of the file system of the data, "" if unknown, and TearsRenames
-	// whether group may lose jobs there.
-	Sync         string `json:"sync,omitempty"`
-	FileSystem   string `json:"fileSystem,omitempty"`
-	TearsRenames bool   `json:"tearsRenames,omitempty"`
-	PID          int    `json:"pid"`
+	// Sync is when a write is on the disk: always, group or interval.
+	Sync string `json:"sync,omitempty"`
+	PID  int    `json:"pid"`
 }
 
 // RunningPath is the file in which the dev with this data folder says how to

@@ -124,7 +124,7 @@ func (c *Client) Availability() *Availability { return c.service }
 func (c *Client) Clustered() bool { return !c.single.Load() }
 
 // HasBarrier reports whether writes wait at a barrier.
-func (c *Client) HasBarrier() bool { return c.barrier.Load() != nil }
+func (c *Client) HasBarrier() bool { return c.knownBarrier() != nil }
 
 // Bounded ends a call after CallTimeout, unless ctx ends before.
 func Bounded(ctx context.Context) (context.Context, context.CancelFunc) { return BoundedFor(ctx, 0) }

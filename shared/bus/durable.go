@@ -13,7 +13,7 @@ import (
 // process. Once one was found it is relied upon for good: if nobody answers
 // there any more, nothing is known to be on the disk.
 func (c *Client) findBarrier(ctx context.Context) error {
-	if c.barrier.Load() != nil {
+	if c.knownBarrier() != nil {
 		return nil
 	}
 	remote := barrier.NewRemote(c.nc, c.cfg.DurablePrefix)
@@ -22,16 +22,31 @@ func (c *Client) findBarrier(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if there {
-		wait := barrier.Func(remote.Sync)
-		c.barrier.CompareAndSwap(nil, &wait)
+		c.rely(remote)
 	}
 	return nil
 }
 
-// lookForBarrier goes on looking: a server may take connections before the
-// part beside it that serves the barrier does, or come back with one.
+// knownBarrier is the barrier that writes wait at, nil without one: the server's name says
+// of a barrier that is not served yet.
+func (c *Client) knownBarrier() barrier.Func {
+	if c.barrier.Load() == nil && c.nc.ConnectedServerName() == barrier.ServerName {
+		c.rely(barrier.NewRemote(c.nc, c.cfg.DurablePrefix))
+	}
+	if wait := c.barrier.Load(); wait != nil {
+		return *wait
+	}
+	return nil
+}
+
+func (c *Client) rely(on *barrier.Remote) {
+	wait := barrier.Func(on.Sync)
+	c.barrier.CompareAndSwap(nil, &wait)
+}
+
+// lookForBarrier goes on looking: a server may come back with one.
 func (c *Client) lookForBarrier(ctx context.Context) error {
-	for c.barrier.Load() == nil && retry.Sleep(ctx, probeInterval) == nil {
+	for c.knownBarrier() == nil && retry.Sleep(ctx, probeInterval) == nil {
 		if err := c.findBarrier(ctx); err != nil && ctx.Err() == nil {
 			c.log.DebugContext(ctx, "whether there is a barrier is unknown", "err", err)
 		}
@@ -54,11 +69,11 @@ func (c *Client) Durable(ctx context.Context, stream string) error {
 // now, which may have been started after a power loss. Then the caller has to read
 // the write again.
 func (c *Client) WaitDurable(ctx context.Context, stream, server string) error {
-	wait := c.barrier.Load()
+	wait := c.knownBarrier()
 	if wait == nil {
 		return nil
 	}
-	err := (*wait)(ctx, stream)
+	err := wait(ctx, stream)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()

@@ -67,6 +67,13 @@ func NewSyncServer(t testing.TB) *Server {
 	return start(t, embedded.Config{SyncAlways: true})
 }
 
+// NewBarrierServer starts a server whose writes are on the disk only after a wait at a
+// barrier, which ServeBarrier serves, as flightline dev does with --sync group.
+func NewBarrierServer(t testing.TB) *Server {
+	t.Helper()
+	return start(t, embedded.Config{Barrier: true})
+}
+
 func start(t testing.TB, cfg embedded.Config) *Server {
 	t.Helper()
 	cfg.Dir, cfg.User, cfg.Password = tempDir(t), user, password

@@ -11,6 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// ServerName is the name of a server beside which a barrier is served. So a client knows
+// that there is one from its connection on, also before it is served.
+const ServerName = "flightline-barrier"
+
 const (
 	// askWithin bounds one request; a caller may have time for several.
 	askWithin = 1500 * time.Millisecond

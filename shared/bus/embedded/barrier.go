@@ -4,12 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"flightline/shared/bus/barrier"
 )
 
 // Errors of Barrier.Sync.
@@ -37,20 +44,41 @@ const maxOpenBlocks = 256
 // a power loss what was deleted may be back, and be delivered again.
 type Barrier struct {
 	streams string // the directory that holds a directory for each stream
+	retain  bool   // blocks have a second name
 	fsync   func(*os.File) error
+	open    atomic.Int64 // the streams with an open block
 
 	mu      sync.Mutex
 	stopped bool
 	files   map[string]*streamFiles
+
+	sweeping sync.WaitGroup
+	end      chan struct{} // of sweeping
 }
 
 // newBarrier returns the barrier of the server whose store is in dir.
-func newBarrier(dir string) *Barrier {
+func newBarrier(dir string, retain bool) *Barrier {
 	return &Barrier{
-		streams: filepath.Join(dir, server.JetStreamStoreDir, jobsAccount, "streams"),
+		streams: streamsDir(dir),
+		retain:  retain && posix,
 		fsync:   (*os.File).Sync,
 		files:   map[string]*streamFiles{},
+		end:     make(chan struct{}),
 	}
+}
+
+// streamsDir has a directory for each stream of the store in dir.
+func streamsDir(dir string) string {
+	return filepath.Join(dir, server.JetStreamStoreDir, jobsAccount, "streams")
+}
+
+// streamDirs are the directories of the streams.
+func streamDirs(streams string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(streams, "[^.]*")) // the server deletes those with a dot
+	if err != nil {
+		return nil, fmt.Errorf("list streams: %w", err)
+	}
+	return paths, nil
 }
 
 // Barrier returns the server's barrier, the same one each time. Once the
@@ -93,9 +121,23 @@ func (b *Barrier) filesOf(stream string) (*streamFiles, error) {
 		return f, nil
 	}
 	b.dropDeleted()
-	f := newStreamFiles(filepath.Join(b.streams, stream))
+	return b.add(stream)
+}
+
+// add begins to look after a stream. b.mu must be held.
+func (b *Barrier) add(stream string) (*streamFiles, error) {
+	f := &streamFiles{
+		dir: filepath.Join(b.streams, stream), group: barrier.NewGroup(), open: &b.open,
+		synced: map[string]fs.FileInfo{}, stale: map[string]bool{},
+	}
 	if f.gone() {
 		return nil, f.noStream()
+	}
+	if b.retain {
+		var err error
+		if f.retention, err = openRetention(f.dir); err != nil {
+			return nil, err
+		}
 	}
 	b.files[stream] = f
 	return f, nil
@@ -123,11 +165,11 @@ func (b *Barrier) forget(stream string, f *streamFiles) {
 
 // closeSomeBlocks closes blocks of other streams than except if too many are open.
 func (b *Barrier) closeSomeBlocks(except *streamFiles) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.files) <= maxOpenBlocks {
+	if b.open.Load() <= maxOpenBlocks {
 		return
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	open := 0
 	for _, f := range b.files {
 		if f == except {
@@ -161,12 +203,66 @@ func (b *Barrier) failures() map[string]*syncFailure {
 	return all
 }
 
-// resume makes Sync work again after a restart of the server. It forgets all files, so
-// that the first round of a stream fsyncs all of them.
-func (b *Barrier) resume() {
+// start makes Sync work: at first, and again after a restart of the server. It knows
+// nothing of any file, so that the first round of a stream fsyncs all of them. All streams
+// of the store are looked after, since those that no one waits for may have second names too.
+func (b *Barrier) start() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped, b.files = false, map[string]*streamFiles{}
+	if !b.retain {
+		return nil
+	}
+	paths, err := streamDirs(b.streams)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if _, err := b.add(filepath.Base(path)); err != nil && !errors.Is(err, ErrNoStream) {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep looks for blocks that are gone, until leave.
+func (b *Barrier) sweep() {
+	if !b.retain {
+		return
+	}
+	b.sweeping.Go(func() {
+		tick := time.NewTicker(sweepInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-b.end:
+				return
+			case <-tick.C:
+			}
+			for _, f := range b.all() {
+				_ = f.sweep(b.fsync) // of the next writer too, or the stream is gone
+			}
+		}
+	})
+}
+
+func (b *Barrier) all() []*streamFiles {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.files))
+}
+
+// leave ends the sweeps, and removes the second names of all blocks. The server must be
+// gone. What cannot be removed does no harm: the next start looks at it.
+func (b *Barrier) leave() {
+	if !b.retain {
+		return
+	}
+	close(b.end)
+	b.sweeping.Wait()
+	for _, f := range b.all() {
+		_ = f.leave(b.fsync)
+	}
 }
 
 // stop makes every Sync fail with ErrStopped from now on. It returns when the rounds in

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"flightline/shared/bus/barrier"
 )
 
 // Reasons for which Start refuses a Config.
@@ -65,9 +67,13 @@ type Config struct {
 	// needs it to survive a power loss, at about a tenth of the speed, unless
 	// those who write wait at the Barrier, which is faster for many writers.
 	SyncAlways bool
+	// Barrier says that those who write wait at the Barrier: what a power loss
+	// would take that was on the disk is then retained (ADR 0078), and
+	// SyncInterval is short. It has no effect in a cluster and on Windows.
+	Barrier bool
 	// SyncInterval is the pause between two fsyncs when SyncAlways is off. 0
-	// means the server's default, 2 minutes; with a Barrier in use it should
-	// be 1 s, for what the Barrier does not cover.
+	// means the server's default, 2 minutes; 1 s with a Barrier, for what that
+	// does not cover.
 	SyncInterval time.Duration
 	// MaxPayload is the largest message in bytes, headers included. 0 means
 	// 1 MiB.
@@ -81,7 +87,8 @@ type Config struct {
 	// server that is alone; a node of a cluster gets what it lacks from the others.
 	Mend bool
 	// ServerName is the name of this node; in a cluster it must be unique and
-	// stay the same over restarts. "" means flightline.
+	// stay the same over restarts. "" means flightline. With a Barrier it is
+	// barrier.ServerName.
 	ServerName string
 	// Cluster makes this server one node of several. nil means alone.
 	Cluster *Cluster
@@ -122,16 +129,32 @@ func (c Config) validate() error {
 // takes, and those that make room too, until the next start.
 const unbounded = 1 << 60
 
+// serverName is ServerName with its default, which says whether there is a Barrier.
+func (c Config) serverName() string {
+	if c.Barrier {
+		return barrier.ServerName
+	}
+	return cmp.Or(c.ServerName, "flightline")
+}
+
+// syncInterval is SyncInterval with its default; 0 for the server's own.
+func (c Config) syncInterval() time.Duration {
+	if c.Barrier {
+		return cmp.Or(c.SyncInterval, time.Second)
+	}
+	return c.SyncInterval
+}
+
 func (c Config) options() (*server.Options, error) {
 	if c.File != "" {
 		return c.fileOptions()
 	}
 	opts := &server.Options{
-		ServerName:   cmp.Or(c.ServerName, "flightline"),
+		ServerName:   c.serverName(),
 		JetStream:    true,
 		StoreDir:     c.Dir,
 		SyncAlways:   c.SyncAlways,
-		SyncInterval: c.SyncInterval,
+		SyncInterval: c.syncInterval(),
 		MaxConn:      c.MaxConns,
 		MaxPayload:   cmp.Or(c.MaxPayload, defaultMaxPayload),
 		Username:     c.User,

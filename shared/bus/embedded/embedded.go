@@ -64,16 +64,27 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := cfg.mend(ctx)
-	if err != nil {
+	s := &Server{cfg: cfg, lock: lock, barrier: newBarrier(cfg.Dir, cfg.Barrier)}
+	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	s := &Server{cfg: cfg, lock: lock, barrier: newBarrier(cfg.Dir), damage: found}
 	if err := s.start(ctx); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("start server in %s: %w", cfg.Dir, err)
 	}
+	s.barrier.sweep()
 	return s, s.settleListen()
+}
+
+// prepare brings the files in order that the last server has left.
+func (s *Server) prepare(ctx context.Context) (err error) {
+	if err = s.barrier.undoRemovals(ctx, s.cfg.Log); err != nil {
+		return err
+	}
+	if s.damage, err = s.cfg.mend(ctx); err != nil {
+		return err
+	}
+	return s.barrier.start()
 }
 
 // start returns when a new server is ready, has found something wrong, or ctx
@@ -185,6 +196,7 @@ func (s *Server) Stop() {
 	}
 	s.stopped = true
 	s.shutdown()
+	s.barrier.leave()
 	s.barrier.stop()
 	if err := s.lock.Close(); err != nil {
 		s.cfg.Log.Warn("store not unlocked", "dir", s.cfg.Dir, "err", err)

@@ -27,3 +27,6 @@ func (b *Barrier) Open() (open, known int) {
 func NewLogger(log *slog.Logger) interface{ Warnf(format string, v ...any) } {
 	return &logger{log: log}
 }
+
+// UndoRemovals is what a start does first with a stream's directory.
+func UndoRemovals(dir string, retain bool) ([]string, error) { return undoRemovals(dir, retain) }

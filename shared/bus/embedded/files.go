@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"flightline/shared/bus/barrier"
 )
@@ -27,6 +28,7 @@ const storeFromStream = "../../../.."
 //	msgs/<n>.blk              its messages; the last one grows, full ones are
 //	                          now and then replaced by a smaller one (rename)
 //	obs/<consumer>/meta.*     the settings of a consumer
+//	retained/<n>.blk.<count>  second names of blocks, ours
 //
 // The other files there are made from these by the server when it lacks them,
 // or hold what a Barrier does not cover.
@@ -40,6 +42,10 @@ type streamFiles struct {
 	listed listing                // of the blocks
 	block  *os.File               // the block that was synced last, or nil
 	ended  error                  // if not nil, no round succeeds any more
+	swept  listing                // of the blocks, at the last sweep
+
+	retention *retention    // nil without one
+	open      *atomic.Int64 // how many streams have their block open
 
 	failure atomic.Pointer[syncFailure] // the first one, or nil
 }
@@ -56,18 +62,15 @@ func (f *streamFiles) failed(path string, err error) error {
 	return fmt.Errorf("%w: %w", ErrSyncFailed, err)
 }
 
-func newStreamFiles(dir string) *streamFiles {
-	return &streamFiles{
-		dir: dir, group: barrier.NewGroup(),
-		synced: map[string]fs.FileInfo{}, stale: map[string]bool{},
-	}
-}
-
 // round fsyncs all files that have changed since the last one, then the
 // directories in which one has appeared.
 func (f *streamFiles) round(fsync func(*os.File) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.lockedRound(fsync)
+}
+
+func (f *streamFiles) lockedRound(fsync func(*os.File) error) error {
 	if f.ended != nil {
 		return f.ended
 	}
@@ -83,7 +86,7 @@ func (f *streamFiles) round(fsync func(*os.File) error) error {
 }
 
 func (f *streamFiles) syncChanged(fsync func(*os.File) error) error {
-	found, err := f.scan()
+	found, relisted, err := f.scan()
 	if err != nil {
 		return err
 	}
@@ -108,7 +111,46 @@ func (f *streamFiles) syncChanged(fsync func(*os.File) error) error {
 			delete(f.synced, path)
 		}
 	}
-	return f.syncDirs(fsync)
+	if err := f.syncDirs(fsync); err != nil || f.retention == nil || !relisted {
+		return err
+	}
+	return f.retention.update(found, func(path string) error { return f.syncDir(path, fsync) })
+}
+
+// sweep has a round if a block with a second name is gone, since nothing else may ask for one.
+func (f *streamFiles) sweep(fsync func(*os.File) error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended != nil {
+		return nil
+	}
+	dir, err := os.Lstat(filepath.Join(f.dir, "msgs"))
+	if err != nil || f.swept.holds(dir) {
+		return err
+	}
+	if f.swept, err = f.list(dir, time.Now()); err != nil {
+		return err
+	}
+	found := map[string]fs.FileInfo{}
+	if err := f.lookIfThere(found, f.swept.blocks...); err != nil || !f.retention.replaced(found) {
+		return err
+	}
+	return f.lockedRound(fsync)
+}
+
+// leave removes the second names of the blocks, which a server that is stopped does not
+// remove.
+func (f *streamFiles) leave(fsync func(*os.File) error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found, _, err := f.scan()
+	if err == nil && f.retention.replaced(found) {
+		err = f.lockedRound(fsync)
+	}
+	if err != nil {
+		return err
+	}
+	return f.retention.drop()
 }
 
 // appeared marks the directory of a new file or directory to be synced; for the stream's
@@ -137,6 +179,7 @@ func (f *streamFiles) syncFile(path string, now fs.FileInfo, fsync func(*os.File
 		if posix && strings.HasSuffix(path, ".blk") {
 			f.closeBlock()
 			f.block = file
+			f.open.Add(1)
 		} else {
 			defer file.Close() //nolint:errcheck // nothing was written
 		}
@@ -225,5 +268,6 @@ func (f *streamFiles) closeBlock() {
 	if f.block != nil {
 		_ = f.block.Close() // nothing was written
 		f.block = nil
+		f.open.Add(-1)
 	}
 }

@@ -69,9 +69,9 @@ func (c Config) mend(ctx context.Context) ([]Damage, error) {
 // finds it later drops all that follows in the file, also what was accepted in
 // the meantime. It reads at most so many bytes of messages, small streams first.
 func (m *mender) mend(ctx context.Context) error {
-	paths, err := filepath.Glob(filepath.Join(newBarrier(m.dir).streams, "[^.]*"))
+	paths, err := streamDirs(streamsDir(m.dir))
 	if err != nil {
-		return fmt.Errorf("list streams: %w", err)
+		return err
 	}
 	var all []*storedStream
 	for _, path := range paths {

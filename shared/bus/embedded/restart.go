@@ -52,8 +52,7 @@ func (s *Server) Restart(ctx context.Context, streams ...string) error {
 	if err := s.start(ctx); err != nil {
 		return fmt.Errorf("start server in %s: %w", s.cfg.Dir, err)
 	}
-	s.barrier.resume()
-	return nil
+	return s.barrier.start()
 }
 
 // settleListen makes the port that the server was given that of each restart.

@@ -1,0 +1,49 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
+	"flightline/shared/testenv"
+)
+
+// A process may come to a server before the barrier beside it is served. What it writes
+// then is not answered before it is on the disk.
+func TestNoWriteIsAnsweredBeforeTheBarrierIsServed(t *testing.T) {
+	t.Parallel()
+	s := testenv.NewBarrierServer(t)
+	if _, err := s.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := bus.NewClient(t.Context(), s.NC, bus.ClientConfig{ClockStream: "S", DurablePrefix: "durable."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(subject string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Publish(ctx, "S", &nats.Msg{Subject: subject, Header: nats.Header{}}, "token", 0)
+		return err
+	}
+	if err := publish("s.1"); !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("before: got %v, want ErrUnavailable", err)
+	}
+	waits := make(chan string, 1)
+	s.ServeBarrier(t, "durable.", func(_ context.Context, stream string) error {
+		waits <- stream
+		return nil
+	})
+	s.WaitForBarrier(t, "durable.")
+	if err := publish("s.2"); err != nil {
+		t.Errorf("after: got %v", err)
+	}
+	if got := <-waits; got != "S" {
+		t.Errorf("got a wait for %q, want S", got)
+	}
+}

@@ -1,0 +1,258 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"flightline/shared/disk"
+)
+
+// retainedDir is the directory below a stream's that has a second name, a hard link, for
+// each of its blocks (docs/adr/0078-retained-blocks.md). The server removes a block, or
+// renames a smaller one over it, as soon as its messages were replaced or deleted. What
+// replaced them may not be on the disk yet: a power loss would take both. The second name
+// goes only after a round that has fsynced the replacement. putBack undoes a removal of
+// which there was no such round.
+const retainedDir = "retained"
+
+// sweepInterval is the pause between two looks for blocks that are gone: about as long
+// ago, at most, was a removal that a crash undoes.
+const sweepInterval = time.Second
+
+// maxUndoing is how many streams are looked at together at a start: they share fsyncs.
+const maxUndoing = 16
+
+// retention is the second names of a stream's blocks.
+type retention struct {
+	dir    string // the stream's
+	blocks map[string]retained
+}
+
+// retained is the second name of a block.
+type retained struct {
+	count int // 1 for the first file of the block's name, and so on
+	info  fs.FileInfo
+}
+
+// openRetention reads which blocks have a second name. If there are several for the same
+// block, the last one counts.
+func openRetention(dir string) (*retention, error) {
+	r := &retention{dir: dir, blocks: map[string]retained{}}
+	entries, err := os.ReadDir(filepath.Join(dir, retainedDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list retained blocks: %w", err)
+	}
+	for _, e := range entries {
+		block, last, _ := strings.Cut(e.Name(), ".blk.")
+		count, err := strconv.Atoi(last)
+		if err != nil {
+			continue // not ours
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil, fmt.Errorf("look at retained block: %w", err)
+		}
+		if path := filepath.Join("msgs", block+".blk"); count > r.blocks[path].count {
+			r.blocks[path] = retained{count, info}
+		}
+	}
+	return r, nil
+}
+
+// path is the second name of a block.
+func (r *retention) path(block string, count int) string {
+	return filepath.Join(r.dir, retainedDir, filepath.Base(block)+"."+strconv.Itoa(count))
+}
+
+// replaced reports whether a block was removed or replaced since it got its second name.
+func (r *retention) replaced(found map[string]fs.FileInfo) bool {
+	for block, old := range r.blocks {
+		if now := found[block]; now == nil || !os.SameFile(old.info, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// update gives second names to the blocks that were found and fsynced, has them on the disk
+// with syncDir, and removes those of blocks that were not found.
+func (r *retention) update(found map[string]fs.FileInfo, syncDir func(path string) error) error {
+	var over []string
+	linked := false
+	for block, now := range found {
+		old, known := r.blocks[block]
+		if filepath.Ext(block) != ".blk" || known && os.SameFile(old.info, now) {
+			continue
+		}
+		next := retained{old.count + 1, now}
+		if there, err := r.link(block, next); err != nil {
+			return err
+		} else if !there {
+			continue
+		}
+		r.blocks[block], linked = next, true
+		if known {
+			over = append(over, r.path(block, old.count))
+		}
+	}
+	if linked {
+		if err := syncDir(filepath.Join(r.dir, retainedDir)); err != nil {
+			return err
+		}
+	}
+	for block, old := range r.blocks {
+		if found[block] == nil {
+			over = append(over, r.path(block, old.count))
+			delete(r.blocks, block)
+		}
+	}
+	return removeFiles(over)
+}
+
+// link gives a block its second name. It reports false if the block is no longer the file
+// that was found: the next round finds what is there then.
+func (r *retention) link(block string, next retained) (there bool, err error) {
+	from, to := filepath.Join(r.dir, block), r.path(block, next.count)
+	err = os.Link(from, to)
+	if errors.Is(err, fs.ErrNotExist) { // the block or the directory
+		if err = os.Mkdir(filepath.Dir(to), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return false, notGone("retain block", err)
+		}
+		err = os.Link(from, to)
+	}
+	if err != nil {
+		return false, notGone("retain block", err)
+	}
+	info, err := os.Lstat(to)
+	if err != nil {
+		return false, notGone("look at retained block", err)
+	}
+	if !os.SameFile(info, next.info) {
+		return false, removeFiles([]string{to})
+	}
+	return true, nil
+}
+
+// notGone is err, unless it says that a file is not there.
+func notGone(what string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// removeFiles passes over what is not there.
+func removeFiles(paths []string) error {
+	var failed error
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil {
+			failed = errors.Join(failed, notGone("remove", err))
+		}
+	}
+	return failed
+}
+
+// putBack puts back the blocks that were removed or replaced after the last round, and
+// returns their paths. A block stays as it is if it has a second name: a round has seen it.
+func (r *retention) putBack() ([]string, error) {
+	var back []string
+	for block, last := range r.blocks {
+		path := filepath.Join(r.dir, block)
+		now, err := os.Lstat(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("look at block: %w", err)
+		}
+		if err == nil && os.SameFile(now, last.info) {
+			continue
+		}
+		if err := os.Rename(r.path(block, last.count), path); err != nil {
+			return nil, fmt.Errorf("put block back: %w", err)
+		}
+		back = append(back, block)
+	}
+	if len(back) > 0 {
+		if err := disk.SyncDir(filepath.Join(r.dir, "msgs")); err != nil {
+			return nil, fmt.Errorf("put block back: %w", err)
+		}
+	}
+	slices.Sort(back)
+	return back, nil
+}
+
+// drop removes all second names.
+func (r *retention) drop() error {
+	r.blocks = map[string]retained{}
+	if err := os.RemoveAll(filepath.Join(r.dir, retainedDir)); err != nil {
+		return fmt.Errorf("remove second names of blocks: %w", err)
+	}
+	return nil
+}
+
+// undoRemovals does it for all streams. No server may have the store open.
+func (b *Barrier) undoRemovals(ctx context.Context, log *slog.Logger) error {
+	paths, err := streamDirs(b.streams)
+	if err != nil {
+		return err
+	}
+	var g errgroup.Group
+	g.SetLimit(maxUndoing)
+	for _, path := range paths {
+		g.Go(func() error {
+			back, err := undoRemovals(path, b.retain)
+			if err != nil {
+				return fmt.Errorf("undo removals in %s: %w", filepath.Base(path), err)
+			}
+			for _, block := range back {
+				log.InfoContext(ctx, "block put back, it was removed just before a crash", "stream", filepath.Base(path), "file", block)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// undoRemovals puts back what a crash may have taken from a stream, and returns the paths of
+// those blocks. Then each block has a second name if retain, and none otherwise.
+func undoRemovals(dir string, retain bool) ([]string, error) {
+	r, err := openRetention(dir)
+	if err != nil {
+		return nil, err
+	}
+	back, err := r.putBack()
+	if err != nil {
+		return nil, err
+	}
+	s, err := openStored(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(back) > 0 {
+		if err := s.dropIndex(); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.drop(); err != nil || !retain {
+		return back, err
+	}
+	found := map[string]fs.FileInfo{}
+	for _, number := range s.blocks {
+		if found[blockPath(number)], err = os.Lstat(filepath.Join(dir, blockPath(number))); err != nil {
+			return nil, err
+		}
+	}
+	return back, r.update(found, disk.SyncDir)
+}
