@@ -34,9 +34,8 @@ func (l *leader) recordDecision(ctx context.Context, v *view, e endpoint.Endpoin
 			out.reason, out.text = registry.ScalingSteady, counted(out.wanted, "worker")+" needed"
 		}
 	}
-	acts := out.start > 0 || len(out.drain) > 0 || len(out.sleep) > 0 || len(out.wake) > 0
 	news := out.reason == registry.ScalingNoGPU && bounded(out.text) != m.last.Text && v.now.Sub(m.last.At) >= gpuTextInterval
-	if !acts && !news && out.wanted == m.last.Wanted && out.reason == m.last.Reason && v.now.Sub(m.last.At) < repeatInterval {
+	if !out.acts() && !news && out.wanted == m.last.Wanted && out.reason == m.last.Reason && v.now.Sub(m.last.At) < repeatInterval {
 		return nil
 	}
 	if out.hold && m.last.At.IsZero() && v.now.Sub(e.Created) < newEndpointTime {

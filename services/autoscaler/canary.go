@@ -32,9 +32,6 @@ const (
 	// events are read at once, maxCanaryPages how often.
 	canaryInterval             = 5 * time.Second
 	canaryPage, maxCanaryPages = 100, 20
-	// canaryPatience is how long workers that start anyhow may bring the canaries that are
-	// missing, before a worker of the former version makes room.
-	canaryPatience = 30 * time.Second
 )
 
 // tally is how jobs and workers of one version ended.
@@ -152,7 +149,7 @@ func lastCanaries(a, b member) int {
 
 // sampleCanary completes the sample of an endpoint whose new version is tried, or was
 // rolled back. unknown says what could not be read.
-func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in *looked) (unknown string) {
+func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint, in *looked) (unknown string) {
 	releases := map[string]pod.Pod{}
 	for _, p := range in.pods {
 		releases[p.ID] = p
@@ -164,7 +161,6 @@ func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint,
 		}
 	}
 	if !e.Canary.Lasts() {
-		m.canaryLacking = time.Time{}
 		return ""
 	}
 	former := e.Former()
@@ -182,15 +178,10 @@ func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint,
 		}
 	}
 	in.canaries = planCanary(e.CanaryPercent, in.members, versions)
-	switch {
-	case in.canaries == 0:
-		m.canaryLacking = time.Time{}
+	if in.canaries == 0 {
 		in.from, in.spec, in.invalid = former, spec, invalid
 		in.machines = len(v.machines[pod.Driver(former.Fleet.Driver)])
-	case m.canaryLacking.IsZero():
-		m.canaryLacking = v.now
 	}
-	in.canaryDue = in.canaries > 0 && v.now.Sub(m.canaryLacking) >= canaryPatience
 	return ""
 }
 

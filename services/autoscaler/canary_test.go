@@ -137,7 +137,7 @@ func TestDecideDuringACanary(t *testing.T) {
 			want: decision{wanted: 1, drain: []string{"w1"}, reason: registry.ScalingIdle},
 		},
 		"one makes room while more are wanted": {
-			e: ep(requests(1), bounds(0, 2)), s: sample{queued: 5, running: 2, allRunning: 2, machines: 1, canaryDue: true, canaries: 1, members: stale(crew(long, busy, busy))},
+			e: ep(requests(1), bounds(0, 2)), s: sample{queued: 5, running: 2, allRunning: 2, machines: 1, canaries: 1, members: stale(crew(long, busy, busy))},
 			want: decision{wanted: 2, drain: []string{"w0"}, reason: registry.ScalingReplace},
 		},
 		"those of a version that was rolled back go at once": {

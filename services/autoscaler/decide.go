@@ -69,9 +69,6 @@ type sample struct {
 	failure     string // what the last one said
 	// failing are the last jobs, if more workers would be started for those that wait.
 	failing sameFailure
-	// canaryDue: a worker of the former version makes room for a canary, also while more
-	// workers are wanted than can be started.
-	canaryDue bool
 	// canaries bounds how many are started now, as canaries; 0 for any number of others.
 	canaries int
 	// machines can start workers for this endpoint.
@@ -104,6 +101,11 @@ type decision struct {
 	memory       memory
 }
 
+// acts reports whether the decision changes what workers are to do.
+func (v decision) acts() bool {
+	return v.start > 0 || len(v.drain) > 0 || len(v.sleep) > 0 || len(v.wake) > 0
+}
+
 // decide says how many workers the endpoint should have, and how to get there.
 //
 // Busy workers are never stopped. The number falls only idleTimeout after it
@@ -130,10 +132,7 @@ func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 			v.reason, v.text = registry.ScalingPaused, pauseText(e)
 		}
 	}
-	if v.reason == "" || s.canaryDue {
-		v = replace(e, s, v, now)
-	}
-	v = dropBad(e, s, v)
+	v = dropBad(e, s, replace(e, s, v, now))
 	v.memory.wanted = v.wanted
 	return v
 }

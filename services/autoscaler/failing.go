@@ -75,14 +75,16 @@ func (l *leader) lookAtFailures(ctx context.Context, e endpoint.Endpoint, m *end
 }
 
 // boundFailing starts no more workers than workersMin, and one at least, while the jobs
-// fail on all of them: more would fail as many jobs sooner.
+// fail on all of them: more would fail as many jobs sooner. Those that take the places of
+// replaced ones are started all the same: they may be the remedy.
 func boundFailing(e endpoint.Endpoint, s sample, v decision, n need) decision {
 	alive := count(s.members, starting, idle, busy)
 	byJobs := n.reason == registry.ScalingDelay || n.reason == registry.ScalingRequests
 	if v.start == 0 || !byJobs || !s.failing.everywhere(alive) {
 		return v
 	}
-	v.start = min(v.start, max(0, max(1, e.WorkersMin)-alive))
+	successors := len(v.memory.replaced) - present(s, v.memory.replaced)
+	v.start = min(v.start, max(successors, max(1, e.WorkersMin)-alive))
 	if v.start == 0 {
 		v.reason = registry.ScalingFailing
 		v.text = fmt.Sprintf("the last %s failed on %s for one cause, more workers are started when a job succeeds: %s", counted(s.failing.jobs, "job"), counted(s.failing.workers, "worker"), s.failing.cause)

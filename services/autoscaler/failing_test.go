@@ -69,6 +69,18 @@ func TestDecideWhileJobsFail(t *testing.T) {
 			e: ep(bounds(0, 9)), s: sample{failing: failing, machines: 1, members: crew(time.Second, idle)}, replaced: []string{"gone"},
 			want: decision{wanted: 2, start: 1, reason: registry.ScalingReplace},
 		},
+		"also where its jobs ask for more": {
+			e: ep(requests(1), bounds(0, 9)), s: sample{failing: failing, queued: 5, machines: 1, members: crew(long, busy)}, replaced: []string{"gone"},
+			want: decision{wanted: 5, start: 1, reason: registry.ScalingRequests},
+		},
+		"but not before its place is free": {
+			e: ep(requests(1), bounds(0, 9)), s: sample{failing: failing, queued: 5, machines: 1, members: crew(long, busy, draining)}, replaced: []string{"w1"},
+			want: decision{wanted: 5, reason: registry.ScalingFailing},
+		},
+		"an outdated one is replaced": {
+			e: ep(requests(1), bounds(0, 9)), s: sample{failing: failing, queued: 5, running: 2, allRunning: 2, machines: 1, members: stale(crew(long, busy, busy))},
+			want: decision{wanted: 7, drain: []string{"w0"}, reason: registry.ScalingReplace},
+		},
 		"fewer failures are chance": {
 			e: ep(requests(1), bounds(0, 9)), s: sample{failing: sameFailure{jobs: 4, workers: 2}, queued: 5, machines: 1, members: crew(long, busy, busy)},
 			want: decision{wanted: 5, start: 3, reason: registry.ScalingRequests},

@@ -81,6 +81,7 @@ func (l *leader) arbitrate(ctx context.Context, v *view) {
 	for _, s := range fresh {
 		left := s.grant(in, d, v.now)
 		s.yield(d, l.gpus)
+		s.out = replace(s.e, s.in.sample, s.out, v.now)
 		if err := l.settle(ctx, v, s.e, s.m, s.in, s.out); err != nil && ctx.Err() == nil {
 			l.log.WarnContext(ctx, "fleet not scaled, trying again", "endpoint", s.e.ID, "err", err)
 		}
@@ -100,9 +101,15 @@ func (s *gpuState) grant(in arbiter.Input, d arbiter.Decision, now time.Time) (l
 		}
 	}
 	s.out.start = min(s.out.start, len(s.in.placed))
-	if asked > 0 && s.out.start+woken == 0 {
-		s.out.memory.grew, s.out.memory.replaced = s.m.memory.grew, s.m.memory.replaced
-		s.out.reason, s.out.text = registry.ScalingNoGPU, waitText(s, in, d.Waits[s.e.ID], now)
+	if asked > 0 && s.out.start+len(s.out.wake) == 0 {
+		wait, replaced := d.Waits[s.e.ID], s.m.memory.replaced
+		if !wait.Coming && present(s.in.sample, replaced) == 0 {
+			replaced = nil // what they left is gone, or another's
+		}
+		s.out.memory.grew, s.out.memory.replaced = s.m.memory.grew, slices.Concat(replaced, s.out.drain)
+		if len(s.out.drain) == 0 {
+			s.out.reason, s.out.text = registry.ScalingNoGPU, waitText(s, in, wait, now)
+		}
 	}
 	return max(0, asked-s.out.start-woken-len(s.wakes))
 }
@@ -223,9 +230,11 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 	}
 	for _, s := range l.gpus {
 		if s.out.start+len(s.wakes) > 0 {
+			has := count(s.in.members, starting, idle, busy)
 			in.Demands = append(in.Demands, arbiter.Demand{
-				Endpoint: s.e.ID, Workers: s.out.start + len(s.wakes), Wakes: len(s.wakes), Sleepers: s.sleepers(in.Workers), Has: count(s.in.members, starting, idle, busy), Request: requestOf(s.in),
+				Endpoint: s.e.ID, Workers: s.out.start + len(s.wakes), Wakes: len(s.wakes), Sleepers: s.sleepers(in.Workers), Has: has, Request: requestOf(s.in),
 				Oldest: max(s.in.oldest, s.in.orphans.waited), MaxSwapWait: s.e.Fleet.SwapWait(), Priority: s.e.Fleet.Priority,
+				Replaces: len(s.m.memory.replaced) > 0, Kept: has < s.e.WorkersMin,
 			})
 		}
 	}

@@ -62,9 +62,8 @@ type endpointState struct {
 	// budgetRead is when the failures were counted last that the budget bounds; applied is
 	// the pause by the budget that this leader has applied to the queue.
 	budgetRead, applied time.Time
-	// canaryRead is when the ends of jobs on both versions were read last, canaryLacking
-	// since when too few workers try the new version.
-	canaryRead, canaryLacking time.Time
+	// canaryRead is when the ends of jobs on both versions were read last.
+	canaryRead time.Time
 }
 
 // stateSince is a worker's state, and since when.

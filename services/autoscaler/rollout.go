@@ -13,9 +13,11 @@ import (
 // or a busy one if no idle one is left, which ends its jobs first. It waits until those
 // that were drained before have left and their successors are ready, and while new
 // workers fail. So there are never more workers than before, and never more than one
-// fewer that is ready.
+// fewer that is ready. Workers that are wanted and not started hold it up only if
+// successors could not be started either: without a GPU for more workers, the old one
+// leaves its own.
 func replace(e endpoint.Endpoint, s sample, v decision, now time.Time) decision {
-	if e.Paused(now) || s.failures > 0 || s.machines == 0 || s.invalid != "" || len(v.memory.replaced) > 0 || count(s.members, starting, draining, unhealthy) > 0 {
+	if v.hold || v.acts() || e.Paused(now) || s.failures > 0 || s.machines == 0 || s.invalid != "" || len(v.memory.replaced) > 0 || count(s.members, starting, draining, unhealthy) > 0 {
 		return v
 	}
 	old, found := outdated(s.members)

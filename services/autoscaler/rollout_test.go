@@ -3,9 +3,11 @@ package autoscaler
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
+	"flightline/services/autoscaler/arbiter"
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
@@ -93,6 +95,18 @@ func TestReplace(t *testing.T) {
 			e: ep(paused), s: jobsOf(0, sample{members: crew(short, idle)}), replaced: []string{"gone"},
 			want: decision{wanted: 1},
 		},
+		"none is replaced where no machine could start the successor": {
+			e: ep(bounds(2, 9)), s: sample{members: stale(crew(short, idle))},
+			want: decision{wanted: 2, reason: registry.ScalingNoMachine},
+		},
+		"nor while more are started": {
+			e: ep(bounds(2, 9)), s: jobsOf(0, sample{members: stale(crew(short, idle))}),
+			want: decision{wanted: 2, start: 1, reason: registry.ScalingMinimum},
+		},
+		"nor without what it is to be started from": {
+			e: ep(bounds(2, 9)), s: jobsOf(0, sample{invalid: "no template", members: stale(crew(short, idle))}),
+			want: decision{wanted: 2, reason: registry.ScalingInvalid},
+		},
 		"none is replaced while new ones fail": {
 			e: ep(bounds(0, 9)), s: jobsOf(0, sample{failures: 1, members: stale(crew(short, idle, busy))}),
 			want: decision{wanted: 2},
@@ -139,6 +153,78 @@ func TestAChangedCommandReplacesTheFleetOneByOne(t *testing.T) {
 	if e, err := s.registry.Endpoints.Get(t.Context(), "ep"); err != nil || e.Version != 3 || e.ReleaseVersion() != 2 {
 		t.Errorf("got version %d and release %d, %v, want 3 and 2", e.Version, e.ReleaseVersion(), err)
 	}
+}
+
+// An endpoint that wants more workers than its GPUs hold is rolled out too. Each worker's GPU
+// goes to its successor, also while another endpoint waits for one.
+func TestAnEndpointThatLacksAGPUIsRolledOut(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("m")
+	s.endpoint("b", bounds(3, 3), needsGPU())
+	s.gpuHost(cards("m", 2), e)
+	s.held("GPU-m-0:b-0-1 GPU-m-1:b-1-1")
+	s.decidedWith("b", registry.ScalingNoGPU)
+	other := s.endpoint("a", bounds(1, 1), needsGPU(func(f *endpoint.Fleet) { f.MaxSwapWait = time.Second }))
+	s.submit(other, false)
+	s.decidedWith("a", registry.ScalingNoGPU)
+	s.update("b", func(e *endpoint.Endpoint) { e.Fleet.Command = []string{"worker", "--new"} })
+	s.runs("b", map[int]int{2: 2})
+	s.held("GPU-m-0:b-0-2 GPU-m-1:b-1-2") // each was replaced once
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.peak > 2 {
+		t.Errorf("got %d workers at once on 2 GPUs", e.peak)
+	}
+}
+
+// A worker that made room is owed no successor once its GPU is gone, or another endpoint's:
+// the next one is replaced.
+func TestARolloutGoesOnWithoutALostGPU(t *testing.T) {
+	for name, test := range map[string]struct {
+		members []member
+		coming  bool
+		want    []string
+	}{
+		"it is lost":     {stale(crew(time.Hour, idle)), false, []string{"w0"}},
+		"it is coming":   {stale(crew(time.Hour, idle)), true, nil},
+		"it is not left": {append(stale(crew(time.Hour, idle)), member{id: "former", state: draining}), false, nil},
+	} {
+		s := gpuState{
+			e: ep(bounds(2, 2)), m: &endpointState{memory: memory{replaced: []string{"former"}}},
+			in: looked{sample: sample{machines: 1, members: test.members}}, out: decision{start: 1, wanted: 2},
+		}
+		s.grant(arbiter.Input{}, arbiter.Decision{Waits: map[string]arbiter.Wait{"ep": {Coming: test.coming}}}, noon)
+		if got := replace(s.e, s.in.sample, s.out, noon); !slices.Equal(got.drain, test.want) {
+			t.Errorf("%s: got %v replaced next, want %v", name, got.drain, test.want)
+		}
+	}
+}
+
+func TestACanaryMakesRoomForItselfOnAGPU(t *testing.T) {
+	s := newEnv(t)
+	s.endpoint("ep", bounds(3, 3), needsGPU(), func(e *endpoint.Endpoint) { e.CanaryPercent = 50 })
+	s.gpuHost(cards("m", 2), s.engine("m"))
+	s.decidedWith("ep", registry.ScalingNoGPU)
+	s.runs("ep", map[int]int{1: 2})
+	s.update("ep", func(e *endpoint.Endpoint) { e.Fleet.Command = []string{"worker", "--new"} })
+	s.runs("ep", map[int]int{1: 1, 2: 1})
+}
+
+// The new version may be the remedy.
+func TestAnEndpointWhoseJobsAllFailIsRolledOut(t *testing.T) {
+	s := newEnv(t)
+	log := s.events()
+	made := s.endpoint("ep", requests(1), bounds(0, 9))
+	for range 3 {
+		s.submit(made, false)
+	}
+	for n := range minSameFailures {
+		s.writeEnd(log, n, ended(fmt.Sprint("worker-", n%2), "RuntimeError: no model"))
+	}
+	s.autoscaler(s.engine("machine"))
+	s.decidedWith("ep", registry.ScalingFailing)
+	s.update("ep", func(e *endpoint.Endpoint) { e.Fleet.Command = []string{"worker", "--new"} })
+	s.runs("ep", map[int]int{2: 1})
 }
 
 // runs waits until the fleet has these workers, by version.

@@ -72,6 +72,9 @@ type Demand struct {
 	// Oldest is how long its first job has waited, MaxSwapWait what that should not exceed.
 	Oldest, MaxSwapWait time.Duration
 	Priority            int
+	// Replaces means that a worker of it has made room for one of these, Kept that workersMin
+	// asks for them.
+	Replaces, Kept bool
 }
 
 // Sleeper is a worker that sleeps and has given back a part of its GPUs.
@@ -155,16 +158,22 @@ func Decide(in Input) Decision {
 	return a.out
 }
 
-// first orders demands: those that wait too long, then by priority, then those without
-// workers, then by waiting time.
+// first orders demands: those that have made room for workers that never yield, those that
+// wait too long, those that have made room for others, then by priority, then those without
+// workers, then by waiting time. So a new version takes the GPU of the former one.
 func first(a, b Demand) int {
-	late := func(d Demand) int {
-		if d.overdue() {
+	class := func(d Demand) int {
+		switch {
+		case d.Replaces && d.Kept:
 			return 0
+		case d.overdue():
+			return 1
+		case d.Replaces:
+			return 2
 		}
-		return 1
+		return 3
 	}
-	return cmp.Or(late(a)-late(b), b.Priority-a.Priority, min(a.Has, 1)-min(b.Has, 1), cmp.Compare(b.Oldest, a.Oldest), strings.Compare(a.Endpoint, b.Endpoint))
+	return cmp.Or(class(a)-class(b), b.Priority-a.Priority, min(a.Has, 1)-min(b.Has, 1), cmp.Compare(b.Oldest, a.Oldest), strings.Compare(a.Endpoint, b.Endpoint))
 }
 
 // arbitration is one decision under way.
