@@ -108,14 +108,20 @@ const (
 )
 
 // planCanary marks the members while a canary lasts: those of neither version are
-// replaced, then as many of the former one as canaries are missing. It returns how many
-// workers are to start as canaries; if that is 0, others start.
-func planCanary(percent int, members []member, versions []version) (missing int) {
+// replaced, then as many of the former one as canaries are missing. Those that are replaced
+// count among all until their successors are there: else a successor of the former version
+// would start for each whose place makes the share one more. It returns how many workers are
+// to start as canaries; if that is 0, others start.
+func planCanary(percent int, members []member, versions []version, replaced []string) (missing int) {
 	var canaries, formers, others int
+	going := len(replaced)
 	for i, w := range members {
 		alive := w.state == starting || w.state == idle || w.state == busy
 		if !alive && (w.state != sleeping || versions[i] != canaryVersion) {
 			continue
+		}
+		if slices.Contains(replaced, w.id) {
+			going-- // it looks alive still
 		}
 		switch versions[i] {
 		case canaryVersion:
@@ -126,7 +132,7 @@ func planCanary(percent int, members []member, versions []version) (missing int)
 			others++
 		}
 	}
-	share := canaryShare(percent, canaries+formers+others)
+	share := canaryShare(percent, canaries+formers+others+going)
 	missing = max(0, share-canaries)
 	for i := range members {
 		w := &members[i]
@@ -149,7 +155,7 @@ func lastCanaries(a, b member) int {
 
 // sampleCanary completes the sample of an endpoint whose new version is tried, or was
 // rolled back. unknown says what could not be read.
-func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint, in *looked) (unknown string) {
+func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in *looked) (unknown string) {
 	releases := map[string]pod.Pod{}
 	for _, p := range in.pods {
 		releases[p.ID] = p
@@ -177,7 +183,7 @@ func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint,
 			versions[i] = formerVersion
 		}
 	}
-	in.canaries = planCanary(e.CanaryPercent, in.members, versions)
+	in.canaries = planCanary(e.CanaryPercent, in.members, versions, m.memory.replaced)
 	if in.canaries == 0 {
 		in.from, in.spec, in.invalid = former, spec, invalid
 		in.machines = len(v.machines[pod.Driver(former.Fleet.Driver)])

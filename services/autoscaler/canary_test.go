@@ -89,24 +89,28 @@ func TestPlanCanary(t *testing.T) {
 		states   []state // all idle if nil
 		missing  int
 		stale    []bool
+		replaced []string
 	}{
-		"none is there":                   {10, nil, nil, 1, nil},
-		"the only one is the former":      {10, []version{f}, nil, 1, []bool{true}},
-		"the only one is new":             {10, []version{n}, nil, 0, []bool{false}},
-		"one of four":                     {25, []version{f, n, f, f}, nil, 0, []bool{false, false, false, false}},
-		"half of three is two":            {50, []version{f, n, f}, nil, 1, []bool{true, false, true}},
-		"one that drains does not count":  {25, []version{f, n, f, f}, []state{idle, draining, busy, idle}, 1, []bool{true, false, true, true}},
-		"a third version goes first":      {25, []version{f, o, f, f}, nil, 1, []bool{false, true, false, false}},
-		"more new ones than asked remain": {10, []version{n, n, f}, nil, 0, []bool{false, false, false}},
+		"none is there":                      {10, nil, nil, 1, nil, nil},
+		"the only one is the former":         {10, []version{f}, nil, 1, []bool{true}, nil},
+		"the only one is new":                {10, []version{n}, nil, 0, []bool{false}, nil},
+		"one of four":                        {25, []version{f, n, f, f}, nil, 0, []bool{false, false, false, false}, nil},
+		"half of three is two":               {50, []version{f, n, f}, nil, 1, []bool{true, false, true}, nil},
+		"one that drains does not count":     {25, []version{f, n, f, f}, []state{idle, draining, busy, idle}, 1, []bool{true, false, true, true}, nil},
+		"a third version goes first":         {25, []version{f, o, f, f}, nil, 1, []bool{false, true, false, false}, nil},
+		"more new ones than asked remain":    {10, []version{n, n, f}, nil, 0, []bool{false, false, false}, nil},
+		"the place of a replaced one counts": {50, []version{f, n}, nil, 1, []bool{true, false}, []string{"gone"}},
+		"also while it drains":               {50, []version{f, n, f}, []state{idle, idle, draining}, 1, []bool{true, false, true}, []string{"w2"}},
+		"once while it looks alive":          {50, []version{f, n}, nil, 0, []bool{false, false}, []string{"w0"}},
 	} {
 		members := make([]member, len(test.versions))
 		for i := range members {
-			members[i].state = idle
+			members[i].id, members[i].state = fmt.Sprint("w", i), idle
 			if test.states != nil {
 				members[i].state = test.states[i]
 			}
 		}
-		missing := planCanary(test.percent, members, test.versions)
+		missing := planCanary(test.percent, members, test.versions, test.replaced)
 		if missing != test.missing {
 			t.Errorf("%s: got %d missing, want %d", name, missing, test.missing)
 		}
@@ -208,6 +212,20 @@ func TestACanaryThatIsNoWorseIsPromoted(t *testing.T) {
 	s.runs("ep", map[int]int{2: 4})
 	if e := s.canaryEnds(endpoint.CanaryPromoted); e.Canary.Text != "0 of 20 jobs failed on version 2, 0 of 20 on version 1" || e.ReleaseVersion() != 2 {
 		t.Errorf("got %+v of release %d, want 2, with the numbers", e.Canary, e.ReleaseVersion())
+	}
+}
+
+// With one worker fewer the share is one fewer: the successor is a canary all the same.
+func TestACanaryReachesAShareThatIsRoundedUp(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	s.endpoint("ep", bounds(3, 3), func(e *endpoint.Endpoint) { e.CanaryPercent = 50 })
+	s.autoscaler(e)
+	s.runs("ep", map[int]int{1: 3})
+	s.update("ep", func(e *endpoint.Endpoint) { e.Fleet.Command = []string{"worker", "--new"} })
+	s.runs("ep", map[int]int{1: 1, 2: 2})
+	if pods, err := s.registry.Pods.List(t.Context()); err != nil || len(pods) != 5 {
+		t.Errorf("got %d pods, %v, want 5: each replaced once", len(pods), err)
 	}
 }
 

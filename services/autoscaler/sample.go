@@ -59,7 +59,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 		return in
 	}
 	in.members, in.unknown = l.members(ctx, v, e, m, in)
-	if unknown := l.sampleCanary(ctx, v, e, &in); unknown != "" {
+	if unknown := l.sampleCanary(ctx, v, e, m, &in); unknown != "" {
 		in.unknown = unknown
 	}
 	var last pod.Pod
