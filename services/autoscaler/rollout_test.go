@@ -200,6 +200,18 @@ func TestARolloutGoesOnWithoutALostGPU(t *testing.T) {
 	}
 }
 
+// Workers of a version that was rolled back are owed successors, also if none can start now.
+func TestWithoutAGPUSuccessorsAreStillOwed(t *testing.T) {
+	members := crew(time.Hour, idle)
+	members[0].bad, members[0].stale = true, true
+	in := looked{sample: sample{machines: 1, members: members}}
+	s := gpuState{e: ep(bounds(2, 2)), m: &endpointState{}, in: in, out: decide(ep(bounds(2, 2)), in.sample, memory{}, noon)}
+	s.grant(arbiter.Input{}, arbiter.Decision{}, noon)
+	if got := s.out; !slices.Equal(got.drain, []string{"w0"}) || !slices.Equal(got.memory.replaced, got.drain) || got.reason != registry.ScalingReplace {
+		t.Errorf("got %+v, want w0 replaced", got)
+	}
+}
+
 func TestACanaryMakesRoomForItselfOnAGPU(t *testing.T) {
 	s := newEnv(t)
 	s.endpoint("ep", bounds(3, 3), needsGPU(), func(e *endpoint.Endpoint) { e.CanaryPercent = 50 })
