@@ -212,6 +212,16 @@ func TestWithoutAGPUSuccessorsAreStillOwed(t *testing.T) {
 	}
 }
 
+// A worker that wakes takes the place of a replaced one: no other is started for that.
+func TestAWorkerThatWakesIsASuccessor(t *testing.T) {
+	s := sample{machines: 1, queued: 1, members: crew(time.Second, sleeping)}
+	woke := decide(ep(), s, memory{replaced: []string{"gone"}}, noon)
+	s.members = crew(time.Second, starting)
+	if got := decide(ep(), s, woke.memory, noon.Add(time.Second)); len(woke.wake) != 1 || got.start != 0 {
+		t.Errorf("got %+v, then %+v, want one woken and none started", woke, got)
+	}
+}
+
 func TestACanaryMakesRoomForItselfOnAGPU(t *testing.T) {
 	s := newEnv(t)
 	s.endpoint("ep", bounds(3, 3), needsGPU(), func(e *endpoint.Endpoint) { e.CanaryPercent = 50 })

@@ -73,7 +73,7 @@ func wakeOrGrow(e endpoint.Endpoint, s sample, v decision, n need, missing int, 
 		v.reason, v.text = n.why(e, v.wanted)
 	}
 	if len(v.wake) > 0 {
-		v.memory.grew = now
+		v.memory.grew, v.memory.replaced = now, nil
 		v.text += fmt.Sprintf("; workers that sleep and are woken: %d", len(v.wake))
 	}
 	return v
