@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -119,10 +120,16 @@ func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error
 			x.add("fix", Fail, err.Error(), "")
 		}
 	}
-	endpoints, err := x.endpoints(ctx)
+	before, err := x.endpoints(ctx)
 	x.clock(ctx)
-	infos := x.streams(ctx, endpoints)
-	switch {
+	infos := x.streams(ctx)
+	after, again := x.endpoints(ctx)
+	settled, endpoints := during(before, after)
+	if infos != nil {
+		x.compare(ctx, infos, settled)
+		x.stores(ctx, infos)
+	}
+	switch err = cmp.Or(err, again); {
 	case err != nil:
 		x.add("endpoints", Fail, err.Error(), "no queue was looked at: run the doctor again, or look at "+streams.Bucket(streams.BucketEndpoints))
 	case infos != nil:
@@ -239,16 +246,13 @@ func (x *checker) refuses(f storehealth.Failure) {
 // byDoctor is what to do where something is missing or differs.
 const byDoctor = "doctor --fix, with the same --replicas, --partitions, --events-retention and --logs-… as serve"
 
-// streams compares what there is with what should be, and returns what there is,
-// nil if it cannot be known.
-func (x *checker) streams(ctx context.Context, endpoints []endpoint.Endpoint) map[string]*jetstream.StreamInfo {
-	there, err := listStreams(ctx, x.js)
+// streams are all that there are, by name, nil if it cannot be known.
+func (x *checker) streams(ctx context.Context) map[string]*jetstream.StreamInfo {
+	there, err := bus.StreamInfos(ctx, x.nc, x.cfg.within())
 	if err != nil {
 		x.add("streams", Fail, err.Error(), "let this user ask for $JS.API.STREAM.LIST")
 		return nil
 	}
-	x.compare(ctx, there, endpoints)
-	x.stores(ctx, there)
 	return there
 }
 
@@ -305,6 +309,9 @@ func (x *checker) recovered(info *jetstream.StreamInfo) {
 func (x *checker) consumers(ctx context.Context, w streams.Wanted) {
 	for _, want := range w.Consumers {
 		got, err := x.js.Consumer(ctx, w.Config.Name, want.Durable)
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // it was removed meanwhile
+			return
+		}
 		x.checkConsumer(w.Config.Name, want, got, err)
 	}
 }

@@ -116,7 +116,7 @@ func (i *Inspector) look(ctx context.Context) (*systemState, error) {
 }
 
 func (i *Inspector) read(ctx context.Context) (*systemState, error) {
-	endpoints, err := i.cfg.Endpoints(ctx)
+	before, err := i.cfg.Endpoints(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -124,10 +124,15 @@ func (i *Inspector) read(ctx context.Context) (*systemState, error) {
 	if err != nil {
 		return nil, err
 	}
-	there, err := listStreams(ctx, i.js)
+	there, err := bus.StreamInfos(ctx, i.nc, within)
 	if err != nil {
 		return nil, err
 	}
+	after, err := i.cfg.Endpoints(ctx)
+	if err != nil {
+		return nil, err
+	}
+	settled, endpoints := during(before, after)
 	s := &systemState{at: time.Now(), storage: api.Storage{UsedBytes: account.Store}, wanted: map[string][]jetstream.ConsumerConfig{}}
 	if account.Limits.MaxStore > 0 {
 		s.storage.LimitBytes = uint64(account.Limits.MaxStore)
@@ -140,21 +145,21 @@ func (i *Inspector) read(ctx context.Context) (*systemState, error) {
 	for _, info := range there {
 		s.streams = append(s.streams, streamOf(info))
 	}
-	for _, w := range streams.AllWanted(i.cfg.Doctor.streams(), endpoints) {
+	for _, w := range streams.AllWanted(i.cfg.Doctor.streams(), settled) {
 		s.wanted[w.Config.Name] = w.Consumers
 	}
-	s.findings = i.findings(ctx, account, there, endpoints)
+	s.findings = i.findings(ctx, account, there, settled, endpoints)
 	return s, nil
 }
 
 // findings are those of the doctor's checks that ask for nothing of each stream.
-func (i *Inspector) findings(ctx context.Context, account *jetstream.AccountInfo, there map[string]*jetstream.StreamInfo, endpoints []endpoint.Endpoint) []Finding {
+func (i *Inspector) findings(ctx context.Context, account *jetstream.AccountInfo, there map[string]*jetstream.StreamInfo, settled, endpoints []endpoint.Endpoint) []Finding {
 	x := &checker{nc: i.nc, js: i.js, cfg: i.cfg.Doctor}
 	x.server()
 	x.checkLimits(account)
 	if x.schema(ctx) {
 		x.clock(ctx)
-		x.compare(ctx, there, endpoints)
+		x.compare(ctx, there, settled)
 		x.queues(there, endpoints)
 	}
 	if i.cfg.Failed != nil {
@@ -165,14 +170,23 @@ func (i *Inspector) findings(ctx context.Context, account *jetstream.AccountInfo
 	return x.report.Findings
 }
 
-// listStreams are all streams of the account, by name.
-func listStreams(ctx context.Context, js jetstream.JetStream) (map[string]*jetstream.StreamInfo, error) {
-	there := map[string]*jetstream.StreamInfo{}
-	list := js.ListStreams(ctx)
-	for info := range list.Info() {
-		there[info.Config.Name] = info
+// during are the endpoints of both lists that are not being deleted: a stream that is missing
+// from what was listed in between is missing. all are those of either list.
+func during(before, after []endpoint.Endpoint) (settled, all []endpoint.Endpoint) {
+	all = after
+	still := make(map[string]endpoint.Endpoint, len(after))
+	for _, e := range after {
+		still[e.ID] = e
 	}
-	return there, list.Err()
+	for _, e := range before {
+		now, there := still[e.ID]
+		if !there {
+			all = append(all, e)
+		} else if !now.Deleting && now.Created.Equal(e.Created) {
+			settled = append(settled, now)
+		}
+	}
+	return settled, all
 }
 
 func streamOf(info *jetstream.StreamInfo) api.Stream {

@@ -14,6 +14,7 @@ import (
 	"flightline/shared/api"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/registry"
 	"flightline/shared/storehealth"
 	"flightline/shared/testenv"
 	"flightline/streams"
@@ -148,5 +149,46 @@ func TestTheSystemOfABrokenInstallation(t *testing.T) {
 	})
 	if _, err := i.System(t.Context(), ""); !errors.Is(err, broken) || !strings.Contains(err.Error(), "look at the streams") {
 		t.Errorf("got %v, want what is broken", err)
+	}
+}
+
+// A queue goes before its endpoint, and one is made or deleted while the rest is listed.
+func TestAQueueOfAnEndpointThatChangesIsNotMissing(t *testing.T) {
+	t.Parallel()
+	stays := endpoint.Endpoint{ID: "stays", Lease: time.Second}
+	deleting := endpoint.Endpoint{ID: "deleting", Lease: time.Second, Deleting: true}
+	ends := endpoint.Endpoint{ID: "ends", Lease: time.Second}
+	begins := endpoint.Endpoint{ID: "begins", Lease: time.Second}
+	lists := [][]endpoint.Endpoint{{stays, deleting, ends}, {stays, deleting, begins}}
+	s, i := installation(t, []endpoint.Endpoint{stays, begins}, func(cfg *admin.InspectorConfig) {
+		cfg.Endpoints = func(context.Context) ([]endpoint.Endpoint, error) {
+			list := lists[0]
+			if len(lists) > 1 {
+				lists = lists[1:]
+			}
+			return list, nil
+		}
+	})
+	v, err := i.System(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range []string{"stream JOBS_deleting", "stream JOBS_ends", "queue JOBS_begins"} {
+		if state := stateIn(v, check); state != "" {
+			t.Errorf("%s: got %s of %+v, want nothing", check, state, v.Findings)
+		}
+	}
+	if state := stateIn(v, "streams"); state != "ok" {
+		t.Errorf("streams: got %s of %+v, want ok", state, v.Findings)
+	}
+	table, err := registry.OpenTable[endpoint.Endpoint](t.Context(), s.JS, streams.BucketEndpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Put(t.Context(), deleting.ID, deleting); err != nil {
+		t.Fatal(err)
+	}
+	if f := found(doctor(t, s, false), "stream JOBS_deleting"); f.State != admin.OK {
+		t.Errorf("the doctor found %+v, want nothing", f)
 	}
 }

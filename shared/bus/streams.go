@@ -3,8 +3,13 @@ package bus
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // StreamStates is StreamState of all streams that hold messages of a subject, by their names.
@@ -18,7 +23,7 @@ func (c *Client) StreamStates(ctx context.Context, subject string) (map[string]S
 		State StreamState `json:"state"`
 	}
 	all := map[string]StreamState{}
-	err := eachPage(ctx, c, StreamList, subject, func(page []stream, missing []string) (names []string) {
+	err := eachPage(ctx, c.Query, StreamList, subject, func(page []stream, missing []string) (names []string) {
 		seen := map[string]bool{}
 		for _, s := range page {
 			all[s.Config.Name], seen[s.Config.Name] = s.State, true
@@ -36,7 +41,7 @@ func (c *Client) StreamStates(ctx context.Context, subject string) (map[string]S
 // all of the call.
 func (c *Client) StreamNames(ctx context.Context) ([]string, error) {
 	all := map[string]bool{}
-	err := eachPage(ctx, c, StreamNames, "", func(page, _ []string) []string {
+	err := eachPage(ctx, c.Query, StreamNames, "", func(page, _ []string) []string {
 		for _, name := range page {
 			all[name] = true
 		}
@@ -45,11 +50,37 @@ func (c *Client) StreamNames(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(all)), err
 }
 
+// StreamInfos is all that the server says of all streams, by their names. It asks for each
+// page once, and waits for it up to the time given. No stream is missing that is there during
+// all of the call, unless all that have it are away.
+func StreamInfos(ctx context.Context, nc *nats.Conn, within time.Duration) (map[string]*jetstream.StreamInfo, error) {
+	ask := func(ctx context.Context, subject string, body []byte, v any) error {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		answer, err := nc.RequestWithContext(ctx, subject, body)
+		if err != nil {
+			return fmt.Errorf("list the streams: %w", err)
+		}
+		return json.Unmarshal(answer.Data, v)
+	}
+	all := map[string]*jetstream.StreamInfo{}
+	err := eachPage(ctx, ask, StreamList, "", func(page []*jetstream.StreamInfo, missing []string) []string {
+		names := slices.Clone(missing)
+		for _, info := range page {
+			all[info.Config.Name] = info
+			names = append(names, info.Config.Name)
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	})
+	return all, err
+}
+
 // eachPage asks for all pages of a list that the server has in the order of the names, by
 // offsets; take returns the names on a page, in order. What is deleted between two pages
 // moves what follows to smaller offsets. So a page begins with the last name of those
 // before, or it is asked for at half the offset.
-func eachPage[S any](ctx context.Context, c *Client, list, subject string, take func(page []S, missing []string) (names []string)) error {
+func eachPage[S any](ctx context.Context, ask func(ctx context.Context, subject string, body []byte, v any) error, list, subject string, take func(page []S, missing []string) (names []string)) error {
 	known := "" // all names up to it were taken
 	for offset := 0; ; {
 		body, err := json.Marshal(map[string]any{"subject": subject, "offset": offset})
@@ -62,11 +93,11 @@ func eachPage[S any](ctx context.Context, c *Client, list, subject string, take 
 			Streams []S       `json:"streams"`
 			Missing []string  `json:"missing"`
 		}
-		if err := c.Query(ctx, list, body, &page); err != nil {
+		if err := ask(ctx, list, body, &page); err != nil {
 			return err
 		}
 		if page.Error != nil {
-			return c.Explain(ctx, page.Error, "", "list the streams")
+			return page.Error.explain("list the streams")
 		}
 		names := take(page.Streams, page.Missing)
 		switch end := offset + len(names); {

@@ -50,6 +50,10 @@ func TestAListOfStreamsMissesNoneWhileOthersGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		infos, err := bus.StreamInfos(t.Context(), s.NC, testenv.Timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
 		there := 0
 		for _, name := range names {
 			if strings.HasPrefix(name, "stay") {
@@ -60,6 +64,9 @@ func TestAListOfStreamsMissesNoneWhileOthersGo(t *testing.T) {
 			name := fmt.Sprintf("stay%04d", i)
 			if _, there := states[name]; !there {
 				t.Fatalf("%s has no state", name)
+			}
+			if info := infos[name]; info == nil || info.Config.Name != name || info.Config.Subjects[0] != "list."+name {
+				t.Fatalf("%s: got %+v", name, info)
 			}
 		}
 		if there != stay {
