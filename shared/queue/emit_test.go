@@ -122,7 +122,8 @@ func TestHeartbeatsDoNotWaitForChunks(t *testing.T) {
 // A worker does not wait forever for the chunks of a run that is no longer its own.
 func TestARunThatIsLostDoesNotWaitForItsChunks(t *testing.T) {
 	t.Parallel()
-	s, _, l := behindDoor(t)
+	s, d, l := behindDoor(t)
+	defer close(d.open) // so that what stores the chunks ends
 	if _, err := s.q.Cancel(t.Context(), s.e, l.Job.ID); err != nil {
 		t.Fatal(err)
 	}
