@@ -326,6 +326,40 @@ func TestAnEarlierEndpointsLinesAreLeftOut(t *testing.T) {
 	}
 }
 
+// That a replica lacks the newest lines is no proof that there are none.
+func TestAWatchBeginsThoughAReplicaLags(t *testing.T) {
+	t.Parallel()
+	for name, w := range map[string]logs.Watching{"since": {Since: time.Now().Add(-time.Hour)}, "resumed": {Resume: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			s.print(t, "w", nil, "line\n")
+			of, err := s.JS.Stream(t.Context(), streams.Logs(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			direct := func(allowed bool) error {
+				cfg := of.CachedInfo().Config
+				cfg.AllowDirect = allowed
+				_, err := s.JS.UpdateStream(t.Context(), cfg)
+				return err
+			}
+			if err := direct(false); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Handle(t, s.Connect(t), bus.DirectGet(streams.Logs(0)), func(m *nats.Msg) {
+				if err := errors.Join(m.Sub.Unsubscribe(), direct(true)); err != nil {
+					t.Error(err)
+				}
+				_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"No Results"}}})
+			})
+			if got := logstest.Texts(s.all(t, w)); got != "line" {
+				t.Errorf("got %q, want the line", got)
+			}
+		})
+	}
+}
+
 func TestTheLinesOfADeletedEndpointGo(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)

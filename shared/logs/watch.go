@@ -150,7 +150,7 @@ func (v *Watch) note(seq uint64) {
 
 // begin finds where the watch begins, and where it ends. Lines may come meanwhile.
 func (v *Watch) begin(ctx context.Context) error {
-	last, err := v.last(ctx)
+	last, _, err := v.last(ctx)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (v *Watch) begin(ctx context.Context) error {
 			since = t
 		}
 	}
-	first, err := v.firstSince(ctx, since, last)
+	first, err := v.firstSince(ctx, since)
 	if err != nil {
 		return err
 	}
@@ -183,29 +183,36 @@ func (v *Watch) begin(ctx context.Context) error {
 	return nil
 }
 
-// last is the sequence of the last message of the filter, 0 for none.
-func (v *Watch) last(ctx context.Context) (uint64, error) {
+// last is the sequence of the last message of the filter, and when it was stored; 0 for none.
+func (v *Watch) last(ctx context.Context) (seq uint64, stored time.Time, err error) {
 	m, err := v.bus.LeaderLast(ctx, v.stream, v.filter)
 	switch {
 	case errors.Is(err, bus.ErrNoMessage):
-		return 0, nil
+		return 0, time.Time{}, nil
 	case err != nil:
-		return 0, err
+		return 0, time.Time{}, err
 	}
-	return m.Seq, nil
+	return m.Seq, m.Time, nil
 }
 
 // firstSince is the sequence of the first message that was stored at t or later, or the one
-// behind last if no such message exists.
-func (v *Watch) firstSince(ctx context.Context, t time.Time, last uint64) (uint64, error) {
-	m, err := v.bus.DirectSince(ctx, v.stream, v.filter, t)
-	switch {
-	case errors.Is(err, bus.ErrNoMessage):
-		return last + 1, nil
-	case err != nil:
-		return 0, err
-	}
-	return bus.Sequence(m), nil
+// behind the last if no such message exists. That a replica has none proves nothing: it may
+// lag.
+func (v *Watch) firstSince(ctx context.Context, t time.Time) (uint64, error) {
+	return bus.UntilAnswered(ctx, func() (uint64, error) {
+		m, err := v.bus.DirectSince(ctx, v.stream, v.filter, t)
+		switch {
+		case err == nil:
+			return bus.Sequence(m), nil
+		case !errors.Is(err, bus.ErrNoMessage):
+			return 0, err
+		}
+		last, stored, err := v.last(ctx)
+		if err == nil && last > 0 && !stored.Before(t) {
+			err = fmt.Errorf("%w: read %s: a replica lacks messages that others have", bus.ErrUnavailable, v.stream)
+		}
+		return last + 1, err
+	})
 }
 
 // Close ends the watch. Further calls do nothing.
