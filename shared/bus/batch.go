@@ -101,6 +101,8 @@ const (
 	lastSubjects, lastBytes = 512, 4 << 20
 	// MaxMatches is how many subjects may match those of one request of LastOf.
 	MaxMatches = 1024
+	// unreadable is what the server says if it cannot read the next of the last messages.
+	unreadable = "Message Not Found"
 )
 
 // LastOf reads the last message on each of the subjects, in few direct-get
@@ -108,7 +110,8 @@ const (
 // messages come without their data, in no particular order; what is on no message is
 // left out. Any replica may answer, so the newest writes may be missing. It returns
 // ErrUnavailable when JetStream is away, ErrTooMany if more than MaxMatches subjects
-// match those of one request, and ctx.Err().
+// match those of one request, and ctx.Err(). A message that the server cannot read is
+// ErrUnavailable too: the server ends its answer there, whatever follows.
 func LastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
 	got, _, err := lastOfAll(ctx, nc, stream, subjects, func(m *nats.Msg) { m.Data = nil })
 	return got, err
@@ -122,9 +125,9 @@ func LastWithData(ctx context.Context, nc *nats.Conn, stream string, subjects []
 
 // lastOfAll calls each for every message as it comes, and returns the newest of each
 // subject: what is written meanwhile may come twice. No answer lacks a write up to the
-// sequence upTo; 0 means that this is not known: no message matched, a matching one could
-// not be read, or a page is from a replica that lags behind that of the page before, and
-// may lack a subject that moved from the one to the other.
+// sequence upTo; 0 means that this is not known: no message matched, or a page is from a
+// replica that lags behind that of the page before, and may lack a subject that moved from
+// the one to the other.
 func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []string, each func(*nats.Msg)) (found []*nats.Msg, upTo uint64, err error) {
 	upTo = math.MaxUint64
 	newest := map[string]int{} // where a subject's message is in found
@@ -174,5 +177,9 @@ func lastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string
 	if err != nil {
 		return nil, nil, fmt.Errorf("read %s: %w", stream, err)
 	}
-	return readBatch(ctx, nc, DirectGet(stream), request, MaxMatches, stream)
+	got, end, err = readBatch(ctx, nc, DirectGet(stream), request, MaxMatches, stream)
+	if err == nil && end.Header.Get("Description") == unreadable {
+		return nil, nil, fmt.Errorf("%w: read %s: NATS cannot read a message of it", ErrUnavailable, stream)
+	}
+	return got, end, err
 }

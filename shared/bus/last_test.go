@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,5 +146,41 @@ func TestLastOfGivesTheNewestOfASubjectOnce(t *testing.T) {
 		if len(got) != n {
 			t.Fatalf("got %d messages, want %d", len(got), n)
 		}
+	}
+}
+
+// A message that the server cannot read ends its answer, with a status that looks like
+// that of a list without more messages.
+func TestAListWithADamagedMessageIsAnError(t *testing.T) {
+	b := testenv.NewServer(t)
+	if _, err := b.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EACH", Subjects: []string{"each.*"}, AllowDirect: true}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if _, err := b.JS.Publish(t.Context(), fmt.Sprintf("each.%d", i), fmt.Appendf(nil, "message %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Stop()
+	file := filepath.Join(b.StreamDir("EACH"), "msgs", "1.blk")
+	block, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(block, []byte("message 2"), []byte("massage 2"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.Start()
+	testenv.Retry(t, func() error { _, err := b.JS.Stream(t.Context(), "EACH"); return err })
+	for _, subjects := range [][]string{{"each.*"}, {"each.2"}} {
+		if got, err := bus.LastOf(t.Context(), b.NC, "EACH", subjects); !errors.Is(err, bus.ErrUnavailable) {
+			t.Errorf("last of %s: got %d messages, %v, want ErrUnavailable", subjects, len(got), err)
+		}
+		if got, err := bus.Bind(b.NC).TryLastOfEach(t.Context(), "EACH", subjects[0], 0); !errors.Is(err, bus.ErrUnavailable) || !strings.Contains(err.Error(), "cannot read a message") {
+			t.Errorf("last of each of %s: got %d messages, %v, want why", subjects, len(got), err)
+		}
+	}
+	if got, err := bus.LastOf(t.Context(), b.NC, "EACH", []string{"each.0", "each.4", "each.9"}); err != nil || len(got) != 2 {
+		t.Errorf("others: got %d, %v, want 2", len(got), err)
 	}
 }
