@@ -330,11 +330,12 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	if mutation.DeleteFirst {
 		l.ack(ctx)
 	}
-	output, ref, err := l.placeOutput(ctx, output) // before the lock, as settle: heartbeats wait for it
+	output, ref, until, err := l.placeOutput(ctx, output) // before the lock, as settle: heartbeats wait for it
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := bus.Bounded(ctx)
+	whole := ctx
+	ctx, cancel := bus.Bounded(whole)
 	defer cancel()
 	again, notStored := l.settle(ctx)
 	l.mu.Lock()
@@ -373,25 +374,28 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	}
 	l.ack(ctx)
 	l.t.release(l)
+	l.carryOutput(whole, until)
 	j := l.rec.Job
 	return &j, nil
 }
 
-// placeOutput stores a large output beside the record, and returns a small one as it is.
-func (l *Lease) placeOutput(ctx context.Context, output []byte) (inline []byte, ref *record.PayloadRef, err error) {
+// placeOutput stores a large output beside the record, until a time, and returns a small one
+// as it is.
+func (l *Lease) placeOutput(ctx context.Context, output []byte) (inline []byte, ref *record.PayloadRef, until time.Time, err error) {
 	if len(output) <= maxInlinePayload {
-		return output, nil, nil
+		return output, nil, until, nil
 	}
 	l.mu.Lock()
 	r := *l.rec
 	l.mu.Unlock()
 	if r.Status.Terminal() { // an earlier call whose answer was lost to the caller
-		return nil, nil, nil
+		return nil, nil, until, nil
 	}
 	ctx, cancel := bus.BoundedFor(ctx, StoreTimeout(len(output)))
 	defer cancel()
-	ref, err = l.t.q.storePayload(ctx, l.t.at, &r, streams.Out, output, r.RemovedAfter())
-	return nil, ref, err
+	until = r.RemovedAfter()
+	ref, err = l.t.q.storePayload(ctx, l.t.at, &r, streams.Out, output, until)
+	return nil, ref, until, err
 }
 
 // ended reports whether the record that ended this run is what the holder

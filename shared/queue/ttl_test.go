@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
@@ -297,4 +299,36 @@ func TestNoOutcomeIsWrittenAfterTheTTL(t *testing.T) {
 		t.Errorf("got %v, want bus.ErrConflict", err)
 	}
 	s.want(t, l.Job.ID, job.InProgress)
+}
+
+// A large output takes a while to be stored, and a caller may make the ttl longer meanwhile.
+func TestALargeOutputIsKeptForATTLThatIsSetWhileItIsStored(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	id := s.submit(t, func(r *job.Request) { r.Policy.TTL = time.Hour })
+	const longer = 5 * time.Hour
+	var once sync.Once
+	slow := s.queue(t, Config{Point: func(p Point) {
+		if p == AfterPayload {
+			once.Do(func() {
+				if _, err := s.q.SetTTL(t.Context(), s.e, id, longer); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}})
+	l := next(t, s.consumer(t, slow, "w"))
+	if _, err := l.Complete(t.Context(), largeJSON()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.want(t, id, job.Completed); len(got.Output) != len(largeJSON()) {
+		t.Errorf("got an output of %d bytes, want %d", len(got.Output), len(largeJSON()))
+	}
+	part, err := s.q.bus.LeaderLast(t.Context(), streams.Payloads(0), l.rec.OutputRef.Subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ttl, err := time.ParseDuration(part.Header.Get(jetstream.MsgTTLHeader)); err != nil || ttl < longer {
+		t.Errorf("got a ttl of %v, %v, want %v or more", ttl, err, longer)
+	}
 }
