@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -141,54 +142,79 @@ func TestADestinationIsNotKeptForGoodUnlessItWasPaused(t *testing.T) {
 }
 
 // A stranger with many names costs a bounded number of entries; who is paused
-// stays, and other endpoints' too.
+// stays, and other endpoints' too. What one removal does not get done, as on a busy
+// machine, the next one does, 50 failures later.
 func TestAnEndpointHasABoundedNumberOfFailingDestinations(t *testing.T) {
 	d := destinationsOf(t)
-	for _, origin := range []string{"http://paused:80", "http://first:80"} {
-		if _, err := d.GaveUp(t.Context(), "ep", origin, FailurePolicy{}, "x", time.Now()); err != nil {
-			t.Fatal(err)
-		}
+	fail := func(endpoint, origin string) error {
+		_, err := d.GaveUp(t.Context(), endpoint, origin, FailurePolicy{}, "x", time.Now())
+		return err
 	}
-	if _, err := d.Pause(t.Context(), "ep", "http://paused:80", "x", time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.GaveUp(t.Context(), "other", "http://first:80", FailurePolicy{}, "x", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Retry(t, func() error { return fail("ep", "http://paused:80") })
+	testenv.Retry(t, func() error { return fail("ep", "http://first:80") })
+	testenv.Retry(t, func() error { return fail("other", "http://first:80") })
+	testenv.Retry(t, func() error {
+		_, err := d.Pause(t.Context(), "ep", "http://paused:80", "x", time.Now())
+		return err
+	})
 	var wg sync.WaitGroup
 	names := make(chan int)
 	for range 16 {
 		wg.Go(func() {
 			for i := range names {
-				if _, err := d.GaveUp(t.Context(), "ep", fmt.Sprintf("http://h%d:80", i), FailurePolicy{}, "x", time.Now()); err != nil {
+				err := fail("ep", fmt.Sprintf("http://h%d:80", i))
+				for testenv.IsLate(err) {
+					err = fail("ep", fmt.Sprintf("http://h%d:80", i))
+				}
+				if err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
-	for i := range maxFailures + 3*failuresCheck {
+	n := maxFailures + 3*failuresCheck
+	for i := range n {
 		names <- i
 	}
 	close(names)
 	wg.Wait()
-	list, err := d.List(t.Context(), "ep")
-	if err != nil || len(list) > maxFailures+failuresCheck+1 || len(list) < maxFailures {
-		t.Errorf("got %d, %v, want about %d", len(list), err, maxFailures)
-	}
 	has := func(list []Destination, origin string) bool {
 		return slices.ContainsFunc(list, func(x Destination) bool { return x.Origin == origin })
 	}
-	if !has(list, "http://paused:80") || has(list, "http://first:80") {
-		t.Error("want the one that is paused, and not the one that failed first")
+	var list []Destination
+	for tries := 0; ; tries++ {
+		testenv.Retry(t, func() (err error) {
+			list, err = d.List(t.Context(), "ep")
+			return err
+		})
+		if len(list) <= maxFailures+failuresCheck+1 && !has(list, "http://first:80") {
+			break
+		}
+		if tries == 10 {
+			t.Fatalf("got %d, the first one among them: %v, want about %d without it", len(list), has(list, "http://first:80"), maxFailures)
+		}
+		for range failuresCheck {
+			testenv.Retry(t, func() error { return fail("ep", fmt.Sprintf("http://h%d:80", n)) })
+			n++
+		}
 	}
-	if list, err = d.List(t.Context(), "other"); err != nil || len(list) != 1 {
-		t.Errorf("got %+v, %v of another endpoint, want its one", list, err)
+	if len(list) < maxFailures || !has(list, "http://paused:80") {
+		t.Errorf("got %d, the one that is paused among them: %v, want %d or more with it", len(list), has(list, "http://paused:80"), maxFailures)
 	}
-	if err := d.Drop(t.Context(), "ep"); err != nil {
-		t.Fatal(err)
+	testenv.Retry(t, func() (err error) {
+		list, err = d.List(t.Context(), "other")
+		return err
+	})
+	if len(list) != 1 {
+		t.Errorf("got %+v of another endpoint, want its one", list)
 	}
-	if list, err = d.List(t.Context(), ""); err != nil || len(list) != 1 || list[0].Endpoint != "other" {
-		t.Errorf("got %+v, %v, want the other endpoint's alone", list, err)
+	testenv.Retry(t, func() error { return d.Drop(t.Context(), "ep") })
+	testenv.Retry(t, func() (err error) {
+		list, err = d.List(t.Context(), "")
+		return err
+	})
+	if len(list) != 1 || list[0].Endpoint != "other" {
+		t.Errorf("got %+v, want the other endpoint's alone", list)
 	}
 }
 
