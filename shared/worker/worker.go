@@ -87,7 +87,7 @@ func bindPatiently(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (w
 		if known(err) && !errors.Is(err, context.DeadlineExceeded) {
 			return true
 		}
-		cfg.Log.WarnContext(ctx, "JetStream is not ready, trying again", "endpoint", cfg.Endpoint, "err", err)
+		cfg.Log.WarnContext(ctx, "JetStream is not ready, trying again", "err", err)
 		return false
 	}
 	err = persist(ctx, known, func() error {
