@@ -128,21 +128,17 @@ func (sh *shell) createEndpoint() *cobra.Command {
 		Example: "  flightline endpoint create upper --driver process --workers-max 3 -- python3 worker.py",
 	}
 	s.add(c.Flags())
-	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+	c.RunE = runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Endpoint, error) {
 		spec, err := s.given(c.Flags(), args[1:])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if spec.Fleet.Driver, err = driverFor(spec.Fleet, c.Flags().Changed("driver")); err != nil {
-			return err
+			return nil, err
 		}
 		spec.ID = args[0]
-		e, err := api.Endpoints().Create(ctx, spec)
-		if err != nil {
-			return err
-		}
-		return sh.showEndpoint(e)
-	})
+		return api.Endpoints().Create(ctx, spec)
+	}, endpointRows)
 	return c
 }
 
@@ -150,30 +146,22 @@ func (sh *shell) updateEndpoint() *cobra.Command {
 	var s settings
 	c := &cobra.Command{Use: "update ID [-- COMMAND...]", Short: "Change an endpoint's settings"}
 	s.add(c.Flags())
-	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+	c.RunE = runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Endpoint, error) {
 		spec, err := s.given(c.Flags(), args[1:])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		e, err := api.Endpoints().Update(ctx, args[0], spec)
-		if err != nil {
-			return err
-		}
-		return sh.showEndpoint(e)
-	})
+		return api.Endpoints().Update(ctx, args[0], spec)
+	}, endpointRows)
 	return c
 }
 
 func (sh *shell) getEndpoint() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Short: "Show an endpoint",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			e, err := api.Endpoints().Get(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return sh.showEndpoint(e)
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Endpoint, error) {
+			return api.Endpoints().Get(ctx, args[0])
+		}, endpointRows),
 	}
 }
 
@@ -212,7 +200,7 @@ func (sh *shell) deleteEndpoint() *cobra.Command {
 	return c
 }
 
-func (sh *shell) showEndpoint(e *client.Endpoint) error {
+func endpointRows(e *client.Endpoint) [][]string {
 	rows := [][]string{
 		{"ID", e.ID},
 		{"NAME", clean(e.Name)},
@@ -239,7 +227,7 @@ func (sh *shell) showEndpoint(e *client.Endpoint) error {
 		l := e.Limits[operation]
 		rows = append(rows, []string{"LIMIT OF " + clean(operation), fmt.Sprintf("%d in 10 s, %d at once", l.Requests, l.Concurrent)})
 	}
-	return sh.show(e, rows)
+	return rows
 }
 
 // fleetFlags are the flags that say how workers are started.
@@ -378,13 +366,9 @@ func (sh *shell) pauseEndpoint() *cobra.Command {
 func (sh *shell) resumeEndpoint() *cobra.Command {
 	return &cobra.Command{
 		Use: "resume ID", Short: "Hand out jobs again",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			e, err := api.Endpoints().Resume(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return sh.show(e, [][]string{{"RESUMED", e.ID}})
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Endpoint, error) {
+			return api.Endpoints().Resume(ctx, args[0])
+		}, func(e *client.Endpoint) [][]string { return [][]string{{"RESUMED", e.ID}} }),
 	}
 }
 

@@ -135,12 +135,10 @@ func (sh *shell) statusCommand() *cobra.Command {
 func (sh *shell) onJob(name, short string, do func(*client.Client, context.Context, string, job.ID) (*client.Job, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " ENDPOINT JOB", Short: short,
-		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
-			j, err := do(c, ctx, args[0], job.ID(args[1]))
-			if err != nil {
-				return err
-			}
-			return sh.show(j, [][]string{{"ID", string(j.ID)}, {"STATUS", string(j.Status)}}) // the answer has no times
+		RunE: runAndShow(sh, func(ctx context.Context, c *client.Client, args []string) (*client.Job, error) {
+			return do(c, ctx, args[0], job.ID(args[1]))
+		}, func(j *client.Job) [][]string { // the answer has no times
+			return [][]string{{"ID", string(j.ID)}, {"STATUS", string(j.Status)}}
 		}),
 	}
 }
@@ -161,13 +159,9 @@ func (sh *shell) purgeCommand() *cobra.Command {
 func (sh *shell) healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "health ENDPOINT", Short: "Count an endpoint's jobs and workers",
-		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
-			h, err := c.Health(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return sh.showHealth(h)
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, c *client.Client, args []string) (client.Health, error) {
+			return c.Health(ctx, args[0])
+		}, healthRows),
 	}
 }
 
@@ -269,13 +263,9 @@ func (sh *shell) explainCommand() *cobra.Command {
 		Use: "explain ENDPOINT JOB", Short: "Tell why a job is where it is",
 		Long: "Tell why a job is where it is: how many jobs come first, what the workers do,\n" +
 			"how the last one ended, and what the autoscaler decided.",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			x, err := api.Explain(ctx, args[0], job.ID(args[1]))
-			if err != nil {
-				return err
-			}
-			return sh.show(x, explainRows(x))
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Explanation, error) {
+			return api.Explain(ctx, args[0], job.ID(args[1]))
+		}, explainRows),
 	}
 }
 

@@ -31,20 +31,27 @@ func (sh *shell) show(v any, rows [][]string) error {
 	return terminal.Table(sh.Out, rows)
 }
 
+// runAndShow is the RunE of a command that shows what call returns, as a table of rows.
+func runAndShow[T any](sh *shell, call func(ctx context.Context, api *client.Client, args []string) (T, error), rows func(T) [][]string) func(*cobra.Command, []string) error {
+	return sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		answer, err := call(ctx, api, args)
+		if err != nil {
+			return err
+		}
+		return sh.show(answer, rows(answer))
+	})
+}
+
 // listCommand is a command that shows a list, a row for each of its elements.
 func listCommand[T any](sh *shell, use, short string, heading []string, list func(ctx context.Context, api *client.Client, args []string) ([]T, error), row func(T) []string) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short,
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			all, err := list(ctx, api, args)
-			if err != nil {
-				return err
-			}
+		RunE: runAndShow(sh, list, func(all []T) [][]string {
 			rows := [][]string{heading}
 			for _, one := range all {
 				rows = append(rows, row(one))
 			}
-			return sh.show(all, rows)
+			return rows
 		}),
 	}
 }
@@ -113,7 +120,7 @@ func (sh *shell) showJob(j *client.Job) error {
 	return sh.show(j, rows)
 }
 
-func (sh *shell) showHealth(h client.Health) error {
+func healthRows(h client.Health) [][]string {
 	rows := [][]string{{"JOBS", "", "WORKERS", ""}}
 	jobs := []count{
 		{"in queue", h.Jobs.InQueue},
@@ -137,7 +144,7 @@ func (sh *shell) showHealth(h client.Health) error {
 	for i := range workers {
 		rows = append(rows, append(jobs[i].cells(), workers[i].cells()...))
 	}
-	return sh.show(h, rows)
+	return rows
 }
 
 type count struct {

@@ -17,24 +17,18 @@ import (
 func (sh *shell) podCommand() *cobra.Command {
 	c := &cobra.Command{Use: "pod", Short: "Make, show, change, start, stop, restart and remove pods"}
 	c.AddCommand(sh.createPod(), sh.listPods(), sh.getPod(), sh.updatePod(), sh.deletePod(),
-		sh.onPod("start", "Let a pod run", func(p client.Pods) podMove { return p.Start }),
-		sh.onPod("stop", "Stop a pod; a worker has time to end its jobs", func(p client.Pods) podMove { return p.Stop }),
-		sh.onPod("restart", "End what runs of a pod, and start it again", func(p client.Pods) podMove { return p.Restart }))
+		sh.onPod("start", "Let a pod run", client.Pods.Start),
+		sh.onPod("stop", "Stop a pod; a worker has time to end its jobs", client.Pods.Stop),
+		sh.onPod("restart", "End what runs of a pod, and start it again", client.Pods.Restart))
 	return c
 }
 
-type podMove func(ctx context.Context, id string) (*client.Pod, error)
-
-func (sh *shell) onPod(verb, short string, move func(client.Pods) podMove) *cobra.Command {
+func (sh *shell) onPod(verb, short string, do func(client.Pods, context.Context, string) (*client.Pod, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " ID", Short: short,
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			p, err := move(api.Pods())(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return sh.showPod(p)
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Pod, error) {
+			return do(api.Pods(), ctx, args[0])
+		}, podRows),
 	}
 }
 
@@ -121,17 +115,13 @@ func (sh *shell) createPod() *cobra.Command {
 	c.Flags().StringVar(&flags.pod.Driver, "driver", "", "what runs it: docker or process (default docker)")
 	c.Flags().StringVar(&flags.pod.Template, "template", "", "`id` of a template to make it from")
 	c.Flags().StringVar(&flags.pod.Volume, "volume", "", "`id` of a network volume to attach")
-	c.RunE = sh.with(func(ctx context.Context, api *client.Client, _ []string) error {
+	c.RunE = runAndShow(sh, func(ctx context.Context, api *client.Client, _ []string) (*client.Pod, error) {
 		spec, err := flags.given(c.Flags())
 		if err != nil {
-			return err
+			return nil, err
 		}
-		p, err := api.Pods().Create(ctx, spec)
-		if err != nil {
-			return err
-		}
-		return sh.showPod(p)
-	})
+		return api.Pods().Create(ctx, spec)
+	}, podRows)
 	return c
 }
 
@@ -139,17 +129,13 @@ func (sh *shell) updatePod() *cobra.Command {
 	var flags podFlags
 	c := &cobra.Command{Use: "update ID", Short: "Change a pod, as of its next start"}
 	flags.add(c.Flags())
-	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+	c.RunE = runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Pod, error) {
 		spec, err := flags.given(c.Flags())
 		if err != nil {
-			return err
+			return nil, err
 		}
-		p, err := api.Pods().Update(ctx, args[0], spec)
-		if err != nil {
-			return err
-		}
-		return sh.showPod(p)
-	})
+		return api.Pods().Update(ctx, args[0], spec)
+	}, podRows)
 	return c
 }
 
@@ -192,14 +178,10 @@ func (sh *shell) listPods() *cobra.Command {
 func (sh *shell) getPod() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Short: "Show a pod; -o json has all that is known of it",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Pod, error) {
 			all := url.Values{"includeMachine": {"true"}, "includeNetworkVolume": {"true"}, "includeSavingsPlans": {"true"}, "includeTemplate": {"true"}}
-			p, err := api.Pods().Get(ctx, args[0], all)
-			if err != nil {
-				return err
-			}
-			return sh.showPod(p)
-		}),
+			return api.Pods().Get(ctx, args[0], all)
+		}, podRows),
 	}
 }
 
@@ -209,7 +191,7 @@ func (sh *shell) deletePod() *cobra.Command {
 	})
 }
 
-func (sh *shell) showPod(p *client.Pod) error {
+func podRows(p *client.Pod) [][]string {
 	rows := [][]string{{"ID", p.ID}, {"NAME", clean(p.Name)}, {"STATUS", p.Status}, {"LAST CHANGE", clean(p.StatusChange)}}
 	for _, row := range []struct {
 		name, text string
@@ -233,7 +215,7 @@ func (sh *shell) showPod(p *client.Pod) error {
 	if p.CostPerHr != nil {
 		rows = append(rows, []string{"COST AN HOUR", fmt.Sprint(*p.CostPerHr)})
 	}
-	return sh.show(p, rows)
+	return rows
 }
 
 func (sh *shell) templateCommand() *cobra.Command {
@@ -261,19 +243,15 @@ func (s *templateFlags) command(sh *shell, c *cobra.Command, send func(context.C
 	f.StringVar(&s.readme, "readme", "", "`text` for people")
 	mayBeEmpty(f, "category", "readme")
 	f.BoolVar(&s.serverless, "serverless", false, "it is for endpoints")
-	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+	c.RunE = runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Template, error) {
 		spec, err := s.given(f)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		s.template.Spec, s.template.Serverless = spec, typed(f, "serverless", &s.serverless)
 		s.template.Category, s.template.Readme = typed(f, "category", &s.category), typed(f, "readme", &s.readme)
-		t, err := send(ctx, api.Templates(), args, s.template)
-		if err != nil {
-			return err
-		}
-		return sh.showTemplate(t)
-	})
+		return send(ctx, api.Templates(), args, s.template)
+	}, templateRows)
 	return c
 }
 
@@ -294,13 +272,9 @@ func (sh *shell) updateTemplate() *cobra.Command {
 func (sh *shell) getTemplate() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Short: "Show a template; -o json has all of it",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			t, err := api.Templates().Get(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return sh.showTemplate(t)
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Template, error) {
+			return api.Templates().Get(ctx, args[0])
+		}, templateRows),
 	}
 }
 
@@ -312,12 +286,12 @@ func (sh *shell) listTemplates() *cobra.Command {
 		func(t client.Template) []string { return []string{t.ID, clean(t.Name), clean(t.Image)} })
 }
 
-func (sh *shell) showTemplate(t *client.Template) error {
+func templateRows(t *client.Template) [][]string {
 	rows := [][]string{{"ID", t.ID}, {"NAME", clean(t.Name)}, {"IMAGE", clean(t.Image)}}
 	if len(t.ModelCache) > 0 {
 		rows = append(rows, []string{"MODEL CACHE", clean(strings.Join(t.ModelCache, " "))})
 	}
-	return sh.show(t, rows)
+	return rows
 }
 
 // deleteThing is the command that removes the thing of an id.
@@ -359,26 +333,18 @@ func (sh *shell) volumeVerb(use, short string, send func(context.Context, client
 	setBounds(c.Flags(), "size", 1, pod.MaxDiskGB)
 	c.Flags().StringVar(&spec.DataCenter, "data-center", "", "`id` of the place where it is (default local)")
 	c.Flags().StringVar(&spec.Path, "path", "", "`path` where it is on the hosts")
-	c.RunE = sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-		v, err := send(ctx, api.Volumes(), args, spec)
-		if err != nil {
-			return err
-		}
-		return sh.showVolume(v)
-	})
+	c.RunE = runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Volume, error) {
+		return send(ctx, api.Volumes(), args, spec)
+	}, volumeRows)
 	return c
 }
 
 func (sh *shell) getVolume() *cobra.Command {
 	return &cobra.Command{
 		Use: "get ID", Short: "Show a network volume",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			v, err := api.Volumes().Get(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return sh.showVolume(v)
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Volume, error) {
+			return api.Volumes().Get(ctx, args[0])
+		}, volumeRows),
 	}
 }
 
@@ -392,10 +358,10 @@ func (sh *shell) listVolumes() *cobra.Command {
 		})
 }
 
-func (sh *shell) showVolume(v *client.Volume) error {
+func volumeRows(v *client.Volume) [][]string {
 	rows := [][]string{{"ID", v.ID}, {"NAME", clean(v.Name)}, {"SIZE", fmt.Sprintf("%d GB", v.Size)}, {"DATA CENTER", clean(v.DataCenter)}}
 	if v.Path != "" {
 		rows = append(rows, []string{"PATH", clean(v.Path)})
 	}
-	return sh.show(v, rows)
+	return rows
 }

@@ -24,16 +24,12 @@ func statsCommand(sh *shell) *cobra.Command {
 			"came and how they ended, how long they waited and ran, and how many workers\n" +
 			"there were. A time in which nothing happened has no row.",
 		Example: "  flightline stats echo\n  flightline stats echo --since 168h --step 1h -o json",
-		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) (err error) {
+		RunE: runAndShow(sh, func(ctx context.Context, c *client.Client, args []string) (s *client.Stats, err error) {
 			if o.From, err = sinceOf(since, time.Now()); err != nil {
-				return err
+				return nil, err
 			}
-			s, err := c.Stats(ctx, args[0], o)
-			if err != nil {
-				return err
-			}
-			return sh.show(s, statsRows(s))
-		}),
+			return c.Stats(ctx, args[0], o)
+		}, statsRows),
 	}
 	c.Flags().StringVar(&since, "since", "", sinceUsage+" (default: an hour ago)")
 	c.Flags().DurationVar(&o.Step, "step", 0, "what one row stands for: 1m or 1h (default: 1m for at most 24 hours, else 1h)")
@@ -85,13 +81,9 @@ func overviewCommand(sh *shell) *cobra.Command {
 	var q client.OverviewQuery
 	c := &cobra.Command{
 		Use: "overview", Short: "Print how all endpoints stand, and what needs attention",
-		RunE: sh.with(func(ctx context.Context, c *client.Client, _ []string) error {
-			all, err := c.WholeOverview(ctx, q)
-			if err != nil {
-				return err
-			}
-			return sh.show(all, overviewRows(all))
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, c *client.Client, _ []string) (*client.Overview, error) {
+			return c.WholeOverview(ctx, q)
+		}, overviewRows),
 	}
 	c.Flags().BoolVar(&q.Attention, "attention", false, "only the endpoints that need attention")
 	return c

@@ -18,13 +18,9 @@ func systemCommand(sh *shell) *cobra.Command {
 			"Of the queues, the 20 with the most messages are listed. The key needs the scope\n" +
 			"control; 'flightline doctor' looks at more, with a user of NATS.",
 		Example: "  flightline system\n  flightline system --stream JOBS_echo -o json",
-		RunE: sh.with(func(ctx context.Context, c *client.Client, _ []string) error {
-			s, err := c.System(ctx, stream)
-			if err != nil {
-				return err
-			}
-			return sh.show(s, systemRows(s))
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, c *client.Client, _ []string) (*client.System, error) {
+			return c.System(ctx, stream)
+		}, systemRows),
 	}
 	c.Flags().StringVar(&stream, "stream", "", "list only the streams with this `text` in their name")
 	return c
