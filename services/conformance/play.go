@@ -32,6 +32,13 @@ func (p *play) failf(format string, args ...any) {
 	}
 }
 
+// failIf fails if what is wanted is not so.
+func (p *play) failIf(wrong bool, format string, args ...any) {
+	if wrong {
+		p.failf(format, args...)
+	}
+}
+
 func (p *play) done() bool { return p.err != nil || p.skipped != "" }
 
 // send sends a request and returns its answer, an empty one after a failure.
@@ -56,17 +63,13 @@ func (p *play) post(endpoint, rest, body string) answer {
 
 // want fails unless the answer has one of the HTTP statuses. what names the request.
 func (p *play) want(what string, a answer, statuses ...int) {
-	if !p.done() && !slices.Contains(statuses, a.status) {
-		p.failf("%s: got %s, want %s", what, a, strings.Trim(strings.ReplaceAll(fmt.Sprint(statuses), " ", " or "), "[]"))
-	}
+	p.failIf(!slices.Contains(statuses, a.status), "%s: got %s, want %s", what, a, strings.Trim(strings.ReplaceAll(fmt.Sprint(statuses), " ", " or "), "[]"))
 }
 
 // wantField fails unless the answer is 200 and the field name has one of the texts.
 func (p *play) wantField(what string, a answer, name string, texts ...string) {
 	p.want(what, a, http.StatusOK)
-	if !p.done() && !slices.Contains(texts, a.text(name)) {
-		p.failf("%s: got %s, want %s %s", what, a, name, strings.Join(texts, " or "))
-	}
+	p.failIf(!slices.Contains(texts, a.text(name)), "%s: got %s, want %s %s", what, a, name, strings.Join(texts, " or "))
 }
 
 // wantCount fails unless the field is a JSON integer of at least 0, and returns it.
@@ -85,9 +88,8 @@ func (p *play) wantJSON(what string, got any, want string) {
 	if err := json.Unmarshal([]byte(want), &value); err != nil {
 		p.failf("%s: %w", what, err)
 	}
-	if text, wanted := asJSON(got), asJSON(value); !p.done() && text != wanted {
-		p.failf("%s: got %.200s, want %.200s", what, text, wanted)
-	}
+	text, wanted := asJSON(got), asJSON(value)
+	p.failIf(text != wanted, "%s: got %.200s, want %.200s", what, text, wanted)
 }
 
 func asJSON(v any) string {
@@ -115,9 +117,7 @@ func (p *play) eventually(what string, within time.Duration, ask func() answer, 
 		if a = ask(); p.done() || ok(a) {
 			return a
 		}
-		if time.Now().After(late) {
-			p.failf("%s: got %s for %v", what, a, within)
-		}
+		p.failIf(time.Now().After(late), "%s: got %s for %v", what, a, within)
 	}
 	return a
 }
@@ -136,9 +136,7 @@ func body(t task, more map[string]any) string {
 func (p *play) submit(endpoint string, t task, more map[string]any) string {
 	a := p.post(endpoint, "/run", body(t, more))
 	p.want("/run", a, http.StatusOK)
-	if !p.done() && a.text("id") == "" {
-		p.failf("/run: got %s, want an id", a)
-	}
+	p.failIf(a.text("id") == "", "/run: got %s, want an id", a)
 	return a.text("id")
 }
 
@@ -159,9 +157,8 @@ func (p *play) awaitStatusWithin(endpoint, id, status string, within time.Durati
 // wantStatusOrEarlier fails unless the answer of /status has the status, or one before it.
 func (p *play) wantStatusOrEarlier(a answer, status string) {
 	p.want("/status", a, http.StatusOK)
-	if got := a.text("status"); got != status && got != "IN_QUEUE" && got != "IN_PROGRESS" {
-		p.failf("/status: got %s, want %s", a, status)
-	}
+	got := a.text("status")
+	p.failIf(got != status && got != "IN_QUEUE" && got != "IN_PROGRESS", "/status: got %s, want %s", a, status)
 }
 
 // awaitGone polls until the job is not found, and fails if that is sooner than early after
@@ -173,9 +170,8 @@ func (p *play) awaitGone(endpoint, id string, submitted time.Time, early, late t
 		return a
 	}
 	p.eventually("/status until 404", late, ask, func(a answer) bool { return a.status == http.StatusNotFound })
-	if after := time.Since(submitted); !p.done() && after < early {
-		p.failf("/status: got 404 after %v, want the job for %v", after.Round(time.Millisecond), early)
-	}
+	after := time.Since(submitted)
+	p.failIf(after < early, "/status: got 404 after %v, want the job for %v", after.Round(time.Millisecond), early)
 }
 
 // abandon cancels a job that the scenario leaves behind, whatever happened.

@@ -72,9 +72,7 @@ func (p *play) awaitDeliveries(h *hook, n int, within time.Duration) []delivery 
 		if got := h.deliveries(); len(got) >= n {
 			return got
 		}
-		if time.Now().After(late) {
-			p.failf("webhook: got %d calls within %v, want %d", len(h.deliveries()), within, n)
-		}
+		p.failIf(time.Now().After(late), "webhook: got %d calls within %v, want %d", len(h.deliveries()), within, n)
 	}
 	return nil
 }
@@ -82,9 +80,7 @@ func (p *play) awaitDeliveries(h *hook, n int, within time.Duration) []delivery 
 // wantDelivery fails unless the body of the delivery has the job's id and the status.
 func (p *play) wantDelivery(d delivery, id, status string) {
 	got := decoded(d.body)
-	if !p.done() && (got["id"] != id || got["status"] != status) {
-		p.failf("webhook: got %.200s, want the id %s and %s", d.body, id, status)
-	}
+	p.failIf(got["id"] != id || got["status"] != status, "webhook: got %.200s, want the id %s and %s", d.body, id, status)
 }
 
 func webhook(p *play) {
@@ -94,14 +90,11 @@ func webhook(p *play) {
 	id := p.submit(p.w.cfg.Endpoint, task{}, more)
 	if got := p.awaitDeliveries(h, 1, p.w.cfg.FactTimeout); !p.done() {
 		p.wantDelivery(got[0], id, "COMPLETED")
-		if strings.Contains(string(got[0].body), mark) {
-			p.failf("webhook: got the secret of s3Config")
-		}
+		p.failIf(strings.Contains(string(got[0].body), mark), "webhook: got the secret of s3Config")
 	}
 	p.sleep(12 * time.Second) // a second call would have come
-	if n := len(h.deliveries()); !p.done() && n != 1 {
-		p.failf("webhook: got %d calls, want 1: the first was answered 200", n)
-	}
+	n := len(h.deliveries())
+	p.failIf(n != 1, "webhook: got %d calls, want 1: the first was answered 200", n)
 }
 
 func webhookFailed(p *play) {
@@ -119,14 +112,12 @@ func webhookRetries(p *play) {
 	id := p.submit(endpoint, task{}, more)
 	got := p.awaitDeliveries(h, 3, 2*p.w.cfg.FactTimeout)
 	for i := 1; i < len(got); i++ {
-		if gap := got[i].at.Sub(got[i-1].at); !p.done() && (gap < 9*time.Second || gap > 20*time.Second) {
-			p.failf("webhook: got attempt %d %v after the one before, want 10 s", i+1, gap.Round(time.Millisecond))
-		}
+		gap := got[i].at.Sub(got[i-1].at)
+		p.failIf(gap < 9*time.Second || gap > 20*time.Second, "webhook: got attempt %d %v after the one before, want 10 s", i+1, gap.Round(time.Millisecond))
 	}
 	p.sleep(12 * time.Second)
-	if n := len(h.deliveries()); !p.done() && n != 3 {
-		p.failf("webhook: got %d attempts, want 3", n)
-	}
+	n := len(h.deliveries())
+	p.failIf(n != 3, "webhook: got %d attempts, want 3", n)
 	p.wantField("/status", p.get(endpoint, "/status/"+id), "status", "COMPLETED")
 }
 
@@ -164,9 +155,8 @@ func clientStatusSync(p *play) {
 			sent := time.Now()
 			a := p.send(call{method: method, path: fmt.Sprintf("/v2/%s/status-sync/%s?wait=%d", endpoint, id, hold.Milliseconds())})
 			p.wantField(method+" /status-sync", a, "status", "IN_QUEUE", "IN_PROGRESS", "COMPLETED")
-			if took := time.Since(sent); !p.done() && a.text("status") != "COMPLETED" && took < hold-time.Second {
-				p.failf("%s /status-sync: got %s after %v, want the job's end or an answer after %v", method, a, took.Round(time.Millisecond), hold)
-			}
+			took := time.Since(sent)
+			p.failIf(a.text("status") != "COMPLETED" && took < hold-time.Second, "%s /status-sync: got %s after %v, want the job's end or an answer after %v", method, a, took.Round(time.Millisecond), hold)
 			return a
 		}
 		p.eventually(method+" /status-sync until COMPLETED", p.w.cfg.FactTimeout, ask, func(a answer) bool { return a.text("status") == "COMPLETED" })
@@ -180,9 +170,8 @@ func clientStream(p *play) {
 	ask := func() answer {
 		a := p.send(call{method: "GET", path: "/v2/" + endpoint + "/stream/" + id, header: map[string]string{"Content-Type": "application/json"}})
 		p.wantField("/stream", a, "status", "IN_QUEUE", "IN_PROGRESS", "COMPLETED")
-		if _, is := a.object["stream"].([]any); !p.done() && !is {
-			p.failf("/stream: got %s, want an object with stream", a)
-		}
+		_, is := a.object["stream"].([]any)
+		p.failIf(!is, "/stream: got %s, want an object with stream", a)
 		return a
 	}
 	p.eventually("/stream until COMPLETED and empty", 2*p.w.cfg.FactTimeout, ask, func(a answer) bool {
@@ -190,9 +179,7 @@ func clientStream(p *play) {
 		chunks += len(list)
 		return len(list) == 0 && a.text("status") == "COMPLETED"
 	})
-	if !p.done() && chunks == 0 {
-		p.failf("/stream: got no chunk")
-	}
+	p.failIf(chunks == 0, "/stream: got no chunk")
 }
 
 func clientErrors(p *play) {
@@ -203,9 +190,8 @@ func clientErrors(p *play) {
 		"404": {method: "GET", path: "/v2/" + endpoint + "/status/conform-unknown"},
 	} {
 		a := p.send(c)
-		if kind := a.header.Get("Content-Type"); !p.done() && (a.text("error") == "" || !strings.HasPrefix(kind, "application/json")) {
-			p.failf("%s: got %s of type %q, want a JSON object with an error", what, a, kind)
-		}
+		kind := a.header.Get("Content-Type")
+		p.failIf(a.text("error") == "" || !strings.HasPrefix(kind, "application/json"), "%s: got %s of type %q, want a JSON object with an error", what, a, kind)
 	}
 }
 
@@ -214,9 +200,7 @@ func clientMethods(p *play) {
 	for method, path := range map[string]string{"DELETE": "/run", "PUT": "/health"} {
 		a := p.send(call{method: method, path: "/v2/" + endpoint + path})
 		p.want(method+" "+path, a, http.StatusMethodNotAllowed)
-		if !p.done() && a.header.Get("Allow") == "" {
-			p.failf("%s %s: got %s without Allow", method, path, a)
-		}
+		p.failIf(a.header.Get("Allow") == "", "%s %s: got %s without Allow", method, path, a)
 	}
 }
 
@@ -224,9 +208,8 @@ func clientLists(p *play) {
 	for _, path := range []string{"/v1/containerregistryauth", "/v1/billing/pods", "/v1/billing/endpoints", "/v1/billing/networkvolumes"} {
 		a := p.send(call{method: "GET", path: path, rest: true})
 		p.want(path, a, http.StatusOK)
-		if _, is := a.value.([]any); !p.done() && !is {
-			p.failf("%s: got %s, want a list", path, a)
-		}
+		_, is := a.value.([]any)
+		p.failIf(!is, "%s: got %s, want a list", path, a)
 	}
 }
 
@@ -235,8 +218,7 @@ func clientPod(p *play) {
 	p.want("/v1/pods/ID", a, http.StatusOK)
 	gpu, _ := a.object["gpu"].(map[string]any)
 	for name, want := range map[string]any{"imageName": a.object["image"], "gpuCount": gpu["count"]} {
-		if got := a.object[name]; !p.done() && got != want {
-			p.failf("/v1/pods/ID: got %s %v, want %v", name, got, want)
-		}
+		got := a.object[name]
+		p.failIf(got != want, "/v1/pods/ID: got %s %v, want %v", name, got, want)
 	}
 }

@@ -82,9 +82,8 @@ func cancelRunning(p *play) {
 	p.awaitStatus(endpoint, id, "IN_PROGRESS")
 	began := time.Now()
 	p.cancel(endpoint, id)
-	if took := time.Since(began); !p.done() && took > 10*time.Second {
-		p.failf("/cancel: took %v, want it at once", took.Round(time.Millisecond))
-	}
+	took := time.Since(began)
+	p.failIf(took > 10*time.Second, "/cancel: took %v, want it at once", took.Round(time.Millisecond))
 	if p.w.cfg.worker() {
 		p.sleep(5 * time.Second) // by now the worker has told a result
 		p.wantField("/status after the handler's end", p.get(endpoint, "/status/"+id), "status", "CANCELLED")
@@ -113,9 +112,7 @@ func retryInput(p *play) {
 	p.retry(endpoint, id)
 	a := p.get(endpoint, "/status/"+id)
 	p.wantField("/status after /retry", a, "status", "IN_QUEUE", "IN_PROGRESS")
-	if a.object["error"] != nil || a.object["output"] != nil {
-		p.failf("/status after /retry: got %s, want the earlier result removed", a)
-	}
+	p.failIf(a.object["error"] != nil || a.object["output"] != nil, "/status after /retry: got %s, want the earlier result removed", a)
 	a = p.awaitStatus(endpoint, id, "COMPLETED")
 	p.wantJSON("output of the retry", a.object["output"], `{"conform":{"fail":"the first time","once":true,"sleepMs":3000}}`)
 }
@@ -161,15 +158,13 @@ func purge(p *play) {
 		ids = append(ids, p.submit(endpoint, task{}, nil))
 	}
 	a := p.purge(endpoint)
-	if n := p.wantCount("/purge-queue", a.object, "removed"); !p.done() && (n != 3 || a.text("status") == "") {
-		p.failf("/purge-queue: got %s, want removed 3 and a status", a)
-	}
+	n := p.wantCount("/purge-queue", a.object, "removed")
+	p.failIf(n != 3 || a.text("status") == "", "/purge-queue: got %s, want removed 3 and a status", a)
 	for _, id := range ids {
 		a := p.get(endpoint, "/status/"+id)
 		p.want("/status of what was purged", a, http.StatusOK, http.StatusNotFound)
-		if got := a.text("status"); got == "IN_QUEUE" || got == "IN_PROGRESS" {
-			p.failf("/status of what was purged: got %s", a)
-		}
+		got := a.text("status")
+		p.failIf(got == "IN_QUEUE" || got == "IN_PROGRESS", "/status of what was purged: got %s", a)
 	}
 }
 
@@ -211,9 +206,7 @@ func ratePurge(p *play) {
 
 // wantRetryAfter fails unless the answer has the header Retry-After.
 func (p *play) wantRetryAfter(a answer) {
-	if !p.done() && a.header.Get("Retry-After") == "" {
-		p.failf("429: got no Retry-After")
-	}
+	p.failIf(a.header.Get("Retry-After") == "", "429: got no Retry-After")
 }
 
 func rateCancel(p *play) {
@@ -240,7 +233,5 @@ func rateCancel(p *play) {
 			p.wantRetryAfter(a)
 		}
 	}
-	if refused == 0 {
-		p.failf("/cancel: got no 429 in %d requests", len(answers))
-	}
+	p.failIf(refused == 0, "/cancel: got no 429 in %d requests", len(answers))
 }

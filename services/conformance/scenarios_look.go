@@ -71,9 +71,7 @@ func states(p *play) {
 		}
 		return at == len(order)-1
 	})
-	if !p.done() && !seen["IN_PROGRESS"] {
-		p.failf("/status: never IN_PROGRESS, want it while the handler runs")
-	}
+	p.failIf(!seen["IN_PROGRESS"], "/status: never IN_PROGRESS, want it while the handler runs")
 	p.wantField("/status again", ask(), "status", "COMPLETED")
 }
 
@@ -82,9 +80,8 @@ func failed(p *play) {
 	a := p.awaitStatus(endpoint, p.submit(endpoint, task{Fail: "as the input says"}, nil), "FAILED")
 	p.wantCount("/status", a.object, "delayTime")
 	p.wantCount("/status", a.object, "executionTime")
-	if reason, is := a.object["error"]; !p.done() && is && a.text("error") == "" {
-		p.failf("/status: got the error %v, want a text", reason)
-	}
+	reason, is := a.object["error"]
+	p.failIf(is && a.text("error") == "", "/status: got the error %v, want a text", reason)
 }
 
 func failedOutput(p *play) {
@@ -99,9 +96,8 @@ func times(p *play) {
 	a := p.awaitStatus(endpoint, p.submit(endpoint, task{SleepMs: 1500}, nil), "COMPLETED")
 	// A second of it may be the way to and from the worker; the upper bound
 	// only tells seconds from milliseconds.
-	if n := p.wantCount("/status", a.object, "executionTime"); !p.done() && (n < 1000 || n > 60_000) {
-		p.failf("/status: got executionTime %d, want about 1500", n)
-	}
+	n := p.wantCount("/status", a.object, "executionTime")
+	p.failIf(n < 1000 || n > 60_000, "/status: got executionTime %d, want about 1500", n)
 }
 
 func statusTTL(p *play) {
@@ -121,14 +117,11 @@ func (p *play) chunks(endpoint, id string) (all []map[string]any, running bool) 
 		a := p.get(endpoint, "/stream/"+id)
 		p.want("/stream", a, http.StatusOK)
 		list, is := a.value.([]any)
-		if !p.done() && !is {
-			p.failf("/stream: got %s, want a JSON array", a)
-		}
+		p.failIf(!is, "/stream: got %s, want a JSON array", a)
 		for _, one := range list {
 			chunk, _ := one.(map[string]any)
-			if _, has := chunk["output"]; !has {
-				p.failf("/stream: got the chunk %.100s, want an object with output", asJSON(one))
-			}
+			_, has := chunk["output"]
+			p.failIf(!has, "/stream: got the chunk %.100s, want an object with output", asJSON(one))
 			all = append(all, chunk)
 		}
 		running = running || len(list) > 0 && p.get(endpoint, "/status/"+id).text("status") == "IN_PROGRESS"
@@ -146,9 +139,8 @@ func (p *play) chunks(endpoint, id string) (all []map[string]any, running bool) 
 func stream(p *play) {
 	endpoint := p.w.cfg.Streaming
 	do := task{Chunks: []json.RawMessage{[]byte(`{"output":{"n":1}}`)}}
-	if all, _ := p.chunks(endpoint, p.submit(endpoint, do, nil)); !p.done() && len(all) == 0 {
-		p.failf("/stream: got no chunk")
-	}
+	all, _ := p.chunks(endpoint, p.submit(endpoint, do, nil))
+	p.failIf(len(all) == 0, "/stream: got no chunk")
 }
 
 func streamOrder(p *play) {
@@ -160,9 +152,7 @@ func streamOrder(p *play) {
 	do.SleepMs = 5000
 	all, running := p.chunks(endpoint, p.submit(endpoint, do, nil))
 	p.wantJSON("/stream", all, want)
-	if !p.done() && !running {
-		p.failf("/stream: the chunks came when the job had ended, want them while it runs")
-	}
+	p.failIf(!running, "/stream: the chunks came when the job had ended, want them while it runs")
 }
 
 func streamSplit(p *play) {
@@ -173,13 +163,9 @@ func streamSplit(p *play) {
 	for _, chunk := range all {
 		text, _ := chunk["output"].(string)
 		joined.WriteString(text)
-		if !p.done() && len(text) > most {
-			p.failf("/stream: got a chunk of %d bytes, want at most %d", len(text), most)
-		}
+		p.failIf(len(text) > most, "/stream: got a chunk of %d bytes, want at most %d", len(text), most)
 	}
-	if !p.done() && joined.String() != strings.Repeat("x", size) {
-		p.failf("/stream: got %d bytes in %d chunks, want the %d that were posted", joined.Len(), len(all), size)
-	}
+	p.failIf(joined.String() != strings.Repeat("x", size), "/stream: got %d bytes in %d chunks, want the %d that were posted", joined.Len(), len(all), size)
 }
 
 func decoded(raw []byte) map[string]any {

@@ -85,13 +85,10 @@ func pod(p *play) {
 		value, has := a.object[field]
 		got := typeOf(value)
 		fits := slices.Contains(strings.Fields(types), got) || got == "integer" && strings.Contains(types, "number")
-		if has && !fits && !p.done() {
-			p.failf("/v1/pods: got %s %.80s of type %s, want %s", field, asJSON(value), got, strings.ReplaceAll(types, " ", " or "))
-		}
+		p.failIf(has && !fits, "/v1/pods: got %s %.80s of type %s, want %s", field, asJSON(value), got, strings.ReplaceAll(types, " ", " or "))
 	}
-	if name := a.text("name"); !p.done() && len([]rune(name)) > 191 {
-		p.failf("/v1/pods: got a name of %d characters, want at most 191", len([]rune(name)))
-	}
+	name := a.text("name")
+	p.failIf(len([]rune(name)) > 191, "/v1/pods: got a name of %d characters, want at most 191", len([]rune(name)))
 }
 
 func podIncludes(p *play) {
@@ -104,9 +101,8 @@ func podIncludes(p *play) {
 			}
 			a := p.lookUp(id, query)
 			p.want("/v1/pods"+query, a, http.StatusOK)
-			if _, has := a.object["machine"]; !p.done() && has && name+value != "includeMachinetrue" {
-				p.failf("/v1/pods%s: got machine, want it with includeMachine=true only", query)
-			}
+			_, has := a.object["machine"]
+			p.failIf(has && name+value != "includeMachinetrue", "/v1/pods%s: got machine, want it with includeMachine=true only", query)
 		}
 		p.want("/v1/pods?"+name+"=perhaps", p.lookUp(id, "?"+name+"=perhaps"), http.StatusBadRequest)
 	}

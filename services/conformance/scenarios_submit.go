@@ -35,9 +35,8 @@ func run(p *play) {
 	for range 2 {
 		a := p.post(p.w.cfg.Endpoint, "/run", body(task{}, nil))
 		p.wantField("/run", a, "status", "IN_QUEUE")
-		if id := a.text("id"); !p.done() && (!validID.MatchString(id) || strings.HasPrefix(id, "sync-") || ids[id]) {
-			p.failf("/run: got the id %q, want one of its own, of letters, digits, - and _, without sync-", id)
-		}
+		id := a.text("id")
+		p.failIf(!validID.MatchString(id) || strings.HasPrefix(id, "sync-") || ids[id], "/run: got the id %q, want one of its own, of letters, digits, - and _, without sync-", id)
 		ids[a.text("id")] = true
 	}
 }
@@ -45,9 +44,8 @@ func run(p *play) {
 func runsync(p *play) {
 	a := p.post(p.w.cfg.Endpoint, "/runsync?wait=60000", body(task{}, nil))
 	p.wantField("/runsync", a, "status", "COMPLETED")
-	if id := a.text("id"); !p.done() && (!validID.MatchString(id) || !strings.HasPrefix(id, "sync-")) {
-		p.failf("/runsync: got the id %q, want sync-…", id)
-	}
+	id := a.text("id")
+	p.failIf(!validID.MatchString(id) || !strings.HasPrefix(id, "sync-"), "/runsync: got the id %q, want sync-…", id)
 	p.wantCount("/runsync", a.object, "delayTime")
 	p.wantCount("/runsync", a.object, "executionTime")
 	p.wantJSON("/runsync output", a.object["output"], `{"conform":{}}`)
@@ -58,12 +56,9 @@ func runsyncWait(p *play) {
 	a := p.post(endpoint, "/runsync?wait=1000", body(task{SleepMs: 6000}, nil))
 	took := time.Since(began)
 	p.wantField("/runsync?wait=1000", a, "status", "IN_QUEUE", "IN_PROGRESS")
-	if !p.done() && (took < 900*time.Millisecond || took > 15*time.Second) {
-		p.failf("/runsync?wait=1000: got an answer after %v, want it after 1 s", took.Round(time.Millisecond))
-	}
-	if id := a.text("id"); !p.done() && !strings.HasPrefix(id, "sync-") {
-		p.failf("/runsync?wait=1000: got the id %q, want sync-…", id)
-	}
+	p.failIf(took < 900*time.Millisecond || took > 15*time.Second, "/runsync?wait=1000: got an answer after %v, want it after 1 s", took.Round(time.Millisecond))
+	id := a.text("id")
+	p.failIf(!strings.HasPrefix(id, "sync-"), "/runsync?wait=1000: got the id %q, want sync-…", id)
 	p.awaitStatus(endpoint, a.text("id"), "IN_PROGRESS")
 	p.abandon(endpoint, a.text("id"))
 }
@@ -88,9 +83,7 @@ func workerGets(p *play) {
 		raw, _ := p.w.work.took(id)
 		job := decoded(raw)
 		p.wantJSON("the worker's input", job["input"], input)
-		if p.err == nil && job["id"] != id {
-			p.failf("the worker's id: got %v, want %s", job["id"], id)
-		}
+		p.failIf(job["id"] != id, "the worker's id: got %v, want %s", job["id"], id)
 		if more != "" {
 			p.wantJSON("the worker's s3Config", job["s3Config"], asJSON(s3))
 		}
@@ -106,9 +99,7 @@ func s3Hidden(p *play) {
 	p.want("/run", second, http.StatusOK)
 	last := p.awaitStatus(endpoint, second.text("id"), "COMPLETED")
 	for what, a := range map[string]answer{"/runsync": first, "/run": second, "/status": last, "/stream": p.get(endpoint, "/stream/"+second.text("id"))} {
-		if !p.done() && strings.Contains(string(a.raw), mark) {
-			p.failf("%s: got the secret of s3Config", what)
-		}
+		p.failIf(strings.Contains(string(a.raw), mark), "%s: got the secret of s3Config", what)
 	}
 }
 

@@ -50,9 +50,8 @@ func (p *play) timeOut(endpoint string, do task) (id string) {
 	submitted := time.Now() // it was picked up later
 	id = p.submit(endpoint, do, fiveSeconds)
 	p.awaitStatus(endpoint, id, "TIMED_OUT")
-	if took := time.Since(submitted); !p.done() && took < 5*time.Second {
-		p.failf("/status: TIMED_OUT after %v, want it after 5 s", took.Round(time.Millisecond))
-	}
+	took := time.Since(submitted)
+	p.failIf(took < 5*time.Second, "/status: TIMED_OUT after %v, want it after 5 s", took.Round(time.Millisecond))
 	return id
 }
 
