@@ -19,7 +19,6 @@ import (
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/storehealth"
-	"flightline/shared/web"
 	"flightline/streams"
 )
 
@@ -86,7 +85,7 @@ func (i *Inspector) System(ctx context.Context, name string) (api.System, error)
 	if err != nil {
 		return api.System{}, err
 	}
-	v := api.System{At: web.FormatTime(last.at), Storage: last.storage, Processes: []api.Process{}}
+	v := api.System{At: api.FormatTime(last.at), Storage: last.storage, Processes: []api.Process{}}
 	v.Streams = shownStreams(last.streams, name)
 	for _, s := range last.streams {
 		v.Consumers.Count += s.Consumers

@@ -17,7 +17,6 @@ import (
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/telemetry"
-	"flightline/shared/web"
 )
 
 // explain answers why a job waits, runs or ended.
@@ -102,7 +101,7 @@ func lastFailure(pods []pod.Pod, e endpoint.Endpoint, now time.Time) *api.Worker
 	if last.ID == "" {
 		return nil
 	}
-	return &api.WorkerFailure{WorkerID: last.ID, At: web.FormatTime(last.Changed), Text: last.Change, Count: countFailures(pods, e, now)}
+	return &api.WorkerFailure{WorkerID: last.ID, At: api.FormatTime(last.Changed), Text: last.Change, Count: countFailures(pods, e, now)}
 }
 
 // workerOf is when and why the pod of a job's worker ended, the zero time if it runs,
@@ -181,7 +180,7 @@ func reasonOf(x explanation) string {
 // lost says why the worker that runs the job has lost it, "" if it has not.
 func (x explanation) lost() string {
 	if !x.ended.IsZero() && x.holder.Silent() {
-		return fmt.Sprintf("worker %s ended at %s: %s", x.position.Job.Worker, web.FormatTime(x.ended), x.why)
+		return fmt.Sprintf("worker %s ended at %s: %s", x.position.Job.Worker, api.FormatTime(x.ended), x.why)
 	}
 	return x.holder.Lost(&x.position.Job, x.now)
 }
@@ -194,7 +193,7 @@ func (x explanation) unpolled() string {
 	if x.left.IsZero() || x.now.Sub(x.left) < leftTimeout {
 		return ""
 	}
-	return "; the worker left its poll at " + web.FormatTime(x.left) + " and has begun none since"
+	return "; the worker left its poll at " + api.FormatTime(x.left) + " and has begun none since"
 }
 
 // unmanned says why no worker takes a job over, "" while there are some.
@@ -237,7 +236,7 @@ func (x explanation) waitsFor() string {
 
 // pausedText says until when a paused endpoint is, and why if it paused itself.
 func pausedText(e endpoint.Endpoint) string {
-	text := "the endpoint is paused until " + web.FormatTime(e.PausedUntil)
+	text := "the endpoint is paused until " + api.FormatTime(e.PausedUntil)
 	if e.PauseReason != "" {
 		text += ": " + e.PauseReason
 	}
@@ -303,7 +302,7 @@ func explainViewOf(x explanation) api.Explanation {
 	v := api.Explanation{
 		ID: j.ID, Status: j.Status, Reason: reasonOf(x), Workers: workersOf(x.workers), Autoscaler: x.alive,
 		LastWorkerError: x.failure, Retries: j.Retries(), LowPriority: j.Class == job.LowPriority,
-		SubmittedAt: web.FormatTime(j.Submitted), FinishedAt: web.FormatTime(j.Finished), ExpiresAt: web.FormatTime(j.GoneAt()),
+		SubmittedAt: api.FormatTime(j.Submitted), FinishedAt: api.FormatTime(j.Finished), ExpiresAt: api.FormatTime(j.GoneAt()),
 		Endpoint: api.ExplainedEndpoint{
 			WorkersMin: x.endpoint.WorkersMin, WorkersMax: x.endpoint.WorkersMax, ScalerType: x.endpoint.ScalerType,
 			ScalerValue: x.endpoint.ScalerValue, LeaseMs: x.endpoint.Lease.Milliseconds(),
@@ -313,7 +312,7 @@ func explainViewOf(x explanation) api.Explanation {
 		v.TraceID = sc.TraceID().String()
 	}
 	if x.endpoint.Paused(x.now) {
-		v.Endpoint.PausedUntil, v.Endpoint.PauseReason = web.FormatTime(x.endpoint.PausedUntil), x.endpoint.PauseReason
+		v.Endpoint.PausedUntil, v.Endpoint.PauseReason = api.FormatTime(x.endpoint.PausedUntil), x.endpoint.PauseReason
 	}
 	if c := x.endpoint.Canary; c.Lasts() || c.State == endpoint.CanaryRolledBack {
 		v.Endpoint.Canary = api.CanaryOf(c)
@@ -325,9 +324,9 @@ func explainViewOf(x explanation) api.Explanation {
 		v.Queue, v.Starting = placeOf(x), startingOf(x.starts)
 		return v // what an earlier run left behind is no news
 	}
-	v.WorkerID, v.Version, v.StartedAt, v.ColdStart = j.Worker, x.version, web.FormatTime(j.Started), x.cold
+	v.WorkerID, v.Version, v.StartedAt, v.ColdStart = j.Worker, x.version, api.FormatTime(j.Started), x.cold
 	if j.Status == job.InProgress {
-		v.DeadlineAt = web.FormatTime(j.Deadline)
+		v.DeadlineAt = api.FormatTime(j.Deadline)
 	} else {
 		v.Error = j.Error
 	}
@@ -343,7 +342,7 @@ func placeOf(x explanation) *api.QueuePlace {
 }
 
 func decisionOf(d registry.Decision) *api.LastDecision {
-	return &api.LastDecision{At: web.FormatTime(d.At), Wanted: d.Wanted, Current: d.Current, Reason: d.Reason, Text: d.Text, Hold: d.Hold}
+	return &api.LastDecision{At: api.FormatTime(d.At), Wanted: d.Wanted, Current: d.Current, Reason: d.Reason, Text: d.Text, Hold: d.Hold}
 }
 
 // lasting is a length of time for people.

@@ -11,7 +11,6 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
-	"flightline/shared/web"
 )
 
 const (
@@ -175,7 +174,7 @@ func coldStart(j *job.Job, pods []pod.Pod) *api.Startup {
 func startingOf(starts []workerStart) []api.StartingWorker {
 	var all []api.StartingWorker
 	for _, s := range starts[:min(len(starts), maxStarting)] {
-		all = append(all, api.StartingWorker{WorkerID: s.id, Phase: s.phase, Since: web.FormatTime(s.since), UsualMs: s.usual.Milliseconds(), MissingModels: s.missing})
+		all = append(all, api.StartingWorker{WorkerID: s.id, Phase: s.phase, Since: api.FormatTime(s.since), UsualMs: s.usual.Milliseconds(), MissingModels: s.missing})
 	}
 	return all
 }

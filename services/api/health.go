@@ -12,7 +12,6 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
-	"flightline/shared/web"
 )
 
 // health answers the counts of jobs and workers; no number is older than a second.
@@ -82,7 +81,7 @@ func (s *Service) scale(ctx context.Context, c *fiber.Ctx) error {
 	}
 	v := api.Scale{
 		Known: true, Wanted: d.Wanted, WorkersMin: e.WorkersMin, WorkersMax: e.WorkersMax,
-		Reason: d.Reason, Text: d.Text, Hold: d.Hold, At: web.FormatTime(d.At),
+		Reason: d.Reason, Text: d.Text, Hold: d.Hold, At: api.FormatTime(d.At),
 	}
 	if err := s.number(ctx, e, &v); err != nil {
 		return err

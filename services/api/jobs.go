@@ -28,7 +28,7 @@ func (s *Service) status(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	if _, err := flagOf(c, includeVersion); err != nil {
+	if _, err := web.QueryBool(c, includeVersion); err != nil {
 		return err
 	}
 	if !given {
@@ -49,7 +49,7 @@ func (s *Service) statusSync(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	if _, err := flagOf(c, includeVersion); err != nil {
+	if _, err := web.QueryBool(c, includeVersion); err != nil {
 		return err
 	}
 	ctx, cancel := web.RequestContext(c)
@@ -180,7 +180,7 @@ func (s *Service) sendJob(ctx context.Context, c *fiber.Ctx, j *job.Job) error {
 	if j.Status == job.InProgress {
 		v.WorkerLost = s.registry.Workers.Holder(j).Lost(j, s.queue.Now())
 	}
-	if asked, _ := flagOf(c, includeVersion); asked && v.WorkerID != "" {
+	if asked, _ := web.QueryBool(c, includeVersion); asked && v.WorkerID != "" {
 		worker, err := s.registry.Pods.At(j.Endpoint).Get(ctx, j.Worker)
 		if err != nil && !errors.Is(err, pod.ErrNotFound) {
 			return err

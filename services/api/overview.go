@@ -41,7 +41,7 @@ func (s *Service) overview(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	needy, err := flagOf(c, "attention")
+	needy, err := web.QueryBool(c, "attention")
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Service) page(ctx context.Context, endpoints []endpoint.Endpoint, limit
 			break
 		}
 	}
-	v.At = web.FormatTime(s.queue.Now())
+	v.At = api.FormatTime(s.queue.Now())
 	return v, nil
 }
 

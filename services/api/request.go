@@ -56,18 +56,6 @@ func millis(c *fiber.Ctx, name string, standard, least, most time.Duration) (tim
 // includeVersion asks for the version of the job's worker.
 const includeVersion = "includeVersion"
 
-// flagOf reads a parameter that is true or false; without it, it is false.
-func flagOf(c *fiber.Ctx, name string) (bool, error) {
-	if !c.Context().QueryArgs().Has(name) {
-		return false, nil
-	}
-	asked, err := strconv.ParseBool(c.Query(name))
-	if err != nil {
-		return false, web.Errorf(web.InvalidRequest, "%s must be true or false, got %.20q", name, c.Query(name))
-	}
-	return asked, nil
-}
-
 const (
 	headerPrefer            = "Prefer"
 	headerPreferenceApplied = "Preference-Applied"

@@ -342,13 +342,13 @@ func listOf(page []job.Job, q listQuery, next position) api.RequestsPage {
 		full := viewOf(&j)
 		r := api.ListedJob{
 			ID: full.ID, Status: full.Status, DelayTime: full.DelayTime, ExecutionTime: full.ExecutionTime,
-			Retries: full.Retries, WorkerID: full.WorkerID, Error: stats.Cause(full.Error), SubmittedAt: web.FormatTime(j.Submitted), FinishedAt: web.FormatTime(j.Finished),
+			Retries: full.Retries, WorkerID: full.WorkerID, Error: stats.Cause(full.Error), SubmittedAt: api.FormatTime(j.Submitted), FinishedAt: api.FormatTime(j.Finished),
 		}
 		if j.Status == job.Failed {
 			r.Fingerprint = stats.Fingerprint(full.Error)
 		}
 		if j.Status != job.InQueue {
-			r.StartedAt = web.FormatTime(j.Started)
+			r.StartedAt = api.FormatTime(j.Started)
 		}
 		v.Requests = append(v.Requests, r)
 	}

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/api"
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/testenv"
-	"flightline/shared/web"
 )
 
 // tell appends what a recorder would of jobs.
@@ -74,7 +74,7 @@ func TestAListByTimeOrIDSeeksItsPlace(t *testing.T) {
 	ended := s.queue.Now()
 	later := func() bool { return s.queue.Now().After(ended.Add(madeSlack + 2*events.ClockSlack)) }
 	testenv.Eventually(t, "the slack of the clocks is over", later)
-	to := web.FormatTime(ended.Add(time.Millisecond))
+	to := api.FormatTime(ended.Add(time.Millisecond))
 	cases := []struct {
 		query url.Values
 		want  []string
@@ -82,7 +82,7 @@ func TestAListByTimeOrIDSeeksItsPlace(t *testing.T) {
 		{url.Values{"to": {to}}, []string{done, failed, waits, retried}},
 		{url.Values{"to": {to}, "status": {"FAILED"}}, []string{failed}},
 		{url.Values{"to": {to}, "status": {"IN_PROGRESS,IN_QUEUE"}}, []string{waits, retried}},
-		{url.Values{"to": {to}, "from": {web.FormatTime(ended.Add(-time.Hour))}, "status": {"COMPLETED"}}, []string{done}},
+		{url.Values{"to": {to}, "from": {api.FormatTime(ended.Add(-time.Hour))}, "status": {"COMPLETED"}}, []string{done}},
 		{url.Values{"id": {waits[:18]}}, []string{waits}},
 		{url.Values{"id": {retried[:18]}}, []string{retried}},
 		{url.Values{"id": {failed[:18]}}, []string{failed}},

@@ -42,7 +42,7 @@ func (s *Service) stats(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	from = from.Truncate(step)
-	v := api.Stats{Endpoint: e.ID, From: web.FormatTime(from), To: web.FormatTime(to), Step: int(step / time.Second), Points: []api.StatsPoint{}}
+	v := api.Stats{Endpoint: e.ID, From: api.FormatTime(from), To: api.FormatTime(to), Step: int(step / time.Second), Points: []api.StatsPoint{}}
 	if s.events == nil {
 		return c.JSON(v)
 	}
@@ -121,7 +121,7 @@ func (s *Service) answerFailures(ctx context.Context, c *fiber.Ctx, endpoints []
 	}
 	for _, e := range endpoints {
 		for _, g := range api.FailureGroupsOf(e.ID, groups[e.ID]) {
-			if g.LastAt >= web.FormatTime(e.Created) { // not of an earlier endpoint of the id
+			if g.LastAt >= api.FormatTime(e.Created) { // not of an earlier endpoint of the id
 				all = append(all, g)
 			}
 		}

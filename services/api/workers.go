@@ -89,7 +89,7 @@ func rankOf(w registry.Worker) string { return w.Endpoint + "/" + w.ID }
 func livingOf(w registry.Worker) api.LivingWorker {
 	v := api.LivingWorker{
 		ID: w.ID, Endpoint: w.Endpoint, Protocol: "http", State: w.State, Concurrency: w.Concurrency, Running: append([]string{}, w.Running...),
-		Draining: w.Draining, StartedAt: web.FormatTime(w.Started), SeenAt: web.FormatTime(w.Seen),
+		Draining: w.Draining, StartedAt: api.FormatTime(w.Started), SeenAt: api.FormatTime(w.Seen),
 		Host: api.WorkerHost{
 			Name: w.Host.Name, OS: w.Host.OS, Arch: w.Host.Arch, CPUModel: w.Host.CPUModel, CPUs: w.Host.CPUs, MemoryBytes: w.Host.MemoryBytes,
 			GPUDriver: w.Host.Driver, GPUs: []api.WorkerGPU{}, Version: w.Host.Version,

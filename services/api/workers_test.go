@@ -12,7 +12,6 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
-	"flightline/shared/web"
 )
 
 func TestLivingWorkersAreListedForThoseWhoMayRead(t *testing.T) {
@@ -122,7 +121,7 @@ func TestAWorkerOverHTTPIsShownWithItsStart(t *testing.T) {
 	var v api.LivingWorkers
 	testenv.Eventually(t, "both workers have their starts", func() bool {
 		s.get(adminKey, "/v1/workers", &v)
-		return len(v.Workers) == 2 && v.Workers[0].StartedAt == web.FormatTime(now) && v.Workers[1].StartedAt == web.FormatTime(now.Add(time.Second))
+		return len(v.Workers) == 2 && v.Workers[0].StartedAt == api.FormatTime(now) && v.Workers[1].StartedAt == api.FormatTime(now.Add(time.Second))
 	})
 }
 

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"flightline/shared/api"
 	"flightline/shared/client"
 	"flightline/shared/job"
 	"flightline/shared/registry"
-	"flightline/shared/web"
 )
 
 const (
@@ -112,11 +112,11 @@ func takenBy(v *visit, endpoint, what string, f jobsFilter) (t taken, err error)
 func (f jobsFilter) asOf(now time.Time) jobsFilter {
 	for _, at := range []*string{&f.Since, &f.Until} {
 		if ago, err := time.ParseDuration(*at); err == nil {
-			*at = web.FormatTime(now.Add(-ago))
+			*at = api.FormatTime(now.Add(-ago))
 		}
 	}
 	if until, err := time.Parse(time.RFC3339, f.Until); f.Until == "" || err == nil && until.After(now) {
-		f.Until = web.FormatTime(now)
+		f.Until = api.FormatTime(now)
 	}
 	return f
 }

@@ -21,7 +21,6 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
-	"flightline/shared/web"
 )
 
 // jobsAPI has the jobs of an endpoint, the newest last, and lists them as /requests does.
@@ -38,7 +37,7 @@ type jobsAPI struct {
 func (a *jobsAPI) add(id string, status job.Status, submitted time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.jobs = append(a.jobs, api.ListedJob{ID: job.ID(id), Status: status, SubmittedAt: web.FormatTime(submitted)})
+	a.jobs = append(a.jobs, api.ListedJob{ID: job.ID(id), Status: status, SubmittedAt: api.FormatTime(submitted)})
 }
 
 func (a *jobsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {

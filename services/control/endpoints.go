@@ -136,7 +136,7 @@ func (s *Service) updateEndpoint(ctx context.Context, c *fiber.Ctx) error {
 
 // deleteEndpoint takes as long as the jobs take to cancel.
 func (s *Service) deleteEndpoint(c *fiber.Ctx) error {
-	force, err := boolOf(c, "force")
+	force, err := web.QueryBool(c, "force")
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ const standardDecisions, maxDecisions = 20, 100
 
 func decisionViewOf(d registry.Decision) api.ScalingDecision {
 	return api.ScalingDecision{
-		At: web.FormatTime(d.At), Wanted: d.Wanted, Current: d.Current, Starting: d.Starting, Idle: d.Idle, Running: d.Running,
+		At: api.FormatTime(d.At), Wanted: d.Wanted, Current: d.Current, Starting: d.Starting, Idle: d.Idle, Running: d.Running,
 		Unhealthy: d.Unhealthy, Draining: d.Draining, Queued: d.Queued, QueuedLow: d.QueuedLow, InProgress: d.InProgress,
 		OldestWaitMs: d.OldestWait.Milliseconds(), Reason: d.Reason, Text: d.Text, Hold: d.Hold,
 		ScalerType: d.ScalerType, ScalerValue: d.ScalerValue, WorkersMin: d.WorkersMin, WorkersMax: d.WorkersMax,

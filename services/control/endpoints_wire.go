@@ -227,7 +227,7 @@ func fleetViewOf(e endpoint.Endpoint, now time.Time) api.Fleet {
 	}
 	view.Canary = api.CanaryOf(e.Canary)
 	if e.Paused(now) {
-		view.PausedUntil, view.PauseReason = web.FormatTime(e.PausedUntil), e.PauseReason
+		view.PausedUntil, view.PauseReason = api.FormatTime(e.PausedUntil), e.PauseReason
 	}
 	return view
 }

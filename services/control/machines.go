@@ -53,10 +53,10 @@ func cardViewOf(g pod.GPU, held registry.GPUClaims, now time.Time) api.MachineGP
 		Healthy: g.Health == "", Problem: g.Health, FreeShare: shareOf(pod.WholeGPU - held.Used()), Claims: make([]api.GPUClaim, 0, len(held.Holders)),
 	}
 	for _, h := range held.Holders {
-		card.Claims = append(card.Claims, api.GPUClaim{PodID: h.Pod, EndpointID: h.Endpoint, Share: shareOf(h.Share), ClaimedAt: web.FormatTime(h.Since)})
+		card.Claims = append(card.Claims, api.GPUClaim{PodID: h.Pod, EndpointID: h.Endpoint, Share: shareOf(h.Share), ClaimedAt: api.FormatTime(h.Since)})
 	}
 	if q := held.Quarantine; q.Exists() {
-		view := api.GPUQuarantine{State: api.Quarantined, Reason: q.Reason, By: "autoscaler", Since: web.FormatTime(q.Since), Until: web.FormatTime(q.Until), Count: q.Count}
+		view := api.GPUQuarantine{State: api.Quarantined, Reason: q.Reason, By: "autoscaler", Since: api.FormatTime(q.Since), Until: api.FormatTime(q.Until), Count: q.Count}
 		if q.Probation(now) {
 			view.State = api.Probation
 		}

@@ -220,7 +220,7 @@ func includesOf(c *fiber.Ctx) (includes, error) {
 		{"includeWorkers", &i.workers},
 	} {
 		var err error
-		if *parameter.to, err = boolOf(c, parameter.name); err != nil {
+		if *parameter.to, err = web.QueryBool(c, parameter.name); err != nil {
 			return i, err
 		}
 	}

@@ -138,11 +138,11 @@ func podViewOf(p pod.Pod, catalog *pod.Catalog, now time.Time) api.Pod {
 		DockerEntrypoint: orEmpty(p.Spec.Entrypoint), DockerStartCmd: orEmpty(p.Spec.Command),
 		CPUFlavorID: flavorOf(p, catalog),
 		Env:         pod.Redact(p.Spec.Env), GPU: gpuOf(p, catalog), Interruptible: p.Interruptible,
-		LastStartedAt: web.FormatTime(p.Started), LastStatusChange: p.Change + ": " + web.FormatTime(p.Changed), Locked: p.Locked,
+		LastStartedAt: api.FormatTime(p.Started), LastStatusChange: p.Change + ": " + api.FormatTime(p.Changed), Locked: p.Locked,
 		MachineID: p.MachineID, MemoryInGb: p.MemoryGB(), PortMappings: p.PortMappings, Ports: orEmpty(p.Spec.Ports),
 		PublicIP: orNull(p.PublicIP), TemplateID: orNull(p.TemplateID), VCPUCount: p.VCPUs(),
 		VolumeEncrypted: p.Spec.VolumeEncrypted, VolumeMountPath: p.Spec.VolumePath,
-		Driver: p.Driver, CreatedAt: web.FormatTime(p.Created), Capabilities: p.Spec.Capabilities, ModelCache: p.Spec.ModelCache,
+		Driver: p.Driver, CreatedAt: api.FormatTime(p.Created), Capabilities: p.Spec.Capabilities, ModelCache: p.Spec.ModelCache,
 		Startup: api.StartupOf(p), Sleep: api.SleepOf(p),
 	}
 	if view.PortMappings == nil {
@@ -173,7 +173,7 @@ func plansOf(p pod.Pod, catalog *pod.Catalog, now time.Time) *[]api.SavingsPlan 
 	for _, plan := range catalog.Plans(p, now) {
 		views = append(views, api.SavingsPlan{
 			ID: plan.ID, PodID: p.ID, GPUTypeID: cmp.Or(plan.GPUTypeID, kind), CostPerHr: plan.CostPerHr,
-			StartTime: web.FormatTime(plan.StartTime), EndTime: web.FormatTime(plan.EndTime),
+			StartTime: api.FormatTime(plan.StartTime), EndTime: api.FormatTime(plan.EndTime),
 		})
 	}
 	return &views

@@ -75,18 +75,6 @@ func noContent(c *fiber.Ctx, err error) error {
 	return c.SendStatus(fiber.StatusNoContent)
 }
 
-// boolOf reads a parameter that is true or false; false if it is not given.
-func boolOf(c *fiber.Ctx, name string) (bool, error) {
-	if !c.Request().URI().QueryArgs().Has(name) {
-		return false, nil
-	}
-	given, err := strconv.ParseBool(c.Query(name))
-	if err != nil {
-		return false, web.Errorf(web.InvalidRequest, "%s must be true or false, got %.20q", name, c.Query(name))
-	}
-	return given, nil
-}
-
 // limitOf reads the parameter limit, from 1 to most; standard if it is not given.
 func limitOf(c *fiber.Ctx, standard, most int) (int, error) {
 	text := c.Query("limit")

@@ -38,7 +38,7 @@ func (s *Service) getSystem(ctx context.Context, c *fiber.Ctx) error {
 func processesOf(instances []registry.Instance) []api.Process {
 	list := make([]api.Process, 0, len(instances))
 	for _, x := range instances {
-		list = append(list, api.Process{ID: x.ID, Role: x.Role, Version: x.Version, Hostname: x.Hostname, StartedAt: web.FormatTime(x.Started)})
+		list = append(list, api.Process{ID: x.ID, Role: x.Role, Version: x.Version, Hostname: x.Hostname, StartedAt: api.FormatTime(x.Started)})
 	}
 	slices.SortFunc(list, func(a, b api.Process) int {
 		return cmp.Or(strings.Compare(a.Role, b.Role), strings.Compare(a.ID, b.ID))

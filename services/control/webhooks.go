@@ -53,7 +53,7 @@ func deliveriesOf(c *fiber.Ctx, now time.Time) (which deliveries.Query, err erro
 	if which.Job != "" && !which.Job.Valid() {
 		return which, web.Errorf(web.InvalidRequest, "job is no id of a job")
 	}
-	if which.Failed, err = boolOf(c, "failed"); err != nil {
+	if which.Failed, err = web.QueryBool(c, "failed"); err != nil {
 		return which, err
 	}
 	if which.Since, err = web.Since(c.Query("since"), now); err != nil {

@@ -46,7 +46,7 @@ type Percentiles struct {
 // StatsPointOf is a point as it is answered.
 func StatsPointOf(at time.Time, p stats.Point) StatsPoint {
 	return StatsPoint{
-		At: instant(at), Submitted: p.Submitted, Completed: p.Completed, Failed: p.Failed, TimedOut: p.TimedOut, Cancelled: p.Cancelled,
+		At: FormatTime(at), Submitted: p.Submitted, Completed: p.Completed, Failed: p.Failed, TimedOut: p.TimedOut, Cancelled: p.Cancelled,
 		Retried: p.Retried, Lost: p.Lost, DelayMs: PercentilesOf(p.Delay), ExecutionMs: PercentilesOf(p.Execution),
 		Workers: p.Workers, GPUBusySeconds: p.BusyGPUSeconds,
 	}
@@ -80,7 +80,7 @@ func FailureGroupsOf(endpoint string, list stats.Failures) []FailureGroup {
 	for _, g := range list {
 		all = append(all, FailureGroup{
 			Endpoint: endpoint, Fingerprint: g.Fingerprint, Error: g.Cause, Count: g.Count,
-			FirstAt: instant(time.UnixMilli(g.First)), LastAt: instant(time.UnixMilli(g.Last)), LastJobs: g.LastJobs,
+			FirstAt: FormatTime(time.UnixMilli(g.First)), LastAt: FormatTime(time.UnixMilli(g.Last)), LastJobs: g.LastJobs,
 		})
 	}
 	return all
@@ -144,11 +144,3 @@ const (
 	NeedsScaling        = "scaling"         // the autoscaler cannot do what it wants
 	NeedsGPU            = "no_gpu"          // jobs wait for a worker that waits for a GPU
 )
-
-// instant is an instant as answers show it, "" for the zero time.
-func instant(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
-}

@@ -5,6 +5,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"flightline/shared/api"
 	"flightline/shared/job"
 )
 
@@ -168,8 +169,8 @@ func (e Event) Cloud() Cloud {
 	source := "/v2/" + e.Endpoint
 	data := CloudData{
 		Status: e.Status, Attempt: e.Attempt, Run: e.Run, Retries: e.Retries, LostWorkers: e.Lost, WorkerID: e.Worker,
-		Error: e.Error, SubmittedAt: stamp(e.Submitted), QueuedAt: stamp(e.Queued), StartedAt: stamp(e.Started),
-		FinishedAt: stamp(e.Finished), ReadableUntil: stamp(readableUntil(e)),
+		Error: e.Error, SubmittedAt: api.FormatTime(e.Submitted), QueuedAt: api.FormatTime(e.Queued), StartedAt: api.FormatTime(e.Started),
+		FinishedAt: api.FormatTime(e.Finished), ReadableUntil: api.FormatTime(readableUntil(e)),
 		Links: CloudLinks{Status: source + "/status/" + string(e.Job)},
 	}
 	j := job.Job{Queued: e.Queued, Started: e.Started, Finished: e.Finished}
@@ -183,7 +184,7 @@ func (e Event) Cloud() Cloud {
 	}
 	return Cloud{
 		SpecVersion: "1.0", ID: e.ID(), Source: source, Type: e.Kind.Type(), Subject: string(e.Job),
-		Time: stamp(e.At), DataContentType: "application/json", Sequence: fmt.Sprintf("%020d", e.Seq), Data: data,
+		Time: api.FormatTime(e.At), DataContentType: "application/json", Sequence: fmt.Sprintf("%020d", e.Seq), Data: data,
 	}
 }
 
@@ -195,12 +196,4 @@ func readableUntil(e Event) time.Time {
 	}
 	j := job.Job{RetainUntil: e.RetainUntil, Expires: e.Expires}
 	return j.GoneAt()
-}
-
-// stamp is an instant with milliseconds, "" for the zero time.
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }

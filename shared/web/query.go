@@ -1,10 +1,24 @@
 package web
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 )
+
+// QueryBool reads a parameter that is true or false; it is false if it is not given. The
+// error is an InvalidRequest.
+func QueryBool(c *fiber.Ctx, name string) (bool, error) {
+	if !c.Context().QueryArgs().Has(name) {
+		return false, nil
+	}
+	given, err := strconv.ParseBool(c.Query(name))
+	if err != nil {
+		return false, Errorf(InvalidRequest, "%s must be true or false, got %.20q", name, c.Query(name))
+	}
+	return given, nil
+}
 
 // Since reads the parameter since: an instant, or how long before now it was, as
 // 10m. "" is the zero time. The error is an InvalidRequest.
@@ -61,13 +75,4 @@ func parseInstant(name, value string, now time.Time) (time.Time, error) {
 		at = at.Add(1) // the zero time is that of no parameter
 	}
 	return at, nil
-}
-
-// FormatTime is an instant as answers show it, in UTC with milliseconds; "" for the
-// zero time.
-func FormatTime(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
