@@ -311,10 +311,7 @@ func fleetRows(e *client.Endpoint) [][]string {
 		{"IDLE TIMEOUT", (time.Duration(f.IdleSeconds) * time.Second).String()},
 		{"DRIVER", f.Driver},
 	}
-	for _, row := range []struct {
-		name, text string
-		has        bool
-	}{
+	return append(rows, present([]row{
 		{"SLEEP TIMEOUT", (time.Duration(f.SleepSeconds) * time.Second).String(), f.SleepSeconds != 0},
 		{"TEMPLATE", f.TemplateID, f.TemplateID != ""},
 		{"IMAGE", f.Image, f.Image != ""},
@@ -331,12 +328,7 @@ func fleetRows(e *client.Endpoint) [][]string {
 		{"CANARY", canaryText(f.Canary), f.Canary != nil},
 		{"PAUSED UNTIL", when(f.PausedUntil), !f.PausedUntil.IsZero()},
 		{"PAUSED BECAUSE", f.PauseReason, f.PauseReason != ""},
-	} {
-		if row.has {
-			rows = append(rows, []string{row.name, clean(row.text)})
-		}
-	}
-	return rows
+	})...)
 }
 
 func canaryText(c *client.Canary) string {

@@ -101,23 +101,32 @@ func (f flags) checkOutput() error {
 
 func (sh *shell) showJob(j *client.Job) error {
 	rows := [][]string{{"ID", string(j.ID)}, {"STATUS", string(j.Status)}}
-	for _, row := range []struct {
-		name, text string
-		has        bool
-	}{
+	rows = append(rows, present([]row{
 		{"DELAY", j.Delay.String(), j.Delay > 0 || j.Status.Terminal()},
 		{"EXECUTION", j.Execution.String(), j.Execution > 0 || j.Status.Terminal()},
-		{"WORKER", clean(j.WorkerID), j.WorkerID != ""},
-		{"LOST", clean(j.WorkerLost), j.WorkerLost != ""},
+		{"WORKER", j.WorkerID, j.WorkerID != ""},
+		{"LOST", j.WorkerLost, j.WorkerLost != ""},
 		{"RETRIES", fmt.Sprint(j.Retries), j.Retries > 0},
-		{"ERROR", clean(j.Error), j.Error != ""},
+		{"ERROR", j.Error, j.Error != ""},
 		{"OUTPUT", oneLine(j.Output), len(j.Output) > 0},
-	} {
-		if row.has {
-			rows = append(rows, []string{row.name, row.text})
+	})...)
+	return sh.show(j, rows)
+}
+
+// row is a row of a table, which is left out unless it has something to show.
+type row struct {
+	name, text string
+	has        bool
+}
+
+// present are the rows that have something to show, with their texts cleaned.
+func present(all []row) (rows [][]string) {
+	for _, r := range all {
+		if r.has {
+			rows = append(rows, []string{r.name, clean(r.text)})
 		}
 	}
-	return sh.show(j, rows)
+	return rows
 }
 
 func healthRows(h client.Health) [][]string {

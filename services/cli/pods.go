@@ -193,24 +193,17 @@ func (sh *shell) deletePod() *cobra.Command {
 
 func podRows(p *client.Pod) [][]string {
 	rows := [][]string{{"ID", p.ID}, {"NAME", clean(p.Name)}, {"STATUS", p.Status}, {"LAST CHANGE", clean(p.StatusChange)}}
-	for _, row := range []struct {
-		name, text string
-		has        bool
-	}{
+	rows = append(rows, present([]row{
 		{"ENDPOINT", p.Endpoint, p.Endpoint != ""},
 		{"DRIVER", p.Driver, p.Driver != ""},
-		{"IMAGE", clean(p.Image), p.Image != ""},
-		{"MACHINE", clean(p.MachineID), p.MachineID != ""},
+		{"IMAGE", p.Image, p.Image != ""},
+		{"MACHINE", p.MachineID, p.MachineID != ""},
 		{"VCPUS", fmt.Sprint(p.VCPUs), p.VCPUs > 0},
 		{"MEMORY", fmt.Sprintf("%.1f GB", p.MemoryGB), p.MemoryGB > 0},
 		{"LOCKED", "yes", p.Locked},
 		{"STARTED", when(p.Started), !p.Started.IsZero()},
 		{"PHASE", podPhase(*p), p.Startup != nil && p.Status == string(pod.Running)},
-	} {
-		if row.has {
-			rows = append(rows, []string{row.name, row.text})
-		}
-	}
+	})...)
 	rows = append(rows, startupRows("START-UP", p.Startup)...)
 	if p.CostPerHr != nil {
 		rows = append(rows, []string{"COST AN HOUR", fmt.Sprint(*p.CostPerHr)})
