@@ -106,10 +106,7 @@ func (d *Destinations) List(ctx context.Context, endpoint string) ([]Destination
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Destination, 0, len(entries))
-	for _, e := range d.table.valid(entries) {
-		all = append(all, e.value)
-	}
+	all := valuesOf(d.table.valid(entries))
 	slices.SortFunc(all, func(a, b Destination) int {
 		return strings.Compare(a.Endpoint+" "+a.Origin, b.Endpoint+" "+b.Origin)
 	})

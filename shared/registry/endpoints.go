@@ -252,10 +252,7 @@ func (e *Endpoints) Known(ctx context.Context) ([]endpoint.Endpoint, error) {
 
 func (e *Endpoints) readKnown() []endpoint.Endpoint {
 	entries, _ := e.cache.all(func(x entry[endpoint.Endpoint]) bool { return !x.value.Deleting })
-	list := make([]endpoint.Endpoint, 0, len(entries))
-	for _, x := range entries {
-		list = append(list, x.value)
-	}
+	list := valuesOf(entries)
 	slices.SortFunc(list, func(a, b endpoint.Endpoint) int { return strings.Compare(a.ID, b.ID) })
 	return list
 }

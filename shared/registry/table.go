@@ -116,11 +116,15 @@ func (t *Table[T]) List(ctx context.Context) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
+	return valuesOf(entries), nil
+}
+
+func valuesOf[T any](entries []entry[T]) []T {
 	values := make([]T, 0, len(entries))
 	for _, e := range entries {
 		values = append(values, e.value)
 	}
-	return values, nil
+	return values
 }
 
 func (t *Table[T]) doing(what, key string) string {
@@ -342,15 +346,9 @@ func (t *agingTable[T]) read(ctx context.Context, key string) (entry[T], error) 
 	return e, err
 }
 
-// valid returns those of the entries that count.
+// valid keeps those of the entries that count.
 func (t *agingTable[T]) valid(entries []entry[T]) []entry[T] {
-	kept := make([]entry[T], 0, len(entries))
-	for _, e := range entries {
-		if !t.isExpired(e) {
-			kept = append(kept, e)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(entries, t.isExpired)
 }
 
 // create stores v under a key that holds nothing, or returns ErrExists.

@@ -221,10 +221,7 @@ func (t *Tokens) List(ctx context.Context, endpointID string) ([]Token, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens := make([]Token, 0, len(entries))
-	for _, e := range t.table.valid(entries) {
-		tokens = append(tokens, e.value)
-	}
+	tokens := valuesOf(t.table.valid(entries))
 	slices.SortFunc(tokens, func(a, b Token) int { return strings.Compare(a.Worker, b.Worker) })
 	return tokens, nil
 }
