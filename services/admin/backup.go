@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
+	"flightline/shared/disk"
 	"flightline/streams"
 )
 
@@ -302,9 +303,5 @@ func finish(dir string, m Manifest, s *sums) error {
 		}
 		s.add(f.name, sum)
 	}
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return disk.SyncDir(dir)
 }
