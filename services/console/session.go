@@ -87,13 +87,7 @@ func (s *Service) sessionOf(ctx context.Context, token string) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.open(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	found.token = token
-	s.sessions.put(found)
-	return found, nil
+	return s.openAs(ctx, token, key)
 }
 
 // open asks the API what a key may do. It returns registry.ErrUnauthorized for an unknown one.
@@ -118,11 +112,16 @@ func (s *Service) openAgain(ctx context.Context, key string) (*session, error) {
 	if found := s.sessions.get(name, time.Now()); found != nil {
 		return found, nil
 	}
+	return s.openAs(ctx, name, key)
+}
+
+// openAs is open of a session that is remembered by the token.
+func (s *Service) openAs(ctx context.Context, token, key string) (*session, error) {
 	found, err := s.open(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	found.token = name
+	found.token = token
 	s.sessions.put(found)
 	return found, nil
 }
