@@ -107,7 +107,7 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 		if output != "table" && output != "json" {
 			return &cli.UsageError{Err: fmt.Errorf("--output %s: must be table or json", output)}
 		}
-		if err := cmp.Or(replicasInBounds(cfg.Replicas), partitionsInBounds(cfg.Partitions), eventsAgeInBounds(cfg.EventsAge), LogSizes{LogsAge: cfg.LogsAge, LogsMaxBytes: cfg.LogsBytes}.check()); err != nil {
+		if err := cmp.Or(replicasInBounds(cfg.Replicas), partitionsInBounds(cfg.Partitions), retentionInBounds("events-retention", cfg.EventsAge), LogSizes{LogsAge: cfg.LogsAge, LogsMaxBytes: cfg.LogsBytes}.check()); err != nil {
 			return err
 		}
 		return cfg.with(cmd, "doctor", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {

@@ -102,9 +102,9 @@ func replicasInBounds(n int) error {
 	return nil
 }
 
-func eventsAgeInBounds(age time.Duration) error {
-	if age < minEventsRetention {
-		return wrong("events-retention", age, "1h or more")
+func retentionInBounds(flag string, age time.Duration) error {
+	if age < minRetention {
+		return wrong(flag, age, "1h or more")
 	}
 	return nil
 }

@@ -113,14 +113,7 @@ func (s LogSizes) check() error {
 			return wrong(size.flag, size.n, fmt.Sprintf("0, or %d or more", minLogBytes))
 		}
 	}
-	return logsAgeInBounds(s.LogsAge)
-}
-
-func logsAgeInBounds(age time.Duration) error {
-	if age < minEventsRetention {
-		return wrong("logs-retention", age, "1h or more")
-	}
-	return nil
+	return retentionInBounds("logs-retention", s.LogsAge)
 }
 
 // logsBytes is the setting as streams.Config takes it, for which 0 is its default.

@@ -53,11 +53,11 @@ func ServeCommand(environment map[string]string, version string) *cobra.Command 
 	return c
 }
 
-// minEventsRetention: readers may be away for a while. maxDrainDelay: supervisors
+// minRetention: readers may be away for a while. maxDrainDelay: supervisors
 // kill what does not stop.
 const (
-	minEventsRetention = time.Hour
-	maxDrainDelay      = time.Minute
+	minRetention  = time.Hour
+	maxDrainDelay = time.Minute
 )
 
 // Serve runs the roles until ctx ends or one of them fails. The line that says
@@ -127,7 +127,7 @@ func (c ServeConfig) read(names []string) (plan, error) {
 // inBounds checks the settings of a process with these roles.
 func (c ServeConfig) inBounds(roles []string) error {
 	return cmp.Or(
-		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), eventsAgeInBounds(c.EventsAge), c.LogSizes.check(), c.StreamForm.check(), c.drains(),
+		replicasInBounds(c.Replicas), partitionsInBounds(c.Partitions), retentionInBounds("events-retention", c.EventsAge), c.LogSizes.check(), c.StreamForm.check(), c.drains(),
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), keyOf("bootstrap-key", c.BootstrapKey),
 		c.Connections.check(), c.NATS.check(), c.Webhooks.check(), c.Fleets.check(roles), c.Console.check(roles),
 	)
