@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	diff "github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -74,18 +73,7 @@ func TestGeneratedBus(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := withNames(busDocument(t, b))
-	if *update {
-		if err := os.WriteFile(busFile, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(busFile)
-	if err != nil {
-		t.Fatalf("%v; `task gen` writes it", err)
-	}
-	if delta := diff.Diff(string(want), got); delta != "" {
-		t.Errorf("%s is not what the server has; `task gen` rewrites it (-file +server):\n%s", busFile, delta)
-	}
+	testenv.Golden(t, *update, busFile, got)
 }
 
 // withNames gives the placeholders their names.

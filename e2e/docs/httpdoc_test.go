@@ -10,9 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"flightline/shared/job"
+	"flightline/shared/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated documents")
@@ -128,18 +127,7 @@ func bounds(least, most int64) string { return fmt.Sprintf("%d to %d", least, mo
 func TestGeneratedHTTP(t *testing.T) {
 	s := start(t)
 	got := document(t, s)
-	if *update {
-		if err := os.WriteFile(httpFile, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(httpFile)
-	if err != nil {
-		t.Fatalf("%v; `task gen` writes it", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not what the services answer; `task gen` rewrites it (-file +services):\n%s", httpFile, diff)
-	}
+	testenv.Golden(t, *update, httpFile, got)
 }
 
 func document(t *testing.T, s *env) string {

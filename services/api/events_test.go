@@ -3,7 +3,6 @@ package api
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -131,18 +130,7 @@ func TestGeneratedEventStream(t *testing.T) {
 	appendTo(t, log, life...)
 	got := s.sendLoosely(s.request("GET", "/ep/events/1?since=1h&follow=false", nil)).raw
 	const file = "testdata/events.sse"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v; go test -update writes it", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testenv.Golden(t, *update, file, got)
 }
 
 func TestWhatSubscribersAreRefused(t *testing.T) {

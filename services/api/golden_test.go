@@ -5,14 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"flightline/shared/ratelimit"
 	"flightline/shared/testenv"
@@ -124,18 +121,7 @@ func TestGeneratedWire(t *testing.T) {
 		}
 		got := transcript(sc, send(req))
 		file := filepath.Join("testdata", sc.name+".http")
-		if *update {
-			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatalf("%v; go test -update writes it", err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", sc.name, diff)
-		}
+		testenv.Golden(t, *update, file, got)
 		if sc.name != "error-unavailable" {
 			s.do("POST", "/ep/cancel/"+id, "") // so that the next take finds the next job
 			s.do("POST", "/ep/purge-queue", "")

@@ -3,13 +3,11 @@ package app
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"flightline/shared/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite generated documents")
@@ -54,21 +52,7 @@ func TestGeneratedConfiguration(t *testing.T) {
 		rows(&doc, reflect.TypeOf(command.settings))
 	}
 	const path = "../../docs/configuration.md"
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(doc.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(doc.String(), string(got)); diff != "" {
-		t.Errorf("docs/configuration.md is not up to date (-want +got); run this test with -update:\n%s", diff)
-	}
+	testenv.Golden(t, *update, path, doc.String())
 }
 
 func rows(doc *strings.Builder, settings reflect.Type) {

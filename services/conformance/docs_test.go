@@ -3,11 +3,10 @@ package conformance
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"flightline/shared/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite generated documents")
@@ -55,16 +54,5 @@ func TestGeneratedScenarios(t *testing.T) {
 		fmt.Fprintf(&doc, "| `%s` | %s | %s | %s |\n", s.Name, s.Section, s.Shows, strings.Join(s.Needs, ", "))
 	}
 	const path = "../../docs/conform.md"
-	if *update {
-		if err := os.WriteFile(path, []byte(doc.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(doc.String(), string(got)); diff != "" {
-		t.Errorf("docs/conform.md is not up to date (-want +got); run this test with -update:\n%s", diff)
-	}
+	testenv.Golden(t, *update, path, doc.String())
 }

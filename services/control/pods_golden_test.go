@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"flightline/shared/pod"
+	"flightline/shared/testenv"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -105,18 +103,7 @@ func golden(t *testing.T, file, raw string) {
 		t.Fatalf("%s: %v", file, err)
 	}
 	got.WriteByte('\n')
-	if *update {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
+	testenv.Golden(t, *update, file, got.String())
 }
 
 // The tables of the contract: each field with its type. A pod of which all is

@@ -5,17 +5,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/metrics"
+	"flightline/shared/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite generated documents")
@@ -44,18 +43,7 @@ func TestGeneratedTable(t *testing.T) {
 		fmt.Fprintf(&doc, "| `%s` | %s | %s | %s | %s |\n", n.Name, n.Kind, strings.Join(n.Labels, ", "), role, n.Help)
 	}
 	const path = "../../docs/metrics.md"
-	if *update {
-		if err := os.WriteFile(path, []byte(doc.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(doc.String(), string(got)); diff != "" {
-		t.Errorf("docs/metrics.md is not up to date (-want +got); run this test with -update:\n%s", diff)
-	}
+	testenv.Golden(t, *update, path, doc.String())
 }
 
 func scrape(r *metrics.Registry) string {

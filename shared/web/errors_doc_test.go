@@ -5,11 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"flightline/shared/testenv"
 	"flightline/shared/web"
 )
 
@@ -43,18 +43,7 @@ var meanings = map[web.Code]struct{ means, then string }{
 // The document is the table of this package; -update rewrites it.
 func TestGeneratedErrors(t *testing.T) {
 	got := errorsDocument(t)
-	if *update {
-		if err := os.WriteFile(errorsFile, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(errorsFile)
-	if err != nil {
-		t.Fatalf("%v; `task gen` writes it", err)
-	}
-	if string(want) != got {
-		t.Errorf("%s is not what the code says; `task gen` rewrites it. The code says:\n%s", errorsFile, got)
-	}
+	testenv.Golden(t, *update, errorsFile, got)
 }
 
 func errorsDocument(t *testing.T) string {
