@@ -95,32 +95,13 @@ func (s *env) run(t *testing.T, cfg Config) {
 
 func (s *env) submit(t *testing.T, change ...func(*job.Request)) job.ID {
 	t.Helper()
-	r := job.Request{Input: json.RawMessage(`{"text":"hi"}`)}
-	for _, c := range change {
-		c(&r)
-	}
-	id := queue.NewID(job.Async)
-	if _, err := s.q.Submit(t.Context(), s.e, id, job.Async, r); err != nil {
-		t.Fatal(err)
-	}
-	return id
+	return backend.Submit(t, s.q, s.e, change...)
 }
 
 // ended waits for the job's outcome.
 func (s *env) ended(t *testing.T, id job.ID) *job.Job {
 	t.Helper()
-	w, err := s.q.Watch(s.e, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
-	j, err := w.Wait(ctx)
-	if err != nil {
-		t.Fatalf("wait for job %s: %v", id, err)
-	}
-	return j
+	return backend.Ended(t, s.q, s.e, id)
 }
 
 // chunks are the outputs that the job has emitted.

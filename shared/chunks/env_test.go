@@ -47,20 +47,7 @@ func (s *env) queue(t *testing.T) *queue.Queue {
 
 func (s *env) submit(t *testing.T, change ...func(*job.Request)) job.ID {
 	t.Helper()
-	return submit(t, s.q, s.e, change...)
-}
-
-func submit(t *testing.T, q *queue.Queue, e endpoint.Endpoint, change ...func(*job.Request)) job.ID {
-	t.Helper()
-	r := job.Request{Input: json.RawMessage(`1`)}
-	for _, c := range change {
-		c(&r)
-	}
-	id := queue.NewID(job.Async)
-	if _, err := q.Submit(t.Context(), e, id, job.Async, r); err != nil {
-		t.Fatal(err)
-	}
-	return id
+	return backend.Submit(t, s.q, s.e, change...)
 }
 
 func (s *env) consumer(t *testing.T, q *queue.Queue, worker string) *queue.Consumer {

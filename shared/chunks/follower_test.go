@@ -20,6 +20,7 @@ import (
 	"flightline/shared/queue"
 	"flightline/shared/record"
 	"flightline/shared/testenv"
+	"flightline/shared/testenv/backend"
 	"flightline/streams"
 )
 
@@ -363,7 +364,7 @@ func TestFollowInAClusterSeesEveryChunk(t *testing.T) {
 	t.Cleanup(consumer.Close)
 	var g errgroup.Group
 	for range jobs {
-		id := submit(t, q, e)
+		id := backend.Submit(t, q, e)
 		l := next(t, consumer)
 		f := follow(t, q, e, id)
 		g.Go(func() error {

@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
+	"flightline/shared/testenv/backend"
 	"flightline/shared/worker"
 	"flightline/streams"
 )
@@ -126,32 +126,13 @@ func (w *running) wait() error {
 
 func (s *env) submit(t *testing.T, change ...func(*job.Request)) job.ID {
 	t.Helper()
-	r := job.Request{Input: json.RawMessage(`{"text":"hi"}`)}
-	for _, c := range change {
-		c(&r)
-	}
-	id := queue.NewID(job.Async)
-	if _, err := s.q.Submit(t.Context(), s.e, id, job.Async, r); err != nil {
-		t.Fatal(err)
-	}
-	return id
+	return backend.Submit(t, s.q, s.e, change...)
 }
 
 // ended waits for the job's outcome.
 func (s *env) ended(t *testing.T, id job.ID) *job.Job {
 	t.Helper()
-	w, err := s.q.Watch(s.e, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
-	j, err := w.Wait(ctx)
-	if err != nil {
-		t.Fatalf("wait for job %s: %v", id, err)
-	}
-	return j
+	return backend.Ended(t, s.q, s.e, id)
 }
 
 // wantEnd waits for the job's outcome and compares.

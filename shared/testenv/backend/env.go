@@ -8,6 +8,7 @@ package backend
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -96,6 +97,40 @@ func Serve(t testing.TB, app *fiber.App) (address string) {
 	testenv.Background(t, func(ctx context.Context) error { return web.Serve(ctx, app, listener) })
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	return "http://" + listener.Addr().String()
+}
+
+// Submit submits a job with the input {"text":"hi"}, unless a change gives it another.
+func Submit(t testing.TB, q *queue.Queue, e endpoint.Endpoint, change ...func(*job.Request)) job.ID {
+	t.Helper()
+	r := job.Request{Input: json.RawMessage(`{"text":"hi"}`)}
+	for _, c := range change {
+		c(&r)
+	}
+	id := queue.NewID(job.Async)
+	if _, err := q.Submit(t.Context(), e, id, job.Async, r); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// endTimeout bounds the wait for the end of a job, with room for a busy machine.
+const endTimeout = 2 * time.Minute
+
+// Ended waits for the job's outcome.
+func Ended(t testing.TB, q *queue.Queue, e endpoint.Endpoint, id job.ID) *job.Job {
+	t.Helper()
+	w, err := q.Watch(e, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), endTimeout)
+	defer cancel()
+	j, err := w.Wait(ctx)
+	if err != nil {
+		t.Fatalf("wait for job %s: %v", id, err)
+	}
+	return j
 }
 
 // Chunks reads what the current run of a job has emitted.
