@@ -48,7 +48,7 @@ const anyPort = "127.0.0.1:0"
 
 func startServer(ctx context.Context, cfg config) (*embedded.Server, error) {
 	return embedded.Start(ctx, embedded.Config{
-		Dir: cfg.Dir, Listen: anyPort, User: cfg.User, Password: cfg.Password, SyncAlways: cfg.SyncAlways,
+		Dir: cfg.Dir, Listen: anyPort, User: cfg.User, Password: cfg.Password, SyncAlways: cfg.SyncAlways, Barrier: cfg.Barrier,
 	})
 }
 

@@ -168,7 +168,13 @@ func removeFiles(paths []string) error {
 
 // putBack puts back the blocks that were removed or replaced after the last round, and
 // returns their paths. A block stays as it is if it has a second name: a round has seen it.
+// A stream that was being deleted, or purged as a whole, gets nothing back.
 func (r *retention) putBack() ([]string, error) {
+	for _, name := range []string{"meta.inf", "msgs"} {
+		if _, err := os.Lstat(filepath.Join(r.dir, name)); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
 	var back []string
 	for block, last := range r.blocks {
 		path := filepath.Join(r.dir, block)

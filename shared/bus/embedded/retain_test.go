@@ -242,7 +242,8 @@ func TestAStopLeavesNoSecondNames(t *testing.T) {
 func TestAStartUndoesRemovals(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		// files have a content; those with the same one are the same file.
+		// files have a content; those with the same one are the same file. Beside them there
+		// are settings, unless the stream is deleted.
 		files map[string]string
 		back  []string
 		want  string // in 1.blk
@@ -252,6 +253,7 @@ func TestAStartUndoesRemovals(t *testing.T) {
 		"replaced, no round has seen it": {map[string]string{"msgs/1.blk": "b", "retained/1.blk.1": "a"}, []string{"msgs/1.blk"}, "a"},
 		"replaced, a round has seen it":  {map[string]string{"msgs/1.blk": "b", "retained/1.blk.9": "a", "retained/1.blk.10": "b"}, nil, "b"},
 		"replaced twice":                 {map[string]string{"msgs/1.blk": "c", "retained/1.blk.9": "a", "retained/1.blk.10": "b"}, []string{"msgs/1.blk"}, "b"},
+		"of a deleted stream":            {map[string]string{"retained/1.blk.1": "a"}, nil, ""},
 		"without a second name":          {map[string]string{"msgs/1.blk": "a", "retained/notes": "x"}, nil, "a"},
 	}
 	for name, test := range tests {
@@ -259,7 +261,11 @@ func TestAStartUndoesRemovals(t *testing.T) {
 			t.Parallel()
 			for _, retain := range []bool{true, false} {
 				dir := t.TempDir()
-				write(t, dir, test.files)
+				files := maps.Clone(test.files)
+				if test.want != "" {
+					files["meta.inf"] = "settings"
+				}
+				write(t, dir, files)
 				back, err := embedded.UndoRemovals(dir, retain)
 				if err != nil || !slices.Equal(back, test.back) {
 					t.Errorf("got %v, %v put back, want %v", back, err, test.back)
@@ -268,7 +274,7 @@ func TestAStartUndoesRemovals(t *testing.T) {
 					t.Errorf("got %q, %v in the block, want %q", got, err, test.want)
 				}
 				names, err := filepath.Glob(filepath.Join(dir, "retained", "*"))
-				if err != nil || (len(names) == 1) != retain {
+				if err != nil || (len(names) == 1) != (retain && test.want != "") {
 					t.Errorf("retain %v: got second names %v, %v", retain, names, err)
 				}
 			}
