@@ -74,9 +74,15 @@ func streamsDir(dir string) string {
 
 // streamDirs are the directories of the streams.
 func streamDirs(streams string) ([]string, error) {
-	paths, err := filepath.Glob(filepath.Join(streams, "[^.]*")) // the server deletes those with a dot
-	if err != nil {
+	entries, err := os.ReadDir(streams)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list streams: %w", err)
+	}
+	var paths []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") { // the server deletes those
+			paths = append(paths, filepath.Join(streams, e.Name()))
+		}
 	}
 	return paths, nil
 }

@@ -45,6 +45,7 @@ type streamFiles struct {
 	swept  listing                // of the blocks, at the last sweep
 
 	retention *retention    // nil without one
+	outdated  bool          // the retention, since the blocks were listed
 	open      *atomic.Int64 // how many streams have their block open
 
 	failure atomic.Pointer[syncFailure] // the first one, or nil
@@ -90,6 +91,7 @@ func (f *streamFiles) syncChanged(fsync func(*os.File) error) error {
 	if err != nil {
 		return err
 	}
+	f.outdated = f.outdated || relisted
 	for path, now := range found {
 		before := f.synced[path]
 		same := before != nil && os.SameFile(before, now)
@@ -111,10 +113,12 @@ func (f *streamFiles) syncChanged(fsync func(*os.File) error) error {
 			delete(f.synced, path)
 		}
 	}
-	if err := f.syncDirs(fsync); err != nil || f.retention == nil || !relisted {
+	if err := f.syncDirs(fsync); err != nil || f.retention == nil || !f.outdated {
 		return err
 	}
-	return f.retention.update(found, func(path string) error { return f.syncDir(path, fsync) })
+	err = f.retention.update(found, func(path string) error { return f.syncDir(path, fsync) })
+	f.outdated = err != nil
+	return err
 }
 
 // sweep has a round if a block with a second name is gone, since nothing else may ask for one.
@@ -135,6 +139,7 @@ func (f *streamFiles) sweep(fsync func(*os.File) error) error {
 	if err := f.lookIfThere(found, f.swept.blocks...); err != nil || !f.retention.replaced(found) {
 		return err
 	}
+	f.outdated = true
 	return f.lockedRound(fsync)
 }
 

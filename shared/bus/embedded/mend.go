@@ -215,15 +215,15 @@ func (m *mender) messages(s *storedStream) error {
 		}
 	}
 	if outdated {
-		return s.dropIndex()
+		return dropIndex(s.dir)
 	}
 	return nil
 }
 
-// dropIndex removes what the server makes again from the blocks.
-func (s *storedStream) dropIndex() error {
+// dropIndex removes what the server makes again from the blocks of a stream's directory.
+func dropIndex(dir string) error {
 	for _, name := range []string{"index.db", "thw.db", "sched.db", "sources.db"} {
-		if err := os.Remove(filepath.Join(s.dir, "msgs", name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(dir, "msgs", name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,10 +90,33 @@ func (r *retention) replaced(found map[string]fs.FileInfo) bool {
 }
 
 // update gives second names to the blocks that were found and fsynced, has them on the disk
-// with syncDir, and removes those of blocks that were not found.
+// with syncDir, and then removes those of blocks that were replaced or not found.
 func (r *retention) update(found map[string]fs.FileInfo, syncDir func(path string) error) error {
+	fresh, err := r.linkAll(found)
+	if err != nil {
+		return err
+	}
+	if len(fresh) > 0 {
+		for _, dir := range []string{filepath.Join(r.dir, retainedDir), r.dir} {
+			if err := syncDir(dir); err != nil {
+				return err
+			}
+		}
+	}
 	var over []string
-	linked := false
+	for block, old := range r.blocks {
+		if _, again := fresh[block]; again || found[block] == nil {
+			over = append(over, r.path(block, old.count))
+			delete(r.blocks, block)
+		}
+	}
+	maps.Copy(r.blocks, fresh)
+	return removeFiles(over)
+}
+
+// linkAll gives second names to those found that have none.
+func (r *retention) linkAll(found map[string]fs.FileInfo) (fresh map[string]retained, err error) {
+	fresh = map[string]retained{}
 	for block, now := range found {
 		old, known := r.blocks[block]
 		if filepath.Ext(block) != ".blk" || known && os.SameFile(old.info, now) {
@@ -100,41 +124,25 @@ func (r *retention) update(found map[string]fs.FileInfo, syncDir func(path strin
 		}
 		next := retained{old.count + 1, now}
 		if there, err := r.link(block, next); err != nil {
-			return err
-		} else if !there {
-			continue
-		}
-		r.blocks[block], linked = next, true
-		if known {
-			over = append(over, r.path(block, old.count))
+			return nil, err
+		} else if there {
+			fresh[block] = next
 		}
 	}
-	if linked {
-		if err := syncDir(filepath.Join(r.dir, retainedDir)); err != nil {
-			return err
-		}
-	}
-	for block, old := range r.blocks {
-		if found[block] == nil {
-			over = append(over, r.path(block, old.count))
-			delete(r.blocks, block)
-		}
-	}
-	return removeFiles(over)
+	return fresh, nil
 }
 
 // link gives a block its second name. It reports false if the block is no longer the file
 // that was found: the next round finds what is there then.
 func (r *retention) link(block string, next retained) (there bool, err error) {
-	from, to := filepath.Join(r.dir, block), r.path(block, next.count)
-	err = os.Link(from, to)
-	if errors.Is(err, fs.ErrNotExist) { // the block or the directory
-		if err = os.Mkdir(filepath.Dir(to), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return false, notGone("retain block", err)
-		}
-		err = os.Link(from, to)
+	to := r.path(block, next.count)
+	if err := os.Mkdir(filepath.Dir(to), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return false, notGone("retain block", err)
 	}
-	if err != nil {
+	if err := removeFiles([]string{to}); err != nil { // of a round that failed
+		return false, err
+	}
+	if err := os.Link(filepath.Join(r.dir, block), to); err != nil {
 		return false, notGone("retain block", err)
 	}
 	info, err := os.Lstat(to)
@@ -242,17 +250,17 @@ func undoRemovals(dir string, retain bool) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := openStored(dir)
-	if err != nil {
-		return nil, err
-	}
 	if len(back) > 0 {
-		if err := s.dropIndex(); err != nil {
+		if err := dropIndex(dir); err != nil {
 			return nil, err
 		}
 	}
 	if err := r.drop(); err != nil || !retain {
 		return back, err
+	}
+	s, err := openStored(dir)
+	if err != nil {
+		return nil, err
 	}
 	found := map[string]fs.FileInfo{}
 	for _, number := range s.blocks {

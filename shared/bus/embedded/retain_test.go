@@ -2,6 +2,7 @@ package embedded_test
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -74,8 +75,8 @@ func (d *disk) powerLoss(t *testing.T, store string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	safe := slices.Collect(maps.Values(d.safe))
-	left := t.TempDir()
-	copies := map[string]fs.FileInfo{} // with all their names
+	left := filepath.Join(t.TempDir(), "[left]") // a folder may have any name
+	copies := map[string]fs.FileInfo{}           // with all their names
 	err := filepath.WalkDir(store, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -223,6 +224,36 @@ func TestARemovalThatIsNotWaitedForIsNotUndoneForLong(t *testing.T) {
 	testenv.Eventually(t, "the second name goes", func() bool { return len(retained(t, store)) < before })
 	if got := held(t, d.powerLoss(t, store)); got["k.a"] != nil {
 		t.Errorf("got %q, want no message, as it was deleted", got["k.a"])
+	}
+}
+
+// A round that cannot give second names fails, and the next one tries again, also if the
+// blocks are the same.
+func TestARoundWithoutSecondNamesFails(t *testing.T) {
+	s, js, store := newest(t, &disk{})
+	stream := filepath.Join(store, "jetstream", "$G", "streams", "K")
+	publish(t, js, "k.a", []byte("old"))
+	syncK(t, s)
+	inTheWay := filepath.Join(stream, "retained")
+	if err := errors.Join(os.RemoveAll(inTheWay), os.WriteFile(inTheWay, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	fillBlocks(t, js)
+	longAgo := time.Now().Add(-time.Hour).Truncate(time.Second).Add(time.Microsecond)
+	if err := os.Chtimes(filepath.Join(stream, "msgs"), longAgo, longAgo); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Barrier().Sync(t.Context(), "K"); err == nil {
+			t.Error("got no error")
+		}
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	syncK(t, s)
+	if got := retained(t, store); len(got) == 0 {
+		t.Error("got no second name of the new block")
 	}
 }
 
