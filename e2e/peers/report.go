@@ -32,17 +32,16 @@ type aim struct {
 
 func aims() []aim {
 	const (
-		standard, lazy, group = "flightline-default", "flightline-interval", "flightline-group"
-		bullmq, bullmqAlways  = "bullmq-everysec", "bullmq-always"
+		standard, lazy, always = "flightline-default", "flightline-interval", "flightline-always"
+		bullmq, bullmqAlways   = "bullmq-everysec", "bullmq-always"
 	)
 	return []aim{
 		{system: standard, metric: cyclesPerSecond, peer: bullmqAlways, atLeast: true, bound: 1},
-		{system: group, metric: cyclesPerSecond, peer: bullmqAlways, atLeast: true, bound: 1},
+		{system: always, metric: cyclesPerSecond, peer: bullmqAlways},
 		{system: lazy, metric: cyclesPerSecond, peer: bullmq, atLeast: true, bound: 1.3},
 		{system: lazy, metric: cyclesPerSecond, peer: "asynq-everysec"},
 		{system: lazy, metric: cpuPer1000, bound: 0.2},
 		{system: lazy, metric: cpuPer1000, peer: bullmq},
-		{system: group, metric: cpuPer1000, bound: 0.26},
 		{system: standard, metric: cpuPer1000, bound: 0.26},
 		{system: lazy, metric: openP50, bound: 2.5},
 		{system: lazy, metric: openP50, peer: bullmq, bound: 0.5},
@@ -50,7 +49,6 @@ func aims() []aim {
 		{system: standard, metric: openP50, peer: bullmqAlways, bound: 0.5},
 		{system: lazy, metric: runSyncP50, bound: 0.8},
 		{system: standard, metric: runSyncP50, bound: 1.6},
-		{system: group, metric: runSyncP50, bound: 1.6},
 		{system: lazy, metric: runPerSecond, peer: "echo", atLeast: true, bound: 0.45},
 		{system: scaleName, metric: longEnd, bound: 300},
 		{system: scaleName, metric: longEnd, peer: scaleName, peerMetric: longMinute, bound: 1.1},

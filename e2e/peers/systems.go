@@ -33,7 +33,7 @@ type system struct {
 
 func systems() []system {
 	return []system{
-		{name: "flightline-default", sync: "default", slow: true, start: startFlightline},
+		{name: "flightline-default", sync: "default", start: startFlightline},
 		{name: "flightline-interval", sync: "interval", start: startFlightline},
 		{name: "flightline-group", sync: "group", start: startFlightline},
 		{name: "flightline-always", sync: "always", slow: true, start: startFlightline},
@@ -53,7 +53,7 @@ func names() (all []string) {
 }
 
 // choose returns the systems that are named, by default all whose figures differ:
-// flightline-always is what the default does.
+// flightline-group is what the default does.
 func choose(only string) ([]system, error) {
 	wanted := strings.Split(only, ",")
 	for _, name := range wanted {
@@ -63,7 +63,7 @@ func choose(only string) ([]system, error) {
 	}
 	return slices.DeleteFunc(systems(), func(s system) bool {
 		if only == "" {
-			return s.name == "flightline-always"
+			return s.name == "flightline-group"
 		}
 		return !slices.Contains(wanted, s.name)
 	}), nil
