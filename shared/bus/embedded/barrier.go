@@ -210,12 +210,25 @@ func (b *Barrier) failures() map[string]*syncFailure {
 }
 
 // start makes Sync work: at first, and again after a restart of the server. It knows
-// nothing of any file, so that the first round of a stream fsyncs all of them. All streams
-// of the store are looked after, since those that no one waits for may have second names too.
+// nothing of any file, so that the first round of a stream fsyncs all of them. What was
+// written before is for the server's own sync.
 func (b *Barrier) start() error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.stopped, b.files = false, map[string]*streamFiles{}
+	b.mu.Unlock()
+	if err := b.adopt(); err != nil {
+		return err
+	}
+	for _, f := range b.all() {
+		if _, err := f.lookAround(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// adopt begins to look after all streams of the store, also those that no one waits for.
+func (b *Barrier) adopt() error {
 	if !b.retain {
 		return nil
 	}
@@ -223,15 +236,21 @@ func (b *Barrier) start() error {
 	if err != nil {
 		return err
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, path := range paths {
-		if _, err := b.add(filepath.Base(path)); err != nil && !errors.Is(err, ErrNoStream) {
+		name := filepath.Base(path)
+		if b.stopped || b.files[name] != nil {
+			continue
+		}
+		if _, err := b.add(name); err != nil && !errors.Is(err, ErrNoStream) {
 			return err
 		}
 	}
 	return nil
 }
 
-// sweep looks for blocks that are gone, until leave.
+// sweep looks after all streams each second, until leave.
 func (b *Barrier) sweep() {
 	if !b.retain {
 		return
@@ -245,8 +264,11 @@ func (b *Barrier) sweep() {
 				return
 			case <-tick.C:
 			}
+			_ = b.adopt() // the next writer to a new stream has the error too
 			for _, f := range b.all() {
-				_ = f.sweep(b.fsync) // of the next writer too, or the stream is gone
+				if err := f.sweep(b.fsync); errors.Is(err, ErrNoStream) { // the next writer has other errors too
+					b.forget(filepath.Base(f.dir), f)
+				}
 			}
 		}
 	})

@@ -68,12 +68,12 @@ type Config struct {
 	// those who write wait at the Barrier, which is faster for many writers.
 	SyncAlways bool
 	// Barrier says that those who write wait at the Barrier: what a power loss
-	// would take that was on the disk is then retained (ADR 0078), and
-	// SyncInterval is short. It has no effect in a cluster and on Windows.
+	// would take that was on the disk is then retained (ADR 0078), and messages
+	// that no one waits for are fsynced within a second or two. It has no effect in a
+	// cluster and on Windows.
 	Barrier bool
 	// SyncInterval is the pause between two fsyncs when SyncAlways is off. 0
-	// means the server's default, 2 minutes; 1 s with a Barrier, for what that
-	// does not cover.
+	// means the server's default, 2 minutes.
 	SyncInterval time.Duration
 	// MaxPayload is the largest message in bytes, headers included. 0 means
 	// 1 MiB.
@@ -137,14 +137,6 @@ func (c Config) serverName() string {
 	return cmp.Or(c.ServerName, "flightline")
 }
 
-// syncInterval is SyncInterval with its default; 0 for the server's own.
-func (c Config) syncInterval() time.Duration {
-	if c.Barrier {
-		return cmp.Or(c.SyncInterval, time.Second)
-	}
-	return c.SyncInterval
-}
-
 func (c Config) options() (*server.Options, error) {
 	if c.File != "" {
 		return c.fileOptions()
@@ -154,7 +146,7 @@ func (c Config) options() (*server.Options, error) {
 		JetStream:    true,
 		StoreDir:     c.Dir,
 		SyncAlways:   c.SyncAlways,
-		SyncInterval: c.syncInterval(),
+		SyncInterval: c.SyncInterval,
 		MaxConn:      c.MaxConns,
 		MaxPayload:   cmp.Or(c.MaxPayload, defaultMaxPayload),
 		Username:     c.User,

@@ -43,6 +43,7 @@ type streamFiles struct {
 	block  *os.File               // the block that was synced last, or nil
 	ended  error                  // if not nil, no round succeeds any more
 	swept  listing                // of the blocks, at the last sweep
+	grown  fs.FileInfo            // the block that grows, as it was then; nil if unknown
 
 	retention *retention    // nil without one
 	outdated  bool          // the retention, since the blocks were listed
@@ -94,14 +95,13 @@ func (f *streamFiles) syncChanged(fsync func(*os.File) error) error {
 	f.outdated = f.outdated || relisted
 	for path, now := range found {
 		before := f.synced[path]
-		same := before != nil && os.SameFile(before, now)
-		if !same {
+		if before == nil || !os.SameFile(before, now) {
 			f.appeared(path)
 		}
 		switch {
 		case now.IsDir():
 			f.synced[path] = now
-		case same && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime()):
+		case unchanged(before, now):
 		default:
 			if err := f.syncFile(path, now, fsync); err != nil {
 				return err
@@ -121,26 +121,51 @@ func (f *streamFiles) syncChanged(fsync func(*os.File) error) error {
 	return err
 }
 
-// sweep has a round if a block with a second name is gone, since nothing else may ask for one.
+// sweep has a round if something was written since the last sweep, or a block with a second
+// name is gone: nothing else may wait for one.
 func (f *streamFiles) sweep(fsync func(*os.File) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended != nil {
 		return nil
 	}
-	dir, err := os.Lstat(filepath.Join(f.dir, "msgs"))
-	if err != nil || f.swept.holds(dir) {
-		return err
-	}
-	if f.swept, err = f.list(dir, time.Now()); err != nil {
-		return err
-	}
-	found := map[string]fs.FileInfo{}
-	if err := f.lookIfThere(found, f.swept.blocks...); err != nil || !f.retention.replaced(found) {
+	changed, err := f.lookAround()
+	if err != nil || !changed {
 		return err
 	}
 	f.outdated = true
 	return f.lockedRound(fsync)
+}
+
+// lookAround reports whether the files are others than at the last look and at the last round.
+func (f *streamFiles) lookAround() (changed bool, err error) {
+	dir, err := os.Lstat(filepath.Join(f.dir, "msgs"))
+	if err != nil {
+		return false, err
+	}
+	found := map[string]fs.FileInfo{}
+	if !f.swept.holds(dir) {
+		if f.swept, err = f.list(dir, time.Now()); err != nil {
+			return false, err
+		}
+		if err := f.lookIfThere(found, f.swept.blocks...); err != nil {
+			return false, err
+		}
+		changed = f.retention.replaced(found)
+	} else if err := f.lookIfThere(found, f.swept.last); err != nil {
+		return false, err
+	}
+	last := found[f.swept.last]
+	if last != nil && !unchanged(f.grown, last) && !unchanged(f.synced[f.swept.last], last) {
+		changed = true
+	}
+	f.grown = last
+	return changed, nil
+}
+
+// unchanged reports whether nothing was written to a file since before, nil if that is unknown.
+func unchanged(before, now fs.FileInfo) bool {
+	return before != nil && os.SameFile(before, now) && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime())
 }
 
 // leave removes the second names of the blocks, which a server that is stopped does not

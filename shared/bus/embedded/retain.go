@@ -27,8 +27,8 @@ import (
 // which there was no such round.
 const retainedDir = "retained"
 
-// sweepInterval is the pause between two looks for blocks that are gone: about as long
-// ago, at most, was a removal that a crash undoes.
+// sweepInterval is the pause between two looks for blocks that are gone, and for messages
+// that no one waits for: about as long ago, at most, was a removal that a crash undoes.
 const sweepInterval = time.Second
 
 // maxUndoing is how many streams are looked at together at a start: they share fsyncs.

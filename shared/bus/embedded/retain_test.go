@@ -206,6 +206,16 @@ func TestAPowerLossDoesNotTakeWhatWasInACompactedBlock(t *testing.T) {
 	}
 }
 
+// A stream that was made after the start is swept too.
+func TestWhatNoOneWaitsForIsOnTheDiskAfterASweep(t *testing.T) {
+	d := &disk{}
+	_, js, store := newest(t, d)
+	publish(t, js, "k.a", []byte("a"))
+	testenv.Eventually(t, "all of K is on the disk", func() bool { return len(d.unsafe(t, store, "K")) == 0 })
+	publish(t, js, "k.a", []byte("b"))
+	testenv.Eventually(t, "all of K is on the disk again", func() bool { return len(d.unsafe(t, store, "K")) == 0 })
+}
+
 // No one waits at the barrier for a removal alone. A crash much later must not undo it.
 func TestARemovalThatIsNotWaitedForIsNotUndoneForLong(t *testing.T) {
 	d := &disk{}
