@@ -42,11 +42,12 @@ type streamFiles struct {
 	listed listing                // of the blocks
 	block  *os.File               // the block that was synced last, or nil
 	ended  error                  // if not nil, no round succeeds any more
-	swept  listing                // of the blocks, at the last sweep
-	grown  fs.FileInfo            // the block that grows, as it was then; nil if unknown
+	grown  fs.FileInfo            // the block that grows, as it was at the last sweep; nil if unknown
+
+	// outdated: no round has succeeded since the blocks were listed.
+	outdated bool
 
 	retention *retention    // nil without one
-	outdated  bool          // the retention, since the blocks were listed
 	open      *atomic.Int64 // how many streams have their block open
 
 	failure atomic.Pointer[syncFailure] // the first one, or nil
@@ -88,11 +89,10 @@ func (f *streamFiles) lockedRound(fsync func(*os.File) error) error {
 }
 
 func (f *streamFiles) syncChanged(fsync func(*os.File) error) error {
-	found, relisted, err := f.scan()
+	found, err := f.scan()
 	if err != nil {
 		return err
 	}
-	f.outdated = f.outdated || relisted
 	for path, now := range found {
 		before := f.synced[path]
 		if before == nil || !os.SameFile(before, now) {
@@ -113,12 +113,16 @@ func (f *streamFiles) syncChanged(fsync func(*os.File) error) error {
 			delete(f.synced, path)
 		}
 	}
-	if err := f.syncDirs(fsync); err != nil || f.retention == nil || !f.outdated {
+	if err := f.syncDirs(fsync); err != nil {
 		return err
 	}
-	err = f.retention.update(found, func(path string) error { return f.syncDir(path, fsync) })
-	f.outdated = err != nil
-	return err
+	if f.retention != nil && f.outdated {
+		if err := f.retention.update(found, func(path string) error { return f.syncDir(path, fsync) }); err != nil {
+			return err
+		}
+	}
+	f.outdated = false
+	return nil
 }
 
 // sweep has a round if something was written since the last sweep, or a block with a second
@@ -133,34 +137,22 @@ func (f *streamFiles) sweep(fsync func(*os.File) error) error {
 	if err != nil || !changed {
 		return err
 	}
-	f.outdated = true
 	return f.lockedRound(fsync)
 }
 
 // lookAround reports whether the files are others than at the last look and at the last round.
 func (f *streamFiles) lookAround() (changed bool, err error) {
-	dir, err := os.Lstat(filepath.Join(f.dir, "msgs"))
-	if err != nil {
+	found, now := map[string]fs.FileInfo{}, time.Now()
+	if err := f.look(found, "msgs"); err != nil {
 		return false, err
 	}
-	found := map[string]fs.FileInfo{}
-	if !f.swept.holds(dir) {
-		if f.swept, err = f.list(dir, time.Now()); err != nil {
-			return false, err
-		}
-		if err := f.lookIfThere(found, f.swept.blocks...); err != nil {
-			return false, err
-		}
-		changed = f.retention.replaced(found)
-	} else if err := f.lookIfThere(found, f.swept.last); err != nil {
+	if err := f.scanBlocks(found, now); err != nil {
 		return false, err
 	}
-	last := found[f.swept.last]
-	if last != nil && !unchanged(f.grown, last) && !unchanged(f.synced[f.swept.last], last) {
-		changed = true
-	}
+	before, last := f.grown, found[f.listed.last]
 	f.grown = last
-	return changed, nil
+	grew := last != nil && !unchanged(before, last) && !unchanged(f.synced[f.listed.last], last)
+	return grew || f.retention.replaced(found), nil
 }
 
 // unchanged reports whether nothing was written to a file since before, nil if that is unknown.
@@ -173,7 +165,7 @@ func unchanged(before, now fs.FileInfo) bool {
 func (f *streamFiles) leave(fsync func(*os.File) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	found, _, err := f.scan()
+	found, err := f.scan()
 	if err == nil && f.retention.replaced(found) {
 		err = f.lockedRound(fsync)
 	}

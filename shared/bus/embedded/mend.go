@@ -96,12 +96,13 @@ func (m *mender) mend(ctx context.Context) error {
 // storedStream is a stream's directory.
 type storedStream struct {
 	name, dir string
-	blocks    []uint64 // their numbers
-	size      int64    // of all blocks
+	blocks    []uint64               // their numbers
+	files     map[string]fs.FileInfo // the blocks, by path
+	size      int64                  // of all blocks
 }
 
 func openStored(dir string) (*storedStream, error) {
-	s := &storedStream{name: filepath.Base(dir), dir: dir}
+	s := &storedStream{name: filepath.Base(dir), dir: dir, files: map[string]fs.FileInfo{}}
 	entries, err := os.ReadDir(filepath.Join(dir, "msgs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list blocks of %s: %w", s.name, err)
@@ -117,6 +118,7 @@ func openStored(dir string) (*storedStream, error) {
 			return nil, fmt.Errorf("look at a block of %s: %w", s.name, err)
 		}
 		s.blocks, s.size = append(s.blocks, n), s.size+info.Size()
+		s.files[blockPath(n)] = info
 	}
 	slices.Sort(s.blocks)
 	return s, nil

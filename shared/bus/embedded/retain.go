@@ -262,11 +262,5 @@ func undoRemovals(dir string, retain bool) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]fs.FileInfo{}
-	for _, number := range s.blocks {
-		if found[blockPath(number)], err = os.Lstat(filepath.Join(dir, blockPath(number))); err != nil {
-			return nil, err
-		}
-	}
-	return back, r.update(found, disk.SyncDir)
+	return back, r.update(s.files, disk.SyncDir)
 }

@@ -11,27 +11,26 @@ import (
 	"time"
 )
 
-// scan finds the files and directories to be synced. relisted is false if the blocks are
-// the files that they were at the last scan.
-func (f *streamFiles) scan() (found map[string]fs.FileInfo, relisted bool, err error) {
-	found = make(map[string]fs.FileInfo, len(f.synced)+1)
+// scan finds the files and directories to be synced.
+func (f *streamFiles) scan() (map[string]fs.FileInfo, error) {
+	found := make(map[string]fs.FileInfo, len(f.synced)+1)
 	now := time.Now()
 	if err := f.look(found, ".", "msgs"); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	if relisted, err = f.scanBlocks(found, now); err != nil {
-		return nil, false, err
+	if err := f.scanBlocks(found, now); err != nil {
+		return nil, err
 	}
 	paths := []string{"meta.inf", "meta.sum", "obs"}
 	consumers, err := os.ReadDir(filepath.Join(f.dir, "obs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, false, fmt.Errorf("list consumers: %w", err)
+		return nil, fmt.Errorf("list consumers: %w", err)
 	}
 	for _, c := range consumers {
 		dir := filepath.Join("obs", c.Name())
 		paths = append(paths, dir, filepath.Join(dir, "meta.inf"), filepath.Join(dir, "meta.sum"))
 	}
-	return found, relisted, f.lookIfThere(found, paths...)
+	return found, f.lookIfThere(found, paths...)
 }
 
 // listing is what the directory of the blocks held.
@@ -56,24 +55,27 @@ func (l *listing) holds(dir fs.FileInfo) bool {
 	return m.Equal(l.dir.ModTime()) && m.Nanosecond()%int(time.Millisecond) != 0 && l.at.Sub(m) > settled
 }
 
-// scanBlocks finds the blocks. While none appears or is replaced, only the
-// last one is looked at, since the server writes to no other: a queue of a
+// scanBlocks finds the blocks. While none appears or is replaced after a round, only
+// the last one is looked at, since the server writes to no other: a queue of a
 // million jobs has hundreds.
-func (f *streamFiles) scanBlocks(found map[string]fs.FileInfo, now time.Time) (relisted bool, err error) {
+func (f *streamFiles) scanBlocks(found map[string]fs.FileInfo, now time.Time) (err error) {
 	if !f.listed.holds(found["msgs"]) {
+		f.outdated = true
 		if f.listed, err = f.list(found["msgs"], now); err != nil {
-			return true, err
+			return err
 		}
-		return true, f.lookIfThere(found, f.listed.blocks...)
+	}
+	if f.outdated {
+		return f.lookIfThere(found, f.listed.blocks...)
 	}
 	for _, path := range f.listed.blocks {
 		if info := f.synced[path]; info != nil && path != f.listed.last {
 			found[path] = info
 		} else if err := f.lookIfThere(found, path); err != nil {
-			return false, err
+			return err
 		}
 	}
-	return false, nil
+	return nil
 }
 
 func (f *streamFiles) list(dir fs.FileInfo, now time.Time) (listing, error) {
