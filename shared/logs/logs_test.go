@@ -326,7 +326,7 @@ func TestAnEarlierEndpointsLinesAreLeftOut(t *testing.T) {
 	}
 }
 
-// That a replica lacks the newest lines is no proof that there are none.
+// A replica that lags lacks the newest lines, and a watch begins at them all the same.
 func TestAWatchBeginsThoughAReplicaLags(t *testing.T) {
 	t.Parallel()
 	for name, w := range map[string]logs.Watching{"since": {Since: time.Now().Add(-time.Hour)}, "resumed": {Resume: true}} {

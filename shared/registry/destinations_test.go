@@ -199,7 +199,7 @@ func TestAnEndpointHasABoundedNumberOfFailingDestinations(t *testing.T) {
 		}
 	}
 	if len(list) < maxFailures || !has(list, "http://paused:80") {
-		t.Errorf("got %d, the one that is paused among them: %v, want %d or more with it", len(list), has(list, "http://paused:80"), maxFailures)
+		t.Errorf("got %d, the paused destination among them: %v, want %d or more with it", len(list), has(list, "http://paused:80"), maxFailures)
 	}
 	testenv.Retry(t, func() (err error) {
 		list, err = d.List(t.Context(), "other")
