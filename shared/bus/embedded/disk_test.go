@@ -25,6 +25,14 @@ type disk struct {
 	mu    sync.Mutex
 	safe  map[string]fs.FileInfo // as it was when its last fsync began, by path
 	names []string               // base names of what was fsynced since the last take
+	then  func(path string)      // is called after each fsync, nil for nothing
+}
+
+// during has then called in each round from now on, after each fsync.
+func (d *disk) during(then func(path string)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.then = then
 }
 
 func (d *disk) fsync(f *os.File) error {
@@ -37,6 +45,13 @@ func (d *disk) fsync(f *os.File) error {
 			return err
 		}
 	}
+	if then := d.note(f, info); then != nil {
+		then(filepath.Clean(f.Name()))
+	}
+	return nil
+}
+
+func (d *disk) note(f *os.File, info fs.FileInfo) (then func(path string)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.safe == nil {
@@ -44,7 +59,7 @@ func (d *disk) fsync(f *os.File) error {
 	}
 	d.safe[filepath.Clean(f.Name())] = info
 	d.names = append(d.names, info.Name())
-	return nil
+	return d.then
 }
 
 // take returns the base names of what was fsynced since the last take.

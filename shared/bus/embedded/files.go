@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +52,13 @@ type streamFiles struct {
 	failure atomic.Pointer[syncFailure] // the first one, or nil
 }
 
+// errReplaced reports that a block was removed or replaced since the round found it: what
+// replaced its messages may be newer than what the round has fsynced.
+var errReplaced = errors.New("embedded: a block was replaced during a round")
+
+// maxTries bounds how often a round begins again for errReplaced.
+const maxTries = 10
+
 // syncFailure is an fsync of a file or directory that has failed.
 type syncFailure struct {
 	path string
@@ -78,6 +84,9 @@ func (f *streamFiles) lockedRound(fsync func(*os.File) error) error {
 		return f.ended
 	}
 	err := f.syncChanged(fsync)
+	for tries := 1; errors.Is(err, errReplaced) && tries < maxTries; tries++ {
+		err = f.syncChanged(fsync)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = f.noStream()
 	}
@@ -187,18 +196,21 @@ func (f *streamFiles) appeared(path string) {
 	}
 }
 
-// syncFile fsyncs one file. A file that was removed is no error. A block stays open: it
-// is likely the one that grows, and the kernel reports an error of its own writing only to
-// a descriptor that was open then.
+// syncFile fsyncs one file. It passes over a file that was removed, unless that is a block:
+// see errReplaced. A block stays open: it is likely the one that grows, and the kernel reports
+// an error of its own writing only to a descriptor that was open then.
 func (f *streamFiles) syncFile(path string, now fs.FileInfo, fsync func(*os.File) error) error {
 	file, err := f.openFile(path, now)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case isBlock(path) && errors.Is(err, fs.ErrNotExist):
+		return errReplaced
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	} else if err != nil {
+	case err != nil:
 		return fmt.Errorf("sync: %w", err)
 	}
 	if file != f.block {
-		if posix && strings.HasSuffix(path, ".blk") {
+		if posix && isBlock(path) {
 			f.closeBlock()
 			f.block = file
 			f.open.Add(1)
@@ -210,6 +222,9 @@ func (f *streamFiles) syncFile(path string, now fs.FileInfo, fsync func(*os.File
 	before, err := file.Stat()
 	if err != nil {
 		return fmt.Errorf("sync: %w", err)
+	}
+	if isBlock(path) && !os.SameFile(before, now) {
+		return errReplaced
 	}
 	if err := fsync(file); err != nil {
 		return f.failed(filepath.Join(f.dir, path), err)

@@ -119,63 +119,58 @@ func (r *retention) linkAll(found map[string]fs.FileInfo) (fresh map[string]reta
 	fresh = map[string]retained{}
 	for block, now := range found {
 		old, known := r.blocks[block]
-		if filepath.Ext(block) != ".blk" || known && os.SameFile(old.info, now) {
+		if !isBlock(block) || known && os.SameFile(old.info, now) {
 			continue
 		}
 		next := retained{old.count + 1, now}
-		if there, err := r.link(block, next); err != nil {
+		if err := r.link(block, next); err != nil {
 			return nil, err
-		} else if there {
-			fresh[block] = next
 		}
+		fresh[block] = next
 	}
 	return fresh, nil
 }
 
-// link gives a block its second name. It reports false if the block is no longer the file
-// that was found: the next round finds what is there then.
-func (r *retention) link(block string, next retained) (there bool, err error) {
+// link gives a block its second name. It returns errReplaced if the block is no longer the
+// file that was found.
+func (r *retention) link(block string, next retained) error {
 	to := r.path(block, next.count)
 	if err := os.Mkdir(filepath.Dir(to), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return false, notGone("retain block", err)
+		return fmt.Errorf("retain block: %w", err)
 	}
 	if err := removeFiles([]string{to}); err != nil { // of a round that failed
-		return false, err
+		return err
 	}
-	if err := os.Link(filepath.Join(r.dir, block), to); err != nil {
-		return false, notGone("retain block", err)
+	err := os.Link(filepath.Join(r.dir, block), to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errReplaced
+	}
+	if err != nil {
+		return fmt.Errorf("retain block: %w", err)
 	}
 	info, err := os.Lstat(to)
 	if err != nil {
-		return false, notGone("look at retained block", err)
+		return fmt.Errorf("look at retained block: %w", err)
 	}
 	if !os.SameFile(info, next.info) {
-		return false, removeFiles([]string{to})
+		return errors.Join(errReplaced, removeFiles([]string{to}))
 	}
-	return true, nil
-}
-
-// notGone is err, unless it says that a file is not there.
-func notGone(what string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
+	return nil
 }
 
 // removeFiles passes over what is not there.
 func removeFiles(paths []string) error {
 	var failed error
 	for _, path := range paths {
-		if err := os.Remove(path); err != nil {
-			failed = errors.Join(failed, notGone("remove", err))
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, err)
 		}
 	}
 	return failed
 }
 
 // putBack puts back the blocks that were removed or replaced after the last round, and
-// returns their paths. A block stays as it is if it has a second name: a round has seen it.
+// returns their paths; the server makes its index of the blocks again then. A block stays as it is if it has a second name: a round has seen it.
 // A stream that was being deleted, or purged as a whole, gets nothing back.
 func (r *retention) putBack() ([]string, error) {
 	for _, name := range []string{"meta.inf", "msgs"} {
@@ -199,7 +194,7 @@ func (r *retention) putBack() ([]string, error) {
 		back = append(back, block)
 	}
 	if len(back) > 0 {
-		if err := disk.SyncDir(filepath.Join(r.dir, "msgs")); err != nil {
+		if err := errors.Join(dropIndex(r.dir), disk.SyncDir(filepath.Join(r.dir, "msgs"))); err != nil {
 			return nil, fmt.Errorf("put block back: %w", err)
 		}
 	}
@@ -207,11 +202,19 @@ func (r *retention) putBack() ([]string, error) {
 	return back, nil
 }
 
-// drop removes all second names.
+// drop removes all second names, and keeps their folder: on a full disk the next start could
+// not make it, but there is room in it.
 func (r *retention) drop() error {
 	r.blocks = map[string]retained{}
-	if err := os.RemoveAll(filepath.Join(r.dir, retainedDir)); err != nil {
-		return fmt.Errorf("remove second names of blocks: %w", err)
+	dir := filepath.Join(r.dir, retainedDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("list retained blocks: %w", err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("remove second name of a block: %w", err)
+		}
 	}
 	return nil
 }
@@ -250,13 +253,11 @@ func undoRemovals(dir string, retain bool) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(back) > 0 {
-		if err := dropIndex(dir); err != nil {
-			return nil, err
-		}
+	if !retain {
+		return back, os.RemoveAll(filepath.Join(dir, retainedDir))
 	}
-	if err := r.drop(); err != nil || !retain {
-		return back, err
+	if err := r.drop(); err != nil {
+		return nil, err
 	}
 	s, err := openStored(dir)
 	if err != nil {

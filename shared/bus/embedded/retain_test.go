@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -206,6 +207,46 @@ func TestAPowerLossDoesNotTakeWhatWasInACompactedBlock(t *testing.T) {
 	}
 }
 
+// What a round answers for may be replaced while it runs, in a block that has no second name
+// yet: the smaller block may be all that is left of it, and is not on the disk.
+func TestAPowerLossDoesNotTakeWhatIsReplacedDuringARound(t *testing.T) {
+	tests := map[string]func(fsynced string) bool{
+		"while blocks are fsynced":  func(fsynced string) bool { return filepath.Ext(fsynced) == ".blk" },
+		"before their second names": func(fsynced string) bool { return filepath.Base(fsynced) == "msgs" },
+	}
+	for name, moment := range tests {
+		t.Run(name, func(t *testing.T) {
+			const subjects = 6 // of 512 KB each, in the first block
+			d := &disk{}
+			s, js, store := newest(t, d)
+			for i := range subjects {
+				publish(t, js, "k."+strconv.Itoa(i), bytes.Repeat([]byte("o"), 512<<10))
+			}
+			fillBlocks(t, js)
+			var once sync.Once
+			d.during(func(fsynced string) {
+				if !moment(fsynced) {
+					return
+				}
+				once.Do(func() {
+					for i := 1; i < subjects; i++ {
+						if _, err := js.Publish(t.Context(), "k."+strconv.Itoa(i), []byte("new")); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			})
+			syncK(t, s)
+			got := held(t, d.powerLoss(t, store))
+			for i := range subjects {
+				if subject := "k." + strconv.Itoa(i); len(got[subject]) == 0 {
+					t.Errorf("%s is lost", subject)
+				}
+			}
+		})
+	}
+}
+
 // A stream that was made after the start is swept too.
 func TestWhatNoOneWaitsForIsOnTheDiskAfterASweep(t *testing.T) {
 	d := &disk{}
@@ -277,6 +318,9 @@ func TestAStopLeavesNoSecondNames(t *testing.T) {
 	s.Stop()
 	if got := retained(t, store); len(got) > 0 {
 		t.Errorf("got %v, want none", got)
+	}
+	if _, err := os.Stat(filepath.Join(store, "jetstream", "$G", "streams", "K", "retained")); err != nil {
+		t.Errorf("got %v, want the folder kept: a start on a full disk could not make it", err)
 	}
 }
 

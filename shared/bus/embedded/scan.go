@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,10 +36,10 @@ func (f *streamFiles) scan() (map[string]fs.FileInfo, error) {
 
 // listing is what the directory of the blocks held.
 type listing struct {
-	at     time.Time   // before it was looked at
-	dir    fs.FileInfo // as it was then
-	blocks []string    // paths
-	last   string      // the block that grows
+	at     time.Time              // before it was looked at
+	dir    fs.FileInfo            // as it was then
+	blocks map[string]fs.FileInfo // by path
+	last   string                 // the block that grows
 }
 
 // settled is the age from which a directory's time of modification tells that
@@ -55,27 +56,45 @@ func (l *listing) holds(dir fs.FileInfo) bool {
 	return m.Equal(l.dir.ModTime()) && m.Nanosecond()%int(time.Millisecond) != 0 && l.at.Sub(m) > settled
 }
 
-// scanBlocks finds the blocks. While none appears or is replaced after a round, only
-// the last one is looked at, since the server writes to no other: a queue of a
-// million jobs has hundreds.
-func (f *streamFiles) scanBlocks(found map[string]fs.FileInfo, now time.Time) (err error) {
-	if !f.listed.holds(found["msgs"]) {
-		f.outdated = true
-		if f.listed, err = f.list(found["msgs"], now); err != nil {
+// scanBlocks finds the blocks as they were at one instant since it was called: what replaced a
+// message of before is in one of them if the message is not. While none appears or is replaced
+// after a round, only the last one is looked at, since the server writes to no other: a queue
+// of a million jobs has hundreds.
+func (f *streamFiles) scanBlocks(found map[string]fs.FileInfo, now time.Time) error {
+	if !f.outdated && f.listed.holds(found["msgs"]) && f.lookAtLast(found) {
+		return nil
+	}
+	f.outdated = true
+	for {
+		list, err := f.list(found["msgs"], now)
+		if err != nil {
 			return err
 		}
-	}
-	if f.outdated {
-		return f.lookIfThere(found, f.listed.blocks...)
-	}
-	for _, path := range f.listed.blocks {
-		if info := f.synced[path]; info != nil && path != f.listed.last {
-			found[path] = info
-		} else if err := f.lookIfThere(found, path); err != nil {
-			return err
+		before := f.listed.blocks
+		f.listed = list
+		if maps.EqualFunc(before, list.blocks, os.SameFile) { // so nothing was replaced between the two looks
+			maps.Copy(found, list.blocks)
+			return nil
 		}
 	}
-	return nil
+}
+
+// lookAtLast finds the blocks as they were at the last round, but for the one that grows. It
+// reports false if that is no longer the same file.
+func (f *streamFiles) lookAtLast(found map[string]fs.FileInfo) bool {
+	last := f.listed.last
+	if last == "" {
+		return true // there are none
+	}
+	now, err := os.Lstat(filepath.Join(f.dir, last))
+	if err != nil || !os.SameFile(f.synced[last], now) {
+		return false
+	}
+	for path := range f.listed.blocks {
+		found[path] = f.synced[path]
+	}
+	found[last] = now
+	return true
 }
 
 func (f *streamFiles) list(dir fs.FileInfo, now time.Time) (listing, error) {
@@ -83,7 +102,7 @@ func (f *streamFiles) list(dir fs.FileInfo, now time.Time) (listing, error) {
 	if err != nil {
 		return listing{}, fmt.Errorf("list blocks: %w", err)
 	}
-	l := listing{at: now, dir: dir}
+	l := listing{at: now, dir: dir, blocks: map[string]fs.FileInfo{}}
 	highest := uint64(0)
 	for _, entry := range entries {
 		number, isBlock := strings.CutSuffix(entry.Name(), ".blk")
@@ -91,15 +110,22 @@ func (f *streamFiles) list(dir fs.FileInfo, now time.Time) (listing, error) {
 			continue
 		}
 		path := filepath.Join("msgs", entry.Name())
-		l.blocks = append(l.blocks, path)
+		if err := f.lookIfThere(l.blocks, path); err != nil {
+			return listing{}, err
+		}
 		if n, err := strconv.ParseUint(number, 10, 64); err != nil {
 			l.dir = nil // which one grows is unknown
 		} else if n >= highest {
 			highest, l.last = n, path
 		}
 	}
+	if l.blocks[l.last] == nil {
+		l.dir = nil // removed meanwhile
+	}
 	return l, nil
 }
+
+func isBlock(path string) bool { return filepath.Ext(path) == ".blk" }
 
 func (f *streamFiles) look(found map[string]fs.FileInfo, paths ...string) error {
 	for _, path := range paths {
