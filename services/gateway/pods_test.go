@@ -64,9 +64,11 @@ func TestARemovedPodIsBackOnlyWithANewToken(t *testing.T) {
 	s.end("w1", pod.Remove)
 	w.gates = []*instance{two}
 	w.ping()
-	if p := s.pod("w1"); p.Status != pod.Terminated {
-		t.Errorf("got %+v, want it gone", p)
+	removed := s.pod("w1")
+	if removed.Status != pod.Terminated {
+		t.Errorf("got %+v, want it gone", removed)
 	}
+	testenv.Eventually(t, "a later time", func() bool { return s.queue.Now().Sub(removed.Changed) > 100*time.Millisecond })
 	fresh := s.worker("w1", three)
 	testenv.Eventually(t, "the new token holds", func() bool {
 		a, err := fresh.try(t.Context(), "GET", "/ping/%w?gpu=any", nil)

@@ -109,8 +109,9 @@ func (p *Pods) Update(ctx context.Context, id string, change func(pod.Pod) (pod.
 }
 
 // Drain asks the pod's worker to take no more jobs and to leave once it has
-// none, as of now; why is the reason, for people. Asking again changes nothing. It
-// returns the pod, or pod.ErrNotFound, or pod.ErrLocked.
+// none, as of now, or as of the worker's start if its clock is ahead; why is the reason, for
+// people. Asking again changes nothing. It returns the pod, or pod.ErrNotFound, or
+// pod.ErrLocked.
 func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Pod, error) {
 	asked, err := p.Update(ctx, id, func(old pod.Pod) (pod.Pod, error) {
 		switch {
@@ -119,7 +120,11 @@ func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Po
 		case old.Locked:
 			return old, fmt.Errorf("drain pod %s: %w", id, pod.ErrLocked)
 		}
-		old.Drain = pod.Drain{At: now.UTC(), Why: pod.Conceal(why, old.Spec.Env)}
+		at := now.UTC()
+		if old.Started.After(at) {
+			at = old.Started
+		}
+		old.Drain = pod.Drain{At: at, Why: pod.Conceal(why, old.Spec.Env)}
 		return old, nil
 	})
 	if err = ignoreUnchanged(err); err == nil && asked.Driver != "" && asked.Endpoint != "" {

@@ -12,6 +12,18 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
+// The clock of the process that asks may be some milliseconds behind the worker's.
+func TestADrainIsOfTheWorkerThatRunsWhateverTheClockOfWhoAsks(t *testing.T) {
+	r := running(t, anotherBus(t))
+	began := noon.Add(time.Millisecond)
+	if err := r.Pods.Create(t.Context(), pod.Pod{ID: "ahead", Name: "ahead", Status: pod.Running, Created: noon, Started: began, Changed: noon}); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := r.Pods.Drain(t.Context(), "ahead", "in the test", noon); err != nil || !p.Drains(began) {
+		t.Errorf("got %+v, %v, want its worker asked to drain", p.Drain, err)
+	}
+}
+
 func TestMoveIsTheTable(t *testing.T) {
 	r := running(t, anotherBus(t))
 	for name, tc := range map[string]struct {
