@@ -24,8 +24,11 @@ func (q *Queue) Cancel(ctx context.Context, e endpoint.Endpoint, id job.ID) (*jo
 		if err != nil {
 			return nil, err
 		}
+		if err := q.waitRecordDurable(ctx, at, r); err != nil {
+			return nil, err
+		}
 		if r.Status == job.Cancelled {
-			return &r.Job, q.waitRecordDurable(ctx, at, r)
+			return &r.Job, nil
 		}
 		ended, err := q.cancel(ctx, at, r)
 		if errors.Is(err, bus.ErrConflict) {

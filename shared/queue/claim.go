@@ -150,8 +150,7 @@ func (t *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, 
 		_, err := t.q.move(ctx, t.at, r, job.TimeOut, func(n *record.Record) { keepInput(n, msg); n.Error = job.ErrTextTimedOut })
 		return nil, t.finished(ctx, msg, r, err)
 	case decideDrop:
-		t.q.dropDelivered(ctx, t.at, msg)
-		return nil, nil //nolint:nilnil // nothing to run
+		return nil, t.dropOver(ctx, msg, r)
 	case decideDetach:
 		return nil, t.q.detach(ctx, t.at, r, msg)
 	case decideRequeue:
@@ -168,6 +167,16 @@ func (t *Consumer) finished(ctx context.Context, msg, r *record.Record, err erro
 	}
 	t.q.dropDelivered(ctx, t.at, msg)
 	t.q.notify(t.at, r.ID)
+	return nil
+}
+
+// dropOver removes a delivered queue message whose attempt is over, as its record r says.
+// It waits for r: a power loss that took r, and not the removal, would lose the job.
+func (t *Consumer) dropOver(ctx context.Context, msg, r *record.Record) error {
+	if err := t.q.bus.WaitDurable(ctx, streams.Records(t.at.Partition), r.Server); err != nil {
+		return err
+	}
+	t.q.dropDelivered(ctx, t.at, msg)
 	return nil
 }
 

@@ -165,12 +165,21 @@ func (p *purge) end(ctx context.Context, from *record.Record) (running bool, err
 		case from.Attempt != attempt:
 			return false, nil // a retry, after the purge began
 		case from.Status.Terminal(), !p.q.Now().Before(from.Expires): // it is over
-			p.q.dropMessage(ctx, p.at, id, attempt)
-			return false, nil
+			return false, p.dropOver(ctx, from)
 		case from.Status == job.InProgress:
 			return true, nil
 		}
 	}
+}
+
+// dropOver removes the queue message of an attempt that is over, as r says, for which it
+// waits as Consumer.dropOver does.
+func (p *purge) dropOver(ctx context.Context, r *record.Record) error {
+	if err := p.q.bus.WaitDurable(ctx, streams.Records(p.at.Partition), r.Server); err != nil {
+		return err
+	}
+	p.q.dropMessage(ctx, p.at, r.ID, r.Attempt)
+	return nil
 }
 
 // walk ends what waits though no fetch brings it: what was put off (nak with a

@@ -66,7 +66,15 @@ func (q *Queue) current(ctx context.Context, at record.Location, id job.ID) (*re
 func (q *Queue) Current(ctx context.Context, e endpoint.Endpoint, id job.ID) (*record.Record, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	return q.current(ctx, record.LocationOf(e), id)
+	at := record.LocationOf(e)
+	r, err := q.current(ctx, at, id)
+	if err == nil {
+		err = q.waitRecordDurable(ctx, at, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Status reads a job with its output. It returns job.ErrNotFound if there is

@@ -36,6 +36,10 @@ func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID, trace
 		if err != nil {
 			return nil, err
 		}
+		// The message that would run the job again is about to go.
+		if err := q.waitRecordDurable(ctx, at, r); err != nil {
+			return nil, err
+		}
 		if err := q.cfg.HasSpace(); err != nil {
 			return nil, err
 		}
