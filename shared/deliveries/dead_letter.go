@@ -235,7 +235,7 @@ func (s *Store) republishTask(ctx context.Context, m *nats.Msg, until time.Time)
 	if !errors.Is(err, bus.ErrConflict) {
 		return nil, err
 	}
-	there, err = s.bus.LeaderLast(ctx, streams.Webhooks, m.Subject)
+	there, err = s.readQueued(ctx, m.Subject)
 	if errors.Is(err, bus.ErrNoMessage) {
 		there, err = &bus.Message{}, nil
 	} else if err == nil {

@@ -86,7 +86,7 @@ func (s *Store) copyAndEnqueue(ctx context.Context, at record.Location, r *recor
 	var kept []string
 	if more > 0 {
 		if replay == "" { // a look is cheaper than a copy in vain
-			_, err := s.bus.LeaderLast(ctx, streams.Webhooks, streams.WebhookSubject(at.Endpoint, r.ID, r.Attempt))
+			_, err := s.readQueued(ctx, streams.WebhookSubject(at.Endpoint, r.ID, r.Attempt))
 			if !errors.Is(err, bus.ErrNoMessage) {
 				return err
 			}
@@ -124,9 +124,23 @@ func (s *Store) publishEnd(ctx context.Context, at record.Location, r *record.Re
 		there = other != nil
 	}
 	if errors.Is(err, bus.ErrConflict) && !errors.Is(err, bus.ErrUnavailable) { // else the other one may be this one
-		return true, nil
+		if _, err = s.readQueued(ctx, m.Subject); errors.Is(err, bus.ErrNoMessage) {
+			err = nil // it was delivered meanwhile
+		}
+		return true, err
 	}
 	return there, err
+}
+
+// readQueued reads the task on a subject of the work queue, once it is on the disk: what it
+// stands for, an event or a dead letter, is written or removed next. It returns
+// bus.ErrNoMessage.
+func (s *Store) readQueued(ctx context.Context, subject string) (*bus.Message, error) {
+	there, err := s.bus.LeaderLast(ctx, streams.Webhooks, subject)
+	if err != nil {
+		return nil, err
+	}
+	return there, s.bus.WaitDurable(ctx, streams.Webhooks, there.Server)
 }
 
 // publishTask adds a task to the work queue. It returns bus.ErrConflict if a task
