@@ -3,7 +3,9 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/testenv"
+	"flightline/streams"
 )
 
 // A worker repeats a post only after a 5xx, twice, and forgets it then.
@@ -39,6 +42,32 @@ func TestAPostWaitsUntilJetStreamIsBack(t *testing.T) {
 		t.Errorf("chunks (-want +got):\n%s", diff)
 	}
 	s.is(id, job.Completed, `"all"`, "")
+}
+
+// A worker that is answered 200 forgets its result.
+func TestARepeatedResultWaitsForTheDisk(t *testing.T) {
+	s := newEnv(t)
+	var broken atomic.Bool
+	s.bus.ServeBarrier(t, streams.DurablePrefix, func(context.Context, string) error {
+		if broken.Load() {
+			return errors.New("broken disk")
+		}
+		return nil
+	})
+	s.bus.WaitForBarrier(t, streams.DurablePrefix)
+	w := s.worker("w1", s.gateway(Config{}))
+	id := s.submit()
+	w.take()
+	broken.Store(true)
+	for range 2 {
+		a := w.send("POST", "/job-done/%w/"+id+"?gpu=any&isStream=false", strings.NewReader(`{"output":1}`))
+		if a.status != http.StatusServiceUnavailable {
+			t.Errorf("while nothing gets to the disk: got %d %s, want 503", a.status, a.raw)
+		}
+	}
+	broken.Store(false)
+	w.done(id, `{"output":1}`)
+	s.is(id, job.Completed, "1", "")
 }
 
 // JetStream stores the chunk, and its answer is lost for longer than a call
