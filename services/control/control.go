@@ -232,8 +232,8 @@ func (s *Service) Routes(app *fiber.App) {
 
 	v1.Get("/endpoints/:id/workers", guarded(web.InTime(s.listWorkers))...)
 	v1.Post("/endpoints/:id/workers", guarded(s.durably(web.InTime(s.issueToken), streams.BucketTokens))...)
-	v1.Delete("/endpoints/:id/workers/:worker", guarded(s.durably(web.InTime(s.revokeToken), streams.BucketTokens))...)
-	v1.Post("/endpoints/:id/workers/:worker/drain", guarded(s.durably(web.InTime(s.drainWorker), streams.BucketTokens))...)
+	v1.Delete("/endpoints/:id/workers/:worker", guarded(s.durably(web.InTime(s.revokeToken), streams.BucketTokens, streams.BucketPods))...)
+	v1.Post("/endpoints/:id/workers/:worker/drain", guarded(s.durably(web.InTime(s.drainWorker), streams.BucketTokens, streams.BucketPods))...)
 
 	v1.Get("/endpoints/:id/webhooks/deliveries", guarded(s.listDeliveries)...)
 	v1.Post("/endpoints/:id/webhooks/replay", guarded(s.replayWebhooks)...)
@@ -252,14 +252,17 @@ func (s *Service) Routes(app *fiber.App) {
 	v1.Delete("/keys/:id", guarded(s.durably(s.revokeKey, streams.BucketKeys))...)
 }
 
-// durably answers only once what h wrote to the bucket is on the disk: a key
+// durably answers only once what h wrote to the buckets is on the disk: a key
 // that was revoked must not come back with the power.
-func (s *Service) durably(h fiber.Handler, bucket string) fiber.Handler {
+func (s *Service) durably(h fiber.Handler, buckets ...string) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		if err := h(c); err != nil {
-			return err
+		err := h(c)
+		for _, bucket := range buckets {
+			if err == nil {
+				err = s.queue.Bus().Durable(c.UserContext(), streams.Bucket(bucket))
+			}
 		}
-		return s.queue.Bus().Durable(c.UserContext(), streams.Bucket(bucket))
+		return err
 	}
 }
 
@@ -269,7 +272,7 @@ func (s *Service) durably(h fiber.Handler, bucket string) fiber.Handler {
 func (s *Service) podRoutes(v1 fiber.Router, guarded func(fiber.Handler) []fiber.Handler) {
 	look := []fiber.Handler{web.Auth(s.registry.Keys, registry.LookUp), web.MaxBody(maxBody)}
 	seen := func(h fiber.Handler) []fiber.Handler { return append(slices.Clip(look), h) }
-	kept := func(h fiber.Handler, bucket string) []fiber.Handler { return guarded(s.durably(h, bucket)) }
+	kept := func(h fiber.Handler, buckets ...string) []fiber.Handler { return guarded(s.durably(h, buckets...)) }
 
 	v1.Get("/machines", seen(web.InTime(s.listMachines))...)
 	v1.Post("/machines/:machine/gpus/:gpu/quarantine", kept(web.InTime(s.quarantineGPU), streams.BucketGPUs)...)
@@ -283,7 +286,7 @@ func (s *Service) podRoutes(v1 fiber.Router, guarded func(fiber.Handler) []fiber
 	v1.Post("/pods/:pod/stop", kept(web.InTime(s.stopPod), streams.BucketPods)...)
 	v1.Post("/pods/:pod/restart", kept(web.InTime(s.restartPod), streams.BucketPods)...)
 	v1.Post("/pods/:pod/reset", kept(web.InTime(s.restartPod), streams.BucketPods)...)
-	v1.Delete("/pods/:pod", kept(s.durably(web.InTime(s.deletePod), streams.BucketTokens), streams.BucketPods)...)
+	v1.Delete("/pods/:pod", kept(web.InTime(s.deletePod), streams.BucketTokens, streams.BucketPods)...)
 
 	// What RunPod's tools list and Flightline has none of: it bills nobody, and
 	// pulls images without credentials.

@@ -150,7 +150,11 @@ func TestChangesAreAnsweredOnceTheyAreOnTheDisk(t *testing.T) {
 	s.expect("an endpoint, with a good disk", s.do("POST", "/endpoints", `{"id":"ep"}`), 200, "", "")
 	made := s.do("POST", "/pods", `{"imageName":"busybox"}`)
 	s.expect("a pod, with a good disk", made, 201, "", "")
+	s.expect("a worker, with a good disk", s.do("POST", "/endpoints/ep/workers", `{"id":"w"}`), 200, "", "")
 	for _, tc := range []struct{ stream, method, path, body string }{
+		{streams.Bucket(streams.BucketTokens), "POST", "/endpoints/ep/workers/w/drain", ""},
+		{streams.Bucket(streams.BucketPods), "POST", "/endpoints/ep/workers/w/drain", ""}, // a worker without a token drains by its pod alone
+		{streams.Bucket(streams.BucketPods), "DELETE", "/endpoints/ep/workers/w", ""},
 		{streams.Bucket(streams.BucketPods), "POST", "/pods", `{"imageName":"busybox"}`},
 		{streams.Bucket(streams.BucketPods), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""},
 		{streams.Bucket(streams.BucketTokens), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""}, // the worker's token goes with it
@@ -159,6 +163,8 @@ func TestChangesAreAnsweredOnceTheyAreOnTheDisk(t *testing.T) {
 		{streams.Bucket(streams.BucketKeys), "DELETE", fmt.Sprintf("/keys/%s", key.body["id"]), ""},
 		{streams.Bucket(streams.BucketEndpoints), "POST", "/endpoints", `{"id":"other"}`},
 		{streams.Bucket(streams.BucketEndpoints), "PATCH", "/endpoints/ep", `{"name":"new"}`},
+		{streams.Bucket(streams.BucketTokens), "DELETE", "/endpoints/ep", ""},
+		{streams.Bucket(streams.BucketDestinations), "DELETE", "/endpoints/ep", ""},
 		{streams.Bucket(streams.BucketEndpoints), "DELETE", "/endpoints/ep", ""},
 	} {
 		broken.Store(tc.stream)
