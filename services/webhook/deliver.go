@@ -97,7 +97,8 @@ func (s *Service) postpone(ctx context.Context, t *task, err error) outcome {
 	return untried
 }
 
-// park moves the task to the dead letters if its destination is paused.
+// park moves the task to the dead letters if its destination is paused. It waits for
+// the disk: a power loss could undo the pause, and no resume would return what it has parked.
 func (s *Service) park(ctx context.Context, t *task) (bool, error) {
 	d, err := s.registry.Destinations.Get(ctx, t.Job.Endpoint, t.to.origin)
 	if err != nil || !d.Paused {
@@ -105,6 +106,9 @@ func (s *Service) park(ctx context.Context, t *task) (bool, error) {
 	}
 	return t.DeadLetterIf(ctx, deliveries.ReasonPaused, t.to.origin, func(ctx context.Context) (bool, error) {
 		d, err := s.registry.Destinations.Find(ctx, t.Job.Endpoint, t.to.origin)
+		if err == nil && d.Paused {
+			err = s.queue.Bus().Durable(ctx, streams.Bucket(streams.BucketDestinations))
+		}
 		return d.Paused, err
 	})
 }

@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -105,6 +107,35 @@ func TestADestinationThatKeepsFailingIsPaused(t *testing.T) {
 	if slices.ContainsFunc(other.calls(), func(c call) bool { return c.job() != passed }) {
 		t.Errorf("another destination was called for others")
 	}
+}
+
+// Else a power loss could resume a destination and leave its webhooks to wait for that.
+func TestAWebhookIsParkedOnceThePauseIsOnTheDisk(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	var broken atomic.Bool
+	broken.Store(true)
+	var waits atomic.Int64
+	s.bus.ServeBarrier(t, streams.DurablePrefix, func(_ context.Context, stream string) error {
+		if stream == streams.Bucket(streams.BucketDestinations) && broken.Load() {
+			waits.Add(1)
+			return errors.New("broken disk")
+		}
+		return nil
+	})
+	s.bus.WaitForBarrier(t, streams.DurablePrefix)
+	r := receive(t, answerWith(200))
+	if _, err := s.registry.Destinations.Pause(t.Context(), "ep", targetOf(r.url).origin, "moves", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s.complete(r.url)
+	s.serve(lenient())
+	testenv.Eventually(t, "the pause was waited for twice, or the task has left the queue", func() bool { return waits.Load() > 1 || s.left(streams.Webhooks) == 0 })
+	if got := s.left(streams.Webhooks); got != 1 {
+		t.Errorf("got %d tasks in the queue while nothing gets to the disk, want one", got)
+	}
+	broken.Store(false)
+	testenv.Eventually(t, "it is kept", func() bool { return s.left(streams.Webhooks) == 0 && s.left(streams.Undelivered) == 1 })
 }
 
 // A process may die, or its server not answer, between the log's last line of a
