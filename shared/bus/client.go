@@ -80,8 +80,9 @@ func NewClient(ctx context.Context, nc *nats.Conn, cfg ClientConfig) (*Client, e
 	return c, nil
 }
 
-// Bind returns a client for reads: it asks nothing at first and need not run, and
-// knows neither the server's clock nor a barrier.
+// Bind returns a client that asks nothing at first and need not run. It knows neither the
+// server's clock nor a barrier: it is for reads, and for writes that wait for the disk
+// elsewhere, or need not.
 func Bind(nc *nats.Conn) *Client {
 	return &Client{nc: nc, log: slog.New(slog.DiscardHandler), clock: newClock(time.Now), service: newAvailability()}
 }

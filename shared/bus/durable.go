@@ -27,10 +27,10 @@ func (c *Client) findBarrier(ctx context.Context) error {
 	return nil
 }
 
-// knownBarrier is the barrier that writes wait at, nil without one: the server's name says
-// of a barrier that is not served yet.
+// knownBarrier is the barrier that writes wait at, nil without one and for a bound client:
+// the server's name says of a barrier that is not served yet.
 func (c *Client) knownBarrier() barrier.Func {
-	if c.barrier.Load() == nil && c.nc.ConnectedServerName() == barrier.ServerName {
+	if c.barrier.Load() == nil && c.cfg.DurablePrefix != "" && c.nc.ConnectedServerName() == barrier.ServerName {
 		c.rely(barrier.NewRemote(c.nc, c.cfg.DurablePrefix))
 	}
 	if wait := c.barrier.Load(); wait != nil {

@@ -13,6 +13,22 @@ import (
 	"flightline/shared/testenv"
 )
 
+// A bound client has nowhere to wait: it took the name of the server for a barrier at the
+// subject of the stream's own name.
+func TestABoundClientWaitsAtNoBarrier(t *testing.T) {
+	t.Parallel()
+	s := testenv.NewBarrierServer(t)
+	if _, err := s.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), bus.CallTimeout)
+	defer cancel()
+	c := bus.Bind(s.NC)
+	if seq, err := c.Publish(ctx, "S", &nats.Msg{Subject: "s.1", Header: nats.Header{}}, "token", 0); seq != 1 || err != nil || c.HasBarrier() {
+		t.Errorf("got %d, %v, barrier %v; want 1 and none", seq, err, c.HasBarrier())
+	}
+}
+
 // A process may come to a server before the barrier beside it is served. What it writes
 // then is not answered before it is on the disk.
 func TestNoWriteIsAnsweredBeforeTheBarrierIsServed(t *testing.T) {
