@@ -257,9 +257,12 @@ func (s *Service) Routes(app *fiber.App) {
 func (s *Service) durably(h fiber.Handler, buckets ...string) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		err := h(c)
-		for _, bucket := range buckets {
-			if err == nil {
-				err = s.queue.Bus().Durable(c.UserContext(), streams.Bucket(bucket))
+		if err != nil && c.Method() != fiber.MethodDelete {
+			return err
+		}
+		for _, bucket := range buckets { // also for a deletion that finds nothing: it may repeat another
+			if err := s.queue.Bus().Durable(c.UserContext(), streams.Bucket(bucket)); err != nil {
+				return err
 			}
 		}
 		return err

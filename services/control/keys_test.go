@@ -155,16 +155,19 @@ func TestChangesAreAnsweredOnceTheyAreOnTheDisk(t *testing.T) {
 		{streams.Bucket(streams.BucketTokens), "POST", "/endpoints/ep/workers/w/drain", ""},
 		{streams.Bucket(streams.BucketPods), "POST", "/endpoints/ep/workers/w/drain", ""}, // a worker without a token drains by its pod alone
 		{streams.Bucket(streams.BucketPods), "DELETE", "/endpoints/ep/workers/w", ""},
+		{streams.Bucket(streams.BucketTokens), "DELETE", "/endpoints/ep/workers/w", ""}, // once more, as a client does after a 503
 		{streams.Bucket(streams.BucketPods), "POST", "/pods", `{"imageName":"busybox"}`},
 		{streams.Bucket(streams.BucketPods), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""},
 		{streams.Bucket(streams.BucketTokens), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""}, // the worker's token goes with it
 		{streams.Bucket(streams.BucketKeys), "POST", "/keys", `{"scopes":["read:*"]}`},
 		{streams.Bucket(streams.BucketKeys), "PATCH", fmt.Sprintf("/keys/%s", key.body["id"]), `{"quota":{}}`},
 		{streams.Bucket(streams.BucketKeys), "DELETE", fmt.Sprintf("/keys/%s", key.body["id"]), ""},
+		{streams.Bucket(streams.BucketKeys), "DELETE", fmt.Sprintf("/keys/%s", key.body["id"]), ""},
 		{streams.Bucket(streams.BucketEndpoints), "POST", "/endpoints", `{"id":"other"}`},
 		{streams.Bucket(streams.BucketEndpoints), "PATCH", "/endpoints/ep", `{"name":"new"}`},
 		{streams.Bucket(streams.BucketTokens), "DELETE", "/endpoints/ep", ""},
 		{streams.Bucket(streams.BucketDestinations), "DELETE", "/endpoints/ep", ""},
+		{streams.Bucket(streams.BucketEndpoints), "DELETE", "/endpoints/ep", ""},
 		{streams.Bucket(streams.BucketEndpoints), "DELETE", "/endpoints/ep", ""},
 	} {
 		broken.Store(tc.stream)
