@@ -232,8 +232,8 @@ func (s *Service) Routes(app *fiber.App) {
 
 	v1.Get("/endpoints/:id/workers", guarded(web.InTime(s.listWorkers))...)
 	v1.Post("/endpoints/:id/workers", guarded(s.durably(web.InTime(s.issueToken), streams.BucketTokens))...)
-	v1.Delete("/endpoints/:id/workers/:worker", guarded(s.durably(web.InTime(s.revokeToken), streams.BucketTokens, streams.BucketPods))...)
-	v1.Post("/endpoints/:id/workers/:worker/drain", guarded(s.durably(web.InTime(s.drainWorker), streams.BucketTokens, streams.BucketPods))...)
+	v1.Delete("/endpoints/:id/workers/:worker", guarded(s.durably(web.InTime(s.revokeToken), streams.BucketTokens, streams.BucketPods, streams.BucketWorkerPods))...)
+	v1.Post("/endpoints/:id/workers/:worker/drain", guarded(s.durably(web.InTime(s.drainWorker), streams.BucketTokens, streams.BucketPods, streams.BucketWorkerPods))...)
 
 	v1.Get("/endpoints/:id/webhooks/deliveries", guarded(s.listDeliveries)...)
 	v1.Post("/endpoints/:id/webhooks/replay", guarded(s.replayWebhooks)...)
@@ -283,13 +283,13 @@ func (s *Service) podRoutes(v1 fiber.Router, guarded func(fiber.Handler) []fiber
 	v1.Get("/pods", seen(web.InTime(s.listPods))...)
 	v1.Get("/pods/:pod", seen(web.InTime(s.getPod))...)
 	v1.Post("/pods", kept(web.InTime(s.createPod), streams.BucketPods)...)
-	v1.Patch("/pods/:pod", kept(web.InTime(s.updatePod), streams.BucketPods)...)
-	v1.Post("/pods/:pod/update", kept(web.InTime(s.updatePod), streams.BucketPods)...) // RunPod's older spelling
+	v1.Patch("/pods/:pod", kept(web.InTime(s.updatePod), streams.BucketPods, streams.BucketWorkerPods)...)
+	v1.Post("/pods/:pod/update", kept(web.InTime(s.updatePod), streams.BucketPods, streams.BucketWorkerPods)...) // RunPod's older spelling
 	v1.Post("/pods/:pod/start", kept(web.InTime(s.startPod), streams.BucketPods)...)
 	v1.Post("/pods/:pod/stop", kept(web.InTime(s.stopPod), streams.BucketPods)...)
 	v1.Post("/pods/:pod/restart", kept(web.InTime(s.restartPod), streams.BucketPods)...)
 	v1.Post("/pods/:pod/reset", kept(web.InTime(s.restartPod), streams.BucketPods)...)
-	v1.Delete("/pods/:pod", kept(web.InTime(s.deletePod), streams.BucketTokens, streams.BucketPods)...)
+	v1.Delete("/pods/:pod", kept(web.InTime(s.deletePod), streams.BucketTokens, streams.BucketPods, streams.BucketWorkerPods)...)
 
 	// What RunPod's tools list and Flightline has none of: it bills nobody, and
 	// pulls images without credentials.

@@ -154,10 +154,14 @@ func TestChangesAreAnsweredOnceTheyAreOnTheDisk(t *testing.T) {
 	for _, tc := range []struct{ stream, method, path, body string }{
 		{streams.Bucket(streams.BucketTokens), "POST", "/endpoints/ep/workers/w/drain", ""},
 		{streams.Bucket(streams.BucketPods), "POST", "/endpoints/ep/workers/w/drain", ""}, // a worker without a token drains by its pod alone
+		{streams.Bucket(streams.BucketWorkerPods), "POST", "/endpoints/ep/workers/w/drain", ""},
 		{streams.Bucket(streams.BucketPods), "DELETE", "/endpoints/ep/workers/w", ""},
+		{streams.Bucket(streams.BucketWorkerPods), "DELETE", "/endpoints/ep/workers/w", ""},
 		{streams.Bucket(streams.BucketTokens), "DELETE", "/endpoints/ep/workers/w", ""}, // once more, as a client does after a 503
 		{streams.Bucket(streams.BucketPods), "POST", "/pods", `{"imageName":"busybox"}`},
+		{streams.Bucket(streams.BucketWorkerPods), "PATCH", fmt.Sprintf("/pods/%s", made.body["id"]), `{"name":"new"}`}, // a worker's pod is there
 		{streams.Bucket(streams.BucketPods), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""},
+		{streams.Bucket(streams.BucketWorkerPods), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""},
 		{streams.Bucket(streams.BucketTokens), "DELETE", fmt.Sprintf("/pods/%s", made.body["id"]), ""}, // the worker's token goes with it
 		{streams.Bucket(streams.BucketKeys), "POST", "/keys", `{"scopes":["read:*"]}`},
 		{streams.Bucket(streams.BucketKeys), "PATCH", fmt.Sprintf("/keys/%s", key.body["id"]), `{"quota":{}}`},
