@@ -36,8 +36,8 @@ const (
 
 // Jobs reads where a job stands; *queue.Queue is one.
 type Jobs interface {
-	// Current returns the record of the job's latest attempt. It returns
-	// job.ErrNotFound and bus.ErrUnavailable.
+	// Current returns the record of the job's latest attempt; the end of one is on the
+	// disk. It returns job.ErrNotFound and bus.ErrUnavailable.
 	Current(ctx context.Context, e endpoint.Endpoint, id job.ID) (*record.Record, error)
 	Bus() *bus.Client
 }
@@ -276,14 +276,10 @@ func (f *Follower) subject(r *record.Record) string {
 	return subjectOf(record.LocationOf(f.e), &r.Job)
 }
 
-// end finds out, once, where the chunks of a terminal attempt end, and waits
-// until its end is on the disk.
+// end finds out, once, where the chunks of a terminal attempt end.
 func (f *Follower) end(ctx context.Context) error {
 	if f.ended {
 		return nil
-	}
-	if err := f.bus.WaitDurable(ctx, streams.Records(f.e.Partition), f.rec.Server); err != nil {
-		return err
 	}
 	if subject := f.subject(f.rec); subject != "" {
 		m, err := f.bus.LeaderLast(ctx, streams.Output(f.e.Partition), subject)

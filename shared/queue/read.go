@@ -62,7 +62,7 @@ func (q *Queue) current(ctx context.Context, at record.Location, id job.ID) (*re
 // Current returns the record of a job's latest attempt, or its queue message while
 // it has no record, without an output that is stored beside it. It returns
 // job.ErrNotFound if it does not exist, its ttl is over, or its retention is, and
-// bus.ErrUnavailable.
+// bus.ErrUnavailable. An end that it returns is on the disk.
 func (q *Queue) Current(ctx context.Context, e endpoint.Endpoint, id job.ID) (*record.Record, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
