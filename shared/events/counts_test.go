@@ -164,6 +164,31 @@ func TestOnlyEventsOnTheDiskCount(t *testing.T) {
 	}
 }
 
+// Else a power loss that took the counts and left the position would leave out events.
+func TestThePositionOfTheStatisticsWaitsForTheCounts(t *testing.T) {
+	t.Parallel()
+	l := open(t, newBus(t))
+	if err := l.Append(t.Context(), life("ep", "a")...); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("not on the disk")
+	f := newFold(l, Counting{Durable: func(_ context.Context, stream string) error {
+		if stream == streams.Bucket(streams.BucketCounts) {
+			return broken
+		}
+		return nil
+	}})
+	if _, err := f.step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.stats.save(t.Context(), f.after); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+	if got, err := l.Position(t.Context(), statsPosition); got != 0 || err != nil {
+		t.Errorf("got position %d, %v, want 0", got, err)
+	}
+}
+
 func TestAnEndpointMadeAgainStartsFromZero(t *testing.T) {
 	t.Parallel()
 	b := newBus(t)

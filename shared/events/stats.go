@@ -312,12 +312,16 @@ func (f *statsFold) put(ctx context.Context, key blockKey, b *knownBlock) error 
 	return nil
 }
 
-// save writes the position once all blocks are on the disk, and forgets the blocks that
-// were not used since the last time.
+// save writes the position once all blocks are on the disk, and the counts, which begin at
+// the earlier of two positions too; and forgets the blocks that were not used since the last
+// time.
 func (f *statsFold) save(ctx context.Context, after uint64) error {
-	if f.Durable != nil {
-		if err := f.Durable(ctx, streams.Stats); err != nil {
-			return fmt.Errorf("wait for %s to be on the disk: %w", streams.Stats, err)
+	for _, stream := range []string{streams.Stats, streams.Bucket(streams.BucketCounts)} {
+		if f.Durable == nil {
+			break
+		}
+		if err := f.Durable(ctx, stream); err != nil {
+			return fmt.Errorf("wait for %s to be on the disk: %w", stream, err)
 		}
 	}
 	if after != f.position {
