@@ -25,7 +25,7 @@ func (t *Consumer) claimTimeout() time.Duration { return max(bus.CallTimeout, t.
 // claim turns a delivery into a lease, or into nothing if the job is not to be
 // run: then it is dropped or left for later.
 func (t *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
-	msg, delivered, err := t.open(m.Msg)
+	msg, delivered, err := t.open(m)
 	if err != nil {
 		t.q.log.ErrorContext(ctx, "queue message cannot be read and is left in the queue", "endpoint", t.at.Endpoint, "job", streams.JobOf(m.Subject), "subject", m.Subject, "err", err)
 		m.postpone(t.e.Lease, t.e.Lease)
@@ -104,7 +104,7 @@ func (t *Consumer) read(ctx context.Context, msg *record.Record) (*record.Record
 }
 
 // open reads a delivered queue message.
-func (t *Consumer) open(m *nats.Msg) (msg *record.Record, delivered uint64, err error) {
+func (t *Consumer) open(m *received) (msg *record.Record, delivered uint64, err error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return nil, 0, fmt.Errorf("read delivery: %w", err)
@@ -114,7 +114,7 @@ func (t *Consumer) open(m *nats.Msg) (msg *record.Record, delivered uint64, err 
 	if err != nil {
 		return nil, 0, err
 	}
-	msg.QueueSeq, msg.QueueServer, msg.AckSubject = meta.Sequence.Stream, serverTag(t.q.nc), m.Reply
+	msg.QueueSeq, msg.QueueServer, msg.AckSubject = meta.Sequence.Stream, m.server, m.Reply
 	return msg, meta.NumDelivered, nil
 }
 

@@ -135,7 +135,7 @@ func TestAPickUpThatComesTooLateExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.forgetNow(t, id)
-	msg, _, err := w.open(old.Msg)
+	msg, _, err := w.open(old)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func (s *env) delivery(t *testing.T, q *Queue) *received {
 		if m.Header.Get("Status") != "" {
 			t.Fatalf("no delivery: %s", m.Header.Get("Description"))
 		}
-		return &received{Msg: m, asked: asked, steady: true}
+		return &received{Msg: m, asked: asked, server: serverTag(q.nc), steady: true}
 	case <-time.After(soon):
 		t.Fatal("no delivery")
 		return nil

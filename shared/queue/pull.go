@@ -121,7 +121,7 @@ func (p *pull) deliver(in *inbox, m *nats.Msg) {
 		}
 		return
 	}
-	got := &received{Msg: m, asked: asked, steady: p.t.q.bus.Availability().Steady()}
+	got := &received{Msg: m, asked: asked, server: serverTag(p.t.q.nc), steady: p.t.q.bus.Availability().Steady()}
 	if p.waiting {
 		select {
 		case p.got <- got:
@@ -210,6 +210,8 @@ type received struct {
 	// says nothing: it may have waited in a buffer of a suspended process, for longer
 	// than a lease and than its job.
 	asked time.Time
+	// server is the start of the server that sent it, as in a record.
+	server string
 	// steady: service was steady when it came, so it was sent just before.
 	steady bool
 }

@@ -49,6 +49,42 @@ func untilBack(t *testing.T, call func() error) {
 	})
 }
 
+// A delivery may wait in this process for longer than the server that sent it runs.
+func TestADeliveryOfAServerBeforeIsNotTakenForOneOfThis(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
+	before := t.TempDir()
+	if err := os.CopyFS(before, os.DirFS(s.jobsDir(t))); err != nil {
+		t.Fatal(err)
+	}
+	s.submit(t)
+	consumer := s.q.Remote.Consume(s.e, "a", time.Minute)
+	defer consumer.Close()
+	var b *Lease
+	held, err := consumer.NextIf(t.Context(), func() bool {
+		s.loseQueue(t, before)
+		untilBack(t, func() error {
+			_, err := s.q.Submit(t.Context(), s.e, NewID(job.Async), job.Async, job.Request{Input: []byte(`2`)})
+			return err
+		})
+		b = next(t, s.consumer(t, s.queue(t, Config{}), "b"))
+		return true
+	}, func(job.ID) bool { return false })
+	if err != nil || held.Job.ID == b.Job.ID || held.rec.QueueSeq != b.rec.QueueSeq {
+		t.Fatalf("got %+v, %v, want the first job under the sequence of the second", held, err)
+	}
+	if _, err := held.Complete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.NC.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	nothing(t, s.consumer(t, s.queue(t, Config{}), "c"), 500*time.Millisecond)
+	if n := s.Messages(t, streams.Jobs(s.e.ID)); n != 1 {
+		t.Errorf("got %d messages in the queue, want the running job's", n)
+	}
+}
+
 // The sequences that a queue lost are given again. What is said of a job by the
 // old one must not reach the job that has it now.
 func TestAJobIsLeftAloneByThatWhoseSequenceItWasGiven(t *testing.T) {
