@@ -230,15 +230,20 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 	}
 	for _, s := range l.gpus {
 		if s.out.start+len(s.wakes) > 0 {
-			has := count(s.in.members, starting, idle, busy)
-			in.Demands = append(in.Demands, arbiter.Demand{
-				Endpoint: s.e.ID, Workers: s.out.start + len(s.wakes), Wakes: len(s.wakes), Sleepers: s.sleepers(in.Workers), Has: has, Request: requestOf(s.in),
-				Oldest: max(s.in.oldest, s.in.orphans.waited), MaxSwapWait: s.e.Fleet.SwapWait(), Priority: s.e.Fleet.Priority,
-				Replaces: len(s.m.memory.replaced) > 0, Kept: has < s.e.WorkersMin,
-			})
+			in.Demands = append(in.Demands, s.demand(in.Workers))
 		}
 	}
 	return in, nil
+}
+
+// demand is what the endpoint asks for. A replaced worker that has not left has made no room.
+func (s *gpuState) demand(held []arbiter.Worker) arbiter.Demand {
+	has, replaced := count(s.in.members, starting, idle, busy), s.m.memory.replaced
+	return arbiter.Demand{
+		Endpoint: s.e.ID, Workers: s.out.start + len(s.wakes), Wakes: len(s.wakes), Sleepers: s.sleepers(held), Has: has, Request: requestOf(s.in),
+		Oldest: max(s.in.oldest, s.in.orphans.waited), MaxSwapWait: s.e.Fleet.SwapWait(), Priority: s.e.Fleet.Priority,
+		Replaces: len(replaced) - present(s.in.sample, replaced), Kept: max(0, s.e.WorkersMin-has),
+	}
 }
 
 // holders are the pods that have GPUs: those that have claimed them, and those that

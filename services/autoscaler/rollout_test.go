@@ -200,6 +200,18 @@ func TestARolloutGoesOnWithoutALostGPU(t *testing.T) {
 	}
 }
 
+// Of the workers that an endpoint asks for, those alone are successors whose predecessors have left.
+func TestADemandSaysHowManyAreSuccessors(t *testing.T) {
+	members := append(crew(time.Hour, idle), member{id: "former", state: draining})
+	s := gpuState{
+		e: ep(bounds(2, 9)), m: &endpointState{memory: memory{replaced: []string{"former", "gone"}}},
+		in: looked{sample: sample{machines: 1, members: members}}, out: decision{start: 5},
+	}
+	if d := s.demand(nil); d.Workers != 5 || d.Replaces != 1 || d.Kept != 1 {
+		t.Errorf("got %+v, want 5 of which 1 replaces and is kept", d)
+	}
+}
+
 // Workers of a version that was rolled back are owed successors, also if none can start now.
 func TestWithoutAGPUSuccessorsAreStillOwed(t *testing.T) {
 	members := crew(time.Hour, idle)

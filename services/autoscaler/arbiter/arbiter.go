@@ -72,9 +72,9 @@ type Demand struct {
 	// Oldest is how long its first job has waited, MaxSwapWait what that should not exceed.
 	Oldest, MaxSwapWait time.Duration
 	Priority            int
-	// Replaces means that a worker of it has made room for one of these, Kept that workersMin
-	// asks for them.
-	Replaces, Kept bool
+	// Replaces is for how many of Workers another one of it has made room, Kept for how many
+	// of all workersMin asks.
+	Replaces, Kept int
 }
 
 // Sleeper is a worker that sleeps and has given back a part of its GPUs.
@@ -146,11 +146,10 @@ func Decide(in Input) Decision {
 			a.coming.give(w, w.Keeps)
 		}
 	}
-	demands := slices.Clone(in.Demands)
-	slices.SortStableFunc(demands, first)
-	for _, d := range demands {
-		for range d.Workers {
-			if !a.serve(d) {
+	full := map[string]bool{} // endpoints that nothing more was found for
+	for _, t := range turns(in.Demands) {
+		for range t.workers {
+			if full[t.Endpoint] = full[t.Endpoint] || !a.serve(t.Demand); full[t.Endpoint] {
 				break
 			}
 		}
@@ -158,22 +157,34 @@ func Decide(in Input) Decision {
 	return a.out
 }
 
-// first orders demands: those that have made room for workers that never yield, those that
-// wait too long, those that have made room for others, then by priority, then those without
-// workers, then by waiting time. So a new version takes the GPU of the former one.
-func first(a, b Demand) int {
-	class := func(d Demand) int {
-		switch {
-		case d.Replaces && d.Kept:
-			return 0
-		case d.overdue():
-			return 1
-		case d.Replaces:
-			return 2
+// turn are workers of a demand that are served before those of turns of a higher class.
+type turn struct {
+	Demand
+	workers, class int
+}
+
+// turns are the parts of the demands in order: workers that never yield and that others have
+// made room for, those of demands that wait too long, others that room was made for, and the
+// rest. So a new version takes the GPU of the former one, and no more than that.
+func turns(demands []Demand) []turn {
+	all := make([]turn, 0, len(demands))
+	for _, d := range demands {
+		owed := min(d.Replaces, d.Workers)
+		kept := min(d.Kept, owed)
+		next, last := 2, 3
+		if d.overdue() {
+			next, last = 1, 1
 		}
-		return 3
+		all = append(all, turn{d, kept, 0}, turn{d, owed - kept, next}, turn{d, d.Workers - owed, last})
 	}
-	return cmp.Or(class(a)-class(b), b.Priority-a.Priority, min(a.Has, 1)-min(b.Has, 1), cmp.Compare(b.Oldest, a.Oldest), strings.Compare(a.Endpoint, b.Endpoint))
+	slices.SortStableFunc(all, first)
+	return all
+}
+
+// first orders turns: by class, then by priority, then those without workers, then by
+// waiting time.
+func first(a, b turn) int {
+	return cmp.Or(a.class-b.class, b.Priority-a.Priority, min(a.Has, 1)-min(b.Has, 1), cmp.Compare(b.Oldest, a.Oldest), strings.Compare(a.Endpoint, b.Endpoint))
 }
 
 // arbitration is one decision under way.

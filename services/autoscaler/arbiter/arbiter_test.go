@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 	of := func(priority int) func(*arbiter.Worker) { return func(w *arbiter.Worker) { w.Priority = priority } }
 	wants := func(priority int) func(*arbiter.Demand) { return func(d *arbiter.Demand) { d.Priority = priority } }
 	half := func(w *arbiter.Worker) { w.Share, w.Devices = 50, []string{"g0"} }
-	replaces := func(d *arbiter.Demand) { d.Replaces = true }
+	replaces := func(d *arbiter.Demand) { d.Replaces = 1 }
 	two := func(d *arbiter.Demand) { d.Workers = 2 }
 	pair := func(d *arbiter.Demand) { d.Request.Count = 2 }
 	share := func(d *arbiter.Demand) { d.Request.Share = 50 }
@@ -114,8 +114,10 @@ func TestDecide(t *testing.T) {
 		"nor to an endpoint with a worker":      {1, W{worker("A", 0, arbiter.Busy)}, D{demand("B", time.Hour, func(d *arbiter.Demand) { d.Has = 1 })}, ""},
 		"not right after its last job":          {1, W{worker("A", 0, arbiter.Idle, rested(time.Second))}, D{demand("B", 0)}, ""},
 		"who has made room is before who waits": {1, nil, D{demand("B", 0, replaces), demand("C", 59*time.Second, wants(2))}, "+B:g0"},
-		"nor who waits too long, if kept":       {1, nil, D{demand("B", 0, replaces, func(d *arbiter.Demand) { d.Kept = true }), demand("C", time.Minute)}, "+B:g0"},
+		"nor who waits too long, if kept":       {1, nil, D{demand("B", 0, replaces, func(d *arbiter.Demand) { d.Kept = 1 }), demand("C", time.Minute)}, "+B:g0"},
 		"who waits too long is before the rest": {1, nil, D{demand("B", 0, replaces), demand("C", time.Minute)}, "+C:g0"},
+		"room was made for one, not for two":    {2, nil, D{demand("B", 0, replaces, two), demand("C", 0, wants(2))}, "+B:g0 +C:g1"},
+		"of two that replace one is kept":       {2, nil, D{demand("B", 0, two, func(d *arbiter.Demand) { d.Replaces, d.Kept = 2, 1 }), demand("C", time.Minute)}, "+B:g0 +C:g1"},
 		"who has none is before who has one":    {1, nil, D{demand("B", 2, func(d *arbiter.Demand) { d.Has = 1 }), demand("C", 1)}, "+C:g0"},
 		"nor one that starts":                   {1, W{worker("A", 0, arbiter.Starting)}, D{demand("B", time.Hour)}, ""},
 		"nor a kept one":                        {1, W{worker("A", 0, arbiter.Idle, kept)}, D{demand("B", time.Hour)}, ""},
