@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"flightline/services/autoscaler/driver"
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
@@ -80,6 +81,47 @@ func TestAWorkerThatCannotBeAskedToDrainKeepsItsJob(t *testing.T) {
 	s.drains()
 	s.hold("busy")
 	testenv.Eventually(t, "the worker is stopped", func() bool { return len(s.pods()) == 0 })
+}
+
+// Nor is it when the autoscaler is stopped.
+func TestAWorkerThatCannotBeAskedToDrainKeepsItsJobWhenWeStop(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	a := s.agentOf(e)
+	a.cfg.Closing = never
+	s.pod("busy", at, of("ep"))
+	if _, _, err := s.registry.Tokens.IssueForFleet(t.Context(), "ep", "busy"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(t.Context(), driver.Start{PodID: "busy", Endpoint: "ep"}); err != nil {
+		t.Fatal(err)
+	}
+	e.hold("busy", "job")
+	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "busy", registry.WorkerRunning) })
+	s.limitTokens(1) // no write fits
+	tried, ended := make(chan struct{}, 100), make(chan bool, 1)
+	e.listed = func() {
+		select {
+		case tried <- struct{}{}:
+		default:
+		}
+	}
+	p := s.get("busy")
+	go func() { ended <- a.finish(t.Context(), p) }()
+	select {
+	case <-tried:
+	case <-ended:
+		t.Fatal("the worker was stopped with its job")
+	}
+	s.limitTokens(-1)
+	testenv.EventuallyNone(t, func() string { return s.asked("ep", "busy") })
+	e.hold("busy")
+	if !<-ended {
+		t.Error("got it not stopped")
+	}
+	if p = s.get("busy"); len(p.Cut) > 0 {
+		t.Errorf("got %v, want no job noted", p.Cut)
+	}
 }
 
 // The leader looks before the worker could speak again, and goes on with what it knew.

@@ -9,6 +9,7 @@ import (
 
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 )
 
 const (
@@ -128,13 +129,30 @@ func (a *agent) finish(ctx context.Context, p pod.Pod) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Closing)
 	defer cancel()
 	until, _ := ctx.Deadline()
-	w, _, err := a.heard(ctx, p)
-	if _, none := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID); none == nil && err == nil && !w.Native && len(w.Running) > 0 {
-		quiet, stop := context.WithDeadline(ctx, until.Add(-a.cfg.Closing/lastPart))
+	quiet, stop := context.WithDeadline(ctx, until.Add(-a.cfg.Closing/lastPart))
+	if a.closeIfBusy(quiet, p) {
 		a.awaitQuiet(quiet, p, a.queue.Now())
-		stop()
 	}
+	stop()
 	return a.stop(context.WithoutCancel(ctx), p, time.Until(until))
+}
+
+// closeIfBusy says that a worker gets no more jobs, and reports whether it speaks HTTP and has
+// some. It tries again until ctx ends while that is not known, or a worker that has some could
+// be given more.
+func (a *agent) closeIfBusy(ctx context.Context, p pod.Pod) (busy bool) {
+	try := func() error {
+		_, notClosed := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID)
+		w, _, err := a.heard(ctx, p)
+		busy = !w.Native && len(w.Running) > 0 && !errors.Is(notClosed, registry.ErrNotFound)
+		if err == nil && busy {
+			err = notClosed
+		}
+		return err
+	}
+	err := retry.Do(ctx, retry.Every(quietInterval), func(error) bool { return a.runs(ctx, p.ID) }, try)
+	a.warn(context.WithoutCancel(ctx), "worker not asked to drain before its end", p.ID, err)
+	return busy
 }
 
 // stop ends a worker. Unless it failed, the jobs that it still had are noted in
