@@ -229,21 +229,36 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 		}
 	}
 	for _, s := range l.gpus {
-		if s.out.start+len(s.wakes) > 0 {
-			in.Demands = append(in.Demands, s.demand(in.Workers))
+		if d := s.demand(v, in.Workers); d.Workers > 0 {
+			in.Demands = append(in.Demands, d)
 		}
 	}
 	return in, nil
 }
 
-// demand is what the endpoint asks for. A replaced worker that has not left has made no room.
-func (s *gpuState) demand(held []arbiter.Worker) arbiter.Demand {
-	has, replaced := count(s.in.members, starting, idle, busy), s.m.memory.replaced
-	return arbiter.Demand{
-		Endpoint: s.e.ID, Workers: s.out.start + len(s.wakes), Wakes: len(s.wakes), Sleepers: s.sleepers(held), Has: has, Request: requestOf(s.in),
-		Oldest: max(s.in.oldest, s.in.orphans.waited), MaxSwapWait: s.e.Fleet.SwapWait(), Priority: s.e.Fleet.Priority,
-		Replaces: len(replaced) - present(s.in.sample, replaced), Kept: max(0, s.e.WorkersMin-has),
+// demand is what the endpoint asks for. Unless it was looked at in this round, that was decided
+// before the workers left that it is owed successors for: it asks for these at least.
+func (s *gpuState) demand(v *view, held []arbiter.Worker) arbiter.Demand {
+	has, owed, workers := count(s.in.members, starting, idle, busy), s.owed(v), s.out.start+len(s.wakes)
+	if !s.fresh {
+		workers = max(workers, owed)
 	}
+	return arbiter.Demand{
+		Endpoint: s.e.ID, Workers: workers, Wakes: len(s.wakes), Sleepers: s.sleepers(held), Has: has, Request: requestOf(s.in),
+		Oldest: max(s.in.oldest, s.in.orphans.waited), MaxSwapWait: s.e.Fleet.SwapWait(), Priority: s.e.Fleet.Priority,
+		Replaces: owed, Kept: max(0, s.e.WorkersMin-has),
+	}
+}
+
+// owed is how many workers were replaced, have left, and are without a successor.
+func (s *gpuState) owed(v *view) int {
+	owed := len(s.m.memory.replaced)
+	for _, p := range v.fleets[s.e.ID] {
+		if _, heard := v.worker(p); (heard || p.Status == pod.Running) && slices.Contains(s.m.memory.replaced, p.ID) {
+			owed--
+		}
+	}
+	return owed
 }
 
 // holders are the pods that have GPUs: those that have claimed them, and those that

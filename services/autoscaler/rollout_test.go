@@ -200,15 +200,32 @@ func TestARolloutGoesOnWithoutALostGPU(t *testing.T) {
 	}
 }
 
-// Of the workers that an endpoint asks for, those alone are successors whose predecessors have left.
+// Of the workers that an endpoint asks for, those are successors whose predecessors have left.
+// Their GPUs are kept for them also in a round that looks at other endpoints alone.
 func TestADemandSaysHowManyAreSuccessors(t *testing.T) {
-	members := append(crew(time.Hour, idle), member{id: "former", state: draining})
-	s := gpuState{
-		e: ep(bounds(2, 9)), m: &endpointState{memory: memory{replaced: []string{"former", "gone"}}},
-		in: looked{sample: sample{machines: 1, members: members}}, out: decision{start: 5},
+	replaced := []string{"runs", "heard", "over", "gone"}
+	v := &view{
+		fleets: map[string][]pod.Pod{"ep": {
+			{ID: "runs", Endpoint: "ep", Status: pod.Running}, {ID: "heard", Endpoint: "ep", Status: pod.Terminated}, {ID: "over", Endpoint: "ep", Status: pod.Terminated},
+		}},
+		workers: map[string]registry.Worker{"ep.heard": {}},
 	}
-	if d := s.demand(nil); d.Workers != 5 || d.Replaces != 1 || d.Kept != 1 {
-		t.Errorf("got %+v, want 5 of which 1 replaces and is kept", d)
+	for name, test := range map[string]struct {
+		start   int
+		fresh   bool
+		workers int
+	}{
+		"some of all":              {5, true, 5},
+		"none is to start":         {0, true, 0},
+		"it was not looked at now": {0, false, 2},
+	} {
+		s := gpuState{
+			e: ep(bounds(2, 9)), m: &endpointState{memory: memory{replaced: replaced}}, fresh: test.fresh,
+			in: looked{sample: sample{machines: 1, members: crew(time.Hour, idle)}}, out: decision{start: test.start},
+		}
+		if d := s.demand(v, nil); d.Workers != test.workers || d.Replaces != 2 || d.Kept != 1 {
+			t.Errorf("%s: got %+v, want %d of which 2 replace and 1 is kept", name, d, test.workers)
+		}
 	}
 }
 
