@@ -100,8 +100,16 @@ func (s *Service) withdraw(ctx context.Context, e endpoint.Endpoint, force bool)
 // complete the same deletion meanwhile, and then one may be made again; so each
 // step looks first which one is there.
 func (s *Service) destroy(ctx context.Context, e endpoint.Endpoint) error {
+	// Nothing looks for what is left once the endpoint is gone, and the next one of the id
+	// would let its workers in: so it waits for the disk.
+	dropTokens := func(ctx context.Context, e endpoint.Endpoint) error {
+		if err := s.registry.Tokens.Drop(ctx, e.ID); err != nil {
+			return err
+		}
+		return s.queue.Bus().Durable(ctx, streams.Bucket(streams.BucketTokens))
+	}
 	for _, step := range []func(context.Context, endpoint.Endpoint) error{
-		s.dropQueue, s.dropCounts, s.dropWebhooks, s.dropTokens, s.registry.Endpoints.Delete,
+		s.dropQueue, s.dropCounts, s.dropWebhooks, dropTokens, s.registry.Endpoints.Delete,
 	} {
 		now, err := s.registry.Endpoints.Find(ctx, e.ID)
 		switch {
@@ -148,21 +156,10 @@ func (s *Service) dropWebhooks(ctx context.Context, e endpoint.Endpoint) error {
 	if err := s.deliveries.Drop(ctx, e); err != nil {
 		return err
 	}
-	err := s.registry.Destinations.Drop(ctx, e.ID)
-	if err == nil {
-		err = s.queue.Bus().Durable(ctx, streams.Bucket(streams.BucketDestinations))
+	if err := s.registry.Destinations.Drop(ctx, e.ID); err != nil {
+		return err
 	}
-	return err
-}
-
-// dropTokens waits for the disk, as dropWebhooks does: nothing looks for what is left once
-// the endpoint is gone, and the next one of the id would let its workers in.
-func (s *Service) dropTokens(ctx context.Context, e endpoint.Endpoint) error {
-	err := s.registry.Tokens.Drop(ctx, e.ID)
-	if err == nil {
-		err = s.queue.Bus().Durable(ctx, streams.Bucket(streams.BucketTokens))
-	}
-	return err
+	return s.queue.Bus().Durable(ctx, streams.Bucket(streams.BucketDestinations))
 }
 
 // mustBeUnlocked refuses to delete the endpoint of a worker that is not to be
