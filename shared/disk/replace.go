@@ -1,4 +1,4 @@
-// Package disk has files and folders on the disk for good, also if the power fails.
+// Package disk has files and folders on the disk for good, also if the power fails, and locks files.
 package disk
 
 import (

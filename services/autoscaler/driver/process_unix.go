@@ -8,21 +8,17 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"flightline/shared/disk"
 )
 
 // lockFolder holds the folder until the file is closed, or this program ends.
 func lockFolder(folder string) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(folder, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
+	file, err := disk.Lock(filepath.Join(folder, lockFile))
+	if errors.Is(err, disk.ErrLocked) {
+		return nil, fmt.Errorf("%w: %s", ErrBusy, folder)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("%w: %s", ErrBusy, folder)
-		}
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
+	return file, err
 }
 
 // killGroup kills what is left of the session's first group, which may be

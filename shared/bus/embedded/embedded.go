@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"flightline/shared/bus"
+	"flightline/shared/disk"
 )
 
 // jobsAccount is the account of all clients of an embedded server.
@@ -60,9 +62,14 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create store: %w", err)
 	}
-	lock, err := lockDir(cfg.Dir)
+	// Two servers on one store would each write over the other's data, and nats-server
+	// itself does not look.
+	lock, err := disk.Lock(filepath.Join(cfg.Dir, "lock"))
+	if errors.Is(err, disk.ErrLocked) {
+		return nil, fmt.Errorf("%w: %s", ErrInUse, cfg.Dir)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lock store: %w", err)
 	}
 	s := &Server{cfg: cfg, lock: lock, barrier: newBarrier(cfg.Dir, cfg.Barrier)}
 	if err := s.prepare(ctx); err != nil {
