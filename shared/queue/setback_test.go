@@ -49,14 +49,21 @@ func untilBack(t *testing.T, call func() error) {
 	})
 }
 
-// A delivery may wait in this process for longer than the server that sent it runs.
-func TestADeliveryOfAServerBeforeIsNotTakenForOneOfThis(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
+// copyJobs copies the files of the queue, for loseQueue.
+func (s *env) copyJobs(t *testing.T) string {
+	t.Helper()
 	before := t.TempDir()
 	if err := os.CopyFS(before, os.DirFS(s.jobsDir(t))); err != nil {
 		t.Fatal(err)
 	}
+	return before
+}
+
+// A delivery may wait in this process for longer than the server that sent it runs.
+func TestADeliveryOfAServerBeforeIsNotTakenForOneOfThis(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
+	before := s.copyJobs(t)
 	s.submit(t)
 	consumer := s.q.Remote.Consume(s.e, "a", time.Minute)
 	defer consumer.Close()
@@ -117,10 +124,7 @@ func TestAJobIsLeftAloneByThatWhoseSequenceItWasGiven(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Minute })
-			before := t.TempDir()
-			if err := os.CopyFS(before, os.DirFS(s.jobsDir(t))); err != nil {
-				t.Fatal(err)
-			}
+			before := s.copyJobs(t)
 			s.submit(t)
 			held := next(t, s.consumer(t, s.q, "a"))
 			s.loseQueue(t, before)

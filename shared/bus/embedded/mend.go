@@ -224,12 +224,11 @@ func (m *mender) messages(s *storedStream) error {
 
 // dropIndex removes what the server makes again from the blocks of a stream's directory.
 func dropIndex(dir string) error {
+	var paths []string
 	for _, name := range []string{"index.db", "thw.db", "sched.db", "sources.db"} {
-		if err := os.Remove(filepath.Join(dir, "msgs", name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+		paths = append(paths, filepath.Join(dir, "msgs", name))
 	}
-	return nil
+	return removeFiles(paths)
 }
 
 // keep copies a damaged file.

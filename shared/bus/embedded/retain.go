@@ -170,7 +170,8 @@ func removeFiles(paths []string) error {
 }
 
 // putBack puts back the blocks that were removed or replaced after the last round, and
-// returns their paths; the server makes its index of the blocks again then. A block stays as it is if it has a second name: a round has seen it.
+// returns their paths; the server makes its index of the blocks again then. A block stays as
+// it is if it has a second name: a round has seen it.
 // A stream that was being deleted, or purged as a whole, gets nothing back.
 func (r *retention) putBack() ([]string, error) {
 	for _, name := range []string{"meta.inf", "msgs"} {

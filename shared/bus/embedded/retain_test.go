@@ -62,6 +62,27 @@ func fillBlocks(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
+// subjects are those of fillFirstBlock.
+const subjects = 6
+
+// fillFirstBlock stores 512 KB under each of the subjects, all in the first block.
+func fillFirstBlock(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	for i := range subjects {
+		publish(t, js, "k."+strconv.Itoa(i), bytes.Repeat([]byte("o"), 512<<10))
+	}
+}
+
+// wantAll checks that each of the subjects has a message.
+func wantAll(t *testing.T, got map[string][]byte) {
+	t.Helper()
+	for i := range subjects {
+		if subject := "k." + strconv.Itoa(i); len(got[subject]) == 0 {
+			t.Errorf("%s is lost", subject)
+		}
+	}
+}
+
 func syncK(t *testing.T, s *embedded.Server) {
 	t.Helper()
 	if err := s.Barrier().Sync(t.Context(), "K"); err != nil {
@@ -173,12 +194,9 @@ func TestAPowerLossDoesNotTakeWhatIsReplaced(t *testing.T) {
 // The smaller block that the server renames over another is not fsynced, and lacks what was
 // replaced.
 func TestAPowerLossDoesNotTakeWhatWasInACompactedBlock(t *testing.T) {
-	const subjects = 6 // of 512 KB each, in the first block
 	d := &disk{}
 	s, js, store := newest(t, d)
-	for i := range subjects {
-		publish(t, js, "k."+strconv.Itoa(i), bytes.Repeat([]byte("o"), 512<<10))
-	}
+	fillFirstBlock(t, js)
 	syncK(t, s)
 	first := blocks(t, store, "K")[0]
 	before, err := os.Stat(first)
@@ -192,14 +210,9 @@ func TestAPowerLossDoesNotTakeWhatWasInACompactedBlock(t *testing.T) {
 	if after, err := os.Stat(first); err != nil || os.SameFile(before, after) {
 		t.Fatalf("got the same first block, %v; want a smaller one in its place", err)
 	}
-	got := held(t, d.powerLoss(t, store))
-	for i := range subjects {
-		if subject := "k." + strconv.Itoa(i); len(got[subject]) == 0 {
-			t.Errorf("%s is lost", subject)
-		}
-	}
+	wantAll(t, held(t, d.powerLoss(t, store)))
 	syncK(t, s)
-	got = held(t, d.powerLoss(t, store))
+	got := held(t, d.powerLoss(t, store))
 	for i := 1; i < subjects; i++ {
 		if subject := "k." + strconv.Itoa(i); string(got[subject]) != "new" {
 			t.Errorf("after a round: got %.10q in %s, want the new message", got[subject], subject)
@@ -216,12 +229,9 @@ func TestAPowerLossDoesNotTakeWhatIsReplacedDuringARound(t *testing.T) {
 	}
 	for name, moment := range tests {
 		t.Run(name, func(t *testing.T) {
-			const subjects = 6 // of 512 KB each, in the first block
 			d := &disk{}
 			s, js, store := newest(t, d)
-			for i := range subjects {
-				publish(t, js, "k."+strconv.Itoa(i), bytes.Repeat([]byte("o"), 512<<10))
-			}
+			fillFirstBlock(t, js)
 			fillBlocks(t, js)
 			var once sync.Once
 			d.during(func(fsynced string) {
@@ -237,12 +247,7 @@ func TestAPowerLossDoesNotTakeWhatIsReplacedDuringARound(t *testing.T) {
 				})
 			})
 			syncK(t, s)
-			got := held(t, d.powerLoss(t, store))
-			for i := range subjects {
-				if subject := "k." + strconv.Itoa(i); len(got[subject]) == 0 {
-					t.Errorf("%s is lost", subject)
-				}
-			}
+			wantAll(t, held(t, d.powerLoss(t, store)))
 		})
 	}
 }
