@@ -172,9 +172,10 @@ func TestABatchThatFillsGoesWhenTheWorkerStops(t *testing.T) {
 		return make([]worker.Result, len(jobs)), nil
 	})
 	id := s.submit(t)
-	testenv.Eventually(t, "the job runs", func() bool {
-		j, err := s.q.Status(t.Context(), s.e, id)
-		return err == nil && j.Status == job.InProgress
+	// The record says that it is IN_PROGRESS before the worker has it.
+	testenv.Eventually(t, "the worker has the job", func() bool {
+		workers, err := s.reg.Workers.List(t.Context(), s.e.ID)
+		return err == nil && len(workers) == 1 && slices.Equal(workers[0].Running, []string{string(id)})
 	})
 	w.stop()
 	if err := w.wait(); err != nil {
