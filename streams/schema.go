@@ -38,6 +38,7 @@ type upgrade func(ctx context.Context, js jetstream.JetStream, c Config) error
 // 6 brought STATS (docs/adr/0059), which older programs do not know.
 // It also brought the buckets machines and gpus (docs/adr/0061): an older autoscaler claims no GPU.
 // It also brought LOGS_<p> (docs/adr/0063): an older program would not copy it in a backup.
+// It also brought times that the attempts of an entry share (docs/adr/0057), which an older recorder would take for 0.
 // It also brought the buckets sessions and actions of the console (docs/adr/0058), which older programs leave alone.
 func upgrades() map[int]upgrade {
 	nothing := func(context.Context, jetstream.JetStream, Config) error { return nil }

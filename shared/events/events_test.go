@@ -124,12 +124,68 @@ func TestTheWireFormOfAnEntry(t *testing.T) {
 	if err != nil || len(got) != 1 {
 		t.Fatalf("got %d messages, %v", len(got), err)
 	}
-	want := `events.ep.queued.started.-.failed.-.- {"partition":1,"after":7,"attempts":[` +
-		`{"job":"a","submitted":1000,"expires":89000,"events":[{"kind":"queued"},{"kind":"started","at":1000,"run":1},` +
-		`{"kind":"started","at":2000,"run":2,"worker":"w","retries":1,"lost":1},{"kind":"failed","at":3000,"retained":5000,"error":"no"}]},` +
-		`{"job":"b","attempt":2,"mode":"sync","class":"l","submitted":1000,"queued":500,"expires":89000,"events":[{"kind":"queued"}]}]}`
+	want := `events.ep.queued.started.-.failed.-.- {"partition":1,"after":7,"expires":89000,"retained":5000,"attempts":[` +
+		`{"job":"a","submitted":1000,"events":[{"kind":"queued"},{"kind":"started","at":1000,"run":1},` +
+		`{"kind":"started","at":2000,"run":2,"worker":"w","retries":1,"lost":1},{"kind":"failed","at":3000,"error":"no"}]},` +
+		`{"job":"b","attempt":2,"mode":"sync","class":"l","submitted":1000,"queued":500,"events":[{"kind":"queued"}]}]}`
 	if text := got[0].Subject + " " + string(got[0].Data); text != want {
 		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}
+
+// An entry says once what most of its attempts have alike; what differs comes back too.
+func TestWhatIsUsualInAnEntry(t *testing.T) {
+	t.Parallel()
+	end := func(id string, expires, retained time.Duration) Event {
+		e := life("ep", id)[3]
+		e.Run, e.Worker, e.Retries, e.Lost, e.Started = 0, "", 0, 0, time.Time{}
+		e.Expires, e.RetainUntil = e.Submitted.Add(expires), time.Time{}
+		if retained >= 0 {
+			e.RetainUntil = e.At.Add(retained)
+		}
+		return e
+	}
+	const none = -1
+	tests := map[string][]Event{
+		"nothing differs":        {end("a", time.Hour, time.Minute), end("b", time.Hour, time.Minute)},
+		"both differ":            {end("a", time.Hour, time.Minute), end("b", time.Minute, time.Hour)},
+		"no result at the end":   {end("a", time.Hour, time.Minute), end("b", time.Hour, none)},
+		"no result first":        {end("a", time.Hour, none), end("b", time.Hour, time.Minute)},
+		"gone at once":           {end("a", time.Hour, 0)},
+		"gone at once, then not": {end("a", time.Hour, 0), end("b", time.Hour, time.Minute)},
+		"no end":                 {life("ep", "a")[0], life("ep", "b")[1]},
+		"expires at once":        {end("a", 0, time.Minute), end("b", time.Hour, time.Minute)},
+	}
+	for name, want := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			messages, err := entriesOf(want, 1, 7)
+			if err != nil || len(messages) != 1 {
+				t.Fatalf("got %d messages, %v", len(messages), err)
+			}
+			got, err := parseEntry(messages[0].Subject, messages[0].Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got.Events); diff != "" {
+				t.Errorf("%s\nwant -, got +:\n%s", messages[0].Data, diff)
+			}
+		})
+	}
+}
+
+// An entry whose attempts and ends each have their times, as the version before wrote it.
+func TestAnEntryOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	body := `{"partition":1,"after":7,"attempts":[{"job":"a","submitted":1000,"expires":89000,"events":[{"kind":"queued"},` +
+		`{"kind":"started","at":1000,"run":1},{"kind":"started","at":2000,"run":2,"worker":"w","retries":1,"lost":1},` +
+		`{"kind":"failed","at":3000,"retained":5000,"error":"no"}]}]}`
+	got, err := parseEntry("events.ep.queued.started.-.failed.-.-", []byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(life("ep", "a"), got.Events); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
 	}
 }
 

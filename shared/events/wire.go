@@ -21,12 +21,48 @@ const (
 	maxInLine = 512
 )
 
-// wireEntry is an entry's JSON. The endpoint is in the subject.
-type wireEntry struct {
-	Partition int               `json:"partition"`
-	After     uint64            `json:"after"`
-	Attempts  []json.RawMessage `json:"attempts"`
+// wireEntry is an entry's JSON, with attempts that are encoded or of which each is a
+// wireAttempt. The endpoint is in the subject.
+type wireEntry[A any] struct {
+	Partition int    `json:"partition"`
+	After     uint64 `json:"after"`
+	wireUsual
+	Attempts []A `json:"attempts"`
 }
+
+// wireUsual is what most attempts of an entry have alike, in milliseconds.
+type wireUsual struct {
+	// Expires is that of each attempt without its own, Retained that of each end
+	// without its own. Retained 0: such an end has none.
+	Expires  int64 `json:"expires,omitempty"`
+	Retained int64 `json:"retained,omitempty"`
+}
+
+// usualOf is what the first attempt and the first end of a list have.
+func usualOf(list []Event) wireUsual {
+	u := wireUsual{Expires: msBetween(list[0].Submitted, list[0].Expires)}
+	for _, e := range list {
+		if !e.Kind.status().Terminal() {
+			continue
+		}
+		if e.RetainUntil.IsZero() {
+			return wireUsual{Expires: u.Expires}
+		}
+		u.Retained = cmp.Or(u.Retained, msBetween(e.At, e.RetainUntil))
+	}
+	return u
+}
+
+// retained is how long after an event of the kind its result can be read unless the
+// event has its own time. 0: it has no result.
+func (u wireUsual) retained(k Kind) int64 {
+	if k.status().Terminal() {
+		return u.Retained
+	}
+	return 0
+}
+
+func msBetween(from, to time.Time) int64 { return job.UnixMilli(to) - job.UnixMilli(from) }
 
 // wireAttempt has events of one attempt that follow each other. Instants are
 // milliseconds since Submitted, which are Unix milliseconds.
@@ -37,7 +73,7 @@ type wireAttempt struct {
 	Class     job.Class   `json:"class,omitempty"`   // "": n
 	Submitted int64       `json:"submitted"`
 	Queued    int64       `json:"queued,omitempty"`
-	Expires   int64       `json:"expires"`
+	Expires   *int64      `json:"expires,omitempty"`
 	Events    []wireEvent `json:"events"`
 }
 
@@ -52,7 +88,7 @@ type wireEvent struct {
 	Retries int    `json:"retries,omitempty"`
 	Lost    int    `json:"lost,omitempty"`
 	Started *int64 `json:"started,omitempty"`
-	// Retained is how long after At the result can be read.
+	// Retained is how long after At the result of an end can be read.
 	Retained *int64 `json:"retained,omitempty"`
 	Error    string `json:"error,omitempty"`
 	// Cause is there if it is not that of Error, which is cut off.
@@ -60,9 +96,12 @@ type wireEvent struct {
 }
 
 // attemptOf is what e says of its attempt.
-func attemptOf(e Event) wireAttempt {
+func attemptOf(e Event, usual wireUsual) wireAttempt {
 	a := wireAttempt{Job: e.Job, Attempt: e.Attempt, Mode: e.Mode, Class: e.Class, Submitted: job.UnixMilli(e.Submitted)}
-	a.Queued, a.Expires = job.UnixMilli(e.Queued)-a.Submitted, job.UnixMilli(e.Expires)-a.Submitted
+	a.Queued = msBetween(e.Submitted, e.Queued)
+	if ms := msBetween(e.Submitted, e.Expires); ms != usual.Expires {
+		a.Expires = &ms
+	}
 	if a.Attempt == 1 {
 		a.Attempt = 0
 	}
@@ -90,12 +129,8 @@ func inherits[T comparable](before, now T) bool {
 }
 
 // eventBehind is e as it is written behind another event of its attempt.
-func eventBehind(before, e Event) wireEvent {
-	since := func(t, base time.Time) *int64 {
-		ms := job.UnixMilli(t) - job.UnixMilli(base)
-		return &ms
-	}
-	w := wireEvent{Kind: e.Kind, At: *since(e.At, e.Submitted), Error: cut(e.Error)}
+func eventBehind(before, e Event, usual wireUsual) wireEvent {
+	w := wireEvent{Kind: e.Kind, At: msBetween(e.Submitted, e.At), Error: cut(e.Error)}
 	if e.Cause != "" && e.Cause != stats.Cause(w.Error) {
 		w.Cause = e.Cause
 	}
@@ -116,10 +151,11 @@ func eventBehind(before, e Event) wireEvent {
 		started = e.At
 	}
 	if !e.Started.Equal(started) {
-		w.Started = since(e.Started, e.Submitted)
+		ms := msBetween(e.Submitted, e.Started)
+		w.Started = &ms
 	}
-	if !e.RetainUntil.IsZero() {
-		w.Retained = since(e.RetainUntil, e.At)
+	if ms := msBetween(e.At, e.RetainUntil); !e.RetainUntil.IsZero() && (ms == 0 || ms != usual.retained(e.Kind)) {
+		w.Retained = &ms
 	}
 	return w
 }
@@ -130,17 +166,17 @@ type line struct {
 	events []Event
 }
 
-// linesOf writes a list of one endpoint's events.
-func linesOf(list []Event) ([]line, error) {
+// linesOf writes a list of one endpoint's events for entries with what is usual.
+func linesOf(list []Event, usual wireUsual) ([]line, error) {
 	var lines []line
 	for len(list) > 0 {
 		n := 1
 		for n < min(len(list), maxInLine) && follows(list[n-1], list[n]) {
 			n++
 		}
-		a, before := attemptOf(list[0]), Event{}
+		a, before := attemptOf(list[0], usual), Event{}
 		for _, e := range list[:n] {
-			a.Events = append(a.Events, eventBehind(before, e))
+			a.Events = append(a.Events, eventBehind(before, e, usual))
 			before = e
 		}
 		text, err := json.Marshal(a)
@@ -154,7 +190,8 @@ func linesOf(list []Event) ([]line, error) {
 
 // entriesOf writes events of one endpoint as messages of the log.
 func entriesOf(list []Event, partition int, after uint64) ([]*nats.Msg, error) {
-	lines, err := linesOf(list)
+	usual := usualOf(list)
+	lines, err := linesOf(list, usual)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +202,7 @@ func entriesOf(list []Event, partition int, after uint64) ([]*nats.Msg, error) {
 			size, events = size+len(lines[n].text), events+len(lines[n].events)
 			n++
 		}
-		w, kinds := wireEntry{Partition: partition, After: after}, map[string]bool{}
+		w, kinds := wireEntry[json.RawMessage]{Partition: partition, After: after, wireUsual: usual}, map[string]bool{}
 		for _, l := range lines[:n] {
 			w.Attempts = append(w.Attempts, l.text)
 			for _, e := range l.events {
@@ -187,17 +224,13 @@ func parseEntry(subject string, body []byte) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	var w struct {
-		Partition int           `json:"partition"`
-		After     uint64        `json:"after"`
-		Attempts  []wireAttempt `json:"attempts"`
-	}
+	var w wireEntry[wireAttempt]
 	if err := json.Unmarshal(body, &w); err != nil {
 		return Entry{}, err
 	}
 	entry := Entry{Endpoint: endpoint, Partition: w.Partition, After: w.After}
 	for _, a := range w.Attempts {
-		entry.Events = append(entry.Events, a.list(endpoint)...)
+		entry.Events = append(entry.Events, a.list(endpoint, w.wireUsual)...)
 	}
 	if n := len(entry.Events); n == 0 || n > maxInEntry {
 		return Entry{}, fmt.Errorf("the entry has %d events, not 1 to %d", n, maxInEntry)
@@ -206,11 +239,14 @@ func parseEntry(subject string, body []byte) (Entry, error) {
 }
 
 // list are the events of an attempt.
-func (a wireAttempt) list(endpoint string) []Event {
+func (a wireAttempt) list(endpoint string, usual wireUsual) []Event {
 	since := func(ms int64) time.Time { return job.FromUnixMilli(a.Submitted + ms) }
 	e := Event{
 		Endpoint: endpoint, Job: a.Job, Attempt: max(1, a.Attempt), Mode: job.Async, Class: job.Normal,
-		Submitted: job.FromUnixMilli(a.Submitted), Queued: since(a.Queued), Expires: since(a.Expires),
+		Submitted: job.FromUnixMilli(a.Submitted), Queued: since(a.Queued), Expires: since(usual.Expires),
+	}
+	if a.Expires != nil {
+		e.Expires = since(*a.Expires)
 	}
 	if a.Mode != "" {
 		e.Mode = a.Mode
@@ -225,8 +261,10 @@ func (a wireAttempt) list(endpoint string) []Event {
 		if e.Status.Terminal() {
 			e.Finished = e.At
 		}
-		if w.Retained != nil {
+		if ms := usual.retained(w.Kind); w.Retained != nil {
 			e.RetainUntil = since(w.At + *w.Retained)
+		} else if ms != 0 {
+			e.RetainUntil = since(w.At + ms)
 		}
 		if w.Run != 0 {
 			e.Run = w.Run
