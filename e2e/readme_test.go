@@ -49,41 +49,63 @@ func (b block) String() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
 
 var fence = regexp.MustCompile("(?ms)^```(\\w*) ?([\\w./-]*)\n(.*?)^```$")
 
-func blocksOf(file, text string) []block {
+func blocksIn(t *testing.T, file string) []block {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(content)
 	var blocks []block
 	for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
 		part := func(i int) string { return text[at[2*i]:at[2*i+1]] }
 		blocks = append(blocks, block{part(1), part(2), part(3), file, 1 + strings.Count(text[:at[0]], "\n")})
+	}
+	if len(blocks) < 5 {
+		t.Fatalf("%s: got %d blocks, want those of the document", file, len(blocks))
 	}
 	return blocks
 }
 
 // A stranger copies the lines of the README and of the tutorials into a shell,
 // one after the other, in a fresh copy of the repository, and sees what they say.
-func TestTheREADMEsLinesDoWhatItSays(t *testing.T) {
+func TestTheDocumentsLinesDoWhatTheySay(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds everything")
 	}
-	t.Parallel()
-	for _, tool := range []string{"bash", "curl", "sed"} {
+	for _, tool := range []string{"bash", "curl", "sed", "awk"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			require.Skip(t, "readme", tool+" is not there")
 		}
 	}
+	dir := copyOfRepository(t)
+	// To compile all in another folder takes a minute, and two shells would do it at once.
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(t.TempDir(), "flightline"), "./services/flightline")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	t.Run("README and tutorials", func(t *testing.T) {
+		t.Parallel()
+		playREADME(t, dir)
+	})
+	// This one has a system of its own: one dev with a file of GPUs, and two more autoscalers.
+	t.Run("two GPUs", func(t *testing.T) {
+		t.Parallel()
+		newSession(t, dir).play(t, blocksIn(t, "docs/tutorials/two-gpus.md"))
+	})
+}
+
+func playREADME(t *testing.T, dir string) {
+	t.Helper()
 	engine := httptest.NewServer(http.HandlerFunc(standInEngine))
 	t.Cleanup(engine.Close)
 	hook := httptest.NewServer(nil) // for its port
 	hook.Close()
-	sh := newSession(t, copyOfRepository(t), "ENGINE="+engine.URL, "HOOK="+hook.URL+"/")
+	sh := newSession(t, dir, "ENGINE="+engine.URL, "HOOK="+hook.URL+"/")
 	for _, file := range played {
-		text, err := os.ReadFile(filepath.Join("..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		blocks := blocksOf(file, string(text))
-		if len(blocks) < 5 {
-			t.Fatalf("%s: got %d blocks, want those of the document", file, len(blocks))
-		}
+		blocks := blocksIn(t, file)
 		inPython := slices.IndexFunc(blocks, func(b block) bool { return b.lang == "python" && b.isFile() })
 		if inPython < 0 {
 			inPython = len(blocks)
@@ -199,15 +221,17 @@ func masked(text string) string {
 // session is a shell that runs block after block, in a process group of its
 // own with all it starts.
 type session struct {
-	t   *testing.T
-	dir string
-	in  io.Writer
-	out *bufio.Reader
-	n   int // blocks run so far
+	t    *testing.T
+	dir  string
+	logs string // a folder for what runs in the background
+	in   io.Writer
+	out  *bufio.Reader
+	n    int // blocks run so far
 }
 
 func newSession(t *testing.T, dir string, environ ...string) *session {
 	t.Helper()
+	logs := t.TempDir()
 	s := &program.Env{T: t, Dir: dir, Environ: append(environ, "FLIGHTLINE_LISTEN=127.0.0.1:0", "FLIGHTLINE_NATS_LISTEN=127.0.0.1:0")}
 	cmd := s.Command("bash")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -239,7 +263,7 @@ func newSession(t *testing.T, dir string, environ ...string) *session {
 		_ = living.Close()
 		_ = cmd.Wait()
 	})
-	return &session{t: t, dir: dir, in: in, out: bufio.NewReader(out)}
+	return &session{t: t, dir: dir, logs: logs, in: in, out: bufio.NewReader(out)}
 }
 
 // run runs the lines of a block and returns what they printed.
@@ -271,7 +295,7 @@ func (s *session) run(b block) string {
 // daemon runs a block in the background and waits until it printed want.
 func (s *session) daemon(b block, want string) {
 	s.t.Helper()
-	log := filepath.Join(s.dir, fmt.Sprintf("daemon-%d.log", s.n))
+	log := filepath.Join(s.logs, fmt.Sprintf("daemon-%d.log", s.n))
 	s.run(block{text: fmt.Sprintf("{ %s ; } > %q 2> %q.err < /dev/null &", strings.TrimSpace(b.text), log, log), file: b.file, line: b.line})
 	late := time.NewTimer(5 * time.Minute) // it may have to be built, on a machine with a load of 16
 	defer late.Stop()
