@@ -1,6 +1,8 @@
 package api
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -9,6 +11,7 @@ import (
 
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
+	"flightline/shared/web"
 )
 
 func TestWithoutTheBusEverythingIs503Within5s(t *testing.T) {
@@ -39,6 +42,33 @@ func TestWithoutTheBusEverythingIs503Within5s(t *testing.T) {
 	calls.Wait()
 	s.bus.Start()
 	testenv.Eventually(t, "all resumes", func() bool { return s.do("GET", "/ep/status/"+id, "").status == 200 })
+}
+
+// The time for an answer begins when the body has come: a client on a slow line would be
+// answered 503 however often it tried.
+func TestABodyThatComesSlowlyIsNoOutage(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	const size = 100 << 10
+	var calls sync.WaitGroup
+	for form, length := range map[string]int64{"in chunks": -1, "of a known length": size} {
+		calls.Go(func() {
+			received, sent := io.Pipe()
+			calls.Go(func() {
+				text := body(size)
+				_, first := io.CopyN(sent, text, size/2)
+				<-time.After(web.AnswerWithin + 100*time.Millisecond)
+				_, second := io.Copy(sent, text)
+				_ = sent.CloseWithError(errors.Join(first, second)) // never fails
+			})
+			req := s.request(http.MethodPost, "/ep/run", received)
+			req.ContentLength = length
+			if got := s.send(req); got.status != http.StatusOK {
+				t.Errorf("%s: got %d %s, want it accepted", form, got.status, got.raw)
+			}
+		})
+	}
+	calls.Wait()
 }
 
 func TestBodyLimits(t *testing.T) {

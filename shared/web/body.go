@@ -106,6 +106,9 @@ func (b *bodies) handle(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 			b.refuse(ctx, r.size, err)
 			return
 		}
+		if read := time.Now(); read.Sub(ctx.Time()) > slowBody {
+			ctx.SetUserValue(localRead{}, read)
+		}
 		ctx.Request.SetBodyRaw(r.body)
 		r.body = nil // handlers let go of it
 		if r.claim != nil {
@@ -114,6 +117,21 @@ func (b *bodies) handle(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		next(ctx)
 		b.boundAnswer(ctx)
 	}
+}
+
+// localRead is where it is kept when the body of a request was read to its end, if that
+// took longer than slowBody.
+type localRead struct{}
+
+// slowBody is less than matters to the time that a request has for its calls.
+const slowBody = 100 * time.Millisecond
+
+// readAt is when the request was read. fasthttp's time is that of its header.
+func readAt(c *fiber.Ctx) time.Time {
+	if at, slow := c.Locals(localRead{}).(time.Time); slow {
+		return at
+	}
+	return c.Context().Time()
 }
 
 // reading is a body that is being read.

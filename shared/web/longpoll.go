@@ -85,7 +85,7 @@ func RequestContext(c *fiber.Ctx) (context.Context, context.CancelFunc) {
 // RequestContextFor is RequestContext for a request whose calls may take longer, since it
 // brings much to store.
 func RequestContextFor(c *fiber.Ctx, more time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithDeadline(c.UserContext(), c.Context().Time().Add(AnswerWithin+more))
+	return context.WithDeadline(c.UserContext(), readAt(c).Add(AnswerWithin+more))
 }
 
 // InTime is the handler h, whose context is the RequestContext.
