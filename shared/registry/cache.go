@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,6 +111,7 @@ func (c *cache[T]) load(ctx context.Context, key string) (entry[T], error) {
 	case !found:
 		return c.table.get(ctx, key)
 	}
+	key = strings.Clone(key) // the read may outlast the request whose memory it is
 	read := c.reads.DoChan(key, func() (any, error) {
 		defer time.AfterFunc(MaxStaleness, func() { c.reads.Forget(key) }).Stop()
 		ctx, cancel := bus.Bounded(context.WithoutCancel(ctx))
