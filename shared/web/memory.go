@@ -58,12 +58,12 @@ type claim struct {
 
 // claim makes a claim of no bytes for a request with the key. Its owner calls release.
 func (m *memory) claim(key string) *claim {
+	key = strings.Clone(key) // it is needed until the answer is written, when the request's memory may be another's
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	of := m.keys[key]
 	if of == nil {
 		of = &keyRoom{room: semaphore.NewWeighted(m.share)}
-		key = strings.Clone(key)
 		m.keys[key] = of
 	}
 	of.claims++
