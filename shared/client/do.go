@@ -110,10 +110,8 @@ func (op call) repeatable(err error) bool {
 		return true
 	case op.method != http.MethodGet && op.once == "":
 		return false
-	case answered:
-		return refused.Temporary()
 	}
-	return errors.Is(err, ErrUnreachable)
+	return errors.Is(err, ErrUnreachable) || answered && refused.Temporary()
 }
 
 // send makes one attempt and returns the body of a successful answer.
@@ -140,7 +138,7 @@ func (c *Client) send(ctx context.Context, at uint32, op call, body []byte) ([]b
 	case len(answer) > maxAnswer:
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, maxAnswer)
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		return nil, errorOf(resp.StatusCode, resp.Header, answer)
+		return nil, refusalOf(resp.StatusCode, resp.Header, answer)
 	}
 	if op.heard != nil {
 		op.heard(resp.Header)

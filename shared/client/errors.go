@@ -11,8 +11,8 @@ import (
 )
 
 // ErrUnreachable means that no whole answer came from the server: it is down,
-// the address is wrong, or the connection broke. Whether it did what was asked
-// is not known.
+// the address is wrong, the connection broke, or a proxy says so with a 502 or 504,
+// which is an Error too. Whether it did what was asked is not known.
 var ErrUnreachable = errors.New("client: could not reach the server")
 
 // ErrTooLarge means that an answer was larger than the API promises at most.
@@ -64,6 +64,15 @@ func (e *Error) Temporary() bool {
 func IsNotFound(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
+}
+
+// refusalOf is the error of an answer that is not a success.
+func refusalOf(status int, header http.Header, body []byte) error {
+	e := errorOf(status, header, body)
+	if e.Code == "" && (status == http.StatusBadGateway || status == http.StatusGatewayTimeout) {
+		return fmt.Errorf("%w: %w", ErrUnreachable, e)
+	}
+	return e
 }
 
 // errorOf reads an answer that is not a success.

@@ -49,9 +49,9 @@ func TestARefusalIsAnErrorWithItsReason(t *testing.T) {
 			"internal error (HTTP 500, internal, request r1)",
 		},
 		"a proxy's": {
-			answer{status: 502, body: `<html>`, header: map[string]string{"X-Request-Id": "p1"}},
-			client.Error{Status: 502, RequestID: "p1"},
-			"Bad Gateway (HTTP 502, request p1)",
+			answer{status: 500, body: `<html>`, header: map[string]string{"X-Request-Id": "p1"}},
+			client.Error{Status: 500, RequestID: "p1"},
+			"Internal Server Error (HTTP 500, request p1)",
 		},
 		"a redirect is not followed": {
 			answer{status: 302, header: map[string]string{"Location": "/elsewhere"}},

@@ -251,6 +251,28 @@ func TestABadAddressIsLeftByACallThatIsNotRepeatedToo(t *testing.T) {
 	}
 }
 
+// A proxy answers 502 or 504 while the server behind it restarts.
+func TestAProxyThatReachesNoServerIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusBadGateway, http.StatusGatewayTimeout} {
+		away := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+		r := newRestarting(t, turns(away, away, accept))
+		if _, err := r.client().Status(t.Context(), "ep", "j1"); err != nil || len(r.seen()) != 3 {
+			t.Errorf("%d: a read: got %v after %d requests, want the answer of the third", status, err, len(r.seen()))
+		}
+		r = newRestarting(t, turns(away, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(chunk(1) + completed)) }))
+		if got, err := collect(t.Context(), r.client().Stream("ep", "j1", client.StreamOptions{})); err != nil || got != `1={"output":1} ` {
+			t.Errorf("%d: a stream: got %s, %v, want that of the second request", status, got, err)
+		}
+		r = newRestarting(t, away)
+		_, err := r.client().Run(t.Context(), "ep", client.Request{Input: struct{}{}})
+		refused, answered := errors.AsType[*client.Error](err)
+		if !errors.Is(err, client.ErrUnreachable) || !answered || refused.Status != status || len(r.seen()) != 1 {
+			t.Errorf("%d: a submission: got %v after %d requests, want that of the first", status, err, len(r.seen()))
+		}
+	}
+}
+
 func TestAStreamIsReadWhereverItsServerIs(t *testing.T) {
 	t.Parallel()
 	a, b := newRestarting(t, accept), newRestarting(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -188,7 +188,7 @@ func (p patience) pauseAfter(attempt int, lost time.Time, met bool, err error) (
 	pause := min(backoff(attempt), lastPoll)
 	refused, answered := errors.AsType[*Error](err)
 	switch {
-	case answered && !refused.Temporary(), !answered && !errors.Is(err, ErrUnreachable):
+	case !errors.Is(err, ErrUnreachable) && (!answered || !refused.Temporary()):
 		return 0, false
 	case answered:
 		pause = max(pause, refused.RetryAfter)
@@ -210,7 +210,7 @@ func refusal(ctx context.Context, resp *http.Response) error {
 	if err != nil {
 		return unreachable(ctx, err)
 	}
-	return errorOf(resp.StatusCode, resp.Header, body)
+	return refusalOf(resp.StatusCode, resp.Header, body)
 }
 
 // event is one server-sent event, or a sign of life if it has no data.
