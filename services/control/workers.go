@@ -146,13 +146,32 @@ func (s *Service) issueToken(ctx context.Context, c *fiber.Ctx) error {
 	if body.ID != nil && *body.ID != "" {
 		worker = *body.ID
 	}
-	plain, token, err := s.registry.Tokens.Issue(ctx, e.ID, worker)
+	plain, token, err := issueFor(ctx, s.registry, e, worker)
 	if err != nil {
 		return err
 	}
 	view := workerViewOf(e, token)
 	view.Token, view.Env = plain, e.Env
 	return c.JSON(view)
+}
+
+// issueFor issues a token for a worker of the endpoint. A deletion at the same time may have
+// dropped the endpoint's tokens before: then the token is revoked, or it would let the
+// worker in at the next endpoint of that id.
+func issueFor(ctx context.Context, r *registry.Registry, e endpoint.Endpoint, worker string) (plain string, token registry.Token, err error) {
+	if plain, token, err = r.Tokens.Issue(ctx, e.ID, worker); err != nil {
+		return "", token, err
+	}
+	now, err := r.Endpoints.Find(ctx, e.ID)
+	if err == nil && (now.Deleting || !now.Created.Equal(e.Created)) {
+		err = endpoint.ErrNotFound
+	}
+	if errors.Is(err, endpoint.ErrNotFound) {
+		if undo := r.Tokens.Revoke(ctx, e.ID, worker); undo != nil && !errors.Is(undo, registry.ErrNotFound) {
+			err = undo
+		}
+	}
+	return plain, token, err
 }
 
 func (s *Service) revokeToken(ctx context.Context, c *fiber.Ctx) error {

@@ -1,11 +1,13 @@
 package control
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"flightline/shared/endpoint"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
 )
@@ -41,6 +43,26 @@ func TestAWorkerIsLetInDrainedAndShutOut(t *testing.T) {
 	s.expect("revoke for nobody", s.do("DELETE", "/endpoints/nobody/workers/w1", ""), 404, "endpoint_not_found", "no such endpoint")
 	s.expect("revoke again", s.do("DELETE", "/endpoints/ep1/workers/w1", ""), 404, "not_found", "no such worker")
 	s.expect("drain nobody", s.do("POST", "/endpoints/ep1/workers/w1/drain", ""), 404, "not_found", "no such worker")
+}
+
+// A token that is issued while its endpoint is deleted would let its worker in at the next
+// endpoint of the id.
+func TestATokenOfAnEndpointThatWasDeletedMeanwhileIsRevoked(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	e := s.endpoint("ep1")
+	s.expect("delete", s.do("DELETE", "/endpoints/ep1", ""), 204, "", "")
+	for _, then := range []string{"deleted", "made again"} {
+		if then == "made again" {
+			s.expect("make it again", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
+		}
+		if _, _, err := issueFor(t.Context(), s.registry, e, "w1"); !errors.Is(err, endpoint.ErrNotFound) {
+			t.Errorf("%s: got %v, want endpoint.ErrNotFound", then, err)
+		}
+		if left, err := s.registry.Tokens.List(t.Context(), "ep1"); err != nil || len(left) > 0 {
+			t.Errorf("%s: got %d tokens, %v, want none", then, len(left), err)
+		}
+	}
 }
 
 // What the endpoint sets for its workers is told to whoever lets one in, and
