@@ -82,7 +82,7 @@ const idSlack = time.Minute
 // locate says where in the log the events of w.Job are. It returns job.ErrNotFound
 // for a job of which there is no event and that cannot be read either.
 func (s *Service) locate(ctx context.Context, e endpoint.Endpoint, w *events.Watching) error {
-	j, err := s.queue.Status(ctx, e, w.Job)
+	j, err := s.queue.Current(ctx, e, w.Job)
 	if errors.Is(err, job.ErrNotFound) {
 		return s.locateGone(ctx, e, w)
 	}

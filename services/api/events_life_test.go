@@ -3,6 +3,7 @@ package api
 import (
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,4 +81,20 @@ func TestSubscriptionsSurviveAnOutage(t *testing.T) {
 	s.bus.Start()
 	testenv.Eventually(t, "the rest is written", func() bool { return log.Append(t.Context(), life[1:]...) == nil })
 	e.wantNames("2.4094 job.started a", "2 job.failed a")
+}
+
+// What happened to a job, and what it printed, is found without its output of up to 20 MB.
+func TestEventsAndLinesOfAJobAreReadWithoutItsOutput(t *testing.T) {
+	t.Parallel()
+	s, _ := startTelling(t)
+	id := s.submit()
+	const size = 4 << 20
+	s.complete(`"` + strings.Repeat("x", size) + `"`)
+	for _, list := range []string{"events", "logs"} {
+		before := s.conn.Stats().InBytes
+		got := s.sendLoosely(s.request(http.MethodGet, "/ep/"+list+"/"+id+"?follow=false", http.NoBody))
+		if read := s.conn.Stats().InBytes - before; got.status != http.StatusOK || read > size/2 {
+			t.Errorf("%s: got %d, and %d bytes were read, want 200, and less than %d", list, got.status, read, size/2)
+		}
+	}
 }

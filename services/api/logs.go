@@ -52,7 +52,7 @@ func (s *Service) logsOfJob(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	w.Resume = w.Resume || w.Since.IsZero() // from the beginning
-	j, err := s.queue.Status(ctx, e, id)
+	j, err := s.queue.Current(ctx, e, id)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
 		w.Once = true
@@ -189,7 +189,7 @@ func (v *lineStream) jobOver() bool {
 	}
 	ctx, cancel := context.WithTimeout(v.held, web.AnswerWithin)
 	defer cancel()
-	j, err := v.s.queue.Status(ctx, v.e, v.job)
+	j, err := v.s.queue.Current(ctx, v.e, v.job)
 	if errors.Is(err, job.ErrNotFound) || err == nil && j.Status.Terminal() {
 		v.late = time.Now().Add(lateLines)
 		if err == nil { // it may have ended long ago
