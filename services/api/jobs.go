@@ -71,7 +71,15 @@ func (s *Service) input(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(api.JobInput{ID: j.ID, Status: j.Status, Input: input})
+	v := api.JobInput{ID: j.ID, Status: j.Status}
+	if len(input) == 0 {
+		return c.JSON(v)
+	}
+	if input, err = job.CompactJSON(input); err != nil {
+		return err
+	}
+	v.Input = json.RawMessage("0")
+	return sendWith(c, v, `"input":0`, input)
 }
 
 // answerStatus answers with the job as it is now, or after wait, or when it has ended.
@@ -190,23 +198,27 @@ func (s *Service) sendJob(ctx context.Context, c *fiber.Ctx, j *job.Job) error {
 	return sendView(c, v)
 }
 
-// sendView answers with the view. The output is copied as it is stored, which is compact
-// JSON: json.Marshal would escape its <, > and &, parse it, and copy it three times.
+// sendView answers with the view, whose output is copied as it is stored.
 func sendView(c *fiber.Ctx, v api.Job) error {
 	if len(v.Output) == 0 {
 		return c.JSON(v)
 	}
-	const stand = `"output":0` // quotes in values are escaped
 	output := v.Output
 	v.Output = json.RawMessage("0")
+	return sendWith(c, v, `"output":0`, output)
+}
+
+// sendWith answers with v, in which stand is the member that has the value instead of 0. That
+// is compact JSON: json.Marshal would escape its <, > and &, parse it, and copy it three times.
+func sendWith(c *fiber.Ctx, v any, stand string, value json.RawMessage) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	before, after, _ := bytes.Cut(text, []byte(stand))
-	body := make([]byte, 0, len(text)+len(output))
+	before, after, _ := bytes.Cut(text, []byte(stand)) // quotes in values are escaped
+	body := make([]byte, 0, len(text)+len(value))
 	body = append(append(body, before...), stand[:len(stand)-1]...)
-	body = append(append(body, output...), after...)
+	body = append(append(body, value...), after...)
 	c.Context().SetContentType(fiber.MIMEApplicationJSON)
 	c.Response().SetBodyRaw(body)
 	return nil

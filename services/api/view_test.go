@@ -13,6 +13,15 @@ import (
 	"flightline/shared/job"
 )
 
+func TestAnInputIsSentAsItWasGiven(t *testing.T) {
+	s := start(t)
+	const input = `{"html":"<b>this & that</b>"}`
+	id := s.do("POST", "/ep/run", `{"input":`+input+`}`).id()
+	if got, want := s.do("GET", "/ep/input/"+id, "").raw, `{"id":"`+id+`","status":"IN_QUEUE","input":`+input+`}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestAnOutputIsSentAsItIsStored(t *testing.T) {
 	t.Parallel()
 	for name, output := range map[string]string{
