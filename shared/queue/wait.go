@@ -124,7 +124,7 @@ func (w *Watch) look(ctx context.Context) (*job.Job, error) {
 	defer cancel()
 	j, err := w.ended(within)
 	if errors.Is(err, bus.ErrUnavailable) || err != nil && within.Err() != nil {
-		if w.expires.IsZero() {
+		if w.q.Until(w.expires) <= 0 { // unknown, or over while nobody answers: no reason to look again at once
 			w.expires = w.q.Now().Add(pollInterval)
 		}
 		return nil, ctx.Err()

@@ -1,10 +1,13 @@
 package queue
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/shared/testenv"
 	"flightline/streams"
@@ -49,5 +52,34 @@ func TestAWaitSitsOutAnOutageAfterTheEnd(t *testing.T) {
 		if got := <-ended; got.err != nil || got.j.Status != job.Completed || string(got.j.Output) != output {
 			t.Errorf("%s: got %+v, %v, want it COMPLETED", name, got.j, got.err)
 		}
+	}
+}
+
+// While its job cannot be read, a wait looks now and then, also once the job's ttl is over:
+// hundreds of them would keep each other and JetStream busy.
+func TestAWaitDoesNotAskWithoutAPause(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	s.register(t)
+	if err := s.JS.DeleteStream(t.Context(), streams.Jobs(s.e.ID)); err != nil {
+		t.Fatal(err)
+	}
+	reads := testenv.Subscribe(t, s.NC, bus.LeaderGet(streams.Jobs(s.e.ID)))
+	w, err := s.q.WatchNew(s.e, NewID(job.Async))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	w.Submitted(&job.Job{Expires: s.q.Now()})
+	ctx, cancel := context.WithTimeout(t.Context(), pollInterval/2)
+	defer cancel()
+	if j, err := w.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %+v, %v, want it to sit that out", j, err)
+	}
+	if err := s.NC.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := reads.Pending(); err != nil || n != 1 {
+		t.Errorf("got %d reads, %v, want one", n, err)
 	}
 }
