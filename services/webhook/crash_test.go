@@ -2,15 +2,19 @@ package webhook
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"flightline/shared/deliveries"
@@ -199,5 +203,40 @@ func TestHangingHostsHoldUpNobody(t *testing.T) {
 	t.Logf("p50 %s, p99 %s, most %s", late[len(late)/2], p99, late[len(late)-1])
 	if p99 > time.Second {
 		t.Errorf("got a p99 of %s, want less than 1s", p99)
+	}
+}
+
+// A log of deliveries that takes no writes, as after a failed write of its store, has no webhook
+// posted again and again until NATS is restarted.
+func TestWhatCannotBeLoggedIsPostedOnce(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, time.Second)
+	mend := s.bus.BreakStore(streams.Deliveries)
+	for filler := make([]byte, 900<<10); ; {
+		if _, err := s.bus.NC.Request(streams.DeliverySubject("ep", "filler", 1), filler, 2*time.Second); errors.Is(err, nats.ErrTimeout) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	mend()
+	good, bad := receive(t, answerWith(200)), receive(t, answerWith(500))
+	s.complete(good.url)
+	s.complete(bad.url)
+	var log testenv.Log
+	cfg := lenient()
+	cfg.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s.serve(cfg)
+	testenv.Eventually(t, "the log refused both twice, or one was posted again", func() bool {
+		return strings.Count(log.String(), "webhook posted but not logged") >= 4 || len(good.calls())+len(bad.calls()) > 2
+	})
+	if n, m := len(good.calls()), len(bad.calls()); n != 1 || m != 1 {
+		t.Errorf("got %d and %d calls while the log takes no writes, want one each", n, m)
+	}
+	s.bus.Stop()
+	s.bus.Start()
+	testenv.Eventually(t, "both are done", func() bool { return s.left(streams.Webhooks) == 0 })
+	if n, m := len(good.calls()), len(bad.calls()); n != 1 || m != 2 {
+		t.Errorf("got %d and %d calls, want one that is delivered, and two that the schedule has", n, m)
 	}
 }
