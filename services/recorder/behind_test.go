@@ -201,3 +201,54 @@ func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
 		t.Errorf("got that all up to %d is recorded", done)
 	}
 }
+
+// What is recorded together with an end that cannot be announced is recorded again. A webhook
+// that was delivered meanwhile is not sent again each time.
+func TestAnEndIsAnnouncedOnceThoughItIsRecordedAgain(t *testing.T) {
+	t.Parallel()
+	s, _ := newEnv(t)
+	r := s.idle(t, queue.Config{})
+	s.play(t, 1)
+	var good queue.RecordChange
+	enough := errors.New("enough")
+	if err := r.queue.Changes.Follow(t.Context(), 0, 0, func(f queue.RecordChange) error {
+		good = f
+		return enough
+	}); !errors.Is(err, enough) || !toAnnounce(good) {
+		t.Fatalf("got %+v, %v", good, err)
+	}
+	bad := good
+	bad.Job.ID, bad.Partition = queue.NewID(job.Async), 9 // which there is not
+	webhooks, err := s.JS.Stream(t.Context(), streams.Webhooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for session := range 2 {
+		log, err := r.events.NewAppender(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &writer{s: r, p: &r.parts[0], removals: newRemovalQueue(r), server: r.events.Server(), log: log, inLog: loggedEvents{}}
+		if err := w.recordChanges(t.Context(), []queue.RecordChange{good, bad}, 1); err == nil {
+			t.Fatal("what cannot be read was announced")
+		}
+		info, err := webhooks.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.State.LastSeq; got != 1 {
+			t.Errorf("session %d: got %d webhooks queued so far, want one", session+1, got)
+		}
+		if err := webhooks.Purge(t.Context()); err != nil { // it is delivered
+			t.Fatal(err)
+		}
+	}
+	log, err := r.events.NewAppender(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{s: r, p: &r.parts[0], removals: newRemovalQueue(r), server: r.events.Server(), log: log, inLog: loggedEvents{}}
+	if err := w.recordChanges(t.Context(), []queue.RecordChange{good}, 1); err != nil || len(w.p.announced) != 0 {
+		t.Errorf("got %v and %d ends to remember once the log has them, want none", err, len(w.p.announced))
+	}
+}

@@ -95,6 +95,9 @@ type partition struct {
 	// the checkpoint says; records after it must stay, and so must the log's entries
 	// after logged, which is the checkpoint's too.
 	done, saved, logged atomic.Uint64
+	// announced are the ends whose webhooks this term has queued and whose events the log
+	// lacks: a webhook may be delivered before the log takes them, and is not queued again.
+	announced map[attempt]bool
 }
 
 // start begins at a checkpoint.
@@ -108,6 +111,18 @@ func (p *partition) save(c events.Checkpoint) {
 	p.checkpoint = c
 	p.saved.Store(c.Records)
 	p.logged.Store(c.Log)
+}
+
+// noteAnnounced notes the ends among the changes that were queued.
+func (p *partition) noteAnnounced(changes []queue.RecordChange, queued []bool) {
+	if p.announced == nil {
+		p.announced = map[attempt]bool{}
+	}
+	for i, c := range changes {
+		if queued[i] {
+			p.announced[attemptOf(c)] = true
+		}
+	}
 }
 
 func (p *partition) position() string { return "records_" + strconv.Itoa(p.number) }

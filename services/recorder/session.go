@@ -23,6 +23,7 @@ func (s *Service) recordAll(ctx context.Context, removals *removalQueue) error {
 	for i := range s.parts {
 		p := &s.parts[i]
 		p.start(s.awaitCheckpoint(ctx, p))
+		p.announced = nil
 		start := p.saved.Load()
 		g.Go(func() error { return s.reloadRemovals(ctx, p.number, start, removals) })
 	}

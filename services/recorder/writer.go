@@ -133,6 +133,7 @@ func (w *writer) recordChanges(ctx context.Context, changes []queue.RecordChange
 		return err
 	}
 	for _, c := range changes {
+		delete(w.p.announced, attemptOf(c))
 		w.inLog.addChange(c)
 		w.removals.add(c)
 		if c.HasUnneededInput() {
@@ -234,8 +235,9 @@ func (w *writer) announce(ctx context.Context, changes []queue.RecordChange, atO
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	var failed atomic.Bool
+	queued := make([]bool, len(changes))
 	for i := range changes {
-		if !toAnnounce(changes[i]) {
+		if !toAnnounce(changes[i]) || w.p.announced[attemptOf(changes[i])] {
 			continue
 		}
 		g.Go(func() error {
@@ -243,13 +245,15 @@ func (w *writer) announce(ctx context.Context, changes []queue.RecordChange, atO
 				return nil
 			}
 			err := w.s.deliveries.Enqueue(ctx, changes[i])
-			if err != nil {
+			if queued[i] = err == nil; err != nil {
 				failed.Store(true)
 			}
 			return err
 		})
 	}
-	return g.Wait()
+	err := g.Wait()
+	w.p.noteAnnounced(changes, queued)
+	return err
 }
 
 // savePosition writes a checkpoint once the events are on the disk, and what only
