@@ -27,7 +27,9 @@ const (
 	PartCounts
 	// PartEvents is the log, and the webhooks it leads to.
 	PartEvents
-	// PartUndelivered is where a webhook goes before it leaves the queue.
+	// PartUndelivered is where a webhook goes before it leaves the queue, and their log. A
+	// replay goes the other way: so what was written to these and to the queue since their
+	// copies is read in this order once the payloads are copied.
 	PartUndelivered
 	// PartPayloads are inputs and outputs. An input is written before its job
 	// is queued and removed soon after the job's end, so it is copied before the

@@ -85,17 +85,29 @@ type copying struct {
 }
 
 // all copies the streams in their order. What was written to the payloads since
-// their copy is read after all else: outputs that the records refer to.
+// their copy is read after all else: outputs that the records refer to. What was
+// written to the streams of webhooks is read once the payloads are copied: a replay
+// moves a webhook back to the queue, and a delivery removes its payloads.
 func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 	var done []Copy
-	var payloads []int
+	var webhooks, payloads []int
 	for _, name := range names {
+		part, _ := streams.PartOf(name)
+		if part > streams.PartPayloads {
+			if err := b.copyTails(ctx, done, webhooks); err != nil {
+				return nil, err
+			}
+			webhooks = nil
+		}
 		c := Copy{Name: name}
 		err := b.snapshot(ctx, &c)
-		part, _ := streams.PartOf(name)
-		if err == nil && part == streams.PartPayloads {
+		switch {
+		case err != nil:
+		case part == streams.PartPayloads:
 			payloads = append(payloads, len(done))
-		} else if err == nil {
+		case part == streams.PartUndelivered, name == streams.Webhooks:
+			webhooks = append(webhooks, len(done))
+		default:
 			err = b.copyTail(ctx, &c)
 		}
 		if err != nil && part == streams.PartJobs && deleted(ctx, b.js, name) { // with its endpoint
@@ -108,12 +120,17 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 		b.log.InfoContext(ctx, "stream copied", "stream", name, "messages", c.Messages, "bytes", c.Bytes, "later", c.Later)
 		done = append(done, c)
 	}
-	for _, i := range payloads {
+	return done, b.copyTails(ctx, done, append(webhooks, payloads...))
+}
+
+// copyTails writes what was written to some of the streams since their copies, in this order.
+func (b *copying) copyTails(ctx context.Context, done []Copy, some []int) error {
+	for _, i := range some {
 		if err := b.copyTail(ctx, &done[i]); err != nil {
-			return nil, fmt.Errorf("copy stream %s: %w", done[i].Name, err)
+			return fmt.Errorf("copy stream %s: %w", done[i].Name, err)
 		}
 	}
-	return done, nil
+	return nil
 }
 
 func ourStreams(ctx context.Context, nc *nats.Conn) ([]string, error) {
