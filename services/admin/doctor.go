@@ -329,15 +329,25 @@ func (x *checker) checkConsumer(stream string, want jetstream.ConsumerConfig, go
 		if diff := streams.ConsumerDifferences(want, info.Config); len(diff) > 0 {
 			x.add(name, Warn, strings.Join(diff, "; "), byDoctor)
 		}
-		if role, shared := streams.RoleOf(x.cfg.streams(), stream, want.Durable); shared && unread(info) {
-			x.add(name, Warn, fmt.Sprintf("%d messages wait and nobody asks for them", info.NumPending), "start the role "+string(role))
+		if role, shared := streams.RoleOf(x.cfg.streams(), stream, want.Durable); shared && unread(info) > 0 {
+			x.add(name, Warn, fmt.Sprintf("%d messages wait and nobody asks for them", unread(info)), "start the role "+string(role))
 		}
 	}
 }
 
-// unread reports whether a consumer has messages, and nobody who takes them.
-func unread(info *jetstream.ConsumerInfo) bool {
-	return info.NumPending > 0 && info.NumWaiting == 0 && info.NumAckPending == 0
+// maxInHand is how long after the last delivery of a consumer what it has handed out may be in
+// hand while nobody asks for more: more than twice its ack wait.
+const maxInHand = 2 * time.Minute
+
+// unread is how many messages a consumer has of which nobody takes any, 0 if somebody does. What
+// was handed out to a process that is gone stays handed out until another one asks.
+func unread(info *jetstream.ConsumerInfo) uint64 {
+	handedOut, last := uint64(max(0, info.NumAckPending)), info.Delivered.Last
+	inHand := handedOut > 0 && last != nil && info.TimeStamp.Sub(*last) <= maxInHand
+	if info.NumWaiting > 0 || inHand {
+		return 0
+	}
+	return info.NumPending + handedOut
 }
 
 // replicas looks for copies that are away or behind.
@@ -413,15 +423,21 @@ func (x *checker) instances(ctx context.Context, endpoints int) {
 		x.add("instances", Warn, err.Error(), "")
 		return
 	}
-	alive, stale := 0, 0
+	alive, stale, recorders := 0, 0, 0
 	for _, m := range beats {
-		switch {
+		switch role := beatOf(m.Data); {
 		case len(m.Data) == 0: // it has left
 		case time.Since(m.Time) > maxSilence+maxClockOffset:
 			stale++
-		case serves(m.Data):
+		case role == streams.RoleAPI || role == streams.RoleGateway:
 			alive++
+		case role == streams.RoleRecorder:
+			recorders++
 		}
+	}
+	if recorders == 0 && endpoints > 0 {
+		x.add("recorder", Warn, fmt.Sprintf("no recorder beats, and there are %d endpoints", endpoints),
+			"start the role recorder: no webhook is queued, totals and events stand still, and finished jobs stay on the disk")
 	}
 	switch {
 	case stale > 0:
@@ -433,9 +449,11 @@ func (x *checker) instances(ctx context.Context, endpoints int) {
 	}
 }
 
-// serves reports whether a heartbeat is that of an api or a gateway.
-func serves(value []byte) bool {
+// beatOf is the role of a heartbeat, "" if it cannot be read.
+func beatOf(value []byte) streams.Role {
 	var i registry.Instance
-	err := json.Unmarshal(value, &i)
-	return err == nil && (i.Role == string(streams.RoleAPI) || i.Role == string(streams.RoleGateway))
+	if json.Unmarshal(value, &i) != nil {
+		return ""
+	}
+	return streams.Role(i.Role)
 }

@@ -53,6 +53,31 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// A role that was killed with messages in hand does not look as if it were at work.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	lately, long := now.Add(-time.Second), now.Add(-maxInHand-time.Second)
+	for name, tt := range map[string]struct {
+		info jetstream.ConsumerInfo
+		want uint64
+	}{
+		"nothing is there":                          {jetstream.ConsumerInfo{}, 0},
+		"it waits, and nobody asks":                 {jetstream.ConsumerInfo{NumPending: 3}, 3},
+		"somebody asks":                             {jetstream.ConsumerInfo{NumPending: 3, NumAckPending: 2, NumWaiting: 1}, 0},
+		"a process is full":                         {jetstream.ConsumerInfo{NumPending: 3, NumAckPending: 2, Delivered: jetstream.SequenceInfo{Last: &lately}}, 0},
+		"what a process had was put off":            {jetstream.ConsumerInfo{NumAckPending: 2, NumWaiting: 1, Delivered: jetstream.SequenceInfo{Last: &long}}, 0},
+		"its process is gone":                       {jetstream.ConsumerInfo{NumPending: 3, NumAckPending: 2, Delivered: jetstream.SequenceInfo{Last: &long}}, 5},
+		"its process is gone, and nothing came":     {jetstream.ConsumerInfo{NumAckPending: 2, Delivered: jetstream.SequenceInfo{Last: &long}}, 2},
+		"the server was restarted since, and waits": {jetstream.ConsumerInfo{NumPending: 3, NumAckPending: 2}, 5},
+	} {
+		tt.info.TimeStamp = now
+		if got := unread(&tt.info); got != tt.want {
+			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
 // A copy is a few writes behind while the stream is written: that is no reason to look at
 // its server.
 func TestLags(t *testing.T) {

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,22 +38,23 @@ func found(r admin.Report, check string) admin.Finding {
 	return admin.Finding{Check: check, State: admin.OK}
 }
 
-// beat lets an api beat until the test ends.
-func beat(t *testing.T, reg *registry.Registry) {
+// beat lets an instance of the role beat until the test ends.
+func beat(t *testing.T, reg *registry.Registry, role streams.Role) {
 	t.Helper()
 	testenv.Background(t, func(ctx context.Context) error {
-		return reg.Instances.Announce(ctx, registry.Instance{ID: "one", Role: string(streams.RoleAPI)})
+		return reg.Instances.Announce(ctx, registry.Instance{ID: string(role), Role: string(role)})
 	})
-	testenv.Eventually(t, "the api beats", func() bool {
+	testenv.Eventually(t, "it beats", func() bool {
 		list, err := reg.Instances.List(t.Context())
-		return err == nil && len(list) == 1
+		return err == nil && slices.ContainsFunc(list, func(i registry.Instance) bool { return i.Role == string(role) })
 	})
 }
 
 func TestAWellInstallationHasNothingToDo(t *testing.T) {
 	t.Parallel()
 	s := backend.New(t)
-	beat(t, s.Registry)
+	beat(t, s.Registry, streams.RoleAPI)
+	beat(t, s.Registry, streams.RoleRecorder)
 	r := doctor(t, s.Bus, false)
 	for _, f := range r.Findings {
 		if f.State != admin.OK && f.Check != "durability" {
@@ -143,9 +145,17 @@ func TestDoctorFindsRolesThatDoNotRun(t *testing.T) {
 	if f := found(doctor(t, s.Bus, false), "instances"); f.State != admin.Warn || f.Hint == "" {
 		t.Errorf("got %+v, want a warning with a hint", f)
 	}
-	beat(t, s.Registry)
-	if f := found(doctor(t, s.Bus, false), "instances"); f.State != admin.OK || !strings.Contains(f.Text, "1 instances") {
+	beat(t, s.Registry, streams.RoleAPI)
+	without := doctor(t, s.Bus, false)
+	if f := found(without, "instances"); f.State != admin.OK || !strings.Contains(f.Text, "1 instances") {
 		t.Errorf("got %+v, want the one that beats", f)
+	}
+	if f := found(without, "recorder"); f.State != admin.Warn || !strings.Contains(f.Hint, "start the role recorder") {
+		t.Errorf("got %+v, want a warning that says which role to start", f)
+	}
+	beat(t, s.Registry, streams.RoleRecorder)
+	if f := found(doctor(t, s.Bus, false), "recorder"); f.State != admin.OK {
+		t.Errorf("got %+v while a recorder beats, want ok", f)
 	}
 	for subject, check := range map[string]string{
 		streams.WebhookSubject(backend.EndpointID, "job", 1):                      "webhook of WEBHOOKS",
