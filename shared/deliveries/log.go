@@ -61,14 +61,18 @@ type Attempt struct {
 // same task meanwhile.
 var ErrLogged = errors.New("deliveries: another attempt to deliver was logged")
 
-// Last returns the last attempt to deliver the task, the zero
-// Attempt if there was none. It returns bus.ErrUnavailable.
+// Last returns the last attempt to deliver the task, once it is on the disk: the task is
+// removed or moved by it next. It is the zero Attempt if there was none. It returns
+// bus.ErrUnavailable.
 func (s *Store) Last(ctx context.Context, c *Task) (Attempt, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	m, err := s.bus.LeaderLast(ctx, streams.Deliveries, streams.DeliverySubject(c.Job.Endpoint, c.Job.ID, c.Job.Attempt))
 	if errors.Is(err, bus.ErrNoMessage) {
 		return Attempt{}, nil
+	}
+	if err == nil {
+		err = s.bus.WaitDurable(ctx, streams.Deliveries, m.Server)
 	}
 	if err != nil {
 		return Attempt{}, err
