@@ -117,7 +117,8 @@ func listPatiently(api *client.Client, a *registry.Action) func(context.Context)
 }
 
 // actOnce cancels or retries a job. A cancelled job may be cancelled again. A job that may
-// have been retried is only retried if it has not ended since the action began.
+// have been retried is only retried if it has not ended since the action began; the zero time
+// means that this is not known, and that it has to be FAILED or TIMED_OUT yet.
 func actOnce(api *client.Client, a *registry.Action, began time.Time) func(context.Context, job.ID, bool) error {
 	act := api.Cancel
 	if a.What == "retry" {
@@ -132,6 +133,7 @@ func actOnce(api *client.Client, a *registry.Action, began time.Time) func(conte
 				}
 			}
 			_, err := act(ctx, a.Endpoint, id)
+			again = again || isUnknown(err)
 			return err
 		})
 	}
@@ -139,7 +141,7 @@ func actOnce(api *client.Client, a *registry.Action, began time.Time) func(conte
 
 // isRetried reports whether a job that had failed by then has been retried since.
 func isRetried(x *client.Explanation, then time.Time) bool {
-	return !x.Status.Retryable() || x.Finished.After(then)
+	return !x.Status.Retryable() || !then.IsZero() && x.Finished.After(then)
 }
 
 // run lists the jobs of the action, if they are not, and acts on each that is not settled, until
@@ -297,14 +299,21 @@ func mergedErrors(all, more map[string]int) map[string]int {
 	return merged
 }
 
-// actPatiently acts, and acts again when a rate limit or a busy server says so.
+// isUnknown reports whether what was asked for may be done, though the answer does not say so.
+func isUnknown(err error) bool {
+	refused, answered := errors.AsType[*client.Error](err)
+	return answered && refused.Status == http.StatusServiceUnavailable || errors.Is(err, client.ErrUnreachable)
+}
+
+// actPatiently acts, and acts again when a rate limit or a busy server says so, and while the
+// API does not answer.
 func actPatiently(ctx context.Context, act func() error) error {
 	const tries = 20
 	var err error
 	for range tries {
 		err = act()
 		pause, busy := isBusy(err)
-		if !busy {
+		if !busy && !isUnknown(err) {
 			return err
 		}
 		if retry.Sleep(ctx, max(pause, actRetryDelay)) != nil {

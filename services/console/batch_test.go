@@ -2,8 +2,10 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -272,5 +274,45 @@ func TestARetryIsNotRepeated(t *testing.T) {
 		if got := isRetried(&tc.x, began); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
+	}
+}
+
+// A retry that was answered by a 503, or not at all, may be done all the same: then it is
+// neither done once more nor counted as refused.
+func TestARetryWithoutAnOutcome(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		after  job.Status // the first one
+		broken bool       // the connection was
+		want   int
+	}{
+		"503, and it is done":           {job.InQueue, false, 1},
+		"503, and it is not done":       {job.Failed, false, 2},
+		"no answer, and it is done":     {job.InQueue, true, 1},
+		"no answer, and it is not done": {job.Failed, true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, retries := job.Failed, 0
+			api := apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.Method == http.MethodGet:
+				case status != job.Failed:
+					w.WriteHeader(http.StatusBadRequest)
+				case retries == 0:
+					if retries, status = 1, tc.after; tc.broken {
+						panic(http.ErrAbortHandler)
+					}
+					w.WriteHeader(http.StatusServiceUnavailable)
+				default:
+					retries, status = retries+1, job.InQueue
+				}
+				_ = json.NewEncoder(w).Encode(map[string]any{"id": "job", "status": status})
+			}, client.WithPatience(0))
+			act := actOnce(api, &registry.Action{Endpoint: "ep", What: "retry"}, time.Time{})
+			if err := act(t.Context(), "job", false); err != nil || retries != tc.want {
+				t.Errorf("got %d retries, %v, want %d", retries, err, tc.want)
+			}
+		})
 	}
 }
