@@ -130,7 +130,7 @@ func (n *node) newConsole(ctx context.Context, p plan, js jetstream.JetStream) e
 		return err
 	}
 	n.console, err = console.New(console.Config{Version: p.version, Secure: p.console.secure, Hosts: p.console.hosts, TraceURL: p.console.traceURL, Log: p.log},
-		console.Deps{Sessions: sessions, Actions: actions, Connect: connect})
+		console.Deps{Sessions: sessions, Actions: actions, Connect: connect, Durable: n.queue.Bus().Durable})
 	return err
 }
 

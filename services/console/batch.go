@@ -17,6 +17,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/registry"
 	"flightline/shared/retry"
+	"flightline/streams"
 )
 
 const (
@@ -56,6 +57,8 @@ type runner struct {
 	list func(ctx context.Context) (ids []job.ID, over bool, err error)
 	// actOnce acts on a job. again says that this may have been done before.
 	actOnce func(ctx context.Context, id job.ID, again bool) error
+	// durable is that of Deps.
+	durable func(ctx context.Context, stream string) error
 }
 
 // begin stores an action on jobs, or on those of a filter if it has one, has Run work on it and
@@ -83,7 +86,7 @@ func (v *visit) begin(endpoint, what string, ids []job.ID, filter string) (strin
 
 // work has Run work on an action that began then.
 func (v *visit) work(a *registry.Action, ids []job.ID, began time.Time) (string, error) {
-	r := &runner{actions: v.s.deps.Actions, action: a, ids: ids, list: listPatiently(v.api, a), actOnce: actOnce(v.api, a, began)}
+	r := &runner{actions: v.s.deps.Actions, action: a, ids: ids, list: listPatiently(v.api, a), actOnce: actOnce(v.api, a, began), durable: v.s.deps.Durable}
 	next := pathOf(a.Endpoint) + "/batches/" + url.PathEscape(a.ID)
 	if !v.s.start(v.ctx, r.run) {
 		return "", v.ctx.Err()
@@ -159,7 +162,7 @@ func (r *runner) run(ctx context.Context) {
 			end = min(len(r.ids), again)
 		}
 		a.Claimed = end
-		if r.save(ctx) != nil {
+		if r.claim(ctx) != nil {
 			break
 		}
 		counts, err := r.chunk(ctx, r.ids[a.Settled:end], again > a.Settled)
@@ -218,6 +221,18 @@ func (r *runner) listAll(ctx context.Context) error {
 // ctx, or registry.ErrConflict if another console has taken the action over.
 func (r *runner) save(ctx context.Context) error {
 	return r.storing(ctx, func() error { return r.actions.Save(ctx, r.action) })
+}
+
+// claim is save that returns once it is on the disk: a power loss must not take what the next
+// console has to know of the jobs that are acted on then.
+func (r *runner) claim(ctx context.Context) error {
+	return r.storing(ctx, func() error {
+		err := r.actions.Save(ctx, r.action)
+		if err == nil && r.durable != nil {
+			err = r.durable(ctx, streams.Bucket(streams.BucketActions))
+		}
+		return err
+	})
 }
 
 // storing calls store until it succeeds, ctx ends or the error is a final one.

@@ -316,3 +316,35 @@ func TestARetryWithoutAnOutcome(t *testing.T) {
 		})
 	}
 }
+
+// A console that goes on after a power loss knows which jobs may have been acted on.
+func TestAnActionIsOnTheDiskBeforeItsJobsAreActedOn(t *testing.T) {
+	t.Parallel()
+	actions := newActions(t)
+	ids := someJobs(20)
+	a, err := actions.Begin(t.Context(), anAPIKey, "ep", "retry", ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acts, waits := newActed(endless), 0
+	durable := func(ctx context.Context, stream string) error {
+		waits++
+		got, err := actions.Find(ctx, anAPIKey, a.ID)
+		if err != nil || stream != streams.Bucket(streams.BucketActions) {
+			return err
+		}
+		acts.mu.Lock()
+		defer acts.mu.Unlock()
+		if got.Claimed <= acts.n || acts.n != got.Settled {
+			t.Errorf("got %d of %d jobs acted on before %d of them are on the disk", acts.n, got.Settled, got.Claimed)
+		}
+		if waits == 1 {
+			return errors.New("broken disk")
+		}
+		return nil
+	}
+	(&runner{actions: actions, action: a, ids: ids, actOnce: acts.act, durable: durable}).run(t.Context())
+	if end, err := actions.Find(t.Context(), anAPIKey, a.ID); err != nil || !end.Over() || acts.n != len(ids) || waits < 3 {
+		t.Errorf("got %+v, %v with %d acted on and %d waits, want all done", end, err, acts.n, waits)
+	}
+}

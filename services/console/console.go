@@ -52,6 +52,9 @@ type Deps struct {
 	Actions  *registry.Actions
 	// Connect makes the clients of an API key.
 	Connect func(apiKey string) (API, error)
+	// Durable returns once what was written to a stream is on the disk. nil stands for a
+	// NATS that answers a write no sooner.
+	Durable func(ctx context.Context, stream string) error
 }
 
 // Service serves the console.
