@@ -282,17 +282,32 @@ func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time
 // startBackoff is the pause after failed starts in a row.
 var startBackoff = retry.Backoff{First: time.Second, Max: 5 * time.Minute}
 
-// proven is how long a worker must have run so that its end is no failed
-// start, and those before it are forgotten.
+// proven is how long a worker must have run, besides having been ready, so that its end is
+// no failed start, and those before it are forgotten.
 const proven = time.Minute
+
+// provenAt is when the worker is proven if it goes on, in its last start; the zero time if
+// it was not started, or not ready yet. A model may take minutes to load, and fail then.
+func provenAt(p pod.Pod) time.Time {
+	switch at := p.Started.Add(proven); {
+	case p.Started.IsZero():
+		return time.Time{}
+	case p.Phases.Begun().IsZero(): // how its start went was not noted
+		return at
+	case p.Phases.Ready.IsZero():
+		return time.Time{}
+	default:
+		return later(at, p.Phases.Ready)
+	}
+}
 
 // vanished is the last change of a pod when the autoscaler of its machine ended
 // without a word.
 const vanished = "the autoscaler that ran it is gone"
 
-// streak counts the workers in a row that ended soon after their start, and
-// returns the last of them. A worker that has run for long ends the row,
-// whether it still does or not. A worker that was asked to end does not count, nor
+// streak counts the workers in a row that ended soon after their start or before they were
+// ready, and returns the last of them. A worker that is proven ends the row,
+// whether it still runs or not. A worker that was asked to end does not count, nor
 // one whose machine vanished.
 func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
 	ended := slices.DeleteFunc(slices.Clone(pods), func(p pod.Pod) bool {
@@ -303,16 +318,13 @@ func streak(pods []pod.Pod, now time.Time) (failures int, last pod.Pod) {
 	})
 	var better time.Time // the last time that one was proven
 	for _, p := range pods {
-		if !p.Started.IsZero() && p.Status == pod.Running && now.Sub(p.Started) >= proven {
-			better = later(better, p.Started.Add(proven))
+		if at := provenAt(p); p.Status == pod.Running && !now.Before(at) {
+			better = later(better, at)
 		}
 	}
 	for _, p := range ended {
-		began := p.Started
-		if began.IsZero() {
-			began = p.Created
-		}
-		if p.Changed.Sub(began) >= proven || p.Changed.Before(better) {
+		at := provenAt(p)
+		if !at.IsZero() && !p.Changed.Before(at) || p.Changed.Before(better) {
 			break
 		}
 		if failures++; failures == 1 {

@@ -71,6 +71,8 @@ func TestStreak(t *testing.T) {
 		return pod.Pod{ID: id, Status: pod.Exited, Created: at.Add(-lived), Started: at.Add(-lived), Changed: at, Change: why}
 	}
 	short, long := 2*time.Second, 2*time.Minute
+	with := func(p pod.Pod, phases pod.Phases) pod.Pod { p.Phases = phases; return p }
+	at := func(ago time.Duration) time.Time { return noon.Add(-ago) }
 	for name, test := range map[string]struct {
 		pods []pod.Pod
 		want int
@@ -84,6 +86,23 @@ func TestStreak(t *testing.T) {
 		"removed":    {[]pod.Pod{{ID: "a", Status: pod.Terminated}}, 0, ""},
 		"still runs": {[]pod.Pod{ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: noon.Add(-30 * time.Minute)}}, 0, ""},
 		"too young":  {[]pod.Pod{ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: noon.Add(-short)}}, 1, "a"},
+		"never ready": {[]pod.Pod{
+			with(ended("a", 7*time.Minute, time.Hour, "x"), pod.Phases{Loading: at(67 * time.Minute)}),
+			with(ended("b", long, time.Minute, "y"), pod.Phases{Pulling: at(3 * time.Minute)}),
+		}, 2, "b"},
+		"never started": {[]pod.Pod{{ID: "a", Status: pod.Exited, Created: at(time.Hour), Changed: at(time.Minute)}}, 1, "a"},
+		"ready before its end": {[]pod.Pod{
+			ended("a", short, time.Hour, "x"), with(ended("b", long, time.Minute, "y"), pod.Phases{Loading: at(3 * time.Minute), Ready: at(2 * time.Minute)}),
+		}, 0, ""},
+		"still loads": {[]pod.Pod{
+			ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: at(6 * time.Minute), Phases: pod.Phases{Loading: at(6 * time.Minute)}},
+		}, 1, "a"},
+		"ready since": {[]pod.Pod{
+			ended("a", short, long, "x"), {ID: "b", Status: pod.Running, Started: at(time.Hour), Phases: pod.Phases{Loading: at(time.Hour), Ready: at(time.Minute)}},
+		}, 0, ""},
+		"ready before that": {[]pod.Pod{
+			ended("a", short, time.Minute, "x"), {ID: "b", Status: pod.Running, Started: at(time.Hour), Phases: pod.Phases{Loading: at(time.Hour), Ready: at(long)}},
+		}, 1, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, last := streak(test.pods, noon)
