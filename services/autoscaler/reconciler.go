@@ -21,6 +21,8 @@ const (
 	// silenceTimeout is how long a worker of a fleet may be silent while its machine
 	// is there.
 	silenceTimeout = time.Minute
+	// pullTimeout is how long it may take to fetch an image: longer than a driver tries.
+	pullTimeout = time.Hour
 	// endedPodTTL is how long a pod that is gone can be read.
 	endedPodTTL = 24 * time.Hour
 	// maxEndedPods bounds them, for each endpoint.
@@ -33,13 +35,13 @@ type reconciler struct {
 	*Service
 	// absentSince is since when a pod was not heard of, and nothing excused it.
 	absentSince map[string]time.Time
-	// heard are the pods that were heard of in this term.
-	heard map[string]bool
+	// heard are the pods that were heard of in this term, by which of their starts.
+	heard map[string]time.Time
 	began time.Time
 }
 
 func newReconciler(s *Service) *reconciler {
-	return &reconciler{Service: s, absentSince: map[string]time.Time{}, heard: map[string]bool{}, began: s.queue.Now()}
+	return &reconciler{Service: s, absentSince: map[string]time.Time{}, heard: map[string]time.Time{}, began: s.queue.Now()}
 }
 
 // forgetTimes begins again to count how long pods are silent.
@@ -159,9 +161,11 @@ func (r *reconciler) deleted(ctx context.Context, endpointID string) bool {
 func (r *reconciler) examine(v *view, p pod.Pod, e endpoint.Endpoint, exists bool) finding {
 	w, heard := v.worker(p)
 	heard = heard && w.State != registry.WorkerInitializing
-	if heard {
-		r.heard[p.ID] = true
+	if heard && !w.Seen.Before(p.Started) { // else that was an earlier start, as of a worker that restarts itself
+		r.heard[p.ID] = p.Started
 	}
+	start, spoke := r.heard[p.ID]
+	phase, since := p.Phase()
 	gone := !slices.Contains(v.machines[p.Driver], p.MachineID)
 	switch {
 	case fleet(p) && !exists:
@@ -179,11 +183,14 @@ func (r *reconciler) examine(v *view, p pod.Pod, e endpoint.Endpoint, exists boo
 		return r.silent(v, p, absenceTimeout, finding{ownersEnd(exists), "its worker fell silent"})
 	case gone:
 		return r.silent(v, p, absenceTimeout, finding{pod.Exit, vanished})
-	case r.heard[p.ID]:
+	case phase == pod.Pulling && v.now.Sub(since) < pullTimeout:
+		delete(r.absentSince, p.ID)
+		return finding{}
+	case spoke && start.Equal(p.Started):
 		return r.silent(v, p, silenceTimeout, finding{pod.Exit, fmt.Sprintf("it was not heard of for %s", silenceTimeout)})
 	}
 	delete(r.absentSince, p.ID)
-	if v.now.Sub(later(r.began, later(p.Created, p.Started))) >= r.cfg.Startup {
+	if v.now.Sub(later(later(r.began, p.Created), later(p.Started, since))) >= r.cfg.Startup {
 		return finding{pod.Exit, fmt.Sprintf("it asked for no job within %s of its start; a worker does, by RunPod's SDK, the Go SDK or 'flightline worker'", r.cfg.Startup)}
 	}
 	return finding{}

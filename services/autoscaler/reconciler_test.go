@@ -12,8 +12,10 @@ import (
 // look is the reconciler's of one pod, so long after noon.
 type look struct {
 	after time.Duration
-	state string // what the worker says, "" for nothing
-	alone bool   // the pod's machine is not there
+	state string    // what the worker says, "" for nothing
+	alone bool      // the pod's machine is not there
+	again bool      // the pod is started again just before
+	enter pod.Phase // that it comes to just before
 	want  pod.Trigger
 }
 
@@ -38,6 +40,28 @@ func TestTheKeeperFindsWhoIsGone(t *testing.T) {
 		"never ready": {ours, bounds(0, 1), []look{
 			{}, {after: 6 * time.Minute, state: registry.WorkerInitializing}, {after: 7 * time.Minute, want: pod.Exit},
 		}},
+		"it restarts itself, and loads for minutes": {ours, bounds(0, 1), []look{
+			{state: idle},
+			{after: time.Minute, state: idle},
+			{after: 61 * time.Second, again: true},
+			{after: 3 * time.Minute},
+			{after: 8 * time.Minute},
+			{after: 481 * time.Second, want: pod.Exit},
+		}},
+		"it speaks after its restart": {ours, bounds(0, 1), []look{
+			{state: idle}, {after: time.Minute, again: true}, {after: 2 * time.Minute, state: idle}, {after: 3 * time.Minute}, {after: 4 * time.Minute, want: pod.Exit},
+		}},
+		"its image comes after minutes": {ours, bounds(0, 1), []look{
+			{enter: pod.Pulling},
+			{after: 29 * time.Minute},
+			{after: 30 * time.Minute, enter: pod.Starting},
+			{after: 31 * time.Minute, enter: pod.Loading},
+			{after: 37 * time.Minute},
+			{after: 38 * time.Minute, want: pod.Exit},
+		}},
+		"its image is fetched again": {ours, bounds(0, 1), []look{
+			{state: idle}, {after: time.Minute, enter: pod.Pulling}, {after: 2 * time.Minute}, {after: 9 * time.Minute},
+		}},
 		"its machine is gone": {ours, bounds(0, 1), []look{{state: idle}, {after: time.Second, alone: true}, {after: 6 * time.Second, alone: true, want: pod.Exit}}},
 		"its machine was away": {ours, bounds(0, 1), []look{
 			{state: idle}, {after: time.Second, alone: true}, {after: 3 * time.Second, state: idle}, {after: 6 * time.Second, alone: true},
@@ -54,7 +78,7 @@ func TestTheKeeperFindsWhoIsGone(t *testing.T) {
 			tt.pod(&p)
 			k := &reconciler{
 				Service:     &Service{cfg: Config{Startup: defaultStartup}},
-				absentSince: map[string]time.Time{}, heard: map[string]bool{}, began: noon,
+				absentSince: map[string]time.Time{}, heard: map[string]time.Time{}, began: noon,
 			}
 			var e endpoint.Endpoint
 			if tt.endpoint != nil {
@@ -65,8 +89,12 @@ func TestTheKeeperFindsWhoIsGone(t *testing.T) {
 				if l.alone {
 					v.machines = nil
 				}
+				if l.again {
+					p.Started = v.now
+				}
+				p.Phases = p.Phases.Enter(l.enter, p.Starts, v.now)
 				if l.state != "" {
-					v.workers["ep.p"] = registry.Worker{ID: "p", Endpoint: "ep", State: l.state}
+					v.workers["ep.p"] = registry.Worker{ID: "p", Endpoint: "ep", State: l.state, Seen: v.now}
 				}
 				if got := k.examine(v, p, e, tt.endpoint != nil); got.by != l.want {
 					t.Errorf("after %s: got %q (%s), want %q", l.after, got.by, got.why, l.want)
