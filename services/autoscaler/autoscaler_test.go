@@ -11,6 +11,7 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
+	"flightline/streams"
 )
 
 func TestTwoLeadersStartNoWorkerTwice(t *testing.T) {
@@ -141,6 +142,37 @@ func TestADeletedEndpointsWorkersAreRemoved(t *testing.T) {
 	s.status("ep-0-1", pod.Terminated)
 	s.status("ep-1-1", pod.Terminated)
 	testenv.EventuallyNone(s.t, func() string { return strings.Join(e.pods(), " ") })
+}
+
+// Another endpoint may have the id before anybody has looked. Its jobs would wait for
+// workers that no gateway lets in.
+func TestAnEndpointThatIsMadeAgainGetsWorkersOfItsOwn(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	made := s.endpoint("ep", bounds(1, 1), func(e *endpoint.Endpoint) { e.Created = s.queue.Now() })
+	s.autoscaler(e)
+	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	testenv.EventuallyNone(t, func() string {
+		if s.get("ep-0-1").Started.IsZero() {
+			return "its start is not noted"
+		}
+		return ""
+	})
+	if err := s.registry.Tokens.Drop(t.Context(), "ep"); err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := registry.OpenTable[endpoint.Endpoint](t.Context(), s.JS, streams.BucketEndpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Created = s.queue.Now()
+	if err := bucket.Put(t.Context(), "ep", made); err != nil { // in one step: no look falls in between
+		t.Fatal(err)
+	}
+	if p := s.status("ep-0-1", pod.Terminated); p.Change != "its endpoint was deleted" {
+		t.Errorf("got %q", p.Change)
+	}
+	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "ep-0-2", registry.WorkerIdle) })
 }
 
 func TestAnAutoscalerThatIsStoppedSaysThatItsPodsAreGone(t *testing.T) {

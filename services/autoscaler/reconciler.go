@@ -68,7 +68,7 @@ func (r *reconciler) reconcile(ctx context.Context, v *view) {
 		if !exists && !r.deleted(ctx, p.Endpoint) {
 			continue
 		}
-		found := r.examine(v, p, e, exists)
+		found := r.examine(v, p, e, exists && !r.isOfFormer(ctx, p, e))
 		if found.by == "" {
 			continue
 		}
@@ -155,6 +155,16 @@ func waitsFor(d pod.Driver) string {
 func (r *reconciler) deleted(ctx context.Context, endpointID string) bool {
 	e, err := r.registry.Endpoints.Find(ctx, endpointID)
 	return errors.Is(err, endpoint.ErrNotFound) || err == nil && e.Deleting
+}
+
+// isOfFormer reports whether a worker of a fleet was started for an endpoint that was
+// deleted before e was made under its id: the token that let it in went with that one.
+func (r *reconciler) isOfFormer(ctx context.Context, p pod.Pod, e endpoint.Endpoint) bool {
+	if !fleet(p) || p.Started.IsZero() || !p.Created.Before(e.Created) {
+		return false
+	}
+	_, err := r.registry.Tokens.Find(ctx, e.ID, p.ID)
+	return errors.Is(err, registry.ErrNotFound)
 }
 
 // examine says what should happen to a pod that should run.
