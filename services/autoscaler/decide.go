@@ -58,6 +58,8 @@ type sample struct {
 	// queued and running leave out low priority, allRunning does not.
 	queued, queuedLow, running, allRunning int
 	oldest                                 time.Duration
+	// elsewhere are jobs that living workers hold which are no members.
+	elsewhere int
 	// orphans are some of running, and counted for queue delay only.
 	orphans orphans
 	members []member
@@ -251,7 +253,7 @@ func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time
 	over := max(0, v.wanted-e.WorkersMax) // as many may go at once
 	settled := now.Sub(v.memory.grew) >= e.IdleTimeout
 	// A worker that took a job since it last spoke looks idle.
-	unseen := max(0, s.allRunning-jobs(s.members))
+	unseen := max(0, s.allRunning-jobs(s.members)-s.elsewhere)
 	resting := slices.DeleteFunc(pick(s.members, idle), func(w member) bool { return w.locked })
 	slices.SortFunc(resting, func(a, b member) int {
 		return cmp.Or(lastCanaries(a, b), cmp.Compare(b.rested, a.rested), cmp.Compare(b.id, a.id))

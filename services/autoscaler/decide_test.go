@@ -84,6 +84,10 @@ func TestDecide(t *testing.T) {
 			e: ep(), s: sample{machines: 1, running: 1, allRunning: 1, members: crew(long, idle, idle)},
 			want: decision{wanted: 1, drain: []string{"w1"}, reason: registry.ScalingIdle},
 		},
+		"jobs on workers that an owner started keep none": {
+			e: ep(), s: sample{machines: 1, running: 3, allRunning: 3, elsewhere: 2, members: crew(long, busy, idle, idle)},
+			want: decision{wanted: 1, drain: []string{"w2", "w1"}, reason: registry.ScalingIdle},
+		},
 		"the maximum was lowered: idle ones go at once, busy ones do not": {
 			e: ep(bounds(0, 1)), s: sample{machines: 1, running: 2, allRunning: 2, members: crew(short, busy, busy, idle)}, grew: time.Second,
 			want: decision{wanted: 2, drain: []string{"w2"}, reason: registry.ScalingBound},

@@ -19,13 +19,14 @@ import (
 // never is a pause that no test lives to see the end of.
 const never = time.Hour
 
-// submit puts a job into the endpoint's queue, as another process does.
-func (s *env) submit(e endpoint.Endpoint, low bool) {
+// submit puts a job into the endpoint's queue, as another process does, and returns its id.
+func (s *env) submit(e endpoint.Endpoint, low bool) job.ID {
 	s.t.Helper()
-	r := job.Request{Input: []byte(`{}`), Policy: job.Policy{LowPriority: low}}
-	if _, err := s.queue.Submit(s.t.Context(), e, queue.NewID(job.Async), job.Async, r); err != nil {
+	id, r := queue.NewID(job.Async), job.Request{Input: []byte(`{}`), Policy: job.Policy{LowPriority: low}}
+	if _, err := s.queue.Submit(s.t.Context(), e, id, job.Async, r); err != nil {
 		s.t.Fatal(err)
 	}
+	return id
 }
 
 // elected runs an autoscaler that leads if no other one does.

@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -160,6 +161,24 @@ func TestJobsThatWereGivenBackAskForAWorker(t *testing.T) {
 			t.Error(missing)
 		}
 	}
+}
+
+// A worker that an owner started has the jobs, and not one of the fleet that looks idle.
+func TestJobsOfOtherWorkersKeepNoIdleWorker(t *testing.T) {
+	s := newEnv(t)
+	e := s.endpoint("ep", bounds(1, 1))
+	id := s.submit(e, false)
+	s.take(e, "own")
+	testenv.Background(t, func(ctx context.Context) error {
+		each(ctx, time.Second, nil, func() {
+			_ = s.registry.Workers.Beat(ctx, registry.Worker{ID: "own", Endpoint: "ep", State: registry.WorkerRunning, Running: []string{string(id)}})
+		})
+		return nil
+	})
+	s.autoscaler(s.engine("machine"))
+	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "ep-0-1", registry.WorkerIdle) })
+	s.update("ep", bounds(0, 1))
+	s.status("ep-0-1", pod.Terminated)
 }
 
 // Heartbeats between two looks that are far apart are not known.

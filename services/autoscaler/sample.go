@@ -59,6 +59,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 		return in
 	}
 	in.members, in.unknown = l.members(ctx, v, e, m, in)
+	in.elsewhere = jobsElsewhere(v.externalWorkers[e.ID], in.members)
 	if unknown := l.sampleCanary(ctx, v, e, m, &in); unknown != "" {
 		in.unknown = unknown
 	}
@@ -105,6 +106,16 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 	}
 	m.states = states
 	return all, unknown
+}
+
+// jobsElsewhere is how many jobs those of the workers hold that are no members.
+func jobsElsewhere(workers []registry.Worker, members []member) (n int) {
+	for _, w := range workers {
+		if !slices.ContainsFunc(members, func(m member) bool { return m.id == w.ID }) {
+			n += len(w.Running)
+		}
+	}
+	return n
 }
 
 // podsMadeFrom returns the pods that the spec and the driver would make now: how others
