@@ -176,11 +176,12 @@ func (l *leader) createPods(ctx context.Context, v *view, e endpoint.Endpoint, i
 	}
 	d, placed := pod.Driver(in.from.Fleet.Driver), in.placed
 	if placed == nil {
-		missing, err := l.missingModels(ctx, v.machines[d], in.spec.ModelCache)
+		machines := otherMachines(v.machines[d], in.failedOn)
+		missing, err := l.missingModels(ctx, machines, in.spec.ModelCache)
 		if err != nil {
 			return err
 		}
-		placed = spread(v.machines[d], load, missing, out.start)
+		placed = spread(machines, load, missing, out.start)
 	}
 	defer l.wake()
 	for i, at := range free(e.ID, in.pods, out.start) {

@@ -130,6 +130,22 @@ func TestAWorkerThatCannotBeStartedIsTriedAgainLater(t *testing.T) {
 	s.status("ep-0-2", pod.Exited)
 }
 
+// The machine that fails has the fewest workers.
+func TestAWorkerThatCannotBeStartedIsTriedOnAnotherMachine(t *testing.T) {
+	s := newEnv(t)
+	full, free := s.engine("a-full"), s.engine("b-free")
+	full.refuse = errRefused
+	s.autoscaler(full, free)
+	testenv.EventuallyNone(t, func() string {
+		if there, err := s.registry.Instances.Machines(t.Context()); err != nil || len(there[pod.Process]) != 2 {
+			return fmt.Sprintf("got machines %v, %v, want both", there, err)
+		}
+		return ""
+	})
+	s.endpoint("ep", bounds(3, 3))
+	testenv.Eventually(t, "three workers run", func() bool { return len(free.pods()) == 3 })
+}
+
 func TestADeletedEndpointsWorkersAreRemoved(t *testing.T) {
 	s := newEnv(t)
 	e := s.engine("machine")

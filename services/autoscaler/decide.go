@@ -69,6 +69,7 @@ type sample struct {
 	failures    int
 	lastFailure time.Time
 	failure     string // what the last one said
+	failedOn    string // its machine
 	// failing are the last jobs, if more workers would be started for those that wait.
 	failing sameFailure
 	// canaries bounds how many are started now, as canaries; 0 for any number of others.

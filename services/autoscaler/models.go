@@ -167,6 +167,15 @@ func hasRevision(folder string) bool {
 	return false
 }
 
+// otherMachines are the machines without one, if there are others: where the last worker
+// failed at its start the next one may too, for want of space, say.
+func otherMachines(machines []string, but string) []string {
+	if others := slices.DeleteFunc(slices.Clone(machines), func(id string) bool { return id == but }); len(others) > 0 {
+		return others
+	}
+	return machines
+}
+
 // spread chooses a machine for each of n pods: always the one with the fewest running, of
 // several the one that lacks the fewest models. Load is how many pods run, and missing
 // which models are missing, by machine; machines must not be empty. Without GPUs nothing

@@ -65,7 +65,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 	}
 	var last pod.Pod
 	in.failures, last = streak(podsMadeFrom(e, in), v.now)
-	in.lastFailure, in.failure = last.Changed, last.Change
+	in.lastFailure, in.failure, in.failedOn = last.Changed, last.Change, last.MachineID
 	in.leaving = leavingOf(v, in.pods)
 	return in
 }
