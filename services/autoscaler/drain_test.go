@@ -87,17 +87,7 @@ func TestAWorkerThatCannotBeAskedToDrainKeepsItsJob(t *testing.T) {
 func TestAWorkerThatCannotBeAskedToDrainKeepsItsJobWhenWeStop(t *testing.T) {
 	s := newEnv(t)
 	e := s.engine("machine")
-	a := s.agentOf(e)
-	a.cfg.Closing = never
-	s.pod("busy", at, of("ep"))
-	if _, _, err := s.registry.Tokens.IssueForFleet(t.Context(), "ep", "busy"); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Start(t.Context(), driver.Start{PodID: "busy", Endpoint: "ep"}); err != nil {
-		t.Fatal(err)
-	}
-	e.hold("busy", "job")
-	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", "busy", registry.WorkerRunning) })
+	a := s.busyAgent(e)
 	s.limitTokens(1) // no write fits
 	tried, ended := make(chan struct{}, 100), make(chan bool, 1)
 	e.listed = func() {
@@ -107,7 +97,7 @@ func TestAWorkerThatCannotBeAskedToDrainKeepsItsJobWhenWeStop(t *testing.T) {
 		}
 	}
 	p := s.get("busy")
-	go func() { ended <- a.finish(t.Context(), p) }()
+	go func() { ended <- a.finish(t.Context(), p, time.Now().Add(never)) }()
 	select {
 	case <-tried:
 	case <-ended:
@@ -121,6 +111,57 @@ func TestAWorkerThatCannotBeAskedToDrainKeepsItsJobWhenWeStop(t *testing.T) {
 	}
 	if p = s.get("busy"); len(p.Cut) > 0 {
 		t.Errorf("got %v, want no job noted", p.Cut)
+	}
+}
+
+// busyAgent is an agent whose one worker, busy, has a job and no limit to end it when the
+// agent stops.
+func (s *env) busyAgent(e *engine) *agent {
+	s.t.Helper()
+	a := s.agentOf(e)
+	a.cfg.Closing = never
+	s.pod("busy", at, of("ep"))
+	if _, _, err := s.registry.Tokens.IssueForFleet(s.t.Context(), "ep", "busy"); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := e.Start(s.t.Context(), driver.Start{PodID: "busy", Endpoint: "ep"}); err != nil {
+		s.t.Fatal(err)
+	}
+	e.hold("busy", "job")
+	testenv.EventuallyNone(s.t, func() string { return s.stateOf("ep", "busy", registry.WorkerRunning) })
+	return a
+}
+
+func TestAWorkerKeepsItsJobWhenWeStopWhileTheBusIsAway(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	a := s.busyAgent(e)
+	looks, ended := make(chan struct{}, 100), make(chan struct{})
+	e.listed = func() {
+		select {
+		case looks <- struct{}{}:
+		default:
+		}
+	}
+	s.Stop()
+	away := time.Now()
+	go func() {
+		defer close(ended)
+		a.close(t.Context())
+	}()
+	<-looks // for what is to end
+	select {
+	case <-looks: // whether it goes on
+	case <-ended:
+		t.Fatal("the worker was stopped with its job")
+	}
+	testenv.Eventually(t, "its heartbeats have expired", func() bool { return time.Since(away) > 3*registry.BeatEvery })
+	s.Start()
+	testenv.EventuallyNone(t, func() string { return s.asked("ep", "busy") })
+	e.hold("busy")
+	<-ended
+	if p := s.get("busy"); len(p.Cut) > 0 || p.Change != endedWithUs {
+		t.Errorf("got %v cut, %q, want that it ended its job", p.Cut, p.Change)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"flightline/services/autoscaler/driver"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/retry"
@@ -43,7 +44,7 @@ func (a *agent) close(ctx context.Context) {
 	var ends sync.WaitGroup
 	for _, i := range running {
 		if i.Running {
-			ends.Go(func() { a.endPod(ctx, i.PodID) })
+			ends.Go(func() { a.endPod(ctx, i) })
 		}
 	}
 	ends.Wait()
@@ -60,19 +61,21 @@ func (a *agent) close(ctx context.Context) {
 	}
 }
 
-// endPod ends a pod that runs. A worker has time to end its jobs. A pod that works
-// for no endpoint is ended at once, and that noted: others soon take it for gone.
-func (a *agent) endPod(ctx context.Context, id string) {
+// endPod ends a pod that runs. A worker has Closing to end its jobs, also if its record
+// cannot be read. A pod that works for no endpoint is ended at once, and that noted: others
+// soon take it for gone.
+func (a *agent) endPod(ctx context.Context, i driver.Instance) {
+	id, until := i.PodID, time.Now().Add(a.cfg.Closing)
 	look, done := context.WithTimeout(ctx, closeTimeout)
 	p, err := a.registry.Pods.Get(look, id)
 	done()
 	if err != nil {
-		a.warn(ctx, "pod not looked at, it ends at once", id, err)
-		return
+		a.warn(ctx, "record of a pod not read, it is taken for RUNNING", id, err)
+		p = pod.Pod{ID: id, Endpoint: i.Endpoint, Status: pod.Running, Phases: pod.Phases{Ready: i.Started}}
 	}
 	var ended bool
 	if p.Endpoint != "" {
-		ended = a.finish(ctx, p)
+		ended = a.finish(ctx, p, until)
 	} else {
 		ended = a.stop(ctx, p, closeTimeout)
 	}
@@ -120,22 +123,22 @@ func (a *agent) here(p pod.Pod) bool {
 	return p.MachineID == a.machine && p.Driver == a.driver.Name()
 }
 
-// finish lets a worker end its jobs for Closing, and ends it. A worker that speaks
+// finish lets a worker end its jobs until then, and ends it. A worker that speaks
 // NATS, or says that it has no job, is asked to end at once: it ends what it has
 // first. A worker that speaks HTTP and has some is given no more, and asked to end
 // when it has none. What it does not end is given back. It reports whether the
 // worker has ended.
-func (a *agent) finish(ctx context.Context, p pod.Pod) bool {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Closing)
-	defer cancel()
-	until, _ := ctx.Deadline()
+func (a *agent) finish(ctx context.Context, p pod.Pod, until time.Time) bool {
 	quiet, stop := context.WithDeadline(ctx, until.Add(-a.cfg.Closing/lastPart))
 	if a.closeIfBusy(quiet, p) {
 		a.awaitQuiet(quiet, p, a.queue.Now())
 	}
 	stop()
-	return a.stop(context.WithoutCancel(ctx), p, time.Until(until))
+	return a.stop(ctx, p, time.Until(until))
 }
+
+// errUnheard means that a worker was not heard of since an outage.
+var errUnheard = errors.New("it is not known whether the worker has jobs")
 
 // closeIfBusy says that a worker gets no more jobs, and reports whether it speaks HTTP and has
 // some. It tries again until ctx ends while that is not known, or a worker that has some could
@@ -143,12 +146,18 @@ func (a *agent) finish(ctx context.Context, p pod.Pod) bool {
 func (a *agent) closeIfBusy(ctx context.Context, p pod.Pod) (busy bool) {
 	try := func() error {
 		_, notClosed := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID)
-		w, _, err := a.heard(ctx, p)
+		w, heard, err := a.heard(ctx, p)
 		busy = !w.Native && len(w.Running) > 0 && !errors.Is(notClosed, registry.ErrNotFound)
-		if err == nil && busy {
-			err = notClosed
+		phase, _ := p.Phase()
+		switch {
+		case err != nil:
+			return err
+		case busy:
+			return notClosed
+		case !heard && phase == pod.Ready && a.registry.Workers.Last(p.Endpoint, p.ID).Unknown:
+			return errUnheard
 		}
-		return err
+		return nil
 	}
 	err := retry.Do(ctx, retry.Every(quietInterval), func(error) bool { return a.runs(ctx, p.ID) }, try)
 	a.warn(context.WithoutCancel(ctx), "worker not asked to drain before its end", p.ID, err)
