@@ -87,7 +87,7 @@ func (l *leader) followProbes(v *view, j gpuEvidence) map[string]bool {
 func (l *leader) drainQuarantined(ctx context.Context, v *view, claims map[string]registry.GPUClaims) error {
 	var errs []error
 	for _, p := range v.pods {
-		if p.Status != pod.Running || !fleet(p) || p.Locked || !p.Drain.At.IsZero() {
+		if p.Status != pod.Running || !fleet(p) || p.Locked {
 			continue
 		}
 		e, exists := v.endpoint(p.Endpoint)
@@ -95,7 +95,7 @@ func (l *leader) drainQuarantined(ctx context.Context, v *view, claims map[strin
 			continue
 		}
 		for _, uuid := range p.Devices {
-			if q := claims[uuid].Quarantine; q.Holds(v.now) {
+			if q := claims[uuid].Quarantine; q.Holds(v.now) && !l.drains(ctx, p) {
 				l.log.InfoContext(ctx, "worker drained, its GPU is quarantined", "pod", p.ID, "endpoint", p.Endpoint, "gpu", uuid)
 				errs = append(errs, l.drain(ctx, e, p.ID, "its GPU "+uuid+" is quarantined: "+q.Reason))
 				break
@@ -103,4 +103,14 @@ func (l *leader) drainQuarantined(ctx context.Context, v *view, claims map[strin
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// drains reports whether a worker was asked to drain and is handed no more jobs. A drain
+// that failed in between may have got no further than the pod's record.
+func (l *leader) drains(ctx context.Context, p pod.Pod) bool {
+	if p.Drain.At.IsZero() {
+		return false
+	}
+	token, err := l.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
+	return err != nil || token.Draining
 }

@@ -71,6 +71,22 @@ func TestWorkersLeaveAQuarantinedGPU(t *testing.T) {
 	s.held("GPU-m-1:a-0-3")
 }
 
+// A drain that failed halfway is made whole.
+func TestAWorkerOnAQuarantinedGPUIsAskedToDrainAgain(t *testing.T) {
+	s := newEnv(t)
+	said := &testenv.Log{}
+	s.endpoint("a", bounds(1, 1), needsGPU())
+	s.autoscalerOf(Config{
+		GPUs: func() ([]pod.GPU, error) { return cards("m", 1), nil }, Log: slog.New(slog.NewTextHandler(said, nil)),
+	}, s.engine("m"))
+	testenv.EventuallyNone(t, func() string { return s.stateOf("a", "a-0-1", registry.WorkerIdle) })
+	s.limitTokens(1) // no write fits
+	s.quarantineByHand("GPU-m-0")
+	awaitLine(t, said, "GPUs and their claims not looked at")
+	s.limitTokens(-1)
+	s.status("a-0-1", pod.Terminated)
+}
+
 // A quarantine by the autoscaler ends in a probe. If the probe fails, the next quarantine
 // is longer; if it works, the GPU is restored.
 func TestAGPUOnWhichWorkersFailIsQuarantinedTriedAndRestored(t *testing.T) {
