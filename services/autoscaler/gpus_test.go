@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"flightline/shared/pod"
 	"flightline/shared/registry"
 	"flightline/shared/testenv"
+	"flightline/streams"
 )
 
 // cards are n GPUs of a machine's name.
@@ -265,5 +267,54 @@ func TestAPodOfNoEndpointClaimsWhatIsFree(t *testing.T) {
 	s.pod("two", func(p *pod.Pod) { p.Spec.GPUs = 1 })
 	if p := s.told("two", "it needs 1 GPU; on its machine there is 1: 1 would do"); p.Status != pod.Exited {
 		t.Errorf("got %s, want EXITED", p.Status)
+	}
+}
+
+// As when the driver of a card hangs.
+func TestAMachineIsReportedWhileItsGPUsCannotBeRead(t *testing.T) {
+	s := newEnv(t)
+	hang := make(chan struct{})
+	defer close(hang)
+	var reads atomic.Int32
+	s.autoscalerOf(Config{GPUs: func() ([]pod.GPU, error) {
+		if reads.Add(1) > 1 {
+			<-hang
+		}
+		return cards("m", 1), nil
+	}}, s.engine("m"))
+	testenv.Eventually(t, "the GPUs are read again", func() bool { return reads.Load() > 1 })
+	reports, err := s.JS.KeyValue(t.Context(), streams.BucketMachines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []uint64
+	testenv.EventuallyNone(t, func() string {
+		r, err := reports.Get(t.Context(), "m")
+		if err == nil && !slices.Contains(seen, r.Revision()) {
+			seen = append(seen, r.Revision())
+		}
+		if len(seen) < 3 {
+			return fmt.Sprintf("got reports %v, %v, want three", seen, err)
+		}
+		return ""
+	})
+}
+
+func TestACardStaysAsItWasWhileItsDriverSaysLess(t *testing.T) {
+	t.Parallel()
+	before := cards("m", 2)
+	for name, tc := range map[string]struct{ found, want []pod.GPU }{
+		"as before":        {cards("m", 2), before},
+		"none":             {nil, before},
+		"without a memory": {[]pod.GPU{{UUID: "GPU-m-0", Vendor: pod.NVIDIA}, {UUID: "GPU-new"}}, []pod.GPU{before[0], {UUID: "GPU-new"}}},
+		"one is unwell": {
+			[]pod.GPU{{UUID: "GPU-m-0", Health: "lost"}, before[1]},
+			[]pod.GPU{{UUID: "GPU-m-0", Vendor: pod.NVIDIA, Name: before[0].Name, MemoryMB: before[0].MemoryMB, Health: "lost"}, before[1]},
+		},
+		"others": {[]pod.GPU{{UUID: "GPU-new", MemoryMB: 1}}, []pod.GPU{{UUID: "GPU-new", MemoryMB: 1}}},
+	} {
+		if got := asKnown(tc.found, before); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
+		}
 	}
 }

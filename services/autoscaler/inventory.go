@@ -2,6 +2,7 @@ package autoscaler
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,21 +14,14 @@ import (
 // NVIDIA's driver takes up to a second of its time.
 const inventoryInterval = 30 * time.Second
 
-// report says which GPUs and models this machine has until ctx ends. A machine that had none when
-// its driver answered is not asked again: cards do not come while it runs.
+// report says which GPUs and models this machine has until ctx ends, again once the GPUs
+// were read.
 func (a *agent) report(ctx context.Context) {
-	looked := time.Now()
-	failed := make(chan struct{}, 1) // a card did
-	if a.cfg.GPUs == nil && len(a.facts.GPUs) > 0 {
-		var watching sync.WaitGroup
-		defer watching.Wait()
-		watching.Go(func() { a.watch.Run(ctx, a.log, func() { offer(failed) }) })
-	}
+	read := make(chan struct{}, 1)
+	var looks sync.WaitGroup
+	defer looks.Wait()
+	looks.Go(func() { a.watchGPUs(ctx, read) })
 	for ctx.Err() == nil {
-		if a.cfg.GPUs != nil || len(a.facts.GPUs) > 0 && time.Since(looked) >= inventoryInterval {
-			a.look(ctx)
-			looked = time.Now()
-		}
 		pause := registry.BeatEvery
 		err := a.registry.GPUs.Report(ctx, registry.Inventory{ID: a.machine, Driver: a.driver.Name(), Hostname: a.facts.Hostname, GPUs: a.gpus(), Models: a.models()})
 		if err != nil && ctx.Err() == nil {
@@ -35,11 +29,36 @@ func (a *agent) report(ctx context.Context) {
 			pause = registry.BeatAgainAfter
 		}
 		select {
-		case <-failed:
-			looked = time.Time{} // look now
+		case <-read:
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// watchGPUs reads the GPUs of this machine again and again until ctx ends. A driver that
+// does not answer, as that of a card that hangs, holds up nothing but this. A machine that
+// had no GPUs when its driver answered is not asked again: cards do not come while it runs.
+func (a *agent) watchGPUs(ctx context.Context, read chan<- struct{}) {
+	pause, failed := registry.BeatEvery, make(chan struct{}, 1) // a card did
+	if a.cfg.GPUs == nil {
+		if len(a.facts.GPUs) == 0 {
+			return
+		}
+		pause = inventoryInterval
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		watching.Go(func() { a.watch.Run(ctx, a.log, func() { offer(failed) }) })
+	}
+	for {
+		select {
+		case <-failed:
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		a.look(ctx)
+		offer(read)
 	}
 }
 
@@ -54,7 +73,7 @@ func offer(to chan<- struct{}) {
 func (a *agent) look(ctx context.Context) {
 	var found []pod.GPU
 	if a.cfg.GPUs == nil {
-		found = a.watch.GPUs(ctx, a.log)
+		found = asKnown(a.watch.GPUs(ctx, a.log), a.gpus())
 	} else {
 		var err error
 		if found, err = a.cfg.GPUs(); err != nil {
@@ -65,6 +84,23 @@ func (a *agent) look(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.inventory = found
+}
+
+// asKnown are the cards that were found, as they were before where less is known of them
+// now: while one is lost nvidia-smi may fail for all, and the driver's files do not have the
+// memory.
+func asKnown(found, before []pod.GPU) []pod.GPU {
+	if len(found) == 0 {
+		return before
+	}
+	for i, g := range found {
+		at := slices.IndexFunc(before, func(b pod.GPU) bool { return b.UUID == g.UUID })
+		if g.MemoryMB == 0 && at >= 0 {
+			found[i] = before[at]
+			found[i].Health = g.Health
+		}
+	}
+	return found
 }
 
 // gpus are the machine's, as they were last read.
