@@ -293,7 +293,7 @@ func (a *agent) start(ctx context.Context, id string) {
 	if !ok {
 		return
 	}
-	env, err := a.environment(ctx, p)
+	env, leftAlone, err := a.environment(ctx, p)
 	if err != nil {
 		a.warn(ctx, "pod not started, trying again", id, err)
 		return
@@ -308,7 +308,7 @@ func (a *agent) start(ctx context.Context, id string) {
 	defer done()
 	err = a.driver.Start(wanted, driver.Start{
 		PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, ModelCache: models, GPUs: devices,
-		Output: a.output(ctx, p, env), Entered: starts.enter,
+		Output: a.output(ctx, p, env), Entered: starts.enter, LeftAlone: leftAlone,
 	})
 	switch {
 	case err != nil && wanted.Err() != nil && ctx.Err() == nil:
@@ -373,27 +373,32 @@ func (a *agent) restart(ctx context.Context, id string) {
 	a.start(ctx, id)
 }
 
-// environment is all that the pod sees. A worker gets a new token with it.
-func (a *agent) environment(ctx context.Context, p pod.Pod) (map[string]string, error) {
+// environment is all that the pod sees. A worker gets a new token with it. leftAlone, which
+// may be nil, is to be called if the pod was started with another one: as by another
+// autoscaler of the same engine.
+func (a *agent) environment(ctx context.Context, p pod.Pod) (env map[string]string, leftAlone func(context.Context), err error) {
 	if p.Endpoint == "" {
-		return maps.Clone(p.Spec.Env), nil
+		return maps.Clone(p.Spec.Env), nil, nil
 	}
 	e, err := a.registry.Endpoints.Get(ctx, p.Endpoint)
 	if err != nil {
-		return nil, fmt.Errorf("start pod %s: %w", p.ID, err)
+		return nil, nil, fmt.Errorf("start pod %s: %w", p.ID, err)
 	}
-	token, _, err := a.registry.Tokens.IssueForFleet(ctx, p.Endpoint, p.ID)
+	token, undo, err := a.registry.Tokens.IssueForFleet(ctx, p.Endpoint, p.ID)
 	if err != nil {
-		return nil, fmt.Errorf("start pod %s: %w", p.ID, err)
+		return nil, nil, fmt.Errorf("start pod %s: %w", p.ID, err)
 	}
-	env := map[string]string{}
+	leftAlone = func(ctx context.Context) {
+		a.warn(ctx, "token of a pod that runs not kept", p.ID, undo(ctx))
+	}
+	env = map[string]string{}
 	for _, v := range pod.WorkerEnvironment(pod.Worker{
 		BaseURL: a.cfg.GatewayURL, Endpoint: p.Endpoint, ID: p.ID, Token: token,
 		PingInterval: min(pingInterval, e.Lease/3), Env: p.Spec.Env,
 	}) {
 		env[v.Name] = v.Value
 	}
-	return env, nil
+	return env, leftAlone, nil
 }
 
 // folders are where the pod's network volume and the models of its machine are on the

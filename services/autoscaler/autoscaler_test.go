@@ -1,9 +1,11 @@
 package autoscaler
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"flightline/services/autoscaler/driver"
@@ -48,6 +50,32 @@ func TestTwoLeadersStartNoWorkerTwice(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// Both have made a token for it when the first one starts it.
+func TestAWorkerOfTwoAutoscalersOnOneEngineIsLetIn(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	s.endpoint("ep", bounds(0, 1))
+	s.pod("w", at, of("ep"))
+	begun, both, started := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	first := s.agentOf(&hooked{engine: e, starts: func(context.Context, driver.Start) { close(begun); <-both }})
+	second := s.agentOf(&hooked{engine: e, starts: func(context.Context, driver.Start) { close(both); <-started }})
+	t.Cleanup(func() { _ = e.Close(context.Background()); first.logs.close(); second.logs.close() })
+	var starts sync.WaitGroup
+	starts.Go(func() {
+		first.start(t.Context(), "w")
+		close(started)
+	})
+	<-begun
+	starts.Go(func() { second.start(t.Context(), "w") })
+	starts.Wait()
+	e.mu.Lock()
+	plain := e.running["w"].start.Env["RUNPOD_AI_API_KEY"]
+	e.mu.Unlock()
+	if _, err := s.registry.Tokens.Check(t.Context(), plain, "ep", "w"); err != nil || e.starts("w") != 1 {
+		t.Errorf("got %v, %d starts, want that the worker's token is good", err, e.starts("w"))
+	}
 }
 
 func TestABusyWorkerIsDrainedAndNotStopped(t *testing.T) {

@@ -72,6 +72,9 @@ func (e *engine) Start(ctx context.Context, start driver.Start) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.running[start.PodID] != nil {
+		if start.LeftAlone != nil {
+			start.LeftAlone(ctx)
+		}
 		cancel()
 		return nil
 	}

@@ -63,18 +63,35 @@ func newTokens(ctx context.Context, o *opener) *Tokens {
 // it drains no longer. It returns an ErrInvalid for ids that cannot be. The token
 // is good until it is revoked: it may be in a configuration file.
 func (t *Tokens) Issue(ctx context.Context, endpointID, worker string) (plain string, made Token, err error) {
-	return t.issue(ctx, endpointID, worker, false)
+	plain, made, _, err = t.issue(ctx, endpointID, worker, false)
+	return plain, made, err
 }
 
 // IssueForFleet is Issue for a worker of a fleet: the token expires unless Renew
-// keeps it.
-func (t *Tokens) IssueForFleet(ctx context.Context, endpointID, worker string) (plain string, made Token, err error) {
-	return t.issue(ctx, endpointID, worker, true)
+// keeps it. undo gives the worker back the token that it had, if it has this one still.
+func (t *Tokens) IssueForFleet(ctx context.Context, endpointID, worker string) (plain string, undo func(context.Context) error, err error) {
+	plain, made, before, err := t.issue(ctx, endpointID, worker, true)
+	undo = func(ctx context.Context) error {
+		_, err := t.change(ctx, endpointID, worker, func(k *Token) (changed bool) {
+			if k.Hash != made.Hash || before.Hash == "" {
+				return false
+			}
+			before.Draining = before.Draining || k.Draining
+			*k = before
+			return true
+		})
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	return plain, undo, err
 }
 
-func (t *Tokens) issue(ctx context.Context, endpointID, worker string, expires bool) (plain string, made Token, err error) {
+// issue also returns the token that the new one replaces, the zero value for none.
+func (t *Tokens) issue(ctx context.Context, endpointID, worker string, expires bool) (plain string, made, before Token, err error) {
 	if !validWorker(endpointID, worker) {
-		return "", Token{}, fmt.Errorf("%w: the id of a worker must match [A-Za-z0-9_-]{1,128}", ErrInvalid)
+		return "", Token{}, Token{}, fmt.Errorf("%w: the id of a worker must match [A-Za-z0-9_-]{1,128}", ErrInvalid)
 	}
 	random := make([]byte, keyBytes)
 	_, _ = rand.Read(random) // never fails
@@ -91,12 +108,12 @@ func (t *Tokens) issue(ctx context.Context, endpointID, worker string, expires b
 			}
 		}
 		if err != nil {
-			return "", Token{}, err
+			return "", Token{}, Token{}, err
 		}
 		t.cache.put(written)
-		return plain, made, nil
+		return plain, made, old.value, nil
 	}
-	return "", Token{}, fmt.Errorf("issue a token for %s: %w", made.key(), ErrConflict)
+	return "", Token{}, Token{}, fmt.Errorf("issue a token for %s: %w", made.key(), ErrConflict)
 }
 
 func validWorker(endpointID, worker string) bool {

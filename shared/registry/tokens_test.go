@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"context"
 	"errors"
 	"regexp"
 	"testing"
@@ -69,6 +70,39 @@ func TestANewTokenReplacesTheOld(t *testing.T) {
 	}
 	if _, err := r.Tokens.Check(t.Context(), plain, "ep", "w1"); err != nil {
 		t.Errorf("the new one: %v", err)
+	}
+}
+
+func TestATokenOfAFleetIsTakenBack(t *testing.T) {
+	r := open(t, newBus(t))
+	issue := func() (string, func(context.Context) error) {
+		plain, undo, err := r.Tokens.IssueForFleet(t.Context(), "ep", "w1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plain, undo
+	}
+	first, undoFirst := issue()
+	second, undoSecond := issue()
+	if _, err := r.Tokens.Drain(t.Context(), "ep", "w1"); err != nil {
+		t.Fatal(err)
+	}
+	for what, undo := range map[string]func(context.Context) error{"the first": undoFirst, "the last": undoSecond, "again": undoSecond} {
+		if err := undo(t.Context()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got, err := r.Tokens.Check(t.Context(), first, "ep", "w1"); err != nil || !got.Draining || !got.Expires {
+		t.Errorf("got %+v, %v, want the first one, draining", got, err)
+	}
+	if _, err := r.Tokens.Check(t.Context(), second, "ep", "w1"); !errors.Is(err, registry.ErrUnauthorized) {
+		t.Errorf("the second one: got %v, want ErrUnauthorized", err)
+	}
+	if err := r.Tokens.Revoke(t.Context(), "ep", "w1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := undoSecond(t.Context()); err != nil {
+		t.Errorf("of a worker without one: %v", err)
 	}
 }
 

@@ -36,12 +36,16 @@ func (d *Docker) Start(ctx context.Context, s Start) error {
 	d.turns <- struct{}{}
 	defer func() { <-d.turns }()
 	runs, err := d.clear(ctx, s.PodID)
-	if err != nil || runs {
+	id := ""
+	if err == nil && !runs {
+		id, err = d.create(ctx, body, s)
+	}
+	if err != nil {
 		return err
 	}
-	id, err := d.create(ctx, body, s)
-	if err != nil || id == "" {
-		return err
+	if id == "" {
+		s.leave(ctx)
+		return nil
 	}
 	s.enter(ctx, pod.Starting)
 	call, cancel := context.WithTimeout(ctx, callTimeout)

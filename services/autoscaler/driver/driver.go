@@ -62,6 +62,9 @@ type Start struct {
 	// Entered, if not nil, is called when the start comes to pod.Pulling or pod.Starting,
 	// by a driver whose start takes time.
 	Entered func(ctx context.Context, phase pod.Phase)
+	// LeftAlone, if not nil, is called if the pod is left alone: it runs already, or another
+	// program starts it on this machine. So it does not have Env.
+	LeftAlone func(ctx context.Context)
 }
 
 // gpuUUIDs are the UUIDs of the GPUs that the pod gets.
@@ -77,6 +80,13 @@ func (s Start) gpuUUIDs() []string {
 func (s Start) enter(ctx context.Context, phase pod.Phase) {
 	if s.Entered != nil {
 		s.Entered(ctx, phase)
+	}
+}
+
+// leave says that the pod is left alone.
+func (s Start) leave(ctx context.Context) {
+	if s.LeftAlone != nil {
+		s.LeftAlone(ctx)
 	}
 }
 

@@ -252,6 +252,7 @@ func (p *Process) Start(ctx context.Context, s Start) error {
 		return errClosed
 	}
 	if x := p.pods[s.PodID]; x != nil && x.running() {
+		s.leave(ctx)
 		return nil
 	}
 	p.reaping.Do(func() { p.reaper = p.startReaper(ctx) })
