@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"flightline/shared/bus"
+	"flightline/shared/endpoint"
 	"flightline/shared/job"
+	"flightline/shared/pod"
+	"flightline/shared/registry"
 )
 
 func TestLossOf(t *testing.T) {
@@ -65,5 +68,25 @@ func TestPersistEndsWithAFinalErrorOrItsContext(t *testing.T) {
 	err = persist(ctx, known, func() error { cancel(); return away })
 	if !errors.Is(err, away) {
 		t.Errorf("got %v, want the last answer", err)
+	}
+}
+
+// The autoscaler may ask for another sleep while the first one is under way.
+func TestASleepThatIsAskedForAgainIsNotWoken(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1, 0)
+	sleeps := pod.Pod{Endpoint: "ep", Sleep: pod.Sleep{At: now}}
+	wakes := pod.Pod{Endpoint: "ep", Sleep: pod.Sleep{At: now, Wake: now}}
+	for _, m := range []mode{fallingAsleep, asleep} {
+		p := &presence{endpoint: endpoint.Endpoint{ID: "ep"}, self: registry.Worker{Sleeps: true}, mode: m, sleep: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+		p.applySleep(wakes)
+		p.applySleep(wakes)
+		if len(p.wake) != 1 {
+			t.Errorf("mode %d: got no wake", m)
+		}
+		p.applySleep(sleeps)
+		if len(p.wake) != 0 || len(p.sleep) != 0 {
+			t.Errorf("mode %d: got %d wakes, %d sleeps, want that it sleeps on", m, len(p.wake), len(p.sleep))
+		}
 	}
 }

@@ -46,10 +46,12 @@ func (p *presence) applySleep(own pod.Pod) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch sleeps := own.Sleep.Sleeps(); {
+	switch sleeps, rests := own.Sleep.Sleeps(), p.mode == fallingAsleep || p.mode == asleep; {
+	case sleeps && rests:
+		withdraw(p.wake) // it was asked for before this sleep
 	case sleeps && p.mode == awake && len(p.running) == 0:
 		offer(p.sleep)
-	case !sleeps && (p.mode == fallingAsleep || p.mode == asleep):
+	case rests:
 		offer(p.wake)
 	}
 }
@@ -57,6 +59,13 @@ func (p *presence) applySleep(own pod.Pod) {
 func offer(to chan<- struct{}) {
 	select {
 	case to <- struct{}{}:
+	default:
+	}
+}
+
+func withdraw(from chan struct{}) {
+	select {
+	case <-from:
 	default:
 	}
 }
@@ -74,10 +83,7 @@ func (p *presence) enter(m mode) {
 		p.ended = time.Now()
 	case fallingAsleep, asleep:
 	}
-	select {
-	case <-stale:
-	default:
-	}
+	withdraw(stale)
 	p.tell()
 }
 
