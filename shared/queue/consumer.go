@@ -76,8 +76,10 @@ func (t *Consumer) Close() {
 
 // Wait returns once a closed consumer has given back all that the server may still
 // have delivered to it: at once on a server that is alone, within pullExpires in
-// a cluster. Without a connection there is nothing to give back.
+// a cluster. Without a connection there is nothing to give back. If no lease is held,
+// the consumer leaves nothing behind on the connection.
 func (t *Consumer) Wait() {
+	defer t.unsubscribe()
 	if !t.q.nc.IsConnected() {
 		return
 	}
@@ -91,6 +93,15 @@ func (t *Consumer) Wait() {
 	select {
 	case <-ended:
 	case <-late.C:
+	}
+}
+
+// unsubscribe ends the subscription by which leases are nudged, if none is held.
+func (t *Consumer) unsubscribe() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.notifications != nil && len(t.leases) == 0 {
+		_ = t.notifications.Unsubscribe() // the connection is closed then, or it is done
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
@@ -16,6 +18,7 @@ import (
 type nap struct {
 	*env
 	*running
+	nc          *nats.Conn // of the worker
 	slept, woke chan struct{}
 	at          pod.Pod
 }
@@ -23,10 +26,11 @@ type nap struct {
 // napper runs a worker whose Sleep and Wake return these errors.
 func (s *env) napper(t *testing.T, sleep, wake error) *nap {
 	t.Helper()
-	n := &nap{env: s, slept: make(chan struct{}, 1), woke: make(chan struct{}, 1)}
+	n := &nap{env: s, nc: s.Connect(t), slept: make(chan struct{}, 1), woke: make(chan struct{}, 1)}
 	n.at = pod.Pod{ID: "napper", Endpoint: s.e.ID, Driver: pod.Process}
 	n.running = s.run(t, worker.Config{
 		ID:    "napper",
+		NC:    n.nc,
 		Sleep: func(context.Context) error { n.slept <- struct{}{}; return sleep },
 		Wake:  func(context.Context) error { n.woke <- struct{}{}; return wake },
 	}, func(context.Context, *worker.Job) (any, error) { return "done", nil })
@@ -74,6 +78,25 @@ func TestAWorkerSleepsAndWakesForAJob(t *testing.T) {
 	n.stop()
 	if err := n.wait(); err != nil {
 		t.Errorf("got %v, want a clean stop", err)
+	}
+}
+
+// A worker may sleep thousands of times.
+func TestASleepLeavesNothingBehindOnTheConnection(t *testing.T) {
+	t.Parallel()
+	n := newEnv(t).napper(t, nil, nil)
+	first := 0
+	for range 3 {
+		n.ask(t, false)
+		got(t, n.slept, "the sleep")
+		n.inState(t, registry.WorkerSleeping)
+		if first == 0 {
+			first = n.nc.NumSubscriptions()
+		}
+		testenv.Eventually(t, "it has as many subscriptions as in its first sleep", func() bool { return n.nc.NumSubscriptions() == first })
+		n.ask(t, true)
+		got(t, n.woke, "the wake")
+		n.inState(t, registry.WorkerIdle)
 	}
 }
 
