@@ -139,8 +139,8 @@ func (p *Process) recover(ctx context.Context) error {
 		killRecorded(r)
 		r.Ended, r.Code, r.Reason = time.Now().UTC(), -1, "ended with the autoscaler that ran it"
 		p.pods[r.PodID] = ended(r)
-		if err := p.write(r); err != nil {
-			return err
+		if err := p.write(r); err != nil { // the disk may be full; the next life finds it again
+			p.log.WarnContext(ctx, "end of a pod not recorded", "pod", r.PodID, "err", err)
 		}
 	}
 	return killMarked(ctx, fleetVariable+"="+p.machine+".", killTimeout)

@@ -308,6 +308,20 @@ func TestWhatAKilledParentLeftIsKilledByTheNext(t *testing.T) {
 	}
 }
 
+// As on a full disk.
+func TestADriverStartsThoughItCanRecordNoEnd(t *testing.T) {
+	folder := t.TempDir()
+	killedParent(t, folder, "stubborn")
+	inTheWay := filepath.Join(folder, podsFolder, "p-stubborn"+recordEnd+".new", "x")
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := newProcess(t, ProcessConfig{Folder: folder})
+	if x, found := processRig(t, p).find(t, "p-stubborn"); !found || x.Running || len(living(p.machine+".")) != 0 {
+		t.Errorf("got %+v %v, want it ended", x, found)
+	}
+}
+
 // hasReaper reports whether the fleet still has its reaper.
 func hasReaper(fleet string) bool {
 	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
