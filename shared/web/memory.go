@@ -34,6 +34,7 @@ type memory struct {
 
 // keyRoom is the share of a key that has claims.
 type keyRoom struct {
+	key    string // a copy: that of a request is in memory which the next one gets
 	room   *semaphore.Weighted
 	claims int
 }
@@ -51,23 +52,21 @@ func newMemory(total, largest int) *memory {
 // claim is the room that one request has.
 type claim struct {
 	memory *memory
-	key    string
 	of     *keyRoom // nil once it was released
 	bytes  int64
 }
 
 // claim makes a claim of no bytes for a request with the key. Its owner calls release.
 func (m *memory) claim(key string) *claim {
-	key = strings.Clone(key) // it is needed until the answer is written, when the request's memory may be another's
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	of := m.keys[key]
 	if of == nil {
-		of = &keyRoom{room: semaphore.NewWeighted(m.share)}
-		m.keys[key] = of
+		of = &keyRoom{key: strings.Clone(key), room: semaphore.NewWeighted(m.share)}
+		m.keys[of.key] = of
 	}
 	of.claims++
-	return &claim{memory: m, key: key, of: of}
+	return &claim{memory: m, of: of}
 }
 
 // grow waits a little for room until the claim has so many bytes, which may be
@@ -109,7 +108,7 @@ func (c *claim) release() {
 	c.memory.mu.Lock()
 	defer c.memory.mu.Unlock()
 	if c.of.claims--; c.of.claims == 0 {
-		delete(c.memory.keys, c.key)
+		delete(c.memory.keys, c.of.key)
 	}
 	c.of = nil
 }
