@@ -131,21 +131,13 @@ func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
 		return ctx.Err()
 	}})
 	s.play(t, 1)
-	var good queue.RecordChange
-	enough := errors.New("enough")
-	if err := r.queue.Changes.Follow(t.Context(), 0, 0, func(f queue.RecordChange) error {
-		good = f
-		return enough
-	}); !errors.Is(err, enough) || !good.ExternalPayload || !good.Job.Status.Terminal() {
-		t.Fatalf("got %+v, %v", good, err)
+	good := firstEnd(t, r)
+	if !good.ExternalPayload {
+		t.Fatalf("got %+v, want payloads to copy", good)
 	}
 	bad := good
 	bad.Partition = 9 // which there is not
-	log, err := r.events.NewAppender(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &writer{s: r, p: &r.parts[0], log: log}
+	w := writerOf(t, r)
 	if err := w.announce(t.Context(), []queue.RecordChange{good, bad}, maxConcurrentCopies); err == nil {
 		t.Fatal("what cannot be read was announced")
 	}
@@ -160,6 +152,19 @@ func TestAnAnnouncementThatIsUnderWayFinishes(t *testing.T) {
 	}
 }
 
+// firstEnd is the first change of a record that a recorder sees: an end to announce.
+func firstEnd(t *testing.T, r *Service) (end queue.RecordChange) {
+	t.Helper()
+	enough := errors.New("enough")
+	if err := r.queue.Changes.Follow(t.Context(), 0, 0, func(f queue.RecordChange) error {
+		end = f
+		return enough
+	}); !errors.Is(err, enough) || !end.Job.Status.Terminal() || !toAnnounce(end) {
+		t.Fatalf("got %+v, %v", end, err)
+	}
+	return end
+}
+
 // A copy that fails, again and again, keeps neither the events of other jobs
 // nor has their webhooks repeated; a job's own facts stay in their order.
 func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
@@ -167,24 +172,16 @@ func TestWhatNeedsNoCopyIsToldFirst(t *testing.T) {
 	s, _ := newEnv(t)
 	r := s.idle(t, queue.Config{})
 	s.play(t, 1)
-	var end queue.RecordChange
-	enough := errors.New("enough")
-	if err := r.queue.Changes.Follow(t.Context(), 0, 0, func(f queue.RecordChange) error {
-		end = f
-		return enough
-	}); !errors.Is(err, enough) || !end.ExternalPayload || !toAnnounce(end) {
-		t.Fatalf("got %+v, %v", end, err)
+	end := firstEnd(t, r)
+	if !end.ExternalPayload {
+		t.Fatalf("got %+v, want payloads to copy", end)
 	}
 	bad, quiet := end, end
 	bad.Job.ID, quiet.Job.ID, quiet.Job.Webhook = queue.NewID(job.Async), queue.NewID(job.Async), ""
 	bad.Partition = 9 // which there is not
 	again := bad
 	again.Job.Attempt, again.Job.Webhook = 2, ""
-	log, err := r.events.NewAppender(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &writer{s: r, p: &r.parts[0], removals: newRemovalQueue(r), server: r.events.Server(), log: log, inLog: loggedEvents{}}
+	w := writerOf(t, r)
 	if err := w.record(t.Context(), []queue.RecordChange{bad, again, quiet}); err == nil {
 		t.Fatal("what cannot be read was announced")
 	}
@@ -209,14 +206,7 @@ func TestAnEndIsAnnouncedOnceThoughItIsRecordedAgain(t *testing.T) {
 	s, _ := newEnv(t)
 	r := s.idle(t, queue.Config{})
 	s.play(t, 1)
-	var good queue.RecordChange
-	enough := errors.New("enough")
-	if err := r.queue.Changes.Follow(t.Context(), 0, 0, func(f queue.RecordChange) error {
-		good = f
-		return enough
-	}); !errors.Is(err, enough) || !toAnnounce(good) {
-		t.Fatalf("got %+v, %v", good, err)
-	}
+	good := firstEnd(t, r)
 	bad := good
 	bad.Job.ID, bad.Partition = queue.NewID(job.Async), 9 // which there is not
 	webhooks, err := s.JS.Stream(t.Context(), streams.Webhooks)
@@ -224,11 +214,7 @@ func TestAnEndIsAnnouncedOnceThoughItIsRecordedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for session := range 2 {
-		log, err := r.events.NewAppender(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := &writer{s: r, p: &r.parts[0], removals: newRemovalQueue(r), server: r.events.Server(), log: log, inLog: loggedEvents{}}
+		w := writerOf(t, r)
 		if err := w.recordChanges(t.Context(), []queue.RecordChange{good, bad}, 1); err == nil {
 			t.Fatal("what cannot be read was announced")
 		}
@@ -243,11 +229,7 @@ func TestAnEndIsAnnouncedOnceThoughItIsRecordedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	log, err := r.events.NewAppender(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &writer{s: r, p: &r.parts[0], removals: newRemovalQueue(r), server: r.events.Server(), log: log, inLog: loggedEvents{}}
+	w := writerOf(t, r)
 	if err := w.recordChanges(t.Context(), []queue.RecordChange{good}, 1); err != nil || len(w.p.announced) != 0 {
 		t.Errorf("got %v and %d ends to remember once the log has them, want none", err, len(w.p.announced))
 	}

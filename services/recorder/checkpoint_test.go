@@ -14,12 +14,17 @@ import (
 // writing is the writer of the first partition of an idle recorder.
 func (s *env) writing(t *testing.T) *writer {
 	t.Helper()
-	r := s.idle(t, queue.Config{})
+	return writerOf(t, s.idle(t, queue.Config{}))
+}
+
+// writerOf is the writer of a recorder's first partition.
+func writerOf(t *testing.T, r *Service) *writer {
+	t.Helper()
 	log, err := r.events.NewAppender(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &writer{s: r, p: &r.parts[0], log: log, inLog: loggedEvents{}, server: r.events.Server()}
+	return &writer{s: r, p: &r.parts[0], removals: newRemovalQueue(r), log: log, inLog: loggedEvents{}, server: r.events.Server()}
 }
 
 // saves writes a checkpoint, and compares what another recorder would read.

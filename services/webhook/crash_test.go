@@ -237,6 +237,6 @@ func TestWhatCannotBeLoggedIsPostedOnce(t *testing.T) {
 	s.bus.Start()
 	testenv.Eventually(t, "both are done", func() bool { return s.left(streams.Webhooks) == 0 })
 	if n, m := len(good.calls()), len(bad.calls()); n != 1 || m != 2 {
-		t.Errorf("got %d and %d calls, want one that is delivered, and two that the schedule has", n, m)
+		t.Errorf("got %d and %d calls, want 1 delivered, and 2 as scheduled", n, m)
 	}
 }
