@@ -44,6 +44,7 @@ func TestAnEnginesFramesArePieces(t *testing.T) {
 		}
 		if broken {
 			_, _ = w.Write([]byte{1, 0, 0})
+			_ = http.NewResponseController(w).Flush() // a client repeats a request without an answer
 			panic(http.ErrAbortHandler)
 		}
 	}))
