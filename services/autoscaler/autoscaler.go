@@ -46,7 +46,8 @@ type Config struct {
 	// Closing is how long workers that end with this program may go on with
 	// their jobs once it stops. 0 means 15 s, less none.
 	Closing time.Duration
-	// Startup is how long a worker may take until it is first heard of. 0 means 7 min.
+	// Startup is how long a worker may take until it is first heard of, unless its
+	// pod.Spec.InitTimeout says. 0 means 7 min.
 	Startup time.Duration
 	// GPUs reads the GPUs of this machine in place of its drivers, again every few
 	// seconds. nil means those that the machine says it has.

@@ -200,8 +200,9 @@ func (r *reconciler) examine(v *view, p pod.Pod, e endpoint.Endpoint, exists boo
 		return r.silent(v, p, silenceTimeout, finding{pod.Exit, fmt.Sprintf("it was not heard of for %s", silenceTimeout)})
 	}
 	delete(r.absentSince, p.ID)
-	if v.now.Sub(later(later(r.began, p.Created), later(p.Started, since))) >= r.cfg.Startup {
-		return finding{pod.Exit, fmt.Sprintf("it asked for no job within %s of its start; a worker does, by RunPod's SDK, the Go SDK or 'flightline worker'", r.cfg.Startup)}
+	startup := cmp.Or(p.Spec.InitTimeout(), r.cfg.Startup)
+	if v.now.Sub(later(later(r.began, p.Created), later(p.Started, since))) >= startup {
+		return finding{pod.Exit, fmt.Sprintf("it asked for no job within %s of its start (RUNPOD_INIT_TIMEOUT); a worker does, by RunPod's SDK, the Go SDK or 'flightline worker'", startup)}
 	}
 	return finding{}
 }

@@ -24,6 +24,12 @@ func TestTheKeeperFindsWhoIsGone(t *testing.T) {
 	const idle = registry.WorkerIdle
 	ours := func(p *pod.Pod) { p.Driver, p.MachineID = pod.Process, "m" }
 	owners := func(*pod.Pod) {}
+	loads := func(seconds string) func(*pod.Pod) {
+		return func(p *pod.Pod) {
+			ours(p)
+			p.Spec.Env = map[string]string{"RUNPOD_INIT_TIMEOUT": seconds}
+		}
+	}
 	for name, tt := range map[string]struct {
 		pod      func(*pod.Pod)
 		endpoint func(*endpoint.Endpoint) // nil for a deleted endpoint
@@ -40,6 +46,10 @@ func TestTheKeeperFindsWhoIsGone(t *testing.T) {
 		"never ready": {ours, bounds(0, 1), []look{
 			{}, {after: 6 * time.Minute, state: registry.WorkerInitializing}, {after: 7 * time.Minute, want: pod.Exit},
 		}},
+		"never ready, with an init timeout": {loads("1800"), bounds(0, 1), []look{
+			{}, {after: 29 * time.Minute, state: registry.WorkerInitializing}, {after: 30 * time.Minute, want: pod.Exit},
+		}},
+		"never ready, with one of a minute": {loads("60"), bounds(0, 1), []look{{}, {after: 59 * time.Second}, {after: time.Minute, want: pod.Exit}}},
 		"it restarts itself, and loads for minutes": {ours, bounds(0, 1), []look{
 			{state: idle},
 			{after: time.Minute, state: idle},

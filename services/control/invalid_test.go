@@ -76,6 +76,7 @@ func TestBadEndpointsNameTheField(t *testing.T) {
 		"a value is a number":       {`{"id":"x","env":{"A":1}}`, "env.A must be a string"},
 		"a name with =":             {`{"id":"x","env":{"A=":"1"}}`, "env has a name"},
 		"a value of two lines":      {`{"id":"x","env":{"A":"1\n2"}}`, "env.A must not hold a line break"},
+		"an init timeout in words":  {`{"id":"x","env":{"RUNPOD_INIT_TIMEOUT":"7m"}}`, `env.RUNPOD_INIT_TIMEOUT must be whole seconds between 1 and 86400, got "7m"`},
 		"a value that was hidden":   {`{"id":"x","env":{"A":"***"}}`, `env.A is "***"`},
 		"gpuCount":                  {`{"id":"x","gpuCount":65}`, "gpuCount must be between 0 and 64, got 65"},
 		"vcpuCount":                 {`{"id":"x","vcpuCount":-0.5}`, "vcpuCount must be between 0 and 1024, got -0.5"},

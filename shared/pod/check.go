@@ -39,6 +39,8 @@ const (
 	MaxGPUs     = 64
 	MaxVCPUs    = 1024
 	MaxMemoryGB = 65536
+	// MaxInitTimeout bounds Spec.InitTimeout.
+	MaxInitTimeout = 24 * time.Hour
 )
 
 // FieldError says which field is wrong and what it may be. It is an ErrInvalid.
@@ -222,6 +224,9 @@ func checkEnv(env map[string]string) error {
 			return &FieldError{"env." + name, "must not hold a line break or NUL"}
 		}
 		size += len(name) + len(value)
+	}
+	if value, given := env[initTimeoutVariable]; given && initTimeoutOf(value) == 0 {
+		return &FieldError{"env." + initTimeoutVariable, fmt.Sprintf("must be whole seconds between 1 and %.0f, got %.50q", MaxInitTimeout.Seconds(), value)}
 	}
 	if size > MaxEnvBytes {
 		return &FieldError{"env", fmt.Sprintf("must be at most %d bytes, got %d", MaxEnvBytes, size)}

@@ -12,6 +12,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -124,6 +125,22 @@ type Spec struct {
 	ModelCache []string `json:"modelCache,omitempty"`
 	// RegistryAuthID names the credentials for the image.
 	RegistryAuthID string `json:"registryAuthId,omitempty"`
+}
+
+// initTimeoutVariable is RunPod's, by which an owner says how long a worker may load.
+const initTimeoutVariable = "RUNPOD_INIT_TIMEOUT"
+
+// InitTimeout is how long a worker may take from its start until it asks for a job: the
+// whole seconds of RUNPOD_INIT_TIMEOUT in Env, 1 s to MaxInitTimeout; 0 if Env does not say.
+func (s Spec) InitTimeout() time.Duration { return initTimeoutOf(s.Env[initTimeoutVariable]) }
+
+// initTimeoutOf reads the value of the variable; 0 if it is none.
+func initTimeoutOf(value string) time.Duration {
+	seconds, err := strconv.ParseUint(value, 10, 32)
+	if most := uint64(MaxInitTimeout / time.Second); err != nil || seconds > most {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second //nolint:gosec // at most MaxInitTimeout
 }
 
 // Driver is what runs a pod.

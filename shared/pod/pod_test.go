@@ -75,6 +75,7 @@ func TestCheckNamesTheField(t *testing.T) {
 		"dockerStartCmd[1]":       func(p *Pod) { p.Spec.Command = []string{"a", "\x00"} },
 		"env":                     func(p *Pod) { p.Spec.Env = map[string]string{"A": strings.Repeat("x", MaxEnvBytes)} },
 		"env.A":                   func(p *Pod) { p.Spec.Env = map[string]string{"A": "a\nb"} },
+		"env.RUNPOD_INIT_TIMEOUT": func(p *Pod) { p.Spec.Env = map[string]string{"RUNPOD_INIT_TIMEOUT": "7m"} },
 		"ports":                   func(p *Pod) { p.Spec.Ports = make([]string, 101) },
 		"ports[0]":                func(p *Pod) { p.Spec.Ports = []string{"65536/tcp"} },
 		"ports[1]":                func(p *Pod) { p.Spec.Ports = []string{"65535/tcp", "080/http"} },
@@ -101,6 +102,23 @@ func TestCheckNamesTheField(t *testing.T) {
 		if wrong, ok := errors.AsType[*FieldError](thing.Check()); !ok || wrong.Field != field {
 			t.Errorf("got %v, want an error of %s", thing.Check(), field)
 		}
+	}
+}
+
+func TestInitTimeout(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"1": time.Second, "1800": 30 * time.Minute, "86400": MaxInitTimeout, "86401": 0, "0": 0, "-1": 0, "1.5": 0, "7m": 0, "99999999999999999999": 0,
+	} {
+		s := Spec{Env: map[string]string{"RUNPOD_INIT_TIMEOUT": value}}
+		if got := s.InitTimeout(); got != want {
+			t.Errorf("%q: got %s, want %s", value, got, want)
+		}
+		if err := s.Check(); (err == nil) != (want > 0) {
+			t.Errorf("%q: got %v", value, err)
+		}
+	}
+	if got := (Spec{}).InitTimeout(); got != 0 {
+		t.Errorf("got %s without the variable, want 0", got)
 	}
 }
 
