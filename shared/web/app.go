@@ -40,9 +40,6 @@ type Config struct {
 	// request and a body of at most 64 KiB, from the start of a new connection, or
 	// from the first byte of a later request. 0 means 10 s.
 	HeaderTimeout time.Duration
-	// ReadTimeout bounds how long a client may take to send a body over 64 KiB. 0
-	// means 2 min.
-	ReadTimeout time.Duration
 	// IdleTimeout closes a connection that waits for its next request. 0 means 2 min.
 	IdleTimeout time.Duration
 	// Oversized, if not nil, may answer a request whose body is over BodyLimit and
@@ -66,7 +63,6 @@ const (
 	defaultBodyLimit     = job.MaxSyncBody + 64<<10
 	defaultBodyMemory    = 512 << 20
 	defaultHeaderTimeout = 10 * time.Second
-	defaultReadTimeout   = 2 * time.Minute
 	defaultIdleTimeout   = 2 * time.Minute
 	// readBufferSize bounds the headers of a request.
 	readBufferSize = 64 << 10
@@ -98,7 +94,7 @@ func New(cfg Config) *fiber.App {
 	limit := app.Config().BodyLimit
 	b := &bodies{
 		memory: newMemory(cmp.Or(cfg.BodyMemory, defaultBodyMemory), limit), app: app, limit: limit,
-		timeout: cmp.Or(cfg.ReadTimeout, defaultReadTimeout), known: cfg.Known, oversized: cfg.Oversized,
+		known: cfg.Known, oversized: cfg.Oversized,
 	}
 	app.Server().HeaderReceived = b.header
 	app.Server().ExpectHandler = b.expect

@@ -75,8 +75,7 @@ func answerAndDiscard(ctx *fasthttp.RequestCtx) {
 type bodies struct {
 	*memory
 	app       *fiber.App
-	limit     int           // of a body
-	timeout   time.Duration // for a large body
+	limit     int // of a body
 	known     func(*fiber.Ctx) error
 	oversized func(*fiber.Ctx) bool
 }
@@ -141,8 +140,7 @@ type reading struct {
 	size  int // as announced, -1 if it was not
 	body  []byte
 	claim *claim // of a body that proved large, nil before
-	pace  pace
-	last  time.Time // a large body has come by then, or is not read
+	pace  pace   // of a large body
 }
 
 // read reads the body to its end, into the buffer while it is small.
@@ -186,16 +184,7 @@ func (r *reading) prepare(buffer *[]byte) error {
 	if r.claim == nil {
 		return nil
 	}
-	return r.setDeadline()
-}
-
-// setDeadline sets by when the next bytes of a large body must come.
-func (r *reading) setDeadline() error {
-	deadline := r.pace.deadline
-	if r.last.Before(deadline) {
-		deadline = r.last
-	}
-	return r.ctx.Conn().SetReadDeadline(deadline)
+	return r.ctx.Conn().SetReadDeadline(r.pace.deadline)
 }
 
 // extend makes room for more of the body. Memory follows what has come: four
@@ -229,8 +218,7 @@ func (r *reading) admit() error {
 		return err
 	}
 	r.claim = r.memory.claim(bearer(string(r.ctx.Request.Header.Peek(fiber.HeaderAuthorization))))
-	now := time.Now()
-	r.pace, r.last = newPace(now), now.Add(r.timeout)
+	r.pace = newPace(time.Now())
 	return nil
 }
 
