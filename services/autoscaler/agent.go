@@ -378,7 +378,7 @@ func (a *agent) restart(ctx context.Context, id string) {
 // autoscaler of the same engine.
 func (a *agent) environment(ctx context.Context, p pod.Pod) (env map[string]string, leftAlone func(context.Context), err error) {
 	if p.Endpoint == "" {
-		return maps.Clone(p.Spec.Env), nil, nil
+		return described(p.Spec.Env, p, a.facts), nil, nil
 	}
 	e, err := a.registry.Endpoints.Get(ctx, p.Endpoint)
 	if err != nil {
@@ -398,7 +398,7 @@ func (a *agent) environment(ctx context.Context, p pod.Pod) (env map[string]stri
 	}) {
 		env[v.Name] = v.Value
 	}
-	return env, leftAlone, nil
+	return described(env, p, a.facts), leftAlone, nil
 }
 
 // folders are where the pod's network volume and the models of its machine are on the

@@ -1,8 +1,10 @@
 package autoscaler
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -62,6 +64,23 @@ func gpuSpecOf(e endpoint.Endpoint, spec pod.Spec) pod.Spec {
 		spec.GPUShare = g.GPUShare
 	}
 	return spec
+}
+
+// described is env with what images made for RunPod read of their pod and its size, unless
+// env says it. What has no limit has the size of the machine m.
+func described(env map[string]string, p pod.Pod, m pod.Machine) map[string]string {
+	whole := func(n float64) string { return strconv.FormatFloat(max(1, math.Floor(n)), 'f', -1, 64) }
+	all := map[string]string{
+		"RUNPOD_POD_ID":    p.ID,
+		"RUNPOD_GPU_COUNT": strconv.Itoa(p.Spec.GPUs),
+		"RUNPOD_CPU_COUNT": whole(cmp.Or(p.Spec.VCPUs, m.VCPUs)),
+		"RUNPOD_MEM_GB":    whole(cmp.Or(p.Spec.MemoryGB, m.MemoryGB)),
+	}
+	if p.VolumeID != "" {
+		all["RUNPOD_VOLUME_ID"] = p.VolumeID
+	}
+	maps.Copy(all, env)
+	return all
 }
 
 // runnable says why nothing can be started from spec, "" if it can.

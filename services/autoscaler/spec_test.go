@@ -2,6 +2,7 @@ package autoscaler
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -27,6 +28,36 @@ func TestAWorkerIsStartedFromTheEndpointAndElseItsTemplate(t *testing.T) {
 	}
 	if template.Env["B"] != "t" {
 		t.Error("the template was changed")
+	}
+}
+
+func TestAPodReadsItsSizeInItsEnvironment(t *testing.T) {
+	machine := pod.Machine{VCPUs: 16, MemoryGB: 31.4}
+	for name, tt := range map[string]struct {
+		pod  pod.Pod
+		env  map[string]string
+		want map[string]string
+	}{
+		"no limits": {pod.Pod{ID: "p"}, nil, map[string]string{
+			"RUNPOD_POD_ID": "p", "RUNPOD_GPU_COUNT": "0", "RUNPOD_CPU_COUNT": "16", "RUNPOD_MEM_GB": "31",
+		}},
+		"limits and a volume": {
+			pod.Pod{ID: "p", VolumeID: "v", Spec: pod.Spec{GPUs: 2, VCPUs: 0.5, MemoryGB: 8}}, map[string]string{"A": "b"},
+			map[string]string{
+				"A": "b", "RUNPOD_POD_ID": "p", "RUNPOD_GPU_COUNT": "2", "RUNPOD_CPU_COUNT": "1", "RUNPOD_MEM_GB": "8", "RUNPOD_VOLUME_ID": "v",
+			},
+		},
+		"the owner's own": {pod.Pod{ID: "p"}, map[string]string{"RUNPOD_CPU_COUNT": "3"}, map[string]string{
+			"RUNPOD_POD_ID": "p", "RUNPOD_GPU_COUNT": "0", "RUNPOD_CPU_COUNT": "3", "RUNPOD_MEM_GB": "31",
+		}},
+	} {
+		before := maps.Clone(tt.env)
+		if diff := cmp.Diff(tt.want, described(tt.env, tt.pod, machine)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if !maps.Equal(before, tt.env) {
+			t.Errorf("%s: the pod's own environment was changed to %v", name, tt.env)
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package autoscaler
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,9 +43,13 @@ func TestAPodGetsItsNetworkVolume(t *testing.T) {
 		}
 		return ""
 	})
-	for id, want := range map[string]string{"with": "/srv/v1", "without": ""} {
-		if got := e.with(id); got.Volume != want || got.Endpoint != "" || len(got.Env) != 1 {
-			t.Errorf("%s: got %+v, want volume %q and its own environment alone", id, got, want)
+	size := "A RUNPOD_CPU_COUNT RUNPOD_GPU_COUNT RUNPOD_MEM_GB RUNPOD_POD_ID"
+	for id, want := range map[string]struct{ volume, variables string }{
+		"with": {"/srv/v1", size + " RUNPOD_VOLUME_ID"}, "without": {"", size},
+	} {
+		got := e.with(id)
+		if names := strings.Join(slices.Sorted(maps.Keys(got.Env)), " "); got.Volume != want.volume || got.Endpoint != "" || names != want.variables {
+			t.Errorf("%s: got %+v, want volume %q and the variables %s alone: nothing lets it in", id, got, want.volume, want.variables)
 		}
 	}
 }
