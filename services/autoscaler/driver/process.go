@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/host"
 	"flightline/shared/pod"
@@ -42,8 +43,9 @@ type ProcessConfig struct {
 
 const (
 	defaultLogBytes = 1 << 20
-	// killTimeout bounds the wait for processes that were sent SIGKILL.
-	killTimeout = 5 * time.Second
+	// killTimeout bounds the wait for processes that were sent SIGKILL. What goes on hangs in
+	// the kernel, as in a GPU driver: no signal ends it.
+	killTimeout = 10 * time.Second
 	// orphanGrace is what processes get to end after this program was killed.
 	orphanGrace = 3 * time.Second
 )
@@ -70,8 +72,9 @@ const (
 type Process struct {
 	cfg     ProcessConfig
 	log     *slog.Logger
-	machine string // of the folder
-	fleet   string // value of fleetVariable
+	machine string        // of the folder
+	fleet   string        // value of fleetVariable
+	hangs   time.Duration // killTimeout, but in tests
 	lock    *os.File
 	forks   chan fork
 	forker  sync.WaitGroup
@@ -112,7 +115,7 @@ func NewProcess(ctx context.Context, cfg ProcessConfig) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{cfg: cfg, log: cfg.Log, lock: lock, forks: make(chan fork), pods: map[string]*process{}}
+	p := &Process{cfg: cfg, log: cfg.Log, lock: lock, hangs: killTimeout, forks: make(chan fork), pods: map[string]*process{}}
 	if err := p.recover(ctx); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -143,7 +146,10 @@ func (p *Process) recover(ctx context.Context) error {
 			p.log.WarnContext(ctx, "end of a pod not recorded", "pod", r.PodID, "err", err)
 		}
 	}
-	return killMarked(ctx, fleetVariable+"="+p.machine+".", killTimeout)
+	if err := killMarked(ctx, fleetVariable+"="+p.machine+".", killTimeout); err != nil {
+		p.log.WarnContext(ctx, "processes of an earlier life go on after SIGKILL", "err", err)
+	}
+	return nil
 }
 
 // fork starts commands from one thread that lives as long as the driver: Linux
@@ -163,8 +169,8 @@ func (p *Process) start(cmd *exec.Cmd) error {
 }
 
 // Close ends all pods: it asks them to, and kills what is left when ctx ends.
-// It returns when all have ended and nothing of the driver runs any more; a
-// second call does nothing.
+// It returns when all have ended and nothing of the driver runs any more, or an error if
+// some go on after SIGKILL; the folder is free in any case. A second call does nothing.
 func (p *Process) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if p.closed {
@@ -180,16 +186,18 @@ func (p *Process) Close(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 
-	var stops sync.WaitGroup
+	var stops errgroup.Group
 	for _, x := range alive {
-		stops.Go(func() { x.end(ctx.Done(), p.fleet) })
+		stops.Go(func() error { return p.end(x, ctx.Done()) })
 	}
-	stops.Wait()
-	p.waiting.Wait()
+	err := stops.Wait()
+	if err == nil {
+		p.waiting.Wait()
+	}
 	close(p.forks)
 	p.forker.Wait()
 	p.reaper.dismiss()
-	return p.lock.Close()
+	return errors.Join(err, p.lock.Close())
 }
 
 // Name implements Driver.
@@ -346,37 +354,40 @@ func (p *Process) Stop(ctx context.Context, podID string, grace time.Duration) e
 	if x == nil || !x.running() {
 		return nil
 	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	stopped := make(chan struct{})
+	stopped := make(chan error, 1)
 	p.waiting.Go(func() { // goes on when ctx ends, so that grace is kept
-		defer close(stopped)
-		x.end(late.Done(), p.fleet)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		stopped <- p.end(x, late.Done())
 	})
 	select {
-	case <-stopped:
-		return nil
+	case err := <-stopped:
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
 // end asks the pod to end, and kills it when late is closed. It returns when
-// it has ended.
-func (x *process) end(late <-chan struct{}, fleet string) {
+// it has ended, or an error if it goes on.
+func (p *Process) end(x *process, late <-chan struct{}) error {
 	terminateGroup(x.cmd.Process.Pid, x.done)
 	select {
 	case <-x.done:
-		return
+		return nil
 	case <-late:
 	}
-	for again := time.NewTicker(time.Second); ; {
-		killPod(x.cmd.Process.Pid, []string{fleetVariable + "=" + fleet, podVariable + "=" + x.record.PodID}, x.done)
+	again, hangs := time.NewTicker(time.Second), time.NewTimer(p.hangs)
+	defer again.Stop()
+	defer hangs.Stop()
+	for {
+		killPod(x.cmd.Process.Pid, []string{fleetVariable + "=" + p.fleet, podVariable + "=" + x.record.PodID}, x.done)
 		select {
 		case <-x.done:
-			again.Stop()
-			return
+			return nil
 		case <-again.C: // what it forked while we looked
+		case <-hangs.C:
+			return fmt.Errorf("pod %s: process %d goes on after SIGKILL", x.record.PodID, x.cmd.Process.Pid)
 		}
 	}
 }

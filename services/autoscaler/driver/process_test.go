@@ -322,6 +322,61 @@ func TestADriverStartsThoughItCanRecordNoEnd(t *testing.T) {
 	}
 }
 
+// A process that hangs in the kernel goes on after SIGKILL: here it is one that was not
+// waited for.
+func TestNothingWaitsWithoutEndForAPodThatHangs(t *testing.T) {
+	folder := t.TempDir()
+	p := newProcess(t, ProcessConfig{Folder: folder})
+	p.hangs = 50 * time.Millisecond
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() })
+	p.pods["p1"] = &process{cmd: cmd, done: make(chan struct{}), record: record{PodID: "p1"}}
+	const want = "pod p1: process"
+	if err := p.Stop(t.Context(), "p1", 0); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("stop: got %v, want an error with %q", err, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Close(ctx); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("close: got %v, want an error with %q", err, want)
+	}
+	newProcess(t, ProcessConfig{Folder: folder}) // the folder is free
+}
+
+// What ctx ends is the look for processes that do not end on SIGKILL.
+func TestADriverStartsThoughWhatAnEarlierOneLeftGoesOn(t *testing.T) {
+	folder := t.TempDir()
+	killedParent(t, folder, "spawn")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p, err := NewProcess(ctx, ProcessConfig{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shut(t, p)
+}
+
+func TestAPodKeepsItsGraceWhenTheContextOfItsStopEnds(t *testing.T) {
+	p := newProcess(t, ProcessConfig{})
+	ready := filepath.Join(t.TempDir(), "ready")
+	script := "trap 'sleep 1; exit 5' TERM; : > " + ready + "; while :; do sleep 0.05; done"
+	if err := p.Start(t.Context(), Start{PodID: "p1", Spec: pod.Spec{Command: []string{"sh", "-c", script}}}); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "it is ready", func() bool { _, err := os.Stat(ready); return err == nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Stop(ctx, "p1", patience); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want Canceled", err)
+	}
+	if x := processRig(t, p).ended(t, "p1"); x.Code != 5 {
+		t.Errorf("got code %d (%s), want 5: it was killed at once", x.Code, x.Reason)
+	}
+}
+
 // hasReaper reports whether the fleet still has its reaper.
 func hasReaper(fleet string) bool {
 	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
