@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -150,7 +151,7 @@ func options(cfg Config) []nats.Option {
 	}
 	opts = append(opts, reports(cfg)...)
 	if cfg.InProcess != nil {
-		opts = append(opts, nats.InProcessServer(cfg.InProcess))
+		opts = append(opts, nats.InProcessServer(inProcess{cfg.InProcess}), nats.FlusherTimeout(pingInterval*(maxPings+1)))
 	}
 	opts = append(opts, cfg.TLS.options()...)
 	if cfg.InboxPrefix != "" {
@@ -163,6 +164,28 @@ func options(cfg Config) []nats.Option {
 		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))
 	}
 	return opts
+}
+
+// inProcess makes connections to a server in this process. They have no buffer: while the
+// server waits for its disk it may read nothing, and nats.go holds its lock for a write, so
+// that every call of the connection waits too, also the look for unanswered pings.
+type inProcess struct{ nats.InProcessConnProvider }
+
+func (p inProcess) InProcessConn() (net.Conn, error) {
+	c, err := p.InProcessConnProvider.InProcessConn()
+	return endsWithAWrite{c}, err
+}
+
+// endsWithAWrite is a connection that ends with a write that fails: nats.go drops what it
+// could not write, subscriptions too, and goes on.
+type endsWithAWrite struct{ net.Conn }
+
+func (c endsWithAWrite) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		_ = c.Close()
+	}
+	return n, err
 }
 
 // reports are the options that log what happens to the connection.
