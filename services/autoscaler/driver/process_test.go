@@ -322,7 +322,7 @@ func TestADriverStartsThoughItCanRecordNoEnd(t *testing.T) {
 	}
 }
 
-// A process that hangs in the kernel goes on after SIGKILL: here it is one that was not
+// A process that hangs in the kernel goes on after SIGKILL: here a process that was not
 // waited for.
 func TestNothingWaitsWithoutEndForAPodThatHangs(t *testing.T) {
 	folder := t.TempDir()
