@@ -120,22 +120,33 @@ func nextOf(ctx context.Context, consumer *queue.Consumer, wanted func() bool, r
 	return consumer.NextIf(ctx, wanted, runs)
 }
 
+// sentPart is how much of an answer is written before the jobs are kept for the worker that
+// is still receiving it. At 16 KB/s, the least rate for large answers, it takes 4 s.
+const sentPart = web.SmallBody
+
 // deliver writes the jobs to the socket. If the worker has left before all is
-// written, they go back into the queue at once, and no worker is lost.
+// written, they go back into the queue at once, and no worker is lost. While the worker
+// takes a large answer, they stay its own.
 func (s *Service) deliver(c *fiber.Ctx, who caller, taken []*queue.Lease, batch bool) {
-	body, written := document(taken, batch), false
+	rest, written := document(taken, batch), false
 	for _, lease := range taken {
 		lease.Input = nil // the body has it, perhaps for as long as a slow worker reads
 	}
+	large := len(rest) > sentPart
 	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
-	sent := false
 	next := func() ([]byte, error) {
-		if sent {
+		if large {
+			for _, lease := range taken {
+				lease.Receiving()
+			}
+		}
+		if len(rest) == 0 {
 			written = true // nobody asks again unless it is
 			return nil, io.EOF
 		}
-		sent = true
-		return body, nil
+		part := rest[:min(len(rest), sentPart)]
+		rest = rest[len(part):]
+		return part, nil
 	}
 	ctx := context.WithoutCancel(c.UserContext())
 	web.Stream(c, next, func() {

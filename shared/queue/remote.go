@@ -105,10 +105,31 @@ func (t *Consumer) NextIf(ctx context.Context, wanted func() bool, runs func(job
 func (t *Consumer) hand(l *Lease) *Lease {
 	t.release(l)
 	l.far = true
-	if t.confirm < t.e.Lease && t.q.sameServer(l.given, false) {
-		_ = t.q.nc.Publish(l.ackTo, fmt.Appendf(nil, `-NAK {"delay":%d}`, t.confirm.Nanoseconds()))
+	if t.confirm < t.e.Lease {
+		l.awaitSign()
 	}
 	return l
+}
+
+// awaitSign begins the time in which the worker must be heard of.
+func (l *Lease) awaitSign() {
+	if l.t.q.sameServer(l.given, false) {
+		_ = l.t.q.nc.Publish(l.ackTo, fmt.Appendf(nil, `-NAK {"delay":%d}`, l.t.confirm.Nanoseconds()))
+	}
+}
+
+// signParts is into how many parts Receiving divides the time to be heard of: in each
+// it begins it once.
+const signParts = 8
+
+// Receiving says of a job that NextIf returned that its worker is still being sent it:
+// the worker's time to be heard of begins again, unless it is over. Call it often; it
+// mostly does nothing.
+func (l *Lease) Receiving() {
+	if since := bus.Elapsed(*l.extended.Load(), time.Now()); since > l.t.confirm/signParts && since < l.t.confirm {
+		l.touch()
+		l.awaitSign()
+	}
 }
 
 // LeaseOf takes up the lease of the run in which worker holds the job, as its
