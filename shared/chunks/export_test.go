@@ -12,6 +12,12 @@ import (
 // PollInterval is how often a follower reads without being told to.
 const PollInterval = pollInterval
 
+// RetryDelay is the pause after a read that JetStream did not answer.
+const RetryDelay = retryDelay
+
+// Expire makes the job, as it was last read, one whose ttl is over.
+func (f *Follower) Expire() { f.rec.Expires = f.bus.Now() }
+
 // EmitFirstPart stores the first part only of a chunk of two.
 func (w *Writer) EmitFirstPart(ctx context.Context, data []byte) error {
 	w.unsent = w.parts(data, w.bus.Now().Add(time.Hour))[:1]

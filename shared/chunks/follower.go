@@ -146,21 +146,20 @@ func (f *Follower) Read(ctx context.Context, after uint64, most int) (chunks []C
 // outage of JetStream, except before it has seen the job at all: then, and only
 // then, it returns bus.ErrUnavailable or ctx.Err().
 func (f *Follower) Next(ctx context.Context, after uint64, most int) (chunks []Chunk, j *job.Job, more bool, err error) {
-	if f.upTo == after && after > 0 && !f.rec.Status.Terminal() && !f.wait(ctx, pollInterval) {
+	if f.upTo == after && after > 0 && !f.rec.Status.Terminal() && !f.wait(ctx, f.untilPoll()) {
 		return nil, f.job(), false, nil
 	}
 	for {
-		pause := pollInterval
+		pause := retryDelay
 		chunks, j, more, err = f.Read(ctx, after, most)
 		switch {
 		case err == nil && (len(chunks) > 0 || j.Status.Terminal()):
 			return chunks, j, more, nil
 		case err == nil:
+			pause = f.untilPoll()
 		case f.rec == nil:
 			return nil, nil, false, err
-		case errors.Is(err, bus.ErrUnavailable):
-			pause = retryDelay
-		case ctx.Err() == nil:
+		case !errors.Is(err, bus.ErrUnavailable) && ctx.Err() == nil:
 			return nil, nil, false, err
 		}
 		if !f.wait(ctx, pause) {
@@ -169,11 +168,16 @@ func (f *Follower) Next(ctx context.Context, after uint64, most int) (chunks []C
 	}
 }
 
+// untilPoll is the pause after a read that found the job: the job may expire, which
+// sends no message. After a read that failed it would be none, once that is over.
+func (f *Follower) untilPoll() time.Duration {
+	return min(pollInterval, f.bus.Until(f.rec.GoneAt()))
+}
+
 // wait returns true when there may be something that the last look did not
-// find: something was heard, the job may have expired, which sends no message, or
-// the pause is over. It returns false when ctx has ended.
+// find: something was heard, or the pause is over. It returns false when ctx has ended.
 func (f *Follower) wait(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(min(pause, f.bus.Until(f.rec.GoneAt())))
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

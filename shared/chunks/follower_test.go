@@ -271,6 +271,36 @@ func TestFollowSitsOutAnOutage(t *testing.T) {
 	r.want(t, job.InProgress, `2`)
 }
 
+// While its job cannot be read, a follower looks now and then, also once the job's ttl is over:
+// hundreds of them would keep each other and JetStream busy.
+func TestFollowDoesNotAskWithoutAPause(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	id := s.submit(t)
+	emit(t, next(t, s.consumer(t, s.q, "w")), `1`)
+	r := &reader{f: s.follow(t, s.queue(t), id)}
+	r.want(t, job.InProgress, `1`)
+	records := streams.Records(s.e.Partition)
+	if err := s.JS.DeleteStream(t.Context(), records); err != nil {
+		t.Fatal(err)
+	}
+	r.f.Expire()
+	reads := testenv.Subscribe(t, s.NC, bus.LeaderGet(records))
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*chunks.RetryDelay)
+	defer cancel()
+	if got, j, _, err := r.next(ctx); err != nil || len(got) > 0 || j.Status != job.InProgress {
+		t.Errorf("got %q, %v, %v, want it to sit that out", got, j, err)
+	}
+	most := 2 + int(time.Since(began)/chunks.RetryDelay)
+	if err := s.NC.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := reads.Pending(); err != nil || n < 1 || n > most {
+		t.Errorf("got %d reads, %v, want 1 to %d", n, err, most)
+	}
+}
+
 // What was heard of and a replica lacks is read from the leader.
 func TestFollowReadsFromTheLeaderWhatAReplicaLacks(t *testing.T) {
 	t.Parallel()
