@@ -1,6 +1,7 @@
 package events
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -152,17 +153,28 @@ func (l *entryList) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func parseBlock(subject string, data []byte) (*block, error) {
+func parseBlock(data []byte) (*block, error) {
 	b := &block{}
 	if err := json.Unmarshal(data, b); err != nil {
-		return nil, fmt.Errorf("read %s: %w", subject, err)
+		return nil, err
 	}
 	for i, p := range b.Points {
 		if p == nil || i < 0 {
-			return nil, fmt.Errorf("read %s: point %d is invalid", subject, i)
+			return nil, fmt.Errorf("point %d is invalid", i)
 		}
 	}
 	return b, nil
+}
+
+// decodedBlock is parseBlock that warns of a block that cannot be decoded and returns an
+// empty one: it must not keep others from being read and written.
+func (l *Log) decodedBlock(ctx context.Context, subject string, seq uint64, data []byte) *block {
+	b, err := parseBlock(data)
+	if err != nil {
+		l.log.WarnContext(ctx, "block of statistics cannot be decoded and is taken for an empty one", "stream", streams.Stats, "sequence", seq, "subject", subject, "err", err)
+		return &block{}
+	}
+	return b
 }
 
 // validName matches what may be a token of a subject.

@@ -101,12 +101,8 @@ func (l *Log) TotalsOf(ctx context.Context, endpoints []string) (map[string]Tota
 	}
 	all := make(map[string]Totals, len(got))
 	for _, m := range got {
-		var c counts
 		endpoint := strings.TrimPrefix(m.Header.Get(jetstream.SubjectHeader), streams.KeySubject(streams.BucketCounts, ""))
-		if err := json.Unmarshal(m.Data, &c); err != nil {
-			return nil, fmt.Errorf("read counts of %s: %w", endpoint, err)
-		}
-		all[endpoint] = c.Totals
+		all[endpoint] = l.decodedCounts(ctx, endpoint, bus.Sequence(m), m.Data).Totals
 	}
 	return all, nil
 }
@@ -149,11 +145,17 @@ func (l *Log) counts(ctx context.Context, endpoint string) (kept, error) {
 	case err != nil:
 		return kept{}, away(ctx, "read counts of "+endpoint, err)
 	}
-	k := kept{revision: entry.Revision()}
-	if err := json.Unmarshal(entry.Value(), &k.value); err != nil {
-		return kept{}, fmt.Errorf("read counts of %s: %w", endpoint, err)
+	return kept{l.decodedCounts(ctx, endpoint, entry.Revision(), entry.Value()), entry.Revision()}, nil
+}
+
+// decodedCounts reads counts. Those that cannot be decoded begin again, with a warning: they
+// must not keep those of other endpoints from being counted.
+func (l *Log) decodedCounts(ctx context.Context, endpoint string, seq uint64, data []byte) (c counts) {
+	if err := json.Unmarshal(data, &c); err != nil {
+		l.log.WarnContext(ctx, "counts cannot be decoded and begin again", "endpoint", endpoint, "stream", streams.Bucket(streams.BucketCounts), "sequence", seq, "err", err)
+		return counts{}
 	}
-	return k, nil
+	return c
 }
 
 // lastDeleted is when an endpoint of this id was last deleted, 0 if none was. The leader
@@ -168,11 +170,7 @@ func (l *Log) lastDeleted(ctx context.Context, endpoint string) (since int64, er
 	case err != nil:
 		return 0, away(ctx, "read counts of "+endpoint, err)
 	}
-	var c counts
-	if err := json.Unmarshal(m.Data, &c); err != nil {
-		return 0, fmt.Errorf("read counts of %s: %w", endpoint, err)
-	}
-	return c.Since, nil
+	return l.decodedCounts(ctx, endpoint, m.Seq, m.Data).Since, nil
 }
 
 // putCounts writes k's value over its revision and returns the new one;
@@ -301,7 +299,7 @@ func (f *fold) step(ctx context.Context) (full bool, err error) {
 		}
 	}
 	page, err := f.l.read(ctx, reading{filter: anySubject, from: f.after + 1, most: maxEntries})
-	if err != nil || len(page.entries) == 0 {
+	if err != nil || page.next == f.after+1 {
 		return false, err
 	}
 	if f.Durable != nil {

@@ -87,7 +87,7 @@ func all(t *testing.T, l *Log) []Event {
 	t.Helper()
 	var list []Event
 	for after := uint64(0); ; after = list[len(list)-1].Seq {
-		page, _, err := l.page(t.Context(), after)
+		page, _, _, err := l.page(t.Context(), after)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,11 +86,9 @@ func (l *Log) walk(ctx context.Context, filter string, kind Kind, p Past) (some 
 			return nil, 0, away(ctx, "read events", err)
 		}
 		for _, m := range got {
-			entry, err := decode(m)
-			if err != nil {
-				return nil, 0, err
+			if entry, ok := l.decoded(ctx, m); ok {
+				some = append(some, entry.backwards(kind, p.Before)...)
 			}
-			some = append(some, entry.backwards(kind, p.Before)...)
 		}
 		if next = before << placeBits; next == 0 || len(some) >= p.Most {
 			break
@@ -174,18 +172,19 @@ func (t *Tail) step(ctx context.Context) (full bool, err error) {
 	t.mu.Unlock()
 	server := t.log.Server()
 	var page []Event
+	upTo := after
 	if placed {
-		page, full, err = t.log.page(ctx, after)
+		page, upTo, full, err = t.log.page(ctx, after)
 	} else {
-		after, err = t.log.lastSequence(ctx)
+		upTo, err = t.log.lastSequence(ctx)
 	}
-	if err != nil || placed && len(page) == 0 {
+	if err != nil || placed && upTo == after {
 		return false, err
 	}
 	if err := t.safe(ctx, server); err != nil {
 		return false, err
 	}
-	t.add(after, page)
+	t.add(page, upTo)
 	return full, nil
 }
 
@@ -203,17 +202,14 @@ func (t *Tail) safe(ctx context.Context, server string) error {
 	return nil
 }
 
-// add makes the events known that come after a sequence.
-func (t *Tail) add(after uint64, page []Event) {
+// add makes events known, and that no others come up to a sequence.
+func (t *Tail) add(page []Event, upTo uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.placed {
-		t.placed, t.from, t.reached = true, after, after
+		t.placed, t.from = true, upTo
 	}
-	if len(page) > 0 {
-		t.recent = append(t.recent, page...)
-		t.reached = page[len(page)-1].Seq
-	}
+	t.recent, t.reached = append(t.recent, page...), upTo
 	if over := len(t.recent) - tailKeeps; over > 0 {
 		t.from = t.recent[over-1].Seq
 		t.recent = slices.Clone(t.recent[over:])

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
@@ -33,13 +34,13 @@ const (
 // ends with nil when ctx ends, and with the error that each returned.
 func (l *Log) Follow(ctx context.Context, after uint64, each func(Event) error) error {
 	for ctx.Err() == nil {
-		page, full, err := l.page(ctx, after)
+		page, upTo, full, err := l.page(ctx, after)
 		for _, e := range page {
 			if err := each(e); err != nil {
 				return err
 			}
-			after = e.Seq
 		}
+		after = upTo
 		l.rest(ctx, "follow events", full, err)
 	}
 	return nil
@@ -58,9 +59,14 @@ func (l *Log) rest(ctx context.Context, doing string, full bool, err error) {
 	_ = retry.Sleep(ctx, pause) // the caller's loop ends with ctx
 }
 
-// page reads the next events after a sequence; none is no error. full: more follow.
-func (l *Log) page(ctx context.Context, after uint64) (list []Event, full bool, err error) {
-	some, err := l.read(ctx, reading{filter: anySubject, from: entryAfter(after), most: maxEntries})
+// page reads the next events after a sequence; none is no error. upTo is the sequence to go
+// on after. full: more follow.
+func (l *Log) page(ctx context.Context, after uint64) (list []Event, upTo uint64, full bool, err error) {
+	r := reading{filter: anySubject, from: entryAfter(after), most: maxEntries}
+	some, err := l.read(ctx, r)
+	if upTo = after; some.next > r.from {
+		upTo = endOf(some.next - 1)
+	}
 	for _, entry := range some.entries {
 		for _, e := range entry.Events {
 			if e.Seq > after {
@@ -68,7 +74,7 @@ func (l *Log) page(ctx context.Context, after uint64) (list []Event, full bool, 
 			}
 		}
 	}
-	return list, some.more, err
+	return list, upTo, some.more, err
 }
 
 // reading says which entries are read.
@@ -87,8 +93,7 @@ type read struct {
 	more    bool   // the server has more already
 }
 
-// read reads the next entries. After an entry that cannot be decoded it returns
-// those before it, and the error.
+// read reads the next entries. An entry that cannot be decoded is left out.
 func (l *Log) read(ctx context.Context, r reading) (read, error) {
 	got, err := bus.BatchGet(ctx, l.nc, streams.Events, bus.Batch{From: r.from, Filter: r.filter, Most: r.most, MaxBytes: maxReadBytes})
 	if err != nil {
@@ -97,15 +102,23 @@ func (l *Log) read(ctx context.Context, r reading) (read, error) {
 	done := read{next: r.from, entries: make([]Entry, 0, len(got))}
 	for _, m := range got {
 		if r.job == "" || bytes.Contains(m.Data, []byte(r.job)) || strings.Contains(m.Header.Get(jetstream.SubjectHeader), string(r.job)) {
-			entry, err := decode(m)
-			if err != nil {
-				return done, err
+			if entry, ok := l.decoded(ctx, m); ok {
+				done.entries = append(done.entries, entry)
 			}
-			done.entries = append(done.entries, entry)
 		}
 		done.next, done.more = bus.Sequence(m)+1, m.Header.Get(bus.PendingHeader) != "0"
 	}
 	return done, nil
+}
+
+// decoded is decode that warns of an entry that cannot be decoded: it must not keep those
+// behind it from being read.
+func (l *Log) decoded(ctx context.Context, m *nats.Msg) (entry Entry, ok bool) {
+	entry, err := decode(m)
+	if err != nil {
+		l.log.WarnContext(ctx, "entry of the log of events cannot be decoded and is left out", "stream", streams.Events, "sequence", bus.Sequence(m), "err", err)
+	}
+	return entry, err == nil
 }
 
 // last is where the newest entry of a filter is. It asks the leader: a replica may

@@ -206,11 +206,7 @@ func (f *statsFold) read(ctx context.Context, key blockKey) (*knownBlock, error)
 	case err != nil:
 		return nil, away(ctx, "read "+key.subject(), err)
 	default:
-		there, err := parseBlock(key.subject(), m.Data)
-		if err != nil {
-			return nil, err
-		}
-		b.block, b.revision = *there, m.Seq
+		b.block, b.revision = *f.l.decodedBlock(ctx, key.subject(), m.Seq, m.Data), m.Seq
 	}
 	f.known[key] = b
 	return b, nil

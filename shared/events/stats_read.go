@@ -137,9 +137,7 @@ func (l *Log) blocks(ctx context.Context, keys []blockKey) (map[blockKey]*block,
 		if err != nil {
 			return nil, err
 		}
-		if found[key], err = parseBlock(subject, m.Data); err != nil {
-			return nil, err
-		}
+		found[key] = l.decodedBlock(ctx, subject, bus.Sequence(m), m.Data)
 	}
 	return found, nil
 }

@@ -168,6 +168,7 @@ func (v *Watch) recent() (some []Event, news <-chan struct{}, reached uint64, be
 			}
 		}
 	}
+	v.after = max(v.after, t.reached)
 	return some, t.news, 0, false
 }
 
