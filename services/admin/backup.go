@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,17 +88,18 @@ type copying struct {
 // all copies the streams in their order. What was written to the payloads since
 // their copy is read after all else: outputs that the records refer to. What was
 // written to the streams of webhooks is read once the payloads are copied: a replay
-// moves a webhook back to the queue, and a delivery removes its payloads.
+// moves a webhook back to the queue, and a delivery removes its payloads. The pauses of their
+// destinations are read last: a webhook that was put aside for one needs it to be resumed.
 func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 	var done []Copy
-	var webhooks, payloads []int
+	var webhooks, pauses, payloads []int
 	for _, name := range names {
 		part, _ := streams.PartOf(name)
 		if part > streams.PartPayloads {
-			if err := b.copyTails(ctx, done, webhooks); err != nil {
+			if err := b.copyTails(ctx, done, slices.Concat(webhooks, pauses)); err != nil {
 				return nil, err
 			}
-			webhooks = nil
+			webhooks, pauses = nil, nil
 		}
 		c := Copy{Name: name}
 		err := b.snapshot(ctx, &c)
@@ -107,6 +109,8 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 			payloads = append(payloads, len(done))
 		case part == streams.PartUndelivered, name == streams.Webhooks:
 			webhooks = append(webhooks, len(done))
+		case name == streams.Bucket(streams.BucketDestinations):
+			pauses = append(pauses, len(done))
 		default:
 			err = b.copyTail(ctx, &c)
 		}
@@ -120,7 +124,7 @@ func (b *copying) all(ctx context.Context, names []string) ([]Copy, error) {
 		b.log.InfoContext(ctx, "stream copied", "stream", name, "messages", c.Messages, "bytes", c.Bytes, "later", c.Later)
 		done = append(done, c)
 	}
-	return done, b.copyTails(ctx, done, append(webhooks, payloads...))
+	return done, b.copyTails(ctx, done, slices.Concat(webhooks, pauses, payloads))
 }
 
 // copyTails writes what was written to some of the streams since their copies, in this order.

@@ -87,6 +87,32 @@ func TestABackupHasWebhooksThatMoveMeanwhile(t *testing.T) {
 	}
 }
 
+// A destination that is paused after its bucket was copied is paused in the backup, if a webhook
+// was put aside for it: without the pause nothing shows that it waits to be resumed.
+func TestABackupHasThePauseForWhichAWebhookWasPutAside(t *testing.T) {
+	t.Parallel()
+	b := applied(t)
+	paused := streams.KeySubject(streams.BucketDestinations, "ep.x")
+	aside := streams.UndeliveredSubject("ep", "aside", 1)
+	dir := filepath.Join(t.TempDir(), "backup")
+	log := slog.New(interleaved{slog.DiscardHandler, map[string]func(){
+		streams.Bucket(streams.BucketDestinations): func() {
+			store(t, b, paused)
+			store(t, b, aside)
+		},
+	}})
+	if _, err := admin.Backup(t.Context(), b.NC, dir, "test", log); err != nil {
+		t.Fatal(err)
+	}
+	other := testenv.NewServer(t)
+	if err := restore(t, other, dir); err != nil {
+		t.Fatal(err)
+	}
+	if !has(t, other, streams.Undelivered, aside) || !has(t, other, streams.Bucket(streams.BucketDestinations), paused) {
+		t.Error("the webhook that was put aside, or the pause of its destination, is missing")
+	}
+}
+
 // purge removes the message on the subject.
 func purge(t *testing.T, b *testenv.Server, stream, subject string) {
 	t.Helper()
