@@ -30,6 +30,7 @@ func (w *worker) pollSlowly() *slowPoll {
 	must(w.s.t, err)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	must(w.s.t, err)
+	w.s.t.Cleanup(func() { _ = resp.Body.Close() })
 	if resp.StatusCode != http.StatusOK {
 		w.s.t.Fatalf("got %d, want a job", resp.StatusCode)
 	}

@@ -172,7 +172,7 @@ func (t *Tail) step(ctx context.Context) (full bool, err error) {
 	t.mu.Unlock()
 	server := t.log.Server()
 	var page []Event
-	upTo := after
+	var upTo uint64
 	if placed {
 		page, upTo, full, err = t.log.page(ctx, after)
 	} else {
