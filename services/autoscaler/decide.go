@@ -160,8 +160,9 @@ func (n need) why(e endpoint.Endpoint, wanted int) (reason, text string) {
 // the leavers stayed.
 func needed(e endpoint.Endpoint, s sample, m memory, alive int, leavers []member, now time.Time) need {
 	if e.ScalerType == endpoint.RequestCount {
-		n := (s.queued + s.running + e.ScalerValue - 1) / e.ScalerValue
-		return need{n, registry.ScalingRequests, fmt.Sprintf("%s and %d run, %d for each worker", jobsWait(s.queued), s.running, e.ScalerValue)}
+		running := s.runningHere()
+		n := (s.queued + running + e.ScalerValue - 1) / e.ScalerValue
+		return need{n, registry.ScalingRequests, fmt.Sprintf("%s and %d run, %d for each worker", jobsWait(s.queued), running, e.ScalerValue)}
 	}
 	limit := time.Duration(e.ScalerValue) * time.Second
 	working, waiting := count(s.members, busy), s.queued+s.orphans.count
@@ -183,6 +184,13 @@ func needed(e endpoint.Endpoint, s sample, m memory, alive int, leavers []member
 		return need{1, registry.ScalingFromZero, s.waiting() + "; there is no worker"}
 	}
 	return need{workers: alive}
+}
+
+// runningHere is how many of the running jobs ask for a worker: those that no worker of an
+// owner holds. Which of those have low priority is not known, so that as many as run count.
+func (s sample) runningHere() int {
+	low := s.allRunning - s.running
+	return max(0, s.running-max(0, s.elsewhere-low))
 }
 
 // waiting says which jobs ask for a worker.

@@ -63,6 +63,18 @@ func TestDecide(t *testing.T) {
 			e: ep(requests(1)), s: sample{queued: 1000, machines: 1},
 			want: decision{wanted: 3, start: 3, reason: registry.ScalingRequests},
 		},
+		"requests: jobs on workers that an owner started ask for none": {
+			e: ep(requests(1)), s: sample{queued: 1, running: 3, allRunning: 3, elsewhere: 2, machines: 1, members: crew(long, busy)},
+			want: decision{wanted: 2, start: 1, reason: registry.ScalingRequests},
+		},
+		"requests: and keep none": {
+			e: ep(requests(1)), s: sample{running: 2, allRunning: 2, elsewhere: 2, machines: 1, members: crew(long, idle)},
+			want: decision{drain: []string{"w0"}, reason: registry.ScalingIdle},
+		},
+		"requests: those may be the jobs of low priority": {
+			e: ep(requests(1)), s: sample{running: 2, allRunning: 3, elsewhere: 1, machines: 1, members: crew(long, busy)},
+			want: decision{wanted: 2, start: 1, reason: registry.ScalingRequests},
+		},
 		"idle for idleTimeout": {
 			e: ep(), s: sample{machines: 1, members: crew(5*time.Second, idle, idle)},
 			want: decision{drain: []string{"w1", "w0"}, reason: registry.ScalingIdle},
