@@ -299,8 +299,11 @@ const proven = time.Minute
 
 // provenAt is when the worker is proven if it goes on, in its last start; the zero time if
 // it was not started, or not ready yet. A model may take minutes to load, and fail then.
+// A worker that restarts itself after each job may never run for so long: its job proves it.
 func provenAt(p pod.Pod) time.Time {
 	switch at := p.Started.Add(proven); {
+	case !p.Refreshed.IsZero():
+		return p.Refreshed
 	case p.Started.IsZero():
 		return time.Time{}
 	case p.Phases.Begun().IsZero(): // how its start went was not noted

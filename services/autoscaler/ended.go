@@ -41,6 +41,7 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 		var err error
 		token, err = a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
 		if err == nil && !token.Draining && !token.Refreshed.IsZero() { // a start makes a new token
+			a.warn(ctx, "restart of a worker not noted", p.ID, a.noteRefreshed(ctx, p, token.Refreshed))
 			a.start(ctx, p.ID)
 			return
 		}
@@ -63,6 +64,15 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 	if a.exit(ctx, p, by, why) { // else it would be started again
 		a.warn(ctx, "what is left of an ended pod not removed, trying again", p.ID, a.removeInstance(ctx, p))
 	}
+}
+
+// noteRefreshed notes that a pod's worker ended a job at at and restarts itself.
+func (a *agent) noteRefreshed(ctx context.Context, p pod.Pod, at time.Time) error {
+	_, err := a.registry.Pods.Update(ctx, p.ID, func(x pod.Pod) (pod.Pod, error) {
+		x.Refreshed = at
+		return x, nil
+	})
+	return err
 }
 
 // exit writes that a pod has ended, and lets its worker in no more. It reports

@@ -106,7 +106,7 @@ func TestAWorkerThatRestartsItselfIsStartedAgainWhateverTheClock(t *testing.T) {
 	}
 	started := time.Now().Add(time.Minute)
 	a.ended(t.Context(), s.get("w"), driver.Instance{PodID: "w", Started: started, Ended: started.Add(time.Second)})
-	if p := s.get("w"); p.Status != pod.Running {
-		t.Errorf("got %s: %s, want it started again", p.Status, p.Change)
+	if p := s.get("w"); p.Status != pod.Running || p.Refreshed.IsZero() {
+		t.Errorf("got %s: %s, restarted itself at %s, want it started again, and when", p.Status, p.Change, p.Refreshed)
 	}
 }

@@ -125,6 +125,15 @@ func TestStreak(t *testing.T) {
 		"ready before its end": {[]pod.Pod{
 			ended("a", short, time.Hour, "x"), with(ended("b", long, time.Minute, "y"), pod.Phases{Loading: at(3 * time.Minute), Ready: at(2 * time.Minute)}),
 		}, 0, ""},
+		"restarts itself after each job": {[]pod.Pod{
+			ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: at(short), Refreshed: at(short), Phases: pod.Phases{Loading: at(short)}},
+		}, 0, ""},
+		"fails since it restarted itself": {[]pod.Pod{
+			ended("a", short, short, "x"), {ID: "b", Status: pod.Running, Started: at(time.Minute), Refreshed: at(time.Minute)},
+		}, 1, "a"},
+		"restarted itself, and ended": {[]pod.Pod{
+			ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Exited, Started: at(short), Refreshed: at(short), Changed: noon},
+		}, 0, ""},
 		"still loads": {[]pod.Pod{
 			ended("a", short, time.Hour, "x"), {ID: "b", Status: pod.Running, Started: at(6 * time.Minute), Phases: pod.Phases{Loading: at(6 * time.Minute)}},
 		}, 1, "a"},

@@ -70,6 +70,8 @@ type Pod struct {
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"`
 	Changed time.Time `json:"changed"`
+	// Refreshed is when its worker last ended a job and restarted itself.
+	Refreshed time.Time `json:"refreshed,omitzero"`
 	// Phases says how its last start went, if a driver started it.
 	Phases Phases `json:"phases,omitzero"`
 	// Change says in words what happened at Changed, By as what; By is "" of
