@@ -27,6 +27,9 @@ const (
 	absentDocker  = 10 * time.Minute
 	// sweepInterval is the pause between two looks at claims where no endpoint needs a GPU.
 	sweepInterval = 10 * time.Second
+	// maxUnknown is how long an endpoint that cannot be looked at, as while its queue is
+	// unreadable, asks for what it asked for before. GPUs stay free for it until then.
+	maxUnknown = 30 * time.Second
 )
 
 // gpuState is what was decided about an endpoint whose workers need GPUs, before they
@@ -40,7 +43,13 @@ type gpuState struct {
 	wakes []string
 	// fresh is true until it is settled.
 	fresh bool
+	// looked is when that was.
+	looked time.Time
 }
+
+// unknown reports whether no look at the endpoint has succeeded for maxUnknown: it asks for
+// no GPU then, and its workers keep theirs.
+func (s *gpuState) unknown(now time.Time) bool { return now.Sub(s.looked) >= maxUnknown }
 
 // postpone leaves a decision to the arbiter, and reports whether it needs to.
 func (l *leader) postpone(e endpoint.Endpoint, m *endpointState, in looked, out decision) bool {
@@ -52,7 +61,7 @@ func (l *leader) postpone(e endpoint.Endpoint, m *endpointState, in looked, out 
 		}
 		return false
 	}
-	s := &gpuState{e: e, m: m, in: in, out: out, fresh: true}
+	s := &gpuState{e: e, m: m, in: in, out: out, fresh: true, looked: m.looked}
 	s.splitWakes()
 	l.gpus[e.ID] = s
 	return true
@@ -229,7 +238,7 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 		}
 	}
 	for _, s := range l.gpus {
-		if d := s.demand(v, in.Workers); d.Workers > 0 {
+		if d := s.demand(v, in.Workers); d.Workers > 0 && !s.unknown(v.now) {
 			in.Demands = append(in.Demands, d)
 		}
 	}
@@ -334,7 +343,7 @@ func (s *gpuState) describe(found map[string]*arbiter.Worker, pods map[string]po
 		} else {
 			w.Held, w.Startup = readiness(pods[x.id], w.Held, now)
 		}
-		w.Kept = x.locked || i < s.e.WorkersMin && x.state != sleeping
+		w.Kept = x.locked || s.unknown(now) || i < s.e.WorkersMin && x.state != sleeping
 		switch x.state {
 		case starting:
 			w.State = arbiter.Starting

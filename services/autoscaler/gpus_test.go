@@ -216,8 +216,8 @@ func TestAWorkerYieldsByItsRecord(t *testing.T) {
 		"awake, which is not noted":    {with(slept, func(p *pod.Pod) { p.Sleep.At, p.Sleep.Wake = at(3*time.Hour), at(4*time.Hour) }), busy, 4*time.Hour + 20*time.Second, 0, 20 * time.Second, time.Minute},
 		"started again since its wake": {with(started, func(p *pod.Pod) { p.Sleep.Took = time.Second }), busy, 61 * time.Second, time.Second, time.Minute, 179 * time.Second},
 	} {
-		s := &gpuState{e: ep(), in: looked{sample: sample{members: []member{{id: "a-0-1", state: tc.state, rested: time.Minute}}}}}
 		now := at(tc.after)
+		s := &gpuState{e: ep(), looked: now, in: looked{sample: sample{members: []member{{id: "a-0-1", state: tc.state, rested: time.Minute}}}}}
 		w := &arbiter.Worker{Pod: "a-0-1", Endpoint: "a", Machine: "m", Devices: []string{"g"}, Share: pod.WholeGPU, Held: now.Sub(noon)}
 		s.describe(map[string]*arbiter.Worker{w.Pod: w}, map[string]pod.Pod{w.Pod: tc.p}, now)
 		if w.Held != tc.held || w.Startup != tc.startup {
@@ -229,6 +229,28 @@ func TestAWorkerYieldsByItsRecord(t *testing.T) {
 		})
 		if left := out.Waits["b"].Until; left != max(0, tc.left) || (len(out.Yields) > 0) != (tc.left == 0) {
 			t.Errorf("%s: got %d that yield, or in %s, want in %s", name, len(out.Yields), left, tc.left)
+		}
+	}
+}
+
+// Its queue may be unreadable for long: a GPU that is free is another's then. But it is not
+// taken for empty, and none of its workers yields.
+func TestAnEndpointThatCannotBeLookedAtAsksForNoGPU(t *testing.T) {
+	s := newEnv(t)
+	l := &leader{Service: &Service{registry: s.registry}, gpus: map[string]*gpuState{}}
+	m := &endpointState{looked: noon}
+	in := looked{spec: pod.Spec{GPUs: 1}, sample: sample{queued: 1, members: []member{{id: "a-0-1", state: idle, rested: time.Hour}}}}
+	l.postpone(ep(), m, in, decision{start: 1, wanted: 2})
+	l.gpus["ep"].fresh = false
+	for ago, demands := range map[time.Duration]int{0: 1, 29 * time.Second: 1, 30 * time.Second: 0, time.Hour: 0} {
+		m.looked = noon.Add(ago)
+		if l.postpone(ep(), m, looked{sample: sample{unknown: "its jobs could not be counted"}}, decision{hold: true}) {
+			t.Fatal("what is not known is arbitrated")
+		}
+		p := pod.Pod{ID: "a-0-1", Endpoint: "ep", Status: pod.Running, MachineID: "m", Devices: []string{"g"}}
+		got, err := l.arbiterInput(t.Context(), &view{now: m.looked, pods: []pod.Pod{p}, claims: map[string]registry.GPUClaims{}})
+		if err != nil || len(got.Demands) != demands || len(got.Workers) != 1 || got.Workers[0].Kept != (demands == 0) {
+			t.Errorf("after %s: got %+v, %v, want %d demands", ago, got, err, demands)
 		}
 	}
 }
