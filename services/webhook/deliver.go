@@ -92,7 +92,7 @@ func (s *Service) postpone(ctx context.Context, t *task, err error) outcome {
 	if err == nil {
 		return untried
 	}
-	s.log.WarnContext(ctx, "webhook put off", "job", t.Job.ID, "endpoint", t.Job.Endpoint, "err", err)
+	s.putOffs.write(ctx, t, err)
 	t.Nak(unavailableDelay)
 	return untried
 }

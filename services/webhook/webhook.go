@@ -121,6 +121,7 @@ type Service struct {
 	registry   *registry.Registry
 	client     *http.Client
 	payloads   *semaphore.Weighted
+	putOffs    *putOffLog
 	// successes is set while the service runs.
 	successes *attemptLog
 }
@@ -147,7 +148,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry, client: newClient(cfg), payloads: semaphore.NewWeighted(maxPayloads)}, nil
+	return &Service{
+		cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry,
+		client: newClient(cfg), payloads: semaphore.NewWeighted(maxPayloads), putOffs: newPutOffLog(cfg.Log),
+	}, nil
 }
 
 func orDefault[T int | time.Duration](v, standard T) T {
