@@ -150,8 +150,10 @@ func TestRetry(t *testing.T) {
 	if got := s.do("GET", "/ep/status/"+id, ""); got.body["status"] != "FAILED" || got.body["error"] != "boom" || got.status != 200 {
 		t.Errorf("failed: got %d %s", got.status, got.raw)
 	}
-	if got := s.do("POST", "/ep/retry/"+id, ""); got.raw != fmt.Sprintf(`{"id":%q,"status":"IN_QUEUE"}`, id) {
-		t.Errorf("got %d %s", got.status, got.raw)
+	for range 2 { // again is fine
+		if got := s.do("POST", "/ep/retry/"+id, ""); got.raw != fmt.Sprintf(`{"id":%q,"status":"IN_QUEUE"}`, id) {
+			t.Errorf("got %d %s", got.status, got.raw)
+		}
 	}
 	if got := s.do("GET", "/ep/status/"+id, ""); got.body["status"] != "IN_QUEUE" || got.body["error"] != nil {
 		t.Errorf("waiting again: got %s", got.raw)

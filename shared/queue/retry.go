@@ -14,9 +14,9 @@ import (
 )
 
 // Retry queues a FAILED or TIMED_OUT job again, with its input, under its own
-// ttl, as the next attempt. If somebody else's retry came first, that is
-// success too. It returns a *job.TransitionError in any other status, and
-// job.ErrNotFound once the job expired.
+// ttl, as the next attempt. A job that waits after a retry is returned as it is: the
+// caller may repeat a retry that had no answer. It returns a *job.TransitionError in
+// any other status, and job.ErrNotFound once the job expired.
 //
 // The attempt carries trace, the caller's trace context or "", as its Trace; the
 // submission's stays with it as Origin.
@@ -29,7 +29,8 @@ func (q *Queue) Retry(ctx context.Context, e endpoint.Endpoint, id job.ID, trace
 		if err != nil {
 			return nil, err
 		}
-		if wanted > 0 && r.Attempt >= wanted { // the attempt that this call wanted exists
+		waits := r.Attempt > 1 && r.Status == job.InQueue
+		if waits || wanted > 0 && r.Attempt >= wanted { // the attempt that this call wanted exists
 			return &r.Job, q.waitJobDurable(ctx, at, r)
 		}
 		next, err := nextAttempt(r, q.Now())

@@ -1,9 +1,11 @@
 package queue
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"flightline/shared/job"
 	"flightline/shared/record"
 )
 
@@ -29,5 +31,30 @@ func TestARetryBeginsWithItsOwnCounts(t *testing.T) {
 	}
 	if next.EndSeq != 0 || next.Undelivered != 0 {
 		t.Errorf("attempt 2 begins with EndSeq %d and Undelivered %d, want 0 and 0", next.EndSeq, next.Undelivered)
+	}
+}
+
+// As after a 503, of which the caller cannot know what came of it.
+func TestARetryThatIsRepeatedHasWhatItWanted(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	id, l := s.handed(t, "w")
+	if _, err := s.q.Retry(t.Context(), s.e, id, ""); !errors.Is(err, job.ErrConflict) {
+		t.Errorf("of a job that runs: got %v, want job.ErrConflict", err)
+	}
+	if _, err := l.Fail(t.Context(), "no"); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		j, err := s.q.Retry(t.Context(), s.e, id, "")
+		if err != nil || j.Status != job.InQueue || j.Attempt != 2 {
+			t.Errorf("time %d: got %+v, %v, want attempt 2 that waits", n, j, err)
+		}
+	}
+	if _, err := s.consumer(t, s.q, "w").Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.q.Retry(t.Context(), s.e, id, ""); !errors.Is(err, job.ErrConflict) {
+		t.Errorf("once it runs again: got %v, want job.ErrConflict", err)
 	}
 }
