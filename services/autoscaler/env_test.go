@@ -125,12 +125,13 @@ func (s *env) endpoint(id string, change ...func(*endpoint.Endpoint)) endpoint.E
 
 func (s *env) update(id string, change func(*endpoint.Endpoint)) {
 	s.t.Helper()
-	if _, err := s.registry.Endpoints.Update(s.t.Context(), id, func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
-		change(&e)
-		return e, nil
-	}); err != nil {
-		s.t.Fatal(err)
-	}
+	testenv.Retry(s.t, func() error {
+		_, err := s.registry.Endpoints.Update(s.t.Context(), id, func(e endpoint.Endpoint) (endpoint.Endpoint, error) {
+			change(&e)
+			return e, nil
+		})
+		return err
+	})
 }
 
 // status waits until the pod has it, and returns the pod.

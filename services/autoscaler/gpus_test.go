@@ -46,10 +46,11 @@ func needsGPU(change ...func(*endpoint.Fleet)) func(*endpoint.Endpoint) {
 // holders are the pods that hold GPUs, as "GPU-m-0:a-0-1", sorted.
 func (s *env) holders() string {
 	s.t.Helper()
-	claims, err := s.registry.GPUs.Claims(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	var claims map[string]registry.GPUClaims
+	testenv.Retry(s.t, func() (err error) {
+		claims, err = s.registry.GPUs.Claims(s.t.Context())
+		return err
+	})
 	var all []string
 	for uuid, c := range claims {
 		for _, h := range c.Holders {
