@@ -258,13 +258,15 @@ func failedOnGPU(p pod.Pod) bool {
 }
 
 // workedAt is when the pod last showed that its cards work, zero for never: it runs for
-// long, or was drained, which is done to workers that are ready.
+// long, or restarted itself after a job, or was drained, which is done to workers that are ready.
 func workedAt(p pod.Pod, now time.Time) time.Time {
 	switch {
 	case p.Started.IsZero():
 	case p.Status == pod.Running && now.Sub(p.Started) >= proven:
 		return p.Started.Add(proven)
-	case p.Status != pod.Running && (p.By == pod.Leave || p.By == pod.Remove) && !p.Drain.At.IsZero():
+	case p.Status == pod.Running:
+		return p.Refreshed
+	case (p.By == pod.Leave || p.By == pod.Remove) && !p.Drain.At.IsZero():
 		return p.Changed
 	}
 	return time.Time{}

@@ -13,7 +13,7 @@ import (
 
 // ends reads pods of endpoints on cards, a minute apart, as "a:g0 exit code 1". The
 // words after the card are "exit" with a text, "drained", "removed", "gone" (with its
-// autoscaler) or "runs". The last one ended a minute before noon.
+// autoscaler), "runs" or "refreshes". The last one ended a minute before noon.
 func ends(texts ...string) []pod.Pod {
 	var all []pod.Pod
 	for i, text := range texts {
@@ -39,6 +39,8 @@ func ends(texts ...string) []pod.Pod {
 			p.By, p.Change = pod.Exit, vanished
 		case "runs":
 			p.Status, p.Started, p.Changed = pod.Running, ended, ended
+		case "refreshes":
+			p.Status, p.Started, p.Refreshed = pod.Running, noon.Add(-time.Second), ended
 		}
 		all = append(all, p)
 	}
@@ -80,6 +82,7 @@ func TestWhichGPUsAreQuarantined(t *testing.T) {
 		"two":                             {two, []string{"a:g0 exit code 1", "a:g0 exit code 1"}, ""},
 		"a success between":               {two, []string{"a:g0 exit code 1", "b:g0 drained", "a:g0 exit code 1", "a:g0 exit code 1"}, ""},
 		"a worker runs for long":          {two, []string{"a:g0 exit code 1", "a:g0 exit code 1", "a:g0 exit code 1", "b:g0 runs", "b:g1 drained"}, ""},
+		"a worker restarts itself":        {two, []string{"a:g0 exit code 1", "a:g0 exit code 1", "a:g0 exit code 1", "b:g0 refreshes", "b:g1 drained"}, ""},
 		"an end by request is no success": {two, []string{"a:g0 exit code 1", "b:g0 removed", "a:g0 exit code 1", "a:g0 exit code 1"}, "+g0 3 workers"},
 		"ends by request":                 {two, []string{"a:g0 asked", "a:g0 removed", "a:g0 asked", "a:g0 gone"}, ""},
 		// The same failure everywhere is the endpoint's, whichever card it was on first.
