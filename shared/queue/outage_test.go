@@ -50,6 +50,9 @@ func TestOutageLongerThanTwoLeasesRunsNothingTwice(t *testing.T) {
 		s.submit(t)
 		leases[i] = next(t, holder)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stop := beat(ctx, t, s.e.Lease, leases)
 	// Idle workers wait all the while, one of them since long before.
 	others := s.queue(t, Config{})
 	testenv.Eventually(t, "the other worker has been served for a lease", func() bool { return others.bus.Availability().Age() > s.e.Lease })
@@ -68,8 +71,6 @@ func TestOutageLongerThanTwoLeasesRunsNothingTwice(t *testing.T) {
 			}
 		})
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	stop := beat(ctx, t, s.e.Lease, leases)
 
 	s.Stop()
 	away := time.NewTimer(2 * s.e.Lease)
