@@ -42,7 +42,8 @@ func TestAPodReadsItsSizeInItsEnvironment(t *testing.T) {
 			"RUNPOD_POD_ID": "p", "RUNPOD_GPU_COUNT": "0", "RUNPOD_CPU_COUNT": "16", "RUNPOD_MEM_GB": "31",
 		}},
 		"limits and a volume": {
-			pod.Pod{ID: "p", VolumeID: "v", Spec: pod.Spec{GPUs: 2, VCPUs: 0.5, MemoryGB: 8}}, map[string]string{"A": "b"},
+			pod.Pod{ID: "p", VolumeID: "v", Spec: pod.Spec{GPUs: 2, VCPUs: 0.5, MemoryGB: 8}},
+			map[string]string{"A": "b"},
 			map[string]string{
 				"A": "b", "RUNPOD_POD_ID": "p", "RUNPOD_GPU_COUNT": "2", "RUNPOD_CPU_COUNT": "1", "RUNPOD_MEM_GB": "8", "RUNPOD_VOLUME_ID": "v",
 			},

@@ -142,7 +142,7 @@ func initTimeoutOf(value string) time.Duration {
 	if most := uint64(MaxInitTimeout / time.Second); err != nil || seconds > most {
 		return 0
 	}
-	return time.Duration(seconds) * time.Second //nolint:gosec // at most MaxInitTimeout
+	return time.Duration(seconds) * time.Second
 }
 
 // Driver is what runs a pod.
