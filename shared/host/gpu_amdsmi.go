@@ -113,12 +113,12 @@ func askAMD(ctx context.Context, cards []pod.GPU, addresses []string, log *slog.
 	}
 	ctx, cancel := context.WithTimeout(ctx, smiTimeout)
 	defer cancel()
-	static, err := exec.CommandContext(ctx, "amd-smi", "static", "--json").Output()
+	static, err := output(ctx, "amd-smi", "static", "--json")
 	if err != nil {
 		log.DebugContext(ctx, "amd-smi not asked", "err", err)
 		return
 	}
-	ecc, err := exec.CommandContext(ctx, "amd-smi", "metric", "--ecc", "--json").Output()
+	ecc, err := output(ctx, "amd-smi", "metric", "--ecc", "--json")
 	if err != nil {
 		log.DebugContext(ctx, "memory errors not asked for", "err", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"flightline/shared/pod"
 )
 
@@ -37,11 +39,29 @@ func smi(ctx context.Context) (found []pod.GPU, driver string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, smiTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "nvidia-smi", "-q", "-x").Output()
+	out, err := output(ctx, "nvidia-smi", "-q", "-x")
 	if err != nil {
 		return nil, "", fmt.Errorf("nvidia-smi -q -x: %w", err)
 	}
 	return parseSMI(out)
+}
+
+// running are the programs under way.
+var running singleflight.Group
+
+// output is what a program printed. It returns with ctx also if the program goes on: one
+// that asks a driver that hangs does not end on SIGKILL. No second one is started beside it.
+func output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	ended := running.DoChan(name+" "+strings.Join(args, " "), func() (any, error) {
+		return exec.CommandContext(ctx, name, args...).Output()
+	})
+	select {
+	case r := <-ended:
+		printed, _ := r.Val.([]byte)
+		return printed, r.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // parseSMI reads what `nvidia-smi -q -x` printed.
