@@ -53,7 +53,7 @@ var running singleflight.Group
 // that asks a driver that hangs does not end on SIGKILL. No second one is started beside it.
 func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	ended := running.DoChan(name+" "+strings.Join(args, " "), func() (any, error) {
-		return exec.CommandContext(ctx, name, args...).Output()
+		return exec.CommandContext(ctx, name, args...).Output() //nolint:gosec // this package says which program
 	})
 	select {
 	case r := <-ended:

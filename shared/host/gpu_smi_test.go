@@ -21,7 +21,7 @@ func TestAProgramThatGoesOnIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := "#!/bin/sh\necho started >> " + starts + "\ncat " + pipe + " &\nwait\n"
-	if err := os.WriteFile(filepath.Join(dir, "smi"), []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(dir, "smi"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":/usr/bin:/bin")

@@ -139,8 +139,9 @@ func writeTable(b *strings.Builder) {
 		b.WriteString("\n")
 	}
 	b.WriteString(`
-Cancelling a ` + "`CANCELLED`" + ` job is answered as if it had just been cancelled. A retry that meets another retry's attempt has what it
-wanted. The outcome of a run that no longer holds the job is refused: the worker has lost its lease.
+Cancelling a ` + "`CANCELLED`" + ` job is answered as if it had just been cancelled. A retry of a job that waits
+after a retry is answered alike, so that it may be repeated after a 503. The outcome of a run that no longer holds the
+job is refused: the worker has lost its lease.
 `)
 }
 
