@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -22,6 +23,10 @@ const (
 	extendAfter = 5 * time.Second
 	// maxPayloads bounds the payloads beside records, in bytes, of all attempts at once.
 	maxPayloads = 256 << 20
+	// putOffInterval is the pause between two lines about tasks that are put off, after the
+	// first maxPutOffBurst.
+	putOffInterval = time.Minute
+	maxPutOffBurst = 10
 )
 
 // deliver takes a task as far as possible now. A failure of our own side
@@ -92,9 +97,17 @@ func (s *Service) postpone(ctx context.Context, t *task, err error) outcome {
 	if err == nil {
 		return untried
 	}
-	s.putOffs.write(ctx, t, err)
+	s.logPutOff(ctx, t, err)
 	t.Nak(unavailableDelay)
 	return untried
+}
+
+// logPutOff logs why a task is put off. While a stream takes no writes, each task is put off
+// every few seconds, and some of those are logged.
+func (s *Service) logPutOff(ctx context.Context, t *task, err error) {
+	if s.putOffs.Allow() {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "webhook put off", s.putOffs.Attrs(slog.String("job", string(t.Job.ID)), slog.String("endpoint", t.Job.Endpoint), slog.Any("err", err))...)
+	}
 }
 
 // park moves the task to the dead letters if its destination is paused. It waits for

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
 	"flightline/shared/bus"
 	"flightline/shared/deliveries"
@@ -121,7 +122,7 @@ type Service struct {
 	registry   *registry.Registry
 	client     *http.Client
 	payloads   *semaphore.Weighted
-	putOffs    *putOffLog
+	putOffs    *telemetry.LogLimit
 	// successes is set while the service runs.
 	successes *attemptLog
 }
@@ -150,7 +151,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	return &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry,
-		client: newClient(cfg), payloads: semaphore.NewWeighted(maxPayloads), putOffs: newPutOffLog(cfg.Log),
+		client: newClient(cfg), payloads: semaphore.NewWeighted(maxPayloads), putOffs: telemetry.NewLogLimit(rate.Every(putOffInterval), maxPutOffBurst),
 	}, nil
 }
 

@@ -3,10 +3,10 @@ package web
 import (
 	"log/slog"
 	"strings"
-	"sync/atomic"
 
 	"github.com/gofiber/fiber/v2"
-	"golang.org/x/time/rate"
+
+	"flightline/shared/telemetry"
 )
 
 const (
@@ -20,27 +20,21 @@ const (
 // in the next line (docs/adr/0070-log-of-an-outage.md). All else it logs.
 type failureLog struct {
 	log         *slog.Logger
-	unavailable *rate.Limiter
-	omitted     atomic.Int64
+	unavailable *telemetry.LogLimit
 }
 
 func newFailureLog(log *slog.Logger) *failureLog {
-	return &failureLog{log: log, unavailable: rate.NewLimiter(maxUnavailableRate, maxUnavailableBurst)}
+	return &failureLog{log: log, unavailable: telemetry.NewLogLimit(maxUnavailableRate, maxUnavailableBurst)}
 }
 
 // write logs the error that the request is answered with.
 func (f *failureLog) write(c *fiber.Ctx, code Code, err error) {
 	if code == Unavailable && !f.unavailable.Allow() {
-		f.omitted.Add(1)
 		return
 	}
-	attrs := []slog.Attr{
+	f.log.LogAttrs(c.UserContext(), levelOf(code), "request failed", f.unavailable.Attrs(
 		slog.String("request_id", RequestID(c)), slog.String("method", strings.Clone(c.Method())),
 		slog.String("route", strings.Clone(c.Route().Path)), slog.String("endpoint", param(c, "endpoint")),
 		slog.String("job", jobNamed(c)), slog.String("code", string(code)), slog.Any("err", err),
-	}
-	if n := f.omitted.Swap(0); n > 0 {
-		attrs = append(attrs, slog.Int64("not_logged", n))
-	}
-	f.log.LogAttrs(c.UserContext(), levelOf(code), "request failed", attrs...)
+	)...)
 }

@@ -1,0 +1,38 @@
+package telemetry
+
+import (
+	"log/slog"
+	"sync/atomic"
+
+	"golang.org/x/time/rate"
+)
+
+// LogLimit bounds how many lines are logged of one thing that fails again and again, as while
+// something is away. The lines left out are counted in the next one (docs/adr/0070-log-of-an-outage.md).
+type LogLimit struct {
+	lines   *rate.Limiter
+	omitted atomic.Int64
+}
+
+// NewLogLimit allows so many lines a second after the first burst.
+func NewLogLimit(perSecond rate.Limit, burst int) *LogLimit {
+	return &LogLimit{lines: rate.NewLimiter(perSecond, burst)}
+}
+
+// Allow reports whether a line is to be logged, and counts it if it is not.
+func (l *LogLimit) Allow() bool {
+	if l.lines.Allow() {
+		return true
+	}
+	l.omitted.Add(1)
+	return false
+}
+
+// Attrs are the attributes of a line that is logged, with not_logged if lines before it were
+// left out. It begins to count again.
+func (l *LogLimit) Attrs(attrs ...slog.Attr) []slog.Attr {
+	if n := l.omitted.Swap(0); n > 0 {
+		attrs = append(attrs, slog.Int64("not_logged", n))
+	}
+	return attrs
+}
