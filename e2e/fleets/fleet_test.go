@@ -197,6 +197,12 @@ func fleetDevOf(t *testing.T, s *program.Env, settings ...string) (*fleetSite, *
 	t.Helper()
 	s.Environ = append(append(s.Environ, "FLIGHTLINE_LIMITS=off", "FLIGHTLINE_SYNC=interval"), settings...)
 	d := s.Start("dev", "--no-demo")
+	return fleetSiteOf(t, s, d), d
+}
+
+// fleetSiteOf is what a dev of this site serves, which was just started.
+func fleetSiteOf(t *testing.T, s *program.Env, d *program.Process) *fleetSite {
+	t.Helper()
 	url := d.Line(program.Ready)
 	var env struct{ APIKey, NatsURL, NatsUser, NatsPassword string }
 	program.Decode(t, s.OK("env", "-o", "json"), &env)
@@ -205,7 +211,7 @@ func fleetDevOf(t *testing.T, s *program.Env, settings ...string) (*fleetSite, *
 		t.Fatalf("connect: %v", err)
 	}
 	t.Cleanup(nc.Close)
-	return newFleetSite(t, url, env.APIKey, nc), d
+	return newFleetSite(t, url, env.APIKey, nc)
 }
 
 // fleetServer is a NATS of its own with an API, for autoscalers that are killed apart from

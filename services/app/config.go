@@ -18,6 +18,7 @@ import (
 
 	"flightline/services/cli"
 	"flightline/shared/process"
+	"flightline/shared/telemetry"
 	"flightline/shared/web"
 )
 
@@ -30,9 +31,9 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	opts := &slog.HandlerOptions{Level: least}
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, opts)), nil
+		return telemetry.NewLogger(w, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, opts) }), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, opts)), nil
+		return telemetry.NewLogger(w, func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, opts) }), nil
 	}
 	return nil, &cli.UsageError{Err: fmt.Errorf("--log-format %q: must be text or json", format)}
 }
