@@ -74,3 +74,17 @@ func TestLimitsComeFromFlagVariableOrDefault(t *testing.T) {
 		}
 	}
 }
+
+func TestLargeBodiesTakeAnEighthOfTheMemory(t *testing.T) {
+	t.Parallel()
+	for all, want := range map[int64]int{
+		0:         0,
+		512 << 20: 64 << 20,
+		4 << 30:   512 << 20,
+		64 << 30:  512 << 20,
+	} {
+		if got := bodyMemory(all); got != want {
+			t.Errorf("of %d bytes: got %d, want %d", all, got, want)
+		}
+	}
+}

@@ -219,11 +219,18 @@ func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error
 	return nil
 }
 
+// bodyMemory is what large bodies may take of all memory, in bytes: an eighth, since the
+// process takes about three times as much for them. 0 is unknown, and no bound of its own.
+func bodyMemory(all int64) int { return int(min(all/8, web.MostBodyMemory)) }
+
 // serve adds the parts of the roles that answer requests, HTTP last: it is
 // what needs all others.
 func (n *node) serve(p plan, js jetstream.JetStream) error {
 	n.expose(p)
-	cfg := web.Config{Known: n.known, Hosts: p.hosts, Observed: p.metrics.Answered, Log: p.log, Tracer: p.tracer}
+	cfg := web.Config{
+		BodyMemory: bodyMemory(process.Memory()),
+		Known:      n.known, Hosts: p.hosts, Observed: p.metrics.Answered, Log: p.log, Tracer: p.tracer,
+	}
 	gw, err := n.newGateway(p, &cfg)
 	if err != nil {
 		return err

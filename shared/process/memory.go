@@ -32,7 +32,7 @@ func TuneGC(percent, limit string) {
 		return
 	}
 	if limit == "" {
-		all := memory("/proc/meminfo", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+		all := Memory()
 		if all == 0 {
 			return // there is nothing to stay within
 		}
@@ -65,8 +65,12 @@ func garbageOf(live uint64) int {
 	return int(min(mostGarbage, max(leastGarbage, garbageBudget*all/max(live, 1))))
 }
 
-// memory is the machine's memory in bytes, or the container's limit if that is
+// Memory is the machine's memory in bytes, or the container's limit if that is
 // less; 0 if neither is known.
+func Memory() int64 {
+	return memory("/proc/meminfo", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+}
+
 func memory(info string, limits ...string) int64 {
 	all := int64(math.MaxInt64)
 	if text, err := os.ReadFile(info); err == nil {

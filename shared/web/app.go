@@ -30,7 +30,7 @@ type Config struct {
 	// BodyMemory bounds the sum of the bodies over 64 KiB that are under way, of
 	// requests and of answers, in bytes. Room is taken as a body arrives; a request
 	// waits a second for it, then it gets 503 and is not read. One key may have half
-	// of it. The process takes about three times as much. 0 means 512 MiB.
+	// of it. The process takes about three times as much. 0 means MostBodyMemory.
 	BodyMemory int
 	// Known, if not nil, returns nil if the key of a request is good for anything,
 	// else the error that answers it. It is asked before a body over 64 KiB is read,
@@ -59,9 +59,11 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// MostBodyMemory is Config.BodyMemory where much memory is there, in bytes.
+const MostBodyMemory = 512 << 20
+
 const (
 	defaultBodyLimit     = job.MaxSyncBody + 64<<10
-	defaultBodyMemory    = 512 << 20
 	defaultHeaderTimeout = 10 * time.Second
 	defaultIdleTimeout   = 2 * time.Minute
 	// readBufferSize bounds the headers of a request.
@@ -93,7 +95,7 @@ func New(cfg Config) *fiber.App {
 	app.Server().MaxIdleWorkerDuration = idleWorker
 	limit := app.Config().BodyLimit
 	b := &bodies{
-		memory: newMemory(cmp.Or(cfg.BodyMemory, defaultBodyMemory), limit), app: app, limit: limit,
+		memory: newMemory(cmp.Or(cfg.BodyMemory, MostBodyMemory), limit), app: app, limit: limit,
 		known: cfg.Known, oversized: cfg.Oversized,
 	}
 	app.Server().HeaderReceived = b.header
