@@ -162,7 +162,7 @@ func (s *Service) await(c *fiber.Ctx, e endpoint.Endpoint, id job.ID, watch *que
 
 // claiming has room claimed for the answer before a large output is read with ctx.
 func claiming(ctx context.Context, c *fiber.Ctx) context.Context {
-	return queue.WithOutputClaim(ctx, func(bytes int) error { return web.ClaimAnswer(c, bytes) })
+	return queue.WithPayloadClaim(ctx, func(bytes int) error { return web.ClaimAnswer(c, bytes) })
 }
 
 func briefOf(j *job.Job) api.JobStatus { return api.JobStatus{ID: j.ID, Status: j.Status} }

@@ -36,11 +36,12 @@ const (
 
 // env is a bus with the endpoint "ep", and the queue of those who submit.
 type env struct {
-	t        testing.TB
-	bus      *testenv.Server
-	queue    *queue.Queue
-	registry *registry.Registry
-	endpoint endpoint.Endpoint
+	t          testing.TB
+	bus        *testenv.Server
+	queue      *queue.Queue
+	registry   *registry.Registry
+	endpoint   endpoint.Endpoint
+	bodyMemory int // of gateways that are started; 0 is that of web
 }
 
 // newEnv lets other tests run meanwhile: most of what a test takes is waiting.
@@ -108,7 +109,7 @@ func (s *env) gatewayOn(nc *nats.Conn, cfg Config) *instance {
 	must(s.t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(s.t, err)
-	app := web.New(web.Config{BodyLimit: 32 << 20, Oversized: g.Oversized})
+	app := web.New(web.Config{BodyLimit: 32 << 20, BodyMemory: s.bodyMemory, Oversized: g.Oversized})
 	g.Routes(app)
 	stops := []func(){
 		testenv.Background(s.t, q.Run), testenv.Background(s.t, g.Run),

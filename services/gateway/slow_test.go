@@ -89,3 +89,24 @@ func TestAJobThatAWorkerStopsToReceiveIsHandedOutAgain(t *testing.T) {
 	other.done(id, `{"output":1}`)
 	s.is(id, job.Completed, "1", "")
 }
+
+// A large input has to wait while another takes all of the room for those that are under
+// way; a small one behind it has not.
+func TestALargeInputWaitsForItsRoom(t *testing.T) {
+	const size = 24 << 20
+	s := newEnv(t)
+	s.bodyMemory = 32 << 20
+	g := s.gateway(Config{})
+	slow, other := s.worker("w1", g), s.worker("w2", g)
+	large := func(r *job.Request) { r.Input = json.RawMessage(`{"x":"` + strings.Repeat("x", size) + `"}`) }
+	s.submit(large)
+	p := slow.pollSlowly()
+	second, small := s.submit(large), s.submit()
+	if got := other.take(); got.ID != small {
+		t.Fatalf("got %s, want the small job %s", got.ID, small)
+	}
+	must(t, p.take(2*size))
+	if got := other.take(); got.ID != second {
+		t.Errorf("got %s, want the second large job %s", got.ID, second)
+	}
+}

@@ -99,8 +99,11 @@ func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.
 	}
 	runs := func(id job.ID) bool { return s.stillRuns(who, id) }
 	var taken []*queue.Lease
-	for size := 0; len(taken) < most && size < mostBytes; {
-		lease, err := nextOf(p, consumer, wanted, runs, len(taken) > 0)
+	size := 0
+	// A large input without room is left to who has it.
+	ctx := queue.WithPayloadClaim(p, func(bytes int) error { return web.ClaimAnswer(c, size+bytes) })
+	for len(taken) < most && size < mostBytes {
+		lease, err := nextOf(ctx, consumer, wanted, runs, len(taken) > 0)
 		if err != nil {
 			break // there is none, and nobody waits any longer
 		}

@@ -226,7 +226,7 @@ func (t *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) 
 	input := msg.Input
 	if msg.InputRef != nil {
 		var err error
-		if input, err = record.LoadPayload(ctx, t.q.bus, msg.InputRef); err != nil {
+		if input, err = t.q.loadPayload(ctx, msg.InputRef); err != nil {
 			return nil, err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // ReadInput reads what a job was given, and the job as it is then, without output. The
 // input is nil once nothing keeps it: that of a job which is COMPLETED or CANCELLED is
-// dropped. A large one is read in its turn, after WithOutputClaim. It returns
+// dropped. A large one is read in its turn, after WithPayloadClaim. It returns
 // job.ErrNotFound as Current does, and bus.ErrUnavailable.
 func ReadInput(ctx context.Context, q *Queue, e endpoint.Endpoint, id job.ID) (json.RawMessage, *job.Job, error) {
 	ctx, cancel := bus.Bounded(ctx)
@@ -38,7 +38,7 @@ func ReadInput(ctx context.Context, q *Queue, e endpoint.Endpoint, id job.ID) (j
 	}
 	input := from.Input
 	if from.InputRef != nil {
-		input, err = q.loadOutput(ctx, from.InputRef)
+		input, err = q.loadPayload(ctx, from.InputRef)
 		if err != nil && !errors.Is(err, record.ErrPayloadGone) { // it was dropped meanwhile
 			return nil, nil, err
 		}

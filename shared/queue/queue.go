@@ -73,15 +73,15 @@ type Queue struct {
 	Changes *Changes
 	Remote  *Remote
 
-	bus     *bus.Client
-	nc      *nats.Conn // the client's
-	read    reader
-	js      jetstream.JetStream
-	cfg     Config
-	log     *slog.Logger
-	usage   *usageTable
-	missing *missing
-	outputs *semaphore.Weighted // bytes of outputs that are read at a time
+	bus      *bus.Client
+	nc       *nats.Conn // the client's
+	read     reader
+	js       jetstream.JetStream
+	cfg      Config
+	log      *slog.Logger
+	usage    *usageTable
+	missing  *missing
+	payloads *semaphore.Weighted // bytes of large payloads that are read at a time
 }
 
 // New binds a queue to a connection and measures the server's time; the shared
@@ -95,7 +95,7 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	if cfg.HasSpace == nil {
 		cfg.HasSpace = func() error { return nil }
 	}
-	q := &Queue{nc: nc, cfg: cfg, log: cfg.Log, outputs: semaphore.NewWeighted(maxOutputsRead)}
+	q := &Queue{nc: nc, cfg: cfg, log: cfg.Log, payloads: semaphore.NewWeighted(maxPayloadsRead)}
 	q.Lists, q.Counts, q.Changes, q.Remote = &Lists{q}, &Counts{q: q}, &Changes{q}, &Remote{q: q}
 	q.missing = &missing{bucket: cmp.Or(cfg.EndpointsBucket, streams.BucketEndpoints), now: cfg.Now, log: cfg.Log}
 	var err error

@@ -142,7 +142,7 @@ func (q *Queue) loaded(ctx context.Context, at record.Location, r *record.Record
 		return nil, err
 	}
 	if r.OutputRef != nil {
-		out, err := q.loadOutput(ctx, r.OutputRef)
+		out, err := q.loadPayload(ctx, r.OutputRef)
 		if err != nil {
 			return nil, err
 		}
@@ -152,31 +152,39 @@ func (q *Queue) loaded(ctx context.Context, at record.Location, r *record.Record
 	return &j, nil
 }
 
-// outputClaim is where WithOutputClaim keeps its function.
-type outputClaim struct{}
+// payloadClaim is where WithPayloadClaim keeps its function.
+type payloadClaim struct{}
 
-// WithOutputClaim has claim called before a large output is read with ctx, with its
-// size in bytes. An error of claim ends the reading, and is what the caller gets.
-func WithOutputClaim(ctx context.Context, claim func(bytes int) error) context.Context {
-	return context.WithValue(ctx, outputClaim{}, claim)
+// WithPayloadClaim has claim called before a large input or output is read with ctx, with
+// its size in bytes. An error of claim ends the reading, and is what the caller gets; a job
+// that it keeps from being picked up is delivered again after a second. NextIf calls it
+// with 0 when the job whose input it was called for is not picked up.
+func WithPayloadClaim(ctx context.Context, claim func(bytes int) error) context.Context {
+	return context.WithValue(ctx, payloadClaim{}, claim)
 }
 
-// maxOutputsRead bounds the bytes of large outputs that are read at a time. NATS
-// cuts off a connection to which it has 64 MB to write.
-const maxOutputsRead = 32 << 20
+// claimPayload calls the function of WithPayloadClaim, if there is one.
+func claimPayload(ctx context.Context, bytes int) error {
+	if claim, ok := ctx.Value(payloadClaim{}).(func(int) error); ok {
+		return claim(bytes)
+	}
+	return nil
+}
 
-// loadOutput reads an output for a caller, in its turn.
-func (q *Queue) loadOutput(ctx context.Context, ref *record.PayloadRef) ([]byte, error) {
-	if claim, ok := ctx.Value(outputClaim{}).(func(int) error); ok {
-		if err := claim(ref.Size); err != nil {
-			return nil, err
-		}
+// maxPayloadsRead bounds the bytes of large inputs and outputs that are read at a time.
+// NATS cuts off a connection to which it has 64 MB to write.
+const maxPayloadsRead = 32 << 20
+
+// loadPayload reads an input or an output for a caller, in its turn.
+func (q *Queue) loadPayload(ctx context.Context, ref *record.PayloadRef) ([]byte, error) {
+	if err := claimPayload(ctx, ref.Size); err != nil {
+		return nil, err
 	}
-	bytes := min(int64(ref.Size), maxOutputsRead)
-	if err := q.outputs.Acquire(ctx, bytes); err != nil {
-		return nil, fmt.Errorf("%w: read the output: %w", bus.ErrUnavailable, err)
+	bytes := min(int64(ref.Size), maxPayloadsRead)
+	if err := q.payloads.Acquire(ctx, bytes); err != nil {
+		return nil, fmt.Errorf("%w: read an input or output: %w", bus.ErrUnavailable, err)
 	}
-	defer q.outputs.Release(bytes)
+	defer q.payloads.Release(bytes)
 	return record.LoadPayload(ctx, q.bus, ref)
 }
 

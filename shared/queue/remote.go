@@ -94,6 +94,7 @@ func (t *Consumer) NextIf(ctx context.Context, wanted func() bool, runs func(job
 		if lease != nil {
 			return t.hand(lease), nil
 		}
+		_ = claimPayload(ctx, 0) // 0 has room
 		if err != nil && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

@@ -54,6 +54,8 @@ type claim struct {
 	memory *memory
 	of     *keyRoom // nil once it was released
 	bytes  int64
+	answer bool  // it is for an answer too, with ClaimAnswer
+	body   int64 // bytes of it that are the body's
 }
 
 // claim makes a claim of no bytes for a request with the key. Its owner calls release.
@@ -130,18 +132,23 @@ func DropBody(c *fiber.Ctx) { c.Request().ResetBody() }
 
 // ClaimAnswer claims room for an answer of so many bytes before they are read, so
 // that no work is done for a client that gets no room. It waits for at most 1 s and
-// returns an Unavailable. The room is given back once the answer is written.
+// returns an Unavailable. A further call is for an answer of so many bytes in place of the
+// former. The room is given back once the answer, or the Stream, is written.
 func ClaimAnswer(c *fiber.Ctx, bytes int) error {
 	state := stateOf(c)
-	if bytes <= SmallBody || state == nil {
+	held, _ := c.Locals(localClaim{}).(*claim)
+	first := held == nil || held.of == nil
+	if state == nil || bytes <= SmallBody && (first || !held.answer) {
 		return nil
 	}
-	held, _ := c.Locals(localClaim{}).(*claim)
-	if held == nil || held.of == nil {
+	if first {
 		held = state.memory.claim(Key(c))
 		c.Locals(localClaim{}, held)
 	}
-	return held.grow(max(bytes+answerSlack, int(held.bytes)))
+	if !held.answer {
+		held.answer, held.body = true, held.bytes
+	}
+	return held.grow(max(bytes+answerSlack, int(held.body)))
 }
 
 // answerSlack is for what an answer has beside an output, in bytes.
@@ -152,6 +159,10 @@ const answerSlack = 4 << 10
 func (b *bodies) boundAnswer(ctx *fasthttp.RequestCtx) {
 	held, _ := ctx.UserValue(localClaim{}).(*claim)
 	if !largeAnswer(&ctx.Response) {
+		if held != nil && held.answer && ctx.Response.IsBodyStream() {
+			afterAnswer(ctx, held.release)
+			return
+		}
 		held.release()
 		return
 	}

@@ -396,3 +396,61 @@ func TestAnAnswersRoomIsClaimedBeforeItIsRead(t *testing.T) {
 	}
 	testenv.Eventually(t, "the room is back", func() bool { return get("one", "") == 200 })
 }
+
+// What is claimed for an answer is held while the answer is written, and given back before
+// if the answer will be another.
+func TestAnAnswersRoomIsHeldAsLongAsItIsNeeded(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		further int // a second claim
+		want    int // status of another request with the key meanwhile
+	}{
+		"a stream":             {900_000, 503},
+		"a stream of no bytes": {0, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			app := web.New(web.Config{BodyLimit: mb, BodyMemory: 2 * mb})
+			begun, leave := make(chan struct{}), make(chan struct{})
+			app.Get("/", func(c *fiber.Ctx) error {
+				if err := web.ClaimAnswer(c, 900_000); err != nil {
+					return err
+				}
+				if c.Get("X-Hold") == "" {
+					return nil
+				}
+				if err := web.ClaimAnswer(c, tt.further); err != nil {
+					return err
+				}
+				web.Stream(c, func() ([]byte, error) {
+					close(begun)
+					<-leave
+					return nil, io.EOF
+				}, func() {})
+				return nil
+			})
+			addr := serve(t, app)
+			get := func(header string) int {
+				req := request(t, "GET", "http://"+addr, nil)
+				req.Header.Set("X-Hold", header)
+				resp, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Error(err)
+					return 0
+				}
+				defer resp.Body.Close()
+				_, _ = io.Copy(io.Discard, resp.Body)
+				return resp.StatusCode
+			}
+			held := make(chan int, 1)
+			go func() { held <- get("1") }()
+			<-begun
+			if got := get(""); got != tt.want {
+				t.Errorf("meanwhile: got %d, want %d", got, tt.want)
+			}
+			close(leave)
+			<-held
+			testenv.Eventually(t, "the room is back", func() bool { return get("") == 200 })
+		})
+	}
+}

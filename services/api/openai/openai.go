@@ -277,5 +277,5 @@ func (h *Handler) cancelAbandoned(ctx context.Context, r request, retryable func
 // claimingRoom returns a context with which room for a large output is claimed
 // before the output is read.
 func claimingRoom(ctx context.Context, c *fiber.Ctx) context.Context {
-	return queue.WithOutputClaim(ctx, func(bytes int) error { return web.ClaimAnswer(c, bytes) })
+	return queue.WithPayloadClaim(ctx, func(bytes int) error { return web.ClaimAnswer(c, bytes) })
 }
