@@ -75,12 +75,12 @@ func TestLimitsComeFromFlagVariableOrDefault(t *testing.T) {
 	}
 }
 
-func TestLargeBodiesTakeAnEighthOfTheMemory(t *testing.T) {
+func TestLargeBodiesTakeASixteenthOfTheMemory(t *testing.T) {
 	t.Parallel()
 	for all, want := range map[int64]int{
 		0:         0,
-		512 << 20: 64 << 20,
-		4 << 30:   512 << 20,
+		512 << 20: 32 << 20,
+		8 << 30:   512 << 20,
 		64 << 30:  512 << 20,
 	} {
 		if got := bodyMemory(all); got != want {

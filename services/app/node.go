@@ -219,9 +219,9 @@ func (n *node) record(ctx context.Context, p plan, js jetstream.JetStream) error
 	return nil
 }
 
-// bodyMemory is what large bodies may take of all memory, in bytes: an eighth, since the
-// process takes about three times as much for them. 0 is unknown, and no bound of its own.
-func bodyMemory(all int64) int { return int(min(all/8, web.MostBodyMemory)) }
+// bodyMemory is what large bodies may take of all memory, in bytes: a sixteenth, since the
+// process takes about four times as much for them. 0 is unknown, and no bound of its own.
+func bodyMemory(all int64) int { return int(min(all/16, web.MostBodyMemory)) }
 
 // serve adds the parts of the roles that answer requests, HTTP last: it is
 // what needs all others.
@@ -294,7 +294,7 @@ func (n *node) newGateway(p plan, cfg *web.Config) (*gateway.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.BodyLimit, cfg.Oversized = maxPostBytes, s.Oversized
+	cfg.BodyLimit, cfg.Oversized, cfg.Patient = maxPostBytes, s.Oversized, gateway.Patient
 	cfg.Known = func(c *fiber.Ctx) error {
 		if ofWorker, err := s.Known(c); ofWorker {
 			return err

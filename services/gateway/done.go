@@ -14,6 +14,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/web"
 )
 
 // ok is the body of an answer that says nothing; workers read none.
@@ -27,6 +28,7 @@ func (s *Service) done(c *fiber.Ctx) error {
 		return err
 	}
 	r, id := readResult(c.Request().Body(), c.Get(fiber.HeaderContentEncoding)), jobID(c)
+	web.DropBody(c) // up to 32 MB, of which r has a copy
 	if r.kind != progress {
 		s.named.remove(who.key(), id)
 	}
@@ -154,6 +156,10 @@ func (s *Service) Known(c *fiber.Ctx) (ofWorker bool, err error) {
 	_, err = s.admit(c.UserContext(), c.Get(fiber.HeaderAuthorization), part[1], part[3])
 	return true, err
 }
+
+// Patient is the web.Config's Patient: a worker posts three times within 5 s, and drops the
+// result then.
+func Patient(c *fiber.Ctx) bool { return posted(c) != nil }
 
 // posted are the parts of the path of a post of a result or a chunk, nil of
 // another request: v2, the endpoint, the operation, the worker, the job.

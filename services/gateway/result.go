@@ -38,8 +38,8 @@ const unreadable = "invalid_result: the worker posted a result that is no JSON o
 //	{"status": "IN_PROGRESS", "output": P}   progress
 //	…, "stopPod": true                       the worker restarts itself
 //
-// coding is the body's Content-Encoding, which is not undone. The result shares memory with
-// body.
+// coding is the body's Content-Encoding, which is not undone. The result shares no memory
+// with body.
 func readResult(body []byte, coding string) result {
 	fields, err := object(body)
 	switch {

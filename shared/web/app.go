@@ -30,12 +30,16 @@ type Config struct {
 	// BodyMemory bounds the sum of the bodies over 64 KiB that are under way, of
 	// requests and of answers, in bytes. Room is taken as a body arrives; a request
 	// waits a second for it, then it gets 503 and is not read. One key may have half
-	// of it. The process takes about three times as much. 0 means MostBodyMemory.
+	// of it. The process takes about four times as much. 0 means MostBodyMemory.
 	BodyMemory int
 	// Known, if not nil, returns nil if the key of a request is good for anything,
 	// else the error that answers it. It is asked before a body over 64 KiB is read,
 	// with the request's header only: no parameters of a route.
 	Known func(c *fiber.Ctx) error
+	// Patient, if not nil, reports whether a request waits a minute in place of a second
+	// for the room of a body whose size it announces, since its client drops what is
+	// refused. It is asked as Known is.
+	Patient func(c *fiber.Ctx) bool
 	// HeaderTimeout bounds how long a client may take to send the header of a
 	// request and a body of at most 64 KiB, from the start of a new connection, or
 	// from the first byte of a later request. 0 means 10 s.
@@ -96,7 +100,7 @@ func New(cfg Config) *fiber.App {
 	limit := app.Config().BodyLimit
 	b := &bodies{
 		memory: newMemory(cmp.Or(cfg.BodyMemory, MostBodyMemory), limit), app: app, limit: limit,
-		known: cfg.Known, oversized: cfg.Oversized,
+		known: cfg.Known, patient: cfg.Patient, oversized: cfg.Oversized,
 	}
 	app.Server().HeaderReceived = b.header
 	app.Server().ExpectHandler = b.expect

@@ -77,6 +77,7 @@ type bodies struct {
 	app       *fiber.App
 	limit     int // of a body
 	known     func(*fiber.Ctx) error
+	patient   func(*fiber.Ctx) bool
 	oversized func(*fiber.Ctx) bool
 }
 
@@ -205,7 +206,7 @@ func (r *reading) extend() error {
 	if r.size >= 0 {
 		size = min(size, r.size)
 	}
-	if err := r.claim.grow(size); err != nil {
+	if err := r.claim.grow(max(size, int(r.claim.bytes))); err != nil { // a patient one has all of it
 		return err
 	}
 	r.body = append(make([]byte, 0, size), r.body...)
@@ -218,8 +219,12 @@ func (r *reading) admit() error {
 		return err
 	}
 	r.claim = r.memory.claim(bearer(string(r.ctx.Request.Header.Peek(fiber.HeaderAuthorization))))
-	r.pace = newPace(time.Now())
-	return nil
+	defer func() { r.pace = newPace(time.Now()) }()
+	if r.size < 0 || r.patient == nil || !of(r.bodies, r.ctx, r.patient) {
+		return nil
+	}
+	// All of it at once: those that wait with a part would keep each other waiting.
+	return r.claim.growWithin(r.ctx, patientTimeout, r.size)
 }
 
 // allow refuses a large body without a good key, or over the limit.
@@ -228,10 +233,7 @@ func (b *bodies) allow(ctx *fasthttp.RequestCtx, size int) error {
 		return registry.ErrUnauthorized
 	}
 	if b.known != nil {
-		normalizePath(&ctx.Request)
-		c := b.app.AcquireCtx(ctx)
-		defer b.app.ReleaseCtx(c)
-		if err := b.known(c); err != nil {
+		if err := of(b, ctx, b.known); err != nil {
 			return err
 		}
 	}
@@ -290,13 +292,15 @@ func (b *bodies) answer(ctx *fasthttp.RequestCtx, size int, err error) {
 
 // answerOversized lets the config's own answer go first.
 func (b *bodies) answerOversized(ctx *fasthttp.RequestCtx) bool {
-	if b.oversized == nil {
-		return false
-	}
+	return b.oversized != nil && of(b, ctx, b.oversized)
+}
+
+// of is what a function of the config says of a request whose body is not read.
+func of[T any](b *bodies, ctx *fasthttp.RequestCtx, say func(*fiber.Ctx) T) T {
 	normalizePath(&ctx.Request)
 	c := b.app.AcquireCtx(ctx)
 	defer b.app.ReleaseCtx(c)
-	return b.oversized(c)
+	return say(c)
 }
 
 // unread gives what ended the reading of a body the form of an answer.

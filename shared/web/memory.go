@@ -15,8 +15,9 @@ const (
 	// SmallBody is how many bytes a request or an answer may take beside the budget.
 	// A request may send that much without a key.
 	SmallBody = 64 << 10
-	// roomTimeout is how long a request waits for room before it is refused.
-	roomTimeout = time.Second
+	// roomTimeout is how long a request waits for room before it is refused, and
+	// patientTimeout how long a patient one does.
+	roomTimeout, patientTimeout = time.Second, time.Minute
 )
 
 // errNoRoom is the answer where there is no room for a body.
@@ -74,12 +75,17 @@ func (m *memory) claim(key string) *claim {
 // grow waits a little for room until the claim has so many bytes, which may be
 // fewer than it has. It returns errNoRoom if none exists, and keeps what it had.
 func (c *claim) grow(bytes int) error {
+	return c.growWithin(context.Background(), roomTimeout, bytes)
+}
+
+// growWithin is grow with another wait, which ends with ctx too.
+func (c *claim) growWithin(ctx context.Context, wait time.Duration, bytes int) error {
 	more := min(int64(bytes), c.memory.share) - c.bytes
 	if more <= 0 {
 		c.shrink(-more)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), roomTimeout)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if c.of.room.Acquire(ctx, more) != nil {
 		return errNoRoom

@@ -454,3 +454,32 @@ func TestAnAnswersRoomIsHeldAsLongAsItIsNeeded(t *testing.T) {
 		})
 	}
 }
+
+// A patient body is not refused while others have the room, nor while patient ones take turns.
+func TestAPatientBodyWaitsForItsRoom(t *testing.T) {
+	t.Parallel()
+	addr, begun, letGo := rooms(t, web.Config{BodyLimit: mb, BodyMemory: mb, Patient: func(c *fiber.Ctx) bool { return c.Get("X-Patient") != "" }})
+	defer letGo()
+	send := func(conn net.Conn) {
+		if _, err := conn.Write(make([]byte, 1000_000)); err != nil {
+			t.Error(err)
+		}
+	}
+	send(begin(t, addr, "X-Hold: 1\r\nContent-Length: 1000000"))
+	<-begun
+	var patient []net.Conn
+	for range 3 {
+		conn := begin(t, addr, "X-Patient: 1\r\nContent-Length: 1000000")
+		go send(conn)
+		patient = append(patient, conn)
+	}
+	if got := post(t, addr, 1000_000); got != 503 {
+		t.Errorf("one that is not patient: got %d, want 503", got)
+	}
+	letGo()
+	for i, conn := range patient {
+		if status, body := answered(t, conn); status != 200 {
+			t.Errorf("patient body %d: got %d %v, want 200", i, status, body)
+		}
+	}
+}
