@@ -238,13 +238,13 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 		v.text = fmt.Sprintf("workersMax is %d, and %d that drain or sleep must have left before more are started", e.WorkersMax, count(s.members, draining, unhealthy, sleeping)-len(v.wake))
 	case s.failures > 0 && now.Sub(s.lastFailure) < wait:
 		v.start, v.reason = 0, registry.ScalingBackoff
-		v.text = fmt.Sprintf("workers failed %d times in a row, the next is started %s after the last: %s", s.failures, wait, s.failure)
+		v.text = fmt.Sprintf("%s, the next is started %s after the last: %s", failedText(s.failures), wait, s.failure)
 	case s.failures > 0:
 		// One tries whether it is better now.
 		v.start = max(0, min(v.start, 1-count(s.members, starting)))
 		if v.start == 0 {
 			v.reason = registry.ScalingBackoff
-			v.text = fmt.Sprintf("workers failed %d times in a row, one is tried: %s", s.failures, s.failure)
+			v.text = fmt.Sprintf("%s, one is tried: %s", failedText(s.failures), s.failure)
 		}
 	}
 	v = boundFailing(e, s, v, n)
@@ -255,6 +255,14 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 		v.memory.grew, v.memory.replaced = now, nil
 	}
 	return v
+}
+
+// failedText says that workers failed at their start, so many since one did not.
+func failedText(n int) string {
+	if n == 1 {
+		return "a worker failed"
+	}
+	return fmt.Sprintf("workers failed %d times in a row", n)
 }
 
 // shrink stops workers that were idle for long enough, or puts them to sleep, down to target.

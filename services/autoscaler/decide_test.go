@@ -206,8 +206,10 @@ func TestTheTextOfADecisionCountsOne(t *testing.T) {
 		"0 jobs wait and 1 has lost its worker":    sample{orphans: orphans{count: 1}}.waiting(),
 		"1 job waits and 2 have lost their worker": sample{queued: 1, orphans: orphans{count: 2}}.waiting(),
 		"1 job waits and 0 run, 4 for each worker": needed(byRequests, sample{queued: 1}, memory{}, 0, nil, noon).text,
-		"1 worker":  counted(1, "worker"),
-		"2 workers": counted(2, "worker"),
+		"a worker failed":                          failedText(1),
+		"workers failed 2 times in a row":          failedText(2),
+		"1 worker":                                 counted(1, "worker"),
+		"2 workers":                                counted(2, "worker"),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
