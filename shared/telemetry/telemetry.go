@@ -8,8 +8,8 @@
 // that knows a run can name its span: a run that follows
 // another one links to it, and nothing is written to make that possible.
 //
-// Beside that it has what logs share: the trace of each line (Logs) and a bound of the
-// lines of one thing (LogLimit).
+// Beside that it has what logs share: a logger that waits for no output (NewLogger), the trace
+// of each line (Logs) and a bound of the lines of one thing (LogLimit).
 //
 // Where traces are off there is no Tracer, and what is called here costs
 // neither memory nor a goroutine.

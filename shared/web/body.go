@@ -219,12 +219,13 @@ func (r *reading) admit() error {
 		return err
 	}
 	r.claim = r.memory.claim(bearer(string(r.ctx.Request.Header.Peek(fiber.HeaderAuthorization))))
-	defer func() { r.pace = newPace(time.Now()) }()
-	if r.size < 0 || r.patient == nil || !of(r.bodies, r.ctx, r.patient) {
-		return nil
+	var err error
+	if r.size >= 0 && r.patient != nil && of(r.bodies, r.ctx, r.patient) {
+		// All of it at once: those that wait with a part would keep each other waiting.
+		err = r.claim.growWithin(r.ctx, patientTimeout, r.size)
 	}
-	// All of it at once: those that wait with a part would keep each other waiting.
-	return r.claim.growWithin(r.ctx, patientTimeout, r.size)
+	r.pace = newPace(time.Now())
+	return err
 }
 
 // allow refuses a large body without a good key, or over the limit.

@@ -353,6 +353,23 @@ func TestClientsThatDoNotReadHoldNothingForLong(t *testing.T) {
 	}
 }
 
+// getHolding is the status of a GET with the key, and with hold as its X-Hold, once its answer
+// is read; 0 without an answer.
+func getHolding(t *testing.T, addr, key, hold string) int {
+	t.Helper()
+	req := request(t, "GET", "http://"+addr, nil)
+	req.Header.Set("Authorization", key)
+	req.Header.Set("X-Hold", hold)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
 // An answer that gets no room costs no work, and takes none from another key.
 func TestAnAnswersRoomIsClaimedBeforeItIsRead(t *testing.T) {
 	t.Parallel()
@@ -369,19 +386,7 @@ func TestAnAnswersRoomIsClaimedBeforeItIsRead(t *testing.T) {
 		return c.Send(make([]byte, 900_000))
 	})
 	addr := serve(t, app)
-	get := func(key, header string) (status int) {
-		req := request(t, "GET", "http://"+addr, nil)
-		req.Header.Set("Authorization", key)
-		req.Header.Set("X-Hold", header)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Error(err)
-			return 0
-		}
-		defer resp.Body.Close()
-		_, _ = io.Copy(io.Discard, resp.Body)
-		return resp.StatusCode
-	}
+	get := func(key, hold string) int { return getHolding(t, addr, key, hold) }
 	held := make(chan int, 1)
 	go func() { held <- get("one", "1") }()
 	<-begun
@@ -430,18 +435,7 @@ func TestAnAnswersRoomIsHeldAsLongAsItIsNeeded(t *testing.T) {
 				return nil
 			})
 			addr := serve(t, app)
-			get := func(header string) int {
-				req := request(t, "GET", "http://"+addr, nil)
-				req.Header.Set("X-Hold", header)
-				resp, err := http.DefaultClient.Do(req)
-				if err != nil {
-					t.Error(err)
-					return 0
-				}
-				defer resp.Body.Close()
-				_, _ = io.Copy(io.Discard, resp.Body)
-				return resp.StatusCode
-			}
+			get := func(hold string) int { return getHolding(t, addr, "key", hold) }
 			held := make(chan int, 1)
 			go func() { held <- get("1") }()
 			<-begun
@@ -474,7 +468,7 @@ func TestAPatientBodyWaitsForItsRoom(t *testing.T) {
 		patient = append(patient, conn)
 	}
 	if got := post(t, addr, 1000_000); got != 503 {
-		t.Errorf("one that is not patient: got %d, want 503", got)
+		t.Errorf("a body that is not patient: got %d, want 503", got)
 	}
 	letGo()
 	for i, conn := range patient {
