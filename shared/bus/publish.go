@@ -37,10 +37,24 @@ func (c *Client) Publish(ctx context.Context, stream string, m *nats.Msg, token 
 // Republish is Publish for a message that, unless sure, an earlier call may have
 // stored with the same token.
 func (c *Client) Republish(ctx context.Context, stream string, m *nats.Msg, token string, expect uint64, sure bool) (uint64, error) {
-	m.Header.Set(TokenHeader, token)
 	if !mutation.NoCompare {
 		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(expect, 10))
 	}
+	return c.publish(ctx, stream, m, token, sure)
+}
+
+// Append stores m, whatever is on its subject, and returns as Publish does. After a lost
+// answer m is stored again: readers leave out a token that they had. Publish has the
+// server read the last message of the subject, and keep what is written to the stream in
+// memory for ten seconds (docs/design/jetstream.md#f15).
+func (c *Client) Append(ctx context.Context, stream string, m *nats.Msg, token string) error {
+	_, err := c.publish(ctx, stream, m, token, true)
+	return err
+}
+
+// publish stores m with its expectation, if it has one, until that is answered.
+func (c *Client) publish(ctx context.Context, stream string, m *nats.Msg, token string, sure bool) (uint64, error) {
+	m.Header.Set(TokenHeader, token)
 	return UntilAnswered(ctx, func() (uint64, error) {
 		server := c.nc.ConnectedServerId()
 		seq, err := c.Store(ctx, stream, m)

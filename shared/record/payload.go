@@ -58,16 +58,11 @@ func StorePayload(ctx context.Context, c *bus.Client, subject string, data []byt
 	sum := sha256.Sum256(data)
 	ref := &PayloadRef{Subject: subject, Size: len(data), Hash: hex.EncodeToString(sum[:])}
 	ttl := bus.MessageTTL(c.Now(), until.Add(streams.Margin))
-	var last uint64
 	for start := 0; start < len(data); start += PartSize {
 		m := &nats.Msg{Subject: subject, Data: data[start:min(start+PartSize, len(data))], Header: nats.Header{}}
 		m.Header.Set(jetstream.MsgTTLHeader, ttl)
 		within, cancel := bus.Bounded(ctx)
-		if mutation.NoFence {
-			last, err = c.Store(within, streams.Payloads(p), m)
-		} else {
-			last, err = c.Publish(within, streams.Payloads(p), m, nuid.Next(), last)
-		}
+		err = c.Append(within, streams.Payloads(p), m, nuid.Next())
 		cancel()
 		if err != nil {
 			return nil, err
@@ -105,10 +100,10 @@ func LoadPayload(ctx context.Context, c *bus.Client, ref *PayloadRef) ([]byte, e
 
 // read reads the parts, one after the other: of the requests of a native worker
 // each is answered once (docs/adr/0035). next returns the first part from a
-// sequence on.
+// sequence on. A part is there twice if the answer to its writer was lost.
 func (ref *PayloadRef) read(next func(from uint64) (*nats.Msg, error)) ([]byte, error) {
-	parts := make([]*nats.Msg, 0, ref.Parts)
-	for from := uint64(1); len(parts) < ref.Parts; {
+	data, tokens := make([]byte, 0, ref.Size), map[string]bool{}
+	for from, parts := uint64(1), 0; parts < ref.Parts; {
 		m, err := next(from)
 		if errors.Is(err, bus.ErrNoMessage) {
 			return nil, ErrPayloadGone
@@ -116,19 +111,14 @@ func (ref *PayloadRef) read(next func(from uint64) (*nats.Msg, error)) ([]byte, 
 		if err != nil {
 			return nil, err
 		}
-		parts, from = append(parts, m), bus.Sequence(m)+1
-	}
-	return ref.join(parts)
-}
-
-// join returns the payload of these parts, or ErrPayloadGone.
-func (ref *PayloadRef) join(parts []*nats.Msg) ([]byte, error) {
-	data := make([]byte, 0, ref.Size)
-	for _, p := range parts {
-		data = append(data, p.Data...)
+		from = bus.Sequence(m) + 1
+		if token := m.Header.Get(bus.TokenHeader); !tokens[token] {
+			data, tokens[token] = append(data, m.Data...), true
+			parts++
+		}
 	}
 	sum := sha256.Sum256(data)
-	if !mutation.NoFence && (len(parts) != ref.Parts || hex.EncodeToString(sum[:]) != ref.Hash) {
+	if !mutation.NoFence && hex.EncodeToString(sum[:]) != ref.Hash {
 		return nil, ErrPayloadGone
 	}
 	return data, nil
