@@ -50,10 +50,10 @@ func followBlocks(t *testing.T, pause func(*testing.T, *embedded.Server, string)
 	check := func(after string, change func() error, fsynced ...string) {
 		t.Helper()
 		pause(t, s, store)
-		if err := change(); err != nil {
+		d.take()
+		if err := change(); err != nil { // the barrier may sweep meanwhile
 			t.Fatal(err)
 		}
-		d.take()
 		putSafely(t, s, nc, 1, 100)
 		names := d.take()
 		for _, name := range fsynced {
