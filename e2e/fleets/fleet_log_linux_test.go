@@ -2,9 +2,11 @@ package fleets
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"flightline/shared/testenv/program"
 )
@@ -36,4 +38,48 @@ func TestALogThatIsNotReadHoldsUpNoFleet(t *testing.T) {
 	f.endpoint("ep", nil)
 	f.completed("ep", f.submit("ep", 2, 10, nil))
 	d.Stop(program.StopWithin)
+}
+
+// TestADevWithoutItsTerminalStopsInOrder takes away what reads the log of a dev with a busy
+// worker, and sends what comes with that. The job is given back at once.
+func TestADevWithoutItsTerminalStopsInOrder(t *testing.T) {
+	t.Parallel()
+	for name, signals := range map[string][]syscall.Signal{
+		"a terminal that is closed":              {syscall.SIGHUP, syscall.SIGHUP},
+		"a pipe to a program that Ctrl-C ends":   {syscall.SIGINT},
+		"a pipe to a program that ended earlier": {syscall.SIGTERM},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := filepath.Join(t.TempDir(), "log")
+			if err := syscall.Mkfifo(log, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			reader, err := os.OpenFile(log, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := program.New(t)
+			s.Environ = append(s.Environ, "FLIGHTLINE_LOG_LEVEL=info", "FLIGHTLINE_WORKER_SHUTDOWN_TIMEOUT=1s")
+			d := s.StartCommand(s.Command("sh", "-c", `exec "$0" dev --no-demo 2>"$1"`, s.Binary, log))
+			f := fleetSiteOf(t, s, d)
+			f.endpoint("ep", nil)
+			job := f.submit("ep", 1, 300_000, nil)[0]
+			f.held("ep", job)
+			if err := reader.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for _, sig := range signals {
+				if err := d.Cmd.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.Ends(time.Second + 2*program.StopWithin)
+
+			f, d = fleetDevOf(t, s, "FLIGHTLINE_DRIVERS=none")
+			f.status("ep", job, "IN_QUEUE")
+			f.counts("ep", 1, 0)
+			d.Stop(program.StopWithin)
+		})
+	}
 }

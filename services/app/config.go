@@ -22,8 +22,10 @@ import (
 	"flightline/shared/web"
 )
 
-// newLogger writes lines of this level and above to w, where answers do not go.
+// newLogger writes lines of this level and above to w, where answers do not go. The
+// process goes on if nothing reads them.
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	process.SurviveBrokenPipe()
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {
 		return nil, &cli.UsageError{Err: fmt.Errorf("--log-level %q: must be debug, info, warn or error", level)}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/signal"
 	"slices"
 	"syscall"
@@ -157,13 +158,29 @@ func (p *part) waiting() string {
 	return p.Name
 }
 
-// Signals returns a context that is done at the first SIGINT or SIGTERM, so
-// that the program stops in order; a second signal ends the process at once,
-// as if nobody had listened. The caller calls stop when it has no more use
-// for the context.
+// Signals returns a context that is done at the first SIGINT, SIGTERM or SIGHUP, so
+// that the program stops in order; a second SIGINT or SIGTERM ends the process at
+// once, as if nobody had listened. A terminal that is closed may send several SIGHUP.
+// Where SIGHUP is ignored, as by nohup, it stays so. The caller calls stop when it has
+// no more use for the context.
 func Signals(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
-	//nolint:forbidigo // this is the one place
-	ctx, stop = signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ends = append(ends, syscall.SIGHUP)
+		withstand(syscall.SIGHUP)
+	}
+	ctx, stop = signal.NotifyContext(ctx, ends...) //nolint:forbidigo // this is the one place
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
+}
+
+// SurviveBrokenPipe keeps the process alive when nothing reads its output any more, as
+// after the end of the program behind a pipe: a write fails then. It is for programs
+// that serve; one whose output is what it is for had better end.
+func SurviveBrokenPipe() { withstand(syscall.SIGPIPE) }
+
+// withstand keeps a signal from ending the process. Programs that it starts are not
+// affected, as they would be if the signal were ignored.
+func withstand(s os.Signal) {
+	signal.Notify(make(chan os.Signal, 1), s) //nolint:forbidigo // this is the one place
 }

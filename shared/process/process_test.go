@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -173,17 +174,47 @@ func TestPartsKeepTheValuesOfTheContext(t *testing.T) {
 }
 
 func TestASignalEndsTheContext(t *testing.T) {
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		ctx, stop := process.Signals(t.Context())
-		self, err := os.FindProcess(os.Getpid())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := self.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		raise(t, sig)
 		<-ctx.Done()
 		stop()
+	}
+}
+
+// A terminal that is closed sends it to its shell and to the programs of the shell, and the
+// shell to them too.
+func TestASecondHangupEndsNoProcess(t *testing.T) {
+	ctx, stop := process.Signals(t.Context())
+	defer stop()
+	raise(t, syscall.SIGHUP)
+	<-ctx.Done()
+	stop()
+	seen := make(chan os.Signal, 1)
+	signal.Notify(seen, syscall.SIGHUP) //nolint:forbidigo // it knows when the signal has come
+	raise(t, syscall.SIGHUP)
+	<-seen
+}
+
+// nohup starts a program so.
+func TestAHangupThatIsIgnoredStaysSo(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	_, stop := process.Signals(t.Context())
+	defer stop()
+	if !signal.Ignored(syscall.SIGHUP) {
+		t.Error("a hangup is no longer ignored")
+	}
+}
+
+func raise(t *testing.T, sig os.Signal) {
+	t.Helper()
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := self.Signal(sig); err != nil {
+		t.Fatal(err)
 	}
 }
 
