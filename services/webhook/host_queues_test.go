@@ -163,7 +163,7 @@ func TestWhatWaitsIsExtended(t *testing.T) {
 		}
 		got[string(m.Data)]++
 	}
-	if got["+WPI"] != all-1 || got["-NAK"] != all-1 {
+	if got["+WPI"] != all-1 || got[`-NAK {"delay": 1}`] != all-1 {
 		t.Errorf("got %v, want %d each of +WPI and -NAK", got, all-1)
 	}
 }

@@ -137,3 +137,14 @@ func (c *Client) Purge(ctx context.Context, stream, filter string) error {
 	}
 	return c.Command(ctx, StreamPurge(stream), body, "purge "+filter)
 }
+
+// GiveBack asks for a message of a consumer at once again, by the subject of its ack. It
+// fails silently: then the message comes once its AckWait is over. A server that is
+// stopped or that loses its leadership meanwhile forgets a plain -NAK, but not the end of
+// the AckWait that the delay sets (docs/design/jetstream.md#f16); by the delay alone the
+// message would wait for a look of the server.
+func (c *Client) GiveBack(ackSubject string) {
+	for _, line := range []string{`-NAK {"delay":1}`, "-NAK"} {
+		_ = c.nc.Publish(ackSubject, []byte(line))
+	}
+}

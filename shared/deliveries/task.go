@@ -125,14 +125,11 @@ func (c *Task) Extend() {
 	}
 }
 
-// Nak returns the task to the queue; it is redelivered after d, to any process.
+// Nak returns the task to the queue; it is redelivered after d, to any process. The
+// server keeps that while it is restarted only of a delay (docs/design/jetstream.md#f16).
 func (c *Task) Nak(d time.Duration) {
-	switch {
-	case !c.numbered(): // it comes again by itself
-	case d <= 0:
-		_ = c.msg.Nak()
-	default:
-		_ = c.msg.NakWithDelay(d)
+	if c.numbered() { // else it comes again by itself
+		_ = c.msg.NakWithDelay(max(d, time.Nanosecond))
 	}
 }
 

@@ -433,7 +433,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		return err
 	}
 	if l.named(ctx) {
-		_ = l.t.q.nc.Publish(l.rec.AckSubject, []byte("-NAK")) // lost, it costs one lease of waiting
+		l.t.q.bus.GiveBack(l.rec.AckSubject)
 	}
 	l.t.release(l)
 	return nil

@@ -110,6 +110,25 @@ func TestGiveBackIsNotCounted(t *testing.T) {
 	}
 }
 
+// As after a stop of dev, whose workers give back what they do not end.
+func TestWhatWasGivenBackWaitsForNoLeaseAfterARestart(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease = time.Hour })
+	id := s.submit(t)
+	l := next(t, s.consumer(t, s.q, "a"))
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.q.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	s.Start()
+	if again := next(t, s.consumer(t, s.q, "b")); again.Job.ID != id || again.Job.Lost != 0 {
+		t.Errorf("got job %s, lost %d, want %s and 0", again.Job.ID, again.Job.Lost, id)
+	}
+}
+
 func TestDeadlineEndsAForgottenRun(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
