@@ -174,6 +174,29 @@ func TestWhatIsUsualInAnEntry(t *testing.T) {
 	}
 }
 
+func TestAnEntrySaysWhenAJobWasSubmittedUnlessItsIDDoes(t *testing.T) {
+	t.Parallel()
+	for id, says := range map[string]bool{
+		"a":                                    true,
+		"00000000-03e8-7000-8000-000000000000": false, // made at 1000
+		job.SyncPrefix + "00000000-03e8-7000-8000-000000000000": false,
+		"00000000-03e9-7000-8000-000000000000":                  true,
+	} {
+		messages, err := entriesOf(life("ep", id), 1, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := messages[0].Data
+		if got := strings.Contains(string(body), `"submitted"`); got != says {
+			t.Errorf("%s: says it %t, want %t", body, got, says)
+		}
+		got, err := parseEntry(messages[0].Subject, body)
+		if diff := cmp.Diff(life("ep", id), got.Events); err != nil || diff != "" {
+			t.Errorf("%s: %v\nwant -, got +:\n%s", body, err, diff)
+		}
+	}
+}
+
 // An entry whose attempts and ends each have their times, as the version before wrote it.
 func TestAnEntryOfTheVersionBefore(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ const (
 // wireEntry is an entry's JSON, with attempts that are encoded or of which each is a
 // wireAttempt. The endpoint is in the subject.
 type wireEntry[A any] struct {
-	Partition int    `json:"partition"`
+	Partition int    `json:"partition,omitempty"`
 	After     uint64 `json:"after"`
 	wireUsual
 	Attempts []A `json:"attempts"`
@@ -65,13 +65,14 @@ func (u wireUsual) retained(k Kind) int64 {
 func msBetween(from, to time.Time) int64 { return job.UnixMilli(to) - job.UnixMilli(from) }
 
 // wireAttempt has events of one attempt that follow each other. Instants are
-// milliseconds since Submitted, which are Unix milliseconds.
+// milliseconds since Submitted, which are Unix milliseconds. Submitted 0: the job was
+// submitted when its id was made, as nearly all are.
 type wireAttempt struct {
 	Job       job.ID      `json:"job"`
 	Attempt   int         `json:"attempt,omitempty"` // 0: the first
 	Mode      job.Mode    `json:"mode,omitempty"`    // "": async
 	Class     job.Class   `json:"class,omitempty"`   // "": n
-	Submitted int64       `json:"submitted"`
+	Submitted int64       `json:"submitted,omitempty"`
 	Queued    int64       `json:"queued,omitempty"`
 	Expires   *int64      `json:"expires,omitempty"`
 	Events    []wireEvent `json:"events"`
@@ -98,6 +99,9 @@ type wireEvent struct {
 // attemptOf is what e says of its attempt.
 func attemptOf(e Event, usual wireUsual) wireAttempt {
 	a := wireAttempt{Job: e.Job, Attempt: e.Attempt, Mode: e.Mode, Class: e.Class, Submitted: job.UnixMilli(e.Submitted)}
+	if made, ok := e.Job.Made(); ok && a.Submitted == job.UnixMilli(made) {
+		a.Submitted = 0
+	}
 	a.Queued = msBetween(e.Submitted, e.Queued)
 	if ms := msBetween(e.Submitted, e.Expires); ms != usual.Expires {
 		a.Expires = &ms
@@ -238,12 +242,21 @@ func parseEntry(subject string, body []byte) (Entry, error) {
 	return entry, nil
 }
 
+// submitted is when the job was, in Unix milliseconds.
+func (a wireAttempt) submitted() int64 {
+	if made, ok := a.Job.Made(); ok && a.Submitted == 0 {
+		return job.UnixMilli(made)
+	}
+	return a.Submitted
+}
+
 // list are the events of an attempt.
 func (a wireAttempt) list(endpoint string, usual wireUsual) []Event {
-	since := func(ms int64) time.Time { return job.FromUnixMilli(a.Submitted + ms) }
+	submitted := a.submitted()
+	since := func(ms int64) time.Time { return job.FromUnixMilli(submitted + ms) }
 	e := Event{
 		Endpoint: endpoint, Job: a.Job, Attempt: max(1, a.Attempt), Mode: job.Async, Class: job.Normal,
-		Submitted: job.FromUnixMilli(a.Submitted), Queued: since(a.Queued), Expires: since(usual.Expires),
+		Submitted: since(0), Queued: since(a.Queued), Expires: since(usual.Expires),
 	}
 	if a.Expires != nil {
 		e.Expires = since(*a.Expires)
