@@ -33,8 +33,9 @@ const (
 	reasonHeader      = "Flightline-Reason"
 	destinationHeader = "Flightline-Destination"
 	// deadLetterPage is how many dead letters are moved at a time, each of up to
-	// half a megabyte.
-	deadLetterPage = 32
+	// half a megabyte, deadLetterBytes how large they are together: more might not
+	// come in time on a slow line.
+	deadLetterPage, deadLetterBytes = 32, 2 << 20
 )
 
 // DeadLetter moves the task to the dead letters, where it stays for Redrive until
@@ -194,7 +195,7 @@ func (s *Store) newestDeadLetter(ctx context.Context, filter string) (uint64, er
 func (s *Store) deadLettersFrom(ctx context.Context, from uint64, filter string) ([]*nats.Msg, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	return s.bus.LeaderBatch(ctx, streams.Undelivered, bus.Batch{From: from, Filter: filter, Most: deadLetterPage})
+	return s.bus.LeaderBatch(ctx, streams.Undelivered, bus.Batch{From: from, Filter: filter, Most: deadLetterPage, MaxBytes: deadLetterBytes})
 }
 
 // replay moves one dead letter back and reports whether it is in the queue now. A

@@ -18,8 +18,9 @@ import (
 	"flightline/streams"
 )
 
-// purgeAtOnce is how many jobs a purge has in flight.
-const purgeAtOnce = 256
+// purgeAtOnce is how many jobs a purge has in flight, purgeBytes how large they are together
+// with their inputs: more might not come in time on a slow line.
+const purgeAtOnce, purgeBytes = 256, 2 << 20
 
 // Purge turns every job that waits into CANCELLED and returns how many it did;
 // a running job is never touched, a job submitted meanwhile may stay. It
@@ -100,7 +101,7 @@ func (p *purge) batch(ctx context.Context, inbox string, arrived <-chan *nats.Ms
 		select {
 		case m := <-arrived:
 			if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 {
-				return n > 0 && more, nil // 404: nothing waits any more
+				return n > 0 && more, nil // nothing waits any more, or more than purgeBytes
 			}
 			n++
 			meta, err := m.Metadata()
@@ -193,7 +194,7 @@ func (p *purge) walk(ctx context.Context) error {
 		return err
 	}
 	for from := first; from <= p.until; {
-		got, err := p.some(ctx, from)
+		got, err := p.q.someQueued(ctx, p.at.Endpoint, from)
 		if err != nil || len(got) == 0 {
 			return err
 		}
@@ -212,12 +213,12 @@ func (p *purge) walk(ctx context.Context) error {
 	return nil
 }
 
-// some reads queue messages of both classes: to filter them the server would
+// someQueued reads queue messages of both classes: to filter them the server would
 // count all there are, each time.
-func (p *purge) some(ctx context.Context, from uint64) ([]*nats.Msg, error) {
+func (q *Queue) someQueued(ctx context.Context, endpoint string, from uint64) ([]*nats.Msg, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	return p.q.bus.LeaderBatch(ctx, streams.Jobs(p.at.Endpoint), bus.Batch{From: from, Filter: ">", Most: purgeAtOnce})
+	return q.bus.LeaderBatch(ctx, streams.Jobs(endpoint), bus.Batch{From: from, Filter: ">", Most: purgeAtOnce, MaxBytes: purgeBytes})
 }
 
 // mine reports whether a queue message is of the class.
@@ -265,11 +266,8 @@ func (q *Queue) DeleteEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 // cancelRunning cancels what is left in the queue after a purge: jobs that are
 // handed out.
 func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {
-	const atOnce = 256
 	for from := uint64(1); ; {
-		within, cancel := bus.Bounded(ctx)
-		left, err := q.bus.LeaderBatch(within, streams.Jobs(e.ID), bus.Batch{From: from, Filter: ">", Most: atOnce})
-		cancel()
+		left, err := q.someQueued(ctx, e.ID, from)
 		if err != nil || len(left) == 0 {
 			return err
 		}
