@@ -62,8 +62,9 @@ type Attempt struct {
 var ErrLogged = errors.New("deliveries: another attempt to deliver was logged")
 
 // Last returns the last attempt to deliver the task, once it is on the disk: the task is
-// removed or moved by it next. It is the zero Attempt if there was none. It returns
-// bus.ErrUnavailable.
+// removed or moved by it next. It is the zero Attempt if there was none. An attempt that
+// cannot be decoded counts as Failed, with no number: the task begins with its first try
+// again. It returns bus.ErrUnavailable.
 func (s *Store) Last(ctx context.Context, c *Task) (Attempt, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
@@ -77,7 +78,18 @@ func (s *Store) Last(ctx context.Context, c *Task) (Attempt, error) {
 	if err != nil {
 		return Attempt{}, err
 	}
-	return parseAttempt(m.Subject, m.Data, m.Seq)
+	last, err := parseAttempt(m.Subject, m.Data, m.Seq)
+	if err != nil {
+		s.warnUndecodable(ctx, m.Seq, err)
+		return Attempt{Outcome: Failed, Seq: m.Seq}, nil
+	}
+	return last, nil
+}
+
+// warnUndecodable warns of an attempt that cannot be decoded: it must not keep others from
+// being listed, nor its task from being delivered.
+func (s *Store) warnUndecodable(ctx context.Context, seq uint64, err error) {
+	s.log.WarnContext(ctx, "attempt to deliver a webhook cannot be decoded and is left out", "stream", streams.Deliveries, "sequence", seq, "err", err)
 }
 
 // Append appends an attempt if the last one of its task still has the
@@ -207,7 +219,8 @@ func (s *Store) listOfJob(ctx context.Context, endpoint string, which Query) (li
 }
 
 // readRange reads the attempts of the sequences from begin up to end.
-// Messages that version 1 shared between several attempts are skipped.
+// Messages that version 1 shared between several attempts are skipped, and those that
+// cannot be decoded.
 func (s *Store) readRange(ctx context.Context, filter string, begin, end uint64) ([]Attempt, error) {
 	var page []Attempt
 	for begin < end {
@@ -226,7 +239,8 @@ func (s *Store) readRange(ctx context.Context, filter string, begin, end uint64)
 			}
 			d, err := parseAttempt(subject, m.Data, seq)
 			if err != nil {
-				return page, err
+				s.warnUndecodable(ctx, seq, err)
+				continue
 			}
 			page = append(page, d)
 		}

@@ -48,8 +48,8 @@ type wireCheckpoint struct {
 	Unfinished []byte `json:"unfinished,omitempty"`
 }
 
-// Checkpoint returns the checkpoint of that name, or the zero value. Of one
-// that a version before docs/adr/0057 wrote it has Records alone. It returns
+// Checkpoint returns the checkpoint of that name, or the zero value, also if it cannot be
+// decoded. A version before docs/adr/0057 wrote Records alone. It returns
 // bus.ErrUnavailable.
 func (l *Log) Checkpoint(ctx context.Context, name string) (Checkpoint, error) {
 	data, err := l.positionValue(ctx, name)
@@ -58,9 +58,16 @@ func (l *Log) Checkpoint(ctx context.Context, name string) (Checkpoint, error) {
 	}
 	c, err := parseCheckpoint(data)
 	if err != nil {
-		return Checkpoint{}, fmt.Errorf("read position of %s: %w", name, err)
+		l.warnPosition(ctx, name, err)
+		return Checkpoint{}, nil
 	}
 	return c, nil
+}
+
+// warnPosition warns of a position that cannot be decoded: all is read again, and what is
+// there is recognised.
+func (l *Log) warnPosition(ctx context.Context, name string, err error) {
+	l.log.WarnContext(ctx, "position cannot be decoded and begins again", "stream", streams.Bucket(streams.BucketPositions), "position", name, "err", err)
 }
 
 // ErrTooLarge means that a checkpoint has more unfinished attempts than a message of
@@ -106,7 +113,7 @@ func parseCheckpoint(data []byte) (c Checkpoint, err error) {
 }
 
 // Position returns how far the reader of that name had come when it last said
-// so, 0 if it never did. It returns bus.ErrUnavailable.
+// so, 0 if it never did, or that cannot be decoded. It returns bus.ErrUnavailable.
 func (l *Log) Position(ctx context.Context, name string) (uint64, error) {
 	data, err := l.positionValue(ctx, name)
 	if err != nil || data == nil {
@@ -114,7 +121,8 @@ func (l *Log) Position(ctx context.Context, name string) (uint64, error) {
 	}
 	var seq uint64
 	if err := json.Unmarshal(data, &seq); err != nil {
-		return 0, fmt.Errorf("read position of %s: %w", name, err)
+		l.warnPosition(ctx, name, err)
+		return 0, nil
 	}
 	return seq, nil
 }

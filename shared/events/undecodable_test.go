@@ -17,15 +17,15 @@ import (
 // publish stores a message of JSON in the wrong form and returns its sequence.
 func publish(t *testing.T, b *testenv.Server, subject string) uint64 {
 	t.Helper()
-	ack, err := b.JS.Publish(t.Context(), subject, []byte(`{"seq":"x","points":7,"attempts":7,"completed":"x"}`))
+	ack, err := b.JS.Publish(t.Context(), subject, []byte(`{"seq":"x","points":7,"attempts":7,"completed":"x","records":"x"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ack.Sequence
 }
 
-// One message that cannot be decoded, in the log, a block or the counts, keeps nothing else
-// from being counted. The log names it.
+// One message that cannot be decoded, in the log, a block, the counts or a position, keeps
+// nothing else from being counted. The log names it.
 func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
 	t.Parallel()
 	b := newBus(t)
@@ -41,6 +41,12 @@ func TestWhatCannotBeDecodedIsLeftOut(t *testing.T) {
 		streams.Events:                       publish(t, b, entry),
 		streams.Stats:                        publish(t, b, keyAt("bad", streams.StatsMinutes, "", noon).subject()),
 		streams.Bucket(streams.BucketCounts): publish(t, b, streams.KeySubject(streams.BucketCounts, "bad")),
+	}
+	for _, position := range []string{countsPosition, statsPosition, "records_0"} {
+		publish(t, b, streams.KeySubject(streams.BucketPositions, position))
+	}
+	if got, err := l.Checkpoint(t.Context(), "records_0"); err != nil || got.Records > 0 {
+		t.Errorf("got checkpoint %+v, %v, want none", got, err)
 	}
 	for _, endpoint := range []string{"ep", "bad"} {
 		if err := l.Append(t.Context(), runs(endpoint, 0, "")...); err != nil {

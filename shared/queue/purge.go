@@ -125,20 +125,29 @@ func (p *purge) batch(ctx context.Context, inbox string, arrived <-chan *nats.Ms
 func (p *purge) one(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	id := streams.JobOf(m.Subject)
-	from, err := record.Decode(p.at, id, &bus.Message{Server: p.q.nc.ConnectedServerId(), Header: m.Header, Data: m.Data})
-	if err != nil {
-		return err
-	}
-	from.QueueSeq = seq
-	running, err := p.end(ctx, from)
+	left, err := p.cancelQueued(ctx, streams.JobOf(m.Subject), m, seq)
 	switch {
 	case err != nil:
 		_ = m.NakWithDelay(time.Second)
-	case running:
+	case left:
 		_ = m.NakWithDelay(p.lease) // redelivered while it is held: its holder's heartbeat, or a worker, decides
 	}
 	return err
+}
+
+// cancelQueued cancels the job of a queue message. left is true for a job that a worker
+// holds, and for a message that cannot be decoded: it must not hold up all others.
+func (p *purge) cancelQueued(ctx context.Context, id job.ID, m *nats.Msg, seq uint64) (left bool, err error) {
+	from, err := record.Decode(p.at, id, &bus.Message{Server: p.q.nc.ConnectedServerId(), Header: m.Header, Data: m.Data})
+	if err == nil {
+		from.QueueSeq = seq
+		left, err = p.end(ctx, from)
+	}
+	if errors.Is(err, record.ErrDamaged) {
+		p.q.log.ErrorContext(ctx, "job cannot be cancelled and is left in the queue", "endpoint", p.at.Endpoint, "job", id, "sequence", seq, "err", err)
+		return true, nil
+	}
+	return left, err
 }
 
 // end cancels a job as its queue message, or its record, has it; running is
@@ -231,19 +240,13 @@ func (p *purge) mine(m *nats.Msg) bool {
 func (p *purge) cancelWaiting(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	id := streams.JobOf(m.Header.Get(jetstream.SubjectHeader))
-	from, err := record.Decode(p.at, id, &bus.Message{Server: p.q.nc.ConnectedServerId(), Header: m.Header, Data: m.Data})
-	if err != nil {
-		return err
-	}
-	from.QueueSeq = seq
-	_, err = p.end(ctx, from)
+	_, err := p.cancelQueued(ctx, streams.JobOf(m.Header.Get(jetstream.SubjectHeader)), m, seq)
 	return err
 }
 
 // DeleteEndpoint cancels every job that waits or runs, so that its caller
-// learns what happened, and removes the endpoint's queue. Nobody may submit any
-// more when it is called. It may be repeated.
+// learns what happened, and removes the endpoint's queue, with what cannot be decoded in
+// it. Nobody may submit any more when it is called. It may be repeated.
 func (q *Queue) DeleteEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 	if _, err := q.js.Stream(ctx, streams.Jobs(e.ID)); err != nil {
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -274,7 +277,8 @@ func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {
 		for _, m := range left {
 			subject := m.Header.Get(jetstream.SubjectHeader)
 			id := streams.JobOf(subject)
-			if _, err := q.Cancel(ctx, e, id); err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) {
+			_, err := q.Cancel(ctx, e, id)
+			if err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) && !errors.Is(err, record.ErrDamaged) {
 				return fmt.Errorf("cancel job %s: %w", id, err)
 			}
 		}

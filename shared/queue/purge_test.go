@@ -67,6 +67,38 @@ func TestAPurgeDropsWhatIsOver(t *testing.T) {
 	}
 }
 
+// One message that cannot be decoded keeps no other job from being cancelled, nor the
+// endpoint from being deleted.
+func TestAPurgePassesAMessageThatCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	for name, paused := range map[string]bool{"handed out": false, "read": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t)
+			ids := []job.ID{s.submit(t)}
+			if _, err := s.JS.Publish(t.Context(), streams.JobSubject(s.e.ID, job.Normal, "damaged"), []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, s.submit(t))
+			if paused {
+				s.pause(t, time.Hour)
+			}
+			if n, err := s.q.Purge(t.Context(), s.e); n != len(ids) || err != nil {
+				t.Errorf("got %d jobs purged, %v, want %d", n, err, len(ids))
+			}
+			for _, id := range ids {
+				s.want(t, id, job.Cancelled)
+			}
+			if n := s.Messages(t, streams.Jobs(s.e.ID)); n != 1 {
+				t.Errorf("got %d messages, want the damaged one kept", n)
+			}
+			if err := s.q.DeleteEndpoint(t.Context(), s.e); err != nil {
+				t.Errorf("delete: %v", err)
+			}
+		})
+	}
+}
+
 // A direct get may be answered by a replica that has none of the last jobs yet. The
 // leader decides what is left: no job goes with its queue before it is cancelled.
 func TestAPurgeDoesNotTrustAReplicaThatLags(t *testing.T) {
