@@ -12,7 +12,7 @@ func TestSteps(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	entry := func(try int, outcome deliveries.Outcome, next time.Duration) deliveries.Attempt {
-		return deliveries.Attempt{Seq: 7, Try: try, Outcome: outcome, Next: now.Add(next), Replay: "r1"}
+		return deliveries.Attempt{Seq: 7, Try: try, Outcome: outcome, Started: now.Add(next - 10*time.Second), Next: now.Add(next), Replay: "r1"}
 	}
 	tests := map[string]struct {
 		last   deliveries.Attempt
@@ -22,6 +22,7 @@ func TestSteps(t *testing.T) {
 	}{
 		"never tried":             {deliveries.Attempt{}, "", try, 1},
 		"failed, not yet due":     {entry(1, deliveries.Failed, time.Second), "r1", wait, 0},
+		"the clock was set back":  {entry(1, deliveries.Failed, time.Hour), "r1", try, 2},
 		"failed, due":             {entry(1, deliveries.Failed, 0), "r1", try, 2},
 		"delivered":               {entry(2, deliveries.Delivered, 0), "r1", finish, 0},
 		"given up":                {entry(3, deliveries.GivenUp, 0), "r1", giveUp, 0},

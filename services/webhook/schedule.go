@@ -26,7 +26,8 @@ const (
 	giveUp             // all attempts failed
 )
 
-// stepOf decides by the last attempt that the log has; n is the next one.
+// stepOf decides by the last attempt that the log has; n is the next one. It is due also
+// if the last one is yet to begin: the server's clock was set back since.
 func stepOf(last deliveries.Attempt, replay string, now time.Time) (do step, n int) {
 	switch {
 	case last.Seq == 0 || last.Replay != replay:
@@ -35,7 +36,7 @@ func stepOf(last deliveries.Attempt, replay string, now time.Time) (do step, n i
 		return finish, 0
 	case last.Outcome == deliveries.GivenUp:
 		return giveUp, 0
-	case now.Before(last.Next):
+	case now.Before(last.Next) && !now.Before(last.Started):
 		return wait, 0
 	}
 	return try, last.Try + 1

@@ -212,15 +212,15 @@ func (f *statsFold) read(ctx context.Context, key blockKey) (*knownBlock, error)
 	return b, nil
 }
 
-// keep samples the workers and writes blocks when it is time. after is the last entry
-// that was folded.
+// keep samples the workers and writes blocks when it is time, at once where the server's
+// clock was set back. after is the last entry that was folded.
 func (f *statsFold) keep(ctx context.Context, after uint64) error {
 	now := f.Now()
 	if err := f.sample(ctx, now); err != nil {
 		return err
 	}
-	save := now.Sub(f.saved) >= f.SaveInterval || len(f.known) > maxKnownBlocks
-	if !save && now.Sub(f.written) < statsInterval {
+	save := now.Sub(f.saved).Abs() >= f.SaveInterval || len(f.known) > maxKnownBlocks
+	if !save && now.Sub(f.written).Abs() < statsInterval {
 		return nil
 	}
 	if err := f.write(ctx, save); err != nil {
@@ -238,7 +238,7 @@ func (f *statsFold) keep(ctx context.Context, after uint64) error {
 // however many recorders look.
 func (f *statsFold) sample(ctx context.Context, now time.Time) error {
 	at := now.Truncate(sampleInterval)
-	if f.Sample == nil || !at.After(f.looked) {
+	if f.Sample == nil || at.Equal(f.looked) {
 		return nil
 	}
 	f.looked = at
