@@ -334,30 +334,60 @@ func TestAWatchBeginsThoughAReplicaLags(t *testing.T) {
 			t.Parallel()
 			s := newEnv(t)
 			s.print(t, "w", nil, "line\n")
-			of, err := s.JS.Stream(t.Context(), streams.Logs(0))
-			if err != nil {
-				t.Fatal(err)
-			}
-			direct := func(allowed bool) error {
-				cfg := of.CachedInfo().Config
-				cfg.AllowDirect = allowed
-				_, err := s.JS.UpdateStream(t.Context(), cfg)
-				return err
-			}
-			if err := direct(false); err != nil {
-				t.Fatal(err)
-			}
-			testenv.Handle(t, s.Connect(t), bus.DirectGet(streams.Logs(0)), func(m *nats.Msg) {
-				if err := errors.Join(m.Sub.Unsubscribe(), direct(true)); err != nil {
-					t.Error(err)
-				}
-				_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"No Results"}}})
-			})
+			s.lagging(t, func(*nats.Msg) (again bool) { return false })
 			if got := logstest.Texts(s.all(t, w)); got != "line" {
 				t.Errorf("got %q, want the line", got)
 			}
 		})
 	}
+}
+
+// A replica that lags for some reads ends no list of the lines that there are.
+func TestAllLinesAreReadThoughAReplicaLags(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	s.print(t, "w", nil, "line\n")
+	reads := 0
+	s.lagging(t, func(m *nats.Msg) (again bool) {
+		if bytes.Contains(m.Data, []byte("start_time")) { // another replica answers that
+			_ = m.RespondMsg(&nats.Msg{Header: nats.Header{
+				jetstream.StreamHeader: {streams.Logs(0)}, jetstream.SubjectHeader: {streams.LogSubject(0, "ep", "w")},
+				jetstream.SequenceHeader: {"1"}, jetstream.TimeStampHeaer: {time.Now().Format(time.RFC3339Nano)},
+			}})
+			return true
+		}
+		reads++
+		return reads < 4
+	})
+	if got := logstest.Texts(s.all(t, logs.Watching{})); got != "line" || reads < 4 {
+		t.Errorf("got %q after %d reads, want the line after 4", got, reads)
+	}
+}
+
+// lagging has a replica answer direct gets that has no lines, as long as again says so.
+func (s env) lagging(t *testing.T, again func(*nats.Msg) bool) {
+	t.Helper()
+	of, err := s.JS.Stream(t.Context(), streams.Logs(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := func(allowed bool) error {
+		cfg := of.CachedInfo().Config
+		cfg.AllowDirect = allowed
+		_, err := s.JS.UpdateStream(t.Context(), cfg)
+		return err
+	}
+	if err := direct(false); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Handle(t, s.Connect(t), bus.DirectGet(streams.Logs(0)), func(m *nats.Msg) {
+		if !again(m) {
+			if err := errors.Join(m.Sub.Unsubscribe(), direct(true)); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"No Results"}}})
+	})
 }
 
 func TestTheLinesOfADeletedEndpointGo(t *testing.T) {

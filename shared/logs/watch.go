@@ -249,7 +249,7 @@ func (v *Watch) Next(ctx context.Context) ([]Entry, error) {
 }
 
 // lags reports whether a message is there that a read did not bring, unless it was
-// removed meanwhile.
+// removed meanwhile: the leader says so in wait.
 func (v *Watch) lags() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -260,9 +260,11 @@ func (v *Watch) lags() bool {
 func (v *Watch) wait(ctx context.Context) {
 	if v.lags() {
 		_ = retry.Sleep(ctx, lagDelay) // the loop ends with ctx
-		v.mu.Lock()
-		v.heard = 0 // the next look finds it, or the poll does
-		v.mu.Unlock()
+		if _, err := v.bus.LeaderNext(ctx, v.stream, v.filter, v.after.seq+1); errors.Is(err, bus.ErrNoMessage) {
+			v.mu.Lock()
+			v.heard = 0 // it was removed; what came since, the poll finds
+			v.mu.Unlock()
+		}
 		return
 	}
 	timer := time.NewTimer(watchPoll)
