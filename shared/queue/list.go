@@ -180,6 +180,24 @@ func parseQueued(at record.Location, m *nats.Msg) (*record.Record, error) {
 	return r, nil
 }
 
+// parseRecord reads what the header of a record says.
+func parseRecord(at record.Location, m *nats.Msg) (*record.Record, error) {
+	return headOf(at.Partition, m.Header.Get(jetstream.SubjectHeader), m.Header, bus.Sequence(m))
+}
+
+// parseAll reads what the headers of messages say; nil for a message that cannot be
+// decoded. It must not keep others from being listed: claim logs it at each delivery, or
+// the recorder does.
+func parseAll(at record.Location, got []*nats.Msg, parse func(record.Location, *nats.Msg) (*record.Record, error)) []*record.Record {
+	found := make([]*record.Record, len(got))
+	for i, m := range got {
+		if r, err := parse(at, m); err == nil {
+			found[i] = r
+		}
+	}
+	return found
+}
+
 // Lookup reads where several jobs stand, in few requests and without output.
 // Jobs that cannot be seen, or no longer, are left out. Any replica may answer,
 // so the last writes may be missing. It returns bus.ErrUnavailable.
@@ -276,19 +294,9 @@ func (rd reader) rawOf(ctx context.Context, at record.Location, ids []job.ID) (m
 		return nil, err
 	}
 	newest := make(map[job.ID]*record.Record, len(ids))
-	for _, m := range decided {
-		r, err := headOf(at.Partition, m.Header.Get(jetstream.SubjectHeader), m.Header, bus.Sequence(m))
-		if err != nil {
-			return nil, err
-		}
-		if old := newest[r.ID]; old == nil || old.Attempt < r.Attempt {
-			newest[r.ID] = r
-		}
-	}
-	for _, m := range queued {
-		r, err := parseQueued(at, m)
-		if err != nil {
-			return nil, err
+	for _, r := range append(parseAll(at, decided, parseRecord), parseAll(at, queued, parseQueued)...) {
+		if r == nil {
+			continue
 		}
 		if old := newest[r.ID]; old == nil || old.Attempt < r.Attempt {
 			newest[r.ID] = r
@@ -298,54 +306,46 @@ func (rd reader) rawOf(ctx context.Context, at record.Location, ids []job.ID) (m
 }
 
 // live are the records of queue messages; nil for a message that is left over
-// from an attempt that has ended.
+// from an attempt that has ended, or cannot be decoded.
 func (rd reader) live(ctx context.Context, at record.Location, got []*nats.Msg) ([]*record.Record, error) {
-	found, subjects := make([]*record.Record, len(got)), make([]string, len(got))
-	for i, m := range got {
-		r, err := parseQueued(at, m)
-		if err != nil {
-			return nil, err
+	found, subjects := parseAll(at, got, parseQueued), make([]string, 0, len(got))
+	for _, r := range found {
+		if r != nil {
+			subjects = append(subjects, streams.RecordSubject(at.Partition, at.Endpoint, r.ID, r.Attempt))
 		}
-		found[i], subjects[i] = r, streams.RecordSubject(at.Partition, at.Endpoint, r.ID, r.Attempt)
 	}
 	records, err := rd.bus.LastOf(ctx, streams.Records(at.Partition), subjects)
 	if err != nil {
 		return nil, err
 	}
 	decided := make(map[job.ID]*record.Record, len(records))
-	for _, m := range records {
-		r, err := headOf(at.Partition, m.Header.Get(jetstream.SubjectHeader), m.Header, bus.Sequence(m))
-		if err != nil {
-			return nil, err
+	for _, r := range parseAll(at, records, parseRecord) {
+		if r != nil {
+			decided[r.ID] = r
 		}
-		decided[r.ID] = r
 	}
 	for i, r := range found {
-		if d := decided[r.ID]; d != nil {
-			found[i] = d
-			if d.Status.Terminal() {
-				found[i] = nil
-			}
+		if r == nil || decided[r.ID] == nil {
+			continue
+		}
+		if found[i] = decided[r.ID]; found[i].Status.Terminal() {
+			found[i] = nil
 		}
 	}
 	return found, nil
 }
 
 // ended are the records that messages hold; nil for an attempt that has not
-// ended, or that another one followed.
+// ended, that another one followed, or that cannot be decoded.
 func (rd reader) ended(ctx context.Context, at record.Location, got []*nats.Msg) ([]*record.Record, error) {
-	found := make([]*record.Record, len(got))
+	found := parseAll(at, got, parseRecord)
 	var again []job.ID // may have been retried
-	for i, m := range got {
-		r, err := headOf(at.Partition, m.Header.Get(jetstream.SubjectHeader), m.Header, bus.Sequence(m))
-		if err != nil {
-			return nil, err
-		}
-		if !r.Status.Terminal() {
-			continue
-		}
-		found[i] = r
-		if r.Status.Retryable() {
+	for i, r := range found {
+		switch {
+		case r == nil:
+		case !r.Status.Terminal():
+			found[i] = nil
+		case r.Status.Retryable():
 			again = append(again, r.ID)
 		}
 	}
@@ -401,7 +401,7 @@ func (rd reader) handedOut(ctx context.Context, at record.Location, class job.Cl
 	})
 	readable := make([]*nats.Msg, 0, len(got))
 	for _, m := range got {
-		if _, err := parseQueued(at, m); err == nil { // else claim logs it at each delivery
+		if _, err := parseQueued(at, m); err == nil { // as in parseAll
 			readable = append(readable, m)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/testenv"
+	"flightline/streams"
 )
 
 type lister func(context.Context, endpoint.Endpoint, ListOptions) ([]ListItem, uint64, error)
@@ -44,6 +45,30 @@ func idsOf(jobs []job.Job) (ids []job.ID) {
 		ids = append(ids, j.ID)
 	}
 	return ids
+}
+
+// A message that cannot be decoded keeps no other job from being listed.
+func TestListsLeaveOutWhatCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	ended, waiting := s.submit(t), s.submit(t)
+	if _, err := s.q.Cancel(t.Context(), s.e, ended); err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{streams.JobSubject(s.e.ID, job.Normal, "damaged"), streams.RecordSubject(0, s.e.ID, "damaged", 1)} {
+		if _, err := s.JS.Publish(t.Context(), subject, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := idsOf(s.pages(t, s.q.Lists.Live, ListOptions{Most: 2})); !slices.Equal(got, []job.ID{waiting}) {
+		t.Errorf("live: got %v, want %s", got, waiting)
+	}
+	if got := idsOf(s.pages(t, s.q.Lists.Ended, ListOptions{Most: 2})); !slices.Equal(got, []job.ID{ended}) {
+		t.Errorf("ended: got %v, want %s", got, ended)
+	}
+	if got, err := s.q.Lists.Lookup(t.Context(), s.e, []job.ID{ended, waiting, "damaged"}); len(got) != 2 || err != nil {
+		t.Errorf("looked up: got %v, %v, want two", got, err)
+	}
 }
 
 // The lists of an endpoint have each job once, where its status says, after
