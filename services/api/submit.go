@@ -83,7 +83,7 @@ func (s *Service) submit(c *fiber.Ctx, mode job.Mode, wait time.Duration) error 
 	if sub.key != nil {
 		return s.submitOnce(ctx, c, &sub)
 	}
-	sub.id = queue.NewID(mode)
+	sub.id = s.queue.NewID(mode)
 	return s.answerSubmission(ctx, c, &sub)
 }
 
@@ -176,7 +176,7 @@ func parseIdempotencyKey(c *fiber.Ctx) (*idempotencyKey, error) {
 func (s *Service) submitOnce(ctx context.Context, c *fiber.Ctx, sub *submission) error {
 	key := sub.key
 	key.name = registry.IdempotencyKey(sub.endpoint, key.caller, key.key)
-	claim, first, err := s.registry.Idempotency.Claim(ctx, key.name, registry.Submission{Job: queue.NewID(sub.mode), Mode: sub.mode, Body: key.bodyHash})
+	claim, first, err := s.registry.Idempotency.Claim(ctx, key.name, registry.Submission{Job: s.queue.NewID(sub.mode), Mode: sub.mode, Body: key.bodyHash})
 	if err != nil {
 		return err
 	}

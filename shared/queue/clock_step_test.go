@@ -66,6 +66,20 @@ func TestAStepOfTheServersClockProvesNoSilence(t *testing.T) {
 	}
 }
 
+// An id says when its job came, by the clock by which the job's events are recorded.
+func TestAnIDHasTheServersTime(t *testing.T) {
+	t.Parallel()
+	server := stepping(t, newEnv(t).Config())
+	server.set(-time.Hour)
+	q := server.queue(t)
+	for _, mode := range []job.Mode{job.Async, job.Sync} {
+		id := q.NewID(mode)
+		if made, ok := id.Made(); !ok || !near(q.Until(made)) || !id.Valid() {
+			t.Errorf("%s: got %s, made at %v, want about %v", mode, id, made, q.Now())
+		}
+	}
+}
+
 func near(d time.Duration) bool { return d.Abs() < time.Minute }
 
 // steppingServer is the way to a server whose clock can be set, as far as its

@@ -119,7 +119,7 @@ func (h *Handler) parse(ctx context.Context, c *fiber.Ctx) (request, error) {
 	input, err := inputOf("/"+c.Params("+"), body)
 	web.DropBody(c)
 	return request{
-		endpoint: e, id: queue.NewID(job.Sync), job: job.Request{Input: input, Caller: h.Caller(c)}, stream: string(said.Stream) == "true",
+		endpoint: e, id: h.Queue.NewID(job.Sync), job: job.Request{Input: input, Caller: h.Caller(c)}, stream: string(said.Stream) == "true",
 	}, err
 }
 
