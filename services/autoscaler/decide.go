@@ -130,10 +130,9 @@ func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 		v = wakeOrGrow(e, s, v, n, target-alive, now)
 	case target < alive:
 		v = shrink(e, s, v, target, now)
-	default:
-		if e.Paused(now) {
-			v.reason, v.text = registry.ScalingPaused, pauseText(e)
-		}
+	}
+	if v.reason == "" && e.Paused(now) {
+		v.reason, v.text = registry.ScalingPaused, pauseText(e)
 	}
 	v = dropBad(e, s, replace(e, s, v, now))
 	v.memory.wanted = v.wanted
@@ -157,8 +156,11 @@ func (n need) why(e endpoint.Endpoint, wanted int) (reason, text string) {
 // needed is how many workers the queue asks for, when there are alive ones, and leavers are
 // replaced and have not left. It is unbounded, and no less than what low-priority jobs keep
 // busy only by chance: they are not counted. Jobs that wait for long ask for as many as if
-// the leavers stayed.
+// the leavers stayed. Those of a paused endpoint ask for none.
 func needed(e endpoint.Endpoint, s sample, m memory, alive int, leavers []member, now time.Time) need {
+	if e.Paused(now) {
+		return need{workers: count(s.members, busy)}
+	}
 	if e.ScalerType == endpoint.RequestCount {
 		running := s.runningHere()
 		n := (s.queued + running + e.ScalerValue - 1) / e.ScalerValue
@@ -412,6 +414,9 @@ func decideExternal(e endpoint.Endpoint, s sample, m memory, now time.Time) deci
 		target, v.reason, v.text = m.wanted, "", ""
 	default:
 		v.reason, v.text = registry.ScalingIdle, fmt.Sprintf("fewer were needed for %s", e.IdleTimeout)
+	}
+	if v.reason == "" && e.Paused(now) {
+		v.reason, v.text = registry.ScalingPaused, pauseText(e)
 	}
 	v.wanted, v.memory.wanted = target, target
 	return v

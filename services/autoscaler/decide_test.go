@@ -135,6 +135,22 @@ func TestDecide(t *testing.T) {
 			e: ep(paused), s: sample{machines: 1, members: crew(long, idle)},
 			want: decision{drain: []string{"w0"}, reason: registry.ScalingIdle},
 		},
+		"paused: idle ones go though jobs wait": {
+			e: ep(paused), s: sample{queued: 9, oldest: time.Hour, running: 1, allRunning: 1, machines: 1, members: crew(long, busy, idle, idle)},
+			want: decision{wanted: 1, drain: []string{"w2", "w1"}, reason: registry.ScalingIdle},
+		},
+		"paused: and stay until then": {
+			e: ep(paused, requests(1)), s: sample{queued: 9, machines: 1, members: crew(short, idle)}, want: decision{wanted: 1, reason: registry.ScalingPaused},
+		},
+		"paused: workersMin ones stay": {
+			e: ep(paused, bounds(1, 3)), s: sample{queued: 9, machines: 1, members: crew(long, idle)}, want: decision{wanted: 1, reason: registry.ScalingPaused},
+		},
+		"paused: somebody else's go though jobs wait": {
+			e: ep(paused, elsewhere), s: sample{queued: 9}, before: 2, want: decision{reason: registry.ScalingIdle},
+		},
+		"paused: and none of somebody else's are asked for": {
+			e: ep(paused, elsewhere), s: sample{queued: 9}, want: decision{reason: registry.ScalingPaused},
+		},
 		"no machine": {e: ep(), s: sample{queued: 1}, want: decision{wanted: 1, reason: registry.ScalingNoMachine}},
 		"no template": {
 			e: ep(), s: sample{queued: 1, machines: 1, invalid: "no template"},

@@ -337,7 +337,10 @@ func (s *gpuState) describe(found map[string]*arbiter.Worker, pods map[string]po
 		if w == nil {
 			continue
 		}
-		w.Rested, w.Waiting, w.Oldest, w.Priority, w.MinHold = x.rested, s.in.queued, s.in.oldest, s.e.Fleet.Priority, s.e.Fleet.Hold()
+		w.Rested, w.Priority, w.MinHold = x.rested, s.e.Fleet.Priority, s.e.Fleet.Hold()
+		if !s.e.Paused(now) { // else no worker gets those that wait
+			w.Waiting, w.Oldest = s.in.queued, s.in.oldest
+		}
 		if x.state == starting {
 			w.Held = 0
 		} else {

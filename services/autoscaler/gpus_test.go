@@ -191,6 +191,21 @@ func TestAnIdleWorkerYieldsToWhoWaits(t *testing.T) {
 	s.held("GPU-m-0:b-0-1")
 }
 
+// Jobs that wait while their endpoint is paused need no GPU.
+func TestAWorkerOfAPausedEndpointYieldsToWhoWaits(t *testing.T) {
+	s := newEnv(t)
+	hold := func(e *endpoint.Endpoint) { e.Fleet.MinHold = time.Second }
+	a, b := s.endpoint("a", bounds(0, 1), needsGPU(), hold), s.endpoint("b", bounds(0, 1), needsGPU(), hold)
+	s.update("a", func(e *endpoint.Endpoint) { e.IdleTimeout = time.Hour })
+	s.gpuHost(cards("m", 1), s.engine("m"))
+	s.submit(a, false)
+	s.held("GPU-m-0:a-0-1")
+	s.update("a", func(e *endpoint.Endpoint) { e.PausedUntil = s.queue.Now().Add(time.Hour) })
+	s.submit(b, false)
+	s.decidedWith("a", registry.ScalingYield, "its GPU goes to b")
+	s.held("GPU-m-0:b-0-1")
+}
+
 // The number of workers that are wanted is of those that are awake.
 // When a worker has to yield does not depend on what its leader has seen of it.
 func TestAWorkerYieldsByItsRecord(t *testing.T) {

@@ -93,7 +93,7 @@ func TestReplace(t *testing.T) {
 		},
 		"not while the endpoint is paused": {
 			e: ep(paused), s: jobsOf(0, sample{members: crew(short, idle)}), replaced: []string{"gone"},
-			want: decision{wanted: 1},
+			want: decision{wanted: 1, reason: registry.ScalingPaused},
 		},
 		"none is replaced where no machine could start the successor": {
 			e: ep(bounds(2, 9)), s: sample{members: stale(crew(short, idle))},
