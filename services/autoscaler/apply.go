@@ -16,7 +16,7 @@ const (
 	// settleTime is how much later than its draining a worker must have been heard of
 	// without jobs: a gateway that does not know of it yet hands it none by then.
 	settleTime = registry.MaxStaleness + 500*time.Millisecond
-	// silentDrained is when a drained worker is stopped that is not heard of.
+	// silentDrained is when a drained worker is stopped that was never heard of.
 	silentDrained = 20 * time.Second
 	// newEndpointTime is how long an endpoint may lack what is made after it, as its
 	// queue, before a decision says that it could not be counted.
@@ -113,12 +113,11 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 		if w.state != draining {
 			continue
 		}
-		p, heard := v.workers[e.ID+"."+w.id]
+		p := v.workers[e.ID+"."+w.id]
 		if p.Native && !p.Draining {
 			errs = append(errs, l.requestDrain(ctx, w.id, cmp.Or(m.last.Text, "by request"))) // what drained it may not have asked for it
 		}
-		unknown := l.registry.Workers.Last(e.ID, w.id).Unknown // whether it lives, as after an outage
-		if !w.locked && !unknown && drained(p, heard, w.since, v.now) {
+		if !w.locked && drained(l.registry.Workers.Last(e.ID, w.id), w.since, v.now) {
 			errs = append(errs, l.remove(ctx, w.id, "drained and stopped: "+cmp.Or(v.drains[e.ID+"."+w.id].Drain.Why, m.last.Text, "by request")))
 		}
 	}
@@ -145,10 +144,17 @@ func (l *leader) drain(ctx context.Context, e endpoint.Endpoint, id, why string)
 
 // drained reports whether a worker that has been draining since then can be
 // stopped: it was heard of after the last poll that it could have had open,
-// or says that it takes no more, and holds no job.
-func drained(w registry.Worker, heard bool, since, now time.Time) bool {
-	if !heard || w.State == registry.WorkerInitializing {
+// or says that it takes no more, and holds no job. While it is silent it may hold some, for
+// as long as a worker that does not drain.
+func drained(last registry.Holder, since, now time.Time) bool {
+	w := last.Worker
+	switch {
+	case last.Unknown: // whether it lives, as after an outage
+		return false
+	case w.State == "" || w.State == registry.WorkerInitializing:
 		return now.Sub(since) >= silentDrained
+	case last.Silent():
+		return last.Ago >= silenceTimeout
 	}
 	return len(w.Running) == 0 && (w.Draining || !w.Native && w.Seen.After(since.Add(settleTime)))
 }

@@ -186,6 +186,20 @@ func TestAWorkerThatDrainsKeepsItsJobThroughAnOutage(t *testing.T) {
 	}
 }
 
+// A worker that drains may be silent for as long as any other one.
+func TestAWorkerThatDrainsAndIsSilentKeepsItsJob(t *testing.T) {
+	s := newBusyWorker(t)
+	s.drain()
+	s.drains()
+	s.speak("busy", mute)
+	quiet := time.Now()
+	testenv.Eventually(t, "nothing was heard of it for long", func() bool { return time.Since(quiet) > silentDrained })
+	s.staysFor(40)
+	if p := s.get("busy"); p.Status != pod.Running {
+		t.Errorf("got %s: %s, want that it drains on", p.Status, p.Change)
+	}
+}
+
 // A worker that took a job a moment before its token was drained has not named it yet.
 func TestAWorkerThatIsRemovedRightAfterItsDrainKeepsItsJob(t *testing.T) {
 	s := newBusyWorker(t)

@@ -249,8 +249,8 @@ func (a *agent) awaitQuiet(ctx context.Context, p pod.Pod, since time.Time) {
 	defer cancel()
 	each(ctx, quietInterval, nil, func() {
 		last := a.registry.Workers.Last(p.Endpoint, p.ID)
-		quiet := last.Silent() || !last.Unknown && drained(last.Worker, true, since, a.queue.Now())
-		if quiet || !a.runs(ctx, p.ID) {
+		never := last.Silent() && last.Worker.Seen.IsZero()
+		if never || drained(last, since, a.queue.Now()) || !a.runs(ctx, p.ID) {
 			cancel()
 		}
 	})

@@ -198,28 +198,41 @@ func TestAWorkerRestsSinceItsLastJob(t *testing.T) {
 }
 
 func TestAWorkerIsStoppedOnlyOnceItIsKnownToHoldNothing(t *testing.T) {
+	const job = "job"
+	heard := func(seen time.Duration, w registry.Worker) registry.Holder {
+		if w.State == "" {
+			w.State = registry.WorkerIdle
+		}
+		w.Seen = noon.Add(seen)
+		return registry.Holder{Worker: w}
+	}
+	silent := func(ago time.Duration) registry.Holder {
+		return registry.Holder{Worker: registry.Worker{State: registry.WorkerRunning, Running: []string{job}, Seen: noon}, Ago: ago}
+	}
 	since := noon
 	for name, test := range map[string]struct {
-		w     registry.Worker
-		heard bool
-		now   time.Duration
-		want  bool
+		last registry.Holder
+		now  time.Duration
+		want bool
 	}{
-		"heard of before":         {registry.Worker{Seen: noon.Add(-time.Second)}, true, 10 * time.Second, false},
-		"heard of too soon":       {registry.Worker{Seen: noon.Add(2 * time.Second)}, true, 10 * time.Second, false},
-		"heard of, idle":          {registry.Worker{Seen: noon.Add(3 * time.Second)}, true, 3 * time.Second, true},
-		"heard of, busy":          {registry.Worker{Seen: noon.Add(time.Hour), Running: []string{"job"}}, true, time.Hour, false},
-		"a native one, not told":  {registry.Worker{Native: true, Seen: noon.Add(time.Hour)}, true, time.Hour, false},
-		"a native one, told":      {registry.Worker{Native: true, Draining: true, Seen: noon}, true, time.Second, true},
-		"a native one, busy":      {registry.Worker{Native: true, Draining: true, Running: []string{"job"}}, true, time.Hour, false},
-		"silent":                  {registry.Worker{}, false, 19 * time.Second, false},
-		"silent for long":         {registry.Worker{}, false, 20 * time.Second, true},
-		"starting":                {registry.Worker{State: registry.WorkerInitializing, Seen: noon.Add(time.Hour)}, true, time.Second, false},
-		"it never got ready":      {registry.Worker{State: registry.WorkerInitializing, Seen: noon}, true, time.Minute, true},
-		"an old beat of a gone w": {registry.Worker{Seen: noon.Add(-time.Hour)}, true, time.Hour, false},
+		"heard of before":         {heard(-time.Second, registry.Worker{}), 10 * time.Second, false},
+		"heard of too soon":       {heard(2*time.Second, registry.Worker{}), 10 * time.Second, false},
+		"heard of, idle":          {heard(3*time.Second, registry.Worker{}), 3 * time.Second, true},
+		"heard of, busy":          {heard(time.Hour, registry.Worker{Running: []string{job}}), time.Hour, false},
+		"a native one, not told":  {heard(time.Hour, registry.Worker{Native: true}), time.Hour, false},
+		"a native one, told":      {heard(0, registry.Worker{Native: true, Draining: true}), time.Second, true},
+		"a native one, busy":      {heard(time.Hour, registry.Worker{Native: true, Draining: true, Running: []string{job}}), time.Hour, false},
+		"never heard of":          {registry.Holder{}, 19 * time.Second, false},
+		"never heard of for long": {registry.Holder{}, 20 * time.Second, true},
+		"silent":                  {silent(silenceTimeout - time.Second), time.Hour, false},
+		"silent for long":         {silent(silenceTimeout), time.Hour, true},
+		"after an outage":         {registry.Holder{Unknown: true}, time.Hour, false},
+		"starting":                {heard(time.Hour, registry.Worker{State: registry.WorkerInitializing}), time.Second, false},
+		"it never got ready":      {heard(0, registry.Worker{State: registry.WorkerInitializing}), time.Minute, true},
+		"an old beat of a gone w": {heard(-time.Hour, registry.Worker{}), time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := drained(test.w, test.heard, since, noon.Add(test.now)); got != test.want {
+			if got := drained(test.last, since, noon.Add(test.now)); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
