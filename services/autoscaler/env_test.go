@@ -34,6 +34,7 @@ type env struct {
 	registry *registry.Registry
 	queue    *queue.Queue
 	podTTL   time.Duration // of each registry, 0 for the usual
+	queueOf  *queue.Queue  // if not nil, that of autoscalers
 }
 
 // newEnv lets the test run beside others.
@@ -88,6 +89,7 @@ func (s *env) autoscaler(drivers ...driver.Driver) (stop func()) {
 func (s *env) autoscalerOf(cfg Config, drivers ...driver.Driver) (stop func()) {
 	s.t.Helper()
 	reg, q := s.peer()
+	q = cmp.Or(s.queueOf, q)
 	cfg.Every, cfg.DrainTime, cfg.Grace = 50*time.Millisecond, cmp.Or(cfg.DrainTime, 2*time.Second), time.Second
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(s.t.Output(), nil)) // shown if the test fails

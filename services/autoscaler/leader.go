@@ -32,8 +32,10 @@ type leader struct {
 	endpoints      map[string]*endpointState
 	reconciler     *reconciler
 	lastReconciled time.Time
-	arrivals       *queue.EnqueueNotifier
-	known          background
+	// looked is when the last look began.
+	looked   time.Time
+	arrivals *queue.EnqueueNotifier
+	known    background
 
 	gpuMu sync.Mutex
 	// gpus are the endpoints whose workers need GPUs.
@@ -74,7 +76,8 @@ type stateSince struct {
 
 // lead is one term.
 func (s *Service) lead(ctx context.Context) error {
-	l := &leader{Service: s, endpoints: map[string]*endpointState{}, gpus: map[string]*gpuState{}, reconciler: newReconciler(s), arrivals: s.queue.EnqueueNotifier()}
+	l := &leader{Service: s, arrivals: s.queue.EnqueueNotifier()}
+	l.forget()
 	defer l.arrivals.Close()
 	var notes sync.WaitGroup
 	defer notes.Wait()
@@ -101,8 +104,20 @@ func (s *Service) lead(ctx context.Context) error {
 	}
 }
 
-// runRound looks at all endpoints that are due, or at some alone.
+// forget begins the term again.
+func (l *leader) forget() {
+	l.endpoints, l.gpus, l.reconciler, l.known = map[string]*endpointState{}, map[string]*gpuState{}, newReconciler(l.Service), background{}
+	l.lastReconciled, l.swept, l.orphaned, l.probes = time.Time{}, time.Time{}, nil, nil
+}
+
+// runRound looks at all endpoints that are due, or at some alone. When the server's clock
+// was set, what is remembered has times of before: nothing would be due for as long as the
+// clock was set back, and all would be late after it was set forward.
 func (l *leader) runRound(ctx context.Context, only map[string]int) {
+	if l.queue.Bus().Clock().StepSince(l.looked) != 0 {
+		l.forget()
+	}
+	l.looked = l.queue.Now()
 	if err := l.round(ctx, only); err != nil && ctx.Err() == nil {
 		l.reconciler.forgetTimes() // who was silent could not be heard
 		l.log.WarnContext(ctx, "fleets not looked at, all stays as it is", "err", err)

@@ -1,21 +1,13 @@
 package queue
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
-	"net"
-	"regexp"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/shared/testenv"
 )
@@ -25,13 +17,13 @@ import (
 func TestAStepOfTheServersClockEndsNoRun(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
-	server := stepping(t, s.Config())
-	holder, other := server.queue(t), server.queue(t)
+	server := testenv.NewSteppedClock(t, s.Config())
+	holder, other := steppedQueue(t, server), steppedQueue(t, server)
 	take := s.consumer(t, holder, "holder")
 	for _, to := range []time.Duration{time.Hour, 0, -time.Hour, 0} {
 		id := s.submit(t)
 		l := next(t, take)
-		server.set(to)
+		server.Set(to)
 		testenv.Eventually(t, "both have seen the step", func() bool {
 			return near(holder.Until(time.Now().Add(to))) && near(other.Until(time.Now().Add(to)))
 		})
@@ -54,11 +46,11 @@ func TestAStepOfTheServersClockEndsNoRun(t *testing.T) {
 func TestAStepOfTheServersClockProvesNoSilence(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
-	server := stepping(t, s.Config())
-	q := server.queue(t)
+	server := testenv.NewSteppedClock(t, s.Config())
+	q := steppedQueue(t, server)
 	testenv.Eventually(t, "service for a lease", func() bool { return q.bus.Availability().Age() > s.e.Lease })
 	before := time.Now()
-	server.set(time.Hour)
+	server.Set(time.Hour)
 	testenv.Eventually(t, "the step is seen", func() bool { return near(q.Until(time.Now().Add(time.Hour))) })
 	testenv.Eventually(t, "service again", func() bool { return q.bus.Availability().Age() > 0 })
 	if served := q.bus.Availability().Age(); served >= time.Since(before) {
@@ -82,83 +74,8 @@ func TestAnIDHasTheServersTime(t *testing.T) {
 
 func near(d time.Duration) bool { return d.Abs() < time.Minute }
 
-// steppingServer is the way to a server whose clock can be set, as far as its
-// answers tell.
-type steppingServer struct {
-	bus.Config
-	by atomic.Int64
-}
-
-func (s *steppingServer) set(by time.Duration) { s.by.Store(int64(by)) }
-
-// stepping passes on what goes to and comes from the server of cfg, and changes
-// the time that the server tells.
-func stepping(t *testing.T, cfg bus.Config) *steppingServer {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	upstream := strings.TrimPrefix(cfg.URL, "nats://")
-	s := &steppingServer{Config: cfg}
-	s.URL = "nats://" + l.Addr().String()
-	var wires sync.WaitGroup
-	wires.Go(func() {
-		for {
-			down, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wires.Go(func() { s.pass(down, upstream) })
-		}
-	})
-	t.Cleanup(func() { // after the connections' own
-		_ = l.Close()
-		wires.Wait()
-	})
-	return s
-}
-
-// pass ends with the client's connection.
-func (s *steppingServer) pass(down net.Conn, upstream string) {
-	defer down.Close() //nolint:errcheck // it has no more to say
-	up, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", upstream)
-	if err != nil {
-		return
-	}
-	defer up.Close() //nolint:errcheck // nor this
-	go func() {      // ends with down
-		_, _ = bufio.NewReader(down).WriteTo(up)
-		_ = up.Close()
-	}()
-	for r := bufio.NewReader(up); ; {
-		line, err := r.ReadBytes('\n')
-		if _, writeErr := down.Write(s.told(line)); errors.Join(err, writeErr) != nil {
-			return
-		}
-	}
-}
-
-var timestamp = regexp.MustCompile(`"ts":"([^"]+)"`)
-
-// told is a line with the server's time changed in it. It is as long as before.
-func (s *steppingServer) told(line []byte) []byte {
-	by := time.Duration(s.by.Load())
-	if by == 0 {
-		return line
-	}
-	return timestamp.ReplaceAllFunc(line, func(found []byte) []byte {
-		text := timestamp.FindSubmatch(found)[1]
-		at, err := time.Parse(time.RFC3339Nano, string(text))
-		if err != nil {
-			return found
-		}
-		whole := at.Add(by).Format("2006-01-02T15:04:05")
-		return append([]byte(`"ts":"`+whole), append(text[len(whole):], '"')...)
-	})
-}
-
-func (s *steppingServer) queue(t *testing.T) *Queue {
+// steppedQueue is a queue of a process that asks the server for its time.
+func steppedQueue(t *testing.T, s *testenv.SteppedClock) *Queue {
 	t.Helper()
 	q, err := New(t.Context(), testenv.Connect(t, s.Config), Config{})
 	if err != nil {

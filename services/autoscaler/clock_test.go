@@ -1,0 +1,47 @@
+package autoscaler
+
+import (
+	"testing"
+	"time"
+
+	"flightline/shared/pod"
+	"flightline/shared/queue"
+	"flightline/shared/testenv"
+)
+
+// The server's clock is set forth by an hour, and back: workers that load have as long as
+// before, and those of an endpoint that is deleted go at once.
+func TestAStepOfTheServersClockHoldsUpNoFleet(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	e.newborn = mute
+	clock := testenv.NewSteppedClock(t, s.Config())
+	q, err := queue.New(t.Context(), testenv.Connect(t, clock.Config), queue.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Background(t, q.Run)
+	s.queueOf = q
+	s.endpoint("loads", bounds(1, 1))
+	gone := []string{"first", "second"}
+	for _, id := range gone {
+		s.endpoint(id, bounds(1, 1))
+	}
+	s.autoscaler(e)
+	testenv.Eventually(t, "all run", func() bool { return len(e.pods()) == 3 })
+	for i, by := range []time.Duration{time.Hour, 0} {
+		clock.Set(by)
+		testenv.Eventually(t, "the step is seen", func() bool { return q.Until(time.Now().Add(by)).Abs() < time.Minute })
+		deleted, err := s.registry.Endpoints.Get(t.Context(), gone[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), deleted); err != nil {
+			t.Fatal(err)
+		}
+		s.status(gone[i]+"-0-1", pod.Terminated)
+		if p := s.get("loads-0-1"); p.Status != pod.Running {
+			t.Fatalf("the clock at %s: got %s: %s, want that it loads on", by, p.Status, p.Change)
+		}
+	}
+}
