@@ -147,7 +147,7 @@ func (d *Docker) pull(ctx context.Context, image string) error {
 func (d *Docker) discard(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	if _, err := d.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true}); err != nil {
+	if _, err := d.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true}); err != nil {
 		d.log.DebugContext(ctx, "container left that could not be started", "container", id, "err", err)
 	}
 }
