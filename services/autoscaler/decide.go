@@ -268,6 +268,7 @@ func failedText(n int) string {
 }
 
 // shrink stops workers that were idle for long enough, or puts them to sleep, down to target.
+// Above workersMax those that start go first: they hold no job, and may load for long.
 func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time) decision {
 	over := max(0, v.wanted-e.WorkersMax) // as many may go at once
 	settled := now.Sub(v.memory.grew) >= e.IdleTimeout
@@ -277,8 +278,13 @@ func shrink(e endpoint.Endpoint, s sample, v decision, target int, now time.Time
 	slices.SortFunc(resting, func(a, b member) int {
 		return cmp.Or(lastCanaries(a, b), cmp.Compare(b.rested, a.rested), cmp.Compare(b.id, a.id))
 	})
-	most := min(v.wanted-target, len(resting)-unseen)
-	bound := false
+	for _, w := range pick(s.members, starting) {
+		if !w.locked && len(v.drain) < over {
+			v.drain = append(v.drain, w.id)
+		}
+	}
+	most := min(v.wanted-target, len(v.drain)+len(resting)-unseen)
+	bound := len(v.drain) > 0
 	for _, w := range resting {
 		long := settled && w.rested >= e.IdleTimeout
 		if len(v.drain) >= most || !long && len(v.drain) >= over {

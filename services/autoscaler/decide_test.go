@@ -104,6 +104,14 @@ func TestDecide(t *testing.T) {
 			e: ep(bounds(0, 1)), s: sample{machines: 1, running: 2, allRunning: 2, members: crew(short, busy, busy, idle)}, grew: time.Second,
 			want: decision{wanted: 2, drain: []string{"w2"}, reason: registry.ScalingBound},
 		},
+		"the maximum was lowered: those that start go before idle ones": {
+			e: ep(bounds(0, 1)), s: sample{machines: 1, queued: 1, members: crew(short, starting, idle, starting, idle)}, grew: time.Second,
+			want: decision{wanted: 1, drain: []string{"w0", "w2", "w3"}, reason: registry.ScalingBound},
+		},
+		"it is turned off while they start": {
+			e: ep(bounds(0, 0)), s: sample{machines: 1, queued: 1, members: append(locked(crew(short, starting)), member{id: "other"})}, grew: time.Second,
+			want: decision{wanted: 1, drain: []string{"other"}, reason: registry.ScalingBound},
+		},
 		"the fleet is off, and jobs wait": {
 			e: ep(bounds(0, 0)), s: sample{queued: 9, oldest: time.Hour, machines: 1}, want: decision{},
 		},

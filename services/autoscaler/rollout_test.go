@@ -91,6 +91,18 @@ func TestReplace(t *testing.T) {
 			e: ep(bounds(0, 1)), s: jobsOf(0, sample{members: crew(short, idle)}), replaced: []string{"gone"},
 			want: decision{wanted: 1},
 		},
+		"those that start from what holds no longer go first": {
+			e: ep(bounds(2, 9)), s: jobsOf(1, sample{members: stale(crew(short, busy, idle, starting))}),
+			want: decision{wanted: 3, drain: []string{"w2"}, reason: registry.ScalingReplace},
+		},
+		"none while another one starts from what holds": {
+			e: ep(bounds(2, 9)), s: jobsOf(0, sample{members: append(stale(crew(short, starting)), member{id: "new"})}),
+			want: decision{wanted: 2},
+		},
+		"nor while one starts that is locked": {
+			e: ep(bounds(2, 9)), s: jobsOf(0, sample{members: append(locked(stale(crew(short, starting))), member{id: "old", state: idle, stale: true})}),
+			want: decision{wanted: 2},
+		},
 		"not while the endpoint is paused": {
 			e: ep(paused), s: jobsOf(0, sample{members: crew(short, idle)}), replaced: []string{"gone"},
 			want: decision{wanted: 1, reason: registry.ScalingPaused},
@@ -153,6 +165,18 @@ func TestAChangedCommandReplacesTheFleetOneByOne(t *testing.T) {
 	if e, err := s.registry.Endpoints.Get(t.Context(), "ep"); err != nil || e.Version != 3 || e.ReleaseVersion() != 2 {
 		t.Errorf("got version %d and release %d, %v, want 3 and 2", e.Version, e.ReleaseVersion(), err)
 	}
+}
+
+// The remedy does not wait for a worker that is never ready.
+func TestAWorkerThatHangsAtItsStartIsReplaced(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	e.newborn = mute
+	s.endpoint("ep", bounds(1, 1))
+	s.autoscaler(e)
+	testenv.Eventually(t, "it runs", func() bool { return len(e.pods()) == 1 })
+	s.update("ep", func(e *endpoint.Endpoint) { e.Fleet.Command = []string{"worker", "--mended"} })
+	s.runs("ep", map[int]int{2: 1})
 }
 
 // An endpoint that wants more workers than its GPUs hold is rolled out too. Each worker's GPU
