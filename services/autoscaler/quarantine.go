@@ -258,7 +258,7 @@ func failedOnGPU(p pod.Pod) bool {
 }
 
 // workedAt is when the pod last showed that its cards work, zero for never: it runs for
-// long, or restarted itself after a job, or was drained, which is done to workers that are ready.
+// long, or restarted itself after a job, or was drained after it was ready.
 func workedAt(p pod.Pod, now time.Time) time.Time {
 	switch {
 	case p.Started.IsZero():
@@ -266,6 +266,7 @@ func workedAt(p pod.Pod, now time.Time) time.Time {
 		return p.Started.Add(proven)
 	case p.Status == pod.Running:
 		return p.Refreshed
+	case !p.Phases.Begun().IsZero() && p.Phases.Ready.IsZero():
 	case (p.By == pod.Leave || p.By == pod.Remove) && !p.Drain.At.IsZero():
 		return p.Changed
 	}

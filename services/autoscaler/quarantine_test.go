@@ -12,8 +12,9 @@ import (
 )
 
 // ends reads pods of endpoints on cards, a minute apart, as "a:g0 exit code 1". The
-// words after the card are "exit" with a text, "drained", "removed", "gone" (with its
-// autoscaler), "runs" or "refreshes". The last one ended a minute before noon.
+// words after the card are "exit" with a text, "drained", "unready" (drained, too),
+// "removed", "gone" (with its autoscaler), "runs" or "refreshes". The last one ended a
+// minute before noon.
 func ends(texts ...string) []pod.Pod {
 	var all []pod.Pod
 	for i, text := range texts {
@@ -31,6 +32,8 @@ func ends(texts ...string) []pod.Pod {
 			p.By, p.Change = pod.Exit, "it ended by itself with "+rest
 		case "drained":
 			p.By, p.Drain.At, p.Change = pod.Leave, ended, "it was drained, and ended"
+		case "unready":
+			p.Status, p.By, p.Drain.At, p.Phases.Loading = pod.Terminated, pod.Remove, ended, p.Started
 		case "removed":
 			p.Status, p.By, p.Change = pod.Terminated, pod.Remove, "by request"
 		case "asked": // it was to go, and crashed
@@ -119,19 +122,20 @@ func TestHowQuarantinesEnd(t *testing.T) {
 		"it holds":                         {registry.Quarantine{Since: at(-1), Until: at(4), Count: 1}, "", fell, "", ""},
 		"its endpoint fails elsewhere too": {registry.Quarantine{Since: at(-2), Until: at(4), Count: 1}, "", append(fell[:3:3], "a:g1 exit code 1"), "", "-g0 workers of a fail on other GPUs too"},
 		"it was unhealthy, and its endpoint fails elsewhere": {registry.Quarantine{Since: at(-2), Until: at(4), Count: 1, Reason: "it is unhealthy: XID 79"}, "", append(fell[:3:3], "a:g1 exit code 1"), "", ""},
-		"it was asked for":                  {registry.Quarantine{Since: at(-2), Until: at(4), By: "key"}, "", append(fell[:3:3], "a:g1 exit code 1"), "", ""},
-		"it is over and nothing was tried":  {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", nil, "", ""},
-		"what failed before does not count": {registry.Quarantine{Since: at(-9), Until: at(-1), Count: 1}, "", fell, "", ""},
-		"a probe failed":                    {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", fell[:1], "", "+g0 the worker a-0 that tried it failed: it ended by itself with code 1"},
-		"a probe that fails everywhere":     {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", []string{"a:g0 exit code 1", "a:g1 exit code 1"}, "", ""},
-		"a probe passed":                    {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", []string{"a:g0 runs"}, "a-0", "-g0 the worker a-0 works on it"},
-		"a probe runs":                      {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", []string{"a:g0 runs"}, "", ""},
-		"a probe was drained":               {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", []string{"a:g0 drained"}, "", "-g0 the worker a-0 works on it"},
-		"a probe, and it was by request":    {registry.Quarantine{Since: at(-9), Until: at(-4), By: "key"}, "", []string{"a:g0 runs"}, "a-0", "-g0 the worker a-0 works on it"},
-		"it is over and still unhealthy":    {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "lost", nil, "", "+g0 it is unhealthy: lost"},
-		"unhealthy while it holds":          {registry.Quarantine{Since: at(-9), Until: at(4), Count: 1}, "lost", nil, "", ""},
-		"restored, and it fails again":      {registry.Quarantine{Since: at(-20), Until: at(-10), Restored: at(-10), Count: 1}, "", fell, "", "+g0 3 workers"},
-		"restored after it failed":          {registry.Quarantine{Since: at(-20), Until: at(-10), Restored: at(-2)}, "", fell, "", ""},
+		"it was asked for":                        {registry.Quarantine{Since: at(-2), Until: at(4), By: "key"}, "", append(fell[:3:3], "a:g1 exit code 1"), "", ""},
+		"it is over and nothing was tried":        {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", nil, "", ""},
+		"what failed before does not count":       {registry.Quarantine{Since: at(-9), Until: at(-1), Count: 1}, "", fell, "", ""},
+		"a probe failed":                          {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", fell[:1], "", "+g0 the worker a-0 that tried it failed: it ended by itself with code 1"},
+		"a probe that fails everywhere":           {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", []string{"a:g0 exit code 1", "a:g1 exit code 1"}, "", ""},
+		"a probe passed":                          {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", []string{"a:g0 runs"}, "a-0", "-g0 the worker a-0 works on it"},
+		"a probe runs":                            {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", []string{"a:g0 runs"}, "", ""},
+		"a probe was drained":                     {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", []string{"a:g0 drained"}, "", "-g0 the worker a-0 works on it"},
+		"a probe was drained before it was ready": {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "", []string{"a:g0 unready"}, "", ""},
+		"a probe, and it was by request":          {registry.Quarantine{Since: at(-9), Until: at(-4), By: "key"}, "", []string{"a:g0 runs"}, "a-0", "-g0 the worker a-0 works on it"},
+		"it is over and still unhealthy":          {registry.Quarantine{Since: at(-9), Until: at(-4), Count: 1}, "lost", nil, "", "+g0 it is unhealthy: lost"},
+		"unhealthy while it holds":                {registry.Quarantine{Since: at(-9), Until: at(4), Count: 1}, "lost", nil, "", ""},
+		"restored, and it fails again":            {registry.Quarantine{Since: at(-20), Until: at(-10), Restored: at(-10), Count: 1}, "", fell, "", "+g0 3 workers"},
+		"restored after it failed":                {registry.Quarantine{Since: at(-20), Until: at(-10), Restored: at(-2)}, "", fell, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cards := cardsOf(map[string]registry.Quarantine{"g0": tt.quarantine}, "g0:"+tt.health, "g1")
