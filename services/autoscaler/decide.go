@@ -238,7 +238,7 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 	case room == 0:
 		v.start, v.reason = 0, registry.ScalingLeaving
 		v.text = fmt.Sprintf("workersMax is %d, and %d that drain or sleep must have left before more are started", e.WorkersMax, count(s.members, draining, unhealthy, sleeping)-len(v.wake))
-	case s.failures > 0 && now.Sub(s.lastFailure) < wait:
+	case s.failures > 0 && now.Sub(s.lastFailure).Abs() < wait: // it is far ahead if the clock was set back
 		v.start, v.reason = 0, registry.ScalingBackoff
 		v.text = fmt.Sprintf("%s, the next is started %s after the last: %s", failedText(s.failures), wait, s.failure)
 	case s.failures > 0:

@@ -126,6 +126,10 @@ func TestDecide(t *testing.T) {
 			e: ep(), s: sample{queued: 1, machines: 1, failures: 4, lastFailure: noon.Add(-7 * time.Second), failure: "boom"},
 			want: decision{wanted: 1, reason: registry.ScalingBackoff},
 		},
+		"a back-off from before the clock was set back": {
+			e: ep(), s: sample{queued: 1, machines: 1, failures: 4, lastFailure: noon.Add(time.Hour), failure: "boom"},
+			want: decision{wanted: 1, start: 1, reason: registry.ScalingFromZero},
+		},
 		"after the back-off one is tried": {
 			e: ep(requests(1)), s: sample{queued: 9, machines: 1, failures: 4, lastFailure: noon.Add(-8 * time.Second)},
 			want: decision{wanted: 3, start: 1, reason: registry.ScalingRequests},
