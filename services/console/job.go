@@ -24,6 +24,8 @@ const (
 	// shownOutput is how much of an output a page shows, wholeOutput how much the page of
 	// the output alone.
 	shownOutput, wholeOutput = 8 << 10, 1 << 20
+	// maxIndented bounds a text that is indented.
+	maxIndented = 16 << 20
 	// maxEvents bounds the events of a job that are read.
 	maxEvents = 500
 )
@@ -78,11 +80,12 @@ type text struct {
 	Cut   bool
 }
 
-// textOf is JSON for people: indented, and at most most bytes of it.
+// textOf is JSON for people: at most most bytes of it, and indented unless that takes more than
+// maxIndented.
 func textOf(raw json.RawMessage, most int) text {
 	t := text{Bytes: len(raw)}
 	pretty := raw
-	if len(raw) <= wholeOutput {
+	if len(raw) <= wholeOutput && indentedBytes(raw) <= maxIndented {
 		var b bytes.Buffer
 		if json.Indent(&b, raw, "", "  ") == nil {
 			pretty = b.Bytes()
@@ -90,6 +93,28 @@ func textOf(raw json.RawMessage, most int) text {
 	}
 	t.Shown, t.Cut = cut(most, string(pretty)), len(pretty) > most
 	return t
+}
+
+// indentedBytes is how long JSON is once it is indented, at most. A deeply nested value takes
+// far more than its own bytes.
+func indentedBytes(raw json.RawMessage) int {
+	size, depth, quoted := len(raw), 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == '[' || c == '{'):
+			depth++
+			size += 2 * (1 + 2*depth) // behind it and before its end
+		case !quoted && (c == ']' || c == '}'):
+			depth--
+		case !quoted && (c == ',' || c == ':'):
+			size += 1 + 2*depth
+		}
+	}
+	return size
 }
 
 func loadJob(v *visit) (any, error) { return jobOf(v, job.ID(v.param("id"))) }

@@ -84,6 +84,26 @@ func TestTheTimelineHasTheColdStart(t *testing.T) {
 	}
 }
 
+// A text is indented unless that makes it far longer: 50 KB, nested 3000 deep, would take 300 MB.
+func TestADeeplyNestedTextIsNotIndented(t *testing.T) {
+	t.Parallel()
+	nested := func(depth int) json.RawMessage {
+		return json.RawMessage(strings.Repeat("[", depth) + strings.Repeat("1,", 2000) + "1" + strings.Repeat("]", depth))
+	}
+	for _, tc := range []struct {
+		raw   json.RawMessage
+		shown string
+	}{
+		{json.RawMessage(`{"a":["[[[[ \" {{{{",{}]}`), "{\n  \"a\": [\n    \"[[[[ \\\" {{{{\",\n    {}\n  ]\n}"},
+		{nested(3), "[\n  [\n    [\n      1,"},
+		{nested(3000), "[[["}, // indented it takes 30 MB
+	} {
+		if got := textOf(tc.raw, shownOutput); !strings.HasPrefix(got.Shown, tc.shown) || got.Bytes != len(tc.raw) {
+			t.Errorf("%.60s: got %.60q, want %q", tc.raw, got.Shown, tc.shown)
+		}
+	}
+}
+
 // Pictures and sounds are found, and nothing that a browser could run.
 func TestMediaInAnOutput(t *testing.T) {
 	png := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + strings.Repeat("x", 300)))
