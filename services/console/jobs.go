@@ -14,8 +14,9 @@ import (
 
 const (
 	// jobsPage is how many jobs a page of the list has, maxPages how many pages of the API
-	// are read to fill it where a filter leaves most out.
-	jobsPage, maxPages = 50, 10
+	// are read to fill it where a filter leaves most out: half of those that it answers in 10 s.
+	// They have withinPage jobs where a text is looked for within ids.
+	jobsPage, maxPages, withinPage = 50, 5, 100
 	// clockSlack is how much the clock that made an id may be ahead of ours.
 	clockSlack = time.Minute
 )
@@ -110,21 +111,28 @@ func loadJobs(v *visit) (any, error) {
 	}
 	d.Acts = v.May("submit", d.Endpoint)
 	v.follow(d.Endpoint)
-	d.Within = d.Filter.Text != "" && !d.Filter.BeginsID(time.Now())
+	limit := jobsPage
+	if d.Within = d.Filter.Text != "" && !d.Filter.BeginsID(time.Now()); d.Within {
+		v.still, limit = true, withinPage // else it takes all lists that the API answers
+	}
 	var err error
-	d.Jobs, d.Next, err = listJobs(v, d.Endpoint, d.Filter, jobsPage)
+	d.Jobs, d.Next, err = listJobs(v, d.Endpoint, d.Filter, limit)
 	return d, err
 }
 
-// listJobs reads pages of the API until it has as many jobs as wanted, or read maxPages.
-func listJobs(v *visit, endpoint string, f jobsFilter, want int) (jobs []client.ListedJob, next string, err error) {
-	l, err := newJobLister(v.api, endpoint, f, want)
+// listJobs reads pages of the API, of limit jobs, until it has as many as a page shows, or read
+// maxPages, or the API refuses one for now.
+func listJobs(v *visit, endpoint string, f jobsFilter, limit int) (jobs []client.ListedJob, next string, err error) {
+	l, err := newJobLister(v.api, endpoint, f, limit)
 	for range maxPages {
-		if err != nil || l.over || len(jobs) >= want {
+		if err != nil || l.over || len(jobs) >= jobsPage {
 			break
 		}
 		var page []client.ListedJob
 		page, err = l.next(v.ctx)
+		if _, busy := isBusy(err); busy && l.options.Cursor != f.Cursor {
+			return jobs, l.options.Cursor, nil
+		}
 		jobs = append(jobs, page...)
 	}
 	return jobs, l.options.Cursor, err

@@ -199,6 +199,31 @@ func TestAnActionListsWhatItsQuestionCouldNot(t *testing.T) {
 	}
 }
 
+// A text within ids is looked for among 500 jobs, with half of the lists that the API answers, and
+// once: the other half is for who looks further back. A list that is refused ends the look where
+// it is.
+func TestALookWithinIDsLeavesListsForOthers(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		answered int    // lists, before one is refused
+		next     string // is the job behind those that were looked at; "" for an error
+		left     int    // lists to be refused
+	}{{5, "100", 1}, {2, "400", 0}, {0, "", 0}} {
+		a := &jobsAPI{after: tc.answered, refuses: 1}
+		for i := range 600 {
+			a.add(fmt.Sprintf("job-%03d", i), job.Completed, time.Unix(1000, 0))
+		}
+		v := &visit{ctx: t.Context(), api: apiOf(t, a.ServeHTTP, client.WithPatience(0)), params: map[string]string{"endpoint": "ep"}, query: url.Values{"q": {"none"}}}
+		data, err := loadJobs(v)
+		switch d, ok := data.(*jobsData); {
+		case !ok:
+			t.Fatalf("got %T", data)
+		case d.Next != tc.next || (err == nil) != (tc.next != "") || a.refuses != tc.left || !v.still:
+			t.Errorf("%d lists answered: got %q next, %v, %d left, still %v", tc.answered, d.Next, err, a.refuses, v.still)
+		}
+	}
+}
+
 // A question that can count nothing is none.
 func TestAQuestionWhoseFirstListIsRefused(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,8 @@ type visit struct {
 	params       map[string]string
 	query, form  url.Values
 	follows      []string
+	// still says that the page stays as it is while it is open.
+	still bool
 	// before is what the screen's load before returned, for an open page; else nil.
 	before  any
 	noticed string
@@ -209,7 +211,7 @@ func (s *Service) present(c *fiber.Ctx, v *visit, at *screen, data any) error {
 		return err
 	}
 	layout := layoutView{view: w, Content: template.HTML(content.String()), Notice: s.takeNotice(c), Version: s.cfg.Version, Key: v.self, Screen: at.template} //nolint:gosec // made by a template, which escapes
-	if len(at.fragments) > 0 {
+	if len(at.fragments) > 0 && !v.still {
 		layout.Live = strings.Clone(string(c.Request().URI().RequestURI()))
 	}
 	return s.render(c, fiber.StatusOK, "layout", layout)
