@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,6 +22,22 @@ func walkSignIn(t *testing.T, s *site) {
 	p.forgive() // 403
 	p.visit("/ui/")
 	p.reads("h1", "Overview")
+	p.hide(true)
+	const signOut = `(async () => (await fetch("/ui/sign-out", {method: "POST", redirect: "manual", body: new URLSearchParams(new FormData(document.querySelector(".menu form")))})).type)()`
+	if got, err := eval[string](p, signOut); err != nil || got != "opaqueredirect" {
+		t.Fatalf("sign out: got %s, %v", got, err)
+	}
+	p.hide(false)
+	p.holds("the sign-in, once the page is seen", func() bool { return strings.HasPrefix(p.address(), "/ui/sign-in") })
+}
+
+// hide has the page believe that nobody sees it, or that somebody does again.
+func (p *page) hide(hidden bool) {
+	p.t.Helper()
+	script := fmt.Sprintf(`Object.defineProperty(document, "hidden", {configurable: true, value: %t}), document.dispatchEvent(new Event("visibilitychange"))`, hidden)
+	if _, err := eval[bool](p, script); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // scopeWalks are what keys with few scopes see and may press, page by page.

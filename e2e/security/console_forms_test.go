@@ -57,7 +57,8 @@ func TestAFormIsNotUnfolded(t *testing.T) {
 	}
 }
 
-// A page that stays open gets no more once its session is signed out.
+// A page that stays open gets no more once its session is signed out. If it was hidden meanwhile,
+// it gets that as its first answer when it asks again.
 func TestAnOpenPageEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	s, base, key, _ := console(t)
@@ -76,12 +77,15 @@ func TestAnOpenPageEndsWithItsSession(t *testing.T) {
 	}
 	program.Submit(s, "ep") // which the page would show
 	defer time.AfterFunc(program.Soon, func() { _ = resp.Body.Close() }).Stop()
-	for live.Scan() {
-		if live.Text() == "event: signed-out" {
-			return
-		}
+	for live.Scan() && live.Text() != "event: signed-out" {
 	}
-	t.Error("the page goes on without a session")
+	if live.Text() != "event: signed-out" {
+		t.Error("the page goes on without a session")
+	}
+	got := b.ask("/ui/live?topics=/ui/e/ep", nil, "Accept", "text/event-stream")
+	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" || !strings.Contains(got.text, "event: signed-out\n") {
+		t.Errorf("a page that asks again: got %d %s %q, want that its session is over", got.StatusCode, got.Header.Get("Content-Type"), got.text)
+	}
 }
 
 // A key that no header may have is a wrong key.

@@ -228,7 +228,7 @@ func (s *Service) streamOutput(c *fiber.Ctx) error {
 	held, release := web.LongPoll(c, liveHold)
 	next, stop := iter.Pull2(stream.All(held))
 	over := false
-	c.Set(fiber.HeaderContentType, "text/event-stream")
+	c.Set(fiber.HeaderContentType, eventStream)
 	web.Stream(c, func() ([]byte, error) {
 		if over {
 			return nil, io.EOF

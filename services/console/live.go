@@ -310,6 +310,10 @@ func (l *listeners) close() {
 // live answers with the fragments of open pages that change, as server-sent events.
 func (s *Service) live(c *fiber.Ctx) error {
 	found, err := s.session(c)
+	if errors.Is(err, registry.ErrUnauthorized) && c.Get(fiber.HeaderAccept) == eventStream {
+		c.Set(fiber.HeaderContentType, eventStream)
+		return c.SendString(signedOut) // a browser takes a status for an outage, and asks on
+	}
 	if err != nil {
 		return err
 	}
@@ -344,10 +348,13 @@ func (s *Service) live(c *fiber.Ctx) error {
 		topics = append(topics, t)
 	}
 	w.wake() // a topic that runs already has fragments to compare
-	c.Set(fiber.HeaderContentType, "text/event-stream")
+	c.Set(fiber.HeaderContentType, eventStream)
 	web.Stream(c, func() ([]byte, error) { return s.nextOf(held, topics, w) }, end)
 	return nil
 }
+
+// eventStream is the type of server-sent events.
+const eventStream = "text/event-stream"
 
 // signedOut makes the page reload, which leads to the sign-in.
 const signedOut = "event: signed-out\ndata: {}\n\n"

@@ -150,7 +150,7 @@ func (s *Service) toSignIn(c *fiber.Ctx) error {
 	if c.Get(headerFetchSite) == crossSite && c.Method() == fiber.MethodGet && c.Cookies(cookieSession) == "" {
 		return s.renderSignIn(c, fiber.StatusOK, signInView{Enter: next})
 	}
-	if c.Get(fiber.HeaderAccept) == "text/event-stream" {
+	if c.Get(fiber.HeaderAccept) == eventStream {
 		return c.SendStatus(fiber.StatusUnauthorized)
 	}
 	return c.Redirect(Root+"/sign-in?"+url.Values{"next": {next}}.Encode(), fiber.StatusSeeOther)
