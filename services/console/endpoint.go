@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -217,7 +218,7 @@ func settingsOf(e *client.Endpoint) []setting {
 		lasting("retention", "Results are kept for", e.Retention, "1 s to 7 days", func(s *client.EndpointSpec, d time.Duration) { s.Retention = d }),
 		lasting("lease", "Lease", e.Lease, "how long a silent worker keeps its job, 10 s to 1 h", func(s *client.EndpointSpec, d time.Duration) { s.Lease = d }),
 		numbered("maxLostWorkers", "Workers that an attempt may lose", e.MaxLostWorkers, "1 to 100", func(s *client.EndpointSpec, n int) { s.MaxLostWorkers = &n }),
-		{"rollout", "Rollout", cmp.Or(e.Fleet.Rollout, "replace"), "replace, or canary:10% to try a new version first", func(s *client.EndpointSpec, text string) error { s.Fleet.Rollout = text; return nil }},
+		{"rollout", "Rollout", cmp.Or(e.Fleet.Rollout, "replace"), "replace, or canary:10% to try a new version first", func(s *client.EndpointSpec, text string) error { s.Fleet.Rollout = cmp.Or(text, "replace"); return nil }},
 		numbered("failureBudget", "Failures in a row that pause it", e.FailureBudget, "of one cause; 0 to 1000, 0 never pauses", func(s *client.EndpointSpec, n int) { s.FailureBudget = &n }),
 		numbered("maxQueueJobs", "Jobs that wait or run, at most", int(e.MaxQueueJobs), "1 to 10^9", func(s *client.EndpointSpec, n int) { s.MaxQueueJobs = int64(n) }),
 	}
@@ -248,8 +249,12 @@ func changeSettings(v *visit) (string, error) {
 			continue
 		}
 		changed++
+		before := spec
 		if err := field.set(&spec, given); err != nil {
 			return "", err
+		}
+		if reflect.DeepEqual(spec, before) { // a zero, which no request has
+			return "", &pageError{status: http.StatusBadRequest, text: field.Name + " must not be " + strconv.Quote(given)}
 		}
 	}
 	if changed == 0 {

@@ -81,6 +81,34 @@ func TestTheSettingsFormKeepsWhatOthersChanged(t *testing.T) {
 	}
 }
 
+// A zero that the API would not be sent is refused, and an empty rollout is the default one.
+func TestASettingOfZeroIsNoChange(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		form      url.Values
+		err, sent string
+	}{
+		{url.Values{"ttl": {"0s"}}, `ttl must not be "0s"`, ""},
+		{url.Values{"name": {"new"}, "maxQueueJobs": {"0"}}, `maxQueueJobs must not be "0"`, ""},
+		{url.Values{"workersMax": {"0"}}, "", `{"workersMax":0}`},
+		{url.Values{"rollout": {""}}, "", `{"rollout":"replace"}`},
+	} {
+		sent := ""
+		v := &visit{ctx: t.Context(), params: map[string]string{"endpoint": "ep"}, form: tc.form}
+		v.control = apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPatch {
+				body, _ := io.ReadAll(r.Body)
+				sent = string(body)
+			}
+			_, _ = io.WriteString(w, `{"id":"ep","name":"old","workersMax":3,"ttlMs":86400000,"maxQueueJobs":1000,"rollout":"canary:10%"}`)
+		})
+		_, err := changeSettings(v)
+		if sent != tc.sent || (err == nil) != (tc.err == "") || err != nil && err.Error() != tc.err {
+			t.Errorf("%v: got %v, sent %q, want %q, sent %q", tc.form, err, sent, tc.err, tc.sent)
+		}
+	}
+}
+
 // The API purges on when the console stops waiting.
 func TestAPurgeThatLastsIsNoError(t *testing.T) {
 	t.Parallel()
