@@ -174,7 +174,7 @@ func TestTheConsoleShowsWhatTheKeyMayDo(t *testing.T) {
 	s, base, key, _ := console(t)
 	s.OK("endpoint", "create", "ep", "--workers-max", "0")
 	id := program.Submit(s, "ep")
-	var reader struct{ ID, Key string }
+	var reader, controls struct{ ID, Key string }
 	program.Decode(t, s.OK("key", "create", "reader", "--scope", "read:ep", "-o", "json"), &reader)
 	admin, reads := newBrowser(t, base), newBrowser(t, base)
 	admin.signIn(key)
@@ -199,6 +199,12 @@ func TestTheConsoleShowsWhatTheKeyMayDo(t *testing.T) {
 	}
 	if got := admin.ask("/ui/e/ep/jobs/"+id+"/cancel", url.Values{"csrf": {token}}); got.StatusCode != http.StatusForbidden {
 		t.Errorf("a token of another key: got %d, want 403", got.StatusCode)
+	}
+	program.Decode(t, s.OK("key", "create", "controls", "--scope", "control", "-o", "json"), &controls)
+	other := newBrowser(t, base)
+	other.signIn(controls.Key)
+	if got := other.ask("/ui/", nil); got.Header.Get("Location") != "/ui/system" || other.ask("/ui/system", nil).StatusCode != http.StatusOK {
+		t.Errorf("a key that reads no endpoint: got %d to %q, want 303 to a page that it may see", got.StatusCode, got.Header.Get("Location"))
 	}
 	s.OK("key", "revoke", reader.ID)
 	s.Eventually("the session of a revoked key is over", func() bool { return reads.ask("/ui/e/ep", nil).StatusCode == http.StatusSeeOther })

@@ -84,15 +84,10 @@ func manyVisit(t *testing.T, a *jobsAPI) *visit {
 		t.Fatal(err)
 	}
 	testenv.Background(t, s.Run)
-	v := &visit{ctx: t.Context(), s: s, api: apiOf(t, a.ServeHTTP, client.WithPatience(0)), apiKey: anAPIKey, params: map[string]string{"endpoint": "ep"}}
-	for _, text := range []string{"read:*", "submit:*"} {
-		scope, err := registry.ParseScope(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.scopes = append(v.scopes, scope)
+	return &visit{
+		ctx: t.Context(), s: s, api: apiOf(t, a.ServeHTTP, client.WithPatience(0)), apiKey: anAPIKey, params: map[string]string{"endpoint": "ep"},
+		scopes: scopesOf(t, "read:*", "submit:*"),
 	}
-	return v
 }
 
 // confirmed sends the form of a question and waits until its action is over.

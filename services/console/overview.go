@@ -148,7 +148,11 @@ type overviewTotals struct {
 
 type attention struct{ Endpoint, Code, Text string }
 
+// loadOverview leads a key that reads no endpoint to the page of the system, which each may see.
 func loadOverview(v *visit) (any, error) {
+	if !v.MaySome("read") {
+		return nil, &redirect{Root + "/system"}
+	}
 	after := v.query.Get("after")
 	got, err := v.api.Overview(v.ctx, client.OverviewQuery{Limit: overviewPage, Cursor: after})
 	if err != nil {

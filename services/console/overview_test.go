@@ -59,15 +59,24 @@ func TestWhatWaitsIsAskedOfAllEndpoints(t *testing.T) {
 	c := apiOf(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, answers[r.URL.Query().Get("cursor")])
 	})
-	scope, err := registry.ParseScope("read:*")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var d machinesData
-	d.loadWaiting(&visit{ctx: t.Context(), api: c, scopes: []registry.Scope{scope}})
+	d.loadWaiting(&visit{ctx: t.Context(), api: c, scopes: scopesOf(t, "read:*")})
 	if want := []attention{{"z", "no_gpu", "jobs that wait: 3"}}; !slices.Equal(d.Waiting, want) {
 		t.Errorf("got %v, want %v", d.Waiting, want)
 	}
+}
+
+// scopesOf are those of a key.
+func scopesOf(t *testing.T, texts ...string) (scopes []registry.Scope) {
+	t.Helper()
+	for _, text := range texts {
+		scope, err := registry.ParseScope(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scopes = append(scopes, scope)
+	}
+	return scopes
 }
 
 // apiOf is a client of an API that answers by handle.
@@ -87,7 +96,7 @@ func apiOf(t *testing.T, handle http.HandlerFunc, options ...client.Option) *cli
 func TestTheOverviewShowsWhatAllEndpointsNeed(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
-	v := &visit{ctx: t.Context(), api: apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+	v := &visit{ctx: t.Context(), scopes: scopesOf(t, "read:*"), api: apiOf(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("attention") == "true" {
 			asked.Add(1)
 			_, _ = io.WriteString(w, `{"endpoints":[{"id":"b","attention":[{"code":"paused","text":"as it was"}]},{"id":"z","attention":[{"code":"failures","text":"7 of 9"}]}]}`)
@@ -133,7 +142,7 @@ func TestTheOverviewDoesNotNeedAllEndpoints(t *testing.T) {
 		_, _ = io.WriteString(w, `{"endpoints":[{"id":"a","attention":[{"code":"paused","text":"as it is"}]}],"cursor":"a"}`)
 	})
 	before := overviewData{Needy: needy{endpoints: []client.EndpointOverview{{ID: "z", Attention: []api.Attention{{Code: "failures", Text: "7 of 9"}}}}}}
-	data, err := loadOverview(&visit{ctx: t.Context(), api: c, before: &before})
+	data, err := loadOverview(&visit{ctx: t.Context(), scopes: scopesOf(t, "read:*"), api: c, before: &before})
 	if err != nil {
 		t.Fatal(err)
 	}
