@@ -108,7 +108,8 @@ func walkJobs(t *testing.T, s *site) {
 	for _, id := range ids[:2] {
 		s.ended(t, "many", id)
 	}
-	p.visit("/ui/e/many/jobs?status=FAILED")
+	p.visit("/ui/e/many/jobs")
+	p.clickText(".chips", "Failed")
 	p.holds("two that failed", func() bool { return p.count("#jobs-table tbody tr") == 2 })
 	p.reads("#jobs-table", "no memory")
 	p.width(380)

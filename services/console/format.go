@@ -22,7 +22,7 @@ func functions() template.FuncMap {
 			return template.HTML(`<input type="hidden" name="csrf" value="` + csrfOf(v.apiKey) + `">`) //nolint:gosec // of base64
 		},
 		"when": when, "ms": millis, "num": number, "size": size, "status": statusMark, "spark": spark, "chart": chart, "bars": bars,
-		"short": short, "cut": cut, "path": func(of any) string { return url.PathEscape(fmt.Sprint(of)) }, "query": func(of any) string { return url.QueryEscape(fmt.Sprint(of)) }, "plural": plural, "sum": sum, "last": lastOf,
+		"short": short, "cut": cut, "path": func(of any) string { return url.PathEscape(fmt.Sprint(of)) }, "plural": plural, "sum": sum, "last": lastOf,
 		"lower": strings.ToLower, "add": func(a, b int) int { return a + b }, "list": func(all ...any) []any { return all },
 		"navigation": navigation, "tabs": tabs, "mark": mark, "gpus": gpuNames, "startup": startupText, "free": freeOf,
 		"share": func(share float64) string { return strconv.Itoa(int(share*100+0.5)) + " %" },

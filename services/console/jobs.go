@@ -53,6 +53,9 @@ func (f jobsFilter) Query(status, cursor string) string {
 	return query.Encode()
 }
 
+// Link is the query as a link: within one, a template would escape what is between its values.
+func (f jobsFilter) Link(status, cursor string) string { return "?" + f.Query(status, cursor) }
+
 // options are what the API can narrow the list by.
 func (f jobsFilter) options(limit int, now time.Time) (client.RequestsOptions, error) {
 	o := client.RequestsOptions{Worker: f.Worker, Fingerprint: f.Fingerprint, From: f.Since, To: f.Until, Limit: limit, Cursor: f.Cursor}
