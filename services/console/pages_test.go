@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,5 +77,38 @@ func TestTheNextPageOfWorkers(t *testing.T) {
 	_, page := follow(t, v, `<a href="/ui/workers?state=idle">Workers</a>`, "Workers", "workers", loadWorkers)
 	if follow(t, v, page, "Next page", "workers", loadWorkers); !slices.Equal(cursors, []string{"", "ep/w1"}) || v.query.Get("state") != "idle" {
 		t.Errorf("got the cursors %q and the query %v, want that of the page before, and its state", cursors, v.query)
+	}
+}
+
+// A page on which nothing matches leads to the next one, as long as there is one.
+func TestAnEmptyPageLeadsToTheNext(t *testing.T) {
+	t.Parallel()
+	answers := map[string][2]string{ // the first page and the last one
+		"/v1/endpoints/ep":                       {`{"id":"ep"}`, `{"id":"ep"}`},
+		"/v1/endpoints/ep/webhooks/destinations": {`[]`, `[]`},
+		"/v1/endpoints/ep/webhooks/deliveries":   {`{"deliveries":[],"hasMore":true,"cursor":"217"}`, `{"deliveries":[]}`},
+		"/v1/workers":                            {`{"workers":[{"id":"w1","endpoint":"ep","state":"idle"}],"cursor":"ep/w1"}`, `{"workers":[]}`},
+	}
+	c := apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+		answer := answers[r.URL.Path][0]
+		if r.URL.Query().Get("cursor") != "" {
+			answer = answers[r.URL.Path][1]
+		}
+		_, _ = io.WriteString(w, answer)
+	})
+	for _, tc := range []struct {
+		template, query, more, last string
+		load                        func(*visit) (any, error)
+	}{
+		{"webhooks", "failed=true", "Look further back", "No delivery matches", loadWebhooks},
+		{"webhooks", "failed=", "Look further back", "No webhook was sent", loadWebhooks},
+		{"workers", "state=unhealthy", "Look further", "No worker matches", loadWorkers},
+	} {
+		v := &visit{ctx: t.Context(), api: c, control: c, params: map[string]string{"endpoint": "ep"}, scopes: scopesOf(t, "control", "read:*")}
+		_, page := follow(t, v, `<a href="?`+tc.query+`">first</a>`, "first", tc.template, tc.load)
+		_, page = follow(t, v, page, tc.more, tc.template, tc.load)
+		if name, value, _ := strings.Cut(tc.query, "="); !strings.Contains(page, tc.last) || v.query.Get(name) != value {
+			t.Errorf("%s, behind the first page: got %s of %v, want %s", tc.template, page, v.query, tc.last)
+		}
 	}
 }
