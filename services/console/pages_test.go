@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/stats"
 )
 
 // follow loads a screen as a click on a page's link of this text does, and returns its page.
@@ -109,6 +111,19 @@ func TestAnEmptyPageLeadsToTheNext(t *testing.T) {
 		_, page = follow(t, v, page, tc.more, tc.template, tc.load)
 		if name, value, _ := strings.Cut(tc.query, "="); !strings.Contains(page, tc.last) || v.query.Get(name) != value {
 			t.Errorf("%s, behind the first page: got %s of %v, want %s", tc.template, page, v.query, tc.last)
+		}
+	}
+}
+
+// The failures beyond the causes that are kept apart have no fingerprint to narrow a list by: they
+// lead to all that failed.
+func TestTheFailuresOfOtherCausesHaveALink(t *testing.T) {
+	t.Parallel()
+	d := &failuresData{Groups: []client.FailureGroup{{Endpoint: "ep", Fingerprint: "0123456789abcdef", Error: "one"}, {Endpoint: "ep", Fingerprint: stats.Other, Error: "others"}}}
+	page := renderedBy(t, "failures", &visit{}, d)
+	for _, want := range []string{`href="/ui/e/ep/jobs?fingerprint=0123456789abcdef">one</a>`, `href="/ui/e/ep/jobs?status=FAILED">others</a>`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("got %s, want %s", page, want)
 		}
 	}
 }
