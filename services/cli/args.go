@@ -68,7 +68,7 @@ func checkHelpTopic(help *cobra.Command, args []string) error {
 
 // flagForms say what a flag must be, by the type of its value.
 var flagForms = map[string]string{
-	"int": "a whole number", "int64": "a whole number", "float64": "a number", "bool": "true or false",
+	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number, 0 or more", "float64": "a number", "bool": "true or false",
 	"duration": "a duration like 90s or 10m", "stringSlice": "texts with commas between them",
 }
 

@@ -28,6 +28,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		"completion bash more":                 `unexpected argument "more"; usage: flightline completion bash`,
 		"help nosuch":                          `unknown help topic "nosuch"`,
 		"help endpoint nosuch":                 `unknown help topic "endpoint nosuch"`,
+		"stream ep j --from -1":                `--from must be a whole number, 0 or more, got "-1"`,
 	} {
 		got := run(t, map[string]string{"FLIGHTLINE_URL": "http://127.0.0.1:1"}, "", strings.Fields(line)...)
 		if got.code != 2 || !strings.Contains(got.err, want) {
