@@ -120,6 +120,17 @@ func TestTheOverviewShowsWhatAllEndpointsNeed(t *testing.T) {
 	}
 }
 
+// Totals of the endpoints of one page do not pass for those of all.
+func TestTheTotalsOfAPageSaySo(t *testing.T) {
+	t.Parallel()
+	for cursor, want := range map[string]string{"": ">Waiting</span>", "z": ">Waiting, this page</span>"} {
+		d := &overviewData{Overview: &client.Overview{Cursor: cursor}}
+		if page := renderedBy(t, "overview-totals", &visit{}, d); !strings.Contains(page, want) {
+			t.Errorf("with the cursor %q: got %s, want %s", cursor, page, want)
+		}
+	}
+}
+
 func TestManyNeedsAreCounted(t *testing.T) {
 	t.Parallel()
 	var d overviewData
