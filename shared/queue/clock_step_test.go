@@ -61,9 +61,9 @@ func TestAStepOfTheServersClockProvesNoSilence(t *testing.T) {
 // An id says when its job came, by the clock by which the job's events are recorded.
 func TestAnIDHasTheServersTime(t *testing.T) {
 	t.Parallel()
-	server := stepping(t, newEnv(t).Config())
-	server.set(-time.Hour)
-	q := server.queue(t)
+	server := testenv.NewSteppedClock(t, newEnv(t).Config())
+	server.Set(-time.Hour)
+	q := steppedQueue(t, server)
 	for _, mode := range []job.Mode{job.Async, job.Sync} {
 		id := q.NewID(mode)
 		if made, ok := id.Made(); !ok || !near(q.Until(made)) || !id.Valid() {

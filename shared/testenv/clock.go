@@ -2,12 +2,9 @@ package testenv
 
 import (
 	"bufio"
-	"context"
 	"errors"
-	"net"
+	"io"
 	"regexp"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,48 +26,17 @@ func (s *SteppedClock) Set(by time.Duration) { s.by.Store(int64(by)) }
 // the server's time in its answers.
 func NewSteppedClock(t testing.TB, cfg bus.Config) *SteppedClock {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	upstream := strings.TrimPrefix(cfg.URL, "nats://")
-	s := &SteppedClock{Config: cfg}
-	s.URL = "nats://" + l.Addr().String()
-	var wires sync.WaitGroup
-	wires.Go(func() {
-		for {
-			down, err := l.Accept()
-			if err != nil {
-				return
+	s := &SteppedClock{}
+	s.Config = relay(t, cfg, func(down io.Writer, up io.Reader) error {
+		for r := bufio.NewReader(up); ; {
+			line, err := r.ReadBytes('\n')
+			_, writeErr := down.Write(s.told(line))
+			if err := errors.Join(err, writeErr); err != nil {
+				return err
 			}
-			wires.Go(func() { s.pass(down, upstream) })
 		}
-	})
-	t.Cleanup(func() { // after the connections' own
-		_ = l.Close()
-		wires.Wait()
 	})
 	return s
-}
-
-// pass ends with the client's connection.
-func (s *SteppedClock) pass(down net.Conn, upstream string) {
-	defer down.Close() //nolint:errcheck // it has no more to say
-	up, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", upstream)
-	if err != nil {
-		return
-	}
-	defer up.Close() //nolint:errcheck // nor this
-	go func() {      // ends with down
-		_, _ = bufio.NewReader(down).WriteTo(up)
-		_ = up.Close()
-	}()
-	for r := bufio.NewReader(up); ; {
-		line, err := r.ReadBytes('\n')
-		if _, writeErr := down.Write(s.told(line)); errors.Join(err, writeErr) != nil {
-			return
-		}
-	}
 }
 
 var timestamp = regexp.MustCompile(`"ts":"([^"]+)"`)
