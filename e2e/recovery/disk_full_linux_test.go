@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -292,5 +293,49 @@ func completed(t *testing.T, c *client.Client, endpoint string, id job.ID) {
 	j, err := c.Wait(ctx, endpoint, id)
 	if err != nil || j.Status != job.Completed {
 		t.Errorf("job %s of %s: got %+v, %v, want it completed", id, endpoint, j, err)
+	}
+}
+
+// A file system without room for another file keeps what it has: dev does not start, where
+// NATS would delete the streams that it cannot open.
+func TestDevLosesNothingWhereNoFileCanBeMade(t *testing.T) {
+	t.Parallel()
+	s := devOn(t, "96m,nr_inodes=1000")
+	s.OK("endpoint", "create", "waits")
+	id := program.Submit(s.Env, "waits")
+	s.dev.Kill()
+	free := fillFiles(t, s.disk)
+	again := s.Start("dev")
+	for line := range again.Lines {
+		if strings.HasPrefix(line, program.Ready) {
+			t.Fatalf("it starts, want that it ends:\n%s", again.Said())
+		}
+	}
+	if err := again.Cmd.Wait(); err == nil || !strings.Contains(again.Said(), "no space left on device") {
+		t.Errorf("got %v, want an error that says why\n%s", err, again.Said())
+	}
+	free()
+	s.Start("dev").Line(program.Ready)
+	if got := s.OK("status", "waits", id); !strings.Contains(got, string(job.InQueue)) {
+		t.Errorf("got %s, want the job IN_QUEUE", got)
+	}
+}
+
+// fillFiles makes files until the file system takes no more, and returns what removes them.
+func fillFiles(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	dir = filepath.Join(dir, "files")
+	err := os.Mkdir(dir, 0o700)
+	for n := 0; err == nil; n++ {
+		err = os.WriteFile(filepath.Join(dir, strconv.Itoa(n)), nil, 0o600)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("got %v, want that no file can be made", err)
+	}
+	return func() {
+		t.Helper()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

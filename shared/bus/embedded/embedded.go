@@ -97,6 +97,9 @@ func (s *Server) prepare(ctx context.Context) (err error) {
 // start returns when a new server is ready, has found something wrong, or ctx
 // is done.
 func (s *Server) start(ctx context.Context) error {
+	if err := s.checkStreams(); err != nil {
+		return err
+	}
 	opts, err := s.cfg.options()
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -41,10 +42,16 @@ var rebuilt = regexp.MustCompile(`^Filestore \[[^\]]*\] (` +
 	`(TTL|Message scheduling|Sourcing) state is outdated; )` +
 	`|^Filestore \[(JOBS_[^\]]*|WEBHOOKS)\] Stream state detected prior state, could not locate msg block `)
 
+// streamLost is what the server says of a stream that it could not open, and deletes: it
+// must not be made again as an empty one.
+const streamLost = "  Error recreating stream %q: %v"
+
 func (l *logger) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	switch {
 	case format == plaintext:
+	case format == streamLost:
+		l.Fatalf("the server could not open a stream and deleted it: %s", strings.TrimSpace(text))
 	case rebuilt.MatchString(text):
 		l.log.Info("nats server", "text", text)
 	default:

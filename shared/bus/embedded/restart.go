@@ -100,6 +100,31 @@ func (s *Server) TestWrite() error {
 	return nil
 }
 
+// checkStreams returns what the file system says if it takes no file in the folder of a
+// stream. The server would write a warning, delete the folder with all that is in it,
+// and go on without the stream (docs/design/jetstream.md#f17). All files are there
+// together, as the server's own may be.
+func (s *Server) checkStreams() error {
+	dirs, err := streamDirs(s.barrier.streams)
+	if err != nil {
+		return err
+	}
+	made := make([]string, 0, len(dirs))
+	for _, dir := range dirs {
+		path := filepath.Join(dir, testName)
+		var file *os.File
+		if file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600); err != nil {
+			err = fmt.Errorf("stream %s would be lost: %w", filepath.Base(dir), err)
+			break
+		}
+		made = append(made, path)
+		if err = file.Close(); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, removeFiles(made))
+}
+
 // newestBlock is the path of the block of a stream's directory with the highest number, ""
 // for none.
 func newestBlock(dir string) string {
