@@ -199,7 +199,11 @@ func TestASecondHangupEndsNoProcess(t *testing.T) {
 // nohup starts a program so.
 func TestAHangupThatIsIgnoredStaysSo(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
-	defer signal.Reset(syscall.SIGHUP)
+	defer func() { // Reset alone would leave it ignored
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGHUP) //nolint:forbidigo // for the other tests
+		signal.Stop(c)
+	}()
 	_, stop := process.Signals(t.Context())
 	defer stop()
 	if !signal.Ignored(syscall.SIGHUP) {
