@@ -176,24 +176,38 @@ func TestWhatIsUsualInAnEntry(t *testing.T) {
 
 func TestAnEntrySaysWhenAJobWasSubmittedUnlessItsIDDoes(t *testing.T) {
 	t.Parallel()
-	for id, says := range map[string]bool{
-		"a":                                    true,
-		"00000000-03e8-7000-8000-000000000000": false, // made at 1000
-		job.SyncPrefix + "00000000-03e8-7000-8000-000000000000": false,
-		"00000000-03e9-7000-8000-000000000000":                  true,
+	const made1000 = "00000000-03e8-7000-8000-000000000000"
+	for name, tt := range map[string]struct {
+		id        string
+		submitted time.Time
+		says      bool
+	}{
+		"an id without a time":       {"a", at(1000), true},
+		"the time of the id":         {made1000, at(1000), false},
+		"that of a sync job":         {job.SyncPrefix + made1000, at(1000), false},
+		"another time":               {made1000, at(1001), true},
+		"none":                       {made1000, time.Time{}, true},
+		"none, an id without a time": {"a", time.Time{}, false},
 	} {
-		messages, err := entriesOf(life("ep", id), 1, 7)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body := messages[0].Data
-		if got := strings.Contains(string(body), `"submitted"`); got != says {
-			t.Errorf("%s: says it %t, want %t", body, got, says)
-		}
-		got, err := parseEntry(messages[0].Subject, body)
-		if diff := cmp.Diff(life("ep", id), got.Events); err != nil || diff != "" {
-			t.Errorf("%s: %v\nwant -, got +:\n%s", body, err, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := life("ep", tt.id)
+			for i := range want {
+				want[i].Submitted = tt.submitted
+			}
+			messages, err := entriesOf(want, 1, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := messages[0].Data
+			if got := strings.Contains(string(body), `"submitted"`); got != tt.says {
+				t.Errorf("%s: says it %t, want %t", body, got, tt.says)
+			}
+			got, err := parseEntry(messages[0].Subject, body)
+			if diff := cmp.Diff(want, got.Events); err != nil || diff != "" {
+				t.Errorf("%s: %v\nwant -, got +:\n%s", body, err, diff)
+			}
+		})
 	}
 }
 

@@ -65,14 +65,14 @@ func (u wireUsual) retained(k Kind) int64 {
 func msBetween(from, to time.Time) int64 { return job.UnixMilli(to) - job.UnixMilli(from) }
 
 // wireAttempt has events of one attempt that follow each other. Instants are
-// milliseconds since Submitted, which are Unix milliseconds. Submitted 0: the job was
+// milliseconds since Submitted, which are Unix milliseconds, and absent of a job that was
 // submitted when its id was made, as nearly all are.
 type wireAttempt struct {
 	Job       job.ID      `json:"job"`
 	Attempt   int         `json:"attempt,omitempty"` // 0: the first
 	Mode      job.Mode    `json:"mode,omitempty"`    // "": async
 	Class     job.Class   `json:"class,omitempty"`   // "": n
-	Submitted int64       `json:"submitted,omitempty"`
+	Submitted *int64      `json:"submitted,omitempty"`
 	Queued    int64       `json:"queued,omitempty"`
 	Expires   *int64      `json:"expires,omitempty"`
 	Events    []wireEvent `json:"events"`
@@ -98,9 +98,9 @@ type wireEvent struct {
 
 // attemptOf is what e says of its attempt.
 func attemptOf(e Event, usual wireUsual) wireAttempt {
-	a := wireAttempt{Job: e.Job, Attempt: e.Attempt, Mode: e.Mode, Class: e.Class, Submitted: job.UnixMilli(e.Submitted)}
-	if made, ok := e.Job.Made(); ok && a.Submitted == job.UnixMilli(made) {
-		a.Submitted = 0
+	a := wireAttempt{Job: e.Job, Attempt: e.Attempt, Mode: e.Mode, Class: e.Class}
+	if ms := job.UnixMilli(e.Submitted); ms != a.submitted() {
+		a.Submitted = &ms
 	}
 	a.Queued = msBetween(e.Submitted, e.Queued)
 	if ms := msBetween(e.Submitted, e.Expires); ms != usual.Expires {
@@ -244,10 +244,11 @@ func parseEntry(subject string, body []byte) (Entry, error) {
 
 // submitted is when the job was, in Unix milliseconds.
 func (a wireAttempt) submitted() int64 {
-	if made, ok := a.Job.Made(); ok && a.Submitted == 0 {
-		return job.UnixMilli(made)
+	if a.Submitted != nil {
+		return *a.Submitted
 	}
-	return a.Submitted
+	made, _ := a.Job.Made()
+	return job.UnixMilli(made)
 }
 
 // list are the events of an attempt.
