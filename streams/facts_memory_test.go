@@ -1,10 +1,10 @@
 package streams_test
 
 import (
-	"runtime"
 	"strings"
 	"testing"
 
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -16,7 +16,7 @@ func TestF15WhatIsReadWhileItIsWrittenStaysInMemory(t *testing.T) {
 	body := strings.Repeat("x", size)
 	for checks, stays := range map[bool]bool{false: false, true: true} {
 		b := start(t)
-		before := memoryInUse()
+		before := testenv.MemoryInUse()
 		subject := streams.PayloadSubject(0, b.e.ID, "job", 1, 0, streams.In, "token")
 		var last uint64
 		for range count {
@@ -26,16 +26,8 @@ func TestF15WhatIsReadWhileItIsWrittenStaysInMemory(t *testing.T) {
 			}
 			last = publish(t.Context(), t, b.JS, m)
 		}
-		if left := memoryInUse() - before; left > count*size/2 != stays {
+		if left := testenv.MemoryInUse() - before; left > count*size/2 != stays {
 			t.Errorf("with the check %t, %d MB of %d are in memory; if it is little with both, bus.Append may go", checks, left>>20, count*size>>20)
 		}
 	}
-}
-
-// memoryInUse is what a collection leaves, in bytes.
-func memoryInUse() int {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
 }

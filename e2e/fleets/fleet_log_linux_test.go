@@ -15,10 +15,7 @@ import (
 // of a container whose log driver hangs. Its fleet grows nevertheless, and it stops.
 func TestALogThatIsNotReadHoldsUpNoFleet(t *testing.T) {
 	t.Parallel()
-	log := filepath.Join(t.TempDir(), "log")
-	if err := syscall.Mkfifo(log, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	log := namedPipe(t)
 	pipe, err := syscall.Open(log, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -32,8 +29,7 @@ func TestALogThatIsNotReadHoldsUpNoFleet(t *testing.T) {
 	}
 
 	s := program.New(t)
-	s.Environ = append(s.Environ, "FLIGHTLINE_LOG_LEVEL=info")
-	d := s.StartCommand(s.Command("sh", "-c", `exec "$0" dev --no-demo 2>"$1"`, s.Binary, log))
+	d := devLoggingTo(s, log)
 	f := fleetSiteOf(t, s, d)
 	f.endpoint("ep", nil)
 	f.completed("ep", f.submit("ep", 2, 10, nil))
@@ -51,17 +47,14 @@ func TestADevWithoutItsTerminalStopsInOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := filepath.Join(t.TempDir(), "log")
-			if err := syscall.Mkfifo(log, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			log := namedPipe(t)
 			reader, err := os.OpenFile(log, os.O_RDWR, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			s := program.New(t)
-			s.Environ = append(s.Environ, "FLIGHTLINE_LOG_LEVEL=info", "FLIGHTLINE_WORKER_SHUTDOWN_TIMEOUT=1s")
-			d := s.StartCommand(s.Command("sh", "-c", `exec "$0" dev --no-demo 2>"$1"`, s.Binary, log))
+			s.Environ = append(s.Environ, "FLIGHTLINE_WORKER_SHUTDOWN_TIMEOUT=1s")
+			d := devLoggingTo(s, log)
 			f := fleetSiteOf(t, s, d)
 			f.endpoint("ep", nil)
 			job := f.submit("ep", 1, 300_000, nil)[0]
@@ -82,4 +75,19 @@ func TestADevWithoutItsTerminalStopsInOrder(t *testing.T) {
 			d.Stop(program.StopWithin)
 		})
 	}
+}
+
+func namedPipe(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// devLoggingTo starts a dev whose log, at the level info, goes to a named pipe that is open.
+func devLoggingTo(s *program.Env, pipe string) *program.Process {
+	s.Environ = append(s.Environ, "FLIGHTLINE_LOG_LEVEL=info")
+	return s.StartCommand(s.Command("sh", "-c", `exec "$0" dev --no-demo 2>"$1"`, s.Binary, pipe))
 }

@@ -2,7 +2,6 @@ package record_test
 
 import (
 	"bytes"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -77,10 +76,7 @@ func TestStoredPayloadsLeaveTheMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	if m.HeapAlloc > most {
-		t.Errorf("%d MB of payloads leave %d MB in memory, want %d at most", count*size>>20, m.HeapAlloc>>20, most>>20)
+	if left := testenv.MemoryInUse(); left > most {
+		t.Errorf("%d MB of payloads leave %d MB in memory, want %d at most", count*size>>20, left>>20, most>>20)
 	}
 }
