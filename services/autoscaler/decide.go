@@ -131,9 +131,7 @@ func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 	case target < alive:
 		v = shrink(e, s, v, target, now)
 	}
-	if v.reason == "" && e.Paused(now) {
-		v.reason, v.text = registry.ScalingPaused, pauseText(e)
-	}
+	v.explainPause(e, now)
 	v = dropBad(e, s, replace(e, s, v, now))
 	v.memory.wanted = v.wanted
 	return v
@@ -397,6 +395,13 @@ func withJobs(all []member) int {
 	return len(slices.DeleteFunc(slices.Clone(all), func(w member) bool { return w.jobs == 0 }))
 }
 
+// explainPause says that the endpoint is paused, where there is no other reason.
+func (v *decision) explainPause(e endpoint.Endpoint, now time.Time) {
+	if v.reason == "" && e.Paused(now) {
+		v.reason, v.text = registry.ScalingPaused, pauseText(e)
+	}
+}
+
 // decideExternal says how many workers somebody else should run.
 func decideExternal(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 	v := decision{memory: m}
@@ -421,9 +426,7 @@ func decideExternal(e endpoint.Endpoint, s sample, m memory, now time.Time) deci
 	default:
 		v.reason, v.text = registry.ScalingIdle, fmt.Sprintf("fewer were needed for %s", e.IdleTimeout)
 	}
-	if v.reason == "" && e.Paused(now) {
-		v.reason, v.text = registry.ScalingPaused, pauseText(e)
-	}
+	v.explainPause(e, now)
 	v.wanted, v.memory.wanted = target, target
 	return v
 }

@@ -11,12 +11,11 @@ import (
 
 // replace drains one worker that was started from what holds no longer: first those that
 // start, which may never be ready, then an idle one, or a busy one if no idle one is left,
-// which ends its jobs first. It waits until those
-// that were drained before have left and their successors are ready, and while new
-// workers fail. So there are never more workers than before, and never more than one
-// fewer that is ready. Workers that are wanted and not started hold it up only if
-// successors could not be started either: without a GPU for more workers, the old one
-// leaves its own.
+// which ends its jobs first. It waits until those that were drained before have left and
+// their successors are ready, and while new workers fail. So there are never more workers
+// than before, and never more than one fewer that is ready. Workers that are wanted and not
+// started hold it up only if successors could not be started either: without a GPU for more
+// workers, the old one leaves its own.
 func replace(e endpoint.Endpoint, s sample, v decision, now time.Time) decision {
 	if v.hold || v.acts() || e.Paused(now) || s.failures > 0 || s.machines == 0 || s.invalid != "" || len(v.memory.replaced) > 0 {
 		return v
