@@ -36,6 +36,9 @@ func (s *Service) createEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	if _, err := s.template(ctx, body.TemplateID); err != nil {
 		return err
 	}
+	if err := mustDifferInMoreThanCase(ctx, s.registry.Endpoints, made.ID); err != nil {
+		return err
+	}
 	if made.Owner, err = s.owner(ctx, c); err != nil {
 		return err
 	}
@@ -59,6 +62,20 @@ func (s *Service) createEndpoint(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	return c.JSON(viewOf(made, s.queue.Now()))
+}
+
+// mustDifferInMoreThanCase refuses an id that is that of another endpoint but for the case of
+// letters. NATS keeps each queue in a folder of the stream's name, and file systems that
+// ignore case, the default of macOS, would have both in one. Requests at about the same time
+// may pass.
+func mustDifferInMoreThanCase(ctx context.Context, endpoints *registry.Endpoints, id string) error {
+	known, err := endpoints.Known(ctx)
+	for _, e := range known {
+		if e.ID != id && strings.EqualFold(e.ID, id) {
+			return web.Errorf(web.EndpointExists, "the id %q differs only in case from that of the endpoint %q, which exists already", id, e.ID)
+		}
+	}
+	return err
 }
 
 // owner is the key that creates an endpoint. It is refused if as many of its own

@@ -93,6 +93,14 @@ func TestTwoThatCreateTheSameIDOneWins(t *testing.T) {
 	s.expect("again", s.do("POST", "/endpoints", `{"id":"ep1"}`), 409, "endpoint_exists", "exists")
 }
 
+// A file system that ignores case would have both queues in one folder.
+func TestAnIDThatDiffersOnlyInCaseIsTaken(t *testing.T) {
+	s := start(t)
+	s.expect("first", s.do("POST", "/endpoints", `{"id":"llama-8b"}`), 200, "", "")
+	s.expect("second", s.do("POST", "/endpoints", `{"id":"Llama-8B"}`), 409, "endpoint_exists", `"Llama-8B" differs only in case from that of the endpoint "llama-8b"`)
+	s.expect("another", s.do("POST", "/endpoints", `{"id":"Llama-9B"}`), 200, "", "")
+}
+
 func TestListAndGet(t *testing.T) {
 	s := start(t)
 	if got := s.do("GET", "/endpoints", ""); got.raw != "[]" {
