@@ -93,7 +93,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	n, err := assemble(ctx, plan{
 		console: consolePlan{url: open.url(), control: open.url(), ca: h.TLSCert, secure: shown != nil, hosts: cfg.hosts(open.requests), traceURL: cfg.TraceURL},
 		nc:      b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
-		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storehealth.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
+		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, place: b.server.CheckPlace, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storehealth.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
 		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),
 		version: version, dev: h.Running, log: log, tracer: tracer,
 	})

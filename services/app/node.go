@@ -86,6 +86,8 @@ type plan struct {
 	alsoFailed func() []storehealth.Failure
 	// store is the folder of the store of this process's NATS, "" for one elsewhere.
 	store string
+	// place returns an error if that folder is no longer there, nil for one elsewhere.
+	place func() error
 	// restarts says that this process restarts NATS when a stream refuses writes.
 	restarts bool
 	// durable is where writers wait, nil if the server's setting decides.
@@ -334,7 +336,7 @@ func (n *node) healthOf(p plan, js jetstream.JetStream) *web.Health {
 			_, err := js.Stream(ctx, streams.Bucket(streams.BucketEndpoints))
 			return err
 		}},
-		{Name: "storage", Look: func(context.Context) error { return n.takesWrites(p.restarts) }},
+		{Name: "storage", Look: func(context.Context) error { return n.takesWrites(p) }},
 	}
 	checks = append(checks, spaceCheck(n.space), web.Check{Name: "streams", Say: func(context.Context) string { return missingWord(n.queue.Missing()) }})
 	return web.NewHealth(p.version, p.roles, append(checks, n.standing...)...)

@@ -49,12 +49,15 @@ func (n *node) observer(r *metrics.Registry) queue.Observer {
 }
 
 // takesWrites is the check of readiness.
-func (n *node) takesWrites(restarts bool) error {
+func (n *node) takesWrites(p plan) error {
+	if p.place != nil && p.place() != nil {
+		return web.ShownError("the data folder was removed or replaced since the start; put it back before you stop")
+	}
 	summary := storehealth.Summary(n.storage.Failed())
 	switch {
 	case summary == "":
 		return nil
-	case restarts:
+	case p.restarts:
 		return web.ShownError(summary + "; NATS is restarted once the data folder takes writes")
 	}
 	return web.ShownError(summary + "; restart NATS once its disk takes writes")
@@ -73,6 +76,7 @@ const (
 
 // restartable is the server that restarter restarts.
 type restartable interface {
+	CheckPlace() error
 	JetStream() bool
 	TestWrite() error
 	Restart(ctx context.Context, streams ...string) error
@@ -104,7 +108,7 @@ func (m *restarter) run(ctx context.Context) error {
 // restart restarts the server if it has to be, can be, and was not a moment ago.
 func (m *restarter) restart(ctx context.Context, now time.Time) {
 	failed := m.failed()
-	if len(failed) == 0 && m.server.JetStream() && !m.closed {
+	if len(failed) == 0 && m.server.JetStream() && !m.closed && m.server.CheckPlace() == nil {
 		m.waits = false
 		return
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -17,13 +18,14 @@ import (
 // patient stands where the embedded server does: a folder that may take no
 // writes, and a server that may not come up.
 type patient struct {
-	folder, start error
-	off           bool // JetStream is switched off
-	restarts      [][]string
+	place, folder, start error
+	off                  bool // JetStream is switched off
+	restarts             [][]string
 }
 
-func (p *patient) JetStream() bool  { return !p.off }
-func (p *patient) TestWrite() error { return p.folder }
+func (p *patient) CheckPlace() error { return p.place }
+func (p *patient) JetStream() bool   { return !p.off }
+func (p *patient) TestWrite() error  { return cmp.Or(p.place, p.folder) }
 func (p *patient) Restart(_ context.Context, streams ...string) error {
 	p.restarts = append(p.restarts, streams)
 	return p.start
@@ -40,6 +42,7 @@ func TestTheServerIsRestartedWhenItHelps(t *testing.T) {
 		"all is well":                  {},
 		"the folder takes no writes":   {failed: full, patient: patient{folder: errors.New("full")}, says: "takes no writes"},
 		"the folder takes them again":  {failed: full, want: true, says: "server restarted"},
+		"the folder was removed":       {patient: patient{place: errors.New("removed")}, says: "takes no writes"},
 		"JetStream is switched off":    {patient: patient{off: true}, want: true, says: "server restarted"},
 		"the server does not come up":  {failed: full, patient: patient{start: errors.New("broken")}, want: true, says: "did not come up, trying again"},
 		"it is off, and so the folder": {patient: patient{off: true, folder: errors.New("full")}, says: "takes no writes"},
@@ -102,18 +105,20 @@ func TestRestartsAreBoundedInRate(t *testing.T) {
 }
 
 func TestReadinessSaysWhatToDo(t *testing.T) {
-	for restarts, want := range map[bool]string{
-		true:  "1 stream refuses writes (no space left on device); NATS is restarted once the data folder takes writes",
-		false: "1 stream refuses writes (no space left on device); restart NATS once its disk takes writes",
+	removed := func() error { return errors.New("/path was removed") }
+	for want, p := range map[string]plan{
+		"1 stream refuses writes (no space left on device); NATS is restarted once the data folder takes writes": {restarts: true},
+		"1 stream refuses writes (no space left on device); restart NATS once its disk takes writes":             {},
+		"the data folder was removed or replaced since the start; put it back before you stop":                   {restarts: true, place: removed},
 	} {
 		n := &node{storage: storehealth.NewMonitor(storehealth.Config{More: func() []storehealth.Failure {
 			return []storehealth.Failure{{Stream: "JOBS_secret", Reason: "write /path: no space left on device"}}
 		}})}
-		if reason, ok := errors.AsType[web.ShownError](n.takesWrites(restarts)); !ok || string(reason) != want {
+		if reason, ok := errors.AsType[web.ShownError](n.takesWrites(p)); !ok || string(reason) != want {
 			t.Errorf("got %q, want %q", reason, want)
 		}
 	}
-	if err := (&node{storage: storehealth.NewMonitor(storehealth.Config{})}).takesWrites(false); err != nil {
+	if err := (&node{storage: storehealth.NewMonitor(storehealth.Config{})}).takesWrites(plan{}); err != nil {
 		t.Errorf("none: got %v", err)
 	}
 }

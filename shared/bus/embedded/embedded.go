@@ -64,7 +64,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	// Two servers on one store would each write over the other's data, and nats-server
 	// itself does not look.
-	lock, err := disk.Lock(filepath.Join(cfg.Dir, "lock"))
+	lock, err := disk.Lock(filepath.Join(cfg.Dir, lockName))
 	if errors.Is(err, disk.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s", ErrInUse, cfg.Dir)
 	}

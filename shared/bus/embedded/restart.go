@@ -74,8 +74,24 @@ func (s *Server) settleListen() error {
 // it may not write to its store.
 func (s *Server) JetStream() bool { return s.ns.Load().JetStreamEnabled() }
 
+// CheckPlace returns an error if the folder of the store is no longer the one that was
+// opened at the start: it was removed or renamed, or another file system is mounted there.
+// What is stored since then is not found by the next start.
+func (s *Server) CheckPlace() error {
+	opened, err := s.lock.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the store: %w", err)
+	}
+	now, err := os.Stat(filepath.Join(s.cfg.Dir, lockName))
+	if err != nil || !os.SameFile(opened, now) {
+		return fmt.Errorf("%s was removed or replaced since the start", s.cfg.Dir)
+	}
+	return nil
+}
+
 const (
-	// testName and rewriteName are files beside the store.
+	// lockName, testName and rewriteName are files beside the store.
+	lockName    = "lock"
 	testName    = ".write-test"
 	rewriteName = ".rewrite"
 	// testSize is what a store needs to come up: as much as a block.
@@ -83,8 +99,12 @@ const (
 )
 
 // TestWrite writes 8 MB to the folder of the store, fsyncs and removes them. It
-// returns what the file system says if it takes no writes, or no new files.
+// returns what the file system says if it takes no writes, or no new files, and the
+// error of CheckPlace.
 func (s *Server) TestWrite() error {
+	if err := s.CheckPlace(); err != nil {
+		return err
+	}
 	path := filepath.Join(s.cfg.Dir, testName)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
