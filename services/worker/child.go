@@ -80,9 +80,15 @@ func (s *Service) work(ctx context.Context) error {
 // that is connected sits both out.
 func isOutage(err error) bool {
 	ends := func(of error) bool { return errors.Is(err, of) }
-	return err != nil && !slices.ContainsFunc([]error{sdk.ErrConfig, sdk.ErrStuck, sdk.ErrWake, endpoint.ErrNotFound}, ends)
+	return err != nil && !slices.ContainsFunc([]error{sdk.ErrConfig, sdk.ErrStuck, sdk.ErrWake, endpoint.ErrNotFound, errUnstarted}, ends)
 }
 
 func (s *Service) workOnce(ctx context.Context) error {
-	return sdk.Run(ctx, s.cfg, s.running.track(givesBack(s.stopping, ctx.Done(), s.handler)))
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	err := sdk.Run(ctx, s.cfg, s.running.track(s.givesBack(ctx, end)))
+	if cause := context.Cause(ctx); errors.Is(cause, errUnstarted) {
+		return errors.Join(cause, err)
+	}
+	return err
 }

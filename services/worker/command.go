@@ -112,14 +112,14 @@ func (c *command) runLogged(ctx context.Context, waitDelay time.Duration, say fu
 func execute(ctx context.Context, stop context.CancelCauseFunc, cmd *exec.Cmd, out *results) error {
 	stdout, write, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("start command: %w", err)
+		return unstarted{fmt.Errorf("start command: %w", err)}
 	}
 	defer func() { _ = stdout.Close() }()
 	cmd.Stdout = write
 	err = cmd.Start()
 	_ = write.Close() // the command has its own, or was not started
 	if err != nil {
-		return fmt.Errorf("start command: %w", err)
+		return unstarted{fmt.Errorf("start command: %w", err)}
 	}
 
 	read := make(chan struct{})

@@ -57,7 +57,12 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 	trace(ctx, request)
 	answer, err := s.client.Do(request)
 	if err != nil {
-		return nil, interruption{fmt.Errorf("ask the server: %w", withoutAddress(err))}
+		op, _ := errors.AsType[*net.OpError](err)
+		err = fmt.Errorf("ask the server: %w", withoutAddress(err))
+		if op != nil && op.Op == "dial" {
+			return nil, unstarted{err}
+		}
+		return nil, interruption{err}
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"flightline/shared/job"
+	sdk "flightline/shared/worker"
 )
 
 func TestAServersAnswerIsTheJobsOutcome(t *testing.T) {
@@ -100,12 +102,19 @@ func TestACancelEndsTheRequest(t *testing.T) {
 	<-hungUp
 }
 
-// The caller reads the error of a job, and the address may hold a secret.
+// The caller reads the error of a job, and who runs the worker its last one; the address may
+// hold a secret.
 func TestAnErrorOfTheServerShowsNoAddress(t *testing.T) {
-	s := newEnv(t)
-	s.run(t, Config{URL: "http://t0ken@127.0.0.1:1/run?key=s3cret"})
-	if j := s.ended(t, s.submit(t)); j.Status != job.Failed || j.Error != "ask the server: connect: connection refused" {
-		t.Errorf("got %s %q", j.Status, j.Error)
+	cut := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(cut.Close)
+	for at, want := range map[string]string{
+		"127.0.0.1:1":                "ask the server: connect: connection refused",
+		cut.Listener.Addr().String(): "ask the server: EOF",
+	} {
+		s := newServer("http://t0ken@"+at+"/run?key=s3cret", 1, slog.New(slog.DiscardHandler))
+		if _, err := s.run(t.Context(), &sdk.Job{Input: []byte("{}")}); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"syscall"
@@ -26,6 +27,20 @@ type interruption struct{ error }
 // Unwrap implements errors.Unwrap.
 func (i interruption) Unwrap() error { return i.error }
 
+// unstartedTimeout is how long a worker tries to start a job, every signalDelay: somebody may
+// be replacing the program, or the server may be starting.
+const unstartedTimeout = time.Minute
+
+// errUnstarted ends a worker that cannot start a job: it would fail all that wait.
+var errUnstarted = errors.New("worker: no job can be started")
+
+// unstarted is an error of a job that did not begin: its command could not be started, or its
+// server took no connection.
+type unstarted struct{ error }
+
+// Unwrap implements errors.Unwrap.
+func (u unstarted) Unwrap() error { return u.error }
+
 // interruptible is a body whose errors are interruptions.
 type interruptible struct{ io.Reader }
 
@@ -38,17 +53,30 @@ func (r interruptible) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// givesBack is handler, except that a job is given back whose command or server was ended
-// together with the worker. The worker is asked to stop by stopping; until working ends it
-// takes jobs.
-func givesBack(stopping, working <-chan struct{}, handler sdk.Handler) sdk.Handler {
+// givesBack is the worker's handler, except that a job is given back whose command or server
+// was ended together with the worker, and that a job that is unstarted is tried again. After
+// unstartedTimeout end ends the working of the worker, and the job is given back.
+func (s *Service) givesBack(working context.Context, end context.CancelCauseFunc) sdk.Handler {
 	return func(ctx context.Context, j *sdk.Job) (any, error) {
-		output, err := handler(ctx, j)
-		if _, ok := errors.AsType[interruption](err); ok && j.Run <= maxInterruptedRun && stopsSoon(ctx, stopping) {
-			<-working
+		for began, logged := time.Now(), false; ; logged = true {
+			output, err := s.handler(ctx, j)
+			_, unbegun := errors.AsType[unstarted](err)
+			_, interrupted := errors.AsType[interruption](err)
+			switch {
+			case (unbegun || interrupted && j.Run <= maxInterruptedRun) && stopsSoon(ctx, s.stopping):
+			case !unbegun || ctx.Err() != nil:
+				return output, err
+			case time.Since(began) < s.unstartedTimeout:
+				if !logged {
+					s.cfg.Log.WarnContext(ctx, "the job cannot be started, trying again", "job", j.ID, "err", err)
+				}
+				continue
+			default:
+				end(fmt.Errorf("%w: %w", errUnstarted, err))
+			}
+			<-working.Done()
 			return nil, sdk.ErrDraining
 		}
-		return output, err
 	}
 }
 

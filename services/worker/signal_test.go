@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -99,7 +100,9 @@ func TestAJobIsNotGivenBackForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &command{path: path, args: []string{"sh", "-c", "kill -TERM $$"}, dir: dir, log: slog.New(slog.DiscardHandler)}
-	handler := givesBack(stopped, stopped, c.run)
+	working, end := context.WithCancelCause(t.Context())
+	end(nil)
+	handler := (&Service{stopping: stopped, handler: c.run}).givesBack(working, end)
 	for run, want := range map[int]string{1: sdk.ErrDraining.Error(), maxInterruptedRun: sdk.ErrDraining.Error(), maxInterruptedRun + 1: "signal: terminated"} {
 		if _, err := handler(t.Context(), &sdk.Job{Run: run, Input: []byte("{}")}); err == nil || err.Error() != want {
 			t.Errorf("run %d: got %v, want %s", run, err, want)

@@ -34,6 +34,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -80,6 +81,8 @@ type Service struct {
 	upstream *upstream       // nil: jobs are not passed on to one
 	server   *command        // nil: somebody else runs it
 	sleeper  *sleeper        // nil: it cannot sleep
+
+	unstartedTimeout time.Duration
 }
 
 // New makes a worker of cfg. It starts nothing. It returns ErrConfig, also if
@@ -88,7 +91,7 @@ func New(cfg Config, log *slog.Logger) (*Service, error) {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	cfg.Worker.Log, cfg.Worker.ID = log, cmp.Or(cfg.Worker.ID, uuid.NewString())
 	log = log.With("endpoint", cfg.Worker.Endpoint, "worker", cfg.Worker.ID)
-	s := &Service{cfg: cfg.Worker, close: func() {}}
+	s := &Service{cfg: cfg.Worker, unstartedTimeout: unstartedTimeout, close: func() {}}
 	s.cfg.OnReady, s.cfg.OnDrain = noting(&s.began, cfg.Worker.OnReady), noting(&s.drained, cfg.Worker.OnDrain)
 	if s.cfg.Environment == nil {
 		s.cfg.Environment = byName(cfg.Env)
