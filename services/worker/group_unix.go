@@ -3,6 +3,7 @@
 package worker
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -21,7 +22,17 @@ func lead(cmd *exec.Cmd) {
 	}
 }
 
-// killGroup ends what is left of cmd's group, which may be nothing.
+// killGroup ends what is left of cmd's group, which may be nothing. Of the first process of a
+// container these are children, and nothing else waits for their ends: they would fill
+// its table of processes.
 func killGroup(cmd *exec.Cmd) {
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	group := -cmd.Process.Pid
+	_ = syscall.Kill(group, syscall.SIGKILL)
+	go func() { // ends with the last child of the group
+		for {
+			if _, err := syscall.Wait4(group, nil, 0, nil); err != nil && !errors.Is(err, syscall.EINTR) {
+				return
+			}
+		}
+	}()
 }
