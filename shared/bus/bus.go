@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"slices"
@@ -37,6 +38,9 @@ const (
 const (
 	reconnectWait   = 100 * time.Millisecond
 	reconnectJitter = 100 * time.Millisecond
+	// refusedWait is the pause after a refused password, in place of both: each try is a
+	// line in the server's log.
+	refusedWait = 2 * time.Second
 )
 
 // noReconnectBuffer makes publishing fail at once while disconnected. A
@@ -142,8 +146,6 @@ func options(cfg Config) []nats.Option {
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(maxPings),
 		nats.MaxReconnects(-1),
-		nats.ReconnectWait(reconnectWait),
-		nats.ReconnectJitter(reconnectJitter, reconnectJitter),
 		nats.ReconnectBufSize(noReconnectBuffer),
 		nats.RetryOnFailedConnect(cfg.Wait),
 		nats.IgnoreAuthErrorAbort(), // credentials may be rotated while we run
@@ -188,12 +190,19 @@ func (c endsWithAWrite) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// reports are the options that log what happens to the connection.
+// reports are the options that log what happens to the connection, and the pause between two
+// attempts to come back, which depends on it.
 func reports(cfg Config) []nats.Option {
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	log = log.With("connection", cmp.Or(cfg.Name, "flightline"))
 	var refused atomic.Bool // the password, since the last connection
 	return []nats.Option{
+		nats.CustomReconnectDelay(func(int) time.Duration {
+			if refused.Load() {
+				return refusedWait
+			}
+			return reconnectWait + rand.N(reconnectJitter) //nolint:gosec // it spreads what many do at once
+		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			log.Warn("nats disconnected", "err", err)
 		}),

@@ -114,7 +114,7 @@ func (s *Server) start(ctx context.Context) error {
 		return fmt.Errorf("configure server: %w", err)
 	}
 	s.ns.Store(ns)
-	log := &logger{log: s.cfg.Log}
+	log := newLogger(s.cfg.Log)
 	ns.SetLoggerV2(log, false, false, false)
 	started := make(chan struct{})
 	go func() { // ends with Start, which Shutdown cuts short

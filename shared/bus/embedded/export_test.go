@@ -3,6 +3,8 @@ package embedded
 import (
 	"log/slog"
 	"os"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // SetFsync makes the barrier call fsync instead of (*os.File).Sync.
@@ -24,9 +26,7 @@ func (b *Barrier) Open() (open, known int) {
 }
 
 // NewLogger is the logger that the server gets.
-func NewLogger(log *slog.Logger) interface{ Warnf(format string, v ...any) } {
-	return &logger{log: log}
-}
+func NewLogger(log *slog.Logger) server.Logger { return newLogger(log) }
 
 // UndoRemovals is what a start does first with a stream's directory.
 func UndoRemovals(dir string, retain bool) ([]string, error) { return undoRemovals(dir, retain) }

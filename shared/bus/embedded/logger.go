@@ -6,13 +6,18 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/time/rate"
 )
 
 // logger hands what nats-server says to slog, and keeps what the server calls
 // fatal: with a logger of its own it goes on after that, and Start has to
 // return it.
 type logger struct {
-	log *slog.Logger
+	log     *slog.Logger
+	refused rate.Sometimes // logs wrong passwords
 
 	mu    sync.Mutex
 	first error
@@ -59,8 +64,20 @@ func (l *logger) Warnf(format string, v ...any) {
 	}
 }
 
+// newLogger logs a wrong password five times, and then once a minute: a worker that has an
+// old one goes on trying.
+func newLogger(log *slog.Logger) *logger {
+	return &logger{log: log, refused: rate.Sometimes{First: 5, Interval: time.Minute}}
+}
+
 func (l *logger) Errorf(format string, v ...any) {
-	l.log.Error("nats server", "text", fmt.Sprintf(format, v...))
+	text := fmt.Sprintf(format, v...)
+	say := func() { l.log.Error("nats server", "text", text) }
+	if strings.Contains(text, server.ErrAuthentication.Error()) {
+		l.refused.Do(say)
+		return
+	}
+	say()
 }
 
 func (l *logger) Fatalf(format string, v ...any) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"flightline/shared/bus/embedded"
 )
 
@@ -29,5 +31,21 @@ func TestARebuiltIndexIsNoWarning(t *testing.T) {
 		if got := log.String(); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: got %q, want level %q", text, got, want)
 		}
+	}
+}
+
+// Workers of an installation that is no more go on trying with its password.
+func TestWrongPasswordsDoNotFillTheLog(t *testing.T) {
+	var log bytes.Buffer
+	l := embedded.NewLogger(slog.New(slog.NewTextHandler(&log, nil)))
+	for range 1000 {
+		l.Errorf("%s - %s - User %q", "127.0.0.1:35746 - cid:21", server.ErrAuthentication, "flightline")
+	}
+	l.Errorf("no space left on device")
+	if got := strings.Count(log.String(), "authentication error"); got != 5 {
+		t.Errorf("got %d lines of 1000 wrong passwords, want 5", got)
+	}
+	if !strings.Contains(log.String(), "no space left") {
+		t.Error("got no line of another error")
 	}
 }
