@@ -68,7 +68,7 @@ func (s *Service) givesBack(working context.Context, end context.CancelCauseFunc
 				return output, err
 			case time.Since(began) < s.unstartedTimeout:
 				if !logged {
-					s.cfg.Log.WarnContext(ctx, "the job cannot be started, trying again", "job", j.ID, "err", err)
+					j.Logger().WarnContext(ctx, "the job cannot be started, trying again", "err", err)
 				}
 				continue
 			default:
