@@ -21,6 +21,23 @@ import (
 // work completes, or with a reason fails, the job on the endpoint's queue.
 func (s *env) work(output json.RawMessage, reason string) *job.Job {
 	s.t.Helper()
+	l := s.take()
+	var j *job.Job
+	var err error
+	if reason != "" {
+		j, err = l.Fail(s.t.Context(), reason)
+	} else {
+		j, err = l.Complete(s.t.Context(), output)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return j
+}
+
+// take picks up the next job.
+func (s *env) take() *queue.Lease {
+	s.t.Helper()
 	consumer, err := s.queue.Consume(s.t.Context(), s.endpoint, "w1", 1)
 	if err != nil {
 		s.t.Fatal(err)
@@ -30,12 +47,13 @@ func (s *env) work(output json.RawMessage, reason string) *job.Job {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var j *job.Job
-	if reason != "" {
-		j, err = l.Fail(s.t.Context(), reason)
-	} else {
-		j, err = l.Complete(s.t.Context(), output)
-	}
+	return l
+}
+
+// cancel cancels a job.
+func (s *env) cancel(id job.ID) *job.Job {
+	s.t.Helper()
+	j, err := s.queue.Cancel(s.t.Context(), s.endpoint, id)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -74,14 +92,21 @@ func TestBodyAndSignatureOfEachEnd(t *testing.T) {
 			`{"delayTime":N,"error":"boom","executionTime":N,"id":"ID","input":{"n":"<1>"},"retries":0,"status":"FAILED","webhook":"URL","workerId":"w1"}`,
 		},
 		"cancelled": {
+			s.cancel,
+			`{"delayTime":0,"executionTime":0,"id":"ID","input":{"n":"<1>"},"retries":0,"status":"CANCELLED","webhook":"URL"}`,
+		},
+		"cancelled while it runs": {
+			func(id job.ID) *job.Job { s.take(); return s.cancel(id) },
+			`{"delayTime":N,"executionTime":N,"id":"ID","input":{"n":"<1>"},"retries":0,"status":"CANCELLED","webhook":"URL","workerId":"w1"}`,
+		},
+		"cancelled after it was given back": {
 			func(id job.ID) *job.Job {
-				j, err := s.queue.Cancel(t.Context(), s.endpoint, id)
-				if err != nil {
+				if err := s.take().Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				return j
+				return s.cancel(id)
 			},
-			`{"delayTime":0,"executionTime":0,"id":"ID","input":{"n":"<1>"},"retries":0,"status":"CANCELLED","webhook":"URL"}`,
+			`{"delayTime":N,"executionTime":N,"id":"ID","input":{"n":"<1>"},"retries":0,"status":"CANCELLED","webhook":"URL","workerId":"w1"}`,
 		},
 	}
 	for name, test := range tests {

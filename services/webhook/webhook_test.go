@@ -111,11 +111,7 @@ func (s *env) complete(webhook string) job.ID {
 	s.t.Helper()
 	id := queue.NewID(job.Async)
 	s.submit(id, webhook, json.RawMessage(`{"n":"<1>"}`))
-	j, err := s.queue.Cancel(s.t.Context(), s.endpoint, id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.announce(j)
+	s.announce(s.cancel(id))
 	return id
 }
 

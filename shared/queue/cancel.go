@@ -44,7 +44,18 @@ func (q *Queue) Cancel(ctx context.Context, e endpoint.Endpoint, id job.ID) (*jo
 // cancel writes the record, then notifies the holder and removes the message. If
 // the record cannot be written because somebody else did, bus.ErrConflict.
 func (q *Queue) cancel(ctx context.Context, at record.Location, r *record.Record) (*record.Record, error) {
+	msg := r
+	if r.Seq != 0 && r.Webhook != "" { // its webhook shows the input, which the queue message has
+		waiting, err := q.read.message(ctx, at, r.ID)
+		switch {
+		case err == nil && waiting.Attempt == r.Attempt:
+			msg = waiting
+		case errors.Is(err, bus.ErrUnavailable):
+			return nil, err
+		}
+	}
 	ended, err := q.move(ctx, at, r, job.Cancel, func(n *record.Record) {
+		keepInput(n, msg)
 		if r.Status == job.InQueue { // its last run, if it had one, was given back
 			rememberStart(n, n.Started)
 			n.Started = time.Time{}
