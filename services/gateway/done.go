@@ -135,7 +135,11 @@ func (s *Service) Oversized(c *fiber.Ctx) bool {
 	}
 	id, _, _ := strings.Cut(part[4], "&")
 	s.counts.oversized.Add(1)
-	text := fmt.Sprintf("%s: the worker posted %d bytes, which were not read", tooLarge[part[2]], c.Request().Header.ContentLength())
+	size := fmt.Sprintf("%d bytes", c.Request().Header.ContentLength())
+	if c.Request().Header.ContentLength() < 0 { // its header does not tell
+		size = fmt.Sprintf("more than %d bytes", c.App().Config().BodyLimit)
+	}
+	text := fmt.Sprintf("%s: the worker posted %s, which were not read", tooLarge[part[2]], size)
 	err = s.settle(c, who, job.ID(id), result{kind: failed, err: text})
 	switch {
 	case part[2] == "job-done":

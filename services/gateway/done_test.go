@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -141,10 +142,16 @@ func TestALargerResultFailsTheJobAndTheWorkerGoesOn(t *testing.T) {
 			t.Errorf("%d bytes: got %s, %q, want FAILED, %s", size, j.Status, j.Error, job.ErrTextOutputTooLarge)
 		}
 	}
-	if got := g.service.counts.oversized.Load(); got != 1 {
-		t.Errorf("got %d oversized, want 1", got)
+	id := s.submit() // in chunks, so that its header does not tell its size
+	w.take()
+	if a := w.send("POST", "/job-done/%w/"+id, io.MultiReader(strings.NewReader(strings.Repeat("x", 40<<20)))); a.status != http.StatusOK {
+		t.Errorf("in chunks: got %d, want 200", a.status)
 	}
-	id := w.result(3)
+	s.is(id, job.Failed, "", "output_too_large: the worker posted more than 33554432 bytes, which were not read")
+	if got := g.service.counts.oversized.Load(); got != 2 {
+		t.Errorf("got %d oversized, want 2", got)
+	}
+	id = w.result(3)
 	s.is(id, job.Completed, `"x"`, "")
 	bad := &worker{s: s, id: "w1", token: "fw_unknown", gates: w.gates}
 	if a := bad.send("POST", "/job-done/%w/x", strings.NewReader(strings.Repeat("x", 40<<20))); a.status != http.StatusUnauthorized {

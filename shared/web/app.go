@@ -47,9 +47,8 @@ type Config struct {
 	// IdleTimeout closes a connection that waits for its next request. 0 means 2 min.
 	IdleTimeout time.Duration
 	// Oversized, if not nil, may answer a request whose body is over BodyLimit and
-	// is not read; it returns false to leave that to the app, which answers 413.
-	// Only the request's header is there: no parameters of a route. It is not
-	// asked about a body whose size the header does not tell.
+	// is not read to its end; it returns false to leave that to the app, which answers
+	// 413. Only the request's header is there: no parameters of a route.
 	Oversized func(c *fiber.Ctx) bool
 	// Observed, if not nil, is called after each request that got as far as the
 	// routes. Route is the template of the route that answered, "/" if none did,

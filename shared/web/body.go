@@ -103,7 +103,7 @@ func (b *bodies) handle(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		}()
 		if err := r.read(buffer); err != nil {
 			r.claim.release()
-			b.refuse(ctx, r.size, err)
+			b.refuse(ctx, err)
 			return
 		}
 		if read := time.Now(); read.Sub(ctx.Time()) > slowBody {
@@ -269,19 +269,19 @@ func (b *bodies) expect(ctx *fasthttp.RequestCtx) int {
 	if err == nil {
 		return fasthttp.StatusContinue
 	}
-	b.answer(ctx, size, err)
+	b.answer(ctx, err)
 	return ctx.Response.StatusCode()
 }
 
 // refuse answers a body that was not read to its end, and ends the connection.
-func (b *bodies) refuse(ctx *fasthttp.RequestCtx, size int, err error) {
-	b.answer(ctx, size, err)
+func (b *bodies) refuse(ctx *fasthttp.RequestCtx, err error) {
+	b.answer(ctx, err)
 	answerAndDiscard(ctx)
 }
 
 // answer answers a body that is not read.
-func (b *bodies) answer(ctx *fasthttp.RequestCtx, size int, err error) {
-	if errors.Is(err, fiber.ErrRequestEntityTooLarge) && size >= 0 && b.answerOversized(ctx) {
+func (b *bodies) answer(ctx *fasthttp.RequestCtx, err error) {
+	if errors.Is(err, fiber.ErrRequestEntityTooLarge) && b.answerOversized(ctx) {
 		return
 	}
 	err = unread(err)
