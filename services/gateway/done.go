@@ -71,7 +71,7 @@ func (s *Service) settle(c *fiber.Ctx, who caller, id job.ID, r result) error {
 
 // forgive drops what cannot be used, however often it is posted.
 func (s *Service) forgive(ctx context.Context, who caller, id job.ID, err error) error {
-	if errors.Is(err, queue.ErrLost) || errors.Is(err, queue.ErrProgressTooLarge) || errors.Is(err, endpoint.ErrNotFound) || errors.Is(err, errChunk) {
+	if errors.Is(err, queue.ErrLost) || errors.Is(err, queue.ErrProgressTooLarge) || errors.Is(err, endpoint.ErrNotFound) {
 		s.drop(ctx, who, id, err.Error())
 		return nil
 	}
@@ -82,8 +82,6 @@ func (s *Service) drop(ctx context.Context, who caller, id job.ID, why string) {
 	s.counts.dropped.Add(1)
 	s.log.InfoContext(ctx, "worker's post dropped", "endpoint", who.endpoint.ID, "worker", who.worker, "job", id, "why", why)
 }
-
-var errChunk = errors.New("the chunk is no JSON object")
 
 // chunk takes one element of a job's stream, verbatim.
 func (s *Service) chunk(c *fiber.Ctx) error {
@@ -97,16 +95,22 @@ func (s *Service) chunk(c *fiber.Ctx) error {
 	return c.JSON(ok)
 }
 
+// emit stores a chunk. If it cannot be kept, the job fails and its handler is stopped.
 func (s *Service) emit(c *fiber.Ctx, who caller, id job.ID, body []byte) error {
-	if _, err := object(body); err != nil {
-		return s.forgive(c.UserContext(), who, id, fmt.Errorf("%w: %w", errChunk, err))
+	refused := ""
+	if _, err := object(body, c.Get(fiber.HeaderContentEncoding)); err != nil {
+		refused = fmt.Sprintf("%s: the worker posted a chunk that is no JSON object: %v", job.ErrTextChunkNotStored, err)
 	}
 	err := s.write(c, who, id, func(ctx context.Context, lease *queue.Lease) error {
-		err := lease.Emit(ctx, chunkOf(body))
-		if errors.Is(err, chunks.ErrTooLarge) {
-			err = s.fail(ctx, lease, fmt.Sprintf("%s: a chunk of %d bytes, at most %d are kept", job.ErrTextChunkTooLarge, len(body), job.MaxChunk), nil)
-			s.stopJob(who, id)
+		if refused == "" {
+			err := lease.Emit(ctx, chunkOf(body))
+			if !errors.Is(err, chunks.ErrTooLarge) {
+				return err
+			}
+			refused = fmt.Sprintf("%s: a chunk of %d bytes, at most %d are kept", job.ErrTextChunkTooLarge, len(body), job.MaxChunk)
 		}
+		err := s.fail(ctx, lease, refused, nil)
+		s.stopJob(who, id)
 		return err
 	})
 	return s.forgive(c.UserContext(), who, id, err)

@@ -38,14 +38,10 @@ const unreadable = "invalid_result: the worker posted a result that is no JSON o
 //	{"status": "IN_PROGRESS", "output": P}   progress
 //	…, "stopPod": true                       the worker restarts itself
 //
-// coding is the body's Content-Encoding, which is not undone. The result shares no memory
-// with body.
+// coding is as of object. The result shares no memory with body.
 func readResult(body []byte, coding string) result {
-	fields, err := object(body)
-	switch {
-	case err != nil && coding != "":
-		return result{kind: failed, err: fmt.Sprintf("%s: its Content-Encoding is %.40q; send it as it is", unreadable, coding)}
-	case err != nil:
+	fields, err := object(body, coding)
+	if err != nil {
 		return result{kind: failed, err: unreadable + ": " + err.Error()}
 	}
 	r := result{output: fields["output"], stopPod: truthy(fields["stopPod"])}
@@ -66,11 +62,15 @@ func readResult(body []byte, coding string) result {
 var errNoObject = errors.New("it is JSON of another kind")
 
 // object reads a JSON object as Python writes it, numbers that are none
-// included. Its error says what is wrong with the text.
-func object(body []byte) (fields map[string]json.RawMessage, err error) {
+// included. coding is the body's Content-Encoding, which is not undone. The error says
+// what is wrong with the text.
+func object(body []byte, coding string) (fields map[string]json.RawMessage, err error) {
 	if json.Unmarshal(body, &fields) != nil {
 		fields = nil
 		err = json.Unmarshal(finite(body), &fields)
+	}
+	if err != nil && coding != "" {
+		return nil, fmt.Errorf("its Content-Encoding is %.40q; send it as it is", coding)
 	}
 	if syntax, bad := errors.AsType[*json.SyntaxError](err); bad {
 		return nil, fmt.Errorf("%d bytes, %w", len(body), syntax)

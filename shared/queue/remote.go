@@ -229,7 +229,7 @@ func (l *Lease) loadMessage(ctx context.Context) error {
 }
 
 // StoppedWorker returns the worker whose run of the job was ended while its handler ran
-// (cancelled, timed out, expired, or failed for a chunk that is too large); "": no run was.
+// (cancelled, timed out, expired, or failed for a chunk that is not kept); "": no run was.
 // It returns bus.ErrUnavailable.
 func (rm *Remote) StoppedWorker(ctx context.Context, e endpoint.Endpoint, id job.ID) (worker string, err error) {
 	ctx, cancel := bus.Bounded(ctx)
@@ -241,7 +241,7 @@ func (rm *Remote) StoppedWorker(ctx context.Context, e endpoint.Endpoint, id job
 	case err != nil:
 		return "", err
 	case r.Status == job.Cancelled, r.Status == job.TimedOut, r.Status == job.InProgress && !rm.q.Now().Before(r.Expires),
-		r.Status == job.Failed && strings.HasPrefix(r.Error, job.ErrTextChunkTooLarge):
+		r.Status == job.Failed && (strings.HasPrefix(r.Error, job.ErrTextChunkTooLarge) || strings.HasPrefix(r.Error, job.ErrTextChunkNotStored)):
 		return r.Worker, nil
 	}
 	return "", nil
