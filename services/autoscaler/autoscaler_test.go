@@ -117,6 +117,33 @@ func TestABusyWorkerIsDrainedAndNotStopped(t *testing.T) {
 	testenv.EventuallyNone(s.t, func() string { return strings.Join(e.pods(), " ") })
 }
 
+// RunPod's SDK goes on after a handler has returned refresh_worker.
+func TestAWorkerThatAskedForARestartAndGoesOnIsReplaced(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	s.endpoint("ep", bounds(1, 1))
+	s.autoscaler(e)
+	const id = "ep-0-1"
+	testenv.Eventually(t, "a worker runs", func() bool { return slices.Contains(e.pods(), id) })
+	e.hold(id, "another-job")
+	testenv.EventuallyNone(t, func() string { return s.stateOf("ep", id, registry.WorkerRunning) })
+	if err := s.registry.Tokens.Refresh(t.Context(), "ep", id, s.queue.Now().Add(-refreshTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "it gets no more jobs", func() bool {
+		token, err := s.registry.Tokens.Find(t.Context(), "ep", id)
+		return err == nil && token.Draining
+	})
+	if p := s.status(id, pod.Running); !slices.Contains(e.pods(), id) {
+		t.Fatalf("pod %s: a busy worker was stopped: %s", p.ID, p.Change)
+	}
+	e.hold(id)
+	if p := s.status(id, pod.Terminated); !strings.Contains(p.Change, "refresh_worker") {
+		t.Errorf("got %q, want why", p.Change)
+	}
+	testenv.Eventually(t, "another worker runs", func() bool { return slices.Contains(e.pods(), "ep-0-2") })
+}
+
 // stateOf returns "" if the worker says it is in this state.
 func (s *env) stateOf(endpointID, id, want string) string {
 	workers, err := s.registry.Workers.List(s.t.Context(), endpointID)

@@ -99,7 +99,7 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 		states[p.ID] = stateSince{now, since}
 		x := member{
 			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
-			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(),
+			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(), refreshed: goesOn(token, v.now),
 			stale: in.invalid == "" && !madeFrom(p, in.spec, e.Fleet.Driver),
 		}
 		all = append(all, withFreedGPUs(x, e, p, v.claims))
