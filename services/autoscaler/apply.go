@@ -109,8 +109,8 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 		errs = append(errs, l.drain(ctx, e, id, out.text))
 	}
 	for _, w := range in.members {
-		if w.refreshed && !w.locked && w.state != draining {
-			errs = append(errs, l.drain(ctx, e, w.id, "it asked for a restart (refresh_worker), and went on"))
+		if w.leaves != "" && !w.locked && w.state != draining {
+			errs = append(errs, l.drain(ctx, e, w.id, w.leaves))
 		}
 	}
 	errs = append(errs, l.applySleep(ctx, e, in, out))
@@ -128,17 +128,6 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 	}
 	errs = append(errs, l.createPods(ctx, v, e, in, out), l.beatForStarting(ctx, v, e, in))
 	return errors.Join(errs...)
-}
-
-// refreshTimeout is how long a worker that says that it restarts itself may take to end.
-// RunPod's SDK ends if its configuration has refresh_worker, and goes on if what a handler
-// returns has it: the platform is to replace the worker then.
-const refreshTimeout = 5 * time.Second
-
-// goesOn reports whether a worker said that it restarts itself, and did not. A start makes
-// a new token.
-func goesOn(token registry.Token, now time.Time) bool {
-	return !token.Refreshed.IsZero() && now.Sub(token.Refreshed) >= refreshTimeout
 }
 
 // drain lets the worker get no more jobs. A worker without a token was

@@ -40,8 +40,8 @@ type member struct {
 	stale bool
 	// locked ones are neither drained nor stopped.
 	locked bool
-	// refreshed ones said that they restart themselves, and have not.
-	refreshed bool
+	// leaves says why it is to be replaced, "" if it is not.
+	leaves string
 	// sleeps means that it can be put to sleep, asked that it was asked to.
 	sleeps, asked bool
 	// frees is what it gives back of each of its GPUs while it sleeps, in hundredths: 0 if it

@@ -53,6 +53,8 @@ type endpointState struct {
 	last   registry.Decision // the last one written
 	loaded bool              // last is what the stream has
 	states map[string]stateSince
+	// stale is since when a worker says that it runs a job which it does not hold.
+	stale  map[staleJob]time.Time
 	looked time.Time
 	of     endpoint.Endpoint
 	alive  int // workers, when it was looked at

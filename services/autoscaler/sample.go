@@ -78,7 +78,7 @@ func needsGPUs(v *view, e endpoint.Endpoint) bool {
 // members are the workers of the fleet that are not gone. unknown says which
 // of them could not be asked about.
 func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked) (all []member, unknown string) {
-	states := map[string]stateSince{}
+	states, stale := map[string]stateSince{}, map[staleJob]time.Time{}
 	for _, p := range in.pods {
 		if p.Status != pod.Running {
 			continue
@@ -99,12 +99,12 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 		states[p.ID] = stateSince{now, since}
 		x := member{
 			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
-			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(), refreshed: goesOn(token, v.now),
+			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(), leaves: leaves(token, m.staleFor(p.ID, w, stale, v.now), v.now),
 			stale: in.invalid == "" && !madeFrom(p, in.spec, e.Fleet.Driver),
 		}
 		all = append(all, withFreedGPUs(x, e, p, v.claims))
 	}
-	m.states = states
+	m.states, m.stale = states, stale
 	return all, unknown
 }
 

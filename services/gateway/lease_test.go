@@ -220,6 +220,14 @@ func TestPingsTellHowTheWorkerDoes(t *testing.T) {
 	w.done(id, `{"output":1}`)
 	w.ping(id) // it does not know yet that it is done
 	state(registry.WorkerIdle)
+	id = s.submit()
+	w.take()
+	_, err := s.queue.Cancel(t.Context(), s.endpoint, job.ID(id))
+	must(t, err)
+	w.ping(id) // its handler goes on: it takes no other job
+	state(registry.WorkerRunning)
+	w.ping()
+	state(registry.WorkerIdle)
 	w.ok("GET", "/ping/%w?gpu=any&status=unhealthy&check=gpu&reason=none&runpod_version=1.12.0", "")
 	state(registry.WorkerUnhealthy)
 }

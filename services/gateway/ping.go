@@ -56,7 +56,7 @@ func (s *Service) ping(c *fiber.Ctx) error {
 		self.State = registry.WorkerUnhealthy
 		s.log.WarnContext(ctx, "worker says that it is unhealthy", "endpoint", who.endpoint.ID, "worker", who.worker,
 			"check", pingText(c, "check"), "reason", pingText(c, "reason"))
-	case len(self.Running) > 0:
+	case len(self.Running)+len(self.Stale) > 0:
 		self.State = registry.WorkerRunning
 	}
 	self.Concurrency = max(1, len(self.Running))
@@ -101,9 +101,9 @@ func pinged(list string) []job.ID {
 }
 
 // extendLeases extends the worker's leases and returns the jobs that it holds, and those
-// that it does not hold and should stop.
+// that it does not hold and goes on with.
 func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) (running, stale []string, err error) {
-	held := make([]bool, len(ids))
+	held, goesOn := make([]bool, len(ids)), make([]bool, len(ids))
 	var g errgroup.Group
 	g.SetLimit(pingedAtOnce)
 	for i, id := range ids {
@@ -111,7 +111,7 @@ func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) (r
 			err := s.queue.Remote.Heartbeat(ctx, who.endpoint, id, who.worker)
 			held[i] = err == nil || !errors.Is(err, queue.ErrLost)
 			if lost, ok := errors.AsType[*queue.NotHeldError](err); ok {
-				s.stopLost(who, id, lost)
+				goesOn[i] = s.stopLost(who, id, lost)
 				return nil
 			}
 			return err
@@ -119,24 +119,28 @@ func (s *Service) extendLeases(ctx context.Context, who caller, ids []job.ID) (r
 	}
 	err = g.Wait()
 	for i, id := range ids {
-		if held[i] {
+		switch {
+		case held[i]:
 			running = append(running, string(id))
-		} else {
+		case goesOn[i]:
 			stale = append(stale, string(id))
 		}
 	}
 	return running, stale, err
 }
 
-// stopLost makes the worker stop a job that it has lost, unless it has just ended it itself.
-func (s *Service) stopLost(who caller, id job.ID, e *queue.NotHeldError) {
+// stopLost makes the worker stop a job that it has lost, and goes on with, unless it has
+// just ended it itself.
+func (s *Service) stopLost(who caller, id job.ID, e *queue.NotHeldError) (goesOn bool) {
 	switch own := e.Worker == who.worker; {
 	case own && e.Status == job.Completed:
+		return false
 	case own && e.Status == job.Failed: // perhaps for a chunk, while its handler goes on
 		s.queue.Remote.Notify(who.endpoint, id)
 	default:
 		s.stopJob(who, id)
 	}
+	return true
 }
 
 // stopJob makes the worker stop a job. Its poll may be held by another instance.
