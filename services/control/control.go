@@ -74,7 +74,7 @@ type Service struct {
 	registry   *registry.Registry
 	events     *events.Log
 	system     func(ctx context.Context, stream string) (api.System, error)
-	removing   keyedMutex // by endpoint
+	changing   keyedMutex // by endpoint: one at a time removes it or makes its queue
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails
@@ -168,15 +168,11 @@ func (s *Service) repairQueue(ctx context.Context, e endpoint.Endpoint, since ti
 		if err != nil {
 			return err
 		}
-		if apply = !exists; apply {
-			if now, err := s.registry.Endpoints.Find(ctx, e.ID); err != nil || now.Deleting || !now.Created.Equal(e.Created) {
-				return ignoreDeleted(err)
-			}
-		}
+		apply = !exists
 	}
 	if apply {
 		if err := s.applyQueue(ctx, e); err != nil {
-			return err
+			return ignoreDeleted(err)
 		}
 	}
 	if e.PausedUntil.IsZero() || e.PausedUntil.Before(since) {
@@ -194,10 +190,36 @@ func ignoreDeleted(err error) error {
 	return err
 }
 
-// applyQueue makes the endpoint's queue as its record says, and notes there that
-// it exists; if the note fails, Run repeats it. Whatever goes wrong is
-// JetStream's doing, and may be tried again.
+// applyQueue makes the queue of an endpoint as its record says by now, which somebody else
+// may have changed since e was read, until both agree. It returns endpoint.ErrNotFound if
+// the endpoint was deleted meanwhile: a queue made after that would be of no endpoint.
 func (s *Service) applyQueue(ctx context.Context, e endpoint.Endpoint) error {
+	unlock, err := s.changing.Lock(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for lease := time.Duration(-1); ; {
+		now, err := s.registry.Endpoints.Find(ctx, e.ID)
+		switch {
+		case err != nil:
+			return err
+		case now.Deleting || !now.Created.Equal(e.Created):
+			return endpoint.ErrNotFound
+		case now.Lease == lease:
+			return nil
+		}
+		if err := s.makeQueue(ctx, now); err != nil {
+			return err
+		}
+		lease = now.Lease
+	}
+}
+
+// makeQueue makes the endpoint's queue as its record says, and notes there that
+// it exists; if the note fails, Run repeats it. Whatever goes wrong is
+// JetStream's doing, and may be tried again. The endpoint must be locked in changing.
+func (s *Service) makeQueue(ctx context.Context, e endpoint.Endpoint) error {
 	if err := s.queue.CreateEndpoint(ctx, e); err != nil {
 		return fmt.Errorf("make the queue of %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 	}
@@ -247,7 +269,7 @@ func (s *Service) Routes(app *fiber.App) {
 
 	v1.Post("/keys", guarded(s.durably(s.createKey, streams.BucketKeys))...)
 	v1.Get("/keys", guarded(s.listKeys)...)
-	v1.Get("/key", web.AuthAny(s.registry.Keys), web.MaxBody(maxBody), s.ownKey)
+	v1.Get("/key", web.AuthAny(s.registry.Keys), web.MaxBody(maxBody), ownKey)
 	v1.Patch("/keys/:id", guarded(s.durably(s.updateKey, streams.BucketKeys))...)
 	v1.Delete("/keys/:id", guarded(s.durably(s.revokeKey, streams.BucketKeys))...)
 }

@@ -136,7 +136,7 @@ func TestRunPassesOverADeletionThatIsCompletedMeanwhile(t *testing.T) {
 		}
 		marked[id] = e
 	}
-	unlock, err := s.service.removing.Lock(t.Context(), "b")
+	unlock, err := s.service.changing.Lock(t.Context(), "b")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func (s *Service) listKeys(c *fiber.Ctx) error {
 }
 
 // ownKey answers the key that asks.
-func (s *Service) ownKey(c *fiber.Ctx) error { return c.JSON(keyViewOf(*web.Caller(c))) }
+func ownKey(c *fiber.Ctx) error { return c.JSON(keyViewOf(*web.Caller(c))) }
 
 func (s *Service) updateKey(c *fiber.Ctx) error {
 	body, err := bindOwn[api.KeyChange](c)

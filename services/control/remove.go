@@ -31,7 +31,7 @@ const acceptTimeout = 1100 * time.Millisecond
 // made again under the id while it runs loses nothing. With force it also removes
 // a queue whose endpoint is not on record any more.
 func (s *Service) remove(ctx context.Context, id string, force bool) error {
-	unlock, err := s.removing.Lock(ctx, id)
+	unlock, err := s.changing.Lock(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Service) remove(ctx context.Context, id string, force bool) error {
 		}
 	}
 	if e.QueueMade && !e.Deleting { // a queue that was lost may come back with its jobs
-		if err := s.applyQueue(ctx, e); err != nil {
+		if err := s.makeQueue(ctx, e); err != nil {
 			return err
 		}
 	}

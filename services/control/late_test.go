@@ -1,0 +1,47 @@
+package control
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"flightline/shared/endpoint"
+	"flightline/shared/job"
+	"flightline/streams"
+)
+
+// A change, or the creation, of an endpoint reads its record and applies it to the queue.
+// A deletion in between must not be followed by a queue of no endpoint.
+func TestAQueueIsNotMadeOnceItsEndpointIsDeleted(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	old := s.endpoint("ep1")
+	s.expect("delete", s.do("DELETE", "/endpoints/ep1?force=true", ""), 204, "", "")
+	if err := s.service.applyQueue(t.Context(), old); !errors.Is(err, endpoint.ErrNotFound) {
+		t.Errorf("got %v, want that the endpoint is not found", err)
+	}
+	if exists, err := s.queue.QueueExists(t.Context(), old); err != nil || exists {
+		t.Errorf("got %v, %v, want no queue", exists, err)
+	}
+	s.expect("made again", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
+	if err := s.service.applyQueue(t.Context(), old); !errors.Is(err, endpoint.ErrNotFound) {
+		t.Errorf("of the earlier one of the id: got %v, want that it is not found", err)
+	}
+}
+
+// Of two changes at once the one that is applied last may be the earlier one.
+func TestTheQueueHasTheLeaseOfTheRecord(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	old := s.endpoint("ep1")
+	s.expect("change", s.do("PATCH", "/endpoints/ep1", `{"leaseMs":60000}`), 200, "", "")
+	if err := s.service.applyQueue(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	for _, class := range job.Classes() {
+		c, err := s.bus.JS.Consumer(t.Context(), streams.Jobs("ep1"), streams.Consumer(class))
+		if err != nil || c.CachedInfo().Config.AckWait != time.Minute {
+			t.Errorf("%v: got %+v, %v, want the lease of the record", class, c, err)
+		}
+	}
+}
