@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"flightline/shared/job"
@@ -46,7 +47,7 @@ type Upstream struct {
 	// Health is the path that is answered with 2xx while the server is ready, with
 	// a slash first. "" means /health, and /v1/models where that is 404.
 	Health string
-	// Key is sent as the bearer token. "" sends none.
+	// Key is sent as the bearer token, without control characters. "" sends none.
 	Key string
 }
 
@@ -72,6 +73,9 @@ func newUpstream(cfg Upstream, concurrency int, log *slog.Logger) (*upstream, er
 	}
 	if cfg.Health != "" && !strings.HasPrefix(cfg.Health, "/") {
 		return nil, fmt.Errorf("%w: the upstream's health path must begin with /, got %q", ErrConfig, cfg.Health)
+	}
+	if strings.ContainsFunc(cfg.Key, unicode.IsControl) { // no request could bring it, so the server would never be ready
+		return nil, fmt.Errorf("%w: the upstream's key must not have control characters, such as a line break", ErrConfig)
 	}
 	base.Path, base.RawPath = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v1"), ""
 	return &upstream{

@@ -471,6 +471,9 @@ func TestNoLogShowsTheUpstreamsSecrets(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
+	if _, err := newUpstream(Upstream{URL: "http://h", Key: "k3y\r"}, 1, nil); !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "k3y") {
+		t.Errorf("a key that no request could bring: got %v", err)
+	}
 }
 
 func FuzzCallOf(f *testing.F) {
