@@ -212,7 +212,7 @@ func TestTheShellLearnsOfARunningDev(t *testing.T) {
 
 func TestSecretsMayComeFromFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte("from the file\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("\ufefffrom the file\r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	env, err := cli.Environment([]string{
@@ -247,7 +247,7 @@ func TestASecretIsReadFromAFile(t *testing.T) {
 		seen = http.Request{}
 		return run(t, map[string]string{"FLIGHTLINE_URL": server, "FLIGHTLINE_API_KEY": "of-the-environment"}, in, append([]string{"health", "ep"}, args...)...)
 	}
-	write("of-a-file\n")
+	write("\ufeffof-a-file\r\n") // as an editor of Windows leaves it
 	for name, tt := range map[string]struct {
 		in, key string
 		args    []string

@@ -173,8 +173,8 @@ const (
 
 // Environment returns the environment by name, from entries as "NAME=value".
 // A variable FLIGHTLINE_X_FILE names a file that holds the value of
-// FLIGHTLINE_X, without the line break at its end, so that secrets need not be
-// in the environment; the value itself wins if both are set. One of ours that is
+// FLIGHTLINE_X, without the line break at its end or a byte order mark, so that secrets need
+// not be in the environment; the value itself wins if both are set. One of ours that is
 // empty counts as not set, so that compose files can pass on what is not there.
 func Environment(entries []string) (map[string]string, error) {
 	env := make(map[string]string, len(entries))
@@ -194,7 +194,7 @@ func Environment(entries []string) (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		env[name] = strings.TrimRight(string(data), "\r\n")
+		env[name] = secretIn(data)
 	}
 	return env, nil
 }

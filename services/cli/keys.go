@@ -176,9 +176,15 @@ func readSecret(in io.Reader, secret, file *pflag.Flag) error {
 	if err != nil {
 		return &UsageError{fmt.Errorf("--%s: %w", file.Name, err)}
 	}
-	text := strings.TrimRight(string(data), "\r\n")
+	text := secretIn(data)
 	if text == "" || len(data) > maxSecret || strings.ContainsAny(text, "\r\n\x00") {
 		return &UsageError{fmt.Errorf("--%s: must hold one line of 1 to %d bytes", file.Name, maxSecret)}
 	}
 	return secret.Value.Set(text)
+}
+
+// secretIn is what a file of a secret holds, without the line break at its end and the byte
+// order mark that editors of Windows put at its start.
+func secretIn(file []byte) string {
+	return strings.TrimRight(strings.TrimPrefix(string(file), "\ufeff"), "\r\n")
 }
