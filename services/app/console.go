@@ -67,11 +67,11 @@ func (c Console) check(roles []string) error {
 		return wrong("console-api-url", "", "the address of the API, as http://127.0.0.1:8080")
 	}
 	for flag, urls := range map[string]string{"console-api-url": c.ConsoleAPIURL, "console-control-url": c.ConsoleControlURL} {
-		for address := range strings.SplitSeq(urls, ",") {
-			u, err := url.Parse(strings.TrimSpace(address))
-			if urls != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-				return wrong(flag, address, "an address that begins with http:// or https://")
-			}
+		if urls == "" {
+			continue
+		}
+		if _, err := client.New(urls, ""); err != nil {
+			return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flag, err)}
 		}
 	}
 	for name := range strings.SplitSeq(c.ConsoleHost, ",") {

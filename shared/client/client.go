@@ -72,7 +72,7 @@ var ErrKey = errors.New("client: the API key must not have control characters, s
 // is tried when one does not answer, or answers 503. A trailing slash or "/v2",
 // which RunPod's base addresses carry, is dropped. apiKey goes with every
 // request, to each of them; "" sends none. The only errors are a baseURL that is no
-// http or https address, and ErrKey.
+// http or https address or has a user, a query or a fragment, and ErrKey.
 func New(baseURL, apiKey string, opts ...Option) (*Client, error) {
 	if strings.ContainsFunc(apiKey, unicode.IsControl) {
 		return nil, ErrKey
@@ -98,6 +98,9 @@ func baseOf(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return "", fmt.Errorf("client: %q must begin with http:// or https://", address)
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("client: the address of %s must have no user, query or fragment: no request would have them", u.Host)
 	}
 	base := strings.TrimRight(u.Scheme+"://"+u.Host+u.EscapedPath(), "/")
 	return strings.TrimSuffix(base, "/v2"), nil

@@ -21,6 +21,11 @@ func TestNewRefusesWhatIsNoAddress(t *testing.T) {
 			t.Errorf("%q: got no error", address)
 		}
 	}
+	for _, address := range []string{"https://user:pa55@h", "https://h/?token=pa55", "https://h/#pa55", "http://h,https://user:pa55@h"} {
+		if _, err := client.New(address, ""); err == nil || !strings.Contains(err.Error(), "the address of h must have no user, query or fragment") || strings.Contains(err.Error(), "pa55") {
+			t.Errorf("%q: got %v, want that no request would have them", address, err)
+		}
+	}
 }
 
 func TestABaseOfRunPodsFormIsTaken(t *testing.T) {
