@@ -75,6 +75,7 @@ type Service struct {
 	events     *events.Log
 	system     func(ctx context.Context, stream string) (api.System, error)
 	changing   keyedMutex // by endpoint: one at a time removes it or makes its queue
+	named      keyedMutex // by template or volume: it is deleted, or something comes to name it
 }
 
 // New returns a service that is ready for Routes. It starts nothing, and fails

@@ -33,9 +33,6 @@ func (s *Service) createEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.template(ctx, body.TemplateID); err != nil {
-		return err
-	}
 	if err := mustDifferInMoreThanCase(ctx, s.registry.Endpoints, made.ID); err != nil {
 		return err
 	}
@@ -51,8 +48,10 @@ func (s *Service) createEndpoint(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	made.Created = s.queue.Now().UTC().Truncate(time.Millisecond) // as precise as a job's
-	made, err = s.registry.Endpoints.Create(ctx, made)
-	if err != nil {
+	if err := whileNamed(ctx, &s.named, body.TemplateID, s.registry.Templates.Get, noTemplate, func() (err error) {
+		made, err = s.registry.Endpoints.Create(ctx, made)
+		return err
+	}); err != nil {
 		return err
 	}
 	if err := s.applyQueue(ctx, made); err != nil {
@@ -137,12 +136,12 @@ func (s *Service) updateEndpoint(ctx context.Context, c *fiber.Ctx) error {
 	if err := body.check(); err != nil {
 		return err
 	}
-	if _, err := s.template(ctx, body.TemplateID); err != nil {
-		return err
-	}
 	now := s.queue.Now().UTC().Truncate(time.Millisecond)
-	e, err := s.registry.Endpoints.Update(ctx, id, func(e endpoint.Endpoint) (endpoint.Endpoint, error) { return body.change(e, now) })
-	if err != nil {
+	var e endpoint.Endpoint
+	if err := whileNamed(ctx, &s.named, body.TemplateID, s.registry.Templates.Get, noTemplate, func() (err error) {
+		e, err = s.registry.Endpoints.Update(ctx, id, func(e endpoint.Endpoint) (endpoint.Endpoint, error) { return body.change(e, now) })
+		return err
+	}); err != nil {
 		return err
 	}
 	if err := s.applyQueue(ctx, e); err != nil { // the lease; the same again is fine

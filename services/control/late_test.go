@@ -2,6 +2,9 @@ package control
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,6 +45,34 @@ func TestTheQueueHasTheLeaseOfTheRecord(t *testing.T) {
 		c, err := s.bus.JS.Consumer(t.Context(), streams.Jobs("ep1"), streams.Consumer(class))
 		if err != nil || c.CachedInfo().Config.AckWait != time.Minute {
 			t.Errorf("%v: got %+v, %v, want the lease of the record", class, c, err)
+		}
+	}
+}
+
+// A template or a volume is deleted, or something comes to name it: not both.
+func TestWhatIsNamedIsNotDeletedMeanwhile(t *testing.T) {
+	s := start(t)
+	for path, of := range map[string]struct{ body, user, named string }{
+		"/templates":      {`{"name":"t","imageName":"i","isServerless":true}`, "/endpoints", `{"name":"ep","templateId":%q}`},
+		"/networkvolumes": {`{"name":"v","size":1}`, "/pods", `{"name":"p","imageName":"i","networkVolumeId":%q}`},
+	} {
+		for i := range 20 {
+			id, _ := s.do("POST", path, of.body).body["id"].(string)
+			var status [4]int
+			var asked sync.WaitGroup
+			for k := range status {
+				asked.Go(func() {
+					if k == 0 {
+						status[k] = s.do("DELETE", path+"/"+id, "").status
+						return
+					}
+					status[k] = s.do("POST", of.user, fmt.Sprintf(of.named, id)).status
+				})
+			}
+			asked.Wait()
+			if status[0] == 204 && slices.ContainsFunc(status[1:], func(n int) bool { return n < 300 }) {
+				t.Fatalf("%s, round %d: got the answers %v, want that it is gone or in use", path, i, status)
+			}
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (s *Service) createPod(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	template, err := s.templateFor(ctx, &body)
+	template, err := named(ctx, body.TemplateID, s.registry.Templates.Get, noTemplate)
 	if err != nil {
 		return err
 	}
@@ -65,24 +65,10 @@ func (s *Service) createPod(ctx context.Context, c *fiber.Ctx) error {
 	}
 	now := s.queue.Now().UTC()
 	made.Owner, made.Status, made.Created, made.Changed, made.Change = web.Caller(c).ID, pod.Running, now, now, "Created by request"
-	if err := s.registry.Pods.Create(ctx, made); err != nil {
+	if err := whileNamed(ctx, &s.named, body.NetworkVolumeID, s.registry.Volumes.Get, noVolume, func() error { return s.registry.Pods.Create(ctx, made) }); err != nil {
 		return err
 	}
 	return c.Status(fiber.StatusCreated).JSON(podViewOf(made, s.cfg.Catalog, now))
-}
-
-// templateFor is the template that the body names, an empty one for none; it refuses
-// a body that names what there is not.
-func (s *Service) templateFor(ctx context.Context, body *podBody) (pod.Template, error) {
-	if _, err := named(ctx, body.NetworkVolumeID, s.registry.Volumes.Get, "networkVolumeId is that of no network volume"); err != nil {
-		return pod.Template{}, err
-	}
-	return s.template(ctx, body.TemplateID)
-}
-
-// template is the template that a body names, the zero value without one.
-func (s *Service) template(ctx context.Context, id *string) (pod.Template, error) {
-	return named(ctx, id, s.registry.Templates.Get, "templateId is that of no template")
 }
 
 // named gets what a body names, nothing if it names none; that there is none of
@@ -97,6 +83,30 @@ func named[T any](ctx context.Context, id *string, get func(context.Context, str
 		return v, web.Errorf(web.InvalidRequest, "%s", fault)
 	}
 	return v, err
+}
+
+// What is wrong with a body that names a template or a volume.
+const (
+	noTemplate = "templateId is that of no template"
+	noVolume   = "networkVolumeId is that of no network volume"
+)
+
+// whileNamed writes what names the template or volume of this id, if that exists, and keeps it
+// from being deleted meanwhile: a deletion looks for what names it, with the same lock. A
+// blank id names nothing.
+func whileNamed[T any](ctx context.Context, lock *keyedMutex, id *string, get func(context.Context, string) (T, error), fault string, write func() error) error {
+	if blank(id) {
+		return write()
+	}
+	unlock, err := lock.Lock(ctx, *id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := named(ctx, id, get, fault); err != nil {
+		return err
+	}
+	return write()
 }
 
 // updatePod changes what the pod is started from, as of its next start.

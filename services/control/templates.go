@@ -92,6 +92,11 @@ func (s *Service) updateTemplate(ctx context.Context, c *fiber.Ctx) error {
 
 func (s *Service) deleteTemplate(ctx context.Context, c *fiber.Ctx) error {
 	id := strings.Clone(c.Params("id"))
+	unlock, err := s.named.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if _, err := s.registry.Templates.Get(ctx, id); err != nil {
 		return noThing(err, "template")
 	}

@@ -90,6 +90,11 @@ func (s *Service) updateVolume(ctx context.Context, c *fiber.Ctx) error {
 
 func (s *Service) deleteVolume(ctx context.Context, c *fiber.Ctx) error {
 	id := strings.Clone(c.Params("id"))
+	unlock, err := s.named.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if _, err := s.registry.Volumes.Get(ctx, id); err != nil {
 		return noThing(err, "network volume")
 	}
