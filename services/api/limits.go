@@ -318,8 +318,11 @@ func (o *operation) refuse(c *fiber.Ctx, b *bounds, v ratelimit.Verdict) error {
 	}
 	c.Set(fiber.HeaderRetryAfter, strconv.FormatInt(wait, 10))
 	what, whose := o.name+" requests", "endpoint"
-	if o.name == ratelimit.Key {
+	switch o.name {
+	case ratelimit.Key:
 		what, whose = "requests", "key"
+	case ratelimit.Requests:
+		what = "requests to /requests"
 	}
 	if v.Refused == ratelimit.ByConcurrent {
 		return web.Errorf(web.TooManyRequests, "too many %s at once: this %s allows %d", what, whose, b.whole.Concurrent)

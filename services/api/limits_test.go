@@ -86,8 +86,11 @@ func TestEachOperationHasARateAndRecovers(t *testing.T) {
 	}
 	l.pass(ratelimit.Span - 2*time.Second)
 	for name, op := range operations {
-		got := l.do(op.method, op.path, op.body)
-		if got.status != 429 || got.body["code"] != "too_many_requests" || !strings.Contains(got.raw, "too many "+name+" requests") {
+		got, what := l.do(op.method, op.path, op.body), name+" requests"
+		if name == ratelimit.Requests {
+			what = "requests to /requests"
+		}
+		if got.status != 429 || got.body["code"] != "too_many_requests" || !strings.Contains(got.raw, "too many "+what) {
 			t.Errorf("%s over its limit: got %d %s", name, got.status, got.raw)
 		}
 		want := http.Header{
