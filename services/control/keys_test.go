@@ -46,6 +46,7 @@ func TestBadKeys(t *testing.T) {
 		"empty":                {"", "not valid JSON"},
 		"no scopes":            {`{"name":"x"}`, "at least one scope"},
 		"empty scopes":         {`{"scopes":[]}`, "at least one scope"},
+		"too many scopes":      {`{"scopes":["control"` + strings.Repeat(`,"pods"`, 1000) + `]}`, "scopes must be at most 1000, got 1001"},
 		"a string":             {`{"scopes":"read:*"}`, "scopes must be an array"},
 		"numbers":              {`{"scopes":[1]}`, "scopes[0] must be a string"},
 		"unknown":              {`{"scopes":["root"]}`, `scope "root"`},

@@ -29,6 +29,7 @@ const (
 	// minKey and maxKey bound a key that the caller chose.
 	minKey, maxKey = 8, 512
 	maxKeyName     = 191
+	maxScopes      = 1000
 )
 
 // Key is what is known about an API key. The key itself is not.
@@ -61,7 +62,7 @@ func (k Key) AllowsSome(need Permission) bool {
 type KeySpec struct {
 	// Name is for people, at most 191 characters; it may be "".
 	Name string
-	// Scopes are at least one.
+	// Scopes are 1 to 1000.
 	Scopes []Scope
 	// Quota bounds what the key may ask for; zero means the defaults.
 	Quota ratelimit.Quota
@@ -71,6 +72,8 @@ func (s KeySpec) check() error {
 	switch {
 	case len(s.Scopes) == 0:
 		return fmt.Errorf("%w: at least one scope is needed", ErrInvalid)
+	case len(s.Scopes) > maxScopes:
+		return fmt.Errorf("%w: scopes must be at most %d, got %d", ErrInvalid, maxScopes, len(s.Scopes))
 	case utf8.RuneCountInString(s.Name) > maxKeyName:
 		return fmt.Errorf("%w: name is longer than %d characters", ErrInvalid, maxKeyName)
 	case strings.ContainsFunc(s.Name, unicode.IsControl):
