@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -118,4 +119,18 @@ func TestNewNeedsItsParts(t *testing.T) {
 	if _, err := New(Config{}, Deps{}); err == nil {
 		t.Error("got nil, want an error")
 	}
+}
+
+// Within the bounds of its fields, a record may be too large for a message of NATS. That is no
+// outage, after which the same would succeed.
+func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
+	s := start(t)
+	markup := strings.Repeat("<", 65_000)
+	made := s.do("POST", "/templates", fmt.Sprintf(`{"name":"t","imageName":"i","readme":%[1]q,"env":{"A":%[1]q},"dockerStartCmd":[%[1]q],"dockerEntrypoint":[%[1]q]}`, markup))
+	s.expect("markup takes no more than it has", made, 200, "", "")
+	path, control := fmt.Sprintf("/templates/%s", made.body["id"]), strings.Repeat(`\u0001`, 65_000) // six bytes each
+	for field, value := range map[string]string{"readme": `"` + control + `"`, "dockerStartCmd": `["` + control + `"]`} {
+		s.expect(field, s.do("PATCH", path, `{"`+field+`":`+value+`}`), 200, "", "")
+	}
+	s.expect("one more", s.do("PATCH", path, `{"dockerEntrypoint":["`+control+`"]}`), 400, "invalid_request", "the record has 1")
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -80,7 +81,8 @@ func (t *Table[T]) Get(ctx context.Context, key string) (T, uint64, error) {
 	return e.value, e.revision, err
 }
 
-// Create stores v under a key that holds nothing, or returns ErrExists.
+// Create stores v under a key that holds nothing, or returns ErrExists, or ErrInvalid if v is
+// larger than a message of NATS may be, as Update and Put do.
 func (t *Table[T]) Create(ctx context.Context, key string, v T) (uint64, error) {
 	return t.write(ctx, "create", key, v, func(ctx context.Context, data []byte) (uint64, error) {
 		return t.kv.Create(ctx, key, data)
@@ -132,14 +134,27 @@ func (t *Table[T]) doing(what, key string) string {
 }
 
 func (t *Table[T]) write(ctx context.Context, what, key string, v T, do func(context.Context, []byte) (uint64, error)) (uint64, error) {
-	data, err := json.Marshal(v)
+	data, err := encode(v)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", t.doing(what, key), err)
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	revision, err := do(call, data)
+	if errors.Is(err, nats.ErrMaxPayload) { // another try is as large
+		return 0, fmt.Errorf("%s: %w: the record has %d bytes, more than a message of NATS may have (max_payload)", t.doing(what, key), ErrInvalid, len(data))
+	}
 	return revision, explain(ctx, t.doing(what, key), err)
+}
+
+// encode returns v as JSON. It leaves <, > and & as they are: escaped, each would take six
+// bytes of a message.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func (t *Table[T]) get(ctx context.Context, key string) (entry[T], error) {
