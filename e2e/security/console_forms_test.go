@@ -96,3 +96,28 @@ func TestAKeyWithALineBreakIsUnknown(t *testing.T) {
 		t.Errorf("got %d, want 401", got.StatusCode)
 	}
 }
+
+// What a page shows of a running job ends with its session, though the key stays.
+func TestSigningOutEndsAnOpenStream(t *testing.T) {
+	t.Parallel()
+	s, base, key, _ := console(t)
+	s.OK("endpoint", "create", "ep", "--driver", "external")
+	s.Start("worker", "ep", "--grace", "0s", "--", "sh", "-c", `while :; do echo '{"n":1}'; sleep 0.05; done`).Line(program.WorkerReady)
+	id := program.Submit(s, "ep")
+	b := newBrowser(t, base)
+	b.signIn(key)
+	ended := make(chan string, 1)
+	go func() { ended <- b.ask("/ui/e/ep/jobs/"+id+"/stream", nil, "Accept", "text/event-stream").text }()
+	s.Eventually("the job streams", func() bool { return strings.Contains(s.OK("status", "ep", id), "IN_PROGRESS") })
+	if got := b.ask("/ui/sign-out", url.Values{"csrf": {b.token("/ui/e/ep")}}); got.StatusCode != http.StatusSeeOther {
+		t.Fatalf("sign out: got %d", got.StatusCode)
+	}
+	select {
+	case text := <-ended:
+		if !strings.HasSuffix(text, "event: signed-out\ndata: {}\n\n") {
+			t.Errorf("got the end %q", text[max(0, len(text)-100):])
+		}
+	case <-time.After(30 * time.Second): // it would go on with the job
+		t.Error("the stream is still open 30 s after the sign-out")
+	}
+}

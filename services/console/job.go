@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -17,6 +18,7 @@ import (
 
 	"flightline/shared/client"
 	"flightline/shared/job"
+	"flightline/shared/registry"
 	"flightline/shared/web"
 )
 
@@ -234,6 +236,10 @@ func (s *Service) streamOutput(c *fiber.Ctx) error {
 			return nil, io.EOF
 		}
 		chunk, err, more := next()
+		if _, ended := s.sessionOf(held, found.token); errors.Is(ended, registry.ErrUnauthorized) {
+			over = true
+			return []byte(signedOut), nil
+		}
 		switch {
 		case more && err == nil:
 			return fmt.Appendf(nil, "id: %d\ndata: %s\n\n", chunk.Cursor, oneLine(chunk.Data)), nil

@@ -65,6 +65,7 @@ function follow(shown) {
     if (atEnd) shown.scrollTop = shown.scrollHeight;
     if (rate) rate.textContent = `${chunks} chunks` + rateOf(pace.recent.length, (now - pace.recent[0]) / 1000);
   });
+  source.addEventListener("signed-out", () => location.reload());
   source.addEventListener("end", () => {
     source.close();
     keep();
