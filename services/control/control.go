@@ -119,7 +119,7 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // repair shows endpoints to workers as they are now, makes the queues of those made after since, and completes the
-// deletions that hurt nobody. One with jobs was perhaps not forced: it waits
+// deletions that were forced or hurt nobody. Another one with jobs waits
 // for them to end, or for its deletion to be asked for again. What JetStream refuses
 // for an endpoint is logged, and the others are repaired.
 func (s *Service) repair(ctx context.Context, since time.Time) error {

@@ -96,7 +96,32 @@ func TestRunCompletesWhatACrashLeft(t *testing.T) {
 	})
 }
 
-// Somebody else may be in the middle of a forced deletion that takes its time.
+// A forced deletion that a crash ended goes on, with the jobs.
+func TestRunCompletesAForcedDeletionWithJobs(t *testing.T) {
+	s := start(t)
+	s.do("POST", "/endpoints", `{"id":"ep1"}`)
+	e := s.endpoint("ep1")
+	id := s.submit(e)
+	if _, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), e); err != nil { // by one who did not force it
+		t.Fatal(err)
+	}
+	e.Force = true
+	for range 2 { // a deletion that is not forced takes nothing back
+		if marked, _, err := s.registry.Endpoints.MarkDeleting(t.Context(), e); err != nil || !marked.Force {
+			t.Fatalf("got %+v, %v, want a mark with force", marked, err)
+		}
+		e.Force = false
+	}
+	if err := s.service.repair(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := s.queue.Status(t.Context(), e, id); err != nil || j.Status != job.Cancelled {
+		t.Errorf("the job: got %+v, %v, want CANCELLED", j, err)
+	}
+	s.expect("made again", s.do("POST", "/endpoints", `{"id":"ep1"}`), 200, "", "")
+}
+
+// Without force it waits for the jobs.
 func TestRunLeavesADeletionWithJobsAlone(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)

@@ -43,6 +43,7 @@ func (s *Service) remove(ctx context.Context, id string, force bool) error {
 	if err != nil {
 		return err
 	}
+	force = force || e.Force // as somebody asked for who may have got no answer
 	if !e.Deleting {
 		if err := s.mustBeUnlocked(ctx, id); err != nil {
 			return err
@@ -64,7 +65,7 @@ func (s *Service) remove(ctx context.Context, id string, force bool) error {
 // adopt makes a record, marked as being deleted, for a queue whose endpoint is not on
 // record. Without such a queue it returns endpoint.ErrNotFound.
 func (s *Service) adopt(ctx context.Context, id string) (endpoint.Endpoint, error) {
-	e := endpoint.Endpoint{ID: id, Partition: partitionOf(id, s.cfg.Partitions), Deleting: true} // Created is zero: the jobs are its own
+	e := endpoint.Endpoint{ID: id, Partition: partitionOf(id, s.cfg.Partitions), Deleting: true, Force: true} // Created is zero: the jobs are its own
 	if !endpoint.ValidID(id) {
 		return e, endpoint.ErrNotFound
 	}
@@ -81,6 +82,7 @@ func (s *Service) adopt(ctx context.Context, id string) (endpoint.Endpoint, erro
 // withdraw marks the endpoint and destroys it. Without force it takes the mark back and
 // returns endpoint.ErrBusy if there are jobs.
 func (s *Service) withdraw(ctx context.Context, e endpoint.Endpoint, force bool) error {
+	e.Force = force
 	marked, revision, err := s.registry.Endpoints.MarkDeleting(ctx, e)
 	if err != nil {
 		return err

@@ -127,8 +127,10 @@ type Endpoint struct {
 	CanaryPercent int `json:"canaryPercent,omitempty"`
 	// Canary is the last trial of a new version.
 	Canary Canary `json:"canary,omitzero"`
-	// Deleting means that the endpoint takes no more jobs and will be gone soon.
+	// Deleting means that the endpoint takes no more jobs and will be gone soon; Force, that
+	// its jobs are cancelled for that.
 	Deleting bool `json:"deleting,omitempty"`
+	Force    bool `json:"force,omitempty"`
 }
 
 // ForWorkers returns what workers may read of the endpoint: what they need to run

@@ -121,16 +121,17 @@ func (e *Endpoints) Update(ctx context.Context, id string, change func(endpoint.
 
 // MarkDeleting makes the endpoint refuse everything from now on and returns it
 // with the revision of the mark, for Instances.WaitSeen. Marking it again is
-// fine. An endpoint that was made again since is endpoint.ErrNotFound.
+// fine, and a mark that has Force keeps it. An endpoint that was made again since is
+// endpoint.ErrNotFound.
 func (e *Endpoints) MarkDeleting(ctx context.Context, which endpoint.Endpoint) (endpoint.Endpoint, uint64, error) {
 	return e.update(ctx, which.ID, func(old endpoint.Endpoint) (endpoint.Endpoint, error) {
 		switch {
 		case !old.Created.Equal(which.Created):
 			return old, endpoint.ErrNotFound
-		case old.Deleting:
+		case old.Deleting && (old.Force || !which.Force):
 			return old, errUnchanged
 		}
-		old.Deleting = true
+		old.Deleting, old.Force = true, which.Force
 		old.Version++
 		return old, nil
 	})
@@ -143,7 +144,7 @@ func (e *Endpoints) Unmark(ctx context.Context, which endpoint.Endpoint) error {
 		if !old.Created.Equal(which.Created) {
 			return old, endpoint.ErrNotFound
 		}
-		old.Deleting = false
+		old.Deleting, old.Force = false, false
 		old.Version++
 		return old, nil
 	})
