@@ -356,8 +356,9 @@ var (
 	login = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s]+@`)
 	// given finds what connection strings and signed addresses give: password=….
 	given = regexp.MustCompile(`(?i)((?:passw(?:or)?d|pwd|secret|token|signature|key|[?&]sig)=)[^&;\s]+`)
-	// token finds keys by the form that their makers gave them; fl_ and fw_ are ours.
-	token = regexp.MustCompile(`\b(?:f[lw]_[A-Za-z0-9_-]{40}|(?:sk-|rpa_|hf_|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA)[A-Za-z0-9_-]{12,})`)
+	// token finds keys by the form that their makers gave them; fl_ and fw_ are ours, and the
+	// key that dev makes is the shorter one.
+	token = regexp.MustCompile(`\b(?:f[lw]_[A-Za-z0-9_-]{40}|fl_[A-Z2-7]{26}\b|(?:sk-|rpa_|hf_|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA)[A-Za-z0-9_-]{12,})`)
 )
 
 // Secret reports whether the value of a variable is to be shown to nobody, by

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"crypto/rand"
 	"errors"
 	"maps"
 	"strings"
@@ -36,6 +37,7 @@ func TestSecret(t *testing.T) {
 	for variable, want := range map[string]bool{
 		"MODEL=small": false, "PORT=80": false, "PATH=/bin:/usr/bin": false, "URL=https://h/a@b:c": false, "OPT=--beams=4": false,
 		"MAIL=me@example.com": false, "RUN=fw_short": false, "TASK=task-list": false, "BIN=/opt/hf_transfer/bin": false,
+		"FLAG=fl_a_name_of_more_than_26_letters": false, "X=fl_" + rand.Text(): true,
 		"BEARER=x": true, "X=" + ours: true, "ARGS=--login " + ours: true, "X=sk-0123456789abcdef": true,
 		"REPO=https://ghs_x@github.com/a/b": true, "INDEX=--index https://u:p@h/simple": true,
 		"DB=host=h password=x": true, "BLOB=AccountName=a;AccountKey=x": true, "FILE=https://h/f?sv=1&sig=x": true,
@@ -54,6 +56,7 @@ func TestWhatAProgramWroteIsToldWithoutSecrets(t *testing.T) {
 		"code 1: no model small-model at port 1234":            "code 1: no model small-model at port 1234",
 		"401 for sesame-open-2, then sesame-open":              "401 for ***, then ***",
 		"{'RUNPOD_AI_API_KEY': '" + ours + "', 'A': '1'}":      "{'RUNPOD_AI_API_KEY': '***', 'A': '1'}",
+		"using fl_" + rand.Text() + ", the key of dev":         "using ***, the key of dev",
 		"no route to postgres://u:p@h/d":                       "no route to postgres://***@h/d",
 		"bad dsn: host=h password=x user=u":                    "bad dsn: host=h password=*** user=u",
 		"GET https://s3/b?X-Amz-Signature=0a&X-Amz-Date=1 403": "GET https://s3/b?X-Amz-Signature=***&X-Amz-Date=1 403",
