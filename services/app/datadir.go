@@ -112,15 +112,20 @@ func (h *dataDir) client(version string) (*client.Client, error) {
 	return client.New(h.URL, h.APIKey, client.WithTLS(believed), client.WithUserAgent("flightline-dev/"+version))
 }
 
-// open lets other commands find us. A key that was replaced opens nothing any
-// more.
-func (h *dataDir) open(ctx context.Context, reg *registry.Registry) error {
-	if h.replaced != "" {
-		if err := revoke(ctx, reg.Keys, h.replaced); err != nil {
-			return err
-		}
+// replaceKey has the API key of the last start open nothing any more, if this one has another,
+// and then keeps ours, which is not put in yet: after a crash at any moment the keys that open
+// something are known to the next start. durable waits for what was written to the keys.
+func (h *dataDir) replaceKey(ctx context.Context, keys *registry.Keys, durable func() error) error {
+	if h.replaced == "" {
+		return nil
 	}
-	return h.Announce(h.dir)
+	if err := revoke(ctx, keys, h.replaced); err != nil {
+		return err
+	}
+	if err := durable(); err != nil {
+		return err
+	}
+	return h.Announce(h.dir) // without an address yet
 }
 
 func revoke(ctx context.Context, keys *registry.Keys, plain string) error {

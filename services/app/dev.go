@@ -92,7 +92,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	defer fleet.close(context.WithoutCancel(ctx)) //nolint:errcheck // the role has closed them, unless we failed before
 	n, err := assemble(ctx, plan{
 		console: consolePlan{url: open.url(), control: open.url(), ca: h.TLSCert, secure: shown != nil, hosts: cfg.hosts(open.requests), traceURL: cfg.TraceURL},
-		nc:      b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey,
+		nc:      b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey, replaceKey: h.replaceKey,
 		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, place: b.server.CheckPlace, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storehealth.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
 		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),
 		version: version, dev: h.Running, log: log, tracer: tracer,
@@ -104,7 +104,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 		return err
 	}
 	h.URL, h.MetricsURL, h.NATSURL = open.url(), open.metricsURL(), open.named(nearby(b.server.URL()))
-	if err := h.open(ctx, n.registry); err != nil {
+	if err := h.Announce(h.dir); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()

@@ -67,8 +67,9 @@ type plan struct {
 	// eventsAge is how long events are kept, 0 for the default.
 	eventsAge time.Duration
 	logs      LogSizes
-	// adminKey is put in, unless it is "".
-	adminKey string
+	// adminKey is put in, unless it is ""; replaceKey, if not nil, is called before that.
+	adminKey   string
+	replaceKey func(ctx context.Context, keys *registry.Keys, durable func() error) error
 	// webhooks are the settings of the role, without the log.
 	webhooks webhook.Config
 	// fleets are the drivers of the role autoscaler.
@@ -150,7 +151,7 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := admit(ctx, reg, p.adminKey); err != nil {
+	if err := p.admit(ctx, reg, q); err != nil {
 		return nil, err
 	}
 	log, err := events.New(p.nc, js, p.log)
@@ -187,6 +188,17 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	}
 	n.parts = append(n.parts, n.first...)
 	return n, nil
+}
+
+// admit puts the administrator's key in, in place of the one before.
+func (p plan) admit(ctx context.Context, reg *registry.Registry, q *queue.Queue) error {
+	if p.replaceKey != nil {
+		durable := func() error { return q.Bus().Durable(ctx, streams.Bucket(streams.BucketKeys)) }
+		if err := p.replaceKey(ctx, reg.Keys, durable); err != nil {
+			return err
+		}
+	}
+	return admit(ctx, reg, p.adminKey)
 }
 
 // streams is what the streams are made with.
