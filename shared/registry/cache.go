@@ -212,7 +212,7 @@ func (c *cache[T]) run(ctx context.Context) error {
 }
 
 var (
-	errBehind    = errors.New("the watch lags")
+	errBehind    = errors.New("the watch lags, or the bucket went back")
 	errWatchOver = errors.New("the watch was closed")
 )
 
@@ -333,8 +333,10 @@ func (c *cache[T]) prune(now time.Time) {
 }
 
 // check compares the cache with the bucket and reports whether the watch must
-// be given up. When the bucket cannot be asked, trust runs out by itself.
+// be given up: it lags, or the bucket went back, which was lost and made again, or
+// restored. When the bucket cannot be asked, trust runs out by itself.
 func (c *cache[T]) check(ctx context.Context, behind *lag) (broken bool) {
+	applied, _ := c.seen()
 	asked := time.Now()
 	last, err := c.table.last(ctx)
 	if err != nil {
@@ -343,14 +345,14 @@ func (c *cache[T]) check(ctx context.Context, behind *lag) (broken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.prune(asked)
-	if c.applied >= last {
+	if c.applied >= last && applied <= last {
 		if !c.vouches() { // what expired meanwhile may have been written again, and was not
 			c.begun = asked
 		}
 		c.complete, *behind = asked, lag{}
 		return false
 	}
-	if behind.times == 0 || c.applied >= behind.wanted {
+	if behind.times == 0 || c.applied >= behind.wanted && applied <= last {
 		*behind = lag{wanted: last}
 	}
 	behind.times++
