@@ -332,6 +332,33 @@ func TestDevLosesNothingWhereNoFileCanBeMade(t *testing.T) {
 	}
 }
 
+// Before no file can be made, new jobs are refused; those that were accepted end.
+func TestDevRefusesJobsBeforeNoFileCanBeMade(t *testing.T) {
+	t.Parallel()
+	s := devOn(t, "96m,nr_inodes=1000") // of which 50 are kept
+	held := program.Submit(s.Env, "slow")
+	free := fillFiles(t, s.disk)
+	for n := range 20 {
+		if err := os.Remove(filepath.Join(s.disk, "files", strconv.Itoa(n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit := func() error {
+		_, err := s.client.Run(t.Context(), "slow", client.Request{Input: map[string]int{"n": 1}})
+		return err
+	}
+	s.Eventually("jobs are refused", func() bool {
+		err := submit()
+		return err != nil && strings.Contains(err.Error(), "inodes are free, and 50 are kept")
+	})
+	if err := os.WriteFile(s.release, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	completed(t, s.client, "slow", job.ID(held))
+	free()
+	s.Eventually("jobs are accepted again", func() bool { return submit() == nil })
+}
+
 // fillFiles makes files until the file system takes no more, and returns what removes them.
 func fillFiles(t *testing.T, dir string) (free func()) {
 	t.Helper()

@@ -70,7 +70,7 @@ func TestJobsAreRefusedWhileSpaceIsLow(t *testing.T) {
 	if err := hasSpace(m)(); err != nil {
 		t.Errorf("nothing measured: got %v", err)
 	}
-	err := error(&queue.SpaceError{Free: 1, Reserve: 2})
+	err := error(&queue.SpaceError{Shortage: storehealth.Space{Free: 1, Total: 40}.Shortage()})
 	if want := "the storage is nearly full: 1 bytes are free, and 2 are kept for jobs that were accepted; try again later"; err.Error() != want || !errors.Is(err, queue.ErrNoSpace) {
 		t.Errorf("got %v", err)
 	}

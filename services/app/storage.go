@@ -238,7 +238,7 @@ func diskSpace(folder string) func(context.Context) (storehealth.Space, error) {
 		if err != nil {
 			return storehealth.Space{}, fmt.Errorf("look at the file system of %s: %w", folder, err)
 		}
-		return storehealth.Space{Free: u.Free, Total: u.Total}, nil
+		return storehealth.Space{Free: u.Free, Total: u.Total, FreeInodes: u.InodesFree, Inodes: u.InodesTotal}, nil
 	}
 }
 
@@ -283,7 +283,7 @@ func (p plan) spaceMonitor(js jetstream.JetStream) *storehealth.SpaceMonitor {
 func hasSpace(m *storehealth.SpaceMonitor) func() error {
 	return func() error {
 		if s, low := m.Low(); low {
-			return &queue.SpaceError{Free: s.Free, Reserve: s.Reserve()}
+			return &queue.SpaceError{Shortage: s.Shortage()}
 		}
 		return nil
 	}

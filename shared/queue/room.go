@@ -282,12 +282,12 @@ var ErrNoSpace = errors.New("queue: no space")
 // SpaceError means that the storage is nearly full: what is left is kept for jobs
 // that were accepted. The job was not accepted.
 type SpaceError struct {
-	// Free is what is left, Reserve what is kept, both in bytes.
-	Free, Reserve uint64
+	// Shortage says what is left and what is kept (storehealth.Space).
+	Shortage string
 }
 
 func (e *SpaceError) Error() string {
-	return fmt.Sprintf("the storage is nearly full: %d bytes are free, and %d are kept for jobs that were accepted; try again later", e.Free, e.Reserve)
+	return "the storage is nearly full: " + e.Shortage + "; try again later"
 }
 
 // Unwrap makes errors.Is(err, ErrNoSpace) hold.

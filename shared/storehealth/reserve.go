@@ -3,6 +3,7 @@ package storehealth
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -12,23 +13,41 @@ import (
 
 const (
 	// reservePart of the whole is kept for jobs that were accepted: their records,
-	// results and events. maxReserve bounds it, in bytes.
+	// results and events. maxReserve bounds it, in bytes, maxInodes in files.
 	reservePart = 20
 	maxReserve  = 1 << 30
+	maxInodes   = 1000
 	// maxSpaceAge is how old a measurement may be that refuses jobs.
 	maxSpaceAge = 10 * time.Second
 )
 
-// Space is how much a store has room for, in bytes. A Total of 0 means that it is
-// not known.
-type Space struct{ Free, Total uint64 }
+// Space is how much a store has room for.
+type Space struct {
+	// Free and Total are in bytes. A Total of 0 means that they are not known.
+	Free, Total uint64
+	// FreeInodes is how many files can still be made, Inodes how many there may be: 0
+	// where the file system does not bound them, or is not known.
+	FreeInodes, Inodes uint64
+}
 
 // Reserve is what is kept free for jobs that were accepted: a twentieth of Total,
 // at most 1 GiB.
 func (s Space) Reserve() uint64 { return min(s.Total/reservePart, maxReserve) }
 
+// reservedInodes are kept as well: a twentieth of Inodes, at most 1000.
+func (s Space) reservedInodes() uint64 { return min(s.Inodes/reservePart, maxInodes) }
+
 // Low reports whether no more jobs should be accepted.
-func (s Space) Low() bool { return s.Total > 0 && s.Free < s.Reserve() }
+func (s Space) Low() bool { return s.Free < s.Reserve() || s.FreeInodes < s.reservedInodes() }
+
+// Shortage says what there is too little of: the free bytes or inodes, and how many are kept.
+func (s Space) Shortage() string {
+	free, reserve, unit := s.Free, s.Reserve(), "bytes"
+	if free >= reserve {
+		free, reserve, unit = s.FreeInodes, s.reservedInodes(), "inodes"
+	}
+	return fmt.Sprintf("%d %s are free, and %d are kept for jobs that were accepted", free, unit, reserve)
+}
 
 // SpaceConfig says where a SpaceMonitor looks.
 type SpaceConfig struct {
@@ -86,8 +105,9 @@ func (m *SpaceMonitor) measure(ctx context.Context) {
 	m.last.Store(&measurement{s, time.Now()})
 	switch {
 	case s.Low() && !before:
-		m.log.ErrorContext(ctx, "the storage is nearly full: new jobs are refused, those that were accepted go on", "free_bytes", s.Free, "reserve_bytes", s.Reserve(), "total_bytes", s.Total)
+		m.log.ErrorContext(ctx, "the storage is nearly full: new jobs are refused, those that were accepted go on",
+			"why", s.Shortage(), "free_bytes", s.Free, "total_bytes", s.Total, "free_inodes", s.FreeInodes, "inodes", s.Inodes)
 	case before && !s.Low():
-		m.log.WarnContext(ctx, "there is space again: new jobs are accepted", "free_bytes", s.Free)
+		m.log.WarnContext(ctx, "there is space again: new jobs are accepted", "free_bytes", s.Free, "free_inodes", s.FreeInodes)
 	}
 }

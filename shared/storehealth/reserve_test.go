@@ -22,6 +22,10 @@ func TestSpaceLow(t *testing.T) {
 		{storehealth.Space{Free: 0, Total: 100}, 5, true},
 		{storehealth.Space{Free: 4, Total: 100}, 5, true},
 		{storehealth.Space{Free: 5, Total: 100}, 5, false},
+		{storehealth.Space{Free: 5, Total: 100, FreeInodes: 9, Inodes: 200}, 5, true},
+		{storehealth.Space{Free: 5, Total: 100, FreeInodes: 10, Inodes: 200}, 5, false},
+		{storehealth.Space{FreeInodes: 999, Inodes: 1e9}, 0, true},
+		{storehealth.Space{FreeInodes: 1000, Inodes: 1e9}, 0, false},
 		{storehealth.Space{Free: gb - 1, Total: 1000 * gb}, gb, true},
 		{storehealth.Space{Free: gb, Total: 1000 * gb}, gb, false},
 	} {
@@ -32,6 +36,18 @@ func TestSpaceLow(t *testing.T) {
 }
 
 // It knows what was measured last, also while it cannot be measured.
+func TestShortageSaysWhatThereIsTooLittleOf(t *testing.T) {
+	const kept = "are kept for jobs that were accepted"
+	for s, want := range map[storehealth.Space]string{
+		{Free: 4, Total: 100, FreeInodes: 1, Inodes: 200}: "4 bytes are free, and 5 " + kept,
+		{Free: 5, Total: 100, FreeInodes: 1, Inodes: 200}: "1 inodes are free, and 10 " + kept,
+	} {
+		if got := s.Shortage(); got != want {
+			t.Errorf("%+v: got %q, want %q", s, got, want)
+		}
+	}
+}
+
 func TestASpaceMonitorKnowsWhetherSpaceIsLow(t *testing.T) {
 	t.Parallel()
 	var free atomic.Uint64
