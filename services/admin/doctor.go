@@ -96,6 +96,7 @@ type checker struct {
 	js     jetstream.JetStream
 	cfg    DoctorConfig
 	report Report
+	silent []string // streams for which no server answered
 }
 
 func (x *checker) add(check string, state State, text, hint string) {
@@ -246,9 +247,11 @@ func (x *checker) refuses(f storehealth.Failure) {
 // byDoctor is what to do where something is missing or differs.
 const byDoctor = "doctor --fix, with the same --replicas, --partitions, --events-retention and --logs-… as serve"
 
-// streams are all that there are, by name, nil if it cannot be known.
+// streams are all for which a server answers, by name, nil if it cannot be known. It notes
+// the others.
 func (x *checker) streams(ctx context.Context) map[string]*jetstream.StreamInfo {
-	there, err := bus.StreamInfos(ctx, x.nc, x.cfg.within())
+	there, silent, err := bus.StreamInfos(ctx, x.nc, x.cfg.within())
+	x.silent = silent
 	if err != nil {
 		x.add("streams", Fail, err.Error(), "let this user ask for $JS.API.STREAM.LIST")
 		return nil
@@ -268,7 +271,7 @@ func (x *checker) compare(ctx context.Context, there map[string]*jetstream.Strea
 	for _, w := range wanted {
 		got := there[w.Config.Name]
 		if got == nil {
-			text, hint := missingStream(w.Config.Name)
+			text, hint := x.missing(w.Config.Name)
 			x.add("stream "+w.Config.Name, Fail, text, hint)
 			continue
 		}
@@ -286,8 +289,11 @@ func (x *checker) compare(ctx context.Context, there map[string]*jetstream.Strea
 	}
 }
 
-// missingStream says what it means that a stream is missing, and what to do.
-func missingStream(name string) (text, hint string) {
+// missing says what it means that a stream is not listed, and what to do.
+func (x *checker) missing(name string) (text, hint string) {
+	if slices.Contains(x.silent, name) {
+		return "no server answers for it", "by itself that is no loss: its servers elect a leader, or are away; run the doctor again in half a minute, then look at the servers of NATS"
+	}
 	if _, queue := streams.EndpointOfQueue(name); queue {
 		return "missing or unreadable: calls that need this queue are refused, its jobs are kept as they are",
 			"look for '" + name + "' in the log of NATS and for its files; then " + byDoctor + ": what its files hold comes back, else the jobs that waited are gone"

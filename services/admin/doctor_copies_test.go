@@ -51,6 +51,33 @@ func TestDoctorTakesNoCopiesAway(t *testing.T) {
 	}
 }
 
+// A stream whose server is away, or that elects its leader, counts as lost only if the cluster does not know it.
+func TestAStreamForWhichNoServerAnswersIsNotMissing(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	c := testenv.NewCluster(t)
+	if _, err := c.JS.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: streams.BucketEndpoints, Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: streams.Events, Subjects: []string{"events.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	c.StopNode(c.StreamLeader(streams.Events))
+	var r admin.Report
+	testenv.Eventually(t, "the doctor looks at the streams", func() bool {
+		r = doctorOf(t, c.NC, admin.DoctorConfig{})
+		return found(r, "stream "+streams.Webhooks).State == admin.Fail
+	})
+	if f := found(r, "stream "+streams.Webhooks); f.Text != "missing" {
+		t.Errorf("got %+v, want that it is missing", f)
+	}
+	if f := found(r, "stream "+streams.Events); f.State != admin.Fail || f.Text != "no server answers for it" || strings.Contains(f.Hint, "--fix") {
+		t.Errorf("got %+v, want that it is away, and nothing lost", f)
+	}
+}
+
 // Durability is what there is, not what was asked for.
 func TestDurabilityIsThatOfTheStreams(t *testing.T) {
 	t.Parallel()

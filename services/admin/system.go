@@ -123,7 +123,7 @@ func (i *Inspector) read(ctx context.Context) (*systemState, error) {
 	if err != nil {
 		return nil, err
 	}
-	there, err := bus.StreamInfos(ctx, i.nc, within)
+	there, silent, err := bus.StreamInfos(ctx, i.nc, within)
 	if err != nil {
 		return nil, err
 	}
@@ -147,13 +147,13 @@ func (i *Inspector) read(ctx context.Context) (*systemState, error) {
 	for _, w := range streams.AllWanted(i.cfg.Doctor.streams(), settled) {
 		s.wanted[w.Config.Name] = w.Consumers
 	}
-	s.findings = i.findings(ctx, account, there, settled, endpoints)
+	s.findings = i.findings(ctx, account, there, silent, settled, endpoints)
 	return s, nil
 }
 
 // findings are those of the doctor's checks that ask for nothing of each stream.
-func (i *Inspector) findings(ctx context.Context, account *jetstream.AccountInfo, there map[string]*jetstream.StreamInfo, settled, endpoints []endpoint.Endpoint) []Finding {
-	x := &checker{nc: i.nc, js: i.js, cfg: i.cfg.Doctor}
+func (i *Inspector) findings(ctx context.Context, account *jetstream.AccountInfo, there map[string]*jetstream.StreamInfo, silent []string, settled, endpoints []endpoint.Endpoint) []Finding {
+	x := &checker{nc: i.nc, js: i.js, cfg: i.cfg.Doctor, silent: silent}
 	x.server()
 	x.checkLimits(account)
 	if x.schema(ctx) {

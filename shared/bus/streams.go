@@ -50,10 +50,11 @@ func (c *Client) StreamNames(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(all)), err
 }
 
-// StreamInfos is all that the server says of all streams, by their names. It asks for each
-// page once, and waits for it up to the time given. No stream is missing that is there during
-// all of the call, unless all that have it are away.
-func StreamInfos(ctx context.Context, nc *nats.Conn, within time.Duration) (map[string]*jetstream.StreamInfo, error) {
+// StreamInfos is all that the server says of all streams, by their names, and silent the
+// others that there are: no server answered for them, as while they elect a leader. It asks
+// for each page once, and waits for it up to the time given. No stream is missing in both that
+// is there during all of the call.
+func StreamInfos(ctx context.Context, nc *nats.Conn, within time.Duration) (all map[string]*jetstream.StreamInfo, silent []string, err error) {
 	ask := func(ctx context.Context, subject string, body []byte, v any) error {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
@@ -63,17 +64,21 @@ func StreamInfos(ctx context.Context, nc *nats.Conn, within time.Duration) (map[
 		}
 		return json.Unmarshal(answer.Data, v)
 	}
-	all := map[string]*jetstream.StreamInfo{}
-	err := eachPage(ctx, ask, StreamList, "", func(page []*jetstream.StreamInfo, missing []string) []string {
+	all = map[string]*jetstream.StreamInfo{}
+	err = eachPage(ctx, ask, StreamList, "", func(page []*jetstream.StreamInfo, missing []string) []string {
 		names := slices.Clone(missing)
 		for _, info := range page {
 			all[info.Config.Name] = info
 			names = append(names, info.Config.Name)
 		}
+		for _, name := range missing { // also listed, as empty, if the server knows that they are away
+			delete(all, name)
+		}
+		silent = append(silent, missing...)
 		slices.Sort(names)
 		return slices.Compact(names)
 	})
-	return all, err
+	return all, silent, err
 }
 
 // eachPage asks for all pages of a list that the server has in the order of the names, by
