@@ -40,3 +40,36 @@ func Check(ctx context.Context, js jetstream.JetStream, c Config) error {
 	}
 	return nil
 }
+
+// Lost returns the shared streams and buckets that Apply made here before and that do not
+// exist any more: what was in them is gone, and the next Apply makes them again. It returns
+// none of a NATS that has an older schema, or on which no job was run yet, and none of
+// partitions that have no records.
+func Lost(ctx context.Context, js jetstream.JetStream, c Config) (lost []string, err error) {
+	version, found, err := SchemaOf(ctx, js)
+	if err != nil || found && version < Schema {
+		return nil, err
+	}
+	records, err := infoOf(ctx, js, Records(0))
+	if err != nil || !found && (records == nil || records.State.LastSeq == 0) {
+		return nil, err
+	}
+	for p := 1; p < c.PartitionCount(); p++ {
+		if records, err = infoOf(ctx, js, Records(p)); err != nil {
+			return nil, err
+		}
+		if records == nil { // it is new
+			c.Partitions = p
+		}
+	}
+	for _, name := range Shared(c) {
+		info, err := infoOf(ctx, js, name)
+		if err != nil {
+			return nil, err
+		}
+		if info == nil {
+			lost = append(lost, name)
+		}
+	}
+	return lost, nil
+}

@@ -2,6 +2,7 @@ package streams_test
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,4 +38,47 @@ func TestCheckWaitsForThisSchema(t *testing.T) {
 	if err := streams.Check(t.Context(), b.JS, streams.Config{}); !errors.Is(err, streams.ErrMissing) || !strings.Contains(err.Error(), streams.Undelivered) {
 		t.Errorf("got %v, want ErrMissing with its name", err)
 	}
+}
+
+// What is made for the first time was not lost.
+func TestLostIsWhatWasMadeBefore(t *testing.T) {
+	one, two, used := streams.Config{}, streams.Config{Partitions: 2}, streams.RecordSubject(0, "ep", "job", 1)
+	b := start(t)
+	want := func(what string, c streams.Config, want ...string) {
+		t.Helper()
+		if got, err := streams.Lost(t.Context(), b.JS, c); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, %v, want %v", what, got, err, want)
+		}
+	}
+	remove := func(name string) {
+		t.Helper()
+		if err := b.JS.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := streams.Lost(t.Context(), testenv.NewServer(t).JS, one); err != nil || len(got) > 0 {
+		t.Errorf("an empty server: got %v, %v, want none", got, err)
+	}
+	want("all is there", one)
+	want("a new partition", two)
+	if err := streams.Apply(t.Context(), b.JS, two); err != nil {
+		t.Fatal(err)
+	}
+	remove(streams.Output(1))
+	want("a stream of a partition", two, streams.Output(1))
+	endpoints := streams.Bucket(streams.BucketEndpoints)
+	remove(endpoints)
+	want("a start that did not come to its end", two)
+	if _, err := b.JS.Publish(t.Context(), used, nil); err != nil {
+		t.Fatal(err)
+	}
+	want("the bucket of endpoints", two, streams.Output(1), endpoints)
+	if err := streams.Apply(t.Context(), b.JS, two); err != nil {
+		t.Fatal(err)
+	}
+	want("all is there again", two)
+	remove(streams.Undelivered)
+	want("a stream", two, streams.Undelivered)
+	mark(t, b.JS, strconv.Itoa(streams.Schema-1))
+	want("before an upgrade", two)
 }

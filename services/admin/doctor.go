@@ -148,8 +148,15 @@ func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error
 // fix makes the shared streams, and those of the endpoints if they are known, as
 // they should be.
 func (x *checker) fix(ctx context.Context) error {
+	lost, err := streams.Lost(ctx, x.js, x.cfg.streams())
+	if err != nil {
+		return err
+	}
 	if err := streams.Apply(ctx, x.js, x.cfg.streams()); err != nil {
 		return err
+	}
+	for _, name := range lost {
+		x.add("stream "+name, Warn, "it was missing and was made again: "+MeaningOfLoss(name), "restore a backup to an empty NATS if you need what is gone")
 	}
 	endpoints, err := x.endpoints(ctx)
 	if err != nil {

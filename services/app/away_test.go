@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"flightline/shared/testenv"
+	"flightline/streams"
 )
 
 // lines hands over what is logged.
@@ -69,5 +70,20 @@ func TestAWrongPasswordForNATSIsSaidAtOnce(t *testing.T) {
 	_, err := servedWith(t, NATS{NATSURL: b.Config().URL, NATSUser: "api", NATSPassword: "hush"}, "")
 	if !errors.Is(err, nats.ErrAuthorization) || !strings.Contains(err.Error(), "Authorization Violation") || strings.Contains(err.Error(), "hush") {
 		t.Errorf("got %v, want ErrAuthorization", err)
+	}
+}
+
+// A start that makes a lost stream again is not silent about it.
+func TestAStreamThatWasLostIsLogged(t *testing.T) {
+	b := testenv.NewServer(t)
+	if err := streams.Apply(t.Context(), b.JS, streams.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.JS.DeleteStream(t.Context(), streams.Events); err != nil {
+		t.Fatal(err)
+	}
+	logged, _ := servedWith(t, NATS{NATSURL: b.Config().URL, NATSUser: b.Config().User, NATSPassword: b.Config().Password}, "it was made again")
+	if !strings.Contains(logged, "level=ERROR") || !strings.Contains(logged, "stream="+streams.Events) || !strings.Contains(logged, "are lost") {
+		t.Errorf("got %s, want what is lost", logged)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/services/admin"
 	"flightline/services/api"
 	"flightline/services/cli"
 	"flightline/services/console"
@@ -134,11 +135,7 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	if p.partitions, err = partitionsOf(ctx, js, p.partitions); err != nil {
 		return nil, err
 	}
-	prepare := streams.Apply
-	if p.waitForStreams {
-		prepare = streams.Check
-	}
-	if err := prepare(ctx, js, p.streams()); err != nil {
+	if err := p.prepare(ctx, js); err != nil {
 		return nil, err
 	}
 	n := &node{storage: monitorOf(p), space: p.spaceMonitor(js)}
@@ -199,6 +196,25 @@ func (p plan) admit(ctx context.Context, reg *registry.Registry, q *queue.Queue)
 		}
 	}
 	return admit(ctx, reg, p.adminKey)
+}
+
+// prepare makes the streams, or checks that another process has. It logs those that were lost.
+func (p plan) prepare(ctx context.Context, js jetstream.JetStream) error {
+	if p.waitForStreams {
+		return streams.Check(ctx, js, p.streams())
+	}
+	lost, err := streams.Lost(ctx, js, p.streams())
+	if err != nil {
+		return err
+	}
+	if err := streams.Apply(ctx, js, p.streams()); err != nil {
+		return err
+	}
+	for _, name := range lost {
+		p.log.ErrorContext(ctx, "a stream was missing; it was made again, with what NATS still had of it: unless this version is the first that has it, look at NATS, and restore a backup if you need what is gone",
+			"stream", name, "means", admin.MeaningOfLoss(name))
+	}
+	return nil
 }
 
 // streams is what the streams are made with.
