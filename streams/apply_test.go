@@ -2,6 +2,7 @@ package streams_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -42,5 +43,20 @@ func TestApplyTakesNoCopiesAway(t *testing.T) {
 	}
 	if err := streams.ApplyEndpoint(t.Context(), c.JS, three, e); err != nil {
 		t.Errorf("with three again: %v", err)
+	}
+}
+
+// A single server and a cluster refuse bytes that they cannot reserve with errors of their own.
+func TestBytesThatCannotBeReservedNameTheSetting(t *testing.T) {
+	t.Parallel()
+	servers := map[int]jetstream.JetStream{1: testenv.NewServer(t).JS}
+	if !testing.Short() {
+		servers[3] = testenv.NewCluster(t).JS
+	}
+	for replicas, js := range servers {
+		err := streams.Apply(t.Context(), js, streams.Config{Replicas: replicas, LogsMaxBytes: 1 << 61})
+		if err == nil || !strings.Contains(err.Error(), "--logs-max-bytes a smaller number") {
+			t.Errorf("%d servers: got %v, want the setting that is too large", replicas, err)
+		}
 	}
 }

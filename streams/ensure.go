@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -83,15 +84,23 @@ func inTheMaking(err error) bool {
 const (
 	// jsClusterNotAvailable is the server's code for a group without a leader.
 	jsClusterNotAvailable jetstream.ErrorCode = 10008
-	// jsStorageExceeded is its code for bytes that it cannot reserve.
+	// jsStorageExceeded is its code for bytes that it cannot reserve, jsNoPeers that of a
+	// cluster, among other things that it has no servers for.
 	jsStorageExceeded jetstream.ErrorCode = 10047
+	jsNoPeers         jetstream.ErrorCode = 10005
 )
+
+// lacksStorage reports whether NATS refused to reserve the bytes of a stream.
+func lacksStorage(err error) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (refused.ErrorCode == jsStorageExceeded || refused.ErrorCode == jsNoPeers && strings.Contains(refused.Description, "insufficient storage"))
+}
 
 func ensureStreams(ctx context.Context, js jetstream.JetStream, configs ...jetstream.StreamConfig) error {
 	for _, c := range configs {
 		apply := func(ctx context.Context) error {
 			_, err := js.CreateOrUpdateStream(ctx, c)
-			if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == jsStorageExceeded && c.MaxBytes > 0 {
+			if lacksStorage(err) && c.MaxBytes > 0 {
 				return fmt.Errorf("NATS cannot reserve %d bytes; give it more storage, or --logs-max-bytes a smaller number: %w", c.MaxBytes, err) // only logs reserve any
 			}
 			return err
