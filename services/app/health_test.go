@@ -7,8 +7,12 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"flightline/shared/process"
+	"flightline/shared/testenv"
 	"flightline/shared/web"
+	"flightline/streams"
 )
 
 // A fleet ends before HTTP does, and takes its time: the process is unready from
@@ -61,5 +65,29 @@ func TestAProcessIsUnreadyWhileItsPartsEnd(t *testing.T) {
 	close(end)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// With one server of three the last one answers for a stream, and says that nobody leads it.
+func TestAStreamWithoutALeaderIsNotReady(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
+	c := testenv.NewCluster(t)
+	if _, err := c.JS.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: streams.BucketEndpoints, Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if err := hasLeader(c.JS)(t.Context()); err != nil {
+		t.Errorf("three servers: got %v, want nil", err)
+	}
+	c.StopNode(0)
+	c.StopNode(1)
+	testenv.Eventually(t, "the server that is left answers", func() bool {
+		s, err := c.JS.Stream(t.Context(), streams.Bucket(streams.BucketEndpoints))
+		return err == nil && s.CachedInfo().Cluster.Leader == ""
+	})
+	if err := hasLeader(c.JS)(t.Context()); err == nil {
+		t.Error("one server of three: got nil, want an error")
 	}
 }

@@ -347,8 +347,26 @@ func (n *node) known(c *fiber.Ctx) error {
 	return err
 }
 
-// errDisconnected is what the check of the connection fails with.
-var errDisconnected = errors.New("not connected")
+// errDisconnected is what the check of the connection fails with, errNoLeader that of JetStream.
+var (
+	errDisconnected = errors.New("not connected")
+	errNoLeader     = errors.New("no leader")
+)
+
+// hasLeader returns the check that a stream which every role needs has a leader. A server
+// that was left alone answers for it, and names none.
+func hasLeader(js jetstream.JetStream) func(context.Context) error {
+	return func(ctx context.Context) error {
+		s, err := js.Stream(ctx, streams.Bucket(streams.BucketEndpoints))
+		if err != nil {
+			return err
+		}
+		if c := s.CachedInfo().Cluster; c != nil && c.Name != "" && c.Leader == "" {
+			return errNoLeader
+		}
+		return nil
+	}
+}
 
 // healthOf is what the process says of itself. JetStream has to be answered by
 // the leader of a stream that every role needs.
@@ -360,10 +378,7 @@ func (n *node) healthOf(p plan, js jetstream.JetStream) *web.Health {
 			}
 			return nil
 		}},
-		{Name: "jetstream", Look: func(ctx context.Context) error {
-			_, err := js.Stream(ctx, streams.Bucket(streams.BucketEndpoints))
-			return err
-		}},
+		{Name: "jetstream", Look: hasLeader(js)},
 		{Name: "storage", Look: func(context.Context) error { return n.takesWrites(p) }},
 	}
 	checks = append(checks, spaceCheck(n.space), web.Check{Name: "streams", Say: func(context.Context) string { return missingWord(n.queue.Missing()) }})
