@@ -21,6 +21,7 @@ import (
 
 	"flightline/shared/bus"
 	"flightline/shared/disk"
+	"flightline/shared/retry"
 	"flightline/streams"
 )
 
@@ -162,8 +163,30 @@ func emptyFolder(dir string) error {
 	return nil
 }
 
-// snapshot writes the server's copy of a stream.
+// maxSnapshots is how often the copy of a stream is begun, with a pause between two tries: a
+// server that dies takes it along, and another one is elected meanwhile.
+const (
+	maxSnapshots       = 5
+	snapshotRetryDelay = 5 * time.Second
+)
+
+// snapshot writes the server's copy of a stream. It begins again if the server did not bring
+// it to its end, as while the stream elects another leader.
 func (b *copying) snapshot(ctx context.Context, c *Copy) error {
+	for n := 1; ; n++ {
+		err := b.writeSnapshot(ctx, c)
+		if err == nil || n == maxSnapshots || !brokenOff(err) || ctx.Err() != nil {
+			return err
+		}
+		b.log.WarnContext(ctx, "the copy was broken off, beginning again", "stream", c.Name, "err", err)
+		if err := os.Remove(filepath.Join(b.dir, snapshotFile(c.Name))); err != nil {
+			return err
+		}
+		_ = retry.Sleep(ctx, snapshotRetryDelay) // the next try fails if ctx has ended
+	}
+}
+
+func (b *copying) writeSnapshot(ctx context.Context, c *Copy) error {
 	return writeFile(b.dir, snapshotFile(c.Name), b.written, func(w io.Writer) error {
 		d, size, err := snapshot(ctx, b.nc, c.Name, &reporting{Writer: w, reported: time.Now(), report: func(bytes int64) {
 			b.log.InfoContext(ctx, "copying", "stream", c.Name, "bytes", bytes)

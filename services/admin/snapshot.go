@@ -26,8 +26,16 @@ const (
 	rebuilt = 30 * time.Minute
 )
 
-// errStalled means that the server stopped in the middle of a copy.
-var errStalled = errors.New("the server stopped answering")
+var (
+	// errStalled means that the server stopped in the middle of a copy.
+	errStalled = errors.New("the server stopped answering")
+	errGaveUp  = errors.New("the server gave up")
+)
+
+// brokenOff reports whether another try of a copy may succeed.
+func brokenOff(err error) bool {
+	return errors.Is(err, errStalled) || errors.Is(err, errGaveUp) || bearable(err)
+}
 
 // request asks the server's API and decodes its answer, which may take as long
 // as stalled; an error in it is an error of the call.
@@ -119,7 +127,7 @@ func receive(ctx context.Context, chunks <-chan *nats.Msg, w io.Writer) (size in
 // ended is how the server says that the copy is complete, or why it is not.
 func ended(m *nats.Msg) error {
 	if status := m.Header.Get("Status"); status != "" && status != "204" {
-		return fmt.Errorf("the server gave up: %s %s", status, m.Header.Get("Description"))
+		return fmt.Errorf("%w: %s %s", errGaveUp, status, m.Header.Get("Description"))
 	}
 	return nil
 }

@@ -1,0 +1,49 @@
+package admin_test
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"flightline/services/admin"
+	"flightline/shared/testenv"
+	"flightline/streams"
+)
+
+// onLines calls a function when the first line with its message is logged.
+type onLines struct {
+	slog.Handler
+	do map[string]func()
+}
+
+func (h onLines) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onLines) Handle(_ context.Context, r slog.Record) error {
+	if do, ok := h.do[r.Message]; ok {
+		delete(h.do, r.Message)
+		do()
+	}
+	return nil
+}
+
+// Servers that die do not end a backup: the copy of a stream that they led begins again.
+func TestABackupOutlivesServersThatDie(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a question without an answer takes 30 s")
+	}
+	c := testenv.NewCluster(t)
+	if err := streams.Apply(t.Context(), c.JS, streams.Config{Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	again := false
+	log := slog.New(onLines{slog.DiscardHandler, map[string]func(){
+		"stream copied": func() { c.StopNode(0); c.StopNode(1) },
+		"the copy was broken off, beginning again": func() { again = true; c.StartNode(0); c.StartNode(1) },
+	}})
+	dir := filepath.Join(t.TempDir(), "backup")
+	if _, err := admin.Backup(t.Context(), c.NC, dir, "test", log); err != nil || !again {
+		t.Fatalf("got %v, want a backup whose copies began again", err)
+	}
+}
