@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"flightline/services/admin"
+	"flightline/shared/bus"
 	"flightline/shared/testenv"
 	"flightline/streams"
 )
@@ -37,9 +38,21 @@ func TestABackupOutlivesServersThatDie(t *testing.T) {
 	if err := streams.Apply(t.Context(), c.JS, streams.Config{Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
+	names, err := bus.Bind(c.NC).StreamNames(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := streams.BackupOrder(names)[1]
 	again := false
 	log := slog.New(onLines{slog.DiscardHandler, map[string]func(){
-		"stream copied": func() { c.StopNode(0); c.StopNode(1) },
+		"stream copied": func() {
+			c.StopNode(0)
+			c.StopNode(1)
+			testenv.Eventually(t, "the server that is left leads the next stream no more", func() bool { // till then it answers
+				s, err := c.JS.Stream(t.Context(), next)
+				return err == nil && s.CachedInfo().Cluster.Leader == ""
+			})
+		},
 		"the copy was broken off, beginning again": func() { again = true; c.StartNode(0); c.StartNode(1) },
 	}})
 	dir := filepath.Join(t.TempDir(), "backup")
