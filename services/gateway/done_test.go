@@ -204,24 +204,26 @@ func TestAChunkThatIsTooLargeFailsTheJob(t *testing.T) {
 }
 
 func TestAChunkThatIsNoObjectFailsTheJob(t *testing.T) {
-	s := newEnv(t)
-	w := s.worker("w1", s.gateway(Config{}))
 	for chunk, want := range map[string]string{
 		`["x"]`:                    "it is JSON of another kind",
 		`{"output":1}{"output":2}`: "24 bytes, invalid character '{' after top-level value",
 		``:                         "0 bytes, unexpected end of JSON input",
 	} {
-		id := s.submit()
-		w.take()
-		w.emit(id, `{"output":"before"}`)
-		w.emit(id, chunk)
-		s.is(id, job.Failed, "", "chunk_not_stored: the worker posted a chunk that is no JSON object: "+want)
-		if diff := cmp.Diff([]string{`{"output":"before"}`}, s.chunks(id)); diff != "" {
-			t.Errorf("%q: chunks (-want +got):\n%s", chunk, diff)
-		}
-		if got := w.toStop(); len(got) != 1 || got[0] != id {
-			t.Errorf("%q: to stop: got %v, want %s", chunk, got, id)
-		}
+		t.Run(want, func(t *testing.T) {
+			s := newEnv(t)
+			w := s.worker("w1", s.gateway(Config{}))
+			id := s.submit()
+			w.take()
+			w.emit(id, `{"output":"before"}`)
+			w.emit(id, chunk)
+			s.is(id, job.Failed, "", "chunk_not_stored: the worker posted a chunk that is no JSON object: "+want)
+			if diff := cmp.Diff([]string{`{"output":"before"}`}, s.chunks(id)); diff != "" {
+				t.Errorf("chunks (-want +got):\n%s", diff)
+			}
+			if got := w.toStop(); len(got) != 1 || got[0] != id {
+				t.Errorf("to stop: got %v, want %s", got, id)
+			}
+		})
 	}
 }
 
