@@ -204,26 +204,25 @@ func TestAChunkThatIsTooLargeFailsTheJob(t *testing.T) {
 }
 
 func TestAChunkThatIsNoObjectFailsTheJob(t *testing.T) {
-	for chunk, want := range map[string]string{
-		`["x"]`:                    "it is JSON of another kind",
-		`{"output":1}{"output":2}`: "24 bytes, invalid character '{' after top-level value",
-		``:                         "0 bytes, unexpected end of JSON input",
+	s := newEnv(t)
+	posts := s.gateway(Config{})
+	for worker, c := range map[string]struct{ chunk, want string }{
+		"w1": {`["x"]`, "it is JSON of another kind"},
+		"w2": {`{"output":1}{"output":2}`, "24 bytes, invalid character '{' after top-level value"},
+		"w3": {``, "0 bytes, unexpected end of JSON input"},
 	} {
-		t.Run(want, func(t *testing.T) {
-			s := newEnv(t)
-			w := s.worker("w1", s.gateway(Config{}))
-			id := s.submit()
-			w.take()
-			w.emit(id, `{"output":"before"}`)
-			w.emit(id, chunk)
-			s.is(id, job.Failed, "", "chunk_not_stored: the worker posted a chunk that is no JSON object: "+want)
-			if diff := cmp.Diff([]string{`{"output":"before"}`}, s.chunks(id)); diff != "" {
-				t.Errorf("chunks (-want +got):\n%s", diff)
-			}
-			if got := w.toStop(); len(got) != 1 || got[0] != id {
-				t.Errorf("to stop: got %v, want %s", got, id)
-			}
-		})
+		w := s.worker(worker, posts)
+		id := s.submit()
+		w.take()
+		w.emit(id, `{"output":"before"}`)
+		w.emit(id, c.chunk)
+		s.is(id, job.Failed, "", "chunk_not_stored: the worker posted a chunk that is no JSON object: "+c.want)
+		if diff := cmp.Diff([]string{`{"output":"before"}`}, s.chunks(id)); diff != "" {
+			t.Errorf("%q: chunks (-want +got):\n%s", c.chunk, diff)
+		}
+		if got := w.toStop(); len(got) != 1 || got[0] != id {
+			t.Errorf("%q: to stop: got %v, want %s", c.chunk, got, id)
+		}
 	}
 }
 
