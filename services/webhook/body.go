@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -57,13 +56,10 @@ func encodeBody(c *deliveries.Task, maxSize int, publicURL string) ([]byte, erro
 	return p.encode()
 }
 
-// encode leaves the characters of HTML as they are.
 func (p *payload) encode() ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(p); err != nil {
+	body, err := job.AppendJSON(nil, p)
+	if err != nil {
 		return nil, fmt.Errorf("encode the webhook of job %s: %w", p.ID, err)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return body, nil
 }

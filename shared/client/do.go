@@ -53,7 +53,7 @@ func (c *Client) do(ctx context.Context, op call, out any) error {
 	var body []byte
 	if op.body != nil {
 		var err error
-		if body, err = encode(op.body); err != nil {
+		if body, err = job.AppendJSON(nil, op.body); err != nil {
 			return fmt.Errorf("client: encode request: %w", err)
 		}
 	}
@@ -68,16 +68,6 @@ func (c *Client) do(ctx context.Context, op call, out any) error {
 		return fmt.Errorf("client: %s %s: the answer is not what the API promises: %w", op.method, op.path, err)
 	}
 	return nil
-}
-
-// encode returns v as JSON. It leaves <, > and & as they are: escaped, each would take six
-// bytes of a body that the server bounds.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func (c *Client) attempts(ctx context.Context, op call, body []byte) ([]byte, error) {

@@ -234,3 +234,16 @@ func CompactJSON(v json.RawMessage) (json.RawMessage, error) {
 	}
 	return bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD")), nil
 }
+
+// AppendJSON appends v as JSON to b, without a line break. It leaves <, > and & as they are:
+// escaped, each would take six bytes of what is bounded, and an output would not stay as it
+// was given. After an error it returns b alone.
+func AppendJSON(b []byte, v any) ([]byte, error) {
+	buf := bytes.NewBuffer(b)
+	form := json.NewEncoder(buf)
+	form.SetEscapeHTML(false)
+	if err := form.Encode(v); err != nil {
+		return b, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}

@@ -179,13 +179,13 @@ func (f *field) append(b []byte, w *wire) ([]byte, error) {
 		switch {
 		case len(raw) == 0:
 		case bytes.ContainsAny(raw, "\r\n"): // a header has one line
-			return appendJSON(f.appendKey(b), raw)
+			return job.AppendJSON(f.appendKey(b), raw)
 		default:
 			b = append(f.appendKey(b), raw...)
 		}
 	case f.other != nil:
 		if v := f.other(w); v != nil {
-			return appendJSON(f.appendKey(b), v)
+			return job.AppendJSON(f.appendKey(b), v)
 		}
 	}
 	return b, nil
@@ -202,7 +202,7 @@ func (f *field) appendKey(b []byte) []byte {
 
 func appendText(b []byte, text string) ([]byte, error) {
 	if !needsNoEscape(text) {
-		return appendJSON(b, text)
+		return job.AppendJSON(b, text)
 	}
 	b = append(b, '"')
 	b = append(b, text...)
@@ -217,16 +217,6 @@ func needsNoEscape(text string) bool {
 		}
 	}
 	return true
-}
-
-func appendJSON(b []byte, v any) ([]byte, error) {
-	buf := bytes.NewBuffer(b)
-	form := json.NewEncoder(buf)
-	form.SetEscapeHTML(false) // an output stays as it was given
-	if err := form.Encode(v); err != nil {
-		return b, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
 // wirePool has zero values of wire.

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -17,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
+	"flightline/shared/job"
 	"flightline/streams"
 )
 
@@ -134,7 +134,7 @@ func (t *Table[T]) doing(what, key string) string {
 }
 
 func (t *Table[T]) write(ctx context.Context, what, key string, v T, do func(context.Context, []byte) (uint64, error)) (uint64, error) {
-	data, err := encode(v)
+	data, err := job.AppendJSON(nil, v)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", t.doing(what, key), err)
 	}
@@ -145,16 +145,6 @@ func (t *Table[T]) write(ctx context.Context, what, key string, v T, do func(con
 		return 0, fmt.Errorf("%s: %w: the record has %d bytes, more than a message of NATS may have (max_payload)", t.doing(what, key), ErrInvalid, len(data))
 	}
 	return revision, explain(ctx, t.doing(what, key), err)
-}
-
-// encode returns v as JSON. It leaves <, > and & as they are: escaped, each would take six
-// bytes of a message.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func (t *Table[T]) get(ctx context.Context, key string) (entry[T], error) {
