@@ -233,7 +233,7 @@ func settled(ctx context.Context, js jetstream.JetStream, name string) (s jetstr
 		if s, err = js.Stream(ctx, name); err != nil {
 			return err
 		}
-		if c := s.CachedInfo().Cluster; c != nil && c.Name != "" && c.Leader == "" {
+		if bus.Leaderless(s.CachedInfo()) {
 			return errNoLeader
 		}
 		return nil

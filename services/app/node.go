@@ -353,15 +353,14 @@ var (
 	errNoLeader     = errors.New("no leader")
 )
 
-// hasLeader returns the check that a stream which every role needs has a leader. A server
-// that was left alone answers for it, and names none.
+// hasLeader returns the check that a stream which every role needs has a leader.
 func hasLeader(js jetstream.JetStream) func(context.Context) error {
 	return func(ctx context.Context) error {
 		s, err := js.Stream(ctx, streams.Bucket(streams.BucketEndpoints))
 		if err != nil {
 			return err
 		}
-		if c := s.CachedInfo().Cluster; c != nil && c.Name != "" && c.Leader == "" {
+		if bus.Leaderless(s.CachedInfo()) {
 			return errNoLeader
 		}
 		return nil

@@ -81,6 +81,12 @@ func StreamInfos(ctx context.Context, nc *nats.Conn, within time.Duration) (all 
 	return all, silent, err
 }
 
+// Leaderless reports whether a stream of a cluster has no leader: a server that was left alone
+// answers for it, and names none.
+func Leaderless(info *jetstream.StreamInfo) bool {
+	return info.Cluster != nil && info.Cluster.Name != "" && info.Cluster.Leader == ""
+}
+
 // eachPage asks for all pages of a list that the server has in the order of the names, by
 // offsets; take returns the names on a page, in order. What is deleted between two pages
 // moves what follows to smaller offsets. So a page begins with the last name of those
