@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"slices"
@@ -22,6 +21,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"flightline/shared/retry"
 )
 
 // A server that stops answering is given up after pingInterval times
@@ -33,14 +34,11 @@ const (
 	dialTimeout  = 2 * time.Second
 )
 
-// Pause between two attempts to come back; the jitter keeps many clients
-// from knocking at the same moment.
+// reconnectWait is the longest pause between two attempts to come back, half of it the
+// shortest. After a refused password it is refusedWait: each try is a line in the server's log.
 const (
-	reconnectWait   = 100 * time.Millisecond
-	reconnectJitter = 100 * time.Millisecond
-	// refusedWait is the pause after a refused password, in place of both: each try is a
-	// line in the server's log.
-	refusedWait = 2 * time.Second
+	reconnectWait = 200 * time.Millisecond
+	refusedWait   = 2 * time.Second
 )
 
 // noReconnectBuffer makes publishing fail at once while disconnected. A
@@ -201,7 +199,7 @@ func reports(cfg Config) []nats.Option {
 			if refused.Load() {
 				return refusedWait
 			}
-			return reconnectWait + rand.N(reconnectJitter) //nolint:gosec // it spreads what many do at once
+			return retry.Jitter(reconnectWait)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			log.Warn("nats disconnected", "err", err)
