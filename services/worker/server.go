@@ -57,12 +57,11 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 	trace(ctx, request)
 	answer, err := s.client.Do(request)
 	if err != nil {
-		op, _ := errors.AsType[*net.OpError](err)
-		err = fmt.Errorf("ask the server: %w", withoutAddress(err))
-		if op != nil && op.Op == "dial" {
-			return nil, unstarted{err}
+		why := fmt.Errorf("ask the server: %w", withoutAddress(err))
+		if notConnected(err) {
+			return nil, unstarted{why}
 		}
-		return nil, interruption{err}
+		return nil, interruption{why}
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
@@ -73,6 +72,12 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 		return s.stream(ctx, j, interruptible{answer.Body})
 	}
 	return outputOf(interruptible{answer.Body})
+}
+
+// notConnected reports whether a request was not sent, since no connection could be made.
+func notConnected(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // withoutAddress is why a request had no answer. Callers read it, and the address may hold

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -117,10 +116,9 @@ func (u *upstream) run(ctx context.Context, j *sdk.Job) (any, error) {
 func (u *upstream) send(ctx context.Context, c call) (*http.Response, error) {
 	for wasReady := false; ; {
 		answer, err := u.sendOnce(ctx, c)
-		op, _ := errors.AsType[*net.OpError](err)
 		refused, _ := errors.AsType[refusal](err)
 		switch {
-		case op != nil && op.Op == "dial":
+		case notConnected(err):
 		case refused.status == http.StatusServiceUnavailable && !wasReady:
 			wasReady = u.checkHealth(ctx) == healthy
 		default:
@@ -149,8 +147,8 @@ func (u *upstream) sendOnce(ctx context.Context, c call) (*http.Response, error)
 		}
 		return nil, context.Cause(ctx)
 	case errors.As(err, &wrapped):
-		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-			return nil, op
+		if notConnected(err) {
+			return nil, err // to send alone, as it names the address
 		}
 		return nil, interruption{failure502("the model server did not answer: %v", withoutAddress(err))}
 	case err != nil:
