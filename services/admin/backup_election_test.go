@@ -1,9 +1,9 @@
 package admin_test
 
 import (
-	"context"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"flightline/services/admin"
@@ -11,22 +11,6 @@ import (
 	"flightline/shared/testenv"
 	"flightline/streams"
 )
-
-// onLines calls a function when the first line with its message is logged.
-type onLines struct {
-	slog.Handler
-	do map[string]func()
-}
-
-func (h onLines) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h onLines) Handle(_ context.Context, r slog.Record) error {
-	if do, ok := h.do[r.Message]; ok {
-		delete(h.do, r.Message)
-		do()
-	}
-	return nil
-}
 
 // Servers that die do not end a backup: the copy of a stream that they led begins again.
 func TestABackupOutlivesServersThatDie(t *testing.T) {
@@ -42,10 +26,11 @@ func TestABackupOutlivesServersThatDie(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := streams.BackupOrder(names)[1]
+	names = streams.BackupOrder(names)
+	first, next := names[0], names[1]
 	again := false
-	log := slog.New(onLines{slog.DiscardHandler, map[string]func(){
-		"stream copied": func() {
+	log := slog.New(interleaved{slog.DiscardHandler, map[string]func(){
+		copied + first: func() {
 			c.StopNode(0)
 			c.StopNode(1)
 			testenv.Eventually(t, "the server that is left leads the next stream no more", func() bool { // till then it answers
@@ -53,7 +38,7 @@ func TestABackupOutlivesServersThatDie(t *testing.T) {
 				return err == nil && s.CachedInfo().Cluster.Leader == ""
 			})
 		},
-		"the copy was broken off, beginning again": func() { again = true; c.StartNode(0); c.StartNode(1) },
+		"the copy was broken off, beginning again " + next: sync.OnceFunc(func() { again = true; c.StartNode(0); c.StartNode(1) }),
 	}})
 	dir := filepath.Join(t.TempDir(), "backup")
 	if _, err := admin.Backup(t.Context(), c.NC, dir, "test", log); err != nil || !again {

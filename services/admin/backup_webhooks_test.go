@@ -14,18 +14,21 @@ import (
 	"flightline/streams"
 )
 
-// interleaved is a log that acts once the backup has copied a stream.
+// interleaved is a log that acts after a line, by its message and the stream that it names.
 type interleaved struct {
 	slog.Handler
 
 	after map[string]func()
 }
 
+// copied is the line once the backup has copied a stream.
+const copied = "stream copied "
+
 func (interleaved) Enabled(context.Context, slog.Level) bool { return true }
 
 func (i interleaved) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
-		if act := i.after[a.Value.String()]; r.Message == "stream copied" && a.Key == "stream" && act != nil {
+		if act := i.after[r.Message+" "+a.Value.String()]; a.Key == "stream" && act != nil {
 			act()
 		}
 		return true
@@ -63,11 +66,11 @@ func TestABackupHasWebhooksThatMoveMeanwhile(t *testing.T) {
 	store(t, b, streams.WebhookSubject("ep", delivered, 1))
 	dir := filepath.Join(t.TempDir(), "backup")
 	log := slog.New(interleaved{slog.DiscardHandler, map[string]func(){
-		streams.Webhooks: func() {
+		copied + streams.Webhooks: func() {
 			store(t, b, streams.WebhookSubject("ep", replayed, 1))
 			purge(t, b, streams.Undelivered, streams.UndeliveredSubject("ep", replayed, 1))
 		},
-		streams.Undelivered: func() {
+		copied + streams.Undelivered: func() {
 			store(t, b, streams.DeliverySubject("ep", delivered, 1))
 			purge(t, b, streams.Webhooks, streams.WebhookSubject("ep", delivered, 1))
 		},
@@ -96,7 +99,7 @@ func TestABackupHasThePauseForWhichAWebhookWasPutAside(t *testing.T) {
 	aside := streams.UndeliveredSubject("ep", "aside", 1)
 	dir := filepath.Join(t.TempDir(), "backup")
 	log := slog.New(interleaved{slog.DiscardHandler, map[string]func(){
-		streams.Bucket(streams.BucketDestinations): func() {
+		copied + streams.Bucket(streams.BucketDestinations): func() {
 			store(t, b, paused)
 			store(t, b, aside)
 		},

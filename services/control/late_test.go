@@ -32,7 +32,7 @@ func TestAQueueIsNotMadeOnceItsEndpointIsDeleted(t *testing.T) {
 	}
 }
 
-// Of two changes at once the one that is applied last may be the earlier one.
+// Of two changes at once the earlier may be applied last.
 func TestTheQueueHasTheLeaseOfTheRecord(t *testing.T) {
 	s := start(t)
 	s.do("POST", "/endpoints", `{"id":"ep1"}`)

@@ -1,12 +1,10 @@
 package worker
 
 import (
-	"bytes"
 	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 
+	"github.com/shirou/gopsutil/v4/process"
 	"golang.org/x/sys/unix"
 
 	"flightline/shared/testenv"
@@ -26,26 +24,9 @@ func TestWhatACommandLeavesIsWaitedFor(t *testing.T) {
 	s := newEnv(t)
 	s.shell(t, `sleep 600 & echo 1`)
 	s.ended(t, s.submit(t))
-	testenv.Eventually(t, "no child is left", func() bool { return len(children(t)) == 0 })
-}
-
-// children are the processes whose parent this one is, ended or not.
-func children(t *testing.T) (pids []string) {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := []byte(strconv.Itoa(os.Getpid()))
-	for _, path := range all {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // it is gone
-		}
-		_, after, _ := bytes.Cut(text, []byte(") "))
-		if facts := bytes.Fields(after); len(facts) > 1 && bytes.Equal(facts[1], own) {
-			pids = append(pids, path)
-		}
-	}
-	return pids
+	own := process.Process{Pid: int32(os.Getpid())}
+	testenv.Eventually(t, "no child is left, ended or not", func() bool {
+		children, err := own.ChildrenWithContext(t.Context())
+		return err == nil && len(children) == 0
+	})
 }
