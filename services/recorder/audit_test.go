@@ -81,7 +81,7 @@ func (s *env) left(t *testing.T) string {
 			return err.Error()
 		}
 		if n := stream.CachedInfo().State.Msgs; n > 0 {
-			left = append(left, fmt.Sprintf("%d in %s", n, name))
+			left = append(left, fmt.Sprintf("%d in %s: %s", n, name, s.first(t, stream)))
 		}
 	}
 	beside, err := s.beside(t, streams.Payloads(0), streams.AnyPayload(0, s.e.ID, "*"))
@@ -90,6 +90,16 @@ func (s *env) left(t *testing.T) string {
 	}
 	left = append(left, slices.Sorted(maps.Keys(beside))...)
 	return strings.Join(append(left, s.copies(t)...), ", ")
+}
+
+// first describes the first message of a stream.
+func (s *env) first(t *testing.T, stream jetstream.Stream) string {
+	t.Helper()
+	m, err := stream.GetMsg(t.Context(), stream.CachedInfo().State.FirstSeq)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s %d, %v %.300s", m.Subject, m.Sequence, m.Header, m.Data)
 }
 
 // copies says what is wrong with the copies that webhooks have of payloads: no

@@ -39,7 +39,7 @@ func (s *env) idle(t *testing.T, cfg queue.Config) *Service {
 func (r *Service) begin(t *testing.T, removals *removalQueue) (stop func()) {
 	t.Helper()
 	return testenv.Background(t, func(ctx context.Context) error {
-		if err := r.session(ctx, removals); ctx.Err() == nil {
+		if err := r.session(ctx, r.events.Server(), removals); ctx.Err() == nil {
 			return err
 		}
 		return nil

@@ -97,6 +97,40 @@ func TestAnOutageOfTwiceTheRetentionLeavesNoGap(t *testing.T) {
 	s.audit(t)
 }
 
+// A server whose machine lost its power may have records again that were removed.
+func TestRecordsThatAServerBringsBackAreRemovedAgain(t *testing.T) {
+	t.Parallel()
+	s, bus := newEnv(t)
+	saved := make(chan struct{})
+	r := s.recorder(t, "", func(_ *process, at Point) {
+		if at == BeforeRemove {
+			<-saved
+		}
+	})
+	consumer, err := s.q.Consume(t.Context(), s.e, "w", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.playOne(t, consumer, 1)
+	consumer.Close()
+	recorded := r.parts[0].saved.Load
+	last, err := s.q.Changes.Last(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the end is recorded", func() bool { return recorded() >= last })
+	bus.Stop()
+	restore := bus.SaveMessages(t, streams.Records(0))
+	bus.Start()
+	close(saved)
+	gone := func() string { return s.left(t) }
+	testenv.EventuallyNone(t, gone)
+	bus.Stop()
+	restore()
+	bus.Start()
+	testenv.EventuallyNone(t, gone)
+}
+
 // A ttl change writes an ended attempt's record again, and what it says of the end is that
 // attempt's own.
 func TestATTLChangedBeforeAndAfterARetryTellsNothingTwice(t *testing.T) {

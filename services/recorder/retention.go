@@ -121,23 +121,29 @@ func (r *removalQueue) remove(ctx context.Context, list []due) {
 // errReloaded ends reloadRemovals.
 var errReloaded = errors.New("recorder: all removals reloaded")
 
-// reloadRemovals schedules the removal of records up to a write, which earlier terms
-// recorded.
-func (s *Service) reloadRemovals(ctx context.Context, partition int, upTo uint64, removals *removalQueue) error {
-	if upTo == 0 {
-		return nil
+// reloadRemovals schedules the removal of all records that are recorded, in the
+// background of g until stop is called or ctx ends.
+func (s *Service) reloadRemovals(ctx context.Context, g *errgroup.Group, removals *removalQueue) (stop func()) {
+	ctx, stop = context.WithCancel(ctx)
+	for i := range s.parts {
+		p := &s.parts[i]
+		upTo := p.saved.Load()
+		removals.dropAfter(p.number, 0)
+		g.Go(func() error {
+			err := s.queue.Changes.Follow(ctx, p.number, 0, func(c queue.RecordChange) error {
+				if c.Seq > upTo {
+					return errReloaded
+				}
+				removals.add(c)
+				return nil
+			})
+			if errors.Is(err, errReloaded) {
+				return nil
+			}
+			return err
+		})
 	}
-	err := s.queue.Changes.Follow(ctx, partition, 0, func(c queue.RecordChange) error {
-		if c.Seq > upTo {
-			return errReloaded
-		}
-		removals.add(c)
-		return nil
-	})
-	if errors.Is(err, errReloaded) {
-		return nil
-	}
-	return err
+	return stop
 }
 
 // dueHeap is a heap with the earliest on top.

@@ -14,8 +14,8 @@ import (
 // retryDelay is the pause after a failure.
 const retryDelay = 500 * time.Millisecond
 
-// recordAll records all partitions, and reloads the removals of what was recorded before
-// this term, until ctx ends. After a failure it goes back to the last checkpoint that
+// recordAll records all partitions, and schedules the removal of what was recorded before,
+// until ctx ends. After a failure it goes back to the last checkpoint that
 // this term wrote, not to one of another recorder: what is in between this
 // one has to know too, to remove it in time.
 func (s *Service) recordAll(ctx context.Context, removals *removalQueue) error {
@@ -24,12 +24,17 @@ func (s *Service) recordAll(ctx context.Context, removals *removalQueue) error {
 		p := &s.parts[i]
 		p.start(s.awaitCheckpoint(ctx, p))
 		p.announced = nil
-		start := p.saved.Load()
-		g.Go(func() error { return s.reloadRemovals(ctx, p.number, start, removals) })
 	}
 	g.Go(func() error {
+		reloaded, stop := "", func() {}
+		defer func() { stop() }()
 		for ctx.Err() == nil {
-			if err := s.session(ctx, removals); err != nil && ctx.Err() == nil {
+			server := s.events.Server()
+			if server != reloaded && server != "" { // another may have again what was removed
+				stop()
+				reloaded, stop = server, s.reloadRemovals(ctx, g, removals)
+			}
+			if err := s.session(ctx, server, removals); err != nil && ctx.Err() == nil {
 				s.log.WarnContext(ctx, "recording interrupted, trying again", "err", err)
 				_ = retry.Sleep(ctx, retryDelay)
 			}
@@ -72,10 +77,10 @@ func (s *Service) validCheckpoint(ctx context.Context, p *partition, c events.Ch
 	return c, nil
 }
 
-// session records all partitions from their last checkpoints on. It ends with an
-// error, or with nil at the end of ctx.
-func (s *Service) session(ctx context.Context, removals *removalQueue) error {
-	writers, err := s.open(ctx, removals)
+// session records all partitions from their last checkpoints on, while the connection
+// leads to server. It ends with an error, or with nil at the end of ctx.
+func (s *Service) session(ctx context.Context, server string, removals *removalQueue) error {
+	writers, err := s.open(ctx, server, removals)
 	if err != nil {
 		return err
 	}
@@ -101,8 +106,7 @@ func (s *Service) session(ctx context.Context, removals *removalQueue) error {
 
 // open returns the writers of a session, which know what is in the log: what the
 // checkpoints say, and what was appended since.
-func (s *Service) open(ctx context.Context, removals *removalQueue) ([]*writer, error) {
-	server := s.events.Server()
+func (s *Service) open(ctx context.Context, server string, removals *removalQueue) ([]*writer, error) {
 	log, err := s.events.NewAppender(ctx)
 	if err != nil {
 		return nil, err

@@ -259,6 +259,9 @@ func (w *writer) announce(ctx context.Context, changes []queue.RecordChange, atO
 // savePosition writes a checkpoint once the events are on the disk, and what only
 // they made needless is gone.
 func (w *writer) savePosition(ctx context.Context) error {
+	if now := w.s.events.Server(); now != w.server && now != "" {
+		return errRestarted // with nothing to save, too: what the server has may have gone back
+	}
 	c := events.Checkpoint{Records: w.p.done.Load(), Log: w.log.Last()}
 	if c.Records == w.p.saved.Load() && c.Log-w.p.checkpoint.Log < maxUnread {
 		return nil
