@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func (s *env) recorder(t *testing.T, name string, point func(*process, Point)) *
 			t.Fatal(err)
 		}
 	}
-	cfg := Config{}
+	cfg := Config{Log: slog.New(slog.NewTextHandler(t.Output(), nil))} // shown if the test fails
 	if point != nil {
 		cfg.Point = func(at Point) { point(p, at) }
 	}
