@@ -98,18 +98,22 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry, events: deps.Events, system: deps.System}, nil
 }
 
-// repairEvery is the pause between two looks for what a crash left undone.
-const repairEvery = time.Minute
+// repairEvery is the pause between two looks for what a crash left undone, repairPause
+// that between two endpoints, at the first look none.
+const (
+	repairEvery = time.Minute
+	repairPause = 20 * time.Millisecond
+)
 
-// young is the age up to which an endpoint may lack its queue because the
-// instance that made it crashed; older ones are looked at when we start.
-const young = 10 * time.Minute
+// pauseApplied is how long after its end a pause is applied still: the instance that
+// resumed the endpoint may have crashed before the queue had it.
+const pauseApplied = 10 * time.Minute
 
 // Run completes, until ctx ends, what this or another instance began and did
 // not finish: endpoints without their queue, and deletions. It makes queues again
 // that were lost.
 func (s *Service) Run(ctx context.Context) error {
-	for since := (time.Time{}); ctx.Err() == nil; since = time.Now().Add(-young) {
+	for since := (time.Time{}); ctx.Err() == nil; since = time.Now().Add(-pauseApplied) {
 		if err := s.repair(ctx, since); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "endpoints not repaired, trying again later", "err", err)
 		}
@@ -118,7 +122,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// repair shows endpoints to workers as they are now, makes the queues of those made after since, and completes the
+// repair shows endpoints to workers as they are now, makes the queues that they lack, and completes the
 // deletions that were forced or hurt nobody. Another one with jobs waits
 // for them to end, or for its deletion to be asked for again. What JetStream refuses
 // for an endpoint is logged, and the others are repaired.
@@ -133,6 +137,9 @@ func (s *Service) repair(ctx context.Context, since time.Time) error {
 	for _, e := range endpoints {
 		if err := logRefused(ctx, s.log, e, s.repairQueue(ctx, e, since)); err != nil {
 			return err
+		}
+		if !since.IsZero() {
+			_ = retry.Sleep(ctx, repairPause) // the next call sees the end of ctx
 		}
 	}
 	deleting, err := s.registry.Endpoints.Deleting(ctx)
@@ -159,11 +166,11 @@ func logRefused(ctx context.Context, log *slog.Logger, e endpoint.Endpoint, err 
 	return nil
 }
 
-// repairQueue makes the queue of an endpoint made after since, or a queue that
-// was lost, and applies a pause that lasts, or ended after since: by itself,
-// or because it was resumed.
+// repairQueue makes the queue of an endpoint that was not made yet or was lost, at the
+// first look each as it is to be by now, and applies a pause that lasts, or ended after
+// since: by itself, or because it was resumed.
 func (s *Service) repairQueue(ctx context.Context, e endpoint.Endpoint, since time.Time) error {
-	apply := !e.Created.Before(since)
+	apply := since.IsZero() || !e.QueueMade
 	if !apply {
 		exists, err := s.queue.QueueExists(ctx, e)
 		if err != nil {

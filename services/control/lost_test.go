@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"flightline/shared/testenv"
 	"flightline/streams"
 )
 
@@ -52,5 +55,24 @@ func TestALostQueueIsMadeAgainAndMarked(t *testing.T) {
 	queue, err := s.bus.JS.Stream(t.Context(), streams.Jobs("lost"))
 	if err != nil || streams.Recovered(queue.CachedInfo().Config.Metadata).IsZero() {
 		t.Errorf("got %+v, %v; want it marked still", queue.CachedInfo().Config.Metadata, err)
+	}
+}
+
+// A look at each endpoint's queue is one request: with a thousand endpoints it is most of
+// what an idle installation does.
+func TestALookDoesNotMakeAQueueThatIsThere(t *testing.T) {
+	s := start(t)
+	if got := s.do("POST", "/endpoints", `{"id":"made"}`); got.status != 200 {
+		t.Fatalf("got %d %s", got.status, got.raw)
+	}
+	asked := testenv.Subscribe(t, s.bus.NC, "$JS.API.*.*."+streams.Jobs("made")+".>")
+	looked := testenv.Subscribe(t, s.bus.NC, "$JS.API.*.*."+streams.Jobs("made"))
+	if err := s.service.repair(t.Context(), time.Now().Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for sub, want := range map[*nats.Subscription]int{asked: 0, looked: 1} {
+		if got, _, err := sub.Pending(); err != nil || got != want {
+			t.Errorf("%s: got %d requests, %v, want %d", sub.Subject, got, err, want)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -16,11 +17,14 @@ const (
 	// and make much garbage: with Go's own 100 they collect all the time, which
 	// costs a tenth of a job.
 	mostGarbage = 400
-	// leastGarbage is that percentage while much is in use.
-	leastGarbage = 50
-	// garbageBudget bounds the garbage in between, in bytes: with half of it
-	// collecting costs a tenth of a job again.
+	// garbageBudget bounds the garbage, in bytes: with half of it collecting costs a tenth
+	// of a job again. Where more than twice of it is in use the bound is half of that.
 	garbageBudget = 128 << 20
+	// idleBudget is the least bound. A process that makes little garbage has less than
+	// garbageBudget: so much that a collection each time looks through scanRate bytes of
+	// what is in use a second, which costs about a hundredth of a core.
+	idleBudget = 16 << 20
+	scanRate   = 8 << 20
 )
 
 // TuneGC has the garbage collector run less often while little is in use, more
@@ -39,30 +43,34 @@ func TuneGC(percent, limit string) {
 		debug.SetMemoryLimit(all / 2)
 	}
 	debug.SetGCPercent(mostGarbage)
-	afterCollection(mostGarbage)
+	afterCollection(mostGarbage, time.Now(), 0)
 }
 
-// afterCollection adjusts the percentage, which is current, after each collection.
-// It needs no goroutine that somebody would have to end: the finalizer of a new
-// object runs after the next collection.
-func afterCollection(current int) {
+// afterCollection adjusts the percentage, which is current, after each collection; the
+// process had allocated so many bytes at the one before. It needs no goroutine that
+// somebody would have to end: the finalizer of a new object runs after the next
+// collection.
+func afterCollection(current int, before time.Time, allocated uint64) {
 	type sentinel struct{ _ *byte } // a pointer, or the runtime would keep it beside others
 	runtime.SetFinalizer(new(sentinel), func(*sentinel) {
-		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(live)
-		percent := garbageOf(live[0].Value.Uint64())
+		heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+		metrics.Read(heap)
+		now, total := time.Now(), heap[1].Value.Uint64()
+		percent := garbageOf(heap[0].Value.Uint64(), float64(total-allocated)/now.Sub(before).Seconds())
 		if percent != current {
 			debug.SetGCPercent(percent)
 		}
-		afterCollection(percent)
+		afterCollection(percent, now, total)
 	})
 }
 
-// garbageOf is how much garbage may gather while live bytes are in use, in percent
-// of them (docs/adr/0051-garbage.md).
-func garbageOf(live uint64) int {
-	const all = 100
-	return int(min(mostGarbage, max(leastGarbage, garbageBudget*all/max(live, 1))))
+// garbageOf is how much garbage may gather while live bytes are in use and so many bytes
+// a second are allocated, in percent of what is in use (docs/adr/0051-garbage.md).
+func garbageOf(live uint64, rate float64) int {
+	inUse := float64(max(live, 1))
+	most := max(garbageBudget, inUse/2)
+	budget := min(most, max(idleBudget, inUse*rate/scanRate))
+	return int(min(mostGarbage, max(1, 100*budget/inUse)))
 }
 
 // Memory is the machine's memory in bytes, or the container's limit if that is

@@ -62,10 +62,23 @@ func TestTuneGCLeavesWhatTheUserSet(t *testing.T) {
 }
 
 func TestGarbageIsBoundedWhereMuchIsInUse(t *testing.T) {
+	const busy = 64 << 20
 	for live, want := range map[uint64]int{0: 400, 5 << 20: 400, 32 << 20: 400, 64 << 20: 200, 128 << 20: 100, 256 << 20: 50, 4 << 30: 50} {
-		if got := garbageOf(live); got != want {
+		if got := garbageOf(live, busy); got != want {
 			t.Errorf("%d bytes in use: got %d percent, want %d", live, got, want)
 		}
+	}
+}
+
+func TestGarbageIsBoundedWhereLittleIsMade(t *testing.T) {
+	const live = 64 << 20
+	for rate, want := range map[float64]int{0: 25, 1 << 20: 25, 4 << 20: 50, 16 << 20: 200, 1 << 40: 200} {
+		if got := garbageOf(live, rate); got != want {
+			t.Errorf("%.0f bytes a second: got %d percent, want %d", rate, got, want)
+		}
+	}
+	if got := garbageOf(8<<30, 0); got != 1 {
+		t.Errorf("8 GiB in use: got %d percent, want 1: 0 would collect all the time", got)
 	}
 }
 
@@ -75,7 +88,7 @@ func TestTheCollectorIsAdjustedAfterACollection(t *testing.T) {
 		debug.SetGCPercent(percent)
 		debug.SetMemoryLimit(limit)
 	})
-	afterCollection(100)
+	afterCollection(100, time.Now(), 0)
 	for deadline := time.Now().Add(time.Minute); ; {
 		runtime.GC()
 		if got := debug.SetGCPercent(100); got == mostGarbage {
