@@ -171,14 +171,21 @@ const (
 )
 
 // snapshot writes the server's copy of a stream. It begins again if the server did not bring
-// it to its end, as while the stream elects another leader.
+// it to its end, as while the stream elects another leader. If a consumer has not answered
+// twice, the copy is without consumers: those that Flightline needs are made again at the
+// start of its roles, and what they had not acknowledged comes again.
 func (b *copying) snapshot(ctx context.Context, c *Copy) error {
+	consumers, lacking := true, 0
 	for n := 1; ; n++ {
-		err := b.writeSnapshot(ctx, c)
+		err := b.writeSnapshot(ctx, c, consumers)
 		if err == nil || n == maxSnapshots || !brokenOff(err) || ctx.Err() != nil {
 			return err
 		}
-		b.log.WarnContext(ctx, "the copy was broken off, beginning again", "stream", c.Name, "err", err)
+		if lacksConsumer(err) {
+			lacking++
+			consumers = lacking < 2
+		}
+		b.log.WarnContext(ctx, "the copy was broken off, beginning again", "stream", c.Name, "consumers", consumers, "err", err)
 		if err := os.Remove(filepath.Join(b.dir, snapshotFile(c.Name))); err != nil {
 			return err
 		}
@@ -186,9 +193,9 @@ func (b *copying) snapshot(ctx context.Context, c *Copy) error {
 	}
 }
 
-func (b *copying) writeSnapshot(ctx context.Context, c *Copy) error {
+func (b *copying) writeSnapshot(ctx context.Context, c *Copy, consumers bool) error {
 	return writeFile(b.dir, snapshotFile(c.Name), b.written, func(w io.Writer) error {
-		d, size, err := snapshot(ctx, b.nc, c.Name, &reporting{Writer: w, reported: time.Now(), report: func(bytes int64) {
+		d, size, err := snapshot(ctx, b.nc, c.Name, consumers, &reporting{Writer: w, reported: time.Now(), report: func(bytes int64) {
 			b.log.InfoContext(ctx, "copying", "stream", c.Name, "bytes", bytes)
 		}})
 		if err != nil {

@@ -3,8 +3,11 @@ package admin_test
 import (
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/services/admin"
 	"flightline/shared/bus"
@@ -43,5 +46,42 @@ func TestABackupOutlivesServersThatDie(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backup")
 	if _, err := admin.Backup(t.Context(), c.NC, dir, "test", log); err != nil || !again {
 		t.Fatalf("got %v, want a backup whose copies began again", err)
+	}
+}
+
+// A consumer without replicas, as that of a watch, is on one server. While that is away the
+// server cannot copy the stream with its consumers.
+func TestABackupDoesNotNeedTheServerOfAConsumer(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the server waits some seconds for the consumer, twice")
+	}
+	c := testenv.NewCluster(t)
+	if err := streams.Apply(t.Context(), c.JS, streams.Config{Replicas: 3}); err != nil {
+		t.Fatal(err)
+	}
+	watched := streams.Bucket(streams.BucketEndpoints)
+	consumer, err := c.JS.CreateConsumer(t.Context(), watched, jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range testenv.Nodes {
+		if c.NodeName(i) == consumer.CachedInfo().Cluster.Leader {
+			c.StopNode(i)
+		}
+	}
+	names, err := bus.Bind(c.NC).StreamNames(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		c.StreamLeader(name)
+	}
+	m, err := admin.Backup(t.Context(), c.NC, filepath.Join(t.TempDir(), "backup"), "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(m.Streams, func(c admin.Copy) bool { return c.Name == watched }) {
+		t.Errorf("got %+v, want a copy of %s", m.Streams, watched)
 	}
 }

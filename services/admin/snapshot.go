@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -80,9 +81,15 @@ type described struct {
 	State  json.RawMessage `json:"state"`
 }
 
-// snapshot writes the server's copy of the stream to w. The state it returns is
-// from before the copy began.
-func snapshot(ctx context.Context, nc *nats.Conn, stream string, w io.Writer) (described, int64, error) {
+// lacksConsumer reports whether the server gave up since no server answered for one
+// consumer of the stream. A consumer without replicas is on one server, which may be away.
+func lacksConsumer(err error) bool {
+	return errors.Is(err, errGaveUp) && strings.Contains(err.Error(), "failed to get consumer state")
+}
+
+// snapshot writes the server's copy of the stream to w, with its consumers or without.
+// The state it returns is from before the copy began.
+func snapshot(ctx context.Context, nc *nats.Conn, stream string, consumers bool, w io.Writer) (described, int64, error) {
 	var d described
 	chunks := make(chan *nats.Msg, windowSize/chunkSize+16) // what may be under way, and the end
 	inbox := nc.NewInbox()
@@ -91,7 +98,7 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, w io.Writer) (d
 		return d, 0, err
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // it fails with the connection, and takes it along
-	question := map[string]any{"deliver_subject": inbox, "chunk_size": chunkSize, "window_size": windowSize}
+	question := map[string]any{"deliver_subject": inbox, "no_consumers": !consumers, "chunk_size": chunkSize, "window_size": windowSize}
 	if err := request(ctx, nc, bus.StreamSnapshot(stream), question, &d); err != nil {
 		return d, 0, err
 	}
