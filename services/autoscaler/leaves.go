@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"flightline/shared/endpoint"
 	"flightline/shared/registry"
 )
 
@@ -13,35 +14,60 @@ const (
 	// returns has it: the platform is to replace the worker then.
 	refreshTimeout = 5 * time.Second
 	// staleTimeout is for how long a handler may go on with a job that timed out, was
-	// cancelled or lost. Its worker may take no other job for as long.
+	// cancelled or lost, and an idle worker leave a job that waits. Neither may take another
+	// job: the one's handler holds its event loop, the other's stands still or has ended.
 	staleTimeout = time.Minute
 )
 
-// staleJob is a job that a worker says it runs, and does not hold.
+// staleJob is a job that a worker says it runs, and does not hold. The job "" stands for one
+// that waits while the worker is idle.
 type staleJob struct{ worker, job string }
 
 // staleFor returns for how long a worker has gone on with a job that it does not hold, and
 // notes in next since when it goes on with each.
 func (m *endpointState) staleFor(id string, w registry.Worker, next map[staleJob]time.Time, now time.Time) (longest time.Duration) {
 	for _, j := range w.Stale {
-		key := staleJob{id, j}
-		since, found := m.stale[key]
-		if !found {
-			since = now
-		}
-		next[key], longest = since, max(longest, now.Sub(since))
+		longest = max(longest, m.lasting(staleJob{id, j}, next, now))
 	}
 	return longest
 }
 
-// leaves says why a worker that has this token, and has gone on with a job for staleFor
-// that it does not hold, is to be replaced; "" if it is not.
-func leaves(token registry.Token, staleFor time.Duration, now time.Time) string {
+// lasting returns for how long each look has found the same of a worker, and notes in next
+// since when.
+func (m *endpointState) lasting(what staleJob, next map[staleJob]time.Time, now time.Time) time.Duration {
+	since, found := m.stale[what]
+	if !found {
+		since = now
+	}
+	next[what] = since
+	return now.Sub(since)
+}
+
+// ignoresFor returns for how long a worker has had no job while jobs waited that any may
+// take at once, and notes in next since when.
+func (m *endpointState) ignoresFor(x member, waiting bool, next map[staleJob]time.Time, now time.Time) time.Duration {
+	if x.state != idle || !waiting {
+		return 0
+	}
+	return min(x.rested, m.lasting(staleJob{worker: x.id}, next, now))
+}
+
+// jobsAreLeft reports whether a job waits for so long that an idle worker ignores it.
+func jobsAreLeft(e endpoint.Endpoint, in sample, now time.Time) bool {
+	return !e.Paused(now) && max(in.oldest, in.orphans.waited) > unnamedTimeout
+}
+
+// leaves says why a worker that has this token, has gone on with a job for staleFor
+// that it does not hold, and has ignored those that wait for ignoresFor, is to be replaced;
+// "" if it is not.
+func leaves(token registry.Token, staleFor, ignoresFor time.Duration, now time.Time) string {
 	switch {
 	case !token.Refreshed.IsZero() && now.Sub(token.Refreshed) >= refreshTimeout: // a start makes a new token
 		return "it asked for a restart (refresh_worker), and went on"
 	case staleFor >= staleTimeout:
 		return fmt.Sprintf("its handler went on for %s with a job that timed out, was cancelled or lost", staleTimeout)
+	case ignoresFor >= staleTimeout:
+		return fmt.Sprintf("it was idle for %s while a job waited, and did not ask for it", staleTimeout)
 	}
 	return ""
 }

@@ -81,7 +81,10 @@ type handed struct {
 func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, stats queue.Stats) (orphans, error) {
 	h := &m.handed
 	none := stats.Running == stats.RunningLow || e.WorkersMax == 0 || e.ScalerType != endpoint.QueueDelay
-	if none || v.now.Sub(h.looked) > watchTimeout {
+	if v.now.Sub(h.looked) > watchTimeout {
+		*h, m.stale = handed{}, nil
+	}
+	if none {
 		*h = handed{}
 	}
 	if h.looked = v.now; none {

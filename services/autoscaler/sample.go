@@ -79,6 +79,7 @@ func needsGPUs(v *view, e endpoint.Endpoint) bool {
 // of them could not be asked about.
 func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked) (all []member, unknown string) {
 	states, stale := map[string]stateSince{}, map[staleJob]time.Time{}
+	waiting := jobsAreLeft(e, in.sample, v.now)
 	for _, p := range in.pods {
 		if p.Status != pod.Running {
 			continue
@@ -99,9 +100,9 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 		states[p.ID] = stateSince{now, since}
 		x := member{
 			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
-			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(), leaves: leaves(token, m.staleFor(p.ID, w, stale, v.now), v.now),
-			stale: in.invalid == "" && !madeFrom(p, in.spec, e.Fleet.Driver),
+			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(), stale: in.invalid == "" && !madeFrom(p, in.spec, e.Fleet.Driver),
 		}
+		x.leaves = leaves(token, m.staleFor(p.ID, w, stale, v.now), m.ignoresFor(x, waiting, stale, v.now), v.now)
 		all = append(all, withFreedGPUs(x, e, p, v.claims))
 	}
 	m.states, m.stale = states, stale
