@@ -192,8 +192,9 @@ func (a *agent) adopt(ctx context.Context, p pod.Pod, i driver.Instance) (stop b
 		return true
 	}
 	if err == nil {
-		_, err = a.registry.Pods.Move(ctx, p.ID, pod.Start, "its autoscaler is back", a.queue.Now(), func(x *pod.Pod) {
+		_, err = a.registry.Pods.Move(ctx, p.ID, pod.Start, "its autoscaler is back", a.queue.Now(), func(x *pod.Pod) error {
 			x.Started, x.Starts = p.Started, i.Life
+			return nil
 		})
 	}
 	a.warn(ctx, "pod that runs not noted, trying again", p.ID, err)

@@ -41,7 +41,10 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 		var err error
 		token, err = a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
 		if err == nil && !token.Draining && !token.Refreshed.IsZero() { // a start makes a new token
-			a.warn(ctx, "restart of a worker not noted", p.ID, a.noteRefreshed(ctx, p, token.Refreshed))
+			if err := a.noteRefreshed(ctx, p, token.Refreshed); err != nil {
+				a.warn(ctx, "restart of a worker not noted, trying again", p.ID, ignorePodChanged(err))
+				return
+			}
 			a.start(ctx, p.ID)
 			return
 		}
@@ -66,22 +69,41 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 	}
 }
 
-// noteRefreshed notes that a pod's worker ended a job at at and restarts itself.
+// noteRefreshed notes that a pod's worker ended a job at at and restarts itself, which is
+// another start of it: for another agent of the same engine, too, the container that has
+// ended is of an earlier one. It returns errPodChanged if that is noted already.
 func (a *agent) noteRefreshed(ctx context.Context, p pod.Pod, at time.Time) error {
 	_, err := a.registry.Pods.Update(ctx, p.ID, func(x pod.Pod) (pod.Pod, error) {
+		if x.Starts != p.Starts {
+			return x, errPodChanged
+		}
 		x.Refreshed = at
+		x.Starts++
 		return x, nil
 	})
 	return err
 }
 
-// exit writes that a pod has ended, and lets its worker in no more. It reports
-// whether that is on record; if not, the next look leads here again.
+func ignorePodChanged(err error) error {
+	if errors.Is(err, errPodChanged) {
+		return nil
+	}
+	return err
+}
+
+// exit writes that a pod has ended, and lets its worker in no more, unless it was started
+// again meanwhile. It reports whether that is on record; if not, the next look leads here
+// again.
 func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string) bool {
 	why = pod.Conceal(why, p.Spec.Env) // whole, before anything is cut off
-	_, err := a.registry.Pods.Move(ctx, p.ID, by, bounded(why), a.queue.Now(), nil)
+	_, err := a.registry.Pods.Move(ctx, p.ID, by, bounded(why), a.queue.Now(), func(x *pod.Pod) error {
+		if x.Starts != p.Starts {
+			return errPodChanged
+		}
+		return nil
+	})
 	if err != nil && !errors.Is(err, pod.ErrNotFound) {
-		a.warn(ctx, "end of a pod not noted, trying again", p.ID, err)
+		a.warn(ctx, "end of a pod not noted, trying again", p.ID, ignorePodChanged(err))
 		return false
 	}
 	level := slog.LevelInfo

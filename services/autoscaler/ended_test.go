@@ -110,3 +110,46 @@ func TestAWorkerThatRestartsItselfIsStartedAgainWhateverTheClock(t *testing.T) {
 		t.Errorf("got %s: %s, restarted itself at %s, want it started again, and when", p.Status, p.Change, p.Refreshed)
 	}
 }
+
+// Both look at the container that ended; the start by the first one makes a new token.
+func TestAWorkerOfTwoAutoscalersThatRestartsItselfIsStartedAgainOnce(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	first, second := s.agentOf(e), s.agentOf(e)
+	t.Cleanup(func() { _ = e.Close(context.Background()); first.logs.close(); second.logs.close() })
+	s.endpoint("ep", bounds(0, 1))
+	s.pod("w", at, of("ep"))
+	if _, _, err := s.registry.Tokens.IssueForFleet(t.Context(), "ep", "w"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.registry.Tokens.Refresh(t.Context(), "ep", "w", s.queue.Now()); err != nil {
+		t.Fatal(err)
+	}
+	seen, i := s.get("w"), driver.Instance{PodID: "w", Endpoint: "ep", Started: time.Now()}
+	for _, a := range []*agent{first, second} {
+		a.ended(t.Context(), seen, i)
+	}
+	if p := s.get("w"); p.Status != pod.Running || p.Starts != 1 || e.starts("w") != 1 {
+		t.Errorf("got %s: %s, start %d of 1, %d by the engine, want it started again once", p.Status, p.Change, p.Starts, e.starts("w"))
+	}
+	second.reconcilePod(t.Context(), s.get("w"), i, true) // by an older look at the engine
+	second.work.Wait()
+	if p := s.get("w"); p.Status != pod.Running || e.starts("w") != 1 {
+		t.Errorf("got %s: %s, %d starts, want that it runs on", p.Status, p.Change, e.starts("w"))
+	}
+}
+
+// A look at the engine may be older than a request to start the pod again.
+func TestAnEndThatWasSeenBeforeARestartIsNotNoted(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	a := s.agentOf(e)
+	t.Cleanup(a.logs.close)
+	s.pod("p", at)
+	seen := s.get("p")
+	s.move("p", pod.Restart, nil)
+	a.ended(t.Context(), seen, driver.Instance{PodID: "p", Code: 1})
+	if p := s.get("p"); p.Status != pod.Running {
+		t.Errorf("got %s: %s, want it to be started again", p.Status, p.Change)
+	}
+}

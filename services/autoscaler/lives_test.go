@@ -30,7 +30,13 @@ func (s *env) pod(id string, change ...func(*pod.Pod)) {
 // move stops or starts a pod, as a request does.
 func (s *env) move(id string, by pod.Trigger, mutate func(*pod.Pod)) {
 	s.t.Helper()
-	if _, err := s.registry.Pods.Move(s.t.Context(), id, by, "by request", s.queue.Now(), mutate); err != nil {
+	change := func(p *pod.Pod) error {
+		if mutate != nil {
+			mutate(p)
+		}
+		return nil
+	}
+	if _, err := s.registry.Pods.Move(s.t.Context(), id, by, "by request", s.queue.Now(), change); err != nil {
 		s.t.Fatal(err)
 	}
 }

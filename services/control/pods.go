@@ -158,10 +158,11 @@ func (s *Service) movePod(ctx context.Context, c *fiber.Ctx, by pod.Trigger, cha
 			return err
 		}
 	}
-	p, err = s.registry.Pods.Move(ctx, p.ID, by, change, s.queue.Now(), func(p *pod.Pod) {
+	p, err = s.registry.Pods.Move(ctx, p.ID, by, change, s.queue.Now(), func(p *pod.Pod) error {
 		if gone != "" && p.MachineID == gone {
 			p.MachineID, p.Machine, p.PublicIP, p.PortMappings = "", pod.Machine{}, "", nil
 		}
+		return nil
 	})
 	if err != nil {
 		return err

@@ -19,7 +19,10 @@ func TestJobsOfAWorkerThatItsDriverEndedWaitAgainAtOnce(t *testing.T) {
 	w := s.worker("w1", one, two)
 	w.take()
 	w.ping(id)
-	_, err := s.registry.Pods.Move(t.Context(), "w1", pod.Remove, "stopped", now, func(p *pod.Pod) { p.Cut = []string{id, "not-a-job"} })
+	_, err := s.registry.Pods.Move(t.Context(), "w1", pod.Remove, "stopped", now, func(p *pod.Pod) error {
+		p.Cut = []string{id, "not-a-job"}
+		return nil
+	})
 	must(t, err)
 	testenv.Within(t, 20*time.Second, "the job waits again", func() bool {
 		j := s.status(id)

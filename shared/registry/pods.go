@@ -273,18 +273,18 @@ func (b podBucket) all(ctx context.Context) ([]entry[pod.Pod], error) {
 // status. Change says, for people, what happened, as of now; both are kept with the
 // trigger, and Started with a start, only if the status became another; secrets
 // of the pod's environment are kept out of Change. Mutate, if it is not nil, may
-// set anything else, and is called again if somebody else was faster. Repeating
-// a Move writes nothing.
+// set anything else or refuse the move by an error, which is returned as it is; it is
+// called again if somebody else was faster. Repeating a Move writes nothing.
 //
 // It returns the pod as it is then, or pod.ErrNotFound, a *pod.TransitionError
 // if the pod's status does not allow it, or pod.ErrLocked for the stop or the
 // removal of a locked pod.
-func (p *Pods) Move(ctx context.Context, id string, by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod)) (pod.Pod, error) {
+func (p *Pods) Move(ctx context.Context, id string, by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod) error) (pod.Pod, error) {
 	return movePod(func(do func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) { return p.Update(ctx, id, do) }, by, change, now, mutate)
 }
 
 // movePod is Move with the update of one pod's record.
-func movePod(update func(func(pod.Pod) (pod.Pod, error)) (pod.Pod, error), by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod)) (pod.Pod, error) {
+func movePod(update func(func(pod.Pod) (pod.Pod, error)) (pod.Pod, error), by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod) error) (pod.Pod, error) {
 	moved, err := update(func(old pod.Pod) (pod.Pod, error) {
 		next, err := moveOf(old, by, change, now, mutate)
 		if err == nil && reflect.DeepEqual(old, next) {
@@ -297,7 +297,7 @@ func movePod(update func(func(pod.Pod) (pod.Pod, error)) (pod.Pod, error), by po
 
 // moveOf is the pod after the trigger. It leaves the maps and slices of old alone
 // as far as mutate does.
-func moveOf(old pod.Pod, by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod)) (pod.Pod, error) {
+func moveOf(old pod.Pod, by pod.Trigger, change string, now time.Time, mutate func(*pod.Pod) error) (pod.Pod, error) {
 	next := old
 	var err error
 	if next.Status, err = old.Status.Next(by); err != nil {
@@ -317,9 +317,9 @@ func moveOf(old pod.Pod, by pod.Trigger, change string, now time.Time, mutate fu
 		}
 	}
 	if mutate != nil {
-		mutate(&next)
+		err = mutate(&next)
 	}
-	return next, nil
+	return next, err
 }
 
 // Appear is WorkerPods.Appear, but leaves a pod of a driver to that driver. It

@@ -92,7 +92,10 @@ func TestMovesSideBySide(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
-			_, err := r.Pods.Move(ctx, "p", pod.Exit, "gone", noon.Add(time.Duration(i+1)*time.Second), func(p *pod.Pod) { p.Spec.GPUs = 3 })
+			_, err := r.Pods.Move(ctx, "p", pod.Exit, "gone", noon.Add(time.Duration(i+1)*time.Second), func(p *pod.Pod) error {
+				p.Spec.GPUs = 3
+				return nil
+			})
 			if err != nil && !errors.Is(err, registry.ErrConflict) {
 				t.Errorf("got %v", err)
 			}

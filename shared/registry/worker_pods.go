@@ -127,7 +127,10 @@ func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.T
 		}
 		return movePod(func(do func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) {
 			return w.update(ctx, ownKey(seen.Endpoint, seen.ID), do)
-		}, pod.Start, "its worker is back", now, func(x *pod.Pod) { *x = completed(*x, seen, began) })
+		}, pod.Start, "its worker is back", now, func(x *pod.Pod) error {
+			*x = completed(*x, seen, began)
+			return nil
+		})
 	}
 	return pod.Pod{}, fmt.Errorf("pod %s appears: %w", seen.ID, ErrConflict)
 }
