@@ -303,12 +303,12 @@ func (a *agent) start(ctx context.Context, id string) {
 		return
 	}
 	env = withModelCache(withGPUs(env, devices, p.Spec), a.driver.Name(), models)
-	starts := a.startupOf(p)
+	starts := a.startupOf(p, leftAlone)
 	wanted, done := a.startContext(ctx, id)
 	defer done()
 	err = a.driver.Start(wanted, driver.Start{
 		PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, ModelCache: models, GPUs: devices,
-		Output: a.output(ctx, p, env), Entered: starts.enter, LeftAlone: leftAlone,
+		Output: a.output(ctx, p, env), Entered: starts.enter, LeftAlone: starts.leave,
 	})
 	switch {
 	case err != nil && wanted.Err() != nil && ctx.Err() == nil:
@@ -322,10 +322,7 @@ func (a *agent) start(ctx context.Context, id string) {
 		a.exit(ctx, p, pod.Exit, "it could not be started: "+textOf(id, err))
 		return
 	}
-	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout) // it runs, even if all stops now
-	defer cancel()
-	a.warn(noting, "start of a pod not noted", id, starts.done(noting))
-	a.log.InfoContext(ctx, "pod started", "pod", id, "endpoint", p.Endpoint, "driver", a.driver.Name())
+	starts.done(context.WithoutCancel(ctx)) // it runs, even if all stops now
 }
 
 // startContext is the context of a start by the driver, which may fetch an image first. It
@@ -373,12 +370,12 @@ func (a *agent) restart(ctx context.Context, id string) {
 	a.start(ctx, id)
 }
 
-// environment is all that the pod sees. A worker gets a new token with it. leftAlone, which
-// may be nil, is to be called if the pod was started with another one: as by another
-// autoscaler of the same engine.
+// environment is all that the pod sees. A worker gets a new token with it. leftAlone
+// is to be called if the pod was started with another one: as by another autoscaler of
+// the same engine.
 func (a *agent) environment(ctx context.Context, p pod.Pod) (env map[string]string, leftAlone func(context.Context), err error) {
 	if p.Endpoint == "" {
-		return described(p.Spec.Env, p, a.facts), nil, nil
+		return described(p.Spec.Env, p, a.facts), func(context.Context) {}, nil
 	}
 	e, err := a.registry.Endpoints.Get(ctx, p.Endpoint)
 	if err != nil {

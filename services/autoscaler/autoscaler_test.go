@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
@@ -75,6 +77,13 @@ func TestAWorkerOfTwoAutoscalersOnOneEngineIsLetIn(t *testing.T) {
 	e.mu.Unlock()
 	if _, err := s.registry.Tokens.Check(t.Context(), plain, "ep", "w"); err != nil || e.starts("w") != 1 {
 		t.Errorf("got %v, %d starts, want that the worker's token is good", err, e.starts("w"))
+	}
+	noted := s.get("w")
+	third := s.agentOf(e)
+	t.Cleanup(third.logs.close)
+	third.start(t.Context(), "w") // its look at the engine was old
+	if diff := cmp.Diff(noted, s.get("w")); diff != "" {
+		t.Errorf("a start that does nothing is noted: %s", diff)
 	}
 }
 

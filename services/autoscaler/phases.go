@@ -18,11 +18,19 @@ type startup struct {
 	was    pod.Pod
 	phases pod.Phases
 	began  time.Time
+	alone  bool // the pod was left alone
+	undo   func(context.Context)
 }
 
-// startupOf is a start that begins now.
-func (a *agent) startupOf(p pod.Pod) *startup {
-	return &startup{agent: a, was: p, phases: pod.Phases{Life: p.Starts}, began: a.queue.Now().UTC()}
+// startupOf is a start that begins now. undo is called if the pod is left alone.
+func (a *agent) startupOf(p pod.Pod, undo func(context.Context)) *startup {
+	return &startup{agent: a, was: p, phases: pod.Phases{Life: p.Starts}, began: a.queue.Now().UTC(), undo: undo}
+}
+
+// leave notes that the pod was left alone.
+func (s *startup) leave(ctx context.Context) {
+	s.alone = true
+	s.undo(ctx)
 }
 
 // enter notes that a start has come to a phase. A start goes on without it: the next
@@ -34,9 +42,20 @@ func (s *startup) enter(ctx context.Context, phase pod.Phase) {
 	s.warn(ctx, "phase of a pod not noted", s.was.ID, s.write(within, func(*pod.Pod) {}))
 }
 
-// done notes that the pod runs, unless it was stopped meanwhile. Nothing is heard of a
+// done notes that the pod runs, unless it was left alone and that is noted.
+func (s *startup) done(ctx context.Context) {
+	if phase, _ := s.was.Phase(); s.alone && (phase == pod.Loading || phase == pod.Ready) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	s.warn(ctx, "start of a pod not noted", s.was.ID, s.note(ctx))
+	s.log.InfoContext(ctx, "pod started", "pod", s.was.ID, "endpoint", s.was.Endpoint, "driver", s.driver.Name())
+}
+
+// note writes that the pod runs, unless it was stopped meanwhile. Nothing is heard of a
 // pod that works for no endpoint: it is ready.
-func (s *startup) done(ctx context.Context) error {
+func (s *startup) note(ctx context.Context) error {
 	now, last := s.queue.Now(), pod.Loading
 	if s.was.Endpoint == "" {
 		last = pod.Ready

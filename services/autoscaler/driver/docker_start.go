@@ -35,9 +35,9 @@ func (d *Docker) Start(ctx context.Context, s Start) error {
 	defer turn.Unlock()
 	d.turns <- struct{}{}
 	defer func() { <-d.turns }()
-	runs, err := d.clear(ctx, s.PodID)
-	id := ""
-	if err == nil && !runs {
+	made, runs, err := d.clear(ctx, body)
+	id := made
+	if err == nil && !runs && made == "" {
 		id, err = d.create(ctx, body, s)
 	}
 	if err != nil {
@@ -54,33 +54,47 @@ func (d *Docker) Start(ctx context.Context, s Start) error {
 		d.discard(ctx, id)
 		return refused(ctx, "start the container of pod "+s.PodID, err)
 	}
+	if made != "" {
+		s.leave(ctx)
+	}
 	return nil
 }
 
 // clear reports whether the pod runs, or another one of us is about to start it, and
-// removes its container if neither is so.
-func (d *Docker) clear(ctx context.Context, podID string) (runs bool, err error) {
+// removes its container if neither is so. made is the id of a container that another one
+// made for this start and did not start yet: it may have been killed before that.
+func (d *Docker) clear(ctx context.Context, body client.ContainerCreateOptions) (made string, runs bool, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	found, err := d.engine.ContainerInspect(call, d.container(podID), client.ContainerInspectOptions{})
+	found, err := d.engine.ContainerInspect(call, body.Name, client.ContainerInspectOptions{})
 	if errdefs.IsNotFound(err) {
-		return false, nil
+		return "", false, nil
 	}
 	if err != nil {
-		return false, explain(ctx, "look for the container of pod "+podID, err)
+		return "", false, explain(ctx, "look for container "+body.Name, err)
 	}
-	if state := found.Container.State; state != nil && (alive(state.Status) || isStarting(state.Status, found.Container.Created)) {
-		return true, nil
+	c := found.Container
+	switch {
+	case c.State == nil:
+	case isStarting(c.State.Status, c.Created) && sameLabels(c.Config, body.Config):
+		return c.ID, false, nil
+	case alive(c.State.Status) || isStarting(c.State.Status, c.Created):
+		return "", true, nil
 	}
 	// By its id: what another one made meanwhile is left alone.
-	_, err = d.engine.ContainerRemove(call, found.Container.ID, client.ContainerRemoveOptions{RemoveVolumes: true})
+	_, err = d.engine.ContainerRemove(call, c.ID, client.ContainerRemoveOptions{RemoveVolumes: true})
 	if errdefs.IsConflict(err) { // its maker started it meanwhile, or another one removes it
-		return true, nil
+		return "", true, nil
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
-		return false, explain(ctx, "remove the ended container of pod "+podID, err)
+		return "", false, explain(ctx, "remove ended container "+body.Name, err)
 	}
-	return false, nil
+	return "", false, nil
+}
+
+// sameLabels reports whether a container was made for the same start as another one.
+func sameLabels(a, b *container.Config) bool {
+	return a != nil && !slices.ContainsFunc([]string{podLabel, lifeLabel, gpusLabel}, func(label string) bool { return a.Labels[label] != b.Labels[label] })
 }
 
 // isStarting reports whether a container was made, at an instant as the engine

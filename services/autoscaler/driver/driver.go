@@ -63,7 +63,7 @@ type Start struct {
 	// by a driver whose start takes time.
 	Entered func(ctx context.Context, phase pod.Phase)
 	// LeftAlone, if not nil, is called if the pod is left alone: it runs already, or another
-	// program starts it on this machine. So it does not have Env.
+	// program starts it on this machine, or did all but that. So it does not have Env.
 	LeftAlone func(ctx context.Context)
 }
 
