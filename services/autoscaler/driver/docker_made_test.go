@@ -2,10 +2,38 @@ package driver
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/moby/moby/client"
+
+	"flightline/shared/pod"
 )
+
+// An engine makes a container also if who asked for it does not wait for that.
+func TestAStartThatIsGivenUpLeavesNoContainer(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var removed atomic.Bool
+	engine := imageEngine(func(string) bool { cancel(); return true }, func(*http.Request) {})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/containers/made") {
+			removed.Store(true)
+		}
+		engine.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	d := connect(t, DockerConfig{Host: "tcp://" + server.Listener.Addr().String()})
+	err := d.Start(ctx, Start{PodID: "p", Spec: pod.Spec{Image: "image"}})
+	if !errors.Is(err, context.Canceled) || !removed.Load() {
+		t.Errorf("got %v, removed %t, want what the engine has made removed", err, removed.Load())
+	}
+}
 
 // A program that was killed after it made a container has not started it.
 func TestAContainerThatWasMadeForAStartIsStarted(t *testing.T) {

@@ -130,8 +130,10 @@ func (d *Docker) create(ctx context.Context, body client.ContainerCreateOptions,
 	return made.ID, nil
 }
 
+// tryCreate does not end with ctx: the engine would make the container all the same, and
+// nobody would start or remove it.
 func (d *Docker) tryCreate(ctx context.Context, body client.ContainerCreateOptions) (client.ContainerCreateResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	return d.engine.ContainerCreate(ctx, body)
 }
