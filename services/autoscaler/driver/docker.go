@@ -229,6 +229,11 @@ const (
 	// createdTimeout is how long a container may be made and not started before
 	// it counts as ended: its maker is gone.
 	createdTimeout = time.Minute
+	// inspectTimeout bounds a request about one container: while the engine starts one, as
+	// when a GPU's hook hangs, it answers none. What a list says of it is enough for
+	// inspectRest then.
+	inspectTimeout = 2 * time.Second
+	inspectRest    = 30 * time.Second
 	// Exit codes that mean a signal: 128 and its number.
 	signalled, maxSignal = 128, 64
 )
@@ -237,6 +242,7 @@ const (
 type known struct {
 	state    container.ContainerState
 	instance Instance
+	silent   time.Time // when the engine did not answer, zero if it did
 }
 
 func alive(state container.ContainerState) bool {
@@ -251,7 +257,9 @@ func alive(state container.ContainerState) bool {
 // Stop implements Driver. The image says which signal asks it to end.
 func (d *Docker) Stop(ctx context.Context, podID string, grace time.Duration) error {
 	seconds := int(math.Ceil(max(0, grace).Seconds()))
-	_, err := d.engine.ContainerStop(ctx, d.container(podID), client.ContainerStopOptions{Timeout: &seconds})
+	call, cancel := context.WithTimeout(ctx, max(0, grace)+callTimeout)
+	defer cancel()
+	_, err := d.engine.ContainerStop(call, d.container(podID), client.ContainerStopOptions{Timeout: &seconds})
 	if err != nil && !errdefs.IsNotFound(err) {
 		return explain(ctx, "stop pod "+podID, err)
 	}
@@ -314,28 +322,40 @@ func unknown(ctx context.Context, what string, err error) error {
 }
 
 // know looks at a container unless nothing changed since the last time. One
-// that is about to be started is nobody yet.
+// that is about to be started is nobody yet. One of which the engine says nothing
+// holds up no other.
 func (d *Docker) know(ctx context.Context, c container.Summary) (known, error) {
 	d.mu.Lock()
 	k, found := d.known[c.ID]
 	d.mu.Unlock()
-	if found && k.state == c.State && c.State != container.StateCreated {
+	if found && k.state == c.State && (time.Since(k.silent) < inspectRest || k.silent.IsZero() && c.State != container.StateCreated) {
 		return k, nil
 	}
 	k = known{state: c.State}
 	if c.Labels[podLabel] == "" || c.State == container.StateCreated && time.Since(time.Unix(c.Created, 0)) < createdTimeout {
 		return k, nil
 	}
-	inspected, err := d.engine.ContainerInspect(ctx, c.ID, client.ContainerInspectOptions{})
-	if err != nil {
+	within, cancel := context.WithTimeout(ctx, inspectTimeout)
+	defer cancel()
+	inspected, err := d.engine.ContainerInspect(within, c.ID, client.ContainerInspectOptions{})
+	switch {
+	case err == nil:
+	case errdefs.IsNotFound(err), ctx.Err() != nil, client.IsErrConnectionFailed(err) && within.Err() == nil:
 		return k, err
+	default:
+		d.log.WarnContext(ctx, "the engine does not answer for a container, which is taken for what the list says", "container", c.ID, "state", c.State, "err", err)
+		k.silent, k.instance = time.Now(), d.summaryOf(c)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.known[c.ID] = k // also if the list is given up
+		return k, nil
 	}
 	k.instance = instanceOf(c, inspected.Container)
 	if ports := k.instance.PortMappings; len(ports) > 0 {
 		k.instance.PublicIP = d.cfg.PublicIP
 	}
 	if !k.instance.Running && k.instance.Reason == "" {
-		k.instance.Reason = d.lastWords(ctx, inspected.Container)
+		k.instance.Reason = d.lastWords(within, inspected.Container)
 	}
 	if k.instance.Code < 0 && k.instance.Reason == "" {
 		k.instance.Reason = "ended by a signal"
@@ -343,13 +363,36 @@ func (d *Docker) know(ctx context.Context, c container.Summary) (known, error) {
 	return k, nil
 }
 
-// instanceOf is the pod of a container.
-func instanceOf(c container.Summary, i container.InspectResponse) Instance {
+// labelled is what the labels of a container say of its pod.
+func labelled(c container.Summary) Instance {
 	x := Instance{PodID: c.Labels[podLabel], Endpoint: c.Labels[endpointLabel]}
 	x.Life, _ = strconv.Atoi(c.Labels[lifeLabel]) // one of an earlier version has none: 0
 	if gpus := c.Labels[gpusLabel]; gpus != "" {
 		x.GPUs = strings.Split(gpus, ",")
 	}
+	return x
+}
+
+// summaryOf is the pod of a container as a list has it. A container that was made may run: its
+// start goes on in the engine.
+func (d *Docker) summaryOf(c container.Summary) Instance {
+	x := labelled(c)
+	if x.Running = alive(c.State) || c.State == container.StateCreated; !x.Running {
+		x.Code, x.Reason = -1, "the engine does not say how it ended"
+		return x
+	}
+	x.PortMappings = map[int]int{}
+	for _, p := range c.Ports {
+		if p.PublicPort > 0 {
+			x.PortMappings[int(p.PrivatePort)], x.PublicIP = int(p.PublicPort), d.cfg.PublicIP
+		}
+	}
+	return x
+}
+
+// instanceOf is the pod of a container.
+func instanceOf(c container.Summary, i container.InspectResponse) Instance {
+	x := labelled(c)
 	if i.State == nil {
 		return x
 	}
