@@ -72,6 +72,13 @@ func textOf(raw []byte, cut bool, conceal func(string) string) (text string, isC
 	return text[:end], true
 }
 
+// begin is as much of the last state of a line as textOf looks at; cut reports whether there
+// is more.
+func begin(line []byte) (raw []byte, cut bool) {
+	line = LastState(line)
+	return line[:min(len(line), MaxLine+overlap)], len(line) > MaxLine+overlap
+}
+
 // LastState is what a terminal would show of a line, as of a progress bar that was written
 // over: what follows its last carriage return, those at its end left out. It is a part of line.
 func LastState(line []byte) []byte {

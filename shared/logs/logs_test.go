@@ -83,6 +83,8 @@ func TestLinesAreKeptAsTheyWerePrinted(t *testing.T) {
 		"lines":             {"one\ntwo\r\n\nthree\n", "one|two||three"},
 		"no newline":        {"one\ntwo", "one|two"},
 		"a progress bar":    {"10%\r20%\rdone\n", "done"},
+		"a long one":        {strings.Repeat("\r10%", 10_000) + "\rdone\nnext\n", "done|next"},
+		"a long last one":   {long + strings.Repeat("10%\r", 10_000), "10%"},
 		"invalid UTF-8":     {"a\xff\xfeb\n", "a\uFFFDb"},
 		"a long line":       {long + "\nnext\n", long[:logs.MaxLine] + "|next"},
 		"a long last line":  {long, long[:logs.MaxLine]},
@@ -110,7 +112,8 @@ func TestLinesAreKeptAsTheyWerePrinted(t *testing.T) {
 func TestLinesComeInPieces(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
-	text := "one\ntwo " + strings.Repeat("é", 9000) + "\nthree"
+	bar := strings.Repeat("10%\r", 10_000) + "\rthree\r\r"
+	text := "one\ntwo " + strings.Repeat("é", 9000) + "\n" + bar
 	r, stop := s.record(t, "w", nil)
 	out := r.Stream(logs.Stderr)
 	for _, b := range []byte(text) {

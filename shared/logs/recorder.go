@@ -103,12 +103,8 @@ func (r *Recorder) Log(stream string, at time.Time, id job.ID, level, text strin
 	if !r.admit(len(text), at) {
 		return
 	}
-	raw := []byte(text)
-	cut := len(raw) > MaxLine+overlap
-	if cut {
-		raw = raw[:MaxLine+overlap]
-	}
 	l := Line{Time: cmp.Or(at, time.Now()), Job: id, Stream: stream, Level: level}
+	raw, cut := begin([]byte(text))
 	l.Text, l.Cut = textOf(raw, cut, r.conceal)
 	r.append(l)
 }
@@ -321,6 +317,7 @@ type Stream struct {
 	line []byte    // the line so far, MaxLine and overlap at most
 	cut  bool      // there was more of it
 	open bool      // something of it was written
+	back bool      // it ends with a carriage return: what follows is written over it
 }
 
 // At sets the time of what is written from then on. The zero time means that of Write.
@@ -340,7 +337,7 @@ func (s *Stream) Write(p []byte) (int, error) {
 			break
 		}
 		if !s.open { // a whole line
-			s.finish(rest[:min(end, MaxLine+overlap)], end > MaxLine+overlap)
+			s.finish(begin(rest[:end]))
 		} else {
 			s.extend(rest[:end])
 			s.finish(s.line, s.cut)
@@ -350,7 +347,15 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// extend adds a piece to the line. What a terminal would write over goes: a progress bar
+// may print far more in one line than is kept of it.
 func (s *Stream) extend(p []byte) {
+	shown := bytes.TrimRight(p, "\r")
+	back := len(shown) < len(p)
+	if over := bytes.LastIndexByte(shown, '\r'); over >= 0 || s.back && len(shown) > 0 {
+		s.line, s.cut, p = s.line[:0], false, p[over+1:]
+	}
+	s.back = back || s.back && len(shown) == 0
 	room := MaxLine + overlap - len(s.line)
 	s.open, s.cut = true, s.cut || len(p) > room
 	s.line = append(s.line, p[:min(room, len(p))]...)
@@ -362,7 +367,7 @@ func (s *Stream) finish(raw []byte, cut bool) {
 	if s.r.admit(len(raw), at) {
 		s.r.take(s.name, at, raw, cut)
 	}
-	s.line, s.cut, s.open = s.line[:0], false, false
+	s.line, s.cut, s.open, s.back = s.line[:0], false, false, false
 }
 
 // Close keeps the last line, if it has no end.
