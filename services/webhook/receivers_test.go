@@ -101,6 +101,7 @@ func TestReceiversOfEveryKind(t *testing.T) {
 		"byte by byte":   {drip, 1, 200, ""},
 		"sends 1 GB":     {flood, 1, 200, ""},
 		"1 GB and a 502": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway); flood(w, r) }, 3, 502, ""},
+		"101":            {switchProtocols, 3, 0, "status 101"},
 		"is not there":   {nil, 3, 0, "connection refused"},
 	}
 	type started struct {
@@ -154,6 +155,14 @@ func checkLog(t *testing.T, name string, log []deliveries.Attempt, status int, t
 func redirect(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Location", "/elsewhere")
 	w.WriteHeader(http.StatusMovedPermanently)
+}
+
+// switchProtocols answers with 101 and leaves the connection open.
+func switchProtocols(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Connection", "Upgrade")
+	w.Header().Set("Upgrade", "x")
+	w.WriteHeader(http.StatusSwitchingProtocols)
+	_, _, _ = http.NewResponseController(w).Hijack()
 }
 
 func hang(r *http.Request, released <-chan struct{}) {

@@ -23,6 +23,10 @@ var ErrAddress = ssrf.ErrProhibitedIP
 // ErrNetworks is returned by ParseNetworks.
 var ErrNetworks = errors.New("must be networks like 10.1.0.0/16")
 
+// ErrSwitched is returned in place of an answer of status 101. No request asks for another
+// protocol, and the end of a context does not end the body of such an answer.
+var ErrSwitched = errors.New("the server answered with status 101 and switched protocols")
+
 // Dialer returns a dialer that connects to public addresses and to the allowed
 // networks only, at any port. Loopback, private, link-local and metadata
 // networks and their IPv6 forms are refused with ErrAddress.
@@ -40,10 +44,23 @@ func Dialer(allowed []netip.Prefix, timeout time.Duration) *net.Dialer {
 }
 
 // Guard makes the transport connect by the dialer, and by no proxy: a proxy
-// would connect to an address that nothing here judges. It returns t.
-func Guard(t *http.Transport, d *net.Dialer) *http.Transport {
+// would connect to an address that nothing here judges. An answer of status 101 becomes
+// ErrSwitched.
+func Guard(t *http.Transport, d *net.Dialer) http.RoundTripper {
 	t.DialContext, t.Proxy = d.DialContext, nil
-	return t
+	return guarded{t}
+}
+
+type guarded struct{ *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (t guarded) RoundTrip(req *http.Request) (*http.Response, error) {
+	answer, err := t.Transport.RoundTrip(req)
+	if err == nil && answer.StatusCode == http.StatusSwitchingProtocols {
+		_ = answer.Body.Close()
+		return nil, ErrSwitched
+	}
+	return answer, err
 }
 
 // ParseNetworks reads networks with commas between them, such as

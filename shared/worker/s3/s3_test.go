@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"flightline/shared/netguard"
 	"flightline/shared/worker"
 )
 
@@ -112,6 +113,26 @@ func TestAJobsServerIsNotInsideTheWorkersNetwork(t *testing.T) {
 	err = upload("127.0.0.1", netip.MustParsePrefix("127.0.0.0/8"))
 	if err == nil || errors.Is(err, ErrConfig) || asked.Load() == 0 {
 		t.Errorf("an allowed network: got %v after %d requests, want the server's refusal", err, asked.Load())
+	}
+}
+
+// The body of such an answer has no end, and the end of a job would not end it.
+func TestAServerThatSwitchesProtocolsHoldsUpNoUpload(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "x")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		_, _, _ = http.NewResponseController(w).Hijack()
+	}))
+	defer server.Close()
+	c := worker.S3Config{AccessID: "id", AccessSecret: "hush", BucketName: "bucket", EndpointURL: server.URL}
+	b, err := open(c, "job", []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Upload(t.Context(), "a", strings.NewReader("text"), 4, ""); !errors.Is(err, netguard.ErrSwitched) {
+		t.Errorf("got %v, want %v", err, netguard.ErrSwitched)
 	}
 }
 
