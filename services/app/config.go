@@ -23,7 +23,8 @@ import (
 )
 
 // newLogger writes lines of this level and above to w, where answers do not go. The
-// process goes on if nothing reads them.
+// process goes on if nothing reads them. What the standard library prints by itself, as
+// net/http does of a failed handshake, becomes a line of the level debug.
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	process.SurviveBrokenPipe()
 	var least slog.Level
@@ -31,13 +32,19 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 		return nil, &cli.UsageError{Err: fmt.Errorf("--log-level %q: must be debug, info, warn or error", level)}
 	}
 	opts := &slog.HandlerOptions{Level: least}
+	var form func(io.Writer) slog.Handler
 	switch format {
 	case "text":
-		return telemetry.NewLogger(w, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, opts) }), nil
+		form = func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, opts) }
 	case "json":
-		return telemetry.NewLogger(w, func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, opts) }), nil
+		form = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, opts) }
+	default:
+		return nil, &cli.UsageError{Err: fmt.Errorf("--log-format %q: must be text or json", format)}
 	}
-	return nil, &cli.UsageError{Err: fmt.Errorf("--log-format %q: must be text or json", format)}
+	log := telemetry.NewLogger(w, form)
+	slog.SetLogLoggerLevel(slog.LevelDebug)
+	slog.SetDefault(log)
+	return log, nil
 }
 
 // NATS is where a NATS that runs elsewhere is, and how to get in.
