@@ -62,10 +62,13 @@ const (
 // secrets. raw may be cut at MaxLine and overlap, which cut reports.
 func textOf(raw []byte, cut bool, conceal func(string) string) (text string, isCut bool) {
 	text = conceal(strings.ToValidUTF8(string(LastState(raw)), "\uFFFD"))
-	if len(text) <= MaxLine {
+	end := min(len(text), MaxLine)
+	if cut { // what is left of a secret that was cut, however short the others before it made text
+		end = min(end, max(0, len(text)-overlap))
+	}
+	if end == len(text) {
 		return text, cut
 	}
-	end := MaxLine
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}

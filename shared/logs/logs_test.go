@@ -144,6 +144,20 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 }
 
+// Hidden secrets make a line shorter, so that more of it is within its bound.
+func TestASecretAtTheEndOfWhatIsLookedAtIsHidden(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	for shift := range 16 {
+		s.print(t, "w", map[string]string{"API_TOKEN": "hunter2-hunter2"}, strings.Repeat("x", shift)+strings.Repeat("hunter2-hunter2 ", 2000)+"\n")
+	}
+	for _, e := range s.all(t, logs.Watching{}) {
+		if strings.Contains(e.Text, "hu") || !e.Cut {
+			t.Errorf("got a line that ends with %q, cut: %t", e.Text[max(0, len(e.Text)-40):], e.Cut)
+		}
+	}
+}
+
 func TestLinesNameTheirJobAndLevel(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t)
