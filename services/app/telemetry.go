@@ -15,6 +15,7 @@ import (
 	"flightline/shared/registry"
 	"flightline/shared/telemetry"
 	"flightline/shared/telemetry/otlp"
+	"flightline/streams"
 )
 
 // traced runs what the environment may want traces of, as service unless the
@@ -65,8 +66,11 @@ func (n *node) expose(p plan) {
 	if p.metricsAt == nil {
 		return
 	}
-	if slices.Contains(p.roles, roleAPI) {
+	switch {
+	case slices.Contains(p.roles, roleAPI):
 		p.metrics.AddFleet(metrics.Fleet{Queue: n.queue, Registry: n.registry, Log: p.log})
+	case slices.Contains(cachesOf(p.roles), streams.BucketEndpoints):
+		p.metrics.AddEndpoints(n.registry.Endpoints.Known)
 	}
 	n.parts = append(n.parts, process.Part{Name: "metrics", Optional: true, Run: func(ctx context.Context) error { return p.metrics.Serve(ctx, p.metricsAt, p.metricsHosts.Allow) }})
 }

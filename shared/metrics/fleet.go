@@ -42,6 +42,18 @@ func (r *Registry) AddFleet(f Fleet) {
 	r.all.MustRegister(failed, &fleet{Fleet: f, failed: failed, retain: r.Retain})
 }
 
+// AddEndpoints has what is counted for endpoints that are gone forgotten at each scrape, as a
+// Fleet does, where the process has none. known lists the endpoints that there are.
+func (r *Registry) AddEndpoints(known func(context.Context) ([]endpoint.Endpoint, error)) {
+	r.all.MustRegister(collect(func(chan<- prometheus.Metric) {
+		ctx, cancel := context.WithTimeout(context.Background(), fleetWithin)
+		defer cancel()
+		if endpoints, err := known(ctx); err == nil {
+			r.Retain(idsOf(endpoints))
+		}
+	}))
+}
+
 type fleet struct {
 	Fleet
 	failed prometheus.Counter
@@ -77,11 +89,7 @@ func (f *fleet) read(ctx context.Context) []prometheus.Metric {
 		f.Log.WarnContext(ctx, "endpoints not read for metrics", "err", err)
 		return nil
 	}
-	alive := make(map[string]bool, len(endpoints))
-	for _, e := range endpoints {
-		alive[e.ID] = true
-	}
-	f.retain(alive)
+	f.retain(idsOf(endpoints))
 	shown := endpoints[:min(len(endpoints), MostEndpoints)]
 	parts := make([][]prometheus.Metric, len(shown))
 	var g errgroup.Group
@@ -107,6 +115,14 @@ func (f *fleet) read(ctx context.Context) []prometheus.Metric {
 		f.Log.WarnContext(ctx, "GPUs not read for metrics", "err", err)
 	}
 	return append(all, cards...)
+}
+
+func idsOf(endpoints []endpoint.Endpoint) map[string]bool {
+	ids := make(map[string]bool, len(endpoints))
+	for _, e := range endpoints {
+		ids[e.ID] = true
+	}
+	return ids
 }
 
 // quarantined counts the GPUs that are quarantined or on probation.

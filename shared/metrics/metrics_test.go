@@ -1,6 +1,8 @@
 package metrics_test
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
 	"flightline/shared/metrics"
@@ -26,7 +29,7 @@ const head = `# Metrics
 Each process answers ` + "`/metrics`" + ` on a listener of its own (` + "`--metrics-listen`" + `), with those of Go and of the process besides. It has no key:
 keep it off public networks. Counters count what this process did since its start: use ` + "`rate`" + ` and ` + "`sum`" + `. Gauges of endpoints are the
 same at every ` + "`api`" + ` process: use ` + "`max by (endpoint)`" + `; they are at most a second old, and what cannot be read is left out. No label has the
-id of a job. A deleted endpoint loses its series where role ` + "`api`" + ` runs; beyond 1000 endpoints what counts is under ` + "`(other)`" + `.
+id of a job. A deleted endpoint loses its series; beyond 1000 endpoints what counts is under ` + "`(other)`" + `.
 
 | name | kind | labels | role | |
 |---|---|---|---|---|
@@ -98,6 +101,26 @@ func TestEndpointsAreBounded(t *testing.T) {
 	}
 	if want := `flightline_stale_results_total{endpoint="(other)"} 5`; !strings.Contains(got, want) {
 		t.Errorf("got no %s", want)
+	}
+}
+
+// Where no Fleet is, as at a recorder or a gateway of its own.
+func TestEndpointsThatAreGoneMakeRoomForOthers(t *testing.T) {
+	r := metrics.New(new(nats.Conn))
+	there, err := []endpoint.Endpoint{{ID: "e0"}}, error(nil)
+	r.AddEndpoints(func(context.Context) ([]endpoint.Endpoint, error) { return there, err })
+	for i := range metrics.MostEndpoints {
+		r.Stale(fmt.Sprintf("e%d", i))
+	}
+	scrape(r)
+	r.Stale("new")
+	err = errors.New("not read")
+	got := scrape(r)
+	want := `flightline_stale_results_total{endpoint="e0"} 1
+flightline_stale_results_total{endpoint="new"} 1
+`
+	if n := strings.Count(got, "\nflightline_stale_results_total{"); n != 2 || !strings.Contains(got, want) {
+		t.Errorf("got %d series, want\n%s", n, want)
 	}
 }
 
