@@ -3,26 +3,53 @@ package otlp
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"time"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 
 	"flightline/shared/telemetry"
 )
 
+const (
+	// problemInterval is the pause between two lines about problems with the collector, after
+	// the first maxProblemBurst: each batch has one, many a second under load.
+	problemInterval = time.Minute
+	maxProblemBurst = 10
+)
+
+// problems logs what went wrong with the collector.
+type problems struct {
+	log   *slog.Logger
+	limit *telemetry.LogLimit
+}
+
+func newProblems(log *slog.Logger) problems {
+	return problems{log, telemetry.NewLogLimit(rate.Every(problemInterval), maxProblemBurst)}
+}
+
+// warn warns, if it is time, with the beginning of the error: that may have an answer of 4 MB.
+func (p problems) warn(ctx context.Context, what string, err error, attrs ...slog.Attr) {
+	if p.limit.Allow() {
+		p.log.LogAttrs(ctx, slog.LevelWarn, what, p.limit.Attrs(append(attrs, slog.String("err", fmt.Sprintf("%.300s", err)))...)...) //nolint:sloglint // the callers' are
+	}
+}
+
 // exporter logs the spans that could not be sent. They are lost.
 type exporter struct {
 	sdk.SpanExporter
-	log     *slog.Logger
+	problems
 	stopped chan struct{} // closed when the library has shut it down
 }
 
 // ExportSpans implements sdk.SpanExporter.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		e.log.WarnContext(ctx, "spans not sent", "spans", len(spans), "err", err)
+		e.warn(ctx, "spans not sent", err, slog.Int("spans", len(spans)))
 	}
 	return nil
 }

@@ -39,10 +39,8 @@ func Open(ctx context.Context, environment map[string]string, service, version s
 	if err != nil || !on {
 		return nil, err
 	}
-	log = cmp.Or(log, slog.New(slog.DiscardHandler))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.Warn("traces", "err", err) //nolint:sloglint // there is no context
-	}))
+	p := newProblems(cmp.Or(log, slog.New(slog.DiscardHandler)))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.warn(context.WithoutCancel(ctx), "traces", err) }))
 	out, err := otlptracehttp.New(ctx, s.options()...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -51,7 +49,7 @@ func Open(ctx context.Context, environment map[string]string, service, version s
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	e := &exporter{SpanExporter: out, log: log, stopped: make(chan struct{})}
+	e := &exporter{SpanExporter: out, problems: p, stopped: make(chan struct{})}
 	return &Sender{
 		provider: sdk.NewTracerProvider(
 			sdk.WithBatcher(e, s.batching...), sdk.WithSampler(s.sampler), sdk.WithResource(about),

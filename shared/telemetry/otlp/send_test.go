@@ -130,6 +130,23 @@ func TestWhatCannotBeSentIsLogged(t *testing.T) {
 	}
 }
 
+// A batch has a line at most, and some hundred batches a second may fail.
+func TestACollectorThatRefusesAllFillsNoLog(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write(bytes.Repeat([]byte("x"), 64<<10))
+	}))
+	defer server.Close()
+	s, text := open(t, server.URL, map[string]string{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "1"})
+	for range 40 {
+		telemetry.End(s.Tracer().Process(t.Context(), &job.Job{ID: "j1"}), "COMPLETED")
+	}
+	shut(t, s)
+	if lines := strings.Count(text.String(), "spans not sent"); lines < 1 || lines > 11 || text.Len() > 10_000 {
+		t.Errorf("got %d lines and %d bytes, want some lines and 10,000 bytes at most", lines, text.Len())
+	}
+}
+
 // A collector that takes requests and never answers does not hold up those who
 // make spans, nor the end for longer than 3 s, and nothing goes on after it.
 func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
