@@ -58,10 +58,9 @@ const (
 	overlap = 4 << 10
 )
 
-// textOf is a line as it is kept: what a terminal would show of it, in UTF-8, without
-// secrets. raw may be cut at MaxLine and overlap, which cut reports.
+// textOf is a line as it is kept: in UTF-8, without secrets. raw may be cut at MaxLine and overlap, which cut reports.
 func textOf(raw []byte, cut bool, conceal func(string) string) (text string, isCut bool) {
-	text = conceal(strings.ToValidUTF8(string(LastState(raw)), "\uFFFD"))
+	text = conceal(strings.ToValidUTF8(string(raw), "\uFFFD"))
 	end := min(len(text), MaxLine)
 	if cut { // what is left of a secret that was cut, however short the others before it made text
 		end = min(end, max(0, len(text)-overlap))
@@ -75,10 +74,8 @@ func textOf(raw []byte, cut bool, conceal func(string) string) (text string, isC
 	return text[:end], true
 }
 
-// begin is as much of the last state of a line as textOf looks at; cut reports whether there
-// is more.
+// begin is as much of a line as textOf looks at; cut reports whether there is more.
 func begin(line []byte) (raw []byte, cut bool) {
-	line = LastState(line)
 	return line[:min(len(line), MaxLine+overlap)], len(line) > MaxLine+overlap
 }
 

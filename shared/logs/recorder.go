@@ -104,7 +104,11 @@ func (r *Recorder) Log(stream string, at time.Time, id job.ID, level, text strin
 		return
 	}
 	l := Line{Time: cmp.Or(at, time.Now()), Job: id, Stream: stream, Level: level}
-	raw, cut := begin([]byte(text))
+	printed := []byte(text)
+	if stream != Logger { // a message may have lines that end with CRLF
+		printed = LastState(printed)
+	}
+	raw, cut := begin(printed)
 	l.Text, l.Cut = textOf(raw, cut, r.conceal)
 	r.append(l)
 }
@@ -337,10 +341,10 @@ func (s *Stream) Write(p []byte) (int, error) {
 			break
 		}
 		if !s.open { // a whole line
-			s.finish(begin(rest[:end]))
+			s.finish(begin(LastState(rest[:end])))
 		} else {
 			s.extend(rest[:end])
-			s.finish(s.line, s.cut)
+			s.finish(LastState(s.line), s.cut)
 		}
 		rest = rest[end+1:]
 	}
@@ -373,7 +377,7 @@ func (s *Stream) finish(raw []byte, cut bool) {
 // Close keeps the last line, if it has no end.
 func (s *Stream) Close() error {
 	if s.open {
-		s.finish(s.line, s.cut)
+		s.finish(LastState(s.line), s.cut)
 	}
 	return nil
 }

@@ -31,7 +31,8 @@ func TestALoggersRecordsAreKeptWithTheJob(t *testing.T) {
 				log := j.Logger()
 				log.InfoContext(ctx, "loading", "model", "tiny", "key", "secret-of-the-test")
 				log.WithGroup("gpu").With("n", 1).WarnContext(ctx, "hot", "celsius", 90)
-				j.Printed("stderr", []byte("raw \xff"))
+				log.InfoContext(ctx, "HTTP/1.1 200 OK\r\nDate: x\r\n", "n", 2)
+				j.Printed("stderr", []byte("10%\rraw \xff"))
 				return "ok", nil
 			})
 			id := s.submit(t)
@@ -44,7 +45,7 @@ func TestALoggersRecordsAreKeptWithTheJob(t *testing.T) {
 			for _, l := range logstest.All(t, s.q.Bus(), logs.Watching{Endpoint: s.e, Job: id, Resume: true}) {
 				got = append(got, l.Worker+" "+l.Stream+" "+l.Level+" "+l.Text)
 			}
-			want := "w1 log info loading model=tiny key=***|w1 log warn hot gpu.n=1 gpu.celsius=90|w1 stderr  raw \uFFFD"
+			want := "w1 log info loading model=tiny key=***|w1 log warn hot gpu.n=1 gpu.celsius=90|w1 log info HTTP/1.1 200 OK\r\nDate: x\r\n n=2|w1 stderr  raw \uFFFD"
 			if driven {
 				want = ""
 			}
