@@ -64,6 +64,13 @@ var cases = map[string]struct{ fires, quiet string }{
 		quiet: `flightline_jobs_worker_lost{endpoint="a"} 0+0x30
 			flightline_jobs_worker_lost{endpoint="b"} 0 1 0 0 1 0 0 1 0 0 1 0 0`,
 	},
+	"FlightlineGPUQuarantined": {
+		fires: `flightline_gpus_quarantined{instance="a",state="quarantined"} 0+0x10 1+0x9 0 1+0x9
+			flightline_gpus_quarantined{instance="a",state="probation"} 0+0x20 1 0+0x9
+			flightline_gpus_quarantined{instance="b",state="quarantined"} 0+0x5 _x25`,
+		quiet: `flightline_gpus_quarantined{instance="a",state="quarantined"} 0+0x25 1+0x4
+			flightline_gpus_quarantined{instance="a",state="probation"} 0+0x30`,
+	},
 	"FlightlineRecorderBehind": {
 		fires: `flightline_recorder_lag_seconds{instance="a"} 0+10x30
 			flightline_recorder_lag_seconds{instance="b"} 0+0x3 _x27`,
