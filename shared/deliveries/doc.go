@@ -25,6 +25,8 @@ type Store struct {
 	bus *bus.Client
 	js  jetstream.JetStream
 	log *slog.Logger
+
+	copies deadCopies // of TrimUndelivered alone
 }
 
 // New returns the store that is beside q. A nil log discards.

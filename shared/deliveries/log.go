@@ -256,14 +256,6 @@ func (s *Store) Trim(ctx context.Context, maxBytes int64) (uint64, error) {
 	return s.trim(ctx, streams.Deliveries, maxBytes)
 }
 
-// TrimUndelivered removes the oldest webhook tasks that were given up or wait for
-// their destination if they take more than maxBytes, and returns how many. They are
-// never sent. Copies of their large payloads stay until they expire. It returns
-// bus.ErrUnavailable.
-func (s *Store) TrimUndelivered(ctx context.Context, maxBytes int64) (uint64, error) {
-	return s.trim(ctx, streams.Undelivered, maxBytes)
-}
-
 func (s *Store) trim(ctx context.Context, stream string, maxBytes int64) (uint64, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
