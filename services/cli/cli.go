@@ -41,7 +41,8 @@ type Config struct {
 type shell struct {
 	Config
 	flags   flags
-	started bool // a command was found and its arguments taken
+	started bool   // a command was found and its arguments taken
+	noKey   string // why the server gets no key; "" if it gets one
 }
 
 // flags are those that all commands of a client have.
@@ -63,7 +64,7 @@ func Run(ctx context.Context, cfg Config, args []string) int {
 		return process.ExitOK
 	}
 	code := exitCode(err, sh.started)
-	if text := errorText(ctx, err); text != "" {
+	if text := sh.errorText(ctx, err); text != "" {
 		_, _ = fmt.Fprintf(sh.Err, "flightline: %s\n", text)
 	}
 	if code == process.ExitUsage {

@@ -139,6 +139,7 @@ func TestTheServerIsFoundByFlagThenEnvironmentThenDev(t *testing.T) {
 		"the environment":           {map[string]string{"FLIGHTLINE_URL": env, "FLIGHTLINE_API_KEY": "k2"}, nil, &named, "Bearer k2"},
 		"dev's key stays at home":   {map[string]string{"FLIGHTLINE_URL": env}, nil, &named, ""},
 		"dev by its address":        {map[string]string{"FLIGHTLINE_URL": local}, nil, &dev, "Bearer dev-key"},
+		"and a slash":               {map[string]string{"FLIGHTLINE_URL": local + "/"}, nil, &dev, "Bearer dev-key"},
 		"the flag":                  {map[string]string{"FLIGHTLINE_URL": env}, []string{"--url", flag}, &flagged, ""},
 	}
 	for name, test := range tests {
@@ -152,6 +153,29 @@ func TestTheServerIsFoundByFlagThenEnvironmentThenDev(t *testing.T) {
 				t.Errorf("got key %q, want %q", key, test.key)
 			}
 		})
+	}
+}
+
+// A 401 has the same text for all; who gave no key at all has to learn so, above all who
+// gave a running dev another name than its own, as localhost.
+func TestARefusalSaysThatNoKeyWasGiven(t *testing.T) {
+	t.Chdir(t.TempDir())
+	url := api{"GET /v2/ep/health": {401, `{"error":"unauthorized","code":"unauthorized"}`}}.start(t, nil)
+	none := "; no key was given: set FLIGHTLINE_API_KEY or give --api-key-file"
+	health := func(env map[string]string) string {
+		text := run(t, env, "", "health", "ep", "--url", url).err
+		_, text, _ = strings.Cut(text, "unauthorized)")
+		return strings.TrimSpace(text)
+	}
+	if got := health(nil); got != none {
+		t.Errorf("without a key: got %q, want %q", got, none)
+	}
+	if got := health(map[string]string{"FLIGHTLINE_API_KEY": "k"}); got != "" {
+		t.Errorf("with one: got %q, want nothing of it", got)
+	}
+	announce(t, cli.DefaultData, cli.Running{URL: "http://127.0.0.1:1", APIKey: "dev-key"})
+	if got, want := health(nil), none+"; that of the dev in .flightline goes to http://127.0.0.1:1 only"; got != want {
+		t.Errorf("beside a dev: got %q, want %q", got, want)
 	}
 }
 

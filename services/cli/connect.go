@@ -33,8 +33,13 @@ func (sh *shell) connect() (*client.Client, error) {
 	shown := "" // by a dev that is meant
 	running, err := FindRunning(sh.flags.dataFolder(sh.Env))
 	switch {
-	case err == nil && (url == "" || url == running.URL):
+	case err == nil && (url == "" || strings.TrimRight(url, "/") == running.URL):
 		url, key, shown = running.URL, cmp.Or(key, running.APIKey), running.TLSCert
+	case url != "" && key == "":
+		sh.noKey = "no key was given: set FLIGHTLINE_API_KEY or give --api-key-file"
+		if err == nil {
+			sh.noKey += "; that of the dev in " + cmp.Or(sh.flags.dataFolder(sh.Env), DefaultData) + " goes to " + running.URL + " only"
+		}
 	case url != "":
 	case errors.Is(err, ErrNotRunning):
 		return nil, fmt.Errorf("%w; %w Give --url, set FLIGHTLINE_URL, or start one here with '%s dev'", err, errNoServer, sh.Program)

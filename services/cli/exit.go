@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -59,12 +60,15 @@ func exitCode(err error, started bool) int {
 }
 
 // errorText is what to tell people about err; "" if they know.
-func errorText(ctx context.Context, err error) string {
+func (sh *shell) errorText(ctx context.Context, err error) string {
+	var refusal *client.Error
 	switch {
 	case errors.Is(err, errShown):
 		return ""
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return "interrupted"
+	case sh.noKey != "" && errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:
+		return err.Error() + "; " + sh.noKey
 	}
 	return err.Error()
 }
