@@ -53,6 +53,9 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 	if i.Code >= 0 {
 		why += fmt.Sprintf(" with code %d", i.Code)
 	}
+	if i.Code == 0 && p.Endpoint != "" && p.Phases.Ready.IsZero() {
+		why += fmt.Sprintf(" before it asked for jobs, as a worker does (for a program that runs once for each job the command is 'flightline worker %s -- PROGRAM')", p.Endpoint)
+	}
 	if i.Reason != "" {
 		why += ": " + i.Reason
 	}

@@ -90,6 +90,32 @@ func TestWhatHadEndedBeforeThisProgramLookedIsNoCrash(t *testing.T) {
 	}
 }
 
+// A program that runs once for each job, given as the command of a fleet, ends well and at
+// once, and says nothing.
+func TestACommandThatIsNoWorkerIsSaidToBeNone(t *testing.T) {
+	s := newEnv(t)
+	e := s.engine("machine")
+	a := s.agentOf(e)
+	t.Cleanup(func() { _ = e.Close(context.Background()); a.logs.close() })
+	ready := func(p *pod.Pod) { p.Phases.Ready = p.Created }
+	for id, c := range map[string]struct {
+		edit []func(*pod.Pod)
+		code int
+		want string
+	}{
+		"cat":    {[]func(*pod.Pod){of("ep")}, 0, "it ended by itself with code 0 before it asked for jobs, as a worker does (for a program that runs once for each job the command is 'flightline worker ep -- PROGRAM'): x"},
+		"fails":  {[]func(*pod.Pod){of("ep")}, 1, "it ended by itself with code 1: x"},
+		"worked": {[]func(*pod.Pod){of("ep"), ready}, 0, "it ended by itself with code 0: x"},
+		"pod":    {nil, 0, "it ended by itself with code 0: x"},
+	} {
+		s.pod(id, append(c.edit, at)...)
+		a.ended(t.Context(), s.get(id), driver.Instance{PodID: id, Code: c.code, Reason: "x"})
+		if p := s.get(id); p.Change != c.want {
+			t.Errorf("%s: got %q, want %q", id, p.Change, c.want)
+		}
+	}
+}
+
 // The clock of an engine may be ahead of the server's.
 func TestAWorkerThatRestartsItselfIsStartedAgainWhateverTheClock(t *testing.T) {
 	s := newEnv(t)
