@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -142,13 +143,29 @@ func (c Config) Check() error {
 			return fmt.Errorf("%s %q: must be an http or https address", one.flag, one.value)
 		}
 	}
+	if err := c.checkSelection(); err != nil {
+		return err
+	}
+	if c.WorkerEnv != nil {
+		return checkEnv(c.WorkerEnv)
+	}
+	return nil
+}
+
+// checkSelection refuses a name of no scenario: a check that plays nothing, or less than
+// was meant, must not pass.
+func (c Config) checkSelection() error {
+	all := Scenarios()
 	for _, pattern := range append(append([]string{}, c.Only...), c.Skip...) {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return fmt.Errorf("%q: %w", pattern, err)
 		}
+		if !slices.ContainsFunc(all, func(s Scenario) bool { return matches([]string{pattern}, s.Name) }) {
+			return fmt.Errorf("%q: no scenario has this name", pattern)
+		}
 	}
-	if c.WorkerEnv != nil {
-		return checkEnv(c.WorkerEnv)
+	if len(c.choose(all)) == 0 {
+		return errors.New("--only and --skip leave no scenario")
 	}
 	return nil
 }

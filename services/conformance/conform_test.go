@@ -54,6 +54,9 @@ func TestCheck(t *testing.T) {
 		"an address without one": {Config{BaseURL: "h:8080", Key: "k", Make: true}, "--url"},
 		"another scheme":         {Config{BaseURL: "http://h", RestURL: "ftp://h", Key: "k", Make: true}, "--rest-url"},
 		"a pattern that is none": {Config{BaseURL: "http://h", Key: "k", Make: true, Only: []string{"[a"}}, "[a"},
+		"a name of none":         {Config{BaseURL: "http://h", Key: "k", Make: true, Only: []string{"run", "runsnc"}}, `"runsnc": no scenario`},
+		"no such name to skip":   {Config{BaseURL: "http://h", Key: "k", Make: true, Skip: []string{"purg"}}, `"purg": no scenario`},
+		"nothing is left":        {Config{BaseURL: "http://h", Key: "k", Make: true, Only: []string{"run"}, Skip: []string{"run*"}}, "leave no scenario"},
 	} {
 		err := tc.cfg.Check()
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
