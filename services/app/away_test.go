@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -28,9 +29,9 @@ func (l lines) Write(p []byte) (int, error) {
 
 // servedWith is what a process with these settings of NATS ends with, and
 // what it logs until a line holds until.
-func servedWith(t *testing.T, n NATS, until string) (logged string, err error) {
+func servedWith(t *testing.T, n NATS, until string, flags ...string) (logged string, err error) {
 	t.Helper()
-	cfg, err := parsed(nil, "--listen", "127.0.0.1:0", "--metrics-listen", "off")
+	cfg, err := parsed(nil, append(flags, "--listen", "127.0.0.1:0", "--metrics-listen", "off")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func servedWith(t *testing.T, n NATS, until string) (logged string, err error) {
 	defer cancel()
 	heard, ended := make(lines, 100), make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, cfg, "", []string{roleRecorder}, io.Discard, slog.New(slog.NewTextHandler(heard, nil)), nil)
+		ended <- Serve(ctx, cfg, "", []string{roleRecorder, roleControl}, io.Discard, slog.New(slog.NewTextHandler(heard, nil)), nil)
 	}()
 	for {
 		select {
@@ -85,5 +86,29 @@ func TestAStreamThatWasLostIsLogged(t *testing.T) {
 	logged, _ := servedWith(t, NATS{NATSURL: b.Config().URL, NATSUser: b.Config().User, NATSPassword: b.Config().Password}, "it was made again")
 	if !strings.Contains(logged, "level=ERROR") || !strings.Contains(logged, "stream="+streams.Events) || !strings.Contains(logged, "are lost") {
 		t.Errorf("got %s, want what is lost", logged)
+	}
+}
+
+// A NATS without JetStream answers no request of it, and the client says no more than that.
+func TestANATSWithoutJetStreamIsSaidToBeOne(t *testing.T) {
+	p := plan{nc: testenv.NewServer(t).NC}
+	err := p.whyAway(fmt.Errorf("count partitions: %w", nats.ErrNoResponders))
+	if !errors.Is(err, nats.ErrNoResponders) || !strings.Contains(err.Error(), "nats-server has it with -js") {
+		t.Errorf("got %v, want how to switch it on", err)
+	}
+}
+
+// Who starts `serve` for the first time, and gives no key, cannot make one either.
+func TestAStartWithoutAnyKeyIsAWarning(t *testing.T) {
+	b := testenv.NewServer(t)
+	n := NATS{NATSURL: b.Config().URL, NATSUser: b.Config().User, NATSPassword: b.Config().Password}
+	const warning, active = "there is no API key yet", "msg=active"
+	if logged, _ := servedWith(t, n, active); !strings.Contains(logged, warning) {
+		t.Errorf("without a key: got %s, want a warning", logged)
+	}
+	for _, flags := range [][]string{{"--bootstrap-key", "a-good-key"}, nil} { // then it is there
+		if logged, _ := servedWith(t, n, active, flags...); !strings.Contains(logged, active) || strings.Contains(logged, warning) {
+			t.Errorf("with one: got %s, want no warning", logged)
+		}
 	}
 }

@@ -187,12 +187,22 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 	return n, nil
 }
 
-// admit puts the administrator's key in, in place of the one before.
+// admit puts the administrator's key in, in place of the one before. Without one it warns
+// where no request could be answered.
 func (p plan) admit(ctx context.Context, reg *registry.Registry, q *queue.Queue) error {
 	if p.replaceKey != nil {
 		durable := func() error { return q.Bus().Durable(ctx, streams.Bucket(streams.BucketKeys)) }
 		if err := p.replaceKey(ctx, reg.Keys, durable); err != nil {
 			return err
+		}
+	}
+	if p.adminKey == "" && slices.Contains(p.roles, roleControl) {
+		keys, err := reg.Keys.List(ctx)
+		if err != nil {
+			return err
+		}
+		if len(keys) == 0 {
+			p.log.WarnContext(ctx, "there is no API key yet, so all requests are refused: start with --bootstrap-key-file, and make other keys with 'flightline key create'")
 		}
 	}
 	return admit(ctx, reg, p.adminKey)

@@ -216,10 +216,13 @@ func assemblePatiently(ctx context.Context, p plan) (*node, error) {
 	return nil, err
 }
 
-// whyAway is err, or what it comes from if there is no connection: that alone
-// helps people.
+// whyAway is err, or what it comes from if there is no connection, or no JetStream: that
+// alone helps people.
 func (p plan) whyAway(err error) error {
 	if p.nc.IsConnected() {
+		if errors.Is(err, nats.ErrNoResponders) {
+			return fmt.Errorf("JetStream does not answer; nats-server has it with -js, or with jetstream in its configuration: %w", err)
+		}
 		return err
 	}
 	if why := bus.Why(p.bus); why != nil {
