@@ -81,16 +81,18 @@ func (u *upstream) whileReady(ctx context.Context, work func(context.Context) er
 
 // awaitReady waits until the server is ready, or ctx ends: then it returns false.
 func (u *upstream) awaitReady(ctx context.Context) bool {
-	for first := true; ; first = false {
-		switch u.checkHealth(ctx) {
+	for before := ""; ; {
+		seen, why := u.checkHealth(ctx)
+		switch seen {
 		case healthy:
 			u.log.InfoContext(ctx, "the model server is ready")
 			return true
 		case away, silent:
 			u.tryWake(ctx)
 		}
-		if first {
-			u.log.InfoContext(ctx, "waiting for the model server")
+		if why != before {
+			u.log.InfoContext(ctx, "waiting for the model server", "address", u.base.Host, "why", why)
+			before = why
 		}
 		if !u.waitForProbe(ctx) {
 			return false
@@ -106,9 +108,9 @@ func (u *upstream) watch(ctx context.Context) bool {
 			d = downtime{}
 			continue
 		}
-		seen := u.checkHealth(ctx)
+		seen, why := u.checkHealth(ctx)
 		if ctx.Err() == nil && d.observe(seen, time.Now()) {
-			u.log.WarnContext(ctx, "the model server is down, no more jobs are taken")
+			u.log.WarnContext(ctx, "the model server is down, no more jobs are taken", "why", why)
 			return true
 		}
 	}
@@ -138,36 +140,38 @@ func (u *upstream) probeNow() {
 }
 
 // checkHealth is one probe: it asks for the health path, and for the list of models if the
-// server has no health path and the user named none.
-func (u *upstream) checkHealth(ctx context.Context) health {
+// server has no health path and the user named none. why is what it met, if that is not
+// healthy.
+func (u *upstream) checkHealth(ctx context.Context) (seen health, why string) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	path := cmp.Or(u.health, pathHealth)
-	status := u.statusOf(ctx, path)
+	status, why := u.statusOf(ctx, path)
 	if status == http.StatusNotFound && u.health == "" {
-		status = u.statusOf(ctx, pathModels)
+		path = pathModels
+		status, why = u.statusOf(ctx, path)
 	}
+	why = "GET " + path + ": " + why
 	switch {
 	case status >= 200 && status <= 299:
-		return healthy
+		return healthy, ""
 	case status == 0 && ctx.Err() != nil:
-		return silent
+		return silent, why
 	}
-	return away
+	return away, why
 }
 
-// statusOf returns the HTTP status of a GET, 0 if no answer came.
-func (u *upstream) statusOf(ctx context.Context, path string) int {
+// statusOf returns the HTTP status of a GET, 0 if no answer came, and either in words.
+func (u *upstream) statusOf(ctx context.Context, path string) (status int, text string) {
 	request, err := u.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return 0
+		return 0, "the path is wrong"
 	}
 	answer, err := u.client.Do(request)
 	if err != nil {
-		u.log.DebugContext(ctx, "no answer of the model server", "path", path)
-		return 0
+		return 0, withoutAddress(err).Error()
 	}
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20))
-	return answer.StatusCode
+	return answer.StatusCode, answer.Status
 }

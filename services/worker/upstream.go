@@ -120,7 +120,8 @@ func (u *upstream) send(ctx context.Context, c call) (*http.Response, error) {
 		switch {
 		case notConnected(err):
 		case refused.status == http.StatusServiceUnavailable && !wasReady:
-			wasReady = u.checkHealth(ctx) == healthy
+			seen, _ := u.checkHealth(ctx)
+			wasReady = seen == healthy
 		default:
 			return answer, err
 		}

@@ -461,7 +461,8 @@ func TestNoLogShowsTheUpstreamsSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := u.checkHealth(t.Context())
+	seen, why := u.checkHealth(t.Context())
+	log.WriteString(why)
 	_, err = u.sendOnce(t.Context(), call{method: http.MethodGet, route: pathModels}) //nolint:bodyclose // there is no answer
 	if seen != away || err == nil || strings.Contains(log.String()+err.Error(), "pa55") || strings.Contains(log.String()+err.Error(), "k3y") {
 		t.Errorf("got %v, %v, %s", seen, err, &log)
