@@ -133,13 +133,15 @@ func (w *world) playScenario(ctx context.Context, s Scenario) Result {
 	if slices.Contains(s.Needs, needRetention) {
 		within = retentionTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	began := time.Now()
-	p := &play{ctx: ctx, w: w}
+	p := &play{ctx: limited, w: w}
 	s.play(p)
 	r.TookMs = time.Since(began).Milliseconds()
 	switch {
+	case ctx.Err() != nil: // the server is not to blame
+		r.Detail = "interrupted"
 	case p.err != nil:
 		r.Outcome, r.Detail = Fail, printable(p.err.Error())
 	case p.skipped != "":

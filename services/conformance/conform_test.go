@@ -179,13 +179,24 @@ func TestAnEndpointThatCannotBeMadeIsExplained(t *testing.T) {
 	}
 }
 
+// What was not played to its end did not fail.
 func TestTheEndOfTheContextEndsTheRun(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { _, _ = out.Write([]byte(`{}`)) }))
-	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := Run(ctx, Config{BaseURL: server.URL, Key: "k", Endpoint: "echo"}); err == nil {
-		t.Error("got no error, want one")
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		if !strings.HasSuffix(in.URL.Path, "/health") { // else it is asked whether it is there
+			cancel()
+		}
+		_, _ = out.Write([]byte(`{}`))
+	}))
+	defer server.Close()
+	report, err := Run(ctx, Config{BaseURL: server.URL, Key: "k", Endpoint: "echo", Only: []string{"run", "unknown-*", "key-wrong"}})
+	if !errors.Is(err, context.Canceled) || report.Failed+report.Passed != 0 || report.Skipped != 5 {
+		t.Fatalf("got %v and %+v, want nothing passed or failed", err, report)
+	}
+	for _, r := range report.Scenarios {
+		if r.Detail != "interrupted" {
+			t.Errorf("%s: got %q, want that it was interrupted", r.Name, r.Detail)
+		}
 	}
 }
 
