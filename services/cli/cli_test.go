@@ -2,7 +2,9 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -153,6 +155,18 @@ func TestTheServerIsFoundByFlagThenEnvironmentThenDev(t *testing.T) {
 				t.Errorf("got key %q, want %q", key, test.key)
 			}
 		})
+	}
+}
+
+// Ctrl-C ends the wait and not the job.
+func TestAnInterruptedRunSyncSaysThatTheJobGoesOn(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { interrupt() }))
+	t.Cleanup(server.Close)
+	var errs bytes.Buffer
+	code := cli.Run(ctx, cli.Config{Program: "flightline", In: strings.NewReader(""), Out: io.Discard, Err: &errs}, []string{"runsync", "ep", "{}", "--url", server.URL})
+	if want := "flightline: no longer waiting; a job that was submitted goes on: flightline requests ep\n"; code != 1 || errs.String() != want {
+		t.Errorf("got %d, %q, want 1 and %q", code, errs.String(), want)
 	}
 }
 

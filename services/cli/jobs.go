@@ -93,6 +93,9 @@ func (sh *shell) runSyncCommand() *cobra.Command {
 			j, err = api.RunSync(ctx, args[0], r, wait)
 			return err
 		})
+		if errors.Is(err, context.Canceled) { // only the answer has the id
+			return fmt.Errorf("no longer waiting; a job that was submitted goes on: %s requests %s", sh.Program, args[0])
+		}
 		if err != nil {
 			return err
 		}
