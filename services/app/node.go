@@ -270,6 +270,7 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 	cfg := web.Config{
 		BodyMemory: bodyMemory(process.Memory()),
 		Known:      n.known, Hosts: p.hosts, Observed: p.metrics.Answered, Log: p.log, Tracer: p.tracer,
+		Roles: p.roles[:len(p.roles)%len(roles())], // none if it serves all
 	}
 	gw, err := n.newGateway(p, &cfg)
 	if err != nil {

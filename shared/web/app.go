@@ -54,6 +54,9 @@ type Config struct {
 	// routes. Route is the template of the route that answered, "/" if none did,
 	// as the method is; took lasts until the answer begins.
 	Observed func(method, route string, status int, took time.Duration)
+	// Roles are what this process serves, for the answer to a route that may be another's.
+	// nil says that it serves all.
+	Roles []string
 	// Hosts are the names that requests may ask for. nil means any.
 	Hosts Hosts
 	// Tracer makes a span of each request. nil means none.
@@ -87,7 +90,7 @@ func New(cfg Config) *fiber.App {
 		DisableStartupMessage: true,
 		// A form's content type says nothing: RunPod's workers send JSON under it.
 		DisablePreParseMultipartForm: true,
-		ErrorHandler:                 answerError(log),
+		ErrorHandler:                 answerError(log, cfg.Roles),
 		IdleTimeout:                  cmp.Or(cfg.IdleTimeout, defaultIdleTimeout),
 		ReadBufferSize:               readBufferSize,
 		ReadTimeout:                  cmp.Or(cfg.HeaderTimeout, defaultHeaderTimeout),

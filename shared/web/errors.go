@@ -117,6 +117,7 @@ var table = []struct {
 const (
 	unavailableText = "the service cannot reach its storage; try again"
 	internalText    = "internal error; the request id finds the log line"
+	noRouteText     = "no such route"
 )
 
 // answerOf decides what a client learns of err.
@@ -183,7 +184,7 @@ func detail(err error, code Code) Error {
 func answerOfFiber(err *fiber.Error) Error {
 	switch err.Code {
 	case http.StatusNotFound:
-		return Error{NotFound, "no such route"}
+		return Error{NotFound, noRouteText}
 	case http.StatusMethodNotAllowed:
 		return Error{MethodNotAllowed, "the route does not take this method"}
 	case http.StatusRequestEntityTooLarge:
@@ -293,11 +294,14 @@ func newRequestID() string {
 }
 
 // answerError is Fiber's ErrorHandler. What is our own fault is logged here
-// and nowhere else.
-func answerError(log *slog.Logger) fiber.ErrorHandler {
+// and nowhere else. roles are Config.Roles.
+func answerError(log *slog.Logger, roles []string) fiber.ErrorHandler {
 	failures := newFailureLog(log)
 	return func(c *fiber.Ctx, err error) error {
 		a := answerOf(err)
+		if a.Text == noRouteText && len(roles) > 0 {
+			a.Text += " in this process, which serves " + strings.Join(roles, ", ")
+		}
 		status := a.Code.Status()
 		if status >= http.StatusInternalServerError {
 			failures.write(c, a.Code, err)

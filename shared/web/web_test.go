@@ -173,3 +173,17 @@ func TestErrorTable(t *testing.T) {
 		}
 	}
 }
+
+// Who asks the role api for what the role control serves learns which process this is.
+func TestARouteOfAnotherProcess(t *testing.T) {
+	for want, roles := range map[string][]string{
+		"no such route": nil,
+		"no such route in this process, which serves api, gateway": {"api", "gateway"},
+	} {
+		address := serve(t, web.New(web.Config{Roles: roles}))
+		a := do(t, request(t, http.MethodGet, "http://"+address+"/v1/endpoints", nil))
+		if a.status != http.StatusNotFound || a.body["error"] != want {
+			t.Errorf("got %d %v, want %q", a.status, a.body, want)
+		}
+	}
+}
