@@ -216,6 +216,9 @@ func reports(cfg Config) []nats.Option {
 			if sub != nil {
 				subject = sub.Subject
 			}
+			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `Subscription to "`+nats.InboxPrefix) {
+				err = fmt.Errorf("%w: no answer can come; the user has inboxes with a prefix, so give it (--nats-inbox-prefix)", err)
+			}
 			log.Warn("nats error", "subject", subject, "err", err)
 		}),
 	}
