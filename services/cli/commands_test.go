@@ -95,6 +95,7 @@ func TestInputComesFromTheArgumentAFileOrStandardInput(t *testing.T) {
 		"argument":            {"", []string{`{"a":1}`}, `{"input":{"a":1}}`},
 		"file":                {"", []string{"@" + file}, `{"input":{"from":"file"}}`},
 		"standard input":      {`{"b":2}`, []string{"-"}, `{"input":{"b":2}}`},
+		"a byte order mark":   {"\ufeff{\"b\":2}\r\n", []string{"-"}, `{"input":{"b":2}}`},
 		"a whole request":     {"", []string{`{"input":{"a":1},"webhook":"http://h/"}`}, `{"input":{"a":1},"webhook":"http://h/"}`},
 		"its policy":          {"", []string{`{"input":{},"policy":{"ttl":10000}}`}, `{"input":{},"policy":{"ttl":10000}}`},
 		"its bucket":          {"", []string{`{"input":{},"s3Config":{"bucketName":"b","region":"eu-1"}}`}, `{"input":{},"s3Config":{"bucketName":"b","region":"eu-1"}}`},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,7 +174,7 @@ func (sh *shell) request(arg string, p policyFlags) (client.Request, error) {
 	if err != nil {
 		return client.Request{}, err
 	}
-	return requestOf(data, p)
+	return requestOf(bytes.TrimPrefix(data, []byte("\ufeff")), p) // as editors of Windows begin a file
 }
 
 // await waits for the end of a job and shows it.
