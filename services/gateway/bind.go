@@ -132,10 +132,20 @@ func (s *Service) openToken(ctx context.Context, who caller, began time.Time) (t
 	return token, !isGone(err)
 }
 
-// refreshQuiet is how long after a worker said that it restarts itself nothing
-// is given to it: its last poll may come after that.
-const refreshQuiet = 3 * time.Second
+const (
+	// refreshQuiet is how long after a worker said that it restarts itself nothing
+	// is given to it: its last poll may come after that.
+	refreshQuiet = 3 * time.Second
+	// fleetRefreshQuiet is the same for a worker of a fleet, whose autoscaler replaces it
+	// some seconds later if it goes on, as RunPod's SDK does. Were it given the next job
+	// before, it would end that one too, and begin the time again.
+	fleetRefreshQuiet = 30 * time.Second
+)
 
 func mayTake(token registry.Token, hash string, began time.Time) bool {
-	return token.Hash == hash && !token.Draining && !token.Refreshed.After(began.Add(-refreshQuiet))
+	quiet := refreshQuiet
+	if token.Expires { // as those of fleets do
+		quiet = fleetRefreshQuiet
+	}
+	return token.Hash == hash && !token.Draining && !token.Refreshed.After(began.Add(-quiet))
 }

@@ -247,6 +247,28 @@ func TestAWorkerThatRestartsItselfIsLetGo(t *testing.T) {
 	}
 }
 
+// RunPod's SDK goes on after a handler returned refresh_worker. A fleet's worker that got the
+// next job 3 s later asked for a restart every 4 s, and its autoscaler waits for 5 s.
+func TestWhoAskedForARestartWaitsForIt(t *testing.T) {
+	at := time.Now()
+	for _, tc := range []struct {
+		fleet bool
+		after time.Duration
+		want  bool
+	}{
+		{false, time.Second, false},
+		{false, 4 * time.Second, true}, // its owner's container may have been started again
+		{true, 4 * time.Second, false},
+		{true, 20 * time.Second, false},
+		{true, time.Minute, true}, // no autoscaler is there
+	} {
+		token := registry.Token{Hash: "h", Refreshed: at, Expires: tc.fleet}
+		if got := mayTake(token, "h", at.Add(tc.after)); got != tc.want {
+			t.Errorf("%+v: got %v", tc, got)
+		}
+	}
+}
+
 func TestADeletedEndpointAnswersItsPollsAndLosesNothing(t *testing.T) {
 	s := newEnv(t)
 	w := s.worker("w1", s.gateway(Config{Hold: patience}))
