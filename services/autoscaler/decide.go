@@ -231,7 +231,7 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 		v.start, v.reason, v.text = 0, registry.ScalingInvalid, s.invalid
 	case s.machines == 0:
 		v.start, v.reason = 0, registry.ScalingNoMachine
-		v.text = fmt.Sprintf("no autoscaler with the driver %s runs", e.Fleet.Driver)
+		v.text = fmt.Sprintf("no autoscaler with the driver %[1]s runs: none was started with %[1]s in --drivers", e.Fleet.Driver)
 	case room == 0 && held > 0:
 		v.start, v.reason = 0, registry.ScalingLeaving
 		v.text = fmt.Sprintf("%d that are replaced must have left before others are started", held)

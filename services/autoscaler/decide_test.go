@@ -235,9 +235,11 @@ func TestTheTextOfADecisionCountsOne(t *testing.T) {
 		"1 job waits and 2 have lost their worker": sample{queued: 1, orphans: orphans{count: 2}}.waiting(),
 		"1 job waits and 0 run, 4 for each worker": needed(byRequests, sample{queued: 1}, memory{}, 0, nil, noon).text,
 		"a worker failed":                          failedText(1),
-		"workers failed 2 times in a row":          failedText(2),
-		"1 worker":                                 counted(1, "worker"),
-		"2 workers":                                counted(2, "worker"),
+		"no autoscaler with the driver docker runs: none was started with docker in --drivers": decide(
+			endpoint.Endpoint{WorkersMax: 1, Fleet: endpoint.Fleet{Driver: "docker"}}, sample{queued: 1}, memory{}, noon).text,
+		"workers failed 2 times in a row": failedText(2),
+		"1 worker":                        counted(1, "worker"),
+		"2 workers":                       counted(2, "worker"),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
