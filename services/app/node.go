@@ -227,6 +227,14 @@ func (p plan) prepare(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
+// someRoles are the roles of the process, nil if it has all.
+func (p plan) someRoles() []string {
+	if len(p.roles) == len(roles()) {
+		return nil
+	}
+	return p.roles
+}
+
 // streams is what the streams are made with.
 func (p plan) streams() streams.Config {
 	return streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge, LogsAge: p.logs.LogsAge, LogsMaxBytes: logsBytes(p.logs.LogsMaxBytes)}
@@ -270,7 +278,7 @@ func (n *node) serve(p plan, js jetstream.JetStream) error {
 	cfg := web.Config{
 		BodyMemory: bodyMemory(process.Memory()),
 		Known:      n.known, Hosts: p.hosts, Observed: p.metrics.Answered, Log: p.log, Tracer: p.tracer,
-		Roles: p.roles[:len(p.roles)%len(roles())], // none if it serves all
+		Roles: p.someRoles(),
 	}
 	gw, err := n.newGateway(p, &cfg)
 	if err != nil {
