@@ -28,8 +28,8 @@ const (
 )
 
 // TuneGC has the garbage collector run less often while little is in use, more
-// often as more is, and as often as it must once the process takes half of the
-// memory that it may have. percent and limit are what the user set in GOGC and
+// often as more is or as little garbage is made, and as often as it must once the process
+// takes half of the memory that it may have. percent and limit are what the user set in GOGC and
 // GOMEMLIMIT; that stays as it is, and a GOGC of "" means that nothing was set.
 func TuneGC(percent, limit string) {
 	if percent != "" {
@@ -56,7 +56,8 @@ func afterCollection(current int, before time.Time, allocated uint64) {
 		heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
 		metrics.Read(heap)
 		now, total := time.Now(), heap[1].Value.Uint64()
-		percent := garbageOf(heap[0].Value.Uint64(), float64(total-allocated)/now.Sub(before).Seconds())
+		took := max(now.Sub(before), time.Millisecond)
+		percent := garbageOf(heap[0].Value.Uint64(), float64(total-allocated)/took.Seconds())
 		if percent != current {
 			debug.SetGCPercent(percent)
 		}
