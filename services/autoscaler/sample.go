@@ -39,7 +39,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 	}
 	in.queued, in.queuedLow = stats.Queued-stats.QueuedLow, stats.QueuedLow
 	in.running, in.allRunning = stats.Running-stats.RunningLow, stats.Running
-	if in.queued > 0 && (e.ScalerType == endpoint.QueueDelay || needsGPUs(v, e)) {
+	if in.queued > 0 {
 		if in.oldest, err = l.queue.Counts.OldestWait(ctx, e, job.Normal); err != nil {
 			in.unknown = "it could not be seen how long its jobs wait"
 			l.log.DebugContext(ctx, "oldest job not found", "endpoint", e.ID, "err", err)
