@@ -265,8 +265,9 @@ func isOlder(i driver.Instance, p pod.Pod) bool {
 	return !i.Started.IsZero() && i.Started.Add(clockSkew).Before(p.Created)
 }
 
+// warn logs an error, unless it says that the pod is gone or was changed meanwhile.
 func (a *agent) warn(ctx context.Context, what, id string, err error) {
-	if err != nil && ctx.Err() == nil && !errors.Is(err, pod.ErrNotFound) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, pod.ErrNotFound) && !errors.Is(err, errPodChanged) {
 		a.log.WarnContext(ctx, what, "pod", id, "err", err) //nolint:sloglint // the callers' texts are constants
 	}
 }

@@ -42,7 +42,7 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 		token, err = a.registry.Tokens.Find(ctx, p.Endpoint, p.ID)
 		if err == nil && !token.Draining && !token.Refreshed.IsZero() { // a start makes a new token
 			if err := a.noteRefreshed(ctx, p, token.Refreshed); err != nil {
-				a.warn(ctx, "restart of a worker not noted, trying again", p.ID, ignorePodChanged(err))
+				a.warn(ctx, "restart of a worker not noted, trying again", p.ID, err)
 				return
 			}
 			a.start(ctx, p.ID)
@@ -87,13 +87,6 @@ func (a *agent) noteRefreshed(ctx context.Context, p pod.Pod, at time.Time) erro
 	return err
 }
 
-func ignorePodChanged(err error) error {
-	if errors.Is(err, errPodChanged) {
-		return nil
-	}
-	return err
-}
-
 // exit writes that a pod has ended, and lets its worker in no more, unless it was started
 // again meanwhile. It reports whether that is on record; if not, the next look leads here
 // again.
@@ -106,7 +99,7 @@ func (a *agent) exit(ctx context.Context, p pod.Pod, by pod.Trigger, why string)
 		return nil
 	})
 	if err != nil && !errors.Is(err, pod.ErrNotFound) {
-		a.warn(ctx, "end of a pod not noted, trying again", p.ID, ignorePodChanged(err))
+		a.warn(ctx, "end of a pod not noted, trying again", p.ID, err)
 		return false
 	}
 	level := slog.LevelInfo

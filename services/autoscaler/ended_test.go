@@ -116,6 +116,19 @@ func TestACommandThatIsNoWorkerIsSaidToBeNone(t *testing.T) {
 	}
 }
 
+// refreshing makes the pod of a worker of "ep" that says that it restarts itself.
+func (s *env) refreshing(id string) {
+	s.t.Helper()
+	s.pod(id, at, of("ep"))
+	_, _, err := s.registry.Tokens.IssueForFleet(s.t.Context(), "ep", id)
+	if err == nil {
+		err = s.registry.Tokens.Refresh(s.t.Context(), "ep", id, s.queue.Now())
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // The clock of an engine may be ahead of the server's.
 func TestAWorkerThatRestartsItselfIsStartedAgainWhateverTheClock(t *testing.T) {
 	s := newEnv(t)
@@ -123,13 +136,7 @@ func TestAWorkerThatRestartsItselfIsStartedAgainWhateverTheClock(t *testing.T) {
 	a := s.agentOf(e)
 	t.Cleanup(func() { _ = e.Close(context.Background()); a.logs.close() })
 	s.endpoint("ep", bounds(0, 1))
-	s.pod("w", at, of("ep"))
-	if _, _, err := s.registry.Tokens.IssueForFleet(t.Context(), "ep", "w"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.registry.Tokens.Refresh(t.Context(), "ep", "w", s.queue.Now()); err != nil {
-		t.Fatal(err)
-	}
+	s.refreshing("w")
 	started := time.Now().Add(time.Minute)
 	a.ended(t.Context(), s.get("w"), driver.Instance{PodID: "w", Started: started, Ended: started.Add(time.Second)})
 	if p := s.get("w"); p.Status != pod.Running || p.Refreshed.IsZero() {
@@ -144,13 +151,7 @@ func TestAWorkerOfTwoAutoscalersThatRestartsItselfIsStartedAgainOnce(t *testing.
 	first, second := s.agentOf(e), s.agentOf(e)
 	t.Cleanup(func() { _ = e.Close(context.Background()); first.logs.close(); second.logs.close() })
 	s.endpoint("ep", bounds(0, 1))
-	s.pod("w", at, of("ep"))
-	if _, _, err := s.registry.Tokens.IssueForFleet(t.Context(), "ep", "w"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.registry.Tokens.Refresh(t.Context(), "ep", "w", s.queue.Now()); err != nil {
-		t.Fatal(err)
-	}
+	s.refreshing("w")
 	seen, i := s.get("w"), driver.Instance{PodID: "w", Endpoint: "ep", Started: time.Now()}
 	for _, a := range []*agent{first, second} {
 		a.ended(t.Context(), seen, i)

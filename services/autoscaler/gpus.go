@@ -416,16 +416,12 @@ func (l *leader) sweepClaims(ctx context.Context, v *view, machines []registry.I
 // enough. before has since when that is known.
 func (l *leader) sweepClaim(ctx context.Context, now time.Time, uuid string, h registry.GPUHolder, before map[string]time.Time) error {
 	key := h.Machine + " " + h.Pod + " " + uuid
-	since, known := before[key]
-	if !known {
-		since = now
-	}
-	l.orphaned[key] = since
+	absent := lasting(key, before, l.orphaned, now)
 	away := absentProcess
 	if h.Driver == pod.Docker {
 		away = absentDocker
 	}
-	if now.Sub(since) < away {
+	if absent < away {
 		return nil
 	}
 	l.log.InfoContext(ctx, "GPU released, its machine is gone", "gpu", uuid, "pod", h.Pod, "machine", h.Machine)

@@ -27,20 +27,9 @@ type staleJob struct{ worker, job string }
 // notes in next since when it goes on with each.
 func (m *endpointState) staleFor(id string, w registry.Worker, next map[staleJob]time.Time, now time.Time) (longest time.Duration) {
 	for _, j := range w.Stale {
-		longest = max(longest, m.lasting(staleJob{id, j}, next, now))
+		longest = max(longest, lasting(staleJob{id, j}, m.stale, next, now))
 	}
 	return longest
-}
-
-// lasting returns for how long each look has found the same of a worker, and notes in next
-// since when.
-func (m *endpointState) lasting(what staleJob, next map[staleJob]time.Time, now time.Time) time.Duration {
-	since, found := m.stale[what]
-	if !found {
-		since = now
-	}
-	next[what] = since
-	return now.Sub(since)
 }
 
 // ignoresFor returns for how long a worker has had no job while jobs waited that any may
@@ -49,7 +38,7 @@ func (m *endpointState) ignoresFor(x member, waiting bool, next map[staleJob]tim
 	if x.state != idle || !waiting {
 		return 0
 	}
-	return min(x.rested, m.lasting(staleJob{worker: x.id}, next, now))
+	return min(x.rested, lasting(staleJob{worker: x.id}, m.stale, next, now))
 }
 
 // jobsAreLeft reports whether a job waits for so long that an idle worker ignores it.

@@ -42,12 +42,7 @@ func findOrphans(out []job.ID, named map[job.ID]bool, since map[job.ID]time.Time
 		if named[id] || mutation.NoOrphans {
 			continue
 		}
-		first, known := since[id]
-		if !known {
-			first = now
-		}
-		next[id] = first
-		unnamed := now.Sub(first)
+		unnamed := lasting(id, since, next, now)
 		if unnamed < unnamedTimeout {
 			continue
 		}
@@ -81,7 +76,7 @@ type handed struct {
 func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, stats queue.Stats) (orphans, error) {
 	h := &m.handed
 	none := stats.Running == stats.RunningLow || e.WorkersMax == 0 || e.ScalerType != endpoint.QueueDelay
-	if v.now.Sub(h.looked) > watchTimeout {
+	if v.now.Sub(h.looked) > watchTimeout { // then it is not known what lasted
 		*h, m.stale = handed{}, nil
 	}
 	if none {

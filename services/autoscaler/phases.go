@@ -2,7 +2,6 @@ package autoscaler
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"flightline/shared/pod"
@@ -68,8 +67,8 @@ func (s *startup) note(ctx context.Context) error {
 	})
 }
 
-// write stores the phases, with what change sets besides, unless the pod was stopped or
-// started again meanwhile.
+// write stores the phases, with what change sets besides. It returns errPodChanged if the
+// pod was stopped or started again meanwhile.
 func (s *startup) write(ctx context.Context, change func(*pod.Pod)) error {
 	_, err := s.registry.Pods.Update(ctx, s.was.ID, func(p pod.Pod) (pod.Pod, error) {
 		if p.Status != pod.Running || p.Starts != s.was.Starts {
@@ -79,9 +78,6 @@ func (s *startup) write(ctx context.Context, change func(*pod.Pod)) error {
 		change(&p)
 		return p, nil
 	})
-	if errors.Is(err, errPodChanged) {
-		return nil
-	}
 	return err
 }
 
@@ -100,9 +96,7 @@ func (a *agent) noteReady(ctx context.Context, p pod.Pod) {
 			x.Phases = x.Phases.Enter(pod.Ready, x.Starts, w.Seen)
 			return x, nil
 		})
-		if !errors.Is(err, errPodChanged) {
-			a.warn(ctx, "a worker that is ready not noted, trying again", p.ID, err)
-		}
+		a.warn(ctx, "a worker that is ready not noted, trying again", p.ID, err)
 	})
 }
 

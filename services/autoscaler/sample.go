@@ -155,6 +155,17 @@ func (m *endpointState) since(id string, now state, at time.Time) time.Time {
 	return at
 }
 
+// lasting returns for how long each look has found what is found now, and notes in next since
+// when. before is what the look before noted.
+func lasting[K comparable](what K, before, next map[K]time.Time, now time.Time) time.Duration {
+	since, found := before[what]
+	if !found {
+		since = now
+	}
+	next[what] = since
+	return now.Sub(since)
+}
+
 // restedOf is how long a worker is known to have had no job, which it was first
 // seen without at since. Short jobs come and go between two heartbeats. A native
 // worker beats at once when it has had one; what another one did since its last

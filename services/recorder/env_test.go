@@ -116,5 +116,15 @@ func (s *env) recorder(t *testing.T, name string, point func(*process, Point)) *
 	return p
 }
 
+// recorded waits until the recorder has noted that all that was written is recorded.
+func (s *env) recorded(t *testing.T, p *process) {
+	t.Helper()
+	last, err := s.q.Changes.Last(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the recorder's position is saved", func() bool { return p.parts[0].saved.Load() >= last })
+}
+
 // kill is as a crash: nothing more reaches the server.
 func (p *process) kill() { p.nc.Close() }

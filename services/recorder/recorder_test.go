@@ -107,18 +107,8 @@ func TestRecordsThatAServerBringsBackAreRemovedAgain(t *testing.T) {
 			<-saved
 		}
 	})
-	consumer, err := s.q.Consume(t.Context(), s.e, "w", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.playOne(t, consumer, 1)
-	consumer.Close()
-	recorded := r.parts[0].saved.Load
-	last, err := s.q.Changes.Last(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Eventually(t, "the end is recorded", func() bool { return recorded() >= last })
+	s.play(t, 1)
+	s.recorded(t, r)
 	bus.Stop()
 	restore := bus.SaveMessages(t, streams.Records(0))
 	bus.Start()
@@ -137,14 +127,7 @@ func TestATTLChangedBeforeAndAfterARetryTellsNothingTwice(t *testing.T) {
 	t.Parallel()
 	s, _ := newEnv(t)
 	r := s.recorder(t, "", nil)
-	recorded := func() {
-		t.Helper()
-		last, err := s.q.Changes.Last(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		testenv.Eventually(t, "the recorder's position is saved", func() bool { return r.parts[0].saved.Load() >= last })
-	}
+	recorded := func() { t.Helper(); s.recorded(t, r) }
 	consumer, err := s.q.Consume(t.Context(), s.e, "w", 1)
 	if err != nil {
 		t.Fatal(err)
