@@ -21,8 +21,8 @@ const (
 	unavailableDelay, deletingDelay = time.Second, 3 * time.Second
 	// extendAfter is the age of a lease at which an attempt extends it first.
 	extendAfter = 5 * time.Second
-	// maxPayloads bounds the payloads beside records, in bytes, of all attempts at once.
-	maxPayloads = 256 << 20
+	// defaultMaxMemory bounds the inputs and outputs of all attempts at once, in bytes.
+	defaultMaxMemory = 256 << 20
 	// putOffInterval is the pause between two lines about tasks that are put off, after the
 	// first maxPutOffBurst.
 	putOffInterval = time.Minute
@@ -176,11 +176,11 @@ func (s *Service) attempt(ctx context.Context, t *task, e endpoint.Endpoint, n i
 // send loads, signs and posts the task.
 func (s *Service) send(ctx context.Context, t *task, e endpoint.Endpoint, try int) (result, error) {
 	began := time.Now()
-	size := min(t.PayloadSize(), maxPayloads)
+	size := min(t.Size(), s.cfg.maxMemory)
 	if err := s.waitForMemory(ctx, size); err != nil {
 		return result{}, err
 	}
-	defer s.payloads.Release(size)
+	defer s.memory.Release(size)
 	if err := t.Load(ctx); err != nil {
 		return result{err: record.ErrPayloadGone.Error(), gone: errors.Is(err, record.ErrPayloadGone)}, err
 	}
@@ -202,12 +202,12 @@ func (s *Service) send(ctx context.Context, t *task, e endpoint.Endpoint, try in
 	return s.traced(ctx, t, try, header, func(ctx context.Context) (result, error) { return s.post(ctx, t.to, header, body) })
 }
 
-// waitForMemory waits for room for payloads of so many bytes, which the caller releases.
+// waitForMemory waits for room for so many bytes, which the caller releases.
 func (s *Service) waitForMemory(ctx context.Context, size int64) error {
 	ctx, cancel := context.WithTimeout(ctx, staleTimeout/2)
 	defer cancel()
-	if err := s.payloads.Acquire(ctx, size); err != nil {
-		return fmt.Errorf("wait for other webhooks, which have %d bytes in memory: %w", maxPayloads, err)
+	if err := s.memory.Acquire(ctx, size); err != nil {
+		return fmt.Errorf("wait for other webhooks, which have %d bytes in memory: %w", s.cfg.maxMemory, err)
 	}
 	return nil
 }

@@ -3,14 +3,17 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"flightline/shared/deliveries"
 	"flightline/shared/job"
+	"flightline/shared/queue"
 	"flightline/shared/testenv"
 	"flightline/streams"
 )
@@ -211,4 +214,34 @@ func TestRetryAfterIsRespected(t *testing.T) {
 		t.Fatalf("got %d attempts, want 2: one pause in the schedule", len(log))
 	}
 	late.checkPause(t, "after 3 s", log[0], log[1], 3*time.Second)
+}
+
+// Without a bound, 1024 receivers that hang kept as many bodies in memory.
+func TestBodiesAtOnceAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	cfg := lenient()
+	const size, atOnce, receivers = 100_000, 2, 5
+	cfg.maxMemory = size * (atOnce + 1)
+	var now, most atomic.Int64
+	slow := func(http.ResponseWriter, *http.Request) {
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		<-time.After(200 * time.Millisecond)
+		now.Add(-1)
+	}
+	ids := make([]job.ID, receivers)
+	for i := range ids {
+		ids[i] = queue.NewID(job.Async)
+		s.submit(ids[i], receive(t, slow).url, json.RawMessage(`"`+strings.Repeat("x", size)+`"`))
+		s.announce(s.cancel(ids[i]))
+	}
+	s.serve(cfg)
+	for _, id := range ids {
+		s.over(id)
+	}
+	if got := most.Load(); got > atOnce {
+		t.Errorf("got %d bodies at once, want at most %d: %d bytes each of %d", got, atOnce, size, cfg.maxMemory)
+	}
 }

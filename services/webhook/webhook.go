@@ -82,6 +82,7 @@ type Config struct {
 
 	resolver   *net.Resolver // of a test; nil: the system's
 	maxWaiting int           // of a test; 0: defaultMaxWaiting
+	maxMemory  int64         // of a test; 0: defaultMaxMemory
 }
 
 // Point is a crash point: a place between two steps where a crash loses nothing.
@@ -121,7 +122,7 @@ type Service struct {
 	deliveries *deliveries.Store
 	registry   *registry.Registry
 	client     *http.Client
-	payloads   *semaphore.Weighted
+	memory     *semaphore.Weighted // in bytes, see defaultMaxMemory
 	putOffs    *telemetry.LogLimit
 	// successes is set while the service runs.
 	successes *attemptLog
@@ -144,6 +145,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	cfg.MaxPerHost = orDefault(cfg.MaxPerHost, defaultMaxPerHost)
 	cfg.MaxConcurrency = orDefault(cfg.MaxConcurrency, defaultMaxConcurrency)
 	cfg.MaxBody = orDefault(cfg.MaxBody, defaultMaxBody)
+	cfg.maxMemory = cmp.Or(cfg.maxMemory, defaultMaxMemory)
 	cfg.maxWaiting = orDefault(cfg.maxWaiting, defaultMaxWaiting)
 	store, err := deliveries.New(deps.Queue, cfg.Log)
 	if err != nil {
@@ -151,7 +153,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	return &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, deliveries: store, registry: deps.Registry,
-		client: newClient(cfg), payloads: semaphore.NewWeighted(maxPayloads), putOffs: telemetry.NewLogLimit(rate.Every(putOffInterval), maxPutOffBurst),
+		client: newClient(cfg), memory: semaphore.NewWeighted(cfg.maxMemory), putOffs: telemetry.NewLogLimit(rate.Every(putOffInterval), maxPutOffBurst),
 	}, nil
 }
 

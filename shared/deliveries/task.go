@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
@@ -45,6 +47,7 @@ type Task struct {
 	Ends time.Time
 
 	s    *Store
+	size int // of its message's data
 	refs [2]*record.PayloadRef
 	msg  jetstream.Msg
 	// seq is its sequence in WEBHOOKS, as numbered by server.
@@ -52,8 +55,9 @@ type Task struct {
 	server string
 }
 
-// PayloadSize is how many bytes Load reads besides the message.
-func (c *Task) PayloadSize() (size int64) {
+// Size is how many bytes of input and output Load reads.
+func (c *Task) Size() int64 {
+	size := int64(c.size)
 	for _, ref := range c.refs {
 		if ref != nil {
 			size += int64(ref.Size)
@@ -257,6 +261,7 @@ func (s *Store) taskOf(m jetstream.Msg) (*Task, error) {
 		},
 		Replay: m.Headers().Get(replayHeader), s: s, refs: [2]*record.PayloadRef{r.InputRef, r.OutputRef}, msg: m, seq: r.Seq,
 	}
+	c.size, _ = strconv.Atoi(m.Headers().Get(nats.MsgSize)) // of the server: the consumer delivers headers alone
 	c.Ends = endOf(meta.Timestamp, m.Headers().Get(jetstream.MsgTTLHeader))
 	c.Fresh = meta.NumDelivered == 1 && c.Replay == "" && m.Headers().Get(triedHeader) == ""
 	clear(m.Headers()) // thousands wait in memory; Load reads them again
