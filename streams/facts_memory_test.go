@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"flightline/shared/job"
+	"flightline/shared/queue"
 	"flightline/shared/testenv"
 	"flightline/streams"
 )
@@ -29,5 +31,29 @@ func TestF15WhatIsReadWhileItIsWrittenStaysInMemory(t *testing.T) {
 		if left := testenv.MemoryInUse() - before; left > count*size/2 != stays {
 			t.Errorf("with the check %t, %d MB of %d are in memory; if it is little with both, bus.Append may go", checks, left>>20, count*size>>20)
 		}
+	}
+}
+
+// F18: each subject that has a message takes memory. Not parallel, as F15.
+func TestF18EachSubjectTakesMemory(t *testing.T) {
+	const count, least = 20_000, 80 // bytes for each
+	took := map[bool]int{}
+	for _, same := range []bool{true, false} {
+		b := start(t)
+		before := testenv.MemoryInUse()
+		for range count {
+			id := job.ID("one")
+			if !same {
+				id = queue.NewID(job.Async)
+			}
+			if _, err := b.JS.PublishAsync(streams.DeliverySubject(b.e.ID, id, 1), []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-b.JS.PublishAsyncComplete()
+		took[same] = testenv.MemoryInUse() - before
+	}
+	if got := took[false] - took[true]; got < count*least {
+		t.Errorf("%d subjects take %d bytes more than one, want at least %d each; if they do not, --deliveries-max-bytes may be larger", count, got, least)
 	}
 }

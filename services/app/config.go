@@ -107,7 +107,7 @@ type LogSizes struct {
 	EventsMaxBytes      int64         `flag:"events-max-bytes" env:"FLIGHTLINE_EVENTS_MAX_BYTES" envDefault:"4294967296" help:"bytes that the log of events may take, 16777216 or more; the oldest go first; 0 is no bound"`
 	LogsAge             time.Duration `flag:"logs-retention" env:"FLIGHTLINE_LOGS_RETENTION" envDefault:"72h" help:"how long what workers print is kept (1h or more); the same for all processes, the last one started decides"`
 	LogsMaxBytes        int64         `flag:"logs-max-bytes" env:"FLIGHTLINE_LOGS_MAX_BYTES" envDefault:"268435456" help:"bytes that what workers print may take, 16777216 or more, which NATS reserves; each partition has a share; the oldest lines go first; 0 is no bound; the same for all processes"`
-	DeliveriesMaxBytes  int64         `flag:"deliveries-max-bytes" env:"FLIGHTLINE_DELIVERIES_MAX_BYTES" envDefault:"1073741824" help:"bytes that the log of webhook deliveries may take, 16777216 or more; the oldest go first; 0 is no bound"`
+	DeliveriesMaxBytes  int64         `flag:"deliveries-max-bytes" env:"FLIGHTLINE_DELIVERIES_MAX_BYTES" envDefault:"268435456" help:"bytes that the log of webhook deliveries may take, 16777216 or more; the oldest go first; 0 is no bound; each delivery takes 100 bytes of the memory of NATS too"`
 	UndeliveredMaxBytes int64         `flag:"undelivered-max-bytes" env:"FLIGHTLINE_UNDELIVERED_MAX_BYTES" envDefault:"4294967296" help:"bytes that webhooks may take which were given up or wait for a paused destination, 16777216 or more; the oldest go first and are never sent; 0 is no bound"`
 }
 
