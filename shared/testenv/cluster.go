@@ -40,7 +40,7 @@ func NewCluster(t testing.TB) *Cluster {
 	routes := FreePorts(t, Nodes) // each node has to know those of the others before any of them runs
 	for i := range c.nodes {
 		c.nodes[i] = &node{cfg: embedded.Config{
-			Dir: tempDir(t), User: user, Password: password,
+			Dir: folder(t, memory()), User: user, Password: password,
 			ServerName: fmt.Sprintf("node%d", i),
 			Cluster:    &embedded.Cluster{Name: "testenv", Listen: routes[i], Routes: routes},
 		}}

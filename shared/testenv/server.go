@@ -76,7 +76,11 @@ func NewBarrierServer(t testing.TB) *Server {
 
 func start(t testing.TB, cfg embedded.Config) *Server {
 	t.Helper()
-	cfg.Dir, cfg.User, cfg.Password = tempDir(t), user, password
+	in := memory()
+	if cfg.SyncAlways || cfg.Barrier {
+		in = "" // the disk is a part of it
+	}
+	cfg.Dir, cfg.User, cfg.Password = folder(t, in), user, password
 	s := &Server{t: t, node: &node{cfg: cfg}}
 	t.Cleanup(s.node.stop)
 	s.Start()
@@ -94,7 +98,7 @@ func (s *Server) Stop() { s.node.stop() }
 func (s *Server) Kill() {
 	s.t.Helper()
 	for {
-		dir := tempDir(s.t)
+		dir := folder(s.t, filepath.Dir(s.node.cfg.Dir))
 		err := os.CopyFS(dir, os.DirFS(s.node.cfg.Dir))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the server removed a file meanwhile
@@ -153,7 +157,7 @@ func (s *Server) BreakStore(stream string) (mend func()) {
 // a server is found that stopped between an ack and the removal of its message.
 func (s *Server) SaveMessages(t testing.TB, stream string) (restore func()) {
 	t.Helper()
-	messages, saved := filepath.Join(s.StreamDir(stream), "msgs"), tempDir(t)
+	messages, saved := filepath.Join(s.StreamDir(stream), "msgs"), folder(t, filepath.Dir(s.node.cfg.Dir))
 	if err := os.CopyFS(saved, os.DirFS(messages)); err != nil {
 		t.Fatal(err)
 	}
@@ -307,22 +311,6 @@ func newJetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 		t.Fatalf("open JetStream: %v", err)
 	}
 	return js
-}
-
-// tempDir is not t.TempDir, which fails the test when a server's last file
-// appears while the folder is being removed.
-func tempDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "testenv-") //nolint:usetesting // see above
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Logf("left behind: %v", err)
-		}
-	})
-	return dir
 }
 
 // FreePorts are n addresses on loopback for servers that start later, or come back.
