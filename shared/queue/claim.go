@@ -126,7 +126,10 @@ func (t *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, 
 	}
 	decided := decide(r, d)
 	if decided == decideAsk {
-		alive, served, err := askHolder(ctx, t.q.bus, t.at, r)
+		if e, err := t.q.missing.endpoint(ctx, t.e.ID); err == nil { // this consumer may be older than its settings
+			d.lease, d.maxLost = e.Lease, e.MaxLost
+		}
+		alive, served, err := askHolder(ctx, t.q.bus, t.at, r, d.lease)
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +159,7 @@ func (t *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, 
 	case decideRequeue:
 		return nil, t.q.finishRequeue(ctx, t.at, r)
 	case decideHold, decideAsk:
-		m.postpone(t.e.Lease, redeliveryDelay(d))
+		m.postpone(d.lease, redeliveryDelay(d))
 	}
 	return nil, nil //nolint:nilnil // nothing to run
 }

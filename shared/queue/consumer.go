@@ -168,7 +168,7 @@ func (t *Consumer) notify(m *nats.Msg) {
 		return
 	}
 	if isAsk(m) && l.alive() {
-		answerQuestion(t.q.nc, t.at.Endpoint, l.Job.ID, holderAnswer{Attempt: l.Job.Attempt, Run: l.Job.Run})
+		answerQuestion(t.q.nc, t.at.Endpoint, l.Job.ID, holderAnswer{Attempt: l.Job.Attempt, Run: l.Job.Run, SilentMs: time.Since(*l.extended.Load()).Milliseconds()})
 	}
 	l.signal()
 }

@@ -110,7 +110,7 @@ func (d deadlines) overdue(ctx context.Context, at record.Location, r *record.Re
 	case r.Overdue(now):
 		return d.q.timeOut(ctx, at, r)
 	case r.Detached && now.Sub(r.Changed) > r.Lease && d.q.bus.Availability().Age() > r.Lease:
-		if alive, _, err := askHolder(ctx, d.q.bus, at, r); err != nil || alive {
+		if alive, _, err := askHolder(ctx, d.q.bus, at, r, r.Lease); err != nil || alive {
 			return nil, err
 		}
 		return d.q.end(ctx, at, r, job.Fail, func(n *record.Record) {

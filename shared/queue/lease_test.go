@@ -166,3 +166,45 @@ func TestLateResultIsTimedOut(t *testing.T) {
 	}
 	s.want(t, id, job.TimedOut)
 }
+
+// A worker that runs decides by the settings that the endpoint has, not by those of its own
+// start: it left a job to a silent worker for up to the former lease, an hour.
+func TestAShorterLeaseHoldsForWorkersThatRun(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]func(*testing.T, *env) job.ID{
+		"of a worker": func(t *testing.T, s *env) job.ID {
+			t.Helper()
+			id := s.submit(t)
+			next(t, s.consumer(t, s.q, "dies"))
+			return id
+		},
+		"of a worker behind a gateway": func(t *testing.T, s *env) job.ID {
+			t.Helper()
+			id, _ := s.handed(t, "dies")
+			stop, err := s.q.Remote.OnNotify(s.e, func(job.ID) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(stop)
+			if err := s.q.Remote.Heartbeat(t.Context(), s.e, id, "dies"); err != nil {
+				t.Fatal(err)
+			}
+			return id
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t, func(e *endpoint.Endpoint) { e.Lease, e.MaxLost = time.Hour, 1 })
+			id := take(t, s)
+			other := s.consumer(t, s.queue(t, Config{}), "other")
+			s.e.Lease, s.e.MaxLost = time.Second, 2
+			s.register(t)
+			if err := s.q.CreateEndpoint(t.Context(), s.e); err != nil {
+				t.Fatal(err)
+			}
+			if l := next(t, other); l.Job.ID != id || l.Job.Lost != 1 {
+				t.Errorf("got %+v, want the job of the silent worker", l.Job)
+			}
+		})
+	}
+}

@@ -112,21 +112,32 @@ const (
 )
 
 func (m *missing) registered(ctx context.Context, id string) (registration, error) {
-	stored, err := m.bus.LeaderLast(ctx, streams.Bucket(m.bucket), streams.KeySubject(m.bucket, id))
-	if errors.Is(err, bus.ErrNoMessage) || err == nil && len(stored.Data) == 0 { // a delete marker
+	e, err := m.endpoint(ctx, id)
+	switch {
+	case errors.Is(err, endpoint.ErrNotFound):
 		return unregistered, nil
-	}
-	if err != nil {
+	case err != nil:
 		return unregistered, err
-	}
-	var e endpoint.Endpoint
-	if err := json.Unmarshal(stored.Data, &e); err != nil {
-		return unregistered, fmt.Errorf("read endpoint %s: %w", id, err)
-	}
-	if e.Deleting || !e.QueueMade {
+	case e.Deleting || !e.QueueMade:
 		return changing, nil
 	}
 	return serving, nil
+}
+
+// endpoint is the endpoint as it is on record now. It returns endpoint.ErrNotFound and
+// bus.ErrUnavailable.
+func (m *missing) endpoint(ctx context.Context, id string) (e endpoint.Endpoint, err error) {
+	stored, err := m.bus.LeaderLast(ctx, streams.Bucket(m.bucket), streams.KeySubject(m.bucket, id))
+	if errors.Is(err, bus.ErrNoMessage) || err == nil && len(stored.Data) == 0 { // a delete marker
+		return e, endpoint.ErrNotFound
+	}
+	if err != nil {
+		return e, err
+	}
+	if err := json.Unmarshal(stored.Data, &e); err != nil {
+		return e, fmt.Errorf("read endpoint %s: %w", id, err)
+	}
+	return e, nil
 }
 
 // QueueExists reports whether JetStream has the endpoint's queue. It returns

@@ -270,14 +270,16 @@ type holderAnswer struct {
 	// Attempt and Run name the run whose worker lives; 0: the sender knows none.
 	Attempt int `json:"attempt,omitempty"`
 	Run     int `json:"run,omitempty"`
+	// SilentMs is how long ago the worker last said so.
+	SilentMs int64 `json:"silentMs,omitempty"`
 	// ServedMs is for how long JetStream has served the sender without a gap.
 	ServedMs int64 `json:"servedMs,omitempty"`
 }
 
-// askHolder asks whether the worker of r's run lives, and those who watch
-// JetStream for how long it has served. It returns as soon as the worker has
+// askHolder asks whether the worker of r's run was heard of within the lease, and those who
+// watch JetStream for how long it has served. It returns as soon as the worker has
 // answered, or after askTimeout.
-func askHolder(ctx context.Context, c *bus.Client, at record.Location, r *record.Record) (alive bool, served time.Duration, err error) {
+func askHolder(ctx context.Context, c *bus.Client, at record.Location, r *record.Record, lease time.Duration) (alive bool, served time.Duration, err error) {
 	answers := make(chan *nats.Msg, 64)
 	sub, err := c.Conn().ChanSubscribe(streams.HolderAnswer(at.Endpoint, r.ID), answers)
 	if err != nil {
@@ -296,7 +298,7 @@ func askHolder(ctx context.Context, c *bus.Client, at record.Location, r *record
 			if json.Unmarshal(m.Data, &a) != nil {
 				continue
 			}
-			if a.Attempt == r.Attempt && a.Run == r.Run {
+			if a.Attempt == r.Attempt && a.Run == r.Run && a.SilentMs < lease.Milliseconds() { // the holder may know a longer one
 				return true, served, nil
 			}
 			served = max(served, time.Duration(a.ServedMs)*time.Millisecond)
@@ -384,7 +386,7 @@ func (rm *Remote) OnNotify(e endpoint.Endpoint, each func(job.ID)) (stop func(),
 		if !isAsk(m) {
 			each(id)
 		} else if r, ok := rm.heartbeats.find(id); ok {
-			answerQuestion(rm.q.nc, e.ID, id, holderAnswer{Attempt: r.attempt, Run: r.run})
+			answerQuestion(rm.q.nc, e.ID, id, holderAnswer{Attempt: r.attempt, Run: r.run, SilentMs: time.Since(r.at).Milliseconds()})
 		}
 	})
 	if err != nil {
