@@ -76,7 +76,8 @@ type topic struct {
 
 	mu        sync.Mutex
 	fragments map[string]fragment
-	lost      bool // the key opens nothing any more
+	lost      bool // the key opens nothing any more, or what the page shows is gone
+	late      bool // the last load failed
 }
 
 type fragment struct {
@@ -89,6 +90,7 @@ type watcher struct {
 	token   string        // of the session
 	changed chan struct{} // holds one
 	sent    map[string][sha256.Size]byte
+	late    map[*topic]bool // as it was last shown
 }
 
 func (w *watcher) wake() {
@@ -197,14 +199,16 @@ func (h *hub) load(ctx context.Context, t *topic) *visit {
 	defer cancel()
 	fragments, v, err := h.s.fragmentsOf(ctx, t)
 	t.mu.Lock()
-	changed := false
+	changed := t.late != (err != nil)
+	t.late = err != nil
 	switch {
-	case isUnauthorized(err):
-		t.lost, changed = true, true
+	case isUnauthorized(err), client.IsNotFound(err):
+		t.lost, changed = true, changed || !t.lost
 	case err == nil:
-		changed = !maps.EqualFunc(t.fragments, fragments, func(a, b fragment) bool { return a.sum == b.sum })
+		t.lost = false // an endpoint that was made again
+		changed = changed || !maps.EqualFunc(t.fragments, fragments, func(a, b fragment) bool { return a.sum == b.sum })
 		t.fragments = fragments
-	} // else what there is stays: the API may come back
+	} // else what there is stays, and counts as late: the API may come back
 	t.mu.Unlock()
 	if changed {
 		h.mu.Lock()
@@ -321,7 +325,7 @@ func (s *Service) live(c *fiber.Ctx) error {
 	if len(pages) == 0 || len(pages) > maxTopics {
 		return &pageError{status: fiber.StatusBadRequest, text: fmt.Sprintf("topics must be given 1 to %d times", maxTopics)}
 	}
-	w := &watcher{token: found.token, changed: make(chan struct{}, 1), sent: map[string][sha256.Size]byte{}}
+	w := &watcher{token: found.token, changed: make(chan struct{}, 1), sent: map[string][sha256.Size]byte{}, late: map[*topic]bool{}}
 	var topics []*topic
 	held, release := web.LongPoll(c, liveHold)
 	end := func() {
@@ -356,7 +360,7 @@ func (s *Service) live(c *fiber.Ctx) error {
 // eventStream is the type of server-sent events.
 const eventStream = "text/event-stream"
 
-// signedOut makes the page reload, which leads to the sign-in.
+// signedOut makes the page reload, which leads to the sign-in, or says what is gone.
 const signedOut = "event: signed-out\ndata: {}\n\n"
 
 // nextOf waits for fragments that the watcher has not, and returns them as events. A
@@ -373,7 +377,7 @@ func (s *Service) nextOf(held context.Context, topics []*topic, w *watcher) ([]b
 			}
 			return nil, io.EOF // the browser comes back
 		case <-silence.C:
-			text.WriteString(": here\n\n")
+			text.WriteString("event: here\ndata: {}\n\n")
 		case <-w.changed:
 		}
 		if _, err := s.sessionOf(held, w.token); errors.Is(err, registry.ErrUnauthorized) {
@@ -397,6 +401,10 @@ func (t *topic) tellChanges(w *watcher, to *bytes.Buffer) error {
 	if t.lost {
 		to.WriteString(signedOut)
 		return nil
+	}
+	if w.late[t] != t.late {
+		w.late[t] = t.late
+		fmt.Fprintf(to, "event: late\ndata: %t\n\n", t.late)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.fragments)) {
 		f := t.fragments[name]

@@ -1,8 +1,16 @@
 package console
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"flightline/shared/client"
+	"flightline/shared/registry"
 )
 
 // A page that is quick to load is loaded often enough to be current within a second, and one
@@ -38,5 +46,42 @@ func TestListsAreSpread(t *testing.T) {
 	}
 	if now = now.Add(time.Minute); q.wait(now) > 0 {
 		t.Error("after a quiet minute a load has to wait")
+	}
+}
+
+// An open page says while it cannot be loaded, and loads itself again, which says why, once what
+// it shows is gone. It showed an endpoint that was deleted as live.
+func TestAnOpenPageIsNotLiveWithoutWhatItShows(t *testing.T) {
+	t.Parallel()
+	var status atomic.Int64
+	api := apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v2/") {
+			w.WriteHeader(int(status.Load()))
+		}
+		_, _ = w.Write([]byte("{}"))
+	}, client.WithPatience(0))
+	s, err := New(Config{}, Deps{Sessions: &registry.Sessions{}, Actions: newActions(t), Connect: func(string) (API, error) { return API{api, api}, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := &topic{id: topicID{anAPIKey, "/ui/e/ep/purge"}, watchers: map[*watcher]struct{}{}}
+	w := &watcher{changed: make(chan struct{}, 1), sent: map[string][sha256.Size]byte{}, late: map[*topic]bool{}}
+	for _, step := range []struct {
+		status int64
+		want   string
+	}{
+		{http.StatusOK, "event: fragment"},
+		{http.StatusServiceUnavailable, "event: late\ndata: true\n\n"},
+		{http.StatusServiceUnavailable, ""},
+		{http.StatusOK, "event: late\ndata: false\n\n"},
+		{http.StatusNotFound, signedOut},
+		{http.StatusOK, ""},
+	} {
+		status.Store(step.status)
+		s.hub.load(t.Context(), page)
+		var text bytes.Buffer
+		if err := page.tellChanges(w, &text); err != nil || !strings.HasPrefix(text.String(), step.want) || step.want == "" && text.Len() > 0 {
+			t.Errorf("the API answered %d: got %q, %v, want %q", step.status, text.String(), err, step.want)
+		}
 	}
 }

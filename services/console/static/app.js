@@ -41,23 +41,36 @@ function startLive() {
   const state = document.getElementById("live-state");
   if (!topic || !state) return;
   let source = /** @type {EventSource | null} */ (null);
+  let silence = 0;
+  const show = (/** @type {string} */ text) => {
+    state.hidden = false;
+    state.textContent = text;
+    state.classList.toggle("off", text !== "live");
+  };
+  // The server says something every 10 s. A connection may end without a word, and it may stand still.
+  const heard = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => { close(); show("reconnecting"); open(); }, 25_000);
+  };
   const open = () => {
     if (source) return;
     source = new EventSource("/ui/live?topics=" + encodeURIComponent(topic));
-    source.addEventListener("open", () => { state.hidden = false; state.textContent = "live"; state.classList.remove("off"); });
+    heard();
+    source.addEventListener("open", () => { heard(); show("live"); });
+    source.addEventListener("here", heard);
+    source.addEventListener("late", (e) => { heard(); show(/** @type {MessageEvent} */ (e).data === "true" ? "not up to date" : "live"); });
     source.addEventListener("fragment", (e) => {
+      heard();
       const change = JSON.parse(/** @type {MessageEvent} */ (e).data);
       replace(change.id, change.html);
     });
     source.addEventListener("signed-out", () => location.reload());
     source.addEventListener("error", () => {
-      state.hidden = false;
-      state.textContent = "reconnecting";
-      state.classList.add("off");
+      show("reconnecting");
       if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(open, 3000); }
     });
   };
-  const close = () => { source?.close(); source = null; };
+  const close = () => { clearTimeout(silence); source?.close(); source = null; };
   // A page that nobody sees costs nothing.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
