@@ -112,6 +112,8 @@ func TestRunCompletesAForcedDeletionWithJobs(t *testing.T) {
 		}
 		e.Force = false
 	}
+	s.expect("read meanwhile", s.do("GET", "/endpoints/ep1", ""), 404, "endpoint_not_found", "")
+	s.expect("made meanwhile", s.do("POST", "/endpoints", `{"id":"ep1"}`), 409, "endpoint_exists", "endpoint ep1 is being deleted")
 	if err := s.service.repair(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}

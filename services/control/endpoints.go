@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -48,10 +49,14 @@ func (s *Service) createEndpoint(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	made.Created = s.queue.Now().UTC().Truncate(time.Millisecond) // as precise as a job's
+	id := made.ID
 	if err := whileNamed(ctx, &s.named, body.TemplateID, s.registry.Templates.Get, noTemplate, func() (err error) {
 		made, err = s.registry.Endpoints.Create(ctx, made)
 		return err
 	}); err != nil {
+		if there, findErr := s.registry.Endpoints.Find(ctx, id); errors.Is(err, endpoint.ErrExists) && findErr == nil && there.Deleting {
+			return web.Errorf(web.EndpointExists, "endpoint %s is being deleted; create it again once that is over", id)
+		}
 		return err
 	}
 	if err := s.applyQueue(ctx, made); err != nil {
