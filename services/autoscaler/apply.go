@@ -132,17 +132,17 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 
 // drain lets the worker get no more jobs. A worker without a token was
 // never started, or cannot be asked.
-func (l *leader) drain(ctx context.Context, e endpoint.Endpoint, id, why string) error {
-	_, err := l.registry.Pods.Drain(ctx, id, bounded(why), l.queue.Now())
+func (s *Service) drain(ctx context.Context, e endpoint.Endpoint, id, why string) error {
+	_, err := s.registry.Pods.Drain(ctx, id, bounded(why), s.queue.Now())
 	switch {
 	case errors.Is(err, pod.ErrLocked): // since we looked
 		return nil
 	case err != nil && !errors.Is(err, pod.ErrNotFound):
 		return err
 	}
-	_, err = l.registry.Tokens.Drain(ctx, e.ID, id)
+	_, err = s.registry.Tokens.Drain(ctx, e.ID, id)
 	if errors.Is(err, registry.ErrNotFound) {
-		return l.remove(ctx, id, why)
+		return s.remove(ctx, id, why)
 	}
 	return err
 }
@@ -165,12 +165,12 @@ func drained(last registry.Holder, since, now time.Time) bool {
 }
 
 // remove says that the pod should be gone; its agent stops it.
-func (l *leader) remove(ctx context.Context, id, why string) error {
-	_, err := l.registry.Pods.Move(ctx, id, pod.Remove, why, l.queue.Now(), nil)
+func (s *Service) remove(ctx context.Context, id, why string) error {
+	_, err := s.registry.Pods.Move(ctx, id, pod.Remove, why, s.queue.Now(), nil)
 	if errors.Is(err, pod.ErrNotFound) || errors.Is(err, pod.ErrLocked) {
 		return nil
 	}
-	l.wake()
+	s.wake()
 	return err
 }
 

@@ -165,6 +165,21 @@ func TestAWorkerKeepsItsJobWhenWeStopWhileTheBusIsAway(t *testing.T) {
 	}
 }
 
+// An endpoint may be given to workers that its owner starts while jobs run.
+func TestAWorkerKeepsItsJobWhenItsEndpointHasNoDriverAnyMore(t *testing.T) {
+	s := newBusyWorker(t)
+	s.update("ep", func(e *endpoint.Endpoint) { e.Fleet.Driver = "external" })
+	s.drains()
+	s.staysFor(40)
+	if p := s.get("busy"); p.Status != pod.Running {
+		t.Errorf("got %s: %s, want that it ends its job", p.Status, p.Change)
+	}
+	s.hold("busy")
+	if p := s.status("busy", pod.Terminated); p.Change != "its endpoint has no driver any more" {
+		t.Errorf("got %q", p.Change)
+	}
+}
+
 // The leader looks before the worker could speak again, and goes on with what it knew.
 func TestAWorkerThatDrainsKeepsItsJobThroughAnOutage(t *testing.T) {
 	s := newBusyWorker(t)

@@ -68,11 +68,14 @@ func (r *reconciler) reconcile(ctx context.Context, v *view) {
 		if !exists && !r.deleted(ctx, p.Endpoint) {
 			continue
 		}
-		found := r.examine(v, p, e, exists && !r.isOfFormer(ctx, p, e))
-		if found.by == "" {
-			continue
+		exists = exists && !r.isOfFormer(ctx, p, e)
+		found := r.examine(v, p, exists)
+		switch {
+		case found.by != "":
+			r.correct(ctx, v, p, found)
+		case exists && fleet(p) && e.Fleet.External():
+			r.letGo(ctx, v, e, p)
 		}
-		r.correct(ctx, v, p, found)
 	}
 	for id := range r.absentSince {
 		if !there[id] {
@@ -111,6 +114,22 @@ func (r *reconciler) correct(ctx context.Context, v *view, p pod.Pod, found find
 	default:
 		r.log.InfoContext(ctx, "pod is gone", "pod", p.ID, "endpoint", p.Endpoint, "reason", found.why)
 		r.wake()
+	}
+}
+
+// letGo ends a worker whose endpoint has no driver any more, once its jobs have ended.
+func (r *reconciler) letGo(ctx context.Context, v *view, e endpoint.Endpoint, p pod.Pod) {
+	const why = "its endpoint has no driver any more"
+	token, err := r.registry.Tokens.Find(ctx, e.ID, p.ID)
+	switch {
+	case err != nil && !errors.Is(err, registry.ErrNotFound):
+	case !token.Draining:
+		err = r.drain(ctx, e, p.ID, why)
+	case drained(r.registry.Workers.Last(e.ID, p.ID), token.Written, v.now):
+		err = r.remove(ctx, p.ID, why)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.log.WarnContext(ctx, "worker of an endpoint without a driver not ended, trying again", "pod", p.ID, "err", err)
 	}
 }
 
@@ -168,7 +187,7 @@ func (r *reconciler) isOfFormer(ctx context.Context, p pod.Pod, e endpoint.Endpo
 }
 
 // examine says what should happen to a pod that should run.
-func (r *reconciler) examine(v *view, p pod.Pod, e endpoint.Endpoint, exists bool) finding {
+func (r *reconciler) examine(v *view, p pod.Pod, exists bool) finding {
 	w, heard := v.worker(p)
 	heard = heard && w.State != registry.WorkerInitializing
 	if heard && !w.Seen.Before(p.Started) { // else that was an earlier start, as of a worker that restarts itself
@@ -180,8 +199,6 @@ func (r *reconciler) examine(v *view, p pod.Pod, e endpoint.Endpoint, exists boo
 	switch {
 	case fleet(p) && !exists:
 		return finding{pod.Remove, "its endpoint was deleted"}
-	case fleet(p) && e.Fleet.External():
-		return finding{pod.Remove, "its endpoint has no driver any more"}
 	case fleet(p) && overslept(p, w, v.now):
 		return r.silent(v, p, absenceTimeout, finding{pod.Exit, fmt.Sprintf("it did not wake within %s", pod.WakeTimeout)})
 	case fleet(p) && heard && w.State == registry.WorkerUnhealthy:

@@ -77,7 +77,6 @@ func TestTheKeeperFindsWhoIsGone(t *testing.T) {
 			{state: idle}, {after: time.Second, alone: true}, {after: 3 * time.Second, state: idle}, {after: 6 * time.Second, alone: true},
 		}},
 		"its endpoint is gone":            {ours, nil, []look{{state: idle, want: pod.Remove}}},
-		"its endpoint has no driver now":  {ours, elsewhere, []look{{state: idle, want: pod.Remove}}},
 		"the owner's fell silent":         {owners, bounds(0, 1), []look{{state: idle}, {after: time.Second}, {after: 6 * time.Second, want: pod.Exit}}},
 		"the owner's says it is not well": {owners, bounds(0, 1), []look{{state: registry.WorkerUnhealthy}}},
 		"the owner's, and no endpoint":    {owners, nil, []look{{}, {after: 5 * time.Second, want: pod.Remove}}},
@@ -89,10 +88,6 @@ func TestTheKeeperFindsWhoIsGone(t *testing.T) {
 			k := &reconciler{
 				Service:     &Service{cfg: Config{Startup: defaultStartup}},
 				absentSince: map[string]time.Time{}, heard: map[string]time.Time{}, began: noon,
-			}
-			var e endpoint.Endpoint
-			if tt.endpoint != nil {
-				e = ep(tt.endpoint)
 			}
 			for _, l := range tt.looks {
 				v := &view{now: noon.Add(l.after), workers: map[string]registry.Worker{}, machines: map[pod.Driver][]string{pod.Process: {"m"}}}
@@ -106,7 +101,7 @@ func TestTheKeeperFindsWhoIsGone(t *testing.T) {
 				if l.state != "" {
 					v.workers["ep.p"] = registry.Worker{ID: "p", Endpoint: "ep", State: l.state, Seen: v.now}
 				}
-				if got := k.examine(v, p, e, tt.endpoint != nil); got.by != l.want {
+				if got := k.examine(v, p, tt.endpoint != nil); got.by != l.want {
 					t.Errorf("after %s: got %q (%s), want %q", l.after, got.by, got.why, l.want)
 				}
 			}
