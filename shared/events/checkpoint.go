@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/streams"
 )
@@ -133,36 +133,31 @@ func (l *Log) SetPosition(ctx context.Context, name string, seq uint64) error {
 	return l.setPositionValue(ctx, name, seq)
 }
 
+// positionSubject holds a position.
+func positionSubject(name string) string { return streams.KeySubject(streams.BucketPositions, name) }
+
 // positionValue is the JSON of a position, nil if it was never set.
 func (l *Log) positionValue(ctx context.Context, name string) ([]byte, error) {
-	kv, err := l.bucket(ctx, streams.BucketPositions)
-	if err != nil {
-		return nil, err
-	}
 	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	entry, err := kv.Get(within, name)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	m, err := l.bus.LeaderLast(within, streams.Bucket(streams.BucketPositions), positionSubject(name))
+	if errors.Is(err, bus.ErrNoMessage) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, away(ctx, "read position of "+name, err)
 	}
-	return entry.Value(), nil
+	return m.Data, nil
 }
 
 func (l *Log) setPositionValue(ctx context.Context, name string, value any) error {
-	kv, err := l.bucket(ctx, streams.BucketPositions)
-	if err != nil {
-		return err
-	}
 	data, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("write position of %s: %w", name, err)
 	}
 	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if _, err := kv.Put(within, name, data); errors.Is(err, nats.ErrMaxPayload) {
+	if _, err := l.js.Publish(within, positionSubject(name), data); errors.Is(err, nats.ErrMaxPayload) {
 		return fmt.Errorf("write position of %s: %w: %d bytes", name, ErrTooLarge, len(data))
 	} else if err != nil {
 		return away(ctx, "write position of "+name, err)

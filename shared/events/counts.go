@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"flightline/shared/bus"
 	"flightline/shared/retry"
@@ -83,9 +85,7 @@ func (t Totals) with(e Event) Totals {
 // Totals returns what is counted for an endpoint, zero if nothing is. While a
 // recorder runs it is at most about a second behind. It returns bus.ErrUnavailable.
 func (l *Log) Totals(ctx context.Context, endpoint string) (Totals, error) {
-	within, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	kept, err := l.counts(within, endpoint)
+	kept, err := l.counts(ctx, endpoint)
 	return kept.value.Totals, err
 }
 
@@ -133,19 +133,19 @@ type kept struct {
 // errChanged means that somebody else wrote the counts first.
 var errChanged = errors.New("events: the counts have changed")
 
+// counts reads the counts of an endpoint from the leader: a replica may not have those that
+// its deletion left.
 func (l *Log) counts(ctx context.Context, endpoint string) (kept, error) {
-	kv, err := l.bucket(ctx, streams.BucketCounts)
-	if err != nil {
-		return kept{}, err
-	}
-	entry, err := kv.Get(ctx, endpoint)
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	m, err := l.bus.LeaderLast(within, streams.Bucket(streams.BucketCounts), streams.KeySubject(streams.BucketCounts, endpoint))
 	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case errors.Is(err, bus.ErrNoMessage):
 		return kept{}, nil
 	case err != nil:
 		return kept{}, away(ctx, "read counts of "+endpoint, err)
 	}
-	return kept{l.decodedCounts(ctx, endpoint, entry.Revision(), entry.Value()), entry.Revision()}, nil
+	return kept{l.decodedCounts(ctx, endpoint, m.Seq, m.Data), m.Seq}, nil
 }
 
 // decodedCounts reads counts. Those that cannot be decoded begin again, with a warning: they
@@ -158,37 +158,19 @@ func (l *Log) decodedCounts(ctx context.Context, endpoint string, seq uint64, da
 	return c
 }
 
-// lastDeleted is when an endpoint of this id was last deleted, 0 if none was. The leader
-// says so: a replica may not have the deletion yet.
-func (l *Log) lastDeleted(ctx context.Context, endpoint string) (since int64, err error) {
-	within, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	m, err := l.bus.LeaderLast(within, streams.Bucket(streams.BucketCounts), streams.KeySubject(streams.BucketCounts, endpoint))
-	switch {
-	case errors.Is(err, bus.ErrNoMessage):
-		return 0, nil
-	case err != nil:
-		return 0, away(ctx, "read counts of "+endpoint, err)
-	}
-	return l.decodedCounts(ctx, endpoint, m.Seq, m.Data).Since, nil
-}
-
 // putCounts writes k's value over its revision and returns the new one;
 // errChanged if that is not the last.
 func (l *Log) putCounts(ctx context.Context, endpoint string, k kept) (uint64, error) {
-	kv, err := l.bucket(ctx, streams.BucketCounts)
-	if err != nil {
-		return 0, err
-	}
 	data, err := json.Marshal(k.value)
 	if err != nil {
 		return 0, fmt.Errorf("write counts of %s: %w", endpoint, err)
 	}
+	m := &nats.Msg{Subject: streams.KeySubject(streams.BucketCounts, endpoint), Data: data, Header: nats.Header{}}
 	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	revision, err := kv.Update(within, endpoint, data, k.revision)
+	revision, err := l.bus.Publish(within, streams.Bucket(streams.BucketCounts), m, nuid.Next(), k.revision)
 	switch {
-	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+	case errors.Is(err, bus.ErrConflict):
 		return 0, errChanged
 	case err != nil:
 		return 0, away(ctx, "write counts of "+endpoint, err)

@@ -31,16 +31,10 @@ func Kinds() []Kind { return []Kind{Queued, Started, Completed, Failed, Cancelle
 
 // KindOf is the kind that ends an attempt in the status, "" if none does.
 func KindOf(s job.Status) Kind {
-	switch s {
-	case job.Completed:
-		return Completed
-	case job.Failed:
-		return Failed
-	case job.Cancelled:
-		return Cancelled
-	case job.TimedOut:
-		return TimedOut
-	case job.InQueue, job.InProgress:
+	for _, k := range Kinds() {
+		if s.Terminal() && k.status() == s {
+			return k
+		}
 	}
 	return ""
 }

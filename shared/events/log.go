@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,9 +35,6 @@ type Log struct {
 	bus *bus.Client
 	js  jetstream.JetStream
 	log *slog.Logger
-
-	mu      sync.Mutex
-	buckets map[string]jetstream.KeyValue
 }
 
 // New binds a log to a connection; the streams must exist when it is used
@@ -48,33 +44,13 @@ func New(nc *nats.Conn, js jetstream.JetStream, log *slog.Logger) (*Log, error) 
 		return nil, errors.New("events: a connection is needed")
 	}
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
-	return &Log{nc: nc, bus: bus.Bind(nc), js: js, log: log, buckets: map[string]jetstream.KeyValue{}}, nil
+	return &Log{nc: nc, bus: bus.Bind(nc), js: js, log: log}, nil
 }
 
 // Server names the start of the server that the connection leads to, "" while
 // it is away. What a server acknowledged without having it on the disk may be
 // gone once this changed.
 func (l *Log) Server() string { return l.nc.ConnectedServerId() }
-
-// bucket opens a bucket at its first use.
-func (l *Log) bucket(ctx context.Context, name string) (jetstream.KeyValue, error) {
-	l.mu.Lock()
-	kv := l.buckets[name]
-	l.mu.Unlock()
-	if kv != nil {
-		return kv, nil
-	}
-	within, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	kv, err := l.js.KeyValue(within, name)
-	if err != nil {
-		return nil, away(ctx, "open bucket "+name, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.buckets[name] = kv
-	return kv, nil
-}
 
 // away makes err a bus.ErrUnavailable, unless the caller's own ctx was cancelled.
 func away(ctx context.Context, doing string, err error) error {

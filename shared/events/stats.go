@@ -198,11 +198,13 @@ func (f *statsFold) read(ctx context.Context, key blockKey) (*knownBlock, error)
 	m, err := f.l.bus.LeaderLast(within, streams.Stats, key.subject())
 	switch {
 	case errors.Is(err, bus.ErrNoMessage):
-		if k, counted := f.counts[key.endpoint]; counted {
-			b.since = k.value.Since
-		} else if b.since, err = f.l.lastDeleted(ctx, key.endpoint); err != nil {
-			return nil, err
+		k, counted := f.counts[key.endpoint]
+		if !counted {
+			if k, err = f.l.counts(ctx, key.endpoint); err != nil {
+				return nil, err
+			}
 		}
+		b.since = k.value.Since
 	case err != nil:
 		return nil, away(ctx, "read "+key.subject(), err)
 	default:
@@ -281,11 +283,11 @@ func (f *statsFold) write(ctx context.Context, all bool) error {
 // that was deleted with all its blocks: then it is not written.
 func (f *statsFold) put(ctx context.Context, key blockKey, b *knownBlock) error {
 	if b.revision == 0 {
-		since, err := f.l.lastDeleted(ctx, key.endpoint)
+		now, err := f.l.counts(ctx, key.endpoint)
 		if err != nil {
 			return err
 		}
-		if since != b.since {
+		if now.value.Since != b.since {
 			return fmt.Errorf("write %s: %w: the endpoint was deleted", key.subject(), errChanged)
 		}
 	}
