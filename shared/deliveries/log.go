@@ -157,11 +157,10 @@ func (s *Store) List(ctx context.Context, endpoint string, which Query) (list []
 	if which.Job != "" {
 		return s.listOfJob(ctx, endpoint, which)
 	}
-	stream, err := s.js.Stream(ctx, streams.Deliveries)
+	state, err := s.bus.StreamState(ctx, streams.Deliveries)
 	if err != nil {
-		return nil, 0, bus.Unavailable(err)
+		return nil, 0, err
 	}
-	state := stream.CachedInfo().State
 	end := state.LastSeq + 1
 	if which.Before > 0 {
 		end = min(end, which.Before)

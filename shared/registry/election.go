@@ -99,8 +99,8 @@ func (e *Election) win(ctx context.Context) (uint64, error) {
 	if !errors.Is(err, ErrExists) {
 		return revision, err
 	}
-	there, revision, lost := e.table.Get(ctx, e.role)
-	if lost != nil || there.Instance != e.id {
+	revision, lost := e.own(ctx)
+	if lost != nil {
 		return 0, err
 	}
 	return e.table.Update(ctx, e.role, me, revision)
@@ -131,8 +131,8 @@ func (e *Election) lead(ctx context.Context, asked time.Time, revision uint64, f
 	return true, err
 }
 
-// errTaken means that somebody else has the role, or nobody.
-var errTaken = errors.New("registry: the role is no longer ours")
+// errRoleLost means that somebody else has the role, or nobody.
+var errRoleLost = errors.New("registry: the role is no longer ours")
 
 // renew writes the role again and again. It returns nil when ctx or the work
 // ended, and why when the role is lost.
@@ -153,7 +153,7 @@ func (e *Election) renew(ctx context.Context, asked time.Time, revision uint64, 
 			asked, revision, pause = now, renewed, e.ttl/renewals
 		case err == nil:
 			revision, pause = renewed, 0
-		case errors.Is(err, errTaken) || time.Since(asked) >= e.ttl:
+		case errors.Is(err, errRoleLost) || time.Since(asked) >= e.ttl:
 			return err
 		default:
 			pause = min(standbyInterval, time.Until(asked.Add(e.ttl)))
@@ -174,11 +174,11 @@ func (e *Election) renewOnce(ctx context.Context, me Leader, until time.Time, re
 	return renewed, false, err
 }
 
-// own finds this instance's last write, whose answer was lost, or errTaken.
+// own is the revision of this instance's last write, or errRoleLost.
 func (e *Election) own(ctx context.Context) (uint64, error) {
 	there, revision, err := e.table.Get(ctx, e.role)
 	if errors.Is(err, ErrNotFound) || err == nil && there.Instance != e.id {
-		return 0, errTaken
+		return 0, errRoleLost
 	}
 	return revision, err
 }
@@ -187,18 +187,11 @@ func (e *Election) own(ctx context.Context) (uint64, error) {
 func (e *Election) leave(ctx context.Context) {
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	there, revision, err := e.table.Get(leaving, e.role)
-	if err == nil && there.Instance == e.id {
+	revision, err := e.own(leaving)
+	if err == nil {
 		err = e.table.deleteAt(leaving, e.role, revision)
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, errRoleLost) {
 		e.log.InfoContext(ctx, "role not given back, it expires", "err", err)
 	}
-}
-
-// deleteAt removes the key if it has this revision, or returns ErrConflict.
-func (t *Table[T]) deleteAt(ctx context.Context, key string, revision uint64) error {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return explain(ctx, t.doing("delete", key), t.kv.Purge(call, key, jetstream.LastRevision(revision)))
 }

@@ -102,8 +102,14 @@ func (i *Idempotency) Search(ctx context.Context, name string, s Submission, upT
 
 // note changes a claim, which others may change meanwhile. That it is forgotten is no error.
 func (i *Idempotency) note(ctx context.Context, name string, s Submission, change func(*Submission) (changed bool)) error {
-	known := entry[Submission]{key: name, value: s, revision: s.revision}
-	_, err := i.table.changeFrom(ctx, known, func(old Submission, found bool) (Submission, error) {
+	known := s
+	if !change(&known) {
+		return nil
+	}
+	if _, err := i.table.Update(ctx, name, known, s.revision); !errors.Is(err, ErrConflict) {
+		return err
+	}
+	_, err := i.table.change(ctx, name, func(old Submission, found bool) (Submission, error) {
 		if !found || old.Job != s.Job || !change(&old) {
 			return old, errUnchanged
 		}

@@ -158,11 +158,10 @@ func (s *Scaling) History(ctx context.Context, endpointID string, most int) ([]D
 	doing := "read decisions about " + endpointID
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	stream, err := s.js.Stream(call, streams.Scaling)
+	state, err := s.bus.StreamState(call, streams.Scaling)
 	if err != nil {
 		return nil, explain(ctx, doing, err)
 	}
-	state := stream.CachedInfo().State
 	found, _, err := bus.Backwards(call, s.js.Conn(), bus.Back{
 		Stream: streams.Scaling, Filter: streams.ScalingSubject(endpointID),
 		First: state.FirstSeq, Before: state.LastSeq + 1, Most: min(max(1, most), MostDecisions), Data: true,
@@ -184,12 +183,7 @@ func (s *Scaling) Drop(ctx context.Context, endpointID string) error {
 	if !endpoint.ValidID(endpointID) {
 		return endpoint.ErrNotFound
 	}
-	doing := "forget decisions about " + endpointID
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	stream, err := s.js.Stream(call, streams.Scaling)
-	if err == nil {
-		err = stream.Purge(call, jetstream.WithPurgeSubject(streams.ScalingSubject(endpointID)))
-	}
-	return explain(ctx, doing, err)
+	return explain(ctx, "forget decisions about "+endpointID, s.bus.Purge(call, streams.Scaling, streams.ScalingSubject(endpointID)))
 }

@@ -112,6 +112,13 @@ func (t *Table[T]) Delete(ctx context.Context, key string) error {
 	return explain(ctx, t.doing("delete", key), t.kv.Purge(call, key))
 }
 
+// deleteAt removes the key if it has this revision, or returns ErrConflict.
+func (t *Table[T]) deleteAt(ctx context.Context, key string, revision uint64) error {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return explain(ctx, t.doing("delete", key), t.kv.Purge(call, key, jetstream.LastRevision(revision)))
+}
+
 // List returns all values in no particular order.
 func (t *Table[T]) List(ctx context.Context) ([]T, error) {
 	entries, err := t.list(ctx, jetstream.AllKeys)
@@ -251,37 +258,16 @@ func ignoreUnchanged(err error) error {
 // faster. After errUnchanged of f nothing is written: it is returned with the value of f.
 // The other errors of f are returned as they are.
 func (t *Table[T]) change(ctx context.Context, key string, f func(old T, found bool) (T, error)) (entry[T], error) {
-	return t.changeBy(ctx, key, func() (entry[T], error) { return t.get(ctx, key) }, f)
-}
-
-// changeFrom is change for an entry that was read before: it is read again only if somebody
-// else has changed it since.
-func (t *Table[T]) changeFrom(ctx context.Context, known entry[T], f func(old T, found bool) (T, error)) (entry[T], error) {
-	first := true
-	return t.changeBy(ctx, known.key, func() (entry[T], error) {
-		if first {
-			first = false
-			return known, nil
-		}
-		return t.get(ctx, known.key)
-	}, f)
-}
-
-func (t *Table[T]) changeBy(ctx context.Context, key string, read func() (entry[T], error), f func(old T, found bool) (T, error)) (entry[T], error) {
-	return changeEntry(t.doing("change", key), read, f, func(v T, old entry[T], found bool) (entry[T], error) {
-		made := entry[T]{key: key, value: v}
-		var err error
-		if found {
-			made.revision, err = t.Update(ctx, key, v, old.revision)
-		} else {
-			made.revision, err = t.Create(ctx, key, v)
-		}
-		return made, err
+	read := func() (entry[T], error) { return t.get(ctx, key) }
+	return changeEntry(t.doing("change", key), read, f, func(v T, old entry[T]) (entry[T], error) {
+		revision, err := t.Update(ctx, key, v, old.revision)
+		return entry[T]{key: key, value: v, revision: revision}, err
 	})
 }
 
-// changeEntry is change with the ways to read and to write the entry.
-func changeEntry[T any](doing string, read func() (entry[T], error), f func(T, bool) (T, error), write func(v T, old entry[T], found bool) (entry[T], error)) (entry[T], error) {
+// changeEntry is change with the ways to read and to write the entry. Of a key that holds
+// nothing read returns ErrNotFound, with the revision of its delete marker, or 0.
+func changeEntry[T any](doing string, read func() (entry[T], error), f func(T, bool) (T, error), write func(v T, old entry[T]) (entry[T], error)) (entry[T], error) {
 	for range maxUpdates {
 		old, err := read()
 		found := !errors.Is(err, ErrNotFound)
@@ -300,7 +286,7 @@ func changeEntry[T any](doing string, read func() (entry[T], error), f func(T, b
 		if err != nil {
 			return entry[T]{}, err
 		}
-		if made, err := write(v, old, found); !errors.Is(err, ErrConflict) && !errors.Is(err, ErrExists) {
+		if made, err := write(v, old); !errors.Is(err, ErrConflict) {
 			return made, err
 		}
 	}
@@ -358,33 +344,21 @@ func (t *agingTable[T]) valid(entries []entry[T]) []entry[T] {
 
 // create stores v under a key that holds nothing, or returns ErrExists.
 func (t *agingTable[T]) create(ctx context.Context, key string, v T) (entry[T], error) {
-	var old entry[T] // most keys are new
-	for range maxUpdates {
-		made, err := t.replace(ctx, key, v, old)
-		if !errors.Is(err, ErrConflict) {
-			return made, err
-		}
-		old, err = t.read(ctx, key)
-		if err == nil {
+	return t.change(ctx, key, func(old T, found bool) (T, error) {
+		if found {
 			return old, fmt.Errorf("%s: %w", t.doing("create", key), ErrExists)
 		}
-		if !errors.Is(err, ErrNotFound) {
-			return old, err
-		}
-	}
-	return old, fmt.Errorf("%s: %w", t.doing("create", key), ErrExists)
+		return v, nil
+	})
 }
 
 // change is Table.change. What has expired is not found.
 func (t *agingTable[T]) change(ctx context.Context, key string, f func(old T, found bool) (T, error)) (entry[T], error) {
 	read := func() (entry[T], error) { return t.read(ctx, key) }
-	return changeEntry(t.doing("change", key), read, f, func(v T, old entry[T], _ bool) (entry[T], error) {
-		return t.replace(ctx, key, v, old)
-	})
+	return changeEntry(t.doing("change", key), read, f, func(v T, old entry[T]) (entry[T], error) { return t.replace(ctx, key, v, old) })
 }
 
-// replace stores v in place of old, as get or read returned it (the zero entry: the
-// key has no message), or returns ErrConflict.
+// replace stores v in place of old, as get or read returned it, or returns ErrConflict.
 func (t *agingTable[T]) replace(ctx context.Context, key string, v T, old entry[T]) (entry[T], error) {
 	made := entry[T]{key: key, value: v}
 	if t.expires(v) && !old.isLasting() {

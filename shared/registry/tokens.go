@@ -99,21 +99,14 @@ func (t *Tokens) issue(ctx context.Context, endpointID, worker string, expires b
 	made = Token{
 		Endpoint: endpointID, Worker: worker, Hash: hashOf(plain), Last4: plain[len(plain)-4:], Created: time.Now().UTC(), Expires: expires,
 	}
-	var old entry[Token] // most workers are new
-	for range maxUpdates {
-		written, err := t.table.replace(ctx, made.key(), made, old)
-		if errors.Is(err, ErrConflict) {
-			if old, err = t.table.get(ctx, made.key()); err == nil || errors.Is(err, ErrNotFound) {
-				continue
-			}
-		}
-		if err != nil {
-			return "", Token{}, Token{}, err
-		}
-		t.cache.put(written)
-		return plain, made, old.value, nil
+	_, err = t.cache.stored(t.table.change(ctx, made.key(), func(old Token, _ bool) (Token, error) {
+		before = old
+		return made, nil
+	}))
+	if err != nil {
+		return "", Token{}, Token{}, err
 	}
-	return "", Token{}, Token{}, fmt.Errorf("issue a token for %s: %w", made.key(), ErrConflict)
+	return plain, made, before, nil
 }
 
 func validWorker(endpointID, worker string) bool {
