@@ -24,21 +24,12 @@ func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 	if err := prepare(ctx, js, c); err != nil {
 		return err
 	}
-	for p := range c.PartitionCount() {
-		if err := ensureStreams(ctx, js, recordsConfig(c, p), outputConfig(c, p), payloadsConfig(c, p), logsConfig(c, p)); err != nil {
-			return err
-		}
-		if err := ensureConsumer(ctx, js, Records(p), dueConfig(p)); err != nil {
+	for _, w := range AllWanted(c, nil) {
+		if err := w.ensure(ctx, js); err != nil {
 			return err
 		}
 	}
-	if err := ensureStreams(ctx, js, sharedConfigs(c)...); err != nil {
-		return err
-	}
-	if err := ensureConsumer(ctx, js, Webhooks, webhookConsumer()); err != nil {
-		return err
-	}
-	return ensureBuckets(ctx, js, bucketConfigs(c)...)
+	return nil
 }
 
 // keepsCopies returns an ErrReplicas if one of these streams has more copies
@@ -63,15 +54,6 @@ func copiesOf(ctx context.Context, js jetstream.JetStream, name string) (int, er
 		return 0, err
 	}
 	return info.Config.Replicas, nil
-}
-
-// sharedConfigs are the streams that are there once, without the buckets that
-// bucketConfigs has.
-func sharedConfigs(c Config) []jetstream.StreamConfig {
-	return []jetstream.StreamConfig{
-		eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), cursorsConfig(c), scalingConfig(c), statsConfig(c),
-		agingConfig(c, BucketDestinations), agingConfig(c, BucketTokens), agingConfig(c, BucketPods), agingConfig(c, BucketWorkerPods),
-	}
 }
 
 // ApplyEndpoint makes the work queue of an endpoint and its consumers exist

@@ -74,9 +74,9 @@ const (
 	dueAge = 300 * time.Second
 	// presence is how long a heartbeat counts.
 	presence = 15 * time.Second
-	// reign is how long a role stays with a leader that does not renew it.
+	// leaderTTL is how long a role stays with a leader that does not renew it.
 	// Another one leads half a second later at the latest: within 15 s.
-	reign = 12 * time.Second
+	leaderTTL = 12 * time.Second
 	// idempotencyAge is how long an Idempotency-Key is remembered
 	// (docs/design/product.md#idempotency-keys).
 	idempotencyAge = 24 * time.Hour
@@ -159,28 +159,38 @@ func dueConfig(p int) jetstream.ConsumerConfig {
 	}
 }
 
-func bucketConfigs(c Config) []jetstream.KeyValueConfig {
-	bucket := func(name string, ttl time.Duration) jetstream.KeyValueConfig {
-		return jetstream.KeyValueConfig{Bucket: name, TTL: ttl, Storage: jetstream.FileStorage, Replicas: c.replicas()}
-	}
-	versioned := bucket(BucketEndpoints, 0)
+// sharedConfigs are the streams that are there once, in the order in which they are made.
+func sharedConfigs(c Config) []jetstream.StreamConfig {
+	versioned := bucketConfig(c, BucketEndpoints, 0)
 	versioned.Metadata = schemaMetadata()
-	return []jetstream.KeyValueConfig{
-		bucket(BucketKeys, 0),
-		bucket(BucketWorkers, presence),
-		bucket(BucketInstances, presence),
-		bucket(BucketLeaders, reign),
-		bucket(BucketCounts, 0),
-		bucket(BucketPositions, 0),
-		bucket(BucketWorkerEndpoints, 0),
-		bucket(BucketTemplates, 0),
-		bucket(BucketVolumes, 0),
-		bucket(BucketIdempotency, idempotencyAge),
-		bucket(BucketMachines, presence),
-		bucket(BucketGPUs, 0),
-		bucket(BucketSessions, SessionAge),
-		bucket(BucketActions, ActionAge),
+	return []jetstream.StreamConfig{
+		eventsConfig(c), webhooksConfig(c), undeliveredConfig(c), deliveriesConfig(c), cursorsConfig(c), scalingConfig(c), statsConfig(c),
+		agingConfig(c, BucketDestinations), agingConfig(c, BucketTokens), agingConfig(c, BucketPods), agingConfig(c, BucketWorkerPods),
+		bucketConfig(c, BucketKeys, 0),
+		bucketConfig(c, BucketWorkers, presence),
+		bucketConfig(c, BucketInstances, presence),
+		bucketConfig(c, BucketLeaders, leaderTTL),
+		bucketConfig(c, BucketCounts, 0),
+		bucketConfig(c, BucketPositions, 0),
+		bucketConfig(c, BucketWorkerEndpoints, 0),
+		bucketConfig(c, BucketTemplates, 0),
+		bucketConfig(c, BucketVolumes, 0),
+		bucketConfig(c, BucketIdempotency, idempotencyAge),
+		bucketConfig(c, BucketMachines, presence),
+		bucketConfig(c, BucketGPUs, 0),
+		bucketConfig(c, BucketSessions, SessionAge),
+		bucketConfig(c, BucketActions, ActionAge),
 		versioned, // last: it says that all else is there
+	}
+}
+
+// bucketConfig is a bucket as nats.go makes it, whose values live for the ttl; 0 means that
+// they stay.
+func bucketConfig(c Config, bucket string, ttl time.Duration) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: Bucket(bucket), Subjects: []string{"$KV." + bucket + ".>"}, MaxAge: ttl,
+		Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxMsgsPerSubject: 1,
+		Duplicates: min(cmp.Or(ttl, 2*time.Minute), 2*time.Minute), AllowDirect: true, AllowRollup: true, DenyDelete: true,
 	}
 }
 
@@ -194,22 +204,17 @@ func eventsConfig(c Config) jetstream.StreamConfig {
 	}
 }
 
-// agingConfig is a bucket made by hand for values with a TTL each. It has no
-// markers for what expired (docs/design/jetstream.md#f5). For the rest it is as nats.go makes one,
-// so that a bucket from before can be changed into it.
+// agingConfig is a bucket for values with a TTL each. It has no markers for what expired
+// (docs/design/jetstream.md#f5).
 func agingConfig(c Config, bucket string) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: Bucket(bucket), Subjects: []string{"$KV." + bucket + ".>"},
-		Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxMsgsPerSubject: 1,
-		Duplicates: 2 * time.Minute, AllowMsgTTL: true, AllowDirect: true, AllowRollup: true, DenyDelete: true,
-	}
+	s := bucketConfig(c, bucket, 0)
+	s.AllowMsgTTL = true
+	return s
 }
 
-// cursorsConfig is a bucket made by hand for values with a ttl each.
+// cursorsConfig is agingConfig with a shorter window of message ids, and without DenyDelete.
 func cursorsConfig(c Config) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: Bucket(BucketCursors), Subjects: []string{"$KV." + BucketCursors + ".>"},
-		Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxMsgsPerSubject: 1,
-		Duplicates: time.Second, AllowMsgTTL: true, AllowDirect: true, AllowRollup: true,
-	}
+	s := agingConfig(c, BucketCursors)
+	s.Duplicates, s.DenyDelete = time.Second, false
+	return s
 }

@@ -116,11 +116,6 @@ func wantedOf(name string) (jetstream.StreamConfig, bool) {
 			return s, true
 		}
 	}
-	for _, b := range bucketConfigs(Config{}) {
-		if Bucket(b.Bucket) == name {
-			return bucketStream(b), true
-		}
-	}
 	return jetstream.StreamConfig{}, false
 }
 

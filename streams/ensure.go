@@ -96,33 +96,35 @@ func lacksStorage(err error) bool {
 	return ok && (refused.ErrorCode == jsStorageExceeded || refused.ErrorCode == jsNoPeers && strings.Contains(refused.Description, "insufficient storage"))
 }
 
-func ensureStreams(ctx context.Context, js jetstream.JetStream, configs ...jetstream.StreamConfig) error {
-	for _, c := range configs {
-		apply := func(ctx context.Context) error {
-			_, err := js.CreateOrUpdateStream(ctx, c)
-			if lacksStorage(err) && c.MaxBytes > 0 {
-				return fmt.Errorf("NATS cannot reserve %d bytes; give it more storage, or --logs-max-bytes a smaller number: %w", c.MaxBytes, err) // only logs reserve any
-			}
-			return err
-		}
-		if err := ensure(ctx, resource{"stream " + c.Name, streamIsWanted(js, c), apply}); err != nil {
+// ensure makes the stream and its consumers exist.
+func (w Wanted) ensure(ctx context.Context, js jetstream.JetStream) error {
+	if err := ensureStream(ctx, js, w.Config); err != nil {
+		return err
+	}
+	for _, c := range w.Consumers {
+		if err := ensureConsumer(ctx, js, w.Config.Name, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func ensureBuckets(ctx context.Context, js jetstream.JetStream, configs ...jetstream.KeyValueConfig) error {
-	for _, c := range configs {
-		apply := func(ctx context.Context) error {
-			_, err := js.CreateOrUpdateKeyValue(ctx, c)
-			return err
+func ensureStream(ctx context.Context, js jetstream.JetStream, c jetstream.StreamConfig) error {
+	isWanted := func(ctx context.Context) (bool, error) {
+		got, err := js.Stream(ctx, c.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return false, nil
 		}
-		if err := ensure(ctx, resource{"bucket " + c.Bucket, streamIsWanted(js, bucketStream(c)), apply}); err != nil {
-			return err
-		}
+		return err == nil && len(Differences(c, got.CachedInfo().Config)) == 0, err
 	}
-	return nil
+	apply := func(ctx context.Context) error {
+		_, err := js.CreateOrUpdateStream(ctx, c)
+		if lacksStorage(err) && c.MaxBytes > 0 {
+			return fmt.Errorf("NATS cannot reserve %d bytes; give it more storage, or --logs-max-bytes a smaller number: %w", c.MaxBytes, err) // only logs reserve any
+		}
+		return err
+	}
+	return ensure(ctx, resource{"stream " + c.Name, isWanted, apply})
 }
 
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, c jetstream.ConsumerConfig) error {
@@ -138,14 +140,4 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 		return err
 	}
 	return ensure(ctx, resource{fmt.Sprintf("consumer %s of %s", c.Durable, stream), isWanted, apply})
-}
-
-func streamIsWanted(js jetstream.JetStream, c jetstream.StreamConfig) func(context.Context) (bool, error) {
-	return func(ctx context.Context) (bool, error) {
-		got, err := js.Stream(ctx, c.Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return false, nil
-		}
-		return err == nil && len(Differences(c, got.CachedInfo().Config)) == 0, err
-	}
 }

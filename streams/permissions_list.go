@@ -138,12 +138,9 @@ func denied(c Config, a Access, purges []string, infos bool) []string {
 
 // Shared are the names of all streams but the queues of endpoints.
 func Shared(c Config) []string {
-	all := slices.Concat(parts(c, Records), parts(c, Output), parts(c, Payloads), parts(c, Logs))
-	for _, s := range sharedConfigs(c) {
-		all = append(all, s.Name)
-	}
-	for _, b := range bucketConfigs(c) {
-		all = append(all, Bucket(b.Bucket))
+	var all []string
+	for _, w := range AllWanted(c, nil) {
+		all = append(all, w.Config.Name)
 	}
 	return all
 }

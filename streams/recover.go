@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/endpoint"
-	"flightline/shared/job"
 )
 
 // recoveredKey is, in the metadata of a queue, when it was found to have lost
@@ -59,7 +58,7 @@ func RecoverEndpoint(ctx context.Context, js jetstream.JetStream, c Config, e en
 	if has != nil && !Recovered(has.Config.Metadata).IsZero() {
 		cfg.Metadata = map[string]string{recoveredKey: has.Config.Metadata[recoveredKey]}
 	}
-	if err := ensureStreams(ctx, js, cfg); err != nil {
+	if err := ensureStream(ctx, js, cfg); err != nil {
 		return nil, err
 	}
 	var again *jetstream.StreamInfo
@@ -75,8 +74,8 @@ func RecoverEndpoint(ctx context.Context, js jetstream.JetStream, c Config, e en
 			return nil, err
 		}
 	}
-	for _, class := range job.Classes() {
-		if err := ensureConsumer(ctx, js, cfg.Name, ConsumerConfig(e, class)); err != nil {
+	for _, consumer := range jobConsumers(e) {
+		if err := ensureConsumer(ctx, js, cfg.Name, consumer); err != nil {
 			return nil, err
 		}
 	}

@@ -27,7 +27,7 @@ func restoringConfig(c Config) jetstream.StreamConfig {
 
 // BeginRestore makes the mark of a restore, which may be there already.
 func BeginRestore(ctx context.Context, js jetstream.JetStream, c Config) error {
-	return ensureStreams(ctx, js, restoringConfig(c))
+	return ensureStream(ctx, js, restoringConfig(c))
 }
 
 // EndRestore takes the mark away, which may be gone already.

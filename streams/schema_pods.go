@@ -23,7 +23,7 @@ func moveOwnersPods(ctx context.Context, js jetstream.JetStream, c Config) error
 	if err != nil {
 		return fmt.Errorf("open bucket %s: %w", BucketPods, err)
 	}
-	if err := ensureStreams(ctx, js, agingConfig(c, BucketWorkerPods)); err != nil {
+	if err := ensureStream(ctx, js, agingConfig(c, BucketWorkerPods)); err != nil {
 		return err
 	}
 	to, err := js.KeyValue(ctx, BucketWorkerPods)

@@ -65,7 +65,7 @@ func PartOf(stream string) (part Part, ok bool) {
 		return PartPayloads, true
 	case isPartition(stream, Output), isPartition(stream, Logs):
 		return PartOutput, true
-	case slices.Contains(sharedNames(), stream):
+	case slices.Contains(Shared(Config{}), stream):
 		return PartThings, true
 	}
 	return 0, false
@@ -91,16 +91,4 @@ func isPartition(stream string, name func(int) string) bool {
 	prefix := strings.TrimSuffix(name(0), "0")
 	number, found := strings.CutPrefix(stream, prefix)
 	return found && number != "" && strings.Trim(number, "0123456789") == ""
-}
-
-// sharedNames are the streams that are there once, buckets among them.
-func sharedNames() []string {
-	var names []string
-	for _, s := range sharedConfigs(Config{}) {
-		names = append(names, s.Name)
-	}
-	for _, b := range bucketConfigs(Config{}) {
-		names = append(names, Bucket(b.Bucket))
-	}
-	return names
 }

@@ -279,3 +279,8 @@ func ParseEvent(subject string) (endpoint, kind string, id job.ID, attempt, run 
 func CursorSubject(endpoint string, id job.ID) string {
 	return "$KV." + BucketCursors + "." + endpoint + "." + string(id)
 }
+
+// DurablePrefix plus the name of a stream is the core subject on which a
+// process asks for everything that was written to the stream so far to be
+// fsynced. Only a process whose server leaves that to its clients answers.
+const DurablePrefix = "durable."

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -19,7 +18,7 @@ type Wanted struct {
 }
 
 // AllWanted are all streams that there should be for these endpoints, those of
-// the buckets included.
+// the buckets included, in the order in which they are made.
 func AllWanted(c Config, endpoints []endpoint.Endpoint) []Wanted {
 	var all []Wanted
 	for p := range c.PartitionCount() {
@@ -33,26 +32,19 @@ func AllWanted(c Config, endpoints []endpoint.Endpoint) []Wanted {
 		}
 		all = append(all, w)
 	}
-	for _, b := range bucketConfigs(c) {
-		all = append(all, Wanted{Config: bucketStream(b)})
-	}
 	for _, e := range endpoints {
-		w := Wanted{Config: JobsConfig(c, e.ID)}
-		for _, class := range job.Classes() {
-			w.Consumers = append(w.Consumers, ConsumerConfig(e, class))
-		}
-		all = append(all, w)
+		all = append(all, Wanted{JobsConfig(c, e.ID), jobConsumers(e)})
 	}
 	return all
 }
 
-// bucketStream is what nats.go makes of a bucket, as far as Differences looks.
-func bucketStream(b jetstream.KeyValueConfig) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: Bucket(b.Bucket), Subjects: []string{"$KV." + b.Bucket + ".>"}, Discard: jetstream.DiscardNew, Storage: b.Storage,
-		Replicas: b.Replicas, MaxAge: b.TTL, MaxMsgsPerSubject: 1, AllowDirect: true, AllowRollup: true, DenyDelete: true, Metadata: b.Metadata,
-		Duplicates: min(cmp.Or(b.TTL, 2*time.Minute), 2*time.Minute),
+// jobConsumers are the consumers of an endpoint's queue.
+func jobConsumers(e endpoint.Endpoint) []jetstream.ConsumerConfig {
+	var all []jetstream.ConsumerConfig
+	for _, class := range job.Classes() {
+		all = append(all, ConsumerConfig(e, class))
 	}
+	return all
 }
 
 // Differences says in which settings a stream is not as wanted.
