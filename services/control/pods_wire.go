@@ -212,12 +212,8 @@ func gpuViewOf(kind string, count int, catalog *pod.Catalog) *api.GPU {
 		return nil
 	}
 	t := catalog.GPUType(kind)
-	return &api.GPU{
-		ID: kind, Count: count, DisplayName: cmp.Or(t.DisplayName, kind),
-		SecurePrice: t.SecurePrice, CommunityPrice: t.CommunityPrice, OneMonthPrice: t.OneMonthPrice,
-		ThreeMonthPrice: t.ThreeMonthPrice, SixMonthPrice: t.SixMonthPrice, OneWeekPrice: t.OneWeekPrice,
-		CommunitySpotPrice: t.CommunitySpotPrice, SecureSpotPrice: t.SecureSpotPrice,
-	}
+	t.DisplayName = cmp.Or(t.DisplayName, kind)
+	return &api.GPU{ID: kind, Count: count, GPUType: t}
 }
 
 // machineOf is what is known of the pod's machine, nil if that is nothing.
@@ -228,12 +224,7 @@ func machineOf(p pod.Pod, all tally, catalog *pod.Catalog) *api.Machine {
 		return nil
 	}
 	view := &api.Machine{
-		MinPodGPUCount: place.MinPodGPUCount, CPUCount: m.CPU.Threads, CPUTypeID: m.CPU.Model, CPUType: cpuTypeOf(m.CPU, catalog),
-		Location: place.Location, DataCenterID: place.DataCenterID, DiskThroughputMBps: place.DiskThroughputMBps,
-		MaxDownloadSpeedMbps: place.MaxDownloadSpeedMbps, MaxUploadSpeedMbps: place.MaxUploadSpeedMbps,
-		SupportPublicIP: place.SupportPublicIP, SecureCloud: place.SecureCloud,
-		MaintenanceStart: place.MaintenanceStart, MaintenanceEnd: place.MaintenanceEnd, MaintenanceNote: place.MaintenanceNote,
-		Note: place.Note, CostPerHr: place.CostPerHr,
+		MinPodGPUCount: place.MinPodGPUCount, Place: place, CPUCount: m.CPU.Threads, CPUTypeID: m.CPU.Model, CPUType: cpuTypeOf(m.CPU, catalog),
 		Hostname: m.Hostname, OS: m.OS, Arch: m.Arch, Addresses: m.Addresses, MemoryInGb: m.MemoryGB, DiskInGb: m.DiskGB,
 		GPUDriver: m.GPUDriver, Version: m.Version,
 	}

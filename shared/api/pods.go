@@ -102,43 +102,23 @@ type SavingsPlan struct {
 
 // GPU is one kind of GPU with how many there are, and prices in credits.
 type GPU struct {
-	ID          string `json:"id,omitempty"`
-	Count       int    `json:"count"`
-	DisplayName string `json:"displayName,omitempty"`
-
-	SecurePrice        *float64 `json:"securePrice,omitempty"`
-	CommunityPrice     *float64 `json:"communityPrice,omitempty"`
-	OneMonthPrice      *float64 `json:"oneMonthPrice,omitempty"`
-	ThreeMonthPrice    *float64 `json:"threeMonthPrice,omitempty"`
-	SixMonthPrice      *float64 `json:"sixMonthPrice,omitempty"`
-	OneWeekPrice       *float64 `json:"oneWeekPrice,omitempty"`
-	CommunitySpotPrice *float64 `json:"communitySpotPrice,omitempty"`
-	SecureSpotPrice    *float64 `json:"secureSpotPrice,omitempty"`
+	ID    string `json:"id,omitempty"`
+	Count int    `json:"count"`
+	pod.GPUType
 }
 
 // Machine is the contract's Machine, and after that what is ours.
 type Machine struct {
-	MinPodGPUCount       *int     `json:"minPodGpuCount,omitempty"`
-	GPUTypeID            string   `json:"gpuTypeId,omitempty"`
-	GPUType              *GPU     `json:"gpuType,omitempty"`
-	CPUCount             int      `json:"cpuCount,omitempty"`
-	CPUTypeID            string   `json:"cpuTypeId,omitempty"`
-	CPUType              *CPUType `json:"cpuType,omitempty"`
-	Location             string   `json:"location,omitempty"`
-	DataCenterID         string   `json:"dataCenterId,omitempty"`
-	DiskThroughputMBps   *float64 `json:"diskThroughputMBps,omitempty"`
-	MaxDownloadSpeedMbps *float64 `json:"maxDownloadSpeedMbps,omitempty"`
-	MaxUploadSpeedMbps   *float64 `json:"maxUploadSpeedMbps,omitempty"`
-	SupportPublicIP      *bool    `json:"supportPublicIp,omitempty"`
-	SecureCloud          *bool    `json:"secureCloud,omitempty"`
-	MaintenanceStart     string   `json:"maintenanceStart,omitempty"`
-	MaintenanceEnd       string   `json:"maintenanceEnd,omitempty"`
-	MaintenanceNote      string   `json:"maintenanceNote,omitempty"`
-	Note                 string   `json:"note,omitempty"`
-	CostPerHr            *float64 `json:"costPerHr,omitempty"`
-	CurrentPricePerGPU   *float64 `json:"currentPricePerGpu,omitempty"`
-	GPUAvailable         *int     `json:"gpuAvailable,omitempty"`
-	GPUDisplayName       string   `json:"gpuDisplayName,omitempty"`
+	MinPodGPUCount *int     `json:"minPodGpuCount,omitempty"` // Place's, which is hidden
+	GPUTypeID      string   `json:"gpuTypeId,omitempty"`
+	GPUType        *GPU     `json:"gpuType,omitempty"`
+	CPUCount       int      `json:"cpuCount,omitempty"`
+	CPUTypeID      string   `json:"cpuTypeId,omitempty"`
+	CPUType        *CPUType `json:"cpuType,omitempty"`
+	pod.Place
+	CurrentPricePerGPU *float64 `json:"currentPricePerGpu,omitempty"`
+	GPUAvailable       *int     `json:"gpuAvailable,omitempty"`
+	GPUDisplayName     string   `json:"gpuDisplayName,omitempty"`
 
 	Hostname   string   `json:"hostname,omitempty"`
 	OS         string   `json:"os,omitempty"`
