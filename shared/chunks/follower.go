@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -107,11 +106,9 @@ func (f *Follower) wake() {
 // hear notes how far the run has come, which a replica that answers a read may
 // not know yet.
 func (f *Follower) hear(m *nats.Msg) {
-	if seq, err := sequenceOf(m); err == nil {
-		f.mu.Lock()
-		f.heard.subject, f.heard.seq = m.Header.Get(jetstream.SubjectHeader), seq
-		f.mu.Unlock()
-	}
+	f.mu.Lock()
+	f.heard.subject, f.heard.seq = m.Header.Get(jetstream.SubjectHeader), bus.Sequence(m)
+	f.mu.Unlock()
 	f.wake()
 }
 
@@ -364,17 +361,8 @@ func batchOf(msgs []*nats.Msg, after uint64, r *record.Record) (batch, error) {
 	var err error
 	if b.chunks, err = assemble(msgs, &r.Job); err == nil && len(msgs) > 0 {
 		last := msgs[len(msgs)-1]
-		b.upTo, err = sequenceOf(last)
+		b.upTo = bus.Sequence(last)
 		b.all = last.Header.Get(bus.PendingHeader) == "0"
 	}
 	return b, err
-}
-
-// sequenceOf is the sequence of a message that was read, or repeated.
-func sequenceOf(m *nats.Msg) (uint64, error) {
-	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read sequence of %s: %w", m.Subject, err)
-	}
-	return seq, nil
 }

@@ -205,12 +205,8 @@ func assemble(msgs []*nats.Msg, j *job.Job) ([]Chunk, error) {
 		default:
 			return nil, fmt.Errorf("chunks: %s: unknown %s %q", m.Subject, partHeader, m.Header.Get(partHeader))
 		}
-		seq, err := sequenceOf(m)
-		if err != nil {
-			return nil, err
-		}
 		for i, data := range lines {
-			chunks = append(chunks, Chunk{Seq: cursorOf(seq, i, len(lines)), Data: data, Attempt: j.Attempt, Run: j.Run})
+			chunks = append(chunks, Chunk{Seq: cursorOf(bus.Sequence(m), i, len(lines)), Data: data, Attempt: j.Attempt, Run: j.Run})
 		}
 		first = nil
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
@@ -132,9 +131,7 @@ func NewWatch(ctx context.Context, b *bus.Client, w Watching) (*Watch, error) {
 }
 
 func (v *Watch) hear(m *nats.Msg) {
-	if seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64); err == nil {
-		v.note(seq)
-	}
+	v.note(bus.Sequence(m))
 	select {
 	case v.woken <- struct{}{}:
 	default:
@@ -287,15 +284,12 @@ func (v *Watch) read(ctx context.Context) (some []Entry, found bool, err error) 
 		return nil, false, err
 	}
 	for _, m := range messages {
-		lines, seq, err := linesOf(m)
-		if err != nil {
-			lines, seq = nil, bus.Sequence(m) // of a later version, or damaged: it is passed over
-		}
+		seq := bus.Sequence(m)
 		if v.w.Once && seq > v.until {
 			v.after = Cursor{seq, -1}
 			return some, true, nil
 		}
-		for i, l := range lines {
+		for i, l := range linesOf(m) {
 			if !v.after.passed(seq, i) && v.wants(l) {
 				some = append(some, Entry{l, Cursor{seq, i}})
 			}

@@ -2,13 +2,11 @@ package logs
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/streams"
 )
@@ -64,20 +62,17 @@ func (b *batch) add(l Line) bool {
 // finish returns the data.
 func (b *batch) finish() []byte { return append(b.data, batchEnd...) }
 
-// linesOf reads a message of LOGS_<p>, as BatchGet returns it.
-func linesOf(m *nats.Msg) (lines []Line, seq uint64, err error) {
-	subject := m.Header.Get(jetstream.SubjectHeader)
-	_, worker, err := streams.ParseLog(subject)
-	if err != nil {
-		return nil, 0, err
-	}
+// linesOf reads a message of LOGS_<p>, as BatchGet returns it: nil of a later version, or if it
+// is damaged.
+func linesOf(m *nats.Msg) []Line {
+	_, worker, err := streams.ParseLog(m.Header.Get(jetstream.SubjectHeader))
 	var wire messageData
-	if err := json.Unmarshal(m.Data, &wire); err != nil {
-		return nil, 0, fmt.Errorf("read lines of %s: %w", subject, err)
+	if err != nil || json.Unmarshal(m.Data, &wire) != nil {
+		return nil
 	}
-	lines = make([]Line, len(wire.Lines))
+	lines := make([]Line, len(wire.Lines))
 	for i, l := range wire.Lines {
 		lines[i] = Line{Time: time.Unix(0, l.Time).UTC(), Worker: worker, Job: l.Job, Stream: l.Stream, Level: l.Level, Text: l.Text, Cut: l.Cut}
 	}
-	return lines, bus.Sequence(m), nil
+	return lines
 }

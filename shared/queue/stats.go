@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -196,11 +195,7 @@ func (rd reader) firstOf(ctx context.Context, endpoint string, c job.Class, info
 		return first, nil
 	}
 	if info.Pending >= fewPending {
-		seq, err := strconv.ParseUint(first.Header.Get(jetstream.SequenceHeader), 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("read the queue of %s: %w", endpoint, err)
-		}
-		from = seq + 1
+		from = bus.Sequence(first) + 1
 	}
 	return rd.bus.DirectNext(ctx, stream, streams.ClassFilter(endpoint, c), from)
 }
