@@ -219,22 +219,24 @@ type event struct {
 	data     []byte
 }
 
+// maxEventLine bounds a line of an event: the largest chunk, and the field's name.
+const maxEventLine = job.MaxChunk + 1<<10
+
 // eventReader reads server-sent events as Flightline writes them: one line of
 // data each.
-type eventReader struct{ lines *bufio.Reader }
+type eventReader struct{ lines *bufio.Scanner }
 
 func newEventReader(r io.Reader) *eventReader {
-	return &eventReader{bufio.NewReaderSize(r, 64<<10)}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 64<<10), maxEventLine)
+	return &eventReader{lines}
 }
 
 // next returns the next event. Half of one, at the end, is none.
 func (r *eventReader) next() (event, error) {
 	var e event
-	for {
-		line, err := r.line()
-		if err != nil {
-			return event{}, err
-		}
+	for r.lines.Scan() {
+		line := r.lines.Bytes() // good until the next call
 		if len(line) == 0 {
 			return e, nil
 		}
@@ -249,25 +251,11 @@ func (r *eventReader) next() (event, error) {
 			e.data = bytes.Clone(value)
 		}
 	}
-}
-
-// line is the next line without its end. It is good until the next call.
-func (r *eventReader) line() ([]byte, error) {
-	var long []byte
-	for {
-		part, err := r.lines.ReadSlice('\n')
-		switch {
-		case err == nil && long == nil:
-			return bytes.TrimSuffix(part, []byte("\n")), nil
-		case err == nil:
-			return bytes.TrimSuffix(append(long, part...), []byte("\n")), nil
-		case err != bufio.ErrBufferFull: //nolint:errorlint // bufio returns the very value
-			return nil, err
-		}
-		if long = append(long, part...); len(long) > job.MaxChunk+1<<10 {
-			return nil, fmt.Errorf("%w: a chunk of more than %d bytes", ErrTooLarge, job.MaxChunk)
-		}
+	err := r.lines.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		return event{}, fmt.Errorf("%w: a chunk of more than %d bytes", ErrTooLarge, job.MaxChunk)
 	}
+	return event{}, cmp.Or(err, io.EOF)
 }
 
 // resumed yields what read hands out, connection after connection, until over.
