@@ -113,22 +113,22 @@ const (
 // match those of one request, and ctx.Err(). A message that the server cannot read is
 // ErrUnavailable too: the server ends its answer there, whatever follows.
 func LastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
-	got, _, err := lastOfAll(ctx, nc, stream, subjects, func(m *nats.Msg) { m.Data = nil })
+	got, _, err := lastOfAll(ctx, nc, stream, subjects, false)
 	return got, err
 }
 
 // LastWithData is LastOf with the data of the messages.
 func LastWithData(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
-	got, _, err := lastOfAll(ctx, nc, stream, subjects, func(*nats.Msg) {})
+	got, _, err := lastOfAll(ctx, nc, stream, subjects, true)
 	return got, err
 }
 
-// lastOfAll calls each for every message as it comes, and returns the newest of each
-// subject: what is written meanwhile may come twice. No answer lacks a write up to the
+// lastOfAll returns the newest message of each subject, with its data if that is asked for:
+// what is written meanwhile may come twice. No answer lacks a write up to the
 // sequence upTo; 0 means that this is not known: no message matched, or a page is from a
 // replica that lags behind that of the page before, and may lack a subject that moved from
 // the one to the other.
-func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []string, each func(*nats.Msg)) (found []*nats.Msg, upTo uint64, err error) {
+func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []string, data bool) (found []*nats.Msg, upTo uint64, err error) {
 	upTo = math.MaxUint64
 	newest := map[string]int{} // where a subject's message is in found
 	for len(subjects) > 0 {
@@ -141,7 +141,9 @@ func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []str
 				return nil, 0, err
 			}
 			for _, m := range got {
-				each(m)
+				if !data {
+					m.Data = nil
+				}
 				found = addNewest(found, newest, m)
 			}
 			reached := headerNumber(end, upToHeader)

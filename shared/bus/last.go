@@ -42,12 +42,11 @@ func (c *Client) LastOfEach(ctx context.Context, stream, filter string) ([]*Mess
 // tryLastOfEach returns ErrUnavailable also if the replica that answered lacks a write up
 // to the sequence last.
 func (c *Client) tryLastOfEach(ctx context.Context, stream, filter string, last uint64) ([]*nats.Msg, error) {
-	keep := func(*nats.Msg) {}
-	found, upTo, err := lastOfAll(ctx, c.nc, stream, []string{filter}, keep)
+	found, upTo, err := lastOfAll(ctx, c.nc, stream, []string{filter}, true)
 	if errors.Is(err, ErrTooMany) {
 		var subjects []string
 		if subjects, err = c.subjects(ctx, stream, filter); err == nil {
-			found, upTo, err = lastOfAll(ctx, c.nc, stream, subjects, keep)
+			found, upTo, err = lastOfAll(ctx, c.nc, stream, subjects, true)
 		}
 	}
 	switch {

@@ -43,6 +43,19 @@ func (c *Client) LeaderLast(ctx context.Context, stream, subject string) (*Messa
 	return c.leaderGet(ctx, stream, map[string]any{"last_by_subj": subject})
 }
 
+// LastSequence is the sequence of the last message on subject, as LeaderLast reads it; 0 if
+// nothing matches.
+func (c *Client) LastSequence(ctx context.Context, stream, subject string) (uint64, error) {
+	m, err := c.LeaderLast(ctx, stream, subject)
+	if errors.Is(err, ErrNoMessage) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return m.Seq, nil
+}
+
 // LeaderNext reads the first message on subject, which may have wildcards, from a
 // sequence on, as LeaderLast does.
 func (c *Client) LeaderNext(ctx context.Context, stream, subject string, from uint64) (*Message, error) {

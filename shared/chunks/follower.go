@@ -283,13 +283,11 @@ func (f *Follower) end(ctx context.Context) error {
 		return nil
 	}
 	if subject := f.subject(f.rec); subject != "" {
-		m, err := f.bus.LeaderLast(ctx, streams.Output(f.e.Partition), subject)
-		if err != nil && !errors.Is(err, bus.ErrNoMessage) {
+		last, err := f.bus.LastSequence(ctx, streams.Output(f.e.Partition), subject)
+		if err != nil {
 			return err
 		}
-		if m != nil {
-			f.last = m.Seq
-		}
+		f.last = last
 	}
 	f.ended = true
 	return nil

@@ -169,16 +169,11 @@ func (w *Writer) catchUp(ctx context.Context) error {
 	if !w.stale {
 		return nil
 	}
-	last, err := w.bus.LeaderLast(ctx, w.stream, w.subject)
-	switch {
-	case errors.Is(err, bus.ErrNoMessage):
-		w.last = 0
-	case err != nil:
+	last, err := w.bus.LastSequence(ctx, w.stream, w.subject)
+	if err != nil {
 		return err
-	default:
-		w.last = last.Seq
 	}
-	w.stale = false
+	w.last, w.stale = last, false
 	return nil
 }
 

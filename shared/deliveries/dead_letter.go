@@ -145,7 +145,9 @@ func (s *Store) Redrive(ctx context.Context, endpoint string, which RedriveQuery
 	count := 0
 	until := time.Now().Add(leaving)
 	filter := streams.UndeliveredFilter(endpoint, which.Job)
-	newest, err := s.newestDeadLetter(ctx, filter)
+	within, cancel := bus.Bounded(ctx)
+	newest, err := s.bus.LastSequence(within, streams.Undelivered, filter)
+	cancel()
 	if err != nil {
 		return 0, err
 	}
@@ -174,20 +176,6 @@ func (s *Store) Redrive(ctx context.Context, endpoint string, which RedriveQuery
 		}
 	}
 	return count, nil
-}
-
-// newestDeadLetter returns the sequence of the last dead letter, 0 for none.
-func (s *Store) newestDeadLetter(ctx context.Context, filter string) (uint64, error) {
-	ctx, cancel := bus.Bounded(ctx)
-	defer cancel()
-	m, err := s.bus.LeaderLast(ctx, streams.Undelivered, filter)
-	if errors.Is(err, bus.ErrNoMessage) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return m.Seq, nil
 }
 
 // deadLettersFrom returns a page of dead letters from a sequence on, none at the

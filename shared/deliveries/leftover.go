@@ -2,6 +2,7 @@ package deliveries
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"flightline/shared/bus"
@@ -83,16 +84,10 @@ func (s *Store) readAckFloor(ctx context.Context) (ackFloor, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	server := s.bus.Conn().ConnectedServerId()
-	var info struct {
-		Error    *bus.APIError `json:"error"`
-		Created  time.Time     `json:"created"`
-		AckFloor struct {
-			Stream uint64 `json:"stream_seq"` //nolint:tagliatelle // the server's name
-		} `json:"ack_floor"` //nolint:tagliatelle // as above
+	consumer, err := s.js.Consumer(ctx, streams.Webhooks, streams.WebhookConsumer)
+	if err != nil {
+		return ackFloor{}, fmt.Errorf("look at consumer %s: %w", streams.WebhookConsumer, err)
 	}
-	err := s.bus.Query(ctx, bus.ConsumerInfo(streams.Webhooks, streams.WebhookConsumer), nil, &info)
-	if err == nil && info.Error != nil {
-		err = s.bus.Explain(ctx, info.Error, streams.Webhooks, "look at "+streams.Webhooks)
-	}
-	return ackFloor{seq: info.AckFloor.Stream, server: server, created: info.Created}, err
+	info := consumer.CachedInfo()
+	return ackFloor{seq: info.AckFloor.Stream, server: server, created: info.Created}, nil
 }
