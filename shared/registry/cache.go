@@ -145,18 +145,6 @@ func (c *cache[T]) all(keep func(entry[T]) bool) (entries []entry[T], vouched bo
 	return entries, c.vouches()
 }
 
-// count is how many entries pass, if the cache vouches for them.
-func (c *cache[T]) count(pass func(entry[T]) bool) (n int, vouched bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	for _, e := range c.entries {
-		if pass(e) && !c.isExpired(e) {
-			n++
-		}
-	}
-	return n, c.vouches()
-}
-
 // version is another number after each change of the entries, though not once one
 // expires. Without vouched nothing follows from it.
 func (c *cache[T]) version() (changes uint64, vouched bool) {

@@ -261,22 +261,23 @@ func (e *Endpoints) readKnown() []endpoint.Endpoint {
 // KnownOf counts the endpoints that the key has created, from memory if it can; then
 // it may be wrong about the last moment.
 func (e *Endpoints) KnownOf(ctx context.Context, key string) (int, error) {
-	n, vouched := e.cache.count(func(x entry[endpoint.Endpoint]) bool { return !x.value.Deleting && x.value.Owner == key })
-	if !vouched {
-		return e.CountOf(ctx, key)
-	}
-	return n, nil
+	all, err := e.Known(ctx)
+	return ownedBy(all, key), err
 }
 
 // CountOf counts the endpoints that the key has created. It reads all endpoints.
-func (e *Endpoints) CountOf(ctx context.Context, key string) (n int, err error) {
+func (e *Endpoints) CountOf(ctx context.Context, key string) (int, error) {
 	all, err := e.List(ctx)
+	return ownedBy(all, key), err
+}
+
+func ownedBy(all []endpoint.Endpoint, key string) (n int) {
 	for _, x := range all {
 		if x.Owner == key {
 			n++
 		}
 	}
-	return n, err
+	return n
 }
 
 func (e *Endpoints) list(ctx context.Context, deleting bool) ([]endpoint.Endpoint, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,7 +124,7 @@ func (i *Instances) WaitSeen(ctx context.Context, revision uint64) error {
 		if err != nil {
 			return err
 		}
-		if allSeen(instances, revision) {
+		if !slices.ContainsFunc(instances, func(x Instance) bool { return x.Endpoints < revision }) {
 			return nil
 		}
 		select {
@@ -134,13 +135,4 @@ func (i *Instances) WaitSeen(ctx context.Context, revision uint64) error {
 			return ctx.Err()
 		}
 	}
-}
-
-func allSeen(instances []Instance, revision uint64) bool {
-	for _, x := range instances {
-		if x.Endpoints < revision {
-			return false
-		}
-	}
-	return true
 }

@@ -348,25 +348,20 @@ func appeared(seen pod.Pod, now time.Time) pod.Pod {
 
 // completed is old with what its worker knows better.
 func completed(old, seen pod.Pod, began time.Time) pod.Pod {
-	known := !reflect.DeepEqual(seen.Machine, pod.Machine{})
 	if !old.Drains(began) {
 		old.Drain = pod.Drain{}
 	}
 	if old.Sleep.At.Before(began) {
 		old.Sleep = pod.Sleep{}
 	}
-	if known {
+	if !reflect.DeepEqual(seen.Machine, pod.Machine{}) {
 		old.Machine = seen.Machine
 	}
-	if seen.MachineID != "" {
-		old.MachineID = seen.MachineID
-	}
+	old.MachineID = cmp.Or(seen.MachineID, old.MachineID)
 	if seen.Spec.Image != "" || len(seen.Spec.Command) > 0 {
 		old.Spec.Image, old.Spec.Command = seen.Spec.Image, seen.Spec.Command
 	}
-	if !seen.Started.IsZero() {
-		old.Started = seen.Started
-	}
+	old.Started = cmp.Or(seen.Started, old.Started)
 	old.EndpointVersion = max(old.EndpointVersion, seen.EndpointVersion)
 	return old
 }

@@ -170,28 +170,6 @@ func (t *Table[T]) get(ctx context.Context, key string) (entry[T], error) {
 	return e, err
 }
 
-// find returns the entry that was written last of those whose keys match the
-// filter, which may have wildcards; or ErrNotFound.
-func (t *Table[T]) find(ctx context.Context, filter string) (entry[T], error) {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	msg, err := t.bus.LeaderLast(call, streams.Bucket(t.bucket), t.subject+filter)
-	if err != nil {
-		return entry[T]{}, explain(ctx, t.doing("find", filter), err)
-	}
-	if len(msg.Data) > 0 {
-		return decode[T](t.keyOf(msg), msg.Data, msg.Seq, msg.Time)
-	}
-	entries, err := t.list(ctx, filter) // that one was deleted; there may be others
-	if err != nil {
-		return entry[T]{}, err
-	}
-	if len(entries) == 0 {
-		return entry[T]{}, fmt.Errorf("%s: %w", t.doing("find", filter), ErrNotFound)
-	}
-	return slices.MaxFunc(entries, func(a, b entry[T]) int { return cmp.Compare(a.revision, b.revision) }), nil
-}
-
 // list returns the entries whose keys match the filter, which may have
 // wildcards.
 func (t *Table[T]) list(ctx context.Context, filter string) ([]entry[T], error) {

@@ -1,11 +1,13 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +83,14 @@ func (w *WorkerPods) find(ctx context.Context, endpointID, id string) (entry[pod
 	if endpointID != "" {
 		return w.table.read(ctx, ownKey(endpointID, id))
 	}
-	return w.table.find(ctx, ownKey("*", id))
+	entries, err := w.table.list(ctx, ownKey("*", id))
+	if err != nil {
+		return entry[pod.Pod]{}, err
+	}
+	if entries = w.table.valid(entries); len(entries) == 0 {
+		return entry[pod.Pod]{}, fmt.Errorf("find pod %s: %w", id, ErrNotFound)
+	}
+	return slices.MaxFunc(entries, func(a, b entry[pod.Pod]) int { return cmp.Compare(a.revision, b.revision) }), nil
 }
 
 // Move is Pods.Move for the worker's own record.
