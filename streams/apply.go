@@ -36,24 +36,18 @@ func Apply(ctx context.Context, js jetstream.JetStream, c Config) error {
 // than are wanted.
 func keepsCopies(ctx context.Context, js jetstream.JetStream, c Config, names ...string) error {
 	for _, name := range names {
-		has, err := copiesOf(ctx, js, name)
+		info, err := infoOf(ctx, js, name)
 		if err != nil {
 			return err
 		}
-		if has > c.replicas() {
+		if info == nil {
+			continue
+		}
+		if has := info.Config.Replicas; has > c.replicas() {
 			return fmt.Errorf("%w: %s has %d, not %d; give --replicas %d, or take copies away by hand first", ErrReplicas, name, has, c.replicas(), has)
 		}
 	}
 	return nil
-}
-
-// copiesOf returns how many copies the stream is to have, 0 if it does not exist.
-func copiesOf(ctx context.Context, js jetstream.JetStream, name string) (int, error) {
-	info, err := infoOf(ctx, js, name)
-	if err != nil || info == nil {
-		return 0, err
-	}
-	return info.Config.Replicas, nil
 }
 
 // ApplyEndpoint makes the work queue of an endpoint and its consumers exist

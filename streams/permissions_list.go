@@ -37,39 +37,39 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 		publish = append(publish, "$JS.API.INFO", bus.StreamInfo("*"))
 	}
 	for _, s := range append(slices.Clone(a.Reads), a.Follows...) {
-		publish = append(publish, reading(s)...)
-		publish = append(publish, bus.StreamInfo(any1(s)))
+		publish = append(publish, readSubjects(s)...)
+		publish = append(publish, bus.StreamInfo(streamToken(s)))
 	}
 	for _, s := range a.Follows {
-		publish = append(publish, following(s)...)
+		publish = append(publish, followSubjects(s)...)
 	}
 	for _, s := range slices.Sorted(maps.Keys(a.Takes)) {
 		for _, consumer := range a.Takes[s] {
-			publish = append(publish, bus.ConsumerInfo(any1(s), consumer), bus.PullNext(any1(s), consumer), "$JS.ACK."+any1(s)+"."+consumer+".>")
+			publish = append(publish, bus.ConsumerInfo(streamToken(s), consumer), bus.PullNext(streamToken(s), consumer), "$JS.ACK."+streamToken(s)+"."+consumer+".>")
 		}
 	}
 	if a.Lists {
 		publish = append(publish, bus.StreamList)
 	}
 	for _, s := range a.Counts {
-		publish = append(publish, bus.ConsumerInfo(any1(s), "*"))
+		publish = append(publish, bus.ConsumerInfo(streamToken(s), "*"))
 	}
 	for _, s := range a.Removes {
-		publish = append(publish, bus.MsgDelete(any1(s)))
+		publish = append(publish, bus.MsgDelete(streamToken(s)))
 	}
 	purges := a.Purges
 	if r != RoleWorker {
 		purges = slices.Concat(purges, Written(c, r)) // to ask whether they take writes
 	}
 	for _, s := range purges {
-		publish = append(publish, bus.StreamPurge(any1(s)))
+		publish = append(publish, bus.StreamPurge(streamToken(s)))
 	}
 	if a.Makes {
-		publish = append(publish, making()...)
+		publish = append(publish, makeSubjects()...)
 	}
 	if a.Pauses {
 		for _, class := range classes() {
-			publish = append(publish, pausing(class))
+			publish = append(publish, pauseSubject(class))
 		}
 	}
 	slices.Sort(publish)
@@ -78,39 +78,39 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 	}
 }
 
-// any1 is a stream as a token of a subject: wildcards stand for whole tokens.
-func any1(stream string) string {
+// streamToken is a stream as a token of a subject: wildcards stand for whole tokens.
+func streamToken(stream string) string {
 	if stream == Any {
 		return "*"
 	}
 	return stream
 }
 
-func reading(stream string) []string {
-	s := any1(stream)
+func readSubjects(stream string) []string {
+	s := streamToken(stream)
 	return []string{bus.LeaderGet(s), bus.DirectGet(s), bus.DirectGet(s) + ".>"}
 }
 
-// following is what reading all messages takes: a consumer of one's own.
-func following(s string) []string {
+// followSubjects is what reading all messages takes: a consumer of one's own.
+func followSubjects(s string) []string {
 	return []string{
 		"$JS.API.CONSUMER.CREATE." + s, "$JS.API.CONSUMER.CREATE." + s + ".>", "$JS.API.CONSUMER.DELETE." + s + ".*",
 		bus.ConsumerInfo(s, "*"), bus.PullNext(s, "*"), "$JS.FC." + s + ".>",
 	}
 }
 
-// making is what Apply, ApplyEndpoint, ApplySubscriber, Pause and the end of an
+// makeSubjects is what Apply, ApplyEndpoint, ApplySubscriber, Pause and the end of an
 // endpoint take, and the list of all streams.
-func making() []string {
+func makeSubjects() []string {
 	all := []string{bus.StreamList, "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*"}
 	for _, c := range append(classes(), DueConsumer, WebhookConsumer, Subscriber) {
-		all = append(all, "$JS.API.CONSUMER.CREATE.*."+c, "$JS.API.CONSUMER.CREATE.*."+c+".>", bus.ConsumerInfo("*", c), pausing(c))
+		all = append(all, "$JS.API.CONSUMER.CREATE.*."+c, "$JS.API.CONSUMER.CREATE.*."+c+".>", bus.ConsumerInfo("*", c), pauseSubject(c))
 	}
 	return all
 }
 
-// pausing is what pausing and resuming a consumer of any stream takes.
-func pausing(consumer string) string { return "$JS.API.CONSUMER.PAUSE.*." + consumer }
+// pauseSubject is what pausing and resuming a consumer of any stream takes.
+func pauseSubject(consumer string) string { return "$JS.API.CONSUMER.PAUSE.*." + consumer }
 
 // denied takes back of the streams that are known what the queues of all
 // endpoints, by a wildcard, were given; with infos also their settings.
@@ -118,7 +118,7 @@ func denied(c Config, a Access, purges []string, infos bool) []string {
 	var all []string
 	for _, s := range Shared(c) {
 		if slices.Contains(a.Reads, Any) && !slices.Contains(a.Reads, s) && !slices.Contains(a.Follows, s) {
-			all = append(all, reading(s)...)
+			all = append(all, readSubjects(s)...)
 			if infos {
 				all = append(all, bus.StreamInfo(s))
 			}
