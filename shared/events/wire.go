@@ -98,7 +98,7 @@ type wireEvent struct {
 
 // attemptOf is what e says of its attempt.
 func attemptOf(e Event, usual wireUsual) wireAttempt {
-	a := wireAttempt{Job: e.Job, Attempt: e.Attempt, Mode: e.Mode, Class: e.Class}
+	a := wireAttempt{Job: e.Job, Attempt: changed(1, e.Attempt), Mode: changed(job.Async, e.Mode), Class: changed(job.Normal, e.Class)}
 	if ms := job.UnixMilli(e.Submitted); ms != a.submitted() {
 		a.Submitted = &ms
 	}
@@ -106,16 +106,15 @@ func attemptOf(e Event, usual wireUsual) wireAttempt {
 	if ms := msBetween(e.Submitted, e.Expires); ms != usual.Expires {
 		a.Expires = &ms
 	}
-	if a.Attempt == 1 {
-		a.Attempt = 0
-	}
-	if a.Mode == job.Async {
-		a.Mode = ""
-	}
-	if a.Class == job.Normal {
-		a.Class = ""
-	}
 	return a
+}
+
+// changed is what is written of a value: nothing if it is what a reader takes it for.
+func changed[T comparable](taken, now T) (written T) {
+	if now != taken {
+		written = now
+	}
+	return written
 }
 
 // follows reports whether e can be written behind another event of the attempt:
@@ -134,21 +133,12 @@ func inherits[T comparable](before, now T) bool {
 
 // eventBehind is e as it is written behind another event of its attempt.
 func eventBehind(before, e Event, usual wireUsual) wireEvent {
-	w := wireEvent{Kind: e.Kind, At: msBetween(e.Submitted, e.At), Error: cut(e.Error)}
+	w := wireEvent{
+		Kind: e.Kind, At: msBetween(e.Submitted, e.At), Run: changed(before.Run, e.Run), Worker: changed(before.Worker, e.Worker),
+		Retries: changed(before.Retries, e.Retries), Lost: changed(before.Lost, e.Lost), Error: cut(e.Error),
+	}
 	if e.Cause != "" && e.Cause != stats.Cause(w.Error) {
 		w.Cause = e.Cause
-	}
-	if e.Run != before.Run {
-		w.Run = e.Run
-	}
-	if e.Worker != before.Worker {
-		w.Worker = e.Worker
-	}
-	if e.Retries != before.Retries {
-		w.Retries = e.Retries
-	}
-	if e.Lost != before.Lost {
-		w.Lost = e.Lost
 	}
 	started := before.Started
 	if e.Kind == Started {
@@ -256,17 +246,11 @@ func (a wireAttempt) list(endpoint string, usual wireUsual) []Event {
 	submitted := a.submitted()
 	since := func(ms int64) time.Time { return job.FromUnixMilli(submitted + ms) }
 	e := Event{
-		Endpoint: endpoint, Job: a.Job, Attempt: max(1, a.Attempt), Mode: job.Async, Class: job.Normal,
+		Endpoint: endpoint, Job: a.Job, Attempt: max(1, a.Attempt), Mode: cmp.Or(a.Mode, job.Async), Class: cmp.Or(a.Class, job.Normal),
 		Submitted: since(0), Queued: since(a.Queued), Expires: since(usual.Expires),
 	}
 	if a.Expires != nil {
 		e.Expires = since(*a.Expires)
-	}
-	if a.Mode != "" {
-		e.Mode = a.Mode
-	}
-	if a.Class != "" {
-		e.Class = a.Class
 	}
 	list := make([]Event, 0, len(a.Events))
 	for _, w := range a.Events {
@@ -280,18 +264,8 @@ func (a wireAttempt) list(endpoint string, usual wireUsual) []Event {
 		} else if ms != 0 {
 			e.RetainUntil = since(w.At + ms)
 		}
-		if w.Run != 0 {
-			e.Run = w.Run
-		}
-		if w.Worker != "" {
-			e.Worker = w.Worker
-		}
-		if w.Retries != 0 {
-			e.Retries = w.Retries
-		}
-		if w.Lost != 0 {
-			e.Lost = w.Lost
-		}
+		e.Run, e.Worker = cmp.Or(w.Run, e.Run), cmp.Or(w.Worker, e.Worker)
+		e.Retries, e.Lost = cmp.Or(w.Retries, e.Retries), cmp.Or(w.Lost, e.Lost)
 		switch {
 		case w.Started != nil:
 			e.Started = since(*w.Started)
