@@ -1,7 +1,6 @@
 package host
 
 import (
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,8 +20,8 @@ func limitsIn(root string) limits {
 			break
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(root, "cpu.max")); err == nil { // "<quota> <period>"
-		quota, period, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	if text := line(filepath.Join(root, "cpu.max")); text != "" { // "<quota> <period>"
+		quota, period, _ := strings.Cut(text, " ")
 		l.cpus = share(parsed(quota), parsed(period))
 		return l
 	}
@@ -38,13 +37,7 @@ func share(quota, period float64) float64 {
 }
 
 // number is what a file holds, 0 if it is no number.
-func number(name string) float64 {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return 0
-	}
-	return parsed(string(text))
-}
+func number(name string) float64 { return parsed(line(name)) }
 
 func parsed(text string) float64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)

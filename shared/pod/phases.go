@@ -133,13 +133,18 @@ func Usual(pods []Pod, endpointID string, phase Phase) time.Duration {
 			known = append(known, p.Phases)
 		}
 	}
-	if len(known) == 0 {
-		return 0
-	}
 	slices.SortFunc(known, func(a, b Phases) int { return b.At(phase).Compare(a.At(phase)) })
 	lengths := make([]time.Duration, 0, usualOf)
 	for _, p := range known[:min(usualOf, len(known))] {
 		lengths = append(lengths, p.Took(phase))
+	}
+	return median(lengths)
+}
+
+// median sorts the lengths; 0 if there are none.
+func median(lengths []time.Duration) time.Duration {
+	if len(lengths) == 0 {
+		return 0
 	}
 	slices.Sort(lengths)
 	return lengths[len(lengths)/2]

@@ -1,9 +1,6 @@
 package pod
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // WakeTimeout is how long a worker may take to be awake after it was asked to wake. Then
 // it is ended, and another one is started.
@@ -66,9 +63,5 @@ func UsualWake(pods []Pod, endpointID string) time.Duration {
 			took = append(took, p.Sleep.Took)
 		}
 	}
-	if len(took) == 0 {
-		return 0
-	}
-	slices.Sort(took)
-	return took[len(took)/2]
+	return median(took)
 }

@@ -44,8 +44,6 @@ type Config struct {
 	// request and a body of at most 64 KiB, from the start of a new connection, or
 	// from the first byte of a later request. 0 means 10 s.
 	HeaderTimeout time.Duration
-	// IdleTimeout closes a connection that waits for its next request. 0 means 2 min.
-	IdleTimeout time.Duration
 	// Oversized, if not nil, may answer a request whose body is over BodyLimit and
 	// is not read to its end; it returns false to leave that to the app, which answers
 	// 413. Only the request's header is there: no parameters of a route.
@@ -71,7 +69,8 @@ const MostBodyMemory = 512 << 20
 const (
 	defaultBodyLimit     = job.MaxSyncBody + 64<<10
 	defaultHeaderTimeout = 10 * time.Second
-	defaultIdleTimeout   = 2 * time.Minute
+	// idleTimeout closes a connection that waits for its next request.
+	idleTimeout = 2 * time.Minute
 	// readBufferSize bounds the headers of a request.
 	readBufferSize = 64 << 10
 	// idleWorker is how long fasthttp keeps a goroutine for a next connection,
@@ -91,7 +90,7 @@ func New(cfg Config) *fiber.App {
 		// A form's content type says nothing: RunPod's workers send JSON under it.
 		DisablePreParseMultipartForm: true,
 		ErrorHandler:                 answerError(log, cfg.Roles),
-		IdleTimeout:                  cmp.Or(cfg.IdleTimeout, defaultIdleTimeout),
+		IdleTimeout:                  idleTimeout,
 		ReadBufferSize:               readBufferSize,
 		ReadTimeout:                  cmp.Or(cfg.HeaderTimeout, defaultHeaderTimeout),
 		StreamRequestBody:            true, // bodies reads them, and knows BodyLimit

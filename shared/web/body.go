@@ -220,7 +220,7 @@ func (r *reading) admit() error {
 	}
 	r.claim = r.memory.claim(bearer(string(r.ctx.Request.Header.Peek(fiber.HeaderAuthorization))))
 	var err error
-	if r.size >= 0 && r.patient != nil && of(r.bodies, r.ctx, r.patient) {
+	if r.size >= 0 && r.patient != nil && callConfig(r.bodies, r.ctx, r.patient) {
 		// All of it at once: those that wait with a part would keep each other waiting.
 		err = r.claim.growWithin(r.ctx, patientTimeout, r.size)
 	}
@@ -234,7 +234,7 @@ func (b *bodies) allow(ctx *fasthttp.RequestCtx, size int) error {
 		return registry.ErrUnauthorized
 	}
 	if b.known != nil {
-		if err := of(b, ctx, b.known); err != nil {
+		if err := callConfig(b, ctx, b.known); err != nil {
 			return err
 		}
 	}
@@ -281,8 +281,8 @@ func (b *bodies) refuse(ctx *fasthttp.RequestCtx, err error) {
 
 // answer answers a body that is not read.
 func (b *bodies) answer(ctx *fasthttp.RequestCtx, err error) {
-	if errors.Is(err, fiber.ErrRequestEntityTooLarge) && b.answerOversized(ctx) {
-		return
+	if errors.Is(err, fiber.ErrRequestEntityTooLarge) && b.oversized != nil && callConfig(b, ctx, b.oversized) {
+		return // by the config's own answer
 	}
 	err = unread(err)
 	if errors.Is(err, fiber.ErrRequestEntityTooLarge) {
@@ -291,13 +291,8 @@ func (b *bodies) answer(ctx *fasthttp.RequestCtx, err error) {
 	answer(b.app, ctx, err)
 }
 
-// answerOversized lets the config's own answer go first.
-func (b *bodies) answerOversized(ctx *fasthttp.RequestCtx) bool {
-	return b.oversized != nil && of(b, ctx, b.oversized)
-}
-
-// of is what a function of the config says of a request whose body is not read.
-func of[T any](b *bodies, ctx *fasthttp.RequestCtx, say func(*fiber.Ctx) T) T {
+// callConfig is what a function of the config says of a request whose body is not read.
+func callConfig[T any](b *bodies, ctx *fasthttp.RequestCtx, say func(*fiber.Ctx) T) T {
 	normalizePath(&ctx.Request)
 	c := b.app.AcquireCtx(ctx)
 	defer b.app.ReleaseCtx(c)

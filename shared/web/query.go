@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -31,15 +32,11 @@ func Span(c *fiber.Ctx, now time.Time, standard, most time.Duration) (from, to t
 	if to, err = parseInstant("to", c.Query("to"), now); err != nil {
 		return from, to, err
 	}
-	if to.IsZero() {
-		to = now
-	}
+	to = cmp.Or(to, now)
 	if from, err = parseInstant("from", c.Query("from"), now); err != nil {
 		return from, to, err
 	}
-	if from.IsZero() {
-		from = to.Add(-standard)
-	}
+	from = cmp.Or(from, to.Add(-standard))
 	if span := to.Sub(from); span <= 0 || span.Truncate(time.Minute) > most {
 		return from, to, Errorf(InvalidRequest, "the time between from and to is invalid; must be more than 0s and at most %v, got %v", most, span)
 	}

@@ -48,7 +48,7 @@ func (p *presence) beginDrain(why string) bool {
 	}
 	p.why, p.self.Draining = why, true
 	close(p.drained)
-	p.tell()
+	offer(p.changed)
 	return true
 }
 

@@ -60,10 +60,7 @@ func (h *heartbeat) begin(alive context.Context) {
 
 // changed makes it beat at once.
 func (h *heartbeat) changed(alive context.Context) {
-	select {
-	case h.look <- struct{}{}:
-	default:
-	}
+	offer(h.look)
 	h.begin(alive)
 }
 

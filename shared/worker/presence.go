@@ -34,7 +34,7 @@ type presence struct {
 	pod       pod.Pod
 	clock     func() time.Time // the server's
 	log       *slog.Logger
-	changed   chan struct{} // between idle and running, draining or sleeping
+	changed   chan struct{} // has a value once run is to register the worker soon
 	drained   chan struct{} // closed when the worker is to drain
 	onDrain   func()        // Config.OnDrain
 	sleep     chan struct{} // has a value once the worker is to sleep
@@ -86,15 +86,7 @@ func (p *presence) finished(id job.ID) {
 // now.
 func (p *presence) signal(jobs int) {
 	if len(p.running) == jobs {
-		p.tell()
-	}
-}
-
-// tell makes run register the worker soon.
-func (p *presence) tell() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
+		offer(p.changed)
 	}
 }
 
@@ -136,7 +128,7 @@ func (p *presence) beat(ctx context.Context) {
 	defer p.beating.Unlock()
 	if err := p.workers.Beat(ctx, p.now()); err != nil {
 		p.log.DebugContext(ctx, "worker not registered", "err", err)
-		p.tell()
+		offer(p.changed)
 		return
 	}
 	p.appear(ctx)

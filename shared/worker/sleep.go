@@ -56,6 +56,7 @@ func (p *presence) applySleep(own pod.Pod) {
 	}
 }
 
+// offer gives a channel with room for one value that value, unless it has it.
 func offer(to chan<- struct{}) {
 	select {
 	case to <- struct{}{}:
@@ -84,7 +85,7 @@ func (p *presence) enter(m mode) {
 	case fallingAsleep, asleep:
 	}
 	withdraw(stale)
-	p.tell()
+	offer(p.changed)
 }
 
 // sleepUntilWoken lets the worker sleep until it is asked to wake; then it returns true. It

@@ -37,8 +37,6 @@ var (
 	ErrStopping = errors.New("embedded: the server is still stopping")
 )
 
-const defaultMaxPayload = 1 << 20
-
 // Config says where a server keeps its data and who may talk to it. The zero
 // value is refused, as Dir is required; with only Dir it is a server for this
 // process alone.
@@ -75,9 +73,6 @@ type Config struct {
 	// SyncInterval is the pause between two fsyncs when SyncAlways is off. 0
 	// means the server's default, 2 minutes.
 	SyncInterval time.Duration
-	// MaxPayload is the largest message in bytes, headers included. 0 means
-	// 1 MiB.
-	MaxPayload int32
 	// MaxConns bounds the connections of clients, those of this process included; the
 	// server closes further ones. A client has 2 s to give its password. 0 means
 	// 65,536. It does not hold for File.
@@ -148,7 +143,6 @@ func (c Config) options() (*server.Options, error) {
 		SyncAlways:   c.SyncAlways,
 		SyncInterval: c.SyncInterval,
 		MaxConn:      c.MaxConns,
-		MaxPayload:   cmp.Or(c.MaxPayload, defaultMaxPayload),
 		Username:     c.User,
 		Password:     c.Password,
 		DontListen:   c.Listen == "",
