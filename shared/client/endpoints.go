@@ -243,32 +243,23 @@ type GPUSpec struct {
 // applyTo sets what is given.
 func (s GPUSpec) applyTo(spec *api.EndpointSpec) {
 	spec.MinVRAMGb, spec.MinCUDAVersion, spec.GPUShare, spec.Priority = s.MinVRAMGB, s.MinCUDA, s.Share, s.Priority
-	spec.SleepGPUShare = s.SleepShare
+	spec.SleepGPUShare, spec.MinHoldMs, spec.MaxSwapWaitMs = s.SleepShare, optionalMillis(s.MinHold), optionalMillis(s.MaxSwapWait)
 	if s.Types != nil {
 		spec.GPUTypeIDs = &s.Types
-	}
-	if s.MinHold != 0 {
-		spec.MinHoldMs = new(s.MinHold.Milliseconds())
-	}
-	if s.MaxSwapWait != 0 {
-		spec.MaxSwapWaitMs = new(s.MaxSwapWait.Milliseconds())
 	}
 }
 
 func gpuNeedsOf(f api.Fleet) GPUNeeds {
 	return GPUNeeds{
 		Types: f.GPUTypeIDs, MinVRAMGB: f.MinVRAMGb, MinCUDA: f.MinCUDAVersion, Share: f.GPUShare, SleepShare: f.SleepGPUShare, Priority: f.Priority,
-		MinHold: time.Duration(f.MinHoldMs) * time.Millisecond, MaxSwapWait: time.Duration(f.MaxSwapWaitMs) * time.Millisecond,
+		MinHold: ofMillis(f.MinHoldMs), MaxSwapWait: ofMillis(f.MaxSwapWaitMs),
 	}
 }
 
 // Pause makes the endpoint hand out no jobs for this long, 1 s to 365 days;
 // 0 means until Resume, at the latest after 365 days. Jobs are accepted meanwhile.
 func (e Endpoints) Pause(ctx context.Context, id string, length time.Duration) (*Endpoint, error) {
-	var body api.Pause
-	if length != 0 {
-		body.DurationMs = new(length.Milliseconds())
-	}
+	body := api.Pause{DurationMs: optionalMillis(length)}
 	return one[Endpoint](ctx, e.c, call{method: http.MethodPost, path: v1("endpoints", id, "pause"), body: body})
 }
 

@@ -33,10 +33,7 @@ func (c *Client) Machines(ctx context.Context) ([]MachineInventory, error) {
 // it get no more jobs and leave. The reason has at most 200 characters, "" for none. It
 // returns the GPU. The key needs the scope control.
 func (c *Client) QuarantineGPU(ctx context.Context, machine, uuid string, length time.Duration, reason string) (*MachineGPU, error) {
-	body := api.Quarantine{Reason: reason}
-	if length != 0 {
-		body.DurationMs = new(length.Milliseconds())
-	}
+	body := api.Quarantine{Reason: reason, DurationMs: optionalMillis(length)}
 	return one[MachineGPU](ctx, c, call{method: http.MethodPost, path: v1("machines", machine, "gpus", uuid, "quarantine"), body: body})
 }
 
