@@ -49,7 +49,7 @@ func (k StatsKind) Length() time.Duration {
 	return 10 * time.Minute
 }
 
-// AnyEndpoint in place of an endpoint makes a StatsSubject that matches the blocks of all.
+// AnyEndpoint in place of an endpoint makes a subject that matches those of all.
 const AnyEndpoint = "*"
 
 // StatsSubject holds the block of a kind that begins at start, in Unix seconds. name

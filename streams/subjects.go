@@ -52,13 +52,11 @@ func RecordSubject(p int, endpoint string, id job.ID, attempt int) string {
 	return recordsPrefix(p) + "r." + endpoint + "." + string(id) + "." + strconv.Itoa(attempt)
 }
 
-// AnyAttempt matches the records of all attempts of a job.
+// AnyAttempt matches the records of all attempts of a job; of AnyEndpoint those of whatever
+// endpoint.
 func AnyAttempt(p int, endpoint string, id job.ID) string {
 	return recordsPrefix(p) + "r." + endpoint + "." + string(id) + ".*"
 }
-
-// AnyEndpointsRecord matches the records of all attempts of a job of whatever endpoint.
-func AnyEndpointsRecord(p int, id job.ID) string { return AnyAttempt(p, "*", id) }
 
 // DueSubject is the timer key that the schedule of a record fires on.
 func DueSubject(p int, endpoint string, id job.ID, attempt int) string {

@@ -61,7 +61,7 @@ func (rd reader) withRecord(ctx context.Context, endpoints []endpoint.Endpoint, 
 			continue
 		}
 		asked[e.Partition] = true
-		got, err := rd.bus.LastOf(ctx, streams.Records(e.Partition), []string{streams.AnyEndpointsRecord(e.Partition, id)})
+		got, err := rd.bus.LastOf(ctx, streams.Records(e.Partition), []string{streams.AnyAttempt(e.Partition, streams.AnyEndpoint, id)})
 		if err != nil {
 			return nil, err
 		}

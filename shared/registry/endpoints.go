@@ -246,14 +246,13 @@ func (e *Endpoints) Known(ctx context.Context) ([]endpoint.Endpoint, error) {
 	e.known.mu.Lock()
 	defer e.known.mu.Unlock()
 	if e.known.list == nil || e.known.changes != changes {
-		e.known.changes, e.known.list = changes, e.readKnown()
+		entries, _ := e.cache.all(func(x entry[endpoint.Endpoint]) bool { return !x.value.Deleting })
+		e.known.changes, e.known.list = changes, sortedByID(valuesOf(entries))
 	}
 	return e.known.list, nil
 }
 
-func (e *Endpoints) readKnown() []endpoint.Endpoint {
-	entries, _ := e.cache.all(func(x entry[endpoint.Endpoint]) bool { return !x.value.Deleting })
-	list := valuesOf(entries)
+func sortedByID(list []endpoint.Endpoint) []endpoint.Endpoint {
 	slices.SortFunc(list, func(a, b endpoint.Endpoint) int { return strings.Compare(a.ID, b.ID) })
 	return list
 }
@@ -285,9 +284,7 @@ func (e *Endpoints) list(ctx context.Context, deleting bool) ([]endpoint.Endpoin
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(x endpoint.Endpoint) bool { return x.Deleting != deleting })
-	slices.SortFunc(all, func(a, b endpoint.Endpoint) int { return strings.Compare(a.ID, b.ID) })
-	return all, nil
+	return sortedByID(slices.DeleteFunc(all, func(x endpoint.Endpoint) bool { return x.Deleting != deleting })), nil
 }
 
 // shownEndpoint is an endpoint as workers may read it. They have no access to
