@@ -99,7 +99,7 @@ func (c *Client) probe(ctx context.Context) (silent time.Duration, err error) {
 		return 0, fmt.Errorf("read stream info: %w", err)
 	}
 	if info.Error != nil {
-		return 0, c.Explain(ctx, info.Error, c.cfg.ClockStream, "ask for the server's time")
+		return 0, c.explain(ctx, info.Error, c.cfg.ClockStream, "ask for the server's time")
 	}
 	if by := c.clock.set(info.Time, sent, received); by != 0 {
 		// The server counts by its clock when a lease ends: what comes again now

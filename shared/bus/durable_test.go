@@ -24,7 +24,7 @@ func TestABoundClientWaitsAtNoBarrier(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), bus.CallTimeout)
 	defer cancel()
 	c := bus.Bind(s.NC)
-	if seq, err := c.Publish(ctx, "S", &nats.Msg{Subject: "s.1", Header: nats.Header{}}, "token", 0); seq != 1 || err != nil || c.HasBarrier() {
+	if seq, err := c.Publish(ctx, "S", &nats.Msg{Subject: "s.1", Header: nats.Header{}}, 0); seq != 1 || err != nil || c.HasBarrier() {
 		t.Errorf("got %d, %v, barrier %v; want 1 and none", seq, err, c.HasBarrier())
 	}
 }
@@ -44,7 +44,7 @@ func TestNoWriteIsAnsweredBeforeTheBarrierIsServed(t *testing.T) {
 	publish := func(subject string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := c.Publish(ctx, "S", &nats.Msg{Subject: subject, Header: nats.Header{}}, "token", 0)
+		_, err := c.Publish(ctx, "S", &nats.Msg{Subject: subject, Header: nats.Header{}}, 0)
 		return err
 	}
 	if err := publish("s.1"); !errors.Is(err, bus.ErrUnavailable) {

@@ -79,17 +79,13 @@ func (c *Client) subjects(ctx context.Context, stream, filter string) ([]string,
 			return nil, err
 		}
 		var page struct {
-			Error *APIError `json:"error"`
-			Total int       `json:"total"`
+			Total int `json:"total"`
 			State struct {
 				Subjects map[string]uint64 `json:"subjects"`
 			} `json:"state"`
 		}
-		if err := c.Query(ctx, StreamInfo(stream), body, &page); err != nil {
+		if err := c.Query(ctx, stream, StreamInfo(stream), body, &page); err != nil {
 			return nil, err
-		}
-		if page.Error != nil {
-			return nil, c.Explain(ctx, page.Error, stream, "list the subjects of "+stream)
 		}
 		for subject := range page.State.Subjects {
 			all = append(all, subject)

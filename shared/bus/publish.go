@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"flightline/shared/mutation"
 )
@@ -30,17 +31,18 @@ func MessageTTL(now, t time.Time) string {
 // none), and returns its sequence once the write is as durable as the server or
 // the barrier makes it. It returns ErrConflict if the last sequence is another.
 // A lost answer is settled by reading back the token of the last message.
-func (c *Client) Publish(ctx context.Context, stream string, m *nats.Msg, token string, expect uint64) (uint64, error) {
-	return c.Republish(ctx, stream, m, token, expect, true)
+func (c *Client) Publish(ctx context.Context, stream string, m *nats.Msg, expect uint64) (uint64, error) {
+	m.Header.Set(TokenHeader, nuid.Next())
+	return c.Republish(ctx, stream, m, expect, true)
 }
 
-// Republish is Publish for a message that, unless sure, an earlier call may have
-// stored with the same token.
-func (c *Client) Republish(ctx context.Context, stream string, m *nats.Msg, token string, expect uint64, sure bool) (uint64, error) {
+// Republish is Publish for a message that has its TokenHeader and that, unless sure, an
+// earlier call may have stored.
+func (c *Client) Republish(ctx context.Context, stream string, m *nats.Msg, expect uint64, sure bool) (uint64, error) {
 	if !mutation.NoCompare {
 		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(expect, 10))
 	}
-	return c.publish(ctx, stream, m, token, sure)
+	return c.publish(ctx, stream, m, sure)
 }
 
 // Append stores m, whatever is on its subject, and returns as Publish does. After a lost
@@ -48,18 +50,18 @@ func (c *Client) Republish(ctx context.Context, stream string, m *nats.Msg, toke
 // server read the last message of the subject, and keep what is written to the stream in
 // memory for ten seconds (docs/design/jetstream.md#f15).
 func (c *Client) Append(ctx context.Context, stream string, m *nats.Msg, token string) error {
-	_, err := c.publish(ctx, stream, m, token, true)
+	m.Header.Set(TokenHeader, token)
+	_, err := c.publish(ctx, stream, m, true)
 	return err
 }
 
 // publish stores m with its expectation, if it has one, until that is answered.
-func (c *Client) publish(ctx context.Context, stream string, m *nats.Msg, token string, sure bool) (uint64, error) {
-	m.Header.Set(TokenHeader, token)
+func (c *Client) publish(ctx context.Context, stream string, m *nats.Msg, sure bool) (uint64, error) {
 	return UntilAnswered(ctx, func() (uint64, error) {
 		server := c.nc.ConnectedServerId()
 		seq, err := c.Store(ctx, stream, m)
 		if refused := err; errors.Is(refused, ErrConflict) && !sure {
-			seq, err = c.settle(ctx, stream, m.Subject, token)
+			seq, err = c.settle(ctx, stream, m)
 			if errors.Is(err, ErrConflict) && errors.Is(refused, errInFlight) {
 				err = fmt.Errorf("%w: %w", ErrUnavailable, err) // it may be this one
 			}
@@ -77,16 +79,15 @@ func (c *Client) publish(ctx context.Context, stream string, m *nats.Msg, token 
 	})
 }
 
-// settle finds out whether the last message on the subject is the write that lost
-// its answer.
-func (c *Client) settle(ctx context.Context, stream, subject, token string) (uint64, error) {
-	there, err := c.LeaderLast(ctx, stream, subject)
+// settle finds out whether the last message on m's subject is m, whose answer was lost.
+func (c *Client) settle(ctx context.Context, stream string, m *nats.Msg) (uint64, error) {
+	there, err := c.LeaderLast(ctx, stream, m.Subject)
 	switch {
 	case errors.Is(err, ErrNoMessage):
 		return 0, ErrConflict
 	case err != nil:
 		return 0, err
-	case there.Header.Get(TokenHeader) == token:
+	case there.Header.Get(TokenHeader) == m.Header.Get(TokenHeader):
 		return there.Seq, nil
 	}
 	return 0, ErrConflict
@@ -121,7 +122,7 @@ func (c *Client) explainNoResponders(ctx context.Context, stream string) error {
 	if !read || !info.Error.NoStream() {
 		return nil
 	}
-	return c.Explain(ctx, info.Error, stream, "write to "+stream)
+	return c.explain(ctx, info.Error, stream, "write to "+stream)
 }
 
 func readAck(stream string, data []byte) (uint64, error) {

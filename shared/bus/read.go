@@ -180,7 +180,7 @@ func (c *Client) tryLeaderGet(ctx context.Context, stream string, body []byte) (
 		return nil, fmt.Errorf("read %s: %w", stream, err)
 	}
 	if got.Error != nil {
-		return nil, c.Explain(ctx, got.Error, stream, "read "+stream)
+		return nil, c.explain(ctx, got.Error, stream, "read "+stream)
 	}
 	m := &Message{Subject: got.Message.Subject, Seq: got.Message.Seq, Time: got.Message.Time, Server: server, Data: got.Message.Data}
 	if len(got.Message.Header) > 0 {
@@ -275,14 +275,8 @@ type StreamState struct {
 // ClientConfig.Missing says if the stream does not exist.
 func (c *Client) StreamState(ctx context.Context, stream string) (StreamState, error) {
 	var info struct {
-		Error *APIError   `json:"error"`
 		State StreamState `json:"state"`
 	}
-	if err := c.Query(ctx, StreamInfo(stream), nil, &info); err != nil {
-		return StreamState{}, err
-	}
-	if info.Error != nil {
-		return StreamState{}, c.Explain(ctx, info.Error, stream, "look at "+stream)
-	}
-	return info.State, nil
+	err := c.Query(ctx, stream, StreamInfo(stream), nil, &info)
+	return info.State, err
 }

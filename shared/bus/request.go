@@ -52,15 +52,42 @@ func UntilAnswered[T any](ctx context.Context, try func() (T, error)) (T, error)
 	}
 }
 
-// Query sends a JetStream API request until it is answered, and decodes the answer
-// into v, which has to have the field "error" if that matters.
-func (c *Client) Query(ctx context.Context, subject string, body []byte, v any) error {
-	answer, err := UntilAnswered(ctx, func() (*nats.Msg, error) { return c.Request(ctx, subject, body) })
+// Query sends a JetStream API request about a stream until it is answered, and decodes the
+// answer into v. That the stream or a consumer of it does not exist is up to
+// ClientConfig.Missing.
+func (c *Client) Query(ctx context.Context, stream, subject string, body []byte, v any) error {
+	answer, err := c.answerOf(ctx, subject, body)
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(answer.Data, v); err != nil {
+	if err := c.refusal(ctx, answer, stream, "look at "+stream); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, v); err != nil {
 		return fmt.Errorf("read %s: %w", subject, err)
+	}
+	return nil
+}
+
+// answerOf sends a request until it is answered.
+func (c *Client) answerOf(ctx context.Context, subject string, body []byte) ([]byte, error) {
+	answer, err := UntilAnswered(ctx, func() (*nats.Msg, error) { return c.Request(ctx, subject, body) })
+	if err != nil {
+		return nil, err
+	}
+	return answer.Data, nil
+}
+
+// refusal is the error in an answer of the API, nil if it has none.
+func (c *Client) refusal(ctx context.Context, answer []byte, stream, doing string) error {
+	var got struct {
+		Error *APIError `json:"error"`
+	}
+	if err := json.Unmarshal(answer, &got); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	if got.Error != nil {
+		return c.explain(ctx, got.Error, stream, doing)
 	}
 	return nil
 }
@@ -71,21 +98,12 @@ func (c *Client) Command(ctx context.Context, subject string, body []byte, doing
 	if err != nil {
 		return err
 	}
-	var got struct {
-		Error *APIError `json:"error"`
-	}
-	if err := json.Unmarshal(answer.Data, &got); err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	if got.Error != nil {
-		return c.Explain(ctx, got.Error, streamOf(subject), doing)
-	}
-	return nil
+	return c.refusal(ctx, answer.Data, streamOf(subject), doing)
 }
 
-// Explain turns an API error of a stream into one of this package's. That the
+// explain turns an API error of a stream into one of this package's. That the
 // stream or a consumer of it does not exist is up to ClientConfig.Missing.
-func (c *Client) Explain(ctx context.Context, e *APIError, stream, doing string) error {
+func (c *Client) explain(ctx context.Context, e *APIError, stream, doing string) error {
 	switch {
 	case e.ErrorCode != codeNoStream && e.ErrorCode != codeNoConsumer:
 		return e.explain(doing)

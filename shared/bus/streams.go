@@ -23,7 +23,7 @@ func (c *Client) StreamStates(ctx context.Context, subject string) (map[string]S
 		State StreamState `json:"state"`
 	}
 	all := map[string]StreamState{}
-	err := eachPage(ctx, c.Query, StreamList, subject, func(page []stream, missing []string) (names []string) {
+	err := eachPage(ctx, c.answerOf, StreamList, subject, func(page []stream, missing []string) (names []string) {
 		seen := map[string]bool{}
 		for _, s := range page {
 			all[s.Config.Name], seen[s.Config.Name] = s.State, true
@@ -41,7 +41,7 @@ func (c *Client) StreamStates(ctx context.Context, subject string) (map[string]S
 // all of the call.
 func (c *Client) StreamNames(ctx context.Context) ([]string, error) {
 	all := map[string]bool{}
-	err := eachPage(ctx, c.Query, StreamNames, "", func(page, _ []string) []string {
+	err := eachPage(ctx, c.answerOf, StreamNames, "", func(page, _ []string) []string {
 		for _, name := range page {
 			all[name] = true
 		}
@@ -55,14 +55,14 @@ func (c *Client) StreamNames(ctx context.Context) ([]string, error) {
 // for each page once, and waits for it up to the time given. No stream is missing in both that
 // is there during all of the call.
 func StreamInfos(ctx context.Context, nc *nats.Conn, within time.Duration) (all map[string]*jetstream.StreamInfo, silent []string, err error) {
-	ask := func(ctx context.Context, subject string, body []byte, v any) error {
+	ask := func(ctx context.Context, subject string, body []byte) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()
 		answer, err := nc.RequestWithContext(ctx, subject, body)
 		if err != nil {
-			return fmt.Errorf("list the streams: %w", err)
+			return nil, fmt.Errorf("list the streams: %w", err)
 		}
-		return json.Unmarshal(answer.Data, v)
+		return answer.Data, nil
 	}
 	all = map[string]*jetstream.StreamInfo{}
 	err = eachPage(ctx, ask, StreamList, "", func(page []*jetstream.StreamInfo, missing []string) []string {
@@ -91,7 +91,7 @@ func Leaderless(info *jetstream.StreamInfo) bool {
 // offsets; take returns the names on a page, in order. What is deleted between two pages
 // moves what follows to smaller offsets. So a page begins with the last name of those
 // before, or it is asked for at half the offset.
-func eachPage[S any](ctx context.Context, ask func(ctx context.Context, subject string, body []byte, v any) error, list, subject string, take func(page []S, missing []string) (names []string)) error {
+func eachPage[S any](ctx context.Context, ask func(ctx context.Context, subject string, body []byte) ([]byte, error), list, subject string, take func(page []S, missing []string) (names []string)) error {
 	known := "" // all names up to it were taken
 	for offset := 0; ; {
 		body, err := json.Marshal(map[string]any{"subject": subject, "offset": offset})
@@ -104,8 +104,12 @@ func eachPage[S any](ctx context.Context, ask func(ctx context.Context, subject 
 			Streams []S       `json:"streams"`
 			Missing []string  `json:"missing"`
 		}
-		if err := ask(ctx, list, body, &page); err != nil {
+		answer, err := ask(ctx, list, body)
+		if err != nil {
 			return err
+		}
+		if err := json.Unmarshal(answer, &page); err != nil {
+			return fmt.Errorf("list the streams: %w", err)
 		}
 		if page.Error != nil {
 			return page.Error.explain("list the streams")

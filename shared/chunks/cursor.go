@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"flightline/shared/bus"
 	"flightline/shared/job"
@@ -83,7 +82,7 @@ func (from Cursor) write(ctx context.Context, c *bus.Client, j *job.Job, seq uin
 	m := &nats.Msg{Subject: streams.CursorSubject(j.Endpoint, j.ID), Header: nats.Header{}}
 	m.Data = strconv.AppendUint(nil, seq, 10)
 	m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(c.Now(), expires.Add(streams.Margin)))
-	_, err := c.Publish(ctx, streams.Bucket(streams.BucketCursors), m, nuid.Next(), from.rev)
+	_, err := c.Publish(ctx, streams.Bucket(streams.BucketCursors), m, from.rev)
 	return err
 }
 

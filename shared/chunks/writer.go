@@ -150,7 +150,7 @@ func (w *Writer) flush(ctx context.Context) error {
 		// Where no other process writes, a write in flight is an earlier try of this
 		// chunk, or a late one of the chunk before: it is waited for.
 		sure := w.shared && !w.unsure
-		seq, err := w.bus.Republish(ctx, w.stream, m, m.Header.Get(bus.TokenHeader), w.last, sure)
+		seq, err := w.bus.Republish(ctx, w.stream, m, w.last, sure)
 		if w.shared && errors.Is(err, bus.ErrConflict) {
 			w.stale, w.unsure = true, false
 			continue // another process emitted a chunk of this run

@@ -236,7 +236,7 @@ func (s *Store) republishTask(ctx context.Context, m *nats.Msg, until time.Time)
 	if err != nil {
 		return nil, err
 	}
-	if _, err = s.bus.Publish(ctx, streams.Webhooks, m, nuid.Next(), there.Seq); errors.Is(err, bus.ErrConflict) {
+	if _, err = s.bus.Publish(ctx, streams.Webhooks, m, there.Seq); errors.Is(err, bus.ErrConflict) {
 		err = fmt.Errorf("%w: %w", bus.ErrUnavailable, err)
 	}
 	return nil, err

@@ -149,7 +149,7 @@ func (s *Store) readQueued(ctx context.Context, subject string) (*bus.Message, e
 func (s *Store) publishTask(ctx context.Context, m *nats.Msg, until time.Time) error {
 	conflict := func(err error) bool { return errors.Is(err, bus.ErrConflict) && time.Now().Before(until) }
 	return retry.Do(ctx, retry.Every(publishRetryDelay), conflict, func() error {
-		_, err := s.bus.Publish(ctx, streams.Webhooks, m, nuid.Next(), 0)
+		_, err := s.bus.Publish(ctx, streams.Webhooks, m, 0)
 		return err
 	})
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"flightline/shared/bus"
 	"flightline/shared/retry"
@@ -168,7 +167,7 @@ func (l *Log) putCounts(ctx context.Context, endpoint string, k kept) (uint64, e
 	m := &nats.Msg{Subject: streams.KeySubject(streams.BucketCounts, endpoint), Data: data, Header: nats.Header{}}
 	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	revision, err := l.bus.Publish(within, streams.Bucket(streams.BucketCounts), m, nuid.Next(), k.revision)
+	revision, err := l.bus.Publish(within, streams.Bucket(streams.BucketCounts), m, k.revision)
 	switch {
 	case errors.Is(err, bus.ErrConflict):
 		return 0, errChanged

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
@@ -299,7 +298,7 @@ func (f *statsFold) put(ctx context.Context, key blockKey, b *knownBlock) error 
 	m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(f.Now(), b.expires(key)))
 	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	revision, err := f.l.bus.Publish(within, streams.Stats, m, nuid.Next(), b.revision)
+	revision, err := f.l.bus.Publish(within, streams.Stats, m, b.revision)
 	switch {
 	case errors.Is(err, bus.ErrConflict):
 		return fmt.Errorf("write %s: %w", key.subject(), errChanged)

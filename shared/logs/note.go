@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"flightline/shared/bus"
 	"flightline/shared/pod"
@@ -45,7 +44,7 @@ func Note(ctx context.Context, b *bus.Client, s Source, id string, at time.Time,
 		m := &nats.Msg{
 			Subject: streams.LogSubject(s.Partition, s.Endpoint, s.Worker), Data: body, Header: nats.Header{jetstream.MsgIDHeader: {id}},
 		}
-		_, err = b.Publish(ctx, streams.Logs(s.Partition), m, nuid.Next(), last)
+		_, err = b.Publish(ctx, streams.Logs(s.Partition), m, last)
 		return err
 	})
 	if err != nil {

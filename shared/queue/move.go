@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"flightline/shared/bus"
 	"flightline/shared/job"
@@ -108,7 +107,7 @@ func (q *Queue) write(ctx context.Context, at record.Location, r *record.Record,
 		m.Header.Set(jetstream.ScheduleTargetHeader, streams.DueSubject(at.Partition, at.Endpoint, r.ID, r.Attempt))
 		m.Header.Set(jetstream.ScheduleTTLHeader, streams.DueTTL())
 	}
-	seq, err := q.bus.Publish(ctx, streams.Records(at.Partition), m, nuid.Next(), r.Seq)
+	seq, err := q.bus.Publish(ctx, streams.Records(at.Partition), m, r.Seq)
 	if err != nil {
 		return 0, fmt.Errorf("%s job %s: %w", by, r.ID, err)
 	}

@@ -41,7 +41,7 @@ func TestAWriteInFlightMayBeTheOneWhoseAnswerWasLost(t *testing.T) {
 				_ = m.Respond([]byte(answers[0]))
 				answers = answers[1:]
 			})
-			seq, err := s.q.bus.Publish(t.Context(), "S", &nats.Msg{Subject: "stream.that.answers", Header: nats.Header{}}, "token", 0)
+			seq, err := s.q.bus.Publish(t.Context(), "S", &nats.Msg{Subject: "stream.that.answers", Header: nats.Header{}}, 0)
 			if !errors.Is(err, tc.want) || err == nil && seq != 7 {
 				t.Errorf("got %d, %v; want %v", seq, err, tc.want)
 			}

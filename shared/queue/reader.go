@@ -162,7 +162,6 @@ func (rd reader) confirmAbsent(ctx context.Context, at record.Location, lookUp f
 // of a deleted endpoint proves enough.
 func (rd reader) queueIsOriginal(ctx context.Context, at record.Location, r *record.Record) (bool, error) {
 	var info struct {
-		Error  *bus.APIError `json:"error"`
 		Config struct {
 			Metadata map[string]string `json:"metadata"`
 		} `json:"config"`
@@ -173,14 +172,11 @@ func (rd reader) queueIsOriginal(ctx context.Context, at record.Location, r *rec
 	}
 	stream := streams.Jobs(at.Endpoint)
 	const lostToo = `{"deleted_details":true}` // only such an answer names what the server lost
-	if err := rd.bus.Query(ctx, bus.StreamInfo(stream), []byte(lostToo), &info); err != nil {
-		return false, err
+	err := rd.bus.Query(ctx, stream, bus.StreamInfo(stream), []byte(lostToo), &info)
+	if errors.Is(err, errDeleted) {
+		return true, nil
 	}
-	if info.Error != nil {
-		err := rd.bus.Explain(ctx, info.Error, stream, "look at "+stream)
-		if errors.Is(err, errDeleted) {
-			return true, nil
-		}
+	if err != nil {
 		return false, err
 	}
 	lost := r.Changed.Before(streams.Recovered(info.Config.Metadata))

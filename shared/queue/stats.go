@@ -297,7 +297,6 @@ func (q *Queue) ApplyPause(ctx context.Context, e endpoint.Endpoint) error {
 
 // consumerInfo is what a class's consumer says of itself.
 type consumerInfo struct {
-	Error     *bus.APIError `json:"error"`
 	Delivered struct {
 		// Stream is the last message that was handed out for the first time.
 		Stream uint64 `json:"stream_seq"` //nolint:tagliatelle // the server's name
@@ -313,10 +312,8 @@ type consumerInfo struct {
 }
 
 func (rd reader) consumer(ctx context.Context, endpoint string, c job.Class) (info consumerInfo, err error) {
-	err = rd.bus.Query(ctx, bus.ConsumerInfo(streams.Jobs(endpoint), streams.Consumer(c)), nil, &info)
-	if err == nil && info.Error != nil {
-		err = rd.bus.Explain(ctx, info.Error, streams.Jobs(endpoint), "look at "+streams.Jobs(endpoint))
-	}
+	stream := streams.Jobs(endpoint)
+	err = rd.bus.Query(ctx, stream, bus.ConsumerInfo(stream, streams.Consumer(c)), nil, &info)
 	return info, err
 }
 

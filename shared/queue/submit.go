@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
@@ -109,7 +108,7 @@ func (q *Queue) enqueue(ctx context.Context, at record.Location, r *record.Recor
 		return err
 	}
 	m.Header.Set(jetstream.MsgTTLHeader, bus.MessageTTL(now, r.Expires))
-	if r.QueueSeq, err = q.bus.Publish(ctx, streams.Jobs(at.Endpoint), m, nuid.Next(), expect); err != nil {
+	if r.QueueSeq, err = q.bus.Publish(ctx, streams.Jobs(at.Endpoint), m, expect); err != nil {
 		return fmt.Errorf("queue job %s: %w", r.ID, err)
 	}
 	return nil
