@@ -122,7 +122,7 @@ func (r *deepCheck) inspect(ctx context.Context, name string, m *nats.Msg) (*que
 		return malformed(events.Check(m)), nil
 	case part == streams.PartThings, part == streams.PartPositions, part == streams.PartCounts:
 		if len(m.Data) > 0 && !json.Valid(m.Data) { // a delete marker is empty
-			return malformed(fmt.Errorf("%s is not JSON", m.Header.Get(jetstream.SubjectHeader))), nil
+			return malformed(fmt.Errorf("%s is not JSON", bus.SubjectOf(m))), nil
 		}
 	case part == streams.PartJobs, part == streams.PartRecords:
 		return r.queue.Inspect(ctx, name, m)

@@ -140,12 +140,9 @@ func hasMore(ctx context.Context, nc *nats.Conn, stream string, seq uint64) (boo
 // messageOf takes a directly read message apart. The headers of the read, and
 // those that were for the first write alone, do not belong to it.
 func messageOf(m *nats.Msg) (message, error) {
-	read := message{Subject: m.Header.Get(jetstream.SubjectHeader), Body: m.Data, Header: map[string][]string{}}
+	read := message{Subject: bus.SubjectOf(m), Seq: bus.Sequence(m), Body: m.Data, Header: map[string][]string{}}
 	var err error
-	if read.Seq, err = strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64); err != nil {
-		return read, fmt.Errorf("read sequence: %w", err)
-	}
-	if read.Time, err = time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer)); err != nil {
+	if read.Time, err = bus.StoredAt(m); err != nil {
 		return read, fmt.Errorf("read time: %w", err)
 	}
 	for name, values := range m.Header {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -257,14 +258,24 @@ func (p *probes) answer(m *nats.Msg) (*nats.Msg, error) {
 	if !p.back.Data {
 		m.Data = nil
 	}
-	if !matches(p.back.Filter, m.Header.Get(jetstream.SubjectHeader)) {
+	if !matches(p.back.Filter, SubjectOf(m)) {
 		return nil, nil //nolint:nilnil // it is another's
 	}
 	return m, nil
 }
 
-// Sequence is the stream sequence of a message that was read.
+// Sequence is the stream sequence of a message that was read, SubjectOf its subject, and
+// StoredAt the server's time when it was stored. The server's headers follow those that the
+// message was stored with, which may have the same names.
 func Sequence(m *nats.Msg) uint64 { return headerNumber(m, jetstream.SequenceHeader) }
+
+// SubjectOf is the subject of a message that was read; see Sequence.
+func SubjectOf(m *nats.Msg) string { return lastValue(m.Header, jetstream.SubjectHeader) }
+
+// StoredAt is when a message that was read was stored; see Sequence.
+func StoredAt(m *nats.Msg) (time.Time, error) {
+	return time.Parse(time.RFC3339Nano, lastValue(m.Header, jetstream.TimeStampHeaer))
+}
 
 // headerNumber is the number that the server wrote into a header, 0 if it wrote none.
 func headerNumber(m *nats.Msg, header string) uint64 {

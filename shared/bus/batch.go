@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // batchWithin bounds the wait for a batch.
@@ -162,7 +161,7 @@ func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []str
 
 // addNewest adds m to found, or puts it in the place of an older message of its subject.
 func addNewest(found []*nats.Msg, at map[string]int, m *nats.Msg) []*nats.Msg {
-	subject := lastValue(m.Header, jetstream.SubjectHeader)
+	subject := SubjectOf(m)
 	i, known := at[subject]
 	switch {
 	case !known:

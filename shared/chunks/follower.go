@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
@@ -107,7 +106,7 @@ func (f *Follower) wake() {
 // not know yet.
 func (f *Follower) hear(m *nats.Msg) {
 	f.mu.Lock()
-	f.heard.subject, f.heard.seq = m.Header.Get(jetstream.SubjectHeader), bus.Sequence(m)
+	f.heard.subject, f.heard.seq = bus.SubjectOf(m), bus.Sequence(m)
 	f.mu.Unlock()
 	f.wake()
 }

@@ -131,7 +131,7 @@ type RedriveQuery struct {
 }
 
 func (f RedriveQuery) matches(m *nats.Msg) bool {
-	at, err := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
+	at, err := bus.StoredAt(m)
 	return (f.Since.IsZero() || err == nil && !at.Before(f.Since)) &&
 		(f.Reason == "" || f.Reason == Reason(m.Header.Get(reasonHeader))) &&
 		(f.Destination == "" || f.Destination == m.Header.Get(destinationHeader))
@@ -164,7 +164,7 @@ func (s *Store) Redrive(ctx context.Context, endpoint string, which RedriveQuery
 			}
 			queued, err := s.replay(ctx, m, until)
 			if errors.Is(err, record.ErrDamaged) { // it must not hold up all others
-				s.log.ErrorContext(ctx, "a webhook that cannot be read was not replayed", "subject", m.Header.Get(jetstream.SubjectHeader), "err", err)
+				s.log.ErrorContext(ctx, "a webhook that cannot be read was not replayed", "subject", bus.SubjectOf(m), "err", err)
 				continue
 			}
 			if err != nil {
@@ -192,7 +192,7 @@ func (s *Store) deadLettersFrom(ctx context.Context, from uint64, filter string)
 func (s *Store) replay(ctx context.Context, m *nats.Msg, until time.Time) (bool, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	ep, id, attempt, err := streams.ParseWebhook(m.Header.Get(jetstream.SubjectHeader))
+	ep, id, attempt, err := streams.ParseWebhook(bus.SubjectOf(m))
 	if err != nil {
 		return false, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
 	"flightline/shared/queue"
@@ -19,7 +18,7 @@ import (
 func (s *Store) Inspect(ctx context.Context, stream string, m *nats.Msg) (*queue.Defect, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	got := &bus.Message{Subject: m.Header.Get(jetstream.SubjectHeader), Seq: bus.Sequence(m), Header: m.Header, Data: m.Data}
+	got := &bus.Message{Subject: bus.SubjectOf(m), Seq: bus.Sequence(m), Header: m.Header, Data: m.Data}
 	switch stream {
 	case streams.Webhooks, streams.Undelivered:
 		return s.inspectTask(ctx, stream, got)

@@ -232,7 +232,7 @@ func (s *Store) readRange(ctx context.Context, filter string, begin, end uint64)
 			if begin = seq + 1; seq >= end {
 				return page, nil
 			}
-			subject := m.Header.Get(jetstream.SubjectHeader)
+			subject := bus.SubjectOf(m)
 			if streams.SharedDeliveries(subject) {
 				continue
 			}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
 	"flightline/shared/record"
@@ -91,7 +90,7 @@ func (s *Store) readCopies(ctx context.Context) error {
 func (c *deadCopies) add(m *nats.Msg) {
 	kept := deadCopy{seq: bus.Sequence(m)}
 	c.next = kept.seq + 1
-	endpoint, id, _, err := streams.ParseWebhook(m.Header.Get(jetstream.SubjectHeader))
+	endpoint, id, _, err := streams.ParseWebhook(bus.SubjectOf(m))
 	if err != nil {
 		return
 	}

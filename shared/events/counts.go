@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
 	"flightline/shared/retry"
@@ -100,7 +99,7 @@ func (l *Log) TotalsOf(ctx context.Context, endpoints []string) (map[string]Tota
 	}
 	all := make(map[string]Totals, len(got))
 	for _, m := range got {
-		endpoint := strings.TrimPrefix(m.Header.Get(jetstream.SubjectHeader), streams.KeySubject(streams.BucketCounts, ""))
+		endpoint := strings.TrimPrefix(bus.SubjectOf(m), streams.KeySubject(streams.BucketCounts, ""))
 		all[endpoint] = l.decodedCounts(ctx, endpoint, bus.Sequence(m), m.Data).Totals
 	}
 	return all, nil

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"flightline/shared/bus"
 )
 
 // Entry is one message of the log: events of one endpoint that were appended
@@ -91,15 +93,12 @@ func Check(m *nats.Msg) error {
 
 // decode reads an entry as a direct get brings it.
 func decode(m *nats.Msg) (Entry, error) {
-	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
-	if err != nil {
-		return Entry{}, fmt.Errorf("read event: sequence: %w", err)
-	}
-	written, err := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
+	seq := bus.Sequence(m)
+	written, err := bus.StoredAt(m)
 	if err != nil {
 		return Entry{}, fmt.Errorf("read event %d: time: %w", seq, err)
 	}
-	return parse(m.Header.Get(jetstream.SubjectHeader), m.Data, seq, written)
+	return parse(bus.SubjectOf(m), m.Data, seq, written)
 }
 
 // FromMsg reads the events of a message that a consumer of EVENTS got.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
@@ -108,7 +107,7 @@ func (l *Log) indexBlocks(ctx context.Context, endpoint string, w Ends) ([]block
 	}
 	var keys []blockKey
 	for _, m := range got {
-		key, err := parseKey(m.Header.Get(jetstream.SubjectHeader))
+		key, err := parseKey(bus.SubjectOf(m))
 		if err != nil {
 			return nil, err
 		}

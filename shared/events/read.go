@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
 	"flightline/shared/job"
@@ -101,7 +100,7 @@ func (l *Log) read(ctx context.Context, r reading) (read, error) {
 	}
 	done := read{next: r.from, entries: make([]Entry, 0, len(got))}
 	for _, m := range got {
-		if r.job == "" || bytes.Contains(m.Data, []byte(r.job)) || strings.Contains(m.Header.Get(jetstream.SubjectHeader), string(r.job)) {
+		if r.job == "" || bytes.Contains(m.Data, []byte(r.job)) || strings.Contains(bus.SubjectOf(m), string(r.job)) {
 			if entry, ok := l.decoded(ctx, m); ok {
 				done.entries = append(done.entries, entry)
 			}

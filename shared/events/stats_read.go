@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"flightline/shared/bus"
 	"flightline/shared/stats"
 	"flightline/streams"
@@ -132,7 +130,7 @@ func (l *Log) blocks(ctx context.Context, keys []blockKey) (map[blockKey]*block,
 	}
 	found := make(map[blockKey]*block, len(got))
 	for _, m := range got {
-		subject := m.Header.Get(jetstream.SubjectHeader)
+		subject := bus.SubjectOf(m)
 		key, err := parseKey(subject)
 		if err != nil {
 			return nil, err

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/bus"
 	"flightline/shared/job"
 	"flightline/streams"
 )
@@ -65,7 +65,7 @@ func (b *batch) finish() []byte { return append(b.data, batchEnd...) }
 // linesOf reads a message of LOGS_<p>, as BatchGet returns it: nil of a later version, or if it
 // is damaged.
 func linesOf(m *nats.Msg) []Line {
-	_, worker, err := streams.ParseLog(m.Header.Get(jetstream.SubjectHeader))
+	_, worker, err := streams.ParseLog(bus.SubjectOf(m))
 	var wire messageData
 	if err != nil || json.Unmarshal(m.Data, &wire) != nil {
 		return nil

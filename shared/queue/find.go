@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
@@ -66,7 +65,7 @@ func (rd reader) withRecord(ctx context.Context, endpoints []endpoint.Endpoint, 
 			return nil, err
 		}
 		for _, m := range got {
-			of, _, _, err := streams.ParseRecord(m.Header.Get(jetstream.SubjectHeader))
+			of, _, _, err := streams.ParseRecord(bus.SubjectOf(m))
 			if err != nil {
 				return nil, err
 			}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
 	"flightline/shared/job"
@@ -50,7 +49,7 @@ type Defect struct {
 func (q *Queue) Inspect(ctx context.Context, stream string, m *nats.Msg) (*Defect, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	got := &bus.Message{Subject: m.Header.Get(jetstream.SubjectHeader), Seq: bus.Sequence(m), Header: m.Header, Data: m.Data}
+	got := &bus.Message{Subject: bus.SubjectOf(m), Seq: bus.Sequence(m), Header: m.Header, Data: m.Data}
 	part, _ := streams.PartOf(stream)
 	if part == streams.PartJobs {
 		return q.read.inspectQueued(ctx, stream, got)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
@@ -171,7 +170,7 @@ func (w ListOptions) add(jobs []ListItem, got []*nats.Msg, found []*record.Recor
 
 // parseQueued reads what the header of a queue message says.
 func parseQueued(at record.Location, m *nats.Msg) (*record.Record, error) {
-	id := streams.JobOf(m.Header.Get(jetstream.SubjectHeader))
+	id := streams.JobOf(bus.SubjectOf(m))
 	r, _, err := record.ParseHeader(at, id, m.Header, 0)
 	if err != nil {
 		return nil, err
@@ -182,7 +181,7 @@ func parseQueued(at record.Location, m *nats.Msg) (*record.Record, error) {
 
 // parseRecord reads what the header of a record says.
 func parseRecord(at record.Location, m *nats.Msg) (*record.Record, error) {
-	return headOf(at.Partition, m.Header.Get(jetstream.SubjectHeader), m.Header, bus.Sequence(m))
+	return headOf(at.Partition, bus.SubjectOf(m), m.Header, bus.Sequence(m))
 }
 
 // parseAll reads what the headers of messages say; nil for a message that cannot be
@@ -232,7 +231,7 @@ func (l *Lists) HandedOut(ctx context.Context, e endpoint.Endpoint, class job.Cl
 	got, err := l.q.read.handedOut(ctx, record.LocationOf(e), class)
 	ids := make([]job.ID, len(got))
 	for i, m := range got {
-		ids[i] = streams.JobOf(m.Header.Get(jetstream.SubjectHeader))
+		ids[i] = streams.JobOf(bus.SubjectOf(m))
 	}
 	return ids, err
 }

@@ -232,7 +232,7 @@ func (q *Queue) someQueued(ctx context.Context, endpoint string, from uint64) ([
 
 // mine reports whether a queue message is of the class.
 func (p *purge) mine(m *nats.Msg) bool {
-	subject := m.Header.Get(jetstream.SubjectHeader)
+	subject := bus.SubjectOf(m)
 	return subject == streams.JobSubject(p.at.Endpoint, p.class, streams.JobOf(subject))
 }
 
@@ -240,7 +240,7 @@ func (p *purge) mine(m *nats.Msg) bool {
 func (p *purge) cancelWaiting(ctx context.Context, m *nats.Msg, seq uint64) error {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	_, err := p.cancelQueued(ctx, streams.JobOf(m.Header.Get(jetstream.SubjectHeader)), m, seq)
+	_, err := p.cancelQueued(ctx, streams.JobOf(bus.SubjectOf(m)), m, seq)
 	return err
 }
 
@@ -275,7 +275,7 @@ func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {
 			return err
 		}
 		for _, m := range left {
-			subject := m.Header.Get(jetstream.SubjectHeader)
+			subject := bus.SubjectOf(m)
 			id := streams.JobOf(subject)
 			_, err := q.Cancel(ctx, e, id)
 			if err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) && !errors.Is(err, record.ErrDamaged) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
@@ -170,7 +169,7 @@ func (ct *Counts) OldestWait(ctx context.Context, e endpoint.Endpoint, class job
 	if err != nil {
 		return 0, err
 	}
-	stored, err := time.Parse(time.RFC3339Nano, found.Header.Get(nats.JSTimeStamp))
+	stored, err := bus.StoredAt(found)
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest job of %s: %w", e.ID, err)
 	}
@@ -191,7 +190,7 @@ func (rd reader) firstOf(ctx context.Context, endpoint string, c job.Class, info
 	if err != nil {
 		return nil, err
 	}
-	if subject := first.Header.Get(jetstream.SubjectHeader); subject == streams.JobSubject(endpoint, c, streams.JobOf(subject)) {
+	if subject := bus.SubjectOf(first); subject == streams.JobSubject(endpoint, c, streams.JobOf(subject)) {
 		return first, nil
 	}
 	if info.Pending >= fewPending {
