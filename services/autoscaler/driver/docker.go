@@ -26,19 +26,6 @@ import (
 	"flightline/shared/pod"
 )
 
-// Pull says when an image is fetched.
-type Pull string
-
-// The pull policies.
-const (
-	// PullMissing fetches an image that the engine does not have. It is what "" means.
-	PullMissing Pull = "missing"
-	// PullAlways asks for a newer one at each start.
-	PullAlways Pull = "always"
-	// PullNever starts what is there only.
-	PullNever Pull = "never"
-)
-
 // DockerConfig says which engine runs the pods, and how. The zero value is good.
 type DockerConfig struct {
 	// Host is the address of the engine, "" means unix:///var/run/docker.sock.
@@ -50,19 +37,12 @@ type DockerConfig struct {
 	// Network is the containers' network mode: "bridge", "host", "none", or
 	// the name of a network. "" is the engine's own.
 	Network string
-	// Pull is the policy for images.
-	Pull Pull
 	// Capabilities are those of Linux that pods may ask for, "ALL" means all. A
 	// container has none that its pod did not ask for.
 	Capabilities []string
 	// VolumeRoot is the folder whose folders pods may have as volumes. "" means
 	// that no pod gets a folder of the machine.
 	VolumeRoot string
-	// PublishIP is the address of this machine on which ports of pods are
-	// published. "" means 127.0.0.1, and nobody else reaches them.
-	PublishIP string
-	// PublicIP is where others reach PublishIP. "" means the same address.
-	PublicIP string
 	// Log gets what goes wrong. nil means silence.
 	Log *slog.Logger
 }
@@ -75,6 +55,9 @@ const (
 	gpusLabel         = "flightline.gpus" // UUIDs
 	installationLabel = "flightline.installation"
 )
+
+// publishAddress is where ports of pods are published: only this machine reaches them.
+var publishAddress = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 const (
 	defaultEngine       = "unix:///var/run/docker.sock"
@@ -94,17 +77,17 @@ const (
 // which is why there is never a second one.
 //
 // A container gets the pod's image, command, environment and limits, all GPUs
-// or some, its ports on PublishIP at ports that the engine picks, the
-// network volume, if it is below VolumeRoot, and the models of the machine. It has no capabilities but those
-// that its pod asks for and the machine allows, gains no privileges by programs
-// that are setuid, and has at most MaxPIDs processes and threads. It reaches the engine's machine as host.docker.internal. It
-// is never restarted by the engine.
+// or some, its ports on 127.0.0.1 at ports that the engine picks, the network
+// volume, if it is below VolumeRoot, and the models of the machine. It has no
+// capabilities but those that its pod asks for and the machine allows, gains no
+// privileges by programs that are setuid, and has at most MaxPIDs processes and
+// threads. Its image is fetched if the engine does not have it. It reaches the
+// engine's machine as host.docker.internal. It is never restarted by the engine.
 type Docker struct {
-	cfg     DockerConfig
-	log     *slog.Logger
-	engine  *client.Client
-	publish netip.Addr
-	turns   chan struct{} // as many as start now
+	cfg    DockerConfig
+	log    *slog.Logger
+	engine *client.Client
+	turns  chan struct{} // as many as start now
 
 	mu      sync.Mutex
 	machine string // "" before the engine said it
@@ -117,15 +100,6 @@ type Docker struct {
 // NewDocker returns a driver that Close ends. It does not need the engine yet.
 func NewDocker(cfg DockerConfig) (*Docker, error) {
 	cfg.Host, cfg.Installation = cmp.Or(cfg.Host, defaultEngine), cmp.Or(cfg.Installation, defaultInstallation)
-	cfg.Pull, cfg.PublishIP = cmp.Or(cfg.Pull, PullMissing), cmp.Or(cfg.PublishIP, "127.0.0.1")
-	cfg.PublicIP = cmp.Or(cfg.PublicIP, cfg.PublishIP)
-	if cfg.Pull != PullMissing && cfg.Pull != PullAlways && cfg.Pull != PullNever {
-		return nil, fmt.Errorf("driver: pull policy %q is not missing, always or never", cfg.Pull)
-	}
-	publish, err := netip.ParseAddr(cfg.PublishIP)
-	if err != nil {
-		return nil, fmt.Errorf("driver: address to publish on: %w", err)
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -134,7 +108,7 @@ func NewDocker(cfg DockerConfig) (*Docker, error) {
 		return nil, fmt.Errorf("docker engine %s: %w", cfg.Host, err)
 	}
 	return &Docker{
-		cfg: cfg, log: cfg.Log, engine: engine, publish: publish,
+		cfg: cfg, log: cfg.Log, engine: engine,
 		turns: make(chan struct{}, maxConcurrentStarts), starts: map[string]*sync.Mutex{}, known: map[string]known{},
 	}, nil
 }
@@ -352,7 +326,7 @@ func (d *Docker) know(ctx context.Context, c container.Summary) (known, error) {
 	}
 	k.instance = instanceOf(c, inspected.Container)
 	if ports := k.instance.PortMappings; len(ports) > 0 {
-		k.instance.PublicIP = d.cfg.PublicIP
+		k.instance.PublicIP = publishAddress.String()
 	}
 	if !k.instance.Running && k.instance.Reason == "" {
 		k.instance.Reason = d.lastWords(within, inspected.Container)
@@ -384,7 +358,7 @@ func (d *Docker) summaryOf(c container.Summary) Instance {
 	x.PortMappings = map[int]int{}
 	for _, p := range c.Ports {
 		if p.PublicPort > 0 {
-			x.PortMappings[int(p.PrivatePort)], x.PublicIP = int(p.PublicPort), d.cfg.PublicIP
+			x.PortMappings[int(p.PrivatePort)], x.PublicIP = int(p.PublicPort), publishAddress.String()
 		}
 	}
 	return x

@@ -108,7 +108,7 @@ func forbidden(t *testing.T) (root string, paths map[string]string) {
 
 func TestOnlyFoldersBelowTheVolumeRootAreMounted(t *testing.T) {
 	root, paths := forbidden(t)
-	d := connect(t, DockerConfig{VolumeRoot: root, Pull: PullNever})
+	d := connect(t, DockerConfig{VolumeRoot: root})
 	start := func(d *Docker, volume string) error {
 		return d.Start(t.Context(), Start{PodID: "p1", Spec: pod.Spec{Image: image, VolumePath: "/data"}, Volume: volume})
 	}

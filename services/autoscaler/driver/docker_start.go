@@ -104,17 +104,11 @@ func isStarting(state container.ContainerState, made string) bool {
 	return err == nil && state == container.StateCreated && time.Since(at) < createdTimeout
 }
 
-// create makes the container, fetching its image as the policy has it. The id
-// is "" if another one of us was faster, and starts it.
+// create makes the container, and fetches its image if the engine does not have it. The
+// id is "" if another one of us was faster, and starts it.
 func (d *Docker) create(ctx context.Context, body client.ContainerCreateOptions, s Start) (id string, err error) {
-	if d.cfg.Pull == PullAlways {
-		s.enter(ctx, pod.Pulling)
-		if err := d.pull(ctx, body.Config.Image); err != nil {
-			return "", err
-		}
-	}
 	made, err := d.tryCreate(ctx, body)
-	if errdefs.IsNotFound(err) && d.cfg.Pull == PullMissing {
+	if errdefs.IsNotFound(err) {
 		s.enter(ctx, pod.Pulling)
 		if err := d.pull(ctx, body.Config.Image); err != nil {
 			return "", err
@@ -259,7 +253,7 @@ func (d *Docker) ports(list []string) (network.PortSet, network.PortMap, error) 
 		if err != nil || p.Num() == 0 || (kind != "" && kind != "http" && kind != "tcp") {
 			return nil, nil, fmt.Errorf("%w: port %q", pod.ErrInvalid, text)
 		}
-		exposed[p], bindings[p] = struct{}{}, []network.PortBinding{{HostIP: d.publish}}
+		exposed[p], bindings[p] = struct{}{}, []network.PortBinding{{HostIP: publishAddress}}
 	}
 	return exposed, bindings, nil
 }

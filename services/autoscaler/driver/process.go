@@ -337,7 +337,7 @@ func (p *Process) wait(ctx context.Context, x *process) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.record.Ended = time.Now().UTC()
-	x.record.Code, x.record.Reason = x.cmd.ProcessState.ExitCode(), x.log.tail()
+	x.record.Code, x.record.Reason = x.cmd.ProcessState.ExitCode(), x.log.end.text()
 	if x.record.Code < 0 { // a signal has no code
 		x.record.Reason = strings.TrimSuffix(x.cmd.ProcessState.String()+": "+x.record.Reason, ": ")
 	}

@@ -129,7 +129,7 @@ type podLog struct {
 	out, err pipe
 	file     *boundedFile
 	copying  sync.WaitGroup
-	end      tail
+	end      tail    // of stderr
 	output   *Output // nil for none
 }
 
@@ -171,9 +171,6 @@ func (l *podLog) close(within time.Duration) {
 	l.copying.Wait()
 	_, _, _ = l.out.r.Close(), l.err.r.Close(), l.file.Close()
 }
-
-// tail is the end of what was written to stderr, whole lines if it has any.
-func (l *podLog) tail() string { return l.end.text() }
 
 // tail keeps the last bytes written to it, tailOverlap and tailBytes at least.
 type tail struct {
