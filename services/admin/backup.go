@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,13 +60,12 @@ func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.L
 	if err := emptyFolder(dir); err != nil {
 		return m, err
 	}
-	written := new(sums)
-	b := &copying{nc: nc, js: js, dir: dir, written: written, log: log}
+	b := &copying{nc: nc, js: js, dir: dir, log: log}
 	if m.Streams, err = b.all(ctx, names); err != nil {
 		return m, err
 	}
 	m.Ended = time.Now().UTC()
-	if err := finish(dir, m, written); err != nil {
+	if err := b.finish(m); err != nil {
 		return m, err
 	}
 	log.InfoContext(ctx, "reading the backup again")
@@ -82,7 +80,7 @@ type copying struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	dir     string
-	written *sums
+	written strings.Builder // sumsFile of the files so far
 	log     *slog.Logger
 }
 
@@ -194,7 +192,7 @@ func (b *copying) snapshot(ctx context.Context, c *Copy) error {
 }
 
 func (b *copying) writeSnapshot(ctx context.Context, c *Copy, consumers bool) error {
-	return writeFile(b.dir, snapshotFile(c.Name), b.written, func(w io.Writer) error {
+	return b.writeFile(snapshotFile(c.Name), func(w io.Writer) error {
 		d, size, err := snapshot(ctx, b.nc, c.Name, consumers, &reporting{Writer: w, reported: time.Now(), report: func(bytes int64) {
 			b.log.InfoContext(ctx, "copying", "stream", c.Name, "bytes", bytes)
 		}})
@@ -202,10 +200,7 @@ func (b *copying) writeSnapshot(ctx context.Context, c *Copy, consumers bool) er
 			return err
 		}
 		c.Config, c.State, c.Bytes = d.Config, d.State, size
-		var state struct {
-			Messages uint64 `json:"messages"`
-			LastSeq  uint64 `json:"last_seq"` //nolint:tagliatelle // as NATS spells it
-		}
+		var state copiedState
 		err = json.Unmarshal(c.State, &state)
 		c.Messages, c.last = state.Messages, state.LastSeq
 		return err
@@ -232,24 +227,24 @@ func (r *reporting) Write(p []byte) (int, error) {
 
 // copyTail writes what was written to the stream since its state was taken.
 func (b *copying) copyTail(ctx context.Context, c *Copy) error {
-	return writeFile(b.dir, tailFile(c.Name), b.written, func(w io.Writer) (err error) {
+	return b.writeFile(tailFile(c.Name), func(w io.Writer) (err error) {
 		c.Later, err = copyTail(ctx, b.nc, b.js, c.Name, c.last, w)
 		return err
 	})
 }
 
-// writeFile makes a file of what fill writes and notes its sum.
-func writeFile(dir, name string, written *sums, fill func(io.Writer) error) error {
-	file, err := create(dir, name)
+// writeFile makes a file of what fill writes, puts it on the disk and notes its SHA-256.
+func (b *copying) writeFile(name string, fill func(io.Writer) error) error {
+	file, err := os.OpenFile(filepath.Join(b.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	err = fill(file)
-	sum, closed := file.close()
-	if err := errors.Join(err, closed); err != nil {
+	sum := sha256.New()
+	buf := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<20)
+	if err := errors.Join(fill(buf), buf.Flush(), file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	written.add(name, sum)
+	fmt.Fprintf(&b.written, "%x  %s\n", sum.Sum(nil), name)
 	return nil
 }
 
@@ -299,60 +294,25 @@ type Copy struct {
 func snapshotFile(stream string) string { return stream + ".snapshot" }
 func tailFile(stream string) string     { return stream + ".later" }
 
-// summed is a file that knows its SHA-256 when it is closed.
-type summed struct {
-	file *os.File
-	buf  *bufio.Writer
-	sum  interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
-}
-
-func create(dir, name string) (*summed, error) {
-	file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	s := &summed{file: file, sum: sha256.New()}
-	s.buf = bufio.NewWriterSize(io.MultiWriter(file, s.sum), 1<<20)
-	return s, nil
-}
-
-func (s *summed) Write(p []byte) (int, error) { return s.buf.Write(p) }
-
-// close puts the file on the disk and returns its SHA-256 in hex.
-func (s *summed) close() (string, error) {
-	err := errors.Join(s.buf.Flush(), s.file.Sync(), s.file.Close())
-	return hex.EncodeToString(s.sum.Sum(nil)), err
-}
-
-// sums are the SHA-256 of the files by their names, in the order written.
-type sums struct{ lines []string }
-
-func (s *sums) add(name, sum string) { s.lines = append(s.lines, sum+"  "+name+"\n") }
-
 // finish writes the manifest and then the sums, and puts the folder itself on
 // the disk.
-func finish(dir string, m Manifest, s *sums) error {
+func (b *copying) finish(m Manifest) error {
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the manifest: %w", err)
 	}
-	for _, f := range []struct{ name, text string }{{manifestFile, string(data) + "\n"}, {sumsFile, ""}} {
-		if f.name == sumsFile {
-			f.text = strings.Join(s.lines, "")
-		}
-		file, err := create(dir, f.name)
-		if err != nil {
-			return err
-		}
-		_, err = io.WriteString(file, f.text)
-		sum, closed := file.close()
-		if err := errors.Join(err, closed); err != nil {
-			return fmt.Errorf("write %s: %w", f.name, err)
-		}
-		s.add(f.name, sum)
+	if err := b.writeText(manifestFile, string(data)+"\n"); err != nil {
+		return err
 	}
-	return disk.SyncDir(dir)
+	if err := b.writeText(sumsFile, b.written.String()); err != nil {
+		return err
+	}
+	return disk.SyncDir(b.dir)
+}
+
+func (b *copying) writeText(name, text string) error {
+	return b.writeFile(name, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
 }

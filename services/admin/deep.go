@@ -300,21 +300,16 @@ func (w *walk) state(ctx context.Context, opts ...jetstream.StreamInfoOpt) (jets
 	asked, cancel := context.WithTimeout(ctx, stalled)
 	defer cancel()
 	s, err := w.js.Stream(asked, w.stream)
-	if err != nil || len(opts) == 0 {
-		return stateOf(s), err
-	}
-	info, err := s.Info(asked, opts...)
 	if err != nil {
 		return jetstream.StreamState{}, err
 	}
-	return info.State, nil
-}
-
-func stateOf(s jetstream.Stream) jetstream.StreamState {
-	if s == nil {
-		return jetstream.StreamState{}
+	info := s.CachedInfo()
+	if len(opts) > 0 {
+		if info, err = s.Info(asked, opts...); err != nil {
+			return jetstream.StreamState{}, err
+		}
 	}
-	return s.CachedInfo().State
+	return info.State, nil
 }
 
 // errUncounted means that deleted messages cannot be distinguished from damaged ones.

@@ -75,19 +75,19 @@ func (r Report) Failed() bool {
 }
 
 const (
-	// within bounds each question of a page, and each try of a permission.
-	within = 5 * time.Second
-	// doctorWithin bounds each question of the doctor: a JetStream whose disk is busy has
+	// askTimeout bounds each question of a page, and each try of a permission.
+	askTimeout = 5 * time.Second
+	// doctorTimeout bounds each question of the doctor: a JetStream whose disk is busy has
 	// been silent for longer than a page may wait.
-	doctorWithin = 20 * time.Second
+	doctorTimeout = 20 * time.Second
 )
 
-// within bounds a question.
-func (c DoctorConfig) within() time.Duration {
+// timeout bounds a question.
+func (c DoctorConfig) timeout() time.Duration {
 	if c.quick {
-		return within
+		return askTimeout
 	}
-	return doctorWithin
+	return doctorTimeout
 }
 
 // checker is one run of the doctor.
@@ -107,7 +107,7 @@ func (x *checker) add(check string, state State, text, hint string) {
 // the report; an error means that it could not look at all, or that ctx ended
 // while it read: then the report has what was found so far.
 func Doctor(ctx context.Context, nc *nats.Conn, cfg DoctorConfig) (Report, error) {
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(cfg.within()))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(cfg.timeout()))
 	if err != nil {
 		return Report{}, fmt.Errorf("open jetstream: %w", err)
 	}
@@ -227,7 +227,7 @@ func (x *checker) stores(ctx context.Context, there map[string]*jetstream.Stream
 		if _, ours := streams.PartOf(name); !ours {
 			continue
 		}
-		asking, cancel := context.WithTimeout(ctx, x.cfg.within())
+		asking, cancel := context.WithTimeout(ctx, x.cfg.timeout())
 		failed, err := storehealth.Check(asking, x.nc, name)
 		cancel()
 		if err != nil {
@@ -257,7 +257,7 @@ const byDoctor = "doctor --fix, with the same --replicas, --partitions, --events
 // streams are all for which a server answers, by name, nil if it cannot be known. It notes
 // the others.
 func (x *checker) streams(ctx context.Context) map[string]*jetstream.StreamInfo {
-	there, silent, err := bus.StreamInfos(ctx, x.nc, x.cfg.within())
+	there, silent, err := bus.StreamInfos(ctx, x.nc, x.cfg.timeout())
 	x.silent = silent
 	if err != nil {
 		x.add("streams", Fail, err.Error(), "let this user ask for $JS.API.STREAM.LIST")

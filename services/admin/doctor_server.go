@@ -193,7 +193,7 @@ func (x *checker) schema(ctx context.Context) bool {
 
 // clock compares this machine's clock with the server's.
 func (x *checker) clock(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, x.cfg.within())
+	ctx, cancel := context.WithTimeout(ctx, x.cfg.timeout())
 	defer cancel()
 	before := time.Now()
 	m, err := x.nc.RequestWithContext(ctx, bus.StreamInfo(streams.Bucket(streams.BucketEndpoints)), nil)
@@ -237,7 +237,7 @@ func (x *checker) permissions(ctx context.Context) {
 		{bus.ConsumerInfo(streams.Records(0), streams.DueConsumer), ""},
 		{bus.PullNext(streams.Webhooks, "nobody"), `{"batch":1,"no_wait":true}`},
 	} {
-		asked, cancel := context.WithTimeout(ctx, within) // a call that is not permitted has no answer
+		asked, cancel := context.WithTimeout(ctx, askTimeout) // a call that is not permitted has no answer
 		_, err := x.nc.RequestWithContext(asked, call.subject, []byte(call.question))
 		cancel()
 		if err != nil && !errors.Is(err, nats.ErrNoResponders) && !strings.Contains(call.subject, ".MSG.NEXT.") { // it may be asked, though nobody is there to answer

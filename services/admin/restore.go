@@ -45,8 +45,16 @@ func Restore(ctx context.Context, nc *nats.Conn, dir string, cfg RestoreConfig) 
 		return m, err
 	}
 	// The bucket without which nothing starts comes last.
-	first := streams.Bucket(streams.BucketEndpoints)
-	slices.SortStableFunc(m.Streams, func(a, b Copy) int { return btoi(a.Name == first) - btoi(b.Name == first) })
+	last := streams.Bucket(streams.BucketEndpoints)
+	slices.SortStableFunc(m.Streams, func(a, b Copy) int {
+		switch last {
+		case a.Name:
+			return 1
+		case b.Name:
+			return -1
+		}
+		return 0
+	})
 	for i, c := range m.Streams {
 		written, err := restoreStream(ctx, nc, js, dir, c, cfg.Replicas)
 		if err != nil {
@@ -94,13 +102,6 @@ func remove(ctx context.Context, js jetstream.JetStream, names []string) (left [
 		}
 	}
 	return left
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // undoTimeout bounds the removal of what was restored after an interrupt, which

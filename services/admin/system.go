@@ -67,7 +67,7 @@ type systemState struct {
 
 // NewInspector returns an inspector that has looked at nothing.
 func NewInspector(nc *nats.Conn, cfg InspectorConfig) (*Inspector, error) {
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(within))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(askTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
@@ -123,7 +123,7 @@ func (i *Inspector) read(ctx context.Context) (*systemState, error) {
 	if err != nil {
 		return nil, err
 	}
-	there, silent, err := bus.StreamInfos(ctx, i.nc, within)
+	there, silent, err := bus.StreamInfos(ctx, i.nc, askTimeout)
 	if err != nil {
 		return nil, err
 	}

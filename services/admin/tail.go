@@ -120,7 +120,7 @@ func bearable(err error) bool {
 
 // deleted reports whether the stream is known to be gone.
 func deleted(ctx context.Context, js jetstream.JetStream, stream string) bool {
-	asked, cancel := context.WithTimeout(ctx, within)
+	asked, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	_, err := js.Stream(asked, stream)
 	return errors.Is(err, jetstream.ErrStreamNotFound)

@@ -28,7 +28,7 @@ const (
 func VerifyStored(ctx context.Context, nc *nats.Conn, names []string, log *slog.Logger) (damaged []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(within))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(askTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
