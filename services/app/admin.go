@@ -118,7 +118,7 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 				}
 			}
 			report, err := admin.Doctor(ctx, nc, admin.DoctorConfig{
-				Replicas: cfg.Replicas, Partitions: partitions, EventsAge: cfg.EventsAge, LogsAge: cfg.LogsAge, LogsMaxBytes: logsBytes(cfg.LogsBytes), Fix: cfg.Fix, Deep: cfg.Deep, Log: log,
+				Replicas: cfg.Replicas, Partitions: partitions, EventsAge: cfg.EventsAge, LogsAge: cfg.LogsAge, LogsMaxBytes: literally(cfg.LogsBytes), Fix: cfg.Fix, Deep: cfg.Deep, Log: log,
 				Sync: dev.Sync,
 			})
 			if err != nil && len(report.Findings) == 0 {

@@ -136,7 +136,7 @@ func (f Fleets) names() ([]pod.Driver, error) {
 				names = append(names, name)
 			}
 		default:
-			return nil, &cli.UsageError{Err: fmt.Errorf("--drivers %q: must be of process, docker, or none", text)}
+			return nil, wrong("drivers", text, "of process, docker, or none")
 		}
 	}
 	return names, nil
@@ -232,7 +232,7 @@ func (n *node) scale(ctx context.Context, p plan, js jetstream.JetStream) error 
 	}
 	s, err := autoscaler.New(
 		autoscaler.Config{
-			GatewayURL: p.fleets.gatewayURL, DrainTime: grace(p.fleets.settings.DrainTimeout), Closing: grace(p.fleets.settings.FleetGrace),
+			GatewayURL: p.fleets.gatewayURL, DrainTime: literally(p.fleets.settings.DrainTimeout), Closing: literally(p.fleets.settings.FleetGrace),
 			GPUs: p.fleets.settings.readGPUs(), ModelCache: models, Log: p.log,
 		},
 		autoscaler.Deps{Queue: n.queue, Registry: n.registry, Events: n.events, Election: election, Drivers: p.fleets.drivers})

@@ -48,6 +48,16 @@ func addressOf(flag, given string, others ...string) error {
 	return nil
 }
 
+// namesOf checks the setting of names of hosts, with commas between them; "" is none.
+func namesOf(flag, given, must string) error {
+	for name := range strings.SplitSeq(given, ",") {
+		if given != "" && (name == "" || strings.ContainsAny(name, ":/ *")) {
+			return wrong(flag, given, must)
+		}
+	}
+	return nil
+}
+
 // urlOf checks the setting of an address of these schemes; "" is none.
 func urlOf(flag, given string, schemes ...string) error {
 	if given == "" {

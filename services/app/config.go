@@ -29,7 +29,7 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	process.SurviveBrokenPipe()
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {
-		return nil, &cli.UsageError{Err: fmt.Errorf("--log-level %q: must be debug, info, warn or error", level)}
+		return nil, wrong("log-level", level, "debug, info, warn or error")
 	}
 	opts := &slog.HandlerOptions{Level: least}
 	var form func(io.Writer) slog.Handler
@@ -39,7 +39,7 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	case "json":
 		form = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, opts) }
 	default:
-		return nil, &cli.UsageError{Err: fmt.Errorf("--log-format %q: must be text or json", format)}
+		return nil, wrong("log-format", format, "text or json")
 	}
 	log := telemetry.NewLogger(w, form)
 	slog.SetLogLoggerLevel(slog.LevelDebug)
@@ -74,10 +74,10 @@ type Connections struct {
 // check returns what is wrong with the settings.
 func (c Connections) check() error {
 	if c.MaxConnections < 0 {
-		return &cli.UsageError{Err: fmt.Errorf("--max-connections %d: must be 0 or more", c.MaxConnections)}
+		return wrong("max-connections", c.MaxConnections, "0 or more")
 	}
 	if c.MaxConnectionsPerAddress < 0 {
-		return &cli.UsageError{Err: fmt.Errorf("--max-connections-per-address %d: must be 0 or more", c.MaxConnectionsPerAddress)}
+		return wrong("max-connections-per-address", c.MaxConnectionsPerAddress, "0 or more")
 	}
 	return nil
 }
@@ -126,8 +126,9 @@ func (s LogSizes) check() error {
 	return retentionInBounds("logs-retention", s.LogsAge)
 }
 
-// logsBytes is the setting as streams.Config takes it, for which 0 is its default.
-func logsBytes(setting int64) int64 {
+// literally is a setting as a package takes it for which 0 is its default, and -1 what 0
+// means here.
+func literally[T int64 | time.Duration](setting T) T {
 	if setting == 0 {
 		return -1
 	}
@@ -188,7 +189,12 @@ type ServeConfig struct {
 // A struct of settings says where each comes from: `flag` names its flag,
 // `env` its variable, `envDefault` what holds without either, `help` what it
 // means. One with `secret` is never shown. `old` is the flag's former name, which
-// still works, as does its variable.
+// still works, as does its variable. Other fields are not exported.
+
+// settingsIn are the settings of such a struct, those of its parts included.
+func settingsIn(t reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous || !f.IsExported() })
+}
 
 // configure gives the command a flag for each of the settings, which already
 // hold what the environment says. What is wrong there is reported when the command
@@ -213,17 +219,15 @@ func configure(c *cobra.Command, environment map[string]string, settings any, ru
 // findRenamed fills names with the settings' old flags, and gives a variable
 // that is set by its old name only its new one.
 func findRenamed(settings reflect.Type, names map[string]pflag.NormalizedName, environment map[string]string) {
-	for field := range settings.Fields() {
+	for _, field := range settingsIn(settings) {
 		old := field.Tag.Get("old")
-		switch {
-		case field.Anonymous:
-			findRenamed(field.Type, names, environment)
-		case old != "":
-			names[old] = pflag.NormalizedName(field.Tag.Get("flag"))
-			value, set := environment[oldVariable(old)]
-			if _, too := environment[field.Tag.Get("env")]; set && !too {
-				environment[field.Tag.Get("env")] = value
-			}
+		if old == "" {
+			continue
+		}
+		names[old] = pflag.NormalizedName(field.Tag.Get("flag"))
+		value, set := environment[oldVariable(old)]
+		if _, too := environment[field.Tag.Get("env")]; set && !too {
+			environment[field.Tag.Get("env")] = value
 		}
 	}
 }
@@ -233,26 +237,17 @@ func findRenamed(settings reflect.Type, names map[string]pflag.NormalizedName, e
 func Variables() []string {
 	var names []string
 	for _, settings := range []any{Config{}, ServeConfig{}, WorkConfig{}, RestoreConfig{}, DoctorConfig{}, NATSConfig{}} {
-		names = appendVariables(names, reflect.TypeOf(settings))
+		for _, field := range settingsIn(reflect.TypeOf(settings)) {
+			if old := field.Tag.Get("old"); old != "" {
+				names = append(names, oldVariable(old))
+			}
+			if name := field.Tag.Get("env"); strings.HasPrefix(name, "FLIGHTLINE_") {
+				names = append(names, name)
+			}
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-func appendVariables(to []string, settings reflect.Type) []string {
-	for field := range settings.Fields() {
-		if field.Anonymous {
-			to = appendVariables(to, field.Type)
-			continue
-		}
-		if old := field.Tag.Get("old"); old != "" {
-			to = append(to, oldVariable(old))
-		}
-		if name := field.Tag.Get("env"); strings.HasPrefix(name, "FLIGHTLINE_") {
-			to = append(to, name)
-		}
-	}
-	return to
 }
 
 // oldVariable is the former variable of a setting, from its former flag.
@@ -267,23 +262,15 @@ func nameVariableInError(err error, settings any) error {
 		return err
 	}
 	variables := map[string]string{}
-	nameVariables(variables, reflect.TypeOf(settings).Elem())
+	for _, field := range settingsIn(reflect.TypeOf(settings).Elem()) {
+		variables[field.Name] = field.Tag.Get("env")
+	}
 	for _, one := range all.Errors {
 		if unread, ok := errors.AsType[env.ParseError](one); ok {
 			return fmt.Errorf("%s: must be %s", variables[unread.Name], formOf(unread.Type))
 		}
 	}
 	return err
-}
-
-func nameVariables(to map[string]string, settings reflect.Type) {
-	for field := range settings.Fields() {
-		if field.Anonymous {
-			nameVariables(to, field.Type)
-			continue
-		}
-		to[field.Name] = field.Tag.Get("env")
-	}
 }
 
 func formOf(t reflect.Type) string {
@@ -297,16 +284,10 @@ func formOf(t reflect.Type) string {
 }
 
 func addFlags(f *pflag.FlagSet, settings any) {
-	for field, value := range reflect.ValueOf(settings).Elem().Fields() {
-		if field.Anonymous {
-			addFlags(f, value.Addr().Interface())
-			continue
-		}
-		if !field.IsExported() { // no setting
-			continue
-		}
+	all := reflect.ValueOf(settings).Elem()
+	for _, field := range settingsIn(all.Type()) {
 		name, help := field.Tag.Get("flag"), flagHelp(field)
-		switch at := value.Addr().Interface().(type) {
+		switch at := all.FieldByIndex(field.Index).Addr().Interface().(type) {
 		case *string:
 			f.StringVar(at, name, *at, help)
 		case *int:

@@ -74,12 +74,7 @@ func (c Console) check(roles []string) error {
 			return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flag, err)}
 		}
 	}
-	for name := range strings.SplitSeq(c.ConsoleHost, ",") {
-		if c.ConsoleHost != "" && (name == "" || strings.ContainsAny(name, ":/ *")) {
-			return wrong("console-host", c.ConsoleHost, "names without a port, with commas between them")
-		}
-	}
-	return nil
+	return namesOf("console-host", c.ConsoleHost, "names without a port, with commas between them")
 }
 
 // consolePlan is how the console reaches the API, and how it is reached.

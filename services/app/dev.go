@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -47,13 +46,13 @@ func (c Config) check() (ratelimit.Table, error) {
 		return nil, &cli.UsageError{Err: errors.New("--data must name a folder")}
 	}
 	if !slices.Contains([]string{syncAuto, syncAlways, syncGroup, syncInterval}, c.Sync) {
-		return nil, &cli.UsageError{Err: fmt.Errorf("--sync %q: must be auto, always, group or interval", c.Sync)}
+		return nil, wrong("sync", c.Sync, "auto, always, group or interval")
 	}
 	_, unknown := c.fleets().names()
 	_, unread := catalogOf(c.Catalog)
 	if err := cmp.Or(
 		addressOf("listen", c.Listen), addressOf("metrics-listen", c.MetricsListen, metricsOff), addressOf("nats-listen", c.NATSListen, natsOff),
-		hostsOf(c.Host), keyOf("api-key", c.APIKey), unknown, c.Engine.check(), c.Connections.check(), c.LogSizes.check(), c.StreamForm.check(), c.Traces.check(), unread,
+		namesOf("host", c.Host, "names or IPv4 addresses without a port, with commas between them"), keyOf("api-key", c.APIKey), unknown, c.Engine.check(), c.Connections.check(), c.LogSizes.check(), c.StreamForm.check(), c.Traces.check(), unread,
 	); err != nil {
 		return nil, err
 	}

@@ -56,14 +56,7 @@ func TestGeneratedConfiguration(t *testing.T) {
 }
 
 func rows(doc *strings.Builder, settings reflect.Type) {
-	for field := range settings.Fields() {
-		if field.Anonymous {
-			rows(doc, field.Type)
-			continue
-		}
-		if !field.IsExported() { // no setting
-			continue
-		}
+	for _, field := range settingsIn(settings) {
 		standard := field.Tag.Get("envDefault")
 		if standard != "" {
 			standard = "`" + standard + "`"

@@ -237,7 +237,7 @@ func (p plan) someRoles() []string {
 
 // streams is what the streams are made with.
 func (p plan) streams() streams.Config {
-	return streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge, LogsAge: p.logs.LogsAge, LogsMaxBytes: logsBytes(p.logs.LogsMaxBytes)}
+	return streams.Config{Replicas: p.replicas, Partitions: p.partitions, EventsAge: p.eventsAge, LogsAge: p.logs.LogsAge, LogsMaxBytes: literally(p.logs.LogsMaxBytes)}
 }
 
 // cachesOf are the buckets that these roles keep copies of.
@@ -452,7 +452,7 @@ func unready(h *web.Health) process.Part {
 // drains checks the setting of the delay.
 func (c ServeConfig) drains() error {
 	if c.DrainDelay < 0 || c.DrainDelay > maxDrainDelay {
-		return &cli.UsageError{Err: fmt.Errorf("--drain-delay %s: must be 0 to %s", c.DrainDelay, maxDrainDelay)}
+		return wrong("drain-delay", c.DrainDelay, fmt.Sprintf("0 to %s", maxDrainDelay))
 	}
 	return nil
 }

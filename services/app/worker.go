@@ -89,7 +89,7 @@ func work(ctx context.Context, cfg WorkConfig, id string, command, env []string,
 	}
 	s, err := worker.New(worker.Config{
 		Worker: sdk.Config{
-			Endpoint: id, ID: cfg.ID, Concurrency: cfg.Concurrency, Grace: grace(cfg.Grace), Version: version, Tracer: tracer, LogsKept: cfg.kept,
+			Endpoint: id, ID: cfg.ID, Concurrency: cfg.Concurrency, Grace: literally(cfg.Grace), Version: version, Tracer: tracer, LogsKept: cfg.kept,
 			NATSURL: bus.NATSURL, CredsFile: bus.NATSCreds, User: bus.NATSUser, Password: bus.NATSPassword,
 			InboxPrefix: bus.NATSInbox, TLS: bus.tls(),
 			OnReady: func() { _, _ = fmt.Fprintf(out, "flightline worker ready: %s\n", id) },
@@ -147,14 +147,6 @@ func withExitCode(err error) error {
 		return &cli.CodedError{Code: cli.ExitUnreachable, Err: err}
 	}
 	return err
-}
-
-// grace is what was typed as the SDK takes it, for which 0 is its default.
-func grace(typed time.Duration) time.Duration {
-	if typed == 0 {
-		return -1
-	}
-	return typed
 }
 
 // secret reports whether a variable is none of a job's command's business: all
