@@ -157,12 +157,9 @@ func (sh *shell) updateEndpoint() *cobra.Command {
 }
 
 func (sh *shell) getEndpoint() *cobra.Command {
-	return &cobra.Command{
-		Use: "get ID", Short: "Show an endpoint",
-		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Endpoint, error) {
-			return api.Endpoints().Get(ctx, args[0])
-		}, endpointRows),
-	}
+	return getCommand(sh, "Show an endpoint", func(ctx context.Context, api *client.Client, id string) (*client.Endpoint, error) {
+		return api.Endpoints().Get(ctx, id)
+	}, endpointRows)
 }
 
 func (sh *shell) listEndpoints() *cobra.Command {
@@ -178,23 +175,17 @@ var errHasJobs = errors.New("the endpoint has jobs; --force cancels and deletes 
 
 func (sh *shell) deleteEndpoint() *cobra.Command {
 	var force, yes bool
-	c := &cobra.Command{
-		Use: "delete ID", Short: "Remove an endpoint",
-		Long: "Remove an endpoint. On a terminal it asks first, unless --yes or --force is given.",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			if !yes && !force && !terminal.Confirm(ctx, sh.In, sh.Err, "Remove endpoint "+args[0]+", its settings and its results?") {
-				return errors.New("nothing was removed")
-			}
-			err := api.Endpoints().Delete(ctx, args[0], force)
-			if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == "endpoint_busy" {
-				return errHasJobs
-			}
-			if err != nil {
-				return err
-			}
-			return sh.show(map[string]string{"deleted": args[0]}, [][]string{{"DELETED", args[0]}})
-		}),
-	}
+	c := sh.deleteCommand("Remove an endpoint", func(ctx context.Context, api *client.Client, id string) error {
+		if !yes && !force && !terminal.Confirm(ctx, sh.In, sh.Err, "Remove endpoint "+id+", its settings and its results?") {
+			return errors.New("nothing was removed")
+		}
+		err := api.Endpoints().Delete(ctx, id, force)
+		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == "endpoint_busy" {
+			return errHasJobs
+		}
+		return err
+	})
+	c.Long = "Remove an endpoint. On a terminal it asks first, unless --yes or --force is given."
 	c.Flags().BoolVar(&force, "force", false, "cancel the jobs it still has")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
@@ -343,12 +334,10 @@ func (sh *shell) pauseEndpoint() *cobra.Command {
 	c := &cobra.Command{
 		Use: "pause ID", Short: "Hand out no jobs for a while; they are still accepted",
 		Example: "  flightline endpoint pause echo --for 10m",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			e, err := api.Endpoints().Pause(ctx, args[0], length)
-			if err != nil {
-				return err
-			}
-			return sh.show(e, [][]string{{"PAUSED", e.ID}, {"UNTIL", when(e.Fleet.PausedUntil)}})
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Endpoint, error) {
+			return api.Endpoints().Pause(ctx, args[0], length)
+		}, func(e *client.Endpoint) [][]string {
+			return [][]string{{"PAUSED", e.ID}, {"UNTIL", when(e.Fleet.PausedUntil)}}
 		}),
 	}
 	bounded(c.Flags(), &length, "for", time.Second, endpoint.MaxPause, "how long", "default: until 'resume'")

@@ -84,16 +84,14 @@ func quarantineGPUCommand(sh *shell) *cobra.Command {
 			"none. At the deadline the GPU is on probation: one worker at a time may be started on\n" +
 			"it. If it works the quarantine ends, if it fails the next one begins.",
 		Example: "  flightline machine quarantine m1 GPU-1 --for 2h --reason 'fan is loud'",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			g, err := api.QuarantineGPU(ctx, args[0], args[1], length, reason)
-			if err != nil {
-				return err
-			}
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.MachineGPU, error) {
+			return api.QuarantineGPU(ctx, args[0], args[1], length, reason)
+		}, func(g *client.MachineGPU) [][]string {
 			rows := [][]string{{"QUARANTINED", g.UUID}}
 			if q := g.Quarantine; q != nil {
 				rows = append(rows, []string{"UNTIL", q.Until}, []string{"REASON", clean(q.Reason)})
 			}
-			return sh.show(g, rows)
+			return rows
 		}),
 	}
 	bounded(c.Flags(), &length, "for", pod.MinQuarantine, pod.MaxQuarantine, "how long", "default 1h")
@@ -106,13 +104,9 @@ func restoreGPUCommand(sh *shell) *cobra.Command {
 		Use: "restore MACHINE GPU", Short: "End the quarantine of a GPU",
 		Long: "End the quarantine of a GPU, also while it is on probation. A GPU that is unhealthy is\n" +
 			"quarantined again as long as it says so.",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			g, err := api.RestoreGPU(ctx, args[0], args[1])
-			if err != nil {
-				return err
-			}
-			return sh.show(g, [][]string{{"RESTORED", g.UUID}})
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.MachineGPU, error) {
+			return api.RestoreGPU(ctx, args[0], args[1])
+		}, func(g *client.MachineGPU) [][]string { return [][]string{{"RESTORED", g.UUID}} }),
 	}
 }
 

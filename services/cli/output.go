@@ -56,6 +56,29 @@ func listCommand[T any](sh *shell, use, short string, heading []string, list fun
 	}
 }
 
+// getCommand is the command that shows the thing of an id.
+func getCommand[T any](sh *shell, short string, get func(ctx context.Context, api *client.Client, id string) (T, error), rows func(T) [][]string) *cobra.Command {
+	return &cobra.Command{
+		Use: "get ID", Short: short,
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (T, error) {
+			return get(ctx, api, args[0])
+		}, rows),
+	}
+}
+
+// deleteCommand is the command that removes the thing of an id.
+func (sh *shell) deleteCommand(short string, remove func(ctx context.Context, api *client.Client, id string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete ID", Short: short,
+		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
+			if err := remove(ctx, api, args[0]); err != nil {
+				return err
+			}
+			return sh.show(map[string]string{"deleted": args[0]}, [][]string{{"DELETED", args[0]}})
+		}),
+	}
+}
+
 // showNext prints how to list the page after the one that cmd showed: with the flags
 // that were typed, and the cursor, "" after the last page.
 func showNext(sh *shell, cmd *cobra.Command, args []string, cursor string) error {

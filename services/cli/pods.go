@@ -176,17 +176,14 @@ func (sh *shell) listPods() *cobra.Command {
 }
 
 func (sh *shell) getPod() *cobra.Command {
-	return &cobra.Command{
-		Use: "get ID", Short: "Show a pod; -o json has all that is known of it",
-		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Pod, error) {
-			all := url.Values{"includeMachine": {"true"}, "includeNetworkVolume": {"true"}, "includeSavingsPlans": {"true"}, "includeTemplate": {"true"}}
-			return api.Pods().Get(ctx, args[0], all)
-		}, podRows),
-	}
+	return getCommand(sh, "Show a pod; -o json has all that is known of it", func(ctx context.Context, api *client.Client, id string) (*client.Pod, error) {
+		all := url.Values{"includeMachine": {"true"}, "includeNetworkVolume": {"true"}, "includeSavingsPlans": {"true"}, "includeTemplate": {"true"}}
+		return api.Pods().Get(ctx, id, all)
+	}, podRows)
 }
 
 func (sh *shell) deletePod() *cobra.Command {
-	return sh.deleteThing("Remove a pod for good", func(ctx context.Context, api *client.Client, id string) error {
+	return sh.deleteCommand("Remove a pod for good", func(ctx context.Context, api *client.Client, id string) error {
 		return api.Pods().Delete(ctx, id)
 	})
 }
@@ -213,8 +210,13 @@ func podRows(p *client.Pod) [][]string {
 
 func (sh *shell) templateCommand() *cobra.Command {
 	c := &cobra.Command{Use: "template", Short: "Make, show, change and remove templates"}
-	c.AddCommand(sh.createTemplate(), sh.updateTemplate(), sh.getTemplate(), sh.listTemplates(),
-		sh.deleteThing("Remove a template that nothing uses", func(ctx context.Context, api *client.Client, id string) error {
+	c.AddCommand(
+		sh.templateVerb("create", "Make a template"), sh.templateVerb("update ID", "Change a template"),
+		getCommand(sh, "Show a template; -o json has all of it", func(ctx context.Context, api *client.Client, id string) (*client.Template, error) {
+			return api.Templates().Get(ctx, id)
+		}, templateRows),
+		sh.listTemplates(),
+		sh.deleteCommand("Remove a template that nothing uses", func(ctx context.Context, api *client.Client, id string) error {
 			return api.Templates().Delete(ctx, id)
 		}))
 	return c
@@ -228,8 +230,11 @@ type templateFlags struct {
 	serverless       bool
 }
 
-// command gives c the flags, and sends what they say.
-func (s *templateFlags) command(sh *shell, c *cobra.Command, send func(context.Context, client.Templates, []string, client.TemplateSpec) (*client.Template, error)) *cobra.Command {
+// templateVerb is a command that sends what its flags say: it makes a template, or changes
+// the one whose ID its use names.
+func (sh *shell) templateVerb(use, short string) *cobra.Command {
+	var s templateFlags
+	c := &cobra.Command{Use: use, Short: short}
 	f := c.Flags()
 	s.add(f)
 	f.StringVar(&s.category, "category", "", "NVIDIA, AMD or CPU; '' means none")
@@ -243,32 +248,12 @@ func (s *templateFlags) command(sh *shell, c *cobra.Command, send func(context.C
 		}
 		s.template.Spec, s.template.Serverless = spec, typed(f, "serverless", &s.serverless)
 		s.template.Category, s.template.Readme = typed(f, "category", &s.category), typed(f, "readme", &s.readme)
-		return send(ctx, api.Templates(), args, s.template)
+		if len(args) == 0 {
+			return api.Templates().Create(ctx, s.template)
+		}
+		return api.Templates().Update(ctx, args[0], s.template)
 	}, templateRows)
 	return c
-}
-
-func (sh *shell) createTemplate() *cobra.Command {
-	c := &cobra.Command{Use: "create", Short: "Make a template"}
-	return new(templateFlags).command(sh, c, func(ctx context.Context, t client.Templates, _ []string, spec client.TemplateSpec) (*client.Template, error) {
-		return t.Create(ctx, spec)
-	})
-}
-
-func (sh *shell) updateTemplate() *cobra.Command {
-	c := &cobra.Command{Use: "update ID", Short: "Change a template"}
-	return new(templateFlags).command(sh, c, func(ctx context.Context, t client.Templates, args []string, spec client.TemplateSpec) (*client.Template, error) {
-		return t.Update(ctx, args[0], spec)
-	})
-}
-
-func (sh *shell) getTemplate() *cobra.Command {
-	return &cobra.Command{
-		Use: "get ID", Short: "Show a template; -o json has all of it",
-		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Template, error) {
-			return api.Templates().Get(ctx, args[0])
-		}, templateRows),
-	}
 }
 
 func (sh *shell) listTemplates() *cobra.Command {
@@ -287,38 +272,22 @@ func templateRows(t *client.Template) [][]string {
 	return rows
 }
 
-// deleteThing is the command that removes the thing of an id.
-func (sh *shell) deleteThing(short string, remove func(context.Context, *client.Client, string) error) *cobra.Command {
-	return &cobra.Command{
-		Use: "delete ID", Short: short,
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			if err := remove(ctx, api, args[0]); err != nil {
-				return err
-			}
-			return sh.show(map[string]string{"deleted": args[0]}, [][]string{{"DELETED", args[0]}})
-		}),
-	}
-}
-
 func (sh *shell) volumeCommand() *cobra.Command {
 	c := &cobra.Command{Use: "volume", Short: "Make, show, change and remove network volumes"}
 	c.AddCommand(
-		sh.volumeVerb("create", "Make a network volume; --name and --size are needed",
-			func(ctx context.Context, v client.Volumes, _ []string, spec client.VolumeSpec) (*client.Volume, error) {
-				return v.Create(ctx, spec)
-			}),
-		sh.volumeVerb("update ID", "Change a network volume",
-			func(ctx context.Context, v client.Volumes, args []string, spec client.VolumeSpec) (*client.Volume, error) {
-				return v.Update(ctx, args[0], spec)
-			}),
-		sh.getVolume(), sh.listVolumes(),
-		sh.deleteThing("Remove a network volume that nothing uses, and nothing that it holds", func(ctx context.Context, api *client.Client, id string) error {
+		sh.volumeVerb("create", "Make a network volume; --name and --size are needed"), sh.volumeVerb("update ID", "Change a network volume"),
+		getCommand(sh, "Show a network volume", func(ctx context.Context, api *client.Client, id string) (*client.Volume, error) {
+			return api.Volumes().Get(ctx, id)
+		}, volumeRows),
+		sh.listVolumes(),
+		sh.deleteCommand("Remove a network volume that nothing uses, and nothing that it holds", func(ctx context.Context, api *client.Client, id string) error {
 			return api.Volumes().Delete(ctx, id)
 		}))
 	return c
 }
 
-func (sh *shell) volumeVerb(use, short string, send func(context.Context, client.Volumes, []string, client.VolumeSpec) (*client.Volume, error)) *cobra.Command {
+// volumeVerb is templateVerb for network volumes.
+func (sh *shell) volumeVerb(use, short string) *cobra.Command {
 	var spec client.VolumeSpec
 	c := &cobra.Command{Use: use, Short: short}
 	c.Flags().StringVar(&spec.Name, "name", "", "name for people")
@@ -327,18 +296,12 @@ func (sh *shell) volumeVerb(use, short string, send func(context.Context, client
 	c.Flags().StringVar(&spec.DataCenter, "data-center", "", "`id` of the place where it is (default local)")
 	c.Flags().StringVar(&spec.Path, "path", "", "`path` where it is on the hosts")
 	c.RunE = runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Volume, error) {
-		return send(ctx, api.Volumes(), args, spec)
+		if len(args) == 0 {
+			return api.Volumes().Create(ctx, spec)
+		}
+		return api.Volumes().Update(ctx, args[0], spec)
 	}, volumeRows)
 	return c
-}
-
-func (sh *shell) getVolume() *cobra.Command {
-	return &cobra.Command{
-		Use: "get ID", Short: "Show a network volume",
-		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Volume, error) {
-			return api.Volumes().Get(ctx, args[0])
-		}, volumeRows),
-	}
 }
 
 func (sh *shell) listVolumes() *cobra.Command {

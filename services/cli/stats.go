@@ -57,20 +57,18 @@ func failuresCommand(sh *shell) *cobra.Command {
 			"one in which --since is. The jobs of a cause are listed by\n" +
 			"'flightline requests ENDPOINT --fingerprint FINGERPRINT'.",
 		Example: "  flightline failures\n  flightline failures echo --since 1h",
-		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
+		RunE: runAndShow(sh, func(ctx context.Context, c *client.Client, args []string) ([]client.FailureGroup, error) {
 			from, err := sinceOf(since, time.Now())
 			if err != nil {
-				return err
+				return nil, err
 			}
-			groups, err := c.Failures(ctx, strings.Join(args, ""), from, time.Time{})
-			if err != nil {
-				return err
-			}
+			return c.Failures(ctx, strings.Join(args, ""), from, time.Time{})
+		}, func(groups []client.FailureGroup) [][]string {
 			rows := [][]string{{"COUNT", "ENDPOINT", "FINGERPRINT", "FIRST", "LAST", "ERROR"}}
 			for _, g := range groups {
 				rows = append(rows, []string{text(g.Count), clean(g.Endpoint), clean(g.Fingerprint), instantText(g.FirstAt), instantText(g.LastAt), clean(g.Error)})
 			}
-			return sh.show(groups, rows)
+			return rows
 		}),
 	}
 	c.Flags().StringVar(&since, "since", "", sinceUsage+" (default: 24 hours ago)")
@@ -113,12 +111,10 @@ func overviewRows(all *client.Overview) [][]string {
 func findCommand(sh *shell) *cobra.Command {
 	return &cobra.Command{
 		Use: "find JOB", Short: "Find a job whose endpoint is not known",
-		RunE: sh.with(func(ctx context.Context, c *client.Client, args []string) error {
-			found, err := c.FindJob(ctx, job.ID(args[0]))
-			if err != nil {
-				return err
-			}
-			return sh.show(found, [][]string{{"ENDPOINT", clean(found.Endpoint)}, {"ID", clean(string(found.ID))}, {"STATUS", clean(string(found.Status))}})
+		RunE: runAndShow(sh, func(ctx context.Context, c *client.Client, args []string) (*client.FoundJob, error) {
+			return c.FindJob(ctx, job.ID(args[0]))
+		}, func(found *client.FoundJob) [][]string {
+			return [][]string{{"ENDPOINT", clean(found.Endpoint)}, {"ID", clean(string(found.ID))}, {"STATUS", clean(string(found.Status))}}
 		}),
 	}
 }

@@ -101,12 +101,10 @@ func (sh *shell) webhookPause() *cobra.Command {
 		Use: "pause ENDPOINT DESTINATION", Short: "Keep webhooks back that go to a destination",
 		Long: "Keep webhooks back that go to a destination, the scheme, host and port of an\n" +
 			"address. They wait for 'resume', at most 7 days.",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			d, err := api.Webhooks(args[0]).Pause(ctx, args[1], reason)
-			if err != nil {
-				return err
-			}
-			return sh.show(d, [][]string{{"PAUSED", clean(d.Destination)}, {"REASON", clean(d.Reason)}})
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.WebhookDestination, error) {
+			return api.Webhooks(args[0]).Pause(ctx, args[1], reason)
+		}, func(d *client.WebhookDestination) [][]string {
+			return [][]string{{"PAUSED", clean(d.Destination)}, {"REASON", clean(d.Reason)}}
 		}),
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for those who look later")

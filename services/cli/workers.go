@@ -43,13 +43,9 @@ func (sh *shell) drainWorker() *cobra.Command {
 			"with exit code 0. The polls of one that is built on RunPod's SDK are answered: once\n" +
 			"it runs none it can be stopped, and nothing is lost. 'flightline worker env' with\n" +
 			"its id lets it in again.",
-		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			w, err := api.Workers().Drain(ctx, args[0], args[1])
-			if err != nil {
-				return err
-			}
-			return sh.show(w, [][]string{{"DRAINING", w.ID}})
-		}),
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Worker, error) {
+			return api.Workers().Drain(ctx, args[0], args[1])
+		}, func(w *client.Worker) [][]string { return [][]string{{"DRAINING", w.ID}} }),
 	}
 }
 
