@@ -87,11 +87,15 @@ func (v *visit) begin(endpoint, what string, ids []job.ID, filter string) (strin
 // work has Run work on an action that began then.
 func (v *visit) work(a *registry.Action, ids []job.ID, began time.Time) (string, error) {
 	r := &runner{actions: v.s.deps.Actions, action: a, ids: ids, list: listPatiently(v.api, a), actOnce: actOnce(v.api, a, began), durable: v.s.deps.Durable}
-	next := pathOf(a.Endpoint) + "/batches/" + url.PathEscape(a.ID)
 	if !v.s.start(v.ctx, r.run) {
 		return "", v.ctx.Err()
 	}
-	return next, nil
+	return batchPath(a), nil
+}
+
+// batchPath is the page that shows how far an action is.
+func batchPath(a *registry.Action) string {
+	return pathOf(a.Endpoint) + "/batches/" + url.PathEscape(a.ID)
 }
 
 // listPatiently lists the jobs of an action's filter, with pauses that leave others half of the
@@ -374,9 +378,8 @@ func continueBatch(v *visit) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	next := pathOf(a.Endpoint) + "/batches/" + url.PathEscape(a.ID)
 	if !a.Interrupted(time.Now()) {
-		return next, nil // another click was first
+		return batchPath(a), nil // another click was first
 	}
 	var ids []job.ID
 	var began time.Time
@@ -391,7 +394,7 @@ func continueBatch(v *visit) (string, error) {
 	}
 	err = v.s.deps.Actions.Continue(v.ctx, a)
 	if errors.Is(err, registry.ErrConflict) {
-		return next, nil
+		return batchPath(a), nil
 	}
 	if err != nil {
 		return "", err

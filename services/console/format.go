@@ -135,13 +135,15 @@ func statusMark(status any) template.HTML {
 	if !known {
 		word = strings.ToLower(string(text))
 	}
-	return template.HTML(`<span class="status s-` + template.HTMLEscapeString(strings.ReplaceAll(word, " ", "-")) + `">` + template.HTMLEscapeString(word) + `</span>`) //nolint:gosec // escaped
+	return marked(word)
 }
 
 // mark is a state in a word, with the colour of its class.
 func mark(state any) template.HTML {
-	text := fmt.Sprint(state)
-	word := strings.NewReplacer("_", " ").Replace(text)
+	return marked(strings.ReplaceAll(fmt.Sprint(state), "_", " "))
+}
+
+func marked(word string) template.HTML {
 	return template.HTML(`<span class="status s-` + template.HTMLEscapeString(strings.ReplaceAll(word, " ", "-")) + `">` + template.HTMLEscapeString(word) + `</span>`) //nolint:gosec // escaped
 }
 

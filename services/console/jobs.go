@@ -85,18 +85,19 @@ type jobsData struct {
 	Filter   jobsFilter
 	Jobs     []client.ListedJob
 	Next     string
-	Statuses []statusChoice
-	Spans    []statusChoice
+	Statuses []choice
+	Spans    []choice
 	// Acts: the key may cancel and retry.
 	Acts bool
 	// Within: the text was looked for within the newest ids, not at the place of a time.
 	Within bool
 }
 
-type statusChoice struct{ Value, Title string }
+// choice is one of the values that a filter takes.
+type choice struct{ Value, Title string }
 
-func statusChoices() []statusChoice {
-	return []statusChoice{
+func statusChoices() []choice {
+	return []choice{
 		{"", "All"},
 		{string(job.InQueue), "Queued"},
 		{string(job.InProgress), "Running"},
@@ -110,7 +111,7 @@ func statusChoices() []statusChoice {
 func loadJobs(v *visit) (any, error) {
 	d := &jobsData{
 		Endpoint: v.param("endpoint"), Filter: filterOf(v.query), Statuses: statusChoices(),
-		Spans: []statusChoice{{"", "any time"}, {"15m", "15 minutes"}, {"1h", "1 hour"}, {"24h", "1 day"}, {"168h", "1 week"}},
+		Spans: []choice{{"", "any time"}, {"15m", "15 minutes"}, {"1h", "1 hour"}, {"24h", "1 day"}, {"168h", "1 week"}},
 	}
 	d.Acts = v.May("submit", d.Endpoint)
 	v.follow(d.Endpoint)
@@ -181,7 +182,12 @@ func findJob(v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, &redirect{Root + "/e/" + url.PathEscape(found.Endpoint) + "/jobs/" + url.PathEscape(string(found.ID))}
+	return nil, &redirect{jobPath(found.Endpoint, string(found.ID))}
+}
+
+// jobPath is the page of a job.
+func jobPath(endpoint, id string) string {
+	return pathOf(endpoint) + "/jobs/" + url.PathEscape(id)
 }
 
 // doJob cancels or retries one job and goes back to it.
@@ -202,6 +208,6 @@ func doJob(what string) func(*visit) (string, error) {
 		default:
 			v.notice("The job is %s.", j.Status)
 		}
-		return Root + "/e/" + url.PathEscape(endpoint) + "/jobs/" + url.PathEscape(id), nil
+		return jobPath(endpoint, id), nil
 	}
 }

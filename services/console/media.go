@@ -32,7 +32,7 @@ var mediaTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp", 
 var otherMediaTypes = map[string]string{"audio/wav": "audio/wave", "audio/x-wav": "audio/wave", "audio/mp3": "audio/mpeg"}
 
 // bareMedia begin pictures that come as base64 alone.
-var bareMedia = map[string]string{"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": ""}
+var bareMedia = map[string]string{"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif"}
 
 const (
 	maxMedia = 20
@@ -74,7 +74,7 @@ func mediaOf(value string) (media, bool) {
 		return media{}, false
 	}
 	for prefix, kind := range bareMedia {
-		if strings.HasPrefix(value, prefix) && kind != "" {
+		if strings.HasPrefix(value, prefix) {
 			return mediaFrom(kind, value), true
 		}
 	}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/http"
 	"slices"
 	"time"
 
@@ -23,8 +22,8 @@ type scalingData struct {
 
 func loadScaling(v *visit) (any, error) {
 	d := &scalingData{Endpoint: v.param("endpoint"), Reason: v.query.Get("reason")}
-	if !v.May("control", "") {
-		return nil, &pageError{status: http.StatusForbidden, text: "This key may not see how the workers are scaled; it needs the scope control."}
+	if err := mayControl(v, "how the workers are scaled"); err != nil {
+		return nil, err
 	}
 	all, err := v.control.Endpoints().Scaling(v.ctx, d.Endpoint, scalingShown)
 	if err != nil {

@@ -32,7 +32,21 @@ type action struct {
 
 // screens is the table of all pages. The first one whose path matches is taken.
 func screens() []screen {
-	return append(operations(), []screen{
+	return []screen{
+		{path: "/failures", title: "Failures", nav: "failures", template: "failures", fragments: []string{"failures-groups"}, load: loadFailures},
+		{path: "/failures/redrive", title: "Redrive", nav: "failures", template: "redrive", load: loadRedrive},
+		{path: "/workers", title: "Workers", nav: "workers", template: "workers", fragments: []string{"workers-table"}, load: loadWorkers},
+		{path: "/workers/:worker", title: "Worker", nav: "workers", template: "worker", fragments: []string{"worker-state", "worker-log", "worker-jobs"}, load: loadWorker},
+		{path: "/machines", title: "Machines", nav: "machines", template: "machines", fragments: []string{"machines-map", "machines-waiting"}, load: loadMachines},
+		{path: "/events", title: "Events", nav: "events", template: "events", fragments: []string{"events-tail"}, load: loadEvents},
+		{
+			path: "/system", title: "System", nav: "system", template: "system",
+			fragments: []string{"system-findings", "system-storage", "system-streams", "system-consumers", "system-processes", "system-keys"}, load: loadSystem,
+		},
+		{path: "/system/keys/:id/revoke", title: "Revoke a key", nav: "system", template: "key-revoke", load: loadRevoke},
+		{path: "/e/:endpoint/scaling", title: "Scaling", tab: "scaling", template: "scaling", fragments: []string{"scaling-decisions"}, load: loadScaling},
+		{path: "/e/:endpoint/webhooks", title: "Webhooks", tab: "webhooks", template: "webhooks", fragments: []string{"webhooks-destinations", "webhooks-deliveries"}, load: loadWebhooks},
+		{path: "/e/:endpoint/webhooks/secret", title: "Rotate the secret", tab: "webhooks", template: "webhook-secret", load: loadSecret},
 		{path: "/", title: "Overview", nav: "overview", template: "overview", fragments: []string{"overview-totals", "overview-attention", "overview-gpus", "overview-endpoints"}, load: loadOverview},
 		{path: "/e/:endpoint", title: "Endpoint", tab: "endpoint", template: "endpoint", fragments: []string{"endpoint-now", "endpoint-charts", "endpoint-settings"}, load: loadEndpoint},
 		{path: "/e/:endpoint/settings", title: "Settings", tab: "endpoint", template: "settings", load: loadSettings},
@@ -49,12 +63,21 @@ func screens() []screen {
 		{path: "/e/:endpoint/many", title: "Many jobs", tab: "jobs", template: "many", load: loadMany},
 		{path: "/e/:endpoint/batches/:id", title: "Progress", tab: "jobs", template: "batch", fragments: []string{"batch-progress"}, load: loadBatch},
 		{path: "/j/:id", title: "Job", template: "jobs", load: findJob},
-	}...)
+	}
 }
 
 // actions is the table of what forms do.
 func actions() []action {
-	return append(operationActions(), []action{
+	return []action{
+		{"/workers/:worker/drain", drainWorker},
+		{"/machines/:machine/gpus/:gpu/quarantine", quarantineGPU},
+		{"/machines/:machine/gpus/:gpu/restore", restoreGPU},
+		{"/system/keys", createKey},
+		{"/system/keys/:id/revoke", revokeKey},
+		{"/e/:endpoint/webhooks/replay", replayWebhook},
+		{"/e/:endpoint/webhooks/pause", pauseDestination},
+		{"/e/:endpoint/webhooks/resume", resumeDestination},
+		{"/e/:endpoint/webhooks/secret", rotateSecret},
 		{"/e/:endpoint/pause", pauseEndpoint},
 		{"/e/:endpoint/resume", resumeEndpoint},
 		{"/e/:endpoint/purge", purgeEndpoint},
@@ -64,7 +87,7 @@ func actions() []action {
 		{"/e/:endpoint/try", tryJob},
 		{"/e/:endpoint/jobs/:id/cancel", doJob("cancel")},
 		{"/e/:endpoint/jobs/:id/retry", doJob("retry")},
-	}...)
+	}
 }
 
 // match compares a path with a pattern and returns the parameters.

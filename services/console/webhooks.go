@@ -59,7 +59,7 @@ func mayControl(v *visit, what string) error {
 }
 
 func webhooksPath(v *visit) string {
-	return Root + "/e/" + url.PathEscape(v.param("endpoint")) + "/webhooks"
+	return pathOf(v.param("endpoint")) + "/webhooks"
 }
 
 // replayWebhook sends the webhook of a job again, or all that were given up since an hour or
