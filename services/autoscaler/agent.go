@@ -432,9 +432,9 @@ func (a *agent) stopSurplus(ctx context.Context, id string, i driver.Instance) {
 	case err != nil:
 		a.warn(ctx, "pod not looked at, trying again", id, err)
 		return
-	case p.Status == pod.Running && p.Driver == a.driver.Name() && p.MachineID == a.machine:
+	case p.Status == pod.Running && a.here(p):
 		return // it is wanted after all; the list was old
-	case i.Running && p.Status == pod.Exited && p.Change == vanished && p.Endpoint == "" && p.Driver == a.driver.Name() && p.MachineID == a.machine:
+	case i.Running && p.Status == pod.Exited && p.Change == vanished && p.Endpoint == "" && a.here(p):
 		if !a.adopt(ctx, p, i) {
 			return
 		}

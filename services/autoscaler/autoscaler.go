@@ -56,9 +56,6 @@ type Config struct {
 	// layout of Hugging Face's cache. An absolute path; it is made with the first pod that
 	// uses it. "" means that pods get no cache.
 	ModelCache string
-	// GPUFailures is how many workers in a row fail on a GPU before it is quarantined.
-	// 0 means 3, less that none is for that.
-	GPUFailures int
 	// Quarantine is how long the first quarantine of a GPU lasts; each further one is twice
 	// as long, up to 1 h or this if it is more. 0 means 5 min.
 	Quarantine time.Duration
@@ -107,7 +104,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	cfg.Every, cfg.DrainTime = cmp.Or(cfg.Every, defaultInterval), max(0, cmp.Or(cfg.DrainTime, defaultDrain))
 	cfg.Grace, cfg.Startup = cmp.Or(cfg.Grace, defaultGrace), cmp.Or(cfg.Startup, defaultStartup)
-	cfg.GPUFailures, cfg.Quarantine = cmp.Or(cfg.GPUFailures, defaultGPUFailures), cmp.Or(cfg.Quarantine, defaultQuarantine)
+	cfg.Quarantine = cmp.Or(cfg.Quarantine, defaultQuarantine)
 	cfg.Closing = max(0, cmp.Or(cfg.Closing, defaultClosing))
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -140,24 +137,6 @@ func (s *Service) Run(ctx context.Context) error {
 // wake lets the agents look at the records now.
 func (s *Service) wake() {
 	for _, a := range s.agents {
-		select {
-		case a.woken <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// each calls f at once, and again after each pause or whenever woken, until ctx
-// ends.
-func each(ctx context.Context, pause time.Duration, woken <-chan struct{}, f func()) {
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		f()
-		select {
-		case <-tick.C:
-		case <-woken:
-		case <-ctx.Done():
-		}
+		offer(a.woken)
 	}
 }

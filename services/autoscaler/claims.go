@@ -100,9 +100,7 @@ func (a *agent) claimFree(ctx context.Context, p pod.Pod) bool {
 
 // claimGPU claims one GPU for the pod. It returns an errNoGPU if another pod has it.
 func (a *agent) claimGPU(ctx context.Context, p pod.Pod, uuid string) error {
-	err := a.registry.GPUs.Claim(ctx, uuid, registry.GPUHolder{
-		Pod: p.ID, Endpoint: p.Endpoint, Machine: a.machine, Driver: a.driver.Name(), Share: placement.RequestOf(p.Spec).Share, Since: a.queue.Now().UTC(),
-	})
+	err := a.registry.GPUs.Claim(ctx, uuid, a.holder(p))
 	switch {
 	case errors.Is(err, registry.ErrTaken):
 		return fmt.Errorf("%w: GPU %s is held by another pod", errNoGPU, uuid)
@@ -113,6 +111,13 @@ func (a *agent) claimGPU(ctx context.Context, p pod.Pod, uuid string) error {
 	}
 	a.remember(p.ID, uuid)
 	return nil
+}
+
+// holder is what claims a GPU of this machine for the pod.
+func (a *agent) holder(p pod.Pod) registry.GPUHolder {
+	return registry.GPUHolder{
+		Pod: p.ID, Endpoint: p.Endpoint, Machine: a.machine, Driver: a.driver.Name(), Share: placement.RequestOf(p.Spec).Share, Since: a.queue.Now().UTC(),
+	}
 }
 
 // checkUnused returns an error while a pod that holds none of these GPUs runs on one here:
@@ -299,13 +304,6 @@ func (a *agent) releaseClaims(ctx context.Context, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.held, id)
-}
-
-// releaseAll gives back all claims of this machine, whose pods have ended.
-func (a *agent) releaseAll(ctx context.Context) {
-	for id := range a.holds() {
-		a.releaseClaims(ctx, id)
-	}
 }
 
 // claimed claims the pod's GPUs. It reports false if the pod is not to be started now;

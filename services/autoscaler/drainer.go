@@ -51,8 +51,10 @@ func (a *agent) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	err = ending.Close(ctx)
-	if err == nil {
-		a.releaseAll(ctx)
+	if err == nil { // they have ended, and claim nothing any more
+		for id := range a.holds() {
+			a.releaseClaims(ctx, id)
+		}
 	}
 	left, listErr := a.mine(ctx)
 	a.warn(ctx, "pods not ended", a.machine, cmp.Or(err, listErr))
@@ -245,15 +247,14 @@ func (a *agent) closeToJobs(ctx context.Context, p pod.Pod) (since time.Time, er
 // awaitQuiet waits until a worker, which has been draining since then, has no job, or is
 // gone. After an outage it is not known for a while whether a worker is.
 func (a *agent) awaitQuiet(ctx context.Context, p pod.Pod, since time.Time) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	each(ctx, quietInterval, nil, func() {
+	for ctx.Err() == nil {
 		last := a.registry.Workers.Last(p.Endpoint, p.ID)
 		never := last.Silent() && last.Worker.Seen.IsZero()
 		if never || drained(last, since, a.queue.Now()) || !a.runs(ctx, p.ID) {
-			cancel()
+			return
 		}
-	})
+		_ = retry.Sleep(ctx, quietInterval) // the loop ends with ctx
+	}
 }
 
 // runs reports whether the driver has the pod, and it has not ended. All that

@@ -12,6 +12,7 @@ import (
 	"flightline/services/autoscaler/driver"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 )
 
 // engine is a driver whose pods are goroutines that beat as workers do.
@@ -83,7 +84,7 @@ func (e *engine) Start(ctx context.Context, start driver.Start) error {
 	e.peak = max(e.peak, len(e.running))
 	go func() {
 		defer close(r.done)
-		each(ctx, 100*time.Millisecond, nil, func() {
+		each(ctx, 100*time.Millisecond, func() {
 			e.mu.Lock()
 			held, state := r.held, r.state
 			e.mu.Unlock()
@@ -181,4 +182,12 @@ func (e *engine) starts(id string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.started[id]
+}
+
+// each calls f at once, and again after each pause, until ctx ends.
+func each(ctx context.Context, pause time.Duration, f func()) {
+	for ctx.Err() == nil {
+		f()
+		_ = retry.Sleep(ctx, pause) // the loop ends with ctx
+	}
 }

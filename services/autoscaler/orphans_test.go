@@ -170,7 +170,7 @@ func TestJobsOfOtherWorkersKeepNoIdleWorker(t *testing.T) {
 	id := s.submit(e, false)
 	s.take(e, "own")
 	testenv.Background(t, func(ctx context.Context) error {
-		each(ctx, time.Second, nil, func() {
+		each(ctx, time.Second, func() {
 			_ = s.registry.Workers.Beat(ctx, registry.Worker{ID: "own", Endpoint: "ep", State: registry.WorkerRunning, Running: []string{string(id)}})
 		})
 		return nil

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// defaultGPUFailures is how many workers in a row fail on a GPU before it is quarantined.
-	defaultGPUFailures = 3
+	// gpuFailures is how many workers in a row fail on a GPU before it is quarantined.
+	gpuFailures = 3
 	// defaultQuarantine is how long the first quarantine of a GPU lasts, maxQuarantine
 	// how long each one does at most.
 	defaultQuarantine = 5 * time.Minute
@@ -66,8 +66,6 @@ type gpuEvidence struct {
 	// have shown that their GPUs work.
 	pods   []gpuPod
 	passed map[string]bool
-	// failures is how many in a row make a quarantine.
-	failures int
 }
 
 // gpuPod is a pod with the fingerprint of its end, "" unless it failed on its GPUs.
@@ -139,7 +137,7 @@ func (j gpuEvidence) decide() []gpuDecision {
 // quarantineReason says why the card is to be quarantined for what failed on it, "" if it is not.
 func (j gpuEvidence) quarantineReason(c card) string {
 	row, _ := j.row(c.UUID, later(c.quarantine.Since, c.quarantine.Restored), j.now)
-	if len(row) < j.failures {
+	if len(row) < gpuFailures {
 		return ""
 	}
 	if !slices.ContainsFunc(row, func(p gpuPod) bool { return p.Endpoint != row[0].Endpoint || j.fitsElsewhere(p) }) {
@@ -157,7 +155,7 @@ func (j gpuEvidence) mistakeReason(c card) string {
 		return ""
 	}
 	row, ofEndpoint := j.row(c.UUID, time.Time{}, q.Since)
-	if len(row) >= j.failures || len(row)+len(ofEndpoint) < j.failures {
+	if len(row) >= gpuFailures || len(row)+len(ofEndpoint) < gpuFailures {
 		return ""
 	}
 	return fmt.Sprintf("workers of %s fail on other GPUs too", ofEndpoint[0].Endpoint)

@@ -101,7 +101,7 @@ func TestWhichGPUsAreQuarantined(t *testing.T) {
 		"a worker of two cards blames all": {[]string{"g0", "g1", "g2", "g3"}, []string{"a:g0+g1 exit x", "a:g0+g1 exit x", "a:g0+g1 exit x"}, "+g0 3 workers in a row failed on it, the last a-2: it ended by itself with x; +g1 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := gpuEvidence{now: noon, cards: cardsOf(nil, tt.cards...), pods: gpuPodsOf(ends(tt.pods...)), failures: 3}
+			j := gpuEvidence{now: noon, cards: cardsOf(nil, tt.cards...), pods: gpuPodsOf(ends(tt.pods...))}
 			if got := said(j.decide()); !strings.HasPrefix(got, tt.want) || got != "" && tt.want == "" {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -139,7 +139,7 @@ func TestHowQuarantinesEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cards := cardsOf(map[string]registry.Quarantine{"g0": tt.quarantine}, "g0:"+tt.health, "g1")
-			j := gpuEvidence{now: noon, cards: cards, pods: gpuPodsOf(ends(tt.pods...)), passed: map[string]bool{tt.passed: true}, failures: 3}
+			j := gpuEvidence{now: noon, cards: cards, pods: gpuPodsOf(ends(tt.pods...)), passed: map[string]bool{tt.passed: true}}
 			if got := said(j.decide()); !strings.HasPrefix(got, tt.want) || got != "" && tt.want == "" {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}

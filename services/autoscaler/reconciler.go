@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -77,16 +77,9 @@ func (r *reconciler) reconcile(ctx context.Context, v *view) {
 			r.letGo(ctx, v, e, p)
 		}
 	}
-	for id := range r.absentSince {
-		if !there[id] {
-			delete(r.absentSince, id)
-		}
-	}
-	for id := range r.heard {
-		if !there[id] {
-			delete(r.heard, id)
-		}
-	}
+	gone := func(id string, _ time.Time) bool { return !there[id] }
+	maps.DeleteFunc(r.absentSince, gone)
+	maps.DeleteFunc(r.heard, gone)
 	r.removeOldRecords(ctx, v)
 	r.renew(ctx, v)
 }
@@ -260,7 +253,7 @@ func (r *reconciler) removeOldRecords(ctx context.Context, v *view) {
 			continue
 		}
 		if err := r.registry.Pods.Forget(ctx, p); err != nil {
-			r.log.Log(ctx, slog.LevelDebug, "record of a pod not removed, trying again", "pod", p.ID, "err", err)
+			r.log.DebugContext(ctx, "record of a pod not removed, trying again", "pod", p.ID, "err", err)
 			return
 		}
 	}

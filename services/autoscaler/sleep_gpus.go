@@ -96,12 +96,11 @@ func (s *gpuState) grantWakes(d arbiter.Decision) int {
 
 // describeSleep says of a worker what it gives back and keeps when it sleeps.
 func (s *gpuState) describeSleep(w *arbiter.Worker, x member) {
-	falls := x.state == sleeping || slices.Contains(s.out.sleep, x.id)
 	switch {
 	case x.frees == 0:
 	case x.state == sleeping && x.small:
 		w.Asleep = true
-	case falls: // it is about to give that back
+	case x.state == sleeping, slices.Contains(s.out.sleep, x.id): // it is about to give that back
 		w.State, w.Keeps = arbiter.Leaving, max(0, w.Share-x.frees)
 	case x.state == idle:
 		w.CanSleep, w.Keeps = true, max(0, w.Share-x.frees)
@@ -131,10 +130,8 @@ func (a *agent) regainGPUs(ctx context.Context, p pod.Pod) (ok bool, err error) 
 	if !p.Sleep.Wakes() || p.Sleep.GPUFreed == 0 {
 		return true, nil
 	}
-	claim := registry.GPUHolder{
-		Pod: p.ID, Endpoint: p.Endpoint, Machine: a.machine, Driver: a.driver.Name(), Share: placement.RequestOf(p.Spec).Share,
-		Since: a.queue.Now().UTC(), Woken: p.Sleep.Wake,
-	}
+	claim := a.holder(p)
+	claim.Woken = p.Sleep.Wake
 	for _, uuid := range slices.Sorted(slices.Values(a.holds()[p.ID])) {
 		if err = a.registry.GPUs.Claim(ctx, uuid, claim); err != nil {
 			break

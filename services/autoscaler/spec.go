@@ -17,51 +17,25 @@ import (
 // specOf is what the endpoint's workers are started from: its own settings, and
 // those of its template where it has none.
 func specOf(e endpoint.Endpoint, template pod.Spec) pod.Spec {
-	spec := template
-	if e.Fleet.Image != "" {
-		spec.Image = e.Fleet.Image
+	spec, own := template, e.Fleet
+	spec.Image = cmp.Or(own.Image, spec.Image)
+	spec.GPUs, spec.VCPUs, spec.MemoryGB = cmp.Or(own.GPUs, spec.GPUs), cmp.Or(own.VCPUs, spec.VCPUs), cmp.Or(own.MemoryGB, spec.MemoryGB)
+	spec.MinVRAMGB, spec.MinCUDA = cmp.Or(own.MinVRAMGB, spec.MinVRAMGB), cmp.Or(own.MinCUDA, spec.MinCUDA)
+	spec.GPUShare = cmp.Or(own.GPUShare, spec.GPUShare)
+	if len(own.Command) > 0 {
+		spec.Command = slices.Clone(own.Command)
 	}
-	if len(e.Fleet.Command) > 0 {
-		spec.Command = slices.Clone(e.Fleet.Command)
+	if len(own.ModelCache) > 0 {
+		spec.ModelCache = slices.Clone(own.ModelCache)
 	}
-	if e.Fleet.GPUs > 0 {
-		spec.GPUs = e.Fleet.GPUs
+	if len(own.GPUTypes) > 0 {
+		spec.GPUTypes = slices.Clone(own.GPUTypes)
 	}
-	if e.Fleet.VCPUs > 0 {
-		spec.VCPUs = e.Fleet.VCPUs
-	}
-	if e.Fleet.MemoryGB > 0 {
-		spec.MemoryGB = e.Fleet.MemoryGB
-	}
-	if len(e.Fleet.ModelCache) > 0 {
-		spec.ModelCache = slices.Clone(e.Fleet.ModelCache)
-	}
-	spec = gpuSpecOf(e, spec)
 	spec.Env = nil
 	if len(template.Env)+len(e.Env) > 0 {
-		spec.Env = maps.Clone(template.Env)
-		if spec.Env == nil {
-			spec.Env = map[string]string{}
-		}
+		spec.Env = map[string]string{}
+		maps.Copy(spec.Env, template.Env)
 		maps.Copy(spec.Env, e.Env)
-	}
-	return spec
-}
-
-// gpuSpecOf is the spec with what the endpoint says of GPUs.
-func gpuSpecOf(e endpoint.Endpoint, spec pod.Spec) pod.Spec {
-	g := e.Fleet.GPU
-	if len(g.GPUTypes) > 0 {
-		spec.GPUTypes = slices.Clone(g.GPUTypes)
-	}
-	if g.MinVRAMGB > 0 {
-		spec.MinVRAMGB = g.MinVRAMGB
-	}
-	if g.MinCUDA != "" {
-		spec.MinCUDA = g.MinCUDA
-	}
-	if g.GPUShare > 0 {
-		spec.GPUShare = g.GPUShare
 	}
 	return spec
 }

@@ -31,7 +31,7 @@ func (l *leader) superviseGPUs(ctx context.Context, v *view) error {
 
 // quarantineGPUs begins and ends quarantines. claims has those that hold afterwards.
 func (l *leader) quarantineGPUs(ctx context.Context, v *view, machines []registry.Inventory, claims map[string]registry.GPUClaims) error {
-	j := gpuEvidence{now: v.now, pods: gpuPodsOf(v.pods), failures: l.cfg.GPUFailures}
+	j := gpuEvidence{now: v.now, pods: gpuPodsOf(v.pods)}
 	for _, m := range machines {
 		for _, g := range m.GPUs {
 			c := card{Device: placement.Device{GPU: g, Machine: m.ID, Driver: m.Driver}, quarantine: claims[g.UUID].Quarantine}

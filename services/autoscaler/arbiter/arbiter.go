@@ -139,8 +139,7 @@ type Decision struct {
 // Decide says who gets a GPU and who yields.
 func Decide(in Input) Decision {
 	a := &arbitration{in: in, out: Decision{Waits: map[string]Wait{}}, yielded: map[string]bool{}, woken: map[string]bool{}, started: map[string]int{}}
-	a.free = newPool(in.Devices)
-	a.coming = newPool(in.Devices)
+	a.free, a.coming = slices.Clone(in.Devices), slices.Clone(in.Devices)
 	for _, w := range in.Workers {
 		if w.State == Leaving {
 			a.coming.give(w, w.Keeps)
@@ -373,10 +372,13 @@ const never = time.Duration(math.MaxInt64)
 func (a *arbitration) explain(d Demand) Wait {
 	wait := Wait{}
 	suits := func(w Worker) bool { // its GPUs would do, if it left
-		trial := newPool(a.in.Devices)
-		trial.clear()
-		_, ok := placement.Choose(placement.Request{Count: 1, Share: d.Request.Share, Types: d.Request.Types, MinMemoryMB: d.Request.MinMemoryMB, MinCUDA: d.Request.MinCUDA},
-			slices.DeleteFunc(trial, func(x placement.Device) bool { return !slices.Contains(w.Devices, x.UUID) }), nil)
+		var its []placement.Device
+		for _, x := range a.in.Devices {
+			if x.Used = 0; slices.Contains(w.Devices, x.UUID) {
+				its = append(its, x)
+			}
+		}
+		_, ok := placement.Choose(placement.Request{Count: 1, Share: d.Request.Share, Types: d.Request.Types, MinMemoryMB: d.Request.MinMemoryMB, MinCUDA: d.Request.MinCUDA}, its, nil)
 		return ok
 	}
 	for _, w := range a.in.Workers {
@@ -402,8 +404,6 @@ func (a *arbitration) explain(d Demand) Wait {
 
 // pool are devices with what is used of them. Two machines may have the same one.
 type pool []placement.Device
-
-func newPool(devices []placement.Device) pool { return slices.Clone(devices) }
 
 func (p pool) change(uuid string, by int) {
 	for i := range p {
@@ -443,11 +443,4 @@ func (p pool) hasRoom(s Sleeper) bool {
 			return d.UUID == uuid && d.Quarantine == "" && d.Used+s.Share <= pod.WholeGPU
 		})
 	})
-}
-
-// clear frees all.
-func (p pool) clear() {
-	for i := range p {
-		p[i].Used = 0
-	}
 }
