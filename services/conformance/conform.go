@@ -20,10 +20,11 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Outcome is what became of a scenario.
@@ -108,19 +109,18 @@ func (w *world) playPhase(ctx context.Context, at phase, chosen []Scenario, done
 	if at == aloneBeforeWork || at == lastAlone {
 		together = 1
 	}
-	slots := make(chan struct{}, max(1, together))
-	var wg sync.WaitGroup
+	var g errgroup.Group
+	g.SetLimit(max(1, together))
 	for i, s := range chosen {
 		if s.when != at {
 			continue
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
+		g.Go(func() error {
 			done(i, w.playScenario(ctx, s))
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = g.Wait() // nobody returns an error
 }
 
 // playScenario runs one scenario, or skips it with the reason.

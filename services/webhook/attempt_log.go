@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 
 	"flightline/shared/bus"
 	"flightline/shared/deliveries"
@@ -14,27 +13,6 @@ import (
 // maxUnlogged bounds the successes that are not yet in the log of deliveries.
 // Together with the posts that run they bound what a crash, or an outage, delivers twice.
 const maxUnlogged = 768
-
-// attemptLog writes successes down beside the posts that follow them, so that
-// a host's next post does not wait for the disk.
-type attemptLog struct {
-	slots   chan struct{}
-	writers sync.WaitGroup
-}
-
-func newAttemptLog() *attemptLog { return &attemptLog{slots: make(chan struct{}, maxUnlogged)} }
-
-// add runs write. It blocks while maxUnlogged writes are under way.
-func (l *attemptLog) add(write func()) {
-	l.slots <- struct{}{}
-	l.writers.Go(func() {
-		defer func() { <-l.slots }()
-		write()
-	})
-}
-
-// close returns when all writes have ended.
-func (l *attemptLog) close() { l.writers.Wait() }
 
 // logSuccess appends a success to the log and takes the task out of the queue.
 func (s *Service) logSuccess(ctx context.Context, t *task, d deliveries.Attempt, after uint64) {

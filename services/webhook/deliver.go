@@ -155,7 +155,10 @@ func (s *Service) attempt(ctx context.Context, t *task, e endpoint.Endpoint, n i
 		}
 	}
 	if got.ok() {
-		s.successes.add(func() { s.logSuccess(ctx, t, d, after) })
+		s.successes.Go(func() error {
+			s.logSuccess(ctx, t, d, after)
+			return nil
+		})
 		return succeeded
 	}
 	if err := s.logDelivery(ctx, t, d, after); errors.Is(err, deliveries.ErrLogged) {

@@ -29,6 +29,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
@@ -124,8 +125,9 @@ type Service struct {
 	client     *http.Client
 	memory     *semaphore.Weighted // in bytes, see defaultMaxMemory
 	putOffs    *telemetry.LogLimit
-	// successes is set while the service runs.
-	successes *attemptLog
+	// successes are written down beside the posts that follow them, so that a host's next
+	// post does not wait for the disk. It is set while the service runs.
+	successes *errgroup.Group
 }
 
 // New returns a service that is ready for Run. It starts nothing, and fails
@@ -141,12 +143,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cfg.FailurePolicy == (registry.FailurePolicy{}) {
 		cfg.FailurePolicy = registry.FailurePolicy{Webhooks: defaultGivenUp, For: defaultFailing}
 	}
-	cfg.Timeout = orDefault(cfg.Timeout, defaultTimeout)
-	cfg.MaxPerHost = orDefault(cfg.MaxPerHost, defaultMaxPerHost)
-	cfg.MaxConcurrency = orDefault(cfg.MaxConcurrency, defaultMaxConcurrency)
-	cfg.MaxBody = orDefault(cfg.MaxBody, defaultMaxBody)
-	cfg.maxMemory = cmp.Or(cfg.maxMemory, defaultMaxMemory)
-	cfg.maxWaiting = orDefault(cfg.maxWaiting, defaultMaxWaiting)
+	cfg.Timeout, cfg.MaxBody = cmp.Or(cfg.Timeout, defaultTimeout), cmp.Or(cfg.MaxBody, defaultMaxBody)
+	cfg.MaxPerHost, cfg.MaxConcurrency = cmp.Or(cfg.MaxPerHost, defaultMaxPerHost), cmp.Or(cfg.MaxConcurrency, defaultMaxConcurrency)
+	cfg.maxMemory, cfg.maxWaiting = cmp.Or(cfg.maxMemory, defaultMaxMemory), cmp.Or(cfg.maxWaiting, defaultMaxWaiting)
 	store, err := deliveries.New(deps.Queue, cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
@@ -157,20 +156,14 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}, nil
 }
 
-func orDefault[T int | time.Duration](v, standard T) T {
-	if v <= 0 {
-		return standard
-	}
-	return v
-}
-
 // Run delivers until ctx ends, through outages. Attempts that run when ctx ends
 // may go on for 5 s; other tasks return to the queue.
 func (s *Service) Run(ctx context.Context) error {
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	defer s.client.CloseIdleConnections()
-	s.successes = newAttemptLog()
+	s.successes = new(errgroup.Group)
+	s.successes.SetLimit(maxUnlogged)
 	var workers sync.WaitGroup
 	hosts := newHostQueues(s.cfg, func(t *task) outcome { return s.deliver(work, t) }, workers.Go)
 	workers.Go(func() { hosts.extendUntil(ctx) })
@@ -185,7 +178,7 @@ func (s *Service) Run(ctx context.Context) error {
 	late := time.AfterFunc(stopGrace, abandon)
 	defer late.Stop()
 	workers.Wait()
-	s.successes.close()
+	_ = s.successes.Wait() // none returns an error
 	return err
 }
 
