@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/events"
 	"flightline/shared/job"
+	"flightline/shared/pod"
 	"flightline/shared/queue"
 	"flightline/shared/record"
 	"flightline/shared/registry"
@@ -381,12 +381,10 @@ func listQueryOf(c *fiber.Ctx, e endpoint.Endpoint, now time.Time) (listQuery, e
 	return q, nil
 }
 
-var validWorker = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-
 // filtersOf reads the parameters worker and fingerprint.
 func filtersOf(c *fiber.Ctx) (worker, fingerprint string, err error) {
 	worker, fingerprint = strings.Clone(c.Query("worker")), strings.Clone(c.Query("fingerprint"))
-	if c.Context().QueryArgs().Has("worker") && !validWorker.MatchString(worker) {
+	if c.Context().QueryArgs().Has("worker") && !pod.ValidID(worker) {
 		return "", "", web.Errorf(web.InvalidRequest, "worker is invalid; must be 1 to 128 of A-Z, a-z, 0-9, _ and -, got %.150q", worker)
 	}
 	if c.Context().QueryArgs().Has("fingerprint") && !stats.ValidFingerprint(fingerprint) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"flightline/shared/endpoint"
@@ -59,11 +60,7 @@ func (s *Service) releaseJobsOfPods(ctx context.Context, done map[string]bool) e
 			done[p.ID] = err == nil
 		}
 	}
-	for id := range done {
-		if !there[id] {
-			delete(done, id)
-		}
-	}
+	maps.DeleteFunc(done, func(id string, _ bool) bool { return !there[id] })
 	return errors.Join(errs...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -189,11 +190,7 @@ func (s *stopSignals) tidy(now time.Time, over bool) {
 		delete(s.waiting, at)
 	}
 	for at, ids := range s.pending {
-		for id, since := range ids {
-			if now.Sub(since) > maxStopAge {
-				delete(ids, id)
-			}
-		}
+		maps.DeleteFunc(ids, func(_ job.ID, since time.Time) bool { return now.Sub(since) > maxStopAge })
 		if len(ids) == 0 {
 			delete(s.pending, at)
 		}

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"maps"
 	"time"
 
 	"flightline/shared/events"
@@ -83,11 +84,7 @@ func (l loggedEvents) addChange(c queue.RecordChange) {
 
 // forgetEnds forgets the attempts that are over: the session has passed their ends.
 func (l loggedEvents) forgetEnds() {
-	for a, p := range l {
-		if p.over {
-			delete(l, a)
-		}
-	}
+	maps.DeleteFunc(l, func(_ attempt, p progress) bool { return p.over })
 }
 
 // expiredFor is how long after its expiry an attempt is remembered: its record is
