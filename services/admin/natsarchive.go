@@ -25,9 +25,8 @@ var errArchive = errors.New("it is cut off, or not in the form " + archiveMagic)
 
 // entry is the head of what follows in an archive. The zero entry is its end.
 type entry struct {
-	name      string
-	timestamp int64
-	sequence  uint64
+	name     string
+	sequence uint64
 	// header and payload are the lengths of what follows.
 	header, payload uint64
 }
@@ -67,10 +66,10 @@ func (a *archiveReader) next() (entry, error) {
 	if size > maxName {
 		return entry{}, fmt.Errorf("a name of %d bytes, want at most %d", size, maxName)
 	}
-	var e entry
-	if e.timestamp, err = binary.ReadVarint(a.r); err != nil {
+	if _, err := binary.ReadVarint(a.r); err != nil { // the timestamp
 		return entry{}, broken(err)
 	}
+	var e entry
 	for _, to := range []*uint64{&e.sequence, &e.header, &e.payload} {
 		if *to, err = binary.ReadUvarint(a.r); err != nil {
 			return entry{}, broken(err)

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -287,12 +288,12 @@ func natsCA(r Running) string {
 	return r.TLSCert
 }
 
+// plainWord is what the shell does not change.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:,=@%+-]+$`)
+
 // word is text as a word of the shell, quoted where the shell would change it.
 func word(text string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:,=@%+", r)
-	}
-	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+	if plainWord.MatchString(text) {
 		return text
 	}
 	return quote(text)

@@ -231,7 +231,7 @@ func (s *Service) fragmentsOf(ctx context.Context, t *topic) (map[string]fragmen
 		return nil, nil, err
 	}
 	at, params := s.screenAt(strings.TrimPrefix(u.Path, Root))
-	v := s.newVisit(ctx, found, u.Path, params, u.Query())
+	v := s.newVisit(ctx, found, params, u.Query())
 	v.before = t.data
 	data, err := at.load(v)
 	if err != nil {

@@ -30,7 +30,6 @@ type visit struct {
 	apiKey       string
 	self         client.Key
 	scopes       []registry.Scope
-	path         string // beneath Root
 	params       map[string]string
 	query, form  url.Values
 	follows      []string
@@ -52,8 +51,8 @@ type answered struct {
 // shows has an action answer with a page.
 func (v *visit) shows(at screen, data any) { v.shown = &answered{at, data} }
 
-func (s *Service) newVisit(ctx context.Context, found *session, path string, params map[string]string, query url.Values) *visit {
-	v := &visit{ctx: ctx, s: s, api: found.api.Queue, control: found.api.Control, apiKey: found.apiKey, self: found.self, path: path, params: params, query: query}
+func (s *Service) newVisit(ctx context.Context, found *session, params map[string]string, query url.Values) *visit {
+	v := &visit{ctx: ctx, s: s, api: found.api.Queue, control: found.api.Control, apiKey: found.apiKey, self: found.self, params: params, query: query}
 	for _, text := range found.self.Scopes {
 		if scope, err := registry.ParseScope(text); err == nil { // a scope of a later version shows no button
 			v.scopes = append(v.scopes, scope)
@@ -192,7 +191,7 @@ func (s *Service) show(c *fiber.Ctx) error {
 	}
 	ctx, cancel := web.RequestContext(c)
 	defer cancel()
-	v := s.newVisit(ctx, found, path, params, queryOf(c))
+	v := s.newVisit(ctx, found, params, queryOf(c))
 	data, err := at.load(v)
 	if to, ok := errors.AsType[*redirect](err); ok {
 		return c.Redirect(to.path, fiber.StatusSeeOther)
@@ -242,7 +241,7 @@ func (s *Service) act(c *fiber.Ctx) error {
 	}
 	ctx, cancel := context.WithTimeout(c.UserContext(), actTimeout)
 	defer cancel()
-	v := s.newVisit(ctx, found, path, params, queryOf(c))
+	v := s.newVisit(ctx, found, params, queryOf(c))
 	v.form = form
 	next, err := at.do(v)
 	if err != nil {

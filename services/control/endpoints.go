@@ -184,9 +184,7 @@ func (s *Service) pauseEndpoint(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	length := endpoint.MaxPause.Milliseconds()
-	if body.DurationMs != nil {
-		length = *body.DurationMs
-	}
+	set(&length, body.DurationMs)
 	if length < minPause.Milliseconds() || length > endpoint.MaxPause.Milliseconds() {
 		return web.Errorf(web.InvalidRequest, "durationMs must be between %d and %d, got %d", minPause.Milliseconds(), endpoint.MaxPause.Milliseconds(), length)
 	}

@@ -110,7 +110,7 @@ func (b *endpointBody) change(e endpoint.Endpoint, now time.Time) (endpoint.Endp
 
 // positive is what is given of a setting that must be: a 0 is as wrong as what
 // is below it, while to an Endpoint it would mean the default.
-func positive[T int | int64](given *T) *T {
+func positive[T int | int64 | float64](given *T) *T {
 	if given != nil && *given == 0 {
 		return new(T(-1))
 	}
@@ -159,9 +159,7 @@ func (b *endpointBody) applyFleetTo(e endpoint.Endpoint) (endpoint.Endpoint, err
 	set(&e.Fleet.GPUTypes, b.GPUTypeIDs)
 	set(&e.Fleet.MinVRAMGB, b.MinVRAMGb)
 	set(&e.Fleet.MinCUDA, b.MinCUDAVersion)
-	if set(&e.Fleet.GPUShare, b.GPUShare); b.GPUShare != nil && *b.GPUShare == 0 {
-		e.Fleet.GPUShare = -1 // as positive does
-	}
+	set(&e.Fleet.GPUShare, positive(b.GPUShare))
 	if b.GPUCount == nil && e.Fleet.GPUs == 0 && b.describesGPU() {
 		e.Fleet.GPUs = 1 // as on RunPod
 	}

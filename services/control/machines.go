@@ -37,10 +37,7 @@ func (s *Service) listMachines(ctx context.Context, c *fiber.Ctx) error {
 }
 
 func inventoryViewOf(m registry.Inventory, claims map[string]registry.GPUClaims, now time.Time) api.MachineInventory {
-	view := api.MachineInventory{ID: m.ID, Driver: string(m.Driver), Hostname: m.Hostname, GPUs: make([]api.MachineGPU, 0, len(m.GPUs)), Models: m.Models}
-	if view.Models == nil {
-		view.Models = []pod.Model{}
-	}
+	view := api.MachineInventory{ID: m.ID, Driver: string(m.Driver), Hostname: m.Hostname, GPUs: make([]api.MachineGPU, 0, len(m.GPUs)), Models: orEmpty(m.Models)}
 	for _, g := range m.GPUs {
 		view.GPUs = append(view.GPUs, cardViewOf(g, claims[g.UUID], now))
 	}
@@ -75,9 +72,7 @@ func (s *Service) quarantineGPU(ctx context.Context, c *fiber.Ctx) error {
 		return err
 	}
 	length := pod.DefaultQuarantine.Milliseconds()
-	if body.DurationMs != nil {
-		length = *body.DurationMs
-	}
+	set(&length, body.DurationMs)
 	if least, most := pod.MinQuarantine.Milliseconds(), pod.MaxQuarantine.Milliseconds(); length < least || length > most {
 		return web.Errorf(web.InvalidRequest, "durationMs must be between %d and %d, got %d", least, most, length)
 	}

@@ -186,9 +186,9 @@ func orNull(text string) *string {
 	return &text
 }
 
-func orEmpty(list []string) []string {
+func orEmpty[T any](list []T) []T {
 	if list == nil {
-		return []string{}
+		return []T{}
 	}
 	return list
 }

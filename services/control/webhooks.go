@@ -170,9 +170,7 @@ func (s *Service) rotateSecret(c *fiber.Ctx) error {
 		return err
 	}
 	overlap := standardOverlap
-	if body.OverlapMs != nil {
-		setMillis(&overlap, body.OverlapMs)
-	}
+	setMillis(&overlap, body.OverlapMs)
 	if overlap < 0 || overlap > maxOverlap {
 		return web.Errorf(web.InvalidRequest, "overlapMs must be between 0 and %d, got %d", maxOverlap.Milliseconds(), overlap.Milliseconds())
 	}
