@@ -306,10 +306,8 @@ func (c *chunkCounts) add(err error) {
 
 // mergedErrors adds how often each error came, of at most maxBatchErrors.
 func mergedErrors(all, more map[string]int) map[string]int {
-	merged := maps.Clone(all)
-	if merged == nil {
-		merged = map[string]int{}
-	}
+	merged := map[string]int{}
+	maps.Copy(merged, all)
 	for _, text := range slices.Sorted(maps.Keys(more)) {
 		if _, known := merged[text]; known || len(merged) < maxBatchErrors {
 			merged[text] += more[text]

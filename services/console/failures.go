@@ -64,7 +64,7 @@ func loadRedrive(v *visit) (any, error) {
 		return nil, &pageError{status: http.StatusForbidden, text: "This key may not queue jobs of the endpoint again; it needs the scopes submit and read."}
 	}
 	var err error
-	d.taken, err = takenBy(v, d.Endpoint, "retry", jobsFilter{Status: string(job.Failed), Fingerprint: v.query.Get("fingerprint")})
+	d.taken, err = listTaken(v, d.Endpoint, "retry", jobsFilter{Status: string(job.Failed), Fingerprint: v.query.Get("fingerprint")})
 	if len(d.Jobs) > 0 {
 		d.Error = d.Jobs[0].Error
 	}

@@ -66,7 +66,7 @@ func loadMany(v *visit) (any, error) {
 	d.Back = pathOf(d.Endpoint) + "/jobs?" + f.Query("-", "-")
 	var err error
 	if d.All {
-		d.taken, err = takenBy(v, d.Endpoint, d.What, f)
+		d.taken, err = listTaken(v, d.Endpoint, d.What, f)
 		return d, err
 	}
 	for _, id := range v.query["id"] {
@@ -75,8 +75,8 @@ func loadMany(v *visit) (any, error) {
 	return d, nil
 }
 
-// takenBy lists the jobs of a filter that an action takes.
-func takenBy(v *visit, endpoint, what string, f jobsFilter) (t taken, err error) {
+// listTaken lists the jobs of a filter that an action takes.
+func listTaken(v *visit, endpoint, what string, f jobsFilter) (t taken, err error) {
 	if _, err := f.options(manyPage, time.Now()); err != nil {
 		return t, err
 	}

@@ -312,7 +312,7 @@ func TestTheQuestionSaysThatThereAreMore(t *testing.T) {
 			a.add(fmt.Sprintf("job-%t-%05d", i%100 < 60, i), job.Failed, time.Unix(1000, 0))
 		}
 		synctest.Test(t, func(t *testing.T) {
-			got, err := takenBy(&visit{ctx: t.Context(), api: inMemory(a.ServeHTTP).client(t)}, "ep", "retry", jobsFilter{Text: "true"})
+			got, err := listTaken(&visit{ctx: t.Context(), api: inMemory(a.ServeHTTP).client(t)}, "ep", "retry", jobsFilter{Text: "true"})
 			if err != nil || len(got.Jobs) != min(jobs, maxMany) || got.More != more {
 				t.Errorf("%d jobs: got %d, more %v, %v", jobs, len(got.Jobs), got.More, err)
 			}
