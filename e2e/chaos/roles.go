@@ -26,6 +26,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 	"flightline/shared/web"
 )
 
@@ -182,16 +183,7 @@ func persist[T any](ctx context.Context, try func() (T, error)) (T, error) {
 }
 
 // wait reports whether d passed before ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func wait(ctx context.Context, d time.Duration) bool { return retry.Sleep(ctx, d) == nil }
 
 // between draws a duration.
 func between(rng *rand.Rand, least, most time.Duration) time.Duration {

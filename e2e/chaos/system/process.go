@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"flightline/shared/retry"
 )
 
 // process is a program that the test started.
@@ -147,29 +149,16 @@ func (w *world) output(ctx context.Context, program string, args ...string) (str
 }
 
 // wait reports whether d passed before ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func wait(ctx context.Context, d time.Duration) bool { return retry.Sleep(ctx, d) == nil }
 
 // until repeats try until it returns nil, and returns its last error if it
 // does not within that time.
 func until(ctx context.Context, within time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		if !wait(ctx, pollInterval) {
-			return fmt.Errorf("not within %s: %w", within, err)
-		}
+	err := retry.Do(ctx, retry.Every(pollInterval), func(error) bool { return true }, try)
+	if err != nil {
+		return fmt.Errorf("not within %s: %w", within, err)
 	}
+	return nil
 }
