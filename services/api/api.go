@@ -87,10 +87,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if deps.Queue == nil || deps.Registry == nil {
 		return nil, errors.New("api: a queue and a registry are needed")
 	}
-	if cfg.Instance == "" {
-		cfg.Instance = uuid.NewString()
-	}
-	cfg.MaxSubmitting = cmp.Or(cfg.MaxSubmitting, maxSubmitting)
+	cfg.Instance, cfg.MaxSubmitting = cmp.Or(cfg.Instance, uuid.NewString()), cmp.Or(cfg.MaxSubmitting, maxSubmitting)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, recentFor: recentFor,

@@ -106,9 +106,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	cfg.Grace, cfg.Startup = cmp.Or(cfg.Grace, defaultGrace), cmp.Or(cfg.Startup, defaultStartup)
 	cfg.Quarantine = cmp.Or(cfg.Quarantine, defaultQuarantine)
 	cfg.Closing = max(0, cmp.Or(cfg.Closing, defaultClosing))
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Service{cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry, events: deps.Events, election: deps.Election}
 	for _, d := range deps.Drivers {
 		s.agents = append(s.agents, newAgent(s, d))

@@ -181,17 +181,15 @@ func otherMachines(machines []string, but string) []string {
 // which models are missing, by machine; machines must not be empty. Without GPUs nothing
 // says how much fits on a machine, so load is first.
 func spread(machines []string, load map[string]int, missing map[string][]string, n int) []placement.Placement {
-	load = maps.Clone(load)
-	if load == nil {
-		load = map[string]int{}
-	}
+	running := map[string]int{}
+	maps.Copy(running, load)
 	chosen := make([]placement.Placement, n)
 	for i := range chosen {
 		best := slices.MinFunc(machines, func(a, b string) int {
-			return cmp.Or(load[a]-load[b], len(missing[a])-len(missing[b]), strings.Compare(a, b))
+			return cmp.Or(running[a]-running[b], len(missing[a])-len(missing[b]), strings.Compare(a, b))
 		})
 		chosen[i] = placement.Placement{Machine: best, MissingModels: missing[best]}
-		load[best]++
+		running[best]++
 	}
 	return chosen
 }

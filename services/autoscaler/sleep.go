@@ -102,7 +102,7 @@ func retireSleepers(e endpoint.Endpoint, s sample, v decision, now time.Time) ma
 	rest := slices.DeleteFunc(pick(s.members, sleeping), func(w member) bool { return w.locked || slices.Contains(v.wake, w.id) })
 	slices.SortFunc(rest, func(a, b member) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.id, b.id)) })
 	over := count(s.members, starting, idle, busy, sleeping) + v.start - len(v.drain) - e.WorkersMax
-	var retire map[string]string
+	retire := map[string]string{}
 	for _, w := range rest {
 		var why string
 		switch {
@@ -114,9 +114,6 @@ func retireSleepers(e endpoint.Endpoint, s sample, v decision, now time.Time) ma
 			why = fmt.Sprintf("workersMax is %d, those that sleep included", e.WorkersMax)
 		default:
 			continue
-		}
-		if retire == nil {
-			retire = map[string]string{}
 		}
 		retire[w.id] = why
 	}

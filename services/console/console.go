@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -84,9 +85,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if deps.Sessions == nil || deps.Actions == nil || deps.Connect == nil {
 		return nil, errors.New("console: sessions, actions and a way to the API are needed")
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Service{
 		cfg: cfg, deps: deps, log: cfg.Log, screens: screens(), actions: actions(), sessions: newSessionCache(),
 		events: newTails[client.Event](), lines: newTails[client.LogLine](), starts: make(chan func(context.Context)), once: map[string]string{},

@@ -93,9 +93,10 @@ type watcher struct {
 	late    map[*topic]bool // as it was last shown
 }
 
-func (w *watcher) wake() {
+// wake wakes who waits for a channel that holds one.
+func wake(sleeper chan<- struct{}) {
 	select {
-	case w.changed <- struct{}{}:
+	case sleeper <- struct{}{}:
 	default: // it is awake
 	}
 }
@@ -213,7 +214,7 @@ func (h *hub) load(ctx context.Context, t *topic) *visit {
 	if changed {
 		h.mu.Lock()
 		for w := range t.watchers {
-			w.wake()
+			wake(w.changed)
 		}
 		h.mu.Unlock()
 	}
@@ -284,10 +285,7 @@ func (l *listeners) listen(ctx context.Context, v *visit, began time.Time, woken
 			for _, err := range events.All(within) {
 				l.forget(endpoint) // before the load that follows, which listens again
 				if err == nil {
-					select {
-					case woken <- struct{}{}:
-					default: // it is awake
-					}
+					wake(woken)
 				}
 				return
 			}
@@ -351,7 +349,7 @@ func (s *Service) live(c *fiber.Ctx) error {
 		}
 		topics = append(topics, t)
 	}
-	w.wake() // a topic that runs already has fragments to compare
+	wake(w.changed) // a topic that runs already has fragments to compare
 	c.Set(fiber.HeaderContentType, eventStream)
 	web.Stream(c, func() ([]byte, error) { return s.nextOf(held, topics, w) }, end)
 	return nil

@@ -100,9 +100,7 @@ type Docker struct {
 // NewDocker returns a driver that Close ends. It does not need the engine yet.
 func NewDocker(cfg DockerConfig) (*Docker, error) {
 	cfg.Host, cfg.Installation = cmp.Or(cfg.Host, defaultEngine), cmp.Or(cfg.Installation, defaultInstallation)
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	engine, err := client.New(client.WithHost(cfg.Host))
 	if err != nil {
 		return nil, fmt.Errorf("docker engine %s: %w", cfg.Host, err)

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,9 +106,7 @@ func NewProcess(ctx context.Context, cfg ProcessConfig) (*Process, error) {
 	if cfg.LogBytes <= 0 {
 		cfg.LogBytes = defaultLogBytes
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if err := os.MkdirAll(filepath.Join(cfg.Folder, podsFolder), 0o700); err != nil {
 		return nil, fmt.Errorf("process driver: %w", err)
 	}
