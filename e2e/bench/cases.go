@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"flightline/e2e/gauge"
 	"flightline/shared/job"
 )
 
@@ -207,7 +208,7 @@ func ourIdle(_ context.Context, r *round) (reading, error) {
 	for _, c := range r.children {
 		switch c.role {
 		case roleServer, roleAPI, roleEmbedded, roleWorker:
-			got = got.with("rss "+c.role, "MB", resident(c.pid))
+			got = got.with("rss "+c.role, "MB", gauge.Resident(c.pid))
 		}
 	}
 	return got, nil

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"flightline/e2e/gauge"
 	"flightline/services/cli"
 	"flightline/shared/client"
 	"flightline/shared/job"
@@ -236,14 +237,14 @@ func (p *pages) watch(ctx context.Context, n int, paths ...string) (stop func(),
 
 // share is which share of a core dev used meanwhile, in percent.
 func (p *pages) share(ctx context.Context) float64 {
-	before, began := cpuTime(p.pid), time.Now()
+	before, began := gauge.CPUTime(p.pid), time.Now()
 	timer := time.NewTimer(p.sizes.watched)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return 100 * float64(cpuTime(p.pid)-before) / float64(time.Since(began))
+	return 100 * float64(gauge.CPUTime(p.pid)-before) / float64(time.Since(began))
 }
 
 // costs is what an open page costs dev, beside none, in turns: what dev does now and then for

@@ -77,19 +77,6 @@ func quantile[T any](sorted []T, q float64) T {
 	return sorted[min(max(i, 0), len(sorted)-1)]
 }
 
-// median of some numbers, which it sorts. 0 if there are none.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	n := len(values)
-	switch {
-	case n == 0:
-		return 0
-	case n%2 == 1:
-		return values[n/2]
-	}
-	return (values[n/2-1] + values[n/2]) / 2
-}
-
 // metric is one number of a reading.
 type metric struct {
 	name, unit string

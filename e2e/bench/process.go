@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,13 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/pprof"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
+	"flightline/e2e/gauge"
 	"flightline/shared/process"
 	"flightline/streams"
 )
@@ -208,50 +205,6 @@ func serveRole(role string) error {
 	return errors.Join(err, f.Close())
 }
 
-// tick is the kernel's unit of CPU time in /proc, the same on every Linux.
-const tick = 10 * time.Millisecond
-
-// cpuTime is what a process has used so far; 0 where there is no /proc.
-func cpuTime(pid int) time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := bytes.Cut(data, []byte(") ")) // after the name, which may have spaces
-	fields := strings.Fields(string(rest))
-	const user, system = 11, 12
-	if len(fields) <= system {
-		return 0
-	}
-	var ticks int64
-	for _, field := range []string{fields[user], fields[system]} {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * tick
-}
-
-// resident is a process's memory in MB; 0 where there is no /proc.
-func resident(pid int) float64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(data)) {
-		if kb, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			n, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kb), "kB")), 64)
-			if err != nil {
-				return 0
-			}
-			return n / 1024
-		}
-	}
-	return 0
-}
-
 // fsyncTime is the median time that the disk takes for 4 KB.
 func fsyncTime(dir string) time.Duration {
 	f, err := os.CreateTemp(dir, "fsync-")
@@ -273,21 +226,6 @@ func fsyncTime(dir string) time.Duration {
 	}
 	slices.Sort(took)
 	return quantile(took, 0.5)
-}
-
-// loadAverage is how busy the machine was in the last minute; "" where it
-// does not say.
-func loadAverage() string {
-	data, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return ""
-	}
-	first, _, _ := strings.Cut(string(data), " ")
-	return first
-}
-
-func machineName() string {
-	return fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }
 
 // drained waits until the endpoint's queue is empty: every job is finished and
@@ -335,10 +273,10 @@ func (s *env) usage(bare bool) map[string]time.Duration {
 	for part, names := range parts {
 		for _, c := range s.children {
 			if slices.Contains(names, c.role) {
-				used[part] += cpuTime(c.pid)
+				used[part] += gauge.CPUTime(c.pid)
 			}
 		}
 	}
-	used["client"] = cpuTime(os.Getpid())
+	used["client"] = gauge.CPUTime(os.Getpid())
 	return used
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"flightline/e2e/gauge"
 )
 
 // row is one figure: the medians of its rounds, and the median of the rounds'
@@ -44,7 +46,7 @@ func rowsOf(setup, name string, pairs []pair) []row {
 		}
 		rows = append(rows, row{
 			Setup: setup, Case: name, Metric: m.name, Unit: m.unit, Rounds: len(pairs),
-			Ours: median(ours), Bare: median(bare), Ratio: median(ratios),
+			Ours: gauge.Median(ours), Bare: gauge.Median(bare), Ratio: gauge.Median(ratios),
 		})
 	}
 	return rows
@@ -71,7 +73,7 @@ type report struct {
 }
 
 func newReport(o options, dir string) *report {
-	return &report{Machine: machineName(), Load: loadAverage(), Fsync: fsyncTime(dir), Began: time.Now().UTC(), Short: o.short}
+	return &report{Machine: gauge.Machine(), Load: gauge.LoadAverage(), Fsync: fsyncTime(dir), Began: time.Now().UTC(), Short: o.short}
 }
 
 // finish judges the rows.

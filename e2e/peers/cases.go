@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"flightline/e2e/gauge"
 	"flightline/shared/retry"
 )
 
@@ -146,8 +147,8 @@ func (b *bench) steady(ctx context.Context, t *target, dev *child) error {
 		if err != nil {
 			return err
 		}
-		p50, p99, rss := l.quantile(0.5), l.quantile(0.99), dev.resident()
-		b.log.InfoContext(ctx, "long", "until", passed+part, "p50_ms", p50, "p99_ms", p99, "rss_mb", rss, "load_average", loadAverage())
+		p50, p99, rss := l.quantile(0.5), l.quantile(0.99), gauge.Resident(dev.cmd.Process.Pid)
+		b.log.InfoContext(ctx, "long", "until", passed+part, "p50_ms", p50, "p99_ms", p99, "rss_mb", rss, "load_average", gauge.LoadAverage())
 		if passed == 0 {
 			t.put(longMinute, rss)
 			t.put(longP99, p99)
@@ -178,14 +179,14 @@ func (b *bench) drain(ctx context.Context, t *target, dev *child) error {
 	if err := settle(ctx); err != nil {
 		return err
 	}
-	t.put(deepQueued, dev.resident())
+	t.put(deepQueued, gauge.Resident(dev.cmd.Process.Pid))
 	began, most := time.Now(), 0.0
 	if err := t.startWorker(ctx); err != nil {
 		return err
 	}
 	const lookInterval = 100 * time.Millisecond
 	for {
-		most = max(most, dev.resident())
+		most = max(most, gauge.Resident(dev.cmd.Process.Pid))
 		done, err := t.worked()
 		if err != nil {
 			return err
@@ -215,7 +216,7 @@ func (b *bench) crowd(ctx context.Context, t *target, dev *child) error {
 			return err
 		}
 	}
-	t.put(crowdIdle, dev.resident())
+	t.put(crowdIdle, gauge.Resident(dev.cmd.Process.Pid))
 	took, err := dev.end()
 	t.put(crowdStop, took.Seconds())
 	return err

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"flightline/e2e/gauge"
 	"flightline/shared/process"
 )
 
@@ -91,12 +92,12 @@ func measure(ctx context.Context, o options, out io.Writer) error {
 	if err := b.prepare(ctx, chosen); err != nil {
 		return err
 	}
-	began, before := time.Now(), loadAverage()
+	began, before := time.Now(), gauge.LoadAverage()
 	if err := errors.Join(b.turns(ctx, chosen), b.scale(ctx)); err != nil {
 		return err
 	}
 	b.figures.print(out, fmt.Sprintf("%s; %d rounds; load average before %s, after %s; took %s",
-		machine(), o.rounds, before, loadAverage(), time.Since(began).Round(time.Second)))
+		gauge.Machine(), o.rounds, before, gauge.LoadAverage(), time.Since(began).Round(time.Second)))
 	return nil
 }
 
@@ -151,7 +152,7 @@ func (b *bench) turns(ctx context.Context, chosen []system) error {
 	}
 	for round := range b.rounds {
 		for _, e := range order {
-			b.log.InfoContext(ctx, "measure", "system", e.name, "round", round+1, "load_average", loadAverage())
+			b.log.InfoContext(ctx, "measure", "system", e.name, "round", round+1, "load_average", gauge.LoadAverage())
 			if err := b.turn(ctx, e); err != nil {
 				return fmt.Errorf("%s: %w", e.name, err)
 			}

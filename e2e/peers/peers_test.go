@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"flightline/e2e/gauge"
 )
 
 func TestChooseTakesWhatIsNamed(t *testing.T) {
@@ -64,7 +66,7 @@ func TestQuantilesAndMedians(t *testing.T) {
 	if p50, p99 := l.quantile(0.5), l.quantile(0.99); p50 != 51 || p99 != 100 {
 		t.Errorf("got %v and %v, want 51 and 100", p50, p99)
 	}
-	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
+	if got := gauge.Median([]float64{4, 1, 3, 2}); got != 2.5 {
 		t.Errorf("got the median %v, want 2.5", got)
 	}
 	for v, want := range map[float64]string{0.1234: "0.123", 1.234: "1.23", 12.34: "12.3", 1234: "1234"} {

@@ -8,12 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"flightline/e2e/gauge"
 )
 
 const (
@@ -137,53 +136,17 @@ func port(address string) string {
 	return port
 }
 
-// tick is the kernel's unit of CPU time in /proc, the same on every Linux.
-const tick = 10 * time.Millisecond
-
 // cpu is the CPU time so far of all processes of the target.
 func (t *target) cpu() (sum time.Duration) {
 	for _, p := range t.processes {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-		if err != nil {
-			continue
-		}
-		_, rest, _ := strings.Cut(string(data), ") ") // after the name, which may have spaces
-		const user, system = 11, 12
-		fields := strings.Fields(rest)
-		for _, field := range fields[user : system+1] {
-			n, _ := strconv.ParseInt(field, 10, 64)
-			sum += time.Duration(n) * tick
-		}
+		sum += gauge.CPUTime(p.cmd.Process.Pid)
 	}
 	return sum
-}
-
-// resident is the memory of a process in MB.
-func (p *child) resident() float64 {
-	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	for line := range strings.Lines(string(data)) {
-		if kb, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			n, _ := strconv.ParseFloat(strings.Fields(kb)[0], 64)
-			return n / 1024
-		}
-	}
-	return 0
 }
 
 func (t *target) resident() (sum float64) {
 	for _, p := range t.processes {
-		sum += p.resident()
+		sum += gauge.Resident(p.cmd.Process.Pid)
 	}
 	return sum
-}
-
-// loadAverage is how busy the machine was in the last minute.
-func loadAverage() string {
-	data, _ := os.ReadFile("/proc/loadavg")
-	first, _, _ := strings.Cut(string(data), " ")
-	return first
-}
-
-func machine() string {
-	return fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"flightline/e2e/gauge"
 )
 
 // scaleName is whose figures those of scale are.
@@ -111,7 +113,7 @@ func (f figures) print(out io.Writer, head string) {
 		if a.peer != "" {
 			what += " / that of " + a.peer
 		}
-		want, verdict := a.judge(median(values))
+		want, verdict := a.judge(gauge.Median(values))
 		_, _ = fmt.Fprintf(out, "| %s | %s | %s | %s |\n", what, want, spread(values), verdict)
 	}
 	f.printBuilds(out)
@@ -160,16 +162,6 @@ func (f figures) printAll(out io.Writer) {
 	}
 }
 
-// median of values, which it sorts.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	n := len(values)
-	if n%2 == 1 {
-		return values[n/2]
-	}
-	return (values[n/2-1] + values[n/2]) / 2
-}
-
 // spread shows the median, and the least and the most of several.
 func spread(values []float64) string {
 	values = slices.Clone(values)
@@ -179,7 +171,7 @@ func spread(values []float64) string {
 	case 1:
 		return number(values[0])
 	}
-	return fmt.Sprintf("%s (%s..%s)", number(median(values)), number(values[0]), number(values[len(values)-1]))
+	return fmt.Sprintf("%s (%s..%s)", number(gauge.Median(values)), number(values[0]), number(values[len(values)-1]))
 }
 
 // number prints three digits that count.
