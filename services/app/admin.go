@@ -111,27 +111,35 @@ func doctorCommand(environment map[string]string) *cobra.Command {
 			return err
 		}
 		return cfg.with(cmd, "doctor", func(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
-			dev, partitions := cfg.dev(), cfg.Partitions
-			if js, err := jetstream.New(nc); err == nil {
-				if there, err := partitionsOf(ctx, js, partitions); err == nil { // the doctor reports an error
-					partitions = there
-				}
-			}
-			report, err := admin.Doctor(ctx, nc, admin.DoctorConfig{
-				Replicas: cfg.Replicas, Partitions: partitions, EventsAge: cfg.EventsAge, LogsAge: cfg.LogsAge, LogsMaxBytes: literally(cfg.LogsBytes), Fix: cfg.Fix, Deep: cfg.Deep, Log: log,
-				Sync: dev.Sync,
-			})
+			report, err := cfg.examine(ctx, nc, log)
 			if err != nil && len(report.Findings) == 0 {
 				return err
 			}
-			if err != nil {
-				return errors.Join(err, ignoreUnwell(showReport(cmd.OutOrStdout(), output, report)))
+			if err := errors.Join(err, showReport(cmd.OutOrStdout(), output, report)); err != nil {
+				return err
 			}
-			return showReport(cmd.OutOrStdout(), output, report)
+			if report.Failed() {
+				return errUnwell
+			}
+			return nil
 		})
 	})
 	c.Flags().StringVarP(&output, "output", "o", "table", "form of the answer: table or json")
 	return c
+}
+
+// examine has the doctor look.
+func (c DoctorConfig) examine(ctx context.Context, nc *nats.Conn, log *slog.Logger) (admin.Report, error) {
+	partitions := c.Partitions
+	if js, err := jetstream.New(nc); err == nil {
+		if there, err := partitionsOf(ctx, js, partitions); err == nil { // the doctor reports an error
+			partitions = there
+		}
+	}
+	return admin.Doctor(ctx, nc, admin.DoctorConfig{
+		Replicas: c.Replicas, Partitions: partitions, EventsAge: c.EventsAge, LogsAge: c.LogsAge, LogsMaxBytes: literally(c.LogsBytes), Fix: c.Fix, Deep: c.Deep, Log: log,
+		Sync: c.dev().Sync,
+	})
 }
 
 // dev is the one that is meant, the zero value for another NATS.
@@ -178,33 +186,16 @@ func reportBackup(out io.Writer, what, dir string, m admin.Manifest) error {
 // errUnwell is a report with a fail in it.
 var errUnwell = errors.New("something needs to be done")
 
-// ignoreUnwell leaves out that the report has a fail: it is not all of it.
-func ignoreUnwell(err error) error {
-	if errors.Is(err, errUnwell) {
-		return nil
-	}
-	return err
-}
-
 func showReport(out io.Writer, form string, r admin.Report) error {
 	if form == "json" {
-		if err := json.NewEncoder(out).Encode(r); err != nil {
-			return err
-		}
-	} else {
-		var rows [][]string
-		for _, f := range r.Findings {
-			rows = append(rows, []string{f.State, f.Check, f.Text})
-			if f.Hint != "" {
-				rows = append(rows, []string{"", "", "→ " + f.Hint})
-			}
-		}
-		if err := terminal.WrappedTable(out, rows); err != nil {
-			return err
+		return json.NewEncoder(out).Encode(r)
+	}
+	var rows [][]string
+	for _, f := range r.Findings {
+		rows = append(rows, []string{f.State, f.Check, f.Text})
+		if f.Hint != "" {
+			rows = append(rows, []string{"", "", "→ " + f.Hint})
 		}
 	}
-	if r.Failed() {
-		return errUnwell
-	}
-	return nil
+	return terminal.WrappedTable(out, rows)
 }

@@ -29,11 +29,7 @@ func Command(environment map[string]string, version, program string) *cobra.Comm
 	}
 	configure(c, environment, cfg, func(cmd *cobra.Command, _ []string) error {
 		cfg.reaper, cfg.program = reaperOf(cmd), program
-		log, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel, cfg.LogFormat)
-		if err != nil {
-			return err
-		}
-		return traced(cmd.Context(), environment, "flightline-dev", version, log, func(log *slog.Logger, tracer *telemetry.Tracer) error {
+		return traced(cmd, environment, "flightline-dev", version, cfg.LogLevel, cfg.LogFormat, func(log *slog.Logger, tracer *telemetry.Tracer) error {
 			return Run(cmd.Context(), *cfg, version, cmd.OutOrStdout(), log, tracer)
 		})
 	})
@@ -92,7 +88,7 @@ func Run(ctx context.Context, cfg Config, version string, out io.Writer, log *sl
 	n, err := assemble(ctx, plan{
 		console: consolePlan{url: open.url(), control: open.url(), ca: h.TLSCert, secure: shown != nil, hosts: cfg.hosts(open.requests), traceURL: cfg.TraceURL},
 		nc:      b.nc, listener: open.requests, metricsAt: open.scrapes, roles: roles(), logs: cfg.LogSizes, adminKey: h.APIKey, replaceKey: h.replaceKey,
-		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, place: b.server.CheckPlace, store: filepath.Join(cfg.Data, "jetstream"), alsoFailed: func() []storehealth.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
+		webhooks: loopbackWebhooks(open.url()), durable: b.durable(), restarts: true, place: b.server.CheckPlace, store: filepath.Join(cfg.Data, storeDir), alsoFailed: func() []storehealth.Failure { return unsynced(b.server.Barrier()) }, limits: limits, streamFormat: cfg.StreamFormat, catalog: cfg.Catalog, fleets: fleet,
 		hosts: cfg.hosts(open.requests), metricsHosts: cfg.hosts(open.scrapes),
 		version: version, dev: h.Running, log: log, tracer: tracer,
 	})

@@ -42,11 +42,7 @@ func ServeCommand(environment map[string]string, version string) *cobra.Command 
 	}
 	configure(c, environment, cfg, func(cmd *cobra.Command, args []string) error {
 		cfg.reaper = reaperOf(cmd)
-		log, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel, cfg.LogFormat)
-		if err != nil {
-			return err
-		}
-		return traced(cmd.Context(), environment, "flightline-"+strings.Join(args, "-"), version, log, func(log *slog.Logger, tracer *telemetry.Tracer) error {
+		return traced(cmd, environment, "flightline-"+strings.Join(args, "-"), version, cfg.LogLevel, cfg.LogFormat, func(log *slog.Logger, tracer *telemetry.Tracer) error {
 			return Serve(cmd.Context(), *cfg, version, args, cmd.OutOrStdout(), log, tracer)
 		})
 	})

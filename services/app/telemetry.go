@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"flightline/services/cli"
 	"flightline/services/recorder"
 	"flightline/shared/metrics"
@@ -18,9 +20,15 @@ import (
 	"flightline/streams"
 )
 
-// traced runs what the environment may want traces of, as service unless the
-// environment has a name for it. tracer is nil without traces.
-func traced(ctx context.Context, environment map[string]string, service, version string, log *slog.Logger, run func(log *slog.Logger, tracer *telemetry.Tracer) error) error {
+// traced runs a command with a logger of this level and format, which the environment may
+// want traces of, as service unless the environment has a name for it. tracer is nil
+// without traces.
+func traced(cmd *cobra.Command, environment map[string]string, service, version, level, format string, run func(log *slog.Logger, tracer *telemetry.Tracer) error) error {
+	ctx := cmd.Context()
+	log, err := newLogger(cmd.ErrOrStderr(), level, format)
+	if err != nil {
+		return err
+	}
 	sender, err := otlp.Open(ctx, environment, service, version, log)
 	if errors.Is(err, otlp.ErrConfig) {
 		return &cli.UsageError{Err: err}

@@ -67,11 +67,7 @@ func WorkerCommand(environment map[string]string, version string) *cobra.Command
 			cfg.ID = cmp.Or(cfg.ID, environment["RUNPOD_POD_ID"])
 			cfg.kept = cfg.ID != "" && cfg.ID == environment["RUNPOD_POD_ID"]
 		}
-		log, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel, cfg.LogFormat)
-		if err != nil {
-			return err
-		}
-		return traced(cmd.Context(), environment, "flightline-worker", version, log, func(log *slog.Logger, tracer *telemetry.Tracer) error {
+		return traced(cmd, environment, "flightline-worker", version, cfg.LogLevel, cfg.LogFormat, func(log *slog.Logger, tracer *telemetry.Tracer) error {
 			return work(cmd.Context(), *cfg, args[0], args[1:], childEnvironment(environment), version, cmd.OutOrStdout(), log, tracer)
 		})
 	})
