@@ -103,10 +103,7 @@ func NewProcess(ctx context.Context, cfg ProcessConfig) (*Process, error) {
 	if cfg.Folder == "" {
 		return nil, errors.New("driver: the process driver needs a folder")
 	}
-	if cfg.LogBytes <= 0 {
-		cfg.LogBytes = defaultLogBytes
-	}
-	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.LogBytes, cfg.Log = cmp.Or(cfg.LogBytes, defaultLogBytes), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if err := os.MkdirAll(filepath.Join(cfg.Folder, podsFolder), 0o700); err != nil {
 		return nil, fmt.Errorf("process driver: %w", err)
 	}
@@ -319,6 +316,11 @@ func (p *Process) environment(s Start) []string {
 	return env
 }
 
+// marks are the variables by which the processes of a pod are known.
+func (p *Process) marks(x *process) []string {
+	return []string{fleetVariable + "=" + p.fleet, podVariable + "=" + x.record.PodID}
+}
+
 // wait sees to the end of a pod: the rest of it is killed, how it ended kept.
 func (p *Process) wait(ctx context.Context, x *process) {
 	defer close(x.done)
@@ -326,8 +328,7 @@ func (p *Process) wait(ctx context.Context, x *process) {
 	awaitExit(pid)
 	killGroup(pid) // before its number is free
 	_ = x.cmd.Wait()
-	marks := []string{fleetVariable + "=" + p.fleet, podVariable + "=" + x.record.PodID}
-	if err := killMarkedAll(ctx, marks, killTimeout); err != nil {
+	if err := killMarkedAll(ctx, p.marks(x), killTimeout); err != nil {
 		p.log.WarnContext(ctx, "processes of a pod that ended go on", "pod", x.record.PodID, "err", err)
 	}
 	x.log.close(logDrainTimeout)
@@ -370,7 +371,9 @@ func (p *Process) Stop(ctx context.Context, podID string, grace time.Duration) e
 // end asks the pod to end, and kills it when late is closed. It returns when
 // it has ended, or an error if it goes on.
 func (p *Process) end(x *process, late <-chan struct{}) error {
-	terminateGroup(x.cmd.Process.Pid, x.done)
+	if x.running() {
+		terminateGroup(x.cmd.Process.Pid)
+	}
 	select {
 	case <-x.done:
 		return nil
@@ -380,7 +383,9 @@ func (p *Process) end(x *process, late <-chan struct{}) error {
 	defer again.Stop()
 	defer hangs.Stop()
 	for {
-		killPod(x.cmd.Process.Pid, []string{fleetVariable + "=" + p.fleet, podVariable + "=" + x.record.PodID}, x.done)
+		if x.running() {
+			killPod(x.cmd.Process.Pid, p.marks(x))
+		}
 		select {
 		case <-x.done:
 			return nil

@@ -130,13 +130,8 @@ func matching(match func([][]byte) bool) []int {
 	return found
 }
 
-// killPod kills the command's session and what left it, unless it ended.
-func killPod(pid int, marks []string, done <-chan struct{}) {
-	select {
-	case <-done:
-		return
-	default:
-	}
+// killPod kills the command's session and what left it.
+func killPod(pid int, marks []string) {
 	for _, other := range matching(func(env [][]byte) bool { return hasAll(env, marks) }) {
 		_ = syscall.Kill(other, syscall.SIGKILL)
 	}

@@ -20,4 +20,4 @@ func leader() *syscall.SysProcAttr { return nil }
 
 func killGroup(int) {}
 
-func terminateGroup(int, <-chan struct{}) {}
+func terminateGroup(int) {}

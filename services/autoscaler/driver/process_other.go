@@ -25,13 +25,7 @@ func killMarked(context.Context, string, time.Duration) error { return nil }
 
 func killMarkedAll(context.Context, []string, time.Duration) error { return nil }
 
-func killPod(pid int, _ []string, done <-chan struct{}) {
-	select {
-	case <-done:
-	default:
-		killGroup(pid)
-	}
-}
+func killPod(pid int, _ []string) { killGroup(pid) }
 
 type reaper struct{}
 

@@ -25,11 +25,5 @@ func lockFolder(folder string) (*os.File, error) {
 // nothing.
 func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 
-// terminateGroup asks the group to end, unless it did.
-func terminateGroup(pid int, done <-chan struct{}) {
-	select {
-	case <-done:
-	default:
-		_ = syscall.Kill(-pid, syscall.SIGTERM)
-	}
-}
+// terminateGroup asks the group to end.
+func terminateGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGTERM) }
