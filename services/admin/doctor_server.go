@@ -87,15 +87,7 @@ func (x *checker) durability(there map[string]*jetstream.StreamInfo) {
 // if one of them is no version.
 func older(version, than string) bool {
 	a, b := numbers(version), numbers(than)
-	for i := range b {
-		if i >= len(a) {
-			return false
-		}
-		if a[i] != b[i] {
-			return a[i] < b[i]
-		}
-	}
-	return false
+	return len(a) >= len(b) && slices.Compare(a[:len(b)], b) < 0
 }
 
 func numbers(version string) []int {
