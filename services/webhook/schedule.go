@@ -9,12 +9,15 @@ import (
 )
 
 const (
-	// retryPause is what the contract has between two attempts, retries how
-	// many follow the first one.
-	retryPause, retries = 10 * time.Second, 2
+	// retryPause is what the contract has between two attempts.
+	retryPause = 10 * time.Second
 	// maxRetryAfter bounds the pause that a receiver may ask for.
 	maxRetryAfter = 60 * time.Second
 )
+
+// contractSchedule are the pauses before the attempts that follow the first one, unless the
+// endpoint has others.
+var contractSchedule = []time.Duration{retryPause, retryPause}
 
 // step is what to do with a task.
 type step int
@@ -46,15 +49,13 @@ func stepOf(last deliveries.Attempt, replay string, now time.Time) (do step, n i
 // follows; again is false if none exists. A receiver may ask for a longer
 // pause, not for a shorter one.
 func pauseAfter(n int, schedule []time.Duration, wish time.Duration) (pause time.Duration, again bool) {
-	switch {
-	case schedule == nil && n > retries, schedule != nil && n > len(schedule):
-		return 0, false
-	case schedule == nil:
-		pause = retryPause
-	default:
-		pause = schedule[n-1]
+	if schedule == nil {
+		schedule = contractSchedule
 	}
-	return max(pause, min(wish, maxRetryAfter)), true
+	if n > len(schedule) {
+		return 0, false
+	}
+	return max(schedule[n-1], min(wish, maxRetryAfter)), true
 }
 
 // retryAfter reads the header of that name: seconds, or a date.
