@@ -377,3 +377,46 @@ func fillFiles(t *testing.T, dir string) (free func()) {
 		}
 	}
 }
+
+// A generator that never ends takes no space that the ends of other jobs need.
+func TestChunksWithoutEndLeaveSpaceForOtherJobs(t *testing.T) {
+	t.Parallel()
+	s := devOn(t, "160m") // of which 8 MB are kept, 4 MB of them from chunks
+	held := program.Submit(s.Env, "slow")
+	s.OK("endpoint", "create", "endless")
+	var vars map[string]string
+	program.Decode(t, s.OK("worker", "env", "endless", "--worker", "w1", "--format", "json"), &vars)
+	id := program.Submit(s.Env, "endless")
+	post := func(method, path, body string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, s.url+"/v2/endless/"+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+vars["RUNPOD_AI_API_KEY"])
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = a.Body.Close(); a.StatusCode != http.StatusOK {
+			t.Fatalf("%s: got %s", path, a.Status)
+		}
+	}
+	post(http.MethodGet, "job-take/w1?gpu=x", "")
+	chunk := `{"output":"` + strings.Repeat("x", 900<<10) + `"}`
+	var j *client.Job
+	for n := 0; n < 250 && (j == nil || j.Status == job.InProgress); n++ {
+		post(http.MethodPost, "job-stream/w1/"+id+"?gpu=x", chunk)
+		var err error
+		if j, err = s.client.Status(t.Context(), "endless", job.ID(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if j.Status != job.Failed || !strings.HasPrefix(j.Error, "chunk_not_stored: the storage is nearly full: ") {
+		t.Errorf("got %s %q, want FAILED since there is no space", j.Status, j.Error)
+	}
+	if err := os.WriteFile(s.release, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	completed(t, s.client, "slow", job.ID(held))
+}

@@ -339,9 +339,13 @@ func (n *node) newGateway(p plan, cfg *web.Config) (*gateway.Service, error) {
 	if !slices.Contains(p.roles, roleGateway) {
 		return nil, nil //nolint:nilnil // no such role is no error
 	}
-	s, err := gateway.New(gateway.Config{Stale: p.metrics.Stale, Log: p.log, Tracer: p.tracer}, gateway.Deps{Queue: n.queue, Registry: n.registry})
+	s, err := gateway.New(gateway.Config{Stale: p.metrics.Stale, HasSpace: hasSpaceForChunks(n.space), Log: p.log, Tracer: p.tracer},
+		gateway.Deps{Queue: n.queue, Registry: n.registry})
 	if err != nil {
 		return nil, err
+	}
+	if !slices.Contains(p.roles, roleAPI) { // which runs it
+		n.parts = append(n.parts, process.Part{Name: "space", Run: n.space.Run})
 	}
 	cfg.BodyLimit, cfg.Oversized, cfg.Patient = maxPostBytes, s.Oversized, gateway.Patient
 	cfg.Known = func(c *fiber.Ctx) error {

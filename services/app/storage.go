@@ -289,6 +289,16 @@ func hasSpace(m *storehealth.SpaceMonitor) func() error {
 	}
 }
 
+// hasSpaceForChunks refuses chunks once they have taken half of what is kept.
+func hasSpaceForChunks(m *storehealth.SpaceMonitor) func() error {
+	return func() error {
+		if s, low := m.Low(); low && s.Scarce() {
+			return &queue.SpaceError{Shortage: s.Shortage()}
+		}
+		return nil
+	}
+}
+
 // spaceCheck says on the routes of health that new jobs are refused. The process
 // stays ready: it answers everything else.
 func spaceCheck(m *storehealth.SpaceMonitor) web.Check {

@@ -102,6 +102,9 @@ func (s *Service) emit(c *fiber.Ctx, who caller, id job.ID, body []byte) error {
 		refused = fmt.Sprintf("%s: the worker posted a chunk that is no JSON object: %v", job.ErrTextChunkNotStored, err)
 	}
 	err := s.write(c, who, id, func(ctx context.Context, lease *queue.Lease) error {
+		if err := s.cfg.HasSpace(); err != nil && refused == "" {
+			refused = fmt.Sprintf("%s: %v", job.ErrTextChunkNotStored, err)
+		}
 		if refused == "" {
 			err := lease.Emit(ctx, chunkOf(body))
 			if !errors.Is(err, chunks.ErrTooLarge) {

@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -224,6 +226,34 @@ func TestAChunkThatIsNoObjectFailsTheJob(t *testing.T) {
 			t.Errorf("%q: to stop: got %v, want %s", c.chunk, got, id)
 		}
 	}
+}
+
+// Chunks without end would take the space that the ends of all jobs need.
+func TestAChunkForWhichThereIsNoSpaceFailsTheJob(t *testing.T) {
+	s := newEnv(t)
+	var full atomic.Bool
+	w := s.worker("w1", s.gateway(Config{HasSpace: func() error {
+		if full.Load() {
+			return errors.New("the storage is nearly full")
+		}
+		return nil
+	}}))
+	id := s.submit()
+	w.take()
+	w.emit(id, `{"output":"before"}`)
+	full.Store(true)
+	w.emit(id, `{"output":"after"}`)
+	s.is(id, job.Failed, "", "chunk_not_stored: the storage is nearly full")
+	if diff := cmp.Diff([]string{`{"output":"before"}`}, s.chunks(id)); diff != "" {
+		t.Errorf("chunks (-want +got):\n%s", diff)
+	}
+	if got := w.toStop(); len(got) != 1 || got[0] != id {
+		t.Errorf("to stop: got %v, want %s", got, id)
+	}
+	id = s.submit()
+	w.take()
+	w.done(id, `{"output":1}`)
+	s.is(id, job.Completed, "1", "")
 }
 
 // The chunk is posted to another instance than those that the worker polls and pings.

@@ -47,6 +47,9 @@ type Config struct {
 	// Stale, if not nil, is called when a result is dropped because its worker
 	// does not hold the job.
 	Stale func(endpoint string)
+	// HasSpace, if not nil, is asked before a chunk is stored: its error fails the job,
+	// since chunks without end would take the space that the ends of all jobs need.
+	HasSpace func() error
 	// Log hears of what no answer tells. nil means silence.
 	Log *slog.Logger
 }
@@ -93,6 +96,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	cfg.Instance = cmp.Or(cfg.Instance, uuid.NewString())
 	cfg.Hold, cfg.Confirm = cmp.Or(cfg.Hold, defaultHold), cmp.Or(cfg.Confirm, defaultConfirm)
+	if cfg.HasSpace == nil {
+		cfg.HasSpace = func() error { return nil }
+	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Service{
 		cfg: cfg, log: cfg.Log, queue: deps.Queue, registry: deps.Registry,

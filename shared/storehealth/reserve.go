@@ -40,6 +40,12 @@ func (s Space) reservedInodes() uint64 { return min(s.Inodes/reservePart, maxIno
 // Low reports whether no more jobs should be accepted.
 func (s Space) Low() bool { return s.Free < s.Reserve() || s.FreeInodes < s.reservedInodes() }
 
+// Scarce reports whether less than half of what is kept is left: only ends of jobs
+// should take it.
+func (s Space) Scarce() bool {
+	return s.Free < s.Reserve()/2 || s.FreeInodes < s.reservedInodes()/2
+}
+
 // Shortage says what there is too little of: the free bytes or inodes, and how many are kept.
 func (s Space) Shortage() string {
 	free, reserve, unit := s.Free, s.Reserve(), "bytes"
