@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,5 +138,43 @@ func idle(address string, opening chan struct{}, done <-chan struct{}, greeted f
 			return
 		case <-time.After(time.Second):
 		}
+	}
+}
+
+// Receivers that hang, nearly as many as the process may open files: jobs go on.
+func TestReceiversThatHangTakeNoServerDown(t *testing.T) {
+	t.Parallel()
+	const files, receivers = 256, 240
+	s := program.New(t)
+	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
+	d := s.StartCommand(s.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d && exec %s dev", files, s.Binary)))
+	url := d.Line(program.Ready)
+	d.Line("first job ") // the endpoint has its queue
+	var called atomic.Int64
+	for range receivers {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				called.Add(1)
+				go func() { _, _ = io.Copy(io.Discard, conn); _ = conn.Close() }() // until dev ends
+			}
+		}()
+		body := fmt.Appendf(nil, `{"input":{"n":1},"webhook":"http://%s/"}`, l.Addr())
+		status, text, err := call(t, program.Soon, http.MethodPost, url+"/v2/echo/runsync", adminKey, body)
+		if err != nil || status != http.StatusOK || !strings.Contains(text, `"COMPLETED"`) {
+			t.Fatalf("a job with a webhook: got %d %.200s, %v, want 200 and COMPLETED\n%s", status, text, err, d.Said())
+		}
+	}
+	s.Eventually("receivers are called", func() bool { return called.Load() >= files/8 })
+	if said := d.Said(); strings.Contains(said, "too many open files") {
+		t.Errorf("%d receivers were called; the log has:\n%s", called.Load(), said)
 	}
 }

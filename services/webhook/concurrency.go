@@ -37,3 +37,12 @@ func (c concurrency) after(took time.Duration, ok bool, limit int) concurrency {
 	}
 	return c
 }
+
+// concurrencyFor is how many attempts at once a process has that may open so many
+// files, 0 if that is not known. NATS and its store need files, too.
+func concurrencyFor(files int) int {
+	if files <= 0 {
+		return defaultMaxConcurrency
+	}
+	return min(defaultMaxConcurrency, max(files/8, 1))
+}

@@ -35,6 +35,7 @@ import (
 
 	"flightline/shared/bus"
 	"flightline/shared/deliveries"
+	"flightline/shared/process"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
 	"flightline/shared/telemetry"
@@ -52,7 +53,8 @@ type Config struct {
 	Timeout time.Duration
 	// MaxPerHost bounds the attempts at once to one origin. 0 means 8.
 	MaxPerHost int
-	// MaxConcurrency bounds all attempts at once. 0 means 1024.
+	// MaxConcurrency bounds all attempts at once. 0 means an eighth of the files that the
+	// process may open, since a receiver that hangs holds one, and at most 1024.
 	MaxConcurrency int
 	// MaxBody is the largest body, in bytes; a larger one has a link instead of
 	// the output. 0 means 10 MB.
@@ -144,7 +146,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		cfg.FailurePolicy = registry.FailurePolicy{Webhooks: defaultGivenUp, For: defaultFailing}
 	}
 	cfg.Timeout, cfg.MaxBody = cmp.Or(cfg.Timeout, defaultTimeout), cmp.Or(cfg.MaxBody, defaultMaxBody)
-	cfg.MaxPerHost, cfg.MaxConcurrency = cmp.Or(cfg.MaxPerHost, defaultMaxPerHost), cmp.Or(cfg.MaxConcurrency, defaultMaxConcurrency)
+	cfg.MaxPerHost, cfg.MaxConcurrency = cmp.Or(cfg.MaxPerHost, defaultMaxPerHost), cmp.Or(cfg.MaxConcurrency, concurrencyFor(process.MaxFiles()))
 	cfg.maxMemory, cfg.maxWaiting = cmp.Or(cfg.maxMemory, defaultMaxMemory), cmp.Or(cfg.maxWaiting, defaultMaxWaiting)
 	store, err := deliveries.New(deps.Queue, cfg.Log)
 	if err != nil {
