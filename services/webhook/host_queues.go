@@ -59,6 +59,9 @@ type hostQueues struct {
 	deliver func(*task) outcome
 	start   func(func())
 	slots   chan struct{} // one for each attempt at once
+	// unproven is one for each of those to hosts that did not answer last time, or were never
+	// tried: half of the slots. However many of them hang, others have the rest.
+	unproven chan struct{}
 
 	mu      sync.Mutex
 	room    *sync.Cond // fewer wait, or it is closed
@@ -73,12 +76,16 @@ type hostQueue struct {
 	waiting     []*task
 	running     int
 	concurrency concurrency
+	proven      bool // its last attempt succeeded
 	// released is about how many tasks were released and are not back.
 	released int
 }
 
 func newHostQueues(cfg Config, deliver func(*task) outcome, start func(func())) *hostQueues {
-	q := &hostQueues{cfg: cfg, deliver: deliver, start: start, slots: make(chan struct{}, cfg.MaxConcurrency), hosts: map[string]*hostQueue{}}
+	q := &hostQueues{
+		cfg: cfg, deliver: deliver, start: start, hosts: map[string]*hostQueue{},
+		slots: make(chan struct{}, cfg.MaxConcurrency), unproven: make(chan struct{}, max(1, cfg.MaxConcurrency/2)),
+	}
 	q.room = sync.NewCond(&q.mu)
 	return q
 }
@@ -146,16 +153,33 @@ func (q *hostQueues) releaseHalf(host *hostQueue) {
 // work delivers a host's tasks until none waits, or too many workers do this.
 func (q *hostQueues) work(host *hostQueue) {
 	for {
-		q.slots <- struct{}{}
+		leave := q.enter(host)
 		t := q.next(host)
 		if t == nil {
-			<-q.slots
+			leave()
 			return
 		}
 		began := time.Now()
 		result := q.deliver(t)
-		<-q.slots
+		leave()
 		q.adjust(host, time.Since(began), result)
+	}
+}
+
+// enter waits for a slot, which leave gives back.
+func (q *hostQueues) enter(host *hostQueue) (leave func()) {
+	q.mu.Lock()
+	proven := host.proven
+	q.mu.Unlock()
+	if !proven {
+		q.unproven <- struct{}{}
+	}
+	q.slots <- struct{}{}
+	return func() {
+		<-q.slots
+		if !proven {
+			<-q.unproven
+		}
 	}
 }
 
@@ -187,7 +211,8 @@ func (q *hostQueues) adjust(host *hostQueue, took time.Duration, result outcome)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	host.concurrency = host.concurrency.after(took, result == succeeded, q.cfg.MaxPerHost)
+	host.proven = result == succeeded
+	host.concurrency = host.concurrency.after(took, host.proven, q.cfg.MaxPerHost)
 	for ; host.running < host.concurrency.limit && host.running-1 < len(host.waiting) && !q.closed; host.running++ {
 		q.start(func() { q.work(host) })
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -165,5 +166,50 @@ func TestWhatWaitsIsExtended(t *testing.T) {
 	}
 	if got["+WPI"] != all-1 || got[`-NAK {"delay": 1}`] != all-1 {
 		t.Errorf("got %v, want %d each of +WPI and -NAK", got, all-1)
+	}
+}
+
+// Hosts that hang, more than there are attempts at once, leave half of these to hosts that
+// answer.
+func TestHostsThatHangLeaveSlotsToThoseThatAnswer(t *testing.T) {
+	t.Parallel()
+	const slots = 4
+	var workers sync.WaitGroup
+	var hang, most atomic.Int64
+	hung, good := make(chan struct{}, 2*slots), make(chan struct{})
+	hosts := newHostQueues(Config{MaxPerHost: 1, MaxConcurrency: slots, maxWaiting: 100}, func(at *task) outcome {
+		if at.to.origin == "good" {
+			good <- struct{}{}
+			return succeeded
+		}
+		if n := hang.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		hung <- struct{}{}
+		<-time.After(100 * time.Millisecond)
+		hang.Add(-1)
+		return failed
+	}, workers.Go)
+	add := func(origin string) {
+		hosts.add(&task{Task: &deliveries.Task{Fresh: true}, to: target{origin: origin}, extended: time.Now()})
+	}
+	add("good")
+	<-good
+	testenv.Eventually(t, "it is known that it answers", func() bool {
+		hosts.mu.Lock()
+		defer hosts.mu.Unlock()
+		return hosts.hosts["good"].proven
+	})
+	for i := range cap(hung) {
+		add(fmt.Sprint("hangs", i))
+	}
+	for range cap(hung) {
+		<-hung
+		add("good")
+		<-good
+	}
+	workers.Wait()
+	if got := most.Load(); got > slots/2 {
+		t.Errorf("got %d attempts at once to hosts that hang, want at most %d of %d", got, slots/2, slots)
 	}
 }

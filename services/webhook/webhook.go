@@ -12,9 +12,10 @@
 // origin (scheme, host, port) has a queue with a few attempts at once, fewer the
 // more of them fail. The leases of waiting tasks are extended. When memory is
 // full, half of the queue that is expected to take longest is released; if all
-// are expected to be done soon, reading waits. So a receiver that hangs delays
-// only its own queue. (Released tasks return late: while acks stream in and more
-// than 1024 messages are out, the server does not look for what is due.)
+// are expected to be done soon, reading waits. Half of all attempts at once are
+// for hosts that answered last time. So a receiver that hangs delays only its own
+// queue. (Released tasks return late: while acks stream in and more than 1024
+// messages are out, the server does not look for what is due.)
 package webhook
 
 import (
