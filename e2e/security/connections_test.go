@@ -36,13 +36,7 @@ func TestIdleConnectionsTakeNoServerDown(t *testing.T) {
 	t.Parallel()
 	const files, connections = 256, 300
 	other := clientAt(t, "127.0.0.2")
-	s := program.New(t)
-	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY=key-of-an-administrator", "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
-	limited := fmt.Sprintf("ulimit -n %d && exec %s dev", files, s.Binary)
-	d := s.StartCommand(s.Command("/bin/sh", "-c", limited))
-	metrics := strings.TrimSuffix(strings.TrimPrefix(d.Line("flightline metrics: "), "http://"), "/metrics")
-	url := d.Line(program.Ready)
-	d.Line("first job ") // the endpoint has its queue
+	_, d, url, metrics := devWithFiles(t, files)
 	for i := range connections {
 		address := strings.TrimPrefix(url, "http://")
 		if i%2 == 1 {
@@ -74,11 +68,7 @@ func TestIdleConnectionsTakeNoServerDown(t *testing.T) {
 func TestIdleNATSConnectionsTakeNoServerDown(t *testing.T) {
 	t.Parallel()
 	const files, connections = 256, 300
-	s := program.New(t)
-	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
-	d := s.StartCommand(s.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d && exec %s dev", files, s.Binary)))
-	url := d.Line(program.Ready)
-	d.Line("first job ") // the endpoint has its queue
+	s, d, url, _ := devWithFiles(t, files)
 	text, err := os.ReadFile(filepath.Join(s.Dir, ".flightline", "dev.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -145,11 +135,7 @@ func idle(address string, opening chan struct{}, done <-chan struct{}, greeted f
 func TestReceiversThatHangTakeNoServerDown(t *testing.T) {
 	t.Parallel()
 	const files, receivers = 256, 240
-	s := program.New(t)
-	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
-	d := s.StartCommand(s.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d && exec %s dev", files, s.Binary)))
-	url := d.Line(program.Ready)
-	d.Line("first job ") // the endpoint has its queue
+	s, d, url, _ := devWithFiles(t, files)
 	var called atomic.Int64
 	for range receivers {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -177,4 +163,17 @@ func TestReceiversThatHangTakeNoServerDown(t *testing.T) {
 	if said := d.Said(); strings.Contains(said, "too many open files") {
 		t.Errorf("%d receivers were called; the log has:\n%s", called.Load(), said)
 	}
+}
+
+// devWithFiles starts a dev that may open so many files, and waits for the end of its first
+// job: then its endpoint has its queue. metrics is a host and port.
+func devWithFiles(t *testing.T, files int) (s *program.Env, d *program.Process, url, metrics string) {
+	t.Helper()
+	s = program.New(t)
+	s.Environ = append(s.Environ, "FLIGHTLINE_API_KEY="+adminKey, "FLIGHTLINE_METRICS_LISTEN=127.0.0.1:0")
+	d = s.StartCommand(s.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d && exec %s dev", files, s.Binary)))
+	metrics = strings.TrimSuffix(strings.TrimPrefix(d.Line("flightline metrics: "), "http://"), "/metrics")
+	url = d.Line(program.Ready)
+	d.Line("first job ")
+	return s, d, url, metrics
 }
