@@ -14,6 +14,7 @@ import (
 // Who forgot to say that there are three copies takes none away, and makes
 // nothing beside them that has one.
 func TestApplyTakesNoCopiesAway(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}

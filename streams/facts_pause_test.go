@@ -56,6 +56,7 @@ func nothing(t *testing.T, js jetstream.JetStream, endpoint string, d time.Durat
 // comes with the end of the pause, without anybody's doing, also to a pull
 // that was open all the while.
 func TestAPausedConsumerDeliversNothingAndResumesByItself(t *testing.T) {
+	t.Parallel()
 	b := start(t)
 	b.e.Lease = time.Second
 	if err := streams.ApplyEndpoint(t.Context(), b.JS, streams.Config{}, b.e); err != nil {

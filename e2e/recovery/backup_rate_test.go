@@ -33,6 +33,7 @@ const (
 // is copied. Restored from one node to a cluster of three, or the other way
 // round, each that was accepted before the backup began is there and is done.
 func TestABackupAtASteadyRateMovesBetweenANodeAndACluster(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
@@ -46,6 +47,7 @@ func TestABackupAtASteadyRateMovesBetweenANodeAndACluster(t *testing.T) {
 		"from a cluster to a node": {cluster, node, "3", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "backup")
 			before := backUpAtRate(t, test.from(t), test.fromReplicas, dir)
 			restored := newHaven(t, test.to(t), test.toReplicas)

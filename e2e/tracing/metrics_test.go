@@ -20,6 +20,7 @@ const metricsAt = "flightline metrics: "
 // One job is seen from its submission to its end, and what the rules and the
 // dashboard name is there.
 func TestMetricsOfOneJob(t *testing.T) {
+	t.Parallel()
 	s := program.New(t)
 	d := s.Start("dev", "--metrics-listen", "127.0.0.1:0")
 	at := d.Line(metricsAt)

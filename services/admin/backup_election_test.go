@@ -41,7 +41,14 @@ func TestABackupOutlivesServersThatDie(t *testing.T) {
 				return err == nil && s.CachedInfo().Cluster.Leader == ""
 			})
 		},
-		"the copy was broken off, beginning again " + next: sync.OnceFunc(func() { again = true; c.StartNode(0); c.StartNode(1) }),
+		"the copy was broken off, beginning again " + next: sync.OnceFunc(func() {
+			again = true
+			c.StartNode(0)
+			c.StartNode(1)
+			for _, name := range names { // a question that meets an election takes 30 s more
+				c.StreamLeader(name)
+			}
+		}),
 	}})
 	dir := filepath.Join(t.TempDir(), "backup")
 	if _, err := admin.Backup(t.Context(), c.NC, dir, "test", log); err != nil || !again {

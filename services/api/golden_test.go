@@ -96,6 +96,7 @@ func scenes() []scene {
 }
 
 func TestGeneratedWire(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, sc := range scenes() { // in order: the last one stops the bus
 		id := s.submit()

@@ -114,6 +114,7 @@ func TestAChunkIsSentOnceALaterLineShowsThatItIsNotTheLast(t *testing.T) {
 }
 
 func TestLargeOutputs(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	// A line of $2 MB in quotes, after which the command would go on.
 	s.shell(t, `n=$(sed 's/.*"text":"\([0-9]*\)".*/\1/'); printf '"'; head -c $n /dev/zero | tr '\0' x; echo '"'; [ $n -lt 20971520 ] || sleep 60`)
@@ -127,6 +128,7 @@ func TestLargeOutputs(t *testing.T) {
 }
 
 func TestTextOfACommandIsBoundedUnlessJSONFollows(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	// 21 MB of text in lines, and what the input says after it.
 	s.shell(t, `last=$(sed 's/.*"last":"\([a-z0-9]*\)".*/\1/'); head -c 22020096 /dev/zero | tr '\0' x | fold -w 1000000; echo; echo $last`)
@@ -153,6 +155,7 @@ func TestALongStderrIsCutToItsEnd(t *testing.T) {
 const stubborn = `trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo $! > child; echo $$ > own; echo 1; while :; do sleep 0.1; done`
 
 func TestTheWholeGroupIsKilledAndTheSlotIsFree(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		change func(*job.Request)
 		end    func(*testing.T, *env, job.ID) // makes the job end
@@ -176,6 +179,7 @@ func TestTheWholeGroupIsKilledAndTheSlotIsFree(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newEnv(t)
 			dir := t.TempDir()
 			// The second job shows when the slot is free.

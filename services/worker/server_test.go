@@ -120,6 +120,7 @@ func TestAnErrorOfTheServerShowsNoAddress(t *testing.T) {
 
 // A server closes a connection that idles, and a job on it would be lost.
 func TestAnIdleConnectionIsClosedBeforeTheServerDoes(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	closed := make(chan struct{}, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -143,6 +144,7 @@ func TestAnIdleConnectionIsClosedBeforeTheServerDoes(t *testing.T) {
 }
 
 func TestAServerThatIsAwayFailsTheJob(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	s.serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	if j := s.ended(t, s.submit(t)); j.Status != job.Failed || !strings.HasPrefix(j.Error, "ask the server: ") {

@@ -43,6 +43,7 @@ func TestACommandThatIsEndedWithItsWorkerGivesItsJobBack(t *testing.T) {
 
 // A server is ended by the same signal, before its answer or in it.
 func TestAServerThatIsEndedWithItsWorkerGivesItsJobBack(t *testing.T) {
+	t.Parallel()
 	for name, answer := range map[string]struct{ kind, text string }{
 		"before": {}, "in it": {"application/json", `{"cut`}, "in a stream": {"application/x-ndjson", "1\n2\n"}, "in events": {"text/event-stream", "data: 1\n\n"},
 	} {
@@ -51,6 +52,7 @@ func TestAServerThatIsEndedWithItsWorkerGivesItsJobBack(t *testing.T) {
 			"a model's server": func(url string) Config { return Config{Upstream: Upstream{URL: url}} },
 		} {
 			t.Run(of+" "+name, func(t *testing.T) {
+				t.Parallel()
 				s := newEnv(t)
 				asked, end := make(chan struct{}), make(chan struct{})
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,6 +85,7 @@ func TestAServerThatIsEndedWithItsWorkerGivesItsJobBack(t *testing.T) {
 }
 
 func TestACommandThatIsEndedAloneFailsItsJob(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	s.shell(t, `kill -TERM $$; sleep 600`)
 	if j := s.ended(t, s.submit(t)); j.Status != job.Failed || j.Error != "signal: terminated" {

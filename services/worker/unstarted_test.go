@@ -18,6 +18,7 @@ import (
 // A program is missing for a moment while it is replaced: without a second try the worker
 // would fail all jobs that wait, within moments.
 func TestAJobWaitsForACommandThatIsReplaced(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	program := filepath.Join(t.TempDir(), "program")
 	write := func() {
@@ -43,6 +44,7 @@ func TestAJobWaitsForACommandThatIsReplaced(t *testing.T) {
 }
 
 func TestAJobWaitsForAServerThatStarts(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -75,6 +77,7 @@ func TestAJobWaitsForAServerThatStarts(t *testing.T) {
 
 // A worker that cannot start a job ends: others may.
 func TestAWorkerThatStartsNoJobGivesItBackAndEnds(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	service, err := New(Config{
 		Worker: sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID}, Command: []string{"true"}, Dir: filepath.Join(t.TempDir(), "absent"),

@@ -166,6 +166,7 @@ func TestAnUpstreamsStreamIsPassedOnAsItComes(t *testing.T) {
 }
 
 func TestAStreamThatIsCutOffFailsItsJob(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	s.pass(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -201,6 +202,7 @@ func TestACancelEndsTheRequestToTheUpstream(t *testing.T) {
 // A worker takes jobs while its server is ready only. A job that it took when the
 // server had gone runs once it is back.
 func TestJobsWaitForTheUpstream(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	var loaded atomic.Bool
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -317,6 +319,7 @@ func says(t *testing.T, log *testenv.Log, text string, times int) {
 
 // The operator drains a worker and then stops its model server.
 func TestADrainedWorkerEndsAlsoWhereItsServerIsDown(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	var m switched
 	ended, log := m.start(t, sdk.Config{NC: s.Connect(t), Endpoint: s.e.ID, ID: "w1", Grace: time.Hour})
@@ -367,6 +370,7 @@ func TestWhatAWorkerSitsOut(t *testing.T) {
 
 // A machine's restart may take both away, and bring the model server back first.
 func TestAModelServerMayComeBackWhileNATSIsAway(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	at := s.Config()
 	var m switched

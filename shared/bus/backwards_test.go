@@ -53,6 +53,7 @@ func sequences(got []*nats.Msg) []int {
 // Whatever lies in a stream, walking it backwards page by page brings every
 // message of the filter once, the newest first.
 func TestBackwardsBringsEveryMessageOnce(t *testing.T) {
+	t.Parallel()
 	b := testenv.NewServer(t)
 	streams := 0
 	rapid.Check(t, func(r *rapid.T) {

@@ -16,6 +16,7 @@ import (
 // A user of `flightline nats-config` has inboxes of its own. Without its prefix every request
 // ends as if nobody answered.
 func TestAUserWithoutItsInboxPrefixLearnsOfIt(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "nats.conf")
 	text := `authorization { users: [{user: api, password: secret, permissions: {publish: ">", subscribe: "_INBOX_api.>"}}] }`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

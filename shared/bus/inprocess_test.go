@@ -56,6 +56,7 @@ func (s *stalling) InProcessConn() (net.Conn, error) {
 // nats.go holds its lock for a write, for a minute unless it is asked not to, and drops what
 // could not be written.
 func TestAServerInThisProcessThatReadsNothingIsGivenUp(t *testing.T) {
+	t.Parallel()
 	b := testenv.NewServer(t)
 	cfg := b.Config()
 	stall, begin := context.WithCancel(t.Context())

@@ -78,6 +78,7 @@ func TestLastOfEachWithoutAStream(t *testing.T) {
 }
 
 func TestLastOfEachOfACluster(t *testing.T) {
+	t.Parallel()
 	cluster := testenv.NewCluster(t)
 	nc := cluster.Connect(t)
 	js, err := jetstream.New(nc)
@@ -127,6 +128,7 @@ func TestLastOfEachIsNotBelievedIfItsPagesGoBack(t *testing.T) {
 
 // What is written while the pages are read comes with more than one.
 func TestLastOfGivesTheNewestOfASubjectOnce(t *testing.T) {
+	t.Parallel()
 	b := testenv.NewServer(t)
 	if _, err := b.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EACH", Subjects: []string{"each.>"}, AllowDirect: true, MaxMsgsPerSubject: 1}); err != nil {
 		t.Fatal(err)
@@ -152,6 +154,7 @@ func TestLastOfGivesTheNewestOfASubjectOnce(t *testing.T) {
 // A message that the server cannot read ends its answer, with a status that looks like
 // that of a list without more messages.
 func TestAListWithADamagedMessageIsAnError(t *testing.T) {
+	t.Parallel()
 	b := testenv.NewServer(t)
 	if _, err := b.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EACH", Subjects: []string{"each.*"}, AllowDirect: true}); err != nil {
 		t.Fatal(err)

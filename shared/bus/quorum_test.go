@@ -11,6 +11,7 @@ import (
 
 // A leader that was left alone still answers, which is no service.
 func TestALeaderWithoutItsReplicasIsNoService(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}

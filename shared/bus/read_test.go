@@ -183,6 +183,7 @@ func TestStreamStatesAreThoseOfAllPages(t *testing.T) {
 
 // The server lists a stream that is away as if it were empty.
 func TestAStreamThatIsAwayHasNoState(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}

@@ -17,6 +17,7 @@ import (
 // A password that was changed is refused again and again, until the process is started with
 // the new one.
 func TestARefusedPasswordIsOneLineOfTheLog(t *testing.T) {
+	t.Parallel()
 	settings := embedded.Config{Dir: t.TempDir(), Listen: testenv.FreePorts(t, 1)[0], User: "api", Password: "before"}
 	server, err := embedded.Start(t.Context(), settings)
 	if err != nil {

@@ -77,6 +77,7 @@ func TestALateAnswerIsNoAnswerToTheNextQuestion(t *testing.T) {
 }
 
 func TestRequesterReportsWhyThereIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	server := testenv.NewServer(t)
 	nc, r := server.Connect(t), new(bus.Requester)
 	if m, err := r.Ask(t.Context(), nc, &nats.Msg{Subject: "nobody"}); !errors.Is(err, nats.ErrNoResponders) {

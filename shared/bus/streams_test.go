@@ -16,6 +16,7 @@ import (
 // The server gives pages by offsets: what is deleted between two pages moves all that
 // follows. Page by page, the first stream of the second page would be left out.
 func TestAListOfStreamsMissesNoneWhileOthersGo(t *testing.T) {
+	t.Parallel()
 	s := testenv.NewServer(t)
 	const stay, gone = 1100, 20 // more than a page of names, or four of states
 	create := func(ctx context.Context, name string) error {

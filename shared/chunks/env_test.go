@@ -27,7 +27,7 @@ func newEnv(t *testing.T) *env {
 	t.Helper()
 	b := backend.New(t)
 	s := &env{Server: b.Bus, q: b.Queue, e: b.Endpoint}
-	s.e.Lease = time.Second
+	s.e.ID, s.e.Lease = "short", time.Second // the registry's endpoint has the least lease of the API or a longer one
 	if err := s.q.CreateEndpoint(t.Context(), s.e); err != nil {
 		t.Fatal(err)
 	}

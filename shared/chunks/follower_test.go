@@ -73,6 +73,7 @@ func (r *reader) want(t *testing.T, status job.Status, want ...string) {
 }
 
 func TestFollowTellsChunksAsTheyComeAndThenTheEnd(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	id := s.submit(t)
 	r := &reader{f: s.follow(t, s.queue(t), id)}

@@ -89,6 +89,7 @@ func TestARefusalIsAnErrorWithItsReason(t *testing.T) {
 }
 
 func TestReadsAreTriedAgainWhileTheServerIsBusyAndWritesAreNot(t *testing.T) {
+	t.Parallel()
 	busy := answer{status: 503, body: `{"error":"JetStream is away","code":"unavailable"}`}
 	limited := answer{status: 429, body: `{"error":"too many requests"}`}
 
@@ -117,6 +118,7 @@ func TestReadsAreTriedAgainWhileTheServerIsBusyAndWritesAreNot(t *testing.T) {
 }
 
 func TestTheServersPauseIsKept(t *testing.T) {
+	t.Parallel()
 	s := serve(t, answer{status: 429, header: map[string]string{"Retry-After": "1"}}, ok(`{"id":"j1"}`))
 	began := time.Now()
 	if _, err := s.Status(t.Context(), "ep", "j1"); err != nil {

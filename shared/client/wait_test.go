@@ -12,6 +12,7 @@ import (
 )
 
 func TestWaitReturnsWhenTheJobHasEnded(t *testing.T) {
+	t.Parallel()
 	queued, done := ok(`{"id":"j1","status":"IN_QUEUE"}`), ok(`{"id":"j1","status":"COMPLETED"}`)
 	noRoute := answer{status: 404, body: `{"error":"no such path","code":"not_found"}`}
 	tests := map[string]struct {
@@ -30,6 +31,7 @@ func TestWaitReturnsWhenTheJobHasEnded(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := serve(t, test.script...)
 			j, err := s.Wait(t.Context(), "ep", "j1")
 			if err != nil || j.Status != job.Completed {

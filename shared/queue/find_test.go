@@ -31,6 +31,7 @@ func (s *env) more(t testing.TB, n int) []endpoint.Endpoint {
 
 // A job is found wherever it is, at the same number of messages among many.
 func TestFind(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t)
 	all := s.more(t, 9)
 	at := all[7]

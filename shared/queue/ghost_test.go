@@ -44,6 +44,7 @@ func (s *env) written(t *testing.T, j *job.Job) *nats.Msg {
 }
 
 func TestAGhostIsNotTakenForTheLiving(t *testing.T) {
+	t.Parallel()
 	s, q, l := hauntable(t)
 	ghost := s.written(t, &l.Job)
 	if _, err := l.Complete(t.Context(), nil); err != nil {
@@ -79,6 +80,7 @@ func TestAGhostIsNotTakenForTheLiving(t *testing.T) {
 }
 
 func TestARunThatLastsIsNoGhost(t *testing.T) {
+	t.Parallel()
 	s, q, l := hauntable(t)
 	testenv.Eventually(t, "the run is older than a ghost could be", func() bool {
 		return q.Now().Sub(l.Job.Started) > endpoint.MinRetention+time.Second
@@ -196,6 +198,7 @@ func TestForgetKeepsAnEarlierAttemptWhoseTTLWasChanged(t *testing.T) {
 // A later attempt that waits says no more for the life of an earlier one than
 // an empty queue does.
 func TestAGhostBehindALaterAttemptIsKnown(t *testing.T) {
+	t.Parallel()
 	s, q, l := hauntable(t)
 	ghost := s.written(t, &l.Job)
 	if _, err := l.Fail(t.Context(), "no"); err != nil {

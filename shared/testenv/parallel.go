@@ -7,9 +7,9 @@ import (
 
 // parallelTests is how many tests of a package run at a time. They mostly wait: for a
 // lease, a time to live or each other's programs.
-const parallelTests = 6
+const parallelTests = 24
 
-// SetParallel lets six tests of the package run at a time, unless the command line sets
+// SetParallel lets parallelTests of the package run at a time, unless the command line sets
 // -parallel: go test runs one per core. Call it first in TestMain.
 func SetParallel() {
 	const name = "test.parallel"

@@ -12,8 +12,10 @@ import (
 )
 
 func TestConnectionsWorkAgainAfterARestartAndDataIsKept(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(testing.TB) *testenv.Server{"NewServer": testenv.NewServer, "NewSyncServer": testenv.NewSyncServer} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := start(t)
 			other := b.Connect(t)
 			createStream(t, b.JS, 1)
@@ -46,6 +48,7 @@ func TestEachBusIsItsOwn(t *testing.T) {
 }
 
 func TestAReplicatedStreamSurvivesItsLeader(t *testing.T) {
+	t.Parallel()
 	c := testenv.NewCluster(t)
 	createStream(t, c.JS, 3)
 	publish(t, c.JS)
@@ -64,6 +67,7 @@ func TestAReplicatedStreamSurvivesItsLeader(t *testing.T) {
 }
 
 func TestAClusterComesBackFromAFullStop(t *testing.T) {
+	t.Parallel()
 	c := testenv.NewCluster(t)
 	createStream(t, c.JS, 3)
 	publish(t, c.JS)

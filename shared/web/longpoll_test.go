@@ -76,6 +76,7 @@ func TestLongPollEndsAfterItsWait(t *testing.T) {
 }
 
 func TestLongPollEndsWhenTheClientLeaves(t *testing.T) {
+	t.Parallel()
 	for name, leave := range map[string]func(*net.TCPConn) error{
 		"closed": func(c *net.TCPConn) error { return c.Close() },
 		"reset": func(c *net.TCPConn) error {
@@ -86,6 +87,7 @@ func TestLongPollEndsWhenTheClientLeaves(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			app, held, why := holder(time.Minute)
 			conn, ok := dial(t, serve(t, app)).(*net.TCPConn)
 			if !ok {

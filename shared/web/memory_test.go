@@ -177,6 +177,7 @@ func rooms(t *testing.T, cfg web.Config) (addr string, begun chan string, letGo 
 }
 
 func TestABodysRoomIsTakenUntilItsHandlerIsDoneWithIt(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		head, body string
 		want       int // of another large body meanwhile
@@ -191,6 +192,7 @@ func TestABodysRoomIsTakenUntilItsHandlerIsDoneWithIt(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			addr, begun, letGo := rooms(t, web.Config{BodyLimit: mb, BodyMemory: mb})
 			defer letGo()
 			conn := begin(t, addr, test.head)
@@ -229,6 +231,7 @@ func TestRoomComesBackFromClientsThatWentInTheMiddle(t *testing.T) {
 }
 
 func TestAnExpectedBodyIsRefusedBeforeItIsSent(t *testing.T) {
+	t.Parallel()
 	addr, begun, letGo := rooms(t, web.Config{BodyLimit: mb, BodyMemory: mb})
 	defer letGo()
 	conn := begin(t, addr, "X-Hold: 1\r\nContent-Length: 1000000")
@@ -274,6 +277,7 @@ func TestABodyWithoutAKnownKeyIsNotRead(t *testing.T) {
 }
 
 func TestAKeyHasHalfOfTheRoom(t *testing.T) {
+	t.Parallel()
 	addr, begun, letGo := rooms(t, web.Config{BodyLimit: mb, BodyMemory: 4 * mb})
 	defer letGo()
 	for range 2 {

@@ -120,12 +120,15 @@ func TestAPanicWhileAnAnswerIsWrittenEndsThatAnswerOnly(t *testing.T) {
 }
 
 func TestStreamAsksForNothingMoreOnceTheClientLeft(t *testing.T) {
+	t.Parallel()
 	t.Run("while a piece is awaited", func(t *testing.T) {
+		t.Parallel()
 		app, ended := streamer(make(chan string), io.EOF)
 		_ = dial(t, serve(t, app)).Close()
 		receive(t, ended, patience)
 	})
 	t.Run("while a piece is written", func(t *testing.T) {
+		t.Parallel()
 		pieces := make(chan string, 2)
 		app, ended := streamer(pieces, io.EOF)
 		conn := dial(t, serve(t, app))

@@ -38,6 +38,7 @@ func serveTLS(t *testing.T, app *fiber.App) (address string, client *tls.Config)
 // Over TLS what a client that leaves sends last is unread in the socket, so
 // its end must be seen behind that.
 func TestLongPollOverTLSEndsWhenTheClientLeaves(t *testing.T) {
+	t.Parallel()
 	for name, leave := range map[string]func(*tls.Conn) error{
 		"closed":               func(c *tls.Conn) error { return c.Close() },
 		"gone without a word":  func(c *tls.Conn) error { return c.NetConn().Close() },
@@ -45,6 +46,7 @@ func TestLongPollOverTLSEndsWhenTheClientLeaves(t *testing.T) {
 		"with TLS 1.2, closed": func(c *tls.Conn) error { return c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			app, held, why := holder(time.Minute)
 			address, config := serveTLS(t, app)
 			if strings.Contains(name, "1.2") {

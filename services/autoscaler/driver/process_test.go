@@ -51,8 +51,12 @@ func processRig(t *testing.T, p *Process) rig {
 }
 
 func TestProcessConforms(t *testing.T) {
+	t.Parallel()
 	for name, claim := range conform {
-		t.Run(name, func(t *testing.T) { claim(t, processRig(t, newProcess(t, ProcessConfig{}))) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			claim(t, processRig(t, newProcess(t, ProcessConfig{})))
+		})
 	}
 }
 
@@ -171,6 +175,7 @@ func TestTheEndOfALongLineHidesSecrets(t *testing.T) {
 }
 
 func TestAFolderIsOneDrivers(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	first := newProcess(t, ProcessConfig{Folder: folder})
 	if _, err := NewProcess(t.Context(), ProcessConfig{Folder: folder}); !errors.Is(err, ErrBusy) {
@@ -265,6 +270,7 @@ func startParent(t *testing.T, folder string, pods ...string) (fleet string, kil
 }
 
 func TestNothingOutlivesAKilledParent(t *testing.T) {
+	t.Parallel()
 	fleet := killedParent(t, t.TempDir(), "run", "spawn", "stubborn")
 	testenv.Eventually(t, "all processes ended", func() bool { return len(living(fleet)) == 0 && !hasReaper(fleet) })
 }
@@ -272,6 +278,7 @@ func TestNothingOutlivesAKilledParent(t *testing.T) {
 // As when a driver stops a pod: it is asked to end, and its jobs' commands, which have groups
 // of their own, are its to end.
 func TestOnlyTheFirstGroupOfAPodIsAskedToEnd(t *testing.T) {
+	t.Parallel()
 	noted := func(name string) bool {
 		_, err := os.Stat(filepath.Join(filepath.Dir(program(t)), name))
 		return err == nil
@@ -360,6 +367,7 @@ func TestADriverStartsThoughWhatAnEarlierOneLeftGoesOn(t *testing.T) {
 }
 
 func TestAPodKeepsItsGraceWhenTheContextOfItsStopEnds(t *testing.T) {
+	t.Parallel()
 	p := newProcess(t, ProcessConfig{})
 	ready := filepath.Join(t.TempDir(), "ready")
 	script := "trap 'sleep 1; exit 5' TERM; : > " + ready + "; while :; do sleep 0.05; done"

@@ -145,6 +145,7 @@ func TestStreamsDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestAWaitEndsWhenTheServerGoes(t *testing.T) {
+	t.Parallel()
 	b := testenv.NewServer(t)
 	began := make(chan struct{}, 100)
 	serve(t, b, func(ctx context.Context, _ string) error {
@@ -175,6 +176,7 @@ func TestAWaitEndsWhenTheServerGoes(t *testing.T) {
 }
 
 func TestSyncIsBoundByItsContext(t *testing.T) {
+	t.Parallel()
 	b := testenv.NewServer(t)
 	serve(t, b, func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
 	r := barrier.NewRemote(b.NC, prefix)

@@ -103,6 +103,7 @@ func TestStoreIsForItsOwnerOnly(t *testing.T) {
 }
 
 func TestOneStoreHasOneServer(t *testing.T) {
+	t.Parallel()
 	cfg := embedded.Config{Dir: t.TempDir()}
 	first := start(t, cfg)
 	if _, err := embedded.Start(t.Context(), cfg); !errors.Is(err, embedded.ErrInUse) {

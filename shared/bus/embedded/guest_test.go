@@ -116,6 +116,7 @@ func TestAGuestReadsBySequence(t *testing.T) {
 }
 
 func TestAGuestCanDoNothingElse(t *testing.T) {
+	t.Parallel()
 	s, own, guest := guests(t)
 	js, err := jetstream.New(own)
 	if err != nil {

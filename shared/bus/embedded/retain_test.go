@@ -254,6 +254,7 @@ func TestAPowerLossDoesNotTakeWhatIsReplacedDuringARound(t *testing.T) {
 
 // A stream that was made after the start is swept too.
 func TestWhatNoOneWaitsForIsOnTheDiskAfterASweep(t *testing.T) {
+	t.Parallel()
 	d := &disk{}
 	_, js, store := newest(t, d)
 	publish(t, js, "k.a", []byte("a"))
@@ -264,6 +265,7 @@ func TestWhatNoOneWaitsForIsOnTheDiskAfterASweep(t *testing.T) {
 
 // No one waits at the barrier for a removal alone. A crash much later must not undo it.
 func TestARemovalThatIsNotWaitedForIsNotUndoneForLong(t *testing.T) {
+	t.Parallel()
 	d := &disk{}
 	s, js, store := newest(t, d)
 	publish(t, js, "k.a", []byte("old"))

@@ -1,0 +1,12 @@
+package bus_test
+
+import (
+	"testing"
+
+	"flightline/shared/testenv"
+)
+
+func TestMain(m *testing.M) {
+	testenv.SetParallel()
+	m.Run()
+}
