@@ -52,54 +52,44 @@ func (s *Service) workers(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	addPods(living, pods)
-	startups := api.StartupsOf(pods)
+	podOf := make(map[string]pod.Pod, len(pods))
+	for _, p := range pods {
+		podOf[p.Endpoint+"/"+p.ID] = p
+	}
 	for _, w := range living {
-		view := livingOf(w)
-		view.Startup = startups[rankOf(w)]
-		v.Workers = append(v.Workers, view)
+		v.Workers = append(v.Workers, livingOf(w, podOf[rankOf(w)]))
 	}
 	return c.JSON(v)
-}
-
-// addPods takes from the pods which workers are asked to drain, as their next heartbeats say,
-// and when those started whose heartbeats do not say it: those that speak HTTP.
-func addPods(living []registry.Worker, pods []pod.Pod) {
-	of := map[string]*pod.Pod{}
-	for i, p := range pods {
-		of[p.Endpoint+"/"+p.ID] = &pods[i]
-	}
-	for i, w := range living {
-		p := of[rankOf(w)]
-		if p == nil {
-			continue
-		}
-		if p.Status == pod.Running && !p.Drain.At.IsZero() && p.Drains(w.Started) {
-			living[i].Draining = true
-		}
-		if w.Started.IsZero() {
-			living[i].Started = p.Started
-		}
-	}
 }
 
 // rankOf orders the workers of all endpoints.
 func rankOf(w registry.Worker) string { return w.Endpoint + "/" + w.ID }
 
-func livingOf(w registry.Worker) api.LivingWorker {
+// livingOf is what a worker's heartbeat says, and what the record of its pod adds: its
+// machine and GPUs; that it is asked to drain, before its next heartbeat says so; and its
+// start, if it speaks HTTP. A worker without a record has a zero pod.
+func livingOf(w registry.Worker, p pod.Pod) api.LivingWorker {
+	if w.Started.IsZero() {
+		w.Started = p.Started
+	}
 	v := api.LivingWorker{
 		ID: w.ID, Endpoint: w.Endpoint, Protocol: "http", State: w.State, Concurrency: w.Concurrency, Running: append([]string{}, w.Running...),
-		Draining: w.Draining, StartedAt: api.FormatTime(w.Started), SeenAt: api.FormatTime(w.Seen),
+		Draining:  w.Draining || p.Status == pod.Running && !p.Drain.At.IsZero() && p.Drains(w.Started),
+		StartedAt: api.FormatTime(w.Started), SeenAt: api.FormatTime(w.Seen), Startup: api.StartupOf(p),
 		Host: api.WorkerHost{
-			Name: w.Host.Name, OS: w.Host.OS, Arch: w.Host.Arch, CPUModel: w.Host.CPUModel, CPUs: w.Host.CPUs, MemoryBytes: w.Host.MemoryBytes,
-			GPUDriver: w.Host.Driver, GPUs: []api.WorkerGPU{}, Version: w.Host.Version,
+			Name: cmp.Or(w.Host.Name, p.Machine.Hostname), OS: cmp.Or(w.Host.OS, p.Machine.OS), Arch: cmp.Or(w.Host.Arch, p.Machine.Arch),
+			CPUModel: p.Machine.CPU.Model, CPUs: cmp.Or(w.Host.CPUs, p.Machine.CPU.Threads), MemoryBytes: gigabytes(p.Machine.MemoryGB),
+			GPUDriver: p.Machine.GPUDriver, GPUs: []api.WorkerGPU{}, Version: w.Host.Version,
 		},
 	}
 	if w.Native {
 		v.Protocol = "nats"
 	}
-	for _, g := range w.Host.GPUs {
-		v.Host.GPUs = append(v.Host.GPUs, api.WorkerGPU{Name: g.Name, UUID: g.UUID, MemoryBytes: g.MemoryBytes})
+	for _, g := range p.OwnGPUs() {
+		v.Host.GPUs = append(v.Host.GPUs, api.WorkerGPU{Name: g.Name, UUID: g.UUID, MemoryBytes: gigabytes(g.MemoryGB)})
 	}
 	return v
 }
+
+// gigabytes is n times 2^30 bytes.
+func gigabytes(n float64) uint64 { return uint64(n * (1 << 30)) }

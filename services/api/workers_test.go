@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"flightline/shared/api"
 	"flightline/shared/endpoint"
 	"flightline/shared/pod"
@@ -23,7 +25,7 @@ func TestLivingWorkersAreListedForThoseWhoMayRead(t *testing.T) {
 	}
 	for _, w := range []registry.Worker{
 		{ID: "b", Endpoint: "ep", State: registry.WorkerIdle, Concurrency: 2, Native: true, Draining: true},
-		{ID: "a", Endpoint: "ep", State: registry.WorkerRunning, Running: []string{"j"}, Host: registry.Host{Name: "m", Version: "1.2.3", GPUs: []registry.GPU{{Name: "H100", MemoryBytes: 80 << 30}}}},
+		{ID: "a", Endpoint: "ep", State: registry.WorkerRunning, Running: []string{"j"}, Host: registry.Host{Name: "m", Version: "1.2.3"}},
 		{ID: "a", Endpoint: "other", State: registry.WorkerUnhealthy},
 	} {
 		if err := s.registry.Workers.Beat(t.Context(), w); err != nil {
@@ -64,7 +66,7 @@ func TestLivingWorkersAreListedForThoseWhoMayRead(t *testing.T) {
 	var v api.LivingWorkers
 	s.get(adminKey, "/v1/workers?endpoint=ep", &v)
 	a, b := v.Workers[0], v.Workers[1]
-	if a.State != "running" || a.Protocol != "http" || !slices.Equal(a.Running, []string{"j"}) || a.Host.Version != "1.2.3" || a.Host.GPUs[0] != (api.WorkerGPU{Name: "H100", MemoryBytes: 80 << 30}) || a.SeenAt == "" {
+	if a.State != "running" || a.Protocol != "http" || !slices.Equal(a.Running, []string{"j"}) || a.Host.Name != "m" || a.Host.Version != "1.2.3" || a.SeenAt == "" {
 		t.Errorf("got %+v", a)
 	}
 	if b.Protocol != "nats" || !b.Draining || b.Concurrency != 2 || b.Running == nil || b.Host.GPUs == nil {
@@ -94,23 +96,30 @@ func TestWorkersDrainFromTheRequestOn(t *testing.T) {
 		{Endpoint: "other", ID: "asked", Started: now},
 		{Endpoint: "ep", ID: "ended", Started: now},
 	}
-	addPods(living, []pod.Pod{
+	pods := []pod.Pod{
 		asked("ep", "asked", "", pod.Running, now.Add(time.Second)), asked("ep", "asked-before-its-start", "", pod.Running, now.Add(-time.Second)),
-		asked("ep", "not-asked", "", pod.Running, time.Time{}), asked("ep", "ended", "", pod.Terminated, now.Add(time.Second)),
-	})
+		asked("ep", "not-asked", "", pod.Running, time.Time{}),
+		{},
+		asked("ep", "ended", "", pod.Terminated, now.Add(time.Second)),
+	}
 	for i, want := range []bool{true, false, false, false, false} {
-		if living[i].Draining != want {
-			t.Errorf("%s/%s: got %v, want %v", living[i].Endpoint, living[i].ID, living[i].Draining, want)
+		if got := livingOf(living[i], pods[i]).Draining; got != want {
+			t.Errorf("%s/%s: got %v, want %v", living[i].Endpoint, living[i].ID, got, want)
 		}
 	}
 }
 
-// A worker that speaks HTTP does not say when it started: the record of its pod does.
-func TestAWorkerOverHTTPIsShownWithItsStart(t *testing.T) {
+// A worker that speaks HTTP says neither when it started nor what its machine is: the
+// record of its pod does.
+func TestAWorkerOverHTTPIsShownWithItsStartAndMachine(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	if _, err := s.registry.Pods.Appear(t.Context(), pod.Pod{ID: "w1", Endpoint: "ep"}, now, now); err != nil {
+	machine := pod.Machine{
+		Hostname: "m", OS: "linux", Arch: "amd64", CPU: pod.CPU{Model: "EPYC", Threads: 8}, MemoryGB: 64, GPUDriver: "570",
+		GPUs: []pod.GPU{{Name: "H100", UUID: "GPU-1", MemoryGB: 80}},
+	}
+	if _, err := s.registry.Pods.Appear(t.Context(), pod.Pod{ID: "w1", Endpoint: "ep", Machine: machine}, now, now); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range []registry.Worker{{ID: "w1", Endpoint: "ep"}, {ID: "w1", Endpoint: "other", Started: now.Add(time.Second)}} {
@@ -123,6 +132,13 @@ func TestAWorkerOverHTTPIsShownWithItsStart(t *testing.T) {
 		s.get(adminKey, "/v1/workers", &v)
 		return len(v.Workers) == 2 && v.Workers[0].StartedAt == api.FormatTime(now) && v.Workers[1].StartedAt == api.FormatTime(now.Add(time.Second))
 	})
+	want := api.WorkerHost{
+		Name: "m", OS: "linux", Arch: "amd64", CPUModel: "EPYC", CPUs: 8, MemoryBytes: 64 << 30, GPUDriver: "570",
+		GPUs: []api.WorkerGPU{{Name: "H100", UUID: "GPU-1", MemoryBytes: 80 << 30}},
+	}
+	if diff := cmp.Diff(want, v.Workers[0].Host); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // readAll follows events of all endpoints, with a key.

@@ -31,8 +31,8 @@ func (s *Service) sample(ctx context.Context) ([]stats.Sample, error) {
 	return samplesOf(workers, endpoints), nil
 }
 
-// samplesOf counts workers by endpoint, and the GPUs of those that hold a job. A worker
-// whose heartbeat names no GPU has as many as the endpoint gives to each of its workers.
+// samplesOf counts workers by endpoint, and the GPUs of those that hold a job: a worker has
+// as many as the endpoint gives to each of its workers.
 func samplesOf(workers []registry.Worker, endpoints []endpoint.Endpoint) []stats.Sample {
 	gpus := make(map[string]int, len(endpoints))
 	for _, e := range endpoints {
@@ -51,9 +51,6 @@ func samplesOf(workers []registry.Worker, endpoints []endpoint.Endpoint) []stats
 			at[w.Endpoint], all = i, append(all, stats.Sample{Endpoint: w.Endpoint})
 		}
 		all[i].Workers++
-		if len(w.Host.GPUs) > 0 {
-			each = len(w.Host.GPUs)
-		}
 		if len(w.Running) > 0 {
 			all[i].BusyGPUs += each
 		}

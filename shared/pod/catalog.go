@@ -187,6 +187,18 @@ func (p Pod) GPUs() (kind string, count int) {
 	return kind, count
 }
 
+// OwnGPUs are the GPUs of its machine that the pod has, as far as that is known: those that
+// were chosen for it, or all of them, as GPUs says.
+func (p Pod) OwnGPUs() []GPU {
+	if _, count := p.GPUs(); count == 0 || len(p.Devices) == 0 && p.Spec.GPUs > 0 {
+		return nil
+	}
+	if len(p.Devices) == 0 {
+		return p.Machine.GPUs
+	}
+	return slices.DeleteFunc(slices.Clone(p.Machine.GPUs), func(g GPU) bool { return !slices.Contains(p.Devices, g.UUID) })
+}
+
 // VCPUs is how many virtual CPUs the pod has, 0 if that is not known. A process
 // has all of its machine's: nothing limits it.
 func (p Pod) VCPUs() float64 {

@@ -3,6 +3,7 @@ package pod
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,4 +111,25 @@ func FuzzParseCatalog(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestTheOwnGPUsOfAPod(t *testing.T) {
+	t.Parallel()
+	a, b := GPU{UUID: "GPU-a"}, GPU{UUID: "GPU-b"}
+	machine := Machine{GPUs: []GPU{a, b}}
+	for name, test := range map[string]struct {
+		pod  Pod
+		want []GPU
+	}{
+		"a worker that a user started has all":                {Pod{Machine: machine}, []GPU{a, b}},
+		"a worker of a fleet has its claim":                   {Pod{Machine: machine, Driver: Process, Spec: Spec{GPUs: 1}, Devices: []string{"GPU-b"}}, []GPU{b}},
+		"a process without a claim has all":                   {Pod{Machine: machine, Driver: Process}, []GPU{a, b}},
+		"a container without a claim has none":                {Pod{Machine: machine, Driver: Docker}, nil},
+		"a pod that waits for its GPUs has none":              {Pod{Machine: machine, Driver: Docker, Spec: Spec{GPUs: 2}}, nil},
+		"a claim of a machine that says nothing has no facts": {Pod{Driver: Docker, Spec: Spec{GPUs: 1}, Devices: []string{"GPU-b"}}, nil},
+	} {
+		if got := test.pod.OwnGPUs(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
+		}
+	}
 }

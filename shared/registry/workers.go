@@ -64,29 +64,17 @@ type Worker struct {
 	Host Host      `json:"host"`
 }
 
-// Host is the machine a worker runs on, as far as it could find out.
+// Host is the machine a worker runs on, as far as it could find out. The record of its pod
+// has more of it.
 type Host struct {
 	Name string `json:"name,omitempty"`
 	// OS and Arch are spelled as Go spells them.
-	OS       string `json:"os,omitempty"`
-	Arch     string `json:"arch,omitempty"`
-	CPUModel string `json:"cpuModel,omitempty"`
+	OS   string `json:"os,omitempty"`
+	Arch string `json:"arch,omitempty"`
 	// CPUs counts logical ones.
 	CPUs int `json:"cpus,omitempty"`
-	// MemoryBytes is the physical memory.
-	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
-	GPUs        []GPU  `json:"gpus,omitempty"`
-	// Driver is the version of the GPU driver.
-	Driver string `json:"driver,omitempty"`
 	// Version is that of the worker's program.
 	Version string `json:"version,omitempty"`
-}
-
-// GPU is one accelerator.
-type GPU struct {
-	Name        string `json:"name"`
-	UUID        string `json:"uuid,omitempty"`
-	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
 }
 
 var workerID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
