@@ -48,6 +48,36 @@ func TestATakeThatNoPingConfirmsIsHandedOutAgain(t *testing.T) {
 	s.is(id, job.Completed, "1", "")
 }
 
+// A worker cannot read what has a job in it that it cannot read, as JSON that is too deep
+// for it. That job takes no other one with it more than once.
+func TestATakeThatNoPingConfirmsIsHandedOutAlone(t *testing.T) {
+	s := newEnv(t)
+	w := s.worker("w1", s.gateway(Config{Confirm: time.Second, Hold: patience}))
+	batch := func() (got []taken) {
+		a := w.send("GET", "/job-take-batch/%w?gpu=any&batch_size=8", nil)
+		if a.status != 200 || json.Unmarshal([]byte(a.raw), &got) != nil {
+			t.Fatalf("got %d %s, want jobs", a.status, a.raw)
+		}
+		return got
+	}
+	unread := map[string]bool{}
+	for range 3 {
+		unread[s.submit()] = true
+	}
+	for left := 3; left > 0; {
+		left -= len(batch())
+	}
+	for len(unread) > 0 {
+		got := batch()
+		if len(got) != 1 || !unread[got[0].ID] {
+			t.Fatalf("got %v, want one of %v alone", got, unread)
+		}
+		delete(unread, got[0].ID)
+		w.done(got[0].ID, `{"output":1}`)
+		s.is(got[0].ID, job.Completed, "1", "")
+	}
+}
+
 // A worker that dies of a job before it can say that it has it is lost too.
 func TestUnconfirmedTakesAreNotFreeForEver(t *testing.T) {
 	s := newEnv(t, func(e *endpoint.Endpoint) { e.MaxLost, e.Lease = 1, endpoint.MinLease })

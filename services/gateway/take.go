@@ -110,6 +110,9 @@ func (s *Service) collect(c *fiber.Ctx, p *poll, who caller, most int) []*queue.
 		taken = append(taken, lease)
 		s.named.add(who.key(), lease.Job.ID)
 		size += len(lease.Input)
+		if lease.Unreceived() { // perhaps its worker cannot read it
+			break
+		}
 	}
 	return taken
 }
@@ -120,7 +123,7 @@ func nextOf(ctx context.Context, consumer *queue.Consumer, wanted func() bool, r
 		defer cancel()
 		ctx = within
 	}
-	return consumer.NextIf(ctx, wanted, runs)
+	return consumer.NextIf(ctx, wanted, runs, more)
 }
 
 // sentPart is how much of an answer is written before the jobs are kept for the worker that

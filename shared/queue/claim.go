@@ -42,8 +42,7 @@ func (t *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
 	}
 	var r *record.Record
 	if delivered > 1 {
-		if r, err = t.read(ctx, msg); err != nil {
-			m.postpone(t.e.Lease, time.Second)
+		if r, err = t.readEarlier(ctx, m, msg); err != nil {
 			return nil, err
 		}
 	}
@@ -99,6 +98,20 @@ func (t *Consumer) read(ctx context.Context, msg *record.Record) (*record.Record
 	r, err := t.q.read.record(ctx, t.at, msg.ID, msg.Attempt)
 	if errors.Is(err, bus.ErrNoMessage) {
 		return nil, nil //nolint:nilnil // no record is a fact that decide knows
+	}
+	return r, err
+}
+
+// readEarlier is read for a message that was delivered before. It leaves the message in the
+// queue if it returns an error: ErrClosed for a job that goes to its worker alone.
+func (t *Consumer) readEarlier(ctx context.Context, m *received, msg *record.Record) (*record.Record, error) {
+	r, err := t.read(ctx, msg)
+	switch {
+	case err != nil:
+		m.postpone(t.e.Lease, time.Second)
+	case m.together && mayBeUnreceived(r):
+		m.release(t.e.Lease)
+		err = ErrClosed
 	}
 	return r, err
 }

@@ -66,9 +66,10 @@ const stillRunsDelay = time.Second
 // NextIf is Next for a worker that may have left: wanted is asked when there
 // is a job, before it is picked up, and false leaves the job to others and
 // returns ErrClosed. So does runs for a job of which the worker still runs an
-// earlier run, and NextIf goes on. Once ctx ends, a job that is being picked up is
-// still returned.
-func (t *Consumer) NextIf(ctx context.Context, wanted func() bool, runs func(job.ID) bool) (*Lease, error) {
+// earlier run, and NextIf goes on. together says that the worker gets the job along with
+// others: a job that may not have been received before is left in the queue, and NextIf
+// returns ErrClosed. Once ctx ends, a job that is being picked up is still returned.
+func (t *Consumer) NextIf(ctx context.Context, wanted func() bool, runs func(job.ID) bool, together bool) (*Lease, error) {
 	s, err := t.enter()
 	if err != nil {
 		return nil, err
@@ -88,17 +89,36 @@ func (t *Consumer) NextIf(ctx context.Context, wanted func() bool, runs func(job
 			continue
 		}
 		t.q.Reach(AfterDelivery)
+		m.together = together
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.claimTimeout())
 		lease, err := t.claim(within, m)
 		cancel()
-		if lease != nil {
+		switch {
+		case lease != nil:
 			return t.hand(lease), nil
+		case errors.Is(err, ErrClosed):
+			return nil, err
 		}
 		_ = claimPayload(ctx, 0) // 0 has room
 		if err != nil && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// mayBeUnreceived reports whether a run of the attempt was handed out, and no worker is
+// known to have received it; nil has no run. Perhaps no worker can read the job: then what
+// it is handed out with is not received either.
+func mayBeUnreceived(r *record.Record) bool {
+	return r != nil && !r.Status.Terminal() && (r.AckTimeout > 0 || r.Undelivered > 0)
+}
+
+// Unreceived reports whether an earlier run of the attempt was handed out, and no worker is
+// known to have received it.
+func (l *Lease) Unreceived() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rec.Undelivered > 0
 }
 
 // hand lets go of a lease that the next process that hears of its worker takes up. The

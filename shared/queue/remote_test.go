@@ -29,7 +29,7 @@ func (s *env) handed(t *testing.T, worker string, change ...func(*job.Request)) 
 	defer consumer.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	got, err := consumer.NextIf(ctx, always, never)
+	got, err := consumer.NextIf(ctx, always, never, false)
 	if err != nil || got.Job.ID != id {
 		t.Fatalf("got %+v, %v, want %s", got, err, id)
 	}
@@ -211,11 +211,35 @@ func TestAJobThatTheWorkerStillRunsIsLeft(t *testing.T) {
 		cancel()
 		return asked == id
 	}
-	if l, err := consumer.NextIf(ctx, always, runs); !errors.Is(err, context.Canceled) {
+	if l, err := consumer.NextIf(ctx, always, runs, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %+v, %v, want that it waits for another job", l, err)
 	}
 	if l := next(t, s.consumer(t, s.q, "w")); l.Job.ID != id || l.Job.Run != 1 {
 		t.Errorf("got %s, run %d, want %s, run 1", l.Job.ID, l.Job.Run, id)
+	}
+}
+
+// A job whose worker was not heard of may be unreadable for all. It goes to the next one
+// alone.
+func TestAJobThatMayNotHaveBeenReceivedJoinsNoOthers(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t)
+	id := s.submit(t)
+	handed := func(together bool) (*Lease, error) {
+		consumer := s.q.Remote.Consume(s.e, "w", 200*time.Millisecond)
+		defer consumer.Close()
+		return consumer.NextIf(t.Context(), always, never, together)
+	}
+	if l, err := handed(true); err != nil || l.Job.ID != id || l.Unreceived() {
+		t.Fatalf("got %+v, %v, want %s, which was handed to nobody before", l, err, id)
+	}
+	for range 2 {
+		if l, err := handed(true); !errors.Is(err, ErrClosed) {
+			t.Fatalf("got %+v, %v, want ErrClosed", l, err)
+		}
+	}
+	if l, err := handed(false); err != nil || l.Job.ID != id || l.Job.Run != 2 || !l.Unreceived() {
+		t.Errorf("got %+v, %v, want run 2 of %s, whose first was not received", l, err, id)
 	}
 }
 
@@ -225,7 +249,7 @@ func TestAJobThatNobodyWantsAnyMoreIsLeft(t *testing.T) {
 	id := s.submit(t)
 	consumer := s.q.Remote.Consume(s.e, "gone", time.Minute)
 	defer consumer.Close()
-	if l, err := consumer.NextIf(t.Context(), func() bool { return false }, never); !errors.Is(err, ErrClosed) {
+	if l, err := consumer.NextIf(t.Context(), func() bool { return false }, never, false); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %+v, %v, want ErrClosed", l, err)
 	}
 	if j, err := s.q.Status(t.Context(), s.e, id); err != nil || j.Run != 0 {

@@ -76,7 +76,7 @@ func TestADeliveryOfAServerBeforeIsNotTakenForOneOfThis(t *testing.T) {
 		})
 		b = next(t, s.consumer(t, s.queue(t, Config{}), "b"))
 		return true
-	}, func(job.ID) bool { return false })
+	}, never, false)
 	if err != nil || held.Job.ID == b.Job.ID || held.rec.QueueSeq != b.rec.QueueSeq {
 		t.Fatalf("got %+v, %v, want the first job under the sequence of the second", held, err)
 	}
