@@ -80,10 +80,22 @@ func (a *agent) modelCache(spec pod.Spec) (string, error) {
 	if hub == "" || a.remote() {
 		return hub, nil // the engine makes it
 	}
-	if _, err := os.Stat(hub); err == nil {
-		return hub, nil
+	info, err := os.Stat(hub)
+	if err != nil {
+		info, err = makeHub(hub)
 	}
-	err := os.MkdirAll(a.cfg.ModelCache, 0o700)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no folder", hub)
+	}
+	if err != nil {
+		return "", fmt.Errorf("model cache (--model-cache-folder): %w", err)
+	}
+	return hub, nil
+}
+
+// makeHub makes the folder, unless another one has just made it.
+func makeHub(hub string) (fs.FileInfo, error) {
+	err := os.MkdirAll(filepath.Dir(hub), 0o700)
 	if err == nil {
 		err = os.Mkdir(hub, 0o700)
 	}
@@ -91,9 +103,9 @@ func (a *agent) modelCache(spec pod.Spec) (string, error) {
 		err = os.Chmod(hub, 0o777|fs.ModeSticky) // whatever the umask is
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("model cache (--model-cache-folder): %w", err)
+		return nil, err
 	}
-	return hub, nil
+	return os.Stat(hub)
 }
 
 // withModelCache is the environment with where the libraries of a pod find the models of

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"flightline/services/autoscaler/driver"
@@ -150,6 +151,31 @@ func TestAFolderThatCannotBeMadeEndsThePod(t *testing.T) {
 	}
 	s.pod("two", func(*pod.Pod) {})
 	s.status("two", pod.Running)
+}
+
+// A worker is not started with a cache that is a file, or a link to a folder that is not there.
+func TestACacheThatIsNoFolderEndsThePod(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		hub  func(path string) error
+		want string
+	}{
+		"a file":            {func(path string) error { return os.WriteFile(path, nil, 0o600) }, "is no folder"},
+		"a link to nothing": {func(path string) error { return os.Symlink("absent", path) }, "no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			hub := filepath.Join(folder, hubFolder)
+			if err := tc.hub(hub); err != nil {
+				t.Fatal(err)
+			}
+			a := &agent{Service: &Service{cfg: Config{ModelCache: folder}}}
+			if got, err := a.modelCache(pod.Spec{ModelCache: []string{"m/n"}}); err == nil || !strings.Contains(err.Error(), hub) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %q, %v, want that %s %s", got, err, hub, tc.want)
+			}
+		})
+	}
 }
 
 func TestTheEnvironmentOfTheModelCache(t *testing.T) {
