@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"flightline/shared/client"
+	"flightline/shared/endpoint"
 )
 
 // span is how much time the charts of an endpoint show.
@@ -124,8 +126,8 @@ func plotsOf(points []client.StatsPoint, from time.Time, s span) []plot {
 func pauseEndpoint(v *visit) (string, error) {
 	id := v.param("endpoint")
 	minutes, err := strconv.Atoi(v.form.Get("minutes"))
-	if err != nil || minutes < 0 {
-		return "", &pageError{status: http.StatusBadRequest, text: "minutes must be a whole number, 0 for until it is resumed"}
+	if most := int(endpoint.MaxPause / time.Minute); err != nil || minutes < 0 || minutes > most {
+		return "", &pageError{status: http.StatusBadRequest, text: fmt.Sprintf("minutes must be between 0 and %d; 0 is until it is resumed", most)}
 	}
 	if _, err := v.control.Endpoints().Pause(v.ctx, id, time.Duration(minutes)*time.Minute); err != nil {
 		return "", err

@@ -109,6 +109,27 @@ func TestASettingOfZeroIsNoChange(t *testing.T) {
 	}
 }
 
+// A pause is as long as its form says, or refused.
+func TestThePauseOfAForm(t *testing.T) {
+	t.Parallel()
+	for minutes, want := range map[string]string{
+		"0": `{}`, "15": `{"durationMs":900000}`, "525600": `{"durationMs":31536000000}`,
+		"525601": "", "-1": "", "": "", "1.5": "", "153722867280912931": "", "307445734561825861": "",
+	} {
+		sent := ""
+		v := &visit{ctx: t.Context(), params: map[string]string{"endpoint": "ep"}, form: url.Values{"minutes": {minutes}}}
+		v.control = apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			sent = string(body)
+			_, _ = io.WriteString(w, `{"id":"ep"}`)
+		})
+		_, err := pauseEndpoint(v)
+		if status, text := problem(err); sent != want || want == "" && (status != http.StatusBadRequest || !strings.Contains(text, "between 0 and 525600")) {
+			t.Errorf("%q minutes: got %v, sent %q, want %q", minutes, err, sent, want)
+		}
+	}
+}
+
 // The API purges on when the console stops waiting.
 func TestAPurgeThatLastsIsNoError(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +102,20 @@ func TestADeeplyNestedTextIsNotIndented(t *testing.T) {
 	} {
 		if got := textOf(tc.raw, shownOutput); !strings.HasPrefix(got.Shown, tc.shown) || got.Bytes != len(tc.raw) {
 			t.Errorf("%.60s: got %.60q, want %q", tc.raw, got.Shown, tc.shown)
+		}
+	}
+}
+
+// What comes after a cancel is a page that the key may see.
+func TestAfterACancelComesAPageOfTheKey(t *testing.T) {
+	t.Parallel()
+	for scope, want := range map[string]string{"submit:ep": "/ui/e/ep/try", "read:ep": "/ui/e/ep/jobs/j1"} {
+		v := &visit{ctx: t.Context(), params: map[string]string{"endpoint": "ep", "id": "j1"}, scopes: scopesOf(t, scope)}
+		v.api = apiOf(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"id":"j1","status":"CANCELLED"}`)
+		})
+		if next, err := doJob("cancel")(v); err != nil || next != want || v.noticed != "The job is CANCELLED." {
+			t.Errorf("%s: got %s, %v, notice %q, want %s", scope, next, err, v.noticed, want)
 		}
 	}
 }

@@ -190,7 +190,8 @@ func jobPath(endpoint, id string) string {
 	return pathOf(endpoint) + "/jobs/" + url.PathEscape(id)
 }
 
-// doJob cancels or retries one job and goes back to it.
+// doJob cancels or retries one job and goes back to it, or to the playground with a key that
+// may not read it.
 func doJob(what string) func(*visit) (string, error) {
 	return func(v *visit) (string, error) {
 		endpoint, id := v.param("endpoint"), v.param("id")
@@ -207,6 +208,9 @@ func doJob(what string) func(*visit) (string, error) {
 			return "", err
 		default:
 			v.notice("The job is %s.", j.Status)
+		}
+		if !v.May("read", endpoint) {
+			return pathOf(endpoint) + "/try", nil
 		}
 		return jobPath(endpoint, id), nil
 	}
