@@ -32,6 +32,7 @@ func (a api) start(t *testing.T, seen *http.Request) string {
 		if !ok {
 			entry.status, entry.body = 500, `{"error":"not in the script: `+r.Method+" "+r.URL.RequestURI()+`"}`
 		}
+		w.Header().Set("Content-Type", r.Header.Get("Accept"))
 		w.WriteHeader(entry.status)
 		_, _ = w.Write([]byte(entry.body))
 	}))

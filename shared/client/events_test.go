@@ -26,6 +26,7 @@ func telling(t *testing.T, turns ...turn) (c *client.Client, asked func() []stri
 		now := turns[min(len(seen), len(turns)-1)]
 		seen = append(seen, r.URL.RequestURI()+" "+r.Header.Get("Last-Event-ID"))
 		mu.Unlock()
+		w.Header().Set("Content-Type", r.Header.Get("Accept"))
 		if now.status != 0 {
 			w.WriteHeader(now.status)
 		}

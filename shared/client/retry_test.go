@@ -45,6 +45,7 @@ func (r *restarting) start() {
 		r.mu.Lock()
 		r.keys = append(r.keys, q.Header.Get("Idempotency-Key"))
 		r.mu.Unlock()
+		w.Header().Set("Content-Type", q.Header.Get("Accept"))
 		r.handler(w, q)
 	}))
 	_ = r.web.Listener.Close()

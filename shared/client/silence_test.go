@@ -21,7 +21,7 @@ func (serve inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = w.CloseWithError(r.Context().Err())
 	}()
 	go serve(w)
-	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: r}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": r.Header["Accept"]}, Body: body, Request: r}, nil
 }
 
 func TestTheTimeThatAReaderTakesIsNoSilenceOfTheServer(t *testing.T) {

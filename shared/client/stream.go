@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -133,7 +134,7 @@ func (c *Client) open(ctx, within context.Context, op call, after string) (*http
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Accept", eventStream)
 	if after != "" {
 		req.Header.Set(headerLastEventID, after)
 	}
@@ -200,9 +201,17 @@ func (p patience) pauseAfter(attempt int, lost time.Time, met bool, err error) (
 	return pause, most > 0 && time.Since(lost)+pause < most
 }
 
-// refusal reads an answer that is no stream.
+// eventStream is the content type of a stream of events.
+const eventStream = "text/event-stream"
+
+// refusal reads an answer that is no stream. A page of another program is no break of the
+// stream, after which it would go on.
 func refusal(ctx context.Context, resp *http.Response) error {
 	if resp.StatusCode == http.StatusOK {
+		given := resp.Header.Get("Content-Type")
+		if kind, _, _ := mime.ParseMediaType(given); kind != eventStream {
+			return fmt.Errorf("client: the answer is not what the API promises: its Content-Type is %.60q, want %s", given, eventStream)
+		}
 		return nil
 	}
 	const most = 64 << 10

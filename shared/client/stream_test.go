@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type turn struct {
 	status int // 0 means 200
 	text   string
 	ends   bool
+	kind   string // the Content-Type; "" means what was asked for
 }
 
 // streaming serves the turns, the last one again and again, and notes where
@@ -39,6 +41,7 @@ func streaming(t *testing.T, turns ...turn) (c *client.Client, from func() []str
 		if r.URL.RequestURI() != "/v2/ep/stream/j1?format=sse" {
 			t.Errorf("got a request of %s", r.URL)
 		}
+		w.Header().Set("Content-Type", cmp.Or(now.kind, r.Header.Get("Accept")))
 		if now.status != 0 {
 			w.WriteHeader(now.status)
 		}
@@ -130,6 +133,7 @@ func TestStreamEndsWithAnError(t *testing.T) {
 		"never there":       {[]turn{{}}, 0, unreachable, 1},
 		"a strange id":      {[]turn{{text: "id: x\ndata: 1\n\n", ends: true}}, 0, func(err error) bool { return err != nil }, 1},
 		"a strange end":     {[]turn{{text: "event: status\ndata: x\n\n", ends: true}}, 0, func(err error) bool { return err != nil }, 1},
+		"another's page":    {[]turn{{text: "<html>hello</html>", ends: true, kind: "text/html; charset=utf-8"}}, 0, func(err error) bool { return err != nil && strings.Contains(err.Error(), "text/html") }, 1},
 		"too long a line":   {[]turn{{text: "id: 1\ndata: " + strings.Repeat("x", 2*job.MaxChunk) + "\n\n", ends: true}}, 0, func(err error) bool { return errors.Is(err, client.ErrTooLarge) }, 1},
 	}
 	for name, test := range tests {
