@@ -356,6 +356,9 @@ var (
 	login = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s]+@`)
 	// given finds what connection strings and signed addresses give: password=….
 	given = regexp.MustCompile(`(?i)((?:passw(?:or)?d|pwd|secret|token|signature|key|[?&]sig)=)[^&;\s]+`)
+	// lent finds the secret of a job's s3Config in what prints the job: as JSON, in a text of
+	// JSON too, and as Python, JavaScript and Go write their values.
+	lent = regexp.MustCompile(`(accessSecret\\?["']?\s*:\s*\\?)(?:(["'])(?:[^"'\\]|\\[^"'])+|[^"'\\\s]+)`)
 	// token finds keys by the form that their makers gave them; fl_ and fw_ are ours, and the
 	// key that dev makes is the shorter one.
 	token = regexp.MustCompile(`\b(?:f[lw]_[A-Za-z0-9_-]{40}|fl_[A-Z2-7]{26}\b|(?:sk-|rpa_|hf_|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA)[A-Za-z0-9_-]{12,})`)
@@ -387,8 +390,8 @@ func Redact(env map[string]string) map[string]string {
 }
 
 // Conceal is text, such as what a program wrote when it ended, with Hidden in
-// place of the secrets of its environment that have 8 bytes or more, and of what
-// has the form of a login or of a key.
+// place of the secrets of its environment that have 8 bytes or more, of the secret of an
+// s3Config, and of what has the form of a login or of a key.
 func Conceal(text string, env map[string]string) string { return Concealer(env)(text) }
 
 // Concealer is Conceal for many texts. A secret of several lines is hidden by the
@@ -409,6 +412,9 @@ func Concealer(env map[string]string) func(text string) string {
 		}
 		if strings.Contains(text, "=") && containsAny(strings.ToLower(text), "passw", "pwd", "secret", "token", "signature", "key", "sig") {
 			text = given.ReplaceAllString(text, "${1}"+Hidden)
+		}
+		if strings.Contains(text, "accessSecret") {
+			text = lent.ReplaceAllString(text, "${1}${2}"+Hidden)
 		}
 		if containsAny(text, "fl_", "fw_", "sk-", "rpa_", "hf_", "gh", "github_pat_", "glpat-", "xox", "AKIA") {
 			text = token.ReplaceAllString(text, Hidden)
