@@ -36,7 +36,6 @@ const (
 type agent struct {
 	*Service
 	driver driver.Driver
-	woken  chan struct{}
 	stops  chan struct{}
 	// machine is known once the driver has answered.
 	machine string
@@ -66,7 +65,7 @@ type agent struct {
 func newAgent(s *Service, d driver.Driver) *agent {
 	return &agent{
 		Service: s, driver: d, busy: map[string]bool{}, starts: map[string]context.CancelFunc{}, held: map[string][]string{},
-		woken: make(chan struct{}, 1), stops: make(chan struct{}, maxConcurrentStops), logs: newLogKeeper(),
+		stops: make(chan struct{}, maxConcurrentStops), logs: newLogKeeper(),
 	}
 }
 
@@ -100,8 +99,8 @@ func (a *agent) run(ctx context.Context) error {
 	return err
 }
 
-// attend looks at what runs: now and then, when the leader here has decided
-// something, and when a pod's record changed, as by the leader of another host.
+// attend looks at what runs: now and then, and when a pod's record changed, as by the
+// leader, of this host or another one.
 func (a *agent) attend(ctx context.Context) {
 	tick := time.NewTicker(a.cfg.Every)
 	defer tick.Stop()
@@ -114,7 +113,6 @@ func (a *agent) attend(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-a.woken:
 		case <-changed:
 			_ = retry.Sleep(ctx, agentRest-time.Since(began)) // many change at once
 		}
@@ -214,10 +212,6 @@ func (a *agent) forgetEnded() {
 	maps.DeleteFunc(a.busy, func(_ string, working bool) bool { return !working })
 }
 
-// errPodChanged ends an update of a pod whose record is no longer the one that was judged:
-// another agent has it, or it was stopped or started again. It is no failure.
-var errPodChanged = errors.New("the pod was changed meanwhile")
-
 // claim takes a pod that has no machine yet, once it has the pod's GPUs. A pod that this
 // machine cannot run now is left to others for a while; then its record says why no
 // machine does.
@@ -225,16 +219,14 @@ func (a *agent) claim(ctx context.Context, seen pod.Pod) bool {
 	if a.queue.Now().Sub(seen.Changed) < lackingWait && (a.lacks(seen.Spec) != "" || !a.claimFree(ctx, seen)) {
 		return false
 	}
-	_, err := a.registry.Pods.Update(ctx, seen.ID, func(p pod.Pod) (pod.Pod, error) {
-		if p.MachineID != "" && p.MachineID != a.machine || p.Status != pod.Running {
-			return p, errPodChanged
+	err := a.changePod(ctx, seen.ID, func(p *pod.Pod) bool {
+		if p.MachineID != "" && p.MachineID != a.machine {
+			return false
 		}
 		p.MachineID, p.Machine = a.machine, a.machineFacts()
-		return p, nil
+		return true
 	})
-	if err != nil && !errors.Is(err, errPodChanged) && ctx.Err() == nil {
-		a.log.WarnContext(ctx, "pod not claimed, trying again", "pod", seen.ID, "err", err)
-	}
+	a.warn(ctx, "pod not claimed, trying again", seen.ID, err)
 	return err == nil
 }
 
@@ -249,11 +241,10 @@ func (a *agent) reconcilePod(ctx context.Context, p pod.Pod, i driver.Instance, 
 		a.begin(p.ID, func() { a.ended(ctx, p, i) })
 	case i.PublicIP != p.PublicIP || !maps.Equal(i.PortMappings, p.PortMappings):
 		a.begin(p.ID, func() {
-			_, err := a.registry.Pods.Update(ctx, p.ID, func(p pod.Pod) (pod.Pod, error) {
+			a.warn(ctx, "addresses of a pod not noted, trying again", p.ID, a.changePod(ctx, p.ID, func(p *pod.Pod) bool {
 				p.PublicIP, p.PortMappings = i.PublicIP, i.PortMappings
-				return p, nil
-			})
-			a.warn(ctx, "addresses of a pod not noted, trying again", p.ID, err)
+				return true
+			}))
 		})
 	}
 }
@@ -267,7 +258,7 @@ func isOlder(i driver.Instance, p pod.Pod) bool {
 
 // warn logs an error, unless it says that the pod is gone or was changed meanwhile.
 func (a *agent) warn(ctx context.Context, what, id string, err error) {
-	if err != nil && ctx.Err() == nil && !errors.Is(err, pod.ErrNotFound) && !errors.Is(err, errPodChanged) {
+	if err = ignorePodChanged(err); err != nil && ctx.Err() == nil {
 		a.log.WarnContext(ctx, what, "pod", id, "err", err) //nolint:sloglint // the callers' texts are constants
 	}
 }
@@ -275,55 +266,75 @@ func (a *agent) warn(ctx context.Context, what, id string, err error) {
 // quietInterval is the pause between two looks whether a worker has finished.
 const quietInterval = 500 * time.Millisecond
 
-// start makes the pod run, if its record still says so.
+// finalError is an error for which a pod ends before it ran: another try would meet it again.
+type finalError struct{ error }
+
+// start makes the pod run, if its record still says so. Its record says why it cannot; after
+// any other error the next look tries again.
 func (a *agent) start(ctx context.Context, id string) {
 	p, err := a.registry.Pods.Get(ctx, id)
-	if err != nil || p.Status != pod.Running || !a.here(p) {
-		a.warn(ctx, "pod not started, trying again", id, err)
+	if err == nil && (p.Status != pod.Running || !a.here(p)) {
 		return
 	}
+	if err == nil {
+		err = a.startPod(ctx, p)
+	}
+	_, final := errors.AsType[finalError](err)
+	switch {
+	case errors.Is(err, errNoGPU) && fleet(p): // the leader chooses others
+		a.exit(ctx, p, pod.Leave, "it was not started: "+err.Error())
+	case errors.Is(err, errNoGPU), final:
+		a.exit(ctx, p, pod.Exit, "it could not be started: "+textOf(id, err))
+	default:
+		a.warn(ctx, "pod not started, trying again", id, err)
+	}
+}
+
+func (a *agent) startPod(ctx context.Context, p pod.Pod) error {
 	if !p.Drain.At.IsZero() {
 		a.exit(ctx, p, pod.Leave, "it was drained, and is not started again")
-		return
+		return nil
 	}
 	if lack := a.lacks(p.Spec); lack != "" {
-		a.exit(ctx, p, pod.Exit, "it could not be started: "+lack)
-		return
+		return finalError{errors.New(lack)}
 	}
-	devices, ok := a.claimed(ctx, p)
-	if !ok {
-		return
+	if err := a.clearSleep(ctx, p); err != nil {
+		return err
+	}
+	devices, err := a.claimGPUs(ctx, p)
+	if err != nil {
+		return err
 	}
 	env, leftAlone, err := a.environment(ctx, p)
 	if err != nil {
-		a.warn(ctx, "pod not started, trying again", id, err)
-		return
+		return err
 	}
-	volume, models, ok := a.folders(ctx, p)
-	if !ok {
-		return
+	volume, models, err := a.folders(ctx, p)
+	if err != nil {
+		return err
 	}
 	env = withModelCache(withGPUs(env, devices, p.Spec), a.driver.Name(), models)
 	starts := a.startupOf(p, leftAlone)
-	wanted, done := a.startContext(ctx, id)
+	wanted, done := a.startContext(ctx, p.ID)
 	defer done()
 	err = a.driver.Start(wanted, driver.Start{
-		PodID: id, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, ModelCache: models, GPUs: devices,
+		PodID: p.ID, Endpoint: p.Endpoint, Life: p.Starts, Spec: p.Spec, Env: env, Volume: volume, ModelCache: models, GPUs: devices,
 		Output: a.output(ctx, p, env), Entered: starts.enter, LeftAlone: starts.leave,
 	})
 	switch {
-	case err != nil && wanted.Err() != nil && ctx.Err() == nil:
-		a.log.InfoContext(ctx, "start of a pod given up, its record is over", "pod", id, "endpoint", p.Endpoint)
+	case err == nil:
+		starts.done(context.WithoutCancel(ctx)) // it runs, even if all stops now
+	case ctx.Err() != nil:
+		return err
+	case wanted.Err() != nil:
+		a.log.InfoContext(ctx, "start of a pod given up, its record is over", "pod", p.ID, "endpoint", p.Endpoint)
 		a.revokeToken(ctx, p)
-		return
-	case err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable)):
-		a.warn(ctx, "pod not started, trying again", id, err)
-		return
-	case err != nil:
-		a.exit(ctx, p, pod.Exit, "it could not be started: "+textOf(id, err))
-		return
+	case errors.Is(err, driver.ErrUnavailable):
+		return err
+	default:
+		return finalError{err}
 	}
-	starts.done(context.WithoutCancel(ctx)) // it runs, even if all stops now
+	return nil
 }
 
 // startContext is the context of a start by the driver, which may fetch an image first. It
@@ -400,27 +411,22 @@ func (a *agent) environment(ctx context.Context, p pod.Pod) (env map[string]stri
 }
 
 // folders are where the pod's network volume and the models of its machine are on the
-// host, "" for none. It reports false if the pod is not to be started now; then its
-// record says why, or the next look tries again.
-func (a *agent) folders(ctx context.Context, p pod.Pod) (volume, models string, ok bool) {
+// host, "" for none.
+func (a *agent) folders(ctx context.Context, p pod.Pod) (volume, models string, err error) {
 	if p.VolumeID != "" {
 		v, err := a.registry.Volumes.Get(ctx, p.VolumeID)
 		switch {
 		case errors.Is(err, pod.ErrNotFound):
-			a.exit(ctx, p, pod.Exit, "it could not be started: its network volume is not there")
-			return "", "", false
+			return "", "", finalError{errors.New("its network volume is not there")}
 		case err != nil:
-			a.warn(ctx, "pod not started, trying again", p.ID, err)
-			return "", "", false
+			return "", "", err
 		}
 		volume = v.Path
 	}
-	models, err := a.modelCache(p.Spec)
-	if err != nil {
-		a.exit(ctx, p, pod.Exit, "it could not be started: "+err.Error())
-		return "", "", false
+	if models, err = a.modelCache(p.Spec); err != nil {
+		return "", "", finalError{err}
 	}
-	return volume, models, true
+	return volume, models, nil
 }
 
 // stopSurplus stops what runs here without a record that says so.

@@ -76,6 +76,31 @@ func shortened(text string, most int) string {
 	return text
 }
 
+// errPodChanged ends an update of a pod whose record is no longer the one that was judged:
+// another agent has it, or it was stopped or started again. It is no failure.
+var errPodChanged = errors.New("the pod was changed meanwhile")
+
+// ignorePodChanged passes over a pod that was changed, locked or removed meanwhile: the next
+// look judges it as it is then.
+func ignorePodChanged(err error) error {
+	if errors.Is(err, errPodChanged) || errors.Is(err, pod.ErrLocked) || errors.Is(err, pod.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// changePod stores what change makes of a pod that runs. It returns errPodChanged if change
+// returns false, or the pod does not run any more.
+func (s *Service) changePod(ctx context.Context, id string, change func(*pod.Pod) bool) error {
+	_, err := s.registry.Pods.Update(ctx, id, func(p pod.Pod) (pod.Pod, error) {
+		if p.Status != pod.Running || !change(&p) {
+			return p, errPodChanged
+		}
+		return p, nil
+	})
+	return err
+}
+
 // errEndpointChanged ends an update of an endpoint whose record is no longer the one that
 // was judged.
 var errEndpointChanged = errors.New("the endpoint was changed meanwhile")
@@ -167,11 +192,7 @@ func drained(last registry.Holder, since, now time.Time) bool {
 // remove says that the pod should be gone; its agent stops it.
 func (s *Service) remove(ctx context.Context, id, why string) error {
 	_, err := s.registry.Pods.Move(ctx, id, pod.Remove, why, s.queue.Now(), nil)
-	if errors.Is(err, pod.ErrNotFound) || errors.Is(err, pod.ErrLocked) {
-		return nil
-	}
-	s.wake()
-	return err
+	return ignorePodChanged(err)
 }
 
 // createPods writes the records of new workers; agents start what they say.
@@ -194,7 +215,6 @@ func (l *leader) createPods(ctx context.Context, v *view, e endpoint.Endpoint, i
 		}
 		placed = spread(machines, load, missing, out.start)
 	}
-	defer l.wake()
 	for i, at := range free(e.ID, in.pods, out.start) {
 		now := l.queue.Now().UTC()
 		to := placed[i]

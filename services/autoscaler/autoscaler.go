@@ -131,10 +131,3 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	return g.Wait()
 }
-
-// wake lets the agents look at the records now.
-func (s *Service) wake() {
-	for _, a := range s.agents {
-		offer(a.woken)
-	}
-}

@@ -92,9 +92,7 @@ func (a *agent) releaseSurplus(ctx context.Context, podID string, uuids []string
 // If another machine gets the pod, the claims are released by this look or the next.
 func (a *agent) claimFree(ctx context.Context, p pod.Pod) bool {
 	_, err := a.claimGPUs(ctx, p)
-	if err != nil && !errors.Is(err, errNoGPU) {
-		a.warn(ctx, "pod not claimed, trying again", p.ID, err)
-	}
+	a.warn(ctx, "pod not claimed, trying again", p.ID, ignoreNoGPU(err))
 	return err == nil
 }
 
@@ -156,21 +154,14 @@ func holdsGPU(c registry.GPUClaims, podID, machine string) bool {
 // reclaimGPUs claims the GPUs that a pod uses here and does not hold: the leader released
 // its claims while this machine was away. It returns an errNoGPU if another pod has one.
 func (a *agent) reclaimGPUs(ctx context.Context, p pod.Pod, i driver.Instance) error {
-	uuids := i.GPUs
-	if len(uuids) == 0 {
-		uuids = a.holds()[p.ID] // an earlier version started it
-	}
-	switch {
-	case len(uuids) == 0 && p.Spec.GPUs == 0:
+	if len(i.GPUs) == 0 {
 		return nil
-	case len(uuids) == 0:
-		return fmt.Errorf("%w: which ones it uses is not known", errNoGPU)
 	}
 	claims, err := a.registry.GPUs.Claims(ctx)
 	if err != nil {
 		return err
 	}
-	for _, uuid := range uuids {
+	for _, uuid := range i.GPUs {
 		if holdsGPU(claims[uuid], p.ID, a.machine) {
 			continue
 		}
@@ -304,25 +295,6 @@ func (a *agent) releaseClaims(ctx context.Context, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.held, id)
-}
-
-// claimed claims the pod's GPUs. It reports false if the pod is not to be started now;
-// then its record says why, or the next look tries again.
-func (a *agent) claimed(ctx context.Context, p pod.Pod) ([]pod.GPU, bool) {
-	if err := a.clearSleep(ctx, p); err != nil {
-		a.warn(ctx, "pod not started, trying again", p.ID, err)
-		return nil, false
-	}
-	devices, err := a.claimGPUs(ctx, p)
-	switch {
-	case errors.Is(err, errNoGPU) && fleet(p): // the leader chooses others
-		a.exit(ctx, p, pod.Leave, "it was not started: "+err.Error())
-	case errors.Is(err, errNoGPU):
-		a.exit(ctx, p, pod.Exit, "it could not be started: "+err.Error())
-	case err != nil:
-		a.warn(ctx, "pod not started, trying again", p.ID, err)
-	}
-	return devices, err == nil
 }
 
 // withGPUs is the environment with what lets the programs of a pod see its GPUs and no

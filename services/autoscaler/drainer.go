@@ -282,8 +282,5 @@ func (a *agent) runs(ctx context.Context, id string) bool {
 // learns it by its token. A locked pod is asked nothing.
 func (s *Service) requestDrain(ctx context.Context, id, why string) error {
 	_, err := s.registry.Pods.Drain(ctx, id, bounded(why), s.queue.Now())
-	if errors.Is(err, pod.ErrNotFound) || errors.Is(err, pod.ErrLocked) {
-		return nil
-	}
-	return err
+	return ignorePodChanged(err)
 }

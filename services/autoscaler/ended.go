@@ -76,15 +76,14 @@ func (a *agent) ended(ctx context.Context, p pod.Pod, i driver.Instance) {
 // another start of it: for another agent of the same engine, too, the container that has
 // ended is of an earlier one. It returns errPodChanged if that is noted already.
 func (a *agent) noteRefreshed(ctx context.Context, p pod.Pod, at time.Time) error {
-	_, err := a.registry.Pods.Update(ctx, p.ID, func(x pod.Pod) (pod.Pod, error) {
+	return a.changePod(ctx, p.ID, func(x *pod.Pod) bool {
 		if x.Starts != p.Starts {
-			return x, errPodChanged
+			return false
 		}
 		x.Refreshed = at
 		x.Starts++
-		return x, nil
+		return true
 	})
-	return err
 }
 
 // exit writes that a pod has ended, and lets its worker in no more, unless it was started

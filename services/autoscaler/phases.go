@@ -52,8 +52,8 @@ func (s *startup) done(ctx context.Context) {
 	s.log.InfoContext(ctx, "pod started", "pod", s.was.ID, "endpoint", s.was.Endpoint, "driver", s.driver.Name())
 }
 
-// note writes that the pod runs, unless it was stopped meanwhile. Nothing is heard of a
-// pod that works for no endpoint: it is ready.
+// note writes that the pod runs. Nothing is heard of a pod that works for no endpoint: it
+// is ready.
 func (s *startup) note(ctx context.Context) error {
 	now, last := s.queue.Now(), pod.Loading
 	if s.was.Endpoint == "" {
@@ -67,18 +67,17 @@ func (s *startup) note(ctx context.Context) error {
 	})
 }
 
-// write stores the phases, with what change sets besides. It returns errPodChanged if the
-// pod was stopped or started again meanwhile.
+// write stores the phases, with what change sets besides, unless the pod was stopped or
+// started again meanwhile.
 func (s *startup) write(ctx context.Context, change func(*pod.Pod)) error {
-	_, err := s.registry.Pods.Update(ctx, s.was.ID, func(p pod.Pod) (pod.Pod, error) {
-		if p.Status != pod.Running || p.Starts != s.was.Starts {
-			return p, errPodChanged
+	return s.changePod(ctx, s.was.ID, func(p *pod.Pod) bool {
+		if p.Starts != s.was.Starts {
+			return false
 		}
 		p.Phases, p.Sleep = s.phases, pod.Sleep{Took: p.Sleep.Took} // what starts is awake
-		change(&p)
-		return p, nil
+		change(p)
+		return true
 	})
-	return err
 }
 
 // noteReady begins to note that a worker that runs here is ready, once it was heard of
@@ -89,14 +88,13 @@ func (a *agent) noteReady(ctx context.Context, p pod.Pod) {
 		return
 	}
 	a.begin(p.ID, func() {
-		_, err := a.registry.Pods.Update(ctx, p.ID, func(x pod.Pod) (pod.Pod, error) {
-			if x.Status != pod.Running || !readyBy(x, w) {
-				return x, errPodChanged
+		a.warn(ctx, "a worker that is ready not noted, trying again", p.ID, a.changePod(ctx, p.ID, func(x *pod.Pod) bool {
+			if !readyBy(*x, w) {
+				return false
 			}
 			x.Phases = x.Phases.Enter(pod.Ready, x.Starts, w.Seen)
-			return x, nil
-		})
-		a.warn(ctx, "a worker that is ready not noted, trying again", p.ID, err)
+			return true
+		}))
 	})
 }
 

@@ -106,7 +106,6 @@ func (r *reconciler) correct(ctx context.Context, v *view, p pod.Pod, found find
 		r.log.WarnContext(ctx, "record of a pod not corrected, trying again", "pod", p.ID, "err", err)
 	default:
 		r.log.InfoContext(ctx, "pod is gone", "pod", p.ID, "endpoint", p.Endpoint, "reason", found.why)
-		r.wake()
 	}
 }
 
@@ -136,14 +135,15 @@ func (r *reconciler) examineStandalone(ctx context.Context, v *view, p pod.Pod) 
 			r.correct(ctx, v, p, found)
 		}
 	case len(v.machines[p.Driver]) == 0 && p.Change != waitsFor(p.Driver):
-		_, err := r.registry.Pods.Update(ctx, p.ID, func(x pod.Pod) (pod.Pod, error) {
-			if x.Status == pod.Running && x.MachineID == "" {
-				x.Changed, x.Change = v.now.UTC(), waitsFor(x.Driver)
+		err := r.changePod(ctx, p.ID, func(x *pod.Pod) bool {
+			if x.MachineID != "" {
+				return false
 			}
-			return x, nil
+			x.Changed, x.Change = v.now.UTC(), waitsFor(x.Driver)
+			return true
 		})
-		if err != nil {
-			r.log.DebugContext(ctx, "pod that waits not told so, trying again", "pod", p.ID, "err", err)
+		if ignorePodChanged(err) != nil {
+			r.log.DebugContext(ctx, "that a pod waits not noted, trying again", "pod", p.ID, "err", err)
 		}
 	}
 }

@@ -142,39 +142,24 @@ func (l *leader) applySleep(ctx context.Context, e endpoint.Endpoint, in looked,
 
 // askSleep asks a worker that is awake to sleep. Asking again changes nothing.
 func (l *leader) askSleep(ctx context.Context, e endpoint.Endpoint, id string) error {
-	return l.changeSleep(ctx, id, func(p *pod.Pod) bool {
+	return ignorePodChanged(l.changePod(ctx, id, func(p *pod.Pod) bool {
 		if p.Locked || !p.Drain.At.IsZero() || !p.Sleep.At.IsZero() {
 			return false
 		}
 		p.Sleep.At, p.Sleep.GPUFreed = l.queue.Now().UTC(), freedGPU(e, p.Spec)
 		return true
-	})
+	}))
 }
 
 // askWake asks a worker that is to sleep to wake. Asking again changes nothing.
 func (l *leader) askWake(ctx context.Context, id string) error {
-	return l.changeSleep(ctx, id, func(p *pod.Pod) bool {
+	return ignorePodChanged(l.changePod(ctx, id, func(p *pod.Pod) bool {
 		if !p.Sleep.Sleeps() {
 			return false
 		}
 		p.Sleep.Wake = l.queue.Now().UTC()
 		return true
-	})
-}
-
-// changeSleep stores what change makes of a pod that runs, unless that returns false.
-func (s *Service) changeSleep(ctx context.Context, id string, change func(*pod.Pod) bool) error {
-	_, err := s.registry.Pods.Update(ctx, id, func(p pod.Pod) (pod.Pod, error) {
-		if p.Status != pod.Running || !change(&p) {
-			return p, errPodChanged
-		}
-		return p, nil
-	})
-	if errors.Is(err, errPodChanged) || errors.Is(err, pod.ErrNotFound) {
-		return nil
-	}
-	s.wake()
-	return err
+	}))
 }
 
 // followSleep begins to tell a worker that runs here what its pod's record asks of it, and
@@ -208,7 +193,7 @@ func (a *agent) tendSleep(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	return a.changeSleep(ctx, id, func(x *pod.Pod) bool {
+	return a.changePod(ctx, id, func(x *pod.Pod) bool {
 		switch {
 		case x.Sleep.At != p.Sleep.At || x.Sleep.Wake != p.Sleep.Wake: // it was asked for something else
 			return false

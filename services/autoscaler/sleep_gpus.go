@@ -144,7 +144,7 @@ func (a *agent) regainGPUs(ctx context.Context, p pod.Pod) (ok bool, err error) 
 		return false, err
 	}
 	a.log.InfoContext(ctx, "worker sleeps on, its GPU is taken", "pod", p.ID, "endpoint", p.Endpoint)
-	return false, a.changeSleep(ctx, p.ID, func(x *pod.Pod) bool {
+	return false, a.changePod(ctx, p.ID, func(x *pod.Pod) bool {
 		if x.Sleep.At != p.Sleep.At || x.Sleep.Wake != p.Sleep.Wake {
 			return false
 		}
@@ -158,7 +158,7 @@ func (a *agent) clearSleep(ctx context.Context, p pod.Pod) error {
 	if p.Sleep.At.IsZero() {
 		return nil
 	}
-	return a.changeSleep(ctx, p.ID, func(x *pod.Pod) bool {
+	return a.changePod(ctx, p.ID, func(x *pod.Pod) bool {
 		x.Sleep = pod.Sleep{Took: x.Sleep.Took}
 		return true
 	})

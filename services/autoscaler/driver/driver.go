@@ -133,8 +133,7 @@ type Instance struct {
 	Reason  string
 	Started time.Time
 	Ended   time.Time
-	// GPUs are the UUIDs of those that it was started with, nil for none and for what an
-	// earlier version started.
+	// GPUs are the UUIDs of those that it was started with, nil for none.
 	GPUs []string
 	// PublicIP and PortMappings are known once the pod is up.
 	PublicIP     string
