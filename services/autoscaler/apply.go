@@ -148,7 +148,7 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 			errs = append(errs, l.requestDrain(ctx, w.id, cmp.Or(m.last.Text, "by request"))) // what drained it may not have asked for it
 		}
 		if !w.locked && drained(l.registry.Workers.Last(e.ID, w.id), w.since, v.now) {
-			errs = append(errs, l.remove(ctx, w.id, "drained and stopped: "+cmp.Or(v.drains[e.ID+"."+w.id].Drain.Why, m.last.Text, "by request")))
+			errs = append(errs, l.remove(ctx, w.id, "drained and stopped: "+cmp.Or(v.pod(e.ID, w.id).Drain.Why, m.last.Text, "by request")))
 		}
 	}
 	errs = append(errs, l.createPods(ctx, v, e, in, out), l.beatForStarting(ctx, v, e, in))

@@ -156,14 +156,10 @@ func lastCanaries(a, b member) int {
 // sampleCanary completes the sample of an endpoint whose new version is tried, or was
 // rolled back. unknown says what could not be read.
 func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in *looked) (unknown string) {
-	releases := map[string]pod.Pod{}
-	for _, p := range in.pods {
-		releases[p.ID] = p
-	}
 	if e.Canary.State == endpoint.CanaryRolledBack {
 		for i := range in.members {
 			w := &in.members[i]
-			w.bad = w.stale && releases[w.id].EndpointVersion == e.Canary.Version
+			w.bad = w.stale && v.pod(e.ID, w.id).EndpointVersion == e.Canary.Version
 		}
 	}
 	if !e.Canary.Lasts() {
@@ -176,7 +172,7 @@ func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint,
 	}
 	versions := make([]version, len(in.members))
 	for i, w := range in.members {
-		switch p := releases[w.id]; {
+		switch p := v.pod(e.ID, w.id); {
 		case madeFrom(p, in.spec, e.Fleet.Driver):
 			versions[i] = canaryVersion
 		case madeFrom(p, spec, former.Fleet.Driver):

@@ -186,16 +186,7 @@ func stateText(w arbiter.Worker) string {
 	if w.Endpoint != "" {
 		of = "of " + w.Endpoint
 	}
-	switch w.State {
-	case arbiter.Starting:
-		return of + ", starting"
-	case arbiter.Idle:
-		return of + ", idle"
-	case arbiter.Leaving:
-		return of + ", leaving"
-	case arbiter.Busy:
-	}
-	return of + ", busy"
+	return of + ", " + w.State.String()
 }
 
 func requestOf(in looked) placement.Request {
@@ -273,10 +264,6 @@ func (s *gpuState) owed(v *view) int {
 // holders are the pods that have GPUs: those that have claimed them, and those that
 // were given some and are about to.
 func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbiter.Worker {
-	pods := map[string]pod.Pod{}
-	for _, p := range v.pods {
-		pods[p.ID] = p
-	}
 	found := map[string]*arbiter.Worker{}
 	add := func(id, endpointID, machine, uuid string, share int, since time.Time) {
 		w := found[id]
@@ -307,7 +294,7 @@ func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbite
 		}
 	}
 	for _, s := range l.gpus {
-		s.describe(found, pods, v.now)
+		s.describe(found, v)
 	}
 	all := make([]arbiter.Worker, 0, len(found))
 	for _, w := range found {
@@ -328,7 +315,7 @@ func shareNow(p pod.Pod, claimed bool) int {
 }
 
 // describe says of the endpoint's workers what they do.
-func (s *gpuState) describe(found map[string]*arbiter.Worker, pods map[string]pod.Pod, now time.Time) {
+func (s *gpuState) describe(found map[string]*arbiter.Worker, v *view) {
 	members := slices.Clone(s.in.members)
 	rank := map[state]int{busy: 0, starting: 1, idle: 2, sleeping: 3, draining: 3, unhealthy: 3}
 	slices.SortStableFunc(members, func(a, b member) int { return rank[a.state] - rank[b.state] })
@@ -338,15 +325,15 @@ func (s *gpuState) describe(found map[string]*arbiter.Worker, pods map[string]po
 			continue
 		}
 		w.Rested, w.Priority, w.MinHold = x.rested, s.e.Fleet.Priority, s.e.Fleet.Hold()
-		if !s.e.Paused(now) { // else no worker gets those that wait
+		if !s.e.Paused(v.now) { // else no worker gets those that wait
 			w.Waiting, w.Oldest = s.in.queued, s.in.oldest
 		}
 		if x.state == starting {
 			w.Held = 0
 		} else {
-			w.Held, w.Startup = readiness(pods[x.id], w.Held, now)
+			w.Held, w.Startup = readiness(v.pod(s.e.ID, x.id), w.Held, v.now)
 		}
-		w.Kept = x.locked || s.unknown(now) || i < s.e.WorkersMin && x.state != sleeping
+		w.Kept = x.locked || s.unknown(v.now) || i < s.e.WorkersMin && x.state != sleeping
 		switch x.state {
 		case starting:
 			w.State = arbiter.Starting

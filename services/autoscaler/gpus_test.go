@@ -206,7 +206,6 @@ func TestAWorkerOfAPausedEndpointYieldsToWhoWaits(t *testing.T) {
 	s.held("GPU-m-0:b-0-1")
 }
 
-// The number of workers that are wanted is of those that are awake.
 // When a worker has to yield does not depend on what its leader has seen of it.
 func TestAWorkerYieldsByItsRecord(t *testing.T) {
 	const never = -time.Second
@@ -235,7 +234,8 @@ func TestAWorkerYieldsByItsRecord(t *testing.T) {
 		now := at(tc.after)
 		s := &gpuState{e: ep(), looked: now, in: looked{sample: sample{members: []member{{id: "a-0-1", state: tc.state, rested: time.Minute}}}}}
 		w := &arbiter.Worker{Pod: "a-0-1", Endpoint: "a", Machine: "m", Devices: []string{"g"}, Share: pod.WholeGPU, Held: now.Sub(noon)}
-		s.describe(map[string]*arbiter.Worker{w.Pod: w}, map[string]pod.Pod{w.Pod: tc.p}, now)
+		tc.p.Endpoint = s.e.ID
+		s.describe(map[string]*arbiter.Worker{w.Pod: w}, &view{now: now, pods: []pod.Pod{tc.p}})
 		if w.Held != tc.held || w.Startup != tc.startup {
 			t.Errorf("%s: got held %s, startup %s, want %s and %s", name, w.Held, w.Startup, tc.held, tc.startup)
 		}
@@ -271,6 +271,7 @@ func TestAnEndpointThatCannotBeLookedAtAsksForNoGPU(t *testing.T) {
 	}
 }
 
+// The number of workers that are wanted is of those that are awake.
 func TestAWorkerThatYieldsIsWantedNoMore(t *testing.T) {
 	for pod, want := range map[string]int{"awake": 1, "asleep": 2} {
 		s := gpuState{e: endpoint.Endpoint{ID: "a"}, out: decision{wanted: 2}, in: looked{sample: sample{members: []member{

@@ -52,7 +52,8 @@ type endpointState struct {
 	memory memory
 	last   registry.Decision // the last one written
 	loaded bool              // last is what the stream has
-	states map[string]stateSince
+	// states is since when each worker is in its state.
+	states map[memberState]time.Time
 	// stale is since when a worker says that it runs a job which it does not hold.
 	stale  map[staleJob]time.Time
 	looked time.Time
@@ -70,10 +71,10 @@ type endpointState struct {
 	canaryRead time.Time
 }
 
-// stateSince is a worker's state, and since when.
-type stateSince struct {
+// memberState is that a worker is in a state.
+type memberState struct {
+	id    string
 	state state
-	since time.Time
 }
 
 // lead is one term.
@@ -144,7 +145,7 @@ func (l *leader) round(ctx context.Context, only map[string]int) error {
 		e := &v.endpoints[i] // a copy for the closure would be made for those too that are not due
 		m := l.endpoints[e.ID]
 		if m == nil {
-			m = &endpointState{states: map[string]stateSince{}}
+			m = &endpointState{}
 			l.endpoints[e.ID] = m
 		}
 		_, hasty := only[e.ID]

@@ -85,7 +85,7 @@ func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 	if h.looked = v.now; none {
 		return orphans{}, nil
 	}
-	held := named(v.externalWorkers[e.ID])
+	held := named(v.workersOf[e.ID])
 	if stats.Running <= len(held) && len(h.unnamed) == 0 {
 		return orphans{}, nil
 	}

@@ -59,7 +59,7 @@ func (l *leader) sample(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 		return in
 	}
 	in.members, in.unknown = l.members(ctx, v, e, m, in)
-	in.elsewhere = jobsElsewhere(v.externalWorkers[e.ID], in.members)
+	in.elsewhere = jobsElsewhere(v.workersOf[e.ID], in.members)
 	if unknown := l.sampleCanary(ctx, v, e, m, &in); unknown != "" {
 		in.unknown = unknown
 	}
@@ -78,7 +78,7 @@ func needsGPUs(v *view, e endpoint.Endpoint) bool {
 // members are the workers of the fleet that are not gone. unknown says which
 // of them could not be asked about.
 func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *endpointState, in looked) (all []member, unknown string) {
-	states, stale := map[string]stateSince{}, map[staleJob]time.Time{}
+	states, stale := map[memberState]time.Time{}, map[staleJob]time.Time{}
 	waiting := jobsAreLeft(e, in.sample, v.now)
 	for _, p := range in.pods {
 		if p.Status != pod.Running {
@@ -93,11 +93,10 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 		if token.Draining {
 			now = draining
 		}
-		since := m.since(p.ID, now, v.now)
+		since := foundSince(memberState{p.ID, now}, m.states, states, v.now)
 		if now == sleeping {
 			since = p.Sleep.At
 		}
-		states[p.ID] = stateSince{now, since}
 		x := member{
 			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
 			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(), stale: in.invalid == "" && !madeFrom(p, in.spec, e.Fleet.Driver),
@@ -130,7 +129,7 @@ func podsMadeFrom(e endpoint.Endpoint, in looked) []pod.Pod {
 // externalWorkers are the workers that somebody else has started. unknown says which
 // of them could not be asked about.
 func (l *leader) externalWorkers(ctx context.Context, v *view, endpointID string) (all []member, unknown string) {
-	for _, w := range v.externalWorkers[endpointID] {
+	for _, w := range v.workersOf[endpointID] {
 		var token registry.Token
 		if !w.Native { // those have none
 			var err error
@@ -139,7 +138,7 @@ func (l *leader) externalWorkers(ctx context.Context, v *view, endpointID string
 			}
 		}
 		now := stateOf(w, true)
-		if asked := v.drains[endpointID+"."+w.ID]; w.Draining || token.Draining || asked.Drains(w.Started) {
+		if w.Draining || token.Draining || v.pod(endpointID, w.ID).Drains(w.Started) {
 			now = draining
 		}
 		all = append(all, member{id: w.ID, state: now, jobs: len(w.Running)})
@@ -147,23 +146,20 @@ func (l *leader) externalWorkers(ctx context.Context, v *view, endpointID string
 	return all, unknown
 }
 
-// since is how long a worker has been in a state, as far as this leader knows.
-func (m *endpointState) since(id string, now state, at time.Time) time.Time {
-	if before, ok := m.states[id]; ok && before.state == now {
-		return before.since
-	}
-	return at
-}
-
-// lasting returns for how long each look has found what is found now, and notes in next since
-// when. before is what the look before noted.
-func lasting[K comparable](what K, before, next map[K]time.Time, now time.Time) time.Duration {
+// foundSince returns since when each look has found what is found now, and notes that in next.
+// before is what the look before noted.
+func foundSince[K comparable](what K, before, next map[K]time.Time, now time.Time) time.Time {
 	since, found := before[what]
 	if !found {
 		since = now
 	}
 	next[what] = since
-	return now.Sub(since)
+	return since
+}
+
+// lasting is foundSince, as how long that is.
+func lasting[K comparable](what K, before, next map[K]time.Time, now time.Time) time.Duration {
+	return now.Sub(foundSince(what, before, next, now))
 }
 
 // restedOf is how long a worker is known to have had no job, which it was first
@@ -209,18 +205,16 @@ type background struct {
 // view is everything that is the same for all endpoints at one look.
 type view struct {
 	now       time.Time
-	endpoints []endpoint.Endpoint // by id; not to be changed
-	pods      []pod.Pod
+	endpoints []endpoint.Endpoint        // by id; not to be changed
+	pods      []pod.Pod                  // by id
 	workers   map[string]registry.Worker // by id of endpoint and pod
 	machines  map[pod.Driver][]string
 	templates map[string]pod.Template
-	// drains are the pods that were asked to drain, as workers are.
-	drains map[string]pod.Pod
 	// claims are those of the GPUs, by UUID; nil if no endpoint needs any.
 	claims map[string]registry.GPUClaims
-	// fleets are the pods, and externalWorkers the workers, by endpoint.
-	fleets          map[string][]pod.Pod
-	externalWorkers map[string][]registry.Worker
+	// fleets are the pods of fleets, and workersOf all workers, by endpoint.
+	fleets    map[string][]pod.Pod
+	workersOf map[string][]registry.Worker
 }
 
 // endpoint is the endpoint of this id, unless it is being deleted.
@@ -230,6 +224,17 @@ func (v *view) endpoint(id string) (e endpoint.Endpoint, exists bool) {
 		e = v.endpoints[i]
 	}
 	return e, exists
+}
+
+// pod is the endpoint's pod of this id, the zero value for none.
+func (v *view) pod(endpointID, id string) pod.Pod {
+	i, _ := slices.BinarySearchFunc(v.pods, id, func(p pod.Pod, id string) int { return strings.Compare(p.ID, id) })
+	for ; i < len(v.pods) && v.pods[i].ID == id; i++ { // several endpoints may have workers of one id
+		if v.pods[i].Endpoint == endpointID {
+			return v.pods[i]
+		}
+	}
+	return pod.Pod{}
 }
 
 func (v *view) worker(p pod.Pod) (registry.Worker, bool) {
@@ -254,8 +259,8 @@ func fleet(p pod.Pod) bool { return p.Endpoint != "" && p.Driver != "" && p.Driv
 // readView reads what is the same for all endpoints.
 func (l *leader) readView(ctx context.Context) (*view, error) {
 	v := &view{
-		now: l.queue.Now(), workers: map[string]registry.Worker{}, drains: map[string]pod.Pod{},
-		fleets: map[string][]pod.Pod{}, externalWorkers: map[string][]registry.Worker{},
+		now: l.queue.Now(), workers: map[string]registry.Worker{},
+		fleets: map[string][]pod.Pod{}, workersOf: map[string][]registry.Worker{},
 	}
 	var workers []registry.Worker
 	var errs [3]error
@@ -266,16 +271,13 @@ func (l *leader) readView(ctx context.Context) (*view, error) {
 		return nil, err
 	}
 	for _, p := range v.pods {
-		if !p.Drain.At.IsZero() {
-			v.drains[p.Endpoint+"."+p.ID] = p
-		}
 		if fleet(p) {
 			v.fleets[p.Endpoint] = append(v.fleets[p.Endpoint], p)
 		}
 	}
 	for _, w := range workers {
 		v.workers[w.Endpoint+"."+w.ID] = w
-		v.externalWorkers[w.Endpoint] = append(v.externalWorkers[w.Endpoint], w)
+		v.workersOf[w.Endpoint] = append(v.workersOf[w.Endpoint], w)
 	}
 	return v, l.readBackground(ctx, v)
 }

@@ -33,6 +33,11 @@ const (
 	Leaving
 )
 
+// String is the state in a word, as "idle".
+func (s State) String() string {
+	return [...]string{Starting: "starting", Idle: "idle", Busy: "busy", Leaving: "leaving"}[s]
+}
+
 // Worker is a pod that has GPUs.
 type Worker struct {
 	Pod, Endpoint, Machine string
