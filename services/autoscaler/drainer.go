@@ -25,15 +25,10 @@ const (
 // endedWithUs is the last change of a pod that ended with its autoscaler.
 const endedWithUs = "its autoscaler was stopped"
 
-// closer is a driver whose pods end with this program.
-type closer interface {
-	Close(ctx context.Context) error
-}
-
 // close ends the driver's pods, if they are to end with us, and says so. What
 // goes by is what runs: a worker that was removed may still have jobs.
 func (a *agent) close(ctx context.Context) {
-	ending, ok := a.driver.(closer)
+	ending, ok := a.driver.(driver.Closer)
 	if !ok {
 		return
 	}

@@ -27,13 +27,12 @@ type logKeeper struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu        sync.Mutex
-	following map[string]chan struct{} // by pod; closed when its following ends
+	following sync.Map // by pod: a channel that is closed when its following ends
 }
 
 func newLogKeeper() *logKeeper {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &logKeeper{ctx: ctx, cancel: cancel, following: map[string]chan struct{}{}}
+	return &logKeeper{ctx: ctx, cancel: cancel}
 }
 
 // close waits until what pods printed is written, or a few seconds.
@@ -94,20 +93,13 @@ func (a *agent) follow(ctx context.Context, p pod.Pod) (ended <-chan struct{}) {
 	if !ok || p.Endpoint == "" {
 		return nil
 	}
-	a.logs.mu.Lock()
-	defer a.logs.mu.Unlock()
-	if done := a.logs.following[p.ID]; done != nil {
-		return done
-	}
 	done := make(chan struct{})
-	a.logs.following[p.ID] = done
+	if under, found := a.logs.following.LoadOrStore(p.ID, done); found {
+		return under.(chan struct{}) // nothing else is stored
+	}
 	a.logs.work.Go(func() {
-		defer func() {
-			a.logs.mu.Lock()
-			defer a.logs.mu.Unlock()
-			delete(a.logs.following, p.ID)
-			close(done)
-		}()
+		defer close(done)
+		defer a.logs.following.Delete(p.ID)
 		if err := a.copyLines(context.WithoutCancel(ctx), f, p); err != nil {
 			a.warn(ctx, "what a pod prints is not kept now, trying again", p.ID, err)
 			_ = retry.Sleep(a.logs.ctx, followRetryDelay) //nolint:contextcheck // the agent ends it

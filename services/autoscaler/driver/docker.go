@@ -88,13 +88,13 @@ type Docker struct {
 	log    *slog.Logger
 	engine *client.Client
 	turns  chan struct{} // as many as start now
+	starts sync.Map      // by pod: a mutex, since one start of a pod runs at a time
 
 	mu      sync.Mutex
 	machine string // "" before the engine said it
 	facts   pod.Machine
-	cdi     []string               // names of devices that the engine knows by CDI
-	starts  map[string]*sync.Mutex // one at a time of a pod
-	known   map[string]known       // by the container's id
+	cdi     []string         // names of devices that the engine knows by CDI
+	known   map[string]known // by the container's id
 }
 
 // NewDocker returns a driver that Close ends. It does not need the engine yet.
@@ -107,7 +107,7 @@ func NewDocker(cfg DockerConfig) (*Docker, error) {
 	}
 	return &Docker{
 		cfg: cfg, log: cfg.Log, engine: engine,
-		turns: make(chan struct{}, maxConcurrentStarts), starts: map[string]*sync.Mutex{}, known: map[string]known{},
+		turns: make(chan struct{}, maxConcurrentStarts), known: map[string]known{},
 	}, nil
 }
 
@@ -161,18 +161,6 @@ func archOf(machine string) string {
 		return "arm64"
 	}
 	return machine
-}
-
-// starting is what a start of the pod holds.
-func (d *Docker) starting(podID string) *sync.Mutex {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	m := d.starts[podID]
-	if m == nil {
-		m = new(sync.Mutex)
-		d.starts[podID] = m
-	}
-	return m
 }
 
 func (d *Docker) container(podID string) string { return d.cfg.Installation + "-" + podID }
@@ -249,9 +237,7 @@ func (d *Docker) Forget(ctx context.Context, podID string) error {
 	if err != nil && !errdefs.IsNotFound(err) {
 		return explain(ctx, "forget pod "+podID, err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.starts, podID)
+	d.starts.Delete(podID)
 	return nil
 }
 

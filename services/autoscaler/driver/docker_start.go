@@ -1,14 +1,15 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -30,9 +31,10 @@ func (d *Docker) Start(ctx context.Context, s Start) error {
 	if err != nil {
 		return fmt.Errorf("start pod %s: %w", s.PodID, err)
 	}
-	turn := d.starting(s.PodID)
-	turn.Lock()
-	defer turn.Unlock()
+	mutex, _ := d.starts.LoadOrStore(s.PodID, new(sync.Mutex))
+	starting := mutex.(*sync.Mutex) // nothing else is stored
+	starting.Lock()
+	defer starting.Unlock()
 	d.turns <- struct{}{}
 	defer func() { <-d.turns }()
 	made, runs, err := d.clear(ctx, body)
@@ -176,13 +178,9 @@ func (d *Docker) containerOf(s Start) (client.ContainerCreateOptions, error) {
 	if err := d.allowed(s.Spec.Capabilities); err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
-	exposed, bindings, err := d.ports(s.Spec.Ports)
+	exposed, bindings, err := portsOf(s.Spec.Ports)
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
-	}
-	env := make([]string, 0, len(s.Env))
-	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
-		env = append(env, name+"="+s.Env[name])
 	}
 	hosting := &container.HostConfig{
 		NetworkMode: container.NetworkMode(d.cfg.Network), PortBindings: bindings,
@@ -202,7 +200,7 @@ func (d *Docker) containerOf(s Start) (client.ContainerCreateOptions, error) {
 	return client.ContainerCreateOptions{
 		Name: d.container(s.PodID),
 		Config: &container.Config{
-			Image: s.Spec.Image, Entrypoint: s.Spec.Entrypoint, Cmd: s.Spec.Command, Env: env, ExposedPorts: exposed,
+			Image: s.Spec.Image, Entrypoint: s.Spec.Entrypoint, Cmd: s.Spec.Command, Env: environ(s.Env), ExposedPorts: exposed,
 			Labels: labels,
 		},
 		HostConfig: hosting,
@@ -243,9 +241,9 @@ func (d *Docker) resources(s Start) container.Resources {
 	return r
 }
 
-// ports are what "<port>/<http or tcp>" means to the engine, which picks the
+// portsOf are what "<port>/<http or tcp>" means to the engine, which picks the
 // ports of the machine.
-func (d *Docker) ports(list []string) (network.PortSet, network.PortMap, error) {
+func portsOf(list []string) (network.PortSet, network.PortMap, error) {
 	exposed, bindings := network.PortSet{}, network.PortMap{}
 	for _, text := range list {
 		number, kind, _ := strings.Cut(text, "/")
@@ -274,17 +272,10 @@ func (d *Docker) allowed(capabilities []string) error {
 	for _, name := range capabilities {
 		if !slices.Contains(d.cfg.Capabilities, name) {
 			return fmt.Errorf("%w: capability %s is not allowed on this machine; --docker-capabilities allows %s",
-				pod.ErrInvalid, name, orNone(d.cfg.Capabilities))
+				pod.ErrInvalid, name, cmp.Or(strings.Join(d.cfg.Capabilities, ", "), "none"))
 		}
 	}
 	return nil
-}
-
-func orNone(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
 }
 
 // mounts are the pod's volume and the models of the machine. It returns a

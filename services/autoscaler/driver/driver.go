@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"flightline/shared/pod"
@@ -76,6 +78,15 @@ func (s Start) gpuUUIDs() []string {
 	return all
 }
 
+// environ is the environment as a system takes it, "NAME=value", by name.
+func environ(variables map[string]string) []string {
+	env := make([]string, 0, len(variables))
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		env = append(env, name+"="+variables[name])
+	}
+	return env
+}
+
 // enter says that the start has come to a phase.
 func (s Start) enter(ctx context.Context, phase pod.Phase) {
 	if s.Entered != nil {
@@ -114,6 +125,13 @@ type Follower interface {
 	// until the pod has ended or ctx ends. A pod that is not there has printed
 	// nothing. It returns ErrUnavailable, after which it may be called again.
 	Follow(ctx context.Context, podID string, since time.Time, each func(Printed)) error
+}
+
+// Closer is a Driver whose pods end with this program. The pods of others go on.
+type Closer interface {
+	// Close asks all pods to end, and kills what is left when ctx ends. It returns an error
+	// if some go on all the same.
+	Close(ctx context.Context) error
 }
 
 // Remote is a Driver whose machine may be another one than that of this program, whose

@@ -309,11 +309,7 @@ func (p *Process) environment(s Start) []string {
 	}
 	maps.Copy(all, s.Env)
 	all[fleetVariable], all[podVariable] = p.fleet, s.PodID
-	env := make([]string, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		env = append(env, name+"="+all[name])
-	}
-	return env
+	return environ(all)
 }
 
 // marks are the variables by which the processes of a pod are known.
