@@ -30,7 +30,7 @@ const (
 // imports only packages of ours in lower layers. A name ending in /... stands
 // for all packages below it. A new package takes its place here first.
 var layers = [][]string{
-	{"shared/mutation", "shared/bus/barrier", "shared/retry", "shared/terminal", "shared/disk", "shared/testenv/port"},
+	{"shared/mutation", "shared/bus/barrier", "shared/retry", "shared/wakeup", "shared/terminal", "shared/disk", "shared/testenv/port"},
 	{"shared/job", "shared/endpoint", "shared/pod", "shared/ratelimit", "shared/stats", "shared/process", "shared/bus", "shared/tlsconfig", "shared/netguard", "shared/web/framingtest", "e2e/require", "e2e/gauge", "e2e/chaos/ledger", "e2e/chaos/network"},
 	{"streams", "shared/api", "shared/tlsconfig/certstest", "shared/bus/embedded", "shared/host", "shared/telemetry", "shared/placement", "e2e/checkout"},
 	{"shared/record"},

@@ -8,6 +8,7 @@ import (
 
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/wakeup"
 )
 
 // inventoryInterval is the pause between two looks at the GPUs of this machine: asking
@@ -17,7 +18,7 @@ const inventoryInterval = 30 * time.Second
 // report says which GPUs and models this machine has until ctx ends, again once the GPUs
 // were read.
 func (a *agent) report(ctx context.Context) {
-	read := make(chan struct{}, 1)
+	read := wakeup.New()
 	var looks sync.WaitGroup
 	defer looks.Wait()
 	looks.Go(func() { a.watchGPUs(ctx, read) })
@@ -39,8 +40,8 @@ func (a *agent) report(ctx context.Context) {
 // watchGPUs reads the GPUs of this machine again and again until ctx ends. A driver that
 // does not answer, as that of a card that hangs, holds up nothing but this. A machine that
 // had no GPUs when its driver answered is not asked again: cards do not come while it runs.
-func (a *agent) watchGPUs(ctx context.Context, read chan<- struct{}) {
-	pause, failed := registry.BeatEvery, make(chan struct{}, 1) // a card did
+func (a *agent) watchGPUs(ctx context.Context, read wakeup.Signal) {
+	pause, failed := registry.BeatEvery, wakeup.New() // a card did
 	if a.cfg.GPUs == nil {
 		if len(a.facts.GPUs) == 0 {
 			return
@@ -48,7 +49,7 @@ func (a *agent) watchGPUs(ctx context.Context, read chan<- struct{}) {
 		pause = inventoryInterval
 		var watching sync.WaitGroup
 		defer watching.Wait()
-		watching.Go(func() { a.watch.Run(ctx, a.log, func() { offer(failed) }) })
+		watching.Go(func() { a.watch.Run(ctx, a.log, failed.Send) })
 	}
 	for {
 		select {
@@ -58,14 +59,7 @@ func (a *agent) watchGPUs(ctx context.Context, read chan<- struct{}) {
 			return
 		}
 		a.look(ctx)
-		offer(read)
-	}
-}
-
-func offer(to chan<- struct{}) {
-	select {
-	case to <- struct{}{}:
-	default:
+		read.Send()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"flightline/shared/retry"
+	"flightline/shared/wakeup"
 )
 
 // The variables of a RunPod worker's environment that are used.
@@ -81,7 +82,7 @@ type remote struct {
 	env  map[string]string
 	http *http.Client
 	wg   sync.WaitGroup
-	kick chan struct{} // a job came: ping at once
+	kick wakeup.Signal // a job came: ping at once
 	mu   sync.Mutex
 	runs map[string]bool            // the jobs that run
 	seen map[string]json.RawMessage // each job that was taken, as it came
@@ -90,7 +91,7 @@ type remote struct {
 
 func newRemote(env map[string]string, transport http.RoundTripper) *remote {
 	return &remote{
-		env: env, http: &http.Client{Transport: transport}, kick: make(chan struct{}, 1),
+		env: env, http: &http.Client{Transport: transport}, kick: wakeup.New(),
 		runs: map[string]bool{}, seen: map[string]json.RawMessage{}, past: map[string]int{},
 	}
 }
@@ -145,10 +146,7 @@ func (r *remote) takes(ctx context.Context) {
 			r.past[id]++
 			attempt := r.past[id]
 			r.mu.Unlock()
-			select {
-			case r.kick <- struct{}{}:
-			default: // a ping is due already
-			}
+			r.kick.Send()
 			r.wg.Go(func() { r.handle(ctx, id, attempt, a.raw) })
 		}
 	}

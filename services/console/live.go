@@ -20,6 +20,7 @@ import (
 	"flightline/shared/client"
 	"flightline/shared/registry"
 	"flightline/shared/retry"
+	"flightline/shared/wakeup"
 	"flightline/shared/web"
 )
 
@@ -87,18 +88,10 @@ type fragment struct {
 
 // watcher is an open connection of a browser.
 type watcher struct {
-	token   string        // of the session
-	changed chan struct{} // holds one
+	token   string // of the session
+	changed wakeup.Signal
 	sent    map[string][sha256.Size]byte
 	late    map[*topic]bool // as it was last shown
-}
-
-// wake wakes who waits for a channel that holds one.
-func wake(sleeper chan<- struct{}) {
-	select {
-	case sleeper <- struct{}{}:
-	default: // it is awake
-	}
 }
 
 // watch adds the watcher to a topic, which begins to run with its first one.
@@ -168,7 +161,7 @@ func (h *hub) run(ctx context.Context, t *topic) {
 	var events listeners
 	defer events.close()
 	var lists listQuota
-	woken := make(chan struct{}, 1)
+	woken := wakeup.New()
 	again := true // what an event was about may be seen a moment later
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -214,7 +207,7 @@ func (h *hub) load(ctx context.Context, t *topic) *visit {
 	if changed {
 		h.mu.Lock()
 		for w := range t.watchers {
-			wake(w.changed)
+			w.changed.Send()
 		}
 		h.mu.Unlock()
 	}
@@ -259,7 +252,7 @@ type listeners struct {
 
 // listen waits for an event, since began, of each endpoint that the visit follows, and wakes
 // the topic then.
-func (l *listeners) listen(ctx context.Context, v *visit, began time.Time, woken chan<- struct{}) {
+func (l *listeners) listen(ctx context.Context, v *visit, began time.Time, woken wakeup.Signal) {
 	if v == nil {
 		return
 	}
@@ -285,7 +278,7 @@ func (l *listeners) listen(ctx context.Context, v *visit, began time.Time, woken
 			for _, err := range events.All(within) {
 				l.forget(endpoint) // before the load that follows, which listens again
 				if err == nil {
-					wake(woken)
+					woken.Send()
 				}
 				return
 			}
@@ -323,7 +316,7 @@ func (s *Service) live(c *fiber.Ctx) error {
 	if len(pages) == 0 || len(pages) > maxTopics {
 		return &pageError{status: fiber.StatusBadRequest, text: fmt.Sprintf("topics must be given 1 to %d times", maxTopics)}
 	}
-	w := &watcher{token: found.token, changed: make(chan struct{}, 1), sent: map[string][sha256.Size]byte{}, late: map[*topic]bool{}}
+	w := &watcher{token: found.token, changed: wakeup.New(), sent: map[string][sha256.Size]byte{}, late: map[*topic]bool{}}
 	var topics []*topic
 	held, release := web.LongPoll(c, liveHold)
 	end := func() {
@@ -349,7 +342,7 @@ func (s *Service) live(c *fiber.Ctx) error {
 		}
 		topics = append(topics, t)
 	}
-	wake(w.changed) // a topic that runs already has fragments to compare
+	w.changed.Send() // a topic that runs already has fragments to compare
 	c.Set(fiber.HeaderContentType, eventStream)
 	web.Stream(c, func() ([]byte, error) { return s.nextOf(held, topics, w) }, end)
 	return nil

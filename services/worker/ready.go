@@ -117,8 +117,8 @@ func (u *upstream) watch(ctx context.Context) bool {
 	return false
 }
 
-// waitForProbe waits until the next probe is due: after probeInterval, or at once after
-// probeNow. It returns false if ctx ended.
+// waitForProbe waits until the next probe is due: after probeInterval, or at once after a
+// probeSignal. It returns false if ctx ended.
 func (u *upstream) waitForProbe(ctx context.Context) bool {
 	next := time.NewTimer(probeInterval)
 	defer next.Stop()
@@ -129,14 +129,6 @@ func (u *upstream) waitForProbe(ctx context.Context) bool {
 	case <-next.C:
 	}
 	return ctx.Err() == nil
-}
-
-// probeNow makes the next probe due at once.
-func (u *upstream) probeNow() {
-	select {
-	case u.probeSignal <- struct{}{}:
-	default:
-	}
 }
 
 // checkHealth is one probe: it asks for the health path, and for the list of models if the

@@ -31,7 +31,7 @@ func TestTheLogSaysWhyTheModelServerIsNotReady(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		u.probeNow() // the second probe is due at once
+		u.probeSignal.Send() // the second probe is due at once
 		u.wake = func(context.Context) error { cancel(); return nil }
 		if u.awaitReady(ctx) {
 			t.Fatalf("%s counts as ready", url)

@@ -19,6 +19,7 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/retry"
+	"flightline/shared/wakeup"
 	sdk "flightline/shared/worker"
 )
 
@@ -57,7 +58,7 @@ type upstream struct {
 	health      string
 	key         string
 	client      *http.Client
-	probeSignal chan struct{} // asks for a probe without a pause
+	probeSignal wakeup.Signal // asks for a probe without a pause
 	asleep      atomic.Bool   // probes say nothing then
 	// wake wakes a server that an earlier worker may have left asleep. nil means that none has.
 	wake func(context.Context) error
@@ -78,7 +79,7 @@ func newUpstream(cfg Upstream, concurrency int, log *slog.Logger) (*upstream, er
 	}
 	base.Path, base.RawPath = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v1"), ""
 	return &upstream{
-		base: *base, health: cfg.Health, key: cfg.Key, probeSignal: make(chan struct{}, 1), log: log,
+		base: *base, health: cfg.Health, key: cfg.Key, probeSignal: wakeup.New(), log: log,
 		client: &http.Client{
 			Transport:     &http.Transport{MaxIdleConnsPerHost: concurrency, IdleConnTimeout: idleTimeout, DisableCompression: true},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -125,7 +126,7 @@ func (u *upstream) send(ctx context.Context, c call) (*http.Response, error) {
 		default:
 			return answer, err
 		}
-		u.probeNow()
+		u.probeSignal.Send()
 		if retry.Sleep(ctx, resendDelay) != nil {
 			return nil, context.Cause(ctx)
 		}

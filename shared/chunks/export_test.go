@@ -48,7 +48,7 @@ func (f *Follower) WaitsAfterRead(ctx context.Context, brought bool) bool {
 	f.rec = &record.Record{Job: job.Job{Expires: time.Now().Add(time.Hour)}}
 	f.looked = time.Now().Add(time.Hour)
 	f.flows = brought
-	f.wake()
+	f.woken.Send()
 	return f.wait(ctx, time.Hour)
 }
 

@@ -13,6 +13,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/record"
+	"flightline/shared/wakeup"
 	"flightline/streams"
 )
 
@@ -50,7 +51,7 @@ type Follower struct {
 	e     endpoint.Endpoint
 	id    job.ID
 	subs  []*nats.Subscription
-	woken chan struct{}
+	woken wakeup.Signal
 
 	rec    *record.Record // as last read; nil before the first look
 	looked time.Time      // when the last look began
@@ -73,10 +74,10 @@ func Follow(jobs Jobs, e endpoint.Endpoint, id job.ID) (*Follower, error) {
 	if !id.Valid() {
 		return nil, job.ErrNotFound
 	}
-	f := &Follower{jobs: jobs, bus: jobs.Bus(), e: e, id: id, woken: make(chan struct{}, 1)}
+	f := &Follower{jobs: jobs, bus: jobs.Bus(), e: e, id: id, woken: wakeup.New()}
 	for subject, hear := range map[string]nats.MsgHandler{
 		streams.Emitted(e.Partition, e.ID, id): f.hear,
-		streams.Moved(e.ID, id):                func(*nats.Msg) { f.wake() },
+		streams.Moved(e.ID, id):                func(*nats.Msg) { f.woken.Send() },
 	} {
 		sub, err := f.bus.Conn().Subscribe(subject, hear)
 		if err != nil {
@@ -95,20 +96,13 @@ func (f *Follower) Close() {
 	}
 }
 
-func (f *Follower) wake() {
-	select {
-	case f.woken <- struct{}{}:
-	default:
-	}
-}
-
 // hear notes how far the run has come, which a replica that answers a read may
 // not know yet.
 func (f *Follower) hear(m *nats.Msg) {
 	f.mu.Lock()
 	f.heard.subject, f.heard.seq = bus.SubjectOf(m), bus.Sequence(m)
 	f.mu.Unlock()
-	f.wake()
+	f.woken.Send()
 }
 
 // Read returns what the job has emitted after the sequence after (0: from the

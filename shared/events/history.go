@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"flightline/shared/bus"
+	"flightline/shared/wakeup"
 	"flightline/streams"
 )
 
@@ -117,7 +118,7 @@ const tailKeeps = 4096
 type Tail struct {
 	log     *Log
 	durable Durable
-	came    chan struct{} // has one if a watcher came
+	came    wakeup.Signal // a watcher came
 
 	mu       sync.Mutex
 	watchers int
@@ -135,7 +136,7 @@ type Tail struct {
 // since others may vanish and their sequences be given to others; nil stands
 // for a server that needs no asking. It starts nothing.
 func NewTail(l *Log, durable Durable) *Tail {
-	return &Tail{log: l, durable: durable, came: make(chan struct{}, 1), news: make(chan struct{})}
+	return &Tail{log: l, durable: durable, came: wakeup.New(), news: make(chan struct{})}
 }
 
 // Run reads what is new while somebody watches, until ctx ends. It sits out
@@ -223,10 +224,7 @@ func (t *Tail) enter() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watchers++
-	select {
-	case t.came <- struct{}{}:
-	default:
-	}
+	t.came.Send()
 }
 
 func (t *Tail) leave() {

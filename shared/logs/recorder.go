@@ -18,6 +18,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/retry"
+	"flightline/shared/wakeup"
 	"flightline/streams"
 )
 
@@ -59,7 +60,7 @@ type Recorder struct {
 	subject string
 	conceal func(string) string
 
-	woken  chan struct{}
+	woken  wakeup.Signal
 	ended  chan struct{} // closed when no more lines come
 	end    sync.Once
 	warned time.Time // of write alone
@@ -89,7 +90,7 @@ func NewRecorder(b *bus.Client, s Source, log *slog.Logger) *Recorder {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Recorder{
 		bus: b, log: log, source: s, subject: streams.LogSubject(s.Partition, s.Endpoint, s.Worker), conceal: pod.Concealer(s.Env),
-		woken: make(chan struct{}, 1), ended: make(chan struct{}), tokens: burst, filled: time.Now(),
+		woken: wakeup.New(), ended: make(chan struct{}), tokens: burst, filled: time.Now(),
 	}
 }
 
@@ -177,7 +178,7 @@ func (r *Recorder) append(l Line) {
 	r.noteDropped()
 	r.lines, r.size = append(r.lines, l), r.size+len(l.Text)+lineCost
 	r.mu.Unlock()
-	r.wake()
+	r.woken.Send()
 }
 
 // noteDropped adds a line for those that were dropped. The caller has the lock.
@@ -191,13 +192,6 @@ func (r *Recorder) noteDropped() {
 	}
 	r.dropped = 0
 	r.lines, r.size = append(r.lines, l), r.size+len(l.Text)+lineCost
-}
-
-func (r *Recorder) wake() {
-	select {
-	case r.woken <- struct{}{}:
-	default:
-	}
 }
 
 // End says that no more lines come. Run then writes what is left, and returns.

@@ -17,6 +17,7 @@ import (
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/retry"
+	"flightline/shared/wakeup"
 	"flightline/streams"
 )
 
@@ -106,7 +107,7 @@ type Watch struct {
 	after  Cursor
 	until  uint64 // the last message of a watch that is Once
 	sub    *nats.Subscription
-	woken  chan struct{}
+	woken  wakeup.Signal
 
 	mu    sync.Mutex
 	heard uint64 // the newest message that was heard of
@@ -115,7 +116,7 @@ type Watch struct {
 // NewWatch begins to watch; the caller must Close it. It returns bus.ErrUnavailable.
 func NewWatch(ctx context.Context, b *bus.Client, w Watching) (*Watch, error) {
 	p, id, worker := w.Endpoint.Partition, w.Endpoint.ID, cmp.Or(w.Worker, "*")
-	v := &Watch{bus: b, w: w, stream: streams.Logs(p), filter: streams.LogSubject(p, id, worker), woken: make(chan struct{}, 1)}
+	v := &Watch{bus: b, w: w, stream: streams.Logs(p), filter: streams.LogSubject(p, id, worker), woken: wakeup.New()}
 	sub, err := b.Conn().Subscribe(streams.Logged(p, id, worker), v.hear)
 	if err != nil {
 		return nil, fmt.Errorf("follow the logs of %s: %w: %w", w.Endpoint.ID, bus.ErrUnavailable, err)
@@ -132,10 +133,7 @@ func NewWatch(ctx context.Context, b *bus.Client, w Watching) (*Watch, error) {
 
 func (v *Watch) hear(m *nats.Msg) {
 	v.note(bus.Sequence(m))
-	select {
-	case v.woken <- struct{}{}:
-	default:
-	}
+	v.woken.Send()
 }
 
 // note keeps that a message of this sequence is there.

@@ -48,7 +48,7 @@ func (p *presence) beginDrain(why string) bool {
 	}
 	p.why, p.self.Draining = why, true
 	close(p.drained)
-	offer(p.changed)
+	p.changed.Send()
 	return true
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"flightline/shared/endpoint"
 	"flightline/shared/queue"
+	"flightline/shared/wakeup"
 )
 
 const (
@@ -28,7 +29,7 @@ type heartbeat struct {
 	every time.Duration
 	end   context.CancelCauseFunc // of the run
 	moved chan limits             // the run's limits, if they may be others
-	look  chan struct{}           // the record was changed
+	look  wakeup.Signal           // the record was changed
 	first *time.Timer
 
 	mu      sync.Mutex
@@ -41,7 +42,7 @@ type heartbeat struct {
 func (w *worker) heartbeat(alive context.Context, l *queue.Lease, end context.CancelCauseFunc) *heartbeat {
 	h := &heartbeat{
 		w: w, lease: l, every: min(w.endpoint.Lease/3, mostBetweenBeats), end: end,
-		moved: make(chan limits, 1), look: make(chan struct{}, 1),
+		moved: make(chan limits, 1), look: wakeup.New(),
 	}
 	h.first = time.AfterFunc(h.every, func() { h.begin(alive) })
 	return h
@@ -60,7 +61,7 @@ func (h *heartbeat) begin(alive context.Context) {
 
 // changed makes it beat at once.
 func (h *heartbeat) changed(alive context.Context) {
-	offer(h.look)
+	h.look.Send()
 	h.begin(alive)
 }
 

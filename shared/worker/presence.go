@@ -13,6 +13,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/wakeup"
 )
 
 const (
@@ -34,11 +35,11 @@ type presence struct {
 	pod       pod.Pod
 	clock     func() time.Time // the server's
 	log       *slog.Logger
-	changed   chan struct{} // has a value once run is to register the worker soon
+	changed   wakeup.Signal // run is to register the worker soon
 	drained   chan struct{} // closed when the worker is to drain
 	onDrain   func()        // Config.OnDrain
-	sleep     chan struct{} // has a value once the worker is to sleep
-	wake      chan struct{} // has a value once it is to wake
+	sleep     wakeup.Signal // the worker is to sleep
+	wake      wakeup.Signal // it is to wake
 
 	beating  sync.Mutex // one beat at a time
 	appeared bool       // the pod is on record, or cannot be
@@ -61,7 +62,7 @@ func newPresence(reg *registry.ForWorker, e endpoint.Endpoint, own pod.Pod, cfg 
 			ID: own.ID, Endpoint: e.ID, Concurrency: cfg.Concurrency, Native: true, Sleeps: cfg.Sleep != nil,
 			Started: own.Started, Host: hostOf(own.Machine),
 		},
-		changed: make(chan struct{}, 1), drained: make(chan struct{}), sleep: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		changed: wakeup.New(), drained: make(chan struct{}), sleep: wakeup.New(), wake: wakeup.New(),
 	}
 }
 
@@ -86,7 +87,7 @@ func (p *presence) finished(id job.ID) {
 // now.
 func (p *presence) signal(jobs int) {
 	if len(p.running) == jobs {
-		offer(p.changed)
+		p.changed.Send()
 	}
 }
 
@@ -128,7 +129,7 @@ func (p *presence) beat(ctx context.Context) {
 	defer p.beating.Unlock()
 	if err := p.workers.Beat(ctx, p.now()); err != nil {
 		p.log.DebugContext(ctx, "worker not registered", "err", err)
-		offer(p.changed)
+		p.changed.Send()
 		return
 	}
 	p.appear(ctx)

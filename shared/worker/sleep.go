@@ -48,26 +48,11 @@ func (p *presence) applySleep(own pod.Pod) {
 	defer p.mu.Unlock()
 	switch sleeps, rests := own.Sleep.Sleeps(), p.mode == fallingAsleep || p.mode == asleep; {
 	case sleeps && rests:
-		withdraw(p.wake) // it was asked for before this sleep
+		p.wake.Clear() // it was asked for before this sleep
 	case sleeps && p.mode == awake && len(p.running) == 0:
-		offer(p.sleep)
+		p.sleep.Send()
 	case rests:
-		offer(p.wake)
-	}
-}
-
-// offer gives a channel with room for one value that value, unless it has it.
-func offer(to chan<- struct{}) {
-	select {
-	case to <- struct{}{}:
-	default:
-	}
-}
-
-func withdraw(from chan struct{}) {
-	select {
-	case <-from:
-	default:
+		p.wake.Send()
 	}
 }
 
@@ -84,8 +69,8 @@ func (p *presence) enter(m mode) {
 		p.ended = time.Now()
 	case fallingAsleep, asleep:
 	}
-	withdraw(stale)
-	offer(p.changed)
+	stale.Clear()
+	p.changed.Send()
 }
 
 // sleepUntilWoken lets the worker sleep until it is asked to wake; then it returns true. It
