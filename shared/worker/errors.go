@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"flightline/shared/bus"
 	"flightline/shared/chunks"
+	"flightline/shared/retry"
 )
 
 // Why a handler's context ended, as context.Cause returns. In all these cases
@@ -39,3 +42,10 @@ var ErrWake = errors.New("worker: it could not wake")
 
 // ErrConfig is what Run returns if the Config cannot be used.
 var ErrConfig = errors.New("worker: configuration")
+
+// outageBackoff is for the time that NATS is away: short at first, as most outages
+// are, and short enough in the end that a job does not wait for its worker.
+var outageBackoff = retry.Backoff{First: 50 * time.Millisecond, Max: time.Second}
+
+// isOutage reports whether an error says that NATS was away: a repetition may succeed.
+func isOutage(err error) bool { return errors.Is(err, bus.ErrUnavailable) }

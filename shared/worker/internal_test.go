@@ -11,6 +11,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/pod"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 )
 
 func TestLossOf(t *testing.T) {
@@ -55,17 +56,17 @@ func TestTheFirstLimitEndsTheRun(t *testing.T) {
 	}
 }
 
-func TestPersistEndsWithAFinalErrorOrItsContext(t *testing.T) {
+func TestRepeatingInAnOutageEndsWithAFinalErrorOrItsContext(t *testing.T) {
 	t.Parallel()
 	away, final := bus.ErrUnavailable, errors.New("final")
 	answers := []error{away, away, final}
 	tries := 0
-	err := persist(t.Context(), known, func() error { tries++; return answers[tries-1] })
+	err := retry.Do(t.Context(), outageBackoff, isOutage, func() error { tries++; return answers[tries-1] })
 	if !errors.Is(err, final) || tries != 3 {
 		t.Errorf("got %v after %d tries, want final after 3", err, tries)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	err = persist(ctx, known, func() error { cancel(); return away })
+	err = retry.Do(ctx, outageBackoff, isOutage, func() error { cancel(); return away })
 	if !errors.Is(err, away) {
 		t.Errorf("got %v, want the last answer", err)
 	}

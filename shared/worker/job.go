@@ -15,6 +15,7 @@ import (
 	"flightline/shared/job"
 	"flightline/shared/logs"
 	"flightline/shared/queue"
+	"flightline/shared/retry"
 )
 
 var errInvalidJSON = errors.New("a json.RawMessage that is no JSON")
@@ -53,9 +54,10 @@ type Job struct {
 
 func (w *worker) newJob(l *queue.Lease, end context.CancelCauseFunc) *Job {
 	j := &l.Job
+	ends, _ := limitsOf(l).first()
 	return &Job{
 		ID: string(j.ID), Input: l.Input, Webhook: j.Webhook, Attempt: j.Attempt, Run: j.Run,
-		Deadline:         time.Now().Add(w.q.Until(earlier(l.Deadline(), l.Expires()))),
+		Deadline:         time.Now().Add(w.q.Until(ends)),
 		ExecutionTimeout: j.ExecutionTimeout, TTL: j.Expires.Sub(j.Submitted), LowPriority: j.Class == job.LowPriority,
 		s3: l.S3Config, s3Net: w.cfg.S3AllowNetworks, lease: l, end: end, lines: w.lines, log: w.log,
 	}
@@ -81,7 +83,7 @@ func (j *Job) Emit(ctx context.Context, v any) error {
 		return nil
 	}
 	chunk := slices.Concat([]byte(`{"output":`), output, []byte(`}`))
-	err = persist(ctx, known, func() error { return j.lease.Emit(ctx, chunk) })
+	err = retry.Do(ctx, outageBackoff, isOutage, func() error { return j.lease.Emit(ctx, chunk) })
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return context.Cause(ctx)
@@ -113,13 +115,6 @@ func (j *Job) Progress(ctx context.Context, v any) error {
 		return ErrLost
 	}
 	return err
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // String names the job; its input and s3Config stay out of it.

@@ -7,6 +7,7 @@ import (
 
 	"flightline/shared/job"
 	"flightline/shared/queue"
+	"flightline/shared/retry"
 	"flightline/shared/telemetry"
 )
 
@@ -198,7 +199,7 @@ func endSpan(ctx context.Context, now *job.Job, err error) error {
 // understood is repeated like a missing answer: giving up would throw a
 // result away, and the job's deadline ends it in any case.
 func (w *worker) settle(ctx context.Context, l *queue.Lease, try func() error) {
-	err := persist(ctx, func(err error) bool { return errors.Is(err, queue.ErrLost) }, func() error {
+	err := retry.Do(ctx, outageBackoff, func(err error) bool { return !errors.Is(err, queue.ErrLost) }, func() error {
 		err := try()
 		if err != nil && !errors.Is(err, queue.ErrLost) {
 			w.log.DebugContext(ctx, "outcome not taken yet", "job", l.Job.ID, "err", err)

@@ -16,6 +16,7 @@ import (
 	"flightline/shared/logs"
 	"flightline/shared/queue"
 	"flightline/shared/registry"
+	"flightline/shared/retry"
 	"flightline/streams"
 )
 
@@ -83,14 +84,14 @@ func Run(ctx context.Context, cfg Config, h Handler) error {
 func bindPatiently(ctx context.Context, nc *nats.Conn, cfg Config, h Handler) (w *worker, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	known := func(err error) bool {
-		if known(err) && !errors.Is(err, context.DeadlineExceeded) {
-			return true
+	notReady := func(err error) bool {
+		if !isOutage(err) && !errors.Is(err, context.DeadlineExceeded) {
+			return false
 		}
 		cfg.Log.WarnContext(ctx, "JetStream is not ready, trying again", "err", err)
-		return false
+		return true
 	}
-	err = persist(ctx, known, func() error {
+	err = retry.Do(ctx, outageBackoff, notReady, func() error {
 		attempt, done := context.WithTimeout(ctx, startAttemptTimeout)
 		defer done()
 		w, err = bind(attempt, nc, cfg, h)
