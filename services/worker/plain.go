@@ -1,12 +1,13 @@
 package worker
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	"flightline/shared/job"
 	sdk "flightline/shared/worker"
@@ -44,35 +45,31 @@ func (u *upstream) runPlain(ctx context.Context, j *sdk.Job, c call) (any, error
 	if kindOf(answer) != "text/event-stream" {
 		return readBatch(ctx, answer.Body)
 	}
-	emit := func(line string) error {
-		data, found := strings.CutPrefix(line, "data:")
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, maxOutput)
+	for lines.Scan() {
+		data, found := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
 		if !found {
-			return nil
+			continue
 		}
-		b, ok, err := batchOf([]byte(data))
+		b, ok, err := batchOf(data)
 		if ok {
 			err = j.Emit(ctx, b)
 		}
-		return err
-	}
-	var rest string
-	err = passOn(ctx, answer.Body, func(text string) error {
-		lines := strings.Split(rest+text, "\n")
-		rest = lines[len(lines)-1] // "" unless a line was too long to be held back, or the last
-		for _, line := range lines[:len(lines)-1] {
-			if err := emit(line); err != nil {
-				return err
-			}
+		if err != nil {
+			return nil, err
 		}
-		if len(rest) > maxOutput {
-			return tooLarge("a line of the model server's answer")
-		}
-		return nil
-	})
-	if err == nil {
-		err = emit(rest)
 	}
-	return nil, err
+	switch err := lines.Err(); {
+	case err == nil:
+		return nil, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, tooLarge("a line of the model server's answer")
+	default:
+		return nil, brokeOff(err)
+	}
 }
 
 // readBatch reads an answer in one piece.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,6 @@ type results struct {
 	// other gets each line that is no result.
 	other func(line []byte)
 
-	line []byte          // without an end so far
 	last json.RawMessage // the latest result
 
 	// text is the lines so far that are no result, while there is no result.
@@ -54,48 +54,24 @@ func (s *results) output() (any, error) {
 // readFrom reads r to its end. It returns errLineTooLong, an error of emit, or
 // one of r.
 func (s *results) readFrom(r io.Reader) error {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := r.Read(buf)
-		if e := s.write(buf[:n]); e != nil {
-			return e
-		}
-		if err == io.EOF {
-			return s.flush()
-		}
-		if err != nil {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLine+len("\r\n"))
+	for lines.Scan() {
+		if err := s.take(lines.Bytes()); err != nil {
 			return err
 		}
 	}
-}
-
-func (s *results) write(p []byte) error {
-	for {
-		end := bytes.IndexByte(p, '\n')
-		if end < 0 {
-			break
-		}
-		s.line = append(s.line, p[:end]...)
-		p = p[end+1:]
-		if err := s.flush(); err != nil {
-			return err
-		}
-	}
-	s.line = append(s.line, p...)
-	if len(s.line) > maxLine {
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return errLineTooLong
 	}
-	return nil
+	return lines.Err()
 }
 
-// flush takes the line as it is.
-func (s *results) flush() error {
-	whole := bytes.TrimRight(s.line, "\r\n")
+// take takes a line, which may end with carriage returns.
+func (s *results) take(whole []byte) error {
+	whole = bytes.TrimRight(whole, "\r")
 	line := bytes.TrimSpace(whole)
-	s.line = s.line[:0]
 	switch {
-	case len(line) > maxLine:
-		return errLineTooLong
 	case len(line) == 0:
 		s.keep(whole)
 		return nil

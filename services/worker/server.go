@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,13 +30,18 @@ type server struct {
 	log    *slog.Logger
 }
 
-// newServer uses no proxy and follows no redirect: the server is next to us.
-// The job's context is what ends a request.
 func newServer(url string, concurrency int, log *slog.Logger) *server {
-	return &server{url: url, log: log, client: &http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: concurrency, IdleConnTimeout: idleTimeout},
+	return &server{url: url, log: log, client: newClient(&http.Transport{MaxIdleConnsPerHost: concurrency})}
+}
+
+// newClient uses no proxy and follows no redirect: the server is next to us.
+// The job's context is what ends a request.
+func newClient(transport *http.Transport) *http.Client {
+	transport.IdleConnTimeout = idleTimeout
+	return &http.Client{
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}
 }
 
 func (s *server) close() { s.client.CloseIdleConnections() }
@@ -68,7 +72,7 @@ func (s *server) run(ctx context.Context, j *sdk.Job) (any, error) {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, errorBody)) // as much as came
 		return nil, fmt.Errorf("the server answered %s: %s", answer.Status, bytes.TrimSpace(text))
 	}
-	if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); kind == "application/x-ndjson" {
+	if kindOf(answer) == "application/x-ndjson" {
 		return s.stream(ctx, j, interruptible{answer.Body})
 	}
 	return outputOf(interruptible{answer.Body})

@@ -65,7 +65,6 @@ type upstream struct {
 	log  *slog.Logger
 }
 
-// newUpstream uses no proxy and follows no redirect, as newServer.
 func newUpstream(cfg Upstream, concurrency int, log *slog.Logger) (*upstream, error) {
 	base, err := url.Parse(cfg.URL)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.RawQuery != "" || base.Fragment != "" {
@@ -80,10 +79,7 @@ func newUpstream(cfg Upstream, concurrency int, log *slog.Logger) (*upstream, er
 	base.Path, base.RawPath = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v1"), ""
 	return &upstream{
 		base: *base, health: cfg.Health, key: cfg.Key, probeSignal: wakeup.New(), log: log,
-		client: &http.Client{
-			Transport:     &http.Transport{MaxIdleConnsPerHost: concurrency, IdleConnTimeout: idleTimeout, DisableCompression: true},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		client: newClient(&http.Transport{MaxIdleConnsPerHost: concurrency, DisableCompression: true}),
 	}, nil
 }
 
