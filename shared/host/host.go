@@ -21,6 +21,7 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 
 	"flightline/shared/pod"
+	"flightline/shared/process"
 )
 
 const (
@@ -38,11 +39,12 @@ func Look(ctx context.Context, log *slog.Logger) pod.Machine {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	m := pod.Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: processor(ctx), Addresses: addresses()}
 	m.Hostname, _ = os.Hostname() // "" says that it is unknown
-	l := limitsIn(cgroups)
 	// NumCPU respects the affinity of the process, which the quota does not.
-	m.VCPUs = least(float64(runtime.NumCPU()), l.cpus)
-	if memory, err := mem.VirtualMemoryWithContext(ctx); err == nil {
-		m.MemoryGB = inGB(least(float64(memory.Total), l.memory))
+	m.VCPUs = least(float64(runtime.NumCPU()), cpusIn(cgroups))
+	if known := process.Memory(); known > 0 {
+		m.MemoryGB = inGB(float64(known))
+	} else if memory, err := mem.VirtualMemoryWithContext(ctx); err == nil {
+		m.MemoryGB = inGB(float64(memory.Total))
 	}
 	if usage, err := disk.UsageWithContext(ctx, here()); err == nil {
 		m.DiskGB = inGB(float64(usage.Total))

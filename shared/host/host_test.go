@@ -31,22 +31,22 @@ func TestLookFindsThisMachine(t *testing.T) {
 	}
 }
 
-func TestLimitsAreTheContainers(t *testing.T) {
+func TestCPUsAreTheContainers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files map[string]string
-		want  limits
+		want  float64
 	}{
-		"none":                    {nil, limits{}},
-		"version 2":               {map[string]string{"cpu.max": "150000 100000\n", "memory.max": "1073741824\n"}, limits{1.5, 1 << 30}},
-		"version 2, no limit":     {map[string]string{"cpu.max": "max 100000\n", "memory.max": "max\n"}, limits{}},
-		"version 2, no period":    {map[string]string{"cpu.max": "150000\n"}, limits{}},
-		"version 1":               {map[string]string{"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n", "memory/memory.limit_in_bytes": "400\n"}, limits{0.5, 400}},
-		"version 1, no cpu limit": {map[string]string{"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, limits{}},
-		"nonsense":                {map[string]string{"cpu.max": "", "memory.max": "much"}, limits{}},
+		"none":                    {nil, 0},
+		"version 2":               {map[string]string{"cpu.max": "150000 100000\n"}, 1.5},
+		"version 2, no limit":     {map[string]string{"cpu.max": "max 100000\n"}, 0},
+		"version 2, no period":    {map[string]string{"cpu.max": "150000\n"}, 0},
+		"version 1":               {map[string]string{"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 0.5},
+		"version 1, no cpu limit": {map[string]string{"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 0},
+		"nonsense":                {map[string]string{"cpu.max": ""}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := limitsIn(folder(t, tt.files)); got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
+			if got := cpusIn(folder(t, tt.files)); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
 	}

@@ -6,27 +6,14 @@ import (
 	"strings"
 )
 
-// limits are a container's; 0 is none.
-type limits struct{ cpus, memory float64 }
-
-// limitsIn reads the limits of this process's control group, which a container
-// sees at the root: of version 2, or of version 1.
-func limitsIn(root string) limits {
-	var l limits
-	for _, name := range []string{"memory.max", "memory/memory.limit_in_bytes"} {
-		// "max", or on version 1 a huge number, is no limit; the caller takes the least.
-		if n := number(filepath.Join(root, name)); n > 0 {
-			l.memory = n
-			break
-		}
-	}
+// cpusIn reads how many CPUs this process's control group has, which a container
+// sees at the root: of version 2, or of version 1. 0 is no limit.
+func cpusIn(root string) float64 {
 	if text := line(filepath.Join(root, "cpu.max")); text != "" { // "<quota> <period>"
 		quota, period, _ := strings.Cut(text, " ")
-		l.cpus = share(parsed(quota), parsed(period))
-		return l
+		return share(parsed(quota), parsed(period))
 	}
-	l.cpus = share(number(filepath.Join(root, "cpu", "cpu.cfs_quota_us")), number(filepath.Join(root, "cpu", "cpu.cfs_period_us")))
-	return l
+	return share(number(filepath.Join(root, "cpu", "cpu.cfs_quota_us")), number(filepath.Join(root, "cpu", "cpu.cfs_period_us")))
 }
 
 func share(quota, period float64) float64 {

@@ -19,6 +19,7 @@ func TestMemoryIsTheContainersIfItIsLess(t *testing.T) {
 		"the machine's":            {info, "max\n", 2 << 20},
 		"the container's":          {info, "4096\n", 4096},
 		"a limit that is none":     {info, "9223372036854771712\n", 2 << 20},
+		"a limit of nonsense":      {info, "much", 2 << 20},
 		"only a limit":             {"", "4096\n", 4096},
 		"nothing":                  {"", "", 0},
 		"nonsense":                 {"MemTotal: much\n", "-1", 0},
