@@ -33,9 +33,6 @@ func (s *Service) explain(ctx context.Context, c *fiber.Ctx) error {
 }
 
 func (s *Service) explanation(ctx context.Context, e endpoint.Endpoint, id job.ID) (explanation, error) {
-	if whole, err := e.Complete(); err == nil {
-		e = whole // one made before there was scaling
-	}
 	x := explanation{endpoint: e}
 	var err error
 	if x.position, err = s.queue.Counts.Position(ctx, e, id); err != nil {

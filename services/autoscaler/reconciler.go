@@ -129,7 +129,7 @@ func (r *reconciler) letGo(ctx context.Context, v *view, e endpoint.Endpoint, p 
 // or there may be none to run it.
 func (r *reconciler) examineStandalone(ctx context.Context, v *view, p pod.Pod) {
 	switch {
-	case p.Driver == "" || p.Driver == pod.External:
+	case p.Driver == "":
 	case p.MachineID != "":
 		if found := r.examineLone(v, p); found.by != "" {
 			r.correct(ctx, v, p, found)

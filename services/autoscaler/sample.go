@@ -254,7 +254,7 @@ func (v *view) unwell() bool {
 }
 
 // fleet reports whether autoscalers start and stop the pod as a worker.
-func fleet(p pod.Pod) bool { return p.Endpoint != "" && p.Driver != "" && p.Driver != pod.External }
+func fleet(p pod.Pod) bool { return p.Endpoint != "" && p.Driver != "" }
 
 // readView reads what is the same for all endpoints.
 func (l *leader) readView(ctx context.Context) (*view, error) {

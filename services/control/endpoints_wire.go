@@ -231,8 +231,7 @@ func fleetViewOf(e endpoint.Endpoint, now time.Time) api.Fleet {
 }
 
 // endpointShower makes views with what the request includes, and reads once
-// what that needs. An endpoint made before there was scaling shows the
-// defaults.
+// what that needs.
 func (s *Service) endpointShower(ctx context.Context, c *fiber.Ctx) (func(endpoint.Endpoint) api.Endpoint, error) {
 	wanted, err := includesOf(c)
 	if err != nil {
@@ -255,9 +254,6 @@ func (s *Service) endpointShower(ctx context.Context, c *fiber.Ctx) (func(endpoi
 		return nil, err
 	}
 	return func(e endpoint.Endpoint) api.Endpoint {
-		if whole, err := e.Complete(); err == nil {
-			e = whole
-		}
 		view := viewOf(e, now)
 		if withWorkers {
 			workers := workersOf(e.ID, pods, show)

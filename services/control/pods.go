@@ -147,7 +147,7 @@ func (s *Service) movePod(ctx context.Context, c *fiber.Ctx, by pod.Trigger, cha
 		return err
 	}
 	switch {
-	case p.Driver == "" || p.Driver == pod.External:
+	case p.Driver == "":
 		return web.Errorf(web.PodConflict, "cannot %s this pod: its owner runs it, and no driver of this server", by)
 	case p.Endpoint != "" && by != pod.Stop:
 		return web.Errorf(web.PodConflict, "cannot %s this pod: the autoscaler starts the workers of an endpoint", by)

@@ -1,9 +1,10 @@
 package control
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"maps"
-	"slices"
 	"time"
 
 	"flightline/shared/api"
@@ -109,24 +110,16 @@ func (b *podBody) change(p pod.Pod) (pod.Pod, error) {
 	if (p.Endpoint != "" || p.Driver == "") && !sameSpec(p.Spec, changed.Spec) {
 		return p, web.Errorf(web.PodConflict, "only name and locked of a worker's pod can be changed; what it is started from is its endpoint's, or its owner's")
 	}
-	return changed, checkChanged(changed)
-}
-
-// checkChanged leaves out what Check wants of pods that a driver runs.
-func checkChanged(p pod.Pod) error {
-	if p.Driver == pod.External {
-		p.Driver = ""
-	}
-	return p.Check()
+	return changed, changed.Check()
 }
 
 func differs[T comparable](given *T, present T) bool { return given != nil && *given != present }
 
+// sameSpec compares the specs as they are stored, where an empty list is as good as none.
 func sameSpec(a, b pod.Spec) bool {
-	return a.Image == b.Image && slices.Equal(a.Entrypoint, b.Entrypoint) && slices.Equal(a.Command, b.Command) &&
-		maps.Equal(a.Env, b.Env) && slices.Equal(a.Ports, b.Ports) && a.GPUs == b.GPUs && slices.Equal(a.GPUTypes, b.GPUTypes) && a.VCPUs == b.VCPUs &&
-		a.MemoryGB == b.MemoryGB && a.DiskGB == b.DiskGB && a.VolumeGB == b.VolumeGB && a.VolumePath == b.VolumePath &&
-		a.RegistryAuthID == b.RegistryAuthID && slices.Equal(a.Capabilities, b.Capabilities) && slices.Equal(a.ModelCache, b.ModelCache)
+	storedA, errA := json.Marshal(a)
+	storedB, errB := json.Marshal(b)
+	return errA == nil && errB == nil && bytes.Equal(storedA, storedB)
 }
 
 // podViewOf is the pod without what an include parameter asks for.

@@ -151,7 +151,7 @@ const (
 	Process Driver = "process"
 	// Docker runs the image by a Docker engine.
 	Docker Driver = "docker"
-	// External starts nothing: somebody else reads the wanted number.
+	// External is of endpoints only, and starts nothing: somebody else reads the wanted number.
 	External Driver = "external"
 )
 
