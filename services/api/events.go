@@ -218,7 +218,7 @@ func (v *subscription) next() ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case len(list) > 0:
-		if err := v.tell(list); err != nil {
+		if err := v.writeEvents(list); err != nil {
 			return nil, err
 		}
 	case v.held.Err() != nil:
@@ -261,8 +261,8 @@ func (v *subscription) more(ctx context.Context) ([]events.Event, error) {
 	}
 }
 
-// tell writes events. The name is the type, so that browsers can listen to some.
-func (v *subscription) tell(list []events.Event) error {
+// writeEvents writes events. The name is the type, so that browsers can listen to some.
+func (v *subscription) writeEvents(list []events.Event) error {
 	for _, e := range list {
 		data, err := json.Marshal(e.Cloud())
 		if err != nil {

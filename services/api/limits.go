@@ -146,7 +146,7 @@ func (o *operation) enter(c *fiber.Ctx) (*gate, error) {
 	}
 	v := g.Enter(o.clock, b.share)
 	if o.name != ratelimit.Key {
-		o.tell(c, b, v)
+		o.writeHeaders(c, b, v)
 	}
 	if v.Refused != ratelimit.Passed {
 		return nil, o.refuse(c, b, v)
@@ -293,8 +293,8 @@ func policyOf(operation string, b ratelimit.Bounds) []byte {
 	return p
 }
 
-// tell puts the fields into the answer, whatever else it will be.
-func (o *operation) tell(c *fiber.Ctx, b *bounds, v ratelimit.Verdict) {
+// writeHeaders puts the fields into the answer, whatever else it will be.
+func (o *operation) writeHeaders(c *fiber.Ctx, b *bounds, v ratelimit.Verdict) {
 	header := &c.Response().Header
 	header.SetCanonical(headerRateLimitPolicy, b.policy)
 	if b.share.Requests == 0 {

@@ -205,7 +205,7 @@ func (s *Service) streamEvents(ctx context.Context, c *fiber.Ctx, follow *chunks
 	held, release := web.LongPoll(c, eventsHold)
 	v := &eventStream{s: s, at: j.Endpoint, id: j.ID, follow: follow, held: held, after: ask.after}
 	fmt.Fprintf(&v.text, "retry: %d\n\n", comeBack.Milliseconds())
-	v.tell(chunks, j, more)
+	v.writeEvents(chunks, j, more)
 	sendAsItComes(c, v.next, func() {
 		follow.Close()
 		release()
@@ -255,13 +255,13 @@ func (v *eventStream) next() ([]byte, error) {
 	case len(chunks) == 0 && !j.Status.Terminal():
 		v.text.WriteString(": keep-alive\n\n")
 	default:
-		v.tell(chunks, j, more)
+		v.writeEvents(chunks, j, more)
 	}
 	return v.text.Bytes(), nil
 }
 
-// tell writes the events of a look.
-func (v *eventStream) tell(chunks []chunks.Chunk, j *job.Job, more bool) {
+// writeEvents writes the events of a look.
+func (v *eventStream) writeEvents(chunks []chunks.Chunk, j *job.Job, more bool) {
 	for _, c := range chunks {
 		v.text.WriteString("id: ")
 		v.text.Write(strconv.AppendUint(v.text.AvailableBuffer(), c.Seq, 10))

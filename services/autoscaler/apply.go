@@ -134,8 +134,8 @@ func (l *leader) apply(ctx context.Context, v *view, e endpoint.Endpoint, m *end
 		errs = append(errs, l.drain(ctx, e, id, out.text))
 	}
 	for _, w := range in.members {
-		if w.leaves != "" && !w.locked && w.state != draining {
-			errs = append(errs, l.drain(ctx, e, w.id, w.leaves))
+		if w.fault != "" && !w.locked && w.state != draining {
+			errs = append(errs, l.drain(ctx, e, w.id, w.fault))
 		}
 	}
 	errs = append(errs, l.applySleep(ctx, e, in, out))
@@ -215,7 +215,7 @@ func (l *leader) createPods(ctx context.Context, v *view, e endpoint.Endpoint, i
 		}
 		placed = spread(machines, load, missing, out.start)
 	}
-	for i, at := range free(e.ID, in.pods, out.start) {
+	for i, at := range freePlaces(e.ID, in.pods, out.start) {
 		now := l.queue.Now().UTC()
 		to := placed[i]
 		err := l.registry.Pods.Create(ctx, pod.Pod{

@@ -70,7 +70,7 @@ func (a *agent) claimGPUs(ctx context.Context, p pod.Pod) ([]pod.GPU, error) {
 // releaseSurplus gives back what the pod holds beside these GPUs: it was changed, and is
 // not started again yet.
 func (a *agent) releaseSurplus(ctx context.Context, podID string, uuids []string) error {
-	for _, uuid := range a.holds()[podID] {
+	for _, uuid := range a.claimsByPod()[podID] {
 		if slices.Contains(uuids, uuid) {
 			continue
 		}
@@ -107,7 +107,7 @@ func (a *agent) claimGPU(ctx context.Context, p pod.Pod, uuid string) error {
 	case err != nil:
 		return err
 	}
-	a.remember(p.ID, uuid)
+	a.noteClaim(p.ID, uuid)
 	return nil
 }
 
@@ -224,8 +224,8 @@ func (a *agent) chooseGPUs(ctx context.Context, p pod.Pod, r placement.Request) 
 	return chosen.UUIDs, nil
 }
 
-// remember notes that the pod has claimed a GPU here.
-func (a *agent) remember(podID, uuid string) {
+// noteClaim notes that the pod has claimed a GPU here.
+func (a *agent) noteClaim(podID, uuid string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !slices.Contains(a.held[podID], uuid) {
@@ -233,8 +233,8 @@ func (a *agent) remember(podID, uuid string) {
 	}
 }
 
-// holds are the claims of this machine, by pod, as far as they are remembered.
-func (a *agent) holds() map[string][]string {
+// claimsByPod are the claims of this machine, by pod, as far as they are remembered.
+func (a *agent) claimsByPod() map[string][]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.held)
@@ -252,7 +252,7 @@ func (a *agent) recallClaims(ctx context.Context) error {
 	for uuid, c := range claims {
 		for _, h := range c.Holders {
 			if h.Machine == a.machine {
-				a.remember(h.Pod, uuid)
+				a.noteClaim(h.Pod, uuid)
 			}
 		}
 	}
@@ -262,7 +262,7 @@ func (a *agent) recallClaims(ctx context.Context) error {
 
 // releaseGone gives back the GPUs of pods that neither run here nor should.
 func (a *agent) releaseGone(ctx context.Context, running, wanted map[string]bool) {
-	for id := range a.holds() {
+	for id := range a.claimsByPod() {
 		if !running[id] && !wanted[id] {
 			a.begin(id, func() { a.release(ctx, id) })
 		}
@@ -286,7 +286,7 @@ func (a *agent) release(ctx context.Context, id string) {
 
 // releaseClaims gives back what the pod has claimed here; what fails is tried again.
 func (a *agent) releaseClaims(ctx context.Context, id string) {
-	for _, uuid := range a.holds()[id] {
+	for _, uuid := range a.claimsByPod()[id] {
 		if err := a.registry.GPUs.Release(ctx, uuid, id, a.machine); err != nil {
 			a.warn(ctx, "GPU of a pod not released, trying again", id, err)
 			return

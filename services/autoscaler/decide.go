@@ -40,8 +40,8 @@ type member struct {
 	stale bool
 	// locked ones are neither drained nor stopped.
 	locked bool
-	// leaves says why it is to be replaced, "" if it is not.
-	leaves string
+	// fault says why it is to be replaced though it was started from what holds, "" if it is not.
+	fault string
 	// sleeps means that it can be put to sleep, asked that it was asked to.
 	sleeps, asked bool
 	// frees is what it gives back of each of its GPUs while it sleeps, in hundredths: 0 if it
@@ -123,7 +123,7 @@ func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
 	case e.Fleet.External():
 		return decideExternal(e, s, m, now)
 	}
-	n := needed(e, s, m, alive, going(s, m.replaced), now)
+	n := needed(e, s, m, alive, leavers(s, m.replaced), now)
 	v := decision{wanted: alive, memory: memory{wanted: alive, grew: m.grew, high: m.high, replaced: unreplaced(e, s, m, alive, now)}}
 	n = successors(e, s, v.memory, n, alive)
 	target := min(max(n.workers, e.WorkersMin), e.WorkersMax)
@@ -218,7 +218,7 @@ func grow(e endpoint.Endpoint, s sample, v decision, n need, missing int, now ti
 	v.wanted += missing
 	v.start = missing
 	v.reason, v.text = n.why(e, v.wanted)
-	held := present(s, v.memory.replaced)
+	held := countPresent(s, v.memory.replaced)
 	room := max(0, min(roomToStart(e, s), missing-held))
 	v.start = min(v.start, room)
 	wait := startBackoff.Delay(s.failures)

@@ -47,14 +47,14 @@ func (a *agent) close(ctx context.Context) {
 	defer cancel()
 	err = ending.Close(ctx)
 	if err == nil { // they have ended, and claim nothing any more
-		for id := range a.holds() {
+		for id := range a.claimsByPod() {
 			a.releaseClaims(ctx, id)
 		}
 	}
-	left, listErr := a.mine(ctx)
+	left, listErr := a.podsHere(ctx)
 	a.warn(ctx, "pods not ended", a.machine, cmp.Or(err, listErr))
 	for _, p := range left {
-		a.closed(ctx, p)
+		a.noteClosed(ctx, p)
 	}
 }
 
@@ -84,13 +84,13 @@ func (a *agent) endPod(ctx context.Context, i driver.Instance) {
 		a.revokeToken(ctx, p)
 		a.warn(ctx, "what is left of an ended pod not removed", id, a.removeInstance(ctx, p))
 	case p.Endpoint == "" && a.here(p):
-		a.closed(ctx, p)
+		a.noteClosed(ctx, p)
 	}
 }
 
-// closed notes the end of a pod that ended with us. Others are started where a
+// noteClosed notes the end of a pod that ended with us. Others are started where a
 // fleet's are needed.
-func (a *agent) closed(ctx context.Context, p pod.Pod) {
+func (a *agent) noteClosed(ctx context.Context, p pod.Pod) {
 	by := pod.Exit
 	if fleet(p) && !p.Locked {
 		by = pod.Remove
@@ -103,8 +103,8 @@ func (a *agent) closed(ctx context.Context, p pod.Pod) {
 	a.revokeToken(ctx, p)
 }
 
-// mine are the pods that should run here.
-func (a *agent) mine(ctx context.Context) ([]pod.Pod, error) {
+// podsHere are the pods that should run here.
+func (a *agent) podsHere(ctx context.Context) ([]pod.Pod, error) {
 	pods, err := a.registry.Pods.List(ctx)
 	var mine []pod.Pod
 	for _, p := range pods {
@@ -143,7 +143,7 @@ var errUnheard = errors.New("it is not known whether the worker has jobs")
 func (a *agent) closeIfBusy(ctx context.Context, p pod.Pod) (busy bool) {
 	try := func() error {
 		_, notClosed := a.registry.Tokens.Drain(ctx, p.Endpoint, p.ID)
-		w, heard, err := a.heard(ctx, p)
+		w, heard, err := a.lastHeartbeat(ctx, p)
 		busy = !w.Native && len(w.Running) > 0 && !errors.Is(notClosed, registry.ErrNotFound)
 		phase, _ := p.Phase()
 		switch {
@@ -156,7 +156,7 @@ func (a *agent) closeIfBusy(ctx context.Context, p pod.Pod) (busy bool) {
 		}
 		return nil
 	}
-	err := retry.Do(ctx, retry.Every(quietInterval), func(error) bool { return a.runs(ctx, p.ID) }, try)
+	err := retry.Do(ctx, retry.Every(quietInterval), func(error) bool { return a.isRunning(ctx, p.ID) }, try)
 	a.warn(context.WithoutCancel(ctx), "worker not asked to drain before its end", p.ID, err)
 	return busy
 }
@@ -166,14 +166,14 @@ func (a *agent) closeIfBusy(ctx context.Context, p pod.Pod) (busy bool) {
 // taken some while it ended, so its last heartbeat counts; a worker that spoke before and
 // is no longer heard of was silent for long, unless it took its leave.
 func (a *agent) stop(ctx context.Context, p pod.Pod, grace time.Duration) bool {
-	before, _, _ := a.heard(ctx, p)
+	before, _, _ := a.lastHeartbeat(ctx, p)
 	if err := a.driver.Stop(ctx, p.ID, max(0, grace)); err != nil {
 		a.warn(ctx, "pod not stopped", p.ID, err)
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	w, heard, err := a.heard(ctx, p)
+	w, heard, err := a.lastHeartbeat(ctx, p)
 	if err != nil || !heard && !before.Native {
 		w = before
 	}
@@ -188,8 +188,8 @@ func (a *agent) stop(ctx context.Context, p pod.Pod, grace time.Duration) bool {
 	return true
 }
 
-// heard is the worker's last heartbeat.
-func (a *agent) heard(ctx context.Context, p pod.Pod) (w registry.Worker, heard bool, err error) {
+// lastHeartbeat is what the worker said last.
+func (a *agent) lastHeartbeat(ctx context.Context, p pod.Pod) (w registry.Worker, heard bool, err error) {
 	if p.Endpoint == "" {
 		return w, false, nil
 	}
@@ -245,16 +245,16 @@ func (a *agent) awaitQuiet(ctx context.Context, p pod.Pod, since time.Time) {
 	for ctx.Err() == nil {
 		last := a.registry.Workers.Last(p.Endpoint, p.ID)
 		never := last.Silent() && last.Worker.Seen.IsZero()
-		if never || drained(last, since, a.queue.Now()) || !a.runs(ctx, p.ID) {
+		if never || drained(last, since, a.queue.Now()) || !a.isRunning(ctx, p.ID) {
 			return
 		}
 		_ = retry.Sleep(ctx, quietInterval) // the loop ends with ctx
 	}
 }
 
-// runs reports whether the driver has the pod, and it has not ended. All that
+// isRunning reports whether the driver has the pod, and it has not ended. All that
 // wait for workers share its answers.
-func (a *agent) runs(ctx context.Context, id string) bool {
+func (a *agent) isRunning(ctx context.Context, id string) bool {
 	a.asking.Lock()
 	defer a.asking.Unlock()
 	if time.Since(a.asked) >= quietInterval/2 {

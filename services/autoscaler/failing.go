@@ -83,7 +83,7 @@ func boundFailing(e endpoint.Endpoint, s sample, v decision, n need) decision {
 	if v.start == 0 || !byJobs || !s.failing.everywhere(alive) {
 		return v
 	}
-	successors := len(v.memory.replaced) - present(s, v.memory.replaced)
+	successors := len(v.memory.replaced) - countPresent(s, v.memory.replaced)
 	v.start = min(v.start, max(successors, max(1, e.WorkersMin)-alive))
 	if v.start == 0 {
 		v.reason = registry.ScalingFailing

@@ -112,7 +112,7 @@ func (s *gpuState) grant(in arbiter.Input, d arbiter.Decision, now time.Time) (l
 	s.out.start = min(s.out.start, len(s.in.placed))
 	if asked > 0 && s.out.start+len(s.out.wake) == 0 {
 		wait, replaced := d.Waits[s.e.ID], s.m.memory.replaced
-		if !wait.Coming && present(s.in.sample, replaced) == 0 {
+		if !wait.Coming && countPresent(s.in.sample, replaced) == 0 {
 			replaced = nil // what they left is gone, or another's
 		}
 		s.out.memory.grew, s.out.memory.replaced = s.m.memory.grew, slices.Concat(replaced, s.out.drain)

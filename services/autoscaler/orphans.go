@@ -52,8 +52,8 @@ func findOrphans(out []job.ID, named map[job.ID]bool, since map[job.ID]time.Time
 	return found, next
 }
 
-// named are the jobs that living workers hold, of fleets and of owners.
-func named(workers []registry.Worker) map[job.ID]bool {
+// jobsHeldBy are the jobs that living workers hold, of fleets and of owners.
+func jobsHeldBy(workers []registry.Worker) map[job.ID]bool {
 	jobs := map[job.ID]bool{}
 	for _, w := range workers {
 		for _, id := range w.Running {
@@ -85,7 +85,7 @@ func (l *leader) orphans(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 	if h.looked = v.now; none {
 		return orphans{}, nil
 	}
-	held := named(v.workersOf[e.ID])
+	held := jobsHeldBy(v.workersOf[e.ID])
 	if stats.Running <= len(held) && len(h.unnamed) == 0 {
 		return orphans{}, nil
 	}

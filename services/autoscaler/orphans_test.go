@@ -18,7 +18,7 @@ func TestFindOrphans(t *testing.T) {
 	const lease = 30 * time.Second
 	ago := func(d time.Duration) map[job.ID]time.Time { return map[job.ID]time.Time{"a": noon.Add(-d)} }
 	held := func(jobs ...string) map[job.ID]bool { // by one of two workers
-		return named([]registry.Worker{{ID: "idle"}, {ID: "w", Running: jobs}})
+		return jobsHeldBy([]registry.Worker{{ID: "idle"}, {ID: "w", Running: jobs}})
 	}
 	for name, tt := range map[string]struct {
 		out   []job.ID

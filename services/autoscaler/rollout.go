@@ -49,7 +49,7 @@ func outdated(members []member) (first member, found bool) {
 // be replaced, once those have left.
 func successors(e endpoint.Endpoint, s sample, m memory, n need, alive int) need {
 	want := min(alive+len(m.replaced), e.WorkersMax)
-	if len(m.replaced) == 0 || present(s, m.replaced) > 0 || want <= max(n.workers, e.WorkersMin) {
+	if len(m.replaced) == 0 || countPresent(s, m.replaced) > 0 || want <= max(n.workers, e.WorkersMin) {
 		return n
 	}
 	return need{want, registry.ScalingReplace, "the endpoint has changed since a worker was started, which has left"}
@@ -57,19 +57,19 @@ func successors(e endpoint.Endpoint, s sample, m memory, n need, alive int) need
 
 // unreplaced are the workers of m.replaced, as long as successors for them may be started.
 func unreplaced(e endpoint.Endpoint, s sample, m memory, alive int, now time.Time) []string {
-	if e.Paused(now) || alive >= e.WorkersMax && present(s, m.replaced) == 0 {
+	if e.Paused(now) || alive >= e.WorkersMax && countPresent(s, m.replaced) == 0 {
 		return nil
 	}
 	return m.replaced
 }
 
-// going are the replaced workers that have not left, but for those that still look alive.
-func going(s sample, replaced []string) []member {
+// leavers are the replaced workers that have not left, but for those that still look alive.
+func leavers(s sample, replaced []string) []member {
 	return slices.DeleteFunc(pick(s.members, draining, unhealthy), func(w member) bool { return !slices.Contains(replaced, w.id) })
 }
 
-// present is how many of the workers have not left.
-func present(s sample, ids []string) int {
+// countPresent is how many of the workers have not left.
+func countPresent(s sample, ids []string) int {
 	n := 0
 	for _, id := range ids {
 		if slices.Contains(s.leaving, id) || slices.ContainsFunc(s.members, func(w member) bool { return w.id == id }) {

@@ -101,7 +101,7 @@ func (l *leader) members(ctx context.Context, v *view, e endpoint.Endpoint, m *e
 			id: p.ID, state: now, since: since, rested: restedOf(w, since, v.now), jobs: len(w.Running), locked: p.Locked,
 			sleeps: heard && w.Sleeps, asked: p.Sleep.Sleeps(), stale: in.invalid == "" && !madeFrom(p, in.spec, e.Fleet.Driver),
 		}
-		x.leaves = leaves(token, m.staleFor(p.ID, w, stale, v.now), m.ignoresFor(x, waiting, stale, v.now), v.now)
+		x.fault = faultOf(token, m.staleFor(p.ID, w, stale, v.now), m.ignoresFor(x, waiting, stale, v.now), v.now)
 		all = append(all, withFreedGPUs(x, e, p, v.claims))
 	}
 	m.states, m.stale = states, stale

@@ -162,7 +162,7 @@ func (l *leader) askWake(ctx context.Context, id string) error {
 	}))
 }
 
-// followSleep begins to tell a worker that runs here what its pod's record asks of it, and
+// followSleep begins to show a worker that runs here what its pod's record asks of it, and
 // to note what became of that. It is called again until the record says that the worker is
 // awake, so nothing of it is lost with an autoscaler.
 func (a *agent) followSleep(ctx context.Context, p pod.Pod) {
@@ -181,7 +181,7 @@ func (a *agent) tendSleep(ctx context.Context, id string) error {
 	if ok, err := a.regainGPUs(ctx, p); err != nil || !ok {
 		return err
 	}
-	if err := a.registry.Pods.TellSleep(ctx, p, a.queue.Now()); err != nil {
+	if err := a.registry.Pods.ShowSleep(ctx, p, a.queue.Now()); err != nil {
 		return err
 	}
 	w := a.registry.Workers.Last(p.Endpoint, p.ID).Worker

@@ -114,7 +114,7 @@ func (a *agent) shrinkGPUs(ctx context.Context, p pod.Pod) error {
 		return nil
 	}
 	keeps := placement.RequestOf(p.Spec).Share - p.Sleep.GPUFreed
-	for _, uuid := range a.holds()[p.ID] {
+	for _, uuid := range a.claimsByPod()[p.ID] {
 		if err := a.registry.GPUs.Shrink(ctx, uuid, p.ID, a.machine, keeps); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (a *agent) regainGPUs(ctx context.Context, p pod.Pod) (ok bool, err error) 
 	}
 	claim := a.holder(p)
 	claim.Woken = p.Sleep.Wake
-	for _, uuid := range slices.Sorted(slices.Values(a.holds()[p.ID])) {
+	for _, uuid := range slices.Sorted(slices.Values(a.claimsByPod()[p.ID])) {
 		if err = a.registry.GPUs.Claim(ctx, uuid, claim); err != nil {
 			break
 		}

@@ -270,7 +270,7 @@ func (s *env) interrupt(p pod.Pod, change func(*env, *pod.Pod), whole, aware, ot
 			knows = p
 		}
 	}
-	do(s.registry.Pods.TellSleep(s.t.Context(), knows, s.queue.Now()))
+	do(s.registry.Pods.ShowSleep(s.t.Context(), knows, s.queue.Now()))
 	if whole {
 		do(s.registry.GPUs.Claim(s.t.Context(), "GPU-m-0", registry.GPUHolder{Pod: p.ID, Machine: "m", Share: pod.WholeGPU, Woken: p.Sleep.Wake}))
 	}

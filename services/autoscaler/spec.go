@@ -91,8 +91,8 @@ func parsePlace(endpointID, id string) (place, bool) {
 	return p, ok && found && err == nil && err2 == nil && s >= 0 && g >= 0 && p.id(endpointID) == id
 }
 
-// free returns n places that are not taken, given all pods of the endpoint.
-func free(endpointID string, pods []pod.Pod, n int) []place {
+// freePlaces returns n places that are not taken, given all pods of the endpoint.
+func freePlaces(endpointID string, pods []pod.Pod, n int) []place {
 	taken, last := map[int]bool{}, map[int]int{}
 	for _, p := range pods {
 		at, ok := parsePlace(endpointID, p.ID)

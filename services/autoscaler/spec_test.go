@@ -73,7 +73,7 @@ func TestPlacesFollowFromWhatIsThere(t *testing.T) {
 		{ID: "other-2-9", Status: pod.Running},
 	}
 	want := []place{{1, 8}, {2, 1}, {4, 1}}
-	if diff := cmp.Diff(want, free("ep", pods, 3), cmp.AllowUnexported(place{})); diff != "" {
+	if diff := cmp.Diff(want, freePlaces("ep", pods, 3), cmp.AllowUnexported(place{})); diff != "" {
 		t.Errorf("places (-want +got):\n%s", diff)
 	}
 }

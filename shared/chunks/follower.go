@@ -75,11 +75,11 @@ func Follow(jobs Jobs, e endpoint.Endpoint, id job.ID) (*Follower, error) {
 		return nil, job.ErrNotFound
 	}
 	f := &Follower{jobs: jobs, bus: jobs.Bus(), e: e, id: id, woken: wakeup.New()}
-	for subject, hear := range map[string]nats.MsgHandler{
-		streams.Emitted(e.Partition, e.ID, id): f.hear,
+	for subject, note := range map[string]nats.MsgHandler{
+		streams.Emitted(e.Partition, e.ID, id): f.noteEmitted,
 		streams.Moved(e.ID, id):                func(*nats.Msg) { f.woken.Send() },
 	} {
-		sub, err := f.bus.Conn().Subscribe(subject, hear)
+		sub, err := f.bus.Conn().Subscribe(subject, note)
 		if err != nil {
 			f.Close()
 			return nil, fmt.Errorf("follow job %s: %w: %w", id, bus.ErrUnavailable, err)
@@ -96,9 +96,9 @@ func (f *Follower) Close() {
 	}
 }
 
-// hear notes how far the run has come, which a replica that answers a read may
+// noteEmitted notes how far the run has come, which a replica that answers a read may
 // not know yet.
-func (f *Follower) hear(m *nats.Msg) {
+func (f *Follower) noteEmitted(m *nats.Msg) {
 	f.mu.Lock()
 	f.heard.subject, f.heard.seq = bus.SubjectOf(m), bus.Sequence(m)
 	f.mu.Unlock()

@@ -117,7 +117,7 @@ type Watch struct {
 func NewWatch(ctx context.Context, b *bus.Client, w Watching) (*Watch, error) {
 	p, id, worker := w.Endpoint.Partition, w.Endpoint.ID, cmp.Or(w.Worker, "*")
 	v := &Watch{bus: b, w: w, stream: streams.Logs(p), filter: streams.LogSubject(p, id, worker), woken: wakeup.New()}
-	sub, err := b.Conn().Subscribe(streams.Logged(p, id, worker), v.hear)
+	sub, err := b.Conn().Subscribe(streams.Logged(p, id, worker), v.noteLogged)
 	if err != nil {
 		return nil, fmt.Errorf("follow the logs of %s: %w: %w", w.Endpoint.ID, bus.ErrUnavailable, err)
 	}
@@ -131,7 +131,7 @@ func NewWatch(ctx context.Context, b *bus.Client, w Watching) (*Watch, error) {
 	return v, nil
 }
 
-func (v *Watch) hear(m *nats.Msg) {
+func (v *Watch) noteLogged(m *nats.Msg) {
 	v.note(bus.Sequence(m))
 	v.woken.Send()
 }

@@ -82,7 +82,7 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 		case <-again.C:
 			look = true
 		case m := <-w.moved:
-			r := w.hear(m)
+			r := w.parseRepeated(m)
 			switch {
 			case r == nil:
 				look = true
@@ -98,23 +98,23 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 	}
 }
 
-// pause is how long Wait relies on being told: the server does not say that a
+// pause is how long Wait relies on repeated headers: the server does not say that a
 // job expired.
 func (w *Watch) pause() time.Duration { return min(w.q.Until(w.expires), pollInterval) }
 
-// heard is what a repeated header says; whole: all that a caller may see.
-type heard struct {
+// repeated is what a repeated header says; whole: all that a caller may see.
+type repeated struct {
 	*record.Record
 	whole bool
 }
 
-func (w *Watch) hear(m *nats.Msg) *heard {
+func (w *Watch) parseRepeated(m *nats.Msg) *repeated {
 	r, whole, err := record.ParseHeader(w.at, w.id, m.Header, 0)
 	if err != nil {
 		return nil
 	}
 	r.Server = w.q.nc.ConnectedServerId()
-	return &heard{r, whole}
+	return &repeated{r, whole}
 }
 
 // look reads where the job stands; nil if there is more to wait for, or if

@@ -128,7 +128,7 @@ func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Po
 		return old, nil
 	})
 	if err = ignoreUnchanged(err); err == nil && asked.Driver != "" && asked.Endpoint != "" {
-		err = p.own.tell(ctx, asked, now, func(x *pod.Pod) bool {
+		err = p.own.show(ctx, asked, now, func(x *pod.Pod) bool {
 			changed := x.Drain != asked.Drain
 			x.Drain = asked.Drain
 			return changed
@@ -137,10 +137,10 @@ func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Po
 	return asked, err
 }
 
-// TellSleep lets the worker of a driver's pod read the pod's Sleep. Repeating it writes
+// ShowSleep lets the worker of a driver's pod read the pod's Sleep. Repeating it writes
 // nothing.
-func (p *Pods) TellSleep(ctx context.Context, asked pod.Pod, now time.Time) error {
-	return p.own.tell(ctx, asked, now, func(x *pod.Pod) bool {
+func (p *Pods) ShowSleep(ctx context.Context, asked pod.Pod, now time.Time) error {
+	return p.own.show(ctx, asked, now, func(x *pod.Pod) bool {
 		changed := !x.Sleep.At.Equal(asked.Sleep.At) || !x.Sleep.Wake.Equal(asked.Sleep.Wake)
 		x.Sleep = pod.Sleep{At: asked.Sleep.At, Wake: asked.Sleep.Wake}
 		return changed

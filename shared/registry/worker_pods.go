@@ -144,9 +144,9 @@ func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.T
 	return pod.Pod{}, fmt.Errorf("pod %s appears: %w", seen.ID, ErrConflict)
 }
 
-// tell lets the worker of a driver's pod read what is asked of it: set copies that, and
+// show lets the worker of a driver's pod read what is asked of it: set copies that, and
 // returns false if the record has it already.
-func (w *WorkerPods) tell(ctx context.Context, asked pod.Pod, now time.Time, set func(*pod.Pod) bool) error {
+func (w *WorkerPods) show(ctx context.Context, asked pod.Pod, now time.Time, set func(*pod.Pod) bool) error {
 	_, err := w.change(ctx, ownKey(asked.Endpoint, asked.ID), func(p pod.Pod, found bool) (pod.Pod, error) {
 		if !found {
 			p = appeared(pod.Pod{ID: asked.ID, Endpoint: asked.Endpoint}, now)

@@ -45,7 +45,7 @@ func (n *nap) ask(t *testing.T, wake bool) {
 	} else {
 		n.at.Sleep = pod.Sleep{At: n.q.Now()}
 	}
-	if err := n.reg.Pods.TellSleep(t.Context(), n.at, n.q.Now()); err != nil {
+	if err := n.reg.Pods.ShowSleep(t.Context(), n.at, n.q.Now()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -29,7 +29,7 @@ func TestAWorkerIsReplacedWhoseHandlerGoesOnWithAJobThatEnded(t *testing.T) {
 		if m.stale = next; got != look.want {
 			t.Errorf("after %s: got %s, want %s", look.after, got, look.want)
 		}
-		if why := leaves(registry.Token{}, got, 0, now); (why != "") != (look.want >= time.Minute) {
+		if why := faultOf(registry.Token{}, got, 0, now); (why != "") != (look.want >= time.Minute) {
 			t.Errorf("after %s: got %q", look.after, why)
 		}
 	}
@@ -61,7 +61,7 @@ func TestAWorkerIsReplacedThatIgnoresJobs(t *testing.T) {
 		if m.stale = next; got != look.want {
 			t.Errorf("after %s: got %s, want %s", look.after, got, look.want)
 		}
-		if why := leaves(registry.Token{}, 0, got, now); (why != "") != (look.want >= time.Minute) {
+		if why := faultOf(registry.Token{}, 0, got, now); (why != "") != (look.want >= time.Minute) {
 			t.Errorf("after %s: got %q", look.after, why)
 		}
 	}

@@ -46,10 +46,10 @@ func jobsAreLeft(e endpoint.Endpoint, in sample, now time.Time) bool {
 	return !e.Paused(now) && max(in.oldest, in.orphans.waited) > unnamedTimeout
 }
 
-// leaves says why a worker that has this token, has gone on with a job for staleFor
+// faultOf says why a worker that has this token, has gone on with a job for staleFor
 // that it does not hold, and has ignored those that wait for ignoresFor, is to be replaced;
 // "" if it is not.
-func leaves(token registry.Token, staleFor, ignoresFor time.Duration, now time.Time) string {
+func faultOf(token registry.Token, staleFor, ignoresFor time.Duration, now time.Time) string {
 	switch {
 	case !token.Refreshed.IsZero() && now.Sub(token.Refreshed) >= refreshTimeout: // a start makes a new token
 		return "it asked for a restart (refresh_worker), and went on"
