@@ -42,7 +42,7 @@ func (l *leader) recordDecision(ctx context.Context, v *view, e endpoint.Endpoin
 		return nil
 	}
 	d := registry.Decision{
-		Endpoint: e.ID, At: v.now.UTC(), Wanted: out.wanted, Current: count(s.members, starting, idle, busy),
+		Endpoint: e.ID, At: v.now.UTC(), Wanted: out.wanted, Current: countAlive(s.members),
 		Starting: count(s.members, starting), Idle: count(s.members, idle), Running: count(s.members, busy),
 		Unhealthy: count(s.members, unhealthy), Draining: count(s.members, draining),
 		Queued: s.queued, QueuedLow: s.queuedLow, InProgress: s.running, OldestWait: s.oldest,
@@ -200,12 +200,6 @@ func (l *leader) createPods(ctx context.Context, v *view, e endpoint.Endpoint, i
 	if out.start == 0 {
 		return nil
 	}
-	load := map[string]int{}
-	for _, p := range v.pods {
-		if p.Status == pod.Running {
-			load[p.MachineID]++
-		}
-	}
 	d, placed := pod.Driver(in.from.Fleet.Driver), in.placed
 	if placed == nil {
 		machines := otherMachines(v.machines[d], in.failedOn)
@@ -213,7 +207,7 @@ func (l *leader) createPods(ctx context.Context, v *view, e endpoint.Endpoint, i
 		if err != nil {
 			return err
 		}
-		placed = spread(machines, load, missing, out.start)
+		placed = spread(machines, v.load(), missing, out.start)
 	}
 	for i, at := range freePlaces(e.ID, in.pods, out.start) {
 		now := l.queue.Now().UTC()

@@ -116,8 +116,7 @@ func planCanary(percent int, members []member, versions []version, replaced []st
 	var canaries, formers, others int
 	going := len(replaced)
 	for i, w := range members {
-		alive := w.state == starting || w.state == idle || w.state == busy
-		if !alive && (w.state != sleeping || versions[i] != canaryVersion) {
+		if !w.alive() && (w.state != sleeping || versions[i] != canaryVersion) {
 			continue
 		}
 		if slices.Contains(replaced, w.id) {
@@ -192,7 +191,7 @@ func (l *leader) sampleCanary(ctx context.Context, v *view, e endpoint.Endpoint,
 func dropBad(e endpoint.Endpoint, s sample, v decision) decision {
 	var bad []string
 	for _, w := range s.members {
-		if w.bad && !w.locked && (w.state == starting || w.state == idle || w.state == busy) && !slices.Contains(v.drain, w.id) {
+		if w.bad && !w.locked && w.alive() && !slices.Contains(v.drain, w.id) {
 			bad = append(bad, w.id)
 		}
 	}

@@ -127,7 +127,7 @@ func (d *day) step(t *rapid.T, come int, takes, startup time.Duration) {
 
 // check fails unless the decision keeps what is promised.
 func (d *day) check(t *rapid.T, v decision) {
-	alive := count(d.members, starting, idle, busy)
+	alive := countAlive(d.members)
 	waits := v.reason == registry.ScalingBackoff || v.reason == registry.ScalingLeaving || d.failures > 0 || len(d.members) > alive
 	if n := alive + v.start - len(v.drain); !d.blind && (n > v.wanted || n < v.wanted && !waits) {
 		t.Fatalf("fleet: got %d, want the wanted %d: %+v", n, v.wanted, v)

@@ -116,7 +116,7 @@ func (v decision) acts() bool {
 // Busy workers are never stopped. The number falls only idleTimeout after it
 // last rose, so that within that time it changes its direction once at most.
 func decide(e endpoint.Endpoint, s sample, m memory, now time.Time) decision {
-	alive := count(s.members, starting, idle, busy)
+	alive := countAlive(s.members)
 	switch {
 	case s.unknown != "":
 		return decision{wanted: m.wanted, hold: true, memory: m, reason: registry.ScalingUnknown, text: "nothing is started or stopped: " + s.unknown}
@@ -180,7 +180,7 @@ func needed(e endpoint.Endpoint, s sample, m memory, alive int, leavers []member
 			there + max(0, more), registry.ScalingDelay,
 			fmt.Sprintf("a job has waited for %s, longer than %s", oldest.Round(time.Second), limit),
 		}
-	case alive == 0 && count(s.members, starting, idle, busy) > 0: // those of an owner, who was asked for none
+	case alive == 0 && countAlive(s.members) > 0: // those of an owner, who was asked for none
 		return need{1, registry.ScalingFromZero, s.waiting()}
 	case alive == 0:
 		return need{1, registry.ScalingFromZero, s.waiting() + "; there is no worker"}
@@ -382,6 +382,11 @@ func pick(all []member, states ...state) []member {
 }
 
 func count(all []member, states ...state) int { return len(pick(all, states...)) }
+
+// alive reports whether the worker takes jobs, or will once it has started.
+func (w member) alive() bool { return w.state == starting || w.state == idle || w.state == busy }
+
+func countAlive(all []member) int { return count(all, starting, idle, busy) }
 
 // jobs is how many the members say they hold.
 func jobs(all []member) int {

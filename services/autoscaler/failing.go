@@ -78,7 +78,7 @@ func (l *leader) lookAtFailures(ctx context.Context, e endpoint.Endpoint, m *end
 // fail on all of them: more would fail as many jobs sooner. Those that take the places of
 // replaced ones are started all the same: they may be the remedy.
 func boundFailing(e endpoint.Endpoint, s sample, v decision, n need) decision {
-	alive := count(s.members, starting, idle, busy)
+	alive := countAlive(s.members)
 	byJobs := n.reason == registry.ScalingDelay || n.reason == registry.ScalingRequests
 	if v.start == 0 || !byJobs || !s.failing.everywhere(alive) {
 		return v

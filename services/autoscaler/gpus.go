@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,15 +71,14 @@ func (l *leader) postpone(e endpoint.Endpoint, m *endpointState, in looked, out 
 // arbitrate gives the GPUs to those that ask for them, and settles what was postponed.
 func (l *leader) arbitrate(ctx context.Context, v *view) {
 	var fresh []*gpuState
-	for _, s := range l.gpus {
-		if s.fresh {
+	for _, id := range slices.Sorted(maps.Keys(l.gpus)) {
+		if s := l.gpus[id]; s.fresh {
 			fresh = append(fresh, s)
 		}
 	}
 	if len(fresh) == 0 {
 		return
 	}
-	slices.SortFunc(fresh, func(a, b *gpuState) int { return strings.Compare(a.e.ID, b.e.ID) })
 	in, err := l.arbiterInput(ctx, v)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -207,16 +207,11 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 			return arbiter.Input{}, err
 		}
 	}
-	in := arbiter.Input{Load: map[string]int{}, Workers: l.holders(v, claims)}
+	in := arbiter.Input{Load: v.load(), Workers: l.holders(v, claims)}
 	used := map[string]int{}
 	for _, w := range in.Workers {
 		for _, uuid := range w.Devices {
 			used[uuid] += w.Share
-		}
-	}
-	for _, p := range v.pods {
-		if p.Status == pod.Running {
-			in.Load[p.MachineID]++
 		}
 	}
 	for _, m := range machines {
@@ -239,7 +234,7 @@ func (l *leader) arbiterInput(ctx context.Context, v *view) (arbiter.Input, erro
 // demand is what the endpoint asks for. Unless it was looked at in this round, that was decided
 // before the workers left that it is owed successors for: it asks for these at least.
 func (s *gpuState) demand(v *view, held []arbiter.Worker) arbiter.Demand {
-	has, owed, workers := count(s.in.members, starting, idle, busy), s.owed(v), s.out.start+len(s.wakes)
+	has, owed, workers := countAlive(s.in.members), s.owed(v), s.out.start+len(s.wakes)
 	if !s.fresh {
 		workers = max(workers, owed)
 	}
@@ -297,11 +292,10 @@ func (l *leader) holders(v *view, claims map[string]registry.GPUClaims) []arbite
 		s.describe(found, v)
 	}
 	all := make([]arbiter.Worker, 0, len(found))
-	for _, w := range found {
-		slices.Sort(w.Devices)
-		all = append(all, *w)
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		slices.Sort(found[id].Devices)
+		all = append(all, *found[id])
 	}
-	slices.SortFunc(all, func(a, b arbiter.Worker) int { return strings.Compare(a.Pod, b.Pod) })
 	return all
 }
 

@@ -230,7 +230,7 @@ func (l *leader) settle(ctx context.Context, v *view, e endpoint.Endpoint, m *en
 	out.retire = retireSleepers(e, in.sample, out, v.now)
 	m.alive = out.wanted
 	if !e.Fleet.External() {
-		m.alive = count(in.members, starting, idle, busy) + out.start + len(out.wake)
+		m.alive = countAlive(in.members) + out.start + len(out.wake)
 	}
 	if err := l.recordDecision(ctx, v, e, m, in.sample, out); err != nil {
 		return err

@@ -237,6 +237,17 @@ func (v *view) pod(endpointID, id string) pod.Pod {
 	return pod.Pod{}
 }
 
+// load is how many pods run, by machine.
+func (v *view) load() map[string]int {
+	load := map[string]int{}
+	for _, p := range v.pods {
+		if p.Status == pod.Running {
+			load[p.MachineID]++
+		}
+	}
+	return load
+}
+
 func (v *view) worker(p pod.Pod) (registry.Worker, bool) {
 	w, ok := v.workers[p.Endpoint+"."+p.ID]
 	return w, ok

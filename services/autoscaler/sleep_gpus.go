@@ -1,7 +1,6 @@
 package autoscaler
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -68,10 +67,9 @@ func (s *gpuState) splitWakes() {
 // GPUs, and may be woken; those first that fell asleep last.
 func (s *gpuState) sleepers(held []arbiter.Worker) []arbiter.Sleeper {
 	small := slices.DeleteFunc(pick(s.in.members, sleeping), func(w member) bool { return !w.small || !w.mayWake() })
-	slices.SortFunc(small, func(a, b member) int { return cmp.Or(b.since.Compare(a.since), cmp.Compare(a.id, b.id)) })
 	share := placement.RequestOf(s.in.spec).Share
 	var all []arbiter.Sleeper
-	for _, w := range small {
+	for _, w := range lastAsleep(small, len(small)) {
 		i := slices.IndexFunc(held, func(x arbiter.Worker) bool { return x.Pod == w.id })
 		if i >= 0 && held[i].Share < share {
 			all = append(all, arbiter.Sleeper{Pod: w.id, Machine: held[i].Machine, Devices: held[i].Devices, Share: share - held[i].Share})
