@@ -77,7 +77,7 @@ const (
 type Deps struct {
 	Queue    *queue.Queue
 	Registry *registry.Registry
-	// Events are the log by which jobs are seen to fail. nil means that nobody looks.
+	// Events are the log by which jobs are seen to fail.
 	Events *events.Log
 	// Election decides which instance leads. nil means that this one does.
 	Election *registry.Election
@@ -97,10 +97,10 @@ type Service struct {
 }
 
 // New returns a service that is ready for Run. It starts nothing, and fails
-// only if Queue or Registry is missing.
+// only if Queue, Registry or Events is missing.
 func New(cfg Config, deps Deps) (*Service, error) {
-	if deps.Queue == nil || deps.Registry == nil {
-		return nil, errors.New("autoscaler: a queue and a registry are needed")
+	if deps.Queue == nil || deps.Registry == nil || deps.Events == nil {
+		return nil, errors.New("autoscaler: a queue, a registry and a log of events are needed")
 	}
 	cfg.Every, cfg.DrainTime = cmp.Or(cfg.Every, defaultInterval), max(0, cmp.Or(cfg.DrainTime, defaultDrain))
 	cfg.Grace, cfg.Startup = cmp.Or(cfg.Grace, defaultGrace), cmp.Or(cfg.Startup, defaultStartup)

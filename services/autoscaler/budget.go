@@ -47,7 +47,7 @@ func (l *leader) spendBudget(ctx context.Context, now time.Time, e endpoint.Endp
 	switch {
 	case e.Paused(now):
 		return l.applyBudgetPause(ctx, e, m)
-	case e.FailureBudget == 0 || l.events == nil || now.Sub(m.budgetRead) < sameFailureInterval:
+	case e.FailureBudget == 0 || now.Sub(m.budgetRead) < sameFailureInterval:
 		return e, nil
 	}
 	m.budgetRead = now

@@ -281,9 +281,6 @@ func (l *leader) tallies(ctx context.Context, e endpoint.Endpoint, pods []pod.Po
 			t.crashes, t.crash = t.crashes+1, p.Change
 		}
 	}
-	if l.events == nil {
-		return canary, former, nil
-	}
 	past := events.Past{Kinds: []events.Kind{events.Completed, events.Failed, events.TimedOut}, Since: e.Created, Most: canaryPage}
 	for range maxCanaryPages {
 		page, next, err := l.events.Before(ctx, e.ID, past)

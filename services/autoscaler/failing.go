@@ -61,7 +61,7 @@ func sameFailureOf(latest []events.Event) sameFailure {
 // lookAtFailures reads how the endpoint's last jobs ended. What cannot be read holds up
 // no start.
 func (l *leader) lookAtFailures(ctx context.Context, e endpoint.Endpoint, m *endpointState, now time.Time) sameFailure {
-	if l.events == nil || now.Sub(m.failuresRead) < sameFailureInterval {
+	if now.Sub(m.failuresRead) < sameFailureInterval {
 		return m.failures
 	}
 	m.failuresRead, m.failures = now, sameFailure{}

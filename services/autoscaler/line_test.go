@@ -37,7 +37,7 @@ func (s *env) elected(id string, drivers ...driver.Driver) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a, err := New(Config{Every: never}, Deps{Queue: q, Registry: reg, Election: election, Drivers: drivers})
+	a, err := New(Config{Every: never}, Deps{Queue: q, Registry: reg, Events: s.events(), Election: election, Drivers: drivers})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestJobsThatOthersTakeAtOnceAreNotLookedForAgainAndAgain(t *testing.T) {
 // leader looks at nothing by itself.
 func (s *env) leader() *leader {
 	s.t.Helper()
-	service, err := New(Config{}, Deps{Queue: s.queue, Registry: s.registry})
+	service, err := New(Config{}, Deps{Queue: s.queue, Registry: s.registry, Events: s.events()})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func TestAnOldLookStartsNothingAgain(t *testing.T) {
 	s := newEnv(t)
 	e := s.engine("machine")
 	reg, q := s.peer()
-	service, err := New(Config{Grace: time.Second}, Deps{Queue: q, Registry: reg})
+	service, err := New(Config{Grace: time.Second}, Deps{Queue: q, Registry: reg, Events: s.events()})
 	if err != nil {
 		t.Fatal(err)
 	}

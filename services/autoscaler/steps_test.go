@@ -24,7 +24,7 @@ func TestARestartRepeatsNoStep(t *testing.T) {
 		p.Endpoint, p.Phases = e.ID, pod.Phases{Starting: now, Loading: now.Add(time.Millisecond)}
 	})
 	reg, q := s.peer()
-	service, err := New(Config{}, Deps{Queue: q, Registry: reg})
+	service, err := New(Config{}, Deps{Queue: q, Registry: reg, Events: s.events()})
 	if err != nil {
 		t.Fatal(err)
 	}

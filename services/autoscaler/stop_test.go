@@ -49,7 +49,7 @@ func (h *hooked) Forget(context.Context, string) error {
 // agentOf is an agent that looks at nothing by itself.
 func (s *env) agentOf(d driver.Driver) *agent {
 	s.t.Helper()
-	service, err := New(Config{Grace: time.Second}, Deps{Queue: s.queue, Registry: s.registry, Drivers: []driver.Driver{d}})
+	service, err := New(Config{Grace: time.Second}, Deps{Queue: s.queue, Registry: s.registry, Events: s.events(), Drivers: []driver.Driver{d}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
