@@ -139,7 +139,7 @@ func (t *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, 
 	}
 	decided := decide(r, d)
 	if decided == decideAsk {
-		if e, err := t.q.missing.endpoint(ctx, t.e.ID); err == nil { // this consumer may be older than its settings
+		if e, err := t.q.readEndpoint(ctx, t.e.ID); err == nil { // this consumer may be older than its settings
 			d.lease, d.maxLost = e.Lease, e.MaxLost
 		}
 		alive, served, err := askHolder(ctx, t.q.bus, t.at, r, d.lease)

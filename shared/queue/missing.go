@@ -2,10 +2,8 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -27,20 +25,16 @@ const (
 	missingAge = 2 * alarmInterval
 )
 
-// missing explains streams that do not exist, and remembers them.
-type missing struct {
-	bus    *bus.Client
-	bucket string // of endpoints
-	now    func() time.Time
-	log    *slog.Logger
-	mu     sync.Mutex
-	of     map[string]sighting
+// missingStreams are the streams that this process found missing, by name.
+type missingStreams struct {
+	mu sync.Mutex
+	of map[string]sighting
 }
 
 type sighting struct{ seen, logged time.Time }
 
 // note adds a sighting and reports whether it is to be logged.
-func (m *missing) note(stream string, now time.Time) bool {
+func (m *missingStreams) note(stream string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.of == nil {
@@ -56,7 +50,7 @@ func (m *missing) note(stream string, now time.Time) bool {
 	return due
 }
 
-func (m *missing) clear(stream string) {
+func (m *missingStreams) clear(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, stream)
@@ -64,14 +58,12 @@ func (m *missing) clear(stream string) {
 
 // Missing lists the streams that this process found missing in the last two
 // minutes, by name.
-func (q *Queue) Missing() []string { return q.missing.names() }
-
-func (m *missing) names() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.now()
+func (q *Queue) Missing() []string {
+	q.missing.mu.Lock()
+	defer q.missing.mu.Unlock()
+	now := q.cfg.Now()
 	var names []string
-	for name, s := range m.of {
+	for name, s := range q.missing.of {
 		if now.Sub(s.seen) < missingAge {
 			names = append(names, name)
 		}
@@ -80,64 +72,26 @@ func (m *missing) names() []string {
 	return names
 }
 
-// explain says that the stream or a consumer of it does not exist: a
+// explainMissing says that the stream or a consumer of it does not exist: a
 // *bus.MissingError, or errDeleted if it is the queue of an endpoint that was
 // deleted.
-func (m *missing) explain(ctx context.Context, stream, doing string) error {
+func (q *Queue) explainMissing(ctx context.Context, stream, doing string) error {
 	if id, ok := streams.EndpointOfQueue(stream); ok {
-		state, err := m.registered(ctx, id)
+		e, err := q.readEndpoint(ctx, id)
 		switch {
+		case errors.Is(err, endpoint.ErrNotFound):
+			return fmt.Errorf("%s: %w", doing, errDeleted)
 		case err != nil:
 			return err
-		case state == unregistered:
-			return fmt.Errorf("%s: %w", doing, errDeleted)
-		case state == changing:
+		case e.Deleting || !e.QueueMade: // its queue is not made yet, or its deletion has begun
 			return &bus.MissingError{Stream: stream, Doing: doing, Changing: true}
 		}
 	}
-	if m.note(stream, m.now()) {
-		m.log.ErrorContext(ctx, "a stream is missing or cannot be read: calls that need it are refused, and no record is removed; run 'flightline doctor'",
+	if q.missing.note(stream, q.cfg.Now()) {
+		q.log.ErrorContext(ctx, "a stream is missing or cannot be read: calls that need it are refused, and no record is removed; run 'flightline doctor'",
 			"stream", stream, "doing", doing)
 	}
 	return &bus.MissingError{Stream: stream, Doing: doing}
-}
-
-// registration is what the bucket of endpoints says of one.
-type registration int
-
-const (
-	unregistered registration = iota
-	changing                  // its queue is not made yet, or its deletion has begun
-	serving
-)
-
-func (m *missing) registered(ctx context.Context, id string) (registration, error) {
-	e, err := m.endpoint(ctx, id)
-	switch {
-	case errors.Is(err, endpoint.ErrNotFound):
-		return unregistered, nil
-	case err != nil:
-		return unregistered, err
-	case e.Deleting || !e.QueueMade:
-		return changing, nil
-	}
-	return serving, nil
-}
-
-// endpoint is the endpoint as it is on record now. It returns endpoint.ErrNotFound and
-// bus.ErrUnavailable.
-func (m *missing) endpoint(ctx context.Context, id string) (e endpoint.Endpoint, err error) {
-	stored, err := m.bus.LeaderLast(ctx, streams.Bucket(m.bucket), streams.KeySubject(m.bucket, id))
-	if errors.Is(err, bus.ErrNoMessage) || err == nil && len(stored.Data) == 0 { // a delete marker
-		return e, endpoint.ErrNotFound
-	}
-	if err != nil {
-		return e, err
-	}
-	if err := json.Unmarshal(stored.Data, &e); err != nil {
-		return e, fmt.Errorf("read endpoint %s: %w", id, err)
-	}
-	return e, nil
 }
 
 // QueueExists reports whether JetStream has the endpoint's queue. It returns
@@ -152,16 +106,16 @@ func (q *Queue) QueueExists(ctx context.Context, e endpoint.Endpoint) (bool, err
 	return err == nil, err
 }
 
-// recovered logs what became of a queue that was lost, and is made again.
-func (m *missing) recovered(ctx context.Context, endpoint string, lost *jetstream.StreamInfo) {
-	m.clear(streams.Jobs(endpoint))
+// reportRecovered logs what became of a queue that was lost, and is made again.
+func (q *Queue) reportRecovered(ctx context.Context, endpointID string, lost *jetstream.StreamInfo) {
+	q.missing.clear(streams.Jobs(endpointID))
 	switch {
 	case lost == nil:
 	case lost.State.Msgs > 0:
-		m.log.ErrorContext(ctx, "the queue of an endpoint was missing; it was made again from its old files",
-			"endpoint", endpoint, "stream", lost.Config.Name, "messages", lost.State.Msgs)
+		q.log.ErrorContext(ctx, "the queue of an endpoint was missing; it was made again from its old files",
+			"endpoint", endpointID, "stream", lost.Config.Name, "messages", lost.State.Msgs)
 	default:
-		m.log.ErrorContext(ctx, "the queue of an endpoint was lost; it was made again, empty: jobs that waited there are gone, records of running jobs are kept until their deadline",
-			"endpoint", endpoint, "stream", lost.Config.Name)
+		q.log.ErrorContext(ctx, "the queue of an endpoint was lost; it was made again, empty: jobs that waited there are gone, records of running jobs are kept until their deadline",
+			"endpoint", endpointID, "stream", lost.Config.Name)
 	}
 }

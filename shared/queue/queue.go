@@ -3,7 +3,9 @@ package queue
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -42,8 +44,9 @@ type Config struct {
 	// HasSpace, if not nil, is asked before a job is accepted or retried: its error
 	// refuses that. It must not block.
 	HasSpace func() error
-	// EndpointsBucket is where endpoints are looked up whose queue is missing. ""
-	// means streams.BucketEndpoints, which workers may not read.
+	// EndpointsBucket is where endpoints are looked up: whether a queue that is missing
+	// should exist, and the settings that hold now. "" means streams.BucketEndpoints,
+	// which workers may not read.
 	EndpointsBucket string
 	// Observer hears what this process did.
 	Observer Observer
@@ -80,7 +83,7 @@ type Queue struct {
 	cfg      Config
 	log      *slog.Logger
 	usage    *usageTable
-	missing  *missing
+	missing  missingStreams
 	payloads *semaphore.Weighted // bytes of large payloads that are read at a time
 }
 
@@ -89,6 +92,7 @@ type Queue struct {
 // bus.ErrUnavailable if JetStream does not answer.
 func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.EndpointsBucket = cmp.Or(cfg.EndpointsBucket, streams.BucketEndpoints)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -97,16 +101,14 @@ func New(ctx context.Context, nc *nats.Conn, cfg Config) (*Queue, error) {
 	}
 	q := &Queue{nc: nc, cfg: cfg, log: cfg.Log, payloads: semaphore.NewWeighted(maxPayloadsRead)}
 	q.Lists, q.Counts, q.Changes, q.Remote = &Lists{q}, &Counts{q: q}, &Changes{q}, &Remote{q: q}
-	q.missing = &missing{bucket: cmp.Or(cfg.EndpointsBucket, streams.BucketEndpoints), now: cfg.Now, log: cfg.Log}
 	var err error
 	if q.bus, err = bus.NewClient(ctx, nc, bus.ClientConfig{
 		ClockStream: streams.Records(0), DurablePrefix: streams.DurablePrefix, Durable: cfg.Durable,
-		Log: cfg.Log, Now: cfg.Now, Missing: q.missing.explain,
+		Log: cfg.Log, Now: cfg.Now, Missing: q.explainMissing,
 		Unanswered: cfg.Observer.Unanswered, Unwritten: cfg.Observer.Unwritten,
 	}); err != nil {
 		return nil, err
 	}
-	q.missing.bus = q.bus
 	q.read = reader{q.bus, cfg.TrustAbsence}
 	q.usage = &usageTable{read: q.read, log: cfg.Log}
 	if q.js, err = q.bus.JetStream(); err != nil {
@@ -146,13 +148,30 @@ func (q *Queue) CreateEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 	if err != nil {
 		return err
 	}
-	q.missing.recovered(ctx, e.ID, lost)
+	q.reportRecovered(ctx, e.ID, lost)
 	for _, stream := range []string{streams.Jobs(e.ID), streams.Bucket(streams.BucketEndpoints)} {
 		if err := q.bus.WaitDurable(ctx, stream, q.nc.ConnectedServerId()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readEndpoint reads an endpoint as it is on record now. It returns endpoint.ErrNotFound
+// and bus.ErrUnavailable.
+func (q *Queue) readEndpoint(ctx context.Context, id string) (e endpoint.Endpoint, err error) {
+	bucket := q.cfg.EndpointsBucket
+	stored, err := q.bus.LeaderLast(ctx, streams.Bucket(bucket), streams.KeySubject(bucket, id))
+	if errors.Is(err, bus.ErrNoMessage) || err == nil && len(stored.Data) == 0 { // a delete marker
+		return e, endpoint.ErrNotFound
+	}
+	if err != nil {
+		return e, err
+	}
+	if err := json.Unmarshal(stored.Data, &e); err != nil {
+		return e, fmt.Errorf("read endpoint %s: %w", id, err)
+	}
+	return e, nil
 }
 
 // Reach calls Config.Point, for packages that store beside the queue.
