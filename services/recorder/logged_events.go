@@ -46,7 +46,7 @@ func (l loggedEvents) addEntry(entry events.Entry) {
 		p := l[a]
 		p.events = max(p.events, e.Run+1) // the queued event comes before that of run 1
 		p.over = p.over || e.Status.Terminal()
-		p.expires = later(e.Expires, e.RetainUntil)
+		p.expires = job.Later(e.Expires, e.RetainUntil)
 		l[a] = p
 	}
 }
@@ -78,7 +78,7 @@ func (l loggedEvents) addChange(c queue.RecordChange) {
 		return
 	}
 	p := l[a]
-	p.events, p.expires = max(p.events, len(list)), later(p.expires, c.Job.Expires)
+	p.events, p.expires = max(p.events, len(list)), job.Later(p.expires, c.Job.Expires)
 	l[a] = p
 }
 
@@ -102,11 +102,4 @@ func (l loggedEvents) checkpoint(now time.Time) (list []events.Recorded) {
 		list = append(list, events.Recorded{Endpoint: a.endpoint, Job: a.id, Attempt: a.number, Events: p.events, Over: p.over, Expires: p.expires})
 	}
 	return list
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

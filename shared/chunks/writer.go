@@ -110,10 +110,7 @@ func (w *Writer) pack(pieces []piece) {
 	}
 	lines, until := make([][]byte, len(pieces)), pieces[0].until
 	for i, p := range pieces {
-		lines[i] = p.data
-		if p.until.After(until) {
-			until = p.until
-		}
+		lines[i], until = p.data, job.Later(until, p.until)
 	}
 	w.unsent = append(w.unsent, w.message(chunkLines, bytes.Join(lines, newline), until))
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"time"
 
+	"flightline/shared/job"
 	"flightline/shared/stats"
 	"flightline/streams"
 )
@@ -78,10 +79,7 @@ func (b *block) expires(k blockKey) time.Time {
 	case streams.StatsHours:
 		return end.Add(streams.StatsByHourAge)
 	case streams.StatsWorker, streams.StatsFingerprint:
-		if until := time.UnixMilli(b.Until).Add(time.Hour); until.After(end) {
-			return until
-		}
-		return end
+		return job.Later(end, time.UnixMilli(b.Until).Add(time.Hour))
 	case streams.StatsMinutes, streams.StatsFailures:
 	}
 	return end.Add(streams.StatsByMinuteAge)

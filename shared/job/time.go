@@ -7,6 +7,14 @@ func (j *Job) Overdue(now time.Time) bool {
 	return j.Status == InProgress && !j.Deadline.IsZero() && !now.Before(j.Deadline)
 }
 
+// Later returns the later of two instants.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // UnixMilli returns t in Unix milliseconds, as what is stored has it; 0 for the
 // zero time.
 func UnixMilli(t time.Time) int64 {

@@ -164,9 +164,7 @@ func (v *Watch) begin(ctx context.Context) error {
 	}
 	since := v.w.Endpoint.Created
 	for _, t := range []time.Time{v.w.Since, v.w.NotBefore} {
-		if t.After(since) {
-			since = t
-		}
+		since = job.Later(since, t)
 	}
 	first, err := v.firstSince(ctx, since)
 	if err != nil {

@@ -258,7 +258,7 @@ func (t *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) 
 		n.Lost = lost
 		n.Worker, n.Holder, n.AckSubject = t.worker, t.id, msg.AckSubject
 		n.QueueSeq, n.QueueServer = msg.QueueSeq, msg.QueueServer
-		n.QueueExpires = later(n.QueueExpires, msg.QueueExpires)
+		n.QueueExpires = job.Later(n.QueueExpires, msg.QueueExpires)
 		n.Started, n.Deadline = now, now.Add(n.ExecutionTimeout)
 		n.Requeued, n.Detached = false, n.Detached && n.Expires.After(n.QueueExpires) // a longer ttl, of which the message does not know
 		n.ExternalPayload = n.ExternalPayload || msg.InputRef != nil
@@ -347,12 +347,4 @@ func (q *Queue) deleteMessage(ctx context.Context, at record.Location, seq uint6
 	if seq != 0 {
 		q.bus.Delete(ctx, streams.Jobs(at.Endpoint), seq)
 	}
-}
-
-// later returns the later of two instants.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

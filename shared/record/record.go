@@ -264,13 +264,7 @@ func (r *Record) decodeBody(w wire, body []byte) error {
 
 // RemovedAfter is the instant after which the server removes the record, within
 // streams.Margin (docs/design/data-model.md#principles, 4).
-func (r *Record) RemovedAfter() time.Time {
-	end := r.Expires
-	if r.QueueExpires.After(end) {
-		end = r.QueueExpires
-	}
-	return end
-}
+func (r *Record) RemovedAfter() time.Time { return job.Later(r.Expires, r.QueueExpires) }
 
 // CurrentDeadline is Deadline as the server's clock shows it now: it moves with the
 // clock where that was set since the run began. Zero: the run has none.

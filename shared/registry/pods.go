@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/job"
 	"flightline/shared/pod"
 )
 
@@ -120,11 +121,7 @@ func (p *Pods) Drain(ctx context.Context, id, why string, now time.Time) (pod.Po
 		case old.Locked:
 			return old, fmt.Errorf("drain pod %s: %w", id, pod.ErrLocked)
 		}
-		at := now.UTC()
-		if old.Started.After(at) {
-			at = old.Started
-		}
-		old.Drain = pod.Drain{At: at, Why: pod.Conceal(why, old.Spec.Env)}
+		old.Drain = pod.Drain{At: job.Later(now.UTC(), old.Started), Why: pod.Conceal(why, old.Spec.Env)}
 		return old, nil
 	})
 	if err = ignoreUnchanged(err); err == nil && asked.Driver != "" && asked.Endpoint != "" {
