@@ -2,8 +2,8 @@ package events
 
 import (
 	"fmt"
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	"flightline/shared/api"
 	"flightline/shared/job"
@@ -81,11 +81,7 @@ func cut(text string) string {
 	if len(text) <= maxErrorBytes {
 		return text
 	}
-	end := maxErrorBytes
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
+	return strings.ToValidUTF8(text[:maxErrorBytes], "")
 }
 
 // Type is the kind's name for subscribers: "job." and the kind.

@@ -169,11 +169,11 @@ func (j *Job) Execution(now time.Time) time.Duration {
 
 // Visible reports whether a caller at now may still see the job: before its
 // ttl and, once terminal, within its retention.
-func (j *Job) Visible(now time.Time) bool {
-	if !now.Before(j.Expires) {
-		return false
-	}
-	return j.RetainUntil.IsZero() || now.Before(j.RetainUntil)
+func (j *Job) Visible(now time.Time) bool { return now.Before(j.GoneAt()) }
+
+// Overdue reports whether the run that holds the job is past its deadline.
+func (j *Job) Overdue(now time.Time) bool {
+	return j.Status == InProgress && !j.Deadline.IsZero() && !now.Before(j.Deadline)
 }
 
 // GoneAt is the instant at which the job stops being visible if nothing more

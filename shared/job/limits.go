@@ -1,6 +1,9 @@
 package job
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Bounds that the API promises (docs/design/product.md#limits), in bytes.
 const (
@@ -42,3 +45,13 @@ const (
 	ErrTextChunkNotStored = "chunk_not_stored"
 	ErrTextPanic          = "handler panicked"
 )
+
+// CutError returns text as it may be kept in a record: at most MaxError bytes,
+// cut at a character boundary and marked when it was longer.
+func CutError(text string) string {
+	const mark = "… (cut)"
+	if len(text) <= MaxError {
+		return text
+	}
+	return strings.ToValidUTF8(text[:MaxError-len(mark)], "") + mark
+}

@@ -2,11 +2,6 @@ package job
 
 import "time"
 
-// Overdue reports whether the run that holds the job is past its deadline.
-func (j *Job) Overdue(now time.Time) bool {
-	return j.Status == InProgress && !j.Deadline.IsZero() && !now.Before(j.Deadline)
-}
-
 // Later returns the later of two instants.
 func Later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -30,18 +25,4 @@ func FromUnixMilli(ms int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms)
-}
-
-// CutError returns text as it may be kept in a record: at most MaxError bytes,
-// cut at a character boundary and marked when it was longer.
-func CutError(text string) string {
-	const mark = "… (cut)"
-	if len(text) <= MaxError {
-		return text
-	}
-	end := MaxError - len(mark)
-	for end > 0 && text[end]&0xC0 == 0x80 { // not the first byte of a character
-		end--
-	}
-	return text[:end] + mark
 }

@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"flightline/shared/api"
 	"flightline/shared/job"
@@ -68,10 +67,7 @@ func textOf(raw []byte, cut bool, conceal func(string) string) (text string, isC
 	if end == len(text) {
 		return text, cut
 	}
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end], true
+	return strings.ToValidUTF8(text[:end], ""), true
 }
 
 // begin is as much of a line as textOf looks at; cut reports whether there is more.

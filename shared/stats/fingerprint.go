@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // MaxCause is the longest text that Cause returns, in bytes.
@@ -135,11 +134,7 @@ func shorten(text string) string {
 	if len(text) <= MaxCause {
 		return text
 	}
-	end := MaxCause
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return strings.TrimSpace(text[:end])
+	return strings.TrimSpace(strings.ToValidUTF8(text[:MaxCause], ""))
 }
 
 // The parts of a cause that differ from job to job, in the order in which they are
