@@ -7,11 +7,11 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 )
 
@@ -104,11 +104,8 @@ func wantedOf(name string) (jetstream.StreamConfig, bool) {
 		return JobsConfig(Config{}, id), endpoint.ValidID(id)
 	}
 	for _, of := range []func(Config, int) jetstream.StreamConfig{recordsConfig, outputConfig, payloadsConfig, logsConfig} {
-		prefix := strings.TrimSuffix(of(Config{}, 0).Name, "0")
-		number, ok := strings.CutPrefix(name, prefix)
-		if p, err := strconv.Atoi(number); ok && err == nil && p >= 0 {
-			want := of(Config{}, p)
-			return want, want.Name == name // not "007"
+		if p, ok := partitionOf(name, func(p int) string { return of(Config{}, p).Name }); ok {
+			return of(Config{}, p), true
 		}
 	}
 	for _, s := range sharedConfigs(Config{}) {
@@ -126,20 +123,5 @@ func Takes(name, subject string) bool {
 	if !ok || subject == "" || strings.ContainsAny(subject, " \t\r\n*>") || strings.Contains("."+subject+".", "..") {
 		return false
 	}
-	return slices.ContainsFunc(want.Subjects, func(pattern string) bool { return covers(pattern, subject) })
-}
-
-// covers reports whether the subject matches the pattern, token by token; of a
-// subject with wildcards, whether all that match it do.
-func covers(pattern, subject string) bool {
-	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
-	for i, token := range p {
-		switch {
-		case token == ">":
-			return len(s) > i
-		case i >= len(s), s[i] == ">", token != "*" && token != s[i]:
-			return false
-		}
-	}
-	return len(p) == len(s)
+	return slices.ContainsFunc(want.Subjects, func(pattern string) bool { return bus.Covers(pattern, subject) })
 }

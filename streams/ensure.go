@@ -24,36 +24,15 @@ const (
 	maxRetryDelay = 100 * time.Millisecond
 )
 
-// resource is a stream or a consumer that is to exist.
-type resource struct {
-	name string // for errors
-	// isWanted reports whether it exists with the wanted settings.
-	isWanted func(context.Context) (bool, error)
-	// apply creates or updates it.
-	apply func(context.Context) error
-}
-
-// ensure makes a resource exist as it is wanted, while other processes may make
-// the same. If two create the same at the same time, a cluster may answer neither:
-// the second proposal replaces the reply subject of the first. So it asks before it
-// creates, does not wait long for an answer, and asks again.
-func ensure(ctx context.Context, r resource) error {
-	return untilAnswered(ctx, "apply "+r.name, func(ctx context.Context) error {
-		wanted, err := r.isWanted(ctx)
-		if err != nil || wanted {
-			return err
-		}
-		return r.apply(ctx)
-	})
-}
-
 // untilAnswered repeats try, which may mean that another process makes the same just
 // now: a stream in a cluster answers nothing before it has a leader. doing is for errors.
 func untilAnswered(ctx context.Context, doing string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
 	defer cancel()
 	for timeout := attemptTimeout; ; timeout *= 2 {
-		err := attempt(ctx, timeout, try)
+		within, cancel := context.WithTimeout(ctx, timeout)
+		err := try(within)
+		cancel()
 		if err == nil {
 			return nil
 		}
@@ -64,12 +43,6 @@ func untilAnswered(ctx context.Context, doing string, try func(context.Context) 
 			return fmt.Errorf("%s: %w", doing, err)
 		}
 	}
-}
-
-func attempt(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return try(ctx)
 }
 
 // inTheMaking reports whether err may mean that another process creates the same:
@@ -109,35 +82,38 @@ func (w Wanted) ensure(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
+// ensureStream makes a stream exist as it is wanted, while other processes may make the
+// same. If two create the same at the same time, a cluster may answer neither: the second
+// proposal replaces the reply subject of the first. So it asks before it creates, does not
+// wait long for an answer, and asks again.
 func ensureStream(ctx context.Context, js jetstream.JetStream, c jetstream.StreamConfig) error {
-	isWanted := func(ctx context.Context) (bool, error) {
+	return untilAnswered(ctx, "apply stream "+c.Name, func(ctx context.Context) error {
 		got, err := js.Stream(ctx, c.Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return false, nil
+		if err == nil && len(Differences(c, got.CachedInfo().Config)) == 0 {
+			return nil
 		}
-		return err == nil && len(Differences(c, got.CachedInfo().Config)) == 0, err
-	}
-	apply := func(ctx context.Context) error {
-		_, err := js.CreateOrUpdateStream(ctx, c)
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		_, err = js.CreateOrUpdateStream(ctx, c)
 		if lacksStorage(err) && c.MaxBytes > 0 {
 			return fmt.Errorf("NATS cannot reserve %d bytes; give it more storage, or --logs-max-bytes a smaller number: %w", c.MaxBytes, err) // only logs reserve any
 		}
 		return err
-	}
-	return ensure(ctx, resource{"stream " + c.Name, isWanted, apply})
+	})
 }
 
+// ensureConsumer is ensureStream for a consumer.
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, c jetstream.ConsumerConfig) error {
-	isWanted := func(ctx context.Context) (bool, error) {
+	return untilAnswered(ctx, fmt.Sprintf("apply consumer %s of %s", c.Durable, stream), func(ctx context.Context) error {
 		got, err := js.Consumer(ctx, stream, c.Durable)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return false, nil
+		if err == nil && len(ConsumerDifferences(c, got.CachedInfo().Config)) == 0 {
+			return nil
 		}
-		return err == nil && len(ConsumerDifferences(c, got.CachedInfo().Config)) == 0, err
-	}
-	apply := func(ctx context.Context) error {
-		_, err := js.CreateOrUpdateConsumer(ctx, stream, c)
+		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+		_, err = js.CreateOrUpdateConsumer(ctx, stream, c)
 		return err
-	}
-	return ensure(ctx, resource{fmt.Sprintf("consumer %s of %s", c.Durable, stream), isWanted, apply})
+	})
 }

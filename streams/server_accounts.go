@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"flightline/shared/bus"
 )
 
 // guests are the roles that have an account of their own, without JetStream. NATS
@@ -91,7 +93,7 @@ func ownAPI() []string { return []string{"$JS.API.STREAM.", "$JS.API.CONSUMER.IN
 // imports match is passed on twice.
 func widest(filters []string) []string {
 	return slices.DeleteFunc(slices.Clone(filters), func(f string) bool {
-		return slices.ContainsFunc(filters, func(other string) bool { return other != f && covers(other, f) })
+		return slices.ContainsFunc(filters, func(other string) bool { return other != f && bus.Covers(other, f) })
 	})
 }
 

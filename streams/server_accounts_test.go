@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"flightline/shared/bus"
 )
 
 // Two imports that match a request would both pass it on: it would be done, and
@@ -21,7 +23,7 @@ func TestNoRequestOfAGuestIsImportedTwice(t *testing.T) {
 				}
 			}
 			for _, subject := range p.Publish {
-				if !slices.ContainsFunc(imports, func(i string) bool { return covers(i, subject) }) {
+				if !slices.ContainsFunc(imports, func(i string) bool { return bus.Covers(i, subject) }) {
 					t.Errorf("%s of %s: no import of %s", r, endpoint, subject)
 				}
 			}

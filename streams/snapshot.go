@@ -3,6 +3,7 @@ package streams
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -86,9 +87,15 @@ func BackupOrder(names []string) []string {
 	return ours
 }
 
-// isPartition reports whether name gave the stream its name.
+// partitionOf is the partition whose stream name names so; ok is false for any other
+// stream.
+func partitionOf(stream string, name func(int) string) (p int, ok bool) {
+	number, found := strings.CutPrefix(stream, strings.TrimSuffix(name(0), "0"))
+	p, err := strconv.Atoi(number)
+	return p, found && err == nil && p >= 0 && name(p) == stream // not "007"
+}
+
 func isPartition(stream string, name func(int) string) bool {
-	prefix := strings.TrimSuffix(name(0), "0")
-	number, found := strings.CutPrefix(stream, prefix)
-	return found && number != "" && strings.Trim(number, "0123456789") == ""
+	_, ok := partitionOf(stream, name)
+	return ok
 }

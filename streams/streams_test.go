@@ -56,20 +56,6 @@ func stream(t *testing.T, js jetstream.JetStream, name string) jetstream.Stream 
 	return s
 }
 
-// matches is what the server does with a filter.
-func matches(filter, subject string) bool {
-	want, got := strings.Split(filter, "."), strings.Split(subject, ".")
-	for i, token := range want {
-		switch {
-		case token == ">":
-			return len(got) > i
-		case i >= len(got), token != "*" && token != got[i]:
-			return false
-		}
-	}
-	return len(want) == len(got)
-}
-
 // The log of workers is the one stream whose bytes NATS reserves.
 func TestLogsThatDoNotFitNameTheSetting(t *testing.T) {
 	t.Parallel()

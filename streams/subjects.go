@@ -72,9 +72,14 @@ const DueConsumer = "due"
 
 // ParseDue takes a DueSubject apart.
 func ParseDue(subject string) (endpoint string, id job.ID, attempt int, err error) {
+	return parseAttempt(subject, "due", "timer key")
+}
+
+// parseAttempt takes a DueSubject or a RecordSubject apart.
+func parseAttempt(subject, kind, what string) (endpoint string, id job.ID, attempt int, err error) {
 	t := strings.Split(subject, ".")
-	if len(t) != 6 || t[2] != "due" {
-		return "", "", 0, fmt.Errorf("streams: %q is no timer key", subject)
+	if len(t) != 6 || t[2] != kind {
+		return "", "", 0, fmt.Errorf("streams: %q is no %s", subject, what)
 	}
 	if attempt, err = strconv.Atoi(t[5]); err != nil {
 		return "", "", 0, fmt.Errorf("streams: %q: attempt: %w", subject, err)
@@ -190,14 +195,7 @@ func RecordFilter(p int) string { return recordsPrefix(p) + "r.>" }
 
 // ParseRecord takes a RecordSubject apart.
 func ParseRecord(subject string) (endpoint string, id job.ID, attempt int, err error) {
-	t := strings.Split(subject, ".")
-	if len(t) != 6 || t[2] != "r" {
-		return "", "", 0, fmt.Errorf("streams: %q is no record", subject)
-	}
-	if attempt, err = strconv.Atoi(t[5]); err != nil {
-		return "", "", 0, fmt.Errorf("streams: %q: attempt: %w", subject, err)
-	}
-	return t[3], job.ID(t[4]), attempt, nil
+	return parseAttempt(subject, "r", "record")
 }
 
 // Events is the name of the stream that logs what happened to jobs.

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"pgregory.net/rapid"
 
+	"flightline/shared/bus"
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/testenv"
@@ -28,10 +29,10 @@ func TestParseDueUndoesDueSubject(t *testing.T) {
 		if err != nil || gotE != e || gotID != id || gotAttempt != attempt {
 			t.Fatalf("%s: got %s, %s, %d, %v, want %s, %s, %d", subject, gotE, gotID, gotAttempt, err, e, id, attempt)
 		}
-		if filter := streams.DueFilter(p); !matches(filter, subject) {
+		if filter := streams.DueFilter(p); !bus.Covers(filter, subject) {
 			t.Fatalf("%s does not match %s", subject, filter)
 		}
-		if other := streams.DueFilter(p + 1); matches(other, subject) {
+		if other := streams.DueFilter(p + 1); bus.Covers(other, subject) {
 			t.Fatalf("%s matches %s of another partition", subject, other)
 		}
 	})
@@ -69,17 +70,17 @@ func TestEachSubjectMatchesItsFilterAndNoOther(t *testing.T) {
 		e, other := endpointIDs.Draw(t, "endpoint"), endpointIDs.Draw(t, "other endpoint")
 		id, otherID := job.ID(jobIDs.Draw(t, "job")), job.ID(jobIDs.Draw(t, "other job"))
 		for _, n := range subjectsOf(p, e, id, attempt) {
-			if !matches(n.filter, n.subject) {
+			if !bus.Covers(n.filter, n.subject) {
 				t.Fatalf("%s: %s does not match %s", n.function, n.subject, n.filter)
 			}
 		}
-		if e != other && matches(streams.AllJobs(other), streams.JobSubject(e, job.Normal, id)) {
+		if e != other && bus.Covers(streams.AllJobs(other), streams.JobSubject(e, job.Normal, id)) {
 			t.Fatalf("the jobs of %s reach %s", e, other)
 		}
-		if id != otherID && matches(streams.AnyAttempt(p, e, otherID), streams.RecordSubject(p, e, id, attempt)) {
+		if id != otherID && bus.Covers(streams.AnyAttempt(p, e, otherID), streams.RecordSubject(p, e, id, attempt)) {
 			t.Fatalf("the records of %s are those of %s", id, otherID)
 		}
-		if matches(streams.ClassFilter(e, job.Normal), streams.JobSubject(e, job.LowPriority, id)) {
+		if bus.Covers(streams.ClassFilter(e, job.Normal), streams.JobSubject(e, job.LowPriority, id)) {
 			t.Fatal("a low-priority job reaches the consumer of normal ones")
 		}
 		if got := streams.JobOf(streams.Nudge(e, id)); got != id {

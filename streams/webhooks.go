@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func UndeliveredSubject(endpoint string, id job.ID, attempt int) string {
 
 // UndeliveredFilter matches those of an endpoint and a job; "" stands for any.
 func UndeliveredFilter(endpoint string, id job.ID) string {
-	return "undelivered." + orAny(endpoint) + "." + orAny(string(id)) + ".*"
+	return "undelivered." + cmp.Or(endpoint, "*") + "." + cmp.Or(string(id), "*") + ".*"
 }
 
 // DeliverySubject is the log of one webhook task's deliveries.
@@ -54,7 +55,7 @@ func DeliverySubject(endpoint string, id job.ID, attempt int) string {
 
 // DeliveryFilter matches the logs of an endpoint and a job; "" stands for any.
 func DeliveryFilter(endpoint string, id job.ID) string {
-	return "deliveries." + orAny(endpoint) + "." + orAny(string(id)) + ".*"
+	return "deliveries." + cmp.Or(endpoint, "*") + "." + cmp.Or(string(id), "*") + ".*"
 }
 
 // SharedDeliveries reports whether a subject of the log is one on which earlier
@@ -117,12 +118,4 @@ func deliveriesConfig(c Config) jetstream.StreamConfig {
 		Name: Deliveries, Subjects: []string{"deliveries.>"},
 		Storage: jetstream.FileStorage, Replicas: c.replicas(), MaxAge: WebhooksAge, Duplicates: time.Second, AllowDirect: true,
 	}
-}
-
-// orAny is the token, or the wildcard if it is "".
-func orAny(token string) string {
-	if token == "" {
-		return "*"
-	}
-	return token
 }

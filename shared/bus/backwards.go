@@ -258,7 +258,7 @@ func (p *probes) answer(m *nats.Msg) (*nats.Msg, error) {
 	if !p.back.Data {
 		m.Data = nil
 	}
-	if !matches(p.back.Filter, SubjectOf(m)) {
+	if !Covers(p.back.Filter, SubjectOf(m)) {
 		return nil, nil //nolint:nilnil // it is another's
 	}
 	return m, nil
@@ -283,16 +283,16 @@ func headerNumber(m *nats.Msg, header string) uint64 {
 	return n
 }
 
-// matches reports whether a filter, with * and > as NATS has them, lets a
-// subject pass.
-func matches(filter, subject string) bool {
+// Covers reports whether a filter, with * and > as NATS has them, lets a subject pass; of
+// a subject with wildcards, whether it does so with all that match it.
+func Covers(filter, subject string) bool {
 	for {
 		f, filterRest, moreFilter := strings.Cut(filter, ".")
 		s, subjectRest, moreSubject := strings.Cut(subject, ".")
 		switch {
 		case f == ">":
 			return true
-		case f != "*" && f != s, moreFilter != moreSubject:
+		case s == ">", f != "*" && f != s, moreFilter != moreSubject:
 			return false
 		case !moreFilter:
 			return true
