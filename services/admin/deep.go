@@ -269,7 +269,7 @@ func (w *walk) run(ctx context.Context) error {
 
 // page reads what comes next, and returns how many messages there were.
 func (w *walk) page(ctx context.Context, size int) (int, error) {
-	page, err := bus.BatchGet(ctx, w.nc, w.stream, bus.Batch{From: w.seq + 1, Filter: ">", Most: maxPageMessages, MaxBytes: size})
+	page, err := bus.BatchGetOnce(ctx, w.nc, w.stream, bus.Batch{From: w.seq + 1, Filter: ">", Most: maxPageMessages, MaxBytes: size})
 	if err != nil {
 		return 0, err
 	}

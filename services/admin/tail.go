@@ -85,7 +85,7 @@ type streamCopier struct {
 // page reads what comes next, of this size at most, and returns how many
 // messages there were: io.EOF if there are no more.
 func (c *streamCopier) page(ctx context.Context, size int) (read int, err error) {
-	page, err := bus.BatchGet(ctx, c.nc, c.stream, bus.Batch{From: c.seq + 1, Filter: ">", Most: maxPageMessages, MaxBytes: size})
+	page, err := bus.BatchGetOnce(ctx, c.nc, c.stream, bus.Batch{From: c.seq + 1, Filter: ">", Most: maxPageMessages, MaxBytes: size})
 	if err != nil {
 		return 0, err
 	}

@@ -47,9 +47,17 @@ const (
 //
 // All messages from next on, and before Back.Before, were returned; there may
 // be fewer than Most because the trips were used up. next 0 means that there
-// are no more. Any replica may answer. It returns ErrUnavailable when JetStream is
-// away, and ctx.Err().
-func Backwards(ctx context.Context, nc *nats.Conn, b Back) (found []*nats.Msg, next uint64, err error) {
+// are no more. Any replica may answer. It returns ErrUnavailable if JetStream is
+// away until ctx ends, and ctx.Err() if that was cancelled.
+func (c *Client) Backwards(ctx context.Context, b Back) (found []*nats.Msg, next uint64, err error) {
+	found, err = UntilAnswered(ctx, func() (got []*nats.Msg, err error) {
+		got, next, err = backwardsOnce(ctx, c.nc, b)
+		return got, err
+	})
+	return found, next, err
+}
+
+func backwardsOnce(ctx context.Context, nc *nats.Conn, b Back) (found []*nats.Msg, next uint64, err error) {
 	b.First, b.Most = max(1, b.First), max(1, b.Most)
 	if b.Before <= b.First {
 		return nil, 0, nil

@@ -1,10 +1,13 @@
 package bus_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -80,7 +83,7 @@ func TestBackwardsBringsEveryMessageOnce(t *testing.T) {
 		}
 		var got []int
 		for pages := 0; back.Before > 0; pages++ {
-			page, next, err := bus.Backwards(t.Context(), b.NC, back)
+			page, next, err := bus.Bind(b.NC).Backwards(t.Context(), back)
 			if err != nil || len(page) > back.Most || pages > n+1 {
 				r.Fatalf("page %d: got %d messages, %v", pages, len(page), err)
 			}
@@ -104,7 +107,7 @@ func TestBackwardsCostsTheSameInALongStream(t *testing.T) {
 	}
 	asked := func(back bus.Back) (int, []int) {
 		before := b.NC.Stats().OutMsgs
-		got, _, err := bus.Backwards(t.Context(), b.NC, back)
+		got, _, err := bus.Bind(b.NC).Backwards(t.Context(), back)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,11 +129,13 @@ func TestBackwardsCostsTheSameInALongStream(t *testing.T) {
 
 func TestBackwardsWithoutJetStream(t *testing.T) {
 	b := testenv.NewServer(t)
-	_, _, err := bus.Backwards(t.Context(), b.NC, bus.Back{Stream: "none", Filter: ">", First: 1, Before: 9, Most: 3})
-	if err == nil {
-		t.Error("no such stream: got no error")
+	within, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, _, err := bus.Bind(b.NC).Backwards(within, bus.Back{Stream: "none", Filter: ">", First: 1, Before: 9, Most: 3})
+	if !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("no such stream: got %v, want ErrUnavailable", err)
 	}
-	got, next, err := bus.Backwards(t.Context(), b.NC, bus.Back{First: 9, Before: 9, Most: 3})
+	got, next, err := bus.Bind(b.NC).Backwards(t.Context(), bus.Back{First: 9, Before: 9, Most: 3})
 	if len(got) > 0 || next != 0 || err != nil {
 		t.Errorf("nothing to look at: got %v, %d, %v", got, next, err)
 	}
@@ -144,7 +149,7 @@ func TestLastOfReadsTheNewestOfEachSubject(t *testing.T) {
 	for i := 1; i <= n; i++ {
 		subjects = append(subjects, fmt.Sprintf("last.%d.*", i))
 	}
-	got, err := bus.LastOf(t.Context(), b.NC, "last", subjects)
+	got, err := bus.Bind(b.NC).LastOf(t.Context(), "last", subjects)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // batchWithin bounds the wait for a batch.
 const batchWithin = 1500 * time.Millisecond
 
-// Batch says which messages of a stream BatchGet reads.
+// Batch says which messages of a stream Client.BatchGet reads.
 type Batch struct {
 	// From is the first sequence to look at. 0 means 1.
 	From uint64
@@ -30,8 +30,31 @@ type Batch struct {
 // request, a call that nats.go lacks. Any replica may
 // answer, so the newest writes may be missing. Each message has the headers
 // Nats-Sequence, Nats-Subject and Nats-Time-Stamp. It returns ErrUnavailable
-// when JetStream is away, and ctx.Err().
-func BatchGet(ctx context.Context, nc *nats.Conn, stream string, b Batch) ([]*nats.Msg, error) {
+// if JetStream is away until ctx ends, and ctx.Err() if that was cancelled.
+func (c *Client) BatchGet(ctx context.Context, stream string, b Batch) ([]*nats.Msg, error) {
+	return UntilAnswered(ctx, func() ([]*nats.Msg, error) { return BatchGetOnce(ctx, c.nc, stream, b) })
+}
+
+// LeaderBatch is BatchGet that returns no messages only if the stream's leader has none
+// either: the replica that answers may lack the newest ones.
+func (c *Client) LeaderBatch(ctx context.Context, stream string, b Batch) ([]*nats.Msg, error) {
+	got, err := c.BatchGet(ctx, stream, b)
+	if err != nil || len(got) > 0 {
+		return got, err
+	}
+	m, err := c.LeaderNext(ctx, stream, b.Filter, max(1, b.From))
+	if errors.Is(err, ErrNoMessage) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []*nats.Msg{m.Msg()}, nil
+}
+
+// BatchGetOnce is BatchGet for a caller that tries again in its own way: it returns
+// ErrUnavailable if not all messages have come within 1.5 s.
+func BatchGetOnce(ctx context.Context, nc *nats.Conn, stream string, b Batch) ([]*nats.Msg, error) {
 	request, err := json.Marshal(map[string]any{"seq": max(1, b.From), "batch": b.Most, "next_by_subj": b.Filter, "max_bytes": cmp.Or(b.MaxBytes, 64<<20)})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", b.Filter, err)
@@ -81,13 +104,13 @@ func listen(nc *nats.Conn, subject string, most int) (answers <-chan *nats.Msg, 
 }
 
 // receive waits for an answer until within, a context that is derived from ctx,
-// ends. It returns ctx.Err() if the caller ended it, else ErrUnavailable.
+// ends. It returns ctx.Err() if the caller cancelled it, else ErrUnavailable.
 func receive(ctx, within context.Context, answers <-chan *nats.Msg, what string) (*nats.Msg, error) {
 	select {
 	case m := <-answers:
 		return m, nil
 	case <-within.Done():
-		if ctx.Err() != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, ctx.Err()
 		}
 		return nil, fmt.Errorf("%w: read %s: %w", ErrUnavailable, what, within.Err())
@@ -108,18 +131,24 @@ const (
 // requests. A subject may have wildcards and stands for all that match it. The
 // messages come without their data, in no particular order; what is on no message is
 // left out. Any replica may answer, so the newest writes may be missing. It returns
-// ErrUnavailable when JetStream is away, ErrTooMany if more than MaxMatches subjects
-// match those of one request, and ctx.Err(). A message that the server cannot read is
-// ErrUnavailable too: the server ends its answer there, whatever follows.
-func LastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
-	got, _, err := lastOfAll(ctx, nc, stream, subjects, false)
-	return got, err
+// ErrUnavailable if JetStream is away until ctx ends, ErrTooMany if more than MaxMatches
+// subjects match those of one request, and ctx.Err() if that was cancelled. A message that
+// the server cannot read is ErrUnavailable too: the server ends its answer there, whatever
+// follows.
+func (c *Client) LastOf(ctx context.Context, stream string, subjects []string) ([]*nats.Msg, error) {
+	return c.lastOfAll(ctx, stream, subjects, false)
 }
 
 // LastWithData is LastOf with the data of the messages.
-func LastWithData(ctx context.Context, nc *nats.Conn, stream string, subjects []string) ([]*nats.Msg, error) {
-	got, _, err := lastOfAll(ctx, nc, stream, subjects, true)
-	return got, err
+func (c *Client) LastWithData(ctx context.Context, stream string, subjects []string) ([]*nats.Msg, error) {
+	return c.lastOfAll(ctx, stream, subjects, true)
+}
+
+func (c *Client) lastOfAll(ctx context.Context, stream string, subjects []string, data bool) ([]*nats.Msg, error) {
+	return UntilAnswered(ctx, func() ([]*nats.Msg, error) {
+		got, _, err := lastOfAll(ctx, c.nc, stream, subjects, data)
+		return got, err
+	})
 }
 
 // lastOfAll returns the newest message of each subject, with its data if that is asked for:

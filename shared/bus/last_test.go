@@ -142,7 +142,7 @@ func TestLastOfGivesTheNewestOfASubjectOnce(t *testing.T) {
 	for range 20 {
 		var got []*nats.Msg
 		testenv.Retry(t, func() (err error) {
-			got, err = bus.LastOf(t.Context(), b.NC, "EACH", []string{"each.*"})
+			got, err = bus.Bind(b.NC).LastOf(t.Context(), "EACH", []string{"each.*"})
 			return err
 		})
 		if len(got) != n {
@@ -176,14 +176,16 @@ func TestAListWithADamagedMessageIsAnError(t *testing.T) {
 	b.Start()
 	testenv.Retry(t, func() error { _, err := b.JS.Stream(t.Context(), "EACH"); return err })
 	for _, subjects := range [][]string{{"each.*"}, {"each.2"}} {
-		if got, err := bus.LastOf(t.Context(), b.NC, "EACH", subjects); !errors.Is(err, bus.ErrUnavailable) {
+		within, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if got, err := bus.Bind(b.NC).LastOf(within, "EACH", subjects); !errors.Is(err, bus.ErrUnavailable) {
 			t.Errorf("last of %s: got %d messages, %v, want ErrUnavailable", subjects, len(got), err)
 		}
+		cancel()
 		if got, err := bus.Bind(b.NC).TryLastOfEach(t.Context(), "EACH", subjects[0], 0); !errors.Is(err, bus.ErrUnavailable) || !strings.Contains(err.Error(), "cannot read a message") {
 			t.Errorf("last of each of %s: got %d messages, %v, want why", subjects, len(got), err)
 		}
 	}
-	if got, err := bus.LastOf(t.Context(), b.NC, "EACH", []string{"each.0", "each.4", "each.9"}); err != nil || len(got) != 2 {
+	if got, err := bus.Bind(b.NC).LastOf(t.Context(), "EACH", []string{"each.0", "each.4", "each.9"}); err != nil || len(got) != 2 {
 		t.Errorf("others: got %d, %v, want 2", len(got), err)
 	}
 }

@@ -224,43 +224,6 @@ func (c *Client) directGet(ctx context.Context, stream, subject string, request 
 	})
 }
 
-// BatchGet is the function BatchGet, repeated while JetStream is away.
-func (c *Client) BatchGet(ctx context.Context, stream string, b Batch) ([]*nats.Msg, error) {
-	return UntilAnswered(ctx, func() ([]*nats.Msg, error) { return BatchGet(ctx, c.nc, stream, b) })
-}
-
-// LeaderBatch is BatchGet that returns no messages only if the stream's leader has none
-// either: the replica that answers may lack the newest ones.
-func (c *Client) LeaderBatch(ctx context.Context, stream string, b Batch) ([]*nats.Msg, error) {
-	got, err := c.BatchGet(ctx, stream, b)
-	if err != nil || len(got) > 0 {
-		return got, err
-	}
-	m, err := c.LeaderNext(ctx, stream, b.Filter, max(1, b.From))
-	if errors.Is(err, ErrNoMessage) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return []*nats.Msg{m.Msg()}, nil
-}
-
-// LastOf is the function LastOf, repeated while JetStream is away.
-func (c *Client) LastOf(ctx context.Context, stream string, subjects []string) ([]*nats.Msg, error) {
-	return UntilAnswered(ctx, func() ([]*nats.Msg, error) { return LastOf(ctx, c.nc, stream, subjects) })
-}
-
-// Backwards is the function Backwards, repeated while JetStream is away.
-func (c *Client) Backwards(ctx context.Context, b Back) (got []*nats.Msg, next uint64, err error) {
-	got, err = UntilAnswered(ctx, func() ([]*nats.Msg, error) {
-		var err error
-		got, next, err = Backwards(ctx, c.nc, b)
-		return got, err
-	})
-	return got, next, err
-}
-
 // StreamState is what a stream holds.
 type StreamState struct {
 	Messages int64  `json:"messages"`

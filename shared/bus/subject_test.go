@@ -24,7 +24,7 @@ func TestWhereAMessageIsIsTheServersWord(t *testing.T) {
 	if _, err := b.JS.PublishMsg(t.Context(), forged); err != nil {
 		t.Fatal(err)
 	}
-	got, err := bus.BatchGet(t.Context(), b.NC, "S", bus.Batch{Filter: ">", Most: 1})
+	got, err := bus.Bind(b.NC).BatchGet(t.Context(), "S", bus.Batch{Filter: ">", Most: 1})
 	if err != nil || len(got) != 1 {
 		t.Fatalf("got %v, %v, want one message", got, err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Inspect checks one message of the tasks, the dead letters or the log, as
-// bus.BatchGet read it, and the payloads that it names. It changes nothing. It
+// bus.Client.BatchGet read it, and the payloads that it names. It changes nothing. It
 // returns nil for a message without a defect, for a message that was written again
 // meanwhile, and for messages of other streams. It returns bus.ErrUnavailable.
 func (s *Store) Inspect(ctx context.Context, stream string, m *nats.Msg) (*queue.Defect, error) {

@@ -93,7 +93,9 @@ func (l *Log) TotalsOf(ctx context.Context, endpoints []string) (map[string]Tota
 	for i, endpoint := range endpoints {
 		subjects[i] = streams.KeySubject(streams.BucketCounts, endpoint)
 	}
-	got, err := bus.LastWithData(ctx, l.nc, streams.Bucket(streams.BucketCounts), subjects)
+	within, cancel := bus.Bounded(ctx)
+	defer cancel()
+	got, err := l.bus.LastWithData(within, streams.Bucket(streams.BucketCounts), subjects)
 	if err != nil {
 		return nil, away(ctx, "read the counts", err)
 	}

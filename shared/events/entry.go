@@ -84,7 +84,7 @@ func ParseCursor(text string) (uint64, error) {
 	return seq<<placeBits | n, nil
 }
 
-// Check returns an error if m, a message of EVENTS as bus.BatchGet read it, is
+// Check returns an error if m, a message of EVENTS as bus.Client.BatchGet read it, is
 // no entry.
 func Check(m *nats.Msg) error {
 	_, err := decode(m)

@@ -80,9 +80,11 @@ func (l *Log) walk(ctx context.Context, filter string, kind Kind, p Past) (some 
 	}
 	next = p.Before
 	for range maxWalks {
-		got, before, err := bus.Backwards(ctx, l.nc, bus.Back{
+		within, cancel := bus.Bounded(ctx)
+		got, before, err := l.bus.Backwards(within, bus.Back{
 			Stream: streams.Events, Filter: filter, First: first, Before: (next-1)>>placeBits + 1, Most: min(p.Most, maxWalkEntries), Data: true,
 		})
+		cancel()
 		if err != nil {
 			return nil, 0, away(ctx, "read events", err)
 		}

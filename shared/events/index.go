@@ -95,7 +95,9 @@ func (l *Log) EndsBefore(ctx context.Context, endpoint string, w Ends) (page []E
 // indexBlocks are the blocks that may have entries of the page, the newest first.
 func (l *Log) indexBlocks(ctx context.Context, endpoint string, w Ends) ([]blockKey, error) {
 	kind, name := w.block()
-	got, err := bus.LastOf(ctx, l.nc, streams.Stats, []string{streams.StatsBlocks(endpoint, kind, name)})
+	within, cancel := bus.Bounded(ctx)
+	defer cancel()
+	got, err := l.bus.LastOf(within, streams.Stats, []string{streams.StatsBlocks(endpoint, kind, name)})
 	if err != nil {
 		return nil, away(ctx, "read "+streams.Stats, err)
 	}

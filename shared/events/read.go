@@ -94,7 +94,9 @@ type read struct {
 
 // read reads the next entries. An entry that cannot be decoded is left out.
 func (l *Log) read(ctx context.Context, r reading) (read, error) {
-	got, err := bus.BatchGet(ctx, l.nc, streams.Events, bus.Batch{From: r.from, Filter: r.filter, Most: r.most, MaxBytes: maxReadBytes})
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	got, err := l.bus.BatchGet(within, streams.Events, bus.Batch{From: r.from, Filter: r.filter, Most: r.most, MaxBytes: maxReadBytes})
 	if err != nil {
 		return read{next: r.from}, away(ctx, "read events", err)
 	}

@@ -124,7 +124,9 @@ func (l *Log) blocks(ctx context.Context, keys []blockKey) (map[blockKey]*block,
 	for i, key := range keys {
 		subjects[i] = key.subject()
 	}
-	got, err := bus.LastWithData(ctx, l.nc, streams.Stats, subjects)
+	within, cancel := bus.Bounded(ctx)
+	defer cancel()
+	got, err := l.bus.LastWithData(within, streams.Stats, subjects)
 	if err != nil {
 		return nil, away(ctx, "read "+streams.Stats, err)
 	}

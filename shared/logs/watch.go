@@ -275,7 +275,9 @@ func (v *Watch) read(ctx context.Context) (some []Entry, found bool, err error) 
 	if v.after.line < 0 || from == 0 {
 		from++
 	}
-	messages, err := bus.BatchGet(ctx, v.bus.Conn(), v.stream, bus.Batch{From: from, Filter: v.filter, Most: watchMessages, MaxBytes: watchBytes})
+	within, cancel := bus.Bounded(ctx)
+	defer cancel()
+	messages, err := v.bus.BatchGet(within, v.stream, bus.Batch{From: from, Filter: v.filter, Most: watchMessages, MaxBytes: watchBytes})
 	if err != nil {
 		return nil, false, err
 	}

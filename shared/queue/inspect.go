@@ -38,7 +38,7 @@ type Defect struct {
 	Err      error
 }
 
-// Inspect checks one message of a queue or of the records, as bus.BatchGet read
+// Inspect checks one message of a queue or of the records, as bus.Client.BatchGet read
 // it, and what it needs elsewhere. It changes
 // nothing. It returns nil for a job without a defect, that is hidden by its
 // age, or that was written again meanwhile, and for messages of other streams. It

@@ -162,7 +162,7 @@ func (s *Scaling) History(ctx context.Context, endpointID string, most int) ([]D
 	if err != nil {
 		return nil, explain(ctx, doing, err)
 	}
-	found, _, err := bus.Backwards(call, s.js.Conn(), bus.Back{
+	found, _, err := s.bus.Backwards(call, bus.Back{
 		Stream: streams.Scaling, Filter: streams.ScalingSubject(endpointID),
 		First: state.FirstSeq, Before: state.LastSeq + 1, Most: min(max(1, most), MostDecisions), Data: true,
 	})
