@@ -51,11 +51,9 @@ func (s *Store) Enqueue(ctx context.Context, f queue.RecordChange) error {
 }
 
 // copyTimeout is how much longer a call may take that moves the payloads beside a record.
-func copyTimeout(refs ...*record.PayloadRef) (more time.Duration) {
+func copyTimeout(refs []*record.PayloadRef) (more time.Duration) {
 	for _, ref := range refs {
-		if ref != nil {
-			more += record.StoreTimeout(ref.Size)
-		}
+		more += record.StoreTimeout(ref.Size)
 	}
 	return more
 }
@@ -80,7 +78,7 @@ func (s *Store) Reenqueue(ctx context.Context, e endpoint.Endpoint, id job.ID) e
 // copyAndEnqueue writes the message; replay is "" the first time. Copies of
 // payloads that no message names are removed; after a crash they expire.
 func (s *Store) copyAndEnqueue(ctx context.Context, at record.Location, r *record.Record, replay string) error {
-	more := copyTimeout(r.InputRef, r.OutputRef)
+	more := copyTimeout(r.PayloadRefs())
 	ctx, cancel := bus.BoundedFor(ctx, more)
 	defer cancel()
 	var kept []string
@@ -93,13 +91,13 @@ func (s *Store) copyAndEnqueue(ctx context.Context, at record.Location, r *recor
 		}
 		var err error
 		if kept, err = s.copyPayloads(ctx, at, r, replay); err != nil {
-			s.dropCopies(ctx, at, kept)
+			s.takeBack(ctx, kept)
 			return fmt.Errorf("announce job %s: %w", r.ID, err)
 		}
 	}
 	there, err := s.publishEnd(ctx, at, r, replay)
 	if there || err != nil && !errors.Is(err, bus.ErrUnavailable) && ctx.Err() == nil {
-		s.dropCopies(ctx, at, kept)
+		s.takeBack(ctx, kept)
 	}
 	if err != nil {
 		return fmt.Errorf("announce job %s: %w", r.ID, err)
@@ -182,12 +180,21 @@ func (s *Store) copyPayloads(ctx context.Context, at record.Location, r *record.
 	return kept, nil
 }
 
-// dropCopies removes unused copies, also after ctx has ended.
-func (s *Store) dropCopies(ctx context.Context, at record.Location, kept []string) {
+// takeBack removes unused copies, also after ctx has ended.
+func (s *Store) takeBack(ctx context.Context, subjects []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bus.RequestTimeout)
 	defer cancel()
-	for _, subject := range kept {
-		if err := s.bus.Purge(ctx, streams.Payloads(at.Partition), subject); err != nil {
+	s.dropCopies(ctx, subjects)
+}
+
+// dropCopies removes copies of payloads. What it cannot remove expires.
+func (s *Store) dropCopies(ctx context.Context, subjects []string) {
+	for _, subject := range subjects {
+		p, err := streams.PayloadPartition(subject)
+		if err == nil {
+			err = s.bus.Purge(ctx, streams.Payloads(p), subject)
+		}
+		if err != nil {
 			s.log.DebugContext(ctx, "copy not removed, it expires", "subject", subject, "err", err)
 		}
 	}

@@ -37,18 +37,7 @@ func (s *Store) inspectTask(ctx context.Context, stream string, m *bus.Message) 
 	if err != nil {
 		return &queue.Defect{Kind: queue.DefectForm, Endpoint: ep, Job: id, Err: err}, nil //nolint:nilerr // that is the defect
 	}
-	for _, ref := range []*record.PayloadRef{r.InputRef, r.OutputRef} {
-		if ref == nil {
-			continue
-		}
-		if d, err := queue.CheckPayload(ctx, s.bus, r, ref); err != nil || d != nil {
-			if err != nil {
-				return nil, err
-			}
-			return queue.ConfirmDefect(ctx, s.bus, stream, m.Seq, d)
-		}
-	}
-	return nil, nil //nolint:nilnil // no defect is no error
+	return queue.CheckPayloads(ctx, s.bus, stream, m.Seq, r, r.PayloadRefs()...)
 }
 
 func inspectAttempt(m *bus.Message) *queue.Defect {

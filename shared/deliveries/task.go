@@ -47,8 +47,8 @@ type Task struct {
 	Ends time.Time
 
 	s    *Store
-	size int // of its message's data
-	refs [2]*record.PayloadRef
+	size int                  // of its message's data
+	refs []*record.PayloadRef // its copies of payloads
 	msg  jetstream.Msg
 	// seq is its sequence in WEBHOOKS, as numbered by server.
 	seq    uint64
@@ -59,9 +59,7 @@ type Task struct {
 func (c *Task) Size() int64 {
 	size := int64(c.size)
 	for _, ref := range c.refs {
-		if ref != nil {
-			size += int64(ref.Size)
-		}
+		size += int64(ref.Size)
 	}
 	return size
 }
@@ -70,7 +68,7 @@ func (c *Task) Size() int64 {
 // streams.WebhookWait at most, and returns ErrPayloadGone, job.ErrNotFound if the task is
 // no longer in the queue, and bus.ErrUnavailable.
 func (c *Task) Load(ctx context.Context) error {
-	ctx, cancel := bus.BoundedFor(ctx, min(copyTimeout(c.refs[:]...), streams.WebhookWait/2-bus.CallTimeout))
+	ctx, cancel := bus.BoundedFor(ctx, min(copyTimeout(c.refs), streams.WebhookWait/2-bus.CallTimeout))
 	defer cancel()
 	m, err := c.readDirect(ctx)
 	if err != nil {
@@ -86,7 +84,7 @@ func (c *Task) Load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Job, c.Input, c.refs = r.Job, r.Input, [2]*record.PayloadRef{r.InputRef, r.OutputRef}
+	c.Job, c.Input, c.refs = r.Job, r.Input, r.PayloadRefs()
 	if r.InputRef != nil {
 		if c.Input, err = record.LoadPayload(ctx, c.s.bus, r.InputRef); err != nil {
 			return err
@@ -154,23 +152,16 @@ func (c *Task) Ack(ctx context.Context) {
 	if c.numbered() {
 		_ = c.msg.Ack()
 	}
-	if c.refs == [2]*record.PayloadRef{} {
+	if len(c.refs) == 0 {
 		return
+	}
+	subjects := make([]string, len(c.refs))
+	for i, ref := range c.refs {
+		subjects[i] = ref.Subject
 	}
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	for _, ref := range c.refs {
-		if ref == nil {
-			continue
-		}
-		p, err := streams.PayloadPartition(ref.Subject)
-		if err == nil {
-			err = c.s.bus.Purge(ctx, streams.Payloads(p), ref.Subject)
-		}
-		if err != nil {
-			c.s.log.DebugContext(ctx, "copy not removed, it expires", "endpoint", c.Job.Endpoint, "job", c.Job.ID, "err", err)
-		}
-	}
+	c.s.dropCopies(ctx, subjects)
 }
 
 // consumeRetryDelay is the pause before tasks are requested again after a failure.
@@ -259,7 +250,7 @@ func (s *Store) taskOf(m jetstream.Msg) (*Task, error) {
 			ID: id, Endpoint: ep, Status: r.Status, Attempt: r.Attempt, Submitted: r.Submitted, Queued: r.Queued, Finished: r.Finished,
 			Webhook: strings.Clone(r.Webhook), Trace: strings.Clone(r.Trace), // not the message's memory
 		},
-		Replay: m.Headers().Get(replayHeader), s: s, refs: [2]*record.PayloadRef{r.InputRef, r.OutputRef}, msg: m, seq: r.Seq,
+		Replay: m.Headers().Get(replayHeader), s: s, refs: r.PayloadRefs(), msg: m, seq: r.Seq,
 	}
 	c.size, _ = strconv.Atoi(m.Headers().Get(nats.MsgSize)) // of the server: the consumer delivers headers alone
 	c.Ends = endOf(meta.Timestamp, m.Headers().Get(jetstream.MsgTTLHeader))

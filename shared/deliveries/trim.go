@@ -98,11 +98,9 @@ func (c *deadCopies) add(m *nats.Msg) {
 	if err != nil {
 		return
 	}
-	for _, ref := range []*record.PayloadRef{r.InputRef, r.OutputRef} {
-		if ref != nil {
-			kept.size += int64(ref.Size)
-			kept.subjects = append(kept.subjects, ref.Subject)
-		}
+	for _, ref := range r.PayloadRefs() {
+		kept.size += int64(ref.Size)
+		kept.subjects = append(kept.subjects, ref.Subject)
 	}
 	if kept.size > 0 {
 		c.list, c.size = append(c.list, kept), c.size+kept.size
@@ -153,14 +151,6 @@ func (s *Store) removeWithCopies(ctx context.Context, kept deadCopy) error {
 	if _, err := s.bus.LeaderLast(ctx, streams.Webhooks, streams.WebhookSubject(endpoint, id, attempt)); !errors.Is(err, bus.ErrNoMessage) {
 		return err
 	}
-	for _, subject := range kept.subjects {
-		p, err := streams.PayloadPartition(subject)
-		if err == nil {
-			err = s.bus.Purge(ctx, streams.Payloads(p), subject)
-		}
-		if err != nil {
-			s.log.DebugContext(ctx, "copy not removed, it expires", "subject", subject, "err", err)
-		}
-	}
+	s.dropCopies(ctx, kept.subjects)
 	return nil
 }

@@ -73,7 +73,7 @@ func (rd reader) inspectQueued(ctx context.Context, stream string, m *bus.Messag
 	if !r.Visible(rd.bus.Now()) || r.InputRef == nil {
 		return nil, nil //nolint:nilnil // no defect is no error
 	}
-	d, err := CheckPayload(ctx, rd.bus, r, r.InputRef)
+	d, err := CheckPayloads(ctx, rd.bus, stream, m.Seq, r, r.InputRef)
 	if d == nil || err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (rd reader) inspectQueued(ctx context.Context, stream string, m *bus.Messag
 	if err != nil && !errors.Is(err, bus.ErrNoMessage) {
 		return nil, err
 	}
-	return ConfirmDefect(ctx, rd.bus, stream, m.Seq, d)
+	return d, nil
 }
 
 func (rd reader) inspectRecord(ctx context.Context, stream string, m *bus.Message) (*Defect, error) {
@@ -105,32 +105,17 @@ func (rd reader) inspectRecord(ctx context.Context, stream string, m *bus.Messag
 	if !r.Visible(rd.bus.Now()) {
 		return nil, nil //nolint:nilnil // no defect is no error
 	}
-	for _, ref := range neededPayloads(r) {
-		if d, err := CheckPayload(ctx, rd.bus, r, ref); d != nil || err != nil {
-			if err != nil {
-				return nil, err
-			}
-			return ConfirmDefect(ctx, rd.bus, stream, m.Seq, d)
-		}
+	if r.Status.Terminal() && !r.Status.Retryable() {
+		r.InputRef = nil // nobody may read it any more
+	}
+	if d, err := CheckPayloads(ctx, rd.bus, stream, m.Seq, r, r.PayloadRefs()...); d != nil || err != nil {
+		return d, err
 	}
 	d, err := rd.inspectPending(ctx, r)
 	if d == nil || err != nil {
 		return nil, err
 	}
-	return ConfirmDefect(ctx, rd.bus, stream, m.Seq, d)
-}
-
-// neededPayloads are the payloads that somebody may yet read: the input of an attempt
-// that may run or be retried, and an output.
-func neededPayloads(r *record.Record) []*record.PayloadRef {
-	var all []*record.PayloadRef
-	if r.InputRef != nil && (!r.Status.Terminal() || r.Status.Retryable()) {
-		all = append(all, r.InputRef)
-	}
-	if r.OutputRef != nil {
-		all = append(all, r.OutputRef)
-	}
-	return all
+	return confirmDefect(ctx, rd.bus, stream, m.Seq, d)
 }
 
 // inspectPending looks for the queue message of an attempt that has not ended.
@@ -156,18 +141,24 @@ func (rd reader) inspectPending(ctx context.Context, r *record.Record) (*Defect,
 	return &Defect{DefectMessage, r.Endpoint, r.ID, err}, nil
 }
 
-// CheckPayload reads a payload of r, which is beside it; nil if it is whole. It
-// returns bus.ErrUnavailable.
-func CheckPayload(ctx context.Context, c *bus.Client, r *record.Record, ref *record.PayloadRef) (*Defect, error) {
-	_, err := record.LoadPayload(ctx, c, ref)
-	if err == nil || errors.Is(err, bus.ErrUnavailable) {
-		return nil, err
+// CheckPayloads reads payloads of r, which was read from the message seq of a stream. It
+// returns the defect of the first payload that is not whole, and nil if all are, or if the
+// message was written again meanwhile, and bus.ErrUnavailable.
+func CheckPayloads(ctx context.Context, c *bus.Client, stream string, seq uint64, r *record.Record, refs ...*record.PayloadRef) (*Defect, error) {
+	for _, ref := range refs {
+		_, err := record.LoadPayload(ctx, c, ref)
+		if errors.Is(err, bus.ErrUnavailable) {
+			return nil, err
+		}
+		if err != nil {
+			return confirmDefect(ctx, c, stream, seq, &Defect{DefectPayload, r.Endpoint, r.ID, err})
+		}
 	}
-	return &Defect{DefectPayload, r.Endpoint, r.ID, err}, nil
+	return nil, nil //nolint:nilnil // no defect is no error
 }
 
-// ConfirmDefect returns the defect if its message is still the newest on its subject.
-func ConfirmDefect(ctx context.Context, c *bus.Client, stream string, seq uint64, d *Defect) (*Defect, error) {
+// confirmDefect returns the defect if its message is still the newest on its subject.
+func confirmDefect(ctx context.Context, c *bus.Client, stream string, seq uint64, d *Defect) (*Defect, error) {
 	_, err := c.LeaderAt(ctx, stream, seq)
 	if errors.Is(err, bus.ErrNoMessage) {
 		return nil, nil //nolint:nilnil // it was written again, or removed

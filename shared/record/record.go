@@ -262,6 +262,16 @@ func (r *Record) decodeBody(w wire, body []byte) error {
 	return nil
 }
 
+// PayloadRefs are those of the payloads that are stored beside the message.
+func (r *Record) PayloadRefs() (refs []*PayloadRef) {
+	for _, ref := range []*PayloadRef{r.InputRef, r.OutputRef} {
+		if ref != nil {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
 // RemovedAfter is the instant after which the server removes the record, within
 // streams.Margin (docs/design/data-model.md#principles, 4).
 func (r *Record) RemovedAfter() time.Time { return job.Later(r.Expires, r.QueueExpires) }
