@@ -38,8 +38,8 @@ type RecordChange struct {
 	// stands for a run so long ago that the record has forgotten it.
 	Starts []time.Time
 	// Touch: the write moved no status, and counts nothing. EndSeq is the sequence of
-	// the write that ended the attempt before it; 0 if none did, or a version that
-	// did not say so wrote it.
+	// the write that ended the attempt before it; 0 if none did, and in records that
+	// were written before docs/adr/0057.
 	Touch  bool
 	EndSeq uint64
 	// ExternalPayload: a payload is stored beside the record, and is copied when a

@@ -197,14 +197,14 @@ func (t *Consumer) dropOver(ctx context.Context, msg, r *record.Record) error {
 }
 
 // rememberStart keeps the start of a run that another one follows, of the last
-// begunMost ones: a worker that keeps giving back must not grow the record.
+// maxStartTimes ones: a worker that keeps giving back must not grow the record.
 func rememberStart(r *record.Record, start time.Time) {
-	const begunMost = 32
+	const maxStartTimes = 32
 	if start.IsZero() {
 		return
 	}
 	r.StartTimes = append(slices.Clone(r.StartTimes), start)
-	r.StartTimes = r.StartTimes[max(0, len(r.StartTimes)-begunMost):]
+	r.StartTimes = r.StartTimes[max(0, len(r.StartTimes)-maxStartTimes):]
 }
 
 // keepInput puts into r what a retry needs: the attempt's input and s3Config.

@@ -46,18 +46,22 @@ type Consumer struct {
 // Consume binds a consumer with slots concurrent calls of Next in mind; more are
 // possible. worker is the id that records show as workerId. Close it.
 func (q *Queue) Consume(ctx context.Context, e endpoint.Endpoint, worker string, slots int) (*Consumer, error) {
-	t := &Consumer{
-		q: q, e: e, at: record.LocationOf(e), worker: worker, closed: make(chan struct{}),
-		leases: make(map[job.ID]*Lease, slots), claiming: make(map[job.ID]bool), id: nuid.Next(),
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	t := q.newConsumer(e, worker, slots)
 	var err error
 	if t.notifications, err = q.nc.Subscribe(streams.Nudges(e.ID), t.notify); err != nil {
 		return nil, fmt.Errorf("take jobs of %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 	}
 	return t, nil
+}
+
+func (q *Queue) newConsumer(e endpoint.Endpoint, worker string, slots int) *Consumer {
+	return &Consumer{
+		q: q, e: e, at: record.LocationOf(e), worker: worker, closed: make(chan struct{}),
+		leases: make(map[job.ID]*Lease, slots), claiming: make(map[job.ID]bool), id: nuid.Next(),
+	}
 }
 
 // Close stops taking: every call of Next returns ErrClosed, and what the

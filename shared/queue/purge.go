@@ -50,7 +50,9 @@ type purge struct {
 }
 
 func (p *purge) run(ctx context.Context) error {
-	last, err := p.sequenceOf(ctx, p.q.bus.LeaderLast)
+	within, cancel := bus.Bounded(ctx)
+	last, err := p.q.bus.LastSequence(within, streams.Jobs(p.at.Endpoint), streams.ClassFilter(p.at.Endpoint, p.class))
+	cancel()
 	if err != nil || last == 0 {
 		return err
 	}
@@ -68,20 +70,6 @@ func (p *purge) run(ctx context.Context) error {
 		}
 	}
 	return p.walk(ctx)
-}
-
-// sequenceOf is the sequence of the message of the class that read finds, 0 for none.
-func (p *purge) sequenceOf(ctx context.Context, read func(ctx context.Context, stream, filter string) (*bus.Message, error)) (uint64, error) {
-	within, cancel := bus.Bounded(ctx)
-	defer cancel()
-	m, err := read(within, streams.Jobs(p.at.Endpoint), streams.ClassFilter(p.at.Endpoint, p.class))
-	if errors.Is(err, bus.ErrNoMessage) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return m.Seq, nil
 }
 
 // batch fetches what waits now and ends it; more: fetch again.
@@ -196,13 +184,16 @@ func (p *purge) dropOver(ctx context.Context, r *record.Record) error {
 // delay), which counts as handed out, all jobs of a paused endpoint, and those that
 // the server does not count (reader.consumers). The record decides whose each job is.
 func (p *purge) walk(ctx context.Context) error {
-	first, err := p.sequenceOf(ctx, func(ctx context.Context, stream, filter string) (*bus.Message, error) {
-		return p.q.bus.LeaderNext(ctx, stream, filter, 1)
-	})
-	if err != nil || first == 0 {
+	within, cancel := bus.Bounded(ctx)
+	first, err := p.q.bus.LeaderNext(within, streams.Jobs(p.at.Endpoint), streams.ClassFilter(p.at.Endpoint, p.class), 1)
+	cancel()
+	if errors.Is(err, bus.ErrNoMessage) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	for from := first; from <= p.until; {
+	for from := first.Seq; from <= p.until; {
 		got, err := p.q.someQueued(ctx, p.at.Endpoint, from)
 		if err != nil || len(got) == 0 {
 			return err

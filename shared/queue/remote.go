@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 
 	"flightline/shared/bus"
 	"flightline/shared/endpoint"
@@ -53,10 +52,9 @@ func (e *NotHeldError) Unwrap() error { return ErrLost }
 // no worker counts as lost; the third time one does. confirm is cut to the
 // endpoint's lease. Close it.
 func (rm *Remote) Consume(e endpoint.Endpoint, worker string, confirm time.Duration) *Consumer {
-	return &Consumer{
-		q: rm.q, e: e, at: record.LocationOf(e), worker: worker, id: nuid.Next(), confirm: max(time.Millisecond, min(confirm, e.Lease)),
-		closed: make(chan struct{}), leases: map[job.ID]*Lease{}, claiming: map[job.ID]bool{},
-	}
+	t := rm.q.newConsumer(e, worker, 0)
+	t.confirm = max(time.Millisecond, min(confirm, e.Lease))
+	return t
 }
 
 // stillRunsDelay is for how long a job is left to others that its consumer's worker

@@ -113,20 +113,12 @@ func dropPayload(r *record.Record) { r.Input, r.InputRef, r.S3Config = nil, nil,
 // gets the old message meanwhile waits for the new one, and a change that fails
 // between the two writes is finished by the next reader (finishRequeue).
 func (c ttlChange) requeue(ctx context.Context, r *record.Record) (*record.Record, error) {
-	msg, err := c.q.read.message(ctx, c.at, r.ID)
-	if errors.Is(err, bus.ErrNoMessage) {
-		return nil, bus.ErrConflict
-	}
+	longer, err := c.longerMessage(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	longer := *msg
-	longer.Expires = c.end
-	if longer.InputRef, err = c.q.carry(ctx, c.at, &longer, streams.In, msg.InputRef); err != nil {
-		return nil, err
-	}
 	changed, err := c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) {
-		n.Expires, n.QueueExpires, n.QueueSeq, n.Requeued = c.end, c.end, msg.QueueSeq, true
+		n.Expires, n.QueueExpires, n.QueueSeq, n.Requeued = c.end, c.end, longer.QueueSeq, true
 		n.Input, n.InputRef, n.S3Config = longer.Input, longer.InputRef, longer.S3Config
 	})
 	if err != nil {
@@ -138,8 +130,8 @@ func (c ttlChange) requeue(ctx context.Context, r *record.Record) (*record.Recor
 
 // finishRequeue publishes the longer queue message that the record r announces,
 // unless it is in the queue already. It returns bus.ErrConflict if another message
-// was published at the same time, and job.ErrNotFound if the message is gone and
-// r, written by an older version, does not have what it had.
+// was published at the same time, and job.ErrNotFound if the message is gone and r does
+// not have its input.
 func (q *Queue) finishRequeue(ctx context.Context, at record.Location, r *record.Record) error {
 	if r.Status != job.InQueue || !r.Requeued {
 		return nil
@@ -175,6 +167,19 @@ func (c ttlChange) applyRunning(ctx context.Context, r *record.Record) (*record.
 	if !c.end.After(r.QueueExpires) || r.Detached {
 		return c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) { n.Expires = c.end })
 	}
+	longer, err := c.longerMessage(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) {
+		n.Expires, n.Detached = c.end, true
+		keepInput(n, longer)
+	})
+}
+
+// longerMessage is the queue message of r with the new expiry, and an input beside it that
+// lives as long. It returns bus.ErrConflict if the message is gone.
+func (c ttlChange) longerMessage(ctx context.Context, r *record.Record) (*record.Record, error) {
 	msg, err := c.q.read.message(ctx, c.at, r.ID)
 	if errors.Is(err, bus.ErrNoMessage) {
 		return nil, bus.ErrConflict
@@ -182,15 +187,9 @@ func (c ttlChange) applyRunning(ctx context.Context, r *record.Record) (*record.
 	if err != nil {
 		return nil, err
 	}
-	longer := *msg
-	longer.Run, longer.Expires = r.Run, c.end
-	if longer.InputRef, err = c.q.carry(ctx, c.at, &longer, streams.In, msg.InputRef); err != nil {
-		return nil, err
-	}
-	return c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) {
-		n.Expires, n.Detached = c.end, true
-		keepInput(n, &longer)
-	})
+	msg.Run, msg.Expires = r.Run, c.end
+	msg.InputRef, err = c.q.carry(ctx, c.at, msg, streams.In, msg.InputRef)
+	return msg, err
 }
 
 // detach lets a run go on without its queue message, which was replaced while
