@@ -47,7 +47,11 @@ func (s ServerConfig) String() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by `flightline nats-config` from the table in streams/permissions.go.")
-	line("server_name: %s", cmp.Or(map[bool]string{true: "$NATS_NAME"}[s.Cluster != nil], "flightline"))
+	name := "flightline"
+	if s.Cluster != nil {
+		name = "$NATS_NAME" // each server has its own
+	}
+	line("server_name: %s", name)
 	line("listen: %q", cmp.Or(s.Listen, "127.0.0.1:4222"))
 	line("http: %q", cmp.Or(s.Monitor, "127.0.0.1:8222"))
 	line("max_payload: 1MB")

@@ -139,7 +139,7 @@ func assemble(ctx context.Context, p plan) (*node, error) {
 		return nil, err
 	}
 	n := &node{storage: monitorOf(p), space: p.spaceMonitor(js)}
-	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Durable: p.durable, HasSpace: hasSpace(n.space), Observer: n.observer(p.metrics), Log: p.log})
+	q, err := queue.New(ctx, p.nc, queue.Config{Replicas: p.replicas, Durable: p.durable, HasSpace: refuseWhile(n.space, storehealth.Space.Low), Observer: n.observer(p.metrics), Log: p.log})
 	if err != nil {
 		return nil, err
 	}
@@ -339,7 +339,7 @@ func (n *node) newGateway(p plan, cfg *web.Config) (*gateway.Service, error) {
 	if !slices.Contains(p.roles, roleGateway) {
 		return nil, nil //nolint:nilnil // no such role is no error
 	}
-	s, err := gateway.New(gateway.Config{Stale: p.metrics.Stale, HasSpace: hasSpaceForChunks(n.space), Log: p.log, Tracer: p.tracer},
+	s, err := gateway.New(gateway.Config{Stale: p.metrics.Stale, HasSpace: refuseWhile(n.space, storehealth.Space.Scarce), Log: p.log, Tracer: p.tracer},
 		gateway.Deps{Queue: n.queue, Registry: n.registry})
 	if err != nil {
 		return nil, err

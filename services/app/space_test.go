@@ -67,7 +67,7 @@ func TestJobsAreRefusedWhileSpaceIsLow(t *testing.T) {
 		t.Errorf("the file system: got %+v, %v", s, err)
 	}
 	m := storehealth.NewSpaceMonitor(storehealth.SpaceConfig{})
-	if err := hasSpace(m)(); err != nil {
+	if err := refuseWhile(m, storehealth.Space.Low)(); err != nil {
 		t.Errorf("nothing measured: got %v", err)
 	}
 	err := error(&queue.SpaceError{Shortage: storehealth.Space{Free: 1, Total: 40}.Shortage()})

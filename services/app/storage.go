@@ -279,20 +279,10 @@ func (p plan) spaceMonitor(js jetstream.JetStream) *storehealth.SpaceMonitor {
 	return storehealth.NewSpaceMonitor(cfg)
 }
 
-// hasSpace refuses new jobs while the storage is nearly full.
-func hasSpace(m *storehealth.SpaceMonitor) func() error {
+// refuseWhile returns an error while the storage is nearly full and tooFull reports true.
+func refuseWhile(m *storehealth.SpaceMonitor, tooFull func(storehealth.Space) bool) func() error {
 	return func() error {
-		if s, low := m.Low(); low {
-			return &queue.SpaceError{Shortage: s.Shortage()}
-		}
-		return nil
-	}
-}
-
-// hasSpaceForChunks refuses chunks once they have taken half of what is kept.
-func hasSpaceForChunks(m *storehealth.SpaceMonitor) func() error {
-	return func() error {
-		if s, low := m.Low(); low && s.Scarce() {
+		if s, low := m.Low(); low && tooFull(s) {
 			return &queue.SpaceError{Shortage: s.Shortage()}
 		}
 		return nil

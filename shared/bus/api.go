@@ -1,7 +1,5 @@
 package bus
 
-import "strings"
-
 // Subjects of the server's own JetStream API, for the calls that nats.go does
 // not offer: a read that only the leader answers, a batch read, a pull whose
 // inbox we keep.
@@ -14,10 +12,6 @@ func DirectGet(stream string) string { return "$JS.API.DIRECT.GET." + stream }
 
 // MsgDelete removes one message by its sequence.
 func MsgDelete(stream string) string { return "$JS.API.STREAM.MSG.DELETE." + stream }
-
-// streamOf returns the stream that a LeaderGet, a MsgDelete, a StreamInfo or a
-// StreamPurge names: the last token.
-func streamOf(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
 
 // StreamInfo describes a stream; its answer carries the server's time.
 func StreamInfo(stream string) string { return "$JS.API.STREAM.INFO." + stream }

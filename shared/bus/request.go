@@ -92,13 +92,14 @@ func (c *Client) refusal(ctx context.Context, answer []byte, stream, doing strin
 	return nil
 }
 
-// Command sends an API request whose answer says no more than that it was done.
-func (c *Client) Command(ctx context.Context, subject string, body []byte, doing string) error {
+// command sends an API request about a stream whose answer says no more than that it was
+// done.
+func (c *Client) command(ctx context.Context, stream, subject string, body []byte, doing string) error {
 	answer, err := c.Request(ctx, subject, body)
 	if err != nil {
 		return err
 	}
-	return c.refusal(ctx, answer.Data, streamOf(subject), doing)
+	return c.refusal(ctx, answer.Data, stream, doing)
 }
 
 // explain turns an API error of a stream into one of this package's. That the
@@ -114,10 +115,11 @@ func (c *Client) explain(ctx context.Context, e *APIError, stream, doing string)
 }
 
 // Commit makes the stream's leader store an entry that changes nothing, which
-// takes a majority: a leader that was cut off cannot. Callers that come at the same time share one request.
+// takes a majority: a leader that was cut off cannot. Callers that come at the same time
+// share one request.
 func (c *Client) Commit(ctx context.Context, stream, subject, body string) error {
 	return c.commits.Of(stream).Do(ctx, func(ctx context.Context) error {
-		err := c.Command(ctx, subject, []byte(body), "confirm the leader of "+stream)
+		err := c.command(ctx, stream, subject, []byte(body), "confirm the leader of "+stream)
 		if refused, _ := errors.AsType[*APIError](err); refused != nil && (refused.ErrorCode == codeDeleteFailed || refused.ErrorCode == codeStreamFailed) {
 			return nil
 		}
@@ -135,7 +137,7 @@ func (c *Client) Delete(ctx context.Context, stream string, seq uint64) {
 
 // Remove deletes one message by its sequence and returns nil once it is gone.
 func (c *Client) Remove(ctx context.Context, stream string, seq uint64) error {
-	err := c.Command(ctx, MsgDelete(stream), deleteBody(seq), "delete from "+stream)
+	err := c.command(ctx, stream, MsgDelete(stream), deleteBody(seq), "delete from "+stream)
 	if err == nil {
 		return nil
 	}
@@ -153,7 +155,7 @@ func (c *Client) Purge(ctx context.Context, stream, filter string) error {
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", filter, err)
 	}
-	return c.Command(ctx, StreamPurge(stream), body, "purge "+filter)
+	return c.command(ctx, stream, StreamPurge(stream), body, "purge "+filter)
 }
 
 // GiveBack asks for a message of a consumer at once again, by the subject of its ack. It
