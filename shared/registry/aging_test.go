@@ -130,7 +130,7 @@ func TestATokenThatWasRevokedIsWorthlessAfterAKill(t *testing.T) {
 			if err := r.Tokens.Revoke(t.Context(), "ep", "w"); err != nil {
 				t.Fatal(err)
 			}
-			waitUntilExpired(t, r.Tokens.table.Table, made.key())
+			waitUntilExpired(t, r.Tokens.table.Table, workerKey(made.Endpoint, made.Worker))
 			b.Kill()
 			b.Start()
 			_, err = r.Tokens.Check(t.Context(), plain, "ep", "w")

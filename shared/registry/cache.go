@@ -3,9 +3,9 @@ package registry
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +41,7 @@ type cache[T any] struct {
 	// expired are entries whose time came; nil: none has a time.
 	expired func(entry[T]) bool
 
-	unknown *unknowns
+	unknown unknowns
 	reads   singleflight.Group // of the bucket, by key
 
 	mu       sync.RWMutex
@@ -55,7 +55,7 @@ type cache[T any] struct {
 }
 
 func newCache[T any](table *Table[T], log *slog.Logger) *cache[T] {
-	return &cache[T]{table: table, log: log, unknown: newUnknowns(), entries: map[string]entry[T]{}, changed: make(chan struct{})}
+	return &cache[T]{table: table, log: log, entries: map[string]entry[T]{}, changed: make(chan struct{})}
 }
 
 // newAgingCache is newCache for values that expire: no watch reports that.
@@ -133,16 +133,27 @@ func (c *cache[T]) load(ctx context.Context, key string) (entry[T], error) {
 // vouches reports whether memory may be believed; mu must be held.
 func (c *cache[T]) vouches() bool { return time.Since(c.complete) < MaxStaleness }
 
-// all returns the entries that pass keep, if the cache vouches for them.
+// all returns the entries that pass keep, nil for all, if the cache vouches for them.
 func (c *cache[T]) all(keep func(entry[T]) bool) (entries []entry[T], vouched bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, e := range c.entries {
-		if keep(e) && !c.isExpired(e) {
+		if (keep == nil || keep(e)) && !c.isExpired(e) {
 			entries = append(entries, e)
 		}
 	}
 	return entries, c.vouches()
+}
+
+// list returns the entries whose keys match the filter and that pass keep, from memory if
+// it can; else those that match the filter alone.
+func (c *cache[T]) list(ctx context.Context, filter string, keep func(entry[T]) bool) ([]entry[T], error) {
+	entries, vouched := c.all(keep)
+	if vouched {
+		return entries, nil
+	}
+	entries, err := c.table.list(ctx, filter)
+	return slices.DeleteFunc(entries, c.isExpired), err
 }
 
 // version is another number after each change of the entries, though not once one
@@ -350,42 +361,31 @@ func (c *cache[T]) check(ctx context.Context, behind *lag) (broken bool) {
 const (
 	// unknownAge is how long a key that a bucket did not have is not asked for again.
 	unknownAge = time.Second
-	// unknownSlots bounds what is remembered; a key takes the slot of another.
-	unknownSlots = 1024
+	// maxUnknown bounds the keys that are remembered; with one more all are forgotten.
+	maxUnknown = 1024
 )
 
 // unknowns remembers which keys a bucket did not have. It is safe for concurrent
 // use.
 type unknowns struct {
-	seed  maphash.Seed
 	mu    sync.Mutex
-	slots [unknownSlots]unknownKey
-}
-
-type unknownKey struct {
-	key   string
-	asked time.Time
-}
-
-func newUnknowns() *unknowns { return &unknowns{seed: maphash.MakeSeed()} }
-
-func (u *unknowns) slot(key string) *unknownKey {
-	return &u.slots[maphash.String(u.seed, key)%unknownSlots]
+	asked map[string]time.Time
 }
 
 // has reports whether the bucket did not have the key when it was last asked, less
 // than unknownAge ago.
 func (u *unknowns) has(key string) bool {
-	slot := u.slot(key)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return slot.key == key && time.Since(slot.asked) < unknownAge
+	return time.Since(u.asked[key]) < unknownAge
 }
 
 // add notes that the bucket did not have the key. It keeps the string.
 func (u *unknowns) add(key string) {
-	slot := u.slot(key)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	*slot = unknownKey{key, time.Now()}
+	if u.asked == nil || len(u.asked) >= maxUnknown {
+		u.asked = map[string]time.Time{}
+	}
+	u.asked[key] = time.Now()
 }

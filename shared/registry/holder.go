@@ -33,7 +33,7 @@ func (w *Workers) Holder(j *job.Job) Holder { return w.Last(j.Endpoint, j.Worker
 
 // Last returns what memory has of a worker.
 func (w *Workers) Last(endpointID, id string) Holder {
-	last, found, vouched := w.cache.get(endpointID + "." + id)
+	last, found, vouched := w.cache.get(workerKey(endpointID, id))
 	h := Holder{Unknown: !vouched}
 	if found {
 		h.Worker, h.Ago = last.value, time.Since(last.received)

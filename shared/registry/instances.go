@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"flightline/shared/endpoint"
 	"flightline/shared/pod"
 )
 
@@ -43,10 +44,8 @@ type Instance struct {
 
 // Instances are the processes that send heartbeats.
 type Instances struct {
-	table     *Table[Instance]
-	endpoints interface {
-		seen() (uint64, <-chan struct{})
-	}
+	table             *Table[Instance]
+	endpoints         *cache[endpoint.Endpoint]
 	log               *slog.Logger
 	version, hostname string
 }

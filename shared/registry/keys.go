@@ -102,9 +102,7 @@ func (k *Keys) Create(ctx context.Context, spec KeySpec) (plain string, key Key,
 	if err := spec.check(); err != nil {
 		return "", Key{}, err
 	}
-	random := make([]byte, keyBytes)
-	_, _ = rand.Read(random) // never fails
-	plain = keyPrefix + base64.RawURLEncoding.EncodeToString(random)
+	plain = newSecret(keyPrefix)
 	key = newKey(plain, spec)
 	revision, err := k.table.Create(ctx, key.ID, key)
 	if err != nil {
@@ -202,6 +200,13 @@ func (k *Keys) Revoke(ctx context.Context, id string) error {
 func validKeyID(id string) bool {
 	b, err := hex.DecodeString(id)
 	return err == nil && len(b) == keyIDLength/2
+}
+
+// newSecret makes up a key or a token: the prefix and 40 characters.
+func newSecret(prefix string) string {
+	random := make([]byte, keyBytes)
+	_, _ = rand.Read(random) // never fails
+	return prefix + base64.RawURLEncoding.EncodeToString(random)
 }
 
 func newKey(plain string, spec KeySpec) Key {

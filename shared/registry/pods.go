@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +41,7 @@ func (p *Pods) Create(ctx context.Context, made pod.Pod) error {
 		return fmt.Errorf("%w: pod %q", ErrInvalid, made.ID)
 	}
 	if isOwners(made) {
-		_, err := p.own.create(ctx, ownKey(made.Endpoint, made.ID), made)
+		_, err := p.own.create(ctx, workerKey(made.Endpoint, made.ID), made)
 		return err
 	}
 	_, err := p.driven.create(ctx, made.ID, made)
@@ -151,7 +150,7 @@ func (p *Pods) Forget(ctx context.Context, gone pod.Pod) error {
 	if err != nil || gone.Endpoint == "" {
 		return err
 	}
-	return p.own.table.clear(ctx, ownKey(gone.Endpoint, gone.ID))
+	return p.own.table.clear(ctx, workerKey(gone.Endpoint, gone.ID))
 }
 
 // Renew keeps the records of pods that run from expiring. It is to be called at
@@ -189,7 +188,7 @@ func mergePods(driven, own []entry[pod.Pod]) []pod.Pod {
 		}
 	}
 	for _, e := range driven {
-		if !isOwners(e.value) || !newer[ownKey(e.value.Endpoint, e.key)] {
+		if !isOwners(e.value) || !newer[workerKey(e.value.Endpoint, e.key)] {
 			pods = append(pods, e.value)
 		}
 	}
@@ -258,12 +257,7 @@ func (b podBucket) change(ctx context.Context, key string, change func(old pod.P
 
 // all returns every entry, from memory if it can.
 func (b podBucket) all(ctx context.Context) ([]entry[pod.Pod], error) {
-	entries, vouched := b.cache.all(func(entry[pod.Pod]) bool { return true })
-	if vouched {
-		return entries, nil
-	}
-	entries, err := b.table.list(ctx, jetstream.AllKeys)
-	return b.table.valid(entries), err
+	return b.cache.list(ctx, jetstream.AllKeys, nil)
 }
 
 // Move lets trigger happen to the pod: it is the only writer of a pod's
@@ -330,35 +324,4 @@ func (p *Pods) Appear(ctx context.Context, seen pod.Pod, began, now time.Time) (
 		return old.value, fmt.Errorf("pod %s: %w: it works for endpoint %q", seen.ID, pod.ErrConflict, old.value.Endpoint)
 	}
 	return old.value, err
-}
-
-// appeared is the record of a pod that nobody here started.
-func appeared(seen pod.Pod, now time.Time) pod.Pod {
-	seen.Status, seen.Driver = pod.Running, ""
-	seen.Created, seen.Changed, seen.Change = now.UTC(), now.UTC(), "its worker appeared"
-	if seen.Started.IsZero() {
-		seen.Started = seen.Created
-	}
-	seen.Name = cmp.Or(seen.Name, seen.ID)
-	return seen
-}
-
-// completed is old with what its worker knows better.
-func completed(old, seen pod.Pod, began time.Time) pod.Pod {
-	if !old.Drains(began) {
-		old.Drain = pod.Drain{}
-	}
-	if old.Sleep.At.Before(began) {
-		old.Sleep = pod.Sleep{}
-	}
-	if !reflect.DeepEqual(seen.Machine, pod.Machine{}) {
-		old.Machine = seen.Machine
-	}
-	old.MachineID = cmp.Or(seen.MachineID, old.MachineID)
-	if seen.Spec.Image != "" || len(seen.Spec.Command) > 0 {
-		old.Spec.Image, old.Spec.Command = seen.Spec.Image, seen.Spec.Command
-	}
-	old.Started = cmp.Or(seen.Started, old.Started)
-	old.EndpointVersion = max(old.EndpointVersion, seen.EndpointVersion)
-	return old
 }

@@ -18,8 +18,8 @@ import (
 // active.
 const RoleAutoscaler = "autoscaler"
 
-// MostDecisions bounds what History returns.
-const MostDecisions = 1000
+// maxDecisions bounds what History returns.
+const maxDecisions = 1000
 
 // Reasons of decisions. Those from ScalingBackoff on say what keeps the fleet
 // from its number.
@@ -149,7 +149,7 @@ func (s *Scaling) Last(ctx context.Context, endpointID string) (Decision, error)
 }
 
 // History returns the last decisions about an endpoint, the newest first, at
-// most MostDecisions. An endpoint with none is no error. Any replica may
+// most 1000. An endpoint with none is no error. Any replica may
 // answer, so that a decision of the last moment may be missing.
 func (s *Scaling) History(ctx context.Context, endpointID string, most int) ([]Decision, error) {
 	if !endpoint.ValidID(endpointID) {
@@ -164,7 +164,7 @@ func (s *Scaling) History(ctx context.Context, endpointID string, most int) ([]D
 	}
 	found, _, err := s.bus.Backwards(call, bus.Back{
 		Stream: streams.Scaling, Filter: streams.ScalingSubject(endpointID),
-		First: state.FirstSeq, Before: state.LastSeq + 1, Most: min(max(1, most), MostDecisions), Data: true,
+		First: state.FirstSeq, Before: state.LastSeq + 1, Most: min(max(1, most), maxDecisions), Data: true,
 	})
 	if err != nil {
 		return nil, explain(ctx, doing, err)

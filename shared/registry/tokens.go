@@ -2,9 +2,7 @@ package registry
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,8 +42,6 @@ type Token struct {
 	// Written is the server's time of the last change, as Find returns it.
 	Written time.Time `json:"-"`
 }
-
-func (t Token) key() string { return t.Endpoint + "." + t.Worker }
 
 // Tokens are the tokens by endpoint and worker; a worker has one at a time.
 type Tokens struct {
@@ -93,13 +89,11 @@ func (t *Tokens) issue(ctx context.Context, endpointID, worker string, expires b
 	if !validWorker(endpointID, worker) {
 		return "", Token{}, Token{}, fmt.Errorf("%w: the id of a worker must match [A-Za-z0-9_-]{1,128}", ErrInvalid)
 	}
-	random := make([]byte, keyBytes)
-	_, _ = rand.Read(random) // never fails
-	plain = tokenPrefix + base64.RawURLEncoding.EncodeToString(random)
+	plain = newSecret(tokenPrefix)
 	made = Token{
 		Endpoint: endpointID, Worker: worker, Hash: hashOf(plain), Last4: plain[len(plain)-4:], Created: time.Now().UTC(), Expires: expires,
 	}
-	_, err = t.cache.stored(t.table.change(ctx, made.key(), func(old Token, _ bool) (Token, error) {
+	_, err = t.cache.stored(t.table.change(ctx, workerKey(endpointID, worker), func(old Token, _ bool) (Token, error) {
 		before = old
 		return made, nil
 	}))
@@ -116,13 +110,10 @@ func validWorker(endpointID, worker string) bool {
 // Check returns the worker's token if plain is it, or ErrUnauthorized. That a worker
 // has none holds for a second, or until the watch brings one.
 func (t *Tokens) Check(ctx context.Context, plain, endpointID, worker string) (Token, error) {
-	if !strings.HasPrefix(plain, tokenPrefix) || len(plain) > maxKey {
+	if !strings.HasPrefix(plain, tokenPrefix) || len(plain) > maxKey || !validWorker(endpointID, worker) {
 		return Token{}, ErrUnauthorized
 	}
-	if !validWorker(endpointID, worker) {
-		return Token{}, ErrUnauthorized
-	}
-	got, err := t.cache.find(ctx, Token{Endpoint: endpointID, Worker: worker}.key())
+	got, err := t.cache.find(ctx, workerKey(endpointID, worker))
 	if errors.Is(err, ErrNotFound) {
 		return Token{}, ErrUnauthorized
 	}
@@ -137,7 +128,7 @@ func (t *Tokens) Check(ctx context.Context, plain, endpointID, worker string) (T
 
 // Known reports whether memory has a token of the worker.
 func (t *Tokens) Known(endpointID, worker string) bool {
-	_, found, _ := t.cache.get(Token{Endpoint: endpointID, Worker: worker}.key())
+	_, found, _ := t.cache.get(workerKey(endpointID, worker))
 	return found
 }
 
@@ -147,8 +138,7 @@ func (t *Tokens) Find(ctx context.Context, endpointID, worker string) (Token, er
 	if !validWorker(endpointID, worker) {
 		return Token{}, ErrNotFound
 	}
-	key := Token{Endpoint: endpointID, Worker: worker}.key()
-	got, err := t.cache.valid(ctx, key)
+	got, err := t.cache.valid(ctx, workerKey(endpointID, worker))
 	got.value.Written = got.written
 	return got.value, err
 }
@@ -196,7 +186,7 @@ func (t *Tokens) change(ctx context.Context, endpointID, worker string, do func(
 	if !validWorker(endpointID, worker) {
 		return Token{}, ErrNotFound
 	}
-	key := Token{Endpoint: endpointID, Worker: worker}.key()
+	key := workerKey(endpointID, worker)
 	changed, err := t.cache.stored(t.table.change(ctx, key, func(k Token, found bool) (Token, error) {
 		switch {
 		case !found:
@@ -215,7 +205,7 @@ func (t *Tokens) Revoke(ctx context.Context, endpointID, worker string) error {
 	if !validWorker(endpointID, worker) {
 		return ErrNotFound
 	}
-	key := Token{Endpoint: endpointID, Worker: worker}.key()
+	key := workerKey(endpointID, worker)
 	if _, err := t.table.read(ctx, key); err != nil {
 		return err
 	}
@@ -243,7 +233,7 @@ func (t *Tokens) Drop(ctx context.Context, endpointID string) error {
 		return err
 	}
 	for _, k := range tokens {
-		if err := t.table.clear(ctx, k.key()); err != nil {
+		if err := t.table.clear(ctx, workerKey(k.Endpoint, k.Worker)); err != nil {
 			return err
 		}
 	}
@@ -253,12 +243,9 @@ func (t *Tokens) Drop(ctx context.Context, endpointID string) error {
 // Renew keeps those tokens from expiring whose worker isAlive reports. It is to be
 // called as Pods.Renew is.
 func (t *Tokens) Renew(ctx context.Context, isAlive func(endpointID, worker string) bool) error {
-	entries, vouched := t.cache.all(func(entry[Token]) bool { return true })
-	if !vouched {
-		var err error
-		if entries, err = t.table.list(ctx, jetstream.AllKeys); err != nil {
-			return err
-		}
+	entries, err := t.cache.list(ctx, jetstream.AllKeys, nil)
+	if err != nil {
+		return err
 	}
 	return t.table.renew(ctx, slices.DeleteFunc(entries, func(e entry[Token]) bool {
 		return !isAlive(e.value.Endpoint, e.value.Worker)

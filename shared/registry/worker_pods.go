@@ -53,8 +53,6 @@ func newWorkerPods(ctx context.Context, o *opener) *WorkerPods {
 // isOwners reports whether a pod belongs into WorkerPods.
 func isOwners(p pod.Pod) bool { return p.Driver == "" && p.Endpoint != "" }
 
-func ownKey(endpointID, id string) string { return endpointID + "." + id }
-
 // ownersView is the pod that a worker put on record, without what a worker does
 // not decide.
 func ownersView(e entry[pod.Pod]) pod.Pod {
@@ -73,7 +71,7 @@ func (w *WorkerPods) Get(ctx context.Context, endpointID, id string) (pod.Pod, e
 	if !endpoint.ValidID(endpointID) || !pod.ValidID(id) {
 		return pod.Pod{}, pod.ErrNotFound
 	}
-	got, err := w.table.read(ctx, ownKey(endpointID, id))
+	got, err := w.table.read(ctx, workerKey(endpointID, id))
 	return got.value, unknownPod(err)
 }
 
@@ -81,9 +79,9 @@ func (w *WorkerPods) Get(ctx context.Context, endpointID, id string) (pod.Pod, e
 // at any; or ErrNotFound.
 func (w *WorkerPods) find(ctx context.Context, endpointID, id string) (entry[pod.Pod], error) {
 	if endpointID != "" {
-		return w.table.read(ctx, ownKey(endpointID, id))
+		return w.table.read(ctx, workerKey(endpointID, id))
 	}
-	entries, err := w.table.list(ctx, ownKey("*", id))
+	entries, err := w.table.list(ctx, workerKey("*", id))
 	if err != nil {
 		return entry[pod.Pod]{}, err
 	}
@@ -96,7 +94,7 @@ func (w *WorkerPods) find(ctx context.Context, endpointID, id string) (entry[pod
 // Move is Pods.Move for the worker's own record.
 func (w *WorkerPods) Move(ctx context.Context, endpointID, id string, by pod.Trigger, change string, now time.Time) (pod.Pod, error) {
 	return movePod(func(do func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) {
-		return w.update(ctx, ownKey(endpointID, id), do)
+		return w.update(ctx, workerKey(endpointID, id), do)
 	}, by, change, now, nil)
 }
 
@@ -118,7 +116,7 @@ func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.T
 		old, err := w.Get(ctx, seen.Endpoint, seen.ID)
 		switch {
 		case errors.Is(err, pod.ErrNotFound):
-			made, err := w.create(ctx, ownKey(seen.Endpoint, seen.ID), appeared(seen, now))
+			made, err := w.create(ctx, workerKey(seen.Endpoint, seen.ID), appeared(seen, now))
 			if !errors.Is(err, ErrExists) {
 				return made, err
 			}
@@ -126,7 +124,7 @@ func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.T
 		case err != nil:
 			return pod.Pod{}, err
 		case old.Status == pod.Terminated && old.Changed.Before(began):
-			if err := w.table.clear(ctx, ownKey(seen.Endpoint, seen.ID)); err != nil {
+			if err := w.table.clear(ctx, workerKey(seen.Endpoint, seen.ID)); err != nil {
 				return old, err
 			}
 			continue
@@ -135,7 +133,7 @@ func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.T
 			return old, nil
 		}
 		return movePod(func(do func(pod.Pod) (pod.Pod, error)) (pod.Pod, error) {
-			return w.update(ctx, ownKey(seen.Endpoint, seen.ID), do)
+			return w.update(ctx, workerKey(seen.Endpoint, seen.ID), do)
 		}, pod.Start, "its worker is back", now, func(x *pod.Pod) error {
 			*x = completed(*x, seen, began)
 			return nil
@@ -147,7 +145,7 @@ func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.T
 // show lets the worker of a driver's pod read what is asked of it: set copies that, and
 // returns false if the record has it already.
 func (w *WorkerPods) show(ctx context.Context, asked pod.Pod, now time.Time, set func(*pod.Pod) bool) error {
-	_, err := w.change(ctx, ownKey(asked.Endpoint, asked.ID), func(p pod.Pod, found bool) (pod.Pod, error) {
+	_, err := w.change(ctx, workerKey(asked.Endpoint, asked.ID), func(p pod.Pod, found bool) (pod.Pod, error) {
 		if !found {
 			p = appeared(pod.Pod{ID: asked.ID, Endpoint: asked.Endpoint}, now)
 		}

@@ -79,6 +79,9 @@ type Host struct {
 
 var workerID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
+// workerKey is where what a worker of an endpoint says stands, and its token and its pod.
+func workerKey(endpointID, id string) string { return endpointID + "." + id }
+
 // Workers are the workers that send heartbeats, by endpoint and id.
 type Workers struct {
 	table *Table[Worker]
@@ -109,13 +112,13 @@ func (w *Workers) Beat(ctx context.Context, worker Worker) error {
 	if !endpoint.ValidID(worker.Endpoint) || !workerID.MatchString(worker.ID) {
 		return fmt.Errorf("%w: worker %q of endpoint %q", ErrInvalid, worker.ID, worker.Endpoint)
 	}
-	return w.table.Put(ctx, worker.Endpoint+"."+worker.ID, worker)
+	return w.table.Put(ctx, workerKey(worker.Endpoint, worker.ID), worker)
 }
 
 // BeatForStarting is Beat for a worker that starts, unless it has spoken itself.
 func (w *Workers) BeatForStarting(ctx context.Context, worker Worker) error {
 	worker.State = WorkerInitializing
-	_, err := w.table.change(ctx, worker.Endpoint+"."+worker.ID, func(old Worker, found bool) (Worker, error) {
+	_, err := w.table.change(ctx, workerKey(worker.Endpoint, worker.ID), func(old Worker, found bool) (Worker, error) {
 		if found && old.State != WorkerInitializing {
 			return old, errUnchanged
 		}
@@ -126,7 +129,7 @@ func (w *Workers) BeatForStarting(ctx context.Context, worker Worker) error {
 
 // Remove says that the worker left in order.
 func (w *Workers) Remove(ctx context.Context, endpointID, id string) error {
-	return w.table.Delete(ctx, endpointID+"."+id)
+	return w.table.Delete(ctx, workerKey(endpointID, id))
 }
 
 // WorkerCounts counts the living workers of an endpoint.
@@ -166,15 +169,12 @@ func (w *Workers) List(ctx context.Context, endpointID string) ([]Worker, error)
 		prefix, filter = endpointID+".", endpointID+".*"
 	}
 	now := time.Now()
-	entries, vouched := w.cache.all(func(e entry[Worker]) bool {
+	entries, err := w.cache.list(ctx, filter, func(e entry[Worker]) bool {
 		// A heartbeat that expires is not announced.
 		return strings.HasPrefix(e.key, prefix) && now.Sub(e.received) < w.ttl
 	})
-	if !vouched {
-		var err error
-		if entries, err = w.table.list(ctx, filter); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(entries, func(a, b entry[Worker]) int { return strings.Compare(a.key, b.key) })
 	workers := make([]Worker, 0, len(entries))
