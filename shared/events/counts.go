@@ -188,10 +188,6 @@ const (
 	maxKnownCounts = 10_000
 )
 
-// Durable returns once everything that was written to the stream before the
-// call is on the disk; nil stands for a server that needs no asking.
-type Durable func(ctx context.Context, stream string) error
-
 // Counting is what Count needs besides the log. The zero value is good.
 type Counting struct {
 	// Durable makes that only events count that are on the disk.
@@ -284,13 +280,8 @@ func (f *fold) step(ctx context.Context) (full bool, err error) {
 	if err != nil || page.next == f.after+1 {
 		return false, err
 	}
-	if f.Durable != nil {
-		if err := f.Durable(ctx, streams.Events); err != nil {
-			return false, fmt.Errorf("wait for %s to be on the disk: %w", streams.Events, err)
-		}
-	}
-	if f.l.Server() != f.server {
-		return false, fmt.Errorf("count events: %w: the server was restarted", bus.ErrUnavailable)
+	if err := f.l.safe(ctx, f.Durable, f.server); err != nil {
+		return false, err
 	}
 	lists := map[string][]Entry{}
 	for _, entry := range page.entries {

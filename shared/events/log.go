@@ -52,6 +52,32 @@ func New(nc *nats.Conn, js jetstream.JetStream, log *slog.Logger) (*Log, error) 
 // gone once this changed.
 func (l *Log) Server() string { return l.nc.ConnectedServerId() }
 
+// Durable returns once everything that was written to the stream before the
+// call is on the disk; nil stands for a server that needs no asking.
+type Durable func(ctx context.Context, stream string) error
+
+func (d Durable) wait(ctx context.Context, stream string) error {
+	if d == nil {
+		return nil
+	}
+	if err := d(ctx, stream); err != nil {
+		return away(ctx, "wait for "+stream+" to be on the disk", err)
+	}
+	return nil
+}
+
+// safe returns once what was read from a server is on the disk. It returns
+// bus.ErrUnavailable if that is not known.
+func (l *Log) safe(ctx context.Context, durable Durable, server string) error {
+	if err := durable.wait(ctx, streams.Events); err != nil {
+		return err
+	}
+	if l.Server() != server {
+		return fmt.Errorf("read events: %w: the server was restarted", bus.ErrUnavailable)
+	}
+	return nil
+}
+
 // away makes err a bus.ErrUnavailable, unless the caller's own ctx was cancelled.
 func away(ctx context.Context, doing string, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {

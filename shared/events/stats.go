@@ -314,11 +314,8 @@ func (f *statsFold) put(ctx context.Context, key blockKey, b *knownBlock) error 
 // time.
 func (f *statsFold) save(ctx context.Context, after uint64) error {
 	for _, stream := range []string{streams.Stats, streams.Bucket(streams.BucketCounts)} {
-		if f.Durable == nil {
-			break
-		}
-		if err := f.Durable(ctx, stream); err != nil {
-			return fmt.Errorf("wait for %s to be on the disk: %w", stream, err)
+		if err := f.Durable.wait(ctx, stream); err != nil {
+			return err
 		}
 	}
 	if after != f.position {

@@ -67,7 +67,7 @@ func (t *Tail) Watch(ctx context.Context, w Watching) (*Watch, error) {
 	server := t.log.Server()
 	last, err := t.log.lastSequence(ctx)
 	if err == nil {
-		err = t.safe(ctx, server)
+		err = t.log.safe(ctx, t.durable, server)
 	}
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func (e *Endpoints) Load(ctx context.Context, id string) (endpoint.Endpoint, err
 	}
 	got, err := e.cache.load(ctx, id)
 	if err != nil {
-		return endpoint.Endpoint{}, unknown(err)
+		return endpoint.Endpoint{}, notFoundAs(endpoint.ErrNotFound, err)
 	}
 	return got.value, nil
 }
@@ -64,15 +64,7 @@ func (e *Endpoints) Find(ctx context.Context, id string) (endpoint.Endpoint, err
 		return endpoint.Endpoint{}, endpoint.ErrNotFound
 	}
 	got, err := e.table.get(ctx, id)
-	return got.value, unknown(err)
-}
-
-// unknown turns the table's "not found" into the endpoint's.
-func unknown(err error) error {
-	if errors.Is(err, ErrNotFound) {
-		return endpoint.ErrNotFound
-	}
-	return err
+	return got.value, notFoundAs(endpoint.ErrNotFound, err)
 }
 
 // Create stores a new endpoint with its defaults filled in and Version 1. It

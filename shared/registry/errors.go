@@ -53,3 +53,11 @@ func explain(ctx context.Context, doing string, err error) error {
 	}
 	return fmt.Errorf("%s: %w: %w", doing, bus.ErrUnavailable, err)
 }
+
+// notFoundAs is err, but the kind's own error for ErrNotFound.
+func notFoundAs(own, err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return own
+	}
+	return err
+}

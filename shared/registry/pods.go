@@ -85,7 +85,7 @@ func (p *Pods) find(ctx context.Context, id string) (foundPod, error) {
 	}
 	own, ownErr := p.own.find(ctx, p.endpoint, id)
 	if errors.Is(ownErr, ErrNotFound) {
-		return found, unknownPod(err) // one of an older program may be there
+		return found, notFoundAs(pod.ErrNotFound, err) // one of an older program may be there
 	}
 	return foundPod{pod: ownersView(own), in: p.own.podBucket, key: own.key, own: true}, ownErr
 }
@@ -193,13 +193,6 @@ func mergePods(driven, own []entry[pod.Pod]) []pod.Pod {
 		}
 	}
 	return pods
-}
-
-func unknownPod(err error) error {
-	if errors.Is(err, ErrNotFound) {
-		return pod.ErrNotFound
-	}
-	return err
 }
 
 // podBucket is a bucket of pods, and its copy in memory.

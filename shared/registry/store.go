@@ -26,7 +26,7 @@ func (t *Store[T]) Get(ctx context.Context, id string) (T, error) {
 		return none, pod.ErrNotFound
 	}
 	v, _, err := t.table.Get(ctx, id)
-	return v, unknownPod(err)
+	return v, notFoundAs(pod.ErrNotFound, err)
 }
 
 // Update stores what change makes of the value and returns it, as Pods.Update does.

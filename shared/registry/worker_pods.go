@@ -72,7 +72,7 @@ func (w *WorkerPods) Get(ctx context.Context, endpointID, id string) (pod.Pod, e
 		return pod.Pod{}, pod.ErrNotFound
 	}
 	got, err := w.table.read(ctx, workerKey(endpointID, id))
-	return got.value, unknownPod(err)
+	return got.value, notFoundAs(pod.ErrNotFound, err)
 }
 
 // find returns the last written record of this id, at one endpoint or, with "",
@@ -140,6 +140,37 @@ func (w *WorkerPods) Appear(ctx context.Context, seen pod.Pod, began, now time.T
 		})
 	}
 	return pod.Pod{}, fmt.Errorf("pod %s appears: %w", seen.ID, ErrConflict)
+}
+
+// appeared is the record of a pod that nobody here started.
+func appeared(seen pod.Pod, now time.Time) pod.Pod {
+	seen.Status, seen.Driver = pod.Running, ""
+	seen.Created, seen.Changed, seen.Change = now.UTC(), now.UTC(), "its worker appeared"
+	if seen.Started.IsZero() {
+		seen.Started = seen.Created
+	}
+	seen.Name = cmp.Or(seen.Name, seen.ID)
+	return seen
+}
+
+// completed is old with what its worker knows better.
+func completed(old, seen pod.Pod, began time.Time) pod.Pod {
+	if !old.Drains(began) {
+		old.Drain = pod.Drain{}
+	}
+	if old.Sleep.At.Before(began) {
+		old.Sleep = pod.Sleep{}
+	}
+	if !reflect.DeepEqual(seen.Machine, pod.Machine{}) {
+		old.Machine = seen.Machine
+	}
+	old.MachineID = cmp.Or(seen.MachineID, old.MachineID)
+	if seen.Spec.Image != "" || len(seen.Spec.Command) > 0 {
+		old.Spec.Image, old.Spec.Command = seen.Spec.Image, seen.Spec.Command
+	}
+	old.Started = cmp.Or(seen.Started, old.Started)
+	old.EndpointVersion = max(old.EndpointVersion, seen.EndpointVersion)
+	return old
 }
 
 // show lets the worker of a driver's pod read what is asked of it: set copies that, and
