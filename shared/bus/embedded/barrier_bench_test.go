@@ -34,7 +34,7 @@ func BenchmarkBarrier(b *testing.B) {
 // writer has to wait for.
 func benchServer(b *testing.B, mode string) (*nats.Conn, barrier.Func) {
 	b.Helper()
-	cfg := embedded.Config{Dir: b.TempDir(), SyncAlways: mode == "always", SyncInterval: time.Second}
+	cfg := embedded.Config{Dir: b.TempDir(), SyncAlways: mode == "always"}
 	if mode == "remote" {
 		cfg.Listen, cfg.User, cfg.Password = "127.0.0.1:0", "u", "p"
 	}

@@ -16,7 +16,6 @@ import (
 	"net"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -63,16 +62,14 @@ type Config struct {
 	Guests []Guest
 	// SyncAlways fsyncs each write before it is acknowledged: a single server
 	// needs it to survive a power loss, at about a tenth of the speed, unless
-	// those who write wait at the Barrier, which is faster for many writers.
+	// those who write wait at the Barrier, which is faster for many writers. Without
+	// it the server fsyncs every 2 minutes.
 	SyncAlways bool
 	// Barrier says that those who write wait at the Barrier: what a power loss
 	// would take that was on the disk is then retained (ADR 0078), and messages
 	// that no one waits for are fsynced within a second or two. It has no effect in a
 	// cluster and on Windows.
 	Barrier bool
-	// SyncInterval is the pause between two fsyncs when SyncAlways is off. 0
-	// means the server's default, 2 minutes.
-	SyncInterval time.Duration
 	// MaxConns bounds the connections of clients, those of this process included; the
 	// server closes further ones. A client has 2 s to give its password. 0 means
 	// 65,536. It does not hold for File.
@@ -137,17 +134,16 @@ func (c Config) options() (*server.Options, error) {
 		return c.fileOptions()
 	}
 	opts := &server.Options{
-		ServerName:   c.serverName(),
-		JetStream:    true,
-		StoreDir:     c.Dir,
-		SyncAlways:   c.SyncAlways,
-		SyncInterval: c.SyncInterval,
-		MaxConn:      c.MaxConns,
-		Username:     c.User,
-		Password:     c.Password,
-		DontListen:   c.Listen == "",
-		NoSigs:       true, // signals belong to package process
-		TLSConfig:    c.TLS,
+		ServerName: c.serverName(),
+		JetStream:  true,
+		StoreDir:   c.Dir,
+		SyncAlways: c.SyncAlways,
+		MaxConn:    c.MaxConns,
+		Username:   c.User,
+		Password:   c.Password,
+		DontListen: c.Listen == "",
+		NoSigs:     true, // signals belong to package process
+		TLSConfig:  c.TLS,
 
 		JetStreamMaxStore: unbounded,
 	}

@@ -117,7 +117,7 @@ func blocks(t *testing.T, store, stream string) []string {
 func lazy(t *testing.T, d *disk) (s *embedded.Server, nc *nats.Conn, store string) {
 	t.Helper()
 	store = t.TempDir()
-	s = start(t, embedded.Config{Dir: store, Barrier: true, SyncInterval: time.Minute})
+	s = start(t, embedded.Config{Dir: store, Barrier: true})
 	s.Barrier().SetFsync(d.fsync)
 	nc = dial(t, s)
 	createStream(t, nc, "S")

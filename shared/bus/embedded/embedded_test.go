@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -65,7 +64,7 @@ func TestAListeningServerLetsInOnlyWhoKnowsThePassword(t *testing.T) {
 
 func TestRestartKeepsWhatWasStored(t *testing.T) {
 	for _, always := range []bool{false, true} {
-		cfg := embedded.Config{Dir: filepath.Join(t.TempDir(), "store"), SyncAlways: always, SyncInterval: time.Minute}
+		cfg := embedded.Config{Dir: filepath.Join(t.TempDir(), "store"), SyncAlways: always}
 		first := start(t, cfg)
 		js := connect(t, first)
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {

@@ -28,7 +28,7 @@ const blockBytes = 5 << 20
 func newest(t *testing.T, d *disk) (s *embedded.Server, js jetstream.JetStream, store string) {
 	t.Helper()
 	store = t.TempDir()
-	s = start(t, embedded.Config{Dir: store, Barrier: true, SyncInterval: time.Minute})
+	s = start(t, embedded.Config{Dir: store, Barrier: true})
 	s.Barrier().SetFsync(d.fsync)
 	js = streamsOf(t, dial(t, s))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "K", Subjects: []string{"k.>"}, MaxMsgsPerSubject: 1}); err != nil {
