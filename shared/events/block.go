@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"time"
 
 	"flightline/shared/job"
@@ -174,6 +173,3 @@ func (l *Log) decodedBlock(ctx context.Context, subject string, seq uint64, data
 	}
 	return b
 }
-
-// validName matches what may be a token of a subject.
-var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)

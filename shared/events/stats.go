@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"flightline/shared/bus"
+	"flightline/shared/pod"
 	"flightline/shared/stats"
 	"flightline/streams"
 )
@@ -123,7 +124,7 @@ func (f entryFold) add(ctx context.Context, e Event) error {
 	if !e.Status.Terminal() {
 		return nil
 	}
-	if validName.MatchString(e.Worker) {
+	if pod.ValidID(e.Worker) {
 		if err := f.index(ctx, streams.StatsWorker, e.Worker, e); err != nil {
 			return err
 		}

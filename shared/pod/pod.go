@@ -157,7 +157,7 @@ const (
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
-// ValidID reports whether id may name a pod.
+// ValidID reports whether id may name a pod, and so a worker, or an instance of a service.
 func ValidID(id string) bool { return validID.MatchString(id) }
 
 // Errors of pods, templates and volumes.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"flightline/shared/pod"
 	"flightline/shared/retry"
 	"flightline/streams"
 )
@@ -42,7 +43,7 @@ type Leader struct {
 // match [A-Za-z0-9_-]{1,128}, and instance is new with each start. It starts
 // nothing. A nil log is silence. It returns ErrInvalid and bus.ErrUnavailable.
 func NewElection(ctx context.Context, js jetstream.JetStream, role, instance string, log *slog.Logger) (*Election, error) {
-	if !workerID.MatchString(role) || !workerID.MatchString(instance) {
+	if !pod.ValidID(role) || !pod.ValidID(instance) {
 		return nil, fmt.Errorf("%w: instance %q of role %q", ErrInvalid, instance, role)
 	}
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))

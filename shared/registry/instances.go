@@ -58,7 +58,7 @@ func (i *Instances) SetProgram(version, hostname string) { i.version, i.hostname
 // a change of an endpoint. Registry.Run must be running. It returns nil at the
 // end of ctx, or an ErrInvalid.
 func (i *Instances) Announce(ctx context.Context, instance Instance) error {
-	if !workerID.MatchString(instance.ID) {
+	if !pod.ValidID(instance.ID) {
 		return fmt.Errorf("%w: instance %q", ErrInvalid, instance.ID)
 	}
 	instance.Version, instance.Hostname, instance.Started = i.version, i.hostname, time.Now().UTC()

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/pod"
 	"flightline/streams"
 )
 
@@ -104,7 +105,7 @@ func (t *Tokens) issue(ctx context.Context, endpointID, worker string, expires b
 }
 
 func validWorker(endpointID, worker string) bool {
-	return endpoint.ValidID(endpointID) && workerID.MatchString(worker)
+	return endpoint.ValidID(endpointID) && pod.ValidID(worker)
 }
 
 // Check returns the worker's token if plain is it, or ErrUnauthorized. That a worker

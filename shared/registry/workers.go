@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"flightline/shared/endpoint"
+	"flightline/shared/pod"
 	"flightline/streams"
 )
 
@@ -77,8 +77,6 @@ type Host struct {
 	Version string `json:"version,omitempty"`
 }
 
-var workerID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-
 // workerKey is where what a worker of an endpoint says stands, and its token and its pod.
 func workerKey(endpointID, id string) string { return endpointID + "." + id }
 
@@ -109,7 +107,7 @@ func newWorkers(ctx context.Context, o *opener) *Workers {
 // Beat says that the worker lives and what it does. It counts as gone 15 s
 // after its last beat. It returns an ErrInvalid for ids that cannot be.
 func (w *Workers) Beat(ctx context.Context, worker Worker) error {
-	if !endpoint.ValidID(worker.Endpoint) || !workerID.MatchString(worker.ID) {
+	if !endpoint.ValidID(worker.Endpoint) || !pod.ValidID(worker.ID) {
 		return fmt.Errorf("%w: worker %q of endpoint %q", ErrInvalid, worker.ID, worker.Endpoint)
 	}
 	return w.table.Put(ctx, workerKey(worker.Endpoint, worker.ID), worker)
