@@ -107,16 +107,18 @@ func (t *Table[T]) Put(ctx context.Context, key string, v T) error {
 
 // Delete removes the key; that it holds nothing is no error.
 func (t *Table[T]) Delete(ctx context.Context, key string) error {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return explain(ctx, t.doing("delete", key), t.kv.Purge(call, key))
+	return t.purge(ctx, key)
 }
 
 // deleteAt removes the key if it has this revision, or returns ErrConflict.
 func (t *Table[T]) deleteAt(ctx context.Context, key string, revision uint64) error {
+	return t.purge(ctx, key, jetstream.LastRevision(revision))
+}
+
+func (t *Table[T]) purge(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return explain(ctx, t.doing("delete", key), t.kv.Purge(call, key, jetstream.LastRevision(revision)))
+	return explain(ctx, t.doing("delete", key), t.kv.Purge(call, key, opts...))
 }
 
 // List returns all values in no particular order.
@@ -371,9 +373,7 @@ func (t *agingTable[T]) remove(ctx context.Context, old entry[T]) error {
 	if !old.isLasting() {
 		opts = append(opts, jetstream.PurgeTTL(max(t.ttl, old.ttl)))
 	}
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return explain(ctx, t.doing("delete", old.key), t.kv.Purge(call, old.key, opts...))
+	return t.purge(ctx, old.key, opts...)
 }
 
 // clear removes what the key holds; that it holds nothing is no error.
