@@ -57,7 +57,7 @@ func moveOwnersPod(ctx context.Context, from, to jetstream.KeyValue, id string, 
 		return err
 	}
 	err := from.Purge(ctx, id, jetstream.LastRevision(old.Seq))
-	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+	if bus.IsConflict(err) {
 		return nil
 	}
 	return err
