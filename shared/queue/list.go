@@ -236,45 +236,6 @@ func (l *Lists) HandedOut(ctx context.Context, e endpoint.Endpoint, class job.Cl
 	return ids, err
 }
 
-// ByStatus counts every job as Status shows it: a job that was handed out and is IN_QUEUE
-// counts as Queued, not as Running.
-type ByStatus struct {
-	Stats
-	// Held are the jobs that are IN_PROGRESS, as far as their records were read.
-	Held []job.Job
-}
-
-// ByStatus is Stats by status. named is how many jobs the living workers of the
-// endpoint name in their heartbeats: only while more are handed out are their records
-// read, of the last 500 of each class. It returns bus.ErrUnavailable.
-func (ct *Counts) ByStatus(ctx context.Context, e endpoint.Endpoint, named int) (ByStatus, error) {
-	s, err := ct.Stats(ctx, e)
-	if err != nil || s.Running <= named {
-		return ByStatus{Stats: s}, err
-	}
-	c := ct.cache.entry(e.ID)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of.Equal(c.asked) {
-		return c.byStatus, nil
-	}
-	s = c.stats
-	ctx, cancel := bus.Bounded(ctx)
-	defer cancel()
-	low, held, err := ct.q.read.countWaiting(ctx, record.LocationOf(e), job.LowPriority, s.RunningLow)
-	if err != nil {
-		return ByStatus{}, err
-	}
-	normal, more, err := ct.q.read.countWaiting(ctx, record.LocationOf(e), job.Normal, s.Running-s.RunningLow)
-	if err != nil {
-		return ByStatus{}, err
-	}
-	s.Queued, s.QueuedLow = s.Queued+normal+low, s.QueuedLow+low
-	s.Running, s.RunningLow = s.Running-normal-low, s.RunningLow-low
-	c.byStatus, c.of = ByStatus{s, append(held, more...)}, c.asked
-	return c.byStatus, nil
-}
-
 // rawOf is the highest attempt of each job: its record, or its queue
 // message while it has no record. Messages are read first: what is taken from
 // the queue in between has a record by then.
@@ -405,31 +366,4 @@ func (rd reader) handedOut(ctx context.Context, at record.Location, class job.Cl
 		}
 	}
 	return readable, err
-}
-
-// countWaiting returns how many jobs of a class are IN_QUEUE of those that were
-// handed out, which are out, and the jobs of them that are IN_PROGRESS.
-func (rd reader) countWaiting(ctx context.Context, at record.Location, class job.Class, out int) (waiting int, held []job.Job, err error) {
-	if out == 0 {
-		return 0, nil, nil
-	}
-	got, err := rd.handedOut(ctx, at, class)
-	if err != nil {
-		return 0, nil, err
-	}
-	found, err := rd.live(ctx, at, got)
-	if err != nil {
-		return 0, nil, err
-	}
-	now := rd.bus.Now()
-	for _, r := range found {
-		switch {
-		case r == nil || !r.Visible(now):
-		case r.Status == job.InQueue:
-			waiting++
-		case r.Status == job.InProgress:
-			held = append(held, r.Job)
-		}
-	}
-	return min(waiting, out), held, nil
 }

@@ -82,11 +82,11 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 		case <-again.C:
 			look = true
 		case m := <-w.moved:
-			r := w.parseRepeated(m)
+			r, whole := w.parseRepeated(m)
 			switch {
 			case r == nil:
 				look = true
-			case r.Status.Terminal() && r.whole && r.Visible(w.q.Now()) && w.q.waitRecordDurable(ctx, w.at, r.Record) == nil:
+			case r.Status.Terminal() && whole && r.Visible(w.q.Now()) && w.q.waitRecordDurable(ctx, w.at, r) == nil:
 				return &r.Job, nil
 			default:
 				if look = r.Status.Terminal(); !look && !r.Expires.Equal(w.expires) {
@@ -102,19 +102,15 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 // job expired.
 func (w *Watch) pause() time.Duration { return min(w.q.Until(w.expires), pollInterval) }
 
-// repeated is what a repeated header says; whole: all that a caller may see.
-type repeated struct {
-	*record.Record
-	whole bool
-}
-
-func (w *Watch) parseRepeated(m *nats.Msg) *repeated {
+// parseRepeated reads a repeated header, nil if that cannot be decoded; whole: it has all that a
+// caller may see.
+func (w *Watch) parseRepeated(m *nats.Msg) (r *record.Record, whole bool) {
 	r, whole, err := record.ParseHeader(w.at, w.id, m.Header, 0)
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	r.Server = w.q.nc.ConnectedServerId()
-	return &repeated{r, whole}
+	return r, whole
 }
 
 // look reads where the job stands; nil if there is more to wait for, or if
