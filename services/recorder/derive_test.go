@@ -146,7 +146,7 @@ func TestWhatTheLogHasIsNotAppendedAgain(t *testing.T) {
 	if got := loggedEventsAt(events.Checkpoint{Unfinished: k.checkpoint(at(50))}); !cmp.Equal(got, k, cmp.AllowUnexported(progress{}, attempt{})) {
 		t.Errorf("got %+v from the checkpoint, want %+v", got, k)
 	}
-	if got := k.checkpoint(at(100).Add(expiredFor + time.Second)); len(got)+len(k) > 0 {
+	if got := k.checkpoint(at(100).Add(expiredAge + time.Second)); len(got)+len(k) > 0 {
 		t.Errorf("got %+v of an attempt that expired long ago, want none", got)
 	}
 	k.addChange(running)

@@ -87,15 +87,15 @@ func (l loggedEvents) forgetEnds() {
 	maps.DeleteFunc(l, func(_ attempt, p progress) bool { return p.over })
 }
 
-// expiredFor is how long after its expiry an attempt is remembered: its record is
+// expiredAge is how long after its expiry an attempt is remembered: its record is
 // gone by then.
-const expiredFor = 2 * time.Hour
+const expiredAge = 2 * time.Hour
 
 // checkpoint lists what another recorder has to know, without what expired long ago,
 // which is forgotten.
 func (l loggedEvents) checkpoint(now time.Time) (list []events.Recorded) {
 	for a, p := range l {
-		if p.expires.Add(expiredFor).Before(now) {
+		if p.expires.Add(expiredAge).Before(now) {
 			delete(l, a)
 			continue
 		}

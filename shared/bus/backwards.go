@@ -32,11 +32,11 @@ type Back struct {
 }
 
 const (
-	// backProbes is how many requests are under way at a time, backSplit into
+	// maxBackProbes is how many requests are under way at a time, backSplit into
 	// how many parts they cut a range.
-	backProbes, backSplit = 64, 16
-	// backRounds bounds the trips of one call to Backwards.
-	backRounds = 32
+	maxBackProbes, backSplit = 64, 16
+	// maxBackRounds bounds the trips of one call to Backwards.
+	maxBackRounds = 32
 )
 
 // Backwards reads the newest messages before a sequence, the newest first.
@@ -68,7 +68,7 @@ func backwardsOnce(ctx context.Context, nc *nats.Conn, b Back) (found []*nats.Ms
 	}
 	defer p.close()
 	known := begin(b)
-	for round := 0; round < backRounds && unknown(known, b.Most); round++ {
+	for round := 0; round < maxBackRounds && unknown(known, b.Most); round++ {
 		if known, err = p.look(ctx, known, b.Most); err != nil {
 			return nil, 0, err
 		}
@@ -138,7 +138,7 @@ type probes struct {
 func newProbes(nc *nats.Conn, b Back) (*probes, error) {
 	p := &probes{nc: nc, back: b, inbox: nc.NewInbox() + "."}
 	var err error
-	p.answers, p.close, err = listen(nc, p.inbox+"*", max(backProbes, b.Most)+backSplit)
+	p.answers, p.close, err = listen(nc, p.inbox+"*", max(maxBackProbes, b.Most)+backSplit)
 	return p, err
 }
 
@@ -183,7 +183,7 @@ func cut(known []span, most int) (parts []span, rest int) {
 			continue
 		}
 		n, exact := partsOf(s, most)
-		if asked > 0 && asked+n > max(backProbes, most) || expected >= most {
+		if asked > 0 && asked+n > max(maxBackProbes, most) || expected >= most {
 			return parts, i
 		}
 		asked += n
@@ -236,7 +236,7 @@ func (p *probes) ask(ctx context.Context, parts []span) ([]*nats.Msg, error) {
 		}
 		waiting++
 	}
-	within, cancel := context.WithTimeout(ctx, batchWithin)
+	within, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	first := make([]*nats.Msg, len(parts))
 	for ; waiting > 0; waiting-- {

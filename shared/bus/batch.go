@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// batchWithin bounds the wait for a batch.
-const batchWithin = 1500 * time.Millisecond
+// batchTimeout bounds the wait for a batch.
+const batchTimeout = 1500 * time.Millisecond
 
 // Batch says which messages of a stream Client.BatchGet reads.
 type Batch struct {
@@ -75,7 +75,7 @@ func readBatch(ctx context.Context, nc *nats.Conn, subject string, request []byt
 	if err := nc.PublishRequest(subject, inbox, request); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	within, cancel := context.WithTimeout(ctx, batchWithin)
+	within, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	for {
 		m, err := receive(ctx, within, answers, what)
@@ -118,9 +118,9 @@ func receive(ctx, within context.Context, answers <-chan *nats.Msg, what string)
 }
 
 const (
-	// lastSubjects is how many subjects one request may name, lastBytes how much
+	// maxLastSubjects is how many subjects one request may name, maxLastBytes how much
 	// is answered at a time.
-	lastSubjects, lastBytes = 512, 4 << 20
+	maxLastSubjects, maxLastBytes = 512, 4 << 20
 	// MaxMatches is how many subjects may match those of one request of LastOf.
 	MaxMatches = 1024
 	// unreadable is what the server says if it cannot read the next of the last messages.
@@ -160,7 +160,7 @@ func lastOfAll(ctx context.Context, nc *nats.Conn, stream string, subjects []str
 	upTo = math.MaxUint64
 	newest := map[string]int{} // where a subject's message is in found
 	for len(subjects) > 0 {
-		some := subjects[:min(lastSubjects, len(subjects))]
+		some := subjects[:min(maxLastSubjects, len(subjects))]
 		subjects = subjects[len(some):]
 		before := uint64(0)
 		for from, more := uint64(1), true; more; {
@@ -203,7 +203,7 @@ func addNewest(found []*nats.Msg, at map[string]int, m *nats.Msg) []*nats.Msg {
 }
 
 func lastOf(ctx context.Context, nc *nats.Conn, stream string, subjects []string, from uint64) (got []*nats.Msg, end *nats.Msg, err error) {
-	request, err := json.Marshal(map[string]any{"multi_last": subjects, "seq": from, "max_bytes": lastBytes})
+	request, err := json.Marshal(map[string]any{"multi_last": subjects, "seq": from, "max_bytes": maxLastBytes})
 	if err != nil {
 		return nil, nil, fmt.Errorf("read %s: %w", stream, err)
 	}

@@ -143,7 +143,7 @@ func (f RedriveQuery) matches(m *nats.Msg) bool {
 // bus.ErrUnavailable with the number so far, and may be repeated.
 func (s *Store) Redrive(ctx context.Context, endpoint string, which RedriveQuery) (int, error) {
 	count := 0
-	until := time.Now().Add(leaving)
+	until := time.Now().Add(ackGrace)
 	filter := streams.UndeliveredFilter(endpoint, which.Job)
 	within, cancel := bus.Bounded(ctx)
 	newest, err := s.bus.LastSequence(within, streams.Undelivered, filter)

@@ -18,9 +18,9 @@ import (
 	"flightline/streams"
 )
 
-// leaving is how long a task may stay in the queue after the log ended it: longer
+// ackGrace is how long a task may stay in the queue after the log ended it: longer
 // than its ack takes.
-const leaving = 2 * time.Second
+const ackGrace = 2 * time.Second
 
 // publishRetryDelay is the pause before a task that met another one is tried again.
 const publishRetryDelay = 50 * time.Millisecond
@@ -118,7 +118,7 @@ func (s *Store) publishEnd(ctx context.Context, at record.Location, r *record.Re
 	} else {
 		var other *bus.Message
 		m.Header.Set(replayHeader, replay)
-		other, err = s.republishTask(ctx, m, time.Now().Add(leaving))
+		other, err = s.republishTask(ctx, m, time.Now().Add(ackGrace))
 		there = other != nil
 	}
 	if errors.Is(err, bus.ErrConflict) && !errors.Is(err, bus.ErrUnavailable) { // else the other one may be this one

@@ -8,9 +8,9 @@ import (
 	"flightline/shared/wakeup"
 )
 
-// tailKeeps is how many of the newest events a tail remembers; who is further
+// maxTailEvents is how many of the newest events a tail remembers; who is further
 // behind reads the log itself.
-const tailKeeps = 4096
+const maxTailEvents = 4096
 
 // Tail passes what is new in the log to any number of watchers, at the cost of one
 // reader, and of none while nobody watches. It is safe for concurrent use.
@@ -96,7 +96,7 @@ func (t *Tail) add(page []Event, upTo uint64) {
 		t.placed, t.from = true, upTo
 	}
 	t.recent, t.reached = append(t.recent, page...), upTo
-	if over := len(t.recent) - tailKeeps; over > 0 {
+	if over := len(t.recent) - maxTailEvents; over > 0 {
 		t.from = t.recent[over-1].Seq
 		t.recent = slices.Clone(t.recent[over:])
 	}

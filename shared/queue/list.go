@@ -43,9 +43,9 @@ type ListItem struct {
 	Seq uint64
 }
 
-// listChunks is how many times one call may go on after it found too little:
+// maxListReads is how many times one call may go on after it found too little:
 // what it costs is bounded, however much is not wanted.
-const listChunks = 8
+const maxListReads = 8
 
 // Live returns the endpoint's jobs that are IN_QUEUE or IN_PROGRESS, in the
 // order in which they were queued, the last one first. next is the Before of
@@ -83,14 +83,14 @@ func (l *Lists) Ended(ctx context.Context, e endpoint.Endpoint, w ListOptions) (
 	return jobs, next, err
 }
 
-// walk reads a stream backwards until the window is full, or for listChunks.
+// walk reads a stream backwards until the window is full, or for maxListReads.
 // of turns messages into the records that may be shown, nil for the others.
 func (w ListOptions) walk(ctx context.Context, rd reader, stream, filter string, of func([]*nats.Msg) ([]*record.Record, error)) (jobs []ListItem, next uint64, err error) {
 	back, err := w.back(ctx, rd, stream, filter)
 	if err != nil || back.Before == 0 {
 		return nil, 0, err
 	}
-	for range listChunks {
+	for range maxListReads {
 		got, next, err := rd.bus.Backwards(ctx, back)
 		if err != nil {
 			return nil, 0, err

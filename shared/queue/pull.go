@@ -187,7 +187,7 @@ func (p *pull) forget() {
 }
 
 // sendPull asks the consumer of a class for up to batch messages on inbox.
-// expires 0 takes only what waits now, and no more than purgeBytes.
+// expires 0 takes only what waits now, and no more than maxPurgeBytes.
 func sendPull(nc *nats.Conn, endpoint string, c job.Class, inbox string, batch int, expires time.Duration) error {
 	return nc.PublishRequest(pullSubject(endpoint, c), inbox, pullBody(batch, expires))
 }
@@ -198,7 +198,7 @@ func pullSubject(endpoint string, c job.Class) string {
 
 func pullBody(batch int, expires time.Duration) []byte {
 	if expires == 0 {
-		return fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"no_wait":true}`, batch, purgeBytes)
+		return fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"no_wait":true}`, batch, maxPurgeBytes)
 	}
 	return fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, batch, expires.Nanoseconds())
 }

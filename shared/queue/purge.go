@@ -18,9 +18,9 @@ import (
 	"flightline/streams"
 )
 
-// purgeAtOnce is how many jobs a purge has in flight, purgeBytes how large they are together
+// maxPurgeJobs is how many jobs a purge has in flight, maxPurgeBytes how large they are together
 // with their inputs: more might not come in time on a slow line.
-const purgeAtOnce, purgeBytes = 256, 2 << 20
+const maxPurgeJobs, maxPurgeBytes = 256, 2 << 20
 
 // Purge turns every job that waits into CANCELLED and returns how many it did;
 // a running job is never touched, a job submitted meanwhile may stay. It
@@ -58,7 +58,7 @@ func (p *purge) run(ctx context.Context) error {
 	}
 	p.until = last
 	inbox := p.q.nc.NewInbox()
-	arrived := make(chan *nats.Msg, 2*purgeAtOnce)
+	arrived := make(chan *nats.Msg, 2*maxPurgeJobs)
 	sub, err := p.q.nc.ChanSubscribe(inbox, arrived)
 	if err != nil {
 		return fmt.Errorf("%w: %w", bus.ErrUnavailable, err)
@@ -74,7 +74,7 @@ func (p *purge) run(ctx context.Context) error {
 
 // batch fetches what waits now and ends it; more: fetch again.
 func (p *purge) batch(ctx context.Context, inbox string, arrived <-chan *nats.Msg) (more bool, err error) {
-	if err := sendPull(p.q.nc, p.at.Endpoint, p.class, inbox, purgeAtOnce, 0); err != nil {
+	if err := sendPull(p.q.nc, p.at.Endpoint, p.class, inbox, maxPurgeJobs, 0); err != nil {
 		return false, fmt.Errorf("%w: %w", bus.ErrUnavailable, err)
 	}
 	g, gctx := errgroup.WithContext(ctx)
@@ -85,11 +85,11 @@ func (p *purge) batch(ctx context.Context, inbox string, arrived <-chan *nats.Ms
 	}()
 	within := time.NewTimer(bus.CallTimeout)
 	defer within.Stop()
-	for n := 0; n < purgeAtOnce; {
+	for n := 0; n < maxPurgeJobs; {
 		select {
 		case m := <-arrived:
 			if status := m.Header.Get("Status"); status != "" && len(m.Data) == 0 {
-				return n > 0 && more, nil // nothing waits any more, or more than purgeBytes
+				return n > 0 && more, nil // nothing waits any more, or more than maxPurgeBytes
 			}
 			n++
 			meta, err := m.Metadata()
@@ -218,7 +218,7 @@ func (p *purge) walk(ctx context.Context) error {
 func (q *Queue) someQueued(ctx context.Context, endpoint string, from uint64) ([]*nats.Msg, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	return q.bus.LeaderBatch(ctx, streams.Jobs(endpoint), bus.Batch{From: from, Filter: ">", Most: purgeAtOnce, MaxBytes: purgeBytes})
+	return q.bus.LeaderBatch(ctx, streams.Jobs(endpoint), bus.Batch{From: from, Filter: ">", Most: maxPurgeJobs, MaxBytes: maxPurgeBytes})
 }
 
 // mine reports whether a queue message is of the class.

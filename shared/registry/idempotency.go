@@ -15,11 +15,11 @@ import (
 	"flightline/shared/retry"
 )
 
-// A claim that meets a claim that cannot be read yet is tried again, claims times
+// A claim that meets another one, which cannot be read yet, is tried again, maxClaims times
 // with a pause before each.
 const (
-	claims     = 30
-	claimPause = 50 * time.Millisecond
+	maxClaims       = 30
+	claimRetryDelay = 50 * time.Millisecond
 )
 
 // Submission is what an Idempotency-Key stands for: the first request that
@@ -63,7 +63,7 @@ func IdempotencyKey(e endpoint.Endpoint, caller, key string) string {
 // first, wherever they are. It returns bus.ErrUnavailable; then s may stand there
 // all the same, and will be found by the next Claim.
 func (i *Idempotency) Claim(ctx context.Context, name string, s Submission) (claimed Submission, first bool, err error) {
-	for range claims {
+	for range maxClaims {
 		s.revision, err = i.table.Create(ctx, name, s)
 		if !errors.Is(err, ErrExists) {
 			return s, err == nil, err
@@ -75,7 +75,7 @@ func (i *Idempotency) Claim(ctx context.Context, name string, s Submission) (cla
 		}
 		// Its 24 hours are over just now; or it is in flight to the replicas,
 		// and may still fail.
-		if err := retry.Sleep(ctx, claimPause); err != nil {
+		if err := retry.Sleep(ctx, claimRetryDelay); err != nil {
 			return Submission{}, false, err
 		}
 	}

@@ -16,11 +16,11 @@ import (
 const ServerName = "flightline-barrier"
 
 const (
-	// askWithin bounds one request; a caller may have time for several.
-	askWithin = 1500 * time.Millisecond
-	// mostServed bounds the requests that are worked on at the same time. They
+	// askTimeout bounds one request; a caller may have time for several.
+	askTimeout = 1500 * time.Millisecond
+	// maxServed bounds the requests that are worked on at the same time. They
 	// only wait, so it is not about speed.
-	mostServed = 1024
+	maxServed = 1024
 )
 
 // probe stands where the name of a stream does; no stream is called so.
@@ -46,7 +46,7 @@ func Serve(ctx context.Context, nc *nats.Conn, prefix string, sync Func) error {
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection is gone then, and with it the subscription
 	var g errgroup.Group
-	g.SetLimit(mostServed)
+	g.SetLimit(maxServed)
 	defer g.Wait() //nolint:errcheck // answering returns no error
 	for {
 		m, err := sub.NextMsgWithContext(ctx)
@@ -76,7 +76,7 @@ func answer(ctx context.Context, sync Func, stream string) string {
 	if sync == nil {
 		return answerDone
 	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err := sync(ctx, stream); err != nil {
 		return err.Error()
@@ -128,7 +128,7 @@ func (r *Remote) Sync(ctx context.Context, stream string) error {
 }
 
 func (r *Remote) ask(ctx context.Context, stream string) (string, error) {
-	within, cancel := context.WithTimeoutCause(ctx, askWithin, nats.ErrTimeout)
+	within, cancel := context.WithTimeoutCause(ctx, askTimeout, nats.ErrTimeout)
 	defer cancel()
 	m, err := r.nc.RequestWithContext(within, r.prefix+stream, nil)
 	if err == nil {

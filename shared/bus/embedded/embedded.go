@@ -27,9 +27,9 @@ const jobsAccount = server.DEFAULT_GLOBAL_ACCOUNT
 // does not announce.
 const leaderPoll = 10 * time.Millisecond
 
-// readyWithin bounds the wait for listeners after the store was recovered,
+// readyTimeout bounds the wait for listeners after the store was recovered,
 // which is all that can take long.
-const readyWithin = 10 * time.Second
+const readyTimeout = 10 * time.Second
 
 // startInterval is the pause between two looks at a start.
 const startInterval = 10 * time.Millisecond
@@ -156,7 +156,7 @@ func await(ctx context.Context, ns *server.Server, started <-chan struct{}) erro
 // the listener for other nodes after its Start has returned.
 func ready(ns *server.Server, log *logger) error {
 	const look = 50 * time.Millisecond
-	for end := time.Now().Add(readyWithin); ; {
+	for end := time.Now().Add(readyTimeout); ; {
 		if err := log.fatal(); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func ready(ns *server.Server, log *logger) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("not ready in %v", readyWithin)
+			return fmt.Errorf("not ready in %v", readyTimeout)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (d *guestAuthenticator) Check(c server.ClientAuthentication) bool {
 		if !same(shown.Username, guest.User) || !same(shown.Password, guest.Password) {
 			continue
 		}
-		within, cancel := context.WithTimeout(context.Background(), readyWithin)
+		within, cancel := context.WithTimeout(context.Background(), readyTimeout)
 		defer cancel()
 		select {
 		case <-d.accountsReady:

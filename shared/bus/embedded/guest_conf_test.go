@@ -31,7 +31,7 @@ func TestTheDocumentedConfigurationMakesAReader(t *testing.T) {
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(readyWithin) {
+	if !ns.ReadyForConnections(readyTimeout) {
 		t.Fatal("not ready")
 	}
 	own, guest := enter(t, ns.ClientURL(), "flightline", "p", "$JS.API"), enter(t, ns.ClientURL(), "events", "r", "flightline")
@@ -55,7 +55,7 @@ func TestTheDocumentedConfigurationMakesAReader(t *testing.T) {
 	if err := m.DoubleAck(t.Context()); err != nil || m.Subject() != "events.a" {
 		t.Errorf("got %s, %v", m.Subject(), err)
 	}
-	if answer, err := guest.Conn().Request("$JS.API.DIRECT.GET.EVENTS", []byte(`{"seq":1}`), readyWithin); err != nil || answer.Header.Get("Nats-Sequence") != "1" {
+	if answer, err := guest.Conn().Request("$JS.API.DIRECT.GET.EVENTS", []byte(`{"seq":1}`), readyTimeout); err != nil || answer.Header.Get("Nats-Sequence") != "1" {
 		t.Errorf("by sequence: got %+v, %v", answer, err)
 	}
 	for _, subject := range []string{"events.b", "$JS.API.STREAM.DELETE.EVENTS", "flightline.CONSUMER.CREATE.EVENTS.new"} {
