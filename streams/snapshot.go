@@ -15,10 +15,10 @@ type Part int
 // reads: a process that writes to both writes to the later part first, or what is
 // missing in the later one is made again from the earlier.
 const (
-	// PartThings is what exists: endpoints, keys, pods, and what is not told
-	// apart below. Idempotency keys are among them: a key whose job is missing
+	// PartSettings is what exists: endpoints, keys, pods, and all that has no part of its
+	// own below. Idempotency keys are among them: a key whose job is missing
 	// would promise a job that is not there, the reverse only repeats one.
-	PartThings Part = iota
+	PartSettings Part = iota
 	// PartPositions is how far the recorder has come: what is after a
 	// position is in the copies that follow; what is before it is read again
 	// and recognised.
@@ -67,7 +67,7 @@ func PartOf(stream string) (part Part, ok bool) {
 	case isPartition(stream, Output), isPartition(stream, Logs):
 		return PartOutput, true
 	case slices.Contains(Shared(Config{}), stream):
-		return PartThings, true
+		return PartSettings, true
 	}
 	return 0, false
 }

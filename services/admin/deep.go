@@ -120,7 +120,7 @@ func (r *deepCheck) inspect(ctx context.Context, name string, m *nats.Msg) (*que
 	switch {
 	case name == streams.Events:
 		return malformed(events.Check(m)), nil
-	case part == streams.PartThings, part == streams.PartPositions, part == streams.PartCounts:
+	case part == streams.PartSettings, part == streams.PartPositions, part == streams.PartCounts:
 		if len(m.Data) > 0 && !json.Valid(m.Data) { // a delete marker is empty
 			return malformed(fmt.Errorf("%s is not JSON", bus.SubjectOf(m))), nil
 		}

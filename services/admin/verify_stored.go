@@ -106,7 +106,7 @@ func MeaningOfLoss(stream string) string {
 		return "messages of a stream that is not Flightline's are lost"
 	}
 	return map[streams.Part]string{
-		streams.PartThings:      "endpoints, keys or other settings are gone, or as they were before their last change",
+		streams.PartSettings:    "endpoints, keys or other settings are gone, or as they were before their last change",
 		streams.PartPositions:   "events are recorded again and recognised; nothing is lost",
 		streams.PartCounts:      "totals of an endpoint may be too low",
 		streams.PartEvents:      "events, or webhooks that waited for their delivery, are lost",

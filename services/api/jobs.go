@@ -67,7 +67,7 @@ func (s *Service) input(ctx context.Context, c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	input, j, err := queue.ReadInput(claiming(ctx, c), s.queue, e, id)
+	input, j, err := s.queue.ReadInput(claiming(ctx, c), e, id)
 	if err != nil {
 		return err
 	}

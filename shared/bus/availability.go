@@ -114,9 +114,9 @@ func (c *Client) watchConnection(ctx context.Context) error {
 			if !ok {
 				return nil
 			}
-			c.service.Failed()
+			c.availability.Failed()
 			if status == nats.CONNECTED {
-				c.service.connectionIsBack()
+				c.availability.connectionIsBack()
 			}
 		}
 	}

@@ -47,15 +47,15 @@ type ClientConfig struct {
 // reads, the server's clock, and since when the server has answered without a gap.
 // It is safe for concurrent use.
 type Client struct {
-	nc        *nats.Conn
-	cfg       ClientConfig
-	log       *slog.Logger
-	clock     *Clock
-	service   *Availability
-	requester requester
-	commits   barrier.Groups               // by stream
-	barrier   atomic.Pointer[barrier.Func] // nil while none is known
-	single    atomic.Bool                  // the server that was asked last is the only one
+	nc           *nats.Conn
+	cfg          ClientConfig
+	log          *slog.Logger
+	clock        *Clock
+	availability *Availability
+	requester    requester
+	commits      barrier.Groups               // by stream
+	barrier      atomic.Pointer[barrier.Func] // nil while none is known
+	single       atomic.Bool                  // the server that was asked last is the only one
 }
 
 // NewClient binds a client to a connection and measures the server's time. It
@@ -65,7 +65,7 @@ func NewClient(ctx context.Context, nc *nats.Conn, cfg ClientConfig) (*Client, e
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	c := &Client{nc: nc, cfg: cfg, log: cfg.Log, clock: newClock(cfg.Now), service: newAvailability()}
+	c := &Client{nc: nc, cfg: cfg, log: cfg.Log, clock: newClock(cfg.Now), availability: newAvailability()}
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	if err := c.measure(ctx); err != nil {
@@ -84,7 +84,7 @@ func NewClient(ctx context.Context, nc *nats.Conn, cfg ClientConfig) (*Client, e
 // server's clock nor a barrier: it is for reads, and for writes that wait for the disk
 // elsewhere, or need not.
 func Bind(nc *nats.Conn) *Client {
-	return &Client{nc: nc, log: slog.New(slog.DiscardHandler), clock: newClock(time.Now), service: newAvailability()}
+	return &Client{nc: nc, log: slog.New(slog.DiscardHandler), clock: newClock(time.Now), availability: newAvailability()}
 }
 
 // JetStream opens the API of nats.go on the client's connection.
@@ -119,7 +119,7 @@ func (c *Client) Now() time.Time { return c.clock.Now() }
 func (c *Client) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
 // Availability is since when JetStream has answered this process.
-func (c *Client) Availability() *Availability { return c.service }
+func (c *Client) Availability() *Availability { return c.availability }
 
 // Clustered reports whether the server that answered last is, or may be, one of several.
 func (c *Client) Clustered() bool { return !c.single.Load() }

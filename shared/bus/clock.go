@@ -104,14 +104,14 @@ func (c *Client) probe(ctx context.Context) (silent time.Duration, err error) {
 	if by := c.clock.set(info.Time, sent, received); by != 0 {
 		// The server counts by its clock when a lease ends: what comes again now
 		// proves no silence.
-		c.service.Failed()
+		c.availability.Failed()
 		c.log.WarnContext(ctx, "the clock of the NATS server was set; running jobs keep the time that they have", "by", by)
 	}
 	c.single.Store(info.Cluster.Name == "")
 	if !info.Cluster.quorum() {
 		return info.Cluster.silence(), fmt.Errorf("%w: %w", ErrUnavailable, errNoQuorum)
 	}
-	c.service.answered()
+	c.availability.answered()
 	return info.Cluster.silence(), nil
 }
 
@@ -148,7 +148,7 @@ func (c *Client) probeEvery(ctx context.Context, every time.Duration) error {
 			return nil
 		}
 		if err != nil {
-			c.service.Failed()
+			c.availability.Failed()
 			c.log.DebugContext(ctx, "jetstream did not answer", "err", err)
 		}
 		c.attend(ctx, node, silent, err)

@@ -30,7 +30,7 @@ func (c *Client) noAnswer(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	c.service.Failed()
+	c.availability.Failed()
 	if c.cfg.Unanswered != nil {
 		c.cfg.Unanswered()
 	}

@@ -15,7 +15,7 @@ import (
 // input is nil once nothing keeps it: that of a job which is COMPLETED or CANCELLED is
 // dropped. A large one is read in its turn, after WithPayloadClaim. It returns
 // job.ErrNotFound as Current does, and bus.ErrUnavailable.
-func ReadInput(ctx context.Context, q *Queue, e endpoint.Endpoint, id job.ID) (json.RawMessage, *job.Job, error) {
+func (q *Queue) ReadInput(ctx context.Context, e endpoint.Endpoint, id job.ID) (json.RawMessage, *job.Job, error) {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	at := record.LocationOf(e)

@@ -17,7 +17,7 @@ func TestInputIsThereWhileItMayBeNeeded(t *testing.T) {
 			id := s.submit(t, func(r *job.Request) { r.Input = json.RawMessage(input) })
 			expect := func(status job.Status, want string) {
 				t.Helper()
-				got, j, err := ReadInput(t.Context(), s.q, s.e, id)
+				got, j, err := s.q.ReadInput(t.Context(), s.e, id)
 				if err != nil || j.Status != status || string(got) != want {
 					t.Errorf("got %d bytes, %+v, %v, want %d of a job that is %s", len(got), j, err, len(want), status)
 				}
@@ -42,7 +42,7 @@ func TestInputIsThereWhileItMayBeNeeded(t *testing.T) {
 			expect(job.Completed, "")
 		})
 	}
-	if _, _, err := ReadInput(t.Context(), s.q, s.e, NewID(job.Async)); !errors.Is(err, job.ErrNotFound) {
+	if _, _, err := s.q.ReadInput(t.Context(), s.e, NewID(job.Async)); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("got %v, want job.ErrNotFound", err)
 	}
 }
