@@ -41,8 +41,7 @@
 // those of every chunk (for stream readers); logged.<p>.<endpoint>.<worker> those of
 // every batch of lines (for readers of logs); nudge.<endpoint>.<job> makes a
 // holder read its record again; durable.<stream> asks the process of a
-// server without a cluster to fsync the stream, and durable.? whether that is left to
-// its clients.
+// server without a cluster to fsync the stream.
 //
 // <p> is the endpoint's partition. <class> is "n" (normal) or "l" (low priority). The
 // recorder removes a finished job's messages when its retention is over, which is

@@ -278,5 +278,6 @@ func CursorSubject(endpoint string, id job.ID) string {
 
 // DurablePrefix plus the name of a stream is the core subject on which a
 // process asks for everything that was written to the stream so far to be
-// fsynced. Only a process whose server leaves that to its clients answers.
+// fsynced. The process of a server answers whose name says that it leaves that to its
+// clients (barrier.ServerName).
 const DurablePrefix = "durable."

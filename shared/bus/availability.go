@@ -116,6 +116,7 @@ func (c *Client) watchConnection(ctx context.Context) error {
 			}
 			c.availability.Failed()
 			if status == nats.CONNECTED {
+				c.knownBarrier() // another server may have one
 				c.availability.connectionIsBack()
 			}
 		}

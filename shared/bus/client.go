@@ -74,9 +74,7 @@ func NewClient(ctx context.Context, nc *nats.Conn, cfg ClientConfig) (*Client, e
 	if cfg.Durable != nil {
 		c.barrier.Store(&cfg.Durable)
 	}
-	if err := c.findBarrier(ctx); err != nil {
-		return nil, err
-	}
+	c.knownBarrier()
 	return c, nil
 }
 
@@ -96,13 +94,12 @@ func (c *Client) JetStream() (jetstream.JetStream, error) {
 	return js, nil
 }
 
-// Run keeps the server's time, watches whether JetStream serves without a gap, and
-// looks for a barrier, until ctx ends. It must run while the client is used.
+// Run keeps the server's time, and watches whether JetStream serves without a gap and
+// whether there is a barrier, until ctx ends. It must run while the client is used.
 func (c *Client) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.probeEvery(ctx, probeInterval) })
 	g.Go(func() error { return c.watchConnection(ctx) })
-	g.Go(func() error { return c.lookForBarrier(ctx) })
 	return g.Wait()
 }
 

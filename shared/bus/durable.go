@@ -6,50 +6,18 @@ import (
 	"fmt"
 
 	"flightline/shared/bus/barrier"
-	"flightline/shared/retry"
 )
 
-// findBarrier learns whether writes have to wait at the barrier of another
-// process. Once one was found it is relied upon for good: if nobody answers
-// there any more, nothing is known to be on the disk.
-func (c *Client) findBarrier(ctx context.Context) error {
-	if c.knownBarrier() != nil {
-		return nil
-	}
-	remote := barrier.NewRemote(c.nc, c.cfg.DurablePrefix)
-	there, err := remote.Exists(ctx)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	if there {
-		c.rely(remote)
-	}
-	return nil
-}
-
 // knownBarrier is the barrier that writes wait at, nil without one and for a bound client:
-// the server's name says of a barrier that is not served yet.
+// the server's name says of one, also before it is served. Once one is known it is relied
+// upon for good: if no process answers there any more, nothing is known to be on the disk.
 func (c *Client) knownBarrier() barrier.Func {
 	if c.barrier.Load() == nil && c.cfg.DurablePrefix != "" && c.nc.ConnectedServerName() == barrier.ServerName {
-		c.rely(barrier.NewRemote(c.nc, c.cfg.DurablePrefix))
+		wait := barrier.Func(barrier.NewRemote(c.nc, c.cfg.DurablePrefix).Sync)
+		c.barrier.CompareAndSwap(nil, &wait)
 	}
 	if wait := c.barrier.Load(); wait != nil {
 		return *wait
-	}
-	return nil
-}
-
-func (c *Client) rely(on *barrier.Remote) {
-	wait := barrier.Func(on.Sync)
-	c.barrier.CompareAndSwap(nil, &wait)
-}
-
-// lookForBarrier goes on looking: a server may come back with one.
-func (c *Client) lookForBarrier(ctx context.Context) error {
-	for c.knownBarrier() == nil && retry.Sleep(ctx, probeInterval) == nil {
-		if err := c.findBarrier(ctx); err != nil && ctx.Err() == nil {
-			c.log.DebugContext(ctx, "whether there is a barrier is unknown", "err", err)
-		}
 	}
 	return nil
 }

@@ -195,9 +195,14 @@ func (s *Server) Messages(t testing.TB, stream string) uint64 {
 }
 
 // ServeBarrier is the process that has the server, and answers sync. It ends with
-// the test or by stop.
+// the test or by stop. A server of NewServer is started again with a barrier.
 func (s *Server) ServeBarrier(t testing.TB, prefix string, sync barrier.Func) (stop func()) {
 	t.Helper()
+	if !s.node.cfg.Barrier {
+		s.Stop()
+		s.node.cfg.Barrier = true
+		s.Start()
+	}
 	nc := s.Connect(t)
 	return Background(t, func(ctx context.Context) error { return barrier.Serve(ctx, nc, prefix, sync) })
 }
@@ -206,13 +211,7 @@ func (s *Server) ServeBarrier(t testing.TB, prefix string, sync barrier.Func) (s
 func (s *Server) WaitForBarrier(t testing.TB, prefix string) {
 	t.Helper()
 	r := barrier.NewRemote(s.NC, prefix)
-	Eventually(t, "a barrier is served", func() bool {
-		there, err := r.Exists(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return there
-	})
+	Eventually(t, "a barrier is served", func() bool { return r.Sync(t.Context(), "none") == nil })
 }
 
 // node is a server that can be started again where it was.

@@ -23,22 +23,14 @@ const (
 	maxServed = 1024
 )
 
-// probe stands where the name of a stream does; no stream is called so.
-const probe = "?"
-
-// Answers of Serve: nothing for a stream that is on the disk, and else one of
-// these or the text of an error.
-const (
-	answerDone = ""
-	answerOn   = "+barrier" // to a probe: ask before you rely on a write
-	answerOff  = "-barrier" // to a probe: there is no need to
-)
+// answerDone is what Serve answers for a stream that is on the disk; else the text of an
+// error.
+const answerDone = ""
 
 // Serve lets other processes wait at the barrier sync, over core NATS at
 // prefix plus the name of a stream, until ctx ends; then it returns nil once
-// all that it works on is answered. A nil sync tells those who ask whether
-// there is a barrier that there is none, and lets those through who once knew
-// one: the server's own setting decides then.
+// all that it works on is answered. A nil sync lets those through who once knew
+// a barrier: the server's own setting decides then.
 func Serve(ctx context.Context, nc *nats.Conn, prefix string, sync Func) error {
 	sub, err := nc.SubscribeSync(prefix + "*")
 	if err != nil {
@@ -67,12 +59,6 @@ func Serve(ctx context.Context, nc *nats.Conn, prefix string, sync Func) error {
 }
 
 func answer(ctx context.Context, sync Func, stream string) string {
-	if stream == probe {
-		if sync == nil {
-			return answerOff
-		}
-		return answerOn
-	}
 	if sync == nil {
 		return answerDone
 	}
@@ -95,20 +81,6 @@ type Remote struct {
 // NewRemote returns the barrier that is served at prefix. It sends nothing.
 func NewRemote(nc *nats.Conn, prefix string) *Remote {
 	return &Remote{nc: nc, prefix: prefix}
-}
-
-// Exists asks whether there is a barrier. Nobody there to answer means that
-// there is none: the server syncs by itself or has replicas, or whoever is to
-// serve has not begun yet. An error means that it is unknown.
-func (r *Remote) Exists(ctx context.Context) (bool, error) {
-	got, err := r.ask(ctx, probe)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("look for a barrier: %w", err)
-	}
-	return got == answerOn, nil
 }
 
 // Sync is a Func. It returns the error of the serving side, nats.ErrNoResponders

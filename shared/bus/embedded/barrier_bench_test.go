@@ -95,10 +95,9 @@ func serve(b *testing.B, s *embedded.Server) {
 			b.Errorf("serve: %v", err)
 		}
 	})
-	for there, asker := false, barrier.NewRemote(nc, prefix); !there; {
-		var err error
-		if there, err = asker.Exists(b.Context()); err != nil {
-			b.Fatal(err)
+	for barrier.NewRemote(nc, prefix).Sync(b.Context(), "S") != nil { // until it is served
+		if b.Context().Err() != nil {
+			b.Fatal("no barrier is served")
 		}
 	}
 }
