@@ -20,46 +20,46 @@ import (
 const slowClaim = time.Second
 
 // claimTimeout bounds a claim: a delivery is this consumer's for a lease.
-func (t *Consumer) claimTimeout() time.Duration { return max(bus.CallTimeout, t.e.Lease/2) }
+func (c *Consumer) claimTimeout() time.Duration { return max(bus.CallTimeout, c.e.Lease/2) }
 
 // claim turns a delivery into a lease, or into nothing if the job is not to be
 // run: then it is dropped or left for later.
-func (t *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
-	msg, delivered, err := t.open(m)
+func (c *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
+	msg, delivered, err := c.open(m)
 	if err != nil {
-		t.q.log.ErrorContext(ctx, "queue message cannot be read and is left in the queue", "endpoint", t.at.Endpoint, "job", streams.JobOf(m.Subject), "subject", m.Subject, "err", err)
-		m.postpone(t.e.Lease, t.e.Lease)
+		c.q.log.ErrorContext(ctx, "queue message cannot be read and is left in the queue", "endpoint", c.at.Endpoint, "job", streams.JobOf(m.Subject), "subject", m.Subject, "err", err)
+		m.postpone(c.e.Lease, c.e.Lease)
 		return nil, err
 	}
-	if t.at.OfEarlier(&msg.Job) { // submitted by a process that was suspended while the endpoint was deleted and made again
-		t.q.log.WarnContext(ctx, "job of a deleted endpoint dropped", "endpoint", t.at.Endpoint, "job", msg.ID)
-		t.q.dropDelivered(ctx, t.at, msg)
+	if c.at.OfEarlier(&msg.Job) { // submitted by a process that was suspended while the endpoint was deleted and made again
+		c.q.log.WarnContext(ctx, "job of a deleted endpoint dropped", "endpoint", c.at.Endpoint, "job", msg.ID)
+		c.q.dropDelivered(ctx, c.at, msg)
 		return nil, nil //nolint:nilnil // nothing to run
 	}
-	alone := t.claimed(msg.ID)
+	alone := c.claimed(msg.ID)
 	if alone {
-		defer t.unclaimed(msg.ID)
+		defer c.unclaimed(msg.ID)
 	}
 	var r *record.Record
 	if delivered > 1 {
-		if r, err = t.readEarlier(ctx, m, msg); err != nil {
+		if r, err = c.readEarlier(ctx, m, msg); err != nil {
 			return nil, err
 		}
 	}
-	if m.doubtful(time.Now(), t.e.Lease) || delivered > 1 && r == nil {
-		if waits, err := t.waits(ctx, msg); err != nil || !waits {
+	if m.doubtful(time.Now(), c.e.Lease) || delivered > 1 && r == nil {
+		if waits, err := c.waits(ctx, msg); err != nil || !waits {
 			return nil, err
 		}
 	}
 	for {
-		lease, err := t.act(ctx, m, msg, r, !alone)
+		lease, err := c.act(ctx, m, msg, r, !alone)
 		if errors.Is(err, bus.ErrConflict) {
-			if r, err = t.read(ctx, msg); err == nil {
+			if r, err = c.read(ctx, msg); err == nil {
 				continue
 			}
 		}
 		if err != nil {
-			m.postpone(t.e.Lease, time.Second)
+			m.postpone(c.e.Lease, time.Second)
 			return nil, err
 		}
 		return lease, nil
@@ -68,8 +68,8 @@ func (t *Consumer) claim(ctx context.Context, m *received) (*Lease, error) {
 
 // waits reports whether the queue message of a delivery is still there. One that
 // is not belongs to a job that ended, and whose record may be gone too.
-func (t *Consumer) waits(ctx context.Context, msg *record.Record) (bool, error) {
-	there, err := t.q.bus.LeaderAt(ctx, streams.Jobs(t.at.Endpoint), msg.QueueSeq)
+func (c *Consumer) waits(ctx context.Context, msg *record.Record) (bool, error) {
+	there, err := c.q.bus.LeaderAt(ctx, streams.Jobs(c.at.Endpoint), msg.QueueSeq)
 	if errors.Is(err, bus.ErrNoMessage) {
 		return false, nil
 	}
@@ -78,24 +78,24 @@ func (t *Consumer) waits(ctx context.Context, msg *record.Record) (bool, error) 
 
 // claimed marks a job as being picked up by this consumer and reports whether
 // nobody here does so, or runs it, already.
-func (t *Consumer) claimed(id job.ID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.claiming[id] || t.leases[id] != nil {
+func (c *Consumer) claimed(id job.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.claiming[id] || c.leases[id] != nil {
 		return false
 	}
-	t.claiming[id] = true
+	c.claiming[id] = true
 	return true
 }
 
-func (t *Consumer) unclaimed(id job.ID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.claiming, id)
+func (c *Consumer) unclaimed(id job.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.claiming, id)
 }
 
-func (t *Consumer) read(ctx context.Context, msg *record.Record) (*record.Record, error) {
-	r, err := t.q.read.record(ctx, t.at, msg.ID, msg.Attempt)
+func (c *Consumer) read(ctx context.Context, msg *record.Record) (*record.Record, error) {
+	r, err := c.q.read.record(ctx, c.at, msg.ID, msg.Attempt)
 	if errors.Is(err, bus.ErrNoMessage) {
 		return nil, nil //nolint:nilnil // no record is a fact that decide knows
 	}
@@ -104,26 +104,26 @@ func (t *Consumer) read(ctx context.Context, msg *record.Record) (*record.Record
 
 // readEarlier is read for a message that was delivered before. It leaves the message in the
 // queue if it returns an error: ErrClosed for a job that goes to its worker alone.
-func (t *Consumer) readEarlier(ctx context.Context, m *received, msg *record.Record) (*record.Record, error) {
-	r, err := t.read(ctx, msg)
+func (c *Consumer) readEarlier(ctx context.Context, m *received, msg *record.Record) (*record.Record, error) {
+	r, err := c.read(ctx, msg)
 	switch {
 	case err != nil:
-		m.postpone(t.e.Lease, time.Second)
+		m.postpone(c.e.Lease, time.Second)
 	case m.together && mayBeUnreceived(r):
-		m.release(t.e.Lease)
+		m.release(c.e.Lease)
 		err = ErrClosed
 	}
 	return r, err
 }
 
 // open reads a delivered queue message.
-func (t *Consumer) open(m *received) (msg *record.Record, delivered uint64, err error) {
+func (c *Consumer) open(m *received) (msg *record.Record, delivered uint64, err error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return nil, 0, fmt.Errorf("read delivery: %w", err)
 	}
 	id := streams.JobOf(m.Subject)
-	msg, err = t.q.read.decode(t.at, id, &bus.Message{Header: m.Header, Data: m.Data})
+	msg, err = c.q.read.decode(c.at, id, &bus.Message{Header: m.Header, Data: m.Data})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -132,67 +132,67 @@ func (t *Consumer) open(m *received) (msg *record.Record, delivered uint64, err 
 }
 
 // act does what decide says. bus.ErrConflict: the record is another by now.
-func (t *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, running bool) (*Lease, error) {
+func (c *Consumer) act(ctx context.Context, m *received, msg, r *record.Record, running bool) (*Lease, error) {
 	d := deliveryFacts{
-		seq: msg.QueueSeq, expires: msg.Expires, holder: t.id, running: running,
-		now: t.q.Now(), available: t.q.bus.Availability().Age(), lease: t.e.Lease, maxLost: t.e.MaxLost,
+		seq: msg.QueueSeq, expires: msg.Expires, holder: c.id, running: running,
+		now: c.q.Now(), available: c.q.bus.Availability().Age(), lease: c.e.Lease, maxLost: c.e.MaxLost,
 	}
 	decided := decide(r, d)
 	if decided == decideAsk {
-		if e, err := t.q.readEndpoint(ctx, t.e.ID); err == nil { // this consumer may be older than its settings
+		if e, err := c.q.readEndpoint(ctx, c.e.ID); err == nil { // this consumer may be older than its settings
 			d.lease, d.maxLost = e.Lease, e.MaxLost
 		}
-		alive, served, err := askHolder(ctx, t.q.bus, t.at, r, d.lease)
+		alive, served, err := askHolder(ctx, c.q.bus, c.at, r, d.lease)
 		if err != nil {
 			return nil, err
 		}
-		d.now, d.asked, d.alive, d.available = t.q.Now(), true, alive, t.q.bus.Availability().AgeWith(served)
+		d.now, d.asked, d.alive, d.available = c.q.Now(), true, alive, c.q.bus.Availability().AgeWith(served)
 		decided = decide(r, d)
 	}
 	switch decided {
 	case decideBegin:
-		return t.begin(ctx, m, msg)
+		return c.begin(ctx, m, msg)
 	case decideResume, decideAdopt, decideHandAgain:
-		return t.run(ctx, msg, r, r.Lost)
+		return c.run(ctx, msg, r, r.Lost)
 	case decideTakeOver:
-		return t.run(ctx, msg, r, r.Lost+1)
+		return c.run(ctx, msg, r, r.Lost+1)
 	case decideGiveUp:
-		_, err := t.q.move(ctx, t.at, r, job.Fail, func(n *record.Record) {
+		_, err := c.q.move(ctx, c.at, r, job.Fail, func(n *record.Record) {
 			keepInput(n, msg)
 			failLost(n, fmt.Sprintf("worker lost: this attempt was handed out %d times, and %d workers fell silent while they ran it", n.Run, n.Lost+1))
 		})
-		return nil, t.finished(ctx, msg, r, err)
+		return nil, c.finished(ctx, msg, r, err)
 	case decideTimeOut:
-		_, err := t.q.move(ctx, t.at, r, job.TimeOut, func(n *record.Record) { keepInput(n, msg); n.Error = job.ErrTextTimedOut })
-		return nil, t.finished(ctx, msg, r, err)
+		_, err := c.q.move(ctx, c.at, r, job.TimeOut, func(n *record.Record) { keepInput(n, msg); n.Error = job.ErrTextTimedOut })
+		return nil, c.finished(ctx, msg, r, err)
 	case decideDrop:
-		return nil, t.dropOver(ctx, msg, r)
+		return nil, c.dropOver(ctx, msg, r)
 	case decideDetach:
-		return nil, t.q.detach(ctx, t.at, r, msg)
+		return nil, c.q.detach(ctx, c.at, r, msg)
 	case decideRequeue:
-		return nil, t.q.finishRequeue(ctx, t.at, r)
+		return nil, c.q.finishRequeue(ctx, c.at, r)
 	case decideHold, decideAsk:
 		m.postpone(d.lease, redeliveryDelay(d))
 	}
 	return nil, nil //nolint:nilnil // nothing to run
 }
 
-func (t *Consumer) finished(ctx context.Context, msg, r *record.Record, err error) error {
+func (c *Consumer) finished(ctx context.Context, msg, r *record.Record, err error) error {
 	if err != nil {
 		return err
 	}
-	t.q.dropDelivered(ctx, t.at, msg)
-	t.q.notify(t.at, r.ID)
+	c.q.dropDelivered(ctx, c.at, msg)
+	c.q.notify(c.at, r.ID)
 	return nil
 }
 
 // dropOver removes a delivered queue message whose attempt is over, as its record r says.
 // It waits for r: a power loss that took r, and not the removal, would lose the job.
-func (t *Consumer) dropOver(ctx context.Context, msg, r *record.Record) error {
-	if err := t.q.bus.WaitDurable(ctx, streams.Records(t.at.Partition), r.Server); err != nil {
+func (c *Consumer) dropOver(ctx context.Context, msg, r *record.Record) error {
+	if err := c.q.bus.WaitDurable(ctx, streams.Records(c.at.Partition), r.Server); err != nil {
 		return err
 	}
-	t.q.dropDelivered(ctx, t.at, msg)
+	c.q.dropDelivered(ctx, c.at, msg)
 	return nil
 }
 
@@ -220,17 +220,17 @@ func keepInput(r, msg *record.Record) {
 // begin picks up an attempt that has no record. A process that was suspended
 // between the delivery and the write may have created the record of a job that
 // ended and was forgotten: if its queue message is gone, the record expires.
-func (t *Consumer) begin(ctx context.Context, m *received, msg *record.Record) (*Lease, error) {
-	l, err := t.run(ctx, msg, msg, 0)
-	if err != nil || m.fresh(time.Now(), t.e.Lease) {
+func (c *Consumer) begin(ctx context.Context, m *received, msg *record.Record) (*Lease, error) {
+	l, err := c.run(ctx, msg, msg, 0)
+	if err != nil || m.fresh(time.Now(), c.e.Lease) {
 		return l, err
 	}
-	waits, err := t.waits(ctx, msg)
+	waits, err := c.waits(ctx, msg)
 	if err == nil && !waits {
 		err = l.write(ctx, job.Touch, func(n *record.Record) { n.Expires = n.Changed })
 	}
 	if err != nil || !waits {
-		t.release(l)
+		c.release(l)
 		return nil, err
 	}
 	return l, nil
@@ -238,25 +238,25 @@ func (t *Consumer) begin(ctx context.Context, m *received, msg *record.Record) (
 
 // run picks the attempt up: from is the record, or the queue message if there
 // is none yet.
-func (t *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) (*Lease, error) {
+func (c *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) (*Lease, error) {
 	input := msg.Input
 	if msg.InputRef != nil {
 		var err error
-		if input, err = t.q.loadPayload(ctx, msg.InputRef); err != nil {
+		if input, err = c.q.loadPayload(ctx, msg.InputRef); err != nil {
 			return nil, err
 		}
 	}
 	stale := from.Status == job.InProgress
-	r, err := t.q.move(ctx, t.at, from, job.Claim, func(n *record.Record) {
+	r, err := c.q.move(ctx, c.at, from, job.Claim, func(n *record.Record) {
 		now := n.Changed
 		rememberStart(n, n.Started)
 		n.Run++
 		if stale && n.AckTimeout > 0 {
 			n.Undelivered++
 		}
-		n.AckTimeout = t.confirm
+		n.AckTimeout = c.confirm
 		n.Lost = lost
-		n.Worker, n.Holder, n.AckSubject = t.worker, t.id, msg.AckSubject
+		n.Worker, n.Holder, n.AckSubject = c.worker, c.id, msg.AckSubject
 		n.QueueSeq, n.QueueServer = msg.QueueSeq, msg.QueueServer
 		n.QueueExpires = job.Later(n.QueueExpires, msg.QueueExpires)
 		n.Started, n.Deadline = now, now.Add(n.ExecutionTimeout)
@@ -267,21 +267,21 @@ func (t *Consumer) run(ctx context.Context, msg, from *record.Record, lost int) 
 		}
 		n.InlineOutput, n.Output = nil, nil
 	})
-	if err == nil && t.q.Now().Sub(r.Changed) > slowClaim {
-		r, err = t.q.move(ctx, t.at, r, job.Touch, func(n *record.Record) {
+	if err == nil && c.q.Now().Sub(r.Changed) > slowClaim {
+		r, err = c.q.move(ctx, c.at, r, job.Touch, func(n *record.Record) {
 			n.Started, n.Deadline = n.Changed, n.Changed.Add(n.ExecutionTimeout)
 		})
 	}
 	if err != nil {
 		return nil, err
 	}
-	t.q.Reach(AfterRecord)
+	c.q.Reach(AfterRecord)
 	if stale {
-		t.q.notify(t.at, r.ID)
+		c.q.notify(c.at, r.ID)
 	}
-	l := &Lease{Job: r.Job, Input: input, S3Config: msg.S3Config, t: t, msg: msg, rec: r, ackTo: r.AckSubject, given: r.QueueServer, changed: make(chan struct{}, 1)}
+	l := &Lease{Job: r.Job, Input: input, S3Config: msg.S3Config, consumer: c, msg: msg, rec: r, ackTo: r.AckSubject, given: r.QueueServer, changed: make(chan struct{}, 1)}
 	l.touch()
-	t.hold(l)
+	c.hold(l)
 	return l, nil
 }
 
@@ -317,10 +317,10 @@ func (q *Queue) sameServer(tag string, far bool) bool {
 // named reports whether the lease's ack subject names the queue message of its
 // attempt.
 func (l *Lease) named(ctx context.Context) bool {
-	if l.t.q.sameServer(l.given, l.far) {
+	if l.consumer.q.sameServer(l.given, l.far) {
 		return true
 	}
-	msg, err := l.t.q.read.message(ctx, l.t.at, l.Job.ID)
+	msg, err := l.consumer.q.read.message(ctx, l.consumer.at, l.Job.ID)
 	return err == nil && msg.Attempt == l.Job.Attempt && msg.QueueSeq == l.rec.QueueSeq
 }
 

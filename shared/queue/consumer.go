@@ -49,12 +49,12 @@ func (q *Queue) Consume(ctx context.Context, e endpoint.Endpoint, worker string,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	t := q.newConsumer(e, worker, slots)
+	c := q.newConsumer(e, worker, slots)
 	var err error
-	if t.notifications, err = q.nc.Subscribe(streams.Nudges(e.ID), t.notify); err != nil {
+	if c.notifications, err = q.nc.Subscribe(streams.Nudges(e.ID), c.notify); err != nil {
 		return nil, fmt.Errorf("take jobs of %s: %w: %w", e.ID, bus.ErrUnavailable, err)
 	}
-	return t, nil
+	return c, nil
 }
 
 func (q *Queue) newConsumer(e endpoint.Endpoint, worker string, slots int) *Consumer {
@@ -67,12 +67,12 @@ func (q *Queue) newConsumer(e endpoint.Endpoint, worker string, slots int) *Cons
 // Close stops taking: every call of Next returns ErrClosed, and what the
 // server delivers late is given back at once. Leases stay valid, and are
 // nudged until they end or the connection closes.
-func (t *Consumer) Close() {
-	t.once.Do(func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		close(t.closed)
-		for _, s := range t.all {
+func (c *Consumer) Close() {
+	c.once.Do(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		close(c.closed)
+		for _, s := range c.all {
 			s.close()
 		}
 	})
@@ -82,17 +82,17 @@ func (t *Consumer) Close() {
 // have delivered to it: at once on a server that is alone, within pullExpires in
 // a cluster. Without a connection there is nothing to give back. If no lease is held,
 // the consumer leaves nothing behind on the connection.
-func (t *Consumer) Wait() {
-	defer t.unsubscribe()
-	if !t.q.nc.IsConnected() {
+func (c *Consumer) Wait() {
+	defer c.unsubscribe()
+	if !c.q.nc.IsConnected() {
 		return
 	}
 	ended := make(chan struct{})
 	go func() { // ends with the connection at the latest
-		t.pulls.Wait()
+		c.pulls.Wait()
 		close(ended)
 	}()
-	late := time.NewTimer(t.pullExpires() + time.Second)
+	late := time.NewTimer(c.pullExpires() + time.Second)
 	defer late.Stop()
 	select {
 	case <-ended:
@@ -101,30 +101,30 @@ func (t *Consumer) Wait() {
 }
 
 // unsubscribe ends the subscription by which leases are nudged, if none is held.
-func (t *Consumer) unsubscribe() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.notifications != nil && len(t.leases) == 0 {
-		_ = t.notifications.Unsubscribe() // the connection is closed then, or it is done
+func (c *Consumer) unsubscribe() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.notifications != nil && len(c.leases) == 0 {
+		_ = c.notifications.Unsubscribe() // the connection is closed then, or it is done
 	}
 }
 
 // Next waits for a job and picks it up. It returns ctx.Err() once ctx ends and
 // ErrClosed once the consumer is closed; everything else it sits out.
-func (t *Consumer) Next(ctx context.Context) (*Lease, error) {
-	s, err := t.enter()
+func (c *Consumer) Next(ctx context.Context) (*Lease, error) {
+	s, err := c.enter()
 	if err != nil {
 		return nil, err
 	}
-	defer t.leave(s)
+	defer c.leave(s)
 	for {
 		m, err := s.next(ctx)
 		if err != nil {
 			return nil, err
 		}
-		t.q.Reach(AfterDelivery)
-		within, cancel := context.WithTimeout(ctx, t.claimTimeout())
-		lease, err := t.claim(within, m)
+		c.q.Reach(AfterDelivery)
+		within, cancel := context.WithTimeout(ctx, c.claimTimeout())
+		lease, err := c.claim(within, m)
 		cancel()
 		if lease != nil {
 			return lease, nil
@@ -135,59 +135,59 @@ func (t *Consumer) Next(ctx context.Context) (*Lease, error) {
 	}
 }
 
-func (t *Consumer) enter() (*puller, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (c *Consumer) enter() (*puller, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	select {
-	case <-t.closed:
+	case <-c.closed:
 		return nil, ErrClosed
 	default:
 	}
-	if n := len(t.free); n > 0 {
-		s := t.free[n-1]
-		t.free = t.free[:n-1]
+	if n := len(c.free); n > 0 {
+		s := c.free[n-1]
+		c.free = c.free[:n-1]
 		return s, nil
 	}
-	s, err := t.newPuller()
+	s, err := c.newPuller()
 	if err != nil {
 		return nil, err
 	}
-	t.all = append(t.all, s)
+	c.all = append(c.all, s)
 	return s, nil
 }
 
-func (t *Consumer) leave(s *puller) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.free = append(t.free, s)
+func (c *Consumer) leave(s *puller) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.free = append(c.free, s)
 }
 
 // notify asks the holder of a job to read its record, and answers whether it
 // lives.
-func (t *Consumer) notify(m *nats.Msg) {
-	t.mu.Lock()
-	l := t.leases[streams.JobOf(m.Subject)]
-	t.mu.Unlock()
+func (c *Consumer) notify(m *nats.Msg) {
+	c.mu.Lock()
+	l := c.leases[streams.JobOf(m.Subject)]
+	c.mu.Unlock()
 	if l == nil {
 		return
 	}
 	if isAsk(m) && l.alive() {
-		answerQuestion(t.q.nc, t.at.Endpoint, l.Job.ID, holderAnswer{Attempt: l.Job.Attempt, Run: l.Job.Run, SilentMs: time.Since(*l.extended.Load()).Milliseconds()})
+		answerQuestion(c.q.nc, c.at.Endpoint, l.Job.ID, holderAnswer{Attempt: l.Job.Attempt, Run: l.Job.Run, SilentMs: time.Since(*l.extended.Load()).Milliseconds()})
 	}
 	l.signal()
 }
 
-func (t *Consumer) hold(l *Lease) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.leases[l.Job.ID] = l
+func (c *Consumer) hold(l *Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leases[l.Job.ID] = l
 }
 
-func (t *Consumer) release(l *Lease) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.leases[l.Job.ID] == l {
-		delete(t.leases, l.Job.ID)
+func (c *Consumer) release(l *Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leases[l.Job.ID] == l {
+		delete(c.leases, l.Job.ID)
 	}
 }
 
@@ -206,23 +206,23 @@ const (
 
 // pullExpires is how long the server keeps a pull open: a delivery is fresh for half a
 // lease from when its pull was asked for, and half of that is left when it comes.
-func (t *Consumer) pullExpires() time.Duration { return min(maxPullExpires, t.e.Lease/4) }
+func (c *Consumer) pullExpires() time.Duration { return min(maxPullExpires, c.e.Lease/4) }
 
 // puller is one place for a job, with a pull for each class.
 type puller struct {
-	t                             *Consumer
+	consumer                      *Consumer
 	normal, low                   *pull
 	repullTimer, lowPriorityTimer *time.Timer // of a call of once
 }
 
-func (t *Consumer) newPuller() (*puller, error) {
-	s := &puller{t: t, repullTimer: time.NewTimer(maxPullExpires), lowPriorityTimer: time.NewTimer(lowAfter)}
+func (c *Consumer) newPuller() (*puller, error) {
+	s := &puller{consumer: c, repullTimer: time.NewTimer(maxPullExpires), lowPriorityTimer: time.NewTimer(lowAfter)}
 	s.stop()
 	var err error
-	if s.normal, err = t.newPull(job.Normal); err != nil {
+	if s.normal, err = c.newPull(job.Normal); err != nil {
 		return nil, err
 	}
-	if s.low, err = t.newPull(job.LowPriority); err != nil {
+	if s.low, err = c.newPull(job.LowPriority); err != nil {
 		_ = s.normal.in.sub.Unsubscribe()
 		return nil, err
 	}
@@ -258,9 +258,9 @@ func (s *puller) next(ctx context.Context) (*received, error) {
 // once waits until a job comes, or until there is reason to ask again: then it
 // returns nothing.
 func (s *puller) once(ctx context.Context) (*received, error) {
-	back := s.t.q.bus.Availability().Reconnected()
+	back := s.consumer.q.bus.Availability().Reconnected()
 	s.normal.ask()
-	s.repullTimer.Reset(s.t.pullExpires() + pullPatience)
+	s.repullTimer.Reset(s.consumer.pullExpires() + pullPatience)
 	s.lowPriorityTimer.Reset(lowAfter)
 	defer s.stop()
 	for {
@@ -273,7 +273,7 @@ func (s *puller) once(ctx context.Context) (*received, error) {
 			s.low.ask()
 		case refused := <-s.normal.ended:
 			if refused { // the consumer moved to another node, or is away
-				s.t.q.bus.Availability().Failed()
+				s.consumer.q.bus.Availability().Failed()
 				return nil, s.pause(ctx)
 			}
 			return nil, nil //nolint:nilnil // it expired, as pulls do
@@ -284,13 +284,13 @@ func (s *puller) once(ctx context.Context) (*received, error) {
 			}
 			s.lowPriorityTimer.Reset(again)
 		case <-s.repullTimer.C: // not even the end of the pull came
-			s.t.q.bus.Availability().Failed()
+			s.consumer.q.bus.Availability().Failed()
 			s.forget()
 			return nil, nil //nolint:nilnil // ask again
 		case <-back:
 			s.forget()      // the server may have forgotten them too
 			return nil, nil //nolint:nilnil // ask again
-		case <-s.t.closed:
+		case <-s.consumer.closed:
 			return nil, ErrClosed
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -301,7 +301,7 @@ func (s *puller) once(ctx context.Context) (*received, error) {
 func (s *puller) preferNormal(low *received) *received {
 	select {
 	case m := <-s.normal.got:
-		low.release(s.t.e.Lease)
+		low.release(s.consumer.e.Lease)
 		return m
 	default:
 		return low
@@ -318,7 +318,7 @@ func (s *puller) pause(ctx context.Context) error {
 	select {
 	case <-time.After(pullPause):
 		return nil
-	case <-s.t.closed:
+	case <-s.consumer.closed:
 		return ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()

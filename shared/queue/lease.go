@@ -29,12 +29,12 @@ type Lease struct {
 	// S3Config is the submission's, or nil. It is a secret.
 	S3Config json.RawMessage
 
-	t       *Consumer
-	msg     *record.Record // the queue message; nil until a far lease needs it
-	changed chan struct{}
-	ackTo   string // the subject that extends and ends the lease
-	given   string // the server start that gave it
-	far     bool   // other processes have a part in the run (remote.go)
+	consumer *Consumer
+	msg      *record.Record // the queue message; nil until a far lease needs it
+	changed  chan struct{}
+	ackTo    string // the subject that extends and ends the lease
+	given    string // the server start that gave it
+	far      bool   // other processes have a part in the run (remote.go)
 	// extended is when the holder last said that it lives, in this process's
 	// time. Nil while it is not this process's affair.
 	extended atomic.Pointer[time.Time]
@@ -83,9 +83,9 @@ func (l *Lease) Extend(ctx context.Context) error {
 	// Before the lock: another call may hold it for as long as JetStream does
 	// not answer, and the heartbeat must not wait for that. It is lost while
 	// NATS is away; so are the deliveries that it prevents.
-	sent := l.t.q.sameServer(l.given, l.far)
+	sent := l.consumer.q.sameServer(l.given, l.far)
 	if sent {
-		_ = l.t.q.nc.Publish(l.ackTo, []byte("+WPI"))
+		_ = l.consumer.q.nc.Publish(l.ackTo, []byte("+WPI"))
 	}
 	l.touch()
 	ctx, cancel := bus.Bounded(ctx)
@@ -96,7 +96,7 @@ func (l *Lease) Extend(ctx context.Context) error {
 		return err
 	}
 	if !sent && l.named(ctx) {
-		_ = l.t.q.nc.Publish(l.ackTo, []byte("+WPI"))
+		_ = l.consumer.q.nc.Publish(l.ackTo, []byte("+WPI"))
 	}
 	if l.window != nil {
 		l.window.Resume(ctx)
@@ -113,7 +113,7 @@ func (l *Lease) touch() {
 // monotonic clock: a wall clock that is set forward makes no holder silent.
 func (l *Lease) alive() bool {
 	last := l.extended.Load()
-	return last != nil && time.Since(*last) < l.t.e.Lease
+	return last != nil && time.Since(*last) < l.consumer.e.Lease
 }
 
 // lives says in the record that the holder lives, where that is not the
@@ -127,7 +127,7 @@ func (l *Lease) lives(ctx context.Context) error {
 
 // refresh reads the record and checks that the run still holds it.
 func (l *Lease) refresh(ctx context.Context) error {
-	r, err := l.t.q.read.record(ctx, l.t.at, l.Job.ID, l.Job.Attempt)
+	r, err := l.consumer.q.read.record(ctx, l.consumer.at, l.Job.ID, l.Job.Attempt)
 	switch {
 	case errors.Is(err, bus.ErrNoMessage):
 		return l.lost()
@@ -136,7 +136,7 @@ func (l *Lease) refresh(ctx context.Context) error {
 	case r.Status.Terminal() && r.Run == l.Job.Run:
 		l.seen = r
 		return l.lost()
-	case r.Status != job.InProgress || r.Run != l.Job.Run || !l.t.q.Now().Before(r.Expires):
+	case r.Status != job.InProgress || r.Run != l.Job.Run || !l.consumer.q.Now().Before(r.Expires):
 		return l.lost()
 	}
 	l.rec = r
@@ -145,7 +145,7 @@ func (l *Lease) refresh(ctx context.Context) error {
 
 func (l *Lease) lost() error {
 	l.gone = true
-	l.t.release(l)
+	l.consumer.release(l)
 	return ErrLost
 }
 
@@ -153,7 +153,7 @@ func (l *Lease) lost() error {
 // somebody else is no loss: it reads and tries again.
 func (l *Lease) write(ctx context.Context, by job.Trigger, change func(*record.Record)) error {
 	for {
-		r, err := l.t.q.move(ctx, l.t.at, l.rec, by, change)
+		r, err := l.consumer.q.move(ctx, l.consumer.at, l.rec, by, change)
 		if err == nil {
 			l.rec = r
 			return nil
@@ -184,7 +184,7 @@ func (l *Lease) Progress(ctx context.Context, v json.RawMessage) error {
 	if l.rec.Status != job.InProgress {
 		return l.lost()
 	}
-	if !l.t.q.Now().Before(l.rec.Expires) { // a caller may have made the ttl longer while NATS was away
+	if !l.consumer.q.Now().Before(l.rec.Expires) { // a caller may have made the ttl longer while NATS was away
 		if err := l.refresh(ctx); err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (l *Lease) emit(ctx context.Context, chunk chunks.Encoded) (*chunks.Window,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	until := l.rec.RemovedAfter()
-	if l.rec.Status != job.InProgress || l.gone || !l.t.q.Now().Before(l.rec.Expires) {
+	if l.rec.Status != job.InProgress || l.gone || !l.consumer.q.Now().Before(l.rec.Expires) {
 		return nil, until, ErrLost
 	}
 	if err := l.received(ctx); err != nil {
@@ -235,7 +235,7 @@ func (l *Lease) emit(ctx context.Context, chunk chunks.Encoded) (*chunks.Window,
 		return nil, until, l.writer().Emit(ctx, chunk, until)
 	}
 	if l.window == nil {
-		l.window = chunks.NewWindow(chunks.NewWriter(l.t.q.bus, l.t.at, &l.Job, false))
+		l.window = chunks.NewWindow(chunks.NewWriter(l.consumer.q.bus, l.consumer.at, &l.Job, false))
 	}
 	return l.window, until, nil
 }
@@ -243,7 +243,7 @@ func (l *Lease) emit(ctx context.Context, chunk chunks.Encoded) (*chunks.Window,
 // writer returns the writer of a far run's output.
 func (l *Lease) writer() *chunks.Writer {
 	if l.output == nil {
-		l.output = chunks.NewWriter(l.t.q.bus, l.t.at, &l.Job, true)
+		l.output = chunks.NewWriter(l.consumer.q.bus, l.consumer.at, &l.Job, true)
 	}
 	return l.output
 }
@@ -348,7 +348,7 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 		return nil, cmp.Or(l.refresh(ctx), notStored)
 	}
 	switch {
-	case l.rec.Overdue(l.t.q.Now()):
+	case l.rec.Overdue(l.consumer.q.Now()):
 		by, output, ref, text = job.TimeOut, nil, nil, job.ErrTextTimedOut
 	case notStored != nil && by == job.Succeed:
 		by, output, ref, text = job.Fail, nil, nil, notStoredText(notStored)
@@ -365,7 +365,7 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 	})
 	switch {
 	case errors.Is(err, ErrLost) && l.ended(by): // an earlier call wrote it and lost the answer
-		if err := l.t.q.waitRecordDurable(ctx, l.t.at, l.seen); err != nil {
+		if err := l.consumer.q.waitRecordDurable(ctx, l.consumer.at, l.seen); err != nil {
 			return nil, err
 		}
 		l.rec = l.seen
@@ -373,7 +373,7 @@ func (l *Lease) end(ctx context.Context, by job.Trigger, output []byte, text str
 		return nil, err
 	}
 	l.ack(ctx)
-	l.t.release(l)
+	l.consumer.release(l)
 	l.carryOutput(whole, until)
 	j := l.rec.Job
 	return &j, nil
@@ -394,7 +394,7 @@ func (l *Lease) placeOutput(ctx context.Context, output []byte) (inline []byte, 
 	ctx, cancel := bus.BoundedFor(ctx, StoreTimeout(len(output)))
 	defer cancel()
 	until = r.RemovedAfter()
-	ref, err = l.t.q.storePayload(ctx, l.t.at, &r, streams.Out, output, until)
+	ref, err = l.consumer.q.storePayload(ctx, l.consumer.at, &r, streams.Out, output, until)
 	return nil, ref, until, err
 }
 
@@ -411,12 +411,12 @@ func (l *Lease) ended(by job.Trigger) bool {
 
 // ack lets the queue message go. It proves nothing and may be lost.
 func (l *Lease) ack(ctx context.Context) {
-	l.t.q.Reach(BeforeDelete)
-	if !l.t.q.sameServer(l.given, l.far) {
-		l.t.q.dropMessage(ctx, l.t.at, l.Job.ID, l.Job.Attempt)
+	l.consumer.q.Reach(BeforeDelete)
+	if !l.consumer.q.sameServer(l.given, l.far) {
+		l.consumer.q.dropMessage(ctx, l.consumer.at, l.Job.ID, l.Job.Attempt)
 		return
 	}
-	_ = l.t.q.nc.Publish(l.rec.AckSubject, []byte("+ACK"))
+	_ = l.consumer.q.nc.Publish(l.rec.AckSubject, []byte("+ACK"))
 }
 
 // Release ends the lease without an outcome: the job waits again, at once and
@@ -433,9 +433,9 @@ func (l *Lease) Release(ctx context.Context) error {
 		return err
 	}
 	if l.named(ctx) {
-		l.t.q.bus.GiveBack(l.rec.AckSubject)
+		l.consumer.q.bus.GiveBack(l.rec.AckSubject)
 	}
-	l.t.release(l)
+	l.consumer.release(l)
 	return nil
 }
 
@@ -457,7 +457,7 @@ func (l *Lease) releaseDetached(ctx context.Context) error {
 		return err
 	}
 	var expect uint64
-	waiting, err := l.t.q.read.message(ctx, l.t.at, l.Job.ID)
+	waiting, err := l.consumer.q.read.message(ctx, l.consumer.at, l.Job.ID)
 	switch {
 	case err == nil:
 		expect = waiting.QueueSeq
@@ -466,7 +466,7 @@ func (l *Lease) releaseDetached(ctx context.Context) error {
 	}
 	again := *l.msg
 	again.Expires, again.Input, again.InputRef = l.rec.Expires, l.rec.Input, l.rec.InputRef
-	if err := l.t.q.enqueue(ctx, l.t.at, &again, expect); err != nil && !errors.Is(err, bus.ErrConflict) {
+	if err := l.consumer.q.enqueue(ctx, l.consumer.at, &again, expect); err != nil && !errors.Is(err, bus.ErrConflict) {
 		return err
 	}
 	err = l.write(ctx, job.Release, func(n *record.Record) {
@@ -476,6 +476,6 @@ func (l *Lease) releaseDetached(ctx context.Context) error {
 	if err != nil && !errors.Is(err, ErrLost) {
 		return err
 	}
-	l.t.release(l)
+	l.consumer.release(l)
 	return nil
 }

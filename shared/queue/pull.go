@@ -19,11 +19,11 @@ import (
 // next call, and a job that it brings while the slot is not waiting goes back at
 // once. A new inbox for every job cost each a subscription (docs/adr/0006).
 type pull struct {
-	t       *Consumer
-	subject string // of the request
-	body    []byte
-	got     chan *received // the job that came while the slot waited
-	ended   chan bool      // the server ended the pull; true: it refused it
+	consumer *Consumer
+	subject  string // of the request
+	body     []byte
+	got      chan *received // the job that came while the slot waited
+	ended    chan bool      // the server ended the pull; true: it refused it
 
 	mu      sync.Mutex
 	in      *inbox
@@ -46,9 +46,9 @@ type inbox struct {
 // reply is the subject for the answers to the last request.
 func (in *inbox) reply() string { return in.subject + "." + strconv.FormatUint(in.number, 10) }
 
-func (t *Consumer) newPull(c job.Class) (*pull, error) {
+func (c *Consumer) newPull(class job.Class) (*pull, error) {
 	p := &pull{
-		t: t, subject: pullSubject(t.at.Endpoint, c), body: pullBody(1, t.pullExpires()),
+		consumer: c, subject: pullSubject(c.at.Endpoint, class), body: pullBody(1, c.pullExpires()),
 		got: make(chan *received, 1), ended: make(chan bool, 1),
 	}
 	var err error
@@ -57,13 +57,13 @@ func (t *Consumer) newPull(c job.Class) (*pull, error) {
 }
 
 func (p *pull) newInbox() (*inbox, error) {
-	in := &inbox{subject: p.t.q.nc.NewInbox()}
+	in := &inbox{subject: p.consumer.q.nc.NewInbox()}
 	var err error
-	if in.sub, err = p.t.q.nc.Subscribe(in.subject+".*", func(m *nats.Msg) { p.deliver(in, m) }); err != nil {
-		return nil, fmt.Errorf("take jobs of %s: %w: %w", p.t.e.ID, bus.ErrUnavailable, err)
+	if in.sub, err = p.consumer.q.nc.Subscribe(in.subject+".*", func(m *nats.Msg) { p.deliver(in, m) }); err != nil {
+		return nil, fmt.Errorf("take jobs of %s: %w: %w", p.consumer.e.ID, bus.ErrUnavailable, err)
 	}
-	p.t.pulls.Add(1)
-	in.sub.SetClosedHandler(func(string) { p.t.pulls.Done() })
+	p.consumer.pulls.Add(1)
+	in.sub.SetClosedHandler(func(string) { p.consumer.pulls.Done() })
 	return in, nil
 }
 
@@ -81,7 +81,7 @@ func (p *pull) close() {
 // there it lasts as long as the pull. Without a connection the server would not know of
 // the end: the client subscribes again when it is back, and the pull may still be open.
 func (p *pull) retire(in *inbox) {
-	nc, left := p.t.q.nc, max(0, time.Until(in.asked.Add(p.t.pullExpires())))
+	nc, left := p.consumer.q.nc, max(0, time.Until(in.asked.Add(p.consumer.pullExpires())))
 	switch {
 	case nc.IsClosed():
 	case nc.IsConnected() && (left == 0 || nc.ConnectedClusterName() == "" || mutation.CloseAtOnce):
@@ -121,7 +121,7 @@ func (p *pull) deliver(in *inbox, m *nats.Msg) {
 		}
 		return
 	}
-	got := &received{Msg: m, asked: asked, server: serverTag(p.t.q.nc), steady: p.t.q.bus.Availability().Steady()}
+	got := &received{Msg: m, asked: asked, server: serverTag(p.consumer.q.nc), steady: p.consumer.q.bus.Availability().Steady()}
 	if p.waiting {
 		select {
 		case p.got <- got:
@@ -129,7 +129,7 @@ func (p *pull) deliver(in *inbox, m *nats.Msg) {
 		default:
 		}
 	}
-	got.release(p.t.e.Lease)
+	got.release(p.consumer.e.Lease)
 }
 
 // wait says whether the slot waits. What came and was not taken goes back.
@@ -142,7 +142,7 @@ func (p *pull) wait(on bool) {
 	}
 	select {
 	case m := <-p.got:
-		m.release(p.t.e.Lease)
+		m.release(p.consumer.e.Lease)
 	default:
 	}
 }
@@ -160,8 +160,8 @@ func (p *pull) ask() {
 	default:
 	}
 	p.in.number++
-	if p.t.q.nc.PublishRequest(p.subject, p.in.reply(), p.body) == nil { // else nothing was sent
-		p.in.asked, p.open = now, now.Add(p.t.pullExpires()+pullPatience)
+	if p.consumer.q.nc.PublishRequest(p.subject, p.in.reply(), p.body) == nil { // else nothing was sent
+		p.in.asked, p.open = now, now.Add(p.consumer.pullExpires()+pullPatience)
 	}
 }
 

@@ -204,8 +204,8 @@ func (q *Queue) submitted(j *job.Job) {
 
 // observed reports the outcome of a run to the observer.
 func (l *Lease) observed(j *job.Job, err error) (*job.Job, error) {
-	if err != nil && errors.Is(err, ErrLost) && l.t.q.cfg.Observer.Stale != nil {
-		l.t.q.cfg.Observer.Stale(l.t.at.Endpoint)
+	if err != nil && errors.Is(err, ErrLost) && l.consumer.q.cfg.Observer.Stale != nil {
+		l.consumer.q.cfg.Observer.Stale(l.consumer.at.Endpoint)
 	}
 	return j, err
 }

@@ -52,9 +52,9 @@ func (e *NotHeldError) Unwrap() error { return ErrLost }
 // no worker counts as lost; the third time one does. confirm is cut to the
 // endpoint's lease. Close it.
 func (rm *Remote) Consume(e endpoint.Endpoint, worker string, confirm time.Duration) *Consumer {
-	t := rm.q.newConsumer(e, worker, 0)
-	t.confirm = max(time.Millisecond, min(confirm, e.Lease))
-	return t
+	c := rm.q.newConsumer(e, worker, 0)
+	c.confirm = max(time.Millisecond, min(confirm, e.Lease))
+	return c
 }
 
 // stillRunsDelay is for how long a job is left to others that its consumer's worker
@@ -67,33 +67,33 @@ const stillRunsDelay = time.Second
 // earlier run, and NextIf goes on. together says that the worker gets the job along with
 // others: a job that may not have been received before is left in the queue, and NextIf
 // returns ErrClosed. Once ctx ends, a job that is being picked up is still returned.
-func (t *Consumer) NextIf(ctx context.Context, wanted func() bool, runs func(job.ID) bool, together bool) (*Lease, error) {
-	s, err := t.enter()
+func (c *Consumer) NextIf(ctx context.Context, wanted func() bool, runs func(job.ID) bool, together bool) (*Lease, error) {
+	s, err := c.enter()
 	if err != nil {
 		return nil, err
 	}
-	defer t.leave(s)
+	defer c.leave(s)
 	for {
 		m, err := s.next(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if !wanted() {
-			m.release(t.e.Lease)
+			m.release(c.e.Lease)
 			return nil, ErrClosed
 		}
 		if runs(streams.JobOf(m.Subject)) {
-			m.postpone(t.e.Lease, stillRunsDelay)
+			m.postpone(c.e.Lease, stillRunsDelay)
 			continue
 		}
-		t.q.Reach(AfterDelivery)
+		c.q.Reach(AfterDelivery)
 		m.together = together
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.claimTimeout())
-		lease, err := t.claim(within, m)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.claimTimeout())
+		lease, err := c.claim(within, m)
 		cancel()
 		switch {
 		case lease != nil:
-			return t.hand(lease), nil
+			return c.hand(lease), nil
 		case errors.Is(err, ErrClosed):
 			return nil, err
 		}
@@ -121,10 +121,10 @@ func (l *Lease) Unreceived() bool {
 
 // hand lets go of a lease that the next process that hears of its worker takes up. The
 // queue message comes again after confirm, unless it is extended before.
-func (t *Consumer) hand(l *Lease) *Lease {
-	t.release(l)
+func (c *Consumer) hand(l *Lease) *Lease {
+	c.release(l)
 	l.far = true
-	if t.confirm < t.e.Lease {
+	if c.confirm < c.e.Lease {
 		l.awaitSign()
 	}
 	return l
@@ -132,8 +132,8 @@ func (t *Consumer) hand(l *Lease) *Lease {
 
 // awaitSign begins the time in which the worker must be heard of.
 func (l *Lease) awaitSign() {
-	if l.t.q.sameServer(l.given, false) {
-		_ = l.t.q.nc.Publish(l.ackTo, fmt.Appendf(nil, `-NAK {"delay":%d}`, l.t.confirm.Nanoseconds()))
+	if l.consumer.q.sameServer(l.given, false) {
+		_ = l.consumer.q.nc.Publish(l.ackTo, fmt.Appendf(nil, `-NAK {"delay":%d}`, l.consumer.confirm.Nanoseconds()))
 	}
 }
 
@@ -145,7 +145,7 @@ const signParts = 8
 // the worker's time to be heard of begins again, unless it is over. Call it often; it
 // mostly does nothing.
 func (l *Lease) Receiving() {
-	if since := bus.Elapsed(*l.extended.Load(), time.Now()); since > l.t.confirm/signParts && since < l.t.confirm {
+	if since := bus.Elapsed(*l.extended.Load(), time.Now()); since > l.consumer.confirm/signParts && since < l.consumer.confirm {
 		l.touch()
 		l.awaitSign()
 	}
@@ -173,8 +173,8 @@ func (rm *Remote) LeaseOf(ctx context.Context, e endpoint.Endpoint, id job.ID, w
 		}
 		return nil, &NotHeldError{r.Status, r.Worker}
 	}
-	t := &Consumer{q: rm.q, e: e, at: at, worker: worker, id: r.Holder}
-	return &Lease{Job: r.Job, t: t, rec: r, ackTo: r.AckSubject, given: r.QueueServer, far: true, changed: make(chan struct{}, 1)}, nil
+	c := &Consumer{q: rm.q, e: e, at: at, worker: worker, id: r.Holder}
+	return &Lease{Job: r.Job, consumer: c, rec: r, ackTo: r.AckSubject, given: r.QueueServer, far: true, changed: make(chan struct{}, 1)}, nil
 }
 
 // Heartbeat extends the lease by which worker holds the job. It returns what LeaseOf
@@ -234,7 +234,7 @@ func (l *Lease) loadMessage(ctx context.Context) error {
 	if l.msg != nil {
 		return nil
 	}
-	msg, err := l.t.q.read.message(ctx, l.t.at, l.Job.ID)
+	msg, err := l.consumer.q.read.message(ctx, l.consumer.at, l.Job.ID)
 	switch {
 	case err == nil && msg.Attempt == l.Job.Attempt:
 		l.msg = msg

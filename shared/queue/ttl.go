@@ -233,16 +233,16 @@ func (c ttlChange) applyEnded(ctx context.Context, r *record.Record) (*record.Re
 // carryOutput stores the output of a run that has ended once more if the ttl was made longer
 // since it was stored until then.
 func (l *Lease) carryOutput(ctx context.Context, until time.Time) {
-	q, longer := l.t.q, *l.rec
+	q, longer := l.consumer.q, *l.rec
 	if longer.Expires = longer.RemovedAfter(); longer.OutputRef == nil || !longer.Expires.After(until) {
 		return
 	}
 	ctx, cancel := bus.BoundedFor(ctx, 2*StoreTimeout(longer.OutputRef.Size)) // it is read, too
 	defer cancel()
-	out, err := q.carry(ctx, l.t.at, &longer, streams.Out, longer.OutputRef)
+	out, err := q.carry(ctx, l.consumer.at, &longer, streams.Out, longer.OutputRef)
 	if err == nil {
 		var r *record.Record
-		if r, err = q.move(ctx, l.t.at, l.rec, job.Touch, func(n *record.Record) { n.OutputRef, n.RetainOnDisk = out, true }); err == nil {
+		if r, err = q.move(ctx, l.consumer.at, l.rec, job.Touch, func(n *record.Record) { n.OutputRef, n.RetainOnDisk = out, true }); err == nil {
 			l.rec = r
 		}
 	}
