@@ -103,10 +103,9 @@ func (rd reader) newerThan(ctx context.Context, at record.Location, r *record.Re
 // it has no record, also after it has expired; job.ErrNotFound, also for a job of an
 // earlier endpoint of that id.
 func (rd reader) raw(ctx context.Context, at record.Location, id job.ID) (*record.Record, error) {
-	lookUp := func() (*record.Record, error) { return rd.lookUp(ctx, at, id) }
-	r, err := lookUp()
+	r, err := rd.lookUp(ctx, at, id)
 	if errors.Is(err, job.ErrNotFound) {
-		r, err = rd.confirmAbsent(ctx, at, lookUp)
+		r, err = rd.confirmAbsent(ctx, at, id)
 	}
 	if err == nil && at.OfEarlier(&r.Job) {
 		return nil, job.ErrNotFound
@@ -126,7 +125,7 @@ var errMoved = fmt.Errorf("%w: the connection went to another server", bus.ErrUn
 // a job is confirmed: both leaders commit an entry that changes nothing, which
 // takes a majority, and the job is looked for again. An entry that arrives at an
 // old leader too ends its leadership, if it still reaches anybody.
-func (rd reader) confirmAbsent(ctx context.Context, at record.Location, lookUp func() (*record.Record, error)) (*record.Record, error) {
+func (rd reader) confirmAbsent(ctx context.Context, at record.Location, id job.ID) (*record.Record, error) {
 	if rd.trustAbsence || !rd.bus.Clustered() {
 		return nil, job.ErrNotFound
 	}
@@ -148,7 +147,7 @@ func (rd reader) confirmAbsent(ctx context.Context, at record.Location, lookUp f
 		if err := both.Wait(); err != nil {
 			return nil, err
 		}
-		r, err := lookUp()
+		r, err := rd.lookUp(ctx, at, id)
 		if errors.Is(err, job.ErrNotFound) && rd.bus.Conn().ConnectedServerId() != server {
 			return nil, errMoved
 		}
