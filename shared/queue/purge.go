@@ -184,8 +184,9 @@ func (p *purge) dropOver(ctx context.Context, r *record.Record) error {
 // delay), which counts as handed out, all jobs of a paused endpoint, and those that
 // the server does not count (reader.consumers). The record decides whose each job is.
 func (p *purge) walk(ctx context.Context) error {
+	filter := streams.ClassFilter(p.at.Endpoint, p.class)
 	within, cancel := bus.Bounded(ctx)
-	first, err := p.q.bus.LeaderNext(within, streams.Jobs(p.at.Endpoint), streams.ClassFilter(p.at.Endpoint, p.class), 1)
+	first, err := p.q.bus.LeaderNext(within, streams.Jobs(p.at.Endpoint), filter, 1)
 	cancel()
 	if errors.Is(err, bus.ErrNoMessage) {
 		return nil
@@ -202,7 +203,7 @@ func (p *purge) walk(ctx context.Context) error {
 		for _, m := range got {
 			seq := bus.Sequence(m)
 			from = seq + 1
-			if seq <= p.until && p.mine(m) {
+			if seq <= p.until && bus.Covers(filter, bus.SubjectOf(m)) {
 				g.Go(func() error { return p.cancelWaiting(gctx, m, seq) })
 			}
 		}
@@ -219,12 +220,6 @@ func (q *Queue) someQueued(ctx context.Context, endpoint string, from uint64) ([
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
 	return q.bus.LeaderBatch(ctx, streams.Jobs(endpoint), bus.Batch{From: from, Filter: ">", Most: maxPurgeJobs, MaxBytes: maxPurgeBytes})
-}
-
-// mine reports whether a queue message is of the class.
-func (p *purge) mine(m *nats.Msg) bool {
-	subject := bus.SubjectOf(m)
-	return subject == streams.JobSubject(p.at.Endpoint, p.class, streams.JobOf(subject))
 }
 
 // cancelWaiting cancels the job of a queue message that was read, unless it runs.

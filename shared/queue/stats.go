@@ -224,18 +224,18 @@ const fewPending = 1000
 // message of the stream, and each job has its own; if it begins later, at all messages of
 // another class that come before. So the first message of any class is read before.
 func (rd reader) firstOf(ctx context.Context, endpoint string, c job.Class, info consumerInfo) (*nats.Msg, error) {
-	stream, from := streams.Jobs(endpoint), info.Delivered.Stream+1
+	stream, filter, from := streams.Jobs(endpoint), streams.ClassFilter(endpoint, c), info.Delivered.Stream+1
 	first, err := rd.bus.DirectNext(ctx, stream, ">", from)
 	if err != nil {
 		return nil, err
 	}
-	if subject := bus.SubjectOf(first); subject == streams.JobSubject(endpoint, c, streams.JobOf(subject)) {
+	if bus.Covers(filter, bus.SubjectOf(first)) {
 		return first, nil
 	}
 	if info.Pending >= fewPending {
 		from = bus.Sequence(first) + 1
 	}
-	return rd.bus.DirectNext(ctx, stream, streams.ClassFilter(endpoint, c), from)
+	return rd.bus.DirectNext(ctx, stream, filter, from)
 }
 
 // Position is where a job stands and, if it waits, how many come first.
