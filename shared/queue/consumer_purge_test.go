@@ -5,11 +5,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"flightline/shared/endpoint"
 	"flightline/shared/job"
 	"flightline/shared/testenv"
 	"flightline/streams"
 )
+
+// sendPull asks the consumer of a class for up to batch messages on inbox.
+func sendPull(nc *nats.Conn, endpoint string, c job.Class, inbox string, batch int, expires time.Duration) error {
+	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, batch, expires.Nanoseconds())
+	return nc.PublishRequest(pullSubject(endpoint, c), inbox, body)
+}
 
 // A message that a worker could not decide on, in an outage for example, was put
 // off: no fetch brings it, and it is IN_QUEUE all the same.

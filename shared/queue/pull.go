@@ -48,7 +48,7 @@ func (in *inbox) reply() string { return in.subject + "." + strconv.FormatUint(i
 
 func (c *Consumer) newPull(class job.Class) (*pull, error) {
 	p := &pull{
-		consumer: c, subject: pullSubject(c.at.Endpoint, class), body: pullBody(1, c.pullExpires()),
+		consumer: c, subject: pullSubject(c.at.Endpoint, class), body: pullBody(c.pullExpires()),
 		got: make(chan *received, 1), ended: make(chan bool, 1),
 	}
 	var err error
@@ -186,21 +186,13 @@ func (p *pull) forget() {
 	p.open = time.Time{}
 }
 
-// sendPull asks the consumer of a class for up to batch messages on inbox.
-// expires 0 takes only what waits now, and no more than maxPurgeBytes.
-func sendPull(nc *nats.Conn, endpoint string, c job.Class, inbox string, batch int, expires time.Duration) error {
-	return nc.PublishRequest(pullSubject(endpoint, c), inbox, pullBody(batch, expires))
-}
-
 func pullSubject(endpoint string, c job.Class) string {
 	return bus.PullNext(streams.Jobs(endpoint), streams.Consumer(c))
 }
 
-func pullBody(batch int, expires time.Duration) []byte {
-	if expires == 0 {
-		return fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"no_wait":true}`, batch, maxPurgeBytes)
-	}
-	return fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, batch, expires.Nanoseconds())
+// pullBody asks for one message.
+func pullBody(expires time.Duration) []byte {
+	return fmt.Appendf(nil, `{"batch":1,"expires":%d}`, expires.Nanoseconds())
 }
 
 // received is a delivery as it reached this process.
