@@ -30,7 +30,7 @@ func Roles() []Role {
 	return []Role{RoleControl, RoleAPI, RoleGateway, RoleRecorder, RoleWebhook, RoleAutoscaler, RoleConsole, RoleWorker, RoleReader, RoleAdmin}
 }
 
-// InboxPrefix begins the inboxes of a role: nobody else may listen there.
+// InboxPrefix begins the inboxes of a role: no other role may listen there.
 func InboxPrefix(r Role) string { return "_INBOX_" + string(r) }
 
 // Access is what a role may do. Streams are named as the bus has them; Any
@@ -56,8 +56,8 @@ type Access struct {
 	Makes bool
 	// Pauses lets it pause the consumers of the queues of endpoints.
 	Pauses bool
-	// Hears are the subjects of core NATS that it subscribes to.
-	Hears []string
+	// Subscribes are the subjects of core NATS that it subscribes to.
+	Subscribes []string
 }
 
 // Any stands for the queues of all endpoints.
@@ -138,7 +138,7 @@ func RoleOf(c Config, stream, consumer string) (role Role, shared bool) {
 }
 
 // Caches are the buckets that a role keeps a copy of, in the registry: what it
-// need not know it is not told. nil stands for none.
+// does not need is not sent to it. nil stands for none.
 func Caches(r Role) []string {
 	switch r {
 	case RoleControl, RoleAPI, RoleGateway:
@@ -169,7 +169,7 @@ func controlAccess(c Config) Access {
 			BucketVolumes, BucketDestinations, BucketCounts, BucketPositions, BucketLeaders, BucketMachines, BucketGPUs), Undelivered, Deliveries),
 		Takes: map[string][]string{Any: classes()}, Counts: []string{Webhooks},
 		Removes: []string{Any, Undelivered}, Purges: slices.Concat(parts(c, Payloads), parts(c, Logs), []string{Scaling, Stats, Undelivered, Deliveries}),
-		Hears: []string{"moved.>"},
+		Subscribes: []string{"moved.>"},
 	}
 }
 
@@ -183,7 +183,7 @@ func apiAccess(c Config) Access {
 		Reads:  slices.Concat(jobStreams(c), parts(c, Logs), buckets(BucketIdempotency, BucketCursors), []string{Scaling, Stats, Deliveries, Undelivered, Webhooks}),
 		Follows: append(buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketDestinations,
 			BucketCounts, BucketPositions, BucketLeaders, BucketGPUs), Events),
-		Takes: due, Lists: true, Removes: append(parts(c, Records), Any), Hears: []string{"moved.>", "emitted.>", "logged.>", AnyNudge, "holder.>"},
+		Takes: due, Lists: true, Removes: append(parts(c, Records), Any), Subscribes: []string{"moved.>", "emitted.>", "logged.>", AnyNudge, "holder.>"},
 	}
 }
 
@@ -193,7 +193,7 @@ func gatewayAccess(c Config) Access {
 			keysOf(BucketTokens, BucketWorkers, BucketInstances, BucketWorkerPods)),
 		Reads:   jobStreams(c),
 		Follows: buckets(BucketEndpoints, BucketKeys, BucketTokens, BucketWorkers, BucketInstances, BucketPods, BucketWorkerPods, BucketDestinations, BucketTemplates),
-		Takes:   map[string][]string{Any: classes()}, Removes: []string{Any}, Hears: []string{"moved.>", AnyNudge, "holder.>"},
+		Takes:   map[string][]string{Any: classes()}, Removes: []string{Any}, Subscribes: []string{"moved.>", AnyNudge, "holder.>"},
 	}
 }
 
@@ -222,7 +222,7 @@ func autoscalerAccess(c Config) Access {
 			BucketEndpoints, BucketWorkerEndpoints), "scaling.*", "logs.>", "$KV."+BucketPositions+".installation"),
 		Reads:   append(parts(c, Logs), Scaling, Events, Any, Bucket(BucketPositions), Bucket(BucketWorkerEndpoints)),
 		Follows: buckets(BucketEndpoints, BucketWorkers, BucketTokens, BucketInstances, BucketPods, BucketWorkerPods, BucketTemplates, BucketVolumes, BucketLeaders, BucketCounts, BucketMachines, BucketGPUs),
-		Counts:  []string{Any}, Purges: []string{Scaling}, Pauses: true, Hears: []string{"jobs.>"},
+		Counts:  []string{Any}, Purges: []string{Scaling}, Pauses: true, Subscribes: []string{"jobs.>"},
 	}
 }
 
@@ -235,6 +235,6 @@ func workerAccess(c Config, endpoint string) Access {
 		Writes: slices.Concat(recordsOf(c, endpoint), []string{"output.*." + endpoint + ".>", "payloads.*." + endpoint + ".>", "logs.*." + endpoint + ".*", "nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
 			[]string{"$KV." + BucketWorkerPods + "." + endpoint + ".*", "$KV." + BucketWorkers + "." + endpoint + ".*"}),
 		Reads: slices.Concat([]string{queue}, parts(c, Records), parts(c, Payloads), parts(c, Output), buckets(BucketWorkerEndpoints, BucketWorkerPods, BucketWorkers)),
-		Takes: map[string][]string{queue: classes()}, Removes: []string{queue}, Hears: []string{"nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
+		Takes: map[string][]string{queue: classes()}, Removes: []string{queue}, Subscribes: []string{"nudge." + endpoint + ".*", "holder." + endpoint + ".*"},
 	}
 }

@@ -74,7 +74,7 @@ func PermissionsOf(c Config, r Role, endpoint string) Permissions {
 	}
 	slices.Sort(publish)
 	return Permissions{
-		Publish: slices.Compact(publish), Deny: denied(c, a, purges, r == RoleWorker), Subscribe: append([]string{inbox}, a.Hears...),
+		Publish: slices.Compact(publish), Deny: denied(c, a, purges, r == RoleWorker), Subscribe: append([]string{inbox}, a.Subscribes...),
 	}
 }
 

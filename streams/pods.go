@@ -7,8 +7,8 @@ import (
 )
 
 // Buckets of what workers are made from and run on, each by id; BucketWorkerPods
-// is by endpoint and id. What is in BucketPods is run by drivers, so nobody who
-// serves strangers may write it.
+// is by endpoint and id. What is in BucketPods is run by drivers, so no role
+// that serves strangers may write it.
 const (
 	BucketPods       = "pods"
 	BucketWorkerPods = "worker_pods"

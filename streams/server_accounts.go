@@ -56,7 +56,7 @@ func (s ServerConfig) exports(line func(string, ...any), r Role) {
 			line("      { service: %q, response_type: stream, accounts: [%s] }", subject, accountOf(r))
 		}
 	}
-	for _, subject := range p.hears(r) {
+	for _, subject := range p.subscribes(r) {
 		line("      { stream: %q, accounts: [%s] }", subject, accountOf(r))
 	}
 }
@@ -77,7 +77,7 @@ func (s ServerConfig) guest(line func(string, ...any), r Role) {
 	for _, subject := range widest(p.Publish) {
 		line("      { service: { account: FLIGHTLINE, subject: %q }, to: %q }", subject, imported(subject))
 	}
-	for _, subject := range p.hears(r) {
+	for _, subject := range p.subscribes(r) {
 		line("      { stream: { account: FLIGHTLINE, subject: %q } }", subject)
 	}
 	line("    ]")
@@ -119,9 +119,9 @@ func (s ServerConfig) permissions(r Role) Permissions {
 	return PermissionsOf(s.Config, r, cmp.Or(s.Endpoint, "*"))
 }
 
-// hears returns the subjects of other roles that a role may subscribe to: all but its
+// subscribes returns the subjects of other roles that a role may subscribe to: all but its
 // inbox.
-func (p Permissions) hears(r Role) []string {
+func (p Permissions) subscribes(r Role) []string {
 	return slices.DeleteFunc(slices.Clone(p.Subscribe), func(subject string) bool {
 		return strings.HasPrefix(subject, InboxPrefix(r)+".")
 	})

@@ -15,8 +15,8 @@ type ServerConfig struct {
 	// one cannot come in. A password that begins with $ and a letter is the name of an
 	// environment variable of the server.
 	Passwords map[Role]string
-	// SystemPassword lets the user system look at the server itself. "" means
-	// that nobody may.
+	// SystemPassword is that of the user system, who may look at the server itself.
+	// "" means that there is no such user.
 	SystemPassword string
 	// Endpoint is the one of the role worker. "" or "*" means any.
 	Endpoint string

@@ -76,7 +76,7 @@ func Differences(want, got jetstream.StreamConfig) []string {
 }
 
 // ConsumerDifferences says in which settings a consumer is not as wanted. A
-// pause is nobody's fault.
+// pause makes no difference.
 func ConsumerDifferences(want, got jetstream.ConsumerConfig) []string {
 	d := new(differences)
 	d.add("filter", want.FilterSubject, got.FilterSubject)

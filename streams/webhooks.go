@@ -22,7 +22,7 @@ const WebhookConsumer = "webhook"
 // nothing of it.
 const WebhookWait = 45 * time.Second
 
-// Undelivered is the name of the stream of webhook tasks that wait for nobody:
+// Undelivered is the name of the stream of webhook tasks of which no attempt is due:
 // given up, or for a destination that is paused. Replay brings them back.
 const Undelivered = "UNDELIVERED"
 

@@ -92,7 +92,7 @@ func readBatch(ctx context.Context, nc *nats.Conn, subject string, request []byt
 	}
 }
 
-// listen takes up to most answers that nobody has read yet. It does not use
+// listen takes up to most answers that are not read yet. It does not use
 // SubscribeSync, which makes half a megabyte of room for them.
 func listen(nc *nats.Conn, subject string, most int) (answers <-chan *nats.Msg, end func(), err error) {
 	room := make(chan *nats.Msg, most)

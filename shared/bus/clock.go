@@ -14,7 +14,7 @@ import (
 // the same time that JetStream serves.
 const probeInterval = time.Second
 
-// Clock is server time: an instant that the server told, plus what passed
+// Clock is server time: an instant that the server gave, plus what passed
 // since by the local clock. A local clock that is wrong by hours does no harm,
 // and a server's that is set moves no deadline (see step).
 type Clock struct {
@@ -120,7 +120,7 @@ func (c *Client) probe(ctx context.Context) (silent time.Duration, err error) {
 func (c *Client) measure(ctx context.Context) error {
 	const most, short = 5, time.Millisecond
 	for range most {
-		if _, err := c.probe(ctx); err != nil && !errors.Is(err, errNoQuorum) { // the time it told
+		if _, err := c.probe(ctx); err != nil && !errors.Is(err, errNoQuorum) { // it gave its time
 			return err
 		}
 		if c.clock.anchor.Load().trip <= short {
@@ -159,7 +159,7 @@ func (c *Client) probeEvery(ctx context.Context, every time.Duration) error {
 // step of an hour would end every run at once, or let each go on for an hour
 // more. A process sees a step because the server's time no longer goes on from
 // what it measured, and counts deadlines that were reckoned before it by its own
-// clock, which nobody sets. A ttl is the server's affair: it moves with the step.
+// clock, which is not set. A ttl is the server's affair: it moves with the step.
 
 const (
 	// minStep is what the server's clock has to move at once by to count as set.

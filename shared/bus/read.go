@@ -119,7 +119,7 @@ func messageOf(got *nats.Msg) (m *Message, err error) {
 
 // directError is nil for a message that a direct get was answered with. It is ErrNoMessage
 // for an answer that no more messages match, ErrTooMany if too many subjects do, and
-// ErrUnavailable where nobody answers. A message of a stream names it, and may have a
+// ErrUnavailable where no server answers. A message of a stream names it, and may have a
 // header Status itself. what is read is for the text.
 func directError(m *nats.Msg, what string) error {
 	if m.Header.Get(jetstream.StreamHeader) != "" {

@@ -62,7 +62,7 @@ type Follower struct {
 	ended bool
 
 	mu    sync.Mutex
-	heard struct { // the newest chunk that the server told of
+	heard struct { // the newest chunk that the server announced
 		subject string
 		seq     uint64
 	}

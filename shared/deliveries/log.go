@@ -262,9 +262,9 @@ func (s *Store) trim(ctx context.Context, stream string, maxBytes int64) (uint64
 	return removed, bus.Unavailable(err)
 }
 
-// Drop removes what is kept of an endpoint's webhooks: those that nobody
-// tries to deliver, the copies of their payloads, and the log of deliveries. It
-// may be repeated, and returns bus.ErrUnavailable.
+// Drop removes what is kept of an endpoint's webhooks: the dead letters, the copies of
+// payloads, and the log of deliveries. It may be repeated, and returns
+// bus.ErrUnavailable.
 func (s *Store) Drop(ctx context.Context, e endpoint.Endpoint) error {
 	for _, of := range []struct{ stream, filter string }{
 		{streams.Undelivered, streams.UndeliveredFilter(e.ID, "")},

@@ -48,8 +48,8 @@ type Event struct {
 	// Attempt counts from 1. Run is 0 for Queued, the run for Started, and for
 	// an end the run that was the last, 0 if there was none.
 	Attempt, Run int
-	// At is when it happened, in server time. A Started so long ago that
-	// nobody remembers has the time of the event before it.
+	// At is when it happened, in server time. A Started so long ago that the
+	// record has forgotten it has the time of the event before it.
 	At time.Time
 
 	// Seq is the event's place in the log, later ones have greater ones (Cursor is

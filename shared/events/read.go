@@ -247,8 +247,8 @@ func (l *Log) ScanSince(ctx context.Context, endpoint string, id job.ID, since t
 
 // Last returns the latest event of a job of which nothing was written before since, and
 // up to which entry the log was searched. A later search goes on behind that entry: what
-// it costs depends on what was written for the whole endpoint in between. searched is 0 for
-// a job that nobody has searched for. Last returns ErrNotFound for a job that has no event,
+// it costs depends on what was written for the whole endpoint in between. searched is 0
+// before the first search. Last returns ErrNotFound for a job that has no event,
 // also if it is too old, and bus.ErrUnavailable.
 func (l *Log) Last(ctx context.Context, endpoint string, id job.ID, since time.Time, searched uint64) (last Event, upTo uint64, err error) {
 	r := reading{filter: streams.EntryFilters(endpoint, "")[0], job: id}

@@ -150,7 +150,7 @@ func (f entryFold) add(ctx context.Context, e Event) error {
 // that of the time at which the entry was written, so later blocks have later entries.
 func (f entryFold) index(ctx context.Context, kind streams.StatsKind, name string, e Event) error {
 	if f.Now().After(e.RetainUntil) {
-		return nil // nobody can read the job
+		return nil // the job can no longer be read
 	}
 	b, err := f.block(ctx, keyAt(e.Endpoint, kind, name, f.entry.Written))
 	if b != nil {

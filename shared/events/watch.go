@@ -144,7 +144,7 @@ func (v *Watch) Next(ctx context.Context) ([]Event, error) {
 	return nil, nil
 }
 
-// over reports whether a watch that is Once has told all.
+// over reports whether a watch that is Once has passed on all.
 func (v *Watch) over() bool { return v.w.Once && (v.ended || v.after >= v.until) }
 
 // recent takes what the tail remembers. behind says that it does not remember

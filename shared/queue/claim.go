@@ -76,8 +76,8 @@ func (c *Consumer) waits(ctx context.Context, msg *record.Record) (bool, error) 
 	return err == nil && streams.JobOf(there.Subject) == msg.ID, err
 }
 
-// claimed marks a job as being picked up by this consumer and reports whether
-// nobody here does so, or runs it, already.
+// claimed marks a job as being picked up by this consumer. It reports false if the
+// consumer picks it up, or runs it, already.
 func (c *Consumer) claimed(id job.ID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

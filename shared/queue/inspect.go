@@ -106,7 +106,7 @@ func (rd reader) inspectRecord(ctx context.Context, stream string, m *bus.Messag
 		return nil, nil //nolint:nilnil // no defect is no error
 	}
 	if r.Status.Terminal() && !r.Status.Retryable() {
-		r.InputRef = nil // nobody may read it any more
+		r.InputRef = nil // it cannot be read any more
 	}
 	if d, err := CheckPayloads(ctx, rd.bus, stream, m.Seq, r, r.PayloadRefs()...); d != nil || err != nil {
 		return d, err

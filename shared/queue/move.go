@@ -27,7 +27,7 @@ func become(r *record.Record, by job.Trigger) error {
 }
 
 // move takes an attempt one step: it applies the trigger and change to a copy
-// of from and writes it where from still lies (from.Seq; 0: creates it). It is
+// of from and writes it if from is still what is stored (from.Seq; 0: creates it). It is
 // the one write path of records. It returns the record as written;
 // bus.ErrConflict if somebody else wrote first, or the ttl has passed since it was
 // decided: read and decide again.

@@ -48,7 +48,7 @@ type Config struct {
 	// should exist, and the settings that hold now. "" means streams.BucketEndpoints,
 	// which workers may not read.
 	EndpointsBucket string
-	// Observer hears what this process did.
+	// Observer is called with what this process did.
 	Observer Observer
 	// Point, if not nil, is called at each named crash point, for tests that
 	// end the process there.
@@ -181,7 +181,7 @@ func (q *Queue) Reach(p Point) {
 	}
 }
 
-// Observer hears what this process did, in the goroutine that did it: its
+// Observer is called with what this process did, in the goroutine that did it: its
 // functions must be quick and safe for concurrent use. One that is nil is not
 // called.
 type Observer struct {

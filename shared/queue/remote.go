@@ -152,7 +152,7 @@ func (l *Lease) Receiving() {
 }
 
 // LeaseOf takes up the lease of the run in which worker holds the job, as its
-// record tells. It returns a *NotHeldError if the worker does not hold the job,
+// record says. It returns a *NotHeldError if the worker does not hold the job,
 // and bus.ErrUnavailable.
 func (rm *Remote) LeaseOf(ctx context.Context, e endpoint.Endpoint, id job.ID, worker string) (*Lease, error) {
 	if !id.Valid() {

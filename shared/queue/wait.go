@@ -34,7 +34,7 @@ func (q *Queue) Watch(e endpoint.Endpoint, id job.ID) (*Watch, error) {
 }
 
 // WatchNew begins to watch a job that is about to be submitted: watch first,
-// then submit and call Submitted, and nothing is missed. It hears of the first
+// then submit and call Submitted, and nothing is missed. It sees the first
 // attempt only, for which the server has less to look up. Close it.
 func (q *Queue) WatchNew(e endpoint.Endpoint, id job.ID) (*Watch, error) {
 	return q.watch(e, id, streams.MovedFirst(e.ID, id))
@@ -98,7 +98,7 @@ func (w *Watch) Wait(ctx context.Context) (*job.Job, error) {
 	}
 }
 
-// pause is how long Wait relies on repeated headers: the server does not say that a
+// pause is how long Wait relies on its subscription: the server does not say that a
 // job expired.
 func (w *Watch) pause() time.Duration { return min(w.q.Until(w.expires), pollInterval) }
 
@@ -120,7 +120,7 @@ func (w *Watch) look(ctx context.Context) (*job.Job, error) {
 	defer cancel()
 	j, err := w.ended(within)
 	if errors.Is(err, bus.ErrUnavailable) || err != nil && within.Err() != nil {
-		if w.q.Until(w.expires) <= 0 { // unknown, or over while nobody answers: no reason to look again at once
+		if w.q.Until(w.expires) <= 0 { // unknown, or over while JetStream does not answer: no reason to look again at once
 			w.expires = w.q.Now().Add(pollInterval)
 		}
 		return nil, ctx.Err()

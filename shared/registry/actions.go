@@ -24,8 +24,8 @@ const (
 	// maxActions bounds the actions that are kept, maxOwnActions those of one API key that go
 	// on, maxActionBytes the ids of one, and maxActionFilter the bytes of its filter.
 	maxActions, maxOwnActions, maxActionBytes, maxActionFilter = 100, 10, 600 << 10, 4 << 10
-	// ActionSilence is how long an action that goes on may go unsaved. After that nobody
-	// works on it.
+	// ActionSilence is how long an action that goes on may go unsaved. After that it
+	// counts as interrupted.
 	ActionSilence = 10 * time.Second
 )
 
@@ -67,13 +67,13 @@ type Action struct {
 // Over reports whether all ids are settled.
 func (a *Action) Over() bool { return !a.Ended.IsZero() }
 
-// Interrupted reports whether nobody works on an action that is not over.
+// Interrupted reports whether an action that is not over lost its runner.
 func (a *Action) Interrupted(now time.Time) bool {
 	return !a.Over() && (a.Stopped || now.Sub(a.saved) > ActionSilence)
 }
 
 // Actions are those of the last day (streams.ActionAge), at most 100: a new one takes the
-// place of the oldest that nobody works on.
+// place of the oldest that is over or interrupted.
 type Actions struct {
 	states *Table[Action]
 	ids    *Table[[]job.ID]

@@ -61,7 +61,7 @@ func NewElection(ctx context.Context, js jetstream.JetStream, role, instance str
 	}, nil
 }
 
-// Active returns who is active in the role, or ErrNotFound if nobody is.
+// Active returns who is active in the role, or ErrNotFound if no instance is.
 func (e *Election) Active(ctx context.Context) (Leader, error) {
 	leader, _, err := e.table.Get(ctx, e.role)
 	return leader, err
@@ -92,7 +92,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context) error) er
 	return nil
 }
 
-// win takes the role if nobody has it, or if this instance does: an answer
+// win takes the role if no instance has it, or if this instance does: an answer
 // may have been lost.
 func (e *Election) win(ctx context.Context) (uint64, error) {
 	me := Leader{Instance: e.id, Since: time.Now()}
@@ -132,7 +132,7 @@ func (e *Election) lead(ctx context.Context, asked time.Time, revision uint64, f
 	return true, err
 }
 
-// errRoleLost means that somebody else has the role, or nobody.
+// errRoleLost means that another instance has the role, or none.
 var errRoleLost = errors.New("registry: the role is no longer ours")
 
 // renew writes the role again and again. It returns nil when ctx or the work

@@ -29,11 +29,11 @@ type Submission struct {
 	Mode job.Mode `json:"mode"`
 	// Body is the SHA-256 of the request's body, in hex.
 	Body string `json:"body"`
-	// Accepted says that the job got into the queue. While it is false nobody
-	// knows.
+	// Accepted says that the job got into the queue. While it is false
+	// that is unknown.
 	Accepted bool `json:"accepted,omitempty"`
 	// Searched is the last entry of the event log up to which nothing mentions the job; 0
-	// if nobody has looked.
+	// before the first search.
 	Searched uint64 `json:"searched,omitempty"`
 
 	revision uint64

@@ -17,7 +17,7 @@ import (
 type Func func(ctx context.Context, stream string) error
 
 // Group runs a piece of work for all who ask at the same time. One run is in
-// progress at a time; whoever comes during a run shares the next one, since
+// progress at a time; a caller that comes during a run shares the next one, since
 // the present one may have begun too early for it. It starts no goroutine:
 // one of those who wait does the work.
 type Group struct {
@@ -89,7 +89,7 @@ func (g *Group) join() *run {
 }
 
 // lead does r's work and gives the turn back. It reports false if r is done
-// already: whoever has the turn has the run that all wait for, or is late.
+// already, by the caller that had the turn before.
 func (g *Group) lead(ctx context.Context, r *run, work func(context.Context) error) bool {
 	defer func() { <-g.turn }()
 	g.mu.Lock()

@@ -84,7 +84,7 @@ func NewRemote(nc *nats.Conn, prefix string) *Remote {
 }
 
 // Sync is a Func. It returns the error of the serving side, nats.ErrNoResponders
-// if there is none any more, and ctx's error or nats.ErrTimeout without an
+// if it is not served any more, and ctx's error or nats.ErrTimeout without an
 // answer in 1.5 s.
 func (r *Remote) Sync(ctx context.Context, stream string) error {
 	return r.groups.Of(stream).Do(ctx, func(ctx context.Context) error {

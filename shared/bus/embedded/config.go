@@ -2,7 +2,7 @@
 // It is the only package that may import nats-server: an importer
 // links a whole message server.
 //
-// A server is safe unless told otherwise: it listens on no port, and once it
+// A server is safe unless its Config says otherwise: it listens on no port, and once it
 // does, it wants a user and a password. Its store belongs to one server at a
 // time; a second one is refused instead of writing over the first.
 package embedded

@@ -10,9 +10,9 @@ import (
 
 // Guest is a user who may send requests on some subjects and do nothing else.
 // Guests live in an account of their own, which has no JetStream and whose
-// requests are passed on: what they publish elsewhere reaches nobody, and an
+// requests are passed on: what they publish elsewhere is not, and an
 // answer reaches the guest alone, whatever reply subject was asked for. Within
-// one account a reply subject is not checked: whoever may ask JetStream for a
+// one account a reply subject is not checked: a client that may ask JetStream for a
 // message could have it delivered, and so stored, anywhere.
 type Guest struct {
 	// User and Password are what the guest must show. Required.

@@ -42,7 +42,7 @@ type listing struct {
 	last   string                 // the block that grows
 }
 
-// settled is the age from which a directory's time of modification tells that
+// settled is the age from which a directory's time of modification shows that
 // it is still the same: the kernel's clock for it ticks every 1 to 10 ms.
 const settled = 100 * time.Millisecond
 
