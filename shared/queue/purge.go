@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
@@ -52,32 +53,15 @@ func (p *purge) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for from := uint64(1); from <= until; {
-		server := p.q.nc.ConnectedServerId()
-		got, err := p.q.someQueued(ctx, p.at.Endpoint, from)
-		if err != nil || len(got) == 0 {
-			return err
-		}
-		g, gctx := errgroup.WithContext(ctx)
-		for _, m := range got {
-			seq := bus.Sequence(m)
-			if from = seq + 1; seq <= until {
-				g.Go(func() error { return p.one(gctx, m, seq, server) })
-			}
-		}
-		if err := g.Wait(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.q.eachQueued(ctx, p.at.Endpoint, until, p.one)
 }
 
 // one cancels the job of a queue message that was read from a server, unless the job runs.
 // A message that cannot be decoded stays: it must not hold up all others.
-func (p *purge) one(ctx context.Context, m *nats.Msg, seq uint64, server string) error {
+func (p *purge) one(ctx context.Context, m *nats.Msg, server string) error {
 	ctx, cancel := bus.Bounded(ctx)
 	defer cancel()
-	id := streams.JobOf(bus.SubjectOf(m))
+	id, seq := streams.JobOf(bus.SubjectOf(m)), bus.Sequence(m)
 	from, err := record.Decode(p.at, id, &bus.Message{Server: server, Header: m.Header, Data: m.Data})
 	if err == nil {
 		from.QueueSeq = seq
@@ -131,12 +115,30 @@ func (p *purge) dropOver(ctx context.Context, r *record.Record) error {
 	return nil
 }
 
-// someQueued reads queue messages of both classes: to filter them the server would
-// count all there are, each time.
-func (q *Queue) someQueued(ctx context.Context, endpoint string, from uint64) ([]*nats.Msg, error) {
-	ctx, cancel := bus.Bounded(ctx)
-	defer cancel()
-	return q.bus.LeaderBatch(ctx, streams.Jobs(endpoint), bus.Batch{From: from, Filter: ">", Most: maxPurgeJobs, MaxBytes: maxPurgeBytes})
+// eachQueued calls do with the queue messages of both classes up to the sequence until, many
+// at a time, and with the server that they were read from. To filter a class the server
+// would count all messages that there are, for each read.
+func (q *Queue) eachQueued(ctx context.Context, endpointID string, until uint64, do func(ctx context.Context, m *nats.Msg, server string) error) error {
+	for from := uint64(1); from <= until; {
+		server := q.nc.ConnectedServerId()
+		within, cancel := bus.Bounded(ctx)
+		got, err := q.bus.LeaderBatch(within, streams.Jobs(endpointID), bus.Batch{From: from, Filter: ">", Most: maxPurgeJobs, MaxBytes: maxPurgeBytes})
+		cancel()
+		if err != nil || len(got) == 0 {
+			return err
+		}
+		g, gctx := errgroup.WithContext(ctx)
+		for _, m := range got {
+			seq := bus.Sequence(m)
+			if from = seq + 1; seq <= until {
+				g.Go(func() error { return do(gctx, m, server) })
+			}
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DeleteEndpoint cancels every job that waits or runs, so that its caller
@@ -164,19 +166,12 @@ func (q *Queue) DeleteEndpoint(ctx context.Context, e endpoint.Endpoint) error {
 // cancelRunning cancels what is left in the queue after a purge: jobs that are
 // handed out.
 func (q *Queue) cancelRunning(ctx context.Context, e endpoint.Endpoint) error {
-	for from := uint64(1); ; {
-		left, err := q.someQueued(ctx, e.ID, from)
-		if err != nil || len(left) == 0 {
-			return err
+	return q.eachQueued(ctx, e.ID, math.MaxUint64, func(ctx context.Context, m *nats.Msg, _ string) error {
+		id := streams.JobOf(bus.SubjectOf(m))
+		_, err := q.Cancel(ctx, e, id)
+		if err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) && !errors.Is(err, record.ErrDamaged) {
+			return fmt.Errorf("cancel job %s: %w", id, err)
 		}
-		for _, m := range left {
-			subject := bus.SubjectOf(m)
-			id := streams.JobOf(subject)
-			_, err := q.Cancel(ctx, e, id)
-			if err != nil && !errors.Is(err, job.ErrConflict) && !errors.Is(err, job.ErrNotFound) && !errors.Is(err, record.ErrDamaged) {
-				return fmt.Errorf("cancel job %s: %w", id, err)
-			}
-		}
-		from = bus.Sequence(left[len(left)-1]) + 1
-	}
+		return nil
+	})
 }
