@@ -7,7 +7,7 @@ import (
 
 // parallelTests is how many tests of a package run at a time. They mostly wait: for a
 // lease, a time to live or each other's programs.
-const parallelTests = 24
+const parallelTests = 12
 
 // SetParallel lets parallelTests of the package run at a time, unless the command line sets
 // -parallel: go test runs one per core. Call it first in TestMain.
