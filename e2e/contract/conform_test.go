@@ -3,7 +3,6 @@ package contract
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"flightline/services/conformance"
@@ -22,22 +21,6 @@ func conformed(t *testing.T, s *program.Env, url string, passed, skipped int, ar
 		t.Errorf("%v: got code %d, %d passed, %d skipped, want 0, %d and %d\n%s%s", args, code, report.Passed, report.Skipped, passed, skipped, out, errs)
 	}
 	return report
-}
-
-// conformAll plays everything but what is optional.
-func conformAll(t *testing.T, s *program.Env, url string) {
-	t.Helper()
-	optional := []string{"forgotten", "rate-cancel", "rate-purge"}
-	report := conformed(t, s, url, len(conformance.Scenarios())-len(optional), len(optional), "--make")
-	var skipped []string
-	for _, r := range report.Scenarios {
-		if r.Outcome == conformance.Skip {
-			skipped = append(skipped, r.Name)
-		}
-	}
-	if slices.Sort(skipped); !slices.Equal(skipped, optional) {
-		t.Errorf("got %v skipped, want %v", skipped, optional)
-	}
 }
 
 // conformForeign plays with workers that are not conform's.

@@ -92,12 +92,18 @@ func TestContract(t *testing.T) {
 	w.nats = worker.Config{NATSURL: running.NATSURL, User: running.NATSUser, Password: running.NATSPassword}
 	w.endpoint(t, "").shared()
 	sideBySide(t, s, map[string]func(t *testing.T, s *program.Env){
-		"conform in turn":   func(t *testing.T, _ *program.Env) { t.Helper(); conformInTurn(t, w) },
-		"own operations":    func(t *testing.T, _ *program.Env) { t.Helper(); play(t, w) },
-		"a foreign worker":  func(t *testing.T, s *program.Env) { t.Helper(); conformForeign(t, s, url) },
-		"a worker's file":   func(t *testing.T, s *program.Env) { t.Helper(); conformFile(t, s, url) },
-		"conform's command": func(t *testing.T, s *program.Env) { t.Helper(); conformAll(t, s, url) },
-		"breaches":          func(t *testing.T, _ *program.Env) { t.Helper(); conformBreaches(t, url) },
+		"conform in turn": func(t *testing.T, _ *program.Env) {
+			t.Helper()
+			conformInTurn(t, w, conformance.Config{Skip: []string{"forgotten", "rate-*"}}) // the first takes minutes
+		},
+		"conform's rates": func(t *testing.T, _ *program.Env) {
+			t.Helper()
+			conformInTurn(t, w, conformance.Config{Only: []string{"rate-*"}, Rates: true})
+		},
+		"own operations":   func(t *testing.T, _ *program.Env) { t.Helper(); play(t, w) },
+		"a foreign worker": func(t *testing.T, s *program.Env) { t.Helper(); conformForeign(t, s, url) },
+		"a worker's file":  func(t *testing.T, s *program.Env) { t.Helper(); conformFile(t, s, url) },
+		"breaches":         func(t *testing.T, _ *program.Env) { t.Helper(); conformBreaches(t, url) },
 	})
 	if list := s.OK("endpoint", "list"); strings.Contains(list, "conform-") || !strings.Contains(list, "echo") {
 		t.Errorf("got the endpoints %s, want echo, and none that conform made", list)
@@ -132,14 +138,13 @@ func sideBySide(t *testing.T, s *program.Env, tests map[string]func(t *testing.T
 	wg.Wait()
 }
 
-// conformInTurn plays the scenarios of `flightline conform`, but for those
-// that take minutes.
-func conformInTurn(t *testing.T, w *env) {
+// conformInTurn plays scenarios of `flightline conform`. The command plays all, in
+// e2e/security.
+func conformInTurn(t *testing.T, w *env, cfg conformance.Config) {
 	t.Helper()
-	report, err := conformance.Run(t.Context(), conformance.Config{
-		BaseURL: w.bases[0], RestURL: w.control, Key: w.key, Make: true, Rates: true, Skip: []string{"forgotten"}, Together: 24, Transport: inTurn{w},
-		FactTimeout: program.Soon,
-	})
+	cfg.BaseURL, cfg.RestURL, cfg.Key, cfg.Make, cfg.Together = w.bases[0], w.control, w.key, true, 24
+	cfg.Transport, cfg.FactTimeout = &inTurn{env: w, sent: map[string]int{}}, program.Soon
+	report, err := conformance.Run(t.Context(), cfg)
 	if err != nil {
 		t.Error(err)
 	}

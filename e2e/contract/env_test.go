@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -156,14 +157,23 @@ func (w *env) open(ctx context.Context, c call) (*http.Response, time.Time, erro
 }
 
 // inTurn is a transport for clients that know one address: the instances of
-// the API take turns, and control gets what is not theirs.
-type inTurn struct{ *env }
+// the API take turns at each path, since each has its part of a limit, and control gets
+// what is not theirs.
+type inTurn struct {
+	*env
+
+	mu   sync.Mutex
+	sent map[string]int // requests by path
+}
 
 // RoundTrip implements http.RoundTripper.
-func (i inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
-	base := i.bases[int(i.turn.Add(1))%len(i.bases)]
-	if workerProtocol(req.URL.Path) || strings.HasPrefix(req.URL.Path, "/v1") {
-		base = i.control
+func (i *inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
+	base := i.control
+	if !workerProtocol(req.URL.Path) && !strings.HasPrefix(req.URL.Path, "/v1") {
+		i.mu.Lock()
+		i.sent[req.URL.Path]++
+		base = i.bases[i.sent[req.URL.Path]%len(i.bases)]
+		i.mu.Unlock()
 	}
 	to, err := url.Parse(base)
 	if err != nil {

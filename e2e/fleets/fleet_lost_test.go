@@ -3,6 +3,8 @@ package fleets
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,14 +42,15 @@ func TestALostWorkersJobsStartAnother(t *testing.T) {
 func TestManyLostWorkersAtOnceStartOthers(t *testing.T) {
 	t.Parallel()
 	f, d := fleetDev(t)
-	jobs := map[string][]string{}
-	// The first of three jobs runs until the third one has its worker.
-	for id, fleet := range map[string]struct{ most, ms int }{"three": {3, 30_000}, "one": {1, 6000}} {
-		f.endpoint(id, map[string]any{"leaseMs": 10_000, "workersMax": fleet.most})
-		jobs[id] = f.submit(id, 3, fleet.ms, nil)
+	jobs, killed := map[string][]string{}, filepath.Join(t.TempDir(), "killed") // till then jobs run
+	for id, most := range map[string]int{"three": 3, "one": 1} {
+		f.endpoint(id, map[string]any{
+			"leaseMs": 10_000, "workersMax": most, "env": map[string]string{asFleetWorker: "yes", "FLEET_TEST_UNTIL": killed},
+		})
+		jobs[id] = f.submit(id, 3, 0, nil)
 		f.await("workers of "+id+" at work", func() string {
 			var got struct{ Workers struct{ Running int } }
-			if f.rest(http.MethodGet, "/v2/"+id+"/health", nil, &got); got.Workers.Running == fleet.most {
+			if f.rest(http.MethodGet, "/v2/"+id+"/health", nil, &got); got.Workers.Running == most {
 				return ""
 			}
 			return fmt.Sprint(got, f.decisions(id))
@@ -55,6 +58,9 @@ func TestManyLostWorkersAtOnceStartOthers(t *testing.T) {
 	}
 	for id := range jobs {
 		f.killWorkers(d, id)
+	}
+	if err := os.WriteFile(killed, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	for id := range jobs {
 		f.completed(id, jobs[id])

@@ -1,7 +1,8 @@
 // Command fleetworker is a worker that speaks RunPod's protocol and nothing
 // else, for tests of fleets and to measure them. With FLEET_TEST_SLEEPS it is one of the Go
 // SDK, which can sleep. It is one static file, so that an image of it alone works. Its jobs
-// take input.ms and return the id of the worker.
+// take input.ms, with FLEET_TEST_UNTIL until that file is there, and return the id of the
+// worker.
 package main
 
 import (
@@ -113,6 +114,9 @@ func (w *worker) once() {
 	}
 	w.hold(j.ID, true)
 	<-time.After(time.Duration(j.Input.Ms) * time.Millisecond)
+	if file := setting("FLEET_TEST_UNTIL"); file != "" {
+		awaitFile(file)
+	}
 	answer := fmt.Appendf(nil, `{"output":{"worker":%q}}`, setting("RUNPOD_POD_ID"))
 	if cause := setting("FLEET_TEST_FAILS"); cause != "" {
 		answer = fmt.Appendf(nil, `{"error":%q}`, cause)
@@ -124,6 +128,16 @@ func (w *worker) once() {
 		}
 	}
 	w.hold(j.ID, false)
+}
+
+// awaitFile waits until the file is there.
+func awaitFile(path string) {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		<-time.After(50 * time.Millisecond)
+	}
 }
 
 func (w *worker) call(method, url string, body []byte) ([]byte, int) {

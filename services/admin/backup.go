@@ -38,6 +38,11 @@ var (
 // an error leaves behind is no backup, and Restore refuses it. version is the
 // program's own.
 func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.Logger) (Manifest, error) {
+	return backup(ctx, nc, dir, version, stalled, log)
+}
+
+// backup is Backup with the patience of the copies.
+func backup(ctx context.Context, nc *nats.Conn, dir, version string, patience time.Duration, log *slog.Logger) (Manifest, error) {
 	m := Manifest{Format: format, Version: version, Began: time.Now().UTC()}
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -60,7 +65,7 @@ func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.L
 	if err := emptyFolder(dir); err != nil {
 		return m, err
 	}
-	b := &copying{nc: nc, js: js, dir: dir, log: log}
+	b := &copying{nc: nc, js: js, dir: dir, patience: patience, log: log}
 	if m.Streams, err = b.all(ctx, names); err != nil {
 		return m, err
 	}
@@ -77,11 +82,12 @@ func Backup(ctx context.Context, nc *nats.Conn, dir, version string, log *slog.L
 
 // copying is one run of Backup.
 type copying struct {
-	nc      *nats.Conn
-	js      jetstream.JetStream
-	dir     string
-	written strings.Builder // sumsFile of the files so far
-	log     *slog.Logger
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	dir      string
+	patience time.Duration   // of one answer or chunk of a copy; then it begins again
+	written  strings.Builder // sumsFile of the files so far
+	log      *slog.Logger
 }
 
 // all copies the streams in their order. What was written to the payloads since
@@ -193,7 +199,7 @@ func (b *copying) snapshot(ctx context.Context, c *Copy) error {
 
 func (b *copying) writeSnapshot(ctx context.Context, c *Copy, consumers bool) error {
 	return b.writeFile(snapshotFile(c.Name), func(w io.Writer) error {
-		d, size, err := snapshot(ctx, b.nc, c.Name, consumers, &reporting{Writer: w, reported: time.Now(), report: func(bytes int64) {
+		d, size, err := snapshot(ctx, b.nc, c.Name, consumers, b.patience, &reporting{Writer: w, reported: time.Now(), report: func(bytes int64) {
 			b.log.InfoContext(ctx, "copying", "stream", c.Name, "bytes", bytes)
 		}})
 		if err != nil {

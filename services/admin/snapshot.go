@@ -88,8 +88,9 @@ func lacksConsumer(err error) bool {
 }
 
 // snapshot writes the server's copy of the stream to w, with its consumers or without.
-// The state it returns is from before the copy began.
-func snapshot(ctx context.Context, nc *nats.Conn, stream string, consumers bool, w io.Writer) (described, int64, error) {
+// The state it returns is from before the copy began. The server's answer and each chunk
+// may take as long as patience.
+func snapshot(ctx context.Context, nc *nats.Conn, stream string, consumers bool, patience time.Duration, w io.Writer) (described, int64, error) {
 	var d described
 	chunks := make(chan *nats.Msg, windowSize/chunkSize+16) // what may be under way, and the end
 	inbox := nc.NewInbox()
@@ -99,15 +100,15 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, consumers bool,
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // it fails with the connection, and takes it along
 	question := map[string]any{"deliver_subject": inbox, "no_consumers": !consumers, "chunk_size": chunkSize, "window_size": windowSize}
-	if err := request(ctx, nc, bus.StreamSnapshot(stream), question, &d); err != nil {
+	if err := requestFor(ctx, patience, nc, bus.StreamSnapshot(stream), question, &d); err != nil {
 		return d, 0, err
 	}
-	size, err := receive(ctx, chunks, w)
+	size, err := receive(ctx, chunks, patience, w)
 	return d, size, err
 }
 
 // receive writes the chunks until the empty message that ends them.
-func receive(ctx context.Context, chunks <-chan *nats.Msg, w io.Writer) (size int64, err error) {
+func receive(ctx context.Context, chunks <-chan *nats.Msg, patience time.Duration, w io.Writer) (size int64, err error) {
 	for {
 		select {
 		case m := <-chunks:
@@ -123,7 +124,7 @@ func receive(ctx context.Context, chunks <-chan *nats.Msg, w io.Writer) (size in
 					return size, err
 				}
 			}
-		case <-time.After(stalled):
+		case <-time.After(patience):
 			return size, errStalled
 		case <-ctx.Done():
 			return size, ctx.Err()

@@ -81,10 +81,12 @@ func (s *env) resume() endpoint.Endpoint {
 }
 
 func TestAUsedUpBudgetPausesTheEndpoint(t *testing.T) {
+	t.Parallel()
 	const budget = 6
 	for name, driver := range map[string]string{"of a fleet": "process", "of workers of somebody else": "external"} {
 		t.Run(name, func(t *testing.T) {
-			s := newEnv(t)
+			t.Parallel()
+			s := openEnv(t, 0)
 			log := s.events()
 			s.endpoint("ep", func(e *endpoint.Endpoint) { e.FailureBudget, e.Fleet.Driver = budget, driver })
 			failure := func(n int) events.Event {

@@ -50,7 +50,8 @@ func newSiteOf(t *testing.T, podTTL time.Duration) *env {
 	return openEnv(t, podTTL)
 }
 
-// openEnv lets no other test run meanwhile.
+// openEnv is for subtests, which say by themselves that they are parallel, and for tests that
+// let no other run meanwhile.
 func openEnv(t *testing.T, podTTL time.Duration) *env {
 	t.Helper()
 	s := &env{t: t, Server: testenv.NewServer(t), podTTL: podTTL}

@@ -97,9 +97,11 @@ func (s *env) machineHas(id string, names ...string) {
 // The first worker of an endpoint downloads its model. The next ones are started where
 // it is, on a GPU or, of machines with as many pods, without one.
 func TestTheNextWorkerIsStartedWhereTheModelIs(t *testing.T) {
+	t.Parallel()
 	for name, gpus := range map[string]int{"with a GPU": 1, "without": 0} {
 		t.Run(name, func(t *testing.T) {
-			s := newEnv(t)
+			t.Parallel()
+			s := openEnv(t, 0)
 			a, b := s.engine("a"), s.engine("b")
 			folders := map[string]string{"a": s.modelHost(cards("a", 1), a), "b": s.modelHost(cards("b", 1), b)}
 			s.machineHas("a")

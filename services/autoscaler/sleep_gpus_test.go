@@ -198,6 +198,7 @@ type outliving struct{ driver.Driver }
 // An autoscaler may be killed after each write of a sleep and of a wake. The next one goes
 // on from there, and the card is never claimed twice.
 func TestASleepGoesOnFromEachStep(t *testing.T) {
+	t.Parallel()
 	const asleep, awake, taken = "a-0-1=0", "a-0-1=100", "a-0-1=0 other=100"
 	at := func(s *env, p *pod.Pod) { p.Sleep = pod.Sleep{At: s.queue.Now().UTC(), GPUFreed: pod.WholeGPU} }
 	woken := func(s *env, p *pod.Pod) { p.Sleep.Wake = s.queue.Now().UTC() }
@@ -218,7 +219,8 @@ func TestASleepGoesOnFromEachStep(t *testing.T) {
 		"asked to wake on taken card": {woken, false, false, true, taken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newEnv(t)
+			t.Parallel()
+			s := openEnv(t, 0)
 			e := s.drowsy("m")
 			a := s.endpoint("a", bounds(1, 1), dozes, keeps(0), needsGPU())
 			s.auditGPUs()

@@ -52,11 +52,16 @@ type Config struct {
 	HasSpace func() error
 	// Log hears of what no answer tells. nil means silence.
 	Log *slog.Logger
+
+	// leftLeases is for how many leases a worker that left a poll may begin none. 0 means 3.
+	leftLeases int
 }
 
 const (
 	defaultHold    = 20 * time.Second
 	defaultConfirm = 30 * time.Second
+
+	defaultLeftLeases = 3
 	// instanceRole is what instances of this service announce.
 	instanceRole = "gateway"
 )
@@ -96,6 +101,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	cfg.Instance = cmp.Or(cfg.Instance, uuid.NewString())
 	cfg.Hold, cfg.Confirm = cmp.Or(cfg.Hold, defaultHold), cmp.Or(cfg.Confirm, defaultConfirm)
+	cfg.leftLeases = cmp.Or(cfg.leftLeases, defaultLeftLeases)
 	if cfg.HasSpace == nil {
 		cfg.HasSpace = func() error { return nil }
 	}

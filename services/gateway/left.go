@@ -18,8 +18,6 @@ import (
 // answered (docs/adr/0048-pings-without-polls.md).
 
 const (
-	// leftLeases is for how many leases a worker that left a poll may begin none.
-	leftLeases = 3
 	// noticedWithin is how long after a worker left a poll that is noticed: a job that
 	// began since may come from a later poll.
 	noticedWithin = 2 * time.Second
@@ -56,7 +54,7 @@ func (s *Service) logUnnoted(ctx context.Context, who caller, err error) {
 
 // hasLeft reports whether a ping of the worker is not believed, which names these jobs.
 func (s *Service) hasLeft(ctx context.Context, who caller, ids []job.ID) bool {
-	if who.left.IsZero() || s.queue.Now().Sub(who.left) <= leftLeases*who.endpoint.Lease {
+	if who.left.IsZero() || s.queue.Now().Sub(who.left) <= time.Duration(s.cfg.leftLeases)*who.endpoint.Lease {
 		return false
 	}
 	var loses []job.ID

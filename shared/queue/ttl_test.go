@@ -97,8 +97,10 @@ func TestTTLEndsAJobInAnyState(t *testing.T) {
 }
 
 func TestSetTTL(t *testing.T) {
-	s := newEnv(t)
+	t.Parallel()
 	t.Run("waiting, shorter", func(t *testing.T) {
+		t.Parallel()
+		s := newEnv(t)
 		id := s.submit(t)
 		j, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour)
 		if err != nil || j.Status != job.InQueue || !j.Expires.Equal(j.Submitted.Add(time.Hour).Truncate(time.Millisecond)) && j.Expires.Sub(j.Submitted) != time.Hour {
@@ -113,6 +115,8 @@ func TestSetTTL(t *testing.T) {
 		_, _ = l.Complete(t.Context(), nil)
 	})
 	t.Run("waiting, longer", func(t *testing.T) {
+		t.Parallel()
+		s := newEnv(t)
 		big := json.RawMessage(`{"x":"` + strings.Repeat("z", 1<<20) + `"}`)
 		id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 2 * time.Second; r.Input = big })
 		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Hour); err != nil {
@@ -129,6 +133,8 @@ func TestSetTTL(t *testing.T) {
 		s.want(t, id, job.Completed)
 	})
 	t.Run("running, longer", func(t *testing.T) {
+		t.Parallel()
+		s := newEnv(t)
 		id := s.submit(t, func(r *job.Request) { r.Policy.TTL = 2 * time.Second })
 		consumer := s.consumer(t, s.q, "w")
 		defer consumer.Close()
@@ -151,6 +157,8 @@ func TestSetTTL(t *testing.T) {
 		}
 	})
 	t.Run("over", func(t *testing.T) {
+		t.Parallel()
+		s := newEnv(t)
 		id := s.submit(t)
 		testenv.Eventually(t, "over", func() bool { return s.q.Until(s.status(t, id).Submitted.Add(time.Second)) < 0 })
 		if _, err := s.q.SetTTL(t.Context(), s.e, id, time.Second); !errors.Is(err, job.ErrNotFound) {

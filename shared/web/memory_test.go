@@ -70,6 +70,7 @@ func post(t *testing.T, addr string, size int) int {
 // 64 clients that send 15 MB of 20 each, and then too little at a time: what they
 // would need together is 6 times what there is.
 func TestMemoryIsBoundedWhileManyTrickle(t *testing.T) {
+	t.Parallel() // the others need less than the bound leaves
 	const clients, size, sent, room = 64, 20 * mb, 15 * mb, 160 * mb
 	app := web.New(web.Config{BodyMemory: room})
 	app.Post("/", sized)

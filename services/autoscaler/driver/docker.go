@@ -45,6 +45,9 @@ type DockerConfig struct {
 	VolumeRoot string
 	// Log gets what goes wrong. nil means silence.
 	Log *slog.Logger
+
+	// callTimeout bounds one request to the engine, pulls and stops aside. 0 means 20 s.
+	callTimeout time.Duration
 }
 
 // Labels of our containers.
@@ -62,8 +65,7 @@ var publishAddress = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 const (
 	defaultEngine       = "unix:///var/run/docker.sock"
 	defaultInstallation = "flightline"
-	// callTimeout bounds one request to the engine, pulls and stops aside.
-	callTimeout = 20 * time.Second
+	defaultCallTimeout  = 20 * time.Second
 	// pullTimeout bounds fetching an image.
 	pullTimeout = 30 * time.Minute
 	// maxConcurrentStarts bounds the containers that are made and started side by side.
@@ -100,7 +102,7 @@ type Docker struct {
 // NewDocker returns a driver that Close ends. It does not need the engine yet.
 func NewDocker(cfg DockerConfig) (*Docker, error) {
 	cfg.Host, cfg.Installation = cmp.Or(cfg.Host, defaultEngine), cmp.Or(cfg.Installation, defaultInstallation)
-	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.Log, cfg.callTimeout = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), cmp.Or(cfg.callTimeout, defaultCallTimeout)
 	engine, err := client.New(client.WithHost(cfg.Host))
 	if err != nil {
 		return nil, fmt.Errorf("docker engine %s: %w", cfg.Host, err)
@@ -128,7 +130,7 @@ func (d *Docker) Machine(ctx context.Context) (string, pod.Machine, error) {
 	if id != "" {
 		return id, facts, nil
 	}
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, d.cfg.callTimeout)
 	defer cancel()
 	said, err := d.engine.Info(call, client.InfoOptions{})
 	if err != nil {
@@ -217,7 +219,7 @@ func alive(state container.ContainerState) bool {
 // Stop implements Driver. The image says which signal asks it to end.
 func (d *Docker) Stop(ctx context.Context, podID string, grace time.Duration) error {
 	seconds := int(math.Ceil(max(0, grace).Seconds()))
-	call, cancel := context.WithTimeout(ctx, max(0, grace)+callTimeout)
+	call, cancel := context.WithTimeout(ctx, max(0, grace)+d.cfg.callTimeout)
 	defer cancel()
 	_, err := d.engine.ContainerStop(call, d.container(podID), client.ContainerStopOptions{Timeout: &seconds})
 	if err != nil && !errdefs.IsNotFound(err) {
@@ -228,7 +230,7 @@ func (d *Docker) Stop(ctx context.Context, podID string, grace time.Duration) er
 
 // Forget implements Driver. It refuses a pod that runs.
 func (d *Docker) Forget(ctx context.Context, podID string) error {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, d.cfg.callTimeout)
 	defer cancel()
 	_, err := d.engine.ContainerRemove(call, d.container(podID), client.ContainerRemoveOptions{RemoveVolumes: true})
 	if errdefs.IsConflict(err) {
@@ -243,7 +245,7 @@ func (d *Docker) Forget(ctx context.Context, podID string) error {
 
 // List implements Driver.
 func (d *Docker) List(ctx context.Context) ([]Instance, error) {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, d.cfg.callTimeout)
 	defer cancel()
 	found, err := d.engine.ContainerList(call, client.ContainerListOptions{
 		All: true, Filters: client.Filters{}.Add("label", installationLabel+"="+d.cfg.Installation),

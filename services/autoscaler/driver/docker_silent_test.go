@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -37,7 +38,7 @@ func silentEngine(t *testing.T, asked *atomic.Int32, states ...string) *Docker {
 		}
 	}))
 	t.Cleanup(server.Close)
-	return connect(t, DockerConfig{Host: "tcp://" + server.Listener.Addr().String()})
+	return connect(t, DockerConfig{Host: "tcp://" + server.Listener.Addr().String(), callTimeout: 10 * time.Second})
 }
 
 func TestAContainerOfWhichTheEngineSaysNothingHoldsUpNoOther(t *testing.T) {

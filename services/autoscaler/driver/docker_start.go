@@ -50,7 +50,7 @@ func (d *Docker) Start(ctx context.Context, s Start) error {
 		return nil
 	}
 	s.enter(ctx, pod.Starting)
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, d.cfg.callTimeout)
 	defer cancel()
 	if _, err := d.engine.ContainerStart(call, id, client.ContainerStartOptions{}); err != nil {
 		d.discard(ctx, id)
@@ -66,7 +66,7 @@ func (d *Docker) Start(ctx context.Context, s Start) error {
 // removes its container if neither is so. made is the id of a container that another one
 // made for this start and did not start yet: it may have been killed before that.
 func (d *Docker) clear(ctx context.Context, body client.ContainerCreateOptions) (made string, runs bool, err error) {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, d.cfg.callTimeout)
 	defer cancel()
 	found, err := d.engine.ContainerInspect(call, body.Name, client.ContainerInspectOptions{})
 	if errdefs.IsNotFound(err) {
@@ -129,7 +129,7 @@ func (d *Docker) create(ctx context.Context, body client.ContainerCreateOptions,
 // tryCreate does not end with ctx: the engine would make the container all the same, and
 // nobody would start or remove it.
 func (d *Docker) tryCreate(ctx context.Context, body client.ContainerCreateOptions) (client.ContainerCreateResult, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.callTimeout)
 	defer cancel()
 	return d.engine.ContainerCreate(ctx, body)
 }
@@ -157,7 +157,7 @@ func (d *Docker) pull(ctx context.Context, image string) error {
 
 // discard removes a container that could not be started.
 func (d *Docker) discard(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.callTimeout)
 	defer cancel()
 	if _, err := d.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true}); err != nil {
 		d.log.DebugContext(ctx, "container left that could not be started", "container", id, "err", err)
