@@ -16,7 +16,8 @@ func TestTheModuleCanMove(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		require.Skip(t, "readme", "bash is not there")
 	}
-	dir := copyOfRepository(t)
+	dir := t.TempDir()
+	copyRepository(t, dir)
 	if err := os.Mkdir(filepath.Join(dir, ".ci"), 0o750); err != nil {
 		t.Fatal(err)
 	}

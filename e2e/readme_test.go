@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,7 +80,8 @@ func TestTheDocumentsLinesDoWhatTheySay(t *testing.T) {
 			require.Skip(t, "readme", tool+" is not there")
 		}
 	}
-	dir := copyOfRepository(t)
+	dir := filepath.Join(steadyFolder(t), "flightline") // the lines make folders beside it
+	copyRepository(t, dir)
 	// To compile all in another folder takes a minute, and two shells would do it at once.
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(t.TempDir(), "flightline"), "./services/flightline")
 	build.Dir = dir
@@ -336,10 +338,29 @@ func built(path string) bool {
 		strings.HasPrefix(path, "services/console/")
 }
 
-// copyOfRepository is what a clone would have of the working tree.
-func copyOfRepository(t *testing.T) string {
+// steadyFolder is a new folder at the same path for each run in this checkout, so that the go
+// command has in its cache what it compiled there before. It is another folder while a run uses
+// that one, and for an hour after a run was killed.
+func steadyFolder(t *testing.T) string {
 	t.Helper()
-	to := t.TempDir()
+	checkout, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("flightline-copy-%.8x", sha256.Sum256([]byte(checkout))))
+	if at, err := os.Stat(dir); err == nil && time.Since(at.ModTime()) > time.Hour {
+		_ = os.RemoveAll(dir) // it may be another user's
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// copyRepository makes what a clone would have of the working tree.
+func copyRepository(t *testing.T, to string) {
+	t.Helper()
 	for _, name := range checkout.Files(t, "..") {
 		if !built(name) {
 			continue
@@ -356,5 +377,4 @@ func copyOfRepository(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	return to
 }

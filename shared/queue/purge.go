@@ -20,7 +20,7 @@ import (
 
 // maxPurgeJobs is how many jobs a purge has in flight, maxPurgeBytes how large they are together
 // with their inputs: more might not come in time on a slow line.
-const maxPurgeJobs, maxPurgeBytes = 256, 2 << 20
+const maxPurgeJobs, maxPurgeBytes = 256, 1 << 20
 
 // Purge turns every job that waits into CANCELLED and returns how many it did;
 // a running job is never touched, a job submitted meanwhile may stay. Workers may take
