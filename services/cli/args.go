@@ -119,6 +119,27 @@ func mayBeEmpty(f *pflag.FlagSet, names ...string) {
 	}
 }
 
+// optional adds a flag by add, such as f.IntVar, for a setting that stays nil unless the
+// flag is typed: 0 and "" are values too.
+func optional[T any](f *pflag.FlagSet, add func(to *T, name string, value T, usage string), to **T, name, usage string) {
+	var value T
+	add(&value, name, value, usage)
+	flag := f.Lookup(name)
+	flag.Value = optionalValue{flag.Value, func() { *to = &value }}
+}
+
+// optionalValue calls typed when it is set.
+type optionalValue struct {
+	pflag.Value
+	typed func()
+}
+
+// Set implements pflag.Value.
+func (v optionalValue) Set(text string) error {
+	v.typed()
+	return v.Value.Set(text)
+}
+
 // bounded adds a flag for a duration from least to most, which its help says, and
 // checkTyped checks in the unit that was typed: the API counts milliseconds. note says
 // what else there is to know, "" is nothing.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,23 +21,26 @@ import (
 
 func (sh *shell) endpointCommand() *cobra.Command {
 	c := &cobra.Command{Use: "endpoint", Short: "Make, show, change, pause and remove endpoints"}
-	c.AddCommand(sh.createEndpoint(), sh.listEndpoints(), sh.getEndpoint(), sh.updateEndpoint(), sh.deleteEndpoint(),
-		sh.pauseEndpoint(), sh.resumeEndpoint(), sh.endpointScaling(), sh.listWorkers())
+	c.AddCommand(sh.createEndpoint(), sh.updateEndpoint(), sh.deleteEndpoint(), sh.pauseEndpoint(), sh.endpointScaling(), sh.listWorkers(),
+		onID(sh, "get", "Show an endpoint", (*client.Client).Endpoints, client.Endpoints.Get, endpointRows),
+		onID(sh, "resume", "Hand out jobs again", (*client.Client).Endpoints, client.Endpoints.Resume,
+			func(e *client.Endpoint) [][]string { return [][]string{{"RESUMED", e.ID}} }),
+		listAllCommand(sh, "List the endpoints", []string{"ID", "NAME", "CREATED"}, (*client.Client).Endpoints, client.Endpoints.List,
+			func(e client.Endpoint) []string { return []string{e.ID, clean(e.Name), when(e.Created)} }))
 	return c
 }
 
 // settings are the flags that create and update have in common.
 type settings struct {
-	spec   client.EndpointSpec
-	name   string
-	fleet  fleetFlags
-	counts [5]int
-	// retries is the text of a list of pauses.
-	retries string
+	spec client.EndpointSpec
+	// What has a form of its own is read by given.
+	idle, sleep time.Duration
+	env         []string
+	retries     string
 }
 
 func (s *settings) add(f *pflag.FlagSet) {
-	f.StringVar(&s.name, "name", "", "name for people (default, and with '': the id)")
+	optional(f, f.StringVar, &s.spec.Name, "name", "name for people (default, and with '': the id)")
 	mayBeEmpty(f, "name")
 	bounded(f, &s.spec.ExecutionTimeout, "execution-timeout", job.MinExecutionTimeout, job.MaxExecutionTimeout, "for jobs that name none", "default 10m")
 	bounded(f, &s.spec.TTL, "ttl", job.MinTTL, job.MaxTTL, "for jobs that name none", "default 24h")
@@ -50,41 +54,47 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.StringVar(&s.spec.StreamFormat, "stream-format", "", "form of /stream: auto, array or object (default auto)")
 	f.Var((*limitsFlag)(&s.spec.Limits), "limit", "limit of an operation, like run=1000,200: requests in 10 s, and at once; 0 means none (repeatable; replaces all limits that the endpoint has)")
 	f.StringVar(&s.retries, "webhook-retries", "", "pauses between attempts to deliver a webhook, like 10s,1m,1h (at most 20, of 1s to 24h); none means a single attempt (default 10s,10s)")
-	s.fleet.add(f)
-	for i, n := range s.names() {
-		f.IntVar(&s.counts[i], n.flag, 0, n.help)
-	}
+	optional(f, f.IntVar, &s.spec.MaxLostWorkers, "max-lost-workers", "workers an attempt may lose before it is FAILED (1 to 100; default 3)")
+	optional(f, f.IntVar, &s.spec.RequestsPerWorker, "requests-per-worker", "by how much a running worker raises the rate limits")
+	optional(f, f.IntVar, &s.spec.FailureBudget, "failure-budget", "jobs in a row that may fail for one cause until the endpoint is paused (0 to 1000; default 0: it never is)")
+	optional(f, f.IntVar, &s.spec.WorkersMin, "workers-min", "workers to keep")
+	optional(f, f.IntVar, &s.spec.WorkersMax, "workers-max", "workers to have at most; 0 turns the fleet off (default 3)")
+	s.addFleet(f)
 }
 
-type countFlag struct {
-	flag, help string
-	to         **int
+// addFleet adds the flags that say how workers are started.
+func (s *settings) addFleet(f *pflag.FlagSet) {
+	fleet := &s.spec.Fleet
+	f.StringVar(&fleet.ScalerType, "scaler", "", "when to add workers: QUEUE_DELAY or REQUEST_COUNT (default QUEUE_DELAY)")
+	optional(f, f.IntVar, &fleet.ScalerValue, "scaler-value", "seconds that a job may wait, or jobs per worker (1 to 100000; default 4)")
+	bounded(f, &s.idle, "idle-timeout", endpoint.MinIdleTimeout, endpoint.MaxIdleTimeout, "how long a worker that is not needed may idle", "default 5s")
+	bounded(f, &s.sleep, "sleep-timeout", 0, endpoint.MaxSleepTimeout, "how long such a worker sleeps before it is stopped, if it can sleep", "default 0s: it does not sleep")
+	f.StringVar(&fleet.Driver, "driver", "", "what starts workers: process, docker or external (default docker with --image, process with a command, else external: nothing does)")
+	optional(f, f.StringVar, &fleet.TemplateID, "template", "`id` of the template that workers are made from; '' means none")
+	optional(f, f.StringVar, &fleet.Image, "image", "image of the workers' container; '' means none, or that of the template")
+	f.StringArrayVar(&s.env, "env", nil, "variable of the workers, as `NAME=VALUE` (repeatable; replaces all that the endpoint has)")
+	optional(f, f.IntVar, &fleet.GPUs, "gpus", "GPUs of one worker")
+	addGPUFlags(f, &fleet.GPU)
+	f.StringSliceVar(&fleet.ModelCache, "model-cache", nil, modelCacheHelp)
+	mayBeEmpty(f, "template", "image", "model-cache")
+	f.StringVar(&fleet.Rollout, "rollout", "", "how a new version comes: replace, or canary:10% to try it on that share of the workers first (1 to 99; default replace)")
+	optional(f, f.Float64Var, &fleet.VCPUs, "vcpus", "virtual CPUs of one worker; 0 means no limit")
+	optional(f, f.Float64Var, &fleet.MemoryGB, "memory", "memory of one worker in GB; 0 means no limit")
 }
 
-func (s *settings) names() []countFlag {
-	return []countFlag{
-		{"max-lost-workers", "workers an attempt may lose before it is FAILED (1 to 100; default 3)", &s.spec.MaxLostWorkers},
-		{"requests-per-worker", "by how much a running worker raises the rate limits", &s.spec.RequestsPerWorker},
-		{"failure-budget", "jobs in a row that may fail for one cause until the endpoint is paused (0 to 1000; default 0: it never is)", &s.spec.FailureBudget},
-		{"workers-min", "workers to keep", &s.spec.WorkersMin},
-		{"workers-max", "workers to have at most; 0 turns the fleet off (default 3)", &s.spec.WorkersMax},
-	}
-}
-
-// given is the spec of the flags that were typed; 0 is a value too.
+// given is the spec of the flags that were typed; command follows "--".
 func (s *settings) given(f *pflag.FlagSet, command []string) (client.EndpointSpec, error) {
-	for i, n := range s.names() {
-		*n.to = typed(f, n.flag, &s.counts[i])
-	}
-	s.spec.Name = typed(f, "name", &s.name)
-	var err error
+	var errs [4]error
 	if f.Changed("webhook-retries") {
-		if s.spec.WebhookRetries, err = pauses(s.retries); err != nil {
-			return s.spec, err
-		}
+		s.spec.WebhookRetries, errs[0] = pauses(s.retries)
 	}
-	s.spec.Fleet, err = s.fleet.given(f, command)
-	return s.spec, err
+	s.spec.Fleet.IdleSeconds, errs[1] = seconds(f, "idle-timeout", s.idle)
+	s.spec.Fleet.SleepSeconds, errs[2] = seconds(f, "sleep-timeout", s.sleep)
+	s.spec.Fleet.Env, errs[3] = variables(s.env)
+	if len(command) > 0 {
+		s.spec.Fleet.Command = command
+	}
+	return s.spec, cmp.Or(errs[:]...)
 }
 
 // pauses reads a list of durations; "none" is the empty one.
@@ -156,30 +166,16 @@ func (sh *shell) updateEndpoint() *cobra.Command {
 	return c
 }
 
-func (sh *shell) getEndpoint() *cobra.Command {
-	return getCommand(sh, "Show an endpoint", func(ctx context.Context, api *client.Client, id string) (*client.Endpoint, error) {
-		return api.Endpoints().Get(ctx, id)
-	}, endpointRows)
-}
-
-func (sh *shell) listEndpoints() *cobra.Command {
-	return listCommand(sh, "list", "List the endpoints", []string{"ID", "NAME", "CREATED"},
-		func(ctx context.Context, api *client.Client, _ []string) ([]client.Endpoint, error) {
-			return api.Endpoints().List(ctx)
-		},
-		func(e client.Endpoint) []string { return []string{e.ID, clean(e.Name), when(e.Created)} })
-}
-
 // errHasJobs is what the API refuses while an endpoint has jobs, in the words of a command.
 var errHasJobs = errors.New("the endpoint has jobs; --force cancels and deletes them")
 
 func (sh *shell) deleteEndpoint() *cobra.Command {
 	var force, yes bool
-	c := sh.deleteCommand("Remove an endpoint", func(ctx context.Context, api *client.Client, id string) error {
+	c := deleteCommand(sh, "Remove an endpoint", (*client.Client).Endpoints, func(endpoints client.Endpoints, ctx context.Context, id string) error {
 		if !yes && !force && !terminal.Confirm(ctx, sh.In, sh.Err, "Remove endpoint "+id+", its settings and its results?") {
 			return errors.New("nothing was removed")
 		}
-		err := api.Endpoints().Delete(ctx, id, force)
+		err := endpoints.Delete(ctx, id, force)
 		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == "endpoint_busy" {
 			return errHasJobs
 		}
@@ -219,63 +215,6 @@ func endpointRows(e *client.Endpoint) [][]string {
 		rows = append(rows, []string{"LIMIT OF " + clean(operation), fmt.Sprintf("%d in 10 s, %d at once", l.Requests, l.Concurrent)})
 	}
 	return rows
-}
-
-// fleetFlags are the flags that say how workers are started.
-type fleetFlags struct {
-	spec            client.FleetSpec
-	template, image string
-	value, gpus     int
-	gpu             gpuFlags
-	idle, sleep     time.Duration
-	vcpus, memory   float64
-	env             []string
-}
-
-func (s *fleetFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&s.spec.ScalerType, "scaler", "", "when to add workers: QUEUE_DELAY or REQUEST_COUNT (default QUEUE_DELAY)")
-	f.IntVar(&s.value, "scaler-value", 0, "seconds that a job may wait, or jobs per worker (1 to 100000; default 4)")
-	bounded(f, &s.idle, "idle-timeout", endpoint.MinIdleTimeout, endpoint.MaxIdleTimeout, "how long a worker that is not needed may idle", "default 5s")
-	bounded(f, &s.sleep, "sleep-timeout", 0, endpoint.MaxSleepTimeout, "how long such a worker sleeps before it is stopped, if it can sleep", "default 0s: it does not sleep")
-	f.StringVar(&s.spec.Driver, "driver", "", "what starts workers: process, docker or external (default docker with --image, process with a command, else external: nothing does)")
-	f.StringVar(&s.template, "template", "", "`id` of the template that workers are made from; '' means none")
-	f.StringVar(&s.image, "image", "", "image of the workers' container; '' means none, or that of the template")
-	f.StringArrayVar(&s.env, "env", nil, "variable of the workers, as `NAME=VALUE` (repeatable; replaces all that the endpoint has)")
-	f.IntVar(&s.gpus, "gpus", 0, "GPUs of one worker")
-	s.gpu.add(f)
-	f.StringSliceVar(&s.spec.ModelCache, "model-cache", nil, modelCacheHelp)
-	mayBeEmpty(f, "template", "image", "model-cache")
-	f.StringVar(&s.spec.Rollout, "rollout", "", "how a new version comes: replace, or canary:10% to try it on that share of the workers first (1 to 99; default replace)")
-	f.Float64Var(&s.vcpus, "vcpus", 0, "virtual CPUs of one worker; 0 means no limit")
-	f.Float64Var(&s.memory, "memory", 0, "memory of one worker in GB; 0 means no limit")
-}
-
-// typed is the value of a flag, nil unless it was typed: 0 and "" are values too.
-func typed[T any](f *pflag.FlagSet, name string, value *T) *T {
-	if f.Changed(name) {
-		return value
-	}
-	return nil
-}
-
-// given is the spec of the flags that were typed; command follows "--".
-func (s *fleetFlags) given(f *pflag.FlagSet, command []string) (client.FleetSpec, error) {
-	s.spec.ScalerValue = typed(f, "scaler-value", &s.value)
-	s.spec.GPUs, s.spec.VCPUs, s.spec.MemoryGB = typed(f, "gpus", &s.gpus), typed(f, "vcpus", &s.vcpus), typed(f, "memory", &s.memory)
-	s.spec.TemplateID, s.spec.Image = typed(f, "template", &s.template), typed(f, "image", &s.image)
-	s.spec.GPU = s.gpu.given(f)
-	var err error
-	if s.spec.IdleSeconds, err = seconds(f, "idle-timeout", s.idle); err != nil {
-		return s.spec, err
-	}
-	if s.spec.SleepSeconds, err = seconds(f, "sleep-timeout", s.sleep); err != nil {
-		return s.spec, err
-	}
-	if len(command) > 0 {
-		s.spec.Command = command
-	}
-	s.spec.Env, err = variables(s.env)
-	return s.spec, err
 }
 
 // seconds is the value of a flag in seconds, nil unless it was typed.
@@ -342,15 +281,6 @@ func (sh *shell) pauseEndpoint() *cobra.Command {
 	}
 	bounded(c.Flags(), &length, "for", time.Second, endpoint.MaxPause, "how long", "default: until 'resume'")
 	return c
-}
-
-func (sh *shell) resumeEndpoint() *cobra.Command {
-	return &cobra.Command{
-		Use: "resume ID", Short: "Hand out jobs again",
-		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Endpoint, error) {
-			return api.Endpoints().Resume(ctx, args[0])
-		}, func(e *client.Endpoint) [][]string { return [][]string{{"RESUMED", e.ID}} }),
-	}
 }
 
 func (sh *shell) endpointScaling() *cobra.Command {

@@ -18,7 +18,11 @@ import (
 
 func (sh *shell) keyCommand() *cobra.Command {
 	c := &cobra.Command{Use: "key", Short: "Make, list, limit and revoke API keys"}
-	c.AddCommand(sh.createKey(), sh.listKeys(), sh.changeQuota(), sh.revokeKey())
+	c.AddCommand(sh.createKey(), sh.changeQuota(), sh.revokeKey(),
+		listAllCommand(sh, "List the API keys", []string{"ID", "NAME", "ENDS IN", "SCOPES", "QUOTA", "CREATED"}, (*client.Client).Keys, client.Keys.List,
+			func(k client.Key) []string {
+				return []string{k.ID, clean(k.Name), clean(k.Last4), strings.Join(k.Scopes, " "), cmp.Or(k.Quota.String(), "default"), when(k.Created)}
+			}))
 	return c
 }
 
@@ -59,16 +63,6 @@ func (sh *shell) createKey() *cobra.Command {
 	c.Flags().StringArrayVar(&scopes, "scope", nil, "what the key may do; repeat it for more")
 	c.Flags().StringVar(&quota, "quota", "", "what the key may ask for, as requests=500,waitingJobs=1000")
 	return c
-}
-
-func (sh *shell) listKeys() *cobra.Command {
-	return listCommand(sh, "list", "List the API keys", []string{"ID", "NAME", "ENDS IN", "SCOPES", "QUOTA", "CREATED"},
-		func(ctx context.Context, api *client.Client, _ []string) ([]client.Key, error) {
-			return api.Keys().List(ctx)
-		},
-		func(k client.Key) []string {
-			return []string{k.ID, clean(k.Name), clean(k.Last4), strings.Join(k.Scopes, " "), cmp.Or(k.Quota.String(), "default"), when(k.Created)}
-		})
 }
 
 func (sh *shell) changeQuota() *cobra.Command {

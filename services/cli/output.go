@@ -56,22 +56,29 @@ func listCommand[T any](sh *shell, use, short string, heading []string, list fun
 	}
 }
 
-// getCommand is the command that shows the thing of an id.
-func getCommand[T any](sh *shell, short string, get func(ctx context.Context, api *client.Client, id string) (T, error), rows func(T) [][]string) *cobra.Command {
+// listAllCommand is the command that shows all that noun, such as (*client.Client).Keys, lists.
+func listAllCommand[N, T any](sh *shell, short string, heading []string, noun func(*client.Client) N, list func(N, context.Context) ([]T, error), row func(T) []string) *cobra.Command {
+	return listCommand(sh, "list", short, heading, func(ctx context.Context, api *client.Client, _ []string) ([]T, error) {
+		return list(noun(api), ctx)
+	}, row)
+}
+
+// onID is a command that shows what do returns of the thing of an id.
+func onID[N, T any](sh *shell, verb, short string, noun func(*client.Client) N, do func(N, context.Context, string) (T, error), rows func(T) [][]string) *cobra.Command {
 	return &cobra.Command{
-		Use: "get ID", Short: short,
+		Use: verb + " ID", Short: short,
 		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (T, error) {
-			return get(ctx, api, args[0])
+			return do(noun(api), ctx, args[0])
 		}, rows),
 	}
 }
 
 // deleteCommand is the command that removes the thing of an id.
-func (sh *shell) deleteCommand(short string, remove func(ctx context.Context, api *client.Client, id string) error) *cobra.Command {
+func deleteCommand[N any](sh *shell, short string, noun func(*client.Client) N, remove func(N, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete ID", Short: short,
 		RunE: sh.with(func(ctx context.Context, api *client.Client, args []string) error {
-			if err := remove(ctx, api, args[0]); err != nil {
+			if err := remove(noun(api), ctx, args[0]); err != nil {
 				return err
 			}
 			return sh.show(map[string]string{"deleted": args[0]}, [][]string{{"DELETED", args[0]}})

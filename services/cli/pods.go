@@ -16,52 +16,36 @@ import (
 
 func (sh *shell) podCommand() *cobra.Command {
 	c := &cobra.Command{Use: "pod", Short: "Make, show, change, start, stop, restart and remove pods"}
-	c.AddCommand(sh.createPod(), sh.listPods(), sh.getPod(), sh.updatePod(), sh.deletePod(),
-		sh.onPod("start", "Let a pod run", client.Pods.Start),
-		sh.onPod("stop", "Stop a pod; a worker has time to end its jobs", client.Pods.Stop),
-		sh.onPod("restart", "End what runs of a pod, and start it again", client.Pods.Restart))
+	c.AddCommand(sh.createPod(), sh.listPods(), sh.getPod(), sh.updatePod(),
+		deleteCommand(sh, "Remove a pod for good", (*client.Client).Pods, client.Pods.Delete),
+		onID(sh, "start", "Let a pod run", (*client.Client).Pods, client.Pods.Start, podRows),
+		onID(sh, "stop", "Stop a pod; a worker has time to end its jobs", (*client.Client).Pods, client.Pods.Stop, podRows),
+		onID(sh, "restart", "End what runs of a pod, and start it again", (*client.Client).Pods, client.Pods.Restart, podRows))
 	return c
 }
 
-func (sh *shell) onPod(verb, short string, do func(client.Pods, context.Context, string) (*client.Pod, error)) *cobra.Command {
-	return &cobra.Command{
-		Use: verb + " ID", Short: short,
-		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Pod, error) {
-			return do(api.Pods(), ctx, args[0])
-		}, podRows),
-	}
-}
-
-// specFlags are what pods and templates are made from.
-type specFlags struct {
-	spec                client.Spec
-	env                 []string
-	image, words, mount string
-	disk                int
-}
-
-func (s *specFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&s.spec.Name, "name", "", "name for people")
-	f.StringVar(&s.image, "image", "", "`image` of the container")
-	f.StringVar(&s.words, "command", "", "`words` that run instead of the image's command, with spaces between them; '' means that of the image")
-	f.StringArrayVar(&s.env, "env", nil, "variable as `NAME=VALUE` (repeatable; replaces all that there are)")
-	f.StringSliceVar(&s.spec.Ports, "port", nil, "`port`, like 8888/http or 22/tcp; repeat it for more")
-	f.IntVar(&s.disk, "disk", 0, "size of the container's disk in `GB`; 0 means no limit")
-	f.StringSliceVar(&s.spec.Capabilities, "capability", nil, "Linux `capability` that the container keeps, like CHOWN, if the machine allows it; repeat it for more")
-	f.StringSliceVar(&s.spec.ModelCache, "model-cache", nil, modelCacheHelp)
-	f.StringVar(&s.mount, "mount", "", "`path` at which volumes are mounted")
+// addSpecFlags adds the flags of what pods and templates are made from. The function that
+// it returns reads those with a form of their own, once they were typed.
+func addSpecFlags(f *pflag.FlagSet, spec *client.Spec) (read func() error) {
+	var env []string
+	var words string
+	f.StringVar(&spec.Name, "name", "", "name for people")
+	optional(f, f.StringVar, &spec.Image, "image", "`image` of the container")
+	f.StringVar(&words, "command", "", "`words` that run instead of the image's command, with spaces between them; '' means that of the image")
+	f.StringArrayVar(&env, "env", nil, "variable as `NAME=VALUE` (repeatable; replaces all that there are)")
+	f.StringSliceVar(&spec.Ports, "port", nil, "`port`, like 8888/http or 22/tcp; repeat it for more")
+	optional(f, f.IntVar, &spec.DiskGB, "disk", "size of the container's disk in `GB`; 0 means no limit")
+	f.StringSliceVar(&spec.Capabilities, "capability", nil, "Linux `capability` that the container keeps, like CHOWN, if the machine allows it; repeat it for more")
+	f.StringSliceVar(&spec.ModelCache, "model-cache", nil, modelCacheHelp)
+	optional(f, f.StringVar, &spec.VolumePath, "mount", "`path` at which volumes are mounted")
 	mayBeEmpty(f, "image", "command", "port", "capability", "model-cache", "mount")
-}
-
-// given returns a spec with the fields whose flags were set on the command line.
-func (s *specFlags) given(f *pflag.FlagSet) (client.Spec, error) {
-	s.spec.Image, s.spec.VolumePath, s.spec.DiskGB = typed(f, "image", &s.image), typed(f, "mount", &s.mount), typed(f, "disk", &s.disk)
-	if f.Changed("command") {
-		s.spec.Command = strings.Fields(s.words)
+	return func() (err error) {
+		if f.Changed("command") {
+			spec.Command = strings.Fields(words)
+		}
+		spec.Env, err = variables(env)
+		return err
 	}
-	var err error
-	s.spec.Env, err = variables(s.env)
-	return s.spec, err
 }
 
 // variables reads those of --env, nil for none.
@@ -80,44 +64,27 @@ func variables(given []string) (map[string]string, error) {
 	return env, nil
 }
 
-// podFlags are what pods have besides.
-type podFlags struct {
-	specFlags
-	pod           client.PodSpec
-	gpus          int
-	vcpus, memory float64
-	locked        bool
-}
-
-func (s *podFlags) add(f *pflag.FlagSet) {
-	s.specFlags.add(f)
-	f.IntVar(&s.gpus, "gpus", 0, "how many GPUs it gets")
-	f.Float64Var(&s.vcpus, "vcpus", 0, "how many virtual CPUs it gets; 0 means all")
-	f.Float64Var(&s.memory, "memory", 0, "how much memory it gets in `GB`; 0 means all")
-	f.BoolVar(&s.locked, "locked", false, "refuse to stop or remove it")
-}
-
-func (s *podFlags) given(f *pflag.FlagSet) (client.PodSpec, error) {
-	spec, err := s.specFlags.given(f)
-	s.pod.Spec = spec
-	s.pod.GPUs, s.pod.VCPUs, s.pod.MemoryGB = typed(f, "gpus", &s.gpus), typed(f, "vcpus", &s.vcpus), typed(f, "memory", &s.memory)
-	s.pod.Locked = typed(f, "locked", &s.locked)
-	return s.pod, err
+// addPodFlags is addSpecFlags for pods.
+func addPodFlags(f *pflag.FlagSet, spec *client.PodSpec) (read func() error) {
+	optional(f, f.IntVar, &spec.GPUs, "gpus", "how many GPUs it gets")
+	optional(f, f.Float64Var, &spec.VCPUs, "vcpus", "how many virtual CPUs it gets; 0 means all")
+	optional(f, f.Float64Var, &spec.MemoryGB, "memory", "how much memory it gets in `GB`; 0 means all")
+	optional(f, f.BoolVar, &spec.Locked, "locked", "refuse to stop or remove it")
+	return addSpecFlags(f, &spec.Spec)
 }
 
 func (sh *shell) createPod() *cobra.Command {
-	var flags podFlags
+	var spec client.PodSpec
 	c := &cobra.Command{
 		Use: "create", Short: "Make a pod, which a driver of an autoscaler starts",
 		Example: "  flightline pod create --image me/trainer:1 --gpus 1 --env MODEL=small",
 	}
-	flags.add(c.Flags())
-	c.Flags().StringVar(&flags.pod.Driver, "driver", "", "what runs it: docker or process (default docker)")
-	c.Flags().StringVar(&flags.pod.Template, "template", "", "`id` of a template to make it from")
-	c.Flags().StringVar(&flags.pod.Volume, "volume", "", "`id` of a network volume to attach")
+	read := addPodFlags(c.Flags(), &spec)
+	c.Flags().StringVar(&spec.Driver, "driver", "", "what runs it: docker or process (default docker)")
+	c.Flags().StringVar(&spec.Template, "template", "", "`id` of a template to make it from")
+	c.Flags().StringVar(&spec.Volume, "volume", "", "`id` of a network volume to attach")
 	c.RunE = runAndShow(sh, func(ctx context.Context, api *client.Client, _ []string) (*client.Pod, error) {
-		spec, err := flags.given(c.Flags())
-		if err != nil {
+		if err := read(); err != nil {
 			return nil, err
 		}
 		return api.Pods().Create(ctx, spec)
@@ -126,12 +93,11 @@ func (sh *shell) createPod() *cobra.Command {
 }
 
 func (sh *shell) updatePod() *cobra.Command {
-	var flags podFlags
+	var spec client.PodSpec
 	c := &cobra.Command{Use: "update ID", Short: "Change a pod, as of its next start"}
-	flags.add(c.Flags())
+	read := addPodFlags(c.Flags(), &spec)
 	c.RunE = runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Pod, error) {
-		spec, err := flags.given(c.Flags())
-		if err != nil {
+		if err := read(); err != nil {
 			return nil, err
 		}
 		return api.Pods().Update(ctx, args[0], spec)
@@ -176,16 +142,13 @@ func (sh *shell) listPods() *cobra.Command {
 }
 
 func (sh *shell) getPod() *cobra.Command {
-	return getCommand(sh, "Show a pod; -o json has all that is known of it", func(ctx context.Context, api *client.Client, id string) (*client.Pod, error) {
-		all := url.Values{"includeMachine": {"true"}, "includeNetworkVolume": {"true"}, "includeSavingsPlans": {"true"}, "includeTemplate": {"true"}}
-		return api.Pods().Get(ctx, id, all)
-	}, podRows)
-}
-
-func (sh *shell) deletePod() *cobra.Command {
-	return sh.deleteCommand("Remove a pod for good", func(ctx context.Context, api *client.Client, id string) error {
-		return api.Pods().Delete(ctx, id)
-	})
+	return &cobra.Command{
+		Use: "get ID", Short: "Show a pod; -o json has all that is known of it",
+		RunE: runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Pod, error) {
+			all := url.Values{"includeMachine": {"true"}, "includeNetworkVolume": {"true"}, "includeSavingsPlans": {"true"}, "includeTemplate": {"true"}}
+			return api.Pods().Get(ctx, args[0], all)
+		}, podRows),
+	}
 }
 
 func podRows(p *client.Pod) [][]string {
@@ -212,56 +175,34 @@ func (sh *shell) templateCommand() *cobra.Command {
 	c := &cobra.Command{Use: "template", Short: "Make, show, change and remove templates"}
 	c.AddCommand(
 		sh.templateVerb("create", "Make a template"), sh.templateVerb("update ID", "Change a template"),
-		getCommand(sh, "Show a template; -o json has all of it", func(ctx context.Context, api *client.Client, id string) (*client.Template, error) {
-			return api.Templates().Get(ctx, id)
-		}, templateRows),
-		sh.listTemplates(),
-		sh.deleteCommand("Remove a template that nothing uses", func(ctx context.Context, api *client.Client, id string) error {
-			return api.Templates().Delete(ctx, id)
-		}))
+		onID(sh, "get", "Show a template; -o json has all of it", (*client.Client).Templates, client.Templates.Get, templateRows),
+		listAllCommand(sh, "List the templates", []string{"ID", "NAME", "IMAGE"}, (*client.Client).Templates, client.Templates.List,
+			func(t client.Template) []string { return []string{t.ID, clean(t.Name), clean(t.Image)} }),
+		deleteCommand(sh, "Remove a template that nothing uses", (*client.Client).Templates, client.Templates.Delete))
 	return c
-}
-
-// templateFlags are what templates are made from.
-type templateFlags struct {
-	specFlags
-	template         client.TemplateSpec
-	category, readme string
-	serverless       bool
 }
 
 // templateVerb is a command that sends what its flags say: it makes a template, or changes
 // the one whose ID its use names.
 func (sh *shell) templateVerb(use, short string) *cobra.Command {
-	var s templateFlags
+	var spec client.TemplateSpec
 	c := &cobra.Command{Use: use, Short: short}
 	f := c.Flags()
-	s.add(f)
-	f.StringVar(&s.category, "category", "", "NVIDIA, AMD or CPU; '' means none")
-	f.StringVar(&s.readme, "readme", "", "`text` for people")
+	read := addSpecFlags(f, &spec.Spec)
+	optional(f, f.StringVar, &spec.Category, "category", "NVIDIA, AMD or CPU; '' means none")
+	optional(f, f.StringVar, &spec.Readme, "readme", "`text` for people")
 	mayBeEmpty(f, "category", "readme")
-	f.BoolVar(&s.serverless, "serverless", false, "it is for endpoints")
+	optional(f, f.BoolVar, &spec.Serverless, "serverless", "it is for endpoints")
 	c.RunE = runAndShow(sh, func(ctx context.Context, api *client.Client, args []string) (*client.Template, error) {
-		spec, err := s.given(f)
-		if err != nil {
+		if err := read(); err != nil {
 			return nil, err
 		}
-		s.template.Spec, s.template.Serverless = spec, typed(f, "serverless", &s.serverless)
-		s.template.Category, s.template.Readme = typed(f, "category", &s.category), typed(f, "readme", &s.readme)
 		if len(args) == 0 {
-			return api.Templates().Create(ctx, s.template)
+			return api.Templates().Create(ctx, spec)
 		}
-		return api.Templates().Update(ctx, args[0], s.template)
+		return api.Templates().Update(ctx, args[0], spec)
 	}, templateRows)
 	return c
-}
-
-func (sh *shell) listTemplates() *cobra.Command {
-	return listCommand(sh, "list", "List the templates", []string{"ID", "NAME", "IMAGE"},
-		func(ctx context.Context, api *client.Client, _ []string) ([]client.Template, error) {
-			return api.Templates().List(ctx)
-		},
-		func(t client.Template) []string { return []string{t.ID, clean(t.Name), clean(t.Image)} })
 }
 
 func templateRows(t *client.Template) [][]string {
@@ -276,13 +217,12 @@ func (sh *shell) volumeCommand() *cobra.Command {
 	c := &cobra.Command{Use: "volume", Short: "Make, show, change and remove network volumes"}
 	c.AddCommand(
 		sh.volumeVerb("create", "Make a network volume; --name and --size are needed"), sh.volumeVerb("update ID", "Change a network volume"),
-		getCommand(sh, "Show a network volume", func(ctx context.Context, api *client.Client, id string) (*client.Volume, error) {
-			return api.Volumes().Get(ctx, id)
-		}, volumeRows),
-		sh.listVolumes(),
-		sh.deleteCommand("Remove a network volume that nothing uses, and nothing that it holds", func(ctx context.Context, api *client.Client, id string) error {
-			return api.Volumes().Delete(ctx, id)
-		}))
+		onID(sh, "get", "Show a network volume", (*client.Client).Volumes, client.Volumes.Get, volumeRows),
+		listAllCommand(sh, "List the network volumes", []string{"ID", "NAME", "GB", "DATA CENTER"}, (*client.Client).Volumes, client.Volumes.List,
+			func(v client.Volume) []string {
+				return []string{v.ID, clean(v.Name), fmt.Sprint(v.Size), clean(v.DataCenter)}
+			}),
+		deleteCommand(sh, "Remove a network volume that nothing uses, and nothing that it holds", (*client.Client).Volumes, client.Volumes.Delete))
 	return c
 }
 
@@ -302,16 +242,6 @@ func (sh *shell) volumeVerb(use, short string) *cobra.Command {
 		return api.Volumes().Update(ctx, args[0], spec)
 	}, volumeRows)
 	return c
-}
-
-func (sh *shell) listVolumes() *cobra.Command {
-	return listCommand(sh, "list", "List the network volumes", []string{"ID", "NAME", "GB", "DATA CENTER"},
-		func(ctx context.Context, api *client.Client, _ []string) ([]client.Volume, error) {
-			return api.Volumes().List(ctx)
-		},
-		func(v client.Volume) []string {
-			return []string{v.ID, clean(v.Name), fmt.Sprint(v.Size), clean(v.DataCenter)}
-		})
 }
 
 func volumeRows(v *client.Volume) [][]string {
