@@ -24,9 +24,9 @@ import (
 // address they go to the running dev.
 type OperateConfig struct {
 	NATS
-	Data      string `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"data folder of the running dev, whose NATS is meant if no address is given"`
-	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
-	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+	Data      string `flag:"data" env:"FLIGHTLINE_DATA" default:".flightline" help:"data folder of the running dev, whose NATS is meant if no address is given"`
+	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" default:"info" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" default:"text" help:"form of log lines: text or json"`
 }
 
 // RestoreConfig are the settings of `flightline restore`.
@@ -38,11 +38,11 @@ type RestoreConfig struct {
 // DoctorConfig are the settings of `flightline doctor`.
 type DoctorConfig struct {
 	OperateConfig
-	Replicas   int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream that there should be; the same as for serve"`
-	Partitions int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"partitions that there should be; the same as for serve"`
-	EventsAge  time.Duration `flag:"events-retention" env:"FLIGHTLINE_EVENTS_RETENTION" old:"events-age" envDefault:"168h" help:"how long events should be kept; the same as for serve"`
-	LogsAge    time.Duration `flag:"logs-retention" env:"FLIGHTLINE_LOGS_RETENTION" envDefault:"72h" help:"how long what workers print should be kept; the same as for serve"`
-	LogsBytes  int64         `flag:"logs-max-bytes" env:"FLIGHTLINE_LOGS_MAX_BYTES" envDefault:"268435456" help:"bytes that what workers print may take; the same as for serve"`
+	Replicas   int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" default:"1" help:"copies of each stream that there should be; the same as for serve"`
+	Partitions int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" default:"1" help:"partitions that there should be; the same as for serve"`
+	EventsAge  time.Duration `flag:"events-retention" env:"FLIGHTLINE_EVENTS_RETENTION" old:"events-age" default:"168h" help:"how long events should be kept; the same as for serve"`
+	LogsAge    time.Duration `flag:"logs-retention" env:"FLIGHTLINE_LOGS_RETENTION" default:"72h" help:"how long what workers print should be kept; the same as for serve"`
+	LogsBytes  int64         `flag:"logs-max-bytes" env:"FLIGHTLINE_LOGS_MAX_BYTES" default:"268435456" help:"bytes that what workers print may take; the same as for serve"`
 	Deep       bool          `flag:"deep" env:"FLIGHTLINE_DOCTOR_DEEP" help:"read every message of every stream too, and say what is damaged; it changes nothing"`
 	Fix        bool          `flag:"fix" env:"FLIGHTLINE_DOCTOR_FIX" help:"make streams, consumers and buckets as they should be"`
 }

@@ -29,7 +29,7 @@ import (
 type Fleets struct {
 	Drivers     string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" help:"what starts workers here, with commas between them: process (an endpoint's command runs on this host with the rights of this program), docker; none only says how many there should be"`
 	GatewayURL  string `flag:"gateway-url" env:"FLIGHTLINE_GATEWAY_URL" help:"http or https address at which the workers that are started reach the gateway; this process's own by default, and required where a driver starts workers without the role gateway beside it"`
-	FleetFolder string `flag:"fleet-folder" env:"FLIGHTLINE_FLEET_FOLDER" envDefault:".flightline/fleet" help:"folder of the driver process; made if it is not there, and used by one autoscaler"`
+	FleetFolder string `flag:"fleet-folder" env:"FLIGHTLINE_FLEET_FOLDER" default:".flightline/fleet" help:"folder of the driver process; made if it is not there, and used by one autoscaler"`
 	Engine
 	Ending
 	reaper []string // the command line of ReaperCommand; none of a test
@@ -37,8 +37,8 @@ type Fleets struct {
 
 // Ending is how workers end.
 type Ending struct {
-	DrainTimeout time.Duration `flag:"worker-drain-timeout" env:"FLIGHTLINE_WORKER_DRAIN_TIMEOUT" envDefault:"30s" help:"how long a worker whose pod or endpoint is stopped or deleted may go on with its jobs, at most 168h; then their jobs are given back"`
-	FleetGrace   time.Duration `flag:"worker-shutdown-timeout" env:"FLIGHTLINE_WORKER_SHUTDOWN_TIMEOUT" old:"fleet-grace" envDefault:"15s" help:"how long workers of the driver process, which end with this program, may go on with their jobs once it is asked to stop, at most 10m; then their jobs are given back. Containers go on"`
+	DrainTimeout time.Duration `flag:"worker-drain-timeout" env:"FLIGHTLINE_WORKER_DRAIN_TIMEOUT" default:"30s" help:"how long a worker whose pod or endpoint is stopped or deleted may go on with its jobs, at most 168h; then their jobs are given back"`
+	FleetGrace   time.Duration `flag:"worker-shutdown-timeout" env:"FLIGHTLINE_WORKER_SHUTDOWN_TIMEOUT" old:"fleet-grace" default:"15s" help:"how long workers of the driver process, which end with this program, may go on with their jobs once it is asked to stop, at most 10m; then their jobs are given back. Containers go on"`
 }
 
 const (

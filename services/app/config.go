@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caarlos0/env/v11"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -92,7 +90,7 @@ func (c Connections) limit(log *slog.Logger) *web.ConnLimit {
 
 // StreamForm is how /stream answers a program that does not say what it reads.
 type StreamForm struct {
-	StreamFormat string `flag:"stream-format" env:"FLIGHTLINE_STREAM_FORMAT" envDefault:"array" help:"form of /stream where neither the request nor its endpoint decides: array (the contract's) or object (what most programs that poll by hand read)"`
+	StreamFormat string `flag:"stream-format" env:"FLIGHTLINE_STREAM_FORMAT" default:"array" help:"form of /stream where neither the request nor its endpoint decides: array (the contract's) or object (what most programs that poll by hand read)"`
 }
 
 func (s StreamForm) check() error {
@@ -104,11 +102,11 @@ func (s StreamForm) check() error {
 
 // LogSizes bound what is kept besides jobs.
 type LogSizes struct {
-	EventsMaxBytes      int64         `flag:"events-max-bytes" env:"FLIGHTLINE_EVENTS_MAX_BYTES" envDefault:"4294967296" help:"bytes that the log of events may take, 16777216 or more; the oldest go first; 0 is no bound"`
-	LogsAge             time.Duration `flag:"logs-retention" env:"FLIGHTLINE_LOGS_RETENTION" envDefault:"72h" help:"how long what workers print is kept (1h or more); the same for all processes, the last one started decides"`
-	LogsMaxBytes        int64         `flag:"logs-max-bytes" env:"FLIGHTLINE_LOGS_MAX_BYTES" envDefault:"268435456" help:"bytes that what workers print may take, 16777216 or more, which NATS reserves; each partition has a share; the oldest lines go first; 0 is no bound; the same for all processes"`
-	DeliveriesMaxBytes  int64         `flag:"deliveries-max-bytes" env:"FLIGHTLINE_DELIVERIES_MAX_BYTES" envDefault:"268435456" help:"bytes that the log of webhook deliveries may take, 16777216 or more; the oldest go first; 0 is no bound; each delivery takes 100 bytes of the memory of NATS too"`
-	UndeliveredMaxBytes int64         `flag:"undelivered-max-bytes" env:"FLIGHTLINE_UNDELIVERED_MAX_BYTES" envDefault:"4294967296" help:"bytes that webhooks may take which were given up or wait for a paused destination, 16777216 or more; the oldest go first and are never sent; 0 is no bound"`
+	EventsMaxBytes      int64         `flag:"events-max-bytes" env:"FLIGHTLINE_EVENTS_MAX_BYTES" default:"4294967296" help:"bytes that the log of events may take, 16777216 or more; the oldest go first; 0 is no bound"`
+	LogsAge             time.Duration `flag:"logs-retention" env:"FLIGHTLINE_LOGS_RETENTION" default:"72h" help:"how long what workers print is kept (1h or more); the same for all processes, the last one started decides"`
+	LogsMaxBytes        int64         `flag:"logs-max-bytes" env:"FLIGHTLINE_LOGS_MAX_BYTES" default:"268435456" help:"bytes that what workers print may take, 16777216 or more, which NATS reserves; each partition has a share; the oldest lines go first; 0 is no bound; the same for all processes"`
+	DeliveriesMaxBytes  int64         `flag:"deliveries-max-bytes" env:"FLIGHTLINE_DELIVERIES_MAX_BYTES" default:"268435456" help:"bytes that the log of webhook deliveries may take, 16777216 or more; the oldest go first; 0 is no bound; each delivery takes 100 bytes of the memory of NATS too"`
+	UndeliveredMaxBytes int64         `flag:"undelivered-max-bytes" env:"FLIGHTLINE_UNDELIVERED_MAX_BYTES" default:"4294967296" help:"bytes that webhooks may take which were given up or wait for a paused destination, 16777216 or more; the oldest go first and are never sent; 0 is no bound"`
 }
 
 // minLogBytes is the smallest bound of a log: it has to reach back some minutes.
@@ -137,22 +135,22 @@ func literally[T int64 | time.Duration](setting T) T {
 
 // Config are the settings of `flightline dev`.
 type Config struct {
-	Listen        string `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
-	Data          string `flag:"data" env:"FLIGHTLINE_DATA" envDefault:".flightline" help:"folder that keeps everything; made if it is not there"`
+	Listen        string `flag:"listen" env:"FLIGHTLINE_LISTEN" default:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
+	Data          string `flag:"data" env:"FLIGHTLINE_DATA" default:".flightline" help:"folder that keeps everything; made if it is not there"`
 	APIKey        string `flag:"api-key" env:"FLIGHTLINE_API_KEY" secret:"yes" help:"API key of an administrator, 8 bytes or more; by default a random one is made once and kept"`
 	Host          string `flag:"host" env:"FLIGHTLINE_HOST" help:"names, with commas between them, by which HTTP and metrics may be asked besides those of loopback; without any, a listener that is not on loopback may be asked by every name"`
 	NATSListen    string `flag:"nats-listen" env:"FLIGHTLINE_NATS_LISTEN" help:"address for NATS clients, or off; 127.0.0.1:4222 by default, or a free port if that is taken"`
-	Sync          string `flag:"sync" env:"FLIGHTLINE_SYNC" envDefault:"auto" help:"when an accepted job is on disk: always (before the answer, each write by itself), group (before the answer, one fsync for all who wait), interval (within 2 minutes: a power loss loses jobs) or auto: group, and always where the file system has no hard links"`
-	Limits        string `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
+	Sync          string `flag:"sync" env:"FLIGHTLINE_SYNC" default:"auto" help:"when an accepted job is on disk: always (before the answer, each write by itself), group (before the answer, one fsync for all who wait), interval (within 2 minutes: a power loss loses jobs) or auto: group, and always where the file system has no hard links"`
+	Limits        string `flag:"limits" env:"FLIGHTLINE_LIMITS" default:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
 	MetricsListen string `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 by default, or a free port if that is taken"`
-	Drivers       string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" envDefault:"process" help:"what starts workers of endpoints here, with commas between them: process (an endpoint's command runs on this host), docker, none"`
+	Drivers       string `flag:"drivers" env:"FLIGHTLINE_DRIVERS" default:"process" help:"what starts workers of endpoints here, with commas between them: process (an endpoint's command runs on this host), docker, none"`
 	Catalog       string `flag:"price-catalog" env:"FLIGHTLINE_PRICE_CATALOG" old:"catalog" help:"JSON file with prices and places of machines; see pods.md"`
 	StreamForm
 	Traces
 	LogSizes
 	NoDemo    bool   `flag:"no-demo" env:"FLIGHTLINE_NO_DEMO" help:"do not make the endpoint echo, nor run its worker and a first job"`
-	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"warn" help:"least important lines to log: debug, info, warn or error"`
-	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" default:"warn" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" default:"text" help:"form of log lines: text or json"`
 	Connections
 	TLS
 	Engine
@@ -163,15 +161,15 @@ type Config struct {
 
 // ServeConfig are the settings of `flightline serve`.
 type ServeConfig struct {
-	Listen        string        `flag:"listen" env:"FLIGHTLINE_LISTEN" envDefault:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
-	Replicas      int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" envDefault:"1" help:"copies of each stream: 1 on one NATS server, 3 in a cluster"`
-	CreateStreams string        `flag:"create-streams" env:"FLIGHTLINE_CREATE_STREAMS" old:"streams" envDefault:"true" help:"true makes the streams and buckets if they are not there; false waits, up to two minutes, until another process has: for a user who may not make them"`
-	Partitions    int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"streams that share the records of all endpoints, 1 to 1024; it may grow, and a smaller number than there are changes nothing"`
-	EventsAge     time.Duration `flag:"events-retention" env:"FLIGHTLINE_EVENTS_RETENTION" old:"events-age" envDefault:"168h" help:"how long events can be read (1h or more); the same for all processes, the last one started decides"`
+	Listen        string        `flag:"listen" env:"FLIGHTLINE_LISTEN" default:"127.0.0.1:8080" help:"address for HTTP; port 0 takes a free one"`
+	Replicas      int           `flag:"replicas" env:"FLIGHTLINE_REPLICAS" default:"1" help:"copies of each stream: 1 on one NATS server, 3 in a cluster"`
+	CreateStreams string        `flag:"create-streams" env:"FLIGHTLINE_CREATE_STREAMS" old:"streams" default:"true" help:"true makes the streams and buckets if they are not there; false waits, up to two minutes, until another process has: for a user who may not make them"`
+	Partitions    int           `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" default:"1" help:"streams that share the records of all endpoints, 1 to 1024; it may grow, and a smaller number than there are changes nothing"`
+	EventsAge     time.Duration `flag:"events-retention" env:"FLIGHTLINE_EVENTS_RETENTION" old:"events-age" default:"168h" help:"how long events can be read (1h or more); the same for all processes, the last one started decides"`
 	LogSizes
-	DrainDelay    time.Duration `flag:"drain-delay" env:"FLIGHTLINE_DRAIN_DELAY" envDefault:"0s" help:"how long to serve on, at most 1m, after SIGTERM made /readyz answer 503: as long as the balancer in front needs to notice"`
+	DrainDelay    time.Duration `flag:"drain-delay" env:"FLIGHTLINE_DRAIN_DELAY" default:"0s" help:"how long to serve on, at most 1m, after SIGTERM made /readyz answer 503: as long as the balancer in front needs to notice"`
 	BootstrapKey  string        `flag:"bootstrap-key" env:"FLIGHTLINE_BOOTSTRAP_KEY" secret:"yes" help:"API key of an administrator to put in at each start, 8 bytes or more; none by default"`
-	Limits        string        `flag:"limits" env:"FLIGHTLINE_LIMITS" envDefault:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
+	Limits        string        `flag:"limits" env:"FLIGHTLINE_LIMITS" default:"default" help:"rate limits of the queue API: default (the contract's), off, or a JSON file; see operating.md"`
 	MetricsListen string        `flag:"metrics-listen" env:"FLIGHTLINE_METRICS_LISTEN" help:"address for Prometheus, /metrics without a key, or off; 127.0.0.1:9464 by default, or a free port if that is taken"`
 	Catalog       string        `flag:"price-catalog" env:"FLIGHTLINE_PRICE_CATALOG" old:"catalog" help:"JSON file with prices and places of machines; see pods.md"`
 	StreamForm
@@ -182,12 +180,12 @@ type ServeConfig struct {
 	Webhooks
 	Fleets
 	Console
-	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" envDefault:"info" help:"least important lines to log: debug, info, warn or error"`
-	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" envDefault:"text" help:"form of log lines: text or json"`
+	LogLevel  string `flag:"log-level" env:"FLIGHTLINE_LOG_LEVEL" default:"info" help:"least important lines to log: debug, info, warn or error"`
+	LogFormat string `flag:"log-format" env:"FLIGHTLINE_LOG_FORMAT" default:"text" help:"form of log lines: text or json"`
 }
 
 // A struct of settings says where each comes from: `flag` names its flag,
-// `env` its variable, `envDefault` what holds without either, `help` what it
+// `env` its variable, `default` what holds without either, `help` what it
 // means. One with `secret` is never shown. `old` is the flag's former name, which
 // still works, as does its variable. Other fields are not exported.
 
@@ -203,14 +201,13 @@ func configure(c *cobra.Command, environment map[string]string, settings any, ru
 	renamed := map[string]pflag.NormalizedName{}
 	environment = maps.Clone(environment)
 	findRenamed(reflect.TypeOf(settings).Elem(), renamed, environment)
-	wrong := env.ParseWithOptions(settings, env.Options{Environment: environment})
 	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return cmp.Or(renamed[name], pflag.NormalizedName(name))
 	})
-	addFlags(c.Flags(), settings)
+	wrong := addFlags(c.Flags(), settings, environment)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if wrong != nil {
-			return &cli.UsageError{Err: nameVariableInError(wrong, settings)}
+			return &cli.UsageError{Err: wrong}
 		}
 		return run(cmd, args)
 	}
@@ -255,60 +252,36 @@ func oldVariable(flag string) string {
 	return "FLIGHTLINE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// nameVariableInError replaces the field of an error by its environment variable.
-func nameVariableInError(err error, settings any) error {
-	all, ok := errors.AsType[env.AggregateError](err)
-	if !ok {
-		return err
-	}
-	variables := map[string]string{}
-	for _, field := range settingsIn(reflect.TypeOf(settings).Elem()) {
-		variables[field.Name] = field.Tag.Get("env")
-	}
-	for _, one := range all.Errors {
-		if unread, ok := errors.AsType[env.ParseError](one); ok {
-			return fmt.Errorf("%s: must be %s", variables[unread.Name], formOf(unread.Type))
-		}
-	}
-	return err
-}
-
-func formOf(t reflect.Type) string {
-	switch {
-	case t == reflect.TypeFor[time.Duration]():
-		return "a duration like 90s or 10m"
-	case t.Kind() == reflect.Bool:
-		return "true or false"
-	}
-	return "a whole number"
-}
-
-func addFlags(f *pflag.FlagSet, settings any) {
+// addFlags adds a flag for each of the settings, which become what the environment says, else
+// their default. The error is that of the first variable whose value its setting cannot have.
+func addFlags(f *pflag.FlagSet, settings any, environment map[string]string) (wrong error) {
 	all := reflect.ValueOf(settings).Elem()
 	for _, field := range settingsIn(all.Type()) {
-		name, help := field.Tag.Get("flag"), flagHelp(field)
-		switch at := all.FieldByIndex(field.Index).Addr().Interface().(type) {
+		name, variable := field.Tag.Get("flag"), field.Tag.Get("env")
+		help := fmt.Sprintf("%s [%s]", field.Tag.Get("help"), variable)
+		switch to := all.FieldByIndex(field.Index).Addr().Interface().(type) {
 		case *string:
-			f.StringVar(at, name, *at, help)
+			f.StringVar(to, name, "", help)
 		case *int:
-			f.IntVar(at, name, *at, help)
+			f.IntVar(to, name, 0, help)
 		case *int64:
-			f.Int64Var(at, name, *at, help)
+			f.Int64Var(to, name, 0, help)
 		case *bool:
-			f.BoolVar(at, name, *at, help)
+			f.BoolVar(to, name, false, help)
 		case *time.Duration:
-			f.DurationVar(at, name, *at, help)
+			f.DurationVar(to, name, 0, help)
 		default:
-			panic(fmt.Sprintf("settings: no flag for %s of type %T", field.Name, at))
+			panic(fmt.Sprintf("settings: no flag for %s of type %T", field.Name, to))
 		}
+		flag := f.Lookup(name)
+		if text := cmp.Or(environment[variable], field.Tag.Get("default")); text != "" && flag.Value.Set(text) != nil {
+			wrong = cmp.Or(wrong, fmt.Errorf("%s: must be %s", variable, cli.FlagForm(flag.Value)))
+		}
+		flag.DefValue = flag.Value.String()
 		if field.Tag.Get("secret") != "" {
-			f.Lookup(name).DefValue = "" // help must not show it
+			flag.DefValue = "" // help must not show it
 			cli.SecretFlag(f, name)
 		}
 	}
-}
-
-// flagHelp is the help text of a flag, with its environment variable.
-func flagHelp(field reflect.StructField) string {
-	return fmt.Sprintf("%s [%s]", field.Tag.Get("help"), field.Tag.Get("env"))
+	return wrong
 }

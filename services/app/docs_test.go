@@ -57,7 +57,7 @@ func TestGeneratedConfiguration(t *testing.T) {
 
 func rows(doc *strings.Builder, settings reflect.Type) {
 	for _, field := range settingsIn(settings) {
-		standard := field.Tag.Get("envDefault")
+		standard := field.Tag.Get("default")
 		if standard != "" {
 			standard = "`" + standard + "`"
 		}

@@ -23,10 +23,10 @@ import (
 // NATSConfig are the settings of `flightline nats-config`.
 type NATSConfig struct {
 	Dir        string `flag:"dir" env:"FLIGHTLINE_NATS_CONFIG_DIR" help:"folder to put the configuration and the passwords in; those that are there are kept. Without one the configuration is printed, with names of variables for passwords"`
-	Partitions int    `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" envDefault:"1" help:"as for serve: the permissions name each"`
-	Endpoint   string `flag:"endpoint" env:"FLIGHTLINE_NATS_ENDPOINT" envDefault:"*" help:"the one endpoint of the user worker, or * for all"`
-	Listen     string `flag:"listen" env:"FLIGHTLINE_NATS_LISTEN" envDefault:"127.0.0.1:4222" help:"address at which the server listens for its clients; 0.0.0.0:4222 for those of other machines and containers"`
-	Store      string `flag:"store" env:"FLIGHTLINE_NATS_STORE" envDefault:"/data" help:"folder of the streams, as the server of NATS sees it"`
+	Partitions int    `flag:"partitions" env:"FLIGHTLINE_PARTITIONS" default:"1" help:"as for serve: the permissions name each"`
+	Endpoint   string `flag:"endpoint" env:"FLIGHTLINE_NATS_ENDPOINT" default:"*" help:"the one endpoint of the user worker, or * for all"`
+	Listen     string `flag:"listen" env:"FLIGHTLINE_NATS_LISTEN" default:"127.0.0.1:4222" help:"address at which the server listens for its clients; 0.0.0.0:4222 for those of other machines and containers"`
+	Store      string `flag:"store" env:"FLIGHTLINE_NATS_STORE" default:"/data" help:"folder of the streams, as the server of NATS sees it"`
 	Cluster    string `flag:"cluster" env:"FLIGHTLINE_NATS_CLUSTER" help:"addresses of all servers of a cluster, host:port with commas between them; each listens at the port of the first; none for one server. It needs --dir"`
 	TLSCert    string `flag:"tls-cert" env:"FLIGHTLINE_NATS_SERVER_CERT" help:"path of the server's certificate, as the server sees it; clients and other servers must then show one too"`
 	TLSKey     string `flag:"tls-key" env:"FLIGHTLINE_NATS_SERVER_KEY" help:"path of its key"`

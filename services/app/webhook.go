@@ -15,8 +15,8 @@ import (
 type Webhooks struct {
 	WebhookAllowHTTP     bool          `flag:"webhook-allow-http" env:"FLIGHTLINE_WEBHOOK_ALLOW_HTTP" help:"let webhooks go to http addresses too, not https ones only"`
 	WebhookAllowNetworks string        `flag:"webhook-allow-networks" env:"FLIGHTLINE_WEBHOOK_ALLOW_NETWORKS" help:"networks that webhooks may go to besides public addresses, like 10.1.0.0/16,fd00:1::/32"`
-	WebhookTimeout       time.Duration `flag:"webhook-timeout" env:"FLIGHTLINE_WEBHOOK_TIMEOUT" envDefault:"15s" help:"how long a receiver may take to answer (more than 0s, at most 20s)"`
-	WebhookMaxBody       int           `flag:"webhook-max-body" env:"FLIGHTLINE_WEBHOOK_MAX_BODY" envDefault:"10485760" help:"largest body of a webhook in bytes, 1 or more; a larger one has a link instead of the output"`
+	WebhookTimeout       time.Duration `flag:"webhook-timeout" env:"FLIGHTLINE_WEBHOOK_TIMEOUT" default:"15s" help:"how long a receiver may take to answer (more than 0s, at most 20s)"`
+	WebhookMaxBody       int           `flag:"webhook-max-body" env:"FLIGHTLINE_WEBHOOK_MAX_BODY" default:"10485760" help:"largest body of a webhook in bytes, 1 or more; a larger one has a link instead of the output"`
 	WebhookPublicURL     string        `flag:"webhook-public-url" env:"FLIGHTLINE_WEBHOOK_PUBLIC_URL" help:"http or https address of this API, with which those links begin"`
 }
 

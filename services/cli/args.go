@@ -72,15 +72,19 @@ var flagForms = map[string]string{
 	"duration": "a duration like 90s or 10m", "stringSlice": "texts with commas between them",
 }
 
+// FlagForm says what a flag with a value of this type must be, such as "a whole number"; ""
+// for a type of its own, whose error says so.
+func FlagForm(value pflag.Value) string { return flagForms[value.Type()] }
+
 // flagError names the flag, its value and what it must be where err is a value that the
-// flag does not take. A flag of a type of its own says in its error what it must be.
+// flag does not take.
 func flagError(_ *cobra.Command, err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err
 	}
 	must := wrong.Unwrap().Error()
-	if form, known := flagForms[wrong.GetFlag().Value.Type()]; known {
+	if form := FlagForm(wrong.GetFlag().Value); form != "" {
 		must = "must be " + form
 	}
 	if errors.Is(err, strconv.ErrRange) {
