@@ -88,7 +88,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	chosen := cfg.choose(Scenarios())
 	results := make([]Result, len(chosen))
 	var played atomic.Int64
-	for at := beforeWork; at <= lastAlone; at++ {
+	for _, at := range []phase{beforeWork, aloneBeforeWork, atWork, lastAlone} {
 		if at == atWork {
 			w.startWork(ctx)
 		}

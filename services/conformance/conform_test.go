@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"flightline/shared/pod"
 )
 
 func TestScenariosAreWellFormed(t *testing.T) {
@@ -38,7 +40,7 @@ func TestScenariosAreWellFormed(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	env := workerEnv("http://h", "ep", "w", "token")
+	env := environmentOf(pod.Worker{BaseURL: "http://h", Endpoint: "ep", ID: "w", Token: "token"})
 	for name, tc := range map[string]struct {
 		cfg  Config
 		want string // part of the error; "" for none

@@ -17,16 +17,16 @@ type Scenario struct {
 	play func(*play)
 }
 
-// phase is when a scenario is played: before conform's worker starts, while it
-// works, or when nothing else happens.
+// phase is when a scenario is played. Most are while conform's worker works.
 type phase int
 
-// The phases, in their order. The first is for jobs that wait; jobs that other
-// scenarios left do not disturb it.
 const (
-	beforeWork phase = iota
+	atWork phase = iota
+	// beforeWork is before the worker starts: for jobs that wait, which those that other
+	// scenarios left do not disturb.
+	beforeWork
+	// aloneBeforeWork and lastAlone are when no other scenario is played.
 	aloneBeforeWork
-	atWork
 	lastAlone
 )
 

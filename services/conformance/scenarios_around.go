@@ -11,11 +11,8 @@ import (
 func counting() []Scenario {
 	const section = "Health record"
 	return []Scenario{
-		{Name: "health", Section: section, Shows: "`/health` has the five counts of jobs and two of workers, all integers", when: atWork, play: health},
-		{
-			Name: "health-counts", Section: section, Shows: "`/health` counts a job that waits",
-			Needs: []string{needIdle}, when: aloneBeforeWork, play: healthCounts,
-		},
+		{Name: "health", Section: section, Shows: "`/health` has the five counts of jobs and two of workers, all integers", play: health},
+		{Name: "health-counts", Section: section, Shows: "`/health` counts a job that waits", Needs: []string{needIdle}, when: aloneBeforeWork, play: healthCounts},
 	}
 }
 
@@ -47,15 +44,9 @@ func healthCounts(p *play) {
 func hooking() []Scenario {
 	const section = "Events"
 	return []Scenario{
-		{Name: "webhook", Section: section, Shows: "the webhook is called once when the job completes, and tells its id and status", Needs: []string{needHooks}, when: atWork, play: webhook},
-		{
-			Name: "webhook-failed", Section: section, Shows: "the webhook is called also for a job that failed",
-			Needs: []string{needHooks, needFailing}, when: atWork, play: webhookFailed,
-		},
-		{
-			Name: "webhook-retries", Section: section, Shows: "a call that fails is made up to 2 more times, 10 s apart; the job is as it was",
-			Needs: []string{needHooks}, when: atWork, play: webhookRetries,
-		},
+		{Name: "webhook", Section: section, Shows: "the webhook is called once when the job completes, and tells its id and status", Needs: []string{needHooks}, play: webhook},
+		{Name: "webhook-failed", Section: section, Shows: "the webhook is called also for a job that failed", Needs: []string{needHooks, needFailing}, play: webhookFailed},
+		{Name: "webhook-retries", Section: section, Shows: "a call that fails is made up to 2 more times, 10 s apart; the job is as it was", Needs: []string{needHooks}, play: webhookRetries},
 	}
 }
 
@@ -125,16 +116,13 @@ func webhookRetries(p *play) {
 func clients() []Scenario {
 	const section = "Clients"
 	return []Scenario{
-		{Name: "client-post", Section: section, Shows: "`/status` and `/stream` answer POST too", when: atWork, play: clientPost},
-		{Name: "client-status-sync", Section: section, Shows: "`/status-sync?wait=`, by GET and by POST, holds until the job ends", when: atWork, play: clientStatusSync},
-		{
-			Name: "client-stream", Section: section, Shows: "with a JSON content type `/stream` answers an object with `status` and `stream`; at the end it is terminal and empty",
-			Needs: []string{needStreaming}, when: atWork, play: clientStream,
-		},
-		{Name: "client-methods", Section: section, Shows: "a method that an operation does not have is 405, with `Allow`", when: atWork, play: clientMethods},
-		{Name: "client-lists", Section: section, Shows: "`/v1/containerregistryauth` and `/v1/billing/…` answer lists", Needs: []string{needRest}, when: atWork, play: clientLists},
-		{Name: "client-pod", Section: section, Shows: "a pod that has `image` or `gpu.count` has the same in `imageName` and `gpuCount`", Needs: []string{needRest}, when: atWork, play: clientPod},
-		{Name: "client-errors", Section: section, Shows: "errors are JSON objects, too, with an `error` that is a text", when: atWork, play: clientErrors},
+		{Name: "client-post", Section: section, Shows: "`/status` and `/stream` answer POST too", play: clientPost},
+		{Name: "client-status-sync", Section: section, Shows: "`/status-sync?wait=`, by GET and by POST, holds until the job ends", play: clientStatusSync},
+		{Name: "client-stream", Section: section, Shows: "with a JSON content type `/stream` answers an object with `status` and `stream`; at the end it is terminal and empty", Needs: []string{needStreaming}, play: clientStream},
+		{Name: "client-methods", Section: section, Shows: "a method that an operation does not have is 405, with `Allow`", play: clientMethods},
+		{Name: "client-lists", Section: section, Shows: "`/v1/containerregistryauth` and `/v1/billing/…` answer lists", Needs: []string{needRest}, play: clientLists},
+		{Name: "client-pod", Section: section, Shows: "a pod that has `image` or `gpu.count` has the same in `imageName` and `gpuCount`", Needs: []string{needRest}, play: clientPod},
+		{Name: "client-errors", Section: section, Shows: "errors are JSON objects, too, with an `error` that is a text", play: clientErrors},
 	}
 }
 

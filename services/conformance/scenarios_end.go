@@ -10,51 +10,18 @@ const sectionStates = "States and transitions"
 
 func ending() []Scenario {
 	return []Scenario{
-		{
-			Name: "cancel-queued", Section: sectionStates, Shows: "`/cancel` of a waiting job answers CANCELLED, and it stays so",
-			Needs: []string{needIdle}, when: beforeWork, play: cancelQueued,
-		},
-		{
-			Name: "cancel-running", Section: sectionStates, Shows: "`/cancel` of a running job answers CANCELLED at once, and it stays so",
-			Needs: []string{needSlow}, when: atWork, play: cancelRunning,
-		},
-		{
-			Name: "retry-failed", Section: sectionStates, Shows: "`/retry` of a FAILED job answers IN_QUEUE with the same id, and it runs again",
-			Needs: []string{needFailing}, when: atWork, play: retryFailed,
-		},
-		{
-			Name: "retry-input", Section: sectionStates, Shows: "what is retried has its original input; the earlier result is removed",
-			Needs: []string{needWorker}, when: atWork, play: retryInput,
-		},
-		{Name: "retry-completed", Section: sectionStates, Shows: "`/retry` of a COMPLETED job is 400", when: atWork, play: retryCompleted},
-		{
-			Name: "retry-queued", Section: sectionStates, Shows: "`/retry` of a waiting job is 400",
-			Needs: []string{needIdle}, when: beforeWork, play: retryQueued,
-		},
-		{
-			Name: "retry-cancelled", Section: sectionStates, Shows: "`/retry` of a CANCELLED job is 400",
-			Needs: []string{needIdle}, when: beforeWork, play: retryCancelled,
-		},
-		{
-			Name: "retry-running", Section: sectionStates, Shows: "`/retry` of a running job is 400, and it runs on",
-			Needs: []string{needSlow}, when: atWork, play: retryRunning,
-		},
-		{
-			Name: "purge", Section: "Purge result", Shows: "`/purge-queue` tells how many waiting jobs it removed; none of them waits on",
-			Needs: []string{needPurge}, when: aloneBeforeWork, play: purge,
-		},
-		{
-			Name: "purge-running", Section: sectionStates, Shows: "`/purge-queue` leaves a job that runs alone",
-			Needs: []string{needWorker}, when: lastAlone, play: purgeRunning,
-		},
-		{
-			Name: "rate-purge", Section: "Rate limits", Shows: "the third `/purge-queue` within 10 s is 429, with `Retry-After`",
-			Needs: []string{needPurge, needRates}, when: lastAlone, play: ratePurge,
-		},
-		{
-			Name: "rate-cancel", Section: "Rate limits", Shows: "of 101 `/cancel` within 10 s one is 429, with `Retry-After`",
-			Needs: []string{needRates}, when: lastAlone, play: rateCancel,
-		},
+		{Name: "cancel-queued", Section: sectionStates, Shows: "`/cancel` of a waiting job answers CANCELLED, and it stays so", Needs: []string{needIdle}, when: beforeWork, play: cancelQueued},
+		{Name: "cancel-running", Section: sectionStates, Shows: "`/cancel` of a running job answers CANCELLED at once, and it stays so", Needs: []string{needSlow}, play: cancelRunning},
+		{Name: "retry-failed", Section: sectionStates, Shows: "`/retry` of a FAILED job answers IN_QUEUE with the same id, and it runs again", Needs: []string{needFailing}, play: retryFailed},
+		{Name: "retry-input", Section: sectionStates, Shows: "what is retried has its original input; the earlier result is removed", Needs: []string{needWorker}, play: retryInput},
+		{Name: "retry-completed", Section: sectionStates, Shows: "`/retry` of a COMPLETED job is 400", play: retryCompleted},
+		{Name: "retry-queued", Section: sectionStates, Shows: "`/retry` of a waiting job is 400", Needs: []string{needIdle}, when: beforeWork, play: retryQueued},
+		{Name: "retry-cancelled", Section: sectionStates, Shows: "`/retry` of a CANCELLED job is 400", Needs: []string{needIdle}, when: beforeWork, play: retryCancelled},
+		{Name: "retry-running", Section: sectionStates, Shows: "`/retry` of a running job is 400, and it runs on", Needs: []string{needSlow}, play: retryRunning},
+		{Name: "purge", Section: "Purge result", Shows: "`/purge-queue` tells how many waiting jobs it removed; none of them waits on", Needs: []string{needPurge}, when: aloneBeforeWork, play: purge},
+		{Name: "purge-running", Section: sectionStates, Shows: "`/purge-queue` leaves a job that runs alone", Needs: []string{needWorker}, when: lastAlone, play: purgeRunning},
+		{Name: "rate-purge", Section: "Rate limits", Shows: "the third `/purge-queue` within 10 s is 429, with `Retry-After`", Needs: []string{needPurge, needRates}, when: lastAlone, play: ratePurge},
+		{Name: "rate-cancel", Section: "Rate limits", Shows: "of 101 `/cancel` within 10 s one is 429, with `Retry-After`", Needs: []string{needRates}, when: lastAlone, play: rateCancel},
 	}
 }
 

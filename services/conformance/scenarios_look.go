@@ -10,39 +10,21 @@ import (
 func looking() []Scenario {
 	const record = "Job record"
 	return []Scenario{
-		{Name: "status", Section: record, Shows: "`/status` of a completed job has its id, status, whole times and output", when: atWork, play: status},
-		{
-			Name: "states", Section: "States and transitions", Shows: "a job is IN_QUEUE, IN_PROGRESS and COMPLETED, in this order, and stays so",
-			Needs: []string{needSlow}, when: atWork, play: states,
-		},
-		{
-			Name: "failed", Section: "States and transitions", Shows: "a handler's error ends the job as FAILED; its record is still a 200",
-			Needs: []string{needFailing}, when: atWork, play: failed,
-		},
-		{
-			Name: "failed-output", Section: "States and transitions", Shows: "what a handler puts out beside its error is the output of the FAILED job",
-			Needs: []string{needWorker}, when: atWork, play: failedOutput,
-		},
-		{Name: "times", Section: record, Shows: "`executionTime` is about what the handler took", Needs: []string{needWorker}, when: atWork, play: times},
-		{Name: "status-ttl", Section: sectionEndpoints, Shows: "`/status?ttl=` sets the job's lifetime; then it is 404; text is 400", when: atWork, play: statusTTL},
+		{Name: "status", Section: record, Shows: "`/status` of a completed job has its id, status, whole times and output", play: status},
+		{Name: "states", Section: "States and transitions", Shows: "a job is IN_QUEUE, IN_PROGRESS and COMPLETED, in this order, and stays so", Needs: []string{needSlow}, play: states},
+		{Name: "failed", Section: "States and transitions", Shows: "a handler's error ends the job as FAILED; its record is still a 200", Needs: []string{needFailing}, play: failed},
+		{Name: "failed-output", Section: "States and transitions", Shows: "what a handler puts out beside its error is the output of the FAILED job", Needs: []string{needWorker}, play: failedOutput},
+		{Name: "times", Section: record, Shows: "`executionTime` is about what the handler took", Needs: []string{needWorker}, play: times},
+		{Name: "status-ttl", Section: sectionEndpoints, Shows: "`/status?ttl=` sets the job's lifetime; then it is 404; text is 400", play: statusTTL},
 	}
 }
 
 func streaming() []Scenario {
 	const chunk = "Stream chunk"
 	return []Scenario{
-		{
-			Name: "stream", Section: chunk, Shows: "`/stream` answers a JSON array of chunks, each with its `output`",
-			Needs: []string{needStreaming}, when: atWork, play: stream,
-		},
-		{
-			Name: "stream-order", Section: chunk, Shows: "chunks come once, in order, with their `metrics`, and while the job runs",
-			Needs: []string{needWorker}, when: atWork, play: streamOrder,
-		},
-		{
-			Name: "stream-split", Section: "Limits", Shows: "an output of over 1 MB comes as several chunks of at most 1 MB each",
-			Needs: []string{needWorker}, when: atWork, play: streamSplit,
-		},
+		{Name: "stream", Section: chunk, Shows: "`/stream` answers a JSON array of chunks, each with its `output`", Needs: []string{needStreaming}, play: stream},
+		{Name: "stream-order", Section: chunk, Shows: "chunks come once, in order, with their `metrics`, and while the job runs", Needs: []string{needWorker}, play: streamOrder},
+		{Name: "stream-split", Section: "Limits", Shows: "an output of over 1 MB comes as several chunks of at most 1 MB each", Needs: []string{needWorker}, play: streamSplit},
 	}
 }
 

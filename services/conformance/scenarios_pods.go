@@ -11,9 +11,9 @@ import (
 func podLookup() []Scenario {
 	const section = "Pod lookup"
 	return []Scenario{
-		{Name: "pod", Section: section, Shows: "`/v1/pods/{podId}` answers the pod; what fields there are have the contract's types", Needs: []string{needRest}, when: atWork, play: pod},
-		{Name: "pod-includes", Section: section, Shows: "the five `include…` are booleans; `machine` is there on request only", Needs: []string{needRest}, when: atWork, play: podIncludes},
-		{Name: "pod-refused", Section: section, Shows: "an unknown pod is 404; without a key, or with a wrong one, 401", Needs: []string{needRest}, when: atWork, play: podRefused},
+		{Name: "pod", Section: section, Shows: "`/v1/pods/{podId}` answers the pod; what fields there are have the contract's types", Needs: []string{needRest}, play: podFields},
+		{Name: "pod-includes", Section: section, Shows: "the five `include…` are booleans; `machine` is there on request only", Needs: []string{needRest}, play: podIncludes},
+		{Name: "pod-refused", Section: section, Shows: "an unknown pod is 404; without a key, or with a wrong one, 401", Needs: []string{needRest}, play: podRefused},
 	}
 }
 
@@ -73,7 +73,7 @@ func typeOf(v any) string {
 	return "object"
 }
 
-func pod(p *play) {
+func podFields(p *play) {
 	id := p.podID()
 	a := p.lookUp(id, "?includeWorkers=true&includeMachine=true&includeNetworkVolume=true&includeSavingsPlans=true&includeTemplate=true")
 	p.want("/v1/pods/"+id, a, http.StatusOK)

@@ -9,23 +9,23 @@ import (
 func keys() []Scenario {
 	const section = "Authentication"
 	return []Scenario{
-		{Name: "key-forms", Section: section, Shows: "`Bearer KEY` and the bare key are both taken", when: atWork, play: keyForms},
-		{Name: "key-missing", Section: section, Shows: "without a key each operation is 401", when: atWork, play: func(p *play) { denied(p, "") }},
-		{Name: "key-wrong", Section: section, Shows: "with a wrong key each operation is 401", when: atWork, play: func(p *play) { denied(p, "Bearer conform-wrong-key") }},
+		{Name: "key-forms", Section: section, Shows: "`Bearer KEY` and the bare key are both taken", play: keyForms},
+		{Name: "key-missing", Section: section, Shows: "without a key each operation is 401", play: func(p *play) { denied(p, "") }},
+		{Name: "key-wrong", Section: section, Shows: "with a wrong key each operation is 401", play: func(p *play) { denied(p, "Bearer conform-wrong-key") }},
 	}
 }
 
 func refusing() []Scenario {
 	const errors, limits = "Errors", "Limits"
 	return []Scenario{
-		{Name: "unknown-endpoint", Section: errors, Shows: "an endpoint that does not exist is 404", when: atWork, play: unknownEndpoint},
-		{Name: "unknown-job", Section: errors, Shows: "a job that does not exist is 404", when: atWork, play: unknownJob},
-		{Name: "malformed-json", Section: errors, Shows: "a body that is no JSON object is 400", when: atWork, play: malformed},
-		{Name: "input-required", Section: errors, Shows: "`input` missing or no object is 400", when: atWork, play: inputRequired},
-		{Name: "fields-typed", Section: errors, Shows: "a top-level field of another type than the contract's is 400", when: atWork, play: fieldsTyped},
-		{Name: "policy-bounds", Section: limits, Shows: "`executionTimeout` is 5 s to 7 days, `ttl` 10 s to 7 days; beyond is 400", when: atWork, play: policyBounds},
-		{Name: "run-size", Section: limits, Shows: "`/run` takes 10 MB; more is 413, or 400", when: atWork, play: func(p *play) { sizes(p, "/run", 10) }},
-		{Name: "runsync-size", Section: limits, Shows: "`/runsync` takes 20 MB; more is 413, or 400", when: atWork, play: func(p *play) { sizes(p, "/runsync", 20) }},
+		{Name: "unknown-endpoint", Section: errors, Shows: "an endpoint that does not exist is 404", play: unknownEndpoint},
+		{Name: "unknown-job", Section: errors, Shows: "a job that does not exist is 404", play: unknownJob},
+		{Name: "malformed-json", Section: errors, Shows: "a body that is no JSON object is 400", play: malformed},
+		{Name: "input-required", Section: errors, Shows: "`input` missing or no object is 400", play: inputRequired},
+		{Name: "fields-typed", Section: errors, Shows: "a top-level field of another type than the contract's is 400", play: fieldsTyped},
+		{Name: "policy-bounds", Section: limits, Shows: "`executionTimeout` is 5 s to 7 days, `ttl` 10 s to 7 days; beyond is 400", play: policyBounds},
+		{Name: "run-size", Section: limits, Shows: "`/run` takes 10 MB; more is 413, or 400", play: func(p *play) { sizes(p, "/run", 10) }},
+		{Name: "runsync-size", Section: limits, Shows: "`/runsync` takes 20 MB; more is 413, or 400", play: func(p *play) { sizes(p, "/runsync", 20) }},
 	}
 }
 
@@ -36,39 +36,38 @@ func keyForms(p *play) {
 	}
 }
 
+// operation is the call of one, such as "POST /run", with a good body if it has any.
+func operation(endpoint, request string) call {
+	method, rest, _ := strings.Cut(request, " ")
+	c := call{method: method, path: "/v2/" + endpoint + rest}
+	if strings.HasPrefix(rest, "/run") {
+		c.body = body(task{}, nil)
+	}
+	return c
+}
+
 // denied asks each operation but /purge-queue, which would do harm where it is
 // not denied.
 func denied(p *play, key string) {
 	for _, request := range []string{
 		"POST /run", "POST /runsync", "GET /status/x", "GET /stream/x", "POST /cancel/x", "POST /retry/x", "GET /health",
 	} {
-		method, rest, _ := strings.Cut(request, " ")
-		c := call{method: method, path: "/v2/" + p.w.cfg.Endpoint + rest, header: map[string]string{"Authorization": key}}
-		if strings.HasPrefix(rest, "/run") {
-			c.body = body(task{}, nil)
-		}
+		c := operation(p.w.cfg.Endpoint, request)
+		c.header = map[string]string{"Authorization": key}
 		p.want(request, p.send(c), http.StatusUnauthorized)
 	}
 }
 
-const nowhere = "conform-no-such-endpoint"
-
 func unknownEndpoint(p *play) {
 	for _, request := range []string{"POST /run", "POST /runsync", "GET /status/x", "GET /stream/x", "POST /cancel/x", "POST /retry/x", "POST /purge-queue", "GET /health"} {
-		method, rest, _ := strings.Cut(request, " ")
-		c := call{method: method, path: "/v2/" + nowhere + rest}
-		if strings.HasPrefix(rest, "/run") {
-			c.body = body(task{}, nil)
-		}
-		p.want(request+" of an unknown endpoint", p.send(c), http.StatusNotFound)
+		p.want(request+" of an unknown endpoint", p.send(operation("conform-no-such-endpoint", request)), http.StatusNotFound)
 	}
 }
 
 func unknownJob(p *play) {
 	const unknown = "01920c2e-7a4b-7c1d-8e2f-3a4b5c6d7e8f"
 	for _, request := range []string{"GET /status/", "GET /stream/", "POST /cancel/", "POST /retry/"} {
-		method, rest, _ := strings.Cut(request, " ")
-		p.want(request+" of an unknown job", p.send(call{method: method, path: "/v2/" + p.w.cfg.Endpoint + rest + unknown}), http.StatusNotFound)
+		p.want(request+" of an unknown job", p.send(operation(p.w.cfg.Endpoint, request+unknown)), http.StatusNotFound)
 	}
 }
 

@@ -12,19 +12,13 @@ const sectionEndpoints = "Endpoints"
 
 func submitting() []Scenario {
 	return []Scenario{
-		{Name: "run", Section: sectionEndpoints, Shows: "`/run` answers 200 with an id of its own and IN_QUEUE", when: atWork, play: run},
-		{Name: "runsync", Section: sectionEndpoints, Shows: "`/runsync` answers 200 with a `sync-` id, COMPLETED, whole times and the output", when: atWork, play: runsync},
-		{
-			Name: "runsync-wait", Section: sectionEndpoints, Shows: "`wait=1000` ends the request before the job ends; `/status` has it on",
-			Needs: []string{needSlow}, when: atWork, play: runsyncWait,
-		},
-		{Name: "runsync-wait-bounds", Section: "Limits", Shows: "`wait` is from 1000 to 300000: 999, 300001 and text are 400", when: atWork, play: waitBounds},
-		{
-			Name: "worker-gets-job", Section: "Job submission body", Shows: "the worker gets the id, the input, also an empty one, and `s3Config`",
-			Needs: []string{needWorker}, when: atWork, play: workerGets,
-		},
-		{Name: "s3config-hidden", Section: "S3 configuration", Shows: "no answer holds the secret of `s3Config`", when: atWork, play: s3Hidden},
-		{Name: "unknown-fields", Section: "Job submission body", Shows: "a field that the contract does not name is no error", when: atWork, play: unknownFields},
+		{Name: "run", Section: sectionEndpoints, Shows: "`/run` answers 200 with an id of its own and IN_QUEUE", play: run},
+		{Name: "runsync", Section: sectionEndpoints, Shows: "`/runsync` answers 200 with a `sync-` id, COMPLETED, whole times and the output", play: runsync},
+		{Name: "runsync-wait", Section: sectionEndpoints, Shows: "`wait=1000` ends the request before the job ends; `/status` has it on", Needs: []string{needSlow}, play: runsyncWait},
+		{Name: "runsync-wait-bounds", Section: "Limits", Shows: "`wait` is from 1000 to 300000: 999, 300001 and text are 400", play: waitBounds},
+		{Name: "worker-gets-job", Section: "Job submission body", Shows: "the worker gets the id, the input, also an empty one, and `s3Config`", Needs: []string{needWorker}, play: workerGets},
+		{Name: "s3config-hidden", Section: "S3 configuration", Shows: "no answer holds the secret of `s3Config`", play: s3Hidden},
+		{Name: "unknown-fields", Section: "Job submission body", Shows: "a field that the contract does not name is no error", play: unknownFields},
 	}
 }
 

@@ -9,27 +9,12 @@ import (
 func timing() []Scenario {
 	const section = "Job policy"
 	return []Scenario{
-		{Name: "low-priority", Section: section, Shows: "a job with `lowPriority` is taken and runs", when: atWork, play: lowPriority},
-		{
-			Name: "execution-timeout", Section: section, Shows: "what runs for longer than `executionTimeout` is TIMED_OUT, not before, and for good",
-			Needs: []string{needSlow}, when: atWork, play: executionTimeout,
-		},
-		{
-			Name: "execution-timeout-retry", Section: sectionStates, Shows: "`/retry` of a TIMED_OUT job answers IN_QUEUE, and it runs again",
-			Needs: []string{needWorker}, when: atWork, play: timeoutRetry,
-		},
-		{
-			Name: "ttl-queued", Section: section, Shows: "a job that waits when its `ttl` ends is 404", when: beforeWork,
-			Needs: []string{needIdle}, play: func(p *play) { ttl(p, p.w.cfg.Idle, atOnce, "IN_QUEUE") },
-		},
-		{
-			Name: "ttl-running", Section: section, Shows: "a job that runs when its `ttl` ends is 404", when: atWork,
-			Needs: []string{needWorker}, play: func(p *play) { ttl(p, p.w.cfg.Endpoint, pastTTL, "IN_PROGRESS") },
-		},
-		{
-			Name: "ttl-completed", Section: section, Shows: "a job that is done when its `ttl` ends is 404", when: atWork,
-			play: func(p *play) { ttl(p, p.w.cfg.Endpoint, atOnce, "COMPLETED") },
-		},
+		{Name: "low-priority", Section: section, Shows: "a job with `lowPriority` is taken and runs", play: lowPriority},
+		{Name: "execution-timeout", Section: section, Shows: "what runs for longer than `executionTimeout` is TIMED_OUT, not before, and for good", Needs: []string{needSlow}, play: executionTimeout},
+		{Name: "execution-timeout-retry", Section: sectionStates, Shows: "`/retry` of a TIMED_OUT job answers IN_QUEUE, and it runs again", Needs: []string{needWorker}, play: timeoutRetry},
+		{Name: "ttl-queued", Section: section, Shows: "a job that waits when its `ttl` ends is 404", when: beforeWork, Needs: []string{needIdle}, play: func(p *play) { ttl(p, p.w.cfg.Idle, atOnce, "IN_QUEUE") }},
+		{Name: "ttl-running", Section: section, Shows: "a job that runs when its `ttl` ends is 404", Needs: []string{needWorker}, play: func(p *play) { ttl(p, p.w.cfg.Endpoint, pastTTL, "IN_PROGRESS") }},
+		{Name: "ttl-completed", Section: section, Shows: "a job that is done when its `ttl` ends is 404", play: func(p *play) { ttl(p, p.w.cfg.Endpoint, atOnce, "COMPLETED") }},
 	}
 }
 
@@ -113,11 +98,8 @@ func pastTTL(ttl time.Duration) time.Duration { return ttl + 3*time.Second }
 // remembering is how long results are kept.
 func remembering() []Scenario {
 	return []Scenario{
-		{Name: "kept", Section: sectionStates, Shows: "the results of both submissions are there half a minute later", when: atWork, play: kept},
-		{
-			Name: "forgotten", Section: sectionStates, Shows: "a synchronous result is 404 after 1 to 5 minutes, an asynchronous one is not",
-			Needs: []string{needRetention}, when: atWork, play: forgotten,
-		},
+		{Name: "kept", Section: sectionStates, Shows: "the results of both submissions are there half a minute later", play: kept},
+		{Name: "forgotten", Section: sectionStates, Shows: "a synchronous result is 404 after 1 to 5 minutes, an asynchronous one is not", Needs: []string{needRetention}, play: forgotten},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"flightline/shared/pod"
 	"flightline/shared/retry"
 	"flightline/shared/wakeup"
 )
@@ -50,15 +51,13 @@ func readEnv(text string) map[string]string {
 	return env
 }
 
-// workerEnv is the environment of a worker of a Flightline.
-func workerEnv(base, endpoint, worker, token string) map[string]string {
-	at := func(operation, rest string) string {
-		return base + "/v2/" + endpoint + "/" + operation + "/" + worker + rest + "?gpu=any"
+// environmentOf is what Flightline gives a worker that it lets in.
+func environmentOf(w pod.Worker) map[string]string {
+	env := map[string]string{}
+	for _, v := range pod.WorkerEnvironment(w) {
+		env[v.Name] = v.Value
 	}
-	return map[string]string{
-		envTake: at("job-take", ""), envDone: at("job-done", "/$ID"), envStream: at("job-stream", "/$ID"), envPing: at("ping", ""),
-		envToken: token, envWorker: worker, envEndpoint: endpoint,
-	}
+	return env
 }
 
 // task is what a job's input tells conform's worker to do; else it returns

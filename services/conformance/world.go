@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"flightline/shared/pod"
 	"flightline/shared/retry"
 )
 
@@ -112,7 +113,7 @@ func (w *world) makeEndpoint(ctx context.Context) error {
 	if err != nil || token == "" || worker == "" {
 		return fmt.Errorf("--make: let a worker in: %w", a.orElse(err))
 	}
-	w.cfg.WorkerEnv = workerEnv(w.cfg.BaseURL, id, worker, token)
+	w.cfg.WorkerEnv = environmentOf(pod.Worker{BaseURL: w.cfg.BaseURL, Endpoint: id, ID: worker, Token: token})
 	return w.awaitServed(ctx)
 }
 
