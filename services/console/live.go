@@ -3,7 +3,6 @@ package console
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,22 +75,17 @@ type topic struct {
 	stop      context.CancelFunc    // nil before it runs; of the hub's lock
 
 	mu        sync.Mutex
-	fragments map[string]fragment
-	lost      bool // the key opens nothing any more, or what the page shows is gone
-	late      bool // the last load failed
-}
-
-type fragment struct {
-	html string
-	sum  [sha256.Size]byte
+	fragments map[string]string // HTML by name
+	lost      bool              // the key opens nothing any more, or what the page shows is gone
+	late      bool              // the last load failed
 }
 
 // watcher is an open connection of a browser.
 type watcher struct {
 	token   string // of the session
 	changed wakeup.Signal
-	sent    map[string][sha256.Size]byte
-	late    map[*topic]bool // as it was last shown
+	sent    map[string]string // HTML by page and name
+	late    map[*topic]bool   // as it was last shown
 }
 
 // watch adds the watcher to a topic, which begins to run with its first one.
@@ -100,7 +94,7 @@ func (h *hub) watch(ctx context.Context, id topicID, at *screen, w *watcher) (*t
 	defer h.mu.Unlock()
 	t := h.topics[id]
 	if t == nil {
-		t = &topic{id: id, listsJobs: at.listsJobs, watchers: map[*watcher]struct{}{}, fragments: map[string]fragment{}}
+		t = &topic{id: id, listsJobs: at.listsJobs, watchers: map[*watcher]struct{}{}, fragments: map[string]string{}}
 		began := h.s.start(ctx, func(ctx context.Context) {
 			ctx, stop := context.WithCancel(ctx)
 			defer stop()
@@ -200,7 +194,7 @@ func (h *hub) load(ctx context.Context, t *topic) *visit {
 		t.lost, changed = true, changed || !t.lost
 	case err == nil:
 		t.lost = false // an endpoint that was made again
-		changed = changed || !maps.EqualFunc(t.fragments, fragments, func(a, b fragment) bool { return a.sum == b.sum })
+		changed = changed || !maps.Equal(t.fragments, fragments)
 		t.fragments = fragments
 	} // else what there is stays, and counts as late: the API may come back
 	t.mu.Unlock()
@@ -215,7 +209,7 @@ func (h *hub) load(ctx context.Context, t *topic) *visit {
 }
 
 // fragmentsOf renders the fragments of a topic's page as they are now.
-func (s *Service) fragmentsOf(ctx context.Context, t *topic) (map[string]fragment, *visit, error) {
+func (s *Service) fragmentsOf(ctx context.Context, t *topic) (map[string]string, *visit, error) {
 	found, err := s.openAgain(ctx, t.id.apiKey)
 	if err != nil {
 		return nil, nil, err
@@ -232,13 +226,13 @@ func (s *Service) fragmentsOf(ctx context.Context, t *topic) (map[string]fragmen
 		return nil, v, err
 	}
 	t.data = data
-	all := map[string]fragment{}
+	all := map[string]string{}
 	for _, name := range at.fragments {
 		var html bytes.Buffer
 		if err := s.pages.ExecuteTemplate(&html, name, &view{V: v, D: data, Title: at.title, Nav: at.nav, Tab: at.tab}); err != nil {
 			return nil, v, err
 		}
-		all[name] = fragment{html: html.String(), sum: sha256.Sum256(html.Bytes())}
+		all[name] = html.String()
 	}
 	return all, v, nil
 }
@@ -316,7 +310,7 @@ func (s *Service) live(c *fiber.Ctx) error {
 	if len(pages) == 0 || len(pages) > maxTopics {
 		return &pageError{status: fiber.StatusBadRequest, text: fmt.Sprintf("topics must be given 1 to %d times", maxTopics)}
 	}
-	w := &watcher{token: found.token, changed: wakeup.New(), sent: map[string][sha256.Size]byte{}, late: map[*topic]bool{}}
+	w := &watcher{token: found.token, changed: wakeup.New(), sent: map[string]string{}, late: map[*topic]bool{}}
 	var topics []*topic
 	held, release := web.LongPoll(c, liveHold)
 	end := func() {
@@ -398,12 +392,12 @@ func (t *topic) tellChanges(w *watcher, to *bytes.Buffer) error {
 		fmt.Fprintf(to, "event: late\ndata: %t\n\n", t.late)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.fragments)) {
-		f := t.fragments[name]
-		if w.sent[t.id.page+name] == f.sum {
+		html := t.fragments[name]
+		if w.sent[t.id.page+name] == html {
 			continue
 		}
-		w.sent[t.id.page+name] = f.sum
-		data, err := json.Marshal(map[string]string{"id": name, "html": f.html})
+		w.sent[t.id.page+name] = html
+		data, err := json.Marshal(map[string]string{"id": name, "html": html})
 		if err != nil {
 			return fmt.Errorf("encode fragment %s: %w", name, err)
 		}

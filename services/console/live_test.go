@@ -2,7 +2,6 @@ package console
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -65,7 +64,7 @@ func TestAnOpenPageIsNotLiveWithoutWhatItShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := &topic{id: topicID{anAPIKey, "/ui/e/ep/purge"}, watchers: map[*watcher]struct{}{}}
-	w := &watcher{changed: make(chan struct{}, 1), sent: map[string][sha256.Size]byte{}, late: map[*topic]bool{}}
+	w := &watcher{changed: make(chan struct{}, 1), sent: map[string]string{}, late: map[*topic]bool{}}
 	for _, step := range []struct {
 		status int64
 		want   string

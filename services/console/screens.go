@@ -1,9 +1,6 @@
 package console
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // screen is a page.
 type screen struct {
@@ -120,15 +117,12 @@ func (s *Service) screenAt(path string) (*screen, map[string]string) {
 }
 
 func (s *Service) actionAt(path string) (*action, map[string]string) {
-	i := slices.IndexFunc(s.actions, func(a action) bool {
-		_, ok := match(a.path, path)
-		return ok
-	})
-	if i < 0 {
-		return nil, nil
+	for i := range s.actions {
+		if params, ok := match(s.actions[i].path, path); ok {
+			return &s.actions[i], params
+		}
 	}
-	params, _ := match(s.actions[i].path, path)
-	return &s.actions[i], params
+	return nil, nil
 }
 
 // entry is a link of the navigation.
