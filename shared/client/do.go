@@ -45,6 +45,20 @@ type call struct {
 	heard  func(http.Header)
 }
 
+func get(path string, query url.Values) call {
+	return call{method: http.MethodGet, path: path, query: query}
+}
+
+func post(path string, body any) call {
+	return call{method: http.MethodPost, path: path, body: body}
+}
+
+func patch(path string, body any) call {
+	return call{method: http.MethodPatch, path: path, body: body}
+}
+
+func remove(path string) call { return call{method: http.MethodDelete, path: path} }
+
 // do sends a call and reads its answer into out, unless that is nil. It is sent
 // again, for as long as the client has patience, if the server did not take the
 // connection; calls that only read, or have an Idempotency-Key, also if no

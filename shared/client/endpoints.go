@@ -120,23 +120,23 @@ type EndpointSpec struct {
 
 // Create makes an endpoint. One of ID, Name and Fleet.TemplateID is required.
 func (e Endpoints) Create(ctx context.Context, spec EndpointSpec) (*Endpoint, error) {
-	return one[Endpoint](ctx, e.c, call{method: http.MethodPost, path: v1("endpoints"), body: wireEndpoint(spec)})
+	return one[Endpoint](ctx, e.c, post(v1("endpoints"), wireEndpoint(spec)))
 }
 
 // Get returns the endpoint, or an *Error for which IsNotFound holds.
 func (e Endpoints) Get(ctx context.Context, id string) (*Endpoint, error) {
-	return one[Endpoint](ctx, e.c, call{method: http.MethodGet, path: v1("endpoints", id)})
+	return one[Endpoint](ctx, e.c, get(v1("endpoints", id), nil))
 }
 
 // List returns all endpoints.
 func (e Endpoints) List(ctx context.Context) ([]Endpoint, error) {
-	return value[[]Endpoint](ctx, e.c, call{method: http.MethodGet, path: v1("endpoints")})
+	return value[[]Endpoint](ctx, e.c, get(v1("endpoints"), nil))
 }
 
 // Update changes the settings that spec names.
 func (e Endpoints) Update(ctx context.Context, id string, spec EndpointSpec) (*Endpoint, error) {
 	spec.ID = ""
-	return one[Endpoint](ctx, e.c, call{method: http.MethodPatch, path: v1("endpoints", id), body: wireEndpoint(spec)})
+	return one[Endpoint](ctx, e.c, patch(v1("endpoints", id), wireEndpoint(spec)))
 }
 
 // Delete removes the endpoint. An endpoint that has jobs is kept and an Error
@@ -260,12 +260,12 @@ func gpuNeedsOf(f api.Fleet) GPUNeeds {
 // 0 means until Resume, at the latest after 365 days. Jobs are accepted meanwhile.
 func (e Endpoints) Pause(ctx context.Context, id string, length time.Duration) (*Endpoint, error) {
 	body := api.Pause{DurationMs: optionalMillis(length)}
-	return one[Endpoint](ctx, e.c, call{method: http.MethodPost, path: v1("endpoints", id, "pause"), body: body})
+	return one[Endpoint](ctx, e.c, post(v1("endpoints", id, "pause"), body))
 }
 
 // Resume ends a pause; that none exists is no error.
 func (e Endpoints) Resume(ctx context.Context, id string) (*Endpoint, error) {
-	return one[Endpoint](ctx, e.c, call{method: http.MethodPost, path: v1("endpoints", id, "resume")})
+	return one[Endpoint](ctx, e.c, post(v1("endpoints", id, "resume"), nil))
 }
 
 // ScalingDecision is what the autoscaler decided, until the next one.
@@ -288,7 +288,7 @@ type ScalingDecision struct {
 // first; limit is 1 to 100, 0 means 20.
 func (e Endpoints) Scaling(ctx context.Context, id string, limit int) ([]ScalingDecision, error) {
 	query := queryOf(map[string]string{"limit": countText(limit)})
-	return value[[]ScalingDecision](ctx, e.c, call{method: http.MethodGet, path: v1("endpoints", id, "scaling"), query: query})
+	return value[[]ScalingDecision](ctx, e.c, get(v1("endpoints", id, "scaling"), query))
 }
 
 func wireEndpoint(s EndpointSpec) api.EndpointSpec {

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"strings"
 	"time"
@@ -50,16 +49,16 @@ type Event struct {
 }
 
 // Events reads what happens to an endpoint's jobs. It is for one goroutine.
-type Events struct {
-	followed
-
-	o EventsOptions
-}
+type Events struct{ followed }
 
 // Events prepares to read events; All reads them. The endpoint "" means all endpoints that
 // the key may read; it narrows to no Job.
 func (c *Client) Events(endpoint string, o EventsOptions) *Events {
-	return &Events{followed: c.followed(endpoint, o.After, o.Patience), o: o}
+	op := followCall(endpoint, "events", o.Job, o.Since, o.Once)
+	if len(o.Types) > 0 {
+		op.query.Set("type", strings.Join(o.Types, ","))
+	}
+	return &Events{followed{c: c, op: op, after: o.After, patience: c.patienceOf(o.Patience)}}
 }
 
 // Cursor is where to go on, for EventsOptions.After: that of the last event
@@ -73,20 +72,11 @@ func (e *Events) Cursor() string { return e.after }
 // ErrUnreachable, or ctx's. After an error, or a break out of the loop, All may
 // be called again and goes on behind Cursor.
 func (e *Events) All(ctx context.Context) iter.Seq2[Event, error] {
-	return resumed(ctx, e.patience, e.isOver, e.read)
+	return follow(ctx, &e.followed, eventOf)
 }
 
-// read reads one connection's worth. heard says whether the server took the request.
-func (e *Events) read(ctx context.Context, each func(Event) bool) (heard bool, err error) {
-	op := e.callOf("events", e.o.Job, e.o.Since, e.o.Once)
-	if len(e.o.Types) > 0 {
-		op.query.Set("type", strings.Join(e.o.Types, ","))
-	}
-	return e.followed.read(ctx, op, func(next event) (bool, error) { return takeEvent(next, each) })
-}
-
-// takeEvent passes an event on and reports whether more are wanted.
-func takeEvent(next event, each func(Event) bool) (more bool, err error) {
+// eventOf reads an event.
+func eventOf(next event) (Event, error) {
 	var wire struct {
 		ID      string    `json:"id"`
 		Source  string    `json:"source"`
@@ -101,11 +91,9 @@ func takeEvent(next event, each func(Event) bool) (more bool, err error) {
 			Error    string     `json:"error"`
 		} `json:"data"`
 	}
-	if err := json.Unmarshal(next.data, &wire); err != nil {
-		return false, fmt.Errorf("client: an event is not what the API promises: %w", err)
-	}
-	return each(Event{
+	err := json.Unmarshal(next.data, &wire)
+	return Event{
 		Cursor: next.id, ID: wire.ID, Type: wire.Type, Endpoint: strings.TrimPrefix(wire.Source, "/v2/"), Job: wire.Subject, Time: wire.Time, Status: wire.Data.Status,
 		Attempt: wire.Data.Attempt, Run: wire.Data.Run, WorkerID: wire.Data.WorkerID, Error: wire.Data.Error, Raw: next.data,
-	}), nil
+	}, err
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"time"
 
 	"flightline/shared/api"
@@ -79,7 +78,7 @@ type StartingWorker = api.StartingWorker
 // Explain says why a job is where it is: how many come first, who works, what
 // the autoscaler decided. It needs the read permission.
 func (c *Client) Explain(ctx context.Context, endpoint string, id job.ID) (*Explanation, error) {
-	return one[Explanation](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "explain", string(id))})
+	return one[Explanation](ctx, c, get(v2(endpoint, "explain", string(id)), nil))
 }
 
 // UnmarshalJSON reads the API's answer.

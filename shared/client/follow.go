@@ -2,7 +2,8 @@ package client
 
 import (
 	"context"
-	"net/http"
+	"fmt"
+	"iter"
 	"time"
 
 	"flightline/shared/job"
@@ -12,50 +13,48 @@ import (
 // it. The server sends it as server-sent events and goes on behind any place.
 type followed struct {
 	c        *Client
-	endpoint string
+	op       call
 	patience patience
 	after    string // where to go on; "" leaves it to the request
 	over     bool   // the server has sent the end
 }
 
-func (c *Client) followed(endpoint, after string, patience time.Duration) followed {
-	return followed{c: c, endpoint: endpoint, after: after, patience: c.patienceOf(patience)}
-}
-
-// isOver reports whether there are no more.
-func (f *followed) isOver() bool { return f.over }
-
-// read passes the events of one connection that have data to take, until that returns
-// false. heard says whether the server took the request.
-func (f *followed) read(ctx context.Context, op call, take func(event) (more bool, err error)) (heard bool, err error) {
-	return f.c.readEvents(ctx, op, f.after, func(next event) (bool, error) {
-		if next.name == "end" {
-			f.over = true
-			return false, nil
-		}
-		if next.id != "" {
-			f.after = next.id
-		}
-		if next.data == nil { // a sign of life
-			return true, nil
-		}
-		return take(next)
-	})
-}
-
-// callOf is the request for the list of that name, of one job or of all for "".
-func (f *followed) callOf(name string, id job.ID, since time.Time, once bool) call {
+// followCall is the request for the list of that name, of one job or of all for "".
+func followCall(endpoint, name string, id job.ID, since time.Time, once bool) call {
 	query := queryOf(map[string]string{"since": instantText(since)})
 	if once {
 		query.Set("follow", "false")
 	}
-	parts := []string{name}
-	if id != "" {
-		parts = append(parts, string(id))
+	switch {
+	case endpoint == "":
+		return get(v1(name), query)
+	case id == "":
+		return get(v2(endpoint, name), query)
 	}
-	path := v1(name)
-	if f.endpoint != "" {
-		path = v2(f.endpoint, parts...)
+	return get(v2(endpoint, name, string(id)), query)
+}
+
+// follow yields what decode makes of each event with data, connection after connection, to
+// the end of the list.
+func follow[T any](ctx context.Context, f *followed, decode func(event) (T, error)) iter.Seq2[T, error] {
+	read := func(ctx context.Context, each func(T) bool) (heard bool, err error) {
+		return f.c.readEvents(ctx, f.op, f.after, func(next event) (more bool, err error) {
+			if next.name == "end" {
+				f.over = true
+				return false, nil
+			}
+			if next.id != "" {
+				f.after = next.id
+			}
+			if next.data == nil { // a sign of life
+				return true, nil
+			}
+			v, err := decode(next)
+			if err != nil {
+				return false, fmt.Errorf("client: %s %s: the answer is not what the API promises: %w", f.op.method, f.op.path, err)
+			}
+			return each(v), nil
+		})
 	}
-	return call{method: http.MethodGet, path: path, query: query}
+	return resumed(ctx, f.patience, func() bool { return f.over }, read)
 }

@@ -130,7 +130,7 @@ func (c *Client) RunSync(ctx context.Context, endpoint string, r Request, wait t
 
 // Status returns the job as it stands, with its output.
 func (c *Client) Status(ctx context.Context, endpoint string, id job.ID) (*Job, error) {
-	return one[Job](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "status", string(id))})
+	return one[Job](ctx, c, get(v2(endpoint, "status", string(id)), nil))
 }
 
 // StatusSync returns when the job has ended, or after wait as it then stands.
@@ -145,21 +145,28 @@ func (c *Client) StatusSync(ctx context.Context, endpoint string, id job.ID, wai
 // SetTTL changes when the job expires, counted from its submission: 1 s to 7
 // days. Saying it again changes nothing.
 func (c *Client) SetTTL(ctx context.Context, endpoint string, id job.ID, ttl time.Duration) (*Job, error) {
-	return one[Job](ctx, c, call{
-		method: http.MethodGet, path: v2(endpoint, "status", string(id)),
-		query: url.Values{"ttl": {strconv.FormatInt(ttl.Milliseconds(), 10)}},
-	})
+	query := url.Values{"ttl": {strconv.FormatInt(ttl.Milliseconds(), 10)}}
+	return one[Job](ctx, c, get(v2(endpoint, "status", string(id)), query))
 }
 
 // Cancel ends a job that waits or runs. A job that finished otherwise is an
 // Error with CodeJobFinished; cancelling twice is fine.
 func (c *Client) Cancel(ctx context.Context, endpoint string, id job.ID) (*Job, error) {
-	return one[Job](ctx, c, call{method: http.MethodPost, path: v2(endpoint, "cancel", string(id))})
+	return one[Job](ctx, c, post(v2(endpoint, "cancel", string(id)), nil))
 }
 
 // Retry queues a job that is FAILED or TIMED_OUT again, with its first input.
 func (c *Client) Retry(ctx context.Context, endpoint string, id job.ID) (*Job, error) {
-	return one[Job](ctx, c, call{method: http.MethodPost, path: v2(endpoint, "retry", string(id))})
+	return one[Job](ctx, c, post(v2(endpoint, "retry", string(id)), nil))
+}
+
+// JobInput is what a job was given.
+type JobInput = api.JobInput
+
+// Input returns what a job was given, as long as it is kept: Input is nil once the job
+// is COMPLETED or CANCELLED.
+func (c *Client) Input(ctx context.Context, endpoint string, id job.ID) (*JobInput, error) {
+	return one[JobInput](ctx, c, get(v2(endpoint, "input", string(id)), nil))
 }
 
 // PurgeQueue cancels every waiting job and returns how many it were. Running
@@ -171,7 +178,7 @@ func (c *Client) PurgeQueue(ctx context.Context, endpoint string) (removed int, 
 
 // Health returns the endpoint's counters.
 func (c *Client) Health(ctx context.Context, endpoint string) (Health, error) {
-	return value[Health](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "health")})
+	return value[Health](ctx, c, get(v2(endpoint, "health"), nil))
 }
 
 // requestBody is Request as the API wants it.

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"time"
 
@@ -40,15 +39,15 @@ type LogLine struct {
 }
 
 // Logs reads what an endpoint's workers print. It is for one goroutine.
-type Logs struct {
-	followed
-
-	o LogsOptions
-}
+type Logs struct{ followed }
 
 // Logs prepares to read lines; All reads them.
 func (c *Client) Logs(endpoint string, o LogsOptions) *Logs {
-	return &Logs{followed: c.followed(endpoint, o.After, o.Patience), o: o}
+	op := followCall(endpoint, "logs", o.Job, o.Since, o.Once)
+	if o.Worker != "" {
+		op.query.Set("worker", o.Worker)
+	}
+	return &Logs{followed{c: c, op: op, after: o.After, patience: c.patienceOf(o.Patience)}}
 }
 
 // Cursor is where to go on, for LogsOptions.After. It is LogsOptions.After before the
@@ -57,23 +56,12 @@ func (l *Logs) Cursor() string { return l.after }
 
 // All yields the lines in order, as Events.All does events.
 func (l *Logs) All(ctx context.Context) iter.Seq2[LogLine, error] {
-	return resumed(ctx, l.patience, l.isOver, l.read)
+	return follow(ctx, &l.followed, lineOf)
 }
 
-// read reads one connection's worth. heard says whether the server took the request.
-func (l *Logs) read(ctx context.Context, each func(LogLine) bool) (heard bool, err error) {
-	op := l.callOf("logs", l.o.Job, l.o.Since, l.o.Once)
-	if l.o.Worker != "" {
-		op.query.Set("worker", l.o.Worker)
-	}
-	return l.followed.read(ctx, op, func(next event) (bool, error) { return takeLine(next, each) })
-}
-
-// takeLine passes a line on and reports whether more are wanted.
-func takeLine(next event, each func(LogLine) bool) (more bool, err error) {
+// lineOf reads a line.
+func lineOf(next event) (LogLine, error) {
 	line := LogLine{Cursor: next.id, Raw: next.data}
-	if err := json.Unmarshal(next.data, &line.LogLine); err != nil {
-		return false, fmt.Errorf("client: a line is not what the API promises: %w", err)
-	}
-	return each(line), nil
+	err := json.Unmarshal(next.data, &line.LogLine)
+	return line, err
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"flightline/shared/api"
@@ -34,11 +33,11 @@ func (c *Client) Machines(ctx context.Context) ([]MachineInventory, error) {
 // returns the GPU. The key needs the scope control.
 func (c *Client) QuarantineGPU(ctx context.Context, machine, uuid string, length time.Duration, reason string) (*MachineGPU, error) {
 	body := api.Quarantine{Reason: reason, DurationMs: optionalMillis(length)}
-	return one[MachineGPU](ctx, c, call{method: http.MethodPost, path: v1("machines", machine, "gpus", uuid, "quarantine"), body: body})
+	return one[MachineGPU](ctx, c, post(v1("machines", machine, "gpus", uuid, "quarantine"), body))
 }
 
 // RestoreGPU ends the quarantine of a GPU; that it has none is no error. It returns the
 // GPU. The key needs the scope control.
 func (c *Client) RestoreGPU(ctx context.Context, machine, uuid string) (*MachineGPU, error) {
-	return one[MachineGPU](ctx, c, call{method: http.MethodPost, path: v1("machines", machine, "gpus", uuid, "restore")})
+	return one[MachineGPU](ctx, c, post(v1("machines", machine, "gpus", uuid, "restore"), nil))
 }

@@ -100,12 +100,12 @@ type PodSpec struct {
 
 // Create makes a pod, which a driver starts.
 func (p Pods) Create(ctx context.Context, spec PodSpec) (*Pod, error) {
-	return one[Pod](ctx, p.c, call{method: http.MethodPost, path: v1("pods"), body: spec})
+	return one[Pod](ctx, p.c, post(v1("pods"), spec))
 }
 
 // Get returns the pod. Query holds include parameters of the API; nil is none.
 func (p Pods) Get(ctx context.Context, id string, query url.Values) (*Pod, error) {
-	return one[Pod](ctx, p.c, call{method: http.MethodGet, path: v1("pods", id), query: query})
+	return one[Pod](ctx, p.c, get(v1("pods", id), query))
 }
 
 // List returns the pods that query, the API's parameters, keeps; nil keeps all
@@ -116,27 +116,27 @@ func (p Pods) List(ctx context.Context, query url.Values) ([]Pod, error) {
 
 // Update changes what spec names, as of the pod's next start.
 func (p Pods) Update(ctx context.Context, id string, spec PodSpec) (*Pod, error) {
-	return one[Pod](ctx, p.c, call{method: http.MethodPatch, path: v1("pods", id), body: spec})
+	return one[Pod](ctx, p.c, patch(v1("pods", id), spec))
 }
 
 // Start says that the pod should run.
 func (p Pods) Start(ctx context.Context, id string) (*Pod, error) {
-	return one[Pod](ctx, p.c, call{method: http.MethodPost, path: v1("pods", id, "start")})
+	return one[Pod](ctx, p.c, post(v1("pods", id, "start"), nil))
 }
 
 // Stop says that the pod should not run.
 func (p Pods) Stop(ctx context.Context, id string) (*Pod, error) {
-	return one[Pod](ctx, p.c, call{method: http.MethodPost, path: v1("pods", id, "stop")})
+	return one[Pod](ctx, p.c, post(v1("pods", id, "stop"), nil))
 }
 
 // Restart ends what runs of the pod, and lets it run again.
 func (p Pods) Restart(ctx context.Context, id string) (*Pod, error) {
-	return one[Pod](ctx, p.c, call{method: http.MethodPost, path: v1("pods", id, "restart")})
+	return one[Pod](ctx, p.c, post(v1("pods", id, "restart"), nil))
 }
 
 // Delete ends the pod for good.
 func (p Pods) Delete(ctx context.Context, id string) error {
-	return p.c.do(ctx, call{method: http.MethodDelete, path: v1("pods", id)}, nil)
+	return p.c.do(ctx, remove(v1("pods", id)), nil)
 }
 
 // Templates manages what pods and endpoints can be made from. The permissions
@@ -186,12 +186,12 @@ type things[T, S any] struct {
 
 // Create makes one.
 func (t things[T, S]) Create(ctx context.Context, spec S) (*T, error) {
-	return one[T](ctx, t.c, call{method: http.MethodPost, path: v1(t.path), body: spec})
+	return one[T](ctx, t.c, post(v1(t.path), spec))
 }
 
 // Get returns one.
 func (t things[T, S]) Get(ctx context.Context, id string) (*T, error) {
-	return one[T](ctx, t.c, call{method: http.MethodGet, path: v1(t.path, id)})
+	return one[T](ctx, t.c, get(v1(t.path, id), nil))
 }
 
 // List returns all, of all pages.
@@ -201,12 +201,12 @@ func (t things[T, S]) List(ctx context.Context) ([]T, error) {
 
 // Update changes what spec names.
 func (t things[T, S]) Update(ctx context.Context, id string, spec S) (*T, error) {
-	return one[T](ctx, t.c, call{method: http.MethodPatch, path: v1(t.path, id), body: spec})
+	return one[T](ctx, t.c, patch(v1(t.path, id), spec))
 }
 
 // Delete removes one that nothing uses.
 func (t things[T, S]) Delete(ctx context.Context, id string) error {
-	return t.c.do(ctx, call{method: http.MethodDelete, path: v1(t.path, id)}, nil)
+	return t.c.do(ctx, remove(v1(t.path, id)), nil)
 }
 
 // Volumes manages network volumes. The permissions are those of Pods.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net/http"
 	"strings"
 	"time"
 
@@ -62,7 +61,7 @@ func (c *Client) Requests(ctx context.Context, endpoint string, o RequestsOption
 		"status": strings.Join(statuses, ","), "limit": countText(o.Limit), "worker": o.Worker, "fingerprint": o.Fingerprint,
 		"from": o.From, "to": o.To, "id": o.ID, "cursor": o.Cursor,
 	})
-	return one[RequestsPage](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "requests"), query: query})
+	return one[RequestsPage](ctx, c, get(v2(endpoint, "requests"), query))
 }
 
 // UnmarshalJSON reads the API's list.

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -43,7 +42,7 @@ func (c *Client) Stats(ctx context.Context, endpoint string, o StatsOptions) (*S
 	if o.Step != 0 {
 		query.Set("step", strconv.Itoa(int(o.Step/time.Second)))
 	}
-	return one[Stats](ctx, c, call{method: http.MethodGet, path: v2(endpoint, "stats"), query: query})
+	return one[Stats](ctx, c, get(v2(endpoint, "stats"), query))
 }
 
 // Failures groups the failures of an endpoint by their cause, those of all endpoints that
@@ -54,7 +53,7 @@ func (c *Client) Failures(ctx context.Context, endpoint string, from, to time.Ti
 	if endpoint != "" {
 		path = v2(endpoint, "failures")
 	}
-	return value[[]FailureGroup](ctx, c, call{method: http.MethodGet, path: path, query: spanOf(from, to)})
+	return value[[]FailureGroup](ctx, c, get(path, spanOf(from, to)))
 }
 
 func spanOf(from, to time.Time) url.Values {
@@ -64,7 +63,7 @@ func spanOf(from, to time.Time) url.Values {
 // FindJob finds a job without its endpoint, among the endpoints that the key may read.
 // The error is an *Error with the code job_not_found if none has it.
 func (c *Client) FindJob(ctx context.Context, id job.ID) (*FoundJob, error) {
-	return one[FoundJob](ctx, c, call{method: http.MethodGet, path: v1("jobs", string(id))})
+	return one[FoundJob](ctx, c, get(v1("jobs", string(id)), nil))
 }
 
 // OverviewQuery says which endpoints an overview lists. The zero value is the first ones.
@@ -99,5 +98,5 @@ func (c *Client) Overview(ctx context.Context, q OverviewQuery) (*Overview, erro
 	if q.Attention {
 		query.Set("attention", "true")
 	}
-	return one[Overview](ctx, c, call{method: http.MethodGet, path: v1("overview"), query: query})
+	return one[Overview](ctx, c, get(v1("overview"), query))
 }

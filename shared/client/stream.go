@@ -84,7 +84,7 @@ func (s *Stream) All(ctx context.Context) iter.Seq2[Chunk, error] {
 // read reads one connection's worth of the stream. heard says whether the
 // server took the request.
 func (s *Stream) read(ctx context.Context, each func(Chunk) bool) (heard bool, err error) {
-	op := call{method: http.MethodGet, path: v2(s.endpoint, "stream", string(s.id)), query: url.Values{"format": {"sse"}}}
+	op := get(v2(s.endpoint, "stream", string(s.id)), url.Values{"format": {"sse"}})
 	return s.c.readEvents(ctx, op, strconv.FormatUint(s.after, 10), func(e event) (bool, error) { return s.take(e, each) })
 }
 

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"flightline/shared/api"
 )
@@ -16,5 +15,5 @@ type Finding = api.Finding
 // System returns how the installation is. stream, if it is not "", leaves out the
 // streams whose names do not contain it. The key needs the scope control.
 func (c *Client) System(ctx context.Context, stream string) (*System, error) {
-	return one[System](ctx, c, call{method: http.MethodGet, path: "/v1/system", query: queryOf(map[string]string{"stream": stream})})
+	return one[System](ctx, c, get("/v1/system", queryOf(map[string]string{"stream": stream})))
 }

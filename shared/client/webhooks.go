@@ -43,7 +43,7 @@ func (w Webhooks) Deliveries(ctx context.Context, q WebhookQuery) (*WebhookDeliv
 	if q.Failed {
 		query.Set("failed", "true")
 	}
-	return one[WebhookDeliveries](ctx, w.c, call{method: http.MethodGet, path: w.path("deliveries"), query: query})
+	return one[WebhookDeliveries](ctx, w.c, get(w.path("deliveries"), query))
 }
 
 // WebhookDestination is a receiver that keeps failing, or is paused.
@@ -51,7 +51,7 @@ type WebhookDestination = api.WebhookDestination
 
 // Destinations lists receivers that keep failing or are paused.
 func (w Webhooks) Destinations(ctx context.Context) ([]WebhookDestination, error) {
-	return value[[]WebhookDestination](ctx, w.c, call{method: http.MethodGet, path: w.path("destinations")})
+	return value[[]WebhookDestination](ctx, w.c, get(w.path("destinations"), nil))
 }
 
 // Replay sends the webhook of a job again, whatever became of it.
@@ -68,7 +68,7 @@ func (w Webhooks) ReplaySince(ctx context.Context, since time.Time) (replayed in
 // scheme, host and port of one.
 func (w Webhooks) Pause(ctx context.Context, destination, reason string) (*WebhookDestination, error) {
 	body := api.DestinationChange{Destination: destination, Reason: reason}
-	return one[WebhookDestination](ctx, w.c, call{method: http.MethodPost, path: w.path("pause"), body: body})
+	return one[WebhookDestination](ctx, w.c, post(w.path("pause"), body))
 }
 
 // Resume lets them through again, those that were kept back first.
@@ -86,7 +86,7 @@ func (w Webhooks) RotateSecret(ctx context.Context, overlap time.Duration) (*Web
 	if overlap >= 0 {
 		body.OverlapMs = new(overlap.Milliseconds())
 	}
-	return one[WebhookSecret](ctx, w.c, call{method: http.MethodPost, path: w.path("secret"), body: body})
+	return one[WebhookSecret](ctx, w.c, post(w.path("secret"), body))
 }
 
 func (w Webhooks) path(what string) string { return v1("endpoints", w.endpoint, "webhooks", what) }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"flightline/shared/api"
 )
@@ -39,27 +38,27 @@ type LivingQuery struct {
 // and id. Other than the rest it needs the read permission.
 func (w Workers) Living(ctx context.Context, q LivingQuery) (*LivingWorkers, error) {
 	query := queryOf(map[string]string{"endpoint": q.Endpoint, "id": q.ID, "cursor": q.Cursor, "limit": countText(q.Limit)})
-	return one[LivingWorkers](ctx, w.c, call{method: http.MethodGet, path: v1("workers"), query: query})
+	return one[LivingWorkers](ctx, w.c, get(v1("workers"), query))
 }
 
 // Create lets a worker in. The server makes an id up if it is "". A worker of
 // this id that there is gets a new token, and drains no longer.
 func (w Workers) Create(ctx context.Context, endpoint, id string) (*Worker, error) {
-	return one[Worker](ctx, w.c, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers"), body: api.WorkerSpec{ID: orAbsent(id)}})
+	return one[Worker](ctx, w.c, post(v1("endpoints", endpoint, "workers"), api.WorkerSpec{ID: orAbsent(id)}))
 }
 
 // List returns the endpoint's workers.
 func (w Workers) List(ctx context.Context, endpoint string) ([]Worker, error) {
-	return value[[]Worker](ctx, w.c, call{method: http.MethodGet, path: v1("endpoints", endpoint, "workers")})
+	return value[[]Worker](ctx, w.c, get(v1("endpoints", endpoint, "workers"), nil))
 }
 
 // Drain ends the handing out of jobs to a worker; those that it has go on. A
 // worker that speaks NATS leaves once it runs none; stop another one then.
 func (w Workers) Drain(ctx context.Context, endpoint, id string) (*Worker, error) {
-	return one[Worker](ctx, w.c, call{method: http.MethodPost, path: v1("endpoints", endpoint, "workers", id, "drain")})
+	return one[Worker](ctx, w.c, post(v1("endpoints", endpoint, "workers", id, "drain"), nil))
 }
 
 // Revoke revokes the worker's token.
 func (w Workers) Revoke(ctx context.Context, endpoint, id string) error {
-	return w.c.do(ctx, call{method: http.MethodDelete, path: v1("endpoints", endpoint, "workers", id)}, nil)
+	return w.c.do(ctx, remove(v1("endpoints", endpoint, "workers", id)), nil)
 }
